@@ -1,0 +1,48 @@
+# Language, warnings, code generation, sanitizers, linker and compiler cache: the same for every target.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET default)
+
+# -g1 keeps line numbers for stack traces and costs little to compile and link.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+set(CMAKE_C_FLAGS_DEBUG "-O1 -g1")
+
+add_compile_options(-march=${RAMCORE_MARCH} -fno-omit-frame-pointer)
+add_link_options(-fuse-ld=lld)
+
+if(CMAKE_BUILD_TYPE STREQUAL "Debug")
+  add_compile_definitions(RAMCORE_DCHECK=1)
+endif()
+if(RAMCORE_MUTATIONS)
+  add_compile_definitions(RAMCORE_MUTATIONS=1)
+endif()
+
+if(RAMCORE_SANITIZE)
+  add_compile_options(-fsanitize=${RAMCORE_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${RAMCORE_SANITIZE})
+  add_compile_definitions(RAMCORE_SANITIZED=1)
+endif()
+if(RAMCORE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
+# Warnings are for our own sources only, not for generated ones: targets ask for them by name.
+add_library(ramcore_warnings INTERFACE)
+target_compile_options(ramcore_warnings INTERFACE -Wall -Wextra -Werror -Wthread-safety)
+
+# The cache is told the root of the tree so that a hit does not depend on where the tree or the build lies. The
+# sloppiness settings are what ccache needs to cache translation units that use a precompiled header.
+find_program(RAMCORE_CCACHE ccache)
+mark_as_advanced(RAMCORE_CCACHE)
+if(RAMCORE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(ramcore_launcher
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${RAMCORE_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${ramcore_launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${ramcore_launcher})
+endif()

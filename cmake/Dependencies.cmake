@@ -1,0 +1,39 @@
+# Third-party libraries, all from the distribution's packages (tools/setup installs them). Every one is an imported or
+# interface target with SYSTEM includes, so that warnings in their headers never fail our build.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(Protobuf REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(fmt REQUIRED)
+
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
+pkg_check_modules(URCU_QSBR REQUIRED IMPORTED_TARGET liburcu-qsbr)
+pkg_check_modules(SQLITE3 REQUIRED IMPORTED_TARGET sqlite3)
+
+# spdlog compiled into its library, with the distribution's fmt: header-only spdlog costs 4 s per file.
+add_library(ramcore_spdlog INTERFACE)
+target_link_libraries(ramcore_spdlog INTERFACE spdlog::spdlog fmt::fmt)
+
+# Asio is used without the Boost libraries: headers only.
+find_path(RAMCORE_BOOST_INCLUDE boost/asio.hpp REQUIRED)
+mark_as_advanced(RAMCORE_BOOST_INCLUDE)
+add_library(ramcore_asio INTERFACE)
+target_include_directories(ramcore_asio SYSTEM INTERFACE ${RAMCORE_BOOST_INCLUDE})
+target_compile_definitions(ramcore_asio INTERFACE BOOST_ASIO_NO_DEPRECATED)
+target_link_libraries(ramcore_asio INTERFACE Threads::Threads)
+
+# Command line, JSON and the metrics endpoint: for tools only.
+find_path(RAMCORE_CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
+find_path(RAMCORE_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
+find_package(prometheus-cpp REQUIRED)
+mark_as_advanced(RAMCORE_CLI11_INCLUDE RAMCORE_JSON_INCLUDE)
+add_library(ramcore_tool_deps INTERFACE)
+target_include_directories(ramcore_tool_deps SYSTEM INTERFACE ${RAMCORE_CLI11_INCLUDE} ${RAMCORE_JSON_INCLUDE})
+target_link_libraries(ramcore_tool_deps INTERFACE prometheus-cpp::pull)
+
+if(RAMCORE_TESTS)
+  find_package(GTest REQUIRED)
+  find_package(benchmark REQUIRED)
+endif()

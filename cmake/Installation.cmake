@@ -1,0 +1,53 @@
+# What `cmake --install` puts on a machine: the tools, libramcore (static and shared) with its headers, a CMake package, a
+# pkg-config file, and the systemd units.
+include(CMakePackageConfigHelpers)
+
+if(RAMCORE_TOOLS)
+  install(TARGETS ${RAMCORE_TOOLS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+file(GLOB ramcore_units CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/packaging/systemd/*.service)
+if(ramcore_units)
+  install(FILES ${ramcore_units} DESTINATION lib/systemd/system)
+endif()
+
+# libramcore is the client and everything below it. It comes from the same object files as the layers; sanitized builds
+# are not for installing.
+file(GLOB ramcore_public_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/include/ramcore/*.h)
+add_custom_target(libramcore)
+if(ramcore_public_headers AND NOT RAMCORE_LAYER_client_EMPTY AND NOT RAMCORE_SANITIZE)
+  set(ramcore_objects "")
+  foreach(layer base runtime wire transport rpc client)
+    if(NOT RAMCORE_LAYER_${layer}_EMPTY)
+      list(APPEND ramcore_objects $<TARGET_OBJECTS:ramcore_${layer}_objects>)
+    endif()
+  endforeach()
+  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/generated/libramcore.cc CONTENT "// The library is its layers' objects.\n")
+
+  add_library(ramcore_static STATIC ${CMAKE_BINARY_DIR}/generated/libramcore.cc ${ramcore_objects})
+  add_library(ramcore_shared SHARED ${CMAKE_BINARY_DIR}/generated/libramcore.cc ${ramcore_objects})
+  # The third-party libraries by their plain names: what the shared library records, and what a program that links the
+  # static one adds (ramcoreConfig.cmake.in, ramcore.pc.in).
+  set(RAMCORE_LINK_NAMES protobuf spdlog fmt isal xxhash urcu-qsbr crypto pthread)
+  target_link_libraries(ramcore_shared PRIVATE ${RAMCORE_LINK_NAMES})
+  target_link_options(ramcore_shared PRIVATE -Wl,-z,defs)
+  set_target_properties(ramcore_static ramcore_shared PROPERTIES
+    OUTPUT_NAME ramcore LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+  set_target_properties(ramcore_shared PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+  add_dependencies(libramcore ramcore_static ramcore_shared)
+
+  install(TARGETS ramcore_static ramcore_shared
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(DIRECTORY include/ramcore DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+
+  set(ramcore_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ramcore)
+  configure_package_config_file(cmake/ramcoreConfig.cmake.in ${CMAKE_BINARY_DIR}/generated/ramcoreConfig.cmake
+    INSTALL_DESTINATION ${ramcore_package_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
+  write_basic_package_version_file(${CMAKE_BINARY_DIR}/generated/ramcoreConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES ${CMAKE_BINARY_DIR}/generated/ramcoreConfig.cmake ${CMAKE_BINARY_DIR}/generated/ramcoreConfigVersion.cmake
+    DESTINATION ${ramcore_package_dir})
+  list(TRANSFORM RAMCORE_LINK_NAMES PREPEND "-l" OUTPUT_VARIABLE ramcore_pc_libs)
+  list(JOIN ramcore_pc_libs " " RAMCORE_PC_LIBS_PRIVATE)
+  file(RELATIVE_PATH RAMCORE_PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+  configure_file(cmake/ramcore.pc.in ${CMAKE_BINARY_DIR}/generated/ramcore.pc @ONLY)
+  install(FILES ${CMAKE_BINARY_DIR}/generated/ramcore.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()

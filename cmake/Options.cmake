@@ -1,0 +1,10 @@
+# Every switch of the build.
+set(RAMCORE_MARCH "x86-64-v2" CACHE STRING "-march of the whole build; more than the baseline only for measurements")
+set(RAMCORE_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize=: empty, 'address,undefined' or 'thread'")
+option(RAMCORE_FUZZ "Instrument everything for libFuzzer and build tests/fuzz/*_fuzz.cc" OFF)
+option(RAMCORE_MUTATIONS "Compile in the deliberate defects (RC_MUTATION) that the simulator has to catch" OFF)
+option(RAMCORE_TESTS "Build the tests and benchmarks" ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release or Debug" FORCE)
+endif()
