@@ -1,0 +1,267 @@
+#include "runtime/sim/sim_storage.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace ramcore::runtime {
+namespace {
+
+Failure processIsDead() { return Failure{Status::IoError, "the process that opened the storage is dead"}; }
+
+Failure badName(std::string_view name) {
+  return Failure{Status::BadConfig, "'" + std::string(name) + "' cannot name a file of the storage"};
+}
+
+}  // namespace
+
+/// A flush that takes its time. It covers what was written before it began.
+struct SimDisk::FlushEvent : Timer {
+  FlushEvent(SimDisk& disk, File& file, Flush& flush);
+  void finish();
+  void end(Status status);
+
+  SimDisk& disk;
+  File& file;
+  Flush& flush;
+  std::set<uint64_t> sectors;
+  std::list<FlushEvent>::iterator self;
+};
+
+class SimDisk::File final : public StorageFile {
+ public:
+  File(SimDisk& disk, std::shared_ptr<bool> alive, std::shared_ptr<Content> content)
+      : disk_(disk), alive_(std::move(alive)), content_(std::move(content)) {}
+  ~File() override { RC_CHECK_MSG(flush_count == 0, "a file was closed during its flush"); }
+
+  uint64_t bytes() const override { return content_->cached.size(); }
+  bool isCondemned() const override { return condemned; }
+
+  Status write(uint64_t offset_bytes, std::span<const ByteSpan> pieces) override {
+    if (!*alive_ || condemned) return Status::IoError;
+    uint64_t total = 0;
+    for (const ByteSpan& piece : pieces) total += piece.size();
+    if (offset_bytes > bytes() || total > bytes() - offset_bytes) return Status::BadRequest;
+    for (const ByteSpan& piece : pieces) {
+      if (piece.empty()) continue;
+      std::copy(piece.begin(), piece.end(), content_->cached.begin() + static_cast<std::ptrdiff_t>(offset_bytes));
+      const uint64_t last = (offset_bytes + piece.size() - 1) / kSectorBytes;
+      for (uint64_t sector = offset_bytes / kSectorBytes; sector <= last; ++sector) content_->dirty.insert(sector);
+      offset_bytes += piece.size();
+    }
+    return Status::Ok;
+  }
+
+  Status read(uint64_t offset_bytes, MutableByteSpan out) override {
+    if (!*alive_) return Status::IoError;
+    if (offset_bytes > bytes() || out.size() > bytes() - offset_bytes) return Status::BadRequest;
+    std::copy_n(content_->cached.begin() + static_cast<std::ptrdiff_t>(offset_bytes), out.size(), out.begin());
+    return Status::Ok;
+  }
+
+  void flush(Flush& flush) override {
+    ++flush_count;
+    FlushEvent& event = disk_.flushing_.emplace_back(disk_, *this, flush);
+    event.self = std::prev(disk_.flushing_.end());
+    if (!*alive_ || condemned) {
+      event.end(Status::IoError);
+      return;
+    }
+    const SimDiskOptions& options = disk_.options_;
+    const auto spread = static_cast<uint64_t>(options.flush_ns_max - options.flush_ns_min);
+    disk_.scheduler_.after(event, options.flush_ns_min + static_cast<int64_t>(disk_.random_.below(spread + 1)));
+  }
+
+  Content& content() { return *content_; }
+  uint32_t flush_count = 0;
+  bool condemned = false;
+
+ private:
+  SimDisk& disk_;
+  std::shared_ptr<bool> alive_;
+  std::shared_ptr<Content> content_;
+};
+
+class SimDisk::Mount final : public Storage {
+ public:
+  Mount(SimDisk& disk, std::shared_ptr<bool> alive) : disk_(disk), alive_(std::move(alive)) {}
+  ~Mount() override {
+    if (disk_.alive_ == alive_) disk_.alive_ = nullptr;
+  }
+
+  Outcome<std::unique_ptr<StorageFile>> create(std::string_view name, uint64_t bytes) override {
+    if (!*alive_) return processIsDead();
+    if (!isValidName(name)) return badName(name);
+    if (disk_.files_.contains(name)) return Failure{Status::InUse, "the file " + std::string(name) + " exists"};
+    if (bytes > disk_.options_.capacity_bytes || disk_.usedBytes() > disk_.options_.capacity_bytes - bytes) {
+      return Failure{Status::NoSpace, "no space for " + std::to_string(bytes) + " bytes"};
+    }
+    auto content = std::make_shared<Content>();
+    content->cached.resize(bytes);
+    content->flushed.resize(bytes);
+    disk_.files_.emplace(name, content);
+    return std::unique_ptr<StorageFile>(std::make_unique<File>(disk_, alive_, std::move(content)));
+  }
+
+  Outcome<std::unique_ptr<StorageFile>> open(std::string_view name) override {
+    if (!*alive_) return processIsDead();
+    if (!isValidName(name)) return badName(name);
+    const auto found = disk_.files_.find(name);
+    if (found == disk_.files_.end()) return Failure{Status::NotFound, "there is no file " + std::string(name)};
+    return std::unique_ptr<StorageFile>(std::make_unique<File>(disk_, alive_, found->second));
+  }
+
+  Outcome<std::vector<std::string>> list() override {
+    if (!*alive_) return processIsDead();
+    std::vector<std::string> names;
+    for (const auto& [name, content] : disk_.files_) names.push_back(name);
+    return names;
+  }
+
+  Status remove(std::string_view name) override {
+    if (!*alive_) return Status::IoError;
+    if (!isValidName(name)) return Status::BadConfig;
+    const auto found = disk_.files_.find(name);
+    if (found == disk_.files_.end()) return Status::NotFound;
+    disk_.files_.erase(found);
+    return Status::Ok;
+  }
+
+  Outcome<StorageCapacity> capacity() override {
+    if (!*alive_) return processIsDead();
+    const uint64_t total = disk_.options_.capacity_bytes;
+    return StorageCapacity{.total_bytes = total, .free_bytes = total - std::min(total, disk_.usedBytes())};
+  }
+
+ private:
+  SimDisk& disk_;
+  std::shared_ptr<bool> alive_;
+};
+
+// ---- Flushing
+
+SimDisk::FlushEvent::FlushEvent(SimDisk& disk, File& file, Flush& flush)
+    : Timer([](Timer& timer) { static_cast<FlushEvent&>(timer).finish(); }),
+      disk(disk),
+      file(file),
+      flush(flush),
+      sectors(file.content().dirty) {}
+
+void SimDisk::FlushEvent::finish() {
+  ++disk.counts_.flushes;
+  Content& content = file.content();
+  if (file.condemned || disk.flushes_to_fail_ > 0) {
+    if (disk.flushes_to_fail_ > 0) --disk.flushes_to_fail_;
+    ++disk.counts_.failed_flushes;
+    // The system takes them for clean from now on: they are never written, and a later flush would not notice.
+    for (const uint64_t sector : sectors) content.dirty.erase(sector);
+    file.condemned = true;
+    end(Status::IoError);
+    return;
+  }
+  if (!disk.lying_) {
+    for (const uint64_t sector : sectors) {
+      const uint64_t first = sector * kSectorBytes;
+      const uint64_t count = std::min(kSectorBytes, content.cached.size() - first);
+      std::copy_n(content.cached.begin() + static_cast<std::ptrdiff_t>(first), count,
+                  content.flushed.begin() + static_cast<std::ptrdiff_t>(first));
+      content.dirty.erase(sector);
+    }
+  }
+  end(Status::Ok);
+}
+
+void SimDisk::FlushEvent::end(Status status) {
+  --file.flush_count;
+  flush.status = status;
+  flush.executor.post(flush, flush.priority);
+  disk.flushing_.erase(self);
+}
+
+// ---- SimDisk
+
+SimDisk::SimDisk(SimScheduler& scheduler, std::string_view name, const SimDiskOptions& options)
+    : scheduler_(scheduler), options_(options), random_(scheduler.stream("disk." + std::string(name))) {
+  RC_CHECK(options.flush_ns_min >= 0 && options.flush_ns_max >= options.flush_ns_min);
+  RC_CHECK(options.kept_permille + options.torn_permille <= 1'000);
+}
+
+SimDisk::~SimDisk() { RC_CHECK_MSG(alive_ == nullptr || !*alive_, "a simulated disk was destroyed while it is open"); }
+
+Outcome<std::unique_ptr<Storage>> SimDisk::open() {
+  if (alive_ != nullptr) return Failure{Status::InUse, "the disk belongs to a running process: stop that first"};
+  alive_ = std::make_shared<bool>(true);
+  return std::unique_ptr<Storage>(std::make_unique<Mount>(*this, alive_));
+}
+
+void SimDisk::setFlushTime(int64_t ns_min, int64_t ns_max) {
+  RC_CHECK(ns_min >= 0 && ns_max >= ns_min);
+  options_.flush_ns_min = ns_min;
+  options_.flush_ns_max = ns_max;
+}
+
+void SimDisk::killProcess() {
+  if (alive_ == nullptr) return;
+  *alive_ = false;
+  alive_ = nullptr;
+  while (!flushing_.empty()) flushing_.front().end(Status::IoError);
+}
+
+void SimDisk::losePower() {
+  killProcess();
+  ++counts_.power_losses;
+  for (auto& [name, content] : files_) loseUnflushed(*content);
+}
+
+void SimDisk::loseUnflushed(Content& content) {
+  for (const uint64_t sector : content.dirty) {
+    const uint64_t first = sector * kSectorBytes;
+    uint64_t kept = std::min(kSectorBytes, content.cached.size() - first);
+    const uint64_t fate = random_.below(1'000);
+    if (fate >= options_.kept_permille + options_.torn_permille) {
+      ++counts_.lost_sectors;
+      continue;
+    }
+    if (fate >= options_.kept_permille) {
+      ++counts_.torn_sectors;
+      kept = random_.below(kept);
+    }
+    std::copy_n(content.cached.begin() + static_cast<std::ptrdiff_t>(first), kept,
+                content.flushed.begin() + static_cast<std::ptrdiff_t>(first));
+  }
+  content.dirty.clear();
+  content.cached = content.flushed;
+}
+
+uint64_t SimDisk::usedBytes() const {
+  uint64_t used = 0;
+  for (const auto& [name, content] : files_) used += content->cached.size();
+  return used;
+}
+
+void SimDisk::flipBits(uint32_t count) {
+  const uint64_t used = usedBytes();
+  if (used == 0) return;
+  for (uint32_t i = 0; i < count; ++i) {
+    uint64_t bit = random_.below(used * 8);
+    for (const auto& [name, content] : files_) {
+      const uint64_t bits = content->cached.size() * 8;
+      if (bit < bits) {
+        flipBit(name, bit);
+        break;
+      }
+      bit -= bits;
+    }
+  }
+}
+
+void SimDisk::flipBit(std::string_view name, uint64_t bit) {
+  const auto found = files_.find(name);
+  RC_CHECK(found != files_.end() && bit < found->second->cached.size() * 8);
+  const auto mask = static_cast<std::byte>(1U << (bit % 8));
+  found->second->cached[bit / 8] ^= mask;
+  found->second->flushed[bit / 8] ^= mask;
+  ++counts_.flipped_bits;
+}
+
+}  // namespace ramcore::runtime

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/sim/sim_scheduler.h"
+#include "runtime/storage.h"
+
+namespace ramcore::runtime {
+
+struct SimDiskOptions {
+  uint64_t capacity_bytes = 1ULL << 30;
+  int64_t flush_ns_min = 50'000;
+  int64_t flush_ns_max = 2'000'000;
+  /// Of a power loss, per sector that was not flushed, in permille: the new bytes got to the disk, or their first part
+  /// did. Otherwise the old ones are there.
+  uint32_t kept_permille = 400;
+  uint32_t torn_permille = 200;
+};
+
+/// What really happened, for the totals of a run.
+struct SimDiskCounts {
+  uint64_t flushes = 0;
+  uint64_t failed_flushes = 0;
+  uint64_t power_losses = 0;
+  uint64_t lost_sectors = 0;
+  uint64_t torn_sectors = 0;
+  uint64_t flipped_bits = 0;
+};
+
+/// The directory of one simulated machine's disk. It outlives the processes that open it one after the other, and the
+/// scheduler outlives it. Every file has the bytes in the page cache, which readers see and which survive the death of
+/// a process, and those on the disk, which survive everything.
+class SimDisk {
+ public:
+  static constexpr uint64_t kSectorBytes = 512;
+
+  /// Draws from the stream "disk.<name>".
+  SimDisk(SimScheduler& scheduler, std::string_view name, const SimDiskOptions& options);
+  SimDisk(const SimDisk&) = delete;
+  SimDisk& operator=(const SimDisk&) = delete;
+  /// No process has it open any more (checked).
+  ~SimDisk();
+
+  /// Opens the directory for a process. Failure: InUse while another one has it.
+  Outcome<std::unique_ptr<Storage>> open();
+
+  /// The process that has it open is dead: the directory is free again, its flushes end with IoError and so does
+  /// whatever is done with its objects, which may live on until they are destroyed. What was written stays.
+  void killProcess();
+  /// The machine lost power: as killProcess, and of what was not flushed each sector is new, old or torn, by the seed.
+  void losePower();
+
+  // Faults, from now on.
+  /// The next `count` flushes fail, and what they should have flushed never gets to the disk.
+  void failFlushes(uint32_t count) { flushes_to_fail_ = count; }
+  /// Flushes say Ok and do nothing.
+  void setLying(bool lying) { lying_ = lying; }
+  void setFlushTime(int64_t ns_min, int64_t ns_max);
+  /// Limits what further files may take.
+  void setCapacity(uint64_t bytes) { options_.capacity_bytes = bytes; }
+  /// Turns over `count` bits, anywhere on the disk.
+  void flipBits(uint32_t count);
+  void flipBit(std::string_view name, uint64_t bit);
+
+  const SimDiskCounts& counts() const { return counts_; }
+  uint64_t usedBytes() const;
+
+ private:
+  struct Content {
+    std::vector<std::byte> cached;
+    std::vector<std::byte> flushed;
+    std::set<uint64_t> dirty;  // sectors that differ, as far as the system knows
+  };
+  class Mount;
+  class File;
+  struct FlushEvent;
+
+  void loseUnflushed(Content& content);
+
+  SimScheduler& scheduler_;
+  SimDiskOptions options_;
+  Random random_;
+  std::map<std::string, std::shared_ptr<Content>, std::less<>> files_;
+  std::shared_ptr<bool> alive_;  // of the process that has it open; nullptr if none
+  std::list<FlushEvent> flushing_;
+  SimDiskCounts counts_;
+  uint32_t flushes_to_fail_ = 0;
+  bool lying_ = false;
+};
+
+}  // namespace ramcore::runtime

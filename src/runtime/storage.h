@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "runtime/executor.h"
+
+namespace ramcore::runtime {
+
+/// One request to flush a file. Owned by the caller, who keeps it alive until it has run.
+struct Flush : Job {
+  /// @param run  called on `executor` when the flush is over, with `status` set
+  Flush(Run run, Executor& executor, Priority priority) : Job(run), executor(executor), priority(priority) {}
+
+  Executor& executor;
+  Priority priority;
+  /// Ok: everything that was written before StorageFile::flush was called survives a power loss.
+  /// IoError: nothing is known about it, now or later; the file is condemned.
+  Status status = Status::Internal;
+};
+
+/// A file whose size was fixed when it was made and whose space on the disk is taken, so that writing into it cannot
+/// run out of space. Thread: any, but not two writes or reads of the same bytes at once. Destroyed after its flushes
+/// are over (checked) and before its Storage.
+class StorageFile {
+ public:
+  virtual ~StorageFile() = default;
+  virtual uint64_t bytes() const = 0;
+
+  /// Writes `pieces` one behind the other. On return they survive the end of this process, but not yet of the machine.
+  /// May block for as long as the system has to free page cache.
+  /// @return BadRequest if they reach beyond the end; IoError
+  [[nodiscard]] virtual Status write(uint64_t offset_bytes, std::span<const ByteSpan> pieces) = 0;
+  [[nodiscard]] Status write(uint64_t offset_bytes, ByteSpan bytes) {
+    return write(offset_bytes, std::span<const ByteSpan>(&bytes, 1));
+  }
+  /// Fills all of `out`. May block on the disk.
+  /// @return BadRequest if it reaches beyond the end; IoError
+  [[nodiscard]] virtual Status read(uint64_t offset_bytes, MutableByteSpan out) = 0;
+
+  /// Makes all that was written before durable; flushes that are asked for at the same time share the work. Never
+  /// blocks.
+  ///
+  /// A flush that failed is final: the system forgets which bytes it could not write, so a second try "succeeds" and
+  /// means nothing. All later writes and flushes of this object give IoError; reading goes on.
+  virtual void flush(Flush& flush) = 0;
+  /// True after a failed flush.
+  virtual bool isCondemned() const = 0;
+};
+
+struct StorageCapacity {
+  uint64_t total_bytes = 0;
+  uint64_t free_bytes = 0;  ///< for new files
+};
+
+/// The files of one directory, which belongs to this object alone while it lives (InUse to everybody else). Names have
+/// 1..100 characters of a-z, 0-9, '_' and '-'. Everything here may block for long: start and background only.
+class Storage {
+ public:
+  virtual ~Storage() = default;
+
+  /// Makes a file of zero bytes. On return it, with its name and space, survives a power loss; a crash before leaves
+  /// nothing. Failure: InUse (there is such a file), NoSpace, BadConfig (the name), IoError.
+  virtual Outcome<std::unique_ptr<StorageFile>> create(std::string_view name, uint64_t bytes) = 0;
+  /// Failure: NotFound, BadConfig (the name), IoError.
+  virtual Outcome<std::unique_ptr<StorageFile>> open(std::string_view name) = 0;
+  /// Names of all files, sorted. Failure: IoError.
+  virtual Outcome<std::vector<std::string>> list() = 0;
+  /// Removes a file that is not open, durably. NotFound, BadConfig (the name), IoError.
+  [[nodiscard]] virtual Status remove(std::string_view name) = 0;
+  /// Failure: IoError.
+  virtual Outcome<StorageCapacity> capacity() = 0;
+
+  static bool isValidName(std::string_view name);
+};
+
+}  // namespace ramcore::runtime
