@@ -1,0 +1,31 @@
+#pragma once
+
+// The generated control-plane messages, and how they are read from and written to bytes. Included by .cc files only: it
+// costs seconds to compile.
+#include "base/bytes.h"
+#include "wire/control.pb.h"
+
+namespace ramcore::wire {
+
+/// Control messages beyond this are refused before they are parsed.
+inline constexpr size_t kControlBytesMax = 8 * 1024 * 1024;
+
+/// Parses the bytes behind a request's or response's header. False if they are not such a message.
+template <typename Message>
+[[nodiscard]] bool parseControl(ByteSpan bytes, Message& message) {
+  return bytes.size() <= kControlBytesMax && message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+/// Bytes that storeControl() will write; fixes the sizes of nested messages, so nothing may change in between.
+template <typename Message>
+[[nodiscard]] uint32_t controlBytes(const Message& message) {
+  return static_cast<uint32_t>(message.ByteSizeLong());
+}
+
+/// Writes `message` to the controlBytes() writable bytes at `to`.
+template <typename Message>
+void storeControl(const Message& message, std::byte* to) {
+  message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(to));
+}
+
+}  // namespace ramcore::wire

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/bytes.h"
+
+namespace ramcore::wire {
+
+/// The version of frames and messages that this build speaks. Two processes talk only if theirs are equal.
+inline constexpr uint16_t kProtocolVersion = 1;
+
+/// "RCHANDSH" in the order of the bytes.
+inline constexpr uint64_t kHandshakeMagic = 0x4853444e41484352;
+
+/// The messages of a handshake, in the order in which they travel. Initiator: Hello, Proof. Acceptor: Challenge,
+/// Accept. Either side may send Refusal instead of its next message and then ends the connection.
+enum class HandshakeKind : uint8_t { Hello = 1, Challenge = 2, Proof = 3, Accept = 4, Refusal = 5 };
+
+/// Why a side ends a handshake; the other one prints it.
+enum class HandshakeRefusal : uint16_t {
+  None = 0,
+  Version = 1,        ///< header.version is what the sender speaks
+  ClusterName = 2,    ///< the two belong to different clusters
+  Secret = 3,         ///< the proof does not fit the sender's secret
+  WrongServerId = 4,  ///< the initiator looked for another incarnation of the server
+  NotLocal = 5,       ///< the sender has no secret and talks to its own machine only
+  Malformed = 6,      ///< bytes that make no sense
+  Busy = 7,           ///< the sender has as many sessions as it takes
+};
+
+/// In front of every message of the handshake. Its layout is the same in all protocol versions, so that two versions
+/// can refuse each other in words.
+struct HandshakeHeader {
+  uint64_t magic;
+  uint32_t message_bytes;  ///< of the whole message, this header included; a multiple of 8
+  uint16_t version;
+  HandshakeKind kind;
+  uint8_t reserved;  ///< zero, verified
+};
+static_assert(Fixed<HandshakeHeader> && sizeof(HandshakeHeader) == 16);
+
+/// Hello and Challenge: who the sender says it is. The cluster name follows, padded with zero bytes to a multiple of 8.
+struct HandshakeIntroduction {
+  HandshakeHeader header;
+  std::array<uint8_t, 32> nonce;
+  uint64_t id;
+  uint16_t slot_count;  ///< calls in flight that the sender can take part in; the smaller one counts
+  uint16_t cluster_name_bytes;
+  uint8_t role;  ///< transport::Role
+  uint8_t reserved[3];
+};
+static_assert(Fixed<HandshakeIntroduction> && sizeof(HandshakeIntroduction) == 64);
+
+/// The initiator's proof that it knows the secret: a MAC over all that was said so far.
+struct HandshakeProof {
+  HandshakeHeader header;
+  std::array<uint8_t, 32> mac;
+};
+static_assert(Fixed<HandshakeProof> && sizeof(HandshakeProof) == 48);
+
+/// The acceptor's proof, and where its process listens: `locator_count` times a 16-bit length and the text of a
+/// locator; zero bytes up to a multiple of 8.
+struct HandshakeAccept {
+  HandshakeHeader header;
+  std::array<uint8_t, 32> mac;
+  uint16_t locator_count;
+  uint16_t locators_bytes;  ///< of the list without its padding
+  uint32_t reserved;
+};
+static_assert(Fixed<HandshakeAccept> && sizeof(HandshakeAccept) == 56);
+
+struct HandshakeRefused {
+  HandshakeHeader header;
+  HandshakeRefusal reason;
+  uint8_t reserved[6];
+};
+static_assert(Fixed<HandshakeRefused> && sizeof(HandshakeRefused) == 24);
+
+inline constexpr uint32_t kClusterNameBytesMax = 128;
+inline constexpr uint32_t kHandshakeLocatorsMax = 16;
+inline constexpr uint32_t kHandshakeLocatorBytesMax = 256;
+/// No message of a handshake is longer.
+inline constexpr uint32_t kHandshakeMessageBytesMax =
+    alignUp(sizeof(HandshakeAccept) + kHandshakeLocatorsMax * (2 + kHandshakeLocatorBytesMax), 8);
+
+}  // namespace ramcore::wire

@@ -1,0 +1,212 @@
+#pragma once
+
+#include "wire/message_header.h"
+
+namespace ramcore::wire {
+
+/// Limits of the data model; a part of the format.
+inline constexpr uint32_t kKeyBytesMax = 65535;
+inline constexpr uint32_t kValueBytesMax = 1024 * 1024;
+/// Parts of one multi-operation and bytes of one answer of a scan or multi-read.
+inline constexpr uint32_t kMultiCountMax = 4096;
+
+/// What must hold for a mutation to be carried out.
+enum class Condition : uint8_t {
+  None = 0,
+  MustExist = 1,          ///< else NotFound
+  MustNotExist = 2,       ///< else ObjectExists
+  VersionEquals = 3,      ///< else WrongVersion (NotFound if there is no object and the version is not 0)
+  VersionNotGreater = 4,  ///< the present version must be <= the given one, else WrongVersion; absent counts as 0
+};
+
+/// Reads one object. Request: struct, key. Response: struct, value. NotFound has the struct without a value.
+struct Read {
+  static constexpr Opcode kOpcode = Opcode::Read;
+  struct Request {
+    RequestHeader header;
+    TabletEpoch epoch;
+    TableId table;
+    uint16_t key_bytes;
+    uint16_t reserved = 0;
+  };
+  struct Response {
+    ResponseHeader header;
+    Version version;
+    uint32_t value_bytes;
+    uint32_t reserved = 0;
+  };
+};
+static_assert(Fixed<Read::Request> && sizeof(Read::Request) == 32);
+static_assert(Fixed<Read::Response> && sizeof(Read::Response) == 24);
+
+/// Creates or replaces one object. Request: struct, key, value. Response: struct; `version` is the new one, or the
+/// present one when the condition failed.
+struct Write {
+  static constexpr Opcode kOpcode = Opcode::Write;
+  struct Request {
+    RequestHeader header;
+    CallIdentity identity;
+    TabletEpoch epoch;
+    Version condition_version;
+    TableId table;
+    uint32_t value_bytes;
+    uint16_t key_bytes;
+    Condition condition;
+    uint8_t reserved8 = 0;
+    uint32_t reserved32 = 0;
+  };
+  struct Response {
+    ResponseHeader header;
+    Version version;
+  };
+};
+static_assert(Fixed<Write::Request> && sizeof(Write::Request) == 72);
+static_assert(Fixed<Write::Response> && sizeof(Write::Response) == 16);
+
+/// Removes one object. Request: as Write, with value_bytes 0. Response: as Write; `version` is that of the object that
+/// was removed. Ok also if there was none (version 0), unless the condition asks for one.
+struct Remove {
+  static constexpr Opcode kOpcode = Opcode::Remove;
+  using Request = Write::Request;
+  using Response = Write::Response;
+};
+
+/// Adds to an 8-byte little-endian integer; an absent object counts as 0. Wraps around. Request: struct, key.
+struct Increment {
+  static constexpr Opcode kOpcode = Opcode::Increment;
+  struct Request {
+    RequestHeader header;
+    CallIdentity identity;
+    TabletEpoch epoch;
+    Version condition_version;
+    int64_t delta;
+    TableId table;
+    uint16_t key_bytes;
+    Condition condition;
+    uint8_t reserved = 0;
+  };
+  struct Response {
+    ResponseHeader header;
+    Version version;
+    int64_t value;  ///< after the addition
+  };
+};
+static_assert(Fixed<Increment::Request> && sizeof(Increment::Request) == 72);
+static_assert(Fixed<Increment::Response> && sizeof(Increment::Response) == 24);
+
+/// Reads many objects. Request: struct, then `count` times: part, key, padding to 8. Response: struct, then as many
+/// times: part, value, padding to 8. An answer that would grow too long ends early: the rest of the parts say
+/// RetryLater.
+struct MultiRead {
+  static constexpr Opcode kOpcode = Opcode::MultiRead;
+  struct Request {
+    RequestHeader header;
+    uint32_t count;
+    uint32_t reserved = 0;
+  };
+  struct RequestPart {
+    TabletEpoch epoch;
+    TableId table;
+    uint16_t key_bytes;
+    uint16_t reserved = 0;
+  };
+  struct Response {
+    ResponseHeader header;
+    uint32_t count;
+    uint32_t reserved = 0;
+  };
+  struct ResponsePart {
+    Version version;
+    uint32_t value_bytes;
+    Status status;
+    uint16_t reserved = 0;
+  };
+};
+static_assert(Fixed<MultiRead::Request> && sizeof(MultiRead::Request) == 24);
+static_assert(Fixed<MultiRead::RequestPart> && sizeof(MultiRead::RequestPart) == 16);
+static_assert(Fixed<MultiRead::Response> && sizeof(MultiRead::Response) == 16);
+static_assert(Fixed<MultiRead::ResponsePart> && sizeof(MultiRead::ResponsePart) == 16);
+
+/// Writes and removes many objects; each part is a call of its own, the whole is not atomic. Request: struct, then
+/// `count` times: part, key, value, padding to 8. Response: struct, then as many parts.
+struct MultiMutate {
+  static constexpr Opcode kOpcode = Opcode::MultiMutate;
+  enum class Kind : uint8_t { Write = 0, Remove = 1 };
+  struct Request {
+    RequestHeader header;
+    ClientId client;
+    Sequence acknowledged;
+    uint32_t count;
+    uint32_t reserved = 0;
+  };
+  struct RequestPart {
+    Sequence sequence;
+    TabletEpoch epoch;
+    Version condition_version;
+    TableId table;
+    uint32_t value_bytes;
+    uint16_t key_bytes;
+    Kind kind;
+    Condition condition;
+    uint32_t reserved = 0;
+  };
+  struct Response {
+    ResponseHeader header;
+    uint32_t count;
+    uint32_t reserved = 0;
+  };
+  struct ResponsePart {
+    Version version;
+    Status status;
+    uint16_t reserved16 = 0;
+    uint32_t reserved32 = 0;
+  };
+};
+static_assert(Fixed<MultiMutate::Request> && sizeof(MultiMutate::Request) == 40);
+static_assert(Fixed<MultiMutate::RequestPart> && sizeof(MultiMutate::RequestPart) == 40);
+static_assert(Fixed<MultiMutate::Response> && sizeof(MultiMutate::Response) == 16);
+static_assert(Fixed<MultiMutate::ResponsePart> && sizeof(MultiMutate::ResponsePart) == 16);
+
+/// Enumerates the objects of a tablet in key-hash order. Request: struct. Response: struct, then `count` times: part,
+/// key, value, padding to 8. Objects with the same key hash are never split over two answers.
+struct Scan {
+  static constexpr Opcode kOpcode = Opcode::Scan;
+  struct Request {
+    RequestHeader header;
+    TabletEpoch epoch;
+    KeyHash cursor;  ///< first key hash wanted; decides the tablet
+    TableId table;
+    uint32_t response_bytes;  ///< aim; one answer may be longer by one object
+  };
+  struct Response {
+    ResponseHeader header;
+    KeyHash next_cursor;  ///< where to go on, if not `range_done`
+    uint32_t count;
+    uint8_t range_done;  ///< 1: nothing is left up to `range_last`; go on at range_last + 1
+    uint8_t reserved8 = 0;
+    uint16_t reserved16 = 0;
+    KeyHash range_last;  ///< last key hash of the tablet that answered
+  };
+  struct Part {
+    Version version;
+    uint32_t value_bytes;
+    uint16_t key_bytes;
+    uint16_t reserved = 0;
+  };
+};
+static_assert(Fixed<Scan::Request> && sizeof(Scan::Request) == 40);
+static_assert(Fixed<Scan::Response> && sizeof(Scan::Response) == 32);
+static_assert(Fixed<Scan::Part> && sizeof(Scan::Part) == 16);
+
+/// Any process answers it, with nothing but the header.
+struct Ping {
+  static constexpr Opcode kOpcode = Opcode::Ping;
+  struct Request {
+    RequestHeader header;
+  };
+  struct Response {
+    ResponseHeader header;
+  };
+};
+
+}  // namespace ramcore::wire

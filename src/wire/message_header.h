@@ -1,0 +1,77 @@
+#pragma once
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "wire/opcodes.h"
+
+namespace ramcore::wire {
+
+/// First in every request.
+struct RequestHeader {
+  Opcode opcode;
+  uint16_t reserved16 = 0;  ///< zero, verified
+  uint32_t reserved32 = 0;  ///< zero, verified
+  ServerId target;          ///< the incarnation meant; another one answers WrongServerId. 0: whoever listens there
+};
+static_assert(Fixed<RequestHeader> && sizeof(RequestHeader) == 16);
+
+/// First in every response. Whatever follows is there only if the opcode's description says so for this status.
+struct ResponseHeader {
+  Status status;
+  uint16_t reserved = 0;
+  uint32_t retry_after_us = 0;  ///< with a retryable status: the earliest time at which repeating makes sense
+};
+static_assert(Fixed<ResponseHeader> && sizeof(ResponseHeader) == 8);
+
+/// In every mutating request: which call of which client this is, so that a repeated one is answered and not repeated.
+struct CallIdentity {
+  ClientId client;
+  Sequence sequence;      ///< unique for the client, ever growing; of each part in a multi-op
+  Sequence acknowledged;  ///< the client has the answers of all calls up to this one: their records may go
+};
+static_assert(Fixed<CallIdentity> && sizeof(CallIdentity) == 24);
+
+/// Reads a fixed struct at the start of `bytes`; nullptr-like false if they are too few.
+template <Fixed T>
+[[nodiscard]] inline bool decode(ByteSpan bytes, T& out) {
+  if (bytes.size() < sizeof(T)) return false;
+  out = loadAs<T>(bytes.data());
+  return true;
+}
+
+/// Walks over received bytes; every step checks what is left. After the first failure everything fails.
+class Cursor {
+ public:
+  explicit Cursor(ByteSpan bytes) : rest_(bytes) {}
+  template <Fixed T>
+  [[nodiscard]] bool take(T& out) {
+    ByteSpan bytes;
+    if (!takeBytes(sizeof(T), bytes)) return false;
+    out = loadAs<T>(bytes.data());
+    return true;
+  }
+  [[nodiscard]] bool takeBytes(size_t count, ByteSpan& out) {
+    if (count > rest_.size()) {
+      rest_ = {};
+      failed_ = true;
+      return false;
+    }
+    out = rest_.first(count);
+    rest_ = rest_.subspan(count);
+    return !failed_;
+  }
+  /// Skips the padding of an item of `item_bytes` to a multiple of 8.
+  [[nodiscard]] bool takePadding(size_t item_bytes) {
+    ByteSpan padding;
+    return takeBytes(alignUp(item_bytes, 8) - item_bytes, padding);
+  }
+  bool atEnd() const { return !failed_ && rest_.empty(); }
+  ByteSpan rest() const { return rest_; }
+
+ private:
+  ByteSpan rest_;
+  bool failed_ = false;
+};
+
+}  // namespace ramcore::wire

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "wire/message_header.h"
+
+namespace ramcore::wire {
+
+/// New owner -> old owner: one slice of a frozen tablet, in key-hash order. Request: struct. Response: struct, then
+/// `entry_bytes` bytes: whole log entries (docs/formats.md) one after the other, each at a multiple of 8.
+struct Pull {
+  static constexpr Opcode kOpcode = Opcode::Pull;
+  struct Request {
+    RequestHeader header;
+    TabletId tablet;
+    TabletEpoch epoch;
+    KeyHash cursor;
+    uint32_t response_bytes;  ///< aim; one answer may be longer by one object
+    uint32_t reserved = 0;
+  };
+  struct Response {
+    ResponseHeader header;
+    KeyHash next_cursor;
+    uint32_t entry_bytes;
+    uint32_t entry_count;
+    uint8_t done;  ///< 1: nothing is left
+    uint8_t reserved[7] = {};
+    Version safe_version;  ///< no version handed out by the old owner for this tablet is higher
+  };
+};
+static_assert(Fixed<Pull::Request> && sizeof(Pull::Request) == 48);
+static_assert(Fixed<Pull::Response> && sizeof(Pull::Response) == 40);
+
+/// New owner -> old owner: the result records of a frozen tablet whose clients may still repeat their calls. Same shape
+/// as Pull, in the order of the key hashes they are for; those of one hash are never split over two answers.
+struct PullResults {
+  static constexpr Opcode kOpcode = Opcode::PullResults;
+  using Request = Pull::Request;
+  using Response = Pull::Response;
+};
+
+}  // namespace ramcore::wire

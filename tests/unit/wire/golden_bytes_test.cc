@@ -1,0 +1,203 @@
+/// What travels, byte by byte. A test that fails here means that old and new processes do not understand each other:
+/// the protocol version changes with it.
+
+#include <gtest/gtest.h>
+
+#include "hex.h"
+#include "wire/frame.h"
+#include "wire/handshake_messages.h"
+#include "wire/master_messages.h"
+#include "wire/migration_messages.h"
+
+namespace ramcore::wire {
+namespace {
+
+const ServerId kServer(0x1817161514131211);
+const ClientId kClient(0x2827262524232221);
+const Sequence kSequence(0x3837363534333231);
+const Sequence kAcknowledged(0x4847464544434241);
+const TabletEpoch kEpoch(0x5857565554535251);
+constexpr Version kVersion = 0x68676665646362;
+const TableId kTable(0x74737271);
+const TabletId kTablet(0x8887868584838281);
+constexpr KeyHash kHash = 0x9897969594939291;
+
+const std::string kTarget = "1112131415161718";
+const std::string kIdentity = "2122232425262728 3132333435363738 4142434445464748";
+const std::string kEpochBytes = " 5152535455565758 ";
+const std::string kVersionBytes = " 6263646566676800 ";
+
+RequestHeader header(Opcode opcode) { return {.opcode = opcode, .target = kServer}; }
+std::string headerBytes(const char* opcode) { return std::string(opcode) + "00 0000 00000000" + kTarget; }
+const ResponseHeader kAnswer{.status = Status::WrongVersion, .retry_after_us = 0x04030201};
+const std::string kAnswerBytes = "0300 0000 01020304";
+
+TEST(GoldenBytes, Frame) {
+  const FrameHeader frame{.message_bytes = 0x04030201,
+                          .head_bytes = 0x08070605,
+                          .sequence = 0x0c0b0a09,
+                          .slot = 0x0e0d,
+                          .kind = FrameKind::Response,
+                          .priority = 3,
+                          .response_bytes_max = 0x14131211,
+                          .reserved = 0};
+  EXPECT_WIRE(frame, "01020304 05060708 090a0b0c 0d0e 02 03 11121314 00000000");
+  EXPECT_EQ(static_cast<int>(FrameKind::Request), 1);
+  EXPECT_EQ(static_cast<int>(FrameKind::Close), 3);
+  EXPECT_EQ(frameBytes(0), 24u);
+  EXPECT_EQ(frameBytes(1), 32u);
+  EXPECT_EQ(frameBytes(8), 32u);
+}
+
+TEST(GoldenBytes, Headers) {
+  EXPECT_WIRE(header(Opcode::Scan), headerBytes("16"));
+  EXPECT_WIRE(kAnswer, kAnswerBytes);
+  EXPECT_WIRE((CallIdentity{kClient, kSequence, kAcknowledged}), kIdentity);
+}
+
+TEST(GoldenBytes, Read) {
+  const Read::Request request{.header = header(Opcode::Read), .epoch = kEpoch, .table = kTable, .key_bytes = 0x0201};
+  EXPECT_WIRE(request, headerBytes("10") + kEpochBytes + "71727374 0102 0000");
+  const Read::Response response{.header = kAnswer, .version = kVersion, .value_bytes = 0x04030201};
+  EXPECT_WIRE(response, kAnswerBytes + kVersionBytes + "01020304 00000000");
+}
+
+TEST(GoldenBytes, WriteAndRemove) {
+  static_assert(std::is_same_v<Write::Request, Remove::Request> && std::is_same_v<Write::Response, Remove::Response>);
+  const Write::Request request{.header = header(Opcode::Write),
+                               .identity = {kClient, kSequence, kAcknowledged},
+                               .epoch = kEpoch,
+                               .condition_version = kVersion,
+                               .table = kTable,
+                               .value_bytes = 0x04030201,
+                               .key_bytes = 0x0605,
+                               .condition = Condition::VersionEquals};
+  EXPECT_WIRE(request,
+              headerBytes("11") + kIdentity + kEpochBytes + kVersionBytes + "71727374 01020304 0506 03 00 00000000");
+  EXPECT_WIRE((Write::Response{.header = kAnswer, .version = kVersion}), kAnswerBytes + kVersionBytes);
+}
+
+TEST(GoldenBytes, Increment) {
+  const Increment::Request request{.header = header(Opcode::Increment),
+                                   .identity = {kClient, kSequence, kAcknowledged},
+                                   .epoch = kEpoch,
+                                   .condition_version = kVersion,
+                                   .delta = -2,
+                                   .table = kTable,
+                                   .key_bytes = 0x0201,
+                                   .condition = Condition::VersionNotGreater};
+  EXPECT_WIRE(request,
+              headerBytes("13") + kIdentity + kEpochBytes + kVersionBytes + "feffffffffffffff 71727374 0102 04 00");
+  EXPECT_WIRE((Increment::Response{.header = kAnswer, .version = kVersion, .value = -1}),
+              kAnswerBytes + kVersionBytes + "ffffffffffffffff");
+}
+
+TEST(GoldenBytes, MultiRead) {
+  EXPECT_WIRE((MultiRead::Request{.header = header(Opcode::MultiRead), .count = 0x04030201}),
+              headerBytes("14") + "01020304 00000000");
+  EXPECT_WIRE((MultiRead::RequestPart{.epoch = kEpoch, .table = kTable, .key_bytes = 0x0201}),
+              kEpochBytes + "71727374 0102 0000");
+  EXPECT_WIRE((MultiRead::Response{.header = kAnswer, .count = 0x04030201}), kAnswerBytes + "01020304 00000000");
+  EXPECT_WIRE((MultiRead::ResponsePart{.version = kVersion, .value_bytes = 0x04030201, .status = Status::NotFound}),
+              kVersionBytes + "01020304 0100 0000");
+}
+
+TEST(GoldenBytes, MultiMutate) {
+  const MultiMutate::Request request{
+      .header = header(Opcode::MultiMutate), .client = kClient, .acknowledged = kAcknowledged, .count = 0x04030201};
+  EXPECT_WIRE(request, headerBytes("15") + "2122232425262728 4142434445464748 01020304 00000000");
+  const MultiMutate::RequestPart part{.sequence = kSequence,
+                                      .epoch = kEpoch,
+                                      .condition_version = kVersion,
+                                      .table = kTable,
+                                      .value_bytes = 0x04030201,
+                                      .key_bytes = 0x0605,
+                                      .kind = MultiMutate::Kind::Remove,
+                                      .condition = Condition::MustExist};
+  EXPECT_WIRE(part, "3132333435363738" + kEpochBytes + kVersionBytes + "71727374 01020304 0506 01 01 00000000");
+  EXPECT_WIRE((MultiMutate::Response{.header = kAnswer, .count = 0x04030201}), kAnswerBytes + "01020304 00000000");
+  EXPECT_WIRE((MultiMutate::ResponsePart{.version = kVersion, .status = Status::ObjectExists}),
+              kVersionBytes + "0200 0000 00000000");
+}
+
+TEST(GoldenBytes, Scan) {
+  const Scan::Request request{
+      .header = header(Opcode::Scan), .epoch = kEpoch, .cursor = kHash, .table = kTable, .response_bytes = 0x04030201};
+  EXPECT_WIRE(request, headerBytes("16") + kEpochBytes + "9192939495969798 71727374 01020304");
+  const Scan::Response response{
+      .header = kAnswer, .next_cursor = kHash, .count = 0x04030201, .range_done = 1, .range_last = ~uint64_t{0}};
+  EXPECT_WIRE(response, kAnswerBytes + "9192939495969798 01020304 01 00 0000 ffffffffffffffff");
+  EXPECT_WIRE((Scan::Part{.version = kVersion, .value_bytes = 0x04030201, .key_bytes = 0x0605}),
+              kVersionBytes + "01020304 0506 0000");
+}
+
+TEST(GoldenBytes, Ping) {
+  static_assert(sizeof(Ping::Request) == sizeof(RequestHeader) && sizeof(Ping::Response) == sizeof(ResponseHeader));
+  EXPECT_WIRE((Ping::Request{.header = header(Opcode::Ping)}), headerBytes("01"));
+  EXPECT_WIRE((Ping::Response{.header = kAnswer}), kAnswerBytes);
+}
+
+TEST(GoldenBytes, Pull) {
+  static_assert(std::is_same_v<Pull::Request, PullResults::Request>);
+  static_assert(std::is_same_v<Pull::Response, PullResults::Response>);
+  const Pull::Request request{.header = header(Opcode::Pull),
+                              .tablet = kTablet,
+                              .epoch = kEpoch,
+                              .cursor = kHash,
+                              .response_bytes = 0x04030201};
+  EXPECT_WIRE(request, headerBytes("40") + "8182838485868788" + kEpochBytes + "9192939495969798 01020304 00000000");
+  const Pull::Response response{.header = kAnswer,
+                                .next_cursor = kHash,
+                                .entry_bytes = 0x04030201,
+                                .entry_count = 0x08070605,
+                                .done = 1,
+                                .safe_version = kVersion};
+  EXPECT_WIRE(response, kAnswerBytes + "9192939495969798 01020304 05060708 01 00000000000000" + kVersionBytes);
+}
+
+TEST(GoldenBytes, Handshake) {
+  const HandshakeHeader hello{.magic = kHandshakeMagic,
+                              .message_bytes = 0x04030201,
+                              .version = 0x0605,
+                              .kind = HandshakeKind::Hello,
+                              .reserved = 0};
+  const std::string hello_bytes = "524348414e445348 01020304 0506 01 00";  // "RCHANDSH"
+  EXPECT_WIRE(hello, hello_bytes);
+  HandshakeIntroduction introduction{.header = hello,
+                                     .nonce = {},
+                                     .id = kServer.value,
+                                     .slot_count = 0x0201,
+                                     .cluster_name_bytes = 0x0403,
+                                     .role = 2,
+                                     .reserved = {}};
+  std::string nonce;
+  for (uint8_t i = 0; i < 32; ++i) {
+    introduction.nonce[i] = static_cast<uint8_t>(0x11 * (i % 16));
+    const char digit = "0123456789abcdef"[i % 16];
+    nonce += {digit, digit};
+  }
+  EXPECT_WIRE(introduction, hello_bytes + nonce + kTarget + "0102 0304 02 000000");
+  EXPECT_WIRE((HandshakeProof{.header = hello, .mac = introduction.nonce}), hello_bytes + nonce);
+  EXPECT_WIRE((HandshakeAccept{.header = hello,
+                               .mac = introduction.nonce,
+                               .locator_count = 0x0201,
+                               .locators_bytes = 0x0403,
+                               .reserved = 0}),
+              hello_bytes + nonce + "0102 0304 00000000");
+  EXPECT_WIRE((HandshakeRefused{.header = hello, .reason = HandshakeRefusal::Secret, .reserved = {}}),
+              hello_bytes + "0300 000000000000");
+}
+
+TEST(GoldenBytes, EnumeratorsOfMessages) {
+  EXPECT_EQ(static_cast<int>(Condition::None), 0);
+  EXPECT_EQ(static_cast<int>(Condition::MustExist), 1);
+  EXPECT_EQ(static_cast<int>(Condition::MustNotExist), 2);
+  EXPECT_EQ(static_cast<int>(Condition::VersionEquals), 3);
+  EXPECT_EQ(static_cast<int>(Condition::VersionNotGreater), 4);
+  EXPECT_EQ(static_cast<int>(HandshakeKind::Refusal), 5);
+  EXPECT_EQ(static_cast<int>(HandshakeRefusal::Busy), 7);
+  EXPECT_EQ(kProtocolVersion, 1);
+}
+
+}  // namespace
+}  // namespace ramcore::wire
