@@ -1,0 +1,66 @@
+#pragma once
+
+#include <memory>
+
+#include "transport/message.h"
+#include "transport/shm/ring.h"
+#include "wire/frame.h"
+
+namespace ramcore::transport::shm {
+
+/// Puts frames into a ring. A frame that fits is copied in at once, so that the log is unpinned and the buffer is back
+/// in its pool before the caller goes on; what does not fit waits in a queue and flows as the peer reads. One thread.
+///
+/// The queue is bounded by the session's slots: one request or one response for each.
+class FrameWriter {
+ public:
+  explicit FrameWriter(RingWriter ring) : ring_(ring) {}
+  FrameWriter(const FrameWriter&) = delete;
+  FrameWriter& operator=(const FrameWriter&) = delete;
+  ~FrameWriter() { dropQueue(); }
+
+  /// Sends `header` and the message, of which it becomes the owner. Not visible to the peer before publish(), unless
+  /// the message is long. Returns false if the peer's position makes no sense; the message is taken all the same.
+  [[nodiscard]] bool send(const wire::FrameHeader& header, TxMessage message);
+
+  /// Goes on with what waits. Returns false if the peer's position makes no sense.
+  [[nodiscard]] bool pump();
+  bool isBlocked() const { return first_ != nullptr; }
+
+  /// Lets the peer see all whole frames and what else is there.
+  void publish() { ring_.publish(); }
+  void prepareNext() { ring_.prepareNext(); }
+  /// Where the peer is, to tell a slow one from one that stands still.
+  uint64_t peerPosition() const { return ring_.consumed(); }
+
+  bool hasNewRoom() const { return ring_.hasNewRoom(); }
+
+  /// Copies the lent bytes of everything that waits to the heap and releases their owners, for a peer that stands
+  /// still: it must not keep memory of the log from being freed. Returns false, with nothing done, beyond `bytes_max`.
+  [[nodiscard]] bool copyOutQueue(uint64_t bytes_max);
+
+  /// Puts an empty frame behind everything if there is room for it now.
+  void tryFinish(const wire::FrameHeader& header);
+
+ private:
+  /// Returns copied-out bytes to the heap.
+  class HeapOwner final : public ChunkOwner {
+   public:
+    void releaseChunk(uint64_t token) noexcept override { delete[] reinterpret_cast<std::byte*>(token); }
+  };
+
+  void copyWhole(const wire::FrameHeader& header, TxBuffer& buffer);
+  bool copySome(TxBuffer& buffer);
+  bool copyPart(const std::byte* from, uint32_t bytes);
+  void takeFromQueue();
+  void dropQueue();
+
+  RingWriter ring_;
+  TxBuffer* first_ = nullptr;  // its header stands in front of its head
+  TxBuffer* last_ = nullptr;
+  uint32_t part_ = 0;  // of first_: 0 = header and head, n = chunk n - 1
+  uint32_t part_offset_bytes_ = 0;
+  HeapOwner heap_owner_;
+};
+
+}  // namespace ramcore::transport::shm

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "transport/call_slots.h"
+#include "transport/shm/descriptor.h"
+#include "transport/shm/frame_reader.h"
+#include "transport/shm/frame_writer.h"
+#include "transport/shm/greeting.h"
+#include "transport/shm/shared_memory.h"
+#include "transport/shm/unix_socket.h"
+
+namespace ramcore::transport::shm {
+
+/// What exists of a session once its memory is mapped.
+struct Channel {
+  Channel(SharedMemory&& shared, bool is_server, MessagePool& pool, uint16_t slot_count);
+
+  SharedMemory memory;
+  FrameReader reader;
+  FrameWriter writer;
+  std::atomic<uint32_t>& own_wakefulness;
+  std::atomic<uint32_t>& peer_wakefulness;
+  CallSlots calls;
+  RequestSlots requests;
+
+  /// Wakes the peer if it sleeps. After every publication, of bytes or of room.
+  void wakePeer(int socket) {
+    // Both sides use read-modify-writes, so one of the two comes first: either the peer's follows ours and it then sees
+    // what we published, or ours follows and sees that it sleeps. Who takes it back to Awake wakes: one sleep costs one
+    // system call, however often we publish meanwhile.
+    const uint32_t was =
+        peer_wakefulness.exchange(static_cast<uint32_t>(Wakefulness::Awake), std::memory_order_acq_rel);
+    if (was != static_cast<uint32_t>(Wakefulness::Awake)) [[unlikely]]
+      sendWakeUp(socket);
+  }
+  /// Says that this side sleeps, or that it is awake; after the former it looks at its rings once more.
+  void setWakefulness(Wakefulness wakefulness) {
+    own_wakefulness.exchange(static_cast<uint32_t>(wakefulness), std::memory_order_acq_rel);
+  }
+};
+
+/// A session of a ShmEndpoint; its parts belong to the endpoint, which moves it through its states.
+struct Session {
+  enum class State : uint8_t {
+    Greeting,  ///< handshake over the socket, and the memory's way to the client
+    Open,
+    Lost,  ///< calls are completed; the sink has still to hear of it
+  };
+
+  SessionId id;
+  State state = State::Greeting;
+  Descriptor socket;
+  std::unique_ptr<Greeting> greeting;  ///< while Greeting
+  std::unique_ptr<Channel> channel;    ///< once Open
+  Peer peer;
+
+  bool is_announced = false;    ///< the sink has heard, or (connect) will hear, of it
+  bool is_dirty = false;        ///< in the list of sessions that flush() publishes
+  bool is_blocked = false;      ///< in the list of sessions whose peer has no room
+  bool has_unread = false;      ///< the last look ended before everything was read
+  bool peer_has_ended = false;  ///< its end of the socket is closed; what is in the ring still counts
+  uint32_t idle_rounds = 0;
+  Status lost_reason = Status::SessionLost;
+
+  uint64_t stalled_at = 0;  ///< while is_blocked: where the peer was when it was last seen to read
+  int64_t stalled_since_ns = 0;
+  bool is_copied_out = false;
+};
+
+}  // namespace ramcore::transport::shm

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <vector>
+
+#include "transport/shm/ring_scan.h"
+#include "transport/shm/shm_transport.h"
+#include "transport/shm/socket_set.h"
+#include "transport/shm/tx_pool.h"
+
+#include "transport/shm/unix_socket.h"
+
+namespace ramcore::transport::shm {
+
+/// Sessions of one thread over shared memory. A round of poll() looks at rings only; the sockets (new connections,
+/// handshakes, wake-up bytes, the death of peers) are looked at after a sleep and otherwise rarely, because that is a
+/// system call: see keepHouseIfDue.
+class ShmEndpoint final : public Endpoint, private RingHandler {
+ public:
+  ShmEndpoint(const ShmOptions& options, const ShmContext& context, const Identity& identity);
+  ~ShmEndpoint() override;
+
+  const Limits& limits() const override { return limits_; }
+  Outcome<Locator> listen(const Locator& where) override;
+  SessionId connect(const Locator& where, uint64_t expected_id, int64_t deadline_ns) override;
+  TxMessage allocate(uint32_t head_bytes) override { return TxMessage(buffers_.takeBuffer(head_bytes)); }
+  Status call(SessionId session, TxMessage& request, const CallOptions& options, PendingCall& call) override;
+  void abandon(SessionId session, PendingCall& call) override;
+  void reply(const ReplyTo& to, TxMessage response) override;
+  uint32_t poll(MessageSink& sink, uint32_t message_max) override;
+  void flush() override;
+  bool prepareSleep() override;
+  void awake() override;
+  const Peer* peer(SessionId session) const override;
+  void close(SessionId session) override;
+  uint32_t sessionCount() const override { return open_count_; }
+  uint64_t badSessionCount() const override { return bad_count_; }
+
+ private:
+  struct Broken {
+    SessionId session;
+    std::string_view why;
+  };
+
+  // The life of a session.
+  Session* find(SessionId id) const;
+  Session* findOpen(SessionId id) const;
+  Session& addSession(Descriptor socket);
+  std::unique_ptr<Greeting> makeGreeting(HandshakeSide side, uint64_t expected_id, int64_t deadline_ns);
+  void openSession(Session& session, MessageSink& sink);
+  /// Completes the session's calls; the sink hears of it at the end of the next poll().
+  void lose(Session& session, Status reason);
+  void loseBad(Session& session, std::string_view why);
+  /// The same from where calls must not be completed: the session is lost in the next round.
+  void loseBadLater(Session& session, std::string_view why) { broken_.push_back(Broken{session.id, why}); }
+  void loseBroken();
+  void announceLost(MessageSink& sink);
+
+  // Rings.
+  uint32_t pollSession(Session& session, uint32_t message_max) override;
+  void deliver(Session& session, const wire::FrameHeader& header, RxMessage message);
+  void send(Session& session, const wire::FrameHeader& header, TxMessage message);
+  void publish(Session& session);
+  void pumpBlocked();
+
+  // Sockets and deadlines (shm_endpoint_house.cc).
+  void watchSocket(const Session& session);
+  void keepHouseIfDue(MessageSink& sink);
+  void keepHouse(MessageSink& sink, int64_t now_ns);
+  void acceptConnections(int64_t now_ns);
+  void acceptConnection(Descriptor socket, int64_t now_ns);
+  void stepGreeting(Session& session, MessageSink& sink);
+  void readSocket(Session& session);
+  void checkDeadlines(int64_t now_ns);
+  void checkStall(Session& session, int64_t now_ns);
+  int64_t nextDeadlineNs() const;
+
+  ShmOptions options_;
+  ShmContext context_;
+  Limits limits_;
+  const Identity& identity_;
+  SocketSet sockets_;
+  HomeThread home_;
+  TxPool buffers_{home_};
+  MessagePool messages_{home_};
+
+  std::vector<std::unique_ptr<Session>> sessions_;  // by SessionId::index; nullptr = free
+  std::vector<uint32_t> generations_;
+  std::vector<uint32_t> free_indices_;
+  uint32_t open_count_ = 0;
+  uint32_t greeting_count_ = 0;
+  uint64_t bad_count_ = 0;
+
+  RingScan rings_;
+  std::vector<RxMessage> requests_;  // found in this round
+  std::vector<SessionId> dirty_;     // to be published by flush()
+  std::vector<SessionId> blocked_;   // with messages that wait for room
+  std::vector<Broken> broken_;       // to be lost in the next round
+  std::vector<Session*> lost_;       // to be announced
+
+  ListeningSocket listening_;
+  std::vector<Locator> locators_;
+  Descriptor spare_;  // given up for a moment when no descriptor is left, so that a connection can be refused
+  uint32_t rounds_to_house_ = 1;
+  int64_t last_house_ns_ = 0;
+  bool had_messages_ = false;
+  bool is_house_due_ = true;
+  bool is_asleep_ = false;
+};
+
+}  // namespace ramcore::transport::shm

@@ -1,0 +1,179 @@
+// What a ShmEndpoint does with its sockets and deadlines: rarely, because every look is a system call.
+#include <fcntl.h>
+
+#include <algorithm>
+
+#include "transport/shm/shm_endpoint.h"
+
+namespace ramcore::transport::shm {
+namespace {
+
+constexpr uint64_t kListenerKey = UINT64_MAX - 1;
+
+// An idle round takes about 10 ns: the clock is read every 50 us or so.
+constexpr uint32_t kRoundsPerLook = 4096;
+// While a handshake is going on its next step is looked for this often.
+constexpr uint32_t kRoundsPerLookInGreeting = 256;
+// How often the sockets are asked while the thread spins: with nothing else to do, and while messages flow. The second
+// bounds how long a busy server lets a new client or the news of a death wait.
+constexpr int64_t kIdleHouseNs = 5 * runtime::kNanosPerMilli;
+constexpr int64_t kBusyHouseNs = 50 * runtime::kNanosPerMilli;
+constexpr int kAcceptsPerLook = 16;
+constexpr int kSocketReadsPerLook = 4;
+
+uint64_t keyOf(SessionId id) { return uint64_t{id.index} << 32 | id.generation; }
+SessionId sessionOf(uint64_t key) { return SessionId{static_cast<uint32_t>(key >> 32), static_cast<uint32_t>(key)}; }
+
+}  // namespace
+
+Outcome<Locator> ShmEndpoint::listen(const Locator& where) {
+  if (!sockets_.isUsable()) return Failure{Status::IoError, "no file descriptors left; raise 'ulimit -n'"};
+  if (listening_.fd() >= 0) return Failure{Status::BadConfig, "an endpoint listens at one shm path only"};
+  auto listening = ListeningSocket::open(where.path);
+  if (!listening.ok()) return listening.error();
+  listening_ = std::move(listening).value();
+  spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  sockets_.watch(listening_.fd(), kListenerKey);
+  locators_ = {where};
+  return where;
+}
+
+void ShmEndpoint::watchSocket(const Session& session) { sockets_.watch(session.socket.get(), keyOf(session.id)); }
+
+void ShmEndpoint::keepHouseIfDue(MessageSink& sink) {
+  rounds_to_house_ = greeting_count_ != 0 ? kRoundsPerLookInGreeting : kRoundsPerLook;
+  const bool was_busy = std::exchange(had_messages_, false);
+  const int64_t now_ns = context_.clock.nowNs();
+  const bool is_due =
+      is_house_due_ || greeting_count_ != 0 || now_ns - last_house_ns_ >= (was_busy ? kBusyHouseNs : kIdleHouseNs);
+  if (!is_due) return;
+  is_house_due_ = false;
+  last_house_ns_ = now_ns;
+  keepHouse(sink, now_ns);
+}
+
+void ShmEndpoint::keepHouse(MessageSink& sink, int64_t now_ns) {
+  for (const uint64_t key : sockets_.readable()) {
+    if (key == kListenerKey) {
+      acceptConnections(now_ns);
+      continue;
+    }
+    Session* session = find(sessionOf(key));
+    if (session == nullptr) continue;
+    if (session->state == Session::State::Greeting) stepGreeting(*session, sink);
+    if (session->state == Session::State::Open) readSocket(*session);
+  }
+  checkDeadlines(now_ns);
+}
+
+void ShmEndpoint::acceptConnections(int64_t now_ns) {
+  for (int i = 0; i < kAcceptsPerLook; ++i) {
+    bool is_exhausted = false;
+    Descriptor socket = listening_.accept(is_exhausted);
+    if (is_exhausted) {
+      // Left in the queue, the connection would end every sleep at once.
+      context_.trace.warning("shm: no file descriptor left for a new connection; raise 'ulimit -n'");
+      spare_.reset();
+      (void)listening_.accept(is_exhausted);
+      spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      return;
+    }
+    if (!socket) return;
+    acceptConnection(std::move(socket), now_ns);
+  }
+}
+
+void ShmEndpoint::acceptConnection(Descriptor socket, int64_t now_ns) {
+  if (greeting_count_ >= options_.greetings_max || open_count_ + greeting_count_ >= options_.sessions_max) return;
+  std::string who;
+  if (!peerIsSameUser(socket.get(), who)) {
+    ++bad_count_;
+    context_.trace.warning("shm: refused " + who + ": only the server's own user may connect");
+    return;
+  }
+  Session& session = addSession(std::move(socket));
+  session.peer.address = who;
+  session.greeting = makeGreeting(HandshakeSide::Acceptor, 0, now_ns + options_.greeting_timeout_ns);
+  session.greeting->start(session.socket.get());
+}
+
+void ShmEndpoint::stepGreeting(Session& session, MessageSink& sink) {
+  Greeting& greeting = *session.greeting;
+  switch (greeting.step(session.socket.get())) {
+    case Greeting::Step::Pending:
+      return;
+    case Greeting::Step::Ready:
+      openSession(session, sink);
+      return;
+    case Greeting::Step::Failed:
+      if (greeting.isBad()) ++bad_count_;
+      context_.trace.info("shm: no session with " + session.peer.address + ": " + greeting.failureText());
+      lose(session, greeting.status());
+      return;
+  }
+}
+
+// The socket of an open session carries wake-up bytes, and ends with the peer.
+void ShmEndpoint::readSocket(Session& session) {
+  std::byte bytes[256];
+  for (int i = 0; i < kSocketReadsPerLook; ++i) {
+    size_t count = 0;
+    switch (receiveSome(session.socket.get(), bytes, count)) {
+      case StreamLook::Nothing:
+        return;
+      case StreamLook::Bytes:
+        if (!std::all_of(bytes, bytes + count, [](std::byte byte) { return byte == kWakeUpByte; })) {
+          loseBad(session, "bytes on the socket that are no wake-up");
+          return;
+        }
+        break;
+      case StreamLook::Ended:
+        // What the peer published before its end still counts; the scan of the rings loses the session behind it.
+        sockets_.forget(session.socket.get());
+        session.peer_has_ended = true;
+        session.has_unread = true;
+        return;
+    }
+  }
+}
+
+void ShmEndpoint::checkDeadlines(int64_t now_ns) {
+  if (greeting_count_ != 0) {
+    for (const auto& session : sessions_) {
+      if (session == nullptr || session->state != Session::State::Greeting) continue;
+      if (session->greeting->deadlineNs() <= now_ns) lose(*session, Status::Unreachable);
+    }
+  }
+  for (const SessionId id : blocked_) {
+    if (Session* session = findOpen(id)) checkStall(*session, now_ns);
+  }
+}
+
+void ShmEndpoint::checkStall(Session& session, int64_t now_ns) {
+  const int64_t stalled_ns = now_ns - session.stalled_since_ns;
+  if (stalled_ns >= options_.stall_close_ns) {
+    loseBadLater(session, "it does not read its messages");
+    return;
+  }
+  if (stalled_ns < options_.stall_copy_ns || session.is_copied_out) return;
+  if (session.channel->writer.copyOutQueue(options_.stall_bytes_max)) {
+    session.is_copied_out = true;
+  } else {
+    loseBadLater(session, "it does not read, and too much waits for it");
+  }
+}
+
+int64_t ShmEndpoint::nextDeadlineNs() const {
+  int64_t next_ns = runtime::kNever;
+  for (const auto& session : sessions_) {
+    if (session == nullptr) continue;
+    if (session->state == Session::State::Greeting) next_ns = std::min(next_ns, session->greeting->deadlineNs());
+    if (session->state == Session::State::Open && session->is_blocked) {
+      const int64_t patience_ns = session->is_copied_out ? options_.stall_close_ns : options_.stall_copy_ns;
+      next_ns = std::min(next_ns, session->stalled_since_ns + patience_ns);
+    }
+  }
+  return next_ns;
+}
+
+}  // namespace ramcore::transport::shm

@@ -1,0 +1,59 @@
+#pragma once
+
+#include "base/trace.h"
+#include "runtime/clock.h"
+#include "runtime/random.h"
+#include "transport/transport.h"
+
+namespace ramcore::transport::shm {
+
+struct ShmOptions {
+  /// Of each of the two rings of a session that this side accepts; a power of two. Larger: bursts and long messages
+  /// wait less for the reader. Smaller: less memory a session, and it stays in the caches.
+  uint32_t ring_bytes = 256 * 1024;
+  /// Calls in flight on one session, 1..wire::kSlotCountMax. The smaller of both sides' counts.
+  uint16_t slots_per_session = 64;
+  /// Sessions that an endpoint accepts; more are closed at once.
+  uint32_t sessions_max = 4096;
+  /// Accepted connections that have not yet proven who they are.
+  uint32_t greetings_max = 64;
+  /// How long an accepted connection may take for the handshake.
+  int64_t greeting_timeout_ns = 5 * runtime::kNanosPerSecond;
+  /// How long a peer may leave its full ring unread before what waits for it is copied out of the log.
+  int64_t stall_copy_ns = 10 * runtime::kNanosPerMilli;
+  /// The same, before the session is given up.
+  int64_t stall_close_ns = 5 * runtime::kNanosPerSecond;
+  /// What may wait, copied out, for one peer that stands still; beyond it the session is given up.
+  uint64_t stall_bytes_max = 32 * 1024 * 1024;
+};
+
+/// What an endpoint needs from its process. All borrowed.
+struct ShmContext {
+  runtime::Clock& clock;
+  runtime::Entropy& entropy;
+  Trace& trace;
+  Sleeper* sleeper = nullptr;  ///< nullptr: the thread never sleeps
+};
+
+/// Messages between processes of one machine and one user, through rings in shared memory. See docs/shm.md.
+class ShmTransport final : public Transport {
+ public:
+  /// Endpoints of one transport share the context and so the sleeper: one transport a dispatch thread.
+  ShmTransport(const ShmOptions& options, const ShmContext& context);
+
+  const Limits& limits() const override { return limits_; }
+  std::string_view scheme() const override { return "shm"; }
+  /// Everything is copied into the ring, so there is nothing to register: gives 0.
+  Outcome<RegionId> registerMemory(std::byte* base, size_t bytes, Access access) override;
+  std::unique_ptr<Endpoint> makeEndpoint(const Identity& identity) override;
+
+ private:
+  ShmOptions options_;
+  ShmContext context_;
+  Limits limits_;
+};
+
+/// Limits of endpoints with these options.
+Limits limitsOf(const ShmOptions& options);
+
+}  // namespace ramcore::transport::shm

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include <string>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "transport/shm/descriptor.h"
+
+namespace ramcore::transport::shm {
+
+/// A listening UNIX socket with its file. While it lives, a lock on `<path>.lock` says that the path is taken; the lock
+/// dies with the process, so that a file left by a dead one is told from one in use.
+class ListeningSocket {
+ public:
+  ListeningSocket() = default;
+  ListeningSocket(ListeningSocket&& other) noexcept = default;
+  ListeningSocket& operator=(ListeningSocket&& other) noexcept = default;
+  ~ListeningSocket();
+
+  /// Binds to `path`, which only this user may then connect to. A socket file without a process behind it is replaced.
+  /// Failure: InUse: a process listens there, or the file is no socket; BadConfig: the path is too long or its folder
+  /// does not exist; IoError.
+  static Outcome<ListeningSocket> open(const std::string& path);
+
+  int fd() const { return socket_.get(); }
+  /// The next connection that waits, or none. Never blocks. `exhausted` becomes true if there is one but no descriptor
+  /// for it.
+  Descriptor accept(bool& exhausted) const;
+
+ private:
+  std::string path_;
+  Descriptor lock_;
+  Descriptor socket_;
+};
+
+/// Starts to connect; never blocks. Unreachable: nobody listens there. RetryLater: the listener's queue is full.
+Result<Descriptor> connectTo(const std::string& path);
+
+/// True if the process at the other end runs as `user`, by what the kernel says.
+bool isSameUser(const ucred& peer, uid_t user);
+/// Reads the peer's credentials and applies isSameUser to them and the own effective user.
+bool peerIsSameUser(int fd, std::string& description);
+
+/// What one look at a stream socket gave.
+enum class StreamLook : uint8_t { Bytes, Nothing, Ended };
+
+/// Reads what is there, without blocking. Descriptors that the peer sends are dropped by the kernel.
+StreamLook receiveSome(int fd, MutableByteSpan into, size_t& received_bytes);
+/// The same, and takes one descriptor if it comes with the bytes; more than one counts as the end of the stream.
+StreamLook receiveWithDescriptor(int fd, MutableByteSpan into, size_t& received_bytes, Descriptor& descriptor);
+/// Sends what fits, without blocking and without SIGPIPE. Returns false if the stream is broken.
+[[nodiscard]] bool sendSome(int fd, ByteSpan bytes, size_t& sent_bytes);
+/// Sends `bytes` (a few) and a descriptor; false if the stream is broken or has no room for them.
+[[nodiscard]] bool sendWithDescriptor(int fd, ByteSpan bytes, int descriptor);
+/// What is on the socket of an open session, and nothing else.
+inline constexpr std::byte kWakeUpByte{'w'};
+/// Sends the byte that wakes the peer. A full socket is fine: then the peer has not looked yet.
+void sendWakeUp(int fd);
+
+}  // namespace ramcore::transport::shm

@@ -1,0 +1,480 @@
+#include "transport/sim/sim_endpoint.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "wire/frame.h"
+
+namespace ramcore::transport {
+
+SimEndpoint::SimEndpoint(SimNetwork& network, runtime::SimClock& clock, const Limits& limits, std::string node,
+                         const Identity& identity, std::function<void()> wake)
+    : network_(network),
+      clock_(clock),
+      limits_(limits),
+      node_(std::move(node)),
+      identity_(identity),
+      wake_(std::move(wake)),
+      random_(network.scheduler().stream("endpoint" + std::to_string(network.nextEndpointNumber()))) {}
+
+SimEndpoint::~SimEndpoint() {
+  RC_CHECK(!polling_);
+  network_.unbind(*this);
+  for (const SimFrame& frame : inbox_) {
+    if (frame.kind == SimFrameKind::Hello) network_.sendControl(frame.connection, 1, SimFrameKind::Lost);
+  }
+  for (auto& session : sessions_) {
+    if (session == nullptr) continue;
+    network_.sendControl(session->connection, session->end, SimFrameKind::Lost);
+    network_.detach(session->connection, session->end);
+  }
+}
+
+// ---- Sessions
+
+SimEndpoint::Session& SimEndpoint::addSession() {
+  uint32_t index;
+  if (free_indices_.empty()) {
+    index = static_cast<uint32_t>(sessions_.size());
+    sessions_.emplace_back();
+    generations_.push_back(0);
+  } else {
+    index = free_indices_.back();
+    free_indices_.pop_back();
+  }
+  sessions_[index] = std::make_unique<Session>(*this);
+  Session& session = *sessions_[index];
+  session.id = SessionId{.index = index, .generation = ++generations_[index]};
+  return session;
+}
+
+void SimEndpoint::setSlots(Session& session, uint16_t slot_count) {
+  session.slots.resize(slot_count);
+  session.served.resize(slot_count);
+  for (uint16_t slot = slot_count; slot-- > 0;) session.free_slots.push_back(slot);
+}
+
+std::unique_ptr<SimEndpoint::Session> SimEndpoint::removeSession(SessionId id) {
+  std::unique_ptr<Session> session = std::move(sessions_[id.index]);
+  session->cancel();
+  free_indices_.push_back(id.index);
+  network_.detach(session->connection, session->end);
+  return session;
+}
+
+SimEndpoint::Session* SimEndpoint::find(SessionId id) {
+  return const_cast<Session*>(static_cast<const SimEndpoint*>(this)->find(id));
+}
+
+const SimEndpoint::Session* SimEndpoint::find(SessionId id) const {
+  if (id.index >= sessions_.size() || sessions_[id.index] == nullptr) return nullptr;
+  const Session& session = *sessions_[id.index];
+  return session.id == id ? &session : nullptr;
+}
+
+Outcome<Locator> SimEndpoint::listen(const Locator& where) { return network_.bind(where, *this); }
+
+SessionId SimEndpoint::connect(const Locator& where, uint64_t expected_id, int64_t deadline_ns) {
+  Session& session = addSession();
+  session.connection = network_.openConnection(node_, *this, session.id, where.host);
+  session.end = 0;
+  session.expected_id = expected_id;
+  session.peer.address = where.toString();
+  network_.scheduler().at(session, clock_.simTimeOf(deadline_ns));
+  network_.send(network_.makeFrame({.kind = SimFrameKind::Hello,
+                                    .from_end = 0,
+                                    .connection = session.connection,
+                                    .expected_id = expected_id,
+                                    .identity = identity_,
+                                    .slot = limits_.slots_per_session}));
+  return session.id;
+}
+
+void SimEndpoint::openSession(Session& session, const Identity& peer, const std::string& peer_node) {
+  session.cancel();
+  session.state = State::Open;
+  session.peer_node = peer_node;
+  session.peer.role = peer.role;
+  session.peer.id = peer.id;
+  session.peer.transport = limits_.name;
+  if (session.peer.address.empty()) session.peer.address = "sim://" + peer_node;
+}
+
+const Peer* SimEndpoint::peer(SessionId id) const {
+  const Session* session = find(id);
+  return session != nullptr && session->state == State::Open ? &session->peer : nullptr;
+}
+
+uint32_t SimEndpoint::sessionCount() const {
+  return static_cast<uint32_t>(std::count_if(sessions_.begin(), sessions_.end(), [](const auto& session) {
+    return session != nullptr && session->state == State::Open;
+  }));
+}
+
+void SimEndpoint::completeAll(Session& session, Status status) {
+  ending_.push_back(&session);
+  for (Slot& slot : session.slots) {
+    PendingCall* call = std::exchange(slot.call, nullptr);
+    if (call == nullptr) continue;
+    call->in_flight = false;
+    call->complete(*call, status, RxMessage());
+  }
+  std::erase(ending_, &session);
+}
+
+void SimEndpoint::close(SessionId id) {
+  if (find(id) == nullptr) return;
+  network_.sendControl(find(id)->connection, find(id)->end, SimFrameKind::Close);
+  const std::unique_ptr<Session> session = removeSession(id);
+  closed_.push_back(id);
+  if (wake_) wake_();
+  completeAll(*session, Status::SessionLost);
+}
+
+// ---- Sending
+
+TxMessage SimEndpoint::allocate(uint32_t head_bytes) { return TxMessage(network_.buffers().takeBuffer(head_bytes)); }
+
+Status SimEndpoint::call(SessionId id, TxMessage& request, const CallOptions& options, PendingCall& call) {
+  RC_CHECK_MSG(!call.in_flight, "a call was started that is in flight");
+  Session* session = find(id);
+  if (session == nullptr || session->state != State::Open) return Status::SessionLost;
+  if (request.messageBytes() > limits_.message_bytes_max || request->contiguous_bytes > wire::kHeadBytesMax) {
+    return Status::TooLarge;
+  }
+  if (session->free_slots.empty()) return Status::RetryLater;
+  const uint16_t slot_index = session->free_slots.back();
+  session->free_slots.pop_back();
+  Slot& slot = session->slots[slot_index];
+  RC_CHECK(!slot.is_taken && slot.call == nullptr);
+  slot.call = &call;
+  slot.is_taken = true;
+  slot.is_lost = false;
+  ++slot.sequence;
+  call.slot = slot_index;
+  call.sequence = slot.sequence;
+  call.in_flight = true;
+
+  Sending& sending = queue(std::move(request));
+  sending.kind = SimFrameKind::Request;
+  sending.session = id;
+  sending.slot = slot_index;
+  sending.sequence = slot.sequence;
+  sending.priority = options.priority;
+  sending.response_bytes_max = options.response_bytes_max;
+  return Status::Ok;
+}
+
+void SimEndpoint::reply(const ReplyTo& to, TxMessage response) {
+  if (find(to.session) == nullptr || to.slot == SimFrame::kSlotOfCopy) return;
+  Sending& sending = queue(std::move(response));
+  sending.kind = SimFrameKind::Response;
+  sending.session = to.session;
+  sending.slot = to.slot;
+  sending.sequence = to.sequence;
+}
+
+SimEndpoint::Sending& SimEndpoint::queue(TxMessage message) {
+  Sending& sending = unflushed_.emplace_back(*this);
+  sending.self = std::prev(unflushed_.end());
+  sending.message = std::move(message);
+  return sending;
+}
+
+void SimEndpoint::flush() {
+  while (!unflushed_.empty()) {
+    Sending& sending = unflushed_.front();
+    transmitting_.splice(transmitting_.end(), unflushed_, unflushed_.begin());
+    last_transmit_ns_ = std::max(last_transmit_ns_ + 1, network_.scheduler().nowNs() + network_.drawNicDelay());
+    network_.scheduler().at(sending, last_transmit_ns_);
+  }
+}
+
+// The hardware reads the bytes: head, then chunks, where they are at this moment.
+void SimEndpoint::transmit(Sending& sending) {
+  Session* session = find(sending.session);
+  if (session != nullptr) {
+    const TxBuffer& buffer = *sending.message;
+    SimFrameList one = network_.makeFrame({.kind = sending.kind,
+                                           .from_end = session->end,
+                                           .connection = session->connection,
+                                           .slot = sending.slot,
+                                           .sequence = sending.sequence,
+                                           .priority = sending.priority,
+                                           .response_bytes_max = sending.response_bytes_max});
+    SimFrame& frame = one.front();
+    frame.identity.role = identity_.role;
+    frame.identity.id = identity_.id;
+    frame.contiguous_bytes = buffer.contiguous_bytes != 0 ? buffer.contiguous_bytes : buffer.head_bytes;
+    frame.bytes.reserve(sending.message.messageBytes());
+    frame.bytes.insert(frame.bytes.end(), buffer.head, buffer.head + buffer.head_bytes);
+    for (uint32_t i = 0; i < buffer.chunk_count; ++i) {
+      const Chunk& chunk = buffer.chunks[i];
+      frame.bytes.insert(frame.bytes.end(), chunk.address, chunk.address + chunk.bytes);
+    }
+    network_.send(std::move(one));
+  }
+  sent_.splice(sent_.end(), transmitting_, sending.self);
+  if (wake_) wake_();
+}
+
+void SimEndpoint::releaseSent() {
+  std::list<Sending> done;
+  done.swap(sent_);
+  done.clear();
+}
+
+void SimEndpoint::abandon(SessionId id, PendingCall& call) {
+  if (!call.in_flight) return;
+  call.in_flight = false;
+  Session* session = find(id);
+  if (session == nullptr) {
+    for (Session* ending : ending_) {
+      if (ending->id == id) releaseCall(*ending, call);
+    }
+    return;
+  }
+  releaseCall(*session, call);
+  keepUnowned(unflushed_, id, call);
+  keepUnowned(transmitting_, id, call);
+  if (session->slots[call.slot].is_lost) freeSlot(*session, call.slot);
+}
+
+void SimEndpoint::releaseCall(Session& session, const PendingCall& call) {
+  Slot& slot = session.slots[call.slot];
+  RC_CHECK(slot.call == &call && slot.sequence == call.sequence);
+  slot.call = nullptr;
+}
+
+// Bytes without an owner are the caller's until its call completes, and it does not wait any more.
+void SimEndpoint::keepUnowned(std::list<Sending>& list, SessionId id, const PendingCall& call) {
+  for (Sending& sending : list) {
+    if (sending.kind != SimFrameKind::Request || !(sending.session == id) || sending.slot != call.slot) continue;
+    TxBuffer& buffer = *sending.message;
+    for (uint32_t i = 0; i < buffer.chunk_count; ++i) {
+      Chunk& chunk = buffer.chunks[i];
+      if (chunk.owner != nullptr || chunk.bytes == 0) continue;
+      sending.copies.emplace_back(chunk.address, chunk.address + chunk.bytes);
+      chunk.address = sending.copies.back().data();
+    }
+  }
+}
+
+void SimEndpoint::freeSlot(Session& session, uint16_t slot_index) {
+  Slot& slot = session.slots[slot_index];
+  RC_CHECK(slot.is_taken && slot.call == nullptr);
+  slot.is_taken = false;
+  session.free_slots.push_back(slot_index);
+}
+
+// ---- Events outside of the process
+
+void SimEndpoint::deliver(SimFrameList frame, SessionId session) {
+  frame.front().session = session;
+  inbox_.splice(inbox_.end(), frame);
+  if (wake_) wake_();
+}
+
+void SimEndpoint::onConnectDeadline(SessionId session) {
+  deliver(network_.makeFrame({.kind = SimFrameKind::Expired}), session);
+}
+
+void SimEndpoint::onMessageLost(SessionId id, uint16_t slot_index, uint32_t sequence) {
+  Session* session = find(id);
+  if (session == nullptr) return;
+  Slot& slot = session->slots[slot_index];
+  if (!slot.is_taken || slot.sequence != sequence) return;
+  slot.is_lost = true;
+  if (slot.call == nullptr) {
+    freeSlot(*session, slot_index);
+  } else {
+    network_.watchLost(session->connection, session->end, slot_index, sequence);
+  }
+}
+
+bool SimEndpoint::stillWaitsForLost(SessionId id, uint16_t slot_index, uint32_t sequence) const {
+  const Session* session = find(id);
+  if (session == nullptr) return false;
+  const Slot& slot = session->slots[slot_index];
+  return slot.is_taken && slot.is_lost && slot.sequence == sequence;
+}
+
+bool SimEndpoint::hasMovedOn(SessionId id, uint16_t slot, uint32_t sequence) const {
+  const Session* session = find(id);
+  return session != nullptr && session->served[slot] > sequence;
+}
+
+SessionId SimEndpoint::acceptedFrom(const Identity& identity, const std::string& peer_node) const {
+  for (const auto& session : sessions_) {
+    if (session == nullptr || session->state != State::Open || session->end != 1) continue;
+    const Peer& peer = session->peer;
+    if (session->peer_node == peer_node && peer.role == identity.role && peer.id == identity.id) return session->id;
+  }
+  return SessionId{};
+}
+
+// ---- Polling
+
+uint32_t SimEndpoint::poll(MessageSink& sink, uint32_t message_max) {
+  RC_CHECK_MSG(!polling_, "poll was called from inside poll");
+  RC_CHECK(message_max >= 1 && message_max <= limits_.burst_messages_max);
+  polling_ = true;
+  delivered_ = 0;
+  releaseSent();
+  tellClosed(sink);
+  while (delivered_ < message_max && !inbox_.empty()) {
+    SimFrameList one;
+    one.splice(one.end(), inbox_, inbox_.begin());
+    process(sink, std::move(one));
+  }
+  handOver(sink);
+  tellClosed(sink);
+  polling_ = false;
+  return delivered_;
+}
+
+void SimEndpoint::tellClosed(MessageSink& sink) {
+  std::vector<SessionId> closed;
+  closed.swap(closed_);
+  for (const SessionId session : closed) sink.onSessionLost(session, Status::Shutdown);
+}
+
+void SimEndpoint::process(MessageSink& sink, SimFrameList one) {
+  const SimFrame& frame = one.front();
+  switch (frame.kind) {
+    case SimFrameKind::Hello:
+      processHello(sink, frame);
+      break;
+    case SimFrameKind::Welcome:
+      processWelcome(sink, frame);
+      break;
+    case SimFrameKind::Refusal:
+      loseSession(sink, frame.session, frame.status);
+      break;
+    case SimFrameKind::Request:
+      processRequest(std::move(one));
+      break;
+    case SimFrameKind::Response:
+      processResponse(std::move(one));
+      break;
+    case SimFrameKind::Close:
+      loseSession(sink, frame.session, Status::Shutdown);
+      break;
+    case SimFrameKind::Lost:
+      loseSession(sink, frame.session, Status::SessionLost);
+      break;
+    case SimFrameKind::Expired: {
+      const Session* session = find(frame.session);
+      if (session != nullptr && session->state == State::Connecting) {
+        network_.sendControl(session->connection, session->end, SimFrameKind::Close);
+        loseSession(sink, frame.session, Status::Unreachable);
+      }
+      break;
+    }
+    case SimFrameKind::GiveUp:
+      break;
+  }
+}
+
+Status SimEndpoint::judge(const Identity& other) const {
+  const bool same_cluster = other.cluster_name == identity_.cluster_name && other.secret == identity_.secret;
+  return same_cluster ? Status::Ok : Status::Refused;
+}
+
+void SimEndpoint::processHello(MessageSink& sink, const SimFrame& hello) {
+  Status verdict = judge(hello.identity);
+  if (verdict == Status::Ok && hello.expected_id != 0 && hello.expected_id != identity_.id) {
+    verdict = Status::WrongServerId;
+  }
+  if (verdict != Status::Ok) {
+    network_.send(network_.makeFrame(
+        {.kind = SimFrameKind::Refusal, .from_end = 1, .connection = hello.connection, .status = verdict}));
+    return;
+  }
+  Session& session = addSession();
+  session.connection = hello.connection;
+  session.end = 1;
+  const SessionId id = session.id;
+  if (!network_.acceptConnection(hello.connection, *this, id)) {
+    removeSession(id);
+    return;
+  }
+  const uint16_t slot_count = std::min(hello.slot, limits_.slots_per_session);
+  setSlots(session, slot_count);
+  openSession(session, hello.identity, network_.nodeOf(hello.connection, 0));
+  network_.send(network_.makeFrame({.kind = SimFrameKind::Welcome,
+                                    .from_end = 1,
+                                    .connection = hello.connection,
+                                    .identity = identity_,
+                                    .slot = slot_count}));
+  handOver(sink);
+  sink.onSessionOpen(id);
+}
+
+void SimEndpoint::processWelcome(MessageSink& sink, const SimFrame& welcome) {
+  Session* session = find(welcome.session);
+  if (session == nullptr || session->state != State::Connecting) return;
+  setSlots(*session, welcome.slot);
+  openSession(*session, welcome.identity, network_.nodeOf(session->connection, 1));
+  handOver(sink);
+  sink.onSessionOpen(welcome.session);
+}
+
+void SimEndpoint::processRequest(SimFrameList one) {
+  const SimFrame& frame = one.front();
+  Session* session = find(frame.session);
+  if (session == nullptr || session->state != State::Open) return;
+  ReplyTo reply_to{.session = frame.session,
+                   .sequence = frame.sequence,
+                   .slot = frame.slot,
+                   .response_bytes_max = frame.response_bytes_max};
+  if (frame.is_copy) {
+    reply_to.slot = SimFrame::kSlotOfCopy;
+  } else {
+    RC_CHECK(frame.sequence > session->served[frame.slot]);
+    session->served[frame.slot] = frame.sequence;
+  }
+  const runtime::Priority priority = frame.priority;
+  RxMessage message = network_.lend(std::move(one), random_);
+  message.reply_to = reply_to;
+  message.priority = priority;
+  batch_.push_back(std::move(message));
+  ++delivered_;
+}
+
+void SimEndpoint::processResponse(SimFrameList one) {
+  const SimFrame& frame = one.front();
+  Session* session = find(frame.session);
+  if (session == nullptr || session->state != State::Open) return;
+  const uint16_t slot_index = frame.slot;
+  Slot& slot = session->slots[slot_index];
+  if (!slot.is_taken || slot.sequence != frame.sequence) return;  // too late: nobody waits for it any more
+  PendingCall* call = std::exchange(slot.call, nullptr);
+  freeSlot(*session, slot_index);
+  if (call == nullptr) return;
+  ++delivered_;
+  call->in_flight = false;
+  call->complete(*call, Status::Ok, network_.lend(std::move(one), random_));
+}
+
+void SimEndpoint::loseSession(MessageSink& sink, SessionId id, Status reason) {
+  if (find(id) == nullptr) return;
+  handOver(sink);
+  if (find(id) == nullptr) return;  // the sink has closed it
+  const std::unique_ptr<Session> session = removeSession(id);
+  if (session->state == State::Connecting && reason != Status::Refused && reason != Status::WrongServerId) {
+    reason = Status::Unreachable;
+  }
+  completeAll(*session, Status::SessionLost);
+  sink.onSessionLost(id, reason);
+}
+
+void SimEndpoint::handOver(MessageSink& sink) {
+  if (batch_.empty()) return;
+  std::vector<RxMessage> batch;
+  batch.swap(batch_);
+  sink.onRequests(batch);
+}
+
+}  // namespace ramcore::transport

@@ -1,0 +1,147 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/random.h"
+#include "runtime/sim/sim_clock.h"
+#include "transport/sim/sim_network.h"
+#include "transport/transport.h"
+
+namespace ramcore::transport {
+
+/// The endpoint of a simulated process. Messages wait in its inbox until the process polls, so a paused process keeps
+/// its sessions. Its "hardware" reads the bytes of a message some time after flush(), also while the process is paused;
+/// owners are released in the poll after that.
+class SimEndpoint final : public Endpoint {
+ public:
+  SimEndpoint(SimNetwork& network, runtime::SimClock& clock, const Limits& limits, std::string node,
+              const Identity& identity, std::function<void()> wake);
+  /// As when the process dies: peers hear that their sessions are lost, unless a partition is between. Calls in flight
+  /// are not completed: close their sessions before.
+  ~SimEndpoint() override;
+
+  const Limits& limits() const override { return limits_; }
+  Outcome<Locator> listen(const Locator& where) override;
+  SessionId connect(const Locator& where, uint64_t expected_id, int64_t deadline_ns) override;
+  TxMessage allocate(uint32_t head_bytes) override;
+  Status call(SessionId session, TxMessage& request, const CallOptions& options, PendingCall& call) override;
+  void abandon(SessionId session, PendingCall& call) override;
+  void reply(const ReplyTo& to, TxMessage response) override;
+  uint32_t poll(MessageSink& sink, uint32_t message_max) override;
+  void flush() override;
+  bool prepareSleep() override { return inbox_.empty() && sent_.empty() && closed_.empty(); }
+  void awake() override {}
+  const Peer* peer(SessionId session) const override;
+  void close(SessionId session) override;
+  uint32_t sessionCount() const override;
+  uint64_t badSessionCount() const override { return 0; }
+
+ private:
+  friend class SimNetwork;
+
+  struct Slot {
+    PendingCall* call = nullptr;  // nullptr while taken: abandoned
+    uint32_t sequence = 0;
+    bool is_taken = false;
+    bool is_lost = false;  // request or response: no answer will come
+  };
+  enum class State : uint8_t { Connecting, Open };
+  struct Session : runtime::Timer {  // the timer is the deadline of connecting
+    explicit Session(SimEndpoint& endpoint)
+        : Timer([](Timer& timer) {
+            Session& session = static_cast<Session&>(timer);
+            session.endpoint.onConnectDeadline(session.id);
+          }),
+          endpoint(endpoint) {}
+    SimEndpoint& endpoint;
+    SessionId id;
+    State state = State::Connecting;
+    uint64_t connection = 0;
+    uint8_t end = 0;
+    uint64_t expected_id = 0;
+    Peer peer;
+    std::string peer_node;
+    std::vector<Slot> slots;
+    std::vector<uint16_t> free_slots;
+    std::vector<uint32_t> served;  // by slot: the sequence of the peer's latest request
+  };
+  // A message between call() or reply() and its release.
+  struct Sending : runtime::Timer {
+    explicit Sending(SimEndpoint& endpoint)
+        : Timer([](Timer& timer) { static_cast<Sending&>(timer).endpoint.transmit(static_cast<Sending&>(timer)); }),
+          endpoint(endpoint) {}
+    SimEndpoint& endpoint;
+    TxMessage message;
+    SimFrameKind kind = SimFrameKind::Request;
+    SessionId session;
+    uint16_t slot = 0;
+    uint32_t sequence = 0;
+    runtime::Priority priority = runtime::Priority::Client;
+    uint32_t response_bytes_max = 0;
+    std::vector<std::vector<std::byte>> copies;  // of chunks whose caller does not wait any more
+    std::list<Sending>::iterator self;
+  };
+
+  // For the network, as events outside of the process.
+  void deliver(SimFrameList frame, SessionId session);
+  void onConnectDeadline(SessionId session);
+  void onMessageLost(SessionId session, uint16_t slot, uint32_t sequence);
+  bool stillWaitsForLost(SessionId session, uint16_t slot, uint32_t sequence) const;
+  bool hasMovedOn(SessionId session, uint16_t slot, uint32_t sequence) const;
+  // An open session that this peer started, for a copy of one of its requests.
+  SessionId acceptedFrom(const Identity& identity, const std::string& peer_node) const;
+
+  Session* find(SessionId session);
+  const Session* find(SessionId session) const;
+  Session& addSession();
+  static void setSlots(Session& session, uint16_t slot_count);
+  std::unique_ptr<Session> removeSession(SessionId session);
+  void openSession(Session& session, const Identity& peer, const std::string& peer_node);
+  void completeAll(Session& session, Status status);
+  void releaseCall(Session& session, const PendingCall& call);
+
+  Sending& queue(TxMessage message);
+  void transmit(Sending& sending);
+  void releaseSent();
+  static void keepUnowned(std::list<Sending>& list, SessionId session, const PendingCall& call);
+  static void freeSlot(Session& session, uint16_t slot_index);
+
+  // Of poll().
+  void process(MessageSink& sink, SimFrameList frame);
+  void processHello(MessageSink& sink, const SimFrame& hello);
+  void processWelcome(MessageSink& sink, const SimFrame& welcome);
+  void processRequest(SimFrameList frame);
+  void processResponse(SimFrameList frame);
+  void loseSession(MessageSink& sink, SessionId session, Status reason);
+  void handOver(MessageSink& sink);
+  void tellClosed(MessageSink& sink);
+  Status judge(const Identity& other) const;
+
+  SimNetwork& network_;
+  runtime::SimClock& clock_;
+  const Limits& limits_;
+  std::string node_;
+  const Identity& identity_;
+  std::function<void()> wake_;
+  runtime::Random random_;
+  std::vector<std::unique_ptr<Session>> sessions_;
+  std::vector<uint32_t> generations_;
+  std::vector<uint32_t> free_indices_;
+  std::vector<SessionId> closed_;  // by the own process; their end is told by the next poll
+  std::vector<Session*> ending_;   // whose calls are being completed, which may abandon each other
+  SimFrameList inbox_;
+  std::list<Sending> unflushed_;
+  std::list<Sending> transmitting_;
+  std::list<Sending> sent_;
+  int64_t last_transmit_ns_ = 0;
+  std::vector<RxMessage> batch_;
+  uint32_t delivered_ = 0;
+  bool polling_ = false;
+};
+
+}  // namespace ramcore::transport

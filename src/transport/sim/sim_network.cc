@@ -1,0 +1,429 @@
+#include "transport/sim/sim_network.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "transport/sim/sim_endpoint.h"
+
+namespace ramcore::transport {
+namespace {
+
+constexpr uint32_t kMillion = 1'000'000;
+// A copy that keeps coming too early belongs to a slot that is not used any more.
+constexpr uint32_t kEarlyCountMax = 6;
+constexpr int64_t kReorderNsMax = 200'000;
+constexpr uint32_t kSlowNicPpm = 10'000;
+constexpr int64_t kSlowNicFactor = 50;
+
+bool isMessage(SimFrameKind kind) { return kind == SimFrameKind::Request || kind == SimFrameKind::Response; }
+
+}  // namespace
+
+void SimFrame::fire(Timer& timer) {
+  SimFrame& frame = static_cast<SimFrame&>(timer);
+  frame.network.onArrival(frame);
+}
+
+SimNetwork::SimNetwork(runtime::SimScheduler& scheduler, const SimNetworkOptions& options)
+    : scheduler_(scheduler),
+      options_(options),
+      latency_(scheduler.stream("network.latency")),
+      faults_(scheduler.stream("network.faults")) {
+  RC_CHECK(options.latency_ns_min >= 0 && options.latency_ns_max >= options.latency_ns_min);
+  RC_CHECK(options.give_up_ns_min >= 0 && options.give_up_ns_max >= options.give_up_ns_min);
+}
+
+SimNetwork::~SimNetwork() {
+  RC_CHECK_MSG(lent_.empty(), "a received message outlived the simulated network");
+  RC_CHECK_MSG(listeners_.empty(), "an endpoint outlived the simulated network");
+}
+
+// ---- Partitions and cuts
+
+bool SimNetwork::isBlocked(std::string_view from, std::string_view to) const {
+  if (isolated_.empty() && blocked_.empty()) return false;
+  if (from == to) return false;
+  const std::string sender(from);
+  const std::string receiver(to);
+  return isolated_.contains(sender) || isolated_.contains(receiver) || blocked_.contains({sender, receiver});
+}
+
+void SimNetwork::partitionOneWay(std::string_view from, std::string_view to) {
+  counts_.partitions += blocked_.emplace(from, to).second ? 1 : 0;
+}
+
+void SimNetwork::partition(std::string_view a, std::string_view b) {
+  const bool forth = blocked_.emplace(a, b).second;
+  const bool back = blocked_.emplace(b, a).second;
+  counts_.partitions += forth || back ? 1 : 0;
+}
+
+void SimNetwork::isolate(std::string_view node) { counts_.partitions += isolated_.emplace(node).second ? 1 : 0; }
+
+void SimNetwork::heal(std::string_view a, std::string_view b) {
+  blocked_.erase({std::string(a), std::string(b)});
+  blocked_.erase({std::string(b), std::string(a)});
+  releaseHeld();
+}
+
+void SimNetwork::rejoin(std::string_view node) {
+  isolated_.erase(std::string(node));
+  releaseHeld();
+}
+
+void SimNetwork::healAll() {
+  blocked_.clear();
+  isolated_.clear();
+  releaseHeld();
+}
+
+uint32_t SimNetwork::cut(std::string_view a, std::string_view b) {
+  uint32_t count = 0;
+  for (auto& [id, connection] : connections_) {
+    const std::string& first = connection.ends[0].node;
+    const std::string& second = connection.ends[1].node;
+    if (connection.is_cut || !((first == a && second == b) || (first == b && second == a))) continue;
+    cutConnection(connection);
+    ++count;
+  }
+  return count;
+}
+
+uint32_t SimNetwork::cutAll(std::string_view node) {
+  uint32_t count = 0;
+  for (auto& [id, connection] : connections_) {
+    if (connection.is_cut || (connection.ends[0].node != node && connection.ends[1].node != node)) continue;
+    cutConnection(connection);
+    ++count;
+  }
+  return count;
+}
+
+void SimNetwork::cutConnection(Connection& connection) {
+  connection.is_cut = true;
+  ++counts_.cuts;
+  for (uint8_t end = 0; end < 2; ++end) {
+    connection.directions[end].held.clear();
+    SimFrameList frame = makeFrame({.kind = SimFrameKind::Lost, .from_end = end, .connection = connection.id});
+    const int64_t arrival_ns = scheduler_.nowNs() + drawLatency(frame.front());
+    launch(std::move(frame), arrival_ns);
+  }
+}
+
+// ---- Connections
+
+Outcome<Locator> SimNetwork::bind(const Locator& where, SimEndpoint& endpoint) {
+  if (where.scheme != "sim" || where.host.empty()) {
+    return Failure{Status::BadConfig, "the simulated network listens at sim://node, not at " + where.toString()};
+  }
+  if (!listeners_.emplace(where.host, &endpoint).second) {
+    return Failure{Status::InUse, where.toString() + " is in use; stop the process that listens there"};
+  }
+  return where;
+}
+
+void SimNetwork::unbind(SimEndpoint& endpoint) {
+  std::erase_if(listeners_, [&endpoint](const auto& listener) { return listener.second == &endpoint; });
+}
+
+uint64_t SimNetwork::openConnection(const std::string& node, SimEndpoint& endpoint, SessionId session,
+                                    const std::string& target) {
+  const uint64_t id = ++last_connection_;
+  Connection& connection = connections_[id];
+  connection.id = id;
+  connection.target = target;
+  connection.is_datagram =
+      options_.mode == SimMode::Datagram || (options_.mode == SimMode::Mixed && faults_.below(2) == 0);
+  connection.ends[0] = End{.node = node, .endpoint = &endpoint, .session = session};
+  // Whoever listens there decides where the messages go; until then the name does for partitions.
+  const auto listener = listeners_.find(target);
+  connection.ends[1].node = listener != listeners_.end() ? listener->second->node_ : target;
+  for (uint8_t end = 0; end < 2; ++end) {
+    GiveUp& give_up = connection.directions[end].give_up;
+    give_up.network = this;
+    give_up.connection = id;
+    give_up.from_end = end;
+  }
+  return id;
+}
+
+bool SimNetwork::acceptConnection(uint64_t connection_id, SimEndpoint& endpoint, SessionId session) {
+  Connection* connection = find(connection_id);
+  if (connection == nullptr || connection->is_cut) return false;
+  connection->ends[1] = End{.node = endpoint.node_, .endpoint = &endpoint, .session = session};
+  return true;
+}
+
+void SimNetwork::detach(uint64_t connection_id, uint8_t end) {
+  Connection* connection = find(connection_id);
+  if (connection == nullptr) return;
+  connection->ends[end].endpoint = nullptr;
+  if (connection->ends[1 - end].endpoint == nullptr) connections_.erase(connection_id);
+}
+
+SimNetwork::Connection* SimNetwork::find(uint64_t connection) {
+  const auto found = connections_.find(connection);
+  return found != connections_.end() ? &found->second : nullptr;
+}
+
+// ---- Sending
+
+bool SimNetwork::happens(uint32_t ppm) { return ppm != 0 && faults_.below(kMillion) < ppm; }
+
+int64_t SimNetwork::drawBelow(int64_t bound_ns) {
+  return static_cast<int64_t>(latency_.below(static_cast<uint64_t>(bound_ns) + 1));
+}
+
+int64_t SimNetwork::drawLatency(const SimFrame& frame) {
+  return options_.latency_ns_min + drawBelow(options_.latency_ns_max - options_.latency_ns_min) +
+         static_cast<int64_t>(frame.bytes.size()) * options_.ns_per_kilobyte / 1024;
+}
+
+int64_t SimNetwork::drawNicDelay() {
+  const int64_t bound_ns = options_.nic_ns_max * (latency_.below(kMillion) < kSlowNicPpm ? kSlowNicFactor : 1);
+  return drawBelow(bound_ns);
+}
+
+SimFrameList SimNetwork::makeFrame(const SimFrameContents& contents) {
+  SimFrameList frame;
+  frame.emplace_back(*this, contents);
+  frame.front().self = frame.begin();
+  return frame;
+}
+
+void SimNetwork::sendControl(uint64_t connection, uint8_t from_end, SimFrameKind kind) {
+  send(makeFrame({.kind = kind, .from_end = from_end, .connection = connection}));
+}
+
+void SimNetwork::send(SimFrameList one) {
+  const SimFrame& frame = one.front();
+  Connection* connection = find(frame.connection);
+  if (connection == nullptr || connection->is_cut) return;
+  const bool blocked = isBlocked(connection->ends[frame.from_end].node, connection->ends[1 - frame.from_end].node);
+  if (isMessage(frame.kind)) {
+    ++counts_.sent;
+    scheduler_.mix(frame.bytes);
+    if (happens(rates_.lose_ppm)) {
+      loseMessage(*connection, frame);
+      return;
+    }
+  }
+  if (connection->is_datagram && isMessage(frame.kind)) {
+    if (blocked) {
+      ++counts_.blocked;
+      loseMessage(*connection, frame);
+      return;
+    }
+    sendDatagram(*connection, std::move(one));
+    return;
+  }
+  sendInOrder(*connection, std::move(one), blocked);
+}
+
+// Streams, and the beginning and end of every session. What a partition blocks is held, as by a sender that repeats it
+// until it gives up; only the news that a session is lost is not worth repeating.
+void SimNetwork::sendInOrder(Connection& connection, SimFrameList one, bool blocked) {
+  const SimFrame& frame = one.front();
+  Direction& direction = connection.directions[frame.from_end];
+  if (blocked || !direction.held.empty()) {
+    ++counts_.blocked;
+    if (frame.kind == SimFrameKind::Lost) return;
+    if (direction.held.empty()) {
+      scheduler_.after(direction.give_up,
+                       options_.give_up_ns_min + drawBelow(options_.give_up_ns_max - options_.give_up_ns_min));
+    }
+    direction.held.splice(direction.held.end(), one);
+    return;
+  }
+  if (frame.kind == SimFrameKind::Request && happens(rates_.duplicate_ppm)) duplicate(connection, frame);
+  int64_t arrival_ns = scheduler_.nowNs() + drawLatency(frame);
+  if (happens(rates_.delay_ppm)) {
+    ++counts_.delayed;
+    arrival_ns += drawBelow(rates_.delay_ns_max);
+  }
+  arrival_ns = std::max(arrival_ns, direction.last_arrival_ns + 1);
+  direction.last_arrival_ns = arrival_ns;
+  if (!isMessage(frame.kind)) direction.not_before_ns = arrival_ns + 1;
+  launch(std::move(one), arrival_ns);
+}
+
+void SimNetwork::sendDatagram(Connection& connection, SimFrameList one) {
+  const SimFrame& frame = one.front();
+  Direction& direction = connection.directions[frame.from_end];
+  if (frame.kind == SimFrameKind::Request && happens(rates_.duplicate_ppm)) duplicate(connection, frame);
+  int64_t arrival_ns = std::max(scheduler_.nowNs() + drawLatency(frame), direction.not_before_ns);
+  if (happens(rates_.delay_ppm)) {
+    ++counts_.delayed;
+    arrival_ns += drawBelow(rates_.delay_ns_max);
+  }
+  if (happens(rates_.reorder_ppm)) arrival_ns += drawBelow(kReorderNsMax);
+  if (arrival_ns < direction.last_arrival_ns) ++counts_.reordered;
+  direction.last_arrival_ns = std::max(direction.last_arrival_ns, arrival_ns);
+  launch(std::move(one), arrival_ns);
+}
+
+void SimNetwork::launch(SimFrameList one, int64_t arrival_ns) {
+  SimFrame& frame = one.front();
+  in_flight_.splice(in_flight_.end(), one);
+  scheduler_.at(frame, arrival_ns);
+}
+
+void SimNetwork::releaseHeld() {
+  for (auto& [id, connection] : connections_) {
+    for (uint8_t end = 0; end < 2; ++end) {
+      Direction& direction = connection.directions[end];
+      if (direction.held.empty() || isBlocked(connection.ends[end].node, connection.ends[1 - end].node)) continue;
+      direction.give_up.cancel();
+      // Found again by a repeat that comes some time after the repair.
+      const int64_t repeat_ns = drawBelow(options_.give_up_ns_min);
+      while (!direction.held.empty()) {
+        SimFrameList one;
+        one.splice(one.end(), direction.held, direction.held.begin());
+        const int64_t arrival_ns = std::max(scheduler_.nowNs() + repeat_ns, direction.last_arrival_ns + 1);
+        direction.last_arrival_ns = arrival_ns;
+        direction.not_before_ns = arrival_ns + 1;
+        launch(std::move(one), arrival_ns);
+      }
+    }
+  }
+}
+
+void SimNetwork::giveUpHeld(GiveUp& give_up) {
+  Connection* connection = find(give_up.connection);
+  RC_CHECK(connection != nullptr);
+  connection->directions[give_up.from_end].held.clear();
+  ++counts_.cuts;
+  breakEnd(*connection, give_up.from_end);
+}
+
+// One end gives the session up. The other one is told, if that gets through.
+void SimNetwork::breakEnd(Connection& connection, uint8_t end) {
+  End& here = connection.ends[end];
+  if (here.endpoint == nullptr) return;
+  here.endpoint->deliver(
+      makeFrame({.kind = SimFrameKind::Lost, .from_end = static_cast<uint8_t>(1 - end), .connection = connection.id}),
+      here.session);
+  sendControl(connection.id, end, SimFrameKind::Lost);
+}
+
+void SimNetwork::loseMessage(Connection& connection, const SimFrame& frame) {
+  ++counts_.lost;
+  if (!connection.is_datagram) {
+    cutConnection(connection);
+    return;
+  }
+  const auto caller = static_cast<uint8_t>(frame.kind == SimFrameKind::Request ? frame.from_end : 1 - frame.from_end);
+  const End& end = connection.ends[caller];
+  if (end.endpoint != nullptr) end.endpoint->onMessageLost(end.session, frame.slot, frame.sequence);
+}
+
+void SimNetwork::watchLost(uint64_t connection, uint8_t end, uint16_t slot, uint32_t sequence) {
+  launch(makeFrame({.kind = SimFrameKind::GiveUp,
+                    .from_end = end,
+                    .connection = connection,
+                    .slot = slot,
+                    .sequence = sequence}),
+         scheduler_.nowNs() + options_.give_up_ns_min + drawBelow(options_.give_up_ns_max - options_.give_up_ns_min));
+}
+
+void SimNetwork::duplicate(const Connection& connection, const SimFrame& frame) {
+  if (frame.from_end != 0) return;
+  SimFrameList copy = makeFrame(frame);
+  copy.front().is_copy = true;
+  copy.front().target = connection.target;
+  copy.front().sender_node = connection.ends[0].node;
+  launch(std::move(copy), scheduler_.nowNs() + options_.latency_ns_max + drawBelow(rates_.duplicate_ns_max));
+}
+
+// ---- Arriving
+
+void SimNetwork::onArrival(SimFrame& frame) {
+  SimFrameList one;
+  one.splice(one.end(), in_flight_, frame.self);
+  Connection* connection = find(frame.connection);
+  if (frame.is_copy) {
+    arriveCopy(connection, std::move(one));
+    return;
+  }
+  if (connection == nullptr) return;
+  if (frame.kind == SimFrameKind::GiveUp) {
+    const End& end = connection->ends[frame.from_end];
+    if (end.endpoint == nullptr || !end.endpoint->stillWaitsForLost(end.session, frame.slot, frame.sequence)) return;
+    ++counts_.cuts;
+    breakEnd(*connection, frame.from_end);
+    return;
+  }
+  if (connection->is_cut && frame.kind != SimFrameKind::Lost) return;
+  if (frame.kind == SimFrameKind::Hello) {
+    arriveHello(*connection, std::move(one));
+    return;
+  }
+  const End& end = connection->ends[1 - frame.from_end];
+  if (end.endpoint != nullptr) {
+    end.endpoint->deliver(std::move(one), end.session);
+  } else if (frame.kind != SimFrameKind::Lost) {
+    // Nobody knows the session there (any more): the sender is told.
+    sendControl(connection->id, static_cast<uint8_t>(1 - frame.from_end), SimFrameKind::Lost);
+  }
+}
+
+void SimNetwork::arriveHello(Connection& connection, SimFrameList one) {
+  const auto listener = listeners_.find(connection.target);
+  if (listener != listeners_.end()) {
+    listener->second->deliver(std::move(one), SessionId{});
+    return;
+  }
+  send(makeFrame(
+      {.kind = SimFrameKind::Refusal, .from_end = 1, .connection = connection.id, .status = Status::Unreachable}));
+}
+
+void SimNetwork::arriveCopy(Connection* connection, SimFrameList one) {
+  SimFrame& frame = one.front();
+  const auto listener = listeners_.find(frame.target);
+  if (listener == listeners_.end()) return;
+  SimEndpoint& endpoint = *listener->second;
+  if (isBlocked(frame.sender_node, endpoint.node_)) return;
+
+  SessionId session;
+  if (connection != nullptr && !connection->is_cut && connection->ends[1].endpoint == &endpoint) {
+    session = connection->ends[1].session;
+    if (!endpoint.hasMovedOn(session, frame.slot, frame.sequence)) {
+      if (++frame.early_count > kEarlyCountMax) return;
+      launch(std::move(one), scheduler_.nowNs() + drawBelow(rates_.duplicate_ns_max));
+      return;
+    }
+  } else {
+    session = endpoint.acceptedFrom(frame.identity, frame.sender_node);
+    if (!session) return;
+  }
+  ++counts_.duplicated;
+  endpoint.deliver(std::move(one), session);
+}
+
+// ---- Receiving
+
+RxMessage SimNetwork::lend(SimFrameList one, runtime::Random& random) {
+  SimFrame& frame = one.front();
+  lent_.splice(lent_.end(), one);
+  const ByteSpan bytes = frame.bytes;
+  // The head is at least what the sender asked for. Where the rest is split means nothing, so it is split anywhere.
+  size_t head_bytes = std::min<size_t>(frame.contiguous_bytes, bytes.size());
+  if (random.below(4) == 0) head_bytes = bytes.size();
+  ByteSpan rest = bytes.subspan(head_bytes);
+  size_t span_count = 0;
+  while (!rest.empty()) {
+    const bool last = span_count + 1 == SimFrame::kTailSpansMax || random.below(2) == 0;
+    const size_t span_bytes = last ? rest.size() : 1 + random.below(rest.size());
+    frame.tail[span_count++] = rest.first(span_bytes);
+    rest = rest.subspan(span_bytes);
+  }
+  return RxMessage(bytes.first(head_bytes), std::span(frame.tail).first(span_count), this,
+                   reinterpret_cast<uint64_t>(&frame));
+}
+
+void SimNetwork::releaseMessage(uint64_t token) noexcept {
+  SimFrame* frame = reinterpret_cast<SimFrame*>(token);
+  lent_.erase(frame->self);
+}
+
+}  // namespace ramcore::transport

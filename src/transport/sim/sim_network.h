@@ -1,0 +1,189 @@
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "runtime/sim/sim_scheduler.h"
+#include "transport/sim/sim_buffers.h"
+#include "transport/sim/sim_frame.h"
+
+namespace ramcore::transport {
+
+class SimEndpoint;
+
+/// What the sessions of a simulated network are made of.
+enum class SimMode : uint8_t {
+  Stream,    ///< like tcp and shm: messages keep their order; one that cannot be delivered ends the session
+  Datagram,  ///< like our own protocol on frames: each message is lost, delayed and overtaken for itself
+  Mixed,     ///< each session is one or the other, by the seed
+};
+
+/// The quiet part of the network. Times are drawn uniformly up to the bounds.
+struct SimNetworkOptions {
+  SimMode mode = SimMode::Mixed;
+  int64_t latency_ns_min = 1'000;
+  int64_t latency_ns_max = 20'000;
+  int64_t ns_per_kilobyte = 100;  ///< of bandwidth
+  int64_t nic_ns_max = 3'000;     ///< from flush() until the bytes have been read and owners can be released
+  uint16_t slots_per_session = 32;
+  /// How long a sender tries before it gives a session up: a stream whose messages are held by a partition, a datagram
+  /// session whose lost message somebody still waits for.
+  int64_t give_up_ns_min = 100'000'000;
+  int64_t give_up_ns_max = 2'000'000'000;
+};
+
+/// Faults that happen by themselves, per message, in millionths.
+struct SimFaultRates {
+  uint32_t lose_ppm = 0;       ///< datagram: the message is gone. Stream: the session is cut
+  uint32_t delay_ppm = 0;      ///< it arrives up to delay_ns_max later
+  uint32_t reorder_ppm = 0;    ///< datagram: it arrives a little later, so that others overtake it
+  uint32_t duplicate_ppm = 0;  ///< requests: a copy arrives up to duplicate_ns_max later; see SimNetwork
+  int64_t delay_ns_max = 20'000'000;
+  int64_t duplicate_ns_max = 3'000'000'000;
+};
+
+/// What really happened, for the totals of a run.
+struct SimFaultCounts {
+  uint64_t sent = 0;     ///< messages, to compare with
+  uint64_t lost = 0;     ///< by themselves
+  uint64_t blocked = 0;  ///< lost or held because of a partition
+  uint64_t delayed = 0;
+  uint64_t reordered = 0;   ///< arrived before one that was sent earlier on the same session
+  uint64_t duplicated = 0;  ///< copies that reached a server as a request
+  uint64_t partitions = 0;
+  uint64_t cuts = 0;  ///< sessions ended by a fault
+};
+
+/// The network of a simulated cluster: connects the endpoints of all nodes, takes its time, and fails by the seed and
+/// on command. Nodes are known by name; a restarted process keeps its node's name.
+///
+/// A duplicated request reaches the other end's sink as one more request, but only when its slot is in use for a later
+/// request already or its session is over (then through another session of the same peer): what a transport cannot
+/// recognise and result records have to. Its answer goes nowhere. A response is never delivered twice.
+///
+/// One thread. The scheduler outlives the network; the network outlives its endpoints, messages and buffers (checked).
+class SimNetwork final : private RxOwner {
+ public:
+  SimNetwork(runtime::SimScheduler& scheduler, const SimNetworkOptions& options);
+  SimNetwork(const SimNetwork&) = delete;
+  SimNetwork& operator=(const SimNetwork&) = delete;
+  ~SimNetwork();
+
+  const SimNetworkOptions& options() const { return options_; }
+  /// From now on; messages on their way keep their fate.
+  void setRates(const SimFaultRates& rates) { rates_ = rates; }
+  const SimFaultRates& rates() const { return rates_; }
+
+  /// Nothing gets from `from` to `to` any more; the other direction works.
+  void partitionOneWay(std::string_view from, std::string_view to);
+  void partition(std::string_view a, std::string_view b);
+  /// Nothing gets to or from `node`: its cable is out, or its machine is off.
+  void isolate(std::string_view node);
+  /// Undo; what streams held is delivered then, if they still are.
+  void heal(std::string_view a, std::string_view b);
+  void rejoin(std::string_view node);
+  void healAll();
+  bool isBlocked(std::string_view from, std::string_view to) const;
+
+  /// Ends all sessions between two nodes, or all of one node; both ends hear it. Returns how many.
+  uint32_t cut(std::string_view a, std::string_view b);
+  uint32_t cutAll(std::string_view node);
+
+  const SimFaultCounts& counts() const { return counts_; }
+  /// Received messages that nobody has given back yet.
+  size_t messagesLent() const { return lent_.size(); }
+
+ private:
+  friend class SimEndpoint;
+  friend struct SimFrame;
+
+  struct End {
+    std::string node;
+    SimEndpoint* endpoint = nullptr;  // nullptr: not accepted yet, or over
+    SessionId session;
+  };
+  struct GiveUp : runtime::Timer {
+    GiveUp()
+        : Timer([](Timer& timer) { static_cast<GiveUp&>(timer).network->giveUpHeld(static_cast<GiveUp&>(timer)); }) {}
+    SimNetwork* network = nullptr;
+    uint64_t connection = 0;
+    uint8_t from_end = 0;
+  };
+  struct Direction {
+    int64_t last_arrival_ns = 0;
+    int64_t not_before_ns = 0;  // the handshake's arrival: nothing overtakes it
+    SimFrameList held;
+    GiveUp give_up;
+  };
+  // Two ends: 0 connected, 1 accepted.
+  struct Connection {
+    uint64_t id = 0;
+    std::string target;
+    bool is_datagram = false;
+    bool is_cut = false;
+    End ends[2];
+    Direction directions[2];  // from the end of this number
+  };
+
+  // For endpoints.
+  Outcome<Locator> bind(const Locator& where, SimEndpoint& endpoint);
+  void unbind(SimEndpoint& endpoint);
+  uint64_t openConnection(const std::string& node, SimEndpoint& endpoint, SessionId session, const std::string& target);
+  // False if the other end is gone already.
+  bool acceptConnection(uint64_t connection, SimEndpoint& endpoint, SessionId session);
+  const std::string& nodeOf(uint64_t connection, uint8_t end) { return find(connection)->ends[end].node; }
+  void detach(uint64_t connection, uint8_t end);
+  SimFrameList makeFrame(const SimFrameContents& contents);
+  void send(SimFrameList frame);
+  void sendControl(uint64_t connection, uint8_t from_end, SimFrameKind kind);
+  // Ends the session some time later if `end` still waits for the answer then.
+  void watchLost(uint64_t connection, uint8_t end, uint16_t slot, uint32_t sequence);
+  RxMessage lend(SimFrameList frame, runtime::Random& random);
+  SimBufferPool& buffers() { return buffers_; }
+  uint64_t nextEndpointNumber() { return ++last_endpoint_; }
+  runtime::SimScheduler& scheduler() { return scheduler_; }
+  int64_t drawNicDelay();
+
+  // RxOwner
+  void releaseMessage(uint64_t token) noexcept override;
+
+  Connection* find(uint64_t connection);
+  bool happens(uint32_t ppm);
+  int64_t drawBelow(int64_t bound_ns);
+  int64_t drawLatency(const SimFrame& frame);
+  void sendInOrder(Connection& connection, SimFrameList frame, bool blocked);
+  void sendDatagram(Connection& connection, SimFrameList frame);
+  void launch(SimFrameList frame, int64_t arrival_ns);
+  void releaseHeld();
+  void giveUpHeld(GiveUp& give_up);
+  void duplicate(const Connection& connection, const SimFrame& frame);
+  void loseMessage(Connection& connection, const SimFrame& frame);
+  void cutConnection(Connection& connection);
+  void breakEnd(Connection& connection, uint8_t end);
+  void onArrival(SimFrame& frame);
+  void arriveHello(Connection& connection, SimFrameList frame);
+  void arriveCopy(Connection* connection, SimFrameList frame);
+
+  runtime::SimScheduler& scheduler_;
+  SimNetworkOptions options_;
+  SimFaultRates rates_;
+  SimFaultCounts counts_;
+  runtime::Random latency_;
+  runtime::Random faults_;
+  std::set<std::pair<std::string, std::string>> blocked_;
+  std::set<std::string> isolated_;
+  std::map<std::string, SimEndpoint*> listeners_;
+  std::map<uint64_t, Connection> connections_;
+  uint64_t last_connection_ = 0;
+  uint64_t last_endpoint_ = 0;
+  SimFrameList in_flight_;
+  SimFrameList lent_;
+  SimBufferPool buffers_;
+};
+
+}  // namespace ramcore::transport

@@ -1,0 +1,123 @@
+#include "transport/tcp/send_queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ramcore::transport::tcp {
+namespace {
+
+using wire::FrameHeader;
+
+static_assert(sizeof(FrameHeader) <= TxBuffer::kHeaderRoomBytes);
+
+constexpr std::byte kPadding[8] = {};
+
+// Owns copies of chunks.
+class CopyOwner final : public ChunkOwner {
+ public:
+  void releaseChunk(uint64_t token) noexcept override { delete[] reinterpret_cast<std::byte*>(token); }
+};
+CopyOwner copy_owner;  // has no state
+
+FrameHeader headerOf(const TxBuffer& buffer) { return loadAs<FrameHeader>(buffer.head - sizeof(FrameHeader)); }
+uint64_t frameBytesOf(const TxBuffer& buffer) { return wire::frameBytes(headerOf(buffer).message_bytes); }
+
+Chunk copyOf(const Chunk& chunk) {
+  auto* copy = new std::byte[chunk.bytes];
+  std::memcpy(copy, chunk.address, chunk.bytes);
+  return Chunk{copy, chunk.bytes, 0, &copy_owner, reinterpret_cast<uint64_t>(copy)};
+}
+
+// Lists pieces from some byte on, as far as there is room.
+class Gatherer {
+ public:
+  Gatherer(std::span<ByteSpan> pieces, uint64_t skip_bytes) : pieces_(pieces), skip_bytes_(skip_bytes) {}
+  bool isFull() const { return count_ == pieces_.size(); }
+  size_t count() const { return count_; }
+  void add(const std::byte* address, size_t bytes) {
+    if (bytes <= skip_bytes_) {
+      skip_bytes_ -= bytes;
+      return;
+    }
+    if (isFull()) return;
+    pieces_[count_++] = ByteSpan(address, bytes).subspan(skip_bytes_);
+    skip_bytes_ = 0;
+  }
+
+ private:
+  std::span<ByteSpan> pieces_;
+  uint64_t skip_bytes_;
+  size_t count_ = 0;
+};
+
+}  // namespace
+
+void SendQueue::push(TxMessage message, FrameHeader header) {
+  header.message_bytes = message.messageBytes();
+  const uint32_t contiguous = message->contiguous_bytes != 0 ? message->contiguous_bytes : message->head_bytes;
+  header.head_bytes = std::min({contiguous, wire::kHeadBytesMax, header.message_bytes});
+  TxBuffer* buffer = message.release();
+  storeAs(buffer->head - sizeof(header), header);
+  buffer->next = nullptr;
+  (first_ == nullptr ? first_ : last_->next) = buffer;
+  last_ = buffer;
+  unsent_bytes_ += wire::frameBytes(header.message_bytes);
+}
+
+size_t SendQueue::gather(std::span<ByteSpan> pieces) const {
+  Gatherer gatherer(pieces, first_sent_bytes_);
+  for (const TxBuffer* buffer = first_; buffer != nullptr && !gatherer.isFull(); buffer = buffer->next) {
+    gatherer.add(buffer->head - sizeof(FrameHeader), sizeof(FrameHeader) + buffer->head_bytes);
+    for (uint32_t i = 0; i < buffer->chunk_count; ++i) gatherer.add(buffer->chunks[i].address, buffer->chunks[i].bytes);
+    const uint32_t message_bytes = headerOf(*buffer).message_bytes;
+    gatherer.add(kPadding, alignUp(message_bytes, 8) - message_bytes);
+  }
+  return gatherer.count();
+}
+
+size_t SendQueue::advance(size_t bytes) {
+  size_t finished = 0;
+  RC_CHECK(bytes <= unsent_bytes_);
+  unsent_bytes_ -= bytes;
+  first_sent_bytes_ += bytes;
+  while (first_ != nullptr && first_sent_bytes_ >= frameBytesOf(*first_)) {
+    first_sent_bytes_ -= frameBytesOf(*first_);
+    popFirst();
+    ++finished;
+  }
+  return finished;
+}
+
+void SendQueue::popFirst() {
+  TxMessage done(std::exchange(first_, first_->next));
+  if (first_ == nullptr) last_ = nullptr;
+}
+
+void SendQueue::copyOut() {
+  for (TxBuffer* buffer = first_; buffer != nullptr; buffer = buffer->next) {
+    for (uint32_t i = 0; i < buffer->chunk_count; ++i) {
+      Chunk& chunk = buffer->chunks[i];
+      if (chunk.owner == &copy_owner) continue;
+      const Chunk borrowed = std::exchange(chunk, copyOf(chunk));
+      if (borrowed.owner != nullptr) borrowed.owner->releaseChunk(borrowed.token);
+    }
+  }
+}
+
+void SendQueue::copyUnowned(uint16_t slot, uint32_t sequence) {
+  for (TxBuffer* buffer = first_; buffer != nullptr; buffer = buffer->next) {
+    const FrameHeader header = headerOf(*buffer);
+    if (header.kind != wire::FrameKind::Request || header.slot != slot || header.sequence != sequence) continue;
+    for (uint32_t i = 0; i < buffer->chunk_count; ++i) {
+      if (buffer->chunks[i].owner == nullptr) buffer->chunks[i] = copyOf(buffer->chunks[i]);
+    }
+  }
+}
+
+void SendQueue::clear() {
+  while (first_ != nullptr) popFirst();
+  first_sent_bytes_ = 0;
+  unsent_bytes_ = 0;
+}
+
+}  // namespace ramcore::transport::tcp

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <span>
+
+#include "transport/message.h"
+#include "wire/frame.h"
+
+namespace ramcore::transport::tcp {
+
+/// The messages that one session has still to write, in order, as the pieces of memory they consist of. Releases the
+/// owners of a message when its last byte was taken. One thread.
+class SendQueue {
+ public:
+  SendQueue() = default;
+  SendQueue(const SendQueue&) = delete;
+  SendQueue& operator=(const SendQueue&) = delete;
+  ~SendQueue() { clear(); }
+
+  /// Appends a message behind its header. Fields of `header` that say how long it is are filled in.
+  void push(TxMessage message, wire::FrameHeader header);
+  bool empty() const { return first_ == nullptr; }
+  /// Bytes of all frames that were not taken yet.
+  uint64_t unsentBytes() const { return unsent_bytes_; }
+  /// True if the next byte is the first of a frame.
+  bool isAtFrame() const { return first_sent_bytes_ == 0; }
+
+  /// Lists the next bytes to be written. Returns the number of pieces, 0 if there is nothing.
+  size_t gather(std::span<ByteSpan> pieces) const;
+  /// The first `bytes` bytes of what gather() listed were written. Returns how many messages that finished.
+  size_t advance(size_t bytes);
+
+  /// Copies all borrowed bytes of messages that are not copied yet, and releases their owners.
+  void copyOut();
+  /// Copies bytes that have no owner out of the request with this slot and sequence, if it still waits: its caller
+  /// takes them back.
+  void copyUnowned(uint16_t slot, uint32_t sequence);
+  /// Drops everything; owners are released.
+  void clear();
+
+ private:
+  void popFirst();
+
+  TxBuffer* first_ = nullptr;
+  TxBuffer* last_ = nullptr;
+  uint64_t first_sent_bytes_ = 0;  // of the first message's frame
+  uint64_t unsent_bytes_ = 0;
+};
+
+}  // namespace ramcore::transport::tcp

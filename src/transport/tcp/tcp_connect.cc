@@ -1,0 +1,310 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "transport/tcp/tcp_endpoint.h"
+
+namespace ramcore::transport::tcp {
+namespace {
+
+constexpr int kAcceptsPerRound = 32;
+constexpr int kBacklog = 1024;
+
+// Names that need no look-up.
+bool parseAddress(const std::string& host, asio::ip::address& address) {
+  Error error;
+  address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
+  return !error;
+}
+
+std::vector<Tcp::endpoint> inOrderOfTrial(const Tcp::resolver::results_type& results) {
+  std::vector<Tcp::endpoint> addresses;
+  for (const auto& result : results) addresses.push_back(result.endpoint());
+  std::reverse(addresses.begin(), addresses.end());
+  return addresses;
+}
+
+bool isNothingYet(const Error& error) {
+  return error == asio::error::would_block || error == asio::error::try_again || error == asio::error::interrupted;
+}
+
+}  // namespace
+
+// ---- listening
+
+Outcome<std::vector<Tcp::endpoint>> TcpEndpoint::addressesOf(const Locator& where) {
+  asio::ip::address address;
+  if (parseAddress(where.host, address)) return std::vector<Tcp::endpoint>{Tcp::endpoint(address, where.port)};
+  Error error;
+  Tcp::resolver resolver(io_);
+  const auto results = resolver.resolve(where.host, std::to_string(where.port), error);
+  if (error || results.empty()) {
+    return Failure{Status::BadConfig, "cannot listen at " + where.toString() + ": host '" + where.host +
+                                          "' is unknown (" + error.message() + "); write an address of this machine"};
+  }
+  return inOrderOfTrial(results);
+}
+
+Outcome<Locator> TcpEndpoint::listen(const Locator& where) {
+  const std::string text = where.toString();
+  if (where.scheme != "tcp") return Failure{Status::BadConfig, "'" + text + "' is no tcp locator"};
+  auto addresses = addressesOf(where);
+  if (!addresses.ok()) return addresses.error();
+  const Tcp::endpoint address = addresses->back();
+  if (address.address().is_unspecified()) {
+    return Failure{Status::BadConfig, "cannot listen at " + text +
+                                          ": others need an address to connect to; write the one of an interface"};
+  }
+  if (identity_.secret.empty() && !address.address().is_loopback()) {
+    return Failure{Status::BadConfig, "cannot listen at " + text +
+                                          " without a cluster secret: other machines reach it; give a secret file, or "
+                                          "listen at 127.0.0.1"};
+  }
+  auto listener = std::make_shared<Listener>(io_);
+  Error error;
+  listener->acceptor.open(address.protocol(), error);
+  if (!error) listener->acceptor.set_option(Tcp::acceptor::reuse_address(true), error);
+  if (!error) listener->acceptor.bind(address, error);
+  if (!error) listener->acceptor.listen(kBacklog, error);
+  if (!error) listener->acceptor.non_blocking(true, error);
+  if (error == asio::error::address_in_use) {
+    return Failure{Status::InUse, "cannot listen at " + text +
+                                      ": another process uses the port; stop it or choose another one (0 = any)"};
+  }
+  if (error) {
+    return Failure{Status::IoError, "cannot listen at " + text + ": " + error.message() +
+                                        "; choose an address of this machine and a port this user may take"};
+  }
+  listener->locator = where;
+  listener->locator.port = listener->acceptor.local_endpoint(error).port();
+  listeners_.push_back(listener);
+  listening_->add(listener->locator);
+  arm(listener);
+  return listener->locator;
+}
+
+void TcpEndpoint::arm(const std::shared_ptr<Listener>& listener) {
+  if (listener->is_armed) return;
+  listener->is_armed = true;
+  listener->acceptor.async_wait(Tcp::acceptor::wait_read, [listener](const Error& error) {
+    listener->is_armed = false;
+    listener->is_ready = !error;
+  });
+}
+
+void TcpEndpoint::acceptAll(const std::shared_ptr<Listener>& listener) {
+  for (int i = 0; i < kAcceptsPerRound; ++i) {
+    Tcp::socket socket(io_);
+    Error error;
+    listener->acceptor.accept(socket, error);
+    if (!error) {
+      accept(std::move(socket));
+    } else if (error == asio::error::no_descriptors && spare_fd_ >= 0) {
+      // A connection that cannot be taken would be reported for ever.
+      ::close(spare_fd_);
+      listener->acceptor.accept(socket, error);
+      socket.close(error);
+      spare_fd_ = ::dup(STDERR_FILENO);
+      complain("refusing a connection: this process may open no more files; raise its limit (ulimit -n)");
+    } else if (isNothingYet(error)) {
+      listener->is_ready = false;
+      arm(listener);
+      return;
+    }
+  }
+}
+
+void TcpEndpoint::accept(Tcp::socket socket) {
+  Error error;
+  const Tcp::endpoint from = socket.remote_endpoint(error);
+  if (error || !prepareSocket(socket, options_.kernel_send_bytes)) return;
+  if (session_count_ >= options_.sessions_max || accepting_count_ >= options_.handshakes_max) {
+    complain("refusing a connection from " + textOf(from) + ": there are as many as this process takes");
+    HandshakeOptions refusing;
+    refusing.side = HandshakeSide::Acceptor;
+    refusing.peer_is_local = true;
+    Handshake handshake(std::move(refusing), context_.entropy);
+    handshake.refuse(wire::HandshakeRefusal::Busy);
+    socket.write_some(asio::buffer(handshake.toSend().data(), handshake.toSend().size()), error);
+    return;
+  }
+  const SessionPointer session = addSession();
+  ++accepting_count_;
+  session->is_accepted = true;
+  session->socket = std::move(socket);
+  session->peer.address = textOf(from);
+  session->deadline_ns = context_.clock.nowNs() + options_.handshake_timeout_ns;
+  startGreeting(*session);
+}
+
+// ---- connecting
+
+SessionId TcpEndpoint::connect(const Locator& where, uint64_t expected_id, int64_t deadline_ns) {
+  const SessionPointer session = addSession();
+  session->is_announced = true;
+  session->expected_id = expected_id;
+  session->deadline_ns = deadline_ns;
+  session->peer.address = where.host + ":" + std::to_string(where.port);
+  asio::ip::address address;
+  if (session_count_ > options_.sessions_max) {
+    failConnect(*session, "this process has as many sessions as it may");
+  } else if (where.scheme != "tcp") {
+    failConnect(*session, "'" + where.toString() + "' is no tcp locator");
+  } else if (parseAddress(where.host, address)) {
+    session->addresses.push_back(Tcp::endpoint(address, where.port));
+    connectNext(session);
+  } else {
+    resolve(session, where);
+  }
+  return session->id;
+}
+
+void TcpEndpoint::resolve(const SessionPointer& session, const Locator& where) {
+  session->state = TcpSession::State::Resolving;
+  session->resolver.emplace(io_);
+  session->resolver->async_resolve(where.host, std::to_string(where.port),
+                                   [session](const Error& error, const Tcp::resolver::results_type& results) {
+                                     if (session->endpoint == nullptr || session->state != TcpSession::State::Resolving)
+                                       return;
+                                     if (error)
+                                       return session->endpoint->failConnect(*session,
+                                                                             "its name is unknown: " + error.message());
+                                     session->addresses = inOrderOfTrial(results);
+                                     session->endpoint->connectNext(session);
+                                   });
+}
+
+void TcpEndpoint::connectNext(const SessionPointer& session) {
+  session->state = TcpSession::State::Connecting;
+  if (session->addresses.empty()) return failConnect(*session, "its name has no address");
+  const Tcp::endpoint address = session->addresses.back();
+  session->addresses.pop_back();
+  Error error;
+  session->socket.close(error);
+  session->socket.open(address.protocol(), error);
+  if (error || !prepareSocket(session->socket, options_.kernel_send_bytes)) {
+    return failConnect(*session, "no socket: " + error.message());
+  }
+  session->socket.async_connect(address, [session](const Error& result) {
+    if (session->endpoint == nullptr || session->state != TcpSession::State::Connecting) return;
+    session->endpoint->onConnected(session, result);
+  });
+}
+
+void TcpEndpoint::onConnected(const SessionPointer& session, const Error& error) {
+  if (!error) return startGreeting(*session);
+  if (!session->addresses.empty()) return connectNext(session);
+  failConnect(*session, error.message());
+}
+
+// At the level of debug: whoever retries decides what a person has to know.
+void TcpEndpoint::failConnect(TcpSession& session, const std::string& why) {
+  context_.trace.debug("tcp: cannot reach " + session.peer.address + ": " + why);
+  lose(session, Status::Unreachable);
+}
+
+// ---- greeting
+
+void TcpEndpoint::startGreeting(TcpSession& session) {
+  Error error;
+  const Tcp::endpoint from = session.socket.remote_endpoint(error);
+  HandshakeOptions options;
+  options.side = session.is_accepted ? HandshakeSide::Acceptor : HandshakeSide::Initiator;
+  options.identity = identity_;
+  options.expected_id = session.expected_id;
+  options.slot_count = options_.slots_per_session;
+  options.peer_is_local = !error && from.address().is_loopback();
+  if (session.is_accepted) options.locators = listening_->get();
+  session.handshake.emplace(std::move(options), context_.entropy);
+  session.state = TcpSession::State::Greeting;
+  makeHot(session);
+}
+
+void TcpEndpoint::stepGreeting(TcpSession& session, MessageSink& sink) {
+  Handshake& handshake = *session.handshake;
+  for (;;) {
+    while (!handshake.toSend().empty()) {
+      Error error;
+      const size_t bytes =
+          session.socket.write_some(asio::buffer(handshake.toSend().data(), handshake.toSend().size()), error);
+      if (isNothingYet(error)) return armWrite(session);
+      if (error) break;  // reading tells why
+      handshake.sent(bytes);
+    }
+    if (handshake.state() == Handshake::State::Done) return openSession(session, sink);
+    if (handshake.state() == Handshake::State::Failed) return loseGreeting(session);
+    if (!readGreeting(session)) return;
+  }
+}
+
+// True if bytes came.
+bool TcpEndpoint::readGreeting(TcpSession& session) {
+  Handshake& handshake = *session.handshake;
+  std::array<std::byte, 512> bytes;
+  const size_t wanted = std::min<size_t>(handshake.wantedBytes(), bytes.size());
+  Error error;
+  const size_t count = session.socket.read_some(asio::buffer(bytes.data(), wanted), error);
+  if (isNothingYet(error)) {
+    session.misses += miss_weight_;
+    return false;
+  }
+  if (!error) {
+    session.has_received = true;
+    handshake.receive(ByteSpan(bytes).first(count));
+    return true;
+  }
+  if (!session.is_accepted) {
+    failConnect(session, "it left during the handshake: " + error.message());
+  } else if (session.has_received) {
+    loseBad(session, "it left in the middle of its handshake");
+  } else {
+    lose(session, Status::SessionLost);
+  }
+  return false;
+}
+
+void TcpEndpoint::openSession(TcpSession& session, MessageSink& sink) {
+  std::string address = std::move(session.peer.address);
+  session.peer = session.handshake->peer();
+  session.peer.address = std::move(address);
+  session.peer.transport = limits_.name;
+  session.channel.emplace(blocks_, shared_block_, session.handshake->slotCount());
+  session.handshake.reset();
+  session.state = TcpSession::State::Open;
+  session.is_announced = true;
+  if (session.is_accepted) --accepting_count_;
+  ++open_count_;
+  sink.onSessionOpen(session.id);
+}
+
+void TcpEndpoint::loseGreeting(TcpSession& session) {
+  const Handshake& handshake = *session.handshake;
+  if (handshake.isBad()) ++bad_count_;
+  complain("no session with " + session.peer.address + ": " + handshake.failureText());
+  Error ignored;
+  session.socket.shutdown(Tcp::socket::shutdown_send, ignored);
+  lose(session, handshake.status());
+}
+
+void TcpEndpoint::checkDeadlines(int64_t now_ns) {
+  size_t kept = 0;
+  // Losing a session that is not open calls nobody, so the list does not change on the way.
+  for (const SessionId id : young_) {
+    TcpSession* session = find(id);
+    if (session == nullptr || session->state == TcpSession::State::Open || session->state == TcpSession::State::Lost) {
+      continue;
+    }
+    if (now_ns < session->deadline_ns) {
+      young_[kept++] = id;
+    } else if (session->is_accepted) {
+      loseBad(*session, "it did not finish its handshake in time");
+    } else {
+      failConnect(*session, "no answer in time");
+    }
+  }
+  young_.resize(kept);
+}
+
+}  // namespace ramcore::transport::tcp

@@ -1,0 +1,420 @@
+#include "transport/tcp/tcp_endpoint.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace ramcore::transport::tcp {
+namespace {
+
+// More sessions than this are not read without asking the reactor: a look that finds nothing is a system call.
+constexpr size_t kHotSessionsMax = 64;
+// A session cools down after so many looks that found nothing. One that was made while others had messages counts as
+// many: it took time from them.
+constexpr uint32_t kMissesMax = 512;
+constexpr uint32_t kMissWeightBusy = 16;
+// Rounds between two questions to the reactor, each a system call. While no session is hot a round costs next to
+// nothing, so that the first message of a quiet session waits less than a microsecond longer.
+constexpr uint32_t kRoundsCold = 8;
+// ... unless the thread spins for another endpoint and nothing happens here for a while: then the question would be
+// most of what its rounds cost.
+constexpr uint32_t kRoundsColdMax = 64;
+constexpr uint32_t kRoundsHot = 128;
+constexpr int64_t kComplaintIntervalNs = runtime::kNanosPerSecond;
+
+}  // namespace
+
+TcpEndpoint::TcpEndpoint(const TcpOptions& options, const TcpContext& context, const Limits& limits,
+                         const Identity& identity, std::shared_ptr<ListeningList> listening)
+    : options_(options),
+      context_(context),
+      limits_(limits),
+      identity_(identity),
+      listening_(std::move(listening)),
+      io_(context.sleeper.ioContext()),
+      life_(std::make_shared<TcpEndpoint*>(this)),
+      shared_block_(blocks_),
+      spare_fd_(::dup(STDERR_FILENO)),
+      timer_(io_) {}
+
+TcpEndpoint::~TcpEndpoint() {
+  *life_ = nullptr;
+  for (const auto& listener : listeners_) {
+    Error ignored;
+    listener->acceptor.close(ignored);
+    listening_->remove(listener->locator);
+  }
+  for (const SessionPointer& session : sessions_) {
+    if (session != nullptr) letGo(*session);
+  }
+  if (spare_fd_ >= 0) ::close(spare_fd_);
+}
+
+// ---- sessions
+
+TcpSession* TcpEndpoint::find(SessionId id) const {
+  if (id.index >= sessions_.size()) return nullptr;
+  TcpSession* session = sessions_[id.index].get();
+  return session != nullptr && session->id == id ? session : nullptr;
+}
+
+TcpSession* TcpEndpoint::findOpen(SessionId id) const {
+  TcpSession* session = find(id);
+  return session != nullptr && session->state == TcpSession::State::Open ? session : nullptr;
+}
+
+TcpEndpoint::SessionPointer TcpEndpoint::addSession() {
+  auto index = static_cast<uint32_t>(sessions_.size());
+  if (!free_indices_.empty()) {
+    index = free_indices_.back();
+    free_indices_.pop_back();
+  } else {
+    sessions_.emplace_back();
+    generations_.push_back(0);
+  }
+  sessions_[index] = std::make_shared<TcpSession>(*this, SessionId{index, ++generations_[index]}, io_);
+  young_.push_back(sessions_[index]->id);
+  ++session_count_;
+  rounds_to_reactor_ = 1;
+  return sessions_[index];
+}
+
+void TcpEndpoint::lose(TcpSession& session, Status reason) {
+  if (session.state == TcpSession::State::Lost) return;
+  --session_count_;
+  if (session.state == TcpSession::State::Open) {
+    --open_count_;
+  } else if (session.is_accepted) {
+    --accepting_count_;
+  }
+  session.state = TcpSession::State::Lost;
+  session.lost_reason = reason;
+  lost_.push_back(&session);
+  if (session.resolver) session.resolver->cancel();
+  Error ignored;
+  session.socket.close(ignored);
+  if (!session.channel) return;
+  session.channel->queue.clear();
+  while (PendingCall* call = session.channel->calls.takeAny()) call->complete(*call, Status::SessionLost, RxMessage());
+}
+
+void TcpEndpoint::loseBad(TcpSession& session, std::string_view why) {
+  if (session.state == TcpSession::State::Lost) return;
+  ++bad_count_;
+  complain("closing the session with " + session.peer.address + ": " + std::string(why));
+  lose(session, Status::SessionLost);
+}
+
+// From where calls must not complete: the session is lost in the next round.
+void TcpEndpoint::loseLater(TcpSession& session, std::string why, bool is_bad) {
+  broken_.push_back(Broken{session.id, std::move(why), is_bad});
+}
+
+void TcpEndpoint::loseBroken() {
+  for (const Broken& broken : std::exchange(broken_, {})) {
+    TcpSession* session = findOpen(broken.session);
+    if (session == nullptr) continue;
+    if (broken.is_bad) {
+      loseBad(*session, broken.why);
+    } else {
+      context_.trace.debug("tcp: lost " + session->peer.address + ": " + broken.why);
+      lose(*session, Status::SessionLost);
+    }
+  }
+}
+
+// Announcing may lose other sessions, which then stand behind in the list.
+void TcpEndpoint::announceLost(MessageSink& sink) {
+  for (size_t i = 0; i < lost_.size(); ++i) {
+    const SessionId id = lost_[i]->id;
+    if (lost_[i]->is_announced) sink.onSessionLost(id, lost_[i]->lost_reason);
+    std::erase(hot_, lost_[i]);
+    letGo(*lost_[i]);
+    sessions_[id.index].reset();
+    free_indices_.push_back(id.index);
+  }
+  lost_.clear();
+}
+
+// Handlers may keep the session alive for longer, but nothing in it that belongs to us.
+void TcpEndpoint::letGo(TcpSession& session) {
+  session.endpoint = nullptr;
+  session.channel.reset();
+  session.handshake.reset();
+  Error ignored;
+  session.socket.close(ignored);
+}
+
+void TcpEndpoint::close(SessionId id) {
+  TcpSession* session = find(id);
+  if (session == nullptr || session->state == TcpSession::State::Lost) return;
+  if (session->state == TcpSession::State::Open) sayClose(*session);
+  lose(*session, Status::Shutdown);
+}
+
+const Peer* TcpEndpoint::peer(SessionId id) const {
+  const TcpSession* session = findOpen(id);
+  return session != nullptr ? &session->peer : nullptr;
+}
+
+// ---- calls
+
+Status TcpEndpoint::call(SessionId id, TxMessage& request, const CallOptions& options, PendingCall& call) {
+  TcpSession* session = findOpen(id);
+  if (session == nullptr) return Status::SessionLost;
+  if (request.messageBytes() > limits_.message_bytes_max) return Status::TooLarge;
+  if (session->channel->calls.isFull()) return Status::RetryLater;
+  session->channel->calls.begin(call);
+  wire::FrameHeader header{};
+  header.kind = wire::FrameKind::Request;
+  header.slot = call.slot;
+  header.sequence = call.sequence;
+  header.priority = static_cast<uint8_t>(options.priority);
+  header.response_bytes_max = options.response_bytes_max;
+  send(*session, header, std::move(request));
+  makeHot(*session);  // for the answer
+  return Status::Ok;
+}
+
+void TcpEndpoint::abandon(SessionId id, PendingCall& call) {
+  TcpSession* session = findOpen(id);
+  if (session == nullptr || !call.in_flight) return;
+  session->channel->queue.copyUnowned(call.slot, call.sequence);
+  session->channel->calls.abandon(call);
+}
+
+void TcpEndpoint::reply(const ReplyTo& to, TxMessage response) {
+  TcpSession* session = findOpen(to.session);
+  if (session == nullptr || !session->channel->requests.finish(to.slot, to.sequence)) return;
+  RC_CHECK_MSG(response.messageBytes() <= limits_.message_bytes_max,
+               "the rpc layer replaces answers that are too long");
+  wire::FrameHeader header{};
+  header.kind = wire::FrameKind::Response;
+  header.slot = to.slot;
+  header.sequence = to.sequence;
+  send(*session, header, std::move(response));
+}
+
+// ---- reading
+
+uint32_t TcpEndpoint::poll(MessageSink& sink, uint32_t message_max) {
+  RC_DCHECK(message_max >= 1 && message_max <= limits_.burst_messages_max);
+  if (--rounds_to_reactor_ == 0) runReactor();
+  if (!broken_.empty()) [[unlikely]]
+    loseBroken();
+  const uint32_t delivered = hot_.empty() ? 0 : readHot(sink, message_max);
+  if (!requests_.empty()) {
+    sink.onRequests(requests_);
+    requests_.clear();
+  }
+  if (!lost_.empty()) [[unlikely]]
+    announceLost(sink);
+  return delivered;
+}
+
+void TcpEndpoint::runReactor() {
+  const bool was_idle = context_.sleeper.poll() == 0 && hot_.empty();
+  cold_rounds_ = was_idle ? std::min(cold_rounds_ * 2, kRoundsColdMax) : kRoundsCold;
+  for (const auto& listener : listeners_) {
+    if (listener->is_ready) acceptAll(listener);
+  }
+  const bool has_deadlines = !young_.empty() || !blocked_.empty();
+  if (has_deadlines) {
+    const int64_t now_ns = context_.clock.nowNs();
+    checkDeadlines(now_ns);
+    checkBlocked(now_ns);
+  }
+  rounds_to_reactor_ = has_deadlines ? 1 : hot_.empty() ? cold_rounds_ : kRoundsHot;
+}
+
+uint32_t TcpEndpoint::readHot(MessageSink& sink, uint32_t message_max) {
+  uint32_t delivered = 0;
+  // Sessions that become hot on the way are looked at in the next round.
+  const size_t count = hot_.size();
+  size_t at = first_hot_ < count ? first_hot_ : 0;
+  for (size_t i = 0; i < count && delivered < message_max; ++i) {
+    TcpSession& session = *hot_[at];
+    at = at + 1 == count ? 0 : at + 1;
+    if (session.state == TcpSession::State::Greeting) {
+      stepGreeting(session, sink);
+    } else if (session.state == TcpSession::State::Open) {
+      delivered += readSession(session, message_max - delivered);
+    }
+  }
+  first_hot_ = at;  // when the limit ended this round, the next one begins with the others
+  miss_weight_ = delivered != 0 ? kMissWeightBusy : 1;
+  settleHot();
+  return delivered;
+}
+
+void TcpEndpoint::settleHot() {
+  const uint32_t misses_max = hot_.size() > kHotSessionsMax ? 0 : kMissesMax;
+  size_t kept = 0;
+  for (TcpSession* session : hot_) {
+    if (!session->is_hot) continue;
+    if (session->state == TcpSession::State::Lost || session->misses > misses_max) {
+      cool(*session);
+    } else {
+      hot_[kept++] = session;
+    }
+  }
+  hot_.resize(kept);
+}
+
+void TcpEndpoint::makeHot(TcpSession& session) {
+  session.misses = 0;
+  if (session.is_hot || (session.state != TcpSession::State::Open && session.state != TcpSession::State::Greeting)) {
+    return;
+  }
+  session.is_hot = true;
+  hot_.push_back(&session);
+}
+
+// The caller takes it out of hot_.
+void TcpEndpoint::cool(TcpSession& session) {
+  session.is_hot = false;
+  if (session.state != TcpSession::State::Lost && !isReadPaused(session)) armRead(session);
+}
+
+bool TcpEndpoint::isReadPaused(const TcpSession& session) const {
+  return session.channel && session.channel->queue.unsentBytes() > options_.unsent_bytes_max;
+}
+
+// The reactor looks at the socket's present state, so bytes that came just before are not missed.
+void TcpEndpoint::armRead(TcpSession& session) {
+  if (session.is_read_armed) return;
+  session.is_read_armed = true;
+  session.socket.async_wait(Tcp::socket::wait_read, [session = sessions_[session.id.index]](const Error&) {
+    session->is_read_armed = false;
+    if (session->endpoint != nullptr) session->endpoint->makeHot(*session);
+  });
+}
+
+uint32_t TcpEndpoint::readSession(TcpSession& session, uint32_t message_max) {
+  if (isReadPaused(session)) return 0;
+  if (!session.has_unread && !readSocket(session)) {
+    session.misses += miss_weight_;
+    return 0;
+  }
+  session.misses = 0;
+  return deliver(session, message_max);
+}
+
+// True if something came.
+bool TcpEndpoint::readSocket(TcpSession& session) {
+  FrameReader& reader = session.channel->reader;
+  const MutableByteSpan room = reader.room();
+  Error error;
+  const size_t bytes = session.socket.read_some(asio::buffer(room.data(), room.size()), error);
+  reader.received(static_cast<uint32_t>(bytes));
+  if (!error) return true;
+  if (error == asio::error::would_block || error == asio::error::try_again || error == asio::error::interrupted) {
+    return false;
+  }
+  context_.trace.debug("tcp: lost " + session.peer.address + ": " + error.message());
+  lose(session, Status::SessionLost);
+  return false;
+}
+
+uint32_t TcpEndpoint::deliver(TcpSession& session, uint32_t message_max) {
+  uint32_t delivered = 0;
+  session.has_unread = true;
+  while (session.state == TcpSession::State::Open && delivered < message_max) {
+    switch (session.channel->reader.step()) {
+      case FrameStep::Message:
+        ++delivered;
+        deliverMessage(session);
+        break;
+      case FrameStep::Close:
+        lose(session, Status::Shutdown);
+        break;
+      case FrameStep::Bad:
+        loseBad(session, "a frame header that makes no sense");
+        break;
+      case FrameStep::Nothing:
+        session.has_unread = false;
+        return delivered;
+    }
+  }
+  return delivered;
+}
+
+void TcpEndpoint::deliverMessage(TcpSession& session) {
+  const wire::FrameHeader header = session.channel->reader.header();
+  RxMessage message = session.channel->reader.takeMessage();
+  if (header.kind == wire::FrameKind::Response) {
+    // An answer that nobody waits for is a late one of an abandoned call.
+    PendingCall* call = session.channel->calls.finish(header.slot, header.sequence);
+    if (call != nullptr) call->complete(*call, Status::Ok, std::move(message));
+    return;
+  }
+  if (!session.channel->requests.begin(header.slot, header.sequence)) {
+    loseBad(session, "two requests at once in one slot");
+    return;
+  }
+  message.reply_to = ReplyTo{session.id, header.sequence, header.slot, header.response_bytes_max};
+  message.priority = static_cast<runtime::Priority>(header.priority);
+  requests_.push_back(std::move(message));
+}
+
+// ---- sleep
+
+bool TcpEndpoint::hasWork() const {
+  return !hot_.empty() || !lost_.empty() || !broken_.empty() || !dirty_.empty() ||
+         std::any_of(listeners_.begin(), listeners_.end(), [](const auto& listener) { return listener->is_ready; });
+}
+
+bool TcpEndpoint::prepareSleep() {
+  flush();
+  const auto cannot_wait = [this](const TcpSession* session) { return session->has_unread && !isReadPaused(*session); };
+  if (std::none_of(hot_.begin(), hot_.end(), cannot_wait) && lost_.empty()) {
+    for (TcpSession* session : hot_) cool(*session);
+    hot_.clear();
+    context_.sleeper.poll();
+  }
+  rounds_to_reactor_ = 1;
+  if (hasWork()) return false;
+  armTimer();
+  return true;
+}
+
+int64_t TcpEndpoint::nextDeadlineNs() const {
+  int64_t next_ns = runtime::kNever;
+  for (const SessionId id : young_) {
+    const TcpSession* session = find(id);
+    if (session != nullptr) next_ns = std::min(next_ns, session->deadline_ns);
+  }
+  for (const SessionId id : blocked_) {
+    const TcpSession* session = findOpen(id);
+    if (session == nullptr) continue;
+    next_ns = std::min(next_ns, session->is_copied_out ? session->progress_since_ns + options_.stall_close_ns
+                                                       : session->first_since_ns + options_.stall_copy_ns);
+  }
+  return next_ns;
+}
+
+// The sleep of the thread ends with a handler of ours when a deadline of ours comes first.
+void TcpEndpoint::armTimer() {
+  const int64_t next_ns = nextDeadlineNs();
+  if (next_ns >= timer_deadline_ns_) return;
+  timer_deadline_ns_ = next_ns;
+  timer_.expires_after(std::chrono::nanoseconds(std::max<int64_t>(0, next_ns - context_.clock.nowNs())));
+  timer_.async_wait([life = life_](const Error& error) {
+    if (!error && *life != nullptr) (*life)->timer_deadline_ns_ = runtime::kNever;
+  });
+}
+
+void TcpEndpoint::complain(std::string text) {
+  const int64_t now_ns = context_.clock.nowNs();
+  if (last_complaint_ns_ != 0 && now_ns - last_complaint_ns_ < kComplaintIntervalNs) {
+    ++complaints_dropped_;
+    context_.trace.debug("tcp: " + text);
+    return;
+  }
+  last_complaint_ns_ = now_ns;
+  const uint64_t dropped = std::exchange(complaints_dropped_, 0);
+  if (dropped != 0) text += " (and " + std::to_string(dropped) + " more complaints since the last one)";
+  context_.trace.warning("tcp: " + text);
+}
+
+}  // namespace ramcore::transport::tcp

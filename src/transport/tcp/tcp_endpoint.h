@@ -1,0 +1,153 @@
+#pragma once
+
+#include <vector>
+
+#include "transport/buffer_pool.h"
+#include "transport/tcp/tcp_session.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace ramcore::transport::tcp {
+
+/// Sessions of one thread over TCP. While the thread spins, poll() reads straight from the sockets that were lately
+/// active ("hot") and asks the reactor about the others every few rounds; before a sleep the hot ones are given to the
+/// reactor too.
+///
+/// Handlers of the reactor may run inside the sleep of the thread, where neither the sink nor a call may be touched:
+/// they only note what is to be done, and poll() does it.
+class TcpEndpoint final : public Endpoint {
+ public:
+  TcpEndpoint(const TcpOptions& options, const TcpContext& context, const Limits& limits, const Identity& identity,
+              std::shared_ptr<ListeningList> listening);
+  /// Calls in flight are not completed: close their sessions before.
+  ~TcpEndpoint() override;
+
+  const Limits& limits() const override { return limits_; }
+  Outcome<Locator> listen(const Locator& where) override;
+  SessionId connect(const Locator& where, uint64_t expected_id, int64_t deadline_ns) override;
+  TxMessage allocate(uint32_t head_bytes) override { return TxMessage(buffers_.takeBuffer(head_bytes)); }
+  Status call(SessionId session, TxMessage& request, const CallOptions& options, PendingCall& call) override;
+  void abandon(SessionId session, PendingCall& call) override;
+  void reply(const ReplyTo& to, TxMessage response) override;
+  uint32_t poll(MessageSink& sink, uint32_t message_max) override;
+  void flush() override;
+  bool prepareSleep() override;
+  void awake() override { rounds_to_reactor_ = cold_rounds_ = 1; }
+  const Peer* peer(SessionId session) const override;
+  void close(SessionId session) override;
+  uint32_t sessionCount() const override { return open_count_; }
+  uint64_t badSessionCount() const override { return bad_count_; }
+
+ private:
+  using SessionPointer = std::shared_ptr<TcpSession>;
+  /// What handlers hold that do not belong to a session; nullptr inside when the endpoint is gone.
+  using Life = std::shared_ptr<TcpEndpoint*>;
+  struct Listener {
+    explicit Listener(asio::io_context& io) : acceptor(io) {}
+    Tcp::acceptor acceptor;
+    Locator locator;
+    bool is_armed = false;
+    bool is_ready = false;
+  };
+  struct Broken {
+    SessionId session;
+    std::string why;
+    bool is_bad = false;  ///< the peer's bytes, not the network
+  };
+
+  // The life of a session (tcp_endpoint.cc).
+  TcpSession* find(SessionId id) const;
+  TcpSession* findOpen(SessionId id) const;
+  SessionPointer addSession();
+  void lose(TcpSession& session, Status reason);
+  void loseBad(TcpSession& session, std::string_view why);
+  void loseLater(TcpSession& session, std::string why, bool is_bad);
+  void loseBroken();
+  void announceLost(MessageSink& sink);
+  void letGo(TcpSession& session);
+
+  // Connecting and greeting (tcp_connect.cc).
+  Outcome<std::vector<Tcp::endpoint>> addressesOf(const Locator& where);
+  void resolve(const SessionPointer& session, const Locator& where);
+  void connectNext(const SessionPointer& session);
+  void onConnected(const SessionPointer& session, const Error& error);
+  void failConnect(TcpSession& session, const std::string& why);
+  void arm(const std::shared_ptr<Listener>& listener);
+  void acceptAll(const std::shared_ptr<Listener>& listener);
+  void accept(Tcp::socket socket);
+  void startGreeting(TcpSession& session);
+  void stepGreeting(TcpSession& session, MessageSink& sink);
+  bool readGreeting(TcpSession& session);
+  void openSession(TcpSession& session, MessageSink& sink);
+  void loseGreeting(TcpSession& session);
+
+  // Reading (tcp_endpoint.cc).
+  uint32_t readHot(MessageSink& sink, uint32_t message_max);
+  uint32_t readSession(TcpSession& session, uint32_t message_max);
+  bool readSocket(TcpSession& session);
+  uint32_t deliver(TcpSession& session, uint32_t message_max);
+  void deliverMessage(TcpSession& session);
+  void settleHot();
+  void makeHot(TcpSession& session);
+  void cool(TcpSession& session);
+  void armRead(TcpSession& session);
+  bool isReadPaused(const TcpSession& session) const;
+
+  // Writing (tcp_write.cc).
+  void send(TcpSession& session, const wire::FrameHeader& header, TxMessage message);
+  void write(TcpSession& session);
+  void armWrite(TcpSession& session);
+  void block(TcpSession& session);
+  void checkBlocked(int64_t now_ns);
+  /// False if the session needs no more watching.
+  bool checkStall(TcpSession& session, int64_t now_ns);
+  void sayClose(TcpSession& session);
+
+  // Time and traces.
+  void runReactor();
+  bool hasWork() const;
+  void checkDeadlines(int64_t now_ns);
+  int64_t nextDeadlineNs() const;
+  void armTimer();
+  void complain(std::string text);
+
+  const TcpOptions options_;
+  const TcpContext context_;
+  const Limits limits_;
+  const Identity& identity_;
+  const std::shared_ptr<ListeningList> listening_;
+  asio::io_context& io_;
+  Life life_;
+  SimpleBufferPool buffers_;
+  RxBlockPool blocks_;
+  SharedBlock shared_block_;
+
+  std::vector<SessionPointer> sessions_;  // by SessionId::index; nullptr = free
+  std::vector<uint32_t> generations_;
+  std::vector<uint32_t> free_indices_;
+  uint32_t session_count_ = 0;  // not lost
+  uint32_t open_count_ = 0;
+  uint32_t accepting_count_ = 0;  // accepted and not open
+  uint64_t bad_count_ = 0;
+
+  std::vector<TcpSession*> hot_;
+  std::vector<SessionId> young_;  // connecting or greeting: they have deadlines
+  std::vector<SessionId> dirty_;  // to be written by flush()
+  std::vector<SessionId> flushing_;
+  std::vector<SessionId> blocked_;   // the kernel takes no more for now
+  std::vector<Broken> broken_;       // to be lost in the next round
+  std::vector<TcpSession*> lost_;    // to be announced
+  std::vector<RxMessage> requests_;  // found in this round
+
+  std::vector<std::shared_ptr<Listener>> listeners_;
+  int spare_fd_ = -1;  // given up for a moment when no descriptor is left, so that a connection can be refused
+  asio::steady_timer timer_;
+  int64_t timer_deadline_ns_ = runtime::kNever;
+  uint32_t rounds_to_reactor_ = 1;
+  uint32_t cold_rounds_ = 1;  // between two questions to the reactor while no session is hot
+  size_t first_hot_ = 0;
+  uint32_t miss_weight_ = 1;
+  int64_t last_complaint_ns_ = 0;
+  uint64_t complaints_dropped_ = 0;
+};
+
+}  // namespace ramcore::transport::tcp

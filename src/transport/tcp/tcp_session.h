@@ -1,0 +1,80 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "transport/call_slots.h"
+#include "transport/handshake.h"
+#include "transport/tcp/asio.h"
+#include "transport/tcp/frame_reader.h"
+#include "transport/tcp/send_queue.h"
+
+namespace ramcore::transport::tcp {
+
+class TcpEndpoint;
+
+/// What exists of a session once its handshake has succeeded.
+struct TcpChannel {
+  TcpChannel(RxBlockPool& blocks, SharedBlock& shared, uint16_t slot_count)
+      : reader(blocks, shared, slot_count), calls(slot_count), requests(slot_count) {}
+
+  FrameReader reader;
+  SendQueue queue;
+  CallSlots calls;
+  RequestSlots requests;
+};
+
+/// A session of a TcpEndpoint, which moves it through its states. Handlers of the reactor hold it too: they may still
+/// come when the endpoint has let go of it.
+struct TcpSession {
+  enum class State : uint8_t {
+    Resolving,  ///< a name is looked up
+    Connecting,
+    Greeting,  ///< handshake
+    Open,
+    Lost,  ///< calls are completed; the sink has still to hear of it
+  };
+
+  TcpSession(TcpEndpoint& owner, SessionId session_id, asio::io_context& io)
+      : endpoint(&owner), id(session_id), socket(io) {}
+
+  TcpEndpoint* endpoint;  ///< nullptr when it has let go
+  SessionId id;
+  State state = State::Greeting;
+  Tcp::socket socket;
+  Peer peer;
+  bool is_accepted = false;
+  bool is_announced = false;  ///< the sink has heard, or (connect) will hear, of it
+  Status lost_reason = Status::SessionLost;
+
+  // Until it is open.
+  int64_t deadline_ns = runtime::kNever;
+  uint64_t expected_id = 0;
+  std::vector<Tcp::endpoint> addresses;  ///< still to be tried, the next one last
+  std::optional<Tcp::resolver> resolver;
+  std::optional<Handshake> handshake;
+  bool has_received = false;  ///< at least one byte
+
+  std::optional<TcpChannel> channel;  ///< while Open
+
+  // Reading.
+  bool is_hot = false;         ///< in the list of sessions that are read without asking the reactor
+  bool is_read_armed = false;  ///< the reactor tells when there is something to read
+  bool has_unread = false;     ///< whole messages may wait in the reader
+  uint32_t misses = 0;         ///< weighed looks that found nothing
+
+  // Writing.
+  bool is_dirty = false;        ///< in the list of sessions that flush() writes
+  bool is_write_armed = false;  ///< the kernel takes no more; the reactor tells when it does
+  bool is_blocked = false;      ///< in the list of sessions that are watched for standing still
+  bool is_copied_out = false;
+  int64_t first_since_ns = 0;     ///< while is_blocked: since when the first message waits
+  int64_t progress_since_ns = 0;  ///< while is_blocked: when the kernel last took a byte
+};
+
+/// "10.0.0.1:1100"
+std::string textOf(const Tcp::endpoint& address);
+/// What every session wants from its socket. Failure: the socket is useless.
+bool prepareSocket(Tcp::socket& socket, int32_t kernel_send_bytes);
+
+}  // namespace ramcore::transport::tcp

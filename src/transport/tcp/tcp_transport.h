@@ -1,0 +1,76 @@
+#pragma once
+
+#include "base/spin_lock.h"
+#include "base/trace.h"
+#include "runtime/clock.h"
+#include "runtime/random.h"
+#include "transport/tcp/asio_sleeper.h"
+#include "transport/transport.h"
+
+namespace ramcore::transport::tcp {
+
+struct TcpOptions {
+  /// Calls in flight on one session, 1..wire::kSlotCountMax. The smaller of both sides' counts.
+  uint16_t slots_per_session = 64;
+  /// Sessions of an endpoint; more are refused.
+  uint32_t sessions_max = 16 * 1024;
+  /// Accepted connections that have not yet proven who they are; more are refused.
+  uint32_t handshakes_max = 128;
+  /// How long an accepted connection may take to prove who it is.
+  int64_t handshake_timeout_ns = 5 * runtime::kNanosPerSecond;
+  /// Nothing more is read from a session while it leaves this many bytes of ours unread.
+  uint64_t unsent_bytes_max = 1024 * 1024;
+  /// How long a session may leave bytes unread before they are copied out of the memory they were lent from.
+  int64_t stall_copy_ns = 20 * runtime::kNanosPerMilli;
+  /// The same, before the session is closed. Longer: survives longer stalls of the network. Shorter: frees memory
+  /// sooner.
+  int64_t stall_close_ns = 10 * runtime::kNanosPerSecond;
+  /// What may wait, copied out, for one session that stands still; beyond it the session is closed.
+  uint64_t stall_bytes_max = 64 * 1024 * 1024;
+  /// Bytes the kernel may hold for a socket to send; 0 = the system's default. Tests make it small.
+  int32_t kernel_send_bytes = 0;
+};
+
+/// What endpoints need from their thread. All borrowed; outlives the endpoints.
+struct TcpContext {
+  runtime::Clock& clock;
+  runtime::Entropy& entropy;
+  Trace& trace;
+  AsioSleeper& sleeper;
+};
+
+/// Where the endpoints of one transport listen: what handshakes tell the peers. Any thread.
+class ListeningList {
+ public:
+  void add(const Locator& locator);
+  void remove(const Locator& locator);
+  std::vector<Locator> get() const;
+
+ private:
+  mutable Mutex mutex_;  // a leaf
+  std::vector<Locator> locators_ RC_GUARDED_BY(mutex_);
+};
+
+/// Messages over TCP. One transport for each dispatch thread, because its endpoints share the thread's sleeper.
+///
+/// The network is trusted: peers prove who they are when they connect, but the frames that follow are neither encrypted
+/// nor authenticated. See docs/transport.md.
+class TcpTransport final : public Transport {
+ public:
+  TcpTransport(const TcpOptions& options, const TcpContext& context);
+
+  const Limits& limits() const override { return limits_; }
+  std::string_view scheme() const override { return "tcp"; }
+  /// The kernel copies from anywhere, so there is nothing to register: gives 0.
+  Outcome<RegionId> registerMemory(std::byte* base, size_t bytes, Access access) override;
+  /// The identity is borrowed and outlives the endpoint.
+  std::unique_ptr<Endpoint> makeEndpoint(const Identity& identity) override;
+
+ private:
+  TcpOptions options_;
+  TcpContext context_;
+  Limits limits_;
+  std::shared_ptr<ListeningList> listening_ = std::make_shared<ListeningList>();
+};
+
+}  // namespace ramcore::transport::tcp

@@ -1,0 +1,147 @@
+#include <array>
+
+#include "transport/tcp/tcp_endpoint.h"
+
+namespace ramcore::transport::tcp {
+namespace {
+
+constexpr size_t kPiecesMax = 64;  // Asio takes no more at once
+// Vectored writes for one session before the next has its turn.
+constexpr int kWritesMax = 8;
+
+// A sequence of buffers as Asio wants it.
+class Pieces {
+ public:
+  using value_type = asio::const_buffer;
+  using const_iterator = const asio::const_buffer*;
+
+  explicit Pieces(std::span<const ByteSpan> pieces) : count_(pieces.size()) {
+    for (size_t i = 0; i < count_; ++i) buffers_[i] = asio::const_buffer(pieces[i].data(), pieces[i].size());
+  }
+  const_iterator begin() const { return buffers_.data(); }
+  const_iterator end() const { return buffers_.data() + count_; }
+
+ private:
+  std::array<asio::const_buffer, kPiecesMax> buffers_;
+  size_t count_;
+};
+
+size_t writeSome(Tcp::socket& socket, std::span<const ByteSpan> pieces, Error& error) {
+  if (pieces.size() == 1) return socket.write_some(asio::const_buffer(pieces[0].data(), pieces[0].size()), error);
+  return socket.write_some(Pieces(pieces), error);
+}
+
+}  // namespace
+
+void TcpEndpoint::send(TcpSession& session, const wire::FrameHeader& header, TxMessage message) {
+  session.channel->queue.push(std::move(message), header);
+  session.is_copied_out = false;
+  // While the kernel takes nothing there is nothing to flush: the reactor's handler goes on.
+  if (session.is_dirty || session.is_write_armed) return;
+  session.is_dirty = true;
+  dirty_.push_back(session.id);
+}
+
+void TcpEndpoint::flush() {
+  if (dirty_.empty()) return;
+  std::swap(dirty_, flushing_);
+  for (const SessionId id : flushing_) {
+    TcpSession* session = findOpen(id);
+    if (session == nullptr) continue;
+    session->is_dirty = false;
+    write(*session);
+  }
+  flushing_.clear();
+}
+
+// Runs in handlers of the reactor too: neither the sink nor a call may be touched.
+void TcpEndpoint::write(TcpSession& session) {
+  SendQueue& queue = session.channel->queue;
+  for (int i = 0; i < kWritesMax && !queue.empty(); ++i) {
+    std::array<ByteSpan, kPiecesMax> pieces;
+    const size_t count = queue.gather(pieces);
+    Error error;
+    const size_t bytes = writeSome(session.socket, std::span(pieces).first(count), error);
+    if (error == asio::error::would_block || error == asio::error::try_again) return block(session);
+    if (error) {
+      loseLater(session, error.message(), false);
+      return;
+    }
+    const size_t finished = queue.advance(bytes);
+    if (!session.is_blocked) continue;
+    session.progress_since_ns = context_.clock.nowNs();
+    if (finished != 0) session.first_since_ns = session.progress_since_ns;
+  }
+  if (session.is_blocked && !isReadPaused(session)) makeHot(session);
+  if (queue.empty() || session.is_dirty) return;
+  session.is_dirty = true;
+  dirty_.push_back(session.id);
+}
+
+void TcpEndpoint::block(TcpSession& session) {
+  if (!session.is_blocked) {
+    session.is_blocked = true;
+    session.first_since_ns = session.progress_since_ns = context_.clock.nowNs();
+    blocked_.push_back(session.id);
+    rounds_to_reactor_ = 1;
+  }
+  armWrite(session);
+}
+
+void TcpEndpoint::armWrite(TcpSession& session) {
+  if (session.is_write_armed) return;
+  session.is_write_armed = true;
+  session.socket.async_wait(Tcp::socket::wait_write, [session = sessions_[session.id.index]](const Error&) {
+    session->is_write_armed = false;
+    if (session->endpoint == nullptr) return;
+    if (session->state == TcpSession::State::Open) {
+      session->endpoint->write(*session);
+    } else {
+      session->endpoint->makeHot(*session);
+    }
+  });
+}
+
+void TcpEndpoint::checkBlocked(int64_t now_ns) {
+  size_t kept = 0;
+  for (const SessionId id : blocked_) {
+    TcpSession* session = findOpen(id);
+    if (session == nullptr) continue;
+    session->is_blocked = checkStall(*session, now_ns);
+    if (session->is_blocked) blocked_[kept++] = id;
+  }
+  blocked_.resize(kept);
+}
+
+bool TcpEndpoint::checkStall(TcpSession& session, int64_t now_ns) {
+  SendQueue& queue = session.channel->queue;
+  if (queue.empty()) return false;
+  if (now_ns - session.progress_since_ns >= options_.stall_close_ns) {
+    loseLater(session, "it does not read what we send", false);
+    return false;
+  }
+  if (session.is_copied_out || now_ns - session.first_since_ns < options_.stall_copy_ns) return true;
+  if (queue.unsentBytes() > options_.stall_bytes_max) {
+    loseLater(session, "it leaves too many bytes unread", false);
+    return false;
+  }
+  queue.copyOut();
+  session.is_copied_out = true;
+  return true;
+}
+
+// As far as the kernel takes it: the peer notices the end in any case.
+void TcpEndpoint::sayClose(TcpSession& session) {
+  if (!session.channel->queue.isAtFrame()) return;
+  wire::FrameHeader header{};
+  header.kind = wire::FrameKind::Close;
+  Error error;
+  session.socket.write_some(asio::buffer(&header, sizeof(header)), error);
+  if (error) return;
+  session.socket.shutdown(Tcp::socket::shutdown_send, error);
+  // Closing a socket with unread bytes resets the connection, and the peer would not see the frame.
+  std::array<std::byte, 4096> unread;
+  for (int i = 0; i < 64 && !error; ++i) session.socket.read_some(asio::buffer(unread.data(), unread.size()), error);
+}
+
+}  // namespace ramcore::transport::tcp

@@ -1,0 +1,177 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "transport/locator.h"
+#include "transport/message.h"
+
+namespace ramcore::transport {
+
+/// What a process may do on its sessions. Proven in the handshake, enforced per opcode by the receiver.
+enum class Role : uint8_t { Client = 1, Server = 2, Coordinator = 3, Admin = 4 };
+
+/// Who this process says it is, and the secret by which it proves that it belongs to the cluster.
+struct Identity {
+  Role role = Role::Client;
+  uint64_t id = 0;           ///< ServerId or ClientId; 0 while the coordinator has not given one
+  std::string cluster_name;  ///< both ends must have the same
+  std::string secret;        ///< from a file; never travels. Empty: only loopback and shm are allowed
+};
+
+/// The other end of a session, as its handshake proved it.
+struct Peer {
+  Role role = Role::Client;
+  uint64_t id = 0;
+  std::string address;         ///< for people: where it connected from or to
+  std::string_view transport;  ///< "tcp", "shm", ...
+  /// Where the other end's process listens, as its handshake told; empty on sessions that were accepted.
+  std::vector<Locator> locators = {};
+};
+
+/// What a transport can do; data, so that policies and tests ask for abilities and not for names.
+struct Limits {
+  std::string_view name;
+  uint32_t message_bytes_max = 0;
+  uint32_t gather_count_max = 0;    ///< chunks per message that are sent without being copied together
+  uint32_t inline_bytes_max = 0;    ///< payload the hardware takes inside a descriptor
+  uint32_t burst_messages_max = 0;  ///< upper bound for poll's message_max
+  uint16_t slots_per_session = 0;   ///< calls in flight on one session
+  bool zero_copy = false;           ///< the hardware reads chunks from where they are
+  bool one_sided = false;           ///< rendezvous and remote reads are possible
+  bool needs_registration = false;  ///< chunks outside registered regions are copied
+  bool idle_poll_is_syscall_free = true;
+};
+
+/// One call in flight. Owned by the caller, who keeps it alive until `complete` has run or `Endpoint::abandon`
+/// returned.
+struct PendingCall {
+  /// Runs once, on the endpoint's thread, from poll() or close(): with the response, or with an empty message and
+  /// SessionLost / Shutdown. May start other calls; must not poll.
+  using Complete = void (*)(PendingCall&, Status, RxMessage response);
+  explicit PendingCall(Complete function) : complete(function) {}
+  PendingCall(const PendingCall&) = delete;
+  PendingCall& operator=(const PendingCall&) = delete;
+
+  Complete complete;
+  uint16_t slot = 0;      ///< the transport's
+  uint32_t sequence = 0;  ///< the transport's
+  bool in_flight = false;
+};
+
+struct CallOptions {
+  runtime::Priority priority = runtime::Priority::Client;
+  uint32_t response_bytes_max = UINT32_MAX;  ///< a longer answer is replaced by TooLarge at the sender
+};
+
+/// Receives what an endpoint's poll finds. All calls on the endpoint's thread, from inside poll().
+class MessageSink {
+ public:
+  virtual ~MessageSink() = default;
+  /// Complete requests in arrival order for each session, no order between sessions; at most the poll's message_max.
+  /// Move out what outlives the call.
+  virtual void onRequests(std::span<RxMessage> requests) = 0;
+  /// A handshake has succeeded, on a session that was accepted or that connect() started.
+  virtual void onSessionOpen(SessionId session) = 0;
+  /// The session is gone (once per session that was open or that connect() started). Its calls have been completed with
+  /// SessionLost before. `reason`: Unreachable (never connected), Refused or WrongServerId (handshake), SessionLost
+  /// (later failure or a peer's bad bytes), Shutdown (the peer closed in order).
+  virtual void onSessionLost(SessionId session, Status reason) = 0;
+};
+
+/// What one thread polls: its own sockets, rings or queue pairs, with the sessions and receive buffers on them.
+///
+/// Thread: the endpoint's own for everything except allocate() and the release of messages. What other threads want
+/// sent comes in through the dispatch thread's inbox (rpc/).
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+  virtual const Limits& limits() const = 0;
+
+  /// Starts to accept sessions. Returns the locator others can reach it at (port 0 resolved).
+  /// Failure: InUse, BadConfig, IoError, with cause and remedy.
+  virtual Outcome<Locator> listen(const Locator& where) = 0;
+
+  /// Starts a session; the sink hears onSessionOpen or onSessionLost later, never inside this call.
+  /// @param expected_id  the ServerId the peer must prove; another one gives WrongServerId. 0 = any.
+  /// @param deadline_ns  of connecting and handshake together.
+  virtual SessionId connect(const Locator& where, uint64_t expected_id, int64_t deadline_ns) = 0;
+
+  /// A message with at least `head_bytes` (and at least TxBuffer::kHeadBytesMin) of writable head. Any thread.
+  virtual TxMessage allocate(uint32_t head_bytes) = 0;
+
+  /// Sends a request; `call.complete` runs later, never inside this call. The bytes leave at the latest at flush().
+  /// Failure (call and request are untouched and still the caller's): RetryLater: all slots are taken; SessionLost: the
+  /// session is not open; TooLarge: beyond limits().
+  virtual Status call(SessionId session, TxMessage& request, const CallOptions& options, PendingCall& call) = 0;
+
+  /// Forgets a call whose caller no longer waits. Its slot stays taken until the late answer comes or the session ends.
+  virtual void abandon(SessionId session, PendingCall& call) = 0;
+
+  /// Sends an answer. Never fails: an answer to a lost session is dropped, one longer than the caller takes is replaced
+  /// by the rpc layer before.
+  virtual void reply(const ReplyTo& to, TxMessage response) = 0;
+
+  /// Makes progress: delivers complete requests and responses, accepts and finishes sessions. Runs in a tight loop; the
+  /// idle case is the cheap one: no lock, no allocation, no system call except in tcp.
+  /// @param message_max  1..limits().burst_messages_max.
+  /// @return Messages delivered (requests and responses); 0 means idle.
+  virtual uint32_t poll(MessageSink& sink, uint32_t message_max) = 0;
+
+  /// Hands over everything that call() and reply() collected: one doorbell, one vectored write per socket, one wake-up
+  /// per sleeping peer.
+  virtual void flush() = 0;
+
+  /// Publishes "asleep" and looks once more: false if there is something to poll (and then it is awake again). When
+  /// every endpoint of a thread said true, the thread sleeps in its Sleeper, which the endpoint has told what to watch.
+  virtual bool prepareSleep() = 0;
+  /// Withdraws "asleep".
+  virtual void awake() = 0;
+
+  /// nullptr if the session is not open. Valid until the next poll().
+  virtual const Peer* peer(SessionId session) const = 0;
+  /// Ends a session: its calls complete with SessionLost, unsent bytes are dropped, the peer is told.
+  virtual void close(SessionId session) = 0;
+  /// Sessions that are open, for metrics.
+  virtual uint32_t sessionCount() const = 0;
+  /// Sessions closed because of bytes that made no sense, for metrics.
+  virtual uint64_t badSessionCount() const = 0;
+};
+
+/// Access rights of registered memory.
+enum class Access : uint8_t { Local, RemoteRead, RemoteWrite };
+
+/// A way to move messages between processes; makes endpoints.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual const Limits& limits() const = 0;
+  /// The scheme of its locators.
+  virtual std::string_view scheme() const = 0;
+  /// Makes `bytes` at `base` (both multiples of 2 MB) sendable without a copy. Once, at start, as few and as large as
+  /// possible; stays until the transport is destroyed.
+  virtual Outcome<RegionId> registerMemory(std::byte* base, size_t bytes, Access access) = 0;
+  /// The identity is read at each handshake, so that a server that has just got its id uses it from then on.
+  virtual std::unique_ptr<Endpoint> makeEndpoint(const Identity& identity) = 0;
+};
+
+/// How a dispatch thread sleeps until one of its endpoints, an inbox or a deadline wants it.
+class Sleeper {
+ public:
+  virtual ~Sleeper() = default;
+  /// Sleeps until `deadline_ns` (runtime::Clock), wake(), or activity on what endpoints registered with it. The own
+  /// thread.
+  virtual void sleep(int64_t deadline_ns) = 0;
+  /// Ends the sleep that is going on or the next one. Any thread.
+  virtual void wake() = 0;
+  /// Wakes up when `fd` becomes readable, from now until forget(fd). The own thread.
+  virtual void watch(int fd) = 0;
+  virtual void forget(int fd) = 0;
+};
+
+}  // namespace ramcore::transport

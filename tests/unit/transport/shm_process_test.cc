@@ -1,0 +1,157 @@
+// Two processes, as in real life; and what the operating system sees of them.
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+
+#include "unit/transport/shm_harness.h"
+
+namespace ramcore::transport::shm {
+namespace {
+
+/// An echo server in a process of its own, which spins; killed at the end.
+class ServerProcess {
+ public:
+  /// `yields`: gives way when there is nothing to do, for machines with fewer cores than spinning processes.
+  explicit ServerProcess(const SocketFolder& folder, bool yields = true) {
+    child_ = ::fork();
+    if (child_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    Side server({}, Role::Server, 7);
+    server.sink.on_request = [&server](RxMessage& request) { echo(*server.endpoint, request); };
+    if (!server.endpoint->listen(folder.locator()).ok()) ::_exit(1);
+    for (;;) {
+      if (server.step() == 0 && yields) sched_yield();
+    }
+  }
+  ~ServerProcess() { kill(); }
+  void kill() {
+    if (child_ <= 0) return;
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+    child_ = 0;
+  }
+
+ private:
+  pid_t child_;
+};
+
+// Connects as soon as the server listens.
+SessionId connectTo(Side& client, const SocketFolder& folder) {
+  const int64_t deadline_ns = client.clock.nowNs() + 20 * runtime::kNanosPerSecond;
+  while (client.clock.nowNs() < deadline_ns) {
+    const SessionId session = client.endpoint->connect(folder.locator(), 7, deadline_ns);
+    const size_t lost_before = client.sink.lost.size();
+    stepUntil({&client}, [&] { return !client.sink.opened.empty() || client.sink.lost.size() > lost_before; });
+    if (!client.sink.opened.empty()) return session;
+  }
+  return {};
+}
+
+void roundTrips(Side& client, SessionId session, uint32_t count, uint32_t bytes, bool yields = true) {
+  for (uint32_t i = 0; i < count; ++i) {
+    TestCall call;
+    TxMessage request = client.endpoint->allocate(bytes);
+    std::memset(request.extendHead(bytes), static_cast<int>(i & 0xff), bytes);
+    ASSERT_EQ(client.endpoint->call(session, request, {}, call), Status::Ok);
+    client.endpoint->flush();
+    while (call.completions == 0) {
+      if (client.endpoint->poll(client.sink, 64) == 0 && yields) sched_yield();
+    }
+    ASSERT_EQ(call.status, Status::Ok);
+    ASSERT_EQ(call.response.messageBytes(), bytes);
+    ASSERT_EQ(call.response.head()[bytes - 1], std::byte{static_cast<uint8_t>(i)});
+  }
+}
+
+TEST(ShmProcesses, EchoBetweenTwoProcesses) {
+  SocketFolder folder;
+  ServerProcess server(folder);
+  Side client;
+  const SessionId session = connectTo(client, folder);
+  ASSERT_TRUE(static_cast<bool>(session));
+  EXPECT_EQ(client.endpoint->peer(session)->id, 7u);
+  roundTrips(client, session, 5000, 100);
+  roundTrips(client, session, 20, 200);
+}
+
+TEST(ShmProcesses, DeathOfTheServerCompletesTheCalls) {
+  SocketFolder folder;
+  ServerProcess server(folder);
+  Side client;
+  const SessionId session = connectTo(client, folder);
+  ASSERT_TRUE(static_cast<bool>(session));
+  server.kill();
+  TestCall call;
+  TxMessage request = makeMessage(*client.endpoint, 100, 1);
+  ASSERT_EQ(client.endpoint->call(session, request, {}, call), Status::Ok);
+  client.sink.lost.clear();
+  ASSERT_TRUE(stepUntil({&client}, [&] { return !client.sink.lost.empty(); }));
+  EXPECT_EQ(client.sink.lost.back(), std::pair(session, Status::SessionLost));
+  EXPECT_EQ(call.status, Status::SessionLost);
+  EXPECT_EQ(call.completions, 1);
+}
+
+constexpr uint32_t kTracedRoundTrips = 200'000;
+constexpr long kMark = SYS_getppid;  // nothing else here calls it
+
+// Run by the next test below strace; the loop lies between two marks.
+TEST(ShmProcesses, DISABLED_LoopBetweenMarks) {
+  SocketFolder folder;
+  ServerProcess server(folder, false);
+  Side client;
+  const SessionId session = connectTo(client, folder);
+  ASSERT_TRUE(static_cast<bool>(session));
+  roundTrips(client, session, 100, 100);
+  ::syscall(kMark);
+  roundTrips(client, session, kTracedRoundTrips, 100, false);
+  ::syscall(kMark);
+}
+
+TEST(ShmProcesses, NoSystemCallInTheLoopWhileBothSidesAreAwake) {
+#if defined(RAMCORE_SANITIZED)
+  GTEST_SKIP() << "sanitizers make system calls of their own";
+#endif
+  if (std::system("strace -f -o /dev/null true >/dev/null 2>&1") != 0) GTEST_SKIP() << "strace is not usable here";
+  const std::string log = "/tmp/rcshm-strace-" + std::to_string(::getpid());
+  char self[4096] = {};
+  ASSERT_GT(::readlink("/proc/self/exe", self, sizeof(self) - 1), 0);
+  const std::string command = "strace -f -o " + log + " " + self +
+                              " --gtest_also_run_disabled_tests --gtest_filter=ShmProcesses.DISABLED_LoopBetweenMarks"
+                              " >/dev/null 2>&1";
+  runtime::SystemClock clock;
+  const int64_t start_ns = clock.nowNs();
+  const int exit_status = std::system(command.c_str());
+  const double seconds = static_cast<double>(clock.nowNs() - start_ns) * 1e-9;
+  int marks = 0;
+  std::map<std::string, int> calls;
+  int total = 0;
+  std::ifstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t name = line.find_first_not_of("0123456789 ");
+    if (name == std::string::npos) continue;
+    if (line.compare(name, 8, "getppid(") == 0) {
+      ++marks;
+    } else if (marks == 1 && line[name] != '<') {
+      ++calls[line.substr(name, line.find('(') - name)];
+      ++total;
+    }
+  }
+  ::unlink(log.c_str());
+  ASSERT_EQ(exit_status, 0);
+  ASSERT_EQ(marks, 2);
+  // Each side looks at its sockets 20 times a second, and 200 times while the other one is not scheduled; nothing else.
+  std::string seen;
+  for (const auto& [call, count] : calls) seen += call + " " + std::to_string(count) + "; ";
+  std::printf("system calls of both processes in %u round trips, %.2f s: %s\n", kTracedRoundTrips, seconds,
+              seen.c_str());
+  calls.erase("epoll_wait");
+  EXPECT_TRUE(calls.empty()) << seen;
+  EXPECT_LT(total, 100 + 500 * seconds) << seen;
+}
+
+}  // namespace
+}  // namespace ramcore::transport::shm

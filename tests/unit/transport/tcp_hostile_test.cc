@@ -1,0 +1,384 @@
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+
+#include "runtime/real/system_clock.h"
+#include "transport/handshake.h"
+#include "transport/tcp/tcp_transport.h"
+#include "wire/frame.h"
+
+namespace ramcore::transport::tcp {
+namespace {
+
+constexpr uint16_t kSlots = 4;
+
+// Peers with plain sockets that send whatever they like, beside an honest client that must not notice.
+
+struct Sink : MessageSink {
+  void onRequests(std::span<RxMessage> requests) override {
+    for (RxMessage& request : requests) on_request(request);
+  }
+  void onSessionOpen(SessionId session) override { opened.push_back(session); }
+  void onSessionLost(SessionId session, Status reason) override { lost.emplace_back(session, reason); }
+  std::function<void(RxMessage&)> on_request = [](RxMessage&) {};
+  std::vector<SessionId> opened;
+  std::vector<std::pair<SessionId, Status>> lost;
+};
+
+struct Side {
+  Side(const TcpOptions& options, Role role, uint64_t id)
+      : sleeper(clock),
+        identity{.role = role, .id = id, .cluster_name = "hostile", .secret = "s3cret"},
+        transport(options, TcpContext{clock, entropy, silentTrace(), sleeper}),
+        endpoint(transport.makeEndpoint(identity)) {}
+  void step() {
+    endpoint->poll(sink, 32);
+    endpoint->flush();
+  }
+  runtime::SystemClock clock;
+  runtime::SystemEntropy entropy;
+  AsioSleeper sleeper;
+  Identity identity;
+  TcpTransport transport;
+  Sink sink;
+  std::unique_ptr<Endpoint> endpoint;
+};
+
+struct Call : PendingCall {
+  Call()
+      : PendingCall([](PendingCall& call, Status outcome, RxMessage message) {
+          static_cast<Call&>(call).status = outcome;
+          static_cast<Call&>(call).response = std::move(message);
+          ++static_cast<Call&>(call).completions;
+        }) {}
+  int completions = 0;
+  Status status = Status::Internal;
+  RxMessage response;
+};
+
+class TcpHostile : public ::testing::Test {
+ protected:
+  explicit TcpHostile(const TcpOptions& options = makeOptions()) : server(options, Role::Server, 7) {}
+  static TcpOptions makeOptions() {
+    TcpOptions options;
+    options.slots_per_session = kSlots;
+    return options;
+  }
+  void SetUp() override {
+    auto listening = server.endpoint->listen(Locator::parse("tcp://127.0.0.1:0").value());
+    ASSERT_TRUE(listening.ok());
+    place = listening.value();
+    server.sink.on_request = [this](RxMessage& request) {
+      TxMessage response = server.endpoint->allocate(request.messageBytes());
+      response.appendHead(request.head());
+      server.endpoint->reply(request.reply_to, std::move(response));
+    };
+    honest_session = honest.endpoint->connect(place, 7, honest.clock.nowNs() + 10 * runtime::kNanosPerSecond);
+    ASSERT_TRUE(until([&] { return honest.sink.opened.size() == 1 && server.sink.opened.size() == 1; }));
+  }
+  void TearDown() override {
+    // Whatever happened: the honest client's session goes on.
+    Call call;
+    TxMessage request = honest.endpoint->allocate(100);
+    request.appendHead(asBytes("still there?"));
+    ASSERT_EQ(honest.endpoint->call(honest_session, request, {}, call), Status::Ok);
+    ASSERT_TRUE(until([&] { return call.completions == 1; }));
+    EXPECT_EQ(asText(call.response.head()), "still there?");
+  }
+  bool until(const std::function<bool()>& condition) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!condition()) {
+      server.step();
+      honest.step();
+      if (std::chrono::steady_clock::now() > deadline) return false;
+    }
+    return true;
+  }
+
+  // A plain connection that does not block.
+  int dial() {
+    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(place.port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    ::fcntl(fd, F_SETFL, O_NONBLOCK);
+    return fd;
+  }
+  static bool put(int fd, ByteSpan bytes) {
+    return ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+  }
+  // True once the server has closed the connection; what came before is appended to `received`.
+  bool isClosed(int fd) {
+    std::byte bytes[4096];
+    const ssize_t count = ::recv(fd, bytes, sizeof(bytes), 0);
+    if (count > 0) received.insert(received.end(), bytes, bytes + count);
+    return count == 0 || (count < 0 && errno == ECONNRESET);
+  }
+  void expectClosedAsBad(int fd) {
+    const uint64_t before = bad_before;
+    EXPECT_TRUE(until([&] { return isClosed(fd); }));
+    EXPECT_EQ(server.endpoint->badSessionCount(), before + 1);
+    bad_before = server.endpoint->badSessionCount();
+    ::close(fd);
+  }
+  // A connection that has proven who it is and may send frames. `said` gets what it sent.
+  int enter(std::vector<std::byte>* said = nullptr) {
+    const int fd = dial();
+    HandshakeOptions options;
+    options.identity = server.identity;
+    options.identity.role = Role::Client;
+    options.slot_count = kSlots;
+    Handshake handshake(options, server.entropy);
+    EXPECT_TRUE(until([&] {
+      if (!handshake.toSend().empty()) {
+        if (said != nullptr) said->insert(said->end(), handshake.toSend().begin(), handshake.toSend().end());
+        EXPECT_TRUE(put(fd, handshake.toSend()));
+        handshake.sent(handshake.toSend().size());
+      }
+      std::byte bytes[256];
+      const ssize_t count = ::recv(fd, bytes, std::min<size_t>(sizeof(bytes), handshake.wantedBytes()), 0);
+      if (count > 0) handshake.receive(ByteSpan(bytes, static_cast<size_t>(count)));
+      return handshake.state() != Handshake::State::Running;
+    }));
+    EXPECT_EQ(handshake.state(), Handshake::State::Done) << handshake.failureText();
+    return fd;
+  }
+  static wire::FrameHeader request(uint16_t slot, uint32_t message_bytes) {
+    wire::FrameHeader header{};
+    header.kind = wire::FrameKind::Request;
+    header.slot = slot;
+    header.sequence = 1;
+    header.message_bytes = message_bytes;
+    return header;
+  }
+
+  Side server;
+  Side honest{makeOptions(), Role::Client, 3};
+  SessionId honest_session;
+  Locator place;
+  std::vector<std::byte> received;
+  uint64_t bad_before = 0;
+};
+
+TEST_F(TcpHostile, GarbageInsteadOfAHandshake) {
+  for (const std::string_view text : {"GET / HTTP/1.1\r\nHost: ramcore\r\n\r\n", "                        ",
+                                      "\xff\xff\xff\xff"
+                                      "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"}) {
+    const int fd = dial();
+    ASSERT_TRUE(put(fd, asBytes(text)));
+    expectClosedAsBad(fd);
+  }
+  EXPECT_EQ(server.sink.opened.size(), 1u);
+}
+
+TEST_F(TcpHostile, AHandshakeThatEndsInTheMiddle) {
+  std::vector<std::byte> said;
+  ::close(enter(&said));
+  for (size_t bytes = 1; bytes < said.size(); bytes += 13) {
+    const int fd = dial();
+    ASSERT_TRUE(put(fd, ByteSpan(said).first(bytes)));
+    ::shutdown(fd, SHUT_WR);
+    EXPECT_TRUE(until([&] { return isClosed(fd); })) << bytes;
+    ::close(fd);
+  }
+  EXPECT_TRUE(until([&] { return server.endpoint->sessionCount() == 1; }));
+  EXPECT_EQ(server.sink.opened.size(), 2u);
+}
+
+TEST_F(TcpHostile, ARecordedHandshakePlayedAgain) {
+  std::vector<std::byte> said;
+  const int first = enter(&said);
+  const int fd = dial();
+  ASSERT_TRUE(put(fd, said));
+  EXPECT_TRUE(until([&] { return isClosed(fd); }));
+  EXPECT_EQ(server.sink.opened.size(), 2u);
+  ::close(fd);
+  ::close(first);
+}
+
+TEST_F(TcpHostile, FramesOutOfRange) {
+  const auto expectBad = [this](wire::FrameHeader header) {
+    const int fd = enter();
+    ASSERT_TRUE(put(fd, bytesOf(header)));
+    expectClosedAsBad(fd);
+  };
+  expectBad(request(kSlots, 8));
+  expectBad(request(0xffff, 8));
+  expectBad(request(0, wire::kMessageBytesMax + 1));
+  expectBad(request(0, 0xffffffff));
+  wire::FrameHeader header = request(0, 8);
+  header.head_bytes = 9;
+  expectBad(header);
+  header = request(0, 8);
+  header.priority = 200;
+  expectBad(header);
+  header = request(0, 8);
+  header.kind = static_cast<wire::FrameKind>(77);
+  expectBad(header);
+  header = request(0, 8);
+  header.reserved = 1;
+  expectBad(header);
+}
+
+TEST_F(TcpHostile, TwoRequestsInOneSlot) {
+  const auto echo = std::exchange(server.sink.on_request, [](RxMessage&) {});
+  const int fd = enter();
+  const wire::FrameHeader header = request(2, 0);
+  ASSERT_TRUE(put(fd, bytesOf(header)));
+  ASSERT_TRUE(put(fd, bytesOf(header)));
+  expectClosedAsBad(fd);
+  server.sink.on_request = echo;
+}
+
+TEST_F(TcpHostile, ResponsesThatNobodyAskedForAreIgnored) {
+  const int fd = enter();
+  wire::FrameHeader header = request(1, 8);
+  header.kind = wire::FrameKind::Response;
+  for (uint32_t sequence : {0u, 1u, 77u}) {
+    header.sequence = sequence;
+    ASSERT_TRUE(put(fd, bytesOf(header)));
+    ASSERT_TRUE(put(fd, asBytes("12345678")));
+  }
+  // It may go on.
+  ASSERT_TRUE(put(fd, bytesOf(request(0, 8))));
+  ASSERT_TRUE(put(fd, asBytes("question")));
+  received.clear();
+  EXPECT_TRUE(until([&] {
+    EXPECT_FALSE(isClosed(fd));
+    return received.size() == wire::frameBytes(8);
+  }));
+  EXPECT_EQ(asText(ByteSpan(received).subspan(sizeof(wire::FrameHeader))), "question");
+  EXPECT_EQ(server.endpoint->badSessionCount(), 0u);
+  ::close(fd);
+}
+
+TEST_F(TcpHostile, AFrameThatEndsInTheMiddle) {
+  for (const size_t bytes : {1u, 23u, 24u, 100u}) {
+    const int fd = enter();
+    std::vector<std::byte> frame(1000);
+    storeAs(frame.data(), request(0, 900));
+    ASSERT_TRUE(put(fd, ByteSpan(frame).first(bytes)));
+    ::shutdown(fd, SHUT_WR);
+    EXPECT_TRUE(until([&] { return isClosed(fd); }));
+    ::close(fd);
+  }
+  EXPECT_TRUE(until([&] { return server.endpoint->sessionCount() == 1; }));
+}
+
+TEST_F(TcpHostile, WithoutASecretItListensToThisMachineOnly) {
+  Side open({}, Role::Server, 9);
+  open.identity.secret.clear();
+  auto refused = open.endpoint->listen(Locator::parse("tcp://10.1.2.3:0").value());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().status, Status::BadConfig);
+  EXPECT_NE(refused.error().message.find("secret"), std::string::npos);
+  EXPECT_TRUE(open.endpoint->listen(Locator::parse("tcp://127.0.0.1:0").value()).ok());
+}
+
+class TcpSlowHandshakes : public TcpHostile {
+ protected:
+  TcpSlowHandshakes() : TcpHostile(slowOptions()) {}
+  static TcpOptions slowOptions() {
+    TcpOptions options = makeOptions();
+    options.handshake_timeout_ns = 200 * runtime::kNanosPerMilli;
+    options.handshakes_max = 3;
+    return options;
+  }
+};
+
+TEST_F(TcpSlowHandshakes, OneThatNeverFinishesIsClosedAfterItsTime) {
+  const int fd = dial();
+  ASSERT_TRUE(put(fd, asBytes("RCHANDSH")));
+  expectClosedAsBad(fd);
+}
+
+TEST_F(TcpSlowHandshakes, TheirNumberIsBounded) {
+  std::vector<int> fds;
+  for (int i = 0; i < 10; ++i) fds.push_back(dial());
+  // Those beyond the bound hear at once that there are too many.
+  EXPECT_TRUE(until([&] { return isClosed(fds.back()); }));
+  ASSERT_GE(received.size(), sizeof(wire::HandshakeRefused));
+  EXPECT_EQ(loadAs<wire::HandshakeRefused>(received.data()).reason, wire::HandshakeRefusal::Busy);
+  // The others give way with time.
+  EXPECT_TRUE(until([&] { return isClosed(fds.front()); }));
+  for (const int fd : fds) ::close(fd);
+  ::close(enter());
+}
+
+class TcpSlowReaders : public TcpHostile {
+ protected:
+  TcpSlowReaders() : TcpHostile(slowOptions()) {}
+  static TcpOptions slowOptions() {
+    TcpOptions options = makeOptions();
+    options.stall_copy_ns = 10 * runtime::kNanosPerMilli;
+    options.stall_close_ns = 500 * runtime::kNanosPerMilli;
+    options.kernel_send_bytes = 16 * 1024;
+    return options;
+  }
+};
+
+struct Owner final : ChunkOwner {
+  void releaseChunk(uint64_t) noexcept override { ++releases; }
+  int releases = 0;
+};
+
+TEST_F(TcpSlowReaders, LentBytesAreCopiedOutAndTheSessionIsClosed) {
+  std::vector<std::byte> memory(6'000'000);
+  Owner owner;
+  const auto echo = server.sink.on_request;
+  server.sink.on_request = [&](RxMessage& message) {
+    TxMessage response = server.endpoint->allocate(0);
+    response.appendChunk(Chunk{memory.data(), static_cast<uint32_t>(memory.size()), 0, &owner, 0});
+    server.endpoint->reply(message.reply_to, std::move(response));
+  };
+  const int fd = enter();
+  ASSERT_TRUE(put(fd, bytesOf(request(0, 0))));
+  ASSERT_TRUE(until([&] { return owner.releases == 1; }));
+  EXPECT_EQ(server.endpoint->sessionCount(), 2u) << "copied out long before it is given up";
+  ASSERT_TRUE(until([&] { return server.endpoint->sessionCount() == 1; }));
+  EXPECT_EQ(owner.releases, 1);
+  ::close(fd);
+  server.sink.on_request = echo;
+}
+
+TEST_F(TcpSlowReaders, NothingMoreIsReadWhileItsAnswersWait) {
+  std::vector<std::byte> memory(3'000'000);
+  int requests = 0;
+  const auto echo = server.sink.on_request;
+  server.sink.on_request = [&](RxMessage& message) {
+    ++requests;
+    TxMessage response = server.endpoint->allocate(0);
+    response.appendChunk(Chunk{memory.data(), static_cast<uint32_t>(memory.size()), 0, nullptr, 0});
+    server.endpoint->reply(message.reply_to, std::move(response));
+  };
+  const int fd = enter();
+  ASSERT_TRUE(put(fd, bytesOf(request(0, 0))));
+  ASSERT_TRUE(until([&] { return requests == 1; }));
+  // The second one comes when more than the bound waits in front of its answer.
+  ASSERT_TRUE(put(fd, bytesOf(request(1, 0))));
+  for (int i = 0; i < 5000; ++i) server.step();
+  EXPECT_EQ(requests, 1);
+  // It is read as soon as the peer reads.
+  size_t total = 0;
+  EXPECT_TRUE(until([&] {
+    received.clear();
+    EXPECT_FALSE(isClosed(fd));
+    total += received.size();
+    return total == 2 * wire::frameBytes(3'000'000);
+  }));
+  EXPECT_EQ(requests, 2);
+  ::close(fd);
+  server.sink.on_request = echo;
+}
+
+}  // namespace
+}  // namespace ramcore::transport::tcp

@@ -1,0 +1,153 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include "runtime/real/system_clock.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace ramcore::transport::tcp {
+namespace {
+
+constexpr int64_t kLong = 20 * runtime::kNanosPerSecond;
+
+class TcpSleeper : public ::testing::Test {
+ protected:
+  TcpSleeper() { EXPECT_EQ(::pipe(pipe), 0); }
+  ~TcpSleeper() override {
+    ::close(pipe[0]);
+    ::close(pipe[1]);
+  }
+  // True if the sleep ended long before its deadline.
+  bool endsEarly(int64_t length_ns = kLong) {
+    const int64_t before_ns = clock.nowNs();
+    sleeper.sleep(before_ns + length_ns);
+    return clock.nowNs() - before_ns < length_ns / 2;
+  }
+  // Ends what earlier operations of the reactor may still have to say.
+  void settle() {
+    for (int i = 0; i < 10; ++i) sleeper.poll();
+  }
+
+  runtime::SystemClock clock;
+  runtime::SystemEntropy entropy;
+  AsioSleeper sleeper{clock};
+  int pipe[2];
+};
+
+TEST_F(TcpSleeper, ADeadlineEndsTheSleepAndNeverTooEarly) {
+  for (const int64_t length_ns : {0L, 100'000L, 5'000'000L, 30'000'000L}) {
+    const int64_t deadline_ns = clock.nowNs() + length_ns;
+    sleeper.sleep(deadline_ns);
+    EXPECT_GE(clock.nowNs(), deadline_ns);
+    EXPECT_LT(clock.nowNs(), deadline_ns + kLong);
+  }
+  EXPECT_EQ(sleeper.sleepCount(), 4u);
+}
+
+TEST_F(TcpSleeper, AWatchedDescriptorEndsEverySleepUntilItIsRead) {
+  sleeper.watch(pipe[0]);
+  EXPECT_FALSE(endsEarly(40 * runtime::kNanosPerMilli));
+  ASSERT_EQ(::write(pipe[1], "x", 1), 1);
+  EXPECT_TRUE(endsEarly());
+  EXPECT_TRUE(endsEarly()) << "nobody has read it";
+  char byte;
+  ASSERT_EQ(::read(pipe[0], &byte, 1), 1);
+  settle();
+  EXPECT_FALSE(endsEarly(40 * runtime::kNanosPerMilli));
+  ASSERT_EQ(::write(pipe[1], "x", 1), 1);
+  EXPECT_TRUE(endsEarly());
+}
+
+TEST_F(TcpSleeper, AForgottenDescriptorIsNeitherWatchedNorClosed) {
+  sleeper.watch(pipe[0]);
+  sleeper.poll();
+  sleeper.forget(pipe[0]);
+  settle();
+  ASSERT_EQ(::write(pipe[1], "x", 1), 1);
+  EXPECT_FALSE(endsEarly(40 * runtime::kNanosPerMilli));
+  char byte;
+  EXPECT_EQ(::read(pipe[0], &byte, 1), 1);
+  sleeper.watch(pipe[0]);
+  ASSERT_EQ(::write(pipe[1], "x", 1), 1);
+  EXPECT_TRUE(endsEarly());
+}
+
+struct Sink : MessageSink {
+  void onRequests(std::span<RxMessage>) override {}
+  void onSessionOpen(SessionId session) override { opened.push_back(session); }
+  void onSessionLost(SessionId session, Status reason) override { lost.emplace_back(session, reason); }
+  std::vector<SessionId> opened;
+  std::vector<std::pair<SessionId, Status>> lost;
+};
+
+class TcpConnect : public TcpSleeper {
+ protected:
+  // Polls and sleeps as a dispatch thread does.
+  bool until(const std::function<bool()>& condition) {
+    const int64_t deadline_ns = clock.nowNs() + kLong;
+    for (;;) {
+      endpoint->poll(sink, 16);
+      endpoint->flush();
+      if (condition()) return true;
+      if (endpoint->prepareSleep()) sleeper.sleep(deadline_ns);
+      endpoint->awake();
+      if (clock.nowNs() > deadline_ns) return false;
+    }
+  }
+  Locator at(const std::string& host, uint16_t port) {
+    Locator where;
+    where.scheme = "tcp";
+    where.host = host;
+    where.port = port;
+    return where;
+  }
+
+  Identity identity{.role = Role::Server, .id = 5, .cluster_name = "sleepy", .secret = {}};
+  TcpTransport transport{TcpOptions{}, TcpContext{clock, entropy, silentTrace(), sleeper}};
+  std::unique_ptr<Endpoint> endpoint = transport.makeEndpoint(identity);
+  Sink sink;
+};
+
+TEST_F(TcpConnect, ANameIsLookedUpWithoutBlocking) {
+  const Locator place = endpoint->listen(at("127.0.0.1", 0)).value();
+  // In capitals it is not taken for the well-known name, which needs no look-up. It may have an IPv6 address too, where
+  // nobody listens: then the next one is tried.
+  endpoint->connect(at("LOCALHOST", place.port), 5, clock.nowNs() + kLong / 2);
+  // Either both ends of the session open, or this machine's resolver does not know the name.
+  ASSERT_TRUE(until([&] { return sink.opened.size() == 2 || sink.lost.size() == 1; }));
+  if (sink.opened.empty()) GTEST_SKIP() << "no resolver here";
+  EXPECT_EQ(endpoint->sessionCount(), 2u);
+}
+
+TEST_F(TcpConnect, ADeadlineOfConnectingEndsTheSleep) {
+  // A listener that never answers: the kernel accepts, nobody does the handshake.
+  tcp::AsioSleeper other_sleeper(clock);
+  TcpTransport other({}, TcpContext{clock, entropy, silentTrace(), other_sleeper});
+  const auto silent = other.makeEndpoint(identity);
+  const Locator place = silent->listen(at("127.0.0.1", 0)).value();
+  const int64_t before_ns = clock.nowNs();
+  const SessionId session = endpoint->connect(place, 0, before_ns + 50 * runtime::kNanosPerMilli);
+  ASSERT_TRUE(until([&] { return !sink.lost.empty(); }));
+  EXPECT_EQ(sink.lost[0], std::pair(session, Status::Unreachable));
+  EXPECT_GE(clock.nowNs() - before_ns, 50 * runtime::kNanosPerMilli);
+  EXPECT_LT(clock.nowNs() - before_ns, kLong / 2);
+}
+
+TEST_F(TcpConnect, TheHandshakeTellsWhereTheProcessListens) {
+  const Locator one = endpoint->listen(at("127.0.0.1", 0)).value();
+  const auto second = transport.makeEndpoint(identity);
+  const Locator two = second->listen(at("127.0.0.1", 0)).value();
+  const SessionId session = endpoint->connect(one, 5, clock.nowNs() + kLong / 2);
+  ASSERT_TRUE(until([&] { return sink.opened.size() == 2; }));
+  EXPECT_EQ(endpoint->peer(session)->locators, (std::vector<Locator>{one, two}));
+}
+
+TEST_F(TcpConnect, EveryAddressOfTheMachineIsNoPlaceToListen) {
+  auto refused = endpoint->listen(at("0.0.0.0", 0));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().status, Status::BadConfig);
+}
+
+}  // namespace
+}  // namespace ramcore::transport::tcp
