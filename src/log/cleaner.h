@@ -1,0 +1,72 @@
+#pragma once
+
+#include <vector>
+
+#include "log/cleaner_policy.h"
+#include "log/log.h"
+
+namespace ramcore::log {
+
+/// Gathers what is alive in some segments into fewer, so that their memory can be used again. One pass at a time, cut
+/// into steps; it has no thread of its own.
+///
+/// A pass: choose segments and open survivors that certainly take what is alive in them; copy entry by entry, the owner
+/// swapping its reference under the key's lock; close the survivors on all replicas; wait until every death that made
+/// the cleaner leave something behind is durable; let one digest list the survivors and no longer the segments; when
+/// that head has taken over, the log gives the segments up. A pass is never abandoned once it has moved an entry: two
+/// copies of one entry in the log would need two tombstones.
+///
+/// Thread: one at a time, inside a read section of the log's Rcu.
+class Cleaner {
+ public:
+  enum class Progress : uint8_t {
+    Idle,     ///< nothing to do, or nothing that would gain: come back when isNeeded() and something has died
+    Worked,   ///< call again as soon as convenient
+    Waiting,  ///< for replicas, durability or a head: call again when they have moved
+  };
+
+  /// `log`, `owner` and `replicator` are those that belong together and outlive the cleaner.
+  Cleaner(Log& log, EntryOwner& owner, Replicator& replicator) : log_(log), owner_(owner), replicator_(replicator) {}
+
+  /// Whether memory or segment slots are so short that a pass should begin. A few loads.
+  bool isNeeded() const;
+  /// True between the first step of a pass and the last.
+  bool isBusy() const { return phase_ != Phase::Idle; }
+
+  /// Does a slice of work: begins a pass if none is in progress (whether needed or not), else goes on with it.
+  /// @param bytes_max  to look at in this step; 64 KB of small entries cost about 30-60 us
+  Progress step(uint32_t bytes_max);
+
+ private:
+  enum class Phase : uint8_t { Idle, Copying, Closing, Deaths, Rolling };
+
+  Progress begin();
+  Progress beginPass();
+  std::vector<uint32_t> choose(std::span<Segment* const> cleanable) const;
+  bool openSurvivors();
+  bool isWorthwhile() const;
+  Progress copy(uint32_t bytes_max);
+  bool copyEntryAt(Segment& from, EntryRef ref);
+  bool isWanted(EntryRef ref, const EntryView& entry);
+  Segment* placeInSurvivor(uint32_t aligned_bytes, Segment::Cursor& before, EntryRef& to);
+  void finishCopying();
+  Progress awaitClosed();
+  Progress awaitDeaths();
+  Progress awaitRoll();
+  void endPass();
+
+  Log& log_;
+  EntryOwner& owner_;
+  Replicator& replicator_;
+
+  Phase phase_ = Phase::Idle;
+  std::vector<Segment*> candidates_;
+  std::vector<Segment*> survivors_;
+  size_t candidate_index_ = 0;  ///< the one being copied
+  uint32_t candidate_offset_ = 0;
+  size_t survivor_index_ = 0;  ///< the one being filled
+  LogPosition deaths_end_;     ///< every death that was relied on is before this
+  SegmentId roll_;
+};
+
+}  // namespace ramcore::log

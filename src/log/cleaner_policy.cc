@@ -1,0 +1,63 @@
+#include "log/cleaner_policy.h"
+
+#include <algorithm>
+
+namespace ramcore::log {
+
+namespace {
+
+uint64_t gainOf(const SegmentSummary& segment) {
+  return segment.memory_bytes > segment.live_bytes ? segment.memory_bytes - segment.live_bytes : 0;
+}
+
+/// Fixed point, so that every machine chooses the same.
+uint64_t costBenefit(const SegmentSummary& segment) {
+  const unsigned __int128 benefit = static_cast<unsigned __int128>(gainOf(segment) + segment.freed_elsewhere_bytes) *
+                                    (segment.age_bytes + segment.memory_bytes);
+  const unsigned __int128 score = benefit / (segment.memory_bytes + segment.live_bytes + 1);
+  constexpr auto kMax = ~uint64_t{0};
+  return score > kMax ? kMax : static_cast<uint64_t>(score);
+}
+
+uint64_t emptiness(const SegmentSummary& segment) {
+  return ((gainOf(segment) + segment.freed_elsewhere_bytes) << 20) / (segment.memory_bytes + 1);
+}
+
+uint64_t smallness(const SegmentSummary& segment) { return ~segment.live_bytes; }
+
+std::vector<uint32_t> take(std::span<const SegmentSummary> segments, const CleaningBudget& budget,
+                           uint64_t (*score)(const SegmentSummary&)) {
+  std::vector<const SegmentSummary*> order;
+  for (const SegmentSummary& segment : segments) {
+    if (gainOf(segment) + segment.freed_elsewhere_bytes > 0) order.push_back(&segment);
+  }
+  std::sort(order.begin(), order.end(), [score](const SegmentSummary* a, const SegmentSummary* b) {
+    const uint64_t score_a = score(*a);
+    const uint64_t score_b = score(*b);
+    return score_a != score_b ? score_a > score_b : a->slot < b->slot;
+  });
+  std::vector<uint32_t> chosen;
+  uint64_t copied = 0;
+  uint64_t gain = 0;
+  for (const SegmentSummary* segment : order) {
+    if (chosen.size() >= budget.segment_count_max) break;
+    if (copied + segment->live_bytes > budget.copy_bytes_max) continue;
+    if (gain >= budget.gain_bytes_enough && segment->live_bytes > 0 && !budget.merge_small) continue;
+    copied += segment->live_bytes;
+    gain += gainOf(*segment) + segment->freed_elsewhere_bytes;
+    chosen.push_back(segment->slot);
+  }
+  const bool worth_it = gain >= budget.gain_bytes_min || (budget.merge_small && chosen.size() > 1);
+  return worth_it ? chosen : std::vector<uint32_t>{};
+}
+
+}  // namespace
+
+std::vector<uint32_t> chooseSegments(std::span<const SegmentSummary> segments, const CleaningBudget& budget) {
+  if (budget.merge_small) return take(segments, budget, smallness);
+  std::vector<uint32_t> chosen = take(segments, budget, costBenefit);
+  if (chosen.empty()) chosen = take(segments, budget, emptiness);
+  return chosen;
+}
+
+}  // namespace ramcore::log

@@ -1,0 +1,63 @@
+#pragma once
+
+#include "base/ids.h"
+#include "base/status.h"
+
+namespace ramcore::log {
+
+/// Somebody who waits for a position to become durable: part of a coroutine frame or a call. `run` is called once, on
+/// whatever thread learned of it, without locks; it may free the waiter.
+struct DurableWaiter {
+  void (*run)(DurableWaiter& self, Status status) = nullptr;
+
+  LogPosition position;  // from here on the log's
+  DurableWaiter* next = nullptr;
+  DurableWaiter* previous = nullptr;
+};
+
+/// Waiters by position. Positions come nearly in order, so inserting from the end is one step.
+class DurableWaiters {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  void insert(DurableWaiter& waiter) {
+    DurableWaiter* before = last_;
+    while (before != nullptr && before->position > waiter.position) before = before->previous;
+    waiter.previous = before;
+    waiter.next = before != nullptr ? before->next : first_;
+    (before != nullptr ? before->next : first_) = &waiter;
+    (waiter.next != nullptr ? waiter.next->previous : last_) = &waiter;
+  }
+  /// Moves everyone at or before `position` to `ready`.
+  void takeUpTo(LogPosition position, DurableWaiters& ready) {
+    while (first_ != nullptr && first_->position <= position) ready.append(*popFirst());
+  }
+  void takeAll(DurableWaiters& ready) {
+    while (first_ != nullptr) ready.append(*popFirst());
+  }
+  /// Calls everyone, without locks.
+  void runAll(Status status) {
+    while (first_ != nullptr) {
+      DurableWaiter* const waiter = popFirst();
+      waiter->run(*waiter, status);
+    }
+  }
+
+ private:
+  DurableWaiter* popFirst() {
+    DurableWaiter* const waiter = first_;
+    first_ = waiter->next;
+    (first_ != nullptr ? first_->previous : last_) = nullptr;
+    return waiter;
+  }
+  void append(DurableWaiter& waiter) {
+    waiter.next = nullptr;
+    waiter.previous = last_;
+    (last_ != nullptr ? last_->next : first_) = &waiter;
+    last_ = &waiter;
+  }
+
+  DurableWaiter* first_ = nullptr;
+  DurableWaiter* last_ = nullptr;
+};
+
+}  // namespace ramcore::log

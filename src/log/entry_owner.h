@@ -1,0 +1,34 @@
+#pragma once
+
+#include "log/entry_ref.h"
+#include "log/entry_view.h"
+
+namespace ramcore::log {
+
+/// What the log asks whoever gives its entries a meaning. Implemented by the master. Called from cleaner steps and from
+/// the log's maintenance, never with a lock of the log held.
+class EntryOwner {
+ public:
+  virtual ~EntryOwner() = default;
+
+  /// Whether the entry has to be kept. Asked about objects, result records and tombstones that name another log; the
+  /// log judges tombstones of its own. An entry that is dead stays dead. May answer true for what died just now.
+  virtual bool isLive(EntryRef ref, const EntryView& entry) = 0;
+
+  /// The cleaner copied the entry at `from` to `to`. The owner makes everything that pointed to `from` point to `to`,
+  /// under the lock that serialises changes of this key, if it still points to `from`. For entries to which it keeps no
+  /// reference it answers whether they are still wanted.
+  ///
+  /// @return false: nothing points to `from` any more (the entry died meanwhile); the copy is taken back. Ignored for
+  ///         tombstones of this log, which are kept whether or not the owner has a reference.
+  virtual bool relocated(EntryRef from, EntryRef to, const EntryView& entry) = 0;
+
+  /// A tombstone is dropped because nothing it could hold down exists any more. The owner forgets references to it, if
+  /// it has any.
+  virtual void dropped(EntryRef ref, const EntryView& entry) = 0;
+
+  /// What goes into the next head. Never goes back.
+  virtual SafeVersionPayload safeVersion() = 0;
+};
+
+}  // namespace ramcore::log

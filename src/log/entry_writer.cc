@@ -1,0 +1,61 @@
+#include "log/entry_writer.h"
+
+#include "base/check.h"
+
+namespace ramcore::log {
+
+uint32_t EntryInput::payloadBytes() const {
+  if (dead) return sizeof(TombstonePayload);
+  uint64_t bytes = 0;
+  for (const ByteSpan& piece : payload) bytes += piece.size();
+  RC_CHECK_MSG(bytes <= kPayloadBytesMax, "services refuse oversized values at the door");
+  return static_cast<uint32_t>(bytes);
+}
+
+uint32_t EntryInput::alignedBytes() const {
+  return alignedEntryBytes(static_cast<uint32_t>(key.size()), payloadBytes(), expiry_s != 0);
+}
+
+void writeEntry(std::byte* to, const EntryInput& input, bool group_continues, const TombstonePayload& tombstone) {
+  RC_CHECK(input.key.size() <= kKeyBytesMax && input.version <= kVersionMax);
+  const uint32_t payload_bytes = input.payloadBytes();
+  const bool has_expiry = input.expiry_s != 0;
+
+  to[0] = static_cast<std::byte>(static_cast<uint8_t>(input.type) | (has_expiry ? kHasExpiry : 0) |
+                                 (group_continues ? kGroupContinues : 0));
+  to[1] = std::byte{0};
+  storeAs(to + offsetof(EntryHeader, key_bytes), static_cast<uint16_t>(input.key.size()));
+  std::memcpy(to + offsetof(EntryHeader, payload_bytes), &payload_bytes, 3);
+  storeAs(to + offsetof(EntryHeader, table), input.table.value);
+  std::memcpy(to + offsetof(EntryHeader, version), &input.version, 7);
+
+  std::byte* at = to + kEntryHeaderBytes;
+  const auto put = [&at](const void* from, size_t bytes) {
+    if (bytes != 0) std::memcpy(at, from, bytes);
+    at += bytes;
+  };
+  put(input.key.data(), input.key.size());
+  if (input.dead) {
+    put(&tombstone, sizeof(tombstone));
+  } else {
+    for (const ByteSpan& piece : input.payload) put(piece.data(), piece.size());
+  }
+  if (has_expiry) put(&input.expiry_s, kExpiryBytes);
+
+  const auto written = static_cast<uint64_t>(at - to);
+  std::memset(at, 0, alignUp(written, kEntryAlignment) - written);
+  storeAs(to + offsetof(EntryHeader, crc), EntryView(to).computeCrc());
+}
+
+void copyEntry(std::byte* to, const EntryView& entry) {
+  const std::byte* from = entry.address();
+  to[0] = from[0];
+  to[1] = std::byte{0};
+  std::memcpy(to + 2, from + 2, entry.alignedBytes() - 2);
+  if (!entry.groupContinues()) return;  // its checksum goes on protecting it
+  RC_CHECK_MSG(entry.verify(), "the log's memory was overwritten");
+  to[0] &= static_cast<std::byte>(~kGroupContinues);
+  storeAs(to + offsetof(EntryHeader, crc), EntryView(to).computeCrc());
+}
+
+}  // namespace ramcore::log

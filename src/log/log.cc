@@ -1,0 +1,330 @@
+#include "log/log.h"
+
+#include "base/check.h"
+
+namespace ramcore::log {
+
+namespace {
+
+// Fetches the lines for writing that the appends after the next few will fill. Without it every lock that an append or
+// its caller takes afterwards waits until the lines of the entry have come from memory.
+void fetchAhead(const std::byte* entry) {
+  constexpr size_t kDistanceBytes = 768;
+  constexpr size_t kBytes = 192;
+  for (size_t at = kDistanceBytes; at < kDistanceBytes + kBytes; at += 64) {
+    asm volatile("prefetchw (%0)" : : "r"(entry + at));  // does nothing where there is no memory
+  }
+}
+
+/// Groups up to this size are encoded on the stack and copied under the lock; a larger copy would stop all writers.
+constexpr uint32_t kCopyUnderLockBytesMax = 1024;
+
+/// A position in one word, so that "is it durable?" is one load: 40 bits of segment id, 24 bits of offset / 8.
+constexpr uint64_t pack(SegmentId segment, uint32_t offset) { return segment.value << 24 | offset / kEntryAlignment; }
+constexpr LogPosition unpack(uint64_t packed) {
+  return {SegmentId(packed >> 24), static_cast<uint32_t>(packed & 0xffffff) * kEntryAlignment, 0};
+}
+// An offset of kSegmentBytesMax itself would overflow into the id; capacities stay below it.
+static_assert((kSegmentBytesMax - kEntryAlignment) / kEntryAlignment <= 0xffffff);
+
+}  // namespace
+
+struct Log::Sizes {
+  uint32_t total = 0;
+  std::array<uint32_t, kGroupEntriesMax> entries{};
+};
+
+struct Log::Reservation {
+  Segment* segment = nullptr;
+  bool copied = false;       ///< the bytes are in place and committed (or behind an open reservation)
+  uint32_t ring_number = 0;  ///< if not copied
+  Appended appended;
+};
+
+Log::Log(const LogConfig& config, LogIdentity identity, const LogMemory& memory, Environment environment)
+    : identity_(identity),
+      memory_(memory),
+      environment_(environment),
+      at_once_(environment.replicator.durableAtOnce()),
+      pool_(config, memory) {
+  RC_CHECK(config.validate().ok());
+  environment_.replicator.attach(*this);
+  maintain();
+}
+
+Log::~Log() { fail(Status::Shutdown); }
+
+// Appending.
+
+TombstonePayload Log::tombstoneOf(const EntryInput& input) const {
+  if (!input.dead) return {};
+  return {identity_.server, pool_.segmentOf(input.dead)->id()};
+}
+
+bool Log::hasSpaceFor(uint64_t bytes) const {
+  const int64_t live = stats_.live_bytes.load(std::memory_order_relaxed);
+  return live + static_cast<int64_t>(bytes) <= static_cast<int64_t>(pool_.config().liveBytesMax());
+}
+
+Result<Appended> Log::append(std::span<const EntryInput> group, AppendClass append_class) {
+  RC_CHECK(!group.empty() && group.size() <= kGroupEntriesMax);
+  if (const Status failed = failed_.load(std::memory_order_acquire); failed != Status::Ok) return failed;
+  Sizes sizes;
+  for (size_t i = 0; i < group.size(); ++i) {
+    sizes.entries[i] = group[i].alignedBytes();
+    RC_CHECK_MSG(sizes.entries[i] <= pool_.config().entry_bytes_max, "services refuse oversized objects at the door");
+    sizes.total += sizes.entries[i];
+  }
+  if (append_class == AppendClass::Write && !hasSpaceFor(sizes.total)) {
+    stats_.refused_no_space.fetch_add(1, std::memory_order_relaxed);
+    return Status::NoSpace;
+  }
+
+  alignas(8) std::byte staged[kCopyUnderLockBytesMax];
+  const bool stage = sizes.total <= kCopyUnderLockBytesMax;
+  if (stage) {
+    std::byte* at = staged;
+    for (size_t i = 0; i < group.size(); ++i) {
+      writeEntry(at, group[i], i + 1 < group.size(), tombstoneOf(group[i]));
+      at += sizes.entries[i];
+    }
+  }
+  return tryAppend(group, sizes, append_class, stage ? staged : nullptr);
+}
+
+Result<Appended> Log::tryAppend(std::span<const EntryInput> group, const Sizes& sizes, AppendClass append_class,
+                                const std::byte* staged) {
+  Reservation reservation;
+  Status status = Status::Ok;
+  bool due = false;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    {
+      SpinGuard guard(lock_);
+      status = reserve(sizes, append_class, staged, group, reservation);
+      due = isPrepareDue();
+    }
+    if (status == Status::Ok) break;
+    // The next head may be waiting to take over, or memory may have come back.
+    maintain();
+  }
+  if (status != Status::Ok) {
+    stats_.refused_retry_later.fetch_add(1, std::memory_order_relaxed);
+    return status;
+  }
+  if (!reservation.copied) finish(reservation, group);
+  if (!at_once_) environment_.replicator.advance(*reservation.segment);
+  if (due) maintain();
+  stats_.appended_entries.fetch_add(group.size(), std::memory_order_relaxed);
+  stats_.appended_bytes.fetch_add(sizes.total, std::memory_order_relaxed);
+  return reservation.appended;
+}
+
+Status Log::reserve(const Sizes& sizes, AppendClass append_class, const std::byte* staged,
+                    std::span<const EntryInput> group, Reservation& reservation) {
+  if (head_ == nullptr) return Status::RetryLater;
+  Segment& head = *head_;
+  if (head.kind() == SegmentKind::SmallHead && append_class == AppendClass::Write) {
+    head_full_ = true;
+    return Status::RetryLater;
+  }
+  Appended& appended = reservation.appended;
+  Segment::Cursor cursor = head.cursor();
+  for (size_t i = 0; i < group.size(); ++i) {
+    if (!head.place(cursor, sizes.entries[i], appended.refs[i])) {
+      head_full_ = true;
+      if (append_class == AppendClass::Remove) remove_blocked_ = true;
+      return Status::RetryLater;
+    }
+  }
+  if (staged == nullptr) {
+    if (ring_.full()) return Status::RetryLater;
+    reservation.ring_number = ring_.reserve(cursor.offset);
+  } else if (!ring_.empty()) {
+    if (!ring_.append(cursor.offset)) return Status::RetryLater;
+  }
+  head.adopt(cursor);
+  countGroup(head, group, sizes);
+  reservation.segment = &head;
+  appended.end = {head.id(), cursor.offset, 0};
+  if (staged != nullptr) {
+    for (size_t i = 0; i < group.size(); ++i) {
+      std::memcpy(memory_.at(appended.refs[i]), staged, sizes.entries[i]);
+      staged += sizes.entries[i];
+    }
+    fetchAhead(memory_.at(appended.refs[group.size() - 1]));
+    reservation.copied = true;
+    if (ring_.empty()) commitHead(cursor.offset);
+  }
+  return Status::Ok;
+}
+
+void Log::finish(Reservation& reservation, std::span<const EntryInput> group) {
+  for (size_t i = 0; i < group.size(); ++i) {
+    writeEntry(memory_.at(reservation.appended.refs[i]), group[i], i + 1 < group.size(), tombstoneOf(group[i]));
+  }
+  DurableWaiters ready;
+  {
+    SpinGuard guard(lock_);
+    // A head does not change while reservations are open, so this is the one it was made in.
+    const uint32_t committed = ring_.finish(reservation.ring_number);
+    if (committed != 0) {
+      commitHead(committed);
+      if (at_once_) refreshDurable(ready);
+    }
+  }
+  ready.runAll(Status::Ok);
+}
+
+void Log::commitHead(uint32_t offset) {
+  head_->commit(offset);
+  if (!at_once_) return;
+  head_->durable_bytes_ = offset;
+  if (closing_ == nullptr) durable_.store(pack(head_->id(), offset), std::memory_order_release);
+}
+
+void Log::countGroup(Segment& segment, std::span<const EntryInput> group, const Sizes& sizes) {
+  int64_t live = 0;
+  for (size_t i = 0; i < group.size(); ++i) {
+    const EntryInput& input = group[i];
+    if (input.type == EntryType::SafeVersion) continue;  // every later head has a newer one
+    live += sizes.entries[i];
+    segment.noteEntryBytes(sizes.entries[i]);
+    if (!input.dead) continue;
+    Segment& named = *pool_.segmentOf(input.dead);
+    pool_.tombstoneBytes(named, segment) += sizes.entries[i];
+    named.addNamedBy(sizes.entries[i]);
+    stats_.tombstone_bytes.fetch_add(sizes.entries[i], std::memory_order_relaxed);
+    countDead(input.dead);
+  }
+  segment.addLive(live);
+  stats_.live_bytes.fetch_add(live, std::memory_order_relaxed);
+}
+
+bool Log::isPrepareDue() const {
+  if (head_ == nullptr) return next_ == nullptr;
+  if (next_ != nullptr || next_preparing_ || closing_ != nullptr) return false;
+  if (head_full_ || head_->id() < want_roll_ || head_->kind() == SegmentKind::SmallHead) return true;
+  return head_->cursor().offset >= uint64_t{head_->capacityBytes()} * pool_.config().prepare_head_percent / 100;
+}
+
+// What lives and what does not.
+
+bool Log::isOwnTombstone(const EntryView& entry) const {
+  return entry.type() == EntryType::Tombstone && entry.payloadAs<TombstonePayload>().log == identity_.server;
+}
+
+void Log::countDead(EntryRef ref) {
+  std::byte* const at = memory_.at(ref);
+  const EntryView entry(at);
+  auto& state = reinterpret_cast<uint8_t&>(at[1]);
+  std::atomic_ref<uint8_t>(state).store(static_cast<uint8_t>(EntryState::Superseded), std::memory_order_release);
+  const int64_t bytes = entry.alignedBytes();
+  pool_.segmentOf(ref)->addLive(-bytes);
+  stats_.live_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+void Log::markDead(EntryRef ref) {
+  RC_DCHECK(!isOwnTombstone(view(ref)));
+  countDead(ref);
+}
+
+bool Log::isTombstoneLive(const TombstonePayload& tombstone) const {
+  const Segment* const named = pool_.find(tombstone.segment);
+  if (named == nullptr || named->state() == SegmentState::Unlinked) return false;
+  return !named->in_pass_;
+}
+
+void Log::countLive(Segment& segment, const EntryView& entry) {
+  const int64_t bytes = entry.alignedBytes();
+  segment.addLive(bytes);
+  segment.noteEntryBytes(static_cast<uint32_t>(bytes));
+  stats_.live_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  if (!isOwnTombstone(entry)) return;
+  Segment* const named = pool_.find(entry.payloadAs<TombstonePayload>().segment);
+  SpinGuard guard(lock_);
+  RC_CHECK(named != nullptr);
+  pool_.tombstoneBytes(*named, segment) += static_cast<uint32_t>(bytes);
+  named->addNamedBy(bytes);
+  stats_.tombstone_bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+void Log::moveLive(Segment& from, Segment& to, const EntryView& entry) {
+  const int64_t bytes = entry.alignedBytes();
+  to.noteEntryBytes(static_cast<uint32_t>(bytes));
+  if (!isOwnTombstone(entry)) {
+    from.addLive(-bytes);
+    to.addLive(bytes);
+    return;
+  }
+  Segment* const named = pool_.find(entry.payloadAs<TombstonePayload>().segment);
+  SpinGuard guard(lock_);
+  // If it was unlinked since the tombstone was judged, the bytes are no longer counted in `from`.
+  if (named == nullptr || named->state() == SegmentState::Unlinked) return;
+  pool_.tombstoneBytes(*named, from) -= static_cast<uint32_t>(bytes);
+  pool_.tombstoneBytes(*named, to) += static_cast<uint32_t>(bytes);
+  from.addLive(-bytes);
+  to.addLive(bytes);
+}
+
+// What is durable.
+
+LogPosition Log::durableUpTo() const { return unpack(durable_.load(std::memory_order_acquire)); }
+
+LogPosition Log::endOf(EntryRef ref) const {
+  const Segment& segment = *pool_.segmentOf(ref);
+  return {segment.id(), segment.offsetOf(ref) + view(ref).alignedBytes(), 0};
+}
+
+bool Log::isDurable(EntryRef ref) const {
+  const Segment& segment = *pool_.segmentOf(ref);
+  if (!segment.isHeadKind()) return true;
+  const LogPosition durable = durableUpTo();
+  if (segment.id() != durable.segment) return segment.id() < durable.segment;
+  return segment.offsetOf(ref) + view(ref).alignedBytes() <= durable.offset_bytes;
+}
+
+bool Log::notifyDurable(LogPosition position, DurableWaiter& waiter) {
+  if (isDurable(position)) return false;
+  Status failed = Status::Ok;
+  {
+    SpinGuard guard(lock_);
+    if (isDurable(position)) return false;
+    failed = failed_.load(std::memory_order_relaxed);
+    if (failed == Status::Ok) {
+      waiter.position = position;
+      waiters_.insert(waiter);
+      return true;
+    }
+  }
+  waiter.run(waiter, failed);
+  return true;
+}
+
+void Log::refreshDurable(DurableWaiters& ready) {
+  // The head counts only once its predecessor is closed everywhere: until then a recovery may end with the
+  // predecessor.
+  const Segment* const last = closing_ != nullptr ? closing_ : head_;
+  if (last == nullptr) return;
+  const uint64_t packed = pack(last->id(), last->durable_bytes_);
+  if (packed > durable_.load(std::memory_order_relaxed)) durable_.store(packed, std::memory_order_release);
+  waiters_.takeUpTo(unpack(durable_.load(std::memory_order_relaxed)), ready);
+}
+
+void Log::fail(Status status) {
+  DurableWaiters ready;
+  {
+    SpinGuard guard(lock_);
+    if (failed_.load(std::memory_order_relaxed) != Status::Ok) return;
+    failed_.store(status, std::memory_order_release);
+    waiters_.takeAll(ready);
+  }
+  ready.runAll(status);
+}
+
+LogPosition Log::end() const {
+  SpinGuard guard(lock_);
+  if (head_ == nullptr) return {};
+  return {head_->id(), head_->cursor().offset, 0};
+}
+
+}  // namespace ramcore::log

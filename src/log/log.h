@@ -1,0 +1,218 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "log/commit_ring.h"
+#include "log/durable_waiters.h"
+#include "log/entry_owner.h"
+#include "log/entry_writer.h"
+#include "log/log_config.h"
+#include "log/log_stats.h"
+#include "log/replicator.h"
+#include "log/segment_pool.h"
+#include "runtime/epoch.h"
+#include "runtime/pins.h"
+
+namespace ramcore::log {
+
+/// Whose log it is: in every segment header and certificate.
+struct LogIdentity {
+  ClusterId cluster;
+  ServerId server;
+};
+
+/// What an append is for; decides what it may use when memory is short.
+enum class AppendClass : uint8_t {
+  Write,   ///< refused with NoSpace at the limit of live bytes
+  Remove,  ///< groups that make live bytes fewer (tombstones): go on at the limit and into reserve heads
+};
+
+/// The outcome of an append.
+struct Appended {
+  /// Behind the group: it is durable when the log is durable up to here.
+  LogPosition end;
+  /// Where the entries lie, in the order of the group.
+  std::array<EntryRef, kGroupEntriesMax> refs{};
+};
+
+/// The log of one server: appends groups of entries at its head, rolls the head, and knows what is durable and what is
+/// still needed.
+///
+/// A head is opened ahead of need with the digest of all segments that will be in the log when it takes over; it takes
+/// over when it is open on all replicas, and only then is the old head closed. Nothing in the new head counts as
+/// durable before the old one is closed everywhere, and only then are the segments that left the digest given up. So at
+/// any moment the newest digest that a recovery can find lists segments that all exist, and what they hold is the
+/// acknowledged state.
+///
+/// Threads: any, unless a call says otherwise. Callers are inside a read section of the Rcu (a worker between two
+/// quiescent states): that is what keeps a segment that they found in place. `lock_` guards the head and the
+/// bookkeeping; the pool's lock may be taken before it, never inside it; replicator, owner and waiters are called
+/// without locks.
+class Log final : public ReplicationEvents {
+ public:
+  struct Environment {
+    EntryOwner& owner;
+    Replicator& replicator;
+    runtime::Rcu& rcu;
+    runtime::PinRegistry& pins;
+  };
+
+  /// Begins a new log. Appends answer RetryLater until its first head is open on all replicas (at once without
+  /// replicas). Everything passed by reference outlives the log.
+  /// @param config  validated (checked)
+  Log(const LogConfig& config, LogIdentity identity, const LogMemory& memory, Environment environment);
+  ~Log() override;
+
+  /// Appends entries that are replayed together or not at all.
+  ///
+  /// On return the entries are readable on this server but not durable: nothing may be answered that reveals them
+  /// before `isDurable(end)`. A tombstone with `dead` set counts its entry as garbage and marks it superseded.
+  ///
+  /// @param group  1..kGroupEntriesMax entries of at most config.entry_bytes_max each (checked); without the largest
+  ///               of them, together at most half of that, so that any head has room. Borrowed until return; every
+  ///               `dead` refers to an entry that its owner still has (the caller holds the lock of its key).
+  /// @return NoSpace     the live bytes are at their limit: free something (Write only)
+  ///         RetryLater  the next head is not open yet, or all memory is garbage that the cleaner has to collect first
+  ///         any other   the status given to fail(): final
+  /// Never waits for I/O. Groups up to 1 KB are copied under a spin lock; larger ones outside it.
+  Result<Appended> append(std::span<const EntryInput> group, AppendClass append_class);
+
+  /// An entry in memory. Valid inside the read section, or while a pin taken in it is held.
+  EntryView view(EntryRef ref) const { return EntryView(memory_.at(ref)); }
+
+  /// Counts an entry as garbage for which no tombstone is written (result records, foreign tombstones). Exactly once.
+  void markDead(EntryRef ref);
+
+  /// Everything before this is on all replicas at the level of acknowledgements. One load.
+  LogPosition durableUpTo() const;
+  bool isDurable(LogPosition position) const { return position <= durableUpTo(); }
+  /// Whether the entry is durable. Entries moved by the cleaner always are; those of side logs count as durable
+  /// because they are read under a recorded lineage or not at all.
+  bool isDurable(EntryRef ref) const;
+  /// The position behind an entry of a head, for waiting.
+  LogPosition endOf(EntryRef ref) const;
+  /// Calls waiter.run once the log is durable up to `position`, or has failed. False: it already is; `run` is not
+  /// called. The waiter stays in place until then.
+  bool notifyDurable(LogPosition position, DurableWaiter& waiter) RC_EXCLUDES(lock_);
+
+  /// Asks for a head newer than every segment that exists now: with a digest of what is in the log now, and with an id
+  /// above every id handed out so far. Pass the result to isRolled.
+  /// In a full memory it waits until there is some.
+  SegmentId requestRoll() RC_EXCLUDES(lock_);
+  /// True once such a head has taken over and the heads before it are closed everywhere.
+  bool isRolled(SegmentId request) const { return durableUpTo().segment >= request; }
+  /// The head, or none before the first one is open.
+  SegmentId headId() const { return SegmentId(head_id_.load(std::memory_order_acquire)); }
+
+  /// Gives memory of unlinked segments back once nobody can read it. Call it now and then (each round while segments
+  /// wait). Thread: the reclaimer of the Rcu.
+  /// @return segments that still wait
+  size_t reclaim(uint64_t now_ns) RC_EXCLUDES(lock_);
+  /// Opens the next head if one is due. Called by the log itself whenever something changed; calling it is harmless.
+  void maintain() RC_EXCLUDES(lock_);
+  /// Ends the log: appends answer `status` from now on and all waiters are called with it. Final.
+  void fail(Status status) RC_EXCLUDES(lock_);
+
+  SegmentPool& pool() { return pool_; }
+  const SegmentPool& pool() const { return pool_; }
+  const LogConfig& config() const { return pool_.config(); }
+  const LogIdentity& identity() const { return identity_; }
+  LogStats& stats() { return stats_; }
+  const LogStats& stats() const { return stats_; }
+  /// True if a write of `bytes` would not be refused for lack of space.
+  bool hasSpaceFor(uint64_t bytes) const;
+
+  // For side logs and the cleaner.
+
+  /// A segment that only the caller appends to: Survivor or Side, holding its header. nullptr: not enough memory.
+  Segment* openPrivate(SegmentKind kind) RC_EXCLUDES(lock_);
+  /// The caller will not append to it any more: trims it and has it closed on all replicas (state Closed then).
+  void closePrivate(Segment& segment);
+  /// Gives up a private segment to which nothing refers and that was never added to the log.
+  void dropPrivate(Segment& segment) RC_EXCLUDES(lock_);
+  /// While a pass runs, removes take no further small heads: its last roll needs one.
+  void setPassRunning(bool running) RC_EXCLUDES(lock_);
+  /// As requestRoll, for the end of a pass: may take the last small head, because the pass gives some back.
+  SegmentId requestRollForPass() RC_EXCLUDES(lock_);
+  /// From the next digest on, `joining` (Closed) are in the log and `leaving` are not: together, in one digest.
+  void exchange(std::span<Segment* const> joining, std::span<Segment* const> leaving) RC_EXCLUDES(lock_);
+  /// The segments that a cleaner may take: in the log, closed, not leaving.
+  void listCleanable(std::vector<Segment*>& segments) RC_EXCLUDES(lock_);
+  /// Tombstones naming `segment` leave together with it (see isTombstoneLive). Only the cleaner asks.
+  void setInPass(Segment& segment, bool in_pass) { segment.in_pass_ = in_pass; }
+  /// Where the head ends now.
+  LogPosition end() const RC_EXCLUDES(lock_);
+  /// Whether a tombstone of this log still holds something down: the segment it names is in a digest that a recovery
+  /// could choose, and is not about to leave together with the tombstone.
+  bool isTombstoneLive(const TombstonePayload& tombstone) const;
+  /// Counts an entry as live in `segment`, before anyone can kill it.
+  void countLive(Segment& segment, const EntryView& entry) RC_EXCLUDES(lock_);
+  /// The entry that was counted in `from` is counted in `to` from now on.
+  void moveLive(Segment& from, Segment& to, const EntryView& entry) RC_EXCLUDES(lock_);
+  bool isOwnTombstone(const EntryView& entry) const;
+  TombstonePayload tombstoneOf(const EntryInput& input) const;
+  /// Counts a dead entry out and sets its state byte.
+  void countDead(EntryRef ref);
+
+  // ReplicationEvents.
+  void segmentOpened(SegmentId id) override RC_EXCLUDES(lock_);
+  void segmentDurable(SegmentId id, uint32_t bytes) override RC_EXCLUDES(lock_);
+  void segmentClosed(SegmentId id) override RC_EXCLUDES(lock_);
+
+ private:
+  struct Sizes;
+  struct Reservation;
+
+  Result<Appended> tryAppend(std::span<const EntryInput> group, const Sizes& sizes, AppendClass append_class,
+                             const std::byte* staged) RC_EXCLUDES(lock_);
+  Status reserve(const Sizes& sizes, AppendClass append_class, const std::byte* staged,
+                 std::span<const EntryInput> group, Reservation& reservation) RC_REQUIRES(lock_);
+  void finish(Reservation& reservation, std::span<const EntryInput> group) RC_EXCLUDES(lock_);
+  void countGroup(Segment& segment, std::span<const EntryInput> group, const Sizes& sizes) RC_REQUIRES(lock_);
+  void commitHead(uint32_t offset) RC_REQUIRES(lock_);
+  bool mayUseSmallHead() const RC_REQUIRES(lock_);
+  bool isPrepareDue() const RC_REQUIRES(lock_);
+
+  bool trySwitch() RC_EXCLUDES(lock_);
+  bool prepareNext() RC_EXCLUDES(lock_);
+  void buildDigest(Segment& next, std::vector<SegmentId>& members) RC_REQUIRES(lock_);
+  void writeOwnEntry(Segment& segment, EntryType type, std::span<const ByteSpan> payload);
+  void writeSegmentHeader(Segment& segment);
+  void unlinkLeft(std::vector<SegmentId>& freed) RC_REQUIRES(lock_);
+  void unlink(Segment& segment) RC_REQUIRES(lock_);
+  void forgetHeldTombstones(Segment& holder) RC_EXCLUDES(lock_);
+  SegmentId takeId() RC_EXCLUDES(lock_);
+  void refreshDurable(DurableWaiters& ready) RC_REQUIRES(lock_);
+
+  const LogIdentity identity_;
+  const LogMemory& memory_;
+  const Environment environment_;
+  const bool at_once_;
+  SegmentPool pool_;
+  LogStats stats_;
+
+  mutable SpinLock lock_;
+  Segment* head_ RC_GUARDED_BY(lock_) = nullptr;
+  Segment* next_ RC_GUARDED_BY(lock_) = nullptr;     ///< opened ahead
+  Segment* closing_ RC_GUARDED_BY(lock_) = nullptr;  ///< the former head until it is closed everywhere
+  bool next_opened_ RC_GUARDED_BY(lock_) = false;
+  bool next_preparing_ RC_GUARDED_BY(lock_) = false;
+  bool head_full_ RC_GUARDED_BY(lock_) = false;       ///< something did not fit: take the next one as soon as possible
+  bool remove_blocked_ RC_GUARDED_BY(lock_) = false;  ///< a remove did not fit: a reserve head is justified
+  SegmentId want_roll_ RC_GUARDED_BY(lock_);          ///< roll until the head's id is at least this
+  SegmentId want_pass_roll_ RC_GUARDED_BY(lock_);     ///< the same, with the last small head if need be
+  bool pass_running_ RC_GUARDED_BY(lock_) = false;
+  uint64_t next_id_ RC_GUARDED_BY(lock_) = 1;
+  CommitRing ring_ RC_GUARDED_BY(lock_);
+  DurableWaiters waiters_ RC_GUARDED_BY(lock_);
+
+  std::atomic<uint64_t> durable_{0};  ///< packed LogPosition
+  std::atomic<uint64_t> head_id_{0};
+  std::atomic<uint32_t> maintain_requests_{0};
+  std::atomic<Status> failed_{Status::Ok};
+};
+
+}  // namespace ramcore::log

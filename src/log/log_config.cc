@@ -1,0 +1,74 @@
+#include "log/log_config.h"
+
+#include <algorithm>
+
+#include "log/entry_ref.h"
+
+namespace ramcore::log {
+
+namespace {
+
+Failure bad(std::string message) { return {Status::BadConfig, std::move(message)}; }
+
+constexpr uint32_t kSmallHeadTombstoneBytesMin = 16u << 10;
+
+}  // namespace
+
+uint32_t LogConfig::extentBytesMin() const { return static_cast<uint32_t>(alignUp(entry_bytes_max, seglet_bytes)); }
+
+uint32_t LogConfig::segmentSlots() const {
+  // Survivors and side segments are cut to their size, so there can be more segments than memory / segment_bytes.
+  return static_cast<uint32_t>(memory_bytes / segment_bytes * 3 / 2 + 32);
+}
+
+uint32_t LogConfig::smallHeadBytes() const {
+  const uint64_t own = alignedEntryBytes(0, sizeof(SegmentHeaderPayload), false) +
+                       alignedEntryBytes(0, sizeof(SafeVersionPayload), false) +
+                       alignedEntryBytes(0, sizeof(LogDigestPayload) + segmentSlots() * sizeof(SegmentId), false);
+  // Room for so many tombstones that what they kill is worth a pass.
+  const uint64_t room = std::max<uint64_t>(kSmallHeadTombstoneBytesMin, segment_bytes / 32);
+  return static_cast<uint32_t>(alignUp(own + room, seglet_bytes));
+}
+
+uint64_t LogConfig::liveBytesMax() const {
+  // Two heads (the present and the next one) are memory that the cleaner cannot gain from.
+  const uint64_t apart = smallHeadsBytes() + survivorReserveBytes() + 2 * uint64_t{segment_bytes};
+  return (memory_bytes - apart) / 100 * live_percent_max;
+}
+
+Outcome<bool> LogConfig::validate() const {
+  const auto power_of_two = [](uint64_t n) { return n != 0 && (n & (n - 1)) == 0; };
+  if (!power_of_two(seglet_bytes) || seglet_bytes < 4096) return bad("seglet size must be a power of two >= 4096");
+  if (segment_bytes < kSegmentBytesMin || segment_bytes > kSegmentBytesMax || segment_bytes % seglet_bytes != 0) {
+    return bad("segment size must be a multiple of the seglet size between 64 KB and 128 MB");
+  }
+  if (entry_bytes_max < 1024 || entry_bytes_max > kEntryHeaderBytes + kKeyBytesMax + kPayloadBytesMax) {
+    return bad("largest entry must be between 1 KB and 16 MB");
+  }
+  // A group is an object, the tombstone of its predecessor and a result record, and has to fit behind the head's own
+  // entries with room lost at the ends of extents.
+  if (uint64_t{extentBytesMin()} * 4 > segment_bytes)
+    return bad("largest entry must be at most a quarter of a segment");
+  if (smallHeadBytes() > segment_bytes) return bad("memory too large for this segment size: use larger segments");
+  if (memory_bytes % seglet_bytes != 0 || memory_bytes > EntryRef::kMemoryBytesMax) {
+    return bad("memory must be a multiple of the seglet size and at most 8 TB");
+  }
+  if (survivor_segments < 2) return bad("the cleaner needs at least 2 survivor segments");
+  if (live_percent_max < 10 || live_percent_max > 97) return bad("live share must be between 10 and 97 percent");
+  if (prepare_head_percent > 100 || clean_below_free_percent > 90) return bad("percentage out of range");
+  const uint64_t least = smallHeadsBytes() + survivorReserveBytes() + 4 * uint64_t{segment_bytes};
+  if (memory_bytes < least) return bad("memory too small: at least " + std::to_string(least) + " bytes");
+  return true;
+}
+
+LogConfig LogConfig::forTest() {
+  LogConfig config;
+  config.memory_bytes = 1u << 20;
+  config.segment_bytes = 64u << 10;
+  config.seglet_bytes = 4u << 10;
+  config.entry_bytes_max = 8u << 10;
+  config.poison_freed = true;
+  return config;
+}
+
+}  // namespace ramcore::log

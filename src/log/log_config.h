@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "log/segment_format.h"
+
+namespace ramcore::log {
+
+/// Sizes of one log. The same for every server of a cluster except `memory_bytes`.
+struct LogConfig {
+  /// Memory of the whole log: live data, garbage and the cleaner's reserve. Everything the log stores is inside.
+  uint64_t memory_bytes = uint64_t{256} << 20;
+  /// Largest segment. Larger: fewer rolls and less metadata, coarser cleaning, longer recovery of the open head.
+  uint32_t segment_bytes = 8u << 20;
+  /// Unit in which memory is handed out.
+  uint32_t seglet_bytes = 64u << 10;
+  /// Largest single entry (header, key, payload, padding).
+  uint32_t entry_bytes_max = alignedEntryBytes(kKeyBytesMax, 1u << 20, true);
+  /// Segments' worth of memory that only the cleaner may take. More: larger and cheaper passes; less for data. A pass
+  /// over this much has to gain an extent when the memory is as full as live_percent_max allows.
+  uint32_t survivor_segments = 3;
+  /// Share of the usable memory that may hold live bytes before writes are refused. Higher: more data, dearer cleaning.
+  uint32_t live_percent_max = 92;
+  /// The cleaner runs when less than this share of the memory is free.
+  uint32_t clean_below_free_percent = 12;
+  /// The next head is opened when the present one is this full. Lower: safer against bursts, staler digests.
+  uint32_t prepare_head_percent = 50;
+  /// Overwrites memory when it is given back, so that whoever still reads it shows. For tests.
+  bool poison_freed = false;
+
+  /// Smallest run of memory that is handed out, in bytes: any entry fits into it.
+  uint32_t extentBytesMin() const;
+  /// Segments that can exist at a time; bounds the digest.
+  uint32_t segmentSlots() const;
+  /// A head that holds only header, digest and a few hundred tombstones: what lets a full memory go on.
+  uint32_t smallHeadBytes() const;
+  /// Memory kept apart for small heads, at the start of the mapping.
+  uint64_t smallHeadsBytes() const { return uint64_t{kSmallHeads} * smallHeadBytes(); }
+  /// Live bytes at which writes are refused.
+  uint64_t liveBytesMax() const;
+  uint64_t survivorReserveBytes() const { return uint64_t{survivor_segments} * segment_bytes; }
+
+  /// Ok, or BadConfig with the flag that makes no sense.
+  Outcome<bool> validate() const;
+  /// 64 KB segments of 4 KB seglets in 1 MB: reaches every limit within milliseconds.
+  static LogConfig forTest();
+
+  /// One is the head, one the next head, one is closed and comes back with the next pass, and one is for the roll that
+  /// ends that pass: the last free one is never given to removes, so a pass can always be ended.
+  static constexpr uint32_t kSmallHeads = 4;
+  static constexpr uint32_t kSegmentBytesMin = 64u << 10;
+};
+
+}  // namespace ramcore::log

@@ -1,0 +1,63 @@
+#include "log/log_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace ramcore::log {
+
+namespace {
+
+constexpr uint64_t kPieceBytes = uint64_t{64} << 20;
+constexpr uint64_t kPageBytes = 4096;
+
+void touchPages(std::byte* from, uint64_t bytes) {
+  for (uint64_t at = 0; at < bytes; at += kPageBytes) {
+    auto& byte = reinterpret_cast<volatile uint8_t&>(from[at]);
+    byte = byte;
+  }
+}
+
+}  // namespace
+
+Outcome<std::unique_ptr<LogMemory>> LogMemory::open(uint64_t bytes) {
+  if (bytes == 0 || bytes > EntryRef::kMemoryBytesMax) {
+    return Failure{Status::BadConfig, "log memory must be between 1 byte and 8 TB"};
+  }
+  const uint64_t mapping_bytes = alignUp(bytes, kPageBytes) + kAlignmentBytes;
+  void* mapping =
+      ::mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) {
+    return Failure{Status::IoError, "cannot map " + std::to_string(bytes) + " bytes of log memory: " +
+                                        std::strerror(errno) + "; choose a smaller --memory"};
+  }
+  auto* const first = static_cast<std::byte*>(mapping);
+  const auto address = reinterpret_cast<uintptr_t>(first);
+  std::byte* const base = first + (alignUp(address, kAlignmentBytes) - address);
+  // Advice only: a kernel without one of them gives a slower or larger process, not a wrong one.
+  ::madvise(base, bytes, MADV_HUGEPAGE);
+  ::madvise(base, bytes, MADV_DONTDUMP);
+  ::madvise(base, bytes, MADV_DONTFORK);
+  return std::unique_ptr<LogMemory>(new LogMemory(first, mapping_bytes, base, bytes));
+}
+
+LogMemory::~LogMemory() { ::munmap(mapping_, mapping_bytes_); }
+
+bool LogMemory::prefaultNext() {
+  const uint64_t from = next_piece_bytes_.fetch_add(kPieceBytes, std::memory_order_relaxed);
+  if (from >= bytes_) return false;
+  const uint64_t piece_bytes = std::min(kPieceBytes, bytes_ - from);
+#if defined(MADV_POPULATE_WRITE)
+  const int outcome = ::madvise(base_ + from, piece_bytes, MADV_POPULATE_WRITE);
+#else
+  const int outcome = ::madvise(base_ + from, piece_bytes, 23);
+#endif
+  if (outcome != 0) touchPages(base_ + from, piece_bytes);  // before Linux 5.14
+  prefaulted_bytes_.fetch_add(piece_bytes, std::memory_order_relaxed);
+  return true;
+}
+
+}  // namespace ramcore::log

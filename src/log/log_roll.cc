@@ -1,0 +1,356 @@
+/// The half of Log that opens, closes and gives up segments.
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/mutation.h"
+#include "log/log.h"
+
+namespace ramcore::log {
+
+namespace {
+constexpr uint64_t kSegmentIdMax = (uint64_t{1} << 40) - 1;
+}  // namespace
+
+SegmentId Log::requestRoll() {
+  SegmentId request;
+  {
+    SpinGuard guard(lock_);
+    request = SegmentId(next_id_);
+    want_roll_ = std::max(want_roll_, request);
+  }
+  maintain();
+  return request;
+}
+
+SegmentId Log::requestRollForPass() {
+  {
+    SpinGuard guard(lock_);
+    want_pass_roll_ = SegmentId(next_id_);
+  }
+  return requestRoll();
+}
+
+void Log::setPassRunning(bool running) {
+  {
+    SpinGuard guard(lock_);
+    pass_running_ = running;
+  }
+  if (!running) maintain();
+}
+
+bool Log::mayUseSmallHead() const {
+  if (head_ == nullptr) return false;
+  if (head_->id() < want_pass_roll_) return true;
+  return remove_blocked_ && !pass_running_ && pool_.freeSmallHeadCount() >= 2;
+}
+
+void Log::maintain() {
+  // One thread works, others leave word: replicators report from inside our own calls, too.
+  if (maintain_requests_.fetch_add(1, std::memory_order_acq_rel) != 0) return;
+  uint32_t seen = 0;
+  do {
+    seen = maintain_requests_.load(std::memory_order_acquire);
+    trySwitch();
+    prepareNext();
+  } while (!maintain_requests_.compare_exchange_strong(seen, 0, std::memory_order_acq_rel));
+}
+
+/// Lets the next head take over if it is open, somebody needs it, and the present one is not being filled.
+bool Log::trySwitch() {
+  Segment* old = nullptr;
+  DurableWaiters ready;
+  {
+    SpinGuard guard(lock_);
+    if (next_ == nullptr || !next_opened_ || closing_ != nullptr || !ring_.empty()) return false;
+    const bool wanted =
+        head_ == nullptr || head_full_ || head_->id() < want_roll_ || head_->kind() == SegmentKind::SmallHead;
+    if (!wanted) return false;
+    old = head_;
+    head_ = next_;
+    head_id_.store(head_->id().value, std::memory_order_release);
+    next_ = nullptr;
+    next_opened_ = false;
+    head_full_ = false;
+    remove_blocked_ = false;
+    closing_ = old;
+    if (old != nullptr) {
+      RC_CHECK(old->committedBytes() == old->cursor().offset);
+      old->setState(SegmentState::Closing);
+    }
+    refreshDurable(ready);
+  }
+  ready.runAll(Status::Ok);
+  if (old != nullptr) {
+    pool_.trim(*old);
+    environment_.replicator.close(*old);
+  }
+  return true;
+}
+
+/// Opens the next head if it is due and its predecessor is closed: at most two heads may be open at a time.
+bool Log::prepareNext() {
+  bool may_use_small_head = false;
+  {
+    SpinGuard guard(lock_);
+    if (failed_.load(std::memory_order_relaxed) != Status::Ok || !isPrepareDue()) return false;
+    next_preparing_ = true;
+    may_use_small_head = mayUseSmallHead();
+  }
+  Segment* next = nullptr;
+  if (pool_.mayHaveRoom(SegmentKind::Head)) next = pool_.allocate(SegmentKind::Head, takeId());
+  if (next == nullptr && may_use_small_head) next = pool_.allocate(SegmentKind::SmallHead, takeId());
+  if (next == nullptr) {
+    SpinGuard guard(lock_);
+    next_preparing_ = false;
+    return false;
+  }
+  stats_.heads_opened.fetch_add(1, std::memory_order_relaxed);
+  if (next->kind() == SegmentKind::SmallHead) stats_.small_heads_opened.fetch_add(1, std::memory_order_relaxed);
+
+  LogDigestPayload digest{};
+  std::vector<SegmentId> members;
+  members.reserve(pool_.slotCount());
+  {
+    SpinGuard guard(lock_);
+    if (head_ != nullptr) digest.previous_head = head_->id();
+    buildDigest(*next, members);
+  }
+  digest.count = static_cast<uint32_t>(members.size());
+  writeSegmentHeader(*next);
+  const std::array<ByteSpan, 2> digest_pieces{bytesOf(digest), std::as_bytes(std::span(members))};
+  writeOwnEntry(*next, EntryType::LogDigest, digest_pieces);
+  const SafeVersionPayload safe_version = environment_.owner.safeVersion();
+  const std::array<ByteSpan, 1> safe_pieces{bytesOf(safe_version)};
+  writeOwnEntry(*next, EntryType::SafeVersion, safe_pieces);
+  next->setStamp(stats_.appended_bytes.load(std::memory_order_relaxed));
+  {
+    SpinGuard guard(lock_);
+    next_ = next;
+    next_preparing_ = false;
+  }
+  environment_.replicator.open(*next);
+  return true;
+}
+
+void Log::buildDigest(Segment& next, std::vector<SegmentId>& members) {
+  next.listed_ = true;
+  for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
+    Segment& segment = pool_.slot(i);
+    if (!segment.listed_) continue;
+    if (segment.state() == SegmentState::Unlinked) continue;
+    if (segment.state() != SegmentState::Leaving) {
+      members.push_back(segment.id());
+    } else if (!segment.leave_head_) {
+      segment.leave_head_ = next.id();
+    }
+  }
+  std::sort(members.begin(), members.end());
+}
+
+void Log::writeOwnEntry(Segment& segment, EntryType type, std::span<const ByteSpan> payload) {
+  EntryInput input;
+  input.type = type;
+  input.payload = payload;
+  Segment::Cursor cursor = segment.cursor();
+  EntryRef ref;
+  RC_CHECK_MSG(segment.place(cursor, input.alignedBytes(), ref), "a segment has room for its own entries");
+  writeEntry(memory_.at(ref), input, false, {});
+  segment.adopt(cursor);
+  segment.commit(cursor.offset);
+}
+
+void Log::writeSegmentHeader(Segment& segment) {
+  const SegmentHeaderPayload header{identity_.cluster, identity_.server, segment.id(), kSegmentFormat, 0};
+  const std::array<ByteSpan, 1> pieces{bytesOf(header)};
+  writeOwnEntry(segment, EntryType::SegmentHeader, pieces);
+}
+
+SegmentId Log::takeId() {
+  SpinGuard guard(lock_);
+  RC_CHECK(next_id_ <= kSegmentIdMax);
+  return SegmentId(next_id_++);
+}
+
+// Private segments.
+
+Segment* Log::openPrivate(SegmentKind kind) {
+  if (!pool_.mayHaveRoom(kind)) return nullptr;
+  Segment* const segment = pool_.allocate(kind, takeId());
+  if (segment == nullptr) return nullptr;
+  writeSegmentHeader(*segment);
+  segment->setStamp(stats_.appended_bytes.load(std::memory_order_relaxed));
+  environment_.replicator.open(*segment);
+  return segment;
+}
+
+void Log::closePrivate(Segment& segment) {
+  RC_CHECK(segment.state() == SegmentState::Open && segment.committedBytes() == segment.cursor().offset);
+  segment.setState(SegmentState::Closing);
+  pool_.trim(segment);
+  environment_.replicator.close(segment);
+}
+
+void Log::dropPrivate(Segment& segment) {
+  const SegmentId id = segment.id();
+  {
+    SpinGuard guard(lock_);
+    RC_CHECK(!segment.listed_);
+    unlink(segment);
+  }
+  environment_.replicator.free(id);
+}
+
+void Log::exchange(std::span<Segment* const> joining, std::span<Segment* const> leaving) {
+  SpinGuard guard(lock_);
+  for (Segment* segment : joining) {
+    RC_CHECK(segment->state() == SegmentState::Closed && !segment->listed_);
+    segment->listed_ = true;
+  }
+  for (Segment* segment : leaving) {
+    RC_CHECK(segment->state() == SegmentState::Closed && segment->listed_);
+    segment->setState(SegmentState::Leaving);
+  }
+}
+
+void Log::listCleanable(std::vector<Segment*>& segments) {
+  SpinGuard guard(lock_);
+  for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
+    Segment& segment = pool_.slot(i);
+    if (segment.listed_ && segment.state() == SegmentState::Closed) segments.push_back(&segment);
+  }
+}
+
+// What replication reports.
+
+void Log::segmentOpened(SegmentId id) {
+  {
+    SpinGuard guard(lock_);
+    if (next_ == nullptr || next_->id() != id) return;  // a private segment: nothing waits for its opening
+    next_opened_ = true;
+    next_->durable_bytes_ = next_->committedBytes();
+  }
+  maintain();
+}
+
+void Log::segmentDurable(SegmentId id, uint32_t bytes) {
+  DurableWaiters ready;
+  {
+    SpinGuard guard(lock_);
+    Segment* const segment = head_ != nullptr && head_->id() == id         ? head_
+                             : closing_ != nullptr && closing_->id() == id ? closing_
+                                                                           : nullptr;
+    if (segment == nullptr || bytes <= segment->durable_bytes_) return;
+    RC_CHECK(bytes <= segment->committedBytes());
+    segment->durable_bytes_ = bytes;
+    refreshDurable(ready);
+  }
+  ready.runAll(Status::Ok);
+}
+
+void Log::segmentClosed(SegmentId id) {
+  Segment* const segment = pool_.find(id);
+  if (segment == nullptr || segment->state() != SegmentState::Closing) return;  // a private one dropped meanwhile
+  std::vector<SegmentId> freed;
+  DurableWaiters ready;
+  {
+    SpinGuard guard(lock_);
+    segment->durable_bytes_ = segment->committedBytes();
+    segment->setState(SegmentState::Closed);
+    if (segment == closing_) {
+      closing_ = nullptr;
+      unlinkLeft(freed);
+      refreshDurable(ready);
+    }
+  }
+  ready.runAll(Status::Ok);
+  for (const SegmentId gone : freed) environment_.replicator.free(gone);
+  maintain();
+}
+
+// Giving memory back.
+
+/// The head's predecessor is closed, so no recovery can choose a digest older than the head's.
+void Log::unlinkLeft(std::vector<SegmentId>& freed) {
+  for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
+    Segment& segment = pool_.slot(i);
+    if (segment.state() != SegmentState::Leaving || !segment.leave_head_) continue;
+    if (segment.leave_head_ > head_->id()) continue;
+    freed.push_back(segment.id());
+    unlink(segment);
+  }
+}
+
+void Log::unlink(Segment& segment) {
+  segment.listed_ = false;
+  stats_.live_bytes.fetch_sub(segment.takeLive(), std::memory_order_relaxed);
+  // Tombstones that name it have nothing left to hold down.
+  for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
+    Segment& holder = pool_.slot(i);
+    uint32_t& naming = pool_.tombstoneBytes(segment, holder);
+    if (naming == 0) continue;
+    // Those in segments that are unlinked themselves were counted out with them.
+    if (&holder != &segment && holder.state() != SegmentState::Unlinked) {
+      holder.addLive(-int64_t{naming});
+      stats_.live_bytes.fetch_sub(naming, std::memory_order_relaxed);
+    }
+    stats_.tombstone_bytes.fetch_sub(naming, std::memory_order_relaxed);
+    naming = 0;
+  }
+  segment.wait_ = Segment::Wait::Grace;
+  segment.ticket_ = environment_.rcu.ticket();
+  // Last: from here on the segment is the reclaimer's.
+  segment.setState(SegmentState::Unlinked);
+}
+
+/// Counts out the tombstones that an unlinked segment held. One counter in each row, so a cache miss each: in slices,
+/// because appends wait for the lock.
+void Log::forgetHeldTombstones(Segment& holder) {
+  constexpr uint32_t kSlice = 32;
+  for (uint32_t first = 0; first < pool_.slotCount(); first += kSlice) {
+    SpinGuard guard(lock_);
+    for (uint32_t i = first; i < std::min(first + kSlice, pool_.slotCount()); ++i) {
+      Segment& named = pool_.slot(i);
+      uint32_t& held = pool_.tombstoneBytes(named, holder);
+      if (held == 0) continue;
+      named.addNamedBy(-int64_t{held});
+      stats_.tombstone_bytes.fetch_sub(held, std::memory_order_relaxed);
+      held = 0;
+    }
+  }
+}
+
+size_t Log::reclaim(uint64_t now_ns) {
+  using Wait = Segment::Wait;
+  bool want_epoch = false;
+  size_t waiting = 0;
+  for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
+    Segment& segment = pool_.slot(i);
+    if (segment.state() != SegmentState::Unlinked) continue;
+    ++waiting;
+    if (segment.wait_ == Wait::Grace && environment_.rcu.elapsed(segment.ticket_)) segment.wait_ = Wait::Epoch;
+    if (segment.wait_ == Wait::Epoch) want_epoch = true;
+  }
+  if (waiting == 0) return 0;
+  // One epoch for all that passed their grace period.
+  const auto epoch = want_epoch ? environment_.pins.advance(now_ns) : std::nullopt;
+  bool released = false;
+  for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
+    Segment& segment = pool_.slot(i);
+    if (segment.state() != SegmentState::Unlinked) continue;
+    if (segment.wait_ == Wait::Epoch && epoch) {
+      segment.wait_ = Wait::Pins;
+      segment.pin_epoch_ = *epoch;
+    }
+    if (segment.wait_ != Wait::Pins) continue;
+    if (!environment_.pins.quiesced(segment.pin_epoch_) && !RC_MUTATION("free-before-last-pin")) continue;
+    forgetHeldTombstones(segment);
+    pool_.release(segment);
+    released = true;
+    --waiting;
+  }
+  if (released) maintain();
+  return waiting;
+}
+
+}  // namespace ramcore::log

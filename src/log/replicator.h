@@ -1,0 +1,59 @@
+#pragma once
+
+#include "log/segment.h"
+
+namespace ramcore::log {
+
+/// What a Replicator reports. Implemented by Log. Any thread; may be called from inside the Replicator's own calls.
+class ReplicationEvents {
+ public:
+  virtual ~ReplicationEvents() = default;
+  /// Everything the segment held when it was opened (for a head: its digest) is flushed on all replicas.
+  virtual void segmentOpened(SegmentId segment) = 0;
+  /// The first `bytes` bytes are on all replicas at the level that acknowledgements need. Never goes back.
+  virtual void segmentDurable(SegmentId segment, uint32_t bytes) = 0;
+  /// All bytes and a closing certificate are flushed on all replicas.
+  virtual void segmentClosed(SegmentId segment) = 0;
+};
+
+/// Keeps copies of the log elsewhere. Implemented by the master; the log decides about order and waits.
+///
+/// Calls come from any thread that appends or maintains the log, never with a lock of the log held, and do not block:
+/// they note what is wanted, and the outcome is reported later (or at once) through ReplicationEvents. Calls about one
+/// segment come in the order open, advance..., close, free. `segment` stays readable up to free(); what is in
+/// transmission beyond that holds a pin. Lost replicas, replica epochs and floors are the implementation's business: it
+/// simply does not report durable while a floor is being raised.
+class Replicator {
+ public:
+  virtual ~Replicator() = default;
+
+  /// True if there are no copies, so that everything is durable when it is appended: saves the calls.
+  virtual bool durableAtOnce() const { return false; }
+  /// Once, before any other call. `events` outlives the replicator's use.
+  virtual void attach(ReplicationEvents& events) = 0;
+
+  /// Opens replicas and sends what is committed so far. Then segmentOpened.
+  virtual void open(const Segment& segment) = 0;
+  /// More is committed; segment.committedBytes() says how much. Several threads may call at a time.
+  virtual void advance(const Segment& segment) = 0;
+  /// No more will come. Then segmentClosed.
+  virtual void close(const Segment& segment) = 0;
+  /// No recovery can ask for the segment any more: its replicas can go. Its id is not used again.
+  virtual void free(SegmentId segment) = 0;
+};
+
+/// For tables that are declared to live in one memory only.
+class NoReplicator final : public Replicator {
+ public:
+  bool durableAtOnce() const override { return true; }
+  void attach(ReplicationEvents& events) override { events_ = &events; }
+  void open(const Segment& segment) override { events_->segmentOpened(segment.id()); }
+  void advance(const Segment& segment) override { events_->segmentDurable(segment.id(), segment.committedBytes()); }
+  void close(const Segment& segment) override { events_->segmentClosed(segment.id()); }
+  void free(SegmentId) override {}
+
+ private:
+  ReplicationEvents* events_ = nullptr;
+};
+
+}  // namespace ramcore::log

@@ -1,0 +1,139 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <span>
+
+#include "base/ids.h"
+#include "log/log_memory.h"
+#include "log/segment_format.h"
+#include "runtime/epoch.h"
+
+namespace ramcore::log {
+
+enum class SegmentKind : uint8_t {
+  Head,       ///< opened as the log's end, holds a digest
+  SmallHead,  ///< a head of the reserve: digest and removes only
+  Survivor,   ///< what the cleaner kept of others
+  Side,       ///< part of a side log
+};
+
+/// The life of a segment slot. Only the log (under its lock) and, for private segments, their one writer move it on.
+enum class SegmentState : uint8_t {
+  Free,
+  Open,      ///< takes entries: next head, head, survivor or side segment under construction
+  Closing,   ///< complete; not yet closed on all replicas
+  Closed,    ///< closed on all replicas
+  Leaving,   ///< cleaned; a digest that lists it can still be chosen by a recovery
+  Unlinked,  ///< in no such digest; memory waits for the last reader
+};
+
+/// A run of seglets. Entries do not straddle extents; groups may.
+struct Extent {
+  uint64_t begin = 0;                     ///< offset in LogMemory
+  std::atomic<uint32_t> bytes{0};         ///< shrinks once, when the segment is trimmed
+  std::atomic<uint32_t> stream_begin{0};  ///< logical offset of its first entry, once it was entered
+};
+
+/// One segment: its memory, what is in it and how far that is committed.
+///
+/// The *logical* offset counts entry bytes only, through the extents in order: that is how replicas see it. Slots are
+/// owned by SegmentPool and live as long; their content is as stable as the entries in it.
+class Segment {
+ public:
+  static constexpr uint32_t kExtentsMax = 8;
+
+  /// Where the next entry goes. A value, so that a group can be tried before anything is touched.
+  struct Cursor {
+    uint32_t extent = 0;
+    uint32_t extent_used = 0;
+    uint32_t offset = 0;
+    std::array<uint32_t, kExtentsMax> stream_begin{};
+  };
+
+  SegmentId id() const { return SegmentId(id_.load(std::memory_order_acquire)); }
+  SegmentKind kind() const { return kind_; }
+  SegmentState state() const { return state_.load(std::memory_order_acquire); }
+  bool isHeadKind() const { return kind_ == SegmentKind::Head || kind_ == SegmentKind::SmallHead; }
+  uint32_t slot() const { return slot_; }
+  /// Memory taken, and the most that entries can fill of it.
+  uint64_t memoryBytes() const { return memory_bytes_; }
+  uint32_t capacityBytes() const { return capacity_bytes_; }
+
+  /// Bytes that readers, replicas and certificates may look at; always the end of a group. Any thread.
+  uint32_t committedBytes() const { return committed_bytes_.load(std::memory_order_acquire); }
+  /// Bytes of entries that have to be kept. Approximate while others append or kill.
+  int64_t liveBytes() const { return live_bytes_.load(std::memory_order_relaxed); }
+  /// Log traffic at the time its entries were written: the cleaner's clock.
+  uint64_t stampBytes() const { return stamp_bytes_; }
+  /// Its largest counted entry: what can be lost at the end of an extent that takes its entries over.
+  uint32_t largestEntryBytes() const { return largest_entry_bytes_; }
+  void noteEntryBytes(uint32_t bytes) { largest_entry_bytes_ = std::max(largest_entry_bytes_, bytes); }
+  /// Bytes of live tombstones, in whatever segment, that name this one.
+  uint64_t namedByTombstoneBytes() const { return named_by_bytes_.load(std::memory_order_relaxed); }
+
+  /// The memory of the logical range [from, to), in order.
+  /// @param to  at most committedBytes()
+  /// @return pieces written to `pieces` (kExtentsMax are always enough)
+  size_t spans(uint32_t from, uint32_t to, std::span<ByteSpan> pieces) const;
+  /// Copies the logical range [from, to), both ends of entries, with state bytes zero: what goes to replicas.
+  void copyOut(uint32_t from, uint32_t to, std::byte* dest) const;
+  /// Logical offset of an entry that lies in this segment.
+  uint32_t offsetOf(EntryRef ref) const;
+  /// The entry at a logical offset below committedBytes().
+  EntryRef refAt(uint32_t offset) const;
+
+  // For the log, side logs and the cleaner (the segment's one writer).
+
+  const Cursor& cursor() const { return cursor_; }
+  /// What certainly still fits: entries of at most `entry_bytes_max` each, `bytes` together.
+  uint64_t certainRoomBytes(uint32_t entry_bytes_max) const;
+  /// Room for one more entry after `cursor`; moves it on. False if the segment is full for this size.
+  bool place(Cursor& cursor, uint32_t aligned_bytes, EntryRef& ref) const;
+  /// Makes `cursor` the segment's own: the entries placed on the way belong to it now.
+  void adopt(const Cursor& cursor);
+  /// Takes back everything behind `cursor`, an earlier value of the own one. Nothing of it was committed.
+  void rewind(const Cursor& cursor);
+  void commit(uint32_t offset) { committed_bytes_.store(offset, std::memory_order_release); }
+  void setState(SegmentState state) { state_.store(state, std::memory_order_release); }
+  void addLive(int64_t bytes) { live_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  int64_t takeLive() { return live_bytes_.exchange(0, std::memory_order_relaxed); }
+  void setStamp(uint64_t bytes) { stamp_bytes_ = bytes; }
+  void addNamedBy(int64_t bytes) { named_by_bytes_.fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed); }
+
+ private:
+  friend class SegmentPool;
+  friend class Log;
+  friend class Cleaner;
+
+  const LogMemory* memory_ = nullptr;
+  uint32_t slot_ = 0;
+  std::atomic<uint64_t> id_{0};
+  std::atomic<SegmentState> state_{SegmentState::Free};
+  SegmentKind kind_ = SegmentKind::Head;
+  std::array<Extent, kExtentsMax> extents_;
+  std::atomic<uint32_t> extent_count_{0};
+  uint64_t memory_bytes_ = 0;
+  uint32_t capacity_bytes_ = 0;
+
+  Cursor cursor_;
+  std::atomic<uint32_t> committed_bytes_{0};
+  std::atomic<int64_t> live_bytes_{0};
+  std::atomic<uint64_t> named_by_bytes_{0};
+  uint64_t stamp_bytes_ = 0;
+
+  // The log's bookkeeping, under its lock.
+  uint32_t durable_bytes_ = 0;  ///< committed on all replicas
+  bool listed_ = false;         ///< in the digest of the head, or of the next one
+  bool in_pass_ = false;        ///< the cleaner is at it: tombstones naming it leave together with it
+  uint32_t largest_entry_bytes_ = 0;
+  SegmentId leave_head_;  ///< the head whose digest is the first without it
+
+  // Reclamation: first the grace period, then the pins.
+  enum class Wait : uint8_t { Grace, Epoch, Pins } wait_ = Wait::Grace;
+  runtime::GraceTicket ticket_;
+  uint64_t pin_epoch_ = 0;
+};
+
+}  // namespace ramcore::log

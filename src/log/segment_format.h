@@ -1,0 +1,109 @@
+#pragma once
+
+#include "base/bytes.h"
+#include "base/ids.h"
+
+/// The bytes of a segment, in memory and on backups. See docs/formats.md. A change here is a change of kSegmentFormat.
+namespace ramcore::log {
+
+inline constexpr uint32_t kSegmentFormat = 1;
+
+inline constexpr uint32_t kKeyBytesMax = 65535;
+inline constexpr uint32_t kPayloadBytesMax = (1u << 24) - 1;
+/// Bytes from a segment's start that a position can name (see PackedPosition in log.cc).
+inline constexpr uint32_t kSegmentBytesMax = 128u << 20;
+/// Entries of one atomic group.
+inline constexpr uint32_t kGroupEntriesMax = 16;
+
+/// What an entry is. Numbers are the disk format: never reused; 0 never occurs, so zeroed bytes are no entry.
+enum class EntryType : uint8_t {
+  Object = 1,         ///< key and value
+  Tombstone = 2,      ///< key; version and place of an entry that died (TombstonePayload)
+  SegmentHeader = 3,  ///< first entry of every segment (SegmentHeaderPayload)
+  LogDigest = 4,      ///< second entry of every head: the members of the log (LogDigestPayload and ids)
+  SafeVersion = 5,    ///< version floor and expiry clock floor (SafeVersionPayload)
+  ResultRecord = 6,   ///< what a client's mutating call answered (ResultRecordPayload and result bytes)
+};
+
+inline constexpr uint8_t kTypeMask = 0x1f;
+inline constexpr uint8_t kHasExpiry = 0x20;       ///< 4 bytes of expiry follow the payload
+inline constexpr uint8_t kReservedFlag = 0x40;    ///< zero
+inline constexpr uint8_t kGroupContinues = 0x80;  ///< another entry of the same atomic group follows
+
+/// The one byte of an entry that changes in place; outside the checksum. Only one-sided readers look at it.
+enum class EntryState : uint8_t { Pending = 0, Live = 1, Superseded = 2, Freed = 3 };
+
+/// Entries begin at multiples of 8 bytes; between them are zeros.
+inline constexpr uint32_t kEntryAlignment = 8;
+
+/// Header of every entry; key, payload and (if flagged) expiry follow. Fields are bytes because the 22 bytes leave none
+/// of them aligned.
+struct EntryHeader {
+  uint8_t type;              ///< EntryType and flags
+  uint8_t state;             ///< EntryState
+  uint8_t key_bytes[2];      ///<
+  uint8_t payload_bytes[3];  ///< without key and expiry
+  uint8_t table[4];          ///< TableId, 0 for entries of no table
+  uint8_t crc[4];            ///< CRC32C over header without state and crc, then key, payload, expiry
+  uint8_t version[7];        ///< of the object; of the dead object in a tombstone
+};
+static_assert(sizeof(EntryHeader) == 22 && Fixed<EntryHeader>);
+static_assert(offsetof(EntryHeader, key_bytes) == 2 && offsetof(EntryHeader, payload_bytes) == 4);
+static_assert(offsetof(EntryHeader, table) == 7 && offsetof(EntryHeader, crc) == 11);
+static_assert(offsetof(EntryHeader, version) == 15);
+inline constexpr uint32_t kEntryHeaderBytes = sizeof(EntryHeader);
+inline constexpr uint32_t kExpiryBytes = 4;
+
+/// Which entry died: `version` is in the header, the key is the entry's. The log is named because replay and moves
+/// bring entries into logs that number their segments differently.
+struct TombstonePayload {
+  ServerId log;
+  SegmentId segment;
+};
+static_assert(sizeof(TombstonePayload) == 16 && Fixed<TombstonePayload>);
+
+struct SegmentHeaderPayload {
+  ClusterId cluster;
+  ServerId server;
+  SegmentId segment;
+  uint32_t format;    ///< kSegmentFormat
+  uint32_t reserved;  ///< zero
+};
+static_assert(sizeof(SegmentHeaderPayload) == 32 && Fixed<SegmentHeaderPayload>);
+
+/// Followed by `count` SegmentIds, ascending: every segment of the log when this one becomes its head, itself included.
+struct LogDigestPayload {
+  SegmentId previous_head;  ///< the only other segment that may still be open; none for a log's first segment
+  uint32_t count;
+  uint32_t reserved;  ///< zero
+};
+static_assert(sizeof(LogDigestPayload) == 16 && Fixed<LogDigestPayload>);
+
+struct SafeVersionPayload {
+  Version version;           ///< no version above it was handed out to an object whose trace is gone
+  uint64_t expiry_clock_ms;  ///< wall clock that was shown to clients by an absence due to expiry
+  constexpr bool operator==(const SafeVersionPayload&) const = default;
+};
+static_assert(sizeof(SafeVersionPayload) == 16 && Fixed<SafeVersionPayload>);
+
+/// Followed by the bytes of a small result. Table and version are in the header.
+struct ResultRecordPayload {
+  ClientId client;
+  Sequence sequence;
+  Sequence acknowledged;  ///< the client has seen the results up to this one
+  KeyHash key_hash;
+  uint16_t opcode;
+  uint16_t status;
+  uint32_t reserved;  ///< zero
+};
+static_assert(sizeof(ResultRecordPayload) == 40 && Fixed<ResultRecordPayload>);
+
+/// Bytes of an entry in the log, without and with the zeros up to the next entry.
+constexpr uint32_t entryBytes(uint32_t key_bytes, uint32_t payload_bytes, bool has_expiry) {
+  return kEntryHeaderBytes + key_bytes + payload_bytes + (has_expiry ? kExpiryBytes : 0);
+}
+constexpr uint32_t alignedEntryBytes(uint32_t key_bytes, uint32_t payload_bytes, bool has_expiry) {
+  return static_cast<uint32_t>(alignUp(entryBytes(key_bytes, payload_bytes, has_expiry), kEntryAlignment));
+}
+
+}  // namespace ramcore::log

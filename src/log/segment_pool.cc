@@ -1,0 +1,247 @@
+#include "log/segment_pool.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace ramcore::log {
+
+namespace {
+constexpr int kPoison = 0xdd;
+}  // namespace
+
+SegmentPool::SegmentPool(const LogConfig& config, const LogMemory& memory)
+    : config_(config), memory_(memory), seglet_shift_(std::countr_zero(config.seglet_bytes)) {
+  RC_CHECK(memory.bytes() >= config.memory_bytes);
+  const uint32_t slot_count = config.segmentSlots();
+  rows_.reset(static_cast<uint32_t*>(std::calloc(uint64_t{slot_count} * slot_count, sizeof(uint32_t))));
+  RC_CHECK_MSG(rows_ != nullptr, "out of memory for the log's counters");
+  for (uint32_t i = 0; i < slot_count; ++i) {
+    slots_.push_back(std::make_unique<Segment>());
+    slots_.back()->slot_ = i;
+    slots_.back()->memory_ = &memory;
+  }
+  seglets_ = std::make_unique<std::atomic<Segment*>[]>(config.memory_bytes / config.seglet_bytes);
+
+  MutexGuard guard(lock_);
+  for (uint32_t i = slot_count; i-- > 0;) free_slots_.push_back(slots_[i].get());
+  free_slot_count_.store(slot_count, std::memory_order_relaxed);
+  for (uint32_t i = LogConfig::kSmallHeads; i-- > 0;) {
+    free_small_heads_.push_back(uint64_t{i} * config.smallHeadBytes());
+  }
+  const uint64_t begin = config.smallHeadsBytes();
+  putRun({begin, config.memory_bytes - begin});
+}
+
+SegmentPool::~SegmentPool() = default;
+
+uint64_t SegmentPool::freeBytesForHeads() const {
+  const uint64_t free_bytes = freeBytes();
+  const uint64_t reserve = config_.survivorReserveBytes();
+  return free_bytes > reserve ? free_bytes - reserve : 0;
+}
+
+uint32_t SegmentPool::slotsApart(SegmentKind kind) {
+  switch (kind) {
+    case SegmentKind::Side:
+      return 16;
+    case SegmentKind::Head:
+      return 12;
+    case SegmentKind::Survivor:
+      return LogConfig::kSmallHeads;
+    case SegmentKind::SmallHead:
+      return 0;
+  }
+  return 0;
+}
+
+bool SegmentPool::mayHaveRoom(SegmentKind kind) const {
+  const uint64_t available = kind == SegmentKind::Survivor ? freeBytes() : freeBytesForHeads();
+  return available >= segmentBytesMin() && free_slot_count_.load(std::memory_order_relaxed) > slotsApart(kind);
+}
+
+Segment* SegmentPool::allocate(SegmentKind kind, SegmentId id) {
+  MutexGuard guard(lock_);
+  if (free_slots_.size() <= slotsApart(kind)) return nullptr;
+  Segment& segment = *free_slots_.back();
+  RC_CHECK(segment.state() == SegmentState::Free);
+  segment.extent_count_ = 0;
+  segment.memory_bytes_ = 0;
+  segment.capacity_bytes_ = 0;
+
+  const uint64_t available = kind == SegmentKind::Survivor ? freeBytes() : freeBytesForHeads();
+  const bool got =
+      kind == SegmentKind::SmallHead
+          ? allocateSmallHead(segment)
+          : allocateExtents(segment, std::min<uint64_t>(config_.segment_bytes, available), segmentBytesMin());
+  if (!got) return nullptr;
+  free_slots_.pop_back();
+  free_slot_count_.store(static_cast<uint32_t>(free_slots_.size()), std::memory_order_relaxed);
+
+  segment.kind_ = kind;
+  segment.cursor_ = {};
+  if (segment.extents_[0].begin == 0) {
+    // An offset of 0 would be "none": the first entries of the memory begin behind one cache line.
+    segment.extents_[0].begin = EntryRef::kFirstBytes;
+    segment.extents_[0].bytes.fetch_sub(EntryRef::kFirstBytes);
+    segment.capacity_bytes_ -= EntryRef::kFirstBytes;
+  }
+  segment.committed_bytes_.store(0, std::memory_order_relaxed);
+  segment.live_bytes_.store(0, std::memory_order_relaxed);
+  segment.named_by_bytes_.store(0, std::memory_order_relaxed);
+  segment.stamp_bytes_ = 0;
+  segment.durable_bytes_ = 0;
+  segment.largest_entry_bytes_ = 0;
+  segment.in_pass_ = false;
+  segment.leave_head_ = {};
+  segment.wait_ = Segment::Wait::Grace;
+  segment.id_.store(id.value, std::memory_order_release);
+  segment.setState(SegmentState::Open);
+  RC_CHECK(by_id_.emplace(id, &segment).second);
+  return &segment;
+}
+
+void SegmentPool::trim(Segment& segment) {
+  if (segment.kind_ == SegmentKind::SmallHead) return;
+  MutexGuard guard(lock_);
+  const Segment::Cursor& cursor = segment.cursor_;
+  while (segment.extent_count_ > cursor.extent + 1) {
+    const Extent& last = segment.extents_[--segment.extent_count_];
+    segment.memory_bytes_ -= last.bytes;
+    putRun({last.begin, last.bytes});
+  }
+  Extent& last = segment.extents_[cursor.extent];
+  const uint64_t extent_min = config_.extentBytesMin();
+  const uint64_t kept = std::max(alignUp(cursor.extent_used, config_.seglet_bytes), extent_min);
+  if (kept < last.bytes) {
+    const Run tail{last.begin + kept, last.bytes - kept};
+    if (tail.bytes >= extent_min || runs_.contains(tail.begin + tail.bytes)) {
+      last.bytes = static_cast<uint32_t>(kept);
+      segment.memory_bytes_ -= tail.bytes;
+      putRun(tail);
+    }
+  }
+  segment.capacity_bytes_ = cursor.offset;
+}
+
+void SegmentPool::release(Segment& segment) {
+  MutexGuard guard(lock_);
+  RC_CHECK(by_id_.erase(segment.id()) == 1);
+  for (uint32_t i = 0; i < segment.extent_count_; ++i) {
+    Extent& extent = segment.extents_[i];
+    if (config_.poison_freed) std::memset(memory_.at(extent.begin), kPoison, extent.bytes);
+    if (segment.kind_ == SegmentKind::SmallHead) {
+      const uint64_t begin = extent.begin & ~uint64_t{config_.seglet_bytes - 1};
+      setSeglets({begin, config_.smallHeadBytes()}, nullptr);
+      free_small_heads_.push_back(begin);
+      free_small_head_count_.fetch_add(1, std::memory_order_relaxed);
+    } else {
+      putRun({extent.begin, extent.bytes});
+    }
+  }
+  segment.extent_count_ = 0;
+  segment.memory_bytes_ = 0;
+  segment.id_.store(0, std::memory_order_release);
+  segment.setState(SegmentState::Free);
+  free_slots_.push_back(&segment);
+  free_slot_count_.store(static_cast<uint32_t>(free_slots_.size()), std::memory_order_relaxed);
+}
+
+Segment* SegmentPool::find(SegmentId id) const {
+  MutexGuard guard(lock_);
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+bool SegmentPool::allocateSmallHead(Segment& segment) {
+  if (free_small_heads_.empty()) return false;
+  const Run run{free_small_heads_.back(), config_.smallHeadBytes()};
+  free_small_heads_.pop_back();
+  free_small_head_count_.fetch_sub(1, std::memory_order_relaxed);
+  addExtent(segment, run);
+  return true;
+}
+
+bool SegmentPool::allocateExtents(Segment& segment, uint64_t bytes_max, uint64_t bytes_min) {
+  bytes_max &= ~uint64_t{config_.seglet_bytes - 1};
+  if (bytes_max < bytes_min) return false;
+  while (segment.memory_bytes_ < bytes_max && segment.extent_count_ < Segment::kExtentsMax) {
+    const auto run = takeRun(bytes_max - segment.memory_bytes_);
+    if (!run) break;
+    addExtent(segment, *run);
+  }
+  if (segment.capacity_bytes_ >= bytes_min) return true;
+  for (uint32_t i = 0; i < segment.extent_count_; ++i) putRun({segment.extents_[i].begin, segment.extents_[i].bytes});
+  segment.extent_count_ = 0;
+  return false;
+}
+
+/// The smallest run that satisfies `bytes_max`, else the largest. What stays behind is nothing or a usable run.
+std::optional<SegmentPool::Run> SegmentPool::takeRun(uint64_t bytes_max) {
+  const uint64_t extent_min = config_.extentBytesMin();
+  auto best = runs_.end();
+  for (auto at = runs_.begin(); at != runs_.end(); ++at) {
+    if (best == runs_.end()) {
+      best = at;
+    } else if (best->second >= bytes_max) {
+      if (at->second >= bytes_max && at->second < best->second) best = at;
+    } else if (at->second > best->second) {
+      best = at;
+    }
+  }
+  if (best == runs_.end() || bytes_max < extent_min) return std::nullopt;
+  const Run whole{best->first, best->second};
+  uint64_t bytes = std::min(whole.bytes, bytes_max);
+  const uint64_t rest = whole.bytes - bytes;
+  if (rest > 0 && rest < extent_min) {
+    // Take less, so that the rest stays usable; a run too short for both goes whole.
+    bytes = whole.bytes >= 2 * extent_min ? whole.bytes - extent_min : whole.bytes;
+  }
+  runs_.erase(best);
+  if (bytes < whole.bytes) runs_.emplace(whole.begin + bytes, whole.bytes - bytes);
+  free_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+  return Run{whole.begin, bytes};
+}
+
+void SegmentPool::putRun(Run run) {
+  setSeglets(run, nullptr);
+  free_bytes_.fetch_add(run.bytes, std::memory_order_relaxed);
+  auto next = runs_.lower_bound(run.begin);
+  if (next != runs_.begin()) {
+    const auto before = std::prev(next);
+    RC_CHECK(before->first + before->second <= run.begin);
+    if (before->first + before->second == run.begin) {
+      run = {before->first, before->second + run.bytes};
+      runs_.erase(before);
+    }
+  }
+  if (next != runs_.end()) {
+    RC_CHECK(run.begin + run.bytes <= next->first);
+    if (run.begin + run.bytes == next->first) {
+      run.bytes += next->second;
+      runs_.erase(next);
+    }
+  }
+  runs_.emplace(run.begin, run.bytes);
+}
+
+void SegmentPool::addExtent(Segment& segment, Run run) {
+  Extent& extent = segment.extents_[segment.extent_count_];
+  extent.begin = run.begin;
+  extent.bytes = static_cast<uint32_t>(run.bytes);
+  extent.stream_begin.store(segment.extent_count_ == 0 ? 0 : kSegmentBytesMax, std::memory_order_relaxed);
+  ++segment.extent_count_;
+  segment.memory_bytes_ += run.bytes;
+  segment.capacity_bytes_ = static_cast<uint32_t>(std::min<uint64_t>(segment.memory_bytes_, config_.segment_bytes));
+  setSeglets(run, &segment);
+}
+
+void SegmentPool::setSeglets(Run run, Segment* segment) {
+  for (uint64_t at = run.begin; at < run.begin + run.bytes; at += config_.seglet_bytes) {
+    seglets_[at >> seglet_shift_].store(segment, std::memory_order_release);
+  }
+}
+
+}  // namespace ramcore::log

@@ -1,0 +1,83 @@
+#include "log/side_log.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace ramcore::log {
+
+SideLog::~SideLog() { RC_CHECK_MSG(joined_ || segments_.empty(), "a side log is joined or abandoned"); }
+
+Result<Appended> SideLog::append(std::span<const EntryInput> group, AppendClass append_class) {
+  RC_CHECK(!closed_ && !group.empty() && group.size() <= kGroupEntriesMax);
+  uint64_t total_bytes = 0;
+  for (const EntryInput& input : group) {
+    const uint32_t bytes = input.alignedBytes();
+    RC_CHECK(bytes <= log_.config().entry_bytes_max);
+    total_bytes += bytes;
+  }
+  if (append_class == AppendClass::Write && !log_.hasSpaceFor(total_bytes)) {
+    log_.stats().refused_no_space.fetch_add(1, std::memory_order_relaxed);
+    return Status::NoSpace;
+  }
+  Appended appended;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    Segment* const segment = attempt == 0 && !segments_.empty() ? segments_.back() : openSegment();
+    if (segment == nullptr) return Status::RetryLater;
+    Segment::Cursor cursor = segment->cursor();
+    bool placed = true;
+    for (size_t i = 0; placed && i < group.size(); ++i) {
+      placed = segment->place(cursor, group[i].alignedBytes(), appended.refs[i]);
+    }
+    if (!placed) continue;
+    segment->adopt(cursor);
+    for (size_t i = 0; i < group.size(); ++i) {
+      std::byte* const at = log_.pool().memory().at(appended.refs[i]);
+      writeEntry(at, group[i], i + 1 < group.size(), log_.tombstoneOf(group[i]));
+      log_.countLive(*segment, EntryView(at));
+      if (group[i].dead) log_.countDead(group[i].dead);
+    }
+    segment->commit(cursor.offset);
+    replicator_.advance(*segment);
+    appended.end = {segment->id(), cursor.offset, 0};
+    log_.stats().appended_entries.fetch_add(group.size(), std::memory_order_relaxed);
+    log_.stats().appended_bytes.fetch_add(total_bytes, std::memory_order_relaxed);
+    return appended;
+  }
+  return Status::RetryLater;
+}
+
+Segment* SideLog::openSegment() {
+  Segment* const segment = log_.openPrivate(SegmentKind::Side);
+  if (segment == nullptr) return nullptr;
+  if (!segments_.empty()) log_.closePrivate(*segments_.back());
+  segments_.push_back(segment);
+  return segment;
+}
+
+void SideLog::close() {
+  RC_CHECK(!closed_);
+  closed_ = true;
+  if (!segments_.empty()) log_.closePrivate(*segments_.back());
+}
+
+bool SideLog::isClosed() const {
+  return closed_ && std::all_of(segments_.begin(), segments_.end(),
+                                [](const Segment* segment) { return segment->state() == SegmentState::Closed; });
+}
+
+void SideLog::join() {
+  RC_CHECK(isClosed() && !joined_);
+  log_.exchange(segments_, {});
+  roll_ = log_.requestRoll();
+  joined_ = true;
+}
+
+void SideLog::abandon() {
+  RC_CHECK(!joined_);
+  for (Segment* segment : segments_) log_.dropPrivate(*segment);
+  segments_.clear();
+  closed_ = true;
+}
+
+}  // namespace ramcore::log

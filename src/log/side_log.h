@@ -1,0 +1,51 @@
+#pragma once
+
+#include <vector>
+
+#include "log/log.h"
+
+namespace ramcore::log {
+
+/// A log on the side: replay and moves append to it without meeting others at the head, and it becomes part of the
+/// main log at one instant, when a head takes over whose digest lists its segments. Until then a recovery of this
+/// server does not see it. Its entries are readable at once.
+///
+/// An entry of the main log may be killed from here only if the state it held can still be had from elsewhere until the
+/// side log has joined (the log being replayed, the source of a move): the cleaner relies on the death at once, and a
+/// crash before the join loses both.
+///
+/// Order: append..., close, (wait until isClosed), join, (wait until isJoined). Or abandon.
+///
+/// Thread: one at a time. Destroying a side log that was neither joined nor abandoned is a bug (checked).
+class SideLog {
+ public:
+  SideLog(Log& log, Replicator& replicator) : log_(log), replicator_(replicator) {}
+  ~SideLog();
+  SideLog(const SideLog&) = delete;
+  SideLog& operator=(const SideLog&) = delete;
+
+  /// As Log::append; `end` names a place in a segment of the side log, for which Log::isDurable says nothing.
+  Result<Appended> append(std::span<const EntryInput> group, AppendClass append_class);
+
+  /// No more appends; has all segments closed on all replicas.
+  void close();
+  bool isClosed() const;
+  /// After isClosed(): makes the segments members of the log with the next head, which is opened at once.
+  void join();
+  /// The segments are members, and the log would be recovered with them.
+  bool isJoined() const { return joined_ && log_.isRolled(roll_); }
+  /// Gives everything up. Nobody refers to its entries any more. Not after join().
+  void abandon();
+
+ private:
+  Segment* openSegment();
+
+  Log& log_;
+  Replicator& replicator_;
+  std::vector<Segment*> segments_;
+  bool closed_ = false;
+  bool joined_ = false;
+  SegmentId roll_;
+};
+
+}  // namespace ramcore::log

@@ -1,0 +1,330 @@
+#include "log/cleaner.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/unit/log/log_fixture.h"
+
+namespace ramcore::log {
+namespace {
+
+constexpr uint32_t kSliceBytes = 16u << 10;
+
+struct CleanerFixture : LogFixture {
+  explicit CleanerFixture(LogConfig log_config = LogConfig::forTest(), bool replicated = true)
+      : LogFixture(log_config, replicated),
+        replicator(replicated ? static_cast<Replicator&>(copies) : none),
+        cleaner(*log, owner, replicator) {}
+
+  /// A whole pass (and what it frees), if one is worth it.
+  bool clean() {
+    bool worked = false;
+    for (int i = 0; i < 10000; ++i) {
+      const auto progress = cleaner.step(kSliceBytes);
+      reclaim();
+      if (progress == Cleaner::Progress::Idle) return worked;
+      worked = true;
+      if (!cleaner.isBusy()) return true;
+    }
+    ADD_FAILURE() << "a pass without end";
+    return worked;
+  }
+  /// Makes garbage around "key0" and cleans until it has moved from `ref`.
+  bool cleanAway(EntryRef ref) {
+    for (int i = 0; i < 20 && owner.refs().at("key0") == ref; ++i) {
+      for (int k = 1; k < 20; ++k)
+        EXPECT_EQ(owner.put(*log, "key" + std::to_string(k), std::string(500, 'y')), Status::Ok);
+      log->requestRoll();
+      while (clean()) {
+      }
+    }
+    return owner.refs().at("key0") != ref;
+  }
+  /// Puts, cleaning whenever that is needed, as a server does in the background.
+  Status put(const std::string& key, const std::string& value) {
+    for (int i = 0; i < 1000; ++i) {
+      if (cleaner.isNeeded()) clean();
+      const Status status = owner.put(*log, key, value);
+      if (status != Status::RetryLater) return status;
+      clean();
+      reclaim();
+    }
+    return Status::RetryLater;
+  }
+  Status remove(const std::string& key) {
+    for (int i = 0; i < 1000; ++i) {
+      const Status status = owner.remove(*log, key);
+      if (status != Status::RetryLater) return status;
+      clean();
+      reclaim();
+    }
+    return Status::RetryLater;
+  }
+  void expectState(const std::map<std::string, std::string>& expected) {
+    ASSERT_EQ(owner.refs().size(), expected.size());
+    for (const auto& [key, value] : expected) EXPECT_EQ(owner.get(key), value);
+  }
+
+  Replicator& replicator;
+  Cleaner cleaner;
+};
+
+TEST(Cleaner, GoesOnUnderOverwritesOfASmallMemory) {
+  CleanerFixture fixture;
+  std::mt19937_64 random(1);
+  std::map<std::string, std::string> expected;
+  const uint64_t goal = fixture.config.memory_bytes * 12;
+  for (int i = 0; fixture.log->stats().appended_bytes.load() < goal; ++i) {
+    const std::string key = "key" + std::to_string(random() % 1200);
+    const std::string value(random() % 400, static_cast<char>('a' + i % 26));
+    ASSERT_EQ(fixture.put(key, value), Status::Ok) << "after " << i;
+    expected[key] = value;
+  }
+  fixture.expectState(expected);
+  EXPECT_TRUE(recover(fixture.copies.replicas()) == expected);
+  EXPECT_GT(fixture.log->stats().segments_cleaned.load(), 20u);
+  EXPECT_GT(fixture.owner.droppedCount(), 100u);
+}
+
+TEST(Cleaner, GoesOnWithMixedSizes) {
+  CleanerFixture fixture;
+  std::mt19937_64 random(2);
+  std::map<std::string, std::string> expected;
+  for (int i = 0; i < 6000; ++i) {
+    const std::string key = "key" + std::to_string(random() % 300);
+    const size_t bytes = random() % 10 == 0 ? random() % 7000 : random() % 300;
+    const std::string value(bytes, static_cast<char>('a' + i % 26));
+    const Status status = fixture.put(key, value);
+    if (status == Status::NoSpace) {
+      const Status removed = fixture.remove(key);
+      ASSERT_TRUE(removed == Status::Ok || removed == Status::NotFound);
+      expected.erase(key);
+      continue;
+    }
+    ASSERT_EQ(status, Status::Ok) << "after " << i;
+    expected[key] = value;
+  }
+  fixture.expectState(expected);
+  EXPECT_TRUE(recover(fixture.copies.replicas()) == expected);
+}
+
+TEST(Cleaner, FullMemoryRefusesWritesTakesRemovesAndRecovers) {
+  CleanerFixture fixture;
+  std::map<std::string, std::string> expected;
+  const std::string value(300, 'v');
+  for (int cycle = 0; cycle < 6; ++cycle) {
+    int i = 0;
+    Status status = Status::Ok;
+    for (; status == Status::Ok; ++i) {
+      const std::string key = std::to_string(cycle) + "." + std::to_string(i);
+      status = fixture.put(key, value);
+      if (status == Status::Ok) expected[key] = value;
+    }
+    ASSERT_EQ(status, Status::NoSpace) << "cycle " << cycle;
+    ASSERT_GT(i, 100);
+    fixture.expectState(expected);
+    // Everything goes, without a write in between.
+    std::vector<std::string> keys;
+    for (const auto& [key, ignored] : expected) keys.push_back(key);
+    for (const std::string& key : keys) ASSERT_EQ(fixture.remove(key), Status::Ok) << key;
+    expected.clear();
+    while (fixture.clean()) {
+    }
+    EXPECT_TRUE(recover(fixture.copies.replicas()) == expected);
+  }
+}
+
+TEST(Cleaner, RemovesDuringAPassLeaveItTheLastSmallHead) {
+  CleanerFixture fixture;
+  int keys = 0;
+  while (fixture.put("key" + std::to_string(keys), std::string(300, 'v')) == Status::Ok) ++keys;
+  ASSERT_GT(keys, 100);
+  for (int i = 0; i < keys / 2; ++i) ASSERT_EQ(fixture.remove("key" + std::to_string(i)), Status::Ok);
+  // Until no memory is left.
+  Status status = Status::Ok;
+  for (int i = 0; status == Status::Ok; ++i) {
+    status = fixture.owner.put(*fixture.log, "other" + std::to_string(i % 20), std::string(300, 'v'));
+  }
+  ASSERT_TRUE(isRetryable(status));
+  ASSERT_EQ(fixture.cleaner.step(kSliceBytes), Cleaner::Progress::Worked);
+  ASSERT_TRUE(fixture.cleaner.isBusy());
+  std::vector<std::string> left;
+  for (const auto& [key, ref] : fixture.owner.refs()) left.push_back(key);
+  for (const std::string& key : left) {
+    const Status removed = fixture.owner.remove(*fixture.log, key);
+    ASSERT_TRUE(removed == Status::Ok || removed == Status::RetryLater);
+  }
+  EXPECT_TRUE(fixture.clean());
+  for (const std::string& key : left) {
+    const Status removed = fixture.remove(key);
+    EXPECT_TRUE(removed == Status::Ok || removed == Status::NotFound) << name(removed);
+  }
+  EXPECT_EQ(fixture.put("again", "value"), Status::Ok);
+}
+
+TEST(Cleaner, LiveBytesFallToAlmostNothingWhenAllIsRemoved) {
+  CleanerFixture fixture;
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(fixture.put("key" + std::to_string(i), std::string(200, 'x')), Status::Ok);
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(fixture.remove("key" + std::to_string(i)), Status::Ok);
+  fixture.log->requestRoll();
+  while (fixture.clean()) {
+  }
+  // Tombstones of the last pass may name segments that left with it.
+  EXPECT_LT(fixture.log->stats().live_bytes.load(), static_cast<int64_t>(fixture.config.segment_bytes));
+  EXPECT_GE(fixture.log->stats().live_bytes.load(), 0);
+  EXPECT_GE(fixture.log->stats().tombstone_bytes.load(), 0);
+}
+
+TEST(Cleaner, TombstoneStaysWhileTheSegmentItNamesCanBeRecovered) {
+  CleanerFixture fixture;
+  // "old" lives in the first segment, its tombstone in a later one.
+  ASSERT_EQ(fixture.put("old", "value"), Status::Ok);
+  const EntryRef old_ref = fixture.owner.refs().at("old");
+  const SegmentId named = fixture.log->pool().segmentOf(old_ref)->id();
+  fixture.log->requestRoll();
+  ASSERT_EQ(fixture.remove("old"), Status::Ok);
+  const TombstonePayload tombstone{ServerId(11), named};
+  EXPECT_TRUE(fixture.log->isTombstoneLive(tombstone));
+  EXPECT_FALSE(fixture.log->isTombstoneLive({ServerId(11), SegmentId(99999)}));
+  Segment* const holder = fixture.log->pool().find(named);
+  EXPECT_EQ(holder->namedByTombstoneBytes(), alignedEntryBytes(3, sizeof(TombstonePayload), false));
+  fixture.log->exchange({}, std::span(&holder, 1));
+  // Leaving, but the digest of the present head still lists it.
+  EXPECT_TRUE(fixture.log->isTombstoneLive(tombstone));
+  fixture.copies.setAutomatic(false);
+  const SegmentId request = fixture.log->requestRoll();
+  fixture.copies.deliverOpens();
+  // The new head is there, but the old one, with the old digest, may still be the one that is recovered.
+  EXPECT_TRUE(fixture.log->isTombstoneLive(tombstone));
+  EXPECT_FALSE(fixture.log->isRolled(request));
+  fixture.copies.deliver();
+  EXPECT_TRUE(fixture.log->isRolled(request));
+  EXPECT_FALSE(fixture.log->isTombstoneLive(tombstone));
+}
+
+TEST(Cleaner, PinsDelayFreeing) {
+  CleanerFixture fixture;
+  for (int i = 0; i < 400; ++i)
+    ASSERT_EQ(fixture.put("key" + std::to_string(i % 20), std::string(500, 'x')), Status::Ok);
+  fixture.log->requestRoll();
+  runtime::Pin pin = fixture.pins.take(0);
+  const EntryRef ref = fixture.owner.refs().at("key0");
+  const Version version = fixture.log->view(ref).version();
+  const SegmentId id = fixture.log->pool().segmentOf(ref)->id();
+  ASSERT_TRUE(fixture.cleanAway(ref));
+  const uint64_t free_bytes = fixture.log->pool().freeBytes();
+  for (int i = 0; i < 5; ++i) fixture.reclaim();
+  ASSERT_NE(fixture.log->pool().find(id), nullptr);
+  EXPECT_EQ(fixture.log->pool().freeBytes(), free_bytes);
+  EXPECT_EQ(fixture.log->view(ref).version(), version);
+  EXPECT_TRUE(fixture.log->view(ref).verify());
+  pin.reset();
+  fixture.reclaim();
+  EXPECT_EQ(fixture.log->pool().find(id), nullptr);
+  EXPECT_GT(fixture.log->pool().freeBytes(), free_bytes);
+}
+
+TEST(Cleaner, GracePeriodDelaysFreeing) {
+  CleanerFixture fixture;
+  for (int i = 0; i < 400; ++i)
+    ASSERT_EQ(fixture.put("key" + std::to_string(i % 20), std::string(500, 'x')), Status::Ok);
+  fixture.log->requestRoll();
+  const runtime::RcuReader reader = fixture.rcu.registerThread();
+  const EntryRef ref = fixture.owner.refs().at("key0");
+  const SegmentId id = fixture.log->pool().segmentOf(ref)->id();
+  ASSERT_TRUE(fixture.cleanAway(ref));
+  for (int i = 0; i < 5; ++i) fixture.reclaim();
+  EXPECT_NE(fixture.log->pool().find(id), nullptr);
+  fixture.rcu.quiescent(reader);
+  for (int i = 0; i < 5; ++i) {
+    fixture.rcu.quiescent(reader);
+    fixture.reclaim();
+  }
+  EXPECT_EQ(fixture.log->pool().find(id), nullptr);
+  fixture.rcu.unregisterThread(reader);
+}
+
+/// What was put under a key, and where in the log: the state after each may be what a recovery finds, from the last
+/// durable one on.
+struct History {
+  struct Change {
+    std::optional<std::string> value;
+    LogPosition end;
+  };
+  std::map<std::string, std::vector<Change>> changes;
+
+  void check(const Log& log, const std::map<std::string, std::string>& recovered, const std::string& when) {
+    for (auto& [key, list] : changes) {
+      size_t durable = 0;
+      for (size_t i = 0; i < list.size(); ++i) {
+        if (log.isDurable(list[i].end)) durable = i + 1;
+      }
+      const auto found = recovered.find(key);
+      const std::optional<std::string> value = found == recovered.end() ? std::nullopt : std::optional(found->second);
+      bool allowed = durable == 0 && !value;
+      for (size_t i = durable == 0 ? 0 : durable - 1; i < list.size(); ++i) allowed = allowed || list[i].value == value;
+      ASSERT_TRUE(allowed) << key << " " << when << ": recovered " << value.value_or("nothing");
+      if (durable > 1) list.erase(list.begin(), list.begin() + static_cast<ptrdiff_t>(durable) - 1);
+    }
+  }
+};
+
+TEST(Cleaner, AnyCrashLeavesTheAcknowledgedState) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    CleanerFixture fixture;
+    fixture.copies.setAutomatic(false);
+    std::mt19937_64 random(seed);
+    History history;
+    for (int step = 0; step < 6000; ++step) {
+      switch (random() % 16) {
+        case 0:
+          fixture.copies.deliverOpens();
+          break;
+        case 1:
+        case 2:
+          fixture.copies.deliverAdvances();
+          break;
+        case 3:
+          fixture.copies.deliverCloses();
+          break;
+        case 4:
+        case 5:
+          fixture.cleaner.step(2048);
+          break;
+        case 6:
+          fixture.reclaim();
+          break;
+        default: {
+          const std::string key = "k" + std::to_string(random() % 40);
+          const bool remove = random() % 4 == 0;
+          const std::string value(50 + random() % 600, static_cast<char>('a' + step % 26));
+          const Status status =
+              remove ? fixture.owner.remove(*fixture.log, key) : fixture.owner.put(*fixture.log, key, value);
+          if (status == Status::Ok) {
+            history.changes[key].push_back({remove ? std::nullopt : std::optional(value), fixture.owner.end()});
+          }
+        }
+      }
+      if (step % 7 != 0) continue;
+      const auto recovered = recover(fixture.copies.replicas());
+      ASSERT_TRUE(recovered.has_value()) << "seed " << seed << " step " << step << ": no complete log";
+      history.check(*fixture.log, *recovered, "seed " + std::to_string(seed) + " step " + std::to_string(step));
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    EXPECT_GT(fixture.log->stats().cleaner_passes.load(), 3u) << "seed " << seed;
+  }
+}
+
+TEST(Cleaner, EverySegmentFreedIsInNoDigestThatCanBeChosen) {
+  CleanerFixture fixture;
+  for (int i = 0; i < 3000; ++i)
+    ASSERT_EQ(fixture.put("key" + std::to_string(i % 50), std::string(400, 'x')), Status::Ok);
+  const auto& order = fixture.copies.order();
+  EXPECT_NE(std::find_if(order.begin(), order.end(), [](const std::string& s) { return s.starts_with("free"); }),
+            order.end());
+  for (const auto& [id, replica] : fixture.copies.replicas()) EXPECT_TRUE(replica.opened);
+}
+
+}  // namespace
+}  // namespace ramcore::log

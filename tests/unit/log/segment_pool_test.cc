@@ -1,0 +1,141 @@
+#include "log/segment_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace ramcore::log {
+namespace {
+
+struct PoolFixture {
+  PoolFixture() : memory(LogMemory::open(config.memory_bytes).value()), pool(config, *memory) {}
+  LogConfig config = LogConfig::forTest();
+  std::unique_ptr<LogMemory> memory;
+  SegmentPool pool;
+};
+
+TEST(SegmentPool, ConfigForTestIsValidAndWrongOnesAreNot) {
+  EXPECT_TRUE(LogConfig::forTest().validate().ok());
+  EXPECT_TRUE(LogConfig{}.validate().ok());
+  LogConfig config = LogConfig::forTest();
+  config.seglet_bytes = 5000;
+  EXPECT_EQ(config.validate().status(), Status::BadConfig);
+  config = LogConfig::forTest();
+  config.memory_bytes = 256u << 10;
+  EXPECT_EQ(config.validate().status(), Status::BadConfig);
+  config = LogConfig::forTest();
+  config.segment_bytes = 256u << 20;
+  EXPECT_EQ(config.validate().status(), Status::BadConfig);
+  config = LogConfig::forTest();
+  config.entry_bytes_max = 32u << 10;
+  EXPECT_EQ(config.validate().status(), Status::BadConfig);
+}
+
+TEST(SegmentPool, HeadsLeaveTheReserveToSurvivors) {
+  PoolFixture fixture;
+  uint64_t id = 0;
+  while (fixture.pool.allocate(SegmentKind::Head, SegmentId(++id)) != nullptr) {
+  }
+  EXPECT_FALSE(fixture.pool.mayHaveRoom(SegmentKind::Head));
+  EXPECT_EQ(fixture.pool.allocate(SegmentKind::Side, SegmentId(++id)), nullptr);
+  uint64_t survivors_bytes = 0;
+  while (Segment* survivor = fixture.pool.allocate(SegmentKind::Survivor, SegmentId(++id))) {
+    survivors_bytes += survivor->capacityBytes();
+  }
+  EXPECT_GE(survivors_bytes + fixture.config.extentBytesMin(), fixture.config.survivorReserveBytes());
+  // And small heads have theirs when all is gone.
+  for (uint32_t i = 0; i < LogConfig::kSmallHeads; ++i) {
+    EXPECT_NE(fixture.pool.allocate(SegmentKind::SmallHead, SegmentId(++id)), nullptr);
+  }
+  EXPECT_EQ(fixture.pool.allocate(SegmentKind::SmallHead, SegmentId(++id)), nullptr);
+}
+
+TEST(SegmentPool, EverythingComesBackWhateverTheOrder) {
+  PoolFixture fixture;
+  const uint64_t all_bytes = fixture.pool.freeBytes();
+  std::mt19937_64 random(3);
+  std::vector<Segment*> segments;
+  uint64_t id = 0;
+  for (int i = 0; i < 3000; ++i) {
+    if (random() % 2 == 0) {
+      constexpr SegmentKind kKinds[] = {SegmentKind::Head, SegmentKind::Side, SegmentKind::Survivor,
+                                        SegmentKind::SmallHead};
+      Segment* segment = fixture.pool.allocate(kKinds[random() % 4], SegmentId(++id));
+      if (segment == nullptr) continue;
+      EXPECT_EQ(fixture.pool.find(SegmentId(id)), segment);
+      // Fill some of it, never two segments over the same bytes.
+      Segment::Cursor cursor = segment->cursor();
+      EntryRef ref;
+      const int entries = static_cast<int>(random() % 12);
+      for (int k = 0; k < entries && segment->place(cursor, 8 * (1 + random() % 1000), ref); ++k) {
+        EXPECT_EQ(fixture.pool.segmentOf(ref), segment);
+      }
+      segment->adopt(cursor);
+      if (random() % 2 == 0) fixture.pool.trim(*segment);
+      segments.push_back(segment);
+    } else if (!segments.empty()) {
+      const size_t at = random() % segments.size();
+      fixture.pool.release(*segments[at]);
+      segments.erase(segments.begin() + static_cast<ptrdiff_t>(at));
+    }
+    uint64_t held = 0;
+    for (const Segment* segment : segments) {
+      if (segment->kind() != SegmentKind::SmallHead) held += segment->memoryBytes();
+    }
+    ASSERT_EQ(held + fixture.pool.freeBytes(), all_bytes);
+  }
+  for (Segment* segment : segments) fixture.pool.release(*segment);
+  EXPECT_EQ(fixture.pool.freeBytes(), all_bytes);
+}
+
+TEST(SegmentPool, LogicalOffsetsRunThroughExtents) {
+  PoolFixture fixture;
+  std::vector<Segment*> heads;
+  uint64_t id = 0;
+  while (Segment* head = fixture.pool.allocate(SegmentKind::Survivor, SegmentId(++id))) heads.push_back(head);
+  // Every other one leaves its tail: the free runs are shorter than a segment.
+  for (size_t i = 0; i < heads.size(); i += 2) {
+    Segment::Cursor cursor = heads[i]->cursor();
+    EntryRef ref;
+    ASSERT_TRUE(heads[i]->place(cursor, 4096, ref));
+    ASSERT_TRUE(heads[i]->place(cursor, 4000 * 8 / 8, ref));
+    for (int k = 0; k < 4; ++k) ASSERT_TRUE(heads[i]->place(cursor, 8000, ref));
+    heads[i]->adopt(cursor);
+    fixture.pool.trim(*heads[i]);
+  }
+  Segment* segment = fixture.pool.allocate(SegmentKind::Survivor, SegmentId(++id));
+  ASSERT_NE(segment, nullptr);
+  Segment::Cursor cursor = segment->cursor();
+  std::vector<std::pair<uint32_t, EntryRef>> entries;
+  EntryRef ref;
+  uint32_t offset = 0;
+  while (segment->place(cursor, 3000 / 8 * 8, ref)) {
+    entries.emplace_back(offset, ref);
+    offset = cursor.offset;
+  }
+  segment->adopt(cursor);
+  segment->commit(cursor.offset);
+  for (const auto& [at, where] : entries) {
+    EXPECT_EQ(segment->offsetOf(where), at);
+    EXPECT_EQ(segment->refAt(at), where);
+  }
+  std::array<ByteSpan, Segment::kExtentsMax> pieces;
+  const size_t count = segment->spans(0, segment->committedBytes(), pieces);
+  EXPECT_GT(count, 1u);
+  size_t bytes = 0;
+  for (size_t i = 0; i < count; ++i) bytes += pieces[i].size();
+  EXPECT_EQ(bytes, segment->committedBytes());
+}
+
+TEST(LogMemory, PrefaultsEverythingOnce) {
+  auto memory = LogMemory::open((130u << 20) + 4096).value();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory->base()) % LogMemory::kAlignmentBytes, 0u);
+  int pieces = 0;
+  while (memory->prefaultNext()) ++pieces;
+  EXPECT_EQ(pieces, 3);
+  EXPECT_EQ(memory->prefaultedBytes(), memory->bytes());
+  EXPECT_EQ(LogMemory::open(0).status(), Status::BadConfig);
+}
+
+}  // namespace
+}  // namespace ramcore::log
