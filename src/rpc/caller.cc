@@ -1,0 +1,358 @@
+#include "rpc/caller.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "wire/frame.h"
+
+namespace ramcore::rpc {
+namespace {
+
+constexpr int64_t kBackoffNsMin = 1 * runtime::kNanosPerMilli;
+constexpr int64_t kBackoffNsMax = 500 * runtime::kNanosPerMilli;
+// The late answer of an abandoned call frees its slot and tells nobody: what waits for a slot then looks this often.
+constexpr int64_t kSlotLookNs = 2 * runtime::kNanosPerMilli;
+
+constexpr std::string_view kBestFirst[] = {"shm", "verbs", "dpdk", "tcp", "sim"};
+constexpr int kRankCount = static_cast<int>(std::size(kBestFirst));
+
+int rank(const transport::Locator& locator) {
+  return static_cast<int>(std::find(std::begin(kBestFirst), std::end(kBestFirst), locator.scheme) -
+                          std::begin(kBestFirst));
+}
+
+}  // namespace
+
+// ---- OutgoingCall
+
+OutgoingCall::OutgoingCall(Done done)
+    : PendingCall(&OutgoingCall::completed), Timer(&OutgoingCall::deadlinePassed), done_(done) {}
+
+OutgoingCall::~OutgoingCall() { RC_CHECK_MSG(connection_ == nullptr, "a call was destroyed before it ended"); }
+
+void OutgoingCall::completed(PendingCall& pending, Status status, transport::RxMessage response) {
+  auto& call = static_cast<OutgoingCall&>(pending);
+  // The answer to our own question is hostile too: whoever gave it may be broken.
+  if (status == Status::Ok && response.head().size() < sizeof(wire::ResponseHeader)) status = Status::BadRequest;
+  if (status == Status::Ok) call.response = std::move(response);
+  Connection& connection = *call.connection_;
+  connection.finish(call, status);
+  connection.drainQueue();
+}
+
+void OutgoingCall::deadlinePassed(Timer& timer) {
+  auto& call = static_cast<OutgoingCall&>(timer);
+  call.connection_->cancel(call, Status::DeadlineExceeded);
+}
+
+// ---- Connection
+
+Connection::Connection(Caller& caller, PeerAddress address)
+    : caller_(caller), address_(std::move(address)), retry_timer_(*this) {
+  // The best first; what this process has no endpoint for is left out.
+  std::vector<transport::Locator> usable;
+  for (int wanted = 0; wanted < kRankCount; ++wanted) {
+    for (const transport::Locator& locator : address_.locators) {
+      if (rank(locator) == wanted && caller_.endpointFor(locator) != nullptr) usable.push_back(locator);
+    }
+  }
+  usable.swap(address_.locators);
+}
+
+Connection::~Connection() { shutDown(Status::Cancelled); }
+
+std::string_view Connection::transportName() const {
+  return state_ == State::Open ? endpoint_->limits().name : std::string_view{};
+}
+
+void Connection::start(OutgoingCall& call) {
+  RC_CHECK(call.connection_ == nullptr);
+  call.connection_ = this;
+  call.status = Status::Ok;
+  call.was_sent = false;
+  call.response = {};
+  call.next_ = nullptr;
+  if (call.settings.deadline_ns != runtime::kNever) caller_.dispatch_.arm(call, call.settings.deadline_ns);
+  const bool is_first = first_ == nullptr;
+  Status sent = Status::RetryLater;
+  if (state_ == State::Open && is_first) sent = trySend(call);
+  if (sent == Status::Ok) return;
+  (last_ != nullptr ? last_->next_ : first_) = &call;
+  last_ = &call;
+  if (state_ == State::Open && is_first) {
+    if (sent == Status::TooLarge) {
+      caller_.dispatch_.arm(retry_timer_, caller_.dispatch_.clock().nowNs());
+    } else {
+      lookAgainLater();
+    }
+  }
+  if (state_ == State::Idle) {
+    // Through the queue even when there is nothing to connect to: `done` never runs inside start().
+    state_ = State::Waiting;
+    caller_.dispatch_.arm(retry_timer_, caller_.dispatch_.clock().nowNs());
+  }
+}
+
+Status Connection::trySend(OutgoingCall& call) {
+  const transport::CallOptions options{.priority = call.settings.priority,
+                                       .response_bytes_max = call.settings.response_bytes_max};
+  const Status sent = endpoint_->call(session_, call.request, options, call);
+  call.was_sent = sent == Status::Ok;
+  return sent;
+}
+
+void Connection::lookAgainLater() {
+  if (!has_abandoned_ || state_ != State::Open || retry_timer_.isArmed()) return;
+  caller_.dispatch_.arm(retry_timer_, caller_.dispatch_.clock().nowNs() + kSlotLookNs);
+}
+
+void Connection::cancel(OutgoingCall& call, Status status) {
+  RC_CHECK(call.connection_ == this);
+  if (!unqueue(call)) {
+    endpoint_->abandon(session_, call);
+    has_abandoned_ = true;
+    if (first_ != nullptr) lookAgainLater();
+  }
+  finish(call, status);
+}
+
+bool Connection::unqueue(OutgoingCall& call) {
+  for (OutgoingCall** at = &failing_; *at != nullptr; at = &(*at)->next_) {
+    if (*at != &call) continue;
+    *at = call.next_;
+    return true;
+  }
+  OutgoingCall* previous = nullptr;
+  for (OutgoingCall* at = first_; at != nullptr; previous = at, at = at->next_) {
+    if (at != &call) continue;
+    (previous != nullptr ? previous->next_ : first_) = call.next_;
+    if (last_ == &call) last_ = previous;
+    return true;
+  }
+  return false;
+}
+
+void Connection::finish(OutgoingCall& call, Status status) {
+  call.runtime::Timer::cancel();
+  call.connection_ = nullptr;
+  call.status = status;
+  call.request = {};
+  call.done_(call);
+}
+
+void Connection::drainQueue() {
+  while (state_ == State::Open && first_ != nullptr) {
+    OutgoingCall& call = *first_;
+    first_ = call.next_;
+    if (first_ == nullptr) last_ = nullptr;
+    const Status sent = trySend(call);
+    if (sent == Status::Ok) continue;
+    if (sent == Status::TooLarge) {
+      finish(call, sent);
+      continue;
+    }
+    // No slot (or the session has just ended and its loss will be told): back to the front.
+    call.next_ = first_;
+    first_ = &call;
+    if (last_ == nullptr) last_ = &call;
+    lookAgainLater();
+    return;
+  }
+}
+
+// A slot whose call was given up becomes free without a word, when its late answer comes: nobody tells, so look.
+void Connection::watchForSlots() {
+  if (!retry_timer_.isArmed()) {
+    caller_.dispatch_.arm(retry_timer_, caller_.dispatch_.clock().nowNs() + kBackoffNsMin);
+  }
+}
+
+void Connection::failQueue(Status status) {
+  // Only what waits now: a caller that starts again from `done` is a new attempt. It may also cancel others.
+  RC_CHECK(failing_ == nullptr);
+  failing_ = std::exchange(first_, nullptr);
+  last_ = nullptr;
+  while (failing_ != nullptr) {
+    OutgoingCall& call = *failing_;
+    failing_ = call.next_;
+    finish(call, status);
+  }
+}
+
+void Connection::connectNext() {
+  if (next_locator_ >= address_.locators.size()) {
+    next_locator_ = 0;
+    backoff_ns_ = std::clamp(backoff_ns_ * 2, kBackoffNsMin, kBackoffNsMax);
+    state_ = State::Waiting;
+    caller_.dispatch_.arm(retry_timer_, caller_.dispatch_.clock().nowNs() + backoff_ns_);
+    failQueue(address_.locators.empty() ? Status::Unreachable : last_failure_);
+    return;
+  }
+  const transport::Locator& locator = address_.locators[next_locator_++];
+  state_ = State::Connecting;
+  endpoint_ = caller_.endpointFor(locator);
+  session_ = endpoint_->connect(locator, address_.id, caller_.dispatch_.clock().nowNs() + caller_.connect_ns_);
+  caller_.by_session_[{endpoint_, session_.index, session_.generation}] = this;
+}
+
+void Connection::retry(runtime::Timer& timer) {
+  Connection& self = static_cast<RetryTimer&>(timer).connection;
+  if (self.state_ == State::Open) return self.drainQueue();
+  if (self.first_ == nullptr) {
+    self.state_ = State::Idle;
+    return;
+  }
+  self.connectNext();
+}
+
+void Connection::onOpen() {
+  state_ = State::Open;
+  has_abandoned_ = false;
+  next_locator_ = 0;
+  backoff_ns_ = 0;
+  drainQueue();
+}
+
+void Connection::onLost(Status reason) {
+  const bool was_open = state_ == State::Open;
+  session_ = {};
+  last_failure_ = reason;
+  if (!was_open) {
+    connectNext();
+    return;
+  }
+  // The calls that were in flight have been completed by the endpoint. What still waits was never sent: try again.
+  state_ = State::Waiting;
+  caller_.dispatch_.arm(retry_timer_, caller_.dispatch_.clock().nowNs() + kBackoffNsMin);
+}
+
+void Connection::shutDown(Status status) {
+  retry_timer_.cancel();
+  if (session_) {
+    const transport::SessionId session = session_;
+    caller_.by_session_.erase({endpoint_, session.index, session.generation});
+    state_ = State::Idle;
+    session_ = {};
+    endpoint_->close(session);
+  }
+  state_ = State::Idle;
+  failQueue(status);
+}
+
+// ---- Caller
+
+bool Caller::AddressLess::operator()(const PeerAddress& a, const PeerAddress& b) const {
+  if (a.id != b.id) return a.id < b.id;
+  return std::lexicographical_compare(a.locators.begin(), a.locators.end(), b.locators.begin(), b.locators.end(),
+                                      [](const transport::Locator& x, const transport::Locator& y) {
+                                        return std::tie(x.scheme, x.host, x.port, x.path) <
+                                               std::tie(y.scheme, y.host, y.port, y.path);
+                                      });
+}
+
+Caller::Caller(Dispatch& dispatch, int64_t connect_ns) : dispatch_(dispatch), connect_ns_(connect_ns) {
+  dispatch_.setObserver(this);
+}
+
+Caller::~Caller() {
+  shutDown();
+  dispatch_.setObserver(nullptr);
+}
+
+Connection& Caller::connection(const PeerAddress& address) {
+  auto found = connections_.find(address);
+  if (found == connections_.end()) {
+    found = connections_.emplace(address, std::make_unique<Connection>(*this, address)).first;
+  }
+  return *found->second;
+}
+
+void Caller::forget(const PeerAddress& address) { connections_.erase(address); }
+
+void Caller::shutDown() {
+  shut_down_ = true;
+  for (auto& [address, connection] : connections_) connection->shutDown(Status::Shutdown);
+}
+
+std::vector<std::pair<uint64_t, std::string_view>> Caller::openConnections() const {
+  std::vector<std::pair<uint64_t, std::string_view>> open;
+  for (const auto& [address, connection] : connections_) {
+    if (connection->isOpen()) open.emplace_back(address.id, connection->transportName());
+  }
+  return open;
+}
+
+transport::Endpoint* Caller::endpointFor(const transport::Locator& locator) const {
+  for (transport::Endpoint* endpoint : dispatch_.endpoints()) {
+    if (endpoint->limits().name == locator.scheme) return endpoint;
+  }
+  return nullptr;
+}
+
+void Caller::onSessionOpen(transport::Endpoint& endpoint, transport::SessionId session) {
+  const auto found = by_session_.find({&endpoint, session.index, session.generation});
+  if (found != by_session_.end()) found->second->onOpen();
+}
+
+void Caller::onSessionLost(transport::Endpoint& endpoint, transport::SessionId session, Status reason) {
+  const auto found = by_session_.find({&endpoint, session.index, session.generation});
+  if (found == by_session_.end()) return;
+  Connection* connection = found->second;
+  by_session_.erase(found);
+  connection->onLost(reason);
+}
+
+Caller::Call Caller::call(runtime::Executor& executor, const PeerAddress& address, transport::TxMessage request,
+                          const CallSettings& settings) {
+  return Call(*this, executor, address, std::move(request), settings);
+}
+
+// ---- Caller::Call
+
+Caller::Call::Call(Caller& caller, runtime::Executor& executor, const PeerAddress& address,
+                   transport::TxMessage message, const CallSettings& call_settings)
+    : OutgoingCall(&Call::finished),
+      Job(&Call::startOnDispatch),
+      caller_(caller),
+      executor_(executor),
+      address_(address) {
+  request = std::move(message);
+  settings = call_settings;
+}
+
+void Caller::Call::await_suspend(std::coroutine_handle<> handle) {
+  handle_ = handle;
+  if (caller_.dispatch_.isCurrent()) {
+    startOnDispatch(*this);
+  } else {
+    caller_.dispatch_.post(*this, settings.priority);
+  }
+}
+
+void Caller::Call::startOnDispatch(runtime::Job& job) {
+  auto& self = static_cast<Call&>(job);
+  if (self.caller_.shut_down_) {
+    self.status = Status::Shutdown;
+    finished(self);
+    return;
+  }
+  self.caller_.connection(self.address_).start(self);
+}
+
+void Caller::Call::finished(OutgoingCall& call) {
+  auto& self = static_cast<Call&>(call);
+  self.run = &Call::resume;
+  self.executor_.post(self, self.settings.priority);
+}
+
+void Caller::Call::resume(runtime::Job& job) { static_cast<Call&>(job).handle_.resume(); }
+
+CallResult Caller::Call::await_resume() {
+  CallResult result;
+  result.status = outcome();
+  result.may_have_happened = was_sent;
+  result.response = std::move(response);
+  return result;
+}
+
+}  // namespace ramcore::rpc

@@ -1,0 +1,211 @@
+#pragma once
+
+#include <coroutine>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "rpc/dispatch.h"
+#include "transport/locator.h"
+#include "wire/frame.h"
+#include "wire/message_header.h"
+
+namespace ramcore::rpc {
+
+class Caller;
+
+/// Where a process can be reached, and which incarnation is meant.
+struct PeerAddress {
+  uint64_t id = 0;  ///< proven in the handshake; 0 = whoever listens there (the coordinator)
+  std::vector<transport::Locator> locators;
+
+  bool operator==(const PeerAddress&) const = default;
+};
+
+struct CallSettings {
+  int64_t deadline_ns = runtime::kNever;  ///< clock of the dispatch; afterwards the call ends with DeadlineExceeded
+  runtime::Priority priority = runtime::Priority::Client;
+  uint32_t response_bytes_max = wire::kMessageBytesMax;
+};
+
+/// One call to another process, from start() to `done`. Owned by whoever waits; not destroyed in between.
+class OutgoingCall : private transport::PendingCall, private runtime::Timer {
+ public:
+  /// Runs once on the dispatch thread, from a step; may start other calls.
+  using Done = void (*)(OutgoingCall&);
+  explicit OutgoingCall(Done done);
+  ~OutgoingCall();
+
+  /// What went out; empty once the transport has it.
+  transport::TxMessage request;
+  CallSettings settings;
+  /// Set when done: Ok = there is a response with at least a ResponseHeader (whose own status counts then); else why
+  /// not: Unreachable, Refused, WrongServerId (no connection: it did not happen), SessionLost, DeadlineExceeded,
+  /// Cancelled, Shutdown (it may have happened, if `was_sent`).
+  Status status = Status::Ok;
+  transport::RxMessage response;
+  bool was_sent = false;
+
+  /// Status of the call or, if there is a response, of the response.
+  Status outcome() const {
+    return status != Status::Ok ? status : loadAs<wire::ResponseHeader>(response.head().data()).status;
+  }
+
+ private:
+  friend class Connection;
+  static void completed(transport::PendingCall& call, Status status, transport::RxMessage response);
+  static void deadlinePassed(runtime::Timer& timer);
+
+  Done done_;
+  class Connection* connection_ = nullptr;
+  OutgoingCall* next_ = nullptr;  // in the connection's queue
+};
+
+/// Sessions to one process: opened when first used, reopened after a loss, on the best locator both sides have.
+/// Thread: the dispatch's own.
+class Connection {
+ public:
+  Connection(Caller& caller, PeerAddress address);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  /// Starts a call; `done` never runs inside. Waits in a queue while the session is being opened or has no free slot.
+  /// A request beyond the transport's limits ends with TooLarge.
+  void start(OutgoingCall& call);
+  /// Ends a call that has not finished with `status`; `done` runs inside.
+  void cancel(OutgoingCall& call, Status status);
+  /// Fails every call with `status` and closes the session.
+  void shutDown(Status status);
+
+  const PeerAddress& address() const { return address_; }
+  bool isOpen() const { return state_ == State::Open; }
+  /// Name of the transport in use, empty while not open.
+  std::string_view transportName() const;
+
+ private:
+  friend class Caller;
+  friend class OutgoingCall;
+  enum class State : uint8_t { Idle, Connecting, Open, Waiting };
+
+  void connectNext();
+  void onOpen();
+  void onLost(Status reason);
+  void drainQueue();
+  void watchForSlots();
+  void failQueue(Status status);
+  void finish(OutgoingCall& call, Status status);
+  Status trySend(OutgoingCall& call);
+  void lookAgainLater();
+  bool unqueue(OutgoingCall& call);
+  static void retry(runtime::Timer& timer);
+
+  struct RetryTimer : runtime::Timer {
+    explicit RetryTimer(Connection& owner) : runtime::Timer(&Connection::retry), connection(owner) {}
+    Connection& connection;
+  };
+
+  Caller& caller_;
+  PeerAddress address_;
+  State state_ = State::Idle;
+  size_t next_locator_ = 0;
+  Status last_failure_ = Status::Unreachable;
+  int64_t backoff_ns_ = 0;
+  transport::Endpoint* endpoint_ = nullptr;
+  transport::SessionId session_;
+  OutgoingCall* first_ = nullptr;
+  OutgoingCall* last_ = nullptr;
+  OutgoingCall* failing_ = nullptr;  // taken out of the queue by failQueue(), which is going through them
+  bool has_abandoned_ = false;       // calls of this session whose slots come free without a word
+  RetryTimer retry_timer_;
+};
+
+/// What awaiting a call gives.
+struct CallResult {
+  /// As OutgoingCall::outcome().
+  Status status = Status::Ok;
+  /// True if the request may have reached the peer: a mutation may have happened although `status` is an error.
+  bool may_have_happened = false;
+  transport::RxMessage response;
+
+  /// The bytes behind the ResponseHeader; empty if there are none.
+  ByteSpan body() const {
+    return response.head().size() > sizeof(wire::ResponseHeader) ? response.head().subspan(sizeof(wire::ResponseHeader))
+                                                                 : ByteSpan{};
+  }
+  uint32_t retryAfterUs() const {
+    wire::ResponseHeader header{.status = Status::Ok};
+    return wire::decode(response.head(), header) ? header.retry_after_us : 0;
+  }
+};
+
+/// All outgoing connections of one dispatch thread.
+class Caller final : private SessionObserver {
+ public:
+  /// Becomes the dispatch's session observer. `connect_ns` bounds one attempt to open a session.
+  explicit Caller(Dispatch& dispatch, int64_t connect_ns = 2 * runtime::kNanosPerSecond);
+  ~Caller();
+
+  /// The connection to a process; made on first use, kept until forget(). The dispatch's thread.
+  Connection& connection(const PeerAddress& address);
+  /// Drops the connection to `address`; its calls end with Cancelled. The dispatch's thread.
+  void forget(const PeerAddress& address);
+  /// Ends everything with Shutdown. The dispatch's thread.
+  void shutDown();
+
+  /// Awaitable of one call, for coroutines on any executor of the process: `auto r = co_await caller.call(...)`.
+  class Call;
+  /// @param executor  where the awaiting coroutine runs and is resumed.
+  /// @param address   must outlive the await.
+  Call call(runtime::Executor& executor, const PeerAddress& address, transport::TxMessage request,
+            const CallSettings& settings);
+
+  /// A request with room for `head_bytes`. Any thread.
+  transport::TxMessage allocate(uint32_t head_bytes) { return dispatch_.endpoints().front()->allocate(head_bytes); }
+  Dispatch& dispatch() { return dispatch_; }
+  /// Open connections by transport name, for `rc status`. The dispatch's thread.
+  std::vector<std::pair<uint64_t, std::string_view>> openConnections() const;
+
+ private:
+  friend class Connection;
+  void onSessionOpen(transport::Endpoint& endpoint, transport::SessionId session) override;
+  void onSessionLost(transport::Endpoint& endpoint, transport::SessionId session, Status reason) override;
+  transport::Endpoint* endpointFor(const transport::Locator& locator) const;
+
+  struct SessionKey {
+    const transport::Endpoint* endpoint;
+    uint32_t index;
+    uint32_t generation;
+    auto operator<=>(const SessionKey&) const = default;
+  };
+  struct AddressLess {
+    bool operator()(const PeerAddress& a, const PeerAddress& b) const;
+  };
+
+  Dispatch& dispatch_;
+  const int64_t connect_ns_;
+  std::map<PeerAddress, std::unique_ptr<Connection>, AddressLess> connections_;
+  std::map<SessionKey, Connection*> by_session_;  // only looked up, never walked: its order is by address
+  bool shut_down_ = false;
+};
+
+class Caller::Call : private OutgoingCall, private runtime::Job {
+ public:
+  Call(Caller& caller, runtime::Executor& executor, const PeerAddress& address, transport::TxMessage message,
+       const CallSettings& call_settings);
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> handle);
+  CallResult await_resume();
+
+ private:
+  static void startOnDispatch(runtime::Job& job);
+  static void finished(OutgoingCall& call);
+  static void resume(runtime::Job& job);
+
+  Caller& caller_;
+  runtime::Executor& executor_;
+  const PeerAddress& address_;
+  std::coroutine_handle<> handle_;
+};
+
+}  // namespace ramcore::rpc

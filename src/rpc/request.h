@@ -1,0 +1,76 @@
+#pragma once
+
+#include <utility>
+
+#include "base/ids.h"
+#include "runtime/executor.h"
+#include "transport/transport.h"
+#include "wire/message_header.h"
+
+namespace ramcore::rpc {
+
+class Dispatch;
+
+/// A request in service: the received message and the way back. Lives in a pool of the dispatch thread; also the job
+/// that carries it to a worker and the job that carries the answer back.
+struct RequestRecord final : runtime::Job {
+  explicit RequestRecord(Run function) : Job(function) {}
+
+  Dispatch* dispatch = nullptr;
+  runtime::Executor* executor = nullptr;  ///< where the handler runs
+  transport::Endpoint* endpoint = nullptr;
+  transport::RxMessage message;
+  transport::TxMessage response;
+  wire::Opcode opcode{};
+  transport::Role peer_role{};
+  uint64_t peer_id = 0;
+  int64_t arrival_ns = 0;
+  int64_t started_ns = 0;  ///< when its handler began
+  RequestRecord* next_free = nullptr;
+};
+
+/// Handle of a request, owned by its handler. Answered exactly once (checked): by reply(), on the executor it runs on.
+class Request {
+ public:
+  explicit Request(RequestRecord* record) : record_(record) {}
+  Request(Request&& other) noexcept : record_(std::exchange(other.record_, nullptr)) {}
+  Request& operator=(Request&&) = delete;
+  ~Request();
+
+  wire::Opcode opcode() const { return record_->opcode; }
+  const transport::RxMessage& message() const { return record_->message; }
+  /// Contiguous start of the message, beginning with the RequestHeader: at least the bytes the sender declared as head.
+  ByteSpan head() const { return record_->message.head(); }
+  /// What the peer proved in the handshake.
+  transport::Role peerRole() const { return record_->peer_role; }
+  uint64_t peerId() const { return record_->peer_id; }
+  /// Clock of the dispatch thread when the request was taken from the endpoint.
+  int64_t arrivalNs() const { return record_->arrival_ns; }
+  /// The longest answer the caller takes; reply() turns a longer one into TooLarge.
+  uint32_t responseBytesMax() const { return record_->message.reply_to.response_bytes_max; }
+  /// Everything the handler awaits resumes it here.
+  runtime::Executor& executor() const { return *record_->executor; }
+  Dispatch& dispatch() const { return *record_->dispatch; }
+
+  /// A message to answer with. Any thread.
+  transport::TxMessage allocate(uint32_t head_bytes) const { return record_->endpoint->allocate(head_bytes); }
+  /// Sends the answer and gives the request back. Its first bytes are a ResponseHeader.
+  void reply(transport::TxMessage response);
+  /// Answers with a bare header.
+  void reply(Status status, uint32_t retry_after_us = 0);
+  /// Answers with a fixed struct.
+  template <Fixed T>
+  void replyWith(const T& response) {
+    transport::TxMessage message = allocate(sizeof(T));
+    message.appendHead(response);
+    reply(std::move(message));
+  }
+
+  /// For the dispatch core: gives up the handle without answering.
+  RequestRecord* release() { return std::exchange(record_, nullptr); }
+
+ private:
+  RequestRecord* record_;
+};
+
+}  // namespace ramcore::rpc
