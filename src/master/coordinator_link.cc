@@ -1,0 +1,151 @@
+#include "master/coordinator_link.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "log/segment_format.h"
+#include "master/control_call.h"
+
+namespace ramcore::master {
+namespace {
+
+using wire::Opcode;
+namespace control = wire::control;
+
+constexpr int64_t kCallNs = runtime::kNanosPerSecond;
+constexpr int64_t kRetryNs = 100 * runtime::kNanosPerMilli;
+// A lease is renewed this many times in its length, so that some renewals may get lost.
+constexpr int64_t kRenewalsPerLease = 4;
+// Nobody grants more; keeps arithmetic with what came over the wire in range.
+constexpr int64_t kLeaseNsMax = 3600 * runtime::kNanosPerSecond;
+
+}  // namespace
+
+CoordinatorLink::CoordinatorLink(rpc::Caller& caller, runtime::Executor& executor, rpc::PeerAddress coordinator,
+                                 ServerLease& lease, LinkObserver& observer, Trace& trace)
+    : caller_(caller),
+      executor_(executor),
+      coordinator_(std::move(coordinator)),
+      lease_(lease),
+      observer_(observer),
+      trace_(trace),
+      changed_(executor) {}
+
+CoordinatorLink::~CoordinatorLink() { RC_CHECK(stopped()); }
+
+void CoordinatorLink::start(const ServerDescription& self) {
+  RC_CHECK(!running_);
+  running_ = true;
+  run(self).detach();
+}
+
+void CoordinatorLink::stop(bool goodbye) {
+  stop_ = true;
+  goodbye_ = goodbye;
+  changed_.notifyAll();
+}
+
+runtime::Task<void> CoordinatorLink::run(ServerDescription self) {
+  const bool enlisted = co_await enlist(self);
+  if (enlisted) co_await renewUntilStopped();
+  if (enlisted && goodbye_) co_await sayGoodbye();
+  running_ = false;
+}
+
+runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
+  Status last = Status::Ok;
+  while (!stop_) {
+    control::EnlistRequest request;
+    for (const std::string& locator : self.locators) request.add_locators(locator);
+    request.set_name(self.name);
+    request.set_memory_bytes(self.memory_bytes);
+    request.set_format_version(log::kSegmentFormat);
+    request.set_nonce(self.nonce);
+    control::EnlistResponse response;
+    const int64_t sent_ns = executor_.clock().nowNs();
+    const Status status =
+        co_await callControl(caller_, executor_, coordinator_, Opcode::Enlist, request, response,
+                             {.deadline_ns = sent_ns + kCallNs, .priority = runtime::Priority::Membership});
+    if (status == Status::Ok && response.id() != 0 && response.lease_ns() > 0) {
+      id_ = ServerId(response.id());
+      lease_ns_ = std::min(response.lease_ns(), kLeaseNsMax);
+      lease_.renewed(sent_ns, lease_ns_);
+      observer_.onEnlisted(id_, ClusterId(response.cluster()));
+      co_return true;
+    }
+    if (status == Status::Refused || status == Status::WrongFormat || status == Status::WrongCluster) {
+      observer_.onRejected(status, "the coordinator refuses this server: check cluster name, secret and version");
+      co_return false;
+    }
+    if (status != last) {
+      trace_.warning("cannot enlist at the coordinator (" + std::string(name(status)) + "), trying again");
+      last = status;
+    }
+    [[maybe_unused]] const Status woken = co_await changed_.wait(executor_.clock().nowNs() + kRetryNs);
+  }
+  co_return false;
+}
+
+runtime::Task<void> CoordinatorLink::renewUntilStopped() {
+  Status last = Status::Ok;
+  while (!stop_) {
+    const int64_t pause_ns = last == Status::Ok ? lease_ns_ / kRenewalsPerLease : std::min(kRetryNs, lease_ns_ / 10);
+    [[maybe_unused]] const Status woken = co_await changed_.wait(executor_.clock().nowNs() + pause_ns);
+    if (stop_) break;
+    control::RenewServerLeaseRequest request;
+    request.set_id(id_.value);
+    control::RenewServerLeaseResponse response;
+    // Counted from before the request leaves: the coordinator counts from later.
+    const int64_t sent_ns = executor_.clock().nowNs();
+    const Status status = co_await callControl(
+        caller_, executor_, coordinator_, Opcode::RenewServerLease, request, response,
+        {.deadline_ns = sent_ns + std::min(kCallNs, lease_ns_ / 2), .priority = runtime::Priority::Membership});
+    if (status == Status::Ok && response.lease_ns() > 0) {
+      lease_ns_ = std::min(response.lease_ns(), kLeaseNsMax);
+      lease_.renewed(sent_ns, lease_ns_);
+    }
+    if (status == Status::Fenced) {
+      lease_.end();
+      observer_.onRejected(status, "the coordinator has declared this server dead");
+      co_return;
+    }
+    if (status != last) {
+      if (status == Status::Ok) {
+        trace_.info("the coordinator answers again");
+      } else {
+        trace_.warning("cannot renew the lease (" + std::string(name(status)) + "); serving until it runs out");
+      }
+      last = status;
+    }
+  }
+}
+
+runtime::Task<void> CoordinatorLink::sayGoodbye() {
+  lease_.end();
+  control::GoodbyeRequest request;
+  request.set_id(id_.value);
+  control::Empty response;
+  const Status status = co_await callControl(
+      caller_, executor_, coordinator_, Opcode::Goodbye, request, response,
+      {.deadline_ns = executor_.clock().nowNs() + kCallNs, .priority = runtime::Priority::Membership});
+  if (status != Status::Ok)
+    trace_.warning("the coordinator did not hear the goodbye (" + std::string(name(status)) + ")");
+}
+
+runtime::Task<CoordinatorLink::ClientCheck> CoordinatorLink::checkClients(runtime::Executor& executor,
+                                                                          std::vector<ClientId> clients) {
+  control::CheckClientRequest request;
+  for (const ClientId client : clients) request.add_clients(client.value);
+  control::CheckClientResponse response;
+  ClientCheck check;
+  check.status = co_await callControl(
+      caller_, executor, coordinator_, Opcode::CheckClient, request, response,
+      {.deadline_ns = executor.clock().nowNs() + kCallNs, .priority = runtime::Priority::Membership});
+  if (check.status == Status::Ok && response.valid_size() != static_cast<int>(clients.size())) {
+    check.status = Status::BadRequest;
+  }
+  if (check.status == Status::Ok) check.valid.assign(response.valid().begin(), response.valid().end());
+  co_return check;
+}
+
+}  // namespace ramcore::master

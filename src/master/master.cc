@@ -1,0 +1,112 @@
+#include "master/master.h"
+
+#include "base/check.h"
+
+namespace ramcore::master {
+namespace {
+
+// A client that has not been confirmed for this long is asked about; a batch at a time.
+constexpr int64_t kClientSilenceNs = 30 * runtime::kNanosPerSecond;
+constexpr size_t kClientsPerQuestion = 1024;
+
+}  // namespace
+
+Outcome<std::unique_ptr<Master>> Master::open(const MasterConfig& config, const Environment& environment,
+                                              MasterObserver& observer) {
+  const auto valid = config.log.validate();
+  if (!valid.ok()) return valid.error();
+  auto index = index::HashIndex::open(config.index, environment.rcu);
+  if (!index.ok()) return std::move(index).error();
+  return std::unique_ptr<Master>(new Master(config, environment, observer, std::move(index).value()));
+}
+
+Master::Master(const MasterConfig& config, const Environment& environment, MasterObserver& observer,
+               std::unique_ptr<index::HashIndex> index)
+    : config_(config),
+      environment_(environment),
+      observer_(observer),
+      background_(environment.dispatch.backgroundExecutor()),
+      index_(std::move(index)),
+      pins_(environment.threads.count()),
+      tablets_(environment.rcu),
+      store_(environment.memory),
+      link_(environment.caller, environment.dispatch, config.coordinator, lease_, *this, environment.trace),
+      stop_signal_(environment.dispatch) {}
+
+Master::~Master() { RC_CHECK_MSG(stopped(), "the master was destroyed before it had stopped"); }
+
+Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
+    : log(master.config_.log, {cluster, id}, master.environment_.memory,
+          {master.store_, master.environment_.replicator, master.environment_.rcu, master.pins_}),
+      cleaner(log, master.store_, master.environment_.replicator),
+      maintenance(master.background_, {log, cleaner, master.store_, master.environment_.rcu}),
+      source({master.store_, log, *master.index_, master.tablets_, master.results_}),
+      target({master.store_, log, master.tablets_, master.environment_.caller, master.background_, maintenance,
+              master.environment_.trace}),
+      tablet_service({id, master.store_, log, master.tablets_, master.results_, target, maintenance,
+                      master.environment_.rcu, master.environment_.dispatch, master.background_,
+                      master.environment_.trace}),
+      service({master.store_, log, *master.index_, master.tablets_, master.results_, master.lease_, master.link_,
+               maintenance, master.pins_, master.environment_.threads, master.environment_.clock}) {
+  master.results_.connect(log);
+  master.store_.connect(
+      {log, *master.index_, master.tablets_, master.results_, master.lease_, master.environment_.clock});
+}
+
+void Master::start() { link_.start(config_.self); }
+
+void Master::onEnlisted(ServerId id, ClusterId cluster) {
+  parts_ = std::make_unique<Parts>(*this, id, cluster);
+  parts_->log.maintain();
+  rpc::ServiceTable& table = environment_.dispatch.services();
+  parts_->service.addTo(table);
+  parts_->tablet_service.addTo(table);
+  parts_->source.addTo(table);
+  environment_.dispatch.setOwnId(id.value);
+  forgetting_ = true;
+  forgetLapsedClients().detach();
+  observer_.onServing(id);
+}
+
+void Master::onRejected(Status status, const std::string& why) {
+  observer_.onRejected(why + " (" + std::string(name(status)) + ")");
+}
+
+void Master::stop(bool goodbye) {
+  stop_ = true;
+  stop_signal_.notifyAll();
+  link_.stop(goodbye);
+  if (!parts_) return;
+  parts_->target.stop();
+  parts_->tablet_service.stop();
+  parts_->maintenance.stop();
+  parts_->maintenance.poke();  // it takes notice on its own executor
+}
+
+runtime::Task<void> Master::forgetLapsedClients() {
+  while (!stop_) {
+    const int64_t now_ns = environment_.clock.nowNs();
+    [[maybe_unused]] const Status woken = co_await stop_signal_.wait(now_ns + kClientSilenceNs);
+    if (stop_) break;
+    const int64_t asked_ns = environment_.clock.nowNs();
+    const std::vector<ClientId> silent = results_.silentSince(asked_ns - kClientSilenceNs, kClientsPerQuestion);
+    if (silent.empty()) continue;
+    CoordinatorLink::ClientCheck check = co_await link_.checkClients(environment_.dispatch, silent);
+    if (check.status != Status::Ok) continue;
+    for (size_t i = 0; i < silent.size(); ++i) {
+      if (check.valid[i]) {
+        results_.heard(silent[i], asked_ns);
+      } else {
+        results_.forget(silent[i]);
+      }
+    }
+  }
+  forgetting_ = false;
+}
+
+bool Master::stopped() const {
+  return link_.stopped() && !forgetting_ &&
+         (!parts_ || (parts_->target.idle() && parts_->tablet_service.idle() && parts_->maintenance.stopped()));
+}
+
+}  // namespace ramcore::master

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/trace.h"
+#include "log/cleaner.h"
+#include "log/log.h"
+#include "master/coordinator_link.h"
+#include "master/maintenance.h"
+#include "master/master_service.h"
+#include "master/migration_source.h"
+#include "master/migration_target.h"
+#include "master/object_store.h"
+#include "master/tablet_service.h"
+#include "master/threads.h"
+#include "rpc/caller.h"
+#include "rpc/dispatch.h"
+
+namespace ramcore::master {
+
+struct MasterConfig {
+  log::LogConfig log;
+  index::IndexConfig index;
+  ServerDescription self;
+  rpc::PeerAddress coordinator;
+};
+
+/// Told when the master begins to serve, and when it cannot go on.
+class MasterObserver {
+ public:
+  virtual ~MasterObserver() = default;
+  /// On the dispatch executor. The process uses the id in its handshakes from now on.
+  virtual void onServing(ServerId id) = 0;
+  /// Final: the process should stop. `why` is a line for a person.
+  virtual void onRejected(const std::string& why) = 0;
+};
+
+/// One master: builds, owns, starts and stops the parts in this folder. Its parts come to life when the coordinator has
+/// given the server its id, because the log's segments carry it.
+///
+/// Life: construct, give executors the hooks of `threads()`, start() on the dispatch executor, run; stop(), keep
+/// running until stopped(), destroy when no executor runs any more.
+class Master final : private LinkObserver {
+ public:
+  /// What a master needs of the world; borrowed, outlives it.
+  struct Environment {
+    runtime::Clock& clock;
+    Trace& trace;
+    rpc::Dispatch& dispatch;
+    rpc::Caller& caller;
+    runtime::Rcu& rcu;
+    Threads& threads;
+    log::LogMemory& memory;  ///< of config.log.memory_bytes
+    log::Replicator& replicator;
+  };
+  /// Failure: BadConfig or NoSpace, for a person.
+  static Outcome<std::unique_ptr<Master>> open(const MasterConfig& config, const Environment& environment,
+                                               MasterObserver& observer);
+  ~Master() override;
+
+  /// Enlists; onServing follows. On the dispatch executor, before its first request.
+  void start();
+  /// Ends everything that runs: on the dispatch executor. `goodbye`: tell the coordinator.
+  void stop(bool goodbye);
+  /// True when nothing of the master is queued or suspended any more.
+  bool stopped() const;
+  /// True while answers on their way still read the log. It must be false before the master is destroyed; it becomes so
+  /// soon after the last request.
+  bool hasLentMemory() const { return pins_.outstanding() != 0; }
+
+  ServerId id() const { return link_.id(); }
+  const ServerLease& lease() const { return lease_; }
+  /// nullptr before the master serves.
+  const log::Log* log() const { return parts_ ? &parts_->log : nullptr; }
+  const MasterService* service() const { return parts_ ? &parts_->service : nullptr; }
+  const index::HashIndex& index() const { return *index_; }
+  const ObjectStore& store() const { return store_; }
+  /// nullptr before the master serves.
+  const MigrationTarget* migrationTarget() const { return parts_ ? &parts_->target : nullptr; }
+  const ResultTable& results() const { return results_; }
+  const TabletTable& tablets() const { return tablets_; }
+
+ private:
+  Master(const MasterConfig& config, const Environment& environment, MasterObserver& observer,
+         std::unique_ptr<index::HashIndex> index);
+
+  // LinkObserver
+  void onEnlisted(ServerId id, ClusterId cluster) override;
+  void onRejected(Status status, const std::string& why) override;
+
+  /// What exists once the server has its id.
+  struct Parts {
+    Parts(Master& master, ServerId id, ClusterId cluster);
+    log::Log log;
+    log::Cleaner cleaner;
+    Maintenance maintenance;
+    MigrationSource source;
+    MigrationTarget target;
+    TabletService tablet_service;
+    MasterService service;
+  };
+
+  /// Asks the coordinator now and then about clients that have not been heard of, and forgets those whose lease is
+  /// over.
+  runtime::Task<void> forgetLapsedClients();
+
+  const MasterConfig config_;
+  const Environment environment_;
+  MasterObserver& observer_;
+  runtime::Executor& background_;
+  std::unique_ptr<index::HashIndex> index_;
+  runtime::PinRegistry pins_;
+  ServerLease lease_;
+  TabletTable tablets_;
+  ResultTable results_;
+  ObjectStore store_;
+  CoordinatorLink link_;
+  std::unique_ptr<Parts> parts_;
+  runtime::Signal stop_signal_;
+  bool stop_ = false;
+  bool forgetting_ = false;
+};
+
+}  // namespace ramcore::master

@@ -1,0 +1,551 @@
+#include "master/master_service.h"
+
+#include <algorithm>
+
+#include "base/mutation.h"
+#include "master/durability.h"
+
+namespace ramcore::master {
+namespace {
+
+using rpc::Request;
+using transport::TxMessage;
+using wire::Opcode;
+
+// Up to here a copy into the answer is cheaper than a chunk of its own with pin and release.
+constexpr uint32_t kCopyBytesMax = 4096;
+constexpr uint32_t kRetryAfterUs = 500;
+
+bool validCondition(wire::Condition condition) { return condition <= wire::Condition::VersionNotGreater; }
+
+}  // namespace
+
+struct MasterService::ReadKey {
+  wire::Read::Request ask;
+  ByteSpan key;
+  KeyHash hash = 0;
+};
+
+void MasterService::addTo(rpc::ServiceTable& table) {
+  using transport::Role;
+  const uint32_t clients = rpc::allow({Role::Client, Role::Admin, Role::Server});
+  const auto shortRules = [&](size_t request_bytes) {
+    return rpc::OpcodeRules{.roles = clients, .request_bytes_min = static_cast<uint32_t>(request_bytes)};
+  };
+  table.add<&MasterService::read>(Opcode::Read, *this, shortRules(sizeof(wire::Read::Request)));
+  table.addBatch<&MasterService::readBatch>(Opcode::Read, *this);
+  // Up to 1 KB is copied under the log's lock; a longer value is worth a worker.
+  constexpr uint32_t kInlineBytesMax = 16 * 1024;
+  rpc::OpcodeRules write_rules = shortRules(sizeof(wire::Write::Request));
+  write_rules.weigh = [](ByteSpan head) {
+    return loadAs<wire::Write::Request>(head.data()).value_bytes <= kInlineBytesMax ? rpc::Weight::Short
+                                                                                    : rpc::Weight::Long;
+  };
+  table.add<&MasterService::write>(Opcode::Write, *this, write_rules);
+  table.add<&MasterService::remove>(Opcode::Remove, *this, shortRules(sizeof(wire::Remove::Request)));
+  table.add<&MasterService::increment>(Opcode::Increment, *this, shortRules(sizeof(wire::Increment::Request)));
+  constexpr uint32_t kInlineCountMax = 16;
+  rpc::OpcodeRules multi_read_rules = shortRules(sizeof(wire::MultiRead::Request));
+  multi_read_rules.weigh = [](ByteSpan head) {
+    return loadAs<wire::MultiRead::Request>(head.data()).count <= kInlineCountMax ? rpc::Weight::Short
+                                                                                  : rpc::Weight::Long;
+  };
+  table.add<&MasterService::multiRead>(Opcode::MultiRead, *this, multi_read_rules);
+  rpc::OpcodeRules multi_mutate_rules = shortRules(sizeof(wire::MultiMutate::Request));
+  multi_mutate_rules.weight = rpc::Weight::Long;
+  table.add<&MasterService::multiMutate>(Opcode::MultiMutate, *this, multi_mutate_rules);
+  rpc::OpcodeRules scan_rules = shortRules(sizeof(wire::Scan::Request));
+  scan_rules.weight = rpc::Weight::Long;
+  table.add<&MasterService::scan>(Opcode::Scan, *this, scan_rules);
+  rpc::OpcodeRules ping_rules{.roles = rpc::allow({Role::Client, Role::Admin, Role::Server, Role::Coordinator})};
+  ping_rules.any_target = true;
+  table.add<&MasterService::ping>(Opcode::Ping, *this, ping_rules);
+}
+
+// ---- what handlers share
+
+int64_t MasterService::freshNowNs(const Request& request) const {
+  // The dispatch read its clock after these requests arrived and runs them in the same round; on a worker time has
+  // passed.
+  return request.dispatch().isCurrent() ? request.arrivalNs() : parts_.clock.nowNs();
+}
+
+bool MasterService::waitsHere(const Request& request) const {
+  return !request.dispatch().isCurrent() || !request.dispatch().hasWorkers();
+}
+
+Status MasterService::count(Status status) {
+  if (status == Status::StaleEpoch) stats_.stale_epochs.fetch_add(1, std::memory_order_relaxed);
+  if (status == Status::LeaseUnknown) stats_.lease_refusals.fetch_add(1, std::memory_order_relaxed);
+  return status;
+}
+
+void MasterService::refuse(Request request, Status status) {
+  request.reply(count(status), isRetryable(status) ? kRetryAfterUs : 0);
+}
+
+LogPosition MasterService::positionOf(log::EntryRef ref) const {
+  return parts_.log.isDurable(ref) ? LogPosition{} : parts_.log.endOf(ref);
+}
+
+void MasterService::afterMutation() {
+  if (parts_.maintenance.isDue()) parts_.maintenance.poke();
+}
+
+void MasterService::replyAfter(Request request, TxMessage response, LogPosition position) {
+  if (parts_.log.isDurable(position) || RC_MUTATION("show-before-durable")) {
+    request.reply(std::move(response));
+  } else {
+    replyWhenDurable(*this, std::move(request), std::move(response), position).detach();
+  }
+}
+
+runtime::Task<void> MasterService::replyWhenDurable(MasterService& self, Request request, TxMessage response,
+                                                    LogPosition position) {
+  const Status status = co_await Durable(self.parts_.log, request.executor(), position);
+  if (status == Status::Ok) {
+    request.reply(std::move(response));
+  } else {
+    request.reply(status);
+  }
+}
+
+void MasterService::appendValue(const Request& request, TxMessage& response, ByteSpan value) {
+  if (value.size() <= response.headRoom() && value.size() <= kCopyBytesMax) {
+    response.appendHead(value);
+    return;
+  }
+  runtime::PinToken pin = parts_.pins.takeToken(parts_.threads.pinSlotOf(request.executor()));
+  response.appendChunk({.address = value.data(),
+                        .bytes = static_cast<uint32_t>(value.size()),
+                        .region = 0,
+                        .owner = this,
+                        .token = pin.toU64()});
+}
+
+void MasterService::releaseChunk(uint64_t token) noexcept { parts_.pins.release(runtime::PinToken::fromU64(token)); }
+
+void MasterService::ping(Request request) { request.reply(Status::Ok); }
+
+// ---- read
+
+bool MasterService::decodeRead(const Request& request, ReadKey& out) const {
+  const ByteSpan head = request.head();
+  out.ask = loadAs<wire::Read::Request>(head.data());
+  if (out.ask.key_bytes == 0 || out.ask.reserved != 0 || !request.message().tail().empty() ||
+      head.size() != sizeof(out.ask) + out.ask.key_bytes) {
+    return false;
+  }
+  out.key = head.subspan(sizeof(out.ask));
+  out.hash = hashKey(out.ask.table, out.key);
+  return true;
+}
+
+void MasterService::read(Request request) {
+  ReadKey key;
+  if (!decodeRead(request, key)) return refuse(std::move(request), Status::BadRequest);
+  const Status status = parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, freshNowNs(request));
+  if (status != Status::Ok) return refuse(std::move(request), status);
+  answerRead(std::move(request), key, parts_.store.lookup(key.ask.table, key.hash, key.key).ref);
+}
+
+void MasterService::answerRead(Request request, const ReadKey&, log::EntryRef ref) {
+  wire::Read::Response header{.header = {.status = Status::NotFound}, .version = 0, .value_bytes = 0};
+  if (!ref) return request.replyWith(header);
+  const log::EntryView entry = parts_.store.entry(ref);
+  const LogPosition position = positionOf(ref);
+  const bool is_object = entry.type() == log::EntryType::Object;
+  const ByteSpan value = is_object ? entry.payload() : ByteSpan{};
+  if (is_object) {
+    header.header.status = Status::Ok;
+    header.version = entry.version();
+    header.value_bytes = static_cast<uint32_t>(value.size());
+  }
+  const size_t copied = value.size() <= kCopyBytesMax ? value.size() : 0;
+  TxMessage response = request.allocate(static_cast<uint32_t>(sizeof(header) + copied));
+  response.appendHead(header);
+  if (!value.empty()) appendValue(request, response, value);
+  replyAfter(std::move(request), std::move(response), position);
+}
+
+void MasterService::readBatch(std::span<Request> requests) {
+  constexpr size_t kBatchMax = 16;
+  std::array<ReadKey, kBatchMax> keys;
+  std::array<Request*, kBatchMax> owners;
+  std::array<ObjectStore::Key, kBatchMax> wanted;
+  std::array<KeyHash, kBatchMax> hashes;
+  std::array<log::EntryRef, kBatchMax> found{};
+  RC_CHECK(requests.size() <= kBatchMax);
+  size_t count_valid = 0;
+  for (Request& request : requests) {
+    ReadKey& key = keys[count_valid];
+    Status status = decodeRead(request, key) ? Status::Ok : Status::BadRequest;
+    if (status == Status::Ok) {
+      status = parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, freshNowNs(request));
+    }
+    if (status != Status::Ok) {
+      refuse(std::move(request), status);
+      continue;
+    }
+    wanted[count_valid] = {key.ask.table, key.key};
+    hashes[count_valid] = key.hash;
+    owners[count_valid++] = &request;
+  }
+  parts_.store.lookupBatch(std::span(wanted).first(count_valid), std::span(hashes).first(count_valid),
+                           std::span(found).first(count_valid));
+  for (size_t i = 0; i < count_valid; ++i) answerRead(std::move(*owners[i]), keys[i], found[i]);
+}
+
+// ---- mutations
+
+void MasterService::write(Request request) {
+  const ByteSpan head = request.head();
+  const auto ask = loadAs<wire::Write::Request>(head.data());
+  const bool removes = request.opcode() == Opcode::Remove;
+  if (ask.key_bytes == 0 || ask.reserved8 != 0 || ask.reserved32 != 0 || !validCondition(ask.condition) ||
+      head.size() < sizeof(ask) + ask.key_bytes || (removes && ask.value_bytes != 0) ||
+      request.message().messageBytes() != sizeof(ask) + ask.key_bytes + uint64_t{ask.value_bytes}) {
+    return refuse(std::move(request), Status::BadRequest);
+  }
+  if (ask.value_bytes > wire::kValueBytesMax) return refuse(std::move(request), Status::TooLarge);
+  // The value is the rest of the head and the tail; it goes from there into the log, once.
+  constexpr size_t kPiecesMax = 16;
+  std::array<ByteSpan, kPiecesMax> value;
+  size_t pieces = 0;
+  const ByteSpan rest = head.subspan(sizeof(ask) + ask.key_bytes);
+  if (!rest.empty()) value[pieces++] = rest;
+  if (request.message().tail().size() > kPiecesMax - pieces) return refuse(std::move(request), Status::BadRequest);
+  for (const ByteSpan& piece : request.message().tail()) value[pieces++] = piece;
+
+  Mutation mutation{.opcode = request.opcode(),
+                    .identity = ask.identity,
+                    .epoch = ask.epoch,
+                    .table = ask.table,
+                    .key = head.subspan(sizeof(ask), ask.key_bytes),
+                    .value = std::span(value).first(pieces),
+                    .condition = ask.condition,
+                    .condition_version = ask.condition_version};
+  mutate(std::move(request), mutation);
+}
+
+void MasterService::increment(Request request) {
+  const ByteSpan head = request.head();
+  const auto ask = loadAs<wire::Increment::Request>(head.data());
+  if (ask.key_bytes == 0 || ask.reserved != 0 || !validCondition(ask.condition) || !request.message().tail().empty() ||
+      head.size() != sizeof(ask) + ask.key_bytes) {
+    return refuse(std::move(request), Status::BadRequest);
+  }
+  Mutation mutation{.opcode = Opcode::Increment,
+                    .identity = ask.identity,
+                    .epoch = ask.epoch,
+                    .table = ask.table,
+                    .key = head.subspan(sizeof(ask), ask.key_bytes),
+                    .value = {},
+                    .delta = ask.delta,
+                    .condition = ask.condition,
+                    .condition_version = ask.condition_version};
+  mutate(std::move(request), mutation);
+}
+
+void MasterService::mutate(Request request, const Mutation& asked) {
+  if (!asked.identity.client || !asked.identity.sequence) return refuse(std::move(request), Status::BadRequest);
+  Mutation mutation = asked;
+  mutation.hash = hashKey(mutation.table, mutation.key);
+  const auto locking = waitsHere(request) ? ObjectStore::Locking::Wait : ObjectStore::Locking::Try;
+  const auto answer = parts_.store.apply(mutation, locking);
+  if (!answer) return request.dispatch().handToWorker(std::move(request));
+  if (answer->status == Status::LeaseExpired) {
+    // The client is new here. Its lease is confirmed and the request begins again, from the first check.
+    confirmClientAndMutate(std::move(request), mutation).detach();
+    return;
+  }
+  answerMutation(std::move(request), mutation.opcode, *answer);
+}
+
+runtime::Task<Status> MasterService::confirmClient(runtime::Executor& executor, ClientId client) {
+  const int64_t asked_ns = parts_.clock.nowNs();
+  CoordinatorLink::ClientCheck check = co_await parts_.link.checkClients(executor, {client});
+  if (check.status != Status::Ok) co_return Status::RetryLater;
+  if (!check.valid.front()) co_return Status::LeaseExpired;
+  parts_.results.admit(client, asked_ns);
+  co_return Status::Ok;
+}
+
+runtime::Task<void> MasterService::confirmClientAndMutate(Request request, Mutation mutation) {
+  const Status status = co_await confirmClient(request.executor(), mutation.identity.client);
+  if (status != Status::Ok) {
+    refuse(std::move(request), status);
+    co_return;
+  }
+  // The request's bytes are still ours, but `mutation.value` pointed into a frame that is gone: decode again.
+  if (request.opcode() == Opcode::Increment) {
+    increment(std::move(request));
+  } else {
+    write(std::move(request));
+  }
+}
+
+void MasterService::answerMutation(Request request, Opcode opcode, const Answer& answer) {
+  if (answer.is_duplicate) stats_.duplicates_answered.fetch_add(1, std::memory_order_relaxed);
+  if (isRetryable(answer.status)) {
+    if (answer.status == Status::NoSpace || answer.status == Status::RetryLater) parts_.maintenance.poke();
+    return refuse(std::move(request), answer.status);
+  }
+  afterMutation();
+  TxMessage response = request.allocate(sizeof(wire::Increment::Response));
+  if (opcode == Opcode::Increment) {
+    response.appendHead(wire::Increment::Response{
+        .header = {.status = answer.status}, .version = answer.version, .value = answer.value});
+  } else {
+    response.appendHead(wire::Write::Response{.header = {.status = answer.status}, .version = answer.version});
+  }
+  replyAfter(std::move(request), std::move(response), answer.show_after);
+}
+
+// ---- several at once
+
+void MasterService::multiRead(Request request) {
+  const auto ask = loadAs<wire::MultiRead::Request>(request.head().data());
+  if (ask.count == 0 || ask.count > wire::kMultiCountMax || ask.reserved != 0 || !request.message().tail().empty()) {
+    return refuse(std::move(request), Status::BadRequest);
+  }
+  struct Part {
+    ObjectStore::Key key;
+    KeyHash hash = 0;
+    Status status = Status::Ok;
+    log::EntryRef ref;
+  };
+  // Before anything is allocated for a count that a peer has thought up.
+  if (request.head().size() - sizeof(ask) < uint64_t{ask.count} * (sizeof(wire::MultiRead::RequestPart) + 8)) {
+    return refuse(std::move(request), Status::BadRequest);
+  }
+  constexpr size_t kBatchMax = 16;
+  // Inline requests have at most 16 parts and live on the stack; longer ones run on a worker and may allocate.
+  std::array<Part, kBatchMax> few;
+  std::vector<Part> many;
+  if (ask.count > kBatchMax) many.resize(ask.count);
+  const std::span<Part> parts = ask.count > kBatchMax ? std::span<Part>(many) : std::span(few).first(ask.count);
+
+  const int64_t now_ns = freshNowNs(request);
+  wire::Cursor cursor(request.head().subspan(sizeof(ask)));
+  for (Part& part : parts) {
+    wire::MultiRead::RequestPart header;
+    ByteSpan key;
+    if (!cursor.take(header) || header.key_bytes == 0 || header.reserved != 0 ||
+        !cursor.takeBytes(header.key_bytes, key) || !cursor.takePadding(header.key_bytes)) {
+      return refuse(std::move(request), Status::BadRequest);
+    }
+    part.key = {header.table, key};
+    part.hash = hashKey(header.table, key);
+    part.status = count(parts_.store.checkRead(header.table, part.hash, header.epoch, now_ns));
+  }
+  if (!cursor.atEnd()) return refuse(std::move(request), Status::BadRequest);
+
+  uint64_t response_bytes = sizeof(wire::MultiRead::Response);
+  const uint64_t response_bytes_max = std::min(request.responseBytesMax(), wire::kMessageBytesMax);
+  LogPosition show_after{};
+  for (size_t begin = 0; begin < parts.size(); begin += kBatchMax) {
+    const std::span<Part> batch = parts.subspan(begin, std::min(kBatchMax, parts.size() - begin));
+    std::array<ObjectStore::Key, kBatchMax> keys;
+    std::array<KeyHash, kBatchMax> hashes;
+    std::array<log::EntryRef, kBatchMax> refs{};
+    for (size_t i = 0; i < batch.size(); ++i) {
+      keys[i] = batch[i].key;
+      hashes[i] = batch[i].hash;
+    }
+    parts_.store.lookupBatch(std::span(keys).first(batch.size()), std::span(hashes).first(batch.size()),
+                             std::span(refs).first(batch.size()));
+    for (size_t i = 0; i < batch.size(); ++i) {
+      Part& part = batch[i];
+      response_bytes += sizeof(wire::MultiRead::ResponsePart);
+      if (part.status != Status::Ok) continue;
+      part.ref = refs[i];
+      if (part.ref) show_after = std::max(show_after, positionOf(part.ref));
+      const log::EntryView entry = part.ref ? parts_.store.entry(part.ref) : log::EntryView();
+      if (!part.ref || entry.type() != log::EntryType::Object) {
+        part.status = Status::NotFound;
+        continue;
+      }
+      const uint64_t value_bytes = alignUp(entry.payloadBytes(), 8);
+      // Room for the headers of all parts that follow is kept.
+      const uint64_t rest = (parts.size() - begin - i - 1) * sizeof(wire::MultiRead::ResponsePart);
+      if (response_bytes + value_bytes + rest > response_bytes_max) {
+        // One that would not fit alone will not fit when asked for again.
+        constexpr uint64_t kAloneBytes = sizeof(wire::MultiRead::Response) + sizeof(wire::MultiRead::ResponsePart);
+        part.status = kAloneBytes + value_bytes > response_bytes_max ? Status::TooLarge : Status::RetryLater;
+        continue;
+      }
+      response_bytes += value_bytes;
+    }
+  }
+
+  // Copied together: many small values cost more as descriptors than as bytes.
+  TxMessage response = request.allocate(static_cast<uint32_t>(response_bytes));
+  response.appendHead(wire::MultiRead::Response{.header = {.status = Status::Ok}, .count = ask.count});
+  for (const Part& part : parts) {
+    const bool has_value = part.status == Status::Ok;
+    const log::EntryView entry = has_value ? parts_.store.entry(part.ref) : log::EntryView();
+    const uint32_t value_bytes = has_value ? entry.payloadBytes() : 0;
+    response.appendHead(wire::MultiRead::ResponsePart{
+        .version = has_value ? entry.version() : 0, .value_bytes = value_bytes, .status = part.status});
+    if (value_bytes == 0) continue;
+    response.appendHead(entry.payload());
+    const auto padding = static_cast<uint32_t>(alignUp(value_bytes, 8) - value_bytes);
+    if (padding != 0) std::memset(response.extendHead(padding), 0, padding);
+  }
+  response->contiguous_bytes = sizeof(wire::MultiRead::Response);
+  replyAfter(std::move(request), std::move(response), show_after);
+}
+
+runtime::Task<void> MasterService::multiMutate(Request request) {
+  const auto ask = loadAs<wire::MultiMutate::Request>(request.head().data());
+  if (ask.count == 0 || ask.count > wire::kMultiCountMax || ask.reserved != 0 || !ask.client ||
+      !request.message().tail().empty() ||
+      request.head().size() - sizeof(ask) < uint64_t{ask.count} * (sizeof(wire::MultiMutate::RequestPart) + 8)) {
+    refuse(std::move(request), Status::BadRequest);
+    co_return;
+  }
+  struct Part {
+    Mutation mutation;
+    ByteSpan value;
+    Answer answer;
+  };
+  std::vector<Part> parts(ask.count);
+  wire::Cursor cursor(request.head().subspan(sizeof(ask)));
+  bool well_formed = true;
+  for (Part& part : parts) {
+    wire::MultiMutate::RequestPart header;
+    Mutation& mutation = part.mutation;
+    well_formed = cursor.take(header) && header.key_bytes != 0 && header.reserved == 0 &&
+                  header.kind <= wire::MultiMutate::Kind::Remove && validCondition(header.condition) &&
+                  header.sequence.value != 0 && cursor.takeBytes(header.key_bytes, mutation.key) &&
+                  cursor.takeBytes(header.value_bytes, part.value) &&
+                  cursor.takePadding(size_t{header.key_bytes} + header.value_bytes);
+    if (!well_formed) break;
+    const bool removes = header.kind == wire::MultiMutate::Kind::Remove;
+    well_formed = !removes || header.value_bytes == 0;
+    if (!well_formed) break;
+    mutation.opcode = removes ? Opcode::Remove : Opcode::Write;
+    mutation.identity = {ask.client, header.sequence, ask.acknowledged};
+    mutation.epoch = header.epoch;
+    mutation.table = header.table;
+    mutation.condition = header.condition;
+    mutation.condition_version = header.condition_version;
+    mutation.hash = hashKey(header.table, mutation.key);
+    mutation.value = std::span(&part.value, removes || header.value_bytes == 0 ? 0 : 1);
+    if (header.value_bytes > wire::kValueBytesMax) part.answer.status = Status::TooLarge;
+  }
+  if (!well_formed || !cursor.atEnd()) {
+    refuse(std::move(request), Status::BadRequest);
+    co_return;
+  }
+
+  // Parts are calls of their own: one that fails does not keep the others from happening. Slices give way to others.
+  constexpr size_t kPartsPerSlice = 64;
+  bool confirmed = false;
+  LogPosition show_after{};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    Part& part = parts[i];
+    if (part.answer.status != Status::Ok) continue;
+    if (i % kPartsPerSlice == kPartsPerSlice - 1) co_await runtime::resumeOn(request.executor());
+    part.answer = *parts_.store.apply(part.mutation, ObjectStore::Locking::Wait);
+    if (part.answer.status == Status::LeaseExpired && !confirmed) {
+      const Status status = co_await confirmClient(request.executor(), ask.client);
+      if (status != Status::Ok) {
+        refuse(std::move(request), status);
+        co_return;
+      }
+      confirmed = true;
+      part.answer = *parts_.store.apply(part.mutation, ObjectStore::Locking::Wait);
+    }
+    part.answer.status = count(part.answer.status);
+    if (part.answer.is_duplicate) stats_.duplicates_answered.fetch_add(1, std::memory_order_relaxed);
+    show_after = std::max(show_after, part.answer.show_after);
+  }
+  afterMutation();
+  const uint64_t response_bytes =
+      sizeof(wire::MultiMutate::Response) + parts.size() * sizeof(wire::MultiMutate::ResponsePart);
+  TxMessage response = request.allocate(static_cast<uint32_t>(response_bytes));
+  response.appendHead(wire::MultiMutate::Response{.header = {.status = Status::Ok}, .count = ask.count});
+  for (const Part& part : parts) {
+    response.appendHead(wire::MultiMutate::ResponsePart{.version = part.answer.version, .status = part.answer.status});
+  }
+  response->contiguous_bytes = sizeof(wire::MultiMutate::Response);
+  replyAfter(std::move(request), std::move(response), show_after);
+}
+
+// ---- scan
+
+struct MasterService::Scanned {
+  log::EntryRef ref;
+  uint64_t bytes = 0;  // in the answer
+};
+
+void MasterService::scan(Request request) {
+  const auto ask = loadAs<wire::Scan::Request>(request.head().data());
+  if (request.message().messageBytes() != sizeof(ask)) return refuse(std::move(request), Status::BadRequest);
+  const Tablet* tablet = nullptr;
+  Status status = parts_.tablets.check(ask.table, ask.cursor, ask.epoch, Access::Read, tablet);
+  if (status == Status::Ok && !parts_.lease.isValid(freshNowNs(request))) status = Status::LeaseUnknown;
+  if (status != Status::Ok) return refuse(std::move(request), status);
+
+  const uint64_t bytes_wanted = std::min<uint64_t>({ask.response_bytes, request.responseBytesMax(), 4u << 20});
+  constexpr size_t kEntriesPerStep = 64;
+  std::vector<index::IndexEntry> entries;
+  std::vector<Scanned> chosen;
+  uint64_t response_bytes = sizeof(wire::Scan::Response);
+  std::optional<KeyHash> cursor = ask.cursor;
+  std::optional<KeyHash> stop_before;  // the answer is full; objects of one hash stay together
+  LogPosition show_after{};
+  // Entries of other tables lie in between: the work of one answer is bounded, and not only its length.
+  constexpr size_t kEntriesPerAnswerMax = 16 * 1024;
+  size_t entries_seen = 0;
+  while (cursor && !stop_before) {
+    entries.clear();
+    cursor = parts_.index.scan(
+        *cursor, tablet->range.last, kEntriesPerStep, [this](log::EntryRef ref) { return parts_.store.hashOf(ref); },
+        entries);
+    KeyHash last_hash = 0;
+    bool first = true;
+    for (const index::IndexEntry& one : entries) {
+      if (response_bytes >= bytes_wanted && !chosen.empty() && (first || one.hash != last_hash)) {
+        stop_before = one.hash;
+        break;
+      }
+      first = false;
+      last_hash = one.hash;
+      const log::EntryView entry = parts_.store.entry(one.ref);
+      if (entry.table() != ask.table) continue;
+      show_after = std::max(show_after, positionOf(one.ref));
+      if (entry.type() != log::EntryType::Object) continue;
+      const uint64_t bytes = sizeof(wire::Scan::Part) + alignUp(uint64_t{entry.keyBytes()} + entry.payloadBytes(), 8);
+      chosen.push_back({one.ref, bytes});
+      response_bytes += bytes;
+    }
+    entries_seen += entries.size();
+    const bool is_full = response_bytes >= bytes_wanted && !chosen.empty();
+    if (!stop_before && cursor && (is_full || entries_seen >= kEntriesPerAnswerMax)) stop_before = *cursor;
+  }
+
+  TxMessage response = request.allocate(static_cast<uint32_t>(response_bytes));
+  response.appendHead(wire::Scan::Response{.header = {.status = Status::Ok},
+                                           .next_cursor = stop_before.value_or(0),
+                                           .count = static_cast<uint32_t>(chosen.size()),
+                                           .range_done = static_cast<uint8_t>(stop_before ? 0 : 1),
+                                           .range_last = tablet->range.last});
+  for (const Scanned& one : chosen) {
+    const log::EntryView entry = parts_.store.entry(one.ref);
+    response.appendHead(wire::Scan::Part{.version = entry.version(),
+                                         .value_bytes = entry.payloadBytes(),
+                                         .key_bytes = static_cast<uint16_t>(entry.keyBytes())});
+    response.appendHead(entry.key());
+    response.appendHead(entry.payload());
+    const auto content = entry.keyBytes() + entry.payloadBytes();
+    const auto padding = static_cast<uint32_t>(alignUp(content, 8) - content);
+    if (padding != 0) std::memset(response.extendHead(padding), 0, padding);
+  }
+  response->contiguous_bytes = sizeof(wire::Scan::Response);
+  replyAfter(std::move(request), std::move(response), show_after);
+}
+
+}  // namespace ramcore::master

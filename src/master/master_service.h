@@ -1,0 +1,82 @@
+#pragma once
+
+#include <atomic>
+
+#include "master/coordinator_link.h"
+#include "master/maintenance.h"
+#include "master/object_store.h"
+#include "master/threads.h"
+#include "rpc/dispatch.h"
+#include "runtime/pins.h"
+
+namespace ramcore::master {
+
+/// The data plane: one short handler per client operation. Decode, check, act, reply.
+///
+/// Handlers run on the dispatch thread or a worker. An answer leaves only when everything it shows is durable; values
+/// up to kCopyBytesMax are copied into the answer, longer ones are sent from the log, which a pin keeps readable until
+/// the transport is done with it.
+class MasterService final : private transport::ChunkOwner {
+ public:
+  struct Parts {
+    ObjectStore& store;
+    log::Log& log;
+    index::HashIndex& index;
+    TabletTable& tablets;
+    ResultTable& results;
+    ServerLease& lease;
+    CoordinatorLink& link;
+    Maintenance& maintenance;
+    runtime::PinRegistry& pins;
+    Threads& threads;
+    runtime::Clock& clock;
+  };
+  explicit MasterService(const Parts& parts) : parts_(parts) {}
+  void addTo(rpc::ServiceTable& table);
+
+  struct Stats {
+    std::atomic<uint64_t> duplicates_answered{0};
+    std::atomic<uint64_t> stale_epochs{0};
+    std::atomic<uint64_t> lease_refusals{0};
+  };
+  const Stats& stats() const { return stats_; }
+
+  void read(rpc::Request request);
+  void readBatch(std::span<rpc::Request> requests);
+  void write(rpc::Request request);
+  void remove(rpc::Request request) { write(std::move(request)); }
+  void increment(rpc::Request request);
+  void multiRead(rpc::Request request);
+  runtime::Task<void> multiMutate(rpc::Request request);
+  void scan(rpc::Request request);
+  void ping(rpc::Request request);
+
+ private:
+  struct ReadKey;
+  struct Scanned;
+
+  bool decodeRead(const rpc::Request& request, ReadKey& out) const;
+  void answerRead(rpc::Request request, const ReadKey& key, log::EntryRef ref);
+  void mutate(rpc::Request request, const Mutation& mutation);
+  runtime::Task<void> confirmClientAndMutate(rpc::Request request, Mutation mutation);
+  runtime::Task<Status> confirmClient(runtime::Executor& executor, ClientId client);
+  void answerMutation(rpc::Request request, wire::Opcode opcode, const Answer& answer);
+  static runtime::Task<void> replyWhenDurable(MasterService& self, rpc::Request request, transport::TxMessage response,
+                                              LogPosition position);
+  void replyAfter(rpc::Request request, transport::TxMessage response, LogPosition position);
+  void appendValue(const rpc::Request& request, transport::TxMessage& response, ByteSpan value);
+  void refuse(rpc::Request request, Status status);
+  Status count(Status status);
+  bool waitsHere(const rpc::Request& request) const;
+  int64_t freshNowNs(const rpc::Request& request) const;
+  LogPosition positionOf(log::EntryRef ref) const;
+  void afterMutation();
+
+  // transport::ChunkOwner: the transport does not read the bytes any more.
+  void releaseChunk(uint64_t token) noexcept override;
+
+  const Parts parts_;
+  Stats stats_;
+};
+
+}  // namespace ramcore::master

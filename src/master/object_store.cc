@@ -1,0 +1,447 @@
+#include "master/object_store.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/mutation.h"
+
+namespace ramcore::master {
+namespace {
+
+using log::EntryInput;
+using log::EntryRef;
+using log::EntryType;
+using log::EntryView;
+using wire::Condition;
+using wire::Opcode;
+
+// Builds one atomic group: the object, the tombstone of what it replaces, and the record of the answer.
+class Group {
+ public:
+  void addObject(const Mutation& mutation, Version version, std::span<const ByteSpan> value) {
+    add({.type = EntryType::Object,
+         .table = mutation.table,
+         .version = version,
+         .key = mutation.key,
+         .payload = value});
+  }
+  void addTombstone(const EntryView& dead, EntryRef ref) {
+    if (RC_MUTATION("forget-tombstone-of-overwrite") && count_ != 0) return;
+    add({.type = EntryType::Tombstone,
+         .table = dead.table(),
+         .version = dead.version(),
+         .key = dead.key(),
+         .payload = {},
+         .dead = ref});
+  }
+  void addResult(const Mutation& mutation, const Answer& answer) {
+    record_ = {.client = mutation.identity.client,
+               .sequence = mutation.identity.sequence,
+               .acknowledged = mutation.identity.acknowledged,
+               .key_hash = mutation.hash,
+               .opcode = static_cast<uint16_t>(mutation.opcode),
+               .status = static_cast<uint16_t>(answer.status),
+               .reserved = 0};
+    value_ = answer.value;
+    pieces_ = {bytesOf(record_), bytesOf(value_)};
+    add({.type = EntryType::ResultRecord,
+         .table = mutation.table,
+         .version = answer.version,
+         .key = {},
+         .payload = pieces_});
+  }
+  std::span<const EntryInput> entries() const { return std::span(entries_).first(count_); }
+  size_t size() const { return count_; }
+
+ private:
+  void add(const EntryInput& entry) { entries_[count_++] = entry; }
+
+  std::array<EntryInput, 3> entries_;
+  size_t count_ = 0;
+  log::ResultRecordPayload record_{};
+  int64_t value_ = 0;
+  std::array<ByteSpan, 2> pieces_;
+};
+
+bool isObject(const Found& found) { return found.ref && found.entry.type() == EntryType::Object; }
+
+}  // namespace
+
+Status ObjectStore::checkRead(TableId table, KeyHash hash, TabletEpoch epoch, int64_t now_ns) const {
+  const Tablet* tablet = nullptr;
+  const Status status = parts_->tablets.check(table, hash, epoch, Access::Read, tablet);
+  if (status != Status::Ok) return status;
+  if (!parts_->lease.isValid(now_ns)) return Status::LeaseUnknown;
+  tablet->counters->reads.fetch_add(1, std::memory_order_relaxed);
+  return Status::Ok;
+}
+
+Found ObjectStore::lookup(TableId table, KeyHash hash, ByteSpan key) const {
+  const EntryRef ref = parts_->index.lookup(hash, [&](EntryRef candidate) {
+    const EntryView view = entry(candidate);
+    return view.table() == table && std::ranges::equal(view.key(), key);
+  });
+  return {ref, ref ? entry(ref) : EntryView()};
+}
+
+void ObjectStore::lookupBatch(std::span<const Key> keys, std::span<const KeyHash> hashes,
+                              std::span<EntryRef> out) const {
+  parts_->index.lookupBatch(hashes, out, memory_.base(), [&](size_t i, EntryRef candidate) {
+    const EntryView view = entry(candidate);
+    return view.table() == keys[i].table && std::ranges::equal(view.key(), keys[i].key);
+  });
+}
+
+std::optional<Answer> ObjectStore::apply(const Mutation& mutation, Locking locking) {
+  if (locking == Locking::Try) {
+    auto stripe = index::StripeGuard::tryLock(parts_->index, mutation.hash);
+    if (!stripe) return std::nullopt;
+    return applyLocked(mutation, *stripe);
+  }
+  const index::StripeGuard stripe(parts_->index, mutation.hash);
+  return applyLocked(mutation, stripe);
+}
+
+Answer ObjectStore::applyLocked(const Mutation& mutation, const index::StripeGuard& stripe) {
+  const Tablet* tablet = nullptr;
+  const Status status = parts_->tablets.check(mutation.table, mutation.hash, mutation.epoch, Access::Mutate, tablet);
+  if (status != Status::Ok) return {.status = status};
+  if (!parts_->lease.isValid(parts_->clock.nowNs())) return {.status = Status::LeaseUnknown};
+
+  const ResultTable::Lookup known = parts_->results.find(mutation.identity);
+  switch (known.verdict) {
+    case ResultTable::Verdict::Duplicate:
+      return answerDuplicate(known);
+    case ResultTable::Verdict::Stale:
+      return {.status = Status::StaleSequence};
+    case ResultTable::Verdict::UnknownClient:
+      return {.status = Status::LeaseExpired};
+    case ResultTable::Verdict::New:
+      break;
+  }
+
+  Found present;
+  present.ref = parts_->index.find(stripe, [&](EntryRef candidate) {
+    const EntryView view = entry(candidate);
+    return view.table() == mutation.table && std::ranges::equal(view.key(), mutation.key);
+  });
+  if (present.ref) present.entry = entry(present.ref);
+
+  const Answer answer = mutate(mutation, stripe, present);
+  if (answer.status == Status::Ok) tablet->counters->writes.fetch_add(1, std::memory_order_relaxed);
+  return answer;
+}
+
+Answer ObjectStore::answerDuplicate(const ResultTable::Lookup& known) const {
+  return {.status = known.result.status,
+          .version = known.result.version,
+          .value = known.result.value,
+          .show_after = positionOf(known.record),
+          .is_duplicate = true};
+}
+
+LogPosition ObjectStore::positionOf(EntryRef ref) const {
+  return parts_->log.isDurable(ref) ? LogPosition{} : parts_->log.endOf(ref);
+}
+
+Status ObjectStore::checkCondition(const Mutation& mutation, Version present) {
+  switch (mutation.condition) {
+    case Condition::None:
+      return Status::Ok;
+    case Condition::MustExist:
+      return present != 0 ? Status::Ok : Status::NotFound;
+    case Condition::MustNotExist:
+      return present == 0 ? Status::Ok : Status::ObjectExists;
+    case Condition::VersionEquals:
+      if (present == mutation.condition_version) return Status::Ok;
+      return present == 0 ? Status::NotFound : Status::WrongVersion;
+    case Condition::VersionNotGreater:
+      return present <= mutation.condition_version ? Status::Ok : Status::WrongVersion;
+  }
+  return Status::BadRequest;
+}
+
+Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present) {
+  const bool exists = isObject(present);
+  const Version present_version = exists ? present.entry.version() : 0;
+  Answer answer{.status = checkCondition(mutation, present_version), .version = present_version};
+  if (answer.status != Status::Ok) return logRefusal(mutation, answer);
+
+  Group group;
+  std::array<ByteSpan, 1> counter_piece;
+  std::span<const ByteSpan> value = mutation.value;
+  if (mutation.opcode == Opcode::Increment) {
+    if (exists && present.entry.payloadBytes() != sizeof(int64_t)) {
+      answer.status = Status::TypeMismatch;
+      return logRefusal(mutation, answer);
+    }
+    // Wraps around: computed without sign, where that is defined.
+    const uint64_t before = exists ? present.entry.payloadAs<uint64_t>() : 0;
+    answer.value = static_cast<int64_t>(before + static_cast<uint64_t>(mutation.delta));
+    counter_piece = {bytesOf(answer.value)};
+    value = counter_piece;
+  }
+
+  uint64_t value_bytes = 0;
+  for (const ByteSpan& piece : value) value_bytes += piece.size();
+  const uint64_t entry_bytes = log::kEntryHeaderBytes + mutation.key.size() + alignUp(value_bytes, 8) + 8;
+  if (entry_bytes > parts_->log.config().entry_bytes_max) return {.status = Status::TooLarge};
+
+  const bool removes = mutation.opcode == Opcode::Remove;
+  if (removes && !exists)
+    return logRefusal(mutation, answer);  // nothing to do, but the answer is a result all the same
+  if (!removes) {
+    if (!present.ref) {
+      const Status room = parts_->index.prepareInsert(stripe);
+      if (room != Status::Ok) return {.status = room};
+    }
+    // Above the version of what is there, and of every object that ever was and is gone.
+    answer.version = exists ? present_version + 1 : next_version_.fetch_add(1, std::memory_order_relaxed);
+    if (!exists && present.ref) answer.version = std::max(answer.version, present.entry.version() + 1);
+    group.addObject(mutation, answer.version, value);
+  }
+  if (exists) group.addTombstone(present.entry, present.ref);
+  group.addResult(mutation, answer);
+
+  const auto appended =
+      parts_->log.append(group.entries(), removes ? log::AppendClass::Remove : log::AppendClass::Write);
+  if (!appended.ok()) return {.status = appended.error()};
+  answer.show_after = appended->end;
+  const EntryRef first = appended->refs[0];
+  const EntryRef record = appended->refs[group.size() - 1];
+
+  if (RC_MUTATION("forget-tombstone-of-overwrite") && exists && !removes) parts_->log.markDead(present.ref);
+  if (removes) {
+    raiseSafeVersion(present_version);
+    RC_CHECK(parts_->index.replace(stripe, present.ref, first));
+    retireTombstone(stripe, first, mutation.hash);
+  } else if (present.ref) {
+    RC_CHECK(parts_->index.replace(stripe, present.ref, first));
+  } else {
+    RC_CHECK(parts_->index.insert(stripe, first) == Status::Ok);
+  }
+  parts_->results.insert(mutation.identity,
+                         {.opcode = mutation.opcode,
+                          .status = answer.status,
+                          .version = answer.version,
+                          .value = answer.value,
+                          .table = mutation.table,
+                          .key_hash = mutation.hash},
+                         record);
+  return answer;
+}
+
+Answer ObjectStore::logRefusal(const Mutation& mutation, Answer answer) {
+  Group group;
+  group.addResult(mutation, answer);
+  const auto appended = parts_->log.append(
+      group.entries(), mutation.opcode == Opcode::Remove ? log::AppendClass::Remove : log::AppendClass::Write);
+  if (!appended.ok()) return {.status = appended.error()};
+  answer.show_after = appended->end;
+  parts_->results.insert(mutation.identity,
+                         {.opcode = mutation.opcode,
+                          .status = answer.status,
+                          .version = answer.version,
+                          .value = answer.value,
+                          .table = mutation.table,
+                          .key_hash = mutation.hash},
+                         appended->refs[0]);
+  return answer;
+}
+
+// A removed key keeps its tombstone in the index until that is durable, so that nobody is told of an absence that a
+// crash could undo.
+void ObjectStore::retireTombstone(const index::StripeGuard& stripe, EntryRef tombstone, KeyHash hash) {
+  if (parts_->log.isDurable(tombstone)) {
+    RC_CHECK(parts_->index.erase(stripe, tombstone));
+    return;
+  }
+  SpinGuard guard(removed_lock_);
+  removed_.push_back({hash, tombstone});
+}
+
+size_t ObjectStore::reapTombstones(size_t count_max) {
+  size_t reaped = 0;
+  while (reaped < count_max) {
+    Removed oldest;
+    {
+      SpinGuard guard(removed_lock_);
+      if (removed_.empty()) break;
+      oldest = removed_.front();
+    }
+    const index::StripeGuard stripe(parts_->index, oldest.hash);
+    // By key hash and type: the cleaner may have moved it meanwhile.
+    const EntryRef ref = parts_->index.find(stripe, [&](EntryRef candidate) {
+      return entry(candidate).type() == EntryType::Tombstone && hashOf(candidate) == oldest.hash;
+    });
+    if (ref && !parts_->log.isDurable(ref)) break;  // in log order: the rest is younger
+    if (ref) RC_CHECK(parts_->index.erase(stripe, ref));
+    SpinGuard guard(removed_lock_);
+    removed_.pop_front();  // the only consumer is the background executor
+    ++reaped;
+  }
+  return reaped;
+}
+
+bool ObjectStore::hasTombstonesToReap() {
+  SpinGuard guard(removed_lock_);
+  return !removed_.empty();
+}
+
+void ObjectStore::raiseSafeVersion(Version version) {
+  Version known = next_version_.load(std::memory_order_relaxed);
+  while (known <= version && !next_version_.compare_exchange_weak(known, version + 1, std::memory_order_relaxed)) {
+  }
+}
+
+// ---- moves
+
+Status ObjectStore::replay(const EntryView& foreign) {
+  if (foreign.type() == EntryType::ResultRecord) return replayResult(foreign);
+  if (foreign.type() != EntryType::Object) return Status::BadRequest;
+  return replayObject(foreign, hashKey(foreign.table(), foreign.key()));
+}
+
+Status ObjectStore::replayBatch(std::span<const EntryView> entries, size_t& taken) {
+  constexpr size_t kGroup = 32;
+  taken = 0;
+  while (taken < entries.size()) {
+    const auto group = entries.subspan(taken, std::min(kGroup, entries.size() - taken));
+    std::array<KeyHash, kGroup> hashes;
+    for (size_t i = 0; i < group.size(); ++i) {
+      if (group[i].type() != EntryType::Object) continue;
+      hashes[i] = hashKey(group[i].table(), group[i].key());
+      parts_->index.prefetch(hashes[i]);
+    }
+    for (size_t i = 0; i < group.size(); ++i) {
+      const bool is_object = group[i].type() == EntryType::Object;
+      const Status status = is_object ? replayObject(group[i], hashes[i]) : replay(group[i]);
+      if (status != Status::Ok) return status;
+      ++taken;
+    }
+  }
+  return Status::Ok;
+}
+
+Status ObjectStore::replayObject(const EntryView& foreign, KeyHash hash) {
+  if (foreign.alignedBytes() > parts_->log.config().entry_bytes_max) return Status::TooLarge;
+  const index::StripeGuard stripe(parts_->index, hash);
+  const EntryRef present = parts_->index.find(stripe, [&](EntryRef candidate) {
+    const EntryView view = entry(candidate);
+    return view.table() == foreign.table() && std::ranges::equal(view.key(), foreign.key());
+  });
+  if (present && entry(present).version() >= foreign.version()) return Status::Ok;
+  if (!present) {
+    const Status room = parts_->index.prepareInsert(stripe);
+    if (room != Status::Ok) return room;
+  }
+  const std::array<ByteSpan, 1> payload = {foreign.payload()};
+  std::array<EntryInput, 2> group;
+  size_t count = 0;
+  group[count++] = {.type = EntryType::Object,
+                    .table = foreign.table(),
+                    .version = foreign.version(),
+                    .key = foreign.key(),
+                    .payload = payload,
+                    .expiry_s = foreign.hasExpiry() ? foreign.expiry() : 0};
+  if (present && entry(present).type() == EntryType::Object) {
+    const EntryView dead = entry(present);
+    group[count++] = {.type = EntryType::Tombstone,
+                      .table = dead.table(),
+                      .version = dead.version(),
+                      .key = dead.key(),
+                      .payload = {},
+                      .dead = present};
+  }
+  const auto appended = parts_->log.append(std::span(group).first(count), log::AppendClass::Write);
+  if (!appended.ok()) return appended.error();
+  raiseSafeVersion(foreign.version());
+  if (present) {
+    RC_CHECK(parts_->index.replace(stripe, present, appended->refs[0]));
+  } else {
+    RC_CHECK(parts_->index.insert(stripe, appended->refs[0]) == Status::Ok);
+  }
+  return Status::Ok;
+}
+
+Status ObjectStore::replayResult(const EntryView& foreign) {
+  if (foreign.payloadBytes() < sizeof(log::ResultRecordPayload) + sizeof(int64_t)) return Status::BadRequest;
+  const auto record = foreign.payloadAs<log::ResultRecordPayload>();
+  const std::array<ByteSpan, 1> payload = {foreign.payload()};
+  const std::array<EntryInput, 1> group = {EntryInput{.type = EntryType::ResultRecord,
+                                                      .table = foreign.table(),
+                                                      .version = foreign.version(),
+                                                      .key = {},
+                                                      .payload = payload}};
+  // Room for it is what a remove has: a move that stops here would stop the tablet.
+  const auto appended = parts_->log.append(group, log::AppendClass::Remove);
+  if (!appended.ok()) return appended.error();
+  parts_->results.insert({record.client, record.sequence, record.acknowledged},
+                         {.opcode = static_cast<Opcode>(record.opcode),
+                          .status = static_cast<Status>(record.status),
+                          .version = foreign.version(),
+                          .value = loadAs<int64_t>(foreign.payload().data() + sizeof(log::ResultRecordPayload)),
+                          .table = foreign.table(),
+                          .key_hash = record.key_hash},
+                         appended->refs[0]);
+  return Status::Ok;
+}
+
+std::optional<KeyHash> ObjectStore::purgeSlice(TableId table, const HashRange& range, KeyHash cursor) {
+  constexpr size_t kEntriesPerSlice = 64;
+  std::vector<index::IndexEntry> entries;
+  const auto next =
+      parts_->index.scan(cursor, range.last, kEntriesPerSlice, [this](EntryRef ref) { return hashOf(ref); }, entries);
+  for (const index::IndexEntry& one : entries) {
+    const index::StripeGuard stripe(parts_->index, one.hash);
+    // Found again by key: the cleaner may have moved it since the scan.
+    const EntryView seen = entry(one.ref);
+    // A part of the range may be ours again: it was purged before it was taken, and what is there now is in service.
+    if (seen.table() != table || parts_->tablets.find(table, one.hash) != nullptr) continue;
+    const EntryRef ref = parts_->index.find(stripe, [&](EntryRef candidate) {
+      const EntryView view = entry(candidate);
+      return view.table() == table && std::ranges::equal(view.key(), seen.key());
+    });
+    if (!ref) continue;
+    const bool is_object = entry(ref).type() == EntryType::Object;
+    raiseSafeVersion(entry(ref).version());
+    RC_CHECK(parts_->index.erase(stripe, ref));
+    if (is_object) parts_->log.markDead(ref);
+  }
+  return next;
+}
+
+// ---- log::EntryOwner
+
+bool ObjectStore::isLive(EntryRef ref, const EntryView& view) {
+  if (view.type() == EntryType::ResultRecord) {
+    const auto record = view.payloadAs<log::ResultRecordPayload>();
+    return parts_->results.isLive(record.client, record.sequence, ref);
+  }
+  if (view.type() != EntryType::Object) return false;  // tombstones of other logs: none are kept yet
+  return static_cast<bool>(
+      parts_->index.lookup(hashKey(view.table(), view.key()), [&](EntryRef candidate) { return candidate == ref; }));
+}
+
+bool ObjectStore::relocated(EntryRef from, EntryRef to, const EntryView& view) {
+  if (view.type() == EntryType::ResultRecord) {
+    const auto record = view.payloadAs<log::ResultRecordPayload>();
+    return parts_->results.relocated(record.client, record.sequence, from, to);
+  }
+  const index::StripeGuard stripe(parts_->index, hashKey(view.table(), view.key()));
+  if (view.type() == EntryType::Tombstone) return parts_->index.replace(stripe, from, to);
+  return parts_->index.relocate(stripe, from, to);
+}
+
+void ObjectStore::dropped(EntryRef ref, const EntryView& view) {
+  if (view.type() != EntryType::Tombstone) return;
+  raiseSafeVersion(view.version());
+  const index::StripeGuard stripe(parts_->index, hashKey(view.table(), view.key()));
+  parts_->index.erase(stripe, ref);
+}
+
+log::SafeVersionPayload ObjectStore::safeVersion() {
+  return {.version = next_version_.load(std::memory_order_relaxed), .expiry_clock_ms = 0};
+}
+
+}  // namespace ramcore::master

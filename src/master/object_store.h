@@ -1,0 +1,148 @@
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/result.h"
+#include "log/log.h"
+#include "master/hash_index.h"
+#include "master/result_table.h"
+#include "master/server_lease.h"
+#include "master/tablet_table.h"
+#include "runtime/clock.h"
+#include "wire/master_messages.h"
+
+namespace ramcore::master {
+
+/// What a mutating call asks for; borrows key and value until apply() has returned.
+struct Mutation {
+  wire::Opcode opcode{};  ///< Write, Remove or Increment
+  wire::CallIdentity identity;
+  TabletEpoch epoch;
+  TableId table;
+  KeyHash hash = 0;
+  ByteSpan key;
+  std::span<const ByteSpan> value;  ///< of a write
+  int64_t delta = 0;                ///< of an increment
+  wire::Condition condition = wire::Condition::None;
+  Version condition_version = 0;
+};
+
+/// What a call is told, and up to where the log must be durable before it may be told.
+struct Answer {
+  Status status = Status::Ok;
+  Version version = 0;
+  int64_t value = 0;            ///< of an increment
+  LogPosition show_after = {};  ///< nothing in the answer is younger than this
+  bool is_duplicate = false;    ///< answered from the record of an earlier run
+};
+
+/// A successful lookup: good inside the read section it was made in.
+struct Found {
+  log::EntryRef ref;
+  log::EntryView entry;
+};
+
+/// Objects by key over log and index: versions, conditions, exactly-once. One code path for every mutation: a section
+/// without suspension under the key's stripe, that checks tablet and epoch, lease, duplicate, condition and space,
+/// appends the group and updates the index. Nothing here waits.
+///
+/// Lock order: stripe -> result shard; stripe -> the log's own locks. Any registered reader thread.
+class ObjectStore final : public log::EntryOwner {
+ public:
+  /// Everything is borrowed and outlives the store.
+  struct Parts {
+    log::Log& log;
+    index::HashIndex& index;
+    TabletTable& tablets;
+    ResultTable& results;
+    ServerLease& lease;
+    runtime::Clock& clock;
+  };
+  explicit ObjectStore(log::LogMemory& memory) : memory_(memory) {}
+  /// The log wants its owner when it is opened, the store wants the log: so the parts come second.
+  void connect(const Parts& parts) { parts_.emplace(parts); }
+
+  // ---- client operations
+
+  /// Whether this server may answer for a key now. `now_ns` was read after the request arrived.
+  Status checkRead(TableId table, KeyHash hash, TabletEpoch epoch, int64_t now_ns) const;
+  /// The entry of a key: object or (until it is durable) tombstone; an empty ref if there is none.
+  Found lookup(TableId table, KeyHash hash, ByteSpan key) const;
+  /// Several at once, with their cache misses overlapped.
+  struct Key {
+    TableId table;
+    ByteSpan key;
+  };
+  void lookupBatch(std::span<const Key> keys, std::span<const KeyHash> hashes, std::span<log::EntryRef> out) const;
+  log::EntryView entry(log::EntryRef ref) const { return log::EntryView(memory_.base() + ref.offsetBytes()); }
+
+  enum class Locking : uint8_t { Wait, Try };
+  /// Carries out one mutation, or answers a repeated one from its record.
+  ///
+  /// LeaseExpired: the client is not known here: confirm its lease, ResultTable::admit() it, apply again. With
+  /// Locking::Try, nullopt if the stripe is taken: the dispatch thread hands over to a worker.
+  std::optional<Answer> apply(const Mutation& mutation, Locking locking);
+
+  // ---- moves
+
+  /// Appends an entry that another server logged (an object or a result record), keeping the newer version.
+  Status replay(const log::EntryView& entry);
+  /// `replay` of each in order, with the cache misses of their places in the index overlapped: what one costs alone is
+  /// mostly that miss. Ends at the first that is not taken and gives its status.
+  /// @param taken  set to how many were
+  Status replayBatch(std::span<const log::EntryView> entries, size_t& taken);
+  /// Makes the versions handed out from now on higher than `version`.
+  void raiseSafeVersion(Version version);
+  Version safeVersionNow() const { return next_version_.load(std::memory_order_relaxed); }
+  /// Forgets what the index has of a range, a bounded slice per call: entries before `cursor` are gone. Returns the
+  /// next cursor, or nothing when the range is done.
+  std::optional<KeyHash> purgeSlice(TableId table, const HashRange& range, KeyHash cursor);
+
+  // ---- upkeep
+
+  /// Takes removed keys out of the index whose tombstones are durable; at most `count_max`.
+  size_t reapTombstones(size_t count_max);
+  bool hasTombstonesToReap();
+
+  /// Keys in the index: objects, and removals that are not durable yet.
+  uint64_t objectCount() const { return parts_->index.entryCount(); }
+
+  KeyHash hashOf(log::EntryRef ref) const {
+    const log::EntryView view = entry(ref);
+    return hashKey(view.table(), view.key());
+  }
+
+  // log::EntryOwner
+  bool isLive(log::EntryRef ref, const log::EntryView& entry) override;
+  bool relocated(log::EntryRef from, log::EntryRef to, const log::EntryView& entry) override;
+  void dropped(log::EntryRef ref, const log::EntryView& entry) override;
+  log::SafeVersionPayload safeVersion() override;
+
+ private:
+  Answer applyLocked(const Mutation& mutation, const index::StripeGuard& stripe);
+  Answer answerDuplicate(const ResultTable::Lookup& known) const;
+  static Status checkCondition(const Mutation& mutation, Version present);
+  Answer mutate(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present);
+  Answer logRefusal(const Mutation& mutation, Answer answer);
+  Status replayObject(const log::EntryView& foreign, KeyHash hash);
+  Status replayResult(const log::EntryView& entry);
+  LogPosition positionOf(log::EntryRef ref) const;
+  void retireTombstone(const index::StripeGuard& stripe, log::EntryRef tombstone, KeyHash hash);
+
+  log::LogMemory& memory_;
+  std::optional<Parts> parts_;
+  std::atomic<Version> next_version_{1};
+
+  struct Removed {
+    KeyHash hash;
+    log::EntryRef tombstone;
+  };
+  SpinLock removed_lock_;  // a leaf
+  std::deque<Removed> removed_ RC_GUARDED_BY(removed_lock_);
+};
+
+}  // namespace ramcore::master

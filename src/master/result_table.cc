@@ -1,0 +1,153 @@
+#include "master/result_table.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/mutation.h"
+
+namespace ramcore::master {
+
+void ResultTable::acknowledge(Client& client, Sequence acknowledged) {
+  if (acknowledged <= client.acknowledged) return;
+  client.acknowledged = acknowledged;
+  const auto end = client.results.upper_bound(acknowledged);
+  for (auto at = client.results.begin(); at != end; ++at) log_->markDead(at->second.record);
+  client.results.erase(client.results.begin(), end);
+}
+
+ResultTable::Lookup ResultTable::find(const wire::CallIdentity& identity) {
+  Shard& shard = shardOf(identity.client);
+  SpinGuard guard(shard.lock);
+  const auto found = shard.clients.find(identity.client);
+  if (found == shard.clients.end()) return {Verdict::UnknownClient, {}, {}};
+  Client& client = found->second;
+  acknowledge(client, identity.acknowledged);
+  if (identity.sequence <= client.acknowledged) return {Verdict::Stale, {}, {}};
+  const auto stored = client.results.find(identity.sequence);
+  if (stored == client.results.end() || RC_MUTATION("run-duplicate-again")) return {Verdict::New, {}, {}};
+  return {Verdict::Duplicate, stored->second.result, stored->second.record};
+}
+
+void ResultTable::insert(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record) {
+  Shard& shard = shardOf(identity.client);
+  SpinGuard guard(shard.lock);
+  Client& client = shard.clients[identity.client];
+  acknowledge(client, identity.acknowledged);
+  if (identity.sequence <= client.acknowledged) {
+    log_->markDead(record);
+    return;
+  }
+  const auto [at, is_new] = client.results.try_emplace(identity.sequence, Stored{result, record});
+  if (!is_new) {
+    // A move brings what is here already (its first attempt was given up), or a mutation of the code runs a call twice.
+    log_->markDead(at->second.record);
+    at->second = {result, record};
+  }
+}
+
+void ResultTable::admit(ClientId client, int64_t now_ns) {
+  Shard& shard = shardOf(client);
+  SpinGuard guard(shard.lock);
+  Client& known = shard.clients[client];
+  known.heard_ns = std::max(known.heard_ns, now_ns);
+}
+
+void ResultTable::heard(ClientId client, int64_t now_ns) {
+  Shard& shard = shardOf(client);
+  SpinGuard guard(shard.lock);
+  const auto found = shard.clients.find(client);
+  if (found != shard.clients.end()) found->second.heard_ns = std::max(found->second.heard_ns, now_ns);
+}
+
+void ResultTable::forget(ClientId client) {
+  Shard& shard = shardOf(client);
+  SpinGuard guard(shard.lock);
+  const auto found = shard.clients.find(client);
+  if (found == shard.clients.end()) return;
+  for (const auto& [sequence, stored] : found->second.results) log_->markDead(stored.record);
+  shard.clients.erase(found);
+}
+
+std::vector<ClientId> ResultTable::silentSince(int64_t before_ns, size_t count_max) const {
+  std::vector<ClientId> silent;
+  for (const Shard& shard : shards_) {
+    SpinGuard guard(shard.lock);
+    for (const auto& [id, client] : shard.clients) {
+      if (client.heard_ns < before_ns) silent.push_back(id);
+    }
+  }
+  std::sort(silent.begin(), silent.end());
+  if (silent.size() > count_max) silent.resize(count_max);
+  return silent;
+}
+
+bool ResultTable::isLive(ClientId client, Sequence sequence, log::EntryRef record) const {
+  const Shard& shard = shardOf(client);
+  SpinGuard guard(shard.lock);
+  const auto found = shard.clients.find(client);
+  if (found == shard.clients.end()) return false;
+  const auto stored = found->second.results.find(sequence);
+  return stored != found->second.results.end() && stored->second.record == record;
+}
+
+bool ResultTable::relocated(ClientId client, Sequence sequence, log::EntryRef from, log::EntryRef to) {
+  Shard& shard = shardOf(client);
+  SpinGuard guard(shard.lock);
+  const auto found = shard.clients.find(client);
+  if (found == shard.clients.end()) return false;
+  const auto stored = found->second.results.find(sequence);
+  if (stored == found->second.results.end() || stored->second.record != from) return false;
+  stored->second.record = to;
+  return true;
+}
+
+std::vector<ResultTable::Record> ResultTable::inRange(TableId table, const HashRange& range) const {
+  std::vector<Record> records;
+  for (const Shard& shard : shards_) {
+    SpinGuard guard(shard.lock);
+    for (const auto& [id, client] : shard.clients) {
+      for (const auto& [sequence, stored] : client.results) {
+        if (stored.result.table == table && range.contains(stored.result.key_hash)) {
+          records.push_back({id, sequence, client.acknowledged, stored.result});
+        }
+      }
+    }
+  }
+  std::sort(records.begin(), records.end(), [](const Record& a, const Record& b) {
+    return std::tie(a.result.key_hash, a.client, a.sequence) < std::tie(b.result.key_hash, b.client, b.sequence);
+  });
+  return records;
+}
+
+void ResultTable::dropRange(TableId table, const HashRange& range) {
+  for (Shard& shard : shards_) {
+    SpinGuard guard(shard.lock);
+    for (auto& [id, client] : shard.clients) {
+      std::erase_if(client.results, [&](const auto& one) {
+        const bool gone = one.second.result.table == table && range.contains(one.second.result.key_hash);
+        if (gone) log_->markDead(one.second.record);
+        return gone;
+      });
+    }
+  }
+}
+
+size_t ResultTable::recordCount() const {
+  size_t count = 0;
+  for (const Shard& shard : shards_) {
+    SpinGuard guard(shard.lock);
+    for (const auto& [id, client] : shard.clients) count += client.results.size();
+  }
+  return count;
+}
+
+size_t ResultTable::clientCount() const {
+  size_t count = 0;
+  for (const Shard& shard : shards_) {
+    SpinGuard guard(shard.lock);
+    count += shard.clients.size();
+  }
+  return count;
+}
+
+}  // namespace ramcore::master

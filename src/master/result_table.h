@@ -1,0 +1,107 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/spin_lock.h"
+#include "base/status.h"
+#include "log/log.h"
+#include "wire/message_header.h"
+
+namespace ramcore::master {
+
+/// What a mutating call answered, kept until the client says that it has the answer: a repeated call gets it again
+/// instead of running again (the idea of RIFL, Lee et al., SOSP 2015).
+struct MutationResult {
+  wire::Opcode opcode{};
+  Status status = Status::Ok;
+  Version version = 0;
+  int64_t value = 0;  ///< of Increment
+  TableId table;
+  KeyHash key_hash = 0;
+};
+
+/// Results of all clients that this master has heard of, in memory; each has its record in the log, written in the same
+/// group as the object.
+///
+/// Locks: one per shard, taken inside a key's stripe lock, never the other way round. Any thread.
+class ResultTable {
+ public:
+  /// Where the records lie: told when one is no longer needed. Once, before any other call.
+  void connect(log::Log& log) { log_ = &log; }
+
+  /// What is to be done with a call.
+  enum class Verdict : uint8_t {
+    New,            ///< run it
+    Duplicate,      ///< answer `result`, once `record` is durable
+    Stale,          ///< the client has acknowledged it: a late copy, refuse
+    UnknownClient,  ///< ask the coordinator whether its lease is valid, then admit() it and look again
+  };
+  struct Lookup {
+    Verdict verdict;
+    MutationResult result;
+    log::EntryRef record;
+  };
+
+  /// Looks a call up and notes what the client acknowledges: records up to `identity.acknowledged` are forgotten.
+  Lookup find(const wire::CallIdentity& identity);
+  /// Keeps the result of a call that find() called New; the caller holds the key's stripe since. Also what a move
+  /// brings; `record` is then the copy in our own log.
+  void insert(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record);
+  /// The coordinator has confirmed the lease of `client`, in answer to a question sent at `now_ns`.
+  void admit(ClientId client, int64_t now_ns);
+  /// The coordinator has confirmed that the lease of `client` is over: everything about it goes.
+  void forget(ClientId client);
+  /// Clients whose last confirmation or call is older than `before_ns`, at most `count_max`, in order of id.
+  std::vector<ClientId> silentSince(int64_t before_ns, size_t count_max) const;
+  /// Notes that `client` called at `now_ns`, so that it need not be asked about.
+  void heard(ClientId client, int64_t now_ns);
+
+  /// True if the log's record at `record` is what this table points to.
+  bool isLive(ClientId client, Sequence sequence, log::EntryRef record) const;
+  /// The cleaner has copied a record; false if it died meanwhile.
+  bool relocated(ClientId client, Sequence sequence, log::EntryRef from, log::EntryRef to);
+
+  struct Record {
+    ClientId client;
+    Sequence sequence;
+    Sequence acknowledged;
+    MutationResult result;
+  };
+  /// Records of keys in `range` of `table`, ordered by key hash, client and sequence, for a move.
+  std::vector<Record> inRange(TableId table, const HashRange& range) const;
+  /// Forgets records of keys in `range` of `table` (the tablet is gone from here).
+  void dropRange(TableId table, const HashRange& range);
+
+  size_t recordCount() const;
+  size_t clientCount() const;
+
+ private:
+  struct Stored {
+    MutationResult result;
+    log::EntryRef record;
+  };
+  struct Client {
+    Sequence acknowledged;
+    int64_t heard_ns = 0;
+    std::map<Sequence, Stored> results;  // few: calls in flight of one client on this master
+  };
+  struct Shard {
+    mutable SpinLock lock;
+    std::map<ClientId, Client> clients RC_GUARDED_BY(lock);
+  };
+  static constexpr size_t kShardCount = 16;
+  Shard& shardOf(ClientId client) { return shards_[client.value % kShardCount]; }
+  const Shard& shardOf(ClientId client) const { return shards_[client.value % kShardCount]; }
+
+  void acknowledge(Client& client, Sequence acknowledged);
+
+  log::Log* log_ = nullptr;
+  std::array<Shard, kShardCount> shards_;
+};
+
+}  // namespace ramcore::master

@@ -1,0 +1,252 @@
+#include "master/tablet_service.h"
+
+#include "base/check.h"
+#include "master/control_call.h"
+#include "master/durability.h"
+#include "runtime/await.h"
+
+namespace ramcore::master {
+namespace {
+
+namespace control = wire::control;
+using rpc::Request;
+using wire::Opcode;
+
+constexpr int64_t kDrainPauseNs = 200 * runtime::kNanosPerMicro;
+
+Tablet fromControl(const control::Tablet& message) {
+  Tablet tablet;
+  tablet.id = TabletId(message.id());
+  tablet.table = TableId(message.table());
+  tablet.range = {message.first_hash(), message.last_hash()};
+  tablet.epoch = TabletEpoch(message.epoch());
+  return tablet;
+}
+
+bool isSensible(const Tablet& tablet) {
+  return tablet.id && tablet.table && tablet.epoch && tablet.range.first <= tablet.range.last;
+}
+
+}  // namespace
+
+TabletService::~TabletService() { RC_CHECK(idle()); }
+
+void TabletService::addTo(rpc::ServiceTable& table) {
+  // Short: they change a snapshot or start a coroutine. They stay on the dispatch thread, one after the other.
+  const rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Coordinator})};
+  table.add<&TabletService::takeTablet>(Opcode::TakeTablet, *this, rules);
+  table.add<&TabletService::dropTablet>(Opcode::DropTablet, *this, rules);
+  table.add<&TabletService::splitTablet>(Opcode::SplitTablet, *this, rules);
+  table.add<&TabletService::freezeTablet>(Opcode::FreezeTablet, *this, rules);
+  table.add<&TabletService::unfreezeTablet>(Opcode::UnfreezeTablet, *this, rules);
+  table.add<&TabletService::pullTablet>(Opcode::PullTablet, *this, rules);
+  table.add<&TabletService::pullProgress>(Opcode::PullProgress, *this, rules);
+  table.add<&TabletService::serverState>(Opcode::ServerState, *this, rules);
+}
+
+bool TabletService::isDropped(TabletId tablet, TabletEpoch epoch) {
+  SpinGuard guard(lock_);
+  const auto found = dropped_.find(tablet);
+  return found != dropped_.end() && found->second >= epoch;
+}
+
+void TabletService::takeTablet(Request request) {
+  control::TakeTabletRequest ask;
+  if (!parseRequest(request, ask)) return request.reply(Status::BadRequest);
+  Tablet tablet = fromControl(ask.tablet());
+  if (!isSensible(tablet)) return request.reply(Status::BadRequest);
+  if (isDropped(tablet.id, tablet.epoch)) return request.reply(Status::StaleEpoch);
+  SegmentId first_segment = parts_.log.headId();
+  if (!first_segment) return request.reply(Status::RetryLater);
+  const auto present = parts_.tablets.get(tablet.id);
+  if (present && present->epoch > tablet.epoch) return request.reply(Status::StaleEpoch);
+  if (present && present->state == TabletState::Normal && present->epoch == tablet.epoch) {
+    first_segment = present->first_segment;  // repeated
+  } else if (ask.created_empty()) {
+    tablet.first_segment = first_segment;
+    const Status added = parts_.tablets.add(tablet);
+    if (added != Status::Ok) return request.reply(added);
+  } else {
+    const auto progress = parts_.target.progress(tablet.id);
+    if (!present || present->epoch != tablet.epoch || !progress.ok()) return request.reply(Status::NotFound);
+    if (!progress->done || progress->status != Status::Ok) return request.reply(Status::RetryLater);
+    first_segment = present->first_segment;
+    const Status updated = parts_.tablets.update(tablet.id, tablet.epoch, TabletState::Normal, first_segment);
+    if (updated != Status::Ok) return request.reply(updated);
+    parts_.target.forget(tablet.id, tablet.epoch);
+  }
+  control::TakeTabletResponse answer;
+  answer.mutable_log()->set_server(parts_.self.value);
+  answer.mutable_log()->set_first_segment(first_segment.value);
+  replyControl(std::move(request), answer);
+}
+
+runtime::Task<void> TabletService::drained(runtime::Executor& executor) {
+  // When a grace period that begins now is over, nobody acts on the tablets as they were.
+  const runtime::GraceTicket ticket = parts_.rcu.ticket();
+  while (!parts_.rcu.elapsed(ticket)) {
+    parts_.maintenance.poke();
+    co_await runtime::sleepFor(executor, kDrainPauseNs);
+  }
+}
+
+runtime::Task<void> TabletService::dropTablet(Request request) {
+  control::DropTabletRequest ask;
+  if (!parseRequest(request, ask)) {
+    request.reply(Status::BadRequest);
+    co_return;
+  }
+  const TabletId id(ask.tablet());
+  const TabletEpoch epoch(ask.epoch());
+  if (!id || !epoch) {
+    request.reply(Status::BadRequest);
+    co_return;
+  }
+  {
+    SpinGuard guard(lock_);
+    TabletEpoch& known = dropped_[id];
+    known = std::max(known, epoch);
+  }
+  parts_.target.cancel(id, epoch);
+  const auto present = parts_.tablets.get(id);
+  if (present && present->epoch > epoch) {
+    request.reply(Status::StaleEpoch);  // an old command that came late: the tablet is in a newer service
+    co_return;
+  }
+  const bool removed = present && parts_.tablets.remove(id) == Status::Ok;
+  // A repeated drop waits as well: the answer says that nobody here acts on the tablet any more.
+  co_await drained(request.executor());
+  if (removed) {
+    running_.fetch_add(1);
+    clear(*present);
+  }
+  request.reply(Status::Ok);
+}
+
+runtime::Detached TabletService::clear(Tablet tablet) {
+  co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+  parts_.results.dropRange(tablet.table, tablet.range);
+  std::optional<KeyHash> cursor = tablet.range.first;
+  while (cursor && !stop_) {
+    cursor = parts_.store.purgeSlice(tablet.table, tablet.range, *cursor);
+    co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+  }
+  parts_.maintenance.poke();
+  running_.fetch_sub(1);
+}
+
+void TabletService::splitTablet(Request request) {
+  control::SplitTabletRequest ask;
+  if (!parseRequest(request, ask)) return request.reply(Status::BadRequest);
+  const Tablet lower = fromControl(ask.lower());
+  const Tablet upper = fromControl(ask.upper());
+  if (!isSensible(lower) || !isSensible(upper)) return request.reply(Status::BadRequest);
+  const auto has = [&](const Tablet& tablet) {
+    const auto present = parts_.tablets.get(tablet.id);
+    return present && present->range == tablet.range;
+  };
+  if (has(lower) && has(upper)) return request.reply(Status::Ok);  // repeated
+  const auto present = parts_.tablets.get(TabletId(ask.tablet()));
+  if (!present) return request.reply(Status::NotFound);
+  if (present->epoch > lower.epoch || present->epoch > upper.epoch) return request.reply(Status::StaleEpoch);
+  if (present->state == TabletState::Pulling) return request.reply(Status::RetryLater);
+  request.reply(parts_.tablets.split(TabletId(ask.tablet()), lower, upper));
+}
+
+runtime::Task<void> TabletService::freezeTablet(Request request) {
+  control::FreezeTabletRequest ask;
+  if (!parseRequest(request, ask)) {
+    request.reply(Status::BadRequest);
+    co_return;
+  }
+  const TabletId id(ask.tablet());
+  const auto present = parts_.tablets.get(id);
+  if (!present || present->epoch.value != ask.epoch()) {
+    request.reply(present ? Status::StaleEpoch : Status::NotFound);
+    co_return;
+  }
+  if (present->state == TabletState::Pulling) {
+    request.reply(Status::RetryLater);
+    co_return;
+  }
+  Status status = parts_.tablets.update(id, present->epoch, TabletState::Frozen, present->first_segment);
+  if (status == Status::Ok) {
+    co_await drained(request.executor());
+    status = co_await Durable(parts_.log, request.executor(), parts_.log.end());
+  }
+  request.reply(status);
+}
+
+void TabletService::unfreezeTablet(Request request) {
+  control::UnfreezeTabletRequest ask;
+  if (!parseRequest(request, ask) || ask.new_epoch() <= ask.epoch()) return request.reply(Status::BadRequest);
+  const TabletId id(ask.tablet());
+  const TabletEpoch new_epoch(ask.new_epoch());
+  const auto present = parts_.tablets.get(id);
+  if (!present) return request.reply(Status::NotFound);
+  if (present->epoch == new_epoch) return request.reply(Status::Ok);  // repeated
+  if (present->epoch.value != ask.epoch() || present->state == TabletState::Pulling) {
+    return request.reply(Status::StaleEpoch);
+  }
+  // Under a new epoch: whoever still asks with the old one learns of the move that was given up.
+  request.reply(parts_.tablets.update(id, new_epoch, TabletState::Normal, present->first_segment));
+}
+
+void TabletService::pullTablet(Request request) {
+  control::PullTabletRequest ask;
+  if (!parseRequest(request, ask)) return request.reply(Status::BadRequest);
+  const Tablet tablet = fromControl(ask.tablet());
+  rpc::PeerAddress source{.id = ask.source(), .locators = {}};
+  for (const std::string& text : ask.source_locators()) {
+    auto locator = transport::Locator::parse(text);
+    if (locator.ok()) source.locators.push_back(std::move(locator).value());
+  }
+  if (!isSensible(tablet) || source.id == 0 || source.locators.empty()) return request.reply(Status::BadRequest);
+  if (isDropped(tablet.id, tablet.epoch)) return request.reply(Status::StaleEpoch);
+  const auto present = parts_.tablets.get(tablet.id);
+  if (present && present->epoch > tablet.epoch) return request.reply(Status::StaleEpoch);
+  if (present && present->state != TabletState::Pulling) {
+    // It is here already, from a pull whose end the coordinator has not heard of, or by mistake.
+    return request.reply(present->epoch == tablet.epoch ? Status::Ok : Status::BadRequest);
+  }
+  request.reply(parts_.target.start(tablet, TabletEpoch(ask.source_epoch()), source));
+}
+
+void TabletService::pullProgress(Request request) {
+  control::PullProgressRequest ask;
+  if (!parseRequest(request, ask)) return request.reply(Status::BadRequest);
+  const auto progress = parts_.target.progress(TabletId(ask.tablet()));
+  if (!progress.ok()) return request.reply(progress.error());
+  control::PullProgressResponse answer;
+  answer.set_done(progress->done);
+  answer.set_objects(progress->objects);
+  answer.set_bytes(progress->bytes);
+  answer.set_fraction(progress->fraction);
+  answer.set_status(static_cast<uint32_t>(progress->status));
+  answer.mutable_log()->set_server(parts_.self.value);
+  answer.mutable_log()->set_first_segment(progress->first_segment.value);
+  replyControl(std::move(request), answer);
+}
+
+void TabletService::serverState(Request request) {
+  control::ServerStateResponse answer;
+  answer.set_id(parts_.self.value);
+  answer.set_memory_bytes(parts_.log.config().memory_bytes);
+  answer.set_live_bytes(static_cast<uint64_t>(std::max<int64_t>(0, parts_.log.stats().live_bytes.load())));
+  answer.set_objects(parts_.store.objectCount());
+  for (const Tablet& tablet : parts_.tablets.list()) {
+    control::TabletLoad& load = *answer.add_tablets();
+    load.set_tablet(tablet.id.value);
+    load.set_reads(tablet.counters->reads.load(std::memory_order_relaxed));
+    load.set_writes(tablet.counters->writes.load(std::memory_order_relaxed));
+  }
+  uint32_t sessions = 0;
+  for (const transport::Endpoint* endpoint : parts_.dispatch.endpoints()) {
+    sessions += endpoint->sessionCount();
+    answer.add_transports(std::string(endpoint->limits().name));
+  }
+  answer.set_sessions(sessions);
+  replyControl(std::move(request), answer);
+}
+
+}  // namespace ramcore::master

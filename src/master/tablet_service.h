@@ -1,0 +1,67 @@
+#pragma once
+
+#include <map>
+
+#include "base/spin_lock.h"
+#include "base/trace.h"
+#include "log/log.h"
+#include "master/maintenance.h"
+#include "master/migration_target.h"
+#include "master/object_store.h"
+#include "master/result_table.h"
+#include "master/tablet_table.h"
+#include "rpc/dispatch.h"
+#include "runtime/task.h"
+
+namespace ramcore::master {
+
+/// What the coordinator tells a master about its tablets. Every command may be repeated: it answers Ok when its effect
+/// is there. Handlers are coroutines on the dispatch executor.
+class TabletService {
+ public:
+  struct Parts {
+    ServerId self;
+    ObjectStore& store;
+    log::Log& log;
+    TabletTable& tablets;
+    ResultTable& results;
+    MigrationTarget& target;
+    Maintenance& maintenance;
+    runtime::Rcu& rcu;
+    rpc::Dispatch& dispatch;
+    runtime::Executor& background;
+    Trace& trace;
+  };
+  explicit TabletService(const Parts& parts) : parts_(parts) {}
+  /// idle() is true (checked).
+  ~TabletService();
+  void addTo(rpc::ServiceTable& table);
+
+  void takeTablet(rpc::Request request);
+  runtime::Task<void> dropTablet(rpc::Request request);
+  void splitTablet(rpc::Request request);
+  runtime::Task<void> freezeTablet(rpc::Request request);
+  void unfreezeTablet(rpc::Request request);
+  void pullTablet(rpc::Request request);
+  void pullProgress(rpc::Request request);
+  void serverState(rpc::Request request);
+
+  /// Ends clearing of dropped tablets; watch idle().
+  void stop() { stop_.store(true); }
+  bool idle() const { return running_.load() == 0; }
+
+ private:
+  /// Whether the coordinator has dropped a tablet under `epoch` or a newer one: a command that wants it back is late.
+  bool isDropped(TabletId tablet, TabletEpoch epoch);
+  runtime::Task<void> drained(runtime::Executor& executor);
+  runtime::Detached clear(Tablet tablet);
+
+  const Parts parts_;
+  std::atomic<uint32_t> running_{0};
+  std::atomic<bool> stop_{false};
+  SpinLock lock_;  // a leaf
+  // Highest epoch of a drop by tablet, held here or not. Kept for the life of the process: a few bytes per move.
+  std::map<TabletId, TabletEpoch> dropped_ RC_GUARDED_BY(lock_);
+};
+
+}  // namespace ramcore::master

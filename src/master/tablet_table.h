@@ -1,0 +1,86 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/spin_lock.h"
+#include "base/status.h"
+#include "runtime/epoch.h"
+
+namespace ramcore::master {
+
+/// Traffic of one tablet; relaxed counters that any thread raises.
+struct TabletCounters {
+  std::atomic<uint64_t> reads{0};
+  std::atomic<uint64_t> writes{0};
+};
+
+enum class TabletState : uint8_t {
+  Normal,   ///< reads and mutations
+  Frozen,   ///< reads only: the tablet is being moved away
+  Pulling,  ///< nothing: its contents are being fetched, another server still owns it
+};
+
+/// A range of a table's key hashes that this server holds.
+struct Tablet {
+  TabletId id;
+  TableId table;
+  HashRange range;
+  TabletEpoch epoch;
+  TabletState state = TabletState::Normal;
+  SegmentId first_segment;  ///< of our log: entries of the range before it are of an earlier ownership and dead
+  std::shared_ptr<TabletCounters> counters;
+};
+
+/// What a request wants of a tablet.
+enum class Access : uint8_t { Read, Mutate };
+
+/// The tablets of this server. Lookups take no lock: they read a snapshot that changes replace as a whole; the caller
+/// is inside an RCU read section (runtime/epoch.h) and keeps nothing past it. That is also how a change drains: when a
+/// grace period has passed after it, nobody acts on what was before.
+class TabletTable {
+ public:
+  explicit TabletTable(runtime::Rcu& rcu);
+  ~TabletTable();
+  TabletTable(const TabletTable&) = delete;
+  TabletTable& operator=(const TabletTable&) = delete;
+
+  /// The tablet of a key, or nullptr. Any reader thread; about 5 ns for a few tablets.
+  const Tablet* find(TableId table, KeyHash hash) const;
+  /// Checks that this server may answer: WrongServer: not here; StaleEpoch: the request is older than the tablet (the
+  /// client refreshes); RetryLater: it is newer, or the tablet is in transition. `tablet` is set with Ok.
+  Status check(TableId table, KeyHash hash, TabletEpoch epoch, Access access, const Tablet*& tablet) const;
+
+  // Changes: any thread, one at a time inside. Each is visible to lookups that begin after it returned.
+
+  /// Adds a tablet. BadRequest if it overlaps one that is here; Ok without a change if exactly it is here already.
+  Status add(const Tablet& tablet) RC_EXCLUDES(lock_);
+  /// Replaces state, epoch and first segment of tablet `id`; NotFound if it is not here.
+  Status update(TabletId id, TabletEpoch epoch, TabletState state, SegmentId first_segment) RC_EXCLUDES(lock_);
+  /// Puts two tablets in the place of `id`, which together cover exactly its range. State and first segment are
+  /// inherited.
+  Status split(TabletId id, const Tablet& lower, const Tablet& upper) RC_EXCLUDES(lock_);
+  /// Removes a tablet; NotFound if it is not here.
+  Status remove(TabletId id) RC_EXCLUDES(lock_);
+
+  /// Copies, for slow paths. Any thread.
+  std::optional<Tablet> get(TabletId id) const RC_EXCLUDES(lock_);
+  std::vector<Tablet> list() const RC_EXCLUDES(lock_);
+
+ private:
+  /// Sorted by table and first hash; never changed after it was published.
+  struct Snapshot : runtime::Deferred {
+    std::vector<Tablet> tablets;
+  };
+  const Snapshot& current() const RC_REQUIRES(lock_) { return *snapshot_.load(std::memory_order_relaxed); }
+  void publish(std::vector<Tablet> tablets) RC_REQUIRES(lock_);
+
+  runtime::Rcu& rcu_;
+  mutable SpinLock lock_;  // a leaf; orders changes
+  std::atomic<Snapshot*> snapshot_;
+};
+
+}  // namespace ramcore::master

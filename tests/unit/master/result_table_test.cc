@@ -1,0 +1,176 @@
+#include "master/result_table.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/pins.h"
+#include "runtime/sim/sim_epoch.h"
+
+namespace ramcore::master {
+namespace {
+
+using Verdict = ResultTable::Verdict;
+
+/// Nothing but result records: what the table says of an entry is asked of the table.
+class NoOwner final : public log::EntryOwner {
+ public:
+  bool isLive(log::EntryRef, const log::EntryView&) override { return true; }
+  bool relocated(log::EntryRef, log::EntryRef, const log::EntryView&) override { return false; }
+  void dropped(log::EntryRef, const log::EntryView&) override {}
+  log::SafeVersionPayload safeVersion() override { return {}; }
+};
+
+class ResultTableTest : public ::testing::Test {
+ protected:
+  ResultTableTest() {
+    log_.maintain();
+    results_.connect(log_);
+  }
+  ~ResultTableTest() override { rcu_.drain(); }
+
+  static wire::CallIdentity identity(uint64_t client, uint64_t sequence, uint64_t acknowledged = 0) {
+    return {ClientId(client), Sequence(sequence), Sequence(acknowledged)};
+  }
+  log::EntryRef appendRecord() {
+    const log::ResultRecordPayload payload{};
+    const std::array<ByteSpan, 1> pieces = {bytesOf(payload)};
+    const std::array<log::EntryInput, 1> group = {log::EntryInput{
+        .type = log::EntryType::ResultRecord, .table = TableId(1), .version = 1, .key = {}, .payload = pieces}};
+    auto appended = log_.append(group, log::AppendClass::Write);
+    EXPECT_TRUE(appended.ok());
+    return appended->refs[0];
+  }
+  log::EntryRef insert(const wire::CallIdentity& call, Version version, KeyHash hash = 7, uint32_t table = 1) {
+    const log::EntryRef record = appendRecord();
+    results_.insert(
+        call, {.opcode = wire::Opcode::Write, .version = version, .table = TableId(table), .key_hash = hash}, record);
+    return record;
+  }
+  Verdict verdict(const wire::CallIdentity& call) { return results_.find(call).verdict; }
+  int64_t liveBytes() const { return log_.stats().live_bytes.load(); }
+
+  log::LogConfig config_ = log::LogConfig::forTest();
+  runtime::SimRcu rcu_;
+  runtime::PinRegistry pins_{1};
+  NoOwner owner_;
+  log::NoReplicator replicator_;
+  std::unique_ptr<log::LogMemory> memory_ = std::move(log::LogMemory::open(config_.memory_bytes)).value();
+  log::Log log_{config_, {ClusterId(1), ServerId(2)}, *memory_, {owner_, replicator_, rcu_, pins_}};
+  ResultTable results_;
+};
+
+TEST_F(ResultTableTest, AnUnknownClientIsAskedAbout) {
+  EXPECT_EQ(verdict(identity(1, 1)), Verdict::UnknownClient);
+  results_.admit(ClientId(1), 100);
+  EXPECT_EQ(verdict(identity(1, 1)), Verdict::New);
+  EXPECT_EQ(verdict(identity(2, 1)), Verdict::UnknownClient);
+  EXPECT_EQ(results_.clientCount(), 1u);
+}
+
+TEST_F(ResultTableTest, ARepeatedCallGetsItsResultAgain) {
+  results_.admit(ClientId(1), 0);
+  const log::EntryRef record = insert(identity(1, 5), 42);
+  for (int i = 0; i < 3; ++i) {
+    const auto known = results_.find(identity(1, 5));
+    EXPECT_EQ(known.verdict, Verdict::Duplicate);
+    EXPECT_EQ(known.result.version, 42u);
+    EXPECT_EQ(known.record, record);
+  }
+  EXPECT_EQ(verdict(identity(1, 6)), Verdict::New);
+  EXPECT_EQ(verdict(identity(1, 4)), Verdict::New) << "calls arrive in any order";
+}
+
+TEST_F(ResultTableTest, WhatIsAcknowledgedIsForgottenAndRefused) {
+  results_.admit(ClientId(1), 0);
+  const int64_t before = liveBytes();
+  for (uint64_t sequence = 1; sequence <= 4; ++sequence) insert(identity(1, sequence), sequence);
+  EXPECT_EQ(results_.recordCount(), 4u);
+  EXPECT_EQ(verdict(identity(1, 5, 3)), Verdict::New);
+  EXPECT_EQ(results_.recordCount(), 1u);
+  EXPECT_EQ(verdict(identity(1, 3)), Verdict::Stale);
+  EXPECT_EQ(verdict(identity(1, 1, 0)), Verdict::Stale) << "acknowledgements never go back";
+  EXPECT_EQ(verdict(identity(1, 4, 3)), Verdict::Duplicate);
+  EXPECT_EQ(verdict(identity(1, 4, 4)), Verdict::Stale) << "a call that acknowledges itself";
+  EXPECT_EQ(liveBytes(), before) << "the log is told";
+}
+
+TEST_F(ResultTableTest, ARecordThatComesAfterItsAcknowledgementIsDead) {
+  results_.admit(ClientId(1), 0);
+  EXPECT_EQ(verdict(identity(1, 9, 5)), Verdict::New);
+  const int64_t before = liveBytes();
+  insert(identity(1, 5), 1);
+  EXPECT_EQ(results_.recordCount(), 0u);
+  EXPECT_EQ(liveBytes(), before);
+}
+
+TEST_F(ResultTableTest, AMoveBringsClientsAndReplacesWhatIsHere) {
+  const log::EntryRef first = insert(identity(1, 5), 42);
+  EXPECT_EQ(verdict(identity(1, 5)), Verdict::Duplicate) << "its client is known from then on";
+  const int64_t before = liveBytes();
+  const log::EntryRef second = insert(identity(1, 5), 42);
+  EXPECT_EQ(liveBytes(), before);
+  EXPECT_FALSE(results_.isLive(ClientId(1), Sequence(5), first));
+  EXPECT_TRUE(results_.isLive(ClientId(1), Sequence(5), second));
+  EXPECT_EQ(results_.recordCount(), 1u);
+}
+
+TEST_F(ResultTableTest, ForgettingAClientTakesEverything) {
+  const int64_t before = liveBytes();
+  insert(identity(1, 1), 1);
+  insert(identity(1, 2), 2);
+  insert(identity(17, 1), 3);  // the same shard
+  results_.forget(ClientId(1));
+  results_.forget(ClientId(99));
+  EXPECT_EQ(verdict(identity(1, 1)), Verdict::UnknownClient);
+  EXPECT_EQ(verdict(identity(17, 1)), Verdict::Duplicate);
+  EXPECT_EQ(results_.recordCount(), 1u);
+  results_.forget(ClientId(17));
+  EXPECT_EQ(liveBytes(), before);
+}
+
+TEST_F(ResultTableTest, SilentClientsInOrder) {
+  results_.admit(ClientId(3), 100);
+  results_.admit(ClientId(1), 200);
+  results_.admit(ClientId(18), 300);
+  EXPECT_EQ(results_.silentSince(100, 10), std::vector<ClientId>{});
+  EXPECT_EQ(results_.silentSince(201, 10), (std::vector<ClientId>{ClientId(1), ClientId(3)}));
+  EXPECT_EQ(results_.silentSince(1000, 2), (std::vector<ClientId>{ClientId(1), ClientId(3)}));
+  results_.heard(ClientId(1), 5000);
+  results_.heard(ClientId(1), 50);   // late news
+  results_.heard(ClientId(77), 50);  // nobody
+  EXPECT_EQ(results_.silentSince(1000, 10), (std::vector<ClientId>{ClientId(3), ClientId(18)}));
+  EXPECT_EQ(results_.clientCount(), 3u);
+}
+
+TEST_F(ResultTableTest, RelocationMovesOnlyWhatItFound) {
+  const log::EntryRef first = insert(identity(1, 1), 1);
+  const log::EntryRef copy = appendRecord();
+  EXPECT_TRUE(results_.relocated(ClientId(1), Sequence(1), first, copy));
+  EXPECT_TRUE(results_.isLive(ClientId(1), Sequence(1), copy));
+  EXPECT_FALSE(results_.isLive(ClientId(1), Sequence(1), first));
+  EXPECT_FALSE(results_.relocated(ClientId(1), Sequence(1), first, copy)) << "moved already";
+  EXPECT_FALSE(results_.relocated(ClientId(1), Sequence(2), first, copy));
+  EXPECT_FALSE(results_.relocated(ClientId(2), Sequence(1), first, copy));
+  EXPECT_EQ(verdict(identity(1, 2, 1)), Verdict::New);
+  EXPECT_FALSE(results_.relocated(ClientId(1), Sequence(1), copy, first)) << "died meanwhile";
+}
+
+TEST_F(ResultTableTest, RangesForMovesAreOrderedAndDropped) {
+  insert(identity(2, 1), 1, 50);
+  insert(identity(1, 2), 2, 20);
+  insert(identity(1, 1), 3, 20);
+  insert(identity(1, 3), 4, 10, 2);
+  insert(identity(3, 1), 5, 60);
+  const auto records = results_.inRange(TableId(1), {20, 50});
+  ASSERT_EQ(records.size(), 3u);
+  EXPECT_EQ(records[0].result.version, 3u);
+  EXPECT_EQ(records[1].result.version, 2u);
+  EXPECT_EQ(records[2].result.version, 1u);
+  results_.dropRange(TableId(1), {20, 50});
+  EXPECT_TRUE(results_.inRange(TableId(1), {20, 50}).empty());
+  EXPECT_EQ(results_.recordCount(), 2u);
+  EXPECT_EQ(results_.clientCount(), 3u) << "clients stay known";
+  EXPECT_EQ(verdict(identity(3, 1)), Verdict::Duplicate);
+}
+
+}  // namespace
+}  // namespace ramcore::master
