@@ -1,0 +1,75 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "coordinator/async_mutex.h"
+#include "coordinator/id_allocator.h"
+#include "coordinator/journal.h"
+
+namespace ramcore::coordinator {
+
+/// The identities of clients. A client without a lease has no results kept for it anywhere, so "over" is said only
+/// after it is stored, and then for ever; ids are never reused.
+/// Thread: one executor.
+class ClientLeases {
+ public:
+  static constexpr int64_t kLeaseNsDefault = 30 * runtime::kNanosPerSecond;
+  static constexpr size_t kClientsMax = 200'000;
+
+  ClientLeases(Journal& journal, int64_t lease_ns);
+
+  /// Reads the stored clients: each gets a full lease, since what it was granted before is not known.
+  runtime::Task<Status> load();
+  /// Ends leases that ran out, until stop().
+  void start();
+  /// After Journal::stop().
+  void stop();
+
+  struct Opened {
+    Status status = Status::Ok;
+    ClientId id;
+  };
+  /// A new identity, or the one that was given for the same nonce. Failure: BadRequest: nonce 0; NoSpace: too many; as
+  /// Journal::commit.
+  runtime::Task<Opened> open(uint64_t nonce);
+  /// Another full lease from this call. Failure: LeaseExpired; RetryLater: the end is on its way to the store.
+  Status renew(ClientId id);
+  /// Ends a lease now. Ok for unknown ones.
+  runtime::Task<Status> close(ClientId id);
+
+  struct Checked {
+    Status status = Status::Ok;
+    std::vector<bool> valid;     ///< in the order asked; false is final
+    int64_t checked_for_ns = 0;  ///< true may be relied on for this long from when the question was sent; 0: not at all
+  };
+  /// What is stored about these clients, at most kCheckedMax. Failure: BadRequest; as Journal::commit.
+  runtime::Task<Checked> check(std::vector<ClientId> ids);
+  static constexpr size_t kCheckedMax = 4'096;
+
+  int64_t leaseNs() const { return lease_ns_; }
+  size_t count() const { return clients_.size(); }
+
+ private:
+  struct Client {
+    uint64_t nonce = 0;
+    int64_t end_ns = 0;
+    bool ending = false;  // its end is on its way to the store
+  };
+  runtime::Task<void> watch();
+  runtime::Task<Status> endExpired();
+  runtime::Task<Status> endStored(std::vector<ClientId> ids);
+  int64_t nextEndNs() const;
+  void forgiveStandstill();
+
+  Journal& journal_;
+  const int64_t lease_ns_;
+  IdAllocator ids_;
+  AsyncMutex lock_;  // of ending
+  runtime::Signal changed_;
+  std::map<ClientId, Client> clients_;
+  std::map<uint64_t, ClientId> by_nonce_;
+  int64_t watch_until_ns_ = runtime::kNever;  // when watch() meant to wake up
+};
+
+}  // namespace ramcore::coordinator

@@ -1,0 +1,40 @@
+#pragma once
+
+// Our records as messages. Included by .cc files only: brings in generated code.
+#include "coordinator/records.h"
+#include "wire/control.h"
+
+namespace ramcore::coordinator {
+
+/// @param available  false: the owner is dead and the contents are gone until they are recovered
+inline void fillTablet(const Tablet& tablet, bool available, wire::control::Tablet& out) {
+  out.set_id(tablet.id.value);
+  out.set_table(tablet.table.value);
+  out.set_first_hash(tablet.range.first);
+  out.set_last_hash(tablet.range.last);
+  out.set_epoch(tablet.epoch.value);
+  out.set_owner(tablet.owner.value);
+  // A tablet that is being split goes on as usual; to clients it is a normal one until it is two.
+  out.set_state(!available                            ? wire::control::TABLET_UNAVAILABLE
+                : tablet.state == TabletState::Moving ? wire::control::TABLET_MOVING
+                                                      : wire::control::TABLET_NORMAL);
+  for (const LogRef& log : tablet.logs) {
+    wire::control::LogRef& to = *out.add_logs();
+    to.set_server(log.server.value);
+    to.set_first_segment(log.first_segment.value);
+  }
+}
+
+inline void fillServer(const Server& server, wire::control::Server& out) {
+  out.set_id(server.id.value);
+  for (const std::string& locator : server.locators) out.add_locators(locator);
+  out.set_name(server.name);
+  out.set_memory_bytes(server.memory_bytes);
+  out.set_alive(server.alive);
+}
+
+inline LogRef logOf(const wire::control::LogRef& message) {
+  return {ServerId(message.server()), SegmentId(message.first_segment())};
+}
+
+}  // namespace ramcore::coordinator

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/trace.h"
+#include "coordinator/client_leases.h"
+#include "coordinator/membership.h"
+#include "coordinator/state_store.h"
+#include "rpc/caller.h"
+#include "rpc/dispatch.h"
+
+namespace ramcore::coordinator {
+
+struct CoordinatorOptions {
+  MembershipOptions membership;
+  int64_t client_lease_ns = ClientLeases::kLeaseNsDefault;
+  /// Of one attempt of a call to a server.
+  int64_t call_ns = runtime::kNanosPerSecond;
+  /// How long a server may take to say how it is, for the cluster's status.
+  int64_t status_call_ns = 300 * runtime::kNanosPerMilli;
+  /// How long requests wait for what takes several steps (creating, dropping, splitting) before they are told to come
+  /// back; the work goes on.
+  int64_t request_wait_ns = 5 * runtime::kNanosPerSecond;
+};
+
+/// The coordinator: who is a member, which tables and tablets there are, who owns them, which clients live. Everything
+/// is stored before it is answered, so a coordinator that starts carries on where the last one was.
+///
+/// Usage: construct before the dispatch's first step (it fills the service table), start() on the dispatch, serve;
+/// stop() on the dispatch, step until isIdle(), destroy. Until it has read its state it answers NotLeader.
+/// Thread: the dispatch's.
+class Coordinator {
+ public:
+  /// All borrowed. The caller outlives the coordinator and is shut down (Caller::shutDown) together with stop().
+  struct Environment {
+    rpc::Dispatch& dispatch;
+    rpc::Caller& caller;
+    StateStore& store;
+    Trace& trace;
+    /// The store failed, or another coordinator leads: nothing is answered any more, the process has to end.
+    std::function<void(Status)> on_failed;
+  };
+  Coordinator(const Environment& environment, const CoordinatorOptions& options);
+  ~Coordinator();
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+
+  /// Reads the state and carries on. `on_started` is told Ok, or why it cannot (Corrupt, IoError, Shutdown, ...), with
+  /// the reason traced.
+  void start(std::function<void(Status)> on_started);
+  bool isServing() const;
+  /// Answers what waits and ends all work. Watch isIdle().
+  void stop();
+  bool isIdle() const;
+
+  /// For metrics and checks.
+  struct Counts {
+    uint64_t servers_alive = 0;
+    uint64_t tables = 0;
+    uint64_t tablets = 0;
+    uint64_t clients = 0;
+  };
+  Counts counts() const;
+
+ private:
+  struct State;
+  static runtime::Task<void> run(State& state, std::function<void(Status)> on_started);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ramcore::coordinator

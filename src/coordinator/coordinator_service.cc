@@ -1,0 +1,347 @@
+#include "coordinator/coordinator_service.h"
+
+#include <set>
+
+#include "coordinator/control_records.h"
+#include "wire/control.h"
+
+namespace ramcore::coordinator {
+namespace {
+
+namespace control = wire::control;
+using rpc::allow;
+using rpc::Request;
+using transport::Role;
+using wire::Opcode;
+
+// What a caller ought to wait before it asks again for something that is in transition.
+constexpr uint32_t kRetryAfterUs = 5'000;
+
+void refuse(Request request, Status status) {
+  const bool soon = status == Status::RetryLater || status == Status::NotLeader;
+  request.reply(status, soon ? kRetryAfterUs : 0);
+}
+
+template <typename Message>
+void replyWith(Request request, const Message& message, Status status = Status::Ok) {
+  const uint32_t bytes = wire::controlBytes(message);
+  if (bytes > wire::kControlBytesMax) return refuse(std::move(request), Status::TooLarge);
+  transport::TxMessage response = request.allocate(static_cast<uint32_t>(sizeof(wire::ResponseHeader)) + bytes);
+  response.appendHead(wire::ResponseHeader{.status = status});
+  wire::storeControl(message, response.extendHead(bytes));
+  // Long answers need not be in one piece at the receiver, which has bounds for that.
+  if (response->head_bytes > wire::kHeadBytesMax) response->contiguous_bytes = sizeof(wire::ResponseHeader);
+  request.reply(std::move(response));
+}
+
+void replyStatus(Request request, Status status) {
+  if (status != Status::Ok) return refuse(std::move(request), status);
+  request.reply(Status::Ok);
+}
+
+control::MigrationState stateOf(MigrationStep step) {
+  switch (step) {
+    case MigrationStep::Done:
+      return control::MIGRATION_DONE;
+    case MigrationStep::Cancelled:
+      return control::MIGRATION_CANCELLED;
+    case MigrationStep::Failed:
+      return control::MIGRATION_FAILED;
+    default:
+      return control::MIGRATION_RUNNING;
+  }
+}
+
+}  // namespace
+
+// Parses the bytes behind the header, wherever the transport put them.
+template <typename Message>
+Status CoordinatorService::receive(const Request& request, Message& message) const {
+  if (!is_open_) return Status::NotLeader;
+  const ByteSpan head = request.head().subspan(sizeof(wire::RequestHeader));
+  if (request.message().tail().empty()) {
+    return wire::parseControl(head, message) ? Status::Ok : Status::BadRequest;
+  }
+  if (request.message().messageBytes() > wire::kControlBytesMax) return Status::BadRequest;
+  std::vector<std::byte> together(head.begin(), head.end());
+  for (const ByteSpan& piece : request.message().tail()) together.insert(together.end(), piece.begin(), piece.end());
+  return wire::parseControl(together, message) ? Status::Ok : Status::BadRequest;
+}
+
+void CoordinatorService::addTo(rpc::ServiceTable& table) {
+  const uint32_t servers = allow({Role::Server});
+  const uint32_t users = allow({Role::Client, Role::Admin});
+  const uint32_t admins = allow({Role::Admin});
+  const uint32_t all = allow({Role::Client, Role::Server, Role::Coordinator, Role::Admin});
+  const auto rules = [](uint32_t roles) { return rpc::OpcodeRules{.roles = roles, .any_target = true}; };
+  using Self = CoordinatorService;
+  table.add<&Self::ping>(Opcode::Ping, *this, rules(all));
+  table.add<&Self::enlist>(Opcode::Enlist, *this, rules(servers));
+  table.add<&Self::renewServer>(Opcode::RenewServerLease, *this, rules(servers));
+  table.add<&Self::goodbye>(Opcode::Goodbye, *this, rules(servers));
+  table.add<&Self::checkClients>(Opcode::CheckClient, *this, rules(servers));
+  table.add<&Self::createTable>(Opcode::CreateTable, *this, rules(users));
+  table.add<&Self::dropTable>(Opcode::DropTable, *this, rules(users));
+  table.add<&Self::listTables>(Opcode::ListTables, *this, rules(users));
+  table.add<&Self::getTablets>(Opcode::GetTablets, *this, rules(users | servers));
+  table.add<&Self::openClient>(Opcode::OpenClient, *this, rules(users));
+  table.add<&Self::renewClient>(Opcode::RenewClient, *this, rules(users));
+  table.add<&Self::closeClient>(Opcode::CloseClient, *this, rules(users));
+  table.add<&Self::clusterStatus>(Opcode::ClusterStatus, *this, rules(users));
+  table.add<&Self::migrationStatus>(Opcode::MigrationStatus, *this, rules(users));
+  table.add<&Self::moveTablet>(Opcode::MoveTablet, *this, rules(admins));
+  table.add<&Self::splitTable>(Opcode::SplitTable, *this, rules(admins));
+  table.add<&Self::cancelMigration>(Opcode::CancelMigration, *this, rules(admins));
+}
+
+void CoordinatorService::ping(Request request) { request.reply(is_open_ ? Status::Ok : Status::NotLeader); }
+
+// ---- servers
+
+runtime::Task<void> CoordinatorService::enlist(Request request) {
+  Journal::Running running(services_.journal);
+  control::EnlistRequest message;
+  const Status received = receive(request, message);
+  if (received != Status::Ok) co_return refuse(std::move(request), received);
+  Server server;
+  server.locators.assign(message.locators().begin(), message.locators().end());
+  server.name = message.name();
+  server.memory_bytes = message.memory_bytes();
+  server.format_version = message.format_version();
+  server.nonce = message.nonce();
+  const Membership::Enlistment enlisted =
+      co_await services_.membership.enlist(std::move(server), ServerId(message.former_id()));
+  if (enlisted.status != Status::Ok) co_return refuse(std::move(request), enlisted.status);
+  control::EnlistResponse response;
+  response.set_id(enlisted.id.value);
+  response.set_cluster(services_.journal.store().cluster().value);
+  response.set_lease_ns(services_.membership.leaseNs());
+  replyWith(std::move(request), response);
+}
+
+void CoordinatorService::renewServer(Request request) {
+  control::RenewServerLeaseRequest message;
+  const Status received = receive(request, message);
+  if (received != Status::Ok) return refuse(std::move(request), received);
+  // A session that was opened before the enlistment proves no id.
+  if (request.peerId() != 0 && request.peerId() != message.id()) return refuse(std::move(request), Status::BadRequest);
+  const Status renewed = services_.membership.renew(ServerId(message.id()));
+  if (renewed != Status::Ok) return refuse(std::move(request), renewed);
+  control::RenewServerLeaseResponse response;
+  response.set_lease_ns(services_.membership.leaseNs());
+  replyWith(std::move(request), response);
+}
+
+runtime::Task<void> CoordinatorService::goodbye(Request request) {
+  Journal::Running running(services_.journal);
+  control::GoodbyeRequest message;
+  Status status = receive(request, message);
+  if (status == Status::Ok && request.peerId() != 0 && request.peerId() != message.id()) status = Status::BadRequest;
+  if (status == Status::Ok) status = co_await services_.membership.goodbye(ServerId(message.id()));
+  replyStatus(std::move(request), status);
+}
+
+runtime::Task<void> CoordinatorService::checkClients(Request request) {
+  Journal::Running running(services_.journal);
+  control::CheckClientRequest message;
+  const Status received = receive(request, message);
+  if (received != Status::Ok) co_return refuse(std::move(request), received);
+  std::vector<ClientId> ids;
+  for (const uint64_t id : message.clients()) ids.emplace_back(id);
+  const ClientLeases::Checked checked = co_await services_.clients.check(std::move(ids));
+  if (checked.status != Status::Ok) co_return refuse(std::move(request), checked.status);
+  control::CheckClientResponse response;
+  for (const bool valid : checked.valid) response.add_valid(valid);
+  response.set_checked_for_ns(checked.checked_for_ns);
+  replyWith(std::move(request), response);
+}
+
+// ---- clients
+
+runtime::Task<void> CoordinatorService::openClient(Request request) {
+  Journal::Running running(services_.journal);
+  control::OpenClientRequest message;
+  const Status received = receive(request, message);
+  if (received != Status::Ok) co_return refuse(std::move(request), received);
+  const ClientLeases::Opened opened = co_await services_.clients.open(message.nonce());
+  if (opened.status != Status::Ok) co_return refuse(std::move(request), opened.status);
+  control::OpenClientResponse response;
+  response.set_client(opened.id.value);
+  response.set_lease_ns(services_.clients.leaseNs());
+  replyWith(std::move(request), response);
+}
+
+void CoordinatorService::renewClient(Request request) {
+  control::RenewClientRequest message;
+  Status status = receive(request, message);
+  if (status == Status::Ok) status = services_.clients.renew(ClientId(message.client()));
+  if (status != Status::Ok) return refuse(std::move(request), status);
+  control::RenewClientResponse response;
+  response.set_lease_ns(services_.clients.leaseNs());
+  replyWith(std::move(request), response);
+}
+
+runtime::Task<void> CoordinatorService::closeClient(Request request) {
+  Journal::Running running(services_.journal);
+  control::CloseClientRequest message;
+  Status status = receive(request, message);
+  if (status == Status::Ok) status = co_await services_.clients.close(ClientId(message.client()));
+  replyStatus(std::move(request), status);
+}
+
+// ---- tables
+
+runtime::Task<void> CoordinatorService::createTable(Request request) {
+  Journal::Running running(services_.journal);
+  control::CreateTableRequest message;
+  const Status received = receive(request, message);
+  if (received != Status::Ok) co_return refuse(std::move(request), received);
+  const TableManager::Created created =
+      co_await services_.tables.create(message.name(), message.tablet_count(), waitDeadlineNs());
+  if (created.status != Status::Ok && created.status != Status::TableExists) {
+    co_return refuse(std::move(request), created.status);
+  }
+  control::CreateTableResponse response;
+  response.set_id(created.id.value);
+  replyWith(std::move(request), response, created.status);
+}
+
+runtime::Task<void> CoordinatorService::dropTable(Request request) {
+  Journal::Running running(services_.journal);
+  control::DropTableRequest message;
+  Status status = receive(request, message);
+  if (status == Status::Ok) status = co_await services_.tables.drop(message.name(), waitDeadlineNs());
+  replyStatus(std::move(request), status);
+}
+
+void CoordinatorService::listTables(Request request) {
+  control::Empty message;
+  const Status received = receive(request, message);
+  if (received != Status::Ok) return refuse(std::move(request), received);
+  control::ListTablesResponse response;
+  for (const Table* table : services_.map.tables()) {
+    if (table->state != TableState::Ready) continue;
+    control::Table& to = *response.add_tables();
+    to.set_id(table->id.value);
+    to.set_name(table->name);
+  }
+  replyWith(std::move(request), response);
+}
+
+void CoordinatorService::getTablets(Request request) {
+  control::GetTabletsRequest message;
+  const Status received = receive(request, message);
+  if (received != Status::Ok) return refuse(std::move(request), received);
+  const bool all = message.table_name().empty() && message.table() == 0;
+  const Table* wanted = !message.table_name().empty() ? services_.map.findTable(message.table_name())
+                                                      : services_.map.findTable(TableId(message.table()));
+  if (!all && (wanted == nullptr || wanted->state != TableState::Ready)) {
+    // A table that is on its way: the asker may try again and find it.
+    const bool soon = wanted != nullptr && wanted->state == TableState::Creating;
+    return refuse(std::move(request), soon ? Status::RetryLater : Status::NoSuchTable);
+  }
+  control::GetTabletsResponse response;
+  std::set<ServerId> owners;
+  for (const Table* table : services_.map.tables()) {
+    if (table->state != TableState::Ready || (!all && table != wanted)) continue;
+    control::Table& to = *response.add_tables();
+    to.set_id(table->id.value);
+    to.set_name(table->name);
+    for (const Tablet* tablet : services_.map.tabletsOf(table->id)) {
+      fillTablet(*tablet, services_.membership.isAlive(tablet->owner), *response.add_tablets());
+      owners.insert(tablet->owner);
+    }
+  }
+  for (const ServerId owner : owners) {
+    if (const Server* server = services_.membership.find(owner)) fillServer(*server, *response.add_servers());
+  }
+  replyWith(std::move(request), response);
+}
+
+// ---- moves and splits
+
+runtime::Task<void> CoordinatorService::moveTablet(Request request) {
+  Journal::Running running(services_.journal);
+  control::MoveTabletRequest message;
+  const Status received = receive(request, message);
+  if (received != Status::Ok) co_return refuse(std::move(request), received);
+  const MigrationManager::Begun begun =
+      co_await services_.migrations.begin(TabletId(message.tablet()), ServerId(message.destination()));
+  if (begun.status != Status::Ok) co_return refuse(std::move(request), begun.status);
+  control::MoveTabletResponse response;
+  response.set_migration(begun.id.value);
+  replyWith(std::move(request), response);
+}
+
+runtime::Task<void> CoordinatorService::splitTable(Request request) {
+  Journal::Running running(services_.journal);
+  control::SplitTableRequest message;
+  const Status received = receive(request, message);
+  if (received != Status::Ok) co_return refuse(std::move(request), received);
+  const SplitManager::Halves halves =
+      co_await services_.splits.split(TableId(message.table()), message.at_hash(), waitDeadlineNs());
+  if (halves.status != Status::Ok) co_return refuse(std::move(request), halves.status);
+  control::SplitTableResponse response;
+  response.set_lower_tablet(halves.lower.value);
+  response.set_upper_tablet(halves.upper.value);
+  replyWith(std::move(request), response);
+}
+
+void CoordinatorService::migrationStatus(Request request) {
+  control::MigrationStatusRequest message;
+  const Status received = receive(request, message);
+  if (received != Status::Ok) return refuse(std::move(request), received);
+  const MigrationManager::Progress* progress = services_.migrations.find(MigrationId(message.migration()));
+  if (progress == nullptr) return refuse(std::move(request), Status::NotFound);
+  control::MigrationStatusResponse response;
+  response.set_state(stateOf(progress->migration.step));
+  response.set_objects(progress->migration.objects);
+  response.set_bytes(progress->migration.bytes);
+  response.set_fraction(progress->migration.step == MigrationStep::Done ? 1 : progress->fraction);
+  response.set_reason(progress->migration.reason);
+  replyWith(std::move(request), response);
+}
+
+runtime::Task<void> CoordinatorService::cancelMigration(Request request) {
+  Journal::Running running(services_.journal);
+  control::CancelMigrationRequest message;
+  Status status = receive(request, message);
+  if (status == Status::Ok) {
+    status = co_await services_.migrations.cancel(MigrationId(message.migration()), waitDeadlineNs());
+  }
+  replyStatus(std::move(request), status);
+}
+
+// ---- status
+
+runtime::Task<void> CoordinatorService::clusterStatus(Request request) {
+  Journal::Running running(services_.journal);
+  control::Empty message;
+  const Status received = receive(request, message);
+  if (received != Status::Ok) co_return refuse(std::move(request), received);
+  // All servers at once; those that are slow or away are left out.
+  const std::vector<ServerId> asked = services_.membership.heardServers();
+  std::vector<control::ServerStateResponse> states(asked.size());
+  std::vector<runtime::Task<Status>> calls;
+  for (size_t i = 0; i < asked.size(); ++i) calls.push_back(services_.status_calls.serverState(asked[i], states[i]));
+  control::ClusterStatusResponse response;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const Status answered = co_await calls[i];
+    if (answered == Status::Ok) *response.add_states() = std::move(states[i]);
+  }
+  response.set_cluster(services_.journal.store().cluster().value);
+  response.set_cluster_name(services_.journal.store().clusterName());
+  for (const Server* server : services_.membership.servers()) fillServer(*server, *response.add_servers());
+  for (const Table* table : services_.map.tables()) {
+    if (table->state != TableState::Ready) continue;
+    control::Table& to = *response.add_tables();
+    to.set_id(table->id.value);
+    to.set_name(table->name);
+    for (const Tablet* tablet : services_.map.tabletsOf(table->id)) {
+      fillTablet(*tablet, services_.membership.isAlive(tablet->owner), *response.add_tablets());
+    }
+  }
+  replyWith(std::move(request), response);
+}
+
+}  // namespace ramcore::coordinator

@@ -1,0 +1,61 @@
+#pragma once
+
+#include "coordinator/coordinator.h"
+#include "coordinator/migration_manager.h"
+#include "coordinator/split_manager.h"
+#include "coordinator/table_manager.h"
+#include "rpc/service_table.h"
+
+namespace ramcore::coordinator {
+
+/// One short handler per request: decode, check, act, reply. Which roles may ask for what is in addTo().
+/// Thread: the dispatch's.
+class CoordinatorService {
+ public:
+  struct Services {
+    Journal& journal;
+    TabletMap& map;
+    Membership& membership;
+    ClientLeases& clients;
+    TableManager& tables;
+    MigrationManager& migrations;
+    SplitManager& splits;
+    MasterCalls& status_calls;
+  };
+  CoordinatorService(const Services& services, const CoordinatorOptions& options)
+      : services_(services), options_(options) {}
+  void addTo(rpc::ServiceTable& table);
+  /// From now on requests are answered; before, NotLeader.
+  void open() { is_open_ = true; }
+  void close() { is_open_ = false; }
+  bool isOpen() const { return is_open_; }
+
+  void ping(rpc::Request request);
+  runtime::Task<void> enlist(rpc::Request request);
+  void renewServer(rpc::Request request);
+  runtime::Task<void> goodbye(rpc::Request request);
+  runtime::Task<void> createTable(rpc::Request request);
+  runtime::Task<void> dropTable(rpc::Request request);
+  void listTables(rpc::Request request);
+  void getTablets(rpc::Request request);
+  runtime::Task<void> openClient(rpc::Request request);
+  void renewClient(rpc::Request request);
+  runtime::Task<void> closeClient(rpc::Request request);
+  runtime::Task<void> checkClients(rpc::Request request);
+  runtime::Task<void> moveTablet(rpc::Request request);
+  runtime::Task<void> splitTable(rpc::Request request);
+  runtime::Task<void> clusterStatus(rpc::Request request);
+  void migrationStatus(rpc::Request request);
+  runtime::Task<void> cancelMigration(rpc::Request request);
+
+ private:
+  template <typename Message>
+  Status receive(const rpc::Request& request, Message& message) const;
+  int64_t waitDeadlineNs() const { return services_.journal.nowNs() + options_.request_wait_ns; }
+
+  const Services services_;
+  const CoordinatorOptions options_;
+  bool is_open_ = false;
+};
+
+}  // namespace ramcore::coordinator

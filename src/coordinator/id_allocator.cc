@@ -1,0 +1,33 @@
+#include "coordinator/id_allocator.h"
+
+#include "coordinator/stored_state.h"
+
+namespace ramcore::coordinator {
+
+runtime::Task<Status> IdAllocator::load() {
+  Result<std::vector<KeyValue>> stored = co_await journal_.readPrefix(key_);
+  if (!stored.ok()) co_return stored.error();
+  for (const KeyValue& entry : *stored) {
+    if (entry.key != key_) continue;
+    if (!decodeAllocator(entry.value, reserved_until_) || reserved_until_ == 0) co_return Status::Corrupt;
+    next_ = reserved_until_;
+  }
+  co_return Status::Ok;
+}
+
+runtime::Task<Result<uint64_t>> IdAllocator::take(uint64_t count) {
+  auto guard = co_await lock_.lock();
+  if (reserved_until_ - next_ < count) {
+    const uint64_t until = next_ + count + kBlock;
+    Batch batch;
+    batch.put(key_, encodeAllocator(until));
+    const Status stored = co_await journal_.commit(std::move(batch));
+    if (stored != Status::Ok) co_return stored;
+    reserved_until_ = until;
+  }
+  const uint64_t first = next_;
+  next_ += count;
+  co_return first;
+}
+
+}  // namespace ramcore::coordinator

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <functional>
+
+#include "coordinator/state_store.h"
+#include "runtime/await.h"
+
+namespace ramcore::coordinator {
+
+/// What all parts of a coordinator share: the way to the store, the end of the process, and how they wait.
+/// Thread: one executor.
+class Journal {
+ public:
+  /// @param on_failed  told once when a commit failed so that nobody knows what is stored: the process has to end.
+  Journal(StateStore& store, runtime::Executor& executor, std::function<void(Status)> on_failed)
+      : store_(store), executor_(executor), on_failed_(std::move(on_failed)), stopped_(executor) {}
+
+  /// Stores a batch. Ok: it is durable, now apply it in memory. NoSpace: nothing changed. Otherwise this coordinator is
+  /// over: NotLeader or Shutdown.
+  runtime::Task<Status> commit(Batch batch);
+  /// Stores the end of something that has happened already at the servers: repeated while there is no space. False:
+  /// this coordinator is over.
+  runtime::Task<bool> commitUntilStored(Batch batch);
+  runtime::Task<Result<std::vector<KeyValue>>> readPrefix(std::string prefix);
+
+  /// Waits; false if the coordinator stops, at once then.
+  runtime::Task<bool> sleepUntil(int64_t deadline_ns);
+  runtime::Task<bool> sleepFor(int64_t duration_ns) { return sleepUntil(nowNs() + duration_ns); }
+
+  void stop();
+  bool stopping() const { return stopping_; }
+  int64_t nowNs() { return executor_.clock().nowNs(); }
+  runtime::Executor& executor() { return executor_; }
+  StateStore& store() { return store_; }
+
+  /// Held by each coroutine that nobody awaits: a coordinator is over when none is left.
+  class Running {
+   public:
+    explicit Running(Journal& journal) : journal_(journal) { ++journal_.running_; }
+    ~Running() { --journal_.running_; }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+
+   private:
+    Journal& journal_;
+  };
+  bool idle() const { return running_ == 0; }
+
+ private:
+  StateStore& store_;
+  runtime::Executor& executor_;
+  std::function<void(Status)> on_failed_;
+  runtime::Signal stopped_;
+  bool stopping_ = false;
+  bool failed_ = false;
+  uint64_t running_ = 0;
+};
+
+}  // namespace ramcore::coordinator

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "coordinator/records.h"
+#include "runtime/task.h"
+
+namespace ramcore::wire::control {
+class ServerStateResponse;
+}
+
+namespace ramcore::coordinator {
+
+struct TakeResult {
+  Status status = Status::Ok;
+  LogRef log;
+};
+
+struct PullResult {
+  Status status = Status::Ok;  ///< of the call
+  bool done = false;
+  Status pull_status = Status::Ok;  ///< of the pull
+  uint64_t objects = 0;
+  uint64_t bytes = 0;
+  double fraction = 0;
+  LogRef log;  ///< when done
+};
+
+/// What the coordinator asks of servers; each call may be repeated, and may arrive again long after. See
+/// src/wire/control.proto for what a server makes of that. One attempt each: Unreachable, DeadlineExceeded and the like
+/// mean "perhaps".
+class MasterCalls {
+ public:
+  virtual ~MasterCalls() = default;
+  virtual runtime::Task<TakeResult> takeTablet(ServerId server, Tablet tablet, bool created_empty) = 0;
+  virtual runtime::Task<Status> dropTablet(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
+  virtual runtime::Task<Status> splitTablet(ServerId server, TabletId tablet, Tablet lower, Tablet upper) = 0;
+  virtual runtime::Task<Status> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
+  virtual runtime::Task<Status> unfreezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                               TabletEpoch new_epoch) = 0;
+  /// @param tablet  as it will be: new owner, new epoch
+  virtual runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch,
+                                           ServerId source) = 0;
+  virtual runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet) = 0;
+  /// @param state  outlives the call
+  virtual runtime::Task<Status> serverState(ServerId server, wire::control::ServerStateResponse& state) = 0;
+};
+
+}  // namespace ramcore::coordinator

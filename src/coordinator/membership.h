@@ -1,0 +1,95 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "base/trace.h"
+#include "coordinator/async_mutex.h"
+#include "coordinator/id_allocator.h"
+#include "coordinator/journal.h"
+#include "coordinator/records.h"
+
+namespace ramcore::coordinator {
+
+struct MembershipOptions {
+  /// For how long a server may serve after a renewal. Longer: a coordinator may be away for longer; a dead server's
+  /// tablets stay closed for longer.
+  int64_t lease_ns = 2 * runtime::kNanosPerSecond;
+  /// Silence after which a server is declared dead; at least lease_ns. Until then it may come back and go on as if
+  /// nothing had happened, because nobody has taken its place. Afterwards it never may.
+  int64_t verdict_after_ns = 10 * runtime::kNanosPerSecond;
+};
+
+/// Which servers there are, their leases and the verdicts over them.
+///
+/// A server counts its lease from before it asked and stops early; this side counts from the answer, so this side's
+/// count always ends later. A verdict is stored, and from that moment there are no renewals; `leaseIsOver` says when
+/// others may take the place of a dead server. What earlier coordinators granted is not known: for one lease after a
+/// start, leases are taken for valid and nobody is declared dead.
+/// Thread: one executor.
+class Membership {
+ public:
+  Membership(Journal& journal, Trace& trace, const MembershipOptions& options);
+
+  /// Reads the stored servers; stores the length of leases before the first is granted.
+  runtime::Task<Status> load();
+  /// Watches leases until stop().
+  void start();
+  /// After Journal::stop().
+  void stop();
+
+  struct Enlistment {
+    Status status = Status::Ok;
+    ServerId id;
+  };
+  /// Admits a server process under a new id, or gives the id of before if the same process asks again (by its nonce).
+  /// @param former  the incarnation whose storage this process has locked: it is proven dead
+  /// Failure: BadRequest; WrongFormat: other servers have another format; Fenced: this process was declared dead;
+  /// NoSpace; as Journal::commit.
+  runtime::Task<Enlistment> enlist(Server server, ServerId former);
+
+  /// Renews a lease, which counts from this call. Failure: Fenced: dead or unknown; RetryLater: the verdict is on its
+  /// way to the store.
+  Status renew(ServerId id);
+  /// The server has stopped and serves nothing any more: dead at once, with its lease over. Unknown ids are fine.
+  runtime::Task<Status> goodbye(ServerId id);
+
+  /// nullptr if there never was one (or long ago).
+  const Server* find(ServerId id) const;
+  /// Not declared dead.
+  bool isAlive(ServerId id) const;
+  /// Alive, and heard of within a lease: worth a new tablet.
+  bool isHeard(ServerId id) const;
+  /// Dead, and unable to answer anyone: its lease has ended.
+  bool leaseIsOver(ServerId id) const;
+  std::vector<ServerId> heardServers() const;
+  /// In the order of ids; dead ones of late included.
+  std::vector<const Server*> servers() const;
+  int64_t leaseNs() const { return options_.lease_ns; }
+
+ private:
+  static constexpr size_t kDeadKeptMax = 256;
+
+  struct Member {
+    Server server;
+    int64_t lease_end_ns = 0;   // by this side's count
+    int64_t last_heard_ns = 0;  // of this coordinator's time
+    bool verdict_under_way = false;
+    bool stopped_itself = false;
+  };
+  runtime::Task<void> watch();
+  runtime::Task<Status> declareDead(ServerId id, bool stopped_itself);
+  Status check(const Server& server) const;
+  int64_t nextVerdictNs() const;
+
+  Journal& journal_;
+  Trace& trace_;
+  const MembershipOptions options_;
+  IdAllocator ids_;
+  AsyncMutex lock_;  // of enlisting and verdicts
+  runtime::Signal changed_;
+  std::map<ServerId, Member> members_;
+  int64_t no_verdict_before_ns_ = 0;
+};
+
+}  // namespace ramcore::coordinator

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "coordinator/state_store.h"
+#include "runtime/await.h"
+#include "runtime/random.h"
+
+namespace ramcore::coordinator {
+
+/// What a MemoryStateStore keeps: outlives the simulated processes that open it, like a disk.
+class MemoryDisk {
+ public:
+  MemoryDisk(ClusterId cluster, std::string cluster_name) : cluster_(cluster), cluster_name_(std::move(cluster_name)) {}
+
+  const std::string& clusterName() const { return cluster_name_; }
+  /// Every commit from now on finds no room / finds some again.
+  void setFull(bool full) { full_ = full; }
+  const std::map<std::string, std::string>& contents() const { return contents_; }
+  uint64_t commitCount() const { return commit_count_; }
+
+ private:
+  friend class MemoryStateStore;
+  ClusterId cluster_;
+  std::string cluster_name_;
+  std::map<std::string, std::string> contents_;
+  uint64_t leadership_ = 0;
+  uint64_t commit_count_ = 0;
+  bool full_ = false;
+};
+
+/// The simulator's store: a commit takes simulated time and is there from some moment in it. So one that is in progress
+/// when the process ends may or may not have happened, as on a real disk.
+/// Thread: one executor.
+class MemoryStateStore final : public StateStore {
+ public:
+  struct Options {
+    int64_t commit_ns_min = 100 * runtime::kNanosPerMicro;
+    int64_t commit_ns_max = 10 * runtime::kNanosPerMilli;
+  };
+
+  /// Opens the store: whoever had it open before is no longer the leader. The disk outlives the store.
+  MemoryStateStore(MemoryDisk& disk, runtime::Executor& executor, runtime::Random random, const Options& options);
+
+  ClusterId cluster() const override { return disk_.cluster_; }
+  const std::string& clusterName() const override { return disk_.cluster_name_; }
+  runtime::Task<Result<std::vector<KeyValue>>> readPrefix(runtime::Executor& executor, std::string prefix) override;
+  runtime::Task<Status> commit(runtime::Executor& executor, Batch batch) override;
+  void stop() override;
+
+ private:
+  Status apply(const Batch& batch);
+
+  MemoryDisk& disk_;
+  runtime::Random random_;
+  const Options options_;
+  const uint64_t leadership_;
+  runtime::Signal waiting_;
+  bool stopped_ = false;
+};
+
+}  // namespace ramcore::coordinator

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace ramcore::coordinator {
+
+using MigrationId = Id<struct MigrationIdTag, uint64_t>;
+
+/// One server process.
+struct Server {
+  ServerId id;
+  std::vector<std::string> locators;
+  std::string name;
+  uint64_t memory_bytes = 0;
+  uint32_t format_version = 0;
+  uint64_t nonce = 0;
+  bool alive = true;  ///< false: declared dead, which is final
+};
+
+/// One log that holds contents of a tablet, from a segment on.
+struct LogRef {
+  ServerId server;
+  SegmentId first_segment;
+  bool operator==(const LogRef&) const = default;
+};
+
+enum class TabletState : uint8_t { Normal = 1, Moving = 2, Splitting = 3 };
+
+/// A range of a table's key hashes and who answers for it.
+struct Tablet {
+  TabletId id;
+  TableId table;
+  HashRange range;
+  TabletEpoch epoch;
+  TabletEpoch last_epoch;  ///< the highest that any server was ever told for this tablet; the next one is higher
+  TabletState state = TabletState::Normal;
+  ServerId owner;
+  std::vector<LogRef> logs;
+  bool operator==(const Tablet&) const = default;
+};
+
+enum class TableState : uint8_t { Creating = 1, Ready = 2, Dropping = 3 };
+
+struct Table {
+  TableId id;
+  std::string name;
+  TableState state = TableState::Creating;
+  // While creating: tablet i is first_tablet + i, on owners[i], under epochs[i].
+  TabletId first_tablet;
+  std::vector<ServerId> owners;
+  std::vector<TabletEpoch> epochs;
+};
+
+enum class MigrationStep : uint8_t {
+  Copying = 1,     ///< the source is frozen, the destination pulls
+  HandedOver = 2,  ///< the destination owns the tablet; it answers once the source has dropped it
+  GivingUp = 3,    ///< the source takes mutations again, the destination forgets
+  Done = 4,
+  Cancelled = 5,
+  Failed = 6,
+};
+
+/// The move of one tablet.
+struct Migration {
+  MigrationId id;
+  TabletId tablet;
+  TableId table;
+  ServerId source;
+  ServerId destination;
+  TabletEpoch source_epoch;       ///< under which the source froze it
+  TabletEpoch destination_epoch;  ///< under which the destination pulls it
+  MigrationStep step = MigrationStep::Copying;
+  bool cancelled = false;  ///< giving up because it was asked for
+  std::string reason;      ///< of a failure, for a person
+  uint64_t objects = 0;
+  uint64_t bytes = 0;
+
+  bool isOver() const { return step >= MigrationStep::Done; }
+};
+
+/// The split of one tablet in place. Under way as long as it is stored.
+struct Split {
+  TabletId tablet;
+  TabletId lower;
+  TabletId upper;
+  KeyHash at_hash = 0;  ///< first of the upper half
+  TabletEpoch epoch;    ///< of both halves
+};
+
+}  // namespace ramcore::coordinator

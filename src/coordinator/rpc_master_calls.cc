@@ -1,0 +1,112 @@
+#include "coordinator/rpc_master_calls.h"
+
+#include "client/control_call.h"
+#include "coordinator/control_records.h"
+
+namespace ramcore::coordinator {
+namespace {
+
+namespace control = wire::control;
+using wire::Opcode;
+
+}  // namespace
+
+template <typename RequestMessage, typename ResponseMessage>
+runtime::Task<Status> RpcMasterCalls::call(ServerId server, Opcode opcode, RequestMessage request,
+                                           ResponseMessage& response) {
+  const Server* member = membership_.find(server);
+  if (member == nullptr || journal_.stopping()) co_return Status::Unreachable;
+  rpc::PeerAddress address{.id = server.value, .locators = {}};
+  for (const std::string& text : member->locators) {
+    Outcome<transport::Locator> locator = transport::Locator::parse(text);
+    if (locator.ok()) address.locators.push_back(std::move(locator).value());
+  }
+  const rpc::CallSettings settings{.deadline_ns = journal_.nowNs() + call_ns_,
+                                   .priority = runtime::Priority::Membership};
+  const client::ControlOutcome outcome =
+      co_await client::callControl(caller_, journal_.executor(), address, opcode, request, response, settings);
+  co_return outcome.status;
+}
+
+runtime::Task<TakeResult> RpcMasterCalls::takeTablet(ServerId server, Tablet tablet, bool created_empty) {
+  control::TakeTabletRequest request;
+  fillTablet(tablet, true, *request.mutable_tablet());
+  request.set_created_empty(created_empty);
+  control::TakeTabletResponse response;
+  TakeResult result;
+  result.status = co_await call(server, Opcode::TakeTablet, std::move(request), response);
+  result.log = logOf(response.log());
+  if (result.log.server == ServerId()) result.log.server = server;
+  co_return result;
+}
+
+runtime::Task<Status> RpcMasterCalls::dropTablet(ServerId server, TabletId tablet, TabletEpoch epoch) {
+  control::DropTabletRequest request;
+  request.set_tablet(tablet.value);
+  request.set_epoch(epoch.value);
+  control::Empty response;
+  co_return co_await call(server, Opcode::DropTablet, std::move(request), response);
+}
+
+runtime::Task<Status> RpcMasterCalls::splitTablet(ServerId server, TabletId tablet, Tablet lower, Tablet upper) {
+  control::SplitTabletRequest request;
+  request.set_tablet(tablet.value);
+  fillTablet(lower, true, *request.mutable_lower());
+  fillTablet(upper, true, *request.mutable_upper());
+  control::Empty response;
+  co_return co_await call(server, Opcode::SplitTablet, std::move(request), response);
+}
+
+runtime::Task<Status> RpcMasterCalls::freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) {
+  control::FreezeTabletRequest request;
+  request.set_tablet(tablet.value);
+  request.set_epoch(epoch.value);
+  control::Empty response;
+  co_return co_await call(server, Opcode::FreezeTablet, std::move(request), response);
+}
+
+runtime::Task<Status> RpcMasterCalls::unfreezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                                     TabletEpoch new_epoch) {
+  control::UnfreezeTabletRequest request;
+  request.set_tablet(tablet.value);
+  request.set_epoch(epoch.value);
+  request.set_new_epoch(new_epoch.value);
+  control::Empty response;
+  co_return co_await call(server, Opcode::UnfreezeTablet, std::move(request), response);
+}
+
+runtime::Task<Status> RpcMasterCalls::pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch,
+                                                 ServerId source) {
+  control::PullTabletRequest request;
+  fillTablet(tablet, true, *request.mutable_tablet());
+  request.set_source_epoch(source_epoch.value);
+  request.set_source(source.value);
+  if (const Server* from = membership_.find(source)) {
+    for (const std::string& locator : from->locators) request.add_source_locators(locator);
+  }
+  control::Empty response;
+  co_return co_await call(server, Opcode::PullTablet, std::move(request), response);
+}
+
+runtime::Task<PullResult> RpcMasterCalls::pullProgress(ServerId server, TabletId tablet) {
+  control::PullProgressRequest request;
+  request.set_tablet(tablet.value);
+  control::PullProgressResponse response;
+  PullResult result;
+  result.status = co_await call(server, Opcode::PullProgress, std::move(request), response);
+  result.done = response.done();
+  result.pull_status = static_cast<Status>(response.status());
+  result.objects = response.objects();
+  result.bytes = response.bytes();
+  result.fraction = response.fraction();
+  result.log = logOf(response.log());
+  if (result.log.server == ServerId()) result.log.server = server;
+  co_return result;
+}
+
+runtime::Task<Status> RpcMasterCalls::serverState(ServerId server, control::ServerStateResponse& state) {
+  const control::Empty request;
+  co_return co_await call(server, Opcode::ServerState, request, state);
+}
+
+}  // namespace ramcore::coordinator

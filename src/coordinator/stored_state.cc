@@ -1,0 +1,216 @@
+#include "coordinator/stored_state.h"
+
+#include "wire/state.pb.h"
+
+namespace ramcore::coordinator {
+namespace {
+
+namespace state = wire::state;
+
+std::string keyWith(std::string_view prefix, uint64_t number, int digits) {
+  std::string key(prefix);
+  for (int shift = (digits - 1) * 4; shift >= 0; shift -= 4) key += "0123456789abcdef"[(number >> shift) & 0xf];
+  return key;
+}
+
+template <typename Message>
+bool parse(std::string_view bytes, Message& message) {
+  return message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+}  // namespace
+
+std::string keyOf(ServerId id) { return keyWith(kServerPrefix, id.value, 16); }
+std::string keyOf(TableId id) { return keyWith(kTablePrefix, id.value, 8); }
+std::string keyOf(TabletId id) { return keyWith(kTabletPrefix, id.value, 16); }
+std::string keyOf(ClientId id) { return keyWith(kClientPrefix, id.value, 16); }
+std::string keyOf(MigrationId id) { return keyWith(kMigrationPrefix, id.value, 16); }
+std::string keyOfSplit(TabletId tablet) { return keyWith(kSplitPrefix, tablet.value, 16); }
+
+std::string encodeConfig(int64_t server_lease_ns) {
+  state::Config message;
+  message.set_server_lease_ns(server_lease_ns);
+  return message.SerializeAsString();
+}
+
+bool decodeConfig(std::string_view bytes, int64_t& server_lease_ns) {
+  state::Config message;
+  if (!parse(bytes, message)) return false;
+  server_lease_ns = message.server_lease_ns();
+  return server_lease_ns > 0;
+}
+
+std::string encodeAllocator(uint64_t reserved_until) {
+  state::Allocator message;
+  message.set_reserved_until(reserved_until);
+  return message.SerializeAsString();
+}
+
+bool decodeAllocator(std::string_view bytes, uint64_t& reserved_until) {
+  state::Allocator message;
+  if (!parse(bytes, message)) return false;
+  reserved_until = message.reserved_until();
+  return reserved_until != 0;
+}
+
+std::string encode(const Server& server) {
+  state::Server message;
+  message.set_id(server.id.value);
+  for (const std::string& locator : server.locators) message.add_locators(locator);
+  message.set_name(server.name);
+  message.set_memory_bytes(server.memory_bytes);
+  message.set_format_version(server.format_version);
+  message.set_nonce(server.nonce);
+  message.set_alive(server.alive);
+  return message.SerializeAsString();
+}
+
+bool decode(std::string_view bytes, Server& server) {
+  state::Server message;
+  if (!parse(bytes, message)) return false;
+  server.id = ServerId(message.id());
+  server.locators.assign(message.locators().begin(), message.locators().end());
+  server.name = message.name();
+  server.memory_bytes = message.memory_bytes();
+  server.format_version = message.format_version();
+  server.nonce = message.nonce();
+  server.alive = message.alive();
+  return server.id != ServerId();
+}
+
+std::string encode(const Table& table) {
+  state::Table message;
+  message.set_id(table.id.value);
+  message.set_name(table.name);
+  message.set_state(static_cast<state::TableState>(table.state));
+  message.set_first_tablet(table.first_tablet.value);
+  for (const ServerId owner : table.owners) message.add_owners(owner.value);
+  for (const TabletEpoch epoch : table.epochs) message.add_epochs(epoch.value);
+  return message.SerializeAsString();
+}
+
+bool decode(std::string_view bytes, Table& table) {
+  state::Table message;
+  if (!parse(bytes, message)) return false;
+  table.id = TableId(message.id());
+  table.name = message.name();
+  table.state = static_cast<TableState>(message.state());
+  table.first_tablet = TabletId(message.first_tablet());
+  table.owners.clear();
+  table.epochs.clear();
+  for (const uint64_t owner : message.owners()) table.owners.emplace_back(owner);
+  for (const uint64_t epoch : message.epochs()) table.epochs.emplace_back(epoch);
+  return table.id != TableId() && message.state() >= state::TABLE_CREATING &&
+         message.state() <= state::TABLE_DROPPING && table.owners.size() == table.epochs.size();
+}
+
+std::string encode(const Tablet& tablet) {
+  state::Tablet message;
+  message.set_id(tablet.id.value);
+  message.set_table(tablet.table.value);
+  message.set_first_hash(tablet.range.first);
+  message.set_last_hash(tablet.range.last);
+  message.set_epoch(tablet.epoch.value);
+  message.set_last_epoch(tablet.last_epoch.value);
+  message.set_state(static_cast<state::TabletState>(tablet.state));
+  message.set_owner(tablet.owner.value);
+  for (const LogRef& log : tablet.logs) {
+    state::LogRef& to = *message.add_logs();
+    to.set_server(log.server.value);
+    to.set_first_segment(log.first_segment.value);
+  }
+  return message.SerializeAsString();
+}
+
+bool decode(std::string_view bytes, Tablet& tablet) {
+  state::Tablet message;
+  if (!parse(bytes, message)) return false;
+  tablet.id = TabletId(message.id());
+  tablet.table = TableId(message.table());
+  tablet.range = {message.first_hash(), message.last_hash()};
+  tablet.epoch = TabletEpoch(message.epoch());
+  tablet.last_epoch = TabletEpoch(message.last_epoch());
+  tablet.state = static_cast<TabletState>(message.state());
+  tablet.owner = ServerId(message.owner());
+  tablet.logs.clear();
+  for (const state::LogRef& log : message.logs()) {
+    tablet.logs.push_back({ServerId(log.server()), SegmentId(log.first_segment())});
+  }
+  return tablet.id != TabletId() && tablet.table != TableId() && tablet.range.first <= tablet.range.last &&
+         tablet.epoch <= tablet.last_epoch && tablet.epoch != TabletEpoch() && tablet.owner != ServerId() &&
+         message.state() >= state::TABLET_NORMAL && message.state() <= state::TABLET_SPLITTING;
+}
+
+std::string encode(const StoredClient& client) {
+  state::Client message;
+  message.set_id(client.id.value);
+  message.set_nonce(client.nonce);
+  return message.SerializeAsString();
+}
+
+bool decode(std::string_view bytes, StoredClient& client) {
+  state::Client message;
+  if (!parse(bytes, message)) return false;
+  client.id = ClientId(message.id());
+  client.nonce = message.nonce();
+  return client.id != ClientId();
+}
+
+std::string encode(const Migration& migration) {
+  state::Migration message;
+  message.set_id(migration.id.value);
+  message.set_tablet(migration.tablet.value);
+  message.set_table(migration.table.value);
+  message.set_source(migration.source.value);
+  message.set_destination(migration.destination.value);
+  message.set_source_epoch(migration.source_epoch.value);
+  message.set_destination_epoch(migration.destination_epoch.value);
+  message.set_step(static_cast<state::MigrationStep>(migration.step));
+  message.set_cancelled(migration.cancelled);
+  message.set_reason(migration.reason);
+  message.set_objects(migration.objects);
+  message.set_bytes(migration.bytes);
+  return message.SerializeAsString();
+}
+
+bool decode(std::string_view bytes, Migration& migration) {
+  state::Migration message;
+  if (!parse(bytes, message)) return false;
+  migration.id = MigrationId(message.id());
+  migration.tablet = TabletId(message.tablet());
+  migration.table = TableId(message.table());
+  migration.source = ServerId(message.source());
+  migration.destination = ServerId(message.destination());
+  migration.source_epoch = TabletEpoch(message.source_epoch());
+  migration.destination_epoch = TabletEpoch(message.destination_epoch());
+  migration.step = static_cast<MigrationStep>(message.step());
+  migration.cancelled = message.cancelled();
+  migration.reason = message.reason();
+  migration.objects = message.objects();
+  migration.bytes = message.bytes();
+  return migration.id != MigrationId() && migration.tablet != TabletId() && message.step() >= state::STEP_COPYING &&
+         message.step() <= state::STEP_FAILED;
+}
+
+std::string encode(const Split& split) {
+  state::Split message;
+  message.set_tablet(split.tablet.value);
+  message.set_lower(split.lower.value);
+  message.set_upper(split.upper.value);
+  message.set_at_hash(split.at_hash);
+  message.set_epoch(split.epoch.value);
+  return message.SerializeAsString();
+}
+
+bool decode(std::string_view bytes, Split& split) {
+  state::Split message;
+  if (!parse(bytes, message)) return false;
+  split.tablet = TabletId(message.tablet());
+  split.lower = TabletId(message.lower());
+  split.upper = TabletId(message.upper());
+  split.at_hash = message.at_hash();
+  split.epoch = TabletEpoch(message.epoch());
+  return split.tablet != TabletId() && split.lower != TabletId() && split.upper != TabletId();
+}
+
+}  // namespace ramcore::coordinator

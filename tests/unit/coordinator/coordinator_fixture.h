@@ -1,0 +1,242 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "coordinator/client_leases.h"
+#include "coordinator/memory_state_store.h"
+#include "coordinator/migration_manager.h"
+#include "coordinator/split_manager.h"
+#include "coordinator/table_manager.h"
+#include "unit/coordinator/fake_masters.h"
+
+namespace ramcore::coordinator {
+
+inline constexpr int64_t kMilli = runtime::kNanosPerMilli;
+inline constexpr int64_t kSecond = runtime::kNanosPerSecond;
+
+/// A coordinator's parts over a simulated disk and fake servers, without a network. Can be crashed and started again at
+/// any moment.
+class Bench {
+ public:
+  struct Options {
+    uint64_t seed = 1;
+    MembershipOptions membership{.lease_ns = 2 * kSecond, .verdict_after_ns = 4 * kSecond};
+    int64_t client_lease_ns = 30 * kSecond;
+    FakeMasterCalls::Faults faults{};
+  };
+  explicit Bench(const Options& options) : options_(options), scheduler_(options.seed), log_(scheduler_) { start(); }
+  Bench() : Bench(Options{}) {}
+  ~Bench() { crash(); }
+
+  /// One life of the process.
+  struct Life {
+    Life(Bench& bench, int number)
+        : node(bench.scheduler_, bench.log_, "coordinator#" + std::to_string(number), {.drift_ppm_max = 0}),
+          executor(node.makeExecutor("dispatch")),
+          store(bench.disk_, executor, node.stream("store"), {}),
+          journal(store, executor, [this](Status status) { failed = status; }),
+          membership(journal, node.trace(), bench.options_.membership),
+          clients(journal, bench.options_.client_lease_ns),
+          masters(bench.cluster_, journal, bench.scheduler_, node.stream("masters"), bench.options_.faults),
+          map_lock(executor),
+          tablet_ids(journal, "tablet"),
+          migrations(parts()),
+          splits(parts()),
+          tables(parts(), {&migrations, &splits}) {}
+    Parts parts() { return {journal, node.trace(), map, map_lock, membership, masters, tablet_ids}; }
+
+    runtime::SimNode node;
+    runtime::SimExecutor& executor;
+    MemoryStateStore store;
+    Status failed = Status::Ok;
+    Journal journal;
+    Membership membership;
+    ClientLeases clients;
+    FakeMasterCalls masters;
+    TabletMap map;
+    AsyncMutex map_lock;
+    IdAllocator tablet_ids;
+    MigrationManager migrations;
+    SplitManager splits;
+    TableManager tables;
+  };
+  Life& life() { return *life_; }
+  FakeCluster& cluster() { return cluster_; }
+  MemoryDisk& disk() { return disk_; }
+  runtime::SimScheduler& scheduler() { return scheduler_; }
+  int64_t nowNs() { return life_->journal.nowNs(); }
+
+  void start() {
+    life_ = std::make_unique<Life>(*this, ++lives_);
+    Status loaded = Status::Internal;
+    run(load(*life_, loaded));
+    ASSERT_EQ(loaded, Status::Ok);
+  }
+  /// kill -9: what is not on the disk is gone.
+  void crash() {
+    if (life_ == nullptr) return;
+    // Everything that waits is told to end, out of simulated time, and nothing that it does reaches anybody.
+    Ending ending(*life_);
+    life_->executor.post(ending);
+    for (int round = 0; round < 100 && !life_->journal.idle(); ++round) (void)life_->node.drain(10'000);
+    (void)life_->node.drain(10'000);
+    ASSERT_TRUE(life_->journal.idle());
+    life_.reset();
+  }
+  void restart() {
+    crash();
+    start();
+  }
+
+  /// Runs simulated time until `task` is done.
+  template <typename T>
+  T run(runtime::Task<T> task) {
+    const auto stop = scheduler_.runUntil([&] { return task.isDone(); }, 5'000'000);
+    EXPECT_EQ(stop, runtime::SimScheduler::Stop::Done);
+    return task.take();
+  }
+  void pass(int64_t duration_ns) {
+    const auto stop = scheduler_.runUntil(scheduler_.nowNs() + duration_ns, 5'000'000);
+    EXPECT_NE(stop, runtime::SimScheduler::Stop::EventLimit);
+  }
+  bool runUntil(const std::function<bool()>& done, uint64_t events_max = 1'000'000) {
+    return scheduler_.runUntil(done, events_max) == runtime::SimScheduler::Stop::Done;
+  }
+
+  static Server serverOf(uint64_t nonce) {
+    Server server;
+    server.locators = {"tcp://127.0.0.1:" + std::to_string(1000 + nonce)};
+    server.name = "s" + std::to_string(nonce);
+    server.memory_bytes = 1 << 20;
+    server.format_version = 1;
+    server.nonce = nonce;
+    return server;
+  }
+  /// Calls on the coordinator's executor.
+  Membership::Enlistment enlist(Server server, ServerId former = {}) {
+    return run(enlistOn(*life_, std::move(server), former));
+  }
+  ServerId addServer(uint64_t nonce) {
+    const Membership::Enlistment enlisted = enlist(serverOf(nonce));
+    EXPECT_EQ(enlisted.status, Status::Ok);
+    cluster_.machine(enlisted.id).up = true;
+    return enlisted.id;
+  }
+  Status goodbye(ServerId id) { return run(goodbyeOn(*life_, id)); }
+  TableManager::Created create(std::string name, uint32_t tablets) {
+    return run(createOn(*life_, std::move(name), tablets));
+  }
+  Status drop(std::string name) { return run(dropOn(*life_, std::move(name))); }
+  MigrationManager::Begun move(TabletId tablet, ServerId destination) {
+    return run(moveOn(*life_, tablet, destination));
+  }
+  Status cancel(MigrationId id) { return run(cancelOn(*life_, id)); }
+  SplitManager::Halves split(TableId table, KeyHash hash) { return run(splitOn(*life_, table, hash)); }
+  ClientLeases::Opened openClient(uint64_t nonce) { return run(openOn(*life_, nonce)); }
+  Status closeClient(ClientId id) { return run(closeOn(*life_, id)); }
+  ClientLeases::Checked check(std::vector<ClientId> ids) { return run(checkOn(*life_, std::move(ids))); }
+
+  /// All servers that are up renew, as they would by themselves.
+  void renewAll() {
+    for (auto& [id, machine] : cluster_.machines()) {
+      if (machine.up) (void)life_->membership.renew(id);
+    }
+  }
+  /// Lets time pass while servers that are up renew their leases.
+  void passRenewing(int64_t duration_ns) {
+    const int64_t end_ns = scheduler_.nowNs() + duration_ns;
+    while (scheduler_.nowNs() < end_ns) {
+      renewAll();
+      pass(std::min<int64_t>(500 * kMilli, end_ns - scheduler_.nowNs()));
+    }
+  }
+
+  static runtime::Task<TableManager::Created> createOn(Life& life, std::string name, uint32_t tablets) {
+    co_await runtime::resumeOn(life.executor);
+    Journal::Running running(life.journal);
+    co_return co_await life.tables.create(std::move(name), tablets, life.journal.nowNs() + 60 * kSecond);
+  }
+  static runtime::Task<Status> dropOn(Life& life, std::string name) {
+    co_await runtime::resumeOn(life.executor);
+    Journal::Running running(life.journal);
+    co_return co_await life.tables.drop(std::move(name), life.journal.nowNs() + 60 * kSecond);
+  }
+  static runtime::Task<MigrationManager::Begun> moveOn(Life& life, TabletId tablet, ServerId destination) {
+    co_await runtime::resumeOn(life.executor);
+    Journal::Running running(life.journal);
+    co_return co_await life.migrations.begin(tablet, destination);
+  }
+  static runtime::Task<SplitManager::Halves> splitOn(Life& life, TableId table, KeyHash hash) {
+    co_await runtime::resumeOn(life.executor);
+    Journal::Running running(life.journal);
+    co_return co_await life.splits.split(table, hash, life.journal.nowNs() + 60 * kSecond);
+  }
+
+ private:
+  struct Ending : runtime::Job {
+    explicit Ending(Life& life) : Job([](runtime::Job& job) { static_cast<Ending&>(job).end(); }), life(life) {}
+    void end() {
+      life.journal.stop();
+      life.membership.stop();
+      life.clients.stop();
+      life.tables.stop();
+      life.migrations.stop();
+      life.splits.stop();
+    }
+    Life& life;
+  };
+  static runtime::Task<void> load(Life& life, Status& loaded) {
+    co_await runtime::resumeOn(life.executor);
+    loaded = co_await life.membership.load();
+    if (loaded == Status::Ok) loaded = co_await life.clients.load();
+    if (loaded == Status::Ok) loaded = co_await life.tablet_ids.load();
+    if (loaded == Status::Ok) loaded = co_await life.tables.load();
+    if (loaded == Status::Ok) loaded = co_await life.migrations.load();
+    if (loaded == Status::Ok) loaded = co_await life.splits.load();
+    if (loaded != Status::Ok) co_return;
+    life.membership.start();
+    life.clients.start();
+    life.tables.resume();
+    life.migrations.resume();
+    life.splits.resume();
+  }
+  static runtime::Task<Membership::Enlistment> enlistOn(Life& life, Server server, ServerId former) {
+    co_await runtime::resumeOn(life.executor);
+    co_return co_await life.membership.enlist(std::move(server), former);
+  }
+  static runtime::Task<Status> goodbyeOn(Life& life, ServerId id) {
+    co_await runtime::resumeOn(life.executor);
+    co_return co_await life.membership.goodbye(id);
+  }
+  static runtime::Task<Status> cancelOn(Life& life, MigrationId id) {
+    co_await runtime::resumeOn(life.executor);
+    co_return co_await life.migrations.cancel(id, life.journal.nowNs() + 60 * kSecond);
+  }
+  static runtime::Task<ClientLeases::Opened> openOn(Life& life, uint64_t nonce) {
+    co_await runtime::resumeOn(life.executor);
+    co_return co_await life.clients.open(nonce);
+  }
+  static runtime::Task<Status> closeOn(Life& life, ClientId id) {
+    co_await runtime::resumeOn(life.executor);
+    co_return co_await life.clients.close(id);
+  }
+  static runtime::Task<ClientLeases::Checked> checkOn(Life& life, std::vector<ClientId> ids) {
+    co_await runtime::resumeOn(life.executor);
+    co_return co_await life.clients.check(std::move(ids));
+  }
+
+  const Options options_;
+  runtime::SimScheduler scheduler_;
+  runtime::SimTraceLog log_;
+  MemoryDisk disk_{ClusterId(7), "ramcore"};
+  FakeCluster cluster_;
+  std::unique_ptr<Life> life_;
+  int lives_ = 0;
+};
+
+}  // namespace ramcore::coordinator

@@ -1,0 +1,209 @@
+#include "coordinator/coordinator.h"
+
+#include <gtest/gtest.h>
+
+#include "client/control_call.h"
+#include "coordinator/memory_state_store.h"
+#include "sim/cluster/rpc_process.h"
+
+namespace ramcore::coordinator {
+namespace {
+
+namespace control = wire::control;
+using transport::Role;
+using wire::Opcode;
+
+// A coordinator on the simulated network, and one process of each role that asks it.
+class CoordinatorService : public testing::Test {
+ protected:
+  CoordinatorService() {
+    process_.listen();
+    for (sim::RpcProcess* asker : {&server_, &client_, &admin_}) {
+      asker->caller->connection({.id = 0, .locators = {process_.locator()}});
+    }
+  }
+  ~CoordinatorService() override {
+    process_.driver.runNow([this] {
+      coordinator_.stop();
+      process_.caller->shutDown();
+    });
+    for (int i = 0; i < 100 && !coordinator_.isIdle(); ++i) (void)process_.driver.drain(10'000);
+  }
+
+  void start() {
+    Status started = Status::Internal;
+    bool done = false;
+    process_.onDispatch([&] {
+      coordinator_.start([&](Status status) {
+        started = status;
+        done = true;
+      });
+    });
+    ASSERT_EQ(scheduler_.runUntil([&] { return done; }, 1'000'000), runtime::SimScheduler::Stop::Done);
+    ASSERT_EQ(started, Status::Ok);
+  }
+
+  template <typename RequestMessage, typename ResponseMessage>
+  Status ask(sim::RpcProcess& asker, Opcode opcode, const RequestMessage& request, ResponseMessage& response) {
+    Asked asked;
+    asker.onDispatch([&] { askOn(asker, address_, opcode, request, response, asked).detach(); });
+    EXPECT_EQ(scheduler_.runUntil([&] { return asked.done; }, 10'000'000), runtime::SimScheduler::Stop::Done);
+    return asked.status;
+  }
+  /// Sends `bytes` behind a header.
+  Status askRaw(sim::RpcProcess& asker, Opcode opcode, std::string_view bytes) {
+    sim::NotedCall call;
+    call.request = asker.caller->allocate(static_cast<uint32_t>(sizeof(wire::RequestHeader) + bytes.size()));
+    call.request.appendHead(wire::RequestHeader{.opcode = opcode, .target = {}});
+    call.request.appendHead(asBytes(bytes));
+    asker.onDispatch([&] { asker.caller->connection(address_).start(call); });
+    EXPECT_EQ(scheduler_.runUntil([&] { return call.ended == 1; }, 10'000'000), runtime::SimScheduler::Stop::Done);
+    return call.outcome();
+  }
+  Status enlist(uint64_t nonce, control::EnlistResponse& response) {
+    control::EnlistRequest request;
+    request.add_locators("sim://server");
+    request.set_name("s");
+    request.set_format_version(1);
+    request.set_nonce(nonce);
+    return ask(server_, Opcode::Enlist, request, response);
+  }
+
+  runtime::SimScheduler scheduler_{3};
+  runtime::SimTraceLog log_{scheduler_};
+  transport::SimNetwork network_{scheduler_, {}};
+  MemoryDisk disk_{ClusterId(7), "rpc"};
+  sim::RpcProcess process_{scheduler_, log_, network_, "coordinator", {.role = Role::Coordinator}};
+  sim::RpcProcess server_{scheduler_, log_, network_, "server", {.role = Role::Server}};
+  sim::RpcProcess client_{scheduler_, log_, network_, "client", {.role = Role::Client}};
+  sim::RpcProcess admin_{scheduler_, log_, network_, "admin", {.role = Role::Admin}};
+  MemoryStateStore store_{disk_, process_.dispatch(), process_.node.stream("store"), {}};
+  Coordinator coordinator_{{.dispatch = process_.dispatch(),
+                            .caller = *process_.caller,
+                            .store = store_,
+                            .trace = process_.node.trace(),
+                            .on_failed = nullptr},
+                           {}};
+  const rpc::PeerAddress address_{.id = 0, .locators = {process_.locator()}};
+
+ private:
+  struct Asked {
+    bool done = false;
+    Status status = Status::Ok;
+  };
+  template <typename RequestMessage, typename ResponseMessage>
+  static runtime::Task<void> askOn(sim::RpcProcess& asker, const rpc::PeerAddress& address, Opcode opcode,
+                                   const RequestMessage& request, ResponseMessage& response, Asked& asked) {
+    const rpc::CallSettings settings{.deadline_ns = asker.node.clock().nowNs() + 30 * runtime::kNanosPerSecond};
+    const client::ControlOutcome outcome =
+        co_await client::callControl(*asker.caller, asker.dispatch(), address, opcode, request, response, settings);
+    asked.status = outcome.status;
+    asked.done = true;
+  }
+};
+
+constexpr Opcode kServerOpcodes[] = {Opcode::Enlist, Opcode::RenewServerLease, Opcode::Goodbye, Opcode::CheckClient};
+constexpr Opcode kUserOpcodes[] = {Opcode::CreateTable, Opcode::DropTable,     Opcode::ListTables,
+                                   Opcode::GetTablets,  Opcode::OpenClient,    Opcode::RenewClient,
+                                   Opcode::CloseClient, Opcode::ClusterStatus, Opcode::MigrationStatus};
+constexpr Opcode kAdminOpcodes[] = {Opcode::MoveTablet, Opcode::SplitTable, Opcode::CancelMigration};
+
+TEST_F(CoordinatorService, NotLeaderBeforeItHasReadItsState) {
+  for (const Opcode opcode : kServerOpcodes) EXPECT_EQ(askRaw(server_, opcode, ""), Status::NotLeader);
+  for (const Opcode opcode : kUserOpcodes) EXPECT_EQ(askRaw(client_, opcode, ""), Status::NotLeader);
+  for (const Opcode opcode : kAdminOpcodes) EXPECT_EQ(askRaw(admin_, opcode, ""), Status::NotLeader);
+}
+
+TEST_F(CoordinatorService, GarbageIsABadRequest) {
+  start();
+  const std::string_view garbage("\xff\xff\xff\xff\xff\xff", 6);
+  for (const Opcode opcode : kServerOpcodes) EXPECT_EQ(askRaw(server_, opcode, garbage), Status::BadRequest);
+  for (const Opcode opcode : kUserOpcodes) EXPECT_EQ(askRaw(client_, opcode, garbage), Status::BadRequest);
+  for (const Opcode opcode : kAdminOpcodes) EXPECT_EQ(askRaw(admin_, opcode, garbage), Status::BadRequest);
+}
+
+TEST_F(CoordinatorService, RolesAreKeptApart) {
+  start();
+  // What each gets who may ask, and the refusal of those who may not.
+  control::SplitTableRequest split;
+  split.set_at_hash(1);
+  const std::string split_bytes = split.SerializeAsString();
+  EXPECT_EQ(askRaw(server_, Opcode::CheckClient, ""), Status::Ok);
+  EXPECT_EQ(askRaw(client_, Opcode::CheckClient, ""), Status::BadRequest);
+  EXPECT_EQ(askRaw(admin_, Opcode::CheckClient, ""), Status::BadRequest);
+  EXPECT_EQ(askRaw(server_, Opcode::RenewServerLease, ""), Status::Fenced);
+  EXPECT_EQ(askRaw(client_, Opcode::RenewServerLease, ""), Status::BadRequest);
+  EXPECT_EQ(askRaw(admin_, Opcode::MoveTablet, ""), Status::NotFound);
+  EXPECT_EQ(askRaw(client_, Opcode::MoveTablet, ""), Status::BadRequest);
+  EXPECT_EQ(askRaw(server_, Opcode::MoveTablet, ""), Status::BadRequest);
+  EXPECT_EQ(askRaw(admin_, Opcode::SplitTable, split_bytes), Status::NoSuchTable);
+  EXPECT_EQ(askRaw(client_, Opcode::SplitTable, split_bytes), Status::BadRequest);
+  EXPECT_EQ(askRaw(admin_, Opcode::CancelMigration, ""), Status::NotFound);
+  EXPECT_EQ(askRaw(client_, Opcode::CancelMigration, ""), Status::BadRequest);
+  EXPECT_EQ(askRaw(client_, Opcode::ListTables, ""), Status::Ok);
+  EXPECT_EQ(askRaw(server_, Opcode::ListTables, ""), Status::BadRequest);
+}
+
+TEST_F(CoordinatorService, ServersAndClientsComeAndGo) {
+  start();
+  control::EnlistResponse enlisted;
+  ASSERT_EQ(enlist(5, enlisted), Status::Ok);
+  EXPECT_EQ(enlisted.id(), 1u);
+  EXPECT_EQ(enlisted.cluster(), 7u);
+  EXPECT_EQ(enlisted.lease_ns(), 2 * runtime::kNanosPerSecond);
+
+  control::OpenClientRequest open;
+  open.set_nonce(9);
+  control::OpenClientResponse opened;
+  ASSERT_EQ(ask(client_, Opcode::OpenClient, open, opened), Status::Ok);
+  control::CheckClientRequest check;
+  check.add_clients(opened.client());
+  check.add_clients(1'000);
+  control::CheckClientResponse checked;
+  ASSERT_EQ(ask(server_, Opcode::CheckClient, check, checked), Status::Ok);
+  ASSERT_EQ(checked.valid_size(), 2);
+  EXPECT_TRUE(checked.valid(0));
+  EXPECT_FALSE(checked.valid(1));
+  EXPECT_GT(checked.checked_for_ns(), 0);
+
+  control::CloseClientRequest close;
+  close.set_client(opened.client());
+  control::Empty nothing;
+  EXPECT_EQ(ask(client_, Opcode::CloseClient, close, nothing), Status::Ok);
+  control::RenewClientRequest renew;
+  renew.set_client(opened.client());
+  control::RenewClientResponse renewed;
+  EXPECT_EQ(ask(client_, Opcode::RenewClient, renew, renewed), Status::LeaseExpired);
+
+  control::GoodbyeRequest goodbye;
+  goodbye.set_id(enlisted.id());
+  EXPECT_EQ(ask(server_, Opcode::Goodbye, goodbye, nothing), Status::Ok);
+  control::RenewServerLeaseRequest renew_server;
+  renew_server.set_id(enlisted.id());
+  control::RenewServerLeaseResponse server_renewed;
+  EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renew_server, server_renewed), Status::Fenced);
+}
+
+TEST_F(CoordinatorService, UnknownThingsAreTypedErrors) {
+  start();
+  control::GetTabletsRequest tablets;
+  tablets.set_table_name("nothing");
+  control::GetTabletsResponse found;
+  EXPECT_EQ(ask(client_, Opcode::GetTablets, tablets, found), Status::NoSuchTable);
+  control::MigrationStatusRequest status;
+  status.set_migration(3);
+  control::MigrationStatusResponse migration;
+  EXPECT_EQ(ask(client_, Opcode::MigrationStatus, status, migration), Status::NotFound);
+  control::CreateTableRequest create;
+  create.set_name("t");
+  control::CreateTableResponse created;
+  EXPECT_EQ(ask(client_, Opcode::CreateTable, create, created), Status::RetryLater);  // no server
+  create.set_name(std::string(256, 'x'));
+  EXPECT_EQ(ask(client_, Opcode::CreateTable, create, created), Status::BadRequest);
+  control::ClusterStatusResponse cluster;
+  EXPECT_EQ(ask(client_, Opcode::ClusterStatus, control::Empty(), cluster), Status::Ok);
+  EXPECT_EQ(cluster.cluster_name(), "rpc");
+}
+
+}  // namespace
+}  // namespace ramcore::coordinator

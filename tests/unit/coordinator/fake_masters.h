@@ -1,0 +1,245 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "coordinator/journal.h"
+#include "coordinator/master_calls.h"
+#include "runtime/await.h"
+#include "runtime/random.h"
+#include "runtime/sim/sim_node.h"
+#include "wire/control.h"
+
+namespace ramcore::coordinator {
+
+/// Servers that keep to the contract of the messages, and check that at any time at most one of them answers for a
+/// tablet's mutations. A tablet's content is a number: each mutation adds one. Calls take simulated time, their answers
+/// and themselves get lost, and copies of them arrive later.
+class FakeCluster {
+ public:
+  struct Held {
+    Tablet tablet;
+    bool frozen = false;
+    bool pulling = false;  ///< answers nothing
+    bool pulled = false;
+    uint64_t content = 0;
+  };
+  struct Machine {
+    bool up = true;
+    std::map<TabletId, Held> tablets;
+    std::map<TabletId, TabletEpoch> dropped;
+    int64_t pull_polls = 0;
+  };
+
+  Machine& machine(ServerId id) { return machines_[id]; }
+  std::map<ServerId, Machine>& machines() { return machines_; }
+
+  Status take(ServerId server, const Tablet& tablet, bool created_empty) {
+    Machine& at = machines_[server];
+    const auto found = at.tablets.find(tablet.id);
+    if (found != at.tablets.end()) {
+      Held& held = found->second;
+      if (held.tablet.epoch != tablet.epoch) {
+        return held.tablet.epoch > tablet.epoch ? Status::StaleEpoch : Status::BadRequest;
+      }
+      if (held.pulling) {
+        if (!held.pulled) return Status::RetryLater;
+        held.pulling = false;
+      }
+      return Status::Ok;
+    }
+    if (isOld(at, tablet)) return Status::StaleEpoch;
+    if (!created_empty) return Status::NotFound;
+    at.tablets[tablet.id] = {.tablet = tablet};
+    return Status::Ok;
+  }
+  Status drop(ServerId server, TabletId tablet, TabletEpoch epoch) {
+    Machine& at = machines_[server];
+    TabletEpoch& floor = at.dropped[tablet];
+    floor = std::max(floor, epoch);
+    const auto found = at.tablets.find(tablet);
+    if (found == at.tablets.end()) return Status::Ok;
+    if (found->second.tablet.epoch > epoch) return Status::StaleEpoch;
+    at.tablets.erase(found);
+    return Status::Ok;
+  }
+  Status split(ServerId server, TabletId id, const Tablet& lower, const Tablet& upper) {
+    Machine& at = machines_[server];
+    if (at.tablets.contains(lower.id) && at.tablets.contains(upper.id)) return Status::Ok;
+    const auto found = at.tablets.find(id);
+    if (found == at.tablets.end()) return Status::NotFound;
+    const uint64_t content = found->second.content;
+    at.tablets.erase(found);
+    at.tablets[lower.id] = {.tablet = lower, .content = content};
+    at.tablets[upper.id] = {.tablet = upper, .content = content};
+    return Status::Ok;
+  }
+  Status freeze(ServerId server, TabletId id, TabletEpoch epoch, bool frozen, TabletEpoch new_epoch) {
+    Machine& at = machines_[server];
+    const auto found = at.tablets.find(id);
+    if (found == at.tablets.end()) return Status::NotFound;
+    Held& held = found->second;
+    if (!frozen && held.tablet.epoch == new_epoch) return Status::Ok;
+    if (held.tablet.epoch != epoch) return Status::StaleEpoch;
+    held.frozen = frozen;
+    if (!frozen) held.tablet.epoch = new_epoch;
+    return Status::Ok;
+  }
+  Status pull(ServerId server, const Tablet& tablet, TabletEpoch source_epoch, ServerId source) {
+    Machine& at = machines_[server];
+    const auto found = at.tablets.find(tablet.id);
+    if (found != at.tablets.end()) {
+      if (found->second.tablet.epoch == tablet.epoch) return Status::Ok;
+      if (found->second.tablet.epoch > tablet.epoch || !found->second.pulling) return Status::StaleEpoch;
+    }
+    if (isOld(at, tablet)) return Status::StaleEpoch;
+    const Machine& from = machines_[source];
+    const auto original = from.tablets.find(tablet.id);
+    if (original == from.tablets.end()) return Status::NotFound;
+    EXPECT_TRUE(original->second.frozen);
+    EXPECT_EQ(original->second.tablet.epoch, source_epoch);
+    at.tablets[tablet.id] = {.tablet = tablet, .pulling = true, .content = original->second.content};
+    return Status::Ok;
+  }
+  PullResult progress(ServerId server, TabletId id, SegmentId segment) {
+    Machine& at = machines_[server];
+    const auto found = at.tablets.find(id);
+    PullResult result;
+    if (found == at.tablets.end()) {
+      result.status = Status::NotFound;
+      return result;
+    }
+    result.pull_status = pull_failure;
+    found->second.pulled = found->second.pulled || ++at.pull_polls % 3 == 0;
+    result.done = found->second.pulled;
+    result.fraction = result.done ? 1 : 0.5;
+    result.objects = found->second.content;
+    result.log = {server, segment};
+    return result;
+  }
+
+  /// Does what a client does to one tablet by the map's word: adds one where owner and epoch agree. True if it did.
+  bool mutate(const Tablet& known) {
+    Machine& at = machines_[known.owner];
+    const auto found = at.tablets.find(known.id);
+    if (!at.up || found == at.tablets.end()) return false;
+    Held& held = found->second;
+    if (held.tablet.epoch != known.epoch || held.frozen || held.pulling) return false;
+    ++held.content;
+    return true;
+  }
+  std::optional<uint64_t> read(const Tablet& known) {
+    Machine& at = machines_[known.owner];
+    const auto found = at.tablets.find(known.id);
+    if (!at.up || found == at.tablets.end()) return std::nullopt;
+    if (found->second.tablet.epoch != known.epoch || found->second.pulling) return std::nullopt;
+    return found->second.content;
+  }
+
+  Status pull_failure = Status::Ok;
+
+ private:
+  static bool isOld(const Machine& at, const Tablet& tablet) {
+    const auto floor = at.dropped.find(tablet.id);
+    return floor != at.dropped.end() && tablet.epoch <= floor->second;
+  }
+  std::map<ServerId, Machine> machines_;
+};
+
+/// One coordinator's calls to a FakeCluster.
+class FakeMasterCalls final : public MasterCalls {
+ public:
+  struct Faults {
+    uint32_t lose_permille = 0;       ///< of requests, and of answers
+    uint32_t duplicate_permille = 0;  ///< a copy arrives up to a second later
+  };
+  FakeMasterCalls(FakeCluster& cluster, Journal& journal, runtime::SimScheduler& scheduler, runtime::Random random,
+                  const Faults& faults)
+      : cluster_(cluster), journal_(journal), scheduler_(scheduler), random_(random), faults_(faults) {}
+
+  runtime::Task<TakeResult> takeTablet(ServerId server, Tablet tablet, bool created_empty) override {
+    const std::function<Status()> act = [cluster = &cluster_, server, tablet, created_empty] {
+      return cluster->take(server, tablet, created_empty);
+    };
+    TakeResult result;
+    result.status = co_await call(server, act);
+    result.log = {server, SegmentId(1)};
+    co_return result;
+  }
+  runtime::Task<Status> dropTablet(ServerId server, TabletId tablet, TabletEpoch epoch) override {
+    const std::function<Status()> act = [cluster = &cluster_, server, tablet, epoch] {
+      return cluster->drop(server, tablet, epoch);
+    };
+    co_return co_await call(server, act);
+  }
+  runtime::Task<Status> splitTablet(ServerId server, TabletId tablet, Tablet lower, Tablet upper) override {
+    const std::function<Status()> act = [cluster = &cluster_, server, tablet, lower, upper] {
+      return cluster->split(server, tablet, lower, upper);
+    };
+    co_return co_await call(server, act);
+  }
+  runtime::Task<Status> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) override {
+    const std::function<Status()> act = [cluster = &cluster_, server, tablet, epoch] {
+      return cluster->freeze(server, tablet, epoch, true, {});
+    };
+    co_return co_await call(server, act);
+  }
+  runtime::Task<Status> unfreezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                       TabletEpoch new_epoch) override {
+    const std::function<Status()> act = [cluster = &cluster_, server, tablet, epoch, new_epoch] {
+      return cluster->freeze(server, tablet, epoch, false, new_epoch);
+    };
+    co_return co_await call(server, act);
+  }
+  runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch, ServerId source) override {
+    const std::function<Status()> act = [cluster = &cluster_, server, tablet, source_epoch, source] {
+      return cluster->pull(server, tablet, source_epoch, source);
+    };
+    co_return co_await call(server, act);
+  }
+  runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet) override {
+    const std::function<Status()> act = [] { return Status::Ok; };
+    const Status reached = co_await call(server, act);
+    PullResult result;
+    result.status = reached;
+    if (reached == Status::Ok) result = cluster_.progress(server, tablet, SegmentId(9));
+    co_return result;
+  }
+  runtime::Task<Status> serverState(ServerId, wire::control::ServerStateResponse&) override {
+    co_return Status::Unreachable;
+  }
+
+  uint64_t callCount() const { return call_count_; }
+
+ private:
+  runtime::Task<Status> call(ServerId server, std::function<Status()> act) {
+    ++call_count_;
+    const bool awake = co_await journal_.sleepFor(static_cast<int64_t>(random_.between(10'000, 2'000'000)));
+    if (!awake || !cluster_.machine(server).up || happens(faults_.lose_permille)) co_return Status::Unreachable;
+    if (happens(faults_.duplicate_permille)) {
+      const auto later_ns = static_cast<int64_t>(random_.between(1'000'000, 1'000'000'000));
+      FakeCluster* cluster = &cluster_;
+      scheduler_.call(scheduler_.nowNs() + later_ns, [cluster, server, act] {
+        if (cluster->machine(server).up) (void)act();
+      });
+    }
+    const Status status = act();
+    const bool heard = co_await journal_.sleepFor(static_cast<int64_t>(random_.between(10'000, 2'000'000)));
+    if (!heard || happens(faults_.lose_permille)) co_return Status::DeadlineExceeded;
+    co_return status;
+  }
+  bool happens(uint32_t permille) { return random_.below(1000) < permille; }
+
+  FakeCluster& cluster_;
+  Journal& journal_;
+  runtime::SimScheduler& scheduler_;
+  runtime::Random random_;
+  const Faults faults_;
+  uint64_t call_count_ = 0;
+};
+
+}  // namespace ramcore::coordinator

@@ -1,0 +1,425 @@
+#include <map>
+#include <optional>
+
+#include "unit/coordinator/coordinator_fixture.h"
+
+namespace ramcore::coordinator {
+namespace {
+
+constexpr KeyHash kHalf = KeyHash{1} << 63;
+
+// The tablet that answers for a hash, by the coordinator's word.
+Tablet tabletAt(Bench& bench, TableId table, KeyHash hash) {
+  const Tablet* tablet = bench.life().map.findTablet(table, hash);
+  EXPECT_NE(tablet, nullptr);
+  return tablet == nullptr ? Tablet{} : *tablet;
+}
+
+bool isQuiet(Bench& bench, TableId table) {
+  for (const Tablet* tablet : bench.life().map.tabletsOf(table)) {
+    if (tablet->state != TabletState::Normal) return false;
+  }
+  return true;
+}
+
+// Everything serves, holds exactly what the map says, and nothing else is left anywhere.
+void expectWhole(Bench& bench, TableId table) {
+  EXPECT_EQ(bench.life().map.inconsistency(), std::nullopt);
+  std::map<TabletId, int> owners;
+  for (auto& [id, machine] : bench.cluster().machines()) {
+    for (auto& [tablet_id, held] : machine.tablets) {
+      const Tablet* known = bench.life().map.findTablet(tablet_id);
+      if (known == nullptr || known->owner != id) continue;
+      EXPECT_EQ(known->epoch, held.tablet.epoch);
+      EXPECT_FALSE(held.frozen);
+      EXPECT_FALSE(held.pulling);
+      ++owners[tablet_id];
+    }
+  }
+  for (const Tablet* tablet : bench.life().map.tabletsOf(table)) EXPECT_EQ(owners[tablet->id], 1);
+}
+
+TEST(Tables, CreateSpreadsAndDropCleans) {
+  Bench bench;
+  for (uint64_t i = 1; i <= 4; ++i) bench.addServer(i);
+  const TableManager::Created created = bench.create("t", 0);
+  ASSERT_EQ(created.status, Status::Ok);
+  EXPECT_EQ(bench.life().map.tabletsOf(created.id).size(), 4u);
+  for (uint64_t i = 1; i <= 4; ++i) EXPECT_EQ(bench.life().map.tabletsOwnedBy(ServerId(i)).size(), 1u);
+  for (const Tablet* tablet : bench.life().map.tabletsOf(created.id)) {
+    EXPECT_TRUE(bench.cluster().mutate(*tablet));
+    EXPECT_EQ(tablet->logs, (std::vector<LogRef>{{tablet->owner, SegmentId(1)}}));
+  }
+  const TableManager::Created again = bench.create("t", 7);
+  EXPECT_EQ(again.status, Status::TableExists);
+  EXPECT_EQ(again.id, created.id);
+  EXPECT_EQ(bench.drop("t"), Status::Ok);
+  EXPECT_EQ(bench.drop("t"), Status::NoSuchTable);
+  for (auto& [id, machine] : bench.cluster().machines()) EXPECT_TRUE(machine.tablets.empty());
+  const TableManager::Created next = bench.create("t", 1);
+  EXPECT_EQ(next.status, Status::Ok);
+  EXPECT_GT(next.id, created.id);
+}
+
+TEST(Tables, ManyTabletsTakeSeveralBatches) {
+  Bench bench;
+  for (uint64_t i = 1; i <= 3; ++i) bench.addServer(i);
+  const TableManager::Created created = bench.create("large", 350);
+  ASSERT_EQ(created.status, Status::Ok);
+  EXPECT_EQ(bench.life().map.tabletsOf(created.id).size(), 350u);
+  bench.restart();
+  EXPECT_EQ(bench.life().map.tabletsOf(created.id).size(), 350u);
+  EXPECT_EQ(bench.drop("large"), Status::Ok);
+  bench.restart();
+  EXPECT_EQ(bench.life().map.tabletCount(), 0u);
+}
+
+TEST(Tables, BadRequestsAreRefused) {
+  Bench bench;
+  EXPECT_EQ(bench.create("t", 1).status, Status::RetryLater);  // no server yet
+  bench.addServer(1);
+  EXPECT_EQ(bench.create("", 1).status, Status::BadRequest);
+  EXPECT_EQ(bench.create("t", TableManager::kTabletsPerTableMax + 1).status, Status::BadRequest);
+  EXPECT_EQ(bench.drop("nothing"), Status::NoSuchTable);
+}
+
+TEST(Tables, CreateGoesElsewhereWhenAServerDoesNotAnswer) {
+  Bench bench;
+  const ServerId silent = bench.addServer(1);
+  const ServerId other = bench.addServer(2);
+  bench.cluster().machine(silent).up = false;
+  const TableManager::Created created = bench.create("t", 2);
+  ASSERT_EQ(created.status, Status::Ok);
+  EXPECT_EQ(bench.life().map.tabletsOwnedBy(other).size(), 2u);
+  expectWhole(bench, created.id);
+}
+
+TEST(Tables, CreateSucceedsWhenMostCallsAreLost) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE(seed);
+    Bench bench({.seed = seed, .faults = {.lose_permille = 600, .duplicate_permille = 300}});
+    bench.addServer(1);
+    bench.addServer(2);
+    bool created = false;
+    Bench::createOn(bench.life(), "t", 20).detach();
+    for (int i = 0; i < 400 && !created; ++i) {
+      bench.passRenewing(500 * kMilli);
+      const Table* table = bench.life().map.findTable("t");
+      created = table != nullptr && table->state == TableState::Ready;
+    }
+    ASSERT_TRUE(created);
+    expectWhole(bench, bench.life().map.findTable("t")->id);
+  }
+}
+
+TEST(Moves, MoveKeepsTheContents) {
+  Bench bench;
+  const ServerId a = bench.addServer(1);
+  const ServerId b = bench.addServer(2);
+  const TableId table = bench.create("t", 1).id;
+  const Tablet before = tabletAt(bench, table, 0);
+  const ServerId target = before.owner == a ? b : a;
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(bench.cluster().mutate(before));
+  const MigrationManager::Begun begun = bench.move(before.id, target);
+  ASSERT_EQ(begun.status, Status::Ok);
+  EXPECT_EQ(bench.move(before.id, target).id, begun.id);
+  ASSERT_TRUE(bench.runUntil([&] { return isQuiet(bench, table); }));
+  EXPECT_EQ(bench.life().migrations.find(begun.id)->migration.step, MigrationStep::Done);
+  const Tablet after = tabletAt(bench, table, 0);
+  EXPECT_EQ(after.owner, target);
+  EXPECT_GT(after.epoch, before.epoch);
+  EXPECT_EQ(after.logs, (std::vector<LogRef>{{target, SegmentId(9)}}));
+  EXPECT_EQ(bench.cluster().read(after), 5u);
+  EXPECT_FALSE(bench.cluster().mutate(before));
+  EXPECT_EQ(bench.move(before.id, target).id, begun.id);  // a late repetition
+  expectWhole(bench, table);
+}
+
+TEST(Moves, BadMovesAreRefused) {
+  Bench bench;
+  const ServerId a = bench.addServer(1);
+  const TableId table = bench.create("t", 1).id;
+  const TabletId tablet = tabletAt(bench, table, 0).id;
+  EXPECT_EQ(bench.move(TabletId(99), a).status, Status::NotFound);
+  EXPECT_EQ(bench.move(tablet, ServerId(99)).status, Status::NotFound);
+  EXPECT_EQ(bench.move(tablet, a).status, Status::BadRequest);
+  EXPECT_EQ(bench.cancel(MigrationId(99)), Status::NotFound);
+}
+
+TEST(Moves, FailedPullGivesTheTabletBack) {
+  Bench bench;
+  const ServerId a = bench.addServer(1);
+  const ServerId b = bench.addServer(2);
+  const TableId table = bench.create("t", 1).id;
+  const Tablet before = tabletAt(bench, table, 0);
+  const ServerId target = before.owner == a ? b : a;
+  bench.cluster().pull_failure = Status::NoSpace;
+  const MigrationManager::Begun begun = bench.move(before.id, target);
+  ASSERT_TRUE(bench.runUntil([&] { return isQuiet(bench, table); }));
+  const MigrationManager::Progress* progress = bench.life().migrations.find(begun.id);
+  EXPECT_EQ(progress->migration.step, MigrationStep::Failed);
+  EXPECT_NE(progress->migration.reason.find("NoSpace"), std::string::npos);
+  const Tablet after = tabletAt(bench, table, 0);
+  EXPECT_EQ(after.owner, before.owner);
+  EXPECT_GT(after.epoch, before.epoch);
+  EXPECT_TRUE(bench.cluster().mutate(after));
+  EXPECT_TRUE(bench.cluster().machine(target).tablets.empty());
+  bench.cluster().pull_failure = Status::Ok;
+  const MigrationManager::Begun second = bench.move(before.id, target);
+  ASSERT_TRUE(bench.runUntil([&] { return isQuiet(bench, table); }));
+  EXPECT_EQ(bench.life().migrations.find(second.id)->migration.step, MigrationStep::Done);
+  EXPECT_EQ(bench.cluster().read(tabletAt(bench, table, 0)), 1u);
+}
+
+TEST(Moves, CancelledMoveGivesTheTabletBack) {
+  Bench bench;
+  const ServerId a = bench.addServer(1);
+  const ServerId b = bench.addServer(2);
+  const TableId table = bench.create("t", 1).id;
+  const Tablet before = tabletAt(bench, table, 0);
+  bench.cluster().machine(before.owner).up = false;  // the source does not answer: the move waits
+  const MigrationManager::Begun begun = bench.move(before.id, before.owner == a ? b : a);
+  ASSERT_EQ(begun.status, Status::Ok);
+  bench.pass(100 * kMilli);
+  EXPECT_EQ(bench.cancel(begun.id), Status::Ok);
+  bench.cluster().machine(before.owner).up = true;
+  ASSERT_TRUE(bench.runUntil([&] { return isQuiet(bench, table); }));
+  EXPECT_EQ(bench.life().migrations.find(begun.id)->migration.step, MigrationStep::Cancelled);
+  EXPECT_TRUE(bench.cluster().mutate(tabletAt(bench, table, 0)));
+  expectWhole(bench, table);
+}
+
+TEST(Moves, DestinationAnswersOnlyWhenTheSourceCannot) {
+  Bench bench;
+  const ServerId a = bench.addServer(1);
+  const ServerId b = bench.addServer(2);
+  const TableId table = bench.create("t", 1).id;
+  const Tablet before = tabletAt(bench, table, 0);
+  const ServerId target = before.owner == a ? b : a;
+  const MigrationManager::Begun begun = bench.move(before.id, target);
+  ASSERT_TRUE(bench.runUntil(
+      [&] { return bench.life().migrations.find(begun.id)->migration.step == MigrationStep::HandedOver; }));
+  // The source stops to answer at the worst moment: it still holds the tablet and, by its lease, may answer reads.
+  bench.cluster().machine(before.owner).up = false;
+  bench.passRenewing(3 * kSecond);
+  EXPECT_TRUE(bench.life().membership.isAlive(before.owner));
+  EXPECT_FALSE(bench.cluster().read(tabletAt(bench, table, 0)).has_value());
+  bench.passRenewing(4 * kSecond);
+  EXPECT_FALSE(bench.life().membership.isAlive(before.owner));
+  EXPECT_EQ(bench.life().migrations.find(begun.id)->migration.step, MigrationStep::Done);
+  EXPECT_TRUE(bench.cluster().read(tabletAt(bench, table, 0)).has_value());
+}
+
+TEST(Moves, DropOfTheTableEndsItsMoves) {
+  Bench bench;
+  const ServerId a = bench.addServer(1);
+  const ServerId b = bench.addServer(2);
+  const TableId table = bench.create("t", 1).id;
+  const Tablet before = tabletAt(bench, table, 0);
+  ASSERT_EQ(bench.move(before.id, before.owner == a ? b : a).status, Status::Ok);
+  EXPECT_EQ(bench.drop("t"), Status::Ok);
+  for (auto& [id, machine] : bench.cluster().machines()) EXPECT_TRUE(machine.tablets.empty());
+}
+
+TEST(Splits, SplitKeepsOwnerAndContents) {
+  Bench bench;
+  bench.addServer(1);
+  const TableId table = bench.create("t", 1).id;
+  const Tablet before = tabletAt(bench, table, 0);
+  EXPECT_TRUE(bench.cluster().mutate(before));
+  const SplitManager::Halves halves = bench.split(table, kHalf);
+  ASSERT_EQ(halves.status, Status::Ok);
+  EXPECT_EQ(tabletAt(bench, table, kHalf - 1).id, halves.lower);
+  EXPECT_EQ(tabletAt(bench, table, kHalf).id, halves.upper);
+  EXPECT_EQ(tabletAt(bench, table, kHalf).logs, before.logs);
+  EXPECT_EQ(bench.cluster().read(tabletAt(bench, table, kHalf)), 1u);
+  EXPECT_EQ(bench.split(table, kHalf).upper, halves.upper);
+  EXPECT_EQ(bench.split(table, 0).status, Status::BadRequest);
+  EXPECT_EQ(bench.split(TableId(99), kHalf).status, Status::NoSuchTable);
+  expectWhole(bench, table);
+  bench.restart();
+  EXPECT_EQ(tabletAt(bench, table, kHalf).id, halves.upper);
+  expectWhole(bench, table);
+}
+
+// One crash after every single event of an operation: whatever was on its way is finished by the next life.
+template <typename Begin, typename Finished>
+void crashEverywhere(const Begin& begin, const Finished& finished) {
+  uint64_t events = 0;
+  bool reached_end = false;
+  for (int step = 0; !reached_end && step < 2'000; step += 1 + step / 20) {
+    SCOPED_TRACE(step);
+    Bench bench({.seed = static_cast<uint64_t>(step) + 1, .faults = {.duplicate_permille = 100}});
+    auto context = begin(bench);
+    for (int i = 0; i < step && !reached_end; ++i) reached_end = !bench.scheduler().step() || context.done(bench);
+    bench.restart();
+    bench.passRenewing(3 * kSecond);
+    finished(bench, context);
+    events += bench.scheduler().eventCount();
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_TRUE(reached_end);
+  EXPECT_GT(events, 0u);
+}
+
+struct Operation {
+  TableId table{};
+  Tablet before{};
+  ServerId target{};
+  std::function<bool(Bench&)> done{};
+};
+
+TEST(Restart, CreateIsFinished) {
+  crashEverywhere(
+      [](Bench& bench) {
+        for (uint64_t i = 1; i <= 3; ++i) bench.addServer(i);
+        Bench::createOn(bench.life(), "t", 130).detach();
+        return Operation{.done = [](Bench& b) {
+          const Table* table = b.life().map.findTable("t");
+          return table != nullptr && table->state == TableState::Ready;
+        }};
+      },
+      [](Bench& bench, const Operation&) {
+        const Table* table = bench.life().map.findTable("t");
+        if (table == nullptr) return;  // the intent was not stored yet
+        EXPECT_EQ(table->state, TableState::Ready);
+        EXPECT_EQ(bench.life().map.tabletsOf(table->id).size(), 130u);
+        expectWhole(bench, table->id);
+      });
+}
+
+TEST(Restart, DropIsFinished) {
+  crashEverywhere(
+      [](Bench& bench) {
+        for (uint64_t i = 1; i <= 3; ++i) bench.addServer(i);
+        (void)bench.create("t", 130);
+        Bench::dropOn(bench.life(), "t").detach();
+        return Operation{.done = [](Bench& b) { return b.life().map.findTable("t") == nullptr; }};
+      },
+      [](Bench& bench, const Operation&) {
+        const Table* table = bench.life().map.findTable("t");
+        if (table != nullptr) {
+          EXPECT_EQ(table->state, TableState::Ready);
+          expectWhole(bench, table->id);
+        } else {
+          for (auto& [id, machine] : bench.cluster().machines()) EXPECT_TRUE(machine.tablets.empty());
+        }
+      });
+}
+
+TEST(Restart, MoveIsFinished) {
+  crashEverywhere(
+      [](Bench& bench) {
+        const ServerId a = bench.addServer(1);
+        const ServerId b = bench.addServer(2);
+        Operation operation{.table = bench.create("t", 1).id};
+        operation.before = tabletAt(bench, operation.table, 0);
+        EXPECT_TRUE(bench.cluster().mutate(operation.before));
+        operation.target = operation.before.owner == a ? b : a;
+        Bench::moveOn(bench.life(), operation.before.id, operation.target).detach();
+        operation.done = [id = operation.before.id, target = operation.target](Bench& b) {
+          const Tablet* tablet = b.life().map.findTablet(id);
+          return tablet->owner == target && tablet->state == TabletState::Normal;
+        };
+        return operation;
+      },
+      [](Bench& bench, const Operation& operation) {
+        const Tablet after = tabletAt(bench, operation.table, 0);
+        EXPECT_EQ(after.state, TabletState::Normal);
+        const MigrationManager::Progress* progress = bench.life().migrations.find(MigrationId(1));
+        if (progress != nullptr) {
+          EXPECT_EQ(progress->migration.step, MigrationStep::Done);
+        }
+        EXPECT_EQ(after.owner, progress != nullptr ? operation.target : operation.before.owner);
+        EXPECT_EQ(bench.cluster().read(after), 1u);
+        EXPECT_TRUE(bench.cluster().mutate(after));
+        expectWhole(bench, operation.table);
+      });
+}
+
+TEST(Restart, GivingUpIsFinished) {
+  crashEverywhere(
+      [](Bench& bench) {
+        const ServerId a = bench.addServer(1);
+        const ServerId b = bench.addServer(2);
+        Operation operation{.table = bench.create("t", 1).id};
+        operation.before = tabletAt(bench, operation.table, 0);
+        bench.cluster().pull_failure = Status::NoSpace;
+        operation.target = operation.before.owner == a ? b : a;
+        Bench::moveOn(bench.life(), operation.before.id, operation.target).detach();
+        operation.done = [](Bench& b) {
+          const MigrationManager::Progress* progress = b.life().migrations.find(MigrationId(1));
+          return progress != nullptr && progress->migration.isOver();
+        };
+        return operation;
+      },
+      [](Bench& bench, const Operation& operation) {
+        const Tablet after = tabletAt(bench, operation.table, 0);
+        EXPECT_EQ(after.state, TabletState::Normal);
+        EXPECT_EQ(after.owner, operation.before.owner);
+        EXPECT_TRUE(bench.cluster().mutate(after));
+        EXPECT_TRUE(bench.cluster().machine(operation.target).tablets.empty());
+        expectWhole(bench, operation.table);
+      });
+}
+
+TEST(Restart, SplitIsFinished) {
+  crashEverywhere(
+      [](Bench& bench) {
+        bench.addServer(1);
+        Operation operation{.table = bench.create("t", 1).id};
+        Bench::splitOn(bench.life(), operation.table, kHalf).detach();
+        operation.done = [table = operation.table](Bench& b) { return b.life().map.tabletsOf(table).size() == 2; };
+        return operation;
+      },
+      [](Bench& bench, const Operation& operation) {
+        EXPECT_TRUE(isQuiet(bench, operation.table));
+        expectWhole(bench, operation.table);
+      });
+}
+
+// Moves and cancels at random while the coordinator crashes, calls get lost and copies of them arrive late.
+// Clients that go by the map add to tablets; what they were told is done is never lost and never counted twice.
+TEST(Moves, RandomFaultsLoseNothing) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    Bench bench({.seed = seed, .faults = {.lose_permille = 150, .duplicate_permille = 150}});
+    runtime::Random random(seed);
+    std::vector<ServerId> servers;
+    for (uint64_t i = 1; i <= 3; ++i) servers.push_back(bench.addServer(i));
+    const TableManager::Created created = bench.create("t", 2);
+    ASSERT_TRUE(created.status == Status::Ok);
+    const TableId table = created.id;
+    std::map<KeyHash, uint64_t> added;
+    const auto add = [&] {
+      for (int i = 0; i < 3; ++i) {
+        const KeyHash hash = random.below(2) == 0 ? 0 : kHalf;
+        const Tablet* tablet = bench.life().map.findTablet(table, hash);
+        if (tablet != nullptr && bench.cluster().mutate(*tablet)) ++added[hash];
+      }
+    };
+    for (int step = 0; step < 25; ++step) {
+      const Tablet tablet = tabletAt(bench, table, random.below(2) == 0 ? 0 : kHalf);
+      const ServerId target = servers[random.below(servers.size())];
+      const MigrationManager::Begun begun = bench.move(tablet.id, target);
+      for (int i = 0; i < 10; ++i) {
+        bench.renewAll();
+        bench.pass(static_cast<int64_t>(random.below(20)) * kMilli);
+        add();
+      }
+      if (begun.status == Status::Ok && random.chance(0.2)) (void)bench.cancel(begun.id);
+      if (random.chance(0.3)) bench.restart();
+      add();
+    }
+    bench.passRenewing(3 * kSecond);
+    ASSERT_TRUE(isQuiet(bench, table));
+    expectWhole(bench, table);
+    EXPECT_EQ(bench.cluster().read(tabletAt(bench, table, 0)), added[0]);
+    EXPECT_EQ(bench.cluster().read(tabletAt(bench, table, kHalf)), added[kHalf]);
+    for (const ServerId server : servers) EXPECT_TRUE(bench.life().membership.isAlive(server));
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace ramcore::coordinator
