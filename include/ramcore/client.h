@@ -1,0 +1,184 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ramcore/future.h"
+#include "ramcore/result.h"
+#include "ramcore/types.h"
+
+namespace ramcore {
+
+struct ClientOptions {
+  /// Locators of the cluster's coordinator, "tcp://host:port" or "shm:///path"; several if it can be reached in several
+  /// ways. The first one that answers is used.
+  std::vector<std::string> coordinators;
+  std::string cluster_name = "ramcore";  ///< must be the coordinator's
+  /// File with the cluster's secret; empty: only processes of this machine can be reached.
+  std::string secret_file;
+  /// How long a call may take when its options do not say, retries included.
+  std::chrono::nanoseconds default_timeout = std::chrono::seconds(5);
+  /// How long connect() waits for the coordinator.
+  std::chrono::nanoseconds connect_timeout = std::chrono::seconds(5);
+  /// How long a waiting thread spins before it sleeps. Longer: lower latency of slow answers, more CPU.
+  std::chrono::nanoseconds spin_time = std::chrono::microseconds(100);
+  /// Starts a thread that polls: calls go on, and the client's lease is renewed, while the program does other things.
+  /// Costs latency: every call is handed to that thread.
+  bool background_thread = false;
+  /// Asks for the rights that moving and splitting tablets need.
+  bool administrator = false;
+  /// Prints one line per event on stderr: "debug", "info", "warning", "error" or "off".
+  std::string log_level = "off";
+};
+
+struct ScanOptions {
+  /// For each batch; none: ClientOptions::default_timeout.
+  std::optional<std::chrono::nanoseconds> timeout;
+  uint32_t batch_bytes = 128 * 1024;  ///< aimed at per answer
+};
+
+/// An enumeration of a table, in no order that means anything. An object that is there all the time is given exactly
+/// once, one that comes, goes or changes meanwhile at most once; tablets may move and split meanwhile. Not a snapshot.
+///
+///     Scan scan = client.scan(table);
+///     for (const Object& object : scan) use(object);
+///     if (scan.status() != Status::Ok) ...
+///
+/// Move-only; does not outlive its client. One thread at a time.
+class Scan {
+ public:
+  struct State;
+  explicit Scan(std::unique_ptr<State> state);
+  Scan(Scan&&) noexcept;
+  Scan& operator=(Scan&&) noexcept;
+  ~Scan();
+
+  /// The next object, valid until the next call; nullptr at the end or after a failure, which status() tells apart.
+  const Object* next();
+  /// Ok, or why the enumeration ended early. next() then tries to go on from there.
+  Status status() const;
+
+  class Iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = Object;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const Object*;
+    using reference = const Object&;
+    Iterator() = default;
+    explicit Iterator(Scan& scan) : scan_(&scan), object_(scan.next()) {}
+    const Object& operator*() const { return *object_; }
+    const Object* operator->() const { return object_; }
+    Iterator& operator++() {
+      object_ = scan_->next();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(const Iterator& other) const { return object_ == other.object_; }
+
+   private:
+    Scan* scan_ = nullptr;
+    const Object* object_ = nullptr;
+  };
+  Iterator begin() { return Iterator(*this); }
+  Iterator end() { return {}; }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+/// A connection to one Ramcore cluster. Thread-safe: threads that call at the same time share its sessions.
+///
+/// No thread of its own unless asked for: a call is carried by the thread that waits for it. Keys have 1 to
+/// kKeyBytesLimit bytes, values up to kValueBytesLimit; other sizes give BadRequest and TooLarge.
+///
+/// What every call may give, besides its own statuses:
+///   NoSuchTable       the table was dropped
+///   DeadlineExceeded  no answer in time. Of a mutation: it has not happened and will not
+///   OutcomeUnknown    of a mutation: it was sent and no answer came in time. It may have happened, or may still
+///   Unreachable       no connection to the owner of the key or to the coordinator; a mutation has not happened
+///   Refused           cluster name, secret or version are not the cluster's
+///   NoSpace           of writes: the owner's memory is full
+///   Shutdown          the client is being destroyed
+class Client {
+ public:
+  /// Connects to the coordinator. The failure's message names cause and remedy.
+  static Outcome<Client> connect(const ClientOptions& options);
+  Client(Client&&) noexcept;
+  Client& operator=(Client&&) noexcept;
+  /// No call is running in another thread, and no Future or Scan of this client is left.
+  ~Client();
+
+  // ---- tables
+
+  /// @param tablet_count  into how many pieces the key space is cut, spread over the servers; 0: one per server.
+  /// TableExists: there is one of this name. BadRequest: no name for a table.
+  Result<Table> createTable(std::string_view name, uint32_t tablet_count = 0, const CallOptions& options = {});
+  /// The table with all its objects. NoSuchTable.
+  Status dropTable(std::string_view name, const CallOptions& options = {});
+  Result<std::vector<TableInfo>> listTables(const CallOptions& options = {});
+  /// NoSuchTable.
+  Result<Table> openTable(std::string_view name, const CallOptions& options = {});
+
+  // ---- one object
+
+  /// NotFound.
+  Result<ReadResult> read(Table table, std::string_view key, const CallOptions& options = {});
+  /// Puts the value into `value`, keeping its memory, and gives the version.
+  Result<uint64_t> read(Table table, std::string_view key, std::string& value, const CallOptions& options = {});
+  /// Puts the start of the value into `buffer`.
+  Result<ReadSize> read(Table table, std::string_view key, std::span<std::byte> buffer,
+                        const CallOptions& options = {});
+  /// Creates or replaces. NotFound, ObjectExists, WrongVersion: the condition failed.
+  MutateResult write(Table table, std::string_view key, std::string_view value, const CallOptions& options = {});
+  /// Ok also if there was no such object, unless the condition asks for one.
+  MutateResult remove(Table table, std::string_view key, const CallOptions& options = {});
+  /// Adds to a value of 8 bytes, a little-endian integer; an object that is not there counts as 0. Wraps around.
+  /// TypeMismatch: the value has another size.
+  MutateResult increment(Table table, std::string_view key, int64_t delta, const CallOptions& options = {});
+
+  // ---- several objects at once; not atomic: every item has its own outcome
+
+  /// Fills status, version and value of each item. Returns how many have another status than Ok.
+  size_t multiRead(std::span<ReadItem> items, const CallOptions& options = {});
+  /// Fills status and version of each item; the condition of `options` is not looked at. Items with equal keys take
+  /// effect in any order. Returns how many have another status than Ok.
+  size_t multiMutate(std::span<MutateItem> items, const CallOptions& options = {});
+
+  // ---- enumeration
+
+  Scan scan(Table table, const ScanOptions& options = {});
+
+  // ---- futures; keys and values are copied, items and their bytes stay in place until the result is there
+
+  Future<Result<ReadResult>> readAsync(Table table, std::string_view key, const CallOptions& options = {});
+  Future<MutateResult> writeAsync(Table table, std::string_view key, std::string_view value,
+                                  const CallOptions& options = {});
+  Future<MutateResult> removeAsync(Table table, std::string_view key, const CallOptions& options = {});
+  Future<MutateResult> incrementAsync(Table table, std::string_view key, int64_t delta,
+                                      const CallOptions& options = {});
+  Future<size_t> multiReadAsync(std::span<ReadItem> items, const CallOptions& options = {});
+  Future<size_t> multiMutateAsync(std::span<MutateItem> items, const CallOptions& options = {});
+
+  /// Makes progress with everything that is running, without waiting. Returns true if there was anything to do. A
+  /// program without a background thread that keeps futures for long calls it now and then.
+  bool poll();
+
+  struct Impl;
+  /// For the tools of this repository, which need more than programs do.
+  Impl& impl() { return *impl_; }
+
+ private:
+  explicit Client(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ramcore

@@ -1,0 +1,135 @@
+#include "client/client_impl.h"
+
+#include "base/check.h"
+#include "runtime/real/secret_file.h"
+#include "runtime/real/system_clock.h"
+#include "runtime/real/thread_executor.h"
+
+namespace ramcore {
+
+using client::ClusterClient;
+
+/// The thread that polls when the program asked for one.
+struct Client::Impl::Background : runtime::Job {
+  Background(client::Driver& owner, runtime::Clock& clock)
+      : Job([](Job& job) { static_cast<Background&>(job).driver.driveUntilStopped(); }),
+        driver(owner),
+        thread(clock, "ramcore-client") {
+    thread.post(*this);
+  }
+  ~Background() {
+    driver.stop();
+    thread.stop();
+  }
+  client::Driver& driver;
+  runtime::ThreadExecutor thread;
+};
+
+namespace {
+
+Outcome<std::vector<rpc::PeerAddress>> parseCoordinators(const std::vector<std::string>& texts,
+                                                         const client::ProcessTransports& transports) {
+  std::vector<rpc::PeerAddress> addresses;
+  for (const std::string& text : texts) {
+    auto locator = transport::Locator::parse(text);
+    if (!locator) return locator.error();
+    if (!transports.canReach(*locator)) {
+      return Failure{Status::BadConfig,
+                     "this program has no transport for " + text + "; use tcp://host:port or shm:///path"};
+    }
+    addresses.push_back({.id = 0, .locators = {std::move(locator).value()}});
+  }
+  if (addresses.empty()) {
+    return Failure{Status::BadConfig, "no coordinator is named; give its locator, for example tcp://127.0.0.1:7700"};
+  }
+  return addresses;
+}
+
+std::string join(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += (all.empty() ? "" : ", ") + text;
+  return all;
+}
+
+Failure connectFailure(Status status, const ClientOptions& options) {
+  const std::string where = join(options.coordinators);
+  switch (status) {
+    case Status::Refused:
+      return {status, "the coordinator at " + where +
+                          " refuses this client; check cluster name and secret file, and that both have one version"};
+    case Status::WrongCluster:
+      return {status, "the coordinator at " + where + " belongs to another cluster than '" + options.cluster_name +
+                          "'; check the cluster name"};
+    case Status::WrongFormat:
+      return {status, "the coordinator at " + where + " speaks another protocol version; use tools of one version"};
+    case Status::Unreachable:
+    case Status::DeadlineExceeded:
+      return {Status::Unreachable, "no coordinator answers at " + where + "; check that it runs and listens there"};
+    default:
+      return {status, "the coordinator at " + where + " answers " + std::string(name(status)) + "; its log says more"};
+  }
+}
+
+}  // namespace
+
+Outcome<std::unique_ptr<Client::Impl>> Client::Impl::open(const ClientOptions& options) {
+  std::unique_ptr<Impl> impl(new Impl());
+  TraceLevel level = TraceLevel::Off;
+  if (!parseTraceLevel(options.log_level, level)) {
+    return Failure{Status::BadConfig,
+                   "log level '" + options.log_level + "' is none; use debug, info, warning, error or off"};
+  }
+  // The level of the process's trace is the program's business unless it asked for lines here.
+  Trace& trace = level == TraceLevel::Off ? silentTrace() : stderrTrace("ramcore");
+  if (level != TraceLevel::Off) trace.setLevel(level);
+
+  impl->identity_.role = options.administrator ? transport::Role::Admin : transport::Role::Client;
+  impl->identity_.cluster_name = options.cluster_name;
+  if (!options.secret_file.empty()) {
+    auto secret = runtime::readSecretFile(options.secret_file);
+    if (!secret) return secret.error();
+    impl->identity_.secret = std::move(secret).value();
+  }
+  impl->default_timeout_ns_ = std::max<int64_t>(0, options.default_timeout.count());
+  impl->clock_ = std::make_unique<runtime::SystemClock>();
+  impl->entropy_ = std::make_unique<runtime::SystemEntropy>();
+  impl->transports_ =
+      std::make_unique<client::ProcessTransports>(*impl->clock_, *impl->entropy_, trace, impl->identity_);
+  auto coordinators = parseCoordinators(options.coordinators, *impl->transports_);
+  if (!coordinators) return coordinators.error();
+  impl->dispatch_ =
+      std::make_unique<rpc::Dispatch>(*impl->clock_, trace, impl->transports_->sleeper(), rpc::DispatchOptions{});
+  for (transport::Endpoint* endpoint : impl->transports_->endpoints()) impl->dispatch_->addEndpoint(*endpoint);
+  impl->caller_ = std::make_unique<rpc::Caller>(*impl->dispatch_);
+  client::ClusterClientOptions cluster_options;
+  cluster_options.renew_by_timer = false;
+  impl->cluster_ = std::make_unique<ClusterClient>(*impl->caller_, *impl->entropy_, std::move(coordinators).value(),
+                                                   cluster_options);
+  impl->driver_ = std::make_unique<client::Driver>(*impl->dispatch_, impl->transports_->sleeper(), *impl->cluster_,
+                                                   std::max<int64_t>(0, options.spin_time.count()));
+  const Status status = impl->connect(options.connect_timeout.count());
+  if (status != Status::Ok) return connectFailure(status, options);
+  if (options.background_thread) impl->background_ = std::make_unique<Background>(*impl->driver_, *impl->clock_);
+  return impl;
+}
+
+Status Client::Impl::connect(int64_t timeout_ns) {
+  return runTask(std::chrono::nanoseconds(timeout_ns),
+                 [](ClusterClient& cluster, int64_t deadline_ns) { return cluster.coordinator().ping(deadline_ns); });
+}
+
+Client::Impl::~Impl() {
+  background_.reset();
+  if (cluster_ == nullptr || driver_ == nullptr) return;
+  RC_CHECK_MSG(running_futures.load() == 0, "a future outlives its client");
+  // Masters forget this client's results sooner; if nobody answers, the lease runs out.
+  constexpr auto kGoodbye = std::chrono::milliseconds(200);
+  if (cluster_->lease().client()) {
+    runTask(kGoodbye, [](ClusterClient& cluster, int64_t deadline_ns) { return cluster.close(deadline_ns); });
+  }
+  cluster_->stop();
+  caller_->shutDown();
+  while (!cluster_->isIdle()) dispatch_->step();
+}
+
+}  // namespace ramcore

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "base/trace.h"
+#include "client/cluster_client.h"
+#include "client/driver.h"
+#include "client/process_transports.h"
+#include "ramcore/client.h"
+#include "runtime/random.h"
+
+namespace ramcore {
+
+/// What a Client is made of: clock, transports, dispatch, coroutines, and who drives them.
+struct Client::Impl {
+  static Outcome<std::unique_ptr<Impl>> open(const ClientOptions& options);
+  ~Impl();
+
+  client::Driver& driver() { return *driver_; }
+  client::ClusterClient& cluster() { return *cluster_; }
+  int64_t nowNs() { return clock_->nowNs(); }
+  int64_t timeoutNs(const std::optional<std::chrono::nanoseconds>& timeout) const {
+    return timeout ? std::max<int64_t>(0, timeout->count()) : default_timeout_ns_;
+  }
+
+  /// Runs the coroutine that `make(cluster, deadline_ns)` starts to its end, and gives its value.
+  template <typename Make>
+  auto runTask(const std::optional<std::chrono::nanoseconds>& timeout, Make make);
+
+  std::atomic<uint64_t> running_futures{0};
+
+ private:
+  struct Background;
+
+  Impl() = default;
+  Status connect(int64_t timeout_ns);
+
+  int64_t default_timeout_ns_ = 0;
+  std::unique_ptr<runtime::Clock> clock_;
+  std::unique_ptr<runtime::Entropy> entropy_;
+  transport::Identity identity_;
+  std::unique_ptr<client::ProcessTransports> transports_;
+  std::unique_ptr<rpc::Dispatch> dispatch_;
+  std::unique_ptr<rpc::Caller> caller_;
+  std::unique_ptr<client::ClusterClient> cluster_;
+  std::unique_ptr<client::Driver> driver_;
+  std::unique_ptr<Background> background_;
+};
+
+namespace client {
+
+/// A coroutine that a thread of the program waits for.
+template <typename T, typename Make>
+struct WaitedTask final : Driver::Waited {
+  WaitedTask(Driver& owner, ClusterClient& cluster_client, int64_t deadline, Make& make_task)
+      : Waited(&WaitedTask::begin), driver(owner), cluster(cluster_client), deadline_ns(deadline), make(make_task) {}
+
+  static void begin(runtime::Job& job) {
+    auto& self = static_cast<WaitedTask&>(job);
+    carry(self).detach();
+  }
+  static runtime::Task<void> carry(WaitedTask& self) {
+    if constexpr (std::is_void_v<T>) {
+      co_await self.make(self.cluster, self.deadline_ns);
+    } else {
+      auto value = co_await self.make(self.cluster, self.deadline_ns);
+      self.value.emplace(std::move(value));
+    }
+    self.driver.finished(self);
+  }
+
+  struct Nothing {};
+  Driver& driver;
+  ClusterClient& cluster;
+  int64_t deadline_ns;
+  Make& make;
+  std::optional<std::conditional_t<std::is_void_v<T>, Nothing, T>> value;
+};
+
+template <typename T>
+T taskValue(const runtime::Task<T>*);
+
+}  // namespace client
+
+template <typename Make>
+auto Client::Impl::runTask(const std::optional<std::chrono::nanoseconds>& timeout, Make make) {
+  using Made = decltype(make(*cluster_, int64_t{}));
+  using T = decltype(client::taskValue(static_cast<const Made*>(nullptr)));
+  client::WaitedTask<T, Make> waited(*driver_, *cluster_, client::addNs(nowNs(), timeoutNs(timeout)), make);
+  driver_->runToEnd(waited);
+  if constexpr (!std::is_void_v<T>) return std::move(*waited.value);
+}
+
+}  // namespace ramcore

@@ -1,0 +1,79 @@
+#pragma once
+
+#include "client/call_tracker.h"
+#include "client/coordinator_stub.h"
+#include "client/pacer.h"
+#include "runtime/random.h"
+#include "wire/message_header.h"
+
+namespace ramcore::client {
+
+/// Who this client is for the masters: an id under a lease, and the sequences of its mutating calls.
+///
+/// Opened before the first mutation, renewed when used and when tend() or the timer says so. Counted from when the
+/// request was sent, with a margin for clocks that differ in rate. When it runs out the client gets another id: masters
+/// may have forgotten the results of the old one, so a call of the old one is never sent again.
+///
+/// Thread: the dispatch's.
+class ClientLease final : private runtime::Timer {
+ public:
+  /// One mutating call, in all its attempts.
+  struct Ticket {
+    uint32_t generation = 0;  ///< of the identity; 0: none yet
+    Sequence sequence;
+  };
+
+  /// @param renew_by_timer  false: whoever drives the dispatch calls tend() now and then.
+  ClientLease(CoordinatorStub& coordinator, Pacer& pacer, runtime::Entropy& entropy, bool renew_by_timer);
+
+  bool isUsable(int64_t now_ns) const { return client_ && now_ns < usable_until_ns_; }
+  uint32_t generation() const { return generation_; }
+  /// Makes the lease usable: opens one if there is none or it ran out. Ok, or why not: DeadlineExceeded, Unreachable,
+  /// Refused, Shutdown...
+  runtime::Task<Status> open(int64_t deadline_ns);
+
+  /// A new call under the present identity, which is usable.
+  Ticket begin() { return {.generation = generation_, .sequence = tracker_.begin()}; }
+  /// True if the call may be sent (again): its identity is the present one.
+  bool isCurrent(const Ticket& ticket) const { return client_ && ticket.generation == generation_; }
+  /// What goes into the request of a current ticket.
+  wire::CallIdentity identityOf(const Ticket& ticket) const {
+    return {.client = client_, .sequence = ticket.sequence, .acknowledged = tracker_.acknowledged()};
+  }
+  ClientId client() const { return client_; }
+  Sequence acknowledged() const { return tracker_.acknowledged(); }
+  /// The call is over, and so is its ticket.
+  void finish(Ticket& ticket);
+
+  /// Somebody who knows says that the lease of `ticket` is over.
+  void lapse(const Ticket& ticket);
+
+  /// Starts a renewal if it is time.
+  void tend(int64_t now_ns);
+  /// When tend() has something to do; kNever without a lease.
+  int64_t dueNs() const { return client_ && !renewing_ ? renew_at_ns_ : runtime::kNever; }
+  /// Gives the lease back, so that masters can forget results.
+  runtime::Task<void> close(int64_t deadline_ns);
+  bool isIdle() const { return !opening_ && !renewing_; }
+
+ private:
+  runtime::Task<Status> openOnce(int64_t deadline_ns);
+  runtime::Task<void> renew();
+  void granted(const CoordinatorStub::Lease& lease);
+  void end();
+
+  CoordinatorStub& coordinator_;
+  Pacer& pacer_;
+  runtime::Entropy& entropy_;
+  const bool renew_by_timer_;
+  runtime::Signal opened_;
+  bool opening_ = false;
+  bool renewing_ = false;
+  ClientId client_;
+  uint32_t generation_ = 0;
+  CallTracker tracker_;
+  int64_t usable_until_ns_ = 0;
+  int64_t renew_at_ns_ = 0;
+};
+
+}  // namespace ramcore::client

@@ -1,0 +1,286 @@
+#include "client/cluster_client.h"
+
+#include "base/check.h"
+#include "base/hash.h"
+
+namespace ramcore::client {
+
+using runtime::Task;
+
+ClusterClient::ClusterClient(rpc::Caller& caller, runtime::Entropy& entropy, std::vector<rpc::PeerAddress> coordinators,
+                             const ClusterClientOptions& options)
+    : caller_(caller),
+      options_(options),
+      pacer_(caller.dispatch()),
+      random_(entropy.next()),
+      coordinator_(caller, pacer_, std::move(coordinators), options.retry, random_.stream("coordinator")),
+      lease_(coordinator_, pacer_, entropy, options.renew_by_timer) {}
+
+ClusterClient::~ClusterClient() { RC_CHECK_MSG(isIdle(), "a client was destroyed before its calls had ended"); }
+
+// ---- tables
+
+Task<Result<TableId>> ClusterClient::createTable(std::string name, uint32_t tablet_count, int64_t deadline_ns) {
+  Running running(*this);
+  co_await pacer_.enter();
+  co_return co_await coordinator_.createTable(std::move(name), tablet_count, deadline_ns);
+}
+
+Task<Status> ClusterClient::dropTable(std::string name, int64_t deadline_ns) {
+  Running running(*this);
+  co_await pacer_.enter();
+  co_return co_await coordinator_.dropTable(std::move(name), deadline_ns);
+}
+
+Task<Result<std::vector<TableInfo>>> ClusterClient::listTables(int64_t deadline_ns) {
+  Running running(*this);
+  co_await pacer_.enter();
+  co_return co_await coordinator_.listTables(deadline_ns);
+}
+
+Task<Result<TableId>> ClusterClient::openTable(std::string name, int64_t deadline_ns) {
+  Running running(*this);
+  co_await pacer_.enter();
+  const auto map = co_await coordinator_.tabletsOf(std::move(name), deadline_ns);
+  if (!map) co_return map.error();
+  tablets_.replace(*map);
+  co_return map->table;
+}
+
+// ---- where tablets are
+
+Task<Status> ClusterClient::refresh(TableId table, int64_t since_ns, int64_t deadline_ns) {
+  std::unique_ptr<Refresh>& entry = refreshes_[table];
+  if (entry == nullptr) entry = std::make_unique<Refresh>(pacer_.executor());
+  Refresh& refresh = *entry;
+  while (refresh.is_running) {
+    const Status status = co_await refresh.done.wait(deadline_ns);
+    if (status != Status::Ok) co_return status;
+  }
+  if (refresh.started_ns >= since_ns) co_return refresh.outcome;
+
+  refresh.is_running = true;
+  const int64_t allowed_ns = refresh.started_ns == INT64_MIN ? INT64_MIN : refresh.started_ns + options_.refresh_ns_min;
+  if (pacer_.nowNs() < allowed_ns) {
+    [[maybe_unused]] const Status woken = co_await pacer_.pauseUntil(std::min(allowed_ns, deadline_ns));
+  }
+  refresh.started_ns = pacer_.nowNs();
+  ++stats_.refreshes;
+  const auto map = co_await coordinator_.tabletsOf(table, deadline_ns);
+  if (map) {
+    tablets_.replace(*map);
+  } else if (map.status() == Status::NoSuchTable) {
+    tablets_.forget(table);
+  }
+  refresh.outcome = map.status();
+  // What failed because this caller's time was over says nothing to the others.
+  if (!map && map.status() != Status::NoSuchTable) refresh.started_ns = INT64_MIN;
+  refresh.is_running = false;
+  refresh.done.notifyAll();
+  co_return map.status();
+}
+
+Task<Result<ClusterClient::Place>> ClusterClient::locate(TableId table, KeyHash hash, bool is_stale, int64_t since_ns,
+                                                         int64_t deadline_ns) {
+  const TabletCache::Entry* entry = tablets_.find(table, hash);
+  if (is_stale || entry == nullptr || entry->owner == nullptr) {
+    const Status status = co_await refresh(table, since_ns, deadline_ns);
+    if (status != Status::Ok) co_return status;
+    entry = tablets_.find(table, hash);
+    if (entry == nullptr || entry->owner == nullptr) co_return Status::RetryLater;
+  }
+  co_return Place{.owner = entry->owner, .epoch = entry->epoch};
+}
+
+// ---- single objects
+
+Task<PointResult> ClusterClient::read(TableId table, ByteSpan key, int64_t deadline_ns) {
+  return execute({.kind = wire::Opcode::Read, .table = table, .key = key}, deadline_ns);
+}
+
+Task<PointResult> ClusterClient::write(TableId table, ByteSpan key, ByteSpan value, Condition condition,
+                                       int64_t deadline_ns) {
+  return execute({.kind = wire::Opcode::Write,
+                  .table = table,
+                  .key = key,
+                  .value = value,
+                  .condition = static_cast<wire::Condition>(condition.kind()),
+                  .condition_version = condition.version()},
+                 deadline_ns);
+}
+
+Task<PointResult> ClusterClient::remove(TableId table, ByteSpan key, Condition condition, int64_t deadline_ns) {
+  return execute({.kind = wire::Opcode::Remove,
+                  .table = table,
+                  .key = key,
+                  .condition = static_cast<wire::Condition>(condition.kind()),
+                  .condition_version = condition.version()},
+                 deadline_ns);
+}
+
+Task<PointResult> ClusterClient::increment(TableId table, ByteSpan key, int64_t delta, Condition condition,
+                                           int64_t deadline_ns) {
+  return execute({.kind = wire::Opcode::Increment,
+                  .table = table,
+                  .key = key,
+                  .delta = delta,
+                  .condition = static_cast<wire::Condition>(condition.kind()),
+                  .condition_version = condition.version()},
+                 deadline_ns);
+}
+
+Task<PointResult> ClusterClient::execute(PointRequest request, int64_t deadline_ns) {
+  return continueFrom(request, CallProgress(), deadline_ns);
+}
+
+Task<Status> ClusterClient::prepareTicket(CallProgress& progress, int64_t deadline_ns) {
+  const Status status = co_await lease_.open(deadline_ns);
+  if (status != Status::Ok) co_return status;
+  if (lease_.isCurrent(progress.ticket)) co_return Status::Ok;
+  // Under another identity the call would be a new one: only if it cannot have happened before.
+  if (progress.may_have_happened) co_return Status::OutcomeUnknown;
+  progress.ticket = lease_.begin();
+  co_return Status::Ok;
+}
+
+Task<bool> ClusterClient::pauseBeforeNext(Backoff& backoff, const CallProgress& progress, int64_t deadline_ns) {
+  // The first time that the tablet is elsewhere the question to the coordinator is pause enough.
+  const bool at_once = progress.is_stale && backoff.attempts() == 0;
+  const int64_t pause_ns = backoff.nextNs(progress.retry_after_us, random_);
+  const int64_t resume_ns = addNs(pacer_.nowNs(), at_once ? 0 : pause_ns);
+  if (resume_ns >= deadline_ns || pacer_.stopped()) co_return false;
+  if (!at_once) {
+    [[maybe_unused]] const Status woken = co_await pacer_.pauseUntil(resume_ns);
+  }
+  co_return !pacer_.stopped();
+}
+
+void ClusterClient::settle(PointResult& result, CallProgress& progress, bool is_mutation) {
+  result.status = finalStatus(progress.last, is_mutation, progress.may_have_happened);
+  if (result.status != Status::Ok) {
+    result.message = {};
+    result.value_bytes = 0;
+  }
+  if (result.status == Status::OutcomeUnknown) ++stats_.outcomes_unknown;
+  if (is_mutation) lease_.finish(progress.ticket);
+}
+
+Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress progress, int64_t deadline_ns) {
+  Running running(*this);
+  co_await pacer_.enter();
+  PointResult result;
+  progress.last = checkLimits(request.key.size(), request.value.size());
+  if (progress.last != Status::Ok) {
+    result.status = progress.last;
+    co_return result;
+  }
+  const KeyHash hash = hashKey(request.table, request.key);
+  Backoff backoff(options_.retry);
+  int64_t since_ns = pacer_.nowNs();
+  for (;;) {
+    if (pacer_.stopped()) {
+      progress.last = Status::Shutdown;
+      break;
+    }
+    if (request.isMutation()) {
+      progress.last = co_await prepareTicket(progress, deadline_ns);
+      if (progress.last != Status::Ok) break;
+    }
+    const auto place = co_await locate(request.table, hash, progress.is_stale, since_ns, deadline_ns);
+    // What was asked meanwhile may have taken the lease's time.
+    const bool is_leased = !request.isMutation() || lease_.isCurrent(progress.ticket);
+    if (place && is_leased) {
+      progress.is_stale = false;
+      since_ns = pacer_.nowNs();
+      ++stats_.attempts;
+      const wire::CallIdentity identity =
+          request.isMutation() ? lease_.identityOf(progress.ticket) : wire::CallIdentity{};
+      transport::TxMessage message =
+          encodePoint(caller_, request, ServerId(place->owner->address.id), place->epoch, identity);
+      const rpc::CallSettings settings{.deadline_ns = deadline_ns};
+      rpc::CallResult answer =
+          co_await caller_.call(pacer_.executor(), place->owner->address, std::move(message), settings);
+      progress.last = answer.status;
+      progress.retry_after_us = 0;
+      if (answer.response.head().empty()) {
+        progress.may_have_happened |= answer.may_have_happened;
+      } else {
+        result = decodePoint(request.kind, std::move(answer.response));
+        progress.last = result.status;
+        progress.retry_after_us = result.retry_after_us;
+        progress.may_have_happened |= result.status == Status::Corrupt;
+      }
+    } else if (!place) {
+      progress.last = place.error();
+      progress.is_stale = true;  // nothing is known, or the tablet is not available: ask again
+      since_ns = pacer_.nowNs();
+      if (reactionTo(progress.last) != Reaction::Wait) break;
+    }
+    const Reaction reaction = is_leased ? reactionTo(progress.last) : Reaction::Relapse;
+    if (reaction == Reaction::Finish) break;
+    if (reaction == Reaction::Relapse) lease_.lapse(progress.ticket);
+    // An owner that puts calls off for long may not be the owner any more, and be unable to learn it.
+    if (reaction == Reaction::Refresh || backoff.attempts() >= kAttemptsPerQuestion) progress.is_stale = true;
+    const bool again = co_await pauseBeforeNext(backoff, progress, deadline_ns);
+    if (!again) break;
+  }
+  settle(result, progress, request.isMutation());
+  co_return result;
+}
+
+// ---- enumeration
+
+Task<Status> ClusterClient::scanNext(ScanCursor& cursor, std::vector<Object>& objects, int64_t deadline_ns) {
+  Running running(*this);
+  co_await pacer_.enter();
+  objects.clear();
+  if (cursor.is_end) co_return Status::Ok;
+  Backoff backoff(options_.retry);
+  CallProgress progress;
+  int64_t since_ns = pacer_.nowNs();
+  for (;;) {
+    const auto place = co_await locate(cursor.table, cursor.next, progress.is_stale, since_ns, deadline_ns);
+    if (place) {
+      progress.is_stale = false;
+      since_ns = pacer_.nowNs();
+      ++stats_.attempts;
+      transport::TxMessage message = encodeScan(caller_, ServerId(place->owner->address.id), cursor.table, place->epoch,
+                                                cursor.next, cursor.batch_bytes);
+      const rpc::CallSettings settings{.deadline_ns = deadline_ns};
+      const rpc::CallResult answer =
+          co_await caller_.call(pacer_.executor(), place->owner->address, std::move(message), settings);
+      progress.last = answer.status;
+      progress.retry_after_us = answer.retryAfterUs();
+      if (answer.status == Status::Ok) {
+        ScanAnswer decoded;
+        if (!decodeScan(answer.response, cursor.table, cursor.next, objects, decoded)) {
+          objects.clear();
+          co_return Status::Corrupt;
+        }
+        cursor.next = decoded.next_cursor;
+        cursor.is_end = decoded.is_end;
+        co_return Status::Ok;
+      }
+      const Reaction reaction = reactionTo(progress.last);
+      if (reaction == Reaction::Finish) break;
+      // An owner that puts calls off for long may not be the owner any more, and be unable to learn it.
+      if (reaction == Reaction::Refresh || backoff.attempts() >= kAttemptsPerQuestion) progress.is_stale = true;
+    } else {
+      progress.last = place.error();
+      progress.is_stale = true;
+      since_ns = pacer_.nowNs();
+      if (reactionTo(progress.last) != Reaction::Wait) break;
+    }
+    const bool again = co_await pauseBeforeNext(backoff, progress, deadline_ns);
+    if (!again) break;
+  }
+  co_return pacer_.stopped() ? Status::Shutdown : finalStatus(progress.last, false, false);
+}
+
+Task<void> ClusterClient::close(int64_t deadline_ns) {
+  Running running(*this);
+  co_await pacer_.enter();
+  co_await lease_.close(deadline_ns);
+}
+
+}  // namespace ramcore::client

@@ -1,0 +1,173 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "client/client_lease.h"
+#include "client/coordinator_stub.h"
+#include "client/master_stub.h"
+#include "client/multi_scratch.h"
+#include "client/pacer.h"
+#include "client/tablet_cache.h"
+
+namespace ramcore::client {
+
+struct ClusterClientOptions {
+  RetrySettings retry;
+  /// Pause between two questions about the same table, at least.
+  int64_t refresh_ns_min = 1 * runtime::kNanosPerMilli;
+  /// True: the lease is renewed by a timer of the dispatch, which makes each of its rounds read the clock while a lease
+  /// is held. False: whoever drives the dispatch calls tend().
+  bool renew_by_timer = true;
+};
+
+/// Where an enumeration is. Plain data; two cursors may go over the same table.
+struct ScanCursor {
+  TableId table;
+  KeyHash next = 0;
+  bool is_end = false;
+  uint32_t batch_bytes = 128 * 1024;  ///< aimed at per answer
+};
+
+/// How far the attempts of one call got.
+struct CallProgress {
+  ClientLease::Ticket ticket;      ///< of mutations
+  bool may_have_happened = false;  ///< an attempt went out and got no answer
+  bool is_stale = false;           ///< where the tablet is has to be asked again
+  Status last = Status::RetryLater;
+  uint32_t retry_after_us = 0;
+};
+
+/// A client of one cluster, as coroutines: finds the owner of each key, repeats what can be repeated until the
+/// deadline, and gives each mutating call an identity, so that a repeated one is answered and not carried out again.
+///
+/// Deadlines are times of the dispatch's clock. What a call borrows (keys, values, items) stays in place until its task
+/// is done. A mutation ends with OutcomeUnknown if it was sent and no answer came in time; with DeadlineExceeded or
+/// Unreachable if it cannot have happened.
+///
+/// Thread: the dispatch's, or whoever keeps the dispatch from being stepped meanwhile. No locks.
+class ClusterClient {
+ public:
+  /// @param coordinators  at least one, with `id` 0. caller and entropy outlive the client.
+  ClusterClient(rpc::Caller& caller, runtime::Entropy& entropy, std::vector<rpc::PeerAddress> coordinators,
+                const ClusterClientOptions& options);
+  ClusterClient(const ClusterClient&) = delete;
+  ClusterClient& operator=(const ClusterClient&) = delete;
+  /// isIdle() (checked).
+  ~ClusterClient();
+
+  // ---- tables
+  runtime::Task<Result<TableId>> createTable(std::string name, uint32_t tablet_count, int64_t deadline_ns);
+  runtime::Task<Status> dropTable(std::string name, int64_t deadline_ns);
+  runtime::Task<Result<std::vector<TableInfo>>> listTables(int64_t deadline_ns);
+  /// Asks where the table's tablets are, too.
+  runtime::Task<Result<TableId>> openTable(std::string name, int64_t deadline_ns);
+  CoordinatorStub& coordinator() { return coordinator_; }
+
+  // ---- single objects
+  runtime::Task<PointResult> execute(PointRequest request, int64_t deadline_ns);
+  /// Goes on after attempts that were made elsewhere.
+  runtime::Task<PointResult> continueFrom(PointRequest request, CallProgress progress, int64_t deadline_ns);
+  runtime::Task<PointResult> read(TableId table, ByteSpan key, int64_t deadline_ns);
+  runtime::Task<PointResult> write(TableId table, ByteSpan key, ByteSpan value, Condition condition,
+                                   int64_t deadline_ns);
+  runtime::Task<PointResult> remove(TableId table, ByteSpan key, Condition condition, int64_t deadline_ns);
+  runtime::Task<PointResult> increment(TableId table, ByteSpan key, int64_t delta, Condition condition,
+                                       int64_t deadline_ns);
+
+  // ---- several objects; each item has its own outcome
+  runtime::Task<void> multiRead(std::span<ReadItem> items, int64_t deadline_ns);
+  runtime::Task<void> multiMutate(std::span<MutateItem> items, int64_t deadline_ns);
+
+  // ---- enumeration
+  /// Replaces `objects` by the next ones, possibly none, and moves the cursor. After a failure the cursor is where it
+  /// was. Objects present throughout the enumeration are given exactly once, others at most once.
+  runtime::Task<Status> scanNext(ScanCursor& cursor, std::vector<Object>& objects, int64_t deadline_ns);
+
+  // ---- upkeep
+  /// Renews the lease when it is time; see ClusterClientOptions::renew_by_timer.
+  void tend(int64_t now_ns) { lease_.tend(now_ns); }
+  int64_t dueNs() const { return lease_.dueNs(); }
+  /// Gives the lease back.
+  runtime::Task<void> close(int64_t deadline_ns);
+  /// Ends the pauses of all calls, which then end with Shutdown or OutcomeUnknown; calls in flight end when the
+  /// connections are shut down.
+  void stop() { pacer_.stop(); }
+  bool isIdle() const { return calls_ == 0 && lease_.isIdle() && pacer_.isIdle(); }
+
+  // ---- for calls that make their first attempt without a coroutine
+  TabletCache& tablets() { return tablets_; }
+  ClientLease& lease() { return lease_; }
+  rpc::Caller& caller() { return caller_; }
+  Pacer& pacer() { return pacer_; }
+  /// The connection to an owner.
+  rpc::Connection& connectionTo(TabletCache::Owner& owner) {
+    if (owner.connection == nullptr) [[unlikely]]
+      owner.connection = &caller_.connection(owner.address);
+    return *owner.connection;
+  }
+
+  /// Gives `result` the outcome of a call that is over, and ends its ticket.
+  void settle(PointResult& result, CallProgress& progress, bool is_mutation);
+
+  struct Stats {
+    uint64_t attempts = 0;  ///< of calls that were not answered at the first
+    uint64_t refreshes = 0;
+    uint64_t outcomes_unknown = 0;
+  };
+  const Stats& stats() const { return stats_; }
+
+ private:
+  template <typename Item>
+  friend class MultiRun;
+
+  struct Place {
+    TabletCache::Owner* owner = nullptr;
+    TabletEpoch epoch;
+  };
+  // Questions about one table: at most one at a time.
+  struct Refresh {
+    explicit Refresh(runtime::Executor& executor) : done(executor) {}
+    bool is_running = false;
+    int64_t started_ns = INT64_MIN;
+    Status outcome = Status::Ok;
+    runtime::Signal done;
+  };
+  class Running {  // counts the calls that are in work
+   public:
+    explicit Running(ClusterClient& client) : client_(client) { ++client_.calls_; }
+    ~Running() { --client_.calls_; }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+
+   private:
+    ClusterClient& client_;
+  };
+
+  /// Makes the ticket one that may be sent. OutcomeUnknown: the identity is lost while the call's fate is open.
+  runtime::Task<Status> prepareTicket(CallProgress& progress, int64_t deadline_ns);
+  /// Where the key is. RetryLater: the tablet is not available now.
+  runtime::Task<Result<Place>> locate(TableId table, KeyHash hash, bool is_stale, int64_t since_ns,
+                                      int64_t deadline_ns);
+  /// Asks the coordinator, unless somebody has asked at or after `since_ns`.
+  runtime::Task<Status> refresh(TableId table, int64_t since_ns, int64_t deadline_ns);
+  /// Pauses before the next attempt. False: there is no time for one, or the client ends.
+  runtime::Task<bool> pauseBeforeNext(Backoff& backoff, const CallProgress& progress, int64_t deadline_ns);
+
+  rpc::Caller& caller_;
+  const ClusterClientOptions options_;
+  Pacer pacer_;
+  runtime::Random random_;
+  CoordinatorStub coordinator_;
+  ClientLease lease_;
+  TabletCache tablets_;
+  std::map<TableId, std::unique_ptr<Refresh>> refreshes_;
+  MultiScratchPool scratch_;
+  uint64_t calls_ = 0;
+  Stats stats_;
+};
+
+}  // namespace ramcore::client

@@ -1,0 +1,272 @@
+#include "client/coordinator_stub.h"
+
+#include <map>
+
+#include "base/check.h"
+#include "client/control_call.h"
+#include "client/tablet_decoding.h"
+#include "runtime/await.h"
+
+namespace ramcore::client {
+namespace {
+
+namespace control = wire::control;
+using runtime::Task;
+using wire::Opcode;
+
+// One attempt waits at most this long for an answer, so that a coordinator that hangs does not use up a whole deadline.
+constexpr int64_t kAttemptNs = runtime::kNanosPerSecond;
+
+// Whether another attempt, at this or another coordinator, makes sense.
+bool isWorthRepeating(Status status) {
+  return isRetryable(status) || status == Status::Unreachable || status == Status::SessionLost ||
+         status == Status::DeadlineExceeded || status == Status::Cancelled;
+}
+
+}  // namespace
+
+CoordinatorStub::CoordinatorStub(rpc::Caller& caller, Pacer& pacer, std::vector<rpc::PeerAddress> coordinators,
+                                 const RetrySettings& retry, runtime::Random random)
+    : caller_(caller), pacer_(pacer), coordinators_(std::move(coordinators)), retry_(retry), random_(random) {
+  RC_CHECK(!coordinators_.empty());
+}
+
+template <typename RequestMessage, typename ResponseMessage>
+Task<Status> CoordinatorStub::call(Opcode opcode, RequestMessage request, ResponseMessage& response, Effect effect,
+                                   int64_t deadline_ns, int64_t* sent_ns) {
+  co_await pacer_.enter();
+  Backoff backoff(retry_);
+  bool may_have_happened = false;
+  for (;;) {
+    if (pacer_.stopped())
+      co_return may_have_happened&& effect != Effect::None ? Status::OutcomeUnknown : Status::Shutdown;
+    const int64_t now_ns = pacer_.nowNs();
+    const rpc::CallSettings settings{.deadline_ns = std::min(deadline_ns, addNs(now_ns, kAttemptNs))};
+    const rpc::PeerAddress& address = coordinators_[preferred_];
+    if (sent_ns != nullptr) *sent_ns = now_ns;
+    const ControlOutcome outcome =
+        co_await callControl(caller_, pacer_.executor(), address, opcode, request, response, settings);
+    if (!isWorthRepeating(outcome.status)) {
+      const bool tells = effect != Effect::Once || !may_have_happened || outcome.status == Status::Ok;
+      if (effect != Effect::None && outcome.status == Status::Corrupt) co_return Status::OutcomeUnknown;
+      co_return tells ? outcome.status : Status::OutcomeUnknown;
+    }
+    may_have_happened |= outcome.may_have_happened;
+    preferred_ = (preferred_ + 1) % coordinators_.size();
+    const int64_t resume_ns = addNs(pacer_.nowNs(), backoff.nextNs(outcome.retry_after_us, random_));
+    if (resume_ns >= deadline_ns) {
+      if (may_have_happened && effect != Effect::None) co_return Status::OutcomeUnknown;
+      co_return outcome.status == Status::Unreachable ? Status::Unreachable : Status::DeadlineExceeded;
+    }
+    [[maybe_unused]] const Status woken = co_await pacer_.pauseUntil(resume_ns);
+  }
+}
+
+Task<Status> CoordinatorStub::ping(int64_t deadline_ns) {
+  control::ListTablesResponse response;
+  co_return co_await call(Opcode::ListTables, control::Empty(), response, Effect::None, deadline_ns);
+}
+
+// ---- tables
+
+Task<Result<TableId>> CoordinatorStub::createTable(std::string name, uint32_t tablet_count, int64_t deadline_ns) {
+  control::CreateTableRequest request;
+  request.set_name(name);
+  request.set_tablet_count(tablet_count);
+  control::CreateTableResponse response;
+  const Status status = co_await call(Opcode::CreateTable, request, response, Effect::Once, deadline_ns);
+  if (status != Status::Ok) co_return status;
+  if (response.id() == 0) co_return Status::Corrupt;
+  co_return TableId(response.id());
+}
+
+Task<Status> CoordinatorStub::dropTable(std::string name, int64_t deadline_ns) {
+  control::DropTableRequest request;
+  request.set_name(name);
+  control::Empty response;
+  co_return co_await call(Opcode::DropTable, request, response, Effect::Once, deadline_ns);
+}
+
+Task<Result<std::vector<TableInfo>>> CoordinatorStub::listTables(int64_t deadline_ns) {
+  control::ListTablesResponse response;
+  const Status status = co_await call(Opcode::ListTables, control::Empty(), response, Effect::None, deadline_ns);
+  if (status != Status::Ok) co_return status;
+  std::vector<TableInfo> tables;
+  for (const control::Table& table : response.tables()) {
+    if (table.id() == 0) co_return Status::Corrupt;
+    tables.push_back({.table = Table{table.id()}, .name = table.name()});
+  }
+  co_return tables;
+}
+
+Task<Result<TableMap>> CoordinatorStub::tabletsOf(std::string table_name, int64_t deadline_ns) {
+  // An empty name would ask for all tables.
+  if (table_name.empty()) co_return Status::NoSuchTable;
+  control::GetTabletsRequest request;
+  request.set_table_name(table_name);
+  control::GetTabletsResponse response;
+  const Status status = co_await call(Opcode::GetTablets, request, response, Effect::None, deadline_ns);
+  if (status != Status::Ok) co_return status;
+  std::vector<TableMap> maps;
+  if (!decodeTableMaps(response.tables(), response.tablets(), response.servers(), maps)) co_return Status::Corrupt;
+  if (maps.size() != 1 || maps.front().name != table_name) co_return Status::Corrupt;
+  co_return std::move(maps.front());
+}
+
+Task<Result<TableMap>> CoordinatorStub::tabletsOf(TableId table, int64_t deadline_ns) {
+  if (!table) co_return Status::NoSuchTable;
+  control::GetTabletsRequest request;
+  request.set_table(table.value);
+  control::GetTabletsResponse response;
+  const Status status = co_await call(Opcode::GetTablets, request, response, Effect::None, deadline_ns);
+  if (status != Status::Ok) co_return status;
+  std::vector<TableMap> maps;
+  if (!decodeTableMaps(response.tables(), response.tablets(), response.servers(), maps)) co_return Status::Corrupt;
+  if (maps.size() != 1 || maps.front().table != table) co_return Status::Corrupt;
+  co_return std::move(maps.front());
+}
+
+Task<Result<std::vector<TableMap>>> CoordinatorStub::allTablets(int64_t deadline_ns) {
+  control::GetTabletsResponse response;
+  const Status status =
+      co_await call(Opcode::GetTablets, control::GetTabletsRequest(), response, Effect::None, deadline_ns);
+  if (status != Status::Ok) co_return status;
+  std::vector<TableMap> maps;
+  if (!decodeTableMaps(response.tables(), response.tablets(), response.servers(), maps)) co_return Status::Corrupt;
+  co_return maps;
+}
+
+// ---- client leases
+
+Task<Result<CoordinatorStub::Lease>> CoordinatorStub::openClient(uint64_t nonce, int64_t deadline_ns) {
+  control::OpenClientRequest request;
+  request.set_nonce(nonce);
+  control::OpenClientResponse response;
+  Lease lease;
+  const Status status = co_await call(Opcode::OpenClient, request, response, Effect::None, deadline_ns, &lease.sent_ns);
+  if (status != Status::Ok) co_return status;
+  if (response.client() == 0 || response.lease_ns() <= 0) co_return Status::Corrupt;
+  lease.client = ClientId(response.client());
+  lease.lease_ns = response.lease_ns();
+  co_return lease;
+}
+
+Task<Result<CoordinatorStub::Lease>> CoordinatorStub::renewClient(ClientId client, int64_t deadline_ns) {
+  control::RenewClientRequest request;
+  request.set_client(client.value);
+  control::RenewClientResponse response;
+  Lease lease{.client = client};
+  const Status status =
+      co_await call(Opcode::RenewClient, request, response, Effect::None, deadline_ns, &lease.sent_ns);
+  if (status != Status::Ok) co_return status;
+  if (response.lease_ns() <= 0) co_return Status::Corrupt;
+  lease.lease_ns = response.lease_ns();
+  co_return lease;
+}
+
+Task<Status> CoordinatorStub::closeClient(ClientId client, int64_t deadline_ns) {
+  control::CloseClientRequest request;
+  request.set_client(client.value);
+  control::Empty response;
+  co_return co_await call(Opcode::CloseClient, request, response, Effect::Idempotent, deadline_ns);
+}
+
+// ---- administration
+
+Task<Result<uint64_t>> CoordinatorStub::moveTablet(TabletId tablet, ServerId destination, int64_t deadline_ns) {
+  control::MoveTabletRequest request;
+  request.set_tablet(tablet.value);
+  request.set_destination(destination.value);
+  control::MoveTabletResponse response;
+  const Status status = co_await call(Opcode::MoveTablet, request, response, Effect::Once, deadline_ns);
+  if (status != Status::Ok) co_return status;
+  if (response.migration() == 0) co_return Status::Corrupt;
+  co_return response.migration();
+}
+
+Task<Result<CoordinatorStub::Halves>> CoordinatorStub::splitTable(TableId table, KeyHash at, int64_t deadline_ns) {
+  control::SplitTableRequest request;
+  request.set_table(table.value);
+  request.set_at_hash(at);
+  control::SplitTableResponse response;
+  const Status status = co_await call(Opcode::SplitTable, request, response, Effect::Once, deadline_ns);
+  if (status != Status::Ok) co_return status;
+  const Halves halves{.lower = TabletId(response.lower_tablet()), .upper = TabletId(response.upper_tablet())};
+  if (!halves.lower || !halves.upper) co_return Status::Corrupt;
+  co_return halves;
+}
+
+Task<Result<MigrationStatus>> CoordinatorStub::migrationStatus(uint64_t migration, int64_t deadline_ns) {
+  control::MigrationStatusRequest request;
+  request.set_migration(migration);
+  control::MigrationStatusResponse response;
+  const Status status = co_await call(Opcode::MigrationStatus, request, response, Effect::None, deadline_ns);
+  if (status != Status::Ok) co_return status;
+  MigrationStatus out;
+  switch (response.state()) {
+    case control::MIGRATION_RUNNING:
+      out.state = MigrationStatus::State::Running;
+      break;
+    case control::MIGRATION_DONE:
+      out.state = MigrationStatus::State::Done;
+      break;
+    case control::MIGRATION_CANCELLED:
+      out.state = MigrationStatus::State::Cancelled;
+      break;
+    case control::MIGRATION_FAILED:
+      out.state = MigrationStatus::State::Failed;
+      break;
+    default:
+      break;
+  }
+  out.objects = response.objects();
+  out.bytes = response.bytes();
+  out.fraction = response.fraction() >= 0 && response.fraction() <= 1 ? response.fraction() : 0;
+  out.reason = response.reason();
+  co_return out;
+}
+
+Task<Status> CoordinatorStub::cancelMigration(uint64_t migration, int64_t deadline_ns) {
+  control::CancelMigrationRequest request;
+  request.set_migration(migration);
+  control::Empty response;
+  co_return co_await call(Opcode::CancelMigration, request, response, Effect::Idempotent, deadline_ns);
+}
+
+Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns) {
+  control::ClusterStatusResponse response;
+  const Status status = co_await call(Opcode::ClusterStatus, control::Empty(), response, Effect::None, deadline_ns);
+  if (status != Status::Ok) co_return status;
+  ClusterStatus out;
+  out.cluster = ClusterId(response.cluster());
+  out.name = response.cluster_name();
+  std::map<uint64_t, size_t> places;
+  for (const control::Server& server : response.servers()) {
+    if (!places.emplace(server.id(), out.servers.size()).second) co_return Status::Corrupt;
+    ServerStatus& known = out.servers.emplace_back();
+    known.id = ServerId(server.id());
+    known.name = server.name();
+    known.locators.assign(server.locators().begin(), server.locators().end());
+    known.is_alive = server.alive();
+    known.memory_bytes = server.memory_bytes();
+  }
+  for (const control::ServerStateResponse& state : response.states()) {
+    const auto place = places.find(state.id());
+    if (place == places.end()) co_return Status::Corrupt;
+    ServerStatus& known = out.servers[place->second];
+    known.has_answered = true;
+    known.memory_bytes = state.memory_bytes();
+    known.live_bytes = state.live_bytes();
+    known.objects = state.objects();
+    known.requests = state.requests();
+    known.sessions = state.sessions();
+    known.transports.assign(state.transports().begin(), state.transports().end());
+    known.uptime_ns = state.uptime_ns();
+  }
+  if (!decodeTableMaps(response.tables(), response.tablets(), response.servers(), out.tables)) {
+    co_return Status::Corrupt;
+  }
+  co_return out;
+}
+
+}  // namespace ramcore::client

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "client/pacer.h"
+#include "client/retry_policy.h"
+#include "client/tablet_map.h"
+#include "ramcore/types.h"
+#include "rpc/caller.h"
+#include "runtime/task.h"
+
+namespace ramcore::client {
+
+/// A server as the coordinator knows it, with what it said about itself if it answered.
+struct ServerStatus {
+  ServerId id;
+  std::string name;
+  std::vector<std::string> locators;
+  bool is_alive = false;
+  bool has_answered = false;
+  uint64_t memory_bytes = 0;
+  uint64_t live_bytes = 0;
+  uint64_t objects = 0;
+  uint64_t requests = 0;
+  uint32_t sessions = 0;
+  std::vector<std::string> transports;
+  int64_t uptime_ns = 0;
+};
+
+struct ClusterStatus {
+  ClusterId cluster;
+  std::string name;
+  std::vector<ServerStatus> servers;
+  std::vector<TableMap> tables;
+};
+
+struct MigrationStatus {
+  enum class State : uint8_t { Unknown, Running, Done, Cancelled, Failed };
+  State state = State::Unknown;
+  uint64_t objects = 0;
+  uint64_t bytes = 0;
+  double fraction = 0;  ///< 0..1 of the tablet's hash range
+  std::string reason;   ///< of a failure
+};
+
+/// The coordinator's calls, typed. Every one is repeated until it is answered or its deadline passes, at each
+/// coordinator in turn. Answers are checked before they are handed out; one that makes no sense gives Corrupt.
+///
+/// For calls that change something: OutcomeUnknown if an attempt went out, no answer to it came, and what came later
+/// does not tell whether that attempt was carried out.
+///
+/// Threads: the dispatch's.
+class CoordinatorStub {
+ public:
+  /// @param coordinators  at least one; `id` 0. Each is asked in turn until one answers.
+  CoordinatorStub(rpc::Caller& caller, Pacer& pacer, std::vector<rpc::PeerAddress> coordinators,
+                  const RetrySettings& retry, runtime::Random random);
+
+  /// Asks for nothing: does anybody answer, and does he take us? One round over the coordinators per attempt.
+  runtime::Task<Status> ping(int64_t deadline_ns);
+
+  /// @param tablet_count  0: one per server.
+  runtime::Task<Result<TableId>> createTable(std::string name, uint32_t tablet_count, int64_t deadline_ns);
+  runtime::Task<Status> dropTable(std::string name, int64_t deadline_ns);
+  runtime::Task<Result<std::vector<TableInfo>>> listTables(int64_t deadline_ns);
+  /// NoSuchTable if there is none.
+  runtime::Task<Result<TableMap>> tabletsOf(std::string table_name, int64_t deadline_ns);
+  runtime::Task<Result<TableMap>> tabletsOf(TableId table, int64_t deadline_ns);
+  runtime::Task<Result<std::vector<TableMap>>> allTablets(int64_t deadline_ns);
+
+  struct Lease {
+    ClientId client;
+    int64_t lease_ns = 0;  ///< counted from when the request was sent
+    int64_t sent_ns = 0;   ///< of the attempt that was answered
+  };
+  /// @param nonce  the same in every attempt to open one lease.
+  runtime::Task<Result<Lease>> openClient(uint64_t nonce, int64_t deadline_ns);
+  /// LeaseExpired if it is over.
+  runtime::Task<Result<Lease>> renewClient(ClientId client, int64_t deadline_ns);
+  runtime::Task<Status> closeClient(ClientId client, int64_t deadline_ns);
+
+  /// Gives the migration's number.
+  runtime::Task<Result<uint64_t>> moveTablet(TabletId tablet, ServerId destination, int64_t deadline_ns);
+  struct Halves {
+    TabletId lower;
+    TabletId upper;
+  };
+  runtime::Task<Result<Halves>> splitTable(TableId table, KeyHash at, int64_t deadline_ns);
+  runtime::Task<Result<MigrationStatus>> migrationStatus(uint64_t migration, int64_t deadline_ns);
+  runtime::Task<Status> cancelMigration(uint64_t migration, int64_t deadline_ns);
+  runtime::Task<Result<ClusterStatus>> clusterStatus(int64_t deadline_ns);
+
+ private:
+  enum class Effect : uint8_t {
+    None,        ///< repeating it changes nothing
+    Idempotent,  ///< repeating it gives the same again
+    Once,        ///< an answer to a repetition does not tell what the first attempt did
+  };
+  template <typename RequestMessage, typename ResponseMessage>
+  runtime::Task<Status> call(wire::Opcode opcode, RequestMessage request, ResponseMessage& response, Effect effect,
+                             int64_t deadline_ns, int64_t* sent_ns = nullptr);
+
+  rpc::Caller& caller_;
+  Pacer& pacer_;
+  const std::vector<rpc::PeerAddress> coordinators_;
+  size_t preferred_ = 0;
+  const RetrySettings retry_;
+  runtime::Random random_;
+};
+
+}  // namespace ramcore::client

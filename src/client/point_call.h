@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+
+#include "client/cluster_client.h"
+
+namespace ramcore::client {
+
+/// A call on one object whose first attempt needs no coroutine, no allocation and no look at the clock: what a warm
+/// client does nearly always. If that attempt does not settle it, ClusterClient goes on from there.
+///
+/// Owned by whoever waits, from start() until `done` has run or start() returned true.
+/// Thread: as ClusterClient.
+class PointCall final : private rpc::OutgoingCall {
+ public:
+  /// Runs once, on the dispatch thread, when `result` is there.
+  using Done = void (*)(PointCall&);
+  PointCall(ClusterClient& client, Done done) : OutgoingCall(&PointCall::attempted), client_(client), done_(done) {}
+
+  /// Starts the call. True: it is over already and `done` will not run.
+  /// @param timeout_ns   for the whole call.
+  /// @param deadline_ns  the same as a time, if the caller has looked at the clock; kNever: the caller calls expire()
+  /// in
+  ///                     time.
+  /// @param owner        what owner() gives back, for `done`.
+  bool start(const PointRequest& request, int64_t timeout_ns, int64_t deadline_ns, void* owner);
+  void* owner() const { return owner_; }
+  /// The caller has looked at the clock: ends the call if `deadline_ns` is over. `done` may run inside.
+  void expire(int64_t now_ns, int64_t deadline_ns);
+
+  PointResult result;
+
+ private:
+  static void attempted(OutgoingCall& call);
+  bool sendFirst();
+  void goOn();
+  runtime::Task<void> continueSlowly();
+
+  ClusterClient& client_;
+  Done done_;
+  void* owner_ = nullptr;
+  PointRequest request_;
+  CallProgress progress_;
+  int64_t timeout_ns_ = 0;
+  int64_t deadline_ns_ = runtime::kNever;
+  rpc::Connection* connection_ = nullptr;  // of the first attempt, while it is in flight
+  bool starting_ = false;
+  bool over_while_starting_ = false;
+};
+
+}  // namespace ramcore::client

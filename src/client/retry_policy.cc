@@ -1,0 +1,59 @@
+#include "client/retry_policy.h"
+
+#include <algorithm>
+
+namespace ramcore::client {
+
+int64_t Backoff::nextNs(uint32_t retry_after_us, runtime::Random& random) {
+  ++attempts_;
+  const int64_t drawn_ns =
+      static_cast<int64_t>(random.between(static_cast<uint64_t>(bound_ns_ / 2), static_cast<uint64_t>(bound_ns_)));
+  bound_ns_ = std::min(bound_ns_ * 2, settings_.longest_ns);
+  const int64_t asked_ns = std::min(int64_t{retry_after_us} * runtime::kNanosPerMicro, 2 * settings_.longest_ns);
+  return std::max(drawn_ns, asked_ns);
+}
+
+Reaction reactionTo(Status status) {
+  switch (status) {
+    case Status::WrongServer:
+    case Status::StaleEpoch:
+    case Status::WrongServerId:
+    case Status::Unreachable:
+    case Status::SessionLost:
+    case Status::Fenced:     // the server is dead and knows it; its tablets go elsewhere
+    case Status::Cancelled:  // the connection was dropped; the caller's own cancelling is looked at before
+      return Reaction::Refresh;
+    case Status::RetryLater:
+    case Status::NoSpace:
+    case Status::LeaseUnknown:
+    case Status::NotLeader:
+      return Reaction::Wait;
+    case Status::LeaseExpired:
+      return Reaction::Relapse;
+    default:
+      return Reaction::Finish;
+  }
+}
+
+Status finalStatus(Status last, bool is_mutation, bool may_have_happened) {
+  // Only an answer to this very call says what became of an attempt whose own answer is missing.
+  switch (last) {
+    case Status::Ok:
+    case Status::NotFound:
+    case Status::ObjectExists:
+    case Status::WrongVersion:
+    case Status::TypeMismatch:
+      return last;
+    default:
+      break;
+  }
+  if (is_mutation && may_have_happened) return Status::OutcomeUnknown;
+  // Retryable: there was no time for another attempt. What stands in the way for good keeps its name.
+  if (last == Status::NoSpace) return last;
+  if (isRetryable(last) || last == Status::SessionLost || last == Status::LeaseExpired || last == Status::Fenced) {
+    return Status::DeadlineExceeded;
+  }
+  return last;
+}
+
+}  // namespace ramcore::client

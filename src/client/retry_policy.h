@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "runtime/clock.h"
+#include "runtime/random.h"
+
+namespace ramcore::client {
+
+/// How a client paces its attempts.
+struct RetrySettings {
+  int64_t first_ns = 50 * runtime::kNanosPerMicro;  ///< upper bound of the first pause
+  int64_t longest_ns = 200 * runtime::kNanosPerMilli;
+};
+
+/// The pauses between the attempts of one call: each is drawn from [half, whole] of a bound that doubles, so that
+/// clients that failed together do not come back together.
+class Backoff {
+ public:
+  explicit Backoff(const RetrySettings& settings) : settings_(settings), bound_ns_(settings.first_ns) {}
+
+  /// The next pause.
+  /// @param retry_after_us  what the server asked for, 0 if nothing; the pause is at least that long, but never longer
+  ///                        than twice settings.longest_ns, whatever a server says.
+  int64_t nextNs(uint32_t retry_after_us, runtime::Random& random);
+  uint32_t attempts() const { return attempts_; }
+
+ private:
+  RetrySettings settings_;
+  int64_t bound_ns_;
+  uint32_t attempts_ = 0;
+};
+
+/// Attempts after which a client that is put off asks the coordinator again before each further one: the owner it knows
+/// may have lost the tablet, and touch with everybody who could tell it.
+inline constexpr uint32_t kAttemptsPerQuestion = 8;
+
+/// What a client does about the outcome of one attempt.
+enum class Reaction : uint8_t {
+  Finish,   ///< it is the call's outcome
+  Refresh,  ///< ask the coordinator where the tablet is, then repeat
+  Wait,     ///< pause, then repeat
+  Relapse,  ///< the client's lease is over: get a new identity, then repeat if nothing can have happened
+};
+
+/// The reaction to `status`, of a master's answer or of a call that got none.
+Reaction reactionTo(Status status);
+
+/// The outcome of a call that will not be repeated any more.
+/// @param last               status of the last attempt
+/// @param is_mutation        it changes something
+/// @param may_have_happened  an attempt went out and got no answer
+Status finalStatus(Status last, bool is_mutation, bool may_have_happened);
+
+}  // namespace ramcore::client

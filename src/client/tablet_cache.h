@@ -1,0 +1,74 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/hash.h"
+#include "client/tablet_map.h"
+
+namespace ramcore::client {
+
+/// Where this client believes the tablets are. Wrong entries do no harm: the server compares the epoch in the request
+/// and refuses, and the client asks the coordinator. One thread.
+class TabletCache {
+ public:
+  /// A server that owns tablets. Its address never changes (another incarnation has another id). Kept as long as the
+  /// cache: some hundred bytes for each incarnation ever seen.
+  struct Owner {
+    rpc::PeerAddress address;
+    uint32_t number = 0;                    ///< in order of discovery, from 0
+    rpc::Connection* connection = nullptr;  ///< filled at the first use
+  };
+  struct Entry {
+    HashRange range;
+    TabletEpoch epoch;
+    Owner* owner = nullptr;  ///< nullptr: the tablet is not available at present
+  };
+
+  TabletCache() = default;
+  TabletCache(const TabletCache&) = delete;
+  TabletCache& operator=(const TabletCache&) = delete;
+
+  /// The entry for a key hash of `table`; nullptr if nothing is known about it. Valid until the next change. Some
+  /// nanoseconds, most when the table or tablet is not the one of the last call.
+  const Entry* find(TableId table, KeyHash hash) {
+    if (last_table_ == nullptr || last_table_->table != table) {
+      last_table_ = findTable(table);
+      if (last_table_ == nullptr) return nullptr;
+    }
+    const TableEntries& known = *last_table_;
+    if (known.last < known.entries.size() && known.entries[known.last].range.contains(hash)) {
+      return &known.entries[known.last];
+    }
+    return findEntry(*last_table_, hash);
+  }
+
+  /// Replaces what is known about `map.table`. An entry with a newer epoch than the map's for the same range stays: the
+  /// answer to an older question came late.
+  void replace(const TableMap& map);
+  /// The table was dropped.
+  void forget(TableId table);
+
+  /// The owner with this number, which an entry named.
+  Owner& ownerOf(uint32_t number) { return *owners_by_number_[number]; }
+  size_t tableCount() const { return tables_.size(); }
+
+ private:
+  struct TableEntries {
+    TableId table;
+    std::vector<Entry> entries;  // sorted by range
+    size_t last = 0;             // of the last hit
+  };
+
+  TableEntries* findTable(TableId table);
+  static const Entry* findEntry(TableEntries& known, KeyHash hash);
+  Owner* ownerFor(ServerId id, const TableMap& map);
+
+  std::vector<TableEntries> tables_;  // sorted by table
+  std::map<uint64_t, std::unique_ptr<Owner>> owners_;
+  std::vector<Owner*> owners_by_number_;
+  TableEntries* last_table_ = nullptr;
+};
+
+}  // namespace ramcore::client

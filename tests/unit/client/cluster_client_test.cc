@@ -1,0 +1,347 @@
+#include "client/cluster_client.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "client/point_call.h"
+#include "unit/client/fake_cluster.h"
+
+namespace ramcore::client {
+namespace {
+
+constexpr int64_t kSecond = runtime::kNanosPerSecond;
+
+std::string valueOf(const PointResult& result) {
+  std::string value;
+  result.takeValue(value);
+  return value;
+}
+
+class ClusterClientTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto made = cluster.await(client().createTable("t", 2, cluster.in(kSecond)));
+    ASSERT_TRUE(made.ok());
+    table = *made;
+  }
+  ClusterClient& client() { return *cluster.client; }
+  PointResult write(const std::string& key, const std::string& value, Condition condition = {},
+                    int64_t timeout_ns = 2 * kSecond) {
+    return cluster.await(client().write(table, asBytes(key), asBytes(value), condition, cluster.in(timeout_ns)));
+  }
+  PointResult read(const std::string& key, int64_t timeout_ns = 2 * kSecond) {
+    return cluster.await(client().read(table, asBytes(key), cluster.in(timeout_ns)));
+  }
+
+  FakeCluster cluster;
+  TableId table;
+};
+
+TEST_F(ClusterClientTest, WritesReadsAndRemoves) {
+  const PointResult written = write("alpha", "one");
+  EXPECT_EQ(written.status, Status::Ok);
+  EXPECT_GT(written.version, 0u);
+  const PointResult found = read("alpha");
+  ASSERT_EQ(found.status, Status::Ok);
+  EXPECT_EQ(valueOf(found), "one");
+  EXPECT_EQ(found.version, written.version);
+  const std::string key = "alpha";
+  EXPECT_EQ(cluster.await(client().remove(table, asBytes(key), {}, cluster.in(kSecond))).status, Status::Ok);
+  EXPECT_EQ(read("alpha").status, Status::NotFound);
+}
+
+TEST_F(ClusterClientTest, LargeValuesTravelWhole) {
+  const std::string value(900'000, 'x');
+  EXPECT_EQ(write("large", value).status, Status::Ok);
+  EXPECT_EQ(valueOf(read("large")), value);
+}
+
+TEST_F(ClusterClientTest, KeysAndValuesBeyondTheLimitsAreRefusedAtOnce) {
+  EXPECT_EQ(write("", "x").status, Status::BadRequest);
+  EXPECT_EQ(write(std::string(70'000, 'k'), "x").status, Status::TooLarge);
+  EXPECT_EQ(write("k", std::string(1024 * 1024 + 1, 'x')).status, Status::TooLarge);
+  EXPECT_TRUE(cluster.servers[0]->seen.empty() && cluster.servers[1]->seen.empty());
+}
+
+TEST_F(ClusterClientTest, FailedConditionsGiveThePresentVersion) {
+  const PointResult first = write("k", "one", Condition::mustNotExist());
+  ASSERT_EQ(first.status, Status::Ok);
+  const PointResult second = write("k", "two", Condition::mustNotExist());
+  EXPECT_EQ(second.status, Status::ObjectExists);
+  EXPECT_EQ(second.version, first.version);
+  EXPECT_EQ(write("k", "two", Condition::versionEquals(first.version + 7)).status, Status::WrongVersion);
+  EXPECT_EQ(write("k", "two", Condition::versionEquals(first.version)).status, Status::Ok);
+}
+
+TEST_F(ClusterClientTest, IncrementCounts) {
+  const std::string key = "counter";
+  for (int64_t i = 1; i <= 3; ++i) {
+    const PointResult result = cluster.await(client().increment(table, asBytes(key), 5, {}, cluster.in(kSecond)));
+    ASSERT_EQ(result.status, Status::Ok);
+    EXPECT_EQ(result.counter, 5 * i);
+  }
+}
+
+TEST_F(ClusterClientTest, AMutationWhoseAnswerWasLostIsRepeatedWithItsSequence) {
+  FakeServer& owner = cluster.ownerOf("k");
+  ASSERT_EQ(write("k", "zero").status, Status::Ok);
+  owner.seen.clear();
+  owner.fates = {Fate::ServeAndCut, Fate::ServeAndCut};
+  const uint64_t before = owner.carried_out;
+  const PointResult result = write("k", "one");
+  EXPECT_EQ(result.status, Status::Ok);
+  EXPECT_EQ(owner.carried_out, before + 1);
+  ASSERT_EQ(owner.seen.size(), 3u);
+  for (const auto& seen : owner.seen) {
+    EXPECT_EQ(seen.sequence, owner.seen.front().sequence);
+    EXPECT_EQ(seen.client, owner.seen.front().client);
+  }
+}
+
+TEST_F(ClusterClientTest, AcknowledgesWhatIsFinished) {
+  FakeServer& owner = cluster.ownerOf("k");
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(write("k", "v").status, Status::Ok);
+  ASSERT_EQ(owner.seen.size(), 3u);
+  EXPECT_EQ(owner.seen[2].acknowledged.value, 2u);
+  EXPECT_EQ(owner.seen[2].sequence.value, 3u);
+}
+
+TEST_F(ClusterClientTest, NoAnswerInTimeIsOutcomeUnknownForMutationsAndDeadlineExceededForReads) {
+  ASSERT_EQ(write("k", "zero").status, Status::Ok);
+  FakeServer& owner = cluster.ownerOf("k");
+  owner.fates = {Fate::Hold};
+  EXPECT_EQ(write("k", "one", {}, kSecond / 10).status, Status::OutcomeUnknown);
+  owner.answer_reads = false;
+  EXPECT_EQ(read("k", kSecond / 10).status, Status::DeadlineExceeded);
+}
+
+TEST_F(ClusterClientTest, AMutationThatWasNeverSentHasNotHappened) {
+  ASSERT_EQ(write("k", "zero").status, Status::Ok);
+  FakeServer& owner = cluster.ownerOf("k");
+  cluster.network.cutAll(owner.node);
+  cluster.network.isolate(owner.node);
+  cluster.passTime(kSecond / 100);  // until the client has heard that its session is gone
+  const Status status = write("k", "one", {}, kSecond / 2).status;
+  EXPECT_TRUE(status == Status::DeadlineExceeded || status == Status::Unreachable) << name(status);
+  EXPECT_EQ(owner.seen.size(), 1u);
+}
+
+TEST_F(ClusterClientTest, RefusalsThatCarryNothingOutAreNoUnknownOutcome) {
+  FakeServer& owner = cluster.ownerOf("k");
+  owner.fates = std::deque<Fate>(10'000, Fate::RetryLater);
+  EXPECT_EQ(write("k", "one", {}, kSecond / 10).status, Status::DeadlineExceeded);
+  EXPECT_LT(owner.seen.size(), 60u);  // retry_after is 2 ms
+}
+
+TEST_F(ClusterClientTest, FollowsAMovedTablet) {
+  ASSERT_EQ(write("k", "one").status, Status::Ok);
+  cluster.all_at_second = true;
+  cluster.epoch = 2;
+  cluster.servers[1]->objects = cluster.ownerOf("k").objects;
+  const uint64_t questions = cluster.tablet_questions;
+  const PointResult result = read("k");
+  EXPECT_EQ(result.status, Status::Ok);
+  EXPECT_EQ(cluster.tablet_questions, questions + 1);
+}
+
+TEST_F(ClusterClientTest, ManyCallsThatFindTheirTabletMovedAskOnce) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < 20; ++i) keys.push_back("key" + std::to_string(i));
+  for (const std::string& key : keys) ASSERT_EQ(write(key, key).status, Status::Ok);
+  cluster.epoch = 2;
+  const uint64_t questions = cluster.tablet_questions;
+  std::vector<runtime::Task<PointResult>> tasks;
+  for (const std::string& key : keys) tasks.push_back(client().read(table, asBytes(key), cluster.in(kSecond)));
+  for (auto& task : tasks) ASSERT_TRUE(cluster.runUntil([&] { return task.isDone(); }));
+  for (auto& task : tasks) EXPECT_EQ(task.take().status, Status::Ok);
+  EXPECT_LE(cluster.tablet_questions - questions, 3u);
+}
+
+TEST_F(ClusterClientTest, ADroppedTableIsNoSuchTable) {
+  ASSERT_EQ(write("k", "one").status, Status::Ok);
+  EXPECT_EQ(cluster.await(client().dropTable("t", cluster.in(kSecond))), Status::Ok);
+  EXPECT_EQ(read("k").status, Status::NoSuchTable);
+  EXPECT_EQ(cluster.await(client().openTable("t", cluster.in(kSecond))).status(), Status::NoSuchTable);
+}
+
+TEST_F(ClusterClientTest, ALapsedClientGetsANewIdAndItsOpenCallsEndAsUnknown) {
+  FakeServer& owner = cluster.ownerOf("k");
+  ASSERT_EQ(write("k", "zero").status, Status::Ok);
+  owner.fates = {Fate::ServeAndCut, Fate::LeaseExpired};
+  EXPECT_EQ(write("k", "one").status, Status::OutcomeUnknown);
+  EXPECT_EQ(write("k", "two").status, Status::Ok);
+  EXPECT_EQ(cluster.clients_opened, 2u);
+  EXPECT_NE(owner.seen.back().client, owner.seen.front().client);
+  EXPECT_EQ(owner.seen.back().sequence.value, 1u);
+}
+
+TEST_F(ClusterClientTest, ACallRefusedForItsLeaseGoesOnUnderTheNewId) {
+  FakeServer& owner = cluster.ownerOf("k");
+  ASSERT_EQ(write("k", "zero").status, Status::Ok);
+  owner.fates = {Fate::LeaseExpired};
+  EXPECT_EQ(write("k", "one").status, Status::Ok);
+  EXPECT_EQ(cluster.clients_opened, 2u);
+}
+
+TEST_F(ClusterClientTest, TheLeaseIsKeptWhileTheClientPolls) {
+  ASSERT_EQ(write("k", "zero").status, Status::Ok);
+  cluster.passTime(10 * kSecond);
+  EXPECT_GE(cluster.renewals, 5u);
+  ASSERT_EQ(write("k", "one").status, Status::Ok);
+  EXPECT_EQ(cluster.clients_opened, 1u);
+}
+
+TEST_F(ClusterClientTest, ALeaseThatCouldNotBeRenewedIsNotUsedAnyMore) {
+  ASSERT_EQ(write("k", "zero").status, Status::Ok);
+  cluster.network.partition("client", "coordinator");
+  cluster.passTime(4 * kSecond);
+  cluster.network.healAll();
+  ASSERT_EQ(write("k", "one", {}, 10 * kSecond).status, Status::Ok);
+  EXPECT_EQ(cluster.clients_opened, 2u);
+}
+
+TEST_F(ClusterClientTest, NoCoordinatorIsUnreachable) {
+  cluster.network.cutAll("coordinator");
+  cluster.network.isolate("coordinator");
+  const Status status = cluster.await(client().listTables(cluster.in(3 * kSecond))).status();
+  EXPECT_TRUE(status == Status::Unreachable || status == Status::DeadlineExceeded) << name(status);
+}
+
+TEST_F(ClusterClientTest, MultiOperationsGiveEachItemItsOwnOutcome) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < 3000; ++i) keys.push_back("key" + std::to_string(i));
+  std::vector<MutateItem> writes;
+  for (const std::string& key : keys) {
+    writes.push_back({.table = Table{table.value}, .key = key, .value = key, .condition = {}});
+  }
+  writes[5].condition = Condition::mustExist();
+  writes[6].key = "";
+  const std::string large(500'000, 'y');
+  writes[7].value = large;
+  cluster.await(client().multiMutate(writes, cluster.in(2 * kSecond)));
+  for (size_t i = 0; i < writes.size(); ++i) {
+    const Status expected = i == 5 ? Status::NotFound : i == 6 ? Status::BadRequest : Status::Ok;
+    ASSERT_EQ(writes[i].status, expected) << i;
+  }
+  EXPECT_FALSE(cluster.servers[0]->seen.empty() || cluster.servers[1]->seen.empty());
+
+  std::vector<ReadItem> reads;
+  for (const std::string& key : keys) reads.push_back({.table = Table{table.value}, .key = key});
+  cluster.await(client().multiRead(reads, cluster.in(2 * kSecond)));
+  for (size_t i = 0; i < reads.size(); ++i) {
+    ASSERT_EQ(reads[i].status, i == 5 || i == 6 ? Status::NotFound : Status::Ok) << i;
+    if (reads[i].status == Status::Ok) ASSERT_EQ(reads[i].value, i == 7 ? large : keys[i]);
+  }
+}
+
+TEST_F(ClusterClientTest, PartsOfALostMultiMutateAreRepeatedWithTheirSequences) {
+  ASSERT_EQ(write("warm", "up").status, Status::Ok);
+  for (auto& server : cluster.servers) {
+    server->fates = {Fate::ServeAndCut};
+    server->seen.clear();
+  }
+  const uint64_t before = cluster.servers[0]->carried_out + cluster.servers[1]->carried_out;
+  std::vector<std::string> keys;
+  for (int i = 0; i < 40; ++i) keys.push_back("key" + std::to_string(i));
+  std::vector<MutateItem> writes;
+  for (const std::string& key : keys) {
+    writes.push_back({.table = Table{table.value}, .key = key, .value = "v", .condition = {}});
+  }
+  cluster.await(client().multiMutate(writes, cluster.in(2 * kSecond)));
+  for (const MutateItem& item : writes) EXPECT_EQ(item.status, Status::Ok);
+  EXPECT_EQ(cluster.servers[0]->carried_out + cluster.servers[1]->carried_out, before + 40);
+  std::set<uint64_t> sequences;
+  size_t arrived = 0;
+  for (auto& server : cluster.servers) {
+    for (const auto& seen : server->seen) sequences.insert(seen.sequence.value);
+    arrived += server->seen.size();
+  }
+  EXPECT_EQ(sequences.size(), 40u);
+  EXPECT_EQ(arrived, 80u);
+}
+
+TEST_F(ClusterClientTest, ScansEveryObjectOnce) {
+  std::set<std::string> wanted;
+  for (int i = 0; i < 50; ++i) {
+    wanted.insert("key" + std::to_string(i));
+    ASSERT_EQ(write("key" + std::to_string(i), std::to_string(i)).status, Status::Ok);
+  }
+  ScanCursor cursor{.table = table};
+  std::vector<Object> batch;
+  std::multiset<std::string> found;
+  while (!cursor.is_end) {
+    ASSERT_EQ(cluster.await(client().scanNext(cursor, batch, cluster.in(kSecond))), Status::Ok);
+    for (const Object& object : batch) found.insert(object.key);
+  }
+  EXPECT_EQ(found, std::multiset<std::string>(wanted.begin(), wanted.end()));
+}
+
+struct WatchedPoint {
+  explicit WatchedPoint(ClusterClient& client)
+      : call(client, [](PointCall& ended) { *static_cast<bool*>(ended.owner()) = true; }) {}
+  PointCall call;
+  bool done = false;
+};
+
+TEST_F(ClusterClientTest, ThePointCallAnswersAtTheFirstAttempt) {
+  ASSERT_EQ(write("k", "one").status, Status::Ok);
+  const uint64_t attempts = client().stats().attempts;
+  const std::string key = "k";
+  WatchedPoint point(client());
+  ASSERT_FALSE(point.call.start({.kind = wire::Opcode::Read, .table = table, .key = asBytes(key)}, kSecond,
+                                runtime::kNever, &point.done));
+  ASSERT_TRUE(cluster.runUntil([&] { return point.done; }));
+  EXPECT_EQ(valueOf(point.call.result), "one");
+  EXPECT_EQ(client().stats().attempts, attempts);
+}
+
+TEST_F(ClusterClientTest, ThePointCallRepeatsALostMutationWithItsSequence) {
+  ASSERT_EQ(write("k", "zero").status, Status::Ok);
+  FakeServer& owner = cluster.ownerOf("k");
+  owner.seen.clear();
+  owner.fates = {Fate::ServeAndCut};
+  const uint64_t before = owner.carried_out;
+  const std::string key = "k";
+  WatchedPoint point(client());
+  ASSERT_FALSE(
+      point.call.start({.kind = wire::Opcode::Write, .table = table, .key = asBytes(key), .value = asBytes(key)},
+                       kSecond, runtime::kNever, &point.done));
+  ASSERT_TRUE(cluster.runUntil([&] { return point.done; }));
+  EXPECT_EQ(point.call.result.status, Status::Ok);
+  EXPECT_EQ(owner.carried_out, before + 1);
+  ASSERT_EQ(owner.seen.size(), 2u);
+  EXPECT_EQ(owner.seen[0].sequence, owner.seen[1].sequence);
+}
+
+TEST_F(ClusterClientTest, ThePointCallEndsWhenItsOwnerSaysSo) {
+  ASSERT_EQ(write("k", "zero").status, Status::Ok);
+  cluster.ownerOf("k").fates = {Fate::Hold};
+  const std::string key = "k";
+  WatchedPoint point(client());
+  ASSERT_FALSE(
+      point.call.start({.kind = wire::Opcode::Write, .table = table, .key = asBytes(key), .value = asBytes(key)},
+                       kSecond, runtime::kNever, &point.done));
+  cluster.passTime(kSecond / 100);
+  point.call.expire(cluster.in(0), cluster.in(kSecond));
+  EXPECT_FALSE(point.done);
+  point.call.expire(cluster.in(2 * kSecond), cluster.in(kSecond));
+  ASSERT_TRUE(point.done);
+  EXPECT_EQ(point.call.result.status, Status::OutcomeUnknown);
+}
+
+TEST_F(ClusterClientTest, StoppingEndsCallsThatPause) {
+  FakeServer& owner = cluster.ownerOf("k");
+  owner.fates = std::deque<Fate>(10'000, Fate::RetryLater);
+  const std::string key = "k";
+  auto task = client().write(table, asBytes(key), asBytes(key), {}, runtime::kNever);
+  cluster.passTime(kSecond / 10);
+  EXPECT_FALSE(task.isDone());
+  client().stop();
+  ASSERT_TRUE(cluster.runUntil([&] { return task.isDone(); }));
+  const Status status = task.take().status;
+  EXPECT_TRUE(status == Status::Shutdown || status == Status::DeadlineExceeded) << name(status);
+}
+
+}  // namespace
+}  // namespace ramcore::client
