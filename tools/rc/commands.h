@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ramcore/client.h"
+#include "tools/support/cluster_flags.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ramcore::rc {
+
+/// What a command runs with: the cluster it was told, and a connection made when first needed.
+class Session {
+ public:
+  tools::ClusterFlags cluster;
+  uint64_t timeout_ms = 5000;
+
+  /// The connected client; exits the command with a Failure if there is none to be had.
+  Outcome<Client*> client();
+  /// Prints one line with cause and remedy; gives the exit code.
+  int fail(Status status, const std::string& what);
+  int fail(const Failure& failure);
+  /// The table called `name`.
+  Outcome<Table> table(const std::string& name);
+
+ private:
+  std::optional<Client> client_;
+};
+
+/// Each declares its subcommands; the one that was asked for leaves its exit code in `exit_code`.
+void addTableCommands(CLI::App& app, Session& session, int& exit_code);
+void addObjectCommands(CLI::App& app, Session& session, int& exit_code);
+void addTransferCommands(CLI::App& app, Session& session, int& exit_code);
+void addStatusCommand(CLI::App& app, Session& session, int& exit_code);
+
+}  // namespace ramcore::rc

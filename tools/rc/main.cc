@@ -1,0 +1,68 @@
+// ramcore: the command line of a Ramcore cluster.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+
+#include "tools/rc/commands.h"
+#include "tools/support/process.h"
+
+namespace ramcore::rc {
+
+Outcome<Client*> Session::client() {
+  if (client_) return &*client_;
+  ClientOptions options;
+  options.coordinators = cluster.coordinators;
+  options.cluster_name = cluster.cluster_name;
+  options.secret_file = cluster.secret_file;
+  options.default_timeout = std::chrono::milliseconds(timeout_ms);
+  options.connect_timeout = std::chrono::milliseconds(timeout_ms);
+  options.administrator = true;
+  Outcome<Client> connected = Client::connect(options);
+  if (!connected) return connected.error();
+  client_.emplace(std::move(connected).value());
+  return &*client_;
+}
+
+int Session::fail(const Failure& failure) {
+  std::fprintf(stderr, "ramcore: %s\n", failure.message.c_str());
+  return tools::kExitFailed;
+}
+
+int Session::fail(Status status, const std::string& what) {
+  const auto access = cluster.open(transport::Role::Client);
+  return fail(tools::explain(status, what, access ? *access : tools::ClusterAccess{}));
+}
+
+Outcome<Table> Session::table(const std::string& name) {
+  const auto connected = client();
+  if (!connected) return connected.error();
+  const auto found = (*connected)->openTable(name);
+  if (found) return *found;
+  const auto access = cluster.open(transport::Role::Client);
+  return tools::explain(found.error(), "table '" + name + "'", access ? *access : tools::ClusterAccess{});
+}
+
+}  // namespace ramcore::rc
+
+int main(int argc, char** argv) {
+  using namespace ramcore;
+  rc::Session session;
+  CLI::App app("Talks to a Ramcore cluster: tables, objects, import and export, status.", "ramcore");
+  session.cluster.addTo(app);
+  app.add_option("--timeout-ms", session.timeout_ms, "How long one call may take, in milliseconds, retries included")
+      ->envname("RAMCORE_TIMEOUT_MS")
+      ->capture_default_str()
+      ->check(CLI::Range(uint64_t{1}, uint64_t{3'600'000}));
+  app.set_config("--config", "", "TOML file with these flags; flags and environment beat it", false)
+      ->envname("RAMCORE_CONFIG");
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  app.require_subcommand(1);
+  app.fallthrough();
+  int exit_code = tools::kExitOk;
+  rc::addTableCommands(app, session, exit_code);
+  rc::addObjectCommands(app, session, exit_code);
+  rc::addTransferCommands(app, session, exit_code);
+  rc::addStatusCommand(app, session, exit_code);
+  if (!tools::parseFlags(app, argc, argv, exit_code)) return exit_code;
+  return exit_code;
+}

@@ -1,0 +1,129 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+
+#include "tools/rc/commands.h"
+
+namespace ramcore::rc {
+namespace {
+
+struct Values {
+  std::string table;
+  std::string key;
+  std::optional<std::string> value;
+  int64_t delta = 1;
+  bool if_absent = false;
+  bool if_exists = false;
+  std::optional<uint64_t> if_version;
+  bool raw = false;
+  bool with_version = false;
+};
+
+CallOptions optionsOf(const Values& values) {
+  CallOptions options;
+  if (values.if_absent) options.condition = Condition::mustNotExist();
+  if (values.if_exists) options.condition = Condition::mustExist();
+  if (values.if_version) options.condition = Condition::versionEquals(*values.if_version);
+  return options;
+}
+
+int failObject(Session& session, Status status, const Values& values, uint64_t version = 0) {
+  const std::string object = "object '" + values.key + "' of table '" + values.table + "'";
+  const std::string present = " (present version: " + std::to_string(version) + ")";
+  switch (status) {
+    case Status::NotFound:
+      return session.fail(
+          {status, object + " does not exist; 'ramcore scan " + values.table + "' shows those that do"});
+    case Status::ObjectExists:
+      return session.fail({status, object + " exists already" + present + "; leave out --if-absent to replace it"});
+    case Status::WrongVersion:
+      return session.fail({status, object + " has another version" + present + "; read it again and decide"});
+    case Status::TypeMismatch:
+      return session.fail({status, object + " is no counter: its value is not 8 bytes long; use put"});
+    case Status::TooLarge:
+      return session.fail({status, object + ": keys have up to 65535 bytes and values up to 1048576; make it smaller"});
+    case Status::OutcomeUnknown:
+      return session.fail(
+          {status, object + ": no answer came, the change may have happened or not; read it and decide"});
+    default:
+      return session.fail(status, object);
+  }
+}
+
+int put(Session& session, Values& values) {
+  const auto table = session.table(values.table);
+  if (!table) return session.fail(table.error());
+  if (!values.value) values.value.emplace(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+  const MutateResult result = (*session.client())->write(*table, values.key, *values.value, optionsOf(values));
+  if (!result) return failObject(session, result.status, values, result.version);
+  if (values.with_version) std::printf("%llu\n", static_cast<unsigned long long>(result.version));
+  return tools::kExitOk;
+}
+
+int get(Session& session, const Values& values) {
+  const auto table = session.table(values.table);
+  if (!table) return session.fail(table.error());
+  const auto result = (*session.client())->read(*table, values.key);
+  if (!result) return failObject(session, result.error(), values);
+  std::fwrite(result->value.data(), 1, result->value.size(), stdout);
+  if (!values.raw) std::fputc('\n', stdout);
+  if (values.with_version) std::fprintf(stderr, "version %llu\n", static_cast<unsigned long long>(result->version));
+  return tools::kExitOk;
+}
+
+int remove(Session& session, const Values& values) {
+  const auto table = session.table(values.table);
+  if (!table) return session.fail(table.error());
+  const MutateResult result = (*session.client())->remove(*table, values.key, optionsOf(values));
+  if (!result) return failObject(session, result.status, values, result.version);
+  return tools::kExitOk;
+}
+
+int increment(Session& session, const Values& values) {
+  const auto table = session.table(values.table);
+  if (!table) return session.fail(table.error());
+  const MutateResult result = (*session.client())->increment(*table, values.key, values.delta);
+  if (!result) return failObject(session, result.status, values, result.version);
+  std::printf("%lld\n", static_cast<long long>(result.value));
+  return tools::kExitOk;
+}
+
+CLI::App* addCommand(CLI::App& app, const std::string& name, const std::string& text, Values& values) {
+  CLI::App* command = app.add_subcommand(name, text);
+  command->add_option("TABLE", values.table, "Name of the table")->required();
+  command->add_option("KEY", values.key, "Key of the object")->required();
+  return command;
+}
+
+}  // namespace
+
+void addObjectCommands(CLI::App& app, Session& session, int& exit_code) {
+  auto values = std::make_shared<Values>();
+  CLI::App* command = addCommand(app, "put", "Creates or replaces an object", *values);
+  command->add_option("VALUE", values->value, "Its value; without it the value is read from stdin");
+  CLI::Option* absent = command->add_flag("--if-absent", values->if_absent, "Only if there is no such object");
+  CLI::Option* exists = command->add_flag("--if-exists", values->if_exists, "Only if there is such an object");
+  CLI::Option* version = command->add_option("--if-version", values->if_version, "Only if it has this version");
+  absent->excludes(exists)->excludes(version);
+  exists->excludes(version);
+  command->add_flag("--print-version", values->with_version, "Print the new version on stdout");
+  command->callback([&, values] { exit_code = put(session, *values); });
+
+  command = addCommand(app, "get", "Prints the value of an object", *values);
+  command->add_flag("--raw", values->raw, "No line end behind the value");
+  command->add_flag("--print-version", values->with_version, "Print the version on stderr");
+  command->callback([&, values] { exit_code = get(session, *values); });
+
+  command = addCommand(app, "delete", "Removes an object; one that is not there is no mistake", *values);
+  exists = command->add_flag("--if-exists", values->if_exists, "Fail if there is no such object");
+  version = command->add_option("--if-version", values->if_version, "Only if it has this version");
+  exists->excludes(version);
+  command->callback([&, values] { exit_code = remove(session, *values); });
+
+  command = addCommand(app, "increment", "Adds to a counter and prints its new value", *values);
+  command->add_option("DELTA", values->delta, "What to add; may be negative")->capture_default_str();
+  command->callback([&, values] { exit_code = increment(session, *values); });
+}
+
+}  // namespace ramcore::rc

@@ -1,0 +1,63 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "tools/rc/commands.h"
+
+namespace ramcore::rc {
+namespace {
+
+int create(Session& session, const std::string& name, uint32_t tablets) {
+  const auto client = session.client();
+  if (!client) return session.fail(client.error());
+  const auto made = (*client)->createTable(name, tablets);
+  if (made.status() == Status::TableExists) {
+    return session.fail({made.error(), "table '" + name + "' exists already; use it, or drop it first"});
+  }
+  if (!made) return session.fail(made.error(), "table '" + name + "'");
+  std::printf("table '%s' has id %u\n", name.c_str(), made->id);
+  return tools::kExitOk;
+}
+
+int drop(Session& session, const std::string& name) {
+  const auto client = session.client();
+  if (!client) return session.fail(client.error());
+  const Status status = (*client)->dropTable(name);
+  if (status != Status::Ok) return session.fail(status, "table '" + name + "'");
+  std::printf("table '%s' is dropped\n", name.c_str());
+  return tools::kExitOk;
+}
+
+int list(Session& session) {
+  const auto client = session.client();
+  if (!client) return session.fail(client.error());
+  auto tables = (*client)->listTables();
+  if (!tables) return session.fail(tables.error(), "the list of tables");
+  std::sort(tables->begin(), tables->end(), [](const TableInfo& a, const TableInfo& b) { return a.name < b.name; });
+  for (const TableInfo& table : *tables) std::printf("%-10u %s\n", table.table.id, table.name.c_str());
+  return tools::kExitOk;
+}
+
+}  // namespace
+
+void addTableCommands(CLI::App& app, Session& session, int& exit_code) {
+  struct Values {
+    std::string name;
+    uint32_t tablets = 0;
+  };
+  auto values = std::make_shared<Values>();
+  CLI::App* create_command = app.add_subcommand("create", "Creates a table");
+  create_command->add_option("TABLE", values->name, "Its name")->required();
+  create_command->add_option("--tablets", values->tablets, "Pieces to spread over the servers; 0: one per server")
+      ->capture_default_str();
+  create_command->callback([&, values] { exit_code = create(session, values->name, values->tablets); });
+
+  CLI::App* drop_command = app.add_subcommand("drop", "Drops a table and all its objects");
+  drop_command->add_option("TABLE", values->name, "Its name")->required();
+  drop_command->callback([&, values] { exit_code = drop(session, values->name); });
+
+  CLI::App* list_command = app.add_subcommand("list", "Lists the tables: id and name");
+  list_command->callback([&] { exit_code = list(session); });
+}
+
+}  // namespace ramcore::rc

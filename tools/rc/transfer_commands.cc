@@ -1,0 +1,227 @@
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <iostream>
+
+#include "tools/rc/commands.h"
+#include "tools/rc/ndjson.h"
+#include "tools/rc/progress.h"
+
+namespace ramcore::rc {
+namespace {
+
+// Of keys and values in one batch.
+constexpr size_t kBatchBytes = 48 * 1024;
+
+struct Values {
+  std::string table;
+  std::string file = "-";
+  uint32_t batch = 256;
+  uint32_t outstanding = 16;
+  uint64_t limit = 0;
+  bool quiet = false;
+};
+
+/// Objects that are written together. Does not move: items point to the objects' bytes.
+struct Batch {
+  std::vector<Object> objects;
+  std::vector<MutateItem> items;
+  Future<size_t> result;
+  size_t bytes = 0;
+};
+
+/// Writes objects in batches, many of which are on their way at the same time.
+class Importer {
+ public:
+  Importer(Client& client, Table table, const Values& values) : client_(client), table_(table), values_(values) {}
+
+  void add(Object object) {
+    batch_->bytes += object.key.size() + object.value.size();
+    batch_->objects.push_back(std::move(object));
+    if (batch_->objects.size() >= values_.batch || batch_->bytes >= kBatchBytes) send();
+  }
+  void finish() {
+    if (!batch_->objects.empty()) send();
+    while (!running_.empty()) collect();
+  }
+  uint64_t objects() const { return objects_; }
+  uint64_t failed() const { return failed_; }
+  Status firstFailure() const { return first_failure_; }
+
+ private:
+  void send() {
+    for (const Object& object : batch_->objects) {
+      batch_->items.push_back({.table = table_, .key = object.key, .value = object.value, .condition = {}});
+    }
+    batch_->result = client_.multiMutateAsync(batch_->items);
+    running_.push_back(std::move(batch_));
+    batch_ = std::make_unique<Batch>();
+    while (running_.size() >= values_.outstanding) collect();
+  }
+  void collect() {
+    Batch& batch = *running_.front();
+    const size_t failed = batch.result.get();
+    objects_ += batch.items.size() - failed;
+    failed_ += failed;
+    if (failed != 0 && first_failure_ == Status::Ok) {
+      for (const MutateItem& item : batch.items) {
+        if (item.status == Status::Ok) continue;
+        first_failure_ = item.status;
+        break;
+      }
+    }
+    running_.pop_front();
+  }
+
+  Client& client_;
+  const Table table_;
+  const Values& values_;
+  std::unique_ptr<Batch> batch_ = std::make_unique<Batch>();
+  std::deque<std::unique_ptr<Batch>> running_;
+  uint64_t objects_ = 0;
+  uint64_t failed_ = 0;
+  Status first_failure_ = Status::Ok;
+};
+
+uint64_t sizeOf(const std::string& file) {
+  struct stat info{};
+  return file != "-" && ::stat(file.c_str(), &info) == 0 && S_ISREG(info.st_mode) ? static_cast<uint64_t>(info.st_size)
+                                                                                  : 0;
+}
+
+Failure cannotOpen(const std::string& file, const char* remedy) {
+  return {Status::IoError, "cannot open " + file + ": " + std::strerror(errno) + "; " + remedy};
+}
+
+int import(Session& session, const Values& values) {
+  const auto table = session.table(values.table);
+  if (!table) return session.fail(table.error());
+  std::ifstream file;
+  if (values.file != "-") {
+    file.open(values.file, std::ios::binary);
+    if (!file) return session.fail(cannotOpen(values.file, "give a readable file, or - for stdin"));
+  }
+  std::istream& in = values.file == "-" ? std::cin : file;
+  Progress progress("import", sizeOf(values.file), values.quiet);
+  Importer importer(**session.client(), *table, values);
+  std::string line;
+  uint64_t line_number = 0;
+  uint64_t bytes = 0;
+  std::optional<Failure> wrong;
+  while (!wrong && importer.firstFailure() == Status::Ok && std::getline(in, line)) {
+    ++line_number;
+    bytes += line.size() + 1;
+    if (line.empty()) continue;
+    Outcome<Object> object = fromLine(line);
+    if (!object) {
+      wrong = Failure{Status::BadRequest, values.file + " line " + std::to_string(line_number) + ": " +
+                                              object.error().message +
+                                              "; a line is {\"key\":...,\"value\":...} or with key64, value64"};
+      break;
+    }
+    importer.add(std::move(object).value());
+    progress.update(importer.objects(), bytes);
+  }
+  importer.finish();
+  progress.finish(importer.objects(), bytes);
+  if (wrong) return session.fail(*wrong);
+  if (importer.failed() != 0) {
+    session.fail(importer.firstFailure(), "table '" + values.table + "', " + std::to_string(importer.failed()) +
+                                              " objects not written near line " + std::to_string(line_number));
+    return tools::kExitPartial;
+  }
+  return tools::kExitOk;
+}
+
+int exportTable(Session& session, const Values& values) {
+  const auto table = session.table(values.table);
+  if (!table) return session.fail(table.error());
+  std::FILE* out = values.file == "-" ? stdout : std::fopen(values.file.c_str(), "wb");
+  if (out == nullptr) return session.fail(cannotOpen(values.file, "give a file that can be written, or - for stdout"));
+  Progress progress("export", 0, values.quiet);
+  uint64_t objects = 0;
+  uint64_t bytes = 0;
+  bool is_written = true;
+  Scan scan = (*session.client())->scan(*table);
+  for (const Object& object : scan) {
+    const std::string line = toLine(object) + "\n";
+    is_written = std::fwrite(line.data(), 1, line.size(), out) == line.size();
+    if (!is_written) break;
+    ++objects;
+    bytes += line.size();
+    progress.update(objects, bytes);
+  }
+  is_written = (values.file == "-" ? std::fflush(out) : std::fclose(out)) == 0 && is_written;
+  progress.finish(objects, bytes);
+  if (!is_written)
+    return session.fail(Failure{Status::IoError,
+                                "cannot write " + values.file + ": " + std::strerror(errno) + "; look for room there"});
+  if (scan.status() != Status::Ok) return session.fail(scan.status(), "table '" + values.table + "'");
+  return tools::kExitOk;
+}
+
+// For people: what cannot be printed is escaped, and long values are cut.
+std::string shown(const std::string& bytes, size_t bytes_max) {
+  std::string out;
+  for (const char c : bytes.substr(0, bytes_max)) {
+    const auto code = static_cast<uint8_t>(c);
+    if (code >= 0x20 && code != 0x7F && (code < 0x80 || isUtf8(bytes))) {
+      out += c;
+    } else {
+      char escaped[8];
+      std::snprintf(escaped, sizeof(escaped), "\\x%02x", code);
+      out += escaped;
+    }
+  }
+  return bytes.size() > bytes_max ? out + "..." : out;
+}
+
+int scanTable(Session& session, const Values& values) {
+  const auto table = session.table(values.table);
+  if (!table) return session.fail(table.error());
+  uint64_t objects = 0;
+  Scan scan = (*session.client())->scan(*table);
+  for (const Object& object : scan) {
+    if (values.limit != 0 && objects == values.limit) break;
+    ++objects;
+    std::printf("%s\t%llu\t%s\n", shown(object.key, 200).c_str(), static_cast<unsigned long long>(object.version),
+                shown(object.value, 60).c_str());
+  }
+  if (scan.status() != Status::Ok) return session.fail(scan.status(), "table '" + values.table + "'");
+  return tools::kExitOk;
+}
+
+}  // namespace
+
+void addTransferCommands(CLI::App& app, Session& session, int& exit_code) {
+  auto values = std::make_shared<Values>();
+  CLI::App* command = app.add_subcommand("scan", "Prints the objects of a table: key, version, start of the value");
+  command->add_option("TABLE", values->table, "Name of the table")->required();
+  command->add_option("--limit", values->limit, "Stop after this many objects; 0: all")->capture_default_str();
+  command->callback([&, values] { exit_code = scanTable(session, *values); });
+
+  command = app.add_subcommand("import", "Writes objects from lines of JSON; versions in them are not looked at");
+  command->add_option("TABLE", values->table, "Name of the table")->required();
+  command->add_option("FILE", values->file, "File to read, - for stdin")->capture_default_str();
+  command->add_option("--batch", values->batch, "Objects written together, at most")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, 4096U));
+  command->add_option("--outstanding", values->outstanding, "Batches on their way at the same time")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, 256U));
+  command->add_flag("--quiet", values->quiet, "No progress on stderr");
+  command->callback([&, values] { exit_code = import(session, *values); });
+
+  command = app.add_subcommand("export", "Writes the objects of a table as lines of JSON");
+  command->add_option("TABLE", values->table, "Name of the table")->required();
+  command->add_option("FILE", values->file, "File to write, - for stdout")->capture_default_str();
+  command->add_flag("--quiet", values->quiet, "No progress on stderr");
+  command->callback([&, values] { exit_code = exportTable(session, *values); });
+}
+
+}  // namespace ramcore::rc

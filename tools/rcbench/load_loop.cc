@@ -1,0 +1,257 @@
+#include "tools/rcbench/load_loop.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/hash.h"
+#include "runtime/await.h"
+
+namespace ramcore::rcbench {
+
+using runtime::Task;
+
+namespace {
+constexpr uint32_t kLoadBatchMax = 64;
+constexpr uint32_t kLoadBatchBytes = 256 * 1024;
+constexpr uint32_t kConflictsMax = 100;
+constexpr uint32_t kScanAnswersMax = 64;
+constexpr uint32_t kObjectOverheadBytes = 32;
+
+ByteSpan bytesOf(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+
+// The worst of the parts; reads that found nothing are fine.
+template <typename Item>
+Status worstOf(const std::vector<Item>& items) {
+  for (const Item& item : items) {
+    if (item.status != Status::Ok && item.status != Status::NotFound) return item.status;
+  }
+  return Status::Ok;
+}
+}  // namespace
+
+LoadLoop::LoadLoop(const Settings& settings, std::span<tools::ClusterSession* const> sessions,
+                   const tools::ToolThread& thread, bool never_sleep, const volatile sig_atomic_t& interrupted)
+    : settings_(settings),
+      sessions_(sessions),
+      loop_({sessions.begin(), sessions.end()}, thread, never_sleep),
+      thread_(thread),
+      interrupted_(interrupted),
+      keys_(settings.key_bytes),
+      random_(settings.seed),
+      chooser_(settings.distribution(), settings.skew, settings.record_count),
+      inserts_(settings.record_count),
+      value_(settings.value_bytes, 'v') {}
+
+Status LoadLoop::openTable(uint32_t tablet_count) {
+  tools::ClusterSession& session = *sessions_.front();
+  Result<TableId> table = session.await(session.client().openTable(settings_.table, session.nowNs() + timeoutNs()));
+  if (!table && table.error() == Status::NoSuchTable && settings_.load) {
+    const Result<TableId> made =
+        session.await(session.client().createTable(settings_.table, tablet_count, session.nowNs() + timeoutNs()));
+    if (!made && made.error() != Status::TableExists) return made.error();
+    table = session.await(session.client().openTable(settings_.table, session.nowNs() + timeoutNs()));
+  }
+  if (!table) return table.error();
+  table_ = *table;
+  return Status::Ok;
+}
+
+Status LoadLoop::dropTable() {
+  tools::ClusterSession& session = *sessions_.front();
+  return session.await(session.client().dropTable(settings_.table, session.nowNs() + timeoutNs()));
+}
+
+// ---- loading
+
+Status LoadLoop::load(LoadResult& result) {
+  const int64_t begin_ns = thread_.clock.nowNs();
+  next_load_ = 0;
+  load_status_ = Status::Ok;
+  std::vector<Task<void>> tasks;
+  constexpr uint32_t kLoadersPerSession = 4;
+  for (tools::ClusterSession* session : sessions_) {
+    for (uint32_t i = 0; i < kLoadersPerSession; ++i) tasks.push_back(loader(*session));
+  }
+  while (drive(tasks)) {
+  }
+  result.records = next_load_;
+  result.seconds = static_cast<double>(thread_.clock.nowNs() - begin_ns) * 1e-9;
+  return load_status_;
+}
+
+Task<void> LoadLoop::loader(tools::ClusterSession& session) {
+  const uint32_t batch = std::clamp<uint32_t>(
+      kLoadBatchBytes / (settings_.key_bytes + settings_.value_bytes + kObjectOverheadBytes), 1, kLoadBatchMax);
+  std::vector<std::string> keys(batch);
+  std::vector<MutateItem> items;
+  while (next_load_ < settings_.record_count && load_status_ == Status::Ok && interrupted_ == 0) {
+    const auto count = static_cast<uint32_t>(std::min<uint64_t>(batch, settings_.record_count - next_load_));
+    items.assign(count, MutateItem{});
+    for (uint32_t i = 0; i < count; ++i) {
+      keys[i] = keys_.key(next_load_++);
+      items[i].table = Table{table_.value};
+      items[i].key = keys[i];
+      items[i].value = value_;
+    }
+    co_await session.client().multiMutate(items, session.nowNs() + timeoutNs());
+    const Status status = worstOf(items);
+    if (status != Status::Ok) load_status_ = status;
+  }
+}
+
+// ---- running
+
+void LoadLoop::run(Recorder& recorder, const std::function<void()>& on_measure) {
+  recorder_ = &recorder;
+  const int64_t begin_ns = thread_.clock.nowNs();
+  schedule_begin_ns_ = begin_ns;
+  next_due_ = 0;
+  measure_at_ns_ = begin_ns + static_cast<int64_t>(settings_.warmup_s * 1e9);
+  end_ns_ = measure_at_ns_ + static_cast<int64_t>(settings_.duration_s * 1e9);
+  operations_left_ = UINT64_MAX;
+  std::vector<Task<void>> tasks;
+  uint64_t number = 0;
+  for (tools::ClusterSession* session : sessions_) {
+    for (uint32_t i = 0; i < settings_.outstanding; ++i) tasks.push_back(worker(*session, number++));
+  }
+  bool has_begun = false;
+  while (drive(tasks)) {
+    const int64_t now_ns = thread_.clock.nowNs();
+    if (!has_begun && now_ns >= measure_at_ns_ && !isOver(now_ns)) {
+      has_begun = true;
+      on_measure();
+      recorder.start(thread_.clock.nowNs());
+      if (settings_.operations_max > 0) operations_left_ = settings_.operations_max;
+    }
+    // What is still in flight at the end takes part in nothing: it would count without its share of the time.
+    if (recorder.isRunning() && isOver(now_ns)) recorder.stop(now_ns);
+  }
+  recorder.stop(thread_.clock.nowNs());
+}
+
+bool LoadLoop::drive(std::vector<Task<void>>& tasks) {
+  if (std::all_of(tasks.begin(), tasks.end(), [](const Task<void>& task) { return task.isDone(); })) return false;
+  loop_.advance();
+  return true;
+}
+
+Task<void> LoadLoop::worker(tools::ClusterSession& session, uint64_t number) {
+  runtime::Random random = random_.stream("worker " + std::to_string(number));
+  // An eager coroutine would start its first operation inside the loop that makes the workers.
+  co_await runtime::resumeOn(session.dispatch());
+  int64_t now_ns = session.nowNs();
+  while (!isOver(now_ns)) {
+    int64_t intended_ns = now_ns;
+    if (settings_.isOpenLoop()) {
+      intended_ns = schedule_begin_ns_ + static_cast<int64_t>(static_cast<double>(next_due_++) * 1e9 / settings_.rate);
+      if (intended_ns >= end_ns_) co_return;
+      if (intended_ns > now_ns) co_await runtime::sleepUntil(session.dispatch(), intended_ns);
+    }
+    const Kind kind = settings_.mix.draw(random);
+    uint64_t objects = 1;
+    const Status status = co_await operate(session, kind, random, objects);
+    now_ns = session.nowNs();
+    recorder_->record(kind, status, objects, intended_ns, now_ns);
+    if (operations_left_ != UINT64_MAX && operations_left_ > 0 && recorder_->isRunning()) --operations_left_;
+  }
+}
+
+std::string LoadLoop::nextKey(runtime::Random& random) {
+  return keys_.key(chooser_.next(inserts_.acknowledged(), random));
+}
+
+std::string_view LoadLoop::nextValue(runtime::Random& random) {
+  const uint64_t draw = random.next();
+  std::memcpy(value_.data(), &draw, std::min(sizeof draw, value_.size()));
+  return value_;
+}
+
+Task<Status> LoadLoop::operate(tools::ClusterSession& session, Kind kind, runtime::Random& random, uint64_t& objects) {
+  client::ClusterClient& client = session.client();
+  const int64_t deadline_ns = session.nowNs() + timeoutNs();
+  switch (kind) {
+    case Kind::Read: {
+      if (settings_.batch > 1) co_return co_await readBatch(client, random, deadline_ns, objects);
+      const std::string key = nextKey(random);
+      const client::PointResult result = co_await client.read(table_, bytesOf(key), deadline_ns);
+      if (result.status != Status::NotFound) co_return result.status;
+      recorder_->countMiss();
+      objects = 0;
+      co_return Status::Ok;
+    }
+    case Kind::Update: {
+      const std::string key = nextKey(random);
+      const std::string value(nextValue(random));
+      const client::PointResult result =
+          co_await client.write(table_, bytesOf(key), bytesOf(value), Condition(), deadline_ns);
+      co_return result.status;
+    }
+    case Kind::Insert: {
+      const uint64_t record = inserts_.begin();
+      const std::string key = keys_.key(record);
+      const std::string value(nextValue(random));
+      const client::PointResult result =
+          co_await client.write(table_, bytesOf(key), bytesOf(value), Condition(), deadline_ns);
+      inserts_.finish(record);
+      co_return result.status;
+    }
+    case Kind::Scan:
+      co_return co_await scan(client, random, deadline_ns, objects);
+    case Kind::ReadModifyWrite:
+      co_return co_await readModifyWrite(client, random, deadline_ns);
+  }
+  co_return Status::Internal;
+}
+
+Task<Status> LoadLoop::readBatch(client::ClusterClient& client, runtime::Random& random, int64_t deadline_ns,
+                                 uint64_t& objects) {
+  std::vector<std::string> keys(settings_.batch);
+  std::vector<ReadItem> items(settings_.batch);
+  for (uint32_t i = 0; i < settings_.batch; ++i) {
+    keys[i] = nextKey(random);
+    items[i].table = Table{table_.value};
+    items[i].key = keys[i];
+  }
+  co_await client.multiRead(items, deadline_ns);
+  objects = 0;
+  for (const ReadItem& item : items) {
+    if (item.status == Status::Ok) ++objects;
+    if (item.status == Status::NotFound) recorder_->countMiss();
+  }
+  co_return worstOf(items);
+}
+
+Task<Status> LoadLoop::scan(client::ClusterClient& client, runtime::Random& random, int64_t deadline_ns,
+                            uint64_t& objects) {
+  const uint64_t wanted = random.between(1, settings_.scan_objects);
+  const std::string key = nextKey(random);
+  client::ScanCursor cursor;
+  cursor.table = table_;
+  cursor.next = hashKey(table_, bytesOf(key));
+  std::vector<Object> found;
+  objects = 0;
+  for (uint32_t answers = 0; objects < wanted && !cursor.is_end && answers < kScanAnswersMax; ++answers) {
+    cursor.batch_bytes = static_cast<uint32_t>((wanted - objects) *
+                                               (settings_.key_bytes + settings_.value_bytes + kObjectOverheadBytes));
+    const Status status = co_await client.scanNext(cursor, found, deadline_ns);
+    if (status != Status::Ok) co_return status;
+    objects += found.size();
+  }
+  co_return Status::Ok;
+}
+
+Task<Status> LoadLoop::readModifyWrite(client::ClusterClient& client, runtime::Random& random, int64_t deadline_ns) {
+  const std::string key = nextKey(random);
+  for (uint32_t attempt = 0; attempt < kConflictsMax; ++attempt) {
+    const client::PointResult seen = co_await client.read(table_, bytesOf(key), deadline_ns);
+    if (seen.status != Status::Ok && seen.status != Status::NotFound) co_return seen.status;
+    const std::string value(nextValue(random));
+    const client::PointResult written = co_await client.write(table_, bytesOf(key), bytesOf(value),
+                                                              Condition::versionEquals(seen.version), deadline_ns);
+    if (written.status != Status::WrongVersion) co_return written.status;
+    recorder_->countConflict();
+  }
+  co_return Status::WrongVersion;
+}
+
+}  // namespace ramcore::rcbench

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <csignal>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "client/cluster_client.h"
+#include "runtime/task.h"
+#include "tools/rcbench/recorder.h"
+#include "tools/rcbench/report.h"
+#include "tools/rcbench/settings.h"
+#include "tools/support/cluster_session.h"
+
+namespace ramcore::rcbench {
+
+/// Puts load on a cluster: `outstanding` coroutines on each session, each one operation at a time.
+///
+/// Closed loop: the next operation begins when the last one ended. Open loop: operation i is due at i / rate, whatever
+/// happened to the ones before; whoever is free takes it, and its latency counts from when it was due.
+/// Thread: the one that drives the sessions.
+class LoadLoop {
+ public:
+  /// All borrowed. `interrupted`, set by a signal handler, ends the phases early.
+  LoadLoop(const Settings& settings, std::span<tools::ClusterSession* const> sessions, const tools::ToolThread& thread,
+           bool never_sleep, const volatile sig_atomic_t& interrupted);
+
+  /// Makes the table if there is none, and looks it up. Ok, or the coordinator's answer.
+  Status openTable(uint32_t tablet_count);
+  Status dropTable();
+  /// Writes all records. Ok, or the first status that was something else.
+  Status load(LoadResult& result);
+  /// Warms up, measures, and waits for what is in flight.
+  /// @param on_measure  called when the measurement begins.
+  void run(Recorder& recorder, const std::function<void()>& on_measure);
+
+ private:
+  runtime::Task<void> loader(tools::ClusterSession& session);
+  runtime::Task<void> worker(tools::ClusterSession& session, uint64_t number);
+  runtime::Task<Status> operate(tools::ClusterSession& session, Kind kind, runtime::Random& random, uint64_t& objects);
+  runtime::Task<Status> readBatch(client::ClusterClient& client, runtime::Random& random, int64_t deadline_ns,
+                                  uint64_t& objects);
+  runtime::Task<Status> scan(client::ClusterClient& client, runtime::Random& random, int64_t deadline_ns,
+                             uint64_t& objects);
+  runtime::Task<Status> readModifyWrite(client::ClusterClient& client, runtime::Random& random, int64_t deadline_ns);
+
+  std::string nextKey(runtime::Random& random);
+  /// A value of its own for every write; valid until the next call.
+  std::string_view nextValue(runtime::Random& random);
+  bool drive(std::vector<runtime::Task<void>>& tasks);
+  int64_t timeoutNs() const { return settings_.timeout_ms * runtime::kNanosPerMilli; }
+  bool isOver(int64_t now_ns) const { return now_ns >= end_ns_ || interrupted_ != 0 || operations_left_ == 0; }
+
+  const Settings& settings_;
+  const std::span<tools::ClusterSession* const> sessions_;
+  tools::SessionLoop loop_;
+  const tools::ToolThread thread_;
+  const volatile sig_atomic_t& interrupted_;
+  const KeyFormat keys_;
+  const runtime::Random random_;
+  TableId table_;
+  KeyChooser chooser_;
+  InsertCounter inserts_;
+  std::string value_;
+
+  uint64_t next_load_ = 0;
+  Status load_status_ = Status::Ok;
+  Recorder* recorder_ = nullptr;
+  int64_t schedule_begin_ns_ = 0;
+  uint64_t next_due_ = 0;  // number of the next operation of an open loop
+  int64_t measure_at_ns_ = 0;
+  int64_t end_ns_ = 0;
+  uint64_t operations_left_ = UINT64_MAX;
+};
+
+}  // namespace ramcore::rcbench

@@ -1,0 +1,226 @@
+// rcbench: puts load on a Ramcore cluster and says what it takes.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <memory>
+
+#include "runtime/real/system_clock.h"
+#include "tools/rcbench/load_loop.h"
+#include "tools/support/cluster_flags.h"
+#include "tools/support/process.h"
+
+namespace {
+
+using namespace ramcore;
+using namespace ramcore::rcbench;
+
+constexpr const char* kProgram = "rcbench";
+
+volatile sig_atomic_t interrupted = 0;
+void onSignal(int) { interrupted = 1; }
+
+/// Values of flags that are not settings themselves.
+struct Flags {
+  tools::ClusterFlags cluster;
+  Settings settings;
+  std::string workload;
+  double read_ratio = 0.95;
+  std::string distribution = "zipfian";
+  std::string transport = "any";
+  uint32_t tablets = 0;
+  bool no_load = false;
+  bool load_only = false;
+  bool csv = false;
+  bool json = false;
+  bool busy_poll = false;
+  std::string announce;
+};
+
+void declare(CLI::App& app, Flags& flags) {
+  Settings& settings = flags.settings;
+  flags.cluster.addTo(app);
+  app.add_option("--transport", flags.transport, "Use only this transport: any, tcp or shm")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"any", "tcp", "shm"}));
+
+  app.add_option("--table", settings.table, "Table to use; made if there is none")->capture_default_str();
+  app.add_option("--tablets", flags.tablets, "Tablets of a table that is made; 0: one per server")
+      ->capture_default_str();
+  app.add_option("--records", settings.record_count, "Records in the table")
+      ->capture_default_str()
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000'000'000}));
+  app.add_option("--key-bytes", settings.key_bytes, "Length of a key in bytes")
+      ->capture_default_str()
+      ->check(CLI::Range(uint32_t{2}, static_cast<uint32_t>(kKeyBytesLimit)));
+  app.add_option("--value-bytes", settings.value_bytes, "Length of a value in bytes")
+      ->capture_default_str()
+      ->check(CLI::Range(uint32_t{0}, static_cast<uint32_t>(kValueBytesLimit)));
+
+  CLI::Option* workload = app.add_option("--workload", flags.workload,
+                                         "YCSB mix: A 50 % reads 50 % updates, B 95/5, C reads, D 95 % reads of the "
+                                         "newest 5 % inserts, E 95 % scans 5 % inserts, F 50 % reads 50 % "
+                                         "read-modify-writes")
+                              ->check(CLI::IsMember({"A", "B", "C", "D", "E", "F"}, CLI::ignore_case));
+  CLI::Option* ratio = app.add_option("--read-ratio", flags.read_ratio, "Share of reads, 0 to 1; the rest are updates")
+                           ->capture_default_str()
+                           ->check(CLI::Range(0.0, 1.0));
+  ratio->excludes(workload);
+  app.add_option("--distribution", flags.distribution,
+                 "Which records are taken: uniform or zipfian (D: always the newest)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"uniform", "zipfian"}));
+  app.add_option("--skew", settings.skew, "Exponent of the zipfian distribution, above 0 and below 1")
+      ->capture_default_str()
+      ->check(CLI::Range(0.01, 0.999));
+  app.add_option("--batch", settings.batch, "Keys of one read; above 1: multi-reads")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--scan-objects", settings.scan_objects,
+                 "Most objects of one scan; each draws its length up to here. Scans go in the order of key hashes")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100'000));
+
+  app.add_option("--connections", settings.connections, "Clients, each with its own connections and lease")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--outstanding", settings.outstanding,
+                 "Operations in flight on each of them; in an open loop the most (default there: 64)")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 16384));
+  app.add_option("--rate", settings.rate,
+                 "Open loop: operations per second in total, latency counted from when each was due; 0: closed loop")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e9));
+  app.add_option("--warmup-s", settings.warmup_s, "Seconds of load before the measurement")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 86400.0));
+  app.add_option("--duration-s", settings.duration_s, "Seconds that are measured")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 1e6));
+  app.add_option("--operations", settings.operations_max, "End after so many measured operations; 0: no such end")
+      ->capture_default_str();
+  app.add_option("--timeout-ms", settings.timeout_ms, "Milliseconds that one operation may take, retries included")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 3'600'000));
+  app.add_option("--seed", settings.seed, "Seed of keys and mixes")->capture_default_str();
+  app.add_flag("--busy-poll", flags.busy_poll, "Never sleep; for a processor that belongs to rcbench alone");
+
+  CLI::Option* no_load = app.add_flag("--no-load", flags.no_load, "The records are there: do not write them");
+  app.add_flag("--load-only", flags.load_only, "Write the records and end")->excludes(no_load);
+  app.add_flag("--drop", settings.drop, "Drop the table at the end");
+
+  app.add_option("--series-s", settings.series_s, "Also a time series with intervals of so many seconds; 0: none")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 86400.0));
+  app.add_option("--announce", flags.announce, "Write a line to this file or pipe when the measurement begins")
+      ->type_name("FILE");
+  CLI::Option* csv = app.add_flag("--csv", flags.csv, "Print CSV instead of a table");
+  app.add_flag("--json", flags.json, "Print JSON instead of a table")->excludes(csv);
+}
+
+/// Turns flags into settings; an error is one line.
+Outcome<bool> settle(const CLI::App& app, Flags& flags) {
+  Settings& settings = flags.settings;
+  if (!flags.workload.empty()) {
+    const char letter = static_cast<char>(std::toupper(flags.workload.front()));
+    settings.mix = Mix::ycsb(letter);
+    settings.workload = std::string("YCSB ") + letter;
+  } else {
+    settings.mix.share[static_cast<size_t>(Kind::Read)] = flags.read_ratio;
+    settings.mix.share[static_cast<size_t>(Kind::Update)] = 1 - flags.read_ratio;
+    char text[32];
+    std::snprintf(text, sizeof text, "%g %% reads", flags.read_ratio * 100);
+    settings.workload = text;
+  }
+  if (settings.mix.distribution != Distribution::Latest && flags.distribution == "uniform") {
+    settings.mix.distribution = Distribution::Uniform;
+  }
+  if (settings.isOpenLoop() && app.count("--outstanding") == 0) settings.outstanding = 64;
+  settings.load = !flags.no_load;
+  settings.run = !flags.load_only;
+  settings.output = flags.json ? Output::Json : flags.csv ? Output::Csv : Output::Table;
+  const uint64_t names = KeyFormat(settings.key_bytes).recordCountMax();
+  // Inserts need names too; ten times the records are more than any run adds.
+  if (settings.record_count > names / (settings.mix.has(Kind::Insert) ? 10 : 1)) {
+    return Failure{Status::BadConfig, "keys of " + std::to_string(settings.key_bytes) +
+                                          " bytes have not enough names for " + std::to_string(settings.record_count) +
+                                          " records: raise --key-bytes"};
+  }
+  return true;
+}
+
+void announce(const std::string& file) {
+  if (file.empty()) return;
+  std::ofstream out(file, std::ios::app);
+  out << "measuring" << std::endl;
+}
+
+int runBench(const Flags& flags, const tools::ClusterAccess& access) {
+  const Settings& settings = flags.settings;
+  runtime::SystemClock clock;
+  runtime::SystemEntropy entropy;
+  Trace& trace = stderrTrace(kProgram);
+  trace.setLevel(TraceLevel::Off);
+  transport::tcp::AsioSleeper sleeper(clock);
+  const tools::ToolThread thread{.clock = clock, .entropy = entropy, .trace = trace, .sleeper = sleeper};
+
+  std::vector<std::unique_ptr<tools::ClusterSession>> owned;
+  std::vector<tools::ClusterSession*> sessions;
+  for (uint32_t i = 0; i < settings.connections; ++i) {
+    owned.push_back(std::make_unique<tools::ClusterSession>(access, thread));
+    sessions.push_back(owned.back().get());
+  }
+  LoadLoop loop(settings, sessions, thread, flags.busy_poll, interrupted);
+  Recorder recorder(static_cast<int64_t>(settings.series_s * 1e9));
+  LoadResult loaded;
+  const std::string table = "table '" + settings.table + "'";
+  int code = tools::kExitOk;
+
+  Status status = loop.openTable(flags.tablets);
+  if (status == Status::Ok && settings.load) status = loop.load(loaded);
+  if (status != Status::Ok) {
+    code = tools::fail(kProgram, tools::explain(status, table, access));
+  } else {
+    if (settings.run && interrupted == 0) {
+      loop.run(recorder, [&flags] { announce(flags.announce); });
+    }
+    std::cout << report({.settings = settings, .load = loaded, .recorder = recorder}) << std::flush;
+    if (recorder.failures() > 0) code = tools::kExitPartial;
+    if (settings.drop) {
+      status = loop.dropTable();
+      if (status != Status::Ok) code = tools::fail(kProgram, tools::explain(status, table, access));
+    }
+  }
+  for (tools::ClusterSession* session : sessions) session->close();
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Puts load on a Ramcore cluster: loads a table, runs a mix of operations, reports rates and latencies",
+               kProgram);
+  Flags flags;
+  declare(app, flags);
+  int exit_code = 0;
+  if (!tools::parseFlags(app, argc, argv, exit_code)) return exit_code;
+  const Outcome<bool> settled = settle(app, flags);
+  if (!settled) {
+    tools::fail(kProgram, settled.error());
+    return tools::kExitUsage;
+  }
+  Outcome<tools::ClusterAccess> access = flags.cluster.open(transport::Role::Client);
+  if (!access) {
+    tools::fail(kProgram, access.error());
+    return tools::kExitUsage;
+  }
+  access->use_tcp = flags.transport != "shm";
+  access->use_shm = flags.transport != "tcp";
+  struct sigaction action{};
+  action.sa_handler = onSignal;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  return runBench(flags, *access);
+}

@@ -1,0 +1,80 @@
+#include "tools/support/cluster_flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include "log/segment_format.h"
+#include "tools/support/process.h"
+#include "wire/handshake_messages.h"
+
+namespace ramcore::tools {
+
+void ClusterFlags::addTo(CLI::App& app) {
+  coordinators = {"tcp://127.0.0.1:11100"};
+  app.add_option("--coordinator", coordinators,
+                 "Locator of the coordinator, tcp://HOST:PORT or shm:///PATH; repeat it for its other locators")
+      ->envname("RAMCORE_COORDINATOR")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->capture_default_str()
+      ->type_name("LOCATOR");
+  app.add_option("--cluster", cluster_name, "Name of the cluster; both ends must have the same")
+      ->envname("RAMCORE_CLUSTER")
+      ->capture_default_str()
+      ->type_name("NAME");
+  app.add_option("--secret-file", secret_file,
+                 "File with the cluster's secret; without it only this machine can be talked to")
+      ->envname("RAMCORE_SECRET_FILE")
+      ->type_name("FILE");
+  app.set_version_flag("--version", std::string("ramcore ") + RAMCORE_VERSION + " (wire format " +
+                                        std::to_string(wire::kProtocolVersion) + ", segment format " +
+                                        std::to_string(log::kSegmentFormat) + ")");
+}
+
+Outcome<ClusterAccess> ClusterFlags::open(transport::Role role) const {
+  ClusterAccess access;
+  access.role = role;
+  access.cluster_name = cluster_name;
+  for (const std::string& text : coordinators) {
+    Outcome<transport::Locator> locator = transport::Locator::parse(text);
+    if (!locator) return locator.error();
+    access.coordinators.push_back(std::move(locator).value());
+  }
+  Outcome<std::string> secret = readSecret(secret_file);
+  if (!secret) return secret.error();
+  access.secret = std::move(secret).value();
+  return access;
+}
+
+Failure explain(Status status, const std::string& what, const ClusterAccess& access) {
+  std::string where;
+  for (const transport::Locator& locator : access.coordinators) {
+    where += (where.empty() ? "" : ", ") + locator.toString();
+  }
+  const std::string status_name(name(status));
+  switch (status) {
+    case Status::Unreachable:
+    case Status::SessionLost:
+    case Status::DeadlineExceeded:
+      return {status, "no answer about " + what + " (" + status_name + ") with the coordinator at " + where +
+                          "; check --coordinator, and that coordinator and servers run"};
+    case Status::Refused:
+      return {status, "refused at " + where +
+                          "; check that --cluster, --secret-file and the version are those of the coordinator"};
+    case Status::NoSuchTable:
+      return {status, what + " does not exist; create it first, 'ramcore list' shows those that do"};
+    case Status::RetryLater:
+      return {status, what + ": the cluster is busy with it or a server does not answer; try again"};
+    case Status::OutcomeUnknown:
+      return {status, what + ": sent, and no answer came; look whether it has happened before you repeat it"};
+    case Status::TooLarge:
+      return {status, what + ": too long; keys have at most 65535 bytes and values at most 1048576"};
+    case Status::BadRequest:
+      return {status, what + ": makes no sense; names and keys have at least 1 byte and at most 65535"};
+    case Status::NoSpace:
+      return {status, what + ": the servers' memory is full; remove objects, or add servers or memory"};
+    default:
+      return {status, what + ": " + status_name + " (docs/operating.md says what it means)"};
+  }
+}
+
+}  // namespace ramcore::tools

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "tools/support/cluster_session.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ramcore::tools {
+
+/// What the tools end with.
+enum ExitCode : int {
+  kExitOk = 0,
+  kExitFailed = 1,   ///< it was tried and did not work; stderr has one line why
+  kExitUsage = 2,    ///< the command line makes no sense; stderr has one line why
+  kExitPartial = 3,  ///< it ran, and some of its operations failed; the output says which
+};
+
+/// The flags by which a tool finds its cluster.
+struct ClusterFlags {
+  std::vector<std::string> coordinators;
+  std::string cluster_name = "ramcore";
+  std::string secret_file;
+
+  /// Declares the flags, with --version; their values are here after parsing. Outlives the parsing.
+  void addTo(CLI::App& app);
+  /// Parses the locators and reads the secret. Failure: one line with cause and remedy.
+  Outcome<ClusterAccess> open(transport::Role role) const;
+};
+
+/// What went wrong with a call about `what` ("table 'x'"): status, cause and remedy.
+Failure explain(Status status, const std::string& what, const ClusterAccess& access);
+
+}  // namespace ramcore::tools

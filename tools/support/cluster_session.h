@@ -1,0 +1,97 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/trace.h"
+#include "client/cluster_client.h"
+#include "rpc/caller.h"
+#include "rpc/dispatch.h"
+#include "runtime/clock.h"
+#include "runtime/random.h"
+#include "transport/tcp/asio_sleeper.h"
+#include "transport/transport.h"
+
+namespace ramcore::tools {
+
+/// Which cluster, and who asks.
+struct ClusterAccess {
+  std::vector<transport::Locator> coordinators;
+  std::string cluster_name;
+  std::string secret;  ///< empty: only loopback and shm
+  transport::Role role = transport::Role::Client;
+  bool use_tcp = true;
+  bool use_shm = true;
+};
+
+/// What all sessions of a tool's one thread share.
+struct ToolThread {
+  runtime::Clock& clock;
+  runtime::Entropy& entropy;
+  Trace& trace;
+  transport::tcp::AsioSleeper& sleeper;
+};
+
+class ClusterSession;
+
+/// Drives several sessions on one thread: every round steps each of them; a round that found nothing is followed by
+/// others for a while, then by a sleep.
+class SessionLoop {
+ public:
+  /// @param never_sleep  for a processor that belongs to this thread alone.
+  SessionLoop(std::vector<ClusterSession*> sessions, const ToolThread& thread, bool never_sleep)
+      : sessions_(std::move(sessions)), thread_(thread), never_sleep_(never_sleep) {}
+
+  /// One round, and a sleep of at most 50 ms if there has been nothing to do for some time.
+  void advance();
+
+ private:
+  void sleep(int64_t now_ns);
+
+  const std::vector<ClusterSession*> sessions_;
+  const ToolThread thread_;
+  const bool never_sleep_;
+  int64_t last_work_ns_ = 0;
+  bool worked_ = false;
+  uint32_t rounds_ = 0;
+};
+
+/// A client of a cluster with connections and a lease of its own, for tools that await coroutines. A program has one
+/// thread that drives all its sessions; each is what another program would be.
+class ClusterSession {
+ public:
+  /// `thread` outlives the session.
+  ClusterSession(const ClusterAccess& access, const ToolThread& thread);
+  /// close() was called (or nothing was started).
+  ~ClusterSession();
+  ClusterSession(const ClusterSession&) = delete;
+  ClusterSession& operator=(const ClusterSession&) = delete;
+
+  client::ClusterClient& client() { return *client_; }
+  rpc::Dispatch& dispatch() { return *dispatch_; }
+  int64_t nowNs() const { return thread_.clock.nowNs(); }
+
+  /// Drives this session alone until `task` is done, and gives its value. Sleeps while there is nothing to do.
+  template <typename T>
+  T await(runtime::Task<T> task) {
+    while (!task.isDone()) advance();
+    return task.take();
+  }
+  /// One round of this session alone; see SessionLoop::advance.
+  void advance();
+  /// Gives the lease back and ends all connections; takes a second at most. No task is running.
+  void close();
+
+ private:
+  const ToolThread thread_;
+  transport::Identity identity_;
+  std::vector<std::unique_ptr<transport::Transport>> transports_;
+  std::vector<std::unique_ptr<transport::Endpoint>> endpoints_;
+  std::unique_ptr<rpc::Dispatch> dispatch_;
+  std::unique_ptr<rpc::Caller> caller_;
+  std::unique_ptr<client::ClusterClient> client_;
+  SessionLoop own_loop_;
+};
+
+}  // namespace ramcore::tools

@@ -1,0 +1,212 @@
+#include "tools/support/metrics_server.h"
+
+#include <prometheus/collectable.h>
+#include <prometheus/exposer.h>
+#include <prometheus/metric_family.h>
+
+#include <atomic>
+#include <limits>
+
+namespace ramcore::tools {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+constexpr double kSecondsPerNano = 1e-9;
+// Bounds of exported buckets: powers of two of nanoseconds, from 256 ns to 17 s. The counted buckets end there too.
+constexpr uint32_t kFirstBoundLog2 = 8;
+constexpr uint32_t kLastBoundLog2 = 34;
+
+class Families {
+ public:
+  MetricFamily& add(const char* name, const char* help, MetricType type) {
+    return families_.emplace_back(MetricFamily{name, help, type, {}});
+  }
+  void counter(const char* name, const char* help, uint64_t value) {
+    addCounter(add(name, help, MetricType::Counter), {}, value);
+  }
+  void gauge(const char* name, const char* help, double value) {
+    addGauge(add(name, help, MetricType::Gauge), {}, value);
+  }
+  static void addCounter(MetricFamily& family, const std::vector<ClientMetric::Label>& labels, uint64_t value) {
+    ClientMetric& metric = family.metric.emplace_back();
+    metric.label = labels;
+    metric.counter.value = static_cast<double>(value);
+  }
+  static void addGauge(MetricFamily& family, const std::vector<ClientMetric::Label>& labels, double value) {
+    ClientMetric& metric = family.metric.emplace_back();
+    metric.label = labels;
+    metric.gauge.value = value;
+  }
+  static void addHistogram(MetricFamily& family, const std::vector<ClientMetric::Label>& labels,
+                           const LogLinearHistogram& counted) {
+    ClientMetric& metric = family.metric.emplace_back();
+    metric.label = labels;
+    uint64_t cumulative = 0;
+    uint32_t next = 0;
+    for (uint32_t bound = kFirstBoundLog2; bound <= kLastBoundLog2; ++bound) {
+      const uint64_t value_ns = uint64_t{1} << bound;
+      for (; LogLinearHistogram::upperBoundOf(next) < value_ns; ++next) cumulative += counted.bucketCountAt(next);
+      metric.histogram.bucket.push_back({cumulative, static_cast<double>(value_ns) * kSecondsPerNano});
+    }
+    for (; next < LogLinearHistogram::kBucketCount; ++next) cumulative += counted.bucketCountAt(next);
+    metric.histogram.bucket.push_back({cumulative, std::numeric_limits<double>::infinity()});
+    metric.histogram.sample_count = cumulative;
+    metric.histogram.sample_sum = static_cast<double>(counted.sum()) * kSecondsPerNano;
+  }
+  std::vector<MetricFamily> take() { return std::move(families_); }
+
+ private:
+  std::vector<MetricFamily> families_;
+};
+
+void collectRequests(const rpc::Dispatch& dispatch, Families& out) {
+  MetricFamily requests{"ramcore_requests_total", "Requests answered", MetricType::Counter, {}};
+  MetricFamily failures{
+      "ramcore_request_failures_total", "Requests answered with a status other than Ok", MetricType::Counter, {}};
+  MetricFamily queue{"ramcore_request_queue_seconds",
+                     "From a request's arrival to the start of its handler",
+                     MetricType::Histogram,
+                     {}};
+  MetricFamily service{
+      "ramcore_request_service_seconds", "From the start of a handler to its answer", MetricType::Histogram, {}};
+  for (uint16_t number = 0; number < wire::kOpcodeCount; ++number) {
+    const auto opcode = static_cast<wire::Opcode>(number);
+    if (wire::name(opcode) == "Unknown") continue;
+    const rpc::OpcodeStats& stats = dispatch.stats(opcode);
+    const uint64_t count = stats.requests.load(std::memory_order_relaxed);
+    if (count == 0) continue;  // keeps a scrape short; a series begins with its first request
+    const std::vector<ClientMetric::Label> labels = {{"opcode", std::string(wire::name(opcode))}};
+    Families::addCounter(requests, labels, count);
+    Families::addCounter(failures, labels, stats.failures.load(std::memory_order_relaxed));
+    Families::addHistogram(queue, labels, stats.queue_ns);
+    Families::addHistogram(service, labels, stats.service_ns);
+  }
+  for (MetricFamily* family : {&requests, &failures, &queue, &service}) {
+    out.add(family->name.c_str(), family->help.c_str(), family->type).metric = std::move(family->metric);
+  }
+}
+
+void collectDispatch(const rpc::Dispatch& dispatch, Families& out) {
+  MetricFamily sessions{"ramcore_sessions", "Open sessions", MetricType::Gauge, {}};
+  MetricFamily bad{
+      "ramcore_bad_sessions_total", "Sessions closed because of bytes that made no sense", MetricType::Counter, {}};
+  for (size_t i = 0; i < dispatch.endpoints().size(); ++i) {
+    const std::vector<ClientMetric::Label> labels = {
+        {"transport", std::string(dispatch.endpoints()[i]->limits().name)}};
+    const rpc::EndpointCounts& counts = dispatch.endpointCounts(i);
+    Families::addGauge(sessions, labels, counts.sessions.load(std::memory_order_relaxed));
+    Families::addCounter(bad, labels, counts.bad_sessions.load(std::memory_order_relaxed));
+  }
+  for (MetricFamily* family : {&sessions, &bad}) {
+    out.add(family->name.c_str(), family->help.c_str(), family->type).metric = std::move(family->metric);
+  }
+  out.counter("ramcore_bad_requests_total", "Requests refused before any handler saw them", dispatch.badRequests());
+  out.counter("ramcore_wakeups_total", "Times the dispatch thread was woken from sleep", dispatch.wakeups());
+}
+
+void collectLog(const log::Log& log, Families& out) {
+  const log::LogStats& stats = log.stats();
+  const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
+  out.gauge("ramcore_log_memory_bytes", "Memory of the log", static_cast<double>(log.config().memory_bytes));
+  out.gauge("ramcore_log_live_bytes", "Bytes of entries that are still needed",
+            static_cast<double>(read(stats.live_bytes)));
+  out.gauge("ramcore_log_live_bytes_max", "Live bytes at which writes are refused",
+            static_cast<double>(log.config().liveBytesMax()));
+  out.gauge("ramcore_log_tombstone_bytes", "Part of the live bytes: tombstones",
+            static_cast<double>(read(stats.tombstone_bytes)));
+  out.counter("ramcore_log_appended_entries_total", "Entries appended", read(stats.appended_entries));
+  out.counter("ramcore_log_appended_bytes_total", "Bytes appended", read(stats.appended_bytes));
+  out.counter("ramcore_log_heads_opened_total", "Segments opened as head", read(stats.heads_opened));
+  out.counter("ramcore_log_small_heads_opened_total", "Heads from the reserve for a full memory",
+              read(stats.small_heads_opened));
+  out.counter("ramcore_log_refused_no_space_total", "Writes refused because memory is full",
+              read(stats.refused_no_space));
+  out.counter("ramcore_log_refused_retry_later_total", "Appends that found no open head with room",
+              read(stats.refused_retry_later));
+  out.counter("ramcore_cleaner_passes_total", "Passes of the cleaner", read(stats.cleaner_passes));
+  out.counter("ramcore_cleaner_segments_total", "Segments cleaned", read(stats.segments_cleaned));
+  out.counter("ramcore_cleaner_copied_bytes_total", "Live bytes the cleaner has moved",
+              read(stats.cleaner_bytes_copied));
+}
+
+void collectIndex(const index::HashIndex& index, Families& out) {
+  const index::IndexStats stats = index.stats();
+  out.gauge("ramcore_index_entries", "Keys in the hash index", static_cast<double>(stats.entries));
+  out.gauge("ramcore_index_buckets", "Buckets of the hash index", static_cast<double>(stats.buckets));
+  out.gauge("ramcore_index_overflow_lines", "Overflow lines in use", static_cast<double>(stats.overflow_lines));
+  out.gauge("ramcore_index_memory_bytes", "Memory of the hash index", static_cast<double>(stats.committed_bytes));
+  out.counter("ramcore_index_splits_total", "Buckets split", stats.splits);
+  out.counter("ramcore_index_splits_put_off_total", "Splits left to a later operation", stats.splits_put_off);
+  out.counter("ramcore_index_relocations_refused_total", "Relocations that met an entry which had gone",
+              stats.relocations_refused);
+}
+
+void collectMaster(const master::Master& master, int64_t now_ns, Families& out) {
+  const master::MasterService::Stats& stats = master.service()->stats();
+  out.counter("ramcore_duplicates_answered_total", "Repeated calls answered from their result record",
+              stats.duplicates_answered.load(std::memory_order_relaxed));
+  out.counter("ramcore_stale_epochs_total", "Requests with an old tablet epoch",
+              stats.stale_epochs.load(std::memory_order_relaxed));
+  out.counter("ramcore_lease_refusals_total", "Requests refused because a lease could not be confirmed",
+              stats.lease_refusals.load(std::memory_order_relaxed));
+  out.gauge("ramcore_lease_remaining_seconds", "How long this server may still answer; below 0 when it may not",
+            static_cast<double>(master.lease().validUntilNs() - now_ns) * kSecondsPerNano);
+  out.gauge("ramcore_fenced", "1 if the coordinator has declared this server dead", master.lease().isFenced() ? 1 : 0);
+  collectLog(*master.log(), out);
+  collectIndex(master.index(), out);
+}
+
+}  // namespace
+
+class MetricsServer::Numbers final : public prometheus::Collectable {
+ public:
+  Numbers(const rpc::Dispatch& dispatch, runtime::Clock& clock) : dispatch_(dispatch), clock_(clock) {}
+
+  void setMaster(const master::Master& master) { master_.store(&master, std::memory_order_release); }
+
+  std::vector<MetricFamily> Collect() const override {
+    Families out;
+    collectRequests(dispatch_, out);
+    collectDispatch(dispatch_, out);
+    const master::Master* master = master_.load(std::memory_order_acquire);
+    if (master != nullptr) collectMaster(*master, clock_.nowNs(), out);
+    return out.take();
+  }
+
+ private:
+  const rpc::Dispatch& dispatch_;
+  runtime::Clock& clock_;
+  std::atomic<const master::Master*> master_{nullptr};
+};
+
+MetricsServer::MetricsServer(std::unique_ptr<prometheus::Exposer> exposer, std::shared_ptr<Numbers> numbers)
+    : numbers_(std::move(numbers)), exposer_(std::move(exposer)) {}
+
+MetricsServer::~MetricsServer() = default;
+
+void MetricsServer::setMaster(const master::Master& master) { numbers_->setMaster(master); }
+
+Outcome<std::unique_ptr<MetricsServer>> MetricsServer::open(const std::string& where, const rpc::Dispatch& dispatch,
+                                                            runtime::Clock& clock) {
+  const size_t colon = where.rfind(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == where.size() ||
+      where.find_first_not_of("0123456789", colon + 1) != std::string::npos) {
+    return Failure{Status::BadConfig, "metrics address '" + where + "' is not host:port, for example 127.0.0.1:9100"};
+  }
+  auto numbers = std::make_shared<Numbers>(dispatch, clock);
+  // The library throws when it cannot bind; here its exception ends.
+  try {
+    auto exposer = std::make_unique<prometheus::Exposer>(where, 1);
+    exposer->RegisterCollectable(numbers);
+    return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(exposer), std::move(numbers)));
+  } catch (const std::exception&) {
+    return Failure{Status::InUse, "cannot serve metrics at " + where +
+                                      ": another process has the port, or the "
+                                      "address is not of this machine; choose another one with --metrics"};
+  }
+}
+
+}  // namespace ramcore::tools

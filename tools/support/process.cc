@@ -1,0 +1,282 @@
+#include "tools/support/process.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "log/segment_format.h"
+#include "transport/shm/shm_transport.h"
+#include "transport/tcp/asio_sleeper.h"
+#include "transport/tcp/tcp_transport.h"
+#include "wire/handshake_messages.h"
+
+namespace ramcore::tools {
+namespace {
+
+constexpr int64_t kStopNsMax = 5 * runtime::kNanosPerSecond;
+
+void blockSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+rpc::DispatchOptions dispatchOptions(const ProcessSettings& settings) {
+  rpc::DispatchOptions options;
+  options.hand_off = settings.hand_off == "inline"    ? rpc::HandOff::Inline
+                     : settings.hand_off == "handoff" ? rpc::HandOff::Workers
+                                                      : rpc::HandOff::Auto;
+  options.poll_always = settings.poll == "always";
+  options.spin_ns_max = settings.spin_us * runtime::kNanosPerMicro;
+  return options;
+}
+
+}  // namespace
+
+void addProcessFlags(CLI::App& app, ProcessSettings& settings) {
+  app.option_defaults()->always_capture_default();
+  app.add_option("--listen", settings.listen,
+                 "Locator to accept sessions at: tcp://host:port (port 0: any free one) or shm:///path; repeatable")
+      ->envname("RAMCORE_LISTEN");
+  app.add_option("--cluster", settings.cluster, "Name of the cluster; both ends of a session must have the same")
+      ->envname("RAMCORE_CLUSTER");
+  app.add_option("--secret-file", settings.secret_file,
+                 "File with the cluster's secret; without one only this machine is listened to")
+      ->envname("RAMCORE_SECRET_FILE");
+  app.add_option("--log-level", settings.log_level, "Lines on stderr from this level on")
+      ->envname("RAMCORE_LOG_LEVEL")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}));
+  app.add_option("--ready-file", settings.ready_file, "File to write the locators to once the process serves")
+      ->envname("RAMCORE_READY_FILE");
+  app.add_option("--metrics", settings.metrics, "host:port to serve metrics at, as Prometheus text over HTTP")
+      ->envname("RAMCORE_METRICS");
+  app.add_option("--dispatch", settings.hand_off, "Where short requests run: auto, inline (dispatch thread), handoff")
+      ->envname("RAMCORE_DISPATCH")
+      ->check(CLI::IsMember({"auto", "inline", "handoff"}));
+  app.add_option("--poll", settings.poll, "adaptive: sleep when idle; always: keep a core busy for lowest latency")
+      ->envname("RAMCORE_POLL")
+      ->check(CLI::IsMember({"adaptive", "always"}));
+  app.add_option("--spin-us", settings.spin_us, "Longest spin in microseconds before an idle dispatch thread sleeps")
+      ->envname("RAMCORE_SPIN_US")
+      ->check(CLI::Range(0, 100000));
+  app.add_option("--workers", settings.workers, "Threads for long requests and background work")
+      ->envname("RAMCORE_WORKERS")
+      ->check(CLI::Range(1, 32));
+  app.set_config("--config", "", "TOML file with the same names as the flags (without dashes in front)");
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  app.set_version_flag("--version", std::string("ramcore ") + RAMCORE_VERSION + " (wire format " +
+                                        std::to_string(wire::kProtocolVersion) + ", segment format " +
+                                        std::to_string(log::kSegmentFormat) + ")");
+}
+
+bool parseFlags(CLI::App& app, int argc, char** argv, int& exit_code) {
+  try {
+    app.parse(argc, argv);
+    return true;
+  } catch (const CLI::Success& success) {
+    exit_code = app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    std::string what = error.what();
+    for (char& c : what) c = c == '\n' ? ' ' : c;
+    std::fprintf(stderr, "%s: %s; see --help\n", app.get_name().c_str(), what.c_str());
+    exit_code = 2;
+  }
+  return false;
+}
+
+int fail(const std::string& program, const Failure& failure) {
+  std::fprintf(stderr, "%s: %s\n", program.c_str(), failure.message.c_str());
+  return 1;
+}
+
+std::string formatBytes(uint64_t bytes) {
+  static constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), unit == 0 || value == static_cast<uint64_t>(value) ? "%.0f %s" : "%.1f %s",
+                value, kUnits[unit]);
+  return text.data();
+}
+
+Outcome<std::string> readSecret(const std::string& file) {
+  if (file.empty()) return std::string();
+  std::ifstream in(file, std::ios::binary);
+  std::stringstream bytes;
+  bytes << in.rdbuf();
+  std::string secret = bytes.str();
+  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
+  if (!in || secret.empty()) {
+    return Failure{Status::BadConfig, "cannot read a secret from '" + file +
+                                          "'; --secret-file wants a readable file "
+                                          "that is not empty"};
+  }
+  return secret;
+}
+
+// What a thread that polls needs, in the order of life: the sleeper outlives the endpoints that use it.
+struct Process::Network {
+  Network(Process& process)
+      : sleeper(process.clock_),
+        tcp(transport::tcp::TcpOptions{}, {process.clock_, process.entropy_, process.trace_, sleeper}),
+        shm(transport::shm::ShmOptions{}, {process.clock_, process.entropy_, process.trace_, &sleeper}),
+        tcp_endpoint(tcp.makeEndpoint(process.identity_)),
+        shm_endpoint(shm.makeEndpoint(process.identity_)) {}
+  transport::tcp::AsioSleeper sleeper;
+  transport::tcp::TcpTransport tcp;
+  transport::shm::ShmTransport shm;
+  std::unique_ptr<transport::Endpoint> tcp_endpoint;
+  std::unique_ptr<transport::Endpoint> shm_endpoint;
+};
+
+// Runs on the dispatch thread after a signal, then again and again until the role has stopped.
+struct Process::StopJob : runtime::Job, runtime::Timer {
+  explicit StopJob(Process& owner)
+      : Job([](runtime::Job& job) { static_cast<StopJob&>(job).begin(); }),
+        Timer([](runtime::Timer& timer) { static_cast<StopJob&>(timer).look(); }),
+        process(owner) {}
+  void begin() {
+    if (begun) return;
+    begun = true;
+    give_up_ns = process.clock_.nowNs() + kStopNsMax;
+    process.dispatch_->refuseRequests();
+    on_stop();
+    look();
+  }
+  void look() {
+    const int64_t now_ns = process.clock_.nowNs();
+    const bool gives_up = now_ns >= give_up_ns;
+    if (!shut_down && (stopped() || gives_up)) {
+      shut_down = true;
+      process.caller_->shutDown();  // handlers that wait for others answer now
+    }
+    // Handlers on workers answer through this thread: not before the last of them is the end.
+    has_ended = shut_down && stopped() && !process.dispatch_->hasRequests();
+    if (has_ended || gives_up) {
+      process.dispatch_->stop();
+      return;
+    }
+    process.dispatch_->arm(*this, now_ns + runtime::kNanosPerMilli);
+  }
+  Process& process;
+  std::function<void()> on_stop;
+  std::function<bool()> stopped;
+  std::atomic<bool> posted{false};
+  bool begun = false;
+  bool shut_down = false;
+  bool has_ended = false;
+  int64_t give_up_ns = 0;
+};
+
+Process::Process(const ProcessSettings& settings, const std::string& program)
+    : settings_(settings), program_(program), trace_(stderrTrace(program)) {}
+
+Process::~Process() = default;
+
+Outcome<std::unique_ptr<Process>> Process::open(const ProcessSettings& settings, const std::string& program,
+                                                transport::Role role,
+                                                const std::function<runtime::ExecutorHooks()>& hooks) {
+  blockSignals();
+  auto process = std::unique_ptr<Process>(new Process(settings, program));
+  TraceLevel level = TraceLevel::Info;
+  parseTraceLevel(settings.log_level, level);
+  process->trace_.setLevel(level);
+  auto secret = readSecret(settings.secret_file);
+  if (!secret.ok()) return std::move(secret).error();
+  process->identity_ = {.role = role, .id = 0, .cluster_name = settings.cluster, .secret = std::move(secret).value()};
+
+  process->network_ = std::make_unique<Network>(*process);
+  for (const std::string& text : settings.listen) {
+    auto locator = transport::Locator::parse(text);
+    if (!locator.ok()) return std::move(locator).error();
+    if (process->identity_.secret.empty() && !transport::isLocalOnly(*locator)) {
+      return Failure{Status::BadConfig, "will not listen at " + text +
+                                            " without a cluster secret: give --secret-file, or listen at 127.0.0.1"};
+    }
+    auto& endpoint = locator->scheme == "shm" ? process->network_->shm_endpoint : process->network_->tcp_endpoint;
+    if (locator->scheme != "shm" && locator->scheme != "tcp") {
+      return Failure{Status::BadConfig, "cannot listen at " + text + ": this build has tcp and shm"};
+    }
+    auto bound = endpoint->listen(*locator);
+    if (!bound.ok()) return std::move(bound).error();
+    process->locators_.push_back(bound->toString());
+  }
+
+  process->dispatch_ = std::make_unique<rpc::Dispatch>(process->clock_, process->trace_, process->network_->sleeper,
+                                                       dispatchOptions(settings));
+  if (hooks) process->dispatch_->setHooks(hooks());
+  process->dispatch_->addEndpoint(*process->network_->tcp_endpoint);
+  process->dispatch_->addEndpoint(*process->network_->shm_endpoint);
+  for (uint32_t i = 0; i < settings.workers; ++i) {
+    process->workers_.push_back(std::make_unique<runtime::ThreadExecutor>(process->clock_, "worker" + std::to_string(i),
+                                                                          hooks ? hooks() : runtime::ExecutorHooks{}));
+  }
+  process->dispatch_->setWorkers(process->workers());
+  process->caller_ = std::make_unique<rpc::Caller>(*process->dispatch_);
+  process->stop_job_ = std::make_unique<StopJob>(*process);
+  return process;
+}
+
+std::vector<runtime::Executor*> Process::workers() const {
+  std::vector<runtime::Executor*> workers;
+  for (const auto& worker : workers_) workers.push_back(worker.get());
+  return workers;
+}
+
+void Process::ready() {
+  std::string line;
+  for (const std::string& locator : locators_) line += (line.empty() ? "" : " ") + locator;
+  std::printf("ready %s\n", line.c_str());
+  std::fflush(stdout);
+  if (settings_.ready_file.empty()) return;
+  // Whoever waits for the file must never see half of it.
+  const std::string partial = settings_.ready_file + ".partial";
+  std::ofstream(partial) << line << "\n";
+  if (std::rename(partial.c_str(), settings_.ready_file.c_str()) != 0) {
+    trace_.warning("cannot write the ready file '" + settings_.ready_file + "'");
+  }
+}
+
+void Process::requestStop() {
+  if (!stop_job_->posted.exchange(true)) dispatch_->post(*stop_job_, runtime::Priority::Membership);
+}
+
+void Process::run(const std::function<void()>& on_stop, const std::function<bool()>& stopped) {
+  stop_job_->on_stop = on_stop;
+  stop_job_->stopped = stopped;
+  std::thread signals([this] {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    int signal_number = 0;
+    sigwait(&set, &signal_number);
+    requestStop();
+  });
+  dispatch_->run();
+  pthread_kill(signals.native_handle(), SIGTERM);  // if the stop came from elsewhere
+  signals.join();
+  for (auto& worker : workers_) worker->stop();
+  if (!settings_.ready_file.empty()) unlink(settings_.ready_file.c_str());
+  if (!stop_job_->has_ended) {
+    // Something still waits for a disk or a peer; tearing it down under that would be worse than ending without it.
+    trace_.error("stopping took longer than " + std::to_string(kStopNsMax / runtime::kNanosPerSecond) +
+                 " s; ending without it");
+    std::_Exit(1);
+  }
+  trace_.info("stopped");
+}
+
+}  // namespace ramcore::tools

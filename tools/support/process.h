@@ -1,0 +1,102 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/trace.h"
+#include "rpc/caller.h"
+#include "rpc/dispatch.h"
+#include "runtime/random.h"
+#include "runtime/real/system_clock.h"
+#include "runtime/real/thread_executor.h"
+#include "transport/transport.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ramcore::tools {
+
+/// What coordinator and server have in common on their command lines.
+struct ProcessSettings {
+  std::vector<std::string> listen;
+  std::string cluster = "ramcore";
+  std::string secret_file;
+  std::string log_level = "info";
+  std::string ready_file;
+  std::string metrics;
+  std::string hand_off = "auto";
+  std::string poll = "adaptive";
+  uint32_t spin_us = 50;
+  uint32_t workers = 1;
+};
+
+/// Adds the common flags, with environment variables RAMCORE_..., `--config FILE` (TOML; flags beat environment, which
+/// beats the file; unknown keys are errors) and `--version`. Borrows `settings`.
+void addProcessFlags(CLI::App& app, ProcessSettings& settings);
+/// Parses the command line. Returns false when the process is to end with `exit_code` (help, version, or a mistake that
+/// was printed in one line).
+bool parseFlags(CLI::App& app, int argc, char** argv, int& exit_code);
+/// One line on stderr, "program: cause; remedy", and the exit code for it.
+int fail(const std::string& program, const Failure& failure);
+/// "1.5 GiB".
+std::string formatBytes(uint64_t bytes);
+
+/// The secret in `file` without a trailing line end; empty for an empty name.
+Outcome<std::string> readSecret(const std::string& file);
+
+/// The real world under a daemon: clock, transports, dispatch thread (the calling one), workers, signals.
+///
+/// Life: open, build the role on dispatch() and caller(), ready(), run().
+class Process {
+ public:
+  /// Opens transports and listens. Must be called before any other thread exists: it blocks SIGTERM and SIGINT, which
+  /// run() handles.
+  /// @param hooks  called once for the dispatch thread and then once for each worker.
+  static Outcome<std::unique_ptr<Process>> open(const ProcessSettings& settings, const std::string& program,
+                                                transport::Role role,
+                                                const std::function<runtime::ExecutorHooks()>& hooks);
+  ~Process();
+
+  runtime::Clock& clock() { return clock_; }
+  runtime::Entropy& entropy() { return entropy_; }
+  Trace& trace() { return trace_; }
+  rpc::Dispatch& dispatch() { return *dispatch_; }
+  rpc::Caller& caller() { return *caller_; }
+  transport::Identity& identity() { return identity_; }
+  /// Where others reach this process.
+  const std::vector<std::string>& locators() const { return locators_; }
+  std::vector<runtime::Executor*> workers() const;
+  /// Tells supervisors and scripts that the process serves: one line "ready LOCATOR..." on stdout, and the ready file.
+  void ready();
+
+  /// Dispatches until SIGTERM or SIGINT (or requestStop()); then refuses requests, calls `on_stop` and goes on until
+  /// `stopped()` and the last request in service is answered. Workers have ended when it returns. If that takes longer
+  /// than some seconds, the process ends with exit code 1.
+  void run(const std::function<void()>& on_stop, const std::function<bool()>& stopped);
+  /// As a SIGTERM. Any thread.
+  void requestStop();
+
+ private:
+  struct Network;
+  struct StopJob;
+  Process(const ProcessSettings& settings, const std::string& program);
+
+  const ProcessSettings settings_;
+  const std::string program_;
+  Trace& trace_;
+  runtime::SystemClock clock_;
+  runtime::SystemEntropy entropy_;
+  transport::Identity identity_;
+  std::unique_ptr<Network> network_;
+  std::unique_ptr<rpc::Dispatch> dispatch_;
+  std::vector<std::unique_ptr<runtime::ThreadExecutor>> workers_;
+  std::unique_ptr<rpc::Caller> caller_;
+  std::vector<std::string> locators_;
+  std::unique_ptr<StopJob> stop_job_;
+};
+
+}  // namespace ramcore::tools
