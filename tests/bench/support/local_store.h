@@ -1,0 +1,88 @@
+#pragma once
+
+#include <memory>
+
+#include "bench/support/child.h"
+#include "log/log.h"
+#include "log/log_memory.h"
+#include "master/object_store.h"
+#include "runtime/clock.h"
+#include "runtime/sim/sim_epoch.h"
+
+namespace ramcore::bench {
+
+/// Log, index and object store of one master in this process, on one thread, without clients and without a cleaner.
+/// All memory that a run will touch is touched before.
+class LocalStore {
+ public:
+  static constexpr TableId kTable{1};
+
+  LocalStore(uint64_t log_bytes, uint64_t objects_max)
+      : pins_(1),
+        memory_(openMemory(log_bytes)),
+        index_(openIndex(objects_max)),
+        tablets_(rcu_),
+        store_(*memory_),
+        log_(configFor(log_bytes), {ClusterId(1), ServerId(1)}, *memory_, {store_, replicator_, rcu_, pins_}) {
+    results_.connect(log_);
+    store_.connect({log_, *index_, tablets_, results_, lease_, clock_});
+    lease_.renewed(clock_.nowNs(), runtime::kNever / 2);
+    reader_ = rcu_.registerThread();
+    log_.maintain();
+    while (index_->prefaultAhead() != 0) {
+    }
+  }
+  ~LocalStore() {
+    rcu_.unregisterThread(reader_);
+    rcu_.drain();
+  }
+  LocalStore(const LocalStore&) = delete;
+  LocalStore& operator=(const LocalStore&) = delete;
+
+  master::ObjectStore& store() { return store_; }
+  log::Log& log() { return log_; }
+  index::HashIndex& index() { return *index_; }
+  /// What a worker does between two pieces of work.
+  void turn() {
+    rcu_.quiescent(reader_);
+    rcu_.reclaim(64);
+    index_->prefaultAhead();
+  }
+
+ private:
+  static log::LogConfig configFor(uint64_t bytes) {
+    log::LogConfig config;
+    config.memory_bytes = bytes;
+    return config;
+  }
+  static std::unique_ptr<log::LogMemory> openMemory(uint64_t bytes) {
+    auto memory = log::LogMemory::open(bytes);
+    if (!memory) die(memory.error().message);
+    while ((*memory)->prefaultNext()) {
+    }
+    return std::move(memory).value();
+  }
+  std::unique_ptr<index::HashIndex> openIndex(uint64_t objects_max) {
+    index::IndexConfig config;
+    config.initial_buckets_log2 = 16;
+    config.reserve_bytes = std::max<uint64_t>(objects_max * 32, 64 << 20);
+    auto index = index::HashIndex::open(config, rcu_);
+    if (!index) die(index.error().message);
+    return std::move(index).value();
+  }
+
+  runtime::ManualClock clock_;
+  runtime::SimRcu rcu_;
+  runtime::PinRegistry pins_;
+  std::unique_ptr<log::LogMemory> memory_;
+  std::unique_ptr<index::HashIndex> index_;
+  log::NoReplicator replicator_;
+  master::TabletTable tablets_;
+  master::ResultTable results_;
+  master::ServerLease lease_;
+  master::ObjectStore store_;
+  log::Log log_;
+  runtime::RcuReader reader_{};
+};
+
+}  // namespace ramcore::bench

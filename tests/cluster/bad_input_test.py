@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""What people get wrong on command lines and around them: each ends with one line on stderr that names the cause (and
+what to do), and with an exit code that is not 0. One row of the tables below is one test."""
+
+import os
+import re
+import socket
+import sqlite3
+import subprocess
+import unittest
+
+from cluster_harness import Cluster, Daemon, run, tool
+
+KEY_BYTES_MAX = 65535
+VALUE_BYTES_MAX = 1024 * 1024
+
+
+class Case:
+    """One mistake: `arguments(test)` gives the command line, `cause` has to match the line on stderr."""
+
+    def __init__(self, name, arguments, cause, remedy, stdin=None):
+        self.name = name
+        self.arguments = arguments
+        self.cause = cause
+        self.remedy = remedy
+        self.stdin = stdin
+
+
+def rc(test, *arguments):
+    return test.cluster.arguments("ramcore", *arguments)
+
+
+
+
+def coordinator(test, *arguments, storage="other-coordinator", listen="tcp://127.0.0.1:0", cluster="test"):
+    return [tool("ramcore-coordinator"), "--storage", test.cluster.path(storage), "--listen", listen, "--cluster",
+            cluster, "--log-level", "error", *arguments]
+
+
+def server(test, *arguments, listen="tcp://127.0.0.1:0", cluster="test"):
+    return [tool("ramcore-server"), "--coordinator", test.cluster.coordinator_locator(), "--listen", listen,
+            "--cluster", cluster, "--memory", "64MiB", "--log-level", "error", *arguments]
+
+
+NOWHERE = "tcp://127.0.0.1:9"
+LOCATOR_REMEDY = r"tcp://|shm:///"
+
+FLAG_CASES = [
+    Case(f"unknown_flag_of_{name.replace('-', '_')}",
+         lambda test, name=name, rest=rest: [tool(name), *rest, "--no-such-flag"], r"no-such-flag", r"--help")
+    for name, rest in (("ramcore-coordinator", []), ("ramcore-server", []), ("ramcore", ["list"]),
+                       ("rcmigrate", ["list"]), ("rcbench", []))
+] + [
+    Case(f"bad_coordinator_locator_of_{name.replace('-', '_')}",
+         lambda test, name=name, rest=rest: [tool(name), "--coordinator", "nonsense://x", *rest], r"nonsense",
+         LOCATOR_REMEDY)
+    for name, rest in (("ramcore-server", []), ("ramcore", ["list"]), ("rcmigrate", ["list"]), ("rcbench", []))
+] + [
+    Case(f"no_coordinator_there_for_{name.replace('-', '_')}",
+         lambda test, name=name, rest=rest: [tool(name), "--coordinator", NOWHERE, *rest],
+         r"127\.0\.0\.1:9", r"--coordinator|runs?\b")
+    for name, rest in (("ramcore", ["list", "--timeout-ms", "2000"]),
+                       ("rcmigrate", ["list", "--timeout-ms", "2000"]), ("rcbench", ["--timeout-ms", "2000"]))
+] + [
+    Case(f"wrong_cluster_name_for_{name.replace('-', '_')}",
+         lambda test, name=name, rest=rest: [tool(name), "--coordinator", test.cluster.coordinator_locator(),
+                                             "--cluster", "another", *rest],
+         r"refuse|cluster", r"--cluster|cluster name|name")
+    for name, rest in (("ramcore", ["list", "--timeout-ms", "2000"]),
+                       ("rcmigrate", ["list", "--timeout-ms", "2000"]), ("rcbench", ["--timeout-ms", "2000"]))
+] + [
+    Case(f"wrong_secret_for_{name.replace('-', '_')}",
+         lambda test, name=name, rest=rest: [tool(name), "--coordinator", test.secured.coordinator_locator(),
+                                             "--cluster", "secured", "--secret-file", test.wrong_secret, *rest],
+         r"refuse|secret", r"secret")
+    for name, rest in (("ramcore", ["list", "--timeout-ms", "2000"]),
+                       ("rcmigrate", ["list", "--timeout-ms", "2000"]), ("rcbench", ["--timeout-ms", "2000"]))
+] + [
+    Case(f"secret_file_missing_for_{name.replace('-', '_')}",
+         lambda test, name=name, rest=rest: [tool(name), "--secret-file", "/nonexistent/secret", *rest],
+         r"/nonexistent/secret", r"secret|readable|permission")
+    for name, rest in (("ramcore-coordinator", ["--storage", "/tmp"]), ("ramcore-server", []), ("ramcore", ["list"]),
+                       ("rcmigrate", ["list"]), ("rcbench", []))
+] + [
+    Case("server_memory_is_no_size", lambda test: server(test, "--memory", "lots"), r"lots", r"--help|KiB|unit"),
+    Case("unknown_key_in_the_configuration_file", lambda test: server(test, "--config", test.strange_config),
+         r"no_such_key|no-such-key", r"--help|config"),
+    Case("rcbench_records_do_not_fit_the_keys",
+         lambda test: test.cluster.arguments("rcbench", "--key-bytes", 3, "--records", 1000), r"3 bytes",
+         r"--key-bytes"),
+    Case("rcbench_workload_is_none", lambda test: test.cluster.arguments("rcbench", "--workload", "Z"), r"Z", r"--help"),
+    Case("rcmigrate_without_a_command", lambda test: test.cluster.arguments("rcmigrate"), r"subcommand", r"--help"),
+]
+
+CLUSTER_CASES = [
+    Case("get_of_a_table_that_does_not_exist", lambda test: rc(test, "get", "nowhere", "k"), r"nowhere", r"create|list"),
+    Case("put_to_a_table_that_does_not_exist", lambda test: rc(test, "put", "nowhere", "k", "v"), r"nowhere",
+         r"create|list"),
+    Case("export_of_a_table_that_does_not_exist", lambda test: rc(test, "export", "nowhere"), r"nowhere",
+         r"create|list"),
+    Case("drop_of_a_table_that_does_not_exist", lambda test: rc(test, "drop", "nowhere"), r"nowhere", r"list|exist"),
+    Case("create_of_a_table_that_exists", lambda test: rc(test, "create", "present"), r"present", r"exists"),
+    Case("rcmigrate_list_of_a_table_that_does_not_exist",
+         lambda test: test.cluster.arguments("rcmigrate", "list", "nowhere"), r"nowhere", r"create|list"),
+    Case("rcmigrate_move_of_a_tablet_that_does_not_exist",
+         lambda test: test.cluster.arguments("rcmigrate", "move", 123456, "--to", "s1"), r"123456", r"list"),
+    Case("rcmigrate_move_to_a_server_that_does_not_exist",
+         lambda test: test.cluster.arguments("rcmigrate", "move", test.cluster.tablets("present")[0]["tablet"], "--to",
+                                             "s77"), r"s77", r"there are"),
+    Case("rcmigrate_status_of_no_migration", lambda test: test.cluster.arguments("rcmigrate", "status", 123456),
+         r"123456", r"exist|known|NotFound"),
+    Case("key_too_long", lambda test: rc(test, "put", "present", "k" * (KEY_BYTES_MAX + 1), "v"), r"[Kk]ey|TooLarge",
+         r"65535|limit|at most"),
+    Case("key_empty", lambda test: rc(test, "put", "present", "", "v"), r"[Kk]ey|empty", r"1|limit|at least"),
+    Case("value_too_long", lambda test: rc(test, "import", "--quiet", "present", test.long_value), r"[Vv]alue|TooLarge",
+         r"1048576|1 MiB|limit|at most"),
+    Case("import_of_a_file_that_does_not_exist", lambda test: rc(test, "import", "--quiet", "present", "/nonexistent/file"),
+         r"/nonexistent/file", r"."),
+    Case("import_of_lines_that_are_not_json", lambda test: rc(test, "import", "--quiet", "present", test.not_json), r"line 1|:1",
+         r"JSON|json"),
+    Case("increment_of_a_value_that_is_no_integer", lambda test: rc(test, "increment", "present", "text", 1),
+         r"text|TypeMismatch", r"8 bytes|integer|counter|number"),
+]
+
+DAEMON_CASES = [
+    Case("coordinator_port_in_use", lambda test: coordinator(test, listen=f"tcp://127.0.0.1:{test.used_port}"),
+         r"another process uses the port", r"choose another|stop it"),
+    Case("server_port_in_use", lambda test: server(test, listen=f"tcp://127.0.0.1:{test.used_port}"),
+         r"another process uses the port", r"choose another|stop it"),
+    Case("server_listens_at_no_locator", lambda test: server(test, listen="tcp:/wrong"), r"tcp:/wrong", LOCATOR_REMEDY),
+    Case("coordinator_without_secret_listens_to_the_network",
+         lambda test: coordinator(test, listen="tcp://0.0.0.0:0"), r"0\.0\.0\.0|secret", r"--secret-file"),
+    Case("storage_is_a_file", lambda test: coordinator(test, storage="a-file"), r"a-file.*not a directory",
+         r"--storage"),
+    Case("storage_is_not_writable", lambda test: coordinator(test, storage="a-file/below"), r"a-file/below",
+         r"--storage"),
+    Case("storage_belongs_to_another_cluster", lambda test: coordinator(test, storage="spare", cluster="another"),
+         r"belongs to cluster 'test'", r"--cluster"),
+    Case("storage_in_use_by_another_coordinator", lambda test: coordinator(test, storage="coordinator"), r"open|use",
+         r"--storage|stop"),
+    Case("storage_of_a_newer_format", lambda test: coordinator(test, storage="newer"), r"format 99",
+         r"version of Ramcore"),
+    Case("storage_of_an_older_format", lambda test: coordinator(test, storage="older"), r"format 0",
+         r"version of Ramcore"),
+    Case("storage_is_damaged", lambda test: coordinator(test, storage="damaged"), r"damaged|not a database", r"backup"),
+    Case("server_of_another_cluster", lambda test: server(test, cluster="another"), r"refuse|cluster", r"--cluster|name"),
+    Case("server_with_a_wrong_secret",
+         lambda test: [tool("ramcore-server"), "--coordinator", test.secured.coordinator_locator(), "--cluster",
+                       "secured", "--secret-file", test.wrong_secret, "--memory", "64MiB", "--log-level", "error"],
+         r"refuse|secret", r"secret"),
+]
+
+
+class BadInputTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = Cluster(servers=1)
+        cls.cluster.__enter__()
+        cls.addClassCleanup(cls.cluster.__exit__, None, None, None)
+        cls.secured = Cluster(servers=0, name="secured", secret="right")
+        cls.secured.__enter__()
+        cls.addClassCleanup(cls.secured.__exit__, None, None, None)
+        cls.cluster.rc("create", "present")
+        cls.cluster.rc("put", "present", "text", "no integer")
+        cls.used = socket.create_server(("127.0.0.1", 0))
+        cls.addClassCleanup(cls.used.close)
+        cls.used_port = cls.used.getsockname()[1]
+        cls.wrong_secret = cls.write("wrong-secret", "wrong\n")
+        cls.strange_config = cls.write("strange.toml", "no_such_key = 1\n")
+        cls.not_json = cls.write("not-json", "key=value\n")
+        cls.long_value = cls.write("long.ndjson", '{"key":"k","value":"%s"}\n' % ("v" * (VALUE_BYTES_MAX + 1)))
+        cls.write("a-file", "")
+        cls.make_storages()
+
+    @classmethod
+    def write(cls, name, content):
+        path = cls.cluster.path(name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(content)
+        return path
+
+    @classmethod
+    def make_storages(cls):
+        """Storage directories of real coordinators, changed from outside."""
+        for name in ("spare", "newer", "older", "damaged"):
+            daemon = Daemon(name, coordinator(cls, storage=name), cls.cluster.path(name + ".log"))
+            daemon.wait_ready()
+            assert daemon.stop() == 0
+        for name, version in (("newer", b"99"), ("older", b"0")):
+            database = sqlite3.connect(cls.storage_file(name))
+            changed = database.execute("UPDATE state SET value = ? WHERE key = ?", (version, b"!format")).rowcount
+            assert changed == 1, "the format is kept under another name now"
+            database.commit()
+            database.close()
+        with open(cls.storage_file("damaged"), "wb") as file:
+            file.write(b"no database at all, and long enough to be looked at" * 100)
+
+    @classmethod
+    def storage_file(cls, name):
+        return os.path.join(cls.cluster.path(name), "coordinator.sqlite")
+
+    def expect(self, case):
+        arguments = case.arguments(self)
+        done = subprocess.run(arguments, input=case.stdin, stdin=None if case.stdin else subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=60, check=False)
+        said = f"{' '.join(a[:80] for a in arguments)}\nexit code {done.returncode}, stderr:\n{done.stderr}"
+        self.assertGreater(done.returncode, 0, said)  # negative: a signal
+        lines = done.stderr.splitlines()
+        self.assertEqual(len(lines), 1, "one line wanted; " + said)
+        self.assertRegex(lines[0], case.cause, said)
+        self.assertRegex(lines[0], case.remedy, said)
+        self.assertNotRegex(lines[0], re.compile(r"terminate called|exception|assert", re.I), said)
+
+    def test_the_cluster_is_fine_afterwards(self):
+        self.cluster.rc("put", "present", "k", "v")
+        self.assertIn("v", self.cluster.rc("get", "present", "k"))
+        self.assertTrue(self.cluster.coordinator.is_running())
+
+    def test_get_of_a_key_that_does_not_exist(self):
+        """Not a mistake, but not a success either: a script can tell."""
+        done = self.cluster.run("ramcore", "get", "present", "absent", check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.stdout, "")
+
+    def test_limits_themselves_are_fine(self):
+        key = "k" * KEY_BYTES_MAX
+        path = self.write("limits.ndjson", '{"key":"%s","value":"%s"}\n' % (key, "v" * VALUE_BYTES_MAX))
+        self.cluster.rc("create", "limits")
+        self.cluster.rc("import", "limits", path)
+        self.assertEqual(self.cluster.export("limits")[key][0], "v" * VALUE_BYTES_MAX)
+        self.cluster.rc("drop", "limits")
+
+    def test_help_and_version_are_no_mistakes(self):
+        for name in ("ramcore-coordinator", "ramcore-server", "ramcore", "rcmigrate", "rcbench"):
+            self.assertIn("--coordinator" if name != "ramcore-coordinator" else "--listen",
+                          run([tool(name), "--help"]).stdout)
+            self.assertRegex(run([tool(name), "--version"]).stdout, r"\d+\.\d+\.\d+.*format")
+
+
+for case in FLAG_CASES + CLUSTER_CASES + DAEMON_CASES:
+    setattr(BadInputTest, "test_" + case.name, lambda self, case=case: self.expect(case))
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

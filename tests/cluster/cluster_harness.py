@@ -1,0 +1,239 @@
+"""Starts clusters of real processes for tests: a coordinator and servers on free ports, in a temporary directory.
+
+    with Cluster(servers=2) as cluster:
+        cluster.rc("create", "t")
+
+The processes' output is collected in cluster.directory; it is removed when the test passed and named when it failed.
+Nothing here sleeps: readiness is the line that a process prints, an end is the end of the process.
+"""
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN_DIR = os.environ.get("RAMCORE_BIN_DIR") or os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "..", "..", "build", "release", "bin")
+READY_SECONDS_MAX = 60
+STOP_SECONDS_MAX = 30
+COMMAND_SECONDS_MAX = 120
+
+
+def tool(name):
+    """The path of one of the executables."""
+    path = os.path.join(BIN_DIR, name)
+    if not os.path.exists(path):
+        sys.exit(f"{path} is missing; build the target 'tools' and set RAMCORE_BIN_DIR")
+    return path
+
+
+class Failed(Exception):
+    """A process did not do what a test needs it to do."""
+
+
+class Daemon:
+    """A coordinator or server. Stdout carries the ready line only; stderr goes to a file."""
+
+    def __init__(self, name, arguments, log_path):
+        self.name = name
+        self.arguments = arguments
+        self.log_path = log_path
+        self.locators = []
+        self._log = open(log_path, "ab")
+        self.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log)
+
+    def wait_ready(self):
+        """Waits for `ready <locators>`; an end of the process instead is a failure with its last words."""
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        line = b""
+        stream = self.process.stdout.fileno()
+        while not line.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([stream], [], [], left)[0]:
+                raise Failed(f"{self.name} is not ready after {READY_SECONDS_MAX} s\n{self.log()}")
+            piece = os.read(stream, 4096)
+            if not piece:
+                raise Failed(f"{self.name} ended with {self.process.wait()} before it was ready\n{self.log()}")
+            line += piece
+        words = line.decode().split()
+        if not words or words[0] != "ready" or len(words) < 2:
+            raise Failed(f"{self.name} printed '{line.decode().strip()}' and no ready line")
+        self.locators = words[1:]
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as file:
+            return "".join(file.readlines()[-40:])
+
+    def is_running(self):
+        return self.process.poll() is None
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        """SIGKILL, and waits for the end."""
+        self.process.kill()
+        self.process.wait()
+        self._close()
+
+    def stop(self):
+        """SIGTERM; gives the exit code."""
+        if self.is_running():
+            self.process.terminate()
+        try:
+            code = self.process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise Failed(f"{self.name} did not stop within {STOP_SECONDS_MAX} s of SIGTERM\n{self.log()}") from None
+        self._close()
+        return code
+
+    def _close(self):
+        self.process.stdout.close()
+        self._log.close()
+
+
+class Cluster:
+    """One coordinator and some servers."""
+
+    def __init__(self, servers=2, memory="96MiB", name="test", secret=None, transports=("tcp", "shm"), autostart=True):
+        self.directory = tempfile.mkdtemp(prefix="ramcore-test-")
+        self.name = name
+        self.memory = memory
+        self.transports = transports
+        self.secret_file = None
+        if secret is not None:
+            self.secret_file = self.path("secret")
+            with open(self.secret_file, "w", encoding="utf-8") as file:
+                file.write(secret + "\n")
+            os.chmod(self.secret_file, 0o600)
+        self.coordinator = None
+        self.servers = {}
+        self._planned_servers = servers if autostart else 0
+        self._autostart = autostart
+
+    def __enter__(self):
+        try:
+            if self._autostart:
+                self.start_coordinator()
+                # All at once, then wait for all: servers touch their whole memory before they are ready.
+                started = [self.start_server(f"s{i + 1}", wait=False) for i in range(self._planned_servers)]
+                for server in started:
+                    server.wait_ready()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        for daemon in list(self.servers.values()) + ([self.coordinator] if self.coordinator else []):
+            if daemon.is_running():
+                daemon.kill()
+        if kind is None:
+            shutil.rmtree(self.directory)
+        else:
+            print(f"logs and data of the failed test: {self.directory}", file=sys.stderr)
+
+    def path(self, name):
+        return os.path.join(self.directory, name)
+
+    # --- daemons
+
+    def security_flags(self):
+        flags = ["--cluster", self.name]
+        if self.secret_file:
+            flags += ["--secret-file", self.secret_file]
+        return flags
+
+    def coordinator_arguments(self, listen=None, storage=None):
+        arguments = [tool("ramcore-coordinator"), "--storage", storage or self.path("coordinator")] + self.security_flags()
+        for locator in listen or self.listen_locators("coordinator"):
+            arguments += ["--listen", locator]
+        return arguments
+
+    def server_arguments(self, name, coordinator=None):
+        arguments = [tool("ramcore-server"), "--coordinator", coordinator or self.coordinator_locator(),
+                     "--name", name, "--memory", self.memory] + self.security_flags()
+        for locator in self.listen_locators(name):
+            arguments += ["--listen", locator]
+        return arguments
+
+    def listen_locators(self, name):
+        locators = {"tcp": "tcp://127.0.0.1:0", "shm": f"shm://{self.path(name + '.sock')}"}
+        return [locators[transport] for transport in self.transports]
+
+    def start_coordinator(self, listen=None):
+        """On free ports the first time; again at the same place after kill() or stop()."""
+        if listen is None and self.coordinator is not None:
+            listen = self.coordinator.locators
+        self.coordinator = Daemon("coordinator", self.coordinator_arguments(listen), self.path("coordinator.log"))
+        self.coordinator.wait_ready()
+        return self.coordinator
+
+    def start_server(self, name, wait=True, extra=()):
+        server = Daemon(name, self.server_arguments(name) + list(extra), self.path(name + ".log"))
+        self.servers[name] = server
+        if wait:
+            server.wait_ready()
+        return server
+
+    def coordinator_locator(self, scheme="tcp"):
+        for locator in self.coordinator.locators:
+            if locator.startswith(scheme):
+                return locator
+        raise Failed(f"the coordinator has no {scheme} locator: {self.coordinator.locators}")
+
+    def stop(self):
+        """Stops everything in order; gives {name: exit code}."""
+        codes = {name: server.stop() for name, server in self.servers.items()}
+        codes["coordinator"] = self.coordinator.stop()
+        return codes
+
+    # --- tools
+
+    def arguments(self, name, *arguments, scheme="tcp"):
+        return [tool(name), "--coordinator", self.coordinator_locator(scheme)] + self.security_flags() + [
+            str(argument) for argument in arguments]
+
+    def run(self, name, *arguments, stdin=None, check=True, scheme="tcp", timeout=COMMAND_SECONDS_MAX):
+        """Runs a tool against this cluster; gives subprocess.CompletedProcess with text output."""
+        return run(self.arguments(name, *arguments, scheme=scheme), stdin=stdin, check=check, timeout=timeout)
+
+    def start(self, name, *arguments, scheme="tcp"):
+        """A tool in the background, with pipes; the caller waits for it."""
+        return subprocess.Popen(self.arguments(name, *arguments, scheme=scheme), stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def rc(self, *arguments, **options):
+        """`ramcore`; gives its standard output."""
+        return self.run("ramcore", *arguments, **options).stdout
+
+    def export(self, table, scheme="tcp"):
+        """All objects of a table as {key: (value, version)}; a key that comes twice is a failure."""
+        objects = {}
+        for line in self.rc("export", table, scheme=scheme).splitlines():
+            item = json.loads(line)
+            key = item["key"] if "key" in item else "base64:" + item["key64"]
+            if key in objects:
+                raise Failed(f"{table} gave {key} twice")
+            objects[key] = (item.get("value", item.get("value64")), item["version"])
+        return objects
+
+    def tablets(self, table):
+        return json.loads(self.run("rcmigrate", "list", table, "--json").stdout)["tablets"]
+
+
+def run(arguments, stdin=None, check=True, timeout=COMMAND_SECONDS_MAX):
+    """Runs a command to its end."""
+    done = subprocess.run(arguments, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
+    if check and done.returncode != 0:
+        raise Failed(f"{' '.join(arguments)} ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    return done
+
+
+__all__ = ["BIN_DIR", "Cluster", "Daemon", "Failed", "run", "signal", "tool"]

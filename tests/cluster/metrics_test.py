@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""--metrics: the numbers are there, count what happened, and are those of docs/metrics.md."""
+
+import os
+import re
+import socket
+import sys
+import urllib.request
+
+from cluster_harness import Cluster, Failed, run
+
+DOCUMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "metrics.md")
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def scrape(port):
+    """{name with labels: value} and the names of all families."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    values = {}
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            name, value = line.rsplit(" ", 1)
+            values[name] = float(value)
+    families = set(re.findall(r"^# TYPE (ramcore_\S+) ", text, re.MULTILINE))
+    return values, families
+
+
+def expect(condition, text):
+    if not condition:
+        raise Failed(text)
+
+
+def main():
+    documented = set(re.findall(r"`(ramcore_\w+)`", open(DOCUMENT, encoding="utf-8").read()))
+    with Cluster(servers=0) as cluster:
+        port = free_port()
+        server = cluster.start_server("s1", extra=["--metrics", f"127.0.0.1:{port}"])
+        cluster.rc("create", "t")
+        for i in range(20):
+            cluster.rc("put", "t", f"key{i}", "value")
+        values, families = scrape(port)
+        expect(families == documented, f"documented and served differ in {sorted(families ^ documented)}")
+        writes = values['ramcore_requests_total{opcode="Write"}']
+        expect(writes >= 20, f"{writes} writes")
+        expect(values['ramcore_request_service_seconds_count{opcode="Write"}'] == writes, "times and counts differ")
+        expect(values['ramcore_request_queue_seconds_bucket{opcode="Write",le="+Inf"}'] == writes, "no last bucket")
+        expect(values["ramcore_index_entries"] == 20, "20 keys are in the index")
+        expect(values["ramcore_lease_remaining_seconds"] > 0, "the server has a lease")
+        # A port that is taken is a line and an end.
+        second = run(cluster.server_arguments("s2") + ["--metrics", f"127.0.0.1:{port}"], check=False)
+        expect(second.returncode != 0 and "--metrics" in second.stderr, second.stderr)
+        broken = run(cluster.server_arguments("s3") + ["--metrics", "nonsense"], check=False)
+        expect(broken.returncode != 0 and "host:port" in broken.stderr, broken.stderr)
+        expect(server.stop() == 0, "the server stops cleanly")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

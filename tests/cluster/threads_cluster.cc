@@ -1,0 +1,225 @@
+#include "tests/cluster/threads_cluster.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+
+namespace ramcore::cluster {
+namespace {
+
+constexpr const char* kClusterName = "threads";
+
+// 2 MB in segments of 128 KB: a few thousand writes fill it.
+master::MasterConfig smallMaster() {
+  master::MasterConfig config;
+  config.log.memory_bytes = 2 << 20;
+  config.log.segment_bytes = 128 << 10;
+  config.log.seglet_bytes = 8 << 10;
+  config.log.entry_bytes_max = 16 << 10;
+  config.log.poison_freed = true;
+  config.index = {.initial_buckets_log2 = 4, .reserve_bytes = 16 << 20, .stripes_log2 = 4};
+  return config;
+}
+
+}  // namespace
+
+TemporaryFolder::TemporaryFolder() {
+  std::string name = (std::filesystem::temp_directory_path() / "ramcore-threads-XXXXXX").string();
+  RC_CHECK(mkdtemp(name.data()) != nullptr);
+  path_ = name;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+// ---- server
+
+ServerOfThreads::ServerOfThreads(const NodeSettings& settings, const std::string& coordinator)
+    : rcu_(runtime::makeUrcu()), threads_(*rcu_), node_(settings, [this] { return threads_.add(); }) {
+  threads_.bind(0, node_.dispatch());
+  uint32_t index = 1;
+  for (runtime::Executor* worker : node_.workers()) threads_.bind(index++, *worker);
+
+  master::MasterConfig config = smallMaster();
+  config.self = {.locators = node_.locators(),
+                 .name = settings.name,
+                 .memory_bytes = config.log.memory_bytes,
+                 .nonce = node_.entropy().next()};
+  config.coordinator = {.id = 0, .locators = {transport::Locator::parse(coordinator).value()}};
+  memory_ = log::LogMemory::open(config.log.memory_bytes).value();
+  master_ = master::Master::open(config,
+                                 {.clock = node_.clock(),
+                                  .trace = node_.trace(),
+                                  .dispatch = node_.dispatch(),
+                                  .caller = node_.caller(),
+                                  .rcu = *rcu_,
+                                  .threads = threads_,
+                                  .memory = *memory_,
+                                  .replicator = replicator_},
+                                 *this)
+                .value();
+  node_.start([this] { master_->start(); });
+}
+
+ServerOfThreads::~ServerOfThreads() {
+  if (!is_stopped_) RC_CHECK(stop());
+  rcu_->drain();
+}
+
+bool ServerOfThreads::stop() {
+  is_stopped_ = true;
+  return node_.stop([this] { master_->stop(true); },
+                    [this] { return master_->stopped() && !master_->hasLentMemory(); });
+}
+
+void ServerOfThreads::onServing(ServerId id) {
+  node_.identity().id = id.value;
+  id_ = id;
+  serving_.set();
+}
+
+void ServerOfThreads::onRejected(const std::string& why) {
+  node_.trace().error(why);
+  is_rejected_.store(true);
+}
+
+// ---- coordinator
+
+CoordinatorOfThreads::CoordinatorOfThreads(const NodeSettings& settings, const std::string& directory)
+    : node_(settings, nullptr) {
+  store_ = coordinator::SqliteStateStore::open(directory, kClusterName, node_.entropy(), *node_.workers().front(),
+                                               node_.trace())
+               .value();
+  coordinator::CoordinatorOptions options;
+  // A machine that does three other things as well must not look like a dead server.
+  options.membership.lease_ns = 10 * runtime::kNanosPerSecond;
+  options.membership.verdict_after_ns = 120 * runtime::kNanosPerSecond;
+  options.client_lease_ns = 120 * runtime::kNanosPerSecond;
+  coordinator_ = std::make_unique<coordinator::Coordinator>(
+      coordinator::Coordinator::Environment{.dispatch = node_.dispatch(),
+                                            .caller = node_.caller(),
+                                            .store = *store_,
+                                            .trace = node_.trace(),
+                                            .on_failed = [this](Status) { has_failed_.store(true); }},
+      options);
+  node_.start([this] {
+    coordinator_->start([this](Status status) {
+      if (status == Status::Ok) serving_.set();
+    });
+  });
+}
+
+CoordinatorOfThreads::~CoordinatorOfThreads() {
+  if (!is_stopped_) RC_CHECK(stop());
+}
+
+bool CoordinatorOfThreads::stop() {
+  is_stopped_ = true;
+  return node_.stop([this] { coordinator_->stop(); }, [this] { return coordinator_->isIdle(); });
+}
+
+// ---- cluster
+
+ClusterOfThreads::ClusterOfThreads() {
+  const std::string shm = "shm://" + folder_.file("coordinator");
+  coordinator_ = std::make_unique<CoordinatorOfThreads>(
+      settingsOf("coord", transport::Role::Coordinator, {"tcp://127.0.0.1:0", shm}), folder_.file("state"));
+  coordinator_locators_ = coordinator_->node().locators();
+  RC_CHECK(coordinator_->awaitServing());
+  for (size_t i = 0; i < kServers; ++i) {
+    const std::string name = "s" + std::to_string(i);
+    std::vector<std::string> listen;
+    if (i != 1) listen.push_back("shm://" + folder_.file(name));
+    if (i != 2) listen.emplace_back("tcp://127.0.0.1:0");
+    NodeSettings settings = settingsOf(name, transport::Role::Server, listen);
+    if (i == 0) settings.hand_off = rpc::HandOff::Workers;
+    servers_.push_back(
+        std::make_unique<ServerOfThreads>(settings, coordinator_locators_[i % coordinator_locators_.size()]));
+  }
+  for (auto& server : servers_) RC_CHECK(server->awaitServing());
+}
+
+ClusterOfThreads::~ClusterOfThreads() = default;
+
+NodeSettings ClusterOfThreads::settingsOf(const std::string& name, transport::Role role,
+                                          std::vector<std::string> listen) const {
+  return {.name = name,
+          .cluster_name = kClusterName,
+          .role = role,
+          .listen = std::move(listen),
+          .workers = role == transport::Role::Coordinator ? 1U : 2U,
+          .hand_off = role == transport::Role::Coordinator ? rpc::HandOff::Inline : rpc::HandOff::Auto};
+}
+
+ClientOptions ClusterOfThreads::options(const std::string& scheme) const {
+  ClientOptions options;
+  for (const std::string& locator : coordinator_locators_) {
+    if (locator.starts_with(scheme)) options.coordinators.push_back(locator);
+  }
+  options.cluster_name = kClusterName;
+  options.default_timeout = std::chrono::minutes(1);
+  options.connect_timeout = std::chrono::minutes(1);
+  return options;
+}
+
+std::unique_ptr<Client> ClusterOfThreads::connect(const ClientOptions& options) const {
+  auto client = Client::connect(options);
+  RC_CHECK_MSG(client.ok(), client.ok() ? "" : client.error().message.c_str());
+  return std::make_unique<Client>(std::move(client).value());
+}
+
+void ClusterOfThreads::restartCoordinator() {
+  RC_CHECK(coordinator_->stop());
+  coordinator_.reset();
+  coordinator_ = std::make_unique<CoordinatorOfThreads>(
+      settingsOf("coord", transport::Role::Coordinator, coordinator_locators_), folder_.file("state"));
+  RC_CHECK(coordinator_->awaitServing());
+}
+
+void ClusterOfThreads::breakSession(uint64_t random) {
+  ThreadNode& node = servers_[random % kServers]->node();
+  (random / kServers % 2 == 0 ? node.tcp() : node.shm()).breakOne(random / kServers / 2);
+}
+
+bool ClusterOfThreads::stop() {
+  bool in_order = true;
+  for (auto& server : servers_) in_order &= server->stop();
+  return coordinator_->stop() && in_order;
+}
+
+uint64_t ClusterOfThreads::cleanerPasses() const {
+  uint64_t passes = 0;
+  for (const auto& server : servers_) passes += server->logStats().cleaner_passes.load();
+  return passes;
+}
+
+uint64_t ClusterOfThreads::segmentsCleaned() const {
+  uint64_t count = 0;
+  for (const auto& server : servers_) count += server->logStats().segments_cleaned.load();
+  return count;
+}
+
+uint64_t ClusterOfThreads::sessionsBroken() const {
+  uint64_t count = 0;
+  for (const auto& server : servers_) count += server->node().tcp().brokenCount() + server->node().shm().brokenCount();
+  return count;
+}
+
+uint64_t ClusterOfThreads::sessionsOpened(const std::string& scheme) const {
+  uint64_t count = 0;
+  for (const auto& server : servers_) {
+    count += (scheme == "tcp" ? server->node().tcp() : server->node().shm()).openedCount();
+  }
+  return count;
+}
+
+bool ClusterOfThreads::isHealthy() const {
+  for (const auto& server : servers_) {
+    if (server->isRejected()) return false;
+  }
+  return !coordinator_->hasFailed();
+}
+
+}  // namespace ramcore::cluster

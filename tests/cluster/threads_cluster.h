@@ -1,0 +1,123 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coordinator/coordinator.h"
+#include "coordinator/sqlite_state_store.h"
+#include "master/master.h"
+#include "ramcore/client.h"
+#include "runtime/real/urcu_epoch.h"
+#include "tests/cluster/threads_node.h"
+
+namespace ramcore::cluster {
+
+/// A folder of this process alone, removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// A server on a dispatch thread and two workers of its own, with a log so small that it is cleaned all the time.
+class ServerOfThreads final : private master::MasterObserver {
+ public:
+  ServerOfThreads(const NodeSettings& settings, const std::string& coordinator);
+  ~ServerOfThreads() override;
+
+  /// False if the coordinator has not taken it in within a minute.
+  [[nodiscard]] bool awaitServing() { return serving_.wait(60); }
+  /// False if it did not end in time.
+  [[nodiscard]] bool stop();
+
+  ServerId id() const { return id_; }  ///< after awaitServing(), as the rest
+  const log::LogStats& logStats() const { return master_->log()->stats(); }
+  const master::Master& master() const { return *master_; }
+  ThreadNode& node() { return node_; }
+  bool isRejected() const { return is_rejected_.load(); }
+
+ private:
+  void onServing(ServerId id) override;
+  void onRejected(const std::string& why) override;
+
+  const std::unique_ptr<runtime::Rcu> rcu_;
+  master::Threads threads_;
+  ThreadNode node_;
+  std::unique_ptr<log::LogMemory> memory_;
+  log::NoReplicator replicator_;
+  std::unique_ptr<master::Master> master_;
+  Event serving_;
+  ServerId id_;
+  std::atomic<bool> is_rejected_{false};
+  bool is_stopped_ = false;
+};
+
+/// A coordinator on a dispatch thread of its own and a worker that waits for the disk.
+class CoordinatorOfThreads {
+ public:
+  CoordinatorOfThreads(const NodeSettings& settings, const std::string& directory);
+  ~CoordinatorOfThreads();
+
+  [[nodiscard]] bool awaitServing() { return serving_.wait(60); }
+  [[nodiscard]] bool stop();
+  ThreadNode& node() { return node_; }
+  bool hasFailed() const { return has_failed_.load(); }
+
+ private:
+  ThreadNode node_;
+  std::unique_ptr<coordinator::SqliteStateStore> store_;
+  std::unique_ptr<coordinator::Coordinator> coordinator_;
+  Event serving_;
+  std::atomic<bool> has_failed_{false};
+  bool is_stopped_ = false;
+};
+
+/// A whole cluster in this process: one coordinator and three servers, each on threads of its own, that talk to each
+/// other over real sockets and rings. The first server listens at both transports and hands every request to its
+/// workers, the second listens at tcp alone, the third at shm alone.
+class ClusterOfThreads {
+ public:
+  static constexpr size_t kServers = 3;
+
+  /// Everybody serves when it returns (checked).
+  ClusterOfThreads();
+  ~ClusterOfThreads();
+
+  /// How a client reaches the cluster; calls have a minute.
+  ClientOptions options(const std::string& scheme) const;
+  /// A client; connecting succeeds (checked).
+  std::unique_ptr<Client> connect(const ClientOptions& options) const;
+
+  /// Ends the coordinator and starts another one in its place, on what it stored.
+  void restartCoordinator();
+  /// Breaks a session of some node.
+  void breakSession(uint64_t random);
+  /// Stops the servers, then the coordinator. False if one of them had to be forced.
+  [[nodiscard]] bool stop();
+
+  ServerOfThreads& server(size_t index) { return *servers_[index]; }
+  uint64_t cleanerPasses() const;
+  uint64_t segmentsCleaned() const;
+  uint64_t sessionsBroken() const;
+  /// Sessions that the servers have opened or accepted.
+  uint64_t sessionsOpened(const std::string& scheme) const;
+  bool isHealthy() const;
+
+ private:
+  NodeSettings settingsOf(const std::string& name, transport::Role role, std::vector<std::string> listen) const;
+
+  TemporaryFolder folder_;
+  std::vector<std::string> coordinator_locators_;
+  std::unique_ptr<CoordinatorOfThreads> coordinator_;
+  std::vector<std::unique_ptr<ServerOfThreads>> servers_;
+};
+
+}  // namespace ramcore::cluster

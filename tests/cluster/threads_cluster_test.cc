@@ -1,0 +1,218 @@
+// A whole cluster in one process on real threads: mainly for ThreadSanitizer.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <thread>
+
+#include "runtime/frame_pool.h"
+#include "tests/cluster/threads_cluster.h"
+#include "tests/cluster/threads_workload.h"
+
+namespace ramcore::cluster {
+namespace {
+
+struct LoadSettings {
+  uint64_t steps_min = 0;  ///< of each thread; they go on until the floors are reached too
+  uint64_t moves_min = 0;
+  uint64_t cleaner_passes_min = 0;
+  bool breaks_sessions = false;
+  uint32_t coordinator_restarts = 0;
+};
+
+constexpr const char* kTableName = "objects";
+
+/// Threads that write, read, add and scan while tablets move, and the comparison at the end.
+class Load {
+ public:
+  static constexpr uint32_t kThreads = 5;
+
+  explicit Load(ClusterOfThreads& cluster) : cluster_(cluster) {
+    ClientOptions tcp = cluster.options("tcp");
+    ClientOptions shm = cluster.options("shm");
+    clients_.push_back(cluster.connect(tcp));
+    clients_.push_back(cluster.connect(shm));
+    shm.background_thread = true;
+    clients_.push_back(cluster.connect(shm));
+    tcp.administrator = true;
+    administrator_ = cluster.connect(tcp);
+    table_ = administrator_->createTable(kTableName, 4).value();
+    for (uint32_t i = 0; i < kThreads; ++i) {
+      threads_.push_back(std::make_unique<WorkloadThread>(i, *clients_[i % clients_.size()], table_, totals_));
+    }
+  }
+
+  void run(const LoadSettings& settings) {
+    std::vector<ServerId> servers;
+    for (size_t i = 0; i < ClusterOfThreads::kServers; ++i) servers.push_back(cluster_.server(i).id());
+    AdministratorThread mover(*administrator_, kTableName, servers, 7);
+    std::atomic<uint32_t> running{kThreads};
+    const uint64_t steps_max = 20 * settings.steps_min;
+    const auto reached = [&] {
+      return mover.movesDone() >= settings.moves_min && cluster_.cleanerPasses() >= settings.cleaner_passes_min &&
+             restarts_.load() >= settings.coordinator_restarts;
+    };
+    std::vector<std::thread> threads;
+    for (auto& thread : threads_) {
+      threads.emplace_back([&, workload = thread.get()] {
+        for (uint64_t i = 0; i < settings.steps_min || (i < steps_max && !reached()); ++i) {
+          if (!workload->step()) break;
+        }
+        running.fetch_sub(1);
+      });
+    }
+    threads.emplace_back([&] {
+      while (running.load() > 0 && !::testing::Test::HasFailure()) mover.step();
+    });
+    disturb(settings, running);
+    for (std::thread& thread : threads) thread.join();
+
+    EXPECT_GE(mover.movesDone(), settings.moves_min);
+    EXPECT_GE(mover.splitsDone(), 1u);
+    EXPECT_GE(cluster_.cleanerPasses(), settings.cleaner_passes_min);
+    EXPECT_GE(totals_.scans.load(), 5u);
+    EXPECT_GE(totals_.increments.load(), settings.steps_min / 10);
+    EXPECT_TRUE(cluster_.isHealthy());
+    std::printf(
+        "%lu steps, %lu items of multi-operations, %lu futures, %lu scans; %lu moves, %lu splits; "
+        "%lu cleaner passes, %lu segments; %lu sessions broken, %u coordinator restarts\n",
+        totals_.steps.load(), totals_.multi_items.load(), totals_.futures.load(), totals_.scans.load(),
+        mover.movesDone(), mover.splitsDone(), cluster_.cleanerPasses(), cluster_.segmentsCleaned(),
+        cluster_.sessionsBroken(), restarts_.load());
+  }
+
+  /// Everything that was acknowledged is there, and nothing else.
+  void verify() {
+    const auto client = cluster_.connect(cluster_.options("tcp"));
+    size_t expected = 0;
+    for (const auto& thread : threads_) {
+      thread->verify(*client);
+      expected += thread->objectCount();
+    }
+    for (uint32_t counter = 0; counter < WorkloadThread::kSharedCounters; ++counter) {
+      uint64_t sum = 0;
+      bool touched = false;
+      for (const auto& thread : threads_) {
+        sum += thread->addedTo(counter);
+        touched |= thread->hasTouched(counter);
+      }
+      if (!touched) continue;
+      ++expected;
+      const auto result = client->increment(table_, WorkloadThread::counterName(counter), 0);
+      EXPECT_EQ(result.status, Status::Ok);
+      EXPECT_EQ(static_cast<uint64_t>(result.value), sum) << counter;
+    }
+    size_t found = 0;
+    Scan scan = client->scan(table_);
+    while (scan.next() != nullptr) ++found;
+    EXPECT_EQ(scan.status(), Status::Ok);
+    EXPECT_EQ(found, expected);
+  }
+
+  /// Ends all clients.
+  void close() {
+    clients_.clear();
+    administrator_.reset();
+  }
+
+ private:
+  // From the test's own thread, while the others work.
+  void disturb(const LoadSettings& settings, const std::atomic<uint32_t>& running) {
+    std::mt19937_64 random(5);
+    uint64_t next_break = 100;
+    uint64_t next_restart = settings.steps_min;
+    while (running.load() > 0) {
+      const uint64_t steps = totals_.steps.load();
+      if (settings.breaks_sessions && steps >= next_break) {
+        cluster_.breakSession(random());
+        next_break = steps + 50 + random() % 100;
+      }
+      if (restarts_.load() < settings.coordinator_restarts && steps >= next_restart) {
+        cluster_.restartCoordinator();
+        restarts_.fetch_add(1);
+        next_restart = steps + settings.steps_min;
+      }
+      std::this_thread::yield();
+    }
+  }
+
+  ClusterOfThreads& cluster_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::unique_ptr<Client> administrator_;
+  Table table_;
+  WorkloadTotals totals_;
+  std::vector<std::unique_ptr<WorkloadThread>> threads_;
+  std::atomic<uint32_t> restarts_{0};
+};
+
+void runLoad(const LoadSettings& settings) {
+  const int64_t frames_before = runtime::framesAlive();
+  {
+    ClusterOfThreads cluster;
+    {
+      Load load(cluster);
+      load.run(settings);
+      load.verify();
+      load.close();
+    }
+    EXPECT_GE(cluster.sessionsOpened("tcp"), 4u);
+    EXPECT_GE(cluster.sessionsOpened("shm"), 4u);
+    if (settings.breaks_sessions) EXPECT_GE(cluster.sessionsBroken(), 10u);
+    EXPECT_TRUE(cluster.stop());
+  }
+  EXPECT_EQ(runtime::framesAlive(), frames_before);
+}
+
+TEST(ThreadsCluster, LoadWhileTabletsMoveAndTheLogIsCleaned) {
+  runLoad({.steps_min = 4000, .moves_min = 20, .cleaner_passes_min = 20});
+}
+
+TEST(ThreadsCluster, LoadWhileSessionsBreakAndTheCoordinatorRestarts) {
+  runLoad(
+      {.steps_min = 1500, .moves_min = 6, .cleaner_passes_min = 3, .breaks_sessions = true, .coordinator_restarts = 2});
+}
+
+// Clients that do not mind errors: the servers leave while requests are in service.
+void useUntil(const std::atomic<bool>& stop, Client& client, Table table, uint32_t number,
+              std::atomic<uint64_t>& done) {
+  for (uint64_t i = 0; !stop.load(); ++i) {
+    const std::string key = std::to_string(number) + "/" + std::to_string(i % 200);
+    if (client.write(table, key, std::string(i * 37 % 8000, 'v')).ok()) done.fetch_add(1);
+    std::vector<ReadItem> items(8, {.table = table, .key = key});
+    client.multiRead(items);
+    if (i % 8 != 0) continue;
+    Scan scan = client.scan(table);
+    while (scan.next() != nullptr) {
+    }
+  }
+}
+
+TEST(ThreadsCluster, StopsWhileClientsAreWorking) {
+  constexpr uint32_t kThreads = 4;
+  const int64_t frames_before = runtime::framesAlive();
+  for (int round = 0; round < 3; ++round) {
+    ClusterOfThreads cluster;
+    std::vector<std::unique_ptr<Client>> clients;
+    for (const char* scheme : {"shm", "tcp"}) {
+      ClientOptions options = cluster.options(scheme);
+      options.default_timeout = std::chrono::milliseconds(500);
+      clients.push_back(cluster.connect(options));
+    }
+    const Table table =
+        clients[0]->createTable(kTableName, 6, {.timeout = std::chrono::minutes(1), .condition = {}}).value();
+    std::atomic<bool> stop{false};
+    std::atomic<uint64_t> done{0};
+    std::vector<std::thread> threads;
+    for (uint32_t t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] { useUntil(stop, *clients[t % clients.size()], table, t, done); });
+    }
+    while (done.load() < 200) std::this_thread::yield();
+    EXPECT_TRUE(cluster.stop());
+    stop.store(true);
+    for (std::thread& thread : threads) thread.join();
+    clients.clear();
+  }
+  EXPECT_EQ(runtime::framesAlive(), frames_before);
+}
+
+}  // namespace
+}  // namespace ramcore::cluster

@@ -1,0 +1,61 @@
+#include "contract/transport_suite.h"
+#include "runtime/sim/sim_clock.h"
+#include "runtime/sim/sim_scheduler.h"
+#include "transport/sim/sim_network.h"
+#include "transport/sim/sim_transport.h"
+
+namespace ramcore::transport::contract {
+namespace {
+
+constexpr uint64_t kSeed = 1;
+// Simulated time between two rounds of all processes.
+constexpr int64_t kStepNs = 2'000;
+constexpr uint64_t kEventsMax = 100'000;
+
+class SimulatedNode final : public Node {
+ public:
+  SimulatedNode(SimNetwork& network, runtime::SimClock& clock, int number, const NodeOptions& options,
+                const Identity& identity)
+      : transport_(
+            network, clock, "node" + std::to_string(number), [] {}, options.slots_per_session),
+        endpoint_(transport_.makeEndpoint(identity)) {}
+  Endpoint& endpoint() override { return *endpoint_; }
+
+ private:
+  SimTransport transport_;
+  std::unique_ptr<Endpoint> endpoint_;
+};
+
+/// A quiet network. One clock for all, because the suite asks for one time.
+class SimulatedWorld final : public World {
+ public:
+  explicit SimulatedWorld(SimMode mode)
+      : scheduler_(kSeed),
+        clock_(scheduler_, "clock", {.offset_ns_max = 0, .wall_error_ns_max = 0, .drift_ppm_max = 0}),
+        network_(scheduler_, {.mode = mode}) {}
+  std::unique_ptr<Node> makeNode(const NodeOptions& options, const Identity& identity) override {
+    return std::make_unique<SimulatedNode>(network_, clock_, ++node_count_, options, identity);
+  }
+  Locator placeToListen(Node&, int number) override {
+    return Locator::parse("sim://place" + std::to_string(number)).value();
+  }
+  Locator emptyPlace() override { return Locator::parse("sim://nowhere").value(); }
+  int64_t nowNs() override { return clock_.nowNs(); }
+  void passTime() override { scheduler_.runUntil(scheduler_.nowNs() + kStepNs, kEventsMax); }
+
+ private:
+  runtime::SimScheduler scheduler_;
+  runtime::SimClock clock_;
+  SimNetwork network_;
+  int node_count_ = 0;
+};
+
+std::unique_ptr<World> makeStreamWorld() { return std::make_unique<SimulatedWorld>(SimMode::Stream); }
+std::unique_ptr<World> makeDatagramWorld() { return std::make_unique<SimulatedWorld>(SimMode::Datagram); }
+
+constexpr Abilities kAbilities{.any_thread_release = false};
+const Registration kStream({"sim_stream", &makeStreamWorld, kAbilities});
+const Registration kDatagram({"sim_datagram", &makeDatagramWorld, kAbilities});
+
+}  // namespace
+}  // namespace ramcore::transport::contract

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Compares the flags in the documents with those of the tools: what is documented exists, what exists is documented, and
+the documented defaults are the real ones."""
+
+import os
+import re
+import subprocess
+import unittest
+
+ROOT = os.environ.get("RAMCORE_SOURCE_DIR") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+BIN_DIR = os.environ.get("RAMCORE_BIN_DIR") or os.path.join(ROOT, "build", "release", "bin")
+TOOLS = ("ramcore-coordinator", "ramcore-server", "ramcore", "rcmigrate", "rcbench")
+SCRIPTS = ("tools/setup", "tools/test", "tests/bench/run", "tools/quickstart", "tests/bench/idle_cpu.py")
+UNIVERSAL = {"--help", "--version"}
+# Of programs that are not ours, as they appear in the documents.
+FOREIGN = {"--preset", "--install", "--prefix", "--test-dir", "--output-on-failure", "--gtest_filter", "--build",
+           "--gtest_repeat", "--target"}
+
+
+def output(arguments):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("RAMCORE_")}
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=True, env=environment).stdout
+
+
+def parse_help(text):
+    """Long flags at the beginning of an option's line, with their defaults ('' for none)."""
+    flags = {}
+    for match in re.finditer(r"^ {2,}(?:-\w,)?(--[\w-]+)([^\n]*)", text, re.M):
+        default = re.match(r"(?: [^\s=]+(?: in \[[^\]]*\])?(?: \[[^\]]*\])?)?=(\S+)", match.group(2))
+        flags[match.group(1)] = default.group(1).strip("[]") if default else ""
+    return flags
+
+
+def flags_of(name):
+    """The flags of a tool and of its subcommands."""
+    path = os.path.join(BIN_DIR, name)
+    text = output([path, "--help"])
+    flags = parse_help(text)
+    commands = text.split("Subcommands:", 1)
+    if len(commands) == 2:
+        for command in re.findall(r"^ {2}([\w-]+)", commands[1], re.M):
+            flags.update(parse_help(output([path, command, "--help"])))
+    return {flag: default for flag, default in flags.items() if flag not in UNIVERSAL}
+
+
+def documented_flags():
+    """{tool: {flag: default}} of the tables in docs/operating.md; None where the default is in words."""
+    with open(os.path.join(ROOT, "docs", "operating.md"), encoding="utf-8") as file:
+        text = file.read()
+    result = {}
+    for section in re.split(r"^### ", text, flags=re.M)[1:]:
+        name = section.split("\n", 1)[0].strip()
+        rows = re.findall(r"^\| `(--[\w-]+)` \|([^|]*)\|", re.split(r"^## ", section, flags=re.M)[0], re.M)
+        flags = {}
+        for flag, default in rows:
+            code = re.fullmatch(r"`([^`]*)`", default.strip())
+            flags[flag] = code.group(1) if code else (None if default.strip() else "")
+        if len(flags) != len(rows):
+            raise AssertionError(f"a flag of {name} is documented twice")
+        result[name] = flags
+    return result
+
+
+class FlagsTest(unittest.TestCase):
+    def test_the_parser_of_help_texts(self):
+        text = ("Options:\n  -h,--help                   Print\n  --plain\n  --text TEXT (Env:X)\n"
+                "  --name TEXT:{a,b}=a (Env:Y)\n   more --not-a-flag\n  --range UINT:INT in [1 - 32]=7\n"
+                "  --list TEXT=[tcp://h:1] ...\n  --size UINT:SIZE [b, kb(=1024b), ...]=5 (Env:Z)\n")
+        self.assertEqual(parse_help(text), {"--help": "", "--plain": "", "--text": "", "--name": "a", "--range": "7",
+                                            "--list": "tcp://h:1", "--size": "5"})
+
+    def test_the_tables_are_complete_and_right(self):
+        documented = documented_flags()
+        self.assertEqual(set(documented), set(TOOLS))
+        for name in TOOLS:
+            with self.subTest(tool=name):
+                real = flags_of(name)
+                self.assertEqual(set(real) - set(documented[name]), set(), f"flags of {name} that are not documented")
+                self.assertEqual(set(documented[name]) - set(real), set(), f"{name} does not have these flags")
+                for flag, default in documented[name].items():
+                    if default is not None:
+                        self.assertEqual(default, real[flag], f"default of {name} {flag}")
+
+    def test_every_flag_in_the_documents_exists(self):
+        known = set(UNIVERSAL) | FOREIGN
+        for name in TOOLS:
+            known |= set(flags_of(name))
+        for script in SCRIPTS:
+            path = os.path.join(ROOT, script)
+            if os.path.exists(path):
+                known |= set(re.findall(r"--[a-z][\w-]*", output([path, "--help"])))
+        simulator = os.path.join(BIN_DIR, "..", "simulator")
+        known |= set(re.findall(r"--[a-z][\w-]*", output([simulator, "--help"]))) if os.path.exists(simulator) else set()
+        documents = [os.path.join(ROOT, "README.md"), os.path.join(ROOT, "CONTRIBUTING.md")]
+        for folder, _, names in os.walk(os.path.join(ROOT, "docs")):
+            documents += [os.path.join(folder, name) for name in names if name.endswith(".md")]
+        for path in filter(os.path.exists, documents):
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            if not os.path.exists(simulator):  # a build without it cannot tell
+                text = "\n".join(line for line in text.splitlines() if "simulator" not in line)
+            used = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", text))
+            self.assertEqual(used - known, set(), f"{os.path.relpath(path, ROOT)} names flags that nothing has")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,27 @@
+/// Locators as text, from flags, files and other processes: what is accepted prints to a text that means the same.
+///
+/// Built with -DRAMCORE_FUZZ_PLANTED it aborts on a locator with an empty option, which a working fuzzer finds within
+/// seconds.
+
+#include <cstdlib>
+
+#include "transport/locator.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using ramcore::transport::Locator;
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  const auto parsed = Locator::parse(text);
+  if (!parsed.ok()) {
+    if (parsed.error().message.empty()) std::abort();
+    return 0;
+  }
+  const auto again = Locator::parse(parsed->toString());
+  if (!again.ok() || !(*again == *parsed)) std::abort();
+  static_cast<void>(ramcore::transport::isLocalOnly(*parsed));
+#if defined(RAMCORE_FUZZ_PLANTED)
+  for (const auto& [name, value] : parsed->options) {
+    if (value.empty()) std::abort();
+  }
+#endif
+  return 0;
+}

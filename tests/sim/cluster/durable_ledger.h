@@ -1,0 +1,42 @@
+#pragma once
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/checkers/history.h"
+
+namespace ramcore::sim {
+
+/// What is durable somewhere in the cluster: which versions of which keys, and which removals. Filled by replicators
+/// when they report, asked by clients for everything they are told: an answer that shows an entry which is not in here
+/// came before that entry was durable. One thread.
+class DurableLedger {
+ public:
+  void addObject(HistoryKey key, uint64_t version) { objects_.emplace(key, version); }
+  void addRemoval(HistoryKey key, uint64_t version) { removals_.emplace(key, version); }
+
+  /// Judges an answer at the moment a client gets it.
+  void check(const Operation& operation, const Answer& answer) {
+    if (answer.version == 0 || answer.outcome == Outcome::Unknown || answer.outcome == Outcome::NotRun) return;
+    ++checked_;
+    const bool removed = operation.kind == OperationKind::Remove && answer.outcome == Outcome::Ok;
+    const auto& known = removed ? removals_ : objects_;
+    if (known.contains({operation.key, answer.version})) return;
+    violations_.push_back("shown before it was durable: key " + std::to_string(operation.key) + " version " +
+                          std::to_string(answer.version) + (removed ? " removed" : "") + ", told to client " +
+                          std::to_string(operation.process) + " by a " + name(operation.kind));
+  }
+  const std::vector<std::string>& violations() const { return violations_; }
+  /// Answers that were judged.
+  uint64_t checkedCount() const { return checked_; }
+
+ private:
+  std::set<std::pair<HistoryKey, uint64_t>> objects_;
+  std::set<std::pair<HistoryKey, uint64_t>> removals_;
+  std::vector<std::string> violations_;
+  uint64_t checked_ = 0;
+};
+
+}  // namespace ramcore::sim

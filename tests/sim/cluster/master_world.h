@@ -1,0 +1,161 @@
+#pragma once
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "sim/cluster/rpc_process.h"
+#include "sim/cluster/sim_server.h"
+#include "wire/control.h"
+#include "wire/master_messages.h"
+#include "wire/migration_messages.h"
+
+namespace ramcore::sim {
+
+/// The least a master needs of a coordinator: ids, leases and an opinion about clients.
+class SmallCoordinator {
+ public:
+  explicit SmallCoordinator(RpcProcess& process) {
+    const rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Server})};
+    rpc::ServiceTable& table = process.dispatch().services();
+    table.add<&SmallCoordinator::enlist>(wire::Opcode::Enlist, *this, rules);
+    table.add<&SmallCoordinator::renew>(wire::Opcode::RenewServerLease, *this, rules);
+    table.add<&SmallCoordinator::checkClients>(wire::Opcode::CheckClient, *this, rules);
+    table.add<&SmallCoordinator::goodbye>(wire::Opcode::Goodbye, *this, rules);
+  }
+
+  int64_t lease_ns = runtime::kNanosPerSecond;
+  bool renews = true;
+  std::set<uint64_t> fenced;
+  std::set<uint64_t> valid_clients;
+  uint64_t last_id = 10;
+  int checks = 0;
+
+ private:
+  template <typename Message>
+  static Message parse(const rpc::Request& request) {
+    Message message;
+    RC_CHECK(wire::parseControl(request.head().subspan(sizeof(wire::RequestHeader)), message));
+    return message;
+  }
+  template <typename Message>
+  static void answer(rpc::Request request, const Message& message) {
+    const uint32_t bytes = wire::controlBytes(message);
+    transport::TxMessage response = request.allocate(static_cast<uint32_t>(sizeof(wire::ResponseHeader)) + bytes);
+    response.appendHead(wire::ResponseHeader{.status = Status::Ok});
+    wire::storeControl(message, response.extendHead(bytes));
+    request.reply(std::move(response));
+  }
+  void enlist(rpc::Request request) {
+    wire::control::EnlistResponse response;
+    response.set_id(++last_id);
+    response.set_cluster(77);
+    response.set_lease_ns(lease_ns);
+    answer(std::move(request), response);
+  }
+  void renew(rpc::Request request) {
+    const auto ask = parse<wire::control::RenewServerLeaseRequest>(request);
+    if (fenced.contains(ask.id())) return request.reply(Status::Fenced);
+    if (!renews) return request.reply(Status::RetryLater);
+    wire::control::RenewServerLeaseResponse response;
+    response.set_lease_ns(lease_ns);
+    answer(std::move(request), response);
+  }
+  void checkClients(rpc::Request request) {
+    ++checks;
+    wire::control::CheckClientResponse response;
+    const auto ask = parse<wire::control::CheckClientRequest>(request);
+    for (const uint64_t client : ask.clients()) {
+      response.add_valid(valid_clients.contains(client));
+    }
+    response.set_checked_for_ns(lease_ns);
+    answer(std::move(request), response);
+  }
+  void goodbye(rpc::Request request) { answer(std::move(request), wire::control::Empty()); }
+};
+
+/// Servers under a small coordinator, and a client and the coordinator themselves as raw callers: requests of any
+/// bytes can be sent.
+class MasterWorld {
+ public:
+  explicit MasterWorld(uint64_t seed, transport::SimMode mode = transport::SimMode::Stream)
+      : scheduler(seed),
+        log(scheduler),
+        network(scheduler, optionsOf(mode)),
+        coordinator(scheduler, log, network, "coordinator",
+                    {.role = transport::Role::Coordinator, .cluster_name = "sim"}),
+        rules(coordinator),
+        client(scheduler, log, network, "client", {.role = transport::Role::Client, .cluster_name = "sim"}),
+        other_server(scheduler, log, network, "other",
+                     {.role = transport::Role::Server, .id = 99, .cluster_name = "sim"}) {
+    coordinator.listen();
+    rules.valid_clients = {1, 2};
+  }
+
+  /// Starts one more server and waits until it serves. Returns its number.
+  size_t addServer(const SimServer::Options& options = {}) {
+    const std::string name = "server" + std::to_string(servers.size() + 1);
+    servers.push_back(
+        std::make_unique<SimServer>(scheduler, log, network, name, runtime::SimClock::Options{}, options));
+    SimServer& server = *servers.back();
+    RC_CHECK(runUntil([&] { return server.isServing(); }));
+    addresses.push_back(
+        {.id = server.master().id().value, .locators = {transport::Locator::parse("sim://" + name).value()}});
+    return servers.size() - 1;
+  }
+  /// Runs until `done`, at most a minute of simulated time.
+  bool runUntil(const std::function<bool()>& done) {
+    const int64_t give_up_ns = scheduler.nowNs() + 60 * runtime::kNanosPerSecond;
+    bool is_done = false;
+    scheduler.runUntil([&] { return (is_done = done()) || scheduler.nowNs() > give_up_ns; }, 100'000'000);
+    return is_done;
+  }
+  void runFor(int64_t ns) { scheduler.runUntil(scheduler.nowNs() + ns, 100'000'000); }
+
+  /// Sends bytes to a server and waits for the end of the call.
+  std::unique_ptr<NotedCall> send(RpcProcess& from, ByteSpan bytes, size_t contiguous, size_t server = 0) {
+    auto call = std::make_unique<NotedCall>();
+    call->request = from.caller->allocate(static_cast<uint32_t>(bytes.size()));
+    call->request.appendHead(bytes);
+    call->request->contiguous_bytes = static_cast<uint32_t>(contiguous);
+    from.onDispatch([&] { from.caller->connection(addresses[server]).start(*call); });
+    RC_CHECK(runUntil([&] { return call->ended != 0; }));
+    return call;
+  }
+  std::unique_ptr<NotedCall> send(const std::vector<std::byte>& bytes, size_t server = 0) {
+    return send(client, bytes, 0, server);
+  }
+  /// A control request from the coordinator.
+  template <typename Message>
+  std::unique_ptr<NotedCall> command(wire::Opcode opcode, const Message& message, size_t server = 0) {
+    const wire::RequestHeader header{.opcode = opcode, .target = ServerId(addresses[server].id)};
+    std::vector<std::byte> bytes(sizeof(header) + wire::controlBytes(message));
+    storeAs(bytes.data(), header);
+    wire::storeControl(message, bytes.data() + sizeof(header));
+    return send(coordinator, bytes, 0, server);
+  }
+
+  runtime::SimScheduler scheduler;
+  runtime::SimTraceLog log;
+  transport::SimNetwork network;
+  RpcProcess coordinator;
+  SmallCoordinator rules;
+  RpcProcess client;
+  RpcProcess other_server;
+  std::deque<std::unique_ptr<SimServer>> servers;
+  std::vector<rpc::PeerAddress> addresses;
+
+ private:
+  static transport::SimNetworkOptions optionsOf(transport::SimMode mode) {
+    transport::SimNetworkOptions options;
+    options.mode = mode;
+    return options;
+  }
+};
+
+}  // namespace ramcore::sim

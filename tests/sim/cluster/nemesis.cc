@@ -1,0 +1,275 @@
+#include "sim/cluster/nemesis.h"
+
+namespace ramcore::sim {
+namespace {
+
+constexpr int64_t kMilli = runtime::kNanosPerMilli;
+constexpr int64_t kSecond = runtime::kNanosPerSecond;
+// Shorter than the silence after which a server would be declared dead: its tablets could not be recovered yet.
+constexpr int64_t kPauseNsMin = 2'500 * kMilli;
+constexpr int64_t kPauseNsMax = 6'000 * kMilli;
+
+int64_t draw(runtime::Random& random, int64_t first, int64_t last) {
+  return static_cast<int64_t>(random.between(static_cast<uint64_t>(first), static_cast<uint64_t>(last)));
+}
+
+}  // namespace
+
+Nemesis::Nemesis(SimCluster& cluster, SimClient& admin, std::vector<SimClient*> clients, RunCounts& counts,
+                 const Options& options)
+    : cluster_(cluster),
+      admin_(admin),
+      clients_(std::move(clients)),
+      counts_(counts),
+      options_(options),
+      random_(cluster.scheduler.stream("nemesis")),
+      operate_(*this) {}
+
+void Nemesis::start() { scheduleNext(); }
+
+void Nemesis::scheduleNext() {
+  const int64_t at = cluster_.scheduler.nowNs() + draw(random_, 2 * kMilli, 60 * kMilli);
+  cluster_.scheduler.call(at, [this] {
+    if (stopped_) return;
+    step();
+    scheduleNext();
+  });
+}
+
+void Nemesis::stop() {
+  stopped_ = true;
+  healAll();
+}
+
+void Nemesis::step() {
+  const uint64_t kind = random_.below(100);
+  if (kind < 40 || !options_.faults) {
+    if (operating_) return;
+    operating_ = true;
+    admin_.dispatch().post(operate_, runtime::Priority::Client);
+    admin_.wake();
+  } else if (kind < 55) {
+    changeRates();
+  } else if (kind < 70) {
+    partitionSome();
+  } else if (kind < 80) {
+    cutSome();
+  } else if (kind < 84) {
+    pauseServer();
+  } else if (kind < 90) {
+    restartCoordinator();
+  } else {
+    healAll();
+  }
+}
+
+void Nemesis::changeRates() {
+  transport::SimFaultRates rates;
+  if (random_.below(3) != 0) rates.lose_ppm = static_cast<uint32_t>(random_.below(20'000));
+  if (random_.below(3) != 0) rates.delay_ppm = static_cast<uint32_t>(random_.below(100'000));
+  if (random_.below(3) != 0) rates.reorder_ppm = static_cast<uint32_t>(random_.below(100'000));
+  if (random_.below(3) != 0) rates.duplicate_ppm = static_cast<uint32_t>(random_.below(100'000));
+  cluster_.network.setRates(rates);
+}
+
+void Nemesis::partitionSome() {
+  if (cutting_off_) return;
+  const std::string server = SimCluster::serverNode(random_.below(cluster_.servers.size()));
+  const std::string other = random_.below(3) == 0 ? SimCluster::kCoordinatorNode
+                                                  : SimCluster::serverNode(random_.below(cluster_.servers.size()));
+  switch (random_.below(4)) {
+    case 0:
+      cluster_.network.isolate(server);
+      break;
+    case 1:
+      cluster_.network.partitionOneWay(server, other);
+      break;
+    case 2:
+      cluster_.network.partitionOneWay(other, server);
+      break;
+    default:
+      cluster_.network.partition(server, other);
+      break;
+  }
+  // Silence that lasts longer than the verdict takes would cost data that nothing can recover yet.
+  cluster_.scheduler.call(cluster_.scheduler.nowNs() + draw(random_, 10 * kMilli, 4 * kSecond),
+                          [this] { healNetwork(); });
+}
+
+void Nemesis::cutSome() { cluster_.network.cutAll(SimCluster::serverNode(random_.below(cluster_.servers.size()))); }
+
+void Nemesis::pauseServer() {
+  if (paused_ > 0 || cutting_off_) return;
+  runtime::SimNode& node = cluster_.servers[random_.below(cluster_.servers.size())]->node();
+  ++paused_;
+  ++counts_.long_pauses;
+  // From an event of its own: a node is paused between its jobs.
+  node.pause();
+  cluster_.scheduler.call(cluster_.scheduler.nowNs() + draw(random_, kPauseNsMin, kPauseNsMax), [this, &node] {
+    node.resume();
+    --paused_;
+  });
+}
+
+void Nemesis::restartCoordinator() {
+  // Each new coordinator gives silent servers their time again.
+  if (coordinator_down_ || cutting_off_) return;
+  coordinator_down_ = true;
+  ++counts_.coordinator_restarts;
+  cluster_.killCoordinator();
+  cluster_.scheduler.call(cluster_.scheduler.nowNs() + draw(random_, 1 * kMilli, 1'500 * kMilli), [this] {
+    cluster_.startCoordinator();
+    coordinator_down_ = false;
+  });
+}
+
+void Nemesis::healAll() {
+  cluster_.network.setRates({});
+  healNetwork();
+}
+
+void Nemesis::healNetwork() {
+  if (!retired_) return cluster_.network.healAll();
+  // Not for an instant between these two: what streams hold for each other would be delivered.
+  std::vector<std::string> nodes = {SimCluster::kCoordinatorNode};
+  for (size_t i = 0; i < cluster_.servers.size(); ++i) nodes.push_back(SimCluster::serverNode(i));
+  for (size_t a = 0; a < nodes.size(); ++a) {
+    cluster_.network.rejoin(nodes[a]);
+    for (size_t b = a + 1; b < nodes.size(); ++b) {
+      if (a != 0 || b != *retired_ + 1) cluster_.network.heal(nodes[a], nodes[b]);
+    }
+  }
+}
+
+// ---- what operators do
+
+int64_t Nemesis::soon() { return admin_.dispatch().clock().nowNs() + 5 * kSecond; }
+
+size_t Nemesis::otherServer(size_t index) {
+  for (;;) {
+    const size_t other = random_.below(cluster_.servers.size());
+    if (other != index && other != retired_) return other;
+  }
+}
+
+runtime::Task<void> Nemesis::operate() {
+  const bool retires = options_.retires_server && !retired_ && retire_attempts_ < 3 && random_.below(4) == 0;
+  if (retires) {
+    ++retire_attempts_;
+    co_await retireServer();
+    cutting_off_ = false;
+  } else {
+    co_await moveOrSplit();
+  }
+  operating_ = false;
+}
+
+runtime::Task<void> Nemesis::moveOrSplit() {
+  client::CoordinatorStub& coordinator = admin_.core().coordinator();
+  auto tables = co_await coordinator.allTablets(soon());
+  if (!tables.ok() || tables->empty() || tables->front().tablets.empty()) co_return;
+  const client::TableMap& table = tables->front();
+  const client::TabletInfo tablet = table.tablets[random_.below(table.tablets.size())];
+  if (table.tablets.size() < options_.tablets_max && random_.below(4) == 0) {
+    const KeyHash at = random_.between(tablet.range.first, tablet.range.last);
+    auto halves = co_await coordinator.splitTable(table.table, at, soon());
+    if (halves.ok()) ++counts_.splits_done;
+    co_return;
+  }
+  const bool moved = co_await move(tablet.id, idOf(otherServer(cluster_.servers.size())));
+  // Back at once: whatever is still on its way to the first owner finds the tablet there again.
+  if (!moved || random_.below(2) == 0) co_return;
+  const bool returned = co_await move(tablet.id, tablet.owner);
+  if (returned) ++counts_.moves_back;
+}
+
+runtime::Task<bool> Nemesis::move(TabletId tablet, ServerId destination) {
+  auto migration = co_await admin_.core().coordinator().moveTablet(tablet, destination, soon());
+  if (!migration.ok()) {
+    ++counts_.moves_failed;
+    co_return false;
+  }
+  co_return co_await awaitMigration(*migration, true);
+}
+
+runtime::Task<bool> Nemesis::awaitMigration(uint64_t migration, bool may_cancel) {
+  client::CoordinatorStub& coordinator = admin_.core().coordinator();
+  using State = client::MigrationStatus::State;
+  for (;;) {
+    auto status = co_await coordinator.migrationStatus(migration, soon());
+    if (status.ok() && status->state != State::Running) {
+      ++(status->state == State::Done ? counts_.moves_done : counts_.moves_failed);
+      co_return status->state == State::Done;
+    }
+    if (!status.ok() && status.error() == Status::Shutdown) co_return false;
+    if (may_cancel && random_.below(30) == 0) {
+      [[maybe_unused]] const Status cancelled = co_await coordinator.cancelMigration(migration, soon());
+    }
+    co_await runtime::sleepFor(admin_.dispatch(), 5 * kMilli);
+  }
+}
+
+// ---- the end of a server
+
+// Its last tablet has been copied when the coordinator loses sight of it: it still answers reads, until its lease ends,
+// and the new owner may not begin before. Clients reach both. Some of them stand still all the while and come back
+// believing that the tablet is where it was.
+runtime::Task<void> Nemesis::retireServer() {
+  const size_t index = otherServer(cluster_.servers.size());
+  const std::optional<client::TabletInfo> last = co_await emptyServer(index);
+  if (!last) co_return;
+  cutting_off_ = true;
+  healAll();
+  const size_t heir = otherServer(index);
+  auto migration = co_await admin_.core().coordinator().moveTablet(last->id, idOf(heir), soon());
+  if (!migration.ok()) co_return;
+  const bool pulled = co_await awaitPull(*migration, last->id, cluster_.servers[heir]->master());
+  if (!pulled) co_return;
+  cluster_.network.partition(SimCluster::serverNode(index), SimCluster::kCoordinatorNode);
+  retired_ = index;
+  ++counts_.servers_retired;
+  std::vector<SimClient*> stopped;
+  for (SimClient* client : clients_) {
+    if (random_.below(2) != 0) continue;
+    client->node().pause();
+    stopped.push_back(client);
+  }
+  [[maybe_unused]] const bool done = co_await awaitMigration(*migration, false);
+  // The others get some time to change what the server still has.
+  co_await runtime::sleepFor(admin_.dispatch(), draw(random_, 50 * kMilli, 2 * kSecond));
+  for (SimClient* client : stopped) client->node().resume();
+}
+
+/// Moves all tablets but one away. Nothing if that did not work, or if there was none.
+runtime::Task<std::optional<client::TabletInfo>> Nemesis::emptyServer(size_t index) {
+  constexpr int kMovesMax = 20;
+  for (int moves = 0; moves < kMovesMax; ++moves) {
+    auto tables = co_await admin_.core().coordinator().allTablets(soon());
+    if (!tables.ok() || tables->empty()) co_return std::nullopt;
+    std::vector<client::TabletInfo> owned;
+    for (const client::TabletInfo& tablet : tables->front().tablets) {
+      if (tablet.owner == idOf(index)) owned.push_back(tablet);
+    }
+    if (owned.empty()) co_return std::nullopt;
+    if (owned.size() == 1) co_return owned.front();
+    [[maybe_unused]] const bool moved = co_await move(owned.front().id, idOf(otherServer(index)));
+  }
+  co_return std::nullopt;
+}
+
+/// Waits until everything has been copied. False if the move ended before that was seen.
+runtime::Task<bool> Nemesis::awaitPull(uint64_t migration, TabletId tablet, const master::Master& destination) {
+  constexpr int kLooksPerQuestion = 100;
+  for (;;) {
+    for (int look = 0; look < kLooksPerQuestion; ++look) {
+      const auto progress = destination.migrationTarget()->progress(tablet);
+      if (progress.ok() && progress->done) co_return progress->status == Status::Ok;
+      co_await runtime::sleepFor(admin_.dispatch(), kMilli / 5);
+    }
+    auto status = co_await admin_.core().coordinator().migrationStatus(migration, soon());
+    const bool is_over = status.ok() && status->state != client::MigrationStatus::State::Running;
+    if (is_over || (!status.ok() && status.error() == Status::Shutdown)) co_return false;
+  }
+}
+
+}  // namespace ramcore::sim

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/random.h"
+#include "sim/cluster/sim_client.h"
+#include "sim/cluster/sim_cluster.h"
+#include "sim/cluster/sim_run.h"
+
+namespace ramcore::sim {
+
+/// What goes wrong, and what operators do meanwhile: faults of the network, pauses, restarts of the coordinator, moves
+/// and splits of tablets, and the end of a server that is cut off while its last tablet is handed over. One step at a
+/// time, at times drawn from the seed. Everything is healed at the end.
+class Nemesis {
+ public:
+  struct Options {
+    bool faults = true;
+    /// No splits beyond this. Few tablets: a server often holds none, and hears little of clients.
+    size_t tablets_max = 12;
+    /// One server is emptied and cut off from the coordinator in the middle of the last move, for ever.
+    bool retires_server = false;
+  };
+  /// @param admin  a client of its own, through which tablets are moved and split.
+  /// @param clients  some are stopped while a server is declared dead, so that they come back with old knowledge.
+  Nemesis(SimCluster& cluster, SimClient& admin, std::vector<SimClient*> clients, RunCounts& counts,
+          const Options& options);
+
+  /// Schedules steps until stop().
+  void start();
+  /// No more steps; everything is healed. settled() when the last move or split has ended.
+  void stop();
+  bool settled() const { return !operating_; }
+  /// The server that was declared dead, if any: nothing is asked of it any more.
+  std::optional<size_t> retired() const { return retired_; }
+
+ private:
+  void step();
+  void scheduleNext();
+  void partitionSome();
+  void pauseServer();
+  void restartCoordinator();
+  void cutSome();
+  void changeRates();
+  void healAll();
+  void healNetwork();
+  runtime::Task<void> operate();
+  runtime::Task<void> moveOrSplit();
+  runtime::Task<bool> move(TabletId tablet, ServerId destination);
+  runtime::Task<bool> awaitMigration(uint64_t migration, bool may_cancel);
+  runtime::Task<void> retireServer();
+  runtime::Task<std::optional<client::TabletInfo>> emptyServer(size_t index);
+  runtime::Task<bool> awaitPull(uint64_t migration, TabletId tablet, const master::Master& destination);
+  ServerId idOf(size_t index) { return cluster_.servers[index]->master().id(); }
+  /// A server other than `index` and than the retired one.
+  size_t otherServer(size_t index);
+  int64_t soon();
+
+  struct Operate : runtime::Job {
+    explicit Operate(Nemesis& owner)
+        : Job([](runtime::Job& job) { static_cast<Operate&>(job).owner.operate().detach(); }), owner(owner) {}
+    Nemesis& owner;
+  };
+
+  SimCluster& cluster_;
+  SimClient& admin_;
+  const std::vector<SimClient*> clients_;
+  RunCounts& counts_;
+  const Options options_;
+  runtime::Random random_;
+  Operate operate_;
+  bool operating_ = false;
+  bool stopped_ = false;
+  bool coordinator_down_ = false;
+  bool cutting_off_ = false;  ///< what else would keep the coordinator from the others waits
+  uint32_t retire_attempts_ = 0;
+  std::optional<size_t> retired_;
+  uint32_t paused_ = 0;
+};
+
+}  // namespace ramcore::sim

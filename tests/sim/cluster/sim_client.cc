@@ -1,0 +1,302 @@
+#include "sim/cluster/sim_client.h"
+
+#include "base/check.h"
+#include "sim/workload/values.h"
+
+namespace ramcore::sim {
+namespace {
+
+wire::Condition toWire(ConditionKind kind) {
+  switch (kind) {
+    case ConditionKind::None:
+      return wire::Condition::None;
+    case ConditionKind::MustExist:
+      return wire::Condition::MustExist;
+    case ConditionKind::MustNotExist:
+      return wire::Condition::MustNotExist;
+    case ConditionKind::VersionEquals:
+      return wire::Condition::VersionEquals;
+    case ConditionKind::VersionNotGreater:
+      return wire::Condition::VersionNotGreater;
+  }
+  return wire::Condition::None;
+}
+
+ramcore::Condition toPublic(const Condition& condition) {
+  switch (condition.kind) {
+    case ConditionKind::None:
+      return {};
+    case ConditionKind::MustExist:
+      return ramcore::Condition::mustExist();
+    case ConditionKind::MustNotExist:
+      return ramcore::Condition::mustNotExist();
+    case ConditionKind::VersionEquals:
+      return ramcore::Condition::versionEquals(condition.version);
+    case ConditionKind::VersionNotGreater:
+      return ramcore::Condition::versionNotGreater(condition.version);
+  }
+  return {};
+}
+
+wire::Opcode opcodeOf(OperationKind kind) {
+  switch (kind) {
+    case OperationKind::Write:
+      return wire::Opcode::Write;
+    case OperationKind::Remove:
+      return wire::Opcode::Remove;
+    case OperationKind::Increment:
+      return wire::Opcode::Increment;
+    case OperationKind::Read:
+    case OperationKind::ScanRead:
+      return wire::Opcode::Read;
+  }
+  return wire::Opcode::Read;
+}
+
+// How a status is noted. What says nothing about the state (busy, unreachable, deadline of a read) is no answer at all;
+// a mutation that certainly did not happen is left out.
+Outcome outcomeOf(Status status) {
+  switch (status) {
+    case Status::Ok:
+      return Outcome::Ok;
+    case Status::NotFound:
+      return Outcome::NotFound;
+    case Status::ObjectExists:
+      return Outcome::ObjectExists;
+    case Status::WrongVersion:
+      return Outcome::WrongVersion;
+    case Status::TypeMismatch:
+      return Outcome::TypeMismatch;
+    case Status::OutcomeUnknown:
+      return Outcome::Unknown;
+    default:
+      return Outcome::NotRun;
+  }
+}
+
+// A mutation that a server put off until the deadline was over ran nowhere. But the network may deliver a copy of the
+// request after that, and no result record knows of a call that was only put off: it may still run once.
+Outcome outcomeOfMutation(Status status) {
+  const bool was_put_off = status == Status::DeadlineExceeded || status == Status::NoSpace;
+  return was_put_off ? Outcome::Unknown : outcomeOf(status);
+}
+
+Answer noteMutation(const PlannedPart& part, Status status, Version version, int64_t counter) {
+  Answer answer{.outcome = outcomeOfMutation(status), .version = version};
+  // A request that was put off, and whose caller then gave up, may still run when a late copy of it arrives: this
+  // network copies requests, which tcp and shm do not. So "it did not happen" is not taken at its word here.
+  if (status == Status::DeadlineExceeded || status == Status::NoSpace) answer.outcome = Outcome::Unknown;
+  const bool removed_nothing = part.operation.kind == OperationKind::Remove && status == Status::Ok && version == 0;
+  if (removed_nothing) answer.outcome = Outcome::NotFound;
+  if (part.operation.kind == OperationKind::Increment && status == Status::Ok) {
+    answer.result = {.bits = static_cast<uint64_t>(counter), .is_integer = true};
+  }
+  return answer;
+}
+
+}  // namespace
+
+SimClient::SimClient(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log, transport::SimNetwork& network,
+                     const std::string& name, uint32_t number, const std::string& cluster_name,
+                     const std::string& coordinator_node, const Shared& shared, transport::Role role)
+    : node_(scheduler, log, name, {}),
+      dispatch_(node_, {}),
+      identity_{.role = role, .id = 0, .cluster_name = cluster_name, .secret = {}},
+      transport_(network, node_.clock(), name, [this] { dispatch_.wake(); }),
+      endpoint_(transport_.makeEndpoint(identity_)),
+      number_(number),
+      shared_(shared),
+      random_(node_.stream("client")),
+      start_(*this) {
+  dispatch_.dispatch().addEndpoint(*endpoint_);
+  caller_ = std::make_unique<rpc::Caller>(dispatch_.dispatch());
+  auto locator = transport::Locator::parse("sim://" + coordinator_node);
+  core_ = std::make_unique<client::ClusterClient>(
+      *caller_, node_.entropy(), std::vector{rpc::PeerAddress{.id = 0, .locators = {std::move(locator).value()}}},
+      client::ClusterClientOptions{});
+}
+
+SimClient::~SimClient() {
+  constexpr uint64_t kStepsMax = 100'000;
+  dispatch_.runNow([this] {
+    core_->stop();
+    caller_->shutDown();
+  });
+  for (int round = 0; round < 1000 && !core_->isIdle(); ++round) {
+    RC_CHECK(dispatch_.drain(kStepsMax) && node_.drain(kStepsMax));
+  }
+
+  RC_CHECK_MSG(core_->isIdle(), "a simulated client could not be unwound");
+  dispatch_.end();
+  node_.kill();
+}
+
+int64_t SimClient::deadline() {
+  // Mostly long enough for everything to be repaired, sometimes so short that outcomes stay unknown.
+  const int64_t patience_ms = random_.below(20) == 0 ? static_cast<int64_t>(random_.below(50)) + 1 : 60'000;
+  return node_.clock().nowNs() + patience_ms * runtime::kNanosPerMilli;
+}
+
+void SimClient::start(uint64_t calls) {
+  done_ = false;
+  reads_ = false;
+  calls_ = calls;
+  dispatch_.dispatch().post(start_, runtime::Priority::Client);
+  dispatch_.wake();
+}
+
+void SimClient::readAll() {
+  done_ = false;
+  reads_ = true;
+  dispatch_.dispatch().post(start_, runtime::Priority::Client);
+  dispatch_.wake();
+}
+
+runtime::Task<void> SimClient::openTable() {
+  while (!table_) {
+    auto table = co_await core_->openTable(shared_.table_name, node_.clock().nowNs() + 10 * runtime::kNanosPerSecond);
+    if (table.ok()) table_ = *table;
+  }
+}
+
+runtime::Task<void> SimClient::run(uint64_t calls) {
+  co_await openTable();
+  for (uint64_t i = 0; i < calls; ++i) {
+    const PlannedCall call = shared_.generator.next(number_);
+    if (call.kind == CallKind::Scan) {
+      co_await scan();
+    } else if (call.parts.size() > 1) {
+      co_await multi(call);
+    } else {
+      co_await point(call.parts.front());
+    }
+    ++completed_[static_cast<size_t>(call.kind)];
+    // Clients think between calls, so that a run is long enough for things to happen to it.
+    co_await runtime::sleepFor(dispatch_.dispatch(), static_cast<int64_t>(random_.below(30'000'000)));
+  }
+  done_ = true;
+}
+
+void SimClient::note(size_t index, const Answer& answer) {
+  shared_.history.finish(index, answer, static_cast<uint64_t>(now()));
+  if (shared_.ledger != nullptr) shared_.ledger->check(shared_.history.operations()[index], answer);
+}
+
+Answer SimClient::noteOf(const PlannedPart& part, const client::PointResult& result) const {
+  if (!part.operation.isRead()) return noteMutation(part, result.status, result.version, result.counter);
+  Answer answer{.outcome = outcomeOf(result.status), .version = result.version};
+  if (result.status == Status::Ok) {
+    std::string value;
+    result.takeValue(value);
+    answer.result = observe(value);
+  }
+  return answer;
+}
+
+runtime::Task<void> SimClient::point(const PlannedPart& part) {
+  const std::string key = keyBytes(part.operation.key);
+  client::PointRequest request{.kind = opcodeOf(part.operation.kind),
+                               .table = table_,
+                               .key = asBytes(key),
+                               .value = asBytes(part.value),
+                               .delta = static_cast<int64_t>(part.operation.delta),
+                               .condition = toWire(part.operation.condition.kind),
+                               .condition_version = part.operation.condition.version};
+  const size_t index = shared_.history.invoke(part.operation, static_cast<uint64_t>(now()));
+  const client::PointResult result = co_await core_->execute(request, deadline());
+  const Answer answer = noteOf(part, result);
+  note(index, answer);
+  shared_.generator.seen(part.operation.key, answer.version);
+}
+
+runtime::Task<void> SimClient::multi(const PlannedCall& call) {
+  std::vector<std::string> keys;
+  for (const PlannedPart& part : call.parts) keys.push_back(keyBytes(part.operation.key));
+  std::vector<size_t> indexes;
+  for (const PlannedPart& part : call.parts) {
+    indexes.push_back(shared_.history.invoke(part.operation, static_cast<uint64_t>(now())));
+  }
+  if (call.kind == CallKind::MultiRead) {
+    std::vector<ReadItem> items(keys.size());
+    for (size_t i = 0; i < keys.size(); ++i) {
+      items[i].table = Table{table_.value};
+      items[i].key = keys[i];
+    }
+    co_await core_->multiRead(items, deadline());
+    for (size_t i = 0; i < items.size(); ++i) {
+      Answer answer{.outcome = outcomeOf(items[i].status), .version = items[i].version};
+      if (items[i].status == Status::Ok) answer.result = observe(items[i].value);
+      note(indexes[i], answer);
+    }
+    co_return;
+  }
+  std::vector<MutateItem> items(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const PlannedPart& part = call.parts[i];
+    items[i].kind = part.operation.kind == OperationKind::Remove ? MutateItem::Kind::Remove : MutateItem::Kind::Write;
+    items[i].table = Table{table_.value};
+    items[i].key = keys[i];
+    items[i].value = part.value;
+    items[i].condition = toPublic(part.operation.condition);
+  }
+  co_await core_->multiMutate(items, deadline());
+  for (size_t i = 0; i < items.size(); ++i) {
+    const Answer answer = noteMutation(call.parts[i], items[i].status, items[i].version, 0);
+    note(indexes[i], answer);
+  }
+}
+
+runtime::Task<void> SimClient::scan() {
+  ScanRecord record{
+      .process = number_, .invoke_order = shared_.history.tick(), .invoke_time_ns = static_cast<uint64_t>(now())};
+  client::ScanCursor cursor{.table = table_, .batch_bytes = 256 + static_cast<uint32_t>(random_.below(4096))};
+  bool failed = false;
+  while (!cursor.is_end && !failed) {
+    std::vector<Object> objects;
+    const uint64_t invoke_order = shared_.history.tick();
+    const int64_t invoke_ns = now();
+    const Status status = co_await core_->scanNext(cursor, objects, deadline());
+    failed = status != Status::Ok;
+    if (failed) break;
+    const uint64_t return_order = shared_.history.tick();
+    for (const Object& object : objects) {
+      const auto key = keyOfBytes(object.key);
+      if (shared_.ledger != nullptr && key) {
+        shared_.ledger->check({.process = number_, .key = *key, .kind = OperationKind::ScanRead},
+                              {.outcome = Outcome::Ok, .version = object.version});
+      }
+      record.objects.push_back({.key = key.value_or(~uint64_t{0}),
+                                .value = observe(object.value),
+                                .version = object.version,
+                                .invoke_order = invoke_order,
+                                .return_order = return_order,
+                                .invoke_time_ns = static_cast<uint64_t>(invoke_ns),
+                                .return_time_ns = static_cast<uint64_t>(now())});
+    }
+  }
+  record.is_complete = cursor.is_end && !failed;
+  record.return_order = shared_.history.tick();
+  record.return_time_ns = static_cast<uint64_t>(now());
+  shared_.scans.push_back(std::move(record));
+}
+
+runtime::Task<void> SimClient::runReads() {
+  co_await openTable();
+  for (const HistoryKey key : shared_.generator.keys()) {
+    const PlannedPart part{.operation = {.process = number_, .key = key, .kind = OperationKind::Read}, .value = {}};
+    const std::string bytes = keyBytes(key);
+    for (;;) {
+      const size_t index = shared_.history.invoke(part.operation, static_cast<uint64_t>(now()));
+      client::PointResult result =
+          co_await core_->read(table_, asBytes(bytes), node_.clock().nowNs() + 60 * runtime::kNanosPerSecond);
+      note(index, noteOf(part, result));
+      const bool answered = result.status == Status::Ok || result.status == Status::NotFound;
+      if (!answered) continue;
+      final_.emplace_back(key, std::move(result));
+      break;
+    }
+  }
+  done_ = true;
+}
+
+}  // namespace ramcore::sim

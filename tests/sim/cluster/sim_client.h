@@ -1,0 +1,93 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/cluster_client.h"
+#include "runtime/sim/sim_node.h"
+#include "sim/checkers/history.h"
+#include "sim/checkers/scan_checker.h"
+#include "sim/cluster/durable_ledger.h"
+#include "sim/cluster/sim_dispatch.h"
+#include "sim/workload/generator.h"
+#include "transport/sim/sim_transport.h"
+
+namespace ramcore::sim {
+
+/// One client process of a simulated cluster: does what the generator says, one call at a time, and notes what it was
+/// told.
+class SimClient {
+ public:
+  struct Shared {
+    Generator& generator;
+    History& history;
+    std::vector<ScanRecord>& scans;
+    const std::string& table_name;
+    DurableLedger* ledger = nullptr;  ///< judges every answer; nullptr: nothing is late
+  };
+  SimClient(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log, transport::SimNetwork& network,
+            const std::string& name, uint32_t number, const std::string& cluster_name,
+            const std::string& coordinator_node, const Shared& shared, transport::Role role = transport::Role::Client);
+  ~SimClient();
+
+  /// Makes `calls` calls, one after the other. isDone() then.
+  void start(uint64_t calls);
+  /// Reads every key of the workload, until it has an answer for each: the end state, noted in the history as well.
+  void readAll();
+  bool isDone() const { return done_; }
+  uint64_t completed(CallKind kind) const { return completed_[static_cast<size_t>(kind)]; }
+  const std::vector<std::pair<HistoryKey, client::PointResult>>& finalReads() const { return final_; }
+  client::ClusterClient& core() { return *core_; }
+  runtime::SimNode& node() { return node_; }
+  rpc::Dispatch& dispatch() { return dispatch_.dispatch(); }
+  /// Coroutines were posted or signals given from outside.
+  void wake() { dispatch_.wake(); }
+
+ private:
+  runtime::Task<void> run(uint64_t calls);
+  runtime::Task<void> runReads();
+  runtime::Task<void> openTable();
+  runtime::Task<void> point(const PlannedPart& part);
+  runtime::Task<void> multi(const PlannedCall& call);
+  runtime::Task<void> scan();
+  /// An answer came in.
+  void note(size_t index, const Answer& answer);
+  Answer noteOf(const PlannedPart& part, const client::PointResult& result) const;
+  int64_t now() { return node_.scheduler().nowNs(); }
+  int64_t deadline();
+
+  struct Start : runtime::Job {
+    explicit Start(SimClient& owner)
+        : Job([](runtime::Job& job) {
+            auto& self = static_cast<Start&>(job).owner;
+            if (self.reads_) {
+              self.runReads().detach();
+            } else {
+              self.run(self.calls_).detach();
+            }
+          }),
+          owner(owner) {}
+    SimClient& owner;
+  };
+
+  runtime::SimNode node_;
+  SimDispatch dispatch_;
+  transport::Identity identity_;
+  transport::SimTransport transport_;
+  std::unique_ptr<transport::Endpoint> endpoint_;
+  std::unique_ptr<rpc::Caller> caller_;
+  std::unique_ptr<client::ClusterClient> core_;
+  const uint32_t number_;
+  Shared shared_;
+  runtime::Random random_;
+  Start start_;
+  TableId table_;
+  uint64_t calls_ = 0;
+  bool reads_ = false;
+  bool done_ = false;
+  uint64_t completed_[kCallKindCount] = {};
+  std::vector<std::pair<HistoryKey, client::PointResult>> final_;
+};
+
+}  // namespace ramcore::sim

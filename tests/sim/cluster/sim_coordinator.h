@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "coordinator/coordinator.h"
+#include "coordinator/memory_state_store.h"
+#include "runtime/sim/sim_node.h"
+#include "sim/cluster/sim_dispatch.h"
+#include "transport/sim/sim_transport.h"
+
+namespace ramcore::sim {
+
+/// One life of the coordinator process in a simulated cluster. Its disk outlives it.
+class SimCoordinator {
+ public:
+  /// @param name  of this life, for random streams and trace lines. @param node  its place on the network, for all
+  /// lives.
+  SimCoordinator(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log, transport::SimNetwork& network,
+                 const std::string& name, const std::string& node, coordinator::MemoryDisk& disk);
+  /// kill -9: cut off from the network first, then unwound.
+  ~SimCoordinator();
+
+  coordinator::Coordinator& coordinator() { return *coordinator_; }
+
+ private:
+  struct Start : runtime::Job {
+    explicit Start(SimCoordinator& owner)
+        : Job([](runtime::Job& job) { static_cast<Start&>(job).owner.coordinator_->start([](Status) {}); }),
+          owner(owner) {}
+    SimCoordinator& owner;
+  };
+
+  transport::SimNetwork& network_;
+  const std::string node_name_;
+  runtime::SimNode node_;
+  SimDispatch dispatch_;
+  transport::Identity identity_;
+  transport::SimTransport transport_;
+  std::unique_ptr<transport::Endpoint> endpoint_;
+  std::unique_ptr<rpc::Caller> caller_;
+  std::unique_ptr<coordinator::MemoryStateStore> store_;
+  std::unique_ptr<coordinator::Coordinator> coordinator_;
+  Start start_;
+};
+
+}  // namespace ramcore::sim

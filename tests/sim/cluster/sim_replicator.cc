@@ -1,0 +1,88 @@
+#include "sim/cluster/sim_replicator.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "log/log_reader.h"
+#include "sim/workload/values.h"
+
+namespace ramcore::sim {
+
+SimReplicator::SimReplicator(runtime::SimScheduler& scheduler, runtime::Executor& executor, runtime::Random random,
+                             DurableLedger* ledger, const Options& options)
+    : scheduler_(scheduler), executor_(executor), random_(random), ledger_(ledger), options_(options) {}
+
+void SimReplicator::open(const log::Segment& segment) {
+  if (segment.isHeadKind()) heads_[segment.id()].segment = &segment;
+  schedule(Kind::Opened, segment);
+}
+
+void SimReplicator::advance(const log::Segment& segment) { schedule(Kind::Durable, segment); }
+
+void SimReplicator::close(const log::Segment& segment) { schedule(Kind::Closed, segment); }
+
+void SimReplicator::schedule(Kind kind, const log::Segment& segment) {
+  if (options_.at_once) {
+    Report now(*this, kind, segment.id(), segment.committedBytes());
+    if (kind == Kind::Opened) events_->segmentOpened(now.segment);
+    if (kind == Kind::Durable) events_->segmentDurable(now.segment, now.bytes);
+    if (kind == Kind::Closed) events_->segmentClosed(now.segment);
+    return;
+  }
+  const bool slow = random_.below(1000) < options_.slow_permille;
+  const int64_t bound_ns = slow ? options_.slow_ns_max : options_.delay_ns_max;
+  Report& report = reports_.emplace_back(*this, kind, segment.id(), segment.committedBytes());
+  report.self = std::prev(reports_.end());
+  scheduler_.after(report, static_cast<int64_t>(random_.below(static_cast<uint64_t>(bound_ns))));
+}
+
+void SimReplicator::deliver(Report& report) {
+  const Kind kind = report.kind;
+  const SegmentId segment = report.segment;
+  const uint32_t bytes = report.bytes;
+  note(report);
+  reports_.erase(report.self);
+  // The last thing: it may call back.
+  switch (kind) {
+    case Kind::Opened:
+      return events_->segmentOpened(segment);
+    case Kind::Durable:
+      return events_->segmentDurable(segment, bytes);
+    case Kind::Closed:
+      return events_->segmentClosed(segment);
+  }
+}
+
+void SimReplicator::note(const Report& report) {
+  const auto found = heads_.find(report.segment);
+  if (found == heads_.end()) return;
+  Head& head = found->second;
+  head.durable_bytes = std::max(head.durable_bytes, report.bytes);
+  if (report.kind == Kind::Closed) head.closed = true;
+  while (!heads_.empty()) {
+    Head& oldest = heads_.begin()->second;
+    noteEntries(oldest);
+    if (!oldest.closed) break;
+    heads_.erase(heads_.begin());
+  }
+}
+
+void SimReplicator::noteEntries(Head& head) {
+  if (ledger_ == nullptr || head.noted_bytes >= head.durable_bytes) return;
+  std::vector<std::byte> bytes(head.durable_bytes - head.noted_bytes);
+  head.segment->copyOut(head.noted_bytes, head.durable_bytes, bytes.data());
+  log::SegmentReader reader(bytes);
+  for (auto group = reader.nextGroup(); !group.empty(); group = reader.nextGroup()) {
+    for (const log::EntryView& entry : group) {
+      const bool is_object = entry.type() == log::EntryType::Object;
+      if (!is_object && entry.type() != log::EntryType::Tombstone) continue;
+      const auto key = keyOfBytes(asText(entry.key()));
+      RC_CHECK_MSG(key.has_value(), "an entry of the log has a key that no client used");
+      is_object ? ledger_->addObject(*key, entry.version()) : ledger_->addRemoval(*key, entry.version());
+    }
+  }
+  RC_CHECK_MSG(reader.end() == log::WalkEnd::Clean, "what is committed is whole groups");
+  head.noted_bytes = head.durable_bytes;
+}
+
+}  // namespace ramcore::sim

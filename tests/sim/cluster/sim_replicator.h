@@ -1,0 +1,88 @@
+#pragma once
+
+#include <list>
+#include <map>
+
+#include "log/replicator.h"
+#include "runtime/executor.h"
+#include "runtime/sim/sim_scheduler.h"
+#include "sim/cluster/durable_ledger.h"
+
+namespace ramcore::sim {
+
+/// Copies that take their time: everything is reported durable, opened and closed after delays from the seed, by jobs
+/// of one of the server's executors, so that whatever has to wait for durability really waits. Nothing is copied.
+///
+/// Tells the ledger what is durable in the sense of the log: what a head holds counts once all heads before it are
+/// closed.
+class SimReplicator final : public log::Replicator {
+ public:
+  struct Options {
+    /// No delays: durable at once, and the ledger is not filled.
+    bool at_once = true;
+    int64_t delay_ns_max = 300 * runtime::kNanosPerMicro;
+    uint32_t slow_permille = 20;
+    int64_t slow_ns_max = 20 * runtime::kNanosPerMilli;
+  };
+  /// @param executor  runs the reports; one of the server's. @param ledger  may be nullptr.
+  SimReplicator(runtime::SimScheduler& scheduler, runtime::Executor& executor, runtime::Random random,
+                DurableLedger* ledger, const Options& options);
+
+  bool durableAtOnce() const override { return options_.at_once; }
+  void attach(log::ReplicationEvents& events) override { events_ = &events; }
+  void open(const log::Segment& segment) override;
+  void advance(const log::Segment& segment) override;
+  void close(const log::Segment& segment) override;
+  void free(SegmentId) override {}
+
+  /// Nothing is left to report.
+  bool isIdle() const { return reports_.empty(); }
+  /// No reports any more: the executor is going away.
+  void stop() { reports_.clear(); }
+
+ private:
+  enum class Kind : uint8_t { Opened, Durable, Closed };
+  /// A timer of the world, and then a job of the server.
+  struct Report : runtime::Timer, runtime::Job {
+    Report(SimReplicator& replicator, Kind what, SegmentId which, uint32_t up_to)
+        : Timer([](runtime::Timer& timer) {
+            auto& self = static_cast<Report&>(timer);
+            self.owner.executor_.post(self, runtime::Priority::Waited);
+          }),
+          Job([](runtime::Job& job) {
+            auto& self = static_cast<Report&>(job);
+            self.owner.deliver(self);
+          }),
+          owner(replicator),
+          kind(what),
+          segment(which),
+          bytes(up_to) {}
+    SimReplicator& owner;
+    Kind kind;
+    SegmentId segment;
+    uint32_t bytes;
+    std::list<Report>::iterator self;
+  };
+  struct Head {
+    const log::Segment* segment = nullptr;
+    uint32_t durable_bytes = 0;
+    uint32_t noted_bytes = 0;
+    bool closed = false;
+  };
+
+  void schedule(Kind kind, const log::Segment& segment);
+  void deliver(Report& report);
+  void note(const Report& report);
+  void noteEntries(Head& head);
+
+  runtime::SimScheduler& scheduler_;
+  runtime::Executor& executor_;
+  runtime::Random random_;
+  DurableLedger* const ledger_;
+  const Options options_;
+  log::ReplicationEvents* events_ = nullptr;
+  std::list<Report> reports_;
+  std::map<SegmentId, Head> heads_;  // not noted to their end yet, oldest first
+};
+
+}  // namespace ramcore::sim

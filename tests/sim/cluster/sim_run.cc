@@ -1,0 +1,287 @@
+#include "sim/cluster/sim_run.h"
+
+#include "base/hash.h"
+#include "sim/checkers/exactly_once.h"
+#include "sim/checkers/linearizability.h"
+#include "sim/cluster/nemesis.h"
+#include "sim/cluster/replay_check.h"
+#include "sim/cluster/sim_cluster.h"
+#include "sim/workload/values.h"
+
+namespace ramcore::sim {
+namespace {
+
+constexpr uint64_t kEventsMax = 10'000'000;
+constexpr int64_t kSetupNsMax = 60 * runtime::kNanosPerSecond;
+constexpr int64_t kRunNsMax = 1'800 * runtime::kNanosPerSecond;
+
+/// What kind of run a seed is.
+struct Variation {
+  explicit Variation(uint64_t seed) {
+    runtime::Random random = runtime::Random(seed).stream("variation");
+    late_replication = random.below(2) == 0;
+    slow_nic = random.below(3) == 0;
+    hot_and_cold = random.below(2) == 0;
+    few_tablets = random.below(2) == 0;
+    retires_server = random.below(4) == 0;
+    cleans_early = random.below(2) == 0;
+  }
+  bool late_replication = false;  ///< durability takes its time, and no answer may come before it
+  bool slow_nic = false;          ///< lent bytes are read late: pins are held for long
+  bool hot_and_cold = false;      ///< a few keys change all the time, the others hold the bytes
+  bool few_tablets = false;
+  bool retires_server = false;
+  bool cleans_early = false;
+};
+
+class Scenario {
+ public:
+  explicit Scenario(const RunOptions& options)
+      : options_(options),
+        variation_(options.seed),
+        cluster_(options.seed, cluster()),
+        generator_(workload(), options.seed),
+        replay_random_(cluster_.scheduler.stream("replay check")) {
+    if (options.print) cluster_.trace.printTo(options.print, TraceLevel::Debug);
+  }
+
+  RunReport execute() {
+    if (setUp() && work()) check();
+    collect();
+    return std::move(report_);
+  }
+
+ private:
+  SimClusterOptions cluster() {
+    SimClusterOptions cluster;
+    if (variation_.slow_nic) cluster.network.nic_ns_max = 400 * runtime::kNanosPerMicro;
+    cluster.replication.at_once = !variation_.late_replication;
+    cluster.ledger = ledger();
+    cluster.clean_below_free_percent = variation_.cleans_early ? 35 : 20;
+    return cluster;
+  }
+  DurableLedger* ledger() { return variation_.late_replication ? &ledger_ : nullptr; }
+
+  WorkloadOptions workload() const {
+    WorkloadOptions workload;
+    workload.client_count = options_.client_count;
+    workload.hot_and_cold = variation_.hot_and_cold;
+    if (variation_.hot_and_cold) workload.value_bytes_max = 2000;
+    // Enough bytes for the cleaner to have work.
+    workload.large_value_permille = 300;
+    workload.large_value_bytes = 6000;
+    return workload;
+  }
+
+  bool runUntil(const std::function<bool()>& done, int64_t longest_ns, const char* what) {
+    const int64_t give_up_ns = cluster_.scheduler.nowNs() + longest_ns;
+    // An event at the end of the time, so that a quiet cluster does not stop the clock.
+    cluster_.scheduler.call(give_up_ns, [] {});
+    const auto over = [&] { return done() || cluster_.scheduler.nowNs() >= give_up_ns; };
+    cluster_.scheduler.runUntil(over, kEventsMax);
+    if (done()) return true;
+    report_.failure = std::string("no progress: ") + what + " did not finish";
+    return false;
+  }
+
+  bool setUp() {
+    cluster_.startCoordinator();
+    for (uint32_t i = 0; i < options_.server_count; ++i) cluster_.addServer();
+    const SimClient::Shared shared{generator_, history_, scans_, table_name_, ledger()};
+    const auto makeClient = [&](const std::string& name, uint32_t number, transport::Role role) {
+      return std::make_unique<SimClient>(cluster_.scheduler, cluster_.trace, cluster_.network, name, number,
+                                         SimCluster::kClusterName, SimCluster::kCoordinatorNode, shared, role);
+    };
+    for (uint32_t i = 0; i < options_.client_count; ++i)
+      clients_.push_back(makeClient("client" + std::to_string(i), i, transport::Role::Client));
+    admin_ = makeClient("admin", options_.client_count, transport::Role::Admin);
+    const bool serving = runUntil(
+        [&] {
+          for (const auto& server : cluster_.servers) {
+            if (!server->isServing()) return false;
+          }
+          return true;
+        },
+        kSetupNsMax, "enlisting");
+    return serving && createTable();
+  }
+
+  struct CreateTable : runtime::Job {
+    explicit CreateTable(Scenario& scenario)
+        : Job([](runtime::Job& job) { static_cast<CreateTable&>(job).owner.create().detach(); }), owner(scenario) {}
+    Scenario& owner;
+  };
+  runtime::Task<void> create() {
+    while (!created_) {
+      auto table = co_await admin_->core().createTable(table_name_, 0,
+                                                       admin_->node().clock().nowNs() + 10 * runtime::kNanosPerSecond);
+      created_ = table.ok() || table.error() == Status::TableExists;
+    }
+  }
+  bool createTable() {
+    CreateTable job(*this);
+    admin_->dispatch().post(job, runtime::Priority::Client);
+    admin_->wake();
+    return runUntil([&] { return created_; }, kSetupNsMax, "creating the table");
+  }
+
+  bool work() {
+    std::vector<SimClient*> clients;
+    for (auto& client : clients_) clients.push_back(client.get());
+    nemesis_ =
+        std::make_unique<Nemesis>(cluster_, *admin_, std::move(clients), report_.counts,
+                                  Nemesis::Options{.faults = options_.faults,
+                                                   .tablets_max = variation_.few_tablets ? size_t{4} : size_t{12},
+                                                   .retires_server = options_.faults && variation_.retires_server});
+    nemesis_->start();
+    scheduleReplays();
+    for (auto& client : clients_) client->start(options_.calls_per_client);
+    const auto all_done = [&] {
+      for (const auto& client : clients_) {
+        if (!client->isDone()) return false;
+      }
+      return true;
+    };
+    const bool finished = runUntil(all_done, kRunNsMax, "the clients' work");
+    nemesis_->stop();
+    if (!finished || !runUntil([&] { return nemesis_->settled(); }, kRunNsMax, "the last move or split")) return false;
+    // Late copies of requests arrive before the end state is read.
+    cluster_.scheduler.runUntil(cluster_.scheduler.nowNs() + 8 * runtime::kNanosPerSecond, kEventsMax);
+    clients_.front()->readAll();
+    return runUntil([&] { return clients_.front()->isDone(); }, kRunNsMax, "reading the end state");
+  }
+
+  /// At some moments of the run; most runs take longer than the last of them.
+  void scheduleReplays() {
+    constexpr int kReplays = 3;
+    for (int i = 0; i < kReplays; ++i) {
+      const auto delay_ns = static_cast<int64_t>(replay_random_.below(6 * uint64_t{runtime::kNanosPerSecond}));
+      cluster_.scheduler.call(cluster_.scheduler.nowNs() + delay_ns, [this] { replayLogs(); });
+    }
+  }
+
+  void replayLogs() {
+    for (const auto& server : cluster_.servers) {
+      for (const std::string& line : checkReplay(server->master(), generator_.keys(), replay_random_)) {
+        replay_failures_ += line + "\n";
+      }
+      ++report_.counts.logs_replayed;
+    }
+  }
+
+  void check() {
+    replayLogs();
+    std::string failure = replay_failures_;
+    for (const std::string& line : ledger_.violations()) failure += line + "\n";
+    const std::vector<HistoryKey> keys = generator_.keys();
+    for (const ScanRecord& scan : scans_) {
+      for (const std::string& line : checkScan(history_, scan, keys)) failure += line + "\n";
+    }
+    for (const ScanRecord& scan : scans_) addScanReads(scan, keys, history_);
+    std::vector<FinalObject> final_objects;
+    for (const auto& [key, result] : clients_.front()->finalReads()) {
+      FinalObject object{.key = key, .present = result.status == Status::Ok};
+      if (object.present) {
+        std::string value;
+        result.takeValue(value);
+        object.value = observe(value);
+        object.version = result.version;
+      }
+      final_objects.push_back(object);
+    }
+    for (const std::string& line : checkExactlyOnce(history_, final_objects)) failure += line + "\n";
+    failure += checkLinearizability(history_).text();
+    for (size_t i = 0; i < cluster_.servers.size(); ++i) {
+      const auto& server = cluster_.servers[i];
+      if (nemesis_->retired() == i) continue;
+      if (!server->rejected().empty()) failure += server->node().name() + ": " + server->rejected() + "\n";
+    }
+    report_.failure = failure;
+    report_.ok = failure.empty();
+  }
+
+  void collect() {
+    RunCounts& counts = report_.counts;
+    for (const auto& client : clients_) {
+      for (size_t kind = 0; kind < kCallKindCount; ++kind) {
+        counts.calls[kind] += client->completed(static_cast<CallKind>(kind));
+      }
+    }
+    for (const Operation& operation : history_.operations()) {
+      ++counts.operations;
+      if (operation.outcome == Outcome::Unknown) ++counts.outcomes_unknown;
+    }
+    const transport::SimFaultCounts& faults = cluster_.network.counts();
+    counts.messages_lost = faults.lost + faults.blocked;
+    counts.messages_delayed = faults.delayed;
+    counts.messages_duplicated = faults.duplicated;
+    counts.messages_reordered = faults.reordered;
+    counts.partitions = faults.partitions;
+    counts.sessions_cut = faults.cuts;
+    for (const auto& server : cluster_.servers) {
+      if (const master::MasterService* service = server->master().service()) {
+        counts.stale_epochs += service->stats().stale_epochs.load();
+        counts.lease_refusals += service->stats().lease_refusals.load();
+        counts.duplicates_answered += service->stats().duplicates_answered.load();
+      }
+      if (const log::Log* log = server->master().log()) counts.segments_cleaned += log->stats().segments_cleaned.load();
+    }
+    for (const auto& server : cluster_.servers) counts.bucket_splits += server->master().index().stats().splits;
+    counts.answers_judged = ledger_.checkedCount();
+    report_.trace_hash = cluster_.scheduler.traceHash();
+    report_.simulated_ns = static_cast<uint64_t>(cluster_.scheduler.nowNs());
+    report_.events = cluster_.scheduler.eventCount();
+    if (!report_.ok) {
+      report_.failure += "last lines of the trace:\n";
+      for (const std::string& line : cluster_.trace.lines()) report_.failure += "  " + line + "\n";
+    }
+  }
+
+  const RunOptions options_;
+  const Variation variation_;
+  const std::string table_name_ = "table";
+  DurableLedger ledger_;
+  SimCluster cluster_;
+  Generator generator_;
+  History history_;
+  std::vector<ScanRecord> scans_;
+  std::vector<std::unique_ptr<SimClient>> clients_;
+  std::unique_ptr<SimClient> admin_;
+  std::unique_ptr<Nemesis> nemesis_;
+  runtime::Random replay_random_;
+  std::string replay_failures_;
+  bool created_ = false;
+  RunReport report_;
+};
+
+}  // namespace
+
+void RunCounts::add(const RunCounts& other) {
+  for (size_t kind = 0; kind < kCallKindCount; ++kind) calls[kind] += other.calls[kind];
+  operations += other.operations;
+  outcomes_unknown += other.outcomes_unknown;
+  messages_lost += other.messages_lost;
+  messages_delayed += other.messages_delayed;
+  messages_duplicated += other.messages_duplicated;
+  messages_reordered += other.messages_reordered;
+  partitions += other.partitions;
+  sessions_cut += other.sessions_cut;
+  long_pauses += other.long_pauses;
+  coordinator_restarts += other.coordinator_restarts;
+  moves_done += other.moves_done;
+  moves_failed += other.moves_failed;
+  splits_done += other.splits_done;
+  stale_epochs += other.stale_epochs;
+  lease_refusals += other.lease_refusals;
+  duplicates_answered += other.duplicates_answered;
+  segments_cleaned += other.segments_cleaned;
+  moves_back += other.moves_back;
+  servers_retired += other.servers_retired;
+  bucket_splits += other.bucket_splits;
+  answers_judged += other.answers_judged;
+  logs_replayed += other.logs_replayed;
+}
+
+RunReport runSimulation(const RunOptions& options) { return Scenario(options).execute(); }
+
+}  // namespace ramcore::sim

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/workload/generator.h"
+
+namespace ramcore::sim {
+
+/// One simulated run: a cluster, clients, faults, and the checks at the end. Everything follows from the seed.
+struct RunOptions {
+  uint64_t seed = 1;
+  uint32_t server_count = 4;
+  uint32_t client_count = 8;
+  uint64_t calls_per_client = 250;
+  bool faults = true;
+  /// Called with each trace line; has no influence on the run.
+  std::function<void(std::string_view line)> print;
+};
+
+/// What happened, for the totals over many seeds; all have floors.
+struct RunCounts {
+  uint64_t calls[kCallKindCount] = {};
+  uint64_t operations = 0;  ///< parts counted one by one
+  uint64_t outcomes_unknown = 0;
+  uint64_t messages_lost = 0;
+  uint64_t messages_delayed = 0;
+  uint64_t messages_duplicated = 0;
+  uint64_t messages_reordered = 0;
+  uint64_t partitions = 0;
+  uint64_t sessions_cut = 0;
+  uint64_t long_pauses = 0;  ///< of servers, longer than their lease
+  uint64_t coordinator_restarts = 0;
+  uint64_t moves_done = 0;
+  uint64_t moves_failed = 0;
+  uint64_t splits_done = 0;
+  uint64_t stale_epochs = 0;  ///< requests refused for their epoch
+  uint64_t lease_refusals = 0;
+  uint64_t duplicates_answered = 0;  ///< from a result record
+  uint64_t segments_cleaned = 0;
+  uint64_t moves_back = 0;       ///< at once, to the owner before
+  uint64_t servers_retired = 0;  ///< declared dead in the middle of a hand-over
+  uint64_t bucket_splits = 0;    ///< of the hash indexes
+  uint64_t answers_judged = 0;   ///< for showing nothing that is not durable
+  uint64_t logs_replayed = 0;
+
+  void add(const RunCounts& other);
+};
+
+struct RunReport {
+  bool ok = false;
+  std::string failure;      ///< several lines for people; empty if ok
+  uint64_t trace_hash = 0;  ///< equal for equal runs
+  uint64_t simulated_ns = 0;
+  uint64_t events = 0;
+  RunCounts counts;
+};
+
+/// One thread; no state outlives the call.
+RunReport runSimulation(const RunOptions& options);
+
+}  // namespace ramcore::sim

@@ -1,0 +1,84 @@
+#include "sim/cluster/sim_server.h"
+
+#include "base/check.h"
+
+namespace ramcore::sim {
+namespace {
+
+rpc::PeerAddress simAddress(const std::string& node) {
+  auto locator = transport::Locator::parse("sim://" + node);
+  return {.id = 0, .locators = {std::move(locator).value()}};
+}
+
+}  // namespace
+
+SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log, transport::SimNetwork& network,
+                     const std::string& name, const runtime::SimClock::Options& clock, const Options& options)
+    : node_(scheduler, log, name, clock),
+      threads_(rcu_),
+      dispatch_(node_, rpc::DispatchOptions{}),
+      identity_{.role = transport::Role::Server, .id = 0, .cluster_name = options.cluster_name, .secret = {}},
+      transport_(network, node_.clock(), name, [this] { dispatch_.wake(); }) {
+  rpc::Dispatch& dispatch = dispatch_.dispatch();
+  dispatch.setHooks(threads_.add());
+  threads_.bind(0, dispatch);
+  std::vector<runtime::Executor*> workers;
+  for (uint32_t i = 0; i < options.worker_count; ++i) {
+    runtime::SimExecutor& worker = node_.makeExecutor("worker" + std::to_string(i));
+    worker.setHooks(threads_.add());
+    threads_.bind(i + 1, worker);
+    workers.push_back(&worker);
+  }
+  replicator_ = std::make_unique<SimReplicator>(scheduler, *workers.front(), node_.stream("replicator"), options.ledger,
+                                                options.replication);
+  dispatch.setWorkers(std::move(workers));
+  endpoint_ = transport_.makeEndpoint(identity_);
+  RC_CHECK(endpoint_->listen(simAddress(name).locators.front()).ok());
+  dispatch.addEndpoint(*endpoint_);
+  caller_ = std::make_unique<rpc::Caller>(dispatch);
+
+  memory_ = std::move(log::LogMemory::open(options.log.memory_bytes)).value();
+  master::MasterConfig config{.log = options.log,
+                              .index = options.index,
+                              .self = {.locators = {"sim://" + name},
+                                       .name = name,
+                                       .memory_bytes = options.log.memory_bytes,
+                                       .nonce = node_.entropy().next()},
+                              .coordinator = simAddress(options.coordinator_node)};
+  const master::Master::Environment environment{.clock = node_.clock(),
+                                                .trace = node_.trace(),
+                                                .dispatch = dispatch,
+                                                .caller = *caller_,
+                                                .rcu = rcu_,
+                                                .threads = threads_,
+                                                .memory = *memory_,
+                                                .replicator = *replicator_};
+  master_ = std::move(master::Master::open(config, environment, *this)).value();
+  master_->start();
+  dispatch_.wake();
+}
+
+SimServer::~SimServer() {
+  constexpr uint64_t kEventsMax = 1'000'000;
+  dispatch_.runNow([this] {
+    master_->stop(false);
+    caller_->shutDown();
+  });
+  // What it waits for are timers and its own threads: simulated time goes on until it is done.
+  const auto ended = [this] { return master_->stopped() && replicator_->isIdle(); };
+  node_.scheduler().runUntil(ended, kEventsMax);
+  RC_CHECK_MSG(ended(), "a simulated server could not be unwound");
+  // Requests that waited for the last reports.
+  RC_CHECK(dispatch_.drain(kEventsMax) && node_.drain(kEventsMax) && dispatch_.drain(kEventsMax));
+  dispatch_.end();
+  node_.kill();
+  master_.reset();
+  rcu_.drain();
+}
+
+void SimServer::onServing(ServerId id) {
+  identity_.id = id.value;
+  serving_ = true;
+}
+
+}  // namespace ramcore::sim

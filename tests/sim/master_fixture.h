@@ -1,0 +1,197 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "sim/cluster/master_world.h"
+
+namespace ramcore::sim::raw {
+
+namespace control = wire::control;
+using runtime::kNanosPerMilli;
+using runtime::kNanosPerSecond;
+using wire::Condition;
+using wire::Opcode;
+
+constexpr uint32_t kTable = 3;
+constexpr KeyHash kLast = ~uint64_t{0};
+
+inline std::vector<std::byte> join(std::initializer_list<ByteSpan> parts) {
+  std::vector<std::byte> out;
+  for (const ByteSpan& part : parts) out.insert(out.end(), part.begin(), part.end());
+  return out;
+}
+
+struct Answer {
+  Status status = Status::Internal;
+  Version version = 0;
+  int64_t counter = 0;
+  std::string value = {};
+};
+
+struct WriteOptions {
+  uint64_t client = 1;
+  uint64_t acknowledged = 0;
+  uint64_t epoch = 1;
+  Condition condition = Condition::None;
+  Version condition_version = 0;
+  size_t server = 0;
+};
+
+class MasterServiceTest : public ::testing::Test {
+ protected:
+  MasterServiceTest() {
+    world.addServer();
+    EXPECT_EQ(take(1, 0, kLast, 1), Status::Ok);
+  }
+
+  // ---- commands of the coordinator
+  control::Tablet tabletOf(uint64_t id, KeyHash first, KeyHash last, uint64_t epoch) {
+    control::Tablet tablet;
+    tablet.set_id(id);
+    tablet.set_table(kTable);
+    tablet.set_first_hash(first);
+    tablet.set_last_hash(last);
+    tablet.set_epoch(epoch);
+    return tablet;
+  }
+  Status take(uint64_t id, KeyHash first, KeyHash last, uint64_t epoch, size_t server = 0, bool empty = true) {
+    control::TakeTabletRequest ask;
+    *ask.mutable_tablet() = tabletOf(id, first, last, epoch);
+    ask.set_created_empty(empty);
+    return world.command(Opcode::TakeTablet, ask, server)->outcome();
+  }
+  Status drop(uint64_t id, uint64_t epoch, size_t server = 0) {
+    control::DropTabletRequest ask;
+    ask.set_tablet(id);
+    ask.set_epoch(epoch);
+    return world.command(Opcode::DropTablet, ask, server)->outcome();
+  }
+  Status freeze(uint64_t id, uint64_t epoch, size_t server = 0) {
+    control::FreezeTabletRequest ask;
+    ask.set_tablet(id);
+    ask.set_epoch(epoch);
+    return world.command(Opcode::FreezeTablet, ask, server)->outcome();
+  }
+  Status unfreeze(uint64_t id, uint64_t epoch, uint64_t new_epoch, size_t server = 0) {
+    control::UnfreezeTabletRequest ask;
+    ask.set_tablet(id);
+    ask.set_epoch(epoch);
+    ask.set_new_epoch(new_epoch);
+    return world.command(Opcode::UnfreezeTablet, ask, server)->outcome();
+  }
+  Status pull(uint64_t id, KeyHash first, KeyHash last, uint64_t source_epoch, uint64_t epoch, size_t to, size_t from) {
+    control::PullTabletRequest ask;
+    *ask.mutable_tablet() = tabletOf(id, first, last, epoch);
+    ask.set_source_epoch(source_epoch);
+    ask.set_source(world.addresses[from].id);
+    ask.add_source_locators(world.addresses[from].locators.front().toString());
+    return world.command(Opcode::PullTablet, ask, to)->outcome();
+  }
+  control::PullProgressResponse pullEnd(uint64_t id, size_t server) {
+    control::PullProgressRequest ask;
+    ask.set_tablet(id);
+    control::PullProgressResponse progress;
+    for (int i = 0; i < 10'000 && !progress.done(); ++i) {
+      const auto call = world.command(Opcode::PullProgress, ask, server);
+      if (call->outcome() != Status::Ok) {
+        progress.set_status(static_cast<uint32_t>(call->outcome()));
+        return progress;
+      }
+      EXPECT_TRUE(wire::parseControl(asBytes(call->text()), progress));
+      world.runFor(kNanosPerMilli);
+    }
+    EXPECT_TRUE(progress.done());
+    return progress;
+  }
+
+  // ---- calls of the client
+  wire::RequestHeader header(Opcode opcode, size_t server = 0) {
+    return {.opcode = opcode, .target = ServerId(world.addresses[server].id)};
+  }
+  wire::Read::Request readRequest(std::string_view key, uint64_t epoch = 1, size_t server = 0) {
+    return {.header = header(Opcode::Read, server),
+            .epoch = TabletEpoch(epoch),
+            .table = TableId(kTable),
+            .key_bytes = static_cast<uint16_t>(key.size())};
+  }
+  wire::Write::Request writeRequest(Opcode opcode, std::string_view key, std::string_view value, uint64_t sequence,
+                                    const WriteOptions& options = {}) {
+    return {.header = header(opcode, options.server),
+            .identity = {ClientId(options.client), Sequence(sequence), Sequence(options.acknowledged)},
+            .epoch = TabletEpoch(options.epoch),
+            .condition_version = options.condition_version,
+            .table = TableId(kTable),
+            .value_bytes = static_cast<uint32_t>(value.size()),
+            .key_bytes = static_cast<uint16_t>(key.size()),
+            .condition = options.condition};
+  }
+  wire::Increment::Request incrementRequest(std::string_view key, int64_t delta, uint64_t sequence,
+                                            const WriteOptions& options = {}) {
+    return {.header = header(Opcode::Increment, options.server),
+            .identity = {ClientId(options.client), Sequence(sequence), Sequence(options.acknowledged)},
+            .epoch = TabletEpoch(options.epoch),
+            .condition_version = options.condition_version,
+            .delta = delta,
+            .table = TableId(kTable),
+            .key_bytes = static_cast<uint16_t>(key.size()),
+            .condition = options.condition};
+  }
+  static std::string bytesOfAnswer(const NotedCall& call) {
+    std::string bytes(asText(call.response.head()));
+    for (const ByteSpan& span : call.response.tail()) bytes += asText(span);
+    return bytes;
+  }
+  template <typename Response>
+  static bool decodeAnswer(const NotedCall& call, Response& out) {
+    return wire::decode(asBytes(bytesOfAnswer(call)), out);
+  }
+  Answer read(std::string_view key, uint64_t epoch = 1, size_t server = 0) {
+    const auto call = world.send(join({bytesOf(readRequest(key, epoch, server)), asBytes(key)}), server);
+    Answer answer{.status = call->outcome()};
+    wire::Read::Response response{};
+    if (decodeAnswer(*call, response)) {
+      answer.version = response.version;
+      answer.value = bytesOfAnswer(*call).substr(sizeof(response));
+      EXPECT_EQ(answer.value.size(), response.value_bytes);
+    }
+    return answer;
+  }
+  Answer mutate(Opcode opcode, std::string_view key, std::string_view value, uint64_t sequence,
+                const WriteOptions& options = {}) {
+    const auto request = writeRequest(opcode, key, value, sequence, options);
+    const size_t contiguous = sizeof(request) + key.size();
+    const auto bytes = join({bytesOf(request), asBytes(key), asBytes(value)});
+    const auto call = world.send(world.client, bytes, contiguous, options.server);
+    Answer answer{.status = call->outcome()};
+    wire::Write::Response response{};
+    if (decodeAnswer(*call, response)) answer.version = response.version;
+    return answer;
+  }
+  Answer write(std::string_view key, std::string_view value, uint64_t sequence, const WriteOptions& options = {}) {
+    return mutate(Opcode::Write, key, value, sequence, options);
+  }
+  Answer remove(std::string_view key, uint64_t sequence, const WriteOptions& options = {}) {
+    return mutate(Opcode::Remove, key, "", sequence, options);
+  }
+  Answer increment(std::string_view key, int64_t delta, uint64_t sequence, const WriteOptions& options = {}) {
+    const auto call =
+        world.send(join({bytesOf(incrementRequest(key, delta, sequence, options)), asBytes(key)}), options.server);
+    Answer answer{.status = call->outcome()};
+    wire::Increment::Response response{};
+    if (decodeAnswer(*call, response)) {
+      answer.version = response.version;
+      answer.counter = response.value;
+    }
+    return answer;
+  }
+  const master::MasterService::Stats& stats(size_t server = 0) {
+    return world.servers[server]->master().service()->stats();
+  }
+
+  MasterWorld world{11};
+};
+
+}  // namespace ramcore::sim::raw

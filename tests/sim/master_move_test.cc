@@ -1,0 +1,242 @@
+/// A move by hand, command by command: what a coordinator makes two masters do, also when its commands come late,
+/// twice, or not at all.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "sim/master_fixture.h"
+
+namespace ramcore::sim::raw {
+namespace {
+
+class MasterMoveTest : public MasterServiceTest {
+ protected:
+  MasterMoveTest() { world.addServer(); }
+
+  static std::string keyOf(int i) { return "key" + std::to_string(i); }
+  void fill(int count) {
+    for (int i = 0; i < count; ++i) {
+      const Answer written = write(keyOf(i), "value" + std::to_string(i), ++sequence);
+      ASSERT_EQ(written.status, Status::Ok);
+      versions[keyOf(i)] = written.version;
+    }
+  }
+  /// Moves tablet 1 from server 0 with epoch 1 to server 1 with epoch 2.
+  void move() {
+    ASSERT_EQ(freeze(1, 1), Status::Ok);
+    ASSERT_EQ(pull(1, 0, kLast, 1, 2, 1, 0), Status::Ok);
+    ASSERT_EQ(pullEnd(1, 1).status(), 0u);
+    ASSERT_EQ(take(1, 0, kLast, 2, 1, false), Status::Ok);
+    ASSERT_EQ(drop(1, 1, 0), Status::Ok);
+  }
+  WriteOptions there(uint64_t epoch = 2) { return {.epoch = epoch, .server = 1}; }
+
+  uint64_t sequence = 0;
+  std::map<std::string, Version> versions;
+};
+
+TEST_F(MasterMoveTest, EverythingArrivesOnce) {
+  fill(300);
+  const Version removed_version = write("gone", "x", ++sequence).version + 5;
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(write("gone", "x", ++sequence).status, Status::Ok);
+  ASSERT_EQ(remove("gone", ++sequence).version, removed_version);
+  move();
+  for (const auto& [key, version] : versions) {
+    const Answer found = read(key, 2, 1);
+    EXPECT_EQ(found.status, Status::Ok) << key;
+    EXPECT_EQ(found.version, version);
+    EXPECT_EQ(found.value, "value" + key.substr(3));
+  }
+  EXPECT_EQ(read("gone", 2, 1).status, Status::NotFound);
+  EXPECT_GT(write("gone", "y", ++sequence, there()).version, removed_version) << "also of what is not there any more";
+  EXPECT_GT(write(keyOf(0), "y", ++sequence, there()).version, versions[keyOf(0)]);
+  EXPECT_EQ(read(keyOf(0), 1, 0).status, Status::WrongServer);
+  EXPECT_EQ(world.servers[0]->master().index().entryCount(), 0u) << "the old owner forgets it";
+}
+
+TEST_F(MasterMoveTest, AFrozenTabletIsReadAndNotChanged) {
+  fill(3);
+  ASSERT_EQ(freeze(1, 1), Status::Ok);
+  EXPECT_EQ(freeze(1, 1), Status::Ok) << "repeated";
+  EXPECT_EQ(freeze(1, 2), Status::StaleEpoch);
+  EXPECT_EQ(read(keyOf(0)).status, Status::Ok);
+  EXPECT_EQ(write(keyOf(0), "y", ++sequence).status, Status::RetryLater);
+  EXPECT_EQ(remove(keyOf(0), ++sequence).status, Status::RetryLater);
+  EXPECT_EQ(increment("counter", 1, ++sequence).status, Status::RetryLater);
+}
+
+TEST_F(MasterMoveTest, NobodyIsAnsweredFromAPulledTabletBeforeItIsTaken) {
+  fill(50);
+  ASSERT_EQ(freeze(1, 1), Status::Ok);
+  ASSERT_EQ(pull(1, 0, kLast, 1, 2, 1, 0), Status::Ok);
+  ASSERT_EQ(pullEnd(1, 1).status(), 0u);
+  EXPECT_EQ(read(keyOf(0), 2, 1).status, Status::RetryLater);
+  EXPECT_EQ(write(keyOf(0), "y", ++sequence, there()).status, Status::RetryLater);
+  EXPECT_EQ(take(1, 0, kLast, 3, 1, false), Status::NotFound) << "not pulled under this epoch";
+  EXPECT_EQ(take(1, 0, kLast, 2, 1, false), Status::Ok);
+  EXPECT_EQ(take(1, 0, kLast, 2, 1, false), Status::Ok) << "repeated";
+  EXPECT_EQ(read(keyOf(0), 2, 1).status, Status::Ok);
+}
+
+TEST_F(MasterMoveTest, ADuplicateIsAnsweredByTheNewOwner) {
+  ASSERT_EQ(increment("counter", 5, ++sequence).counter, 5);
+  const uint64_t doubtful = sequence;
+  const uint64_t refused = ++sequence;
+  ASSERT_EQ(write("none", "x", refused, {.condition = Condition::MustExist}).status, Status::NotFound);
+  move();
+  const Answer again = increment("counter", 5, doubtful, there());
+  EXPECT_EQ(again.status, Status::Ok);
+  EXPECT_EQ(again.counter, 5);
+  ASSERT_EQ(write("none", "y", ++sequence, there()).status, Status::Ok);
+  WriteOptions must_exist = there();
+  must_exist.condition = Condition::MustExist;
+  EXPECT_EQ(write("none", "x", refused, must_exist).status, Status::NotFound);
+  EXPECT_EQ(increment("counter", 0, ++sequence, there()).counter, 5);
+  EXPECT_EQ(stats(1).duplicates_answered.load(), 2u);
+}
+
+TEST_F(MasterMoveTest, RecordsThatGoBetweenTwoSlicesMakeNoOthersBeSkipped) {
+  // A second table on the same server, through which the client acknowledges.
+  control::TakeTabletRequest other;
+  *other.mutable_tablet() = tabletOf(9, 0, kLast, 1);
+  other.mutable_tablet()->set_table(kTable + 1);
+  other.set_created_empty(true);
+  ASSERT_EQ(world.command(Opcode::TakeTablet, other)->outcome(), Status::Ok);
+  for (uint64_t i = 1; i <= 40; ++i) ASSERT_EQ(increment(keyOf(static_cast<int>(i)), 1, i).counter, 1);
+  ASSERT_EQ(freeze(1, 1), Status::Ok);
+  wire::PullResults::Request request{.header = header(Opcode::PullResults),
+                                     .tablet = TabletId(1),
+                                     .epoch = TabletEpoch(1),
+                                     .cursor = 0,
+                                     .response_bytes = 500};
+  std::set<uint64_t> seen;
+  bool done = false;
+  int slices = 0;
+  for (; slices < 100 && !done; ++slices) {
+    const auto call = world.send(world.other_server, join({bytesOf(request)}), 0);
+    ASSERT_EQ(call->outcome(), Status::Ok);
+    const std::string bytes = bytesOfAnswer(*call);
+    wire::Pull::Response response{};
+    ASSERT_TRUE(wire::decode(asBytes(bytes), response));
+    // At a multiple of 8, as the entries were.
+    const std::vector<std::byte> entries = join({asBytes(bytes).subspan(sizeof(response))});
+    ASSERT_EQ(entries.size(), response.entry_bytes);
+    ByteSpan rest = entries;
+    while (!rest.empty()) {
+      log::EntryView entry;
+      ASSERT_EQ(log::decodeEntry(rest, entry), log::DecodeError::None);
+      seen.insert(entry.payloadAs<log::ResultRecordPayload>().sequence.value);
+      rest = rest.subspan(entry.alignedBytes());
+    }
+    done = response.done == 1;
+    if (!done) EXPECT_GT(response.next_cursor, request.cursor);
+    request.cursor = response.next_cursor;
+    if (slices == 1) {
+      auto acknowledging = writeRequest(Opcode::Write, "k", "v", 41, {.acknowledged = 20});
+      acknowledging.table = TableId(kTable + 1);
+      ASSERT_EQ(world.send(join({bytesOf(acknowledging), asBytes("kv")}))->outcome(), Status::Ok);
+    }
+  }
+  EXPECT_TRUE(done);
+  EXPECT_GT(slices, 3);
+  for (uint64_t sequence_wanted = 21; sequence_wanted <= 40; ++sequence_wanted) {
+    EXPECT_TRUE(seen.contains(sequence_wanted)) << sequence_wanted;
+  }
+  EXPECT_LT(seen.size(), 40u) << "some were acknowledged in time";
+  move();
+  for (uint64_t i = 21; i <= 40; ++i) {
+    EXPECT_EQ(increment(keyOf(static_cast<int>(i)), 1, i, there()).counter, 1) << "run twice";
+  }
+}
+
+TEST_F(MasterMoveTest, GivingUpKeepsTheOldOwner) {
+  fill(100);
+  ASSERT_EQ(freeze(1, 1), Status::Ok);
+  ASSERT_EQ(pull(1, 0, kLast, 1, 2, 1, 0), Status::Ok);
+  ASSERT_EQ(drop(1, 2, 1), Status::Ok);
+  ASSERT_EQ(unfreeze(1, 1, 3), Status::Ok);
+  EXPECT_EQ(unfreeze(1, 1, 3), Status::Ok) << "repeated";
+  EXPECT_EQ(unfreeze(1, 1, 4), Status::StaleEpoch);
+  EXPECT_EQ(read(keyOf(0)).status, Status::StaleEpoch) << "clients learn of it";
+  EXPECT_EQ(write(keyOf(0), "y", ++sequence, {.epoch = 3}).status, Status::Ok);
+  EXPECT_EQ(read(keyOf(1), 3).value, "value1");
+  // Late commands of the move that was given up.
+  EXPECT_EQ(freeze(1, 1), Status::StaleEpoch);
+  EXPECT_EQ(pull(1, 0, kLast, 1, 2, 1, 0), Status::StaleEpoch);
+  EXPECT_EQ(take(1, 0, kLast, 2, 1, false), Status::StaleEpoch);
+  EXPECT_EQ(take(1, 0, kLast, 2, 1, true), Status::StaleEpoch);
+  EXPECT_EQ(drop(1, 2, 1), Status::Ok);
+  EXPECT_EQ(drop(1, 2, 0), Status::StaleEpoch) << "the old owner holds it under a newer epoch";
+  EXPECT_EQ(read(keyOf(1), 3).status, Status::Ok);
+  world.runFor(kNanosPerSecond);
+  EXPECT_EQ(world.servers[1]->master().index().entryCount(), 0u) << "what was copied is gone";
+  EXPECT_TRUE(world.servers[1]->master().tablets().list().empty());
+  // The next attempt succeeds.
+  ASSERT_EQ(freeze(1, 3), Status::Ok);
+  ASSERT_EQ(pull(1, 0, kLast, 3, 4, 1, 0), Status::Ok);
+  ASSERT_EQ(pullEnd(1, 1).status(), 0u);
+  ASSERT_EQ(take(1, 0, kLast, 4, 1, false), Status::Ok);
+  EXPECT_EQ(read(keyOf(0), 4, 1).value, "y");
+}
+
+TEST_F(MasterMoveTest, APullUnderANewerEpochReplacesTheOlderOne) {
+  fill(100);
+  ASSERT_EQ(freeze(1, 1), Status::Ok);
+  ASSERT_EQ(pull(1, 0, kLast, 1, 2, 1, 0), Status::Ok);
+  EXPECT_EQ(pull(1, 0, kLast, 1, 2, 1, 0), Status::Ok) << "repeated: the same pull";
+  world.runFor(kNanosPerMilli);
+  ASSERT_EQ(pull(1, 0, kLast, 1, 3, 1, 0), Status::Ok);
+  EXPECT_EQ(pull(1, 0, kLast, 1, 2, 1, 0), Status::StaleEpoch);
+  const auto end = pullEnd(1, 1);
+  EXPECT_EQ(end.status(), 0u);
+  EXPECT_EQ(end.objects(), 100u);
+  EXPECT_EQ(take(1, 0, kLast, 2, 1, false), Status::StaleEpoch);
+  ASSERT_EQ(take(1, 0, kLast, 3, 1, false), Status::Ok);
+  EXPECT_EQ(read(keyOf(7), 3, 1).value, "value7");
+  EXPECT_EQ(world.servers[1]->master().index().entryCount(), 100u);
+}
+
+TEST_F(MasterMoveTest, AwayAndBackBringsNothingOldBack) {
+  fill(50);
+  move();
+  for (int i = 0; i < 25; ++i) ASSERT_EQ(remove(keyOf(i), ++sequence, there()).status, Status::Ok);
+  ASSERT_EQ(freeze(1, 2, 1), Status::Ok);
+  ASSERT_EQ(pull(1, 0, kLast, 2, 3, 0, 1), Status::Ok);
+  ASSERT_EQ(pullEnd(1, 0).status(), 0u);
+  ASSERT_EQ(take(1, 0, kLast, 3, 0, false), Status::Ok);
+  ASSERT_EQ(drop(1, 2, 1), Status::Ok);
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(read(keyOf(i), 3).status, i < 25 ? Status::NotFound : Status::Ok) << i;
+  }
+}
+
+TEST_F(MasterMoveTest, ASourceThatIsGoneEndsThePull) {
+  fill(20);
+  ASSERT_EQ(freeze(1, 1), Status::Ok);
+  world.network.partition("server1", "server2");
+  ASSERT_EQ(pull(1, 0, kLast, 1, 2, 1, 0), Status::Ok);
+  EXPECT_NE(pullEnd(1, 1).status(), 0u);
+  EXPECT_EQ(take(1, 0, kLast, 2, 1, false), Status::RetryLater);
+  world.network.healAll();
+  ASSERT_EQ(drop(1, 2, 1), Status::Ok);
+  ASSERT_EQ(unfreeze(1, 1, 3), Status::Ok);
+  EXPECT_EQ(read(keyOf(3), 3).status, Status::Ok);
+}
+
+TEST_F(MasterMoveTest, ServerStateTellsWhatIsHere) {
+  fill(10);
+  const auto call = world.command(Opcode::ServerState, control::Empty());
+  ASSERT_EQ(call->outcome(), Status::Ok);
+  control::ServerStateResponse state;
+  ASSERT_TRUE(wire::parseControl(asBytes(call->text()), state));
+  EXPECT_EQ(state.id(), world.addresses[0].id);
+  EXPECT_EQ(state.objects(), 10u);
+  EXPECT_GT(state.live_bytes(), 0u);
+  ASSERT_EQ(state.tablets_size(), 1);
+  EXPECT_EQ(state.tablets(0).writes(), 10u);
+}
+
+}  // namespace
+}  // namespace ramcore::sim::raw

@@ -1,0 +1,333 @@
+// "Replaying the log in any order gives the model": log, index, cleaner, splits and result records under random
+// mutations, each seed another history. RAMCORE_REPLAY_SEEDS says how many (tools/test sets it).
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "log/cleaner.h"
+#include "log/log_reader.h"
+#include "master/object_store.h"
+#include "runtime/random.h"
+#include "runtime/sim/sim_epoch.h"
+
+namespace ramcore::master {
+namespace {
+
+constexpr TableId kTable{7};
+
+struct ModelObject {
+  Version version = 0;
+  std::string value;
+};
+
+class ReplayModel {
+ public:
+  explicit ReplayModel(uint64_t seed)
+      : random_(seed),
+        pins_(1),
+        memory_(std::move(log::LogMemory::open(log::LogConfig::forTest().memory_bytes)).value()),
+        index_(std::move(index::HashIndex::open(index::IndexConfig::forTest(), rcu_)).value()),
+        tablets_(rcu_),
+        store_(*memory_),
+        log_(log::LogConfig::forTest(), {ClusterId(1), ServerId(2)}, *memory_, {store_, replicator_, rcu_, pins_}),
+        cleaner_(log_, store_, replicator_) {
+    results_.connect(log_);
+    store_.connect({log_, *index_, tablets_, results_, lease_, clock_});
+    lease_.renewed(clock_.nowNs(), runtime::kNever / 2);
+    reader_ = rcu_.registerThread();
+    log_.maintain();
+    Tablet whole;
+    whole.id = TabletId(1);
+    whole.table = kTable;
+    whole.epoch = TabletEpoch(1);
+    EXPECT_EQ(tablets_.add(whole), Status::Ok);
+    for (uint64_t client = 1; client <= kClients; ++client) results_.admit(ClientId(client), 0);
+  }
+  ~ReplayModel() {
+    for (int i = 0; i < 100; ++i) turn();
+    rcu_.unregisterThread(reader_);
+    rcu_.drain();
+  }
+
+  void run(size_t operations) {
+    for (size_t i = 0; i < operations && !::testing::Test::HasFatalFailure(); ++i) {
+      mutateOnce();
+      if (random_.below(3) == 0) turn();
+      if (random_.below(40) == 0) splitOnce();
+      if (random_.below(operations / 4) == 0) check();
+    }
+    check();
+  }
+
+  uint64_t cleaned() { return log_.stats().segments_cleaned.load(); }
+  uint64_t duplicates() const { return duplicates_; }
+  uint64_t splits() const { return splits_; }
+
+ private:
+  static constexpr uint64_t kClients = 3;
+  // A few keys change all the time; the others hold most of the bytes and keep the segments alive in which old versions
+  // of the first lie: what a forgotten tombstone brings back.
+  static constexpr uint64_t kHotKeys = 6;
+  static constexpr uint64_t kKeys = 150;
+
+  struct Client {
+    uint64_t sequence = 0;
+    uint64_t acknowledged = 0;
+    Mutation last;
+    std::string last_key;
+    std::string last_value;
+    Answer last_answer;
+  };
+
+  // Times of filling and times of change: the segments of the former stay, those of the latter are cleaned again and
+  // again.
+  uint64_t drawKey() {
+    if (random_.below(150) == 0) filling_ = !filling_;
+    const bool cold = random_.below(100) < (filling_ ? 90 : 1);
+    return cold ? kHotKeys + random_.below(kKeys - kHotKeys) : random_.below(kHotKeys);
+  }
+
+  std::string drawValue(uint64_t key) {
+    std::string value(key >= kHotKeys ? 500 + random_.below(5000) : random_.below(400), 'x');
+    const uint64_t stamp = ++stamp_;
+    value.append(reinterpret_cast<const char*>(&stamp), sizeof(stamp));
+    return value;
+  }
+
+  void mutateOnce() {
+    Client& client = clients_[random_.below(kClients)];
+    const auto client_id = ClientId(static_cast<uint64_t>(&client - clients_) + 1);
+    if (client.sequence > 0 && random_.below(6) == 0) return repeat(client);
+    if (random_.below(2) == 0) client.acknowledged = client.sequence;
+
+    const uint64_t key = drawKey();
+    client.last_key = "key" + std::to_string(key);
+    client.last_value = drawValue(key);
+    const auto model = model_.find(client.last_key);
+    const Version present = model == model_.end() ? 0 : model->second.version;
+    Mutation& mutation = client.last;
+    mutation = {};
+    const uint64_t kind = key < kHotKeys ? random_.below(10) : 0;
+    mutation.opcode = kind < 6 ? wire::Opcode::Write : kind < 9 ? wire::Opcode::Remove : wire::Opcode::Increment;
+    mutation.identity = {client_id, Sequence(++client.sequence), Sequence(client.acknowledged)};
+    mutation.table = kTable;
+    mutation.delta = static_cast<int64_t>(random_.below(100)) - 50;
+    mutation.condition = static_cast<wire::Condition>(random_.below(3) == 0 ? random_.below(5) : 0);
+    mutation.condition_version = random_.below(2) == 0 ? present : random_.below(1000);
+    client.last_answer = apply(client);
+    updateModel(client, present);
+  }
+
+  Answer apply(Client& client) {
+    Mutation& mutation = client.last;
+    mutation.key = asBytes(client.last_key);
+    mutation.hash = hashKey(kTable, mutation.key);
+    const ByteSpan value = asBytes(client.last_value);
+    mutation.value = mutation.opcode == wire::Opcode::Write ? std::span(&value, 1) : std::span<const ByteSpan>{};
+    mutation.epoch = tablets_.find(kTable, mutation.hash)->epoch;
+    for (int tries = 0;; ++tries) {
+      const Answer answer = *store_.apply(mutation, ObjectStore::Locking::Wait);
+      if (!isRetryable(answer.status)) return answer;
+      EXPECT_LT(tries, 10'000) << "the log never has room again: " << name(answer.status);
+      if (tries >= 10'000) return answer;
+      turn();
+    }
+  }
+
+  // What the client must have been told, and what is there now.
+  void updateModel(const Client& client, Version present) {
+    const Mutation& mutation = client.last;
+    const Answer& answer = client.last_answer;
+    if (answer.status != Status::Ok) {
+      if (answer.status == Status::TypeMismatch) {
+        ASSERT_EQ(mutation.opcode, wire::Opcode::Increment);
+        return;
+      }
+      ASSERT_NE(mutation.condition, wire::Condition::None) << name(answer.status);
+      return;
+    }
+    if (mutation.opcode == wire::Opcode::Remove) {
+      ASSERT_EQ(answer.version, present);
+      model_.erase(client.last_key);
+      highest_[client.last_key] = std::max(highest_[client.last_key], present);
+      return;
+    }
+    ASSERT_GT(answer.version, highest_[client.last_key]) << "versions went back";
+    highest_[client.last_key] = answer.version;
+    std::string value = client.last_value;
+    if (mutation.opcode == wire::Opcode::Increment) {
+      value.assign(reinterpret_cast<const char*>(&answer.value), sizeof(answer.value));
+    }
+    model_[client.last_key] = {answer.version, value};
+  }
+
+  void repeat(Client& client) {
+    const Answer again = apply(client);
+    if (client.last_answer.status == Status::TooLarge) return;
+    ++duplicates_;
+    ASSERT_EQ(again.status, client.last_answer.status);
+    ASSERT_EQ(again.version, client.last_answer.version);
+    ASSERT_EQ(again.value, client.last_answer.value);
+  }
+
+  void turn() {
+    if (cleaner_.isBusy() || cleaner_.isNeeded() || random_.below(100) == 0) {
+      cleaner_.step(static_cast<uint32_t>(512 + random_.below(8192)));
+    }
+    rcu_.quiescent(reader_);
+    rcu_.reclaim(1000);
+    clock_.advance(1000);
+    log_.reclaim(static_cast<uint64_t>(clock_.nowNs()));
+    log_.maintain();
+    store_.reapTombstones(100);
+  }
+
+  void splitOnce() {
+    const std::vector<Tablet> all = tablets_.list();
+    if (all.size() >= 8) return;
+    const Tablet& old = all[random_.below(all.size())];
+    if (old.range.last - old.range.first < 1000) return;
+    Tablet lower = old;
+    Tablet upper = old;
+    lower.id = TabletId(++next_tablet_);
+    upper.id = TabletId(++next_tablet_);
+    lower.epoch = upper.epoch = TabletEpoch(old.epoch.value + 1);
+    const KeyHash middle = random_.between(old.range.first + 1, old.range.last);
+    lower.range.last = middle - 1;
+    upper.range.first = middle;
+    ASSERT_EQ(tablets_.split(old.id, lower, upper), Status::Ok);
+    ++splits_;
+  }
+
+  // Everything a recovery would find: the segments of the newest digest, entries in any order.
+  void check() {
+    std::vector<std::vector<std::byte>> segments;
+    const auto head = log_.pool().find(log_.headId());
+    ASSERT_NE(head, nullptr);
+    const std::vector<std::byte> head_bytes = bytesOfSegment(*head);
+    log::SegmentPreamble preamble;
+    ASSERT_EQ(log::readPreamble(head_bytes, preamble), Status::Ok);
+    ASSERT_TRUE(preamble.has_digest);
+    for (uint32_t i = 0; i < preamble.digest.payload.count; ++i) {
+      const auto member = log_.pool().find(preamble.digest.at(i));
+      ASSERT_NE(member, nullptr) << "the digest lists a segment that is gone";
+      segments.push_back(bytesOfSegment(*member));
+    }
+    std::vector<log::EntryView> entries;
+    for (const auto& bytes : segments) {
+      log::SegmentReader reader(bytes);
+      for (auto group = reader.nextGroup(); !group.empty(); group = reader.nextGroup()) {
+        entries.insert(entries.end(), group.begin(), group.end());
+      }
+      ASSERT_EQ(reader.end(), log::WalkEnd::Clean) << log::name(reader.end());
+    }
+    for (size_t i = entries.size(); i > 1; --i) std::swap(entries[i - 1], entries[random_.below(i)]);
+    compare(replay(entries));
+    compareReads();
+  }
+
+  static std::vector<std::byte> bytesOfSegment(const log::Segment& segment) {
+    std::vector<std::byte> bytes(segment.committedBytes());
+    segment.copyOut(0, segment.committedBytes(), bytes.data());
+    return bytes;
+  }
+
+  std::map<std::string, ModelObject> replay(const std::vector<log::EntryView>& entries) {
+    struct Newest {
+      Version version = 0;
+      bool is_tombstone = false;
+      std::string value;
+    };
+    std::map<std::string, Newest> newest;
+    for (const log::EntryView& entry : entries) {
+      const bool is_tombstone = entry.type() == log::EntryType::Tombstone;
+      if (!is_tombstone && entry.type() != log::EntryType::Object) continue;
+      Newest& known = newest[std::string(asText(entry.key()))];
+      const bool wins = entry.version() > known.version || (entry.version() == known.version && is_tombstone);
+      if (wins) known = {entry.version(), is_tombstone, std::string(asText(entry.payload()))};
+    }
+    std::map<std::string, ModelObject> objects;
+    for (const auto& [key, object] : newest) {
+      if (!object.is_tombstone) objects[key] = {object.version, object.value};
+    }
+    return objects;
+  }
+
+  void compare(const std::map<std::string, ModelObject>& replayed) {
+    ASSERT_EQ(replayed.size(), model_.size());
+    for (const auto& [key, object] : model_) {
+      const auto found = replayed.find(key);
+      ASSERT_NE(found, replayed.end()) << key << " is lost";
+      ASSERT_EQ(found->second.version, object.version) << key;
+      ASSERT_EQ(found->second.value, object.value) << key;
+    }
+  }
+
+  void compareReads() {
+    for (uint64_t i = 0; i < kKeys; ++i) {
+      const std::string key = "key" + std::to_string(i);
+      const Found found = store_.lookup(kTable, hashKey(kTable, asBytes(key)), asBytes(key));
+      const auto expected = model_.find(key);
+      const bool is_object = found.ref && found.entry.type() == log::EntryType::Object;
+      ASSERT_EQ(is_object, expected != model_.end()) << key;
+      if (!is_object) continue;
+      ASSERT_EQ(asText(found.entry.payload()), expected->second.value);
+      ASSERT_EQ(found.entry.version(), expected->second.version);
+    }
+  }
+
+  runtime::Random random_;
+  runtime::ManualClock clock_;
+  runtime::SimRcu rcu_;
+  runtime::PinRegistry pins_;
+  std::unique_ptr<log::LogMemory> memory_;
+  std::unique_ptr<index::HashIndex> index_;
+  ServerLease lease_;
+  TabletTable tablets_;
+  ResultTable results_;
+  ObjectStore store_;
+  log::NoReplicator replicator_;
+  log::Log log_;
+  log::Cleaner cleaner_;
+  runtime::RcuReader reader_{};
+
+  Client clients_[kClients];
+  std::map<std::string, ModelObject> model_;
+  std::map<std::string, Version> highest_;
+  bool filling_ = true;
+  uint64_t stamp_ = 0;
+  uint64_t next_tablet_ = 1;
+  uint64_t duplicates_ = 0;
+  uint64_t splits_ = 0;
+};
+
+uint64_t seedCount() {
+  const char* wanted = std::getenv("RAMCORE_REPLAY_SEEDS");
+  return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 200;
+}
+
+TEST(ReplayModel, ReplayingTheLogInAnyOrderGivesTheModel) {
+  const uint64_t seeds = seedCount();
+  uint64_t cleaned = 0;
+  uint64_t duplicates = 0;
+  uint64_t splits = 0;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ReplayModel model(seed);
+    model.run(seed % 4 == 0 ? 3000 : 400);
+    if (HasFatalFailure()) return;
+    cleaned += model.cleaned();
+    duplicates += model.duplicates();
+    splits += model.splits();
+  }
+  std::printf("%llu seeds: %llu segments cleaned, %llu duplicates answered, %llu splits\n",
+              static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(cleaned),
+              static_cast<unsigned long long>(duplicates), static_cast<unsigned long long>(splits));
+  EXPECT_GT(cleaned, seeds / 10);
+  EXPECT_GT(duplicates, seeds);
+  EXPECT_GT(splits, seeds);
+}
+
+}  // namespace
+}  // namespace ramcore::master
