@@ -56,7 +56,8 @@ TEST(Locator, RefusesWhatIsNotOne) {
 }
 
 TEST(Locator, KnowsWhatOnlyThisMachineReaches) {
-  for (const char* text : {"tcp://127.0.0.1:1", "tcp://127.8.9.1:1", "tcp://localhost:1", "tcp://[::1]:1", "shm:///a"}) {
+  for (const char* text :
+       {"tcp://127.0.0.1:1", "tcp://127.8.9.1:1", "tcp://localhost:1", "tcp://[::1]:1", "shm:///a"}) {
     EXPECT_TRUE(isLocalOnly(Locator::parse(text).value())) << text;
   }
   for (const char* text : {"tcp://0.0.0.0:1", "tcp://127.example.org:1", "tcp://[::]:1", "tcp://10.0.0.1:1"}) {
