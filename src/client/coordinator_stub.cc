@@ -3,8 +3,8 @@
 #include <map>
 
 #include "base/check.h"
-#include "client/control_call.h"
 #include "client/tablet_decoding.h"
+#include "rpc/control_call.h"
 #include "runtime/await.h"
 
 namespace ramcore::client {
@@ -38,14 +38,16 @@ Task<Status> CoordinatorStub::call(Opcode opcode, RequestMessage request, Respon
   Backoff backoff(retry_);
   bool may_have_happened = false;
   for (;;) {
-    if (pacer_.stopped())
-      co_return may_have_happened&& effect != Effect::None ? Status::OutcomeUnknown : Status::Shutdown;
+    if (pacer_.stopped()) {
+      const bool is_known = !may_have_happened || effect == Effect::None;
+      co_return is_known ? Status::Shutdown : Status::OutcomeUnknown;
+    }
     const int64_t now_ns = pacer_.nowNs();
     const rpc::CallSettings settings{.deadline_ns = std::min(deadline_ns, addNs(now_ns, kAttemptNs))};
     const rpc::PeerAddress& address = coordinators_[preferred_];
     if (sent_ns != nullptr) *sent_ns = now_ns;
-    const ControlOutcome outcome =
-        co_await callControl(caller_, pacer_.executor(), address, opcode, request, response, settings);
+    const rpc::ControlOutcome outcome =
+        co_await rpc::callControl(caller_, pacer_.executor(), address, opcode, request, response, settings);
     if (!isWorthRepeating(outcome.status)) {
       const bool tells = effect != Effect::Once || !may_have_happened || outcome.status == Status::Ok;
       if (effect != Effect::None && outcome.status == Status::Corrupt) co_return Status::OutcomeUnknown;

@@ -38,7 +38,7 @@ PointResult corruptResult() {
 PointResult decodeRead(RxMessage message, const wire::ResponseHeader& header) {
   PointResult result = bareResult(header);
   wire::Read::Response response{.header = header, .version = 0, .value_bytes = 0};
-  MessageCursor cursor(message);
+  rpc::MessageCursor cursor(message);
   if (!cursor.take(response)) return result.status == Status::Ok ? corruptResult() : std::move(result);
   if (response.value_bytes != cursor.bytesLeft() || response.value_bytes > wire::kValueBytesMax ||
       (result.status != Status::Ok && response.value_bytes != 0) || response.version > kVersionMax) {
@@ -54,7 +54,7 @@ template <typename Response>
 PointResult decodeMutation(const RxMessage& message, const wire::ResponseHeader& header) {
   PointResult result = bareResult(header);
   Response response{};
-  MessageCursor cursor(message);
+  rpc::MessageCursor cursor(message);
   if (!cursor.take(response)) return result.status == Status::Ok ? corruptResult() : std::move(result);
   if (!cursor.atEnd() || response.version > kVersionMax) return corruptResult();
   result.version = response.version;
@@ -65,13 +65,13 @@ PointResult decodeMutation(const RxMessage& message, const wire::ResponseHeader&
 }  // namespace
 
 void PointResult::takeValue(std::string& out) const {
-  MessageCursor cursor(message);
+  rpc::MessageCursor cursor(message);
   const bool complete = cursor.skip(sizeof(wire::Read::Response)) && cursor.takeText(out, value_bytes);
   RC_CHECK(complete);  // decodePoint has compared the lengths
 }
 
 void PointResult::copyValue(MutableByteSpan out) const {
-  MessageCursor cursor(message);
+  rpc::MessageCursor cursor(message);
   const bool complete =
       cursor.skip(sizeof(wire::Read::Response)) && cursor.copy(out.data(), std::min<size_t>(value_bytes, out.size()));
   RC_CHECK(complete);
@@ -187,7 +187,7 @@ TxMessage encodeMultiMutate(rpc::Caller& caller, ServerId target, ClientId clien
 }
 
 bool decodeMultiRead(const RxMessage& message, std::span<const MultiPart> parts, std::span<ReadItem> items) {
-  MessageCursor cursor(message);
+  rpc::MessageCursor cursor(message);
   wire::MultiRead::Response response{.header = {.status = Status::Ok}, .count = 0};
   if (!cursor.take(response) || response.count != parts.size()) return false;
   for (const MultiPart& part : parts) {
@@ -206,7 +206,7 @@ bool decodeMultiRead(const RxMessage& message, std::span<const MultiPart> parts,
 }
 
 bool decodeMultiMutate(const RxMessage& message, std::span<const MultiPart> parts, std::span<MutateItem> items) {
-  MessageCursor cursor(message);
+  rpc::MessageCursor cursor(message);
   wire::MultiMutate::Response response{.header = {.status = Status::Ok}, .count = 0};
   if (!cursor.take(response) || response.count != parts.size()) return false;
   if (cursor.bytesLeft() != parts.size() * sizeof(wire::MultiMutate::ResponsePart)) return false;
@@ -234,7 +234,7 @@ TxMessage encodeScan(rpc::Caller& caller, ServerId target, TableId table, Tablet
 
 bool decodeScan(const RxMessage& message, TableId table, KeyHash cursor, std::vector<Object>& objects,
                 ScanAnswer& answer) {
-  MessageCursor at(message);
+  rpc::MessageCursor at(message);
   wire::Scan::Response response{};
   if (!at.take(response) || response.range_done > 1 || response.range_last < cursor) return false;
   if (response.count > at.bytesLeft() / sizeof(wire::Scan::Part)) return false;

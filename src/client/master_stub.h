@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "client/message_cursor.h"
 #include "ramcore/types.h"
 #include "rpc/caller.h"
+#include "rpc/message_cursor.h"
 #include "wire/master_messages.h"
 
 namespace ramcore::client {

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "coordinator/control_records.h"
-#include "wire/control.h"
+#include "rpc/control_call.h"
 
 namespace ramcore::coordinator {
 namespace {
@@ -20,18 +20,6 @@ constexpr uint32_t kRetryAfterUs = 5'000;
 void refuse(Request request, Status status) {
   const bool soon = status == Status::RetryLater || status == Status::NotLeader;
   request.reply(status, soon ? kRetryAfterUs : 0);
-}
-
-template <typename Message>
-void replyWith(Request request, const Message& message, Status status = Status::Ok) {
-  const uint32_t bytes = wire::controlBytes(message);
-  if (bytes > wire::kControlBytesMax) return refuse(std::move(request), Status::TooLarge);
-  transport::TxMessage response = request.allocate(static_cast<uint32_t>(sizeof(wire::ResponseHeader)) + bytes);
-  response.appendHead(wire::ResponseHeader{.status = status});
-  wire::storeControl(message, response.extendHead(bytes));
-  // Long answers need not be in one piece at the receiver, which has bounds for that.
-  if (response->head_bytes > wire::kHeadBytesMax) response->contiguous_bytes = sizeof(wire::ResponseHeader);
-  request.reply(std::move(response));
 }
 
 void replyStatus(Request request, Status status) {
@@ -54,18 +42,10 @@ control::MigrationState stateOf(MigrationStep step) {
 
 }  // namespace
 
-// Parses the bytes behind the header, wherever the transport put them.
 template <typename Message>
 Status CoordinatorService::receive(const Request& request, Message& message) const {
   if (!is_open_) return Status::NotLeader;
-  const ByteSpan head = request.head().subspan(sizeof(wire::RequestHeader));
-  if (request.message().tail().empty()) {
-    return wire::parseControl(head, message) ? Status::Ok : Status::BadRequest;
-  }
-  if (request.message().messageBytes() > wire::kControlBytesMax) return Status::BadRequest;
-  std::vector<std::byte> together(head.begin(), head.end());
-  for (const ByteSpan& piece : request.message().tail()) together.insert(together.end(), piece.begin(), piece.end());
-  return wire::parseControl(together, message) ? Status::Ok : Status::BadRequest;
+  return rpc::parseRequest(request, message) ? Status::Ok : Status::BadRequest;
 }
 
 void CoordinatorService::addTo(rpc::ServiceTable& table) {
@@ -116,7 +96,7 @@ runtime::Task<void> CoordinatorService::enlist(Request request) {
   response.set_id(enlisted.id.value);
   response.set_cluster(services_.journal.store().cluster().value);
   response.set_lease_ns(services_.membership.leaseNs());
-  replyWith(std::move(request), response);
+  rpc::replyControl(std::move(request), response);
 }
 
 void CoordinatorService::renewServer(Request request) {
@@ -129,7 +109,7 @@ void CoordinatorService::renewServer(Request request) {
   if (renewed != Status::Ok) return refuse(std::move(request), renewed);
   control::RenewServerLeaseResponse response;
   response.set_lease_ns(services_.membership.leaseNs());
-  replyWith(std::move(request), response);
+  rpc::replyControl(std::move(request), response);
 }
 
 runtime::Task<void> CoordinatorService::goodbye(Request request) {
@@ -153,7 +133,7 @@ runtime::Task<void> CoordinatorService::checkClients(Request request) {
   control::CheckClientResponse response;
   for (const bool valid : checked.valid) response.add_valid(valid);
   response.set_checked_for_ns(checked.checked_for_ns);
-  replyWith(std::move(request), response);
+  rpc::replyControl(std::move(request), response);
 }
 
 // ---- clients
@@ -168,7 +148,7 @@ runtime::Task<void> CoordinatorService::openClient(Request request) {
   control::OpenClientResponse response;
   response.set_client(opened.id.value);
   response.set_lease_ns(services_.clients.leaseNs());
-  replyWith(std::move(request), response);
+  rpc::replyControl(std::move(request), response);
 }
 
 void CoordinatorService::renewClient(Request request) {
@@ -178,7 +158,7 @@ void CoordinatorService::renewClient(Request request) {
   if (status != Status::Ok) return refuse(std::move(request), status);
   control::RenewClientResponse response;
   response.set_lease_ns(services_.clients.leaseNs());
-  replyWith(std::move(request), response);
+  rpc::replyControl(std::move(request), response);
 }
 
 runtime::Task<void> CoordinatorService::closeClient(Request request) {
@@ -203,7 +183,7 @@ runtime::Task<void> CoordinatorService::createTable(Request request) {
   }
   control::CreateTableResponse response;
   response.set_id(created.id.value);
-  replyWith(std::move(request), response, created.status);
+  rpc::replyControl(std::move(request), response, created.status);
 }
 
 runtime::Task<void> CoordinatorService::dropTable(Request request) {
@@ -225,7 +205,7 @@ void CoordinatorService::listTables(Request request) {
     to.set_id(table->id.value);
     to.set_name(table->name);
   }
-  replyWith(std::move(request), response);
+  rpc::replyControl(std::move(request), response);
 }
 
 void CoordinatorService::getTablets(Request request) {
@@ -255,7 +235,7 @@ void CoordinatorService::getTablets(Request request) {
   for (const ServerId owner : owners) {
     if (const Server* server = services_.membership.find(owner)) fillServer(*server, *response.add_servers());
   }
-  replyWith(std::move(request), response);
+  rpc::replyControl(std::move(request), response);
 }
 
 // ---- moves and splits
@@ -270,7 +250,7 @@ runtime::Task<void> CoordinatorService::moveTablet(Request request) {
   if (begun.status != Status::Ok) co_return refuse(std::move(request), begun.status);
   control::MoveTabletResponse response;
   response.set_migration(begun.id.value);
-  replyWith(std::move(request), response);
+  rpc::replyControl(std::move(request), response);
 }
 
 runtime::Task<void> CoordinatorService::splitTable(Request request) {
@@ -284,7 +264,7 @@ runtime::Task<void> CoordinatorService::splitTable(Request request) {
   control::SplitTableResponse response;
   response.set_lower_tablet(halves.lower.value);
   response.set_upper_tablet(halves.upper.value);
-  replyWith(std::move(request), response);
+  rpc::replyControl(std::move(request), response);
 }
 
 void CoordinatorService::migrationStatus(Request request) {
@@ -299,7 +279,7 @@ void CoordinatorService::migrationStatus(Request request) {
   response.set_bytes(progress->migration.bytes);
   response.set_fraction(progress->migration.step == MigrationStep::Done ? 1 : progress->fraction);
   response.set_reason(progress->migration.reason);
-  replyWith(std::move(request), response);
+  rpc::replyControl(std::move(request), response);
 }
 
 runtime::Task<void> CoordinatorService::cancelMigration(Request request) {
@@ -341,7 +321,7 @@ runtime::Task<void> CoordinatorService::clusterStatus(Request request) {
       fillTablet(*tablet, services_.membership.isAlive(tablet->owner), *response.add_tablets());
     }
   }
-  replyWith(std::move(request), response);
+  rpc::replyControl(std::move(request), response);
 }
 
 }  // namespace ramcore::coordinator

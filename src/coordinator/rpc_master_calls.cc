@@ -1,7 +1,7 @@
 #include "coordinator/rpc_master_calls.h"
 
-#include "client/control_call.h"
 #include "coordinator/control_records.h"
+#include "rpc/control_call.h"
 
 namespace ramcore::coordinator {
 namespace {
@@ -23,8 +23,8 @@ runtime::Task<Status> RpcMasterCalls::call(ServerId server, Opcode opcode, Reque
   }
   const rpc::CallSettings settings{.deadline_ns = journal_.nowNs() + call_ns_,
                                    .priority = runtime::Priority::Membership};
-  const client::ControlOutcome outcome =
-      co_await client::callControl(caller_, journal_.executor(), address, opcode, request, response, settings);
+  const rpc::ControlOutcome outcome =
+      co_await rpc::callControl(caller_, journal_.executor(), address, opcode, request, response, settings);
   co_return outcome.status;
 }
 

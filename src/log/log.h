@@ -118,6 +118,7 @@ class Log final : public ReplicationEvents {
 
   SegmentPool& pool() { return pool_; }
   const SegmentPool& pool() const { return pool_; }
+  Replicator& replicator() const { return environment_.replicator; }
   const LogConfig& config() const { return pool_.config(); }
   const LogIdentity& identity() const { return identity_; }
   LogStats& stats() { return stats_; }

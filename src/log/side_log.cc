@@ -6,6 +6,13 @@
 
 namespace ramcore::log {
 
+namespace {
+
+// Memory is fetched for writing this far ahead of a copy: a few entries of usual size.
+constexpr size_t kFetchAheadBytes = 768;
+
+}  // namespace
+
 SideLog::~SideLog() { RC_CHECK_MSG(joined_ || segments_.empty(), "a side log is joined or abandoned"); }
 
 Result<Appended> SideLog::append(std::span<const EntryInput> group, AppendClass append_class) {
@@ -47,7 +54,49 @@ Result<Appended> SideLog::append(std::span<const EntryInput> group, AppendClass 
   return Status::RetryLater;
 }
 
+Result<EntryRef> SideLog::copy(const EntryView& entry, AppendClass append_class) {
+  RC_DCHECK(!closed_);
+  const uint32_t bytes = entry.alignedBytes();
+  RC_CHECK(bytes <= log_.config().entry_bytes_max);
+  if (append_class == AppendClass::Write && !log_.hasSpaceFor(copied_bytes_ + bytes)) {
+    log_.stats().refused_no_space.fetch_add(1, std::memory_order_relaxed);
+    return Status::NoSpace;
+  }
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    Segment* const segment = attempt == 0 && !segments_.empty() ? segments_.back() : openSegment();
+    if (segment == nullptr) return Status::RetryLater;
+    Segment::Cursor cursor = segment->cursor();
+    EntryRef ref;
+    if (!segment->place(cursor, bytes, ref)) continue;
+    segment->adopt(cursor);
+    std::byte* const at = log_.pool().memory().at(ref);
+    copyEntry(at, entry);
+    __builtin_prefetch(at + kFetchAheadBytes, 1);
+    __builtin_prefetch(at + kFetchAheadBytes + 64, 1);
+    segment->noteEntryBytes(bytes);
+    segment->commit(cursor.offset);
+    copied_bytes_ += bytes;
+    ++copied_entries_;
+    return ref;
+  }
+  return Status::RetryLater;
+}
+
+void SideLog::settle() {
+  if (copied_entries_ == 0) return;
+  Segment& segment = *segments_.back();
+  segment.addLive(static_cast<int64_t>(copied_bytes_));
+  LogStats& stats = log_.stats();
+  stats.live_bytes.fetch_add(static_cast<int64_t>(copied_bytes_), std::memory_order_relaxed);
+  stats.appended_entries.fetch_add(copied_entries_, std::memory_order_relaxed);
+  stats.appended_bytes.fetch_add(copied_bytes_, std::memory_order_relaxed);
+  copied_bytes_ = 0;
+  copied_entries_ = 0;
+  replicator_.advance(segment);
+}
+
 Segment* SideLog::openSegment() {
+  settle();
   Segment* const segment = log_.openPrivate(SegmentKind::Side);
   if (segment == nullptr) return nullptr;
   if (!segments_.empty()) log_.closePrivate(*segments_.back());
@@ -57,6 +106,7 @@ Segment* SideLog::openSegment() {
 
 void SideLog::close() {
   RC_CHECK(!closed_);
+  settle();
   closed_ = true;
   if (!segments_.empty()) log_.closePrivate(*segments_.back());
 }
@@ -76,7 +126,14 @@ void SideLog::join() {
 void SideLog::abandon() {
   RC_CHECK(!joined_);
   for (Segment* segment : segments_) log_.dropPrivate(*segment);
+  leave();
+}
+
+void SideLog::leave() {
+  RC_CHECK(!joined_);
   segments_.clear();
+  copied_bytes_ = 0;
+  copied_entries_ = 0;
   closed_ = true;
 }
 

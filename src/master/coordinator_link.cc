@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "log/segment_format.h"
-#include "master/control_call.h"
+#include "rpc/control_call.h"
 
 namespace ramcore::master {
 namespace {
@@ -63,9 +63,10 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
     request.set_nonce(self.nonce);
     control::EnlistResponse response;
     const int64_t sent_ns = executor_.clock().nowNs();
-    const Status status =
-        co_await callControl(caller_, executor_, coordinator_, Opcode::Enlist, request, response,
-                             {.deadline_ns = sent_ns + kCallNs, .priority = runtime::Priority::Membership});
+    const rpc::ControlOutcome outcome =
+        co_await rpc::callControl(caller_, executor_, coordinator_, Opcode::Enlist, request, response,
+                                  {.deadline_ns = sent_ns + kCallNs, .priority = runtime::Priority::Membership});
+    const Status status = outcome.status;
     if (status == Status::Ok && response.id() != 0 && response.lease_ns() > 0) {
       id_ = ServerId(response.id());
       lease_ns_ = std::min(response.lease_ns(), kLeaseNsMax);
@@ -97,9 +98,10 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
     control::RenewServerLeaseResponse response;
     // Counted from before the request leaves: the coordinator counts from later.
     const int64_t sent_ns = executor_.clock().nowNs();
-    const Status status = co_await callControl(
+    const rpc::ControlOutcome outcome = co_await rpc::callControl(
         caller_, executor_, coordinator_, Opcode::RenewServerLease, request, response,
         {.deadline_ns = sent_ns + std::min(kCallNs, lease_ns_ / 2), .priority = runtime::Priority::Membership});
+    const Status status = outcome.status;
     if (status == Status::Ok && response.lease_ns() > 0) {
       lease_ns_ = std::min(response.lease_ns(), kLeaseNsMax);
       lease_.renewed(sent_ns, lease_ns_);
@@ -125,11 +127,12 @@ runtime::Task<void> CoordinatorLink::sayGoodbye() {
   control::GoodbyeRequest request;
   request.set_id(id_.value);
   control::Empty response;
-  const Status status = co_await callControl(
+  const rpc::ControlOutcome outcome = co_await rpc::callControl(
       caller_, executor_, coordinator_, Opcode::Goodbye, request, response,
       {.deadline_ns = executor_.clock().nowNs() + kCallNs, .priority = runtime::Priority::Membership});
-  if (status != Status::Ok)
-    trace_.warning("the coordinator did not hear the goodbye (" + std::string(name(status)) + ")");
+  if (outcome.status != Status::Ok) {
+    trace_.warning("the coordinator did not hear the goodbye (" + std::string(name(outcome.status)) + ")");
+  }
 }
 
 runtime::Task<CoordinatorLink::ClientCheck> CoordinatorLink::checkClients(runtime::Executor& executor,
@@ -138,9 +141,10 @@ runtime::Task<CoordinatorLink::ClientCheck> CoordinatorLink::checkClients(runtim
   for (const ClientId client : clients) request.add_clients(client.value);
   control::CheckClientResponse response;
   ClientCheck check;
-  check.status = co_await callControl(
+  const rpc::ControlOutcome outcome = co_await rpc::callControl(
       caller_, executor, coordinator_, Opcode::CheckClient, request, response,
       {.deadline_ns = executor.clock().nowNs() + kCallNs, .priority = runtime::Priority::Membership});
+  check.status = outcome.status;
   if (check.status == Status::Ok && response.valid_size() != static_cast<int>(clients.size())) {
     check.status = Status::BadRequest;
   }

@@ -193,6 +193,8 @@ HashRange HashIndex::copyBucket(KeyHash cursor, std::vector<IndexEntry>& out) {
 
 uint64_t HashIndex::prefaultAhead() { return memory_->prefault(size().bucketCount(), pool_.touched()); }
 
+bool HashIndex::prefaultIsDue() const { return memory_->prefaultIsDue(size().bucketCount(), pool_.touched()); }
+
 IndexStats HashIndex::stats() const {
   IndexStats stats;
   stats.entries = entries_.load(std::memory_order_relaxed);

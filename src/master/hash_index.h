@@ -172,6 +172,8 @@ class HashIndex {
 
   /// Background: pre-faults memory ahead of growth. @return bytes; 0 = nothing to do. One thread at a time.
   uint64_t prefaultAhead();
+  /// Whether prefaultAhead() would do something: two loads.
+  bool prefaultIsDue() const;
   IndexStats stats() const;
   uint64_t entryCount() const { return entries_.load(std::memory_order_relaxed); }
 

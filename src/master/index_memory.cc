@@ -83,6 +83,16 @@ uint64_t IndexMemory::prefault(uint64_t buckets_used, uint64_t lines_touched) {
          prefaultPart(line_part_, lines_touched * sizeof(Line));
 }
 
+// Half a step, so that a growing index asks once for many pages.
+bool IndexMemory::isPartDue(const Part& part, uint64_t used_bytes) {
+  const uint64_t wanted = std::min(part.bytes, used_bytes + stepBytes(used_bytes) / 2);
+  return part.populated_bytes.load(std::memory_order_relaxed) < wanted;
+}
+
+bool IndexMemory::prefaultIsDue(uint64_t buckets_used, uint64_t lines_touched) const {
+  return isPartDue(bucket_part_, buckets_used * sizeof(Line)) || isPartDue(line_part_, lines_touched * sizeof(Line));
+}
+
 uint64_t IndexMemory::bytesCommitted(uint64_t buckets_used, uint64_t lines_touched) const {
   const auto pages = [](uint64_t used_bytes, uint64_t populated_bytes) {
     return alignUp(std::max(used_bytes, populated_bytes), kPageBytes);

@@ -39,6 +39,8 @@ class IndexMemory {
   /// @return bytes pre-faulted; 0 = nothing to do
   /// Thread: one at a time, beside any number of readers and writers.
   uint64_t prefault(uint64_t buckets_used, uint64_t lines_touched);
+  /// Whether less than half a step is left. Any thread.
+  bool prefaultIsDue(uint64_t buckets_used, uint64_t lines_touched) const;
   /// Bytes of memory taken: used or pre-faulted, in whole pages.
   uint64_t bytesCommitted(uint64_t buckets_used, uint64_t lines_touched) const;
 
@@ -50,6 +52,7 @@ class IndexMemory {
   };
   IndexMemory(std::byte* base, uint64_t reserved_bytes, uint64_t bucket_count, uint64_t line_count);
   static uint64_t prefaultPart(Part& part, uint64_t used_bytes);
+  static bool isPartDue(const Part& part, uint64_t used_bytes);
 
   std::byte* base_;
   uint64_t reserved_bytes_;

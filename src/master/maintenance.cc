@@ -42,6 +42,7 @@ void Maintenance::slice() {
   const size_t waiting = parts_.log.reclaim(static_cast<uint64_t>(executor_.clock().nowNs()));
   parts_.log.maintain();
   parts_.store.reapTombstones(kTombstonesPerSlice);
+  if (parts_.index.prefaultIsDue()) parts_.index.prefaultAhead();
   if (progress == Progress::Worked) {
     executor_.post(*this, runtime::Priority::Background);
     return;

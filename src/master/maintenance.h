@@ -5,13 +5,15 @@
 
 #include "log/cleaner.h"
 #include "log/log.h"
+#include "master/hash_index.h"
 #include "master/object_store.h"
 #include "runtime/epoch.h"
 #include "runtime/executor.h"
 
 namespace ramcore::master {
 
-/// The background work of a master, in slices on one executor: cleaning, reclamation, removed keys. Sleeps while there
+/// The background work of a master, in slices on one executor: cleaning, reclamation, removed keys, memory for the
+/// index before it grows into it. Sleeps while there
 /// is nothing to do; no tick. It is the reclaimer of the Rcu.
 class Maintenance : private runtime::Job {
  public:
@@ -19,6 +21,7 @@ class Maintenance : private runtime::Job {
     log::Log& log;
     log::Cleaner& cleaner;
     ObjectStore& store;
+    index::HashIndex& index;
     runtime::Rcu& rcu;
   };
   Maintenance(runtime::Executor& executor, const Parts& parts);
@@ -28,7 +31,7 @@ class Maintenance : private runtime::Job {
   /// There may be something to do. Any thread; cheap when a slice is queued already.
   void poke();
   /// True if a poke would find something: a few loads, for after a mutation.
-  bool isDue() const { return parts_.cleaner.isNeeded() || parts_.rcu.pending(); }
+  bool isDue() const { return parts_.cleaner.isNeeded() || parts_.rcu.pending() || parts_.index.prefaultIsDue(); }
   /// The slice that is queued, or the next one, is the last. Any thread; watch stopped().
   void stop();
   bool stopped() const { return stop_.load() && !scheduled_.load(); }

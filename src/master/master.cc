@@ -39,7 +39,7 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
     : log(master.config_.log, {cluster, id}, master.environment_.memory,
           {master.store_, master.environment_.replicator, master.environment_.rcu, master.pins_}),
       cleaner(log, master.store_, master.environment_.replicator),
-      maintenance(master.background_, {log, cleaner, master.store_, master.environment_.rcu}),
+      maintenance(master.background_, {log, cleaner, master.store_, *master.index_, master.environment_.rcu}),
       source({master.store_, log, *master.index_, master.tablets_, master.results_}),
       target({master.store_, log, master.tablets_, master.environment_.caller, master.background_, maintenance,
               master.environment_.trace}),
@@ -58,6 +58,7 @@ void Master::start() { link_.start(config_.self); }
 void Master::onEnlisted(ServerId id, ClusterId cluster) {
   parts_ = std::make_unique<Parts>(*this, id, cluster);
   parts_->log.maintain();
+  parts_->maintenance.poke();
   rpc::ServiceTable& table = environment_.dispatch.services();
   parts_->service.addTo(table);
   parts_->tablet_service.addTo(table);

@@ -79,6 +79,7 @@ void MigrationTarget::cancel(TabletId tablet, TabletEpoch epoch) {
 }
 
 void MigrationTarget::stop() {
+  stopping_ = true;
   SpinGuard guard(lock_);
   for (auto& [id, pull] : pulls_) pull->cancelled.store(true);
 }
@@ -97,7 +98,35 @@ runtime::Detached MigrationTarget::run(std::shared_ptr<Pull> pull) {
   running_.fetch_sub(1);
 }
 
+// The contents go into a side log, which no other append waits for. It joins the log also when the pull failed: until
+// somebody purges the range, the index refers to what is in it.
 runtime::Task<Status> MigrationTarget::runSteps(Pull& pull) {
+  log::SideLog side(parts_.log, parts_.log.replicator());
+  Status status = co_await takeContents(pull, side);
+  const Status joined = co_await joinLog(side);
+  co_return status == Status::Ok ? joined : status;
+}
+
+runtime::Task<Status> MigrationTarget::joinLog(log::SideLog& side) {
+  side.close();
+  while (!side.isClosed()) {
+    if (stopping_) break;
+    co_await runtime::sleepFor(parts_.background, kPauseNs);
+  }
+  if (stopping_) {
+    side.leave();
+    co_return Status::Cancelled;
+  }
+  side.join();
+  while (!side.isJoined()) {
+    if (stopping_) co_return Status::Cancelled;
+    parts_.maintenance.poke();
+    co_await runtime::sleepFor(parts_.background, kPauseNs);
+  }
+  co_return Status::Ok;
+}
+
+runtime::Task<Status> MigrationTarget::takeContents(Pull& pull, log::SideLog& side) {
   Status status = co_await awaitFormer(pull);
   if (status != Status::Ok) co_return status;
   // What an earlier ownership left in the index goes first, and the head rolls: entries of the range before the new
@@ -120,9 +149,10 @@ runtime::Task<Status> MigrationTarget::runSteps(Pull& pull) {
     co_return Status::Cancelled;
   }
 
-  status = co_await pullAll(pull, wire::Opcode::Pull, pull.tablet.range.first);
-  if (status == Status::Ok) status = co_await pullAll(pull, wire::Opcode::PullResults, pull.tablet.range.first);
-  if (status == Status::Ok) status = co_await Durable(parts_.log, parts_.background, parts_.log.end());
+  status = co_await pullAll(pull, wire::Opcode::Pull, pull.tablet.range.first, side);
+  if (status == Status::Ok) {
+    status = co_await pullAll(pull, wire::Opcode::PullResults, pull.tablet.range.first, side);
+  }
   co_return status;
 }
 
@@ -151,12 +181,12 @@ runtime::Task<Status> MigrationTarget::purge(Pull& pull) {
   co_return Status::Ok;
 }
 
-runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor) {
+runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor, log::SideLog& side) {
   const double range_hashes = static_cast<double>(pull.tablet.range.last - pull.tablet.range.first) + 1;
   for (;;) {
     Slice slice;
     Status status = co_await pullSlice(pull, opcode, cursor, slice);
-    if (status == Status::Ok) status = co_await replayAll(pull, slice);
+    if (status == Status::Ok) status = co_await replayAll(pull, slice, side);
     if (status != Status::Ok) co_return status;
     parts_.store.raiseSafeVersion(slice.header.safe_version);
     pull.bytes.fetch_add(slice.header.entry_bytes);
@@ -203,27 +233,23 @@ runtime::Task<Status> MigrationTarget::pullSlice(Pull& pull, wire::Opcode opcode
   }
 }
 
-runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, const Slice& slice) {
+runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, const Slice& slice, log::SideLog& side) {
   ByteSpan rest = slice.entries;
   const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
-  size_t turn = 0;
+  std::vector<log::EntryView> batch;
   while (!rest.empty()) {
     if (pull.cancelled) co_return Status::Cancelled;
-    log::EntryView entry;
-    if (log::decodeEntry(rest, entry) != log::DecodeError::None) co_return Status::Corrupt;
-    const bool is_object = entry.type() == log::EntryType::Object;
-    if (entry.table() != pull.tablet.table ||
-        (is_object && !pull.tablet.range.contains(hashKey(entry.table(), entry.key())))) {
-      co_return Status::BadRequest;
-    }
-    const Status status = parts_.store.replay(entry);
-    if (status == Status::Ok) {
-      if (is_object) pull.objects.fetch_add(1, std::memory_order_relaxed);
+    Status status = decodeBatch(pull, rest, batch);
+    if (status != Status::Ok) co_return status;
+    size_t taken = 0;
+    status = parts_.store.replayBatch(batch, side, taken);
+    for (const log::EntryView& entry : std::span(batch).first(taken)) {
+      if (entry.type() == log::EntryType::Object) pull.objects.fetch_add(1, std::memory_order_relaxed);
       rest = rest.subspan(entry.alignedBytes());
-      if (++turn % kEntriesPerTurn == 0) {
-        if (parts_.maintenance.isDue()) parts_.maintenance.poke();
-        co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
-      }
+    }
+    if (status == Status::Ok) {
+      if (parts_.maintenance.isDue()) parts_.maintenance.poke();
+      co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
       continue;
     }
     if (!worthWaiting(status) || parts_.background.clock().nowNs() >= give_up_ns) co_return status;
@@ -231,6 +257,22 @@ runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, const Slice& slice)
     co_await runtime::sleepFor(parts_.background, kPauseNs);
   }
   co_return Status::Ok;
+}
+
+Status MigrationTarget::decodeBatch(const Pull& pull, ByteSpan bytes, std::vector<log::EntryView>& batch) {
+  batch.clear();
+  while (!bytes.empty() && batch.size() < kEntriesPerTurn) {
+    log::EntryView entry;
+    if (log::decodeEntry(bytes, entry) != log::DecodeError::None) return Status::Corrupt;
+    const bool is_object = entry.type() == log::EntryType::Object;
+    if (entry.table() != pull.tablet.table ||
+        (is_object && !pull.tablet.range.contains(hashKey(entry.table(), entry.key())))) {
+      return Status::BadRequest;
+    }
+    batch.push_back(entry);
+    bytes = bytes.subspan(entry.alignedBytes());
+  }
+  return Status::Ok;
 }
 
 }  // namespace ramcore::master

@@ -7,6 +7,7 @@
 #include "base/spin_lock.h"
 #include "base/trace.h"
 #include "log/log.h"
+#include "log/side_log.h"
 #include "master/maintenance.h"
 #include "master/object_store.h"
 #include "master/tablet_table.h"
@@ -15,8 +16,8 @@
 
 namespace ramcore::master {
 
-/// The new owner's side of a move: pulls a frozen tablet, replays it into the own log, and reports how far it is. The
-/// tablet is here in state Pulling meanwhile and answers nobody.
+/// The new owner's side of a move: pulls a frozen tablet, replays it into a side log that joins the own one, and
+/// reports how far it is. The tablet is here in state Pulling meanwhile and answers nobody.
 ///
 /// start(), cancel() and progress() from any executor of the master; pulls run on the background executor.
 class MigrationTarget {
@@ -76,16 +77,20 @@ class MigrationTarget {
 
   runtime::Detached run(std::shared_ptr<Pull> pull);
   runtime::Task<Status> runSteps(Pull& pull);
+  runtime::Task<Status> takeContents(Pull& pull, log::SideLog& side);
+  runtime::Task<Status> joinLog(log::SideLog& side);
   runtime::Task<Status> awaitFormer(Pull& pull);
   runtime::Task<Status> purge(Pull& pull);
-  runtime::Task<Status> pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor);
+  runtime::Task<Status> pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor, log::SideLog& side);
   runtime::Task<Status> pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, Slice& slice);
-  runtime::Task<Status> replayAll(Pull& pull, const Slice& slice);
+  runtime::Task<Status> replayAll(Pull& pull, const Slice& slice, log::SideLog& side);
+  static Status decodeBatch(const Pull& pull, ByteSpan bytes, std::vector<log::EntryView>& batch);
 
   const Parts parts_;
   mutable SpinLock lock_;
   std::map<TabletId, std::shared_ptr<Pull>> pulls_ RC_GUARDED_BY(lock_);
   std::atomic<uint32_t> running_{0};
+  std::atomic<bool> stopping_{false};
 };
 
 }  // namespace ramcore::master

@@ -296,16 +296,11 @@ void ObjectStore::raiseSafeVersion(Version version) {
 
 // ---- moves
 
-Status ObjectStore::replay(const EntryView& foreign) {
-  if (foreign.type() == EntryType::ResultRecord) return replayResult(foreign);
-  if (foreign.type() != EntryType::Object) return Status::BadRequest;
-  return replayObject(foreign, hashKey(foreign.table(), foreign.key()));
-}
-
-Status ObjectStore::replayBatch(std::span<const EntryView> entries, size_t& taken) {
+Status ObjectStore::replayBatch(std::span<const EntryView> entries, log::SideLog& side, size_t& taken) {
   constexpr size_t kGroup = 32;
   taken = 0;
-  while (taken < entries.size()) {
+  Status status = Status::Ok;
+  while (status == Status::Ok && taken < entries.size()) {
     const auto group = entries.subspan(taken, std::min(kGroup, entries.size() - taken));
     std::array<KeyHash, kGroup> hashes;
     for (size_t i = 0; i < group.size(); ++i) {
@@ -313,28 +308,39 @@ Status ObjectStore::replayBatch(std::span<const EntryView> entries, size_t& take
       hashes[i] = hashKey(group[i].table(), group[i].key());
       parts_->index.prefetch(hashes[i]);
     }
-    for (size_t i = 0; i < group.size(); ++i) {
-      const bool is_object = group[i].type() == EntryType::Object;
-      const Status status = is_object ? replayObject(group[i], hashes[i]) : replay(group[i]);
-      if (status != Status::Ok) return status;
-      ++taken;
+    for (size_t i = 0; status == Status::Ok && i < group.size(); ++i) {
+      status = replayOne(group[i], hashes[i], side);
+      if (status == Status::Ok) ++taken;
     }
+    side.settle();
   }
-  return Status::Ok;
+  return status;
 }
 
-Status ObjectStore::replayObject(const EntryView& foreign, KeyHash hash) {
+Status ObjectStore::replayOne(const EntryView& foreign, KeyHash hash, log::SideLog& side) {
   if (foreign.alignedBytes() > parts_->log.config().entry_bytes_max) return Status::TooLarge;
+  if (foreign.type() == EntryType::ResultRecord) return replayResult(foreign, side);
+  if (foreign.type() != EntryType::Object) return Status::BadRequest;
+
   const index::StripeGuard stripe(parts_->index, hash);
   const EntryRef present = parts_->index.find(stripe, [&](EntryRef candidate) {
     const EntryView view = entry(candidate);
     return view.table() == foreign.table() && std::ranges::equal(view.key(), foreign.key());
   });
-  if (present && entry(present).version() >= foreign.version()) return Status::Ok;
-  if (!present) {
-    const Status room = parts_->index.prepareInsert(stripe);
-    if (room != Status::Ok) return room;
-  }
+  if (present) return replayOver(foreign, present, stripe, side);
+  const Status room = parts_->index.prepareInsert(stripe);
+  if (room != Status::Ok) return room;
+  const auto copied = side.copy(foreign, log::AppendClass::Write);
+  if (!copied.ok()) return copied.error();
+  raiseSafeVersion(foreign.version());
+  RC_CHECK(parts_->index.insert(stripe, *copied) == Status::Ok);
+  return Status::Ok;
+}
+
+Status ObjectStore::replayOver(const EntryView& foreign, EntryRef present, const index::StripeGuard& stripe,
+                               log::SideLog& side) {
+  const EntryView dead = entry(present);
+  if (dead.version() >= foreign.version()) return Status::Ok;
   const std::array<ByteSpan, 1> payload = {foreign.payload()};
   std::array<EntryInput, 2> group;
   size_t count = 0;
@@ -344,8 +350,7 @@ Status ObjectStore::replayObject(const EntryView& foreign, KeyHash hash) {
                     .key = foreign.key(),
                     .payload = payload,
                     .expiry_s = foreign.hasExpiry() ? foreign.expiry() : 0};
-  if (present && entry(present).type() == EntryType::Object) {
-    const EntryView dead = entry(present);
+  if (dead.type() == EntryType::Object) {
     group[count++] = {.type = EntryType::Tombstone,
                       .table = dead.table(),
                       .version = dead.version(),
@@ -353,29 +358,19 @@ Status ObjectStore::replayObject(const EntryView& foreign, KeyHash hash) {
                       .payload = {},
                       .dead = present};
   }
-  const auto appended = parts_->log.append(std::span(group).first(count), log::AppendClass::Write);
+  const auto appended = side.append(std::span(group).first(count), log::AppendClass::Write);
   if (!appended.ok()) return appended.error();
   raiseSafeVersion(foreign.version());
-  if (present) {
-    RC_CHECK(parts_->index.replace(stripe, present, appended->refs[0]));
-  } else {
-    RC_CHECK(parts_->index.insert(stripe, appended->refs[0]) == Status::Ok);
-  }
+  RC_CHECK(parts_->index.replace(stripe, present, appended->refs[0]));
   return Status::Ok;
 }
 
-Status ObjectStore::replayResult(const EntryView& foreign) {
+Status ObjectStore::replayResult(const EntryView& foreign, log::SideLog& side) {
   if (foreign.payloadBytes() < sizeof(log::ResultRecordPayload) + sizeof(int64_t)) return Status::BadRequest;
   const auto record = foreign.payloadAs<log::ResultRecordPayload>();
-  const std::array<ByteSpan, 1> payload = {foreign.payload()};
-  const std::array<EntryInput, 1> group = {EntryInput{.type = EntryType::ResultRecord,
-                                                      .table = foreign.table(),
-                                                      .version = foreign.version(),
-                                                      .key = {},
-                                                      .payload = payload}};
   // Room for it is what a remove has: a move that stops here would stop the tablet.
-  const auto appended = parts_->log.append(group, log::AppendClass::Remove);
-  if (!appended.ok()) return appended.error();
+  const auto copied = side.copy(foreign, log::AppendClass::Remove);
+  if (!copied.ok()) return copied.error();
   parts_->results.insert({record.client, record.sequence, record.acknowledged},
                          {.opcode = static_cast<Opcode>(record.opcode),
                           .status = static_cast<Status>(record.status),
@@ -383,7 +378,7 @@ Status ObjectStore::replayResult(const EntryView& foreign) {
                           .value = loadAs<int64_t>(foreign.payload().data() + sizeof(log::ResultRecordPayload)),
                           .table = foreign.table(),
                           .key_hash = record.key_hash},
-                         appended->refs[0]);
+                         *copied);
   return Status::Ok;
 }
 

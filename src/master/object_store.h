@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/result.h"
 #include "log/log.h"
+#include "log/side_log.h"
 #include "master/hash_index.h"
 #include "master/result_table.h"
 #include "master/server_lease.h"
@@ -89,12 +90,11 @@ class ObjectStore final : public log::EntryOwner {
 
   // ---- moves
 
-  /// Appends an entry that another server logged (an object or a result record), keeping the newer version.
-  Status replay(const log::EntryView& entry);
-  /// `replay` of each in order, with the cache misses of their places in the index overlapped: what one costs alone is
-  /// mostly that miss. Ends at the first that is not taken and gives its status.
-  /// @param taken  set to how many were
-  Status replayBatch(std::span<const log::EntryView> entries, size_t& taken);
+  /// Takes entries that another server logged (objects and result records) into a side log, keeping the newer version
+  /// of each key. The cache misses of their places in the index are overlapped: what one costs alone is mostly that
+  /// miss. Ends at the first that is not taken and gives its status.
+  /// @param entries  verified. @param taken  set to how many were
+  Status replayBatch(std::span<const log::EntryView> entries, log::SideLog& side, size_t& taken);
   /// Makes the versions handed out from now on higher than `version`.
   void raiseSafeVersion(Version version);
   Version safeVersionNow() const { return next_version_.load(std::memory_order_relaxed); }
@@ -128,8 +128,10 @@ class ObjectStore final : public log::EntryOwner {
   static Status checkCondition(const Mutation& mutation, Version present);
   Answer mutate(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present);
   Answer logRefusal(const Mutation& mutation, Answer answer);
-  Status replayObject(const log::EntryView& foreign, KeyHash hash);
-  Status replayResult(const log::EntryView& entry);
+  Status replayOne(const log::EntryView& foreign, KeyHash hash, log::SideLog& side);
+  Status replayOver(const log::EntryView& foreign, log::EntryRef present, const index::StripeGuard& stripe,
+                    log::SideLog& side);
+  Status replayResult(const log::EntryView& foreign, log::SideLog& side);
   LogPosition positionOf(log::EntryRef ref) const;
   void retireTombstone(const index::StripeGuard& stripe, log::EntryRef tombstone, KeyHash hash);
 

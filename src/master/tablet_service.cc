@@ -1,14 +1,16 @@
 #include "master/tablet_service.h"
 
 #include "base/check.h"
-#include "master/control_call.h"
 #include "master/durability.h"
+#include "rpc/control_call.h"
 #include "runtime/await.h"
 
 namespace ramcore::master {
 namespace {
 
 namespace control = wire::control;
+using rpc::parseRequest;
+using rpc::replyControl;
 using rpc::Request;
 using wire::Opcode;
 
@@ -246,6 +248,8 @@ void TabletService::serverState(Request request) {
     answer.add_transports(std::string(endpoint->limits().name));
   }
   answer.set_sessions(sessions);
+  answer.set_requests(parts_.dispatch.requestCount());
+  answer.set_uptime_ns(parts_.dispatch.clock().nowNs() - started_ns_);
   replyControl(std::move(request), answer);
 }
 

@@ -32,7 +32,7 @@ class TabletService {
     runtime::Executor& background;
     Trace& trace;
   };
-  explicit TabletService(const Parts& parts) : parts_(parts) {}
+  explicit TabletService(const Parts& parts) : parts_(parts), started_ns_(parts.dispatch.clock().nowNs()) {}
   /// idle() is true (checked).
   ~TabletService();
   void addTo(rpc::ServiceTable& table);
@@ -57,6 +57,7 @@ class TabletService {
   runtime::Detached clear(Tablet tablet);
 
   const Parts parts_;
+  const int64_t started_ns_;
   std::atomic<uint32_t> running_{0};
   std::atomic<bool> stop_{false};
   SpinLock lock_;  // a leaf

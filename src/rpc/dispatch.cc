@@ -136,6 +136,12 @@ uint32_t Dispatch::runJobs() {
   return count;
 }
 
+uint64_t Dispatch::requestCount() const {
+  uint64_t count = 0;
+  for (const auto& stats : stats_) count += stats != nullptr ? stats->requests.load(std::memory_order_relaxed) : 0;
+  return count;
+}
+
 void Dispatch::publishCounts() {
   for (size_t i = 0; i < endpoints_.size(); ++i) {
     endpoint_counts_[i]->sessions.store(endpoints_[i]->sessionCount(), std::memory_order_relaxed);

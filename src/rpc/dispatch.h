@@ -118,6 +118,8 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   std::span<transport::Endpoint* const> endpoints() const { return endpoints_; }
   Trace& trace() { return trace_; }
   const OpcodeStats& stats(wire::Opcode opcode) const { return *stats_[static_cast<size_t>(opcode)]; }
+  /// Requests of all opcodes that were handled. Any thread.
+  uint64_t requestCount() const;
   /// Counts of endpoints()[index]; some rounds old. Any thread.
   const EndpointCounts& endpointCounts(size_t index) const { return *endpoint_counts_[index]; }
   uint64_t wakeups() const { return wakeups_.load(std::memory_order_relaxed); }

@@ -51,6 +51,7 @@ void runOverhead(const Options& options, Report& report) {
   std::vector<std::byte> entry_bytes(1024);
   const ByteSpan payload(value);
   for (const int quarters : {4, 5, 6, 7, 8}) {
+    log::SideLog side(store.log(), store.log().replicator());
     for (; number < options.objects * static_cast<uint64_t>(quarters) / 4; ++number) {
       const log::EntryInput input{.type = log::EntryType::Object,
                                   .table = LocalStore::kTable,
@@ -58,9 +59,13 @@ void runOverhead(const Options& options, Report& report) {
                                   .key = asBytes(keys.at(number)),
                                   .payload = std::span(&payload, 1)};
       log::writeEntry(entry_bytes.data(), input, false, {});
-      if (store.store().replay(log::EntryView(entry_bytes.data())) != Status::Ok) die("a write failed");
+      const log::EntryView entry(entry_bytes.data());
+      size_t taken = 0;
+      if (store.store().replayBatch(std::span(&entry, 1), side, taken) != Status::Ok) die("a write failed");
       if (number % 64 == 0) store.turn();
     }
+    side.close();
+    side.join();
     const double bytes = overheadNow(store);
     worst = std::max(worst, bytes);
     char name[64];

@@ -3,7 +3,7 @@
 //   bench_replay [--rounds N] [--segments N] [--present N] [--smoke]
 //
 // Each entry is decoded (bounds, form, checksum), its key hashed and looked up, its version compared, the object
-// appended to the log and put into the index, which already holds `--present` other objects. Every round has a fresh
+// copied into a side log and put into the index, which already holds `--present` other objects. Every round has a fresh
 // store and replays `--segments` segments of distinct objects, each flushed from the caches before; the peer is a copy
 // of the same cold bytes with nothing but a checksum over each piece of 8 KB.
 #include <cstring>
@@ -14,6 +14,7 @@
 #include "bench/support/report.h"
 #include "bench/support/segment_image.h"
 #include "log/log_reader.h"
+#include "log/side_log.h"
 
 namespace ramcore::bench {
 namespace {
@@ -28,7 +29,7 @@ constexpr uint64_t kObjectsPerSegment = 56'000;  // a little more than fit
 constexpr double kMopsMin = 4;
 
 /// Replays a whole segment in groups, so that the cache misses of the entries of a group overlap.
-uint64_t replaySegment(LocalStore& store, ByteSpan bytes) {
+uint64_t replaySegment(LocalStore& store, log::SideLog& side, ByteSpan bytes) {
   log::SegmentReader reader(bytes);
   constexpr size_t kBatch = 32;
   std::array<log::EntryView, kBatch> batch;
@@ -36,7 +37,7 @@ uint64_t replaySegment(LocalStore& store, ByteSpan bytes) {
   uint64_t objects = 0;
   const auto replay = [&] {
     size_t done = 0;
-    const Status status = store.store().replayBatch(std::span(batch).first(count), done);
+    const Status status = store.store().replayBatch(std::span(batch).first(count), side, done);
     if (status != Status::Ok) die("replay failed: " + std::string(name(status)));
     objects += done;
     count = 0;
@@ -77,20 +78,23 @@ double replayRate(const Options& options, const std::vector<SegmentImage>& image
   for (const SegmentImage& image : images) replayed += image.objects();
   const uint64_t objects = present.count() + replayed;
   LocalStore store(alignUp(objects * 152 * 5 / 4 + (256 << 20), 2 << 20), objects);
+  log::SideLog side(store.log(), store.log().replicator());
   // What is there already, of another table.
   for (uint64_t first = 0; first < options.present;) {
     const SegmentImage image(present, first, TableId(2));
-    (void)replaySegment(store, image.bytes());
+    (void)replaySegment(store, side, image.bytes());
     first += image.objects();
   }
   double seconds = 0;
   for (const SegmentImage& image : images) {
     image.cool();
     const double begin_s = nowSeconds();
-    if (replaySegment(store, image.bytes()) != image.objects()) die("objects are missing");
+    if (replaySegment(store, side, image.bytes()) != image.objects()) die("objects are missing");
     seconds += nowSeconds() - begin_s;
   }
   if (store.store().objectCount() != objects) die("the index does not hold everything");
+  side.close();
+  side.join();
   return static_cast<double>(replayed) / seconds / 1e6;
 }
 

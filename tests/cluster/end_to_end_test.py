@@ -105,6 +105,11 @@ class EndToEndTest(unittest.TestCase):
             self.assertIn(name, text)
         status = json.loads(self.cluster.rc("status", "--json"))
         self.assertEqual(len(status["servers"]), 3)
+        for server in status["servers"]:
+            self.assertTrue(server["answers"], server)
+            self.assertGreater(server["requests"], 0, server)
+            self.assertGreater(server["uptime_s"], 0, server)
+            self.assertGreater(server["sessions"], 0, server)
 
     def test_dropped_tables_are_gone(self):
         self.cluster.rc("create", "dropped")

@@ -133,7 +133,7 @@ void FakeServer::write(Request request) {
   if (!owns(ask.table, key)) return request.reply(Status::WrongServer);
   if (ask.epoch.value != cluster.epoch) return request.reply(Status::StaleEpoch);
   std::string value;
-  MessageCursor cursor(request.message());
+  rpc::MessageCursor cursor(request.message());
   RC_CHECK(cursor.skip(sizeof(ask) + ask.key_bytes) && cursor.takeText(value, ask.value_bytes) && cursor.atEnd());
   const bool removes = request.opcode() == Opcode::Remove;
   const auto [status, version] =

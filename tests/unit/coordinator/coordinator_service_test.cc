@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "client/control_call.h"
+#include "rpc/control_call.h"
 #include "coordinator/memory_state_store.h"
 #include "sim/cluster/rpc_process.h"
 
@@ -95,8 +95,8 @@ class CoordinatorService : public testing::Test {
   static runtime::Task<void> askOn(sim::RpcProcess& asker, const rpc::PeerAddress& address, Opcode opcode,
                                    const RequestMessage& request, ResponseMessage& response, Asked& asked) {
     const rpc::CallSettings settings{.deadline_ns = asker.node.clock().nowNs() + 30 * runtime::kNanosPerSecond};
-    const client::ControlOutcome outcome =
-        co_await client::callControl(*asker.caller, asker.dispatch(), address, opcode, request, response, settings);
+    const rpc::ControlOutcome outcome =
+        co_await rpc::callControl(*asker.caller, asker.dispatch(), address, opcode, request, response, settings);
     asked.status = outcome.status;
     asked.done = true;
   }

@@ -78,7 +78,7 @@ class SqliteEngine final : public Engine {
   bool allowsTwo() const override { return false; }
   void run(const std::function<runtime::Task<void>()>& body) override {
     Waiter waiter;
-    start(*this, body, waiter).detach();
+    start(*this, body, waiter);
     std::unique_lock lock(waiter.mutex);
     ASSERT_TRUE(waiter.changed.wait_for(lock, std::chrono::seconds(60), [&] { return waiter.done; }));
   }
@@ -89,8 +89,7 @@ class SqliteEngine final : public Engine {
     std::condition_variable changed;
     bool done = false;
   };
-  static runtime::Task<void> start(SqliteEngine& self, const std::function<runtime::Task<void>()>& body,
-                                   Waiter& waiter) {
+  static runtime::Detached start(SqliteEngine& self, const std::function<runtime::Task<void>()>& body, Waiter& waiter) {
     co_await runtime::resumeOn(self.executor_);
     co_await body();
     std::lock_guard lock(waiter.mutex);
@@ -320,8 +319,10 @@ TEST_F(SqliteStore, NewerFormatIsRefused) {
     std::condition_variable changed;
     bool done = false;
     struct Run {
-      static runtime::Task<void> write(StateStore& store, runtime::Executor& executor, std::mutex& mutex,
-                                       std::condition_variable& changed, bool& done) {
+      static runtime::Detached write(StateStore& store, runtime::Executor& executor, std::mutex& mutex,
+                                     std::condition_variable& changed, bool& done) {
+        // Tasks belong to one executor: what commit() resumes may not meet this thread.
+        co_await runtime::resumeOn(executor);
         Batch batch;
         batch.put("!format", "2");
         const Status status = co_await store.commit(executor, std::move(batch));
@@ -332,7 +333,7 @@ TEST_F(SqliteStore, NewerFormatIsRefused) {
       }
     };
     runtime::ThreadExecutor executor(clock_, "test");
-    Run::write(**opened, executor, mutex, changed, done).detach();
+    Run::write(**opened, executor, mutex, changed, done);
     std::unique_lock lock(mutex);
     ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return done; }));
   }

@@ -41,6 +41,51 @@ TEST(SideLog, JoinsAtOneInstant) {
   EXPECT_TRUE(recover(fixture.copies.replicas()) == expected);
 }
 
+TEST(SideLog, CopiesEntriesAsTheyAre) {
+  LogFixture fixture;
+  SideLog side(*fixture.log, fixture.copies);
+  std::vector<std::byte> bytes(4096);
+  std::map<std::string, std::string> expected;
+  int64_t live = 0;
+  for (int i = 0; i < 200; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    const std::string value(static_cast<size_t>(i * 5), 'x');
+    const ByteSpan payload = asBytes(value);
+    EntryInput input;
+    input.version = 7;
+    input.key = asBytes(key);
+    input.payload = std::span(&payload, 1);
+    // Every other one was the first of a group where it comes from: here it stands alone.
+    writeEntry(bytes.data(), input, i % 2 == 0, {});
+    const auto copied = side.copy(EntryView(bytes.data()), AppendClass::Write);
+    ASSERT_TRUE(copied.ok());
+    const EntryView view = fixture.log->view(*copied);
+    EXPECT_TRUE(view.verify());
+    EXPECT_FALSE(view.groupContinues());
+    EXPECT_EQ(asText(view.payload()), value);
+    live += view.alignedBytes();
+    expected[key] = value;
+    if (i % 16 == 0) side.settle();
+  }
+  EXPECT_LT(fixture.log->stats().live_bytes.load(), live);
+  side.settle();
+  EXPECT_EQ(fixture.log->stats().live_bytes.load(), live);
+  side.close();
+  side.join();
+  EXPECT_TRUE(side.isJoined());
+  EXPECT_TRUE(recover(fixture.copies.replicas()) == expected);
+}
+
+TEST(SideLog, LeftBehindIsNotRecovered) {
+  LogFixture fixture;
+  {
+    SideLog side(*fixture.log, fixture.copies);
+    ASSERT_EQ(put(side, "key", "value", 1), Status::Ok);
+    side.leave();
+  }
+  EXPECT_TRUE(recover(fixture.copies.replicas())->empty());
+}
+
 TEST(SideLog, AbandonGivesEverythingBack) {
   LogFixture fixture;
   const uint64_t free_bytes = fixture.log->pool().freeBytes();

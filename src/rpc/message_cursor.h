@@ -6,7 +6,7 @@
 #include "transport/message.h"
 #include "wire/message_header.h"
 
-namespace ramcore::client {
+namespace ramcore::rpc {
 
 /// Walks over a received message, whose bytes may lie in several spans. Every step checks what is left; after the first
 /// failure everything fails. Reads each byte once.
@@ -87,4 +87,4 @@ class MessageCursor {
   bool failed_ = false;
 };
 
-}  // namespace ramcore::client
+}  // namespace ramcore::rpc
