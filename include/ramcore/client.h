@@ -28,7 +28,7 @@ struct ClientOptions {
   /// How long connect() waits for the coordinator.
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds(5);
   /// How long a waiting thread spins before it sleeps. Longer: lower latency of slow answers, more CPU.
-  std::chrono::nanoseconds spin_time = std::chrono::microseconds(100);
+  std::chrono::nanoseconds spin_time = std::chrono::microseconds(250);
   /// Starts a thread that polls: calls go on, and the client's lease is renewed, while the program does other things.
   /// Costs latency: every call is handed to that thread.
   bool background_thread = false;
