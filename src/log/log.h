@@ -140,7 +140,8 @@ class Log final : public ReplicationEvents {
   SegmentId requestRollForPass() RC_EXCLUDES(lock_);
   /// From the next digest on, `joining` (Closed) are in the log and `leaving` are not: together, in one digest.
   void exchange(std::span<Segment* const> joining, std::span<Segment* const> leaving) RC_EXCLUDES(lock_);
-  /// The segments that a cleaner may take: in the log, closed, not leaving.
+  /// The segments that a cleaner may take: in the log, closed, not leaving, and closed for so long that nobody is still
+  /// between appending to it and telling the owner where the entry lies: to the owner such an entry looks dead.
   void listCleanable(std::vector<Segment*>& segments) RC_EXCLUDES(lock_);
   /// Tombstones naming `segment` leave together with it (see isTombstoneLive). Only the cleaner asks.
   void setInPass(Segment& segment, bool in_pass) { segment.in_pass_ = in_pass; }

@@ -77,6 +77,7 @@ bool Log::trySwitch() {
     if (old != nullptr) {
       RC_CHECK(old->committedBytes() == old->cursor().offset);
       old->setState(SegmentState::Closing);
+      old->sealed_ticket_ = environment_.rcu.ticket();
     }
     refreshDurable(ready);
   }
@@ -187,6 +188,7 @@ Segment* Log::openPrivate(SegmentKind kind) {
 void Log::closePrivate(Segment& segment) {
   RC_CHECK(segment.state() == SegmentState::Open && segment.committedBytes() == segment.cursor().offset);
   segment.setState(SegmentState::Closing);
+  segment.sealed_ticket_ = environment_.rcu.ticket();
   pool_.trim(segment);
   environment_.replicator.close(segment);
 }
@@ -217,7 +219,8 @@ void Log::listCleanable(std::vector<Segment*>& segments) {
   SpinGuard guard(lock_);
   for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
     Segment& segment = pool_.slot(i);
-    if (segment.listed_ && segment.state() == SegmentState::Closed) segments.push_back(&segment);
+    if (!segment.listed_ || segment.state() != SegmentState::Closed) continue;
+    if (environment_.rcu.elapsed(segment.sealed_ticket_)) segments.push_back(&segment);
   }
 }
 

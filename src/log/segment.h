@@ -124,9 +124,10 @@ class Segment {
   uint64_t stamp_bytes_ = 0;
 
   // The log's bookkeeping, under its lock.
-  uint32_t durable_bytes_ = 0;  ///< committed on all replicas
-  bool listed_ = false;         ///< in the digest of the head, or of the next one
-  bool in_pass_ = false;        ///< the cleaner is at it: tombstones naming it leave together with it
+  uint32_t durable_bytes_ = 0;          ///< committed on all replicas
+  bool listed_ = false;                 ///< in the digest of the head, or of the next one
+  runtime::GraceTicket sealed_ticket_;  ///< when it is over, all who appended to it have told the owner where
+  bool in_pass_ = false;                ///< the cleaner is at it: tombstones naming it leave together with it
   uint32_t largest_entry_bytes_ = 0;
   SegmentId leave_head_;  ///< the head whose digest is the first without it
 

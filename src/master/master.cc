@@ -90,16 +90,22 @@ runtime::Task<void> Master::forgetLapsedClients() {
     [[maybe_unused]] const Status woken = co_await stop_signal_.wait(now_ns + kClientSilenceNs);
     if (stop_) break;
     const int64_t asked_ns = environment_.clock.nowNs();
-    const std::vector<ClientId> silent = results_.silentSince(asked_ns - kClientSilenceNs, kClientsPerQuestion);
-    if (silent.empty()) continue;
-    CoordinatorLink::ClientCheck check = co_await link_.checkClients(environment_.dispatch, silent);
-    if (check.status != Status::Ok) continue;
-    for (size_t i = 0; i < silent.size(); ++i) {
-      if (check.valid[i]) {
-        results_.heard(silent[i], asked_ns);
-      } else {
-        results_.forget(silent[i]);
+    ClientId after;
+    for (bool more = true; more && !stop_;) {
+      const std::vector<ClientId> silent =
+          results_.silentSince(asked_ns - kClientSilenceNs, after, kClientsPerQuestion);
+      if (silent.empty()) break;
+      const CoordinatorLink::ClientCheck check = co_await link_.checkClients(environment_.dispatch, silent);
+      if (check.status != Status::Ok) break;
+      for (size_t i = 0; i < silent.size(); ++i) {
+        if (check.valid[i]) {
+          results_.heard(silent[i], asked_ns);
+        } else {
+          results_.forget(silent[i]);
+        }
       }
+      after = silent.back();
+      more = silent.size() == kClientsPerQuestion;
     }
   }
   forgetting_ = false;

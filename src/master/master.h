@@ -75,6 +75,7 @@ class Master final : private LinkObserver {
   const log::Log* log() const { return parts_ ? &parts_->log : nullptr; }
   const MasterService* service() const { return parts_ ? &parts_->service : nullptr; }
   const index::HashIndex& index() const { return *index_; }
+  index::HashIndex& index() { return *index_; }
   const ObjectStore& store() const { return store_; }
   /// nullptr before the master serves.
   const MigrationTarget* migrationTarget() const { return parts_ ? &parts_->target : nullptr; }

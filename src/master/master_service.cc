@@ -4,6 +4,7 @@
 
 #include "base/mutation.h"
 #include "master/durability.h"
+#include "master/range_slice.h"
 
 namespace ramcore::master {
 namespace {
@@ -379,6 +380,11 @@ void MasterService::multiRead(Request request) {
     }
   }
 
+  // Few keys can have long values: the dispatch thread copies no more than it would of single ones.
+  constexpr uint64_t kInlineCopyBytesMax = 64 * 1024;
+  if (response_bytes > kInlineCopyBytesMax && !waitsHere(request)) {
+    return request.dispatch().handToWorker(std::move(request));
+  }
   // Copied together: many small values cost more as descriptors than as bytes.
   TxMessage response = request.allocate(static_cast<uint32_t>(response_bytes));
   response.appendHead(wire::MultiRead::Response{.header = {.status = Status::Ok}, .count = ask.count});
@@ -452,8 +458,11 @@ runtime::Task<void> MasterService::multiMutate(Request request) {
     if (part.answer.status == Status::LeaseExpired && !confirmed) {
       const Status status = co_await confirmClient(request.executor(), ask.client);
       if (status != Status::Ok) {
-        refuse(std::move(request), status);
-        co_return;
+        // Earlier parts may have happened and are answered; this one and those behind it have not.
+        for (Part& left : std::span(parts).subspan(i)) {
+          if (left.answer.status == Status::Ok) left.answer.status = count(status);
+        }
+        break;
       }
       confirmed = true;
       part.answer = *parts_.store.apply(part.mutation, ObjectStore::Locking::Wait);
@@ -476,11 +485,6 @@ runtime::Task<void> MasterService::multiMutate(Request request) {
 
 // ---- scan
 
-struct MasterService::Scanned {
-  log::EntryRef ref;
-  uint64_t bytes = 0;  // in the answer
-};
-
 void MasterService::scan(Request request) {
   const auto ask = loadAs<wire::Scan::Request>(request.head().data());
   if (request.message().messageBytes() != sizeof(ask)) return refuse(std::move(request), Status::BadRequest);
@@ -489,52 +493,26 @@ void MasterService::scan(Request request) {
   if (status == Status::Ok && !parts_.lease.isValid(freshNowNs(request))) status = Status::LeaseUnknown;
   if (status != Status::Ok) return refuse(std::move(request), status);
 
-  const uint64_t bytes_wanted = std::min<uint64_t>({ask.response_bytes, request.responseBytesMax(), 4u << 20});
-  constexpr size_t kEntriesPerStep = 64;
-  std::vector<index::IndexEntry> entries;
-  std::vector<Scanned> chosen;
-  uint64_t response_bytes = sizeof(wire::Scan::Response);
-  std::optional<KeyHash> cursor = ask.cursor;
-  std::optional<KeyHash> stop_before;  // the answer is full; objects of one hash stay together
+  const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
+  RangeSlice slice{.objects = {}, .bytes = sizeof(wire::Scan::Response), .next = {}};
   LogPosition show_after{};
-  // Entries of other tables lie in between: the work of one answer is bounded, and not only its length.
-  constexpr size_t kEntriesPerAnswerMax = 16 * 1024;
-  size_t entries_seen = 0;
-  while (cursor && !stop_before) {
-    entries.clear();
-    cursor = parts_.index.scan(
-        *cursor, tablet->range.last, kEntriesPerStep, [this](log::EntryRef ref) { return parts_.store.hashOf(ref); },
-        entries);
-    KeyHash last_hash = 0;
-    bool first = true;
-    for (const index::IndexEntry& one : entries) {
-      if (response_bytes >= bytes_wanted && !chosen.empty() && (first || one.hash != last_hash)) {
-        stop_before = one.hash;
-        break;
-      }
-      first = false;
-      last_hash = one.hash;
-      const log::EntryView entry = parts_.store.entry(one.ref);
-      if (entry.table() != ask.table) continue;
-      show_after = std::max(show_after, positionOf(one.ref));
-      if (entry.type() != log::EntryType::Object) continue;
-      const uint64_t bytes = sizeof(wire::Scan::Part) + alignUp(uint64_t{entry.keyBytes()} + entry.payloadBytes(), 8);
-      chosen.push_back({one.ref, bytes});
-      response_bytes += bytes;
-    }
-    entries_seen += entries.size();
-    const bool is_full = response_bytes >= bytes_wanted && !chosen.empty();
-    if (!stop_before && cursor && (is_full || entries_seen >= kEntriesPerAnswerMax)) stop_before = *cursor;
-  }
+  status = slice.fill(
+      parts_.store, parts_.index, ask.table, {ask.cursor, tablet->range.last},
+      {.bytes_wanted = std::min<uint64_t>({ask.response_bytes, bytes_max, 4u << 20}), .bytes_max = bytes_max},
+      [](const log::EntryView& entry) {
+        return sizeof(wire::Scan::Part) + alignUp(uint64_t{entry.keyBytes()} + entry.payloadBytes(), 8);
+      },
+      [&](log::EntryRef ref) { show_after = std::max(show_after, positionOf(ref)); });
+  if (status != Status::Ok) return refuse(std::move(request), status);
 
-  TxMessage response = request.allocate(static_cast<uint32_t>(response_bytes));
+  TxMessage response = request.allocate(static_cast<uint32_t>(slice.bytes));
   response.appendHead(wire::Scan::Response{.header = {.status = Status::Ok},
-                                           .next_cursor = stop_before.value_or(0),
-                                           .count = static_cast<uint32_t>(chosen.size()),
-                                           .range_done = static_cast<uint8_t>(stop_before ? 0 : 1),
+                                           .next_cursor = slice.next.value_or(0),
+                                           .count = static_cast<uint32_t>(slice.objects.size()),
+                                           .range_done = static_cast<uint8_t>(slice.next ? 0 : 1),
                                            .range_last = tablet->range.last});
-  for (const Scanned& one : chosen) {
-    const log::EntryView entry = parts_.store.entry(one.ref);
+  for (const log::EntryRef ref : slice.objects) {
+    const log::EntryView entry = parts_.store.entry(ref);
     response.appendHead(wire::Scan::Part{.version = entry.version(),
                                          .value_bytes = entry.payloadBytes(),
                                          .key_bytes = static_cast<uint16_t>(entry.keyBytes())});

@@ -53,7 +53,6 @@ class MasterService final : private transport::ChunkOwner {
 
  private:
   struct ReadKey;
-  struct Scanned;
 
   bool decodeRead(const rpc::Request& request, ReadKey& out) const;
   void answerRead(rpc::Request request, const ReadKey& key, log::EntryRef ref);

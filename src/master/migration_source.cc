@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "log/entry_writer.h"
+#include "master/range_slice.h"
+#include "wire/frame.h"
 #include "wire/migration_messages.h"
 
 namespace ramcore::master {
@@ -41,37 +43,22 @@ void MigrationSource::pull(rpc::Request request) {
   if (!tablet->range.contains(ask.cursor)) return request.reply(Status::BadRequest);
 
   // The tablet is frozen and drained: what is here stays, except that the cleaner moves it.
-  const uint64_t wanted = bytesWanted(request, ask);
-  constexpr size_t kEntriesPerStep = 128;
-  std::vector<index::IndexEntry> entries;
-  std::vector<log::EntryRef> chosen;
-  uint64_t entry_bytes = 0;
-  std::optional<KeyHash> cursor = ask.cursor;
-  // Entries of other tables lie in between: the work of one answer is bounded, and not only its length.
-  constexpr size_t kEntriesPerAnswerMax = 16 * 1024;
-  size_t entries_seen = 0;
-  while (cursor && entry_bytes < wanted && entries_seen < kEntriesPerAnswerMax) {
-    entries.clear();
-    cursor = parts_.index.scan(
-        *cursor, tablet->range.last, kEntriesPerStep, [this](log::EntryRef ref) { return parts_.store.hashOf(ref); },
-        entries);
-    entries_seen += entries.size();
-    for (const index::IndexEntry& one : entries) {
-      const log::EntryView entry = parts_.store.entry(one.ref);
-      if (entry.table() != tablet->table || entry.type() != log::EntryType::Object) continue;
-      chosen.push_back(one.ref);
-      entry_bytes += entry.alignedBytes();
-    }
-  }
-  const auto total = static_cast<uint32_t>(sizeof(wire::Pull::Response) + entry_bytes);
-  transport::TxMessage response = request.allocate(total);
-  response.appendHead(wire::Pull::Response{.header = {.status = Status::Ok},
-                                           .next_cursor = cursor.value_or(0),
-                                           .entry_bytes = static_cast<uint32_t>(entry_bytes),
-                                           .entry_count = static_cast<uint32_t>(chosen.size()),
-                                           .done = static_cast<uint8_t>(cursor ? 0 : 1),
-                                           .safe_version = parts_.store.safeVersionNow()});
-  for (const log::EntryRef ref : chosen) {
+  const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
+  RangeSlice slice{.objects = {}, .bytes = sizeof(wire::Pull::Response), .next = {}};
+  const Status filled = slice.fill(
+      parts_.store, parts_.index, tablet->table, {ask.cursor, tablet->range.last},
+      {.bytes_wanted = bytesWanted(request, ask), .bytes_max = bytes_max},
+      [](const log::EntryView& entry) { return uint64_t{entry.alignedBytes()}; }, [](log::EntryRef) {});
+  if (filled != Status::Ok) return request.reply(filled);
+  transport::TxMessage response = request.allocate(static_cast<uint32_t>(slice.bytes));
+  response.appendHead(
+      wire::Pull::Response{.header = {.status = Status::Ok},
+                           .next_cursor = slice.next.value_or(0),
+                           .entry_bytes = static_cast<uint32_t>(slice.bytes - sizeof(wire::Pull::Response)),
+                           .entry_count = static_cast<uint32_t>(slice.objects.size()),
+                           .done = static_cast<uint8_t>(slice.next ? 0 : 1),
+                           .safe_version = parts_.store.safeVersionNow()});
+  for (const log::EntryRef ref : slice.objects) {
     const log::EntryView entry = parts_.store.entry(ref);
     log::copyEntry(response.extendHead(entry.alignedBytes()), entry);
   }
@@ -96,8 +83,12 @@ void MigrationSource::pullResults(rpc::Request request) {
     ++count;
   }
   const bool done = count == records.size();
-  transport::TxMessage response =
-      request.allocate(static_cast<uint32_t>(sizeof(wire::Pull::Response) + count * kRecordBytes));
+  const uint64_t bytes = sizeof(wire::Pull::Response) + count * uint64_t{kRecordBytes};
+  // Hundreds of thousands of calls to one key that nobody has acknowledged: no honest clients do that.
+  if (bytes > std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax)) {
+    return request.reply(Status::TooLarge);
+  }
+  transport::TxMessage response = request.allocate(static_cast<uint32_t>(bytes));
   response.appendHead(wire::PullResults::Response{.header = {.status = Status::Ok},
                                                   .next_cursor = done ? 0 : records[count].result.key_hash,
                                                   .entry_bytes = static_cast<uint32_t>(count * kRecordBytes),

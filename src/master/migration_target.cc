@@ -16,6 +16,18 @@ constexpr int64_t kPatienceNs = 10 * runtime::kNanosPerSecond;
 constexpr int64_t kPauseNs = 2 * runtime::kNanosPerMilli;
 constexpr size_t kEntriesPerTurn = 64;
 
+// Versions are counted up from what another server says: it may not put us near the end of the numbers.
+constexpr Version kForeignVersionMax = kVersionMax / 2;
+
+// Whether a source may send this entry for the tablet.
+bool belongsTo(const Tablet& tablet, const log::EntryView& entry) {
+  if (entry.table() != tablet.table || entry.version() > kForeignVersionMax) return false;
+  if (entry.type() == log::EntryType::Object) return tablet.range.contains(hashKey(entry.table(), entry.key()));
+  if (entry.type() != log::EntryType::ResultRecord) return false;
+  const auto record = entry.payloadAs<log::ResultRecordPayload>();
+  return record.client && record.sequence > record.acknowledged && tablet.range.contains(record.key_hash);
+}
+
 // Replay that meets a full memory waits for the cleaner this long.
 bool worthWaiting(Status status) { return status == Status::RetryLater || status == Status::NoSpace; }
 
@@ -188,6 +200,7 @@ runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, 
     Status status = co_await pullSlice(pull, opcode, cursor, slice);
     if (status == Status::Ok) status = co_await replayAll(pull, slice, side);
     if (status != Status::Ok) co_return status;
+    if (slice.header.safe_version > kForeignVersionMax) co_return Status::BadRequest;
     parts_.store.raiseSafeVersion(slice.header.safe_version);
     pull.bytes.fetch_add(slice.header.entry_bytes);
     if (slice.header.done != 0) co_return Status::Ok;
@@ -264,11 +277,7 @@ Status MigrationTarget::decodeBatch(const Pull& pull, ByteSpan bytes, std::vecto
   while (!bytes.empty() && batch.size() < kEntriesPerTurn) {
     log::EntryView entry;
     if (log::decodeEntry(bytes, entry) != log::DecodeError::None) return Status::Corrupt;
-    const bool is_object = entry.type() == log::EntryType::Object;
-    if (entry.table() != pull.tablet.table ||
-        (is_object && !pull.tablet.range.contains(hashKey(entry.table(), entry.key())))) {
-      return Status::BadRequest;
-    }
+    if (!belongsTo(pull.tablet, entry)) return Status::BadRequest;
     batch.push_back(entry);
     bytes = bytes.subspan(entry.alignedBytes());
   }

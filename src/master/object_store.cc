@@ -116,16 +116,25 @@ Answer ObjectStore::applyLocked(const Mutation& mutation, const index::StripeGua
       return {.status = Status::StaleSequence};
     case ResultTable::Verdict::UnknownClient:
       return {.status = Status::LeaseExpired};
+    case ResultTable::Verdict::TooMany:
+      return {.status = Status::RetryLater};
     case ResultTable::Verdict::New:
       break;
   }
 
   Found present;
+  size_t others = 0;
   present.ref = parts_->index.find(stripe, [&](EntryRef candidate) {
     const EntryView view = entry(candidate);
-    return view.table() == mutation.table && std::ranges::equal(view.key(), mutation.key);
+    if (view.table() != mutation.table) return false;
+    if (std::ranges::equal(view.key(), mutation.key)) return true;
+    ++others;
+    return false;
   });
   if (present.ref) present.entry = entry(present.ref);
+  if (!present.ref && others >= kKeysPerHashMax && mutation.opcode != Opcode::Remove) {
+    return {.status = Status::TooLarge};
+  }
 
   const Answer answer = mutate(mutation, stripe, present);
   if (answer.status == Status::Ok) tablet->counters->writes.fetch_add(1, std::memory_order_relaxed);
@@ -234,8 +243,8 @@ Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& s
 Answer ObjectStore::logRefusal(const Mutation& mutation, Answer answer) {
   Group group;
   group.addResult(mutation, answer);
-  const auto appended = parts_->log.append(
-      group.entries(), mutation.opcode == Opcode::Remove ? log::AppendClass::Remove : log::AppendClass::Write);
+  // It frees nothing, so it may not use what is kept for those that do.
+  const auto appended = parts_->log.append(group.entries(), log::AppendClass::Write);
   if (!appended.ok()) return {.status = appended.error()};
   answer.show_after = appended->end;
   parts_->results.insert(mutation.identity,
@@ -366,19 +375,19 @@ Status ObjectStore::replayOver(const EntryView& foreign, EntryRef present, const
 }
 
 Status ObjectStore::replayResult(const EntryView& foreign, log::SideLog& side) {
-  if (foreign.payloadBytes() < sizeof(log::ResultRecordPayload) + sizeof(int64_t)) return Status::BadRequest;
+  if (foreign.payloadBytes() != sizeof(log::ResultRecordPayload) + sizeof(int64_t)) return Status::BadRequest;
   const auto record = foreign.payloadAs<log::ResultRecordPayload>();
   // Room for it is what a remove has: a move that stops here would stop the tablet.
   const auto copied = side.copy(foreign, log::AppendClass::Remove);
   if (!copied.ok()) return copied.error();
-  parts_->results.insert({record.client, record.sequence, record.acknowledged},
-                         {.opcode = static_cast<Opcode>(record.opcode),
-                          .status = static_cast<Status>(record.status),
-                          .version = foreign.version(),
-                          .value = loadAs<int64_t>(foreign.payload().data() + sizeof(log::ResultRecordPayload)),
-                          .table = foreign.table(),
-                          .key_hash = record.key_hash},
-                         *copied);
+  parts_->results.take({record.client, record.sequence, record.acknowledged},
+                       {.opcode = static_cast<Opcode>(record.opcode),
+                        .status = static_cast<Status>(record.status),
+                        .version = foreign.version(),
+                        .value = loadAs<int64_t>(foreign.payload().data() + sizeof(log::ResultRecordPayload)),
+                        .table = foreign.table(),
+                        .key_hash = record.key_hash},
+                       *copied);
   return Status::Ok;
 }
 

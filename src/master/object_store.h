@@ -81,6 +81,11 @@ class ObjectStore final : public log::EntryOwner {
   void lookupBatch(std::span<const Key> keys, std::span<const KeyHash> hashes, std::span<log::EntryRef> out) const;
   log::EntryView entry(log::EntryRef ref) const { return log::EntryView(memory_.base() + ref.offsetBytes()); }
 
+  /// Keys of one table whose hashes agree as far as the index keeps them. Chance gives two at most, somebody who
+  /// computes them any number: those beyond are refused (TooLarge), so that lookups stay short and all objects of one
+  /// hash fit into one answer of a scan.
+  static constexpr size_t kKeysPerHashMax = 7;
+
   enum class Locking : uint8_t { Wait, Try };
   /// Carries out one mutation, or answers a repeated one from its record.
   ///

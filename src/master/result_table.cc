@@ -24,14 +24,30 @@ ResultTable::Lookup ResultTable::find(const wire::CallIdentity& identity) {
   acknowledge(client, identity.acknowledged);
   if (identity.sequence <= client.acknowledged) return {Verdict::Stale, {}, {}};
   const auto stored = client.results.find(identity.sequence);
-  if (stored == client.results.end() || RC_MUTATION("run-duplicate-again")) return {Verdict::New, {}, {}};
+  if (stored == client.results.end() || RC_MUTATION("run-duplicate-again")) {
+    if (!client.is_admitted) return {Verdict::UnknownClient, {}, {}};
+    if (client.results.size() >= kResultsPerClientMax) return {Verdict::TooMany, {}, {}};
+    return {Verdict::New, {}, {}};
+  }
   return {Verdict::Duplicate, stored->second.result, stored->second.record};
 }
 
 void ResultTable::insert(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record) {
   Shard& shard = shardOf(identity.client);
   SpinGuard guard(shard.lock);
-  Client& client = shard.clients[identity.client];
+  const auto found = shard.clients.find(identity.client);
+  if (found == shard.clients.end()) return log_->markDead(record);
+  store(found->second, identity, result, record);
+}
+
+void ResultTable::take(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record) {
+  Shard& shard = shardOf(identity.client);
+  SpinGuard guard(shard.lock);
+  store(shard.clients[identity.client], identity, result, record);
+}
+
+void ResultTable::store(Client& client, const wire::CallIdentity& identity, const MutationResult& result,
+                        log::EntryRef record) {
   acknowledge(client, identity.acknowledged);
   if (identity.sequence <= client.acknowledged) {
     log_->markDead(record);
@@ -50,13 +66,16 @@ void ResultTable::admit(ClientId client, int64_t now_ns) {
   SpinGuard guard(shard.lock);
   Client& known = shard.clients[client];
   known.heard_ns = std::max(known.heard_ns, now_ns);
+  known.is_admitted = true;
 }
 
 void ResultTable::heard(ClientId client, int64_t now_ns) {
   Shard& shard = shardOf(client);
   SpinGuard guard(shard.lock);
   const auto found = shard.clients.find(client);
-  if (found != shard.clients.end()) found->second.heard_ns = std::max(found->second.heard_ns, now_ns);
+  if (found == shard.clients.end()) return;
+  found->second.heard_ns = std::max(found->second.heard_ns, now_ns);
+  found->second.is_admitted = true;
 }
 
 void ResultTable::forget(ClientId client) {
@@ -68,12 +87,12 @@ void ResultTable::forget(ClientId client) {
   shard.clients.erase(found);
 }
 
-std::vector<ClientId> ResultTable::silentSince(int64_t before_ns, size_t count_max) const {
+std::vector<ClientId> ResultTable::silentSince(int64_t before_ns, ClientId after, size_t count_max) const {
   std::vector<ClientId> silent;
   for (const Shard& shard : shards_) {
     SpinGuard guard(shard.lock);
     for (const auto& [id, client] : shard.clients) {
-      if (client.heard_ns < before_ns) silent.push_back(id);
+      if (id > after && client.heard_ns < before_ns) silent.push_back(id);
     }
   }
   std::sort(silent.begin(), silent.end());

@@ -40,6 +40,7 @@ class ResultTable {
     Duplicate,      ///< answer `result`, once `record` is durable
     Stale,          ///< the client has acknowledged it: a late copy, refuse
     UnknownClient,  ///< ask the coordinator whether its lease is valid, then admit() it and look again
+    TooMany,        ///< the client has not acknowledged kResultsPerClientMax others: later
   };
   struct Lookup {
     Verdict verdict;
@@ -49,16 +50,20 @@ class ResultTable {
 
   /// Looks a call up and notes what the client acknowledges: records up to `identity.acknowledged` are forgotten.
   Lookup find(const wire::CallIdentity& identity);
-  /// Keeps the result of a call that find() called New; the caller holds the key's stripe since. Also what a move
-  /// brings; `record` is then the copy in our own log.
+  /// Keeps the result of a call that find() called New; the caller holds the key's stripe since. If the client was
+  /// forgotten meanwhile its lease is over, and nobody will ask.
   void insert(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record);
+  /// Keeps a result that a move brings; `record` is the copy in our own log. A client that is unknown here stays so:
+  /// its repeated call is answered, a new one waits until the coordinator has confirmed its lease.
+  void take(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record);
   /// The coordinator has confirmed the lease of `client`, in answer to a question sent at `now_ns`.
   void admit(ClientId client, int64_t now_ns);
   /// The coordinator has confirmed that the lease of `client` is over: everything about it goes.
   void forget(ClientId client);
-  /// Clients whose last confirmation or call is older than `before_ns`, at most `count_max`, in order of id.
-  std::vector<ClientId> silentSince(int64_t before_ns, size_t count_max) const;
-  /// Notes that `client` called at `now_ns`, so that it need not be asked about.
+  /// Clients with ids above `after` whose last confirmation is older than `before_ns`: the `count_max` lowest, in
+  /// order.
+  std::vector<ClientId> silentSince(int64_t before_ns, ClientId after, size_t count_max) const;
+  /// The lease of `client` was still valid at `now_ns`.
   void heard(ClientId client, int64_t now_ns);
 
   /// True if the log's record at `record` is what this table points to.
@@ -77,6 +82,9 @@ class ResultTable {
   /// Forgets records of keys in `range` of `table` (the tablet is gone from here).
   void dropRange(TableId table, const HashRange& range);
 
+  /// More than a client library keeps open (its window is 4,096 calls): bounds what one client can pin.
+  static constexpr size_t kResultsPerClientMax = 16 * 1024;
+
   size_t recordCount() const;
   size_t clientCount() const;
 
@@ -88,6 +96,7 @@ class ResultTable {
   struct Client {
     Sequence acknowledged;
     int64_t heard_ns = 0;
+    bool is_admitted = false;            // its lease was confirmed to this master
     std::map<Sequence, Stored> results;  // few: calls in flight of one client on this master
   };
   struct Shard {
@@ -99,6 +108,7 @@ class ResultTable {
   const Shard& shardOf(ClientId client) const { return shards_[client.value % kShardCount]; }
 
   void acknowledge(Client& client, Sequence acknowledged);
+  void store(Client& client, const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record);
 
   log::Log* log_ = nullptr;
   std::array<Shard, kShardCount> shards_;

@@ -52,6 +52,12 @@ bool TabletService::isDropped(TabletId tablet, TabletEpoch epoch) {
   return found != dropped_.end() && found->second >= epoch;
 }
 
+void TabletService::noteDropped(TabletId tablet, TabletEpoch epoch) {
+  SpinGuard guard(lock_);
+  TabletEpoch& known = dropped_[tablet];
+  known = std::max(known, epoch);
+}
+
 void TabletService::takeTablet(Request request) {
   control::TakeTabletRequest ask;
   if (!parseRequest(request, ask)) return request.reply(Status::BadRequest);
@@ -83,13 +89,15 @@ void TabletService::takeTablet(Request request) {
   replyControl(std::move(request), answer);
 }
 
-runtime::Task<void> TabletService::drained(runtime::Executor& executor) {
+runtime::Task<Status> TabletService::drained(runtime::Executor& executor) {
   // When a grace period that begins now is over, nobody acts on the tablets as they were.
   const runtime::GraceTicket ticket = parts_.rcu.ticket();
   while (!parts_.rcu.elapsed(ticket)) {
+    if (stop_) co_return Status::RetryLater;  // nobody carries grace periods on any more
     parts_.maintenance.poke();
     co_await runtime::sleepFor(executor, kDrainPauseNs);
   }
+  co_return Status::Ok;
 }
 
 runtime::Task<void> TabletService::dropTablet(Request request) {
@@ -104,11 +112,7 @@ runtime::Task<void> TabletService::dropTablet(Request request) {
     request.reply(Status::BadRequest);
     co_return;
   }
-  {
-    SpinGuard guard(lock_);
-    TabletEpoch& known = dropped_[id];
-    known = std::max(known, epoch);
-  }
+  noteDropped(id, epoch);
   parts_.target.cancel(id, epoch);
   const auto present = parts_.tablets.get(id);
   if (present && present->epoch > epoch) {
@@ -117,12 +121,12 @@ runtime::Task<void> TabletService::dropTablet(Request request) {
   }
   const bool removed = present && parts_.tablets.remove(id) == Status::Ok;
   // A repeated drop waits as well: the answer says that nobody here acts on the tablet any more.
-  co_await drained(request.executor());
+  const Status status = co_await drained(request.executor());
   if (removed) {
     running_.fetch_add(1);
     clear(*present);
   }
-  request.reply(Status::Ok);
+  request.reply(status);
 }
 
 runtime::Detached TabletService::clear(Tablet tablet) {
@@ -152,7 +156,10 @@ void TabletService::splitTablet(Request request) {
   if (!present) return request.reply(Status::NotFound);
   if (present->epoch > lower.epoch || present->epoch > upper.epoch) return request.reply(Status::StaleEpoch);
   if (present->state == TabletState::Pulling) return request.reply(Status::RetryLater);
-  request.reply(parts_.tablets.split(TabletId(ask.tablet()), lower, upper));
+  const Status split = parts_.tablets.split(TabletId(ask.tablet()), lower, upper);
+  // The whole does not come back: a late command that would take it again finds it dropped.
+  if (split == Status::Ok) noteDropped(TabletId(ask.tablet()), std::max(lower.epoch, upper.epoch));
+  request.reply(split);
 }
 
 runtime::Task<void> TabletService::freezeTablet(Request request) {
@@ -173,7 +180,9 @@ runtime::Task<void> TabletService::freezeTablet(Request request) {
   }
   Status status = parts_.tablets.update(id, present->epoch, TabletState::Frozen, present->first_segment);
   if (status == Status::Ok) {
-    co_await drained(request.executor());
+    status = co_await drained(request.executor());
+  }
+  if (status == Status::Ok) {
     status = co_await Durable(parts_.log, request.executor(), parts_.log.end());
   }
   request.reply(status);

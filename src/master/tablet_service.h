@@ -53,7 +53,8 @@ class TabletService {
  private:
   /// Whether the coordinator has dropped a tablet under `epoch` or a newer one: a command that wants it back is late.
   bool isDropped(TabletId tablet, TabletEpoch epoch);
-  runtime::Task<void> drained(runtime::Executor& executor);
+  void noteDropped(TabletId tablet, TabletEpoch epoch);
+  runtime::Task<Status> drained(runtime::Executor& executor);
   runtime::Detached clear(Tablet tablet);
 
   const Parts parts_;

@@ -255,6 +255,18 @@ TEST_F(MasterHostileTest, CommandsOfTheCoordinator) {
   EXPECT_EQ(read("key").value, "value");
 }
 
+TEST_F(MasterHostileTest, AWholeThatWasSplitDoesNotComeBack) {
+  control::SplitTabletRequest ask;
+  ask.set_tablet(1);
+  *ask.mutable_lower() = tabletOf(2, 0, kLast / 2, 2);
+  *ask.mutable_upper() = tabletOf(3, kLast / 2 + 1, kLast, 2);
+  ASSERT_EQ(world.command(Opcode::SplitTablet, ask)->outcome(), Status::Ok);
+  ASSERT_EQ(drop(2, 2), Status::Ok);
+  ASSERT_EQ(drop(3, 2), Status::Ok);
+  EXPECT_EQ(take(1, 0, kLast, 1), Status::StaleEpoch) << "a command from before the split that comes late";
+  EXPECT_EQ(read("key", 1).status, Status::WrongServer);
+}
+
 TEST_F(MasterHostileTest, PullsOfServersThatMakeNoSense) {
   const auto ask = [&](const wire::Pull::Request& request) {
     return world.send(world.other_server, join({bytesOf(request)}), 0)->outcome();

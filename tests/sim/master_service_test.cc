@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "master/range_slice.h"
 #include "sim/master_fixture.h"
 
 namespace ramcore::sim::raw {
@@ -318,6 +319,56 @@ TEST_F(MasterScanTest, GivesEveryObjectOnceInOrderOfKeyHashes) {
     EXPECT_EQ(seen.size(), 150u) << response_bytes;
     for (const auto& [key, count] : seen) EXPECT_EQ(count, 1) << key;
   }
+}
+
+/// Keys of 32 bytes whose hashes are all the same: the first 8 bytes cancel what the hash multiplies the next 8 with.
+std::string collidingKey(uint64_t number) {
+  const uint64_t cancelling = 0xbe4ba423396cfeb8 + kTable;
+  std::string key(32, 'k');
+  std::memcpy(key.data(), &cancelling, 8);
+  std::memcpy(key.data() + 8, &number, 8);
+  return key;
+}
+
+TEST_F(MasterScanTest, KeysOfOneHashAreFewAndComeTogether) {
+  constexpr uint64_t kMax = master::ObjectStore::kKeysPerHashMax;
+  const KeyHash hash = hashKey(TableId(kTable), asBytes(collidingKey(1)));
+  ASSERT_EQ(hashKey(TableId(kTable), asBytes(collidingKey(2))), hash);
+  uint64_t sequence = 0;
+  for (uint64_t i = 1; i <= kMax; ++i) {
+    const std::string key = collidingKey(i);
+    ASSERT_EQ(write(key, "value of " + key, ++sequence).status, Status::Ok);
+  }
+  EXPECT_EQ(write(collidingKey(kMax + 1), "", ++sequence).status, Status::TooLarge);
+  EXPECT_EQ(increment(collidingKey(kMax + 1), 1, ++sequence).status, Status::TooLarge);
+  EXPECT_EQ(remove(collidingKey(kMax + 1), ++sequence).status, Status::Ok);
+  EXPECT_EQ(write(collidingKey(1), "value of " + collidingKey(1), ++sequence).status, Status::Ok) << "it is there";
+  const Page all = page(0, 1);
+  EXPECT_EQ(all.keys.size(), kMax) << "one hash is never cut";
+  ASSERT_EQ(remove(collidingKey(1), ++sequence).status, Status::Ok);
+  EXPECT_EQ(write(collidingKey(kMax + 1), "value of " + collidingKey(kMax + 1), ++sequence).status, Status::Ok);
+}
+
+TEST_F(MasterScanTest, ASliceNeverGrowsBeyondItsBound) {
+  fill(150);
+  master::Master& master = world.servers[0]->master();
+  const auto size_of = [](const log::EntryView& entry) { return uint64_t{entry.alignedBytes()}; };
+  size_t objects = 0;
+  std::optional<KeyHash> cursor = 0;
+  while (cursor) {
+    master::RangeSlice slice{.objects = {}, .bytes = 100, .next = {}};
+    ASSERT_EQ(slice.fill(master.store(), master.index(), TableId(kTable), {*cursor, kLast},
+                         {.bytes_wanted = 1000, .bytes_max = 250}, size_of, [](log::EntryRef) {}),
+              Status::Ok);
+    EXPECT_LE(slice.bytes, 250u);
+    objects += slice.objects.size();
+    cursor = slice.next;
+  }
+  EXPECT_EQ(objects, 150u);
+  master::RangeSlice slice;
+  EXPECT_EQ(slice.fill(master.store(), master.index(), TableId(kTable), {0, kLast},
+                       {.bytes_wanted = 10, .bytes_max = 20}, size_of, [](log::EntryRef) {}),
+            Status::TooLarge);
 }
 
 TEST_F(MasterScanTest, GoesOnOverSplits) {

@@ -230,6 +230,7 @@ TEST(Cleaner, GracePeriodDelaysFreeing) {
   for (int i = 0; i < 400; ++i)
     ASSERT_EQ(fixture.put("key" + std::to_string(i % 20), std::string(500, 'x')), Status::Ok);
   fixture.log->requestRoll();
+  fixture.reclaim();  // closed long enough to be cleaned
   const runtime::RcuReader reader = fixture.rcu.registerThread();
   const EntryRef ref = fixture.owner.refs().at("key0");
   const SegmentId id = fixture.log->pool().segmentOf(ref)->id();
@@ -243,6 +244,34 @@ TEST(Cleaner, GracePeriodDelaysFreeing) {
   }
   EXPECT_EQ(fixture.log->pool().find(id), nullptr);
   fixture.rcu.unregisterThread(reader);
+}
+
+TEST(Cleaner, DoesNotJudgeWhatItsWriterHasNotReportedYet) {
+  CleanerFixture fixture;
+  for (int i = 0; i < 400; ++i)
+    ASSERT_EQ(fixture.put("key" + std::to_string(i % 20), std::string(500, 'x')), Status::Ok);
+  // A writer that was stopped between its append and telling the owner where the entry lies.
+  const runtime::RcuReader writer = fixture.rcu.registerThread();
+  const auto appended = fixture.append("late", "value");
+  ASSERT_TRUE(appended.ok());
+  const SegmentId id = fixture.log->pool().segmentOf(appended->refs[0])->id();
+  const auto cleanLong = [&] {
+    for (int i = 0; i < 20; ++i) {
+      for (int k = 0; k < 20; ++k)
+        ASSERT_EQ(fixture.owner.put(*fixture.log, "key" + std::to_string(k), std::string(500, 'y')), Status::Ok);
+      fixture.log->requestRoll();
+      fixture.clean();
+      fixture.reclaim();
+    }
+  };
+  cleanLong();
+  ASSERT_NE(fixture.log->pool().find(id), nullptr);
+  EXPECT_EQ(fixture.log->pool().find(id)->state(), SegmentState::Closed);
+  EXPECT_EQ(asText(fixture.log->view(appended->refs[0]).key()), "late");
+  fixture.rcu.unregisterThread(writer);
+  fixture.reclaim();
+  cleanLong();
+  EXPECT_EQ(fixture.log->pool().find(id), nullptr) << "nobody wanted it after all";
 }
 
 /// What was put under a key, and where in the log: the state after each may be what a recovery finds, from the last

@@ -45,6 +45,13 @@ class ResultTableTest : public ::testing::Test {
         call, {.opcode = wire::Opcode::Write, .version = version, .table = TableId(table), .key_hash = hash}, record);
     return record;
   }
+  /// As a move brings it.
+  log::EntryRef take(const wire::CallIdentity& call, Version version, KeyHash hash = 7, uint32_t table = 1) {
+    const log::EntryRef record = appendRecord();
+    results_.take(call, {.opcode = wire::Opcode::Write, .version = version, .table = TableId(table), .key_hash = hash},
+                  record);
+    return record;
+  }
   Verdict verdict(const wire::CallIdentity& call) { return results_.find(call).verdict; }
   int64_t liveBytes() const { return log_.stats().live_bytes.load(); }
 
@@ -103,10 +110,11 @@ TEST_F(ResultTableTest, ARecordThatComesAfterItsAcknowledgementIsDead) {
 }
 
 TEST_F(ResultTableTest, AMoveBringsClientsAndReplacesWhatIsHere) {
-  const log::EntryRef first = insert(identity(1, 5), 42);
-  EXPECT_EQ(verdict(identity(1, 5)), Verdict::Duplicate) << "its client is known from then on";
+  const log::EntryRef first = take(identity(1, 5), 42);
+  EXPECT_EQ(verdict(identity(1, 5)), Verdict::Duplicate);
+  EXPECT_EQ(verdict(identity(1, 6)), Verdict::UnknownClient) << "its lease may be over: only results are answered";
   const int64_t before = liveBytes();
-  const log::EntryRef second = insert(identity(1, 5), 42);
+  const log::EntryRef second = take(identity(1, 5), 42);
   EXPECT_EQ(liveBytes(), before);
   EXPECT_FALSE(results_.isLive(ClientId(1), Sequence(5), first));
   EXPECT_TRUE(results_.isLive(ClientId(1), Sequence(5), second));
@@ -115,9 +123,9 @@ TEST_F(ResultTableTest, AMoveBringsClientsAndReplacesWhatIsHere) {
 
 TEST_F(ResultTableTest, ForgettingAClientTakesEverything) {
   const int64_t before = liveBytes();
-  insert(identity(1, 1), 1);
-  insert(identity(1, 2), 2);
-  insert(identity(17, 1), 3);  // the same shard
+  take(identity(1, 1), 1);
+  take(identity(1, 2), 2);
+  take(identity(17, 1), 3);  // the same shard
   results_.forget(ClientId(1));
   results_.forget(ClientId(99));
   EXPECT_EQ(verdict(identity(1, 1)), Verdict::UnknownClient);
@@ -127,22 +135,46 @@ TEST_F(ResultTableTest, ForgettingAClientTakesEverything) {
   EXPECT_EQ(liveBytes(), before);
 }
 
+TEST_F(ResultTableTest, AResultOfAClientThatWasForgottenMeanwhileIsDead) {
+  results_.admit(ClientId(1), 0);
+  EXPECT_EQ(verdict(identity(1, 1)), Verdict::New);
+  results_.forget(ClientId(1));
+  const int64_t before = liveBytes();
+  insert(identity(1, 1), 1);
+  EXPECT_EQ(results_.clientCount(), 0u);
+  EXPECT_EQ(liveBytes(), before);
+}
+
+TEST_F(ResultTableTest, OneClientCannotPinMoreThanItsShare) {
+  results_.admit(ClientId(1), 0);
+  results_.admit(ClientId(2), 0);
+  // One record stands for all of them: how many there are is what counts.
+  const log::EntryRef record = appendRecord();
+  constexpr uint64_t kMax = ResultTable::kResultsPerClientMax;
+  for (uint64_t sequence = 1; sequence <= kMax; ++sequence) results_.insert(identity(1, sequence), {}, record);
+  EXPECT_EQ(verdict(identity(1, kMax + 1)), Verdict::TooMany);
+  EXPECT_EQ(verdict(identity(1, kMax)), Verdict::Duplicate);
+  EXPECT_EQ(verdict(identity(2, 1)), Verdict::New);
+  EXPECT_EQ(verdict(identity(1, kMax + 1, 1)), Verdict::New) << "one is acknowledged";
+}
+
 TEST_F(ResultTableTest, SilentClientsInOrder) {
   results_.admit(ClientId(3), 100);
   results_.admit(ClientId(1), 200);
   results_.admit(ClientId(18), 300);
-  EXPECT_EQ(results_.silentSince(100, 10), std::vector<ClientId>{});
-  EXPECT_EQ(results_.silentSince(201, 10), (std::vector<ClientId>{ClientId(1), ClientId(3)}));
-  EXPECT_EQ(results_.silentSince(1000, 2), (std::vector<ClientId>{ClientId(1), ClientId(3)}));
+  EXPECT_EQ(results_.silentSince(100, ClientId(), 10), std::vector<ClientId>{});
+  EXPECT_EQ(results_.silentSince(201, ClientId(), 10), (std::vector<ClientId>{ClientId(1), ClientId(3)}));
+  EXPECT_EQ(results_.silentSince(1000, ClientId(), 2), (std::vector<ClientId>{ClientId(1), ClientId(3)}));
+  EXPECT_EQ(results_.silentSince(1000, ClientId(1), 1), std::vector<ClientId>{ClientId(3)});
   results_.heard(ClientId(1), 5000);
   results_.heard(ClientId(1), 50);   // late news
   results_.heard(ClientId(77), 50);  // nobody
-  EXPECT_EQ(results_.silentSince(1000, 10), (std::vector<ClientId>{ClientId(3), ClientId(18)}));
+  EXPECT_EQ(results_.silentSince(1000, ClientId(), 10), (std::vector<ClientId>{ClientId(3), ClientId(18)}));
   EXPECT_EQ(results_.clientCount(), 3u);
 }
 
 TEST_F(ResultTableTest, RelocationMovesOnlyWhatItFound) {
-  const log::EntryRef first = insert(identity(1, 1), 1);
+  const log::EntryRef first = take(identity(1, 1), 1);
   const log::EntryRef copy = appendRecord();
   EXPECT_TRUE(results_.relocated(ClientId(1), Sequence(1), first, copy));
   EXPECT_TRUE(results_.isLive(ClientId(1), Sequence(1), copy));
@@ -150,16 +182,17 @@ TEST_F(ResultTableTest, RelocationMovesOnlyWhatItFound) {
   EXPECT_FALSE(results_.relocated(ClientId(1), Sequence(1), first, copy)) << "moved already";
   EXPECT_FALSE(results_.relocated(ClientId(1), Sequence(2), first, copy));
   EXPECT_FALSE(results_.relocated(ClientId(2), Sequence(1), first, copy));
+  results_.admit(ClientId(1), 0);
   EXPECT_EQ(verdict(identity(1, 2, 1)), Verdict::New);
   EXPECT_FALSE(results_.relocated(ClientId(1), Sequence(1), copy, first)) << "died meanwhile";
 }
 
 TEST_F(ResultTableTest, RangesForMovesAreOrderedAndDropped) {
-  insert(identity(2, 1), 1, 50);
-  insert(identity(1, 2), 2, 20);
-  insert(identity(1, 1), 3, 20);
-  insert(identity(1, 3), 4, 10, 2);
-  insert(identity(3, 1), 5, 60);
+  take(identity(2, 1), 1, 50);
+  take(identity(1, 2), 2, 20);
+  take(identity(1, 1), 3, 20);
+  take(identity(1, 3), 4, 10, 2);
+  take(identity(3, 1), 5, 60);
   const auto records = results_.inRange(TableId(1), {20, 50});
   ASSERT_EQ(records.size(), 3u);
   EXPECT_EQ(records[0].result.version, 3u);
