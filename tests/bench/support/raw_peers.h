@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -103,23 +104,31 @@ inline int connectToLoopback(uint16_t port) {
   return fd;
 }
 
-/// The same over one connection of TCP: both processes spin on recv() without waiting.
+/// The same over one connection of TCP: both processes spin on recv() without waiting, unless the server is to sleep
+/// until something comes.
 class RawTcp {
  public:
-  RawTcp(size_t request_bytes, size_t response_bytes) : request_(request_bytes), response_(response_bytes) {
+  enum class Server : uint8_t { Spins, Sleeps };
+
+  RawTcp(size_t request_bytes, size_t response_bytes, Server server = Server::Spins)
+      : request_(request_bytes), response_(response_bytes) {
     uint16_t port = 0;
     const int listener = listenOnLoopback(port);
     server_ = Child::fork([&] {
       const int fd = ::accept(listener, nullptr, nullptr);
       const int on = 1;
       ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-      while (receive(fd, request_) && send(fd, response_)) {
+      const auto wait = [&] {
+        pollfd readable{.fd = fd, .events = POLLIN, .revents = 0};
+        return server == Server::Spins || ::poll(&readable, 1, -1) == 1;
+      };
+      while (wait() && receive(fd, request_) && send(fd, response_)) {
       }
     });
     ::close(listener);
     client_ = connectToLoopback(port);
     if (client_ < 0) die("the raw server is not there");
-    pause();
+    if (server == Server::Spins) pause();
   }
   ~RawTcp() {
     ::close(client_);
