@@ -33,6 +33,11 @@ bool Cleaner::isNeeded() const {
          stats.tombstone_bytes.load(std::memory_order_relaxed) > static_cast<int64_t>(config.segment_bytes);
 }
 
+bool Cleaner::isUrgent() const {
+  const LogConfig& config = log_.config();
+  return log_.pool().freeBytesForHeads() < config.memory_bytes / 200 * config.clean_below_free_percent;
+}
+
 Cleaner::Progress Cleaner::step(uint32_t bytes_max) {
   switch (phase_) {
     case Phase::Idle:

@@ -30,6 +30,9 @@ class Cleaner {
 
   /// Whether memory or segment slots are so short that a pass should begin. A few loads.
   bool isNeeded() const;
+  /// Half of the memory that was free when cleaning began is used up: writers are faster than the cleaner, and will be
+  /// refused soon unless it gets a larger share of the processor.
+  bool isUrgent() const;
   /// True between the first step of a pass and the last.
   bool isBusy() const { return phase_ != Phase::Idle; }
 

@@ -24,7 +24,13 @@ Maintenance::~Maintenance() { RC_CHECK(!scheduled_.load()); }
 void Maintenance::poke() {
   poked_.store(true, std::memory_order_seq_cst);
   if (scheduled_.exchange(true, std::memory_order_seq_cst)) return;
-  executor_.post(*this, runtime::Priority::Background);
+  executor_.post(*this, urgency());
+}
+
+// Background work gets what others leave, and a small share in any case. When memory runs short, it works for those
+// who write.
+runtime::Priority Maintenance::urgency() const {
+  return parts_.cleaner.isUrgent() ? runtime::Priority::Client : runtime::Priority::Background;
 }
 
 void Maintenance::stop() { stop_.store(true); }
@@ -44,7 +50,7 @@ void Maintenance::slice() {
   parts_.store.reapTombstones(kTombstonesPerSlice);
   if (parts_.index.prefaultIsDue()) parts_.index.prefaultAhead();
   if (progress == Progress::Worked) {
-    executor_.post(*this, runtime::Priority::Background);
+    executor_.post(*this, urgency());
     return;
   }
   // Memory is short but a pass would gain nothing: look again soon, as long as there are mutations that may change it.
@@ -57,7 +63,7 @@ void Maintenance::slice() {
   scheduled_.store(false, std::memory_order_seq_cst);
   // A poke between the work and the store above found it scheduled and left it to us.
   if (poked_.load(std::memory_order_seq_cst) && !scheduled_.exchange(true, std::memory_order_seq_cst)) {
-    executor_.post(*this, runtime::Priority::Background);
+    executor_.post(*this, urgency());
   }
 }
 

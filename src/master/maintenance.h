@@ -38,6 +38,7 @@ class Maintenance : private runtime::Job {
 
  private:
   void slice();
+  runtime::Priority urgency() const;
 
   struct Again : runtime::Timer {
     explicit Again(Maintenance& owner)

@@ -246,6 +246,22 @@ TEST(Cleaner, GracePeriodDelaysFreeing) {
   fixture.rcu.unregisterThread(reader);
 }
 
+TEST(Cleaner, BecomesUrgentAsMemoryRunsShort) {
+  CleanerFixture fixture;
+  bool needed_first = false;
+  EXPECT_FALSE(fixture.cleaner.isNeeded() || fixture.cleaner.isUrgent());
+  for (int i = 0; i < 10'000 && !fixture.cleaner.isUrgent(); ++i) {
+    if (fixture.owner.put(*fixture.log, "key" + std::to_string(i % 20), std::string(500, 'x')) != Status::Ok) break;
+    needed_first |= fixture.cleaner.isNeeded() && !fixture.cleaner.isUrgent();
+  }
+  EXPECT_TRUE(needed_first);
+  ASSERT_TRUE(fixture.cleaner.isUrgent());
+  fixture.reclaim();  // closed long enough to be cleaned
+  while (fixture.clean()) {
+  }
+  EXPECT_FALSE(fixture.cleaner.isUrgent());
+}
+
 TEST(Cleaner, DoesNotJudgeWhatItsWriterHasNotReportedYet) {
   CleanerFixture fixture;
   for (int i = 0; i < 400; ++i)
