@@ -29,7 +29,11 @@ Task<Result<TableId>> ClusterClient::createTable(std::string name, uint32_t tabl
 Task<Status> ClusterClient::dropTable(std::string name, int64_t deadline_ns) {
   Running running(*this);
   co_await pacer_.enter();
-  co_return co_await coordinator_.dropTable(std::move(name), deadline_ns);
+  const auto map = co_await coordinator_.tabletsOf(std::move(name), deadline_ns);
+  if (!map) co_return map.error();
+  const Status status = co_await coordinator_.dropTable(map->table, deadline_ns);
+  if (status == Status::Ok) tablets_.forget(map->table);
+  co_return status;
 }
 
 Task<Result<std::vector<TableInfo>>> ClusterClient::listTables(int64_t deadline_ns) {

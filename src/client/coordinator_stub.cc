@@ -20,7 +20,8 @@ constexpr int64_t kAttemptNs = runtime::kNanosPerSecond;
 // Whether another attempt, at this or another coordinator, makes sense.
 bool isWorthRepeating(Status status) {
   return isRetryable(status) || status == Status::Unreachable || status == Status::SessionLost ||
-         status == Status::DeadlineExceeded || status == Status::Cancelled;
+         status == Status::DeadlineExceeded || status == Status::Cancelled ||
+         status == Status::OutcomeUnknown;  // stored, or perhaps: to be asked again until it is finished
 }
 
 }  // namespace
@@ -50,15 +51,18 @@ Task<Status> CoordinatorStub::call(Opcode opcode, RequestMessage request, Respon
         co_await rpc::callControl(caller_, pacer_.executor(), address, opcode, request, response, settings);
     if (!isWorthRepeating(outcome.status)) {
       const bool tells = effect != Effect::Once || !may_have_happened || outcome.status == Status::Ok;
+      const bool is_gone = effect == Effect::Removal && outcome.status == Status::NoSuchTable;
+      if (is_gone && may_have_happened) co_return Status::Ok;
       if (effect != Effect::None && outcome.status == Status::Corrupt) co_return Status::OutcomeUnknown;
       co_return tells ? outcome.status : Status::OutcomeUnknown;
     }
-    may_have_happened |= outcome.may_have_happened;
+    may_have_happened |= outcome.may_have_happened || outcome.status == Status::OutcomeUnknown;
     preferred_ = (preferred_ + 1) % coordinators_.size();
     const int64_t resume_ns = addNs(pacer_.nowNs(), backoff.nextNs(outcome.retry_after_us, random_));
     if (resume_ns >= deadline_ns) {
       if (may_have_happened && effect != Effect::None) co_return Status::OutcomeUnknown;
-      co_return outcome.status == Status::Unreachable ? Status::Unreachable : Status::DeadlineExceeded;
+      const bool is_cause = outcome.status == Status::Unreachable || outcome.status == Status::NoSpace;
+      co_return is_cause ? outcome.status : Status::DeadlineExceeded;
     }
     [[maybe_unused]] const Status woken = co_await pacer_.pauseUntil(resume_ns);
   }
@@ -75,18 +79,19 @@ Task<Result<TableId>> CoordinatorStub::createTable(std::string name, uint32_t ta
   control::CreateTableRequest request;
   request.set_name(name);
   request.set_tablet_count(tablet_count);
+  request.set_nonce(random_.next() | 1);
   control::CreateTableResponse response;
-  const Status status = co_await call(Opcode::CreateTable, request, response, Effect::Once, deadline_ns);
+  const Status status = co_await call(Opcode::CreateTable, request, response, Effect::Idempotent, deadline_ns);
   if (status != Status::Ok) co_return status;
   if (response.id() == 0) co_return Status::Corrupt;
   co_return TableId(response.id());
 }
 
-Task<Status> CoordinatorStub::dropTable(std::string name, int64_t deadline_ns) {
+Task<Status> CoordinatorStub::dropTable(TableId table, int64_t deadline_ns) {
   control::DropTableRequest request;
-  request.set_name(name);
+  request.set_table(table.value);
   control::Empty response;
-  co_return co_await call(Opcode::DropTable, request, response, Effect::Once, deadline_ns);
+  co_return co_await call(Opcode::DropTable, request, response, Effect::Removal, deadline_ns);
 }
 
 Task<Result<std::vector<TableInfo>>> CoordinatorStub::listTables(int64_t deadline_ns) {

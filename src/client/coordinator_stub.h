@@ -61,9 +61,12 @@ class CoordinatorStub {
   /// Asks for nothing: does anybody answer, and does he take us? One round over the coordinators per attempt.
   runtime::Task<Status> ping(int64_t deadline_ns);
 
+  /// All attempts carry one number, so that the table of a first attempt is known again.
   /// @param tablet_count  0: one per server.
   runtime::Task<Result<TableId>> createTable(std::string name, uint32_t tablet_count, int64_t deadline_ns);
-  runtime::Task<Status> dropTable(std::string name, int64_t deadline_ns);
+  /// By id, so that no attempt drops a table of the same name that somebody creates meanwhile. NoSuchTable: it was gone
+  /// before the first attempt.
+  runtime::Task<Status> dropTable(TableId table, int64_t deadline_ns);
   runtime::Task<Result<std::vector<TableInfo>>> listTables(int64_t deadline_ns);
   /// NoSuchTable if there is none.
   runtime::Task<Result<TableMap>> tabletsOf(std::string table_name, int64_t deadline_ns);
@@ -96,6 +99,7 @@ class CoordinatorStub {
   enum class Effect : uint8_t {
     None,        ///< repeating it changes nothing
     Idempotent,  ///< repeating it gives the same again
+    Removal,     ///< repeating it finds nothing: NoSuchTable says that an attempt before was carried out
     Once,        ///< an answer to a repetition does not tell what the first attempt did
   };
   template <typename RequestMessage, typename ResponseMessage>

@@ -18,8 +18,15 @@ using wire::Opcode;
 constexpr uint32_t kRetryAfterUs = 5'000;
 
 void refuse(Request request, Status status) {
-  const bool soon = status == Status::RetryLater || status == Status::NotLeader;
+  // Who asks again finds the coordinator that comes next.
+  if (status == Status::Shutdown) status = Status::NotLeader;
+  const bool soon = status == Status::RetryLater || status == Status::NotLeader || status == Status::OutcomeUnknown;
   request.reply(status, soon ? kRetryAfterUs : 0);
+}
+
+// A change that failed because this coordinator is over may have been stored.
+Status ofChange(Status status) {
+  return status == Status::Shutdown || status == Status::NotLeader ? Status::OutcomeUnknown : status;
 }
 
 void replyStatus(Request request, Status status) {
@@ -177,9 +184,9 @@ runtime::Task<void> CoordinatorService::createTable(Request request) {
   const Status received = receive(request, message);
   if (received != Status::Ok) co_return refuse(std::move(request), received);
   const TableManager::Created created =
-      co_await services_.tables.create(message.name(), message.tablet_count(), waitDeadlineNs());
+      co_await services_.tables.create(message.name(), message.tablet_count(), message.nonce(), waitDeadlineNs());
   if (created.status != Status::Ok && created.status != Status::TableExists) {
-    co_return refuse(std::move(request), created.status);
+    co_return refuse(std::move(request), ofChange(created.status));
   }
   control::CreateTableResponse response;
   response.set_id(created.id.value);
@@ -190,8 +197,9 @@ runtime::Task<void> CoordinatorService::dropTable(Request request) {
   Journal::Running running(services_.journal);
   control::DropTableRequest message;
   Status status = receive(request, message);
-  if (status == Status::Ok) status = co_await services_.tables.drop(message.name(), waitDeadlineNs());
-  replyStatus(std::move(request), status);
+  if (status != Status::Ok) co_return refuse(std::move(request), status);
+  status = co_await services_.tables.drop(TableId(message.table()), waitDeadlineNs());
+  replyStatus(std::move(request), ofChange(status));
 }
 
 void CoordinatorService::listTables(Request request) {
@@ -247,7 +255,7 @@ runtime::Task<void> CoordinatorService::moveTablet(Request request) {
   if (received != Status::Ok) co_return refuse(std::move(request), received);
   const MigrationManager::Begun begun =
       co_await services_.migrations.begin(TabletId(message.tablet()), ServerId(message.destination()));
-  if (begun.status != Status::Ok) co_return refuse(std::move(request), begun.status);
+  if (begun.status != Status::Ok) co_return refuse(std::move(request), ofChange(begun.status));
   control::MoveTabletResponse response;
   response.set_migration(begun.id.value);
   rpc::replyControl(std::move(request), response);
@@ -260,7 +268,7 @@ runtime::Task<void> CoordinatorService::splitTable(Request request) {
   if (received != Status::Ok) co_return refuse(std::move(request), received);
   const SplitManager::Halves halves =
       co_await services_.splits.split(TableId(message.table()), message.at_hash(), waitDeadlineNs());
-  if (halves.status != Status::Ok) co_return refuse(std::move(request), halves.status);
+  if (halves.status != Status::Ok) co_return refuse(std::move(request), ofChange(halves.status));
   control::SplitTableResponse response;
   response.set_lower_tablet(halves.lower.value);
   response.set_upper_tablet(halves.upper.value);
@@ -307,7 +315,10 @@ runtime::Task<void> CoordinatorService::clusterStatus(Request request) {
   control::ClusterStatusResponse response;
   for (size_t i = 0; i < asked.size(); ++i) {
     const Status answered = co_await calls[i];
-    if (answered == Status::Ok) *response.add_states() = std::move(states[i]);
+    if (answered != Status::Ok) continue;
+    // What each tablet gets is for balancing, not for the status, where all of it together would be too long.
+    states[i].clear_tablets();
+    *response.add_states() = std::move(states[i]);
   }
   response.set_cluster(services_.journal.store().cluster().value);
   response.set_cluster_name(services_.journal.store().clusterName());

@@ -53,6 +53,7 @@ struct Table {
   TabletId first_tablet;
   std::vector<ServerId> owners;
   std::vector<TabletEpoch> epochs;
+  uint64_t nonce = 0;  ///< of the call that created it: a repetition of that call is told from another one
 };
 
 enum class MigrationStep : uint8_t {

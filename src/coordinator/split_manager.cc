@@ -50,9 +50,9 @@ runtime::Task<SplitManager::Halves> SplitManager::split(TableId table, KeyHash a
     if (halves.status != Status::NotFound) co_return halves;
     const TabletId now_whole = parts_.map.findTablet(table, at_hash)->id;
     if (!active_.contains(now_whole)) co_return Halves{Status::RetryLater, {}, {}};  // it was given up
-    if (parts_.journal.stopping()) co_return Halves{Status::Shutdown, {}, {}};
+    if (parts_.journal.stopping()) co_return Halves{Status::OutcomeUnknown, {}, {}};
     const Status changed = co_await changed_.wait(deadline_ns);
-    if (changed == Status::DeadlineExceeded) co_return Halves{Status::RetryLater, {}, {}};
+    if (changed == Status::DeadlineExceeded) co_return Halves{Status::OutcomeUnknown, {}, {}};
   }
 }
 
@@ -62,7 +62,7 @@ runtime::Task<Status> SplitManager::store(TableId table, KeyHash at_hash) {
   if (found == nullptr) co_return Status::NoSuchTable;
   if (found->range.first == at_hash) co_return Status::Ok;
   if (found->state != TabletState::Normal || !parts_.membership.isAlive(found->owner)) co_return Status::RetryLater;
-  if (parts_.map.tabletCount() >= kTabletsMax) co_return Status::NoSpace;
+  if (parts_.map.plannedTabletCount() >= TabletMap::kTabletsMax) co_return Status::NoSpace;
   const TabletId whole = found->id;
   const Result<uint64_t> ids = co_await parts_.tablet_ids.take(2);
   if (!ids.ok()) co_return ids.error();

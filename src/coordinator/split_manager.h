@@ -10,8 +10,6 @@ namespace ramcore::coordinator {
 /// Thread: one executor.
 class SplitManager final : public TabletOperations {
  public:
-  static constexpr uint64_t kTabletsMax = 65'536;
-
   explicit SplitManager(const Parts& parts) : parts_(parts), changed_(parts.journal.executor()) {}
 
   /// Reads the splits under way; after the tables.

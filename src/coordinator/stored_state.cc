@@ -86,6 +86,7 @@ std::string encode(const Table& table) {
   message.set_first_tablet(table.first_tablet.value);
   for (const ServerId owner : table.owners) message.add_owners(owner.value);
   for (const TabletEpoch epoch : table.epochs) message.add_epochs(epoch.value);
+  message.set_nonce(table.nonce);
   return message.SerializeAsString();
 }
 
@@ -100,6 +101,7 @@ bool decode(std::string_view bytes, Table& table) {
   table.epochs.clear();
   for (const uint64_t owner : message.owners()) table.owners.emplace_back(owner);
   for (const uint64_t epoch : message.epochs()) table.epochs.emplace_back(epoch);
+  table.nonce = message.nonce();
   return table.id != TableId() && message.state() >= state::TABLE_CREATING &&
          message.state() <= state::TABLE_DROPPING && table.owners.size() == table.epochs.size();
 }

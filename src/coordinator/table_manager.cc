@@ -92,29 +92,33 @@ void TableManager::stop() { changed_.failAll(Status::Shutdown); }
 
 // ---- create
 
-runtime::Task<TableManager::Created> TableManager::create(std::string name, uint32_t tablet_count,
+runtime::Task<TableManager::Created> TableManager::create(std::string name, uint32_t tablet_count, uint64_t nonce,
                                                           int64_t deadline_ns) {
-  if (!isTableName(name) || tablet_count > kTabletsPerTableMax) co_return Created{Status::BadRequest, {}};
-  Status outcome = co_await storeCreate(name, tablet_count);
+  const bool is_sound = isTableName(name) && tablet_count <= kTabletsPerTableMax && nonce != 0;
+  if (!is_sound) co_return Created{Status::BadRequest, {}};
+  const Status outcome = co_await storeCreate(name, tablet_count, nonce);
   if (outcome != Status::Ok && outcome != Status::TableExists) co_return Created{outcome, {}};
   const Table* table = parts_.map.findTable(name);
-  if (table == nullptr) co_return Created{Status::RetryLater, {}};
+  const Status not_ready = outcome == Status::Ok ? Status::OutcomeUnknown : Status::RetryLater;
+  if (table == nullptr) co_return Created{not_ready, {}};
   const TableId id = table->id;
   const Status ready = co_await waitUntil(id, TableState::Ready, deadline_ns);
-  if (ready != Status::Ok) co_return Created{ready, {}};
+  if (ready != Status::Ok) co_return Created{not_ready, {}};
   co_return Created{outcome, id};
 }
 
-runtime::Task<Status> TableManager::storeCreate(std::string name, uint32_t tablet_count) {
+runtime::Task<Status> TableManager::storeCreate(std::string name, uint32_t tablet_count, uint64_t nonce) {
   auto guard = co_await parts_.map_lock.lock();
   const Table* existing = parts_.map.findTable(name);
-  if (existing != nullptr) co_return existing->state == TableState::Dropping ? Status::RetryLater : Status::TableExists;
+  if (existing != nullptr && existing->state == TableState::Dropping) co_return Status::RetryLater;
+  if (existing != nullptr) co_return existing->nonce == nonce ? Status::Ok : Status::TableExists;
   if (parts_.map.tableCount() >= kTablesMax) co_return Status::NoSpace;
   const std::vector<ServerId> servers = parts_.membership.heardServers();
   if (servers.empty()) co_return Status::RetryLater;
   if (tablet_count == 0) {
     tablet_count = static_cast<uint32_t>(std::min<size_t>(servers.size(), kTabletsPerTableMax));
   }
+  if (parts_.map.plannedTabletCount() + tablet_count > TabletMap::kTabletsMax) co_return Status::NoSpace;
 
   const Result<uint64_t> id = co_await ids_.take();
   if (!id.ok()) co_return id.error();
@@ -126,7 +130,8 @@ runtime::Task<Status> TableManager::storeCreate(std::string name, uint32_t table
               .state = TableState::Creating,
               .first_tablet = TabletId(*first_tablet),
               .owners = {},
-              .epochs = {}};
+              .epochs = {},
+              .nonce = nonce};
   // Another server first for each table, so that tables of one tablet spread as well.
   for (uint32_t i = 0; i < tablet_count; ++i) {
     table.owners.push_back(servers[(*id + i) % servers.size()]);
@@ -255,9 +260,9 @@ runtime::Task<bool> TableManager::storeCreated(TableId id, const std::vector<Tab
 
 // ---- drop
 
-runtime::Task<Status> TableManager::drop(std::string name, int64_t deadline_ns) {
+runtime::Task<Status> TableManager::drop(TableId id, int64_t deadline_ns) {
   auto guard = co_await parts_.map_lock.lock();
-  const Table* found = parts_.map.findTable(name);
+  const Table* found = parts_.map.findTable(id);
   if (found == nullptr) co_return Status::NoSuchTable;
   Table table = *found;
   if (table.state == TableState::Creating) co_return Status::RetryLater;
@@ -271,10 +276,10 @@ runtime::Task<Status> TableManager::drop(std::string name, int64_t deadline_ns) 
     runDrop(table.id).detach();
   }
   guard.release();
-  while (parts_.map.findTable(table.id) != nullptr) {
-    if (parts_.journal.stopping()) co_return Status::Shutdown;
+  while (parts_.map.findTable(id) != nullptr) {
+    if (parts_.journal.stopping()) co_return Status::OutcomeUnknown;
     const Status changed = co_await changed_.wait(deadline_ns);
-    if (changed == Status::DeadlineExceeded) co_return Status::RetryLater;
+    if (changed == Status::DeadlineExceeded) co_return Status::OutcomeUnknown;
   }
   co_return Status::Ok;
 }

@@ -33,6 +33,13 @@ void TabletMap::addTablets(TableId table, std::vector<Tablet> tablets) {
   }
 }
 
+uint64_t TabletMap::plannedTabletCount() const {
+  uint64_t count = tablets_.size();
+  for (const auto& [id, table] : tables_) count += table.state == TableState::Creating ? table.owners.size() : 0;
+  for (const auto& [id, tablet] : tablets_) count += tablet.state == TabletState::Splitting ? 1 : 0;
+  return count;
+}
+
 void TabletMap::updateTablet(const Tablet& tablet) {
   const auto found = tablets_.find(tablet.id);
   RC_CHECK(found != tablets_.end());

@@ -18,6 +18,9 @@ namespace ramcore::coordinator {
 /// Thread: one executor. References are good until the next change.
 class TabletMap {
  public:
+  /// Of all tables together: a list of all tablets fits into one control message.
+  static constexpr uint64_t kTabletsMax = 65'536;
+
   /// Adds a table without tablets, or replaces its record. The name must not belong to another table (checked).
   void putTable(const Table& table);
   /// Removes a table that has no tablets (checked).
@@ -44,6 +47,8 @@ class TabletMap {
   std::vector<const Tablet*> tabletsOf(TableId table) const;
   std::vector<const Tablet*> tabletsOwnedBy(ServerId server) const;
   uint64_t tabletCount() const { return tablets_.size(); }
+  /// With those that creations and splits under way will add.
+  uint64_t plannedTabletCount() const;
   uint64_t tableCount() const { return tables_.size(); }
 
   /// What is wrong, if anything is.

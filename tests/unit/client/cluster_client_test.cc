@@ -165,6 +165,33 @@ TEST_F(ClusterClientTest, ADroppedTableIsNoSuchTable) {
   EXPECT_EQ(cluster.await(client().openTable("t", cluster.in(kSecond))).status(), Status::NoSuchTable);
 }
 
+TEST_F(ClusterClientTest, ARepeatedDropLeavesATableOfTheSameNameThatCameMeanwhile) {
+  cluster.on_lost_answer = [this] {
+    cluster.table = TableId(++cluster.last_table);
+    cluster.table_nonce = 1;
+  };
+  EXPECT_EQ(cluster.await(client().dropTable("t", cluster.in(kSecond))), Status::Ok);
+  EXPECT_EQ(cluster.table.value, cluster.last_table);
+  EXPECT_NE(cluster.table, table);
+}
+
+TEST_F(ClusterClientTest, ADropThatWasStoredBeforeItsAnswerIsAskedForAgain) {
+  cluster.change_is_slow = true;
+  EXPECT_EQ(cluster.await(client().dropTable("t", cluster.in(kSecond))), Status::Ok);
+  EXPECT_EQ(cluster.await(client().dropTable("t", cluster.in(kSecond))), Status::NoSuchTable);
+}
+
+TEST_F(ClusterClientTest, ARepeatedCreateFindsItsOwnTable) {
+  ASSERT_EQ(cluster.await(client().dropTable("t", cluster.in(kSecond))), Status::Ok);
+  bool lost = false;
+  cluster.on_lost_answer = [&lost] { lost = true; };
+  const auto made = cluster.await(client().createTable("t", 1, cluster.in(kSecond)));
+  ASSERT_TRUE(made.ok()) << name(made.status());
+  EXPECT_TRUE(lost);
+  EXPECT_EQ(*made, cluster.table);
+  EXPECT_EQ(cluster.await(client().createTable("t", 1, cluster.in(kSecond))).status(), Status::TableExists);
+}
+
 TEST_F(ClusterClientTest, ALapsedClientGetsANewIdAndItsOpenCallsEndAsUnknown) {
   FakeServer& owner = cluster.ownerOf("k");
   ASSERT_EQ(write("k", "zero").status, Status::Ok);

@@ -309,18 +309,31 @@ void FakeCluster::passTime(int64_t duration_ns) {
 
 void FakeCluster::createTable(Request request) {
   const auto ask = parse<control::CreateTableRequest>(request);
-  if (table) return request.reply(Status::TableExists);
-  table = TableId(7);
-  table_name = ask.name();
+  if (table && ask.nonce() != table_nonce) return request.reply(Status::TableExists);
+  if (!table) {
+    table = TableId(++last_table);
+    table_name = ask.name();
+    table_nonce = ask.nonce();
+  }
+  loseChangeAnswer();
   control::CreateTableResponse response;
   response.set_id(table.value);
   replyControl(std::move(request), response);
 }
 
 void FakeCluster::dropTable(Request request) {
-  if (!table) return request.reply(Status::NoSuchTable);
+  const auto ask = parse<control::DropTableRequest>(request);
+  if (!table || ask.table() != table.value) return request.reply(Status::NoSuchTable);
   table = TableId();
-  request.reply(Status::Ok);
+  loseChangeAnswer();
+  request.reply(change_is_slow ? Status::OutcomeUnknown : Status::Ok);
+}
+
+void FakeCluster::loseChangeAnswer() {
+  if (!on_lost_answer) return;
+  const std::function<void()> happens = std::exchange(on_lost_answer, nullptr);
+  network.cut("client", "coordinator");
+  happens();
 }
 
 void FakeCluster::listTables(Request request) {

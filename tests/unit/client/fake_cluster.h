@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -133,7 +134,14 @@ class FakeCluster {
   std::unique_ptr<rpc::Caller> caller;
   std::unique_ptr<ClusterClient> client;
 
+  /// If set: the next creation or drop is carried out, its answer is lost with the session, and this runs once.
+  std::function<void()> on_lost_answer;
+  bool change_is_slow = false;  // drops are stored, and answered before they are finished
+  void loseChangeAnswer();
+
   TableId table;  // 0: there is none
+  uint32_t last_table = 6;
+  uint64_t table_nonce = 0;
   std::string table_name;
   uint64_t epoch = 1;
   bool all_at_second = false;  // the second server owns everything

@@ -128,10 +128,11 @@ class Bench {
     return enlisted.id;
   }
   Status goodbye(ServerId id) { return run(goodbyeOn(*life_, id)); }
-  TableManager::Created create(std::string name, uint32_t tablets) {
-    return run(createOn(*life_, std::move(name), tablets));
+  /// @param nonce  0: one of its own
+  TableManager::Created create(std::string name, uint32_t tablets, uint64_t nonce = 0) {
+    return run(createOn(*life_, std::move(name), tablets, nonce != 0 ? nonce : ++last_nonce_));
   }
-  Status drop(std::string name) { return run(dropOn(*life_, std::move(name))); }
+  Status drop(TableId table) { return run(dropOn(*life_, table)); }
   MigrationManager::Begun move(TabletId tablet, ServerId destination) {
     return run(moveOn(*life_, tablet, destination));
   }
@@ -156,15 +157,16 @@ class Bench {
     }
   }
 
-  static runtime::Task<TableManager::Created> createOn(Life& life, std::string name, uint32_t tablets) {
+  static runtime::Task<TableManager::Created> createOn(Life& life, std::string name, uint32_t tablets, uint64_t nonce,
+                                                       int64_t wait_ns = 60 * kSecond) {
     co_await runtime::resumeOn(life.executor);
     Journal::Running running(life.journal);
-    co_return co_await life.tables.create(std::move(name), tablets, life.journal.nowNs() + 60 * kSecond);
+    co_return co_await life.tables.create(std::move(name), tablets, nonce, life.journal.nowNs() + wait_ns);
   }
-  static runtime::Task<Status> dropOn(Life& life, std::string name) {
+  static runtime::Task<Status> dropOn(Life& life, TableId table, int64_t wait_ns = 60 * kSecond) {
     co_await runtime::resumeOn(life.executor);
     Journal::Running running(life.journal);
-    co_return co_await life.tables.drop(std::move(name), life.journal.nowNs() + 60 * kSecond);
+    co_return co_await life.tables.drop(table, life.journal.nowNs() + wait_ns);
   }
   static runtime::Task<MigrationManager::Begun> moveOn(Life& life, TabletId tablet, ServerId destination) {
     co_await runtime::resumeOn(life.executor);
@@ -237,6 +239,7 @@ class Bench {
   FakeCluster cluster_;
   std::unique_ptr<Life> life_;
   int lives_ = 0;
+  uint64_t last_nonce_ = 1'000;  // of the creations that named none
 };
 
 }  // namespace ramcore::coordinator

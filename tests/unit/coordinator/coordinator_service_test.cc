@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "rpc/control_call.h"
+#include "coordinator/control_records.h"
 #include "coordinator/memory_state_store.h"
+#include "coordinator/table_manager.h"
+#include "rpc/control_call.h"
 #include "sim/cluster/rpc_process.h"
 
 namespace ramcore::coordinator {
@@ -196,6 +198,7 @@ TEST_F(CoordinatorService, UnknownThingsAreTypedErrors) {
   EXPECT_EQ(ask(client_, Opcode::MigrationStatus, status, migration), Status::NotFound);
   control::CreateTableRequest create;
   create.set_name("t");
+  create.set_nonce(1);
   control::CreateTableResponse created;
   EXPECT_EQ(ask(client_, Opcode::CreateTable, create, created), Status::RetryLater);  // no server
   create.set_name(std::string(256, 'x'));
@@ -203,6 +206,28 @@ TEST_F(CoordinatorService, UnknownThingsAreTypedErrors) {
   control::ClusterStatusResponse cluster;
   EXPECT_EQ(ask(client_, Opcode::ClusterStatus, control::Empty(), cluster), Status::Ok);
   EXPECT_EQ(cluster.cluster_name(), "rpc");
+}
+
+// A list of everything, at its longest, and half a megabyte for the servers.
+TEST(ControlMessages, AllTabletsOfTheLargestClusterFitIntoOne) {
+  constexpr uint64_t kMany = uint64_t{1} << 48;  // far more ids and epochs than a cluster ever gives
+  const Tablet tablet{.id = TabletId(kMany),
+                      .table = TableId(~uint32_t{0}),
+                      .range = {KeyHash{1}, ~KeyHash{0}},
+                      .epoch = TabletEpoch(kMany),
+                      .last_epoch = TabletEpoch(kMany),
+                      .state = TabletState::Moving,
+                      .owner = ServerId(kMany),
+                      .logs = {{ServerId(kMany), SegmentId(kMany)}}};
+  control::GetTabletsResponse response;
+  fillTablet(tablet, true, *response.add_tablets());
+  const uint64_t tablet_bytes = wire::controlBytes(response);
+  response.clear_tablets();
+  response.add_tables()->set_id(~uint32_t{0});
+  response.mutable_tables(0)->set_name(std::string(255, 'x'));
+  const uint64_t table_bytes = wire::controlBytes(response);
+  const uint64_t bytes = TabletMap::kTabletsMax * tablet_bytes + TableManager::kTablesMax * table_bytes;
+  EXPECT_LE(bytes, wire::kControlBytesMax - 512 * 1024);
 }
 
 }  // namespace

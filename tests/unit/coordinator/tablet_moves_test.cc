@@ -53,8 +53,8 @@ TEST(Tables, CreateSpreadsAndDropCleans) {
   const TableManager::Created again = bench.create("t", 7);
   EXPECT_EQ(again.status, Status::TableExists);
   EXPECT_EQ(again.id, created.id);
-  EXPECT_EQ(bench.drop("t"), Status::Ok);
-  EXPECT_EQ(bench.drop("t"), Status::NoSuchTable);
+  EXPECT_EQ(bench.drop(created.id), Status::Ok);
+  EXPECT_EQ(bench.drop(created.id), Status::NoSuchTable);
   for (auto& [id, machine] : bench.cluster().machines()) EXPECT_TRUE(machine.tablets.empty());
   const TableManager::Created next = bench.create("t", 1);
   EXPECT_EQ(next.status, Status::Ok);
@@ -69,7 +69,7 @@ TEST(Tables, ManyTabletsTakeSeveralBatches) {
   EXPECT_EQ(bench.life().map.tabletsOf(created.id).size(), 350u);
   bench.restart();
   EXPECT_EQ(bench.life().map.tabletsOf(created.id).size(), 350u);
-  EXPECT_EQ(bench.drop("large"), Status::Ok);
+  EXPECT_EQ(bench.drop(created.id), Status::Ok);
   bench.restart();
   EXPECT_EQ(bench.life().map.tabletCount(), 0u);
 }
@@ -80,7 +80,63 @@ TEST(Tables, BadRequestsAreRefused) {
   bench.addServer(1);
   EXPECT_EQ(bench.create("", 1).status, Status::BadRequest);
   EXPECT_EQ(bench.create("t", TableManager::kTabletsPerTableMax + 1).status, Status::BadRequest);
-  EXPECT_EQ(bench.drop("nothing"), Status::NoSuchTable);
+  EXPECT_EQ(bench.drop(TableId(99)), Status::NoSuchTable);
+}
+
+TEST(Tables, ARepeatedCreateFindsItsTableAndAnotherOneDoesNot) {
+  Bench bench;
+  bench.addServer(1);
+  const TableManager::Created created = bench.create("t", 2, 7);
+  ASSERT_EQ(created.status, Status::Ok);
+  bench.restart();
+  const TableManager::Created repeated = bench.create("t", 2, 7);
+  EXPECT_EQ(repeated.status, Status::Ok);
+  EXPECT_EQ(repeated.id, created.id);
+  EXPECT_EQ(bench.create("t", 2, 8).status, Status::TableExists);
+  EXPECT_EQ(bench.run(Bench::createOn(bench.life(), "u", 2, 0)).status, Status::BadRequest);
+}
+
+TEST(Tables, ADropNeverHitsATableOfTheSameNameThatCameLater) {
+  Bench bench;
+  bench.addServer(1);
+  const TableId first = bench.create("t", 2).id;
+  ASSERT_EQ(bench.drop(first), Status::Ok);
+  const TableId second = bench.create("t", 2).id;
+  EXPECT_NE(second, first);
+  EXPECT_EQ(bench.drop(first), Status::NoSuchTable);
+  EXPECT_NE(bench.life().map.findTable(second), nullptr);
+}
+
+TEST(Tables, WhatIsStoredAndNotFinishedInTimeIsUnknown) {
+  Bench bench;
+  const ServerId server = bench.addServer(1);
+  bench.cluster().machine(server).up = false;
+  EXPECT_EQ(bench.run(Bench::createOn(bench.life(), "t", 1, 7, 100 * kMilli)).status, Status::OutcomeUnknown);
+  // Somebody else's creation waits as well, and has certainly not happened.
+  EXPECT_EQ(bench.run(Bench::createOn(bench.life(), "t", 1, 8, 100 * kMilli)).status, Status::RetryLater);
+  bench.cluster().machine(server).up = true;
+  const TableManager::Created created = bench.create("t", 1, 7);
+  ASSERT_EQ(created.status, Status::Ok);
+  bench.cluster().machine(server).up = false;
+  EXPECT_EQ(bench.run(Bench::dropOn(bench.life(), created.id, 100 * kMilli)), Status::OutcomeUnknown);
+  bench.cluster().machine(server).up = true;
+  EXPECT_EQ(bench.drop(created.id), Status::Ok);
+}
+
+TEST(Tables, CreateKeepsToTheLimitOfTabletsInTheCluster) {
+  Bench bench;
+  bench.addServer(1);
+  TableId last;
+  for (uint64_t i = 0; i < TabletMap::kTabletsMax / TableManager::kTabletsPerTableMax; ++i) {
+    const TableManager::Created created = bench.create("t" + std::to_string(i), TableManager::kTabletsPerTableMax);
+    ASSERT_EQ(created.status, Status::Ok);
+    last = created.id;
+    bench.renewAll();
+  }
+  EXPECT_EQ(bench.create("one more", 1).status, Status::NoSpace);
+  EXPECT_EQ(bench.split(last, kHalf + 1).status, Status::NoSpace);
+  ASSERT_EQ(bench.drop(last), Status::Ok);
+  EXPECT_EQ(bench.create("one more", 1).status, Status::Ok);
 }
 
 TEST(Tables, CreateGoesElsewhereWhenAServerDoesNotAnswer) {
@@ -101,7 +157,7 @@ TEST(Tables, CreateSucceedsWhenMostCallsAreLost) {
     bench.addServer(1);
     bench.addServer(2);
     bool created = false;
-    Bench::createOn(bench.life(), "t", 20).detach();
+    Bench::createOn(bench.life(), "t", 20, 7).detach();
     for (int i = 0; i < 400 && !created; ++i) {
       bench.passRenewing(500 * kMilli);
       const Table* table = bench.life().map.findTable("t");
@@ -217,7 +273,7 @@ TEST(Moves, DropOfTheTableEndsItsMoves) {
   const TableId table = bench.create("t", 1).id;
   const Tablet before = tabletAt(bench, table, 0);
   ASSERT_EQ(bench.move(before.id, before.owner == a ? b : a).status, Status::Ok);
-  EXPECT_EQ(bench.drop("t"), Status::Ok);
+  EXPECT_EQ(bench.drop(table), Status::Ok);
   for (auto& [id, machine] : bench.cluster().machines()) EXPECT_TRUE(machine.tablets.empty());
 }
 
@@ -273,7 +329,7 @@ TEST(Restart, CreateIsFinished) {
   crashEverywhere(
       [](Bench& bench) {
         for (uint64_t i = 1; i <= 3; ++i) bench.addServer(i);
-        Bench::createOn(bench.life(), "t", 130).detach();
+        Bench::createOn(bench.life(), "t", 130, 7).detach();
         return Operation{.done = [](Bench& b) {
           const Table* table = b.life().map.findTable("t");
           return table != nullptr && table->state == TableState::Ready;
@@ -292,8 +348,8 @@ TEST(Restart, DropIsFinished) {
   crashEverywhere(
       [](Bench& bench) {
         for (uint64_t i = 1; i <= 3; ++i) bench.addServer(i);
-        (void)bench.create("t", 130);
-        Bench::dropOn(bench.life(), "t").detach();
+        const TableId table = bench.create("t", 130).id;
+        Bench::dropOn(bench.life(), table).detach();
         return Operation{.done = [](Bench& b) { return b.life().map.findTable("t") == nullptr; }};
       },
       [](Bench& bench, const Operation&) {
