@@ -8,8 +8,6 @@ namespace ramcore::coordinator {
 namespace {
 
 constexpr int64_t kProgressPauseNs = 10 * runtime::kNanosPerMilli;
-// The destination's remains of a move that was given up are dropped again before the next pull, so a few attempts do.
-constexpr int kForgetAttemptsMax = 3;
 
 std::string text(const char* what, Status status) { return std::string(what) + ": " + std::string(name(status)); }
 
@@ -350,10 +348,16 @@ runtime::Task<bool> MigrationManager::giveUp(MigrationId id) {
     const bool awake = co_await resuming.pause();
     if (!awake) co_return false;
   }
+  // What the destination has fetched takes its memory until it is told, and nobody tells it after the end is stored.
   Backoff forgetting(parts_.journal);
-  for (int attempt = 0; attempt < kForgetAttemptsMax && parts_.membership.isAlive(move.destination); ++attempt) {
+  while (parts_.membership.isAlive(move.destination)) {
     const Status dropped = co_await parts_.masters.dropTablet(move.destination, move.tablet, move.destination_epoch);
-    if (!mayPass(dropped)) break;
+    if (isDropped(dropped)) break;
+    if (!mayPass(dropped)) {
+      parts_.trace.error("server " + std::to_string(move.destination.value) + " does not forget tablet " +
+                         std::to_string(move.tablet.value) + ": " + std::string(name(dropped)));
+      break;
+    }
     const bool awake = co_await forgetting.pause();
     if (!awake) co_return false;
   }

@@ -227,6 +227,56 @@ TEST(Moves, FailedPullGivesTheTabletBack) {
   EXPECT_EQ(bench.cluster().read(tabletAt(bench, table, 0)), 1u);
 }
 
+// The destination hears nothing for a while, but long enough to be alive: it has to forget what it fetched.
+void giveUpWhileTheDestinationIsSilent(bool restarts) {
+  Bench bench;
+  const ServerId a = bench.addServer(1);
+  const ServerId b = bench.addServer(2);
+  const TableId table = bench.create("t", 1).id;
+  const Tablet before = tabletAt(bench, table, 0);
+  const ServerId target = before.owner == a ? b : a;
+  bench.cluster().pull_failure = Status::NoSpace;
+  const MigrationManager::Begun begun = bench.move(before.id, target);
+  const auto step = [&] { return bench.life().migrations.find(begun.id)->migration.step; };
+  ASSERT_TRUE(bench.runUntil([&] { return step() == MigrationStep::GivingUp; }));
+  bench.cluster().machine(target).up = false;
+  for (int i = 0; i < 20; ++i) {
+    bench.renewAll();
+    (void)bench.life().membership.renew(target);
+    bench.pass(500 * kMilli);
+    EXPECT_EQ(step(), MigrationStep::GivingUp);
+  }
+  EXPECT_TRUE(bench.cluster().mutate(tabletAt(bench, table, 0))) << "the source does not wait for that";
+  EXPECT_EQ(bench.cluster().machine(target).tablets.size(), 1u);
+  if (restarts) bench.restart();
+  bench.cluster().machine(target).up = true;
+  bench.passRenewing(2 * kSecond);
+  EXPECT_EQ(step(), MigrationStep::Failed);
+  EXPECT_TRUE(bench.cluster().machine(target).tablets.empty());
+  expectWhole(bench, table);
+}
+
+TEST(Moves, AMoveThatIsGivenUpLeavesNothingAtASilentDestination) { giveUpWhileTheDestinationIsSilent(false); }
+TEST(Restart, AMoveThatIsGivenUpLeavesNothingAtASilentDestination) { giveUpWhileTheDestinationIsSilent(true); }
+
+TEST(Moves, AMoveThatIsGivenUpEndsWithADeadDestination) {
+  Bench bench;
+  const ServerId a = bench.addServer(1);
+  const ServerId b = bench.addServer(2);
+  const TableId table = bench.create("t", 1).id;
+  const Tablet before = tabletAt(bench, table, 0);
+  const ServerId target = before.owner == a ? b : a;
+  bench.cluster().pull_failure = Status::NoSpace;
+  const MigrationManager::Begun begun = bench.move(before.id, target);
+  ASSERT_TRUE(bench.runUntil(
+      [&] { return bench.life().migrations.find(begun.id)->migration.step == MigrationStep::GivingUp; }));
+  bench.cluster().machine(target).up = false;
+  bench.passRenewing(8 * kSecond);
+  EXPECT_FALSE(bench.life().membership.isAlive(target));
+  EXPECT_EQ(bench.life().migrations.find(begun.id)->migration.step, MigrationStep::Failed);
+  expectWhole(bench, table);
+}
+
 TEST(Moves, CancelledMoveGivesTheTabletBack) {
   Bench bench;
   const ServerId a = bench.addServer(1);
