@@ -101,12 +101,14 @@ class Scan {
 ///
 /// What every call may give, besides its own statuses:
 ///   NoSuchTable       the table was dropped
-///   DeadlineExceeded  no answer in time. Of a mutation: it has not happened and will not
-///   OutcomeUnknown    of a mutation: it was sent and no answer came in time. It may have happened, or may still
-///   Unreachable       no connection to the owner of the key or to the coordinator; a mutation has not happened
+///   DeadlineExceeded  no answer in time
+///   Unreachable       no connection to the owner of the key or to the coordinator
 ///   Refused           cluster name, secret or version are not the cluster's
 ///   NoSpace           of writes: the owner's memory is full
 ///   Shutdown          the client is being destroyed
+///   OutcomeUnknown    of a change: it was sent and no answer came in time. It may have happened, or may still
+/// With every status but Ok and OutcomeUnknown a change (a mutation, a table made or dropped) has not happened and will
+/// not.
 class Client {
  public:
   /// Connects to the coordinator. The failure's message names cause and remedy.
@@ -119,7 +121,7 @@ class Client {
   // ---- tables
 
   /// @param tablet_count  into how many pieces the key space is cut, spread over the servers; 0: one per server.
-  /// TableExists: there is one of this name. BadRequest: no name for a table.
+  /// TableExists: there is one of this name. BadRequest: no name for a table. NoSpace: too many tables or tablets.
   Result<Table> createTable(std::string_view name, uint32_t tablet_count = 0, const CallOptions& options = {});
   /// The table with all its objects. NoSuchTable.
   Status dropTable(std::string_view name, const CallOptions& options = {});

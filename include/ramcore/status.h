@@ -22,7 +22,7 @@ enum class [[nodiscard]] Status : uint16_t {
   TypeMismatch = 6,    ///< increment of a value that is not 8 bytes
   TooLarge = 7,        ///< key or value beyond the limits of docs/formats.md
   BadRequest = 8,      ///< malformed or out of range; repeating it is useless
-  OutcomeUnknown = 9,  ///< a mutation may or may not have taken effect; only the application can decide
+  OutcomeUnknown = 9,  ///< a mutation may have taken effect, or may yet; only the application can decide
 
   // Try elsewhere: the caller refreshes what it knows and repeats.
   WrongServer = 20,    ///< the tablet is not here; ask the coordinator
@@ -36,15 +36,16 @@ enum class [[nodiscard]] Status : uint16_t {
   NotLeader = 33,     ///< this coordinator is not (or no longer) the one in charge
 
   // The call cannot be completed on this session.
-  SessionLost = 40,       ///< the peer is gone; a mutation sent on it may have happened
-  DeadlineExceeded = 41,  ///< the caller's deadline passed; a mutation may have happened
+  // The client library gives none of these for a mutation that may have happened: that is OutcomeUnknown.
+  SessionLost = 40,       ///< the peer is gone; programs never see it
+  DeadlineExceeded = 41,  ///< no answer in time; a mutation has not happened and will not
   Cancelled = 42,         ///< the caller gave up
   Unreachable = 43,       ///< no connection could be made
   Refused = 44,           ///< the handshake failed: secret, cluster, protocol version or role
   Shutdown = 45,          ///< this process is stopping
 
   // Duplicates and leases.
-  StaleSequence = 60,  ///< the sequence was acknowledged by the client before: a late copy of an old request
+  StaleSequence = 60,  ///< the sequence was acknowledged by the client before: a late attempt of a call that is over
   LeaseExpired = 61,   ///< the client's lease is over: get a new identity
   Fenced = 62,         ///< the coordinator has declared this server dead; final, stop serving
 

@@ -141,7 +141,9 @@ Task<Status> ClusterClient::prepareTicket(CallProgress& progress, int64_t deadli
   const Status status = co_await lease_.open(deadline_ns);
   if (status != Status::Ok) co_return status;
   if (lease_.isCurrent(progress.ticket)) co_return Status::Ok;
-  // Under another identity the call would be a new one: only if it cannot have happened before.
+  // Under another identity the call would be a new one: only if it cannot have happened before and will not any more.
+  // That is so when every attempt was refused, and only because an answered request is never delivered again
+  // (transport.h): else a copy of a refused attempt could be carried out next to the new call.
   if (progress.may_have_happened) co_return Status::OutcomeUnknown;
   progress.ticket = lease_.begin();
   co_return Status::Ok;

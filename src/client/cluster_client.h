@@ -45,8 +45,8 @@ struct CallProgress {
 /// deadline, and gives each mutating call an identity, so that a repeated one is answered and not carried out again.
 ///
 /// Deadlines are times of the dispatch's clock. What a call borrows (keys, values, items) stays in place until its task
-/// is done. A mutation ends with OutcomeUnknown if it was sent and no answer came in time; with DeadlineExceeded or
-/// Unreachable if it cannot have happened.
+/// is done. A mutation ends with OutcomeUnknown if an attempt was sent and no answer to it came in time; with
+/// DeadlineExceeded, Unreachable or NoSpace if it has not happened and will not.
 ///
 /// Thread: the dispatch's, or whoever keeps the dispatch from being stepped meanwhile. No locks.
 class ClusterClient {

@@ -95,7 +95,8 @@ Task<Status> MultiRun<Item>::prepareIdentity() {
   const Status status = co_await lease.open(deadline_ns_);
   if (status != Status::Ok) co_return status;
   if (generation_ == lease.generation()) co_return Status::Ok;
-  // Under another identity a call would be a new one: only those that cannot have happened go on.
+  // Under another identity a call would be a new one: only those that cannot have happened go on. Those that were
+  // refused will not happen later, as in ClusterClient::prepareTicket().
   generation_ = lease.generation();
   std::vector<MultiPart>& left = scratch_->left;
   left.clear();

@@ -50,7 +50,8 @@ Status finalStatus(Status last, bool is_mutation, bool may_have_happened) {
   if (is_mutation && may_have_happened) return Status::OutcomeUnknown;
   // Retryable: there was no time for another attempt. What stands in the way for good keeps its name.
   if (last == Status::NoSpace) return last;
-  if (isRetryable(last) || last == Status::SessionLost || last == Status::LeaseExpired || last == Status::Fenced) {
+  if (isRetryable(last) || last == Status::SessionLost || last == Status::Cancelled || last == Status::LeaseExpired ||
+      last == Status::Fenced) {
     return Status::DeadlineExceeded;
   }
   return last;

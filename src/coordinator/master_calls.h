@@ -28,7 +28,7 @@ struct PullResult {
   LogRef log;  ///< when done
 };
 
-/// What the coordinator asks of servers; each call may be repeated, and may arrive again long after. See
+/// What the coordinator asks of servers; each call may be repeated, and one without an answer arrive late. See
 /// src/wire/control.proto for what a server makes of that. One attempt each: Unreachable, DeadlineExceeded and the like
 /// mean "perhaps".
 class MasterCalls {

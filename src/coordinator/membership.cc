@@ -136,7 +136,7 @@ runtime::Task<Status> Membership::declareDead(ServerId id, bool stopped_itself) 
   dead.alive = false;
   Batch batch;
   batch.put(keyOf(id), encode(dead));
-  // Late copies of what the dead ones said are answered by their records; the oldest of many may go.
+  // Late messages of the dead ones are answered by their records; the oldest of many may go.
   std::vector<ServerId> forgotten;
   size_t dead_count = 0;
   for (auto at = members_.rbegin(); at != members_.rend(); ++at) {

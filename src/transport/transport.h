@@ -86,6 +86,12 @@ class MessageSink {
 
 /// What one thread polls: its own sockets, rings or queue pairs, with the sessions and receive buffers on them.
 ///
+/// Delivery: a request that call() took reaches the service at the other end at most once, and only as a message of its
+/// session: nothing of a session is delivered after the receiver has closed it or heard of its end, not even through a
+/// later session of the same peer. So a call that was answered is over; its request does not come again. One that ended
+/// without an answer (session lost, abandoned) may have been delivered, and may yet be until the other end has closed
+/// the session. Over a network that copies messages the transport recognises copies, by session and number of the call.
+///
 /// Thread: the endpoint's own for everything except allocate() and the release of messages. What other threads want
 /// sent comes in through the dispatch thread's inbox (rpc/).
 class Endpoint {

@@ -26,7 +26,7 @@ class SimulatedNode final : public Node {
   std::unique_ptr<Endpoint> endpoint_;
 };
 
-/// A quiet network. One clock for all, because the suite asks for one time.
+/// A network that is quiet until a test disturbs it. One clock for all, because the suite asks for one time.
 class SimulatedWorld final : public World {
  public:
   explicit SimulatedWorld(SimMode mode)
@@ -41,6 +41,13 @@ class SimulatedWorld final : public World {
   }
   Locator emptyPlace() override { return Locator::parse("sim://nowhere").value(); }
   int64_t nowNs() override { return clock_.nowNs(); }
+  void disturb() override {
+    network_.setRates({.delay_ppm = 200'000,
+                       .reorder_ppm = 300'000,
+                       .duplicate_ppm = 500'000,
+                       .delay_ns_max = 100'000,
+                       .duplicate_ns_max = 500'000});
+  }
   void passTime() override { scheduler_.runUntil(scheduler_.nowNs() + kStepNs, kEventsMax); }
 
  private:

@@ -261,6 +261,57 @@ TEST_P(TransportContract, BytesWithoutOwnerMayGoWhenTheCallIsAbandoned) {
   }
 }
 
+TEST_P(TransportContract, ARequestReachesTheServiceAtMostOnce) {
+  connectBoth();
+  world->disturb();
+  constexpr uint8_t kPatterns = 200;
+  std::vector<int> delivered(kPatterns, 0);
+  const auto echo = server->sink.on_request;
+  server->sink.on_request = [&](RxMessage& request) {
+    ++delivered[static_cast<uint8_t>(request.head()[0])];
+    echo(request);
+  };
+  std::list<TestCall> calls;
+  for (uint8_t pattern = 0; pattern < kPatterns; ++pattern) {
+    TestCall& call = calls.emplace_back();
+    ASSERT_TRUE(until([&] { return start(call, 100, pattern) == Status::Ok; }));
+  }
+  ASSERT_TRUE(until([&] {
+    return std::all_of(calls.begin(), calls.end(), [](const TestCall& call) { return call.completions != 0; });
+  }));
+  for (int round = 0; round < 1'000; ++round) {  // whatever is still on its way
+    server->step();
+    client->step();
+    world->passTime();
+  }
+  for (const TestCall& call : calls) EXPECT_EQ(call.completions, 1);
+  EXPECT_EQ(delivered, std::vector<int>(kPatterns, 1));
+}
+
+TEST_P(TransportContract, NothingOfASessionThatTheServerClosedIsDelivered) {
+  connectBoth();
+  world->disturb();
+  const uint64_t before = server->sink.request_count;
+  std::deque<TestCall> calls(4);
+  for (TestCall& call : calls) ASSERT_EQ(start(call, 100, 1), Status::Ok);
+  client->endpoint().flush();
+  for (int round = 0; round < 100; ++round) world->passTime();  // they have arrived, and the server did not look
+  server->endpoint().close(server->sink.opened[0]);
+  ASSERT_TRUE(until([&] {
+    return std::all_of(calls.begin(), calls.end(), [](const TestCall& call) { return call.completions == 1; });
+  }));
+  for (const TestCall& call : calls) EXPECT_EQ(call.status, Status::SessionLost);
+  // Also not through the next session of the same peer.
+  session = connect(*client);
+  ASSERT_TRUE(until([&] { return client->sink.opened.size() == 2; }));
+  for (int round = 0; round < 1'000; ++round) {
+    server->step();
+    client->step();
+    world->passTime();
+  }
+  EXPECT_EQ(server->sink.request_count, before);
+}
+
 TEST_P(TransportContract, CloseEndsTheCallsAndIsToldToThePeer) {
   connectBoth();
   server->sink.on_request = nullptr;

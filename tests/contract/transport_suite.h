@@ -44,6 +44,8 @@ class World {
   /// A place where nobody listens.
   virtual Locator emptyPlace() = 0;
   virtual int64_t nowNs() = 0;
+  /// Where it can: from now on the network copies, delays and reorders messages.
+  virtual void disturb() {}
   /// Lets time pass where it does not pass by itself.
   virtual void passTime() {}
 };

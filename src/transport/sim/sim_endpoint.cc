@@ -94,7 +94,6 @@ SessionId SimEndpoint::connect(const Locator& where, uint64_t expected_id, int64
 void SimEndpoint::openSession(Session& session, const Identity& peer, const std::string& peer_node) {
   session.cancel();
   session.state = State::Open;
-  session.peer_node = peer_node;
   session.peer.role = peer.role;
   session.peer.id = peer.id;
   session.peer.transport = limits_.name;
@@ -167,7 +166,7 @@ Status SimEndpoint::call(SessionId id, TxMessage& request, const CallOptions& op
 }
 
 void SimEndpoint::reply(const ReplyTo& to, TxMessage response) {
-  if (find(to.session) == nullptr || to.slot == SimFrame::kSlotOfCopy) return;
+  if (find(to.session) == nullptr) return;
   Sending& sending = queue(std::move(response));
   sending.kind = SimFrameKind::Response;
   sending.session = to.session;
@@ -204,8 +203,6 @@ void SimEndpoint::transmit(Sending& sending) {
                                            .priority = sending.priority,
                                            .response_bytes_max = sending.response_bytes_max});
     SimFrame& frame = one.front();
-    frame.identity.role = identity_.role;
-    frame.identity.id = identity_.id;
     frame.contiguous_bytes = buffer.contiguous_bytes != 0 ? buffer.contiguous_bytes : buffer.head_bytes;
     frame.bytes.reserve(sending.message.messageBytes());
     frame.bytes.insert(frame.bytes.end(), buffer.head, buffer.head + buffer.head_bytes);
@@ -298,20 +295,6 @@ bool SimEndpoint::stillWaitsForLost(SessionId id, uint16_t slot_index, uint32_t 
   if (session == nullptr) return false;
   const Slot& slot = session->slots[slot_index];
   return slot.is_taken && slot.is_lost && slot.sequence == sequence;
-}
-
-bool SimEndpoint::hasMovedOn(SessionId id, uint16_t slot, uint32_t sequence) const {
-  const Session* session = find(id);
-  return session != nullptr && session->served[slot] > sequence;
-}
-
-SessionId SimEndpoint::acceptedFrom(const Identity& identity, const std::string& peer_node) const {
-  for (const auto& session : sessions_) {
-    if (session == nullptr || session->state != State::Open || session->end != 1) continue;
-    const Peer& peer = session->peer;
-    if (session->peer_node == peer_node && peer.role == identity.role && peer.id == identity.id) return session->id;
-  }
-  return SessionId{};
 }
 
 // ---- Polling
@@ -424,17 +407,16 @@ void SimEndpoint::processWelcome(MessageSink& sink, const SimFrame& welcome) {
 void SimEndpoint::processRequest(SimFrameList one) {
   const SimFrame& frame = one.front();
   Session* session = find(frame.session);
-  if (session == nullptr || session->state != State::Open) return;
-  ReplyTo reply_to{.session = frame.session,
-                   .sequence = frame.sequence,
-                   .slot = frame.slot,
-                   .response_bytes_max = frame.response_bytes_max};
-  if (frame.is_copy) {
-    reply_to.slot = SimFrame::kSlotOfCopy;
-  } else {
-    RC_CHECK(frame.sequence > session->served[frame.slot]);
-    session->served[frame.slot] = frame.sequence;
+  if (session == nullptr || session->state != State::Open) {
+    if (frame.is_copy) suppress();
+    return;
   }
+  if (frame.sequence <= session->served[frame.slot]) return suppress();
+  session->served[frame.slot] = frame.sequence;
+  const ReplyTo reply_to{.session = frame.session,
+                         .sequence = frame.sequence,
+                         .slot = frame.slot,
+                         .response_bytes_max = frame.response_bytes_max};
   const runtime::Priority priority = frame.priority;
   RxMessage message = network_.lend(std::move(one), random_);
   message.reply_to = reply_to;
@@ -449,7 +431,8 @@ void SimEndpoint::processResponse(SimFrameList one) {
   if (session == nullptr || session->state != State::Open) return;
   const uint16_t slot_index = frame.slot;
   Slot& slot = session->slots[slot_index];
-  if (!slot.is_taken || slot.sequence != frame.sequence) return;  // too late: nobody waits for it any more
+  // Answered before: of a request there is one answer, so this is a copy of it.
+  if (!slot.is_taken || slot.sequence != frame.sequence) return suppress();
   PendingCall* call = std::exchange(slot.call, nullptr);
   freeSlot(*session, slot_index);
   if (call == nullptr) return;

@@ -17,6 +17,9 @@ namespace ramcore::transport {
 /// The endpoint of a simulated process. Messages wait in its inbox until the process polls, so a paused process keeps
 /// its sessions. Its "hardware" reads the bytes of a message some time after flush(), also while the process is paused;
 /// owners are released in the poll after that.
+///
+/// The network copies messages. A copy is recognised as every datagram transport has to: by its session, which must be
+/// open, and by the number of its call, which is higher than that of any request delivered in its slot before.
 class SimEndpoint final : public Endpoint {
  public:
   SimEndpoint(SimNetwork& network, runtime::SimClock& clock, const Limits& limits, std::string node,
@@ -65,7 +68,6 @@ class SimEndpoint final : public Endpoint {
     uint8_t end = 0;
     uint64_t expected_id = 0;
     Peer peer;
-    std::string peer_node;
     std::vector<Slot> slots;
     std::vector<uint16_t> free_slots;
     std::vector<uint32_t> served;  // by slot: the sequence of the peer's latest request
@@ -92,9 +94,6 @@ class SimEndpoint final : public Endpoint {
   void onConnectDeadline(SessionId session);
   void onMessageLost(SessionId session, uint16_t slot, uint32_t sequence);
   bool stillWaitsForLost(SessionId session, uint16_t slot, uint32_t sequence) const;
-  bool hasMovedOn(SessionId session, uint16_t slot, uint32_t sequence) const;
-  // An open session that this peer started, for a copy of one of its requests.
-  SessionId acceptedFrom(const Identity& identity, const std::string& peer_node) const;
 
   Session* find(SessionId session);
   const Session* find(SessionId session) const;
@@ -115,6 +114,7 @@ class SimEndpoint final : public Endpoint {
   void process(MessageSink& sink, SimFrameList frame);
   void processHello(MessageSink& sink, const SimFrame& hello);
   void processWelcome(MessageSink& sink, const SimFrame& welcome);
+  void suppress() { ++network_.counts_.suppressed; }
   void processRequest(SimFrameList frame);
   void processResponse(SimFrameList frame);
   void loseSession(MessageSink& sink, SessionId session, Status reason);

@@ -33,7 +33,7 @@ struct SimFrameContents {
   uint64_t connection = 0;
   Status status = Status::Ok;  ///< Refusal
   uint64_t expected_id = 0;    ///< Hello
-  Identity identity = {};      ///< Hello, Welcome: the sender's; Request: its id and role
+  Identity identity = {};      ///< Hello, Welcome: the sender's
 
   uint16_t slot = 0;
   uint32_t sequence = 0;
@@ -42,17 +42,12 @@ struct SimFrameContents {
   uint32_t contiguous_bytes = 0;  ///< leading bytes that the receiver wants in one piece
   std::vector<std::byte> bytes = {};
 
-  bool is_copy = false;
-  uint32_t early_count = 0;  ///< how often a copy came while its original was still in work
-  std::string target = {};   ///< of copies, which may outlive their session: where they were sent
-  std::string sender_node = {};
+  bool is_copy = false;  ///< the network made it; for the totals, not for the receiver
 };
 
 /// What travels in the simulated network. It lives in one list after the other: on its way, held, in an endpoint's
 /// inbox, lent to whoever reads it. As a Timer it is the event of its arrival.
 struct SimFrame : runtime::Timer, SimFrameContents {
-  /// Slot of the answers to copies, which go nowhere.
-  static constexpr uint16_t kSlotOfCopy = UINT16_MAX;
   static constexpr size_t kTailSpansMax = 3;
 
   SimFrame(SimNetwork& network, const SimFrameContents& contents)

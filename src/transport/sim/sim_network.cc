@@ -9,8 +9,6 @@ namespace ramcore::transport {
 namespace {
 
 constexpr uint32_t kMillion = 1'000'000;
-// A copy that keeps coming too early belongs to a slot that is not used any more.
-constexpr uint32_t kEarlyCountMax = 6;
 constexpr int64_t kReorderNsMax = 200'000;
 constexpr uint32_t kSlowNicPpm = 10'000;
 constexpr int64_t kSlowNicFactor = 50;
@@ -235,7 +233,6 @@ void SimNetwork::sendInOrder(Connection& connection, SimFrameList one, bool bloc
     direction.held.splice(direction.held.end(), one);
     return;
   }
-  if (frame.kind == SimFrameKind::Request && happens(rates_.duplicate_ppm)) duplicate(connection, frame);
   int64_t arrival_ns = scheduler_.nowNs() + drawLatency(frame);
   if (happens(rates_.delay_ppm)) {
     ++counts_.delayed;
@@ -250,7 +247,7 @@ void SimNetwork::sendInOrder(Connection& connection, SimFrameList one, bool bloc
 void SimNetwork::sendDatagram(Connection& connection, SimFrameList one) {
   const SimFrame& frame = one.front();
   Direction& direction = connection.directions[frame.from_end];
-  if (frame.kind == SimFrameKind::Request && happens(rates_.duplicate_ppm)) duplicate(connection, frame);
+  if (happens(rates_.duplicate_ppm)) duplicate(direction, frame);
   int64_t arrival_ns = std::max(scheduler_.nowNs() + drawLatency(frame), direction.not_before_ns);
   if (happens(rates_.delay_ppm)) {
     ++counts_.delayed;
@@ -326,13 +323,13 @@ void SimNetwork::watchLost(uint64_t connection, uint8_t end, uint16_t slot, uint
          scheduler_.nowNs() + options_.give_up_ns_min + drawBelow(options_.give_up_ns_max - options_.give_up_ns_min));
 }
 
-void SimNetwork::duplicate(const Connection& connection, const SimFrame& frame) {
-  if (frame.from_end != 0) return;
+void SimNetwork::duplicate(const Direction& direction, const SimFrame& frame) {
+  ++counts_.duplicated;
   SimFrameList copy = makeFrame(frame);
   copy.front().is_copy = true;
-  copy.front().target = connection.target;
-  copy.front().sender_node = connection.ends[0].node;
-  launch(std::move(copy), scheduler_.nowNs() + options_.latency_ns_max + drawBelow(rates_.duplicate_ns_max));
+  // Half of them close to the original, and often before it.
+  const int64_t later_ns = drawBelow(faults_.below(2) == 0 ? options_.latency_ns_max : rates_.duplicate_ns_max);
+  launch(std::move(copy), std::max(scheduler_.nowNs() + options_.latency_ns_min + later_ns, direction.not_before_ns));
 }
 
 // ---- Arriving
@@ -342,8 +339,11 @@ void SimNetwork::onArrival(SimFrame& frame) {
   one.splice(one.end(), in_flight_, frame.self);
   Connection* connection = find(frame.connection);
   if (frame.is_copy) {
-    arriveCopy(connection, std::move(one));
-    return;
+    // A receiver finds no session for it.
+    const bool is_over =
+        connection == nullptr || connection->is_cut || connection->ends[1 - frame.from_end].endpoint == nullptr;
+    counts_.suppressed += is_over ? 1 : 0;
+    if (is_over || isBlocked(connection->ends[frame.from_end].node, connection->ends[1 - frame.from_end].node)) return;
   }
   if (connection == nullptr) return;
   if (frame.kind == SimFrameKind::GiveUp) {
@@ -375,29 +375,6 @@ void SimNetwork::arriveHello(Connection& connection, SimFrameList one) {
   }
   send(makeFrame(
       {.kind = SimFrameKind::Refusal, .from_end = 1, .connection = connection.id, .status = Status::Unreachable}));
-}
-
-void SimNetwork::arriveCopy(Connection* connection, SimFrameList one) {
-  SimFrame& frame = one.front();
-  const auto listener = listeners_.find(frame.target);
-  if (listener == listeners_.end()) return;
-  SimEndpoint& endpoint = *listener->second;
-  if (isBlocked(frame.sender_node, endpoint.node_)) return;
-
-  SessionId session;
-  if (connection != nullptr && !connection->is_cut && connection->ends[1].endpoint == &endpoint) {
-    session = connection->ends[1].session;
-    if (!endpoint.hasMovedOn(session, frame.slot, frame.sequence)) {
-      if (++frame.early_count > kEarlyCountMax) return;
-      launch(std::move(one), scheduler_.nowNs() + drawBelow(rates_.duplicate_ns_max));
-      return;
-    }
-  } else {
-    session = endpoint.acceptedFrom(frame.identity, frame.sender_node);
-    if (!session) return;
-  }
-  ++counts_.duplicated;
-  endpoint.deliver(std::move(one), session);
 }
 
 // ---- Receiving

@@ -42,7 +42,7 @@ struct SimFaultRates {
   uint32_t lose_ppm = 0;       ///< datagram: the message is gone. Stream: the session is cut
   uint32_t delay_ppm = 0;      ///< it arrives up to delay_ns_max later
   uint32_t reorder_ppm = 0;    ///< datagram: it arrives a little later, so that others overtake it
-  uint32_t duplicate_ppm = 0;  ///< requests: a copy arrives up to duplicate_ns_max later; see SimNetwork
+  uint32_t duplicate_ppm = 0;  ///< datagram: it arrives twice, the copy up to duplicate_ns_max later
   int64_t delay_ns_max = 20'000'000;
   int64_t duplicate_ns_max = 3'000'000'000;
 };
@@ -54,7 +54,8 @@ struct SimFaultCounts {
   uint64_t blocked = 0;  ///< lost or held because of a partition
   uint64_t delayed = 0;
   uint64_t reordered = 0;   ///< arrived before one that was sent earlier on the same session
-  uint64_t duplicated = 0;  ///< copies that reached a server as a request
+  uint64_t duplicated = 0;  ///< messages that were sent once and travelled twice
+  uint64_t suppressed = 0;  ///< recognised by the receiver, by session or call number, and thrown away
   uint64_t partitions = 0;
   uint64_t cuts = 0;  ///< sessions ended by a fault
 };
@@ -62,9 +63,8 @@ struct SimFaultCounts {
 /// The network of a simulated cluster: connects the endpoints of all nodes, takes its time, and fails by the seed and
 /// on command. Nodes are known by name; a restarted process keeps its node's name.
 ///
-/// A duplicated request reaches the other end's sink as one more request, but only when its slot is in use for a later
-/// request already or its session is over (then through another session of the same peer): what a transport cannot
-/// recognise and result records have to. Its answer goes nowhere. A response is never delivered twice.
+/// Copies of a message arrive before or after it, also when its call is answered and its session is over. Endpoints
+/// recognise them: the contract of transport.h holds on top of this network.
 ///
 /// One thread. The scheduler outlives the network; the network outlives its endpoints, messages and buffers (checked).
 class SimNetwork final : private RxOwner {
@@ -161,13 +161,12 @@ class SimNetwork final : private RxOwner {
   void launch(SimFrameList frame, int64_t arrival_ns);
   void releaseHeld();
   void giveUpHeld(GiveUp& give_up);
-  void duplicate(const Connection& connection, const SimFrame& frame);
+  void duplicate(const Direction& direction, const SimFrame& frame);
   void loseMessage(Connection& connection, const SimFrame& frame);
   void cutConnection(Connection& connection);
   void breakEnd(Connection& connection, uint8_t end);
   void onArrival(SimFrame& frame);
   void arriveHello(Connection& connection, SimFrameList frame);
-  void arriveCopy(Connection* connection, SimFrameList frame);
 
   runtime::SimScheduler& scheduler_;
   SimNetworkOptions options_;

@@ -53,8 +53,8 @@ wire::Opcode opcodeOf(OperationKind kind) {
   return wire::Opcode::Read;
 }
 
-// How a status is noted. What says nothing about the state (busy, unreachable, deadline of a read) is no answer at all;
-// a mutation that certainly did not happen is left out.
+// How a status is noted. The client is taken at its word: a mutation that ends in another way than these has not
+// happened and will not, and a read saw nothing. Neither is part of the history.
 Outcome outcomeOf(Status status) {
   switch (status) {
     case Status::Ok:
@@ -74,18 +74,8 @@ Outcome outcomeOf(Status status) {
   }
 }
 
-// A mutation that a server put off until the deadline was over ran nowhere. But the network may deliver a copy of the
-// request after that, and no result record knows of a call that was only put off: it may still run once.
-Outcome outcomeOfMutation(Status status) {
-  const bool was_put_off = status == Status::DeadlineExceeded || status == Status::NoSpace;
-  return was_put_off ? Outcome::Unknown : outcomeOf(status);
-}
-
 Answer noteMutation(const PlannedPart& part, Status status, Version version, int64_t counter) {
-  Answer answer{.outcome = outcomeOfMutation(status), .version = version};
-  // A request that was put off, and whose caller then gave up, may still run when a late copy of it arrives: this
-  // network copies requests, which tcp and shm do not. So "it did not happen" is not taken at its word here.
-  if (status == Status::DeadlineExceeded || status == Status::NoSpace) answer.outcome = Outcome::Unknown;
+  Answer answer{.outcome = outcomeOf(status), .version = version};
   const bool removed_nothing = part.operation.kind == OperationKind::Remove && status == Status::Ok && version == 0;
   if (removed_nothing) answer.outcome = Outcome::NotFound;
   if (part.operation.kind == OperationKind::Increment && status == Status::Ok) {

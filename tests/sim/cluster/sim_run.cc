@@ -145,7 +145,7 @@ class Scenario {
     const bool finished = runUntil(all_done, kRunNsMax, "the clients' work");
     nemesis_->stop();
     if (!finished || !runUntil([&] { return nemesis_->settled(); }, kRunNsMax, "the last move or split")) return false;
-    // Late copies of requests arrive before the end state is read.
+    // Requests that nobody waits for any more arrive before the end state is read.
     cluster_.scheduler.runUntil(cluster_.scheduler.nowNs() + 8 * runtime::kNanosPerSecond, kEventsMax);
     clients_.front()->readAll();
     return runUntil([&] { return clients_.front()->isDone(); }, kRunNsMax, "reading the end state");
@@ -215,6 +215,7 @@ class Scenario {
     counts.messages_lost = faults.lost + faults.blocked;
     counts.messages_delayed = faults.delayed;
     counts.messages_duplicated = faults.duplicated;
+    counts.duplicates_suppressed = faults.suppressed;
     counts.messages_reordered = faults.reordered;
     counts.partitions = faults.partitions;
     counts.sessions_cut = faults.cuts;
@@ -263,6 +264,7 @@ void RunCounts::add(const RunCounts& other) {
   messages_lost += other.messages_lost;
   messages_delayed += other.messages_delayed;
   messages_duplicated += other.messages_duplicated;
+  duplicates_suppressed += other.duplicates_suppressed;
   messages_reordered += other.messages_reordered;
   partitions += other.partitions;
   sessions_cut += other.sessions_cut;

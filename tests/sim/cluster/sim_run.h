@@ -29,6 +29,7 @@ struct RunCounts {
   uint64_t messages_lost = 0;
   uint64_t messages_delayed = 0;
   uint64_t messages_duplicated = 0;
+  uint64_t duplicates_suppressed = 0;  ///< by the transport
   uint64_t messages_reordered = 0;
   uint64_t partitions = 0;
   uint64_t sessions_cut = 0;

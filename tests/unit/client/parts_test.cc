@@ -46,6 +46,7 @@ TEST(RetryPolicy, OnlyAnAnswerToTheCallSettlesAMutationWhoseAnswerIsMissing) {
   EXPECT_EQ(finalStatus(Status::RetryLater, true, false), Status::DeadlineExceeded);
   EXPECT_EQ(finalStatus(Status::Unreachable, true, false), Status::Unreachable);
   EXPECT_EQ(finalStatus(Status::NoSpace, true, false), Status::NoSpace);
+  EXPECT_EQ(finalStatus(Status::Cancelled, true, false), Status::DeadlineExceeded);
 }
 
 TEST(RetryPolicy, EveryRetryableStatusIsRepeated) {
