@@ -115,7 +115,8 @@ class Client {
   static Outcome<Client> connect(const ClientOptions& options);
   Client(Client&&) noexcept;
   Client& operator=(Client&&) noexcept;
-  /// No call is running in another thread, and no Future or Scan of this client is left.
+  /// No call is running in another thread, and no Future or Scan of this client is left. Calls whose futures were
+  /// dropped end; their mutations may have happened or not.
   ~Client();
 
   // ---- tables

@@ -5,17 +5,20 @@
 namespace ramcore::client {
 
 Sequence CallTracker::begin() {
+  RC_CHECK(hasRoom(1));
   if (next_ - next_unfinished_ == finished_.size()) grow();
   slot(next_) = false;
   ++unfinished_count_;
   return Sequence(next_++);
 }
 
-void CallTracker::finish(Sequence sequence) {
+bool CallTracker::finish(Sequence sequence) {
   RC_CHECK(sequence.value >= next_unfinished_ && sequence.value < next_ && !slot(sequence.value));
   slot(sequence.value) = true;
   --unfinished_count_;
+  const bool is_oldest = sequence.value == next_unfinished_;
   while (next_unfinished_ < next_ && slot(next_unfinished_)) ++next_unfinished_;
+  return is_oldest;
 }
 
 void CallTracker::grow() {

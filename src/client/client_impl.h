@@ -29,7 +29,8 @@ struct Client::Impl {
   template <typename Make>
   auto runTask(const std::optional<std::chrono::nanoseconds>& timeout, Make make);
 
-  std::atomic<uint64_t> running_futures{0};
+  std::atomic<uint64_t> running_futures{0};  ///< whose calls have not ended, held or dropped
+  std::atomic<uint64_t> live_futures{0};     ///< of which the program or a call has something
 
  private:
   struct Background;

@@ -18,7 +18,8 @@ ClientLease::ClientLease(CoordinatorStub& coordinator, Pacer& pacer, runtime::En
       pacer_(pacer),
       entropy_(entropy),
       renew_by_timer_(renew_by_timer),
-      opened_(pacer.executor()) {}
+      opened_(pacer.executor()),
+      room_(pacer.executor()) {}
 
 runtime::Task<Status> ClientLease::open(int64_t deadline_ns) {
   for (;;) {
@@ -33,6 +34,22 @@ runtime::Task<Status> ClientLease::open(int64_t deadline_ns) {
     const Status status = co_await opened_.wait(deadline_ns);
     if (status != Status::Ok) co_return status;
   }
+}
+
+runtime::Task<Status> ClientLease::awaitRoom(uint64_t count, int64_t deadline_ns) {
+  const uint32_t generation = generation_;
+  Status status = Status::Ok;
+  ++waiting_for_room_;
+  while (status == Status::Ok && generation == generation_ && !hasRoom(count)) {
+    // The calls that are in the way end when the client stops, and each that ends is heard here.
+    if (pacer_.stopped()) {
+      status = Status::Shutdown;
+      break;
+    }
+    status = co_await room_.wait(deadline_ns);
+  }
+  --waiting_for_room_;
+  co_return status;
 }
 
 runtime::Task<Status> ClientLease::openOnce(int64_t deadline_ns) {
@@ -66,10 +83,11 @@ void ClientLease::end() {
   client_ = ClientId();
   usable_until_ns_ = 0;
   Timer::cancel();
+  if (waiting_for_room_ != 0) room_.notifyAll();
 }
 
 void ClientLease::finish(Ticket& ticket) {
-  if (isCurrent(ticket)) tracker_.finish(ticket.sequence);
+  if (isCurrent(ticket) && tracker_.finish(ticket.sequence) && waiting_for_room_ != 0) room_.notifyAll();
   ticket = Ticket();
 }
 

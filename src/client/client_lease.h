@@ -32,7 +32,12 @@ class ClientLease final : private runtime::Timer {
   /// Refused, Shutdown...
   runtime::Task<Status> open(int64_t deadline_ns);
 
-  /// A new call under the present identity, which is usable.
+  /// True if `count` more calls may begin under the present identity.
+  bool hasRoom(uint64_t count = 1) const { return tracker_.hasRoom(count); }
+  /// Waits until there is room, or another identity. Failure: DeadlineExceeded, Shutdown.
+  /// @param count  at most CallTracker::kWindowMax.
+  runtime::Task<Status> awaitRoom(uint64_t count, int64_t deadline_ns);
+  /// A new call under the present identity, which is usable and has room.
   Ticket begin() { return {.generation = generation_, .sequence = tracker_.begin()}; }
   /// True if the call may be sent (again): its identity is the present one.
   bool isCurrent(const Ticket& ticket) const { return client_ && ticket.generation == generation_; }
@@ -67,6 +72,8 @@ class ClientLease final : private runtime::Timer {
   runtime::Entropy& entropy_;
   const bool renew_by_timer_;
   runtime::Signal opened_;
+  runtime::Signal room_;
+  uint32_t waiting_for_room_ = 0;
   bool opening_ = false;
   bool renewing_ = false;
   ClientId client_;

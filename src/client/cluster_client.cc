@@ -138,9 +138,14 @@ Task<PointResult> ClusterClient::execute(PointRequest request, int64_t deadline_
 }
 
 Task<Status> ClusterClient::prepareTicket(CallProgress& progress, int64_t deadline_ns) {
-  const Status status = co_await lease_.open(deadline_ns);
-  if (status != Status::Ok) co_return status;
-  if (lease_.isCurrent(progress.ticket)) co_return Status::Ok;
+  for (;;) {
+    const Status status = co_await lease_.open(deadline_ns);
+    if (status != Status::Ok) co_return status;
+    if (lease_.isCurrent(progress.ticket)) co_return Status::Ok;
+    if (progress.may_have_happened || lease_.hasRoom()) break;
+    const Status waited = co_await lease_.awaitRoom(1, deadline_ns);
+    if (waited != Status::Ok) co_return waited;
+  }
   // Under another identity the call would be a new one: only if it cannot have happened before and will not any more.
   // That is so when every attempt was refused, and only because an answered request is never delivered again
   // (transport.h): else a copy of a refused attempt could be carried out next to the new call.

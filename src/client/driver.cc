@@ -67,16 +67,20 @@ void Driver::wait(Waited& call) {
     }
     _mm_pause();
   }
+  if (!waitForTurn(call.is_done)) return;
+  drive(call.is_done, &call);
+  leave();
+}
+
+bool Driver::waitForTurn(const std::atomic<bool>& is_done) {
   waiters_.fetch_add(1, std::memory_order_seq_cst);
   bool drives = false;
   {
     std::unique_lock lock(mutex_);
-    turn_.wait(lock, [&] { return call.is_done.load(std::memory_order_seq_cst) || (drives = tryEnter()); });
+    turn_.wait(lock, [&] { return is_done.load(std::memory_order_seq_cst) || (drives = tryEnter()); });
   }
   waiters_.fetch_sub(1, std::memory_order_seq_cst);
-  if (!drives) return;
-  drive(call.is_done, &call);
-  leave();
+  return drives;
 }
 
 void Driver::drive(const std::atomic<bool>& is_done, Waited* call) {
@@ -130,19 +134,17 @@ bool Driver::poll() {
 }
 
 void Driver::driveUntilStopped() {
-  while (!stop_.load(std::memory_order_relaxed)) {
-    if (tryEnter()) {
-      drive(stop_, nullptr);
-      leave();
-    } else {
-      sched_yield();
-    }
+  if (tryEnter() || waitForTurn(stop_)) {
+    drive(stop_, nullptr);
+    leave();
   }
 }
 
 void Driver::stop() {
   stop_.store(true, std::memory_order_seq_cst);
   sleeper_.wake();
+  std::lock_guard guard(mutex_);
+  turn_.notify_all();
 }
 
 }  // namespace ramcore::client

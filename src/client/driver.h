@@ -55,6 +55,8 @@ class Driver {
            is_driven_.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed);
   }
   void leave();
+  /// Sleeps until nobody drives, and enters: true. Or until `is_done`: false.
+  bool waitForTurn(const std::atomic<bool>& is_done);
   /// Steps until `is_done`. The driving thread.
   void drive(const std::atomic<bool>& is_done, Waited* call);
   void look(Waited* call, bool is_idle);

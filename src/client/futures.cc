@@ -15,11 +15,15 @@ namespace detail {
 /// What a Future and its running call share. Whoever is the last of the two deletes it.
 template <typename T>
 struct Pending : client::Driver::Waited {
-  Pending(Client::Impl& client, Run begin) : Waited(begin), impl(client) { ++impl.running_futures; }
-  virtual ~Pending() { --impl.running_futures; }
+  Pending(Client::Impl& client, Run begin) : Waited(begin), impl(client) {
+    ++impl.running_futures;
+    ++impl.live_futures;
+  }
+  virtual ~Pending() { --impl.live_futures; }
 
   /// The driving thread: the call is over and `value` is there.
   void end() {
+    --impl.running_futures;
     impl.driver().finished(*this);
     if (is_let_go.exchange(true, std::memory_order_acq_rel)) delete this;
   }

@@ -92,9 +92,14 @@ Task<void> MultiRun<Item>::run() {
 template <typename Item>
 Task<Status> MultiRun<Item>::prepareIdentity() {
   ClientLease& lease = client_.lease_;
-  const Status status = co_await lease.open(deadline_ns_);
-  if (status != Status::Ok) co_return status;
-  if (generation_ == lease.generation()) co_return Status::Ok;
+  for (;;) {
+    const Status status = co_await lease.open(deadline_ns_);
+    if (status != Status::Ok) co_return status;
+    if (generation_ == lease.generation()) co_return Status::Ok;
+    if (lease.hasRoom(scratch_->parts.size())) break;
+    const Status waited = co_await lease.awaitRoom(scratch_->parts.size(), deadline_ns_);
+    if (waited != Status::Ok) co_return waited;
+  }
   // Under another identity a call would be a new one: only those that cannot have happened go on. Those that were
   // refused will not happen later, as in ClusterClient::prepareTicket().
   generation_ = lease.generation();
@@ -307,8 +312,17 @@ Task<void> ClusterClient::multiRead(std::span<ReadItem> items, int64_t deadline_
 Task<void> ClusterClient::multiMutate(std::span<MutateItem> items, int64_t deadline_ns) {
   Running running(*this);
   co_await pacer_.enter();
-  MultiRun<MutateItem> operation(*this, items, deadline_ns);
-  co_await operation.run();
+  // Each item is a call of its own to the masters, and only so many may be unfinished.
+  constexpr size_t kAtOnce = CallTracker::kWindowMax / 4;
+  for (size_t first = 0; first < items.size(); first += kAtOnce) {
+    const std::span<MutateItem> some = items.subspan(first, std::min(kAtOnce, items.size() - first));
+    MultiRun<MutateItem> operation(*this, some, deadline_ns);
+    if (first == 0 || pacer_.nowNs() < deadline_ns) {
+      co_await operation.run();
+    } else {
+      operation.refuse(Status::DeadlineExceeded);
+    }
+  }
 }
 
 }  // namespace ramcore::client

@@ -18,6 +18,11 @@ class MultiRun {
 
   /// Leaves every item with its outcome.
   runtime::Task<void> run();
+  /// Instead of run(): nothing is sent.
+  void refuse(Status status) {
+    begin();
+    finishAll(status);
+  }
 
  private:
   static constexpr bool kIsMutation = std::is_same_v<Item, MutateItem>;

@@ -28,7 +28,7 @@ bool PointCall::sendFirst() {
   if (request_.isMutation()) {
     ClientLease& lease = client_.lease();
     const int64_t now_ns = client_.pacer().nowNs();
-    if (!lease.isUsable(now_ns)) return false;
+    if (!lease.isUsable(now_ns) || !lease.hasRoom()) return false;
     lease.tend(now_ns);
     progress_.ticket = lease.begin();
     identity = lease.identityOf(progress_.ticket);

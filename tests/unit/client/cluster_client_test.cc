@@ -192,6 +192,45 @@ TEST_F(ClusterClientTest, ARepeatedCreateFindsItsOwnTable) {
   EXPECT_EQ(cluster.await(client().createTable("t", 1, cluster.in(kSecond))).status(), Status::TableExists);
 }
 
+TEST_F(ClusterClientTest, CallsWaitWhileTooManyAreUnfinished) {
+  ASSERT_EQ(write("k", "zero").status, Status::Ok);
+  FakeServer& owner = cluster.ownerOf("k");
+  owner.fates = {Fate::Hold};
+  const std::string key = "k";
+  const auto start = [&](int64_t timeout_ns) {
+    return client().write(table, asBytes(key), asBytes(key), {}, cluster.in(timeout_ns));
+  };
+  auto hanging = start(60 * kSecond);
+  ASSERT_TRUE(cluster.runUntil([&] { return owner.held.size() == 1; }));
+  for (uint64_t i = 1; i < CallTracker::kWindowMax; ++i) ASSERT_EQ(write("k", "v").status, Status::Ok);
+  const uint64_t carried_out = owner.carried_out;
+  // No room: it is not even sent.
+  EXPECT_EQ(write("k", "v", {}, kSecond / 100).status, Status::DeadlineExceeded);
+  auto waiting = start(60 * kSecond);
+  std::vector<MutateItem> items(3, {.table = Table{table.value}, .key = key, .value = key, .condition = {}});
+  auto multi = client().multiMutate(items, cluster.in(60 * kSecond));
+  cluster.passTime(kSecond / 10);
+  EXPECT_EQ(owner.carried_out, carried_out);
+  EXPECT_FALSE(waiting.isDone());
+  owner.releaseHeld();  // it is told to try again, and does
+  EXPECT_EQ(cluster.await(std::move(hanging)).status, Status::Ok);
+  EXPECT_EQ(cluster.await(std::move(waiting)).status, Status::Ok);
+  ASSERT_TRUE(cluster.runUntil([&] { return multi.isDone(); }));
+  for (const MutateItem& item : items) EXPECT_EQ(item.status, Status::Ok);
+}
+
+TEST_F(ClusterClientTest, AMultiMutationLargerThanTheWindowIsCarriedOut) {
+  std::vector<std::string> keys;
+  for (uint64_t i = 0; i < CallTracker::kWindowMax + 100; ++i) keys.push_back("key" + std::to_string(i));
+  std::vector<MutateItem> items;
+  for (const std::string& key : keys)
+    items.push_back({.table = Table{table.value}, .key = key, .value = key, .condition = {}});
+  auto task = client().multiMutate(items, cluster.in(60 * kSecond));
+  ASSERT_TRUE(cluster.runUntil([&] { return task.isDone(); }));
+  for (const MutateItem& item : items) ASSERT_EQ(item.status, Status::Ok);
+  EXPECT_EQ(cluster.servers[0]->carried_out + cluster.servers[1]->carried_out, keys.size());
+}
+
 TEST_F(ClusterClientTest, ALapsedClientGetsANewIdAndItsOpenCallsEndAsUnknown) {
   FakeServer& owner = cluster.ownerOf("k");
   ASSERT_EQ(write("k", "zero").status, Status::Ok);

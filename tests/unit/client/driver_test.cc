@@ -85,5 +85,42 @@ TEST_F(DriverTest, ABackgroundThreadCarriesTheCallsOfAll) {
   thread.stop();
 }
 
+TEST_F(DriverTest, ABackgroundThreadSleepsWhileAnotherOneDrives) {
+  constexpr int64_t kPauseNs = 300 * runtime::kNanosPerMilli;
+  Call call(*this, kPauseNs);
+  std::atomic<bool> is_driving{false};
+  std::thread foreground([&] {
+    Call first(*this, 0);
+    driver.runToEnd(first);
+    is_driving.store(true);
+    driver.runToEnd(call);
+  });
+  while (!is_driving.load()) std::this_thread::yield();
+  int64_t busy_ns = 0;
+  std::thread background([&] {
+    driver.driveUntilStopped();
+    timespec used{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    busy_ns = used.tv_sec * runtime::kNanosPerSecond + used.tv_nsec;
+  });
+  foreground.join();
+  Call after(*this, 0);
+  driver.runToEnd(after);
+  driver.stop();
+  background.join();
+  EXPECT_EQ(ended, 3);
+  EXPECT_LT(busy_ns, kPauseNs / 3);
+}
+
+TEST_F(DriverTest, StopEndsABackgroundThreadThatWaitsForItsTurn) {
+  Call call(*this, 200 * runtime::kNanosPerMilli);
+  std::thread foreground([&] { driver.runToEnd(call); });
+  std::thread background([&] { driver.driveUntilStopped(); });
+  driver.stop();
+  background.join();
+  foreground.join();
+  EXPECT_TRUE(call.is_done);
+}
+
 }  // namespace
 }  // namespace ramcore::client
