@@ -2,6 +2,8 @@
 
 // The generated control-plane messages, and how they are read from and written to bytes. Included by .cc files only: it
 // costs seconds to compile.
+#include <google/protobuf/stubs/logging.h>
+
 #include "base/bytes.h"
 #include "wire/control.pb.h"
 
@@ -10,9 +12,11 @@ namespace ramcore::wire {
 /// Control messages beyond this are refused before they are parsed.
 inline constexpr size_t kControlBytesMax = 8 * 1024 * 1024;
 
-/// Parses the bytes behind a request's or response's header. False if they are not such a message.
+/// Parses the bytes behind a request's or response's header. False if they are not such a message. Prints nothing: the
+/// parser has a line on stderr for text that is not UTF-8.
 template <typename Message>
 [[nodiscard]] bool parseControl(ByteSpan bytes, Message& message) {
+  const google::protobuf::LogSilencer silence;
   return bytes.size() <= kControlBytesMax && message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
 }
 
@@ -25,6 +29,7 @@ template <typename Message>
 /// Writes `message` to the controlBytes() writable bytes at `to`.
 template <typename Message>
 void storeControl(const Message& message, std::byte* to) {
+  const google::protobuf::LogSilencer silence;
   message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(to));
 }
 

@@ -57,6 +57,20 @@ TEST(Control, GarbageIsRefused) {
                             out));
 }
 
+TEST(Control, TextThatIsNotUtf8IsRefusedWithoutAWordOnStderr) {
+  control::CreateTableRequest request;
+  request.set_name("name");
+  std::vector<std::byte> bytes(controlBytes(request));
+  storeControl(request, bytes.data());
+  bytes.back() = std::byte{0xff};
+  ::testing::internal::CaptureStderr();
+  EXPECT_FALSE(parseControl(bytes, request));
+  request.set_name("\xff\xfe");
+  bytes.resize(controlBytes(request));
+  storeControl(request, bytes.data());
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
 TEST(Control, OversizedMessagesAreNotEvenParsed) {
   const std::vector<std::byte> bytes(kControlBytesMax + 1);
   control::Empty out;
