@@ -60,7 +60,9 @@ void CoordinatorService::addTo(rpc::ServiceTable& table) {
   const uint32_t users = allow({Role::Client, Role::Admin});
   const uint32_t admins = allow({Role::Admin});
   const uint32_t all = allow({Role::Client, Role::Server, Role::Coordinator, Role::Admin});
-  const auto rules = [](uint32_t roles) { return rpc::OpcodeRules{.roles = roles, .any_target = true}; };
+  const auto rules = [](uint32_t roles) {
+    return rpc::OpcodeRules{.roles = roles, .any_target = true, .dispatch_only = true};
+  };
   using Self = CoordinatorService;
   table.add<&Self::ping>(Opcode::Ping, *this, rules(all));
   table.add<&Self::enlist>(Opcode::Enlist, *this, rules(servers));

@@ -35,7 +35,7 @@ TabletService::~TabletService() { RC_CHECK(idle()); }
 
 void TabletService::addTo(rpc::ServiceTable& table) {
   // Short: they change a snapshot or start a coroutine. They stay on the dispatch thread, one after the other.
-  const rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Coordinator})};
+  const rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Coordinator}), .dispatch_only = true};
   table.add<&TabletService::takeTablet>(Opcode::TakeTablet, *this, rules);
   table.add<&TabletService::dropTablet>(Opcode::DropTablet, *this, rules);
   table.add<&TabletService::splitTablet>(Opcode::SplitTablet, *this, rules);

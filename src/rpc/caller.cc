@@ -267,8 +267,6 @@ Connection& Caller::connection(const PeerAddress& address) {
   return *found->second;
 }
 
-void Caller::forget(const PeerAddress& address) { connections_.erase(address); }
-
 void Caller::shutDown() {
   shut_down_ = true;
   for (auto& [address, connection] : connections_) connection->shutDown(Status::Shutdown);

@@ -146,10 +146,8 @@ class Caller final : private SessionObserver {
   explicit Caller(Dispatch& dispatch, int64_t connect_ns = 2 * runtime::kNanosPerSecond);
   ~Caller();
 
-  /// The connection to a process; made on first use, kept until forget(). The dispatch's thread.
+  /// The connection to a process; made on first use, kept until the end. The dispatch's thread.
   Connection& connection(const PeerAddress& address);
-  /// Drops the connection to `address`; its calls end with Cancelled. The dispatch's thread.
-  void forget(const PeerAddress& address);
   /// Ends everything with Shutdown. The dispatch's thread.
   void shutDown();
 

@@ -66,7 +66,8 @@ template <typename Message>
 void replyControl(Request request, const Message& message, Status status = Status::Ok) {
   const uint32_t bytes = wire::controlBytes(message);
   if (bytes > wire::kControlBytesMax) return request.reply(Status::TooLarge);
-  transport::TxMessage response = request.allocate(static_cast<uint32_t>(sizeof(wire::ResponseHeader)) + bytes);
+  transport::TxMessage response = request.allocate(sizeof(wire::ResponseHeader) + uint64_t{bytes});
+  if (!response) return request.reply(Status::TooLarge);
   response.appendHead(wire::ResponseHeader{.status = status});
   wire::storeControl(message, response.extendHead(bytes));
   // Long answers need not be in one piece at the receiver, which has bounds for that.

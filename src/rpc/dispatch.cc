@@ -78,6 +78,7 @@ void Dispatch::addEndpoint(transport::Endpoint& endpoint) {
   endpoints_.push_back(&endpoint);
   bursts_.push_back(std::min(options_.burst_messages_max, endpoint.limits().burst_messages_max));
   endpoint_counts_.push_back(std::make_unique<EndpointCounts>());
+  session_ends_.push_back(std::make_unique<SessionEnds>());
 }
 void Dispatch::setWorkers(std::vector<runtime::Executor*> workers) { workers_ = std::move(workers); }
 
@@ -108,6 +109,7 @@ bool Dispatch::step(bool reads_clock) {
   found_requests_ = false;
   for (size_t i = 0; i < endpoints_.size(); ++i) {
     polling_ = endpoints_[i];
+    polling_ends_ = session_ends_[i].get();
     found |= polling_->poll(*this, bursts_[i]) != 0;
   }
   polling_ = nullptr;
@@ -277,8 +279,13 @@ RequestRecord* Dispatch::admit(transport::RxMessage& message) {
   }
   RequestRecord* record = takeRecord();
   record->endpoint = polling_;
+  record->session_ends = polling_ends_;
   record->executor = this;
   record->message = std::move(message);
+  // What is urgent is for the cluster's own processes to say.
+  if (peer->role == transport::Role::Client || peer->role == transport::Role::Admin) {
+    record->message.priority = std::max(record->message.priority, runtime::Priority::Client);
+  }
   record->opcode = header.opcode;
   record->peer_role = peer->role;
   record->peer_id = peer->id;
@@ -297,7 +304,7 @@ void Dispatch::refuseBad(transport::RxMessage& message, Status status) {
 }
 
 bool Dispatch::runsInline(const RequestRecord& record, const ServiceTable::Entry& entry) const {
-  if (workers_.empty() || options_.hand_off == HandOff::Inline) return true;
+  if (workers_.empty() || options_.hand_off == HandOff::Inline || entry.rules.dispatch_only) return true;
   const Weight weight = entry.rules.weigh != nullptr ? entry.rules.weigh(record.message.head()) : entry.rules.weight;
   return weight == Weight::Short && options_.hand_off == HandOff::Auto;
 }
@@ -355,6 +362,11 @@ void Dispatch::handOver(RequestRecord& record) {
 
 void Dispatch::runOnWorker(runtime::Job& job) {
   auto& record = static_cast<RequestRecord&>(job);
+  // Nobody was promised anything, and nobody would hear the answer: not even a mutation has to happen.
+  if (record.session_ends->hasEnded(record.message.reply_to.session)) {
+    record.run = &Dispatch::dropOrphan;
+    return record.dispatch->post(record, record.message.priority);
+  }
   record.started_ns = record.dispatch->clock_.nowNs();
   const ServiceTable::Entry& entry = *record.dispatch->services_.find(static_cast<uint16_t>(record.opcode));
   entry.handle(entry.service, Request(&record));
@@ -370,11 +382,17 @@ void Dispatch::finish(RequestRecord* record, transport::TxMessage response) {
   post(*record, record->message.priority);
 }
 
+void Dispatch::dropOrphan(runtime::Job& job) {
+  auto& record = static_cast<RequestRecord&>(job);
+  bump(record.dispatch->orphaned_requests_);
+  record.dispatch->returnRecord(&record);
+}
+
 void Dispatch::sendFromInbox(runtime::Job& job) {
   auto& record = static_cast<RequestRecord&>(job);
   Dispatch& self = *record.dispatch;
   const transport::ReplyTo to = record.message.reply_to;
-  if (record.response.messageBytes() > to.response_bytes_max) {
+  if (!record.response || record.response.messageBytes() > record.responseBytesMax()) {
     record.response = record.endpoint->allocate(sizeof(wire::ResponseHeader));
     record.response.appendHead(wire::ResponseHeader{.status = Status::TooLarge});
   }
@@ -429,6 +447,7 @@ void Dispatch::onSessionOpen(transport::SessionId session) {
 }
 
 void Dispatch::onSessionLost(transport::SessionId session, Status reason) {
+  polling_ends_->note(session);
   if (observer_ != nullptr) observer_->onSessionLost(*polling_, session, reason);
 }
 

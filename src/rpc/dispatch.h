@@ -11,6 +11,7 @@
 #include "base/trace.h"
 #include "rpc/job_queues.h"
 #include "rpc/service_table.h"
+#include "rpc/session_ends.h"
 #include "runtime/executor.h"
 #include "transport/transport.h"
 
@@ -20,7 +21,7 @@ namespace ramcore::rpc {
 enum class HandOff : uint8_t {
   Auto,     ///< inline, unless a worker is awake and the backlog is longer than a hand-over costs
   Inline,   ///< always inline
-  Workers,  ///< always handed to a worker
+  Workers,  ///< handed to a worker, except opcodes whose rules say dispatch_only
 };
 
 struct DispatchOptions {
@@ -123,6 +124,8 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   /// Counts of endpoints()[index]; some rounds old. Any thread.
   const EndpointCounts& endpointCounts(size_t index) const { return *endpoint_counts_[index]; }
   uint64_t wakeups() const { return wakeups_.load(std::memory_order_relaxed); }
+  /// Requests that were not started, because their session had ended while they waited. Any thread.
+  uint64_t orphanedRequests() const { return orphaned_requests_.load(std::memory_order_relaxed); }
   uint64_t badRequests() const { return bad_requests_.load(std::memory_order_relaxed); }
 
  private:
@@ -145,6 +148,7 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   void finish(RequestRecord* record, transport::TxMessage response);
   static void runOnWorker(runtime::Job& job);
   static void sendFromInbox(runtime::Job& job);
+  static void dropOrphan(runtime::Job& job);
   void countAnswered();
   uint32_t runJobs();
   void publishCounts();
@@ -158,6 +162,7 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   std::vector<transport::Endpoint*> endpoints_;
   std::vector<uint32_t> bursts_;  // messages taken from each at a time
   std::vector<std::unique_ptr<EndpointCounts>> endpoint_counts_;
+  std::vector<std::unique_ptr<SessionEnds>> session_ends_;  // as endpoints_
   uint32_t rounds_ = 0;
   std::vector<runtime::Executor*> workers_;
   size_t next_worker_ = 0;
@@ -165,6 +170,7 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   runtime::ExecutorHooks hooks_;
   bool started_ = false;
   transport::Endpoint* polling_ = nullptr;  // whose poll() is running
+  SessionEnds* polling_ends_ = nullptr;     // its
 
   runtime::TimerHeap timers_;
   JobQueues queues_;
@@ -193,6 +199,7 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   std::array<std::unique_ptr<OpcodeStats>, wire::kOpcodeCount> stats_;
   std::atomic<uint64_t> wakeups_{0};
   std::atomic<uint64_t> bad_requests_{0};
+  std::atomic<uint64_t> orphaned_requests_{0};
 };
 
 }  // namespace ramcore::rpc

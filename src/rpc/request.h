@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <utility>
 
 #include "base/ids.h"
@@ -10,6 +11,7 @@
 namespace ramcore::rpc {
 
 class Dispatch;
+class SessionEnds;
 
 /// A request in service: the received message and the way back. Lives in a pool of the dispatch thread; also the job
 /// that carries it to a worker and the job that carries the answer back.
@@ -19,6 +21,7 @@ struct RequestRecord final : runtime::Job {
   Dispatch* dispatch = nullptr;
   runtime::Executor* executor = nullptr;  ///< where the handler runs
   transport::Endpoint* endpoint = nullptr;
+  const SessionEnds* session_ends = nullptr;  ///< the endpoint's
   transport::RxMessage message;
   transport::TxMessage response;
   wire::Opcode opcode{};
@@ -27,6 +30,10 @@ struct RequestRecord final : runtime::Job {
   int64_t arrival_ns = 0;
   int64_t started_ns = 0;  ///< when its handler began
   RequestRecord* next_free = nullptr;
+
+  uint32_t responseBytesMax() const {
+    return std::min(message.reply_to.response_bytes_max, endpoint->limits().message_bytes_max);
+  }
 };
 
 /// Handle of a request, owned by its handler. Answered exactly once (checked): by reply(), on the executor it runs on.
@@ -46,15 +53,19 @@ class Request {
   uint64_t peerId() const { return record_->peer_id; }
   /// Clock of the dispatch thread when the request was taken from the endpoint.
   int64_t arrivalNs() const { return record_->arrival_ns; }
-  /// The longest answer the caller takes; reply() turns a longer one into TooLarge.
-  uint32_t responseBytesMax() const { return record_->message.reply_to.response_bytes_max; }
+  /// The longest answer that the caller takes and the transport carries; reply() turns a longer one into TooLarge.
+  uint32_t responseBytesMax() const { return record_->responseBytesMax(); }
   /// Everything the handler awaits resumes it here.
   runtime::Executor& executor() const { return *record_->executor; }
   Dispatch& dispatch() const { return *record_->dispatch; }
 
-  /// A message to answer with. Any thread.
-  transport::TxMessage allocate(uint32_t head_bytes) const { return record_->endpoint->allocate(head_bytes); }
-  /// Sends the answer and gives the request back. Its first bytes are a ResponseHeader.
+  /// A message to answer with; empty if the transport carries none with so long a head. Any thread.
+  transport::TxMessage allocate(uint64_t head_bytes) const {
+    if (head_bytes > record_->endpoint->limits().message_bytes_max) return {};
+    return record_->endpoint->allocate(static_cast<uint32_t>(head_bytes));
+  }
+  /// Sends the answer and gives the request back. Its first bytes are a ResponseHeader. One that is longer than
+  /// responseBytesMax(), and an empty one, becomes TooLarge.
   void reply(transport::TxMessage response);
   /// Answers with a bare header.
   void reply(Status status, uint32_t retry_after_us = 0);

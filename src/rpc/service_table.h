@@ -23,6 +23,9 @@ struct OpcodeRules {
   uint32_t request_bytes_min = sizeof(wire::RequestHeader);  ///< of the fixed struct; the head is at least that long
   bool any_target = false;                                   ///< true: the header's target is not compared with our id
   Weight weight = Weight::Short;
+  /// True: always runs on the dispatch thread, whatever DispatchOptions::hand_off says. For services whose state
+  /// belongs to that thread, or whose handlers rely on running one after the other.
+  bool dispatch_only = false;
   /// If set, decides the weight by looking at the head (already request_bytes_min long).
   Weight (*weigh)(ByteSpan head) = nullptr;
 };

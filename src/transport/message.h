@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -87,21 +88,22 @@ class TxMessage {
   /// Gives up ownership, to the transport.
   TxBuffer* release() { return std::exchange(buffer_, nullptr); }
 
-  /// Bytes of the whole message.
+  /// Bytes of the whole message; UINT32_MAX stands for everything that long or longer.
   uint32_t messageBytes() const {
-    uint32_t bytes = buffer_->head_bytes;
+    uint64_t bytes = buffer_->head_bytes;
     for (uint32_t i = 0; i < buffer_->chunk_count; ++i) bytes += buffer_->chunks[i].bytes;
-    return bytes;
+    return static_cast<uint32_t>(std::min<uint64_t>(bytes, UINT32_MAX));
   }
   uint32_t headRoom() const { return buffer_->head_capacity - buffer_->head_bytes; }
   bool hasChunkRoom() const { return buffer_->chunk_count < TxBuffer::kChunkCountMax; }
 
-  /// Appends `bytes` writable bytes to the head and returns them; the caller has checked headRoom(). Only before the
-  /// first chunk.
-  std::byte* extendHead(uint32_t bytes) {
-    RC_DCHECK(bytes <= headRoom() && buffer_->chunk_count == 0);
+  /// Appends `bytes` writable bytes to the head and returns them; there is headRoom() for them (checked: lengths come
+  /// from outside, and what stands behind the head belongs to others). Only before the first chunk.
+  std::byte* extendHead(uint64_t bytes) {
+    RC_CHECK(buffer_ != nullptr && bytes <= headRoom());
+    RC_DCHECK(buffer_->chunk_count == 0);
     std::byte* at = buffer_->head + buffer_->head_bytes;
-    buffer_->head_bytes += bytes;
+    buffer_->head_bytes += static_cast<uint32_t>(bytes);
     return at;
   }
   /// Appends a fixed struct to the head.
@@ -110,11 +112,11 @@ class TxMessage {
     storeAs(extendHead(sizeof(T)), value);
   }
   void appendHead(ByteSpan bytes) {
-    if (!bytes.empty()) std::memcpy(extendHead(static_cast<uint32_t>(bytes.size())), bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(extendHead(bytes.size()), bytes.data(), bytes.size());
   }
   /// Appends bytes to be sent from where they are; the caller has checked hasChunkRoom().
   void appendChunk(const Chunk& chunk) {
-    RC_DCHECK(hasChunkRoom());
+    RC_CHECK(hasChunkRoom());
     buffer_->chunks[buffer_->chunk_count++] = chunk;
   }
   /// Releases the owners of all chunks, once; the transport calls it when it has copied or sent the bytes.

@@ -242,15 +242,6 @@ TEST_F(CallerTest, ShutDownEndsEverything) {
   server->onDispatch([&] { echo.answerKept(); });
 }
 
-TEST_F(CallerTest, ForgettingAPeerCancelsWhatWaits) {
-  network.isolate("server");
-  NotedCall call;
-  startCall(call);
-  client->onDispatch([&] { client->caller->forget(address); });
-  EXPECT_EQ(call.ended, 1);
-  EXPECT_EQ(call.outcome(), Status::Cancelled);
-}
-
 TEST_F(CallerTest, TheEndOfOneCallMayCancelAnother) {
   // Both wait for a connection that fails; the first one's end cancels the second.
   NotedCall first;

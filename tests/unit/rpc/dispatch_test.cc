@@ -131,6 +131,80 @@ TEST_F(DispatchTest, AnAnswerTooLongForTheCallerIsReplaced) {
   EXPECT_EQ(noted.text(), "text");
 }
 
+// What the transport carries at most bounds an answer too: to hand it a longer one is a bug that ends the process.
+TEST_F(DispatchTest, AnAnswerTooLongForTheTransportIsReplacedWhateverTheCallerTakes) {
+  begin(0);
+  struct Verbose {
+    void answer(Request request) {
+      most = request.responseBytesMax();
+      has_room = static_cast<bool>(request.allocate(uint64_t{UINT32_MAX} + 1 + sizeof(wire::ResponseHeader)));
+      if (is_empty) return request.reply(transport::TxMessage());
+      transport::TxMessage response = request.allocate(sizeof(wire::ResponseHeader));
+      response.appendHead(wire::ResponseHeader{.status = Status::Ok});
+      for (const uint32_t bytes : chunks) response.appendChunk({.address = value.data(), .bytes = bytes});
+      request.reply(std::move(response));
+    }
+    std::vector<std::byte> value = std::vector<std::byte>(wire::kMessageBytesMax);
+    std::vector<uint32_t> chunks;
+    bool is_empty = false;
+    uint32_t most = 0;
+    bool has_room = true;
+  } verbose;
+  server->dispatch().services().add<&Verbose::answer>(Opcode::Enlist, verbose, {.roles = allow({Role::Client})});
+  const auto askForAnything = [&] {
+    NotedCall noted;
+    noted.settings.response_bytes_max = UINT32_MAX;
+    noted.request = request(*client, Opcode::Enlist, kServerId, "text");
+    start(*client, noted, address);
+    EXPECT_TRUE(await(noted));
+    return noted.outcome();
+  };
+  verbose.chunks = {wire::kMessageBytesMax - sizeof(wire::ResponseHeader) + 1};
+  EXPECT_EQ(askForAnything(), Status::TooLarge);
+  EXPECT_EQ(verbose.most, wire::kMessageBytesMax);
+  EXPECT_FALSE(verbose.has_room) << "the length is not cut to 32 bits";
+  // So many bytes that their number does not fit 32 bits.
+  verbose.chunks = {0xF000'0000, 0x1000'0000, 16};
+  EXPECT_EQ(askForAnything(), Status::TooLarge);
+  verbose.is_empty = true;
+  EXPECT_EQ(askForAnything(), Status::TooLarge);
+  verbose.is_empty = false;
+  verbose.chunks = {wire::kMessageBytesMax - sizeof(wire::ResponseHeader)};
+  EXPECT_EQ(askForAnything(), Status::Ok);
+}
+
+struct PriorityNotes {
+  void note(Request request) {
+    seen.push_back(request.message().priority);
+    request.reply(Status::Ok);
+  }
+  std::vector<runtime::Priority> seen;
+};
+
+TEST_F(DispatchTest, UsersCannotClaimThePrioritiesOfTheClustersOwnProcesses) {
+  using runtime::Priority;
+  PriorityNotes notes;
+  begin(0);
+  server->dispatch().services().add<&PriorityNotes::note>(
+      Opcode::Enlist, notes, {.roles = allow({Role::Client, Role::Admin, Role::Server, Role::Coordinator})});
+  for (const Role role : {Role::Client, Role::Admin, Role::Server, Role::Coordinator}) {
+    RpcProcess& peer = add("peer" + std::to_string(static_cast<int>(role)), {.role = role, .id = 9});
+    notes.seen.clear();
+    for (const Priority claimed : {Priority::Membership, Priority::Waited, Priority::Client, Priority::Background}) {
+      NotedCall noted;
+      noted.settings.priority = claimed;
+      noted.request = request(peer, Opcode::Enlist, kServerId, "text");
+      start(peer, noted, address);
+      ASSERT_TRUE(await(noted));
+      ASSERT_EQ(noted.outcome(), Status::Ok);
+    }
+    const bool is_user = role == Role::Client || role == Role::Admin;
+    EXPECT_EQ(notes.seen,
+              is_user ? (std::vector{Priority::Client, Priority::Client, Priority::Client, Priority::Background})
+                      : (std::vector{Priority::Membership, Priority::Waited, Priority::Client, Priority::Background}));
+  }
+}
+
 TEST_F(DispatchTest, RequestsThatArriveTogetherReachABatchHandlerTogether) {
   begin(0);
   ASSERT_EQ(ask(Opcode::Read)->outcome(), Status::Ok);
@@ -208,6 +282,48 @@ TEST_F(DispatchTest, AHandlerMayPassItsRequestToAWorker) {
   EXPECT_EQ(ask(Opcode::Increment)->text(), "text");
   EXPECT_EQ(echo.handed_on, 1);
   EXPECT_EQ(echo.on_dispatch, std::vector<bool>{false});
+}
+
+TEST_F(DispatchTest, AnOpcodeMayBeBoundToTheDispatchThread) {
+  for (const HandOff mode : {HandOff::Auto, HandOff::Workers}) {
+    SCOPED_TRACE(static_cast<int>(mode));
+    EchoService bound;
+    RpcProcess& other = add("bound" + std::to_string(static_cast<int>(mode)),
+                            {.role = Role::Server, .id = kServerId, .worker_count = 1, .dispatch = {.hand_off = mode}});
+    other.listen();
+    bound.addTo(other.dispatch().services(), {.roles = allow({Role::Client}), .dispatch_only = true});
+    client = &add("client of " + other.node.name(), {});
+    address = addressOf(other, kServerId);
+    EXPECT_EQ(ask(Opcode::Write)->text(), "text");
+    EXPECT_EQ(ask(Opcode::MultiRead)->text(), "text");
+    EXPECT_EQ(bound.on_dispatch, (std::vector<bool>{true, true}));
+  }
+}
+
+TEST_F(DispatchTest, WaitingRequestsOfALostSessionAreNotStarted) {
+  begin(1);
+  RpcProcess& other = add("other", {});
+  ASSERT_EQ(ask(Opcode::Read)->outcome(), Status::Ok);
+  server->workers.front()->pause();
+  NotedCall lost;
+  lost.request = request(*client, Opcode::MultiRead, kServerId, "lost");
+  start(*client, lost, address);
+  NotedCall kept;
+  kept.request = request(other, Opcode::MultiRead, kServerId, "kept");
+  start(other, kept, address);
+  runFor(5 * runtime::kNanosPerMilli);  // both wait for the worker
+  ASSERT_TRUE(kept.was_sent && lost.was_sent && echo.heard.size() == 1);
+  EXPECT_EQ(network.cut("client", "server"), 1u);
+  ASSERT_TRUE(await(lost));
+  runFor(runtime::kNanosPerMilli);
+  server->workers.front()->resume();
+  ASSERT_TRUE(await(kept));
+  EXPECT_EQ(kept.text(), "kept");
+  EXPECT_EQ(echo.heard, (std::vector<std::string>{"text", "kept"}));
+  ASSERT_TRUE(runUntil([&] { return !server->dispatch().hasRequests(); }));
+  EXPECT_EQ(server->dispatch().orphanedRequests(), 1u);
+  // Whoever comes back under the same index is served.
+  EXPECT_EQ(ask(Opcode::MultiRead, "again")->text(), "again");
 }
 
 TEST_F(DispatchTest, CoroutineHandlersAnswerLater) {
