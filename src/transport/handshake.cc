@@ -74,6 +74,13 @@ std::string refusalText(HandshakeRefusal reason, uint16_t peer_version) {
 
 }  // namespace
 
+wire::HandshakeRefused busyRefusal() {
+  wire::HandshakeRefused refused{};
+  refused.header = headerOf(HandshakeKind::Refusal, sizeof(refused));
+  refused.reason = HandshakeRefusal::Busy;
+  return refused;
+}
+
 Handshake::Handshake(HandshakeOptions options, runtime::Entropy& entropy)
     : options_(std::move(options)), entropy_(entropy) {
   RC_CHECK(options_.slot_count >= 1 && options_.slot_count <= wire::kSlotCountMax);
@@ -148,10 +155,6 @@ void Handshake::fail(HandshakeRefusal reason, Status status, std::string text) {
 void Handshake::failBad(std::string_view what) {
   is_bad_ = true;
   fail(HandshakeRefusal::Malformed, Status::Refused, "bad handshake: " + std::string(what));
-}
-
-void Handshake::refuse(HandshakeRefusal reason) {
-  if (state_ != State::Failed) fail(reason, Status::Refused, "given up");
 }
 
 void Handshake::finish() {
@@ -325,7 +328,8 @@ void Handshake::onRefusal() {
   if (in_.size() < sizeof(wire::HandshakeRefused)) return failBad("a refusal that is too short");
   const auto refused = loadAs<wire::HandshakeRefused>(in_.data());
   state_ = State::Failed;
-  status_ = Status::Refused;
+  // Who is full now may have room soon; the other reasons stay.
+  status_ = refused.reason == HandshakeRefusal::Busy ? Status::Unreachable : Status::Refused;
   failure_text_ = refusalText(refused.reason, refused.header.version);
 }
 

@@ -21,6 +21,9 @@ struct HandshakeOptions {
   std::vector<Locator> locators;  ///< acceptor: where its process listens; at most wire::kHandshakeLocatorsMax
 };
 
+/// What an acceptor says that takes no more sessions for now, in place of all else.
+wire::HandshakeRefused busyRefusal();
+
 /// The mutual handshake in front of every session, without a socket: bytes in, bytes out, the same on every transport.
 ///
 /// Both sides prove that they know the cluster secret by a MAC over everything that was said (roles, ids, nonces,
@@ -46,8 +49,6 @@ class Handshake {
   uint32_t wantedBytes() const;
   /// Takes `bytes` that arrived, at most wantedBytes().
   void receive(ByteSpan bytes);
-  /// Gives up before the end, with a word to the peer.
-  void refuse(wire::HandshakeRefusal reason);
 
   /// Bytes for the peer. The view lasts until the next call of a function that is not const.
   ByteSpan toSend() const { return ByteSpan(out_).subspan(sent_bytes_); }
@@ -63,7 +64,7 @@ class Handshake {
   /// Once Done: known to the two ends only. For transports that authenticate each packet.
   const Key& sessionKey() const { return session_key_; }
 
-  /// Once Failed: Refused or WrongServerId.
+  /// Once Failed: Refused, WrongServerId, or Unreachable: the peer takes no more sessions for now.
   Status status() const { return status_; }
   /// Once Failed: for a person, e.g. "wrong cluster secret".
   const std::string& failureText() const { return failure_text_; }

@@ -29,6 +29,8 @@ class Greeting {
   Step step(int socket);
   bool isServer() const { return !handshake_.isInitiator(); }
   int64_t deadlineNs() const { return deadline_ns_; }
+  /// True once the peer has said something.
+  bool hasReceived() const { return has_received_; }
 
   /// Once Ready.
   const Peer& peer() const { return handshake_.peer(); }

@@ -56,6 +56,7 @@ ShmEndpoint::ShmEndpoint(const ShmOptions& options, const ShmContext& context, c
       context_(context),
       limits_(limitsOf(options)),
       identity_(identity),
+      complaints_(context.clock, context.trace, "shm: "),
       sockets_(context.sleeper) {}
 
 ShmEndpoint::~ShmEndpoint() = default;
@@ -101,7 +102,7 @@ SessionId ShmEndpoint::connect(const Locator& where, uint64_t expected_id, int64
   }
   std::string who;
   if (!peerIsSameUser(session.socket.get(), who)) {
-    context_.trace.warning("shm: " + where.toString() + " belongs to " + who + ", not to us; refused");
+    complaints_.complain(where.toString() + " belongs to " + who + ", not to us; refused");
     lose(session, Status::Refused);
     return session.id;
   }
@@ -156,7 +157,7 @@ void ShmEndpoint::lose(Session& session, Status reason) {
 void ShmEndpoint::loseBad(Session& session, std::string_view why) {
   if (session.state == Session::State::Lost) return;
   ++bad_count_;
-  context_.trace.warning("shm: closing the session with " + session.peer.address + ": " + std::string(why));
+  complaints_.complain("closing the session with " + session.peer.address + ": " + std::string(why));
   lose(session, Status::SessionLost);
 }
 

@@ -2,11 +2,11 @@
 
 #include <vector>
 
+#include "transport/complaints.h"
 #include "transport/shm/ring_scan.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/shm/socket_set.h"
 #include "transport/shm/tx_pool.h"
-
 #include "transport/shm/unix_socket.h"
 
 namespace ramcore::transport::shm {
@@ -68,6 +68,7 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   void keepHouse(MessageSink& sink, int64_t now_ns);
   void acceptConnections(int64_t now_ns);
   void acceptConnection(Descriptor socket, int64_t now_ns);
+  bool dropNewcomer();
   void stepGreeting(Session& session, MessageSink& sink);
   void readSocket(Session& session);
   void checkDeadlines(int64_t now_ns);
@@ -78,6 +79,7 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   ShmContext context_;
   Limits limits_;
   const Identity& identity_;
+  Complaints complaints_;
   SocketSet sockets_;
   HomeThread home_;
   TxPool buffers_{home_};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "transport/newcomers.h"
 #include "transport/shm/shm_endpoint.h"
 
 namespace ramcore::transport::shm {
@@ -22,6 +23,13 @@ constexpr int kAcceptsPerLook = 16;
 constexpr int kSocketReadsPerLook = 4;
 
 uint64_t keyOf(SessionId id) { return uint64_t{id.index} << 32 | id.generation; }
+// So that whoever connected tries again.
+void sayBusy(int socket) {
+  wire::HandshakeRefused refused = busyRefusal();
+  size_t sent = 0;
+  (void)sendSome(socket, bytesOf(refused), sent);
+}
+
 SessionId sessionOf(uint64_t key) { return SessionId{static_cast<uint32_t>(key >> 32), static_cast<uint32_t>(key)}; }
 
 }  // namespace
@@ -72,7 +80,7 @@ void ShmEndpoint::acceptConnections(int64_t now_ns) {
     Descriptor socket = listening_.accept(is_exhausted);
     if (is_exhausted) {
       // Left in the queue, the connection would end every sleep at once.
-      context_.trace.warning("shm: no file descriptor left for a new connection; raise 'ulimit -n'");
+      complaints_.complain("no file descriptor left for a new connection; raise 'ulimit -n'");
       spare_.reset();
       (void)listening_.accept(is_exhausted);
       spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -84,17 +92,42 @@ void ShmEndpoint::acceptConnections(int64_t now_ns) {
 }
 
 void ShmEndpoint::acceptConnection(Descriptor socket, int64_t now_ns) {
-  if (greeting_count_ >= options_.greetings_max || open_count_ + greeting_count_ >= options_.sessions_max) return;
   std::string who;
   if (!peerIsSameUser(socket.get(), who)) {
     ++bad_count_;
-    context_.trace.warning("shm: refused " + who + ": only the server's own user may connect");
+    complaints_.complain("refused " + who + ": only the server's own user may connect");
+    return;
+  }
+  const bool is_full =
+      greeting_count_ >= options_.greetings_max || open_count_ + greeting_count_ >= options_.sessions_max;
+  if (is_full && !dropNewcomer()) {
+    complaints_.complain("refusing " + who + ": there are as many sessions as this process takes");
+    sayBusy(socket.get());
     return;
   }
   Session& session = addSession(std::move(socket));
   session.peer.address = who;
   session.greeting = makeGreeting(HandshakeSide::Acceptor, 0, now_ns + options_.greeting_timeout_ns);
   session.greeting->start(session.socket.get());
+}
+
+// Makes room for another one: to refuse it would let whoever opens connections and leaves them shut out everybody.
+bool ShmEndpoint::dropNewcomer() {
+  std::vector<Newcomer> newcomers;
+  std::vector<Session*> sessions;
+  for (const auto& session : sessions_) {
+    if (session == nullptr || session->state != Session::State::Greeting || !session->greeting->isServer()) continue;
+    newcomers.push_back({.source = session->peer.address,
+                         .deadline_ns = session->greeting->deadlineNs(),
+                         .is_silent = !session->greeting->hasReceived()});
+    sessions.push_back(session.get());
+  }
+  if (newcomers.empty()) return false;
+  Session& leaving = *sessions[chooseWhoLeaves(newcomers)];
+  complaints_.complain("dropping " + leaving.peer.address + ": there are too many that have not said who they are");
+  sayBusy(leaving.socket.get());
+  lose(leaving, Status::SessionLost);
+  return true;
 }
 
 void ShmEndpoint::stepGreeting(Session& session, MessageSink& sink) {
@@ -107,7 +140,9 @@ void ShmEndpoint::stepGreeting(Session& session, MessageSink& sink) {
       return;
     case Greeting::Step::Failed:
       if (greeting.isBad()) ++bad_count_;
-      context_.trace.info("shm: no session with " + session.peer.address + ": " + greeting.failureText());
+      if (greeting.isBad() || greeting.status() != Status::Unreachable) {
+        complaints_.complain("no session with " + session.peer.address + ": " + greeting.failureText());
+      }
       lose(session, greeting.status());
       return;
   }
@@ -141,7 +176,12 @@ void ShmEndpoint::checkDeadlines(int64_t now_ns) {
   if (greeting_count_ != 0) {
     for (const auto& session : sessions_) {
       if (session == nullptr || session->state != Session::State::Greeting) continue;
-      if (session->greeting->deadlineNs() <= now_ns) lose(*session, Status::Unreachable);
+      if (session->greeting->deadlineNs() > now_ns) continue;
+      if (session->greeting->isServer()) {
+        loseBad(*session, "it did not finish its handshake in time");
+      } else {
+        lose(*session, Status::Unreachable);
+      }
     }
   }
   for (const SessionId id : blocked_) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "transport/newcomers.h"
 #include "transport/tcp/tcp_endpoint.h"
 
 namespace ramcore::transport::tcp {
@@ -24,6 +25,13 @@ std::vector<Tcp::endpoint> inOrderOfTrial(const Tcp::resolver::results_type& res
   for (const auto& result : results) addresses.push_back(result.endpoint());
   std::reverse(addresses.begin(), addresses.end());
   return addresses;
+}
+
+// So that whoever connected tries again.
+void sayBusy(Tcp::socket& socket) {
+  const wire::HandshakeRefused refused = busyRefusal();
+  Error ignored;
+  socket.write_some(asio::buffer(&refused, sizeof(refused)), ignored);
 }
 
 bool isNothingYet(const Error& error) {
@@ -107,7 +115,7 @@ void TcpEndpoint::acceptAll(const std::shared_ptr<Listener>& listener) {
       listener->acceptor.accept(socket, error);
       socket.close(error);
       spare_fd_ = ::dup(STDERR_FILENO);
-      complain("refusing a connection: this process may open no more files; raise its limit (ulimit -n)");
+      complaints_.complain("refusing a connection: this process may open no more files; raise its limit (ulimit -n)");
     } else if (isNothingYet(error)) {
       listener->is_ready = false;
       arm(listener);
@@ -121,14 +129,12 @@ void TcpEndpoint::accept(Tcp::socket socket) {
   const Tcp::endpoint from = socket.remote_endpoint(error);
   if (error || !prepareSocket(socket, options_.kernel_send_bytes)) return;
   if (session_count_ >= options_.sessions_max || accepting_count_ >= options_.handshakes_max) {
-    complain("refusing a connection from " + textOf(from) + ": there are as many as this process takes");
-    HandshakeOptions refusing;
-    refusing.side = HandshakeSide::Acceptor;
-    refusing.peer_is_local = true;
-    Handshake handshake(std::move(refusing), context_.entropy);
-    handshake.refuse(wire::HandshakeRefusal::Busy);
-    socket.write_some(asio::buffer(handshake.toSend().data(), handshake.toSend().size()), error);
-    return;
+    if (accepting_count_ == 0) {
+      complaints_.complain("refusing a connection from " + textOf(from) + ": there are as many as this process takes");
+      sayBusy(socket);
+      return;
+    }
+    dropNewcomer();
   }
   const SessionPointer session = addSession();
   ++accepting_count_;
@@ -137,6 +143,26 @@ void TcpEndpoint::accept(Tcp::socket socket) {
   session->peer.address = textOf(from);
   session->deadline_ns = context_.clock.nowNs() + options_.handshake_timeout_ns;
   startGreeting(*session);
+}
+
+// Makes room for another one: to refuse it would let whoever opens connections and leaves them shut out everybody.
+void TcpEndpoint::dropNewcomer() {
+  std::vector<Newcomer> newcomers;
+  std::vector<TcpSession*> sessions;
+  for (const SessionId id : young_) {
+    TcpSession* session = find(id);
+    if (session == nullptr || session->state != TcpSession::State::Greeting || !session->is_accepted) continue;
+    const std::string_view address = session->peer.address;
+    newcomers.push_back({.source = std::string(address.substr(0, address.rfind(':'))),
+                         .deadline_ns = session->deadline_ns,
+                         .is_silent = !session->has_received});
+    sessions.push_back(session);
+  }
+  TcpSession& leaving = *sessions[chooseWhoLeaves(newcomers)];
+  complaints_.complain("dropping the connection from " + leaving.peer.address +
+                       ": there are too many that have not said who they are");
+  sayBusy(leaving.socket);
+  lose(leaving, Status::SessionLost);
 }
 
 // ---- connecting
@@ -282,7 +308,7 @@ void TcpEndpoint::openSession(TcpSession& session, MessageSink& sink) {
 void TcpEndpoint::loseGreeting(TcpSession& session) {
   const Handshake& handshake = *session.handshake;
   if (handshake.isBad()) ++bad_count_;
-  complain("no session with " + session.peer.address + ": " + handshake.failureText());
+  complaints_.complain("no session with " + session.peer.address + ": " + handshake.failureText());
   Error ignored;
   session.socket.shutdown(Tcp::socket::shutdown_send, ignored);
   lose(session, handshake.status());

@@ -20,7 +20,6 @@ constexpr uint32_t kRoundsCold = 8;
 // most of what its rounds cost.
 constexpr uint32_t kRoundsColdMax = 64;
 constexpr uint32_t kRoundsHot = 128;
-constexpr int64_t kComplaintIntervalNs = runtime::kNanosPerSecond;
 
 }  // namespace
 
@@ -35,7 +34,8 @@ TcpEndpoint::TcpEndpoint(const TcpOptions& options, const TcpContext& context, c
       life_(std::make_shared<TcpEndpoint*>(this)),
       shared_block_(blocks_),
       spare_fd_(::dup(STDERR_FILENO)),
-      timer_(io_) {}
+      timer_(io_),
+      complaints_(context.clock, context.trace, "tcp: ") {}
 
 TcpEndpoint::~TcpEndpoint() {
   *life_ = nullptr;
@@ -101,7 +101,7 @@ void TcpEndpoint::lose(TcpSession& session, Status reason) {
 void TcpEndpoint::loseBad(TcpSession& session, std::string_view why) {
   if (session.state == TcpSession::State::Lost) return;
   ++bad_count_;
-  complain("closing the session with " + session.peer.address + ": " + std::string(why));
+  complaints_.complain("closing the session with " + session.peer.address + ": " + std::string(why));
   lose(session, Status::SessionLost);
 }
 
@@ -402,19 +402,6 @@ void TcpEndpoint::armTimer() {
   timer_.async_wait([life = life_](const Error& error) {
     if (!error && *life != nullptr) (*life)->timer_deadline_ns_ = runtime::kNever;
   });
-}
-
-void TcpEndpoint::complain(std::string text) {
-  const int64_t now_ns = context_.clock.nowNs();
-  if (last_complaint_ns_ != 0 && now_ns - last_complaint_ns_ < kComplaintIntervalNs) {
-    ++complaints_dropped_;
-    context_.trace.debug("tcp: " + text);
-    return;
-  }
-  last_complaint_ns_ = now_ns;
-  const uint64_t dropped = std::exchange(complaints_dropped_, 0);
-  if (dropped != 0) text += " (and " + std::to_string(dropped) + " more complaints since the last one)";
-  context_.trace.warning("tcp: " + text);
 }
 
 }  // namespace ramcore::transport::tcp

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "transport/buffer_pool.h"
+#include "transport/complaints.h"
 #include "transport/tcp/tcp_session.h"
 #include "transport/tcp/tcp_transport.h"
 
@@ -74,6 +75,7 @@ class TcpEndpoint final : public Endpoint {
   void arm(const std::shared_ptr<Listener>& listener);
   void acceptAll(const std::shared_ptr<Listener>& listener);
   void accept(Tcp::socket socket);
+  void dropNewcomer();
   void startGreeting(TcpSession& session);
   void stepGreeting(TcpSession& session, MessageSink& sink);
   bool readGreeting(TcpSession& session);
@@ -108,7 +110,6 @@ class TcpEndpoint final : public Endpoint {
   void checkDeadlines(int64_t now_ns);
   int64_t nextDeadlineNs() const;
   void armTimer();
-  void complain(std::string text);
 
   const TcpOptions options_;
   const TcpContext context_;
@@ -146,8 +147,7 @@ class TcpEndpoint final : public Endpoint {
   uint32_t cold_rounds_ = 1;  // between two questions to the reactor while no session is hot
   size_t first_hot_ = 0;
   uint32_t miss_weight_ = 1;
-  int64_t last_complaint_ns_ = 0;
-  uint64_t complaints_dropped_ = 0;
+  Complaints complaints_;
 };
 
 }  // namespace ramcore::transport::tcp

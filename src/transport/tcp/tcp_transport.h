@@ -14,7 +14,7 @@ struct TcpOptions {
   uint16_t slots_per_session = 64;
   /// Sessions of an endpoint; more are refused.
   uint32_t sessions_max = 16 * 1024;
-  /// Accepted connections that have not yet proven who they are; more are refused.
+  /// Accepted connections that have not yet proven who they are; for one more an old one is dropped.
   uint32_t handshakes_max = 128;
   /// How long an accepted connection may take to prove who it is.
   int64_t handshake_timeout_ns = 5 * runtime::kNanosPerSecond;

@@ -72,7 +72,9 @@ void TcpEndpoint::write(TcpSession& session) {
     session.progress_since_ns = context_.clock.nowNs();
     if (finished != 0) session.first_since_ns = session.progress_since_ns;
   }
-  if (session.is_blocked && !isReadPaused(session)) makeHot(session);
+  // Reading was paused, and nobody else looks at it: it was cooled down meanwhile. Not only while is_blocked, which
+  // ends as soon as the kernel has taken something: the pause may end a write later.
+  if (!session.is_hot && !session.is_read_armed && !isReadPaused(session)) makeHot(session);
   if (queue.empty() || session.is_dirty) return;
   session.is_dirty = true;
   dirty_.push_back(session.id);

@@ -248,6 +248,64 @@ TEST_F(ShmHostilePeer, SilentConnectionIsClosedInTime) {
   EXPECT_TRUE(stepUntil({&hasty}, [&] {
     return receiveSome(connected.value().get(), MutableByteSpan(&byte, 1), count) == StreamLook::Ended;
   }));
+  EXPECT_EQ(hasty.endpoint->badSessionCount(), 1u);
+}
+
+TEST_F(ShmHostilePeer, HandshakeThatStopsInTheMiddleIsCounted) {
+  ShmOptions impatient = options;
+  impatient.greeting_timeout_ns = 5 * runtime::kNanosPerMilli;
+  SocketFolder other;
+  Side hasty(impatient, Role::Server, 8);
+  ASSERT_TRUE(hasty.endpoint->listen(other.locator()).ok());
+  auto connected = connectTo(other.socketPath());
+  ASSERT_TRUE(connected.ok());
+  HandshakeOptions handshake;
+  handshake.identity.cluster_name = "test";
+  handshake.peer_is_local = true;
+  const Handshake started(handshake, client.entropy);
+  ASSERT_EQ(::write(connected.value().get(), started.toSend().data(), 12), 12);
+  EXPECT_TRUE(stepUntil({&hasty}, [&] { return hasty.endpoint->badSessionCount() == 1; }));
+}
+
+TEST_F(ShmHostilePeer, SilentConnectionsShutOutNobody) {
+  ShmOptions patient = options;
+  patient.greeting_timeout_ns = 3600 * runtime::kNanosPerSecond;
+  patient.greetings_max = 3;
+  SocketFolder other;
+  Side full(patient, Role::Server, 8);
+  ASSERT_TRUE(full.endpoint->listen(other.locator()).ok());
+  std::vector<Descriptor> silent;
+  for (int i = 0; i < 10; ++i) {
+    auto connected = connectTo(other.socketPath());
+    ASSERT_TRUE(connected.ok());
+    silent.push_back(std::move(connected).value());
+  }
+  // The oldest hear why they have to go, and that they may come again.
+  std::byte bytes[256];
+  size_t count = 0;
+  ASSERT_TRUE(stepUntil({&full}, [&] { return receiveSome(silent[0].get(), bytes, count) == StreamLook::Bytes; }));
+  ASSERT_EQ(count, sizeof(wire::HandshakeRefused));
+  EXPECT_EQ(loadAs<wire::HandshakeRefused>(bytes).reason, wire::HandshakeRefusal::Busy);
+  Side newcomer(options);
+  newcomer.endpoint->connect(other.locator(), 8, newcomer.clock.nowNs() + 10 * runtime::kNanosPerSecond);
+  ASSERT_TRUE(
+      stepUntil({&full, &newcomer}, [&] { return newcomer.sink.opened.size() + newcomer.sink.lost.size() == 1; }));
+  EXPECT_EQ(newcomer.sink.opened.size(), 1u);
+}
+
+TEST_F(ShmHostilePeer, WhoFindsNoRoomMayTryAgain) {
+  ShmOptions small = options;
+  small.sessions_max = 1;
+  SocketFolder other;
+  Side full(small, Role::Server, 8);
+  ASSERT_TRUE(full.endpoint->listen(other.locator()).ok());
+  Side first(options);
+  first.endpoint->connect(other.locator(), 8, first.clock.nowNs() + 10 * runtime::kNanosPerSecond);
+  ASSERT_TRUE(stepUntil({&full, &first}, [&] { return full.sink.opened.size() == 1; }));
+  Side second(options);
+  second.endpoint->connect(other.locator(), 8, second.clock.nowNs() + 10 * runtime::kNanosPerSecond);
+  ASSERT_TRUE(stepUntil({&full, &second}, [&] { return !second.sink.lost.empty(); }));
+  EXPECT_EQ(second.sink.lost[0].second, Status::Unreachable);
 }
 
 // Half a long message is in the ring when the process is killed.

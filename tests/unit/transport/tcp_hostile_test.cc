@@ -136,7 +136,7 @@ class TcpHostile : public ::testing::Test {
     HandshakeOptions options;
     options.identity = server.identity;
     options.identity.role = Role::Client;
-    options.slot_count = kSlots;
+    options.slot_count = slots;
     Handshake handshake(options, server.entropy);
     EXPECT_TRUE(until([&] {
       if (!handshake.toSend().empty()) {
@@ -167,6 +167,7 @@ class TcpHostile : public ::testing::Test {
   Locator place;
   std::vector<std::byte> received;
   uint64_t bad_before = 0;
+  uint16_t slots = kSlots;  // of enter()
 };
 
 TEST_F(TcpHostile, GarbageInsteadOfAHandshake) {
@@ -304,14 +305,60 @@ TEST_F(TcpSlowHandshakes, OneThatNeverFinishesIsClosedAfterItsTime) {
 TEST_F(TcpSlowHandshakes, TheirNumberIsBounded) {
   std::vector<int> fds;
   for (int i = 0; i < 10; ++i) fds.push_back(dial());
-  // Those beyond the bound hear at once that there are too many.
-  EXPECT_TRUE(until([&] { return isClosed(fds.back()); }));
+  // The oldest hear at once that there are too many: that is no reason to give up.
+  EXPECT_TRUE(until([&] { return isClosed(fds.front()); }));
   ASSERT_GE(received.size(), sizeof(wire::HandshakeRefused));
   EXPECT_EQ(loadAs<wire::HandshakeRefused>(received.data()).reason, wire::HandshakeRefusal::Busy);
   // The others give way with time.
-  EXPECT_TRUE(until([&] { return isClosed(fds.front()); }));
+  EXPECT_TRUE(until([&] { return isClosed(fds.back()); }));
   for (const int fd : fds) ::close(fd);
   ::close(enter());
+}
+
+class TcpPatientHandshakes : public TcpHostile {
+ protected:
+  TcpPatientHandshakes() : TcpHostile(patientOptions()) {}
+  static TcpOptions patientOptions() {
+    TcpOptions options = makeOptions();
+    options.handshake_timeout_ns = 3600 * runtime::kNanosPerSecond;
+    options.handshakes_max = 3;
+    return options;
+  }
+};
+
+TEST_F(TcpPatientHandshakes, SilentConnectionsShutOutNobody) {
+  std::vector<int> fds;
+  for (int i = 0; i < 10; ++i) fds.push_back(dial());
+  EXPECT_TRUE(until([&] { return isClosed(fds[6]); }));
+  ::close(enter());
+  Side newcomer(makeOptions(), Role::Client, 4);
+  newcomer.endpoint->connect(place, 7, newcomer.clock.nowNs() + 10 * runtime::kNanosPerSecond);
+  EXPECT_TRUE(until([&] {
+    newcomer.step();
+    return newcomer.sink.opened.size() + newcomer.sink.lost.size() == 1;
+  }));
+  EXPECT_EQ(newcomer.sink.opened.size(), 1u);
+  for (const int fd : fds) ::close(fd);
+}
+
+class TcpFull : public TcpHostile {
+ protected:
+  TcpFull() : TcpHostile(fullOptions()) {}
+  static TcpOptions fullOptions() {
+    TcpOptions options = makeOptions();
+    options.sessions_max = 1;  // the honest one
+    return options;
+  }
+};
+
+TEST_F(TcpFull, WhoFindsNoRoomMayTryAgain) {
+  Side newcomer(makeOptions(), Role::Client, 4);
+  newcomer.endpoint->connect(place, 7, newcomer.clock.nowNs() + 10 * runtime::kNanosPerSecond);
+  ASSERT_TRUE(until([&] {
+    newcomer.step();
+    return !newcomer.sink.lost.empty();
+  }));
+  EXPECT_EQ(newcomer.sink.lost[0].second, Status::Unreachable);
 }
 
 class TcpSlowReaders : public TcpHostile {
@@ -376,6 +423,44 @@ TEST_F(TcpSlowReaders, NothingMoreIsReadWhileItsAnswersWait) {
     return total == 2 * wire::frameBytes(3'000'000);
   }));
   EXPECT_EQ(requests, 2);
+  ::close(fd);
+  server.sink.on_request = echo;
+}
+
+class TcpPausedReaders : public TcpHostile {
+ protected:
+  static constexpr uint16_t kManySlots = 64;
+  TcpPausedReaders() : TcpHostile(pausedOptions()) { slots = kManySlots; }
+  static TcpOptions pausedOptions() {
+    TcpOptions options;
+    options.slots_per_session = kManySlots;
+    options.unsent_bytes_max = 0;
+    return options;
+  }
+};
+
+// The pause ends with a write that the kernel takes at once, when the thread has meanwhile wanted to sleep and nobody
+// looks at the session any more.
+TEST_F(TcpPausedReaders, ReadingGoesOnAfterAPauseInWhichNothingWasBlocked) {
+  std::vector<ReplyTo> asked;
+  const auto echo =
+      std::exchange(server.sink.on_request, [&](RxMessage& message) { asked.push_back(message.reply_to); });
+  const int fd = enter();
+  for (uint16_t slot = 0; slot < 40; ++slot) ASSERT_TRUE(put(fd, bytesOf(request(slot, 0))));
+  ASSERT_TRUE(until([&] { return asked.size() == 40; }));
+  // In more pieces than the two flushes before the sleep write.
+  const std::byte byte{1};
+  for (const ReplyTo& to : asked) {
+    TxMessage response = server.endpoint->allocate(0);
+    while (response.hasChunkRoom()) response.appendChunk(Chunk{&byte, 1, 0, nullptr, 0});
+    server.endpoint->reply(to, std::move(response));
+  }
+  server.endpoint->flush();
+  EXPECT_FALSE(server.endpoint->prepareSleep());
+  server.endpoint->awake();
+  for (int i = 0; i < 10; ++i) server.step();
+  ASSERT_TRUE(put(fd, bytesOf(request(50, 0))));
+  EXPECT_TRUE(until([&] { return asked.size() == 41; }));
   ::close(fd);
   server.sink.on_request = echo;
 }

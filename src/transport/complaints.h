@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/trace.h"
+#include "runtime/clock.h"
+
+namespace ramcore::transport {
+
+/// Warnings about peers, at most one a second: what strangers do must not fill a disk. The others go to the level of
+/// debug, and the next warning says how many there were. One thread.
+class Complaints {
+ public:
+  /// `prefix` stands in front of every line. All borrowed.
+  Complaints(runtime::Clock& clock, Trace& trace, std::string_view prefix)
+      : clock_(clock), trace_(trace), prefix_(prefix) {}
+
+  void complain(std::string text) {
+    text.insert(0, prefix_);
+    const int64_t now_ns = clock_.nowNs();
+    if (has_complained_ && now_ns - last_ns_ < runtime::kNanosPerSecond) {
+      ++dropped_;
+      trace_.debug(text);
+      return;
+    }
+    has_complained_ = true;
+    last_ns_ = now_ns;
+    const uint64_t dropped = std::exchange(dropped_, 0);
+    if (dropped != 0) text += " (and " + std::to_string(dropped) + " more complaints since the last one)";
+    trace_.warning(text);
+  }
+
+ private:
+  runtime::Clock& clock_;
+  Trace& trace_;
+  const std::string_view prefix_;
+  bool has_complained_ = false;
+  int64_t last_ns_ = 0;
+  uint64_t dropped_ = 0;
+};
+
+}  // namespace ramcore::transport
