@@ -51,6 +51,8 @@ class RxBlockPool final : public RxOwner {
   static uint64_t tokenOf(RxBlock* block) { return reinterpret_cast<uint64_t>(block); }
   /// Blocks that are out now, for tests and metrics. Any thread.
   uint64_t outstanding() const { return outstanding_.load(std::memory_order_acquire); }
+  /// Bytes of those blocks. Any thread.
+  uint64_t lentBytes() const { return lent_bytes_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr uint32_t kKeptMax = 64;  // 4 MB of memory that is not in use
@@ -59,6 +61,7 @@ class RxBlockPool final : public RxOwner {
   RxBlock* first_free_ RC_GUARDED_BY(lock_) = nullptr;
   uint32_t free_count_ RC_GUARDED_BY(lock_) = 0;
   std::atomic<uint64_t> outstanding_{0};
+  std::atomic<uint64_t> lent_bytes_{0};
 };
 
 }  // namespace ramcore::transport

@@ -25,14 +25,13 @@ MutableByteSpan FrameReader::room() {
     RxBlock& shared = *shared_.block_;
     return MutableByteSpan(shared.bytes() + shared_.used_bytes_, shared.capacity() - shared_.used_bytes_);
   }
-  if (is_shared_ || begin_ + neededBytes() > block_->capacity()) {
-    moveToOwnBlock();
-  }
+  if (needsOwnBlock()) moveToOwnBlock();
   return MutableByteSpan(block_->bytes() + end_, block_->capacity() - end_);
 }
 
 void FrameReader::received(uint32_t bytes) {
   if (bytes == 0) return;
+  received_bytes_ += bytes;
   if (block_ == nullptr) {
     block_ = shared_.block_;
     block_->addReference();
@@ -63,6 +62,7 @@ RxMessage FrameReader::takeMessage() {
   const ByteSpan message(block_->bytes() + begin_ + sizeof(header_), header_.message_bytes);
   begin_ += neededBytes();
   has_header_ = false;
+  ++message_count_;
   block_->addReference();
   return RxMessage(message, {}, &pool_, RxBlockPool::tokenOf(block_));
 }

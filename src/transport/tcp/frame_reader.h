@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "transport/rx_block.h"
 #include "wire/frame.h"
 
@@ -52,7 +54,20 @@ class FrameReader {
   const wire::FrameHeader& header() const { return header_; }
   RxMessage takeMessage();
 
+  /// After step() said Nothing: true if the beginning of a frame is there.
+  bool hasPart() const { return block_ != nullptr; }
+  /// Memory that belongs to that beginning alone.
+  uint32_t heldBytes() const { return block_ != nullptr && !is_shared_ ? block_->capacity() : 0; }
+  /// Memory that room() will take for the rest of it; 0 if it has a place.
+  uint32_t wantedBytes() const { return needsOwnBlock() ? std::max(neededBytes(), RxBlockPool::kBlockBytes) : 0; }
+  /// All bytes and messages so far.
+  uint64_t receivedBytes() const { return received_bytes_; }
+  uint64_t messageCount() const { return message_count_; }
+
  private:
+  bool needsOwnBlock() const {
+    return block_ != nullptr && (is_shared_ || begin_ + neededBytes() > block_->capacity());
+  }
   /// Bytes the frame at begin_ is known to need: at least a header.
   uint32_t neededBytes() const;
   void dropBlock();
@@ -67,6 +82,8 @@ class FrameReader {
   uint32_t begin_ = 0;
   uint32_t end_ = 0;
   wire::FrameHeader header_{};
+  uint64_t received_bytes_ = 0;
+  uint64_t message_count_ = 0;
 };
 
 }  // namespace ramcore::transport::tcp

@@ -300,6 +300,7 @@ void TcpEndpoint::openSession(TcpSession& session, MessageSink& sink) {
   session.handshake.reset();
   session.state = TcpSession::State::Open;
   session.is_announced = true;
+  session.is_bounded = session.is_accepted && (session.peer.role == Role::Client || session.peer.role == Role::Admin);
   if (session.is_accepted) --accepting_count_;
   ++open_count_;
   sink.onSessionOpen(session.id);

@@ -94,6 +94,7 @@ void TcpEndpoint::lose(TcpSession& session, Status reason) {
   Error ignored;
   session.socket.close(ignored);
   if (!session.channel) return;
+  unsent_bytes_ -= session.channel->queue.unsentBytes();
   session.channel->queue.clear();
   while (PendingCall* call = session.channel->calls.takeAny()) call->complete(*call, Status::SessionLost, RxMessage());
 }
@@ -224,6 +225,11 @@ void TcpEndpoint::runReactor() {
     checkDeadlines(now_ns);
     checkBlocked(now_ns);
   }
+  if (!receiving_.empty() || is_short_of_memory_) {
+    const int64_t now_ns = context_.clock.nowNs();
+    checkReceiving(now_ns);
+    if (std::exchange(is_short_of_memory_, false)) squeeze(now_ns);
+  }
   rounds_to_reactor_ = has_deadlines ? 1 : hot_.empty() ? cold_rounds_ : kRoundsHot;
 }
 
@@ -292,12 +298,18 @@ void TcpEndpoint::armRead(TcpSession& session) {
 
 uint32_t TcpEndpoint::readSession(TcpSession& session, uint32_t message_max) {
   if (isReadPaused(session)) return 0;
-  if (!session.has_unread && !readSocket(session)) {
-    session.misses += miss_weight_;
-    return 0;
+  if (!session.has_unread) {
+    // It is looked at again in every round, and keeps the thread awake.
+    if (mustWaitForMemory(session)) return 0;
+    if (!readSocket(session)) {
+      session.misses += miss_weight_;
+      return 0;
+    }
   }
   session.misses = 0;
-  return deliver(session, message_max);
+  const uint32_t delivered = deliver(session, message_max);
+  if (session.state == TcpSession::State::Open && !session.has_unread) noteReception(session);
+  return delivered;
 }
 
 // True if something came.
@@ -387,8 +399,13 @@ int64_t TcpEndpoint::nextDeadlineNs() const {
   for (const SessionId id : blocked_) {
     const TcpSession* session = findOpen(id);
     if (session == nullptr) continue;
-    next_ns = std::min(next_ns, session->is_copied_out ? session->progress_since_ns + options_.stall_close_ns
+    next_ns = std::min(next_ns, session->is_copied_out ? session->sending.sinceNs() + options_.stall_close_ns
                                                        : session->first_since_ns + options_.stall_copy_ns);
+  }
+  for (const SessionId id : receiving_) {
+    const TcpSession* session = findOpen(id);
+    if (session == nullptr) continue;
+    next_ns = std::min(next_ns, session->reception.progress.sinceNs() + options_.stall_close_ns);
   }
   return next_ns;
 }

@@ -104,6 +104,13 @@ class TcpEndpoint final : public Endpoint {
   bool checkStall(TcpSession& session, int64_t now_ns);
   void sayClose(TcpSession& session);
 
+  // Memory (tcp_memory.cc).
+  uint64_t heldBytes() const;
+  bool mustWaitForMemory(const TcpSession& session);
+  void noteReception(TcpSession& session);
+  void checkReceiving(int64_t now_ns);
+  void squeeze(int64_t now_ns);
+
   // Time and traces.
   void runReactor();
   bool hasWork() const;
@@ -134,10 +141,13 @@ class TcpEndpoint final : public Endpoint {
   std::vector<SessionId> young_;  // connecting or greeting: they have deadlines
   std::vector<SessionId> dirty_;  // to be written by flush()
   std::vector<SessionId> flushing_;
-  std::vector<SessionId> blocked_;   // the kernel takes no more for now
-  std::vector<Broken> broken_;       // to be lost in the next round
-  std::vector<TcpSession*> lost_;    // to be announced
-  std::vector<RxMessage> requests_;  // found in this round
+  std::vector<SessionId> blocked_;    // the kernel takes no more for now
+  std::vector<SessionId> receiving_;  // with the beginning of a message
+  uint64_t unsent_bytes_ = 0;         // of all sessions
+  bool is_short_of_memory_ = false;   // somebody waits for it
+  std::vector<Broken> broken_;        // to be lost in the next round
+  std::vector<TcpSession*> lost_;     // to be announced
+  std::vector<RxMessage> requests_;   // found in this round
 
   std::vector<std::shared_ptr<Listener>> listeners_;
   int spare_fd_ = -1;  // given up for a moment when no descriptor is left, so that a connection can be refused

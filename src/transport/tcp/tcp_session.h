@@ -5,6 +5,7 @@
 
 #include "transport/call_slots.h"
 #include "transport/handshake.h"
+#include "transport/progress.h"
 #include "transport/tcp/asio.h"
 #include "transport/tcp/frame_reader.h"
 #include "transport/tcp/send_queue.h"
@@ -62,14 +63,17 @@ struct TcpSession {
   bool is_read_armed = false;  ///< the reactor tells when there is something to read
   bool has_unread = false;     ///< whole messages may wait in the reader
   uint32_t misses = 0;         ///< weighed looks that found nothing
+  bool is_bounded = false;     ///< a client's: it waits when memory for messages is used up
+  Reception reception;
 
   // Writing.
   bool is_dirty = false;        ///< in the list of sessions that flush() writes
   bool is_write_armed = false;  ///< the kernel takes no more; the reactor tells when it does
   bool is_blocked = false;      ///< in the list of sessions that are watched for standing still
   bool is_copied_out = false;
-  int64_t first_since_ns = 0;     ///< while is_blocked: since when the first message waits
-  int64_t progress_since_ns = 0;  ///< while is_blocked: when the kernel last took a byte
+  int64_t first_since_ns = 0;  ///< while is_blocked: since when the first message waits
+  uint64_t taken_bytes = 0;    ///< by the kernel, while is_blocked
+  Progress sending;            ///< while is_blocked
 };
 
 /// "10.0.0.1:1100"

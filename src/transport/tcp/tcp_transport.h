@@ -22,11 +22,18 @@ struct TcpOptions {
   uint64_t unsent_bytes_max = 1024 * 1024;
   /// How long a session may leave bytes unread before they are copied out of the memory they were lent from.
   int64_t stall_copy_ns = 20 * runtime::kNanosPerMilli;
-  /// The same, before the session is closed. Longer: survives longer stalls of the network. Shorter: frees memory
-  /// sooner.
+  /// The same, before the session is closed; also one that does not send the rest of a message. Who moves less than
+  /// Progress::kProgressBytesMin in this time stands still. Longer: survives longer stalls of the network. Shorter:
+  /// frees memory sooner.
   int64_t stall_close_ns = 10 * runtime::kNanosPerSecond;
   /// What may wait, copied out, for one session that stands still; beyond it the session is closed.
   uint64_t stall_bytes_max = 64 * 1024 * 1024;
+  /// What all sessions of an endpoint may make it hold: messages that are not yet whole or in service, and bytes that
+  /// wait to be sent. Beyond it nothing more is read from clients, and what stands still is closed. More: more large
+  /// messages at once.
+  uint64_t held_bytes_max = 256 * 1024 * 1024;
+  /// How long a client may stand still while held_bytes_max is used up, before the one that holds most is closed.
+  int64_t stall_squeeze_ns = 100 * runtime::kNanosPerMilli;
   /// Bytes the kernel may hold for a socket to send; 0 = the system's default. Tests make it small.
   int32_t kernel_send_bytes = 0;
 };

@@ -34,7 +34,10 @@ size_t writeSome(Tcp::socket& socket, std::span<const ByteSpan> pieces, Error& e
 }  // namespace
 
 void TcpEndpoint::send(TcpSession& session, const wire::FrameHeader& header, TxMessage message) {
-  session.channel->queue.push(std::move(message), header);
+  SendQueue& queue = session.channel->queue;
+  unsent_bytes_ -= queue.unsentBytes();
+  queue.push(std::move(message), header);
+  unsent_bytes_ += queue.unsentBytes();
   session.is_copied_out = false;
   // While the kernel takes nothing there is nothing to flush: the reactor's handler goes on.
   if (session.is_dirty || session.is_write_armed) return;
@@ -68,9 +71,12 @@ void TcpEndpoint::write(TcpSession& session) {
       return;
     }
     const size_t finished = queue.advance(bytes);
+    unsent_bytes_ -= bytes;
     if (!session.is_blocked) continue;
-    session.progress_since_ns = context_.clock.nowNs();
-    if (finished != 0) session.first_since_ns = session.progress_since_ns;
+    const int64_t now_ns = context_.clock.nowNs();
+    session.taken_bytes += bytes;
+    session.sending.note(now_ns, session.taken_bytes);
+    if (finished != 0) session.first_since_ns = now_ns;
   }
   // Reading was paused, and nobody else looks at it: it was cooled down meanwhile. Not only while is_blocked, which
   // ends as soon as the kernel has taken something: the pause may end a write later.
@@ -83,7 +89,8 @@ void TcpEndpoint::write(TcpSession& session) {
 void TcpEndpoint::block(TcpSession& session) {
   if (!session.is_blocked) {
     session.is_blocked = true;
-    session.first_since_ns = session.progress_since_ns = context_.clock.nowNs();
+    session.first_since_ns = context_.clock.nowNs();
+    session.sending.begin(session.first_since_ns, session.taken_bytes);
     blocked_.push_back(session.id);
     rounds_to_reactor_ = 1;
   }
@@ -118,7 +125,7 @@ void TcpEndpoint::checkBlocked(int64_t now_ns) {
 bool TcpEndpoint::checkStall(TcpSession& session, int64_t now_ns) {
   SendQueue& queue = session.channel->queue;
   if (queue.empty()) return false;
-  if (now_ns - session.progress_since_ns >= options_.stall_close_ns) {
+  if (now_ns - session.sending.sinceNs() >= options_.stall_close_ns) {
     loseLater(session, "it does not read what we send", false);
     return false;
   }

@@ -105,6 +105,7 @@ class TcpHostile : public ::testing::Test {
   // A plain connection that does not block.
   int dial() {
     const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    if (receive_bytes != 0) ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(place.port);
@@ -168,6 +169,7 @@ class TcpHostile : public ::testing::Test {
   std::vector<std::byte> received;
   uint64_t bad_before = 0;
   uint16_t slots = kSlots;  // of enter()
+  int receive_bytes = 0;    // that the kernel may hold for dial(); 0 = as it likes
 };
 
 TEST_F(TcpHostile, GarbageInsteadOfAHandshake) {
@@ -425,6 +427,106 @@ TEST_F(TcpSlowReaders, NothingMoreIsReadWhileItsAnswersWait) {
   EXPECT_EQ(requests, 2);
   ::close(fd);
   server.sink.on_request = echo;
+}
+
+TEST_F(TcpSlowReaders, ATrickleOfReadsIsNoProgress) {
+  std::vector<std::byte> memory(6'000'000);
+  const auto echo = std::exchange(server.sink.on_request, [&](RxMessage& message) {
+    TxMessage response = server.endpoint->allocate(0);
+    response.appendChunk(Chunk{memory.data(), static_cast<uint32_t>(memory.size()), 0, nullptr, 0});
+    server.endpoint->reply(message.reply_to, std::move(response));
+  });
+  receive_bytes = 4096;
+  const int fd = enter();
+  ASSERT_TRUE(put(fd, bytesOf(request(0, 0))));
+  int64_t next_ns = 0;
+  EXPECT_TRUE(until([&] {
+    std::byte bytes[64];
+    if (server.clock.nowNs() >= next_ns) {
+      (void)::recv(fd, bytes, sizeof(bytes), 0);
+      next_ns = server.clock.nowNs() + runtime::kNanosPerMilli;
+    }
+    return server.endpoint->sessionCount() == 1;
+  }));
+  ::close(fd);
+  server.sink.on_request = echo;
+}
+
+TEST_F(TcpSlowReaders, ATrickledRequestIsGivenUp) {
+  const int fd = enter();
+  ASSERT_TRUE(put(fd, bytesOf(request(0, 800'000))));
+  int64_t next_ns = 0;
+  EXPECT_TRUE(until([&] {
+    if (server.clock.nowNs() >= next_ns) {
+      (void)put(fd, asBytes("x"));
+      next_ns = server.clock.nowNs() + runtime::kNanosPerMilli;
+    }
+    return server.endpoint->sessionCount() == 1;
+  }));
+  ::close(fd);
+}
+
+class TcpShortOfMemory : public TcpHostile {
+ protected:
+  static constexpr uint32_t kLongBytes = 800'000;
+  TcpShortOfMemory() : TcpHostile(shortOptions()) {}
+  static TcpOptions shortOptions() {
+    TcpOptions options = makeOptions();
+    options.kernel_send_bytes = 16 * 1024;
+    options.stall_close_ns = 3600 * runtime::kNanosPerSecond;
+    options.stall_squeeze_ns = 20 * runtime::kNanosPerMilli;
+    options.held_bytes_max = 1'000'000;
+    return options;
+  }
+  void SetUp() override {
+    TcpHostile::SetUp();
+    server.sink.on_request = [this](RxMessage& message) {
+      TxMessage response = server.endpoint->allocate(0);
+      response.appendChunk(Chunk{memory.data(), message.messageBytes(), 0, nullptr, 0});
+      if (message.messageBytes() < 100) std::copy(message.head().begin(), message.head().end(), memory.begin());
+      if (message.messageBytes() == 8) {
+        while (response.hasChunkRoom()) response.appendChunk(Chunk{memory.data(), 100'000, 0, nullptr, 0});
+      }
+      longest_bytes = std::max(longest_bytes, message.messageBytes());
+      server.endpoint->reply(message.reply_to, std::move(response));
+    };
+  }
+  // An honest one's, which only waits.
+  void expectLongCallAnswered() {
+    Call call;
+    TxMessage request = honest.endpoint->allocate(0);
+    request.appendChunk(Chunk{memory.data(), kLongBytes, 0, nullptr, 0});
+    ASSERT_EQ(honest.endpoint->call(honest_session, request, {}, call), Status::Ok);
+    ASSERT_TRUE(until([&] { return call.completions == 1; }));
+    EXPECT_EQ(call.status, Status::Ok);
+    EXPECT_EQ(call.response.messageBytes(), kLongBytes);
+  }
+  std::vector<std::byte> memory = std::vector<std::byte>(kLongBytes);
+  uint32_t longest_bytes = 0;  // of a request
+};
+
+TEST_F(TcpShortOfMemory, BeginningsOfMessagesGiveWayToWhoeverSendsWholeOnes) {
+  std::vector<int> fds;
+  for (int i = 0; i < 5; ++i) {
+    fds.push_back(enter());
+    ASSERT_TRUE(put(fds.back(), bytesOf(request(0, kLongBytes))));
+    ASSERT_TRUE(put(fds.back(), asBytes("a few bytes")));
+  }
+  for (int i = 0; i < 1000; ++i) server.step();
+  expectLongCallAnswered();
+  EXPECT_LT(server.endpoint->sessionCount(), 6u);
+  for (const int fd : fds) ::close(fd);
+}
+
+TEST_F(TcpShortOfMemory, UnreadAnswersGiveWay) {
+  const int fd = enter();
+  ASSERT_TRUE(put(fd, bytesOf(request(0, 8))));
+  ASSERT_TRUE(put(fd, asBytes("3 MB")));
+  ASSERT_TRUE(put(fd, asBytes("more")));
+  ASSERT_TRUE(until([&] { return longest_bytes == 8; }));
+  expectLongCallAnswered();
+  EXPECT_EQ(server.endpoint->sessionCount(), 1u);
+  ::close(fd);
 }
 
 class TcpPausedReaders : public TcpHostile {
