@@ -4,6 +4,7 @@
 #include "runtime/real/secret_file.h"
 #include "runtime/real/system_clock.h"
 #include "runtime/real/thread_executor.h"
+#include "transport/cluster_name.h"
 
 namespace ramcore {
 
@@ -83,13 +84,13 @@ Outcome<std::unique_ptr<Client::Impl>> Client::Impl::open(const ClientOptions& o
   Trace& trace = level == TraceLevel::Off ? silentTrace() : stderrTrace("ramcore");
   if (level != TraceLevel::Off) trace.setLevel(level);
 
+  const auto named = transport::checkClusterName(options.cluster_name);
+  if (!named) return named.error();
   impl->identity_.role = options.administrator ? transport::Role::Admin : transport::Role::Client;
   impl->identity_.cluster_name = options.cluster_name;
-  if (!options.secret_file.empty()) {
-    auto secret = runtime::readSecretFile(options.secret_file);
-    if (!secret) return secret.error();
-    impl->identity_.secret = std::move(secret).value();
-  }
+  auto secret = runtime::readSecretFile(options.secret_file);
+  if (!secret) return secret.error();
+  impl->identity_.secret = std::move(secret).value();
   impl->default_timeout_ns_ = std::max<int64_t>(0, options.default_timeout.count());
   impl->clock_ = std::make_unique<runtime::SystemClock>();
   impl->entropy_ = std::make_unique<runtime::SystemEntropy>();

@@ -72,7 +72,7 @@ FLAG_CASES = [
     Case(f"wrong_secret_for_{name.replace('-', '_')}",
          lambda test, name=name, rest=rest: [tool(name), "--coordinator", test.secured.coordinator_locator(),
                                              "--cluster", "secured", "--secret-file", test.wrong_secret, *rest],
-         r"refuse|secret", r"secret")
+         r"refuses this client", r"secret")
     for name, rest in (("ramcore", ["list", "--timeout-ms", "2000"]),
                        ("rcmigrate", ["list", "--timeout-ms", "2000"]), ("rcbench", ["--timeout-ms", "2000"]))
 ] + [
@@ -81,6 +81,19 @@ FLAG_CASES = [
          r"/nonexistent/secret", r"secret|readable|permission")
     for name, rest in (("ramcore-coordinator", ["--storage", "/tmp"]), ("ramcore-server", []), ("ramcore", ["list"]),
                        ("rcmigrate", ["list"]), ("rcbench", []))
+] + [
+    Case(f"cluster_name_{what}_for_{name.replace('-', '_')}",
+         lambda test, name=name, rest=rest, cluster=cluster: [tool(name), "--cluster", cluster, *rest],
+         rf"name of the cluster has {len(cluster)} bytes", r"1 to 128")
+    for what, cluster in (("too_long", "c" * 129), ("empty", ""))
+    for name, rest in (("ramcore-coordinator", ["--storage", "/nonexistent"]), ("ramcore-server", []),
+                       ("ramcore", ["list"]), ("rcmigrate", ["list"]), ("rcbench", []))
+] + [
+    Case(f"secret_too_short_for_{name.replace('-', '_')}",
+         lambda test, name=name, rest=rest: [tool(name), "--secret-file", test.short_secret, *rest],
+         r"short-secret holds 9 bytes", r"16 to 4096")
+    for name, rest in (("ramcore-coordinator", ["--storage", "/nonexistent"]), ("ramcore-server", []),
+                       ("ramcore", ["list"]), ("rcmigrate", ["list"]), ("rcbench", []))
 ] + [
     Case("server_memory_is_no_size", lambda test: server(test, "--memory", "lots"), r"lots", r"--help|KiB|unit"),
     Case("unknown_key_in_the_configuration_file", lambda test: server(test, "--config", test.strange_config),
@@ -147,7 +160,7 @@ DAEMON_CASES = [
     Case("server_with_a_wrong_secret",
          lambda test: [tool("ramcore-server"), "--coordinator", test.secured.coordinator_locator(), "--cluster",
                        "secured", "--secret-file", test.wrong_secret, "--memory", "64MiB", "--log-level", "error"],
-         r"refuse|secret", r"secret"),
+         r"refuses this server|wrong cluster secret", r"secret"),
 ]
 
 
@@ -157,7 +170,7 @@ class BadInputTest(unittest.TestCase):
         cls.cluster = Cluster(servers=1)
         cls.cluster.__enter__()
         cls.addClassCleanup(cls.cluster.__exit__, None, None, None)
-        cls.secured = Cluster(servers=0, name="secured", secret="right")
+        cls.secured = Cluster(servers=0, name="secured", secret="the right secret of this cluster")
         cls.secured.__enter__()
         cls.addClassCleanup(cls.secured.__exit__, None, None, None)
         cls.cluster.rc("create", "present")
@@ -165,7 +178,8 @@ class BadInputTest(unittest.TestCase):
         cls.used = socket.create_server(("127.0.0.1", 0))
         cls.addClassCleanup(cls.used.close)
         cls.used_port = cls.used.getsockname()[1]
-        cls.wrong_secret = cls.write("wrong-secret", "wrong\n")
+        cls.wrong_secret = cls.write("wrong-secret", "some other secret altogether\n")
+        cls.short_secret = cls.write("short-secret", "too short\n")
         cls.strange_config = cls.write("strange.toml", "no_such_key = 1\n")
         cls.not_json = cls.write("not-json", "key=value\n")
         cls.long_value = cls.write("long.ndjson", '{"key":"k","value":"%s"}\n' % ("v" * (VALUE_BYTES_MAX + 1)))

@@ -3,7 +3,8 @@
 #include <CLI/CLI.hpp>
 
 #include "log/segment_format.h"
-#include "tools/support/process.h"
+#include "runtime/real/secret_file.h"
+#include "transport/cluster_name.h"
 #include "wire/handshake_messages.h"
 
 namespace ramcore::tools {
@@ -33,13 +34,15 @@ void ClusterFlags::addTo(CLI::App& app) {
 Outcome<ClusterAccess> ClusterFlags::open(transport::Role role) const {
   ClusterAccess access;
   access.role = role;
+  const Outcome<bool> named = transport::checkClusterName(cluster_name);
+  if (!named) return named.error();
   access.cluster_name = cluster_name;
   for (const std::string& text : coordinators) {
     Outcome<transport::Locator> locator = transport::Locator::parse(text);
     if (!locator) return locator.error();
     access.coordinators.push_back(std::move(locator).value());
   }
-  Outcome<std::string> secret = readSecret(secret_file);
+  Outcome<std::string> secret = runtime::readSecretFile(secret_file);
   if (!secret) return secret.error();
   access.secret = std::move(secret).value();
   return access;
@@ -58,8 +61,9 @@ Failure explain(Status status, const std::string& what, const ClusterAccess& acc
       return {status, "no answer about " + what + " (" + status_name + ") with the coordinator at " + where +
                           "; check --coordinator, and that coordinator and servers run"};
     case Status::Refused:
-      return {status, "refused at " + where +
-                          "; check that --cluster, --secret-file and the version are those of the coordinator"};
+      return {status, "the coordinator at " + where +
+                          " refuses this client; check that --cluster, --secret-file and version are those of the "
+                          "coordinator, whose log says which differs"};
     case Status::NoSuchTable:
       return {status, what + " does not exist; create it first, 'ramcore list' shows those that do"};
     case Status::RetryLater:

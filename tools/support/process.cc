@@ -9,10 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "log/segment_format.h"
+#include "runtime/real/secret_file.h"
+#include "transport/cluster_name.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/tcp/asio_sleeper.h"
 #include "transport/tcp/tcp_transport.h"
@@ -111,21 +112,6 @@ std::string formatBytes(uint64_t bytes) {
   return text.data();
 }
 
-Outcome<std::string> readSecret(const std::string& file) {
-  if (file.empty()) return std::string();
-  std::ifstream in(file, std::ios::binary);
-  std::stringstream bytes;
-  bytes << in.rdbuf();
-  std::string secret = bytes.str();
-  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
-  if (!in || secret.empty()) {
-    return Failure{Status::BadConfig, "cannot read a secret from '" + file +
-                                          "'; --secret-file wants a readable file "
-                                          "that is not empty"};
-  }
-  return secret;
-}
-
 // What a thread that polls needs, in the order of life: the sleeper outlives the endpoints that use it.
 struct Process::Network {
   Network(Process& process)
@@ -193,7 +179,9 @@ Outcome<std::unique_ptr<Process>> Process::open(const ProcessSettings& settings,
   TraceLevel level = TraceLevel::Info;
   parseTraceLevel(settings.log_level, level);
   process->trace_.setLevel(level);
-  auto secret = readSecret(settings.secret_file);
+  const auto named = transport::checkClusterName(settings.cluster);
+  if (!named.ok()) return named.error();
+  auto secret = runtime::readSecretFile(settings.secret_file);
   if (!secret.ok()) return std::move(secret).error();
   process->identity_ = {.role = role, .id = 0, .cluster_name = settings.cluster, .secret = std::move(secret).value()};
 

@@ -45,9 +45,6 @@ int fail(const std::string& program, const Failure& failure);
 /// "1.5 GiB".
 std::string formatBytes(uint64_t bytes);
 
-/// The secret in `file` without a trailing line end; empty for an empty name.
-Outcome<std::string> readSecret(const std::string& file);
-
 /// The real world under a daemon: clock, transports, dispatch thread (the calling one), workers, signals.
 ///
 /// Life: open, build the role on dispatch() and caller(), ready(), run().

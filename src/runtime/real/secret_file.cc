@@ -7,6 +7,7 @@
 namespace ramcore::runtime {
 
 Outcome<std::string> readSecretFile(const std::string& path) {
+  if (path.empty()) return std::string();
   constexpr size_t kBytesMin = 16;
   constexpr size_t kBytesMax = 4096;
   errno = 0;
