@@ -129,6 +129,13 @@ CLUSTER_CASES = [
          r"1048576|1 MiB|limit|at most"),
     Case("import_of_a_file_that_does_not_exist", lambda test: rc(test, "import", "--quiet", "present", "/nonexistent/file"),
          r"/nonexistent/file", r"."),
+    Case("import_of_a_directory", lambda test: rc(test, "import", "--quiet", "present", "/tmp"), r"/tmp line 1.*directory",
+         r"readable file"),
+    # Its first page cannot be read: EIO, after the file was opened.
+    Case("import_of_a_file_that_cannot_be_read", lambda test: rc(test, "import", "--quiet", "present", "/proc/self/mem"),
+         r"cannot read /proc/self/mem line 1", r"readable file"),
+    Case("import_of_a_line_without_end", lambda test: rc(test, "import", "--quiet", "present", "/dev/zero"),
+         r"/dev/zero line 1 is longer", r"NDJSON"),
     Case("import_of_lines_that_are_not_json", lambda test: rc(test, "import", "--quiet", "present", test.not_json), r"line 1|:1",
          r"JSON|json"),
     Case("increment_of_a_value_that_is_no_integer", lambda test: rc(test, "increment", "present", "text", 1),

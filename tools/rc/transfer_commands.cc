@@ -1,14 +1,15 @@
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <deque>
-#include <fstream>
-#include <iostream>
 
 #include "tools/rc/commands.h"
+#include "tools/rc/line_reader.h"
 #include "tools/rc/ndjson.h"
 #include "tools/rc/progress.h"
 
@@ -17,6 +18,8 @@ namespace {
 
 // Of keys and values in one batch.
 constexpr size_t kBatchBytes = 48 * 1024;
+// The longest key and value with every byte written as \u00XX, and the rest of the line.
+constexpr size_t kLineBytesMax = 6 * (kKeyBytesLimit + kValueBytesLimit) + 4096;
 
 struct Values {
   std::string table;
@@ -98,29 +101,58 @@ Failure cannotOpen(const std::string& file, const char* remedy) {
   return {Status::IoError, "cannot open " + file + ": " + std::strerror(errno) + "; " + remedy};
 }
 
+/// The input of an import, closed at the end.
+class Input {
+ public:
+  explicit Input(const std::string& file)
+      : fd_(file == "-" ? STDIN_FILENO : ::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  ~Input() {
+    if (fd_ > STDIN_FILENO) ::close(fd_);
+  }
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+// What is wrong with a line that could not be read.
+Failure cannotRead(LineReader::Next why, const std::string& where) {
+  if (why == LineReader::Next::TooLong) {
+    return {Status::TooLarge, where + " is longer than " + std::to_string(kLineBytesMax) +
+                                  " bytes; no key and value within the limits need that: is it NDJSON?"};
+  }
+  return {Status::IoError, "cannot read " + where + ": " + std::strerror(errno) +
+                               "; objects before it may be written; give a readable file and import all of it again"};
+}
+
 int import(Session& session, const Values& values) {
   const auto table = session.table(values.table);
   if (!table) return session.fail(table.error());
-  std::ifstream file;
-  if (values.file != "-") {
-    file.open(values.file, std::ios::binary);
-    if (!file) return session.fail(cannotOpen(values.file, "give a readable file, or - for stdin"));
-  }
-  std::istream& in = values.file == "-" ? std::cin : file;
+  const Input in(values.file);
+  if (in.fd() < 0) return session.fail(cannotOpen(values.file, "give a readable file, or - for stdin"));
+  LineReader lines(in.fd(), kLineBytesMax);
   Progress progress("import", sizeOf(values.file), values.quiet);
   Importer importer(**session.client(), *table, values);
   std::string line;
   uint64_t line_number = 0;
   uint64_t bytes = 0;
   std::optional<Failure> wrong;
-  while (!wrong && importer.firstFailure() == Status::Ok && std::getline(in, line)) {
+  while (importer.firstFailure() == Status::Ok) {
     ++line_number;
+    const auto where = [&] { return values.file + " line " + std::to_string(line_number); };
+    const LineReader::Next next = lines.next(line);
+    if (next == LineReader::Next::End) break;
+    if (next != LineReader::Next::Line) {
+      wrong = cannotRead(next, where());
+      break;
+    }
     bytes += line.size() + 1;
     if (line.empty()) continue;
     Outcome<Object> object = fromLine(line);
     if (!object) {
-      wrong = Failure{Status::BadRequest, values.file + " line " + std::to_string(line_number) + ": " +
-                                              object.error().message +
+      wrong = Failure{Status::BadRequest, where() + ": " + object.error().message +
                                               "; a line is {\"key\":...,\"value\":...} or with key64, value64"};
       break;
     }
