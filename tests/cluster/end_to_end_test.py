@@ -153,6 +153,58 @@ class EndToEndTest(unittest.TestCase):
         self.assertLess(report["latency_us"]["p50"], 100_000)
         self.assertGreater(report["operations"], 1800)
 
+    def stalled_at_the_end(self, *more):
+        """An open loop of 1500 operations in 1.5 s whose servers stand still from the beginning until after its end."""
+        load = self.cluster.start("rcbench", "--table", "stalled-end", "--records", 100, "--rate", 1000, "--warmup-s", 0,
+                                  "--duration-s", 1.5, "--json", "--announce", "/dev/stderr", *more)
+        self.assertEqual(load.stderr.readline().strip(), "measuring")
+        servers = self.cluster.servers.values()
+        for server in servers:
+            server.signal(signal.SIGSTOP)
+        try:  # ends by its timeout: that is how long the stall is
+            self.cluster.run("ramcore", "--timeout-ms", 2500, "get", "stalled-end", "k", check=False)
+        finally:
+            for server in servers:
+                server.signal(signal.SIGCONT)
+        output, errors = load.communicate(timeout=60)
+        self.cluster.rc("drop", "stalled-end")
+        return load.returncode, json.loads(output), errors
+
+    def test_an_open_loop_sees_a_stall_that_spans_its_end(self):
+        code, report, errors = self.stalled_at_the_end()
+        self.assertEqual(code, 0, errors)
+        self.assertEqual(report["due"], 1500)
+        self.assertEqual(report["operations"], 1500)  # nothing that was due is left out
+        self.assertGreater(report["latency_us"]["p90"], 500_000)
+
+    def test_what_an_open_loop_could_not_begin_has_failed(self):
+        code, report, errors = self.stalled_at_the_end("--timeout-ms", 300)
+        self.assertEqual(code, 3, errors)
+        self.assertEqual(report["due"], 1500)
+        self.assertEqual(report["operations"] + sum(report["errors"].values()), 1500)
+        self.assertGreater(sum(report["errors"].values()), 1000)
+
+    def test_an_open_loop_ends_after_so_many_operations(self):
+        done = self.cluster.run("rcbench", "--table", "counted", "--records", 100, "--rate", 1000, "--warmup-s", 0.1,
+                                "--duration-s", 20, "--operations", 300, "--drop")
+        self.assertIn("due 300, done 300", done.stdout)
+
+    def test_an_open_loop_can_be_interrupted(self):
+        load = self.cluster.start("rcbench", "--table", "slow", "--records", 100, "--rate", 1, "--warmup-s", 0,
+                                  "--duration-s", 600, "--drop", "--announce", "/dev/stderr")
+        self.assertEqual(load.stderr.readline().strip(), "measuring")
+        load.terminate()
+        output, errors = load.communicate(timeout=30)
+        self.assertEqual(load.returncode, 0, errors)
+        self.assertRegex(output, r"due (\d+), done \1\b")
+
+    def test_rcbench_knows_how_popular_each_of_very_many_records_is(self):
+        # Adding up the popularities one by one would take hours.
+        self.cluster.run("rcbench", "--table", "huge", "--records", 10, "--load-only")
+        done = self.cluster.run("rcbench", "--table", "huge", "--records", 100_000_000_000, "--no-load", "--duration-s", 0.2,
+                                "--warmup-s", 0, "--workload", "C", "--drop", timeout=30)
+        self.assertIn("errors: none", done.stdout)
+
     def test_rcbench_prints_csv_and_tables(self):
         common = ["--table", "bench2", "--records", 500, "--duration-s", 0.2, "--warmup-s", 0, "--connections", 2]
         lines = self.cluster.run("rcbench", *common, "--csv").stdout.splitlines()

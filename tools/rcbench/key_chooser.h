@@ -12,9 +12,9 @@ namespace ramcore::rcbench {
 /// grow.
 class ZipfianRank {
  public:
-  /// @param skew  0 < skew < 1; 0.99 is YCSB's. Cost: one pow() for each of `population`.
+  /// @param skew  0 < skew < 1; 0.99 is YCSB's. Cost: one pow() for each of the first 10 million of `population`.
   ZipfianRank(uint64_t population, double skew);
-  /// Makes the population at least `population`; costs one pow() for each added one.
+  /// Makes the population at least `population`; costs one pow() for each added one of the first 10 million.
   void grow(uint64_t population);
   uint64_t next(runtime::Random& random) const;
 

@@ -103,30 +103,62 @@ Task<void> LoadLoop::loader(tools::ClusterSession& session) {
 
 void LoadLoop::run(Recorder& recorder, const std::function<void()>& on_measure) {
   recorder_ = &recorder;
-  const int64_t begin_ns = thread_.clock.nowNs();
-  schedule_begin_ns_ = begin_ns;
+  on_measure_ = on_measure;
+  has_measured_ = false;
+  schedule_begin_ns_ = thread_.clock.nowNs();
   next_due_ = 0;
-  measure_at_ns_ = begin_ns + static_cast<int64_t>(settings_.warmup_s * 1e9);
+  measure_at_ns_ = schedule_begin_ns_ + static_cast<int64_t>(settings_.warmup_s * 1e9);
   end_ns_ = measure_at_ns_ + static_cast<int64_t>(settings_.duration_s * 1e9);
   operations_left_ = UINT64_MAX;
+  if (settings_.isOpenLoop() && settings_.operations_max > 0) {
+    end_ns_ = std::min(end_ns_, dueNs(firstDueAt(measure_at_ns_) + settings_.operations_max));
+  }
   std::vector<Task<void>> tasks;
   uint64_t number = 0;
   for (tools::ClusterSession* session : sessions_) {
     for (uint32_t i = 0; i < settings_.outstanding; ++i) tasks.push_back(worker(*session, number++));
   }
-  bool has_begun = false;
-  while (drive(tasks)) {
-    const int64_t now_ns = thread_.clock.nowNs();
-    if (!has_begun && now_ns >= measure_at_ns_ && !isOver(now_ns)) {
-      has_begun = true;
-      on_measure();
-      recorder.start(thread_.clock.nowNs());
-      if (settings_.operations_max > 0) operations_left_ = settings_.operations_max;
-    }
-    // What is still in flight at the end takes part in nothing: it would count without its share of the time.
-    if (recorder.isRunning() && isOver(now_ns)) recorder.stop(now_ns);
-  }
+  while (drive(tasks)) follow(thread_.clock.nowNs());
+  if (has_measured_) recorder.countNotBegun(notBegun());
   recorder.stop(thread_.clock.nowNs());
+}
+
+void LoadLoop::follow(int64_t now_ns) {
+  if (!has_measured_ && now_ns >= measure_at_ns_ && !isOver(now_ns)) {
+    has_measured_ = true;
+    on_measure_();
+    // An open loop is measured by its schedule, however late this is noticed.
+    recorder_->start(settings_.isOpenLoop() ? measure_at_ns_ : thread_.clock.nowNs());
+    if (!settings_.isOpenLoop() && settings_.operations_max > 0) operations_left_ = settings_.operations_max;
+  }
+  if (!isOver(now_ns)) return;
+  end_ns_ = std::min(end_ns_, now_ns);
+  // What a closed loop has in flight at the end takes part in nothing: it would count without its share of the time.
+  if (!settings_.isOpenLoop()) recorder_->stop(now_ns);
+}
+
+bool LoadLoop::mayBegin(int64_t now_ns) const {
+  if (!settings_.isOpenLoop()) return !isOver(now_ns);
+  return interrupted_ < 2 && now_ns < end_ns_ + timeoutNs();
+}
+
+int64_t LoadLoop::dueNs(uint64_t number) const {
+  return schedule_begin_ns_ + static_cast<int64_t>(static_cast<double>(number) * 1e9 / settings_.rate);
+}
+
+uint64_t LoadLoop::firstDueAt(int64_t at_ns) const {
+  if (at_ns <= schedule_begin_ns_) return 0;
+  auto number = static_cast<uint64_t>(static_cast<double>(at_ns - schedule_begin_ns_) * settings_.rate / 1e9);
+  while (dueNs(number) < at_ns) ++number;
+  while (number > 0 && dueNs(number - 1) >= at_ns) --number;
+  return number;
+}
+
+uint64_t LoadLoop::notBegun() const {
+  if (!settings_.isOpenLoop()) return 0;
+  const uint64_t end = firstDueAt(end_ns_);
+  const uint64_t begin = std::max(next_due_, firstDueAt(measure_at_ns_));
+  return end > begin ? end - begin : 0;
 }
 
 bool LoadLoop::drive(std::vector<Task<void>>& tasks) {
@@ -140,19 +172,39 @@ Task<void> LoadLoop::worker(tools::ClusterSession& session, uint64_t number) {
   // An eager coroutine would start its first operation inside the loop that makes the workers.
   co_await runtime::resumeOn(session.dispatch());
   int64_t now_ns = session.nowNs();
-  while (!isOver(now_ns)) {
+  while (mayBegin(now_ns)) {
     int64_t intended_ns = now_ns;
+    bool is_measured = true;
+    int64_t deadline_ns = now_ns + timeoutNs();
     if (settings_.isOpenLoop()) {
-      intended_ns = schedule_begin_ns_ + static_cast<int64_t>(static_cast<double>(next_due_++) * 1e9 / settings_.rate);
+      intended_ns = dueNs(next_due_);
       if (intended_ns >= end_ns_) co_return;
-      if (intended_ns > now_ns) co_await runtime::sleepUntil(session.dispatch(), intended_ns);
+      ++next_due_;
+      co_await waitUntilDue(session, intended_ns);
+      now_ns = session.nowNs();
+      follow(now_ns);
+      if (intended_ns >= end_ns_) co_return;  // it was brought forward
+      deadline_ns = std::min(now_ns, end_ns_) + timeoutNs();
+      is_measured = intended_ns >= measure_at_ns_;
+      if (is_measured) recorder_->countDue(1);
     }
     const Kind kind = settings_.mix.draw(random);
     uint64_t objects = 1;
-    const Status status = co_await operate(session, kind, random, objects);
+    const Status status = co_await operate(session, kind, random, objects, deadline_ns);
     now_ns = session.nowNs();
-    recorder_->record(kind, status, objects, intended_ns, now_ns);
+    if (is_measured) recorder_->record(kind, status, objects, intended_ns, now_ns);
     if (operations_left_ != UINT64_MAX && operations_left_ > 0 && recorder_->isRunning()) --operations_left_;
+  }
+}
+
+Task<void> LoadLoop::waitUntilDue(tools::ClusterSession& session, int64_t due_ns) {
+  // In pieces, so that an interruption does not wait for operations that are due much later.
+  constexpr int64_t kPieceNs = 100 * runtime::kNanosPerMilli;
+  int64_t now_ns = session.nowNs();
+  while (now_ns < due_ns && due_ns < end_ns_) {
+    co_await runtime::sleepUntil(session.dispatch(), std::min(due_ns, now_ns + kPieceNs));
+    now_ns = session.nowNs();
+    follow(now_ns);
   }
 }
 
@@ -166,9 +218,9 @@ std::string_view LoadLoop::nextValue(runtime::Random& random) {
   return value_;
 }
 
-Task<Status> LoadLoop::operate(tools::ClusterSession& session, Kind kind, runtime::Random& random, uint64_t& objects) {
+Task<Status> LoadLoop::operate(tools::ClusterSession& session, Kind kind, runtime::Random& random, uint64_t& objects,
+                               int64_t deadline_ns) {
   client::ClusterClient& client = session.client();
-  const int64_t deadline_ns = session.nowNs() + timeoutNs();
   switch (kind) {
     case Kind::Read: {
       if (settings_.batch > 1) co_return co_await readBatch(client, random, deadline_ns, objects);

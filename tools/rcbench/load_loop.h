@@ -18,11 +18,12 @@ namespace ramcore::rcbench {
 /// Puts load on a cluster: `outstanding` coroutines on each session, each one operation at a time.
 ///
 /// Closed loop: the next operation begins when the last one ended. Open loop: operation i is due at i / rate, whatever
-/// happened to the ones before; whoever is free takes it, and its latency counts from when it was due.
-/// Thread: the one that drives the sessions.
+/// happened to the ones before; whoever is free takes it, and its latency counts from when it was due. At the end all
+/// that was due before it is carried out and recorded, for as long as one operation may take; what is left then has
+/// failed. Thread: the one that drives the sessions.
 class LoadLoop {
  public:
-  /// All borrowed. `interrupted`, set by a signal handler, ends the phases early.
+  /// All borrowed. `interrupted`, counted up by a signal handler, ends the phases early; 2 gives up what is due, too.
   LoadLoop(const Settings& settings, std::span<tools::ClusterSession* const> sessions, const tools::ToolThread& thread,
            bool never_sleep, const volatile sig_atomic_t& interrupted);
 
@@ -38,7 +39,8 @@ class LoadLoop {
  private:
   runtime::Task<void> loader(tools::ClusterSession& session);
   runtime::Task<void> worker(tools::ClusterSession& session, uint64_t number);
-  runtime::Task<Status> operate(tools::ClusterSession& session, Kind kind, runtime::Random& random, uint64_t& objects);
+  runtime::Task<Status> operate(tools::ClusterSession& session, Kind kind, runtime::Random& random, uint64_t& objects,
+                                int64_t deadline_ns);
   runtime::Task<Status> readBatch(client::ClusterClient& client, runtime::Random& random, int64_t deadline_ns,
                                   uint64_t& objects);
   runtime::Task<Status> scan(client::ClusterClient& client, runtime::Random& random, int64_t deadline_ns,
@@ -48,6 +50,17 @@ class LoadLoop {
   std::string nextKey(runtime::Random& random);
   /// A value of its own for every write; valid until the next call.
   std::string_view nextValue(runtime::Random& random);
+  /// Begins and ends the measured part when it is time.
+  void follow(int64_t now_ns);
+  /// False once a worker has to end.
+  bool mayBegin(int64_t now_ns) const;
+  /// Waits until an operation is due, or the run ends before that.
+  runtime::Task<void> waitUntilDue(tools::ClusterSession& session, int64_t due_ns);
+  int64_t dueNs(uint64_t number) const;
+  /// The number of the first operation that is due at `at_ns` or later.
+  uint64_t firstDueAt(int64_t at_ns) const;
+  /// What was due and nobody has begun.
+  uint64_t notBegun() const;
   bool drive(std::vector<runtime::Task<void>>& tasks);
   int64_t timeoutNs() const { return settings_.timeout_ms * runtime::kNanosPerMilli; }
   bool isOver(int64_t now_ns) const { return now_ns >= end_ns_ || interrupted_ != 0 || operations_left_ == 0; }
@@ -67,10 +80,12 @@ class LoadLoop {
   uint64_t next_load_ = 0;
   Status load_status_ = Status::Ok;
   Recorder* recorder_ = nullptr;
+  std::function<void()> on_measure_;
+  bool has_measured_ = false;
   int64_t schedule_begin_ns_ = 0;
   uint64_t next_due_ = 0;  // number of the next operation of an open loop
   int64_t measure_at_ns_ = 0;
-  int64_t end_ns_ = 0;
+  int64_t end_ns_ = 0;  // of the schedule; an interruption brings it forward
   uint64_t operations_left_ = UINT64_MAX;
 };
 

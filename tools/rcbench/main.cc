@@ -19,7 +19,7 @@ using namespace ramcore::rcbench;
 constexpr const char* kProgram = "rcbench";
 
 volatile sig_atomic_t interrupted = 0;
-void onSignal(int) { interrupted = 1; }
+void onSignal(int) { interrupted = interrupted + 1; }
 
 /// Values of flags that are not settings themselves.
 struct Flags {

@@ -28,6 +28,13 @@ void Recorder::record(Kind kind, Status status, uint64_t objects, int64_t intend
   }
 }
 
+void Recorder::countNotBegun(uint64_t count) {
+  if (count == 0) return;
+  due_ += count;
+  errors_[Status::DeadlineExceeded] += count;
+  interval_.failures += count;
+}
+
 void Recorder::stop(int64_t now_ns) {
   if (!running_) return;
   running_ = false;

@@ -40,6 +40,11 @@ class Recorder {
   /// @param intended_ns  when it should have begun: latency counts from there, so that a stall is seen by every
   ///                     operation that it kept waiting.
   void record(Kind kind, Status status, uint64_t objects, int64_t intended_ns, int64_t now_ns);
+  /// An open loop: `count` operations were due in the measured part, and have ended or not.
+  void countDue(uint64_t count) { due_ += count; }
+  /// So many of them were not even begun when the time for that was over. They are failures: leaving them out would
+  /// make a stall at the end of a run invisible.
+  void countNotBegun(uint64_t count);
   /// A read found nothing, a conditional write was overtaken: told apart from failures.
   void countMiss() { misses_ += running_ ? 1 : 0; }
   void countConflict() { conflicts_ += running_ ? 1 : 0; }
@@ -51,6 +56,8 @@ class Recorder {
   uint64_t operations() const;
   uint64_t objects() const;
   uint64_t failures() const;
+  /// 0 in a closed loop.
+  uint64_t due() const { return due_; }
   uint64_t misses() const { return misses_; }
   uint64_t conflicts() const { return conflicts_; }
   const std::map<Status, uint64_t>& errors() const { return errors_; }
@@ -65,6 +72,7 @@ class Recorder {
   int64_t end_ns_ = 0;
   KindStats kinds_[kKindCount];
   std::map<Status, uint64_t> errors_;
+  uint64_t due_ = 0;
   uint64_t misses_ = 0;
   uint64_t conflicts_ = 0;
 

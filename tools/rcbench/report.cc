@@ -92,6 +92,10 @@ std::string table(const Findings& findings) {
     ++kinds;
   }
   if (kinds != 1) printRow(out, "all", recorder.operations(), recorder.seconds(), all);
+  if (findings.settings.isOpenLoop()) {
+    print(out, "due %llu, done %llu\n", static_cast<unsigned long long>(recorder.due()),
+          static_cast<unsigned long long>(recorder.operations()));
+  }
   if (recorder.objects() != recorder.operations()) {
     print(out, "objects: %llu, %.0f/s\n", static_cast<unsigned long long>(recorder.objects()),
           static_cast<double>(recorder.objects()) / recorder.seconds());
@@ -186,6 +190,7 @@ std::string json(const Findings& findings) {
   }
   out["seconds"] = recorder.seconds();
   out["operations"] = recorder.operations();
+  if (settings.isOpenLoop()) out["due"] = recorder.due();
   out["objects"] = recorder.objects();
   out["operations_per_s"] =
       recorder.seconds() > 0 ? static_cast<double>(recorder.operations()) / recorder.seconds() : 0;
