@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import sys
+import time
 import urllib.request
 
 from cluster_harness import Cluster, Failed, run
@@ -52,6 +53,23 @@ def main():
         expect(values['ramcore_request_queue_seconds_bucket{opcode="Write",le="+Inf"}'] == writes, "no last bucket")
         expect(values["ramcore_index_entries"] == 20, "20 keys are in the index")
         expect(values["ramcore_lease_remaining_seconds"] > 0, "the server has a lease")
+        # Requests that never arrive hold nobody up for long, however many there are.
+        bad = "ramcore_metrics_bad_requests_total"
+        halves = []
+        for _ in range(6):
+            half = socket.create_connection(("127.0.0.1", port))
+            half.sendall(b"GET /metr")
+            halves.append(half)
+        begin = time.monotonic()
+        values, _ = scrape(port)
+        expect(time.monotonic() - begin < 8, "a scrape waits for requests that do not come")
+        with socket.create_connection(("127.0.0.1", port)) as garbage:
+            garbage.sendall(b"\x00\x01 nonsense\r\n\r\n")
+            while garbage.recv(4096):
+                pass
+        expect(scrape(port)[0][bad] > values[bad], "a request that made no sense is counted")
+        for half in halves:
+            half.close()
         # A port that is taken is a line and an end.
         second = run(cluster.server_arguments("s2") + ["--metrics", f"127.0.0.1:{port}"], check=False)
         expect(second.returncode != 0 and "--metrics" in second.stderr, second.stderr)

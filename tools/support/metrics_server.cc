@@ -1,5 +1,6 @@
 #include "tools/support/metrics_server.h"
 
+#include <CivetServer.h>
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
 #include <prometheus/metric_family.h>
@@ -15,6 +16,10 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 
 constexpr double kSecondsPerNano = 1e-9;
+constexpr const char* kThreads = "4";
+constexpr const char* kTimeoutMs = "1000";
+// Of all endpoints of the process: the library's callback knows nothing of ours.
+std::atomic<uint64_t> bad_scrapes{0};
 // Bounds of exported buckets: powers of two of nanoseconds, from 256 ns to 17 s. The counted buckets end there too.
 constexpr uint32_t kFirstBoundLog2 = 8;
 constexpr uint32_t kLastBoundLog2 = 34;
@@ -171,6 +176,8 @@ class MetricsServer::Numbers final : public prometheus::Collectable {
     Families out;
     collectRequests(dispatch_, out);
     collectDispatch(dispatch_, out);
+    out.counter("ramcore_metrics_bad_requests_total", "Requests for metrics that made no sense or never arrived",
+                bad_scrapes.load(std::memory_order_relaxed));
     const master::Master* master = master_.load(std::memory_order_acquire);
     if (master != nullptr) collectMaster(*master, clock_.nowNs(), out);
     return out.take();
@@ -197,9 +204,17 @@ Outcome<std::unique_ptr<MetricsServer>> MetricsServer::open(const std::string& w
     return Failure{Status::BadConfig, "metrics address '" + where + "' is not host:port, for example 127.0.0.1:9100"};
   }
   auto numbers = std::make_shared<Numbers>(dispatch, clock);
+  CivetCallbacks callbacks;
+  callbacks.http_error = [](mg_connection*, int, const char*) {
+    bad_scrapes.fetch_add(1, std::memory_order_relaxed);
+    return 1;  // 1: the library goes on with its own page
+  };
+  // A request that does not arrive holds a thread until the timeout: with several of them others still get through.
+  const std::vector<std::string> options = {"listening_ports",    where,      "num_threads",           kThreads,
+                                            "request_timeout_ms", kTimeoutMs, "keep_alive_timeout_ms", "0"};
   // The library throws when it cannot bind; here its exception ends.
   try {
-    auto exposer = std::make_unique<prometheus::Exposer>(where, 1);
+    auto exposer = std::make_unique<prometheus::Exposer>(options, &callbacks);
     exposer->RegisterCollectable(numbers);
     return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(exposer), std::move(numbers)));
   } catch (const std::exception&) {
