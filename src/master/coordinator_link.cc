@@ -19,6 +19,14 @@ constexpr int64_t kRenewalsPerLease = 4;
 // Nobody grants more; keeps arithmetic with what came over the wire in range.
 constexpr int64_t kLeaseNsMax = 3600 * runtime::kNanosPerSecond;
 
+std::string cannotEnlist(Status status, const rpc::PeerAddress& coordinator) {
+  std::string where;
+  for (const transport::Locator& locator : coordinator.locators)
+    where += (where.empty() ? "" : ", ") + locator.toString();
+  return "cannot enlist at the coordinator at " + where + " (" + std::string(name(status)) +
+         "); trying on: check that it runs, and --coordinator";
+}
+
 }  // namespace
 
 CoordinatorLink::CoordinatorLink(rpc::Caller& caller, runtime::Executor& executor, rpc::PeerAddress coordinator,
@@ -78,8 +86,19 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
       observer_.onRejected(status, "the coordinator refuses this server: check cluster name, secret and version");
       co_return false;
     }
+    if (status == Status::BadRequest) {
+      observer_.onRejected(status,
+                           "the coordinator cannot make sense of this server's description: check its name and the "
+                           "locators it listens at, and that both are of one version");
+      co_return false;
+    }
+    if (status == Status::Fenced) {
+      observer_.onRejected(status,
+                           "the coordinator has declared this server dead before it could serve: start it again");
+      co_return false;
+    }
     if (status != last) {
-      trace_.warning("cannot enlist at the coordinator (" + std::string(name(status)) + "), trying again");
+      trace_.warning(cannotEnlist(status, coordinator_));
       last = status;
     }
     [[maybe_unused]] const Status woken = co_await changed_.wait(executor_.clock().nowNs() + kRetryNs);

@@ -6,6 +6,7 @@
 
 #include "ramcore/client.h"
 #include "tools/support/cluster_flags.h"
+#include "tools/support/process.h"
 
 namespace CLI {
 class App;

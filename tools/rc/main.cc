@@ -1,10 +1,8 @@
 // ramcore: the command line of a Ramcore cluster.
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <cstdio>
 
 #include "tools/rc/commands.h"
-#include "tools/support/process.h"
 
 namespace ramcore::rc {
 
@@ -23,10 +21,7 @@ Outcome<Client*> Session::client() {
   return &*client_;
 }
 
-int Session::fail(const Failure& failure) {
-  std::fprintf(stderr, "ramcore: %s\n", failure.message.c_str());
-  return tools::kExitFailed;
-}
+int Session::fail(const Failure& failure) { return tools::fail("ramcore", failure); }
 
 int Session::fail(Status status, const std::string& what) {
   const auto access = cluster.open(transport::Role::Client);

@@ -104,7 +104,8 @@ void addObjectCommands(CLI::App& app, Session& session, int& exit_code) {
   command->add_option("VALUE", values->value, "Its value; without it the value is read from stdin");
   CLI::Option* absent = command->add_flag("--if-absent", values->if_absent, "Only if there is no such object");
   CLI::Option* exists = command->add_flag("--if-exists", values->if_exists, "Only if there is such an object");
-  CLI::Option* version = command->add_option("--if-version", values->if_version, "Only if it has this version");
+  CLI::Option* version = command->add_option("--if-version", values->if_version, "Only if it has this version")
+                             ->check(tools::wholeNumber());
   absent->excludes(exists)->excludes(version);
   exists->excludes(version);
   command->add_flag("--print-version", values->with_version, "Print the new version on stdout");
@@ -117,12 +118,15 @@ void addObjectCommands(CLI::App& app, Session& session, int& exit_code) {
 
   command = addCommand(app, "delete", "Removes an object; one that is not there is no mistake", *values);
   exists = command->add_flag("--if-exists", values->if_exists, "Fail if there is no such object");
-  version = command->add_option("--if-version", values->if_version, "Only if it has this version");
+  version = command->add_option("--if-version", values->if_version, "Only if it has this version")
+                ->check(tools::wholeNumber());
   exists->excludes(version);
   command->callback([&, values] { exit_code = remove(session, *values); });
 
   command = addCommand(app, "increment", "Adds to a counter and prints its new value", *values);
-  command->add_option("DELTA", values->delta, "What to add; may be negative")->capture_default_str();
+  command->add_option("DELTA", values->delta, "What to add; may be negative")
+      ->capture_default_str()
+      ->check(tools::signedNumber());
   command->callback([&, values] { exit_code = increment(session, *values); });
 }
 

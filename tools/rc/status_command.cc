@@ -4,29 +4,23 @@
 
 #include "client/client_impl.h"
 #include "tools/rc/commands.h"
-#include "tools/support/process.h"
+#include "tools/support/display.h"
 
 namespace ramcore::rc {
 namespace {
 
-std::string hex(uint64_t value) {
-  char text[20];
-  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
-const char* stateOf(const client::TabletInfo& tablet) {
-  if (!tablet.is_available) return "unavailable";
-  return tablet.is_moving ? "moving" : "normal";
-}
+using tools::formatBytes;
+using tools::formatHex;
+using tools::formatServer;
+using tools::stateOf;
 
 nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
   nlohmann::ordered_json out;
-  out["cluster"] = hex(status.cluster.value);
+  out["cluster"] = formatHex(status.cluster.value);
   out["name"] = status.name;
   out["servers"] = nlohmann::ordered_json::array();
   for (const client::ServerStatus& server : status.servers) {
-    out["servers"].push_back({{"id", hex(server.id.value)},
+    out["servers"].push_back({{"id", formatServer(server.id)},
                               {"name", server.name},
                               {"locators", server.locators},
                               {"alive", server.is_alive},
@@ -44,11 +38,11 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
     nlohmann::ordered_json tablets = nlohmann::ordered_json::array();
     for (const client::TabletInfo& tablet : table.tablets) {
       tablets.push_back({{"id", tablet.id.value},
-                         {"first_hash", hex(tablet.range.first)},
-                         {"last_hash", hex(tablet.range.last)},
+                         {"first_hash", formatHex(tablet.range.first)},
+                         {"last_hash", formatHex(tablet.range.last)},
                          {"epoch", tablet.epoch.value},
                          {"state", stateOf(tablet)},
-                         {"owner", hex(tablet.owner.value)}});
+                         {"owner", formatServer(tablet.owner)}});
     }
     out["tables"].push_back({{"id", table.table.value}, {"name", table.name}, {"tablets", tablets}});
   }
@@ -56,8 +50,8 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
 }
 
 void printTable(const client::ClusterStatus& status) {
-  std::printf("cluster %s (%s)\n\n", status.name.c_str(), hex(status.cluster.value).c_str());
-  std::printf("%-16s  %-16s  %-8s  %10s  %10s  %5s  %10s  %12s  %8s  %s\n", "server", "name", "state", "live", "memory",
+  std::printf("cluster %s (%s)\n\n", status.name.c_str(), formatHex(status.cluster.value).c_str());
+  std::printf("%-8s  %-16s  %-8s  %10s  %10s  %5s  %10s  %12s  %8s  %s\n", "server", "name", "state", "live", "memory",
               "used", "objects", "requests", "sessions", "transports");
   for (const client::ServerStatus& server : status.servers) {
     const char* state = !server.is_alive ? "dead" : server.has_answered ? "serving" : "silent";
@@ -66,19 +60,19 @@ void printTable(const client::ClusterStatus& status) {
     const double used = server.memory_bytes == 0
                             ? 0
                             : 100.0 * static_cast<double>(server.live_bytes) / static_cast<double>(server.memory_bytes);
-    std::printf("%-16s  %-16s  %-8s  %10s  %10s  %4.0f%%  %10llu  %12llu  %8u  %s\n", hex(server.id.value).c_str(),
-                server.name.c_str(), state, tools::formatBytes(server.live_bytes).c_str(),
-                tools::formatBytes(server.memory_bytes).c_str(), used, static_cast<unsigned long long>(server.objects),
+    std::printf("%-8s  %-16s  %-8s  %10s  %10s  %4.0f%%  %10llu  %12llu  %8u  %s\n", formatServer(server.id).c_str(),
+                server.name.c_str(), state, formatBytes(server.live_bytes).c_str(),
+                formatBytes(server.memory_bytes).c_str(), used, static_cast<unsigned long long>(server.objects),
                 static_cast<unsigned long long>(server.requests), server.sessions, transports.c_str());
   }
-  std::printf("\n%-20s  %8s  %-16s  %-16s  %8s  %-11s  %s\n", "table", "tablet", "first hash", "last hash", "epoch",
+  std::printf("\n%-20s  %8s  %-18s  %-18s  %8s  %-11s  %s\n", "table", "tablet", "first hash", "last hash", "epoch",
               "state", "owner");
   for (const client::TableMap& table : status.tables) {
     for (const client::TabletInfo& tablet : table.tablets) {
-      std::printf("%-20s  %8llu  %-16s  %-16s  %8llu  %-11s  %s\n", table.name.c_str(),
-                  static_cast<unsigned long long>(tablet.id.value), hex(tablet.range.first).c_str(),
-                  hex(tablet.range.last).c_str(), static_cast<unsigned long long>(tablet.epoch.value), stateOf(tablet),
-                  hex(tablet.owner.value).c_str());
+      std::printf("%-20s  %8llu  %-18s  %-18s  %8llu  %-11s  %s\n", table.name.c_str(),
+                  static_cast<unsigned long long>(tablet.id.value), formatHex(tablet.range.first).c_str(),
+                  formatHex(tablet.range.last).c_str(), static_cast<unsigned long long>(tablet.epoch.value),
+                  stateOf(tablet).data(), formatServer(tablet.owner).c_str());
     }
   }
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "coordinator/table_manager.h"
 #include "tools/rc/commands.h"
 
 namespace ramcore::rc {
@@ -49,7 +50,8 @@ void addTableCommands(CLI::App& app, Session& session, int& exit_code) {
   CLI::App* create_command = app.add_subcommand("create", "Creates a table");
   create_command->add_option("TABLE", values->name, "Its name")->required();
   create_command->add_option("--tablets", values->tablets, "Pieces to spread over the servers; 0: one per server")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(0U, coordinator::TableManager::kTabletsPerTableMax));
   create_command->callback([&, values] { exit_code = create(session, values->name, values->tablets); });
 
   CLI::App* drop_command = app.add_subcommand("drop", "Drops a table and all its objects");

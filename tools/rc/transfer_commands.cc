@@ -234,7 +234,9 @@ void addTransferCommands(CLI::App& app, Session& session, int& exit_code) {
   auto values = std::make_shared<Values>();
   CLI::App* command = app.add_subcommand("scan", "Prints the objects of a table: key, version, start of the value");
   command->add_option("TABLE", values->table, "Name of the table")->required();
-  command->add_option("--limit", values->limit, "Stop after this many objects; 0: all")->capture_default_str();
+  command->add_option("--limit", values->limit, "Stop after this many objects; 0: all")
+      ->capture_default_str()
+      ->check(tools::wholeNumber());
   command->callback([&, values] { exit_code = scanTable(session, *values); });
 
   command = app.add_subcommand("import", "Writes objects from lines of JSON; versions in them are not looked at");

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <memory>
 
+#include "coordinator/table_manager.h"
 #include "runtime/real/system_clock.h"
 #include "tools/rcbench/load_loop.h"
 #include "tools/support/cluster_flags.h"
@@ -47,7 +48,8 @@ void declare(CLI::App& app, Flags& flags) {
 
   app.add_option("--table", settings.table, "Table to use; made if there is none")->capture_default_str();
   app.add_option("--tablets", flags.tablets, "Tablets of a table that is made; 0: one per server")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(0U, coordinator::TableManager::kTabletsPerTableMax));
   app.add_option("--records", settings.record_count, "Records in the table")
       ->capture_default_str()
       ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000'000'000}));
@@ -100,11 +102,12 @@ void declare(CLI::App& app, Flags& flags) {
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e6));
   app.add_option("--operations", settings.operations_max, "End after so many measured operations; 0: no such end")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(tools::wholeNumber());
   app.add_option("--timeout-ms", settings.timeout_ms, "Milliseconds that one operation may take, retries included")
       ->capture_default_str()
       ->check(CLI::Range(1, 3'600'000));
-  app.add_option("--seed", settings.seed, "Seed of keys and mixes")->capture_default_str();
+  app.add_option("--seed", settings.seed, "Seed of keys and mixes")->capture_default_str()->check(tools::wholeNumber());
   app.add_flag("--busy-poll", flags.busy_poll, "Never sleep; for a processor that belongs to rcbench alone");
 
   CLI::Option* no_load = app.add_flag("--no-load", flags.no_load, "The records are there: do not write them");
@@ -207,15 +210,9 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   if (!tools::parseFlags(app, argc, argv, exit_code)) return exit_code;
   const Outcome<bool> settled = settle(app, flags);
-  if (!settled) {
-    tools::fail(kProgram, settled.error());
-    return tools::kExitUsage;
-  }
+  if (!settled) return tools::fail(kProgram, settled.error());
   Outcome<tools::ClusterAccess> access = flags.cluster.open(transport::Role::Client);
-  if (!access) {
-    tools::fail(kProgram, access.error());
-    return tools::kExitUsage;
-  }
+  if (!access) return tools::fail(kProgram, access.error());
   access->use_tcp = flags.transport != "shm";
   access->use_shm = flags.transport != "tcp";
   struct sigaction action{};

@@ -12,6 +12,7 @@
 #include "runtime/real/system_clock.h"
 #include "tools/rcmigrate/tablet_listing.h"
 #include "tools/support/cluster_flags.h"
+#include "tools/support/display.h"
 #include "tools/support/process.h"
 
 namespace {
@@ -19,6 +20,7 @@ namespace {
 using namespace ramcore;
 using namespace ramcore::rcmigrate;
 using client::MigrationStatus;
+using tools::formatBytes;
 
 constexpr const char* kProgram = "rcmigrate";
 constexpr int64_t kPollNs = 50 * runtime::kNanosPerMilli;
@@ -164,8 +166,8 @@ void Commands::showProgress(const std::string& what, const MigrationStatus& now,
   char line[256];
   const double rate = seconds > 0 ? static_cast<double>(now.bytes) / seconds : 0;
   std::snprintf(line, sizeof line, "%s: %3.0f %%, %" PRIu64 " objects, %s in %.2f s, %s/s", what.c_str(),
-                is_last ? 100.0 : now.fraction * 100, now.objects, formatBytes(static_cast<double>(now.bytes)).c_str(),
-                seconds, formatBytes(rate).c_str());
+                is_last ? 100.0 : now.fraction * 100, now.objects, formatBytes(now.bytes).c_str(), seconds,
+                formatBytes(static_cast<uint64_t>(rate)).c_str());
   const bool on_terminal = isatty(STDERR_FILENO) != 0;
   if (!is_last) {
     if (!flags_.quiet) std::cerr << (on_terminal ? "\r\033[K" : "") << line << (on_terminal ? "" : "\n") << std::flush;
@@ -228,8 +230,8 @@ int Commands::status() {
     return tools::kExitOk;
   }
   std::printf("%s: %s, %.0f %%, %" PRIu64 " objects, %s%s%s\n", what.c_str(), nameOf(now->state).c_str(),
-              now->fraction * 100, now->objects, formatBytes(static_cast<double>(now->bytes)).c_str(),
-              now->reason.empty() ? "" : ", ", now->reason.c_str());
+              now->fraction * 100, now->objects, formatBytes(now->bytes).c_str(), now->reason.empty() ? "" : ", ",
+              now->reason.c_str());
   return tools::kExitOk;
 }
 
@@ -267,7 +269,9 @@ Parsed declare(CLI::App& app, Flags& flags) {
   parsed.list->add_flag("--json", flags.json, "Print JSON");
 
   parsed.move = app.add_subcommand("move", "Move tablets to a server, one after the other");
-  parsed.move->add_option("TABLET", flags.tablets, "Numbers of the tablets, as 'list' shows them")->required();
+  parsed.move->add_option("TABLET", flags.tablets, "Numbers of the tablets, as 'list' shows them")
+      ->required()
+      ->check(tools::wholeNumber());
   parsed.move->add_option("--to", flags.server, "Name or number of the server")->required()->type_name("SERVER");
   parsed.move->add_flag("--no-wait", flags.no_wait, "Only start the moves and print their numbers");
   parsed.move->add_flag("--quiet", flags.quiet, "No progress on stderr");
@@ -282,11 +286,15 @@ Parsed declare(CLI::App& app, Flags& flags) {
   tablet->excludes(at)->excludes(table);
 
   parsed.status = app.add_subcommand("status", "Show how far a migration is");
-  parsed.status->add_option("MIGRATION", flags.migration, "Its number, as 'move --no-wait' prints it")->required();
+  parsed.status->add_option("MIGRATION", flags.migration, "Its number, as 'move --no-wait' prints it")
+      ->required()
+      ->check(tools::wholeNumber());
   parsed.status->add_flag("--json", flags.json, "Print JSON");
 
   parsed.cancel = app.add_subcommand("cancel", "End a migration; the tablet stays where it was");
-  parsed.cancel->add_option("MIGRATION", flags.migration, "Its number, as 'move --no-wait' prints it")->required();
+  parsed.cancel->add_option("MIGRATION", flags.migration, "Its number, as 'move --no-wait' prints it")
+      ->required()
+      ->check(tools::wholeNumber());
   return parsed;
 }
 
@@ -299,14 +307,10 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   if (!tools::parseFlags(app, argc, argv, exit_code)) return exit_code;
   if (parsed.split->parsed() && flags.tablet == 0 && flags.table.empty()) {
-    (void)tools::fail(kProgram, {Status::BadConfig, "split wants a TABLE with --at, or --tablet; see --help"});
-    return tools::kExitUsage;
+    return tools::fail(kProgram, {Status::BadConfig, "split wants a TABLE with --at, or --tablet; see --help"});
   }
   const Outcome<tools::ClusterAccess> access = flags.cluster.open(transport::Role::Admin);
-  if (!access) {
-    (void)tools::fail(kProgram, access.error());
-    return tools::kExitUsage;
-  }
+  if (!access) return tools::fail(kProgram, access.error());
   struct sigaction action{};
   action.sa_handler = onSignal;
   sigaction(SIGINT, &action, nullptr);

@@ -5,23 +5,19 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "tools/support/display.h"
+
 namespace ramcore::rcmigrate {
+
+using tools::formatHex;
+using tools::formatServer;
+using tools::stateOf;
+
 namespace {
 
 // Shares of the whole hash space.
 double shareOf(const HashRange& range) {
   return (static_cast<double>(range.last - range.first) + 1.0) / 18446744073709551616.0;
-}
-
-std::string hex(uint64_t value) {
-  std::array<char, 24> text{};
-  std::snprintf(text.data(), text.size(), "0x%016" PRIx64, value);
-  return text.data();
-}
-
-std::string stateOf(const client::TabletInfo& tablet) {
-  if (!tablet.is_available) return "unavailable";
-  return tablet.is_moving ? "moving" : "normal";
 }
 
 std::string asText(const client::ClusterStatus& status, const std::string& name) {
@@ -34,8 +30,8 @@ std::string asText(const client::ClusterStatus& status, const std::string& name)
     if (!name.empty() && table.name != name) continue;
     for (const client::TabletInfo& tablet : table.tablets) {
       std::snprintf(line.data(), line.size(), "%8" PRIu64 "  %-20.100s %-18s  %-18s %6.2f%%  %-12s %8" PRIu64 "  ",
-                    tablet.id.value, table.name.c_str(), hex(tablet.range.first).c_str(),
-                    hex(tablet.range.last).c_str(), shareOf(tablet.range) * 100, stateOf(tablet).c_str(),
+                    tablet.id.value, table.name.c_str(), formatHex(tablet.range.first).c_str(),
+                    formatHex(tablet.range.last).c_str(), shareOf(tablet.range) * 100, stateOf(tablet).data(),
                     tablet.epoch.value);
       out += line.data();
       out += nameOf(status, tablet.owner) + "\n";
@@ -52,12 +48,12 @@ std::string asJson(const client::ClusterStatus& status, const std::string& name)
     for (const client::TabletInfo& tablet : table.tablets) {
       tablets.push_back({{"tablet", tablet.id.value},
                          {"table", table.name},
-                         {"first_hash", hex(tablet.range.first)},
-                         {"last_hash", hex(tablet.range.last)},
+                         {"first_hash", formatHex(tablet.range.first)},
+                         {"last_hash", formatHex(tablet.range.last)},
                          {"share", shareOf(tablet.range)},
                          {"state", stateOf(tablet)},
                          {"epoch", tablet.epoch.value},
-                         {"server_id", std::to_string(tablet.owner.value)},
+                         {"server_id", formatServer(tablet.owner)},
                          {"server", nameOf(status, tablet.owner)}});
     }
   }
@@ -71,9 +67,8 @@ Outcome<ServerId> findServer(const client::ClusterStatus& status, const std::str
   std::string names;
   for (const client::ServerStatus& server : status.servers) {
     if (!server.is_alive) continue;
-    names += (names.empty() ? "" : ", ") + nameOf(status, server.id) + " (" + std::to_string(server.id.value) + ")";
-    // In decimal, and as 'ramcore status' shows it.
-    if (std::to_string(server.id.value) == name_or_id || hex(server.id.value).substr(2) == name_or_id) return server.id;
+    names += (names.empty() ? "" : ", ") + nameOf(status, server.id) + " (" + formatServer(server.id) + ")";
+    if (formatServer(server.id) == name_or_id) return server.id;
     if (server.name == name_or_id) found.push_back(server.id);
   }
   if (found.size() == 1) return found.front();
@@ -98,7 +93,7 @@ std::string nameOf(const client::ClusterStatus& status, ServerId id) {
   for (const client::ServerStatus& server : status.servers) {
     if (server.id == id && !server.name.empty()) return server.name;
   }
-  return id ? std::to_string(id.value) : "none";
+  return formatServer(id);
 }
 
 std::string nameOf(client::MigrationStatus::State state) {
@@ -119,15 +114,6 @@ std::string nameOf(client::MigrationStatus::State state) {
 
 std::string listTablets(const client::ClusterStatus& status, const std::string& name, bool as_json) {
   return as_json ? asJson(status, name) : asText(status, name);
-}
-
-std::string formatBytes(double bytes) {
-  constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
-  size_t unit = 0;
-  for (; bytes >= 1024 && unit + 1 < kUnits.size(); ++unit) bytes /= 1024;
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.1f %s", bytes, kUnits[unit]);
-  return text.data();
 }
 
 KeyHash middleOf(const HashRange& range) { return range.first + (range.last - range.first) / 2 + 1; }

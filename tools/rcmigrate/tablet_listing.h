@@ -21,9 +21,6 @@ std::string nameOf(client::MigrationStatus::State state);
 /// The tablets of table `name` (empty: of all tables) as a table for people or as JSON, ending with a newline.
 std::string listTablets(const client::ClusterStatus& status, const std::string& name, bool as_json);
 
-/// "12.3 MiB".
-std::string formatBytes(double bytes);
-
 /// The hash in the middle of a range: the first of the upper half.
 KeyHash middleOf(const HashRange& range);
 

@@ -6,8 +6,10 @@
 #include <cstdio>
 #include <thread>
 
+#include "coordinator/table_manager.h"
 #include "master/master.h"
 #include "runtime/real/urcu_epoch.h"
+#include "tools/support/display.h"
 #include "tools/support/metrics_server.h"
 #include "tools/support/process.h"
 
@@ -15,6 +17,7 @@ namespace ramcore::tools {
 namespace {
 
 constexpr const char* kProgram = "ramcore-server";
+constexpr uint64_t kMegabyte = uint64_t{1} << 20;
 
 struct ServerSettings {
   ProcessSettings process;
@@ -30,6 +33,10 @@ class Server final : private master::MasterObserver {
   int run() {
     auto locator = transport::Locator::parse(settings_.coordinator);
     if (!locator.ok()) return fail(kProgram, locator.error());
+    const auto named = checkName();
+    if (!named.ok()) return fail(kProgram, named.error());
+    const auto sized = checkMemory();
+    if (!sized.ok()) return fail(kProgram, sized.error());
     auto process =
         Process::open(settings_.process, kProgram, transport::Role::Server, [this] { return threads_.add(); });
     if (!process.ok()) return fail(kProgram, process.error());
@@ -55,12 +62,45 @@ class Server final : private master::MasterObserver {
   }
 
  private:
+  Outcome<bool> checkName() const {
+    if (coordinator::TableManager::isTableName(settings_.name)) return true;
+    return Failure{Status::BadConfig, "--name of " + std::to_string(settings_.name.size()) +
+                                          " bytes; names are UTF-8 of 1 to 255 bytes without control characters, for "
+                                          "example --name server1"};
+  }
+
+  static log::LogConfig logConfig(uint64_t memory_bytes) {
+    log::LogConfig config;
+    config.memory_bytes = memory_bytes / config.seglet_bytes * config.seglet_bytes;
+    return config;
+  }
+
+  // Before anything is mapped or touched.
+  Outcome<bool> checkMemory() const {
+    uint64_t least = kMegabyte;
+    while (!logConfig(least).validate().ok()) least += kMegabyte;
+    uint64_t most = log::EntryRef::kMemoryBytesMax;
+    while (!logConfig(most).validate().ok()) most /= 2;
+    const auto machine = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    const std::string given = "--memory " + formatSize(settings_.memory_bytes);
+    if (settings_.memory_bytes >= least && settings_.memory_bytes > machine) {
+      return Failure{Status::BadConfig, given + " is more than this machine has, " + formatBytes(machine) +
+                                            "; all of it is touched at the start: give less, for example " +
+                                            formatSize(std::max(least, machine / 2 / kMegabyte * kMegabyte))};
+    }
+    if (logConfig(settings_.memory_bytes).validate().ok()) return true;
+    return Failure{Status::BadConfig, given + " is too " + (settings_.memory_bytes < least ? "little" : "much") +
+                                          " for a log; give " + formatSize(least) + " to " + formatSize(most) +
+                                          ", for example --memory " + formatSize(std::max(least, uint64_t{1} << 30))};
+  }
+
   Outcome<std::unique_ptr<log::LogMemory>> openMemory() {
-    auto memory = log::LogMemory::open(settings_.memory_bytes);
+    const uint64_t bytes = logConfig(settings_.memory_bytes).memory_bytes;
+    auto memory = log::LogMemory::open(bytes);
     if (!memory.ok()) return memory;
     // First touch is slow; it is paid before the first request, with up to 4 threads.
     Trace& trace = process_->trace();
-    trace.info("preparing " + formatBytes(settings_.memory_bytes) + " of log memory");
+    trace.info("preparing " + formatBytes(bytes) + " of log memory");
     const unsigned threads = std::min(4U, std::max(1U, std::thread::hardware_concurrency()));
     std::vector<std::thread> helpers;
     for (unsigned i = 1; i < threads; ++i) {
@@ -71,7 +111,7 @@ class Server final : private master::MasterObserver {
     }
     uint64_t told = 0;
     while ((*memory)->prefaultNext()) {
-      const uint64_t quarter = (*memory)->prefaultedBytes() * 4 / settings_.memory_bytes;
+      const uint64_t quarter = (*memory)->prefaultedBytes() * 4 / bytes;
       if (quarter > told && quarter < 4) trace.info("log memory is " + std::to_string(quarter * 25) + " % ready");
       told = quarter;
     }
@@ -81,12 +121,12 @@ class Server final : private master::MasterObserver {
 
   Outcome<std::unique_ptr<master::Master>> openMaster(transport::Locator coordinator) {
     master::MasterConfig config;
-    config.log.memory_bytes = settings_.memory_bytes;
+    config.log = logConfig(settings_.memory_bytes);
     config.index.initial_buckets_log2 = 16;
     config.index.reserve_bytes = std::max<uint64_t>(settings_.memory_bytes / 2, 64 << 20);
     config.self = {.locators = process_->locators(),
                    .name = settings_.name,
-                   .memory_bytes = settings_.memory_bytes,
+                   .memory_bytes = config.log.memory_bytes,
                    .nonce = process_->entropy().next()};
     config.coordinator = {.id = 0, .locators = {std::move(coordinator)}};
     return master::Master::open(config,
@@ -136,9 +176,13 @@ int main(int argc, char** argv) {
   CLI::App app("A Ramcore server: holds tablets of the cluster's tables in memory", kProgram);
   addProcessFlags(app, settings.process);
   app.add_option("--coordinator", settings.coordinator, "Locator of the coordinator")->envname("RAMCORE_COORDINATOR");
-  app.add_option("--memory", settings.memory_bytes, "Memory for the log, in bytes or with a unit (KiB, MiB, GiB)")
+  app.add_option(
+         "--memory", settings.memory_bytes,
+         "Memory for objects, in bytes or with a unit (KiB, MiB, GiB), in steps of 64KiB. On top of it come the "
+         "index, about 13 bytes for each object (half of --memory or 64MiB at most), and some bookkeeping")
       ->envname("RAMCORE_MEMORY")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str(formatSize(settings.memory_bytes));
   app.add_option("--name", settings.name, "Name of this server for people")->envname("RAMCORE_NAME");
   int exit_code = 0;
   if (!parseFlags(app, argc, argv, exit_code)) return exit_code;

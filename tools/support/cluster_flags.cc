@@ -15,6 +15,7 @@ void ClusterFlags::addTo(CLI::App& app) {
                  "Locator of the coordinator, tcp://HOST:PORT or shm:///PATH; repeat it for its other locators")
       ->envname("RAMCORE_COORDINATOR")
       ->expected(1)
+      ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->capture_default_str()
       ->type_name("LOCATOR");

@@ -12,14 +12,6 @@ class App;
 
 namespace ramcore::tools {
 
-/// What the tools end with.
-enum ExitCode : int {
-  kExitOk = 0,
-  kExitFailed = 1,   ///< it was tried and did not work; stderr has one line why
-  kExitUsage = 2,    ///< the command line makes no sense; stderr has one line why
-  kExitPartial = 3,  ///< it ran, and some of its operations failed; the output says which
-};
-
 /// The flags by which a tool finds its cluster.
 struct ClusterFlags {
   std::vector<std::string> coordinators;

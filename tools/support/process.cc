@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <array>
+#include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <thread>
 
@@ -81,35 +83,92 @@ void addProcessFlags(CLI::App& app, ProcessSettings& settings) {
                                         std::to_string(log::kSegmentFormat) + ")");
 }
 
+namespace {
+
+// What is wrong with a command line, with the cause where CLI11 names another one.
+std::string explainParse(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> unknown = app.remaining(true);
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) && app.get_subcommands().empty() &&
+      app.get_require_subcommand_min() > 0 && !unknown.empty()) {
+    return "there is no command '" + unknown.front() + "'";
+  }
+  std::string what = error.what();
+  const CLI::Option* config = app.get_config_ptr();
+  const std::string file = config != nullptr && config->count() > 0 ? config->results().front() : "";
+  constexpr std::string_view kConfigText = "INI was not able to parse ";
+  if (what.starts_with(kConfigText)) {
+    what = "configuration file '" + file + "' has '" + what.substr(kConfigText.size()) + "', which is no flag of " +
+           app.get_name() + " or has no value";
+  } else if (!file.empty() && what.find(file) == std::string::npos) {
+    what += " (in a flag, the environment or '" + file + "')";
+  }
+  return what;
+}
+
+// True if `text` is all of a number that a T holds. CLI11 takes the nearest one instead of a number out of range.
+template <typename T>
+bool isNumber(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// CLI11 asks the environment last, and only about what neither flags nor file have set. Here the file gives way to it.
+class EnvironmentBeatsFile final : public CLI::ConfigTOML {
+ public:
+  explicit EnvironmentBeatsFile(const CLI::App& app) : app_(app) {}
+  std::vector<CLI::ConfigItem> from_config(std::istream& in) const override {
+    std::vector<CLI::ConfigItem> items = CLI::ConfigTOML::from_config(in);
+    std::erase_if(items,
+                  [this](const CLI::ConfigItem& item) { return item.parents.empty() && isInEnvironment(item.name); });
+    return items;
+  }
+
+ private:
+  bool isInEnvironment(const std::string& name) const {
+    const CLI::Option* option = app_.get_option_no_throw("--" + name);
+    if (option == nullptr || option->get_envname().empty()) return false;
+    const char* value = std::getenv(option->get_envname().c_str());
+    return value != nullptr && *value != '\0';
+  }
+  const CLI::App& app_;
+};
+
+}  // namespace
+
+std::function<std::string(const std::string&)> wholeNumber() {
+  return [](const std::string& text) {
+    return isNumber<uint64_t>(text) ? "" : "'" + text + "' is no number from 0 to 18446744073709551615";
+  };
+}
+
+std::function<std::string(const std::string&)> signedNumber() {
+  return [](const std::string& text) {
+    return isNumber<int64_t>(text) ? ""
+                                   : "'" + text + "' is no number from -9223372036854775808 to 9223372036854775807";
+  };
+}
+
 bool parseFlags(CLI::App& app, int argc, char** argv, int& exit_code) {
+  app.config_formatter(std::make_shared<EnvironmentBeatsFile>(app));
   try {
     app.parse(argc, argv);
     return true;
   } catch (const CLI::Success& success) {
     exit_code = app.exit(success);
   } catch (const CLI::ParseError& error) {
-    std::string what = error.what();
+    std::string what = explainParse(app, error);
     for (char& c : what) c = c == '\n' ? ' ' : c;
     std::fprintf(stderr, "%s: %s; see --help\n", app.get_name().c_str(), what.c_str());
-    exit_code = 2;
+    exit_code = kExitUsage;
   }
   return false;
 }
 
 int fail(const std::string& program, const Failure& failure) {
   std::fprintf(stderr, "%s: %s\n", program.c_str(), failure.message.c_str());
-  return 1;
-}
-
-std::string formatBytes(uint64_t bytes) {
-  static constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), unit == 0 || value == static_cast<uint64_t>(value) ? "%.0f %s" : "%.1f %s",
-                value, kUnits[unit]);
-  return text.data();
+  return failure.status == Status::BadConfig ? kExitUsage : kExitFailed;
 }
 
 // What a thread that polls needs, in the order of life: the sleeper outlives the endpoints that use it.
@@ -185,6 +244,12 @@ Outcome<std::unique_ptr<Process>> Process::open(const ProcessSettings& settings,
   if (!secret.ok()) return std::move(secret).error();
   process->identity_ = {.role = role, .id = 0, .cluster_name = settings.cluster, .secret = std::move(secret).value()};
 
+  // Tried now: a supervisor would wait for ever for a file that cannot be written.
+  if (!settings.ready_file.empty()) {
+    const auto writable = process->writeReadyFile("");
+    if (!writable.ok()) return writable.error();
+  }
+
   process->network_ = std::make_unique<Network>(*process);
   for (const std::string& text : settings.listen) {
     auto locator = transport::Locator::parse(text);
@@ -223,18 +288,28 @@ std::vector<runtime::Executor*> Process::workers() const {
   return workers;
 }
 
+Outcome<bool> Process::writeReadyFile(const std::string& content) const {
+  // Whoever waits for the file must never see half of it.
+  const std::string partial = settings_.ready_file + ".partial";
+  std::ofstream file(partial);
+  file << content;
+  file.close();
+  if (file &&
+      (content.empty() ? unlink(partial.c_str()) : std::rename(partial.c_str(), settings_.ready_file.c_str())) == 0)
+    return true;
+  return Failure{Status::IoError, "cannot write the ready file '" + settings_.ready_file +
+                                      "': " + std::strerror(errno) +
+                                      "; name a file in a directory that can be written with --ready-file"};
+}
+
 void Process::ready() {
   std::string line;
   for (const std::string& locator : locators_) line += (line.empty() ? "" : " ") + locator;
   std::printf("ready %s\n", line.c_str());
   std::fflush(stdout);
   if (settings_.ready_file.empty()) return;
-  // Whoever waits for the file must never see half of it.
-  const std::string partial = settings_.ready_file + ".partial";
-  std::ofstream(partial) << line << "\n";
-  if (std::rename(partial.c_str(), settings_.ready_file.c_str()) != 0) {
-    trace_.warning("cannot write the ready file '" + settings_.ready_file + "'");
-  }
+  const auto written = writeReadyFile(line + "\n");
+  if (!written.ok()) trace_.error(written.error().message);
 }
 
 void Process::requestStop() {

@@ -20,6 +20,14 @@ class App;
 
 namespace ramcore::tools {
 
+/// What the programs end with.
+enum ExitCode : int {
+  kExitOk = 0,
+  kExitFailed = 1,   ///< it was tried and did not work; stderr has one line why
+  kExitUsage = 2,    ///< flags, environment or configuration file make no sense; stderr has one line why
+  kExitPartial = 3,  ///< it ran, and some of its operations failed; the output says which
+};
+
 /// What coordinator and server have in common on their command lines.
 struct ProcessSettings {
   std::vector<std::string> listen;
@@ -40,10 +48,12 @@ void addProcessFlags(CLI::App& app, ProcessSettings& settings);
 /// Parses the command line. Returns false when the process is to end with `exit_code` (help, version, or a mistake that
 /// was printed in one line).
 bool parseFlags(CLI::App& app, int argc, char** argv, int& exit_code);
-/// One line on stderr, "program: cause; remedy", and the exit code for it.
+/// One line on stderr, "program: cause; remedy", and the exit code for it: kExitUsage for BadConfig, else kExitFailed.
 int fail(const std::string& program, const Failure& failure);
-/// "1.5 GiB".
-std::string formatBytes(uint64_t bytes);
+/// Checks for options of CLI11: a whole number of 64 bits without or with a sign. CLI11 itself takes the nearest number
+/// for one that is out of range.
+std::function<std::string(const std::string&)> wholeNumber();
+std::function<std::string(const std::string&)> signedNumber();
 
 /// The real world under a daemon: clock, transports, dispatch thread (the calling one), workers, signals.
 ///
@@ -80,6 +90,8 @@ class Process {
  private:
   struct Network;
   struct StopJob;
+  /// Empty: only finds out whether it could be written. Failure: IoError.
+  Outcome<bool> writeReadyFile(const std::string& content) const;
   Process(const ProcessSettings& settings, const std::string& program);
 
   const ProcessSettings settings_;
