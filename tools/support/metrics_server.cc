@@ -6,7 +6,10 @@
 #include <prometheus/metric_family.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <fstream>
 #include <limits>
+#include <string>
 
 namespace ramcore::tools {
 namespace {
@@ -23,6 +26,18 @@ std::atomic<uint64_t> bad_scrapes{0};
 // Bounds of exported buckets: powers of two of nanoseconds, from 256 ns to 17 s. The counted buckets end there too.
 constexpr uint32_t kFirstBoundLog2 = 8;
 constexpr uint32_t kLastBoundLog2 = 34;
+
+// What the kernel gave this process in huge pages, nearly all of it log memory: advice is not always taken. 0 if it
+// does not say.
+double hugePageBytes() {
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  std::string line;
+  constexpr std::string_view kName = "AnonHugePages:";
+  while (std::getline(rollup, line)) {
+    if (line.starts_with(kName)) return std::strtod(line.c_str() + kName.size(), nullptr) * 1024;
+  }
+  return 0;
+}
 
 class Families {
  public:
@@ -116,6 +131,7 @@ void collectLog(const log::Log& log, Families& out) {
   const log::LogStats& stats = log.stats();
   const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
   out.gauge("ramcore_log_memory_bytes", "Memory of the log", static_cast<double>(log.config().memory_bytes));
+  out.gauge("ramcore_huge_page_bytes", "Memory of this process that lies in huge pages", hugePageBytes());
   out.gauge("ramcore_log_live_bytes", "Bytes of entries that are still needed",
             static_cast<double>(read(stats.live_bytes)));
   out.gauge("ramcore_log_live_bytes_max", "Live bytes at which writes are refused",
