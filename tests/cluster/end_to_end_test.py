@@ -3,8 +3,11 @@
 
 import json
 import os
+import pty
 import random
+import re
 import signal
+import subprocess
 import unittest
 
 from cluster_harness import Cluster, run, tool
@@ -63,6 +66,30 @@ class EndToEndTest(unittest.TestCase):
             self.cluster.rc("import", table, path, scheme=scheme)
             exported = self.cluster.export(table, scheme=scheme)
             self.assertEqual({key: value for key, (value, _) in exported.items()}, objects)
+
+    def test_import_and_export_show_how_far_they_are(self):
+        table = self.table("progress")
+        path = self.write_objects("progress.ndjson", {f"k{i}": "v" * 100 for i in range(3000)})
+        self.assertRegex(self.cluster.run("ramcore", "import", table, path).stderr, r"import 100 % 3000 objects, .*/s")
+        self.assertRegex(self.cluster.run("ramcore", "export", table).stderr, r"export 100 % 3000 objects, .*/s")
+        # On a terminal: a bar, redrawn; what it shows never goes back.
+        terminal, inner = pty.openpty()
+        with open("/dev/null", "wb") as nowhere:
+            export = subprocess.Popen(self.cluster.arguments("ramcore", "export", table), stdin=subprocess.DEVNULL,
+                                      stdout=nowhere, stderr=inner)
+        os.close(inner)
+        shown = b""
+        try:
+            while piece := os.read(terminal, 4096):
+                shown += piece
+        except OSError:  # the other end is closed
+            pass
+        os.close(terminal)
+        self.assertEqual(export.wait(60), 0)
+        parts = [int(part) for part in re.findall(rb"\] (\d+) %", shown)]
+        self.assertEqual(parts, sorted(parts))
+        self.assertEqual(parts[-1], 100)
+        self.assertIn(b"[##############################]", shown)
 
     def test_bytes_that_are_not_utf8(self):
         table = self.table("binary")

@@ -9,23 +9,25 @@ namespace ramcore::rc {
 /// Tells on stderr how far something long is: a bar that is redrawn on a terminal, a line now and then elsewhere.
 class Progress {
  public:
-  /// @param total_bytes  0 if nobody knows.
-  Progress(std::string what, uint64_t total_bytes, bool is_quiet);
+  Progress(std::string what, bool is_quiet);
   /// Cheap unless it is time to show something.
-  void update(uint64_t objects, uint64_t bytes);
-  /// The last line: totals and rate.
-  void finish(uint64_t objects, uint64_t bytes);
+  /// @param part  of all there is to do, 0 to 1; kUnknown if nobody knows.
+  void update(uint64_t objects, uint64_t bytes, double part);
+  /// The last line: totals and rate. The part is 1 if all went well.
+  void finish(uint64_t objects, uint64_t bytes, bool is_complete);
+
+  static constexpr double kUnknown = -1;
 
  private:
   using Clock = std::chrono::steady_clock;
   void show(uint64_t objects, uint64_t bytes, bool is_last);
 
   const std::string what_;
-  const uint64_t total_bytes_;
   const bool is_quiet_;
   const bool is_terminal_;
   const Clock::time_point begin_;
   Clock::time_point next_;
+  double part_ = kUnknown;
 };
 
 }  // namespace ramcore::rc

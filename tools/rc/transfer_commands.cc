@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <span>
 
+#include "base/hash.h"
 #include "tools/rc/commands.h"
 #include "tools/rc/line_reader.h"
 #include "tools/rc/ndjson.h"
@@ -133,7 +135,8 @@ int import(Session& session, const Values& values) {
   const Input in(values.file);
   if (in.fd() < 0) return session.fail(cannotOpen(values.file, "give a readable file, or - for stdin"));
   LineReader lines(in.fd(), kLineBytesMax);
-  Progress progress("import", sizeOf(values.file), values.quiet);
+  Progress progress("import", values.quiet);
+  const auto total_bytes = static_cast<double>(sizeOf(values.file));
   Importer importer(**session.client(), *table, values);
   std::string line;
   uint64_t line_number = 0;
@@ -157,10 +160,11 @@ int import(Session& session, const Values& values) {
       break;
     }
     importer.add(std::move(object).value());
-    progress.update(importer.objects(), bytes);
+    progress.update(importer.objects(), bytes,
+                    total_bytes > 0 ? static_cast<double>(bytes) / total_bytes : Progress::kUnknown);
   }
   importer.finish();
-  progress.finish(importer.objects(), bytes);
+  progress.finish(importer.objects(), bytes, !wrong && importer.failed() == 0);
   if (wrong) return session.fail(*wrong);
   if (importer.failed() != 0) {
     session.fail(importer.firstFailure(), "table '" + values.table + "', " + std::to_string(importer.failed()) +
@@ -175,7 +179,7 @@ int exportTable(Session& session, const Values& values) {
   if (!table) return session.fail(table.error());
   std::FILE* out = values.file == "-" ? stdout : std::fopen(values.file.c_str(), "wb");
   if (out == nullptr) return session.fail(cannotOpen(values.file, "give a file that can be written, or - for stdout"));
-  Progress progress("export", 0, values.quiet);
+  Progress progress("export", values.quiet);
   uint64_t objects = 0;
   uint64_t bytes = 0;
   bool is_written = true;
@@ -186,10 +190,12 @@ int exportTable(Session& session, const Values& values) {
     if (!is_written) break;
     ++objects;
     bytes += line.size();
-    progress.update(objects, bytes);
+    // Objects come in the order of the hashes of their keys, which are spread evenly.
+    const KeyHash hash = hashKey(TableId(table->id), std::as_bytes(std::span(object.key)));
+    progress.update(objects, bytes, static_cast<double>(hash) * 0x1p-64);
   }
   is_written = (values.file == "-" ? std::fflush(out) : std::fclose(out)) == 0 && is_written;
-  progress.finish(objects, bytes);
+  progress.finish(objects, bytes, is_written && scan.status() == Status::Ok);
   if (!is_written)
     return session.fail(Failure{Status::IoError,
                                 "cannot write " + values.file + ": " + std::strerror(errno) + "; look for room there"});
