@@ -1,5 +1,5 @@
 # What `cmake --install` puts on a machine: the tools, libramcore (static and shared) with its headers, a CMake package, a
-# pkg-config file, and the systemd units.
+# pkg-config file, the systemd units and the user they run as.
 include(CMakePackageConfigHelpers)
 
 if(RAMCORE_TOOLS)
@@ -8,6 +8,7 @@ endif()
 file(GLOB ramcore_units CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/packaging/systemd/*.service)
 if(ramcore_units)
   install(FILES ${ramcore_units} DESTINATION lib/systemd/system)
+  install(FILES ${CMAKE_SOURCE_DIR}/packaging/sysusers/ramcore.conf DESTINATION lib/sysusers.d)
 endif()
 
 # libramcore is the client and everything below it. It comes from the same object files as the layers; sanitized builds
