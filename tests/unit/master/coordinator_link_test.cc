@@ -1,0 +1,125 @@
+#include "master/coordinator_link.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rpc/dispatch.h"
+#include "runtime/sim/sim_clock.h"
+#include "runtime/sim/sim_scheduler.h"
+#include "transport/sim/sim_transport.h"
+
+namespace ramcore::master {
+namespace {
+
+const runtime::SimClock::Options kExactClock{.offset_ns_max = 0, .wall_error_ns_max = 0, .drift_ppm_max = 0};
+
+/// A process of a simulated network.
+struct Node {
+  Node(runtime::SimScheduler& scheduler, transport::SimNetwork& network, const std::string& name, transport::Role role)
+      : clock(scheduler, name, kExactClock),
+        transport(network, clock, name, [] {}),
+        dispatch(clock, silentTrace(), sleeper, {}),
+        identity{.role = role, .id = 0, .cluster_name = "test", .secret = {}},
+        endpoint(transport.makeEndpoint(identity)) {
+    dispatch.addEndpoint(*endpoint);
+  }
+
+  runtime::SimClock clock;
+  struct NoSleep final : transport::Sleeper {
+    void sleep(int64_t) override {}
+    void wake() override {}
+    void watch(int) override {}
+    void forget(int) override {}
+  } sleeper;
+  transport::SimTransport transport;
+  rpc::Dispatch dispatch;
+  transport::Identity identity;
+  std::unique_ptr<transport::Endpoint> endpoint;
+};
+
+struct Observer final : LinkObserver {
+  void onEnlisted(ServerId, ClusterId) override { enlisted = true; }
+  void onRejected(Status status, const std::string& why) override {
+    rejections.push_back(status);
+    reason = why;
+  }
+  bool enlisted = false;
+  std::vector<Status> rejections;
+  std::string reason;
+};
+
+/// A server's link to a coordinator that answers every enlistment with one status.
+class CoordinatorLinkTest : public ::testing::Test {
+ protected:
+  CoordinatorLinkTest() {
+    rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Server})};
+    rules.any_target = true;
+    coordinator_.dispatch.services().add<&CoordinatorLinkTest::enlist>(wire::Opcode::Enlist, *this, rules);
+    RC_CHECK(coordinator_.endpoint->listen(where_).ok());
+  }
+  ~CoordinatorLinkTest() override {
+    link_.stop(false);
+    caller_.shutDown();
+    RC_CHECK(runUntil([this] { return link_.stopped(); }));
+  }
+
+  void enlist(rpc::Request request) {
+    ++questions_;
+    request.reply(answer_);
+  }
+  template <typename Done>
+  bool runUntil(Done done) {
+    for (int i = 0; i < 100'000; ++i) {
+      if (done()) return true;
+      const bool found = static_cast<int>(coordinator_.dispatch.step()) + static_cast<int>(server_.dispatch.step()) > 0;
+      if (!found) scheduler_.runUntil(scheduler_.nowNs() + runtime::kNanosPerMilli, 1);
+    }
+    return false;
+  }
+  void start(Status answer) {
+    answer_ = answer;
+    link_.start({.locators = {"sim://server"}, .name = "server", .memory_bytes = 1, .nonce = 7});
+  }
+
+  runtime::SimScheduler scheduler_{1};
+  transport::SimNetwork network_{scheduler_, {.mode = transport::SimMode::Stream}};
+  const transport::Locator where_ = transport::Locator::parse("sim://coordinator").value();
+  Node coordinator_{scheduler_, network_, "coordinator", transport::Role::Coordinator};
+  Node server_{scheduler_, network_, "server", transport::Role::Server};
+  rpc::Caller caller_{server_.dispatch};
+  ServerLease lease_;
+  Observer observer_;
+  CoordinatorLink link_{caller_, server_.dispatch, {.id = 0, .locators = {where_}}, lease_, observer_, silentTrace()};
+  Status answer_ = Status::Ok;
+  int questions_ = 0;
+};
+
+// What will not change: this server's description, and that its nonce belongs to one that is dead.
+TEST_F(CoordinatorLinkTest, AnEnlistmentThatIsRefusedForGoodIsNotRepeated) {
+  start(Status::BadRequest);
+  ASSERT_TRUE(runUntil([this] { return link_.stopped(); }));
+  EXPECT_EQ(questions_, 1);
+  EXPECT_EQ(observer_.rejections, std::vector{Status::BadRequest});
+  EXPECT_NE(observer_.reason.find("check its name"), std::string::npos) << observer_.reason;
+}
+
+TEST_F(CoordinatorLinkTest, AServerThatIsDeadBeforeItServesDoesNotAskAgain) {
+  start(Status::Fenced);
+  ASSERT_TRUE(runUntil([this] { return link_.stopped(); }));
+  EXPECT_EQ(questions_, 1);
+  EXPECT_EQ(observer_.rejections, std::vector{Status::Fenced});
+}
+
+TEST_F(CoordinatorLinkTest, AnEnlistmentThatCannotBeCarriedOutNowIsRepeated) {
+  start(Status::RetryLater);
+  EXPECT_TRUE(runUntil([this] { return questions_ >= 3; }));
+  EXPECT_FALSE(link_.stopped());
+  EXPECT_TRUE(observer_.rejections.empty());
+  EXPECT_FALSE(observer_.enlisted);
+}
+
+}  // namespace
+}  // namespace ramcore::master
