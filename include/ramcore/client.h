@@ -159,7 +159,8 @@ class Client {
 
   Scan scan(Table table, const ScanOptions& options = {});
 
-  // ---- futures; keys and values are copied, items and their bytes stay in place until the result is there
+  // ---- futures; keys and values are copied, items and their bytes stay in place until the result is there (of a
+  // dropped future: as long as the client)
 
   Future<Result<ReadResult>> readAsync(Table table, std::string_view key, const CallOptions& options = {});
   Future<MutateResult> writeAsync(Table table, std::string_view key, std::string_view value,
