@@ -84,6 +84,7 @@ bool checkFloors(const RunCounts& counts, uint64_t seeds, bool faults) {
       {"outcomes unknown", counts.outcomes_unknown, faults ? 1.0 : 0},
       {"messages lost", counts.messages_lost, faults ? 5.0 : 0},
       {"messages delayed", counts.messages_delayed, faults ? 20.0 : 0},
+      {"requests after their session", counts.requests_given_up_late, faults ? 0.5 : 0},
       {"messages duplicated", counts.messages_duplicated, faults ? 5.0 : 0},
       {"duplicates suppressed", counts.duplicates_suppressed, faults ? 5.0 : 0},
       {"messages reordered", counts.messages_reordered, faults ? 3.0 : 0},

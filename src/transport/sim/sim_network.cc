@@ -254,6 +254,11 @@ void SimNetwork::sendDatagram(Connection& connection, SimFrameList one) {
     arrival_ns += drawBelow(rates_.delay_ns_max);
   }
   if (happens(rates_.reorder_ppm)) arrival_ns += drawBelow(kReorderNsMax);
+  if (happens(rates_.late_ppm)) {
+    ++counts_.late;
+    arrival_ns += drawBelow(rates_.late_ns_max);
+    tellCaller(connection, frame);
+  }
   if (arrival_ns < direction.last_arrival_ns) ++counts_.reordered;
   direction.last_arrival_ns = std::max(direction.last_arrival_ns, arrival_ns);
   launch(std::move(one), arrival_ns);
@@ -300,7 +305,8 @@ void SimNetwork::breakEnd(Connection& connection, uint8_t end) {
   here.endpoint->deliver(
       makeFrame({.kind = SimFrameKind::Lost, .from_end = static_cast<uint8_t>(1 - end), .connection = connection.id}),
       here.session);
-  sendControl(connection.id, end, SimFrameKind::Lost);
+  const bool is_unheard = connection.is_datagram && end == 0 && happens(rates_.lose_notice_ppm);
+  if (!is_unheard) sendControl(connection.id, end, SimFrameKind::Lost);
 }
 
 void SimNetwork::loseMessage(Connection& connection, const SimFrame& frame) {
@@ -309,6 +315,11 @@ void SimNetwork::loseMessage(Connection& connection, const SimFrame& frame) {
     cutConnection(connection);
     return;
   }
+  tellCaller(connection, frame);
+}
+
+// The end that called does not wait for ever.
+void SimNetwork::tellCaller(const Connection& connection, const SimFrame& frame) {
   const auto caller = static_cast<uint8_t>(frame.kind == SimFrameKind::Request ? frame.from_end : 1 - frame.from_end);
   const End& end = connection.ends[caller];
   if (end.endpoint != nullptr) end.endpoint->onMessageLost(end.session, frame.slot, frame.sequence);
@@ -359,7 +370,9 @@ void SimNetwork::onArrival(SimFrame& frame) {
     return;
   }
   const End& end = connection->ends[1 - frame.from_end];
+  const bool is_given_up = connection->ends[frame.from_end].endpoint == nullptr;
   if (end.endpoint != nullptr) {
+    if (frame.kind == SimFrameKind::Request && is_given_up) ++counts_.given_up_late;
     end.endpoint->deliver(std::move(one), end.session);
   } else if (frame.kind != SimFrameKind::Lost) {
     // Nobody knows the session there (any more): the sender is told.

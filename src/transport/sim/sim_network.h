@@ -43,7 +43,12 @@ struct SimFaultRates {
   uint32_t delay_ppm = 0;      ///< it arrives up to delay_ns_max later
   uint32_t reorder_ppm = 0;    ///< datagram: it arrives a little later, so that others overtake it
   uint32_t duplicate_ppm = 0;  ///< datagram: it arrives twice, the copy up to duplicate_ns_max later
+  /// Datagram: it arrives up to late_ns_max later. Its caller cannot tell that from a loss and may give the session up
+  /// before; `lose_notice_ppm` of the times the other end does not hear that, and takes it when it comes.
+  uint32_t late_ppm = 0;
+  uint32_t lose_notice_ppm = 0;
   int64_t delay_ns_max = 20'000'000;
+  int64_t late_ns_max = 3'000'000'000;
   int64_t duplicate_ns_max = 3'000'000'000;
 };
 
@@ -53,9 +58,11 @@ struct SimFaultCounts {
   uint64_t lost = 0;     ///< by themselves
   uint64_t blocked = 0;  ///< lost or held because of a partition
   uint64_t delayed = 0;
-  uint64_t reordered = 0;   ///< arrived before one that was sent earlier on the same session
-  uint64_t duplicated = 0;  ///< messages that were sent once and travelled twice
-  uint64_t suppressed = 0;  ///< recognised by the receiver, by session or call number, and thrown away
+  uint64_t late = 0;
+  uint64_t given_up_late = 0;  ///< requests that arrived after their caller had given the session up
+  uint64_t reordered = 0;      ///< arrived before one that was sent earlier on the same session
+  uint64_t duplicated = 0;     ///< messages that were sent once and travelled twice
+  uint64_t suppressed = 0;     ///< recognised by the receiver, by session or call number, and thrown away
   uint64_t partitions = 0;
   uint64_t cuts = 0;  ///< sessions ended by a fault
 };
@@ -163,6 +170,7 @@ class SimNetwork final : private RxOwner {
   void giveUpHeld(GiveUp& give_up);
   void duplicate(const Direction& direction, const SimFrame& frame);
   void loseMessage(Connection& connection, const SimFrame& frame);
+  static void tellCaller(const Connection& connection, const SimFrame& frame);
   void cutConnection(Connection& connection);
   void breakEnd(Connection& connection, uint8_t end);
   void onArrival(SimFrame& frame);

@@ -69,6 +69,10 @@ void Nemesis::changeRates() {
   if (random_.below(3) != 0) rates.delay_ppm = static_cast<uint32_t>(random_.below(100'000));
   if (random_.below(3) != 0) rates.reorder_ppm = static_cast<uint32_t>(random_.below(100'000));
   if (random_.below(3) != 0) rates.duplicate_ppm = static_cast<uint32_t>(random_.below(100'000));
+  if (random_.below(3) != 0) {
+    rates.late_ppm = static_cast<uint32_t>(random_.below(20'000));
+    rates.lose_notice_ppm = 500'000;
+  }
   cluster_.network.setRates(rates);
 }
 

@@ -214,6 +214,7 @@ class Scenario {
     const transport::SimFaultCounts& faults = cluster_.network.counts();
     counts.messages_lost = faults.lost + faults.blocked;
     counts.messages_delayed = faults.delayed;
+    counts.requests_given_up_late = faults.given_up_late;
     counts.messages_duplicated = faults.duplicated;
     counts.duplicates_suppressed = faults.suppressed;
     counts.messages_reordered = faults.reordered;
@@ -263,6 +264,7 @@ void RunCounts::add(const RunCounts& other) {
   outcomes_unknown += other.outcomes_unknown;
   messages_lost += other.messages_lost;
   messages_delayed += other.messages_delayed;
+  requests_given_up_late += other.requests_given_up_late;
   messages_duplicated += other.messages_duplicated;
   duplicates_suppressed += other.duplicates_suppressed;
   messages_reordered += other.messages_reordered;

@@ -28,6 +28,7 @@ struct RunCounts {
   uint64_t outcomes_unknown = 0;
   uint64_t messages_lost = 0;
   uint64_t messages_delayed = 0;
+  uint64_t requests_given_up_late = 0;  ///< arrived after their caller had given the session up
   uint64_t messages_duplicated = 0;
   uint64_t duplicates_suppressed = 0;  ///< by the transport
   uint64_t messages_reordered = 0;

@@ -274,6 +274,19 @@ TEST(SimNetwork, CopiesOfAnEndedSessionReachNobody) {
   EXPECT_GE(pair.network.counts().suppressed, 10u);
 }
 
+TEST(SimNetwork, ALateRequestIsTakenAfterItsCallerGaveTheSessionUp) {
+  Pair pair(SimMode::Datagram);
+  const SessionId session = pair.open();
+  pair.network.setRates({.late_ppm = 1'000'000, .lose_notice_ppm = 1'000'000, .late_ns_max = 60 * kNanosPerSecond});
+  auto& call = pair.client->call(session, "late");
+  pair.until([&] { return call.completions > 0; });
+  EXPECT_EQ(call.status, Status::SessionLost);
+  EXPECT_TRUE(pair.server->received.empty());
+  pair.until([&] { return !pair.server->received.empty(); });
+  EXPECT_EQ(pair.network.counts().given_up_late, 1u);
+  EXPECT_EQ(call.completions, 1);
+}
+
 TEST(SimNetwork, StreamsCarryEveryMessageOnce) {
   Pair pair(SimMode::Stream);
   pair.network.setRates({.duplicate_ppm = 1'000'000});
