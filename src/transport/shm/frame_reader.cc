@@ -10,7 +10,7 @@ bool FrameReader::makesSense(const wire::FrameHeader& header) const {
   return header.priority < runtime::kPriorityCount;
 }
 
-FrameStep FrameReader::step() {
+FrameStep FrameReader::step(uint64_t room_bytes) {
   if (!has_header_) {
     if (ring_.availableBytes() < sizeof(header_)) return FrameStep::Nothing;
     ring_.read(reinterpret_cast<std::byte*>(&header_), sizeof(header_));
@@ -20,6 +20,11 @@ FrameStep FrameReader::step() {
     }
     if (header_.kind != wire::FrameKind::Request && header_.kind != wire::FrameKind::Response) return FrameStep::Bad;
     has_header_ = true;
+  }
+  if (block_ == nullptr) {
+    if (header_.message_bytes > room_bytes && header_.message_bytes >= MessagePool::kCountedBytesMin) {
+      return FrameStep::NoRoom;
+    }
     block_ = pool_->take(header_.message_bytes);
     copied_bytes_ = 0;
   }
@@ -27,9 +32,11 @@ FrameStep FrameReader::step() {
   const uint32_t piece = std::min(header_.message_bytes - copied_bytes_, ring_.availableBytes());
   ring_.read(block_->bytes() + copied_bytes_, piece);
   copied_bytes_ += piece;
+  received_bytes_ += piece;
   if (copied_bytes_ < header_.message_bytes) return FrameStep::Nothing;
   ring_.skip(alignUp(header_.message_bytes, 8) - header_.message_bytes);
   has_header_ = false;
+  ++message_count_;
   return FrameStep::Message;
 }
 

@@ -11,6 +11,7 @@ enum class FrameStep : uint8_t {
   Nothing,  ///< the rest of the frame, or of all frames, has not come yet
   Message,  ///< a whole message: header() and takeMessage()
   Close,    ///< the peer ends the session in order
+  NoRoom,   ///< the next message is longer than allowed for now; the same again later
   Bad,      ///< bytes that make no sense; nothing more can be read
 };
 
@@ -34,7 +35,15 @@ class FrameReader {
   /// Looks once how far the writer is. Returns false if that makes no sense.
   [[nodiscard]] bool refresh() { return ring_.refresh(); }
   /// Goes on with what was there at the last refresh.
-  FrameStep step();
+  /// @param room_bytes  no longer message is begun now, if it is one that MessagePool counts.
+  FrameStep step(uint64_t room_bytes = UINT64_MAX);
+
+  /// True while the beginning of a message is there, with memory for all of it.
+  bool hasPart() const { return block_ != nullptr; }
+  uint32_t heldBytes() const { return block_ != nullptr ? header_.message_bytes : 0; }
+  /// Bytes of messages, and messages, that were taken out so far.
+  uint64_t receivedBytes() const { return received_bytes_; }
+  uint64_t messageCount() const { return message_count_; }
 
   /// Of the message that step() gave.
   const wire::FrameHeader& header() const { return header_; }
@@ -53,6 +62,8 @@ class FrameReader {
   wire::FrameHeader header_;
   MessageBlock* block_ = nullptr;
   uint32_t copied_bytes_ = 0;
+  uint64_t received_bytes_ = 0;
+  uint64_t message_count_ = 0;
 };
 
 }  // namespace ramcore::transport::shm

@@ -12,6 +12,9 @@ constexpr uint64_t kEarlyPublishBytes = 384;
 void release(TxBuffer& buffer) { TxMessage message(&buffer); }
 
 std::byte* headerOf(TxBuffer& buffer) { return buffer.head - sizeof(wire::FrameHeader); }
+uint64_t frameBytesOf(TxBuffer& buffer) {
+  return wire::frameBytes(loadAs<wire::FrameHeader>(headerOf(buffer)).message_bytes);
+}
 
 }  // namespace
 
@@ -31,6 +34,7 @@ bool FrameWriter::send(const wire::FrameHeader& header, TxMessage message) {
   }
   static_assert(sizeof(wire::FrameHeader) <= TxBuffer::kHeaderRoomBytes);
   storeAs(headerOf(*buffer), header);
+  queued_bytes_ += frameBytesOf(*buffer);
   buffer->next = nullptr;
   if (last_ == nullptr) {
     first_ = last_ = buffer;
@@ -92,6 +96,7 @@ bool FrameWriter::copyPart(const std::byte* from, uint32_t bytes) {
 
 void FrameWriter::takeFromQueue() {
   TxBuffer* done = first_;
+  queued_bytes_ -= frameBytesOf(*done);
   first_ = done->next;
   if (first_ == nullptr) last_ = nullptr;
   part_ = 0;

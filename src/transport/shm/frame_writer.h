@@ -26,6 +26,8 @@ class FrameWriter {
   /// Goes on with what waits. Returns false if the peer's position makes no sense.
   [[nodiscard]] bool pump();
   bool isBlocked() const { return first_ != nullptr; }
+  /// Of the frames that wait, those included that are partly out.
+  uint64_t queuedBytes() const { return queued_bytes_; }
 
   /// Lets the peer see all whole frames and what else is there.
   void publish() { ring_.publish(); }
@@ -60,6 +62,7 @@ class FrameWriter {
   TxBuffer* last_ = nullptr;
   uint32_t part_ = 0;  // of first_: 0 = header and head, n = chunk n - 1
   uint32_t part_offset_bytes_ = 0;
+  uint64_t queued_bytes_ = 0;
   HeapOwner heap_owner_;
 };
 

@@ -33,6 +33,13 @@ MessagePool::~MessagePool() {
 }
 
 MessageBlock* MessagePool::take(uint32_t bytes) {
+  MessageBlock* block = takeBlock(bytes);
+  block->counted_bytes = bytes < kCountedBytesMin ? 0 : bytes;
+  if (block->counted_bytes != 0) lent_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  return block;
+}
+
+MessageBlock* MessagePool::takeBlock(uint32_t bytes) {
   if (bytes > kPooledBytesMax) return allocate(bytes, kHeapClass);
   const uint32_t bits = bytes <= 1 ? 0 : static_cast<uint32_t>(std::bit_width(bytes - 1));
   const uint32_t size_class = bits <= kSmallestClassBits ? 0 : bits - kSmallestClassBits;
@@ -48,6 +55,7 @@ MessageBlock* MessagePool::take(uint32_t bytes) {
 
 void MessagePool::releaseMessage(uint64_t token) noexcept {
   auto* block = reinterpret_cast<MessageBlock*>(token);
+  if (block->counted_bytes != 0) lent_bytes_.fetch_sub(block->counted_bytes, std::memory_order_relaxed);
   if (block->size_class == kHeapClass) {
     std::free(block);
     return;

@@ -13,7 +13,7 @@ namespace ramcore::transport::shm {
 struct MessageBlock {
   MessageBlock* next = nullptr;
   uint32_t size_class = 0;
-  uint32_t reserved = 0;
+  uint32_t counted_bytes = 0;  ///< of MessagePool::lentBytes()
 
   std::byte* bytes() { return reinterpret_cast<std::byte*>(this + 1); }
 };
@@ -35,6 +35,9 @@ class MessagePool final : public RxOwner {
   /// Gives back a block that was never lent on. Any thread.
   void drop(MessageBlock* block) { releaseMessage(reinterpret_cast<uint64_t>(block)); }
   void releaseMessage(uint64_t token) noexcept override;
+  /// Blocks of at least kCountedBytesMin that are out now. Shorter ones are many, and bounded by the slots of sessions.
+  uint64_t lentBytes() const { return lent_bytes_.load(std::memory_order_relaxed); }
+  static constexpr uint32_t kCountedBytesMin = 4 * 1024;
 
  private:
   static constexpr uint32_t kSmallestClassBits = 8;  // 256 B
@@ -45,8 +48,12 @@ class MessagePool final : public RxOwner {
     MessageBlock* free = nullptr;                   // the endpoint's thread
     std::atomic<MessageBlock*> returned = nullptr;  // other threads push, the endpoint's takes all
   };
+
+  MessageBlock* takeBlock(uint32_t bytes);
+
   const HomeThread& home_;
   std::array<SizeClass, kClassCount> classes_;
+  std::atomic<uint64_t> lent_bytes_{0};
 };
 
 }  // namespace ramcore::transport::shm

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "transport/call_slots.h"
+#include "transport/progress.h"
 #include "transport/shm/descriptor.h"
 #include "transport/shm/frame_reader.h"
 #include "transport/shm/frame_writer.h"
@@ -64,9 +65,11 @@ struct Session {
   uint32_t idle_rounds = 0;
   Status lost_reason = Status::SessionLost;
 
-  uint64_t stalled_at = 0;  ///< while is_blocked: where the peer was when it was last seen to read
-  int64_t stalled_since_ns = 0;
+  uint64_t peer_position = 0;  ///< while is_blocked: where the peer was when it was last seen to read
+  Progress sending;            ///< while is_blocked
   bool is_copied_out = false;
+  bool is_bounded = false;  ///< a client's: it waits when memory for messages is used up
+  Reception reception;
 };
 
 }  // namespace ramcore::transport::shm

@@ -129,6 +129,7 @@ void ShmEndpoint::openSession(Session& session, MessageSink& sink) {
   session.peer = greeting.peer();
   session.peer.address = address;
   session.peer.transport = limits_.name;
+  session.is_bounded = greeting.isServer() && (session.peer.role == Role::Client || session.peer.role == Role::Admin);
   session.channel =
       std::make_unique<Channel>(greeting.takeMemory(), greeting.isServer(), messages_, greeting.slotCount());
   session.greeting.reset();
@@ -239,8 +240,8 @@ void ShmEndpoint::send(Session& session, const wire::FrameHeader& header, TxMess
   session.is_copied_out = false;
   if (!session.is_blocked) {
     session.is_blocked = true;
-    session.stalled_at = writer.peerPosition();
-    session.stalled_since_ns = context_.clock.nowNs();
+    session.peer_position = writer.peerPosition();
+    session.sending.begin(context_.clock.nowNs(), session.peer_position);
     blocked_.push_back(session.id);
   }
 }
@@ -263,6 +264,7 @@ void ShmEndpoint::publish(Session& session) {
 
 void ShmEndpoint::pumpBlocked() {
   size_t kept = 0;
+  queued_bytes_ = 0;
   for (size_t i = 0; i < blocked_.size(); ++i) {
     Session* session = findOpen(blocked_[i]);
     if (session == nullptr) continue;
@@ -271,11 +273,12 @@ void ShmEndpoint::pumpBlocked() {
       loseBadLater(*session, kImpossiblePosition);
       continue;
     }
-    if (writer.peerPosition() != session->stalled_at) {
-      session->stalled_at = writer.peerPosition();
-      session->stalled_since_ns = context_.clock.nowNs();
+    if (writer.peerPosition() != session->peer_position) {
+      session->peer_position = writer.peerPosition();
+      session->sending.note(context_.clock.nowNs(), session->peer_position);
       publish(*session);
     }
+    queued_bytes_ += writer.queuedBytes();
     session->is_blocked = writer.isBlocked();
     if (session->is_blocked) blocked_[kept++] = blocked_[i];
   }
@@ -318,7 +321,7 @@ uint32_t ShmEndpoint::pollSession(Session& session, uint32_t message_max) {
       session.has_unread = true;
       break;
     }
-    switch (reader.step()) {
+    switch (reader.step(roomBytes(session))) {
       case FrameStep::Message:
         ++delivered;
         deliver(session, reader.header(), reader.takeMessage());
@@ -329,15 +332,39 @@ uint32_t ShmEndpoint::pollSession(Session& session, uint32_t message_max) {
       case FrameStep::Bad:
         loseBad(session, "a frame header that makes no sense");
         break;
+      case FrameStep::NoRoom:
+        // Looked at again in every round, so that the thread stays awake.
+        session.has_unread = true;
+        is_short_of_memory_ = true;
+        is_going_on = false;
+        break;
       case FrameStep::Nothing:
         is_going_on = false;
         break;
     }
   }
   if (session.state != Session::State::Open) return delivered;
+  if (reader.hasPart()) [[unlikely]]
+    noteReception(session);
   if (reader.giveBack()) session.channel->wakePeer(session.socket.get());
   if (session.peer_has_ended && !session.has_unread) lose(session, Status::SessionLost);
   return delivered;
+}
+
+// Only clients have to wait: what the cluster's own processes say may be what frees memory.
+uint64_t ShmEndpoint::roomBytes(const Session& session) const {
+  if (!session.is_bounded) return UINT64_MAX;
+  const uint64_t held_bytes = messages_.lentBytes() + queued_bytes_;
+  return held_bytes < options_.held_bytes_max ? options_.held_bytes_max - held_bytes : 0;
+}
+
+void ShmEndpoint::noteReception(Session& session) {
+  if (session.reception.is_going_on) return;
+  const FrameReader& reader = session.channel->reader;
+  session.reception.is_going_on = true;
+  session.reception.message_count = reader.messageCount();
+  session.reception.progress.begin(context_.clock.nowNs(), reader.receivedBytes());
+  receiving_.push_back(session.id);
 }
 
 void ShmEndpoint::deliver(Session& session, const wire::FrameHeader& header, RxMessage message) {
@@ -362,7 +389,8 @@ bool ShmEndpoint::prepareSleep() {
   if (!lost_.empty() || !broken_.empty() || is_house_due_) return false;
   flush();
   if (!rings_.prepareSleep()) return false;
-  if (greeting_count_ != 0 || !blocked_.empty()) sockets_.wakeAfter(nextDeadlineNs() - context_.clock.nowNs());
+  if (greeting_count_ != 0 || !blocked_.empty() || !receiving_.empty())
+    sockets_.wakeAfter(nextDeadlineNs() - context_.clock.nowNs());
   is_asleep_ = true;
   return true;
 }

@@ -61,6 +61,8 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   void send(Session& session, const wire::FrameHeader& header, TxMessage message);
   void publish(Session& session);
   void pumpBlocked();
+  uint64_t roomBytes(const Session& session) const;
+  void noteReception(Session& session);
 
   // Sockets and deadlines (shm_endpoint_house.cc).
   void watchSocket(const Session& session);
@@ -72,7 +74,9 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   void stepGreeting(Session& session, MessageSink& sink);
   void readSocket(Session& session);
   void checkDeadlines(int64_t now_ns);
+  void checkReceiving(int64_t now_ns);
   void checkStall(Session& session, int64_t now_ns);
+  void squeeze(int64_t now_ns);
   int64_t nextDeadlineNs() const;
 
   ShmOptions options_;
@@ -93,11 +97,14 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   uint64_t bad_count_ = 0;
 
   RingScan rings_;
-  std::vector<RxMessage> requests_;  // found in this round
-  std::vector<SessionId> dirty_;     // to be published by flush()
-  std::vector<SessionId> blocked_;   // with messages that wait for room
-  std::vector<Broken> broken_;       // to be lost in the next round
-  std::vector<Session*> lost_;       // to be announced
+  std::vector<RxMessage> requests_;   // found in this round
+  std::vector<SessionId> dirty_;      // to be published by flush()
+  std::vector<SessionId> blocked_;    // with messages that wait for room
+  std::vector<SessionId> receiving_;  // with the beginning of a message
+  uint64_t queued_bytes_ = 0;         // of blocked_, as of the last look
+  bool is_short_of_memory_ = false;   // somebody waits for it
+  std::vector<Broken> broken_;        // to be lost in the next round
+  std::vector<Session*> lost_;        // to be announced
 
   ListeningSocket listening_;
   std::vector<Locator> locators_;

@@ -187,10 +187,54 @@ void ShmEndpoint::checkDeadlines(int64_t now_ns) {
   for (const SessionId id : blocked_) {
     if (Session* session = findOpen(id)) checkStall(*session, now_ns);
   }
+  checkReceiving(now_ns);
+  if (std::exchange(is_short_of_memory_, false)) squeeze(now_ns);
+}
+
+void ShmEndpoint::checkReceiving(int64_t now_ns) {
+  size_t kept = 0;
+  for (const SessionId id : receiving_) {
+    Session* session = findOpen(id);
+    if (session == nullptr) continue;
+    const FrameReader& reader = session->channel->reader;
+    Reception& reception = session->reception;
+    reception.is_going_on = reader.hasPart();
+    if (!reception.is_going_on) continue;
+    receiving_[kept++] = id;
+    if (reception.message_count != reader.messageCount()) {
+      reception.message_count = reader.messageCount();
+      reception.progress.begin(now_ns, reader.receivedBytes());
+    }
+    reception.progress.note(now_ns, reader.receivedBytes());
+    if (now_ns - reception.progress.sinceNs() >= options_.stall_close_ns) {
+      loseBadLater(*session, "it does not send the rest of its message");
+    }
+  }
+  receiving_.resize(kept);
+}
+
+// The one that holds most and stands still gives way: whoever gets on will free memory.
+void ShmEndpoint::squeeze(int64_t now_ns) {
+  Session* worst = nullptr;
+  uint64_t worst_bytes = 0;
+  const auto look = [&](Session* session, const Progress& progress) {
+    if (!session->is_bounded || now_ns - progress.sinceNs() < options_.stall_squeeze_ns) return;
+    const uint64_t bytes = session->channel->writer.queuedBytes() + session->channel->reader.heldBytes();
+    if (bytes <= worst_bytes) return;
+    worst = session;
+    worst_bytes = bytes;
+  };
+  for (const SessionId id : blocked_) {
+    if (Session* session = findOpen(id)) look(session, session->sending);
+  }
+  for (const SessionId id : receiving_) {
+    if (Session* session = findOpen(id)) look(session, session->reception.progress);
+  }
+  if (worst != nullptr) loseBadLater(*worst, "memory for messages is used up, and it stands still");
 }
 
 void ShmEndpoint::checkStall(Session& session, int64_t now_ns) {
-  const int64_t stalled_ns = now_ns - session.stalled_since_ns;
+  const int64_t stalled_ns = now_ns - session.sending.sinceNs();
   if (stalled_ns >= options_.stall_close_ns) {
     loseBadLater(session, "it does not read its messages");
     return;
@@ -210,7 +254,10 @@ int64_t ShmEndpoint::nextDeadlineNs() const {
     if (session->state == Session::State::Greeting) next_ns = std::min(next_ns, session->greeting->deadlineNs());
     if (session->state == Session::State::Open && session->is_blocked) {
       const int64_t patience_ns = session->is_copied_out ? options_.stall_close_ns : options_.stall_copy_ns;
-      next_ns = std::min(next_ns, session->stalled_since_ns + patience_ns);
+      next_ns = std::min(next_ns, session->sending.sinceNs() + patience_ns);
+    }
+    if (session->state == Session::State::Open && session->reception.is_going_on) {
+      next_ns = std::min(next_ns, session->reception.progress.sinceNs() + options_.stall_close_ns);
     }
   }
   return next_ns;

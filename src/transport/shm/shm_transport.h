@@ -21,10 +21,16 @@ struct ShmOptions {
   int64_t greeting_timeout_ns = 5 * runtime::kNanosPerSecond;
   /// How long a peer may leave its full ring unread before what waits for it is copied out of the log.
   int64_t stall_copy_ns = 10 * runtime::kNanosPerMilli;
-  /// The same, before the session is given up.
+  /// The same, before the session is given up; also one that does not send the rest of a message. Who moves less than
+  /// Progress::kProgressBytesMin in this time stands still.
   int64_t stall_close_ns = 5 * runtime::kNanosPerSecond;
   /// What may wait, copied out, for one peer that stands still; beyond it the session is given up.
   uint64_t stall_bytes_max = 32 * 1024 * 1024;
+  /// What all sessions of an endpoint may make it hold: messages of 4 KB and more that are not yet whole or in service,
+  /// and what waits for room in rings. Beyond it no such message of a client is begun, and what stands still is closed.
+  uint64_t held_bytes_max = 256 * 1024 * 1024;
+  /// How long a client may stand still while held_bytes_max is used up, before the one that holds most is closed.
+  int64_t stall_squeeze_ns = 100 * runtime::kNanosPerMilli;
 };
 
 /// What an endpoint needs from its process. All borrowed.

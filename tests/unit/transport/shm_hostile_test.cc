@@ -365,6 +365,57 @@ TEST_F(ShmHostilePeer, PeerThatNeverDrainsIsGivenUpAndPinsNothingMeanwhile) {
   server.sink.on_request = [this](RxMessage& request) { echo(*server.endpoint, request); };
 }
 
+TEST_F(ShmHostilePeer, ATrickledMessageIsGivenUp) {
+  expectCaught([&](HostileClient& hostile) {
+    RingWriter writer = hostile.writer();
+    writeFrame(writer, requestOf(1'000'000, 0), 8);
+    writer.publish();
+    const uint64_t bad_before = server.endpoint->badSessionCount();
+    int64_t next_ns = 0;
+    EXPECT_TRUE(stepUntil({&server}, [&] {
+      if (server.clock.nowNs() >= next_ns) {
+        const uint64_t eight = 0;
+        if (writer.refresh() && writer.freeBytes() >= 8) {
+          writer.write(reinterpret_cast<const std::byte*>(&eight), 8);
+          writer.publish();
+        }
+        next_ns = server.clock.nowNs() + runtime::kNanosPerMilli;
+      }
+      return server.endpoint->badSessionCount() > bad_before;
+    }));
+  });
+}
+
+TEST_F(ShmHostilePeer, BeginningsOfMessagesGiveWayToWhoeverSendsWholeOnes) {
+  ShmOptions narrow = options;
+  narrow.held_bytes_max = 1'000'000;
+  narrow.stall_close_ns = 3600 * runtime::kNanosPerSecond;
+  narrow.stall_squeeze_ns = 20 * runtime::kNanosPerMilli;
+  SocketFolder other;
+  Side full(narrow, Role::Server, 8);
+  full.sink.on_request = [&](RxMessage& request) { echo(*full.endpoint, request); };
+  ASSERT_TRUE(full.endpoint->listen(other.locator()).ok());
+  std::vector<std::unique_ptr<HostileClient>> hostile;
+  for (int i = 0; i < 5; ++i) {
+    hostile.push_back(std::make_unique<HostileClient>(other.socketPath()));
+    ASSERT_TRUE(stepUntil({&full}, [&] { return hostile.back()->isReady(); }));
+    RingWriter writer = hostile.back()->writer();
+    writeFrame(writer, requestOf(800'000, 0), 100);
+    writer.publish();
+  }
+  Side honest;  // with the usual patience
+  const SessionId id =
+      honest.endpoint->connect(other.locator(), 8, honest.clock.nowNs() + 10 * runtime::kNanosPerSecond);
+  ASSERT_TRUE(stepUntil({&full, &honest}, [&] { return full.sink.opened.size() == 6; }));
+  ASSERT_TRUE(stepUntil({&full, &honest}, [&] { return honest.sink.opened.size() == 1; }));
+  TestCall call;
+  TxMessage request = makeMessage(*honest.endpoint, 800'000, 5);
+  ASSERT_EQ(honest.endpoint->call(id, request, {}, call), Status::Ok);
+  ASSERT_TRUE(stepUntil({&full, &honest}, [&] { return call.completions != 0; }));
+  EXPECT_TRUE(hasPattern(call.response, 800'000, 5));
+  EXPECT_GE(full.endpoint->badSessionCount(), 1u);
+}
+
 TEST_F(ShmHostilePeer, TooMuchForAPeerThatStandsStillIsDropped) {
   CountingOwner owner;
   const std::vector<std::byte> value(1'000'000, std::byte{9});
