@@ -455,6 +455,7 @@ TEST_F(TcpSlowReaders, ATrickleOfReadsIsNoProgress) {
 TEST_F(TcpSlowReaders, ATrickledRequestIsGivenUp) {
   const int fd = enter();
   ASSERT_TRUE(put(fd, bytesOf(request(0, 800'000))));
+  const int64_t began_ns = server.clock.nowNs();
   int64_t next_ns = 0;
   EXPECT_TRUE(until([&] {
     if (server.clock.nowNs() >= next_ns) {
@@ -463,6 +464,8 @@ TEST_F(TcpSlowReaders, ATrickledRequestIsGivenUp) {
     }
     return server.endpoint->sessionCount() == 1;
   }));
+  // Long before it could be whole, and not because the test was not let run for once.
+  EXPECT_LT(server.clock.nowNs() - began_ns, 5 * runtime::kNanosPerSecond);
   ::close(fd);
 }
 
