@@ -124,18 +124,35 @@ foreach(script IN LISTS ramcore_cluster_scripts)
     ENVIRONMENT "RAMCORE_BIN_DIR=${CMAKE_BINARY_DIR}/bin;RAMCORE_SOURCE_DIR=${CMAKE_SOURCE_DIR}")
 endforeach()
 
-# Decoders under libFuzzer.
+# Decoders under libFuzzer. control_fuzz gets the names of all control-plane messages from the .proto files (their runtime
+# is lite: it has no descriptors to ask).
 if(RAMCORE_FUZZ)
+  set(ramcore_fuzz_messages "")
+  foreach(package control state)
+    set(proto ${CMAKE_SOURCE_DIR}/src/wire/${package}.proto)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${proto})
+    file(STRINGS ${proto} declarations REGEX "^ *message +[A-Za-z]")
+    foreach(declaration IN LISTS declarations)
+      string(REGEX REPLACE "^ *message +([A-Za-z0-9]+).*" "\\1" message "${declaration}")
+      string(APPEND ramcore_fuzz_messages " X(${package}::${message})")
+    endforeach()
+  endforeach()
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/fuzz_messages.h @ONLY
+       CONTENT "#define RAMCORE_FUZZ_MESSAGES(X)@ramcore_fuzz_messages@\n")
+
   file(GLOB ramcore_fuzz CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/*_fuzz.cc)
   add_custom_target(fuzz_targets)
   foreach(source IN LISTS ramcore_fuzz)
     get_filename_component(name ${source} NAME_WE)
     add_executable(${name} ${source})
-    target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
     target_link_libraries(${name} PRIVATE ramcore_warnings ramcore_simulator)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     add_dependencies(fuzz_targets ${name})
   endforeach()
+  # The only decoder that belongs to a tool.
+  target_sources(import_lines_fuzz PRIVATE ${CMAKE_SOURCE_DIR}/tools/rc/ndjson.cc)
+  target_link_libraries(import_lines_fuzz PRIVATE ramcore_tool_deps)
 endif()
 
 # Scripts that compare the documents with the tools.

@@ -1,8 +1,5 @@
 // The byte stream of a session, cut as the input says: whatever comes, the reader gives messages that lie within their
 // limits or calls the stream bad.
-//
-// With RAMCORE_FUZZ_PLANTED a crash waits behind a valid frame with a certain slot and sequence, to show that the
-// target finds it.
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "fuzz/planted.h"
 #include "transport/tcp/frame_reader.h"
 
 namespace ramcore::transport::tcp {
@@ -23,9 +21,7 @@ void check(const wire::FrameHeader& header, const RxMessage& message) {
   RC_CHECK(header.message_bytes <= wire::kMessageBytesMax && header.slot < kSlots);
   RC_CHECK(header.head_bytes <= message.head().size());
   RC_CHECK(isAligned(reinterpret_cast<uintptr_t>(message.head().data()), 8));
-#if defined(RAMCORE_FUZZ_PLANTED)
-  if (header.slot == 7 && header.sequence > 0x1000) std::abort();
-#endif
+  fuzz::crashIfPlanted(header.slot == 7 && header.sequence > 0x1000);
 }
 
 void run(ByteSpan input) {

@@ -1,13 +1,13 @@
 // What a stranger may say in a handshake, to either side: it never gets in without the secret, and what the other side
 // answers stays within its limits.
 //
-// The peer's messages come from the input; the nonces are seeded, so that a corpus keeps its meaning. With
-// RAMCORE_FUZZ_PLANTED a crash waits behind an introduction that is accepted and has a large id.
+// The peer's messages come from the input; the nonces are seeded, so that a corpus keeps its meaning.
 
 #include <algorithm>
 #include <cstdlib>
 
 #include "base/check.h"
+#include "fuzz/planted.h"
 #include "transport/handshake.h"
 #include "wire/frame.h"
 
@@ -37,9 +37,7 @@ void run(ByteSpan input) {
     handshake.receive(input.first(count));
     said_bytes += handshake.toSend().size();
     input = input.subspan(count);
-#if defined(RAMCORE_FUZZ_PLANTED)
-    if (!handshake.isInitiator() && (handshake.peer().id >> 8) != 0) std::abort();
-#endif
+    fuzz::crashIfPlanted(!handshake.isInitiator() && (handshake.peer().id >> 8) != 0);
   }
   RC_CHECK(handshake.state() != Handshake::State::Done);
   RC_CHECK(said_bytes <= 3 * wire::kHandshakeMessageBytesMax);

@@ -1,10 +1,8 @@
 /// Locators as text, from flags, files and other processes: what is accepted prints to a text that means the same.
-///
-/// Built with -DRAMCORE_FUZZ_PLANTED it aborts on a locator with an empty option, which a working fuzzer finds within
-/// seconds.
 
 #include <cstdlib>
 
+#include "fuzz/planted.h"
 #include "transport/locator.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -18,10 +16,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto again = Locator::parse(parsed->toString());
   if (!again.ok() || !(*again == *parsed)) std::abort();
   static_cast<void>(ramcore::transport::isLocalOnly(*parsed));
-#if defined(RAMCORE_FUZZ_PLANTED)
-  for (const auto& [name, value] : parsed->options) {
-    if (value.empty()) std::abort();
-  }
-#endif
+  for (const auto& [name, value] : parsed->options) ramcore::fuzz::crashIfPlanted(value.empty());
   return 0;
 }

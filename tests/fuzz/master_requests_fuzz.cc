@@ -2,12 +2,12 @@
 ///
 /// The first byte chooses the opcode, the second how much of the message the receiver gets in one piece; the rest
 /// stands behind a good header. Each input is sent as it is, and again with lengths, table and epoch that fit, because
-/// a fuzzer does not guess all of them at once. Built with -DRAMCORE_FUZZ_PLANTED it aborts on a successful increment
-/// by 0, which a working fuzzer finds within seconds.
+/// a fuzzer does not guess all of them at once.
 
 #include <cstdlib>
 
 #include "fuzz/fuzz_world.h"
+#include "fuzz/planted.h"
 
 namespace {
 
@@ -63,22 +63,19 @@ void send(sim::MasterWorld& world, Opcode opcode, const std::vector<std::byte>& 
   const auto call = world.send(is_pull ? world.other_server : world.client, bytes, head_bytes);
   const Status outcome = call->outcome();
   if (name(outcome) == "Unknown" || outcome == Status::SessionLost || outcome == Status::Internal) std::abort();
-#if defined(RAMCORE_FUZZ_PLANTED)
   wire::Increment::Request increment;
-  if (opcode == Opcode::Increment && outcome == Status::Ok && load(bytes, increment) && increment.delta == 0) {
-    std::abort();
-  }
-#endif
+  const bool incremented = opcode == Opcode::Increment && outcome == Status::Ok && load(bytes, increment);
+  fuzz::crashIfPlanted(incremented && increment.delta == 0);
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static FuzzWorld fuzz;
+  static FuzzWorld fuzzed;
   if (size < 2) return 0;
-  sim::MasterWorld& world = fuzz.next();
+  sim::MasterWorld& world = fuzzed.next();
   const Opcode opcode = kOpcodes[data[0] % std::size(kOpcodes)];
-  std::vector<std::byte> bytes = fuzz.withHeader(opcode, std::as_bytes(std::span(data + 2, size - 2)));
+  std::vector<std::byte> bytes = fuzzed.withHeader(opcode, std::as_bytes(std::span(data + 2, size - 2)));
   send(world, opcode, bytes, data[1]);
   repair(opcode, bytes);
   send(world, opcode, bytes, data[1]);

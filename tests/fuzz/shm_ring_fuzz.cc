@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 
+#include "fuzz/planted.h"
 #include "transport/shm/frame_reader.h"
 #include "transport/shm/frame_writer.h"
 #include "transport/shm/tx_pool.h"
@@ -66,6 +67,7 @@ void run(const uint8_t* data, size_t bytes) {
           is_read_bad = found != FrameStep::Message;
           if (is_read_bad) break;
           const RxMessage message = reader.takeMessage();
+          fuzz::crashIfPlanted(reader.header().slot > 3 && message.head().size() > 8);
           for (const std::byte byte : message.head()) checksum += static_cast<uint8_t>(byte);
         }
         (void)reader.giveBack();

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace ramcore::fuzz {
+
+/// Where a crash waits, to show that a target reaches what it says it tests: it happens only if RAMCORE_FUZZ_PLANTED is
+/// in the environment. It stands behind the decoder, at inputs of a certain meaning that no corpus holds, so that the
+/// search has to find them; `tools/test --only fuzz-planted` demands that it does.
+inline void crashIfPlanted(bool reached) {
+  static const bool planted = std::getenv("RAMCORE_FUZZ_PLANTED") != nullptr;
+  if (!planted || !reached) return;
+  std::fputs("planted crash\n", stderr);
+  std::abort();
+}
+
+}  // namespace ramcore::fuzz
