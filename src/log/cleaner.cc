@@ -267,7 +267,7 @@ Cleaner::Progress Cleaner::awaitClosed() {
 /// What was left behind as dead may have been killed by entries that are not durable yet. If the segments left the
 /// digest before those are, a crash could take both the old entry and its successor.
 Cleaner::Progress Cleaner::awaitDeaths() {
-  if (!log_.isDurable(deaths_end_) && !RC_MUTATION("clean-before-death-is-durable")) return Progress::Waiting;
+  if (!log_.isDurable(deaths_end_)) return Progress::Waiting;
   log_.exchange(survivors_, candidates_);
   roll_ = log_.requestRollForPass();
   phase_ = Phase::Rolling;

@@ -5,11 +5,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
+#include <span>
 #include <string>
+#include <vector>
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/mutation.h"
 #include "runtime/frame_pool.h"
-#include "sim/cluster/sim_run.h"
+#include "sim/cluster/run_totals.h"
 
 namespace ramcore::sim {
 namespace {
@@ -17,7 +24,8 @@ namespace {
 struct Arguments {
   uint64_t first = 1;
   uint64_t seeds = 50;
-  uint64_t calls = 250;
+  uint64_t calls = kCallsPerClient;
+  uint64_t jobs = 1;
   bool faults = true;
   bool print = false;
   bool hashes = false;
@@ -25,12 +33,13 @@ struct Arguments {
 };
 
 constexpr const char* kUsage =
-    "simulator [--seeds N] [--first SEED] [--seed SEED] [--calls N] [--no-faults] [--print] [--hashes] [--mutation "
-    "NAME]\n"
+    "simulator [--seeds N] [--first SEED] [--seed SEED] [--jobs N] [--calls N] [--no-faults] [--print] [--hashes] "
+    "[--mutation NAME]\n"
     "  --seeds N        how many seeds to run, from --first on (50)\n"
     "  --first SEED     the first one (1)\n"
     "  --seed SEED      just this one\n"
-    "  --calls N        calls of each of the 8 clients (250)\n"
+    "  --jobs N         processes that share the seeds (1); totals and their floors are those of all of them\n"
+    "  --calls N        calls of each of the 8 clients (320; with fewer nothing has a floor)\n"
     "  --no-faults      only moves and splits\n"
     "  --print          print every trace line\n"
     "  --hashes         print the trace hash of each seed\n"
@@ -53,6 +62,8 @@ bool parse(int argc, char** argv, Arguments& arguments) {
     } else if (flag == "--seed") {
       ok = number(arguments.first);
       arguments.seeds = 1;
+    } else if (flag == "--jobs") {
+      ok = number(arguments.jobs);
     } else if (flag == "--calls") {
       ok = number(arguments.calls);
     } else if (flag == "--no-faults") {
@@ -68,119 +79,144 @@ bool parse(int argc, char** argv, Arguments& arguments) {
     }
     if (!ok) return false;
   }
-  return arguments.seeds > 0;
+  return arguments.seeds > 0 && arguments.jobs > 0;
 }
 
-struct Floor {
-  const char* what;
-  uint64_t seen;
-  double least_per_seed;
+/// What some of the seeds gave. Lies in memory that the processes share.
+struct Share {
+  uint64_t first = 0;
+  uint64_t seeds = 0;
+  RunCounts counts;
+  uint64_t failed = 0;
+  uint64_t fewest_operations = ~uint64_t{0};  ///< completed in one seed
+  double simulated_s = 0;
+  bool is_complete = false;  ///< the process came to the end
 };
 
-// A fault that never happens proves nothing: each total has a floor, low enough for chance, far above zero.
-bool checkFloors(const RunCounts& counts, uint64_t seeds, bool faults) {
-  const Floor floors[] = {
-      {"operations", counts.operations, 2000},
-      {"outcomes unknown", counts.outcomes_unknown, faults ? 1.0 : 0},
-      {"messages lost", counts.messages_lost, faults ? 5.0 : 0},
-      {"messages delayed", counts.messages_delayed, faults ? 20.0 : 0},
-      {"requests after their session", counts.requests_given_up_late, faults ? 0.5 : 0},
-      {"messages duplicated", counts.messages_duplicated, faults ? 5.0 : 0},
-      {"duplicates suppressed", counts.duplicates_suppressed, faults ? 5.0 : 0},
-      {"messages reordered", counts.messages_reordered, faults ? 3.0 : 0},
-      {"partitions", counts.partitions, faults ? 1.0 : 0},
-      {"sessions cut", counts.sessions_cut, faults ? 2.0 : 0},
-      {"pauses longer than the lease", counts.long_pauses, faults ? 0.1 : 0},
-      {"coordinator restarts", counts.coordinator_restarts, faults ? 0.2 : 0},
-      {"moves done", counts.moves_done, 1.0},
-      {"splits done", counts.splits_done, 0.5},
-      {"stale epochs refused", counts.stale_epochs, 1.0},
-      {"lease refusals", counts.lease_refusals, faults ? 0.1 : 0},
-      {"duplicates answered", counts.duplicates_answered, faults ? 1.0 : 0},
-      {"segments cleaned", counts.segments_cleaned, 20.0},
-      {"moves back at once", counts.moves_back, 2.0},
-      {"servers declared dead", counts.servers_retired, faults ? 0.1 : 0},
-      {"index buckets split", counts.bucket_splits, 5.0},
-      {"answers judged for durability", counts.answers_judged, 200.0},
-      {"logs replayed", counts.logs_replayed, 10.0},
-  };
-  bool ok = true;
-  for (const Floor& floor : floors) {
-    const auto least = static_cast<uint64_t>(floor.least_per_seed * static_cast<double>(seeds));
-    std::printf("  %-30s %12llu  (floor %llu)%s\n", floor.what, static_cast<unsigned long long>(floor.seen),
-                static_cast<unsigned long long>(least), floor.seen < least ? "  TOO FEW" : "");
-    // A few seeds say little about totals.
-    ok = ok && (floor.seen >= least || seeds < 20);
+constexpr uint64_t kFailuresMax = 3;  // of a share: then it is enough
+
+RunReport runSeed(const Arguments& arguments, uint64_t seed) {
+  RunOptions options;
+  options.seed = seed;
+  options.calls_per_client = arguments.calls;
+  options.operations_min = arguments.calls >= kCallsPerClient ? kOperationsMin : 0;
+  options.faults = arguments.faults;
+  if (arguments.print) {
+    options.print = [](std::string_view line) { std::printf("%.*s\n", static_cast<int>(line.size()), line.data()); };
   }
-  for (size_t kind = 0; kind < kCallKindCount; ++kind) {
-    std::printf("  calls: %-23s %12llu\n", name(static_cast<CallKind>(kind)),
-                static_cast<unsigned long long>(counts.calls[kind]));
-    ok = ok && counts.calls[kind] >= seeds;
+  const int64_t frames_before = runtime::framesAlive();
+  RunReport report = runSimulation(options);
+  if (report.ok && runtime::framesAlive() != frames_before) {
+    report.ok = false;
+    report.failure = std::to_string(runtime::framesAlive() - frames_before) + " coroutines were left suspended\n";
   }
-  return ok;
+  if (arguments.hashes) {
+    std::printf("seed %llu hash %016llx\n", static_cast<unsigned long long>(seed),
+                static_cast<unsigned long long>(report.trace_hash));
+  }
+  return report;
 }
 
-int run(const Arguments& arguments) {
-#if defined(RAMCORE_MUTATIONS)
-  if (!arguments.mutation.empty()) setMutation(arguments.mutation);
-#else
-  if (!arguments.mutation.empty()) {
-    std::fprintf(stderr, "simulator: --mutation needs a build with RAMCORE_MUTATIONS (preset mutation)\n");
-    return 2;
-  }
-#endif
-  RunCounts totals;
-  uint64_t failed = 0;
-  double simulated_s = 0;
-  const auto began = std::chrono::steady_clock::now();
-  for (uint64_t i = 0; i < arguments.seeds; ++i) {
-    // A planted bug may end the process: whoever reads this knows at which seed.
-    if (!arguments.mutation.empty()) std::printf("seed %llu\n", static_cast<unsigned long long>(arguments.first + i));
-    RunOptions options;
-    options.seed = arguments.first + i;
-    options.calls_per_client = arguments.calls;
-    options.faults = arguments.faults;
-    if (arguments.print) {
-      options.print = [](std::string_view line) { std::printf("%.*s\n", static_cast<int>(line.size()), line.data()); };
-    }
-    const int64_t frames_before = runtime::framesAlive();
-    RunReport report = runSimulation(options);
-    if (report.ok && runtime::framesAlive() != frames_before) {
-      report.ok = false;
-      report.failure = std::to_string(runtime::framesAlive() - frames_before) + " coroutines were left suspended\n";
-    }
-    totals.add(report.counts);
-    simulated_s += static_cast<double>(report.simulated_ns) * 1e-9;
-    if (arguments.hashes) {
-      std::printf("seed %llu hash %016llx\n", static_cast<unsigned long long>(options.seed),
-                  static_cast<unsigned long long>(report.trace_hash));
-    }
+void runShare(const Arguments& arguments, Share& share) {
+  for (uint64_t seed = share.first; seed < share.first + share.seeds && share.failed < kFailuresMax; ++seed) {
+    const RunReport report = runSeed(arguments, seed);
+    share.counts.add(report.counts);
+    share.fewest_operations = std::min(share.fewest_operations, report.counts.operations);
+    share.simulated_s += static_cast<double>(report.simulated_ns) * 1e-9;
     if (report.ok) continue;
-    ++failed;
-    if (!arguments.mutation.empty()) {
-      std::printf("mutation %s: caught by seed %llu\n", arguments.mutation.c_str(),
-                  static_cast<unsigned long long>(options.seed));
-      return 0;
-    }
+    ++share.failed;
     std::printf("seed %llu FAILED; repeat it with: simulator --seed %llu --calls %llu%s\n%s\n",
-                static_cast<unsigned long long>(options.seed), static_cast<unsigned long long>(options.seed),
+                static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed),
                 static_cast<unsigned long long>(arguments.calls), arguments.faults ? "" : " --no-faults",
                 report.failure.c_str());
     std::fflush(stdout);
-    if (failed >= 3) break;
+  }
+  share.is_complete = true;
+}
+
+// Each share in a process of its own; what they found stays in `shares`.
+void runInProcesses(const Arguments& arguments, std::span<Share> shares) {
+  std::vector<pid_t> processes;
+  std::fflush(stdout);
+  for (Share& share : shares) {
+    const pid_t process = fork();
+    if (process == 0) {
+      runShare(arguments, share);
+      std::fflush(stdout);
+      std::_Exit(0);
+    }
+    if (process > 0) processes.push_back(process);
+  }
+  for (const pid_t process : processes) {
+    int status = 0;
+    waitpid(process, &status, 0);
+  }
+}
+
+int runMutation(const Arguments& arguments) {
+#if defined(RAMCORE_MUTATIONS)
+  setMutation(arguments.mutation);
+#else
+  std::fprintf(stderr, "simulator: --mutation needs a build with RAMCORE_MUTATIONS (preset mutation)\n");
+  return 2;
+#endif
+  for (uint64_t seed = arguments.first; seed < arguments.first + arguments.seeds; ++seed) {
+    // A planted bug may end the process: whoever reads this knows at which seed.
+    std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+    const RunReport report = runSeed(arguments, seed);
+    if (report.ok) continue;
+    std::printf("mutation %s: caught by seed %llu\n", arguments.mutation.c_str(),
+                static_cast<unsigned long long>(seed));
+    return 0;
+  }
+  std::printf("mutation %s: NOT caught by %llu seeds\n", arguments.mutation.c_str(),
+              static_cast<unsigned long long>(arguments.seeds));
+  return 1;
+}
+
+int run(const Arguments& arguments) {
+  const uint64_t count = std::min(arguments.jobs, arguments.seeds);
+  void* memory = mmap(nullptr, count * sizeof(Share), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return 2;
+  const std::span<Share> shares(static_cast<Share*>(memory), count);
+  uint64_t first = arguments.first;
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t seeds = arguments.seeds / count + (i < arguments.seeds % count ? 1 : 0);
+    Share& share = *new (&shares[i]) Share;
+    share.first = first;
+    share.seeds = seeds;
+    first += seeds;
+  }
+  const auto began = std::chrono::steady_clock::now();
+  if (count == 1) {
+    runShare(arguments, shares[0]);
+  } else {
+    runInProcesses(arguments, shares);
   }
   const double real_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  if (!arguments.mutation.empty()) {
-    std::printf("mutation %s: NOT caught by %llu seeds\n", arguments.mutation.c_str(),
-                static_cast<unsigned long long>(arguments.seeds));
-    return 1;
+  Share all;
+  bool is_complete = true;
+  for (const Share& share : shares) {
+    all.seeds += share.seeds;
+    all.counts.add(share.counts);
+    all.failed += share.failed;
+    all.fewest_operations = std::min(all.fewest_operations, share.fewest_operations);
+    all.simulated_s += share.simulated_s;
+    is_complete = is_complete && share.is_complete;
+    if (!share.is_complete) {
+      std::printf("the process with seeds %llu .. %llu ended before it was done\n",
+                  static_cast<unsigned long long>(share.first),
+                  static_cast<unsigned long long>(share.first + share.seeds - 1));
+    }
   }
-  std::printf("totals of %llu seeds (%.0f simulated seconds in %.1f):\n",
-              static_cast<unsigned long long>(arguments.seeds), simulated_s, real_s);
-  const bool floors_reached = checkFloors(totals, arguments.seeds, arguments.faults);
-  std::printf("%llu seeds, %llu failed%s\n", static_cast<unsigned long long>(arguments.seeds),
-              static_cast<unsigned long long>(failed), floors_reached ? "" : ", a total is under its floor");
-  return failed == 0 && floors_reached ? 0 : 1;
+  std::printf("totals of %llu seeds (%.0f simulated seconds in %.1f); at least %llu operations completed in each:\n",
+              static_cast<unsigned long long>(all.seeds), all.simulated_s, real_s,
+              static_cast<unsigned long long>(all.fewest_operations));
+  const bool is_full_size = arguments.calls >= kCallsPerClient;
+  const bool floors_reached = printTotals(all.counts, all.seeds, arguments.faults) || !is_full_size;
+  std::printf("%llu seeds, %llu failed%s\n", static_cast<unsigned long long>(all.seeds),
+              static_cast<unsigned long long>(all.failed), floors_reached ? "" : ", a total is under its floor");
+  return all.failed == 0 && is_complete && floors_reached ? 0 : 1;
 }
 
 }  // namespace
@@ -201,5 +237,5 @@ int main(int argc, char** argv) {
   std::printf("simulator --first %llu --seeds %llu --calls %llu%s\n", static_cast<unsigned long long>(arguments.first),
               static_cast<unsigned long long>(arguments.seeds), static_cast<unsigned long long>(arguments.calls),
               arguments.faults ? "" : " --no-faults");
-  return ramcore::sim::run(arguments);
+  return arguments.mutation.empty() ? ramcore::sim::run(arguments) : ramcore::sim::runMutation(arguments);
 }

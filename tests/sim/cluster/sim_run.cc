@@ -1,5 +1,7 @@
 #include "sim/cluster/sim_run.h"
 
+#include <span>
+
 #include "base/hash.h"
 #include "sim/checkers/exactly_once.h"
 #include "sim/checkers/linearizability.h"
@@ -145,6 +147,7 @@ class Scenario {
     const bool finished = runUntil(all_done, kRunNsMax, "the clients' work");
     nemesis_->stop();
     if (!finished || !runUntil([&] { return nemesis_->settled(); }, kRunNsMax, "the last move or split")) return false;
+    called_operations_ = history_.operations().size();
     // Requests that nobody waits for any more arrive before the end state is read.
     cluster_.scheduler.runUntil(cluster_.scheduler.nowNs() + 8 * runtime::kNanosPerSecond, kEventsMax);
     clients_.front()->readAll();
@@ -207,12 +210,17 @@ class Scenario {
         counts.calls[kind] += client->completed(static_cast<CallKind>(kind));
       }
     }
-    for (const Operation& operation : history_.operations()) {
-      ++counts.operations;
+    for (const Operation& operation : std::span(history_.operations()).first(called_operations_)) {
       if (operation.outcome == Outcome::Unknown) ++counts.outcomes_unknown;
+      if (operation.outcome != Outcome::Unknown && operation.outcome != Outcome::NotRun) ++counts.operations;
+    }
+    if (report_.ok && counts.operations < options_.operations_min) {
+      report_.ok = false;
+      report_.failure = "only " + std::to_string(counts.operations) + " operations were completed\n";
     }
     const transport::SimFaultCounts& faults = cluster_.network.counts();
-    counts.messages_lost = faults.lost + faults.blocked;
+    counts.messages_lost = faults.lost;
+    counts.messages_blocked = faults.blocked;
     counts.messages_delayed = faults.delayed;
     counts.requests_given_up_late = faults.given_up_late;
     counts.messages_duplicated = faults.duplicated;
@@ -253,6 +261,7 @@ class Scenario {
   runtime::Random replay_random_;
   std::string replay_failures_;
   bool created_ = false;
+  size_t called_operations_ = 0;  ///< the first ones of the history: calls of the clients' work
   RunReport report_;
 };
 
@@ -263,6 +272,7 @@ void RunCounts::add(const RunCounts& other) {
   operations += other.operations;
   outcomes_unknown += other.outcomes_unknown;
   messages_lost += other.messages_lost;
+  messages_blocked += other.messages_blocked;
   messages_delayed += other.messages_delayed;
   requests_given_up_late += other.requests_given_up_late;
   messages_duplicated += other.messages_duplicated;

@@ -10,12 +10,18 @@
 
 namespace ramcore::sim {
 
+/// What a run of full size has: calls of each of 8 clients, and operations that have to be completed.
+inline constexpr uint64_t kCallsPerClient = 320;
+inline constexpr uint64_t kOperationsMin = 2000;
+
 /// One simulated run: a cluster, clients, faults, and the checks at the end. Everything follows from the seed.
 struct RunOptions {
   uint64_t seed = 1;
   uint32_t server_count = 4;
   uint32_t client_count = 8;
-  uint64_t calls_per_client = 250;
+  uint64_t calls_per_client = kCallsPerClient;
+  /// A run in which fewer operations were completed fails. 0: any number will do.
+  uint64_t operations_min = 0;
   bool faults = true;
   /// Called with each trace line; has no influence on the run.
   std::function<void(std::string_view line)> print;
@@ -24,9 +30,12 @@ struct RunOptions {
 /// What happened, for the totals over many seeds; all have floors.
 struct RunCounts {
   uint64_t calls[kCallKindCount] = {};
-  uint64_t operations = 0;  ///< parts counted one by one
+  /// Completed operations: what clients called and got a definite answer to, parts counted one by one. Not among them:
+  /// calls without an outcome or put off, what a scan showed, and the reading of the end state.
+  uint64_t operations = 0;
   uint64_t outcomes_unknown = 0;
-  uint64_t messages_lost = 0;
+  uint64_t messages_lost = 0;     ///< by themselves
+  uint64_t messages_blocked = 0;  ///< lost or held by a partition
   uint64_t messages_delayed = 0;
   uint64_t requests_given_up_late = 0;  ///< arrived after their caller had given the session up
   uint64_t messages_duplicated = 0;
