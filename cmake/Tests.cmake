@@ -19,15 +19,9 @@ target_link_libraries(ramcore_gtest_pch PRIVATE GTest::gtest GTest::gmock)
 target_compile_options(ramcore_gtest_pch PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
 target_precompile_headers(ramcore_gtest_pch PRIVATE <gtest/gtest.h> <gmock/gmock.h>)
 
-# What several test folders share; may use base and runtime only, so that no unit test waits for a layer above its own.
-file(GLOB ramcore_support CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/support/*.cc)
-if(ramcore_support)
-  add_library(ramcore_test_support STATIC ${ramcore_support})
-  target_link_libraries(ramcore_test_support PRIVATE ramcore_warnings PUBLIC ramcore_runtime GTest::gtest GTest::gmock)
-else()
-  add_library(ramcore_test_support INTERFACE)
-  target_link_libraries(ramcore_test_support INTERFACE ramcore_runtime GTest::gtest GTest::gmock)
-endif()
+# What the tests above base get.
+add_library(ramcore_test_support INTERFACE)
+target_link_libraries(ramcore_test_support INTERFACE ramcore_runtime GTest::gtest GTest::gmock)
 target_include_directories(ramcore_test_support INTERFACE ${CMAKE_SOURCE_DIR}/tests)
 
 # ramcore_gtest(<target> <label> SOURCES ... LIBRARIES ... [TIMEOUT s] [SERIAL]): one test binary, one ctest entry.

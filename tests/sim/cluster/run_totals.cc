@@ -44,7 +44,7 @@ std::vector<Floor> floorsOf(const RunCounts& counts, bool faults) {
       {"servers declared dead", counts.servers_retired, withFaults(0.05)},
       {"index buckets split", counts.bucket_splits, 8},
       {"answers judged for durability", counts.answers_judged, 400},
-      {"logs replayed", counts.logs_replayed, 14},
+      {"logs replayed", counts.logs_replayed, 8},
   };
   for (size_t kind = 0; kind < kCallKindCount; ++kind) {
     floors.push_back(
