@@ -386,7 +386,7 @@ void MasterService::multiRead(Request request) {
     return request.dispatch().handToWorker(std::move(request));
   }
   // Copied together: many small values cost more as descriptors than as bytes.
-  TxMessage response = request.allocate(static_cast<uint32_t>(response_bytes));
+  TxMessage response = request.allocate(response_bytes);
   response.appendHead(wire::MultiRead::Response{.header = {.status = Status::Ok}, .count = ask.count});
   for (const Part& part : parts) {
     const bool has_value = part.status == Status::Ok;
@@ -474,7 +474,7 @@ runtime::Task<void> MasterService::multiMutate(Request request) {
   afterMutation();
   const uint64_t response_bytes =
       sizeof(wire::MultiMutate::Response) + parts.size() * sizeof(wire::MultiMutate::ResponsePart);
-  TxMessage response = request.allocate(static_cast<uint32_t>(response_bytes));
+  TxMessage response = request.allocate(response_bytes);
   response.appendHead(wire::MultiMutate::Response{.header = {.status = Status::Ok}, .count = ask.count});
   for (const Part& part : parts) {
     response.appendHead(wire::MultiMutate::ResponsePart{.version = part.answer.version, .status = part.answer.status});
@@ -505,7 +505,7 @@ void MasterService::scan(Request request) {
       [&](log::EntryRef ref) { show_after = std::max(show_after, positionOf(ref)); });
   if (status != Status::Ok) return refuse(std::move(request), status);
 
-  TxMessage response = request.allocate(static_cast<uint32_t>(slice.bytes));
+  TxMessage response = request.allocate(slice.bytes);
   response.appendHead(wire::Scan::Response{.header = {.status = Status::Ok},
                                            .next_cursor = slice.next.value_or(0),
                                            .count = static_cast<uint32_t>(slice.objects.size()),

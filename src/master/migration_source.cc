@@ -50,7 +50,7 @@ void MigrationSource::pull(rpc::Request request) {
       {.bytes_wanted = bytesWanted(request, ask), .bytes_max = bytes_max},
       [](const log::EntryView& entry) { return uint64_t{entry.alignedBytes()}; }, [](log::EntryRef) {});
   if (filled != Status::Ok) return request.reply(filled);
-  transport::TxMessage response = request.allocate(static_cast<uint32_t>(slice.bytes));
+  transport::TxMessage response = request.allocate(slice.bytes);
   response.appendHead(
       wire::Pull::Response{.header = {.status = Status::Ok},
                            .next_cursor = slice.next.value_or(0),
@@ -88,7 +88,7 @@ void MigrationSource::pullResults(rpc::Request request) {
   if (bytes > std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax)) {
     return request.reply(Status::TooLarge);
   }
-  transport::TxMessage response = request.allocate(static_cast<uint32_t>(bytes));
+  transport::TxMessage response = request.allocate(bytes);
   response.appendHead(wire::PullResults::Response{.header = {.status = Status::Ok},
                                                   .next_cursor = done ? 0 : records[count].result.key_hash,
                                                   .entry_bytes = static_cast<uint32_t>(count * kRecordBytes),

@@ -428,11 +428,17 @@ RequestRecord* Dispatch::takeRecord() {
     record = new RequestRecord(&Dispatch::runOnWorker);  // amortised: records are kept for the next requests
     record->dispatch = this;
   }
+  record->earlier = newest_in_service_;
+  record->later = nullptr;
+  (newest_in_service_ != nullptr ? newest_in_service_->later : oldest_in_service_) = record;
+  newest_in_service_ = record;
   return record;
 }
 
 void Dispatch::returnRecord(RequestRecord* record) {
   --records_in_service_;
+  (record->earlier != nullptr ? record->earlier->later : oldest_in_service_) = record->later;
+  (record->later != nullptr ? record->later->earlier : newest_in_service_) = record->earlier;
   record->message = {};
   if (records_in_service_ > kFreeRecordsMax) {
     delete record;
@@ -440,6 +446,15 @@ void Dispatch::returnRecord(RequestRecord* record) {
   }
   record->next_free = free_records_;
   free_records_ = record;
+}
+
+std::vector<RequestInService> Dispatch::requestsInService() {
+  const int64_t now_ns = clock_.nowNs();
+  std::vector<RequestInService> requests;
+  for (const RequestRecord* at = oldest_in_service_; at != nullptr; at = at->later) {
+    requests.push_back({at->opcode, at->peer_role, at->peer_id, now_ns - at->arrival_ns});
+  }
+  return requests;
 }
 
 void Dispatch::onSessionOpen(transport::SessionId session) {

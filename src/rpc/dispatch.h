@@ -43,6 +43,14 @@ struct OpcodeStats {
   LogLinearHistogram service_ns;      ///< from there to handing its answer back
 };
 
+/// A request that is not answered yet, for whoever wonders what a process is waiting for.
+struct RequestInService {
+  wire::Opcode opcode{};
+  transport::Role peer_role{};
+  uint64_t peer_id = 0;
+  int64_t age_ns = 0;  ///< since it was taken off its endpoint
+};
+
 /// What an endpoint last said of its sessions: published for other threads.
 struct EndpointCounts {
   std::atomic<uint32_t> sessions{0};
@@ -98,6 +106,8 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   /// is false there is none left, and workers and dispatch may end.
   void refuseRequests() { refusing_ = true; }
   bool hasRequests() const { return records_in_service_ != 0; }
+  /// Requests whose handlers have not answered yet, oldest first: queued, running or suspended. Dispatch thread.
+  std::vector<RequestInService> requestsInService();
   /// The driver steps no more: runs the on_stop hook.
   void finished();
   bool stopping() const { return stop_.load(std::memory_order_relaxed); }
@@ -182,6 +192,8 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
 
   RequestRecord* free_records_ = nullptr;
   size_t records_in_service_ = 0;
+  RequestRecord* oldest_in_service_ = nullptr;
+  RequestRecord* newest_in_service_ = nullptr;
   bool refusing_ = false;
   bool found_requests_ = false;
   // The clock as last read while handling requests: the end of one group of handlers is the start of the next, so that

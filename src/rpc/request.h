@@ -30,6 +30,8 @@ struct RequestRecord final : runtime::Job {
   int64_t arrival_ns = 0;
   int64_t started_ns = 0;  ///< when its handler began
   RequestRecord* next_free = nullptr;
+  RequestRecord* earlier = nullptr;  ///< of those in service
+  RequestRecord* later = nullptr;
 
   uint32_t responseBytesMax() const {
     return std::min(message.reply_to.response_bytes_max, endpoint->limits().message_bytes_max);

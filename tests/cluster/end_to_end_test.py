@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import subprocess
+import time
 import unittest
 
 from cluster_harness import Cluster, run, tool
@@ -137,6 +138,15 @@ class EndToEndTest(unittest.TestCase):
             self.assertGreater(server["requests"], 0, server)
             self.assertGreater(server["uptime_s"], 0, server)
             self.assertGreater(server["sessions"], 0, server)
+
+    def test_a_signal_lists_what_is_in_service(self):
+        for daemon in (self.cluster.coordinator, self.cluster.servers["s1"]):
+            daemon.signal(signal.SIGUSR1)
+            deadline = time.monotonic() + 10
+            while "requests in service" not in daemon.log():
+                self.assertLess(time.monotonic(), deadline, daemon.log())
+                time.sleep(0.02)
+            self.assertTrue(daemon.is_running())
 
     def test_dropped_tables_are_gone(self):
         self.cluster.rc("create", "dropped")

@@ -31,6 +31,7 @@ void blockSignals() {
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGUSR1);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
 }
@@ -187,6 +188,23 @@ struct Process::Network {
 };
 
 // Runs on the dispatch thread after a signal, then again and again until the role has stopped.
+// Tells what this process is working on, for whoever wonders why something takes so long.
+struct Process::ListJob : runtime::Job {
+  explicit ListJob(Process& owner)
+      : Job([](runtime::Job& job) { static_cast<ListJob&>(job).list(); }), process(owner) {}
+  void list() {
+    posted.store(false);
+    const std::vector<rpc::RequestInService> requests = process.dispatch_->requestsInService();
+    process.trace_.warning(std::to_string(requests.size()) + " requests in service");
+    for (const rpc::RequestInService& request : requests) {
+      process.trace_.warning("in service for " + std::to_string(request.age_ns / runtime::kNanosPerMicro) + " us: " +
+                             std::string(wire::name(request.opcode)) + " of peer " + std::to_string(request.peer_id));
+    }
+  }
+  Process& process;
+  std::atomic<bool> posted{false};
+};
+
 struct Process::StopJob : runtime::Job, runtime::Timer {
   explicit StopJob(Process& owner)
       : Job([](runtime::Job& job) { static_cast<StopJob&>(job).begin(); }),
@@ -279,6 +297,7 @@ Outcome<std::unique_ptr<Process>> Process::open(const ProcessSettings& settings,
   process->dispatch_->setWorkers(process->workers());
   process->caller_ = std::make_unique<rpc::Caller>(*process->dispatch_);
   process->stop_job_ = std::make_unique<StopJob>(*process);
+  process->list_job_ = std::make_unique<ListJob>(*process);
   return process;
 }
 
@@ -324,8 +343,11 @@ void Process::run(const std::function<void()>& on_stop, const std::function<bool
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGUSR1);
     int signal_number = 0;
-    sigwait(&set, &signal_number);
+    while (sigwait(&set, &signal_number) == 0 && signal_number == SIGUSR1) {
+      if (!list_job_->posted.exchange(true)) dispatch_->post(*list_job_, runtime::Priority::Membership);
+    }
     requestStop();
   });
   dispatch_->run();

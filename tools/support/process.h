@@ -90,6 +90,7 @@ class Process {
  private:
   struct Network;
   struct StopJob;
+  struct ListJob;
   /// Empty: only finds out whether it could be written. Failure: IoError.
   Outcome<bool> writeReadyFile(const std::string& content) const;
   Process(const ProcessSettings& settings, const std::string& program);
@@ -106,6 +107,7 @@ class Process {
   std::unique_ptr<rpc::Caller> caller_;
   std::vector<std::string> locators_;
   std::unique_ptr<StopJob> stop_job_;
+  std::unique_ptr<ListJob> list_job_;
 };
 
 }  // namespace ramcore::tools

@@ -352,6 +352,26 @@ TEST_F(DispatchTest, AnAnswerToALostSessionGoesNowhere) {
   EXPECT_EQ(ask(Opcode::Read)->text(), "text");
 }
 
+TEST_F(DispatchTest, ListsWhatIsInService) {
+  begin(0);
+  NotedCall scan;
+  scan.request = request(*client, Opcode::Scan, kServerId, "kept");
+  start(*client, scan, address);
+  ASSERT_TRUE(runUntil([&] { return echo.kept.size() == 1; }));
+  NotedCall slow;
+  slow.request = request(*client, Opcode::Remove, kServerId, "slow");
+  start(*client, slow, address);
+  ASSERT_TRUE(runUntil([&] { return server->dispatch().requestsInService().size() == 2; }));
+  const auto listed = server->dispatch().requestsInService();
+  EXPECT_EQ(listed[0].opcode, Opcode::Scan);
+  EXPECT_EQ(listed[1].opcode, Opcode::Remove);
+  EXPECT_GT(listed[0].age_ns, listed[1].age_ns);
+  server->onDispatch([&] { echo.answerKept(); });
+  ASSERT_TRUE(await(scan));
+  ASSERT_TRUE(await(slow));
+  EXPECT_TRUE(server->dispatch().requestsInService().empty());
+}
+
 TEST_F(DispatchTest, RefusesRequestsAtTheEndAndFinishesThoseInService) {
   begin(0);
   NotedCall noted;
