@@ -75,6 +75,25 @@ void SimNetwork::healAll() {
   releaseHeld();
 }
 
+void SimNetwork::stall(std::string_view from, std::string_view to) { stalled_.emplace(from, to); }
+
+void SimNetwork::unstall() {
+  stalled_.clear();
+  for (auto& [id, connection] : connections_) {
+    SimFrameList& stalled = connection.directions[0].stalled;
+    while (!stalled.empty()) {
+      SimFrameList one;
+      one.splice(one.end(), stalled, stalled.begin());
+      const int64_t arrival_ns = scheduler_.nowNs() + drawLatency(one.front());
+      launch(std::move(one), arrival_ns);
+    }
+  }
+}
+
+bool SimNetwork::isStalled(const Connection& connection) const {
+  return !stalled_.empty() && stalled_.contains({connection.ends[0].node, connection.ends[1].node});
+}
+
 uint32_t SimNetwork::cut(std::string_view a, std::string_view b) {
   uint32_t count = 0;
   for (auto& [id, connection] : connections_) {
@@ -247,6 +266,12 @@ void SimNetwork::sendInOrder(Connection& connection, SimFrameList one, bool bloc
 void SimNetwork::sendDatagram(Connection& connection, SimFrameList one) {
   const SimFrame& frame = one.front();
   Direction& direction = connection.directions[frame.from_end];
+  if (frame.kind == SimFrameKind::Request && frame.from_end == 0 && isStalled(connection)) {
+    ++counts_.late;
+    tellCaller(connection, frame);
+    direction.stalled.splice(direction.stalled.end(), one);
+    return;
+  }
   if (happens(rates_.duplicate_ppm)) duplicate(direction, frame);
   int64_t arrival_ns = std::max(scheduler_.nowNs() + drawLatency(frame), direction.not_before_ns);
   if (happens(rates_.delay_ppm)) {
@@ -305,7 +330,8 @@ void SimNetwork::breakEnd(Connection& connection, uint8_t end) {
   here.endpoint->deliver(
       makeFrame({.kind = SimFrameKind::Lost, .from_end = static_cast<uint8_t>(1 - end), .connection = connection.id}),
       here.session);
-  const bool is_unheard = connection.is_datagram && end == 0 && happens(rates_.lose_notice_ppm);
+  const bool is_unheard =
+      connection.is_datagram && end == 0 && (isStalled(connection) || happens(rates_.lose_notice_ppm));
   if (!is_unheard) sendControl(connection.id, end, SimFrameKind::Lost);
 }
 

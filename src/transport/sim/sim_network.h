@@ -91,6 +91,10 @@ class SimNetwork final : private RxOwner {
   void partition(std::string_view a, std::string_view b);
   /// Nothing gets to or from `node`: its cable is out, or its machine is off.
   void isolate(std::string_view node);
+  /// A path that swallows the requests of datagram sessions and delivers them at unstall(). Their callers take them for
+  /// lost, and the receiver does not hear that they gave the session up.
+  void stall(std::string_view from, std::string_view to);
+  void unstall();
   /// Undo; what streams held is delivered then, if they still are.
   void heal(std::string_view a, std::string_view b);
   void rejoin(std::string_view node);
@@ -125,6 +129,7 @@ class SimNetwork final : private RxOwner {
     int64_t last_arrival_ns = 0;
     int64_t not_before_ns = 0;  // the handshake's arrival: nothing overtakes it
     SimFrameList held;
+    SimFrameList stalled;
     GiveUp give_up;
   };
   // Two ends: 0 connected, 1 accepted.
@@ -160,6 +165,7 @@ class SimNetwork final : private RxOwner {
   void releaseMessage(uint64_t token) noexcept override;
 
   Connection* find(uint64_t connection);
+  bool isStalled(const Connection& connection) const;
   bool happens(uint32_t ppm);
   int64_t drawBelow(int64_t bound_ns);
   int64_t drawLatency(const SimFrame& frame);
@@ -184,6 +190,7 @@ class SimNetwork final : private RxOwner {
   runtime::Random faults_;
   std::set<std::pair<std::string, std::string>> blocked_;
   std::set<std::string> isolated_;
+  std::set<std::pair<std::string, std::string>> stalled_;
   std::map<std::string, SimEndpoint*> listeners_;
   std::map<uint64_t, Connection> connections_;
   uint64_t last_connection_ = 0;

@@ -180,11 +180,30 @@ runtime::Task<void> Nemesis::moveOrSplit() {
     if (halves.ok()) ++counts_.splits_done;
     co_return;
   }
+  const bool stalls = options_.faults && random_.below(4) == 0;
+  if (stalls) stallClients(tablet.owner);
+  co_await moveAndBack(tablet, stalls);
+  if (stalls) cluster_.network.unstall();
+}
+
+runtime::Task<void> Nemesis::moveAndBack(client::TabletInfo tablet, bool stalls) {
   const bool moved = co_await move(tablet.id, idOf(otherServer(cluster_.servers.size())));
   // Back at once: whatever is still on its way to the first owner finds the tablet there again.
-  if (!moved || random_.below(2) == 0) co_return;
+  if (!moved || (!stalls && random_.below(2) == 0)) co_return;
+  // Clients that wait for the first owner give up, and hear from the second that their calls are done.
+  if (stalls) co_await runtime::sleepFor(admin_.dispatch(), draw(random_, 100 * kMilli, 1'000 * kMilli));
   const bool returned = co_await move(tablet.id, tablet.owner);
   if (returned) ++counts_.moves_back;
+}
+
+// What some clients ask a server from now on reaches it later.
+void Nemesis::stallClients(ServerId server) {
+  for (size_t index = 0; index < cluster_.servers.size(); ++index) {
+    if (idOf(index) != server) continue;
+    for (SimClient* client : clients_) {
+      if (random_.below(2) == 0) cluster_.network.stall(client->node().name(), SimCluster::serverNode(index));
+    }
+  }
 }
 
 runtime::Task<bool> Nemesis::move(TabletId tablet, ServerId destination) {

@@ -49,6 +49,8 @@ class Nemesis {
   void healNetwork();
   runtime::Task<void> operate();
   runtime::Task<void> moveOrSplit();
+  runtime::Task<void> moveAndBack(client::TabletInfo tablet, bool stalls);
+  void stallClients(ServerId server);
   runtime::Task<bool> move(TabletId tablet, ServerId destination);
   runtime::Task<bool> awaitMigration(uint64_t migration, bool may_cancel);
   runtime::Task<void> retireServer();

@@ -27,6 +27,7 @@ struct Variation {
     few_tablets = random.below(2) == 0;
     retires_server = random.below(4) == 0;
     cleans_early = random.below(2) == 0;
+    impatient = random.below(2) == 0;
   }
   bool late_replication = false;  ///< durability takes its time, and no answer may come before it
   bool slow_nic = false;          ///< lent bytes are read late: pins are held for long
@@ -34,6 +35,7 @@ struct Variation {
   bool few_tablets = false;
   bool retires_server = false;
   bool cleans_early = false;
+  bool impatient = false;  ///< sessions are given up soon, while what they carried may still arrive
 };
 
 class Scenario {
@@ -57,6 +59,7 @@ class Scenario {
   SimClusterOptions cluster() {
     SimClusterOptions cluster;
     if (variation_.slow_nic) cluster.network.nic_ns_max = 400 * runtime::kNanosPerMicro;
+    if (variation_.impatient) cluster.network.give_up_ns_max = 250 * runtime::kNanosPerMilli;
     cluster.replication.at_once = !variation_.late_replication;
     cluster.ledger = ledger();
     cluster.clean_below_free_percent = variation_.cleans_early ? 35 : 20;

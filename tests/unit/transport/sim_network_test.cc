@@ -287,6 +287,21 @@ TEST(SimNetwork, ALateRequestIsTakenAfterItsCallerGaveTheSessionUp) {
   EXPECT_EQ(call.completions, 1);
 }
 
+TEST(SimNetwork, AStalledPathDeliversRequestsWhenItIsFreeAgain) {
+  Pair pair(SimMode::Datagram);
+  const SessionId session = pair.open();
+  pair.network.stall("client", "server");
+  auto& call = pair.client->call(session, "stalled");
+  pair.until([&] { return call.completions > 0; });
+  EXPECT_EQ(call.status, Status::SessionLost);
+  pair.run(10 * kNanosPerSecond);
+  EXPECT_TRUE(pair.server->received.empty());
+  EXPECT_EQ(pair.server->endpoint->sessionCount(), 1u) << "it has not heard of the end";
+  pair.network.unstall();
+  pair.until([&] { return !pair.server->received.empty(); });
+  EXPECT_EQ(pair.network.counts().given_up_late, 1u);
+}
+
 TEST(SimNetwork, StreamsCarryEveryMessageOnce) {
   Pair pair(SimMode::Stream);
   pair.network.setRates({.duplicate_ppm = 1'000'000});
