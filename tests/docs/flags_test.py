@@ -10,7 +10,7 @@ import unittest
 ROOT = os.environ.get("RAMCORE_SOURCE_DIR") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BIN_DIR = os.environ.get("RAMCORE_BIN_DIR") or os.path.join(ROOT, "build", "release", "bin")
 TOOLS = ("ramcore-coordinator", "ramcore-server", "ramcore", "rcmigrate", "rcbench")
-SCRIPTS = ("tools/setup", "tools/test", "tests/bench/run", "tools/quickstart", "tests/bench/idle_cpu.py")
+SCRIPTS = ("tools/setup", "tools/test", "tests/bench/run", "tools/quickstart", "tests/bench/idle_cpu.py", "tests/sim/run_mutations")
 UNIVERSAL = {"--help", "--version"}
 # Of programs that are not ours, as they appear in the documents.
 FOREIGN = {"--preset", "--install", "--prefix", "--test-dir", "--output-on-failure", "--gtest_filter", "--build",
