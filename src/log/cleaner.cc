@@ -62,6 +62,7 @@ Cleaner::Progress Cleaner::begin() {
 }
 
 Cleaner::Progress Cleaner::beginPass() {
+  if (deathsBytes() < deaths_wanted_) return Progress::Idle;
   std::vector<Segment*> cleanable;
   log_.listCleanable(cleanable);
   for (const uint32_t slot : choose(cleanable)) candidates_.push_back(&log_.pool().slot(slot));
@@ -268,10 +269,35 @@ Cleaner::Progress Cleaner::awaitClosed() {
 /// digest before those are, a crash could take both the old entry and its successor.
 Cleaner::Progress Cleaner::awaitDeaths() {
   if (!log_.isDurable(deaths_end_)) return Progress::Waiting;
+  judgePass();  // from here on the candidates are the log's to free
   log_.exchange(survivors_, candidates_);
   roll_ = log_.requestRollForPass();
   phase_ = Phase::Rolling;
   return awaitRoll();
+}
+
+/// What has died since the log began: grows with every death, and with nothing else.
+int64_t Cleaner::deathsBytes() const {
+  const LogStats& stats = log_.stats();
+  return static_cast<int64_t>(stats.appended_bytes.load(std::memory_order_relaxed)) -
+         stats.live_bytes.load(std::memory_order_relaxed);
+}
+
+/// A pass may give back less than it looked like: what does not fit at the end of an extent is lost, and the head that
+/// it rolled stays behind. The next one would be the same again, so it waits until something has died.
+void Cleaner::judgePass() {
+  uint64_t given_up = 0;
+  bool freed_small_head = false;
+  for (const Segment* candidate : candidates_) {
+    const bool is_small = candidate->kind() == SegmentKind::SmallHead;
+    freed_small_head |= is_small;
+    if (!is_small) given_up += candidate->memoryBytes();
+  }
+  uint64_t kept = log_.config().extentBytesMin();
+  for (const Segment* survivor : survivors_) kept += survivor->memoryBytes();
+  const bool merged = areSlotsShort(log_.pool()) && candidates_.size() > survivors_.size() + 1;
+  const bool gained = given_up > kept || freed_small_head || merged;
+  deaths_wanted_ = gained ? INT64_MIN : deathsBytes() + int64_t{log_.config().extentBytesMin()};
 }
 
 Cleaner::Progress Cleaner::awaitRoll() {

@@ -48,6 +48,8 @@ class Cleaner {
   std::vector<uint32_t> choose(std::span<Segment* const> cleanable) const;
   bool openSurvivors();
   bool isWorthwhile() const;
+  int64_t deathsBytes() const;
+  void judgePass();
   Progress copy(uint32_t bytes_max);
   bool copyEntryAt(Segment& from, EntryRef ref);
   bool isWanted(EntryRef ref, const EntryView& entry);
@@ -70,6 +72,7 @@ class Cleaner {
   size_t survivor_index_ = 0;  ///< the one being filled
   LogPosition deaths_end_;     ///< every death that was relied on is before this
   SegmentId roll_;
+  int64_t deaths_wanted_ = INT64_MIN;  ///< no pass before this much has died
 };
 
 }  // namespace ramcore::log
