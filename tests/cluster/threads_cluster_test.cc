@@ -61,7 +61,11 @@ class Load {
       });
     }
     threads.emplace_back([&] {
-      while (running.load() > 0 && !::testing::Test::HasFailure()) mover.step();
+      while (running.load() > 0 && !::testing::Test::HasFailure()) {
+        mover.step();
+        // A move stops the writes of its tablet: without a pause there would be little but stopped writes to test.
+        std::this_thread::sleep_for(kMovePause);
+      }
     });
     disturb(settings, running);
     for (std::thread& thread : threads) thread.join();
@@ -131,7 +135,7 @@ class Load {
         restarts_.fetch_add(1);
         next_restart = steps + settings.steps_min;
       }
-      std::this_thread::yield();
+      std::this_thread::sleep_for(kLookInterval);
     }
   }
 
@@ -205,7 +209,7 @@ TEST(ThreadsCluster, StopsWhileClientsAreWorking) {
     for (uint32_t t = 0; t < kThreads; ++t) {
       threads.emplace_back([&, t] { useUntil(stop, *clients[t % clients.size()], table, t, done); });
     }
-    while (done.load() < 200) std::this_thread::yield();
+    while (done.load() < 200) std::this_thread::sleep_for(kLookInterval);
     EXPECT_TRUE(cluster.stop());
     stop.store(true);
     for (std::thread& thread : threads) thread.join();

@@ -301,7 +301,7 @@ bool AdministratorThread::awaitMove(uint64_t migration) {
       EXPECT_NE(status->state, State::Unknown);
       return status->state == State::Done;
     }
-    std::this_thread::yield();
+    std::this_thread::sleep_for(kLookInterval);
   }
   ADD_FAILURE() << "move " << migration << " does not end";
   return false;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <random>
 #include <string>
@@ -11,6 +12,12 @@
 #include "ramcore/client.h"
 
 namespace ramcore::cluster {
+
+/// How often those look who only watch what the others do. Threads that watch without a pause take the processors that
+/// the watched need: two of them made a run of 5 s take minutes.
+inline constexpr std::chrono::milliseconds kLookInterval{1};
+/// Between two moves.
+inline constexpr std::chrono::milliseconds kMovePause{20};
 
 /// What all threads of a workload count together.
 struct WorkloadTotals {
