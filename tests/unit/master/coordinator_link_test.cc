@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,9 +62,28 @@ class CoordinatorLinkTest : public ::testing::Test {
     RC_CHECK(coordinator_.endpoint->listen(where_).ok());
   }
   ~CoordinatorLinkTest() override {
-    link_.stop(false);
-    caller_.shutDown();
+    onServer([this] {
+      link_.stop(false);
+      caller_.shutDown();
+    });
     RC_CHECK(runUntil([this] { return link_.stopped(); }));
+  }
+
+  /// Runs `action` on the server's dispatch thread, to which link and caller belong.
+  void onServer(std::function<void()> action) {
+    struct Once : runtime::Job {
+      explicit Once(std::function<void()> what)
+          : Job([](runtime::Job& job) {
+              auto& once = static_cast<Once&>(job);
+              once.action();
+              once.is_done = true;
+            }),
+            action(std::move(what)) {}
+      std::function<void()> action;
+      bool is_done = false;
+    } once(std::move(action));
+    server_.dispatch.post(once);
+    RC_CHECK(runUntil([&] { return once.is_done; }));
   }
 
   void enlist(rpc::Request request) {
@@ -81,7 +101,7 @@ class CoordinatorLinkTest : public ::testing::Test {
   }
   void start(Status answer) {
     answer_ = answer;
-    link_.start({.locators = {"sim://server"}, .name = "server", .memory_bytes = 1, .nonce = 7});
+    onServer([this] { link_.start({.locators = {"sim://server"}, .name = "server", .memory_bytes = 1, .nonce = 7}); });
   }
 
   runtime::SimScheduler scheduler_{1};
