@@ -53,6 +53,7 @@ class CoordinatorWorld {
     RC_CHECK(runUntil([&] { return cluster_.servers[0]->isServing() && cluster_.servers[1]->isServing(); }));
     control::CreateTableRequest table;
     table.set_name("t");
+    table.set_nonce(1);
     table.set_tablet_count(2);
     RC_CHECK(ask(kAdmin, Opcode::CreateTable, table.SerializeAsString())->outcome() == Status::Ok);
   }
