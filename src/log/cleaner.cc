@@ -62,7 +62,10 @@ Cleaner::Progress Cleaner::begin() {
 }
 
 Cleaner::Progress Cleaner::beginPass() {
-  if (deathsBytes() < deaths_wanted_) return Progress::Idle;
+  if (skips_left_ > 0 && deathsBytes() < deaths_wanted_) {
+    --skips_left_;
+    return Progress::Idle;
+  }
   std::vector<Segment*> cleanable;
   log_.listCleanable(cleanable);
   for (const uint32_t slot : choose(cleanable)) candidates_.push_back(&log_.pool().slot(slot));
@@ -284,7 +287,8 @@ int64_t Cleaner::deathsBytes() const {
 }
 
 /// A pass may give back less than it looked like: what does not fit at the end of an extent is lost, and the head that
-/// it rolled stays behind. The next one would be the same again, so it waits until something has died.
+/// it rolled stays behind. The next one would probably be the same again, so it waits until something has died. Not for
+/// ever: a segment that is closed only now may hold garbage that died long ago.
 void Cleaner::judgePass() {
   uint64_t given_up = 0;
   bool freed_small_head = false;
@@ -297,7 +301,10 @@ void Cleaner::judgePass() {
   for (const Segment* survivor : survivors_) kept += survivor->memoryBytes();
   const bool merged = areSlotsShort(log_.pool()) && candidates_.size() > survivors_.size() + 1;
   const bool gained = given_up > kept || freed_small_head || merged;
-  deaths_wanted_ = gained ? INT64_MIN : deathsBytes() + int64_t{log_.config().extentBytesMin()};
+  constexpr uint32_t kSkipsMax = 64;
+  skips_ = gained ? 0 : std::clamp<uint32_t>(skips_ * 2, 1, kSkipsMax);
+  skips_left_ = skips_;
+  deaths_wanted_ = deathsBytes() + int64_t{log_.config().extentBytesMin()};
 }
 
 Cleaner::Progress Cleaner::awaitRoll() {

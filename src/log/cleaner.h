@@ -72,7 +72,10 @@ class Cleaner {
   size_t survivor_index_ = 0;  ///< the one being filled
   LogPosition deaths_end_;     ///< every death that was relied on is before this
   SegmentId roll_;
-  int64_t deaths_wanted_ = INT64_MIN;  ///< no pass before this much has died
+  // After passes that gained nothing: the next one waits until this much has died, or this often was asked for it.
+  int64_t deaths_wanted_ = INT64_MIN;
+  uint32_t skips_left_ = 0;
+  uint32_t skips_ = 0;
 };
 
 }  // namespace ramcore::log

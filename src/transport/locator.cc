@@ -53,7 +53,7 @@ std::string Locator::toString() const {
   } else if (scheme == "sim") {
     text += host;
   } else {
-    text += host.find(':') == std::string::npos ? host : "[" + host + "]";
+    text += host.find_first_of(":%") == std::string::npos ? host : "[" + host + "]";
     text += ":" + std::to_string(port);
   }
   char separator = '?';

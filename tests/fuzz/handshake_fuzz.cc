@@ -42,7 +42,8 @@ void run(ByteSpan input) {
   RC_CHECK(handshake.state() != Handshake::State::Done);
   RC_CHECK(said_bytes <= 3 * wire::kHandshakeMessageBytesMax);
   if (handshake.state() != Handshake::State::Failed) return;
-  RC_CHECK(handshake.status() == Status::Refused || handshake.status() == Status::WrongServerId);
+  const Status status = handshake.status();
+  RC_CHECK(status == Status::Refused || status == Status::WrongServerId || status == Status::Unreachable);
   RC_CHECK(!handshake.failureText().empty() && handshake.failureText().size() < 1000);
   for (const char c : handshake.failureText()) RC_CHECK(c >= ' ' && c < 0x7f);
 }

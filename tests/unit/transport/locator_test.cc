@@ -7,8 +7,8 @@ namespace {
 
 TEST(Locator, PrintsToATextThatMeansTheSame) {
   for (const std::string text :
-       {"tcp://127.0.0.1:11100", "tcp://node-1.example.org:1", "tcp://[fe80::1%eth0]:65535", "tcp://0.0.0.0:0",
-        "shm:///run/ramcore/server1", "sim://server1", "verbs://10.0.0.1:1100?device=rxe0&port=2"}) {
+       {"tcp://127.0.0.1:11100", "tcp://node-1.example.org:1", "tcp://[fe80::1%eth0]:65535", "tcp://[2%1]:80",
+        "tcp://0.0.0.0:0", "shm:///run/ramcore/server1", "sim://server1", "verbs://10.0.0.1:1100?device=rxe0&port=2"}) {
     const auto parsed = Locator::parse(text);
     ASSERT_TRUE(parsed.ok()) << text << ": " << parsed.error().message;
     EXPECT_EQ(parsed->toString(), text);
