@@ -19,13 +19,36 @@ constexpr size_t kEntriesPerTurn = 64;
 // Versions are counted up from what another server says: it may not put us near the end of the numbers.
 constexpr Version kForeignVersionMax = kVersionMax / 2;
 
+// Whether a master can have logged this as what a mutation was told. It will be told again as it is.
+bool isResult(const log::ResultRecordPayload& record) {
+  switch (static_cast<wire::Opcode>(record.opcode)) {
+    case wire::Opcode::Write:
+    case wire::Opcode::Remove:
+    case wire::Opcode::Increment:
+      break;
+    default:
+      return false;
+  }
+  switch (static_cast<Status>(record.status)) {
+    case Status::Ok:
+    case Status::NotFound:
+    case Status::ObjectExists:
+    case Status::WrongVersion:
+    case Status::TypeMismatch:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Whether a source may send this entry for the tablet.
 bool belongsTo(const Tablet& tablet, const log::EntryView& entry) {
   if (entry.table() != tablet.table || entry.version() > kForeignVersionMax) return false;
   if (entry.type() == log::EntryType::Object) return tablet.range.contains(hashKey(entry.table(), entry.key()));
   if (entry.type() != log::EntryType::ResultRecord) return false;
   const auto record = entry.payloadAs<log::ResultRecordPayload>();
-  return record.client && record.sequence > record.acknowledged && tablet.range.contains(record.key_hash);
+  return record.client && record.sequence > record.acknowledged && tablet.range.contains(record.key_hash) &&
+         isResult(record);
 }
 
 // Replay that meets a full memory waits for the cleaner this long.

@@ -65,7 +65,9 @@ SimServer::~SimServer() {
     caller_->shutDown();
   });
   // What it waits for are timers and its own threads: simulated time goes on until it is done.
-  const auto ended = [this] { return master_->stopped() && replicator_->isIdle(); };
+  const auto ended = [this] {
+    return master_->stopped() && replicator_->isIdle() && !dispatch_.dispatch().hasRequests();
+  };
   node_.scheduler().runUntil(ended, kEventsMax);
   RC_CHECK_MSG(ended(), "a simulated server could not be unwound");
   // Requests that waited for the last reports.
