@@ -1,0 +1,131 @@
+/// What processes of any role may ask the coordinator, in any order and number: Protobuf messages, garbled or not,
+/// behind a good header. Each request is answered, and clients understand the map that is left.
+///
+/// An input is a list of requests: role, opcode, length, bytes. They go to a simulated coordinator over the store in
+/// memory, with two servers that do what it tells them and a table of two tablets; ids count from 1, so that a fuzzer
+/// guesses them.
+
+#include <cstdlib>
+
+#include "client/tablet_decoding.h"
+#include "fuzz/planted.h"
+#include "sim/cluster/rpc_process.h"
+#include "sim/cluster/sim_cluster.h"
+#include "wire/control.h"
+
+namespace {
+
+using namespace ramcore;
+namespace control = wire::control;
+using transport::Role;
+using wire::Opcode;
+
+constexpr Opcode kOpcodes[] = {
+    Opcode::Ping,
+    Opcode::Enlist,
+    Opcode::RenewServerLease,
+    Opcode::Goodbye,
+    Opcode::CreateTable,
+    Opcode::DropTable,
+    Opcode::ListTables,
+    Opcode::GetTablets,
+    Opcode::OpenClient,
+    Opcode::RenewClient,
+    Opcode::CloseClient,
+    Opcode::CheckClient,
+    Opcode::MoveTablet,
+    Opcode::SplitTable,
+    Opcode::ClusterStatus,
+    Opcode::MigrationStatus,
+    Opcode::CancelMigration,
+};
+
+class CoordinatorWorld {
+ public:
+  CoordinatorWorld() : cluster_(1, {}) {
+    cluster_.startCoordinator();
+    for (int i = 0; i < 2; ++i) cluster_.addServer();
+    for (size_t i = 0; i < kRoles.size(); ++i) {
+      askers_[i] = std::make_unique<sim::RpcProcess>(
+          cluster_.scheduler, cluster_.trace, cluster_.network, "asker" + std::to_string(i),
+          sim::RpcProcess::Options{.role = kRoles[i], .cluster_name = sim::SimCluster::kClusterName});
+    }
+    RC_CHECK(runUntil([&] { return cluster_.servers[0]->isServing() && cluster_.servers[1]->isServing(); }));
+    control::CreateTableRequest table;
+    table.set_name("t");
+    table.set_nonce(1);
+    table.set_tablet_count(2);
+    RC_CHECK(ask(kAdmin, Opcode::CreateTable, table.SerializeAsString())->outcome() == Status::Ok);
+  }
+
+  std::unique_ptr<sim::NotedCall> ask(size_t role, Opcode opcode, std::string_view body) {
+    sim::RpcProcess& asker = *askers_[role];
+    auto call = std::make_unique<sim::NotedCall>();
+    call->request = asker.caller->allocate(static_cast<uint32_t>(sizeof(wire::RequestHeader) + body.size()));
+    call->request.appendHead(wire::RequestHeader{.opcode = opcode, .target = {}});
+    call->request.appendHead(asBytes(body));
+    asker.onDispatch([&] { asker.caller->connection(address_).start(*call); });
+    RC_CHECK(runUntil([&] { return call->ended != 0; }));
+    return call;
+  }
+
+  /// Clients take the list of all tablets as it is now.
+  void checkMap() {
+    const auto call = ask(kAdmin, Opcode::GetTablets, {});
+    control::GetTabletsResponse map;
+    std::vector<client::TableMap> tables;
+    const std::string text = call->text();
+    RC_CHECK(call->outcome() == Status::Ok && wire::parseControl(asBytes(text), map));
+    RC_CHECK(client::decodeTableMaps(map.tables(), map.tablets(), map.servers(), tables));
+  }
+
+  static constexpr std::array kRoles = {Role::Client, Role::Server, Role::Coordinator, Role::Admin};
+  static constexpr size_t kAdmin = 3;
+
+ private:
+  bool runUntil(const std::function<bool()>& done) {
+    const int64_t give_up_ns = cluster_.scheduler.nowNs() + 120 * runtime::kNanosPerSecond;
+    bool is_done = false;
+    cluster_.scheduler.runUntil([&] { return (is_done = done()) || cluster_.scheduler.nowNs() > give_up_ns; },
+                                100'000'000);
+    return is_done;
+  }
+
+  sim::SimCluster cluster_;
+  std::array<std::unique_ptr<sim::RpcProcess>, kRoles.size()> askers_;
+  const rpc::PeerAddress address_{.id = 0, .locators = {transport::Locator::parse("sim://coordinator").value()}};
+};
+
+// Tables of very many tablets are allowed, and slow.
+bool isSlow(Opcode opcode, std::string_view body) {
+  control::CreateTableRequest table;
+  return opcode == Opcode::CreateTable && wire::parseControl(asBytes(body), table) && table.tablet_count() > 16;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  constexpr int kInputsPerWorld = 100;
+  constexpr int kRequestsMax = 8;
+  static std::unique_ptr<CoordinatorWorld> world;
+  static int inputs = 0;
+  if (inputs++ % kInputsPerWorld == 0) {
+    world.reset();
+    world = std::make_unique<CoordinatorWorld>();
+  }
+  std::string_view rest(reinterpret_cast<const char*>(data), size);
+  for (int i = 0; i < kRequestsMax && rest.size() >= 3; ++i) {
+    const size_t role = static_cast<uint8_t>(rest[0]) % CoordinatorWorld::kRoles.size();
+    const Opcode opcode = kOpcodes[static_cast<uint8_t>(rest[1]) % std::size(kOpcodes)];
+    const size_t bytes = std::min<size_t>(static_cast<uint8_t>(rest[2]), rest.size() - 3);
+    const std::string_view body = rest.substr(3, bytes);
+    rest.remove_prefix(3 + bytes);
+    if (isSlow(opcode, body)) continue;
+    const Status outcome = world->ask(role, opcode, body)->outcome();
+    if (name(outcome) == "Unknown" || outcome == Status::SessionLost || outcome == Status::Internal) std::abort();
+    fuzz::crashIfPlanted(opcode == Opcode::GetTablets && CoordinatorWorld::kRoles[role] == Role::Server &&
+                         outcome == Status::Ok);
+  }
+  world->checkMap();
+  return 0;
+}
