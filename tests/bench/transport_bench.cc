@@ -58,24 +58,24 @@ class Subject {
   virtual ~Subject() = default;
   virtual std::string name() const = 0;
   virtual void roundTrip() = 0;
-  void run(bool is_running) { is_paused_.store(!is_running); }
+  void run(bool is_running) {
+    is_paused_.store(!is_running);
+    is_paused_.notify_all();
+  }
 
  protected:
   /// Calls `serve` for as long as rounds run; it returns soon after isPaused().
   void startThread(std::function<void()> serve) {
     thread_ = std::thread([this, serve = std::move(serve)] {
       while (!is_stopping_.load()) {
-        if (is_paused_.load()) {
-          ::usleep(500);
-        } else {
-          serve();
-        }
+        is_paused_.wait(true);
+        if (!is_stopping_.load()) serve();
       }
     });
   }
   void stopThread() {
-    is_paused_.store(true);
     is_stopping_.store(true);
+    run(false);
     thread_.join();
   }
   bool isPaused() const { return is_paused_.load(std::memory_order_relaxed); }

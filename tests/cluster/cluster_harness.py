@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 BIN_DIR = os.environ.get("RAMCORE_BIN_DIR") or os.path.join(
@@ -37,15 +38,34 @@ class Failed(Exception):
 
 
 class Daemon:
-    """A coordinator or server. Stdout carries the ready line only; stderr goes to a file."""
+    """A coordinator or server. Stdout carries the ready line only; stderr goes to a file, through a pipe of ours, so
+    that a test can wait for what it says."""
 
     def __init__(self, name, arguments, log_path):
         self.name = name
         self.arguments = arguments
         self.log_path = log_path
         self.locators = []
-        self._log = open(log_path, "ab")
-        self.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log)
+        self._said = ""
+        self._says = threading.Condition()
+        self.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self):
+        with open(self.log_path, "ab", buffering=0) as file:
+            while piece := os.read(self.process.stderr.fileno(), 65536):
+                file.write(piece)
+                with self._says:
+                    self._said += piece.decode(errors="replace")
+                    self._says.notify_all()
+
+    def wait_says(self, text, seconds_max=10):
+        """Waits until `text` has come on stderr."""
+        with self._says:
+            if not self._says.wait_for(lambda: text in self._said, seconds_max):
+                raise Failed(f"{self.name} did not say '{text}' within {seconds_max} s\n{self._said[-4000:]}")
 
     def wait_ready(self):
         """Waits for `ready <locators>`; an end of the process instead is a failure with its last words."""
@@ -66,6 +86,8 @@ class Daemon:
         self.locators = words[1:]
 
     def log(self):
+        if not self.is_running():
+            self._listener.join()  # everything is in the file then
         with open(self.log_path, encoding="utf-8", errors="replace") as file:
             return "".join(file.readlines()[-40:])
 
@@ -94,8 +116,9 @@ class Daemon:
         return code
 
     def _close(self):
+        self._listener.join()
         self.process.stdout.close()
-        self._log.close()
+        self.process.stderr.close()
 
 
 class Cluster:

@@ -142,10 +142,7 @@ class EndToEndTest(unittest.TestCase):
     def test_a_signal_lists_what_is_in_service(self):
         for daemon in (self.cluster.coordinator, self.cluster.servers["s1"]):
             daemon.signal(signal.SIGUSR1)
-            deadline = time.monotonic() + 10
-            while "requests in service" not in daemon.log():
-                self.assertLess(time.monotonic(), deadline, daemon.log())
-                time.sleep(0.02)
+            daemon.wait_says("requests in service")
             self.assertTrue(daemon.is_running())
 
     def test_dropped_tables_are_gone(self):

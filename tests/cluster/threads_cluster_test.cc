@@ -20,6 +20,8 @@ struct LoadSettings {
 };
 
 constexpr const char* kTableName = "objects";
+// A move stops the writes of its tablet: without a pause there would be little but stopped writes to test.
+constexpr uint64_t kStepsBetweenMoves = 50;
 
 /// Threads that write, read, add and scan while tablets move, and the comparison at the end.
 class Load {
@@ -44,7 +46,7 @@ class Load {
   void run(const LoadSettings& settings) {
     std::vector<ServerId> servers;
     for (size_t i = 0; i < ClusterOfThreads::kServers; ++i) servers.push_back(cluster_.server(i).id());
-    AdministratorThread mover(*administrator_, kTableName, servers, 7);
+    AdministratorThread mover(*administrator_, kTableName, servers, totals_.steps, 7);
     std::atomic<uint32_t> running{kThreads};
     const uint64_t steps_max = 20 * settings.steps_min;
     const auto reached = [&] {
@@ -57,17 +59,16 @@ class Load {
         for (uint64_t i = 0; i < settings.steps_min || (i < steps_max && !reached()); ++i) {
           if (!workload->step()) break;
         }
-        running.fetch_sub(1);
+        if (running.fetch_sub(1) == 1) totals_.steps.end();
       });
     }
     threads.emplace_back([&] {
       while (running.load() > 0 && !::testing::Test::HasFailure()) {
         mover.step();
-        // A move stops the writes of its tablet: without a pause there would be little but stopped writes to test.
-        std::this_thread::sleep_for(kMovePause);
+        totals_.steps.await(totals_.steps.load() + kStepsBetweenMoves);
       }
     });
-    disturb(settings, running);
+    disturb(settings);
     for (std::thread& thread : threads) thread.join();
 
     EXPECT_GE(mover.movesDone(), settings.moves_min);
@@ -120,22 +121,24 @@ class Load {
 
  private:
   // From the test's own thread, while the others work.
-  void disturb(const LoadSettings& settings, const std::atomic<uint32_t>& running) {
+  void disturb(const LoadSettings& settings) {
+    if (!settings.breaks_sessions) return;
     std::mt19937_64 random(5);
     uint64_t next_break = 100;
     uint64_t next_restart = settings.steps_min;
-    while (running.load() > 0) {
+    while (totals_.steps.await(std::min(next_break, next_restart))) {
       const uint64_t steps = totals_.steps.load();
-      if (settings.breaks_sessions && steps >= next_break) {
+      if (steps >= next_break) {
         cluster_.breakSession(random());
         next_break = steps + 50 + random() % 100;
       }
-      if (restarts_.load() < settings.coordinator_restarts && steps >= next_restart) {
-        cluster_.restartCoordinator();
-        restarts_.fetch_add(1);
+      if (steps >= next_restart) {
+        if (restarts_.load() < settings.coordinator_restarts) {
+          cluster_.restartCoordinator();
+          restarts_.fetch_add(1);
+        }
         next_restart = steps + settings.steps_min;
       }
-      std::this_thread::sleep_for(kLookInterval);
     }
   }
 
@@ -176,11 +179,10 @@ TEST(ThreadsCluster, LoadWhileSessionsBreakAndTheCoordinatorRestarts) {
 }
 
 // Clients that do not mind errors: the servers leave while requests are in service.
-void useUntil(const std::atomic<bool>& stop, Client& client, Table table, uint32_t number,
-              std::atomic<uint64_t>& done) {
+void useUntil(const std::atomic<bool>& stop, Client& client, Table table, uint32_t number, StepCount& done) {
   for (uint64_t i = 0; !stop.load(); ++i) {
     const std::string key = std::to_string(number) + "/" + std::to_string(i % 200);
-    if (client.write(table, key, std::string(i * 37 % 8000, 'v')).ok()) done.fetch_add(1);
+    if (client.write(table, key, std::string(i * 37 % 8000, 'v')).ok()) done.add();
     std::vector<ReadItem> items(8, {.table = table, .key = key});
     client.multiRead(items);
     if (i % 8 != 0) continue;
@@ -204,12 +206,12 @@ TEST(ThreadsCluster, StopsWhileClientsAreWorking) {
     const Table table =
         clients[0]->createTable(kTableName, 6, {.timeout = std::chrono::minutes(1), .condition = {}}).value();
     std::atomic<bool> stop{false};
-    std::atomic<uint64_t> done{0};
+    StepCount done;
     std::vector<std::thread> threads;
     for (uint32_t t = 0; t < kThreads; ++t) {
       threads.emplace_back([&, t] { useUntil(stop, *clients[t % clients.size()], table, t, done); });
     }
-    while (done.load() < 200) std::this_thread::sleep_for(kLookInterval);
+    EXPECT_TRUE(done.await(200));
     EXPECT_TRUE(cluster.stop());
     stop.store(true);
     for (std::thread& thread : threads) thread.join();

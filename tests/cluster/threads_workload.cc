@@ -23,6 +23,33 @@ std::string prefixOf(uint32_t number) { return "t" + std::to_string(number) + "/
 
 }  // namespace
 
+// ---- steps
+
+void StepCount::end() {
+  std::lock_guard guard(mutex_);
+  has_ended_ = true;
+  changed_.notify_all();
+}
+
+void StepCount::announce() {
+  std::lock_guard guard(mutex_);
+  changed_.notify_all();
+}
+
+// Whoever waits says for what before looking at the count, and whoever counts looks afterwards who waits: one of the
+// two sees the other.
+bool StepCount::await(uint64_t count) {
+  std::unique_lock lock(mutex_);
+  const auto own = awaited_.insert(count);
+  next_.store(*awaited_.begin());
+  changed_.wait(lock, [&] { return has_ended_ || count_.load() >= count; });
+  awaited_.erase(own);
+  next_.store(awaited_.empty() ? ~uint64_t{0} : *awaited_.begin());
+  return count_.load() >= count;
+}
+
+// ---- one thread
+
 WorkloadThread::WorkloadThread(uint32_t number, Client& client, Table table, WorkloadTotals& totals)
     : number_(number), client_(client), table_(table), totals_(totals), random_(1000 + number) {}
 
@@ -60,7 +87,7 @@ bool WorkloadThread::step() {
   } else {
     scan();
   }
-  totals_.steps.fetch_add(1, std::memory_order_relaxed);
+  totals_.steps.add();
   return !::testing::Test::HasFailure();
 }
 
@@ -260,8 +287,8 @@ void WorkloadThread::verify(Client& client) const {
 // ---- administrator
 
 AdministratorThread::AdministratorThread(Client& client, std::string table_name, std::vector<ServerId> servers,
-                                         uint64_t seed)
-    : client_(client), table_name_(std::move(table_name)), servers_(std::move(servers)), random_(seed) {}
+                                         StepCount& steps, uint64_t seed)
+    : client_(client), table_name_(std::move(table_name)), servers_(std::move(servers)), steps_(steps), random_(seed) {}
 
 void AdministratorThread::step() {
   constexpr size_t kTabletsMax = 10;
@@ -301,7 +328,7 @@ bool AdministratorThread::awaitMove(uint64_t migration) {
       EXPECT_NE(status->state, State::Unknown);
       return status->state == State::Done;
     }
-    std::this_thread::sleep_for(kLookInterval);
+    steps_.await(steps_.load() + 1);
   }
   ADD_FAILURE() << "move " << migration << " does not end";
   return false;

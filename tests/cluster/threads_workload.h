@@ -2,9 +2,11 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
+#include <condition_variable>
 #include <map>
+#include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,15 +15,35 @@
 
 namespace ramcore::cluster {
 
-/// How often those look who only watch what the others do. Threads that watch without a pause take the processors that
-/// the watched need: two of them made a run of 5 s take minutes.
-inline constexpr std::chrono::milliseconds kLookInterval{1};
-/// Between two moves.
-inline constexpr std::chrono::milliseconds kMovePause{20};
+/// Counts what all threads of a workload have done, for those that wait for it: they sleep meanwhile, because threads
+/// that watch take the processors that the watched need.
+///
+/// Any thread.
+class StepCount {
+ public:
+  void add() {
+    if (count_.fetch_add(1) + 1 >= next_.load()) announce();
+  }
+  /// There will be no further steps: nobody waits any more.
+  void end();
+  /// Waits until there were so many steps. False if they have ended before.
+  bool await(uint64_t count);
+  uint64_t load() const { return count_.load(); }
+
+ private:
+  void announce();
+
+  std::atomic<uint64_t> count_{0};
+  std::atomic<uint64_t> next_{~uint64_t{0}};  // the least that is waited for
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::multiset<uint64_t> awaited_;
+  bool has_ended_ = false;
+};
 
 /// What all threads of a workload count together.
 struct WorkloadTotals {
-  std::atomic<uint64_t> steps{0};
+  StepCount steps;
   std::atomic<uint64_t> scans{0};
   std::atomic<uint64_t> multi_items{0};
   std::atomic<uint64_t> increments{0};
@@ -91,10 +113,12 @@ class WorkloadThread {
   std::array<bool, kSharedCounters> touched_{};
 };
 
-/// The administrator: moves random tablets to random servers and splits some, one at a time.
+/// The administrator: moves random tablets to random servers and splits some, one at a time. It looks after a move
+/// again when the others have gone on a step.
 class AdministratorThread {
  public:
-  AdministratorThread(Client& client, std::string table_name, std::vector<ServerId> servers, uint64_t seed);
+  AdministratorThread(Client& client, std::string table_name, std::vector<ServerId> servers, StepCount& steps,
+                      uint64_t seed);
 
   /// One move, or a split while there are few tablets; done when it returns.
   void step();
@@ -107,6 +131,7 @@ class AdministratorThread {
   Client& client_;
   const std::string table_name_;
   const std::vector<ServerId> servers_;
+  StepCount& steps_;
   std::mt19937_64 random_;
   std::atomic<uint64_t> moves_done_{0};
   std::atomic<uint64_t> splits_done_{0};

@@ -1,5 +1,6 @@
 // Peers that do what no honest one does: the session ends, a counter goes up, nobody else notices.
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -316,7 +317,10 @@ TEST_F(ShmHostilePeer, DeathInTheMiddleOfAMessageEndsTheSession) {
   const pid_t child = ::fork();
   if (child == 0) {
     HostileClient dying(folder.socketPath());
-    while (!dying.isReady()) ::usleep(100);
+    while (!dying.isReady()) {
+      pollfd readable{.fd = dying.socket.get(), .events = POLLIN, .revents = 0};
+      ::poll(&readable, 1, -1);
+    }
     RingWriter writer = dying.writer();
     writeFrame(writer, requestOf(100'000, 0), 8'000);
     writer.publish();

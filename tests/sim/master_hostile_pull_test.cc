@@ -1,0 +1,144 @@
+/// What the source of a move may say about results: it is told again to clients as it is, so that only what a master
+/// can have logged is taken.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "log/entry_writer.h"
+#include "sim/master_fixture.h"
+
+namespace ramcore::sim::raw {
+namespace {
+
+constexpr uint64_t kPulled = 2;
+constexpr uint64_t kSourceEpoch = 5;
+
+/// Gives away an empty tablet, with one result record.
+class ResultSource {
+ public:
+  explicit ResultSource(RpcProcess& process) {
+    const rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Server})};
+    process.dispatch().services().add<&ResultSource::answerObjects>(Opcode::Pull, *this, rules);
+    process.dispatch().services().add<&ResultSource::answerResults>(Opcode::PullResults, *this, rules);
+    process.listen();
+  }
+
+  log::ResultRecordPayload record{};
+  Version version = 0;
+  uint32_t table = kTable;
+  int pulls_of_results = 0;
+
+ private:
+  void answerObjects(rpc::Request request) { answer(std::move(request), {}); }
+  void answerResults(rpc::Request request) {
+    ++pulls_of_results;
+    const Version result{};
+    const std::array<ByteSpan, 2> payload{bytesOf(record), bytesOf(result)};
+    const log::EntryInput input{.type = log::EntryType::ResultRecord,
+                                .table = TableId(table),
+                                .version = version,
+                                .key = {},
+                                .payload = payload};
+    std::vector<std::byte> entry(input.alignedBytes());
+    log::writeEntry(entry.data(), input, false, {});
+    answer(std::move(request), entry);
+  }
+  static void answer(rpc::Request request, ByteSpan entries) {
+    const auto bytes = static_cast<uint32_t>(entries.size());
+    transport::TxMessage response = request.allocate(static_cast<uint32_t>(sizeof(wire::Pull::Response)) + bytes);
+    response.appendHead(wire::Pull::Response{.header = {.status = Status::Ok},
+                                             .next_cursor = 0,
+                                             .entry_bytes = bytes,
+                                             .entry_count = entries.empty() ? 0U : 1U,
+                                             .done = 1,
+                                             .safe_version = 0});
+    response.appendHead(entries);
+    request.reply(std::move(response));
+  }
+};
+
+class MasterHostilePullTest : public MasterServiceTest {
+ protected:
+  MasterHostilePullTest() : source_(world.other_server) {
+    EXPECT_EQ(drop(1, 1), Status::Ok);
+    source_.record = {.client = ClientId(1),
+                      .sequence = Sequence(7),
+                      .acknowledged = Sequence(6),
+                      .key_hash = kFirstHash + 1,
+                      .opcode = static_cast<uint16_t>(Opcode::Write),
+                      .status = static_cast<uint16_t>(Status::ObjectExists),
+                      .reserved = 0};
+    source_.version = 3;
+  }
+
+  /// How a pull from the source ends. Each has an epoch of its own, and is dropped.
+  Status pullOnce() {
+    const uint64_t epoch = ++epoch_;
+    control::PullTabletRequest ask;
+    *ask.mutable_tablet() = tabletOf(kPulled, kFirstHash, kLast, epoch);
+    ask.set_source_epoch(kSourceEpoch);
+    ask.set_source(world.other_server.identity.id);
+    ask.add_source_locators("sim://other");
+    EXPECT_EQ(world.command(Opcode::PullTablet, ask)->outcome(), Status::Ok);
+    const control::PullProgressResponse end = pullEnd(kPulled, 0);
+    EXPECT_EQ(drop(kPulled, epoch), Status::Ok);
+    return static_cast<Status>(end.status());
+  }
+  /// With the record changed like this the pull fails, and with the record as it was it does not.
+  void expectRefused(const char* what, const std::function<void(ResultSource&)>& change) {
+    const log::ResultRecordPayload record = source_.record;
+    const Version version = source_.version;
+    const uint32_t table = source_.table;
+    const int pulls = source_.pulls_of_results;
+    change(source_);
+    EXPECT_EQ(name(pullOnce()), name(Status::BadRequest)) << what;
+    EXPECT_GT(source_.pulls_of_results, pulls) << what << ": the record was never asked for";
+    source_.record = record;
+    source_.version = version;
+    source_.table = table;
+    EXPECT_EQ(name(pullOnce()), name(Status::Ok)) << what;
+  }
+
+  static constexpr KeyHash kFirstHash = KeyHash{1} << 63;
+  ResultSource source_;
+  uint64_t epoch_ = kSourceEpoch;
+};
+
+TEST_F(MasterHostilePullTest, ResultsOfOtherOpcodes) {
+  for (const Opcode opcode : {Opcode::Read, Opcode::Pull, Opcode::MultiRead, static_cast<Opcode>(0xffff)}) {
+    expectRefused("an opcode", [&](ResultSource& source) { source.record.opcode = static_cast<uint16_t>(opcode); });
+  }
+}
+
+TEST_F(MasterHostilePullTest, StatusesThatNoMutationLogs) {
+  for (const Status status : {Status::RetryLater, Status::SessionLost, Status::Fenced, Status::OutcomeUnknown}) {
+    expectRefused("a status", [&](ResultSource& source) { source.record.status = static_cast<uint16_t>(status); });
+  }
+  expectRefused("no status at all", [](ResultSource& source) { source.record.status = 0xffff; });
+}
+
+TEST_F(MasterHostilePullTest, IdentitiesThatNobodyHas) {
+  expectRefused("client 0", [](ResultSource& source) { source.record.client = ClientId(0); });
+  expectRefused("acknowledged already", [](ResultSource& source) { source.record.acknowledged = Sequence(7); });
+}
+
+TEST_F(MasterHostilePullTest, ResultsOfOtherTabletsAndVersionsNearTheEnd) {
+  expectRefused("another range", [](ResultSource& source) { source.record.key_hash = kFirstHash - 1; });
+  expectRefused("another table", [](ResultSource& source) { source.table = kTable + 1; });
+  expectRefused("a version near the end", [](ResultSource& source) { source.version = kVersionMax; });
+}
+
+TEST_F(MasterHostilePullTest, EveryResultThatAMasterLogsIsTaken) {
+  for (const Opcode opcode : {Opcode::Write, Opcode::Remove, Opcode::Increment}) {
+    for (const Status status :
+         {Status::Ok, Status::NotFound, Status::ObjectExists, Status::WrongVersion, Status::TypeMismatch}) {
+      source_.record.opcode = static_cast<uint16_t>(opcode);
+      source_.record.status = static_cast<uint16_t>(status);
+      EXPECT_EQ(name(pullOnce()), name(Status::Ok)) << wire::name(opcode) << " " << name(status);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ramcore::sim::raw
