@@ -148,8 +148,15 @@ bool HashIndex::replace(const StripeGuard& guard, EntryRef old, EntryRef now) {
 bool HashIndex::relocate(const StripeGuard& guard, EntryRef old, EntryRef now) {
   checkHeld(guard);
   TableSize table = size();
-  // The planted bug: a place computed before the stripe was taken, from a word that knows nothing of the splits since.
-  if (RC_MUTATION("relocate-while-splitting")) table.split = 0;
+#if defined(RAMCORE_MUTATIONS)
+  // The planted bug: the place comes from a word that was loaded before the stripe was taken, one for many relocations,
+  // so that the bucket may have been split meanwhile.
+  constexpr uint32_t kRelocationsPerWord = 256;
+  if (RC_MUTATION("relocate-while-splitting")) {
+    if (mutated_relocations_++ % kRelocationsPerWord == 0) mutated_size_ = table;
+    table = mutated_size_;
+  }
+#endif
   if (swapSlot(table.bucketOf(guard.reversed_), guard, old, now)) return true;
   relocations_refused_.fetch_add(1, std::memory_order_relaxed);
   return false;

@@ -232,6 +232,10 @@ class HashIndex {
   std::atomic<uint64_t> splits_per_operation_max_{0};
   std::atomic<uint64_t> splits_put_off_{0};
   std::atomic<uint64_t> relocations_refused_{0};
+#if defined(RAMCORE_MUTATIONS)
+  uint32_t mutated_relocations_ = 0;
+  TableSize mutated_size_;
+#endif
   std::unique_ptr<IndexMemory> memory_;
   LinePool pool_;
 };

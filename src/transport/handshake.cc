@@ -157,6 +157,12 @@ void Handshake::failBad(std::string_view what) {
   fail(HandshakeRefusal::Malformed, Status::Refused, "bad handshake: " + std::string(what));
 }
 
+// Also what a recording of somebody else's handshake comes to.
+void Handshake::failSecret() {
+  is_bad_ = true;
+  fail(HandshakeRefusal::Secret, Status::Refused, "the peer has a wrong cluster secret");
+}
+
 void Handshake::finish() {
   session_key_ = mac(kSessionKey);
   state_ = State::Done;
@@ -287,7 +293,7 @@ void Handshake::onIntroduction(HandshakeKind kind) {
 void Handshake::onProof() {
   if (in_.size() != sizeof(wire::HandshakeProof)) return failBad("a proof of the wrong length");
   if (!checkMac(mac(kInitiatorProves), loadAs<wire::HandshakeProof>(in_.data()).mac)) {
-    return fail(HandshakeRefusal::Secret, Status::Refused, "the peer has a wrong cluster secret");
+    return failSecret();
   }
   sendAccept();
   finish();
@@ -303,7 +309,7 @@ void Handshake::onAccept() {
   }
   const ByteSpan list = rest.first(accept.locators_bytes);
   if (!checkMac(mac(kAcceptorProves, list), accept.mac)) {
-    return fail(HandshakeRefusal::Secret, Status::Refused, "the peer has a wrong cluster secret");
+    return failSecret();
   }
   if (!readLocators(list, accept.locator_count)) return failBad("a list of locators that makes no sense");
   finish();

@@ -68,7 +68,8 @@ class Handshake {
   Status status() const { return status_; }
   /// Once Failed: for a person, e.g. "wrong cluster secret".
   const std::string& failureText() const { return failure_text_; }
-  /// Once Failed: true if the peer sent bytes that no honest one sends.
+  /// Once Failed: true if the peer sent bytes that no honest one of this cluster sends; a wrong secret is among them,
+  /// because a recorded handshake that is played again looks like one.
   bool isBad() const { return is_bad_; }
 
  private:
@@ -86,6 +87,7 @@ class Handshake {
   /// Ends here, and tells the peer.
   void fail(wire::HandshakeRefusal reason, Status status, std::string text);
   void failBad(std::string_view what);
+  void failSecret();
   void say(ByteSpan bytes) { transcript_.insert(transcript_.end(), bytes.begin(), bytes.end()); }
   Key mac(std::string_view purpose, ByteSpan more = {}) const;
   bool checkMac(const Key& expected, const Key& got) const;

@@ -145,7 +145,7 @@ class Endpoint {
   virtual void close(SessionId session) = 0;
   /// Sessions that are open, for metrics.
   virtual uint32_t sessionCount() const = 0;
-  /// Sessions closed because of bytes that made no sense, for metrics.
+  /// Sessions closed because of bytes that no honest peer sends, or that ended in the middle, for metrics.
   virtual uint64_t badSessionCount() const = 0;
 };
 

@@ -347,8 +347,13 @@ uint32_t ShmEndpoint::pollSession(Session& session, uint32_t message_max) {
   if (reader.hasPart()) [[unlikely]]
     noteReception(session);
   if (reader.giveBack()) session.channel->wakePeer(session.socket.get());
-  if (session.peer_has_ended && !session.has_unread) lose(session, Status::SessionLost);
+  if (session.peer_has_ended && !session.has_unread) loseEnded(session);
   return delivered;
+}
+
+void ShmEndpoint::loseEnded(Session& session) {
+  if (session.channel->reader.hasPart()) return loseBad(session, "it ended in the middle of a message");
+  lose(session, Status::SessionLost);
 }
 
 // Only clients have to wait: what the cluster's own processes say may be what frees memory.

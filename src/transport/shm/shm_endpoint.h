@@ -61,6 +61,7 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   void send(Session& session, const wire::FrameHeader& header, TxMessage message);
   void publish(Session& session);
   void pumpBlocked();
+  void loseEnded(Session& session);
   uint64_t roomBytes(const Session& session) const;
   void noteReception(Session& session);
 

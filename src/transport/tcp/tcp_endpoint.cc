@@ -323,6 +323,10 @@ bool TcpEndpoint::readSocket(TcpSession& session) {
   if (error == asio::error::would_block || error == asio::error::try_again || error == asio::error::interrupted) {
     return false;
   }
+  if (error == asio::error::eof && reader.hasPart()) {
+    loseBad(session, "it ended in the middle of a message");
+    return false;
+  }
   context_.trace.debug("tcp: lost " + session.peer.address + ": " + error.message());
   lose(session, Status::SessionLost);
   return false;

@@ -228,12 +228,47 @@ TEST_F(ShmHostilePeer, HandshakeCutShortIsCaught) {
   ASSERT_TRUE(stepUntil({&server}, [&] { return server.endpoint->badSessionCount() > bad_before; }));
 }
 
+TEST_F(ShmHostilePeer, ARecordedHandshakePlayedAgainIsCaught) {
+  std::vector<std::byte> said;
+  auto honest = connectTo(folder.socketPath());
+  ASSERT_TRUE(honest.ok());
+  HandshakeOptions options;
+  options.identity.cluster_name = "test";
+  options.slot_count = 64;
+  options.peer_is_local = true;
+  Handshake handshake(options, client.entropy);
+  ASSERT_TRUE(stepUntil({&server}, [&] {
+    said.insert(said.end(), handshake.toSend().begin(), handshake.toSend().end());
+    size_t count = 0;
+    EXPECT_TRUE(sendSome(honest.value().get(), handshake.toSend(), count));
+    handshake.sent(count);
+    std::byte bytes[wire::kHandshakeMessageBytesMax];
+    const MutableByteSpan room(bytes, std::min<size_t>(handshake.wantedBytes(), sizeof(bytes)));
+    if (receiveSome(honest.value().get(), room, count) == StreamLook::Bytes) {
+      handshake.receive(ByteSpan(bytes, count));
+    }
+    return handshake.state() != Handshake::State::Running;
+  }));
+  ASSERT_EQ(handshake.state(), Handshake::State::Done) << handshake.failureText();
+  const uint64_t bad_before = server.endpoint->badSessionCount();
+  const size_t opened_before = server.sink.opened.size();
+  auto again = connectTo(folder.socketPath());
+  ASSERT_TRUE(again.ok());
+  size_t count = 0;
+  ASSERT_TRUE(sendSome(again.value().get(), said, count));
+  ASSERT_EQ(count, said.size());
+  ASSERT_TRUE(stepUntil({&server}, [&] { return server.endpoint->badSessionCount() > bad_before; }));
+  EXPECT_EQ(server.sink.opened.size(), opened_before);
+}
+
 TEST_F(ShmHostilePeer, WrongSecretIsRefused) {
+  const uint64_t bad_before = server.endpoint->badSessionCount();
   Side stranger(options);
   stranger.identity.secret = "not the cluster's";
   const SessionId id = stranger.endpoint->connect(folder.locator(), 0, client.clock.nowNs() + runtime::kNanosPerSecond);
   ASSERT_TRUE(stepUntil({&server, &stranger}, [&] { return !stranger.sink.lost.empty(); }));
   EXPECT_EQ(stranger.sink.lost[0], std::pair(id, Status::Refused));
+  EXPECT_EQ(server.endpoint->badSessionCount(), bad_before + 1);
 }
 
 TEST_F(ShmHostilePeer, SilentConnectionIsClosedInTime) {
@@ -332,10 +367,12 @@ TEST_F(ShmHostilePeer, DeathInTheMiddleOfAMessageEndsTheSession) {
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
   for (int i = 0; i < 100; ++i) server.step();
   ASSERT_TRUE(server.sink.lost.empty());
+  const uint64_t bad_before = server.endpoint->badSessionCount();
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   ASSERT_TRUE(stepUntil({&server}, [&] { return server.sink.lost.size() == 1; }));
   EXPECT_EQ(server.sink.lost[0].second, Status::SessionLost);
+  EXPECT_EQ(server.endpoint->badSessionCount(), bad_before + 1);
   ::close(ready[0]);
   ::close(ready[1]);
 }
