@@ -33,7 +33,11 @@ class TcpEndpoint final : public Endpoint {
   uint32_t poll(MessageSink& sink, uint32_t message_max) override;
   void flush() override;
   bool prepareSleep() override;
-  void awake() override { rounds_to_reactor_ = cold_rounds_ = 1; }
+  /// What woke the thread is mostly a session that is hot now: it is read before anything else is asked of the kernel.
+  void awake() override {
+    cold_rounds_ = 1;
+    rounds_to_reactor_ = hot_.empty() ? 1 : 2;
+  }
   const Peer* peer(SessionId session) const override;
   void close(SessionId session) override;
   uint32_t sessionCount() const override { return open_count_; }
