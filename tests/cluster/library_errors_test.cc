@@ -1,5 +1,6 @@
 // What the library answers to mistakes: a status that a program can act on, and where there is a message, one line with
-// cause and remedy. Against a coordinator and a server of their own processes.
+// the cause. One row of a table is one test; the tests of a suite share a coordinator and a server of their own
+// processes.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -13,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -69,6 +71,7 @@ class Daemon {
   int output_ = -1;
 };
 
+/// The cluster of a suite.
 class LibraryErrors : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -126,79 +129,127 @@ class LibraryErrors : public ::testing::Test {
   }
 };
 
-TEST_F(LibraryErrors, OfConnecting) {
-  struct Row {
-    const char* what;
-    void (*change)(ClientOptions&);
-    Status status;
-    const char* cause;
-  };
-  const Row rows[] = {
-      {"nobody listens",
-       [](ClientOptions& options) {
-         options.coordinators = {"tcp://127.0.0.1:9"};
-         options.connect_timeout = std::chrono::milliseconds(500);
-       },
-       Status::Unreachable, "tcp://127.0.0.1:9"},
-      {"another cluster", [](ClientOptions& options) { options.cluster_name = "another"; }, Status::Refused,
-       "cluster name"},
-      {"name too long", [](ClientOptions& options) { options.cluster_name = std::string(129, 'c'); }, Status::BadConfig,
-       "129 bytes"},
-      {"no name", [](ClientOptions& options) { options.cluster_name = ""; }, Status::BadConfig, "0 bytes"},
-      {"wrong secret", [](ClientOptions& options) { options.secret_file = path("wrong"); }, Status::Refused,
-       "refuses this client"},
-      {"no secret", [](ClientOptions& options) { options.secret_file = ""; }, Status::Refused, "secret"},
-      {"short secret", [](ClientOptions& options) { options.secret_file = path("short"); }, Status::BadConfig,
-       "9 bytes"},
-      {"secret missing", [](ClientOptions& options) { options.secret_file = path("missing"); }, Status::IoError,
-       "missing"},
-      {"bad locator", [](ClientOptions& options) { options.coordinators = {"nonsense"}; }, Status::BadConfig,
-       "nonsense"},
-      {"no locator", [](ClientOptions& options) { options.coordinators.clear(); }, Status::BadConfig, "coordinator"},
-      {"log level", [](ClientOptions& options) { options.log_level = "loud"; }, Status::BadConfig, "loud"},
-  };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.what);
-    ClientOptions options = right();
-    row.change(options);
-    const auto client = Client::connect(options);
-    ASSERT_FALSE(client.ok());
-    EXPECT_EQ(name(client.error().status), name(row.status));
-    EXPECT_NE(client.error().message.find(row.cause), std::string::npos) << client.error().message;
-    EXPECT_EQ(std::count(client.error().message.begin(), client.error().message.end(), '\n'), 0);
-  }
+/// The row's name is the test's.
+template <typename Row>
+std::string rowName(const ::testing::TestParamInfo<Row>& info) {
+  return info.param.name;
 }
 
-TEST_F(LibraryErrors, OfCalls) {
-  auto client = Client::connect(right());
-  ASSERT_TRUE(client.ok()) << client.error().message;
-  const auto table = client->createTable("present");
-  ASSERT_TRUE(table.ok()) << name(table.error());
-  const std::string long_key(kKeyBytesLimit + 1, 'k');
-  const std::string long_value(kValueBytesLimit + 1, 'v');
-  struct Row {
-    const char* what;
-    Status found;
-    Status wanted;
-  };
-  const Row rows[] = {
-      {"open a table that does not exist", client->openTable("absent").status(), Status::NoSuchTable},
-      {"drop a table that does not exist", client->dropTable("absent"), Status::NoSuchTable},
-      {"create a table that exists", client->createTable("present").status(), Status::TableExists},
-      {"create a table without a name", client->createTable("").status(), Status::BadRequest},
-      {"create too many tablets", client->createTable("many", 1'000'000).status(), Status::BadRequest},
-      {"read of a table id that was never given", client->read(Table{123'456}, "k").status(), Status::NoSuchTable},
-      {"write to a table id that was never given", client->write(Table{123'456}, "k", "v").status, Status::NoSuchTable},
-      {"read of what is not there", client->read(*table, "absent").status(), Status::NotFound},
-      {"write with an empty key", client->write(*table, "", "v").status, Status::BadRequest},
-      {"read with an empty key", client->read(*table, "").status(), Status::BadRequest},
-      {"write with a key too long", client->write(*table, long_key, "v").status, Status::TooLarge},
-      {"write with a value too long", client->write(*table, "k", long_value).status, Status::TooLarge},
-  };
-  for (const Row& row : rows) EXPECT_EQ(name(row.found), name(row.wanted)) << row.what;
-  EXPECT_EQ(name(client->write(*table, "k", "v").status), "Ok");
-  EXPECT_EQ(name(client->increment(*table, "k", 1).status), "TypeMismatch");
+struct ConnectMistake {
+  const char* name;
+  void (*change)(ClientOptions&, const std::string& folder);
+  Status status;
+  const char* cause;
+};
+void PrintTo(const ConnectMistake& row, std::ostream* out) { *out << row.name; }
+
+class LibraryErrorsOfConnecting : public LibraryErrors, public ::testing::WithParamInterface<ConnectMistake> {};
+
+TEST_P(LibraryErrorsOfConnecting, SayStatusAndCauseInOneLine) {
+  ClientOptions options = right();
+  GetParam().change(options, folder());
+  const auto client = Client::connect(options);
+  ASSERT_FALSE(client.ok());
+  EXPECT_EQ(name(client.error().status), name(GetParam().status));
+  EXPECT_NE(client.error().message.find(GetParam().cause), std::string::npos) << client.error().message;
+  EXPECT_EQ(std::count(client.error().message.begin(), client.error().message.end(), '\n'), 0);
 }
+
+const ConnectMistake kConnectMistakes[] = {
+    {"NobodyListens",
+     [](ClientOptions& options, const std::string&) {
+       options.coordinators = {"tcp://127.0.0.1:9"};
+       options.connect_timeout = std::chrono::milliseconds(500);
+     },
+     Status::Unreachable, "tcp://127.0.0.1:9"},
+    {"AnotherCluster", [](ClientOptions& options, const std::string&) { options.cluster_name = "another"; },
+     Status::Refused, "cluster name"},
+    {"NameTooLong", [](ClientOptions& options, const std::string&) { options.cluster_name = std::string(129, 'c'); },
+     Status::BadConfig, "129 bytes"},
+    {"NoName", [](ClientOptions& options, const std::string&) { options.cluster_name = ""; }, Status::BadConfig,
+     "0 bytes"},
+    {"WrongSecret", [](ClientOptions& options, const std::string& folder) { options.secret_file = folder + "/wrong"; },
+     Status::Refused, "refuses this client"},
+    {"NoSecret", [](ClientOptions& options, const std::string&) { options.secret_file = ""; }, Status::Refused,
+     "secret"},
+    {"ShortSecret", [](ClientOptions& options, const std::string& folder) { options.secret_file = folder + "/short"; },
+     Status::BadConfig, "9 bytes"},
+    {"SecretMissing",
+     [](ClientOptions& options, const std::string& folder) { options.secret_file = folder + "/missing"; },
+     Status::IoError, "missing"},
+    {"BadLocator", [](ClientOptions& options, const std::string&) { options.coordinators = {"nonsense"}; },
+     Status::BadConfig, "nonsense"},
+    {"NoLocator", [](ClientOptions& options, const std::string&) { options.coordinators.clear(); }, Status::BadConfig,
+     "coordinator"},
+    {"LogLevel", [](ClientOptions& options, const std::string&) { options.log_level = "loud"; }, Status::BadConfig,
+     "loud"},
+};
+INSTANTIATE_TEST_SUITE_P(Mistakes, LibraryErrorsOfConnecting, ::testing::ValuesIn(kConnectMistakes),
+                         rowName<ConnectMistake>);
+
+struct CallMistake {
+  const char* name;
+  Status (*call)(Client& client, Table present);
+  Status status;
+};
+void PrintTo(const CallMistake& row, std::ostream* out) { *out << row.name; }
+
+/// With a client and a table `present`, which holds "text" under "text".
+class LibraryErrorsOfCalls : public LibraryErrors, public ::testing::WithParamInterface<CallMistake> {
+ protected:
+  static void SetUpTestSuite() {
+    LibraryErrors::SetUpTestSuite();
+    if (HasFatalFailure()) return;
+    auto connected = Client::connect(right());
+    ASSERT_TRUE(connected.ok()) << connected.error().message;
+    client().emplace(std::move(*connected));
+    const auto made = client()->createTable("present");
+    ASSERT_TRUE(made.ok()) << ramcore::name(made.error());
+    present() = *made;
+    ASSERT_EQ(client()->write(present(), "text", "text").status, Status::Ok);
+  }
+  static void TearDownTestSuite() {
+    client().reset();
+    LibraryErrors::TearDownTestSuite();
+  }
+  static std::optional<Client>& client() {
+    static std::optional<Client> value;
+    return value;
+  }
+  static Table& present() {
+    static Table value;
+    return value;
+  }
+};
+
+TEST_P(LibraryErrorsOfCalls, HaveTheStatusOfTheMistake) {
+  ASSERT_TRUE(client().has_value());
+  EXPECT_EQ(name(GetParam().call(*client(), present())), name(GetParam().status));
+  EXPECT_EQ(name(client()->write(present(), "right", "v").status), "Ok") << "the client is of no use afterwards";
+}
+
+std::string longKey() { return std::string(kKeyBytesLimit + 1, 'k'); }
+std::string longValue() { return std::string(kValueBytesLimit + 1, 'v'); }
+constexpr Table kNeverGiven{123'456};
+
+const CallMistake kCallMistakes[] = {
+    {"OpenOfAbsentTable", [](Client& c, Table) { return c.openTable("absent").status(); }, Status::NoSuchTable},
+    {"DropOfAbsentTable", [](Client& c, Table) { return c.dropTable("absent"); }, Status::NoSuchTable},
+    {"CreateOfPresentTable", [](Client& c, Table) { return c.createTable("present").status(); }, Status::TableExists},
+    {"CreateWithoutName", [](Client& c, Table) { return c.createTable("").status(); }, Status::BadRequest},
+    {"CreateWithTooManyTablets", [](Client& c, Table) { return c.createTable("many", 1'000'000).status(); },
+     Status::BadRequest},
+    {"ReadOfTableNeverGiven", [](Client& c, Table) { return c.read(kNeverGiven, "k").status(); }, Status::NoSuchTable},
+    {"WriteToTableNeverGiven", [](Client& c, Table) { return c.write(kNeverGiven, "k", "v").status; },
+     Status::NoSuchTable},
+    {"ReadOfAbsentKey", [](Client& c, Table t) { return c.read(t, "absent").status(); }, Status::NotFound},
+    {"WriteWithEmptyKey", [](Client& c, Table t) { return c.write(t, "", "v").status; }, Status::BadRequest},
+    {"ReadWithEmptyKey", [](Client& c, Table t) { return c.read(t, "").status(); }, Status::BadRequest},
+    {"WriteWithKeyTooLong", [](Client& c, Table t) { return c.write(t, longKey(), "v").status; }, Status::TooLarge},
+    {"WriteWithValueTooLong", [](Client& c, Table t) { return c.write(t, "k", longValue()).status; }, Status::TooLarge},
+    {"IncrementOfText", [](Client& c, Table t) { return c.increment(t, "text", 1).status; }, Status::TypeMismatch},
+};
+INSTANTIATE_TEST_SUITE_P(Mistakes, LibraryErrorsOfCalls, ::testing::ValuesIn(kCallMistakes), rowName<CallMistake>);
 
 }  // namespace
 }  // namespace ramcore
