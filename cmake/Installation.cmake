@@ -5,11 +5,17 @@ include(CMakePackageConfigHelpers)
 if(RAMCORE_TOOLS)
   install(TARGETS ${RAMCORE_TOOLS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-file(GLOB ramcore_units CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/packaging/systemd/*.service)
-if(ramcore_units)
-  install(FILES ${ramcore_units} DESTINATION lib/systemd/system)
-  install(FILES ${CMAKE_SOURCE_DIR}/packaging/sysusers/ramcore.conf DESTINATION lib/sysusers.d)
-endif()
+# Units name the tools by their full path, which is known only when the prefix is: `cmake --install --prefix` may change it.
+file(GLOB ramcore_units CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/packaging/systemd/*.service.in)
+foreach(unit IN LISTS ramcore_units)
+  get_filename_component(name ${unit} NAME_WLE)
+  install(CODE "
+    set(RAMCORE_BINDIR \"${CMAKE_INSTALL_BINDIR}\")
+    cmake_path(ABSOLUTE_PATH RAMCORE_BINDIR BASE_DIRECTORY \"\${CMAKE_INSTALL_PREFIX}\" NORMALIZE)
+    configure_file(\"${unit}\" \"${CMAKE_BINARY_DIR}/generated/${name}\" @ONLY)")
+  install(FILES ${CMAKE_BINARY_DIR}/generated/${name} DESTINATION lib/systemd/system)
+endforeach()
+install(FILES ${CMAKE_SOURCE_DIR}/packaging/sysusers/ramcore.conf DESTINATION lib/sysusers.d)
 
 # libramcore is the client and everything below it. It comes from the same object files as the layers; sanitized builds
 # are not for installing.
