@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.request
 
-from cluster_harness import Cluster, Failed, run
+from cluster_harness import Cluster, Daemon, Failed, run, tool
 
 DOCUMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "metrics.md")
 
@@ -37,8 +37,38 @@ def expect(condition, text):
         raise Failed(text)
 
 
+def documented_families():
+    """Of every process, and those that only a server has."""
+    text = open(DOCUMENT, encoding="utf-8").read()
+    common, server_only = text.split("A server that serves adds:")
+    names = re.compile(r"`(ramcore_\w+)`")
+    return set(names.findall(common)), set(names.findall(server_only))
+
+
+def test_coordinator(cluster, common):
+    """Its endpoint serves what every process has, and counts its own requests."""
+    port = free_port()
+    storage = cluster.path("measured")
+    coordinator = Daemon("measured", cluster.coordinator_arguments(["tcp://127.0.0.1:0"], storage)
+                         + ["--metrics", f"127.0.0.1:{port}"], cluster.path("measured.log"))
+    try:
+        coordinator.wait_ready()
+        rc = [tool("ramcore"), "--coordinator", coordinator.locators[0], "--cluster", cluster.name]
+        run(rc + ["list"])
+        values, families = scrape(port)
+        expect(families == common, f"documented and served differ in {sorted(families ^ common)}")
+        asked = values['ramcore_requests_total{opcode="ListTables"}']
+        expect(asked >= 1, f"{asked} requests for the tables")
+        expect(values['ramcore_request_service_seconds_count{opcode="ListTables"}'] == asked, "times and counts differ")
+        expect(values['ramcore_bad_sessions_total{transport="tcp"}'] == 0, "no session is bad")
+        expect(values["ramcore_bad_requests_total"] == 0, "no request is bad")
+    finally:
+        expect(coordinator.stop() == 0, "the coordinator stops cleanly")
+
+
 def main():
-    documented = set(re.findall(r"`(ramcore_\w+)`", open(DOCUMENT, encoding="utf-8").read()))
+    common, server_only = documented_families()
+    documented = common | server_only
     with Cluster(servers=0) as cluster:
         port = free_port()
         server = cluster.start_server("s1", extra=["--metrics", f"127.0.0.1:{port}"])
@@ -76,6 +106,7 @@ def main():
         broken = run(cluster.server_arguments("s3") + ["--metrics", "nonsense"], check=False)
         expect(broken.returncode != 0 and "host:port" in broken.stderr, broken.stderr)
         expect(server.stop() == 0, "the server stops cleanly")
+        test_coordinator(cluster, common)
 
 
 if __name__ == "__main__":
