@@ -115,7 +115,7 @@ foreach(script IN LISTS ramcore_cluster_scripts)
   get_filename_component(name ${script} NAME_WE)
   add_test(NAME cluster_${name} COMMAND ${script})
   set_tests_properties(cluster_${name} PROPERTIES LABELS cluster TIMEOUT 900 RUN_SERIAL TRUE
-    ENVIRONMENT "RAMCORE_BIN_DIR=${CMAKE_BINARY_DIR}/bin;RAMCORE_SOURCE_DIR=${CMAKE_SOURCE_DIR}")
+    ENVIRONMENT "RAMCORE_BIN_DIR=${CMAKE_BINARY_DIR}/bin;RAMCORE_SOURCE_DIR=${CMAKE_SOURCE_DIR};RAMCORE_SANITIZE=${RAMCORE_SANITIZE}")
 endforeach()
 
 # Decoders under libFuzzer. control_fuzz gets the names of all control-plane messages from the .proto files (their runtime

@@ -16,6 +16,15 @@ KEY_BYTES_MAX = 65535
 VALUE_BYTES_MAX = 1024 * 1024
 
 
+def limited(*arguments):
+    """What would take all memory is ended before the machine suffers. (Sanitizers take more than any address space that one
+    would allow: there, what is touched is limited.)"""
+    if os.environ.get("RAMCORE_SANITIZE"):
+        options = os.environ.get("ASAN_OPTIONS", "") + ":hard_rss_limit_mb=4096"
+        return ["env", f"ASAN_OPTIONS={options}", *arguments]
+    return ["prlimit", f"--as={8 << 30}", *arguments]
+
+
 class Case:
     """One mistake: `arguments(test)` gives the command line, `cause` has to match the line on stderr. `code` is the exit
     code where docs/operating.md leaves no choice: 2 for what makes no sense whatever the cluster does."""
@@ -80,8 +89,7 @@ FLAG_CASES = [
     for name, rest in (("ramcore", ["create", "t"]), ("rcbench", []))
 ] + [
     Case(f"memory_{name}",
-         # Should it be mapped all the same, this limit ends it before the machine suffers.
-         lambda test, memory=memory: ["prlimit", f"--as={8 << 30}", tool("ramcore-server"), "--memory", memory],
+         lambda test, memory=memory: limited(tool("ramcore-server"), "--memory", memory),
          cause, r"for example (--memory )?\d+[MG]iB", code=2)
     for name, memory, cause in (("none", "0", r"--memory 0 is too little"), ("too_little", "10MiB", r"--memory 10MiB is too"),
                                 ("of_no_machine", "7TiB", r"--memory 7TiB is (more than this machine has|too much)"))

@@ -154,9 +154,20 @@ class Cluster:
         return self
 
     def __exit__(self, kind, value, traceback):
-        for daemon in list(self.servers.values()) + ([self.coordinator] if self.coordinator else []):
-            if daemon.is_running():
-                daemon.kill()
+        running = [daemon for daemon in [*self.servers.values(), self.coordinator] if daemon and daemon.is_running()]
+        try:
+            # In order, so that sanitizers get to say what they found.
+            codes = {daemon.name: daemon.stop() for daemon in running} if kind is None else {}
+            for daemon in running:
+                if codes.get(daemon.name):
+                    raise Failed(f"{daemon.name} ended with {codes[daemon.name]}\n{daemon.log()}")
+        except Failed:
+            print(f"logs and data of the failed test: {self.directory}", file=sys.stderr)
+            raise
+        finally:
+            for daemon in running:
+                if daemon.is_running():
+                    daemon.kill()
         if kind is None:
             shutil.rmtree(self.directory)
         else:

@@ -47,8 +47,10 @@ class Daemon {
   }
   ~Daemon() {
     if (pid_ > 0) {
+      int status = -1;
       kill(pid_, SIGTERM);
-      waitpid(pid_, nullptr, 0);
+      waitpid(pid_, &status, 0);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "a daemon ended with status " << status;
     }
     if (output_ >= 0) close(output_);
   }
