@@ -1,7 +1,8 @@
 // Batched random lookups in the hash index beside a bare probe that hashes the same keys, finds them in a plain table
-// and compares them; and what the index costs per entry while it grows.
+// and compares them: while the index grows to twice its size, and at its end. With --check-overhead also what the index
+// costs per entry over a whole doubling; then more than the bound allows is a failure.
 //
-//   bench_index [--objects N] [--lookups N] [--rounds N] [--check-overhead]
+//   bench_index [--objects N] [--lookups N] [--rounds N] [--check-overhead] [--smoke]
 //
 // The bare probe has what no store can do without: XXH3 of the key, a bucket of 8 slots in one cache line, a compare
 // with the stored key, the same prefetching in groups. It has no growth, no overflow chain, no word to load, no other
@@ -17,14 +18,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/hash.h"
+#include "bench/support/flags.h"
+#include "bench/support/report.h"
 #include "master/hash_index.h"
 #include "master/index_memory.h"
 #include "runtime/sim/sim_epoch.h"
@@ -37,12 +39,13 @@ constexpr size_t kValueBytes = 100;
 constexpr size_t kHeaderBytes = 22;
 constexpr size_t kEntryBytes = (kHeaderBytes + kKeyBytes + kValueBytes + 7) / 8 * 8;
 constexpr size_t kBatch = 64;
+constexpr double kBatchedRatioMin = 0.7;
 constexpr TableId kTable{1};
 
 struct Options {
   uint64_t objects = 200'000;
   uint64_t lookups = 400'000;  // a round
-  uint64_t rounds = 7;
+  int rounds = 7;
   uint64_t overhead_objects_max = 2'000'000;
   bool overhead = false;
 };
@@ -198,25 +201,6 @@ double secondsOf(auto&& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-uint64_t stealTicks() {
-  std::ifstream stat("/proc/stat");
-  std::string name;
-  uint64_t value = 0;
-  stat >> name;
-  for (int field = 0; field < 8 && stat >> value; ++field) {
-  }
-  return value;
-}
-
-struct Quartiles {
-  double low, median, high;
-};
-Quartiles quartiles(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return {values[n / 4], values[n / 2], values[n - 1 - n / 4]};
-}
-
 /// Runs `kind` over all queries in batches; returns million lookups a second.
 template <typename Kind>
 double rate(const std::vector<std::byte>& queries, Kind&& kind) {
@@ -239,83 +223,126 @@ double rate(const std::vector<std::byte>& queries, Kind&& kind) {
   return static_cast<double>(count) / seconds / 1e6;
 }
 
-bool runLookups(const Options& options) {
-  const Objects objects(options.objects);
-  Index ours(options.objects);
-  BareProbe bare(options.objects);
-  std::vector<KeyHash> hashes(options.objects);
-  for (uint64_t number = 0; number < options.objects; ++number) hashes[number] = hashKey(kTable, objects.key(number));
-  const double insert_seconds = secondsOf([&] {
-    for (uint64_t number = 0; number < options.objects; ++number) ours.insert(number, hashes[number]);
-  });
-  for (uint64_t number = 0; number < options.objects; ++number) bare.insert(hashes[number], Objects::refOf(number));
-  std::vector<std::byte> queries(options.lookups * kKeyBytes);
-  Random random{1};
-  for (uint64_t i = 0; i < options.lookups; ++i) writeKey(random.next() % options.objects, &queries[i * kKeyBytes]);
+/// One index, and beside it a plain table of the objects that the index holds.
+class Tables {
+ public:
+  explicit Tables(const Options& options)
+      : lookups_(options.lookups), objects_(options.objects), ours_(options.objects) {}
 
-  const auto bareBatched = [&](std::span<const KeyHash> batch, const std::byte* keys) {
-    return bare.lookupBatch(objects, batch, keys);
-  };
-  const auto oursBatched = [&](std::span<const KeyHash> batch, const std::byte* keys) {
-    std::array<EntryRef, kBatch> out;
-    ours.index->lookupBatch(batch, std::span(out).first(batch.size()), objects.base(),
-                            [&](size_t i, EntryRef ref) { return objects.hasKey(ref, keys + i * kKeyBytes); });
-    uint64_t found = 0;
-    for (size_t i = 0; i < batch.size(); ++i) found += out[i] ? 1 : 0;
-    return found;
-  };
-  const auto bareSingle = [&](std::span<const KeyHash> batch, const std::byte* keys) {
-    uint64_t found = 0;
-    for (size_t i = 0; i < batch.size(); ++i) found += bare.lookup(objects, batch[i], keys + i * kKeyBytes) ? 1 : 0;
-    return found;
-  };
-  const auto oursSingle = [&](std::span<const KeyHash> batch, const std::byte* keys) {
-    uint64_t found = 0;
-    for (size_t i = 0; i < batch.size(); ++i) {
-      const std::byte* key = keys + i * kKeyBytes;
-      found += ours.index->lookup(batch[i], [&](EntryRef ref) { return objects.hasKey(ref, key); }) ? 1 : 0;
+  /// Inserts up to `count` objects, and takes new queries for all of them.
+  void growTo(uint64_t count) {
+    for (; count_ < count; ++count_) ours_.insert(count_, hashKey(kTable, objects_.key(count_)));
+    bare_.emplace(count);
+    for (uint64_t number = 0; number < count; ++number) {
+      bare_->insert(hashKey(kTable, objects_.key(number)), Objects::refOf(number));
     }
-    return found;
-  };
-
-  const IndexStats stats = ours.index->stats();
-  std::printf("index  objects %llu  load %.3f  overflow lines %llu  inserts %.2f M/s\n",
-              static_cast<unsigned long long>(options.objects),
-              static_cast<double>(stats.entries) / static_cast<double>(kSlotsPerLine * stats.buckets),
-              static_cast<unsigned long long>(stats.overflow_lines),
-              static_cast<double>(options.objects) / insert_seconds / 1e6);
-  constexpr int kAttempts = 3;
-  for (int attempt = 1; attempt <= kAttempts; ++attempt) {
-    std::vector<double> bare_rates, our_rates, ratios, bare_single, our_single, single_ratios;
-    const uint64_t steal_before = stealTicks();
-    for (uint64_t round = 0; round < options.rounds; ++round) {
-      bare_rates.push_back(rate(queries, bareBatched));
-      our_rates.push_back(rate(queries, oursBatched));
-      ratios.push_back(our_rates.back() / bare_rates.back());
-      bare_single.push_back(rate(queries, bareSingle));
-      our_single.push_back(rate(queries, oursSingle));
-      single_ratios.push_back(our_single.back() / bare_single.back());
-    }
-    const auto print = [](const char* what, const char* unit, Quartiles q) {
-      std::printf("%-24s median %6.2f %-3s  quartiles %6.2f %6.2f\n", what, q.median, unit, q.low, q.high);
-    };
-    print("bare probe, batched", "M/s", quartiles(bare_rates));
-    print("index, batched", "M/s", quartiles(our_rates));
-    print("ratio", "", quartiles(ratios));
-    print("bare probe, single", "M/s", quartiles(bare_single));
-    print("index, single", "M/s", quartiles(our_single));
-    print("ratio", "", quartiles(single_ratios));
-    const auto [slowest, fastest] = std::minmax_element(bare_rates.begin(), bare_rates.end());
-    const bool noisy = *fastest > 1.5 * *slowest;
-    std::printf("rounds %llu  steal %llu ticks%s\n", static_cast<unsigned long long>(options.rounds),
-                static_cast<unsigned long long>(stealTicks() - steal_before), noisy ? "  noisy" : "");
-    if (!noisy) return true;
+    queries_.resize(lookups_ * kKeyBytes);
+    for (uint64_t i = 0; i < lookups_; ++i) writeKey(random_.next() % count, &queries_[i * kKeyBytes]);
   }
-  return true;
+  IndexStats stats() const { return ours_.index->stats(); }
+
+  double bareBatched() const {
+    return rate(queries_, [&](std::span<const KeyHash> batch, const std::byte* keys) {
+      return bare_->lookupBatch(objects_, batch, keys);
+    });
+  }
+  double oursBatched() const {
+    return rate(queries_, [&](std::span<const KeyHash> batch, const std::byte* keys) {
+      std::array<EntryRef, kBatch> out;
+      ours_.index->lookupBatch(batch, std::span(out).first(batch.size()), objects_.base(),
+                               [&](size_t i, EntryRef ref) { return objects_.hasKey(ref, keys + i * kKeyBytes); });
+      uint64_t found = 0;
+      for (size_t i = 0; i < batch.size(); ++i) found += out[i] ? 1 : 0;
+      return found;
+    });
+  }
+  double bareSingle() const {
+    return rate(queries_, [&](std::span<const KeyHash> batch, const std::byte* keys) {
+      uint64_t found = 0;
+      for (size_t i = 0; i < batch.size(); ++i)
+        found += bare_->lookup(objects_, batch[i], keys + i * kKeyBytes) ? 1 : 0;
+      return found;
+    });
+  }
+  double oursSingle() const {
+    return rate(queries_, [&](std::span<const KeyHash> batch, const std::byte* keys) {
+      uint64_t found = 0;
+      for (size_t i = 0; i < batch.size(); ++i) {
+        const std::byte* key = keys + i * kKeyBytes;
+        found += ours_.index->lookup(batch[i], [&](EntryRef ref) { return objects_.hasKey(ref, key); }) ? 1 : 0;
+      }
+      return found;
+    });
+  }
+
+ private:
+  const uint64_t lookups_;
+  const Objects objects_;
+  Index ours_;
+  std::optional<BareProbe> bare_;
+  uint64_t count_ = 0;
+  std::vector<std::byte> queries_;
+  Random random_{1};
+};
+
+double loadOf(const IndexStats& stats) {
+  return static_cast<double>(stats.entries) / static_cast<double>(kSlotsPerLine * stats.buckets);
+}
+
+/// While buckets are split one after the other: five sizes of a doubling, of which the worst counts. (The index keeps
+/// its load on the way; that of the bare probe falls by half when it gets twice the buckets.)
+/// @return false if the rounds of the bare probe differ too much
+bool runGrowth(const Options& options, Tables& tables, bench::Report& report) {
+  std::vector<double> worst;
+  bool is_quiet = true;
+  for (const int eighths : {4, 5, 6, 7, 8}) {
+    tables.growTo(options.objects / 8 * static_cast<uint64_t>(eighths));
+    std::vector<double> bare, ours;
+    for (int round = 0; round < options.rounds; ++round) {
+      bare.push_back(tables.bareBatched());
+      ours.push_back(tables.oursBatched());
+    }
+    const std::vector<double> ratios = bench::ratios(ours, bare);
+    char name[64];
+    std::snprintf(name, sizeof(name), "growing, %llu, load %.2f: batched / bare",
+                  static_cast<unsigned long long>(tables.stats().entries), loadOf(tables.stats()));
+    report.figure(name, "", ratios);
+    if (report.isNoisy("the bare probe", bare)) is_quiet = false;
+    if (worst.empty() || bench::quantile(ratios, 0.5) < bench::quantile(worst, 0.5)) worst = ratios;
+  }
+  report.target("growing, worst: batched / bare", "", worst, bench::Report::Goal::AtLeast, kBatchedRatioMin);
+  return is_quiet;
+}
+
+/// At its full size. @return false if the rounds of the bare probe differ too much
+bool runFullSize(const Options& options, const Tables& tables, bench::Report& report) {
+  std::vector<double> bare, ours, bare_single, ours_single;
+  for (int round = 0; round < options.rounds; ++round) {
+    bare.push_back(tables.bareBatched());
+    ours.push_back(tables.oursBatched());
+    bare_single.push_back(tables.bareSingle());
+    ours_single.push_back(tables.oursSingle());
+  }
+  report.figure("bare probe, batched", "M/s", bare);
+  report.figure("index, batched", "M/s", ours);
+  report.target("batched / bare", "", bench::ratios(ours, bare), bench::Report::Goal::AtLeast, kBatchedRatioMin);
+  report.figure("bare probe, single", "M/s", bare_single);
+  report.figure("index, single", "M/s", ours_single);
+  report.figure("single / bare", "", bench::ratios(ours_single, bare_single));
+  return !report.isNoisy("the bare probe", bare);
+}
+
+void runLookups(const Options& options, bench::Report& report) {
+  for (int attempt = 1;; ++attempt) {
+    Tables tables(options);
+    const bool is_quiet = runGrowth(options, tables, report);
+    if ((runFullSize(options, tables, report) && is_quiet) || attempt == 3) return;
+    report.discard();
+  }
 }
 
 /// Bytes that the index takes per entry, over a whole doubling. @return false above the bound
-bool runOverhead(uint64_t objects_max) {
+bool runOverhead(uint64_t objects_max, bench::Report& report) {
   constexpr double kIndexBytesMax = 36 - kHeaderBytes;
   Index ours(objects_max);
   double worst = 0;
@@ -327,40 +354,31 @@ bool runOverhead(uint64_t objects_max) {
     const IndexStats stats = ours.index->stats();
     const double bytes = static_cast<double>(stats.committed_bytes) / static_cast<double>(stats.entries);
     worst = std::max(worst, bytes);
-    std::printf("objects %8llu  index %6.2f B/object  with a header of %zu B: %6.2f\n",
-                static_cast<unsigned long long>(objects), bytes, kHeaderBytes, bytes + kHeaderBytes);
+    report.figure("index at " + std::to_string(objects) + " objects", "B", {bytes});
   }
-  const bool within = worst <= kIndexBytesMax;
-  std::printf("worst %.2f B/object, at most %.2f allowed: %s\n", worst, kIndexBytesMax, within ? "ok" : "EXCEEDED");
-  return within;
+  report.target("index per object, worst", "B", {worst}, bench::Report::Goal::AtMost, kIndexBytesMax);
+  return worst <= kIndexBytesMax;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  bench::Flags flags;
+  flags.number("--objects", options.objects);
+  flags.number("--lookups", options.lookups);
+  flags.number("--rounds", options.rounds);
+  flags.flag("--check-overhead", [&] { options.overhead = true; });
+  flags.flag("--smoke", [&] { options = {.objects = 20'000, .lookups = 20'000, .rounds = 1}; });
+  flags.parse(argc, argv);
+  std::printf("index: %llu lookups a round, the largest table with %llu objects\n",
+              static_cast<unsigned long long>(options.lookups), static_cast<unsigned long long>(options.objects));
+  bench::Report report("index");
+  runLookups(options, report);
+  const bool ok = !options.overhead || runOverhead(options.overhead_objects_max, report);
+  report.finish(options.rounds);
+  return ok ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace ramcore::index
 
-int main(int argc, char** argv) {
-  ramcore::index::Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view flag = argv[i];
-    const auto number = [&]() -> uint64_t { return i + 1 < argc ? std::strtoull(argv[++i], nullptr, 10) : 0; };
-    if (flag == "--objects") {
-      options.objects = number();
-    } else if (flag == "--lookups") {
-      options.lookups = number();
-    } else if (flag == "--rounds") {
-      options.rounds = number();
-    } else if (flag == "--check-overhead") {
-      options.overhead = true;
-    } else {
-      std::fprintf(stderr, "usage: %s [--objects N] [--lookups N] [--rounds N] [--check-overhead]\n", argv[0]);
-      return 2;
-    }
-  }
-  if (options.objects == 0 || options.lookups == 0 || options.rounds == 0) {
-    std::fprintf(stderr, "objects, lookups and rounds must be positive numbers\n");
-    return 2;
-  }
-  bool ok = ramcore::index::runLookups(options);
-  if (options.overhead) ok = ramcore::index::runOverhead(options.overhead_objects_max) && ok;
-  return ok ? 0 : 1;
-}
+int main(int argc, char** argv) { return ramcore::index::run(argc, argv); }

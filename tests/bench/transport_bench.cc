@@ -21,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/support/flags.h"
 #include "runtime/real/system_clock.h"
 #include "transport/tcp/tcp_transport.h"
 #include "wire/frame.h"
@@ -295,16 +296,14 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   ramcore::transport::Options options;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string flag = argv[i];
-    const long value = i + 1 < argc ? std::atol(argv[i + 1]) : 0;
-    if (value <= 0 || (flag != "--rounds" && flag != "--round-ms" && flag != "--bytes")) {
-      std::fprintf(stderr, "usage: bench_transport [--rounds N] [--round-ms N] [--bytes N]\n");
-      return 2;
-    }
-    if (flag == "--rounds") options.rounds = static_cast<int>(value);
-    if (flag == "--round-ms") options.round_ns = value * ramcore::runtime::kNanosPerMilli;
-    if (flag == "--bytes") options.message_bytes = static_cast<uint32_t>(value);
-  }
+  uint64_t round_ms = static_cast<uint64_t>(options.round_ns / ramcore::runtime::kNanosPerMilli);
+  uint64_t bytes = options.message_bytes;
+  ramcore::bench::Flags flags;
+  flags.number("--rounds", options.rounds);
+  flags.number("--round-ms", round_ms);
+  flags.number("--bytes", bytes);
+  flags.parse(argc, argv);
+  options.round_ns = static_cast<int64_t>(round_ms) * ramcore::runtime::kNanosPerMilli;
+  options.message_bytes = static_cast<uint32_t>(bytes);
   return ramcore::transport::run(options);
 }

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/support/flags.h"
 #include "runtime/real/system_clock.h"
 #include "transport/shm/ring.h"
 #include "transport/shm/shared_memory.h"
@@ -324,11 +325,11 @@ struct Row {
 int main(int argc, char** argv) {
   using namespace ramcore::transport::shm;
   int rounds = 7;
-  int64_t round_ms = 2000;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::string(argv[i]) == "--rounds") rounds = std::max(1, std::atoi(argv[i + 1]));
-    if (std::string(argv[i]) == "--round-ms") round_ms = std::max(10, std::atoi(argv[i + 1]));
-  }
+  uint64_t round_ms = 2000;
+  ramcore::bench::Flags flags;
+  flags.number("--rounds", rounds);
+  flags.number("--round-ms", round_ms);
+  flags.parse(argc, argv);
   pinTo(kClientCore);
   std::vector<Row> rows{{"raw word", &rawRound<false>, {}, {}, {}},
                         {"raw word + 100 B", &rawRound<true>, {}, {}, {}},
@@ -338,7 +339,7 @@ int main(int argc, char** argv) {
                         {"endpoint echo, 32 outstanding", &throughputRound<32>, {}, {}, {}}};
   for (int round = 0; round < rounds; ++round) {
     for (Row& row : rows) {
-      const Latency latency = row.run(round_ms * ramcore::runtime::kNanosPerMilli);
+      const Latency latency = row.run(static_cast<int64_t>(round_ms) * ramcore::runtime::kNanosPerMilli);
       row.p50_ns.push_back(latency.p50_ns);
       row.p99_ns.push_back(latency.p99_ns);
       row.per_second.push_back(latency.per_second);

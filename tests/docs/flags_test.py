@@ -10,11 +10,11 @@ import unittest
 ROOT = os.environ.get("RAMCORE_SOURCE_DIR") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BIN_DIR = os.environ.get("RAMCORE_BIN_DIR") or os.path.join(ROOT, "build", "release", "bin")
 TOOLS = ("ramcore-coordinator", "ramcore-server", "ramcore", "rcmigrate", "rcbench")
-SCRIPTS = ("tools/setup", "tools/test", "tests/bench/run", "tools/quickstart", "tests/bench/idle_cpu.py", "tests/sim/run_mutations")
+SCRIPTS = ("tools/setup", "tools/test", "tools/quickstart", "tests/bench/run", "tests/bench/idle_cpu.py",
+           "tests/sim/run_mutations")
 UNIVERSAL = {"--help", "--version"}
-# Of programs that are not ours, as they appear in the documents.
-FOREIGN = {"--preset", "--install", "--prefix", "--test-dir", "--output-on-failure", "--gtest_filter", "--build",
-           "--gtest_repeat", "--target"}
+# Of cmake, ctest and gtest, as they appear in the documents.
+FOREIGN = {"--preset", "--install", "--prefix", "--test-dir", "--output-on-failure", "--gtest_filter"}
 
 
 def output(arguments):
@@ -41,6 +41,46 @@ def flags_of(name):
         for command in re.findall(r"^ {2}([\w-]+)", commands[1], re.M):
             flags.update(parse_help(output([path, command, "--help"])))
     return {flag: default for flag, default in flags.items() if flag not in UNIVERSAL}
+
+
+def flags_in_usage(text):
+    """Of programs with less to say: flags in brackets, or at the beginning of a line."""
+    return set(re.findall(r"(?:^ {2,}|\[|\| )(--[a-z][\w-]*)", text, re.M)) - UNIVERSAL
+
+
+def programs():
+    """{name in the documents: path} of everything that has flags, beside the tools; those that are built."""
+    found = {script: os.path.join(ROOT, script) for script in SCRIPTS}
+    build = os.path.dirname(os.path.abspath(BIN_DIR))
+    names = ["simulator"] + [f"bench_{name[:-len('_bench.cc')]}"
+                             for name in os.listdir(os.path.join(ROOT, "tests", "bench")) if name.endswith("_bench.cc")]
+    found.update({name: os.path.join(build, name) for name in names})
+    return {name: path for name, path in found.items() if os.path.exists(path)}, set(found)
+
+
+def documents():
+    """All texts for readers."""
+    paths = [os.path.join(ROOT, "README.md"), os.path.join(ROOT, "CONTRIBUTING.md")]
+    for folder, _, names in os.walk(os.path.join(ROOT, "docs")):
+        paths += [os.path.join(folder, name) for name in names if name.endswith(".md")]
+    return sorted(path for path in paths if os.path.exists(path))
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def documented_program_flags():
+    """{program: flags} of the tables with the heading `Program | Flags`."""
+    result = {}
+    for path in documents():
+        for table in re.findall(r"^\| Program \| Flags \|\n\|[-|]*\|\n((?:\|.*\n)*)", read(path), re.M):
+            for name, flags in re.findall(r"^\| `([^`]*)` \|(.*)\|$", table, re.M):
+                if name in result:
+                    raise AssertionError(f"{name} is documented twice")
+                result[name] = set(re.findall(r"`(--[a-z][\w-]*)", flags))
+    return result
 
 
 def documented_flags():
@@ -81,26 +121,40 @@ class FlagsTest(unittest.TestCase):
                     if default is not None:
                         self.assertEqual(default, real[flag], f"default of {name} {flag}")
 
+    def test_the_parser_of_usage_texts(self):
+        text = "Usage: x [--quick | --long] [--only STEP]\n\n  --seeds N  as of tools/other --foreign\n  --help  this\n"
+        self.assertEqual(flags_in_usage(text), {"--quick", "--long", "--only", "--seeds"})
+
+    def test_the_flags_of_programs_for_tests_and_benchmarks(self):
+        built, all_names = programs()
+        documented = documented_program_flags()
+        self.assertEqual(set(documented), all_names)
+        for name, path in built.items():
+            with self.subTest(program=name):
+                real = flags_in_usage(output([path, "--help"]))
+                self.assertTrue(real, f"{name} --help names no flag")
+                self.assertEqual(real - documented[name], set(), f"flags of {name} that are not documented")
+                self.assertEqual(documented[name] - real, set(), f"{name} does not have these flags")
+
     def test_every_flag_in_the_documents_exists(self):
-        known = set(UNIVERSAL) | FOREIGN
-        for name in TOOLS:
-            known |= set(flags_of(name))
-        for script in SCRIPTS:
-            path = os.path.join(ROOT, script)
-            if os.path.exists(path):
-                known |= set(re.findall(r"--[a-z][\w-]*", output([path, "--help"])))
-        simulator = os.path.join(BIN_DIR, "..", "simulator")
-        known |= set(re.findall(r"--[a-z][\w-]*", output([simulator, "--help"]))) if os.path.exists(simulator) else set()
-        documents = [os.path.join(ROOT, "README.md"), os.path.join(ROOT, "CONTRIBUTING.md")]
-        for folder, _, names in os.walk(os.path.join(ROOT, "docs")):
-            documents += [os.path.join(folder, name) for name in names if name.endswith(".md")]
-        for path in filter(os.path.exists, documents):
-            with open(path, encoding="utf-8") as file:
-                text = file.read()
-            if not os.path.exists(simulator):  # a build without it cannot tell
-                text = "\n".join(line for line in text.splitlines() if "simulator" not in line)
-            used = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", text))
+        known = UNIVERSAL | FOREIGN
+        for flags in documented_flags().values():
+            known |= set(flags)  # those that the tables have are compared above
+        for flags in documented_program_flags().values():
+            known |= flags
+        for path in documents():
+            used = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", read(path)))
             self.assertEqual(used - known, set(), f"{os.path.relpath(path, ROOT)} names flags that nothing has")
+
+    def test_a_flag_behind_the_name_of_a_program_is_one_of_its_own(self):
+        flags = {name: set(of) for name, of in {**documented_flags(), **documented_program_flags()}.items()}
+        names = "|".join(re.escape(name) for name in sorted(flags, key=len, reverse=True))
+        for path in documents():
+            for line in read(path).splitlines():
+                # Up to where the command ends: a quote, another command, a comment.
+                for name, rest in re.findall(rf"(?<![\w-])({names})(?![\w/.-])((?: [^`|&#\s]+)*)", line):
+                    used = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", rest)) - UNIVERSAL
+                    self.assertEqual(used - flags[name], set(), f"{os.path.relpath(path, ROOT)}: {name} in '{line}'")
 
 
 if __name__ == "__main__":

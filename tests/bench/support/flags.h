@@ -9,8 +9,8 @@
 
 namespace ramcore::bench {
 
-/// `--name value` with positive numbers, `--name` alone, nothing else. Ends the program on anything that it does not
-/// know.
+/// `--name value` with positive numbers, `--name` alone, nothing else. Ends the program on `--help`, and on anything
+/// that it does not know.
 class Flags {
  public:
   void number(const std::string& name, double& value) {
@@ -27,7 +27,8 @@ class Flags {
 
   void parse(int argc, char** argv) const {
     for (int i = 1; i < argc; ++i) {
-      if (!take(argv[i], i + 1 < argc ? argv[i + 1] : nullptr, i)) usage(argv[0]);
+      if (std::string(argv[i]) == "--help") usage(argv[0], stdout, 0);
+      if (!take(argv[i], i + 1 < argc ? argv[i + 1] : nullptr, i)) usage(argv[0], stderr, 2);
     }
   }
 
@@ -45,13 +46,13 @@ class Flags {
     }
     return false;
   }
-  [[noreturn]] void usage(const char* program) const {
-    std::fprintf(stderr, "usage: %s", program);
-    for (const auto& [name, set] : numbers_) std::fprintf(stderr, " [%s N]", name.c_str());
-    for (const auto& [name, text] : texts_) std::fprintf(stderr, " [%s TEXT]", name.c_str());
-    for (const auto& [name, set] : flags_) std::fprintf(stderr, " [%s]", name.c_str());
-    std::fprintf(stderr, "\n");
-    std::exit(2);
+  [[noreturn]] void usage(const char* program, std::FILE* to, int status) const {
+    std::fprintf(to, "usage: %s", program);
+    for (const auto& [name, set] : numbers_) std::fprintf(to, " [%s N]", name.c_str());
+    for (const auto& [name, text] : texts_) std::fprintf(to, " [%s TEXT]", name.c_str());
+    for (const auto& [name, set] : flags_) std::fprintf(to, " [%s]", name.c_str());
+    std::fprintf(to, "\n");
+    std::exit(status);
   }
 
   std::vector<std::pair<std::string, std::function<void(double)>>> numbers_;
