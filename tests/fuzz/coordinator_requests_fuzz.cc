@@ -123,8 +123,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (isSlow(opcode, body)) continue;
     const Status outcome = world->ask(role, opcode, body)->outcome();
     if (name(outcome) == "Unknown" || outcome == Status::SessionLost || outcome == Status::Internal) std::abort();
-    fuzz::crashIfPlanted(opcode == Opcode::GetTablets && CoordinatorWorld::kRoles[role] == Role::Server &&
-                         outcome == Status::Ok);
+    const Role asker = CoordinatorWorld::kRoles[role];
+    const bool is_told = outcome == Status::Ok;
+    fuzz::crashIfPlanted(is_told && ((asker == Role::Server && opcode == Opcode::GetTablets) ||
+                                     (asker == Role::Client && opcode == Opcode::ClusterStatus)));
   }
   world->checkMap();
   return 0;
