@@ -23,7 +23,10 @@ runtime::Task<Status> ClientLeases::load() {
   if (!stored.ok()) co_return stored.error();
   for (const KeyValue& entry : *stored) {
     StoredClient client;
-    if (!decode(entry.value, client) || entry.key != keyOf(client.id)) co_return Status::Corrupt;
+    if (!decode(entry.value, client) || entry.key != keyOf(client.id)) {
+      co_return journal_.corrupt(entry.key, kNonsense);
+    }
+    if (client.id.value >= ids_.end()) co_return journal_.corrupt(entry.key, "has an id that is still to come");
     clients_[client.id] = {.nonce = client.nonce, .end_ns = journal_.nowNs() + lease_ns_};
     by_nonce_[client.nonce] = client.id;
   }

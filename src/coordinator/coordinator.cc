@@ -58,7 +58,9 @@ runtime::Task<void> Coordinator::run(State& state, std::function<void(Status)> o
   if (loaded == Status::Ok) loaded = co_await state.splits.load();
   if (loaded == Status::Ok && state.journal.stopping()) loaded = Status::Shutdown;
   if (loaded != Status::Ok) {
-    state.trace.error("the coordinator cannot read its state: " + std::string(name(loaded)));
+    const std::string& complaint = state.journal.complaint();
+    state.trace.error("the coordinator cannot read its state: " + std::string(name(loaded)) +
+                      (complaint.empty() ? "" : ": " + complaint));
     on_started(loaded);
     co_return;
   }

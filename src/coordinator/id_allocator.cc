@@ -9,7 +9,7 @@ runtime::Task<Status> IdAllocator::load() {
   if (!stored.ok()) co_return stored.error();
   for (const KeyValue& entry : *stored) {
     if (entry.key != key_) continue;
-    if (!decodeAllocator(entry.value, reserved_until_) || reserved_until_ == 0) co_return Status::Corrupt;
+    if (!decodeAllocator(entry.value, reserved_until_)) co_return journal_.corrupt(entry.key, kNonsense);
     next_ = reserved_until_;
   }
   co_return Status::Ok;

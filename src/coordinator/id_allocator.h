@@ -17,7 +17,7 @@ class IdAllocator {
   runtime::Task<Status> load();
   /// The first of `count` ids in a row. count: 1..1,000,000. Failure: as Journal::commit.
   runtime::Task<Result<uint64_t>> take(uint64_t count = 1);
-  /// No id from here on was ever handed out.
+  /// No id from here on was ever handed out: a stored record that has one is damaged.
   uint64_t end() const { return next_; }
 
  private:

@@ -27,6 +27,11 @@ class Journal {
   runtime::Task<bool> sleepUntil(int64_t deadline_ns);
   runtime::Task<bool> sleepFor(int64_t duration_ns) { return sleepUntil(nowNs() + duration_ns); }
 
+  /// While loading: the record under `key` cannot be what a coordinator stored. Gives Corrupt, and keeps the first such
+  /// complaint for whoever reports that the state could not be read.
+  Status corrupt(std::string_view key, std::string_view why);
+  const std::string& complaint() const { return complaint_; }
+
   void stop();
   bool stopping() const { return stopping_; }
   int64_t nowNs() { return executor_.clock().nowNs(); }
@@ -53,6 +58,7 @@ class Journal {
   runtime::Signal stopped_;
   bool stopping_ = false;
   bool failed_ = false;
+  std::string complaint_;
   uint64_t running_ = 0;
 };
 

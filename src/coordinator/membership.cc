@@ -31,7 +31,9 @@ runtime::Task<Status> Membership::load() {
   Result<std::vector<KeyValue>> config = co_await journal_.readPrefix(std::string(kConfigKey));
   if (!config.ok()) co_return config.error();
   for (const KeyValue& entry : *config) {
-    if (entry.key == kConfigKey && !decodeConfig(entry.value, former_lease_ns)) co_return Status::Corrupt;
+    if (entry.key == kConfigKey && !decodeConfig(entry.value, former_lease_ns)) {
+      co_return journal_.corrupt(entry.key, kNonsense);
+    }
   }
   const Status ids = co_await ids_.load();
   if (ids != Status::Ok) co_return ids;
@@ -44,7 +46,12 @@ runtime::Task<Status> Membership::load() {
   no_verdict_before_ns_ = granted_until_ns;
   for (const KeyValue& entry : *stored) {
     Member member;
-    if (!decode(entry.value, member.server) || entry.key != keyOf(member.server.id)) co_return Status::Corrupt;
+    if (!decode(entry.value, member.server) || entry.key != keyOf(member.server.id)) {
+      co_return journal_.corrupt(entry.key, kNonsense);
+    }
+    if (member.server.id.value >= ids_.end()) co_return journal_.corrupt(entry.key, "has an id that is still to come");
+    if (check(member.server) != Status::Ok)
+      co_return journal_.corrupt(entry.key, "is of no server that can be reached");
     member.lease_end_ns = granted_until_ns;
     member.last_heard_ns = now_ns;
     const ServerId id = member.server.id;

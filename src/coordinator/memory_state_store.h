@@ -18,6 +18,8 @@ class MemoryDisk {
   const std::string& clusterName() const { return cluster_name_; }
   /// Every commit from now on finds no room / finds some again.
   void setFull(bool full) { full_ = full; }
+  /// Writes a record past any coordinator, as damage does.
+  void put(std::string key, std::string value) { contents_[std::move(key)] = std::move(value); }
   const std::map<std::string, std::string>& contents() const { return contents_; }
   uint64_t commitCount() const { return commit_count_; }
 

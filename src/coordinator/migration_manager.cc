@@ -1,5 +1,7 @@
 #include "coordinator/migration_manager.h"
 
+#include <set>
+
 #include "base/check.h"
 #include "coordinator/server_steps.h"
 #include "coordinator/stored_state.h"
@@ -11,6 +13,23 @@ constexpr int64_t kProgressPauseNs = 10 * runtime::kNanosPerMilli;
 
 std::string text(const char* what, Status status) { return std::string(what) + ": " + std::string(name(status)); }
 
+// What each step has stored together with the tablet.
+bool isUnderWay(const Migration& move, const Tablet& tablet) {
+  const bool handed_over = move.step == MigrationStep::HandedOver;
+  if (tablet.state != TabletState::Moving || tablet.table != move.table || move.source == move.destination)
+    return false;
+  if (tablet.owner != (handed_over ? move.destination : move.source)) return false;
+  if (move.source_epoch >= move.destination_epoch || move.destination_epoch > tablet.last_epoch) return false;
+  switch (move.step) {
+    case MigrationStep::Copying:
+      return tablet.epoch == move.source_epoch;
+    case MigrationStep::HandedOver:
+      return tablet.epoch == move.destination_epoch;
+    default:
+      return tablet.epoch > move.destination_epoch;
+  }
+}
+
 }  // namespace
 
 MigrationManager::MigrationManager(const Parts& parts)
@@ -21,15 +40,28 @@ runtime::Task<Status> MigrationManager::load() {
   if (ids != Status::Ok) co_return ids;
   Result<std::vector<KeyValue>> stored = co_await parts_.journal.readPrefix(std::string(kMigrationPrefix));
   if (!stored.ok()) co_return stored.error();
+  std::set<TabletId> moving;
   for (const KeyValue& entry : *stored) {
     Active active;
-    if (!decode(entry.value, active.migration)) co_return Status::Corrupt;
     const Migration& migration = active.migration;
-    if (entry.key != keyOf(migration.id)) co_return Status::Corrupt;
-    const Tablet* tablet = parts_.map.findTablet(migration.tablet);
-    const bool moving = tablet != nullptr && tablet->state == TabletState::Moving;
-    if (!migration.isOver() && !moving) co_return Status::Corrupt;
+    if (!decode(entry.value, active.migration) || entry.key != keyOf(migration.id)) {
+      co_return parts_.journal.corrupt(entry.key, kNonsense);
+    }
+    if (migration.id.value >= ids_.end()) {
+      co_return parts_.journal.corrupt(entry.key, "has an id that is still to come");
+    }
+    if (!migration.isOver()) {
+      const Tablet* tablet = parts_.map.findTablet(migration.tablet);
+      const bool fits = tablet != nullptr && isUnderWay(migration, *tablet);
+      if (!fits || !moving.insert(migration.tablet).second) {
+        co_return parts_.journal.corrupt(entry.key, "contradicts its tablet's");
+      }
+    }
     active_.emplace(migration.id, std::move(active));
+  }
+  for (const Tablet* tablet : parts_.map.tabletsIn(TabletState::Moving)) {
+    // It would take no mutations for ever.
+    if (!moving.contains(tablet->id)) co_return parts_.journal.corrupt(keyOf(tablet->id), "moves without a migration");
   }
   co_return Status::Ok;
 }

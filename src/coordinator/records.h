@@ -54,6 +54,11 @@ struct Table {
   std::vector<ServerId> owners;
   std::vector<TabletEpoch> epochs;
   uint64_t nonce = 0;  ///< of the call that created it: a repetition of that call is told from another one
+
+  /// While creating: `tablet` is one of those that it will have.
+  bool intends(TabletId tablet) const {
+    return tablet >= first_tablet && tablet.value - first_tablet.value < owners.size();
+  }
 };
 
 enum class MigrationStep : uint8_t {

@@ -1,5 +1,7 @@
 #include "coordinator/split_manager.h"
 
+#include <set>
+
 #include "base/check.h"
 #include "coordinator/server_steps.h"
 #include "coordinator/stored_state.h"
@@ -9,15 +11,28 @@ namespace ramcore::coordinator {
 runtime::Task<Status> SplitManager::load() {
   Result<std::vector<KeyValue>> stored = co_await parts_.journal.readPrefix(std::string(kSplitPrefix));
   if (!stored.ok()) co_return stored.error();
+  std::set<TabletId> halves;
   for (const KeyValue& entry : *stored) {
     Split split;
-    if (!decode(entry.value, split) || entry.key != keyOfSplit(split.tablet)) co_return Status::Corrupt;
+    if (!decode(entry.value, split) || entry.key != keyOfSplit(split.tablet)) {
+      co_return parts_.journal.corrupt(entry.key, kNonsense);
+    }
     const Tablet* tablet = parts_.map.findTablet(split.tablet);
     if (tablet == nullptr || tablet->state != TabletState::Splitting || split.at_hash <= tablet->range.first ||
-        split.at_hash > tablet->range.last || split.epoch <= tablet->epoch) {
-      co_return Status::Corrupt;
+        split.at_hash > tablet->range.last || split.epoch <= tablet->epoch || split.epoch > tablet->last_epoch) {
+      co_return parts_.journal.corrupt(entry.key, "contradicts its tablet's");
+    }
+    for (const TabletId half : {split.lower, split.upper}) {
+      const bool is_new = half.value < parts_.tablet_ids.end() && !parts_.map.isTaken(half);
+      if (!is_new || !halves.insert(half).second) {
+        co_return parts_.journal.corrupt(entry.key, "cuts into tablets that cannot be");
+      }
     }
     active_[split.tablet] = {split, tablet->table};
+  }
+  for (const Tablet* tablet : parts_.map.tabletsIn(TabletState::Splitting)) {
+    // It would never be moved or split again.
+    if (!active_.contains(tablet->id)) co_return parts_.journal.corrupt(keyOf(tablet->id), "is split without a split");
   }
   co_return Status::Ok;
 }

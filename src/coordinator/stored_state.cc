@@ -1,5 +1,10 @@
 #include "coordinator/stored_state.h"
 
+#include <google/protobuf/stubs/logging.h>
+
+#include <algorithm>
+
+#include "runtime/clock.h"
 #include "wire/state.pb.h"
 
 namespace ramcore::coordinator {
@@ -13,8 +18,15 @@ std::string keyWith(std::string_view prefix, uint64_t number, int digits) {
   return key;
 }
 
+// Ids and epochs are counted from 1: no coordinator lives to see these, and what counts on from here does not wrap.
+constexpr uint64_t kCountMax = uint64_t{1} << 62;
+// Far more than can be configured; sums of times do not overflow.
+constexpr int64_t kLeaseNsMax = 24 * 3600 * runtime::kNanosPerSecond;
+
+// Prints nothing: the parser has a line on stderr for text that is not UTF-8.
 template <typename Message>
 bool parse(std::string_view bytes, Message& message) {
+  const google::protobuf::LogSilencer silence;
   return message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
 }
 
@@ -37,7 +49,7 @@ bool decodeConfig(std::string_view bytes, int64_t& server_lease_ns) {
   state::Config message;
   if (!parse(bytes, message)) return false;
   server_lease_ns = message.server_lease_ns();
-  return server_lease_ns > 0;
+  return server_lease_ns > 0 && server_lease_ns <= kLeaseNsMax;
 }
 
 std::string encodeAllocator(uint64_t reserved_until) {
@@ -50,7 +62,7 @@ bool decodeAllocator(std::string_view bytes, uint64_t& reserved_until) {
   state::Allocator message;
   if (!parse(bytes, message)) return false;
   reserved_until = message.reserved_until();
-  return reserved_until != 0;
+  return reserved_until != 0 && reserved_until <= kCountMax;
 }
 
 std::string encode(const Server& server) {
@@ -103,7 +115,9 @@ bool decode(std::string_view bytes, Table& table) {
   for (const uint64_t epoch : message.epochs()) table.epochs.emplace_back(epoch);
   table.nonce = message.nonce();
   return table.id != TableId() && message.state() >= state::TABLE_CREATING &&
-         message.state() <= state::TABLE_DROPPING && table.owners.size() == table.epochs.size();
+         message.state() <= state::TABLE_DROPPING && table.owners.size() == table.epochs.size() &&
+         std::all_of(table.epochs.begin(), table.epochs.end(),
+                     [](TabletEpoch epoch) { return epoch != TabletEpoch() && epoch.value <= kCountMax; });
 }
 
 std::string encode(const Tablet& tablet) {
@@ -139,8 +153,9 @@ bool decode(std::string_view bytes, Tablet& tablet) {
     tablet.logs.push_back({ServerId(log.server()), SegmentId(log.first_segment())});
   }
   return tablet.id != TabletId() && tablet.table != TableId() && tablet.range.first <= tablet.range.last &&
-         tablet.epoch <= tablet.last_epoch && tablet.epoch != TabletEpoch() && tablet.owner != ServerId() &&
-         message.state() >= state::TABLET_NORMAL && message.state() <= state::TABLET_SPLITTING;
+         tablet.epoch <= tablet.last_epoch && tablet.last_epoch.value <= kCountMax && tablet.epoch != TabletEpoch() &&
+         tablet.owner != ServerId() && message.state() >= state::TABLET_NORMAL &&
+         message.state() <= state::TABLET_SPLITTING;
 }
 
 std::string encode(const StoredClient& client) {
@@ -212,7 +227,8 @@ bool decode(std::string_view bytes, Split& split) {
   split.upper = TabletId(message.upper());
   split.at_hash = message.at_hash();
   split.epoch = TabletEpoch(message.epoch());
-  return split.tablet != TabletId() && split.lower != TabletId() && split.upper != TabletId();
+  return split.tablet != TabletId() && split.lower != TabletId() && split.upper != TabletId() &&
+         split.lower != split.upper;
 }
 
 }  // namespace ramcore::coordinator

@@ -24,6 +24,9 @@ std::string keyOf(ClientId id);
 std::string keyOf(MigrationId id);
 std::string keyOfSplit(TabletId tablet);
 
+/// What is said of a record that a decode() below refuses, or that stands under another key than its own.
+inline constexpr std::string_view kNonsense = "makes no sense";
+
 struct StoredClient {
   ClientId id;
   uint64_t nonce = 0;
@@ -38,7 +41,7 @@ std::string encode(const StoredClient& client);
 std::string encode(const Migration& migration);
 std::string encode(const Split& split);
 
-// False if the bytes are damaged or make no sense by themselves.
+// False if the bytes are damaged or make no sense by themselves. What refers to other records is for those who load it.
 [[nodiscard]] bool decodeConfig(std::string_view bytes, int64_t& server_lease_ns);
 [[nodiscard]] bool decodeAllocator(std::string_view bytes, uint64_t& reserved_until);
 [[nodiscard]] bool decode(std::string_view bytes, Server& server);

@@ -59,26 +59,46 @@ runtime::Task<Status> TableManager::load() {
   if (!tables.ok()) co_return tables.error();
   for (const KeyValue& entry : *tables) {
     Table table;
-    if (!decode(entry.value, table) || entry.key != keyOf(table.id)) co_return Status::Corrupt;
-    if (parts_.map.findTable(table.name) != nullptr) co_return Status::Corrupt;
+    if (!decode(entry.value, table) || entry.key != keyOf(table.id) || !isTableName(table.name)) {
+      co_return parts_.journal.corrupt(entry.key, kNonsense);
+    }
+    if (table.id.value >= ids_.end()) co_return parts_.journal.corrupt(entry.key, "has an id that is still to come");
+    if (table.state == TableState::Creating && !isSoundIntent(table)) {
+      co_return parts_.journal.corrupt(entry.key, "intends tablets that cannot be");
+    }
+    if (parts_.map.findTable(table.name) != nullptr) {
+      co_return parts_.journal.corrupt(entry.key, "has the name of another table");
+    }
     parts_.map.putTable(table);
   }
   Result<std::vector<KeyValue>> tablets = co_await parts_.journal.readPrefix(std::string(kTabletPrefix));
   if (!tablets.ok()) co_return tablets.error();
   for (const KeyValue& entry : *tablets) {
     Tablet tablet;
-    if (!decode(entry.value, tablet) || entry.key != keyOf(tablet.id)) co_return Status::Corrupt;
+    if (!decode(entry.value, tablet) || entry.key != keyOf(tablet.id)) {
+      co_return parts_.journal.corrupt(entry.key, kNonsense);
+    }
+    if (tablet.id.value >= parts_.tablet_ids.end()) {
+      co_return parts_.journal.corrupt(entry.key, "has an id that is still to come");
+    }
     const Table* table = parts_.map.findTable(tablet.table);
-    // The first part of a creation that takes several batches: it is written again with the rest.
-    if (table != nullptr && table->state == TableState::Creating) continue;
+    if (table != nullptr && table->state == TableState::Creating) {
+      // The first part of a creation that takes several batches: it is written again with the rest.
+      if (table->intends(tablet.id)) continue;
+      co_return parts_.journal.corrupt(entry.key, "is no tablet of the table that is being created");
+    }
     parts_.map.loadTablet(tablet);
   }
   const std::optional<std::string> wrong = parts_.map.inconsistency();
-  if (wrong) {
-    parts_.trace.error("the coordinator's storage contradicts itself: " + *wrong);
-    co_return Status::Corrupt;
-  }
+  if (wrong) co_return parts_.journal.corrupt(kTabletPrefix, "contradicts others: " + *wrong);
   co_return Status::Ok;
+}
+
+bool TableManager::isSoundIntent(const Table& table) const {
+  const uint64_t count = table.owners.size();
+  const uint64_t end = parts_.tablet_ids.end();
+  return count != 0 && count <= kTabletsPerTableMax && table.first_tablet != TabletId() &&
+         table.first_tablet.value < end && count <= end - table.first_tablet.value;
 }
 
 void TableManager::resume() {

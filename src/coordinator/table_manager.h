@@ -44,6 +44,7 @@ class TableManager {
   static bool isTableName(std::string_view name);
 
  private:
+  bool isSoundIntent(const Table& table) const;
   runtime::Task<Status> storeCreate(std::string name, uint32_t tablet_count, uint64_t nonce);
   runtime::Task<void> runCreate(TableId id);
   runtime::Task<bool> createTablet(TableId id, uint32_t index, Tablet& tablet);

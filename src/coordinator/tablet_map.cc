@@ -125,12 +125,35 @@ std::vector<const Tablet*> TabletMap::tabletsOwnedBy(ServerId server) const {
   return all;
 }
 
+std::vector<const Tablet*> TabletMap::tabletsIn(TabletState state) const {
+  std::vector<const Tablet*> all;
+  for (const auto& [id, tablet] : tablets_) {
+    if (tablet.state == state) all.push_back(&tablet);
+  }
+  return all;
+}
+
+bool TabletMap::isTaken(TabletId id) const {
+  return tablets_.contains(id) || std::any_of(tables_.begin(), tables_.end(), [id](const auto& known) {
+           return known.second.state == TableState::Creating && known.second.intends(id);
+         });
+}
+
 std::optional<std::string> TabletMap::inconsistency() const {
   if (by_position_.size() != tablets_.size()) return "two tablets begin at one place";
   for (const auto& [id, tablet] : tablets_) {
     const Table* table = findTable(tablet.table);
     if (table == nullptr) return "tablet " + std::to_string(id.value) + " belongs to no table";
     if (table->state == TableState::Creating) return "a table that is being created has tablets";
+  }
+  for (const auto& [id, table] : tables_) {
+    if (table.state != TableState::Creating) continue;
+    for (const auto& [other_id, other] : tables_) {
+      const bool clash = other_id != id && other.state == TableState::Creating && other.intends(table.first_tablet);
+      if (clash) return "two tables that are being created share tablets";
+    }
+    const auto next = tablets_.lower_bound(table.first_tablet);
+    if (next != tablets_.end() && table.intends(next->first)) return "a table that is being created has a known tablet";
   }
   for (const auto& [id, table] : tables_) {
     if (table.state != TableState::Ready) continue;

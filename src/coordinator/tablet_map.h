@@ -46,6 +46,9 @@ class TabletMap {
   /// In the order of hashes.
   std::vector<const Tablet*> tabletsOf(TableId table) const;
   std::vector<const Tablet*> tabletsOwnedBy(ServerId server) const;
+  /// Whether `id` is a tablet's, or will be one's of a table that is being created.
+  bool isTaken(TabletId id) const;
+  std::vector<const Tablet*> tabletsIn(TabletState state) const;
   uint64_t tabletCount() const { return tablets_.size(); }
   /// With those that creations and splits under way will add.
   uint64_t plannedTabletCount() const;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "coordinator/coordinator.h"
@@ -22,11 +23,16 @@ class SimCoordinator {
   ~SimCoordinator();
 
   coordinator::Coordinator& coordinator() { return *coordinator_; }
+  /// What became of reading the state, once that is known.
+  std::optional<Status> started() const { return started_; }
 
  private:
   struct Start : runtime::Job {
     explicit Start(SimCoordinator& owner)
-        : Job([](runtime::Job& job) { static_cast<Start&>(job).owner.coordinator_->start([](Status) {}); }),
+        : Job([](runtime::Job& job) {
+            SimCoordinator& self = static_cast<Start&>(job).owner;
+            self.coordinator_->start([&self](Status status) { self.started_ = status; });
+          }),
           owner(owner) {}
     SimCoordinator& owner;
   };
@@ -42,6 +48,7 @@ class SimCoordinator {
   std::unique_ptr<coordinator::MemoryStateStore> store_;
   std::unique_ptr<coordinator::Coordinator> coordinator_;
   Start start_;
+  std::optional<Status> started_;
 };
 
 }  // namespace ramcore::sim

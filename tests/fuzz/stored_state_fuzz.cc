@@ -1,0 +1,142 @@
+/// What a coordinator may find in its store when it starts: records of every kind with any bytes. Either it does not
+/// start, and says why, or it carries on: clients understand its map, tables are created and dropped, whatever it had
+/// begun ends, and the next coordinator can read what it has left.
+///
+/// An input is a list of records: kind, number, length, bytes. The keys are made of kind and number, because a fuzzer
+/// guesses none; allocators have given away the numbers below 200 unless the input says otherwise.
+
+#include <cstdlib>
+
+#include "client/tablet_decoding.h"
+#include "coordinator/stored_state.h"
+#include "fuzz/planted.h"
+#include "sim/cluster/rpc_process.h"
+#include "sim/cluster/sim_cluster.h"
+#include "wire/control.h"
+
+namespace {
+
+using namespace ramcore;
+namespace control = wire::control;
+using wire::Opcode;
+
+constexpr std::string_view kAllocators[] = {"id/server", "id/client", "id/table", "id/tablet", "id/migration"};
+
+std::string keyOf(uint8_t kind, uint8_t number) {
+  switch (kind % 8) {
+    case 0:
+      return coordinator::keyOf(ServerId(number));
+    case 1:
+      return coordinator::keyOf(TableId(number));
+    case 2:
+      return coordinator::keyOf(TabletId(number));
+    case 3:
+      return coordinator::keyOf(ClientId(number));
+    case 4:
+      return coordinator::keyOf(coordinator::MigrationId(number));
+    case 5:
+      return coordinator::keyOfSplit(TabletId(number));
+    case 6:
+      return std::string(kAllocators[number % std::size(kAllocators)]);
+    default:
+      return std::string(coordinator::kConfigKey);
+  }
+}
+
+class StoredWorld {
+ public:
+  explicit StoredWorld(std::string_view input)
+      : cluster_(1, {}),
+        admin_(cluster_.scheduler, cluster_.trace, cluster_.network, "admin",
+               {.role = transport::Role::Admin, .cluster_name = sim::SimCluster::kClusterName}) {
+    for (const std::string_view key : kAllocators) {
+      cluster_.disk.put(std::string(key), coordinator::encodeAllocator(200));
+    }
+    while (input.size() >= 3) {
+      const size_t bytes = std::min<size_t>(static_cast<uint8_t>(input[2]), input.size() - 3);
+      cluster_.disk.put(keyOf(static_cast<uint8_t>(input[0]), static_cast<uint8_t>(input[1])),
+                        std::string(input.substr(3, bytes)));
+      input.remove_prefix(3 + bytes);
+    }
+  }
+
+  void run() {
+    if (startCoordinator() != Status::Ok) return;
+    const std::vector<client::TableMap> tables = readMap();
+    for (const client::TableMap& table : tables) fuzz::crashIfPlanted(table.name != "a table with a name that is long");
+    askFor<control::CreateTableRequest>(Opcode::CreateTable, [](auto& ask) {
+      ask.set_name("new");
+      ask.set_nonce(7);
+    });
+    if (!tables.empty()) {
+      askFor<control::SplitTableRequest>(Opcode::SplitTable, [&](auto& ask) {
+        ask.set_table(tables.front().table.value);
+        ask.set_at_hash(uint64_t{1} << 63);
+      });
+      askFor<control::DropTableRequest>(Opcode::DropTable,
+                                        [&](auto& ask) { ask.set_table(tables.back().table.value); });
+    }
+    // No stored server answers: verdicts follow, and what waited for them.
+    cluster_.scheduler.runUntil(cluster_.scheduler.nowNs() + 20 * runtime::kNanosPerSecond, 1'000'000);
+    readMap();
+    RC_CHECK(startCoordinator() == Status::Ok);
+    readMap();
+  }
+
+ private:
+  Status startCoordinator() {
+    cluster_.killCoordinator();
+    cluster_.startCoordinator();
+    RC_CHECK(runUntil([&] { return cluster_.coordinator->started().has_value(); }));
+    return *cluster_.coordinator->started();
+  }
+
+  std::unique_ptr<sim::NotedCall> ask(Opcode opcode, std::string_view body) {
+    auto call = std::make_unique<sim::NotedCall>();
+    call->request = admin_.caller->allocate(static_cast<uint32_t>(sizeof(wire::RequestHeader) + body.size()));
+    call->request.appendHead(wire::RequestHeader{.opcode = opcode, .target = {}});
+    call->request.appendHead(asBytes(body));
+    admin_.onDispatch([&] { admin_.caller->connection(address_).start(*call); });
+    RC_CHECK(runUntil([&] { return call->ended != 0; }));
+    return call;
+  }
+  template <typename Message, typename Fill>
+  void askFor(Opcode opcode, Fill fill) {
+    Message message;
+    fill(message);
+    const Status outcome = ask(opcode, message.SerializeAsString())->outcome();
+    RC_CHECK(name(outcome) != "Unknown" && outcome != Status::Internal && outcome != Status::Corrupt);
+  }
+
+  std::vector<client::TableMap> readMap() {
+    auto call = ask(Opcode::GetTablets, {});
+    // The session with the coordinator before this one ends under the first question to its successor.
+    if (call->outcome() == Status::SessionLost) call = ask(Opcode::GetTablets, {});
+    control::GetTabletsResponse map;
+    std::vector<client::TableMap> tables;
+    const std::string text = call->text();
+    RC_CHECK(call->outcome() == Status::Ok && wire::parseControl(asBytes(text), map));
+    RC_CHECK(client::decodeTableMaps(map.tables(), map.tablets(), map.servers(), tables));
+    return tables;
+  }
+
+  bool runUntil(const std::function<bool()>& done) {
+    const int64_t give_up_ns = cluster_.scheduler.nowNs() + 120 * runtime::kNanosPerSecond;
+    bool is_done = false;
+    cluster_.scheduler.runUntil([&] { return (is_done = done()) || cluster_.scheduler.nowNs() > give_up_ns; },
+                                10'000'000);
+    return is_done;
+  }
+
+  sim::SimCluster cluster_;
+  sim::RpcProcess admin_;
+  const rpc::PeerAddress address_{.id = 0, .locators = {transport::Locator::parse("sim://coordinator").value()}};
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  constexpr size_t kBytesMax = 2'000;
+  StoredWorld(std::string_view(reinterpret_cast<const char*>(data), std::min(size, kBytesMax))).run();
+  return 0;
+}
