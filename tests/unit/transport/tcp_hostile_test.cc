@@ -472,9 +472,10 @@ class TcpShortOfMemory : public TcpHostile {
   TcpShortOfMemory() : TcpHostile(shortOptions()) {}
   static TcpOptions shortOptions() {
     TcpOptions options = makeOptions();
-    options.kernel_send_bytes = 16 * 1024;
+    // More than Progress asks for between two acknowledgements, which the kernel of a reader may put off for 40 ms.
+    options.kernel_send_bytes = 128 * 1024;
     options.stall_close_ns = 3600 * runtime::kNanosPerSecond;
-    options.stall_squeeze_ns = 20 * runtime::kNanosPerMilli;
+    options.stall_squeeze_ns = 100 * runtime::kNanosPerMilli;
     options.held_bytes_max = 1'000'000;
     return options;
   }
