@@ -76,10 +76,12 @@ class Subject {
   }
   void stopThread() {
     is_stopping_.store(true);
-    run(false);
+    run(true);  // a thread that rests would not notice otherwise
     thread_.join();
   }
-  bool isPaused() const { return is_paused_.load(std::memory_order_relaxed); }
+  bool isPaused() const {
+    return is_paused_.load(std::memory_order_relaxed) || is_stopping_.load(std::memory_order_relaxed);
+  }
 
  private:
   std::atomic<bool> is_paused_{true};
