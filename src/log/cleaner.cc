@@ -17,15 +17,13 @@ uint64_t liveBytesOf(const Segment& segment) {
   return static_cast<uint64_t>(std::max<int64_t>(segment.liveBytes(), 0));
 }
 
-bool areSlotsShort(const SegmentPool& pool) { return pool.freeSlotCount() < pool.slotCount() / 4; }
-
 }  // namespace
 
 bool Cleaner::isNeeded() const {
   SegmentPool& pool = log_.pool();
   const LogConfig& config = log_.config();
   if (pool.freeBytesForHeads() < config.memory_bytes / 100 * config.clean_below_free_percent) return true;
-  if (areSlotsShort(pool)) return true;
+  if (pool.isShortOfSlots()) return true;
   // Writes are about to be refused though tombstones could go together with what they hold down.
   const LogStats& stats = log_.stats();
   const auto limit = static_cast<int64_t>(config.liveBytesMax());
@@ -103,7 +101,7 @@ std::vector<uint32_t> Cleaner::choose(std::span<Segment* const> cleanable) const
   budget.gain_bytes_min = config.extentBytesMin();
   budget.gain_bytes_enough = std::max<uint64_t>(config.segment_bytes, room / 2);
   budget.segment_count_max = kCandidatesMax;
-  budget.merge_small = areSlotsShort(log_.pool());
+  budget.merge_small = log_.pool().isShortOfSlots();
   std::vector<uint32_t> chosen = chooseSegments(summaries, budget);
   // Small heads return nothing that others could use, but the next full memory needs them back: they come along with
   // any pass, and make a pass of their own if its roll does not cost another one of them.
@@ -154,7 +152,7 @@ bool Cleaner::isWorthwhile() const {
   }
   const bool has_room = log_.pool().mayHaveRoom(SegmentKind::Head);
   if (frees_small_head && has_room) return true;
-  if (areSlotsShort(log_.pool()) && candidates_.size() > survivors_.size() + 1) return true;
+  if (log_.pool().isShortOfSlots() && candidates_.size() > survivors_.size() + 1) return true;
   // The pass rolls the head, which leaves a closed one behind unless it is one of the reserve.
   const uint64_t cost = (has_room ? 2 : 1) * uint64_t{log_.config().extentBytesMin()};
   return given_up >= kept + cost || elsewhere >= cost;
@@ -299,7 +297,7 @@ void Cleaner::judgePass() {
   }
   uint64_t kept = log_.config().extentBytesMin();
   for (const Segment* survivor : survivors_) kept += survivor->memoryBytes();
-  const bool merged = areSlotsShort(log_.pool()) && candidates_.size() > survivors_.size() + 1;
+  const bool merged = log_.pool().isShortOfSlots() && candidates_.size() > survivors_.size() + 1;
   const bool gained = given_up > kept || freed_small_head || merged;
   constexpr uint32_t kSkipsMax = 64;
   skips_ = gained ? 0 : std::clamp<uint32_t>(skips_ * 2, 1, kSkipsMax);

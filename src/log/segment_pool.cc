@@ -57,6 +57,11 @@ uint32_t SegmentPool::slotsApart(SegmentKind kind) {
   return 0;
 }
 
+bool SegmentPool::isShortOfSlots() const {
+  constexpr uint32_t kAhead = 8;
+  return freeSlotCount() < std::max(slotCount() / 4, slotsApart(SegmentKind::Side) + kAhead);
+}
+
 bool SegmentPool::mayHaveRoom(SegmentKind kind) const {
   const uint64_t available = kind == SegmentKind::Survivor ? freeBytes() : freeBytesForHeads();
   return available >= segmentBytesMin() && free_slot_count_.load(std::memory_order_relaxed) > slotsApart(kind);

@@ -50,7 +50,10 @@ class SegmentPool {
   }
   /// The segment with this id, or nullptr if it is gone. Unlinked ones are still found.
   Segment* find(SegmentId id) const RC_EXCLUDES(lock_);
-  /// Slots that nobody uses. When they run short, small segments have to be merged.
+  /// Small segments have to be merged: true well before allocate() refuses any kind for want of a slot, because nobody
+  /// else would ask for it then.
+  bool isShortOfSlots() const;
+  /// Slots that nobody uses.
   uint32_t freeSlotCount() const { return free_slot_count_.load(std::memory_order_relaxed); }
   uint32_t freeSmallHeadCount() const { return free_small_head_count_.load(std::memory_order_relaxed); }
   uint32_t slotCount() const { return static_cast<uint32_t>(slots_.size()); }
