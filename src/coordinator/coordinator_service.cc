@@ -16,6 +16,8 @@ using wire::Opcode;
 
 // What a caller ought to wait before it asks again for something that is in transition.
 constexpr uint32_t kRetryAfterUs = 5'000;
+// What one server says of itself: some numbers, and the names of its transports.
+constexpr size_t kStateBytesMax = 1'024;
 
 void refuse(Request request, Status status) {
   // Who asks again finds the coordinator that comes next.
@@ -320,6 +322,8 @@ runtime::Task<void> CoordinatorService::clusterStatus(Request request) {
     if (answered != Status::Ok) continue;
     // What each tablet gets is for balancing, not for the status, where all of it together would be too long.
     states[i].clear_tablets();
+    // No server speaks for another one, or makes the answer too long for what the others say.
+    if (states[i].id() != asked[i].value || states[i].ByteSizeLong() > kStateBytesMax) continue;
     *response.add_states() = std::move(states[i]);
   }
   response.set_cluster(services_.journal.store().cluster().value);

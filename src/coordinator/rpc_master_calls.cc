@@ -1,5 +1,8 @@
 #include "coordinator/rpc_master_calls.h"
 
+#include <limits>
+#include <type_traits>
+
 #include "coordinator/control_records.h"
 #include "rpc/control_call.h"
 
@@ -95,7 +98,9 @@ runtime::Task<PullResult> RpcMasterCalls::pullProgress(ServerId server, TabletId
   PullResult result;
   result.status = co_await call(server, Opcode::PullProgress, std::move(request), response);
   result.done = response.done();
-  result.pull_status = static_cast<Status>(response.status());
+  // Numbers that are no status at all must not turn into one, least of all into Ok.
+  const bool is_status = response.status() <= std::numeric_limits<std::underlying_type_t<Status>>::max();
+  result.pull_status = is_status ? static_cast<Status>(response.status()) : Status::Corrupt;
   result.objects = response.objects();
   result.bytes = response.bytes();
   result.fraction = response.fraction();

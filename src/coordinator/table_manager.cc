@@ -216,8 +216,8 @@ runtime::Task<bool> TableManager::createTablet(TableId id, uint32_t index, Table
     }
     if (dead || attempt >= kTakeAttemptsMax) {
       attempt = 0;
-      const bool moved = co_await moveIntent(id, index);
-      if (moved) continue;
+      // Also with a new owner there is a pause: servers that all refuse would have it go round and store without end.
+      (void)co_await moveIntent(id, index);
     }
     const bool awake = co_await backoff.pause();
     if (!awake) break;

@@ -16,6 +16,8 @@ constexpr int64_t kCallNs = runtime::kNanosPerSecond;
 constexpr int64_t kRetryNs = 100 * runtime::kNanosPerMilli;
 // A lease is renewed this many times in its length, so that some renewals may get lost.
 constexpr int64_t kRenewalsPerLease = 4;
+// However short a lease the coordinator names, it is not asked more often than this.
+constexpr int64_t kPauseNsMin = runtime::kNanosPerMilli;
 // Nobody grants more; keeps arithmetic with what came over the wire in range.
 constexpr int64_t kLeaseNsMax = 3600 * runtime::kNanosPerSecond;
 
@@ -110,7 +112,8 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
   Status last = Status::Ok;
   while (!stop_) {
     const int64_t pause_ns = last == Status::Ok ? lease_ns_ / kRenewalsPerLease : std::min(kRetryNs, lease_ns_ / 10);
-    [[maybe_unused]] const Status woken = co_await changed_.wait(executor_.clock().nowNs() + pause_ns);
+    [[maybe_unused]] const Status woken =
+        co_await changed_.wait(executor_.clock().nowNs() + std::max(pause_ns, kPauseNsMin));
     if (stop_) break;
     control::RenewServerLeaseRequest request;
     request.set_id(id_.value);

@@ -209,6 +209,90 @@ TEST_F(CoordinatorService, UnknownThingsAreTypedErrors) {
 }
 
 // A list of everything, at its longest, and half a megabyte for the servers.
+/// Two servers that say Ok to every command, and of themselves what the test wants.
+class CoordinatorOfLiars : public CoordinatorService {
+ protected:
+  CoordinatorOfLiars() {
+    const rpc::OpcodeRules rules{.roles = rpc::allow({Role::Coordinator})};
+    for (sim::RpcProcess* liar : {&first_, &second_}) {
+      rpc::ServiceTable& table = liar->dispatch().services();
+      for (const Opcode opcode :
+           {Opcode::TakeTablet, Opcode::DropTablet, Opcode::FreezeTablet, Opcode::UnfreezeTablet, Opcode::PullTablet}) {
+        table.add<&CoordinatorOfLiars::agree>(opcode, *this, rules);
+      }
+      table.add<&CoordinatorOfLiars::tellProgress>(Opcode::PullProgress, *this, rules);
+      table.add<&CoordinatorOfLiars::tellState>(Opcode::ServerState, *this, rules);
+      liar->listen();
+    }
+  }
+  void SetUp() override {
+    start();
+    for (sim::RpcProcess* liar : {&first_, &second_}) {
+      control::EnlistRequest request;
+      request.add_locators(liar->locator().toString());
+      request.set_nonce(liar->identity.id);
+      control::EnlistResponse response;
+      ASSERT_EQ(ask(*liar, Opcode::Enlist, request, response), Status::Ok);
+      ASSERT_EQ(response.id(), liar->identity.id);
+    }
+  }
+  int statesInStatus() {
+    control::ClusterStatusResponse status;
+    EXPECT_EQ(ask(admin_, Opcode::ClusterStatus, control::Empty(), status), Status::Ok);
+    return status.states_size();
+  }
+
+  sim::RpcProcess first_{scheduler_, log_, network_, "first", {.role = Role::Server, .id = 1}};
+  sim::RpcProcess second_{scheduler_, log_, network_, "second", {.role = Role::Server, .id = 2}};
+  control::ServerStateResponse state_;
+  control::PullProgressResponse progress_;
+
+ private:
+  void agree(rpc::Request request) { request.reply(Status::Ok); }
+  void tellProgress(rpc::Request request) { rpc::replyControl(std::move(request), progress_); }
+  void tellState(rpc::Request request) { rpc::replyControl(std::move(request), state_); }
+};
+
+// Clients would refuse the status of the whole cluster for it.
+TEST_F(CoordinatorOfLiars, NobodySpeaksForAnotherServerInTheStatus) {
+  state_.set_id(2);
+  EXPECT_EQ(statesInStatus(), 1);
+  state_.set_id(99);
+  EXPECT_EQ(statesInStatus(), 0);
+  state_.set_id(1);
+  EXPECT_EQ(statesInStatus(), 1);
+  state_.add_transports(std::string(100'000, 'x'));
+  EXPECT_EQ(statesInStatus(), 0);
+}
+
+// 65,536 is 0, which is Ok, in the 16 bits of a status.
+TEST_F(CoordinatorOfLiars, ANumberThatIsNoStatusIsNotTakenForOk) {
+  control::CreateTableRequest create;
+  create.set_name("t");
+  create.set_tablet_count(1);
+  create.set_nonce(7);
+  control::CreateTableResponse created;
+  ASSERT_EQ(ask(admin_, Opcode::CreateTable, create, created), Status::Ok);
+  control::GetTabletsResponse map;
+  ASSERT_EQ(ask(admin_, Opcode::GetTablets, control::GetTabletsRequest(), map), Status::Ok);
+  ASSERT_EQ(map.tablets_size(), 1);
+
+  progress_.set_done(true);
+  progress_.set_status(65'536);
+  control::MoveTabletRequest move;
+  move.set_tablet(map.tablets(0).id());
+  move.set_destination(3 - map.tablets(0).owner());
+  control::MoveTabletResponse moved;
+  ASSERT_EQ(ask(admin_, Opcode::MoveTablet, move, moved), Status::Ok);
+  control::MigrationStatusRequest question;
+  question.set_migration(moved.migration());
+  control::MigrationStatusResponse answer;
+  for (int i = 0; i < 1000 && answer.state() <= control::MIGRATION_RUNNING; ++i) {
+    ASSERT_EQ(ask(admin_, Opcode::MigrationStatus, question, answer), Status::Ok);
+  }
+  EXPECT_EQ(answer.state(), control::MIGRATION_FAILED);
+}
+
 TEST(ControlMessages, AllTabletsOfTheLargestClusterFitIntoOne) {
   constexpr uint64_t kMany = uint64_t{1} << 48;  // far more ids and epochs than a cluster ever gives
   const Tablet tablet{.id = TabletId(kMany),

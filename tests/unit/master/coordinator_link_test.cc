@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "rpc/control_call.h"
 #include "rpc/dispatch.h"
 #include "runtime/sim/sim_clock.h"
 #include "runtime/sim/sim_scheduler.h"
@@ -59,6 +60,7 @@ class CoordinatorLinkTest : public ::testing::Test {
     rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Server})};
     rules.any_target = true;
     coordinator_.dispatch.services().add<&CoordinatorLinkTest::enlist>(wire::Opcode::Enlist, *this, rules);
+    coordinator_.dispatch.services().add<&CoordinatorLinkTest::renew>(wire::Opcode::RenewServerLease, *this, rules);
     RC_CHECK(coordinator_.endpoint->listen(where_).ok());
   }
   ~CoordinatorLinkTest() override {
@@ -88,7 +90,18 @@ class CoordinatorLinkTest : public ::testing::Test {
 
   void enlist(rpc::Request request) {
     ++questions_;
-    request.reply(answer_);
+    if (answer_ != Status::Ok) return request.reply(answer_);
+    wire::control::EnlistResponse response;
+    response.set_id(11);
+    response.set_cluster(77);
+    response.set_lease_ns(lease_ns_);
+    rpc::replyControl(std::move(request), response);
+  }
+  void renew(rpc::Request request) {
+    ++renewals_;
+    wire::control::RenewServerLeaseResponse response;
+    response.set_lease_ns(lease_ns_);
+    rpc::replyControl(std::move(request), response);
   }
   template <typename Done>
   bool runUntil(Done done) {
@@ -114,7 +127,9 @@ class CoordinatorLinkTest : public ::testing::Test {
   Observer observer_;
   CoordinatorLink link_{caller_, server_.dispatch, {.id = 0, .locators = {where_}}, lease_, observer_, silentTrace()};
   Status answer_ = Status::Ok;
+  int64_t lease_ns_ = runtime::kNanosPerSecond;
   int questions_ = 0;
+  int renewals_ = 0;
 };
 
 // What will not change: this server's description, and that its nonce belongs to one that is dead.
@@ -139,6 +154,16 @@ TEST_F(CoordinatorLinkTest, AnEnlistmentThatCannotBeCarriedOutNowIsRepeated) {
   EXPECT_FALSE(link_.stopped());
   EXPECT_TRUE(observer_.rejections.empty());
   EXPECT_FALSE(observer_.enlisted);
+}
+
+// A quarter of next to nothing is no pause at all: the server would do nothing but ask.
+TEST_F(CoordinatorLinkTest, ALeaseOfNextToNothingIsNotRenewedWithoutPause) {
+  lease_ns_ = 1;
+  start(Status::Ok);
+  ASSERT_TRUE(runUntil([this] { return observer_.enlisted; }));
+  const int64_t until_ns = scheduler_.nowNs() + 100 * runtime::kNanosPerMilli;
+  ASSERT_TRUE(runUntil([&] { return scheduler_.nowNs() >= until_ns; })) << renewals_;
+  EXPECT_LE(renewals_, 110);
 }
 
 }  // namespace
