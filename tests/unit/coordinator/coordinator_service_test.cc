@@ -246,9 +246,14 @@ class CoordinatorOfLiars : public CoordinatorService {
   sim::RpcProcess second_{scheduler_, log_, network_, "second", {.role = Role::Server, .id = 2}};
   control::ServerStateResponse state_;
   control::PullProgressResponse progress_;
+  Status command_answer_ = Status::Ok;
+  int commands_ = 0;
 
  private:
-  void agree(rpc::Request request) { request.reply(Status::Ok); }
+  void agree(rpc::Request request) {
+    ++commands_;
+    request.reply(command_answer_);
+  }
   void tellProgress(rpc::Request request) { rpc::replyControl(std::move(request), progress_); }
   void tellState(rpc::Request request) { rpc::replyControl(std::move(request), state_); }
 };
@@ -263,6 +268,25 @@ TEST_F(CoordinatorOfLiars, NobodySpeaksForAnotherServerInTheStatus) {
   EXPECT_EQ(statesInStatus(), 1);
   state_.add_transports(std::string(100'000, 'x'));
   EXPECT_EQ(statesInStatus(), 0);
+}
+
+// Each attempt is a new intent in the store: without pauses it would be hundreds in a second, for ever.
+TEST_F(CoordinatorOfLiars, ATableThatAllServersRefuseIsTriedWithPauses) {
+  command_answer_ = Status::BadRequest;
+  control::CreateTableRequest create;
+  create.set_name("t");
+  create.set_tablet_count(1);
+  create.set_nonce(7);
+  sim::NotedCall call;
+  const std::string bytes = create.SerializeAsString();
+  call.request = admin_.caller->allocate(static_cast<uint32_t>(sizeof(wire::RequestHeader) + bytes.size()));
+  call.request.appendHead(wire::RequestHeader{.opcode = Opcode::CreateTable, .target = {}});
+  call.request.appendHead(asBytes(bytes));
+  admin_.onDispatch([&] { admin_.caller->connection(address_).start(call); });
+  scheduler_.runUntil(scheduler_.nowNs() + runtime::kNanosPerSecond, 10'000'000);
+  EXPECT_GT(commands_, 3);
+  EXPECT_LT(commands_, 30);
+  scheduler_.runUntil([&] { return call.ended != 0; }, 10'000'000);
 }
 
 // 65,536 is 0, which is Ok, in the 16 bits of a status.
