@@ -272,10 +272,12 @@ bool TcpEndpoint::readGreeting(TcpSession& session) {
   const size_t wanted = std::min<size_t>(handshake.wantedBytes(), bytes.size());
   Error error;
   const size_t count = session.socket.read_some(asio::buffer(bytes.data(), wanted), error);
-  if (isNothingYet(error)) return false;
+  if (isNothingYet(error)) {
+    session.misses += miss_weight_;
+    return false;
+  }
   if (!error) {
     session.has_received = true;
-    session.active_tick = tick_;
     handshake.receive(ByteSpan(bytes).first(count));
     return true;
   }

@@ -7,15 +7,12 @@
 namespace ramcore::transport::tcp {
 namespace {
 
-// So many hot sessions are tried one by one, each of which is a system call; one look at all of them is one and a half,
-// and a bit for each that has something.
-constexpr size_t kTriedOneByOneMax = 3;
-// A session cools down after so many ticks in which nothing came. A round in which others had messages counts as many:
-// looking at it took time from them.
-constexpr uint64_t kQuietTicksMax = 512;
-constexpr uint64_t kTicksOfBusyRound = 16;
-// Rounds between two looks for sessions that have become quiet.
-constexpr uint32_t kRoundsToSettle = 16;
+// More sessions than this are not read without asking the reactor: a look that finds nothing is a system call.
+constexpr size_t kHotSessionsMax = 64;
+// A session cools down after so many looks that found nothing. One that was made while others had messages counts as
+// many: it took time from them.
+constexpr uint32_t kMissesMax = 512;
+constexpr uint32_t kMissWeightBusy = 16;
 // Rounds between two questions to the reactor, each a system call. While no session is hot a round costs next to
 // nothing, so that the first message of a quiet session waits less than a microsecond longer.
 constexpr uint32_t kRoundsCold = 8;
@@ -94,8 +91,6 @@ void TcpEndpoint::lose(TcpSession& session, Status reason) {
   session.lost_reason = reason;
   lost_.push_back(&session);
   if (session.resolver) session.resolver->cancel();
-  leaveSet(session);
-  setUnread(session, false);
   Error ignored;
   session.socket.close(ignored);
   if (!session.channel) return;
@@ -239,14 +234,6 @@ void TcpEndpoint::runReactor() {
 }
 
 uint32_t TcpEndpoint::readHot(MessageSink& sink, uint32_t message_max) {
-  const uint32_t delivered =
-      hot_.size() <= kTriedOneByOneMax ? readOneByOne(sink, message_max) : readReady(sink, message_max);
-  tick_ += delivered != 0 ? kTicksOfBusyRound : 1;
-  if (--rounds_to_settle_ == 0) settleHot();
-  return delivered;
-}
-
-uint32_t TcpEndpoint::readOneByOne(MessageSink& sink, uint32_t message_max) {
   uint32_t delivered = 0;
   // Sessions that become hot on the way are looked at in the next round.
   const size_t count = hot_.size();
@@ -261,51 +248,17 @@ uint32_t TcpEndpoint::readOneByOne(MessageSink& sink, uint32_t message_max) {
     }
   }
   first_hot_ = at;  // when the limit ended this round, the next one begins with the others
+  miss_weight_ = delivered != 0 ? kMissWeightBusy : 1;
+  settleHot();
   return delivered;
-}
-
-uint32_t TcpEndpoint::readReady(MessageSink& sink, uint32_t message_max) {
-  // Those that greet are few and soon done. Whoever hears of one that opens may connect: the list grows on the way.
-  for (size_t i = 0; i < young_.size(); ++i) {
-    TcpSession* session = find(young_[i]);
-    if (session != nullptr && session->is_hot && session->state == TcpSession::State::Greeting) {
-      stepGreeting(*session, sink);
-    }
-  }
-  uint32_t delivered = unread_count_ != 0 ? readUnread(message_max) : 0;
-  // When the limit ends this round, the next one goes on with the others.
-  if (ready_left_.empty()) ready_left_ = ready_set_.look();
-  while (!ready_left_.empty() && delivered < message_max) {
-    TcpSession* session = sessions_[ready_left_.front()].get();
-    ready_left_ = ready_left_.subspan(1);
-    if (session == nullptr || session->state != TcpSession::State::Open || session->has_unread) continue;
-    if (isReadPaused(*session)) continue;
-    makeHot(*session);  // the reactor may not have told yet
-    delivered += readSession(*session, message_max - delivered);
-  }
-  return delivered;
-}
-
-uint32_t TcpEndpoint::readUnread(uint32_t message_max) {
-  uint32_t delivered = 0;
-  for (size_t i = 0; i < hot_.size() && delivered < message_max; ++i) {
-    if (hot_[i]->has_unread) delivered += readSession(*hot_[i], message_max - delivered);
-  }
-  return delivered;
-}
-
-void TcpEndpoint::setUnread(TcpSession& session, bool has_unread) {
-  if (session.has_unread == has_unread) return;
-  session.has_unread = has_unread;
-  has_unread ? ++unread_count_ : --unread_count_;
 }
 
 void TcpEndpoint::settleHot() {
-  rounds_to_settle_ = kRoundsToSettle;
+  const uint32_t misses_max = hot_.size() > kHotSessionsMax ? 0 : kMissesMax;
   size_t kept = 0;
   for (TcpSession* session : hot_) {
     if (!session->is_hot) continue;
-    if (session->state == TcpSession::State::Lost || tick_ - session->active_tick > kQuietTicksMax) {
+    if (session->state == TcpSession::State::Lost || session->misses > misses_max) {
       cool(*session);
     } else {
       hot_[kept++] = session;
@@ -315,27 +268,12 @@ void TcpEndpoint::settleHot() {
 }
 
 void TcpEndpoint::makeHot(TcpSession& session) {
-  session.active_tick = tick_;
+  session.misses = 0;
   if (session.is_hot || (session.state != TcpSession::State::Open && session.state != TcpSession::State::Greeting)) {
     return;
   }
   session.is_hot = true;
   hot_.push_back(&session);
-  if (hot_.size() == kTriedOneByOneMax + 1) {
-    for (TcpSession* hot : hot_) enterSet(*hot);
-  } else if (hot_.size() > kTriedOneByOneMax) {
-    enterSet(session);
-  }
-}
-
-// For good: to enter and leave with every sleep would be two system calls more for each session. One that finds no room
-// there is read by way of the reactor, as soon as it has cooled down.
-void TcpEndpoint::enterSet(TcpSession& session) {
-  if (!session.is_in_set) session.is_in_set = ready_set_.add(session.socket.native_handle(), session.id.index);
-}
-
-void TcpEndpoint::leaveSet(TcpSession& session) {
-  if (std::exchange(session.is_in_set, false)) ready_set_.remove(session.socket.native_handle());
 }
 
 // The caller takes it out of hot_.
@@ -361,13 +299,14 @@ void TcpEndpoint::armRead(TcpSession& session) {
 uint32_t TcpEndpoint::readSession(TcpSession& session, uint32_t message_max) {
   if (isReadPaused(session)) return 0;
   if (!session.has_unread) {
-    if (mustWaitForMemory(session)) {
-      session.active_tick = tick_;  // it is looked at again in every round, and keeps the thread awake
+    // It is looked at again in every round, and keeps the thread awake.
+    if (mustWaitForMemory(session)) return 0;
+    if (!readSocket(session)) {
+      session.misses += miss_weight_;
       return 0;
     }
-    if (!readSocket(session)) return 0;
   }
-  session.active_tick = tick_;
+  session.misses = 0;
   const uint32_t delivered = deliver(session, message_max);
   if (session.state == TcpSession::State::Open && !session.has_unread) noteReception(session);
   return delivered;
@@ -395,6 +334,7 @@ bool TcpEndpoint::readSocket(TcpSession& session) {
 
 uint32_t TcpEndpoint::deliver(TcpSession& session, uint32_t message_max) {
   uint32_t delivered = 0;
+  session.has_unread = true;
   while (session.state == TcpSession::State::Open && delivered < message_max) {
     switch (session.channel->reader.step()) {
       case FrameStep::Message:
@@ -408,11 +348,10 @@ uint32_t TcpEndpoint::deliver(TcpSession& session, uint32_t message_max) {
         loseBad(session, "a frame header that makes no sense");
         break;
       case FrameStep::Nothing:
-        setUnread(session, false);
+        session.has_unread = false;
         return delivered;
     }
   }
-  setUnread(session, session.state == TcpSession::State::Open);
   return delivered;
 }
 

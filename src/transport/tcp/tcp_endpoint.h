@@ -4,15 +4,14 @@
 
 #include "transport/buffer_pool.h"
 #include "transport/complaints.h"
-#include "transport/tcp/ready_set.h"
 #include "transport/tcp/tcp_session.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace ramcore::transport::tcp {
 
 /// Sessions of one thread over TCP. While the thread spins, poll() reads straight from the sockets that were lately
-/// active ("hot"), tried one by one while they are few, else asked for by one look at all of them; it asks the reactor
-/// about the others every few rounds. Before a sleep the hot ones are given to the reactor too.
+/// active ("hot") and asks the reactor about the others every few rounds; before a sleep the hot ones are given to the
+/// reactor too.
 ///
 /// Handlers of the reactor may run inside the sleep of the thread, where neither the sink nor a call may be touched:
 /// they only note what is to be done, and poll() does it.
@@ -89,18 +88,12 @@ class TcpEndpoint final : public Endpoint {
 
   // Reading (tcp_endpoint.cc).
   uint32_t readHot(MessageSink& sink, uint32_t message_max);
-  uint32_t readOneByOne(MessageSink& sink, uint32_t message_max);
-  uint32_t readReady(MessageSink& sink, uint32_t message_max);
-  uint32_t readUnread(uint32_t message_max);
   uint32_t readSession(TcpSession& session, uint32_t message_max);
   bool readSocket(TcpSession& session);
   uint32_t deliver(TcpSession& session, uint32_t message_max);
   void deliverMessage(TcpSession& session);
-  void setUnread(TcpSession& session, bool has_unread);
   void settleHot();
   void makeHot(TcpSession& session);
-  void enterSet(TcpSession& session);
-  void leaveSet(TcpSession& session);
   void cool(TcpSession& session);
   void armRead(TcpSession& session);
   bool isReadPaused(const TcpSession& session) const;
@@ -167,11 +160,7 @@ class TcpEndpoint final : public Endpoint {
   uint32_t rounds_to_reactor_ = 1;
   uint32_t cold_rounds_ = 1;  // between two questions to the reactor while no session is hot
   size_t first_hot_ = 0;
-  uint32_t unread_count_ = 0;             // sessions that have_unread
-  ReadySet ready_set_;                    // of sessions that were hot together with many others
-  std::span<const uint32_t> ready_left_;  // found ready, and not read yet because the round ended
-  uint64_t tick_ = 0;                     // rounds with hot sessions, weighed
-  uint32_t rounds_to_settle_ = 1;
+  uint32_t miss_weight_ = 1;
   Complaints complaints_;
 };
 

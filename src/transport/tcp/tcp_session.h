@@ -61,9 +61,8 @@ struct TcpSession {
   // Reading.
   bool is_hot = false;         ///< in the list of sessions that are read without asking the reactor
   bool is_read_armed = false;  ///< the reactor tells when there is something to read
-  bool has_unread = false;     ///< a round ended before all messages in the reader were delivered
-  bool is_in_set = false;      ///< in the endpoint's ReadySet
-  uint64_t active_tick = 0;    ///< when something came last
+  bool has_unread = false;     ///< whole messages may wait in the reader
+  uint32_t misses = 0;         ///< weighed looks that found nothing
   bool is_bounded = false;     ///< a client's: it waits when memory for messages is used up
   Reception reception;
 
