@@ -111,8 +111,10 @@ void collectRequests(const rpc::Dispatch& dispatch, Families& out) {
 
 void collectDispatch(const rpc::Dispatch& dispatch, Families& out) {
   MetricFamily sessions{"ramcore_sessions", "Open sessions", MetricType::Gauge, {}};
-  MetricFamily bad{
-      "ramcore_bad_sessions_total", "Sessions closed because of bytes that no honest peer sends", MetricType::Counter, {}};
+  MetricFamily bad{"ramcore_bad_sessions_total",
+                   "Sessions closed because of bytes that no honest peer sends",
+                   MetricType::Counter,
+                   {}};
   for (size_t i = 0; i < dispatch.endpoints().size(); ++i) {
     const std::vector<ClientMetric::Label> labels = {
         {"transport", std::string(dispatch.endpoints()[i]->limits().name)}};
