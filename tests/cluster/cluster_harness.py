@@ -154,13 +154,18 @@ class Cluster:
         return self
 
     def __exit__(self, kind, value, traceback):
-        running = [daemon for daemon in [*self.servers.values(), self.coordinator] if daemon and daemon.is_running()]
+        daemons = [daemon for daemon in [*self.servers.values(), self.coordinator] if daemon]
+        running = [daemon for daemon in daemons if daemon.is_running()]
+        ended = [daemon for daemon in daemons if daemon not in running]
         try:
             # In order, so that sanitizers get to say what they found.
             codes = {daemon.name: daemon.stop() for daemon in running} if kind is None else {}
             for daemon in running:
                 if codes.get(daemon.name):
                     raise Failed(f"{daemon.name} ended with {codes[daemon.name]}\n{daemon.log()}")
+            for daemon in ended if kind is None else []:
+                if daemon.process.returncode not in (0, -signal.SIGKILL):
+                    raise Failed(f"{daemon.name} had ended with {daemon.process.returncode}\n{daemon.log()}")
         except Failed:
             print(f"logs and data of the failed test: {self.directory}", file=sys.stderr)
             raise

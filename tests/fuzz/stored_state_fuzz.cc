@@ -1,6 +1,6 @@
 /// What a coordinator may find in its store when it starts: records of every kind with any bytes. Either it does not
-/// start, and says why, or it carries on: clients understand its map, tables are created and dropped, whatever it had
-/// begun ends, and the next coordinator can read what it has left.
+/// start, or it carries on: clients understand its map, it answers who wants to create, split and drop tables, and the
+/// next coordinator can read what it has left.
 ///
 /// An input is a list of records: kind, number, length, bytes. The keys are made of kind and number, because a fuzzer
 /// guesses none; allocators have given away the numbers below 200 unless the input says otherwise.

@@ -112,7 +112,7 @@ void collectRequests(const rpc::Dispatch& dispatch, Families& out) {
 void collectDispatch(const rpc::Dispatch& dispatch, Families& out) {
   MetricFamily sessions{"ramcore_sessions", "Open sessions", MetricType::Gauge, {}};
   MetricFamily bad{"ramcore_bad_sessions_total",
-                   "Sessions closed because of bytes that no honest peer sends",
+                   "Sessions closed because of bytes that no honest peer sends, or that ended in the middle",
                    MetricType::Counter,
                    {}};
   for (size_t i = 0; i < dispatch.endpoints().size(); ++i) {

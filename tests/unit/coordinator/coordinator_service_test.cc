@@ -208,7 +208,6 @@ TEST_F(CoordinatorService, UnknownThingsAreTypedErrors) {
   EXPECT_EQ(cluster.cluster_name(), "rpc");
 }
 
-// A list of everything, at its longest, and half a megabyte for the servers.
 /// Two servers that say Ok to every command, and of themselves what the test wants.
 class CoordinatorOfLiars : public CoordinatorService {
  protected:
@@ -317,6 +316,7 @@ TEST_F(CoordinatorOfLiars, ANumberThatIsNoStatusIsNotTakenForOk) {
   EXPECT_EQ(answer.state(), control::MIGRATION_FAILED);
 }
 
+// A list of everything, at its longest, and half a megabyte for the servers.
 TEST(ControlMessages, AllTabletsOfTheLargestClusterFitIntoOne) {
   constexpr uint64_t kMany = uint64_t{1} << 48;  // far more ids and epochs than a cluster ever gives
   const Tablet tablet{.id = TabletId(kMany),

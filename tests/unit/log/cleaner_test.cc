@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "log/side_log.h"
 #include "tests/unit/log/log_fixture.h"
 
 namespace ramcore::log {
@@ -71,6 +72,28 @@ struct CleanerFixture : LogFixture {
   Replicator& replicator;
   Cleaner cleaner;
 };
+
+// As moves bring them, each of which leaves a small segment behind. Nobody waits here: that cleaning is needed has to
+// be said before a slot is refused.
+TEST(Cleaner, SideSegmentsFindASlotHoweverManyCameBefore) {
+  CleanerFixture fixture;
+  const std::string value(100, 'x');
+  const ByteSpan payload = asBytes(value);
+  for (uint32_t i = 0; i < 4 * fixture.log->pool().slotCount(); ++i) {
+    if (fixture.cleaner.isNeeded()) fixture.clean();
+    const std::string key = "moved" + std::to_string(i);
+    SideLog side(*fixture.log, fixture.copies);
+    const EntryInput input{.table = TableId(1), .version = i + 1, .key = asBytes(key), .payload = {&payload, 1}};
+    const bool found = side.append(std::span(&input, 1), AppendClass::Write).ok();
+    side.close();
+    ASSERT_TRUE(side.isClosed());
+    side.join();
+    ASSERT_TRUE(side.isJoined());
+    fixture.reclaim();
+    ASSERT_TRUE(found) << i;
+  }
+  EXPECT_GT(fixture.log->stats().segments_cleaned.load(), fixture.log->pool().slotCount());
+}
 
 TEST(Cleaner, GoesOnUnderOverwritesOfASmallMemory) {
   CleanerFixture fixture;
