@@ -54,8 +54,7 @@ struct RequestInService {
 /// What an endpoint last said of its sessions: published for other threads.
 struct EndpointCounts {
   std::atomic<uint32_t> sessions{0};
-  std::atomic<uint64_t> bad_sessions{
-      0};  ///< closed because of bytes that no honest peer sends, or that ended in the middle
+  std::atomic<uint64_t> bad_sessions{0};  ///< closed because of bytes no honest peer sends, or cut short
 };
 
 /// Told about sessions; by default nobody listens. On the dispatch thread.
