@@ -69,6 +69,12 @@ class TransportContract : public ::testing::TestWithParam<Subject> {
   SessionId session;
 };
 
+// What needs an ability has a suite of its own, made for the transports that have it.
+class TransportSecrets : public TransportContract {};
+class TransportClusterNames : public TransportContract {};
+class TransportThreads : public TransportContract {};
+class TransportSleep : public TransportContract {};
+
 TEST_P(TransportContract, CallIsAnsweredAndBothKnowEachOther) {
   connectBoth();
   exchange(100, 1);
@@ -398,8 +404,7 @@ TEST_P(TransportContract, TheExpectedServerIdIsLetIn) {
   EXPECT_EQ(client->sink.opened[0], to);
 }
 
-TEST_P(TransportContract, AnotherSecretIsRefusedOnBothSides) {
-  if (!GetParam().abilities.has_secrets) GTEST_SKIP() << "its handshake has no secret";
+TEST_P(TransportSecrets, AnotherSecretIsRefusedOnBothSides) {
   for (const auto& [of_server, of_client] : {std::pair("one", "two"), std::pair("one", ""), std::pair("", "two")}) {
     client.reset();
     server = std::make_unique<Process>(*world, Role::Server, 7, of_server);
@@ -415,8 +420,7 @@ TEST_P(TransportContract, TheSameSecretIsLetIn) {
   exchange(100, 1);
 }
 
-TEST_P(TransportContract, AnotherClusterNameIsRefused) {
-  if (!GetParam().abilities.has_cluster_name) GTEST_SKIP() << "its handshake has no cluster name";
+TEST_P(TransportClusterNames, AnotherClusterNameIsRefused) {
   server = std::make_unique<Process>(*world, Role::Server, 7);
   client = std::make_unique<Process>(*world, Role::Client, 0, "", 8, "another");
   place = server->endpoint().listen(world->placeToListen(*server->node, 0)).value();
@@ -462,8 +466,7 @@ TEST_P(TransportContract, AFloodOfLargeMessagesArrivesWholeWhileTheReaderIsSlow)
   ASSERT_TRUE(until([&] { return answer_owner.releasedOnce() == answer_owner.lentCount(); }));
 }
 
-TEST_P(TransportContract, ReceivedMessagesAreReleasedFromAnotherThread) {
-  if (!GetParam().abilities.any_thread_release) GTEST_SKIP() << "runs on one thread";
+TEST_P(TransportThreads, ReceivedMessagesAreReleasedFromAnotherThread) {
   connectBoth();
   server->sink.on_request = nullptr;
   for (int round = 0; round < 20; ++round) {
@@ -482,8 +485,7 @@ TEST_P(TransportContract, ReceivedMessagesAreReleasedFromAnotherThread) {
   }
 }
 
-TEST_P(TransportContract, MessagesAreMadeOnAnotherThread) {
-  if (!GetParam().abilities.any_thread_release) GTEST_SKIP() << "runs on one thread";
+TEST_P(TransportThreads, MessagesAreMadeOnAnotherThread) {
   connectBoth();
   std::vector<TxMessage> made;
   std::thread maker([&] {
@@ -507,8 +509,7 @@ bool fallAsleep(Process& process) {
   return false;
 }
 
-TEST_P(TransportContract, AMessageBetweenPrepareSleepAndSleepEndsTheSleep) {
-  if (!GetParam().abilities.has_sleeper) GTEST_SKIP() << "nothing sleeps";
+TEST_P(TransportSleep, AMessageBetweenPrepareSleepAndSleepEndsTheSleep) {
   connectBoth();
   for (int round = 0; round < 20; ++round) {
     ASSERT_TRUE(fallAsleep(*server));
@@ -530,8 +531,7 @@ TEST_P(TransportContract, AMessageBetweenPrepareSleepAndSleepEndsTheSleep) {
   }
 }
 
-TEST_P(TransportContract, AMessageEndsASleepThatGoesOn) {
-  if (!GetParam().abilities.has_sleeper) GTEST_SKIP() << "nothing sleeps";
+TEST_P(TransportSleep, AMessageEndsASleepThatGoesOn) {
   connectBoth();
   const uint64_t requests_before = server->sink.request_count;
   std::atomic<bool> is_asleep{false};
@@ -556,8 +556,7 @@ TEST_P(TransportContract, AMessageEndsASleepThatGoesOn) {
   sleeper.join();
 }
 
-TEST_P(TransportContract, WakeEndsThisSleepOrTheNext) {
-  if (!GetParam().abilities.has_sleeper) GTEST_SKIP() << "nothing sleeps";
+TEST_P(TransportSleep, WakeEndsThisSleepOrTheNext) {
   server = std::make_unique<Process>(*world, Role::Server, 7);
   Sleeper& sleeper = *server->node->sleeper();
   const int64_t before_ns = world->nowNs();
@@ -574,8 +573,22 @@ TEST_P(TransportContract, WakeEndsThisSleepOrTheNext) {
   EXPECT_LT(world->nowNs() - before_ns, 10 * kSecond);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TransportContract, ::testing::ValuesIn(subjects()),
-                         [](const auto& info) { return info.param.name; });
+std::vector<Subject> subjectsWith(bool Abilities::* ability) {
+  std::vector<Subject> able;
+  std::copy_if(subjects().begin(), subjects().end(), std::back_inserter(able),
+               [ability](const Subject& subject) { return subject.abilities.*ability; });
+  return able;
+}
+
+std::string nameOf(const ::testing::TestParamInfo<Subject>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(All, TransportContract, ::testing::ValuesIn(subjects()), nameOf);
+INSTANTIATE_TEST_SUITE_P(Able, TransportSecrets, ::testing::ValuesIn(subjectsWith(&Abilities::has_secrets)), nameOf);
+INSTANTIATE_TEST_SUITE_P(Able, TransportClusterNames, ::testing::ValuesIn(subjectsWith(&Abilities::has_cluster_name)),
+                         nameOf);
+INSTANTIATE_TEST_SUITE_P(Able, TransportThreads, ::testing::ValuesIn(subjectsWith(&Abilities::any_thread_release)),
+                         nameOf);
+INSTANTIATE_TEST_SUITE_P(Able, TransportSleep, ::testing::ValuesIn(subjectsWith(&Abilities::has_sleeper)), nameOf);
 
 }  // namespace
 }  // namespace ramcore::transport::contract

@@ -7,11 +7,8 @@
 
 #include <cstdlib>
 
-#include "client/tablet_decoding.h"
+#include "fuzz/coordinator_world.h"
 #include "fuzz/planted.h"
-#include "sim/cluster/rpc_process.h"
-#include "sim/cluster/sim_cluster.h"
-#include "wire/control.h"
 
 namespace {
 
@@ -40,15 +37,13 @@ constexpr Opcode kOpcodes[] = {
     Opcode::CancelMigration,
 };
 
-class CoordinatorWorld {
+class RequestsWorld : private fuzz::CoordinatorWorld {
  public:
-  CoordinatorWorld() : cluster_(1, {}) {
+  RequestsWorld() {
     cluster_.startCoordinator();
     for (int i = 0; i < 2; ++i) cluster_.addServer();
     for (size_t i = 0; i < kRoles.size(); ++i) {
-      askers_[i] = std::make_unique<sim::RpcProcess>(
-          cluster_.scheduler, cluster_.trace, cluster_.network, "asker" + std::to_string(i),
-          sim::RpcProcess::Options{.role = kRoles[i], .cluster_name = sim::SimCluster::kClusterName});
+      askers_[i] = makeProcess("asker" + std::to_string(i), kRoles[i]);
     }
     RC_CHECK(runUntil([&] { return cluster_.servers[0]->isServing() && cluster_.servers[1]->isServing(); }));
     control::CreateTableRequest table;
@@ -59,41 +54,16 @@ class CoordinatorWorld {
   }
 
   std::unique_ptr<sim::NotedCall> ask(size_t role, Opcode opcode, std::string_view body) {
-    sim::RpcProcess& asker = *askers_[role];
-    auto call = std::make_unique<sim::NotedCall>();
-    call->request = asker.caller->allocate(static_cast<uint32_t>(sizeof(wire::RequestHeader) + body.size()));
-    call->request.appendHead(wire::RequestHeader{.opcode = opcode, .target = {}});
-    call->request.appendHead(asBytes(body));
-    asker.onDispatch([&] { asker.caller->connection(address_).start(*call); });
-    RC_CHECK(runUntil([&] { return call->ended != 0; }));
-    return call;
+    return send(*askers_[role], opcode, body);
   }
-
   /// Clients take the list of all tablets as it is now.
-  void checkMap() {
-    const auto call = ask(kAdmin, Opcode::GetTablets, {});
-    control::GetTabletsResponse map;
-    std::vector<client::TableMap> tables;
-    const std::string text = call->text();
-    RC_CHECK(call->outcome() == Status::Ok && wire::parseControl(asBytes(text), map));
-    RC_CHECK(client::decodeTableMaps(map.tables(), map.tablets(), map.servers(), tables));
-  }
+  void checkMap() { (void)tablesOf(*ask(kAdmin, Opcode::GetTablets, {})); }
 
   static constexpr std::array kRoles = {Role::Client, Role::Server, Role::Coordinator, Role::Admin};
   static constexpr size_t kAdmin = 3;
 
  private:
-  bool runUntil(const std::function<bool()>& done) {
-    const int64_t give_up_ns = cluster_.scheduler.nowNs() + 120 * runtime::kNanosPerSecond;
-    bool is_done = false;
-    cluster_.scheduler.runUntil([&] { return (is_done = done()) || cluster_.scheduler.nowNs() > give_up_ns; },
-                                100'000'000);
-    return is_done;
-  }
-
-  sim::SimCluster cluster_;
   std::array<std::unique_ptr<sim::RpcProcess>, kRoles.size()> askers_;
-  const rpc::PeerAddress address_{.id = 0, .locators = {transport::Locator::parse("sim://coordinator").value()}};
 };
 
 // Tables of very many tablets are allowed, and slow.
@@ -107,15 +77,15 @@ bool isSlow(Opcode opcode, std::string_view body) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr int kInputsPerWorld = 100;
   constexpr int kRequestsMax = 8;
-  static std::unique_ptr<CoordinatorWorld> world;
+  static std::unique_ptr<RequestsWorld> world;
   static int inputs = 0;
   if (inputs++ % kInputsPerWorld == 0) {
     world.reset();
-    world = std::make_unique<CoordinatorWorld>();
+    world = std::make_unique<RequestsWorld>();
   }
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   for (int i = 0; i < kRequestsMax && rest.size() >= 3; ++i) {
-    const size_t role = static_cast<uint8_t>(rest[0]) % CoordinatorWorld::kRoles.size();
+    const size_t role = static_cast<uint8_t>(rest[0]) % RequestsWorld::kRoles.size();
     const Opcode opcode = kOpcodes[static_cast<uint8_t>(rest[1]) % std::size(kOpcodes)];
     const size_t bytes = std::min<size_t>(static_cast<uint8_t>(rest[2]), rest.size() - 3);
     const std::string_view body = rest.substr(3, bytes);
@@ -123,7 +93,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (isSlow(opcode, body)) continue;
     const Status outcome = world->ask(role, opcode, body)->outcome();
     if (name(outcome) == "Unknown" || outcome == Status::SessionLost || outcome == Status::Internal) std::abort();
-    const Role asker = CoordinatorWorld::kRoles[role];
+    const Role asker = RequestsWorld::kRoles[role];
     const bool is_told = outcome == Status::Ok;
     fuzz::crashIfPlanted(is_told && ((asker == Role::Server && opcode == Opcode::GetTablets) ||
                                      (asker == Role::Client && opcode == Opcode::ClusterStatus)));

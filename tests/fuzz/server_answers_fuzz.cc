@@ -9,10 +9,9 @@
 #include <cstdlib>
 
 #include "client/coordinator_stub.h"
+#include "fuzz/coordinator_world.h"
 #include "fuzz/planted.h"
 #include "fuzz/scripted_answers.h"
-#include "sim/cluster/sim_cluster.h"
-#include "wire/control.h"
 
 namespace {
 
@@ -21,15 +20,10 @@ namespace control = wire::control;
 using transport::Role;
 using wire::Opcode;
 
-class ServersWorld {
+class ServersWorld : private fuzz::CoordinatorWorld {
  public:
-  explicit ServersWorld(std::string_view answers)
-      : cluster_(1, {}),
-        admin_(cluster_.scheduler, cluster_.trace, cluster_.network, "admin",
-               {.role = Role::Admin, .cluster_name = sim::SimCluster::kClusterName}),
-        hostile_(answers, Status::BadRequest) {
-    cluster_.startCoordinator();
-    RC_CHECK(runUntil([&] { return cluster_.coordinator->started().has_value(); }));
+  explicit ServersWorld(std::string_view answers) : hostile_(answers, Status::BadRequest) {
+    RC_CHECK(startCoordinator() == Status::Ok);
     for (uint64_t id = 1; id <= servers_.size(); ++id) addServer(id);
   }
 
@@ -58,19 +52,14 @@ class ServersWorld {
     drop.set_table(1);
     ask(Opcode::DropTable, drop);
     look();
-    cluster_.killCoordinator();
-    cluster_.startCoordinator();
-    RC_CHECK(runUntil([&] { return cluster_.coordinator->started().has_value(); }));
-    RC_CHECK(*cluster_.coordinator->started() == Status::Ok);
+    RC_CHECK(startCoordinator() == Status::Ok);
   }
 
  private:
   void addServer(uint64_t id) {
     const std::string name = "server" + std::to_string(id);
     auto& server = servers_[id - 1];
-    server = std::make_unique<sim::RpcProcess>(
-        cluster_.scheduler, cluster_.trace, cluster_.network, name,
-        sim::RpcProcess::Options{.role = Role::Server, .id = id, .cluster_name = sim::SimCluster::kClusterName});
+    server = makeProcess(name, Role::Server, id);
     for (const Opcode opcode :
          {Opcode::TakeTablet, Opcode::DropTablet, Opcode::SplitTablet, Opcode::FreezeTablet, Opcode::UnfreezeTablet,
           Opcode::PullTablet, Opcode::PullProgress, Opcode::ServerState}) {
@@ -82,45 +71,34 @@ class ServersWorld {
     enlist.set_name(name);
     enlist.set_format_version(1);
     enlist.set_nonce(id);
-    RC_CHECK(send(*server, Opcode::Enlist, enlist)->outcome() == Status::Ok);
+    RC_CHECK(send(*server, Opcode::Enlist, enlist.SerializeAsString())->outcome() == Status::Ok);
   }
 
   template <typename Message>
-  std::unique_ptr<sim::NotedCall> send(sim::RpcProcess& from, Opcode opcode, const Message& message) {
-    auto call = std::make_unique<sim::NotedCall>();
-    const uint32_t bytes = wire::controlBytes(message);
-    call->request = from.caller->allocate(static_cast<uint32_t>(sizeof(wire::RequestHeader)) + bytes);
-    call->request.appendHead(wire::RequestHeader{.opcode = opcode, .target = {}});
-    wire::storeControl(message, call->request.extendHead(bytes));
-    from.onDispatch([&] { from.caller->connection(address_).start(*call); });
-    RC_CHECK(runUntil([&] { return call->ended != 0; }));
-    return call;
-  }
-  template <typename Message>
   void ask(Opcode opcode, const Message& message) {
     renew();
-    const Status outcome = send(admin_, opcode, message)->outcome();
+    const Status outcome = send(*admin_, opcode, message.SerializeAsString())->outcome();
     RC_CHECK(name(outcome) != "Unknown" && outcome != Status::Internal && outcome != Status::SessionLost);
   }
   void renew() {
     for (uint64_t id = 1; id <= servers_.size(); ++id) {
       control::RenewServerLeaseRequest renewal;
       renewal.set_id(id);
-      (void)send(*servers_[id - 1], Opcode::RenewServerLease, renewal);
+      (void)send(*servers_[id - 1], Opcode::RenewServerLease, renewal.SerializeAsString());
     }
   }
 
   /// Whatever the servers say, the coordinator's answers are ones that the client library takes.
   void look() {
     renew();
-    client::Pacer pacer(admin_.dispatch());
-    client::CoordinatorStub stub(*admin_.caller, pacer, {address_}, {}, runtime::Random(1));
+    client::Pacer pacer(admin_->dispatch());
+    client::CoordinatorStub stub(*admin_->caller, pacer, {address_}, {}, runtime::Random(1));
     bool is_done = false;
-    admin_.onDispatch([&] { readAll(stub, is_done).detach(); });
+    admin_->onDispatch([&] { readAll(stub, is_done).detach(); });
     RC_CHECK(runUntil([&] { return is_done; }));
   }
   runtime::Task<void> readAll(client::CoordinatorStub& stub, bool& is_done) {
-    const int64_t deadline_ns = admin_.node.clock().nowNs() + 5 * runtime::kNanosPerSecond;
+    const int64_t deadline_ns = admin_->node.clock().nowNs() + 5 * runtime::kNanosPerSecond;
     const auto tablets = co_await stub.allTablets(deadline_ns);
     RC_CHECK(tablets.ok());
     const auto status = co_await stub.clusterStatus(deadline_ns);
@@ -131,20 +109,9 @@ class ServersWorld {
     is_done = true;
   }
 
-  void runFor(int64_t ns) { cluster_.scheduler.runUntil(cluster_.scheduler.nowNs() + ns, 10'000'000); }
-  bool runUntil(const std::function<bool()>& done) {
-    const int64_t give_up_ns = cluster_.scheduler.nowNs() + 120 * runtime::kNanosPerSecond;
-    bool is_done = false;
-    cluster_.scheduler.runUntil([&] { return (is_done = done()) || cluster_.scheduler.nowNs() > give_up_ns; },
-                                10'000'000);
-    return is_done;
-  }
-
-  sim::SimCluster cluster_;
-  sim::RpcProcess admin_;
+  const std::unique_ptr<sim::RpcProcess> admin_ = makeProcess("admin", Role::Admin);
   fuzz::ScriptedAnswers hostile_;
   std::array<std::unique_ptr<sim::RpcProcess>, 2> servers_;
-  const rpc::PeerAddress address_{.id = 0, .locators = {transport::Locator::parse("sim://coordinator").value()}};
 };
 
 }  // namespace

@@ -7,12 +7,9 @@
 
 #include <cstdlib>
 
-#include "client/tablet_decoding.h"
 #include "coordinator/stored_state.h"
+#include "fuzz/coordinator_world.h"
 #include "fuzz/planted.h"
-#include "sim/cluster/rpc_process.h"
-#include "sim/cluster/sim_cluster.h"
-#include "wire/control.h"
 
 namespace {
 
@@ -43,12 +40,9 @@ std::string keyOf(uint8_t kind, uint8_t number) {
   }
 }
 
-class StoredWorld {
+class StoredWorld : private fuzz::CoordinatorWorld {
  public:
-  explicit StoredWorld(std::string_view input)
-      : cluster_(1, {}),
-        admin_(cluster_.scheduler, cluster_.trace, cluster_.network, "admin",
-               {.role = transport::Role::Admin, .cluster_name = sim::SimCluster::kClusterName}) {
+  explicit StoredWorld(std::string_view input) {
     for (const std::string_view key : kAllocators) {
       cluster_.disk.put(std::string(key), coordinator::encodeAllocator(200));
     }
@@ -77,60 +71,29 @@ class StoredWorld {
                                         [&](auto& ask) { ask.set_table(tables.back().table.value); });
     }
     // No stored server answers: verdicts follow, and what waited for them.
-    cluster_.scheduler.runUntil(cluster_.scheduler.nowNs() + 20 * runtime::kNanosPerSecond, 1'000'000);
+    runFor(20 * runtime::kNanosPerSecond);
     readMap();
     RC_CHECK(startCoordinator() == Status::Ok);
     readMap();
   }
 
  private:
-  Status startCoordinator() {
-    cluster_.killCoordinator();
-    cluster_.startCoordinator();
-    RC_CHECK(runUntil([&] { return cluster_.coordinator->started().has_value(); }));
-    return *cluster_.coordinator->started();
-  }
-
-  std::unique_ptr<sim::NotedCall> ask(Opcode opcode, std::string_view body) {
-    auto call = std::make_unique<sim::NotedCall>();
-    call->request = admin_.caller->allocate(static_cast<uint32_t>(sizeof(wire::RequestHeader) + body.size()));
-    call->request.appendHead(wire::RequestHeader{.opcode = opcode, .target = {}});
-    call->request.appendHead(asBytes(body));
-    admin_.onDispatch([&] { admin_.caller->connection(address_).start(*call); });
-    RC_CHECK(runUntil([&] { return call->ended != 0; }));
-    return call;
-  }
   template <typename Message, typename Fill>
   void askFor(Opcode opcode, Fill fill) {
     Message message;
     fill(message);
-    const Status outcome = ask(opcode, message.SerializeAsString())->outcome();
+    const Status outcome = send(*admin_, opcode, message.SerializeAsString())->outcome();
     RC_CHECK(name(outcome) != "Unknown" && outcome != Status::Internal && outcome != Status::Corrupt);
   }
 
   std::vector<client::TableMap> readMap() {
-    auto call = ask(Opcode::GetTablets, {});
+    auto call = send(*admin_, Opcode::GetTablets, {});
     // The session with the coordinator before this one ends under the first question to its successor.
-    if (call->outcome() == Status::SessionLost) call = ask(Opcode::GetTablets, {});
-    control::GetTabletsResponse map;
-    std::vector<client::TableMap> tables;
-    const std::string text = call->text();
-    RC_CHECK(call->outcome() == Status::Ok && wire::parseControl(asBytes(text), map));
-    RC_CHECK(client::decodeTableMaps(map.tables(), map.tablets(), map.servers(), tables));
-    return tables;
+    if (call->outcome() == Status::SessionLost) call = send(*admin_, Opcode::GetTablets, {});
+    return tablesOf(*call);
   }
 
-  bool runUntil(const std::function<bool()>& done) {
-    const int64_t give_up_ns = cluster_.scheduler.nowNs() + 120 * runtime::kNanosPerSecond;
-    bool is_done = false;
-    cluster_.scheduler.runUntil([&] { return (is_done = done()) || cluster_.scheduler.nowNs() > give_up_ns; },
-                                10'000'000);
-    return is_done;
-  }
-
-  sim::SimCluster cluster_;
-  sim::RpcProcess admin_;
-  const rpc::PeerAddress address_{.id = 0, .locators = {transport::Locator::parse("sim://coordinator").value()}};
+  const std::unique_ptr<sim::RpcProcess> admin_ = makeProcess("admin", transport::Role::Admin);
 };
 
 }  // namespace

@@ -9,9 +9,8 @@
 #include <chrono>
 #include <functional>
 
-#include "runtime/real/system_clock.h"
 #include "transport/handshake.h"
-#include "transport/tcp/tcp_transport.h"
+#include "unit/transport/tcp_harness.h"
 #include "wire/frame.h"
 
 namespace ramcore::transport::tcp {
@@ -20,48 +19,6 @@ namespace {
 constexpr uint16_t kSlots = 4;
 
 // Peers with plain sockets that send whatever they like, beside an honest client that must not notice.
-
-struct Sink : MessageSink {
-  void onRequests(std::span<RxMessage> requests) override {
-    for (RxMessage& request : requests) on_request(request);
-  }
-  void onSessionOpen(SessionId session) override { opened.push_back(session); }
-  void onSessionLost(SessionId session, Status reason) override { lost.emplace_back(session, reason); }
-  std::function<void(RxMessage&)> on_request = [](RxMessage&) {};
-  std::vector<SessionId> opened;
-  std::vector<std::pair<SessionId, Status>> lost;
-};
-
-struct Side {
-  Side(const TcpOptions& options, Role role, uint64_t id)
-      : sleeper(clock),
-        identity{.role = role, .id = id, .cluster_name = "hostile", .secret = "s3cret"},
-        transport(options, TcpContext{clock, entropy, silentTrace(), sleeper}),
-        endpoint(transport.makeEndpoint(identity)) {}
-  void step() {
-    endpoint->poll(sink, 32);
-    endpoint->flush();
-  }
-  runtime::SystemClock clock;
-  runtime::SystemEntropy entropy;
-  AsioSleeper sleeper;
-  Identity identity;
-  TcpTransport transport;
-  Sink sink;
-  std::unique_ptr<Endpoint> endpoint;
-};
-
-struct Call : PendingCall {
-  Call()
-      : PendingCall([](PendingCall& call, Status outcome, RxMessage message) {
-          static_cast<Call&>(call).status = outcome;
-          static_cast<Call&>(call).response = std::move(message);
-          ++static_cast<Call&>(call).completions;
-        }) {}
-  int completions = 0;
-  Status status = Status::Internal;
-  RxMessage response;
-};
 
 class TcpHostile : public ::testing::Test {
  protected:

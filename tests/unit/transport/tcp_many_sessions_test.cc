@@ -4,58 +4,13 @@
 #include <chrono>
 #include <functional>
 
-#include "runtime/real/system_clock.h"
-#include "transport/tcp/tcp_transport.h"
+#include "unit/transport/tcp_harness.h"
 
 namespace ramcore::transport::tcp {
 namespace {
 
 constexpr uint16_t kSlots = 64;
 constexpr uint32_t kBurst = 8;
-
-struct Sink : MessageSink {
-  void onRequests(std::span<RxMessage> requests) override {
-    for (RxMessage& request : requests) on_request(request);
-  }
-  void onSessionOpen(SessionId session) override { opened.push_back(session); }
-  void onSessionLost(SessionId session, Status) override { lost.push_back(session); }
-  std::function<void(RxMessage&)> on_request = [](RxMessage&) {};
-  std::vector<SessionId> opened;
-  std::vector<SessionId> lost;
-};
-
-struct Side {
-  explicit Side(Role role, uint64_t id)
-      : sleeper(clock),
-        identity{.role = role, .id = id, .cluster_name = "many", .secret = {}},
-        transport({.slots_per_session = kSlots}, TcpContext{clock, entropy, silentTrace(), sleeper}),
-        endpoint(transport.makeEndpoint(identity)) {}
-  uint32_t step(uint32_t message_max = 256) {
-    const uint32_t delivered = endpoint->poll(sink, message_max);
-    endpoint->flush();
-    return delivered;
-  }
-  runtime::SystemClock clock;
-  runtime::SystemEntropy entropy;
-  AsioSleeper sleeper;
-  Identity identity;
-  TcpTransport transport;
-  Sink sink;
-  std::unique_ptr<Endpoint> endpoint;
-};
-
-struct Call : PendingCall {
-  Call()
-      : PendingCall([](PendingCall& call, Status outcome, RxMessage message) {
-          auto& self = static_cast<Call&>(call);
-          self.status = outcome;
-          self.answer = asText(message.head());
-          ++self.completions;
-        }) {}
-  int completions = 0;
-  Status status = Status::Internal;
-  std::string answer;
-};
 
 class TcpManySessions : public ::testing::Test {
  protected:
@@ -80,7 +35,7 @@ class TcpManySessions : public ::testing::Test {
     const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!condition()) {
       server.step(kBurst);
-      client.step();
+      client.step(256);
       if (std::chrono::steady_clock::now() > give_up) return false;
     }
     return true;
@@ -91,8 +46,8 @@ class TcpManySessions : public ::testing::Test {
     ASSERT_EQ(client.endpoint->call(session, request, {}, call), Status::Ok);
   }
 
-  Side server{Role::Server, 7};
-  Side client{Role::Client, 3};
+  Side server{{.slots_per_session = kSlots}, Role::Server, 7};
+  Side client{{.slots_per_session = kSlots}, Role::Client, 3};
   std::vector<SessionId> sessions;
 
  private:
@@ -116,7 +71,7 @@ TEST_F(TcpManySessions, EveryMessageOfEverySessionIsAnswered) {
   for (int i = 0; i < kCallsEach; ++i) {
     for (const SessionId session : sessions) {
       EXPECT_EQ(calls[asked].status, Status::Ok);
-      EXPECT_EQ(calls[asked].answer, std::to_string(session.index) + "/" + std::to_string(i));
+      EXPECT_EQ(asText(calls[asked].response.head()), std::to_string(session.index) + "/" + std::to_string(i));
       ++asked;
     }
   }
@@ -151,7 +106,7 @@ TEST_F(TcpManySessions, AFloodStarvesNobody) {
       refill();
       client.endpoint->flush();
       server.step(kBurst);
-      client.step();
+      client.step(256);
     }
   }
   ASSERT_TRUE(
@@ -169,7 +124,7 @@ TEST_F(TcpManySessions, SessionsThatHaveBecomeQuietAreHeardAgain) {
     Call call;
     ask(session, call, "here");
     ASSERT_TRUE(until([&] { return call.completions == 1; })) << session.index;
-    EXPECT_EQ(call.answer, "here");
+    EXPECT_EQ(asText(call.response.head()), "here");
   }
 }
 
