@@ -195,7 +195,7 @@ void runTcp(const Options& options, Keys& keys, Report& report) {
   std::vector<double> raw_us;
   std::vector<double> first_us;
   for (int i = 0; i < options.idle_reads; ++i) {
-    ::usleep(1'000'000);
+    ::usleep(1'000'000);  // the silence is what is measured: there is no event to wait for
     const uint64_t raw_before = Tsc::now();
     sleeping.roundTrip();
     raw_us.push_back(tsc.ns(Tsc::now() - raw_before) / 1000);

@@ -22,25 +22,47 @@ struct ModelObject {
   std::string value;
 };
 
-/// A server without clients that takes entries of another one's log.
-class ReplayTarget {
- public:
-  ReplayTarget()
+/// Log, index and object store of one server, on one thread and without requests.
+class StoreParts {
+ protected:
+  StoreParts(const log::LogConfig& config, ServerId id)
       : pins_(1),
-        memory_(std::move(log::LogMemory::open(config().memory_bytes)).value()),
+        memory_(std::move(log::LogMemory::open(config.memory_bytes)).value()),
         index_(std::move(index::HashIndex::open(index::IndexConfig::forTest(), rcu_)).value()),
         tablets_(rcu_),
         store_(*memory_),
-        log_(config(), {ClusterId(1), ServerId(3)}, *memory_, {store_, replicator_, rcu_, pins_}) {
+        log_(config, {ClusterId(1), id}, *memory_, {store_, replicator_, rcu_, pins_}) {
     results_.connect(log_);
     store_.connect({log_, *index_, tablets_, results_, lease_, clock_});
+    lease_.renewed(clock_.nowNs(), runtime::kNever / 2);
     reader_ = rcu_.registerThread();
     log_.maintain();
   }
-  ~ReplayTarget() {
+  ~StoreParts() {
     rcu_.unregisterThread(reader_);
     rcu_.drain();
   }
+  StoreParts(const StoreParts&) = delete;
+  StoreParts& operator=(const StoreParts&) = delete;
+
+  runtime::ManualClock clock_;
+  runtime::SimRcu rcu_;
+  runtime::PinRegistry pins_;
+  std::unique_ptr<log::LogMemory> memory_;
+  std::unique_ptr<index::HashIndex> index_;
+  ServerLease lease_;
+  TabletTable tablets_;
+  ResultTable results_;
+  ObjectStore store_;
+  log::NoReplicator replicator_;
+  log::Log log_;
+  runtime::RcuReader reader_{};
+};
+
+/// A server that takes entries of another one's log.
+class ReplayTarget : private StoreParts {
+ public:
+  ReplayTarget() : StoreParts(config(), ServerId(3)) {}
 
   /// In this order, some at a time.
   void take(std::span<const log::EntryView> entries, runtime::Random& random) {
@@ -72,37 +94,12 @@ class ReplayTarget {
     rcu_.reclaim(1000);
     log_.maintain();
   }
-
-  runtime::ManualClock clock_;
-  runtime::SimRcu rcu_;
-  runtime::PinRegistry pins_;
-  std::unique_ptr<log::LogMemory> memory_;
-  std::unique_ptr<index::HashIndex> index_;
-  ServerLease lease_;
-  TabletTable tablets_;
-  ResultTable results_;
-  ObjectStore store_;
-  log::NoReplicator replicator_;
-  log::Log log_;
-  runtime::RcuReader reader_{};
 };
 
-class ReplayModel {
+class ReplayModel : private StoreParts {
  public:
   explicit ReplayModel(uint64_t seed)
-      : random_(seed),
-        pins_(1),
-        memory_(std::move(log::LogMemory::open(log::LogConfig::forTest().memory_bytes)).value()),
-        index_(std::move(index::HashIndex::open(index::IndexConfig::forTest(), rcu_)).value()),
-        tablets_(rcu_),
-        store_(*memory_),
-        log_(log::LogConfig::forTest(), {ClusterId(1), ServerId(2)}, *memory_, {store_, replicator_, rcu_, pins_}),
-        cleaner_(log_, store_, replicator_) {
-    results_.connect(log_);
-    store_.connect({log_, *index_, tablets_, results_, lease_, clock_});
-    lease_.renewed(clock_.nowNs(), runtime::kNever / 2);
-    reader_ = rcu_.registerThread();
-    log_.maintain();
+      : StoreParts(log::LogConfig::forTest(), ServerId(2)), random_(seed), cleaner_(log_, store_, replicator_) {
     Tablet whole;
     whole.id = TabletId(1);
     whole.table = kTable;
@@ -112,8 +109,6 @@ class ReplayModel {
   }
   ~ReplayModel() {
     for (int i = 0; i < 100; ++i) turn();
-    rcu_.unregisterThread(reader_);
-    rcu_.drain();
   }
 
   void run(size_t operations) {
@@ -379,19 +374,7 @@ class ReplayModel {
   }
 
   runtime::Random random_;
-  runtime::ManualClock clock_;
-  runtime::SimRcu rcu_;
-  runtime::PinRegistry pins_;
-  std::unique_ptr<log::LogMemory> memory_;
-  std::unique_ptr<index::HashIndex> index_;
-  ServerLease lease_;
-  TabletTable tablets_;
-  ResultTable results_;
-  ObjectStore store_;
-  log::NoReplicator replicator_;
-  log::Log log_;
   log::Cleaner cleaner_;
-  runtime::RcuReader reader_{};
 
   Client clients_[kClients];
   std::map<std::string, ModelObject> model_;
