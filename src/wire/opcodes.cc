@@ -36,10 +36,22 @@ std::string_view name(Opcode opcode) {
       return "PullProgress";
     case Opcode::ServerState:
       return "ServerState";
+    case Opcode::RecoverTablets:
+      return "RecoverTablets";
+    case Opcode::FenceServer:
+      return "FenceServer";
     case Opcode::Pull:
       return "Pull";
     case Opcode::PullResults:
       return "PullResults";
+    case Opcode::WriteReplica:
+      return "WriteReplica";
+    case Opcode::FreeReplica:
+      return "FreeReplica";
+    case Opcode::ReadReplica:
+      return "ReadReplica";
+    case Opcode::CheckReplicas:
+      return "CheckReplicas";
     case Opcode::Enlist:
       return "Enlist";
     case Opcode::RenewServerLease:
@@ -72,6 +84,12 @@ std::string_view name(Opcode opcode) {
       return "MigrationStatus";
     case Opcode::CancelMigration:
       return "CancelMigration";
+    case Opcode::GetMembership:
+      return "GetMembership";
+    case Opcode::RaiseFloor:
+      return "RaiseFloor";
+    case Opcode::CheckMasters:
+      return "CheckMasters";
   }
   return "Unknown";
 }

@@ -28,10 +28,22 @@ enum class Opcode : uint16_t {
   PullTablet = 53,      ///< fetch a tablet's contents from another master
   PullProgress = 54,    ///< how far that is
   ServerState = 55,     ///< what a server holds, for `rc status`
+  RecoverTablets = 57,  ///< fetch the contents of tablets from the replicas of a dead server's log
+
+  // Coordinator -> backup: control.proto.
+  FenceServer = 56,  ///< take nothing from a dead master any more, and list what there is of its log
 
   // Master -> master: fixed structs of migration_messages.h.
   Pull = 64,         ///< one slice of a frozen tablet
   PullResults = 65,  ///< its unacknowledged result records
+
+  // Master or recovery master -> backup: fixed structs of replica_messages.h.
+  WriteReplica = 80,  ///< bytes of a segment
+  FreeReplica = 81,   ///< a segment is not needed any more
+  ReadReplica = 82,   ///< entries of some hash ranges, from a dead master's segment
+
+  // Backup -> master: control.proto.
+  CheckReplicas = 84,  ///< which of these replicas, of the backup's former life, are not needed
 
   // Any -> coordinator: control.proto.
   Enlist = 96,
@@ -50,6 +62,9 @@ enum class Opcode : uint16_t {
   ClusterStatus = 109,
   MigrationStatus = 110,
   CancelMigration = 111,
+  GetMembership = 112,  ///< the servers that live
+  RaiseFloor = 113,     ///< a master: older open replicas of my log do not count
+  CheckMasters = 114,   ///< a backup: are the replicas of these masters still needed
 };
 inline constexpr uint16_t kOpcodeCount = 128;
 

@@ -26,8 +26,14 @@ TEST(Opcodes, NumbersAndNamesOfTheWire) {
                                                     {53, "PullTablet"},
                                                     {54, "PullProgress"},
                                                     {55, "ServerState"},
+                                                    {56, "FenceServer"},
+                                                    {57, "RecoverTablets"},
                                                     {64, "Pull"},
                                                     {65, "PullResults"},
+                                                    {80, "WriteReplica"},
+                                                    {81, "FreeReplica"},
+                                                    {82, "ReadReplica"},
+                                                    {84, "CheckReplicas"},
                                                     {96, "Enlist"},
                                                     {97, "RenewServerLease"},
                                                     {98, "Goodbye"},
@@ -43,7 +49,10 @@ TEST(Opcodes, NumbersAndNamesOfTheWire) {
                                                     {108, "SplitTable"},
                                                     {109, "ClusterStatus"},
                                                     {110, "MigrationStatus"},
-                                                    {111, "CancelMigration"}};
+                                                    {111, "CancelMigration"},
+                                                    {112, "GetMembership"},
+                                                    {113, "RaiseFloor"},
+                                                    {114, "CheckMasters"}};
   std::map<uint16_t, std::string> found;
   for (uint32_t number = 0; number < 0x10000; ++number) {
     const auto text = name(static_cast<Opcode>(number));

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <array>
+
+#include "wire/message_header.h"
+
+namespace ramcore::wire {
+
+/// Master -> backup: the bytes [offset, offset + data_bytes) of a segment's replica, and the certificate for everything
+/// up to there. Request: struct, then data. Response: struct.
+///
+/// The first write of a replica (or of one that replaces an older epoch of it here) has Open and offset 0. Each other
+/// one continues where the last ended: a gap is refused (BadRequest); what lies below the length that is there is a
+/// repetition, answered and ignored, apart from its certificate if that is newer. A replica without any certificate
+/// does not exist for a recovery: a replacement gets its first one with its last byte.
+struct WriteReplica {
+  static constexpr Opcode kOpcode = Opcode::WriteReplica;
+  enum Flags : uint8_t {
+    kOpen = 1,       ///< makes the replica: takes a frame, or takes over the one of an older epoch
+    kHead = 2,       ///< with kOpen: a head's, for which frames are kept apart; otherwise a survivor's or a side log's
+    kCertified = 4,  ///< `certificate` counts
+    kFlush = 8,      ///< answer when everything so far, certificate included, survives a power loss
+  };
+  static constexpr uint8_t kFlagsAll = 15;
+  struct Request {
+    RequestHeader header;
+    ServerId master;  ///< the sender; what its session has proved
+    SegmentId segment;
+    uint64_t replica_epoch;
+    uint32_t offset_bytes;
+    uint32_t data_bytes;
+    uint8_t flags;
+    uint8_t reserved[7] = {};
+    std::array<std::byte, 56> certificate;  ///< log::CertificateBytes; zero if not certified
+  };
+  struct Response {
+    ResponseHeader header;
+    uint32_t length_bytes;   ///< that the replica has now
+    uint32_t flushed_bytes;  ///< of them, that survive a power loss together with their certificate
+  };
+};
+static_assert(Fixed<WriteReplica::Request> && sizeof(WriteReplica::Request) == 112);
+static_assert(Fixed<WriteReplica::Response> && sizeof(WriteReplica::Response) == 16);
+
+/// Master -> backup: no recovery can ask for the segment any more. Ok also if there is no replica of it. Response:
+/// header.
+struct FreeReplica {
+  static constexpr Opcode kOpcode = Opcode::FreeReplica;
+  struct Request {
+    RequestHeader header;
+    ServerId master;
+    SegmentId segment;
+  };
+};
+static_assert(Fixed<FreeReplica::Request> && sizeof(FreeReplica::Request) == 32);
+
+/// Recovery master -> backup: entries of a dead master's segment that belong to some hash ranges. Request: struct, then
+/// `range_count` times Range. Response: struct, then `entry_bytes` bytes: whole log entries one after the other, each
+/// at a multiple of 8: objects and tombstones by the hash of their keys, result records by the hash they name. In the
+/// order of the segment; groups are not kept together.
+///
+/// NotFound: there is no valid replica of it here. RetryLater: the server is not fenced here yet.
+struct ReadReplica {
+  static constexpr Opcode kOpcode = Opcode::ReadReplica;
+  static constexpr uint32_t kRangesMax = 1024;
+  struct Range {
+    TableId table;
+    uint32_t reserved = 0;
+    HashRange hashes;
+    SegmentId first_segment;  ///< entries of the range in earlier segments are of an earlier ownership: left out
+  };
+  struct Request {
+    RequestHeader header;
+    ServerId master;
+    SegmentId segment;
+    uint32_t offset_bytes;    ///< where to go on: `next_offset_bytes` of the last answer, first 0
+    uint32_t response_bytes;  ///< aim; one answer may be longer by one entry
+    uint32_t range_count;
+    uint32_t reserved = 0;
+  };
+  struct Response {
+    ResponseHeader header;
+    uint32_t next_offset_bytes;
+    uint32_t entry_bytes;
+    uint32_t entry_count;
+    uint8_t done;  ///< 1: nothing is left
+    uint8_t reserved[3] = {};
+    Version safe_version;  ///< the highest of the SafeVersion entries in the part that was looked through; or 0
+  };
+};
+static_assert(Fixed<ReadReplica::Range> && sizeof(ReadReplica::Range) == 32);
+static_assert(Fixed<ReadReplica::Request> && sizeof(ReadReplica::Request) == 48);
+static_assert(Fixed<ReadReplica::Response> && sizeof(ReadReplica::Response) == 32);
+
+}  // namespace ramcore::wire
