@@ -38,6 +38,8 @@ std::string_view name(Status status) {
       return "LeaseUnknown";
     case Status::NotLeader:
       return "NotLeader";
+    case Status::TooFewReplicas:
+      return "TooFewReplicas";
     case Status::SessionLost:
       return "SessionLost";
     case Status::DeadlineExceeded:

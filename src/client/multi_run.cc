@@ -244,6 +244,8 @@ void MultiRun<Item>::collect(MultiCall& call) {
     }
     last = Status::Corrupt;
     may_have_happened = true;
+  } else if (call.status == Status::Ok && isUncertain(status)) {
+    may_have_happened = true;
   } else if (call.is_point && call.status == Status::Ok) {
     // A failed condition comes with the version.
     items_[run.front().item].version = decodePoint(wire::Opcode::Write, std::move(response)).version;

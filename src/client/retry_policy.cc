@@ -20,13 +20,15 @@ Reaction reactionTo(Status status) {
     case Status::WrongServerId:
     case Status::Unreachable:
     case Status::SessionLost:
-    case Status::Fenced:     // the server is dead and knows it; its tablets go elsewhere
-    case Status::Cancelled:  // the connection was dropped; the caller's own cancelling is looked at before
+    case Status::Fenced:          // the server is dead and knows it; its tablets go elsewhere
+    case Status::OutcomeUnknown:  // it ended before the mutation was safe: the new owner knows
+    case Status::Cancelled:       // the connection was dropped; the caller's own cancelling is looked at before
       return Reaction::Refresh;
     case Status::RetryLater:
     case Status::NoSpace:
     case Status::LeaseUnknown:
     case Status::NotLeader:
+    case Status::TooFewReplicas:
       return Reaction::Wait;
     case Status::LeaseExpired:
       return Reaction::Relapse;
@@ -49,7 +51,7 @@ Status finalStatus(Status last, bool is_mutation, bool may_have_happened) {
   }
   if (is_mutation && may_have_happened) return Status::OutcomeUnknown;
   // Retryable: there was no time for another attempt. What stands in the way for good keeps its name.
-  if (last == Status::NoSpace) return last;
+  if (last == Status::NoSpace || last == Status::TooFewReplicas) return last;
   if (isRetryable(last) || last == Status::SessionLost || last == Status::Cancelled || last == Status::LeaseExpired ||
       last == Status::Fenced) {
     return Status::DeadlineExceeded;

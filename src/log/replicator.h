@@ -29,6 +29,8 @@ class Replicator {
 
   /// True if there are no copies, so that everything is durable when it is appended: saves the calls.
   virtual bool durableAtOnce() const { return false; }
+  /// Ok: what is written now has a chance to become durable soon. Otherwise what writers are told instead. Any thread.
+  virtual Status writeStatus() const { return Status::Ok; }
   /// Once, before any other call. `events` outlives the replicator's use.
   virtual void attach(ReplicationEvents& events) = 0;
 

@@ -71,6 +71,9 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
     request.set_memory_bytes(self.memory_bytes);
     request.set_format_version(log::kSegmentFormat);
     request.set_nonce(self.nonce);
+    request.set_former_id(self.former.value);
+    request.set_keeps_replicas(self.keeps_replicas);
+    request.set_failure_domain(self.failure_domain);
     control::EnlistResponse response;
     const int64_t sent_ns = executor_.clock().nowNs();
     const rpc::ControlOutcome outcome =
@@ -82,6 +85,7 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
       lease_ns_ = std::min(response.lease_ns(), kLeaseNsMax);
       lease_.renewed(sent_ns, lease_ns_);
       observer_.onEnlisted(id_, ClusterId(response.cluster()));
+      noteMembership(response.membership());
       co_return true;
     }
     if (status == Status::Refused || status == Status::WrongFormat || status == Status::WrongCluster) {
@@ -127,6 +131,7 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
     if (status == Status::Ok && response.lease_ns() > 0) {
       lease_ns_ = std::min(response.lease_ns(), kLeaseNsMax);
       lease_.renewed(sent_ns, lease_ns_);
+      noteMembership(response.membership());
     }
     if (status == Status::Fenced) {
       lease_.end();
@@ -155,6 +160,60 @@ runtime::Task<void> CoordinatorLink::sayGoodbye() {
   if (outcome.status != Status::Ok) {
     trace_.warning("the coordinator did not hear the goodbye (" + std::string(name(outcome.status)) + ")");
   }
+}
+
+void CoordinatorLink::noteMembership(uint64_t version) {
+  membership_wanted_ = version;
+  if (version == membership_ || asking_members_) return;
+  asking_members_ = true;
+  askMembers().detach();
+}
+
+runtime::Task<void> CoordinatorLink::askMembers() {
+  while (!stop_ && membership_ != membership_wanted_) {
+    control::GetMembershipRequest request;
+    request.set_id(id_.value);
+    control::GetMembershipResponse response;
+    const uint64_t asked = membership_wanted_;
+    const rpc::ControlOutcome outcome = co_await rpc::callControl(
+        caller_, executor_, coordinator_, Opcode::GetMembership, request, response,
+        {.deadline_ns = executor_.clock().nowNs() + kCallNs, .priority = runtime::Priority::Membership});
+    if (stop_ || outcome.status == Status::Fenced) break;
+    if (outcome.status != Status::Ok) {
+      [[maybe_unused]] const Status woken = co_await changed_.wait(executor_.clock().nowNs() + kRetryNs);
+      continue;
+    }
+    std::vector<Member> members;
+    for (const control::Member& from : response.members()) {
+      Member member{.id = ServerId(from.id()),
+                    .address = {.id = from.id(), .locators = {}},
+                    .keeps_replicas = from.keeps_replicas(),
+                    .failure_domain = from.failure_domain()};
+      for (const std::string& text : from.locators()) {
+        auto locator = transport::Locator::parse(text);
+        if (locator.ok()) member.address.locators.push_back(std::move(locator).value());
+      }
+      if (member.id && !member.address.locators.empty()) members.push_back(std::move(member));
+    }
+    // If a renewal has named another version meanwhile, it is asked once more; an answer that is newer than the last
+    // renewal will be named by the next one.
+    membership_ = response.version();
+    observer_.onMembers(std::move(members));
+    if (membership_wanted_ == asked) break;
+  }
+  asking_members_ = false;
+}
+
+runtime::Task<Status> CoordinatorLink::raiseFloor(SegmentId segment, uint64_t replica_epoch) {
+  control::RaiseFloorRequest request;
+  request.set_id(id_.value);
+  request.set_segment(segment.value);
+  request.set_replica_epoch(replica_epoch);
+  control::Empty response;
+  const rpc::ControlOutcome outcome = co_await rpc::callControl(
+      caller_, executor_, coordinator_, Opcode::RaiseFloor, request, response,
+      {.deadline_ns = executor_.clock().nowNs() + kCallNs, .priority = runtime::Priority::Membership});
+  co_return outcome.status;
 }
 
 runtime::Task<CoordinatorLink::ClientCheck> CoordinatorLink::checkClients(runtime::Executor& executor,

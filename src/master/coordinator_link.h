@@ -5,6 +5,8 @@
 
 #include "base/result.h"
 #include "base/trace.h"
+#include "master/members.h"
+#include "master/replica_manager.h"
 #include "master/server_lease.h"
 #include "rpc/caller.h"
 #include "runtime/await.h"
@@ -18,6 +20,9 @@ struct ServerDescription {
   std::vector<std::string> locators;
   std::string name;  ///< for people; host name or what --name says
   uint64_t memory_bytes = 0;
+  ServerId former;  ///< whose storage this process has; none if it is new, or has none
+  bool keeps_replicas = false;
+  std::string failure_domain;  ///< empty: its own
   uint64_t nonce = 0;  ///< drawn once per process, so that an enlistment whose answer was lost is not a second server
 };
 
@@ -27,27 +32,29 @@ class LinkObserver {
   virtual ~LinkObserver() = default;
   /// The coordinator has given this process its id; from now on it may serve.
   virtual void onEnlisted(ServerId id, ClusterId cluster) = 0;
+  /// The servers that live now, this one included; again whenever that changes.
+  virtual void onMembers(std::vector<Member> members) { (void)members; }
   /// The coordinator has declared this server dead, or refuses it for good. Final; `why` is for a person.
   virtual void onRejected(Status status, const std::string& why) = 0;
 };
 
-/// This server's relation to the coordinator: enlists, keeps the lease, asks about clients. Retries for ever; a
-/// coordinator that is away costs nothing until the lease runs out.
-/// Thread: coroutines on the executor given; start() and stop() there as well.
-class CoordinatorLink {
+/// This server's relation to the coordinator: enlists, keeps the lease, asks about clients and members. Retries for
+/// ever; a coordinator that is away costs nothing until the lease runs out. Thread: coroutines on the executor given;
+/// start() and stop() there as well.
+class CoordinatorLink final : public FloorKeeper {
  public:
   CoordinatorLink(rpc::Caller& caller, runtime::Executor& executor, rpc::PeerAddress coordinator, ServerLease& lease,
                   LinkObserver& observer, Trace& trace);
   CoordinatorLink(const CoordinatorLink&) = delete;
   CoordinatorLink& operator=(const CoordinatorLink&) = delete;
   /// stopped() is true (checked).
-  ~CoordinatorLink();
+  ~CoordinatorLink() override;
 
   /// Enlists, then renews until stop().
   void start(const ServerDescription& self);
   /// Ends the renewing; says goodbye to the coordinator first if `goodbye`. Watch stopped().
   void stop(bool goodbye);
-  bool stopped() const { return !running_; }
+  bool stopped() const { return !running_ && !asking_members_; }
   ServerId id() const { return id_; }
 
   struct ClientCheck {
@@ -58,11 +65,16 @@ class CoordinatorLink {
   /// @param executor  where the awaiting coroutine runs.
   runtime::Task<ClientCheck> checkClients(runtime::Executor& executor, std::vector<ClientId> clients);
 
+  // FloorKeeper
+  runtime::Task<Status> raiseFloor(SegmentId segment, uint64_t replica_epoch) override;
+
  private:
   runtime::Task<void> run(ServerDescription self);
   runtime::Task<bool> enlist(const ServerDescription& self);
   runtime::Task<void> renewUntilStopped();
   runtime::Task<void> sayGoodbye();
+  void noteMembership(uint64_t version);
+  runtime::Task<void> askMembers();
 
   rpc::Caller& caller_;
   runtime::Executor& executor_;
@@ -73,6 +85,9 @@ class CoordinatorLink {
   runtime::Signal changed_;
   ServerId id_;
   int64_t lease_ns_ = 0;
+  uint64_t membership_wanted_ = 0;  // as the coordinator last said
+  uint64_t membership_ = 0;         // as onMembers() was told
+  bool asking_members_ = false;
   bool running_ = false;
   bool stop_ = false;
   bool goodbye_ = false;

@@ -31,14 +31,29 @@ Master::Master(const MasterConfig& config, const Environment& environment, Maste
       tablets_(environment.rcu),
       store_(environment.memory),
       link_(environment.caller, environment.dispatch, config.coordinator, lease_, *this, environment.trace),
-      stop_signal_(environment.dispatch) {}
+      stop_signal_(environment.dispatch) {
+  if (environment_.replicator != nullptr || config_.replication.replicas == 0) return;
+  replicas_ = std::make_unique<ReplicaManager>(config_.replication,
+                                               ReplicaManager::Environment{.clock = environment_.clock,
+                                                                           .trace = environment_.trace,
+                                                                           .dispatch = environment_.dispatch,
+                                                                           .caller = environment_.caller,
+                                                                           .floors = link_},
+                                               runtime::Random(environment_.seed));
+}
+
+log::Replicator& Master::replicator() {
+  if (environment_.replicator != nullptr) return *environment_.replicator;
+  if (replicas_ != nullptr) return *replicas_;
+  return no_replicator_;
+}
 
 Master::~Master() { RC_CHECK_MSG(stopped(), "the master was destroyed before it had stopped"); }
 
 Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
     : log(master.config_.log, {cluster, id}, master.environment_.memory,
-          {master.store_, master.environment_.replicator, master.environment_.rcu, master.pins_}),
-      cleaner(log, master.store_, master.environment_.replicator),
+          {master.store_, master.replicator(), master.environment_.rcu, master.pins_}),
+      cleaner(log, master.store_, master.replicator()),
       maintenance(master.background_, {log, cleaner, master.store_, *master.index_, master.environment_.rcu}),
       source({master.store_, log, *master.index_, master.tablets_, master.results_}),
       target({master.store_, log, master.tablets_, master.environment_.caller, master.background_, maintenance,
@@ -56,6 +71,23 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
 void Master::start() { link_.start(config_.self); }
 
 void Master::onEnlisted(ServerId id, ClusterId cluster) {
+  preparing_ = true;
+  serve(id, cluster).detach();
+}
+
+void Master::onMembers(std::vector<Member> members) {
+  if (replicas_ != nullptr && !stop_) replicas_->setMembers(std::move(members));
+}
+
+runtime::Task<void> Master::serve(ServerId id, ClusterId cluster) {
+  const Status prepared = co_await observer_.prepareServing(id, cluster);
+  preparing_ = false;
+  if (stop_) co_return;
+  if (prepared != Status::Ok) {
+    observer_.onRejected("cannot begin to serve (" + std::string(name(prepared)) + ")");
+    co_return;
+  }
+  if (replicas_ != nullptr) replicas_->begin(cluster, id);
   parts_ = std::make_unique<Parts>(*this, id, cluster);
   parts_->log.maintain();
   parts_->maintenance.poke();
@@ -63,6 +95,7 @@ void Master::onEnlisted(ServerId id, ClusterId cluster) {
   parts_->service.addTo(table);
   parts_->tablet_service.addTo(table);
   parts_->source.addTo(table);
+  if (replicas_ != nullptr) parts_->replica_service.emplace(*replicas_).addTo(table);
   environment_.dispatch.setOwnId(id.value);
   forgetting_ = true;
   forgetLapsedClients().detach();
@@ -77,7 +110,10 @@ void Master::stop(bool goodbye) {
   stop_ = true;
   stop_signal_.notifyAll();
   link_.stop(goodbye);
+  if (replicas_ != nullptr) replicas_->stop();
   if (!parts_) return;
+  // Nothing more becomes durable: who waits for it is told. New mutations are refused.
+  if (replicas_ != nullptr) parts_->log.fail(Status::Fenced);
   parts_->target.stop();
   parts_->tablet_service.stop();
   parts_->maintenance.stop();
@@ -112,7 +148,7 @@ runtime::Task<void> Master::forgetLapsedClients() {
 }
 
 bool Master::stopped() const {
-  return link_.stopped() && !forgetting_ &&
+  return link_.stopped() && !forgetting_ && !preparing_ && (replicas_ == nullptr || replicas_->isIdle()) &&
          (!parts_ || (parts_->target.idle() && parts_->tablet_service.idle() && parts_->maintenance.stopped()));
 }
 

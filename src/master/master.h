@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/trace.h"
@@ -12,6 +13,8 @@
 #include "master/migration_source.h"
 #include "master/migration_target.h"
 #include "master/object_store.h"
+#include "master/replica_manager.h"
+#include "master/replica_service.h"
 #include "master/tablet_service.h"
 #include "master/threads.h"
 #include "rpc/caller.h"
@@ -24,12 +27,21 @@ struct MasterConfig {
   index::IndexConfig index;
   ServerDescription self;
   rpc::PeerAddress coordinator;
+  /// Copies on other servers; with 0 nothing survives this process.
+  ReplicationOptions replication;
 };
 
 /// Told when the master begins to serve, and when it cannot go on.
 class MasterObserver {
  public:
   virtual ~MasterObserver() = default;
+  /// On the dispatch executor, when the coordinator has given the id and before anything is served: what has to know it
+  /// first (the backup that shares the process). Anything but Ok ends the master with onRejected.
+  virtual runtime::Task<Status> prepareServing(ServerId id, ClusterId cluster) {
+    (void)id;
+    (void)cluster;
+    co_return Status::Ok;
+  }
   /// On the dispatch executor. The process uses the id in its handshakes from now on.
   virtual void onServing(ServerId id) = 0;
   /// Final: the process should stop. `why` is a line for a person.
@@ -51,8 +63,9 @@ class Master final : private LinkObserver {
     rpc::Caller& caller;
     runtime::Rcu& rcu;
     Threads& threads;
-    log::LogMemory& memory;  ///< of config.log.memory_bytes
-    log::Replicator& replicator;
+    log::LogMemory& memory;                 ///< of config.log.memory_bytes
+    log::Replicator* replicator = nullptr;  ///< in the place of what config.replication asks for
+    uint64_t seed = 0;                      ///< of what is drawn: where replicas go
   };
   /// Failure: BadConfig or NoSpace, for a person.
   static Outcome<std::unique_ptr<Master>> open(const MasterConfig& config, const Environment& environment,
@@ -80,6 +93,8 @@ class Master final : private LinkObserver {
   /// nullptr before the master serves.
   const MigrationTarget* migrationTarget() const { return parts_ ? &parts_->target : nullptr; }
   const ResultTable& results() const { return results_; }
+  /// nullptr without replication.
+  const ReplicaManager* replicas() const { return replicas_.get(); }
   const TabletTable& tablets() const { return tablets_; }
 
  private:
@@ -88,6 +103,7 @@ class Master final : private LinkObserver {
 
   // LinkObserver
   void onEnlisted(ServerId id, ClusterId cluster) override;
+  void onMembers(std::vector<Member> members) override;
   void onRejected(Status status, const std::string& why) override;
 
   /// What exists once the server has its id.
@@ -100,7 +116,11 @@ class Master final : private LinkObserver {
     MigrationTarget target;
     TabletService tablet_service;
     MasterService service;
+    std::optional<ReplicaService> replica_service;
   };
+
+  runtime::Task<void> serve(ServerId id, ClusterId cluster);
+  log::Replicator& replicator();
 
   /// Asks the coordinator now and then about clients that have not been heard of, and forgets those whose lease is
   /// over.
@@ -117,10 +137,13 @@ class Master final : private LinkObserver {
   ResultTable results_;
   ObjectStore store_;
   CoordinatorLink link_;
+  log::NoReplicator no_replicator_;
+  std::unique_ptr<ReplicaManager> replicas_;
   std::unique_ptr<Parts> parts_;
   runtime::Signal stop_signal_;
   bool stop_ = false;
   bool forgetting_ = false;
+  bool preparing_ = false;
 };
 
 }  // namespace ramcore::master

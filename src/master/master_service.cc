@@ -107,7 +107,11 @@ runtime::Task<void> MasterService::replyWhenDurable(MasterService& self, Request
   if (status == Status::Ok) {
     request.reply(std::move(response));
   } else {
-    request.reply(status);
+    // This log has ended. A mutation is in it, and whoever recovers it may find it there: no refusal, which would let
+    // the client repeat it as another call. What was read may be read elsewhere.
+    const bool reads =
+        request.opcode() == Opcode::Read || request.opcode() == Opcode::MultiRead || request.opcode() == Opcode::Scan;
+    request.reply(reads ? Status::WrongServer : Status::OutcomeUnknown);
   }
 }
 

@@ -109,6 +109,10 @@ Answer ObjectStore::applyLocked(const Mutation& mutation, const index::StripeGua
   if (!parts_->lease.isValid(parts_->clock.nowNs())) return {.status = Status::LeaseUnknown};
 
   const ResultTable::Lookup known = parts_->results.find(mutation.identity);
+  if (known.verdict == ResultTable::Verdict::New) {
+    const Status writable = parts_->log.replicator().writeStatus();
+    if (writable != Status::Ok) return {.status = writable};
+  }
   switch (known.verdict) {
     case ResultTable::Verdict::Duplicate:
       return answerDuplicate(known);

@@ -57,7 +57,7 @@ ServerOfThreads::ServerOfThreads(const NodeSettings& settings, const std::string
                                   .rcu = *rcu_,
                                   .threads = threads_,
                                   .memory = *memory_,
-                                  .replicator = replicator_},
+                                  .replicator = &replicator_},
                                  *this)
                 .value();
   node_.start([this] { master_->start(); });

@@ -52,7 +52,7 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
                                                 .rcu = rcu_,
                                                 .threads = threads_,
                                                 .memory = *memory_,
-                                                .replicator = *replicator_};
+                                                .replicator = replicator_.get()};
   master_ = std::move(master::Master::open(config, environment, *this)).value();
   master_->start();
   dispatch_.wake();

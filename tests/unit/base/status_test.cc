@@ -46,7 +46,7 @@ TEST(Status, OnlyTryElsewhereAndTryAgainAreRetryable) {
   }
   EXPECT_EQ(retryable,
             (std::set<Status>{Status::WrongServer, Status::StaleEpoch, Status::WrongServerId, Status::RetryLater,
-                              Status::NoSpace, Status::LeaseUnknown, Status::NotLeader}));
+                              Status::NoSpace, Status::LeaseUnknown, Status::NotLeader, Status::TooFewReplicas}));
 }
 
 }  // namespace

@@ -1,0 +1,315 @@
+#include "master/replica_manager.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "runtime/await.h"
+#include "wire/replica_messages.h"
+
+namespace ramcore::master {
+namespace {
+
+// A server that failed is not chosen again for this long.
+constexpr int64_t kAvoidNs = 2 * runtime::kNanosPerSecond;
+// While a segment has fewer replicas than it could, and nothing else happens, it is looked at this often.
+constexpr int64_t kShortPauseNs = 100 * runtime::kNanosPerMilli;
+constexpr int64_t kFreeNs = runtime::kNanosPerSecond;
+constexpr int64_t kFloorPauseNs = 5 * runtime::kNanosPerMilli;
+// Closed segments that are copied again at a time: more would take the place of what clients wait for.
+constexpr size_t kRepairsMax = 4;
+
+}  // namespace
+
+ReplicaManager::Freeing::Freeing(ReplicaManager& owner, rpc::PeerAddress peer)
+    : OutgoingCall(&ReplicaManager::freed), manager(owner), address(std::move(peer)) {}
+
+ReplicaManager::ReplicaManager(const ReplicationOptions& options, const Environment& environment,
+                               runtime::Random random)
+    : options_(options), environment_(environment), random_(random), pump_(*this), look_again_(*this) {
+  RC_CHECK(options.replicas > 0);
+}
+
+ReplicaManager::~ReplicaManager() { RC_CHECK(isIdle()); }
+
+void ReplicaManager::begin(ClusterId cluster, ServerId self) {
+  cluster_ = cluster;
+  self_ = self;
+}
+
+void ReplicaManager::setMembers(std::vector<Member> members) {
+  members_ = std::move(members);
+  for (auto at = freeing_.begin(); at != freeing_.end();) {
+    Freeing& freeing = *at->second;
+    if (isMember(at->first) || freeing.busy) {
+      ++at;
+    } else {
+      at = freeing_.erase(at);
+    }
+  }
+  refreshWriteStatus();
+  // Each may have lost replicas, or get one more.
+  for (const auto& [id, segment] : segments_) active_.insert(id);
+  wake();
+}
+
+void ReplicaManager::refreshWriteStatus() {
+  const auto available =
+      std::count_if(members_.begin(), members_.end(), [this](const Member& member) { return mayKeep(member); });
+  const bool enough = available >= static_cast<ptrdiff_t>(leastCount());
+  write_status_.store(fenced_  ? Status::Fenced
+                      : enough ? Status::Ok
+                               : Status::TooFewReplicas,
+                      std::memory_order_relaxed);
+}
+
+void ReplicaManager::stop() {
+  if (stopped_) return;
+  stopped_ = true;
+  look_again_.cancel();
+  for (const auto& [id, segment] : segments_) segment->stop();
+  for (const auto& [backup, freeing] : freeing_) {
+    if (freeing->busy) environment_.caller.connection(freeing->address).cancel(*freeing, Status::Cancelled);
+  }
+}
+
+// ---- what the log asks for
+
+void ReplicaManager::open(const log::Segment& segment) { enqueue({Wish::Open, segment.id(), &segment}); }
+void ReplicaManager::close(const log::Segment& segment) { enqueue({Wish::Close, segment.id(), &segment}); }
+void ReplicaManager::free(SegmentId segment) { enqueue({Wish::Free, segment, nullptr}); }
+// How much is committed stands in the segment; which segments grow is known.
+void ReplicaManager::advance(const log::Segment&) { wake(); }
+
+void ReplicaManager::enqueue(const Event& event) {
+  {
+    SpinGuard guard(lock_);
+    queued_.push_back(event);
+  }
+  wake();
+}
+
+void ReplicaManager::wake() {
+  if (pump_posted_.exchange(true, std::memory_order_seq_cst)) return;
+  environment_.dispatch.post(pump_, runtime::Priority::Waited);
+}
+
+void ReplicaManager::pump() {
+  // Before looking: whoever wakes from here on is seen now or posts again.
+  pump_posted_.store(false, std::memory_order_seq_cst);
+  if (stopped_) return;
+  {
+    SpinGuard guard(lock_);
+    taken_.swap(queued_);
+  }
+  for (const Event& event : taken_) apply(event);
+  taken_.clear();
+  stepAll();
+}
+
+void ReplicaManager::apply(const Event& event) {
+  if (event.wish == Wish::Open) {
+    ReplicaOwner& owner = *this;
+    segments_.emplace(event.id, std::make_unique<ReplicatedSegment>(owner, cluster_, self_, *event.segment));
+    active_.insert(event.id);
+    return;
+  }
+  const auto found = segments_.find(event.id);
+  RC_CHECK(found != segments_.end());
+  if (event.wish == Wish::Close) {
+    found->second->close();
+    return;
+  }
+  found->second->stop();
+  for (const ServerId backup : found->second->everHeldBy()) freeOn(backup, event.id);
+  active_.erase(event.id);
+  repairing_.erase(event.id);
+  segments_.erase(found);
+}
+
+void ReplicaManager::stepAll() {
+  bool is_short = false;
+  for (auto at = active_.begin(); at != active_.end();) {
+    ReplicatedSegment& segment = *segments_.at(*at);
+    if (segment.isClosed() && !repairing_.contains(*at)) {
+      if (repairing_.size() >= kRepairsMax) {
+        ++at;
+        continue;
+      }
+      repairing_.insert(*at);
+    }
+    if (segment.step()) {
+      is_short = is_short || segment.replicaCount() < targetCount();
+      ++at;
+    } else {
+      repairing_.erase(*at);
+      at = active_.erase(at);
+    }
+  }
+  if (is_short && !look_again_.isArmed()) {
+    environment_.dispatch.arm(look_again_, environment_.clock.nowNs() + kShortPauseNs);
+  }
+}
+
+// ---- where replicas go
+
+bool ReplicaManager::mayKeep(const Member& member) const {
+  return member.keeps_replicas && (member.id == self_) == options_.local_replica;
+}
+
+const Member* ReplicaManager::findMember(ServerId id) const {
+  for (const Member& member : members_) {
+    if (member.id == id) return &member;
+  }
+  return nullptr;
+}
+
+uint32_t ReplicaManager::leastCount() const {
+  return options_.local_replica ? 1 : std::max(1U, std::min(options_.min_replicas, options_.replicas));
+}
+
+uint32_t ReplicaManager::targetCount() const {
+  const auto available =
+      std::count_if(members_.begin(), members_.end(), [this](const Member& member) { return mayKeep(member); });
+  return std::min(options_.local_replica ? 1U : options_.replicas, static_cast<uint32_t>(available));
+}
+
+const Member* ReplicaManager::choose(const ReplicatedSegment& segment) {
+  const int64_t now_ns = environment_.clock.nowNs();
+  const auto sharesDomain = [&](const Member& member) {
+    if (member.failure_domain.empty()) return false;
+    return std::any_of(segment.replicas().begin(), segment.replicas().end(), [&](const auto& replica) {
+      const Member* const other = findMember(replica->backup);
+      return other != nullptr && other->failure_domain == member.failure_domain;
+    });
+  };
+  std::vector<const Member*> apart;
+  std::vector<const Member*> any;
+  for (const Member& member : members_) {
+    if (!mayKeep(member) || segment.isOn(member.id)) continue;
+    const auto avoided = avoided_until_ns_.find(member.id);
+    if (avoided != avoided_until_ns_.end() && now_ns < avoided->second) continue;
+    any.push_back(&member);
+    if (!sharesDomain(member)) apart.push_back(&member);
+  }
+  const std::vector<const Member*>& from = apart.empty() ? any : apart;
+  return from.empty() ? nullptr : from[random_.below(from.size())];
+}
+
+void ReplicaManager::noteLost(ServerId backup, Status why) {
+  stats_.replicas_lost.fetch_add(1, std::memory_order_relaxed);
+  int64_t& until_ns = avoided_until_ns_[backup];
+  const int64_t now_ns = environment_.clock.nowNs();
+  if (until_ns <= now_ns) {
+    environment_.trace.warning("server " + std::to_string(backup.value) + " does not keep replicas for us: " +
+                               std::string(name(why)) + "; others take over where there are some");
+  }
+  until_ns = now_ns + kAvoidNs;
+}
+
+void ReplicaManager::noteFenced() {
+  fenced_ = true;
+  refreshWriteStatus();
+}
+
+void ReplicaManager::noteWrite(uint32_t bytes) {
+  stats_.writes.fetch_add(1, std::memory_order_relaxed);
+  stats_.bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+// ---- floors
+
+bool ReplicaManager::mayRaiseFloor(const ReplicatedSegment& segment) const {
+  for (const auto& [id, earlier] : segments_) {
+    if (id >= segment.id()) break;
+    if (earlier->isHead() && !earlier->isClosed()) return false;
+  }
+  return true;
+}
+
+void ReplicaManager::raiseFloor(ReplicatedSegment& segment, uint64_t replica_epoch) {
+  raise(segment.id(), replica_epoch).detach();
+}
+
+runtime::Task<void> ReplicaManager::raise(SegmentId segment, uint64_t replica_epoch) {
+  ++raising_;
+  while (!stopped_) {
+    const Status raised = co_await environment_.floors.raiseFloor(segment, replica_epoch);
+    if (raised == Status::Ok) {
+      stats_.floors_raised.fetch_add(1, std::memory_order_relaxed);
+      const auto found = segments_.find(segment);
+      if (found != segments_.end()) found->second->floorRaised(replica_epoch);
+      active_.insert(segment);
+      if (found == segments_.end()) active_.erase(segment);
+      wake();
+      break;
+    }
+    if (raised == Status::Fenced) {
+      noteFenced();
+      break;
+    }
+    co_await runtime::sleepFor(environment_.dispatch, kFloorPauseNs);
+  }
+  --raising_;
+}
+
+// ---- what is not needed any more
+
+void ReplicaManager::freeOn(ServerId backup, SegmentId segment) {
+  const Member* const member = findMember(backup);
+  if (member == nullptr) return;  // its next life asks us
+  std::unique_ptr<Freeing>& freeing = freeing_[backup];
+  if (freeing == nullptr) freeing = std::make_unique<Freeing>(*this, member->address);
+  freeing->segments.push_back(segment);
+  if (!freeing->busy) sendFree(*freeing);
+}
+
+void ReplicaManager::sendFree(Freeing& freeing) {
+  freeing.busy = true;
+  freeing.request = environment_.caller.allocate(sizeof(wire::FreeReplica::Request));
+  freeing.request.appendHead(wire::FreeReplica::Request{
+      .header = {.opcode = wire::Opcode::FreeReplica, .target = ServerId(freeing.address.id)},
+      .master = self_,
+      .segment = freeing.segments.front()});
+  freeing.settings = {.deadline_ns = environment_.clock.nowNs() + kFreeNs, .priority = runtime::Priority::Background};
+  environment_.caller.connection(freeing.address).start(freeing);
+}
+
+void ReplicaManager::freed(rpc::OutgoingCall& call) {
+  auto& freeing = static_cast<Freeing&>(call);
+  ReplicaManager& manager = freeing.manager;
+  freeing.busy = false;
+  if (manager.stopped_) return;
+  const Status status = freeing.outcome();
+  // What was not heard is said again, as long as somebody is there who could hear it.
+  const bool again = status == Status::DeadlineExceeded || status == Status::SessionLost ||
+                     status == Status::Unreachable || status == Status::RetryLater;
+  if (!again) freeing.segments.pop_front();
+  if (freeing.segments.empty()) return;
+  if (!manager.isMember(ServerId(freeing.address.id))) {
+    freeing.segments.clear();
+    return;
+  }
+  manager.sendFree(freeing);
+}
+
+// ---- questions
+
+bool ReplicaManager::isNeeded(SegmentId segment) const {
+  const auto found = segments_.find(segment);
+  if (found == segments_.end()) return false;
+  return !found->second->isClosed() || found->second->completeCount() < targetCount();
+}
+
+ReplicaManager::Counts ReplicaManager::counts() const {
+  Counts counts{.wanted = options_.local_replica ? 1 : options_.replicas, .least = 0, .repairing = 0};
+  counts.least = counts.wanted;
+  for (const auto& [id, segment] : segments_) {
+    if (!segment->isHead() && !segment->isClosed()) continue;
+    const uint32_t complete = segment->completeCount();
+    counts.least = std::min(counts.least, complete);
+    if (complete < targetCount()) ++counts.repairing;
+  }
+  return counts;
+}
+
+}  // namespace ramcore::master

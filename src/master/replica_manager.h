@@ -1,0 +1,183 @@
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "base/spin_lock.h"
+#include "base/trace.h"
+#include "log/log_memory.h"
+#include "log/replicator.h"
+#include "master/members.h"
+#include "master/replicated_segment.h"
+#include "rpc/caller.h"
+#include "rpc/dispatch.h"
+#include "runtime/random.h"
+#include "runtime/task.h"
+
+namespace ramcore::master {
+
+struct ReplicationOptions {
+  /// Copies of each segment on other servers. More: more deaths are survived at a time; each write is sent so often.
+  uint32_t replicas = 3;
+  /// Fewer live servers to copy to than this, and writes are refused. At most `replicas`.
+  uint32_t min_replicas = 2;
+  /// The only copy goes to this very server: it survives a restart of the process, not the loss of the machine.
+  bool local_replica = false;
+};
+
+/// Who stores the floors of this server's log: the coordinator.
+class FloorKeeper {
+ public:
+  virtual ~FloorKeeper() = default;
+  /// From now on a recovery ignores open replicas below (segment, replica_epoch). Ok: it is stored. Fenced: this server
+  /// is declared dead. Anything else: perhaps; to be repeated.
+  virtual runtime::Task<Status> raiseFloor(SegmentId segment, uint64_t replica_epoch) = 0;
+};
+
+/// Keeps R copies of every segment of a log on other servers: the log's Replicator.
+///
+/// What a master reports durable is on all replicas of the segment. A recovery believes one open replica of the head,
+/// so the set of those replicas changes only like this: nothing is reported; all that stay and those that are new are
+/// certified under the next replica epoch, and flushed; the coordinator stores that as the log's floor; only then
+/// reports go on. A dead server's floor is not raised any more, so it cannot go on alone. Closed segments, survivors
+/// and side logs count when they are closed, and a closed replica is complete: what is lost of them is copied again in
+/// the background, without a floor.
+///
+/// Each replica has one write in flight; what is committed meanwhile goes with the next one.
+///
+/// Threads: the Replicator's calls from any; everything else on the dispatch.
+class ReplicaManager final : public log::Replicator, private ReplicaOwner {
+ public:
+  struct Environment {
+    runtime::Clock& clock;
+    Trace& trace;
+    rpc::Dispatch& dispatch;
+    rpc::Caller& caller;
+    FloorKeeper& floors;
+  };
+  ReplicaManager(const ReplicationOptions& options, const Environment& environment, runtime::Random random);
+  /// isIdle() is true (checked).
+  ~ReplicaManager() override;
+
+  /// Before the log exists.
+  void begin(ClusterId cluster, ServerId self);
+  /// The servers that live, this one included. Replicas on others are lost.
+  void setMembers(std::vector<Member> members);
+  /// Ends all calls; nothing is reported any more.
+  void stop();
+  bool isIdle() const { return raising_ == 0; }
+
+  /// For a backup's replicas of its former life: whether this log would miss `segment` if it went.
+  bool isNeeded(SegmentId segment) const;
+
+  struct Counts {
+    uint32_t wanted = 0;     ///< copies, by configuration
+    uint32_t least = 0;      ///< complete copies of the segment that has the fewest; `wanted` without segments
+    uint32_t repairing = 0;  ///< segments with fewer copies than the servers that live allow
+  };
+  Counts counts() const;
+  /// For metrics; any thread.
+  struct Stats {
+    std::atomic<uint64_t> writes{0};
+    std::atomic<uint64_t> bytes{0};
+    std::atomic<uint64_t> replicas_lost{0};
+    std::atomic<uint64_t> floors_raised{0};
+  };
+  const Stats& stats() const { return stats_; }
+
+  // log::Replicator
+  void attach(log::ReplicationEvents& events) override { events_ = &events; }
+  void open(const log::Segment& segment) override;
+  void advance(const log::Segment& segment) override;
+  void close(const log::Segment& segment) override;
+  void free(SegmentId segment) override;
+  Status writeStatus() const override { return write_status_.load(std::memory_order_relaxed); }
+
+ private:
+  enum class Wish : uint8_t { Open, Close, Free };
+  struct Event {
+    Wish wish;
+    SegmentId id;
+    const log::Segment* segment;
+  };
+  /// Tells one backup, one after the other, which segments it need not keep.
+  struct Freeing : rpc::OutgoingCall {
+    Freeing(ReplicaManager& manager, rpc::PeerAddress peer);
+    ReplicaManager& manager;
+    const rpc::PeerAddress address;
+    std::deque<SegmentId> segments;
+    bool busy = false;
+  };
+
+  // ReplicaOwner
+  const Member* choose(const ReplicatedSegment& segment) override;
+  uint32_t targetCount() const override;
+  uint32_t leastCount() const override;
+  bool mayRaiseFloor(const ReplicatedSegment& segment) const override;
+  void raiseFloor(ReplicatedSegment& segment, uint64_t replica_epoch) override;
+  void noteLost(ServerId backup, Status why) override;
+  void noteFenced() override;
+  rpc::Dispatch& dispatch() override { return environment_.dispatch; }
+  rpc::Caller& caller() override { return environment_.caller; }
+  log::ReplicationEvents& events() override { return *events_; }
+  void noteWrite(uint32_t bytes) override;
+  void wake() override;
+  bool isMember(ServerId backup) const override { return findMember(backup) != nullptr; }
+
+  void enqueue(const Event& event) RC_EXCLUDES(lock_);
+  void pump() RC_EXCLUDES(lock_);
+  void apply(const Event& event);
+  void stepAll();
+  void freeOn(ServerId backup, SegmentId segment);
+  void sendFree(Freeing& freeing);
+  static void freed(rpc::OutgoingCall& call);
+  runtime::Task<void> raise(SegmentId segment, uint64_t replica_epoch);
+  bool mayKeep(const Member& member) const;
+  const Member* findMember(ServerId id) const;
+  void refreshWriteStatus();
+
+  struct Pump : runtime::Job {
+    explicit Pump(ReplicaManager& owner)
+        : Job([](runtime::Job& job) { static_cast<Pump&>(job).manager.pump(); }), manager(owner) {}
+    ReplicaManager& manager;
+  };
+
+  struct LookAgain : runtime::Timer {
+    explicit LookAgain(ReplicaManager& owner)
+        : Timer([](runtime::Timer& timer) { static_cast<LookAgain&>(timer).manager.wake(); }), manager(owner) {}
+    ReplicaManager& manager;
+  };
+
+  const ReplicationOptions options_;
+  const Environment environment_;
+  runtime::Random random_;
+  log::ReplicationEvents* events_ = nullptr;
+  ClusterId cluster_;
+  ServerId self_;
+  Stats stats_;
+
+  SpinLock lock_;  // a leaf
+  std::vector<Event> queued_ RC_GUARDED_BY(lock_);
+  Pump pump_;
+  std::atomic<bool> pump_posted_{false};
+  std::atomic<Status> write_status_{Status::TooFewReplicas};
+
+  // The dispatch's.
+  std::vector<Event> taken_;
+  std::vector<Member> members_;
+  std::map<ServerId, int64_t> avoided_until_ns_;  // what failed lately is not chosen again at once
+  std::map<SegmentId, std::unique_ptr<ReplicatedSegment>> segments_;
+  std::set<SegmentId> active_;     // with something to send or to report
+  std::set<SegmentId> repairing_;  // of them, closed ones that are copied again
+  LookAgain look_again_;
+  std::map<ServerId, std::unique_ptr<Freeing>> freeing_;
+  uint32_t raising_ = 0;
+  bool stopped_ = false;
+  bool fenced_ = false;
+};
+
+}  // namespace ramcore::master

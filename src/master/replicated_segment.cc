@@ -1,0 +1,272 @@
+#include "master/replicated_segment.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "log/entry_view.h"
+#include "wire/replica_messages.h"
+
+namespace ramcore::master {
+namespace {
+
+// A write is at most this long (or one entry): what waits behind it on the session waits for some 100 us.
+constexpr uint32_t kWriteBytesMax = 256 * 1024;
+constexpr int64_t kWriteNs = 300 * runtime::kNanosPerMilli;
+constexpr int64_t kFlushNs = 2 * runtime::kNanosPerSecond;
+// A backup that lives gets this long to answer before another one takes its place.
+constexpr int64_t kPatienceNs = 300 * runtime::kNanosPerMilli;
+constexpr int64_t kRetryNs = 10 * runtime::kNanosPerMilli;
+
+// No repetition changes these.
+bool isFinal(Status status) {
+  switch (status) {
+    case Status::WrongServerId:
+    case Status::Refused:
+    case Status::NoSpace:
+    case Status::IoError:
+    case Status::Corrupt:
+    case Status::BadRequest:
+    case Status::StaleEpoch:
+    case Status::TooLarge:
+    case Status::WrongCluster:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Replica::Replica(ReplicatedSegment& of, const Member& member, uint64_t replica_epoch)
+    : OutgoingCall(&ReplicatedSegment::written),
+      segment(of),
+      backup(member.id),
+      address(member.address),
+      epoch(replica_epoch),
+      retry(*this) {}
+
+ReplicatedSegment::ReplicatedSegment(ReplicaOwner& owner, ClusterId cluster, ServerId self, const log::Segment& segment)
+    : owner_(owner),
+      self_(self),
+      segment_(segment),
+      id_(segment.id()),
+      is_head_(segment.isHeadKind()),
+      cutter_(cluster, self, segment) {}
+
+ReplicatedSegment::~ReplicatedSegment() {
+  RC_CHECK(std::none_of(replicas_.begin(), replicas_.end(), [](const auto& replica) { return replica->busy; }));
+}
+
+bool ReplicatedSegment::isOn(ServerId backup) const {
+  return std::any_of(replicas_.begin(), replicas_.end(),
+                     [&](const auto& replica) { return replica->backup == backup; });
+}
+
+uint32_t ReplicatedSegment::completeCount() const {
+  return static_cast<uint32_t>(std::count_if(replicas_.begin(), replicas_.end(), [this](const auto& replica) {
+    if (closed_reported_ || !is_head_) return replica->closed;
+    return replica->certified_epoch == epoch_ && replica->certified_bytes >= durable_reported_;
+  }));
+}
+
+void ReplicatedSegment::stop() {
+  for (const auto& replica : replicas_) {
+    replica->retry.cancel();
+    if (!replica->busy) continue;
+    replica->given_up = true;
+    owner_.caller().connection(replica->address).cancel(*replica, Status::Cancelled);
+  }
+}
+
+bool ReplicatedSegment::step() {
+  dropGone();
+  place();
+  const uint32_t committed = segment_.committedBytes();
+  bool has_work = !closed_reported_ || replicas_.size() < owner_.targetCount();
+  for (const auto& replica : replicas_) {
+    if (!needs(*replica, committed)) continue;
+    has_work = true;
+    if (!replica->busy && !replica->retry.isArmed()) send(*replica, committed);
+  }
+  report();
+  return has_work;
+}
+
+void ReplicatedSegment::dropGone() {
+  for (size_t i = replicas_.size(); i-- > 0;) {
+    if (!owner_.isMember(replicas_[i]->backup)) lose(i, Status::Unreachable);
+  }
+}
+
+// For a head that may still be open somewhere, what stays is certified anew: the lost replica, or a write that is still
+// on its way to it, must never pass for the end of the log.
+void ReplicatedSegment::lose(size_t index, Status why) {
+  const std::unique_ptr<Replica> lost = std::move(replicas_[index]);
+  replicas_.erase(replicas_.begin() + static_cast<ptrdiff_t>(index));
+  if (lost->busy) {
+    lost->given_up = true;
+    owner_.caller().connection(lost->address).cancel(*lost, Status::Cancelled);
+  }
+  ++epoch_;
+  owner_.noteLost(lost->backup, why);
+}
+
+void ReplicatedSegment::place() {
+  while (replicas_.size() < owner_.targetCount()) {
+    const Member* const member = owner_.choose(*this);
+    if (member == nullptr) return;
+    replicas_.push_back(std::make_unique<Replica>(*this, *member, epoch_));
+    if (std::find(ever_held_by_.begin(), ever_held_by_.end(), member->id) == ever_held_by_.end()) {
+      ever_held_by_.push_back(member->id);
+    }
+  }
+}
+
+bool ReplicatedSegment::needs(const Replica& replica, uint32_t committed) const {
+  if (!replica.opened || replica.stored_bytes < committed) return true;
+  if (close_wanted_ && !replica.closed) return true;
+  return isOpenHead() && (replica.certified_epoch < epoch_ || replica.certified_bytes < committed);
+}
+
+// Where a write that begins at `from` ends: with an entry.
+uint32_t ReplicatedSegment::chunkEnd(uint32_t from, uint32_t committed) const {
+  if (committed - from <= kWriteBytesMax) return committed;
+  std::array<ByteSpan, log::Segment::kExtentsMax> pieces;
+  const size_t count = segment_.spans(from, committed, pieces);
+  uint32_t end = from;
+  for (size_t i = 0; i < count; ++i) {
+    for (const std::byte* at = pieces[i].data(); at < pieces[i].data() + pieces[i].size();) {
+      const uint32_t bytes = log::EntryView(at).alignedBytes();
+      if (end > from && end - from + bytes > kWriteBytesMax) return end;
+      end += bytes;
+      at += bytes;
+    }
+  }
+  return end;
+}
+
+void ReplicatedSegment::send(Replica& replica, uint32_t committed) {
+  using Write = wire::WriteReplica;
+  const uint32_t from = replica.stored_bytes;
+  const uint32_t to = chunkEnd(from, committed);
+  const bool closes = close_wanted_ && to == committed;
+  // What is private counts when it is closed, and not before; of a new replica only the last byte makes it one.
+  const bool certifies = to == committed && (isOpenHead() || closes);
+  const uint64_t epoch = isOpenHead() && (certifies || !replica.opened) ? epoch_ : replica.epoch;
+  const bool flushes = certifies && (closes || replica.certified_epoch != epoch);
+  Write::Request ask{.header = {.opcode = wire::Opcode::WriteReplica, .target = replica.backup},
+                     .master = self_,
+                     .segment = id_,
+                     .replica_epoch = epoch,
+                     .offset_bytes = from,
+                     .data_bytes = to - from,
+                     .flags = 0,
+                     .certificate = {}};
+  if (!replica.opened) ask.flags |= Write::kOpen;
+  if (!replica.opened && is_head_) ask.flags |= Write::kHead;
+  if (flushes) ask.flags |= Write::kFlush;
+  if (certifies) {
+    ask.flags |= Write::kCertified;
+    storeAs(ask.certificate.data(), log::encodeCertificate(cutter_.cut(to, epoch, closes)));
+  }
+  replica.busy = true;
+  replica.last_to = to;
+  replica.last_epoch = epoch;
+  replica.is_last_certified = certifies;
+  replica.is_last_closed = closes;
+  replica.request = owner_.caller().allocate(static_cast<uint32_t>(sizeof(ask)) + ask.data_bytes);
+  replica.request.appendHead(ask);
+  segment_.copyOut(from, to, replica.request.extendHead(ask.data_bytes));
+  replica.request->contiguous_bytes = sizeof(ask);
+  replica.settings = {.deadline_ns = owner_.dispatch().clock().nowNs() + (flushes ? kFlushNs : kWriteNs),
+                      .priority = closed_reported_ ? runtime::Priority::Background : runtime::Priority::Waited};
+  owner_.noteWrite(ask.data_bytes);
+  owner_.caller().connection(replica.address).start(replica);
+}
+
+void ReplicatedSegment::written(rpc::OutgoingCall& call) {
+  auto& replica = static_cast<Replica&>(call);
+  replica.busy = false;
+  if (replica.given_up) return;
+  Status status = replica.outcome();
+  wire::WriteReplica::Response answer{.header = {.status = Status::Ok}, .length_bytes = 0, .flushed_bytes = 0};
+  if (status == Status::Ok &&
+      (!wire::decode(replica.response.head(), answer) || answer.length_bytes < replica.last_to)) {
+    status = Status::Corrupt;
+  }
+  replica.response = {};
+  ReplicatedSegment& segment = replica.segment;
+  if (status == Status::Ok) {
+    segment.onWritten(replica);
+  } else {
+    segment.onFailed(replica, status);
+  }
+  // A closed one gives its turn back when it is complete.
+  if (segment.isClosed()) return segment.owner_.wake();
+  segment.step();
+}
+
+void ReplicatedSegment::onWritten(Replica& replica) {
+  replica.opened = true;
+  replica.failing_since_ns = 0;
+  replica.stored_bytes = replica.last_to;
+  replica.epoch = replica.last_epoch;
+  if (!replica.is_last_certified) return;
+  replica.certified_bytes = replica.last_to;
+  replica.certified_epoch = replica.last_epoch;
+  replica.closed = replica.closed || replica.is_last_closed;
+}
+
+void ReplicatedSegment::onFailed(Replica& replica, Status status) {
+  if (status == Status::Fenced) owner_.noteFenced();
+  const int64_t now_ns = owner_.dispatch().clock().nowNs();
+  if (replica.failing_since_ns == 0) replica.failing_since_ns = now_ns;
+  if (isFinal(status) || now_ns - replica.failing_since_ns >= kPatienceNs) {
+    const auto found = std::find_if(replicas_.begin(), replicas_.end(),
+                                    [&](const auto& candidate) { return candidate.get() == &replica; });
+    lose(static_cast<size_t>(found - replicas_.begin()), status);
+    return;
+  }
+  owner_.dispatch().arm(replica.retry, now_ns + kRetryNs);
+}
+
+void ReplicatedSegment::retry(runtime::Timer& timer) { static_cast<Replica::Retry&>(timer).owner.segment.step(); }
+
+void ReplicatedSegment::report() {
+  if (replicas_.size() < owner_.leastCount()) return;
+  const auto all = [this](auto&& holds) {
+    return std::all_of(replicas_.begin(), replicas_.end(), [&](const auto& replica) { return holds(*replica); });
+  };
+  if (closed_reported_) return;
+  if (is_head_) {
+    if (!all([this](const Replica& replica) { return replica.certified_epoch == epoch_; })) return;
+    if (!opened_reported_) {
+      // Nothing in it is acknowledged before its predecessor is closed; the floor may follow until then.
+      opened_reported_ = true;
+      owner_.events().segmentOpened(id_);
+    }
+    if (floor_epoch_ < epoch_) {
+      if (raising_ || !owner_.mayRaiseFloor(*this)) return;
+      raising_ = true;
+      owner_.raiseFloor(*this, epoch_);
+      return;
+    }
+    uint32_t durable = UINT32_MAX;
+    for (const auto& replica : replicas_) durable = std::min(durable, replica->certified_bytes);
+    if (durable > durable_reported_) {
+      durable_reported_ = durable;
+      owner_.events().segmentDurable(id_, durable);
+    }
+  }
+  if (close_wanted_ && all([](const Replica& replica) { return replica.closed; })) {
+    closed_reported_ = true;
+    owner_.events().segmentClosed(id_);
+  }
+}
+
+void ReplicatedSegment::floorRaised(uint64_t replica_epoch) {
+  raising_ = false;
+  floor_epoch_ = std::max(floor_epoch_, replica_epoch);
+}
+
+}  // namespace ramcore::master

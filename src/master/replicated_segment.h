@@ -1,0 +1,134 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "log/certificate.h"
+#include "log/replicator.h"
+#include "master/members.h"
+#include "rpc/caller.h"
+#include "rpc/dispatch.h"
+
+namespace ramcore::master {
+
+class ReplicatedSegment;
+
+/// What the replicas of one segment ask of those of all. Implemented by ReplicaManager.
+class ReplicaOwner {
+ public:
+  /// A server for one more replica of `segment`, or nullptr.
+  virtual const Member* choose(const ReplicatedSegment& segment) = 0;
+  /// Replicas that a segment should have now, by configuration and by the servers that live.
+  virtual uint32_t targetCount() const = 0;
+  /// With fewer nothing is reported.
+  virtual uint32_t leastCount() const = 0;
+  /// Every earlier head is closed, so the floor may pass it.
+  virtual bool mayRaiseFloor(const ReplicatedSegment& segment) const = 0;
+  /// Has the floor raised; ReplicatedSegment::floorRaised follows.
+  virtual void raiseFloor(ReplicatedSegment& segment, uint64_t replica_epoch) = 0;
+  virtual void noteLost(ServerId backup, Status why) = 0;
+  /// A backup says that this server is declared dead.
+  virtual void noteFenced() = 0;
+  virtual void noteWrite(uint32_t bytes) = 0;
+  virtual bool isMember(ServerId backup) const = 0;
+  /// Has every segment that has work step soon.
+  virtual void wake() = 0;
+  virtual rpc::Dispatch& dispatch() = 0;
+  virtual rpc::Caller& caller() = 0;
+  virtual log::ReplicationEvents& events() = 0;
+
+ protected:
+  ~ReplicaOwner() = default;
+};
+
+/// The replicas of one segment: where they are, how much each has, and what may be reported of them.
+/// Thread: the dispatch's.
+class ReplicatedSegment {
+ public:
+  ReplicatedSegment(ReplicaOwner& owner, ClusterId cluster, ServerId self, const log::Segment& segment);
+  ReplicatedSegment(const ReplicatedSegment&) = delete;
+  ReplicatedSegment& operator=(const ReplicatedSegment&) = delete;
+  ~ReplicatedSegment();
+
+  SegmentId id() const { return id_; }
+  bool isHead() const { return is_head_; }
+  bool isClosed() const { return closed_reported_; }
+  /// Complete replicas: that hold everything that was reported.
+  uint32_t completeCount() const;
+  uint32_t replicaCount() const { return static_cast<uint32_t>(replicas_.size()); }
+  bool isOn(ServerId backup) const;
+  /// Everywhere it is or ever was, for when it is freed.
+  const std::vector<ServerId>& everHeldBy() const { return ever_held_by_; }
+  const std::vector<std::unique_ptr<struct Replica>>& replicas() const { return replicas_; }
+
+  void close() { close_wanted_ = true; }
+  /// Gives up replicas on servers that are gone, finds new ones, sends what is to be sent, reports what is to be
+  /// reported. False: there is nothing left to do until something happens.
+  bool step();
+  void floorRaised(uint64_t replica_epoch);
+  /// Ends the calls; nothing happens afterwards.
+  void stop();
+
+ private:
+  friend struct Replica;
+
+  bool isOpenHead() const { return is_head_ && !closed_reported_; }
+  bool needs(const Replica& replica, uint32_t committed) const;
+  void place();
+  void send(Replica& replica, uint32_t committed);
+  uint32_t chunkEnd(uint32_t from, uint32_t committed) const;
+  void report();
+  void dropGone();
+  void lose(size_t index, Status why);
+  static void written(rpc::OutgoingCall& call);
+  void onWritten(Replica& replica);
+  void onFailed(Replica& replica, Status status);
+  static void retry(runtime::Timer& timer);
+
+  ReplicaOwner& owner_;
+  const ServerId self_;
+  const log::Segment& segment_;
+  const SegmentId id_;
+  const bool is_head_;
+  log::CertificateCutter cutter_;
+  uint64_t epoch_ = 1;        // of the set of replicas of a head; the highest that was used otherwise
+  uint64_t floor_epoch_ = 1;  // the first set needs no floor: there is no older one
+  bool raising_ = false;
+  bool close_wanted_ = false;
+  bool opened_reported_ = false;
+  bool closed_reported_ = false;
+  uint32_t durable_reported_ = 0;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::vector<ServerId> ever_held_by_;
+};
+
+/// One replica, and the write that is on its way to it.
+struct Replica : rpc::OutgoingCall {
+  Replica(ReplicatedSegment& segment, const Member& member, uint64_t replica_epoch);
+
+  struct Retry : runtime::Timer {
+    explicit Retry(Replica& replica) : Timer(&ReplicatedSegment::retry), owner(replica) {}
+    Replica& owner;
+  };
+
+  ReplicatedSegment& segment;
+  const ServerId backup;
+  const rpc::PeerAddress address;
+  uint64_t epoch;                // under which it was placed
+  bool opened = false;           // it has a frame there
+  uint32_t stored_bytes = 0;     // acknowledged
+  uint32_t certified_bytes = 0;  // of them, under a certificate
+  uint64_t certified_epoch = 0;  // 0: none
+  bool closed = false;
+
+  bool busy = false;
+  bool given_up = false;           // its end interests nobody
+  bool is_last_certified = false;  // of the write that is on its way
+  bool is_last_closed = false;
+  uint32_t last_to = 0;
+  uint64_t last_epoch = 0;
+  int64_t failing_since_ns = 0;
+  Retry retry;
+};
+
+}  // namespace ramcore::master
