@@ -1,0 +1,32 @@
+#include "backup/backup.h"
+
+namespace ramcore::backup {
+
+Outcome<std::unique_ptr<Backup>> Backup::open(const BackupConfig& config, const Environment& environment) {
+  auto store = FrameStore::open(environment.storage,
+                                {.storage_bytes = config.storage_bytes, .segment_bytes = config.segment_bytes},
+                                environment.dispatch);
+  if (!store.ok()) return std::move(store).error();
+  return std::unique_ptr<Backup>(new Backup(std::move(store).value(), environment));
+}
+
+Backup::Backup(std::unique_ptr<FrameStore> store, const Environment& environment)
+    : trace_(environment.trace),
+      store_(std::move(store)),
+      judge_(environment.caller, environment.dispatch, environment.coordinator),
+      service_({*store_, environment.dispatch, environment.dispatch.backgroundExecutor(), judge_, environment.trace}) {
+  const StoreStats& stats = store_->stats();
+  const uint64_t total = stats.frames_total.load();
+  trace_.info("backup: " + std::to_string(total) + " frames of " + std::to_string(store_->frameBytes()) + " bytes, " +
+              std::to_string(total - stats.frames_free.load()) + " with replicas of former lives");
+}
+
+runtime::Task<Status> Backup::begin(ServerId id, ClusterId cluster) {
+  beginning_ = true;
+  const Status status = co_await store_->begin(id, cluster);
+  beginning_ = false;
+  if (status == Status::Ok) service_.start();
+  co_return status;
+}
+
+}  // namespace ramcore::backup

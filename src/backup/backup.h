@@ -1,0 +1,61 @@
+#pragma once
+
+#include <memory>
+
+#include "backup/backup_service.h"
+#include "backup/frame_store.h"
+#include "backup/rpc_replica_judge.h"
+#include "base/trace.h"
+#include "rpc/caller.h"
+#include "rpc/dispatch.h"
+#include "runtime/storage.h"
+
+namespace ramcore::backup {
+
+struct BackupConfig {
+  /// What the frame file takes when it is made. More: more replicas. Of a file that is there the size stays.
+  uint64_t storage_bytes = 0;
+  uint32_t segment_bytes = 8u << 20;  ///< as of the masters of the cluster
+};
+
+/// The replicas that one server keeps for others: builds, owns, starts and stops the parts in this folder.
+///
+/// Life: open(), tell formerServer() when enlisting, addTo(), begin() with the new id before anything is served;
+/// stop(), keep running until stopped(), destroy. Thread: the dispatch executor.
+class Backup {
+ public:
+  /// What a backup needs of the world; borrowed, outlives it.
+  struct Environment {
+    runtime::Storage& storage;
+    runtime::Clock& clock;
+    Trace& trace;
+    rpc::Dispatch& dispatch;
+    rpc::Caller& caller;
+    rpc::PeerAddress coordinator;
+  };
+  /// Opens the storage; blocks while it reads what is there. Failure, for a person: as FrameFile::open.
+  static Outcome<std::unique_ptr<Backup>> open(const BackupConfig& config, const Environment& environment);
+
+  /// The incarnation that used the storage last; none if it is new.
+  ServerId formerServer() const { return store_->formerServer(); }
+  void addTo(rpc::ServiceTable& table) { service_.addTo(table); }
+  /// Makes the storage that of server `id`, durably; from then on the backup serves. WrongCluster: it holds replicas of
+  /// another cluster. IoError.
+  runtime::Task<Status> begin(ServerId id, ClusterId cluster);
+  void stop() { service_.stop(); }
+  bool stopped() const { return !beginning_ && service_.stopped() && store_->idle(); }
+
+  const FrameStore& store() const { return *store_; }
+  const BackupService& service() const { return service_; }
+
+ private:
+  Backup(std::unique_ptr<FrameStore> store, const Environment& environment);
+
+  Trace& trace_;
+  const std::unique_ptr<FrameStore> store_;
+  RpcReplicaJudge judge_;
+  BackupService service_;
+  bool beginning_ = false;
+};
+
+}  // namespace ramcore::backup

@@ -1,0 +1,330 @@
+#include "backup/backup_service.h"
+
+#include <algorithm>
+
+#include "backup/replica_page.h"
+#include "base/check.h"
+#include "log/entry_writer.h"
+#include "log/log_reader.h"
+#include "rpc/control_call.h"
+
+namespace ramcore::backup {
+namespace {
+
+namespace control = wire::control;
+using rpc::Request;
+using wire::Opcode;
+
+constexpr int64_t kCollectPauseNs = 5 * runtime::kNanosPerSecond;
+// A master that has written nothing for this long may be dead without anybody having fenced it here.
+constexpr int64_t kSilenceNs = 60 * runtime::kNanosPerSecond;
+constexpr size_t kMastersPerQuestion = 256;
+constexpr size_t kSegmentsPerQuestion = 4096;
+constexpr uint32_t kPageBytesMax = 4u << 20;
+
+// Counts a coroutine of the service while it lives.
+class Running {
+ public:
+  explicit Running(std::atomic<uint32_t>& count) : count_(count) { count_.fetch_add(1); }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+  ~Running() { count_.fetch_sub(1); }
+
+ private:
+  std::atomic<uint32_t>& count_;
+};
+
+bool takeRanges(const Request& request, wire::ReadReplica::Request& ask,
+                std::vector<wire::ReadReplica::Range>& ranges) {
+  using Range = wire::ReadReplica::Range;
+  rpc::MessageCursor cursor(request.message());
+  if (!cursor.take(ask) || ask.reserved != 0 || ask.range_count > wire::ReadReplica::kRangesMax ||
+      cursor.bytesLeft() != ask.range_count * sizeof(Range)) {
+    return false;
+  }
+  ranges.resize(ask.range_count);
+  return std::all_of(ranges.begin(), ranges.end(), [&cursor](Range& range) {
+    return cursor.take(range) && range.reserved == 0 && range.hashes.first <= range.hashes.last;
+  });
+}
+
+}  // namespace
+
+BackupService::BackupService(const Parts& parts)
+    : parts_(parts), cache_(parts.store, parts.dispatch), changed_(parts.dispatch) {}
+
+BackupService::~BackupService() { RC_CHECK_MSG(stopped(), "the backup was destroyed before it had stopped"); }
+
+void BackupService::addTo(rpc::ServiceTable& table) {
+  // Writes take effect in the order in which they come; they end in the page cache.
+  rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Server}),
+                         .request_bytes_min = sizeof(wire::WriteReplica::Request),
+                         .dispatch_only = true};
+  table.add<&BackupService::writeReplica>(Opcode::WriteReplica, *this, rules);
+  rules.request_bytes_min = sizeof(wire::FreeReplica::Request);
+  table.add<&BackupService::freeReplica>(Opcode::FreeReplica, *this, rules);
+  table.add<&BackupService::readReplica>(Opcode::ReadReplica, *this,
+                                         {.roles = rpc::allow({transport::Role::Server}),
+                                          .request_bytes_min = sizeof(wire::ReadReplica::Request),
+                                          .weight = rpc::Weight::Long});
+  table.add<&BackupService::fenceServer>(Opcode::FenceServer, *this,
+                                         {.roles = rpc::allow({transport::Role::Coordinator}), .dispatch_only = true});
+}
+
+void BackupService::start() { collect().detach(); }
+
+void BackupService::stop() {
+  stop_ = true;
+  changed_.notifyAll();
+}
+
+// ---- writing
+
+// Whether a master may change its replicas.
+Status BackupService::admit(const Request& request, ServerId id) {
+  // A session proves who the sender is; nobody writes in another one's name.
+  if (!id || request.peerId() != id.value) return Status::BadRequest;
+  if (!parts_.store.hasBegun()) return Status::RetryLater;
+  Master& master = masters_[id];
+  if (master.fenced) {
+    fenced_refusals_.store(fenced_refusals_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return Status::Fenced;
+  }
+  master.heard_ns = request.arrivalNs();
+  return Status::Ok;
+}
+
+void BackupService::writeReplica(Request request) {
+  const auto ask = loadAs<wire::WriteReplica::Request>(request.head().data());
+  const bool no_reserved =
+      std::all_of(std::begin(ask.reserved), std::end(ask.reserved), [](uint8_t byte) { return byte == 0; });
+  if (!no_reserved || request.message().messageBytes() != sizeof(ask) + uint64_t{ask.data_bytes}) {
+    return request.reply(Status::BadRequest);
+  }
+  const Status admitted = admit(request, ask.master);
+  if (admitted != Status::Ok) return request.reply(admitted);
+  const FrameStore::Written written =
+      parts_.store.write({.master = ask.master,
+                          .segment = ask.segment,
+                          .replica_epoch = ask.replica_epoch,
+                          .offset_bytes = ask.offset_bytes,
+                          .data_bytes = ask.data_bytes,
+                          .flags = ask.flags,
+                          .certificate = loadAs<log::CertificateBytes>(ask.certificate.data()),
+                          .first_data = request.head().subspan(sizeof(ask)),
+                          .more_data = request.message().tail()});
+  if (written.status == Status::Ok && (ask.flags & wire::WriteReplica::kFlush) != 0) {
+    return answerFlushed(std::move(request), written).detach();
+  }
+  request.replyWith(wire::WriteReplica::Response{.header = {.status = written.status},
+                                                 .length_bytes = written.length_bytes,
+                                                 .flushed_bytes = written.flushed_bytes});
+}
+
+runtime::Task<void> BackupService::answerFlushed(Request request, FrameStore::Written written) {
+  const Running running(running_);
+  const Status status = co_await parts_.store.flushed(written);
+  request.replyWith(wire::WriteReplica::Response{
+      .header = {.status = status}, .length_bytes = written.length_bytes, .flushed_bytes = written.flushed_bytes});
+}
+
+void BackupService::freeReplica(Request request) {
+  const auto ask = loadAs<wire::FreeReplica::Request>(request.head().data());
+  if (request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
+  const Status admitted = admit(request, ask.master);
+  if (admitted != Status::Ok) return request.reply(admitted);
+  parts_.store.free(ask.master, ask.segment);
+  request.reply(Status::Ok);
+}
+
+// ---- fencing
+
+runtime::Task<void> BackupService::fenceServer(Request request) {
+  const Running running(running_);
+  control::FenceServerRequest ask;
+  if (!rpc::parseRequest(request, ask) || ask.server() == 0) {
+    request.reply(Status::BadRequest);
+    co_return;
+  }
+  if (!parts_.store.hasBegun()) {
+    request.reply(Status::RetryLater);
+    co_return;
+  }
+  const ServerId id(ask.server());
+  Master& master = masters_[id];
+  // From here on nothing of the master's is taken; what was taken before is in the frames that are read now. In memory
+  // only: the next incarnation has another id, and takes nothing of the master's that it does not open.
+  master.fenced = true;
+  while (!master.listed && !stop_) {
+    if (master.listing) {
+      [[maybe_unused]] const Status changed = co_await changed_.wait();
+    } else {
+      co_await list(id, master);
+    }
+  }
+  if (!master.listed) {
+    request.reply(Status::RetryLater);
+    co_return;
+  }
+  answerFence(std::move(request), master);
+}
+
+runtime::Task<void> BackupService::list(ServerId id, Master& master) {
+  master.listing = true;
+  std::vector<FoundReplica> found;
+  std::vector<std::byte> bytes;
+  for (const SegmentId segment : parts_.store.segments(id)) {
+    if (stop_) break;
+    const Result<log::Certificate> certificate = co_await parts_.store.load(id, segment, parts_.background, bytes);
+    if (!certificate.ok()) continue;
+    FoundReplica& replica = found.emplace_back();
+    replica.certificate = *certificate;
+    log::SegmentPreamble preamble;
+    if (log::readPreamble(bytes, preamble) != Status::Ok || !preamble.has_digest) continue;
+    replica.has_digest = true;
+    replica.previous_head = preamble.digest.payload.previous_head;
+    if (certificate->closed) continue;
+    for (uint32_t i = 0; i < preamble.digest.payload.count; ++i) replica.members.push_back(preamble.digest.at(i));
+  }
+  master.listing = false;
+  master.listed = !stop_;
+  master.replicas = std::move(found);
+  changed_.notifyAll();
+}
+
+void BackupService::answerFence(Request request, const Master& master) {
+  control::FenceServerResponse answer;
+  for (const FoundReplica& found : master.replicas) {
+    control::Replica& replica = *answer.add_replicas();
+    replica.set_segment(found.certificate.segment.value);
+    replica.set_replica_epoch(found.certificate.replica_epoch);
+    replica.set_closed(found.certificate.closed);
+    replica.set_length_bytes(found.certificate.length_bytes);
+    replica.set_has_digest(found.has_digest);
+    replica.set_previous_head(found.previous_head.value);
+    for (const SegmentId member : found.members) replica.add_members(member.value);
+  }
+  rpc::replyControl(std::move(request), answer);
+}
+
+// ---- reading
+
+runtime::Task<void> BackupService::readReplica(Request request) {
+  const Running running(running_);
+  runtime::Executor& worker = request.executor();
+  wire::ReadReplica::Request ask{};
+  std::vector<wire::ReadReplica::Range> ranges;
+  if (!takeRanges(request, ask, ranges)) {
+    request.reply(Status::BadRequest);
+    co_return;
+  }
+  co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Waited);
+  Status status = Status::Ok;
+  std::shared_ptr<const ReplicaCache::Replica> replica;
+  const auto master = masters_.find(ask.master);
+  if (master == masters_.end() || !master->second.fenced || stop_) {
+    status = Status::RetryLater;
+  } else {
+    replica = co_await cache_.get(ask.master, ask.segment, worker);
+    if (replica == nullptr) status = Status::NotFound;
+  }
+  co_await runtime::resumeOn(worker, runtime::Priority::Waited);
+  if (status != Status::Ok) {
+    request.reply(status);
+    co_return;
+  }
+  answerPage(std::move(request), ask, RangeFilter(std::move(ranges), ask.segment), replica->bytes);
+}
+
+void BackupService::answerPage(Request request, const wire::ReadReplica::Request& ask, const RangeFilter& filter,
+                               ByteSpan bytes) {
+  using Response = wire::ReadReplica::Response;
+  const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
+  if (bytes_max < sizeof(Response)) return request.reply(Status::TooLarge);
+  ReplicaPage page;
+  const Status filled = page.fill(
+      bytes, ask.offset_bytes, filter,
+      {.bytes_wanted = std::min(ask.response_bytes, kPageBytesMax), .bytes_max = bytes_max - sizeof(Response)});
+  if (filled != Status::Ok) return request.reply(filled);
+  transport::TxMessage response = request.allocate(sizeof(Response) + page.entry_bytes);
+  if (!response) return request.reply(Status::TooLarge);
+  response.appendHead(Response{.header = {.status = Status::Ok},
+                               .next_offset_bytes = page.next_offset_bytes,
+                               .entry_bytes = static_cast<uint32_t>(page.entry_bytes),
+                               .entry_count = static_cast<uint32_t>(page.entries.size()),
+                               .done = static_cast<uint8_t>(page.done),
+                               .safe_version = page.safe_version});
+  for (const log::EntryView& entry : page.entries) log::copyEntry(response.extendHead(entry.alignedBytes()), entry);
+  response->contiguous_bytes = sizeof(Response);
+  request.reply(std::move(response));
+}
+
+// ---- what nobody needs any more
+
+runtime::Task<void> BackupService::collect() {
+  const Running running(running_);
+  int64_t next_ns = parts_.dispatch.clock().nowNs() + kCollectPauseNs;
+  while (!stop_) {
+    const Status woken = co_await changed_.wait(next_ns);
+    if (stop_) break;
+    if (woken == Status::Ok) continue;  // a list was complete
+    const std::vector<ServerId> all = questionable();
+    for (size_t from = 0; from < all.size() && !stop_; from += kMastersPerQuestion) {
+      const size_t to = std::min(all.size(), from + kMastersPerQuestion);
+      const std::vector<ServerId> asked(all.begin() + static_cast<std::ptrdiff_t>(from),
+                                        all.begin() + static_cast<std::ptrdiff_t>(to));
+      co_await collectOf(asked);
+    }
+    next_ns = parts_.dispatch.clock().nowNs() + kCollectPauseNs;
+  }
+}
+
+// Masters that are not known to be writing to this incarnation, or have more here than they may know of.
+std::vector<ServerId> BackupService::questionable() {
+  std::vector<ServerId> masters = parts_.store.masters();
+  const int64_t silent_since_ns = parts_.dispatch.clock().nowNs() - kSilenceNs;
+  std::erase_if(masters, [this, silent_since_ns](ServerId id) {
+    const auto master = masters_.find(id);
+    return master != masters_.end() && !master->second.fenced && master->second.heard_ns > silent_since_ns &&
+           parts_.store.formerSegments(id).empty();
+  });
+  return masters;
+}
+
+runtime::Task<void> BackupService::collectOf(std::vector<ServerId> masters) {
+  const ReplicaJudge::Standings judged = co_await parts_.judge.standings(masters);
+  if (judged.status != Status::Ok || judged.standings.size() != masters.size()) co_return;
+  for (size_t i = 0; i < masters.size(); ++i) {
+    if (judged.standings[i] == Standing::Released) releaseAll(masters[i]);
+    if (judged.standings[i] != Standing::Alive) continue;
+    const auto address = std::find_if(judged.alive.begin(), judged.alive.end(),
+                                      [&](const rpc::PeerAddress& alive) { return alive.id == masters[i].value; });
+    if (address != judged.alive.end() && !stop_) co_await collectFormer(*address);
+  }
+}
+
+runtime::Task<void> BackupService::collectFormer(rpc::PeerAddress address) {
+  const ServerId master(address.id);
+  const std::vector<SegmentId> all = parts_.store.formerSegments(master);
+  for (size_t from = 0; from < all.size() && !stop_; from += kSegmentsPerQuestion) {
+    const size_t to = std::min(all.size(), from + kSegmentsPerQuestion);
+    const std::vector<SegmentId> asked(all.begin() + static_cast<std::ptrdiff_t>(from),
+                                       all.begin() + static_cast<std::ptrdiff_t>(to));
+    const ReplicaJudge::Needed judged = co_await parts_.judge.needed(address, asked);
+    if (judged.status != Status::Ok || judged.needed.size() != asked.size()) co_return;
+    for (size_t i = 0; i < asked.size(); ++i) {
+      if (!judged.needed[i]) parts_.store.freeFormer(master, asked[i]);
+    }
+  }
+}
+
+// Final: a master that is dead and recovered writes nothing any more.
+void BackupService::releaseAll(ServerId id) {
+  Master& master = masters_[id];
+  master.fenced = true;
+  master.replicas.clear();
+  parts_.store.freeAll(id);
+  cache_.forget(id);
+}
+
+}  // namespace ramcore::backup

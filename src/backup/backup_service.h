@@ -1,0 +1,96 @@
+#pragma once
+
+#include <atomic>
+#include <unordered_map>
+#include <vector>
+
+#include "backup/frame_store.h"
+#include "backup/replica_cache.h"
+#include "backup/replica_judge.h"
+#include "backup/replica_page.h"
+#include "base/trace.h"
+#include "rpc/dispatch.h"
+#include "wire/replica_messages.h"
+
+namespace ramcore::backup {
+
+/// What other servers and the coordinator ask of a backup: takes and frees replicas, fences dead masters, shows their
+/// replicas, and finds out which replicas nobody needs any more.
+///
+/// Before FrameStore::begin() is over everything is answered with RetryLater.
+/// Thread: handlers and coroutines run on the dispatch executor, which is the store's; reading of frames on the
+/// background executor or a worker. So writes of one session take effect in the order in which they were sent.
+class BackupService {
+ public:
+  struct Parts {
+    FrameStore& store;
+    rpc::Dispatch& dispatch;
+    runtime::Executor& background;
+    ReplicaJudge& judge;
+    Trace& trace;
+  };
+  explicit BackupService(const Parts& parts);
+  BackupService(const BackupService&) = delete;
+  BackupService& operator=(const BackupService&) = delete;
+  /// stopped() is true (checked).
+  ~BackupService();
+
+  void addTo(rpc::ServiceTable& table);
+  /// Begins to ask now and then which replicas can go. Once, when the store has begun.
+  void start();
+  /// Ends everything that runs; watch stopped().
+  void stop();
+  /// True when nothing of the service is queued or suspended any more. Requests in service keep it false.
+  bool stopped() const { return running_.load() == 0; }
+
+  void writeReplica(rpc::Request request);
+  void freeReplica(rpc::Request request);
+  runtime::Task<void> readReplica(rpc::Request request);
+  runtime::Task<void> fenceServer(rpc::Request request);
+
+  /// Writes and frees of fenced masters.
+  uint64_t fencedRefusals() const { return fenced_refusals_.load(std::memory_order_relaxed); }
+
+ private:
+  /// A replica of a fenced master that was found whole.
+  struct FoundReplica {
+    log::Certificate certificate;
+    bool has_digest = false;
+    SegmentId previous_head;
+    std::vector<SegmentId> members;  ///< of the digest; only of an open one
+  };
+  /// What is known of one master. Kept for the life of the process: ids are not used again.
+  struct Master {
+    int64_t heard_ns = 0;  ///< its last write
+    bool fenced = false;
+    bool listing = false;
+    bool listed = false;
+    std::vector<FoundReplica> replicas;  ///< once listed
+  };
+  template <typename Tag>
+  struct IdHash {
+    size_t operator()(Id<Tag, uint64_t> id) const { return id.value * 0x9e3779b97f4a7c15; }
+  };
+
+  Status admit(const rpc::Request& request, ServerId master);
+  runtime::Task<void> answerFlushed(rpc::Request request, FrameStore::Written written);
+  runtime::Task<void> list(ServerId id, Master& master);
+  void answerFence(rpc::Request request, const Master& master);
+  void answerPage(rpc::Request request, const wire::ReadReplica::Request& ask, const RangeFilter& filter,
+                  ByteSpan bytes);
+  runtime::Task<void> collect();
+  std::vector<ServerId> questionable();
+  runtime::Task<void> collectOf(std::vector<ServerId> masters);
+  runtime::Task<void> collectFormer(rpc::PeerAddress master);
+  void releaseAll(ServerId master);
+
+  const Parts parts_;
+  ReplicaCache cache_;
+  std::unordered_map<ServerId, Master, IdHash<struct ServerIdTag>> masters_;  // addresses of values stay
+  runtime::Signal changed_;                                                   // a list is complete, or everything ends
+  std::atomic<uint32_t> running_{0};
+  std::atomic<uint64_t> fenced_refusals_{0};
+  bool stop_ = false;
+};
+
+}  // namespace ramcore::backup

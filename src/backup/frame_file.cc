@@ -1,0 +1,185 @@
+#include "backup/frame_file.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/crc32c.h"
+
+namespace ramcore::backup {
+namespace {
+
+constexpr std::string_view kFileName = "frames";
+constexpr std::array<std::byte, FrameFile::kSlotCount * kSectorBytes> kZeros{};
+constexpr uint32_t kFrameCountMax = UINT32_MAX / 2;
+
+uint32_t crcOf(const Superblock& superblock) { return crc32c(bytesOf(superblock).first(offsetof(Superblock, crc))); }
+
+// What one copy of the superblock is.
+enum class CopyState : uint8_t { Empty, Damaged, OtherFormat, Whole };
+
+CopyState stateOf(const Superblock& copy) {
+  const ByteSpan bytes = bytesOf(copy);
+  if (std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; })) return CopyState::Empty;
+  if (copy.magic != kFrameFileMagic || copy.crc != crcOf(copy)) return CopyState::Damaged;
+  if (copy.format != kFrameFileFormat) return CopyState::OtherFormat;
+  return CopyState::Whole;
+}
+
+Failure damaged(const std::string& what) {
+  return Failure{Status::Corrupt,
+                 "the frame file of the data directory is damaged (" + what +
+                     "): give the server an empty data directory; what this one held is on other servers"};
+}
+
+Outcome<Superblock> checkGeometry(const Superblock& found, uint64_t file_bytes, const FrameFileOptions& options) {
+  if (found.frame_bytes != options.segment_bytes) {
+    return Failure{Status::BadConfig, "the data directory was made for segments of " +
+                                          std::to_string(found.frame_bytes) + " bytes, not of " +
+                                          std::to_string(options.segment_bytes) +
+                                          ": start with that segment size, or with an empty data directory"};
+  }
+  if (found.header_bytes != kBlockBytes || found.frame_count < FrameFile::kFrameCountMin ||
+      found.frame_count > kFrameCountMax || FrameFile::fileBytes(found.frame_count, found.frame_bytes) > file_bytes) {
+    return damaged("it is shorter than it says");
+  }
+  return found;
+}
+
+}  // namespace
+
+Outcome<std::unique_ptr<FrameFile>> FrameFile::create(runtime::Storage& storage, const FrameFileOptions& options) {
+  const uint64_t least = fileBytes(kFrameCountMin, options.segment_bytes);
+  if (options.storage_bytes < least) {
+    return Failure{Status::NoSpace, "storage of " + std::to_string(options.storage_bytes) +
+                                        " bytes is too little for replicas of segments of " +
+                                        std::to_string(options.segment_bytes) + " bytes: at least " +
+                                        std::to_string(least) + " are needed"};
+  }
+  const uint64_t fits = (options.storage_bytes - 2 * kBlockBytes) / stride(options.segment_bytes);
+  const auto frame_count = static_cast<uint32_t>(std::min<uint64_t>(fits, kFrameCountMax));
+  auto file = storage.create(kFileName, fileBytes(frame_count, options.segment_bytes));
+  if (!file.ok()) return std::move(file).error();
+  return std::unique_ptr<FrameFile>(new FrameFile(std::move(file).value(), frame_count, options.segment_bytes));
+}
+
+Outcome<std::unique_ptr<FrameFile>> FrameFile::open(runtime::Storage& storage, const FrameFileOptions& options) {
+  if (options.segment_bytes == 0) return Failure{Status::BadConfig, "segments of 0 bytes"};
+  auto file = storage.open(kFileName);
+  if (!file.ok() && file.error() == Status::NotFound) return create(storage, options);
+  if (!file.ok()) return std::move(file).error();
+  if ((*file)->bytes() < 2 * kBlockBytes) return damaged("it is shorter than a superblock");
+
+  std::array<Superblock, 2> copies;
+  std::array<CopyState, 2> states;
+  for (size_t i = 0; i < 2; ++i) {
+    const MutableByteSpan bytes = std::as_writable_bytes(std::span(&copies[i], 1));
+    if ((*file)->read(i * kBlockBytes, bytes) != Status::Ok) {
+      return Failure{Status::IoError, "cannot read the superblock of the frame file"};
+    }
+    states[i] = stateOf(copies[i]);
+  }
+  if (states[0] == CopyState::OtherFormat || states[1] == CopyState::OtherFormat) {
+    return Failure{Status::WrongFormat, "the data directory was written by another version (format " +
+                                            std::to_string(copies[states[0] == CopyState::OtherFormat ? 0 : 1].format) +
+                                            ", this is " + std::to_string(kFrameFileFormat) +
+                                            "): use that version, or an empty data directory"};
+  }
+  // The first begin() flushes slot 0, then writes slot 1, and nothing is stored before it is over. So a file without a
+  // trace of slot 1 and without slot 0 has never held anything.
+  if (states[0] != CopyState::Whole && states[1] == CopyState::Empty) {
+    file->reset();
+    const Status removed = storage.remove(kFileName);
+    if (removed != Status::Ok) return Failure{removed, "cannot remove the unfinished frame file"};
+    return create(storage, options);
+  }
+  const bool second =
+      states[1] == CopyState::Whole && (states[0] != CopyState::Whole || copies[1].generation > copies[0].generation);
+  if (!second && states[0] != CopyState::Whole) return damaged("both superblocks");
+  auto checked = checkGeometry(copies[second ? 1 : 0], (*file)->bytes(), options);
+  if (!checked.ok()) return std::move(checked).error();
+  std::unique_ptr<FrameFile> opened(new FrameFile(std::move(file).value(), checked->frame_count, checked->frame_bytes));
+  opened->superblock_ = *checked;
+  opened->both_superblocks_ = states[0] == CopyState::Whole && states[1] == CopyState::Whole;
+  return opened;
+}
+
+Status FrameFile::writeSuperblock(ServerId server, ClusterId cluster) {
+  Superblock next{.magic = kFrameFileMagic,
+                  .format = kFrameFileFormat,
+                  .frame_count = frame_count_,
+                  .generation = superblock_ ? superblock_->generation + 1 : 1,
+                  .cluster = cluster,
+                  .server = server,
+                  .frame_bytes = frame_bytes_,
+                  .header_bytes = kBlockBytes,
+                  .reserved = 0,
+                  .reserved2 = 0,
+                  .crc = 0};
+  next.crc = crcOf(next);
+  const Status written = file_->write((next.generation - 1) % 2 * kBlockBytes, bytesOf(next));
+  if (written != Status::Ok) return written;
+  both_superblocks_ = both_superblocks_ || superblock_.has_value();
+  superblock_ = next;
+  return Status::Ok;
+}
+
+Status FrameFile::writeData(uint32_t frame, uint32_t offset_bytes, std::span<const ByteSpan> pieces) {
+  return file_->write(headerAt(frame) + kBlockBytes + offset_bytes, pieces);
+}
+
+Status FrameFile::writeFirstCertificate(uint32_t frame, const log::CertificateBytes& certificate) {
+  const std::array<ByteSpan, 2> pieces = {bytesOf(certificate), ByteSpan(kZeros).subspan(sizeof(certificate))};
+  return file_->write(headerAt(frame), pieces);
+}
+
+Status FrameFile::writeCertificate(uint32_t frame, uint32_t slot, const log::CertificateBytes& certificate) {
+  return file_->write(slotAt(frame, slot), bytesOf(certificate));
+}
+
+Status FrameFile::clearCertificates(uint32_t frame) { return file_->write(headerAt(frame), ByteSpan(kZeros)); }
+
+Status FrameFile::readSlots(uint32_t frame, Slots& slots) {
+  std::array<std::byte, kSlotCount * kSectorBytes> bytes;
+  const Status read = file_->read(headerAt(frame), bytes);
+  if (read != Status::Ok) return read;
+  for (uint32_t i = 0; i < kSlotCount; ++i) {
+    log::Certificate certificate;
+    slots[i].reset();
+    if (log::decodeCertificate(ByteSpan(bytes).subspan(i * kSectorBytes, sizeof(log::CertificateBytes)), certificate) !=
+        Status::Ok) {
+      continue;
+    }
+    // A certificate that no frame of this size can fulfil is none.
+    if (certificate.length_bytes != 0 && certificate.length_bytes <= frame_bytes_) slots[i] = certificate;
+  }
+  return Status::Ok;
+}
+
+Status FrameFile::readVerified(uint32_t frame, const log::Certificate& certificate, std::vector<std::byte>& bytes) {
+  RC_CHECK(certificate.length_bytes <= frame_bytes_);
+  bytes.resize(certificate.length_bytes);
+  const Status read = file_->read(headerAt(frame) + kBlockBytes, bytes);
+  if (read != Status::Ok) return read;
+  return log::verifyCertificate(certificate, bytes) ? Status::Ok : Status::Corrupt;
+}
+
+Result<log::Certificate> FrameFile::readNewestVerified(uint32_t frame, ClusterId cluster, ServerId master,
+                                                       SegmentId segment, std::vector<std::byte>& bytes) {
+  Slots slots;
+  const Status read = readSlots(frame, slots);
+  if (read != Status::Ok) return read;
+  std::sort(slots.begin(), slots.end(), [](const auto& a, const auto& b) { return a && (!b || a->isNewerThan(*b)); });
+  Status last = Status::Corrupt;
+  for (const auto& certificate : slots) {
+    if (!certificate || certificate->cluster != cluster || certificate->master != master ||
+        certificate->segment != segment) {
+      continue;
+    }
+    last = readVerified(frame, *certificate, bytes);
+    if (last == Status::Ok) return *certificate;
+    if (last != Status::Corrupt) return last;
+  }
+  return last;
+}
+
+}  // namespace ramcore::backup

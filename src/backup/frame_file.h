@@ -1,0 +1,110 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "log/certificate.h"
+#include "runtime/storage.h"
+
+/// The bytes of the file that holds all replicas of one server. See docs/formats.md. A change here is a change of
+/// kFrameFileFormat.
+namespace ramcore::backup {
+
+inline constexpr uint32_t kFrameFileFormat = 1;
+inline constexpr uint64_t kFrameFileMagic = 0x656c694661724652;  // "RFraFile"
+/// Superblock slots, frame headers and frames begin at multiples of this.
+inline constexpr uint64_t kBlockBytes = 4096;
+/// What a disk writes whole or tears: certificate slots are in different ones.
+inline constexpr uint64_t kSectorBytes = 512;
+
+/// Whose file it is. Two copies in the first two blocks, written in turn.
+struct Superblock {
+  uint64_t magic;         ///< kFrameFileMagic
+  uint32_t format;        ///< kFrameFileFormat
+  uint32_t frame_count;   ///<
+  uint64_t generation;    ///< the higher one counts; stands in slot (generation - 1) % 2
+  ClusterId cluster;      ///<
+  ServerId server;        ///< the last incarnation that used the file
+  uint32_t frame_bytes;   ///< of a frame's payload: the segment size
+  uint32_t header_bytes;  ///< kBlockBytes
+  uint64_t reserved;      ///< zero
+  uint32_t reserved2;     ///< zero
+  uint32_t crc;           ///< CRC32C over everything before
+};
+static_assert(sizeof(Superblock) == 64 && Fixed<Superblock>);
+
+struct FrameFileOptions {
+  uint64_t storage_bytes = 0;  ///< the file takes as many frames as fit; only counts when it is made
+  uint32_t segment_bytes = 8u << 20;
+};
+
+/// The frame file: where what stands, and what of it can be believed. Knows nothing of the frames' use.
+/// Thread: any, but nobody may write what another one reads or writes at the time.
+class FrameFile {
+ public:
+  /// Fewer could not keep apart what FrameStore keeps apart.
+  static constexpr uint32_t kFrameCountMin = 4;
+  /// In a frame's header, each in a sector of its own. Three: see the argument at FrameStore.
+  static constexpr uint32_t kSlotCount = 3;
+  using Slots = std::array<std::optional<log::Certificate>, kSlotCount>;
+
+  /// Opens the file "frames", or makes it. A file that was made but never finished the first begin() is made anew.
+  /// Failure, for a person: NoSpace, BadConfig (segment size), WrongFormat, Corrupt, IoError.
+  static Outcome<std::unique_ptr<FrameFile>> open(runtime::Storage& storage, const FrameFileOptions& options);
+
+  uint32_t frameCount() const { return frame_count_; }
+  uint32_t frameBytes() const { return frame_bytes_; }
+  /// The newest superblock that is whole; nothing in a file that was never used.
+  const std::optional<Superblock>& superblock() const { return superblock_; }
+  /// Whether both copies are whole.
+  bool hasBothSuperblocks() const { return both_superblocks_; }
+
+  /// Writes the next superblock, in the slot of the older one. It counts when it has been flushed.
+  [[nodiscard]] Status writeSuperblock(ServerId server, ClusterId cluster);
+
+  [[nodiscard]] Status writeData(uint32_t frame, uint32_t offset_bytes, std::span<const ByteSpan> pieces);
+  /// Writes slot 0 and zeros into the others.
+  [[nodiscard]] Status writeFirstCertificate(uint32_t frame, const log::CertificateBytes& certificate);
+  [[nodiscard]] Status writeCertificate(uint32_t frame, uint32_t slot, const log::CertificateBytes& certificate);
+  /// Zeros in all slots: the frame holds nothing.
+  [[nodiscard]] Status clearCertificates(uint32_t frame);
+
+  /// What the frame's slots say. Nothing in them is verified against the frame's bytes.
+  [[nodiscard]] Status readSlots(uint32_t frame, Slots& slots);
+  /// Fills `bytes` with what `certificate` vouches for. Corrupt: the frame does not hold that.
+  [[nodiscard]] Status readVerified(uint32_t frame, const log::Certificate& certificate, std::vector<std::byte>& bytes);
+  /// Of the frame's certificates of this segment the newest that verifies, with its bytes. Corrupt: there is none.
+  Result<log::Certificate> readNewestVerified(uint32_t frame, ClusterId cluster, ServerId master, SegmentId segment,
+                                              std::vector<std::byte>& bytes);
+
+  void flush(runtime::Flush& flush) { file_->flush(flush); }
+  bool isCondemned() const { return file_->isCondemned(); }
+
+  /// Bytes of a file with that many frames.
+  static uint64_t fileBytes(uint64_t frame_count, uint32_t segment_bytes) {
+    return 2 * kBlockBytes + frame_count * stride(segment_bytes);
+  }
+
+ private:
+  FrameFile(std::unique_ptr<runtime::StorageFile> file, uint32_t frame_count, uint32_t frame_bytes)
+      : file_(std::move(file)), frame_count_(frame_count), frame_bytes_(frame_bytes) {}
+  static Outcome<std::unique_ptr<FrameFile>> create(runtime::Storage& storage, const FrameFileOptions& options);
+  static constexpr uint64_t stride(uint32_t segment_bytes) {
+    return kBlockBytes + alignUp(uint64_t{segment_bytes}, kBlockBytes);
+  }
+  uint64_t headerAt(uint32_t frame) const { return fileBytes(frame, frame_bytes_); }
+  uint64_t slotAt(uint32_t frame, uint32_t slot) const { return headerAt(frame) + slot * kSectorBytes; }
+
+  const std::unique_ptr<runtime::StorageFile> file_;
+  const uint32_t frame_count_;
+  const uint32_t frame_bytes_;
+  std::optional<Superblock> superblock_;
+  bool both_superblocks_ = false;
+};
+
+}  // namespace ramcore::backup

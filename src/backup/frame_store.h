@@ -1,0 +1,215 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "backup/frame_file.h"
+#include "runtime/await.h"
+#include "runtime/task.h"
+#include "wire/replica_messages.h"
+
+namespace ramcore::backup {
+
+/// One write of a replica, as wire::WriteReplica describes it. Borrows the bytes.
+struct ReplicaWrite {
+  ServerId master;
+  SegmentId segment;
+  uint64_t replica_epoch = 0;
+  uint32_t offset_bytes = 0;
+  uint32_t data_bytes = 0;  ///< of first_data and more_data together
+  uint8_t flags = 0;        ///< wire::WriteReplica::Flags
+  log::CertificateBytes certificate{};
+  ByteSpan first_data;
+  std::span<const ByteSpan> more_data;
+};
+
+/// Written by the store's executor, read by any thread.
+struct StoreStats {
+  std::atomic<uint64_t> frames_total{0};
+  std::atomic<uint64_t> frames_free{0};
+  std::atomic<uint64_t> bytes_written{0};  ///< data of replicas, without certificates
+  std::atomic<uint64_t> flushes{0};
+  std::atomic<uint64_t> corrupt_frames{0};  ///< found in this life
+  std::atomic<bool> condemned{false};
+};
+
+/// The replicas of one server, in the frames of one file.
+///
+/// What survives what: a process's death loses nothing that was answered, since it is in the page cache. A power loss
+/// loses what no flush covered, sector by sector, in any combination. Why that is harmless:
+///
+/// - Nothing in a slot is believed by itself. A certificate counts if the frame's bytes, including the segment header
+///   that names master and segment, are what it was cut for. So of a frame that is used again, whichever mixture of new
+///   and old slots, new and old bytes is on the disk, at most one segment verifies. If it is the former one, that was
+///   free: nobody asks for it, or the frame that replaced it had been flushed before. If it is neither, nothing of the
+///   new one had been answered as flushed, because the flush covers bytes, slot 0 and the zeros in the others alike.
+/// - A frame only grows: bytes below a certified length are written again with what they were.
+/// - A certificate never overwrites the newest one that is flushed, nor the newest one that the flush under way covers
+///   (which will be the newest flushed one when it is over). So there are three slots: those two, and one for what
+///   comes meanwhile. With two, a certificate that nobody flushed could tear the only one that somebody was promised.
+/// - One flush is under way at a time; what is asked for meanwhile shares the next.
+///
+/// A frame is taken over in place only while it has no certificate. Otherwise the replacement gets a frame of its own,
+/// and the older one, which a recovery would still find, goes when a certificate of the new one is flushed.
+///
+/// A flush that failed condemns the file: nothing is written any more, and only replicas that were flushed as they are
+/// can still be loaded. One that lost its tail must not be shown as if that were all of it.
+///
+/// Thread: the executor given; load() visits others for reading. Frames that are being read are not used again.
+class FrameStore {
+ public:
+  /// Of the frames, the share that only heads may take, and the share that only survivors and side logs may take: when
+  /// storage is full, masters can still record removals and clean, which is what frees it. At least one each.
+  static constexpr uint32_t kHeadSharePermille = 125;
+  static constexpr uint32_t kSurvivorSharePermille = 125;
+
+  /// Opens the file and reads the slots of all frames; blocks for that long. Failure: as FrameFile::open.
+  /// @param storage, executor  outlive the store.
+  static Outcome<std::unique_ptr<FrameStore>> open(runtime::Storage& storage, const FrameFileOptions& options,
+                                                   runtime::Executor& executor);
+  FrameStore(const FrameStore&) = delete;
+  FrameStore& operator=(const FrameStore&) = delete;
+  /// idle() is true (checked).
+  ~FrameStore();
+
+  /// The server that used the storage last; none if it is new.
+  ServerId formerServer() const;
+  /// None if it is new.
+  ClusterId cluster() const;
+  /// Makes the storage that of this incarnation, durably; before anything is written. WrongCluster: it holds what
+  /// belongs to another cluster. IoError. Once.
+  runtime::Task<Status> begin(ServerId server, ClusterId cluster);
+  bool hasBegun() const { return begun_; }
+
+  struct Written {
+    Status status = Status::Ok;
+    uint32_t length_bytes = 0;
+    uint32_t flushed_bytes = 0;
+    // For flushed().
+    uint32_t frame = 0;
+    uint32_t generation = 0;
+    uint64_t stamp = 0;
+  };
+  /// Carries out one write: bytes and certificate are in the page cache when it returns. BadRequest, StaleEpoch (a
+  /// newer epoch is here), NotFound (no Open in this life), NoSpace, IoError.
+  Written write(const ReplicaWrite& write);
+  /// Waits until what `written` stands for survives a power loss, and says so in written.flushed_bytes; or IoError.
+  runtime::Task<Status> flushed(Written& written);
+  /// The segment's frames can be used again. Ok also if there are none.
+  void free(ServerId master, SegmentId segment);
+  void freeAll(ServerId master);
+  /// Of the segment's frames those of former lives.
+  void freeFormer(ServerId master, SegmentId segment);
+
+  /// Masters that have frames here, ascending.
+  std::vector<ServerId> masters() const;
+  /// Segments of a master with frames here, ascending; verified or not.
+  std::vector<SegmentId> segments(ServerId master) const;
+  /// Of them those with frames of former lives.
+  std::vector<SegmentId> formerSegments(ServerId master) const;
+
+  /// Reads the newest replica of the segment that is whole into `bytes`, and verifies it. Of one that was written in
+  /// this life only all of it counts: the newest certificate. NotFound: there is none.
+  /// @param reader  executor that reads and verifies; its thread blocks for that long.
+  runtime::Task<Result<log::Certificate>> load(ServerId master, SegmentId segment, runtime::Executor& reader,
+                                               std::vector<std::byte>& bytes);
+
+  bool isCondemned() const { return stats_.condemned.load(std::memory_order_relaxed); }
+  /// Nothing is being flushed or read.
+  bool idle() const { return !flushing_ && waiting_ == 0; }
+  const StoreStats& stats() const { return stats_; }
+  uint32_t frameBytes() const { return file_->frameBytes(); }
+
+ private:
+  static constexpr uint32_t kNoFrame = UINT32_MAX;
+  enum class FrameState : uint8_t {
+    Free,
+    Former,   ///< holds slots of a former life
+    Own,      ///< written in this life
+    Leaving,  ///< freed while it is read
+  };
+  struct Frame {
+    FrameState state = FrameState::Free;
+    bool invalid = false;    ///< verified, and not what its slots say
+    bool certified = false;  ///< `certificate` counts
+    ServerId master;
+    SegmentId segment;
+    uint64_t replica_epoch = 0;
+    uint32_t length_bytes = 0;   ///< present
+    uint32_t flushed_bytes = 0;  ///< that were answered as flushed
+    uint32_t generation = 0;     ///< counts its uses
+    uint32_t older = kNoFrame;   ///< another frame of the same segment, that this one is to replace
+    uint32_t pins = 0;
+    uint64_t stamp = 0;                                         ///< of the last write
+    std::array<uint64_t, FrameFile::kSlotCount> slot_stamps{};  ///< of the certificate in each slot; 0: nothing to keep
+    log::Certificate certificate;                               ///< the newest
+  };
+  template <typename Tag>
+  struct IdHash {
+    size_t operator()(Id<Tag, uint64_t> id) const { return id.value * 0x9e3779b97f4a7c15; }
+  };
+  using SegmentFrames = std::unordered_map<SegmentId, uint32_t, IdHash<struct SegmentIdTag>>;
+
+  struct FlushJob : runtime::Flush {
+    explicit FlushJob(FrameStore& store)
+        : Flush([](runtime::Job& job) { static_cast<FlushJob&>(job).owner.onFlushed(); }, store.executor_,
+                runtime::Priority::Waited),
+          owner(store) {}
+    FrameStore& owner;
+  };
+
+  FrameStore(std::unique_ptr<FrameFile> file, runtime::Executor& executor);
+  Status scan();
+
+  uint32_t find(ServerId master, SegmentId segment) const;
+  Result<uint32_t> frameFor(const ReplicaWrite& write, const log::Certificate* certificate);
+  Status checkBounds(const ReplicaWrite& write, const log::Certificate* certificate, const Frame* present) const;
+  uint32_t take(bool is_head);
+  std::vector<uint32_t>& freeListOf(uint32_t frame);
+  void reset(uint32_t frame, const ReplicaWrite& write);
+  Status writeData(uint32_t frame, const ReplicaWrite& write);
+  Status writeCertificate(uint32_t frame, const log::Certificate& certificate, const log::CertificateBytes& bytes);
+  uint32_t slotToWrite(const Frame& frame) const;
+  bool hasFlushedCertificate(const Frame& frame) const;
+  bool canBeLoaded(const Frame& frame) const;
+
+  void release(uint32_t frame);
+  void makeFree(uint32_t frame);
+  void unlink(ServerId master, SegmentId segment);
+  void freeReplaced();
+  void pin(uint32_t frame) { ++frames_[frame].pins; }
+  void unpin(uint32_t frame);
+
+  runtime::Task<Status> flushedUpTo(uint64_t stamp);
+  void startFlush();
+  void onFlushed();
+
+  const std::unique_ptr<FrameFile> file_;
+  runtime::Executor& executor_;
+  ClusterId cluster_;
+  bool begun_ = false;
+  std::vector<Frame> frames_;
+  std::unordered_map<ServerId, SegmentFrames, IdHash<struct ServerIdTag>> index_;
+  const uint32_t head_frames_;      // frames [0, head_frames_) are only for heads
+  const uint32_t survivor_frames_;  // those behind them only for survivors and side logs
+  std::vector<uint32_t> free_heads_;
+  std::vector<uint32_t> free_survivors_;
+  std::vector<uint32_t> free_any_;
+  std::vector<uint32_t> replacing_;  // frames with an older one
+
+  // Every write has a stamp; a flush covers those that were drawn before it began.
+  uint64_t write_stamp_ = 0;
+  uint64_t flushed_stamp_ = 0;
+  uint64_t flushing_stamp_ = 0;
+  uint64_t wanted_stamp_ = 0;
+  bool flushing_ = false;
+  uint32_t waiting_ = 0;  // coroutines of the store
+  FlushJob flush_job_;
+  runtime::Signal flush_over_;
+  StoreStats stats_;
+};
+
+}  // namespace ramcore::backup

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "rpc/caller.h"
+#include "runtime/task.h"
+
+namespace ramcore::backup {
+
+/// What became of a master whose replicas are here.
+enum class Standing : uint8_t {
+  Unknown,   ///< keep them
+  Alive,     ///< it knows which of them it needs
+  Needed,    ///< dead, and its log is not recovered: keep them
+  Released,  ///< nothing of its log is needed any more
+};
+
+/// Says which replicas can go. Coroutines on the executor of the store.
+class ReplicaJudge {
+ public:
+  virtual ~ReplicaJudge() = default;
+
+  struct Standings {
+    Status status = Status::Ok;
+    std::vector<Standing> standings;      ///< with status Ok: in the order asked
+    std::vector<rpc::PeerAddress> alive;  ///< where the living ones can be reached
+  };
+  virtual runtime::Task<Standings> standings(std::vector<ServerId> masters) = 0;
+
+  struct Needed {
+    Status status = Status::Ok;
+    std::vector<bool> needed;  ///< with status Ok: in the order asked
+  };
+  /// Asks a living master.
+  virtual runtime::Task<Needed> needed(rpc::PeerAddress master, std::vector<SegmentId> segments) = 0;
+};
+
+}  // namespace ramcore::backup

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "backup/replica_judge.h"
+
+namespace ramcore::backup {
+
+/// Asks the coordinator (CheckMasters) and the masters (CheckReplicas).
+class RpcReplicaJudge final : public ReplicaJudge {
+ public:
+  /// @param executor  where the askers run.
+  RpcReplicaJudge(rpc::Caller& caller, runtime::Executor& executor, rpc::PeerAddress coordinator)
+      : caller_(caller), executor_(executor), coordinator_(std::move(coordinator)) {}
+
+  runtime::Task<Standings> standings(std::vector<ServerId> masters) override;
+  runtime::Task<Needed> needed(rpc::PeerAddress master, std::vector<SegmentId> segments) override;
+
+ private:
+  rpc::CallSettings settings();
+
+  rpc::Caller& caller_;
+  runtime::Executor& executor_;
+  const rpc::PeerAddress coordinator_;
+};
+
+}  // namespace ramcore::backup
