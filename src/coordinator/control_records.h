@@ -33,6 +33,13 @@ inline void fillServer(const Server& server, wire::control::Server& out) {
   out.set_alive(server.alive);
 }
 
+inline void fillMember(const Server& server, wire::control::Member& out) {
+  out.set_id(server.id.value);
+  for (const std::string& locator : server.locators) out.add_locators(locator);
+  out.set_keeps_replicas(server.keeps_replicas);
+  out.set_failure_domain(server.failure_domain);
+}
+
 inline LogRef logOf(const wire::control::LogRef& message) {
   return {ServerId(message.server()), SegmentId(message.first_segment())};
 }

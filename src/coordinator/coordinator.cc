@@ -18,8 +18,9 @@ struct Coordinator::State {
         tablet_ids(journal, "tablet"),
         migrations(parts()),
         splits(parts()),
-        tables(parts(), {&migrations, &splits}),
-        service({journal, map, membership, clients, tables, migrations, splits, status_calls}, options) {}
+        recoveries(parts()),
+        tables(parts(), {&migrations, &splits, &recoveries}),
+        service({journal, map, membership, clients, tables, migrations, splits, recoveries, status_calls}, options) {}
 
   Parts parts() { return {journal, trace, map, map_lock, membership, masters, tablet_ids}; }
 
@@ -34,6 +35,7 @@ struct Coordinator::State {
   IdAllocator tablet_ids;
   MigrationManager migrations;
   SplitManager splits;
+  RecoveryManager recoveries;
   TableManager tables;
   CoordinatorService service;
 };
@@ -56,6 +58,7 @@ runtime::Task<void> Coordinator::run(State& state, std::function<void(Status)> o
   if (loaded == Status::Ok) loaded = co_await state.tables.load();
   if (loaded == Status::Ok) loaded = co_await state.migrations.load();
   if (loaded == Status::Ok) loaded = co_await state.splits.load();
+  if (loaded == Status::Ok) loaded = co_await state.recoveries.load();
   if (loaded == Status::Ok && state.journal.stopping()) loaded = Status::Shutdown;
   if (loaded != Status::Ok) {
     const std::string& complaint = state.journal.complaint();
@@ -69,6 +72,7 @@ runtime::Task<void> Coordinator::run(State& state, std::function<void(Status)> o
   state.tables.resume();
   state.migrations.resume();
   state.splits.resume();
+  state.recoveries.resume();
   state.service.open();
   on_started(Status::Ok);
 }
@@ -83,6 +87,7 @@ void Coordinator::stop() {
   state_->tables.stop();
   state_->migrations.stop();
   state_->splits.stop();
+  state_->recoveries.stop();
 }
 
 bool Coordinator::isIdle() const { return state_->journal.idle(); }

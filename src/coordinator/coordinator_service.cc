@@ -1,5 +1,6 @@
 #include "coordinator/coordinator_service.h"
 
+#include <algorithm>
 #include <set>
 
 #include "coordinator/control_records.h"
@@ -18,6 +19,10 @@ using wire::Opcode;
 constexpr uint32_t kRetryAfterUs = 5'000;
 // What one server says of itself: some numbers, and the names of its transports.
 constexpr size_t kStateBytesMax = 1'024;
+// Of one question of a backup, which has replicas of not nearly so many masters.
+constexpr int kMastersCheckedMax = 4'096;
+// Of each list in what the status says about one recovery; the rest is counted.
+constexpr size_t kListedMax = 100;
 
 void refuse(Request request, Status status) {
   // Who asks again finds the coordinator that comes next.
@@ -34,6 +39,26 @@ Status ofChange(Status status) {
 void replyStatus(Request request, Status status) {
   if (status != Status::Ok) return refuse(std::move(request), status);
   request.reply(Status::Ok);
+}
+
+// @param server  nullptr: there is no record of it
+control::MasterStanding standingOf(const Server* server, bool is_still_to_come) {
+  if (server != nullptr && server->alive) return control::STANDING_ALIVE;
+  if (server != nullptr && !server->recovered) return control::STANDING_NEEDED;
+  // A record is forgotten only after its server was recovered.
+  return server == nullptr && is_still_to_come ? control::STANDING_UNKNOWN : control::STANDING_RELEASED;
+}
+
+void fillRecovery(const RecoveryReport& report, const Membership& membership, control::RecoveryStatus& out) {
+  out.set_server(report.server.value);
+  if (const Server* server = membership.find(report.server)) out.set_server_name(server->name);
+  out.set_tablets_left(static_cast<uint32_t>(report.tablets_left));
+  for (size_t i = 0; i < std::min(report.missing.size(), kListedMax); ++i) {
+    out.add_missing_segments(report.missing[i].value);
+  }
+  out.set_missing_count(report.missing.size());
+  for (size_t i = 0; i < std::min(report.away.size(), kListedMax); ++i) out.add_servers_away(report.away[i].value);
+  out.set_text(report.text);
 }
 
 control::MigrationState stateOf(MigrationStep step) {
@@ -70,6 +95,9 @@ void CoordinatorService::addTo(rpc::ServiceTable& table) {
   table.add<&Self::enlist>(Opcode::Enlist, *this, rules(servers));
   table.add<&Self::renewServer>(Opcode::RenewServerLease, *this, rules(servers));
   table.add<&Self::goodbye>(Opcode::Goodbye, *this, rules(servers));
+  table.add<&Self::getMembership>(Opcode::GetMembership, *this, rules(servers));
+  table.add<&Self::raiseFloor>(Opcode::RaiseFloor, *this, rules(servers));
+  table.add<&Self::checkMasters>(Opcode::CheckMasters, *this, rules(servers));
   table.add<&Self::checkClients>(Opcode::CheckClient, *this, rules(servers));
   table.add<&Self::createTable>(Opcode::CreateTable, *this, rules(users));
   table.add<&Self::dropTable>(Opcode::DropTable, *this, rules(users));
@@ -100,6 +128,8 @@ runtime::Task<void> CoordinatorService::enlist(Request request) {
   server.memory_bytes = message.memory_bytes();
   server.format_version = message.format_version();
   server.nonce = message.nonce();
+  server.keeps_replicas = message.keeps_replicas();
+  server.failure_domain = message.failure_domain();
   const Membership::Enlistment enlisted =
       co_await services_.membership.enlist(std::move(server), ServerId(message.former_id()));
   if (enlisted.status != Status::Ok) co_return refuse(std::move(request), enlisted.status);
@@ -107,6 +137,7 @@ runtime::Task<void> CoordinatorService::enlist(Request request) {
   response.set_id(enlisted.id.value);
   response.set_cluster(services_.journal.store().cluster().value);
   response.set_lease_ns(services_.membership.leaseNs());
+  response.set_membership(services_.membership.version());
   rpc::replyControl(std::move(request), response);
 }
 
@@ -120,6 +151,7 @@ void CoordinatorService::renewServer(Request request) {
   if (renewed != Status::Ok) return refuse(std::move(request), renewed);
   control::RenewServerLeaseResponse response;
   response.set_lease_ns(services_.membership.leaseNs());
+  response.set_membership(services_.membership.version());
   rpc::replyControl(std::move(request), response);
 }
 
@@ -130,6 +162,48 @@ runtime::Task<void> CoordinatorService::goodbye(Request request) {
   if (status == Status::Ok && request.peerId() != 0 && request.peerId() != message.id()) status = Status::BadRequest;
   if (status == Status::Ok) status = co_await services_.membership.goodbye(ServerId(message.id()));
   replyStatus(std::move(request), status);
+}
+
+void CoordinatorService::getMembership(Request request) {
+  control::GetMembershipRequest message;
+  Status status = receive(request, message);
+  if (status == Status::Ok && request.peerId() != 0 && request.peerId() != message.id()) status = Status::BadRequest;
+  if (status == Status::Ok) status = services_.membership.mayAsk(ServerId(message.id()));
+  if (status != Status::Ok) return refuse(std::move(request), status);
+  control::GetMembershipResponse response;
+  response.set_version(services_.membership.version());
+  for (const Server* server : services_.membership.servers()) {
+    if (server->alive) fillMember(*server, *response.add_members());
+  }
+  rpc::replyControl(std::move(request), response);
+}
+
+runtime::Task<void> CoordinatorService::raiseFloor(Request request) {
+  Journal::Running running(services_.journal);
+  control::RaiseFloorRequest message;
+  Status status = receive(request, message);
+  if (status == Status::Ok && request.peerId() != 0 && request.peerId() != message.id()) status = Status::BadRequest;
+  if (status == Status::Ok) {
+    const ReplicaFloor floor{SegmentId(message.segment()), message.replica_epoch()};
+    status = co_await services_.membership.raiseFloor(ServerId(message.id()), floor);
+  }
+  replyStatus(std::move(request), status);
+}
+
+void CoordinatorService::checkMasters(Request request) {
+  control::CheckMastersRequest message;
+  Status status = receive(request, message);
+  if (status == Status::Ok && message.masters_size() > kMastersCheckedMax) status = Status::BadRequest;
+  if (status != Status::Ok) return refuse(std::move(request), status);
+  control::CheckMastersResponse response;
+  std::set<ServerId> named;
+  for (const uint64_t id : message.masters()) {
+    const Server* server = services_.membership.find(ServerId(id));
+    response.add_standings(standingOf(server, services_.membership.isStillToCome(ServerId(id))));
+    const bool is_new = server != nullptr && server->alive && named.insert(server->id).second;
+    if (is_new) fillMember(*server, *response.add_masters());
+  }
+  rpc::replyControl(std::move(request), response);
 }
 
 runtime::Task<void> CoordinatorService::checkClients(Request request) {
@@ -337,6 +411,9 @@ runtime::Task<void> CoordinatorService::clusterStatus(Request request) {
     for (const Tablet* tablet : services_.map.tabletsOf(table->id)) {
       fillTablet(*tablet, services_.membership.isAlive(tablet->owner), *response.add_tablets());
     }
+  }
+  for (const RecoveryReport& report : services_.recoveries.reports()) {
+    fillRecovery(report, services_.membership, *response.add_recoveries());
   }
   rpc::replyControl(std::move(request), response);
 }

@@ -2,6 +2,7 @@
 
 #include "coordinator/coordinator.h"
 #include "coordinator/migration_manager.h"
+#include "coordinator/recovery_manager.h"
 #include "coordinator/split_manager.h"
 #include "coordinator/table_manager.h"
 #include "rpc/service_table.h"
@@ -20,6 +21,7 @@ class CoordinatorService {
     TableManager& tables;
     MigrationManager& migrations;
     SplitManager& splits;
+    RecoveryManager& recoveries;
     MasterCalls& status_calls;
   };
   CoordinatorService(const Services& services, const CoordinatorOptions& options)
@@ -34,6 +36,9 @@ class CoordinatorService {
   runtime::Task<void> enlist(rpc::Request request);
   void renewServer(rpc::Request request);
   runtime::Task<void> goodbye(rpc::Request request);
+  void getMembership(rpc::Request request);
+  runtime::Task<void> raiseFloor(rpc::Request request);
+  void checkMasters(rpc::Request request);
   runtime::Task<void> createTable(rpc::Request request);
   runtime::Task<void> dropTable(rpc::Request request);
   void listTables(rpc::Request request);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "coordinator/log_survey.h"
 #include "coordinator/records.h"
 #include "runtime/task.h"
 
@@ -28,6 +29,19 @@ struct PullResult {
   LogRef log;  ///< when done
 };
 
+struct FenceResult {
+  Status status = Status::Ok;
+  std::vector<Replica> replicas;  ///< of the dead server's log; untrusted
+};
+
+/// What a recovery master is to fetch.
+struct RecoveryOrder {
+  ServerId dead;
+  std::vector<Tablet> tablets;    ///< as they will be: new owner, new epoch; logs as they are
+  std::vector<ServerId> holders;  ///< of the log's segments
+  std::vector<SurveyedSegment> segments;
+};
+
 /// What the coordinator asks of servers; each call may be repeated, and one without an answer arrive late. See
 /// src/wire/control.proto for what a server makes of that. One attempt each: Unreachable, DeadlineExceeded and the like
 /// mean "perhaps".
@@ -44,6 +58,9 @@ class MasterCalls {
   virtual runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch,
                                            ServerId source) = 0;
   virtual runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet) = 0;
+  virtual runtime::Task<Status> recoverTablets(ServerId server, RecoveryOrder order) = 0;
+  /// May take seconds: the server reads through what it keeps of the dead one's log.
+  virtual runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) = 0;
   /// @param state  outlives the call
   virtual runtime::Task<Status> serverState(ServerId server, wire::control::ServerStateResponse& state) = 0;
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "coordinator/stored_state.h"
 #include "transport/locator.h"
 
 namespace ramcore::coordinator {
@@ -11,7 +10,7 @@ namespace {
 
 constexpr size_t kLocatorsMax = 16;
 constexpr size_t kLocatorBytesMax = 512;
-constexpr size_t kNameBytesMax = 255;
+constexpr size_t kNameBytesMax = 255;  // also of a failure domain
 constexpr size_t kServersMax = 4'096;
 
 }  // namespace
@@ -26,15 +25,21 @@ Membership::Membership(Journal& journal, Trace& trace, const MembershipOptions& 
   RC_CHECK(options.lease_ns > 0 && options.verdict_after_ns >= options.lease_ns);
 }
 
-runtime::Task<Status> Membership::load() {
-  int64_t former_lease_ns = 0;
-  Result<std::vector<KeyValue>> config = co_await journal_.readPrefix(std::string(kConfigKey));
-  if (!config.ok()) co_return config.error();
-  for (const KeyValue& entry : *config) {
-    if (entry.key == kConfigKey && !decodeConfig(entry.value, former_lease_ns)) {
+runtime::Task<Status> Membership::loadConfig(StoredConfig& config) {
+  Result<std::vector<KeyValue>> stored = co_await journal_.readPrefix(std::string(kConfigKey));
+  if (!stored.ok()) co_return stored.error();
+  for (const KeyValue& entry : *stored) {
+    if (entry.key == kConfigKey && !decodeConfig(entry.value, config)) {
       co_return journal_.corrupt(entry.key, kNonsense);
     }
   }
+  co_return Status::Ok;
+}
+
+runtime::Task<Status> Membership::load() {
+  StoredConfig config;
+  const Status read = co_await loadConfig(config);
+  if (read != Status::Ok) co_return read;
   const Status ids = co_await ids_.load();
   if (ids != Status::Ok) co_return ids;
   Result<std::vector<KeyValue>> stored = co_await journal_.readPrefix(std::string(kServerPrefix));
@@ -42,7 +47,7 @@ runtime::Task<Status> Membership::load() {
 
   // A lease may have been granted a moment before the predecessor ended, for the length it ran with.
   const int64_t now_ns = journal_.nowNs();
-  const int64_t granted_until_ns = now_ns + std::max(former_lease_ns, options_.lease_ns);
+  const int64_t granted_until_ns = now_ns + std::max(config.server_lease_ns, options_.lease_ns);
   no_verdict_before_ns_ = granted_until_ns;
   for (const KeyValue& entry : *stored) {
     Member member;
@@ -57,10 +62,17 @@ runtime::Task<Status> Membership::load() {
     const ServerId id = member.server.id;
     members_.emplace(id, std::move(member));
   }
-  if (former_lease_ns == options_.lease_ns) co_return Status::Ok;
+  config = {.server_lease_ns = options_.lease_ns, .starts = config.starts + 1};
+  if (config.starts == 0) config.starts = 1;
+  version_ = uint64_t{config.starts} << 32;
   Batch batch;
-  batch.put(std::string(kConfigKey), encodeConfig(options_.lease_ns));
+  batch.put(std::string(kConfigKey), encodeConfig(config));
   co_return co_await journal_.commit(std::move(batch));
+}
+
+void Membership::noteChange() {
+  ++version_;
+  if (listener_) listener_();
 }
 
 void Membership::start() { watch().detach(); }
@@ -69,6 +81,7 @@ void Membership::stop() { changed_.failAll(Status::Shutdown); }
 
 Status Membership::check(const Server& server) const {
   if (server.nonce == 0 || server.name.size() > kNameBytesMax) return Status::BadRequest;
+  if (server.failure_domain.size() > kNameBytesMax) return Status::BadRequest;
   if (server.locators.empty() || server.locators.size() > kLocatorsMax) return Status::BadRequest;
   for (const std::string& text : server.locators) {
     if (text.size() > kLocatorBytesMax || !transport::Locator::parse(text).ok()) return Status::BadRequest;
@@ -99,13 +112,9 @@ runtime::Task<Membership::Enlistment> Membership::enlist(Server server, ServerId
     const Status dead = co_await declareDead(former, true);
     if (dead != Status::Ok) co_return Enlistment{dead, {}};
   }
-  const Result<uint64_t> id = co_await ids_.take();
-  if (!id.ok()) co_return Enlistment{id.error(), {}};
-  server.id = ServerId(*id);
-  server.alive = true;
-  Batch batch;
-  batch.put(keyOf(server.id), encode(server));
-  const Status stored = co_await journal_.commit(std::move(batch));
+  const auto before = members_.find(former);
+  if (before != members_.end()) before->second.stopped_itself = true;
+  const Status stored = co_await storeNew(server, former);
   if (stored != Status::Ok) co_return Enlistment{stored, {}};
   Member member;
   member.server = std::move(server);
@@ -114,7 +123,27 @@ runtime::Task<Membership::Enlistment> Membership::enlist(Server server, ServerId
   members_.emplace(given, std::move(member));
   const Status granted = renew(given);
   changed_.notifyAll();
+  noteChange();
   co_return Enlistment{granted, given};
+}
+
+// Under lock_. Gives the server its id.
+runtime::Task<Status> Membership::storeNew(Server& server, ServerId former) {
+  const Result<uint64_t> id = co_await ids_.take();
+  if (!id.ok()) co_return id.error();
+  server.id = ServerId(*id);
+  server.alive = true;
+  Batch batch;
+  batch.put(keyOf(server.id), encode(server));
+  const auto before = members_.find(former);  // members are removed under lock_ only
+  if (before != members_.end()) {
+    Server returned = before->second.server;
+    returned.returned = true;
+    batch.put(keyOf(former), encode(returned));
+  }
+  const Status stored = co_await journal_.commit(std::move(batch));
+  if (stored == Status::Ok && before != members_.end()) before->second.server.returned = true;
+  co_return stored;
 }
 
 Status Membership::renew(ServerId id) {
@@ -135,6 +164,45 @@ runtime::Task<Status> Membership::goodbye(ServerId id) {
   co_return co_await declareDead(id, true);
 }
 
+Status Membership::mayAsk(ServerId id) const {
+  const auto found = members_.find(id);
+  if (found == members_.end() || !found->second.server.alive) return Status::Fenced;
+  return found->second.verdict_under_way ? Status::RetryLater : Status::Ok;
+}
+
+// One after the other with verdicts: a floor is stored before the verdict, and counts in the recovery, or refused.
+runtime::Task<Status> Membership::raiseFloor(ServerId id, ReplicaFloor floor) {
+  if (floor.segment == SegmentId()) co_return Status::BadRequest;
+  Status allowed = mayAsk(id);
+  if (allowed != Status::Ok) co_return allowed;
+  auto guard = co_await lock_.lock();
+  allowed = mayAsk(id);
+  if (allowed != Status::Ok) co_return allowed;
+  Member& member = members_.at(id);
+  if (floor <= member.server.floor) co_return Status::Ok;
+  Server server = member.server;
+  server.floor = floor;
+  Batch batch;
+  batch.put(keyOf(id), encode(server));
+  const Status stored = co_await journal_.commit(std::move(batch));
+  if (stored == Status::Ok) member.server.floor = floor;
+  co_return stored;
+}
+
+runtime::Task<Status> Membership::storeRecovered(ServerId id) {
+  auto guard = co_await lock_.lock();
+  const auto found = members_.find(id);
+  if (found == members_.end() || found->second.server.recovered) co_return Status::Ok;
+  RC_CHECK(!found->second.server.alive);
+  Server server = found->second.server;
+  server.recovered = true;
+  Batch batch;
+  batch.put(keyOf(id), encode(server));
+  const Status stored = co_await journal_.commit(std::move(batch));
+  if (stored == Status::Ok) found->second.server.recovered = true;
+  co_return stored;
+}
+
 // Under lock_. Stored first; what follows from it is for those who ask isAlive() and leaseIsOver().
 runtime::Task<Status> Membership::declareDead(ServerId id, bool stopped_itself) {
   Member& member = members_.at(id);  // members are removed under lock_ only
@@ -147,7 +215,7 @@ runtime::Task<Status> Membership::declareDead(ServerId id, bool stopped_itself) 
   std::vector<ServerId> forgotten;
   size_t dead_count = 0;
   for (auto at = members_.rbegin(); at != members_.rend(); ++at) {
-    if (!at->second.server.alive && ++dead_count >= kDeadKeptMax && forgotten.size() < Batch::kChangesMax - 1) {
+    if (at->second.server.recovered && ++dead_count >= kDeadKeptMax && forgotten.size() < Batch::kChangesMax - 1) {
       forgotten.push_back(at->first);
     }
   }
@@ -160,6 +228,7 @@ runtime::Task<Status> Membership::declareDead(ServerId id, bool stopped_itself) 
   for (const ServerId old : forgotten) members_.erase(old);
   trace_.warning("server " + std::to_string(id.value) + " (" + dead.name +
                  (stopped_itself ? ") has left" : ") is declared dead: it did not renew its lease"));
+  noteChange();
   co_return Status::Ok;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "coordinator/id_allocator.h"
 #include "coordinator/journal.h"
 #include "coordinator/records.h"
+#include "coordinator/stored_state.h"
 
 namespace ramcore::coordinator {
 
@@ -17,7 +19,7 @@ struct MembershipOptions {
   int64_t lease_ns = 2 * runtime::kNanosPerSecond;
   /// Silence after which a server is declared dead; at least lease_ns. Until then it may come back and go on as if
   /// nothing had happened, because nobody has taken its place. Afterwards it never may.
-  int64_t verdict_after_ns = 10 * runtime::kNanosPerSecond;
+  int64_t verdict_after_ns = 3 * runtime::kNanosPerSecond;
 };
 
 /// Which servers there are, their leases and the verdicts over them.
@@ -46,6 +48,7 @@ class Membership {
   /// @param former  the incarnation whose storage this process has locked: it is proven dead
   /// Failure: BadRequest; WrongFormat: other servers have another format; Fenced: this process was declared dead;
   /// NoSpace; as Journal::commit.
+  /// The enlistment is the last thing to be answered: whoever reads the version with it knows all that came before.
   runtime::Task<Enlistment> enlist(Server server, ServerId former);
 
   /// Renews a lease, which counts from this call. Failure: Fenced: dead or unknown; RetryLater: the verdict is on its
@@ -53,6 +56,13 @@ class Membership {
   Status renew(ServerId id);
   /// The server has stopped and serves nothing any more: dead at once, with its lease over. Unknown ids are fine.
   runtime::Task<Status> goodbye(ServerId id);
+  /// Stores that open replicas of the server's log below `floor` do not count; Ok also if it is that high already.
+  /// Failure: BadRequest; Fenced: dead or unknown; RetryLater: the verdict is on its way to the store; as
+  /// Journal::commit.
+  runtime::Task<Status> raiseFloor(ServerId id, ReplicaFloor floor);
+  /// Stores that nothing of a dead server's log is needed any more. From then on its record may be forgotten.
+  /// Failure: as Journal::commit.
+  runtime::Task<Status> storeRecovered(ServerId id);
 
   /// nullptr if there never was one (or long ago).
   const Server* find(ServerId id) const;
@@ -63,11 +73,21 @@ class Membership {
   /// Dead, and unable to answer anyone: its lease has ended.
   bool leaseIsOver(ServerId id) const;
   std::vector<ServerId> heardServers() const;
-  /// In the order of ids; dead ones of late included.
+  /// Whether `id` may learn who the members are. Failure: Fenced: dead or unknown; RetryLater: the verdict is on its
+  /// way to the store.
+  Status mayAsk(ServerId id) const;
+  /// Of servers that there was never one of; false also for those that are long forgotten.
+  bool isStillToCome(ServerId id) const { return id == ServerId() || id.value >= ids_.end(); }
+  /// Not 0, and another one after every enlistment and verdict, and after a start.
+  uint64_t version() const { return version_; }
+  /// Told after every enlistment and verdict, when they count already. Once, before start().
+  void setListener(std::function<void()> listener) { listener_ = std::move(listener); }
+  /// In the order of ids; dead ones included that are not recovered, and of late.
   std::vector<const Server*> servers() const;
   int64_t leaseNs() const { return options_.lease_ns; }
 
  private:
+  // Of those that are recovered. The others are all kept: their floors decide what is recovered.
   static constexpr size_t kDeadKeptMax = 256;
 
   struct Member {
@@ -78,7 +98,10 @@ class Membership {
     bool stopped_itself = false;
   };
   runtime::Task<void> watch();
+  runtime::Task<Status> loadConfig(StoredConfig& config);
   runtime::Task<Status> declareDead(ServerId id, bool stopped_itself);
+  runtime::Task<Status> storeNew(Server& server, ServerId former);
+  void noteChange();
   Status check(const Server& server) const;
   int64_t nextVerdictNs() const;
 
@@ -90,6 +113,8 @@ class Membership {
   runtime::Signal changed_;
   std::map<ServerId, Member> members_;
   int64_t no_verdict_before_ns_ = 0;
+  uint64_t version_ = 0;
+  std::function<void()> listener_;
 };
 
 }  // namespace ramcore::coordinator

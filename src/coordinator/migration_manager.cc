@@ -306,6 +306,9 @@ runtime::Task<MigrationManager::Verdict> MigrationManager::awaitPull(MigrationId
 runtime::Task<bool> MigrationManager::storeHandOver(MigrationId id, LogRef log) {
   auto guard = co_await parts_.map_lock.lock();
   Migration move = record(id);
+  // A dead one gets nothing: with the lock held, nobody says that there is nothing of its log to recover meanwhile.
+  // The next look at the move gives it up.
+  if (!parts_.membership.isAlive(move.destination)) co_return !parts_.journal.stopping();
   move.step = MigrationStep::HandedOver;
   Tablet tablet = *parts_.map.findTablet(move.tablet);
   tablet.owner = move.destination;

@@ -10,6 +10,13 @@ namespace ramcore::coordinator {
 
 using MigrationId = Id<struct MigrationIdTag, uint64_t>;
 
+/// Open replicas of a server's log below it do not count in its recovery.
+struct ReplicaFloor {
+  SegmentId segment;
+  uint64_t replica_epoch = 0;
+  auto operator<=>(const ReplicaFloor&) const = default;
+};
+
 /// One server process.
 struct Server {
   ServerId id;
@@ -19,6 +26,11 @@ struct Server {
   uint32_t format_version = 0;
   uint64_t nonce = 0;
   bool alive = true;  ///< false: declared dead, which is final
+  bool keeps_replicas = false;
+  std::string failure_domain;  ///< empty: its own
+  ReplicaFloor floor;
+  bool recovered = false;  ///< dead, and nothing of its log is needed any more; final
+  bool returned = false;   ///< dead, and its storage came back under another id
 };
 
 /// One log that holds contents of a tablet, from a segment on.
@@ -28,7 +40,13 @@ struct LogRef {
   bool operator==(const LogRef&) const = default;
 };
 
-enum class TabletState : uint8_t { Normal = 1, Moving = 2, Splitting = 3 };
+enum class TabletState : uint8_t {
+  Normal = 1,
+  Moving = 2,
+  Splitting = 3,
+  Recovering = 4,  ///< the owner is dead; the recovery master fetches the contents, under last_epoch
+  Taking = 5,      ///< granted to a recovery master, which is the owner now and has not been heard to answer for it
+};
 
 /// A range of a table's key hashes and who answers for it.
 struct Tablet {
@@ -40,6 +58,7 @@ struct Tablet {
   TabletState state = TabletState::Normal;
   ServerId owner;
   std::vector<LogRef> logs;
+  ServerId recovery_master{};  ///< while Recovering
   bool operator==(const Tablet&) const = default;
 };
 

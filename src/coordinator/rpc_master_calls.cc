@@ -12,11 +12,31 @@ namespace {
 namespace control = wire::control;
 using wire::Opcode;
 
+// What takes a server longer than a moment: looking through the replicas of a whole log, a list of all its segments.
+constexpr int64_t kLongCallNs = 5 * runtime::kNanosPerSecond;
+
+Replica replicaOf(const control::Replica& message) {
+  Replica replica{.segment = SegmentId(message.segment()),
+                  .epoch = message.replica_epoch(),
+                  .is_closed = message.closed(),
+                  .has_digest = message.has_digest(),
+                  .previous_head = SegmentId(message.previous_head()),
+                  .members = {}};
+  for (const uint64_t member : message.members()) replica.members.emplace_back(member);
+  return replica;
+}
+
 }  // namespace
 
 template <typename RequestMessage, typename ResponseMessage>
 runtime::Task<Status> RpcMasterCalls::call(ServerId server, Opcode opcode, RequestMessage request,
                                            ResponseMessage& response) {
+  co_return co_await call(server, opcode, std::move(request), response, call_ns_);
+}
+
+template <typename RequestMessage, typename ResponseMessage>
+runtime::Task<Status> RpcMasterCalls::call(ServerId server, Opcode opcode, RequestMessage request,
+                                           ResponseMessage& response, int64_t call_ns) {
   const Server* member = membership_.find(server);
   if (member == nullptr || journal_.stopping()) co_return Status::Unreachable;
   rpc::PeerAddress address{.id = server.value, .locators = {}};
@@ -24,7 +44,7 @@ runtime::Task<Status> RpcMasterCalls::call(ServerId server, Opcode opcode, Reque
     Outcome<transport::Locator> locator = transport::Locator::parse(text);
     if (locator.ok()) address.locators.push_back(std::move(locator).value());
   }
-  const rpc::CallSettings settings{.deadline_ns = journal_.nowNs() + call_ns_,
+  const rpc::CallSettings settings{.deadline_ns = journal_.nowNs() + call_ns,
                                    .priority = runtime::Priority::Membership};
   const rpc::ControlOutcome outcome =
       co_await rpc::callControl(caller_, journal_.executor(), address, opcode, request, response, settings);
@@ -106,6 +126,36 @@ runtime::Task<PullResult> RpcMasterCalls::pullProgress(ServerId server, TabletId
   result.fraction = response.fraction();
   result.log = logOf(response.log());
   if (result.log.server == ServerId()) result.log.server = server;
+  co_return result;
+}
+
+runtime::Task<Status> RpcMasterCalls::recoverTablets(ServerId server, RecoveryOrder order) {
+  control::RecoverTabletsRequest request;
+  request.set_dead(order.dead.value);
+  for (const Tablet& tablet : order.tablets) fillTablet(tablet, true, *request.add_tablets());
+  for (const ServerId id : order.holders) {
+    control::ReplicaHolder& holder = *request.add_holders();
+    holder.set_id(id.value);
+    const Server* member = membership_.find(id);
+    if (member == nullptr) continue;
+    for (const std::string& locator : member->locators) holder.add_locators(locator);
+  }
+  for (const SurveyedSegment& segment : order.segments) {
+    control::RecoverySegment& to = *request.add_segments();
+    to.set_segment(segment.id.value);
+    for (const uint32_t holder : segment.holders) to.add_holders(holder);
+  }
+  control::Empty response;
+  co_return co_await call(server, Opcode::RecoverTablets, std::move(request), response, kLongCallNs);
+}
+
+runtime::Task<FenceResult> RpcMasterCalls::fenceServer(ServerId server, ServerId dead) {
+  control::FenceServerRequest request;
+  request.set_server(dead.value);
+  control::FenceServerResponse response;
+  FenceResult result;
+  result.status = co_await call(server, Opcode::FenceServer, std::move(request), response, kLongCallNs);
+  for (const control::Replica& replica : response.replicas()) result.replicas.push_back(replicaOf(replica));
   co_return result;
 }
 

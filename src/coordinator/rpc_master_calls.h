@@ -22,11 +22,16 @@ class RpcMasterCalls final : public MasterCalls {
                                        TabletEpoch new_epoch) override;
   runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch, ServerId source) override;
   runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet) override;
+  runtime::Task<Status> recoverTablets(ServerId server, RecoveryOrder order) override;
+  runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) override;
   runtime::Task<Status> serverState(ServerId server, wire::control::ServerStateResponse& state) override;
 
  private:
   template <typename RequestMessage, typename ResponseMessage>
   runtime::Task<Status> call(ServerId server, wire::Opcode opcode, RequestMessage request, ResponseMessage& response);
+  template <typename RequestMessage, typename ResponseMessage>
+  runtime::Task<Status> call(ServerId server, wire::Opcode opcode, RequestMessage request, ResponseMessage& response,
+                             int64_t call_ns);
 
   rpc::Caller& caller_;
   Journal& journal_;

@@ -39,17 +39,19 @@ std::string keyOf(ClientId id) { return keyWith(kClientPrefix, id.value, 16); }
 std::string keyOf(MigrationId id) { return keyWith(kMigrationPrefix, id.value, 16); }
 std::string keyOfSplit(TabletId tablet) { return keyWith(kSplitPrefix, tablet.value, 16); }
 
-std::string encodeConfig(int64_t server_lease_ns) {
+std::string encodeConfig(const StoredConfig& config) {
   state::Config message;
-  message.set_server_lease_ns(server_lease_ns);
+  message.set_server_lease_ns(config.server_lease_ns);
+  message.set_starts(config.starts);
   return message.SerializeAsString();
 }
 
-bool decodeConfig(std::string_view bytes, int64_t& server_lease_ns) {
+bool decodeConfig(std::string_view bytes, StoredConfig& config) {
   state::Config message;
   if (!parse(bytes, message)) return false;
-  server_lease_ns = message.server_lease_ns();
-  return server_lease_ns > 0 && server_lease_ns <= kLeaseNsMax;
+  config.server_lease_ns = message.server_lease_ns();
+  config.starts = message.starts();
+  return config.server_lease_ns > 0 && config.server_lease_ns <= kLeaseNsMax;
 }
 
 std::string encodeAllocator(uint64_t reserved_until) {
@@ -74,6 +76,12 @@ std::string encode(const Server& server) {
   message.set_format_version(server.format_version);
   message.set_nonce(server.nonce);
   message.set_alive(server.alive);
+  message.set_keeps_replicas(server.keeps_replicas);
+  message.set_failure_domain(server.failure_domain);
+  message.set_floor_segment(server.floor.segment.value);
+  message.set_floor_epoch(server.floor.replica_epoch);
+  message.set_recovered(server.recovered);
+  message.set_returned(server.returned);
   return message.SerializeAsString();
 }
 
@@ -87,7 +95,12 @@ bool decode(std::string_view bytes, Server& server) {
   server.format_version = message.format_version();
   server.nonce = message.nonce();
   server.alive = message.alive();
-  return server.id != ServerId();
+  server.keeps_replicas = message.keeps_replicas();
+  server.failure_domain = message.failure_domain();
+  server.floor = {SegmentId(message.floor_segment()), message.floor_epoch()};
+  server.recovered = message.recovered();
+  server.returned = message.returned();
+  return server.id != ServerId() && !(server.alive && (server.recovered || server.returned));
 }
 
 std::string encode(const Table& table) {
@@ -135,6 +148,7 @@ std::string encode(const Tablet& tablet) {
     to.set_server(log.server.value);
     to.set_first_segment(log.first_segment.value);
   }
+  message.set_recovery_master(tablet.recovery_master.value);
   return message.SerializeAsString();
 }
 
@@ -152,10 +166,13 @@ bool decode(std::string_view bytes, Tablet& tablet) {
   for (const state::LogRef& log : message.logs()) {
     tablet.logs.push_back({ServerId(log.server()), SegmentId(log.first_segment())});
   }
+  tablet.recovery_master = ServerId(message.recovery_master());
+  const bool is_recovering = tablet.state == TabletState::Recovering;
+  if (is_recovering != (tablet.recovery_master != ServerId())) return false;
   return tablet.id != TabletId() && tablet.table != TableId() && tablet.range.first <= tablet.range.last &&
          tablet.epoch <= tablet.last_epoch && tablet.last_epoch.value <= kCountMax && tablet.epoch != TabletEpoch() &&
          tablet.owner != ServerId() && message.state() >= state::TABLET_NORMAL &&
-         message.state() <= state::TABLET_SPLITTING;
+         message.state() <= state::TABLET_TAKING;
 }
 
 std::string encode(const StoredClient& client) {

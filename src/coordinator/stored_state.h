@@ -32,7 +32,13 @@ struct StoredClient {
   uint64_t nonce = 0;
 };
 
-std::string encodeConfig(int64_t server_lease_ns);
+/// What a coordinator last ran with.
+struct StoredConfig {
+  int64_t server_lease_ns = 0;
+  uint32_t starts = 0;  ///< how often one began on this state; wraps
+};
+
+std::string encodeConfig(const StoredConfig& config);
 std::string encodeAllocator(uint64_t reserved_until);
 std::string encode(const Server& server);
 std::string encode(const Table& table);
@@ -42,7 +48,7 @@ std::string encode(const Migration& migration);
 std::string encode(const Split& split);
 
 // False if the bytes are damaged or make no sense by themselves. What refers to other records is for those who load it.
-[[nodiscard]] bool decodeConfig(std::string_view bytes, int64_t& server_lease_ns);
+[[nodiscard]] bool decodeConfig(std::string_view bytes, StoredConfig& config);
 [[nodiscard]] bool decodeAllocator(std::string_view bytes, uint64_t& reserved_until);
 [[nodiscard]] bool decode(std::string_view bytes, Server& server);
 [[nodiscard]] bool decode(std::string_view bytes, Table& table);

@@ -182,22 +182,33 @@ runtime::Task<void> TableManager::runCreate(TableId id) {
   Journal::Running running(parts_.journal);
   const auto count = static_cast<uint32_t>(parts_.map.findTable(id)->owners.size());
   std::vector<Tablet> tablets(count);
+  Status stored = Status::RetryLater;
+  while (stored == Status::RetryLater) {
+    const bool created = co_await createTablets(id, tablets);
+    if (!created) co_return;
+    stored = co_await storeCreated(id, tablets);
+  }
+  if (stored == Status::Ok) changed_.notifyAll();
+}
+
+// Those that are not with a server that lives. False only if the coordinator stops.
+runtime::Task<bool> TableManager::createTablets(TableId id, std::vector<Tablet>& tablets) {
   // All servers at once, but a bounded number of calls.
-  constexpr uint32_t kAtOnce = 16;
-  for (uint32_t first = 0; first < count; first += kAtOnce) {
+  constexpr size_t kAtOnce = 16;
+  for (size_t next = 0; next < tablets.size();) {
     std::vector<runtime::Task<bool>> tasks;
-    for (uint32_t i = first; i < std::min(count, first + kAtOnce); ++i) {
-      tasks.push_back(createTablet(id, i, tablets[i]));
+    for (; next < tablets.size() && tasks.size() < kAtOnce; ++next) {
+      if (parts_.membership.isAlive(tablets[next].owner)) continue;
+      tasks.push_back(createTablet(id, static_cast<uint32_t>(next), tablets[next]));
     }
     bool all = true;
     for (runtime::Task<bool>& task : tasks) {
       const bool created = co_await task;
       all = all && created;
     }
-    if (!all) co_return;
+    if (!all) co_return false;
   }
-  const bool stored = co_await storeCreated(id, tablets);
-  if (stored) changed_.notifyAll();
+  co_return true;
 }
 
 // False only if the coordinator stops.
@@ -254,8 +265,12 @@ runtime::Task<bool> TableManager::moveIntent(TableId id, uint32_t index) {
   co_return true;
 }
 
-runtime::Task<bool> TableManager::storeCreated(TableId id, const std::vector<Tablet>& tablets) {
+// RetryLater: a server that took some of them is dead. There is nothing in them, so others are asked to take them.
+runtime::Task<Status> TableManager::storeCreated(TableId id, const std::vector<Tablet>& tablets) {
   auto guard = co_await parts_.map_lock.lock();
+  const bool all_live = std::all_of(tablets.begin(), tablets.end(),
+                                    [&](const Tablet& tablet) { return parts_.membership.isAlive(tablet.owner); });
+  if (!all_live) co_return Status::RetryLater;
   Table table = *parts_.map.findTable(id);
   table.state = TableState::Ready;
   table.owners.clear();
@@ -265,17 +280,17 @@ runtime::Task<bool> TableManager::storeCreated(TableId id, const std::vector<Tab
     batch.put(keyOf(tablet.id), encode(tablet));
     if (batch.changes.size() < Batch::kChangesMax - 1) continue;
     const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
-    if (!stored) co_return false;
+    if (!stored) co_return Status::Shutdown;
     batch = Batch();
   }
   // The table is ready with its last tablet, not before.
   batch.put(keyOf(id), encode(table));
   const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
-  if (!stored) co_return false;
+  if (!stored) co_return Status::Shutdown;
   parts_.map.putTable(table);
   parts_.map.addTablets(id, tablets);
   parts_.trace.info("table '" + table.name + "' is created with " + std::to_string(tablets.size()) + " tablets");
-  co_return true;
+  co_return Status::Ok;
 }
 
 // ---- drop

@@ -47,10 +47,11 @@ class TableManager {
   bool isSoundIntent(const Table& table) const;
   runtime::Task<Status> storeCreate(std::string name, uint32_t tablet_count, uint64_t nonce);
   runtime::Task<void> runCreate(TableId id);
+  runtime::Task<bool> createTablets(TableId id, std::vector<Tablet>& tablets);
   runtime::Task<bool> createTablet(TableId id, uint32_t index, Tablet& tablet);
   runtime::Task<TakeResult> takeNew(Tablet tablet);
   runtime::Task<bool> moveIntent(TableId id, uint32_t index);
-  runtime::Task<bool> storeCreated(TableId id, const std::vector<Tablet>& tablets);
+  runtime::Task<Status> storeCreated(TableId id, const std::vector<Tablet>& tablets);
   runtime::Task<void> runDrop(TableId id);
   runtime::Task<void> dropTablet(Tablet tablet);
   runtime::Task<bool> storeDropped(TableId id);

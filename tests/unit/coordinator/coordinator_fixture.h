@@ -10,6 +10,7 @@
 #include "coordinator/client_leases.h"
 #include "coordinator/memory_state_store.h"
 #include "coordinator/migration_manager.h"
+#include "coordinator/recovery_manager.h"
 #include "coordinator/split_manager.h"
 #include "coordinator/table_manager.h"
 #include "unit/coordinator/fake_masters.h"
@@ -47,7 +48,8 @@ class Bench {
           tablet_ids(journal, "tablet"),
           migrations(parts()),
           splits(parts()),
-          tables(parts(), {&migrations, &splits}) {}
+          recoveries(parts()),
+          tables(parts(), {&migrations, &splits, &recoveries}) {}
     Parts parts() { return {journal, node.trace(), map, map_lock, membership, masters, tablet_ids}; }
 
     runtime::SimNode node;
@@ -63,6 +65,7 @@ class Bench {
     IdAllocator tablet_ids;
     MigrationManager migrations;
     SplitManager splits;
+    RecoveryManager recoveries;
     TableManager tables;
   };
   Life& life() { return *life_; }
@@ -130,6 +133,23 @@ class Bench {
     cluster_.machine(enlisted.id).up = true;
     return enlisted.id;
   }
+  /// One that keeps replicas, too.
+  /// @param former  whose storage it has
+  ServerId addBackup(uint64_t nonce, ServerId former = {}) {
+    Server server = serverOf(nonce);
+    server.keeps_replicas = true;
+    const Membership::Enlistment enlisted = enlist(std::move(server), former);
+    EXPECT_EQ(enlisted.status, Status::Ok);
+    cluster_.machine(enlisted.id).up = true;
+    return enlisted.id;
+  }
+  Status raiseFloor(ServerId id, ReplicaFloor floor) { return run(raiseFloorOn(*life_, id, floor)); }
+  /// Lets a server fall silent, until the verdict.
+  void kill(ServerId id) {
+    cluster_.machine(id).up = false;
+    for (int i = 0; i < 40 && life_->membership.isAlive(id); ++i) passRenewing(200 * kMilli);
+    EXPECT_FALSE(life_->membership.isAlive(id));
+  }
   Status goodbye(ServerId id) { return run(goodbyeOn(*life_, id)); }
   /// @param nonce  0: one of its own
   TableManager::Created create(std::string name, uint32_t tablets, uint64_t nonce = 0) {
@@ -192,6 +212,7 @@ class Bench {
       life.tables.stop();
       life.migrations.stop();
       life.splits.stop();
+      life.recoveries.stop();
     }
     Life& life;
   };
@@ -203,16 +224,22 @@ class Bench {
     if (loaded == Status::Ok) loaded = co_await life.tables.load();
     if (loaded == Status::Ok) loaded = co_await life.migrations.load();
     if (loaded == Status::Ok) loaded = co_await life.splits.load();
+    if (loaded == Status::Ok) loaded = co_await life.recoveries.load();
     if (loaded != Status::Ok) co_return;
     life.membership.start();
     life.clients.start();
     life.tables.resume();
     life.migrations.resume();
     life.splits.resume();
+    life.recoveries.resume();
   }
   static runtime::Task<Membership::Enlistment> enlistOn(Life& life, Server server, ServerId former) {
     co_await runtime::resumeOn(life.executor);
     co_return co_await life.membership.enlist(std::move(server), former);
+  }
+  static runtime::Task<Status> raiseFloorOn(Life& life, ServerId id, ReplicaFloor floor) {
+    co_await runtime::resumeOn(life.executor);
+    co_return co_await life.membership.raiseFloor(id, floor);
   }
   static runtime::Task<Status> goodbyeOn(Life& life, ServerId id) {
     co_await runtime::resumeOn(life.executor);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -33,6 +34,11 @@ class FakeCluster {
     std::map<TabletId, Held> tablets;
     std::map<TabletId, TabletEpoch> dropped;
     int64_t pull_polls = 0;
+    bool stalls = false;                                ///< recoveries here go on for ever
+    std::map<ServerId, std::vector<Replica>> replicas;  ///< of others' logs
+    std::set<ServerId> fenced;
+    uint64_t fence_count = 0;
+    uint64_t recovery_count = 0;  ///< that began here
   };
 
   Machine& machine(ServerId id) { return machines_[id]; }
@@ -114,12 +120,62 @@ class FakeCluster {
       return result;
     }
     result.pull_status = pull_failure;
-    found->second.pulled = found->second.pulled || ++at.pull_polls % 3 == 0;
+    found->second.pulled = found->second.pulled || (!at.stalls && ++at.pull_polls % 3 == 0);
     result.done = found->second.pulled;
     result.fraction = result.done ? 1 : 0.5;
     result.objects = found->second.content;
     result.log = {server, segment};
     return result;
+  }
+
+  /// A log of three segments, all of it on each of these. The last is its open head.
+  void keepLog(ServerId master, const std::vector<ServerId>& backups, uint64_t epoch = 1) {
+    for (const ServerId backup : backups) {
+      machines_[backup].replicas[master] = {closedReplica(1), closedReplica(2), openReplica(3, epoch, {1, 2, 3})};
+    }
+  }
+  static Replica closedReplica(uint64_t segment) {
+    return {.segment = SegmentId(segment), .epoch = 1, .is_closed = true, .previous_head = {}, .members = {}};
+  }
+  static Replica openReplica(uint64_t segment, uint64_t epoch, const std::vector<uint64_t>& members) {
+    Replica replica{.segment = SegmentId(segment),
+                    .epoch = epoch,
+                    .has_digest = true,
+                    .previous_head = SegmentId(segment - 1),
+                    .members = {}};
+    for (const uint64_t member : members) replica.members.emplace_back(member);
+    return replica;
+  }
+  std::vector<Replica> fence(ServerId backup, ServerId dead) {
+    Machine& at = machines_[backup];
+    at.fenced.insert(dead);
+    ++at.fence_count;
+    return at.replicas[dead];
+  }
+  Status recover(ServerId server, const RecoveryOrder& order) {
+    Machine& at = machines_[server];
+    for (const SurveyedSegment& segment : order.segments) {
+      EXPECT_FALSE(segment.holders.empty());
+      for (const uint32_t holder : segment.holders) {
+        EXPECT_TRUE(machines_[order.holders.at(holder)].fenced.contains(order.dead));
+      }
+    }
+    size_t known = 0;
+    for (const Tablet& tablet : order.tablets) {
+      EXPECT_EQ(tablet.owner, server);
+      const auto held = at.tablets.find(tablet.id);
+      if (isOld(at, tablet)) return Status::StaleEpoch;
+      if (held == at.tablets.end()) continue;
+      if (held->second.tablet.epoch > tablet.epoch) return Status::StaleEpoch;
+      if (held->second.tablet.epoch < tablet.epoch && !held->second.pulling) return Status::StaleEpoch;
+      known += held->second.tablet.epoch == tablet.epoch ? 1 : 0;
+    }
+    if (known != 0) return known == order.tablets.size() ? Status::Ok : Status::StaleEpoch;
+    for (const Tablet& tablet : order.tablets) {
+      at.tablets[tablet.id] = {.tablet = tablet, .pulling = true, .content = logged(order.dead, tablet)};
+    }
+    ++at.recovery_count;
+    return Status::Ok;
   }
 
   /// Does what a client does to one tablet by the map's word: adds one where owner and epoch agree. True if it did.
@@ -143,6 +199,13 @@ class FakeCluster {
   Status pull_failure = Status::Ok;
 
  private:
+  // What there is of the tablet in a server's log: all of it is durable.
+  uint64_t logged(ServerId server, const Tablet& tablet) {
+    for (const auto& [id, held] : machines_[server].tablets) {
+      if (held.tablet.table == tablet.table && held.tablet.range.contains(tablet.range.first)) return held.content;
+    }
+    return 0;
+  }
   static bool isOld(const Machine& at, const Tablet& tablet) {
     const auto floor = at.dropped.find(tablet.id);
     return floor != at.dropped.end() && tablet.epoch <= floor->second;
@@ -207,6 +270,23 @@ class FakeMasterCalls final : public MasterCalls {
     PullResult result;
     result.status = reached;
     if (reached == Status::Ok) result = cluster_.progress(server, tablet, SegmentId(9));
+    co_return result;
+  }
+  runtime::Task<Status> recoverTablets(ServerId server, RecoveryOrder order) override {
+    const std::function<Status()> act = [cluster = &cluster_, server, order] {
+      return cluster->recover(server, order);
+    };
+    co_return co_await call(server, act);
+  }
+  runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) override {
+    const auto replicas = std::make_shared<std::vector<Replica>>();
+    const std::function<Status()> act = [cluster = &cluster_, server, dead, replicas] {
+      *replicas = cluster->fence(server, dead);
+      return Status::Ok;
+    };
+    FenceResult result;
+    result.status = co_await call(server, act);
+    if (result.status == Status::Ok) result.replicas = *replicas;
     co_return result;
   }
   runtime::Task<Status> serverState(ServerId, wire::control::ServerStateResponse&) override {

@@ -116,7 +116,7 @@ TEST(StoredContradictions, WhatWasStoredTogetherIsTaken) {
 
 TEST(StoredContradictions, NumbersThatWouldOverflow) {
   expectRefused("id/tablet", [](Store& store) { store.disk.put("id/tablet", encodeAllocator(~uint64_t{0})); });
-  expectRefused("config", [](Store& store) { store.disk.put("config", encodeConfig(INT64_MAX)); });
+  expectRefused("config", [](Store& store) { store.disk.put("config", encodeConfig({.server_lease_ns = INT64_MAX})); });
   expectRefused("tablet/", [](Store& store) {
     store.tablet.last_epoch = TabletEpoch(~uint64_t{0});
     store.put(store.tablet);

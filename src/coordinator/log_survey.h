@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "coordinator/records.h"
+
+namespace ramcore::coordinator {
+
+/// What a fenced backup has of one segment of a dead server's log.
+struct Replica {
+  SegmentId segment;
+  uint64_t epoch = 0;
+  bool is_closed = false;
+  bool has_digest = false;         ///< it is or was a head
+  SegmentId previous_head;         ///< of the digest
+  std::vector<SegmentId> members;  ///< of the digest; only of open replicas
+};
+
+/// One member of the log that is to be replayed, and who can be asked for it.
+struct SurveyedSegment {
+  SegmentId id;
+  std::vector<uint32_t> holders;  ///< places in LogSurvey::holders, ascending
+};
+
+/// What fenced backups together have of a dead server's log.
+struct LogSurvey {
+  SegmentId head;                 ///< none: no end of the log was found
+  std::vector<ServerId> holders;  ///< ascending
+  std::vector<SurveyedSegment>
+      segments;                    ///< all members of the head's digest, ascending; those missing without holders
+  std::vector<SegmentId> missing;  ///< ascending
+
+  /// Everything that was ever acknowledged is in `segments`, and each of them can be read.
+  bool isComplete() const { return head != SegmentId() && missing.empty(); }
+};
+
+/// The proof that a log can be recovered. Why it is enough to hear some of the backups is in docs/recovery.md.
+///
+/// The end of the log is the highest segment with an open replica that has a digest and is at or above the floor. The
+/// members are those of that digest and nothing else. Each needs a closed replica; for the end itself, and for its
+/// direct predecessor among the heads, an open one at or above the floor does as well.
+/// @param floor    of the dead server, as it was when its verdict was stored
+/// @param answers  of servers that take nothing from it any more, and that live
+LogSurvey surveyLog(const ReplicaFloor& floor, const std::map<ServerId, std::vector<Replica>>& answers);
+
+}  // namespace ramcore::coordinator

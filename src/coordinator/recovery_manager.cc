@@ -1,0 +1,377 @@
+#include "coordinator/recovery_manager.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+#include "coordinator/stored_state.h"
+
+namespace ramcore::coordinator {
+namespace {
+
+// How long a complete answer waits for those that were asked, too: more holders share the reading.
+constexpr int64_t kGraceNs = 250 * runtime::kNanosPerMilli;
+// Between two questions to a backup that gave no answer.
+constexpr int64_t kAskAgainNs = runtime::kNanosPerSecond;
+// While nobody keeps replicas.
+constexpr int64_t kNobodyNs = 5 * runtime::kNanosPerSecond;
+// For what ends without telling: moves, splits, creations and drops.
+constexpr int64_t kOthersNs = 100 * runtime::kNanosPerMilli;
+constexpr int64_t kAttemptPauseNsMin = 50 * runtime::kNanosPerMilli;
+constexpr int64_t kAttemptPauseNsMax = 5 * runtime::kNanosPerSecond;
+constexpr size_t kShownMax = 10;
+
+std::string text(ServerId id) { return "server " + std::to_string(id.value); }
+
+std::string text(const std::vector<SegmentId>& segments) {
+  std::string list;
+  for (size_t i = 0; i < segments.size() && i < kShownMax; ++i) {
+    list += (i == 0 ? "" : ", ") + std::to_string(segments[i].value);
+  }
+  return list + (segments.size() > kShownMax ? ", ..." : "");
+}
+
+}  // namespace
+
+RecoveryManager::RecoveryManager(const Parts& parts)
+    : parts_(parts),
+      attempts_(parts, {.on_back = [this](ServerId dead, size_t tablets) { onBack(dead, tablets); },
+                        .on_failed = [this](ServerId dead) { onFailed(dead); }}),
+      changed_(parts.journal.executor()) {
+  parts_.membership.setListener([this] { onMembers(); });
+}
+
+runtime::Task<Status> RecoveryManager::load() {
+  for (const Table* table : parts_.map.tables()) {
+    for (const Tablet* tablet : parts_.map.tabletsOf(table->id)) {
+      const Server* owner = parts_.membership.find(tablet->owner);
+      const char* wrong = nullptr;
+      if (owner == nullptr) {
+        wrong = "belongs to a server that never was";
+      } else if (owner->recovered) {
+        wrong = "belongs to a server of which nothing was left";
+      } else if (tablet->state == TabletState::Recovering && owner->alive) {
+        wrong = "is recovered from a server that lives";
+      } else if (tablet->state == TabletState::Recovering && tablet->epoch == tablet->last_epoch) {
+        wrong = "is recovered under the epoch of its owner";
+      } else if (tablet->state == TabletState::Taking && tablet->epoch != tablet->last_epoch) {
+        wrong = "was granted under an epoch that is not its last";
+      }
+      if (wrong != nullptr) co_return parts_.journal.corrupt(keyOf(tablet->id), wrong);
+    }
+  }
+  co_return Status::Ok;
+}
+
+void RecoveryManager::resume() {
+  is_running_ = true;
+  std::map<std::pair<ServerId, ServerId>, std::vector<Tablet>> fetched;
+  std::map<ServerId, std::vector<TabletId>> granted;
+  for (const Table* table : parts_.map.tables()) {
+    if (table->state != TableState::Ready) continue;
+    for (const Tablet* tablet : parts_.map.tabletsOf(table->id)) {
+      if (tablet->state == TabletState::Recovering)
+        fetched[{tablet->owner, tablet->recovery_master}].push_back(*tablet);
+      if (tablet->state == TabletState::Taking) granted[tablet->owner].push_back(tablet->id);
+    }
+  }
+  for (auto& [between, tablets] : fetched) attempts_.carryOn(between.first, between.second, std::move(tablets));
+  for (auto& [owner, tablets] : granted) attempts_.take({}, owner, std::move(tablets));
+  onMembers();
+}
+
+void RecoveryManager::stop() {
+  is_running_ = false;
+  changed_.failAll(Status::Shutdown);
+}
+
+// ---- what happens elsewhere
+
+void RecoveryManager::onMembers() {
+  if (!is_running_) return;
+  std::vector<ServerId> fresh;
+  for (const Server* server : parts_.membership.servers()) {
+    if (!server->alive && !server->recovered && !recoveries_.contains(server->id)) fresh.push_back(server->id);
+  }
+  for (const ServerId dead : fresh) {
+    recoveries_[dead].detected_ns = parts_.journal.nowNs();
+    run(dead).detach();
+  }
+  changed_.notifyAll();
+}
+
+void RecoveryManager::onBack(ServerId dead, size_t tablets) {
+  const auto found = recoveries_.find(dead);
+  if (found == recoveries_.end()) return;
+  Recovery& recovery = found->second;
+  recovery.attempt_pause_ns = 0;
+  if (tablets != 0) {
+    recovery.last_back_ns = parts_.journal.nowNs();
+    if (recovery.tablets_back == 0) recovery.first_back_ns = recovery.last_back_ns;
+    recovery.tablets_back += tablets;
+  }
+  changed_.notifyAll();
+}
+
+// What was offered may be gone or rotten: everybody is asked again.
+void RecoveryManager::onFailed(ServerId dead) {
+  const auto found = recoveries_.find(dead);
+  if (found == recoveries_.end()) return;
+  Recovery& recovery = found->second;
+  recovery.answers.clear();
+  recovery.asked_ns = 0;
+  for (auto& [backup, asked] : recovery.asked) asked.is_answered = false;
+  recovery.attempt_pause_ns = std::clamp(2 * recovery.attempt_pause_ns, kAttemptPauseNsMin, kAttemptPauseNsMax);
+  recovery.not_before_ns = parts_.journal.nowNs() + recovery.attempt_pause_ns;
+  changed_.notifyAll();
+}
+
+// ---- one dead server
+
+RecoveryManager::Work RecoveryManager::workOf(ServerId dead) const {
+  Work work;
+  work.any = attempts_.isTakingFrom(dead);
+  for (const Table* table : parts_.map.tables()) {
+    // Its tablets may become the dead one's, unless others are found.
+    const bool intended = table->state == TableState::Creating &&
+                          std::find(table->owners.begin(), table->owners.end(), dead) != table->owners.end();
+    work.any = work.any || intended;
+  }
+  for (const Tablet* tablet : parts_.map.tabletsOwnedBy(dead)) {
+    work.any = true;
+    const Table* table = parts_.map.findTable(tablet->table);
+    const bool is_ours = tablet->state == TabletState::Normal || tablet->state == TabletState::Recovering ||
+                         tablet->state == TabletState::Taking;
+    if (is_ours && table->state == TableState::Ready && !attempts_.isAtWork(tablet->id)) {
+      work.open.push_back(tablet->id);
+    }
+  }
+  return work;
+}
+
+runtime::Task<void> RecoveryManager::run(ServerId dead) {
+  Journal::Running running(parts_.journal);
+  Recovery& recovery = recoveries_.at(dead);  // nobody else removes it
+  while (!parts_.journal.stopping()) {
+    const Work work = workOf(dead);
+    int64_t wake_ns = parts_.journal.nowNs() + kOthersNs;
+    if (!work.any) {
+      const bool stored = co_await storeRecovered(dead, recovery);
+      if (stored) break;
+    } else if (!work.open.empty()) {
+      wake_ns = co_await recover(dead, recovery);
+    } else {
+      recovery.text = "its tablets are being fetched";
+    }
+    if (parts_.journal.stopping()) break;
+    [[maybe_unused]] const Status changed = co_await changed_.wait(wake_ns);
+  }
+  recoveries_.erase(dead);
+}
+
+// One step towards new attempts. Gives when to look again, if nothing happens before.
+runtime::Task<int64_t> RecoveryManager::recover(ServerId dead, Recovery& recovery) {
+  const bool has_backups = askBackups(dead, recovery);
+  review(dead, recovery);
+  const int64_t now_ns = parts_.journal.nowNs();
+  const bool all_answered = std::none_of(recovery.asked.begin(), recovery.asked.end(),
+                                         [](const auto& one) { return one.second.is_under_way; });
+  if (!recovery.survey.isComplete()) {
+    // Who has not answered yet may have it.
+    if (all_answered || now_ns >= recovery.asked_ns + kAskAgainNs) say(dead, recovery, whatIsMissing(dead, recovery));
+    co_return now_ns + (has_backups ? kAskAgainNs : kNobodyNs);
+  }
+  const int64_t ready_ns = std::max(all_answered ? 0 : recovery.asked_ns + kGraceNs, recovery.not_before_ns);
+  if (now_ns < ready_ns) co_return ready_ns;
+  const bool assigned = co_await assign(dead, recovery);
+  if (!assigned) say(dead, recovery, "its log is complete, but no server can take its tablets now");
+  co_return parts_.journal.nowNs() + (assigned ? kOthersNs : kAskAgainNs);
+}
+
+// ---- who has what
+
+// Asks those who were not asked yet, or gave no answer. False if nobody keeps replicas.
+bool RecoveryManager::askBackups(ServerId dead, Recovery& recovery) {
+  const int64_t now_ns = parts_.journal.nowNs();
+  bool any = false;
+  for (const Server* server : parts_.membership.servers()) {
+    if (!server->keeps_replicas || !parts_.membership.isHeard(server->id)) continue;
+    any = true;
+    Asked& asked = recovery.asked[server->id];
+    if (asked.is_answered || asked.is_under_way || now_ns < asked.again_ns) continue;
+    asked.is_under_way = true;
+    if (recovery.asked_ns == 0) recovery.asked_ns = now_ns;
+    fence(dead, server->id).detach();
+  }
+  return any;
+}
+
+runtime::Task<void> RecoveryManager::fence(ServerId dead, ServerId backup) {
+  Journal::Running running(parts_.journal);
+  FenceResult result = co_await parts_.masters.fenceServer(backup, dead);
+  const auto found = recoveries_.find(dead);
+  if (found == recoveries_.end()) co_return;
+  Asked& asked = found->second.asked[backup];
+  asked.is_under_way = false;
+  asked.is_answered = result.status == Status::Ok;
+  if (asked.is_answered) {
+    found->second.answers[backup] = std::move(result.replicas);
+  } else {
+    asked.again_ns = parts_.journal.nowNs() + kAskAgainNs;
+  }
+  changed_.notifyAll();
+}
+
+// What a server said counts while it lives: afterwards it can be asked for nothing.
+void RecoveryManager::review(ServerId dead, Recovery& recovery) {
+  const auto is_gone = [&](const auto& one) { return !parts_.membership.isAlive(one.first); };
+  std::erase_if(recovery.answers, is_gone);
+  std::erase_if(recovery.asked, [&](const auto& one) { return is_gone(one) && !one.second.is_under_way; });
+  recovery.survey = surveyLog(parts_.membership.find(dead)->floor, recovery.answers);
+}
+
+std::string RecoveryManager::whatIsMissing(ServerId dead, const Recovery& recovery) const {
+  const LogSurvey& survey = recovery.survey;
+  std::string what;
+  if (survey.head == SegmentId()) {
+    const ReplicaFloor& floor = parts_.membership.find(dead)->floor;
+    what = "the end of its log is not found: no open replica of segment " + std::to_string(floor.segment.value) +
+           " at replica epoch " + std::to_string(floor.replica_epoch) + ", or of a later one";
+  } else {
+    what = std::to_string(survey.missing.size()) + " of " + std::to_string(survey.segments.size()) +
+           " segments of its log are missing: " + text(survey.missing);
+  }
+  const std::vector<ServerId> away = awayFrom(recovery);
+  if (recovery.asked.empty()) return what + "; no server keeps replicas";
+  for (size_t i = 0; i < away.size() && i < kShownMax; ++i) {
+    const Server* server = parts_.membership.find(away[i]);
+    what += (i == 0 ? "; servers away: " : ", ") + std::to_string(away[i].value) + " (" + server->name + ")";
+  }
+  return what + (away.size() > kShownMax ? ", ..." : "");
+}
+
+// Those that keep replicas and did not say which: silent ones, and dead ones whose storage nobody has brought back.
+std::vector<ServerId> RecoveryManager::awayFrom(const Recovery& recovery) const {
+  std::vector<ServerId> away;
+  for (const Server* server : parts_.membership.servers()) {
+    if (!server->keeps_replicas || recovery.answers.contains(server->id) || server->returned) continue;
+    away.push_back(server->id);
+  }
+  return away;
+}
+
+// Keeps it for reports, and traces it once.
+void RecoveryManager::say(ServerId dead, Recovery& recovery, std::string text_now) {
+  if (recovery.text == text_now) return;
+  recovery.text = std::move(text_now);
+  parts_.trace.warning(text(dead) + " cannot be recovered yet: " + recovery.text);
+}
+
+std::vector<RecoveryReport> RecoveryManager::reports() const {
+  std::vector<RecoveryReport> all;
+  for (const auto& [dead, recovery] : recoveries_) {
+    RecoveryReport report{.server = dead, .missing = recovery.survey.missing, .away = {}, .text = recovery.text};
+    for (const Tablet* tablet : parts_.map.tabletsOwnedBy(dead)) {
+      const Table* table = parts_.map.findTable(tablet->table);
+      report.tablets_left += table->state == TableState::Ready ? 1 : 0;
+    }
+    if (report.tablets_left == 0) continue;
+    if (!recovery.survey.isComplete()) report.away = awayFrom(recovery);
+    all.push_back(std::move(report));
+  }
+  return all;
+}
+
+// ---- who fetches what
+
+// Gives each open tablet to a server: stored first, under a new epoch. False if there is no server, or no space to
+// store it.
+runtime::Task<bool> RecoveryManager::assign(ServerId dead, Recovery& recovery) {
+  auto guard = co_await parts_.map_lock.lock();
+  std::map<ServerId, size_t> loads;
+  for (const ServerId server : parts_.membership.heardServers()) loads[server] = 0;
+  if (loads.empty()) co_return false;
+  for (const Tablet* tablet : parts_.map.tabletsIn(TabletState::Recovering)) {
+    const auto load = loads.find(tablet->recovery_master);
+    if (load != loads.end() && attempts_.isAtWork(tablet->id)) ++load->second;
+  }
+  std::set<std::pair<size_t, ServerId>> by_load;
+  for (const auto& [server, load] : loads) by_load.emplace(load, server);
+
+  std::map<ServerId, RecoveryOrder> orders;
+  const std::vector<TabletId> open = workOf(dead).open;
+  bool is_stored = true;
+  for (size_t first = 0; first < open.size() && is_stored; first += Batch::kChangesMax / 2) {
+    Batch batch;
+    std::vector<Tablet> tablets;
+    for (size_t i = first; i < std::min(open.size(), first + Batch::kChangesMax / 2); ++i) {
+      Tablet tablet = *parts_.map.findTablet(open[i]);
+      // Who has failed at it is not the first to try again.
+      auto target = by_load.begin();
+      if (target->second == tablet.recovery_master && by_load.size() > 1) ++target;
+      const auto [load, server] = *target;
+      by_load.erase(target);
+      by_load.emplace(load + 1, server);
+      tablet.state = TabletState::Recovering;
+      tablet.recovery_master = server;
+      tablet.last_epoch.value += 1;
+      batch.put(keyOf(tablet.id), encode(tablet));
+      tablets.push_back(std::move(tablet));
+    }
+    const Status stored = co_await parts_.journal.commit(std::move(batch));
+    is_stored = stored == Status::Ok;
+    if (!is_stored) break;
+    for (Tablet& tablet : tablets) {
+      parts_.map.updateTablet(tablet);
+      const ServerId master = tablet.recovery_master;
+      tablet.owner = master;
+      tablet.epoch = tablet.last_epoch;
+      tablet.state = TabletState::Normal;
+      orders[master].tablets.push_back(std::move(tablet));
+    }
+  }
+  guard.release();
+  if (parts_.journal.stopping()) co_return false;
+  for (auto& [master, order] : orders) {
+    order.dead = dead;
+    order.holders = recovery.survey.holders;
+    order.segments = recovery.survey.segments;
+    attempts_.begin(master, std::move(order));
+  }
+  co_return is_stored;
+}
+
+// True if nothing of the server's log is needed any more, and that is stored. The lock keeps its tablets from becoming
+// more: whoever gives a tablet to a server holds it, and sees that the server lives.
+runtime::Task<bool> RecoveryManager::storeRecovered(ServerId dead, Recovery& recovery) {
+  auto guard = co_await parts_.map_lock.lock();
+  if (workOf(dead).any) co_return false;
+  const Status stored = co_await parts_.membership.storeRecovered(dead);
+  if (stored != Status::Ok) co_return false;
+  if (recovery.tablets_back == 0) co_return true;
+  const auto after = [&](int64_t ns) {
+    return std::to_string((ns - recovery.detected_ns) / runtime::kNanosPerMilli) + " ms";
+  };
+  parts_.trace.info(text(dead) + " is recovered: " + std::to_string(recovery.tablets_back) +
+                    " tablets, the first back after " + after(recovery.first_back_ns) + ", the last after " +
+                    after(recovery.last_back_ns));
+  co_return true;
+}
+
+// ---- drops
+
+runtime::Task<bool> RecoveryManager::endAll(TableId table) {
+  std::vector<runtime::Task<bool>> tasks;
+  for (const Tablet* tablet : parts_.map.tabletsOf(table)) {
+    if (tablet->state != TabletState::Recovering) continue;
+    tasks.push_back(attempts_.forget(tablet->recovery_master, tablet->id, tablet->last_epoch));
+  }
+  bool ended = true;
+  for (runtime::Task<bool>& task : tasks) {
+    const bool forgotten = co_await task;
+    ended = ended && forgotten;
+  }
+  co_return ended && !parts_.journal.stopping();
+}
+
+}  // namespace ramcore::coordinator

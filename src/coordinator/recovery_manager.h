@@ -1,0 +1,102 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "coordinator/parts.h"
+#include "coordinator/recovery_attempts.h"
+
+namespace ramcore::coordinator {
+
+/// How far the recovery of a dead server is, for a person.
+struct RecoveryReport {
+  ServerId server;
+  size_t tablets_left = 0;
+  std::vector<SegmentId> missing;  ///< segments of its log that nobody offers
+  std::vector<ServerId> away;      ///< servers that may have them
+  std::string text;
+};
+
+/// Brings the tablets of dead servers back from the replicas of their logs.
+///
+/// For each server that is dead and not recovered: have all who keep replicas fence it and say what they have; prove
+/// that this is all of its log (log_survey.h), or wait and ask again; give each of its tablets to a server that lives,
+/// which fetches the contents (recovery_attempts.h). The states of a tablet on this way:
+///
+///   Normal       the owner is dead: unavailable
+///   Recovering   stored before anything is sent: the recovery master, and an epoch for this attempt alone. If the
+///                attempt fails, another one follows under another epoch
+///   Taking       the grant: the recovery master is the owner, from its own log on. Stored when the contents are
+///   durable
+///                there and the dead one's lease is over
+///   Normal       it has been heard to answer for it
+///
+/// Tablets that move or are split are left to those who do that, until they end; dropped ones to the drop.
+/// A server of which nothing is left is stored as recovered: its replicas are free, its record may be forgotten.
+/// Thread: one executor.
+class RecoveryManager final : public TabletOperations {
+ public:
+  explicit RecoveryManager(const Parts& parts);
+
+  /// Checks what is stored of recoveries under way; after membership, tables, moves and splits. Failure: Corrupt.
+  runtime::Task<Status> load();
+  void resume();
+  /// After Journal::stop().
+  void stop();
+
+  /// Of all servers whose tablets are not back, in the order of ids.
+  std::vector<RecoveryReport> reports() const;
+
+  // TabletOperations
+  runtime::Task<bool> endAll(TableId table) override;
+
+ private:
+  /// What became of the question to one backup.
+  struct Asked {
+    bool is_under_way = false;
+    bool is_answered = false;
+    int64_t again_ns = 0;  ///< not before
+  };
+  struct Recovery {
+    std::map<ServerId, Asked> asked;
+    std::map<ServerId, std::vector<Replica>> answers;
+    LogSurvey survey;
+    int64_t asked_ns = 0;       ///< the first question since the answers were cleared
+    int64_t not_before_ns = 0;  ///< of the next attempt
+    int64_t attempt_pause_ns = 0;
+    int64_t detected_ns = 0;
+    int64_t first_back_ns = 0;
+    int64_t last_back_ns = 0;
+    size_t tablets_back = 0;
+    std::string text;
+  };
+  /// What is left to do for a dead server.
+  struct Work {
+    bool any = false;
+    std::vector<TabletId> open;  ///< to be recovered, and nobody is at work on it
+  };
+
+  void onMembers();
+  void onBack(ServerId dead, size_t tablets);
+  void onFailed(ServerId dead);
+  Work workOf(ServerId dead) const;
+  runtime::Task<void> run(ServerId dead);
+  runtime::Task<int64_t> recover(ServerId dead, Recovery& recovery);
+  bool askBackups(ServerId dead, Recovery& recovery);
+  runtime::Task<void> fence(ServerId dead, ServerId backup);
+  void review(ServerId dead, Recovery& recovery);
+  void say(ServerId dead, Recovery& recovery, std::string text);
+  std::string whatIsMissing(ServerId dead, const Recovery& recovery) const;
+  std::vector<ServerId> awayFrom(const Recovery& recovery) const;
+  runtime::Task<bool> assign(ServerId dead, Recovery& recovery);
+  runtime::Task<bool> storeRecovered(ServerId dead, Recovery& recovery);
+
+  const Parts parts_;
+  RecoveryAttempts attempts_;
+  runtime::Signal changed_;  // members, answers, attempts
+  std::map<ServerId, Recovery> recoveries_;
+  bool is_running_ = false;
+};
+
+}  // namespace ramcore::coordinator
