@@ -58,7 +58,9 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
       source({master.store_, log, *master.index_, master.tablets_, master.results_}),
       target({master.store_, log, master.tablets_, master.environment_.caller, master.background_, maintenance,
               master.environment_.trace}),
-      tablet_service({id, master.store_, log, master.tablets_, master.results_, target, maintenance,
+      recovery({master.store_, log, master.tablets_, master.environment_.caller, master.background_, maintenance,
+                master.environment_.trace}),
+      tablet_service({id, master.store_, log, master.tablets_, master.results_, target, recovery, maintenance,
                       master.environment_.rcu, master.environment_.dispatch, master.background_,
                       master.environment_.trace}),
       service({master.store_, log, *master.index_, master.tablets_, master.results_, master.lease_, master.link_,
@@ -115,6 +117,7 @@ void Master::stop(bool goodbye) {
   // Nothing more becomes durable: who waits for it is told. New mutations are refused.
   if (replicas_ != nullptr) parts_->log.fail(Status::Fenced);
   parts_->target.stop();
+  parts_->recovery.stop();
   parts_->tablet_service.stop();
   parts_->maintenance.stop();
   parts_->maintenance.poke();  // it takes notice on its own executor
@@ -149,7 +152,8 @@ runtime::Task<void> Master::forgetLapsedClients() {
 
 bool Master::stopped() const {
   return link_.stopped() && !forgetting_ && !preparing_ && (replicas_ == nullptr || replicas_->isIdle()) &&
-         (!parts_ || (parts_->target.idle() && parts_->tablet_service.idle() && parts_->maintenance.stopped()));
+         (!parts_ || (parts_->target.idle() && parts_->recovery.idle() && parts_->tablet_service.idle() &&
+                      parts_->maintenance.stopped()));
 }
 
 }  // namespace ramcore::master

@@ -13,6 +13,7 @@
 #include "master/migration_source.h"
 #include "master/migration_target.h"
 #include "master/object_store.h"
+#include "master/recovery_target.h"
 #include "master/replica_manager.h"
 #include "master/replica_service.h"
 #include "master/tablet_service.h"
@@ -92,6 +93,8 @@ class Master final : private LinkObserver {
   const ObjectStore& store() const { return store_; }
   /// nullptr before the master serves.
   const MigrationTarget* migrationTarget() const { return parts_ ? &parts_->target : nullptr; }
+  /// nullptr before the master serves.
+  const RecoveryTarget* recoveryTarget() const { return parts_ ? &parts_->recovery : nullptr; }
   const ResultTable& results() const { return results_; }
   /// nullptr without replication.
   const ReplicaManager* replicas() const { return replicas_.get(); }
@@ -114,6 +117,7 @@ class Master final : private LinkObserver {
     Maintenance maintenance;
     MigrationSource source;
     MigrationTarget target;
+    RecoveryTarget recovery;
     TabletService tablet_service;
     MasterService service;
     std::optional<ReplicaService> replica_service;

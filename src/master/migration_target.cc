@@ -1,8 +1,7 @@
 #include "master/migration_target.h"
 
 #include "base/check.h"
-#include "base/hash.h"
-#include "master/durability.h"
+#include "master/foreign_entry.h"
 #include "runtime/await.h"
 #include "wire/migration_messages.h"
 
@@ -11,44 +10,15 @@ namespace {
 
 constexpr uint32_t kSliceBytes = 512 * 1024;
 constexpr int64_t kSliceDeadlineNs = 2 * runtime::kNanosPerSecond;
-// A source that does not answer, or says "later", for this long ends the pull.
-constexpr int64_t kPatienceNs = 10 * runtime::kNanosPerSecond;
-constexpr int64_t kPauseNs = 2 * runtime::kNanosPerMilli;
+constexpr int64_t kPatienceNs = TabletIntake::kPatienceNs;
+constexpr int64_t kPauseNs = TabletIntake::kPauseNs;
 constexpr size_t kEntriesPerTurn = 64;
 
-// Versions are counted up from what another server says: it may not put us near the end of the numbers.
-constexpr Version kForeignVersionMax = kVersionMax / 2;
-
-// Whether a master can have logged this as what a mutation was told. It will be told again as it is.
-bool isResult(const log::ResultRecordPayload& record) {
-  switch (static_cast<wire::Opcode>(record.opcode)) {
-    case wire::Opcode::Write:
-    case wire::Opcode::Remove:
-    case wire::Opcode::Increment:
-      break;
-    default:
-      return false;
-  }
-  switch (static_cast<Status>(record.status)) {
-    case Status::Ok:
-    case Status::NotFound:
-    case Status::ObjectExists:
-    case Status::WrongVersion:
-    case Status::TypeMismatch:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// Whether a source may send this entry for the tablet.
+// Whether a source may send this entry for the tablet. What is dead it keeps to itself.
 bool belongsTo(const Tablet& tablet, const log::EntryView& entry) {
-  if (entry.table() != tablet.table || entry.version() > kForeignVersionMax) return false;
-  if (entry.type() == log::EntryType::Object) return tablet.range.contains(hashKey(entry.table(), entry.key()));
-  if (entry.type() != log::EntryType::ResultRecord) return false;
-  const auto record = entry.payloadAs<log::ResultRecordPayload>();
-  return record.client && record.sequence > record.acknowledged && tablet.range.contains(record.key_hash) &&
-         isResult(record);
+  if (entry.table() != tablet.table || entry.type() == log::EntryType::Tombstone) return false;
+  const auto hash = hashOfForeign(entry);
+  return hash && tablet.range.contains(*hash);
 }
 
 // Replay that meets a full memory waits for the cleaner this long.
@@ -71,7 +41,6 @@ MigrationTarget::~MigrationTarget() { RC_CHECK(idle()); }
 Status MigrationTarget::start(const Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source) {
   auto pull = std::make_shared<Pull>();
   pull->tablet = tablet;
-  pull->tablet.state = TabletState::Pulling;
   pull->source_epoch = source_epoch;
   pull->source = source;
   {
@@ -96,6 +65,7 @@ Result<MigrationTarget::Progress> MigrationTarget::progress(TabletId tablet) con
   if (found == pulls_.end()) return Status::NotFound;
   const Pull& pull = *found->second;
   Progress progress;
+  progress.epoch = pull.tablet.epoch;
   progress.done = pull.done.load(std::memory_order_acquire);
   progress.status = pull.status.load();
   progress.objects = pull.objects.load();
@@ -138,51 +108,21 @@ runtime::Detached MigrationTarget::run(std::shared_ptr<Pull> pull) {
 runtime::Task<Status> MigrationTarget::runSteps(Pull& pull) {
   log::SideLog side(parts_.log, parts_.log.replicator());
   Status status = co_await takeContents(pull, side);
-  const Status joined = co_await joinLog(side);
+  const Status joined = co_await intake_.join(side, stopping_);
   co_return status == Status::Ok ? joined : status;
 }
 
-runtime::Task<Status> MigrationTarget::joinLog(log::SideLog& side) {
-  side.close();
-  while (!side.isClosed()) {
-    if (stopping_) break;
-    co_await runtime::sleepFor(parts_.background, kPauseNs);
-  }
-  if (stopping_) {
-    side.leave();
-    co_return Status::Cancelled;
-  }
-  side.join();
-  while (!side.isJoined()) {
-    if (stopping_) co_return Status::Cancelled;
-    parts_.maintenance.poke();
-    co_await runtime::sleepFor(parts_.background, kPauseNs);
-  }
-  co_return Status::Ok;
-}
-
 runtime::Task<Status> MigrationTarget::takeContents(Pull& pull, log::SideLog& side) {
-  Status status = co_await awaitFormer(pull);
+  co_await awaitFormer(pull);
+  intake_.evict(pull.tablet);
+  Status status = co_await intake_.purge(pull.tablet, pull.cancelled);
   if (status != Status::Ok) co_return status;
-  // What an earlier ownership left in the index goes first, and the head rolls: entries of the range before the new
-  // head are never replayed for this tablet again.
-  status = co_await purge(pull);
+  SegmentId head;
+  status = co_await intake_.roll(pull.cancelled, head);
   if (status != Status::Ok) co_return status;
-  const SegmentId head = parts_.log.requestRoll();
-  while (!parts_.log.isRolled(head)) {
-    if (pull.cancelled) co_return Status::Cancelled;
-    parts_.maintenance.poke();
-    co_await runtime::sleepFor(parts_.background, kPauseNs);
-  }
   pull.first_segment.store(head);
-  pull.tablet.first_segment = head;
-  status = parts_.tablets.add(pull.tablet);
+  status = intake_.add(pull.tablet, head, pull.cancelled);
   if (status != Status::Ok) co_return status;
-  // Whoever cancels looks for the tablet afterwards: one of the two sees the other, and takes it out.
-  if (pull.cancelled) {
-    [[maybe_unused]] const Status removed = parts_.tablets.remove(pull.tablet.id);
-    co_return Status::Cancelled;
-  }
 
   status = co_await pullAll(pull, wire::Opcode::Pull, pull.tablet.range.first, side);
   if (status == Status::Ok) {
@@ -191,29 +131,13 @@ runtime::Task<Status> MigrationTarget::takeContents(Pull& pull, log::SideLog& si
   co_return status;
 }
 
-runtime::Task<Status> MigrationTarget::awaitFormer(Pull& pull) {
-  if (pull.former == nullptr) co_return Status::Ok;
+runtime::Task<void> MigrationTarget::awaitFormer(Pull& pull) {
+  if (pull.former == nullptr) co_return;
   // Also when this one is given up as well: whoever waits for it relies on the end of all before it.
   while (!pull.former->done.load(std::memory_order_acquire)) {
     co_await runtime::sleepFor(parts_.background, kPauseNs);
   }
-  // Nobody was answered from it, so there is nothing to wait for before its contents are purged.
-  const auto left = parts_.tablets.get(pull.tablet.id);
-  if (left && left->state == TabletState::Pulling && left->epoch == pull.former->tablet.epoch) {
-    [[maybe_unused]] const Status removed = parts_.tablets.remove(pull.tablet.id);
-  }
   pull.former.reset();
-  co_return Status::Ok;
-}
-
-runtime::Task<Status> MigrationTarget::purge(Pull& pull) {
-  std::optional<KeyHash> cursor = pull.tablet.range.first;
-  while (cursor) {
-    if (pull.cancelled) co_return Status::Cancelled;
-    cursor = parts_.store.purgeSlice(pull.tablet.table, pull.tablet.range, *cursor);
-    co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
-  }
-  co_return Status::Ok;
 }
 
 runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor, log::SideLog& side) {

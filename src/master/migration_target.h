@@ -10,6 +10,7 @@
 #include "log/side_log.h"
 #include "master/maintenance.h"
 #include "master/object_store.h"
+#include "master/tablet_intake.h"
 #include "master/tablet_table.h"
 #include "rpc/caller.h"
 #include "runtime/task.h"
@@ -31,16 +32,10 @@ class MigrationTarget {
     Maintenance& maintenance;
     Trace& trace;
   };
-  struct Progress {
-    bool done = false;
-    Status status = Status::Ok;  ///< of a pull that failed
-    uint64_t objects = 0;
-    uint64_t bytes = 0;
-    double fraction = 0;
-    SegmentId first_segment;  ///< when done: where the contents begin in our log
-  };
+  using Progress = IntakeProgress;
 
-  explicit MigrationTarget(const Parts& parts) : parts_(parts) {}
+  explicit MigrationTarget(const Parts& parts)
+      : parts_(parts), intake_({parts.store, parts.log, parts.tablets, parts.background, parts.maintenance}) {}
   /// idle() is true (checked).
   ~MigrationTarget();
 
@@ -78,15 +73,14 @@ class MigrationTarget {
   runtime::Detached run(std::shared_ptr<Pull> pull);
   runtime::Task<Status> runSteps(Pull& pull);
   runtime::Task<Status> takeContents(Pull& pull, log::SideLog& side);
-  runtime::Task<Status> joinLog(log::SideLog& side);
-  runtime::Task<Status> awaitFormer(Pull& pull);
-  runtime::Task<Status> purge(Pull& pull);
+  runtime::Task<void> awaitFormer(Pull& pull);
   runtime::Task<Status> pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor, log::SideLog& side);
   runtime::Task<Status> pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, Slice& slice);
   runtime::Task<Status> replayAll(Pull& pull, const Slice& slice, log::SideLog& side);
   static Status decodeBatch(const Pull& pull, ByteSpan bytes, std::vector<log::EntryView>& batch);
 
   const Parts parts_;
+  TabletIntake intake_;
   mutable SpinLock lock_;
   std::map<TabletId, std::shared_ptr<Pull>> pulls_ RC_GUARDED_BY(lock_);
   std::atomic<uint32_t> running_{0};

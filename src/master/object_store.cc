@@ -307,9 +307,10 @@ void ObjectStore::raiseSafeVersion(Version version) {
   }
 }
 
-// ---- moves
+// ---- moves and recoveries
 
-Status ObjectStore::replayBatch(std::span<const EntryView> entries, log::SideLog& side, size_t& taken) {
+Status ObjectStore::replayBatch(std::span<const EntryView> entries, log::SideLog& side, size_t& taken,
+                                DeadVersions* dead) {
   constexpr size_t kGroup = 32;
   taken = 0;
   Status status = Status::Ok;
@@ -317,12 +318,12 @@ Status ObjectStore::replayBatch(std::span<const EntryView> entries, log::SideLog
     const auto group = entries.subspan(taken, std::min(kGroup, entries.size() - taken));
     std::array<KeyHash, kGroup> hashes;
     for (size_t i = 0; i < group.size(); ++i) {
-      if (group[i].type() != EntryType::Object) continue;
+      if (group[i].type() == EntryType::ResultRecord) continue;
       hashes[i] = hashKey(group[i].table(), group[i].key());
       parts_->index.prefetch(hashes[i]);
     }
     for (size_t i = 0; status == Status::Ok && i < group.size(); ++i) {
-      status = replayOne(group[i], hashes[i], side);
+      status = replayOne(group[i], hashes[i], side, dead);
       if (status == Status::Ok) ++taken;
     }
     side.settle();
@@ -330,9 +331,10 @@ Status ObjectStore::replayBatch(std::span<const EntryView> entries, log::SideLog
   return status;
 }
 
-Status ObjectStore::replayOne(const EntryView& foreign, KeyHash hash, log::SideLog& side) {
+Status ObjectStore::replayOne(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead) {
   if (foreign.alignedBytes() > parts_->log.config().entry_bytes_max) return Status::TooLarge;
   if (foreign.type() == EntryType::ResultRecord) return replayResult(foreign, side);
+  if (foreign.type() == EntryType::Tombstone && dead != nullptr) return replayTombstone(foreign, hash, side, *dead);
   if (foreign.type() != EntryType::Object) return Status::BadRequest;
 
   const index::StripeGuard stripe(parts_->index, hash);
@@ -340,20 +342,26 @@ Status ObjectStore::replayOne(const EntryView& foreign, KeyHash hash, log::SideL
     const EntryView view = entry(candidate);
     return view.table() == foreign.table() && std::ranges::equal(view.key(), foreign.key());
   });
-  if (present) return replayOver(foreign, present, stripe, side);
-  const Status room = parts_->index.prepareInsert(stripe);
-  if (room != Status::Ok) return room;
-  const auto copied = side.copy(foreign, log::AppendClass::Write);
-  if (!copied.ok()) return copied.error();
+  if (present && entry(present).version() >= foreign.version()) return Status::Ok;
+  if (dead != nullptr && dead->of(hash, foreign.table(), foreign.key()) >= foreign.version()) return Status::Ok;
+  if (present) {
+    const Status replaced = replayOver(foreign, present, stripe, side);
+    if (replaced != Status::Ok) return replaced;
+  } else {
+    const Status room = parts_->index.prepareInsert(stripe);
+    if (room != Status::Ok) return room;
+    const auto copied = side.copy(foreign, log::AppendClass::Write);
+    if (!copied.ok()) return copied.error();
+    RC_CHECK(parts_->index.insert(stripe, *copied) == Status::Ok);
+  }
   raiseSafeVersion(foreign.version());
-  RC_CHECK(parts_->index.insert(stripe, *copied) == Status::Ok);
+  if (dead != nullptr) dead->forget(hash, foreign.table(), foreign.key());
   return Status::Ok;
 }
 
 Status ObjectStore::replayOver(const EntryView& foreign, EntryRef present, const index::StripeGuard& stripe,
                                log::SideLog& side) {
   const EntryView dead = entry(present);
-  if (dead.version() >= foreign.version()) return Status::Ok;
   const std::array<ByteSpan, 1> payload = {foreign.payload()};
   std::array<EntryInput, 2> group;
   size_t count = 0;
@@ -373,18 +381,43 @@ Status ObjectStore::replayOver(const EntryView& foreign, EntryRef present, const
   }
   const auto appended = side.append(std::span(group).first(count), log::AppendClass::Write);
   if (!appended.ok()) return appended.error();
-  raiseSafeVersion(foreign.version());
   RC_CHECK(parts_->index.replace(stripe, present, appended->refs[0]));
+  return Status::Ok;
+}
+
+Status ObjectStore::replayTombstone(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions& dead) {
+  raiseSafeVersion(foreign.version());
+  const index::StripeGuard stripe(parts_->index, hash);
+  const EntryRef present = parts_->index.find(stripe, [&](EntryRef candidate) {
+    const EntryView view = entry(candidate);
+    return view.table() == foreign.table() && std::ranges::equal(view.key(), foreign.key());
+  });
+  if (present) {
+    const EntryView gone = entry(present);
+    if (gone.version() > foreign.version()) return Status::Ok;
+    const EntryInput tombstone{.type = EntryType::Tombstone,
+                               .table = gone.table(),
+                               .version = gone.version(),
+                               .key = gone.key(),
+                               .payload = {},
+                               .dead = present};
+    const auto appended = side.append(std::span(&tombstone, 1), log::AppendClass::Remove);
+    if (!appended.ok()) return appended.error();
+    RC_CHECK(parts_->index.erase(stripe, present));
+  }
+  dead.note(hash, foreign.table(), foreign.key(), foreign.version());
   return Status::Ok;
 }
 
 Status ObjectStore::replayResult(const EntryView& foreign, log::SideLog& side) {
   if (foreign.payloadBytes() != sizeof(log::ResultRecordPayload) + sizeof(int64_t)) return Status::BadRequest;
   const auto record = foreign.payloadAs<log::ResultRecordPayload>();
+  const wire::CallIdentity identity{record.client, record.sequence, record.acknowledged};
+  if (!parts_->results.isAwaited(identity)) return Status::Ok;
   // Room for it is what a remove has: a move that stops here would stop the tablet.
   const auto copied = side.copy(foreign, log::AppendClass::Remove);
   if (!copied.ok()) return copied.error();
-  parts_->results.take({record.client, record.sequence, record.acknowledged},
+  parts_->results.take(identity,
                        {.opcode = static_cast<Opcode>(record.opcode),
                         .status = static_cast<Status>(record.status),
                         .version = foreign.version(),

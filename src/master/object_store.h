@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "log/log.h"
 #include "log/side_log.h"
+#include "master/dead_versions.h"
 #include "master/hash_index.h"
 #include "master/result_table.h"
 #include "master/server_lease.h"
@@ -93,13 +94,21 @@ class ObjectStore final : public log::EntryOwner {
   /// Locking::Try, nullopt if the stripe is taken: the dispatch thread hands over to a worker.
   std::optional<Answer> apply(const Mutation& mutation, Locking locking);
 
-  // ---- moves
+  // ---- moves and recoveries
 
   /// Takes entries that another server logged (objects and result records) into a side log, keeping the newer version
   /// of each key. The cache misses of their places in the index are overlapped: what one costs alone is mostly that
   /// miss. Ends at the first that is not taken and gives its status.
-  /// @param entries  verified. @param taken  set to how many were
-  Status replayBatch(std::span<const log::EntryView> entries, log::SideLog& side, size_t& taken);
+  ///
+  /// With `dead`, also tombstones, and entries that are dead by them: a log as it is, in any order and with
+  /// repetitions. An object is taken unless a tombstone of its version or a newer one was met; a tombstone takes such
+  /// an object out again, with a tombstone of its own in the side log. Nothing is kept of a removed key, in the index
+  /// or in the log: nobody is answered before the side log has joined, and then its absence is durable. Between two
+  /// batches of one replay nobody else changes its ranges.
+  /// @param entries  verified. @param taken  set to how many were. @param dead  of this replay; nullptr: tombstones are
+  ///                 refused (BadRequest)
+  Status replayBatch(std::span<const log::EntryView> entries, log::SideLog& side, size_t& taken,
+                     DeadVersions* dead = nullptr);
   /// Makes the versions handed out from now on higher than `version`.
   void raiseSafeVersion(Version version);
   Version safeVersionNow() const { return next_version_.load(std::memory_order_relaxed); }
@@ -133,7 +142,8 @@ class ObjectStore final : public log::EntryOwner {
   static Status checkCondition(const Mutation& mutation, Version present);
   Answer mutate(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present);
   Answer logRefusal(const Mutation& mutation, Answer answer);
-  Status replayOne(const log::EntryView& foreign, KeyHash hash, log::SideLog& side);
+  Status replayOne(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead);
+  Status replayTombstone(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions& dead);
   Status replayOver(const log::EntryView& foreign, log::EntryRef present, const index::StripeGuard& stripe,
                     log::SideLog& side);
   Status replayResult(const log::EntryView& foreign, log::SideLog& side);

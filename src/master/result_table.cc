@@ -46,6 +46,14 @@ void ResultTable::take(const wire::CallIdentity& identity, const MutationResult&
   store(shard.clients[identity.client], identity, result, record);
 }
 
+bool ResultTable::isAwaited(const wire::CallIdentity& identity) {
+  Shard& shard = shardOf(identity.client);
+  SpinGuard guard(shard.lock);
+  Client& client = shard.clients[identity.client];
+  acknowledge(client, identity.acknowledged);
+  return identity.sequence > client.acknowledged;
+}
+
 void ResultTable::store(Client& client, const wire::CallIdentity& identity, const MutationResult& result,
                         log::EntryRef record) {
   acknowledge(client, identity.acknowledged);
@@ -55,7 +63,8 @@ void ResultTable::store(Client& client, const wire::CallIdentity& identity, cons
   }
   const auto [at, is_new] = client.results.try_emplace(identity.sequence, Stored{result, record});
   if (!is_new) {
-    // A move brings what is here already (its first attempt was given up), or a mutation of the code runs a call twice.
+    // A move or a recovery brings what is here already (an attempt was given up, or the log held two copies), or a
+    // mutation of the code runs a call twice. The newer copy lies where a later recovery looks.
     log_->markDead(at->second.record);
     at->second = {result, record};
   }
@@ -138,12 +147,13 @@ std::vector<ResultTable::Record> ResultTable::inRange(TableId table, const HashR
   return records;
 }
 
-void ResultTable::dropRange(TableId table, const HashRange& range) {
+void ResultTable::dropRange(TableId table, const HashRange& range, const std::function<bool(KeyHash)>& is_ours) {
   for (Shard& shard : shards_) {
     SpinGuard guard(shard.lock);
     for (auto& [id, client] : shard.clients) {
       std::erase_if(client.results, [&](const auto& one) {
-        const bool gone = one.second.result.table == table && range.contains(one.second.result.key_hash);
+        const bool gone = one.second.result.table == table && range.contains(one.second.result.key_hash) &&
+                          !is_ours(one.second.result.key_hash);
         if (gone) log_->markDead(one.second.record);
         return gone;
       });

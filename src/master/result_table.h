@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -53,8 +54,11 @@ class ResultTable {
   /// Keeps the result of a call that find() called New; the caller holds the key's stripe since. If the client was
   /// forgotten meanwhile its lease is over, and nobody will ask.
   void insert(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record);
-  /// Keeps a result that a move brings; `record` is the copy in our own log. A client that is unknown here stays so:
-  /// its repeated call is answered, a new one waits until the coordinator has confirmed its lease.
+  /// Notes what the client acknowledges, as find(). False: it has acknowledged this call, too, and its record need not
+  /// be kept: records come in any order, and repeatedly.
+  bool isAwaited(const wire::CallIdentity& identity);
+  /// Keeps a result that a move or a recovery brings; `record` is the copy in our own log. A client that is unknown
+  /// here stays so: its repeated call is answered, a new one waits until the coordinator has confirmed its lease.
   void take(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record);
   /// The coordinator has confirmed the lease of `client`, in answer to a question sent at `now_ns`.
   void admit(ClientId client, int64_t now_ns);
@@ -79,8 +83,9 @@ class ResultTable {
   };
   /// Records of keys in `range` of `table`, ordered by key hash, client and sequence, for a move.
   std::vector<Record> inRange(TableId table, const HashRange& range) const;
-  /// Forgets records of keys in `range` of `table` (the tablet is gone from here).
-  void dropRange(TableId table, const HashRange& range);
+  /// Forgets records of keys in `range` of `table` (the tablet is gone from here), except where `is_ours` says of a key
+  /// hash that it is here again.
+  void dropRange(TableId table, const HashRange& range, const std::function<bool(KeyHash)>& is_ours);
 
   /// More than a client library keeps open (its window is 4,096 calls): bounds what one client can pin.
   static constexpr size_t kResultsPerClientMax = 16 * 1024;

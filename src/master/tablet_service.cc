@@ -25,6 +25,36 @@ Tablet fromControl(const control::Tablet& message) {
   return tablet;
 }
 
+rpc::PeerAddress addressOf(uint64_t id, const google::protobuf::RepeatedPtrField<std::string>& locators) {
+  rpc::PeerAddress address{.id = id, .locators = {}};
+  for (const std::string& text : locators) {
+    auto locator = transport::Locator::parse(text);
+    if (locator.ok()) address.locators.push_back(std::move(locator).value());
+  }
+  return address;
+}
+
+// False if it makes no sense.
+bool fromControl(const control::RecoverTabletsRequest& message, RecoveryPlan& plan) {
+  plan.dead = ServerId(message.dead());
+  for (const control::Tablet& tablet : message.tablets()) {
+    RecoveryPlan::Part& part = plan.parts.emplace_back();
+    part.tablet = fromControl(tablet);
+    for (const control::LogRef& log : tablet.logs()) {
+      if (log.server() == message.dead()) part.first_segment = SegmentId(log.first_segment());
+    }
+  }
+  for (const control::ReplicaHolder& holder : message.holders()) {
+    plan.holders.push_back(addressOf(holder.id(), holder.locators()));
+    if (holder.id() == 0 || plan.holders.back().locators.empty()) return false;
+  }
+  for (const control::RecoverySegment& segment : message.segments()) {
+    plan.segments.push_back(
+        {.id = SegmentId(segment.segment()), .holders = {segment.holders().begin(), segment.holders().end()}});
+  }
+  return plan.validate();
+}
+
 bool isSensible(const Tablet& tablet) {
   return tablet.id && tablet.table && tablet.epoch && tablet.range.first <= tablet.range.last;
 }
@@ -42,6 +72,7 @@ void TabletService::addTo(rpc::ServiceTable& table) {
   table.add<&TabletService::freezeTablet>(Opcode::FreezeTablet, *this, rules);
   table.add<&TabletService::unfreezeTablet>(Opcode::UnfreezeTablet, *this, rules);
   table.add<&TabletService::pullTablet>(Opcode::PullTablet, *this, rules);
+  table.add<&TabletService::recoverTablets>(Opcode::RecoverTablets, *this, rules);
   table.add<&TabletService::pullProgress>(Opcode::PullProgress, *this, rules);
   table.add<&TabletService::serverState>(Opcode::ServerState, *this, rules);
 }
@@ -75,13 +106,16 @@ void TabletService::takeTablet(Request request) {
     const Status added = parts_.tablets.add(tablet);
     if (added != Status::Ok) return request.reply(added);
   } else {
-    const auto progress = parts_.target.progress(tablet.id);
-    if (!present || present->epoch != tablet.epoch || !progress.ok()) return request.reply(Status::NotFound);
+    const auto progress = intakeOf(tablet.id);
+    if (!present || present->epoch != tablet.epoch || !progress.ok() || progress->epoch != tablet.epoch) {
+      return request.reply(Status::NotFound);
+    }
     if (!progress->done || progress->status != Status::Ok) return request.reply(Status::RetryLater);
     first_segment = present->first_segment;
     const Status updated = parts_.tablets.update(tablet.id, tablet.epoch, TabletState::Normal, first_segment);
     if (updated != Status::Ok) return request.reply(updated);
     parts_.target.forget(tablet.id, tablet.epoch);
+    parts_.recovery.forget(tablet.id, tablet.epoch);
   }
   control::TakeTabletResponse answer;
   answer.mutable_log()->set_server(parts_.self.value);
@@ -114,6 +148,7 @@ runtime::Task<void> TabletService::dropTablet(Request request) {
   }
   noteDropped(id, epoch);
   parts_.target.cancel(id, epoch);
+  parts_.recovery.cancel(id, epoch);
   const auto present = parts_.tablets.get(id);
   if (present && present->epoch > epoch) {
     request.reply(Status::StaleEpoch);  // an old command that came late: the tablet is in a newer service
@@ -131,7 +166,9 @@ runtime::Task<void> TabletService::dropTablet(Request request) {
 
 runtime::Detached TabletService::clear(Tablet tablet) {
   co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
-  parts_.results.dropRange(tablet.table, tablet.range);
+  // Parts of the range may be here again, under a newer epoch.
+  parts_.results.dropRange(tablet.table, tablet.range,
+                           [&](KeyHash hash) { return parts_.tablets.find(tablet.table, hash) != nullptr; });
   std::optional<KeyHash> cursor = tablet.range.first;
   while (cursor && !stop_) {
     cursor = parts_.store.purgeSlice(tablet.table, tablet.range, *cursor);
@@ -207,11 +244,7 @@ void TabletService::pullTablet(Request request) {
   control::PullTabletRequest ask;
   if (!parseRequest(request, ask)) return request.reply(Status::BadRequest);
   const Tablet tablet = fromControl(ask.tablet());
-  rpc::PeerAddress source{.id = ask.source(), .locators = {}};
-  for (const std::string& text : ask.source_locators()) {
-    auto locator = transport::Locator::parse(text);
-    if (locator.ok()) source.locators.push_back(std::move(locator).value());
-  }
+  const rpc::PeerAddress source = addressOf(ask.source(), ask.source_locators());
   if (!isSensible(tablet) || source.id == 0 || source.locators.empty()) return request.reply(Status::BadRequest);
   if (isDropped(tablet.id, tablet.epoch)) return request.reply(Status::StaleEpoch);
   const auto present = parts_.tablets.get(tablet.id);
@@ -220,13 +253,49 @@ void TabletService::pullTablet(Request request) {
     // It is here already, from a pull whose end the coordinator has not heard of, or by mistake.
     return request.reply(present->epoch == tablet.epoch ? Status::Ok : Status::BadRequest);
   }
+  const auto recovery = parts_.recovery.progress(tablet.id);
+  if (recovery.ok() && recovery->epoch >= tablet.epoch) return request.reply(Status::StaleEpoch);
+  parts_.recovery.cancel(tablet.id, tablet.epoch);
   request.reply(parts_.target.start(tablet, TabletEpoch(ask.source_epoch()), source));
+}
+
+Status TabletService::checkRecovery(const Tablet& tablet, bool& is_here) {
+  if (isDropped(tablet.id, tablet.epoch)) return Status::StaleEpoch;
+  const auto pull = parts_.target.progress(tablet.id);
+  if (pull.ok() && pull->epoch >= tablet.epoch) return Status::StaleEpoch;
+  const auto present = parts_.tablets.get(tablet.id);
+  is_here = present && present->state != TabletState::Pulling;
+  if (!present || present->epoch < tablet.epoch) return is_here ? Status::BadRequest : Status::Ok;
+  return present->epoch == tablet.epoch ? Status::Ok : Status::StaleEpoch;
+}
+
+void TabletService::recoverTablets(Request request) {
+  control::RecoverTabletsRequest ask;
+  RecoveryPlan plan;
+  if (!parseRequest(request, ask) || !fromControl(ask, plan)) return request.reply(Status::BadRequest);
+  size_t here = 0;
+  for (const RecoveryPlan::Part& part : plan.parts) {
+    bool is_here = false;
+    const Status status = checkRecovery(part.tablet, is_here);
+    if (status != Status::Ok) return request.reply(status);
+    here += is_here ? 1 : 0;
+  }
+  // Repeated after some or all of its tablets were taken.
+  if (here == plan.parts.size()) return request.reply(Status::Ok);
+  if (here != 0) return request.reply(parts_.recovery.knows(plan) ? Status::Ok : Status::StaleEpoch);
+  for (const RecoveryPlan::Part& part : plan.parts) parts_.target.cancel(part.tablet.id, part.tablet.epoch);
+  request.reply(parts_.recovery.start(std::move(plan)));
+}
+
+Result<IntakeProgress> TabletService::intakeOf(TabletId tablet) const {
+  const auto pull = parts_.target.progress(tablet);
+  return pull.ok() ? pull : parts_.recovery.progress(tablet);
 }
 
 void TabletService::pullProgress(Request request) {
   control::PullProgressRequest ask;
   if (!parseRequest(request, ask)) return request.reply(Status::BadRequest);
-  const auto progress = parts_.target.progress(TabletId(ask.tablet()));
+  const auto progress = intakeOf(TabletId(ask.tablet()));
   if (!progress.ok()) return request.reply(progress.error());
   control::PullProgressResponse answer;
   answer.set_done(progress->done);

@@ -8,6 +8,7 @@
 #include "master/maintenance.h"
 #include "master/migration_target.h"
 #include "master/object_store.h"
+#include "master/recovery_target.h"
 #include "master/result_table.h"
 #include "master/tablet_table.h"
 #include "rpc/dispatch.h"
@@ -26,6 +27,7 @@ class TabletService {
     TabletTable& tablets;
     ResultTable& results;
     MigrationTarget& target;
+    RecoveryTarget& recovery;
     Maintenance& maintenance;
     runtime::Rcu& rcu;
     rpc::Dispatch& dispatch;
@@ -43,6 +45,7 @@ class TabletService {
   runtime::Task<void> freezeTablet(rpc::Request request);
   void unfreezeTablet(rpc::Request request);
   void pullTablet(rpc::Request request);
+  void recoverTablets(rpc::Request request);
   void pullProgress(rpc::Request request);
   void serverState(rpc::Request request);
 
@@ -54,6 +57,10 @@ class TabletService {
   /// Whether the coordinator has dropped a tablet under `epoch` or a newer one: a command that wants it back is late.
   bool isDropped(TabletId tablet, TabletEpoch epoch);
   void noteDropped(TabletId tablet, TabletEpoch epoch);
+  /// Of a tablet whose contents are fetched, from another master or from replicas.
+  Result<IntakeProgress> intakeOf(TabletId tablet) const;
+  /// Whether a recovery may begin that brings this tablet; Ok with `is_here` if it has, and is over.
+  Status checkRecovery(const Tablet& tablet, bool& is_here);
   runtime::Task<Status> drained(runtime::Executor& executor);
   runtime::Detached clear(Tablet tablet);
 

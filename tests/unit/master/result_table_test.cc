@@ -187,6 +187,21 @@ TEST_F(ResultTableTest, RelocationMovesOnlyWhatItFound) {
   EXPECT_FALSE(results_.relocated(ClientId(1), Sequence(1), copy, first)) << "died meanwhile";
 }
 
+TEST_F(ResultTableTest, RecordsOfALogComeInAnyOrderAndTwice) {
+  EXPECT_TRUE(results_.isAwaited(identity(1, 5, 3)));
+  const auto newest = take(identity(1, 5, 3), 50);
+  EXPECT_FALSE(results_.isAwaited(identity(1, 3, 1))) << "acknowledged by a record that came before";
+  EXPECT_TRUE(results_.isAwaited(identity(1, 4, 1)));
+  take(identity(1, 4, 1), 40);
+  EXPECT_EQ(results_.recordCount(), 2u);
+  const auto copy = take(identity(1, 5, 3), 50);
+  EXPECT_EQ(results_.recordCount(), 2u) << "counted once";
+  EXPECT_FALSE(results_.isLive(ClientId(1), Sequence(5), newest));
+  EXPECT_TRUE(results_.isLive(ClientId(1), Sequence(5), copy));
+  EXPECT_TRUE(results_.isAwaited(identity(1, 9, 5)));
+  EXPECT_EQ(results_.recordCount(), 0u);
+}
+
 TEST_F(ResultTableTest, RangesForMovesAreOrderedAndDropped) {
   take(identity(2, 1), 1, 50);
   take(identity(1, 2), 2, 20);
@@ -198,7 +213,9 @@ TEST_F(ResultTableTest, RangesForMovesAreOrderedAndDropped) {
   EXPECT_EQ(records[0].result.version, 3u);
   EXPECT_EQ(records[1].result.version, 2u);
   EXPECT_EQ(records[2].result.version, 1u);
-  results_.dropRange(TableId(1), {20, 50});
+  results_.dropRange(TableId(1), {20, 50}, [](KeyHash hash) { return hash == 50; });
+  ASSERT_EQ(results_.inRange(TableId(1), {20, 50}).size(), 1u) << "what is here again stays";
+  results_.dropRange(TableId(1), {20, 50}, [](KeyHash) { return false; });
   EXPECT_TRUE(results_.inRange(TableId(1), {20, 50}).empty());
   EXPECT_EQ(results_.recordCount(), 2u);
   EXPECT_EQ(results_.clientCount(), 3u) << "clients stay known";

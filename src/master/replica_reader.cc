@@ -1,0 +1,148 @@
+#include "master/replica_reader.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "log/segment_format.h"
+#include "master/foreign_entry.h"
+#include "master/tablet_intake.h"
+#include "runtime/await.h"
+
+namespace ramcore::master {
+namespace {
+
+using Range = wire::ReadReplica::Range;
+
+constexpr uint32_t kPageBytes = 512 * 1024;
+constexpr int64_t kPageDeadlineNs = 2 * runtime::kNanosPerSecond;
+// Between two rounds through all holders.
+constexpr int64_t kRoundPauseNs = 20 * runtime::kNanosPerMilli;
+
+// What a holder answers that makes no sense now will make none later.
+bool isNonsense(Status status) { return status == Status::BadRequest || status == Status::Corrupt; }
+
+const Range* rangeOf(std::span<const Range> ranges, TableId table, KeyHash hash) {
+  const auto behind = std::upper_bound(
+      ranges.begin(), ranges.end(), std::tuple(table, hash),
+      [](const auto& key, const Range& range) { return key < std::tuple(range.table, range.hashes.first); });
+  if (behind == ranges.begin()) return nullptr;
+  const Range& range = *(behind - 1);
+  return range.table == table && range.hashes.contains(hash) ? &range : nullptr;
+}
+
+// Whether it says so of the entry before it, which is of the same group.
+bool isReplacedBy(const log::EntryView& tombstone, const log::EntryView& object) {
+  return tombstone.type() == log::EntryType::Tombstone && object.type() == log::EntryType::Object &&
+         object.version() > tombstone.version() && object.table() == tombstone.table() &&
+         std::ranges::equal(object.key(), tombstone.key());
+}
+
+}  // namespace
+
+struct ReplicaReader::Page {
+  wire::ReadReplica::Response header{.header = {.status = Status::Ok},
+                                     .next_offset_bytes = 0,
+                                     .entry_bytes = 0,
+                                     .entry_count = 0,
+                                     .done = 0,
+                                     .safe_version = 0};
+  std::vector<std::byte> entries;  // copied: the bytes are checked and used over several turns
+};
+
+runtime::Task<Status> ReplicaReader::read(const Segment& segment, const std::atomic<bool>& cancelled,
+                                          SegmentContents& contents) {
+  const int64_t give_up_ns = executor_.clock().nowNs() + TabletIntake::kPatienceNs;
+  std::vector<bool> talks_nonsense(segment.holders.size());
+  Status status = Status::NotFound;
+  for (;;) {
+    bool somebody_is_left = false;
+    for (size_t i = 0; i < segment.holders.size(); ++i) {
+      if (cancelled) co_return Status::Cancelled;
+      if (talks_nonsense[i]) continue;
+      contents = {};
+      status = co_await readFrom(*segment.holders[i], segment, cancelled, contents);
+      if (status == Status::Ok) std::reverse(contents.entries.begin(), contents.entries.end());
+      if (status == Status::Ok || status == Status::Cancelled) co_return status;
+      talks_nonsense[i] = isNonsense(status);
+      somebody_is_left |= !talks_nonsense[i];
+    }
+    if (!somebody_is_left || executor_.clock().nowNs() >= give_up_ns) co_return status;
+    co_await runtime::sleepFor(executor_, kRoundPauseNs);
+  }
+}
+
+runtime::Task<Status> ReplicaReader::readFrom(const rpc::PeerAddress& holder, const Segment& segment,
+                                              const std::atomic<bool>& cancelled, SegmentContents& contents) {
+  for (size_t first = 0; first < segment.ranges.size(); first += wire::ReadReplica::kRangesMax) {
+    const auto ranges =
+        segment.ranges.subspan(first, std::min<size_t>(wire::ReadReplica::kRangesMax, segment.ranges.size() - first));
+    uint32_t offset = 0;
+    for (bool done = false; !done;) {
+      if (cancelled) co_return Status::Cancelled;
+      Page page;
+      Status status = co_await readPage(holder, segment, ranges, offset, page);
+      if (status != Status::Ok) co_return status;
+      done = page.header.done != 0;
+      // A page is a part of the segment, so all pages together are no longer than it is, and there is a last one.
+      const uint32_t end = done ? log::kSegmentBytesMax : page.header.next_offset_bytes;
+      if (end > log::kSegmentBytesMax || end <= offset || page.header.entry_bytes > end - offset ||
+          page.header.safe_version > kForeignVersionMax) {
+        co_return Status::BadRequest;
+      }
+      status = takeEntries(segment, page, contents);
+      if (status != Status::Ok) co_return status;
+      contents.safe_version = std::max(contents.safe_version, page.header.safe_version);
+      if (!page.entries.empty()) contents.pages.push_back(std::move(page.entries));
+      offset = end;
+    }
+  }
+  co_return Status::Ok;
+}
+
+runtime::Task<Status> ReplicaReader::readPage(const rpc::PeerAddress& holder, const Segment& segment,
+                                              std::span<const Range> ranges, uint32_t offset_bytes, Page& page) {
+  const auto bytes = static_cast<uint32_t>(sizeof(wire::ReadReplica::Request) + ranges.size_bytes());
+  transport::TxMessage message = caller_.allocate(bytes);
+  message.appendHead(
+      wire::ReadReplica::Request{.header = {.opcode = wire::Opcode::ReadReplica, .target = ServerId(holder.id)},
+                                 .master = segment.dead,
+                                 .segment = segment.id,
+                                 .offset_bytes = offset_bytes,
+                                 .response_bytes = kPageBytes,
+                                 .range_count = static_cast<uint32_t>(ranges.size())});
+  message.appendHead(std::as_bytes(ranges));
+  // A client of the dead server waits for this.
+  const rpc::CallResult result = co_await caller_.call(
+      executor_, holder, std::move(message),
+      {.deadline_ns = executor_.clock().nowNs() + kPageDeadlineNs, .priority = runtime::Priority::Waited});
+  if (result.status != Status::Ok) co_return result.status;
+  if (!wire::decode(result.response.head(), page.header) ||
+      result.response.messageBytes() != sizeof(page.header) + uint64_t{page.header.entry_bytes}) {
+    co_return Status::BadRequest;
+  }
+  const ByteSpan entries = result.response.head().subspan(sizeof(page.header));
+  page.entries.reserve(page.header.entry_bytes);
+  page.entries.assign(entries.begin(), entries.end());
+  for (const ByteSpan& span : result.response.tail()) {
+    page.entries.insert(page.entries.end(), span.begin(), span.end());
+  }
+  co_return Status::Ok;
+}
+
+Status ReplicaReader::takeEntries(const Segment& segment, const Page& page, SegmentContents& contents) {
+  uint32_t count = 0;
+  for (ByteSpan rest = page.entries; !rest.empty(); ++count) {
+    log::EntryView entry;
+    if (log::decodeEntry(rest, entry) != log::DecodeError::None) return Status::Corrupt;
+    const auto hash = hashOfForeign(entry);
+    const Range* const range = hash ? rangeOf(segment.ranges, entry.table(), *hash) : nullptr;
+    if (range == nullptr || segment.id < range->first_segment) return Status::BadRequest;
+    auto at = contents.entries.end();
+    if (!contents.entries.empty() && isReplacedBy(entry, contents.entries.back().entry)) --at;
+    contents.entries.insert(at, {entry, static_cast<uint32_t>(range - segment.ranges.data())});
+    rest = rest.subspan(entry.alignedBytes());
+  }
+  return count == page.header.entry_count ? Status::Ok : Status::BadRequest;
+}
+
+}  // namespace ramcore::master

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "log/entry_view.h"
+#include "rpc/caller.h"
+#include "runtime/task.h"
+#include "wire/replica_messages.h"
+
+namespace ramcore::master {
+
+/// One entry of a dead server's log that belongs to a wanted range.
+struct RecoveredEntry {
+  log::EntryView entry;  ///< verified
+  uint32_t range = 0;    ///< which of ReplicaReader::Segment::ranges
+};
+
+/// What a recovery wants of one segment: all of it from one replica, so that no group is torn apart by two replicas of
+/// different lengths.
+struct SegmentContents {
+  std::deque<std::vector<std::byte>> pages;  ///< what `entries` point into
+  /// Newest first, and an object before the tombstone of what it replaced: then most of what is dead is known to be
+  /// when it comes.
+  std::vector<RecoveredEntry> entries;
+  Version safe_version = 0;
+};
+
+/// Reads segments of a dead server's log from the backups that hold replicas of them. What they answer is not trusted:
+/// entries are taken whose checksums are right and that belong to what was asked for.
+///
+/// On one executor.
+class ReplicaReader {
+ public:
+  struct Segment {
+    ServerId dead;
+    SegmentId id;
+    std::vector<const rpc::PeerAddress*> holders;      ///< in the order they are asked; at least one
+    std::span<const wire::ReadReplica::Range> ranges;  ///< ascending by table and hash, without overlaps
+  };
+
+  ReplicaReader(rpc::Caller& caller, runtime::Executor& executor) : caller_(caller), executor_(executor) {}
+
+  /// Asks one holder after the other until one has given everything. A holder that sends nonsense is not asked again;
+  /// others are for as long as an intake is patient. Everything passed outlives the call.
+  /// @return Ok; Cancelled soon after `cancelled` was set; or what the last holder said
+  /// Memory: what the segment holds of the ranges, and 24 bytes for each entry.
+  runtime::Task<Status> read(const Segment& segment, const std::atomic<bool>& cancelled, SegmentContents& contents);
+
+ private:
+  struct Page;
+
+  runtime::Task<Status> readFrom(const rpc::PeerAddress& holder, const Segment& segment,
+                                 const std::atomic<bool>& cancelled, SegmentContents& contents);
+  runtime::Task<Status> readPage(const rpc::PeerAddress& holder, const Segment& segment,
+                                 std::span<const wire::ReadReplica::Range> ranges, uint32_t offset_bytes, Page& page);
+  static Status takeEntries(const Segment& segment, const Page& page, SegmentContents& contents);
+
+  rpc::Caller& caller_;
+  runtime::Executor& executor_;
+};
+
+}  // namespace ramcore::master
