@@ -52,6 +52,7 @@ struct RecoveryTarget::Part {
 
 struct RecoveryTarget::Recovery {
   explicit Recovery(RecoveryPlan wanted) : plan(std::move(wanted)) {
+    for (const rpc::PeerAddress& address : plan.holders) holders.push_back({.address = address});
     for (const RecoveryPlan::Part& part : plan.parts) {
       parts.emplace_back().tablet = part.tablet;
       ranges.push_back({.table = part.tablet.table, .hashes = part.tablet.range, .first_segment = part.first_segment});
@@ -74,6 +75,7 @@ struct RecoveryTarget::Recovery {
   std::atomic<SegmentId> first_segment{};
 
   // The background executor's.
+  std::vector<ReplicaReader::Holder> holders;
   std::optional<log::SideLog> side;
   bool side_has_entries = false;
   DeadVersions dead_versions;
@@ -230,13 +232,13 @@ runtime::Task<Status> RecoveryTarget::replaySegments(Recovery& recovery) {
   co_return status;
 }
 
-void RecoveryTarget::startFetch(const Recovery& recovery, size_t number, Fetch& fetch) {
+void RecoveryTarget::startFetch(Recovery& recovery, size_t number, Fetch& fetch) {
   const RecoveryPlan::Segment& segment = recovery.plan.segments[number];
   fetch.segment = {.dead = recovery.plan.dead, .id = segment.id, .holders = {}, .ranges = recovery.ranges};
   // Each segment begins with another holder, and each recovery master somewhere else: all of them read the whole log.
   const size_t first = number + parts_.log.identity().server.value;
   for (size_t i = 0; i < segment.holders.size(); ++i) {
-    fetch.segment.holders.push_back(&recovery.plan.holders[segment.holders[(first + i) % segment.holders.size()]]);
+    fetch.segment.holders.push_back(&recovery.holders[segment.holders[(first + i) % segment.holders.size()]]);
   }
   fetch.task.emplace(reader_.read(fetch.segment, recovery.ended, fetch.contents));
 }

@@ -100,7 +100,7 @@ class RecoveryTarget {
   runtime::Task<Status> prepare(Recovery& recovery);
   runtime::Task<Status> replayLog(Recovery& recovery);
   runtime::Task<Status> replaySegments(Recovery& recovery);
-  void startFetch(const Recovery& recovery, size_t number, Fetch& fetch);
+  void startFetch(Recovery& recovery, size_t number, Fetch& fetch);
   runtime::Task<Status> replaySegment(Recovery& recovery, const SegmentContents& contents);
   Status replayTurn(Recovery& recovery, const SegmentContents& contents, size_t& next);
   runtime::Task<Status> makeRoom(Recovery& recovery, int64_t stuck_ns);

@@ -52,26 +52,31 @@ struct ReplicaReader::Page {
 runtime::Task<Status> ReplicaReader::read(const Segment& segment, const std::atomic<bool>& cancelled,
                                           SegmentContents& contents) {
   const int64_t give_up_ns = executor_.clock().nowNs() + TabletIntake::kPatienceNs;
-  std::vector<bool> talks_nonsense(segment.holders.size());
+  std::vector<Holder*> left = segment.holders;
   Status status = Status::NotFound;
-  for (;;) {
-    bool somebody_is_left = false;
-    for (size_t i = 0; i < segment.holders.size(); ++i) {
+  while (!left.empty()) {
+    std::vector<Holder*> order;
+    for (const bool silent : {false, true}) {
+      std::ranges::copy_if(left, std::back_inserter(order),
+                           [&](Holder* holder) { return holder->is_silent == silent; });
+    }
+    std::vector<Holder*> serious;
+    for (Holder* const holder : order) {
       if (cancelled) co_return Status::Cancelled;
-      if (talks_nonsense[i]) continue;
       contents = {};
-      status = co_await readFrom(*segment.holders[i], segment, cancelled, contents);
+      status = co_await readFrom(*holder, segment, cancelled, contents);
       if (status == Status::Ok) std::reverse(contents.entries.begin(), contents.entries.end());
       if (status == Status::Ok || status == Status::Cancelled) co_return status;
-      talks_nonsense[i] = isNonsense(status);
-      somebody_is_left |= !talks_nonsense[i];
+      if (!isNonsense(status)) serious.push_back(holder);
     }
-    if (!somebody_is_left || executor_.clock().nowNs() >= give_up_ns) co_return status;
-    co_await runtime::sleepFor(executor_, kRoundPauseNs);
+    left = std::move(serious);
+    if (executor_.clock().nowNs() >= give_up_ns) break;
+    if (!left.empty()) co_await runtime::sleepFor(executor_, kRoundPauseNs);
   }
+  co_return status;
 }
 
-runtime::Task<Status> ReplicaReader::readFrom(const rpc::PeerAddress& holder, const Segment& segment,
+runtime::Task<Status> ReplicaReader::readFrom(Holder& holder, const Segment& segment,
                                               const std::atomic<bool>& cancelled, SegmentContents& contents) {
   for (size_t first = 0; first < segment.ranges.size(); first += wire::ReadReplica::kRangesMax) {
     const auto ranges =
@@ -99,12 +104,12 @@ runtime::Task<Status> ReplicaReader::readFrom(const rpc::PeerAddress& holder, co
   co_return Status::Ok;
 }
 
-runtime::Task<Status> ReplicaReader::readPage(const rpc::PeerAddress& holder, const Segment& segment,
-                                              std::span<const Range> ranges, uint32_t offset_bytes, Page& page) {
+runtime::Task<Status> ReplicaReader::readPage(Holder& holder, const Segment& segment, std::span<const Range> ranges,
+                                              uint32_t offset_bytes, Page& page) {
   const auto bytes = static_cast<uint32_t>(sizeof(wire::ReadReplica::Request) + ranges.size_bytes());
   transport::TxMessage message = caller_.allocate(bytes);
   message.appendHead(
-      wire::ReadReplica::Request{.header = {.opcode = wire::Opcode::ReadReplica, .target = ServerId(holder.id)},
+      wire::ReadReplica::Request{.header = {.opcode = wire::Opcode::ReadReplica, .target = ServerId(holder.address.id)},
                                  .master = segment.dead,
                                  .segment = segment.id,
                                  .offset_bytes = offset_bytes,
@@ -113,8 +118,9 @@ runtime::Task<Status> ReplicaReader::readPage(const rpc::PeerAddress& holder, co
   message.appendHead(std::as_bytes(ranges));
   // A client of the dead server waits for this.
   const rpc::CallResult result = co_await caller_.call(
-      executor_, holder, std::move(message),
+      executor_, holder.address, std::move(message),
       {.deadline_ns = executor_.clock().nowNs() + kPageDeadlineNs, .priority = runtime::Priority::Waited});
+  holder.is_silent = result.response.head().empty();
   if (result.status != Status::Ok) co_return result.status;
   if (!wire::decode(result.response.head(), page.header) ||
       result.response.messageBytes() != sizeof(page.header) + uint64_t{page.header.entry_bytes}) {

@@ -34,10 +34,14 @@ struct SegmentContents {
 /// On one executor.
 class ReplicaReader {
  public:
+  struct Holder {
+    rpc::PeerAddress address;
+    bool is_silent = false;  ///< did not answer the last time: others are asked first, or each segment waits for it
+  };
   struct Segment {
     ServerId dead;
     SegmentId id;
-    std::vector<const rpc::PeerAddress*> holders;      ///< in the order they are asked; at least one
+    std::vector<Holder*> holders;                      ///< in the order they are asked; at least one
     std::span<const wire::ReadReplica::Range> ranges;  ///< ascending by table and hash, without overlaps
   };
 
@@ -52,9 +56,9 @@ class ReplicaReader {
  private:
   struct Page;
 
-  runtime::Task<Status> readFrom(const rpc::PeerAddress& holder, const Segment& segment,
-                                 const std::atomic<bool>& cancelled, SegmentContents& contents);
-  runtime::Task<Status> readPage(const rpc::PeerAddress& holder, const Segment& segment,
+  runtime::Task<Status> readFrom(Holder& holder, const Segment& segment, const std::atomic<bool>& cancelled,
+                                 SegmentContents& contents);
+  runtime::Task<Status> readPage(Holder& holder, const Segment& segment,
                                  std::span<const wire::ReadReplica::Range> ranges, uint32_t offset_bytes, Page& page);
   static Status takeEntries(const Segment& segment, const Page& page, SegmentContents& contents);
 

@@ -45,6 +45,26 @@ class StoreParts {
   StoreParts(const StoreParts&) = delete;
   StoreParts& operator=(const StoreParts&) = delete;
 
+  void copySegments(std::vector<std::vector<std::byte>>& segments) {
+    const auto head = log_.pool().find(log_.headId());
+    ASSERT_NE(head, nullptr);
+    const std::vector<std::byte> head_bytes = bytesOfSegment(*head);
+    log::SegmentPreamble preamble;
+    ASSERT_EQ(log::readPreamble(head_bytes, preamble), Status::Ok);
+    ASSERT_TRUE(preamble.has_digest);
+    for (uint32_t i = 0; i < preamble.digest.payload.count; ++i) {
+      const auto member = log_.pool().find(preamble.digest.at(i));
+      ASSERT_NE(member, nullptr) << "the digest lists a segment that is gone";
+      segments.push_back(bytesOfSegment(*member));
+    }
+  }
+
+  static std::vector<std::byte> bytesOfSegment(const log::Segment& segment) {
+    std::vector<std::byte> bytes(segment.committedBytes());
+    segment.copyOut(0, segment.committedBytes(), bytes.data());
+    return bytes;
+  }
+
   runtime::ManualClock clock_;
   runtime::SimRcu rcu_;
   runtime::PinRegistry pins_;
@@ -64,13 +84,13 @@ class ReplayTarget : private StoreParts {
  public:
   ReplayTarget() : StoreParts(config(), ServerId(3)) {}
 
-  /// In this order, some at a time.
-  void take(std::span<const log::EntryView> entries, runtime::Random& random) {
+  /// In this order, some at a time. With `dead`, a log as it is.
+  void take(std::span<const log::EntryView> entries, runtime::Random& random, DeadVersions* dead = nullptr) {
     log::SideLog side(log_, replicator_);
     while (!entries.empty()) {
       const auto batch = entries.first(std::min<size_t>(entries.size(), 1 + random.below(64)));
       size_t taken = 0;
-      ASSERT_EQ(store_.replayBatch(batch, side, taken), Status::Ok);
+      ASSERT_EQ(store_.replayBatch(batch, side, taken, dead), Status::Ok);
       ASSERT_EQ(taken, batch.size());
       entries = entries.subspan(batch.size());
       turn();
@@ -82,6 +102,11 @@ class ReplayTarget : private StoreParts {
   }
   Found find(const std::string& key) { return store_.lookup(kTable, hashKey(kTable, asBytes(key)), asBytes(key)); }
   uint64_t objectCount() const { return store_.objectCount(); }
+  /// As if the client called again.
+  ResultTable::Lookup findResult(const wire::CallIdentity& identity) { return results_.find(identity); }
+  Version safeVersion() const { return store_.safeVersionNow(); }
+  /// What a recovery of this server would find.
+  void copySegments(std::vector<std::vector<std::byte>>& segments) { StoreParts::copySegments(segments); }
 
  private:
   static log::LogConfig config() {
@@ -145,6 +170,37 @@ class ReplayModel : private StoreParts {
     }
   }
 
+  /// The log as it is, dead entries, tombstones and all, in any order and some of it twice, into another server: it has
+  /// what this one has. And its own log says the same.
+  void recoverElsewhere() {
+    std::vector<std::vector<std::byte>> segments;
+    std::vector<log::EntryView> entries;
+    for (const log::EntryView& entry : shuffledEntries(segments)) {
+      if (!isContents(entry)) continue;
+      entries.push_back(entry);
+      if (random_.below(5) == 0) entries.insert(entries.begin() + random_.below(entries.size()), entry);
+    }
+    ReplayTarget target;
+    DeadVersions dead;
+    target.take(entries, random_, &dead);
+    expectSame(target);
+    for (const auto& [key, version] : highest_) ASSERT_GT(target.safeVersion(), version) << key;
+    for (uint64_t i = 0; i < kClients; ++i) {
+      const Client& client = clients_[i];
+      if (client.sequence <= client.acknowledged || client.last_answer.status == Status::TooLarge) continue;
+      const ResultTable::Lookup known = target.findResult(client.last.identity);
+      ASSERT_EQ(known.verdict, ResultTable::Verdict::Duplicate);
+      ASSERT_EQ(known.result.status, client.last_answer.status);
+      ASSERT_EQ(known.result.version, client.last_answer.version);
+      ASSERT_EQ(known.result.value, client.last_answer.value);
+    }
+    std::vector<std::vector<std::byte>> own_segments;
+    target.copySegments(own_segments);
+    compare(replay(shuffledEntriesOf(own_segments)));
+    ++recovered_;
+  }
+
+  uint64_t recovered() const { return recovered_; }
   uint64_t replayed() const { return replayed_; }
   uint64_t cleaned() { return log_.stats().segments_cleaned.load(); }
   uint64_t duplicates() const { return duplicates_; }
@@ -296,8 +352,11 @@ class ReplayModel : private StoreParts {
 
   // Everything a recovery would find: the segments of the newest digest, entries in any order.
   std::vector<log::EntryView> shuffledEntries(std::vector<std::vector<std::byte>>& segments) {
-    std::vector<log::EntryView> entries;
     copySegments(segments);
+    return shuffledEntriesOf(segments);
+  }
+  std::vector<log::EntryView> shuffledEntriesOf(const std::vector<std::vector<std::byte>>& segments) {
+    std::vector<log::EntryView> entries;
     for (const auto& bytes : segments) {
       log::SegmentReader reader(bytes);
       for (auto group = reader.nextGroup(); !group.empty(); group = reader.nextGroup()) {
@@ -309,24 +368,19 @@ class ReplayModel : private StoreParts {
     return entries;
   }
 
-  void copySegments(std::vector<std::vector<std::byte>>& segments) {
-    const auto head = log_.pool().find(log_.headId());
-    ASSERT_NE(head, nullptr);
-    const std::vector<std::byte> head_bytes = bytesOfSegment(*head);
-    log::SegmentPreamble preamble;
-    ASSERT_EQ(log::readPreamble(head_bytes, preamble), Status::Ok);
-    ASSERT_TRUE(preamble.has_digest);
-    for (uint32_t i = 0; i < preamble.digest.payload.count; ++i) {
-      const auto member = log_.pool().find(preamble.digest.at(i));
-      ASSERT_NE(member, nullptr) << "the digest lists a segment that is gone";
-      segments.push_back(bytesOfSegment(*member));
-    }
+  static bool isContents(const log::EntryView& entry) {
+    return entry.type() == log::EntryType::Object || entry.type() == log::EntryType::Tombstone ||
+           entry.type() == log::EntryType::ResultRecord;
   }
 
-  static std::vector<std::byte> bytesOfSegment(const log::Segment& segment) {
-    std::vector<std::byte> bytes(segment.committedBytes());
-    segment.copyOut(0, segment.committedBytes(), bytes.data());
-    return bytes;
+  void expectSame(ReplayTarget& target) {
+    ASSERT_EQ(target.objectCount(), model_.size());
+    for (const auto& [key, object] : model_) {
+      const Found found = target.find(key);
+      ASSERT_TRUE(found.ref && found.entry.type() == log::EntryType::Object) << key << " is lost";
+      ASSERT_EQ(found.entry.version(), object.version) << key;
+      ASSERT_EQ(asText(found.entry.payload()), object.value) << key;
+    }
   }
 
   std::map<std::string, ModelObject> replay(const std::vector<log::EntryView>& entries) {
@@ -385,6 +439,7 @@ class ReplayModel : private StoreParts {
   uint64_t duplicates_ = 0;
   uint64_t splits_ = 0;
   uint64_t replayed_ = 0;
+  uint64_t recovered_ = 0;
 };
 
 uint64_t seedCount() {
@@ -398,26 +453,31 @@ TEST(ReplayModel, ReplayingTheLogInAnyOrderGivesTheModel) {
   uint64_t duplicates = 0;
   uint64_t splits = 0;
   uint64_t replayed = 0;
+  uint64_t recovered = 0;
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     ReplayModel model(seed);
     model.run(seed % 4 == 0 ? 3000 : 400);
     if (seed % 8 == 1) model.replayElsewhere();
+    if (seed % 4 == 2 || seed % 8 == 0) model.recoverElsewhere();
     if (HasFailure()) return;
     replayed += model.replayed();
+    recovered += model.recovered();
     cleaned += model.cleaned();
     duplicates += model.duplicates();
     splits += model.splits();
   }
   std::printf(
-      "%llu seeds: %llu segments cleaned, %llu duplicates answered, %llu splits, %llu keys replayed elsewhere\n",
+      "%llu seeds: %llu segments cleaned, %llu duplicates answered, %llu splits, %llu keys replayed elsewhere, %llu "
+      "logs recovered\n",
       static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(cleaned),
       static_cast<unsigned long long>(duplicates), static_cast<unsigned long long>(splits),
-      static_cast<unsigned long long>(replayed));
+      static_cast<unsigned long long>(replayed), static_cast<unsigned long long>(recovered));
   EXPECT_GT(cleaned, seeds / 10);
   EXPECT_GT(duplicates, seeds);
   EXPECT_GT(splits, seeds);
   EXPECT_GT(replayed, seeds);
+  EXPECT_GE(recovered, seeds / 4);
 }
 
 }  // namespace
