@@ -177,10 +177,12 @@ Result<uint32_t> FrameStore::frameFor(const ReplicaWrite& write, const log::Cert
     return present;
   }
   if (own && !opens) {
-    // The replica that is here is one of the newer epoch from now on: only with all its bytes, and no others.
+    // The replica that is here is one of the newer epoch from now on: under a certificate for all its bytes, and
+    // those that come with it.
     Frame& frame = frames_[present];
-    const bool all = certificate != nullptr && write.data_bytes == 0 && write.offset_bytes == frame.length_bytes &&
-                     certificate->length_bytes == frame.length_bytes;
+    const Status checked = checkBounds(write, certificate, &frame);
+    if (checked != Status::Ok) return checked;
+    const bool all = certificate != nullptr && certificate->length_bytes >= frame.length_bytes;
     if (!all || (frame.certified && frame.certificate.closed && !certificate->closed)) return Status::BadRequest;
     frame.replica_epoch = write.replica_epoch;
     return present;

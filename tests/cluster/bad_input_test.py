@@ -12,6 +12,9 @@ import unittest
 
 from cluster_harness import Cluster, Daemon, run, tool
 
+# A server that keeps copies neither of its own objects nor of others.
+VOLATILE = ["--replicas", "0", "--storage-bytes", "0"]
+
 KEY_BYTES_MAX = 65535
 VALUE_BYTES_MAX = 1024 * 1024
 
@@ -49,7 +52,7 @@ def coordinator(test, *arguments, storage="other-coordinator", listen="tcp://127
 
 def server(test, *arguments, listen="tcp://127.0.0.1:0", cluster="test", memory="64MiB"):
     return [tool("ramcore-server"), "--coordinator", test.cluster.coordinator_locator(), "--listen", listen,
-            "--cluster", cluster, "--memory", memory, "--log-level", "error", *arguments]
+            "--cluster", cluster, "--memory", memory, "--log-level", "error", *VOLATILE, *arguments]
 
 
 NOWHERE = "tcp://127.0.0.1:9"
@@ -102,7 +105,7 @@ FLAG_CASES = [
     Case(f"ready_file_cannot_be_written_by_{name.replace('-', '_')}",
          lambda test, name=name, rest=rest: [tool(name), "--ready-file", "/proc/ramcore/ready", *rest],
          r"/proc/ramcore/ready", r"--ready-file")
-    for name, rest in (("ramcore-coordinator", ["--storage", "/nonexistent"]), ("ramcore-server", ["--memory", "64MiB"]))
+    for name, rest in (("ramcore-coordinator", ["--storage", "/nonexistent"]), ("ramcore-server", ["--memory", "64MiB", *VOLATILE]))
 ] + [
     Case(f"no_coordinator_there_for_{name.replace('-', '_')}",
          lambda test, name=name, rest=rest: [tool(name), "--coordinator", NOWHERE, *rest],
@@ -238,7 +241,7 @@ DAEMON_CASES = [
          r"the coordinator refuses this server", r"check cluster name, secret and version"),
     Case("server_with_a_wrong_secret",
          lambda test: [tool("ramcore-server"), "--coordinator", test.secured.coordinator_locator(), "--cluster",
-                       "secured", "--secret-file", test.wrong_secret, "--memory", "64MiB", "--log-level", "error"],
+                       "secured", "--secret-file", test.wrong_secret, "--memory", "64MiB", "--log-level", "error", *VOLATILE],
          r"the coordinator refuses this server", r"check cluster name, secret and version"),
 ]
 
@@ -315,7 +318,7 @@ class BadInputTest(unittest.TestCase):
 
     def test_a_server_without_coordinator_says_so_and_keeps_trying(self):
         server = subprocess.Popen([tool("ramcore-server"), "--coordinator", NOWHERE, "--memory", "64MiB", "--log-level",
-                                   "warning"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                                   "warning", *VOLATILE], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
             self.assertIn("survives", server.stderr.readline())
             line = server.stderr.readline()

@@ -124,11 +124,14 @@ class Daemon:
 class Cluster:
     """One coordinator and some servers."""
 
-    def __init__(self, servers=2, memory="96MiB", name="test", secret=None, transports=("tcp", "shm"), autostart=True):
+    def __init__(self, servers=2, memory="96MiB", name="test", secret=None, transports=("tcp", "shm"), autostart=True,
+                 replicas=0, storage="512MiB"):
         self.directory = tempfile.mkdtemp(prefix="ramcore-test-")
         self.name = name
         self.memory = memory
         self.transports = transports
+        self.replicas = replicas  # 0: servers keep nothing anywhere
+        self.storage = storage
         self.secret_file = None
         if secret is not None:
             self.secret_file = self.path("secret")
@@ -198,6 +201,9 @@ class Cluster:
     def server_arguments(self, name, coordinator=None):
         arguments = [tool("ramcore-server"), "--coordinator", coordinator or self.coordinator_locator(),
                      "--name", name, "--memory", self.memory] + self.security_flags()
+        arguments += ["--replicas", str(self.replicas), "--storage-bytes", self.storage if self.replicas else "0"]
+        if self.replicas:
+            arguments += ["--storage", self.path(name)]
         for locator in self.listen_locators(name):
             arguments += ["--listen", locator]
         return arguments

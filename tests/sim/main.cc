@@ -27,13 +27,14 @@ struct Arguments {
   uint64_t calls = kCallsPerClient;
   uint64_t jobs = 1;
   bool faults = true;
+  bool crashes = false;
   bool print = false;
   bool hashes = false;
   std::string mutation;
 };
 
 constexpr const char* kUsage =
-    "simulator [--seeds N] [--first SEED] [--seed SEED] [--jobs N] [--calls N] [--no-faults] [--print] [--hashes] "
+    "simulator [--seeds N] [--first SEED] [--seed SEED] [--jobs N] [--calls N] [--no-faults] [--crashes] [--print] [--hashes] "
     "[--mutation NAME]\n"
     "  --seeds N        how many seeds to run, from --first on (50)\n"
     "  --first SEED     the first one (1)\n"
@@ -41,6 +42,7 @@ constexpr const char* kUsage =
     "  --jobs N         processes that share the seeds (1); totals and their floors are those of all of them\n"
     "  --calls N        calls of each of the 8 clients (320; with fewer nothing has a floor)\n"
     "  --no-faults      only moves and splits\n"
+    "  --crashes        servers with disks and replicas, which are killed and started again\n"
     "  --print          print every trace line\n"
     "  --hashes         print the trace hash of each seed\n"
     "  --mutation NAME  plant this bug (builds with RAMCORE_MUTATIONS): succeeds if a seed catches it\n";
@@ -68,6 +70,8 @@ bool parse(int argc, char** argv, Arguments& arguments) {
       ok = number(arguments.calls);
     } else if (flag == "--no-faults") {
       arguments.faults = false;
+    } else if (flag == "--crashes") {
+      arguments.crashes = true;
     } else if (flag == "--print") {
       arguments.print = true;
     } else if (flag == "--hashes") {
@@ -101,6 +105,7 @@ RunReport runSeed(const Arguments& arguments, uint64_t seed) {
   options.calls_per_client = arguments.calls;
   options.operations_min = arguments.calls >= kCallsPerClient ? kOperationsMin : 0;
   options.faults = arguments.faults;
+  options.crashes = arguments.crashes;
   if (arguments.print) {
     options.print = [](std::string_view line) { std::printf("%.*s\n", static_cast<int>(line.size()), line.data()); };
   }

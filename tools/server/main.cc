@@ -1,13 +1,17 @@
-// ramcore-server: one master. Enlists at the coordinator, serves tablets, stops on SIGTERM.
+// ramcore-server: a master and a backup. Enlists at the coordinator, serves tablets, keeps copies of what other servers
+// hold, stops on SIGTERM.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <thread>
 
+#include "backup/backup.h"
 #include "coordinator/table_manager.h"
 #include "master/master.h"
+#include "runtime/real/file_storage.h"
 #include "runtime/real/urcu_epoch.h"
 #include "tools/support/display.h"
 #include "tools/support/metrics_server.h"
@@ -24,6 +28,10 @@ struct ServerSettings {
   std::string coordinator = "tcp://127.0.0.1:11100";
   uint64_t memory_bytes = uint64_t{1} << 30;
   std::string name;
+  std::string storage = "ramcore-server";
+  uint64_t storage_bytes = uint64_t{4} << 30;
+  std::string failure_domain;
+  master::ReplicationOptions replication;
 };
 
 class Server final : private master::MasterObserver {
@@ -35,6 +43,8 @@ class Server final : private master::MasterObserver {
     if (!locator.ok()) return fail(kProgram, locator.error());
     const auto named = checkName();
     if (!named.ok()) return fail(kProgram, named.error());
+    const auto replicated = checkReplication();
+    if (!replicated.ok()) return fail(kProgram, replicated.error());
     const auto sized = checkMemory();
     if (!sized.ok()) return fail(kProgram, sized.error());
     auto process =
@@ -45,6 +55,10 @@ class Server final : private master::MasterObserver {
     uint32_t index = 1;
     for (runtime::Executor* worker : process_->workers()) threads_.bind(index++, *worker);
 
+    if (settings_.storage_bytes != 0) {
+      const auto kept = openBackup(*locator);
+      if (!kept.ok()) return fail(kProgram, kept.error());
+    }
     auto memory = openMemory();
     if (!memory.ok()) return fail(kProgram, memory.error());
     memory_ = std::move(memory).value();
@@ -54,9 +68,11 @@ class Server final : private master::MasterObserver {
     auto metrics = MetricsServer::openIfWanted(settings_.process.metrics, process_->dispatch(), process_->clock());
     if (!metrics.ok()) return fail(kProgram, metrics.error());
     metrics_ = std::move(metrics).value();
-    process_->trace().warning("nothing this server holds survives its death: replication is not there yet");
+    if (settings_.replication.replicas == 0) {
+      process_->trace().warning("nothing this server holds survives its death, because of --replicas 0");
+    }
     master_->start();
-    process_->run([this] { master_->stop(true); }, [this] { return master_->stopped() && !master_->hasLentMemory(); });
+    process_->run([this] { stop(); }, [this] { return hasStopped(); });
     rcu_->drain();  // all other readers have ended
     return rejected_ ? 1 : 0;
   }
@@ -67,6 +83,53 @@ class Server final : private master::MasterObserver {
     return Failure{Status::BadConfig, "--name of " + std::to_string(settings_.name.size()) +
                                           " bytes; names are UTF-8 of 1 to 255 bytes without control characters, for "
                                           "example --name server1"};
+  }
+
+  Outcome<bool> checkReplication() const {
+    const master::ReplicationOptions& wanted = settings_.replication;
+    if (wanted.local_replica && settings_.storage_bytes == 0) {
+      return Failure{Status::BadConfig, "--local-replica needs storage; leave out --storage-bytes 0"};
+    }
+    if (wanted.replicas != 0 && wanted.min_replicas > wanted.replicas) {
+      return Failure{Status::BadConfig, "--min-replicas " + std::to_string(wanted.min_replicas) +
+                                            " is more than --replicas " + std::to_string(wanted.replicas) +
+                                            "; writes would be refused for ever: lower it"};
+    }
+    return true;
+  }
+
+  Outcome<bool> openBackup(const transport::Locator& coordinator) {
+    std::error_code failed;
+    std::filesystem::create_directories(settings_.storage, failed);
+    if (failed) {
+      return Failure{Status::IoError, "cannot make --storage " + settings_.storage + ": " + failed.message() +
+                                          "; name a directory that can be written"};
+    }
+    auto storage = runtime::FileStorage::open(settings_.storage, process_->trace());
+    if (!storage.ok()) return std::move(storage).error();
+    storage_ = std::move(storage).value();
+    process_->trace().info("preparing " + formatBytes(settings_.storage_bytes) + " of storage for replicas in " +
+                           settings_.storage);
+    auto backup = backup::Backup::open(
+        {.storage_bytes = settings_.storage_bytes, .segment_bytes = log::LogConfig().segment_bytes},
+        {.storage = *storage_,
+         .clock = process_->clock(),
+         .trace = process_->trace(),
+         .dispatch = process_->dispatch(),
+         .caller = process_->caller(),
+         .coordinator = {.id = 0, .locators = {coordinator}}});
+    if (!backup.ok()) return std::move(backup).error();
+    backup_ = std::move(backup).value();
+    backup_->addTo(process_->dispatch().services());
+    return true;
+  }
+
+  void stop() {
+    master_->stop(true);
+    if (backup_ != nullptr) backup_->stop();
+  }
+  bool hasStopped() const {
+    return master_->stopped() && !master_->hasLentMemory() && (backup_ == nullptr || backup_->stopped());
   }
 
   static log::LogConfig logConfig(uint64_t memory_bytes) {
@@ -127,8 +190,12 @@ class Server final : private master::MasterObserver {
     config.self = {.locators = process_->locators(),
                    .name = settings_.name,
                    .memory_bytes = config.log.memory_bytes,
+                   .former = backup_ != nullptr ? backup_->formerServer() : ServerId(),
+                   .keeps_replicas = backup_ != nullptr,
+                   .failure_domain = settings_.failure_domain,
                    .nonce = process_->entropy().next()};
     config.coordinator = {.id = 0, .locators = {std::move(coordinator)}};
+    config.replication = settings_.replication;
     return master::Master::open(config,
                                 {.clock = process_->clock(),
                                  .trace = process_->trace(),
@@ -137,12 +204,17 @@ class Server final : private master::MasterObserver {
                                  .rcu = *rcu_,
                                  .threads = threads_,
                                  .memory = *memory_,
-                                 .replicator = replicator_},
+                                 .seed = process_->entropy().next()},
                                 *this);
   }
 
-  void onServing(ServerId id) override {
+  runtime::Task<Status> prepareServing(ServerId id, ClusterId cluster) override {
+    // Others address this process as `id` from now on, its backup included.
     process_->identity().id = id.value;
+    if (backup_ == nullptr) co_return Status::Ok;
+    co_return co_await backup_->begin(id, cluster);
+  }
+  void onServing(ServerId id) override {
     if (metrics_ != nullptr) metrics_->setMaster(*master_);
     process_->trace().info("serving as server " + std::to_string(id.value));
     process_->ready();
@@ -157,8 +229,9 @@ class Server final : private master::MasterObserver {
   std::unique_ptr<runtime::Rcu> rcu_;
   master::Threads threads_;
   std::unique_ptr<Process> process_;
+  std::unique_ptr<runtime::FileStorage> storage_;
+  std::unique_ptr<backup::Backup> backup_;
   std::unique_ptr<log::LogMemory> memory_;
-  log::NoReplicator replicator_;
   std::unique_ptr<master::Master> master_;
   std::unique_ptr<MetricsServer> metrics_;
   bool rejected_ = false;
@@ -183,6 +256,29 @@ int main(int argc, char** argv) {
       ->envname("RAMCORE_MEMORY")
       ->transform(CLI::AsSizeValue(false))
       ->default_str(formatSize(settings.memory_bytes));
+  app.add_option("--storage", settings.storage,
+                 "Directory for copies of what other servers hold; made if it is not there. It belongs to one server")
+      ->envname("RAMCORE_STORAGE");
+  app.add_option("--storage-bytes", settings.storage_bytes,
+                 "Space for such copies, in bytes or with a unit, taken at the first start; 0: keep none. Several times "
+                 "--memory, because every server's objects are kept so many times as it has replicas")
+      ->envname("RAMCORE_STORAGE_BYTES")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str(formatSize(settings.storage_bytes));
+  app.add_option("--replicas", settings.replication.replicas,
+                 "Other servers on which everything this one holds is kept; 0: nothing survives this server")
+      ->envname("RAMCORE_REPLICAS")
+      ->check(CLI::Range(0, 8));
+  app.add_option("--min-replicas", settings.replication.min_replicas,
+                 "Writes are refused while fewer other servers live to keep copies")
+      ->envname("RAMCORE_MIN_REPLICAS")
+      ->check(CLI::Range(1, 8));
+  app.add_flag("--local-replica", settings.replication.local_replica,
+               "Keep one copy, in the storage of this very server: survives a restart, not the loss of the machine")
+      ->envname("RAMCORE_LOCAL_REPLICA");
+  app.add_option("--failure-domain", settings.failure_domain,
+                 "Name of the rack, power supply or machine: copies go to different ones where there are several")
+      ->envname("RAMCORE_FAILURE_DOMAIN");
   app.add_option("--name", settings.name, "Name of this server for people")->envname("RAMCORE_NAME");
   int exit_code = 0;
   if (!parseFlags(app, argc, argv, exit_code)) return exit_code;

@@ -61,6 +61,10 @@ class BenchCluster {
                                        listen,
                                        "--memory",
                                        memory,
+                                       "--replicas",
+                                       "0",
+                                       "--storage-bytes",
+                                       "0",
                                        "--log-level",
                                        "error"};
     arguments.insert(arguments.end(), server_flags.begin(), server_flags.end());

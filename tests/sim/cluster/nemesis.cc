@@ -42,6 +42,8 @@ void Nemesis::stop() {
 }
 
 void Nemesis::step() {
+  replaceRejected();
+  if (options_.crashes && random_.below(60) == 0) return killSome();
   const uint64_t kind = random_.below(100);
   if (kind < 40 || !options_.faults) {
     if (operating_) return;
@@ -78,9 +80,9 @@ void Nemesis::changeRates() {
 
 void Nemesis::partitionSome() {
   if (cutting_off_) return;
-  const std::string server = SimCluster::serverNode(random_.below(cluster_.servers.size()));
-  const std::string other = random_.below(3) == 0 ? SimCluster::kCoordinatorNode
-                                                  : SimCluster::serverNode(random_.below(cluster_.servers.size()));
+  const std::string server = nodeOf(random_.below(cluster_.servers.size()));
+  const std::string other =
+      random_.below(3) == 0 ? SimCluster::kCoordinatorNode : nodeOf(random_.below(cluster_.servers.size()));
   switch (random_.below(4)) {
     case 0:
       cluster_.network.isolate(server);
@@ -100,19 +102,54 @@ void Nemesis::partitionSome() {
                           [this] { healNetwork(); });
 }
 
-void Nemesis::cutSome() { cluster_.network.cutAll(SimCluster::serverNode(random_.below(cluster_.servers.size()))); }
+void Nemesis::cutSome() { cluster_.network.cutAll(nodeOf(random_.below(cluster_.servers.size()))); }
 
 void Nemesis::pauseServer() {
   if (paused_ > 0 || cutting_off_) return;
-  runtime::SimNode& node = cluster_.servers[random_.below(cluster_.servers.size())]->node();
+  const size_t index = random_.below(cluster_.servers.size());
+  if (cluster_.isDown(index)) return;
+  runtime::SimNode& node = cluster_.servers[index]->node();
   ++paused_;
   ++counts_.long_pauses;
   // From an event of its own: a node is paused between its jobs.
   node.pause();
-  cluster_.scheduler.call(cluster_.scheduler.nowNs() + draw(random_, kPauseNsMin, kPauseNsMax), [this, &node] {
-    node.resume();
+  cluster_.scheduler.call(cluster_.scheduler.nowNs() + draw(random_, kPauseNsMin, kPauseNsMax), [this, index, &node] {
     --paused_;
+    // Who was killed meanwhile stays dead.
+    if (&cluster_.servers[index]->node() == &node && !cluster_.isDown(index)) node.resume();
   });
+}
+
+void Nemesis::killSome() {
+  if (random_.below(8) != 0) {
+    const size_t index = random_.below(cluster_.servers.size());
+    if (!cluster_.isDown(index)) kill(index);
+    return;
+  }
+  ++counts_.clusters_killed;
+  for (size_t index = 0; index < cluster_.servers.size(); ++index) {
+    if (!cluster_.isDown(index)) kill(index);
+  }
+}
+
+void Nemesis::kill(size_t index) {
+  ++counts_.servers_killed;
+  ++starting_;
+  cluster_.killServer(index, false);
+  cluster_.scheduler.call(cluster_.scheduler.nowNs() + draw(random_, 50 * kMilli, 6 * kSecond), [this, index] {
+    cluster_.restartServer(index);
+    --starting_;
+  });
+}
+
+// A server that learns that it was declared dead ends, and whoever watches over processes starts it again.
+void Nemesis::replaceRejected() {
+  if (!options_.crashes) return;
+  for (size_t index = 0; index < cluster_.servers.size(); ++index) {
+    if (cluster_.isDown(index) || cluster_.servers[index]->rejected().empty()) continue;
+    ++counts_.servers_rejected;
+    kill(index);
+  }
 }
 
 void Nemesis::restartCoordinator() {
@@ -136,7 +173,7 @@ void Nemesis::healNetwork() {
   if (!retired_) return cluster_.network.healAll();
   // Not for an instant between these two: what streams hold for each other would be delivered.
   std::vector<std::string> nodes = {SimCluster::kCoordinatorNode};
-  for (size_t i = 0; i < cluster_.servers.size(); ++i) nodes.push_back(SimCluster::serverNode(i));
+  for (size_t i = 0; i < cluster_.servers.size(); ++i) nodes.push_back(nodeOf(i));
   for (size_t a = 0; a < nodes.size(); ++a) {
     cluster_.network.rejoin(nodes[a]);
     for (size_t b = a + 1; b < nodes.size(); ++b) {
@@ -201,7 +238,7 @@ void Nemesis::stallClients(ServerId server) {
   for (size_t index = 0; index < cluster_.servers.size(); ++index) {
     if (idOf(index) != server) continue;
     for (SimClient* client : clients_) {
-      if (random_.below(2) == 0) cluster_.network.stall(client->node().name(), SimCluster::serverNode(index));
+      if (random_.below(2) == 0) cluster_.network.stall(client->node().name(), nodeOf(index));
     }
   }
 }
@@ -248,7 +285,7 @@ runtime::Task<void> Nemesis::retireServer() {
   if (!migration.ok()) co_return;
   const bool pulled = co_await awaitPull(*migration, last->id, cluster_.servers[heir]->master());
   if (!pulled) co_return;
-  cluster_.network.partition(SimCluster::serverNode(index), SimCluster::kCoordinatorNode);
+  cluster_.network.partition(nodeOf(index), SimCluster::kCoordinatorNode);
   retired_ = index;
   ++counts_.servers_retired;
   std::vector<SimClient*> stopped;

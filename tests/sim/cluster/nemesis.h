@@ -23,6 +23,8 @@ class Nemesis {
     size_t tablets_max = 12;
     /// One server is emptied and cut off from the coordinator in the middle of the last move, for ever.
     bool retires_server = false;
+    /// Servers are killed, one or all, and started again on their disks.
+    bool crashes = false;
   };
   /// @param admin  a client of its own, through which tablets are moved and split.
   /// @param clients  some are stopped while a server is declared dead, so that they come back with old knowledge.
@@ -33,7 +35,7 @@ class Nemesis {
   void start();
   /// No more steps; everything is healed. settled() when the last move or split has ended.
   void stop();
-  bool settled() const { return !operating_; }
+  bool settled() const { return !operating_ && starting_ == 0; }
   /// The server that was declared dead, if any: nothing is asked of it any more.
   std::optional<size_t> retired() const { return retired_; }
 
@@ -42,6 +44,10 @@ class Nemesis {
   void scheduleNext();
   void partitionSome();
   void pauseServer();
+  void killSome();
+  void kill(size_t index);
+  void replaceRejected();
+  std::string nodeOf(size_t index) const { return cluster_.servers[index]->networkNode(); }
   void restartCoordinator();
   void cutSome();
   void changeRates();
@@ -81,6 +87,7 @@ class Nemesis {
   uint32_t retire_attempts_ = 0;
   std::optional<size_t> retired_;
   uint32_t paused_ = 0;
+  uint32_t starting_ = 0;  ///< servers that were killed and will be started again
 };
 
 }  // namespace ramcore::sim

@@ -1,5 +1,7 @@
 #include "sim/cluster/sim_cluster.h"
 
+#include "base/check.h"
+
 namespace ramcore::sim {
 
 SimCluster::SimCluster(uint64_t seed, const SimClusterOptions& chosen)
@@ -12,17 +14,28 @@ SimCluster::SimCluster(uint64_t seed, const SimClusterOptions& chosen)
 SimCluster::~SimCluster() {
   coordinator.reset();
   servers.clear();
+  dead_.clear();
 }
 
 void SimCluster::startCoordinator() {
   // A name of its own for each life, so that it does not draw the same numbers again; the node on the network stays.
   const std::string name = std::string(kCoordinatorNode) + "#" + std::to_string(++coordinator_lives);
-  coordinator = std::make_unique<SimCoordinator>(scheduler, trace, network, name, kCoordinatorNode, disk);
+  coordinator = std::make_unique<SimCoordinator>(scheduler, trace, network, name, kCoordinatorNode, disk,
+                                                 options.verdict_after_ns);
 }
 
 void SimCluster::killCoordinator() { coordinator.reset(); }
 
 void SimCluster::addServer() {
+  const size_t index = servers.size();
+  lives_.push_back(0);
+  if (options.durable) {
+    disks.push_back(std::make_unique<runtime::SimDisk>(scheduler, serverNode(index), runtime::SimDiskOptions{}));
+  }
+  servers.push_back(makeServer(index));
+}
+
+std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   SimServer::Options server;
   server.cluster_name = kClusterName;
   server.coordinator_node = kCoordinatorNode;
@@ -30,8 +43,25 @@ void SimCluster::addServer() {
   server.index.initial_buckets_log2 = 0;  // and its index splits all the time
   server.replication = options.replication;
   server.ledger = options.ledger;
-  servers.push_back(std::make_unique<SimServer>(scheduler, trace, network, serverNode(servers.size()),
-                                                runtime::SimClock::Options{}, server));
+  if (options.durable) server.disk = disks[index].get();
+  // Each process has a name of its own: it neither repeats the draws of an earlier one nor gets its messages.
+  const uint32_t life = ++lives_[index];
+  const std::string name = serverNode(index) + (life == 1 ? "" : "." + std::to_string(life));
+  return std::make_unique<SimServer>(scheduler, trace, network, name, runtime::SimClock::Options{}, server);
+}
+
+void SimCluster::killServer(size_t index, bool power) {
+  RC_CHECK(options.durable && !isDown(index));
+  if (power) disks[index]->losePower();
+  servers[index]->kill();
+  down_.insert(index);
+}
+
+void SimCluster::restartServer(size_t index) {
+  RC_CHECK(isDown(index));
+  dead_.push_back(std::move(servers[index]));
+  servers[index] = makeServer(index);
+  down_.erase(index);
 }
 
 }  // namespace ramcore::sim

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ namespace ramcore::sim {
 struct SimClusterOptions {
   transport::SimNetworkOptions network;
   SimReplicator::Options replication;
+  /// Servers have disks, and copies on each other's: they may die.
+  bool durable = false;
+  int64_t verdict_after_ns = 10 * runtime::kNanosPerSecond;
   uint32_t clean_below_free_percent = 25;  ///< two heads and the reserves take 40 percent
   DurableLedger* ledger = nullptr;         ///< outlives the cluster
 };
@@ -30,9 +34,15 @@ struct SimCluster {
   /// kill -9 of the coordinator: its store stays, with what was being committed there or not.
   void killCoordinator();
   void addServer();
+  /// kill -9 of a server, or with `power` the loss of its machine's power. Its disk stays.
+  void killServer(size_t index, bool power);
+  /// Starts a server on the disk of one that was killed, as a new process.
+  void restartServer(size_t index);
+  bool isDown(size_t index) const { return down_.contains(index); }
 
   static constexpr const char* kClusterName = "sim";
   static constexpr const char* kCoordinatorNode = "coordinator";
+  /// Of the first process on a machine; for those that came later ask the server.
   static std::string serverNode(size_t index) { return "server" + std::to_string(index + 1); }
 
   const SimClusterOptions options;
@@ -42,7 +52,15 @@ struct SimCluster {
   coordinator::MemoryDisk disk;
   uint32_t coordinator_lives = 0;
   std::unique_ptr<SimCoordinator> coordinator;
+  std::vector<std::unique_ptr<runtime::SimDisk>> disks;
   std::vector<std::unique_ptr<SimServer>> servers;
+
+ private:
+  std::unique_ptr<SimServer> makeServer(size_t index);
+
+  std::vector<std::unique_ptr<SimServer>> dead_;  // processes that were replaced
+  std::vector<uint32_t> lives_;
+  std::set<size_t> down_;
 };
 
 }  // namespace ramcore::sim

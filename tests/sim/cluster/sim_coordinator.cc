@@ -3,10 +3,19 @@
 #include "base/check.h"
 
 namespace ramcore::sim {
+namespace {
+
+coordinator::CoordinatorOptions optionsOf(int64_t verdict_after_ns) {
+  coordinator::CoordinatorOptions options;
+  options.membership.verdict_after_ns = verdict_after_ns;
+  return options;
+}
+
+}  // namespace
 
 SimCoordinator::SimCoordinator(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log,
                                transport::SimNetwork& network, const std::string& name, const std::string& node,
-                               coordinator::MemoryDisk& disk)
+                               coordinator::MemoryDisk& disk, int64_t verdict_after_ns)
     : network_(network),
       node_name_(node),
       node_(scheduler, log, name, {}),
@@ -28,7 +37,7 @@ SimCoordinator::SimCoordinator(runtime::SimScheduler& scheduler, runtime::SimTra
                                                                                        .store = *store_,
                                                                                        .trace = node_.trace(),
                                                                                        .on_failed = [](Status) {}},
-                                                 coordinator::CoordinatorOptions{});
+                                                 optionsOf(verdict_after_ns));
   dispatch.post(start_, runtime::Priority::Membership);
   dispatch_.wake();
 }

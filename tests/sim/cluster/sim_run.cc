@@ -60,12 +60,14 @@ class Scenario {
     SimClusterOptions cluster;
     if (variation_.slow_nic) cluster.network.nic_ns_max = 400 * runtime::kNanosPerMicro;
     if (variation_.impatient) cluster.network.give_up_ns_max = 250 * runtime::kNanosPerMilli;
+    cluster.durable = options_.crashes;
+    if (cluster.durable) cluster.verdict_after_ns = 3 * runtime::kNanosPerSecond;
     cluster.replication.at_once = !variation_.late_replication;
     cluster.ledger = ledger();
     cluster.clean_below_free_percent = variation_.cleans_early ? 35 : 20;
     return cluster;
   }
-  DurableLedger* ledger() { return variation_.late_replication ? &ledger_ : nullptr; }
+  DurableLedger* ledger() { return variation_.late_replication && !options_.crashes ? &ledger_ : nullptr; }
 
   WorkloadOptions workload() const {
     WorkloadOptions workload;
@@ -137,7 +139,9 @@ class Scenario {
         std::make_unique<Nemesis>(cluster_, *admin_, std::move(clients), report_.counts,
                                   Nemesis::Options{.faults = options_.faults,
                                                    .tablets_max = variation_.few_tablets ? size_t{4} : size_t{12},
-                                                   .retires_server = options_.faults && variation_.retires_server});
+                                                   .retires_server = options_.faults && !options_.crashes &&
+                                                                     variation_.retires_server,
+                                                   .crashes = options_.crashes});
     nemesis_->start();
     scheduleReplays();
     for (auto& client : clients_) client->start(options_.calls_per_client);
@@ -167,7 +171,9 @@ class Scenario {
   }
 
   void replayLogs() {
-    for (const auto& server : cluster_.servers) {
+    for (size_t i = 0; i < cluster_.servers.size(); ++i) {
+      const auto& server = cluster_.servers[i];
+      if (cluster_.isDown(i)) continue;
       for (const std::string& line : checkReplay(server->master(), generator_.keys(), replay_random_)) {
         replay_failures_ += line + "\n";
       }
@@ -199,7 +205,7 @@ class Scenario {
     failure += checkLinearizability(history_).text();
     for (size_t i = 0; i < cluster_.servers.size(); ++i) {
       const auto& server = cluster_.servers[i];
-      if (nemesis_->retired() == i) continue;
+      if (nemesis_->retired() == i || options_.crashes) continue;
       if (!server->rejected().empty()) failure += server->node().name() + ": " + server->rejected() + "\n";
     }
     report_.failure = failure;
@@ -238,6 +244,12 @@ class Scenario {
         counts.duplicates_answered += service->stats().duplicates_answered.load();
       }
       if (const log::Log* log = server->master().log()) counts.segments_cleaned += log->stats().segments_cleaned.load();
+    }
+    for (const auto& server : cluster_.servers) {
+      if (const master::ReplicaManager* replicas = server->master().replicas()) {
+        counts.replicas_lost += replicas->stats().replicas_lost.load();
+        counts.floors_raised += replicas->stats().floors_raised.load();
+      }
     }
     for (const auto& server : cluster_.servers) counts.bucket_splits += server->master().index().stats().splits;
     counts.answers_judged = ledger_.checkedCount();
@@ -297,6 +309,11 @@ void RunCounts::add(const RunCounts& other) {
   bucket_splits += other.bucket_splits;
   answers_judged += other.answers_judged;
   logs_replayed += other.logs_replayed;
+  servers_killed += other.servers_killed;
+  clusters_killed += other.clusters_killed;
+  servers_rejected += other.servers_rejected;
+  replicas_lost += other.replicas_lost;
+  floors_raised += other.floors_raised;
 }
 
 RunReport runSimulation(const RunOptions& options) { return Scenario(options).execute(); }

@@ -23,6 +23,9 @@ struct RunOptions {
   /// A run in which fewer operations were completed fails. 0: any number will do.
   uint64_t operations_min = 0;
   bool faults = true;
+  /// Servers keep copies on each other's disks; processes are killed and started again, and who is silent for 3 seconds
+  /// is declared dead and recovered.
+  bool crashes = false;
   /// Called with each trace line; has no influence on the run.
   std::function<void(std::string_view line)> print;
 };
@@ -57,6 +60,12 @@ struct RunCounts {
   uint64_t bucket_splits = 0;    ///< of the hash indexes
   uint64_t answers_judged = 0;   ///< for showing nothing that is not durable
   uint64_t logs_replayed = 0;
+  // Only with crashes.
+  uint64_t servers_killed = 0;
+  uint64_t clusters_killed = 0;   ///< all servers in one instant
+  uint64_t servers_rejected = 0;  ///< found out that they had been declared dead
+  uint64_t replicas_lost = 0;     ///< as masters saw it
+  uint64_t floors_raised = 0;
 
   void add(const RunCounts& other);
 };

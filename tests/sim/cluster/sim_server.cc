@@ -14,11 +14,14 @@ rpc::PeerAddress simAddress(const std::string& node) {
 
 SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log, transport::SimNetwork& network,
                      const std::string& name, const runtime::SimClock::Options& clock, const Options& options)
-    : node_(scheduler, log, name, clock),
+    : network_node_(options.network_node.empty() ? name : options.network_node),
+      network_(network),
+      disk_(options.disk),
+      node_(scheduler, log, name, clock),
       threads_(rcu_),
       dispatch_(node_, rpc::DispatchOptions{}),
       identity_{.role = transport::Role::Server, .id = 0, .cluster_name = options.cluster_name, .secret = {}},
-      transport_(network, node_.clock(), name, [this] { dispatch_.wake(); }) {
+      transport_(network, node_.clock(), network_node_, [this] { dispatch_.wake(); }) {
   rpc::Dispatch& dispatch = dispatch_.dispatch();
   dispatch.setHooks(threads_.add());
   threads_.bind(0, dispatch);
@@ -29,22 +32,42 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
     threads_.bind(i + 1, worker);
     workers.push_back(&worker);
   }
-  replicator_ = std::make_unique<SimReplicator>(scheduler, *workers.front(), node_.stream("replicator"), options.ledger,
-                                                options.replication);
+  if (disk_ == nullptr) {
+    replicator_ = std::make_unique<SimReplicator>(scheduler, *workers.front(), node_.stream("replicator"),
+                                                  options.ledger, options.replication);
+  }
   dispatch.setWorkers(std::move(workers));
   endpoint_ = transport_.makeEndpoint(identity_);
-  RC_CHECK(endpoint_->listen(simAddress(name).locators.front()).ok());
+  RC_CHECK(endpoint_->listen(simAddress(network_node_).locators.front()).ok());
   dispatch.addEndpoint(*endpoint_);
   caller_ = std::make_unique<rpc::Caller>(dispatch);
 
+  if (disk_ != nullptr) {
+    storage_ = std::move(disk_->open()).value();
+    auto backup = backup::Backup::open(
+        {.storage_bytes = options.storage_bytes, .segment_bytes = options.log.segment_bytes},
+        {.storage = *storage_,
+         .clock = node_.clock(),
+         .trace = node_.trace(),
+         .dispatch = dispatch,
+         .caller = *caller_,
+         .coordinator = simAddress(options.coordinator_node)});
+    RC_CHECK_MSG(backup.ok(), "a simulated server cannot open its storage");
+    backup_ = std::move(backup).value();
+    backup_->addTo(dispatch.services());
+  }
   memory_ = std::move(log::LogMemory::open(options.log.memory_bytes)).value();
   master::MasterConfig config{.log = options.log,
                               .index = options.index,
-                              .self = {.locators = {"sim://" + name},
+                              .self = {.locators = {"sim://" + network_node_},
                                        .name = name,
                                        .memory_bytes = options.log.memory_bytes,
+                                       .former = backup_ != nullptr ? backup_->formerServer() : ServerId(),
+                                       .keeps_replicas = backup_ != nullptr,
+                                       .failure_domain = {},
                                        .nonce = node_.entropy().next()},
-                              .coordinator = simAddress(options.coordinator_node)};
+                              .coordinator = simAddress(options.coordinator_node),
+                              .replication = options.replicas};
   const master::Master::Environment environment{.clock = node_.clock(),
                                                 .trace = node_.trace(),
                                                 .dispatch = dispatch,
@@ -52,21 +75,25 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
                                                 .rcu = rcu_,
                                                 .threads = threads_,
                                                 .memory = *memory_,
-                                                .replicator = replicator_.get()};
+                                                .replicator = replicator_.get(),
+                                                .seed = node_.entropy().next()};
   master_ = std::move(master::Master::open(config, environment, *this)).value();
   master_->start();
   dispatch_.wake();
 }
 
 SimServer::~SimServer() {
+  if (node_.isPaused()) node_.resume();
   constexpr uint64_t kEventsMax = 1'000'000;
   dispatch_.runNow([this] {
     master_->stop(false);
+    if (backup_ != nullptr) backup_->stop();
     caller_->shutDown();
   });
   // What it waits for are timers and its own threads: simulated time goes on until it is done.
   const auto ended = [this] {
-    return master_->stopped() && replicator_->isIdle() && !dispatch_.dispatch().hasRequests();
+    return master_->stopped() && (replicator_ == nullptr || replicator_->isIdle()) &&
+           (backup_ == nullptr || backup_->stopped()) && !dispatch_.dispatch().hasRequests();
   };
   node_.scheduler().runUntil(ended, kEventsMax);
   RC_CHECK_MSG(ended(), "a simulated server could not be unwound");
@@ -75,7 +102,21 @@ SimServer::~SimServer() {
   dispatch_.end();
   node_.kill();
   master_.reset();
+  backup_.reset();
   rcu_.drain();
+}
+
+void SimServer::kill() {
+  if (disk_ != nullptr) disk_->killProcess();
+  network_.cutAll(network_node_);
+  network_.isolate(network_node_);
+  node_.pause();
+}
+
+runtime::Task<Status> SimServer::prepareServing(ServerId id, ClusterId cluster) {
+  identity_.id = id.value;
+  if (backup_ == nullptr) co_return Status::Ok;
+  co_return co_await backup_->begin(id, cluster);
 }
 
 void SimServer::onServing(ServerId id) {

@@ -3,16 +3,19 @@
 #include <memory>
 #include <string>
 
+#include "backup/backup.h"
 #include "master/master.h"
 #include "runtime/sim/sim_epoch.h"
 #include "runtime/sim/sim_node.h"
+#include "runtime/sim/sim_storage.h"
 #include "sim/cluster/sim_dispatch.h"
 #include "sim/cluster/sim_replicator.h"
 #include "transport/sim/sim_transport.h"
 
 namespace ramcore::sim {
 
-/// One server process of a simulated cluster: the product's Master on simulated threads and network.
+/// One server process of a simulated cluster: the product's Master, and with a disk its Backup, on simulated threads,
+/// network and storage.
 class SimServer final : private master::MasterObserver {
  public:
   struct Options {
@@ -21,8 +24,14 @@ class SimServer final : private master::MasterObserver {
     log::LogConfig log = log::LogConfig::forTest();
     index::IndexConfig index = index::IndexConfig::forTest();
     uint32_t worker_count = 2;  // at least 1
+    /// Without a disk: what stands in for replication.
     SimReplicator::Options replication;
     DurableLedger* ledger = nullptr;
+    /// With a disk: it keeps replicas there, and its own log is kept by others. It outlives the server.
+    runtime::SimDisk* disk = nullptr;
+    uint64_t storage_bytes = 16u << 20;
+    master::ReplicationOptions replicas;
+    std::string network_node;  ///< where it listens; empty: its name
   };
   SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log, transport::SimNetwork& network,
             const std::string& name, const runtime::SimClock::Options& clock, const Options& options);
@@ -32,13 +41,23 @@ class SimServer final : private master::MasterObserver {
   runtime::SimNode& node() { return node_; }
   master::Master& master() { return *master_; }
   bool isServing() const { return serving_; }
+  /// kill -9: from here on nobody hears of it, and it hears and writes nothing. What is left is unwound when it is
+  /// destroyed, which takes simulated time.
+  void kill();
+  /// nullptr without a disk.
+  const backup::Backup* backup() const { return backup_.get(); }
+  const std::string& networkNode() const { return network_node_; }
   /// Not empty when the server cannot go on.
   const std::string& rejected() const { return rejected_; }
 
  private:
+  runtime::Task<Status> prepareServing(ServerId id, ClusterId cluster) override;
   void onServing(ServerId id) override;
   void onRejected(const std::string& why) override { rejected_ = why; }
 
+  const std::string network_node_;
+  transport::SimNetwork& network_;
+  runtime::SimDisk* const disk_;
   runtime::SimNode node_;
   runtime::SimRcu rcu_;
   master::Threads threads_;
@@ -49,6 +68,8 @@ class SimServer final : private master::MasterObserver {
   std::unique_ptr<rpc::Caller> caller_;
   std::unique_ptr<log::LogMemory> memory_;
   std::unique_ptr<SimReplicator> replicator_;
+  std::unique_ptr<runtime::Storage> storage_;
+  std::unique_ptr<backup::Backup> backup_;
   std::unique_ptr<master::Master> master_;
   bool serving_ = false;
   std::string rejected_;
