@@ -73,7 +73,9 @@ class ScriptedBackup {
     const auto ask = loadAs<wire::ReadReplica::Request>(request.head().data());
     std::vector<wire::ReadReplica::Range> ranges(ask.range_count);
     RC_CHECK(request.message().messageBytes() == sizeof(ask) + ranges.size() * sizeof(ranges[0]));
-    std::memcpy(ranges.data(), request.head().data() + sizeof(ask), ranges.size() * sizeof(ranges[0]));
+    if (!ranges.empty()) {
+      std::memcpy(ranges.data(), request.head().data() + sizeof(ask), ranges.size() * sizeof(ranges[0]));
+    }
     const Status refused = refuse ? refuse(ask) : Status::Ok;
     if (refused != Status::Ok) return request.reply(refused);
     const auto found = segments.find(ask.segment.value);
