@@ -118,6 +118,20 @@ foreach(script IN LISTS ramcore_cluster_scripts)
     ENVIRONMENT "RAMCORE_BIN_DIR=${CMAKE_BINARY_DIR}/bin;RAMCORE_SOURCE_DIR=${CMAKE_SOURCE_DIR};RAMCORE_SANITIZE=${RAMCORE_SANITIZE}")
 endforeach()
 
+# The judge of durability: a process of its own that sees a cluster through the public library alone. tests/durability/run
+# starts it with clusters of real processes; its judgement itself is tested on planted histories.
+file(GLOB ramcore_durability CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/durability/*.cc)
+if(ramcore_durability)
+  add_executable(durability_oracle ${ramcore_durability})
+  target_include_directories(durability_oracle PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_link_libraries(durability_oracle PRIVATE ramcore_warnings ramcore_tool_deps ramcore_client PkgConfig::XXHASH)
+  add_dependencies(all_tests durability_oracle)
+  add_dependencies(unit_tests durability_oracle)
+  add_test(NAME durability_planted COMMAND ${ramcore_test_launcher} ${CMAKE_SOURCE_DIR}/tests/durability/planted_test.py)
+  set_tests_properties(durability_planted PROPERTIES LABELS unit TIMEOUT 120
+    ENVIRONMENT "RAMCORE_DURABILITY_ORACLE=$<TARGET_FILE:durability_oracle>")
+endif()
+
 # Decoders under libFuzzer. control_fuzz gets the names of all control-plane messages from the .proto files (their runtime
 # is lite: it has no descriptors to ask).
 if(RAMCORE_FUZZ)
