@@ -11,7 +11,7 @@ ROOT = os.environ.get("RAMCORE_SOURCE_DIR") or os.path.join(os.path.dirname(os.p
 BIN_DIR = os.environ.get("RAMCORE_BIN_DIR") or os.path.join(ROOT, "build", "release", "bin")
 TOOLS = ("ramcore-coordinator", "ramcore-server", "ramcore", "rcmigrate", "rcbench")
 SCRIPTS = ("tools/setup", "tools/test", "tools/quickstart", "tests/bench/run", "tests/bench/idle_cpu.py",
-           "tests/sim/run_mutations")
+           "tests/sim/run_mutations", "tests/durability/run")
 UNIVERSAL = {"--help", "--version"}
 # Of cmake, ctest and gtest, as they appear in the documents.
 FOREIGN = {"--preset", "--install", "--prefix", "--test-dir", "--output-on-failure", "--gtest_filter"}
@@ -52,7 +52,7 @@ def programs():
     """{name in the documents: path} of everything that has flags, beside the tools; those that are built."""
     found = {script: os.path.join(ROOT, script) for script in SCRIPTS}
     build = os.path.dirname(os.path.abspath(BIN_DIR))
-    names = ["simulator"] + [f"bench_{name[:-len('_bench.cc')]}"
+    names = ["simulator", "durability_oracle"] + [f"bench_{name[:-len('_bench.cc')]}"
                              for name in os.listdir(os.path.join(ROOT, "tests", "bench")) if name.endswith("_bench.cc")]
     found.update({name: os.path.join(build, name) for name in names})
     return {name: path for name, path in found.items() if os.path.exists(path)}, set(found)

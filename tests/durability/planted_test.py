@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The oracle's judgement of planted histories: it accepts what a correct store may answer and names the key where it may
-not. (The same files are judged by Porcupine in porcupine/main_test.go.)"""
+"""The oracle's judgement of planted histories: it accepts what a correct store may answer and names the key where it
+may not. (The same files are judged by Porcupine in porcupine/main_test.go.)"""
 
 import glob
 import os
