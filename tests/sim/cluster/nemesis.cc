@@ -27,9 +27,15 @@ Nemesis::Nemesis(SimCluster& cluster, SimClient& admin, std::vector<SimClient*> 
 
 void Nemesis::start() { scheduleNext(); }
 
+void Nemesis::later(int64_t at_ns, std::function<void()> action) {
+  cluster_.scheduler.call(at_ns, [alive = std::weak_ptr<int>(alive_), action = std::move(action)] {
+    if (!alive.expired()) action();
+  });
+}
+
 void Nemesis::scheduleNext() {
   const int64_t at = cluster_.scheduler.nowNs() + draw(random_, 2 * kMilli, 60 * kMilli);
-  cluster_.scheduler.call(at, [this] {
+  later(at, [this] {
     if (stopped_) return;
     step();
     scheduleNext();
@@ -43,7 +49,7 @@ void Nemesis::stop() {
 
 void Nemesis::step() {
   replaceRejected();
-  if (options_.crashes && random_.below(60) == 0) return killSome();
+  if (options_.crashes && random_.below(150) == 0) return killSome();
   const uint64_t kind = random_.below(100);
   if (kind < 40 || !options_.faults) {
     if (operating_) return;
@@ -98,7 +104,7 @@ void Nemesis::partitionSome() {
       break;
   }
   // Silence that lasts longer than the verdict takes would cost data that nothing can recover yet.
-  cluster_.scheduler.call(cluster_.scheduler.nowNs() + draw(random_, 10 * kMilli, 4 * kSecond),
+  later(cluster_.scheduler.nowNs() + draw(random_, 10 * kMilli, 4 * kSecond),
                           [this] { healNetwork(); });
 }
 
@@ -113,7 +119,7 @@ void Nemesis::pauseServer() {
   ++counts_.long_pauses;
   // From an event of its own: a node is paused between its jobs.
   node.pause();
-  cluster_.scheduler.call(cluster_.scheduler.nowNs() + draw(random_, kPauseNsMin, kPauseNsMax), [this, index, &node] {
+  later(cluster_.scheduler.nowNs() + draw(random_, kPauseNsMin, kPauseNsMax), [this, index, &node] {
     --paused_;
     // Who was killed meanwhile stays dead.
     if (&cluster_.servers[index]->node() == &node && !cluster_.isDown(index)) node.resume();
@@ -136,7 +142,7 @@ void Nemesis::kill(size_t index) {
   ++counts_.servers_killed;
   ++starting_;
   cluster_.killServer(index, false);
-  cluster_.scheduler.call(cluster_.scheduler.nowNs() + draw(random_, 50 * kMilli, 6 * kSecond), [this, index] {
+  later(cluster_.scheduler.nowNs() + draw(random_, 50 * kMilli, 6 * kSecond), [this, index] {
     cluster_.restartServer(index);
     --starting_;
   });
@@ -158,7 +164,7 @@ void Nemesis::restartCoordinator() {
   coordinator_down_ = true;
   ++counts_.coordinator_restarts;
   cluster_.killCoordinator();
-  cluster_.scheduler.call(cluster_.scheduler.nowNs() + draw(random_, 1 * kMilli, 1'500 * kMilli), [this] {
+  later(cluster_.scheduler.nowNs() + draw(random_, 1 * kMilli, 1'500 * kMilli), [this] {
     cluster_.startCoordinator();
     coordinator_down_ = false;
   });

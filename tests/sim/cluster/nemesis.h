@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,6 +43,8 @@ class Nemesis {
  private:
   void step();
   void scheduleNext();
+  /// Unless this is gone by then: processes are unwound in simulated time, too.
+  void later(int64_t at_ns, std::function<void()> action);
   void partitionSome();
   void pauseServer();
   void killSome();
@@ -87,6 +90,7 @@ class Nemesis {
   uint32_t retire_attempts_ = 0;
   std::optional<size_t> retired_;
   uint32_t paused_ = 0;
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
   uint32_t starting_ = 0;  ///< servers that were killed and will be started again
 };
 
