@@ -173,10 +173,14 @@ runtime::Task<void> BackupService::list(ServerId id, Master& master) {
   master.listing = true;
   std::vector<FoundReplica> found;
   std::vector<std::byte> bytes;
+  size_t broken = 0;
   for (const SegmentId segment : parts_.store.segments(id)) {
     if (stop_) break;
     const Result<log::Certificate> certificate = co_await parts_.store.load(id, segment, parts_.background, bytes);
-    if (!certificate.ok()) continue;
+    if (!certificate.ok()) {
+      ++broken;
+      continue;
+    }
     FoundReplica& replica = found.emplace_back();
     replica.certificate = *certificate;
     log::SegmentPreamble preamble;
@@ -186,6 +190,8 @@ runtime::Task<void> BackupService::list(ServerId id, Master& master) {
     if (certificate->closed) continue;
     for (uint32_t i = 0; i < preamble.digest.payload.count; ++i) replica.members.push_back(preamble.digest.at(i));
   }
+  parts_.trace.info("backup: server " + std::to_string(id.value) + " is fenced; " + std::to_string(found.size()) +
+                    " replicas of it are whole, " + std::to_string(broken) + " are not");
   master.listing = false;
   master.listed = !stop_;
   master.replicas = std::move(found);

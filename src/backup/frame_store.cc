@@ -452,40 +452,57 @@ bool FrameStore::canBeLoaded(const Frame& frame) const {
 runtime::Task<Result<log::Certificate>> FrameStore::load(ServerId master, SegmentId segment, runtime::Executor& reader,
                                                          std::vector<std::byte>& bytes) {
   ++waiting_;
-  Result<log::Certificate> result = Status::NotFound;
+  std::optional<log::Certificate> best;
+  std::vector<std::byte> other;
   uint32_t index = find(master, segment);
-  while (index != kNoFrame && !result.ok()) {
+  while (index != kNoFrame) {
     const Frame& frame = frames_[index];
-    if (!canBeLoaded(frame)) {
+    // The newest certificate of a frame may not verify, and then an older one of it is not the best there is.
+    if (!canBeLoaded(frame) || (best && !frame.certificate.isNewerThan(*best))) {
       index = frame.older;
       continue;
     }
-    pin(index);
+    ++frames_[index].pins;
     const uint32_t generation = frame.generation;
-    const log::Certificate certificate = frame.certificate;
-    const bool former = frame.state == FrameState::Former;
-    co_await runtime::resumeOn(reader, runtime::Priority::Waited);
-    Result<log::Certificate> read = Status::Corrupt;
-    if (former) {
-      read = file_->readNewestVerified(index, certificate.cluster, master, segment, bytes);
-    } else {
-      const Status status = file_->readVerified(index, certificate, bytes);
-      read = status == Status::Ok ? Result<log::Certificate>(certificate) : Result<log::Certificate>(status);
-    }
-    co_await runtime::resumeOn(executor_, runtime::Priority::Waited);
+    const Result<log::Certificate> read = co_await readWhole(index, reader, best ? other : bytes);
     const bool still_there = frame.generation == generation;
     const uint32_t older = still_there ? frame.older : kNoFrame;
-    if (still_there && read.ok()) {
-      result = std::move(read);
-    } else if (still_there) {
+    if (still_there && !read.ok()) {
       frames_[index].invalid = true;
       add(stats_.corrupt_frames, 1);
     }
     unpin(index);
+    if (!still_there) best.reset();
+    if (still_there && read.ok() && (!best || read->isNewerThan(*best))) {
+      if (best) bytes.swap(other);
+      best = *read;
+    }
     index = older;
   }
   --waiting_;
-  co_return result;
+  if (!best) co_return Status::NotFound;
+  co_return *best;
+}
+
+// Visits `reader` for it. The frame is pinned.
+runtime::Task<Result<log::Certificate>> FrameStore::readWhole(uint32_t index, runtime::Executor& reader,
+                                                              std::vector<std::byte>& bytes) {
+  const log::Certificate certificate = frames_[index].certificate;
+  const bool former = frames_[index].state == FrameState::Former;
+  co_await runtime::resumeOn(reader, runtime::Priority::Waited);
+  Status status = Status::Ok;
+  log::Certificate found = certificate;
+  if (former) {
+    const Result<log::Certificate> newest =
+        file_->readNewestVerified(index, certificate.cluster, certificate.master, certificate.segment, bytes);
+    status = newest.status();
+    if (newest.ok()) found = *newest;
+  } else {
+    status = file_->readVerified(index, certificate, bytes);
+  }
+  co_await runtime::resumeOn(executor_, runtime::Priority::Waited);
+  if (status != Status::Ok) co_return status;
+  co_return found;
 }
 
 // ---- flushing

@@ -180,8 +180,9 @@ class FrameStore {
   void makeFree(uint32_t frame);
   void unlink(ServerId master, SegmentId segment);
   void freeReplaced();
-  void pin(uint32_t frame) { ++frames_[frame].pins; }
   void unpin(uint32_t frame);
+  runtime::Task<Result<log::Certificate>> readWhole(uint32_t frame, runtime::Executor& reader,
+                                                    std::vector<std::byte>& bytes);
 
   runtime::Task<Status> flushedUpTo(uint64_t stamp);
   void startFlush();
