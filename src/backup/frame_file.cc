@@ -17,11 +17,13 @@ uint32_t crcOf(const Superblock& superblock) { return crc32c(bytesOf(superblock)
 // What one copy of the superblock is.
 enum class CopyState : uint8_t { Empty, Damaged, OtherFormat, Whole };
 
-CopyState stateOf(const Superblock& copy) {
+CopyState stateOf(const Superblock& copy, size_t slot) {
   const ByteSpan bytes = bytesOf(copy);
   if (std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; })) return CopyState::Empty;
   if (copy.magic != kFrameFileMagic || copy.crc != crcOf(copy)) return CopyState::Damaged;
   if (copy.format != kFrameFileFormat) return CopyState::OtherFormat;
+  const bool in_place = copy.generation != 0 && (copy.generation - 1) % 2 == slot && copy.generation < UINT64_MAX / 2;
+  if (!in_place || !copy.cluster || copy.reserved != 0 || copy.reserved2 != 0) return CopyState::Damaged;
   return CopyState::Whole;
 }
 
@@ -76,7 +78,7 @@ Outcome<std::unique_ptr<FrameFile>> FrameFile::open(runtime::Storage& storage, c
     if ((*file)->read(i * kBlockBytes, bytes) != Status::Ok) {
       return Failure{Status::IoError, "cannot read the superblock of the frame file"};
     }
-    states[i] = stateOf(copies[i]);
+    states[i] = stateOf(copies[i], i);
   }
   if (states[0] == CopyState::OtherFormat || states[1] == CopyState::OtherFormat) {
     return Failure{Status::WrongFormat, "the data directory was written by another version (format " +

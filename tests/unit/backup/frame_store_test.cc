@@ -300,7 +300,7 @@ TEST_F(FrameStoreTest, BelongsToOneCluster) {
   world.close();
   ASSERT_EQ(world.open(), Status::Ok);
   EXPECT_EQ(world.store->cluster(), kCluster);
-  EXPECT_EQ(world.run(world.store->begin(ServerId(200), ClusterId(8))), Status::WrongCluster);
+  EXPECT_EQ(world.begin(ServerId(200), ClusterId(8)), Status::WrongCluster);
   EXPECT_FALSE(world.store->hasBegun());
   EXPECT_EQ(world.store->formerServer(), ServerId(101));
 }
@@ -314,7 +314,7 @@ TEST_F(FrameStoreTest, FlushesThatAreAskedForTogetherShareOne) {
     written.push_back(world.put(kMaster, segments.back(), 1, false));
   }
   std::vector<runtime::Task<Status>> tasks;
-  for (auto& one : written) tasks.push_back(world.store->flushed(one));
+  for (auto& one : written) tasks.push_back(world.onExecutor([&] { return world.store->flushed(one); }));
   for (auto& task : tasks) EXPECT_EQ(world.run(std::move(task)), Status::Ok);
   EXPECT_EQ(world.store->stats().flushes.load() - before, 1u);
 }

@@ -157,7 +157,7 @@ class History {
 
   runtime::Task<void> awaitFlush(Replica& replica, FrameStore::Written written,
                                  std::optional<log::Certificate> certificate, uint64_t generation) {
-    const Status status = co_await world_.store->flushed(written);
+    const Status status = co_await world_.onExecutor([&] { return world_.store->flushed(written); });
     if (status != Status::Ok || !certificate || generation != replica_generation_[replica.segment.id()]) co_return;
     EXPECT_EQ(written.flushed_bytes, written.length_bytes);
     raise(replica.flushed, *certificate);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -44,13 +45,13 @@ struct StoreWorld {
   /// Opens it for the next incarnation.
   void start() {
     ASSERT_EQ(open(), Status::Ok) << failure;
-    ASSERT_EQ(run(store->begin(ServerId(++last_id), kCluster)), Status::Ok);
+    ASSERT_EQ(begin(ServerId(++last_id), kCluster), Status::Ok);
   }
   /// The process ends. What it had under way ends with an error.
   void close() {
     disk.killProcess();
     if (store) {
-      runUntil([this] { return store->idle(); });
+      runUntil([this] { return pending == 0 && store->idle(); });
     }
     store.reset();
     storage.reset();
@@ -66,6 +67,17 @@ struct StoreWorld {
 
   void runUntil(const std::function<bool()>& done) {
     ASSERT_EQ(scheduler.runUntil(done, 10'000'000), runtime::SimScheduler::Stop::Done);
+  }
+  /// Begins a coroutine of the store on its executor.
+  runtime::Task<Status> onExecutor(std::function<runtime::Task<Status>()> make) {
+    ++pending;
+    co_await runtime::resumeOn(executor);
+    const Status status = co_await make();
+    --pending;
+    co_return status;
+  }
+  Status begin(ServerId server, ClusterId cluster) {
+    return run(onExecutor([&] { return store->begin(server, cluster); }));
   }
   template <typename T>
   T run(runtime::Task<T> task) {
@@ -96,7 +108,9 @@ struct StoreWorld {
     return store->write(makeWrite(master, segment, epoch, 0, segment.length(), flags,
                                   segment.certificate(segment.length(), epoch, closed)));
   }
-  Status flush(FrameStore::Written& written) { return run(store->flushed(written)); }
+  Status flush(FrameStore::Written& written) {
+    return run(onExecutor([&] { return store->flushed(written); }));
+  }
 
   struct Loaded {
     Status status = Status::Ok;
@@ -122,6 +136,7 @@ struct StoreWorld {
   std::unique_ptr<FrameStore> store;
   std::string failure;
   uint64_t last_id = 100;
+  uint32_t pending = 0;
 };
 
 }  // namespace ramcore::backup

@@ -8,6 +8,7 @@
 #include "wire/handshake_messages.h"
 #include "wire/master_messages.h"
 #include "wire/migration_messages.h"
+#include "wire/replica_messages.h"
 
 namespace ramcore::wire {
 namespace {
@@ -153,6 +154,55 @@ TEST(GoldenBytes, Pull) {
                                 .done = 1,
                                 .safe_version = kVersion};
   EXPECT_WIRE(response, kAnswerBytes + "9192939495969798 01020304 05060708 01 00000000000000" + kVersionBytes);
+}
+
+TEST(GoldenBytes, WriteAndFreeReplica) {
+  WriteReplica::Request request{.header = header(Opcode::WriteReplica),
+                                .master = ServerId(0xa8a7a6a5a4a3a2a1),
+                                .segment = SegmentId(0xb8b7b6b5b4b3b2b1),
+                                .replica_epoch = 0xc8c7c6c5c4c3c2c1,
+                                .offset_bytes = 0x04030201,
+                                .data_bytes = 0x08070605,
+                                .flags = WriteReplica::kOpen | WriteReplica::kHead | WriteReplica::kFlush,
+                                .certificate = {}};
+  std::string certificate;
+  for (size_t i = 0; i < request.certificate.size(); ++i) {
+    request.certificate[i] = static_cast<std::byte>(0x11 * (i % 16));
+    const char digit = "0123456789abcdef"[i % 16];
+    certificate += {digit, digit};
+  }
+  EXPECT_WIRE(request, headerBytes("50") +
+                           "a1a2a3a4a5a6a7a8 b1b2b3b4b5b6b7b8 c1c2c3c4c5c6c7c8 01020304 05060708 0b 00000000000000" +
+                           certificate);
+  EXPECT_EQ(static_cast<int>(WriteReplica::kCertified), 4);
+  EXPECT_EQ(static_cast<int>(WriteReplica::kFlagsAll), 15);
+  const WriteReplica::Response response{.header = kAnswer, .length_bytes = 0x04030201, .flushed_bytes = 0x08070605};
+  EXPECT_WIRE(response, kAnswerBytes + "01020304 05060708");
+  const FreeReplica::Request free{.header = header(Opcode::FreeReplica),
+                                  .master = ServerId(0xa8a7a6a5a4a3a2a1),
+                                  .segment = SegmentId(0xb8b7b6b5b4b3b2b1)};
+  EXPECT_WIRE(free, headerBytes("51") + "a1a2a3a4a5a6a7a8 b1b2b3b4b5b6b7b8");
+}
+
+TEST(GoldenBytes, ReadReplica) {
+  const ReadReplica::Request request{.header = header(Opcode::ReadReplica),
+                                     .master = ServerId(0xa8a7a6a5a4a3a2a1),
+                                     .segment = SegmentId(0xb8b7b6b5b4b3b2b1),
+                                     .offset_bytes = 0x04030201,
+                                     .response_bytes = 0x08070605,
+                                     .range_count = 0x0c0b0a09};
+  EXPECT_WIRE(request, headerBytes("52") + "a1a2a3a4a5a6a7a8 b1b2b3b4b5b6b7b8 01020304 05060708 090a0b0c 00000000");
+  const ReadReplica::Range range{.table = kTable,
+                                 .hashes = {.first = kHash, .last = 0xc8c7c6c5c4c3c2c1},
+                                 .first_segment = SegmentId(0xb8b7b6b5b4b3b2b1)};
+  EXPECT_WIRE(range, "71727374 00000000 9192939495969798 c1c2c3c4c5c6c7c8 b1b2b3b4b5b6b7b8");
+  const ReadReplica::Response response{.header = kAnswer,
+                                       .next_offset_bytes = 0x04030201,
+                                       .entry_bytes = 0x08070605,
+                                       .entry_count = 0x0c0b0a09,
+                                       .done = 1,
+                                       .safe_version = kVersion};
+  EXPECT_WIRE(response, kAnswerBytes + "01020304 05060708 090a0b0c 01 000000" + kVersionBytes);
 }
 
 TEST(GoldenBytes, Handshake) {
