@@ -51,6 +51,8 @@ void Nemesis::step() {
   replaceRejected();
   if (options_.crashes && random_.below(150) == 0) return killSome();
   const uint64_t kind = random_.below(100);
+  // A recovery takes seconds: after each of these a lease has to be over first. Time for some to come to their end.
+  if (options_.crashes && kind >= 80 && kind < 90 && random_.below(8) != 0) return;
   if (kind < 40 || !options_.faults) {
     if (operating_) return;
     operating_ = true;

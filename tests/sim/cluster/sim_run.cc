@@ -270,9 +270,9 @@ class Scenario {
   Generator generator_;
   History history_;
   std::vector<ScanRecord> scans_;
+  std::unique_ptr<Nemesis> nemesis_;  // what it began through the admin ends with the admin
   std::vector<std::unique_ptr<SimClient>> clients_;
   std::unique_ptr<SimClient> admin_;
-  std::unique_ptr<Nemesis> nemesis_;
   runtime::Random replay_random_;
   std::string replay_failures_;
   bool created_ = false;
