@@ -23,6 +23,8 @@ constexpr size_t kStateBytesMax = 1'024;
 constexpr int kMastersCheckedMax = 4'096;
 // Of each list in what the status says about one recovery; the rest is counted.
 constexpr size_t kListedMax = 100;
+// With all that is listed about them they leave the answer short enough.
+constexpr int kRecoveriesMax = 64;
 
 void refuse(Request request, Status status) {
   // Who asks again finds the coordinator that comes next.
@@ -413,6 +415,7 @@ runtime::Task<void> CoordinatorService::clusterStatus(Request request) {
     }
   }
   for (const RecoveryReport& report : services_.recoveries.reports()) {
+    if (response.recoveries_size() >= kRecoveriesMax) break;
     fillRecovery(report, services_.membership, *response.add_recoveries());
   }
   rpc::replyControl(std::move(request), response);

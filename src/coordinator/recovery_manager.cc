@@ -20,6 +20,8 @@ constexpr int64_t kOthersNs = 100 * runtime::kNanosPerMilli;
 constexpr int64_t kAttemptPauseNsMin = 50 * runtime::kNanosPerMilli;
 constexpr int64_t kAttemptPauseNsMax = 5 * runtime::kNanosPerSecond;
 constexpr size_t kShownMax = 10;
+// Of one order: what a backup filters by at a time (wire::ReadReplica), and far from the longest message.
+constexpr size_t kOrderTabletsMax = 1'024;
 
 std::string text(ServerId id) { return "server " + std::to_string(id.value); }
 
@@ -298,7 +300,7 @@ runtime::Task<bool> RecoveryManager::assign(ServerId dead, Recovery& recovery) {
   std::set<std::pair<size_t, ServerId>> by_load;
   for (const auto& [server, load] : loads) by_load.emplace(load, server);
 
-  std::map<ServerId, RecoveryOrder> orders;
+  std::map<ServerId, std::vector<Tablet>> given;
   const std::vector<TabletId> open = workOf(dead).open;
   bool is_stored = true;
   for (size_t first = 0; first < open.size() && is_stored; first += Batch::kChangesMax / 2) {
@@ -327,16 +329,21 @@ runtime::Task<bool> RecoveryManager::assign(ServerId dead, Recovery& recovery) {
       tablet.owner = master;
       tablet.epoch = tablet.last_epoch;
       tablet.state = TabletState::Normal;
-      orders[master].tablets.push_back(std::move(tablet));
+      given[master].push_back(std::move(tablet));
     }
   }
   guard.release();
   if (parts_.journal.stopping()) co_return false;
-  for (auto& [master, order] : orders) {
-    order.dead = dead;
-    order.holders = recovery.survey.holders;
-    order.segments = recovery.survey.segments;
-    attempts_.begin(master, std::move(order));
+  // What a failure of one of them does to the survey is for the next time.
+  const LogSurvey survey = recovery.survey;
+  for (auto& [master, tablets] : given) {
+    for (size_t first = 0; first < tablets.size(); first += kOrderTabletsMax) {
+      const auto begin = tablets.begin() + static_cast<std::ptrdiff_t>(first);
+      const auto end =
+          tablets.begin() + static_cast<std::ptrdiff_t>(std::min(tablets.size(), first + kOrderTabletsMax));
+      attempts_.begin(master,
+                      {.dead = dead, .tablets = {begin, end}, .holders = survey.holders, .segments = survey.segments});
+    }
   }
   co_return is_stored;
 }

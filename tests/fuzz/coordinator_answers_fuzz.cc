@@ -37,10 +37,12 @@ class AnswersWorld {
         hostile_(answers, Status::BadRequest) {
     const uint32_t roles = rpc::allow({transport::Role::Server, transport::Role::Admin});
     for (const Opcode opcode :
-         {Opcode::Enlist, Opcode::RenewServerLease, Opcode::Goodbye, Opcode::CheckClient, Opcode::CreateTable,
-          Opcode::DropTable, Opcode::ListTables, Opcode::GetTablets, Opcode::OpenClient, Opcode::RenewClient,
-          Opcode::CloseClient, Opcode::MoveTablet, Opcode::SplitTable, Opcode::ClusterStatus, Opcode::MigrationStatus,
-          Opcode::CancelMigration, Opcode::Read, Opcode::Write}) {
+         {Opcode::Enlist,        Opcode::RenewServerLease, Opcode::Goodbye,         Opcode::CheckClient,
+          Opcode::CreateTable,   Opcode::DropTable,        Opcode::ListTables,      Opcode::GetTablets,
+          Opcode::OpenClient,    Opcode::RenewClient,      Opcode::CloseClient,     Opcode::MoveTablet,
+          Opcode::SplitTable,    Opcode::ClusterStatus,    Opcode::MigrationStatus, Opcode::CancelMigration,
+          Opcode::GetMembership, Opcode::RaiseFloor,       Opcode::CheckMasters,    Opcode::Read,
+          Opcode::Write}) {
       hostile_.serve(coordinator_, opcode, roles);
     }
     coordinator_.listen();

@@ -35,6 +35,9 @@ constexpr Opcode kOpcodes[] = {
     Opcode::ClusterStatus,
     Opcode::MigrationStatus,
     Opcode::CancelMigration,
+    Opcode::GetMembership,
+    Opcode::RaiseFloor,
+    Opcode::CheckMasters,
 };
 
 class RequestsWorld : private fuzz::CoordinatorWorld {

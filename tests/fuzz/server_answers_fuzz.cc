@@ -1,6 +1,6 @@
 /// What hostile servers may answer to the commands of a coordinator: any status, and any bytes as the message.
-/// Creations, moves, splits and drops end or go on, clients understand the map and the status meanwhile, and the next
-/// coordinator can read what is stored.
+/// Creations, moves, splits, recoveries and drops end or go on, clients understand the map and the status meanwhile,
+/// and the next coordinator can read what is stored.
 ///
 /// An input is a list of answers: status, length, bytes; both servers take from it in turn. When it is used up, they
 /// say BadRequest to everything.
@@ -48,6 +48,12 @@ class ServersWorld : private fuzz::CoordinatorWorld {
     split.set_at_hash(uint64_t{1} << 62);
     ask(Opcode::SplitTable, split);
     look();
+    // What it owned is recovered by the other one, if that one has it do so.
+    control::GoodbyeRequest goodbye;
+    goodbye.set_id(1);
+    RC_CHECK(send(*servers_[0], Opcode::Goodbye, goodbye.SerializeAsString())->outcome() == Status::Ok);
+    runFor(runtime::kNanosPerSecond);
+    look();
     control::DropTableRequest drop;
     drop.set_table(1);
     ask(Opcode::DropTable, drop);
@@ -62,7 +68,7 @@ class ServersWorld : private fuzz::CoordinatorWorld {
     server = makeProcess(name, Role::Server, id);
     for (const Opcode opcode :
          {Opcode::TakeTablet, Opcode::DropTablet, Opcode::SplitTablet, Opcode::FreezeTablet, Opcode::UnfreezeTablet,
-          Opcode::PullTablet, Opcode::PullProgress, Opcode::ServerState}) {
+          Opcode::PullTablet, Opcode::PullProgress, Opcode::ServerState, Opcode::FenceServer, Opcode::RecoverTablets}) {
       hostile_.serve(*server, opcode, rpc::allow({Role::Coordinator}));
     }
     server->listen();
@@ -71,6 +77,7 @@ class ServersWorld : private fuzz::CoordinatorWorld {
     enlist.set_name(name);
     enlist.set_format_version(1);
     enlist.set_nonce(id);
+    enlist.set_keeps_replicas(true);
     RC_CHECK(send(*server, Opcode::Enlist, enlist.SerializeAsString())->outcome() == Status::Ok);
   }
 

@@ -202,6 +202,15 @@ class Bench {
     co_return co_await life.splits.split(table, hash, life.journal.nowNs() + 60 * kSecond);
   }
 
+  static runtime::Task<Status> raiseFloorOn(Life& life, ServerId id, ReplicaFloor floor) {
+    co_await runtime::resumeOn(life.executor);
+    co_return co_await life.membership.raiseFloor(id, floor);
+  }
+  static runtime::Task<Status> goodbyeOn(Life& life, ServerId id) {
+    co_await runtime::resumeOn(life.executor);
+    co_return co_await life.membership.goodbye(id);
+  }
+
  private:
   struct Ending : runtime::Job {
     explicit Ending(Life& life) : Job([](runtime::Job& job) { static_cast<Ending&>(job).end(); }), life(life) {}
@@ -236,14 +245,6 @@ class Bench {
   static runtime::Task<Membership::Enlistment> enlistOn(Life& life, Server server, ServerId former) {
     co_await runtime::resumeOn(life.executor);
     co_return co_await life.membership.enlist(std::move(server), former);
-  }
-  static runtime::Task<Status> raiseFloorOn(Life& life, ServerId id, ReplicaFloor floor) {
-    co_await runtime::resumeOn(life.executor);
-    co_return co_await life.membership.raiseFloor(id, floor);
-  }
-  static runtime::Task<Status> goodbyeOn(Life& life, ServerId id) {
-    co_await runtime::resumeOn(life.executor);
-    co_return co_await life.membership.goodbye(id);
   }
   static runtime::Task<Status> cancelOn(Life& life, MigrationId id) {
     co_await runtime::resumeOn(life.executor);

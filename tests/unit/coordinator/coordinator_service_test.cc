@@ -104,7 +104,9 @@ class CoordinatorService : public testing::Test {
   }
 };
 
-constexpr Opcode kServerOpcodes[] = {Opcode::Enlist, Opcode::RenewServerLease, Opcode::Goodbye, Opcode::CheckClient};
+constexpr Opcode kServerOpcodes[] = {Opcode::Enlist,      Opcode::RenewServerLease, Opcode::Goodbye,
+                                     Opcode::CheckClient, Opcode::GetMembership,    Opcode::RaiseFloor,
+                                     Opcode::CheckMasters};
 constexpr Opcode kUserOpcodes[] = {Opcode::CreateTable, Opcode::DropTable,     Opcode::ListTables,
                                    Opcode::GetTablets,  Opcode::OpenClient,    Opcode::RenewClient,
                                    Opcode::CloseClient, Opcode::ClusterStatus, Opcode::MigrationStatus};
@@ -135,6 +137,11 @@ TEST_F(CoordinatorService, RolesAreKeptApart) {
   EXPECT_EQ(askRaw(admin_, Opcode::CheckClient, ""), Status::BadRequest);
   EXPECT_EQ(askRaw(server_, Opcode::RenewServerLease, ""), Status::Fenced);
   EXPECT_EQ(askRaw(client_, Opcode::RenewServerLease, ""), Status::BadRequest);
+  for (const Opcode opcode : {Opcode::GetMembership, Opcode::RaiseFloor, Opcode::CheckMasters}) {
+    for (sim::RpcProcess* asker : {&client_, &admin_}) EXPECT_EQ(askRaw(*asker, opcode, ""), Status::BadRequest);
+  }
+  EXPECT_EQ(askRaw(server_, Opcode::GetMembership, ""), Status::Fenced);
+  EXPECT_EQ(askRaw(server_, Opcode::CheckMasters, ""), Status::Ok);
   EXPECT_EQ(askRaw(admin_, Opcode::MoveTablet, ""), Status::NotFound);
   EXPECT_EQ(askRaw(client_, Opcode::MoveTablet, ""), Status::BadRequest);
   EXPECT_EQ(askRaw(server_, Opcode::MoveTablet, ""), Status::BadRequest);
@@ -184,6 +191,69 @@ TEST_F(CoordinatorService, ServersAndClientsComeAndGo) {
   renew_server.set_id(enlisted.id());
   control::RenewServerLeaseResponse server_renewed;
   EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renew_server, server_renewed), Status::Fenced);
+}
+
+TEST_F(CoordinatorService, ServersLearnWhoLivesAndWhoseReplicasAreNeeded) {
+  start();
+  control::EnlistRequest enlist_first;
+  enlist_first.add_locators("sim://first");
+  enlist_first.set_format_version(1);
+  enlist_first.set_nonce(5);
+  enlist_first.set_keeps_replicas(true);
+  enlist_first.set_failure_domain("rack 1");
+  control::EnlistResponse first;
+  ASSERT_EQ(ask(server_, Opcode::Enlist, enlist_first, first), Status::Ok);
+  control::EnlistResponse second;
+  ASSERT_EQ(enlist(6, second), Status::Ok);
+  EXPECT_NE(second.membership(), first.membership());
+  control::RenewServerLeaseRequest renew;
+  renew.set_id(first.id());
+  control::RenewServerLeaseResponse renewed;
+  ASSERT_EQ(ask(server_, Opcode::RenewServerLease, renew, renewed), Status::Ok);
+  EXPECT_EQ(renewed.membership(), second.membership());
+
+  control::GetMembershipRequest question;
+  question.set_id(second.id());
+  control::GetMembershipResponse members;
+  ASSERT_EQ(ask(server_, Opcode::GetMembership, question, members), Status::Ok);
+  EXPECT_EQ(members.version(), second.membership());
+  ASSERT_EQ(members.members_size(), 2);
+  EXPECT_EQ(members.members(0).id(), first.id());
+  EXPECT_EQ(members.members(0).locators(0), "sim://first");
+  EXPECT_TRUE(members.members(0).keeps_replicas());
+  EXPECT_EQ(members.members(0).failure_domain(), "rack 1");
+  EXPECT_FALSE(members.members(1).keeps_replicas());
+
+  control::RaiseFloorRequest raise;
+  raise.set_id(first.id());
+  raise.set_segment(4);
+  raise.set_replica_epoch(2);
+  control::Empty nothing;
+  EXPECT_EQ(ask(server_, Opcode::RaiseFloor, raise, nothing), Status::Ok);
+
+  control::GoodbyeRequest goodbye;
+  goodbye.set_id(second.id());
+  ASSERT_EQ(ask(server_, Opcode::Goodbye, goodbye, nothing), Status::Ok);
+  EXPECT_EQ(ask(server_, Opcode::GetMembership, question, members), Status::Fenced);
+  raise.set_id(second.id());
+  EXPECT_EQ(ask(server_, Opcode::RaiseFloor, raise, nothing), Status::Fenced);
+  scheduler_.runUntil(scheduler_.nowNs() + 100 * runtime::kNanosPerMilli, 1'000'000);
+
+  control::CheckMastersRequest check;
+  for (const uint64_t id : {first.id(), second.id(), uint64_t{0}, uint64_t{1'000'000}, first.id()})
+    check.add_masters(id);
+  control::CheckMastersResponse checked;
+  ASSERT_EQ(ask(server_, Opcode::CheckMasters, check, checked), Status::Ok);
+  ASSERT_EQ(checked.standings_size(), 5);
+  EXPECT_EQ(checked.standings(0), control::STANDING_ALIVE);
+  EXPECT_EQ(checked.standings(1), control::STANDING_RELEASED) << "it had no tablets";
+  EXPECT_EQ(checked.standings(2), control::STANDING_UNKNOWN);
+  EXPECT_EQ(checked.standings(3), control::STANDING_UNKNOWN);
+  EXPECT_EQ(checked.standings(4), control::STANDING_ALIVE);
+  ASSERT_EQ(checked.masters_size(), 1) << "each is named once";
+  EXPECT_EQ(checked.masters(0).id(), first.id());
+  for (int i = 0; i < 5'000; ++i) check.add_masters(1);
+  EXPECT_EQ(ask(server_, Opcode::CheckMasters, check, checked), Status::BadRequest);
 }
 
 TEST_F(CoordinatorService, UnknownThingsAreTypedErrors) {

@@ -1,5 +1,7 @@
 #include "coordinator/membership.h"
 
+#include <set>
+
 #include "unit/coordinator/coordinator_fixture.h"
 
 namespace ramcore::coordinator {
@@ -124,6 +126,105 @@ TEST(Membership, FullDiskDelaysVerdicts) {
   bench.disk().setFull(false);
   bench.pass(2 * kSecond);
   EXPECT_FALSE(bench.life().membership.isAlive(server));
+}
+
+TEST(Membership, TheVersionTellsOfEveryChangeAndOfEveryStart) {
+  Bench bench;
+  std::set<uint64_t> seen{0};
+  const auto expectNew = [&] { EXPECT_TRUE(seen.insert(bench.life().membership.version()).second); };
+  expectNew();
+  const ServerId server = bench.addServer(1);
+  expectNew();
+  const ServerId silent = bench.addServer(2);
+  expectNew();
+  bench.kill(silent);
+  expectNew();
+  const uint64_t version = bench.life().membership.version();
+  bench.renewAll();
+  EXPECT_EQ(bench.enlist(Bench::serverOf(1)).id, server);
+  EXPECT_EQ(bench.life().membership.version(), version) << "nobody came or went";
+  for (int i = 0; i < 5; ++i) {
+    bench.restart();
+    expectNew();
+  }
+}
+
+TEST(Membership, FloorsRiseAsAPairAndOutliveTheCoordinator) {
+  Bench bench;
+  const ServerId server = bench.addServer(1);
+  const auto floor = [&] { return bench.life().membership.find(server)->floor; };
+  EXPECT_EQ(bench.raiseFloor(server, {SegmentId(5), 2}), Status::Ok);
+  const uint64_t commits = bench.disk().commitCount();
+  for (const ReplicaFloor lower : {ReplicaFloor{SegmentId(5), 2}, {SegmentId(5), 1}, {SegmentId(4), 9}}) {
+    EXPECT_EQ(bench.raiseFloor(server, lower), Status::Ok);
+    EXPECT_EQ(floor(), (ReplicaFloor{SegmentId(5), 2}));
+  }
+  EXPECT_EQ(bench.disk().commitCount(), commits) << "nothing to store";
+  EXPECT_EQ(bench.raiseFloor(server, {SegmentId(6), 0}), Status::Ok);
+  bench.restart();
+  EXPECT_EQ(floor(), (ReplicaFloor{SegmentId(6), 0}));
+  EXPECT_EQ(bench.raiseFloor(server, {SegmentId(0), 1}), Status::BadRequest);
+  EXPECT_EQ(bench.raiseFloor(ServerId(99), {SegmentId(1), 1}), Status::Fenced);
+  bench.disk().setFull(true);
+  EXPECT_EQ(bench.raiseFloor(server, {SegmentId(7), 1}), Status::NoSpace);
+  EXPECT_EQ(floor(), (ReplicaFloor{SegmentId(6), 0})) << "what is not stored does not count";
+}
+
+TEST(Membership, AVerdictForbidsRenewalsFloorsAndTheListOfMembers) {
+  Bench bench;
+  const ServerId silent = bench.addServer(1);
+  bench.addServer(2);
+  EXPECT_EQ(bench.life().membership.mayAsk(silent), Status::Ok);
+  bench.kill(silent);
+  EXPECT_EQ(bench.life().membership.renew(silent), Status::Fenced);
+  EXPECT_EQ(bench.raiseFloor(silent, {SegmentId(1), 1}), Status::Fenced);
+  EXPECT_EQ(bench.life().membership.mayAsk(silent), Status::Fenced);
+  EXPECT_EQ(bench.life().membership.mayAsk(ServerId(99)), Status::Fenced);
+}
+
+// Neither is told Ok before the other's outcome is known: a floor is in the record of the verdict, or refused.
+TEST(Membership, FloorsAndVerdictsDoNotOvertakeEachOther) {
+  int raised = 0;
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    SCOPED_TRACE(seed);
+    Bench bench({.seed = seed});
+    const ServerId server = bench.addServer(1);
+    auto goodbye = Bench::goodbyeOn(bench.life(), server);
+    bench.pass(static_cast<int64_t>(seed % 10) * 100'000);
+    auto raise = Bench::raiseFloorOn(bench.life(), server, {SegmentId(5), 1});
+    const Status answer = bench.run(std::move(raise));
+    EXPECT_EQ(bench.run(std::move(goodbye)), Status::Ok);
+    const ReplicaFloor floor = bench.life().membership.find(server)->floor;
+    EXPECT_TRUE(answer == Status::Fenced || answer == Status::RetryLater) << name(answer);
+    EXPECT_EQ(floor, ReplicaFloor{});
+    bench.restart();
+    EXPECT_EQ(bench.life().membership.find(server)->floor, ReplicaFloor{});
+    raised += answer == Status::RetryLater ? 1 : 0;
+  }
+  EXPECT_GT(raised, 5);
+}
+
+TEST(Membership, TheDeadAreRememberedUntilTheyAreRecovered) {
+  Bench bench;
+  const ServerId first = bench.addServer(1);
+  ASSERT_EQ(bench.create("t", 1).status, Status::Ok);
+  std::vector<ServerId> others;
+  for (uint64_t nonce = 2; nonce <= 301; ++nonce) {
+    others.push_back(bench.addServer(nonce));
+    bench.renewAll();
+  }
+  // It owns a tablet, and nobody keeps replicas of it.
+  EXPECT_EQ(bench.goodbye(first), Status::Ok);
+  for (const ServerId other : others) EXPECT_EQ(bench.goodbye(other), Status::Ok);
+  bench.pass(kSecond);
+  const Server* record = bench.life().membership.find(first);
+  ASSERT_NE(record, nullptr);
+  EXPECT_FALSE(record->recovered);
+  EXPECT_EQ(bench.life().membership.find(others.front()), nullptr) << "one of many of whom nothing is left";
+  EXPECT_FALSE(bench.life().membership.isStillToCome(others.front()));
+  EXPECT_TRUE(bench.life().membership.isStillToCome(ServerId(10'000)));
+  bench.restart();
+  ASSERT_NE(bench.life().membership.find(first), nullptr);
 }
 
 TEST(ClientLeases, EndsAreFinal) {

@@ -316,6 +316,25 @@ TEST_F(Recoveries, CreationsOfADeadServerGoElsewhere) {
   EXPECT_TRUE(bench.life().membership.find(second)->recovered);
 }
 
+TEST(Recovery, ManyTabletsTakeSeveralBatchesAndOrders) {
+  Bench bench;
+  const ServerId first = bench.addBackup(1);
+  std::vector<TableId> tables;
+  for (int i = 0; i < 3; ++i) tables.push_back(bench.create("t" + std::to_string(i), 1'000).id);
+  const ServerId second = bench.addBackup(2);
+  bench.cluster().keepLog(first, {second});
+  bench.renewAll();
+  bench.kill(first);
+  bench.passRenewing(20 * kSecond);
+  for (const TableId table : tables) {
+    EXPECT_TRUE(isQuiet(bench, table));
+    expectWhole(bench, table);
+  }
+  EXPECT_EQ(bench.life().map.tabletsOwnedBy(second).size(), 3'000u);
+  EXPECT_EQ(bench.cluster().machine(second).recovery_count, 3u);
+  EXPECT_TRUE(bench.life().membership.find(first)->recovered);
+}
+
 TEST(Recovery, ClusterWithoutReplicasWaitsQuietly) {
   Bench bench;
   const ServerId first = bench.addServer(1);

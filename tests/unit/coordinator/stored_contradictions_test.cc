@@ -37,6 +37,14 @@ struct Store {
     put(tablet);
     put(migration);
   }
+  /// The owner of the tablet.
+  void putDead(bool recovered) {
+    Server server = Bench::serverOf(1);
+    server.id = ServerId(1);
+    server.alive = false;
+    server.recovered = recovered;
+    put(server);
+  }
   void putSplit(const Split& split) {
     tablet.state = TabletState::Splitting;
     tablet.last_epoch = TabletEpoch(2);
@@ -95,9 +103,21 @@ void expectRefused(const std::string& key, const Damage& damage) {
 }
 
 TEST(StoredContradictions, WhatWasStoredTogetherIsTaken) {
-  const std::vector<Damage> sound = {[](Store&) {}, [](Store& store) { store.put(store.creating); },
+  const std::vector<Damage> sound = {[](Store&) {},
+                                     [](Store& store) { store.put(store.creating); },
                                      [](Store& store) { store.putMoving(store.migration); },
                                      [](Store& store) { store.putSplit(store.split); },
+                                     [](Store& store) {  // a recovery under way
+                                       store.putDead(false);
+                                       store.tablet.state = TabletState::Recovering;
+                                       store.tablet.recovery_master = ServerId(2);
+                                       store.tablet.last_epoch = TabletEpoch(2);
+                                       store.put(store.tablet);
+                                     },
+                                     [](Store& store) {  // one that was granted
+                                       store.tablet.state = TabletState::Taking;
+                                       store.put(store.tablet);
+                                     },
                                      [](Store& store) {  // the first part of a creation that took several batches
                                        store.put(store.creating);
                                        store.tablet.id = TabletId(6);
@@ -215,6 +235,51 @@ TEST(StoredContradictions, MovesThatDoNotFitTheirTablets) {
   expectRefused("tablet/", [](Store& store) {  // nobody would ever end it
     store.migration.step = MigrationStep::Done;
     store.putMoving(store.migration);
+  });
+}
+
+TEST(StoredContradictions, TabletsThatCanNeverComeBack) {
+  const auto refuse = [](const Damage& damage) { expectRefused("tablet/", damage); };
+  refuse([](Store& store) {
+    store.tablet.owner = ServerId(50);
+    store.put(store.tablet);
+  });
+  refuse([](Store& store) {
+    store.putDead(true);
+    store.put(store.tablet);
+  });
+  refuse([](Store& store) {  // its owner lives
+    store.tablet.state = TabletState::Recovering;
+    store.tablet.recovery_master = ServerId(2);
+    store.tablet.last_epoch = TabletEpoch(2);
+    store.put(store.tablet);
+  });
+  refuse([](Store& store) {  // under no epoch of its own
+    store.putDead(false);
+    store.tablet.state = TabletState::Recovering;
+    store.tablet.recovery_master = ServerId(2);
+    store.put(store.tablet);
+  });
+  refuse([](Store& store) {  // by nobody
+    store.putDead(false);
+    store.tablet.state = TabletState::Recovering;
+    store.tablet.last_epoch = TabletEpoch(2);
+    store.put(store.tablet);
+  });
+  refuse([](Store& store) {
+    store.tablet.recovery_master = ServerId(2);
+    store.put(store.tablet);
+  });
+  refuse([](Store& store) {
+    store.tablet.state = TabletState::Taking;
+    store.tablet.last_epoch = TabletEpoch(2);
+    store.put(store.tablet);
+  });
+  expectRefused("server/", [](Store& store) {
+    Server server = Bench::serverOf(1);
+    server.id = ServerId(1);
+    server.recovered = true;
+    store.put(server);
   });
 }
 
