@@ -89,11 +89,13 @@ runtime::Task<bool> RecoveryAttempts::clear(const Attempt& attempt) {
       calls.push_back(parts_.masters.dropTablet(attempt.master, left[i].id, TabletEpoch(left[i].epoch.value - 1)));
     }
     std::vector<Pending> again;
+    bool refused = false;
     for (size_t i = 0; i < count; ++i) {
       const Status dropped = co_await calls[i];
       if (!isDropped(dropped)) again.push_back(left[i]);
-      if (!isDropped(dropped) && !mayPass(dropped)) co_return false;
+      refused = refused || (!isDropped(dropped) && !mayPass(dropped));
     }
+    if (refused) co_return false;
     const bool all = again.empty();
     left.erase(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(count));
     left.insert(left.end(), again.begin(), again.end());

@@ -34,6 +34,7 @@ class FakeCluster {
     std::map<TabletId, Held> tablets;
     std::map<TabletId, TabletEpoch> dropped;
     int64_t pull_polls = 0;
+    Status drop_failure = Status::Ok;
     bool stalls = false;                                ///< recoveries here go on for ever
     std::map<ServerId, std::vector<Replica>> replicas;  ///< of others' logs
     std::set<ServerId> fenced;
@@ -65,6 +66,7 @@ class FakeCluster {
   }
   Status drop(ServerId server, TabletId tablet, TabletEpoch epoch) {
     Machine& at = machines_[server];
+    if (at.drop_failure != Status::Ok) return at.drop_failure;
     TabletEpoch& floor = at.dropped[tablet];
     floor = std::max(floor, epoch);
     const auto found = at.tablets.find(tablet);

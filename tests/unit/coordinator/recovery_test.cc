@@ -225,6 +225,15 @@ TEST_F(Recoveries, AFailedAttemptIsFollowedByOneAtAnotherServer) {
   }
 }
 
+TEST_F(Recoveries, AServerThatRefusesIsPassedOver) {
+  bench.cluster().keepLog(first, {second, third});
+  bench.cluster().machine(fourth).drop_failure = Status::BadRequest;
+  bench.kill(first);
+  bench.passRenewing(2 * kSecond);
+  expectBack(bench, table, first);
+  EXPECT_TRUE(bench.life().map.tabletsOwnedBy(fourth).empty());
+}
+
 TEST_F(Recoveries, GoodbyeStartsTheRecoveryAtOnce) {
   bench.cluster().keepLog(first, {second, third});
   EXPECT_EQ(bench.goodbye(first), Status::Ok);
