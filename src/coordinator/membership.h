@@ -48,7 +48,6 @@ class Membership {
   /// @param former  the incarnation whose storage this process has locked: it is proven dead
   /// Failure: BadRequest; WrongFormat: other servers have another format; Fenced: this process was declared dead;
   /// NoSpace; as Journal::commit.
-  /// The enlistment is the last thing to be answered: whoever reads the version with it knows all that came before.
   runtime::Task<Enlistment> enlist(Server server, ServerId former);
 
   /// Renews a lease, which counts from this call. Failure: Fenced: dead or unknown; RetryLater: the verdict is on its

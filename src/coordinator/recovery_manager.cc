@@ -1,7 +1,6 @@
 #include "coordinator/recovery_manager.h"
 
 #include <algorithm>
-#include <set>
 
 #include "base/check.h"
 #include "coordinator/stored_state.h"
@@ -290,47 +289,16 @@ std::vector<RecoveryReport> RecoveryManager::reports() const {
 // store it.
 runtime::Task<bool> RecoveryManager::assign(ServerId dead, Recovery& recovery) {
   auto guard = co_await parts_.map_lock.lock();
-  std::map<ServerId, size_t> loads;
-  for (const ServerId server : parts_.membership.heardServers()) loads[server] = 0;
+  Loads loads = loadsNow();
   if (loads.empty()) co_return false;
-  for (const Tablet* tablet : parts_.map.tabletsIn(TabletState::Recovering)) {
-    const auto load = loads.find(tablet->recovery_master);
-    if (load != loads.end() && attempts_.isAtWork(tablet->id)) ++load->second;
-  }
-  std::set<std::pair<size_t, ServerId>> by_load;
-  for (const auto& [server, load] : loads) by_load.emplace(load, server);
-
-  std::map<ServerId, std::vector<Tablet>> given;
+  Given given;
   const std::vector<TabletId> open = workOf(dead).open;
   bool is_stored = true;
   for (size_t first = 0; first < open.size() && is_stored; first += Batch::kChangesMax / 2) {
-    Batch batch;
-    std::vector<Tablet> tablets;
-    for (size_t i = first; i < std::min(open.size(), first + Batch::kChangesMax / 2); ++i) {
-      Tablet tablet = *parts_.map.findTablet(open[i]);
-      // Who has failed at it is not the first to try again.
-      auto target = by_load.begin();
-      if (target->second == tablet.recovery_master && by_load.size() > 1) ++target;
-      const auto [load, server] = *target;
-      by_load.erase(target);
-      by_load.emplace(load + 1, server);
-      tablet.state = TabletState::Recovering;
-      tablet.recovery_master = server;
-      tablet.last_epoch.value += 1;
-      batch.put(keyOf(tablet.id), encode(tablet));
-      tablets.push_back(std::move(tablet));
-    }
-    const Status stored = co_await parts_.journal.commit(std::move(batch));
-    is_stored = stored == Status::Ok;
-    if (!is_stored) break;
-    for (Tablet& tablet : tablets) {
-      parts_.map.updateTablet(tablet);
-      const ServerId master = tablet.recovery_master;
-      tablet.owner = master;
-      tablet.epoch = tablet.last_epoch;
-      tablet.state = TabletState::Normal;
-      given[master].push_back(std::move(tablet));
-    }
+    const size_t end = std::min(open.size(), first + Batch::kChangesMax / 2);
+    const std::vector<TabletId> some(open.begin() + static_cast<std::ptrdiff_t>(first),
+                                     open.begin() + static_cast<std::ptrdiff_t>(end));
+    is_stored = co_await storeAssigned(some, loads, given);
   }
   guard.release();
   if (parts_.journal.stopping()) co_return false;
@@ -346,6 +314,50 @@ runtime::Task<bool> RecoveryManager::assign(ServerId dead, Recovery& recovery) {
     }
   }
   co_return is_stored;
+}
+
+// Who can take tablets, those with the least to recover first.
+RecoveryManager::Loads RecoveryManager::loadsNow() const {
+  std::map<ServerId, size_t> loads;
+  for (const ServerId server : parts_.membership.heardServers()) loads[server] = 0;
+  for (const Tablet* tablet : parts_.map.tabletsIn(TabletState::Recovering)) {
+    const auto load = loads.find(tablet->recovery_master);
+    if (load != loads.end() && attempts_.isAtWork(tablet->id)) ++load->second;
+  }
+  Loads by_load;
+  for (const auto& [server, load] : loads) by_load.emplace(load, server);
+  return by_load;
+}
+
+// Under the lock of the map; one batch. Adds the tablets to `given` as they will be.
+runtime::Task<bool> RecoveryManager::storeAssigned(const std::vector<TabletId>& ids, Loads& loads, Given& given) {
+  Batch batch;
+  std::vector<Tablet> tablets;
+  for (const TabletId id : ids) {
+    Tablet tablet = *parts_.map.findTablet(id);
+    // Who has failed at it is not the first to try again.
+    auto target = loads.begin();
+    if (target->second == tablet.recovery_master && loads.size() > 1) ++target;
+    const auto [load, server] = *target;
+    loads.erase(target);
+    loads.emplace(load + 1, server);
+    tablet.state = TabletState::Recovering;
+    tablet.recovery_master = server;
+    tablet.last_epoch.value += 1;
+    batch.put(keyOf(id), encode(tablet));
+    tablets.push_back(std::move(tablet));
+  }
+  const Status stored = co_await parts_.journal.commit(std::move(batch));
+  if (stored != Status::Ok) co_return false;
+  for (Tablet& tablet : tablets) {
+    parts_.map.updateTablet(tablet);
+    tablet.owner = tablet.recovery_master;
+    tablet.recovery_master = {};
+    tablet.epoch = tablet.last_epoch;
+    tablet.state = TabletState::Normal;
+    given[tablet.owner].push_back(std::move(tablet));
+  }
+  co_return true;
 }
 
 // True if nothing of the server's log is needed any more, and that is stored. The lock keeps its tablets from becoming

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/parts.h"
@@ -77,6 +79,9 @@ class RecoveryManager final : public TabletOperations {
     std::vector<TabletId> open;  ///< to be recovered, and nobody is at work on it
   };
 
+  using Loads = std::set<std::pair<size_t, ServerId>>;
+  using Given = std::map<ServerId, std::vector<Tablet>>;
+
   void onMembers();
   void onBack(ServerId dead, size_t tablets);
   void onFailed(ServerId dead);
@@ -90,6 +95,8 @@ class RecoveryManager final : public TabletOperations {
   std::string whatIsMissing(ServerId dead, const Recovery& recovery) const;
   std::vector<ServerId> awayFrom(const Recovery& recovery) const;
   runtime::Task<bool> assign(ServerId dead, Recovery& recovery);
+  Loads loadsNow() const;
+  runtime::Task<bool> storeAssigned(const std::vector<TabletId>& ids, Loads& loads, Given& given);
   runtime::Task<bool> storeRecovered(ServerId dead, Recovery& recovery);
 
   const Parts parts_;
