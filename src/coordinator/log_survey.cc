@@ -34,6 +34,12 @@ LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers) {
   if (end == nullptr) return survey;
   survey.head = end->segment;
   std::map<SegmentId, std::set<ServerId>> holders;
+  std::set<SegmentId> closed;
+  for (const auto& [server, replicas] : answers) {
+    for (const Replica& replica : replicas) {
+      if (replica.is_closed) closed.insert(replica.segment);
+    }
+  }
   for (const SegmentId member : end->members) holders[member];
   holders[end->segment];
   std::set<ServerId> all;
@@ -42,6 +48,7 @@ LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers) {
       const auto member = holders.find(replica.segment);
       const bool may_be_open = replica.segment == end->segment || replica.segment == end->previous_head;
       if (member == holders.end() || !(replica.is_closed || (may_be_open && countsOpen(floor, replica)))) continue;
+      if (!replica.is_closed && replica.segment != end->segment && closed.contains(replica.segment)) continue;
       member->second.insert(server);
       all.insert(server);
     }
@@ -50,7 +57,8 @@ LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers) {
   std::map<ServerId, uint32_t> places;
   for (const ServerId server : survey.holders) places.emplace(server, static_cast<uint32_t>(places.size()));
   for (const auto& [segment, servers] : holders) {
-    SurveyedSegment& to = survey.segments.emplace_back(SurveyedSegment{segment, {}});
+    SurveyedSegment& to = survey.segments.emplace_back(SurveyedSegment{.id = segment, .holders = {}});
+    to.is_cut = segment == end->segment && holders.contains(end->previous_head) && !closed.contains(end->previous_head);
     for (const ServerId server : servers) to.holders.push_back(places.at(server));
     if (servers.empty()) survey.missing.push_back(segment);
   }

@@ -22,6 +22,8 @@ struct Replica {
 struct SurveyedSegment {
   SegmentId id;
   std::vector<uint32_t> holders;  ///< places in LogSurvey::holders, ascending
+  /// Of the end only what it holds since it was opened: digest and safe version. Nothing that was appended to it.
+  bool is_cut = false;
 };
 
 /// What fenced backups together have of a dead server's log.
@@ -39,8 +41,10 @@ struct LogSurvey {
 /// The proof that a log can be recovered. Why it is enough to hear some of the backups is in docs/recovery.md.
 ///
 /// The end of the log is the highest segment with an open replica that has a digest and is at or above the floor. The
-/// members are those of that digest and nothing else. Each needs a closed replica; for the end itself, and for its
-/// direct predecessor among the heads, an open one at or above the floor does as well.
+/// members are those of that digest and nothing else. Each needs a closed replica, and only closed ones are read where
+/// there are some; for the end itself, and for its direct predecessor among the heads, an open one at or above the
+/// floor does as well. But if the predecessor is found open only, what was appended to the end is cut off: none of it
+/// was acknowledged, and it may follow on something that this replica of the predecessor does not have.
 /// @param floor    of the dead server, as it was when its verdict was stored
 /// @param answers  of servers that take nothing from it any more, and that live
 LogSurvey surveyLog(const ReplicaFloor& floor, const std::map<ServerId, std::vector<Replica>>& answers);

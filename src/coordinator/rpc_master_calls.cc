@@ -144,6 +144,7 @@ runtime::Task<Status> RpcMasterCalls::recoverTablets(ServerId server, RecoveryOr
     control::RecoverySegment& to = *request.add_segments();
     to.set_segment(segment.id.value);
     for (const uint32_t holder : segment.holders) to.add_holders(holder);
+    to.set_cut(segment.is_cut);
   }
   control::Empty response;
   co_return co_await call(server, Opcode::RecoverTablets, std::move(request), response, kLongCallNs);

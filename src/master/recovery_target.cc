@@ -220,6 +220,7 @@ runtime::Task<Status> RecoveryTarget::replaySegments(Recovery& recovery) {
     }
     Fetch& fetch = ahead.front();
     status = co_await *fetch.task;
+    if (status == Status::Ok && recovery.plan.segments[replayed].is_cut) fetch.contents.entries.clear();
     if (status == Status::Ok) status = co_await replaySegment(recovery, fetch.contents);
     ahead.pop_front();
     recovery.fraction.store(static_cast<double>(replayed + 1) / static_cast<double>(count));

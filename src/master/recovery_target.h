@@ -29,6 +29,7 @@ struct RecoveryPlan {
   struct Segment {
     SegmentId id;
     std::vector<uint32_t> holders;  ///< indexes of RecoveryPlan::holders
+    bool is_cut = false;            ///< nothing of it is replayed; its safe version counts
   };
   ServerId dead;
   std::vector<Part> parts;

@@ -49,8 +49,9 @@ bool fromControl(const control::RecoverTabletsRequest& message, RecoveryPlan& pl
     if (holder.id() == 0 || plan.holders.back().locators.empty()) return false;
   }
   for (const control::RecoverySegment& segment : message.segments()) {
-    plan.segments.push_back(
-        {.id = SegmentId(segment.segment()), .holders = {segment.holders().begin(), segment.holders().end()}});
+    plan.segments.push_back({.id = SegmentId(segment.segment()),
+                             .holders = {segment.holders().begin(), segment.holders().end()},
+                             .is_cut = segment.cut()});
   }
   return plan.validate();
 }

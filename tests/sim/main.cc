@@ -34,7 +34,8 @@ struct Arguments {
 };
 
 constexpr const char* kUsage =
-    "simulator [--seeds N] [--first SEED] [--seed SEED] [--jobs N] [--calls N] [--no-faults] [--crashes] [--print] [--hashes] "
+    "simulator [--seeds N] [--first SEED] [--seed SEED] [--jobs N] [--calls N] [--no-faults] [--crashes] [--print] "
+    "[--hashes] "
     "[--mutation NAME]\n"
     "  --seeds N        how many seeds to run, from --first on (50)\n"
     "  --first SEED     the first one (1)\n"

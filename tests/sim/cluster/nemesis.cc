@@ -106,8 +106,7 @@ void Nemesis::partitionSome() {
       break;
   }
   // Silence that lasts longer than the verdict takes would cost data that nothing can recover yet.
-  later(cluster_.scheduler.nowNs() + draw(random_, 10 * kMilli, 4 * kSecond),
-                          [this] { healNetwork(); });
+  later(cluster_.scheduler.nowNs() + draw(random_, 10 * kMilli, 4 * kSecond), [this] { healNetwork(); });
 }
 
 void Nemesis::cutSome() { cluster_.network.cutAll(nodeOf(random_.below(cluster_.servers.size()))); }

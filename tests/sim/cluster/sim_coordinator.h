@@ -18,7 +18,8 @@ class SimCoordinator {
   /// @param name  of this life, for random streams and trace lines. @param node  its place on the network, for all
   /// lives.
   SimCoordinator(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log, transport::SimNetwork& network,
-                 const std::string& name, const std::string& node, coordinator::MemoryDisk& disk, int64_t verdict_after_ns);
+                 const std::string& name, const std::string& node, coordinator::MemoryDisk& disk,
+                 int64_t verdict_after_ns);
   /// kill -9: cut off from the network first, then unwound.
   ~SimCoordinator();
 

@@ -135,13 +135,12 @@ class Scenario {
   bool work() {
     std::vector<SimClient*> clients;
     for (auto& client : clients_) clients.push_back(client.get());
-    nemesis_ =
-        std::make_unique<Nemesis>(cluster_, *admin_, std::move(clients), report_.counts,
-                                  Nemesis::Options{.faults = options_.faults,
-                                                   .tablets_max = variation_.few_tablets ? size_t{4} : size_t{12},
-                                                   .retires_server = options_.faults && !options_.crashes &&
-                                                                     variation_.retires_server,
-                                                   .crashes = options_.crashes});
+    nemesis_ = std::make_unique<Nemesis>(
+        cluster_, *admin_, std::move(clients), report_.counts,
+        Nemesis::Options{.faults = options_.faults,
+                         .tablets_max = variation_.few_tablets ? size_t{4} : size_t{12},
+                         .retires_server = options_.faults && !options_.crashes && variation_.retires_server,
+                         .crashes = options_.crashes});
     nemesis_->start();
     scheduleReplays();
     for (auto& client : clients_) client->start(options_.calls_per_client);

@@ -119,11 +119,35 @@ TEST(LogSurvey, HoldersAreThoseWhoseReplicasCount) {
                                                                    {openHead(2, 1, {1, 2}, 2), openSegment(1)},
                                                                    {closedHead(2), closedHead(3)}}));
   EXPECT_TRUE(survey.isComplete());
-  EXPECT_EQ(survey.holders, (std::vector<ServerId>{ServerId(1), ServerId(3), ServerId(4)}));
+  EXPECT_EQ(survey.holders, (std::vector<ServerId>{ServerId(1), ServerId(4)}));
   ASSERT_EQ(survey.segments.size(), 3u);
   EXPECT_EQ(survey.segments[0].holders, (std::vector<uint32_t>{0}));
-  EXPECT_EQ(survey.segments[1].holders, (std::vector<uint32_t>{1, 2}));
-  EXPECT_EQ(survey.segments[2].holders, (std::vector<uint32_t>{0, 2}));
+  EXPECT_EQ(survey.segments[1].holders, (std::vector<uint32_t>{1}));
+  EXPECT_EQ(survey.segments[2].holders, (std::vector<uint32_t>{0, 1}));
+}
+
+// What was appended to the end may follow on something that only a longer replica of the predecessor has.
+TEST(LogSurvey, BehindAnOpenPredecessorTheEndIsCut) {
+  const auto survey = [](const std::vector<std::vector<Replica>>& answers) {
+    return surveyLog({SegmentId(1), 1}, answersOf(answers));
+  };
+  const LogSurvey open = survey({{openHead(2, 1, {2}), openHead(3, 2, {2, 3})}});
+  ASSERT_TRUE(open.isComplete());
+  EXPECT_FALSE(open.segments[0].is_cut);
+  EXPECT_TRUE(open.segments[1].is_cut);
+  const LogSurvey closed = survey({{openHead(2, 1, {2}), openHead(3, 2, {2, 3})}, {closedHead(2)}});
+  ASSERT_TRUE(closed.isComplete());
+  EXPECT_FALSE(closed.segments[1].is_cut);
+  const LogSurvey first = survey({{openHead(2, 0, {2})}});
+  EXPECT_FALSE(first.segments[0].is_cut);
+}
+
+TEST(LogSurvey, AnOpenPredecessorIsNotReadWhereThereIsAClosedOne) {
+  const LogSurvey survey = surveyLog(
+      {SegmentId(1), 1}, answersOf({{openHead(2, 1, {2}), openHead(3, 2, {2, 3})}, {closedHead(2)}, {closedHead(3)}}));
+  EXPECT_EQ(survey.holders, (std::vector<ServerId>{ServerId(1), ServerId(2), ServerId(3)}));
+  EXPECT_EQ(survey.segments[0].holders, (std::vector<uint32_t>{1}));
+  EXPECT_EQ(survey.segments[1].holders, (std::vector<uint32_t>{0, 2}));
 }
 
 TEST(LogSurvey, TheDigestIsThatOfTheNewestReplicaOfTheEnd) {
