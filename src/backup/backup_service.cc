@@ -16,6 +16,8 @@ using rpc::Request;
 using wire::Opcode;
 
 constexpr int64_t kCollectPauseNs = 5 * runtime::kNanosPerSecond;
+// When somebody finds no frame.
+constexpr int64_t kHurryPauseNs = 200 * runtime::kNanosPerMilli;
 // A master that has written nothing for this long may be dead without anybody having fenced it here.
 constexpr int64_t kSilenceNs = 60 * runtime::kNanosPerSecond;
 constexpr size_t kMastersPerQuestion = 256;
@@ -113,6 +115,7 @@ void BackupService::writeReplica(Request request) {
                           .certificate = loadAs<log::CertificateBytes>(ask.certificate.data()),
                           .first_data = request.head().subspan(sizeof(ask)),
                           .more_data = request.message().tail()});
+  if (written.status == Status::NoSpace) collectSoon();
   if (written.status == Status::Ok && (ask.flags & wire::WriteReplica::kFlush) != 0) {
     return answerFlushed(std::move(request), written).detach();
   }
@@ -267,13 +270,17 @@ void BackupService::answerPage(Request request, const wire::ReadReplica::Request
 
 // ---- what nobody needs any more
 
+// The first time at once: a server that is started again and again must not fill up with what its lives have left.
 runtime::Task<void> BackupService::collect() {
   const Running running(running_);
-  int64_t next_ns = parts_.dispatch.clock().nowNs() + kCollectPauseNs;
   while (!stop_) {
-    const Status woken = co_await changed_.wait(next_ns);
-    if (stop_) break;
-    if (woken == Status::Ok) continue;  // a list was complete
+    if (parts_.dispatch.clock().nowNs() < collect_at_ns_) {
+      // Also when a list is complete, or there is a hurry.
+      [[maybe_unused]] const Status woken = co_await changed_.wait(collect_at_ns_);
+      continue;
+    }
+    collected_ns_ = parts_.dispatch.clock().nowNs();
+    collect_at_ns_ = collected_ns_ + kCollectPauseNs;
     const std::vector<ServerId> all = questionable();
     for (size_t from = 0; from < all.size() && !stop_; from += kMastersPerQuestion) {
       const size_t to = std::min(all.size(), from + kMastersPerQuestion);
@@ -281,8 +288,16 @@ runtime::Task<void> BackupService::collect() {
                                         all.begin() + static_cast<std::ptrdiff_t>(to));
       co_await collectOf(asked);
     }
-    next_ns = parts_.dispatch.clock().nowNs() + kCollectPauseNs;
   }
+}
+
+// A recovery that finds no place for its copies may be what has to end before anything else can be freed, so what can
+// be freed already is not kept waiting.
+void BackupService::collectSoon() {
+  const int64_t soon_ns = std::max(parts_.dispatch.clock().nowNs(), collected_ns_ + kHurryPauseNs);
+  if (soon_ns >= collect_at_ns_) return;
+  collect_at_ns_ = soon_ns;
+  changed_.notifyAll();
 }
 
 // Masters that are not known to be writing to this incarnation, or have more here than they may know of.

@@ -36,7 +36,8 @@ class BackupService {
   ~BackupService();
 
   void addTo(rpc::ServiceTable& table);
-  /// Begins to ask now and then which replicas can go. Once, when the store has begun.
+  /// Begins to ask which replicas can go: now, now and then, and soon after a write that found no frame. Once, when the
+  /// store has begun.
   void start();
   /// Ends everything that runs; watch stopped().
   void stop();
@@ -79,6 +80,7 @@ class BackupService {
   void answerPage(rpc::Request request, const wire::ReadReplica::Request& ask, const RangeFilter& filter,
                   ByteSpan bytes);
   runtime::Task<void> collect();
+  void collectSoon();
   std::vector<ServerId> questionable();
   runtime::Task<void> collectOf(std::vector<ServerId> masters);
   runtime::Task<void> collectFormer(rpc::PeerAddress master);
@@ -88,6 +90,8 @@ class BackupService {
   ReplicaCache cache_;
   std::unordered_map<ServerId, Master, IdHash<struct ServerIdTag>> masters_;  // addresses of values stay
   runtime::Signal changed_;                                                   // a list is complete, or everything ends
+  int64_t collected_ns_ = 0;                                                  // when it was last asked what can go
+  int64_t collect_at_ns_ = 0;                                                 // when it will be
   std::atomic<uint32_t> running_{0};
   std::atomic<uint64_t> fenced_refusals_{0};
   bool stop_ = false;

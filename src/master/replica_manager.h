@@ -70,8 +70,11 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   /// Ends all calls; nothing is reported any more.
   void stop();
   bool isIdle() const { return raising_ == 0; }
+  /// Of the servers that live, as far as is known here.
+  bool isMember(ServerId server) const override { return findMember(server) != nullptr; }
 
-  /// For a backup's replicas of its former life: whether this log would miss `segment` if it went.
+  /// For a backup's replicas of its former life: whether this log would miss `segment` if it went. Only for a member:
+  /// then its former life is none, and no copy of it is counted.
   bool isNeeded(SegmentId segment) const;
 
   struct Counts {
@@ -126,7 +129,6 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   log::ReplicationEvents& events() override { return *events_; }
   void noteWrite(uint32_t bytes) override;
   void wake() override;
-  bool isMember(ServerId backup) const override { return findMember(backup) != nullptr; }
 
   void enqueue(const Event& event) RC_EXCLUDES(lock_);
   void pump() RC_EXCLUDES(lock_);

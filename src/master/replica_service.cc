@@ -12,6 +12,8 @@ void ReplicaService::addTo(rpc::ServiceTable& table) {
 void ReplicaService::checkReplicas(rpc::Request request) {
   wire::control::CheckReplicasRequest ask;
   if (!rpc::parseRequest(request, ask)) return request.reply(Status::BadRequest);
+  // Until we know that it lives, we may count copies of its former life, which are the very ones it asks about.
+  if (!replicas_.isMember(ServerId(request.peerId()))) return request.reply(Status::RetryLater);
   wire::control::CheckReplicasResponse answer;
   for (const uint64_t segment : ask.segments()) answer.add_needed(replicas_.isNeeded(SegmentId(segment)));
   rpc::replyControl(std::move(request), answer);

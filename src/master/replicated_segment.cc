@@ -64,6 +64,7 @@ bool ReplicatedSegment::isOn(ServerId backup) const {
 
 uint32_t ReplicatedSegment::completeCount() const {
   return static_cast<uint32_t>(std::count_if(replicas_.begin(), replicas_.end(), [this](const auto& replica) {
+    if (!owner_.isMember(replica->backup)) return false;  // found lost at the next step
     if (closed_reported_ || !is_head_) return replica->closed;
     return replica->certified_epoch == epoch_ && replica->certified_bytes >= durable_reported_;
   }));
@@ -201,9 +202,10 @@ void ReplicatedSegment::written(rpc::OutgoingCall& call) {
   } else {
     segment.onFailed(replica, status);
   }
-  // A closed one gives its turn back when it is complete.
-  if (segment.isClosed()) return segment.owner_.wake();
-  segment.step();
+  if (!segment.isClosed()) segment.step();
+  // A closed one gives its turn back when it is complete, and a later head may wait for its end before the floor can
+  // pass it. One that found no server for a replica has to be looked at again, even if nothing else happens.
+  if (segment.isClosed() || segment.replicaCount() < segment.owner_.targetCount()) segment.owner_.wake();
 }
 
 void ReplicatedSegment::onWritten(Replica& replica) {
