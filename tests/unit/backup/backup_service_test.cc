@@ -525,6 +525,33 @@ TEST_F(BackupServiceTest, FramesGoWhenTheirMasterIsReleased) {
   EXPECT_EQ(knowing.questions, questions) << "nothing is left to ask about";
 }
 
+TEST_F(BackupServiceTest, AServerThatIsStartedAgainAndAgainDoesNotFillUp) {
+  ASSERT_EQ(put(makeHead(1, {SegmentId(1)}), true)->outcome(), Status::Ok);
+  knowing.standings[kMasterId] = control::STANDING_RELEASED;
+  restart();
+  runFor(500 * runtime::kNanosPerMilli);
+  EXPECT_TRUE(backup->store().masters().empty()) << "it is asked at once, not when some time has passed";
+}
+
+TEST_F(BackupServiceTest, AWriteThatFindsNoFrameHasReleasedOnesFreedSoon) {
+  uint64_t id = 0;
+  const auto open = [&](RpcProcess& from, ServerId by) {
+    const SegmentMaker segment(kCluster, by, SegmentId(++id));
+    std::vector<std::byte> bytes = writeBytes(segment, 1, 0, 0, Flags::kOpen);
+    auto request = loadAs<wire::WriteReplica::Request>(bytes.data());
+    request.master = by;
+    storeAs(bytes.data(), request);
+    return send(from, bytes)->outcome();
+  };
+  while (open(*master, kMaster) == Status::Ok) ASSERT_LE(id, 16u);
+  runFor(runtime::kNanosPerSecond);
+  fence();
+  knowing.standings[kMasterId] = control::STANDING_RELEASED;
+  ASSERT_EQ(open(*other, ServerId(6)), Status::NoSpace);
+  runFor(500 * runtime::kNanosPerMilli);
+  EXPECT_EQ(open(*other, ServerId(6)), Status::Ok) << "long before it would have been asked anyway";
+}
+
 TEST_F(BackupServiceTest, ALivingMasterSaysWhichReplicasOfFormerLivesItNeeds) {
   for (uint64_t id = 1; id <= 3; ++id) ASSERT_EQ(put(makeHead(id, {SegmentId(id)}), true)->outcome(), Status::Ok);
   restart();
