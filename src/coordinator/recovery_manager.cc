@@ -102,6 +102,7 @@ void RecoveryManager::onMembers() {
 }
 
 void RecoveryManager::onBack(ServerId dead, size_t tablets) {
+  finished_.tablets += tablets;
   const auto found = recoveries_.find(dead);
   if (found == recoveries_.end()) return;
   Recovery& recovery = found->second;
@@ -368,6 +369,7 @@ runtime::Task<bool> RecoveryManager::storeRecovered(ServerId dead, Recovery& rec
   const Status stored = co_await parts_.membership.storeRecovered(dead);
   if (stored != Status::Ok) co_return false;
   if (recovery.tablets_back == 0) co_return true;
+  ++finished_.servers;
   const auto after = [&](int64_t ns) {
     return std::to_string((ns - recovery.detected_ns) / runtime::kNanosPerMilli) + " ms";
   };

@@ -47,6 +47,13 @@ class RecoveryManager final : public TabletOperations {
   /// After Journal::stop().
   void stop();
 
+  /// What came to its end since this process started.
+  struct Finished {
+    uint64_t servers = 0;  ///< of which there were tablets to bring back
+    uint64_t tablets = 0;
+  };
+  const Finished& finished() const { return finished_; }
+
   /// Of all servers whose tablets are not back, in the order of ids.
   std::vector<RecoveryReport> reports() const;
 
@@ -103,6 +110,7 @@ class RecoveryManager final : public TabletOperations {
   RecoveryAttempts attempts_;
   runtime::Signal changed_;  // members, answers, attempts
   std::map<ServerId, Recovery> recoveries_;
+  Finished finished_;
   bool is_running_ = false;
 };
 

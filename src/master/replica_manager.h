@@ -89,6 +89,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
     std::atomic<uint64_t> bytes{0};
     std::atomic<uint64_t> replicas_lost{0};
     std::atomic<uint64_t> floors_raised{0};
+    std::atomic<uint64_t> repairs{0};  ///< closed segments copied again
   };
   const Stats& stats() const { return stats_; }
 
@@ -124,6 +125,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   void raiseFloor(ReplicatedSegment& segment, uint64_t replica_epoch) override;
   void noteLost(ServerId backup, Status why) override;
   void noteFenced() override;
+  void noteRepaired() override { stats_.repairs.fetch_add(1, std::memory_order_relaxed); }
   rpc::Dispatch& dispatch() override { return environment_.dispatch; }
   rpc::Caller& caller() override { return environment_.caller; }
   log::ReplicationEvents& events() override { return *events_; }

@@ -216,6 +216,7 @@ void ReplicatedSegment::onWritten(Replica& replica) {
   if (!replica.is_last_certified) return;
   replica.certified_bytes = replica.last_to;
   replica.certified_epoch = replica.last_epoch;
+  if (closed_reported_ && !replica.closed && replica.is_last_closed) owner_.noteRepaired();
   replica.closed = replica.closed || replica.is_last_closed;
 }
 

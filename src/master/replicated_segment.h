@@ -29,6 +29,8 @@ class ReplicaOwner {
   virtual void noteLost(ServerId backup, Status why) = 0;
   /// A backup says that this server is declared dead.
   virtual void noteFenced() = 0;
+  /// One more replica of a segment that had been closed is complete.
+  virtual void noteRepaired() = 0;
   virtual void noteWrite(uint32_t bytes) = 0;
   virtual bool isMember(ServerId backup) const = 0;
   /// Has every segment that has work step soon.

@@ -98,6 +98,10 @@ struct Share {
   bool is_complete = false;  ///< the process came to the end
 };
 
+std::string modeOf(const Arguments& arguments) {
+  return std::string(arguments.faults ? "" : " --no-faults") + (arguments.crashes ? " --crashes" : "");
+}
+
 constexpr uint64_t kFailuresMax = 3;  // of a share: then it is enough
 
 RunReport runSeed(const Arguments& arguments, uint64_t seed) {
@@ -133,8 +137,7 @@ void runShare(const Arguments& arguments, Share& share) {
     ++share.failed;
     std::printf("seed %llu FAILED; repeat it with: simulator --seed %llu --calls %llu%s\n%s\n",
                 static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed),
-                static_cast<unsigned long long>(arguments.calls), arguments.faults ? "" : " --no-faults",
-                report.failure.c_str());
+                static_cast<unsigned long long>(arguments.calls), modeOf(arguments).c_str(), report.failure.c_str());
     std::fflush(stdout);
   }
   share.is_complete = true;
@@ -219,7 +222,8 @@ int run(const Arguments& arguments) {
               static_cast<unsigned long long>(all.seeds), all.simulated_s, real_s,
               static_cast<unsigned long long>(all.fewest_operations));
   const bool is_full_size = arguments.calls >= kCallsPerClient;
-  const bool floors_reached = printTotals(all.counts, all.seeds, arguments.faults) || !is_full_size;
+  const bool floors_reached =
+      printTotals(all.counts, all.seeds, {.faults = arguments.faults, .crashes = arguments.crashes}) || !is_full_size;
   std::printf("%llu seeds, %llu failed%s\n", static_cast<unsigned long long>(all.seeds),
               static_cast<unsigned long long>(all.failed), floors_reached ? "" : ", a total is under its floor");
   return all.failed == 0 && is_complete && floors_reached ? 0 : 1;
@@ -242,6 +246,6 @@ int main(int argc, char** argv) {
   // First of all how to repeat this run.
   std::printf("simulator --first %llu --seeds %llu --calls %llu%s\n", static_cast<unsigned long long>(arguments.first),
               static_cast<unsigned long long>(arguments.seeds), static_cast<unsigned long long>(arguments.calls),
-              arguments.faults ? "" : " --no-faults");
+              ramcore::sim::modeOf(arguments).c_str());
   return arguments.mutation.empty() ? ramcore::sim::run(arguments) : ramcore::sim::runMutation(arguments);
 }

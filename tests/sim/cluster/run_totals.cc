@@ -18,8 +18,27 @@ struct Floor {
 // In the order of CallKind.
 constexpr double kCallsPerSeed[kCallKindCount] = {350, 230, 90, 160, 30, 160, 55, 55, 20, 10};
 
-std::vector<Floor> floorsOf(const RunCounts& counts, bool faults) {
-  const auto withFaults = [&](double per_seed) { return faults ? per_seed : 0; };
+void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& floors) {
+  const double with_faults = faults ? 1 : 0;
+  floors.insert(floors.end(), {
+                                  {"servers killed", counts.servers_killed, 8},
+                                  {"clusters killed at once", counts.clusters_killed, 0.8},
+                                  {"servers told that they are dead", counts.servers_rejected, with_faults * 0.8},
+                                  {"replicas lost", counts.replicas_lost, 80},
+                                  {"floors raised", counts.floors_raised, 20},
+                                  {"replicas copied again", counts.replicas_repaired, 60},
+                                  {"replica writes after the fence", counts.fenced_refusals, with_faults * 2.5},
+                                  {"servers recovered", counts.servers_recovered, 4},
+                                  {"tablets recovered", counts.tablets_recovered, 10},
+                              });
+}
+
+// `crash_free` and `with_crashes` are floors per seed of the two kinds of runs.
+std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
+  const auto per_seed = [&](double crash_free, double with_crashes) {
+    return kind.crashes ? with_crashes : crash_free;
+  };
+  const auto withFaults = [&](double floor) { return kind.faults ? floor : 0; };
   std::vector<Floor> floors = {
       {"operations completed", counts.operations, kOperationsMin},
       {"outcomes unknown", counts.outcomes_unknown, withFaults(1)},
@@ -32,32 +51,36 @@ std::vector<Floor> floorsOf(const RunCounts& counts, bool faults) {
       {"messages reordered", counts.messages_reordered, withFaults(2)},
       {"partitions", counts.partitions, withFaults(50)},
       {"sessions cut", counts.sessions_cut, withFaults(100)},
-      {"pauses longer than the lease", counts.long_pauses, withFaults(4)},
-      {"coordinator restarts", counts.coordinator_restarts, withFaults(10)},
+      {"pauses longer than the lease", counts.long_pauses, withFaults(per_seed(4, 2))},
+      {"coordinator restarts", counts.coordinator_restarts, withFaults(per_seed(10, 6))},
       {"moves done", counts.moves_done, 10},
       {"moves back at once", counts.moves_back, 3},
       {"splits done", counts.splits_done, 1},
-      {"stale epochs refused", counts.stale_epochs, 10},
-      {"lease refusals", counts.lease_refusals, withFaults(50)},
-      {"duplicates answered", counts.duplicates_answered, withFaults(2)},
-      {"segments cleaned", counts.segments_cleaned, 60},
-      {"servers declared dead", counts.servers_retired, withFaults(0.05)},
-      {"index buckets split", counts.bucket_splits, 8},
-      {"answers judged for durability", counts.answers_judged, 400},
-      {"logs replayed", counts.logs_replayed, 8},
+      {"stale epochs refused", counts.stale_epochs, per_seed(10, 30)},
+      {"lease refusals", counts.lease_refusals, withFaults(per_seed(50, 30))},
+      {"duplicates answered", counts.duplicates_answered, withFaults(per_seed(2, 30))},
+      {"segments cleaned", counts.segments_cleaned, per_seed(60, 50)},
+      {"index buckets split", counts.bucket_splits, per_seed(8, 20)},
+      {"logs replayed", counts.logs_replayed, per_seed(8, 6)},
   };
-  for (size_t kind = 0; kind < kCallKindCount; ++kind) {
+  if (kind.crashes) {
+    addCrashFloors(counts, kind.faults, floors);
+  } else {
+    floors.push_back({"servers declared dead", counts.servers_retired, withFaults(0.05)});
+    floors.push_back({"answers judged for durability", counts.answers_judged, 400});
+  }
+  for (size_t call = 0; call < kCallKindCount; ++call) {
     floors.push_back(
-        {std::string("calls: ") + name(static_cast<CallKind>(kind)), counts.calls[kind], kCallsPerSeed[kind]});
+        {std::string("calls: ") + name(static_cast<CallKind>(call)), counts.calls[call], kCallsPerSeed[call]});
   }
   return floors;
 }
 
 }  // namespace
 
-bool printTotals(const RunCounts& counts, uint64_t seeds, bool faults) {
+bool printTotals(const RunCounts& counts, uint64_t seeds, RunKind kind) {
   bool ok = true;
-  for (const Floor& floor : floorsOf(counts, faults)) {
+  for (const Floor& floor : floorsOf(counts, kind)) {
     const double expected = floor.per_seed * static_cast<double>(seeds);
     const auto least = static_cast<uint64_t>(std::max(0.0, expected - 3 * std::sqrt(expected)));
     const bool too_few = floor.seen < least && seeds >= kSeedsForFloors;

@@ -6,12 +6,18 @@
 
 namespace ramcore::sim {
 
+/// What kind of runs they were; each kind has floors of its own.
+struct RunKind {
+  bool faults = true;
+  bool crashes = false;
+};
+
 /// Prints what happened in `seeds` runs, each line with its floor. A fault that never happens proves nothing: false if
 /// a total is under its floor. Floors of totals mean something from kSeedsForFloors seeds on; fewer are only printed.
 ///
 /// A floor is a number per seed, at most half of what was seen on average over thousands of seeds, less three standard
 /// deviations of chance, so that it holds for a few seeds as for many.
-bool printTotals(const RunCounts& counts, uint64_t seeds, bool faults);
+bool printTotals(const RunCounts& counts, uint64_t seeds, RunKind kind);
 inline constexpr uint64_t kSeedsForFloors = 20;
 
 }  // namespace ramcore::sim

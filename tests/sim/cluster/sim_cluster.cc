@@ -3,6 +3,32 @@
 #include "base/check.h"
 
 namespace ramcore::sim {
+namespace {
+
+void addCounts(const SimServer& server, RunCounts& counts) {
+  const master::Master& master = server.master();
+  if (const master::MasterService* service = master.service()) {
+    counts.stale_epochs += service->stats().stale_epochs.load();
+    counts.lease_refusals += service->stats().lease_refusals.load();
+    counts.duplicates_answered += service->stats().duplicates_answered.load();
+  }
+  if (const log::Log* log = master.log()) counts.segments_cleaned += log->stats().segments_cleaned.load();
+  if (const master::ReplicaManager* replicas = master.replicas()) {
+    counts.replicas_lost += replicas->stats().replicas_lost.load();
+    counts.floors_raised += replicas->stats().floors_raised.load();
+    counts.replicas_repaired += replicas->stats().repairs.load();
+  }
+  if (server.backup() != nullptr) counts.fenced_refusals += server.backup()->service().fencedRefusals();
+  counts.bucket_splits += master.index().stats().splits;
+}
+
+void addCounts(const SimCoordinator& coordinator, RunCounts& counts) {
+  const coordinator::Coordinator::Counts of_life = coordinator.coordinator().counts();
+  counts.servers_recovered += of_life.servers_recovered;
+  counts.tablets_recovered += of_life.tablets_recovered;
+}
+
+}  // namespace
 
 SimCluster::SimCluster(uint64_t seed, const SimClusterOptions& chosen)
     : options(chosen),
@@ -24,7 +50,19 @@ void SimCluster::startCoordinator() {
                                                  options.verdict_after_ns);
 }
 
-void SimCluster::killCoordinator() { coordinator.reset(); }
+void SimCluster::killCoordinator() {
+  addCounts(*coordinator, counts_of_coordinators_);
+  coordinator.reset();
+}
+
+// Processes stay until the cluster goes, so what they counted is asked at the end.
+RunCounts SimCluster::countAll() const {
+  RunCounts counts = counts_of_coordinators_;
+  for (const auto& server : servers) addCounts(*server, counts);
+  for (const auto& server : dead_) addCounts(*server, counts);
+  if (coordinator != nullptr) addCounts(*coordinator, counts);
+  return counts;
+}
 
 void SimCluster::addServer() {
   const size_t index = servers.size();

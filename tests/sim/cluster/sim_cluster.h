@@ -9,6 +9,7 @@
 #include "runtime/sim/sim_trace.h"
 #include "sim/cluster/sim_client.h"
 #include "sim/cluster/sim_coordinator.h"
+#include "sim/cluster/sim_run.h"
 #include "sim/cluster/sim_server.h"
 #include "transport/sim/sim_network.h"
 
@@ -38,6 +39,8 @@ struct SimCluster {
   void killServer(size_t index, bool power);
   /// Starts a server on the disk of one that was killed, as a new process.
   void restartServer(size_t index);
+  /// What the processes of servers and coordinators did, those that have died included.
+  RunCounts countAll() const;
   bool isDown(size_t index) const { return down_.contains(index); }
 
   static constexpr const char* kClusterName = "sim";
@@ -59,6 +62,7 @@ struct SimCluster {
   std::unique_ptr<SimServer> makeServer(size_t index);
 
   std::vector<std::unique_ptr<SimServer>> dead_;  // processes that were replaced
+  RunCounts counts_of_coordinators_;              // those that were killed
   std::vector<uint32_t> lives_;
   std::set<size_t> down_;
 };

@@ -24,6 +24,7 @@ class SimCoordinator {
   ~SimCoordinator();
 
   coordinator::Coordinator& coordinator() { return *coordinator_; }
+  const coordinator::Coordinator& coordinator() const { return *coordinator_; }
   /// What became of reading the state, once that is known.
   std::optional<Status> started() const { return started_; }
 

@@ -236,21 +236,7 @@ class Scenario {
     counts.messages_reordered = faults.reordered;
     counts.partitions = faults.partitions;
     counts.sessions_cut = faults.cuts;
-    for (const auto& server : cluster_.servers) {
-      if (const master::MasterService* service = server->master().service()) {
-        counts.stale_epochs += service->stats().stale_epochs.load();
-        counts.lease_refusals += service->stats().lease_refusals.load();
-        counts.duplicates_answered += service->stats().duplicates_answered.load();
-      }
-      if (const log::Log* log = server->master().log()) counts.segments_cleaned += log->stats().segments_cleaned.load();
-    }
-    for (const auto& server : cluster_.servers) {
-      if (const master::ReplicaManager* replicas = server->master().replicas()) {
-        counts.replicas_lost += replicas->stats().replicas_lost.load();
-        counts.floors_raised += replicas->stats().floors_raised.load();
-      }
-    }
-    for (const auto& server : cluster_.servers) counts.bucket_splits += server->master().index().stats().splits;
+    counts.add(cluster_.countAll());
     counts.answers_judged = ledger_.checkedCount();
     report_.trace_hash = cluster_.scheduler.traceHash();
     report_.simulated_ns = static_cast<uint64_t>(cluster_.scheduler.nowNs());
@@ -313,6 +299,10 @@ void RunCounts::add(const RunCounts& other) {
   servers_rejected += other.servers_rejected;
   replicas_lost += other.replicas_lost;
   floors_raised += other.floors_raised;
+  replicas_repaired += other.replicas_repaired;
+  fenced_refusals += other.fenced_refusals;
+  servers_recovered += other.servers_recovered;
+  tablets_recovered += other.tablets_recovered;
 }
 
 RunReport runSimulation(const RunOptions& options) { return Scenario(options).execute(); }

@@ -40,6 +40,7 @@ class SimServer final : private master::MasterObserver {
 
   runtime::SimNode& node() { return node_; }
   master::Master& master() { return *master_; }
+  const master::Master& master() const { return *master_; }
   bool isServing() const { return serving_; }
   /// kill -9: from here on nobody hears of it, and it hears and writes nothing. What is left is unwound when it is
   /// destroyed, which takes simulated time.
