@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/mutation.h"
 
 namespace ramcore::backup {
 namespace {
@@ -402,7 +403,7 @@ void FrameStore::freeFormer(ServerId master, SegmentId segment) {
 void FrameStore::freeReplaced() {
   std::vector<uint32_t> replaced;
   for (const uint32_t frame : replacing_) {
-    if (hasFlushedCertificate(frames_[frame])) replaced.push_back(frame);
+    if (hasFlushedCertificate(frames_[frame]) || RC_MUTATION("free-replaced-before-flush")) replaced.push_back(frame);
   }
   for (const uint32_t first : replaced) {
     uint32_t frame = std::exchange(frames_[first].older, kNoFrame);

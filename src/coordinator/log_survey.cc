@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "base/mutation.h"
+
 namespace ramcore::coordinator {
 namespace {
 
@@ -9,6 +11,7 @@ using Answers = std::map<ServerId, std::vector<Replica>>;
 
 // As a head that may not be closed everywhere.
 bool countsOpen(const ReplicaFloor& floor, const Replica& replica) {
+  if (RC_MUTATION("ignore-the-floor")) return !replica.is_closed && replica.has_digest;
   return !replica.is_closed && replica.has_digest && ReplicaFloor{replica.segment, replica.epoch} >= floor;
 }
 
@@ -59,6 +62,7 @@ LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers) {
   for (const auto& [segment, servers] : holders) {
     SurveyedSegment& to = survey.segments.emplace_back(SurveyedSegment{.id = segment, .holders = {}});
     to.is_cut = segment == end->segment && holders.contains(end->previous_head) && !closed.contains(end->previous_head);
+    if (RC_MUTATION("keep-end-behind-open-predecessor")) to.is_cut = false;
     for (const ServerId server : servers) to.holders.push_back(places.at(server));
     if (servers.empty()) survey.missing.push_back(segment);
   }

@@ -1,6 +1,7 @@
 #include "log/log.h"
 
 #include "base/check.h"
+#include "base/mutation.h"
 
 namespace ramcore::log {
 
@@ -231,6 +232,7 @@ void Log::markDead(EntryRef ref) {
 bool Log::isTombstoneLive(const TombstonePayload& tombstone) const {
   const Segment* const named = pool_.find(tombstone.segment);
   if (named == nullptr || named->state() == SegmentState::Unlinked) return false;
+  if (RC_MUTATION("drop-tombstone-early") && named->state() == SegmentState::Closed) return false;
   return !named->in_pass_;
 }
 
@@ -303,7 +305,8 @@ bool Log::notifyDurable(LogPosition position, DurableWaiter& waiter) {
 void Log::refreshDurable(DurableWaiters& ready) {
   // The head counts only once its predecessor is closed everywhere: until then a recovery may end with the
   // predecessor.
-  const Segment* const last = closing_ != nullptr ? closing_ : head_;
+  const bool ignores_closing = RC_MUTATION("acknowledge-in-head-before-old-is-closed");
+  const Segment* const last = closing_ != nullptr && !ignores_closing ? closing_ : head_;
   if (last == nullptr) return;
   const uint64_t packed = pack(last->id(), last->durable_bytes_);
   if (packed > durable_.load(std::memory_order_relaxed)) durable_.store(packed, std::memory_order_release);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/mutation.h"
 #include "log/entry_view.h"
 #include "wire/replica_messages.h"
 
@@ -248,7 +249,7 @@ void ReplicatedSegment::report() {
       opened_reported_ = true;
       owner_.events().segmentOpened(id_);
     }
-    if (floor_epoch_ < epoch_) {
+    if (floor_epoch_ < epoch_ && !RC_MUTATION("go-on-without-the-floor")) {
       if (raising_ || !owner_.mayRaiseFloor(*this)) return;
       raising_ = true;
       owner_.raiseFloor(*this, epoch_);
@@ -256,6 +257,7 @@ void ReplicatedSegment::report() {
     }
     uint32_t durable = UINT32_MAX;
     for (const auto& replica : replicas_) durable = std::min(durable, replica->certified_bytes);
+    if (RC_MUTATION("acknowledge-before-replication")) durable = segment_.committedBytes();
     if (durable > durable_reported_) {
       durable_reported_ = durable;
       owner_.events().segmentDurable(id_, durable);
