@@ -46,6 +46,7 @@ class Backup {
   bool stopped() const { return !beginning_ && service_.stopped() && store_->idle(); }
 
   const FrameStore& store() const { return *store_; }
+  FrameStore& store() { return *store_; }
   const BackupService& service() const { return service_; }
 
  private:

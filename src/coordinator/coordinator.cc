@@ -95,6 +95,7 @@ bool Coordinator::isIdle() const { return state_->journal.idle(); }
 Coordinator::Counts Coordinator::counts() const {
   Counts counts{
       .tables = state_->map.tableCount(), .tablets = state_->map.tabletCount(), .clients = state_->clients.count()};
+  counts.servers_to_recover = state_->recoveries.reports().size();
   counts.servers_recovered = state_->recoveries.finished().servers;
   counts.tablets_recovered = state_->recoveries.finished().tablets;
   for (const Server* server : state_->membership.servers()) counts.servers_alive += server->alive ? 1 : 0;

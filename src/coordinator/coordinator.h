@@ -60,6 +60,7 @@ class Coordinator {
     uint64_t tables = 0;
     uint64_t tablets = 0;
     uint64_t clients = 0;
+    uint64_t servers_to_recover = 0;  ///< dead ones whose tablets are not back
     // Of this life of the coordinator.
     uint64_t servers_recovered = 0;  ///< dead ones of which tablets were brought back, and nothing is left to do
     uint64_t tablets_recovered = 0;

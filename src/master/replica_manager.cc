@@ -312,4 +312,17 @@ ReplicaManager::Counts ReplicaManager::counts() const {
   return counts;
 }
 
+std::vector<ReplicaManager::Known> ReplicaManager::replicas() const {
+  std::vector<Known> known;
+  for (const auto& [id, segment] : segments_) {
+    for (const auto& replica : segment->replicas()) {
+      known.push_back({.segment = id,
+                       .backup = replica->backup,
+                       .certified_bytes = replica->certified_bytes,
+                       .is_closed = replica->closed});
+    }
+  }
+  return known;
+}
+
 }  // namespace ramcore::master

@@ -83,6 +83,15 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
     uint32_t repairing = 0;  ///< segments with fewer copies than the servers that live allow
   };
   Counts counts() const;
+  /// One replica as this server knows of it.
+  struct Known {
+    SegmentId segment;
+    ServerId backup;
+    uint32_t certified_bytes = 0;  ///< at least; 0: it is being made
+    bool is_closed = false;
+  };
+  /// Of all segments that are not freed.
+  std::vector<Known> replicas() const;
   /// For metrics; any thread.
   struct Stats {
     std::atomic<uint64_t> writes{0};

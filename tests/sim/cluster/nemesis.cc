@@ -23,7 +23,8 @@ Nemesis::Nemesis(SimCluster& cluster, SimClient& admin, std::vector<SimClient*> 
       counts_(counts),
       options_(options),
       random_(cluster.scheduler.stream("nemesis")),
-      operate_(*this) {}
+      operate_(*this),
+      rotten_(random_.below(cluster.servers.size())) {}
 
 void Nemesis::start() { scheduleNext(); }
 
@@ -50,6 +51,7 @@ void Nemesis::stop() {
 void Nemesis::step() {
   replaceRejected();
   if (options_.crashes && random_.below(150) == 0) return killSome();
+  if (options_.crashes && options_.faults && random_.below(8) == 0) return spoilDisk();
   const uint64_t kind = random_.below(100);
   // A recovery takes seconds: after each of these a lease has to be over first. Time for some to come to their end.
   if (options_.crashes && kind >= 80 && kind < 90 && random_.below(8) != 0) return;
@@ -128,6 +130,7 @@ void Nemesis::pauseServer() {
 }
 
 void Nemesis::killSome() {
+  if (powerless_) return;
   if (random_.below(8) != 0) {
     const size_t index = random_.below(cluster_.servers.size());
     if (!cluster_.isDown(index)) kill(index);
@@ -142,11 +145,126 @@ void Nemesis::killSome() {
 void Nemesis::kill(size_t index) {
   ++counts_.servers_killed;
   ++starting_;
+  last_down_ns_ = cluster_.scheduler.nowNs();
   cluster_.killServer(index, false);
-  later(cluster_.scheduler.nowNs() + draw(random_, 50 * kMilli, 6 * kSecond), [this, index] {
-    cluster_.restartServer(index);
-    --starting_;
+  later(cluster_.scheduler.nowNs() + draw(random_, 50 * kMilli, 6 * kSecond), [this, index] { restart(index); });
+}
+
+void Nemesis::restart(size_t index) {
+  cluster_.restartServer(index);
+  last_down_ns_ = cluster_.scheduler.nowNs();
+  --starting_;
+}
+
+// ---- power and disks
+
+// A machine that loses its power loses the ends of open replicas that were not flushed. Those are still in the page
+// caches of the other backups, and in the memory of the master, so nothing is lost as long as one of these lives. But
+// what is left on the machine verifies, as an earlier end of the log, under a certificate that may not be below the
+// floor: a recovery that hears of it and of no other replica takes it for the end. Only when the master has gone on
+// without it, or is dead and recovered, is it harmless. So:
+//
+// - one machine at a time, when all servers have been up for a while, every segment has all its replicas, and no dead
+//   server waits for its recovery, whose log may end on this machine;
+// - until it is back nobody else is killed by the nemesis, and until every log has done without it, it is not back.
+// That
+//   also takes longer than the verdict, as it does for real machines.
+void Nemesis::losePower() {
+  constexpr int64_t kQuietNs = 3 * kSecond;
+  if (powerless_ || starting_ != 0 || paused_ != 0 || !isWhole()) return;
+  if (cluster_.scheduler.nowNs() < last_down_ns_ + kQuietNs) return;
+  const size_t index = random_.below(cluster_.servers.size());
+  powerless_ = true;
+  ++counts_.power_losses;
+  ++starting_;
+  cluster_.killServer(index, true);
+  later(cluster_.scheduler.nowNs() + draw(random_, 5 * kSecond, 8 * kSecond),
+        [this, index] { restorePower(index, 0); });
+}
+
+// Seen whole several times in a row: floors are raised after the replicas are there.
+void Nemesis::restorePower(size_t index, uint32_t looks_whole) {
+  constexpr uint32_t kLooks = 4;
+  if (looks_whole == kLooks) {
+    powerless_ = false;
+    return restart(index);
+  }
+  const uint32_t next = isWhole() ? looks_whole + 1 : 0;
+  later(cluster_.scheduler.nowNs() + 300 * kMilli, [this, index, next] { restorePower(index, next); });
+}
+
+// Every log has the replicas that it should have, and no dead server's log is still needed.
+bool Nemesis::isWhole() const {
+  if (coordinator_down_ || cluster_.coordinator == nullptr || !cluster_.coordinator->coordinator().isServing()) {
+    return false;
+  }
+  const coordinator::Coordinator::Counts counts = cluster_.coordinator->coordinator().counts();
+  size_t up = 0;
+  for (size_t index = 0; index < cluster_.servers.size(); ++index) {
+    if (cluster_.isDown(index)) continue;
+    ++up;
+    if (!isWhole(index)) return false;
+  }
+  return counts.servers_to_recover == 0 && counts.servers_alive == up;
+}
+
+bool Nemesis::isWhole(size_t index) const {
+  const SimServer& server = *cluster_.servers[index];
+  if (!server.isServing() || !server.rejected().empty() || server.master().replicas() == nullptr) return false;
+  return server.master().replicas()->counts().repairing == 0 && !server.backup()->store().isCondemned();
+}
+
+void Nemesis::spoilDisk() {
+  const size_t index = random_.below(cluster_.servers.size());
+  if (cluster_.isDown(index)) return;
+  switch (random_.below(4)) {
+    case 0:
+      return losePower();
+    case 1:
+      return failFlush(index);
+    case 2:
+      return slowDisk(index);
+    default:
+      return flipBit(rotten_);
+  }
+}
+
+// One machine at a time: with two less than the replicas that are demanded could be kept. Somebody starts the process
+// again.
+void Nemesis::failFlush(size_t index) {
+  if (condemned_ || powerless_ || random_.below(8) != 0) return;
+  condemned_ = index;
+  cluster_.disks[index]->failFlushes(1);
+  const SimServer* const server = cluster_.servers[index].get();
+  later(cluster_.scheduler.nowNs() + draw(random_, 500 * kMilli, 5 * kSecond), [this, index, server] {
+    condemned_.reset();
+    cluster_.disks[index]->failFlushes(0);
+    if (cluster_.servers[index].get() == server && !cluster_.isDown(index) && server->backup()->store().isCondemned()) {
+      kill(index);
+    }
   });
+}
+
+void Nemesis::slowDisk(size_t index) {
+  const runtime::SimDiskOptions usual;
+  ++counts_.disks_slowed;
+  // Up to longer than masters wait for a flush.
+  const int64_t ns_max = random_.below(4) == 0 ? 3 * kSecond : 100 * kMilli;
+  cluster_.disks[index]->setFlushTime(usual.flush_ns_max, ns_max);
+  later(cluster_.scheduler.nowNs() + draw(random_, 100 * kMilli, 3 * kSecond),
+        [this, index, usual] { cluster_.disks[index]->setFlushTime(usual.flush_ns_min, usual.flush_ns_max); });
+}
+
+// In the header of a segment, which every certificate covers: nothing of that replica verifies any more. If it rots
+// further behind, what an older certificate covers may verify as an earlier, open end, see losePower().
+void Nemesis::flipBit(size_t index) {
+  constexpr std::string_view kFile = "frames";
+  if (random_.below(8) != 0 || !isWhole()) return;
+  const uint32_t segment_bytes = cluster_.servers[index]->backup()->store().frameBytes();
+  const uint64_t frames = cluster_.servers[index]->backup()->store().stats().frames_total.load();
+  const uint64_t at =
+      backup::FrameFile::fileBytes(random_.below(frames), segment_bytes) + backup::kBlockBytes + random_.below(16);
+  cluster_.disks[index]->flipBit(kFile, at * 8 + random_.below(8));
 }
 
 // A server that learns that it was declared dead ends, and whoever watches over processes starts it again.

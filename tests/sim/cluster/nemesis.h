@@ -36,6 +36,8 @@ class Nemesis {
   void start();
   /// No more steps; everything is healed. settled() when the last move or split has ended.
   void stop();
+  /// The one whose disk turns bits over.
+  size_t rottenMachine() const { return rotten_; }
   bool settled() const { return !operating_ && starting_ == 0; }
   /// The server that was declared dead, if any: nothing is asked of it any more.
   std::optional<size_t> retired() const { return retired_; }
@@ -49,6 +51,15 @@ class Nemesis {
   void pauseServer();
   void killSome();
   void kill(size_t index);
+  void restart(size_t index);
+  void losePower();
+  void restorePower(size_t index, uint32_t looks_whole);
+  bool isWhole() const;
+  bool isWhole(size_t index) const;
+  void spoilDisk();
+  void failFlush(size_t index);
+  void slowDisk(size_t index);
+  void flipBit(size_t index);
   void replaceRejected();
   std::string nodeOf(size_t index) const { return cluster_.servers[index]->networkNode(); }
   void restartCoordinator();
@@ -91,7 +102,11 @@ class Nemesis {
   std::optional<size_t> retired_;
   uint32_t paused_ = 0;
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
-  uint32_t starting_ = 0;  ///< servers that were killed and will be started again
+  size_t rotten_ = 0;
+  bool powerless_ = false;           ///< a machine has no power, or what it lost is not everywhere else yet
+  int64_t last_down_ns_ = 0;         ///< when a server was last killed or started
+  std::optional<size_t> condemned_;  ///< its flushes fail: it is restarted soon
+  uint32_t starting_ = 0;            ///< servers that were killed and will be started again
 };
 
 }  // namespace ramcore::sim

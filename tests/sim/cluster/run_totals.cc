@@ -30,6 +30,13 @@ void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& fl
                                   {"replica writes after the fence", counts.fenced_refusals, with_faults * 2.5},
                                   {"servers recovered", counts.servers_recovered, 4},
                                   {"tablets recovered", counts.tablets_recovered, 10},
+                                  {"machines without power", counts.power_losses, with_faults * 0.1},
+                                  {"sectors lost or torn", counts.sectors_lost, with_faults * 0.1},
+                                  {"flushes failed", counts.flushes_failed, with_faults * 0.1},
+                                  {"disks slowed", counts.disks_slowed, with_faults * 1},
+                                  {"bits turned over", counts.bits_flipped, with_faults * 0.1},
+                                  {"replicas compared", counts.replicas_compared, 10},
+
                               });
 }
 

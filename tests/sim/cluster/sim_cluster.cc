@@ -61,6 +61,11 @@ RunCounts SimCluster::countAll() const {
   for (const auto& server : servers) addCounts(*server, counts);
   for (const auto& server : dead_) addCounts(*server, counts);
   if (coordinator != nullptr) addCounts(*coordinator, counts);
+  for (const auto& disk : disks) {
+    counts.flushes_failed += disk->counts().failed_flushes;
+    counts.sectors_lost += disk->counts().lost_sectors + disk->counts().torn_sectors;
+    counts.bits_flipped += disk->counts().flipped_bits;
+  }
   return counts;
 }
 
@@ -82,6 +87,7 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   server.replication = options.replication;
   server.ledger = options.ledger;
   if (options.durable) server.disk = disks[index].get();
+  server.storage_bytes = options.storage_bytes;
   // Each process has a name of its own: it neither repeats the draws of an earlier one nor gets its messages.
   const uint32_t life = ++lives_[index];
   const std::string name = serverNode(index) + (life == 1 ? "" : "." + std::to_string(life));
@@ -90,8 +96,7 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
 
 void SimCluster::killServer(size_t index, bool power) {
   RC_CHECK(options.durable && !isDown(index));
-  if (power) disks[index]->losePower();
-  servers[index]->kill();
+  servers[index]->kill(power);
   down_.insert(index);
 }
 

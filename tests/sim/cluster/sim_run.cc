@@ -7,6 +7,7 @@
 #include "sim/checkers/linearizability.h"
 #include "sim/cluster/nemesis.h"
 #include "sim/cluster/replay_check.h"
+#include "sim/cluster/replica_check.h"
 #include "sim/cluster/sim_cluster.h"
 #include "sim/workload/values.h"
 
@@ -28,6 +29,7 @@ struct Variation {
     retires_server = random.below(4) == 0;
     cleans_early = random.below(2) == 0;
     impatient = random.below(2) == 0;
+    small_storage = random.below(3) == 0;
   }
   bool late_replication = false;  ///< durability takes its time, and no answer may come before it
   bool slow_nic = false;          ///< lent bytes are read late: pins are held for long
@@ -35,7 +37,8 @@ struct Variation {
   bool few_tablets = false;
   bool retires_server = false;
   bool cleans_early = false;
-  bool impatient = false;  ///< sessions are given up soon, while what they carried may still arrive
+  bool small_storage = false;  ///< frames run out now and then
+  bool impatient = false;      ///< sessions are given up soon, while what they carried may still arrive
 };
 
 class Scenario {
@@ -62,6 +65,7 @@ class Scenario {
     if (variation_.impatient) cluster.network.give_up_ns_max = 250 * runtime::kNanosPerMilli;
     cluster.durable = options_.crashes;
     if (cluster.durable) cluster.verdict_after_ns = 3 * runtime::kNanosPerSecond;
+    if (variation_.small_storage) cluster.storage_bytes = 6u << 20;
     cluster.replication.at_once = !variation_.late_replication;
     cluster.ledger = ledger();
     cluster.clean_below_free_percent = variation_.cleans_early ? 35 : 20;
@@ -156,6 +160,8 @@ class Scenario {
     called_operations_ = history_.operations().size();
     // Requests that nobody waits for any more arrive before the end state is read.
     cluster_.scheduler.runUntil(cluster_.scheduler.nowNs() + 8 * runtime::kNanosPerSecond, kEventsMax);
+    compareReplicas();
+    if (!runUntil([&] { return replica_check_.isIdle(cluster_); }, kRunNsMax, "comparing replicas")) return false;
     clients_.front()->readAll();
     return runUntil([&] { return clients_.front()->isDone(); }, kRunNsMax, "reading the end state");
   }
@@ -165,8 +171,15 @@ class Scenario {
     constexpr int kReplays = 3;
     for (int i = 0; i < kReplays; ++i) {
       const auto delay_ns = static_cast<int64_t>(replay_random_.below(6 * uint64_t{runtime::kNanosPerSecond}));
-      cluster_.scheduler.call(cluster_.scheduler.nowNs() + delay_ns, [this] { replayLogs(); });
+      cluster_.scheduler.call(cluster_.scheduler.nowNs() + delay_ns, [this] {
+        replayLogs();
+        compareReplicas();
+      });
     }
+  }
+
+  void compareReplicas() {
+    if (options_.crashes) replica_check_.start(cluster_, nemesis_->rottenMachine());
   }
 
   void replayLogs() {
@@ -183,6 +196,7 @@ class Scenario {
   void check() {
     replayLogs();
     std::string failure = replay_failures_;
+    for (const std::string& line : replica_check_.failures()) failure += line + "\n";
     for (const std::string& line : ledger_.violations()) failure += line + "\n";
     const std::vector<HistoryKey> keys = generator_.keys();
     for (const ScanRecord& scan : scans_) {
@@ -237,6 +251,8 @@ class Scenario {
     counts.partitions = faults.partitions;
     counts.sessions_cut = faults.cuts;
     counts.add(cluster_.countAll());
+    replica_check_.stop();
+    counts.replicas_compared = replica_check_.comparedCount();
     counts.answers_judged = ledger_.checkedCount();
     report_.trace_hash = cluster_.scheduler.traceHash();
     report_.simulated_ns = static_cast<uint64_t>(cluster_.scheduler.nowNs());
@@ -251,7 +267,8 @@ class Scenario {
   const Variation variation_;
   const std::string table_name_ = "table";
   DurableLedger ledger_;
-  SimCluster cluster_;
+  ReplicaCheck replica_check_;
+  SimCluster cluster_;  // its end unwinds what the check has begun
   Generator generator_;
   History history_;
   std::vector<ScanRecord> scans_;
@@ -303,6 +320,12 @@ void RunCounts::add(const RunCounts& other) {
   fenced_refusals += other.fenced_refusals;
   servers_recovered += other.servers_recovered;
   tablets_recovered += other.tablets_recovered;
+  power_losses += other.power_losses;
+  sectors_lost += other.sectors_lost;
+  flushes_failed += other.flushes_failed;
+  disks_slowed += other.disks_slowed;
+  bits_flipped += other.bits_flipped;
+  replicas_compared += other.replicas_compared;
 }
 
 RunReport runSimulation(const RunOptions& options) { return Scenario(options).execute(); }

@@ -70,6 +70,12 @@ struct RunCounts {
   uint64_t fenced_refusals = 0;    ///< of writes and frees by servers that were declared dead
   uint64_t servers_recovered = 0;  ///< with tablets
   uint64_t tablets_recovered = 0;
+  uint64_t power_losses = 0;
+  uint64_t sectors_lost = 0;  ///< by them; or torn
+  uint64_t flushes_failed = 0;
+  uint64_t disks_slowed = 0;
+  uint64_t bits_flipped = 0;
+  uint64_t replicas_compared = 0;  ///< on disk, with what their masters have in memory
 
   void add(const RunCounts& other);
 };

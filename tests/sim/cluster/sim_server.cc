@@ -106,9 +106,10 @@ SimServer::~SimServer() {
   rcu_.drain();
 }
 
-void SimServer::kill() {
-  if (disk_ != nullptr) disk_->killProcess();
-  network_.cutAll(network_node_);
+void SimServer::kill(bool power) {
+  if (disk_ != nullptr && power) disk_->losePower();
+  if (disk_ != nullptr && !power) disk_->killProcess();
+  if (!power) network_.cutAll(network_node_);
   network_.isolate(network_node_);
   node_.pause();
 }

@@ -41,12 +41,15 @@ class SimServer final : private master::MasterObserver {
   runtime::SimNode& node() { return node_; }
   master::Master& master() { return *master_; }
   const master::Master& master() const { return *master_; }
+  rpc::Dispatch& dispatch() { return dispatch_.dispatch(); }
+  void wake() { dispatch_.wake(); }
   bool isServing() const { return serving_; }
   /// kill -9: from here on nobody hears of it, and it hears and writes nothing. What is left is unwound when it is
-  /// destroyed, which takes simulated time.
-  void kill();
+  /// destroyed, which takes simulated time. With `power` its machine is without power: its peers are not told.
+  void kill(bool power = false);
   /// nullptr without a disk.
   const backup::Backup* backup() const { return backup_.get(); }
+  backup::Backup* backup() { return backup_.get(); }
   const std::string& networkNode() const { return network_node_; }
   /// Not empty when the server cannot go on.
   const std::string& rejected() const { return rejected_; }

@@ -1,0 +1,109 @@
+#include "sim/cluster/replica_check.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace ramcore::sim {
+namespace {
+
+bool isLive(const SimCluster& cluster, size_t index, ServerId id) {
+  return !cluster.isDown(index) && cluster.servers[index]->isServing() && cluster.servers[index]->rejected().empty() &&
+         cluster.servers[index]->master().id() == id;
+}
+
+// Whether the master still counts on that replica.
+bool isKnown(const master::Master& master, SegmentId segment, ServerId backup) {
+  const std::vector<master::ReplicaManager::Known> all = master.replicas()->replicas();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const auto& known) { return known.segment == segment && known.backup == backup; });
+}
+
+}  // namespace
+
+// Starts on the backup's dispatch, and goes then.
+struct ReplicaCheck::Begin : runtime::Job {
+  Begin(ReplicaCheck& owner, SimCluster& of, SimServer& on, std::vector<Wanted> all)
+      : Job([](runtime::Job& job) {
+          const std::unique_ptr<Begin> self(static_cast<Begin*>(&job));
+          self->check.check(self->cluster, self->server, std::move(self->wanted)).detach();
+        }),
+        check(owner),
+        cluster(of),
+        server(on),
+        wanted(std::move(all)) {}
+  ReplicaCheck& check;
+  SimCluster& cluster;
+  SimServer& server;
+  std::vector<Wanted> wanted;
+};
+
+void ReplicaCheck::start(SimCluster& cluster, size_t rotten) {
+  std::vector<std::vector<Wanted>> of_backup(cluster.servers.size());
+  for (size_t m = 0; m < cluster.servers.size(); ++m) {
+    const master::Master& master = cluster.servers[m]->master();
+    if (!isLive(cluster, m, master.id()) || master.replicas() == nullptr) continue;
+    for (const auto& known : master.replicas()->replicas()) {
+      if (known.certified_bytes == 0) continue;
+      for (size_t b = 0; b < cluster.servers.size(); ++b) {
+        if (b == rotten || !isLive(cluster, b, known.backup)) continue;
+        of_backup[b].push_back(
+            {m, b, master.id(), known.backup, known.segment, known.certified_bytes, known.is_closed});
+      }
+    }
+  }
+  for (size_t b = 0; b < of_backup.size(); ++b) {
+    if (of_backup[b].empty()) continue;
+    ++running_[cluster.servers[b].get()];
+    rpc::Dispatch& dispatch = cluster.servers[b]->dispatch();
+    dispatch.post(*std::make_unique<Begin>(*this, cluster, *cluster.servers[b], std::move(of_backup[b])).release(),
+                  runtime::Priority::Background);
+    cluster.servers[b]->wake();
+  }
+}
+
+bool ReplicaCheck::isIdle(const SimCluster& cluster) const {
+  for (size_t i = 0; i < cluster.servers.size(); ++i) {
+    const auto found = running_.find(cluster.servers[i].get());
+    if (!cluster.isDown(i) && found != running_.end() && found->second != 0) return false;
+  }
+  return true;
+}
+
+runtime::Task<void> ReplicaCheck::check(SimCluster& cluster, SimServer& server, std::vector<Wanted> wanted) {
+  std::vector<std::byte> bytes;
+  for (const Wanted& one : wanted) {
+    if (stopped_) break;
+    // A process that is dead or dying looks at nothing any more: it is unwound.
+    if (!isLive(cluster, one.backup, one.backup_id) || &server != cluster.servers[one.backup].get()) break;
+    if (server.backup()->store().isCondemned()) break;
+    const Result<log::Certificate> loaded =
+        co_await server.backup()->store().load(one.master_id, one.segment, server.dispatch(), bytes);
+    if (!stopped_) compare(cluster, one, loaded, bytes);
+  }
+  --running_[&server];
+}
+
+void ReplicaCheck::compare(SimCluster& cluster, const Wanted& wanted, const Result<log::Certificate>& loaded,
+                           std::span<const std::byte> bytes) {
+  // What was freed, lost or fenced while it was read says nothing.
+  if (!isLive(cluster, wanted.backup, wanted.backup_id) || !isLive(cluster, wanted.master, wanted.master_id)) return;
+  const master::Master& master = cluster.servers[wanted.master]->master();
+  const log::Segment* const segment = master.log()->pool().find(wanted.segment);
+  if (segment == nullptr || !isKnown(master, wanted.segment, wanted.backup_id)) return;
+  if (cluster.servers[wanted.backup]->backup()->store().isCondemned()) return;
+  ++compared_;
+  const auto fail = [&](const std::string& what) {
+    failures_.push_back("segment " + std::to_string(wanted.segment.value) + " of server " +
+                        std::to_string(wanted.master_id.value) + " on server " +
+                        std::to_string(wanted.backup_id.value) + ": " + what);
+  };
+  if (!loaded.ok()) return fail("cannot be loaded: " + std::string(name(loaded.error())));
+  if (loaded->length_bytes < wanted.certified_bytes) return fail("is shorter than its master knows");
+  if (wanted.is_closed && !loaded->closed) return fail("is not closed");
+  if (segment->committedBytes() < loaded->length_bytes) return fail("is longer than the segment");
+  std::vector<std::byte> own(loaded->length_bytes);
+  segment->copyOut(0, loaded->length_bytes, own.data());
+  if (bytes.size() < own.size() || !std::equal(own.begin(), own.end(), bytes.begin())) fail("holds other bytes");
+}
+
+}  // namespace ramcore::sim

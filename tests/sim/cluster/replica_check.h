@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/task.h"
+#include "sim/cluster/sim_cluster.h"
+
+namespace ramcore::sim {
+
+/// Proves that masters and backups agree: of every segment of a live master, each replica that it takes for certified
+/// on a live backup can be loaded there, verifies, is as long as it was said to be, and holds the bytes that the master
+/// has in memory.
+///
+/// The backups read in simulated time, while everything goes on. Outlives the cluster.
+class ReplicaCheck {
+ public:
+  /// Between two events. Nothing is said of replicas on machine `rotten`, whose disk turns bits over.
+  void start(SimCluster& cluster, size_t rotten);
+  /// No process that lives is being asked.
+  bool isIdle(const SimCluster& cluster) const;
+  /// Before the cluster goes: what is still being read is not looked at.
+  void stop() { stopped_ = true; }
+  uint64_t comparedCount() const { return compared_; }
+  /// One line for each difference.
+  const std::vector<std::string>& failures() const { return failures_; }
+
+ private:
+  struct Wanted {
+    size_t master;  ///< places among the servers
+    size_t backup;
+    ServerId master_id;
+    ServerId backup_id;
+    SegmentId segment;
+    uint32_t certified_bytes;
+    bool is_closed;
+  };
+  struct Begin;
+
+  runtime::Task<void> check(SimCluster& cluster, SimServer& server, std::vector<Wanted> wanted);
+  void compare(SimCluster& cluster, const Wanted& wanted, const Result<log::Certificate>& loaded,
+               std::span<const std::byte> bytes);
+
+  bool stopped_ = false;
+  std::map<const SimServer*, uint32_t> running_;  // never iterated
+  uint64_t compared_ = 0;
+  std::vector<std::string> failures_;
+};
+
+}  // namespace ramcore::sim
