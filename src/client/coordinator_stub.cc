@@ -1,5 +1,6 @@
 #include "client/coordinator_stub.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/check.h"
@@ -269,6 +270,21 @@ Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns) 
     known.sessions = state.sessions();
     known.transports.assign(state.transports().begin(), state.transports().end());
     known.uptime_ns = state.uptime_ns();
+    known.replicas_wanted = state.replicas_wanted();
+    known.replicas_least = state.replicas_least();
+    known.segments_repairing = state.segments_repairing();
+    known.frames_total = state.frames_total();
+    known.frames_free = std::min(state.frames_free(), state.frames_total());
+  }
+  for (const control::RecoveryStatus& recovery : response.recoveries()) {
+    RecoveryProgress& progress = out.recoveries.emplace_back();
+    progress.server = ServerId(recovery.server());
+    progress.server_name = recovery.server_name();
+    progress.tablets_left = recovery.tablets_left();
+    for (const uint64_t segment : recovery.missing_segments()) progress.missing.emplace_back(segment);
+    progress.missing_count = recovery.missing_count();
+    for (const uint64_t server : recovery.servers_away()) progress.away.emplace_back(server);
+    progress.text = recovery.text();
   }
   if (!decodeTableMaps(response.tables(), response.tablets(), response.servers(), out.tables)) {
     co_return Status::Corrupt;

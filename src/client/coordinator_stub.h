@@ -27,6 +27,22 @@ struct ServerStatus {
   uint32_t sessions = 0;
   std::vector<std::string> transports;
   int64_t uptime_ns = 0;
+  uint32_t replicas_wanted = 0;     ///< copies of each segment of its log; 0: it keeps everything to itself
+  uint32_t replicas_least = 0;      ///< of the segment that has the fewest
+  uint64_t segments_repairing = 0;  ///< that are copied again, because there is a server that could keep one more
+  uint64_t frames_total = 0;        ///< of its storage, for replicas of others; 0: none
+  uint64_t frames_free = 0;
+};
+
+/// The recovery of a dead server whose tablets are not all back.
+struct RecoveryProgress {
+  ServerId server;
+  std::string server_name;
+  uint32_t tablets_left = 0;
+  std::vector<SegmentId> missing;  ///< segments of its log that nobody offers; the first ones
+  uint64_t missing_count = 0;
+  std::vector<ServerId> away;  ///< servers that may have them; the first ones
+  std::string text;            ///< what it waits for, for a person
 };
 
 struct ClusterStatus {
@@ -34,6 +50,7 @@ struct ClusterStatus {
   std::string name;
   std::vector<ServerStatus> servers;
   std::vector<TableMap> tables;
+  std::vector<RecoveryProgress> recoveries;
 };
 
 struct MigrationStatus {

@@ -62,7 +62,7 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
                 master.environment_.trace}),
       tablet_service({id, master.store_, log, master.tablets_, master.results_, target, recovery, maintenance,
                       master.environment_.rcu, master.environment_.dispatch, master.background_,
-                      master.environment_.trace}),
+                      master.environment_.trace, master.replicas_.get(), master.environment_.backup}),
       service({master.store_, log, *master.index_, master.tablets_, master.results_, master.lease_, master.link_,
                maintenance, master.pins_, master.environment_.threads, master.environment_.clock}) {
   master.results_.connect(log);

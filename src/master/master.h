@@ -7,6 +7,7 @@
 #include "base/trace.h"
 #include "log/cleaner.h"
 #include "log/log.h"
+#include "master/backup_gauge.h"
 #include "master/coordinator_link.h"
 #include "master/maintenance.h"
 #include "master/master_service.h"
@@ -67,6 +68,7 @@ class Master final : private LinkObserver {
     log::LogMemory& memory;                 ///< of config.log.memory_bytes
     log::Replicator* replicator = nullptr;  ///< in the place of what config.replication asks for
     uint64_t seed = 0;                      ///< of what is drawn: where replicas go
+    const BackupGauge* backup = nullptr;    ///< of the backup in this process, if there is one
   };
   /// Failure: BadConfig or NoSpace, for a person.
   static Outcome<std::unique_ptr<Master>> open(const MasterConfig& config, const Environment& environment,

@@ -304,7 +304,8 @@ ReplicaManager::Counts ReplicaManager::counts() const {
   Counts counts{.wanted = options_.local_replica ? 1 : options_.replicas, .least = 0, .repairing = 0};
   counts.least = counts.wanted;
   for (const auto& [id, segment] : segments_) {
-    if (!segment->isHead() && !segment->isClosed()) continue;
+    // What is not open or closed everywhere for the first time holds nothing that was acknowledged.
+    if (segment->isHead() ? !segment->isOpened() : !segment->isClosed()) continue;
     const uint32_t complete = segment->completeCount();
     counts.least = std::min(counts.least, complete);
     if (complete < targetCount()) ++counts.repairing;

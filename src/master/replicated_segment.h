@@ -63,6 +63,9 @@ class ReplicatedSegment {
   const std::vector<ServerId>& everHeldBy() const { return ever_held_by_; }
   const std::vector<std::unique_ptr<struct Replica>>& replicas() const { return replicas_; }
 
+  /// Something may have been acknowledged in it.
+  bool isOpened() const { return opened_reported_; }
+
   void close() { close_wanted_ = true; }
   /// Gives up replicas on servers that are gone, finds new ones, sends what is to be sent, reports what is to be
   /// reported. False: there is nothing left to do until something happens.

@@ -329,6 +329,16 @@ void TabletService::serverState(Request request) {
   answer.set_sessions(sessions);
   answer.set_requests(parts_.dispatch.requestCount());
   answer.set_uptime_ns(parts_.dispatch.clock().nowNs() - started_ns_);
+  if (parts_.replicas != nullptr) {
+    const ReplicaManager::Counts counts = parts_.replicas->counts();
+    answer.set_replicas_wanted(counts.wanted);
+    answer.set_replicas_least(counts.least);
+    answer.set_segments_repairing(counts.repairing);
+  }
+  if (parts_.backup != nullptr) {
+    answer.set_frames_total(parts_.backup->framesTotal());
+    answer.set_frames_free(parts_.backup->framesFree());
+  }
   replyControl(std::move(request), answer);
 }
 

@@ -5,10 +5,12 @@
 #include "base/spin_lock.h"
 #include "base/trace.h"
 #include "log/log.h"
+#include "master/backup_gauge.h"
 #include "master/maintenance.h"
 #include "master/migration_target.h"
 #include "master/object_store.h"
 #include "master/recovery_target.h"
+#include "master/replica_manager.h"
 #include "master/result_table.h"
 #include "master/tablet_table.h"
 #include "rpc/dispatch.h"
@@ -33,6 +35,8 @@ class TabletService {
     rpc::Dispatch& dispatch;
     runtime::Executor& background;
     Trace& trace;
+    const ReplicaManager* replicas;  ///< nullptr: without replication
+    const BackupGauge* backup;       ///< nullptr: this process keeps no replicas
   };
   explicit TabletService(const Parts& parts) : parts_(parts), started_ns_(parts.dispatch.clock().nowNs()) {}
   /// idle() is true (checked).

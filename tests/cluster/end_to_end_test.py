@@ -133,7 +133,11 @@ class EndToEndTest(unittest.TestCase):
             self.assertIn(name, text)
         status = json.loads(self.cluster.rc("status", "--json"))
         self.assertEqual(len(status["servers"]), 3)
+        self.assertIn("survives 0 more deaths", text)  # servers of this test keep no replicas
+        self.assertEqual((status["health"], status["survivable_deaths"], status["recoveries"]), ("ok", 0, []))
+        self.assertEqual(status["replicas"], {"wanted": 0, "least": 0})
         for server in status["servers"]:
+            self.assertEqual((server["replicas_wanted"], server["frames_total"]), (0, 0), server)
             self.assertTrue(server["answers"], server)
             self.assertGreater(server["requests"], 0, server)
             self.assertGreater(server["uptime_s"], 0, server)

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/client_impl.h"
+#include "tools/rc/cluster_health.h"
 #include "tools/rc/commands.h"
 #include "tools/support/display.h"
 
@@ -14,12 +15,37 @@ using tools::formatHex;
 using tools::formatServer;
 using tools::stateOf;
 
+nlohmann::ordered_json toJson(const std::vector<client::RecoveryProgress>& recoveries) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  for (const client::RecoveryProgress& recovery : recoveries) {
+    nlohmann::ordered_json missing = nlohmann::ordered_json::array();
+    for (const SegmentId segment : recovery.missing) missing.push_back(segment.value);
+    nlohmann::ordered_json away = nlohmann::ordered_json::array();
+    for (const ServerId server : recovery.away) away.push_back(formatServer(server));
+    out.push_back({{"server", formatServer(recovery.server)},
+                   {"name", recovery.server_name},
+                   {"tablets_left", recovery.tablets_left},
+                   {"missing_count", recovery.missing_count},
+                   {"missing_segments", missing},
+                   {"servers_away", away},
+                   {"text", recovery.text}});
+  }
+  return out;
+}
+
 nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
+  const ClusterHealth health = healthOf(status);
   nlohmann::ordered_json out;
   out["cluster"] = formatHex(status.cluster.value);
   out["name"] = status.name;
+  out["health"] = name(health.state);
+  out["reasons"] = health.reasons;
+  out["replicas"] = {{"wanted", health.replicas_wanted}, {"least", health.replicas_least}};
+  out["survivable_deaths"] = health.survivable_deaths;
+  out["recoveries"] = toJson(status.recoveries);
   out["servers"] = nlohmann::ordered_json::array();
   for (const client::ServerStatus& server : status.servers) {
+    if (!isOfInterest(status, server)) continue;
     out["servers"].push_back({{"id", formatServer(server.id)},
                               {"name", server.name},
                               {"locators", server.locators},
@@ -31,7 +57,12 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
                               {"requests", server.requests},
                               {"sessions", server.sessions},
                               {"transports", server.transports},
-                              {"uptime_s", static_cast<double>(server.uptime_ns) / 1e9}});
+                              {"uptime_s", static_cast<double>(server.uptime_ns) / 1e9},
+                              {"replicas_wanted", server.replicas_wanted},
+                              {"replicas_least", server.replicas_least},
+                              {"segments_repairing", server.segments_repairing},
+                              {"frames_total", server.frames_total},
+                              {"frames_free", server.frames_free}});
   }
   out["tables"] = nlohmann::ordered_json::array();
   for (const client::TableMap& table : status.tables) {
@@ -49,21 +80,51 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
   return out;
 }
 
+void printHealth(const client::ClusterStatus& status) {
+  const ClusterHealth health = healthOf(status);
+  std::printf("health: %s\n", name(health.state));
+  for (const std::string& reason : health.reasons) std::printf("  %s\n", reason.c_str());
+  std::printf("replicas: wanted %u, complete %u, survives %u more deaths\n", health.replicas_wanted,
+              health.replicas_least, health.survivable_deaths);
+  for (const client::RecoveryProgress& recovery : status.recoveries) {
+    std::printf("recovery of server %s (%s): %u tablets left; %s\n", formatServer(recovery.server).c_str(),
+                recovery.server_name.c_str(), recovery.tablets_left, recovery.text.c_str());
+    if (recovery.missing_count == 0) continue;
+    std::string missing;
+    for (const SegmentId segment : recovery.missing) missing += " " + std::to_string(segment.value);
+    std::printf("  %llu segments missing:%s%s\n", static_cast<unsigned long long>(recovery.missing_count),
+                missing.c_str(), recovery.missing.size() < recovery.missing_count ? " ..." : "");
+  }
+}
+
+std::string replicasOf(const client::ServerStatus& server) {
+  if (!server.has_answered) return "?";
+  return std::to_string(server.replicas_least) + "/" + std::to_string(server.replicas_wanted);
+}
+
+std::string framesOf(const client::ServerStatus& server) {
+  if (server.frames_total == 0) return "none";
+  return std::to_string(server.frames_total - server.frames_free) + "/" + std::to_string(server.frames_total);
+}
+
 void printTable(const client::ClusterStatus& status) {
-  std::printf("cluster %s (%s)\n\n", status.name.c_str(), formatHex(status.cluster.value).c_str());
-  std::printf("%-8s  %-16s  %-8s  %10s  %10s  %5s  %10s  %12s  %8s  %s\n", "server", "name", "state", "live", "memory",
-              "used", "objects", "requests", "sessions", "transports");
+  std::printf("cluster %s (%s)\n", status.name.c_str(), formatHex(status.cluster.value).c_str());
+  printHealth(status);
+  std::printf("\n%-8s  %-16s  %-8s  %10s  %10s  %5s  %10s  %12s  %8s  %8s  %10s  %s\n", "server", "name", "state",
+              "live", "memory", "used", "objects", "requests", "sessions", "replicas", "frames", "transports");
   for (const client::ServerStatus& server : status.servers) {
+    if (!isOfInterest(status, server)) continue;
     const char* state = !server.is_alive ? "dead" : server.has_answered ? "serving" : "silent";
     std::string transports;
     for (const std::string& name : server.transports) transports += (transports.empty() ? "" : ",") + name;
     const double used = server.memory_bytes == 0
                             ? 0
                             : 100.0 * static_cast<double>(server.live_bytes) / static_cast<double>(server.memory_bytes);
-    std::printf("%-8s  %-16s  %-8s  %10s  %10s  %4.0f%%  %10llu  %12llu  %8u  %s\n", formatServer(server.id).c_str(),
-                server.name.c_str(), state, formatBytes(server.live_bytes).c_str(),
+    std::printf("%-8s  %-16s  %-8s  %10s  %10s  %4.0f%%  %10llu  %12llu  %8u  %8s  %10s  %s\n",
+                formatServer(server.id).c_str(), server.name.c_str(), state, formatBytes(server.live_bytes).c_str(),
                 formatBytes(server.memory_bytes).c_str(), used, static_cast<unsigned long long>(server.objects),
-                static_cast<unsigned long long>(server.requests), server.sessions, transports.c_str());
+                static_cast<unsigned long long>(server.requests), server.sessions, replicasOf(server).c_str(),
+                framesOf(server).c_str(), transports.c_str());
   }
   std::printf("\n%-20s  %8s  %-18s  %-18s  %8s  %-11s  %s\n", "table", "tablet", "first hash", "last hash", "epoch",
               "state", "owner");
@@ -97,7 +158,7 @@ int showStatus(Session& session, bool as_json) {
 
 void addStatusCommand(CLI::App& app, Session& session, int& exit_code) {
   auto as_json = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand("status", "Shows servers, tables and tablets");
+  CLI::App* command = app.add_subcommand("status", "Shows the health of the cluster, servers, tables and tablets");
   command->add_flag("--json", *as_json, "As JSON");
   command->callback([&, as_json] { exit_code = showStatus(session, *as_json); });
 }

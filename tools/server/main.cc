@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "backup/backup.h"
@@ -32,6 +33,16 @@ struct ServerSettings {
   uint64_t storage_bytes = uint64_t{4} << 30;
   std::string failure_domain;
   master::ReplicationOptions replication;
+};
+
+class FrameGauge final : public master::BackupGauge {
+ public:
+  explicit FrameGauge(const backup::FrameStore& store) : stats_(store.stats()) {}
+  uint64_t framesTotal() const override { return stats_.frames_total.load(std::memory_order_relaxed); }
+  uint64_t framesFree() const override { return stats_.frames_free.load(std::memory_order_relaxed); }
+
+ private:
+  const backup::StoreStats& stats_;
 };
 
 class Server final : private master::MasterObserver {
@@ -121,6 +132,7 @@ class Server final : private master::MasterObserver {
     if (!backup.ok()) return std::move(backup).error();
     backup_ = std::move(backup).value();
     backup_->addTo(process_->dispatch().services());
+    gauge_.emplace(backup_->store());
     return true;
   }
 
@@ -204,7 +216,8 @@ class Server final : private master::MasterObserver {
                                  .rcu = *rcu_,
                                  .threads = threads_,
                                  .memory = *memory_,
-                                 .seed = process_->entropy().next()},
+                                 .seed = process_->entropy().next(),
+                                 .backup = gauge_ ? &*gauge_ : nullptr},
                                 *this);
   }
 
@@ -231,6 +244,7 @@ class Server final : private master::MasterObserver {
   std::unique_ptr<Process> process_;
   std::unique_ptr<runtime::FileStorage> storage_;
   std::unique_ptr<backup::Backup> backup_;
+  std::optional<FrameGauge> gauge_;
   std::unique_ptr<log::LogMemory> memory_;
   std::unique_ptr<master::Master> master_;
   std::unique_ptr<MetricsServer> metrics_;
@@ -259,9 +273,10 @@ int main(int argc, char** argv) {
   app.add_option("--storage", settings.storage,
                  "Directory for copies of what other servers hold; made if it is not there. It belongs to one server")
       ->envname("RAMCORE_STORAGE");
-  app.add_option("--storage-bytes", settings.storage_bytes,
-                 "Space for such copies, in bytes or with a unit, taken at the first start; 0: keep none. Several times "
-                 "--memory, because every server's objects are kept so many times as it has replicas")
+  app.add_option(
+         "--storage-bytes", settings.storage_bytes,
+         "Space for such copies, in bytes or with a unit, taken at the first start; 0: keep none. Several times "
+         "--memory, because every server's objects are kept so many times as it has replicas")
       ->envname("RAMCORE_STORAGE_BYTES")
       ->transform(CLI::AsSizeValue(false))
       ->default_str(formatSize(settings.storage_bytes));

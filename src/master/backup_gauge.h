@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+
+namespace ramcore::master {
+
+/// How full the backup is that shares the process with a master. The two do not know each other; whoever puts the
+/// process together implements this for the status that the master gives of its server. On the dispatch executor.
+class BackupGauge {
+ public:
+  virtual ~BackupGauge() = default;
+  /// Places for replicas of other servers' segments.
+  virtual uint64_t framesTotal() const = 0;
+  virtual uint64_t framesFree() const = 0;
+};
+
+}  // namespace ramcore::master

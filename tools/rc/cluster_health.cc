@@ -1,0 +1,105 @@
+#include "tools/rc/cluster_health.h"
+
+#include <algorithm>
+#include <map>
+
+#include "tools/support/display.h"
+
+namespace ramcore::rc {
+namespace {
+
+using State = ClusterHealth::State;
+
+std::string count(uint64_t number, const std::string& what) {
+  return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
+}
+
+class Judge {
+ public:
+  explicit Judge(const client::ClusterStatus& status) : status_(status) {}
+
+  ClusterHealth judge() {
+    judgeTablets();
+    judgeRecoveries();
+    judgeReplicas();
+    return std::move(health_);
+  }
+
+ private:
+  void add(State state, std::string reason) {
+    health_.state = std::max(health_.state, state);
+    health_.reasons.push_back(std::move(reason));
+  }
+
+  void judgeTablets() {
+    std::map<ServerId, uint64_t> lost;
+    for (const client::TableMap& table : status_.tables) {
+      for (const client::TabletInfo& tablet : table.tablets) lost[tablet.owner] += tablet.is_available ? 0 : 1;
+    }
+    for (const auto& [owner, tablets] : lost) {
+      if (tablets == 0) continue;
+      add(State::Unavailable, count(tablets, "tablet") + " of dead server " + described(owner));
+    }
+  }
+
+  void judgeRecoveries() {
+    for (const client::RecoveryProgress& recovery : status_.recoveries) {
+      add(State::Degraded, "server " + described(recovery.server) + " is being recovered");
+    }
+  }
+
+  void judgeReplicas() {
+    bool any = false;
+    for (const client::ServerStatus& server : status_.servers) {
+      if (!server.is_alive) continue;
+      if (!server.has_answered) add(State::Degraded, "server " + described(server.id) + " does not answer");
+      // Without an answer the numbers are 0.
+      const uint32_t least = server.replicas_least;
+      health_.replicas_wanted = std::max(health_.replicas_wanted, server.replicas_wanted);
+      health_.replicas_least = any ? std::min(health_.replicas_least, least) : least;
+      any = true;
+      if (least < server.replicas_wanted) {
+        add(State::Degraded, "server " + described(server.id) + " has " + std::to_string(least) + " of " +
+                                 count(server.replicas_wanted, "replica"));
+      }
+      if (server.segments_repairing != 0) {
+        add(State::Degraded,
+            count(server.segments_repairing, "segment") + " of server " + described(server.id) + " to be copied again");
+      }
+    }
+    health_.survivable_deaths = std::max(health_.replicas_least, 1U) - 1;
+  }
+
+  std::string described(ServerId id) const {
+    const auto found = std::find_if(status_.servers.begin(), status_.servers.end(),
+                                    [&](const client::ServerStatus& server) { return server.id == id; });
+    return tools::formatServer(id) + (found == status_.servers.end() ? "" : " (" + found->name + ")");
+  }
+
+  const client::ClusterStatus& status_;
+  ClusterHealth health_;
+};
+
+}  // namespace
+
+ClusterHealth healthOf(const client::ClusterStatus& status) { return Judge(status).judge(); }
+
+const char* name(State state) {
+  switch (state) {
+    case State::Ok:
+      return "ok";
+    case State::Degraded:
+      return "degraded";
+    case State::Unavailable:
+      return "unavailable";
+  }
+  return "unknown";
+}
+
+bool isOfInterest(const client::ClusterStatus& status, const client::ServerStatus& server) {
+  return server.is_alive ||
+         std::any_of(status.recoveries.begin(), status.recoveries.end(),
+                     [&](const client::RecoveryProgress& recovery) { return recovery.server == server.id; });
+}
+
+}  // namespace ramcore::rc
