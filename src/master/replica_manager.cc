@@ -34,6 +34,7 @@ ReplicaManager::~ReplicaManager() { RC_CHECK(isIdle()); }
 void ReplicaManager::begin(ClusterId cluster, ServerId self) {
   cluster_ = cluster;
   self_ = self;
+  refreshWriteStatus();  // members may have been heard of before
 }
 
 void ReplicaManager::setMembers(std::vector<Member> members) {
