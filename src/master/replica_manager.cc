@@ -48,6 +48,7 @@ void ReplicaManager::setMembers(std::vector<Member> members) {
     }
   }
   refreshWriteStatus();
+  counts_changed_ = true;
   // Each may have lost replicas, or get one more.
   for (const auto& [id, segment] : segments_) active_.insert(id);
   wake();
@@ -102,9 +103,19 @@ void ReplicaManager::pump() {
     SpinGuard guard(lock_);
     taken_.swap(queued_);
   }
+  counts_changed_ = counts_changed_ || !taken_.empty();
   for (const Event& event : taken_) apply(event);
   taken_.clear();
   stepAll();
+  refreshCounts();
+}
+
+void ReplicaManager::refreshCounts() {
+  if (!counts_changed_) return;
+  counts_changed_ = false;
+  const Counts now = counts();
+  stats_.least.store(now.least, std::memory_order_relaxed);
+  stats_.repairing.store(now.repairing, std::memory_order_relaxed);
 }
 
 void ReplicaManager::apply(const Event& event) {
@@ -142,7 +153,7 @@ void ReplicaManager::stepAll() {
       is_short = is_short || segment.replicaCount() < targetCount();
       ++at;
     } else {
-      repairing_.erase(*at);
+      counts_changed_ = repairing_.erase(*at) != 0 || counts_changed_;
       at = active_.erase(at);
     }
   }
@@ -198,6 +209,7 @@ const Member* ReplicaManager::choose(const ReplicatedSegment& segment) {
 
 void ReplicaManager::noteLost(ServerId backup, Status why) {
   stats_.replicas_lost.fetch_add(1, std::memory_order_relaxed);
+  counts_changed_ = true;
   int64_t& until_ns = avoided_until_ns_[backup];
   const int64_t now_ns = environment_.clock.nowNs();
   if (until_ns <= now_ns) {
@@ -237,6 +249,7 @@ runtime::Task<void> ReplicaManager::raise(SegmentId segment, uint64_t replica_ep
     const Status raised = co_await environment_.floors.raiseFloor(segment, replica_epoch);
     if (raised == Status::Ok) {
       stats_.floors_raised.fetch_add(1, std::memory_order_relaxed);
+      counts_changed_ = true;
       const auto found = segments_.find(segment);
       if (found != segments_.end()) found->second->floorRaised(replica_epoch);
       active_.insert(segment);
@@ -302,7 +315,7 @@ bool ReplicaManager::isNeeded(SegmentId segment) const {
 }
 
 ReplicaManager::Counts ReplicaManager::counts() const {
-  Counts counts{.wanted = options_.local_replica ? 1 : options_.replicas, .least = 0, .repairing = 0};
+  Counts counts{.wanted = wantedCount(), .least = 0, .repairing = 0};
   counts.least = counts.wanted;
   for (const auto& [id, segment] : segments_) {
     // What is not open or closed everywhere for the first time holds nothing that was acknowledged.

@@ -92,6 +92,8 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   };
   /// Of all segments that are not freed.
   std::vector<Known> replicas() const;
+  /// Counts::wanted; any thread.
+  uint32_t wantedCount() const { return options_.local_replica ? 1 : options_.replicas; }
   /// For metrics; any thread.
   struct Stats {
     std::atomic<uint64_t> writes{0};
@@ -99,6 +101,8 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
     std::atomic<uint64_t> replicas_lost{0};
     std::atomic<uint64_t> floors_raised{0};
     std::atomic<uint64_t> repairs{0};  ///< closed segments copied again
+    std::atomic<uint32_t> least{0};      ///< as in Counts, when segments or their replicas last changed
+    std::atomic<uint32_t> repairing{0};  ///< of Counts
   };
   const Stats& stats() const { return stats_; }
 
@@ -152,6 +156,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   bool mayKeep(const Member& member) const;
   const Member* findMember(ServerId id) const;
   void refreshWriteStatus();
+  void refreshCounts();
 
   struct Pump : runtime::Job {
     explicit Pump(ReplicaManager& owner)
@@ -189,6 +194,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   LookAgain look_again_;
   std::map<ServerId, std::unique_ptr<Freeing>> freeing_;
   uint32_t raising_ = 0;
+  bool counts_changed_ = true;  // and stats_ does not show it
   bool stopped_ = false;
   bool fenced_ = false;
 };

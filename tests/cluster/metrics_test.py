@@ -69,9 +69,9 @@ def test_coordinator(cluster, common):
 def main():
     common, server_only = documented_families()
     documented = common | server_only
-    with Cluster(servers=0) as cluster:
+    with Cluster(servers=0, replicas=2) as cluster:
         port = free_port()
-        server = cluster.start_server("s1", extra=["--metrics", f"127.0.0.1:{port}"])
+        server = cluster.start_server("s1", extra=["--local-replica", "--metrics", f"127.0.0.1:{port}"])
         cluster.rc("create", "t")
         for i in range(20):
             cluster.rc("put", "t", f"key{i}", "value")
@@ -83,6 +83,10 @@ def main():
         expect(values['ramcore_request_queue_seconds_bucket{opcode="Write",le="+Inf"}'] == writes, "no last bucket")
         expect(values["ramcore_index_entries"] == 20, "20 keys are in the index")
         expect(values["ramcore_lease_remaining_seconds"] > 0, "the server has a lease")
+        expect(values["ramcore_replicas_least"] == values["ramcore_replicas_wanted"] == 1, "every segment has its copy")
+        expect(values["ramcore_replica_writes_total"] >= 20, "every write was copied")
+        expect(0 < values["ramcore_replica_bytes_total"] <= values["ramcore_backup_written_bytes_total"], "bytes of copies")
+        expect(values["ramcore_backup_frames_free"] < values["ramcore_backup_frames"], "copies take frames")
         # Requests that never arrive hold nobody up for long, however many there are.
         bad = "ramcore_metrics_bad_requests_total"
         halves = []

@@ -228,7 +228,10 @@ class Server final : private master::MasterObserver {
     co_return co_await backup_->begin(id, cluster);
   }
   void onServing(ServerId id) override {
-    if (metrics_ != nullptr) metrics_->setMaster(*master_);
+    if (metrics_ != nullptr) {
+      metrics_->setMaster(*master_);
+      if (backup_ != nullptr) metrics_->setBackup(*backup_);
+    }
     process_->trace().info("serving as server " + std::to_string(id.value));
     process_->ready();
   }

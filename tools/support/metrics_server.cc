@@ -167,6 +167,38 @@ void collectIndex(const index::HashIndex& index, Families& out) {
               stats.relocations_refused);
 }
 
+void collectReplicas(const master::ReplicaManager& replicas, Families& out) {
+  const master::ReplicaManager::Stats& stats = replicas.stats();
+  const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
+  out.counter("ramcore_replica_writes_total", "Writes to replicas on other servers", read(stats.writes));
+  out.counter("ramcore_replica_bytes_total", "Bytes of the log sent to replicas", read(stats.bytes));
+  out.counter("ramcore_replicas_lost_total", "Replicas given up because their server failed",
+              read(stats.replicas_lost));
+  out.counter("ramcore_replica_floors_raised_total", "Changes of the replicas of an open head",
+              read(stats.floors_raised));
+  out.gauge("ramcore_replicas_wanted", "Copies of each segment, by configuration", replicas.wantedCount());
+  out.gauge("ramcore_replicas_least", "Complete copies of the segment that has the fewest", read(stats.least));
+  out.gauge("ramcore_segments_repairing", "Segments with fewer copies than the servers that live allow",
+            read(stats.repairing));
+}
+
+void collectBackup(const backup::Backup& backup, Families& out) {
+  const backup::StoreStats& stats = backup.store().stats();
+  const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
+  out.gauge("ramcore_backup_frames", "Places for replicas in the storage",
+            static_cast<double>(read(stats.frames_total)));
+  out.gauge("ramcore_backup_frames_free", "Of them, those without a replica",
+            static_cast<double>(read(stats.frames_free)));
+  out.counter("ramcore_backup_written_bytes_total", "Bytes of replicas written", read(stats.bytes_written));
+  out.counter("ramcore_backup_flushes_total", "Flushes of the storage to its disk", read(stats.flushes));
+  out.counter("ramcore_backup_corrupt_frames_total", "Replicas whose bytes were not what their certificate says",
+              read(stats.corrupt_frames));
+  out.gauge("ramcore_backup_condemned", "1 if a flush has failed and nothing is written any more",
+            read(stats.condemned) ? 1 : 0);
+  out.counter("ramcore_backup_fenced_refusals_total", "Writes and frees of dead servers that were refused",
+              backup.service().fencedRefusals());
+}
+
 void collectMaster(const master::Master& master, int64_t now_ns, Families& out) {
   const master::MasterService::Stats& stats = master.service()->stats();
   out.counter("ramcore_duplicates_answered_total", "Repeated calls answered from their result record",
@@ -180,6 +212,7 @@ void collectMaster(const master::Master& master, int64_t now_ns, Families& out) 
   out.gauge("ramcore_fenced", "1 if the coordinator has declared this server dead", master.lease().isFenced() ? 1 : 0);
   collectLog(*master.log(), out);
   collectIndex(master.index(), out);
+  if (master.replicas() != nullptr) collectReplicas(*master.replicas(), out);
 }
 
 }  // namespace
@@ -189,6 +222,7 @@ class MetricsServer::Numbers final : public prometheus::Collectable {
   Numbers(const rpc::Dispatch& dispatch, runtime::Clock& clock) : dispatch_(dispatch), clock_(clock) {}
 
   void setMaster(const master::Master& master) { master_.store(&master, std::memory_order_release); }
+  void setBackup(const backup::Backup& backup) { backup_.store(&backup, std::memory_order_release); }
 
   std::vector<MetricFamily> Collect() const override {
     Families out;
@@ -198,6 +232,8 @@ class MetricsServer::Numbers final : public prometheus::Collectable {
                 bad_scrapes.load(std::memory_order_relaxed));
     const master::Master* master = master_.load(std::memory_order_acquire);
     if (master != nullptr) collectMaster(*master, clock_.nowNs(), out);
+    const backup::Backup* backup = backup_.load(std::memory_order_acquire);
+    if (backup != nullptr) collectBackup(*backup, out);
     return out.take();
   }
 
@@ -205,6 +241,7 @@ class MetricsServer::Numbers final : public prometheus::Collectable {
   const rpc::Dispatch& dispatch_;
   runtime::Clock& clock_;
   std::atomic<const master::Master*> master_{nullptr};
+  std::atomic<const backup::Backup*> backup_{nullptr};
 };
 
 MetricsServer::MetricsServer(std::unique_ptr<prometheus::Exposer> exposer, std::shared_ptr<Numbers> numbers)
@@ -213,6 +250,8 @@ MetricsServer::MetricsServer(std::unique_ptr<prometheus::Exposer> exposer, std::
 MetricsServer::~MetricsServer() = default;
 
 void MetricsServer::setMaster(const master::Master& master) { numbers_->setMaster(master); }
+
+void MetricsServer::setBackup(const backup::Backup& backup) { numbers_->setBackup(backup); }
 
 Outcome<std::unique_ptr<MetricsServer>> MetricsServer::open(const std::string& where, const rpc::Dispatch& dispatch,
                                                             runtime::Clock& clock) {

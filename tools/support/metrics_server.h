@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "backup/backup.h"
 #include "base/result.h"
 #include "master/master.h"
 #include "rpc/dispatch.h"
@@ -36,6 +37,8 @@ class MetricsServer {
 
   /// From now on the master's numbers are served too. Not before its onServing. Any thread.
   void setMaster(const master::Master& master);
+  /// The same of the backup in this process.
+  void setBackup(const backup::Backup& backup);
 
  private:
   class Numbers;
