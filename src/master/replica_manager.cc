@@ -99,15 +99,19 @@ void ReplicaManager::pump() {
   // Before looking: whoever wakes from here on is seen now or posts again.
   pump_posted_.store(false, std::memory_order_seq_cst);
   if (stopped_) return;
-  {
-    SpinGuard guard(lock_);
-    taken_.swap(queued_);
-  }
-  counts_changed_ = counts_changed_ || !taken_.empty();
-  for (const Event& event : taken_) apply(event);
-  taken_.clear();
+  applyQueued();
   stepAll();
   refreshCounts();
+}
+
+void ReplicaManager::applyQueued() {
+  std::vector<Event> taken;
+  {
+    SpinGuard guard(lock_);
+    taken.swap(queued_);
+  }
+  counts_changed_ = counts_changed_ || !taken.empty();
+  for (const Event& event : taken) apply(event);
 }
 
 void ReplicaManager::refreshCounts() {
@@ -116,6 +120,20 @@ void ReplicaManager::refreshCounts() {
   const Counts now = counts();
   stats_.least.store(now.least, std::memory_order_relaxed);
   stats_.repairing.store(now.repairing, std::memory_order_relaxed);
+}
+
+// The memory of a segment that was freed stays in place until this thread's next round at the latest: what was freed
+// before comes first.
+void ReplicaManager::stepNow(SegmentId segment) {
+  applyQueued();
+  const auto found = segments_.find(segment);
+  if (found == segments_.end()) return;
+  found->second->step();
+  // A later head may wait for the end of one that is closed now before the floor can pass it. One that found no server
+  // for a replica has to be looked at again, even if nothing else happens.
+  if (!found->second->isClosed() && found->second->replicaCount() >= targetCount()) return;
+  counts_changed_ = true;
+  wake();
 }
 
 void ReplicaManager::apply(const Event& event) {
@@ -140,10 +158,12 @@ void ReplicaManager::apply(const Event& event) {
 
 void ReplicaManager::stepAll() {
   bool is_short = false;
+  bool is_waiting = false;
   for (auto at = active_.begin(); at != active_.end();) {
     ReplicatedSegment& segment = *segments_.at(*at);
     if (segment.isClosed() && !repairing_.contains(*at)) {
       if (repairing_.size() >= kRepairsMax) {
+        is_waiting = true;
         ++at;
         continue;
       }
@@ -157,6 +177,8 @@ void ReplicaManager::stepAll() {
       at = active_.erase(at);
     }
   }
+  // Turns that came free behind those that wait for one.
+  if (is_waiting && repairing_.size() < kRepairsMax) wake();
   if (is_short && !look_again_.isArmed()) {
     environment_.dispatch.arm(look_again_, environment_.clock.nowNs() + kShortPauseNs);
   }
@@ -217,6 +239,7 @@ void ReplicaManager::noteLost(ServerId backup, Status why) {
                                std::string(name(why)) + "; others take over where there are some");
   }
   until_ns = now_ns + kAvoidNs;
+  wake();  // if no other one takes its place, only time brings it back: see stepAll
 }
 
 void ReplicaManager::noteFenced() {

@@ -69,7 +69,8 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   void setMembers(std::vector<Member> members);
   /// Ends all calls; nothing is reported any more.
   void stop();
-  bool isIdle() const { return raising_ == 0; }
+  /// Nothing of it runs, or will: no floor is being raised, and the dispatch does not have to call it.
+  bool isIdle() const { return raising_ == 0 && !pump_posted_.load(std::memory_order_seq_cst); }
   /// Of the servers that live, as far as is known here.
   bool isMember(ServerId server) const override { return findMember(server) != nullptr; }
 
@@ -100,7 +101,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
     std::atomic<uint64_t> bytes{0};
     std::atomic<uint64_t> replicas_lost{0};
     std::atomic<uint64_t> floors_raised{0};
-    std::atomic<uint64_t> repairs{0};  ///< closed segments copied again
+    std::atomic<uint64_t> repairs{0};    ///< closed segments copied again
     std::atomic<uint32_t> least{0};      ///< as in Counts, when segments or their replicas last changed
     std::atomic<uint32_t> repairing{0};  ///< of Counts
   };
@@ -144,9 +145,11 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   log::ReplicationEvents& events() override { return *events_; }
   void noteWrite(uint32_t bytes) override;
   void wake() override;
+  void stepNow(SegmentId segment) override;
 
   void enqueue(const Event& event) RC_EXCLUDES(lock_);
   void pump() RC_EXCLUDES(lock_);
+  void applyQueued() RC_EXCLUDES(lock_);
   void apply(const Event& event);
   void stepAll();
   void freeOn(ServerId backup, SegmentId segment);
@@ -185,7 +188,6 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   std::atomic<Status> write_status_{Status::TooFewReplicas};
 
   // The dispatch's.
-  std::vector<Event> taken_;
   std::vector<Member> members_;
   std::map<ServerId, int64_t> avoided_until_ns_;  // what failed lately is not chosen again at once
   std::map<SegmentId, std::unique_ptr<ReplicatedSegment>> segments_;

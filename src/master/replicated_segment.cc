@@ -65,7 +65,8 @@ bool ReplicatedSegment::isOn(ServerId backup) const {
 
 uint32_t ReplicatedSegment::completeCount() const {
   return static_cast<uint32_t>(std::count_if(replicas_.begin(), replicas_.end(), [this](const auto& replica) {
-    if (!owner_.isMember(replica->backup)) return false;  // found lost at the next step
+    // One that waits for its turn may still name servers that are gone.
+    if (!owner_.isMember(replica->backup)) return false;
     if (closed_reported_ || !is_head_) return replica->closed;
     return replica->certified_epoch == epoch_ && replica->certified_bytes >= durable_reported_;
   }));
@@ -203,10 +204,9 @@ void ReplicatedSegment::written(rpc::OutgoingCall& call) {
   } else {
     segment.onFailed(replica, status);
   }
-  if (!segment.isClosed()) segment.step();
-  // A closed one gives its turn back when it is complete, and a later head may wait for its end before the floor can
-  // pass it. One that found no server for a replica has to be looked at again, even if nothing else happens.
-  if (segment.isClosed() || segment.replicaCount() < segment.owner_.targetCount()) segment.owner_.wake();
+  // A closed one gives its turn back when it is complete.
+  if (segment.isClosed()) return segment.owner_.wake();
+  segment.owner_.stepNow(segment.id());
 }
 
 void ReplicatedSegment::onWritten(Replica& replica) {
@@ -234,7 +234,10 @@ void ReplicatedSegment::onFailed(Replica& replica, Status status) {
   owner_.dispatch().arm(replica.retry, now_ns + kRetryNs);
 }
 
-void ReplicatedSegment::retry(runtime::Timer& timer) { static_cast<Replica::Retry&>(timer).owner.segment.step(); }
+void ReplicatedSegment::retry(runtime::Timer& timer) {
+  ReplicatedSegment& segment = static_cast<Replica::Retry&>(timer).owner.segment;
+  segment.owner_.stepNow(segment.id());
+}
 
 void ReplicatedSegment::report() {
   if (replicas_.size() < owner_.leastCount()) return;

@@ -35,6 +35,8 @@ class ReplicaOwner {
   virtual bool isMember(ServerId backup) const = 0;
   /// Has every segment that has work step soon.
   virtual void wake() = 0;
+  /// Has one segment step, unless it is freed. It may be gone afterwards.
+  virtual void stepNow(SegmentId segment) = 0;
   virtual rpc::Dispatch& dispatch() = 0;
   virtual rpc::Caller& caller() = 0;
   virtual log::ReplicationEvents& events() = 0;

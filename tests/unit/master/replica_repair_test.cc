@@ -1,0 +1,265 @@
+/// Replicas with fewer servers, more servers, and none: how many copies there are, where, and until when.
+
+#include <gtest/gtest.h>
+
+#include "master/replica_manager.h"
+#include "unit/master/replica_fixture.h"
+
+namespace ramcore::master {
+namespace {
+
+using Mode = ScriptedBackup::Mode;
+constexpr int64_t kMilli = runtime::kNanosPerMilli;
+
+class ReplicaRepairTest : public ReplicaTest {
+ protected:
+  size_t closedAt(uint64_t id, uint64_t first, uint64_t last) {
+    size_t count = 0;
+    for (uint64_t segment = first; segment <= last; ++segment) {
+      count += static_cast<size_t>(backup(id).hasClosed(SegmentId(segment)));
+    }
+    return count;
+  }
+};
+
+TEST_F(ReplicaRepairTest, FewerServersThanReplicasAreEnoughDownToTheLeast) {
+  start(3, {1, 2, 3});
+  EXPECT_EQ(manager_->writeStatus(), Status::Ok);
+  setMembers({1, 2});
+  EXPECT_EQ(manager_->writeStatus(), Status::Ok);
+  const LogPosition with_two = put("a");
+  EXPECT_TRUE(becomesDurable(with_two));
+  EXPECT_EQ(floors_.stored, (std::vector<ScriptedFloors::Floor>{{SegmentId(1), 2}})) << "shrinking needs a floor";
+  setMembers({1});
+  EXPECT_EQ(manager_->writeStatus(), Status::TooFewReplicas);
+  const LogPosition with_one = put("b");
+  EXPECT_FALSE(becomesDurable(with_one));
+  EXPECT_EQ(floors_.stored.size(), 1U) << "one replica must not pass for the head's";
+  EXPECT_EQ(counts().wanted, 3U);
+  setMembers({1, 3});
+  EXPECT_EQ(manager_->writeStatus(), Status::Ok);
+  EXPECT_TRUE(becomesDurable(with_one));
+  EXPECT_EQ(holders(with_one, 2), (std::vector<uint64_t>{1, 3}));
+  setMembers({1, 2, 3});
+  const LogPosition with_three = put("c");
+  EXPECT_TRUE(becomesDurable(with_three));
+  ASSERT_TRUE(comesTrue([&] { return holders(with_three, 2).size() == 3; }));
+  EXPECT_EQ(counts().least, 3U);
+}
+
+// Members may be known before this server may serve, and nothing may come afterwards.
+TEST_F(ReplicaRepairTest, ItsOwnServerIsNotCountedWhoeverComesFirst) {
+  addBackups(1);
+  makeManager();
+  setMembers({1});
+  makeLog();
+  EXPECT_EQ(manager_->writeStatus(), Status::TooFewReplicas);
+}
+
+TEST_F(ReplicaRepairTest, ALocalReplicaIsOnThisServerAndNowhereElse) {
+  addBackups(2);
+  backups_.push_back(std::make_unique<ScriptedBackup>(server_, kSelf));
+  makeManager({.replicas = 3, .min_replicas = 2, .local_replica = true});
+  setMembers({1, 2});
+  makeLog();
+  ASSERT_TRUE(comesTrue([this] { return log_->headId() == SegmentId(1); }));
+  EXPECT_EQ(manager_->writeStatus(), Status::Ok);
+  const LogPosition end = put("a");
+  EXPECT_TRUE(becomesDurable(end));
+  EXPECT_EQ(holders(end), std::vector<uint64_t>{kSelf});
+  EXPECT_TRUE(backup(1).writes.empty() && backup(2).writes.empty());
+  EXPECT_EQ(counts().wanted, 1U);
+}
+
+TEST_F(ReplicaRepairTest, ReplicasAreInDifferentFailureDomainsWhereThereAreEnough) {
+  domains_ = {{1, "a"}, {2, "a"}, {3, "b"}, {4, "c"}};
+  start(4, {1, 2, 3, 4});
+  for (int i = 0; i < 6; ++i) roll();
+  for (uint64_t segment = 1; segment <= 6; ++segment) {
+    const bool first = backup(1).hasClosed(SegmentId(segment));
+    const bool second = backup(2).hasClosed(SegmentId(segment));
+    EXPECT_NE(first, second) << segment;
+    EXPECT_TRUE(backup(3).hasClosed(SegmentId(segment)) && backup(4).hasClosed(SegmentId(segment))) << segment;
+  }
+  // Two in one domain are better than too few.
+  setMembers({1, 2, 3});
+  EXPECT_TRUE(comesTrue([this] { return closedAt(1, 1, 6) == 6 && closedAt(2, 1, 6) == 6; }));
+}
+
+TEST_F(ReplicaRepairTest, ClosedSegmentsAreCopiedAgainAFewAtATime) {
+  start(4, {1, 2, 3});
+  for (int i = 0; i < 9; ++i) roll();
+  backup(4).mode = Mode::Hold;
+  setMembers({1, 2, 4});
+  runFor(200 * kMilli);
+  std::set<SegmentId> closed = backup(4).heldSegments();
+  std::erase_if(closed, [](SegmentId id) { return id > SegmentId(9); });
+  EXPECT_EQ(closed.size(), 4U);
+  EXPECT_EQ(counts().repairing, 10U);
+  EXPECT_EQ(counts().least, 2U);
+  server_.onDispatch([this] {
+    for (uint64_t id = 1; id <= 9; ++id) EXPECT_TRUE(manager_->isNeeded(SegmentId(id))) << id;
+  });
+  backup(4).mode = Mode::Answer;
+  backup(4).release();
+  EXPECT_TRUE(comesTrue([this] { return counts().repairing == 0; }));
+  EXPECT_EQ(closedAt(4, 1, 9), 9U);
+  EXPECT_EQ(counts().least, 3U);
+  EXPECT_TRUE(std::all_of(floors_.stored.begin(), floors_.stored.end(), [](const auto& floor) {
+    return floor.first == SegmentId(10);
+  })) << "what is closed needs no floor";
+}
+
+// Turns that come free while nothing else happens are taken by those that waited, wherever they stand.
+TEST_F(ReplicaRepairTest, RepairsGoOnWhenAllTurnsComeFreeAtOnce) {
+  start(5, {1, 2, 3});
+  for (int i = 0; i < 4; ++i) roll();
+  // The later ones are on 2, 3 and 4.
+  backup(1).mode = Mode::Refuse;
+  setMembers({1, 2, 3, 4});
+  ASSERT_TRUE(becomesDurable(put("x")));
+  ASSERT_EQ(manager_->stats().replicas_lost.load(), 1U);
+  for (int i = 0; i < 6; ++i) roll();
+  // They lose one, and take all turns for another; meanwhile the earlier ones lose one, too.
+  backup(1).mode = Mode::Answer;
+  backup(5).mode = Mode::Hold;
+  backup(5).spared = log_->headId();  // what happens to the head would have everything looked at
+  setMembers({1, 2, 3, 5});
+  runFor(50 * kMilli);
+  const std::set<SegmentId> held = backup(5).heldSegments();
+  ASSERT_EQ(held.size(), 4U);
+  ASSERT_GT(*held.begin(), SegmentId(4));
+  setMembers({2, 3, 5});
+  runFor(50 * kMilli);
+  // All four answers are there when the server looks again.
+  server_.node.pause();
+  backup(5).mode = Mode::Answer;
+  backup(5).release();
+  runFor(10 * kMilli);
+  server_.node.resume();
+  EXPECT_TRUE(comesTrue([this] { return closedAt(5, 1, 10) == 10; }));
+}
+
+// Nobody writes, because everybody waits: nothing but time leads out of that.
+TEST_F(ReplicaRepairTest, ABackupThatFailedIsTriedAgainThoughNobodyWrites) {
+  start(2, {1, 2});
+  backup(2).mode = Mode::Refuse;
+  const LogPosition end = put("a");
+  EXPECT_FALSE(becomesDurable(end, 1000 * kMilli));
+  backup(2).mode = Mode::Answer;
+  EXPECT_TRUE(becomesDurable(end));
+  EXPECT_EQ(holders(end, 2), (std::vector<uint64_t>{1, 2}));
+}
+
+TEST_F(ReplicaRepairTest, WhatIsFreedIsToldToEverybodyWhoEverHadIt) {
+  start(4, {1, 2, 3, 4});
+  log::Segment* side = nullptr;
+  server_.onDispatch([&] { side = log_->openPrivate(log::SegmentKind::Side); });
+  const SegmentId id = side->id();
+  runFor(50 * kMilli);
+  uint64_t former = 0;
+  for (const uint64_t number : {1, 2, 3, 4}) {
+    if (backup(number).kept.contains(id)) former = number;
+  }
+  ASSERT_NE(former, 0U);
+  // One of its holders fails when it is closed.
+  backup(former).mode = Mode::Refuse;
+  backup(former).only = id;
+  server_.onDispatch([&] { log_->closePrivate(*side); });
+  ASSERT_TRUE(comesTrue([&] { return side->state() == log::SegmentState::Closed; }));
+  backup(former).mode = Mode::Answer;
+  const uint64_t away = former == 1 ? 2 : 1;
+  backup(away).frees_refused = 3;
+  server_.onDispatch([&] { log_->dropPrivate(*side); });
+  EXPECT_TRUE(comesTrue([&] {
+    return std::all_of(backups_.begin(), backups_.end(), [](const auto& backup) { return !backup->freed.empty(); });
+  }));
+  for (const auto& backup : backups_) {
+    EXPECT_EQ(backup->freed.front(), id);
+    EXPECT_FALSE(backup->kept.contains(id));
+  }
+  runFor(1000 * kMilli);
+  EXPECT_EQ(backup(away).freed.size(), 4U);
+  EXPECT_EQ(backup(former).freed.size(), 1U);
+}
+
+// Whoever freed it need not wait for the dispatch before its memory serves another segment.
+TEST_F(ReplicaRepairTest, ASegmentIsNotLookedAtAnyMoreOnceItIsFreed) {
+  start(3, {1, 2, 3});
+  log::Segment* side = nullptr;
+  for (const uint64_t id : {1, 2, 3}) backup(id).mode = Mode::Hold;
+  server_.onDispatch([&] { side = log_->openPrivate(log::SegmentKind::Side); });
+  const SegmentId id = side->id();
+  ASSERT_TRUE(comesTrue([&] {
+    return std::all_of(backups_.begin(), backups_.end(), [](const auto& backup) { return backup->held.size() == 1; });
+  }));
+  // The answers are in when another thread frees it, and uses its memory again.
+  server_.node.pause();
+  for (const uint64_t number : {1, 2, 3}) {
+    backup(number).mode = Mode::Answer;
+    backup(number).writes.clear();
+    backup(number).release();
+  }
+  runFor(10 * kMilli);
+  log_->dropPrivate(*side);
+  for (uint64_t now_ns = 1; log_->reclaim(now_ns) != 0; ++now_ns) rcu_.reclaim(16);
+  std::vector<log::Segment*> others;
+  do {
+    others.push_back(log_->openPrivate(log::SegmentKind::Side));
+    ASSERT_NE(others.back(), nullptr);
+  } while (others.back() != side);
+  log_->closePrivate(*side);
+  server_.node.resume();
+  ASSERT_TRUE(comesTrue([&] { return side->state() == log::SegmentState::Closed; }));
+  for (const uint64_t number : {1, 2, 3}) {
+    EXPECT_TRUE(std::none_of(backup(number).writes.begin(), backup(number).writes.end(),
+                             [id](const auto& write) { return write.segment == id; }));
+    EXPECT_TRUE(comesTrue([&] { return !backup(number).kept.contains(id); }));
+  }
+}
+
+TEST_F(ReplicaRepairTest, AnEndInTheMiddleOfEverythingLeavesNothing) {
+  start(5, {1, 2, 3});
+  for (int i = 0; i < 6; ++i) roll();
+  log::Segment* side = nullptr;
+  server_.onDispatch([&] { side = log_->openPrivate(log::SegmentKind::Side); });
+  floors_.holding = true;
+  backup(4).mode = Mode::Hold;
+  backup(5).mode = Mode::Refuse;
+  backup(5).refusal = Status::RetryLater;
+  backup(1).frees_refused = 1'000'000;
+  setMembers({1, 2, 5});
+  const LogPosition end = put("a");
+  server_.onDispatch([&] { log_->dropPrivate(*side); });
+  runFor(50 * kMilli);
+  setMembers({1, 2, 4});
+  put("b");
+  runFor(50 * kMilli);
+  stop();
+  backup(4).mode = Mode::Answer;
+  backup(4).release();
+  runFor(10 * kMilli);
+  std::vector<size_t> heard;
+  for (const auto& backup : backups_) heard.push_back(backup->writes.size() + backup->freed.size());
+  put("c");
+  runFor(5000 * kMilli);
+  for (size_t i = 0; i < heard.size(); ++i) {
+    EXPECT_EQ(heard[i], backups_[i]->writes.size() + backups_[i]->freed.size()) << i + 1;
+  }
+  EXPECT_FALSE(log_->isDurable(end));
+  server_.onDispatch([this] { manager_->stop(); });
+}
+
+// A call of another thread may be the last thing that happens before the end.
+TEST_F(ReplicaRepairTest, ItIsNotIdleWhileTheDispatchHasToCallIt) {
+  start(3, {1, 2, 3});
+  stop();
+  server_.node.pause();
+  manager_->free(SegmentId(99));
+  EXPECT_FALSE(manager_->isIdle());
+  server_.node.resume();
+  EXPECT_TRUE(comesTrue([this] { return manager_->isIdle(); }));
+}
+
+}  // namespace
+}  // namespace ramcore::master
