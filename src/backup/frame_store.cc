@@ -195,7 +195,10 @@ Result<uint32_t> FrameStore::frameFor(const ReplicaWrite& write, const log::Cert
     return present;
   }
   const uint32_t frame = take((write.flags & Write::kHead) != 0);
-  if (frame == kNoFrame) return Status::NoSpace;
+  if (frame == kNoFrame) {
+    add(stats_.refused_full, 1);
+    return Status::NoSpace;
+  }
   frames_[frame].state = FrameState::Own;
   frames_[frame].older = present;
   reset(frame, write);

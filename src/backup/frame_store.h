@@ -32,6 +32,7 @@ struct StoreStats {
   std::atomic<uint64_t> frames_free{0};
   std::atomic<uint64_t> bytes_written{0};  ///< data of replicas, without certificates
   std::atomic<uint64_t> flushes{0};
+  std::atomic<uint64_t> refused_full{0};    ///< replicas for which there was no frame
   std::atomic<uint64_t> corrupt_frames{0};  ///< found in this life
   std::atomic<bool> condemned{false};
 };

@@ -201,7 +201,8 @@ bool Nemesis::isWhole() const {
   const coordinator::Coordinator::Counts counts = cluster_.coordinator->coordinator().counts();
   size_t up = 0;
   for (size_t index = 0; index < cluster_.servers.size(); ++index) {
-    if (cluster_.isDown(index)) continue;
+    // Who knows that it was declared dead is as good as gone.
+    if (cluster_.isDown(index) || !cluster_.servers[index]->rejected().empty()) continue;
     ++up;
     if (!isWhole(index)) return false;
   }
@@ -210,7 +211,7 @@ bool Nemesis::isWhole() const {
 
 bool Nemesis::isWhole(size_t index) const {
   const SimServer& server = *cluster_.servers[index];
-  if (!server.isServing() || !server.rejected().empty() || server.master().replicas() == nullptr) return false;
+  if (!server.isServing() || server.master().replicas() == nullptr) return false;
   return server.master().replicas()->counts().repairing == 0 && !server.backup()->store().isCondemned();
 }
 
@@ -235,13 +236,10 @@ void Nemesis::failFlush(size_t index) {
   if (condemned_ || powerless_ || random_.below(8) != 0) return;
   condemned_ = index;
   cluster_.disks[index]->failFlushes(1);
-  const SimServer* const server = cluster_.servers[index].get();
-  later(cluster_.scheduler.nowNs() + draw(random_, 500 * kMilli, 5 * kSecond), [this, index, server] {
+  later(cluster_.scheduler.nowNs() + draw(random_, 500 * kMilli, 5 * kSecond), [this, index] {
     condemned_.reset();
     cluster_.disks[index]->failFlushes(0);
-    if (cluster_.servers[index].get() == server && !cluster_.isDown(index) && server->backup()->store().isCondemned()) {
-      kill(index);
-    }
+    if (!cluster_.isDown(index) && cluster_.servers[index]->backup()->store().isCondemned()) kill(index);
   });
 }
 

@@ -18,7 +18,10 @@ void addCounts(const SimServer& server, RunCounts& counts) {
     counts.floors_raised += replicas->stats().floors_raised.load();
     counts.replicas_repaired += replicas->stats().repairs.load();
   }
-  if (server.backup() != nullptr) counts.fenced_refusals += server.backup()->service().fencedRefusals();
+  if (server.backup() != nullptr) {
+    counts.fenced_refusals += server.backup()->service().fencedRefusals();
+    counts.refused_full += server.backup()->store().stats().refused_full.load();
+  }
   counts.bucket_splits += master.index().stats().splits;
 }
 

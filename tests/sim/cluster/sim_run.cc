@@ -320,6 +320,7 @@ void RunCounts::add(const RunCounts& other) {
   fenced_refusals += other.fenced_refusals;
   servers_recovered += other.servers_recovered;
   tablets_recovered += other.tablets_recovered;
+  refused_full += other.refused_full;
   power_losses += other.power_losses;
   sectors_lost += other.sectors_lost;
   flushes_failed += other.flushes_failed;

@@ -70,6 +70,7 @@ struct RunCounts {
   uint64_t fenced_refusals = 0;    ///< of writes and frees by servers that were declared dead
   uint64_t servers_recovered = 0;  ///< with tablets
   uint64_t tablets_recovered = 0;
+  uint64_t refused_full = 0;  ///< replicas, by backups without a frame for them
   uint64_t power_losses = 0;
   uint64_t sectors_lost = 0;  ///< by them; or torn
   uint64_t flushes_failed = 0;
