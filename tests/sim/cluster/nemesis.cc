@@ -185,6 +185,8 @@ void Nemesis::losePower() {
 // Seen whole several times in a row: floors are raised after the replicas are there.
 void Nemesis::restorePower(size_t index, uint32_t looks_whole) {
   constexpr uint32_t kLooks = 4;
+  // Also after the last step: without another server too few may be left for a recovery to end.
+  replaceRejected();
   if (looks_whole == kLooks) {
     powerless_ = false;
     return restart(index);
