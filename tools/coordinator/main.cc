@@ -17,7 +17,7 @@ struct CoordinatorSettings {
   ProcessSettings process;
   std::string storage = "./ramcore-coordinator";
   uint32_t lease_ms = 2'000;
-  uint32_t verdict_ms = 10'000;
+  uint32_t verdict_ms = 3'000;
   uint32_t client_lease_ms = 30'000;
 };
 
@@ -111,8 +111,10 @@ int main(int argc, char** argv) {
                  "For how many milliseconds a server may serve without hearing from the coordinator")
       ->envname("RAMCORE_LEASE_MS")
       ->check(CLI::Range(100, 600'000));
-  app.add_option("--death-after-ms", settings.verdict_ms,
-                 "After how many milliseconds of silence a server is declared dead, for good")
+  app.add_option(
+         "--death-after-ms", settings.verdict_ms,
+         "After how many milliseconds of silence a server is declared dead, for good, and its tablets are recovered. "
+         "At least --lease-ms")
       ->envname("RAMCORE_DEATH_AFTER_MS")
       ->check(CLI::Range(100, 3'600'000));
   app.add_option("--client-lease-ms", settings.client_lease_ms,
