@@ -115,7 +115,8 @@ void ReplicaManager::applyQueued() {
 }
 
 void ReplicaManager::refreshCounts() {
-  if (!counts_changed_) return;
+  // The first head is opened by an answer of a backup, which is no change of segments.
+  if (!counts_changed_ && stats_.least.load(std::memory_order_relaxed) != 0) return;
   counts_changed_ = false;
   const Counts now = counts();
   stats_.least.store(now.least, std::memory_order_relaxed);
@@ -340,13 +341,16 @@ bool ReplicaManager::isNeeded(SegmentId segment) const {
 ReplicaManager::Counts ReplicaManager::counts() const {
   Counts counts{.wanted = wantedCount(), .least = 0, .repairing = 0};
   counts.least = counts.wanted;
+  bool any = false;
   for (const auto& [id, segment] : segments_) {
     // What is not open or closed everywhere for the first time holds nothing that was acknowledged.
     if (segment->isHead() ? !segment->isOpened() : !segment->isClosed()) continue;
+    any = true;
     const uint32_t complete = segment->completeCount();
     counts.least = std::min(counts.least, complete);
     if (complete < targetCount()) ++counts.repairing;
   }
+  if (!any) counts.least = 0;
   return counts;
 }
 

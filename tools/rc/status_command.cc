@@ -87,8 +87,9 @@ void printHealth(const client::ClusterStatus& status) {
   std::printf("replicas: wanted %u, complete %u, survives %u more deaths\n", health.replicas_wanted,
               health.replicas_least, health.survivable_deaths);
   for (const client::RecoveryProgress& recovery : status.recoveries) {
-    std::printf("recovery of server %s (%s): %u tablets left; %s\n", formatServer(recovery.server).c_str(),
-                recovery.server_name.c_str(), recovery.tablets_left, recovery.text.c_str());
+    std::printf("recovery of server %s (%s): %u tablets left%s%s\n", formatServer(recovery.server).c_str(),
+                recovery.server_name.c_str(), recovery.tablets_left, recovery.text.empty() ? "" : "; ",
+                recovery.text.c_str());
     if (recovery.missing_count == 0) continue;
     std::string missing;
     for (const SegmentId segment : recovery.missing) missing += " " + std::to_string(segment.value);
