@@ -10,7 +10,7 @@
 namespace ramcore::log {
 
 /// What makes a stored prefix of a segment valid: whose it is, how long, and the checksum of all entry headers in it
-/// (which hold the checksums of the entries). Cut only at the end of a group. A frame has two slots that are written in
+/// (which hold the checksums of the entries). Cut only at the end of a group. A frame has several slots, written in
 /// turn, so that a torn write destroys at most what was not acknowledged.
 struct Certificate {
   ClusterId cluster;
@@ -55,7 +55,7 @@ Status decodeCertificate(ByteSpan bytes, Certificate& certificate);
 /// Cost: a pass over the bytes.
 bool verifyCertificate(const Certificate& certificate, ByteSpan segment_bytes);
 
-/// Of a frame's two slots the newest certificate that verifies against the frame's bytes, else the other, else nothing.
+/// Of two slots of a frame the newest certificate that verifies against the frame's bytes, else the other, else nothing.
 /// Nothing in the slots is trusted.
 std::optional<Certificate> chooseCertificate(ByteSpan slot_a, ByteSpan slot_b, ByteSpan segment_bytes);
 
