@@ -55,7 +55,7 @@ Status decodeCertificate(ByteSpan bytes, Certificate& certificate);
 /// Cost: a pass over the bytes.
 bool verifyCertificate(const Certificate& certificate, ByteSpan segment_bytes);
 
-/// Of two slots of a frame the newest certificate that verifies against the frame's bytes, else the other, else nothing.
+/// Of two slots the newest certificate that verifies against the bytes of the frame, else the other, else nothing.
 /// Nothing in the slots is trusted.
 std::optional<Certificate> chooseCertificate(ByteSpan slot_a, ByteSpan slot_b, ByteSpan segment_bytes);
 
