@@ -92,7 +92,8 @@ class LibraryErrors : public ::testing::Test {
     locator() = coordinator()->waitReady();
     ASSERT_NE(locator(), "");
     arguments = common;
-    arguments.insert(arguments.end(), {"--coordinator", locator(), "--memory", "64MiB", "--replicas", "0", "--storage-bytes", "0"});
+    arguments.insert(arguments.end(),
+                     {"--coordinator", locator(), "--memory", "64MiB", "--replicas", "0", "--storage-bytes", "0"});
     server().emplace("ramcore-server", arguments);
     ASSERT_NE(server()->waitReady(), "");
   }
