@@ -125,13 +125,15 @@ class Cluster:
     """One coordinator and some servers."""
 
     def __init__(self, servers=2, memory="96MiB", name="test", secret=None, transports=("tcp", "shm"), autostart=True,
-                 replicas=0, storage="512MiB"):
+                 replicas=0, storage="512MiB", death_after_ms=None):
         self.directory = tempfile.mkdtemp(prefix="ramcore-test-")
         self.name = name
         self.memory = memory
         self.transports = transports
         self.replicas = replicas  # 0: servers keep nothing anywhere
         self.storage = storage
+        # Tests stop servers for seconds, and without replicas nobody can take their place.
+        self.death_after_ms = death_after_ms or (3000 if replicas else 10000)
         self.secret_file = None
         if secret is not None:
             self.secret_file = self.path("secret")
@@ -193,7 +195,8 @@ class Cluster:
         return flags
 
     def coordinator_arguments(self, listen=None, storage=None):
-        arguments = [tool("ramcore-coordinator"), "--storage", storage or self.path("coordinator")] + self.security_flags()
+        arguments = [tool("ramcore-coordinator"), "--storage", storage or self.path("coordinator"),
+                     "--death-after-ms", str(self.death_after_ms)] + self.security_flags()
         for locator in listen or self.listen_locators("coordinator"):
             arguments += ["--listen", locator]
         return arguments

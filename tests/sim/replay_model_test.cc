@@ -105,6 +105,7 @@ class ReplayTarget : private StoreParts {
   /// As if the client called again.
   ResultTable::Lookup findResult(const wire::CallIdentity& identity) { return results_.find(identity); }
   Version safeVersion() const { return store_.safeVersionNow(); }
+  void raiseSafeVersion(Version version) { store_.raiseSafeVersion(version); }
   /// What a recovery of this server would find.
   void copySegments(std::vector<std::vector<std::byte>>& segments) { StoreParts::copySegments(segments); }
 
@@ -175,13 +176,19 @@ class ReplayModel : private StoreParts {
   void recoverElsewhere() {
     std::vector<std::vector<std::byte>> segments;
     std::vector<log::EntryView> entries;
+    Version safe_version = 0;
     for (const log::EntryView& entry : shuffledEntries(segments)) {
+      if (entry.type() == log::EntryType::SafeVersion) {
+        safe_version = std::max(safe_version, entry.payloadAs<log::SafeVersionPayload>().version);
+      }
       if (!isContents(entry)) continue;
       entries.push_back(entry);
       if (random_.below(5) == 0) entries.insert(entries.begin() + random_.below(entries.size()), entry);
     }
     ReplayTarget target;
     DeadVersions dead;
+    // Of keys whose last traces are gone from the log, only this tells.
+    target.raiseSafeVersion(safe_version);
     target.take(entries, random_, &dead);
     expectSame(target);
     for (const auto& [key, version] : highest_) ASSERT_GT(target.safeVersion(), version) << key;
