@@ -54,6 +54,7 @@ void SimCluster::startCoordinator() {
 }
 
 void SimCluster::killCoordinator() {
+  if (coordinator == nullptr) return;
   addCounts(*coordinator, counts_of_coordinators_);
   coordinator.reset();
 }
