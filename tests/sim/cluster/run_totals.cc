@@ -30,7 +30,7 @@ void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& fl
                                   {"replica writes after the fence", counts.fenced_refusals, with_faults * 2.5},
                                   {"servers recovered", counts.servers_recovered, 4},
                                   {"tablets recovered", counts.tablets_recovered, 10},
-                                  {"replicas refused by full disks", counts.refused_full, 0.3},
+                                  {"replicas refused by full disks", counts.refused_full, 0.05},
                                   {"machines without power", counts.power_losses, with_faults * 0.25},
                                   {"sectors lost or torn", counts.sectors_lost, with_faults * 4},
                                   {"flushes failed", counts.flushes_failed, with_faults * 2},

@@ -280,6 +280,7 @@ runtime::Task<void> SimClient::runReads() {
       client::PointResult result =
           co_await core_->read(table_, asBytes(bytes), node_.clock().nowNs() + 60 * runtime::kNanosPerSecond);
       note(index, noteOf(part, result));
+      if (result.status == Status::Shutdown) co_return;  // the run was given up
       const bool answered = result.status == Status::Ok || result.status == Status::NotFound;
       if (!answered) continue;
       final_.emplace_back(key, std::move(result));

@@ -65,7 +65,9 @@ class Scenario {
     if (variation_.impatient) cluster.network.give_up_ns_max = 250 * runtime::kNanosPerMilli;
     cluster.durable = options_.crashes;
     if (cluster.durable) cluster.verdict_after_ns = 3 * runtime::kNanosPerSecond;
-    if (variation_.small_storage) cluster.storage_bytes = 4u << 20;
+    // Room for the logs of all, and of as many dead ones that are not recovered yet. With less, recoveries wait for each
+    // other: what the dead have left is needed, and there is no place for the copies that would make it superfluous.
+    if (variation_.small_storage) cluster.storage_bytes = 5u << 20;
     cluster.replication.at_once = !variation_.late_replication;
     cluster.ledger = ledger();
     cluster.clean_below_free_percent = variation_.cleans_early ? 35 : 20;
