@@ -18,10 +18,9 @@ class PointCall final : private rpc::OutgoingCall {
   PointCall(ClusterClient& client, Done done) : OutgoingCall(&PointCall::attempted), client_(client), done_(done) {}
 
   /// Starts the call. True: it is over already and `done` will not run.
-  /// @param timeout_ns   for the whole call.
-  /// @param deadline_ns  the same as a time, if the caller has looked at the clock; kNever: the caller calls expire()
-  /// in
-  ///                     time.
+  /// @param timeout_ns   for the whole call. Zero or less: it ends with DeadlineExceeded, and nothing is sent.
+  /// @param deadline_ns  the same as a time, if the caller has looked at the clock; kNever: the caller calls
+  ///                     expire() in time.
   /// @param owner        what owner() gives back, for `done`.
   bool start(const PointRequest& request, int64_t timeout_ns, int64_t deadline_ns, void* owner);
   void* owner() const { return owner_; }

@@ -280,7 +280,7 @@ TEST_P(PublicClient, DeadlinesAreKeptAndToldHonestly) {
     }
   }
   EXPECT_LT(std::chrono::steady_clock::now() - began, seconds(20));
-  EXPECT_GT(unknown + given_up, 0);
+  EXPECT_GE(given_up, 300 / 4);  // without any time nothing is sent
   // Attempts that are still on their way come before this one, on the same session.
   const MutateResult counted = client->increment(table, "counter", 0);
   ASSERT_EQ(counted.status, Status::Ok);
