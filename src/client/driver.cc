@@ -1,7 +1,6 @@
 #include "client/driver.h"
 
 #include <immintrin.h>
-#include <sched.h>
 
 #include <algorithm>
 
@@ -107,8 +106,8 @@ void Driver::look(Waited* call, bool is_idle) {
     return;
   }
   if (spin_until_ns_ == 0) spin_until_ns_ = now_ns + spin_ns_max_;
-  if (now_ns < spin_until_ns_) {
-    sched_yield();  // cheap when nobody else wants the core; when somebody does, it may be the server
+  if (now_ns < spin_until_ns_ && !crowd_.isCrowded(now_ns)) {
+    crowd_.yield(now_ns);  // cheap when nobody else wants the core; when somebody does, it may be the server
     return;
   }
   if (call != nullptr && call->is_done.load(std::memory_order_relaxed)) return;

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "client/cluster_client.h"
+#include "rpc/crowd_gauge.h"
 #include "rpc/dispatch.h"
 
 namespace ramcore::client {
@@ -30,7 +31,7 @@ class Driver {
   };
 
   Driver(rpc::Dispatch& dispatch, transport::Sleeper& sleeper, ClusterClient& client, int64_t spin_ns_max)
-      : dispatch_(dispatch), sleeper_(sleeper), client_(client), spin_ns_max_(spin_ns_max) {}
+      : dispatch_(dispatch), sleeper_(sleeper), client_(client), spin_ns_max_(spin_ns_max), crowd_(dispatch.clock()) {}
 
   /// Starts `call` (its run function, on the driving thread) and comes back when it is done.
   void runToEnd(Waited& call);
@@ -74,6 +75,7 @@ class Driver {
   std::condition_variable turn_;
   // The driving thread's.
   int64_t spin_until_ns_ = 0;
+  rpc::CrowdGauge crowd_;
   uint32_t rounds_ = 0;  // since the last look at the clock
   bool found_ = false;   // something, since then
 };

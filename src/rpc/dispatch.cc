@@ -1,11 +1,11 @@
 #include "rpc/dispatch.h"
 
 #include <immintrin.h>
-#include <sched.h>
 
 #include <algorithm>
 
 #include "base/check.h"
+#include "rpc/crowd_gauge.h"
 
 namespace ramcore::rpc {
 namespace {
@@ -180,6 +180,7 @@ void Dispatch::run() {
   // requests come again. Timers, jobs and membership traffic do not start a spin.
   constexpr uint32_t kVainSpinsMax = 10;
   uint32_t vain_spins = kVainSpinsMax;
+  CrowdGauge crowd(clock_);
   int64_t spin_until_ns = 0;
   uint32_t idle_rounds = 0;
   while (!stopping()) {
@@ -204,11 +205,11 @@ void Dispatch::run() {
       }
       const int64_t now_ns = clock_.nowNs();
       if (spin_until_ns == 0) spin_until_ns = now_ns + options_.spin_ns_max;
-      if (now_ns < spin_until_ns) {
-        if (idle_rounds % kIdleRoundsPerYield == 0) sched_yield();  // 5 processes on 2 cores need it
+      if (now_ns < spin_until_ns && !crowd.isCrowded(now_ns)) {
+        if (idle_rounds % kIdleRoundsPerYield == 0) crowd.yield(now_ns);
         continue;
       }
-      ++vain_spins;
+      if (now_ns >= spin_until_ns) ++vain_spins;
     }
     spin_until_ns = 0;
     idle_rounds = 0;
