@@ -12,6 +12,9 @@ namespace {
 constexpr size_t kNameBytesMax = 255;
 // Attempts at one server before a table that is being created looks for another one.
 constexpr int kTakeAttemptsMax = 4;
+// One that answers, but is not ready, gets this long: the head of a log that has just begun has to be open and flushed on
+// other servers. Tables are spread over all servers when they are made, and nobody spreads them again later.
+constexpr int64_t kNotReadyNs = 1 * runtime::kNanosPerSecond;
 
 // Bytes of the UTF-8 character that begins at `text`, 0 if there is no valid one.
 size_t characterBytes(std::string_view text, uint32_t& character) {
@@ -214,6 +217,7 @@ runtime::Task<bool> TableManager::createTablets(TableId id, std::vector<Tablet>&
 // False only if the coordinator stops.
 runtime::Task<bool> TableManager::createTablet(TableId id, uint32_t index, Tablet& tablet) {
   Backoff backoff(parts_.journal);
+  int64_t begun_ns = parts_.journal.nowNs();
   for (int attempt = 1; !parts_.journal.stopping(); ++attempt) {
     tablet = intended(*parts_.map.findTable(id), index);
     const bool dead = !parts_.membership.isAlive(tablet.owner);
@@ -224,9 +228,12 @@ runtime::Task<bool> TableManager::createTablet(TableId id, uint32_t index, Table
         co_return true;
       }
       if (!mayPass(taken.status)) attempt = kTakeAttemptsMax;
+      const bool not_ready = taken.status == Status::RetryLater || taken.status == Status::LeaseUnknown;
+      if (not_ready && parts_.journal.nowNs() - begun_ns < kNotReadyNs) attempt = 0;
     }
     if (dead || attempt >= kTakeAttemptsMax) {
       attempt = 0;
+      begun_ns = parts_.journal.nowNs();
       // Also with a new owner there is a pause: servers that all refuse would have it go round and store without end.
       (void)co_await moveIntent(id, index);
     }

@@ -35,6 +35,7 @@ class FakeCluster {
     std::map<TabletId, TabletEpoch> dropped;
     int64_t pull_polls = 0;
     Status drop_failure = Status::Ok;
+    int refusals_left = 0;  ///< of tablets, because its log has no head yet
     bool stalls = false;                                ///< recoveries here go on for ever
     std::map<ServerId, std::vector<Replica>> replicas;  ///< of others' logs
     std::set<ServerId> fenced;
@@ -47,6 +48,10 @@ class FakeCluster {
 
   Status take(ServerId server, const Tablet& tablet, bool created_empty) {
     Machine& at = machines_[server];
+    if (at.refusals_left > 0) {
+      --at.refusals_left;
+      return Status::RetryLater;
+    }
     const auto found = at.tablets.find(tablet.id);
     if (found != at.tablets.end()) {
       Held& held = found->second;

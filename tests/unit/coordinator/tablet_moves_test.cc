@@ -92,6 +92,24 @@ TEST(Tables, WhatIsStoredAndNotFinishedInTimeIsUnknown) {
   EXPECT_EQ(bench.drop(created.id), Status::Ok);
 }
 
+TEST(Tables, AServerThatIsNotReadyYetGetsItsShareAllTheSame) {
+  Bench bench;
+  for (uint64_t i = 1; i <= 3; ++i) bench.addServer(i);
+  bench.cluster().machine(ServerId(2)).refusals_left = 10;
+  const TableManager::Created created = bench.create("t", 3);
+  ASSERT_EQ(created.status, Status::Ok);
+  EXPECT_EQ(bench.cluster().machine(ServerId(2)).refusals_left, 0);
+  for (uint64_t i = 1; i <= 3; ++i) EXPECT_EQ(bench.cluster().machine(ServerId(i)).tablets.size(), 1u) << i;
+}
+
+TEST(Tables, AServerThatNeverGetsReadyGetsNone) {
+  Bench bench;
+  for (uint64_t i = 1; i <= 3; ++i) bench.addServer(i);
+  bench.cluster().machine(ServerId(2)).refusals_left = 1'000'000;
+  ASSERT_EQ(bench.create("t", 3).status, Status::Ok);
+  EXPECT_TRUE(bench.cluster().machine(ServerId(2)).tablets.empty());
+}
+
 TEST(Tables, CreateKeepsToTheLimitOfTabletsInTheCluster) {
   Bench bench;
   bench.addServer(1);
