@@ -5,11 +5,13 @@
 #include "base/check.h"
 #include "coordinator/server_steps.h"
 #include "coordinator/stored_state.h"
+#include "runtime/growing_pause.h"
 
 namespace ramcore::coordinator {
 namespace {
 
 constexpr int64_t kProgressPauseNs = 10 * runtime::kNanosPerMilli;
+constexpr int64_t kProgressPauseNsMax = 100 * runtime::kNanosPerMilli;
 
 std::string text(const char* what, Status status) { return std::string(what) + ": " + std::string(name(status)); }
 
@@ -278,6 +280,7 @@ runtime::Task<MigrationManager::Verdict> MigrationManager::startPull(MigrationId
 
 runtime::Task<MigrationManager::Verdict> MigrationManager::awaitPull(MigrationId id) {
   Verdict verdict;
+  runtime::GrowingPause pause(kProgressPauseNs, kProgressPauseNsMax);
   while (!mustEnd(id, verdict)) {
     const PullResult pull = co_await parts_.masters.pullProgress(record(id).destination, record(id).tablet);
     if (pull.status == Status::Ok) {
@@ -298,7 +301,7 @@ runtime::Task<MigrationManager::Verdict> MigrationManager::awaitPull(MigrationId
       verdict.reason = text("the destination has lost the tablet", pull.status);
       break;
     }
-    (void)co_await parts_.journal.sleepFor(kProgressPauseNs);
+    (void)co_await parts_.journal.sleepFor(pause.nextNs());
   }
   co_return verdict;
 }

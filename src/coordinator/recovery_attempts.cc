@@ -4,11 +4,13 @@
 
 #include "coordinator/server_steps.h"
 #include "coordinator/stored_state.h"
+#include "runtime/growing_pause.h"
 
 namespace ramcore::coordinator {
 namespace {
 
 constexpr int64_t kProgressPauseNs = 10 * runtime::kNanosPerMilli;
+constexpr int64_t kProgressPauseNsMax = 100 * runtime::kNanosPerMilli;
 // For how long a server may answer nothing, or that it is not ready, before its tablets are given to another one.
 constexpr int64_t kPatienceNs = 10 * runtime::kNanosPerSecond;
 // Calls to one server under way together.
@@ -108,6 +110,7 @@ runtime::Task<bool> RecoveryAttempts::clear(const Attempt& attempt) {
 runtime::Task<void> RecoveryAttempts::watch(Attempt attempt) {
   Journal::Running running(parts_.journal);
   attempt.heard_ns = parts_.journal.nowNs();
+  runtime::GrowingPause pause(kProgressPauseNs, kProgressPauseNsMax);
   while (true) {
     leaveOut(attempt);
     if (attempt.pending.empty() || !goesOn(attempt)) break;
@@ -117,7 +120,7 @@ runtime::Task<void> RecoveryAttempts::watch(Attempt attempt) {
       if (!stored) co_return;
     }
     if (attempt.pending.empty()) break;
-    (void)co_await parts_.journal.sleepFor(kProgressPauseNs);
+    (void)co_await parts_.journal.sleepFor(pause.nextNs());
   }
   if (!parts_.journal.stopping()) fail(attempt, attempt.pending);
 }

@@ -23,10 +23,11 @@ runtime::Task<Status> TabletIntake::purge(const Tablet& tablet, const std::atomi
 
 runtime::Task<Status> TabletIntake::roll(const std::atomic<bool>& cancelled, SegmentId& head) {
   head = parts_.log.requestRoll();
+  runtime::GrowingPause pause = growingPause();
   while (!parts_.log.isRolled(head)) {
     if (cancelled) co_return Status::Cancelled;
     parts_.maintenance.poke();
-    co_await runtime::sleepFor(parts_.background, kPauseNs);
+    co_await runtime::sleepFor(parts_.background, pause.nextNs());
   }
   co_return Status::Ok;
 }
@@ -42,9 +43,10 @@ Status TabletIntake::add(Tablet tablet, SegmentId first_segment, const std::atom
 
 runtime::Task<Status> TabletIntake::join(log::SideLog& side, const std::atomic<bool>& stopping) {
   side.close();
+  runtime::GrowingPause pause = growingPause();
   while (!side.isClosed()) {
     if (stopping) break;
-    co_await runtime::sleepFor(parts_.background, kPauseNs);
+    co_await runtime::sleepFor(parts_.background, pause.nextNs());
   }
   if (stopping) {
     side.leave();
@@ -54,7 +56,7 @@ runtime::Task<Status> TabletIntake::join(log::SideLog& side, const std::atomic<b
   while (!side.isJoined()) {
     if (stopping) co_return Status::Cancelled;
     parts_.maintenance.poke();
-    co_await runtime::sleepFor(parts_.background, kPauseNs);
+    co_await runtime::sleepFor(parts_.background, pause.nextNs());
   }
   co_return Status::Ok;
 }

@@ -7,6 +7,7 @@
 #include "master/maintenance.h"
 #include "master/object_store.h"
 #include "master/tablet_table.h"
+#include "runtime/growing_pause.h"
 #include "runtime/task.h"
 
 namespace ramcore::master {
@@ -39,6 +40,8 @@ class TabletIntake {
   /// A source or backup that does not answer, or says "later", for this long ends an intake; so does a full memory.
   static constexpr int64_t kPatienceNs = 10 * runtime::kNanosPerSecond;
   static constexpr int64_t kPauseNs = 2 * runtime::kNanosPerMilli;
+  /// Between looks at what takes long when backups are missing.
+  static runtime::GrowingPause growingPause() { return {kPauseNs, 50 * runtime::kNanosPerMilli}; }
 
   explicit TabletIntake(const Parts& parts) : parts_(parts) {}
 

@@ -1,79 +1,85 @@
 #include "runtime/timer.h"
 
+#include <algorithm>
+
 #include "base/check.h"
-#include "runtime/clock.h"
 
 namespace ramcore::runtime {
+namespace {
+
+// Half the levels of two, and siblings are side by side in memory.
+constexpr size_t kChildren = 4;
+
+}  // namespace
 
 void Timer::cancel() {
   if (heap_ != nullptr) heap_->remove(*this);
 }
 
 TimerHeap::~TimerHeap() {
-  for (Timer* timer : heap_) timer->heap_ = nullptr;
+  for (const Entry& entry : heap_) entry.timer->heap_ = nullptr;
 }
 
-bool TimerHeap::before(const Timer& a, const Timer& b) const {
-  return a.deadline_ns_ != b.deadline_ns_ ? a.deadline_ns_ < b.deadline_ns_ : a.order_ < b.order_;
-}
-
-void TimerHeap::place(size_t slot, Timer* timer) {
-  heap_[slot] = timer;
-  timer->slot_ = slot;
+void TimerHeap::place(size_t slot, const Entry& entry) {
+  heap_[slot] = entry;
+  entry.timer->slot_ = slot;
 }
 
 void TimerHeap::siftUp(size_t slot) {
-  Timer* timer = heap_[slot];
+  const Entry entry = heap_[slot];
   while (slot > 0) {
-    const size_t parent = (slot - 1) / 2;
-    if (!before(*timer, *heap_[parent])) break;
+    const size_t parent = (slot - 1) / kChildren;
+    if (!before(entry, heap_[parent])) break;
     place(slot, heap_[parent]);
     slot = parent;
   }
-  place(slot, timer);
+  place(slot, entry);
 }
 
 void TimerHeap::siftDown(size_t slot) {
-  Timer* timer = heap_[slot];
+  const Entry entry = heap_[slot];
   for (;;) {
-    size_t child = 2 * slot + 1;
-    if (child >= heap_.size()) break;
-    if (child + 1 < heap_.size() && before(*heap_[child + 1], *heap_[child])) ++child;
-    if (!before(*heap_[child], *timer)) break;
+    const size_t first = kChildren * slot + 1;
+    if (first >= heap_.size()) break;
+    size_t child = first;
+    const size_t end = std::min(first + kChildren, heap_.size());
+    for (size_t other = first + 1; other < end; ++other) {
+      if (before(heap_[other], heap_[child])) child = other;
+    }
+    if (!before(heap_[child], entry)) break;
     place(slot, heap_[child]);
     slot = child;
   }
-  place(slot, timer);
+  place(slot, entry);
 }
 
 void TimerHeap::arm(Timer& timer, int64_t deadline_ns) {
   timer.cancel();
   timer.heap_ = this;
   timer.deadline_ns_ = deadline_ns;
-  timer.order_ = next_order_++;
-  heap_.push_back(&timer);
-  timer.slot_ = heap_.size() - 1;
-  siftUp(timer.slot_);
+  heap_.push_back({deadline_ns, next_order_++, &timer});
+  siftUp(heap_.size() - 1);
 }
 
 void TimerHeap::remove(Timer& timer) {
   RC_CHECK(timer.heap_ == this);
   const size_t slot = timer.slot_;
   timer.heap_ = nullptr;
-  Timer* last = heap_.back();
+  const Entry last = heap_.back();
   heap_.pop_back();
-  if (last == &timer) return;
-  place(slot, last);
-  siftUp(slot);
-  siftDown(last->slot_);
+  if (last.timer == &timer) return;
+  heap_[slot] = last;
+  if (slot > 0 && before(last, heap_[(slot - 1) / kChildren])) {
+    siftUp(slot);
+  } else {
+    siftDown(slot);
+  }
 }
-
-int64_t TimerHeap::earliestNs() const { return heap_.empty() ? kNever : heap_.front()->deadline_ns_; }
 
 size_t TimerHeap::fireDue(int64_t now_ns, size_t fires_max) {
   size_t fired = 0;
-  while (fired < fires_max && !heap_.empty() && heap_.front()->deadline_ns_ <= now_ns) {
-    Timer& timer = *heap_.front();
+  while (fired < fires_max && !heap_.empty() && heap_.front().deadline_ns <= now_ns) {
+    Timer& timer = *heap_.front().timer;
     remove(timer);
     timer.fire_(timer);  // may arm it again, or destroy it
     ++fired;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/clock.h"
+
 namespace ramcore::runtime {
 
 class TimerHeap;
@@ -29,7 +31,6 @@ class Timer {
   TimerHeap* heap_ = nullptr;
   size_t slot_ = 0;
   int64_t deadline_ns_ = 0;
-  uint64_t order_ = 0;  // breaks ties by the order of arming, so that a simulated run repeats exactly
 };
 
 /// The deadlines of one executor, earliest first. No tick: the executor sleeps until `earliestNs()`.
@@ -44,21 +45,29 @@ class TimerHeap {
   /// Arms (or re-arms) `timer` for `deadline_ns`.
   void arm(Timer& timer, int64_t deadline_ns);
   /// The next deadline; kNever if there is none.
-  int64_t earliestNs() const;
+  int64_t earliestNs() const { return heap_.empty() ? kNever : heap_.front().deadline_ns; }
   /// Fires what is due at `now_ns`, at most `fires_max` timers; returns how many.
   size_t fireDue(int64_t now_ns, size_t fires_max);
   size_t size() const { return heap_.size(); }
 
  private:
   friend class Timer;
-  bool before(const Timer& a, const Timer& b) const;
-  void place(size_t slot, Timer* timer);
+  // The key stands in the heap itself, so that sifting does not visit the timers.
+  struct Entry {
+    int64_t deadline_ns;
+    uint64_t order;
+    Timer* timer;
+  };
+  static bool before(const Entry& a, const Entry& b) {
+    return a.deadline_ns != b.deadline_ns ? a.deadline_ns < b.deadline_ns : a.order < b.order;
+  }
+  void place(size_t slot, const Entry& entry);
   void siftUp(size_t slot);
   void siftDown(size_t slot);
   void remove(Timer& timer);
 
-  std::vector<Timer*> heap_;
-  uint64_t next_order_ = 0;
+  std::vector<Entry> heap_;
+  uint64_t next_order_ = 0;  // breaks ties by the order of arming, so that a simulated run repeats exactly
 };
 
 }  // namespace ramcore::runtime

@@ -8,6 +8,8 @@ namespace ramcore::runtime {
 namespace {
 
 constexpr int64_t kMillion = 1'000'000;
+// Up to here a time multiplied by a rate fits into 64 bits. 128 of them cost a division in software, at every event.
+constexpr int64_t kShortNs = 2'000 * kNanosPerSecond;
 constexpr int64_t kWallStartNs = 1'700'000'000LL * kNanosPerSecond;
 
 int64_t drawAround0(Random& random, int64_t magnitude_max) {
@@ -26,8 +28,9 @@ SimClock::SimClock(const SimScheduler& scheduler, std::string_view name, const O
 }
 
 int64_t SimClock::nowNs() {
-  const auto elapsed = static_cast<__int128>(scheduler_.nowNs()) * (kMillion + drift_ppm_) / kMillion;
-  return offset_ns_ + static_cast<int64_t>(elapsed);
+  const int64_t time_ns = scheduler_.nowNs();
+  if (time_ns < kShortNs) return offset_ns_ + time_ns * (kMillion + drift_ppm_) / kMillion;
+  return offset_ns_ + static_cast<int64_t>(static_cast<__int128>(time_ns) * (kMillion + drift_ppm_) / kMillion);
 }
 
 int64_t SimClock::wallNs() { return wall_offset_ns_ + (nowNs() - offset_ns_); }
@@ -36,6 +39,7 @@ int64_t SimClock::simTimeOf(int64_t local_ns) const {
   if (local_ns == kNever) return kNever;
   if (local_ns <= offset_ns_) return 0;
   const int64_t rate = kMillion + drift_ppm_;
+  if (local_ns - offset_ns_ < kShortNs) return ((local_ns - offset_ns_) * kMillion + rate - 1) / rate;
   const __int128 scaled = static_cast<__int128>(local_ns - offset_ns_) * kMillion;
   const __int128 time = (scaled + rate - 1) / rate;
   return time >= kNever ? kNever : static_cast<int64_t>(time);

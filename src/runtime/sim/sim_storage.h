@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/sim/sim_scheduler.h"
+#include "runtime/sim/zeroed_bytes.h"
 #include "runtime/storage.h"
 
 namespace ramcore::runtime {
@@ -74,8 +75,8 @@ class SimDisk {
 
  private:
   struct Content {
-    std::vector<std::byte> cached;
-    std::vector<std::byte> flushed;
+    ZeroedBytes cached;
+    ZeroedBytes flushed;
     std::set<uint64_t> dirty;  // sectors that differ, as far as the system knows
   };
   class Mount;

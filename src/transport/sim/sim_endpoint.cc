@@ -7,6 +7,14 @@
 #include "wire/frame.h"
 
 namespace ramcore::transport {
+namespace {
+
+bool hasOwners(const TxBuffer& buffer) {
+  return std::any_of(buffer.chunks.begin(), buffer.chunks.begin() + buffer.chunk_count,
+                     [](const Chunk& chunk) { return chunk.owner != nullptr; });
+}
+
+}  // namespace
 
 SimEndpoint::SimEndpoint(SimNetwork& network, runtime::SimClock& clock, const Limits& limits, std::string node,
                          const Identity& identity, std::function<void()> wake)
@@ -212,11 +220,16 @@ void SimEndpoint::transmit(Sending& sending) {
     }
     network_.send(std::move(one));
   }
+  if (!hasOwners(*sending.message)) {
+    transmitting_.erase(sending.self);  // nobody waits for the release
+    return;
+  }
   sent_.splice(sent_.end(), transmitting_, sending.self);
   if (wake_) wake_();
 }
 
 void SimEndpoint::releaseSent() {
+  if (sent_.empty()) return;
   std::list<Sending> done;
   done.swap(sent_);
   done.clear();
@@ -318,6 +331,7 @@ uint32_t SimEndpoint::poll(MessageSink& sink, uint32_t message_max) {
 }
 
 void SimEndpoint::tellClosed(MessageSink& sink) {
+  if (closed_.empty()) return;
   std::vector<SessionId> closed;
   closed.swap(closed_);
   for (const SessionId session : closed) sink.onSessionLost(session, Status::Shutdown);

@@ -107,14 +107,12 @@ std::map<HistoryKey, Operations> groupByKey(const History& history) {
 
 }  // namespace
 
-std::vector<std::string> checkScan(const History& history, const ScanRecord& scan,
-                                   const std::vector<HistoryKey>& keys) {
+namespace {
+
+std::vector<std::string> checkOne(const std::map<HistoryKey, Operations>& operations_of_key, const ScanRecord& scan) {
   std::vector<std::string> violations;
   const std::string who = describeScan(scan);
-  std::map<HistoryKey, Operations> operations_of_key = groupByKey(history);
   std::map<HistoryKey, const ScannedObject*> returned;
-  for (const HistoryKey key : keys) operations_of_key.try_emplace(key);
-
   for (const ScannedObject& object : scan.objects) {
     const auto [before, is_first] = returned.emplace(object.key, &object);
     if (!is_first) {
@@ -140,6 +138,24 @@ std::vector<std::string> checkScan(const History& history, const ScanRecord& sca
     }
   }
   return violations;
+}
+
+}  // namespace
+
+std::vector<std::string> checkScans(const History& history, std::span<const ScanRecord> scans,
+                                    const std::vector<HistoryKey>& keys) {
+  std::map<HistoryKey, Operations> operations_of_key = groupByKey(history);
+  for (const HistoryKey key : keys) operations_of_key.try_emplace(key);
+  std::vector<std::string> violations;
+  for (const ScanRecord& scan : scans) {
+    for (std::string& line : checkOne(operations_of_key, scan)) violations.push_back(std::move(line));
+  }
+  return violations;
+}
+
+std::vector<std::string> checkScan(const History& history, const ScanRecord& scan,
+                                   const std::vector<HistoryKey>& keys) {
+  return checkScans(history, std::span(&scan, 1), keys);
 }
 
 void addScanReads(const ScanRecord& scan, const std::vector<HistoryKey>& keys, History& history) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,9 @@ struct ScanRecord {
 /// @param keys  all keys of the table that the workload uses; an object at any other key comes from nowhere.
 /// @return one line for each violation, without its end. Cost: operations + objects.
 std::vector<std::string> checkScan(const History& history, const ScanRecord& scan, const std::vector<HistoryKey>& keys);
+/// The same of several, which looks through the history once.
+std::vector<std::string> checkScans(const History& history, std::span<const ScanRecord> scans,
+                                    const std::vector<HistoryKey>& keys);
 
 /// Adds to the history what the scan says about each key: an object returned is a read during its page's call; and a
 /// key left out by a complete scan is a read that found nothing, at some time during the scan (exactly what "a key

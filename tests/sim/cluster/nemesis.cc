@@ -1,5 +1,7 @@
 #include "sim/cluster/nemesis.h"
 
+#include "runtime/growing_pause.h"
+
 namespace ramcore::sim {
 namespace {
 
@@ -380,6 +382,7 @@ runtime::Task<bool> Nemesis::move(TabletId tablet, ServerId destination) {
 runtime::Task<bool> Nemesis::awaitMigration(uint64_t migration, bool may_cancel) {
   client::CoordinatorStub& coordinator = admin_.core().coordinator();
   using State = client::MigrationStatus::State;
+  runtime::GrowingPause pause(5 * kMilli, 100 * kMilli);
   for (;;) {
     auto status = co_await coordinator.migrationStatus(migration, soon());
     if (status.ok() && status->state != State::Running) {
@@ -390,7 +393,7 @@ runtime::Task<bool> Nemesis::awaitMigration(uint64_t migration, bool may_cancel)
     if (may_cancel && random_.below(30) == 0) {
       [[maybe_unused]] const Status cancelled = co_await coordinator.cancelMigration(migration, soon());
     }
-    co_await runtime::sleepFor(admin_.dispatch(), 5 * kMilli);
+    co_await runtime::sleepFor(admin_.dispatch(), pause.nextNs());
   }
 }
 

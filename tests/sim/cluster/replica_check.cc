@@ -1,6 +1,7 @@
 #include "sim/cluster/replica_check.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 namespace ramcore::sim {
@@ -103,7 +104,7 @@ void ReplicaCheck::compare(SimCluster& cluster, const Wanted& wanted, const Resu
   if (segment->committedBytes() < loaded->length_bytes) return fail("is longer than the segment");
   std::vector<std::byte> own(loaded->length_bytes);
   segment->copyOut(0, loaded->length_bytes, own.data());
-  if (bytes.size() < own.size() || !std::equal(own.begin(), own.end(), bytes.begin())) fail("holds other bytes");
+  if (bytes.size() < own.size() || std::memcmp(own.data(), bytes.data(), own.size()) != 0) fail("holds other bytes");
 }
 
 }  // namespace ramcore::sim

@@ -92,7 +92,9 @@ class SimDispatch final : public transport::Sleeper {
       asleep_ = false;
       dispatch_.awake();
     }
-    if (dispatch_.step() || !dispatch_.prepareSleep()) {
+    // Rounds that would find nothing are left out.
+    (void)dispatch_.step();
+    if (!dispatch_.prepareSleep()) {
       wake();
       return;
     }

@@ -65,8 +65,9 @@ class Scenario {
     if (variation_.impatient) cluster.network.give_up_ns_max = 250 * runtime::kNanosPerMilli;
     cluster.durable = options_.crashes;
     if (cluster.durable) cluster.verdict_after_ns = 3 * runtime::kNanosPerSecond;
-    // Room for the logs of all, and of as many dead ones that are not recovered yet. With less, recoveries wait for each
-    // other: what the dead have left is needed, and there is no place for the copies that would make it superfluous.
+    // Room for the logs of all, and of as many dead ones that are not recovered yet. With less, recoveries wait for
+    // each other: what the dead have left is needed, and there is no place for the copies that would make it
+    // superfluous.
     if (variation_.small_storage) cluster.storage_bytes = 5u << 20;
     cluster.replication.at_once = !variation_.late_replication;
     cluster.ledger = ledger();
@@ -150,11 +151,11 @@ class Scenario {
     nemesis_->start();
     scheduleReplays();
     for (auto& client : clients_) client->start(options_.calls_per_client);
+    // Asked after every event. Who is done stays so.
+    size_t done = 0;
     const auto all_done = [&] {
-      for (const auto& client : clients_) {
-        if (!client->isDone()) return false;
-      }
-      return true;
+      while (done < clients_.size() && clients_[done]->isDone()) ++done;
+      return done == clients_.size();
     };
     const bool finished = runUntil(all_done, kRunNsMax, "the clients' work");
     nemesis_->stop();
@@ -201,9 +202,7 @@ class Scenario {
     for (const std::string& line : replica_check_.failures()) failure += line + "\n";
     for (const std::string& line : ledger_.violations()) failure += line + "\n";
     const std::vector<HistoryKey> keys = generator_.keys();
-    for (const ScanRecord& scan : scans_) {
-      for (const std::string& line : checkScan(history_, scan, keys)) failure += line + "\n";
-    }
+    for (const std::string& line : checkScans(history_, scans_, keys)) failure += line + "\n";
     for (const ScanRecord& scan : scans_) addScanReads(scan, keys, history_);
     std::vector<FinalObject> final_objects;
     for (const auto& [key, result] : clients_.front()->finalReads()) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/hash.h"
 #include "sim/workload/prng.h"
 
 namespace ramcore::sim {
@@ -16,6 +17,10 @@ uint64_t loadLittleEndian(std::string_view bytes) {
     number |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
   }
   return number;
+}
+
+void storeLittleEndian(uint64_t number, char* to, size_t bytes) {
+  for (size_t i = 0; i < bytes; ++i) to[i] = static_cast<char>(number >> (8 * i));
 }
 
 }  // namespace
@@ -39,29 +44,25 @@ std::optional<HistoryKey> keyOfBytes(std::string_view bytes) {
 
 std::string uniqueValueBytes(uint64_t id, uint32_t value_bytes) {
   if (value_bytes < 9) std::abort();
-  std::string value = integerBytes(id);
-  value.reserve(value_bytes);
+  std::string value(value_bytes, '\0');
   Prng filler(id);
-  while (value.size() < value_bytes) {
-    const std::string more = integerBytes(filler.next());
-    value.append(more, 0, std::min<size_t>(8, value_bytes - value.size()));
+  uint64_t word = id;
+  for (size_t at = 0; at < value.size(); at += 8) {
+    storeLittleEndian(word, value.data() + at, std::min<size_t>(8, value.size() - at));
+    word = filler.next();
   }
   return value;
 }
 
 std::string integerBytes(uint64_t number) {
   std::string bytes(8, '\0');
-  for (size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(number >> (8 * i));
+  storeLittleEndian(number, bytes.data(), 8);
   return bytes;
 }
 
 ObservedValue observe(std::string_view value) {
   if (value.size() == 8) return {loadLittleEndian(value), true};
-  uint64_t hash = 0x2545f4914f6cdd1d ^ value.size();
-  for (size_t i = 0; i < value.size(); i += 8) {
-    hash = Prng(hash ^ loadLittleEndian(value.substr(i, 8))).next();
-  }
-  return {hash, false};
+  return {fingerprint(asBytes(value), value.size()), false};
 }
 
 }  // namespace ramcore::sim

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace ramcore::runtime {
+
+/// The pauses of somebody who looks again and again for what others bring about: each is an eighth of what was waited
+/// so far, within bounds. Looking then costs little however long it takes, and finds the end little later.
+class GrowingPause {
+ public:
+  constexpr GrowingPause(int64_t least_ns, int64_t longest_ns) : least_ns_(least_ns), longest_ns_(longest_ns) {}
+
+  int64_t nextNs() {
+    const int64_t pause_ns = std::clamp(waited_ns_ / 8, least_ns_, longest_ns_);
+    waited_ns_ += pause_ns;
+    return pause_ns;
+  }
+
+ private:
+  int64_t least_ns_;
+  int64_t longest_ns_;
+  int64_t waited_ns_ = 0;
+};
+
+}  // namespace ramcore::runtime
