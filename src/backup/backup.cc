@@ -19,14 +19,35 @@ Backup::Backup(std::unique_ptr<FrameStore> store, const Environment& environment
   const uint64_t total = stats.frames_total.load();
   trace_.info("backup: " + std::to_string(total) + " frames of " + std::to_string(store_->frameBytes()) + " bytes, " +
               std::to_string(total - stats.frames_free.load()) + " with replicas of former lives");
+  if (store_->doubtfulCount() != 0) {
+    trace_.warning(
+        "backup: the machine has lost its power since the storage was used, or may have; replicas in up to " +
+        std::to_string(store_->doubtfulCount()) + " frames may be short");
+  }
 }
 
 runtime::Task<Status> Backup::begin(ServerId id, ClusterId cluster) {
   beginning_ = true;
   const Status status = co_await store_->begin(id, cluster);
   beginning_ = false;
-  if (status == Status::Ok) service_.start();
+  if (status == Status::Ok && !stop_) service_.start();
   co_return status;
+}
+
+void Backup::stop() {
+  if (stop_) return;
+  stop_ = true;
+  service_.stop();
+  if (store_->hasBegun()) close().detach();
+}
+
+runtime::Task<void> Backup::close() {
+  closing_ = true;
+  const Status closed = co_await store_->close();
+  if (closed != Status::Ok) {
+    trace_.warning("backup: the storage could not be flushed; its next life will take the ends of replicas for short");
+  }
+  closing_ = false;
 }
 
 }  // namespace ramcore::backup

@@ -21,7 +21,8 @@ struct BackupConfig {
 /// The replicas that one server keeps for others: builds, owns, starts and stops the parts in this folder.
 ///
 /// Life: open(), tell formerServer() when enlisting, addTo(), begin() with the new id before anything is served;
-/// stop(), keep running until stopped(), destroy. Thread: the dispatch executor.
+/// stop(), keep running until stopped(), destroy. If stopped() was awaited after stop(), the next life knows that
+/// nothing was lost, whatever happens to the machine meanwhile. Thread: the dispatch executor.
 class Backup {
  public:
   /// What a backup needs of the world; borrowed, outlives it.
@@ -42,8 +43,9 @@ class Backup {
   /// Makes the storage that of server `id`, durably; from then on the backup serves. WrongCluster: it holds replicas of
   /// another cluster. IoError.
   runtime::Task<Status> begin(ServerId id, ClusterId cluster);
-  void stop() { service_.stop(); }
-  bool stopped() const { return !beginning_ && service_.stopped() && store_->idle(); }
+  /// Takes nothing more, and flushes what it has. Repeated: nothing.
+  void stop();
+  bool stopped() const { return !beginning_ && !closing_ && service_.stopped() && store_->idle(); }
 
   const FrameStore& store() const { return *store_; }
   FrameStore& store() { return *store_; }
@@ -51,12 +53,15 @@ class Backup {
 
  private:
   Backup(std::unique_ptr<FrameStore> store, const Environment& environment);
+  runtime::Task<void> close();
 
   Trace& trace_;
   const std::unique_ptr<FrameStore> store_;
   RpcReplicaJudge judge_;
   BackupService service_;
   bool beginning_ = false;
+  bool closing_ = false;
+  bool stop_ = false;
 };
 
 }  // namespace ramcore::backup

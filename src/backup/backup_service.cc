@@ -87,7 +87,7 @@ void BackupService::stop() {
 Status BackupService::admit(const Request& request, ServerId id) {
   // A session proves who the sender is; nobody writes in another one's name.
   if (!id || request.peerId() != id.value) return Status::BadRequest;
-  if (!parts_.store.hasBegun()) return Status::RetryLater;
+  if (!parts_.store.hasBegun() || stop_) return Status::RetryLater;
   Master& master = masters_[id];
   if (master.fenced && !RC_MUTATION("skip-the-fence")) {
     fenced_refusals_.store(fenced_refusals_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -187,6 +187,7 @@ runtime::Task<void> BackupService::list(ServerId id, Master& master) {
     }
     FoundReplica& replica = found.emplace_back();
     replica.certificate = *certificate;
+    replica.may_be_short = parts_.store.mayBeShort(*certificate);
     log::SegmentPreamble preamble;
     if (log::readPreamble(bytes, preamble) != Status::Ok || !preamble.has_digest) continue;
     replica.has_digest = true;
@@ -210,6 +211,7 @@ void BackupService::answerFence(Request request, const Master& master) {
     replica.set_replica_epoch(found.certificate.replica_epoch);
     replica.set_closed(found.certificate.closed);
     replica.set_length_bytes(found.certificate.length_bytes);
+    replica.set_maybe_short(found.may_be_short);
     replica.set_has_digest(found.has_digest);
     replica.set_previous_head(found.previous_head.value);
     for (const SegmentId member : found.members) replica.add_members(member.value);

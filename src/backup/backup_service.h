@@ -56,6 +56,7 @@ class BackupService {
   /// A replica of a fenced master that was found whole.
   struct FoundReplica {
     log::Certificate certificate;
+    bool may_be_short = false;
     bool has_digest = false;
     SegmentId previous_head;
     std::vector<SegmentId> members;  ///< of the digest; only of an open one

@@ -12,6 +12,10 @@ constexpr std::string_view kFileName = "frames";
 constexpr std::array<std::byte, FrameFile::kSlotCount * kSectorBytes> kZeros{};
 constexpr uint32_t kFrameCountMax = UINT32_MAX / 2;
 
+// In a frame's header.
+constexpr uint64_t kMarkAt = FrameFile::kSlotCount * kSectorBytes;
+
+uint32_t crcOf(const ShortMark& mark) { return crc32c(bytesOf(mark).first(offsetof(ShortMark, crc))); }
 uint32_t crcOf(const Superblock& superblock) { return crc32c(bytesOf(superblock).first(offsetof(Superblock, crc))); }
 
 // What one copy of the superblock is.
@@ -23,7 +27,7 @@ CopyState stateOf(const Superblock& copy, size_t slot) {
   if (copy.magic != kFrameFileMagic || copy.crc != crcOf(copy)) return CopyState::Damaged;
   if (copy.format != kFrameFileFormat) return CopyState::OtherFormat;
   const bool in_place = copy.generation != 0 && (copy.generation - 1) % 2 == slot && copy.generation < UINT64_MAX / 2;
-  if (!in_place || !copy.cluster || copy.reserved != 0 || copy.reserved2 != 0) return CopyState::Damaged;
+  if (!in_place || !copy.cluster || copy.clean > 1) return CopyState::Damaged;
   return CopyState::Whole;
 }
 
@@ -61,7 +65,8 @@ Outcome<std::unique_ptr<FrameFile>> FrameFile::create(runtime::Storage& storage,
   const auto frame_count = static_cast<uint32_t>(std::min<uint64_t>(fits, kFrameCountMax));
   auto file = storage.create(kFileName, fileBytes(frame_count, options.segment_bytes));
   if (!file.ok()) return std::move(file).error();
-  return std::unique_ptr<FrameFile>(new FrameFile(std::move(file).value(), frame_count, options.segment_bytes));
+  return std::unique_ptr<FrameFile>(
+      new FrameFile(std::move(file).value(), storage.powerEpoch(), frame_count, options.segment_bytes));
 }
 
 Outcome<std::unique_ptr<FrameFile>> FrameFile::open(runtime::Storage& storage, const FrameFileOptions& options) {
@@ -99,13 +104,17 @@ Outcome<std::unique_ptr<FrameFile>> FrameFile::open(runtime::Storage& storage, c
   if (!second && states[0] != CopyState::Whole) return damaged("both superblocks");
   auto checked = checkGeometry(copies[second ? 1 : 0], (*file)->bytes(), options);
   if (!checked.ok()) return std::move(checked).error();
-  std::unique_ptr<FrameFile> opened(new FrameFile(std::move(file).value(), checked->frame_count, checked->frame_bytes));
+  std::unique_ptr<FrameFile> opened(
+      new FrameFile(std::move(file).value(), storage.powerEpoch(), checked->frame_count, checked->frame_bytes));
   opened->superblock_ = *checked;
   opened->both_superblocks_ = states[0] == CopyState::Whole && states[1] == CopyState::Whole;
+  // If one copy is damaged the other may be of an earlier life, which says nothing about the last one.
+  const bool same_power = checked->power_epoch && checked->power_epoch == opened->power_epoch_;
+  opened->may_have_lost_ = !opened->both_superblocks_ || !(checked->clean == 1 || same_power);
   return opened;
 }
 
-Status FrameFile::writeSuperblock(ServerId server, ClusterId cluster) {
+Status FrameFile::writeSuperblock(ServerId server, ClusterId cluster, bool clean) {
   Superblock next{.magic = kFrameFileMagic,
                   .format = kFrameFileFormat,
                   .frame_count = frame_count_,
@@ -114,8 +123,8 @@ Status FrameFile::writeSuperblock(ServerId server, ClusterId cluster) {
                   .server = server,
                   .frame_bytes = frame_bytes_,
                   .header_bytes = kBlockBytes,
-                  .reserved = 0,
-                  .reserved2 = 0,
+                  .power_epoch = power_epoch_,
+                  .clean = clean ? 1U : 0U,
                   .crc = 0};
   next.crc = crcOf(next);
   const Status written = file_->write((next.generation - 1) % 2 * kBlockBytes, bytesOf(next));
@@ -138,22 +147,44 @@ Status FrameFile::writeCertificate(uint32_t frame, uint32_t slot, const log::Cer
   return file_->write(slotAt(frame, slot), bytesOf(certificate));
 }
 
+Status FrameFile::clearCertificate(uint32_t frame, uint32_t slot) {
+  return file_->write(slotAt(frame, slot), ByteSpan(kZeros).first(kSectorBytes));
+}
+
 Status FrameFile::clearCertificates(uint32_t frame) { return file_->write(headerAt(frame), ByteSpan(kZeros)); }
 
-Status FrameFile::readSlots(uint32_t frame, Slots& slots) {
-  std::array<std::byte, kSlotCount * kSectorBytes> bytes;
+Status FrameFile::writeMark(uint32_t frame, ServerId master, SegmentId segment, uint64_t replica_epoch) {
+  ShortMark mark{.magic = kShortMarkMagic,
+                 .reserved = 0,
+                 .master = master,
+                 .segment = segment,
+                 .replica_epoch = replica_epoch,
+                 .reserved2 = 0,
+                 .crc = 0};
+  mark.crc = crcOf(mark);
+  return file_->write(headerAt(frame) + kMarkAt, bytesOf(mark));
+}
+
+Status FrameFile::readHeader(uint32_t frame, Header& header) {
+  std::array<std::byte, kMarkAt + sizeof(ShortMark)> bytes;
   const Status read = file_->read(headerAt(frame), bytes);
   if (read != Status::Ok) return read;
   for (uint32_t i = 0; i < kSlotCount; ++i) {
     log::Certificate certificate;
-    slots[i].reset();
+    header.slots[i].reset();
     if (log::decodeCertificate(ByteSpan(bytes).subspan(i * kSectorBytes, sizeof(log::CertificateBytes)), certificate) !=
         Status::Ok) {
       continue;
     }
     // A certificate that no frame of this size can fulfil is none.
-    if (certificate.length_bytes != 0 && certificate.length_bytes <= frame_bytes_) slots[i] = certificate;
+    if (certificate.length_bytes != 0 && certificate.length_bytes <= frame_bytes_) {
+      header.slots[i] = certificate;
+    }
   }
+  const auto mark = loadAs<ShortMark>(bytes.data() + kMarkAt);
+  header.mark.reset();
+  const bool is_mark = mark.magic == kShortMarkMagic && mark.crc == crcOf(mark);
+  if (is_mark && mark.reserved == 0 && mark.reserved2 == 0) header.mark = mark;
   return Status::Ok;
 }
 
@@ -167,9 +198,10 @@ Status FrameFile::readVerified(uint32_t frame, const log::Certificate& certifica
 
 Result<log::Certificate> FrameFile::readNewestVerified(uint32_t frame, ClusterId cluster, ServerId master,
                                                        SegmentId segment, std::vector<std::byte>& bytes) {
-  Slots slots;
-  const Status read = readSlots(frame, slots);
+  Header header;
+  const Status read = readHeader(frame, header);
   if (read != Status::Ok) return read;
+  Slots& slots = header.slots;
   std::sort(slots.begin(), slots.end(), [](const auto& a, const auto& b) { return a && (!b || a->isNewerThan(*b)); });
   Status last = Status::Corrupt;
   for (const auto& certificate : slots) {

@@ -15,7 +15,7 @@
 /// kFrameFileFormat.
 namespace ramcore::backup {
 
-inline constexpr uint32_t kFrameFileFormat = 1;
+inline constexpr uint32_t kFrameFileFormat = 2;
 inline constexpr uint64_t kFrameFileMagic = 0x656c694661724652;  // "RFraFile"
 /// Superblock slots, frame headers and frames begin at multiples of this.
 inline constexpr uint64_t kBlockBytes = 4096;
@@ -24,19 +24,34 @@ inline constexpr uint64_t kSectorBytes = 512;
 
 /// Whose file it is. Two copies in the first two blocks, written in turn.
 struct Superblock {
-  uint64_t magic;         ///< kFrameFileMagic
-  uint32_t format;        ///< kFrameFileFormat
-  uint32_t frame_count;   ///<
-  uint64_t generation;    ///< the higher one counts; stands in slot (generation - 1) % 2
-  ClusterId cluster;      ///<
-  ServerId server;        ///< the last incarnation that used the file
-  uint32_t frame_bytes;   ///< of a frame's payload: the segment size
-  uint32_t header_bytes;  ///< kBlockBytes
-  uint64_t reserved;      ///< zero
-  uint32_t reserved2;     ///< zero
-  uint32_t crc;           ///< CRC32C over everything before
+  uint64_t magic;                   ///< kFrameFileMagic
+  uint32_t format;                  ///< kFrameFileFormat
+  uint32_t frame_count;             ///<
+  uint64_t generation;              ///< the higher one counts; stands in slot (generation - 1) % 2
+  ClusterId cluster;                ///<
+  ServerId server;                  ///< the last incarnation that used the file
+  uint32_t frame_bytes;             ///< of a frame's payload: the segment size
+  uint32_t header_bytes;            ///< kBlockBytes
+  runtime::PowerEpoch power_epoch;  ///< in which it was written
+  uint32_t clean;                   ///< 1: all of the file had been flushed, and nothing was written any more; else 0
+  uint32_t crc;                     ///< CRC32C over everything before; at the same place in every format
 };
 static_assert(sizeof(Superblock) == 64 && Fixed<Superblock>);
+
+/// Stands in a frame's header, behind the slots: what the frame holds of this segment up to this replica epoch came
+/// through a loss of power, and may be shorter than it was. It says nothing of any other replica, so a frame that is
+/// used again need not be cleared of it: the next replica of the same segment has a higher epoch.
+struct ShortMark {
+  uint32_t magic;          ///< kShortMarkMagic
+  uint32_t reserved;       ///< zero
+  ServerId master;         ///<
+  SegmentId segment;       ///<
+  uint64_t replica_epoch;  ///<
+  uint32_t reserved2;      ///< zero
+  uint32_t crc;            ///< CRC32C over everything before
+};
+static_assert(sizeof(ShortMark) == 40 && Fixed<ShortMark>);
+inline constexpr uint32_t kShortMarkMagic = 0x68536352;  // "RcSh"
 
 struct FrameFileOptions {
   uint64_t storage_bytes = 0;  ///< the file takes as many frames as fit; only counts when it is made
@@ -52,6 +67,11 @@ class FrameFile {
   /// In a frame's header, each in a sector of its own. Three: see the argument at FrameStore.
   static constexpr uint32_t kSlotCount = 3;
   using Slots = std::array<std::optional<log::Certificate>, kSlotCount>;
+  /// What a frame's header says. Nothing of it is verified against the frame's bytes.
+  struct Header {
+    Slots slots;
+    std::optional<ShortMark> mark;
+  };
 
   /// Opens the file "frames", or makes it. A file that was made but never finished the first begin() is made anew.
   /// Failure, for a person: NoSpace, BadConfig (segment size), WrongFormat, Corrupt, IoError.
@@ -63,19 +83,26 @@ class FrameFile {
   const std::optional<Superblock>& superblock() const { return superblock_; }
   /// Whether both copies are whole.
   bool hasBothSuperblocks() const { return both_superblocks_; }
+  /// The file may have been opened without something that was written to it before, because that had not been flushed
+  /// when the machine lost its power.
+  bool mayHaveLost() const { return may_have_lost_; }
 
   /// Writes the next superblock, in the slot of the older one. It counts when it has been flushed.
-  [[nodiscard]] Status writeSuperblock(ServerId server, ClusterId cluster);
+  /// @param clean  everything else in the file is flushed, and nothing will be written
+  [[nodiscard]] Status writeSuperblock(ServerId server, ClusterId cluster, bool clean);
 
   [[nodiscard]] Status writeData(uint32_t frame, uint32_t offset_bytes, std::span<const ByteSpan> pieces);
   /// Writes slot 0 and zeros into the others.
   [[nodiscard]] Status writeFirstCertificate(uint32_t frame, const log::CertificateBytes& certificate);
   [[nodiscard]] Status writeCertificate(uint32_t frame, uint32_t slot, const log::CertificateBytes& certificate);
+  /// Zeros in one slot.
+  [[nodiscard]] Status clearCertificate(uint32_t frame, uint32_t slot);
   /// Zeros in all slots: the frame holds nothing.
   [[nodiscard]] Status clearCertificates(uint32_t frame);
 
-  /// What the frame's slots say. Nothing in them is verified against the frame's bytes.
-  [[nodiscard]] Status readSlots(uint32_t frame, Slots& slots);
+  [[nodiscard]] Status writeMark(uint32_t frame, ServerId master, SegmentId segment, uint64_t replica_epoch);
+
+  [[nodiscard]] Status readHeader(uint32_t frame, Header& header);
   /// Fills `bytes` with what `certificate` vouches for. Corrupt: the frame does not hold that.
   [[nodiscard]] Status readVerified(uint32_t frame, const log::Certificate& certificate, std::vector<std::byte>& bytes);
   /// Of the frame's certificates of this segment the newest that verifies, with its bytes. Corrupt: there is none.
@@ -91,8 +118,9 @@ class FrameFile {
   }
 
  private:
-  FrameFile(std::unique_ptr<runtime::StorageFile> file, uint32_t frame_count, uint32_t frame_bytes)
-      : file_(std::move(file)), frame_count_(frame_count), frame_bytes_(frame_bytes) {}
+  FrameFile(std::unique_ptr<runtime::StorageFile> file, runtime::PowerEpoch power_epoch, uint32_t frame_count,
+            uint32_t frame_bytes)
+      : file_(std::move(file)), power_epoch_(power_epoch), frame_count_(frame_count), frame_bytes_(frame_bytes) {}
   static Outcome<std::unique_ptr<FrameFile>> create(runtime::Storage& storage, const FrameFileOptions& options);
   static constexpr uint64_t stride(uint32_t segment_bytes) {
     return kBlockBytes + alignUp(uint64_t{segment_bytes}, kBlockBytes);
@@ -101,10 +129,12 @@ class FrameFile {
   uint64_t slotAt(uint32_t frame, uint32_t slot) const { return headerAt(frame) + slot * kSectorBytes; }
 
   const std::unique_ptr<runtime::StorageFile> file_;
+  const runtime::PowerEpoch power_epoch_;
   const uint32_t frame_count_;
   const uint32_t frame_bytes_;
   std::optional<Superblock> superblock_;
   bool both_superblocks_ = false;
+  bool may_have_lost_ = false;
 };
 
 }  // namespace ramcore::backup

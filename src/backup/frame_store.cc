@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/mutation.h"
 
 namespace ramcore::backup {
 namespace {
@@ -65,20 +64,12 @@ Outcome<std::unique_ptr<FrameStore>> FrameStore::open(runtime::Storage& storage,
 }
 
 Status FrameStore::scan() {
-  FrameFile::Slots slots;
+  FrameFile::Header header;
   std::vector<uint32_t> found;
-  for (uint32_t i = 0; i < frames_.size(); ++i) {
-    if (file_->superblock()) {
-      const Status read = file_->readSlots(i, slots);
-      if (read != Status::Ok) return read;
-      Frame& frame = frames_[i];
-      for (const auto& slot : slots) {
-        if (!slot || slot->cluster != cluster_ || !slot->master || !slot->segment) continue;
-        if (!frame.certified || slot->isNewerThan(frame.certificate)) frame.certificate = *slot;
-        frame.certified = true;
-      }
-      if (frame.certified) found.push_back(i);
-    }
+  for (uint32_t i = 0; i < frames_.size() && file_->superblock(); ++i) {
+    const Status read = file_->readHeader(i, header);
+    if (read != Status::Ok) return read;
+    if (takeHeader(frames_[i], header)) found.push_back(i);
   }
   // Several frames of one segment: the newest comes first. All stay until it is known which one is whole.
   std::sort(found.begin(), found.end(), [this](uint32_t a, uint32_t b) {
@@ -104,6 +95,30 @@ Status FrameStore::scan() {
   return Status::Ok;
 }
 
+// What a frame holds of a former life; false if nothing.
+bool FrameStore::takeHeader(Frame& frame, const FrameFile::Header& header) {
+  for (const auto& slot : header.slots) {
+    if (!slot || slot->cluster != cluster_ || !slot->master || !slot->segment) continue;
+    if (!frame.certified || slot->isNewerThan(frame.certificate)) frame.certificate = *slot;
+    frame.certified = true;
+  }
+  for (uint32_t i = 0; i < FrameFile::kSlotCount; ++i) {
+    const auto& slot = header.slots[i];
+    const bool is_its = slot && slot->cluster == cluster_ && slot->master == frame.certificate.master &&
+                        slot->segment == frame.certificate.segment;
+    if (is_its && !slot->closed) frame.open_slots |= static_cast<uint8_t>(1U << i);
+  }
+  // The newest certificate may not verify, and then an older one of the segment counts: it is at most of this epoch.
+  if (file_->mayHaveLost()) {
+    frame.short_epoch = frame.certificate.replica_epoch;
+  } else if (header.mark && header.mark->master == frame.certificate.master &&
+             header.mark->segment == frame.certificate.segment) {
+    frame.short_epoch = header.mark->replica_epoch;
+  }
+  if (frame.open_slots != 0 && frame.short_epoch != 0) ++doubtful_count_;
+  return frame.certified;
+}
+
 ServerId FrameStore::formerServer() const {
   return file_->superblock() && !begun_ ? file_->superblock()->server : ServerId();
 }
@@ -113,9 +128,15 @@ ClusterId FrameStore::cluster() const { return cluster_; }
 runtime::Task<Status> FrameStore::begin(ServerId server, ClusterId cluster) {
   RC_CHECK(!begun_);
   if (cluster_ && cluster_ != cluster) co_return Status::WrongCluster;
+  // From the new superblock on nobody can tell any more that power was lost before.
+  if (file_->mayHaveLost()) {
+    Status marked = writeMarks();
+    if (marked == Status::Ok) marked = co_await flushedUpTo(++write_stamp_);
+    if (marked != Status::Ok) co_return marked;
+  }
   // A first copy has to be whole before there is a second one, see FrameFile::open.
   for (bool again = true; again;) {
-    const Status written = file_->writeSuperblock(server, cluster);
+    const Status written = file_->writeSuperblock(server, cluster, false);
     if (written != Status::Ok) co_return written;
     again = !file_->hasBothSuperblocks();
     const Status flushed = co_await flushedUpTo(++write_stamp_);
@@ -124,6 +145,26 @@ runtime::Task<Status> FrameStore::begin(ServerId server, ClusterId cluster) {
   cluster_ = cluster;
   begun_ = true;
   co_return Status::Ok;
+}
+
+Status FrameStore::writeMarks() {
+  for (uint32_t i = 0; i < frames_.size(); ++i) {
+    const Frame& frame = frames_[i];
+    if (frame.open_slots == 0) continue;
+    const Status marked = file_->writeMark(i, frame.master, frame.segment, frame.short_epoch);
+    if (marked != Status::Ok) return marked;
+  }
+  return Status::Ok;
+}
+
+runtime::Task<Status> FrameStore::close() {
+  RC_CHECK(begun_ && !closed_);
+  closed_ = true;
+  const Status flushed = co_await flushedUpTo(write_stamp_);
+  if (flushed != Status::Ok) co_return flushed;
+  const Status written = file_->writeSuperblock(file_->superblock()->server, cluster_, true);
+  if (written != Status::Ok) co_return written;
+  co_return co_await flushedUpTo(++write_stamp_);
 }
 
 // ---- writing
@@ -143,6 +184,7 @@ FrameStore::Written FrameStore::write(const ReplicaWrite& write) {
     return result;
   };
   if (isCondemned()) return refuse(Status::IoError);
+  if (closed_) return refuse(Status::RetryLater);
   std::optional<log::Certificate> certificate;
   const Status taken = takeCertificate(write, cluster_, certificate);
   if (taken != Status::Ok) return refuse(taken);
@@ -271,6 +313,9 @@ Status FrameStore::writeCertificate(uint32_t index, const log::Certificate& cert
   if (status != Status::Ok) return status;
   frame.stamp = ++write_stamp_;
   frame.slot_stamps[slot] = frame.stamp;
+  const auto bit = static_cast<uint8_t>(1U << slot);
+  frame.open_slots = static_cast<uint8_t>(certificate.closed ? frame.open_slots & ~bit : frame.open_slots | bit);
+  if (certificate.closed && frame.open_slots != 0) closing_.push_back(index);
   frame.certificate = certificate;
   frame.certified = true;
   return Status::Ok;
@@ -305,122 +350,19 @@ bool FrameStore::hasFlushedCertificate(const Frame& frame) const {
                      [this](uint64_t stamp) { return stamp != 0 && stamp <= flushed_stamp_; });
 }
 
-// ---- frames
-
-std::vector<uint32_t>& FrameStore::freeListOf(uint32_t frame) {
-  if (frame < head_frames_) return free_heads_;
-  return frame < head_frames_ + survivor_frames_ ? free_survivors_ : free_any_;
-}
-
-uint32_t FrameStore::take(bool is_head) {
-  std::vector<uint32_t>& own_share = is_head ? free_heads_ : free_survivors_;
-  std::vector<uint32_t>& list = free_any_.empty() ? own_share : free_any_;
-  if (list.empty()) return kNoFrame;
-  const uint32_t frame = list.back();
-  list.pop_back();
-  add(stats_.frames_free, -1);
-  return frame;
-}
-
-// Makes it an empty replica of the write's epoch. Its place among the segment's frames stays.
-void FrameStore::reset(uint32_t index, const ReplicaWrite& write) {
-  Frame& frame = frames_[index];
-  Frame fresh;
-  fresh.state = frame.state;
-  fresh.master = write.master;
-  fresh.segment = write.segment;
-  fresh.replica_epoch = write.replica_epoch;
-  fresh.generation = frame.generation + 1;
-  fresh.older = frame.older;
-  frame = fresh;
-}
-
-void FrameStore::release(uint32_t index) {
-  Frame& frame = frames_[index];
-  ++frame.generation;
-  frame.older = kNoFrame;
-  if (frame.pins != 0) {
-    frame.state = FrameState::Leaving;
-    return;
-  }
-  makeFree(index);
-}
-
-void FrameStore::makeFree(uint32_t index) {
-  // So that it is not found again after a restart. If this fails or is lost, it is, and goes again.
-  if (!isCondemned() && file_->clearCertificates(index) == Status::Ok) ++write_stamp_;
-  const uint32_t generation = frames_[index].generation;
-  frames_[index] = Frame();
-  frames_[index].generation = generation;
-  freeListOf(index).push_back(index);
-  add(stats_.frames_free, 1);
-}
-
-void FrameStore::unpin(uint32_t index) {
-  Frame& frame = frames_[index];
-  RC_CHECK(frame.pins != 0);
-  if (--frame.pins == 0 && frame.state == FrameState::Leaving) makeFree(index);
-}
-
-void FrameStore::unlink(ServerId master, SegmentId segment) {
-  const auto segments = index_.find(master);
-  segments->second.erase(segment);
-  if (segments->second.empty()) index_.erase(segments);
-}
-
-void FrameStore::free(ServerId master, SegmentId segment) {
-  uint32_t frame = find(master, segment);
-  if (frame == kNoFrame) return;
-  unlink(master, segment);
-  while (frame != kNoFrame) {
-    std::erase(replacing_, frame);
-    const uint32_t older = frames_[frame].older;
-    release(frame);
-    frame = older;
-  }
-}
-
-void FrameStore::freeAll(ServerId master) {
-  for (const SegmentId segment : segments(master)) free(master, segment);
-}
-
-void FrameStore::freeFormer(ServerId master, SegmentId segment) {
-  const uint32_t first = find(master, segment);
-  if (first == kNoFrame) return;
-  if (frames_[first].state == FrameState::Former) return free(master, segment);
-  // Those of this life stand in front of those of former ones.
-  uint32_t last_own = first;
-  while (frames_[last_own].older != kNoFrame && frames_[frames_[last_own].older].state == FrameState::Own) {
-    last_own = frames_[last_own].older;
-  }
-  uint32_t frame = std::exchange(frames_[last_own].older, kNoFrame);
-  std::erase(replacing_, last_own);
-  while (frame != kNoFrame) {
-    const uint32_t older = frames_[frame].older;
-    release(frame);
-    frame = older;
-  }
-}
-
-// What a frame replaces goes when the frame's own certificate is flushed.
-void FrameStore::freeReplaced() {
-  std::vector<uint32_t> replaced;
-  for (const uint32_t frame : replacing_) {
-    if (hasFlushedCertificate(frames_[frame]) || RC_MUTATION("free-replaced-before-flush")) replaced.push_back(frame);
-  }
-  for (const uint32_t first : replaced) {
-    uint32_t frame = std::exchange(frames_[first].older, kNoFrame);
-    std::erase(replacing_, first);
-    while (frame != kNoFrame) {
-      std::erase(replacing_, frame);
-      const uint32_t older = frames_[frame].older;
-      release(frame);
-      frame = older;
-    }
-  }
-}
-
 // ---- looking
+
+bool FrameStore::mayBeShort(const log::Certificate& loaded) const {
+  if (loaded.closed) return false;
+  bool may_be_short = false;
+  for (uint32_t i = find(loaded.master, loaded.segment); i != kNoFrame; i = frames_[i].older) {
+    const Frame& frame = frames_[i];
+    // Bytes that rot under the newest certificate leave the end of an older one.
+    const bool has_lost = frame.state == FrameState::Former && frame.certificate.isNewerThan(loaded);
+    may_be_short = may_be_short || has_lost || loaded.replica_epoch <= frame.short_epoch;
+  }
+  return may_be_short;
+}
 
 std::vector<ServerId> FrameStore::masters() const {
   std::vector<ServerId> masters;
@@ -551,9 +493,12 @@ void FrameStore::onFlushed() {
   if (flush_job_.status == Status::Ok) {
     flushed_stamp_ = flushing_stamp_;
     freeReplaced();
-    if (wanted_stamp_ > flushed_stamp_) startFlush();
+    scrubClosed();
+    putScrubbedFree();
+    if (wanted_stamp_ > flushed_stamp_ && !flushing_) startFlush();
   } else {
     stats_.condemned = true;
+    putScrubbedFree();
   }
   flush_over_.notifyAll();
 }

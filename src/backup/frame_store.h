@@ -56,6 +56,15 @@ struct StoreStats {
 /// A frame is taken over in place only while it has no certificate. Otherwise the replacement gets a frame of its own,
 /// and the older one, which a recovery would still find, goes when a certificate of the new one is flushed.
 ///
+/// So after a power loss a replica is at least what was flushed of it: segment, epoch, and that it is closed. Two more
+/// rules:
+///
+/// - A replica of a former life that is not closed may be shorter than what had been answered, if the machine lost
+///   power since. That is noted with it, durably, before this life begins, and said of it: mayBeShort(). A closed one
+///   is whole, because its certificate covers all there is of it.
+/// - What was closed never comes back as open. Its earlier, open certificates are removed, flushed, before the one that
+///   closes it is: otherwise a power loss after it was freed could leave one of them alone.
+///
 /// A flush that failed condemns the file: nothing is written any more, and only replicas that were flushed as they are
 /// can still be loaded. One that lost its tail must not be shown as if that were all of it.
 ///
@@ -84,6 +93,9 @@ class FrameStore {
   /// belongs to another cluster. IoError. Once.
   runtime::Task<Status> begin(ServerId server, ClusterId cluster);
   bool hasBegun() const { return begun_; }
+  /// Refuses all writes from now on, flushes everything, and notes that there was nothing left to lose. Once, after
+  /// begin(). IoError: it is not noted, and the next life believes less.
+  runtime::Task<Status> close();
 
   struct Written {
     Status status = Status::Ok;
@@ -117,6 +129,10 @@ class FrameStore {
   /// @param reader  executor that reads and verifies; its thread blocks for that long.
   runtime::Task<Result<log::Certificate>> load(ServerId master, SegmentId segment, runtime::Executor& reader,
                                                std::vector<std::byte>& bytes);
+  /// Whether a replica, as load() found it, may have lost its end, with its machine's power or by rot.
+  bool mayBeShort(const log::Certificate& loaded) const;
+  /// Segments of former lives of which mayBeShort() is true unless they turn out to be closed.
+  uint32_t doubtfulCount() const { return doubtful_count_; }
 
   bool isCondemned() const { return stats_.condemned.load(std::memory_order_relaxed); }
   /// Nothing is being flushed or read.
@@ -130,7 +146,7 @@ class FrameStore {
     Free,
     Former,   ///< holds slots of a former life
     Own,      ///< written in this life
-    Leaving,  ///< freed while it is read
+    Leaving,  ///< freed while it is read, or while it could come back as what it was
   };
   struct Frame {
     FrameState state = FrameState::Free;
@@ -139,6 +155,9 @@ class FrameStore {
     ServerId master;
     SegmentId segment;
     uint64_t replica_epoch = 0;
+    uint64_t short_epoch = 0;    ///< what is open here under this epoch or an older one may be short
+    uint64_t scrub_stamp = 0;    ///< of the removal of the open certificates
+    uint8_t open_slots = 0;      ///< bits: with certificates of this segment that do not close it
     uint32_t length_bytes = 0;   ///< present
     uint32_t flushed_bytes = 0;  ///< that were answered as flushed
     uint32_t generation = 0;     ///< counts its uses
@@ -164,6 +183,7 @@ class FrameStore {
 
   FrameStore(std::unique_ptr<FrameFile> file, runtime::Executor& executor);
   Status scan();
+  bool takeHeader(Frame& frame, const FrameFile::Header& header);
 
   uint32_t find(ServerId master, SegmentId segment) const;
   Result<uint32_t> frameFor(const ReplicaWrite& write, const log::Certificate* certificate);
@@ -177,8 +197,14 @@ class FrameStore {
   bool hasFlushedCertificate(const Frame& frame) const;
   bool canBeLoaded(const Frame& frame) const;
 
+  Status writeMarks();
+  void scrub(uint32_t frame);
+  void scrubClosed();
+
   void release(uint32_t frame);
   void makeFree(uint32_t frame);
+  void putFree(uint32_t frame);
+  void putScrubbedFree();
   void unlink(ServerId master, SegmentId segment);
   void freeReplaced();
   void unpin(uint32_t frame);
@@ -193,6 +219,8 @@ class FrameStore {
   runtime::Executor& executor_;
   ClusterId cluster_;
   bool begun_ = false;
+  bool closed_ = false;
+  uint32_t doubtful_count_ = 0;
   std::vector<Frame> frames_;
   std::unordered_map<ServerId, SegmentFrames, IdHash<struct ServerIdTag>> index_;
   const uint32_t head_frames_;      // frames [0, head_frames_) are only for heads
@@ -201,6 +229,8 @@ class FrameStore {
   std::vector<uint32_t> free_survivors_;
   std::vector<uint32_t> free_any_;
   std::vector<uint32_t> replacing_;  // frames with an older one
+  std::vector<uint32_t> closing_;    // frames that are closed, but perhaps not durably
+  std::vector<uint32_t> scrubbing_;  // frames that are free when their open certificates are durably gone
 
   // Every write has a stamp; a flush covers those that were drawn before it began.
   uint64_t write_stamp_ = 0;

@@ -1,6 +1,8 @@
 #include "coordinator/log_survey.h"
 
+#include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/mutation.h"
 
@@ -29,42 +31,83 @@ const Replica* findEnd(const ReplicaFloor& floor, const Answers& answers) {
   return end;
 }
 
+bool mayBeShort(const Replica& replica) { return replica.maybe_short && !RC_MUTATION("trust-short-replicas"); }
+
+// Who has a member of the log, or its end.
+struct Holders {
+  std::vector<std::pair<ServerId, const Replica*>> closed;  // whole
+  std::vector<std::pair<ServerId, const Replica*>> open;    // that count
+
+  bool isSure() const {
+    return !closed.empty() ||
+           std::any_of(open.begin(), open.end(), [](const auto& one) { return !mayBeShort(*one.second); });
+  }
+  std::vector<ServerId> chosen(bool is_end) const;
+};
+
+// Who is to be read. Of the end everybody who has all of it; of other segments closed replicas are enough.
+std::vector<ServerId> Holders::chosen(bool is_end) const {
+  std::vector<ServerId> servers;
+  for (const auto& [server, replica] : closed) servers.push_back(server);
+  if (!closed.empty() && !is_end) return servers;
+  const bool is_sure = isSure();
+  uint32_t longest = 0;
+  for (const auto& [server, replica] : open) longest = std::max(longest, replica->length_bytes);
+  for (const auto& [server, replica] : open) {
+    if (is_sure ? !mayBeShort(*replica) : replica->length_bytes == longest) servers.push_back(server);
+  }
+  std::sort(servers.begin(), servers.end());
+  servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
+  return servers;
+}
+
+std::map<SegmentId, Holders> findHolders(const ReplicaFloor& floor, const Answers& answers, const Replica& end) {
+  std::map<SegmentId, Holders> members;
+  for (const SegmentId member : end.members) members[member];
+  members[end.segment];
+  for (const auto& [server, replicas] : answers) {
+    for (const Replica& replica : replicas) {
+      const auto member = members.find(replica.segment);
+      if (member == members.end()) continue;
+      const bool may_be_open = replica.segment == end.segment || replica.segment == end.previous_head;
+      if (replica.is_closed) {
+        member->second.closed.emplace_back(server, &replica);
+      } else if (may_be_open && countsOpen(floor, replica)) {
+        member->second.open.emplace_back(server, &replica);
+      }
+    }
+  }
+  return members;
+}
+
 }  // namespace
 
-LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers) {
+LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers, const SurveyFacts& facts) {
   LogSurvey survey;
   const Replica* end = findEnd(floor, answers);
   if (end == nullptr) return survey;
   survey.head = end->segment;
-  std::map<SegmentId, std::set<ServerId>> holders;
-  std::set<SegmentId> closed;
-  for (const auto& [server, replicas] : answers) {
-    for (const Replica& replica : replicas) {
-      if (replica.is_closed) closed.insert(replica.segment);
-    }
-  }
-  for (const SegmentId member : end->members) holders[member];
-  holders[end->segment];
+  const std::map<SegmentId, Holders> members = findHolders(floor, answers, *end);
+  std::map<SegmentId, std::vector<ServerId>> chosen;
   std::set<ServerId> all;
-  for (const auto& [server, replicas] : answers) {
-    for (const Replica& replica : replicas) {
-      const auto member = holders.find(replica.segment);
-      const bool may_be_open = replica.segment == end->segment || replica.segment == end->previous_head;
-      if (member == holders.end() || !(replica.is_closed || (may_be_open && countsOpen(floor, replica)))) continue;
-      if (!replica.is_closed && replica.segment != end->segment && closed.contains(replica.segment)) continue;
-      member->second.insert(server);
-      all.insert(server);
-    }
+  for (const auto& [segment, holders] : members) {
+    chosen[segment] = holders.chosen(segment == end->segment);
+    all.insert(chosen[segment].begin(), chosen[segment].end());
   }
   survey.holders.assign(all.begin(), all.end());
   std::map<ServerId, uint32_t> places;
   for (const ServerId server : survey.holders) places.emplace(server, static_cast<uint32_t>(places.size()));
-  for (const auto& [segment, servers] : holders) {
+  const auto previous = members.find(end->previous_head);
+  const bool is_behind_open = previous != members.end() && previous->second.closed.empty();
+  for (const auto& [segment, holders] : members) {
     SurveyedSegment& to = survey.segments.emplace_back(SurveyedSegment{.id = segment, .holders = {}});
-    to.is_cut = segment == end->segment && holders.contains(end->previous_head) && !closed.contains(end->previous_head);
-    if (RC_MUTATION("keep-end-behind-open-predecessor")) to.is_cut = false;
-    for (const ServerId server : servers) to.holders.push_back(places.at(server));
-    if (servers.empty()) survey.missing.push_back(segment);
+    to.is_cut = segment == end->segment && is_behind_open && !RC_MUTATION("keep-end-behind-open-predecessor");
+    for (const ServerId server : chosen[segment]) to.holders.push_back(places.at(server));
+    if (to.holders.empty()) survey.missing.push_back(segment);
+    // Of an end that is cut only what was flushed when it was opened counts.
+    if (to.holders.empty() || to.is_cut || holders.isSure() || facts.flushed_suffices || facts.nobody_is_away) continue;
+    DoubtfulSegment& doubtful = survey.doubtful.emplace_back(DoubtfulSegment{.id = segment, .held_by = {}});
+    for (const auto& [server, replica] : holders.open) doubtful.held_by.push_back(server);
   }
   return survey;
 }

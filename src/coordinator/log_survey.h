@@ -13,7 +13,9 @@ struct Replica {
   SegmentId segment;
   uint64_t epoch = 0;
   bool is_closed = false;
-  bool has_digest = false;         ///< it is or was a head
+  bool has_digest = false;   ///< it is or was a head
+  bool maybe_short = false;  ///< it came through a loss of power: its end may be missing, if it is open
+  uint32_t length_bytes = 0;
   SegmentId previous_head;         ///< of the digest
   std::vector<SegmentId> members;  ///< of the digest; only of open replicas
 };
@@ -26,6 +28,12 @@ struct SurveyedSegment {
   bool is_cut = false;
 };
 
+/// A segment whose end is known only from replicas that may have lost it.
+struct DoubtfulSegment {
+  SegmentId id;
+  std::vector<ServerId> held_by;  ///< by all of these, ascending
+};
+
 /// What fenced backups together have of a dead server's log.
 struct LogSurvey {
   SegmentId head;                 ///< none: no end of the log was found
@@ -33,9 +41,19 @@ struct LogSurvey {
   std::vector<SurveyedSegment>
       segments;                    ///< all members of the head's digest, ascending; those missing without holders
   std::vector<SegmentId> missing;  ///< ascending
+  /// Ascending; of them `segments` names those who have the longest replica.
+  std::vector<DoubtfulSegment> doubtful;
 
   /// Everything that was ever acknowledged is in `segments`, and each of them can be read.
-  bool isComplete() const { return head != SegmentId() && missing.empty(); }
+  bool isComplete() const { return head != SegmentId() && missing.empty() && doubtful.empty(); }
+};
+
+/// What else decides whether a replica that may be short is the end.
+struct SurveyFacts {
+  /// The dead server acknowledged nothing that had not been flushed to disks.
+  bool flushed_suffices = false;
+  /// Whoever could have a replica has answered.
+  bool nobody_is_away = false;
 };
 
 /// The proof that a log can be recovered. Why it is enough to hear some of the backups is in docs/recovery.md.
@@ -45,8 +63,13 @@ struct LogSurvey {
 /// there are some; for the end itself, and for its direct predecessor among the heads, an open one at or above the
 /// floor does as well. But if the predecessor is found open only, what was appended to the end is cut off: none of it
 /// was acknowledged, and it may follow on something that this replica of the predecessor does not have.
+///
+/// An open replica that may be short proves which segment it is of, and nothing of where that ends. Of several open
+/// ones those that may be short are not read, if there is another. If there is none, the longest is the end when no
+/// longer one can turn up, or when what was acknowledged is in all of them; otherwise the log is not complete.
 /// @param floor    of the dead server, as it was when its verdict was stored
 /// @param answers  of servers that take nothing from it any more, and that live
-LogSurvey surveyLog(const ReplicaFloor& floor, const std::map<ServerId, std::vector<Replica>>& answers);
+LogSurvey surveyLog(const ReplicaFloor& floor, const std::map<ServerId, std::vector<Replica>>& answers,
+                    const SurveyFacts& facts);
 
 }  // namespace ramcore::coordinator

@@ -229,8 +229,13 @@ void RecoveryManager::review(ServerId dead, Recovery& recovery) {
   const auto is_gone = [&](const auto& one) { return !parts_.membership.isAlive(one.first); };
   std::erase_if(recovery.answers, is_gone);
   std::erase_if(recovery.asked, [&](const auto& one) { return is_gone(one) && !one.second.is_under_way; });
-  recovery.survey = surveyLog(parts_.membership.find(dead)->floor, recovery.answers);
+  recovery.survey = surveyLog(
+      parts_.membership.find(dead)->floor, recovery.answers,
+      {.flushed_suffices = acknowledgedOnlyWhatIsFlushed(dead), .nobody_is_away = awayFrom(dead, recovery).empty()});
 }
+
+// Whether all its tablets are of tables whose writes are acknowledged when they are flushed. There are no such tables.
+bool RecoveryManager::acknowledgedOnlyWhatIsFlushed(ServerId) const { return false; }
 
 std::string RecoveryManager::whatIsMissing(ServerId dead, const Recovery& recovery) const {
   const LogSurvey& survey = recovery.survey;
@@ -239,11 +244,14 @@ std::string RecoveryManager::whatIsMissing(ServerId dead, const Recovery& recove
     const ReplicaFloor& floor = parts_.membership.find(dead)->floor;
     what = "the end of its log is not found: no open replica of segment " + std::to_string(floor.segment.value) +
            " at replica epoch " + std::to_string(floor.replica_epoch) + ", or of a later one";
-  } else {
+  } else if (!survey.missing.empty()) {
     what = std::to_string(survey.missing.size()) + " of " + std::to_string(survey.segments.size()) +
            " segments of its log are missing: " + text(survey.missing);
   }
-  const std::vector<ServerId> away = awayFrom(recovery);
+  for (const DoubtfulSegment& doubtful : survey.doubtful) {
+    what += (what.empty() ? "" : "; ") + whatIsDoubtful(doubtful);
+  }
+  const std::vector<ServerId> away = awayFrom(dead, recovery);
   if (recovery.asked.empty()) return what + "; no server keeps replicas";
   for (size_t i = 0; i < away.size() && i < kShownMax; ++i) {
     const Server* server = parts_.membership.find(away[i]);
@@ -252,11 +260,25 @@ std::string RecoveryManager::whatIsMissing(ServerId dead, const Recovery& recove
   return what + (away.size() > kShownMax ? ", ..." : "");
 }
 
-// Those that keep replicas and did not say which: silent ones, and dead ones whose storage nobody has brought back.
-std::vector<ServerId> RecoveryManager::awayFrom(const Recovery& recovery) const {
+std::string RecoveryManager::whatIsDoubtful(const DoubtfulSegment& doubtful) const {
+  std::string who;
+  for (size_t i = 0; i < doubtful.held_by.size() && i < kShownMax; ++i) {
+    const ServerId id = doubtful.held_by[i];
+    who += (i == 0 ? "" : ", ") + std::to_string(id.value) + " (" + parts_.membership.find(id)->name + ")";
+  }
+  return "what there is of segment " + std::to_string(doubtful.id.value) + ", on " + who +
+         ", came through a loss of power and may be short; who is away may have more of it";
+}
+
+// Those that keep replicas and did not say which: silent ones, and dead ones whose storage nobody has brought back. The
+// dead one itself is none of them if anybody else has replicas of it: then it had none of its own.
+std::vector<ServerId> RecoveryManager::awayFrom(ServerId dead, const Recovery& recovery) const {
+  const bool others_have_it = std::any_of(recovery.answers.begin(), recovery.answers.end(),
+                                          [](const auto& answer) { return !answer.second.empty(); });
   std::vector<ServerId> away;
   for (const Server* server : parts_.membership.servers()) {
     if (!server->keeps_replicas || recovery.answers.contains(server->id) || server->returned) continue;
+    if (server->id == dead && others_have_it) continue;
     away.push_back(server->id);
   }
   return away;
@@ -278,7 +300,7 @@ std::vector<RecoveryReport> RecoveryManager::reports() const {
       report.tablets_left += table->state == TableState::Ready ? 1 : 0;
     }
     if (report.tablets_left == 0) continue;
-    if (!recovery.survey.isComplete()) report.away = awayFrom(recovery);
+    if (!recovery.survey.isComplete()) report.away = awayFrom(dead, recovery);
     all.push_back(std::move(report));
   }
   return all;

@@ -100,7 +100,9 @@ class RecoveryManager final : public TabletOperations {
   void review(ServerId dead, Recovery& recovery);
   void say(ServerId dead, Recovery& recovery, std::string text);
   std::string whatIsMissing(ServerId dead, const Recovery& recovery) const;
-  std::vector<ServerId> awayFrom(const Recovery& recovery) const;
+  std::string whatIsDoubtful(const DoubtfulSegment& doubtful) const;
+  std::vector<ServerId> awayFrom(ServerId dead, const Recovery& recovery) const;
+  bool acknowledgedOnlyWhatIsFlushed(ServerId dead) const;
   runtime::Task<bool> assign(ServerId dead, Recovery& recovery);
   Loads loadsNow() const;
   runtime::Task<bool> storeAssigned(const std::vector<TabletId>& ids, Loads& loads, Given& given);

@@ -20,6 +20,8 @@ Replica replicaOf(const control::Replica& message) {
                   .epoch = message.replica_epoch(),
                   .is_closed = message.closed(),
                   .has_digest = message.has_digest(),
+                  .maybe_short = message.maybe_short(),
+                  .length_bytes = message.length_bytes(),
                   .previous_head = SegmentId(message.previous_head()),
                   .members = {}};
   for (const uint64_t member : message.members()) replica.members.emplace_back(member);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/ids.h"
 #include "base/result.h"
 #include "runtime/executor.h"
 
@@ -54,6 +55,10 @@ class StorageFile {
   virtual bool isCondemned() const = 0;
 };
 
+/// A time in which a machine did not lose what was written and not flushed: from one start of its system to the next.
+/// None: it is not known which one this is; it may differ from every other one.
+using PowerEpoch = Id<struct PowerEpochTag, uint64_t>;
+
 struct StorageCapacity {
   uint64_t total_bytes = 0;
   uint64_t free_bytes = 0;  ///< for new files
@@ -76,6 +81,9 @@ class Storage {
   [[nodiscard]] virtual Status remove(std::string_view name) = 0;
   /// Failure: IoError.
   virtual Outcome<StorageCapacity> capacity() = 0;
+  /// Of now. Never blocks. What another object of this directory saw written is still there if it had the same one;
+  /// otherwise only what had been flushed is certain.
+  virtual PowerEpoch powerEpoch() const = 0;
 
   static bool isValidName(std::string_view name);
 };

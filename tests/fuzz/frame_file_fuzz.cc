@@ -61,6 +61,7 @@ class FileWorld {
       for (uint32_t slot = 0; slot < FrameFile::kSlotCount; ++slot) {
         repair<log::CertificateBytes>(*file, FrameFile::fileBytes(frame, kSegmentBytes) + slot * kSectorBytes);
       }
+      repair<ShortMark>(*file, FrameFile::fileBytes(frame, kSegmentBytes) + FrameFile::kSlotCount * kSectorBytes);
     }
   }
 
@@ -75,7 +76,10 @@ class FileWorld {
       check(open() == Status::Ok);
       std::vector<std::byte> bytes;
       check(written != Status::Ok || load(kMaster, SegmentId(90), bytes).ok());
-      for (const ServerId master : store_->masters()) store_->freeAll(master);
+      for (const ServerId master : store_->masters()) {
+        for (const SegmentId segment : store_->segments(master)) store_->free(master, segment);
+      }
+      check(scheduler_.runUntil([&] { return store_->idle(); }, kEventsMax) == runtime::SimScheduler::Stop::Done);
       check(store_->stats().frames_free == store_->stats().frames_total);
     }
     close();
@@ -149,6 +153,7 @@ class FileWorld {
       for (const SegmentId segment : store_->segments(master)) {
         const Result<log::Certificate> loaded = load(master, segment, bytes);
         if (!loaded.ok()) continue;
+        check(!loaded->closed || !store_->mayBeShort(*loaded));
         check(loaded->master == master && loaded->segment == segment && loaded->cluster == store_->cluster());
         check(bytes.size() == loaded->length_bytes && log::verifyCertificate(*loaded, bytes));
         fuzz::crashIfPlanted(loaded->replica_epoch > 1);

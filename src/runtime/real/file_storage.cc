@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
@@ -17,6 +18,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/spin_lock.h"
 
 namespace ramcore::runtime {
@@ -31,6 +33,20 @@ std::string describe(int error) { return std::string(std::strerror(error)) + " (
 
 Failure badName(std::string_view name) {
   return Failure{Status::BadConfig, "'" + std::string(name) + "' cannot name a file of the storage"};
+}
+
+// The page cache lives as long as the kernel, and each start of one draws a number.
+PowerEpoch readPowerEpoch() {
+  const int descriptor = ::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return {};
+  constexpr size_t kIdBytes = 36;
+  std::array<std::byte, kIdBytes> id;
+  ssize_t got = -1;
+  do {
+    got = ::read(descriptor, id.data(), id.size());
+  } while (got < 0 && errno == EINTR);
+  ::close(descriptor);
+  return got == static_cast<ssize_t>(id.size()) ? PowerEpoch(fingerprint(id)) : PowerEpoch();
 }
 
 }  // namespace
@@ -217,6 +233,7 @@ FileStorage::FileStorage(std::string directory, int directory_descriptor, int lo
       directory_descriptor_(directory_descriptor),
       lock_descriptor_(lock_descriptor),
       trace_(trace),
+      power_epoch_(readPowerEpoch()),
       flusher_(std::make_unique<Flusher>(sync)) {}
 
 FileStorage::~FileStorage() {

@@ -27,6 +27,7 @@ class FileStorage final : public Storage {
   Outcome<std::vector<std::string>> list() override;
   Status remove(std::string_view name) override;
   Outcome<StorageCapacity> capacity() override;
+  PowerEpoch powerEpoch() const override { return power_epoch_; }
 
  private:
   class File;
@@ -40,6 +41,7 @@ class FileStorage final : public Storage {
   const int directory_descriptor_;
   const int lock_descriptor_;
   Trace& trace_;
+  const PowerEpoch power_epoch_;
   std::unique_ptr<Flusher> flusher_;
 };
 

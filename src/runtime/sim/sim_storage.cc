@@ -133,6 +133,8 @@ class SimDisk::Mount final : public Storage {
     return StorageCapacity{.total_bytes = total, .free_bytes = total - std::min(total, disk_.usedBytes())};
   }
 
+  PowerEpoch powerEpoch() const override { return disk_.power_epoch_; }
+
  private:
   SimDisk& disk_;
   std::shared_ptr<bool> alive_;
@@ -210,6 +212,7 @@ void SimDisk::killProcess() {
 void SimDisk::losePower() {
   killProcess();
   ++counts_.power_losses;
+  if (power_epoch_) ++power_epoch_.value;
   for (auto& [name, content] : files_) loseUnflushed(*content);
 }
 

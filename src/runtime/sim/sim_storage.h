@@ -64,6 +64,8 @@ class SimDisk {
   /// Flushes say Ok and do nothing.
   void setLying(bool lying) { lying_ = lying; }
   void setFlushTime(int64_t ns_min, int64_t ns_max);
+  /// Nobody can tell when the machine lost its power.
+  void hidePowerEpoch() { power_epoch_ = {}; }
   /// Limits what further files may take.
   void setCapacity(uint64_t bytes) { options_.capacity_bytes = bytes; }
   /// Turns over `count` bits, anywhere on the disk.
@@ -92,6 +94,7 @@ class SimDisk {
   std::shared_ptr<bool> alive_;  // of the process that has it open; nullptr if none
   std::list<FlushEvent> flushing_;
   SimDiskCounts counts_;
+  PowerEpoch power_epoch_{1};
   uint32_t flushes_to_fail_ = 0;
   bool lying_ = false;
 };

@@ -502,8 +502,38 @@ TEST_F(BackupServiceTest, ReplicasOfFormerLivesServeARecovery) {
   const auto answer = fence();
   ASSERT_EQ(answer.replicas_size(), 1);
   EXPECT_EQ(answer.replicas(0).length_bytes(), segment.length());
+  EXPECT_FALSE(answer.replicas(0).maybe_short()) << "the backup had been stopped before";
   EXPECT_EQ(read(readBytes(SegmentId(1), {{.table = kTable, .hashes = {}, .first_segment = {}}})).response.entry_count,
             10u);
+}
+
+TEST_F(BackupServiceTest, WhatIsOpenAfterALossOfPowerIsSaidToBeShort) {
+  const SegmentMaker open = makeHead(2, {SegmentId(1), SegmentId(2)});
+  ASSERT_EQ(put(makeHead(1, {SegmentId(1)}), true, Flags::kOpen | Flags::kCertified | Flags::kFlush)->outcome(),
+            Status::Ok);
+  ASSERT_EQ(put(open, false, Flags::kOpen | Flags::kCertified | Flags::kFlush)->outcome(), Status::Ok);
+  disk.losePower();
+  endBackup();
+  startBackup();
+  begin();
+  const auto answer = fence();
+  ASSERT_EQ(answer.replicas_size(), 2);
+  EXPECT_TRUE(answer.replicas(0).closed());
+  EXPECT_FALSE(answer.replicas(0).maybe_short());
+  EXPECT_FALSE(answer.replicas(1).closed());
+  EXPECT_TRUE(answer.replicas(1).maybe_short());
+  EXPECT_EQ(answer.replicas(1).length_bytes(), open.length()) << "it had been flushed";
+}
+
+TEST_F(BackupServiceTest, ABackupThatStopsTakesNothingMore) {
+  const SegmentMaker segment = makeHead(1, {SegmentId(1)});
+  ASSERT_EQ(put(segment, false, Flags::kOpen | Flags::kCertified)->outcome(), Status::Ok);
+  disk.setFlushTime(runtime::kNanosPerSecond, runtime::kNanosPerSecond);
+  process->onDispatch([this] { backup->stop(); });
+  EXPECT_EQ(put(makeHead(2, {SegmentId(2)}), false, Flags::kOpen | Flags::kCertified)->outcome(), Status::RetryLater);
+  EXPECT_FALSE(backup->stopped()) << "it is being flushed";
+  endBackup();
+  EXPECT_GE(scheduler.nowNs(), 2 * runtime::kNanosPerSecond);
 }
 
 TEST_F(BackupServiceTest, FramesGoWhenTheirMasterIsReleased) {

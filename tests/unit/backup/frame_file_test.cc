@@ -28,13 +28,14 @@ TEST(FrameFile, SuperblockBytes) {
   world.close();
   FileBytes file(world);
   const auto slot = file.read(4096, 64);
-  EXPECT_EQ(wire::hexOf(ByteSpan(slot).first(60)), wire::withoutBlanks("5246726146696c65"  // "RFraFile"
-                                                                       "01000000 10000000"
-                                                                       "0200000000000000"  // generation
-                                                                       "0700000000000000"  // cluster
-                                                                       "1112131415161718"  // server
-                                                                       "00400000 00100000"
-                                                                       "0000000000000000 00000000"));
+  EXPECT_EQ(wire::hexOf(ByteSpan(slot).first(60)),
+            wire::withoutBlanks("5246726146696c65"  // "RFraFile"
+                                "02000000 10000000"
+                                "0200000000000000"  // generation
+                                "0700000000000000"  // cluster
+                                "1112131415161718"  // server
+                                "00400000 00100000"
+                                "0100000000000000 00000000"));  // power epoch, not clean
   EXPECT_EQ(loadAs<uint32_t>(slot.data() + 60), crc32c(ByteSpan(slot).first(60)));
   EXPECT_EQ(file.file->bytes(), 8192u + 16 * (4096 + 0x4000));
 }
@@ -81,6 +82,35 @@ TEST(FrameFile, OfAnotherSegmentSizeIsRefusedAndLeftAlone) {
   EXPECT_EQ(world.store->formerServer(), ServerId(101));
 }
 
+TEST(FrameFile, MarkBytes) {
+  StoreWorld world;
+  world.start();
+  const SegmentMaker segment(kCluster, ServerId(0x0505), SegmentId(3));
+  auto written = world.put(ServerId(0x0505), segment, 9, false);
+  ASSERT_EQ(world.flush(written), Status::Ok);
+  world.losePower();
+  world.close();
+  FileBytes file(world);
+  const auto mark = file.read(8192 + 4 * (4096 + kSegmentBytes) + 1536, 40);
+  EXPECT_EQ(wire::hexOf(ByteSpan(mark).first(36)), wire::withoutBlanks("52635368 00000000"  // "RcSh"
+                                                                       "0505000000000000"   // master
+                                                                       "0300000000000000"   // segment
+                                                                       "0900000000000000"   // replica epoch
+                                                                       "00000000"));
+  EXPECT_EQ(loadAs<uint32_t>(mark.data() + 36), crc32c(ByteSpan(mark).first(36)));
+}
+
+TEST(FrameFile, CleanIsNotedInTheSuperblock) {
+  StoreWorld world;
+  world.start();
+  ASSERT_EQ(world.closeCleanly(), Status::Ok);
+  world.close();
+  FileBytes file(world);
+  EXPECT_EQ(loadAs<Superblock>(file.read(4096, 64).data()).clean, 0u);
+  EXPECT_EQ(loadAs<Superblock>(file.read(0, 64).data()).clean, 1u);
+  EXPECT_EQ(loadAs<Superblock>(file.read(0, 64).data()).server, ServerId(101));
+}
+
 TEST(FrameFile, OfAnotherFormatIsRefused) {
   StoreWorld world;
   world.start();
@@ -88,7 +118,7 @@ TEST(FrameFile, OfAnotherFormatIsRefused) {
   {
     FileBytes file(world);
     Superblock superblock = loadAs<Superblock>(file.read(0, sizeof(Superblock)).data());
-    superblock.format = 2;
+    superblock.format = 1;
     superblock.crc = crc32c(bytesOf(superblock).first(offsetof(Superblock, crc)));
     file.write(0, bytesOf(superblock));
   }

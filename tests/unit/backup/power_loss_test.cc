@@ -44,6 +44,8 @@ class History {
   uint64_t power_losses = 0;
   uint64_t flushed_checks = 0;
   uint64_t answered_checks = 0;
+  uint64_t short_replicas = 0;
+  uint64_t freed_found = 0;
 
  private:
   /// One segment of the master, and what it knows of its replica here.
@@ -67,6 +69,10 @@ class History {
     // The least that has to be there after a kill, and after a power loss.
     std::optional<log::Certificate> answered;
     std::optional<log::Certificate> flushed;
+    // What was ever answered since it was last freed, power losses or not.
+    std::optional<log::Certificate> claimed;
+    // Freed when the certificate of this epoch that closed it had been flushed: 0 if it was not.
+    uint64_t freed_closed_epoch = 0;
   };
 
   static void raise(std::optional<log::Certificate>& promise, const log::Certificate& to) {
@@ -139,8 +145,10 @@ class History {
     Replica& replica = replicas_.at(id);
     replica.former_epoch = replica.epoch + 1;
     replica.open = false;
+    if (replica.flushed && replica.flushed->closed) replica.freed_closed_epoch = replica.flushed->replica_epoch;
     replica.answered.reset();
     replica.flushed.reset();
+    replica.claimed.reset();
     ++replica_generation_[id];
   }
 
@@ -150,6 +158,7 @@ class History {
         kMaster, replica.segment, replica.epoch, replica.endOf(from), replica.endOf(to), flags, certificate));
     if (written.status != Status::Ok) return written.status;
     if (certificate) raise(replica.answered, *certificate);
+    if (certificate) raise(replica.claimed, *certificate);
     replica.certificate = flags & Flags::kOpen ? certificate : (certificate ? certificate : replica.certificate);
     if (flush) awaitFlush(replica, written, replica.certificate, replica_generation_[replica.segment.id()]).detach();
     return Status::Ok;
@@ -172,6 +181,13 @@ class History {
       ASSERT_EQ(loaded.certificate.segment, id);
       ASSERT_LE(length, replica.segment.length());
       ASSERT_TRUE(std::ranges::equal(loaded.bytes, replica.segment.bytes(0, length)));
+      if (loaded.certificate.replica_epoch <= replica.freed_closed_epoch) {
+        EXPECT_TRUE(loaded.certificate.closed) << "segment " << id.value << " was closed and freed, and is open again";
+        ++freed_found;
+      } else if (!loaded.certificate.closed && replica.claimed && replica.claimed->isNewerThan(loaded.certificate)) {
+        EXPECT_TRUE(world_.store->mayBeShort(loaded.certificate)) << "segment " << id.value << " is short";
+        ++short_replicas;
+      }
     }
     for (const auto& [id, replica] : replicas_) {
       if (!replica.answered) continue;
@@ -195,6 +211,8 @@ TEST(PowerLoss, WhatWasAnsweredIsThereAfterwards) {
   uint64_t power_losses = 0;
   uint64_t flushed_checks = 0;
   uint64_t answered_checks = 0;
+  uint64_t short_replicas = 0;
+  uint64_t freed_found = 0;
   for (uint64_t seed = 1; seed <= 400; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     History history(seed);
@@ -205,10 +223,14 @@ TEST(PowerLoss, WhatWasAnsweredIsThereAfterwards) {
     power_losses += history.power_losses;
     flushed_checks += history.flushed_checks;
     answered_checks += history.answered_checks;
+    short_replicas += history.short_replicas;
+    freed_found += history.freed_found;
   }
   EXPECT_GT(power_losses, 1'000u);
   EXPECT_GT(flushed_checks, 3'000u);
   EXPECT_GT(answered_checks, 300u);
+  EXPECT_GT(short_replicas, 300u);
+  EXPECT_GT(freed_found, 20u);
 }
 
 }  // namespace

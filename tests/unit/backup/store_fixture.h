@@ -79,6 +79,9 @@ struct StoreWorld {
   Status begin(ServerId server, ClusterId cluster) {
     return run(onExecutor([&] { return store->begin(server, cluster); }));
   }
+  Status closeCleanly() {
+    return run(onExecutor([&] { return store->close(); }));
+  }
   template <typename T>
   T run(runtime::Task<T> task) {
     runUntil([&] { return task.isDone(); });

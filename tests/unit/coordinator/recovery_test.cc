@@ -129,6 +129,42 @@ TEST_F(Recoveries, WhatIsMissingIsWaitedForAndNamed) {
   expectBack(bench, table, first);
 }
 
+// Third lost its power, fourth, which has the rest, is away.
+TEST_F(Recoveries, AShortEndWaitsForWhoMayHaveMoreOfIt) {
+  FakeCluster& cluster = bench.cluster();
+  cluster.keepLog(first, {third});
+  cluster.machine(third).replicas[first].back().maybe_short = true;
+  cluster.machine(third).replicas[first].back().length_bytes = 100;
+  bench.kill(fourth);
+  bench.passRenewing(kSecond);
+  bench.kill(first);
+  bench.passRenewing(10 * kSecond);
+  expectNothingIsBack();
+  const RecoveryReport report = bench.life().recoveries.reports().at(0);
+  EXPECT_NE(report.text.find("segment 3, on 3 (s3)"), std::string::npos) << report.text;
+  EXPECT_NE(report.text.find("may be short"), std::string::npos) << report.text;
+  EXPECT_NE(report.text.find("servers away: 4 (s4)"), std::string::npos) << report.text;
+  EXPECT_EQ(report.away, std::vector<ServerId>{fourth}) << "the dead one itself had none of its replicas";
+  EXPECT_TRUE(report.missing.empty());
+
+  const ServerId back = bench.addBackup(5, fourth);
+  cluster.keepLog(first, {back});
+  bench.passRenewing(2 * kSecond);
+  expectBack(bench, table, first);
+}
+
+TEST_F(Recoveries, WhenNobodyIsAwayTheLongestShortEndIsIt) {
+  FakeCluster& cluster = bench.cluster();
+  cluster.keepLog(first, {second, third});
+  for (const ServerId server : {second, third}) {
+    cluster.machine(server).replicas[first].back().maybe_short = true;
+    cluster.machine(server).replicas[first].back().length_bytes = server == third ? 200 : 100;
+  }
+  bench.kill(first);
+  bench.passRenewing(2 * kSecond);
+  expectBack(bench, table, first);
+}
+
 TEST_F(Recoveries, WhatADeadServerOffersCountsNoMore) {
   bench.cluster().keepLog(first, {fourth});
   for (const ServerId server : {second, third, fourth}) bench.cluster().machine(server).stalls = true;

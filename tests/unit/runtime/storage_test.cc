@@ -415,6 +415,31 @@ TEST_F(SimDiskCrash, FlippedBitsShowUp) {
   EXPECT_EQ(machine.disk.counts().flipped_bits, 3u);
 }
 
+TEST(FileStorage, ThePowerEpochIsThatOfTheRunningKernel) {
+  RealMachine machine;
+  const PowerEpoch first = machine.open().value()->powerEpoch();
+  EXPECT_EQ(first != PowerEpoch(), std::filesystem::exists("/proc/sys/kernel/random/boot_id"));
+  EXPECT_EQ(machine.open().value()->powerEpoch(), first);
+}
+
+TEST(SimDisk, ThePowerEpochChangesWithEachLossOfPower) {
+  SimMachine machine(1);
+  const auto now = [&] { return machine.open().value()->powerEpoch(); };
+  const PowerEpoch first = now();
+  EXPECT_NE(first, PowerEpoch());
+  machine.disk.killProcess();
+  EXPECT_EQ(now(), first);
+  machine.disk.losePower();
+  const PowerEpoch second = now();
+  EXPECT_NE(second, PowerEpoch());
+  EXPECT_NE(second, first);
+  machine.disk.losePower();
+  EXPECT_NE(now(), first);
+  EXPECT_NE(now(), second);
+  machine.disk.hidePowerEpoch();
+  EXPECT_EQ(now(), PowerEpoch());
+}
+
 TEST(SimDisk, SameSeedSameDamage) {
   const auto damage = [](uint64_t seed) {
     SimMachine machine(seed);

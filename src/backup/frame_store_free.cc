@@ -1,0 +1,187 @@
+// Which frames are free, and how they become free again. The reasons for the order of the steps stand at FrameStore.
+
+#include <algorithm>
+
+#include "backup/frame_store.h"
+#include "base/check.h"
+#include "base/mutation.h"
+
+namespace ramcore::backup {
+namespace {
+
+// Of the one thread that writes the counter.
+void add(std::atomic<uint64_t>& counter, int64_t by) {
+  counter.store(counter.load(std::memory_order_relaxed) + static_cast<uint64_t>(by), std::memory_order_relaxed);
+}
+
+}  // namespace
+
+std::vector<uint32_t>& FrameStore::freeListOf(uint32_t frame) {
+  if (frame < head_frames_) return free_heads_;
+  return frame < head_frames_ + survivor_frames_ ? free_survivors_ : free_any_;
+}
+
+uint32_t FrameStore::take(bool is_head) {
+  std::vector<uint32_t>& own_share = is_head ? free_heads_ : free_survivors_;
+  std::vector<uint32_t>& list = free_any_.empty() ? own_share : free_any_;
+  if (list.empty()) return kNoFrame;
+  const uint32_t frame = list.back();
+  list.pop_back();
+  add(stats_.frames_free, -1);
+  return frame;
+}
+
+// Makes it an empty replica of the write's epoch. Its place among the segment's frames stays.
+void FrameStore::reset(uint32_t index, const ReplicaWrite& write) {
+  Frame& frame = frames_[index];
+  Frame fresh;
+  fresh.state = frame.state;
+  fresh.master = write.master;
+  fresh.segment = write.segment;
+  fresh.replica_epoch = write.replica_epoch;
+  fresh.generation = frame.generation + 1;
+  fresh.older = frame.older;
+  frame = fresh;
+}
+
+void FrameStore::release(uint32_t index) {
+  Frame& frame = frames_[index];
+  ++frame.generation;
+  frame.older = kNoFrame;
+  if (frame.pins != 0) {
+    frame.state = FrameState::Leaving;
+    return;
+  }
+  makeFree(index);
+}
+
+// What is closed is gone only after its open certificates are, or it might come back as open.
+void FrameStore::makeFree(uint32_t index) {
+  Frame& frame = frames_[index];
+  const bool is_closed = frame.certified && frame.certificate.closed;
+  if (is_closed && !isCondemned() && !closed_) {
+    scrub(index);
+    if (frame.scrub_stamp > flushed_stamp_) {
+      frame.state = FrameState::Leaving;
+      scrubbing_.push_back(index);
+      wanted_stamp_ = std::max(wanted_stamp_, frame.scrub_stamp);
+      if (!flushing_) startFlush();
+      return;
+    }
+  }
+  putFree(index);
+}
+
+// Of a closed frame: leaves only what closes it.
+void FrameStore::scrub(uint32_t index) {
+  Frame& frame = frames_[index];
+  for (uint32_t slot = 0; slot < FrameFile::kSlotCount; ++slot) {
+    if ((frame.open_slots & (1U << slot)) == 0) continue;
+    if (file_->clearCertificate(index, slot) != Status::Ok) return;
+    frame.slot_stamps[slot] = 0;
+    frame.scrub_stamp = ++write_stamp_;
+  }
+  frame.open_slots = 0;
+}
+
+// Ahead of need, as soon as the certificates that close them are flushed: then most can be freed at once.
+void FrameStore::scrubClosed() {
+  std::erase_if(closing_, [this](uint32_t index) {
+    const Frame& frame = frames_[index];
+    const bool is_its = frame.state == FrameState::Own && frame.certified && frame.certificate.closed;
+    if (is_its && frame.stamp > flushed_stamp_) return false;
+    if (is_its && !closed_) scrub(index);
+    return true;
+  });
+}
+
+void FrameStore::putScrubbedFree() {
+  std::erase_if(scrubbing_, [this](uint32_t index) {
+    if (!isCondemned() && frames_[index].scrub_stamp > flushed_stamp_) return false;
+    putFree(index);
+    return true;
+  });
+}
+
+void FrameStore::putFree(uint32_t index) {
+  // So that it is not found again after a restart. If this fails or is lost, it is, and goes again.
+  if (!isCondemned() && !closed_ && file_->clearCertificates(index) == Status::Ok) ++write_stamp_;
+  const uint32_t generation = frames_[index].generation;
+  frames_[index] = Frame();
+  frames_[index].generation = generation;
+  freeListOf(index).push_back(index);
+  add(stats_.frames_free, 1);
+}
+
+void FrameStore::unpin(uint32_t index) {
+  Frame& frame = frames_[index];
+  RC_CHECK(frame.pins != 0);
+  if (--frame.pins == 0 && frame.state == FrameState::Leaving) makeFree(index);
+}
+
+void FrameStore::unlink(ServerId master, SegmentId segment) {
+  const auto segments = index_.find(master);
+  segments->second.erase(segment);
+  if (segments->second.empty()) index_.erase(segments);
+}
+
+void FrameStore::free(ServerId master, SegmentId segment) {
+  uint32_t frame = find(master, segment);
+  if (frame == kNoFrame) return;
+  unlink(master, segment);
+  while (frame != kNoFrame) {
+    std::erase(replacing_, frame);
+    const uint32_t older = frames_[frame].older;
+    release(frame);
+    frame = older;
+  }
+}
+
+// Nobody recovers the master any more: it does not matter as what a frame comes back.
+void FrameStore::freeAll(ServerId master) {
+  for (const SegmentId segment : segments(master)) {
+    for (uint32_t frame = find(master, segment); frame != kNoFrame; frame = frames_[frame].older) {
+      frames_[frame].open_slots = 0;
+      frames_[frame].scrub_stamp = 0;
+    }
+    free(master, segment);
+  }
+}
+
+void FrameStore::freeFormer(ServerId master, SegmentId segment) {
+  const uint32_t first = find(master, segment);
+  if (first == kNoFrame) return;
+  if (frames_[first].state == FrameState::Former) return free(master, segment);
+  // Those of this life stand in front of those of former ones.
+  uint32_t last_own = first;
+  while (frames_[last_own].older != kNoFrame && frames_[frames_[last_own].older].state == FrameState::Own) {
+    last_own = frames_[last_own].older;
+  }
+  uint32_t frame = std::exchange(frames_[last_own].older, kNoFrame);
+  std::erase(replacing_, last_own);
+  while (frame != kNoFrame) {
+    const uint32_t older = frames_[frame].older;
+    release(frame);
+    frame = older;
+  }
+}
+
+// What a frame replaces goes when the frame's own certificate is flushed.
+void FrameStore::freeReplaced() {
+  std::vector<uint32_t> replaced;
+  for (const uint32_t frame : replacing_) {
+    if (hasFlushedCertificate(frames_[frame]) || RC_MUTATION("free-replaced-before-flush")) replaced.push_back(frame);
+  }
+  for (const uint32_t first : replaced) {
+    uint32_t frame = std::exchange(frames_[first].older, kNoFrame);
+    std::erase(replacing_, first);
+    while (frame != kNoFrame) {
+      std::erase(replacing_, frame);
+      const uint32_t older = frames_[frame].older;
+      release(frame);
+      frame = older;
+    }
+  }
+}
+
+}  // namespace ramcore::backup
