@@ -266,10 +266,11 @@ Cleaner::Progress Cleaner::awaitClosed() {
   return awaitDeaths();
 }
 
-/// What was left behind as dead may have been killed by entries that are not durable yet. If the segments left the
+/// What was left behind as dead may have been killed by entries that are not flushed yet. If the segments left the
 /// digest before those are, a crash could take both the old entry and its successor.
 Cleaner::Progress Cleaner::awaitDeaths() {
-  if (!log_.isDurable(deaths_end_)) return Progress::Waiting;
+  log_.requestFlush(deaths_end_);
+  if (!log_.isFlushed(deaths_end_)) return Progress::Waiting;
   judgePass();  // from here on the candidates are the log's to free
   log_.exchange(survivors_, candidates_);
   roll_ = log_.requestRollForPass();

@@ -12,7 +12,7 @@ namespace ramcore::log {
 ///
 /// A pass: choose segments and open survivors that certainly take what is alive in them; copy entry by entry, the owner
 /// swapping its reference under the key's lock; close the survivors on all replicas; wait until every death that made
-/// the cleaner leave something behind is durable; let one digest list the survivors and no longer the segments; when
+/// the cleaner leave something behind is flushed; let one digest list the survivors and no longer the segments; when
 /// that head has taken over, the log gives the segments up. A pass is never abandoned once it has moved an entry: two
 /// copies of one entry in the log would need two tombstones.
 ///

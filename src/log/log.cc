@@ -272,17 +272,20 @@ void Log::moveLive(Segment& from, Segment& to, const EntryView& entry) {
 
 LogPosition Log::durableUpTo() const { return unpack(durable_.load(std::memory_order_acquire)); }
 
+LogPosition Log::flushedUpTo() const {
+  return at_once_ ? durableUpTo() : unpack(flushed_.load(std::memory_order_acquire));
+}
+
 LogPosition Log::endOf(EntryRef ref) const {
   const Segment& segment = *pool_.segmentOf(ref);
   return {segment.id(), segment.offsetOf(ref) + view(ref).alignedBytes(), 0};
 }
 
-bool Log::isDurable(EntryRef ref) const {
+bool Log::isBefore(EntryRef ref, LogPosition position) const {
   const Segment& segment = *pool_.segmentOf(ref);
   if (!segment.isHeadKind()) return true;
-  const LogPosition durable = durableUpTo();
-  if (segment.id() != durable.segment) return segment.id() < durable.segment;
-  return segment.offsetOf(ref) + view(ref).alignedBytes() <= durable.offset_bytes;
+  if (segment.id() != position.segment) return segment.id() < position.segment;
+  return segment.offsetOf(ref) + view(ref).alignedBytes() <= position.offset_bytes;
 }
 
 bool Log::notifyDurable(LogPosition position, DurableWaiter& waiter) {
@@ -302,6 +305,37 @@ bool Log::notifyDurable(LogPosition position, DurableWaiter& waiter) {
   return true;
 }
 
+bool Log::notifyFlushed(LogPosition position, DurableWaiter& waiter) {
+  if (at_once_) return notifyDurable(position, waiter);
+  if (isFlushed(position)) return false;
+  Status failed = Status::Ok;
+  {
+    SpinGuard guard(lock_);
+    if (isFlushed(position)) return false;
+    failed = failed_.load(std::memory_order_relaxed);
+    if (failed == Status::Ok) {
+      waiter.position = position;
+      flush_waiters_.insert(waiter);
+    }
+  }
+  if (failed != Status::Ok) {
+    waiter.run(waiter, failed);
+  } else {
+    requestFlush(position);  // the waiter may be gone
+  }
+  return true;
+}
+
+void Log::requestFlush(LogPosition position) {
+  if (at_once_ || isFlushed(position)) return;
+  {
+    SpinGuard guard(lock_);
+    if (position <= flush_requested_) return;
+    flush_requested_ = position;
+  }
+  environment_.replicator.requestFlush(position);
+}
+
 void Log::refreshDurable(DurableWaiters& ready) {
   // The head counts only once its predecessor is closed everywhere: until then a recovery may end with the
   // predecessor.
@@ -311,6 +345,10 @@ void Log::refreshDurable(DurableWaiters& ready) {
   const uint64_t packed = pack(last->id(), last->durable_bytes_);
   if (packed > durable_.load(std::memory_order_relaxed)) durable_.store(packed, std::memory_order_release);
   waiters_.takeUpTo(unpack(durable_.load(std::memory_order_relaxed)), ready);
+  if (at_once_) return;
+  const uint64_t flushed = pack(last->id(), last->flushed_bytes_);
+  if (flushed > flushed_.load(std::memory_order_relaxed)) flushed_.store(flushed, std::memory_order_release);
+  flush_waiters_.takeUpTo(unpack(flushed_.load(std::memory_order_relaxed)), ready);
 }
 
 void Log::fail(Status status) {
@@ -320,6 +358,7 @@ void Log::fail(Status status) {
     if (failed_.load(std::memory_order_relaxed) != Status::Ok) return;
     failed_.store(status, std::memory_order_release);
     waiters_.takeAll(ready);
+    flush_waiters_.takeAll(ready);
   }
   ready.runAll(status);
 }

@@ -91,12 +91,23 @@ class Log final : public ReplicationEvents {
   bool isDurable(LogPosition position) const { return position <= durableUpTo(); }
   /// Whether the entry is durable. Entries moved by the cleaner always are; those of side logs count as durable
   /// because they are read under a recorded lineage or not at all.
-  bool isDurable(EntryRef ref) const;
+  bool isDurable(EntryRef ref) const { return isBefore(ref, durableUpTo()); }
   /// The position behind an entry of a head, for waiting.
   LogPosition endOf(EntryRef ref) const;
   /// Calls waiter.run once the log is durable up to `position`, or has failed. False: it already is; `run` is not
   /// called. The waiter stays in place until then.
   bool notifyDurable(LogPosition position, DurableWaiter& waiter) RC_EXCLUDES(lock_);
+
+  /// Everything before this survives a power failure of all replicas; at most durableUpTo(), and behind it unless
+  /// somebody asks. Without replicas both are the same. One load.
+  LogPosition flushedUpTo() const;
+  bool isFlushed(LogPosition position) const { return position <= flushedUpTo(); }
+  /// As isDurable: what is closed is flushed.
+  bool isFlushed(EntryRef ref) const { return isBefore(ref, flushedUpTo()); }
+  /// As notifyDurable. Has it flushed.
+  bool notifyFlushed(LogPosition position, DurableWaiter& waiter) RC_EXCLUDES(lock_);
+  /// Has everything before `position` flushed soon.
+  void requestFlush(LogPosition position) RC_EXCLUDES(lock_);
 
   /// Asks for a head newer than every segment that exists now: with a digest of what is in the log now, and with an id
   /// above every id handed out so far. Pass the result to isRolled.
@@ -162,6 +173,7 @@ class Log final : public ReplicationEvents {
   // ReplicationEvents.
   void segmentOpened(SegmentId id) override RC_EXCLUDES(lock_);
   void segmentDurable(SegmentId id, uint32_t bytes) override RC_EXCLUDES(lock_);
+  void segmentFlushed(SegmentId id, uint32_t bytes) override RC_EXCLUDES(lock_);
   void segmentClosed(SegmentId id) override RC_EXCLUDES(lock_);
 
  private:
@@ -187,6 +199,8 @@ class Log final : public ReplicationEvents {
   void unlink(Segment& segment) RC_REQUIRES(lock_);
   void forgetHeldTombstones(Segment& holder) RC_EXCLUDES(lock_);
   SegmentId takeId() RC_EXCLUDES(lock_);
+  bool isBefore(EntryRef ref, LogPosition position) const;
+  Segment* openHead(SegmentId id) RC_REQUIRES(lock_);
   void refreshDurable(DurableWaiters& ready) RC_REQUIRES(lock_);
 
   const LogIdentity identity_;
@@ -210,8 +224,11 @@ class Log final : public ReplicationEvents {
   uint64_t next_id_ RC_GUARDED_BY(lock_) = 1;
   CommitRing ring_ RC_GUARDED_BY(lock_);
   DurableWaiters waiters_ RC_GUARDED_BY(lock_);
+  DurableWaiters flush_waiters_ RC_GUARDED_BY(lock_);
+  LogPosition flush_requested_ RC_GUARDED_BY(lock_);  ///< the replicator knows
 
   std::atomic<uint64_t> durable_{0};  ///< packed LogPosition
+  std::atomic<uint64_t> flushed_{0};  ///< the same; with replicas only
   std::atomic<uint64_t> head_id_{0};
   std::atomic<uint32_t> maintain_requests_{0};
   std::atomic<Status> failed_{Status::Ok};

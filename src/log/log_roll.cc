@@ -232,20 +232,37 @@ void Log::segmentOpened(SegmentId id) {
     if (next_ == nullptr || next_->id() != id) return;  // a private segment: nothing waits for its opening
     next_opened_ = true;
     next_->durable_bytes_ = next_->committedBytes();
+    next_->flushed_bytes_ = next_->durable_bytes_;
   }
   maintain();
+}
+
+Segment* Log::openHead(SegmentId id) {
+  if (head_ != nullptr && head_->id() == id) return head_;
+  return closing_ != nullptr && closing_->id() == id ? closing_ : nullptr;
 }
 
 void Log::segmentDurable(SegmentId id, uint32_t bytes) {
   DurableWaiters ready;
   {
     SpinGuard guard(lock_);
-    Segment* const segment = head_ != nullptr && head_->id() == id         ? head_
-                             : closing_ != nullptr && closing_->id() == id ? closing_
-                                                                           : nullptr;
+    Segment* const segment = openHead(id);
     if (segment == nullptr || bytes <= segment->durable_bytes_) return;
     RC_CHECK(bytes <= segment->committedBytes());
     segment->durable_bytes_ = bytes;
+    refreshDurable(ready);
+  }
+  ready.runAll(Status::Ok);
+}
+
+void Log::segmentFlushed(SegmentId id, uint32_t bytes) {
+  DurableWaiters ready;
+  {
+    SpinGuard guard(lock_);
+    Segment* const segment = openHead(id);
+    if (segment == nullptr || bytes <= segment->flushed_bytes_) return;
+    RC_CHECK(bytes <= segment->durable_bytes_);
+    segment->flushed_bytes_ = bytes;
     refreshDurable(ready);
   }
   ready.runAll(Status::Ok);
@@ -259,6 +276,7 @@ void Log::segmentClosed(SegmentId id) {
   {
     SpinGuard guard(lock_);
     segment->durable_bytes_ = segment->committedBytes();
+    segment->flushed_bytes_ = segment->durable_bytes_;
     segment->setState(SegmentState::Closed);
     if (segment == closing_) {
       closing_ = nullptr;

@@ -12,6 +12,8 @@ class ReplicationEvents {
   virtual void segmentOpened(SegmentId segment) = 0;
   /// The first `bytes` bytes are on all replicas at the level that acknowledgements need. Never goes back.
   virtual void segmentDurable(SegmentId segment, uint32_t bytes) = 0;
+  /// Of those that were reported durable, the first `bytes` survive a power failure of all replicas. Never goes back.
+  virtual void segmentFlushed(SegmentId segment, uint32_t bytes) = 0;
   /// All bytes and a closing certificate are flushed on all replicas.
   virtual void segmentClosed(SegmentId segment) = 0;
 };
@@ -27,7 +29,7 @@ class Replicator {
  public:
   virtual ~Replicator() = default;
 
-  /// True if there are no copies, so that everything is durable when it is appended: saves the calls.
+  /// True if there are no copies, so that everything is durable, and flushed, when it is appended: saves the calls.
   virtual bool durableAtOnce() const { return false; }
   /// Ok: what is written now has a chance to become durable soon. Otherwise what writers are told instead. Any thread.
   virtual Status writeStatus() const { return Status::Ok; }
@@ -38,6 +40,10 @@ class Replicator {
   virtual void open(const Segment& segment) = 0;
   /// More is committed; segment.committedBytes() says how much. Several threads may call at a time.
   virtual void advance(const Segment& segment) = 0;
+  /// Somebody waits until everything before `position`, which is committed or will be, is flushed on all replicas.
+  /// Stays wanted until it is reported; also what lies before it in earlier heads, which are being closed and are
+  /// flushed unasked. May come when the segment is freed.
+  virtual void requestFlush(LogPosition position) = 0;
   /// No more will come. Then segmentClosed.
   virtual void close(const Segment& segment) = 0;
   /// No recovery can ask for the segment any more: its replicas can go. Its id is not used again.
@@ -51,6 +57,7 @@ class NoReplicator final : public Replicator {
   void attach(ReplicationEvents& events) override { events_ = &events; }
   void open(const Segment& segment) override { events_->segmentOpened(segment.id()); }
   void advance(const Segment& segment) override { events_->segmentDurable(segment.id(), segment.committedBytes()); }
+  void requestFlush(LogPosition) override {}
   void close(const Segment& segment) override { events_->segmentClosed(segment.id()); }
   void free(SegmentId) override {}
 

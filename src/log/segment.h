@@ -125,6 +125,7 @@ class Segment {
 
   // The log's bookkeeping, under its lock.
   uint32_t durable_bytes_ = 0;          ///< committed on all replicas
+  uint32_t flushed_bytes_ = 0;          ///< of them, flushed there
   bool listed_ = false;                 ///< in the digest of the head, or of the next one
   runtime::GraceTicket sealed_ticket_;  ///< when it is over, all who appended to it have told the owner where
   bool in_pass_ = false;                ///< the cleaner is at it: tombstones naming it leave together with it

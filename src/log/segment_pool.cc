@@ -98,6 +98,7 @@ Segment* SegmentPool::allocate(SegmentKind kind, SegmentId id) {
   segment.named_by_bytes_.store(0, std::memory_order_relaxed);
   segment.stamp_bytes_ = 0;
   segment.durable_bytes_ = 0;
+  segment.flushed_bytes_ = 0;
   segment.largest_entry_bytes_ = 0;
   segment.in_pass_ = false;
   segment.leave_head_ = {};

@@ -79,6 +79,9 @@ void ReplicaManager::stop() {
 void ReplicaManager::open(const log::Segment& segment) { enqueue({Wish::Open, segment.id(), &segment}); }
 void ReplicaManager::close(const log::Segment& segment) { enqueue({Wish::Close, segment.id(), &segment}); }
 void ReplicaManager::free(SegmentId segment) { enqueue({Wish::Free, segment, nullptr}); }
+void ReplicaManager::requestFlush(LogPosition position) {
+  enqueue({Wish::Flush, position.segment, nullptr, position.offset_bytes});
+}
 // How much is committed stands in the segment; which segments grow is known.
 void ReplicaManager::advance(const log::Segment&) { wake(); }
 
@@ -110,7 +113,6 @@ void ReplicaManager::applyQueued() {
     SpinGuard guard(lock_);
     taken.swap(queued_);
   }
-  counts_changed_ = counts_changed_ || !taken.empty();
   for (const Event& event : taken) apply(event);
 }
 
@@ -138,6 +140,12 @@ void ReplicaManager::stepNow(SegmentId segment) {
 }
 
 void ReplicaManager::apply(const Event& event) {
+  if (event.wish == Wish::Flush) {
+    const auto wanted = segments_.find(event.id);
+    if (wanted != segments_.end()) wanted->second->requestFlush(event.bytes);
+    return;
+  }
+  counts_changed_ = true;
   if (event.wish == Wish::Open) {
     ReplicaOwner& owner = *this;
     segments_.emplace(event.id, std::make_unique<ReplicatedSegment>(owner, cluster_, self_, *event.segment));

@@ -47,7 +47,8 @@ class FloorKeeper {
 /// and side logs count when they are closed, and a closed replica is complete: what is lost of them is copied again in
 /// the background, without a floor.
 ///
-/// Each replica has one write in flight; what is committed meanwhile goes with the next one.
+/// Each replica has one write in flight; what is committed meanwhile goes with the next one. Beside it there is at most
+/// one flush of what the replica has, while somebody waits for it; who comes meanwhile waits for the next one.
 ///
 /// Threads: the Replicator's calls from any; everything else on the dispatch.
 class ReplicaManager final : public log::Replicator, private ReplicaOwner {
@@ -99,6 +100,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   struct Stats {
     std::atomic<uint64_t> writes{0};
     std::atomic<uint64_t> bytes{0};
+    std::atomic<uint64_t> flushes{0};  ///< that were asked for, because somebody waited
     std::atomic<uint64_t> replicas_lost{0};
     std::atomic<uint64_t> floors_raised{0};
     std::atomic<uint64_t> repairs{0};    ///< closed segments copied again
@@ -111,16 +113,18 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   void attach(log::ReplicationEvents& events) override { events_ = &events; }
   void open(const log::Segment& segment) override;
   void advance(const log::Segment& segment) override;
+  void requestFlush(LogPosition position) override;
   void close(const log::Segment& segment) override;
   void free(SegmentId segment) override;
   Status writeStatus() const override { return write_status_.load(std::memory_order_relaxed); }
 
  private:
-  enum class Wish : uint8_t { Open, Close, Free };
+  enum class Wish : uint8_t { Open, Close, Free, Flush };
   struct Event {
     Wish wish;
     SegmentId id;
     const log::Segment* segment;
+    uint32_t bytes = 0;  // of a flush
   };
   /// Tells one backup, one after the other, which segments it need not keep.
   struct Freeing : rpc::OutgoingCall {
@@ -144,6 +148,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   rpc::Caller& caller() override { return environment_.caller; }
   log::ReplicationEvents& events() override { return *events_; }
   void noteWrite(uint32_t bytes) override;
+  void noteFlush() override { stats_.flushes.fetch_add(1, std::memory_order_relaxed); }
   void wake() override;
   void stepNow(SegmentId segment) override;
 

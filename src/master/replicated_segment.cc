@@ -44,7 +44,15 @@ Replica::Replica(ReplicatedSegment& of, const Member& member, uint64_t replica_e
       backup(member.id),
       address(member.address),
       epoch(replica_epoch),
+      flush(*this),
       retry(*this) {}
+
+void Replica::giveUp(rpc::Caller& caller) {
+  retry.cancel();
+  given_up = true;
+  if (busy) caller.connection(address).cancel(*this, Status::Cancelled);
+  if (flush.busy) caller.connection(address).cancel(flush, Status::Cancelled);
+}
 
 ReplicatedSegment::ReplicatedSegment(ReplicaOwner& owner, ClusterId cluster, ServerId self, const log::Segment& segment)
     : owner_(owner),
@@ -55,7 +63,7 @@ ReplicatedSegment::ReplicatedSegment(ReplicaOwner& owner, ClusterId cluster, Ser
       cutter_(cluster, self, segment) {}
 
 ReplicatedSegment::~ReplicatedSegment() {
-  RC_CHECK(std::none_of(replicas_.begin(), replicas_.end(), [](const auto& replica) { return replica->busy; }));
+  RC_CHECK(std::none_of(replicas_.begin(), replicas_.end(), [](const auto& replica) { return replica->isBusy(); }));
 }
 
 bool ReplicatedSegment::isOn(ServerId backup) const {
@@ -73,12 +81,7 @@ uint32_t ReplicatedSegment::completeCount() const {
 }
 
 void ReplicatedSegment::stop() {
-  for (const auto& replica : replicas_) {
-    replica->retry.cancel();
-    if (!replica->busy) continue;
-    replica->given_up = true;
-    owner_.caller().connection(replica->address).cancel(*replica, Status::Cancelled);
-  }
+  for (const auto& replica : replicas_) replica->giveUp(owner_.caller());
 }
 
 bool ReplicatedSegment::step() {
@@ -87,6 +90,7 @@ bool ReplicatedSegment::step() {
   const uint32_t committed = segment_.committedBytes();
   bool has_work = !closed_reported_ || replicas_.size() < owner_.targetCount();
   for (const auto& replica : replicas_) {
+    if (needsFlush(*replica) && !replica->flush.busy && !replica->retry.isArmed()) sendFlush(*replica);
     if (!needs(*replica, committed)) continue;
     has_work = true;
     if (!replica->busy && !replica->retry.isArmed()) send(*replica, committed);
@@ -106,10 +110,7 @@ void ReplicatedSegment::dropGone() {
 void ReplicatedSegment::lose(size_t index, Status why) {
   const std::unique_ptr<Replica> lost = std::move(replicas_[index]);
   replicas_.erase(replicas_.begin() + static_cast<ptrdiff_t>(index));
-  if (lost->busy) {
-    lost->given_up = true;
-    owner_.caller().connection(lost->address).cancel(*lost, Status::Cancelled);
-  }
+  lost->giveUp(owner_.caller());
   ++epoch_;
   owner_.noteLost(lost->backup, why);
 }
@@ -173,10 +174,12 @@ void ReplicatedSegment::send(Replica& replica, uint32_t committed) {
     storeAs(ask.certificate.data(), log::encodeCertificate(cutter_.cut(to, epoch, closes)));
   }
   replica.busy = true;
+  replica.sent_bytes = std::max(replica.sent_bytes, to);
   replica.last_to = to;
   replica.last_epoch = epoch;
   replica.is_last_certified = certifies;
   replica.is_last_closed = closes;
+  replica.is_last_flushed = flushes;
   replica.request = owner_.caller().allocate(static_cast<uint32_t>(sizeof(ask)) + ask.data_bytes);
   replica.request.appendHead(ask);
   segment_.copyOut(from, to, replica.request.extendHead(ask.data_bytes));
@@ -187,6 +190,64 @@ void ReplicatedSegment::send(Replica& replica, uint32_t committed) {
   owner_.caller().connection(replica.address).start(replica);
 }
 
+// What somebody waits for, of what is there under a certificate of the present epoch. Not until all of it is there:
+// there may always be more on its way.
+bool ReplicatedSegment::needsFlush(const Replica& replica) const {
+  if (!isOpenHead() || replica.certified_epoch != epoch_ || replica.closed) return false;
+  return replica.flushed_bytes < flush_wanted_ && replica.flushed_bytes < replica.certified_bytes;
+}
+
+void ReplicatedSegment::sendFlush(Replica& replica) {
+  using Write = wire::WriteReplica;
+  Replica::Flush& flush = replica.flush;
+  flush.busy = true;
+  flush.bytes = replica.certified_bytes;
+  flush.epoch = replica.certified_epoch;
+  flush.request = owner_.caller().allocate(sizeof(Write::Request));
+  flush.request.appendHead(Write::Request{.header = {.opcode = wire::Opcode::WriteReplica, .target = replica.backup},
+                                          .master = self_,
+                                          .segment = id_,
+                                          .replica_epoch = flush.epoch,
+                                          .offset_bytes = replica.stored_bytes,
+                                          .data_bytes = 0,
+                                          .flags = Write::kFlush,
+                                          .certificate = {}});
+  flush.settings = {.deadline_ns = owner_.dispatch().clock().nowNs() + kFlushNs, .priority = runtime::Priority::Waited};
+  owner_.noteFlush();
+  owner_.caller().connection(replica.address).start(flush);
+}
+
+void ReplicatedSegment::flushed(rpc::OutgoingCall& call) {
+  auto& flush = static_cast<Replica::Flush&>(call);
+  Replica& replica = flush.owner;
+  flush.busy = false;
+  if (replica.given_up) return;
+  ReplicatedSegment& segment = replica.segment;
+  Status status = flush.outcome();
+  wire::WriteReplica::Response answer{.header = {.status = Status::Ok}, .length_bytes = 0, .flushed_bytes = 0};
+  if (status == Status::Ok &&
+      (!wire::decode(flush.response.head(), answer) || answer.flushed_bytes < flush.bytes ||
+       answer.flushed_bytes > answer.length_bytes || answer.length_bytes > replica.sent_bytes)) {
+    status = Status::Corrupt;
+  }
+  flush.response = {};
+  // A flush that was on its way while its epoch ended says nothing about the new one, whose first write is flushed, and
+  // finds out whether the backup does what it is asked.
+  const bool is_late = flush.epoch != segment.epoch_ || replica.closed || segment.closed_reported_;
+  if (status == Status::Ok) {
+    flush.failing_since_ns = 0;
+    if (!is_late) segment.onFlushed(replica, flush.bytes);
+  } else if (!is_late || status == Status::Fenced) {
+    segment.onFailed(replica, status, flush.failing_since_ns);
+  }
+  segment.owner_.stepNow(segment.id());
+}
+
+void ReplicatedSegment::onFlushed(Replica& replica, uint32_t flushed_bytes) {
+  replica.flushed_bytes = std::max(replica.flushed_bytes, flushed_bytes);
+  replica.flushed_epoch = replica.certified_epoch;
+}
+
 void ReplicatedSegment::written(rpc::OutgoingCall& call) {
   auto& replica = static_cast<Replica&>(call);
   replica.busy = false;
@@ -194,7 +255,8 @@ void ReplicatedSegment::written(rpc::OutgoingCall& call) {
   Status status = replica.outcome();
   wire::WriteReplica::Response answer{.header = {.status = Status::Ok}, .length_bytes = 0, .flushed_bytes = 0};
   if (status == Status::Ok &&
-      (!wire::decode(replica.response.head(), answer) || answer.length_bytes < replica.last_to)) {
+      (!wire::decode(replica.response.head(), answer) || answer.length_bytes < replica.last_to ||
+       (replica.is_last_flushed && answer.flushed_bytes < replica.last_to))) {
     status = Status::Corrupt;
   }
   replica.response = {};
@@ -202,7 +264,7 @@ void ReplicatedSegment::written(rpc::OutgoingCall& call) {
   if (status == Status::Ok) {
     segment.onWritten(replica);
   } else {
-    segment.onFailed(replica, status);
+    segment.onFailed(replica, status, replica.failing_since_ns);
   }
   // A closed one gives its turn back when it is complete.
   if (segment.isClosed()) return segment.owner_.wake();
@@ -217,21 +279,23 @@ void ReplicatedSegment::onWritten(Replica& replica) {
   if (!replica.is_last_certified) return;
   replica.certified_bytes = replica.last_to;
   replica.certified_epoch = replica.last_epoch;
+  if (replica.is_last_flushed) onFlushed(replica, replica.last_to);
   if (closed_reported_ && !replica.closed && replica.is_last_closed) owner_.noteRepaired();
   replica.closed = replica.closed || replica.is_last_closed;
 }
 
-void ReplicatedSegment::onFailed(Replica& replica, Status status) {
+void ReplicatedSegment::onFailed(Replica& replica, Status status, int64_t& failing_since_ns) {
   if (status == Status::Fenced) owner_.noteFenced();
   const int64_t now_ns = owner_.dispatch().clock().nowNs();
-  if (replica.failing_since_ns == 0) replica.failing_since_ns = now_ns;
-  if (isFinal(status) || now_ns - replica.failing_since_ns >= kPatienceNs) {
+  if (failing_since_ns == 0) failing_since_ns = now_ns;
+  if (isFinal(status) || now_ns - failing_since_ns >= kPatienceNs) {
     const auto found = std::find_if(replicas_.begin(), replicas_.end(),
                                     [&](const auto& candidate) { return candidate.get() == &replica; });
     lose(static_cast<size_t>(found - replicas_.begin()), status);
     return;
   }
-  owner_.dispatch().arm(replica.retry, now_ns + kRetryNs);
+  // The other call to the same backup may have failed first.
+  if (!replica.retry.isArmed()) owner_.dispatch().arm(replica.retry, now_ns + kRetryNs);
 }
 
 void ReplicatedSegment::retry(runtime::Timer& timer) {
@@ -258,17 +322,30 @@ void ReplicatedSegment::report() {
       owner_.raiseFloor(*this, epoch_);
       return;
     }
-    uint32_t durable = UINT32_MAX;
-    for (const auto& replica : replicas_) durable = std::min(durable, replica->certified_bytes);
-    if (RC_MUTATION("acknowledge-before-replication")) durable = segment_.committedBytes();
-    if (durable > durable_reported_) {
-      durable_reported_ = durable;
-      owner_.events().segmentDurable(id_, durable);
-    }
+    reportDurable();
   }
   if (close_wanted_ && all([](const Replica& replica) { return replica.closed; })) {
     closed_reported_ = true;
     owner_.events().segmentClosed(id_);
+  }
+}
+
+// All replicas are certified under the present epoch, which is not below the floor.
+void ReplicatedSegment::reportDurable() {
+  uint32_t durable = UINT32_MAX;
+  uint32_t flushed = UINT32_MAX;
+  for (const auto& replica : replicas_) {
+    durable = std::min(durable, replica->certified_bytes);
+    flushed = std::min(flushed, replica->flushed_epoch == epoch_ ? replica->flushed_bytes : 0);
+  }
+  if (RC_MUTATION("acknowledge-before-replication")) durable = segment_.committedBytes();
+  if (durable > durable_reported_) {
+    durable_reported_ = durable;
+    owner_.events().segmentDurable(id_, durable);
+  }
+  if (flushed > flushed_reported_) {
+    flushed_reported_ = flushed;
+    owner_.events().segmentFlushed(id_, flushed);
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -32,6 +33,7 @@ class ReplicaOwner {
   /// One more replica of a segment that had been closed is complete.
   virtual void noteRepaired() = 0;
   virtual void noteWrite(uint32_t bytes) = 0;
+  virtual void noteFlush() = 0;
   virtual bool isMember(ServerId backup) const = 0;
   /// Has every segment that has work step soon.
   virtual void wake() = 0;
@@ -69,6 +71,8 @@ class ReplicatedSegment {
   bool isOpened() const { return opened_reported_; }
 
   void close() { close_wanted_ = true; }
+  /// Somebody waits until the first `bytes` are flushed everywhere.
+  void requestFlush(uint32_t bytes) { flush_wanted_ = std::max(flush_wanted_, bytes); }
   /// Gives up replicas on servers that are gone, finds new ones, sends what is to be sent, reports what is to be
   /// reported. False: there is nothing left to do until something happens.
   bool step();
@@ -83,13 +87,18 @@ class ReplicatedSegment {
   bool needs(const Replica& replica, uint32_t committed) const;
   void place();
   void send(Replica& replica, uint32_t committed);
+  bool needsFlush(const Replica& replica) const;
+  void sendFlush(Replica& replica);
   uint32_t chunkEnd(uint32_t from, uint32_t committed) const;
   void report();
   void dropGone();
   void lose(size_t index, Status why);
   static void written(rpc::OutgoingCall& call);
+  static void flushed(rpc::OutgoingCall& call);
   void onWritten(Replica& replica);
-  void onFailed(Replica& replica, Status status);
+  void onFlushed(Replica& replica, uint32_t flushed_bytes);
+  void onFailed(Replica& replica, Status status, int64_t& failing_since_ns);
+  void reportDurable();
   static void retry(runtime::Timer& timer);
 
   ReplicaOwner& owner_;
@@ -105,11 +114,14 @@ class ReplicatedSegment {
   bool opened_reported_ = false;
   bool closed_reported_ = false;
   uint32_t durable_reported_ = 0;
+  uint32_t flushed_reported_ = 0;
+  uint32_t flush_wanted_ = 0;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::vector<ServerId> ever_held_by_;
 };
 
-/// One replica, and the write that is on its way to it.
+/// One replica, and the write that is on its way to it. A flush that somebody waits for is a call of its own beside it,
+/// so that what follows does not wait for the disk.
 struct Replica : rpc::OutgoingCall {
   Replica(ReplicatedSegment& segment, const Member& member, uint64_t replica_epoch);
 
@@ -117,6 +129,17 @@ struct Replica : rpc::OutgoingCall {
     explicit Retry(Replica& replica) : Timer(&ReplicatedSegment::retry), owner(replica) {}
     Replica& owner;
   };
+  struct Flush : rpc::OutgoingCall {
+    explicit Flush(Replica& replica) : OutgoingCall(&ReplicatedSegment::flushed), owner(replica) {}
+    Replica& owner;
+    bool busy = false;
+    uint32_t bytes = 0;  // it covers, with their certificate
+    uint64_t epoch = 0;
+    int64_t failing_since_ns = 0;
+  };
+  bool isBusy() const { return busy || flush.busy; }
+  // Ends its calls. Their end interests nobody.
+  void giveUp(rpc::Caller& caller);
 
   ReplicatedSegment& segment;
   const ServerId backup;
@@ -126,15 +149,20 @@ struct Replica : rpc::OutgoingCall {
   uint32_t stored_bytes = 0;     // acknowledged
   uint32_t certified_bytes = 0;  // of them, under a certificate
   uint64_t certified_epoch = 0;  // 0: none
+  uint32_t flushed_bytes = 0;    // of them, with the certificate that is flushed
+  uint64_t flushed_epoch = 0;    // of that certificate
+  uint32_t sent_bytes = 0;       // perhaps acknowledged
   bool closed = false;
 
   bool busy = false;
   bool given_up = false;           // its end interests nobody
   bool is_last_certified = false;  // of the write that is on its way
   bool is_last_closed = false;
+  bool is_last_flushed = false;
   uint32_t last_to = 0;
   uint64_t last_epoch = 0;
   int64_t failing_since_ns = 0;
+  Flush flush;
   Retry retry;
 };
 

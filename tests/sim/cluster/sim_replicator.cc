@@ -1,6 +1,7 @@
 #include "sim/cluster/sim_replicator.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "log/log_reader.h"
@@ -29,9 +30,27 @@ void SimReplicator::schedule(Kind kind, const log::Segment& segment) {
     if (kind == Kind::Closed) events_->segmentClosed(now.segment);
     return;
   }
+  delay(kind, segment.id(), segment.committedBytes());
+}
+
+void SimReplicator::holdFlushes(bool hold) {
+  holds_flushes_ = hold;
+  if (hold) return;
+  for (const LogPosition position : std::exchange(held_flushes_, {})) requestFlush(position);
+}
+
+void SimReplicator::requestFlush(LogPosition position) {
+  if (holds_flushes_) {
+    held_flushes_.push_back(position);
+    return;
+  }
+  delay(Kind::Flushed, position.segment, position.offset_bytes);
+}
+
+void SimReplicator::delay(Kind kind, SegmentId segment, uint32_t bytes) {
   const bool slow = random_.below(1000) < options_.slow_permille;
   const int64_t bound_ns = slow ? options_.slow_ns_max : options_.delay_ns_max;
-  Report& report = reports_.emplace_back(*this, kind, segment.id(), segment.committedBytes());
+  Report& report = reports_.emplace_back(*this, kind, segment, bytes);
   report.self = std::prev(reports_.end());
   scheduler_.after(report, static_cast<int64_t>(random_.below(static_cast<uint64_t>(bound_ns))));
 }
@@ -48,15 +67,26 @@ void SimReplicator::deliver(Report& report) {
       return events_->segmentOpened(segment);
     case Kind::Durable:
       return events_->segmentDurable(segment, bytes);
+    case Kind::Flushed:
+      return deliverFlushed(segment, bytes);
     case Kind::Closed:
       return events_->segmentClosed(segment);
   }
+}
+
+// Only of what is durable; the rest takes its time again. What is closed is flushed.
+void SimReplicator::deliverFlushed(SegmentId segment, uint32_t bytes) {
+  const auto head = heads_.find(segment);
+  if (head == heads_.end() || head->second.closed) return;
+  if (head->second.durable_bytes < bytes) return delay(Kind::Flushed, segment, bytes);
+  events_->segmentFlushed(segment, bytes);
 }
 
 void SimReplicator::note(const Report& report) {
   const auto found = heads_.find(report.segment);
   if (found == heads_.end()) return;
   Head& head = found->second;
+  if (report.kind == Kind::Flushed) return;
   head.durable_bytes = std::max(head.durable_bytes, report.bytes);
   if (report.kind == Kind::Closed) head.closed = true;
   while (!heads_.empty()) {

@@ -2,6 +2,7 @@
 
 #include <list>
 #include <map>
+#include <vector>
 
 #include "log/replicator.h"
 #include "runtime/executor.h"
@@ -32,8 +33,12 @@ class SimReplicator final : public log::Replicator {
   void attach(log::ReplicationEvents& events) override { events_ = &events; }
   void open(const log::Segment& segment) override;
   void advance(const log::Segment& segment) override;
+  void requestFlush(LogPosition position) override;
   void close(const log::Segment& segment) override;
   void free(SegmentId) override {}
+
+  /// While held, what is asked to be flushed is not; afterwards it is.
+  void holdFlushes(bool hold);
 
   /// Nothing is left to report.
   bool isIdle() const { return reports_.empty(); }
@@ -41,7 +46,7 @@ class SimReplicator final : public log::Replicator {
   void stop() { reports_.clear(); }
 
  private:
-  enum class Kind : uint8_t { Opened, Durable, Closed };
+  enum class Kind : uint8_t { Opened, Durable, Flushed, Closed };
   /// A timer of the world, and then a job of the server.
   struct Report : runtime::Timer, runtime::Job {
     Report(SimReplicator& replicator, Kind what, SegmentId which, uint32_t up_to)
@@ -71,6 +76,8 @@ class SimReplicator final : public log::Replicator {
   };
 
   void schedule(Kind kind, const log::Segment& segment);
+  void delay(Kind kind, SegmentId segment, uint32_t bytes);
+  void deliverFlushed(SegmentId segment, uint32_t bytes);
   void deliver(Report& report);
   void note(const Report& report);
   void noteEntries(Head& head);
@@ -82,6 +89,8 @@ class SimReplicator final : public log::Replicator {
   const Options options_;
   log::ReplicationEvents* events_ = nullptr;
   std::list<Report> reports_;
+  bool holds_flushes_ = false;
+  std::vector<LogPosition> held_flushes_;
   std::map<SegmentId, Head> heads_;  // not noted to their end yet, oldest first
 };
 

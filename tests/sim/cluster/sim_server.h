@@ -47,6 +47,8 @@ class SimServer final : private master::MasterObserver {
   /// kill -9: from here on nobody hears of it, and it hears and writes nothing. What is left is unwound when it is
   /// destroyed, which takes simulated time. With `power` its machine is without power: its peers are not told.
   void kill(bool power = false);
+  /// nullptr with a disk.
+  SimReplicator* replicator() { return replicator_.get(); }
   /// nullptr without a disk.
   const backup::Backup* backup() const { return backup_.get(); }
   backup::Backup* backup() { return backup_.get(); }

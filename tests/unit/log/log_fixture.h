@@ -114,6 +114,11 @@ class CopyingReplicator final : public Replicator {
     pending_advances_[segment.id()] = &segment;
     if (automatic_) deliver();
   }
+  void requestFlush(LogPosition position) override {
+    order_.push_back("flush " + std::to_string(position.segment.value));
+    wanted_flushes_.push_back(position);
+    if (automatic_) deliver();
+  }
   void close(const Segment& segment) override {
     pending_closes_.push_back(&segment);
     order_.push_back("close " + std::to_string(segment.id().value));
@@ -143,6 +148,17 @@ class CopyingReplicator final : public Replicator {
       events_->segmentDurable(id, static_cast<uint32_t>(replicas_[id].bytes.size()));
     }
   }
+  /// What was asked for, as far as it is copied.
+  void deliverFlushes() {
+    auto flushes = std::exchange(wanted_flushes_, {});
+    for (const LogPosition wanted : flushes) {
+      const auto replica = replicas_.find(wanted.segment);
+      if (replica == replicas_.end()) continue;
+      events_->segmentFlushed(
+          wanted.segment, std::min<uint32_t>(wanted.offset_bytes, static_cast<uint32_t>(replica->second.bytes.size())));
+    }
+  }
+  const std::vector<LogPosition>& wantedFlushes() const { return wanted_flushes_; }
   void deliverCloses() {
     auto closes = std::exchange(pending_closes_, {});
     for (const Segment* segment : closes) {
@@ -155,9 +171,11 @@ class CopyingReplicator final : public Replicator {
   void deliver() {
     if (delivering_) return;
     delivering_ = true;
-    while (!pending_opens_.empty() || !pending_advances_.empty() || !pending_closes_.empty()) {
+    while (!pending_opens_.empty() || !pending_advances_.empty() || !pending_closes_.empty() ||
+           !wanted_flushes_.empty()) {
       deliverOpens();
       deliverAdvances();
+      deliverFlushes();
       deliverCloses();
     }
     delivering_ = false;
@@ -181,6 +199,7 @@ class CopyingReplicator final : public Replicator {
   std::vector<SegmentId> pending_opens_;
   std::map<SegmentId, const Segment*> pending_advances_;
   std::vector<const Segment*> pending_closes_;
+  std::vector<LogPosition> wanted_flushes_;
   std::vector<std::string> order_;
 };
 

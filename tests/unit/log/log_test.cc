@@ -143,6 +143,78 @@ TEST(Log, WaitersAreCalledInOrderAndOnFailure) {
   EXPECT_EQ(fixture.append("k", "v").status(), Status::Fenced);
 }
 
+struct FlushWaiter : DurableWaiter {
+  FlushWaiter() {
+    run = [](DurableWaiter& self, Status status) { static_cast<FlushWaiter&>(self).woken = status; };
+  }
+  std::optional<Status> woken;
+};
+
+TEST(Log, WhatIsDurableIsFlushedWhenSomebodyWaits) {
+  LogFixture fixture;
+  fixture.copies.setAutomatic(false);
+  const auto first = fixture.append("a", "v");
+  fixture.copies.deliverAdvances();
+  EXPECT_TRUE(fixture.log->isDurable(first->end));
+  EXPECT_FALSE(fixture.log->isFlushed(first->end));
+  EXPECT_FALSE(fixture.log->isFlushed(first->refs[0]));
+  EXPECT_TRUE(fixture.copies.wantedFlushes().empty()) << "nobody waits";
+
+  FlushWaiter waiter;
+  ASSERT_TRUE(fixture.log->notifyFlushed(first->end, waiter));
+  EXPECT_EQ(fixture.copies.wantedFlushes(), std::vector{first->end});
+  FlushWaiter other;
+  ASSERT_TRUE(fixture.log->notifyFlushed(first->end, other));
+  EXPECT_EQ(fixture.copies.wantedFlushes().size(), 1u) << "the replicator knows";
+  const auto second = fixture.append("b", "v");
+  fixture.copies.deliverAdvances();
+  EXPECT_FALSE(waiter.woken.has_value()) << "durable is not flushed";
+
+  fixture.copies.deliverFlushes();
+  EXPECT_EQ(waiter.woken, Status::Ok);
+  EXPECT_EQ(other.woken, Status::Ok);
+  EXPECT_TRUE(fixture.log->isFlushed(first->refs[0]));
+  EXPECT_EQ(fixture.log->flushedUpTo(), first->end);
+  EXPECT_FALSE(fixture.log->isFlushed(second->end));
+  FlushWaiter late;
+  EXPECT_FALSE(fixture.log->notifyFlushed(first->end, late));
+}
+
+// As for what is durable: a recovery may still end with the old head.
+TEST(Log, NothingInAHeadIsFlushedBeforeTheOldOneIsClosed) {
+  LogFixture fixture;
+  const auto old = fixture.append("k", "v");
+  fixture.copies.setAutomatic(false);
+  fixture.log->requestRoll();
+  fixture.copies.deliverOpens();
+  ASSERT_GT(fixture.log->headId(), old->end.segment);
+  const auto last = fixture.append("k", "v");
+  FlushWaiter waiter;
+  ASSERT_TRUE(fixture.log->notifyFlushed(last->end, waiter));
+  fixture.copies.deliverAdvances();
+  fixture.copies.deliverFlushes();
+  EXPECT_FALSE(fixture.log->isFlushed(last->end));
+  EXPECT_FALSE(fixture.log->isFlushed(last->refs[0]));
+  EXPECT_FALSE(waiter.woken.has_value());
+  fixture.copies.deliverCloses();
+  EXPECT_EQ(waiter.woken, Status::Ok);
+  EXPECT_TRUE(fixture.log->isFlushed(last->refs[0]));
+  EXPECT_TRUE(fixture.log->isFlushed(old->end)) << "closing flushes";
+}
+
+TEST(Log, TheEndOfTheLogEndsThoseWhoWaitForFlushes) {
+  LogFixture fixture;
+  fixture.copies.setAutomatic(false);
+  const auto appended = fixture.append("k", "v");
+  FlushWaiter waiter;
+  ASSERT_TRUE(fixture.log->notifyFlushed(appended->end, waiter));
+  fixture.log->fail(Status::Fenced);
+  EXPECT_EQ(waiter.woken, Status::Fenced);
+  FlushWaiter late;
+  ASSERT_TRUE(fixture.log->notifyFlushed(appended->end, late));
+  EXPECT_EQ(late.woken, Status::Fenced);
+}
+
 TEST(Log, RequestedRollGivesHeadAboveEveryId) {
   LogFixture fixture;
   for (int i = 0; i < 60; ++i) ASSERT_TRUE(fixture.append("k", std::string(1000, 'x')).ok());

@@ -37,12 +37,15 @@ class ScriptedBackup {
     uint32_t bytes = 0;
     uint8_t flags = 0;
     bool has(Ask::Flags flag) const { return (flags & flag) != 0; }
+    /// Not a write, but what somebody waits for.
+    bool isFlushCall() const { return flags == Ask::kFlush; }
   };
   struct Kept {
     std::vector<std::byte> bytes;
     uint64_t epoch = 0;
     std::optional<log::Certificate> certificate;
     std::optional<log::Certificate> flushed;  // the newest that was asked for with a flush
+    uint32_t flushedBytes() const { return flushed ? flushed->length_bytes : 0; }
   };
 
   ScriptedBackup(rpc::RpcProcess& where, uint64_t number) : process(where), id(number) {
@@ -62,10 +65,18 @@ class ScriptedBackup {
     for (const ByteSpan& span : request.message().tail()) add(span);
     ASSERT_EQ(data.size(), ask.data_bytes);
     store(ask, data);
+    const Kept& replica = kept[ask.segment];
     Ask::Response response{.header = {.status = Status::Ok},
-                           .length_bytes = static_cast<uint32_t>(kept[ask.segment].bytes.size()),
-                           .flushed_bytes = 0};
+                           .length_bytes = static_cast<uint32_t>(replica.bytes.size()),
+                           .flushed_bytes = replica.flushedBytes()};
     if (mode == Mode::Lie && concerns(ask.segment)) --response.length_bytes;
+    if (writes.back().isFlushCall() && flush_mode != Mode::Answer) {
+      if (flush_mode == Mode::Refuse) return request.reply(refusal);
+      if (flush_mode == Mode::Lie) response.flushed_bytes = flush_lie;
+      if (flush_mode == Mode::Lie) return request.replyWith(response);
+      held.emplace_back(std::make_unique<rpc::Request>(std::move(request)), response);
+      return;
+    }
     if (mode != Mode::Hold || !concerns(ask.segment)) return request.replyWith(response);
     held.emplace_back(std::make_unique<rpc::Request>(std::move(request)), response);
   }
@@ -105,6 +116,8 @@ class ScriptedBackup {
   rpc::RpcProcess& process;
   const uint64_t id;
   Mode mode = Mode::Answer;
+  Mode flush_mode = Mode::Answer;  // of flushes that come without anything else
+  uint32_t flush_lie = 0;
   Status refusal = Status::NoSpace;
   SegmentId only;    // what `mode` is for; none: all segments
   SegmentId spared;  // but for this one
@@ -128,6 +141,7 @@ class ScriptedBackup {
     replica.epoch = ask.replica_epoch;
     replica.bytes.resize(std::max(replica.bytes.size(), size_t{ask.offset_bytes} + data.size()));
     std::copy(data.begin(), data.end(), replica.bytes.begin() + ask.offset_bytes);
+    if (ask.flags == Ask::kFlush) replica.flushed = replica.certificate;
     if ((ask.flags & Ask::kCertified) == 0) return;
     log::Certificate certificate;
     ASSERT_EQ(log::decodeCertificate(ask.certificate, certificate), Status::Ok);
@@ -241,6 +255,15 @@ class ReplicaTest : public rpc::RpcTest {
     const int64_t until_ns = scheduler.nowNs() + within_ns;
     while (!log_->isDurable(position) && scheduler.nowNs() < until_ns) runFor(runtime::kNanosPerMilli);
     return log_->isDurable(position);
+  }
+  /// Asks for it, as somebody who waits would.
+  bool becomesFlushed(LogPosition position, int64_t within_ns = 5 * runtime::kNanosPerSecond) {
+    server_.onDispatch([&] { log_->requestFlush(position); });
+    return comesTrue([&] { return log_->isFlushed(position); }, within_ns);
+  }
+  size_t flushCallsTo(uint64_t id) {
+    return static_cast<size_t>(
+        std::ranges::count_if(backup(id).writes, [](const auto& write) { return write.isFlushCall(); }));
   }
   bool comesTrue(const std::function<bool()>& what, int64_t within_ns = 20 * runtime::kNanosPerSecond) {
     const int64_t until_ns = scheduler.nowNs() + within_ns;

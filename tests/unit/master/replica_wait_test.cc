@@ -34,8 +34,9 @@ struct Keeper {
       refused = {};
       return request.reply(Status::NoSpace);
     }
-    request.replyWith(wire::WriteReplica::Response{
-        .header = {.status = Status::Ok}, .length_bytes = ask.offset_bytes + ask.data_bytes, .flushed_bytes = 0});
+    request.replyWith(wire::WriteReplica::Response{.header = {.status = Status::Ok},
+                                                   .length_bytes = ask.offset_bytes + ask.data_bytes,
+                                                   .flushed_bytes = ask.offset_bytes + ask.data_bytes});
   }
 
   RpcProcess process;
@@ -53,6 +54,7 @@ struct Floors final : FloorKeeper {
 struct Events final : log::ReplicationEvents {
   void segmentOpened(SegmentId segment) override { opened.insert(segment); }
   void segmentDurable(SegmentId, uint32_t) override {}
+  void segmentFlushed(SegmentId, uint32_t) override {}
   void segmentClosed(SegmentId segment) override { closed.insert(segment); }
   std::set<SegmentId> opened;
   std::set<SegmentId> closed;
