@@ -122,8 +122,12 @@ class Client {
   // ---- tables
 
   /// @param tablet_count  into how many pieces the key space is cut, spread over the servers; 0: one per server.
-  /// TableExists: there is one of this name. BadRequest: no name for a table. NoSpace: too many tables or tablets.
+  /// TableExists: there is one of this name, of whatever kind; listTables() says which. BadRequest: no name for a
+  /// table. NoSpace: too many tables or tablets.
   Result<Table> createTable(std::string_view name, uint32_t tablet_count = 0, const CallOptions& options = {});
+  /// The same, of another durability than Buffered if asked for: see ramcore/durability.h for what each survives and
+  /// costs.
+  Result<Table> createTable(std::string_view name, const TableOptions& table, const CallOptions& options = {});
   /// The table with all its objects. NoSuchTable.
   Status dropTable(std::string_view name, const CallOptions& options = {});
   Result<std::vector<TableInfo>> listTables(const CallOptions& options = {});

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "ramcore/durability.h"
 #include "ramcore/status.h"
 
 namespace ramcore {
@@ -26,6 +27,15 @@ struct Table {
 struct TableInfo {
   Table table;
   std::string name;
+  Durability durability = Durability::Buffered;
+};
+
+/// What a table is to be like, for good.
+struct TableOptions {
+  /// Into how many pieces the key space is cut, spread over the servers; 0: one per server.
+  uint32_t tablet_count = 0;
+  /// What every answer about it waits for.
+  Durability durability = Durability::Buffered;
 };
 
 /// What must hold for a mutation to be carried out. If it does not, nothing is changed and the status says why; the

@@ -89,8 +89,12 @@ bool Client::poll() { return impl_->driver().poll(); }
 // ---- tables
 
 Result<Table> Client::createTable(std::string_view name, uint32_t tablet_count, const CallOptions& options) {
+  return createTable(name, TableOptions{.tablet_count = tablet_count}, options);
+}
+
+Result<Table> Client::createTable(std::string_view name, const TableOptions& table, const CallOptions& options) {
   const auto made = impl_->runTask(options.timeout, [&](ClusterClient& cluster, int64_t deadline_ns) {
-    return cluster.createTable(std::string(name), tablet_count, deadline_ns);
+    return cluster.createTable(std::string(name), table.tablet_count, deadline_ns, table.durability);
   });
   if (!made) return made.error();
   return Table{made->value};

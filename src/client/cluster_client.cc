@@ -20,10 +20,11 @@ ClusterClient::~ClusterClient() { RC_CHECK_MSG(isIdle(), "a client was destroyed
 
 // ---- tables
 
-Task<Result<TableId>> ClusterClient::createTable(std::string name, uint32_t tablet_count, int64_t deadline_ns) {
+Task<Result<TableId>> ClusterClient::createTable(std::string name, uint32_t tablet_count, int64_t deadline_ns,
+                                                 Durability durability) {
   Running running(*this);
   co_await pacer_.enter();
-  co_return co_await coordinator_.createTable(std::move(name), tablet_count, deadline_ns);
+  co_return co_await coordinator_.createTable(std::move(name), tablet_count, deadline_ns, durability);
 }
 
 Task<Status> ClusterClient::dropTable(std::string name, int64_t deadline_ns) {

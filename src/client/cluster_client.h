@@ -60,7 +60,8 @@ class ClusterClient {
   ~ClusterClient();
 
   // ---- tables
-  runtime::Task<Result<TableId>> createTable(std::string name, uint32_t tablet_count, int64_t deadline_ns);
+  runtime::Task<Result<TableId>> createTable(std::string name, uint32_t tablet_count, int64_t deadline_ns,
+                                             Durability durability = Durability::Buffered);
   runtime::Task<Status> dropTable(std::string name, int64_t deadline_ns);
   runtime::Task<Result<std::vector<TableInfo>>> listTables(int64_t deadline_ns);
   /// Asks where the table's tablets are, too.

@@ -76,11 +76,13 @@ Task<Status> CoordinatorStub::ping(int64_t deadline_ns) {
 
 // ---- tables
 
-Task<Result<TableId>> CoordinatorStub::createTable(std::string name, uint32_t tablet_count, int64_t deadline_ns) {
+Task<Result<TableId>> CoordinatorStub::createTable(std::string name, uint32_t tablet_count, int64_t deadline_ns,
+                                                   Durability durability) {
   control::CreateTableRequest request;
   request.set_name(name);
   request.set_tablet_count(tablet_count);
   request.set_nonce(random_.next() | 1);
+  request.set_durability(durability == Durability::Sync ? control::DURABILITY_SYNC : control::DURABILITY_BUFFERED);
   control::CreateTableResponse response;
   const Status status = co_await call(Opcode::CreateTable, request, response, Effect::Idempotent, deadline_ns);
   if (status != Status::Ok) co_return status;
@@ -102,7 +104,7 @@ Task<Result<std::vector<TableInfo>>> CoordinatorStub::listTables(int64_t deadlin
   std::vector<TableInfo> tables;
   for (const control::Table& table : response.tables()) {
     if (table.id() == 0) co_return Status::Corrupt;
-    tables.push_back({.table = Table{table.id()}, .name = table.name()});
+    tables.push_back({.table = Table{table.id()}, .name = table.name(), .durability = durabilityOf(table)});
   }
   co_return tables;
 }

@@ -80,7 +80,8 @@ class CoordinatorStub {
 
   /// All attempts carry one number, so that the table of a first attempt is known again.
   /// @param tablet_count  0: one per server.
-  runtime::Task<Result<TableId>> createTable(std::string name, uint32_t tablet_count, int64_t deadline_ns);
+  runtime::Task<Result<TableId>> createTable(std::string name, uint32_t tablet_count, int64_t deadline_ns,
+                                             Durability durability = Durability::Buffered);
   /// By id, so that no attempt drops a table of the same name that somebody creates meanwhile. NoSuchTable: it was gone
   /// before the first attempt.
   runtime::Task<Status> dropTable(TableId table, int64_t deadline_ns);

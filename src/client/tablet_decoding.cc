@@ -51,7 +51,11 @@ bool decodeTableMaps(const ControlTables& tables, const ControlTablets& tablets,
   std::map<uint32_t, size_t> places;
   for (const control::Table& table : tables) {
     if (table.id() == 0 || !places.emplace(table.id(), out.size()).second) return false;
-    out.push_back({.table = TableId(table.id()), .name = table.name(), .tablets = {}, .owners = {}});
+    out.push_back({.table = TableId(table.id()),
+                   .name = table.name(),
+                   .tablets = {},
+                   .owners = {},
+                   .durability = durabilityOf(table)});
   }
   for (const control::Tablet& tablet : tablets) {
     TabletInfo info;

@@ -10,6 +10,11 @@ using ControlTables = google::protobuf::RepeatedPtrField<wire::control::Table>;
 using ControlTablets = google::protobuf::RepeatedPtrField<wire::control::Tablet>;
 using ControlServers = google::protobuf::RepeatedPtrField<wire::control::Server>;
 
+/// What is not buffered promises more than that.
+inline Durability durabilityOf(const wire::control::Table& table) {
+  return table.durability() == wire::control::DURABILITY_BUFFERED ? Durability::Buffered : Durability::Sync;
+}
+
 /// Makes one map per table of `tables`, in their order. False if the lists make no sense: ids of 0, names or tables
 /// twice, ranges that are backwards or overlap, tablets of no table, owners that are no server, locators that cannot be
 /// parsed.

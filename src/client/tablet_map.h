@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/durability.h"
 #include "base/ids.h"
 #include "rpc/caller.h"
 
@@ -26,6 +27,7 @@ struct TableMap {
   std::string name;
   std::vector<TabletInfo> tablets;
   std::vector<rpc::PeerAddress> owners;
+  Durability durability = Durability::Buffered;
 };
 
 }  // namespace ramcore::client

@@ -6,6 +6,16 @@
 
 namespace ramcore::coordinator {
 
+inline wire::control::Durability durabilityOf(Durability durability) {
+  return durability == Durability::Sync ? wire::control::DURABILITY_SYNC : wire::control::DURABILITY_BUFFERED;
+}
+
+inline void fillTable(const Table& table, wire::control::Table& out) {
+  out.set_id(table.id.value);
+  out.set_name(table.name);
+  out.set_durability(durabilityOf(table.durability));
+}
+
 /// @param available  false: the owner is dead and the contents are gone until they are recovered
 inline void fillTablet(const Tablet& tablet, bool available, wire::control::Tablet& out) {
   out.set_id(tablet.id.value);
@@ -18,6 +28,7 @@ inline void fillTablet(const Tablet& tablet, bool available, wire::control::Tabl
   out.set_state(!available                            ? wire::control::TABLET_UNAVAILABLE
                 : tablet.state == TabletState::Moving ? wire::control::TABLET_MOVING
                                                       : wire::control::TABLET_NORMAL);
+  out.set_durability(durabilityOf(tablet.durability));
   for (const LogRef& log : tablet.logs) {
     wire::control::LogRef& to = *out.add_logs();
     to.set_server(log.server.value);

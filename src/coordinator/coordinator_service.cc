@@ -261,10 +261,16 @@ runtime::Task<void> CoordinatorService::closeClient(Request request) {
 runtime::Task<void> CoordinatorService::createTable(Request request) {
   Journal::Running running(services_.journal);
   control::CreateTableRequest message;
-  const Status received = receive(request, message);
+  Status received = receive(request, message);
+  // A level of a newer client's.
+  const bool is_level =
+      message.durability() == control::DURABILITY_BUFFERED || message.durability() == control::DURABILITY_SYNC;
+  if (received == Status::Ok && !is_level) received = Status::BadRequest;
   if (received != Status::Ok) co_return refuse(std::move(request), received);
-  const TableManager::Created created =
-      co_await services_.tables.create(message.name(), message.tablet_count(), message.nonce(), waitDeadlineNs());
+  const Durability durability =
+      message.durability() == control::DURABILITY_SYNC ? Durability::Sync : Durability::Buffered;
+  const TableManager::Created created = co_await services_.tables.create(message.name(), message.tablet_count(),
+                                                                         durability, message.nonce(), waitDeadlineNs());
   if (created.status != Status::Ok && created.status != Status::TableExists) {
     co_return refuse(std::move(request), ofChange(created.status));
   }
@@ -289,9 +295,7 @@ void CoordinatorService::listTables(Request request) {
   control::ListTablesResponse response;
   for (const Table* table : services_.map.tables()) {
     if (table->state != TableState::Ready) continue;
-    control::Table& to = *response.add_tables();
-    to.set_id(table->id.value);
-    to.set_name(table->name);
+    fillTable(*table, *response.add_tables());
   }
   rpc::replyControl(std::move(request), response);
 }
@@ -312,9 +316,7 @@ void CoordinatorService::getTablets(Request request) {
   std::set<ServerId> owners;
   for (const Table* table : services_.map.tables()) {
     if (table->state != TableState::Ready || (!all && table != wanted)) continue;
-    control::Table& to = *response.add_tables();
-    to.set_id(table->id.value);
-    to.set_name(table->name);
+    fillTable(*table, *response.add_tables());
     for (const Tablet* tablet : services_.map.tabletsOf(table->id)) {
       fillTablet(*tablet, services_.membership.isAlive(tablet->owner), *response.add_tablets());
       owners.insert(tablet->owner);
@@ -407,9 +409,7 @@ runtime::Task<void> CoordinatorService::clusterStatus(Request request) {
   for (const Server* server : services_.membership.servers()) fillServer(*server, *response.add_servers());
   for (const Table* table : services_.map.tables()) {
     if (table->state != TableState::Ready) continue;
-    control::Table& to = *response.add_tables();
-    to.set_id(table->id.value);
-    to.set_name(table->name);
+    fillTable(*table, *response.add_tables());
     for (const Tablet* tablet : services_.map.tabletsOf(table->id)) {
       fillTablet(*tablet, services_.membership.isAlive(tablet->owner), *response.add_tablets());
     }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/durability.h"
 #include "base/ids.h"
 
 namespace ramcore::coordinator {
@@ -58,7 +59,8 @@ struct Tablet {
   TabletState state = TabletState::Normal;
   ServerId owner;
   std::vector<LogRef> logs;
-  ServerId recovery_master{};  ///< while Recovering
+  ServerId recovery_master{};                    ///< while Recovering
+  Durability durability = Durability::Buffered;  ///< of its table; not stored with it
   bool operator==(const Tablet&) const = default;
 };
 
@@ -73,6 +75,7 @@ struct Table {
   std::vector<ServerId> owners;
   std::vector<TabletEpoch> epochs;
   uint64_t nonce = 0;  ///< of the call that created it: a repetition of that call is told from another one
+  Durability durability = Durability::Buffered;
 
   /// While creating: `tablet` is one of those that it will have.
   bool intends(TabletId tablet) const {

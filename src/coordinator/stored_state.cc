@@ -112,6 +112,7 @@ std::string encode(const Table& table) {
   for (const ServerId owner : table.owners) message.add_owners(owner.value);
   for (const TabletEpoch epoch : table.epochs) message.add_epochs(epoch.value);
   message.set_nonce(table.nonce);
+  message.set_durability(table.durability == Durability::Sync ? state::DURABILITY_SYNC : state::DURABILITY_BUFFERED);
   return message.SerializeAsString();
 }
 
@@ -127,6 +128,10 @@ bool decode(std::string_view bytes, Table& table) {
   for (const uint64_t owner : message.owners()) table.owners.emplace_back(owner);
   for (const uint64_t epoch : message.epochs()) table.epochs.emplace_back(epoch);
   table.nonce = message.nonce();
+  // A state of a time before there were levels has none: buffered.
+  table.durability = message.durability() == state::DURABILITY_SYNC ? Durability::Sync : Durability::Buffered;
+  if (message.durability() != state::DURABILITY_BUFFERED && message.durability() != state::DURABILITY_SYNC)
+    return false;
   return table.id != TableId() && message.state() >= state::TABLE_CREATING &&
          message.state() <= state::TABLE_DROPPING && table.owners.size() == table.epochs.size() &&
          std::all_of(table.epochs.begin(), table.epochs.end(),

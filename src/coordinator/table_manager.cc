@@ -115,11 +115,11 @@ void TableManager::stop() { changed_.failAll(Status::Shutdown); }
 
 // ---- create
 
-runtime::Task<TableManager::Created> TableManager::create(std::string name, uint32_t tablet_count, uint64_t nonce,
-                                                          int64_t deadline_ns) {
+runtime::Task<TableManager::Created> TableManager::create(std::string name, uint32_t tablet_count,
+                                                          Durability durability, uint64_t nonce, int64_t deadline_ns) {
   const bool is_sound = isTableName(name) && tablet_count <= kTabletsPerTableMax && nonce != 0;
   if (!is_sound) co_return Created{Status::BadRequest, {}};
-  const Status outcome = co_await storeCreate(name, tablet_count, nonce);
+  const Status outcome = co_await storeCreate(name, tablet_count, durability, nonce);
   if (outcome != Status::Ok && outcome != Status::TableExists) co_return Created{outcome, {}};
   const Table* table = parts_.map.findTable(name);
   const Status not_ready = outcome == Status::Ok ? Status::OutcomeUnknown : Status::RetryLater;
@@ -130,7 +130,8 @@ runtime::Task<TableManager::Created> TableManager::create(std::string name, uint
   co_return Created{outcome, id};
 }
 
-runtime::Task<Status> TableManager::storeCreate(std::string name, uint32_t tablet_count, uint64_t nonce) {
+runtime::Task<Status> TableManager::storeCreate(std::string name, uint32_t tablet_count, Durability durability,
+                                                uint64_t nonce) {
   auto guard = co_await parts_.map_lock.lock();
   const Table* existing = parts_.map.findTable(name);
   if (existing != nullptr && existing->state == TableState::Dropping) co_return Status::RetryLater;
@@ -154,7 +155,8 @@ runtime::Task<Status> TableManager::storeCreate(std::string name, uint32_t table
               .first_tablet = TabletId(*first_tablet),
               .owners = {},
               .epochs = {},
-              .nonce = nonce};
+              .nonce = nonce,
+              .durability = durability};
   // Another server first for each table, so that tables of one tablet spread as well.
   for (uint32_t i = 0; i < tablet_count; ++i) {
     table.owners.push_back(servers[(*id + i) % servers.size()]);
@@ -178,7 +180,8 @@ Tablet TableManager::intended(const Table& table, uint32_t index) const {
           .last_epoch = table.epochs[index],
           .state = TabletState::Normal,
           .owner = table.owners[index],
-          .logs = {}};
+          .logs = {},
+          .durability = table.durability};
 }
 
 runtime::Task<void> TableManager::runCreate(TableId id) {

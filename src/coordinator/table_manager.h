@@ -30,12 +30,14 @@ class TableManager {
     TableId id;  ///< with Ok and TableExists
   };
   /// Creates a table of `tablet_count` tablets (0: one per server) and returns when all are served. A second request
-  /// for the name waits for the first; then it says Ok if it has the same nonce, else TableExists.
+  /// for the name waits for the first; then it says Ok if it has the same nonce, else TableExists, whatever else it
+  /// asks for.
   /// @param nonce  of the call, in all its attempts.
   /// Failure: BadRequest: name or count beyond the limits, nonce 0; TableExists; RetryLater: no server; NoSpace: too
   /// many tables or tablets, or the disk is full; OutcomeUnknown: stored, and it goes on after `deadline_ns` or in the
   /// next life of the coordinator; Shutdown, NotLeader: this coordinator is over, and it may be stored.
-  runtime::Task<Created> create(std::string name, uint32_t tablet_count, uint64_t nonce, int64_t deadline_ns);
+  runtime::Task<Created> create(std::string name, uint32_t tablet_count, Durability durability, uint64_t nonce,
+                                int64_t deadline_ns);
   /// Drops a table and returns when no server answers for it any more; repeated requests wait for the first.
   /// Failure: NoSuchTable; RetryLater: not created yet; NoSpace, OutcomeUnknown, Shutdown, NotLeader: as create().
   runtime::Task<Status> drop(TableId id, int64_t deadline_ns);
@@ -45,7 +47,7 @@ class TableManager {
 
  private:
   bool isSoundIntent(const Table& table) const;
-  runtime::Task<Status> storeCreate(std::string name, uint32_t tablet_count, uint64_t nonce);
+  runtime::Task<Status> storeCreate(std::string name, uint32_t tablet_count, Durability durability, uint64_t nonce);
   runtime::Task<void> runCreate(TableId id);
   runtime::Task<bool> createTablets(TableId id, std::vector<Tablet>& tablets);
   runtime::Task<bool> createTablet(TableId id, uint32_t index, Tablet& tablet);

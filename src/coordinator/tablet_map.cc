@@ -74,7 +74,8 @@ void TabletMap::removeTablet(TabletId id) {
 }
 
 void TabletMap::loadTablet(const Tablet& tablet) {
-  tablets_[tablet.id] = tablet;
+  Tablet& known = tablets_[tablet.id] = tablet;
+  if (const Table* table = findTable(tablet.table)) known.durability = table->durability;
   by_position_[{tablet.table, tablet.range.first}] = tablet.id;
 }
 

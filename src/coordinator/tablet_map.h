@@ -33,7 +33,8 @@ class TabletMap {
   void splitTablet(TabletId id, const Tablet& lower, const Tablet& upper);
   /// Removes a tablet of a table that is being dropped (checked).
   void removeTablet(TabletId id);
-  /// For loading: takes a tablet as it is. isConsistent() tells afterwards whether all is well.
+  /// For loading: takes a tablet as it is, with its table's durability. isConsistent() tells afterwards whether all is
+  /// well.
   void loadTablet(const Tablet& tablet);
 
   const Table* findTable(TableId id) const;

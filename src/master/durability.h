@@ -1,36 +1,66 @@
 #pragma once
 
+#include <algorithm>
 #include <coroutine>
 
+#include "base/durability.h"
 #include "log/log.h"
 #include "runtime/executor.h"
 
 namespace ramcore::master {
 
-/// Suspends the coroutine until the log is durable up to a position; gives Ok, or why that will never be.
-/// `auto status = co_await Durable(log, executor, position);` on `executor`.
-class Durable : private log::DurableWaiter, private runtime::Job {
+/// How far the log has to be before something may be told. Of tables of both levels, one position each.
+struct ShowAfter {
+  LogPosition durable;  ///< of what buffered tables have in it
+  LogPosition flushed;  ///< of what sync tables have in it
+
+  static ShowAfter at(Durability level, LogPosition position) {
+    return level == Durability::Sync ? ShowAfter{{}, position} : ShowAfter{position, {}};
+  }
+  /// Of an entry that is shown.
+  static ShowAfter of(const log::Log& log, Durability level, log::EntryRef ref) {
+    return isAt(log, level, ref) ? ShowAfter{} : at(level, log.endOf(ref));
+  }
+  /// Whether the entry may be shown, or nothing in its place.
+  static bool isAt(const log::Log& log, Durability level, log::EntryRef ref) {
+    return level == Durability::Sync ? log.isFlushed(ref) : log.isDurable(ref);
+  }
+  void add(const ShowAfter& other) {
+    durable = std::max(durable, other.durable);
+    flushed = std::max(flushed, other.flushed);
+  }
+  /// For what buffered tables show, one load and compare.
+  bool isReached(const log::Log& log) const {
+    return log.isDurable(durable) && (!flushed.segment || log.isFlushed(flushed));
+  }
+};
+
+/// Suspends the coroutine until the log is durable, or flushed, up to a position; gives Ok, or why that will never be.
+/// `auto status = co_await Reached(log, executor, level, position);` on `executor`.
+class Reached : private log::DurableWaiter, private runtime::Job {
  public:
-  Durable(log::Log& log, runtime::Executor& executor, LogPosition wanted)
-      : Job([](runtime::Job& job) { static_cast<Durable&>(job).handle_.resume(); }),
+  Reached(log::Log& log, runtime::Executor& executor, Durability level, LogPosition wanted)
+      : Job([](runtime::Job& job) { static_cast<Reached&>(job).handle_.resume(); }),
         log_(log),
         executor_(executor),
+        flushed_(level == Durability::Sync),
         wanted_(wanted) {}
-  bool await_ready() const noexcept { return log_.isDurable(wanted_); }
+  bool await_ready() const noexcept { return flushed_ ? log_.isFlushed(wanted_) : log_.isDurable(wanted_); }
   bool await_suspend(std::coroutine_handle<> handle) {
     handle_ = handle;
     DurableWaiter::run = [](log::DurableWaiter& waiter, Status status) {
-      auto& self = static_cast<Durable&>(waiter);
+      auto& self = static_cast<Reached&>(waiter);
       self.outcome_ = status;
       self.executor_.post(self, runtime::Priority::Waited);
     };
-    return log_.notifyDurable(wanted_, *this);
+    return flushed_ ? log_.notifyFlushed(wanted_, *this) : log_.notifyDurable(wanted_, *this);
   }
   Status await_resume() const noexcept { return outcome_; }
 
  private:
   log::Log& log_;
   runtime::Executor& executor_;
+  const bool flushed_;
   const LogPosition wanted_;
   Status outcome_ = Status::Ok;
   std::coroutine_handle<> handle_;

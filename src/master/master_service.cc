@@ -1,6 +1,7 @@
 #include "master/master_service.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/mutation.h"
 #include "master/durability.h"
@@ -25,6 +26,7 @@ struct MasterService::ReadKey {
   wire::Read::Request ask;
   ByteSpan key;
   KeyHash hash = 0;
+  Durability level = Durability::Buffered;
 };
 
 void MasterService::addTo(rpc::ServiceTable& table) {
@@ -85,25 +87,28 @@ void MasterService::refuse(Request request, Status status) {
   request.reply(count(status), isRetryable(status) ? kRetryAfterUs : 0);
 }
 
-LogPosition MasterService::positionOf(log::EntryRef ref) const {
-  return parts_.log.isDurable(ref) ? LogPosition{} : parts_.log.endOf(ref);
-}
-
 void MasterService::afterMutation() {
   if (parts_.maintenance.isDue()) parts_.maintenance.poke();
 }
 
-void MasterService::replyAfter(Request request, TxMessage response, LogPosition position) {
-  if (parts_.log.isDurable(position) || RC_MUTATION("show-before-durable")) {
+void MasterService::replyAfter(Request request, TxMessage response, const ShowAfter& show_after) {
+  if (show_after.isReached(parts_.log) || RC_MUTATION("show-before-durable")) {
     request.reply(std::move(response));
   } else {
-    replyWhenDurable(*this, std::move(request), std::move(response), position).detach();
+    replyWhenReached(*this, std::move(request), std::move(response), show_after).detach();
   }
 }
 
-runtime::Task<void> MasterService::replyWhenDurable(MasterService& self, Request request, TxMessage response,
-                                                    LogPosition position) {
-  const Status status = co_await Durable(self.parts_.log, request.executor(), position);
+runtime::Task<void> MasterService::replyWhenReached(MasterService& self, Request request, TxMessage response,
+                                                    ShowAfter show_after) {
+  if (RC_MUTATION("show-before-flushed")) {
+    show_after.durable = std::max(show_after.durable, std::exchange(show_after.flushed, {}));
+  }
+  // The one that takes longer first: what is flushed is durable, and the other one is mostly reached by then.
+  Status status = co_await Reached(self.parts_.log, request.executor(), Durability::Sync, show_after.flushed);
+  if (status == Status::Ok) {
+    status = co_await Reached(self.parts_.log, request.executor(), Durability::Buffered, show_after.durable);
+  }
   if (status == Status::Ok) {
     request.reply(std::move(response));
   } else {
@@ -149,16 +154,16 @@ bool MasterService::decodeRead(const Request& request, ReadKey& out) const {
 void MasterService::read(Request request) {
   ReadKey key;
   if (!decodeRead(request, key)) return refuse(std::move(request), Status::BadRequest);
-  const Status status = parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, freshNowNs(request));
+  const Status status = parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, freshNowNs(request), key.level);
   if (status != Status::Ok) return refuse(std::move(request), status);
   answerRead(std::move(request), key, parts_.store.lookup(key.ask.table, key.hash, key.key).ref);
 }
 
-void MasterService::answerRead(Request request, const ReadKey&, log::EntryRef ref) {
+void MasterService::answerRead(Request request, const ReadKey& key, log::EntryRef ref) {
   wire::Read::Response header{.header = {.status = Status::NotFound}, .version = 0, .value_bytes = 0};
   if (!ref) return request.replyWith(header);
   const log::EntryView entry = parts_.store.entry(ref);
-  const LogPosition position = positionOf(ref);
+  const ShowAfter show_after = ShowAfter::of(parts_.log, key.level, ref);
   const bool is_object = entry.type() == log::EntryType::Object;
   const ByteSpan value = is_object ? entry.payload() : ByteSpan{};
   if (is_object) {
@@ -170,7 +175,7 @@ void MasterService::answerRead(Request request, const ReadKey&, log::EntryRef re
   TxMessage response = request.allocate(static_cast<uint32_t>(sizeof(header) + copied));
   response.appendHead(header);
   if (!value.empty()) appendValue(request, response, value);
-  replyAfter(std::move(request), std::move(response), position);
+  replyAfter(std::move(request), std::move(response), show_after);
 }
 
 void MasterService::readBatch(std::span<Request> requests) {
@@ -186,7 +191,7 @@ void MasterService::readBatch(std::span<Request> requests) {
     ReadKey& key = keys[count_valid];
     Status status = decodeRead(request, key) ? Status::Ok : Status::BadRequest;
     if (status == Status::Ok) {
-      status = parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, freshNowNs(request));
+      status = parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, freshNowNs(request), key.level);
     }
     if (status != Status::Ok) {
       refuse(std::move(request), status);
@@ -318,6 +323,7 @@ void MasterService::multiRead(Request request) {
     ObjectStore::Key key;
     KeyHash hash = 0;
     Status status = Status::Ok;
+    Durability level = Durability::Buffered;
     log::EntryRef ref;
   };
   // Before anything is allocated for a count that a peer has thought up.
@@ -342,13 +348,13 @@ void MasterService::multiRead(Request request) {
     }
     part.key = {header.table, key};
     part.hash = hashKey(header.table, key);
-    part.status = count(parts_.store.checkRead(header.table, part.hash, header.epoch, now_ns));
+    part.status = count(parts_.store.checkRead(header.table, part.hash, header.epoch, now_ns, part.level));
   }
   if (!cursor.atEnd()) return refuse(std::move(request), Status::BadRequest);
 
   uint64_t response_bytes = sizeof(wire::MultiRead::Response);
   const uint64_t response_bytes_max = std::min(request.responseBytesMax(), wire::kMessageBytesMax);
-  LogPosition show_after{};
+  ShowAfter show_after;
   for (size_t begin = 0; begin < parts.size(); begin += kBatchMax) {
     const std::span<Part> batch = parts.subspan(begin, std::min(kBatchMax, parts.size() - begin));
     std::array<ObjectStore::Key, kBatchMax> keys;
@@ -365,7 +371,7 @@ void MasterService::multiRead(Request request) {
       response_bytes += sizeof(wire::MultiRead::ResponsePart);
       if (part.status != Status::Ok) continue;
       part.ref = refs[i];
-      if (part.ref) show_after = std::max(show_after, positionOf(part.ref));
+      if (part.ref) show_after.add(ShowAfter::of(parts_.log, part.level, part.ref));
       const log::EntryView entry = part.ref ? parts_.store.entry(part.ref) : log::EntryView();
       if (!part.ref || entry.type() != log::EntryType::Object) {
         part.status = Status::NotFound;
@@ -453,7 +459,7 @@ runtime::Task<void> MasterService::multiMutate(Request request) {
   // Parts are calls of their own: one that fails does not keep the others from happening. Slices give way to others.
   constexpr size_t kPartsPerSlice = 64;
   bool confirmed = false;
-  LogPosition show_after{};
+  ShowAfter show_after;
   for (size_t i = 0; i < parts.size(); ++i) {
     Part& part = parts[i];
     if (part.answer.status != Status::Ok) continue;
@@ -473,7 +479,7 @@ runtime::Task<void> MasterService::multiMutate(Request request) {
     }
     part.answer.status = count(part.answer.status);
     if (part.answer.is_duplicate) stats_.duplicates_answered.fetch_add(1, std::memory_order_relaxed);
-    show_after = std::max(show_after, part.answer.show_after);
+    show_after.add(part.answer.show_after);
   }
   afterMutation();
   const uint64_t response_bytes =
@@ -499,14 +505,14 @@ void MasterService::scan(Request request) {
 
   const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
   RangeSlice slice{.objects = {}, .bytes = sizeof(wire::Scan::Response), .next = {}};
-  LogPosition show_after{};
+  ShowAfter show_after;
   status = slice.fill(
       parts_.store, parts_.index, ask.table, {ask.cursor, tablet->range.last},
       {.bytes_wanted = std::min<uint64_t>({ask.response_bytes, bytes_max, 4u << 20}), .bytes_max = bytes_max},
       [](const log::EntryView& entry) {
         return sizeof(wire::Scan::Part) + alignUp(uint64_t{entry.keyBytes()} + entry.payloadBytes(), 8);
       },
-      [&](log::EntryRef ref) { show_after = std::max(show_after, positionOf(ref)); });
+      [&](log::EntryRef ref) { show_after.add(ShowAfter::of(parts_.log, tablet->durability, ref)); });
   if (status != Status::Ok) return refuse(std::move(request), status);
 
   TxMessage response = request.allocate(slice.bytes);

@@ -13,7 +13,8 @@ namespace ramcore::master {
 
 /// The data plane: one short handler per client operation. Decode, check, act, reply.
 ///
-/// Handlers run on the dispatch thread or a worker. An answer leaves only when everything it shows is durable; values
+/// Handlers run on the dispatch thread or a worker. An answer leaves only when everything it shows is durable, or
+/// flushed if its table is a sync one (base/durability.h); values
 /// up to kCopyBytesMax are copied into the answer, longer ones are sent from the log, which a pin keeps readable until
 /// the transport is done with it.
 class MasterService final : private transport::ChunkOwner {
@@ -60,15 +61,14 @@ class MasterService final : private transport::ChunkOwner {
   runtime::Task<void> confirmClientAndMutate(rpc::Request request, Mutation mutation);
   runtime::Task<Status> confirmClient(runtime::Executor& executor, ClientId client);
   void answerMutation(rpc::Request request, wire::Opcode opcode, const Answer& answer);
-  static runtime::Task<void> replyWhenDurable(MasterService& self, rpc::Request request, transport::TxMessage response,
-                                              LogPosition position);
-  void replyAfter(rpc::Request request, transport::TxMessage response, LogPosition position);
+  static runtime::Task<void> replyWhenReached(MasterService& self, rpc::Request request, transport::TxMessage response,
+                                              ShowAfter show_after);
+  void replyAfter(rpc::Request request, transport::TxMessage response, const ShowAfter& show_after);
   void appendValue(const rpc::Request& request, transport::TxMessage& response, ByteSpan value);
   void refuse(rpc::Request request, Status status);
   Status count(Status status);
   bool waitsHere(const rpc::Request& request) const;
   int64_t freshNowNs(const rpc::Request& request) const;
-  LogPosition positionOf(log::EntryRef ref) const;
   void afterMutation();
 
   // transport::ChunkOwner: the transport does not read the bytes any more.

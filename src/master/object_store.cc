@@ -67,12 +67,13 @@ bool isObject(const Found& found) { return found.ref && found.entry.type() == En
 
 }  // namespace
 
-Status ObjectStore::checkRead(TableId table, KeyHash hash, TabletEpoch epoch, int64_t now_ns) const {
+Status ObjectStore::checkRead(TableId table, KeyHash hash, TabletEpoch epoch, int64_t now_ns, Durability& level) const {
   const Tablet* tablet = nullptr;
   const Status status = parts_->tablets.check(table, hash, epoch, Access::Read, tablet);
   if (status != Status::Ok) return status;
   if (!parts_->lease.isValid(now_ns)) return Status::LeaseUnknown;
   tablet->counters->reads.fetch_add(1, std::memory_order_relaxed);
+  level = tablet->durability;
   return Status::Ok;
 }
 
@@ -115,7 +116,7 @@ Answer ObjectStore::applyLocked(const Mutation& mutation, const index::StripeGua
   }
   switch (known.verdict) {
     case ResultTable::Verdict::Duplicate:
-      return answerDuplicate(known);
+      return answerDuplicate(known, tablet->durability);
     case ResultTable::Verdict::Stale:
       return {.status = Status::StaleSequence};
     case ResultTable::Verdict::UnknownClient:
@@ -140,21 +141,17 @@ Answer ObjectStore::applyLocked(const Mutation& mutation, const index::StripeGua
     return {.status = Status::TooLarge};
   }
 
-  const Answer answer = mutate(mutation, stripe, present);
+  const Answer answer = mutate(mutation, stripe, present, tablet->durability);
   if (answer.status == Status::Ok) tablet->counters->writes.fetch_add(1, std::memory_order_relaxed);
   return answer;
 }
 
-Answer ObjectStore::answerDuplicate(const ResultTable::Lookup& known) const {
+Answer ObjectStore::answerDuplicate(const ResultTable::Lookup& known, Durability level) const {
   return {.status = known.result.status,
           .version = known.result.version,
           .value = known.result.value,
-          .show_after = positionOf(known.record),
+          .show_after = ShowAfter::of(parts_->log, level, known.record),
           .is_duplicate = true};
-}
-
-LogPosition ObjectStore::positionOf(EntryRef ref) const {
-  return parts_->log.isDurable(ref) ? LogPosition{} : parts_->log.endOf(ref);
 }
 
 Status ObjectStore::checkCondition(const Mutation& mutation, Version present) {
@@ -174,11 +171,12 @@ Status ObjectStore::checkCondition(const Mutation& mutation, Version present) {
   return Status::BadRequest;
 }
 
-Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present) {
+Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present,
+                           Durability level) {
   const bool exists = isObject(present);
   const Version present_version = exists ? present.entry.version() : 0;
   Answer answer{.status = checkCondition(mutation, present_version), .version = present_version};
-  if (answer.status != Status::Ok) return logRefusal(mutation, answer);
+  if (answer.status != Status::Ok) return logRefusal(mutation, answer, level);
 
   Group group;
   std::array<ByteSpan, 1> counter_piece;
@@ -186,7 +184,7 @@ Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& s
   if (mutation.opcode == Opcode::Increment) {
     if (exists && present.entry.payloadBytes() != sizeof(int64_t)) {
       answer.status = Status::TypeMismatch;
-      return logRefusal(mutation, answer);
+      return logRefusal(mutation, answer, level);
     }
     // Wraps around: computed without sign, where that is defined.
     const uint64_t before = exists ? present.entry.payloadAs<uint64_t>() : 0;
@@ -202,7 +200,7 @@ Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& s
 
   const bool removes = mutation.opcode == Opcode::Remove;
   if (removes && !exists)
-    return logRefusal(mutation, answer);  // nothing to do, but the answer is a result all the same
+    return logRefusal(mutation, answer, level);  // nothing to do, but the answer is a result all the same
   if (!removes) {
     if (!present.ref) {
       const Status room = parts_->index.prepareInsert(stripe);
@@ -219,7 +217,7 @@ Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& s
   const auto appended =
       parts_->log.append(group.entries(), removes ? log::AppendClass::Remove : log::AppendClass::Write);
   if (!appended.ok()) return {.status = appended.error()};
-  answer.show_after = appended->end;
+  answer.show_after = ShowAfter::at(level, appended->end);
   const EntryRef first = appended->refs[0];
   const EntryRef record = appended->refs[group.size() - 1];
 
@@ -227,7 +225,7 @@ Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& s
   if (removes) {
     raiseSafeVersion(present_version);
     RC_CHECK(parts_->index.replace(stripe, present.ref, first));
-    retireTombstone(stripe, first, mutation.hash);
+    retireTombstone(stripe, first, mutation.hash, level);
   } else if (present.ref) {
     RC_CHECK(parts_->index.replace(stripe, present.ref, first));
   } else {
@@ -244,13 +242,13 @@ Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& s
   return answer;
 }
 
-Answer ObjectStore::logRefusal(const Mutation& mutation, Answer answer) {
+Answer ObjectStore::logRefusal(const Mutation& mutation, Answer answer, Durability level) {
   Group group;
   group.addResult(mutation, answer);
   // It frees nothing, so it may not use what is kept for those that do.
   const auto appended = parts_->log.append(group.entries(), log::AppendClass::Write);
   if (!appended.ok()) return {.status = appended.error()};
-  answer.show_after = appended->end;
+  answer.show_after = ShowAfter::at(level, appended->end);
   parts_->results.insert(mutation.identity,
                          {.opcode = mutation.opcode,
                           .status = answer.status,
@@ -262,35 +260,42 @@ Answer ObjectStore::logRefusal(const Mutation& mutation, Answer answer) {
   return answer;
 }
 
-// A removed key keeps its tombstone in the index until that is durable, so that nobody is told of an absence that a
-// crash could undo.
-void ObjectStore::retireTombstone(const index::StripeGuard& stripe, EntryRef tombstone, KeyHash hash) {
-  if (parts_->log.isDurable(tombstone)) {
+// A removed key keeps its tombstone in the index until that is durable, or flushed, so that nobody is told of an
+// absence that a crash could undo.
+void ObjectStore::retireTombstone(const index::StripeGuard& stripe, EntryRef tombstone, KeyHash hash,
+                                  Durability level) {
+  if (ShowAfter::isAt(parts_->log, level, tombstone)) {
     RC_CHECK(parts_->index.erase(stripe, tombstone));
     return;
   }
   SpinGuard guard(removed_lock_);
-  removed_.push_back({hash, tombstone});
+  removed_[static_cast<size_t>(level)].push_back({hash, tombstone});
 }
 
 size_t ObjectStore::reapTombstones(size_t count_max) {
+  const size_t buffered = reapTombstones(Durability::Buffered, count_max);
+  return buffered + reapTombstones(Durability::Sync, count_max - buffered);
+}
+
+size_t ObjectStore::reapTombstones(Durability level, size_t count_max) {
   size_t reaped = 0;
   while (reaped < count_max) {
     Removed oldest;
     {
       SpinGuard guard(removed_lock_);
-      if (removed_.empty()) break;
-      oldest = removed_.front();
+      auto& removed = removed_[static_cast<size_t>(level)];
+      if (removed.empty()) break;
+      oldest = removed.front();
     }
     const index::StripeGuard stripe(parts_->index, oldest.hash);
     // By key hash and type: the cleaner may have moved it meanwhile.
     const EntryRef ref = parts_->index.find(stripe, [&](EntryRef candidate) {
       return entry(candidate).type() == EntryType::Tombstone && hashOf(candidate) == oldest.hash;
     });
-    if (ref && !parts_->log.isDurable(ref)) break;  // in log order: the rest is younger
+    if (ref && !ShowAfter::isAt(parts_->log, level, ref)) break;  // in log order: the rest is younger
     if (ref) RC_CHECK(parts_->index.erase(stripe, ref));
     SpinGuard guard(removed_lock_);
-    removed_.pop_front();  // the only consumer is the background executor
+    removed_[static_cast<size_t>(level)].pop_front();  // the only consumer is the background executor
     ++reaped;
   }
   return reaped;
@@ -298,7 +303,7 @@ size_t ObjectStore::reapTombstones(size_t count_max) {
 
 bool ObjectStore::hasTombstonesToReap() {
   SpinGuard guard(removed_lock_);
-  return !removed_.empty();
+  return std::ranges::any_of(removed_, [](const auto& removed) { return !removed.empty(); });
 }
 
 void ObjectStore::raiseSafeVersion(Version version) {

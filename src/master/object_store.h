@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "log/log.h"
 #include "log/side_log.h"
 #include "master/dead_versions.h"
+#include "master/durability.h"
 #include "master/hash_index.h"
 #include "master/result_table.h"
 #include "master/server_lease.h"
@@ -33,13 +35,13 @@ struct Mutation {
   Version condition_version = 0;
 };
 
-/// What a call is told, and up to where the log must be durable before it may be told.
+/// What a call is told, and how far the log must be before it may be told.
 struct Answer {
   Status status = Status::Ok;
   Version version = 0;
-  int64_t value = 0;            ///< of an increment
-  LogPosition show_after = {};  ///< nothing in the answer is younger than this
-  bool is_duplicate = false;    ///< answered from the record of an earlier run
+  int64_t value = 0;          ///< of an increment
+  ShowAfter show_after = {};  ///< nothing in the answer is younger than this
+  bool is_duplicate = false;  ///< answered from the record of an earlier run
 };
 
 /// A successful lookup: good inside the read section it was made in.
@@ -71,8 +73,10 @@ class ObjectStore final : public log::EntryOwner {
   // ---- client operations
 
   /// Whether this server may answer for a key now. `now_ns` was read after the request arrived.
-  Status checkRead(TableId table, KeyHash hash, TabletEpoch epoch, int64_t now_ns) const;
-  /// The entry of a key: object or (until it is durable) tombstone; an empty ref if there is none.
+  /// @param level  with Ok, set to what the answer waits for
+  Status checkRead(TableId table, KeyHash hash, TabletEpoch epoch, int64_t now_ns, Durability& level) const;
+  /// The entry of a key: object or (until it is as durable as its table wants) tombstone; an empty ref if there is
+  /// none.
   Found lookup(TableId table, KeyHash hash, ByteSpan key) const;
   /// Several at once, with their cache misses overlapped.
   struct Key {
@@ -118,7 +122,7 @@ class ObjectStore final : public log::EntryOwner {
 
   // ---- upkeep
 
-  /// Takes removed keys out of the index whose tombstones are durable; at most `count_max`.
+  /// Takes removed keys out of the index whose tombstones are as durable as their tables want; at most `count_max`.
   size_t reapTombstones(size_t count_max);
   bool hasTombstonesToReap();
 
@@ -138,17 +142,17 @@ class ObjectStore final : public log::EntryOwner {
 
  private:
   Answer applyLocked(const Mutation& mutation, const index::StripeGuard& stripe);
-  Answer answerDuplicate(const ResultTable::Lookup& known) const;
+  Answer answerDuplicate(const ResultTable::Lookup& known, Durability level) const;
   static Status checkCondition(const Mutation& mutation, Version present);
-  Answer mutate(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present);
-  Answer logRefusal(const Mutation& mutation, Answer answer);
+  Answer mutate(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present, Durability level);
+  Answer logRefusal(const Mutation& mutation, Answer answer, Durability level);
   Status replayOne(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead);
   Status replayTombstone(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions& dead);
   Status replayOver(const log::EntryView& foreign, log::EntryRef present, const index::StripeGuard& stripe,
                     log::SideLog& side);
   Status replayResult(const log::EntryView& foreign, log::SideLog& side);
-  LogPosition positionOf(log::EntryRef ref) const;
-  void retireTombstone(const index::StripeGuard& stripe, log::EntryRef tombstone, KeyHash hash);
+  void retireTombstone(const index::StripeGuard& stripe, log::EntryRef tombstone, KeyHash hash, Durability level);
+  size_t reapTombstones(Durability level, size_t count_max);
 
   log::LogMemory& memory_;
   std::optional<Parts> parts_;
@@ -159,7 +163,8 @@ class ObjectStore final : public log::EntryOwner {
     log::EntryRef tombstone;
   };
   SpinLock removed_lock_;  // a leaf
-  std::deque<Removed> removed_ RC_GUARDED_BY(removed_lock_);
+  // By durability of their tables: one that waits for a disk holds no others up.
+  std::array<std::deque<Removed>, 2> removed_ RC_GUARDED_BY(removed_lock_);
 };
 
 }  // namespace ramcore::master

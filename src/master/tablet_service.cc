@@ -22,6 +22,8 @@ Tablet fromControl(const control::Tablet& message) {
   tablet.table = TableId(message.table());
   tablet.range = {message.first_hash(), message.last_hash()};
   tablet.epoch = TabletEpoch(message.epoch());
+  // Of a level that is not known here: the safest. Its writers may get more than they asked for.
+  tablet.durability = message.durability() == control::DURABILITY_BUFFERED ? Durability::Buffered : Durability::Sync;
   return tablet;
 }
 
@@ -221,7 +223,7 @@ runtime::Task<void> TabletService::freezeTablet(Request request) {
     status = co_await drained(request.executor());
   }
   if (status == Status::Ok) {
-    status = co_await Durable(parts_.log, request.executor(), parts_.log.end());
+    status = co_await Reached(parts_.log, request.executor(), present->durability, parts_.log.end());
   }
   request.reply(status);
 }

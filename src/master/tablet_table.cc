@@ -104,6 +104,7 @@ Status TabletTable::split(TabletId id, const Tablet& lower, const Tablet& upper)
     tablets.push_back(half);
     tablets.back().state = old.state;
     tablets.back().first_segment = old.first_segment;
+    tablets.back().durability = old.durability;
     tablets.back().counters = std::make_shared<TabletCounters>();
   }
   publish(std::move(tablets));

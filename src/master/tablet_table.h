@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/durability.h"
 #include "base/ids.h"
 #include "base/spin_lock.h"
 #include "base/status.h"
@@ -32,6 +33,7 @@ struct Tablet {
   TabletEpoch epoch;
   TabletState state = TabletState::Normal;
   SegmentId first_segment;  ///< of our log: entries of the range before it are of an earlier ownership and dead
+  Durability durability = Durability::Buffered;  ///< of its table
   std::shared_ptr<TabletCounters> counters;
 };
 
@@ -60,8 +62,8 @@ class TabletTable {
   Status add(const Tablet& tablet) RC_EXCLUDES(lock_);
   /// Replaces state, epoch and first segment of tablet `id`; NotFound if it is not here.
   Status update(TabletId id, TabletEpoch epoch, TabletState state, SegmentId first_segment) RC_EXCLUDES(lock_);
-  /// Puts two tablets in the place of `id`, which together cover exactly its range. State and first segment are
-  /// inherited.
+  /// Puts two tablets in the place of `id`, which together cover exactly its range. State, first segment and
+  /// durability are inherited.
   Status split(TabletId id, const Tablet& lower, const Tablet& upper) RC_EXCLUDES(lock_);
   /// Removes a tablet; NotFound if it is not here.
   Status remove(TabletId id) RC_EXCLUDES(lock_);

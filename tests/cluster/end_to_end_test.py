@@ -128,6 +128,14 @@ class EndToEndTest(unittest.TestCase):
     def test_list_and_status(self):
         table = self.table("listed")
         self.assertIn(table, self.cluster.rc("list"))
+        self.cluster.rc("create", table + "-sync", "--durability", "sync")
+        levels = {line.split()[2]: line.split()[1] for line in self.cluster.rc("list").splitlines()}
+        self.assertEqual((levels[table], levels[table + "-sync"]), ("buffered", "sync"))
+        tables = {one["name"]: one for one in json.loads(self.cluster.rc("status", "--json"))["tables"]}
+        self.assertEqual(tables[table + "-sync"]["durability"], "sync")
+        self.cluster.rc("put", table + "-sync", "key", "value")
+        self.assertEqual(self.cluster.rc("get", table + "-sync", "key").strip(), "value")
+        self.cluster.rc("drop", table + "-sync")
         text = self.cluster.rc("status")
         for name in ("s1", "s2", "s3"):
             self.assertIn(name, text)

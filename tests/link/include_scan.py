@@ -37,7 +37,8 @@ SIMULATED = re.compile(r"^(transport|runtime)/sim/")  # the simulated network ru
 CONCRETE_ALLOWED = re.compile(r"^(transport/registry\.cc|client/.*\.cc)$")
 
 # Statuses and results are declared once, in the public headers; these forward to them.
-FORWARDED = {("base/status.h", "ramcore/status.h"), ("base/result.h", "ramcore/result.h")}
+FORWARDED = {("base/status.h", "ramcore/status.h"), ("base/result.h", "ramcore/result.h"),
+             ("base/durability.h", "ramcore/durability.h")}
 
 # Randomness and time that no seed controls, and results that differ between standard libraries.
 FORBIDDEN_TEXT = [

@@ -32,6 +32,9 @@ class Session {
   std::optional<Client> client_;
 };
 
+/// As it is given to create and shown by list and status.
+inline const char* nameOf(Durability durability) { return durability == Durability::Sync ? "sync" : "buffered"; }
+
 /// Each declares its subcommands; the one that was asked for leaves its exit code in `exit_code`.
 void addTableCommands(CLI::App& app, Session& session, int& exit_code);
 void addObjectCommands(CLI::App& app, Session& session, int& exit_code);

@@ -75,7 +75,10 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
                          {"state", stateOf(tablet)},
                          {"owner", formatServer(tablet.owner)}});
     }
-    out["tables"].push_back({{"id", table.table.value}, {"name", table.name}, {"tablets", tablets}});
+    out["tables"].push_back({{"id", table.table.value},
+                             {"name", table.name},
+                             {"durability", nameOf(table.durability)},
+                             {"tablets", tablets}});
   }
   return out;
 }
@@ -127,11 +130,11 @@ void printTable(const client::ClusterStatus& status) {
                 static_cast<unsigned long long>(server.requests), server.sessions, replicasOf(server).c_str(),
                 framesOf(server).c_str(), transports.c_str());
   }
-  std::printf("\n%-20s  %8s  %-18s  %-18s  %8s  %-11s  %s\n", "table", "tablet", "first hash", "last hash", "epoch",
-              "state", "owner");
+  std::printf("\n%-20s  %-10s  %8s  %-18s  %-18s  %8s  %-11s  %s\n", "table", "durability", "tablet", "first hash",
+              "last hash", "epoch", "state", "owner");
   for (const client::TableMap& table : status.tables) {
     for (const client::TabletInfo& tablet : table.tablets) {
-      std::printf("%-20s  %8llu  %-18s  %-18s  %8llu  %-11s  %s\n", table.name.c_str(),
+      std::printf("%-20s  %-10s  %8llu  %-18s  %-18s  %8llu  %-11s  %s\n", table.name.c_str(), nameOf(table.durability),
                   static_cast<unsigned long long>(tablet.id.value), formatHex(tablet.range.first).c_str(),
                   formatHex(tablet.range.last).c_str(), static_cast<unsigned long long>(tablet.epoch.value),
                   stateOf(tablet).data(), formatServer(tablet.owner).c_str());

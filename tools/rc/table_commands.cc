@@ -8,10 +8,10 @@
 namespace ramcore::rc {
 namespace {
 
-int create(Session& session, const std::string& name, uint32_t tablets) {
+int create(Session& session, const std::string& name, const TableOptions& options) {
   const auto client = session.client();
   if (!client) return session.fail(client.error());
-  const auto made = (*client)->createTable(name, tablets);
+  const auto made = (*client)->createTable(name, options);
   if (made.status() == Status::TableExists) {
     return session.fail({made.error(), "table '" + name + "' exists already; use it, or drop it first"});
   }
@@ -35,7 +35,9 @@ int list(Session& session) {
   auto tables = (*client)->listTables();
   if (!tables) return session.fail(tables.error(), "the list of tables");
   std::sort(tables->begin(), tables->end(), [](const TableInfo& a, const TableInfo& b) { return a.name < b.name; });
-  for (const TableInfo& table : *tables) std::printf("%-10u %s\n", table.table.id, table.name.c_str());
+  for (const TableInfo& table : *tables) {
+    std::printf("%-10u %-9s %s\n", table.table.id, nameOf(table.durability), table.name.c_str());
+  }
   return tools::kExitOk;
 }
 
@@ -44,21 +46,32 @@ int list(Session& session) {
 void addTableCommands(CLI::App& app, Session& session, int& exit_code) {
   struct Values {
     std::string name;
-    uint32_t tablets = 0;
+    TableOptions options;
+    std::string durability = "buffered";
   };
   auto values = std::make_shared<Values>();
   CLI::App* create_command = app.add_subcommand("create", "Creates a table");
   create_command->add_option("TABLE", values->name, "Its name")->required();
-  create_command->add_option("--tablets", values->tablets, "Pieces to spread over the servers; 0: one per server")
+  create_command
+      ->add_option("--tablets", values->options.tablet_count, "Pieces to spread over the servers; 0: one per server")
       ->capture_default_str()
       ->check(CLI::Range(0U, coordinator::TableManager::kTabletsPerTableMax));
-  create_command->callback([&, values] { exit_code = create(session, values->name, values->tablets); });
+  create_command
+      ->add_option("--durability", values->durability,
+                   "What answers about it wait for. buffered: the page caches of all servers with copies; sync: their "
+                   "disks, so that it survives a power failure of all machines at once")
+      ->capture_default_str()
+      ->check(CLI::IsMember({std::string(nameOf(Durability::Buffered)), std::string(nameOf(Durability::Sync))}));
+  create_command->callback([&, values] {
+    if (values->durability == nameOf(Durability::Sync)) values->options.durability = Durability::Sync;
+    exit_code = create(session, values->name, values->options);
+  });
 
   CLI::App* drop_command = app.add_subcommand("drop", "Drops a table and all its objects");
   drop_command->add_option("TABLE", values->name, "Its name")->required();
   drop_command->callback([&, values] { exit_code = drop(session, values->name); });
 
-  CLI::App* list_command = app.add_subcommand("list", "Lists the tables: id and name");
+  CLI::App* list_command = app.add_subcommand("list", "Lists the tables: id, durability and name");
   list_command->callback([&] { exit_code = list(session); });
 }
 

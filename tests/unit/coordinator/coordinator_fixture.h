@@ -152,8 +152,10 @@ class Bench {
   }
   Status goodbye(ServerId id) { return run(goodbyeOn(*life_, id)); }
   /// @param nonce  0: one of its own
-  TableManager::Created create(std::string name, uint32_t tablets, uint64_t nonce = 0) {
-    return run(createOn(*life_, std::move(name), tablets, nonce != 0 ? nonce : ++last_nonce_));
+  TableManager::Created create(std::string name, uint32_t tablets, uint64_t nonce = 0,
+                               Durability durability = Durability::Buffered) {
+    return run(
+        createOn(*life_, std::move(name), tablets, nonce != 0 ? nonce : ++last_nonce_, 60 * kSecond, durability));
   }
   Status drop(TableId table) { return run(dropOn(*life_, table)); }
   MigrationManager::Begun move(TabletId tablet, ServerId destination) {
@@ -181,10 +183,11 @@ class Bench {
   }
 
   static runtime::Task<TableManager::Created> createOn(Life& life, std::string name, uint32_t tablets, uint64_t nonce,
-                                                       int64_t wait_ns = 60 * kSecond) {
+                                                       int64_t wait_ns = 60 * kSecond,
+                                                       Durability durability = Durability::Buffered) {
     co_await runtime::resumeOn(life.executor);
     Journal::Running running(life.journal);
-    co_return co_await life.tables.create(std::move(name), tablets, nonce, life.journal.nowNs() + wait_ns);
+    co_return co_await life.tables.create(std::move(name), tablets, durability, nonce, life.journal.nowNs() + wait_ns);
   }
   static runtime::Task<Status> dropOn(Life& life, TableId table, int64_t wait_ns = 60 * kSecond) {
     co_await runtime::resumeOn(life.executor);

@@ -7,6 +7,7 @@
 
 #include "coordinator/stored_state.h"
 #include "unit/coordinator/coordinator_fixture.h"
+#include "wire/state.pb.h"
 
 namespace ramcore::coordinator {
 namespace {
@@ -181,6 +182,24 @@ TEST(StoredContradictions, ServersAndTablesThatClientsWouldNotUnderstand) {
       store.put(store.table);
     });
   }
+}
+
+// What was stored before there were levels has none.
+TEST(StoredContradictions, ATableWithoutDurabilityIsBuffered) {
+  wire::state::Table stored;
+  stored.set_id(1);
+  stored.set_name("t");
+  stored.set_state(wire::state::TABLE_READY);
+  Table table;
+  table.durability = Durability::Sync;
+  ASSERT_TRUE(decode(stored.SerializeAsString(), table));
+  EXPECT_EQ(table.durability, Durability::Buffered);
+  stored.set_durability(wire::state::DURABILITY_SYNC);
+  ASSERT_TRUE(decode(stored.SerializeAsString(), table));
+  EXPECT_EQ(table.durability, Durability::Sync);
+  EXPECT_EQ(encode(table), stored.SerializeAsString());
+  stored.set_durability(static_cast<wire::state::Durability>(2));
+  EXPECT_FALSE(decode(stored.SerializeAsString(), table)) << "of a later coordinator: it promises what this one cannot";
 }
 
 TEST(StoredContradictions, CreationsOfTabletsThatCannotBe) {

@@ -30,6 +30,46 @@ TEST(Tables, CreateSpreadsAndDropCleans) {
   EXPECT_GT(next.id, created.id);
 }
 
+// Whoever gets one of its tablets, in whatever way, is told what its answers wait for.
+TEST(Tables, ItsDurabilityGoesWhereItsTabletsGo) {
+  Bench bench;
+  for (uint64_t i = 1; i <= 2; ++i) bench.addBackup(i);
+  const TableId sync = bench.create("sync", 1, 7, Durability::Sync).id;
+  const TableId buffered = bench.create("buffered", 1).id;
+  EXPECT_EQ(bench.create("sync", 1, 7, Durability::Buffered).status, Status::Ok) << "a repetition, whatever it says";
+  EXPECT_EQ(bench.create("sync", 1, 0, Durability::Sync).status, Status::TableExists);
+  const auto expectTold = [&] {
+    size_t tablets = 0;
+    for (const auto& [id, machine] : bench.cluster().machines()) {
+      for (const auto& [tablet, held] : machine.tablets) {
+        const bool is_sync = held.tablet.table == sync;
+        EXPECT_EQ(held.tablet.durability, is_sync ? Durability::Sync : Durability::Buffered);
+        tablets += machine.up ? 1 : 0;
+      }
+    }
+    EXPECT_EQ(tablets, bench.life().map.tabletCount());
+    EXPECT_EQ(bench.life().map.findTable(sync)->durability, Durability::Sync);
+    EXPECT_EQ(bench.life().map.findTable(buffered)->durability, Durability::Buffered);
+  };
+  expectTold();
+  ASSERT_EQ(bench.split(sync, kHalf).status, Status::Ok);
+  ASSERT_EQ(bench.life().map.tabletsOf(sync).size(), 2u);
+  expectTold();
+  bench.restart();
+  const Tablet lower = tabletAt(bench, sync, 0);
+  const ServerId first = lower.owner;
+  const ServerId other = first == ServerId(1) ? ServerId(2) : ServerId(1);
+  ASSERT_EQ(bench.move(lower.id, other).status, Status::Ok);
+  ASSERT_TRUE(bench.runUntil([&] { return isQuiet(bench, sync) && tabletAt(bench, sync, 0).owner == other; }));
+  expectTold();
+  bench.cluster().keepLog(other, {first});
+  bench.kill(other);
+  for (int i = 0; i < 100 && tabletAt(bench, sync, 0).owner == other; ++i) bench.passRenewing(500 * kMilli);
+  ASSERT_TRUE(bench.runUntil([&] { return isQuiet(bench, sync) && isQuiet(bench, buffered); }));
+  EXPECT_EQ(tabletAt(bench, sync, 0).owner, first);
+  expectTold();
+}
+
 TEST(Tables, ManyTabletsTakeSeveralBatches) {
   Bench bench;
   for (uint64_t i = 1; i <= 3; ++i) bench.addServer(i);
