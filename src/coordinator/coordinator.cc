@@ -102,4 +102,9 @@ Coordinator::Counts Coordinator::counts() const {
   return counts;
 }
 
+bool Coordinator::isReleased(ServerId id) const {
+  const Server* const server = state_->membership.find(id);
+  return server == nullptr || server->recovered;
+}
+
 }  // namespace ramcore::coordinator

@@ -66,6 +66,8 @@ class Coordinator {
     uint64_t tablets_recovered = 0;
   };
   Counts counts() const;
+  /// For checks: nothing of the server's log is needed any more. Only while isServing().
+  bool isReleased(ServerId server) const;
 
  private:
   struct State;

@@ -132,6 +132,7 @@ runtime::Task<Status> Membership::storeNew(Server& server, ServerId former) {
   const Result<uint64_t> id = co_await ids_.take();
   if (!id.ok()) co_return id.error();
   server.id = ServerId(*id);
+  server.former = former;
   server.alive = true;
   Batch batch;
   batch.put(keyOf(server.id), encode(server));

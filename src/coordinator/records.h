@@ -32,6 +32,7 @@ struct Server {
   ReplicaFloor floor;
   bool recovered = false;  ///< dead, and nothing of its log is needed any more; final
   bool returned = false;   ///< dead, and its storage came back under another id
+  ServerId former;         ///< who had used its storage last when it opened that; none: nobody
 };
 
 /// One log that holds contents of a tablet, from a segment on.

@@ -102,6 +102,7 @@ class RecoveryManager final : public TabletOperations {
   std::string whatIsMissing(ServerId dead, const Recovery& recovery) const;
   std::string whatIsDoubtful(const DoubtfulSegment& doubtful) const;
   std::vector<ServerId> awayFrom(ServerId dead, const Recovery& recovery) const;
+  bool hasUsedNoStorage(const Server& server, const Recovery& recovery) const;
   bool acknowledgedOnlyWhatIsFlushed(ServerId dead) const;
   runtime::Task<bool> assign(ServerId dead, Recovery& recovery);
   Loads loadsNow() const;

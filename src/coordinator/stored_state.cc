@@ -82,6 +82,7 @@ std::string encode(const Server& server) {
   message.set_floor_epoch(server.floor.replica_epoch);
   message.set_recovered(server.recovered);
   message.set_returned(server.returned);
+  message.set_former(server.former.value);
   return message.SerializeAsString();
 }
 
@@ -100,6 +101,7 @@ bool decode(std::string_view bytes, Server& server) {
   server.floor = {SegmentId(message.floor_segment()), message.floor_epoch()};
   server.recovered = message.recovered();
   server.returned = message.returned();
+  server.former = ServerId(message.former());
   return server.id != ServerId() && !(server.alive && (server.recovered || server.returned));
 }
 

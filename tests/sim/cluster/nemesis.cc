@@ -26,7 +26,9 @@ Nemesis::Nemesis(SimCluster& cluster, SimClient& admin, std::vector<SimClient*> 
       options_(options),
       random_(cluster.scheduler.stream("nemesis")),
       operate_(*this),
-      rotten_(random_.below(cluster.servers.size())) {}
+      rotten_(random_.below(cluster.servers.size())),
+      power_watch_(cluster),
+      power_rarity_(random_.below(2) == 0 ? 8 : 40) {}
 
 void Nemesis::start() { scheduleNext(); }
 
@@ -132,7 +134,6 @@ void Nemesis::pauseServer() {
 }
 
 void Nemesis::killSome() {
-  if (powerless_) return;
   if (random_.below(8) != 0) {
     const size_t index = random_.below(cluster_.servers.size());
     if (!cluster_.isDown(index)) kill(index);
@@ -146,55 +147,46 @@ void Nemesis::killSome() {
 
 void Nemesis::kill(size_t index) {
   ++counts_.servers_killed;
-  ++starting_;
-  last_down_ns_ = cluster_.scheduler.nowNs();
-  cluster_.killServer(index, false);
-  later(cluster_.scheduler.nowNs() + draw(random_, 50 * kMilli, 6 * kSecond), [this, index] { restart(index); });
+  take(index, false);
 }
 
-void Nemesis::restart(size_t index) {
-  cluster_.restartServer(index);
-  last_down_ns_ = cluster_.scheduler.nowNs();
-  --starting_;
+// It is started again after a while.
+void Nemesis::take(size_t index, bool power) {
+  ++starting_;
+  power_watch_.noteKill(index);
+  cluster_.killServer(index, power);
+  later(cluster_.scheduler.nowNs() + draw(random_, 50 * kMilli, 6 * kSecond), [this, index] {
+    cluster_.restartServer(index);
+    --starting_;
+  });
 }
 
 // ---- power and disks
 
-// A machine that loses its power loses the ends of open replicas that were not flushed. Those are still in the page
-// caches of the other backups, and in the memory of the master, so nothing is lost as long as one of these lives. But
-// what is left on the machine verifies, as an earlier end of the log, under a certificate that may not be below the
-// floor: a recovery that hears of it and of no other replica takes it for the end. Only when the master has gone on
-// without it, or is dead and recovered, is it harmless. So:
-//
-// - one machine at a time, when all servers have been up for a while, every segment has all its replicas, and no dead
-//   server waits for its recovery, whose log may end on this machine;
-// - until it is back nobody else is killed by the nemesis, and until every log has done without it, it is not back.
-// That
-//   also takes longer than the verdict, as it does for real machines.
+// A machine that loses its power loses the ends of open replicas that were not flushed, and comes back when it likes.
+// Several may, at once or one after the other, while processes are killed: as long as the promise holds, see
+// PowerWatch.
 void Nemesis::losePower() {
-  constexpr int64_t kQuietNs = 3 * kSecond;
-  if (powerless_ || starting_ != 0 || paused_ != 0 || !isWhole()) return;
-  if (cluster_.scheduler.nowNs() < last_down_ns_ + kQuietNs) return;
-  const size_t index = random_.below(cluster_.servers.size());
-  powerless_ = true;
-  ++counts_.power_losses;
-  ++starting_;
-  cluster_.killServer(index, true);
-  later(cluster_.scheduler.nowNs() + draw(random_, 5 * kSecond, 8 * kSecond),
-        [this, index] { restorePower(index, 0); });
+  if (random_.below(power_rarity_) != 0) return;
+  const size_t count = cluster_.servers.size();
+  const size_t wanted = random_.below(3) == 0 ? 1 + random_.below(count) : 1;
+  const size_t first = random_.below(count);
+  uint32_t lost = 0;
+  for (size_t i = 0; i < count && lost < wanted; ++i) {
+    const size_t index = (first + i) % count;
+    if (!power_watch_.mayLose(index)) continue;
+    losePower(index);
+    ++lost;
+  }
+  counts_.power_losses += lost;
+  if (lost > 1) ++counts_.power_losses_at_once;
 }
 
-// Seen whole several times in a row: floors are raised after the replicas are there.
-void Nemesis::restorePower(size_t index, uint32_t looks_whole) {
-  constexpr uint32_t kLooks = 4;
-  // Also after the last step: without another server too few may be left for a recovery to end.
-  replaceRejected();
-  if (looks_whole == kLooks) {
-    powerless_ = false;
-    return restart(index);
-  }
-  const uint32_t next = isWhole() ? looks_whole + 1 : 0;
-  later(cluster_.scheduler.nowNs() + 300 * kMilli, [this, index, next] { restorePower(index, next); });
+// Also of a machine on which no process runs.
+void Nemesis::losePower(size_t index) {
+  power_watch_.noteLoss(index);
+  if (cluster_.isDown(index)) return cluster_.disks[index]->losePower();
+  take(index, true);
 }
 
 // Every log has the replicas that it should have, and no dead server's log is still needed.
@@ -221,10 +213,10 @@ bool Nemesis::isWhole(size_t index) const {
 
 void Nemesis::spoilDisk() {
   const size_t index = random_.below(cluster_.servers.size());
+  const uint64_t kind = random_.below(4);
+  if (kind == 0) return losePower();
   if (cluster_.isDown(index)) return;
-  switch (random_.below(4)) {
-    case 0:
-      return losePower();
+  switch (kind) {
     case 1:
       return failFlush(index);
     case 2:
@@ -234,11 +226,12 @@ void Nemesis::spoilDisk() {
   }
 }
 
-// One machine at a time: with two less than the replicas that are demanded could be kept. Somebody starts the process
-// again.
+// One machine at a time: with two less than the replicas that are demanded could be kept. What it has not flushed is
+// not shown any more. Somebody starts the process again.
 void Nemesis::failFlush(size_t index) {
-  if (condemned_ || powerless_ || random_.below(8) != 0) return;
+  if (condemned_ || random_.below(8) != 0 || !power_watch_.mayLose(index)) return;
   condemned_ = index;
+  power_watch_.noteLoss(index);
   cluster_.disks[index]->failFlushes(1);
   later(cluster_.scheduler.nowNs() + draw(random_, 500 * kMilli, 5 * kSecond), [this, index] {
     condemned_.reset();
@@ -257,11 +250,11 @@ void Nemesis::slowDisk(size_t index) {
         [this, index, usual] { cluster_.disks[index]->setFlushTime(usual.flush_ns_min, usual.flush_ns_max); });
 }
 
-// In the header of a segment, which every certificate covers: nothing of that replica verifies any more. If it rots
-// further behind, what an older certificate covers may verify as an earlier, open end, see losePower().
+// In the header of a segment, which every certificate covers: nothing of that replica verifies any more.
 void Nemesis::flipBit(size_t index) {
   constexpr std::string_view kFile = "frames";
-  if (random_.below(8) != 0 || !isWhole()) return;
+  if (random_.below(8) != 0 || !isWhole() || !power_watch_.mayLose(index)) return;
+  power_watch_.noteLoss(index);
   const uint32_t segment_bytes = cluster_.servers[index]->backup()->store().frameBytes();
   const uint64_t frames = cluster_.servers[index]->backup()->store().stats().frames_total.load();
   const uint64_t at =

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/random.h"
+#include "sim/cluster/power_watch.h"
 #include "sim/cluster/sim_client.h"
 #include "sim/cluster/sim_cluster.h"
 #include "sim/cluster/sim_run.h"
@@ -51,9 +52,9 @@ class Nemesis {
   void pauseServer();
   void killSome();
   void kill(size_t index);
-  void restart(size_t index);
+  void take(size_t index, bool power);
   void losePower();
-  void restorePower(size_t index, uint32_t looks_whole);
+  void losePower(size_t index);
   bool isWhole() const;
   bool isWhole(size_t index) const;
   void spoilDisk();
@@ -103,8 +104,8 @@ class Nemesis {
   uint32_t paused_ = 0;
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
   size_t rotten_ = 0;
-  bool powerless_ = false;           ///< a machine has no power, or what it lost is not everywhere else yet
-  int64_t last_down_ns_ = 0;         ///< when a server was last killed or started
+  PowerWatch power_watch_;
+  uint64_t power_rarity_;            ///< of the run
   std::optional<size_t> condemned_;  ///< its flushes fail: it is restarted soon
   uint32_t starting_ = 0;            ///< servers that were killed and will be started again
 };

@@ -106,6 +106,8 @@ void SimCluster::killServer(size_t index, bool power) {
 
 void SimCluster::restartServer(size_t index) {
   RC_CHECK(isDown(index));
+  // A machine that is up again says of old sessions that it knows nothing of them.
+  network.cutAll(servers[index]->networkNode());
   dead_.push_back(std::move(servers[index]));
   servers[index] = makeServer(index);
   down_.erase(index);

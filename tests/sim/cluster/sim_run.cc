@@ -323,6 +323,7 @@ void RunCounts::add(const RunCounts& other) {
   tablets_recovered += other.tablets_recovered;
   refused_full += other.refused_full;
   power_losses += other.power_losses;
+  power_losses_at_once += other.power_losses_at_once;
   sectors_lost += other.sectors_lost;
   flushes_failed += other.flushes_failed;
   disks_slowed += other.disks_slowed;

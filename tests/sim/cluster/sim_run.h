@@ -72,7 +72,8 @@ struct RunCounts {
   uint64_t tablets_recovered = 0;
   uint64_t refused_full = 0;  ///< replicas, by backups without a frame for them
   uint64_t power_losses = 0;
-  uint64_t sectors_lost = 0;  ///< by them; or torn
+  uint64_t power_losses_at_once = 0;  ///< of several machines
+  uint64_t sectors_lost = 0;          ///< by them; or torn
   uint64_t flushes_failed = 0;
   uint64_t disks_slowed = 0;
   uint64_t bits_flipped = 0;

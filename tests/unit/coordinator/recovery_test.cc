@@ -153,6 +153,37 @@ TEST_F(Recoveries, AShortEndWaitsForWhoMayHaveMoreOfIt) {
   expectBack(bench, table, first);
 }
 
+TEST_F(Recoveries, WhoDiedBeforeItUsedItsStorageIsNotWaitedFor) {
+  FakeCluster& cluster = bench.cluster();
+  cluster.keepLog(first, {third});
+  cluster.machine(third).replicas[first].back().maybe_short = true;
+  bench.kill(fourth);
+  const ServerId never_began = bench.addBackup(5, fourth);
+  bench.kill(never_began);
+  bench.kill(first);
+  bench.passRenewing(2 * kSecond);
+  expectNothingIsBack();
+  EXPECT_EQ(bench.life().recoveries.reports().at(0).away, std::vector<ServerId>{never_began});
+  // It left the storage as it was.
+  bench.addBackup(6, fourth);
+  bench.passRenewing(2 * kSecond);
+  expectBack(bench, table, first);
+}
+
+TEST_F(Recoveries, WhoDiedAfterItUsedItsStorageIsWaitedFor) {
+  FakeCluster& cluster = bench.cluster();
+  cluster.keepLog(first, {third});
+  cluster.machine(third).replicas[first].back().maybe_short = true;
+  bench.kill(fourth);
+  const ServerId second_life = bench.addBackup(5, fourth);
+  const ServerId third_life = bench.addBackup(6, second_life);
+  bench.kill(third_life);
+  bench.kill(first);
+  bench.passRenewing(2 * kSecond);
+  expectNothingIsBack();
+  EXPECT_EQ(bench.life().recoveries.reports().at(0).away, std::vector<ServerId>{third_life});
+}
+
 TEST_F(Recoveries, WhenNobodyIsAwayTheLongestShortEndIsIt) {
   FakeCluster& cluster = bench.cluster();
   cluster.keepLog(first, {second, third});

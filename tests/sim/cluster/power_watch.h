@@ -1,0 +1,46 @@
+#pragma once
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "master/replica_manager.h"
+#include "sim/cluster/sim_cluster.h"
+
+namespace ramcore::sim {
+
+/// Which machine may lose what it has not flushed, so that no log loses more than the promise allows: of each open
+/// segment one process that has all of it still has it, or has left it in the page cache of its machine. Looks at every
+/// log that may be needed: those of servers that run, as they are, and those of servers that were killed, as they were.
+///
+/// A master reports only what all replicas have that it lists as certified. So one of these is enough, whatever the
+/// master, its successor and the other holders do from then on.
+class PowerWatch {
+ public:
+  explicit PowerWatch(SimCluster& cluster) : cluster_(cluster) {}
+
+  /// Before the process on a machine is killed.
+  void noteKill(size_t index);
+  /// The machine loses now what it has not flushed, or a part of what it has.
+  void noteLoss(size_t index);
+  /// Whether it may, now.
+  bool mayLose(size_t index);
+
+ private:
+  struct Log {
+    std::vector<master::ReplicaManager::Known> replicas;
+    bool is_known = true;  ///< each segment in which something was reported is in `replicas`
+  };
+
+  void noteProcesses();
+  void forgetReleased();
+  static Log logOf(const SimServer& server);
+  bool survivesWithout(size_t index, const Log& log) const;
+
+  SimCluster& cluster_;
+  std::map<ServerId, size_t> machines_;  // of all processes
+  std::set<ServerId> lost_;              // processes of which bytes that were not flushed are gone
+  std::map<ServerId, Log> dead_;         // whose processes were killed, and which may be needed
+};
+
+}  // namespace ramcore::sim
