@@ -22,6 +22,14 @@ inline void pinTo(int core) {
   (void)::sched_setaffinity(0, sizeof(cores), &cores);
 }
 
+/// Undoes it.
+inline void unpin() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &cores);
+  (void)::sched_setaffinity(0, sizeof(cores), &cores);
+}
+
 /// Time that the host gave to others, since boot and over all cores.
 inline double stealSeconds() {
   std::ifstream stat("/proc/stat");
