@@ -176,6 +176,7 @@ runtime::Task<void> BackupService::fenceServer(Request request) {
 runtime::Task<void> BackupService::list(ServerId id, Master& master) {
   master.listing = true;
   std::vector<FoundReplica> found;
+  std::optional<size_t> closed_head;  // if it is the newest head
   std::vector<std::byte> bytes;
   size_t broken = 0;
   for (const SegmentId segment : parts_.store.segments(id)) {
@@ -192,7 +193,10 @@ runtime::Task<void> BackupService::list(ServerId id, Master& master) {
     if (log::readPreamble(bytes, preamble) != Status::Ok || !preamble.has_digest) continue;
     replica.has_digest = true;
     replica.previous_head = preamble.digest.payload.previous_head;
-    if (certificate->closed) continue;
+    // Segments come in ascending order. The list of a closed head is of use only to a log whose end is lost, and only
+    // that of the newest head; all of them together would be long.
+    if (closed_head) found[*closed_head].members.clear();
+    closed_head = certificate->closed ? std::optional(found.size() - 1) : std::nullopt;
     for (uint32_t i = 0; i < preamble.digest.payload.count; ++i) replica.members.push_back(preamble.digest.at(i));
   }
   parts_.trace.info("backup: server " + std::to_string(id.value) + " is fenced; " + std::to_string(found.size()) +

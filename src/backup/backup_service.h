@@ -59,7 +59,7 @@ class BackupService {
     bool may_be_short = false;
     bool has_digest = false;
     SegmentId previous_head;
-    std::vector<SegmentId> members;  ///< of the digest; only of an open one
+    std::vector<SegmentId> members;  ///< of the digest; only of an open one, and of the newest head
   };
   /// What is known of one master. Kept for the life of the process: ids are not used again.
   struct Master {

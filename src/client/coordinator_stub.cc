@@ -243,6 +243,14 @@ Task<Status> CoordinatorStub::cancelMigration(uint64_t migration, int64_t deadli
   co_return co_await call(Opcode::CancelMigration, request, response, Effect::Idempotent, deadline_ns);
 }
 
+Task<Status> CoordinatorStub::acceptLoss(ServerId dead, uint64_t token, int64_t deadline_ns) {
+  control::AcceptLossRequest request;
+  request.set_server(dead.value);
+  request.set_token(token);
+  control::Empty response;
+  co_return co_await call(Opcode::AcceptLoss, request, response, Effect::Idempotent, deadline_ns);
+}
+
 Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns) {
   control::ClusterStatusResponse response;
   const Status status = co_await call(Opcode::ClusterStatus, control::Empty(), response, Effect::None, deadline_ns);
@@ -287,6 +295,16 @@ Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns) 
     progress.missing_count = recovery.missing_count();
     for (const uint64_t server : recovery.servers_away()) progress.away.emplace_back(server);
     progress.text = recovery.text();
+    progress.away_for_ns.assign(recovery.away_for_ns().begin(), recovery.away_for_ns().end());
+    progress.away_for_ns.resize(progress.away.size(), -1);
+    progress.loss_token = recovery.loss_token();
+    const bool is_end = control::LossEnd_IsValid(static_cast<int>(recovery.loss_end()));
+    progress.loss_end =
+        is_end ? static_cast<RecoveryProgress::End>(recovery.loss_end()) : RecoveryProgress::End::Unknown;
+    progress.loss_list = SegmentId(recovery.loss_list());
+    progress.segments_whole = recovery.segments_whole();
+    progress.segments_in_part = recovery.segments_in_part();
+    progress.loss_accepted = recovery.loss_accepted();
   }
   if (!decodeTableMaps(response.tables(), response.tablets(), response.servers(), out.tables)) {
     co_return Status::Corrupt;

@@ -41,8 +41,18 @@ struct RecoveryProgress {
   uint32_t tablets_left = 0;
   std::vector<SegmentId> missing;  ///< segments of its log that nobody offers; the first ones
   uint64_t missing_count = 0;
-  std::vector<ServerId> away;  ///< servers that may have them; the first ones
-  std::string text;            ///< what it waits for, for a person
+  std::vector<ServerId> away;        ///< servers that may have them; the first ones
+  std::string text;                  ///< what it waits for, for a person
+  std::vector<int64_t> away_for_ns;  ///< of each of `away`: silent for so long; -1: not known
+
+  /// Where the list of what belongs to the log comes from.
+  enum class End : uint8_t { Unknown, Known, OldDigest, NoDigest };
+  uint64_t loss_token = 0;  ///< for acceptLoss(); 0: there is nothing to accept now
+  End loss_end = End::Unknown;
+  SegmentId loss_list;            ///< whose digest lists the members; none
+  uint64_t segments_whole = 0;    ///< that can be brought back
+  uint64_t segments_in_part = 0;  ///< of `missing`, of which the beginning can be
+  bool loss_accepted = false;
 };
 
 struct ClusterStatus {
@@ -112,6 +122,10 @@ class CoordinatorStub {
   runtime::Task<Result<MigrationStatus>> migrationStatus(uint64_t migration, int64_t deadline_ns);
   runtime::Task<Status> cancelMigration(uint64_t migration, int64_t deadline_ns);
   runtime::Task<Result<ClusterStatus>> clusterStatus(int64_t deadline_ns);
+  /// Has the recovery of a dead server go on without what is missing of its log.
+  /// @param token  RecoveryProgress::loss_token of what is accepted
+  /// WrongVersion: the situation is another one now; NotFound: there is no such recovery.
+  runtime::Task<Status> acceptLoss(ServerId dead, uint64_t token, int64_t deadline_ns);
 
  private:
   enum class Effect : uint8_t {

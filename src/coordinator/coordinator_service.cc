@@ -59,8 +59,18 @@ void fillRecovery(const RecoveryReport& report, const Membership& membership, co
     out.add_missing_segments(report.missing[i].value);
   }
   out.set_missing_count(report.missing.size());
-  for (size_t i = 0; i < std::min(report.away.size(), kListedMax); ++i) out.add_servers_away(report.away[i].value);
+  for (size_t i = 0; i < std::min(report.away.size(), kListedMax); ++i) {
+    out.add_servers_away(report.away[i].value);
+    out.add_away_for_ns(membership.silentForNs(report.away[i]));
+  }
   out.set_text(report.text);
+  out.set_loss_token(report.loss_token);
+  if (report.loss_token == 0) return;
+  out.set_loss_end(static_cast<control::LossEnd>(report.salvage.end));
+  out.set_loss_list(report.salvage.list.value);
+  out.set_segments_whole(report.salvage.whole.size());
+  out.set_segments_in_part(report.salvage.in_part.size());
+  out.set_loss_accepted(report.loss_accepted);
 }
 
 control::MigrationState stateOf(MigrationStep step) {
@@ -113,6 +123,7 @@ void CoordinatorService::addTo(rpc::ServiceTable& table) {
   table.add<&Self::moveTablet>(Opcode::MoveTablet, *this, rules(admins));
   table.add<&Self::splitTable>(Opcode::SplitTable, *this, rules(admins));
   table.add<&Self::cancelMigration>(Opcode::CancelMigration, *this, rules(admins));
+  table.add<&Self::acceptLoss>(Opcode::AcceptLoss, *this, rules(admins));
 }
 
 void CoordinatorService::ping(Request request) { request.reply(is_open_ ? Status::Ok : Status::NotLeader); }
@@ -378,6 +389,16 @@ runtime::Task<void> CoordinatorService::cancelMigration(Request request) {
   Status status = receive(request, message);
   if (status == Status::Ok) {
     status = co_await services_.migrations.cancel(MigrationId(message.migration()), waitDeadlineNs());
+  }
+  replyStatus(std::move(request), status);
+}
+
+runtime::Task<void> CoordinatorService::acceptLoss(Request request) {
+  Journal::Running running(services_.journal);
+  control::AcceptLossRequest message;
+  Status status = receive(request, message);
+  if (status == Status::Ok) {
+    status = ofChange(co_await services_.recoveries.acceptLoss(ServerId(message.server()), message.token()));
   }
   replyStatus(std::move(request), status);
 }

@@ -52,6 +52,7 @@ class CoordinatorService {
   runtime::Task<void> clusterStatus(rpc::Request request);
   void migrationStatus(rpc::Request request);
   runtime::Task<void> cancelMigration(rpc::Request request);
+  runtime::Task<void> acceptLoss(rpc::Request request);
 
  private:
   template <typename Message>

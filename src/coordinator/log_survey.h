@@ -17,7 +17,7 @@ struct Replica {
   bool maybe_short = false;  ///< it came through a loss of power: its end may be missing, if it is open
   uint32_t length_bytes = 0;
   SegmentId previous_head;         ///< of the digest
-  std::vector<SegmentId> members;  ///< of the digest; only of open replicas
+  std::vector<SegmentId> members;  ///< of the digest; of open replicas, and of the highest head that a backup has
 };
 
 /// One member of the log that is to be replayed, and who can be asked for it.

@@ -40,6 +40,7 @@ struct RecoveryOrder {
   std::vector<Tablet> tablets;    ///< as they will be: new owner, new epoch; logs as they are
   std::vector<ServerId> holders;  ///< of the log's segments
   std::vector<SurveyedSegment> segments;
+  bool is_salvage = false;  ///< these are not all: versions that others had are not known
 };
 
 /// What the coordinator asks of servers; each call may be repeated, and one without an answer arrive late. See

@@ -153,6 +153,7 @@ Status Membership::renew(ServerId id) {
   if (found->second.verdict_under_way) return Status::RetryLater;
   const int64_t now_ns = journal_.nowNs();
   found->second.last_heard_ns = now_ns;
+  found->second.is_heard = true;
   // The answer leaves a little later than now. The server counts from before its question, which is earlier than now,
   // so this count is on the safe side; and a shorter lease never shortens one granted before.
   found->second.lease_end_ns = std::max(found->second.lease_end_ns, now_ns + options_.lease_ns);
@@ -201,6 +202,20 @@ runtime::Task<Status> Membership::storeRecovered(ServerId id) {
   batch.put(keyOf(id), encode(server));
   const Status stored = co_await journal_.commit(std::move(batch));
   if (stored == Status::Ok) found->second.server.recovered = true;
+  co_return stored;
+}
+
+runtime::Task<Status> Membership::storeAcceptedLoss(ServerId id, AcceptedLoss loss) {
+  auto guard = co_await lock_.lock();
+  const auto found = members_.find(id);
+  if (found == members_.end() || found->second.server.recovered) co_return Status::Ok;
+  RC_CHECK(!found->second.server.alive);
+  Server server = found->second.server;
+  server.accepted_loss = std::move(loss);
+  Batch batch;
+  batch.put(keyOf(id), encode(server));
+  const Status stored = co_await journal_.commit(std::move(batch));
+  if (stored == Status::Ok) found->second.server.accepted_loss = std::move(server.accepted_loss);
   co_return stored;
 }
 
@@ -297,6 +312,12 @@ bool Membership::leaseIsOver(ServerId id) const {
   if (found == members_.end()) return true;  // dead so long that its record is gone
   const Member& member = found->second;
   return !member.server.alive && (member.stopped_itself || journal_.nowNs() >= member.lease_end_ns);
+}
+
+int64_t Membership::silentForNs(ServerId id) const {
+  const auto found = members_.find(id);
+  if (found == members_.end() || !found->second.is_heard) return -1;
+  return journal_.nowNs() - found->second.last_heard_ns;
 }
 
 std::vector<ServerId> Membership::heardServers() const {

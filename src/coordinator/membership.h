@@ -63,6 +63,9 @@ class Membership {
   /// Failure: as Journal::commit.
   runtime::Task<Status> storeRecovered(ServerId id);
 
+  /// Stores what may be lost of a dead server's log. Failure: as Journal::commit.
+  runtime::Task<Status> storeAcceptedLoss(ServerId id, AcceptedLoss loss);
+
   /// nullptr if there never was one (or long ago).
   const Server* find(ServerId id) const;
   /// Not declared dead.
@@ -75,6 +78,8 @@ class Membership {
   /// Whether `id` may learn who the members are. Failure: Fenced: dead or unknown; RetryLater: the verdict is on its
   /// way to the store.
   Status mayAsk(ServerId id) const;
+  /// For how long nothing was heard of a server; -1: since before this coordinator started, or it is not known.
+  int64_t silentForNs(ServerId id) const;
   /// Of servers that there was never one of; false also for those that are long forgotten.
   bool isStillToCome(ServerId id) const { return id == ServerId() || id.value >= ids_.end(); }
   /// Not 0, and another one after every enlistment and verdict, and after a start.
@@ -93,6 +98,7 @@ class Membership {
     Server server;
     int64_t lease_end_ns = 0;   // by this side's count
     int64_t last_heard_ns = 0;  // of this coordinator's time
+    bool is_heard = false;      // since this coordinator started
     bool verdict_under_way = false;
     bool stopped_itself = false;
   };

@@ -18,6 +18,14 @@ struct ReplicaFloor {
   auto operator<=>(const ReplicaFloor&) const = default;
 };
 
+/// What an operator has agreed to lose of a dead server's log.
+struct AcceptedLoss {
+  uint64_t token = 0;              ///< LogSalvage::token() of what was shown; 0: nothing was accepted
+  SegmentId list;                  ///< whose digest said what belongs to the log
+  std::vector<SegmentId> whole;    ///< to be brought back, ascending
+  std::vector<SegmentId> in_part;  ///< as far as they go
+};
+
 /// One server process.
 struct Server {
   ServerId id;
@@ -33,6 +41,7 @@ struct Server {
   bool recovered = false;  ///< dead, and nothing of its log is needed any more; final
   bool returned = false;   ///< dead, and its storage came back under another id
   ServerId former;         ///< who had used its storage last when it opened that; none: nobody
+  AcceptedLoss accepted_loss;  ///< only of dead ones
 };
 
 /// One log that holds contents of a tablet, from a segment on.

@@ -178,15 +178,20 @@ runtime::Task<int64_t> RecoveryManager::recover(ServerId dead, Recovery& recover
   const int64_t now_ns = parts_.journal.nowNs();
   const bool all_answered = std::none_of(recovery.asked.begin(), recovery.asked.end(),
                                          [](const auto& one) { return one.second.is_under_way; });
-  if (!recovery.survey.isComplete()) {
+  if (!recovery.survey.isComplete() && !mayLose(dead, recovery)) {
     // Who has not answered yet may have it.
     if (all_answered || now_ns >= recovery.asked_ns + kAskAgainNs) say(dead, recovery, whatIsMissing(dead, recovery));
     co_return now_ns + (has_backups ? kAskAgainNs : kNobodyNs);
   }
   const int64_t ready_ns = std::max(all_answered ? 0 : recovery.asked_ns + kGraceNs, recovery.not_before_ns);
   if (now_ns < ready_ns) co_return ready_ns;
-  const bool assigned = co_await assign(dead, recovery);
-  if (!assigned) say(dead, recovery, "its log is complete, but no server can take its tablets now");
+  if (!recovery.survey.isComplete()) {
+    parts_.trace.warning(text(dead) +
+                         " is recovered without what is missing, as was accepted: " + whatIsMissing(dead, recovery));
+  }
+  // As it is now: while this is stored, somebody may look at the log again.
+  const bool assigned = co_await assign(dead, planOf(recovery));
+  if (!assigned) say(dead, recovery, "no server can take its tablets now");
   co_return parts_.journal.nowNs() + (assigned ? kOthersNs : kAskAgainNs);
 }
 
@@ -229,13 +234,57 @@ void RecoveryManager::review(ServerId dead, Recovery& recovery) {
   const auto is_gone = [&](const auto& one) { return !parts_.membership.isAlive(one.first); };
   std::erase_if(recovery.answers, is_gone);
   std::erase_if(recovery.asked, [&](const auto& one) { return is_gone(one) && !one.second.is_under_way; });
-  recovery.survey = surveyLog(
-      parts_.membership.find(dead)->floor, recovery.answers,
-      {.flushed_suffices = acknowledgedOnlyWhatIsFlushed(dead), .nobody_is_away = awayFrom(dead, recovery).empty()});
+  const ReplicaFloor& floor = parts_.membership.find(dead)->floor;
+  const SurveyFacts facts{.flushed_suffices = acknowledgedOnlyWhatIsFlushed(dead),
+                          .nobody_is_away = awayFrom(dead, recovery).empty()};
+  recovery.survey = surveyLog(floor, recovery.answers, facts);
+  recovery.salvage = {};
+  recovery.loss_token = 0;
+  if (recovery.survey.isComplete()) return;
+  recovery.salvage = salvageLog(floor, recovery.answers, facts);
+  if (haveAllAnswered(recovery)) recovery.loss_token = recovery.salvage.token(dead, awayFrom(dead, recovery));
 }
 
-// Whether all its tablets are of tables whose writes are acknowledged when they are flushed. There are no such tables.
-bool RecoveryManager::acknowledgedOnlyWhatIsFlushed(ServerId) const { return false; }
+// Of those that live: nothing is given up that one of them might still offer.
+bool RecoveryManager::haveAllAnswered(const Recovery& recovery) const {
+  for (const Server* server : parts_.membership.servers()) {
+    if (server->alive && server->keeps_replicas && !recovery.answers.contains(server->id)) return false;
+  }
+  return true;
+}
+
+// An operator has agreed to the loss, and it is not a larger one now.
+bool RecoveryManager::mayLose(ServerId dead, const Recovery& recovery) const {
+  const AcceptedLoss& accepted = parts_.membership.find(dead)->accepted_loss;
+  return accepted.token != 0 && recovery.loss_token != 0 && covers(accepted, recovery.salvage);
+}
+
+runtime::Task<Status> RecoveryManager::acceptLoss(ServerId dead, uint64_t token) {
+  const Server* server = parts_.membership.find(dead);
+  // Of a repetition the answer may come late.
+  if (server != nullptr && token != 0 && server->accepted_loss.token == token) co_return Status::Ok;
+  const auto found = recoveries_.find(dead);
+  if (found == recoveries_.end() || server == nullptr) co_return Status::NotFound;
+  Recovery& recovery = found->second;
+  review(dead, recovery);
+  if (recovery.survey.isComplete()) co_return Status::WrongVersion;
+  if (recovery.loss_token == 0) co_return Status::RetryLater;
+  if (recovery.loss_token != token) co_return Status::WrongVersion;
+  const LogSalvage& salvage = recovery.salvage;
+  AcceptedLoss loss{.token = token, .list = salvage.list, .whole = salvage.whole, .in_part = salvage.in_part};
+  const Status stored = co_await parts_.membership.storeAcceptedLoss(dead, std::move(loss));
+  if (stored != Status::Ok) co_return stored;
+  parts_.trace.warning(text(dead) + ": an operator accepts the loss of what is missing of its log");
+  changed_.notifyAll();
+  co_return Status::Ok;
+}
+
+// Whether all its tablets are of tables whose writes are acknowledged when they are flushed.
+bool RecoveryManager::acknowledgedOnlyWhatIsFlushed(ServerId dead) const {
+  const std::vector<const Tablet*> tablets = parts_.map.tabletsOwnedBy(dead);
+  return std::all_of(tablets.begin(), tablets.end(),
+                     [](const Tablet* tablet) { return tablet->durability == Durability::Sync; });
+}
 
 std::string RecoveryManager::whatIsMissing(ServerId dead, const Recovery& recovery) const {
   const LogSurvey& survey = recovery.survey;
@@ -257,7 +306,11 @@ std::string RecoveryManager::whatIsMissing(ServerId dead, const Recovery& recove
     const Server* server = parts_.membership.find(away[i]);
     what += (i == 0 ? "; servers away: " : ", ") + std::to_string(away[i].value) + " (" + server->name + ")";
   }
-  return what + (away.size() > kShownMax ? ", ..." : "");
+  what += away.size() > kShownMax ? ", ..." : "";
+  if (parts_.membership.find(dead)->accepted_loss.token == 0 || recovery.loss_token == 0 || mayLose(dead, recovery)) {
+    return what;
+  }
+  return what + "; more is missing than was accepted";
 }
 
 std::string RecoveryManager::whatIsDoubtful(const DoubtfulSegment& doubtful) const {
@@ -305,13 +358,25 @@ void RecoveryManager::say(ServerId dead, Recovery& recovery, std::string text_no
 std::vector<RecoveryReport> RecoveryManager::reports() const {
   std::vector<RecoveryReport> all;
   for (const auto& [dead, recovery] : recoveries_) {
-    RecoveryReport report{.server = dead, .missing = recovery.survey.missing, .away = {}, .text = recovery.text};
+    RecoveryReport report;
+    report.server = dead;
+    report.missing = recovery.survey.missing;
+    report.text = recovery.text;
     for (const Tablet* tablet : parts_.map.tabletsOwnedBy(dead)) {
       const Table* table = parts_.map.findTable(tablet->table);
       report.tablets_left += table->state == TableState::Ready ? 1 : 0;
     }
     if (report.tablets_left == 0) continue;
-    if (!recovery.survey.isComplete()) report.away = awayFrom(dead, recovery);
+    if (!recovery.survey.isComplete()) {
+      report.away = awayFrom(dead, recovery);
+      report.loss_token = recovery.loss_token;
+      report.loss_accepted = mayLose(dead, recovery);
+      report.salvage = recovery.salvage;
+      // Also what an old list names.
+      report.missing.clear();
+      std::merge(recovery.salvage.missing.begin(), recovery.salvage.missing.end(), recovery.salvage.in_part.begin(),
+                 recovery.salvage.in_part.end(), std::back_inserter(report.missing));
+    }
     all.push_back(std::move(report));
   }
   return all;
@@ -319,9 +384,14 @@ std::vector<RecoveryReport> RecoveryManager::reports() const {
 
 // ---- who fetches what
 
+RecoveryManager::LogPlan RecoveryManager::planOf(const Recovery& recovery) {
+  if (recovery.survey.isComplete()) return {recovery.survey.holders, recovery.survey.segments, false};
+  return {recovery.salvage.holders, recovery.salvage.segments, true};
+}
+
 // Gives each open tablet to a server: stored first, under a new epoch. False if there is no server, or no space to
 // store it.
-runtime::Task<bool> RecoveryManager::assign(ServerId dead, Recovery& recovery) {
+runtime::Task<bool> RecoveryManager::assign(ServerId dead, LogPlan plan) {
   auto guard = co_await parts_.map_lock.lock();
   Loads loads = loadsNow();
   if (loads.empty()) co_return false;
@@ -336,15 +406,16 @@ runtime::Task<bool> RecoveryManager::assign(ServerId dead, Recovery& recovery) {
   }
   guard.release();
   if (parts_.journal.stopping()) co_return false;
-  // What a failure of one of them does to the survey is for the next time.
-  const LogSurvey survey = recovery.survey;
   for (auto& [master, tablets] : given) {
     for (size_t first = 0; first < tablets.size(); first += kOrderTabletsMax) {
       const auto begin = tablets.begin() + static_cast<std::ptrdiff_t>(first);
       const auto end =
           tablets.begin() + static_cast<std::ptrdiff_t>(std::min(tablets.size(), first + kOrderTabletsMax));
-      attempts_.begin(master,
-                      {.dead = dead, .tablets = {begin, end}, .holders = survey.holders, .segments = survey.segments});
+      attempts_.begin(master, {.dead = dead,
+                               .tablets = {begin, end},
+                               .holders = plan.holders,
+                               .segments = plan.segments,
+                               .is_salvage = plan.is_salvage});
     }
   }
   co_return is_stored;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/log_salvage.h"
 #include "coordinator/parts.h"
 #include "coordinator/recovery_attempts.h"
 
@@ -15,9 +16,12 @@ namespace ramcore::coordinator {
 struct RecoveryReport {
   ServerId server;
   size_t tablets_left = 0;
-  std::vector<SegmentId> missing;  ///< segments of its log that nobody offers
+  std::vector<SegmentId> missing;  ///< segments of its log that nobody offers, or nobody all of
   std::vector<ServerId> away;      ///< servers that may have them
   std::string text;
+  uint64_t loss_token = 0;     ///< for acceptLoss(); 0: there is nothing to accept now
+  bool loss_accepted = false;  ///< and nothing more would be lost now
+  LogSalvage salvage;          ///< what an acceptance would bring back; only with a token
 };
 
 /// Brings the tablets of dead servers back from the replicas of their logs.
@@ -35,8 +39,9 @@ struct RecoveryReport {
 ///   Normal       it has been heard to answer for it
 ///
 /// Tablets that move or are split are left to those who do that, until they end; dropped ones to the drop.
-/// A server of which nothing is left is stored as recovered: its replicas are free, its record may be forgotten.
-/// Thread: one executor.
+/// A log that stays incomplete is given up only when an operator says so, for exactly what is missing (acceptLoss);
+/// then what is there is fetched as usual (log_salvage.h). A server of which nothing is left is stored as recovered:
+/// its replicas are free, its record may be forgotten. Thread: one executor.
 class RecoveryManager final : public TabletOperations {
  public:
   explicit RecoveryManager(const Parts& parts);
@@ -57,6 +62,12 @@ class RecoveryManager final : public TabletOperations {
   /// Of all servers whose tablets are not back, in the order of ids.
   std::vector<RecoveryReport> reports() const;
 
+  /// Has the recovery of a dead server go on without what is missing of its log; stored before anything is done.
+  /// @param token  of the report that the operator has seen
+  /// Failure: NotFound: there is no recovery of it; WrongVersion: the situation is another one, or nothing is missing;
+  /// RetryLater: not all servers that live have said what they have; as Journal::commit.
+  runtime::Task<Status> acceptLoss(ServerId dead, uint64_t token);
+
   // TabletOperations
   runtime::Task<bool> endAll(TableId table) override;
 
@@ -71,6 +82,8 @@ class RecoveryManager final : public TabletOperations {
     std::map<ServerId, Asked> asked;
     std::map<ServerId, std::vector<Replica>> answers;
     LogSurvey survey;
+    LogSalvage salvage;         ///< while the survey is not complete
+    uint64_t loss_token = 0;    ///< of the salvage; 0: not all have answered that might
     int64_t asked_ns = 0;       ///< the first question since the answers were cleared
     int64_t not_before_ns = 0;  ///< of the next attempt
     int64_t attempt_pause_ns = 0;
@@ -85,6 +98,14 @@ class RecoveryManager final : public TabletOperations {
     bool any = false;
     std::vector<TabletId> open;  ///< to be recovered, and nobody is at work on it
   };
+
+  /// What recovery masters are to read.
+  struct LogPlan {
+    std::vector<ServerId> holders;
+    std::vector<SurveyedSegment> segments;
+    bool is_salvage = false;
+  };
+  static LogPlan planOf(const Recovery& recovery);
 
   using Loads = std::set<std::pair<size_t, ServerId>>;
   using Given = std::map<ServerId, std::vector<Tablet>>;
@@ -104,7 +125,9 @@ class RecoveryManager final : public TabletOperations {
   std::vector<ServerId> awayFrom(ServerId dead, const Recovery& recovery) const;
   bool hasUsedNoStorage(const Server& server, const Recovery& recovery) const;
   bool acknowledgedOnlyWhatIsFlushed(ServerId dead) const;
-  runtime::Task<bool> assign(ServerId dead, Recovery& recovery);
+  bool haveAllAnswered(const Recovery& recovery) const;
+  bool mayLose(ServerId dead, const Recovery& recovery) const;
+  runtime::Task<bool> assign(ServerId dead, LogPlan plan);
   Loads loadsNow() const;
   runtime::Task<bool> storeAssigned(const std::vector<TabletId>& ids, Loads& loads, Given& given);
   runtime::Task<bool> storeRecovered(ServerId dead, Recovery& recovery);

@@ -134,6 +134,7 @@ runtime::Task<PullResult> RpcMasterCalls::pullProgress(ServerId server, TabletId
 runtime::Task<Status> RpcMasterCalls::recoverTablets(ServerId server, RecoveryOrder order) {
   control::RecoverTabletsRequest request;
   request.set_dead(order.dead.value);
+  request.set_salvage(order.is_salvage);
   for (const Tablet& tablet : order.tablets) fillTablet(tablet, true, *request.add_tablets());
   for (const ServerId id : order.holders) {
     control::ReplicaHolder& holder = *request.add_holders();

@@ -83,6 +83,11 @@ std::string encode(const Server& server) {
   message.set_recovered(server.recovered);
   message.set_returned(server.returned);
   message.set_former(server.former.value);
+  const AcceptedLoss& loss = server.accepted_loss;
+  message.set_loss_token(loss.token);
+  message.set_loss_list(loss.list.value);
+  for (const SegmentId segment : loss.whole) message.add_loss_whole(segment.value);
+  for (const SegmentId segment : loss.in_part) message.add_loss_in_part(segment.value);
   return message.SerializeAsString();
 }
 
@@ -102,7 +107,12 @@ bool decode(std::string_view bytes, Server& server) {
   server.recovered = message.recovered();
   server.returned = message.returned();
   server.former = ServerId(message.former());
-  return server.id != ServerId() && !(server.alive && (server.recovered || server.returned));
+  AcceptedLoss& loss = server.accepted_loss;
+  loss = {.token = message.loss_token(), .list = SegmentId(message.loss_list()), .whole = {}, .in_part = {}};
+  for (const uint64_t segment : message.loss_whole()) loss.whole.emplace_back(segment);
+  for (const uint64_t segment : message.loss_in_part()) loss.in_part.emplace_back(segment);
+  const bool is_dead_ones = server.recovered || server.returned || loss.token != 0;
+  return server.id != ServerId() && !(server.alive && is_dead_ones);
 }
 
 std::string encode(const Table& table) {

@@ -350,7 +350,7 @@ Status ObjectStore::replayOne(const EntryView& foreign, KeyHash hash, log::SideL
   if (present && entry(present).version() >= foreign.version()) return Status::Ok;
   if (dead != nullptr && dead->of(hash, foreign.table(), foreign.key()) >= foreign.version()) return Status::Ok;
   if (present) {
-    const Status replaced = replayOver(foreign, present, stripe, side);
+    const Status replaced = replayOver(foreign, foreign.version(), present, stripe, side);
     if (replaced != Status::Ok) return replaced;
   } else {
     const Status room = parts_->index.prepareInsert(stripe);
@@ -364,18 +364,18 @@ Status ObjectStore::replayOne(const EntryView& foreign, KeyHash hash, log::SideL
   return Status::Ok;
 }
 
-Status ObjectStore::replayOver(const EntryView& foreign, EntryRef present, const index::StripeGuard& stripe,
-                               log::SideLog& side) {
+Status ObjectStore::replayOver(const EntryView& object, Version version, EntryRef present,
+                               const index::StripeGuard& stripe, log::SideLog& side) {
   const EntryView dead = entry(present);
-  const std::array<ByteSpan, 1> payload = {foreign.payload()};
+  const std::array<ByteSpan, 1> payload = {object.payload()};
   std::array<EntryInput, 2> group;
   size_t count = 0;
   group[count++] = {.type = EntryType::Object,
-                    .table = foreign.table(),
-                    .version = foreign.version(),
-                    .key = foreign.key(),
+                    .table = object.table(),
+                    .version = version,
+                    .key = object.key(),
                     .payload = payload,
-                    .expiry_s = foreign.hasExpiry() ? foreign.expiry() : 0};
+                    .expiry_s = object.hasExpiry() ? object.expiry() : 0};
   if (dead.type() == EntryType::Object) {
     group[count++] = {.type = EntryType::Tombstone,
                       .table = dead.table(),
@@ -431,6 +431,31 @@ Status ObjectStore::replayResult(const EntryView& foreign, log::SideLog& side) {
                         .key_hash = record.key_hash},
                        *copied);
   return Status::Ok;
+}
+
+Status ObjectStore::renewSlice(TableId table, const HashRange& range, Version version, std::optional<KeyHash>& cursor,
+                               log::SideLog& side) {
+  constexpr size_t kEntriesPerSlice = 64;
+  std::vector<index::IndexEntry> entries;
+  const auto next =
+      parts_->index.scan(*cursor, range.last, kEntriesPerSlice, [this](EntryRef ref) { return hashOf(ref); }, entries);
+  Status status = Status::Ok;
+  for (const index::IndexEntry& one : entries) {
+    const index::StripeGuard stripe(parts_->index, one.hash);
+    // Found again by key: the cleaner may have moved it since the scan.
+    const EntryView seen = entry(one.ref);
+    if (seen.table() != table) continue;
+    const EntryRef ref = parts_->index.find(stripe, [&](EntryRef candidate) {
+      const EntryView view = entry(candidate);
+      return view.table() == table && std::ranges::equal(view.key(), seen.key());
+    });
+    if (!ref || entry(ref).type() != EntryType::Object || entry(ref).version() >= version) continue;
+    status = replayOver(entry(ref), version, ref, stripe, side);
+    if (status != Status::Ok) break;
+  }
+  side.settle();
+  if (status == Status::Ok) cursor = next;
+  return status;
 }
 
 std::optional<KeyHash> ObjectStore::purgeSlice(TableId table, const HashRange& range, KeyHash cursor) {

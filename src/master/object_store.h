@@ -113,6 +113,11 @@ class ObjectStore final : public log::EntryOwner {
   ///                 refused (BadRequest)
   Status replayBatch(std::span<const log::EntryView> entries, log::SideLog& side, size_t& taken,
                      DeadVersions* dead = nullptr);
+  /// Gives objects of a range the version `version` instead of an older one, a bounded slice per call: those before
+  /// `cursor` have it. Sets the next cursor, or nothing when the range is done. For ranges that are replayed: a key's
+  /// next version follows on its present one, and versions above that may have been handed out.
+  Status renewSlice(TableId table, const HashRange& range, Version version, std::optional<KeyHash>& cursor,
+                    log::SideLog& side);
   /// Makes the versions handed out from now on higher than `version`.
   void raiseSafeVersion(Version version);
   Version safeVersionNow() const { return next_version_.load(std::memory_order_relaxed); }
@@ -148,8 +153,8 @@ class ObjectStore final : public log::EntryOwner {
   Answer logRefusal(const Mutation& mutation, Answer answer, Durability level);
   Status replayOne(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead);
   Status replayTombstone(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions& dead);
-  Status replayOver(const log::EntryView& foreign, log::EntryRef present, const index::StripeGuard& stripe,
-                    log::SideLog& side);
+  Status replayOver(const log::EntryView& object, Version version, log::EntryRef present,
+                    const index::StripeGuard& stripe, log::SideLog& side);
   Status replayResult(const log::EntryView& foreign, log::SideLog& side);
   void retireTombstone(const index::StripeGuard& stripe, log::EntryRef tombstone, KeyHash hash, Durability level);
   size_t reapTombstones(Durability level, size_t count_max);

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "master/foreign_entry.h"
 #include "runtime/await.h"
 
 namespace ramcore::master {
@@ -22,7 +23,7 @@ bool worthWaiting(Status status) { return status == Status::RetryLater || status
 }  // namespace
 
 bool RecoveryPlan::validate() {
-  if (!dead || parts.empty() || segments.empty()) return false;
+  if (!dead || parts.empty() || (segments.empty() && !is_salvage)) return false;
   std::ranges::sort(parts, {}, [](const Part& part) { return std::tuple(part.tablet.table, part.tablet.range.first); });
   std::ranges::sort(segments, std::greater(), [](const Segment& segment) { return segment.id; });
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -79,6 +80,7 @@ struct RecoveryTarget::Recovery {
   std::optional<log::SideLog> side;
   bool side_has_entries = false;
   DeadVersions dead_versions;
+  Version highest_version = 0;  // that was found
 };
 
 /// A segment that is fetched while others are replayed.
@@ -203,7 +205,8 @@ runtime::Task<Status> RecoveryTarget::prepare(Recovery& recovery) {
 /// is in it.
 runtime::Task<Status> RecoveryTarget::replayLog(Recovery& recovery) {
   recovery.side.emplace(parts_.log, parts_.log.replicator());
-  const Status status = co_await replaySegments(recovery);
+  Status status = co_await replaySegments(recovery);
+  if (status == Status::Ok && recovery.plan.is_salvage) status = co_await renewVersions(recovery);
   const Status joined = co_await intake_.join(*recovery.side, stopping_);
   recovery.side.reset();
   co_return status == Status::Ok ? joined : status;
@@ -246,6 +249,11 @@ void RecoveryTarget::startFetch(Recovery& recovery, size_t number, Fetch& fetch)
 
 runtime::Task<Status> RecoveryTarget::replaySegment(Recovery& recovery, const SegmentContents& contents) {
   parts_.store.raiseSafeVersion(contents.safe_version);
+  Version& highest = recovery.highest_version;
+  highest = std::max(highest, contents.safe_version);
+  for (const RecoveredEntry& found : contents.entries) {
+    if (found.entry.type() != log::EntryType::ResultRecord) highest = std::max(highest, found.entry.version());
+  }
   int64_t last_progress_ns = parts_.background.clock().nowNs();
   for (size_t next = 0; next < contents.entries.size();) {
     if (recovery.ended) co_return Status::Cancelled;
@@ -288,6 +296,36 @@ Status RecoveryTarget::replayTurn(Recovery& recovery, const SegmentContents& con
   }
   next = taken == count ? end : places[taken];
   return status;
+}
+
+/// Versions of the keys may have been handed out in what is lost, and the next version of a key follows on its present
+/// one. So the present ones are made higher than those can have been. Before the side log joins: the head with whose
+/// digest it does so stores the safe version.
+runtime::Task<Status> RecoveryTarget::renewVersions(Recovery& recovery) {
+  const Version version = recovery.highest_version + kSalvageVersionStep;
+  if (version > kForeignVersionMax) co_return Status::TooLarge;  // nobody would take these entries from us again
+  parts_.store.raiseSafeVersion(version);
+  int64_t last_progress_ns = parts_.background.clock().nowNs();
+  for (const Part& part : recovery.parts) {
+    std::optional<KeyHash> cursor = part.tablet.range.first;
+    while (cursor && !part.cancelled) {
+      if (recovery.ended) co_return Status::Cancelled;
+      const Status status =
+          parts_.store.renewSlice(part.tablet.table, part.tablet.range, version, cursor, *recovery.side);
+      recovery.side_has_entries = true;
+      if (status == Status::Ok) {
+        last_progress_ns = parts_.background.clock().nowNs();
+        if (parts_.maintenance.isDue()) parts_.maintenance.poke();
+        co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+        continue;
+      }
+      const int64_t stuck_ns = parts_.background.clock().nowNs() - last_progress_ns;
+      if (!worthWaiting(status) || stuck_ns >= TabletIntake::kPatienceNs) co_return status;
+      const Status waited = co_await makeRoom(recovery, stuck_ns);
+      if (waited != Status::Ok) co_return waited;
+    }
+  }
+  co_return Status::Ok;
 }
 
 /// Much of a log is dead, and what is replayed before that is known takes room that nobody can clean in a side log. So

@@ -20,6 +20,11 @@
 
 namespace ramcore::master {
 
+/// More mutations than a server takes in a part of its log that can be lost without a trace of how many they were: each
+/// head says which versions were handed out before it. At a million each second it is twelve days of them. A log may be
+/// salvaged some thirty thousand times before versions run out.
+inline constexpr Version kSalvageVersionStep = Version{1} << 40;
+
 /// What a recovery master is to do: which tablets of whose log, and where the segments of that log are.
 struct RecoveryPlan {
   struct Part {
@@ -35,6 +40,9 @@ struct RecoveryPlan {
   std::vector<Part> parts;
   std::vector<rpc::PeerAddress> holders;
   std::vector<Segment> segments;  ///< all members of the log, and nothing else
+  /// Not all: others are lost. Every object gets the version kSalvageVersionStep above the highest that is found, and
+  /// new ones higher ones.
+  bool is_salvage = false;
 
   /// Whether it makes sense, and puts parts in the order of their ranges and segments newest first.
   bool validate();
@@ -104,6 +112,7 @@ class RecoveryTarget {
   void startFetch(Recovery& recovery, size_t number, Fetch& fetch);
   runtime::Task<Status> replaySegment(Recovery& recovery, const SegmentContents& contents);
   Status replayTurn(Recovery& recovery, const SegmentContents& contents, size_t& next);
+  runtime::Task<Status> renewVersions(Recovery& recovery);
   runtime::Task<Status> makeRoom(Recovery& recovery, int64_t stuck_ns);
   void giveUp(Known& known);
 

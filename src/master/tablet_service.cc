@@ -55,6 +55,7 @@ bool fromControl(const control::RecoverTabletsRequest& message, RecoveryPlan& pl
                              .holders = {segment.holders().begin(), segment.holders().end()},
                              .is_cut = segment.cut()});
   }
+  plan.is_salvage = message.salvage();
   return plan.validate();
 }
 

@@ -90,6 +90,8 @@ std::string_view name(Opcode opcode) {
       return "RaiseFloor";
     case Opcode::CheckMasters:
       return "CheckMasters";
+    case Opcode::AcceptLoss:
+      return "AcceptLoss";
   }
   return "Unknown";
 }

@@ -65,6 +65,7 @@ enum class Opcode : uint16_t {
   GetMembership = 112,  ///< the servers that live
   RaiseFloor = 113,     ///< a master: older open replicas of my log do not count
   CheckMasters = 114,   ///< a backup: are the replicas of these masters still needed
+  AcceptLoss = 115,     ///< an operator: go on without what is missing of a dead server's log
 };
 inline constexpr uint16_t kOpcodeCount = 128;
 

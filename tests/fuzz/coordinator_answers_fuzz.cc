@@ -42,7 +42,7 @@ class AnswersWorld {
           Opcode::OpenClient,    Opcode::RenewClient,      Opcode::CloseClient,     Opcode::MoveTablet,
           Opcode::SplitTable,    Opcode::ClusterStatus,    Opcode::MigrationStatus, Opcode::CancelMigration,
           Opcode::GetMembership, Opcode::RaiseFloor,       Opcode::CheckMasters,    Opcode::Read,
-          Opcode::Write}) {
+          Opcode::Write,         Opcode::AcceptLoss}) {
       hostile_.serve(coordinator_, opcode, roles);
     }
     coordinator_.listen();
@@ -150,6 +150,7 @@ class AnswersWorld {
         const auto move = co_await stub.moveTablet(TabletId(1), ServerId(2), deadline_ns);
         RC_CHECK(!move.ok() || *move != 0);
         [[maybe_unused]] const Status cancelled = co_await stub.cancelMigration(1, deadline_ns);
+        [[maybe_unused]] const Status accepted = co_await stub.acceptLoss(ServerId(1), 7, deadline_ns);
         break;
       }
       case 7: {

@@ -38,6 +38,7 @@ constexpr Opcode kOpcodes[] = {
     Opcode::GetMembership,
     Opcode::RaiseFloor,
     Opcode::CheckMasters,
+    Opcode::AcceptLoss,
 };
 
 class RequestsWorld : private fuzz::CoordinatorWorld {

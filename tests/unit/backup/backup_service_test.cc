@@ -365,6 +365,19 @@ TEST_F(BackupServiceTest, BeforeBeginEverythingComesBackLater) {
   EXPECT_EQ(put(segment)->outcome(), Status::Ok);
 }
 
+// For a log whose end is lost.
+TEST_F(BackupServiceTest, TheNewestHeadIsListedWithItsMembersAlsoIfItIsClosed) {
+  const std::vector<SegmentId> members = {SegmentId(1), SegmentId(2)};
+  ASSERT_EQ(put(makeHead(1, {SegmentId(1)}), true)->outcome(), Status::Ok);
+  ASSERT_EQ(put(makeHead(2, members), true)->outcome(), Status::Ok);
+  const auto answer = fence();
+  ASSERT_EQ(answer.replicas_size(), 2);
+  EXPECT_EQ(answer.replicas(0).members_size(), 0);
+  EXPECT_TRUE(answer.replicas(1).closed());
+  EXPECT_EQ(std::vector<uint64_t>(answer.replicas(1).members().begin(), answer.replicas(1).members().end()),
+            (std::vector<uint64_t>{1, 2}));
+}
+
 TEST_F(BackupServiceTest, AFencedMasterIsRefusedAndItsWholeReplicasAreListed) {
   const std::vector<SegmentId> members = {SegmentId(1), SegmentId(2), SegmentId(4)};
   ASSERT_EQ(put(makeHead(1, {SegmentId(1)}), true)->outcome(), Status::Ok);
@@ -381,7 +394,7 @@ TEST_F(BackupServiceTest, AFencedMasterIsRefusedAndItsWholeReplicasAreListed) {
     EXPECT_EQ(answer.replicas(0).segment(), 1u);
     EXPECT_TRUE(answer.replicas(0).closed());
     EXPECT_TRUE(answer.replicas(0).has_digest());
-    EXPECT_EQ(answer.replicas(0).members_size(), 0) << "only open ones can be heads";
+    EXPECT_EQ(answer.replicas(0).members_size(), 0) << "there is a newer list";
     EXPECT_EQ(answer.replicas(1).segment(), 2u);
     EXPECT_FALSE(answer.replicas(1).has_digest());
     EXPECT_EQ(answer.replicas(2).segment(), 4u);

@@ -150,6 +150,7 @@ class Bench {
     for (int i = 0; i < 40 && life_->membership.isAlive(id); ++i) passRenewing(200 * kMilli);
     EXPECT_FALSE(life_->membership.isAlive(id));
   }
+  Status acceptLoss(ServerId dead, uint64_t token) { return run(acceptLossOn(*life_, dead, token)); }
   Status goodbye(ServerId id) { return run(goodbyeOn(*life_, id)); }
   /// @param nonce  0: one of its own
   TableManager::Created create(std::string name, uint32_t tablets, uint64_t nonce = 0,
@@ -208,6 +209,11 @@ class Bench {
   static runtime::Task<Status> raiseFloorOn(Life& life, ServerId id, ReplicaFloor floor) {
     co_await runtime::resumeOn(life.executor);
     co_return co_await life.membership.raiseFloor(id, floor);
+  }
+  static runtime::Task<Status> acceptLossOn(Life& life, ServerId dead, uint64_t token) {
+    co_await runtime::resumeOn(life.executor);
+    Journal::Running running(life.journal);
+    co_return co_await life.recoveries.acceptLoss(dead, token);
   }
   static runtime::Task<Status> goodbyeOn(Life& life, ServerId id) {
     co_await runtime::resumeOn(life.executor);

@@ -110,7 +110,8 @@ constexpr Opcode kServerOpcodes[] = {Opcode::Enlist,      Opcode::RenewServerLea
 constexpr Opcode kUserOpcodes[] = {Opcode::CreateTable, Opcode::DropTable,     Opcode::ListTables,
                                    Opcode::GetTablets,  Opcode::OpenClient,    Opcode::RenewClient,
                                    Opcode::CloseClient, Opcode::ClusterStatus, Opcode::MigrationStatus};
-constexpr Opcode kAdminOpcodes[] = {Opcode::MoveTablet, Opcode::SplitTable, Opcode::CancelMigration};
+constexpr Opcode kAdminOpcodes[] = {Opcode::MoveTablet, Opcode::SplitTable, Opcode::CancelMigration,
+                                    Opcode::AcceptLoss};
 
 TEST_F(CoordinatorService, NotLeaderBeforeItHasReadItsState) {
   for (const Opcode opcode : kServerOpcodes) EXPECT_EQ(askRaw(server_, opcode, ""), Status::NotLeader);
@@ -148,6 +149,9 @@ TEST_F(CoordinatorService, RolesAreKeptApart) {
   EXPECT_EQ(askRaw(admin_, Opcode::SplitTable, split_bytes), Status::NoSuchTable);
   EXPECT_EQ(askRaw(client_, Opcode::SplitTable, split_bytes), Status::BadRequest);
   EXPECT_EQ(askRaw(admin_, Opcode::CancelMigration, ""), Status::NotFound);
+  EXPECT_EQ(askRaw(admin_, Opcode::AcceptLoss, ""), Status::NotFound);
+  EXPECT_EQ(askRaw(client_, Opcode::AcceptLoss, ""), Status::BadRequest);
+  EXPECT_EQ(askRaw(server_, Opcode::AcceptLoss, ""), Status::BadRequest);
   EXPECT_EQ(askRaw(client_, Opcode::CancelMigration, ""), Status::BadRequest);
   EXPECT_EQ(askRaw(client_, Opcode::ListTables, ""), Status::Ok);
   EXPECT_EQ(askRaw(server_, Opcode::ListTables, ""), Status::BadRequest);

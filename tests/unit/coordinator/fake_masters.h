@@ -182,6 +182,7 @@ class FakeCluster {
       at.tablets[tablet.id] = {.tablet = tablet, .pulling = true, .content = logged(order.dead, tablet)};
     }
     ++at.recovery_count;
+    orders.push_back(order);
     return Status::Ok;
   }
 
@@ -204,6 +205,7 @@ class FakeCluster {
   }
 
   Status pull_failure = Status::Ok;
+  std::vector<RecoveryOrder> orders;  ///< that servers took
 
  private:
   // What there is of the tablet in a server's log: all of it is durable.

@@ -52,6 +52,7 @@ TEST(Opcodes, NumbersAndNamesOfTheWire) {
                                                     {111, "CancelMigration"},
                                                     {112, "GetMembership"},
                                                     {113, "RaiseFloor"},
+                                                    {115, "AcceptLoss"},
                                                     {114, "CheckMasters"}};
   std::map<uint16_t, std::string> found;
   for (uint32_t number = 0; number < 0x10000; ++number) {
