@@ -29,6 +29,8 @@ class Session {
   Outcome<Table> table(const std::string& name);
 
  private:
+  std::optional<Failure> explainUnavailable(Status status, const std::string& what);
+
   std::optional<Client> client_;
 };
 
@@ -39,6 +41,7 @@ inline const char* nameOf(Durability durability) { return durability == Durabili
 void addTableCommands(CLI::App& app, Session& session, int& exit_code);
 void addObjectCommands(CLI::App& app, Session& session, int& exit_code);
 void addTransferCommands(CLI::App& app, Session& session, int& exit_code);
+void addRecoverCommand(CLI::App& app, Session& session, int& exit_code);
 void addStatusCommand(CLI::App& app, Session& session, int& exit_code);
 
 }  // namespace ramcore::rc

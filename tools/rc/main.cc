@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 
+#include "client/client_impl.h"
 #include "tools/rc/commands.h"
 
 namespace ramcore::rc {
@@ -23,7 +24,23 @@ Outcome<Client*> Session::client() {
 
 int Session::fail(const Failure& failure) { return tools::fail("ramcore", failure); }
 
+// Calls wait for tablets of dead servers until their deadlines. Whoever gets that learns where to look.
+std::optional<Failure> Session::explainUnavailable(Status status, const std::string& what) {
+  if (status != Status::DeadlineExceeded || !client_) return std::nullopt;
+  const auto seen =
+      client_->impl().runTask(std::chrono::milliseconds(500), [](client::ClusterClient& cluster, int64_t deadline_ns) {
+        return cluster.coordinator().clusterStatus(deadline_ns);
+      });
+  if (!seen.ok() || seen->recoveries.empty()) return std::nullopt;
+  uint64_t tablets = 0;
+  for (const client::RecoveryProgress& recovery : seen->recoveries) tablets += recovery.tablets_left;
+  return Failure{
+      status, "no answer about " + what + " in time (" + std::string(name(status)) + "): " + std::to_string(tablets) +
+                  " tablets of dead servers are not recovered; 'ramcore recover' " + "says what they wait for"};
+}
+
 int Session::fail(Status status, const std::string& what) {
+  if (const auto unavailable = explainUnavailable(status, what)) return fail(*unavailable);
   const auto access = cluster.open(transport::Role::Client);
   return fail(tools::explain(status, what, access ? *access : tools::ClusterAccess{}));
 }
@@ -57,6 +74,7 @@ int main(int argc, char** argv) {
   rc::addTableCommands(app, session, exit_code);
   rc::addObjectCommands(app, session, exit_code);
   rc::addTransferCommands(app, session, exit_code);
+  rc::addRecoverCommand(app, session, exit_code);
   rc::addStatusCommand(app, session, exit_code);
   if (!tools::parseFlags(app, argc, argv, exit_code)) return exit_code;
   return exit_code;

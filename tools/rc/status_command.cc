@@ -96,8 +96,9 @@ void printHealth(const client::ClusterStatus& status) {
     if (recovery.missing_count == 0) continue;
     std::string missing;
     for (const SegmentId segment : recovery.missing) missing += " " + std::to_string(segment.value);
-    std::printf("  %llu segments missing:%s%s\n", static_cast<unsigned long long>(recovery.missing_count),
-                missing.c_str(), recovery.missing.size() < recovery.missing_count ? " ..." : "");
+    std::printf("  %llu segments missing:%s%s; 'ramcore recover' says where they were\n",
+                static_cast<unsigned long long>(recovery.missing_count), missing.c_str(),
+                recovery.missing.size() < recovery.missing_count ? " ..." : "");
   }
 }
 

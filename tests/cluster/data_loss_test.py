@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""When copies are lost for good: nothing is given up by itself, the operator is told what is missing and where it was, and
+`ramcore recover --accept-loss` brings back the rest after it has said what it gives up."""
+
+import json
+import os
+import shutil
+import time
+import unittest
+
+from cluster_harness import Cluster
+
+
+class DataLossTest(unittest.TestCase):
+    SECONDS_MAX = 60
+
+    def setUp(self):
+        self.cluster = self.enterContext(Cluster(servers=0, replicas=1, death_after_ms=2000))
+        for name in ("s1", "s2", "s3"):
+            self.cluster.start_server(name, wait=False, extra=["--min-replicas", "1"])
+        for server in self.cluster.servers.values():
+            server.wait_ready()
+
+    def wait(self, what, condition):
+        """There is no event to wait for: what this test is about is what an asker sees."""
+        deadline = time.monotonic() + self.SECONDS_MAX
+        while not condition(seen := what()):
+            self.assertLess(time.monotonic(), deadline, seen)
+            time.sleep(0.05)
+        return seen
+
+    def status(self):
+        return json.loads(self.cluster.rc("--timeout-ms", "1000", "status", "--json"))
+
+    def recoveries(self):
+        return json.loads(self.cluster.rc("recover", "--json"))
+
+    def recover(self, *arguments):
+        return self.cluster.run("ramcore", "recover", *arguments, check=False)
+
+    def fill(self):
+        """Values in many segments: each has its one copy on either of two servers. Gives what was ever written."""
+        written = {}
+        for generation in range(3):
+            lines = []
+            for i in range(60):
+                value = f"{generation}.{i}." + "x" * 200_000
+                written.setdefault(f"key{i}", set()).add(value)
+                lines.append(json.dumps({"key": f"key{i}", "value": value}))
+            self.cluster.rc("import", "t", "--quiet", stdin="\n".join(lines) + "\n")
+        return written
+
+    def test_what_is_missing_is_named_and_given_up_only_when_that_is_accepted(self):
+        self.wait(self.status, lambda now: now["health"] == "ok")
+        self.cluster.rc("create", "t", "--tablets", "3")
+        written = self.fill()
+        self.assertEqual(len(self.cluster.export("t")), 60)
+
+        # Two die at once, and the storage of one is gone. What the other one held was on it, or on the one that lives.
+        self.cluster.servers["s1"].kill()
+        self.cluster.servers["s2"].kill()
+        shutil.rmtree(self.cluster.path("s1"))
+
+        found = self.wait(self.recoveries, lambda now: any(one["can_be_accepted"] for one in now))
+        lost = next(one for one in found if one["can_be_accepted"])
+        owner = lost["name"]
+        self.assertIn(owner, ("s1", "s2"))
+        self.assertFalse(lost["log_complete"])
+        self.assertEqual([table["name"] for table in lost["tables"]], ["t"])
+        self.assertEqual(lost["tablets_left"], 1)
+        self.assertTrue(lost["missing_count"] > 0 or lost["end"] != "known", lost)
+        away = next(one for one in lost["servers_away"] if one["name"] == "s2")
+        self.assertTrue(away["locators"][0].startswith("tcp://127.0.0.1:"), away)
+        self.assertGreater(away["silent_s"], 1.9)
+        text = self.cluster.rc("recover")
+        self.assertIn("table 't': tablet", text)
+        self.assertIn("away: server " + away["id"] + " (s2) tcp://", text)
+        self.assertIn("ramcore recover --accept-loss " + lost["server"], text)
+        self.assertIn("--storage", text)
+        status = self.status()
+        self.assertEqual(status["health"], "unavailable")
+        self.assertIn(owner, [one["name"] for one in status["recoveries"]])
+
+        # Nobody is shown a part of the truth; the error says where to look.
+        self.reads_are_refused(lost)
+
+        refused = self.recover("--accept-loss", lost["server"])
+        self.assertEqual(refused.returncode, 2, refused)
+        self.assertIn("--yes", refused.stderr)
+        self.assertIn("what is given up", refused.stdout)
+        self.assertIn("what is brought back", refused.stdout)
+        self.assertIn("table 't', 1 tablet of 3", refused.stdout)
+        self.assertEqual(self.recover("--accept-loss", "s3", "--yes").returncode, 1, "it lives")
+        self.assertEqual(self.recover("--yes").returncode, 2, "nothing is named")
+        self.assertIn(owner, [one["name"] for one in self.recoveries()])
+
+        # The rest needs another server for its copies. It is as empty as the storage that is gone.
+        self.cluster.start_server("s4", extra=["--min-replicas", "1"])
+        # A log that happens to be complete on the third comes back by itself then.
+        found = self.wait(self.recoveries, lambda now: all(one["can_be_accepted"] for one in now))
+        self.assertIn(owner, [one["name"] for one in found])
+        for name in [one["name"] for one in found]:
+            done = self.recover("--accept-loss", name, "--yes")
+            self.assertEqual(done.returncode, 0, done)
+            self.assertLess(done.stdout.index("what is given up"), done.stdout.index("accepted;"), done)
+            self.assertIn("are back", done.stdout)
+        self.assertEqual(self.recoveries(), [])
+        self.wait(self.status, lambda now: now["health"] == "ok")
+
+        objects = self.cluster.export("t")
+        for key, (value, _) in objects.items():
+            self.assertIn(value, written[key], f"{key} was never that")
+        self.assertTrue(objects, "the third server's tablet was never away")
+        # New versions are above all that there were.
+        before = max(version for _, version in objects.values())
+        for i in range(60):
+            self.cluster.rc("put", "t", f"key{i}", "new")
+        after = self.cluster.export("t")
+        self.assertEqual(len(after), 60)
+        self.assertTrue(all(value == "new" for value, _ in after.values()))
+        self.assertGreater(max(version for _, version in after.values()), before)
+
+    def reads_are_refused(self, lost):
+        unavailable = 0
+        for i in range(8):
+            got = self.cluster.run("ramcore", "--timeout-ms", "300", "get", "t", f"key{i}", check=False)
+            if got.returncode == 0:
+                continue
+            unavailable += 1
+            self.assertIn("ramcore recover", got.stderr)
+            self.assertEqual(got.stderr.count("\n"), 1, got.stderr)
+        self.assertGreater(unavailable, 0, lost)
+
+
+if __name__ == "__main__":
+    unittest.main()

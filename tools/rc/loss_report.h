@@ -1,0 +1,23 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "client/coordinator_stub.h"
+
+namespace ramcore::rc {
+
+// What is said about a dead server whose tablets are not back. Texts are whole lines.
+
+/// Its log has not been found as a whole.
+bool isIncomplete(const client::RecoveryProgress& recovery);
+/// Which tables and tablets are concerned, what is missing, and which servers it may be on.
+std::string describe(const client::ClusterStatus& status, const client::RecoveryProgress& recovery);
+/// How to bring it back, or to go on without.
+std::string remedies(const client::ClusterStatus& status, const client::RecoveryProgress& recovery);
+/// What an acceptance gives up; only with a loss_token.
+std::string describeLoss(const client::ClusterStatus& status, const client::RecoveryProgress& recovery);
+/// All of this for programs.
+nlohmann::ordered_json toJson(const client::ClusterStatus& status, const client::RecoveryProgress& recovery);
+
+}  // namespace ramcore::rc
