@@ -93,7 +93,8 @@ std::string describe(const ClusterStatus& status, const RecoveryProgress& recove
             listOf(concerned.tablets, concerned.tablets.size()) + "\n";
   }
   if (!isIncomplete(recovery)) return text + "  nothing of its log is missing; " + recovery.text + "\n";
-  if (recovery.missing_count != 0) {
+  // Otherwise the text names them.
+  if (recovery.missing_count != 0 && recovery.loss_end == End::OldDigest) {
     text += "  " + count(recovery.missing_count, "segment") +
             " of its log missing or cut short: " + listOf(recovery.missing, recovery.missing_count) + "\n";
   }

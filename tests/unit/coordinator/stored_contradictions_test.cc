@@ -176,6 +176,12 @@ TEST(StoredContradictions, ServersAndTablesThatClientsWouldNotUnderstand) {
     server.locators = {"no locator"};
     store.put(server);
   });
+  expectRefused("server/", [](Store& store) {  // what is missing of the log of one that lives
+    Server server = Bench::serverOf(2);
+    server.id = ServerId(2);
+    server.accepted_loss.token = 1;
+    store.put(server);
+  });
   for (const char* name : {"", "two\nlines"}) {
     expectRefused("table/", [name](Store& store) {
       store.table.name = name;
