@@ -107,6 +107,11 @@ runtime::Task<bool> RecoveryAttempts::clear(const Attempt& attempt) {
   co_return false;
 }
 
+size_t RecoveryAttempts::openCount(const Attempt& attempt) {
+  return static_cast<size_t>(std::count_if(attempt.pending.begin(), attempt.pending.end(),
+                                           [](const Pending& pending) { return !pending.is_done; }));
+}
+
 runtime::Task<void> RecoveryAttempts::watch(Attempt attempt) {
   Journal::Running running(parts_.journal);
   attempt.heard_ns = parts_.journal.nowNs();
@@ -114,7 +119,9 @@ runtime::Task<void> RecoveryAttempts::watch(Attempt attempt) {
   while (true) {
     leaveOut(attempt);
     if (attempt.pending.empty() || !goesOn(attempt)) break;
+    const size_t open_before = openCount(attempt);
     co_await poll(attempt);
+    if (openCount(attempt) != open_before) pause = {kProgressPauseNs, kProgressPauseNsMax};
     if (parts_.membership.leaseIsOver(attempt.dead)) {
       const bool stored = co_await grant(attempt);
       if (!stored) co_return;

@@ -54,6 +54,8 @@ class RecoveryAttempts {
   };
   static Attempt attemptOf(ServerId dead, ServerId master, const std::vector<Tablet>& tablets);
   void note(const Attempt& attempt);
+  // Tablets that are not fetched yet.
+  static size_t openCount(const Attempt& attempt);
 
   runtime::Task<void> send(Attempt attempt, RecoveryOrder order);
   runtime::Task<bool> clear(const Attempt& attempt);

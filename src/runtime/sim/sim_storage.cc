@@ -242,6 +242,12 @@ uint64_t SimDisk::usedBytes() const {
   return used;
 }
 
+ByteSpan SimDisk::cachedBytes(std::string_view name) const {
+  const auto found = files_.find(name);
+  if (found == files_.end()) return {};
+  return {found->second->cached.begin(), found->second->cached.size()};
+}
+
 void SimDisk::flipBits(uint32_t count) {
   const uint64_t used = usedBytes();
   if (used == 0) return;

@@ -73,6 +73,8 @@ class SimDisk {
   void flipBit(std::string_view name, uint64_t bit);
 
   const SimDiskCounts& counts() const { return counts_; }
+  /// What a process that opened the file now would read; until the file is written or removed. Empty: there is none.
+  ByteSpan cachedBytes(std::string_view name) const;
   uint64_t usedBytes() const;
 
  private:

@@ -57,6 +57,7 @@ size_t History::invoke(Operation call, uint64_t now_ns) {
 }
 
 void History::finish(size_t index, const Answer& answer, uint64_t now_ns) {
+  ++finished_;
   if (index >= operations_.size() || operations_[index].return_order != kNeverReturned) std::abort();
   Operation& operation = operations_[index];
   operation.outcome = answer.outcome;

@@ -116,6 +116,8 @@ class History {
   void add(const Operation& operation);
 
   const std::vector<Operation>& operations() const { return operations_; }
+  /// How many answers were recorded.
+  uint64_t finishedCount() const { return finished_; }
 
   /// Every key somebody called, ascending.
   std::vector<HistoryKey> keys() const;
@@ -130,6 +132,7 @@ class History {
  private:
   std::vector<Operation> operations_;
   uint64_t last_order_ = 0;
+  uint64_t finished_ = 0;
 };
 
 /// "[12.345 ms .. 13.000 ms] client 3: write(0x1f, if version = 7) -> ok, version 9". One line without its end.

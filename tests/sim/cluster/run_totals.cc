@@ -27,7 +27,7 @@ void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& fl
                                   {"replicas lost", counts.replicas_lost, 80},
                                   {"floors raised", counts.floors_raised, 20},
                                   {"replicas copied again", counts.replicas_repaired, 60},
-                                  {"replica writes after the fence", counts.fenced_refusals, with_faults * 2.5},
+                                  {"replica writes after the fence", counts.fenced_refusals, with_faults * 1},
                                   {"servers recovered", counts.servers_recovered, 4},
                                   {"tablets recovered", counts.tablets_recovered, 10},
                                   {"replicas refused by full disks", counts.refused_full, 0.05},
@@ -38,7 +38,9 @@ void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& fl
                                   {"disks slowed", counts.disks_slowed, with_faults * 30},
                                   {"bits turned over", counts.bits_flipped, with_faults * 0.3},
                                   {"replicas compared", counts.replicas_compared, 50},
-
+                                  {"moments judged on the disks", counts.moments_judged, 20},
+                                  {"logs replayed from disks", counts.disks_replayed, 100},
+                                  {"of them from some machines", counts.partly_replayed, 50},
                               });
 }
 

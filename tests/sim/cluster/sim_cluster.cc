@@ -57,6 +57,7 @@ void SimCluster::killCoordinator() {
   if (coordinator == nullptr) return;
   addCounts(*coordinator, counts_of_coordinators_);
   coordinator.reset();
+  if (on_fault) on_fault("after the coordinator was killed");
 }
 
 // Processes stay until the cluster goes, so what they counted is asked at the end.
@@ -100,8 +101,11 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
 
 void SimCluster::killServer(size_t index, bool power) {
   RC_CHECK(options.durable && !isDown(index));
+  if (on_fault) on_fault("before a server is killed");
   servers[index]->kill(power);
   down_.insert(index);
+  if (power) powerless_.insert(index);
+  if (on_fault) on_fault("after a server was killed");
 }
 
 void SimCluster::restartServer(size_t index) {
@@ -111,6 +115,8 @@ void SimCluster::restartServer(size_t index) {
   dead_.push_back(std::move(servers[index]));
   servers[index] = makeServer(index);
   down_.erase(index);
+  powerless_.erase(index);
+  if (on_fault) on_fault("after a server was started again");
 }
 
 }  // namespace ramcore::sim

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -43,6 +44,10 @@ struct SimCluster {
   /// What the processes of servers and coordinators did, those that have died included.
   RunCounts countAll() const;
   bool isDown(size_t index) const { return down_.contains(index); }
+  /// Down since its machine lost power: what is left on its disk is nobody's yet.
+  bool isPowerless(size_t index) const { return powerless_.contains(index); }
+  /// Called right before and after a process is killed or a server started again.
+  std::function<void(const char* what)> on_fault;
 
   static constexpr const char* kClusterName = "sim";
   static constexpr const char* kCoordinatorNode = "coordinator";
@@ -66,6 +71,7 @@ struct SimCluster {
   RunCounts counts_of_coordinators_;              // those that were killed
   std::vector<uint32_t> lives_;
   std::set<size_t> down_;
+  std::set<size_t> powerless_;
 };
 
 }  // namespace ramcore::sim

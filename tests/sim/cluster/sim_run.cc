@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "sim/checkers/exactly_once.h"
 #include "sim/checkers/linearizability.h"
+#include "sim/cluster/durable_check.h"
 #include "sim/cluster/nemesis.h"
 #include "sim/cluster/replay_check.h"
 #include "sim/cluster/replica_check.h"
@@ -48,7 +49,9 @@ class Scenario {
         variation_(options.seed),
         cluster_(options.seed, cluster()),
         generator_(workload(), options.seed),
-        replay_random_(cluster_.scheduler.stream("replay check")) {
+        replay_random_(cluster_.scheduler.stream("replay check")),
+        moments_(cluster_.scheduler.stream("moments")),
+        durable_check_(cluster_, history_, cluster_.scheduler.stream("durable check")) {
     if (options.print) cluster_.trace.printTo(options.print, TraceLevel::Debug);
   }
 
@@ -91,7 +94,10 @@ class Scenario {
     const int64_t give_up_ns = cluster_.scheduler.nowNs() + longest_ns;
     // An event at the end of the time, so that a quiet cluster does not stop the clock.
     cluster_.scheduler.call(give_up_ns, [] {});
-    const auto over = [&] { return done() || cluster_.scheduler.nowNs() >= give_up_ns; };
+    const auto over = [&] {
+      if (cluster_.on_fault) watchSteps();
+      return done() || cluster_.scheduler.nowNs() >= give_up_ns;
+    };
     cluster_.scheduler.runUntil(over, kEventsMax);
     if (done()) return true;
     report_.failure = std::string("no progress: ") + what + " did not finish";
@@ -148,6 +154,8 @@ class Scenario {
                          .tablets_max = variation_.few_tablets ? size_t{4} : size_t{12},
                          .retires_server = options_.faults && !options_.crashes && variation_.retires_server,
                          .crashes = options_.crashes});
+    durable_check_.setRotten(nemesis_->rottenMachine());
+    if (options_.crashes) cluster_.on_fault = [this](const char* what) { judgeDisks(what, kOfFaults); };
     nemesis_->start();
     scheduleReplays();
     for (auto& client : clients_) client->start(options_.calls_per_client);
@@ -181,6 +189,40 @@ class Scenario {
     }
   }
 
+  // Of so many steps of a kind one is looked at; in some runs, many more are.
+  static constexpr uint64_t kOfFaults = 8;
+  static constexpr uint64_t kOfStored = 256;
+  static constexpr uint64_t kOfAnswers = 256;
+  static constexpr uint64_t kOfHeads = 32;
+  static constexpr uint64_t kDenseFactor = 16;
+  static constexpr uint64_t kDenseSeeds = 32;
+
+  void judgeDisks(const char* when, uint64_t of) {
+    if (options_.seed % kDenseSeeds == 0) of = std::max<uint64_t>(1, of / kDenseFactor);
+    if (moments_.below(of) == 0) durable_check_.check(when);
+  }
+
+  // After every event: what may have changed what a recovery would find, or what clients know.
+  void watchSteps() {
+    if (history_.finishedCount() != answers_seen_) {
+      answers_seen_ = history_.finishedCount();
+      judgeDisks("after an answer", kOfAnswers);
+    }
+    if (cluster_.disk.commitCount() != commits_seen_) {
+      commits_seen_ = cluster_.disk.commitCount();
+      judgeDisks("after the coordinator stored something", kOfStored);
+    }
+    uint64_t heads = 0;
+    for (const auto& server : cluster_.servers) {
+      const log::Log* const log = server->master().log();
+      if (log != nullptr) heads += log->headId().value;
+    }
+    if (heads != heads_seen_) {
+      heads_seen_ = heads;
+      judgeDisks("after a head was rolled", kOfHeads);
+    }
+  }
+
   void compareReplicas() {
     if (options_.crashes) replica_check_.start(cluster_, nemesis_->rottenMachine());
   }
@@ -198,7 +240,9 @@ class Scenario {
 
   void check() {
     replayLogs();
+    if (options_.crashes) durable_check_.check("in the end");
     std::string failure = replay_failures_;
+    for (const std::string& line : durable_check_.failures()) failure += line + "\n";
     for (const std::string& line : replica_check_.failures()) failure += line + "\n";
     for (const std::string& line : ledger_.violations()) failure += line + "\n";
     const std::vector<HistoryKey> keys = generator_.keys();
@@ -254,6 +298,9 @@ class Scenario {
     counts.add(cluster_.countAll());
     replica_check_.stop();
     counts.replicas_compared = replica_check_.comparedCount();
+    counts.moments_judged = durable_check_.momentCount();
+    counts.disks_replayed = durable_check_.replayCount();
+    counts.partly_replayed = durable_check_.partialCount();
     counts.answers_judged = ledger_.checkedCount();
     report_.trace_hash = cluster_.scheduler.traceHash();
     report_.simulated_ns = static_cast<uint64_t>(cluster_.scheduler.nowNs());
@@ -277,6 +324,11 @@ class Scenario {
   std::vector<std::unique_ptr<SimClient>> clients_;
   std::unique_ptr<SimClient> admin_;
   runtime::Random replay_random_;
+  runtime::Random moments_;  ///< which of them are looked at
+  DurableCheck durable_check_;
+  uint64_t answers_seen_ = 0;
+  uint64_t commits_seen_ = 0;
+  uint64_t heads_seen_ = 0;
   std::string replay_failures_;
   bool created_ = false;
   size_t called_operations_ = 0;  ///< the first ones of the history: calls of the clients' work
@@ -329,6 +381,9 @@ void RunCounts::add(const RunCounts& other) {
   disks_slowed += other.disks_slowed;
   bits_flipped += other.bits_flipped;
   replicas_compared += other.replicas_compared;
+  moments_judged += other.moments_judged;
+  disks_replayed += other.disks_replayed;
+  partly_replayed += other.partly_replayed;
 }
 
 RunReport runSimulation(const RunOptions& options) { return Scenario(options).execute(); }

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "coordinator/log_survey.h"
+#include "log/certificate.h"
+#include "sim/checkers/history.h"
+#include "sim/cluster/sim_cluster.h"
+
+namespace ramcore::sim {
+
+/// Proves between any two events that what the machines' disks hold, as it would be if every process died now, is the
+/// acknowledged state plus at most calls in flight.
+///
+/// For the owner of each tablet, alive or dead and not recovered yet, and for several sets of machines (all of them,
+/// each one alone, and one drawn from the seed): what a survey (coordinator/log_survey.h) under the stored floor makes
+/// of their replicas. If it is complete, its members are replayed in a random order, of each the shortest replica that
+/// a recovery might read, and give for every key of the owner's tablets: a version that is not older than any that a
+/// client was told of, no key whose removal a client was told of, and no value that nobody wrote. A remove or a write
+/// that is not answered, or never will be, may have happened or not. All machines together have to be complete. So no
+/// answer shows what is not durable, and whichever set of machines answers, a recovery brings back everything or waits.
+///
+/// It reads the disks, not the processes. The same certificate of the same frame is verified once, except on the
+/// machine whose disk turns bits over.
+class DurableCheck {
+ public:
+  /// All outlive it. @param rotten  the machine whose disk is not to be trusted
+  DurableCheck(const SimCluster& cluster, const History& history, runtime::Random random);
+
+  void setRotten(size_t machine) { rotten_ = machine; }
+  /// Between two events.
+  /// @param when  what is happening, for people
+  void check(const char* when);
+
+  /// Moments looked at, logs replayed, and of those that were replayed from a part of the machines.
+  uint64_t momentCount() const { return moments_; }
+  uint64_t replayCount() const { return replays_; }
+  uint64_t partialCount() const { return partial_; }
+  /// One line for each difference, of the first moment that had one.
+  const std::vector<std::string>& failures() const { return failures_; }
+
+ private:
+  struct Entry {
+    HistoryKey key = 0;
+    uint64_t table = 0;
+    KeyHash hash = 0;
+    uint64_t version = 0;
+    bool is_tombstone = false;
+    ObservedValue value;
+  };
+  /// The contents of a replica, known by its certificate.
+  struct Contents {
+    bool has_digest = false;
+    SegmentId previous_head;
+    std::vector<SegmentId> members;
+    std::vector<Entry> entries;
+  };
+  using CertificateKey = std::tuple<ServerId, SegmentId, uint64_t, uint32_t, uint32_t, bool>;
+  struct Found {
+    log::Certificate certificate;
+    const Contents* contents = nullptr;
+  };
+  using Log = std::map<SegmentId, Found>;  // on one machine
+  using Logs = std::map<ServerId, Log>;    // by master
+  struct Newest {
+    uint64_t version = 0;
+    bool is_tombstone = false;
+    ObservedValue value;
+  };
+  using State = std::map<HistoryKey, Newest>;
+  /// What clients were told about a key.
+  struct Facts {
+    uint64_t shown = 0;    ///< the newest version that somebody was told of
+    uint64_t removed = 0;  ///< the newest version whose removal somebody was told of
+    std::map<uint64_t, ObservedValue> values;
+  };
+  struct Owner {
+    coordinator::Server server;
+    std::vector<coordinator::Tablet> tablets;
+  };
+
+  static CertificateKey keyOf(const log::Certificate& certificate);
+  void absorb();
+  void fold(const Operation& operation);
+  std::map<ServerId, Owner> owners() const;
+  void readDisks(const std::map<ServerId, Owner>& owners);
+  void readDisk(size_t machine, const std::map<ServerId, Owner>& owners);
+  const Contents& contentsOf(const log::Certificate& certificate, ByteSpan bytes);
+  void judge(const Owner& owner);
+  coordinator::LogSurvey survey(const Owner& owner, uint32_t machines) const;
+  void judgeReplay(const Owner& owner, const coordinator::LogSurvey& survey, const std::string& who);
+  void judgeKey(HistoryKey key, const Newest* found, const std::string& who);
+  bool isOwned(const Owner& owner, HistoryKey key) const;
+  bool hasOpen(HistoryKey key, bool removes) const;
+  bool mayHaveWritten(HistoryKey key, const ObservedValue& value) const;
+  bool wasAnythingTold(const Owner& owner) const;
+  void fail(const std::string& what);
+
+  const SimCluster& cluster_;
+  const History& history_;
+  runtime::Random random_;
+  size_t rotten_ = SIZE_MAX;
+  size_t absorbed_ = 0;            ///< operations looked at
+  std::vector<size_t> unsettled_;  ///< of them, those without an answer
+  std::map<HistoryKey, Facts> facts_;
+  std::map<CertificateKey, Contents> contents_;
+  std::set<std::tuple<size_t, uint32_t, CertificateKey>> verified_;  ///< by machine and frame
+  std::vector<log::Certificate> slots_;                              ///< of the frame that is being read
+  std::vector<Logs> disks_;                                          ///< as just read, by machine
+  const char* when_ = "";
+  uint64_t moments_ = 0;
+  uint64_t replays_ = 0;
+  uint64_t partial_ = 0;
+  std::vector<std::string> failures_;
+};
+
+}  // namespace ramcore::sim
