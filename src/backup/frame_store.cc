@@ -199,6 +199,7 @@ FrameStore::Written FrameStore::write(const ReplicaWrite& write) {
   if (status == Status::Ok && certificate && (!frame.certified || certificate->isNewerThan(frame.certificate))) {
     status = writeCertificate(*chosen, *certificate, write.certificate);
   }
+  if (RC_MUTATION("reuse-before-flush")) freeReplaced();
   return {.status = status,
           .length_bytes = frame.length_bytes,
           .flushed_bytes = frame.flushed_bytes,
@@ -323,6 +324,7 @@ Status FrameStore::writeCertificate(uint32_t index, const log::Certificate& cert
 
 // Not the newest flushed one and not the newest that is being flushed; of the others the oldest.
 uint32_t FrameStore::slotToWrite(const Frame& frame) const {
+  if (RC_MUTATION("one-certificate-slot")) return 0;
   uint32_t flushed = kNoFrame;
   uint32_t flushing = kNoFrame;
   const auto newer = [&frame](uint32_t slot, uint32_t than) {

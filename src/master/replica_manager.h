@@ -90,6 +90,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
     SegmentId segment;
     ServerId backup;
     uint32_t certified_bytes = 0;  ///< at least; 0: it is being made
+    uint32_t sent_bytes = 0;       ///< at most; with what is on its way
     bool is_closed = false;
   };
   /// Of all segments that are not freed.

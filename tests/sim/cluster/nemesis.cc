@@ -121,8 +121,38 @@ void Nemesis::pauseServer() {
   if (paused_ > 0 || cutting_off_) return;
   const size_t index = random_.below(cluster_.servers.size());
   if (cluster_.isDown(index)) return;
-  runtime::SimNode& node = cluster_.servers[index]->node();
   ++paused_;
+  if (!options_.crashes || random_.below(4) == 0) return pauseNow(index);
+  // What it has accepted and not replicated yet, it replicates when it goes on: declared dead, fenced and recovered by
+  // then, mostly. No lease protects from that, since the answer to that write does not need one any more.
+  constexpr int64_t kAwaitWriteNs = 200 * kMilli;
+  pauses_at_write_ = index;
+  later(cluster_.scheduler.nowNs() + kAwaitWriteNs, [this] {
+    if (pauses_at_write_) pauseNow(*pauses_at_write_);
+  });
+}
+
+bool Nemesis::hasUnsentWrites(size_t index) const {
+  const master::Master& master = cluster_.servers[index]->master();
+  if (cluster_.isDown(index) || master.log() == nullptr || master.replicas() == nullptr) return false;
+  const log::Segment* const head = master.log()->pool().find(master.log()->headId());
+  if (head == nullptr || master.log()->durableUpTo() >= LogPosition{head->id(), head->committedBytes()}) return false;
+  bool any = false;
+  for (const auto& replica : master.replicas()->replicas()) {
+    if (replica.segment != head->id()) continue;
+    any = true;
+    if (replica.sent_bytes >= head->committedBytes()) return false;
+  }
+  return any;
+}
+
+void Nemesis::pauseNow(size_t index) {
+  pauses_at_write_.reset();
+  if (cluster_.isDown(index)) {
+    --paused_;
+    return;
+  }
+  runtime::SimNode& node = cluster_.servers[index]->node();
   ++counts_.long_pauses;
   // From an event of its own: a node is paused between its jobs.
   node.pause();

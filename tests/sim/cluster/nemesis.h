@@ -37,6 +37,11 @@ class Nemesis {
   void start();
   /// No more steps; everything is healed. settled() when the last move or split has ended.
   void stop();
+  /// To be called after every event: some servers are paused at the very moment at which they have written what they
+  /// have not sent to any backup yet.
+  void afterEvent() {
+    if (pauses_at_write_ && hasUnsentWrites(*pauses_at_write_)) pauseNow(*pauses_at_write_);
+  }
   /// The one whose disk turns bits over.
   size_t rottenMachine() const { return rotten_; }
   bool settled() const { return !operating_ && starting_ == 0; }
@@ -50,6 +55,8 @@ class Nemesis {
   void later(int64_t at_ns, std::function<void()> action);
   void partitionSome();
   void pauseServer();
+  void pauseNow(size_t index);
+  bool hasUnsentWrites(size_t index) const;
   void killSome();
   void kill(size_t index);
   void take(size_t index, bool power);
@@ -102,6 +109,7 @@ class Nemesis {
   uint32_t retire_attempts_ = 0;
   std::optional<size_t> retired_;
   uint32_t paused_ = 0;
+  std::optional<size_t> pauses_at_write_;  ///< a server that stands still as soon as it has an unsent write
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
   size_t rotten_ = 0;
   PowerWatch power_watch_;

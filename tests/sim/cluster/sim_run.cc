@@ -204,6 +204,7 @@ class Scenario {
 
   // After every event: what may have changed what a recovery would find, or what clients know.
   void watchSteps() {
+    nemesis_->afterEvent();
     if (history_.finishedCount() != answers_seen_) {
       answers_seen_ = history_.finishedCount();
       judgeDisks("after an answer", kOfAnswers);
@@ -306,6 +307,10 @@ class Scenario {
     report_.simulated_ns = static_cast<uint64_t>(cluster_.scheduler.nowNs());
     report_.events = cluster_.scheduler.eventCount();
     if (!report_.ok) {
+      // Of a run that came to no end: what was wrong before.
+      for (const std::string& line : durable_check_.failures()) {
+        if (report_.failure.find(line) == std::string::npos) report_.failure += line + "\n";
+      }
       report_.failure += "last lines of the trace:\n";
       for (const std::string& line : cluster_.trace.lines()) report_.failure += "  " + line + "\n";
     }

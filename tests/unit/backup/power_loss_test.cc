@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <map>
 
+#include <gtest/gtest-spi.h>
+
+#include "base/mutation.h"
 #include "tests/unit/backup/store_fixture.h"
 
 namespace ramcore::backup {
@@ -232,6 +235,27 @@ TEST(PowerLoss, WhatWasAnsweredIsThereAfterwards) {
   EXPECT_GT(short_replicas, 300u);
   EXPECT_GT(freed_found, 20u);
 }
+
+#if defined(RAMCORE_MUTATIONS)
+// Whether some history shows what the planted defect does.
+bool isFound(std::string_view mutation) {
+  setMutation(mutation);
+  testing::TestPartResultArray failures;
+  for (uint64_t seed = 1; seed <= 400 && failures.size() == 0; ++seed) {
+    testing::ScopedFakeTestPartResultReporter reporter(
+        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
+    History history(seed);
+    for (int life = 0; life < 5 && failures.size() == 0; ++life) history.life();
+  }
+  setMutation("");
+  return failures.size() != 0;
+}
+
+TEST(PowerLoss, PlantedDefectsAreFound) {
+  EXPECT_TRUE(isFound("reuse-before-flush"));
+  EXPECT_TRUE(isFound("one-certificate-slot"));
+}
+#endif
 
 }  // namespace
 }  // namespace ramcore::backup
