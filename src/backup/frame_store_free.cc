@@ -170,7 +170,8 @@ void FrameStore::freeFormer(ServerId master, SegmentId segment) {
 void FrameStore::freeReplaced() {
   std::vector<uint32_t> replaced;
   for (const uint32_t frame : replacing_) {
-    if (hasFlushedCertificate(frames_[frame]) || RC_MUTATION("free-replaced-before-flush")) replaced.push_back(frame);
+    const bool too_early = RC_MUTATION("reuse-before-flush") && frames_[frame].certified;
+    if (hasFlushedCertificate(frames_[frame]) || too_early) replaced.push_back(frame);
   }
   for (const uint32_t first : replaced) {
     uint32_t frame = std::exchange(frames_[first].older, kNoFrame);
