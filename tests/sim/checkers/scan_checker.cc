@@ -94,12 +94,14 @@ const Operation* proofOfAge(const Operations& operations, const ScannedObject& o
   return nullptr;
 }
 
-std::map<HistoryKey, Operations> groupByKey(const History& history) {
+std::map<HistoryKey, Operations> groupByKey(const History& history, const std::vector<HistoryKey>& keys) {
   std::map<HistoryKey, Operations> groups;
+  for (const HistoryKey key : keys) groups.try_emplace(key);
   for (const Operation& operation : history.operations()) {
+    const auto group = groups.find(operation.key);
     // What scans said is what is being judged.
-    if (operation.kind != OperationKind::ScanRead && operation.outcome != Outcome::NotRun) {
-      groups[operation.key].push_back(&operation);
+    if (group != groups.end() && operation.kind != OperationKind::ScanRead && operation.outcome != Outcome::NotRun) {
+      group->second.push_back(&operation);
     }
   }
   return groups;

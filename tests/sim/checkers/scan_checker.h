@@ -23,6 +23,7 @@ struct ScannedObject {
 /// One enumeration of the table as its client saw it, over all its pages.
 struct ScanRecord {
   uint32_t process = 0;
+  size_t table = 0;           ///< which, if there are several
   uint64_t invoke_order = 0;  ///< from History::tick(), before the first call
   uint64_t return_order = 0;  ///< after the last answer
   uint64_t invoke_time_ns = 0;

@@ -6,14 +6,19 @@
 #include <vector>
 
 #include "sim/checkers/history.h"
+#include "sim/cluster/sim_table.h"
 
 namespace ramcore::sim {
 
-/// What is durable somewhere in the cluster: which versions of which keys, and which removals. Filled by replicators
-/// when they report, asked by clients for everything they are told: an answer that shows an entry which is not in here
-/// came before that entry was durable. One thread.
+/// What is durable somewhere in the cluster, of sync tables: flushed: which versions of which keys, and which removals.
+/// Filled by replicators when they report, asked by clients for everything they are told: an answer that shows an entry
+/// which is not in here came before that entry was durable. One thread.
 class DurableLedger {
  public:
+  explicit DurableLedger(const SimTables& tables) : tables_(tables) {}
+  /// Of a key whose table is sync the replicator adds what is flushed, and nothing else.
+  bool isSync(HistoryKey key) const { return tables_.isSync(key); }
+
   void addObject(HistoryKey key, uint64_t version) { objects_.emplace(key, version); }
   void addRemoval(HistoryKey key, uint64_t version) { removals_.emplace(key, version); }
 
@@ -24,15 +29,17 @@ class DurableLedger {
     const bool removed = operation.kind == OperationKind::Remove && answer.outcome == Outcome::Ok;
     const auto& known = removed ? removals_ : objects_;
     if (known.contains({operation.key, answer.version})) return;
-    violations_.push_back("shown before it was durable: key " + std::to_string(operation.key) + " version " +
-                          std::to_string(answer.version) + (removed ? " removed" : "") + ", told to client " +
-                          std::to_string(operation.process) + " by a " + name(operation.kind));
+    violations_.push_back(std::string("shown before it was ") + (isSync(operation.key) ? "flushed" : "durable") +
+                          ": key " + std::to_string(operation.key) + " version " + std::to_string(answer.version) +
+                          (removed ? " removed" : "") + ", told to client " + std::to_string(operation.process) +
+                          " by a " + name(operation.kind));
   }
   const std::vector<std::string>& violations() const { return violations_; }
   /// Answers that were judged.
   uint64_t checkedCount() const { return checked_; }
 
  private:
+  const SimTables& tables_;
   std::set<std::pair<HistoryKey, uint64_t>> objects_;
   std::set<std::pair<HistoryKey, uint64_t>> removals_;
   std::vector<std::string> violations_;

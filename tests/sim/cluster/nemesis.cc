@@ -1,5 +1,8 @@
 #include "sim/cluster/nemesis.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "runtime/growing_pause.h"
 
 namespace ramcore::sim {
@@ -358,8 +361,9 @@ runtime::Task<void> Nemesis::operate() {
 runtime::Task<void> Nemesis::moveOrSplit() {
   client::CoordinatorStub& coordinator = admin_.core().coordinator();
   auto tables = co_await coordinator.allTablets(soon());
-  if (!tables.ok() || tables->empty() || tables->front().tablets.empty()) co_return;
-  const client::TableMap& table = tables->front();
+  if (!tables.ok() || tables->empty()) co_return;
+  const client::TableMap& table = tables->size() == 1 ? tables->front() : (*tables)[random_.below(tables->size())];
+  if (table.tablets.empty()) co_return;
   const client::TabletInfo tablet = table.tablets[random_.below(table.tablets.size())];
   if (table.tablets.size() < options_.tablets_max && random_.below(4) == 0) {
     const KeyHash at = random_.between(tablet.range.first, tablet.range.last);
@@ -458,8 +462,9 @@ runtime::Task<std::optional<client::TabletInfo>> Nemesis::emptyServer(size_t ind
     auto tables = co_await admin_.core().coordinator().allTablets(soon());
     if (!tables.ok() || tables->empty()) co_return std::nullopt;
     std::vector<client::TabletInfo> owned;
-    for (const client::TabletInfo& tablet : tables->front().tablets) {
-      if (tablet.owner == idOf(index)) owned.push_back(tablet);
+    for (const client::TableMap& table : *tables) {
+      std::ranges::copy_if(table.tablets, std::back_inserter(owned),
+                           [&](const client::TabletInfo& tablet) { return tablet.owner == idOf(index); });
     }
     if (owned.empty()) co_return std::nullopt;
     if (owned.size() == 1) co_return owned.front();

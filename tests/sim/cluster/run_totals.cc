@@ -41,6 +41,7 @@ void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& fl
                                   {"moments judged on the disks", counts.moments_judged, 20},
                                   {"logs replayed from disks", counts.disks_replayed, 100},
                                   {"of them from some machines", counts.partly_replayed, 50},
+                                  {"flushes that somebody waited for", counts.flushes_requested, 500},
                               });
 }
 
@@ -52,6 +53,7 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
   const auto withFaults = [&](double floor) { return kind.faults ? floor : 0; };
   std::vector<Floor> floors = {
       {"operations completed", counts.operations, kOperationsMin},
+      {"operations on sync tables", counts.operations_sync, 400},
       {"outcomes unknown", counts.outcomes_unknown, withFaults(1)},
       {"messages lost", counts.messages_lost, withFaults(5)},
       {"messages blocked by partitions", counts.messages_blocked, withFaults(50)},

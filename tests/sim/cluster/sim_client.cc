@@ -142,15 +142,16 @@ void SimClient::readAll() {
   dispatch_.wake();
 }
 
-runtime::Task<void> SimClient::openTable() {
-  while (!table_) {
-    auto table = co_await core_->openTable(shared_.table_name, node_.clock().nowNs() + 10 * runtime::kNanosPerSecond);
-    if (table.ok()) table_ = *table;
+runtime::Task<void> SimClient::openTables() {
+  while (tables_.size() < shared_.tables.all().size()) {
+    auto table = co_await core_->openTable(shared_.tables.all()[tables_.size()].name,
+                                           node_.clock().nowNs() + 10 * runtime::kNanosPerSecond);
+    if (table.ok()) tables_.push_back(*table);
   }
 }
 
 runtime::Task<void> SimClient::run(uint64_t calls) {
-  co_await openTable();
+  co_await openTables();
   for (uint64_t i = 0; i < calls; ++i) {
     const PlannedCall call = shared_.generator.next(number_);
     if (call.kind == CallKind::Scan) {
@@ -186,7 +187,7 @@ Answer SimClient::noteOf(const PlannedPart& part, const client::PointResult& res
 runtime::Task<void> SimClient::point(const PlannedPart& part) {
   const std::string key = keyBytes(part.operation.key);
   client::PointRequest request{.kind = opcodeOf(part.operation.kind),
-                               .table = table_,
+                               .table = tableOf(part.operation.key),
                                .key = asBytes(key),
                                .value = asBytes(part.value),
                                .delta = static_cast<int64_t>(part.operation.delta),
@@ -209,7 +210,7 @@ runtime::Task<void> SimClient::multi(const PlannedCall& call) {
   if (call.kind == CallKind::MultiRead) {
     std::vector<ReadItem> items(keys.size());
     for (size_t i = 0; i < keys.size(); ++i) {
-      items[i].table = Table{table_.value};
+      items[i].table = Table{tableOf(call.parts[i].operation.key).value};
       items[i].key = keys[i];
     }
     co_await core_->multiRead(items, deadline());
@@ -224,7 +225,7 @@ runtime::Task<void> SimClient::multi(const PlannedCall& call) {
   for (size_t i = 0; i < keys.size(); ++i) {
     const PlannedPart& part = call.parts[i];
     items[i].kind = part.operation.kind == OperationKind::Remove ? MutateItem::Kind::Remove : MutateItem::Kind::Write;
-    items[i].table = Table{table_.value};
+    items[i].table = Table{tableOf(part.operation.key).value};
     items[i].key = keys[i];
     items[i].value = part.value;
     items[i].condition = toPublic(part.operation.condition);
@@ -237,9 +238,12 @@ runtime::Task<void> SimClient::multi(const PlannedCall& call) {
 }
 
 runtime::Task<void> SimClient::scan() {
-  ScanRecord record{
-      .process = number_, .invoke_order = shared_.history.tick(), .invoke_time_ns = static_cast<uint64_t>(now())};
-  client::ScanCursor cursor{.table = table_, .batch_bytes = 256 + static_cast<uint32_t>(random_.below(4096))};
+  const size_t table = tables_.size() == 1 ? 0 : random_.below(tables_.size());
+  ScanRecord record{.process = number_,
+                    .table = table,
+                    .invoke_order = shared_.history.tick(),
+                    .invoke_time_ns = static_cast<uint64_t>(now())};
+  client::ScanCursor cursor{.table = tables_[table], .batch_bytes = 256 + static_cast<uint32_t>(random_.below(4096))};
   bool failed = false;
   while (!cursor.is_end && !failed) {
     std::vector<Object> objects;
@@ -271,14 +275,14 @@ runtime::Task<void> SimClient::scan() {
 }
 
 runtime::Task<void> SimClient::runReads() {
-  co_await openTable();
+  co_await openTables();
   for (const HistoryKey key : shared_.generator.keys()) {
     const PlannedPart part{.operation = {.process = number_, .key = key, .kind = OperationKind::Read}, .value = {}};
     const std::string bytes = keyBytes(key);
     for (;;) {
       const size_t index = shared_.history.invoke(part.operation, static_cast<uint64_t>(now()));
       client::PointResult result =
-          co_await core_->read(table_, asBytes(bytes), node_.clock().nowNs() + 60 * runtime::kNanosPerSecond);
+          co_await core_->read(tableOf(key), asBytes(bytes), node_.clock().nowNs() + 60 * runtime::kNanosPerSecond);
       note(index, noteOf(part, result));
       if (result.status == Status::Shutdown) co_return;  // the run was given up
       const bool answered = result.status == Status::Ok || result.status == Status::NotFound;

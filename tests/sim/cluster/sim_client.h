@@ -10,6 +10,7 @@
 #include "sim/checkers/scan_checker.h"
 #include "sim/cluster/durable_ledger.h"
 #include "sim/cluster/sim_dispatch.h"
+#include "sim/cluster/sim_table.h"
 #include "sim/workload/generator.h"
 #include "transport/sim/sim_transport.h"
 
@@ -23,7 +24,7 @@ class SimClient {
     Generator& generator;
     History& history;
     std::vector<ScanRecord>& scans;
-    const std::string& table_name;
+    const SimTables& tables;
     DurableLedger* ledger = nullptr;  ///< judges every answer; nullptr: nothing is late
   };
   SimClient(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log, transport::SimNetwork& network,
@@ -47,7 +48,8 @@ class SimClient {
  private:
   runtime::Task<void> run(uint64_t calls);
   runtime::Task<void> runReads();
-  runtime::Task<void> openTable();
+  runtime::Task<void> openTables();
+  TableId tableOf(HistoryKey key) const { return tables_[shared_.tables.indexOf(key)]; }
   runtime::Task<void> point(const PlannedPart& part);
   runtime::Task<void> multi(const PlannedCall& call);
   runtime::Task<void> scan();
@@ -82,7 +84,7 @@ class SimClient {
   Shared shared_;
   runtime::Random random_;
   Start start_;
-  TableId table_;
+  std::vector<TableId> tables_;
   uint64_t calls_ = 0;
   bool reads_ = false;
   bool done_ = false;

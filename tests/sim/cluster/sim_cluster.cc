@@ -17,6 +17,7 @@ void addCounts(const SimServer& server, RunCounts& counts) {
     counts.replicas_lost += replicas->stats().replicas_lost.load();
     counts.floors_raised += replicas->stats().floors_raised.load();
     counts.replicas_repaired += replicas->stats().repairs.load();
+    counts.flushes_requested += replicas->stats().flushes.load();
   }
   if (server.backup() != nullptr) {
     counts.fenced_refusals += server.backup()->service().fencedRefusals();

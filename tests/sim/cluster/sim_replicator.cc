@@ -86,21 +86,26 @@ void SimReplicator::note(const Report& report) {
   const auto found = heads_.find(report.segment);
   if (found == heads_.end()) return;
   Head& head = found->second;
-  if (report.kind == Kind::Flushed) return;
+  const bool is_flushed = report.kind != Kind::Durable;
+  // Of a flush as much as is durable already.
+  if (report.kind == Kind::Flushed && head.durable_bytes < report.bytes) return;
   head.durable_bytes = std::max(head.durable_bytes, report.bytes);
+  if (is_flushed) head.flushed_bytes = std::max(head.flushed_bytes, report.bytes);
   if (report.kind == Kind::Closed) head.closed = true;
   while (!heads_.empty()) {
     Head& oldest = heads_.begin()->second;
-    noteEntries(oldest);
+    noteEntries(oldest, oldest.noted_durable_bytes, oldest.durable_bytes, false);
+    noteEntries(oldest, oldest.noted_flushed_bytes, oldest.flushed_bytes, true);
     if (!oldest.closed) break;
     heads_.erase(heads_.begin());
   }
 }
 
-void SimReplicator::noteEntries(Head& head) {
-  if (ledger_ == nullptr || head.noted_bytes >= head.durable_bytes) return;
-  std::vector<std::byte> bytes(head.durable_bytes - head.noted_bytes);
-  head.segment->copyOut(head.noted_bytes, head.durable_bytes, bytes.data());
+// Those of sync tables, or those of others, up to `end_bytes`.
+void SimReplicator::noteEntries(Head& head, uint32_t& noted_bytes, uint32_t end_bytes, bool is_sync) {
+  if (ledger_ == nullptr || noted_bytes >= end_bytes) return;
+  std::vector<std::byte> bytes(end_bytes - noted_bytes);
+  head.segment->copyOut(noted_bytes, end_bytes, bytes.data());
   log::SegmentReader reader(bytes);
   for (auto group = reader.nextGroup(); !group.empty(); group = reader.nextGroup()) {
     for (const log::EntryView& entry : group) {
@@ -108,11 +113,12 @@ void SimReplicator::noteEntries(Head& head) {
       if (!is_object && entry.type() != log::EntryType::Tombstone) continue;
       const auto key = keyOfBytes(asText(entry.key()));
       RC_CHECK_MSG(key.has_value(), "an entry of the log has a key that no client used");
+      if (ledger_->isSync(*key) != is_sync) continue;
       is_object ? ledger_->addObject(*key, entry.version()) : ledger_->addRemoval(*key, entry.version());
     }
   }
   RC_CHECK_MSG(reader.end() == log::WalkEnd::Clean, "what is committed is whole groups");
-  head.noted_bytes = head.durable_bytes;
+  noted_bytes = end_bytes;
 }
 
 }  // namespace ramcore::sim

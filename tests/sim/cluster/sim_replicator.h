@@ -14,8 +14,8 @@ namespace ramcore::sim {
 /// Copies that take their time: everything is reported durable, opened and closed after delays from the seed, by jobs
 /// of one of the server's executors, so that whatever has to wait for durability really waits. Nothing is copied.
 ///
-/// Tells the ledger what is durable in the sense of the log: what a head holds counts once all heads before it are
-/// closed.
+/// Tells the ledger what is durable, and of sync tables what is flushed, in the sense of the log: what a head holds
+/// counts once all heads before it are closed.
 class SimReplicator final : public log::Replicator {
  public:
   struct Options {
@@ -71,7 +71,9 @@ class SimReplicator final : public log::Replicator {
   struct Head {
     const log::Segment* segment = nullptr;
     uint32_t durable_bytes = 0;
-    uint32_t noted_bytes = 0;
+    uint32_t flushed_bytes = 0;
+    uint32_t noted_durable_bytes = 0;
+    uint32_t noted_flushed_bytes = 0;
     bool closed = false;
   };
 
@@ -80,7 +82,7 @@ class SimReplicator final : public log::Replicator {
   void deliverFlushed(SegmentId segment, uint32_t bytes);
   void deliver(Report& report);
   void note(const Report& report);
-  void noteEntries(Head& head);
+  void noteEntries(Head& head, uint32_t& noted_bytes, uint32_t end_bytes, bool is_sync);
 
   runtime::SimScheduler& scheduler_;
   runtime::Executor& executor_;

@@ -31,6 +31,14 @@ struct Variation {
     cleans_early = random.below(2) == 0;
     impatient = random.below(2) == 0;
     small_storage = random.below(3) == 0;
+    levels = static_cast<Levels>(random.below(3));
+  }
+  enum class Levels : uint8_t { Buffered, Mixed, Sync };
+  SimTables tables() const {
+    const SimTable buffered{.name = "table", .durability = Durability::Buffered};
+    const SimTable sync{.name = "sync table", .durability = Durability::Sync};
+    if (levels == Levels::Mixed) return SimTables({buffered, sync});
+    return SimTables({levels == Levels::Sync ? sync : buffered});
   }
   bool late_replication = false;  ///< durability takes its time, and no answer may come before it
   bool slow_nic = false;          ///< lent bytes are read late: pins are held for long
@@ -39,7 +47,8 @@ struct Variation {
   bool retires_server = false;
   bool cleans_early = false;
   bool small_storage = false;  ///< frames run out now and then
-  bool impatient = false;      ///< sessions are given up soon, while what they carried may still arrive
+  Levels levels = Levels::Buffered;
+  bool impatient = false;  ///< sessions are given up soon, while what they carried may still arrive
 };
 
 class Scenario {
@@ -107,7 +116,7 @@ class Scenario {
   bool setUp() {
     cluster_.startCoordinator();
     for (uint32_t i = 0; i < options_.server_count; ++i) cluster_.addServer();
-    const SimClient::Shared shared{generator_, history_, scans_, table_name_, ledger()};
+    const SimClient::Shared shared{generator_, history_, scans_, tables_, ledger()};
     const auto makeClient = [&](const std::string& name, uint32_t number, transport::Role role) {
       return std::make_unique<SimClient>(cluster_.scheduler, cluster_.trace, cluster_.network, name, number,
                                          SimCluster::kClusterName, SimCluster::kCoordinatorNode, shared, role);
@@ -123,26 +132,27 @@ class Scenario {
           return true;
         },
         kSetupNsMax, "enlisting");
-    return serving && createTable();
+    return serving && createTables();
   }
 
-  struct CreateTable : runtime::Job {
-    explicit CreateTable(Scenario& scenario)
-        : Job([](runtime::Job& job) { static_cast<CreateTable&>(job).owner.create().detach(); }), owner(scenario) {}
+  struct CreateTables : runtime::Job {
+    explicit CreateTables(Scenario& scenario)
+        : Job([](runtime::Job& job) { static_cast<CreateTables&>(job).owner.create().detach(); }), owner(scenario) {}
     Scenario& owner;
   };
   runtime::Task<void> create() {
-    while (!created_) {
-      auto table = co_await admin_->core().createTable(table_name_, 0,
-                                                       admin_->node().clock().nowNs() + 10 * runtime::kNanosPerSecond);
-      created_ = table.ok() || table.error() == Status::TableExists;
+    while (created_ < tables_.all().size()) {
+      const SimTable& wanted = tables_.all()[created_];
+      auto table = co_await admin_->core().createTable(
+          wanted.name, 0, admin_->node().clock().nowNs() + 10 * runtime::kNanosPerSecond, wanted.durability);
+      created_ += table.ok() || table.error() == Status::TableExists ? 1 : 0;
     }
   }
-  bool createTable() {
-    CreateTable job(*this);
+  bool createTables() {
+    CreateTables job(*this);
     admin_->dispatch().post(job, runtime::Priority::Client);
     admin_->wake();
-    return runUntil([&] { return created_; }, kSetupNsMax, "creating the table");
+    return runUntil([&] { return created_ == tables_.all().size(); }, kSetupNsMax, "creating the tables");
   }
 
   bool work() {
@@ -247,8 +257,13 @@ class Scenario {
     for (const std::string& line : replica_check_.failures()) failure += line + "\n";
     for (const std::string& line : ledger_.violations()) failure += line + "\n";
     const std::vector<HistoryKey> keys = generator_.keys();
-    for (const std::string& line : checkScans(history_, scans_, keys)) failure += line + "\n";
-    for (const ScanRecord& scan : scans_) addScanReads(scan, keys, history_);
+    std::map<TableId, std::vector<ScanRecord>> scans_of_table;
+    for (const ScanRecord& scan : scans_) scans_of_table[scan.table].push_back(scan);
+    for (const auto& [table, scans] : scans_of_table) {
+      const std::vector<HistoryKey> of_table = tables_.keysOf(table, keys);
+      for (const std::string& line : checkScans(history_, scans, of_table)) failure += line + "\n";
+      for (const ScanRecord& scan : scans) addScanReads(scan, of_table, history_);
+    }
     std::vector<FinalObject> final_objects;
     for (const auto& [key, result] : clients_.front()->finalReads()) {
       FinalObject object{.key = key, .present = result.status == Status::Ok};
@@ -280,7 +295,9 @@ class Scenario {
     }
     for (const Operation& operation : std::span(history_.operations()).first(called_operations_)) {
       if (operation.outcome == Outcome::Unknown) ++counts.outcomes_unknown;
-      if (operation.outcome != Outcome::Unknown && operation.outcome != Outcome::NotRun) ++counts.operations;
+      if (operation.outcome == Outcome::Unknown || operation.outcome == Outcome::NotRun) continue;
+      ++counts.operations;
+      if (tables_.isSync(operation.key)) ++counts.operations_sync;
     }
     if (report_.ok && counts.operations < options_.operations_min) {
       report_.ok = false;
@@ -318,8 +335,8 @@ class Scenario {
 
   const RunOptions options_;
   const Variation variation_;
-  const std::string table_name_ = "table";
-  DurableLedger ledger_;
+  const SimTables tables_{variation_.tables()};
+  DurableLedger ledger_{tables_};
   ReplicaCheck replica_check_;
   SimCluster cluster_;  // its end unwinds what the check has begun
   Generator generator_;
@@ -335,7 +352,7 @@ class Scenario {
   uint64_t commits_seen_ = 0;
   uint64_t heads_seen_ = 0;
   std::string replay_failures_;
-  bool created_ = false;
+  size_t created_ = 0;            ///< of the tables
   size_t called_operations_ = 0;  ///< the first ones of the history: calls of the clients' work
   RunReport report_;
 };
@@ -389,6 +406,8 @@ void RunCounts::add(const RunCounts& other) {
   moments_judged += other.moments_judged;
   disks_replayed += other.disks_replayed;
   partly_replayed += other.partly_replayed;
+  flushes_requested += other.flushes_requested;
+  operations_sync += other.operations_sync;
 }
 
 RunReport runSimulation(const RunOptions& options) { return Scenario(options).execute(); }
