@@ -172,6 +172,7 @@ void Nemesis::killSome() {
     if (!cluster_.isDown(index)) kill(index);
     return;
   }
+  if (options_.all_sync && random_.below(2) == 0) return loseAllPower();
   ++counts_.clusters_killed;
   for (size_t index = 0; index < cluster_.servers.size(); ++index) {
     if (!cluster_.isDown(index)) kill(index);
@@ -220,6 +221,14 @@ void Nemesis::losePower(size_t index) {
   power_watch_.noteLoss(index);
   if (cluster_.isDown(index)) return cluster_.disks[index]->losePower();
   take(index, true);
+}
+
+// Of all machines at once, also of those whose processes are dead already: what was not flushed is gone everywhere.
+// Only where all tables are sync; then nothing of that was acknowledged, at whatever moment it comes.
+void Nemesis::loseAllPower() {
+  ++counts_.clusters_powerless;
+  for (size_t index = 0; index < cluster_.servers.size(); ++index) losePower(index);
+  if (random_.below(2) == 0) restartCoordinator();
 }
 
 // Every log has the replicas that it should have, and no dead server's log is still needed.

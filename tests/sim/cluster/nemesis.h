@@ -27,6 +27,8 @@ class Nemesis {
     bool retires_server = false;
     /// Servers are killed, one or all, and started again on their disks.
     bool crashes = false;
+    /// What was acknowledged survives the loss of all power.
+    bool all_sync = false;
   };
   /// @param admin  a client of its own, through which tablets are moved and split.
   /// @param clients  some are stopped while a server is declared dead, so that they come back with old knowledge.
@@ -62,6 +64,7 @@ class Nemesis {
   void take(size_t index, bool power);
   void losePower();
   void losePower(size_t index);
+  void loseAllPower();
   bool isWhole() const;
   bool isWhole(size_t index) const;
   void spoilDisk();

@@ -41,6 +41,7 @@ void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& fl
                                   {"moments judged on the disks", counts.moments_judged, 20},
                                   {"logs replayed from disks", counts.disks_replayed, 100},
                                   {"of them from some machines", counts.partly_replayed, 50},
+                                  {"clusters without power", counts.clusters_powerless, 0.1},
                                   {"flushes that somebody waited for", counts.flushes_requested, 500},
                               });
 }

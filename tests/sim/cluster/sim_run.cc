@@ -163,7 +163,8 @@ class Scenario {
         Nemesis::Options{.faults = options_.faults,
                          .tablets_max = variation_.few_tablets ? size_t{4} : size_t{12},
                          .retires_server = options_.faults && !options_.crashes && variation_.retires_server,
-                         .crashes = options_.crashes});
+                         .crashes = options_.crashes,
+                         .all_sync = variation_.levels == Variation::Levels::Sync});
     durable_check_.setRotten(nemesis_->rottenMachine());
     if (options_.crashes) cluster_.on_fault = [this](const char* what) { judgeDisks(what, kOfFaults); };
     nemesis_->start();
@@ -257,7 +258,7 @@ class Scenario {
     for (const std::string& line : replica_check_.failures()) failure += line + "\n";
     for (const std::string& line : ledger_.violations()) failure += line + "\n";
     const std::vector<HistoryKey> keys = generator_.keys();
-    std::map<TableId, std::vector<ScanRecord>> scans_of_table;
+    std::map<size_t, std::vector<ScanRecord>> scans_of_table;
     for (const ScanRecord& scan : scans_) scans_of_table[scan.table].push_back(scan);
     for (const auto& [table, scans] : scans_of_table) {
       const std::vector<HistoryKey> of_table = tables_.keysOf(table, keys);
@@ -406,6 +407,7 @@ void RunCounts::add(const RunCounts& other) {
   moments_judged += other.moments_judged;
   disks_replayed += other.disks_replayed;
   partly_replayed += other.partly_replayed;
+  clusters_powerless += other.clusters_powerless;
   flushes_requested += other.flushes_requested;
   operations_sync += other.operations_sync;
 }

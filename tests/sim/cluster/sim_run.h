@@ -81,7 +81,8 @@ struct RunCounts {
   uint64_t moments_judged = 0;     ///< at which the disks held what clients had been told
   uint64_t disks_replayed = 0;     ///< logs, at those moments, from all machines or some
   uint64_t partly_replayed = 0;    ///< of them, from some
-  uint64_t flushes_requested = 0;  ///< of replicas, because somebody waited
+  uint64_t clusters_powerless = 0;  ///< all machines lost their power in one instant
+  uint64_t flushes_requested = 0;   ///< of replicas, because somebody waited
   // Of both kinds of runs.
   uint64_t operations_sync = 0;  ///< of `operations`, those on sync tables
 
