@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/mutation.h"
 
 namespace ramcore::backup {
 namespace {

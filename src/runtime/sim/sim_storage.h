@@ -64,6 +64,7 @@ class SimDisk {
   /// Flushes say Ok and do nothing.
   void setLying(bool lying) { lying_ = lying; }
   void setFlushTime(int64_t ns_min, int64_t ns_max);
+  PowerEpoch powerEpoch() const { return power_epoch_; }
   /// Nobody can tell when the machine lost its power.
   void hidePowerEpoch() { power_epoch_ = {}; }
   /// Limits what further files may take.

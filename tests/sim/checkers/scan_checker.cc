@@ -107,10 +107,6 @@ std::map<HistoryKey, Operations> groupByKey(const History& history, const std::v
   return groups;
 }
 
-}  // namespace
-
-namespace {
-
 std::vector<std::string> checkOne(const std::map<HistoryKey, Operations>& operations_of_key, const ScanRecord& scan) {
   std::vector<std::string> violations;
   const std::string who = describeScan(scan);
@@ -146,8 +142,7 @@ std::vector<std::string> checkOne(const std::map<HistoryKey, Operations>& operat
 
 std::vector<std::string> checkScans(const History& history, std::span<const ScanRecord> scans,
                                     const std::vector<HistoryKey>& keys) {
-  std::map<HistoryKey, Operations> operations_of_key = groupByKey(history);
-  for (const HistoryKey key : keys) operations_of_key.try_emplace(key);
+  const std::map<HistoryKey, Operations> operations_of_key = groupByKey(history, keys);
   std::vector<std::string> violations;
   for (const ScanRecord& scan : scans) {
     for (std::string& line : checkOne(operations_of_key, scan)) violations.push_back(std::move(line));

@@ -23,8 +23,9 @@ bool creates(const Operation& operation) {
 
 }  // namespace
 
-DurableCheck::DurableCheck(const SimCluster& cluster, const History& history, runtime::Random random)
-    : cluster_(cluster), history_(history), random_(random) {}
+DurableCheck::DurableCheck(const SimCluster& cluster, const SimTables& tables, const History& history,
+                           runtime::Random random)
+    : cluster_(cluster), tables_(tables), history_(history), random_(random) {}
 
 void DurableCheck::check(const char* when) {
   if (!failures_.empty()) return;
@@ -86,7 +87,7 @@ bool DurableCheck::mayHaveWritten(HistoryKey key, const ObservedValue& value) co
 
 // ---- who owns what, as it is stored
 
-std::map<ServerId, DurableCheck::Owner> DurableCheck::owners() const {
+std::map<ServerId, DurableCheck::Owner> DurableCheck::owners() {
   using coordinator::decode;
   std::map<ServerId, Owner> owners;
   const auto& records = cluster_.disk.contents();
@@ -94,9 +95,22 @@ std::map<ServerId, DurableCheck::Owner> DurableCheck::owners() const {
     for (auto at = records.lower_bound(std::string(prefix)); at != records.end() && at->first.starts_with(prefix); ++at)
       take(at->second);
   };
+  table_indexes_.clear();
+  each(coordinator::kTablePrefix, [&](const std::string& bytes) {
+    coordinator::Table table;
+    if (!decode(bytes, table)) return;
+    for (size_t i = 0; i < tables_.all().size(); ++i) {
+      if (tables_.all()[i].name == table.name) table_indexes_[table.id] = i;
+    }
+  });
   each(coordinator::kTabletPrefix, [&](const std::string& bytes) {
     coordinator::Tablet tablet;
-    if (decode(bytes, tablet) && !tablet.logs.empty()) owners[tablet.owner].tablets.push_back(tablet);
+    if (!decode(bytes, tablet) || tablet.logs.empty()) return;
+    Owner& owner = owners[tablet.owner];
+    owner.tablets.push_back(tablet);
+    const auto index = table_indexes_.find(tablet.table);
+    owner.is_all_sync = owner.is_all_sync && index != table_indexes_.end() &&
+                        tables_.all()[index->second].durability == Durability::Sync;
   });
   if (owners.empty()) return owners;
   each(coordinator::kServerPrefix, [&](const std::string& bytes) {
@@ -111,7 +125,9 @@ std::map<ServerId, DurableCheck::Owner> DurableCheck::owners() const {
 bool DurableCheck::isOwned(const Owner& owner, HistoryKey key) const {
   const std::string bytes = keyBytes(key);
   return std::any_of(owner.tablets.begin(), owner.tablets.end(), [&](const coordinator::Tablet& tablet) {
-    return tablet.range.contains(hashKey(tablet.table, asBytes(bytes)));
+    const auto index = table_indexes_.find(tablet.table);
+    return index != table_indexes_.end() && index->second == tables_.indexOf(key) &&
+           tablet.range.contains(hashKey(tablet.table, asBytes(bytes)));
   });
 }
 
@@ -129,22 +145,27 @@ DurableCheck::CertificateKey DurableCheck::keyOf(const log::Certificate& certifi
 
 void DurableCheck::readDisks(const std::map<ServerId, Owner>& owners) {
   disks_.assign(cluster_.disks.size(), {});
+  is_somebody_powerless_ = false;
   for (size_t machine = 0; machine < disks_.size(); ++machine) {
-    if (!cluster_.isPowerless(machine)) readDisk(machine, owners);
+    if (cluster_.isPowerless(machine)) {
+      is_somebody_powerless_ = true;
+    } else {
+      readDisk(machine, owners);
+    }
   }
 }
 
 void DurableCheck::readDisk(size_t machine, const std::map<ServerId, Owner>& owners) {
-  PeekStorage storage(cluster_.disks[machine]->cachedBytes(kFrameFile));
+  PeekStorage storage(cluster_.disks[machine]->cachedBytes(kFrameFile), cluster_.disks[machine]->powerEpoch());
   auto file = backup::FrameFile::open(storage, {.storage_bytes = cluster_.options.storage_bytes,
                                                 .segment_bytes = log::LogConfig::forTest().segment_bytes});
   if (!file.ok()) return;
   std::vector<std::byte> bytes;
-  backup::FrameFile::Slots slots;
+  backup::FrameFile::Header header;
   for (uint32_t frame = 0; frame < (*file)->frameCount(); ++frame) {
-    if ((*file)->readSlots(frame, slots) != Status::Ok) continue;
+    if ((*file)->readHeader(frame, header) != Status::Ok) continue;
     slots_.clear();
-    for (const auto& slot : slots) {
+    for (const auto& slot : header.slots) {
       if (slot && owners.contains(slot->master)) slots_.push_back(*slot);
     }
     std::sort(slots_.begin(), slots_.end(), [](const auto& a, const auto& b) { return a.isNewerThan(b); });
@@ -156,9 +177,14 @@ void DurableCheck::readDisk(size_t machine, const std::map<ServerId, Owner>& own
         verified_.insert(known);
         contentsOf(certificate, bytes);
       }
+      const bool is_marked = header.mark && header.mark->master == certificate.master &&
+                             header.mark->segment == certificate.segment &&
+                             certificate.replica_epoch <= header.mark->replica_epoch;
+      const bool has_rotten = slots_.front().isNewerThan(certificate);
+      const bool maybe_short = !certificate.closed && ((*file)->mayHaveLost() || is_marked || has_rotten);
       Found& found = disks_[machine][certificate.master][certificate.segment];
       if (found.contents == nullptr || certificate.isNewerThan(found.certificate)) {
-        found = {certificate, &contents_.at(keyOf(certificate))};
+        found = {certificate, &contents_.at(keyOf(certificate)), maybe_short};
       }
       break;
     }
@@ -205,11 +231,16 @@ coordinator::LogSurvey DurableCheck::survey(const Owner& owner, uint32_t machine
       replica.epoch = found.certificate.replica_epoch;
       replica.is_closed = found.certificate.closed;
       replica.has_digest = found.contents->has_digest;
+      replica.maybe_short = found.maybe_short;
+      replica.length_bytes = found.certificate.length_bytes;
       replica.previous_head = found.contents->previous_head;
       if (!replica.is_closed) replica.members = found.contents->members;
     }
   }
-  return coordinator::surveyLog(owner.server.floor, answers);
+  const bool is_all = machines == (1U << disks_.size()) - 1;
+  return coordinator::surveyLog(
+      owner.server.floor, answers,
+      {.flushed_suffices = owner.is_all_sync, .nobody_is_away = is_all && !is_somebody_powerless_});
 }
 
 void DurableCheck::judge(const Owner& owner) {
@@ -218,7 +249,7 @@ void DurableCheck::judge(const Owner& owner) {
   const coordinator::LogSurvey whole = survey(owner, all);
   if (whole.isComplete()) {
     judgeReplay(owner, whole, who);
-  } else if (wasAnythingTold(owner)) {
+  } else if (!is_somebody_powerless_ && wasAnythingTold(owner)) {
     fail("the log of " + who + " is not whole: " +
          (whole.head ? std::to_string(whole.missing.size()) + " segments are missing" : "it has no end"));
   }

@@ -12,6 +12,7 @@
 #include "log/certificate.h"
 #include "sim/checkers/history.h"
 #include "sim/cluster/sim_cluster.h"
+#include "sim/cluster/sim_table.h"
 
 namespace ramcore::sim {
 
@@ -23,15 +24,15 @@ namespace ramcore::sim {
 /// of their replicas. If it is complete, its members are replayed in a random order, of each the shortest replica that
 /// a recovery might read, and give for every key of the owner's tablets: a version that is not older than any that a
 /// client was told of, no key whose removal a client was told of, and no value that nobody wrote. A remove or a write
-/// that is not answered, or never will be, may have happened or not. All machines together have to be complete. So no
-/// answer shows what is not durable, and whichever set of machines answers, a recovery brings back everything or waits.
+/// that is not answered, or never will be, may have happened or not. All machines together have to be complete, as soon
+/// as all have their power again. So no answer shows what is not durable, and whichever set of machines answers, a recovery brings back everything or waits.
 ///
 /// It reads the disks, not the processes. The same certificate of the same frame is verified once, except on the
 /// machine whose disk turns bits over.
 class DurableCheck {
  public:
   /// All outlive it. @param rotten  the machine whose disk is not to be trusted
-  DurableCheck(const SimCluster& cluster, const History& history, runtime::Random random);
+  DurableCheck(const SimCluster& cluster, const SimTables& tables, const History& history, runtime::Random random);
 
   void setRotten(size_t machine) { rotten_ = machine; }
   /// Between two events.
@@ -65,6 +66,7 @@ class DurableCheck {
   struct Found {
     log::Certificate certificate;
     const Contents* contents = nullptr;
+    bool maybe_short = false;
   };
   using Log = std::map<SegmentId, Found>;  // on one machine
   using Logs = std::map<ServerId, Log>;    // by master
@@ -83,12 +85,13 @@ class DurableCheck {
   struct Owner {
     coordinator::Server server;
     std::vector<coordinator::Tablet> tablets;
+    bool is_all_sync = true;  ///< of the tablets' tables
   };
 
   static CertificateKey keyOf(const log::Certificate& certificate);
   void absorb();
   void fold(const Operation& operation);
-  std::map<ServerId, Owner> owners() const;
+  std::map<ServerId, Owner> owners();
   void readDisks(const std::map<ServerId, Owner>& owners);
   void readDisk(size_t machine, const std::map<ServerId, Owner>& owners);
   const Contents& contentsOf(const log::Certificate& certificate, ByteSpan bytes);
@@ -103,6 +106,7 @@ class DurableCheck {
   void fail(const std::string& what);
 
   const SimCluster& cluster_;
+  const SimTables& tables_;
   const History& history_;
   runtime::Random random_;
   size_t rotten_ = SIZE_MAX;
@@ -113,6 +117,8 @@ class DurableCheck {
   std::set<std::tuple<size_t, uint32_t, CertificateKey>> verified_;  ///< by machine and frame
   std::vector<log::Certificate> slots_;                              ///< of the frame that is being read
   std::vector<Logs> disks_;                                          ///< as just read, by machine
+  std::map<TableId, size_t> table_indexes_;                          ///< of those that are stored, in tables_
+  bool is_somebody_powerless_ = false;                               ///< whose disk was not read
   const char* when_ = "";
   uint64_t moments_ = 0;
   uint64_t replays_ = 0;

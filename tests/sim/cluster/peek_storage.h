@@ -16,7 +16,7 @@ namespace ramcore::sim {
 /// would find. Outlives what is opened.
 class PeekStorage final : public runtime::Storage {
  public:
-  explicit PeekStorage(ByteSpan bytes) : bytes_(bytes) {}
+  PeekStorage(ByteSpan bytes, runtime::PowerEpoch power_epoch) : bytes_(bytes), power_epoch_(power_epoch) {}
 
   ramcore::Outcome<std::unique_ptr<runtime::StorageFile>> open(std::string_view) override {
     if (bytes_.empty()) return Failure{Status::NotFound, "no such file"};
@@ -28,6 +28,7 @@ class PeekStorage final : public runtime::Storage {
   ramcore::Outcome<std::vector<std::string>> list() override { return refused(); }
   Status remove(std::string_view) override { return Status::IoError; }
   ramcore::Outcome<runtime::StorageCapacity> capacity() override { return refused(); }
+  runtime::PowerEpoch powerEpoch() const override { return power_epoch_; }
 
  private:
   class File final : public runtime::StorageFile {
@@ -49,6 +50,7 @@ class PeekStorage final : public runtime::Storage {
   static Failure refused() { return Failure{Status::IoError, "only for reading"}; }
 
   ByteSpan bytes_;
+  runtime::PowerEpoch power_epoch_;
 };
 
 }  // namespace ramcore::sim

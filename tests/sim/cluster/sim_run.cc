@@ -60,7 +60,7 @@ class Scenario {
         generator_(workload(), options.seed),
         replay_random_(cluster_.scheduler.stream("replay check")),
         moments_(cluster_.scheduler.stream("moments")),
-        durable_check_(cluster_, history_, cluster_.scheduler.stream("durable check")) {
+        durable_check_(cluster_, tables_, history_, cluster_.scheduler.stream("durable check")) {
     if (options.print) cluster_.trace.printTo(options.print, TraceLevel::Debug);
   }
 
