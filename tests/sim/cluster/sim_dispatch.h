@@ -92,9 +92,7 @@ class SimDispatch final : public transport::Sleeper {
       asleep_ = false;
       dispatch_.awake();
     }
-    // Rounds that would find nothing are left out.
-    (void)dispatch_.step();
-    if (!dispatch_.prepareSleep()) {
+    if (dispatch_.step() || !dispatch_.prepareSleep()) {
       wake();
       return;
     }
