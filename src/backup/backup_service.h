@@ -49,6 +49,11 @@ class BackupService {
   runtime::Task<void> readReplica(rpc::Request request);
   runtime::Task<void> fenceServer(rpc::Request request);
 
+  /// It was told that this master is dead. The dispatch.
+  bool isFenced(ServerId master) const {
+    const auto found = masters_.find(master);
+    return found != masters_.end() && found->second.fenced;
+  }
   /// Writes and frees of fenced masters.
   uint64_t fencedRefusals() const { return fenced_refusals_.load(std::memory_order_relaxed); }
 

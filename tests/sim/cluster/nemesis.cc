@@ -42,10 +42,14 @@ void Nemesis::later(int64_t at_ns, std::function<void()> action) {
 }
 
 void Nemesis::scheduleNext() {
-  const int64_t at = cluster_.scheduler.nowNs() + draw(random_, 2 * kMilli, 60 * kMilli);
-  later(at, [this] {
-    if (stopped_) return;
-    step();
+  const int64_t pause_ns = stopped_ ? 500 * kMilli : draw(random_, 2 * kMilli, 60 * kMilli);
+  later(cluster_.scheduler.nowNs() + pause_ns, [this] {
+    // To the end: what a server keeps that was declared dead counts when it is started again.
+    if (stopped_) {
+      replaceRejected();
+    } else {
+      step();
+    }
     scheduleNext();
   });
 }

@@ -91,7 +91,10 @@ void ReplicaCheck::compare(SimCluster& cluster, const Wanted& wanted, const Resu
   const master::Master& master = cluster.servers[wanted.master]->master();
   const log::Segment* const segment = master.log()->pool().find(wanted.segment);
   if (segment == nullptr || !isKnown(master, wanted.segment, wanted.backup_id)) return;
-  if (cluster.servers[wanted.backup]->backup()->store().isCondemned()) return;
+  const backup::Backup& backup = *cluster.servers[wanted.backup]->backup();
+  if (backup.store().isCondemned()) return;
+  // A master that stood still may not know yet that it is dead, and all that it had recovered and given up.
+  if (backup.service().isFenced(wanted.master_id)) return;
   ++compared_;
   const auto fail = [&](const std::string& what) {
     failures_.push_back("segment " + std::to_string(wanted.segment.value) + " of server " +
