@@ -94,7 +94,8 @@ class MasterServiceTest : public ::testing::Test {
     control::PullProgressRequest ask;
     ask.set_tablet(id);
     control::PullProgressResponse progress;
-    for (int i = 0; i < 10'000 && !progress.done(); ++i) {
+    // For longer than an intake is patient.
+    for (int i = 0; i < 15'000 && !progress.done(); ++i) {
       const auto call = world.command(Opcode::PullProgress, ask, server);
       if (call->outcome() != Status::Ok) {
         progress.set_status(static_cast<uint32_t>(call->outcome()));
