@@ -38,9 +38,9 @@ struct Server {
   bool keeps_replicas = false;
   std::string failure_domain;  ///< empty: its own
   ReplicaFloor floor;
-  bool recovered = false;  ///< dead, and nothing of its log is needed any more; final
-  bool returned = false;   ///< dead, and its storage came back under another id
-  ServerId former;         ///< who had used its storage last when it opened that; none: nobody
+  bool recovered = false;      ///< dead, and nothing of its log is needed any more; final
+  bool returned = false;       ///< dead, and its storage came back under another id
+  ServerId former;             ///< who had used its storage last when it opened that; none: nobody
   AcceptedLoss accepted_loss;  ///< only of dead ones
 };
 

@@ -12,8 +12,8 @@ namespace {
 constexpr size_t kNameBytesMax = 255;
 // Attempts at one server before a table that is being created looks for another one.
 constexpr int kTakeAttemptsMax = 4;
-// One that answers, but is not ready, gets this long: the head of a log that has just begun has to be open and flushed on
-// other servers. Tables are spread over all servers when they are made, and nobody spreads them again later.
+// One that answers, but is not ready, gets this long: the head of a log that has just begun has to be open and flushed
+// on other servers. Tables are spread over all servers when they are made, and nobody spreads them again later.
 constexpr int64_t kNotReadyNs = 1 * runtime::kNanosPerSecond;
 
 // Bytes of the UTF-8 character that begins at `text`, 0 if there is no valid one.

@@ -25,7 +25,8 @@ namespace ramcore::sim {
 /// a recovery might read, and give for every key of the owner's tablets: a version that is not older than any that a
 /// client was told of, no key whose removal a client was told of, and no value that nobody wrote. A remove or a write
 /// that is not answered, or never will be, may have happened or not. All machines together have to be complete, as soon
-/// as all have their power again. So no answer shows what is not durable, and whichever set of machines answers, a recovery brings back everything or waits.
+/// as all have their power again. So no answer shows what is not durable, and whichever set of machines answers, a
+/// recovery brings back everything or waits.
 ///
 /// It reads the disks, not the processes. The same certificate of the same frame is verified once, except on the
 /// machine whose disk turns bits over.

@@ -77,10 +77,10 @@ struct RunCounts {
   uint64_t flushes_failed = 0;
   uint64_t disks_slowed = 0;
   uint64_t bits_flipped = 0;
-  uint64_t replicas_compared = 0;  ///< on disk, with what their masters have in memory
-  uint64_t moments_judged = 0;     ///< at which the disks held what clients had been told
-  uint64_t disks_replayed = 0;     ///< logs, at those moments, from all machines or some
-  uint64_t partly_replayed = 0;    ///< of them, from some
+  uint64_t replicas_compared = 0;   ///< on disk, with what their masters have in memory
+  uint64_t moments_judged = 0;      ///< at which the disks held what clients had been told
+  uint64_t disks_replayed = 0;      ///< logs, at those moments, from all machines or some
+  uint64_t partly_replayed = 0;     ///< of them, from some
   uint64_t clusters_powerless = 0;  ///< all machines lost their power in one instant
   uint64_t flushes_requested = 0;   ///< of replicas, because somebody waited
   // Of both kinds of runs.

@@ -35,7 +35,7 @@ class FakeCluster {
     std::map<TabletId, TabletEpoch> dropped;
     int64_t pull_polls = 0;
     Status drop_failure = Status::Ok;
-    int refusals_left = 0;  ///< of tablets, because its log has no head yet
+    int refusals_left = 0;                              ///< of tablets, because its log has no head yet
     bool stalls = false;                                ///< recoveries here go on for ever
     std::map<ServerId, std::vector<Replica>> replicas;  ///< of others' logs
     std::set<ServerId> fenced;

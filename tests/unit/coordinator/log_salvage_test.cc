@@ -143,10 +143,11 @@ TEST(LogSalvage, Cases) {
 }
 
 TEST(LogSalvage, ClosedReplicasAreReadWhereThereAreSomeAndTheLongestOpenOnesElsewhere) {
-  const LogSalvage salvage = salvageLog({SegmentId(9), 1}, answersOf({{openSegment(1, 500), openSegment(2, 10)},
-                                                                      {closedSegment(1), openSegment(2, 30)},
-                                                                      {closedSegment(1), openSegment(2, 30)},
-                                                                      {openSegment(2, 29)}}),
+  const LogSalvage salvage = salvageLog({SegmentId(9), 1},
+                                        answersOf({{openSegment(1, 500), openSegment(2, 10)},
+                                                   {closedSegment(1), openSegment(2, 30)},
+                                                   {closedSegment(1), openSegment(2, 30)},
+                                                   {openSegment(2, 29)}}),
                                         {});
   EXPECT_EQ(salvage.holders, (std::vector<ServerId>{ServerId(2), ServerId(3)}));
   ASSERT_EQ(salvage.segments.size(), 2u);
