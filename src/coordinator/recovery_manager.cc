@@ -235,8 +235,8 @@ void RecoveryManager::review(ServerId dead, Recovery& recovery) {
   std::erase_if(recovery.answers, is_gone);
   std::erase_if(recovery.asked, [&](const auto& one) { return is_gone(one) && !one.second.is_under_way; });
   const ReplicaFloor& floor = parts_.membership.find(dead)->floor;
-  const SurveyFacts facts{.flushed_suffices = acknowledgedOnlyWhatIsFlushed(dead),
-                          .nobody_is_away = awayFrom(dead, recovery).empty()};
+  // Also of sync tables: a replica whose newest bytes have rotted looks the same as one that lost what was not flushed.
+  const SurveyFacts facts{.flushed_suffices = false, .nobody_is_away = awayFrom(dead, recovery).empty()};
   recovery.survey = surveyLog(floor, recovery.answers, facts);
   recovery.salvage = {};
   recovery.loss_token = 0;
@@ -277,13 +277,6 @@ runtime::Task<Status> RecoveryManager::acceptLoss(ServerId dead, uint64_t token)
   parts_.trace.warning(text(dead) + ": an operator accepts the loss of what is missing of its log");
   changed_.notifyAll();
   co_return Status::Ok;
-}
-
-// Whether all its tablets are of tables whose writes are acknowledged when they are flushed.
-bool RecoveryManager::acknowledgedOnlyWhatIsFlushed(ServerId dead) const {
-  const std::vector<const Tablet*> tablets = parts_.map.tabletsOwnedBy(dead);
-  return std::all_of(tablets.begin(), tablets.end(),
-                     [](const Tablet* tablet) { return tablet->durability == Durability::Sync; });
 }
 
 std::string RecoveryManager::whatIsMissing(ServerId dead, const Recovery& recovery) const {
