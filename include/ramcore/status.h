@@ -34,7 +34,7 @@ enum class [[nodiscard]] Status : uint16_t {
   NoSpace = 31,         ///< memory is full: removes and reads go on, writes are refused until something is freed
   LeaseUnknown = 32,    ///< the server could not confirm the client's or its own lease yet
   NotLeader = 33,       ///< this coordinator is not (or no longer) the one in charge
-  TooFewReplicas = 34,  ///< fewer servers live than --min-replicas asks copies on: writes wait until one comes
+  TooFewReplicas = 34,  ///< fewer servers live, or have place, than --min-replicas asks copies on: writes wait for them
 
   // The call cannot be completed on this session.
   // The client library gives none of these for a mutation that may have happened: that is OutcomeUnknown.

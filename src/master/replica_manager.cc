@@ -13,7 +13,10 @@ namespace {
 constexpr int64_t kAvoidNs = 2 * runtime::kNanosPerSecond;
 // While a segment has fewer replicas than it could, and nothing else happens, it is looked at this often.
 constexpr int64_t kShortPauseNs = 100 * runtime::kNanosPerMilli;
+// A head that finds too few servers for so long will not find them soon: writers are told, instead of left waiting.
+constexpr int64_t kNoPlaceNs = runtime::kNanosPerSecond;
 constexpr int64_t kFreeNs = runtime::kNanosPerSecond;
+constexpr int64_t kFreePauseNs = 50 * runtime::kNanosPerMilli;
 constexpr int64_t kFloorPauseNs = 5 * runtime::kNanosPerMilli;
 // Closed segments that are copied again at a time: more would take the place of what clients wait for.
 constexpr size_t kRepairsMax = 4;
@@ -21,7 +24,14 @@ constexpr size_t kRepairsMax = 4;
 }  // namespace
 
 ReplicaManager::Freeing::Freeing(ReplicaManager& owner, rpc::PeerAddress peer)
-    : OutgoingCall(&ReplicaManager::freed), manager(owner), address(std::move(peer)) {}
+    : OutgoingCall(&ReplicaManager::freed), manager(owner), address(std::move(peer)), again(*this) {}
+
+ReplicaManager::Freeing::Again::Again(Freeing& freeing)
+    : Timer([](runtime::Timer& timer) {
+        Freeing& due = static_cast<Again&>(timer).owner;
+        due.manager.freeNext(due);
+      }),
+      owner(freeing) {}
 
 ReplicaManager::ReplicaManager(const ReplicationOptions& options, const Environment& environment,
                                runtime::Random random)
@@ -39,6 +49,7 @@ void ReplicaManager::begin(ClusterId cluster, ServerId self) {
 
 void ReplicaManager::setMembers(std::vector<Member> members) {
   members_ = std::move(members);
+  no_place_since_ns_ = 0;  // they are others now
   for (auto at = freeing_.begin(); at != freeing_.end();) {
     Freeing& freeing = *at->second;
     if (isMember(at->first) || freeing.busy) {
@@ -57,11 +68,37 @@ void ReplicaManager::setMembers(std::vector<Member> members) {
 void ReplicaManager::refreshWriteStatus() {
   const auto available =
       std::count_if(members_.begin(), members_.end(), [this](const Member& member) { return mayKeep(member); });
-  const bool enough = available >= static_cast<ptrdiff_t>(leastCount());
+  const bool has_places = no_place_since_ns_ == 0 || environment_.clock.nowNs() - no_place_since_ns_ < kNoPlaceNs;
+  const bool enough = has_places && available >= static_cast<ptrdiff_t>(leastCount());
   write_status_.store(fenced_  ? Status::Fenced
                       : enough ? Status::Ok
                                : Status::TooFewReplicas,
                       std::memory_order_relaxed);
+}
+
+// A replica that was placed and has no frame yet may be refused one.
+bool ReplicaManager::hasNoPlace(const ReplicatedSegment& segment) const {
+  if (!segment.isHead() || segment.isClosed()) return false;
+  const auto opened = std::count_if(segment.replicas().begin(), segment.replicas().end(),
+                                    [](const auto& replica) { return replica->opened; });
+  return opened < static_cast<ptrdiff_t>(leastCount());
+}
+
+void ReplicaManager::notePlaces(bool all_heads_have_places) {
+  if (all_heads_have_places && no_place_since_ns_ == 0) return;
+  const int64_t now_ns = environment_.clock.nowNs();
+  if (all_heads_have_places) {
+    no_place_since_ns_ = 0;
+  } else if (no_place_since_ns_ == 0) {
+    no_place_since_ns_ = now_ns;
+  }
+  const Status before = writeStatus();
+  refreshWriteStatus();
+  if (before == Status::Ok && writeStatus() == Status::TooFewReplicas) {
+    environment_.trace.warning("no server has taken a new segment of the log for " +
+                               std::to_string((now_ns - no_place_since_ns_) / runtime::kNanosPerMilli) +
+                               " ms, so writes are refused; see their storage (ramcore status: frames)");
+  }
 }
 
 void ReplicaManager::stop() {
@@ -70,6 +107,7 @@ void ReplicaManager::stop() {
   look_again_.cancel();
   for (const auto& [id, segment] : segments_) segment->stop();
   for (const auto& [backup, freeing] : freeing_) {
+    freeing->again.cancel();
     if (freeing->busy) environment_.caller.connection(freeing->address).cancel(*freeing, Status::Cancelled);
   }
 }
@@ -168,6 +206,7 @@ void ReplicaManager::apply(const Event& event) {
 void ReplicaManager::stepAll() {
   bool is_short = false;
   bool is_waiting = false;
+  bool all_heads_have_places = true;
   for (auto at = active_.begin(); at != active_.end();) {
     ReplicatedSegment& segment = *segments_.at(*at);
     if (segment.isClosed() && !repairing_.contains(*at)) {
@@ -180,12 +219,15 @@ void ReplicaManager::stepAll() {
     }
     if (segment.step()) {
       is_short = is_short || segment.replicaCount() < targetCount();
+      all_heads_have_places = all_heads_have_places && !hasNoPlace(segment);
       ++at;
     } else {
       counts_changed_ = repairing_.erase(*at) != 0 || counts_changed_;
       at = active_.erase(at);
     }
   }
+  notePlaces(all_heads_have_places);
+  is_short = is_short || !all_heads_have_places;
   // Turns that came free behind those that wait for one.
   if (is_waiting && repairing_.size() < kRepairsMax) wake();
   if (is_short && !look_again_.isArmed()) {
@@ -306,7 +348,7 @@ void ReplicaManager::freeOn(ServerId backup, SegmentId segment) {
   std::unique_ptr<Freeing>& freeing = freeing_[backup];
   if (freeing == nullptr) freeing = std::make_unique<Freeing>(*this, member->address);
   freeing->segments.push_back(segment);
-  if (!freeing->busy) sendFree(*freeing);
+  if (!freeing->busy && !freeing->again.isArmed()) sendFree(*freeing);
 }
 
 void ReplicaManager::sendFree(Freeing& freeing) {
@@ -330,12 +372,14 @@ void ReplicaManager::freed(rpc::OutgoingCall& call) {
   const bool again = status == Status::DeadlineExceeded || status == Status::SessionLost ||
                      status == Status::Unreachable || status == Status::RetryLater;
   if (!again) freeing.segments.pop_front();
+  if (!again || status == Status::DeadlineExceeded) return manager.freeNext(freeing);
+  manager.environment_.dispatch.arm(freeing.again, manager.environment_.clock.nowNs() + kFreePauseNs);
+}
+
+void ReplicaManager::freeNext(Freeing& freeing) {
   if (freeing.segments.empty()) return;
-  if (!manager.isMember(ServerId(freeing.address.id))) {
-    freeing.segments.clear();
-    return;
-  }
-  manager.sendFree(freeing);
+  if (isMember(ServerId(freeing.address.id))) return sendFree(freeing);
+  freeing.segments.clear();
 }
 
 // ---- questions

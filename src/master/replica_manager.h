@@ -129,11 +129,16 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   };
   /// Tells one backup, one after the other, which segments it need not keep.
   struct Freeing : rpc::OutgoingCall {
+    struct Again : runtime::Timer {
+      explicit Again(Freeing& freeing);
+      Freeing& owner;
+    };
     Freeing(ReplicaManager& manager, rpc::PeerAddress peer);
     ReplicaManager& manager;
     const rpc::PeerAddress address;
     std::deque<SegmentId> segments;
     bool busy = false;
+    Again again;  // armed while it waits before it repeats
   };
 
   // ReplicaOwner
@@ -159,12 +164,15 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   void apply(const Event& event);
   void stepAll();
   void freeOn(ServerId backup, SegmentId segment);
+  void freeNext(Freeing& freeing);
   void sendFree(Freeing& freeing);
   static void freed(rpc::OutgoingCall& call);
   runtime::Task<void> raise(SegmentId segment, uint64_t replica_epoch);
   bool mayKeep(const Member& member) const;
   const Member* findMember(ServerId id) const;
   void refreshWriteStatus();
+  bool hasNoPlace(const ReplicatedSegment& segment) const;
+  void notePlaces(bool all_heads_have_places);
   void refreshCounts();
 
   struct Pump : runtime::Job {
@@ -205,6 +213,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   bool counts_changed_ = true;  // and stats_ does not show it
   bool stopped_ = false;
   bool fenced_ = false;
+  int64_t no_place_since_ns_ = 0;  // a head has found too few servers that take it; 0: it has not
 };
 
 }  // namespace ramcore::master

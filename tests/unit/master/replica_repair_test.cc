@@ -47,6 +47,46 @@ TEST_F(ReplicaRepairTest, FewerServersThanReplicasAreEnoughDownToTheLeast) {
   EXPECT_EQ(counts().least, 3U);
 }
 
+// The next head is opened ahead of need. While nobody takes it, writers are told, and not left waiting.
+TEST_F(ReplicaRepairTest, WritersAreToldThatNoServerHasPlace) {
+  start(3, {1, 2, 3});
+  for (const uint64_t id : {2, 3}) {
+    backup(id).mode = Mode::Refuse;
+    backup(id).refusal = Status::NoSpace;
+    backup(id).spared = SegmentId(1);
+  }
+  server_.onDispatch([this] { log_->requestRoll(); });
+  runFor(500 * kMilli);
+  EXPECT_EQ(manager_->writeStatus(), Status::Ok) << "they may be about to free something";
+  const LogPosition in_time = put("a");
+  EXPECT_TRUE(becomesDurable(in_time)) << "the present head has its replicas";
+  EXPECT_TRUE(comesTrue([this] { return manager_->writeStatus() == Status::TooFewReplicas; }, 1500 * kMilli));
+  runFor(5000 * kMilli);
+  EXPECT_EQ(manager_->writeStatus(), Status::TooFewReplicas) << "also while it asks them again";
+  for (const uint64_t id : {2, 3}) backup(id).mode = Mode::Answer;
+  EXPECT_TRUE(comesTrue([this] { return manager_->writeStatus() == Status::Ok; }, 5000 * kMilli));
+  EXPECT_TRUE(comesTrue([this] { return log_->headId() == SegmentId(2); }));
+}
+
+TEST_F(ReplicaRepairTest, ABackupThatPutsOffToFreeIsNotAskedWithoutPause) {
+  start(3, {1, 2, 3});
+  log::Segment* side = nullptr;
+  server_.onDispatch([&] { side = log_->openPrivate(log::SegmentKind::Side); });
+  server_.onDispatch([&] { log_->closePrivate(*side); });
+  ASSERT_TRUE(comesTrue([&] { return side->state() == log::SegmentState::Closed; }));
+  backup(1).frees_refused = 1'000'000;
+  server_.onDispatch([&] { log_->dropPrivate(*side); });
+  ASSERT_TRUE(comesTrue([this] { return !backup(1).freed.empty(); }));
+  runFor(1000 * kMilli);
+  EXPECT_GE(backup(1).freed.size(), 5U);
+  EXPECT_LE(backup(1).freed.size(), 30U);
+  backup(1).frees_refused = 0;
+  const size_t asked = backup(1).freed.size();
+  ASSERT_TRUE(comesTrue([&] { return backup(1).freed.size() > asked; }));
+  runFor(1000 * kMilli);
+  EXPECT_EQ(backup(1).freed.size(), asked + 1);
+}
+
 // Members may be known before this server may serve, and nothing may come afterwards.
 TEST_F(ReplicaRepairTest, ItsOwnServerIsNotCountedWhoeverComesFirst) {
   addBackups(1);
