@@ -2,18 +2,22 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace ramcore::cluster {
 namespace {
 
 constexpr const char* kClusterName = "threads";
+constexpr uint32_t kSegmentBytes = 128 << 10;
+constexpr uint64_t kStorageBytes = 128 * kSegmentBytes;
 
 // 2 MB in segments of 128 KB: a few thousand writes fill it.
 master::MasterConfig smallMaster() {
   master::MasterConfig config;
   config.log.memory_bytes = 2 << 20;
-  config.log.segment_bytes = 128 << 10;
+  config.log.segment_bytes = kSegmentBytes;
   config.log.seglet_bytes = 8 << 10;
   config.log.entry_bytes_max = 16 << 10;
   config.log.poison_freed = true;
@@ -36,18 +40,24 @@ TemporaryFolder::~TemporaryFolder() {
 
 // ---- server
 
-ServerOfThreads::ServerOfThreads(const NodeSettings& settings, const std::string& coordinator)
+ServerOfThreads::ServerOfThreads(const NodeSettings& settings, const std::string& coordinator, uint32_t replicas,
+                                 const std::string& directory)
     : rcu_(runtime::makeUrcu()), threads_(*rcu_), node_(settings, [this] { return threads_.add(); }) {
   threads_.bind(0, node_.dispatch());
   uint32_t index = 1;
   for (runtime::Executor* worker : node_.workers()) threads_.bind(index++, *worker);
 
+  const transport::Locator where = transport::Locator::parse(coordinator).value();
+  if (!directory.empty()) openBackup(directory, where);
   master::MasterConfig config = smallMaster();
   config.self = {.locators = node_.locators(),
                  .name = settings.name,
                  .memory_bytes = config.log.memory_bytes,
+                 .former = backup_ != nullptr ? backup_->formerServer() : ServerId(),
+                 .keeps_replicas = backup_ != nullptr,
                  .nonce = node_.entropy().next()};
-  config.coordinator = {.id = 0, .locators = {transport::Locator::parse(coordinator).value()}};
+  config.coordinator = {.id = 0, .locators = {where}};
+  config.replication = {.replicas = replicas, .min_replicas = std::min(replicas, 1U)};
   memory_ = log::LogMemory::open(config.log.memory_bytes).value();
   master_ = master::Master::open(config,
                                  {.clock = node_.clock(),
@@ -57,7 +67,8 @@ ServerOfThreads::ServerOfThreads(const NodeSettings& settings, const std::string
                                   .rcu = *rcu_,
                                   .threads = threads_,
                                   .memory = *memory_,
-                                  .replicator = &replicator_},
+                                  .replicator = replicas == 0 ? &replicator_ : nullptr,
+                                  .seed = node_.entropy().next()},
                                  *this)
                 .value();
   node_.start([this] { master_->start(); });
@@ -70,12 +81,35 @@ ServerOfThreads::~ServerOfThreads() {
 
 bool ServerOfThreads::stop() {
   is_stopped_ = true;
-  return node_.stop([this] { master_->stop(true); },
-                    [this] { return master_->stopped() && !master_->hasLentMemory(); });
+  return node_.stop(
+      [this] {
+        master_->stop(true);
+        if (backup_ != nullptr) backup_->stop();
+      },
+      [this] { return master_->stopped() && !master_->hasLentMemory() && (backup_ == nullptr || backup_->stopped()); });
+}
+
+void ServerOfThreads::openBackup(const std::string& directory, const transport::Locator& coordinator) {
+  std::filesystem::create_directories(directory);
+  storage_ = runtime::FileStorage::open(directory, node_.trace()).value();
+  backup_ = backup::Backup::open({.storage_bytes = kStorageBytes, .segment_bytes = kSegmentBytes},
+                                 {.storage = *storage_,
+                                  .clock = node_.clock(),
+                                  .trace = node_.trace(),
+                                  .dispatch = node_.dispatch(),
+                                  .caller = node_.caller(),
+                                  .coordinator = {.id = 0, .locators = {coordinator}}})
+                .value();
+  backup_->addTo(node_.dispatch().services());
+}
+
+runtime::Task<Status> ServerOfThreads::prepareServing(ServerId id, ClusterId cluster) {
+  node_.identity().id = id.value;
+  if (backup_ == nullptr) co_return Status::Ok;
+  co_return co_await backup_->begin(id, cluster);
 }
 
 void ServerOfThreads::onServing(ServerId id) {
-  node_.identity().id = id.value;
   id_ = id;
   serving_.set();
 }
@@ -122,23 +156,25 @@ bool CoordinatorOfThreads::stop() {
 
 // ---- cluster
 
-ClusterOfThreads::ClusterOfThreads() {
+ClusterOfThreads::ClusterOfThreads(uint32_t replicas) : replicas_(replicas) {
   const std::string shm = "shm://" + folder_.file("coordinator");
   coordinator_ = std::make_unique<CoordinatorOfThreads>(
       settingsOf("coord", transport::Role::Coordinator, {"tcp://127.0.0.1:0", shm}), folder_.file("state"));
   coordinator_locators_ = coordinator_->node().locators();
   RC_CHECK(coordinator_->awaitServing());
-  for (size_t i = 0; i < kServers; ++i) {
-    const std::string name = "s" + std::to_string(i);
-    std::vector<std::string> listen;
-    if (i != 1) listen.push_back("shm://" + folder_.file(name));
-    if (i != 2) listen.emplace_back("tcp://127.0.0.1:0");
-    NodeSettings settings = settingsOf(name, transport::Role::Server, listen);
-    if (i == 0) settings.hand_off = rpc::HandOff::Workers;
-    servers_.push_back(
-        std::make_unique<ServerOfThreads>(settings, coordinator_locators_[i % coordinator_locators_.size()]));
-  }
+  for (size_t i = 0; i < kServers; ++i) servers_.push_back(makeServer(i));
   for (auto& server : servers_) RC_CHECK(server->awaitServing());
+}
+
+std::unique_ptr<ServerOfThreads> ClusterOfThreads::makeServer(size_t index) const {
+  const std::string name = "s" + std::to_string(index);
+  std::vector<std::string> listen;
+  if (index != 1) listen.push_back("shm://" + folder_.file(name));
+  if (index != 2) listen.emplace_back("tcp://127.0.0.1:0");
+  NodeSettings settings = settingsOf(name, transport::Role::Server, listen);
+  if (index == 0) settings.hand_off = rpc::HandOff::Workers;
+  return std::make_unique<ServerOfThreads>(settings, coordinator_locators_[index % coordinator_locators_.size()],
+                                           replicas_, replicas_ == 0 ? "" : folder_.file("storage-" + name));
 }
 
 ClusterOfThreads::~ClusterOfThreads() = default;
@@ -178,8 +214,27 @@ void ClusterOfThreads::restartCoordinator() {
   RC_CHECK(coordinator_->awaitServing());
 }
 
+void ClusterOfThreads::restartServer(size_t index) {
+  std::unique_ptr<ServerOfThreads> former;
+  {
+    std::lock_guard guard(mutex_);
+    former = std::move(servers_[index]);
+  }
+  RC_CHECK(former->stop());
+  former.reset();  // unlocks its storage
+  std::unique_ptr<ServerOfThreads> next = makeServer(index);
+  RC_CHECK(next->awaitServing());
+  std::lock_guard guard(mutex_);
+  servers_[index] = std::move(next);
+}
+
+ServerOfThreads& ClusterOfThreads::server(size_t index) {
+  std::lock_guard guard(mutex_);
+  return *servers_[index];
+}
+
 void ClusterOfThreads::breakSession(uint64_t random) {
-  ThreadNode& node = servers_[random % kServers]->node();
+  ThreadNode& node = server(random % kServers).node();
   (random / kServers % 2 == 0 ? node.tcp() : node.shm()).breakOne(random / kServers / 2);
 }
 
@@ -190,36 +245,27 @@ bool ClusterOfThreads::stop() {
 }
 
 uint64_t ClusterOfThreads::cleanerPasses() const {
-  uint64_t passes = 0;
-  for (const auto& server : servers_) passes += server->logStats().cleaner_passes.load();
-  return passes;
+  return sum([](const ServerOfThreads& server) { return server.logStats().cleaner_passes.load(); });
 }
 
 uint64_t ClusterOfThreads::segmentsCleaned() const {
-  uint64_t count = 0;
-  for (const auto& server : servers_) count += server->logStats().segments_cleaned.load();
-  return count;
+  return sum([](const ServerOfThreads& server) { return server.logStats().segments_cleaned.load(); });
 }
 
 uint64_t ClusterOfThreads::sessionsBroken() const {
-  uint64_t count = 0;
-  for (const auto& server : servers_) count += server->node().tcp().brokenCount() + server->node().shm().brokenCount();
-  return count;
+  return sum(
+      [](ServerOfThreads& server) { return server.node().tcp().brokenCount() + server.node().shm().brokenCount(); });
 }
 
 uint64_t ClusterOfThreads::sessionsOpened(const std::string& scheme) const {
-  uint64_t count = 0;
-  for (const auto& server : servers_) {
-    count += (scheme == "tcp" ? server->node().tcp() : server->node().shm()).openedCount();
-  }
-  return count;
+  return sum([&](ServerOfThreads& server) {
+    return (scheme == "tcp" ? server.node().tcp() : server.node().shm()).openedCount();
+  });
 }
 
 bool ClusterOfThreads::isHealthy() const {
-  for (const auto& server : servers_) {
-    if (server->isRejected()) return false;
-  }
-  return !coordinator_->hasFailed();
+  return sum([](const ServerOfThreads& server) { return uint64_t{server.isRejected()}; }) == 0 &&
+         !coordinator_->hasFailed();
 }
 
 }  // namespace ramcore::cluster

@@ -2,13 +2,16 @@
 
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "backup/backup.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/sqlite_state_store.h"
 #include "master/master.h"
 #include "ramcore/client.h"
+#include "runtime/real/file_storage.h"
 #include "runtime/real/urcu_epoch.h"
 #include "tests/cluster/threads_node.h"
 
@@ -30,7 +33,10 @@ class TemporaryFolder {
 /// A server on a dispatch thread and two workers of its own, with a log so small that it is cleaned all the time.
 class ServerOfThreads final : private master::MasterObserver {
  public:
-  ServerOfThreads(const NodeSettings& settings, const std::string& coordinator);
+  /// @param replicas   copies of its log on other servers
+  /// @param directory  where it keeps those of others; empty: it keeps none
+  ServerOfThreads(const NodeSettings& settings, const std::string& coordinator, uint32_t replicas,
+                  const std::string& directory);
   ~ServerOfThreads() override;
 
   /// False if the coordinator has not taken it in within a minute.
@@ -45,6 +51,8 @@ class ServerOfThreads final : private master::MasterObserver {
   bool isRejected() const { return is_rejected_.load(); }
 
  private:
+  void openBackup(const std::string& directory, const transport::Locator& coordinator);
+  runtime::Task<Status> prepareServing(ServerId id, ClusterId cluster) override;
   void onServing(ServerId id) override;
   void onRejected(const std::string& why) override;
 
@@ -53,6 +61,8 @@ class ServerOfThreads final : private master::MasterObserver {
   ThreadNode node_;
   std::unique_ptr<log::LogMemory> memory_;
   log::NoReplicator replicator_;
+  std::unique_ptr<runtime::FileStorage> storage_;
+  std::unique_ptr<backup::Backup> backup_;
   std::unique_ptr<master::Master> master_;
   Event serving_;
   ServerId id_;
@@ -88,7 +98,8 @@ class ClusterOfThreads {
   static constexpr size_t kServers = 3;
 
   /// Everybody serves when it returns (checked).
-  ClusterOfThreads();
+  /// @param replicas  copies of each log on other servers; with 0 the servers keep none, and no disk is used
+  explicit ClusterOfThreads(uint32_t replicas = 0);
   ~ClusterOfThreads();
 
   /// How a client reaches the cluster; calls have a minute.
@@ -98,12 +109,16 @@ class ClusterOfThreads {
 
   /// Ends the coordinator and starts another one in its place, on what it stored.
   void restartCoordinator();
+  /// Ends one server, which says goodbye, so that the others recover what it had, and starts another one on its
+  /// storage. One thread at a time.
+  void restartServer(size_t index);
   /// Breaks a session of some node.
   void breakSession(uint64_t random);
   /// Stops the servers, then the coordinator. False if one of them had to be forced.
   [[nodiscard]] bool stop();
 
-  ServerOfThreads& server(size_t index) { return *servers_[index]; }
+  /// Not while another thread restarts it.
+  ServerOfThreads& server(size_t index);
   uint64_t cleanerPasses() const;
   uint64_t segmentsCleaned() const;
   uint64_t sessionsBroken() const;
@@ -113,10 +128,21 @@ class ClusterOfThreads {
 
  private:
   NodeSettings settingsOf(const std::string& name, transport::Role role, std::vector<std::string> listen) const;
+  std::unique_ptr<ServerOfThreads> makeServer(size_t index) const;
+  /// The sum over those that are there.
+  template <typename F>
+  uint64_t sum(F&& of) const {
+    std::lock_guard guard(mutex_);
+    uint64_t total = 0;
+    for (const auto& server : servers_) total += server != nullptr ? of(*server) : 0;
+    return total;
+  }
 
+  const uint32_t replicas_;
   TemporaryFolder folder_;
   std::vector<std::string> coordinator_locators_;
   std::unique_ptr<CoordinatorOfThreads> coordinator_;
+  mutable std::mutex mutex_;  // who is there, not what it does
   std::vector<std::unique_ptr<ServerOfThreads>> servers_;
 };
 

@@ -17,6 +17,8 @@ struct LoadSettings {
   uint64_t cleaner_passes_min = 0;
   bool breaks_sessions = false;
   uint32_t coordinator_restarts = 0;
+  uint32_t replicas = 0;         ///< of each log
+  uint32_t server_restarts = 0;  ///< what they had is recovered by the others
 };
 
 constexpr const char* kTableName = "objects";
@@ -51,7 +53,7 @@ class Load {
     const uint64_t steps_max = 20 * settings.steps_min;
     const auto reached = [&] {
       return mover.movesDone() >= settings.moves_min && cluster_.cleanerPasses() >= settings.cleaner_passes_min &&
-             restarts_.load() >= settings.coordinator_restarts;
+             restarts_.load() >= settings.coordinator_restarts && server_restarts_.load() >= settings.server_restarts;
     };
     std::vector<std::thread> threads;
     for (auto& thread : threads_) {
@@ -79,10 +81,10 @@ class Load {
     EXPECT_TRUE(cluster_.isHealthy());
     std::printf(
         "%lu steps, %lu items of multi-operations, %lu futures, %lu scans; %lu moves, %lu splits; "
-        "%lu cleaner passes, %lu segments; %lu sessions broken, %u coordinator restarts\n",
+        "%lu cleaner passes, %lu segments; %lu sessions broken, %u coordinator and %u server restarts\n",
         totals_.steps.load(), totals_.multi_items.load(), totals_.futures.load(), totals_.scans.load(),
         mover.movesDone(), mover.splitsDone(), cluster_.cleanerPasses(), cluster_.segmentsCleaned(),
-        cluster_.sessionsBroken(), restarts_.load());
+        cluster_.sessionsBroken(), restarts_.load(), server_restarts_.load());
   }
 
   /// Everything that was acknowledged is there, and nothing else.
@@ -122,6 +124,7 @@ class Load {
  private:
   // From the test's own thread, while the others work.
   void disturb(const LoadSettings& settings) {
+    if (settings.server_restarts != 0) return restartServers(settings);
     if (!settings.breaks_sessions) return;
     std::mt19937_64 random(5);
     uint64_t next_break = 100;
@@ -142,6 +145,16 @@ class Load {
     }
   }
 
+  // One after the other, as an operator would. The load goes on meanwhile.
+  void restartServers(const LoadSettings& settings) {
+    uint64_t next = settings.steps_min;
+    while (server_restarts_.load() < settings.server_restarts && totals_.steps.await(next)) {
+      cluster_.restartServer(server_restarts_.load() % ClusterOfThreads::kServers);
+      server_restarts_.fetch_add(1);
+      next = totals_.steps.load() + settings.steps_min / 2;
+    }
+  }
+
   ClusterOfThreads& cluster_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::unique_ptr<Client> administrator_;
@@ -149,12 +162,13 @@ class Load {
   WorkloadTotals totals_;
   std::vector<std::unique_ptr<WorkloadThread>> threads_;
   std::atomic<uint32_t> restarts_{0};
+  std::atomic<uint32_t> server_restarts_{0};
 };
 
 void runLoad(const LoadSettings& settings) {
   const int64_t frames_before = runtime::framesAlive();
   {
-    ClusterOfThreads cluster;
+    ClusterOfThreads cluster(settings.replicas);
     {
       Load load(cluster);
       load.run(settings);
@@ -176,6 +190,10 @@ TEST(ThreadsCluster, LoadWhileTabletsMoveAndTheLogIsCleaned) {
 TEST(ThreadsCluster, LoadWhileSessionsBreakAndTheCoordinatorRestarts) {
   runLoad(
       {.steps_min = 1500, .moves_min = 6, .cleaner_passes_min = 3, .breaks_sessions = true, .coordinator_restarts = 2});
+}
+
+TEST(ThreadsCluster, LoadWhileLogsAreReplicatedAndServersAreRecovered) {
+  runLoad({.steps_min = 800, .moves_min = 3, .cleaner_passes_min = 3, .replicas = 2, .server_restarts = 4});
 }
 
 // Clients that do not mind errors: the servers leave while requests are in service.
