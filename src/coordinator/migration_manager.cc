@@ -90,7 +90,8 @@ size_t MigrationManager::runningCount() const {
 // ---- begin, cancel
 
 Status MigrationManager::mayBegin(const Tablet* tablet, ServerId destination) const {
-  if (tablet == nullptr || parts_.membership.find(destination) == nullptr) return Status::NotFound;
+  // A server that was declared dead never comes back as the same: there is nothing to wait for.
+  if (tablet == nullptr || !parts_.membership.isAlive(destination)) return Status::NotFound;
   const Table* table = parts_.map.findTable(tablet->table);
   if (table == nullptr || table->state != TableState::Ready) return Status::NotFound;
   if (tablet->state != TabletState::Normal) return Status::RetryLater;

@@ -121,6 +121,10 @@ int Commands::moveOne(const client::ClusterStatus& cluster, TabletId tablet, Ser
                        {Status::RetryLater, what + ": not now, the tablet is already moving or being split, or "
                                                    "one of the servers does not answer; try again"});
   }
+  if (!migration && migration.error() == Status::NotFound) {
+    return tools::fail(kProgram, {Status::NotFound, what + ": one of them is gone; 'rcmigrate list' has the tablets "
+                                                           "and 'ramcore status' the servers that there are"});
+  }
   if (!migration) return failed(migration.error(), "moving " + what);
   if (flags_.no_wait) {
     std::cout << what << ": migration " << *migration << " has begun\n";

@@ -227,6 +227,9 @@ TEST(Moves, BadMovesAreRefused) {
   EXPECT_EQ(bench.move(tablet, ServerId(99)).status, Status::NotFound);
   EXPECT_EQ(bench.move(tablet, a).status, Status::BadRequest);
   EXPECT_EQ(bench.cancel(MigrationId(99)), Status::NotFound);
+  const ServerId gone = bench.addServer(2);
+  ASSERT_EQ(bench.goodbye(gone), Status::Ok);
+  EXPECT_EQ(bench.move(tablet, gone).status, Status::NotFound) << "repeating it would not help";
 }
 
 TEST(Moves, FailedPullGivesTheTabletBack) {
