@@ -14,7 +14,8 @@ Backup::Backup(std::unique_ptr<FrameStore> store, const Environment& environment
     : trace_(environment.trace),
       store_(std::move(store)),
       judge_(environment.caller, environment.dispatch, environment.coordinator),
-      service_({*store_, environment.dispatch, environment.dispatch.backgroundExecutor(), judge_, environment.trace}) {
+      service_({*store_, environment.dispatch, environment.dispatch.backgroundExecutor(), judge_, environment.trace,
+                environment.on_fence}) {
   const StoreStats& stats = store_->stats();
   const uint64_t total = stats.frames_total.load();
   trace_.info("backup: " + std::to_string(total) + " frames of " + std::to_string(store_->frameBytes()) + " bytes, " +

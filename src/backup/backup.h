@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "backup/backup_service.h"
@@ -33,6 +34,9 @@ class Backup {
     rpc::Dispatch& dispatch;
     rpc::Caller& caller;
     rpc::PeerAddress coordinator;
+    /// Told, on the dispatch executor, when a server is fenced for the first time: the coordinator has declared it
+    /// dead. May be empty.
+    std::function<void()> on_fence;
   };
   /// Opens the storage; blocks while it reads what is there. Failure, for a person: as FrameFile::open.
   static Outcome<std::unique_ptr<Backup>> open(const BackupConfig& config, const Environment& environment);

@@ -158,7 +158,9 @@ runtime::Task<void> BackupService::fenceServer(Request request) {
   Master& master = masters_[id];
   // From here on nothing of the master's is taken; what was taken before is in the frames that are read now. In memory
   // only: the next incarnation has another id, and takes nothing of the master's that it does not open.
+  const bool is_news = !master.fenced;
   master.fenced = true;
+  if (is_news && parts_.on_fence) parts_.on_fence();
   while (!master.listed && !stop_) {
     if (master.listing) {
       [[maybe_unused]] const Status changed = co_await changed_.wait();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -28,6 +29,7 @@ class BackupService {
     runtime::Executor& background;
     ReplicaJudge& judge;
     Trace& trace;
+    std::function<void()> on_fence;  ///< may be empty; see Backup::Environment
   };
   explicit BackupService(const Parts& parts);
   BackupService(const BackupService&) = delete;

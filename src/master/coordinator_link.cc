@@ -169,8 +169,16 @@ void CoordinatorLink::noteMembership(uint64_t version) {
   askMembers().detach();
 }
 
+void CoordinatorLink::refreshMembers() {
+  members_are_old_ = true;
+  if (!running_ || asking_members_ || id_ == ServerId()) return;
+  asking_members_ = true;
+  askMembers().detach();
+}
+
 runtime::Task<void> CoordinatorLink::askMembers() {
-  while (!stop_ && membership_ != membership_wanted_) {
+  while (!stop_ && (members_are_old_ || membership_ != membership_wanted_)) {
+    members_are_old_ = false;
     control::GetMembershipRequest request;
     request.set_id(id_.value);
     control::GetMembershipResponse response;
@@ -180,6 +188,7 @@ runtime::Task<void> CoordinatorLink::askMembers() {
         {.deadline_ns = executor_.clock().nowNs() + kCallNs, .priority = runtime::Priority::Membership});
     if (stop_ || outcome.status == Status::Fenced) break;
     if (outcome.status != Status::Ok) {
+      members_are_old_ = true;
       [[maybe_unused]] const Status woken = co_await changed_.wait(executor_.clock().nowNs() + kRetryNs);
       continue;
     }
@@ -199,7 +208,7 @@ runtime::Task<void> CoordinatorLink::askMembers() {
     // renewal will be named by the next one.
     membership_ = response.version();
     observer_.onMembers(std::move(members));
-    if (membership_wanted_ == asked) break;
+    if (membership_wanted_ == asked && !members_are_old_) break;
   }
   asking_members_ = false;
 }

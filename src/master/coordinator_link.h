@@ -57,6 +57,9 @@ class CoordinatorLink final : public FloorKeeper {
   bool stopped() const { return !running_ && !asking_members_; }
   ServerId id() const { return id_; }
 
+  /// Asks soon who lives, instead of after the next renewal: somebody has heard that it changed.
+  void refreshMembers();
+
   struct ClientCheck {
     Status status = Status::Ok;
     std::vector<bool> valid;  ///< in the order asked, with status Ok
@@ -88,6 +91,7 @@ class CoordinatorLink final : public FloorKeeper {
   uint64_t membership_wanted_ = 0;  // as the coordinator last said
   uint64_t membership_ = 0;         // as onMembers() was told
   bool asking_members_ = false;
+  bool members_are_old_ = false;  // whatever the versions say
   bool running_ = false;
   bool stop_ = false;
   bool goodbye_ = false;

@@ -79,6 +79,9 @@ class Master final : private LinkObserver {
   void start();
   /// Ends everything that runs: on the dispatch executor. `goodbye`: tell the coordinator.
   void stop(bool goodbye);
+  /// Somebody in this process has heard that a server was declared dead: asks the coordinator who lives. Replicas on
+  /// it are replaced at once then, and not after the next renewal of the lease. On the dispatch executor.
+  void refreshMembers() { link_.refreshMembers(); }
   /// True when nothing of the master is queued or suspended any more.
   bool stopped() const;
   /// True while answers on their way still read the log. It must be false before the master is destroyed; it becomes so

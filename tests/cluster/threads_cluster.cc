@@ -98,7 +98,8 @@ void ServerOfThreads::openBackup(const std::string& directory, const transport::
                                   .trace = node_.trace(),
                                   .dispatch = node_.dispatch(),
                                   .caller = node_.caller(),
-                                  .coordinator = {.id = 0, .locators = {coordinator}}})
+                                  .coordinator = {.id = 0, .locators = {coordinator}},
+                                  .on_fence = [this] { master_->refreshMembers(); }})
                 .value();
   backup_->addTo(node_.dispatch().services());
 }

@@ -128,7 +128,8 @@ class Server final : private master::MasterObserver {
          .trace = process_->trace(),
          .dispatch = process_->dispatch(),
          .caller = process_->caller(),
-         .coordinator = {.id = 0, .locators = {coordinator}}});
+         .coordinator = {.id = 0, .locators = {coordinator}},
+         .on_fence = [this] { master_->refreshMembers(); }});
     if (!backup.ok()) return std::move(backup).error();
     backup_ = std::move(backup).value();
     backup_->addTo(process_->dispatch().services());

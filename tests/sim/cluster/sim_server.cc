@@ -51,7 +51,8 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
                               .trace = node_.trace(),
                               .dispatch = dispatch,
                               .caller = *caller_,
-                              .coordinator = simAddress(options.coordinator_node)});
+                              .coordinator = simAddress(options.coordinator_node),
+                              .on_fence = [this] { master_->refreshMembers(); }});
     RC_CHECK_MSG(backup.ok(), "a simulated server cannot open its storage");
     backup_ = std::move(backup).value();
     backup_->addTo(dispatch.services());

@@ -110,7 +110,8 @@ class BackupServiceTest : public testing::Test {
                       .trace = process->node.trace(),
                       .dispatch = process->dispatch(),
                       .caller = *process->caller,
-                      .coordinator = {.id = 0, .locators = {coordinator->locator()}}});
+                      .coordinator = {.id = 0, .locators = {coordinator->locator()}},
+                      .on_fence = [this] { ++fences_told; }});
     ASSERT_TRUE(opened.ok());
     backup = std::move(opened).value();
     backup->addTo(process->dispatch().services());
@@ -249,6 +250,7 @@ class BackupServiceTest : public testing::Test {
   std::unique_ptr<RpcProcess> coordinator;
   std::unique_ptr<RpcProcess> client;
   uint64_t life = 0;
+  int fences_told = 0;
   std::unique_ptr<runtime::Storage> storage;
   std::unique_ptr<RpcProcess> process;
   std::unique_ptr<Backup> backup;
@@ -405,6 +407,7 @@ TEST_F(BackupServiceTest, AFencedMasterIsRefusedAndItsWholeReplicasAreListed) {
     EXPECT_EQ(std::vector<uint64_t>(answer.replicas(2).members().begin(), answer.replicas(2).members().end()),
               (std::vector<uint64_t>{1, 2, 4}));
   }
+  EXPECT_EQ(fences_told, 1) << "the second one was no news";
   EXPECT_EQ(put(makeHead(6, {SegmentId(6)}))->outcome(), Status::Fenced);
   EXPECT_EQ(backup->service().fencedRefusals(), 1u);
   const wire::FreeReplica::Request free{

@@ -44,11 +44,13 @@ struct Node {
 
 struct Observer final : LinkObserver {
   void onEnlisted(ServerId, ClusterId) override { enlisted = true; }
+  void onMembers(std::vector<Member> members) override { told.push_back(members.size()); }
   void onRejected(Status status, const std::string& why) override {
     rejections.push_back(status);
     reason = why;
   }
   bool enlisted = false;
+  std::vector<size_t> told;  // how many live
   std::vector<Status> rejections;
   std::string reason;
 };
@@ -61,6 +63,7 @@ class CoordinatorLinkTest : public ::testing::Test {
     rules.any_target = true;
     coordinator_.dispatch.services().add<&CoordinatorLinkTest::enlist>(wire::Opcode::Enlist, *this, rules);
     coordinator_.dispatch.services().add<&CoordinatorLinkTest::renew>(wire::Opcode::RenewServerLease, *this, rules);
+    coordinator_.dispatch.services().add<&CoordinatorLinkTest::members>(wire::Opcode::GetMembership, *this, rules);
     RC_CHECK(coordinator_.endpoint->listen(where_).ok());
   }
   ~CoordinatorLinkTest() override {
@@ -95,12 +98,25 @@ class CoordinatorLinkTest : public ::testing::Test {
     response.set_id(11);
     response.set_cluster(77);
     response.set_lease_ns(lease_ns_);
+    response.set_membership(version_);
     rpc::replyControl(std::move(request), response);
   }
   void renew(rpc::Request request) {
     ++renewals_;
     wire::control::RenewServerLeaseResponse response;
     response.set_lease_ns(lease_ns_);
+    response.set_membership(version_);
+    rpc::replyControl(std::move(request), response);
+  }
+  void members(rpc::Request request) {
+    if (refusals_-- > 0) return request.reply(Status::RetryLater);
+    wire::control::GetMembershipResponse response;
+    response.set_version(version_);
+    for (uint64_t id = 1; id <= alive_; ++id) {
+      wire::control::Member& member = *response.add_members();
+      member.set_id(id);
+      member.add_locators("sim://server" + std::to_string(id));
+    }
     rpc::replyControl(std::move(request), response);
   }
   template <typename Done>
@@ -130,6 +146,9 @@ class CoordinatorLinkTest : public ::testing::Test {
   int64_t lease_ns_ = runtime::kNanosPerSecond;
   int questions_ = 0;
   int renewals_ = 0;
+  uint64_t version_ = 1;
+  uint64_t alive_ = 3;
+  int refusals_ = 0;
 };
 
 // What will not change: this server's description, and that its nonce belongs to one that is dead.
@@ -154,6 +173,22 @@ TEST_F(CoordinatorLinkTest, AnEnlistmentThatCannotBeCarriedOutNowIsRepeated) {
   EXPECT_FALSE(link_.stopped());
   EXPECT_TRUE(observer_.rejections.empty());
   EXPECT_FALSE(observer_.enlisted);
+}
+
+TEST_F(CoordinatorLinkTest, WhoLivesIsAskedForAtOnceWhenSomebodyHasHeardOfADeath) {
+  lease_ns_ = 1000 * runtime::kNanosPerSecond;  // the next renewal is far away
+  start(Status::Ok);
+  ASSERT_TRUE(runUntil([this] { return !observer_.told.empty(); }));
+  EXPECT_EQ(observer_.told.back(), 3u);
+  const int renewed = renewals_;
+  version_ = 2;
+  alive_ = 2;
+  refusals_ = 2;
+  const int64_t from_ns = scheduler_.nowNs();
+  onServer([this] { link_.refreshMembers(); });
+  ASSERT_TRUE(runUntil([this] { return observer_.told.back() == 2; }));
+  EXPECT_LT(scheduler_.nowNs() - from_ns, 10 * runtime::kNanosPerSecond);
+  EXPECT_EQ(renewals_, renewed);
 }
 
 // A quarter of next to nothing is no pause at all: the server would do nothing but ask.
