@@ -258,19 +258,27 @@ runtime::Task<Status> RecoveryTarget::replaySegment(Recovery& recovery, const Se
   for (size_t next = 0; next < contents.entries.size();) {
     if (recovery.ended) co_return Status::Cancelled;
     const size_t before = next;
-    const Status status = replayTurn(recovery, contents, next);
-    if (next != before) last_progress_ns = parts_.background.clock().nowNs();
-    if (status == Status::Ok) {
-      if (parts_.maintenance.isDue()) parts_.maintenance.poke();
-      co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
-      continue;
-    }
-    const int64_t stuck_ns = parts_.background.clock().nowNs() - last_progress_ns;
-    if (!worthWaiting(status) || stuck_ns >= TabletIntake::kPatienceNs) co_return status;
-    const Status waited = co_await makeRoom(recovery, stuck_ns);
-    if (waited != Status::Ok) co_return waited;
+    Status status = replayTurn(recovery, contents, next);
+    status = co_await giveWay(recovery, status, next != before, last_progress_ns);
+    if (status != Status::Ok) co_return status;
   }
   co_return Status::Ok;
+}
+
+/// Between two turns, of which the first ended with `status`: lets others run, or waits until there is room for what
+/// did not fit. Not Ok: there is no use in another turn.
+runtime::Task<Status> RecoveryTarget::giveWay(Recovery& recovery, Status status, bool has_progressed,
+                                              int64_t& last_progress_ns) {
+  const int64_t now_ns = parts_.background.clock().nowNs();
+  if (has_progressed) last_progress_ns = now_ns;
+  if (status == Status::Ok) {
+    if (parts_.maintenance.isDue()) parts_.maintenance.poke();
+    co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+    co_return Status::Ok;
+  }
+  const int64_t stuck_ns = now_ns - last_progress_ns;
+  if (!worthWaiting(status) || stuck_ns >= TabletIntake::kPatienceNs) co_return status;
+  co_return co_await makeRoom(recovery, stuck_ns);
 }
 
 /// Replays some entries from `next` on, without giving way: nobody can give up their tablets and take them again in
@@ -310,19 +318,10 @@ runtime::Task<Status> RecoveryTarget::renewVersions(Recovery& recovery) {
     std::optional<KeyHash> cursor = part.tablet.range.first;
     while (cursor && !part.cancelled) {
       if (recovery.ended) co_return Status::Cancelled;
-      const Status status =
-          parts_.store.renewSlice(part.tablet.table, part.tablet.range, version, cursor, *recovery.side);
+      Status status = parts_.store.renewSlice(part.tablet.table, part.tablet.range, version, cursor, *recovery.side);
       recovery.side_has_entries = true;
-      if (status == Status::Ok) {
-        last_progress_ns = parts_.background.clock().nowNs();
-        if (parts_.maintenance.isDue()) parts_.maintenance.poke();
-        co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
-        continue;
-      }
-      const int64_t stuck_ns = parts_.background.clock().nowNs() - last_progress_ns;
-      if (!worthWaiting(status) || stuck_ns >= TabletIntake::kPatienceNs) co_return status;
-      const Status waited = co_await makeRoom(recovery, stuck_ns);
-      if (waited != Status::Ok) co_return waited;
+      status = co_await giveWay(recovery, status, status == Status::Ok, last_progress_ns);
+      if (status != Status::Ok) co_return status;
     }
   }
   co_return Status::Ok;

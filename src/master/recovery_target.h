@@ -111,6 +111,7 @@ class RecoveryTarget {
   runtime::Task<Status> replaySegments(Recovery& recovery);
   void startFetch(Recovery& recovery, size_t number, Fetch& fetch);
   runtime::Task<Status> replaySegment(Recovery& recovery, const SegmentContents& contents);
+  runtime::Task<Status> giveWay(Recovery& recovery, Status status, bool has_progressed, int64_t& last_progress_ns);
   Status replayTurn(Recovery& recovery, const SegmentContents& contents, size_t& next);
   runtime::Task<Status> renewVersions(Recovery& recovery);
   runtime::Task<Status> makeRoom(Recovery& recovery, int64_t stuck_ns);
