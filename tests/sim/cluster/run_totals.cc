@@ -30,7 +30,7 @@ void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& fl
                                   {"replica writes after the fence", counts.fenced_refusals, with_faults * 1},
                                   {"servers recovered", counts.servers_recovered, 4},
                                   {"tablets recovered", counts.tablets_recovered, 10},
-                                  {"replicas refused by full disks", counts.refused_full, 0.05},
+                                  {"replicas refused by full disks", counts.refused_full, 0.1},
                                   {"machines without power", counts.power_losses, with_faults * 2.5},
                                   {"several without power", counts.power_losses_at_once, with_faults * 0.1},
                                   {"sectors lost or torn", counts.sectors_lost, with_faults * 4},

@@ -82,7 +82,7 @@ class Scenario {
     // superfluous.
     // Of two tables more of the dead have tablets; of sync ones replicas are given up when a flush takes too long.
     const bool is_buffered = variation_.levels == Variation::Levels::Buffered;
-    if (variation_.small_storage) cluster.storage_bytes = is_buffered ? 5u << 20 : 7u << 20;
+    if (variation_.small_storage) cluster.storage_bytes = (is_buffered ? 9u : 13u) << 19;
     cluster.replication.at_once = !variation_.late_replication;
     cluster.ledger = ledger();
     cluster.clean_below_free_percent = variation_.cleans_early ? 35 : 20;
