@@ -86,7 +86,7 @@ void Driver::drive(const std::atomic<bool>& is_done, Waited* call) {
   spin_until_ns_ = 0;
   while (!is_done.load(std::memory_order_relaxed)) {
     // Counted over all calls: many short ones must not put the timers off for ever.
-    const bool looks = ++rounds_ >= kRoundsPerLook;
+    const bool looks = ++rounds_ >= kRoundsPerLook || crowd_.isCrowded();
     found_ |= dispatch_.step(looks);
     if (!looks) continue;
     rounds_ = 0;
@@ -106,7 +106,7 @@ void Driver::look(Waited* call, bool is_idle) {
     return;
   }
   if (spin_until_ns_ == 0) spin_until_ns_ = now_ns + spin_ns_max_;
-  if (now_ns < spin_until_ns_ && !crowd_.isCrowded(now_ns)) {
+  if (now_ns < spin_until_ns_ && !crowd_.isCrowded()) {
     crowd_.yield(now_ns);  // cheap when nobody else wants the core; when somebody does, it may be the server
     return;
   }

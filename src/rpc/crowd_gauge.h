@@ -20,8 +20,14 @@ class CrowdGauge {
     const int64_t back_ns = clock_.nowNs();
     if (back_ns - now_ns > kAwayNs) crowded_until_ns_ = back_ns + kCrowdedNs;
   }
-  /// Somebody else ran on this core when it was offered lately.
-  bool isCrowded(int64_t now_ns) const { return now_ns < crowded_until_ns_; }
+  /// Somebody else ran on this core when it was offered lately. Looks at the clock only as long as that may be so.
+  bool isCrowded() {
+    if (crowded_until_ns_ == 0) [[likely]]
+      return false;
+    if (clock_.nowNs() < crowded_until_ns_) return true;
+    crowded_until_ns_ = 0;
+    return false;
+  }
 
  private:
   // Two switches of threads and what the other one did; nobody there takes a tenth of it.

@@ -184,20 +184,24 @@ void Dispatch::run() {
   int64_t spin_until_ns = 0;
   uint32_t idle_rounds = 0;
   while (!stopping()) {
-    if (step(idle_rounds % kIdleRoundsPerClockRead == 0)) {
+    const bool found = step(idle_rounds % kIdleRoundsPerClockRead == 0);
+    if (found) {
       idle_rounds = 0;
       if (found_requests_) {
         vain_spins = 0;
         spin_until_ns = 0;
       }
-      continue;
     }
     if (options_.poll_always) {
+      if (found) continue;
       ++idle_rounds;
       _mm_pause();
       continue;
     }
-    if (vain_spins < kVainSpinsMax && options_.spin_ns_max > 0) {
+    // Who does not spin has nothing to find in another round: going to sleep is the look that follows, and cheaper than
+    // a round, which asks every socket of late.
+    if (vain_spins < kVainSpinsMax && options_.spin_ns_max > 0 && !crowd.isCrowded()) {
+      if (found) continue;
       // A pause takes as long as a round, for which a request would wait: not while the next one is due any moment.
       if (++idle_rounds % kIdleRoundsPerClockRead != 0) {
         if (idle_rounds > kIdleRoundsPerYield) _mm_pause();
@@ -205,11 +209,11 @@ void Dispatch::run() {
       }
       const int64_t now_ns = clock_.nowNs();
       if (spin_until_ns == 0) spin_until_ns = now_ns + options_.spin_ns_max;
-      if (now_ns < spin_until_ns && !crowd.isCrowded(now_ns)) {
+      if (now_ns < spin_until_ns) {
         if (idle_rounds % kIdleRoundsPerYield == 0) crowd.yield(now_ns);
         continue;
       }
-      if (now_ns >= spin_until_ns) ++vain_spins;
+      ++vain_spins;
     }
     spin_until_ns = 0;
     idle_rounds = 0;

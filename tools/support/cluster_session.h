@@ -7,6 +7,7 @@
 #include "base/trace.h"
 #include "client/cluster_client.h"
 #include "rpc/caller.h"
+#include "rpc/crowd_gauge.h"
 #include "rpc/dispatch.h"
 #include "runtime/clock.h"
 #include "runtime/random.h"
@@ -36,12 +37,12 @@ struct ToolThread {
 class ClusterSession;
 
 /// Drives several sessions on one thread: every round steps each of them; a round that found nothing is followed by
-/// others for a while, then by a sleep.
+/// others for a while, then by a sleep; at once by a sleep while others want the core.
 class SessionLoop {
  public:
   /// @param never_sleep  for a processor that belongs to this thread alone.
   SessionLoop(std::vector<ClusterSession*> sessions, const ToolThread& thread, bool never_sleep)
-      : sessions_(std::move(sessions)), thread_(thread), never_sleep_(never_sleep) {}
+      : sessions_(std::move(sessions)), thread_(thread), never_sleep_(never_sleep), crowd_(thread.clock) {}
 
   /// One round, and a sleep of at most 50 ms if there has been nothing to do for some time.
   void advance();
@@ -52,9 +53,11 @@ class SessionLoop {
   const std::vector<ClusterSession*> sessions_;
   const ToolThread thread_;
   const bool never_sleep_;
+  rpc::CrowdGauge crowd_;
   int64_t last_work_ns_ = 0;
   bool worked_ = false;
   uint32_t rounds_ = 0;
+  uint32_t idle_rounds_ = 0;  // since the core was offered to others
 };
 
 /// A client of a cluster with connections and a lease of its own, for tools that await coroutines. A program has one
