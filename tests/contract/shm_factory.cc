@@ -4,7 +4,7 @@
 
 #include "contract/transport_suite.h"
 #include "runtime/real/system_clock.h"
-#include "transport/shm/poll_sleeper.h"
+#include "transport/epoll_sleeper.h"
 #include "transport/shm/shm_transport.h"
 
 namespace ramcore::transport::contract {
@@ -21,7 +21,7 @@ class ShmNode final : public Node {
   Sleeper* sleeper() override { return &sleeper_; }
 
  private:
-  shm::PollSleeper sleeper_;
+  EpollSleeper sleeper_;
   shm::ShmTransport transport_;
   std::unique_ptr<Endpoint> endpoint_;
 };

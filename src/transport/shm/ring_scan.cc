@@ -68,7 +68,10 @@ bool RingScan::isQuiet(const Session& session) const {
 bool RingScan::prepareSleep() {
   // First all flags, then all looks: either the peer sees the flag after it has published, or we see what it published.
   for (const auto* list : {&hot_, &cold_}) {
-    for (Session* session : *list) session->channel->setWakefulness(Wakefulness::Asleep);
+    for (Session* session : *list) {
+      ++session->naps;
+      session->channel->setWakefulness(Wakefulness::Asleep);
+    }
   }
   for (const auto* list : {&hot_, &cold_}) {
     if (std::all_of(list->begin(), list->end(), [this](const Session* session) { return isQuiet(*session); })) continue;

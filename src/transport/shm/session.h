@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "transport/call_slots.h"
+#include "transport/epoll_sleeper.h"
 #include "transport/progress.h"
 #include "transport/shm/descriptor.h"
 #include "transport/shm/frame_reader.h"
@@ -42,25 +43,35 @@ struct Channel {
   }
 };
 
+class ShmEndpoint;
+
 /// A session of a ShmEndpoint; its parts belong to the endpoint, which moves it through its states.
-struct Session {
+struct Session final : ReadinessListener {
   enum class State : uint8_t {
     Greeting,  ///< handshake over the socket, and the memory's way to the client
     Open,
     Lost,  ///< calls are completed; the sink has still to hear of it
   };
 
+  Session(ShmEndpoint& owner, SessionId session_id) : endpoint(owner), id(session_id) {}
+  void onReady(uint32_t events) override;
+
+  ShmEndpoint& endpoint;
   SessionId id;
   State state = State::Greeting;
   Descriptor socket;
-  std::unique_ptr<Greeting> greeting;  ///< while Greeting
-  std::unique_ptr<Channel> channel;    ///< once Open
+  EpollSleeper::Key key = EpollSleeper::kNoKey;  ///< of the socket, in the thread's sleeper
+  std::unique_ptr<Greeting> greeting;            ///< while Greeting
+  std::unique_ptr<Channel> channel;              ///< once Open
   Peer peer;
 
   bool is_announced = false;    ///< the sink has heard, or (connect) will hear, of it
   bool is_dirty = false;        ///< in the list of sessions that flush() publishes
   bool is_blocked = false;      ///< in the list of sessions whose peer has no room
   bool has_unread = false;      ///< the last look ended before everything was read
+  bool is_told = false;         ///< in the list of sessions whose socket has something to say
+  bool is_end_told = false;     ///< and it is the end
+  uint32_t naps = 0;            ///< "asleep" published since the wake-up bytes were read
   bool peer_has_ended = false;  ///< its end of the socket is closed; what is in the ring still counts
   uint32_t idle_rounds = 0;
   Status lost_reason = Status::SessionLost;

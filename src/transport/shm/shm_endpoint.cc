@@ -1,5 +1,7 @@
 #include "transport/shm/shm_endpoint.h"
 
+#include <sys/epoll.h>
+
 #include <algorithm>
 
 #include "wire/frame.h"
@@ -57,9 +59,14 @@ ShmEndpoint::ShmEndpoint(const ShmOptions& options, const ShmContext& context, c
       limits_(limitsOf(options)),
       identity_(identity),
       complaints_(context.clock, context.trace, "shm: "),
-      sockets_(context.sleeper) {}
+      sleeper_(context.sleeper != nullptr ? *context.sleeper : own_sleeper_.emplace(context.clock)) {}
 
-ShmEndpoint::~ShmEndpoint() = default;
+ShmEndpoint::~ShmEndpoint() {
+  sleeper_.unlisten(listener_.key);
+  for (const auto& session : sessions_) {
+    if (session != nullptr) closeSocket(*session);
+  }
+}
 
 // ---- sessions
 
@@ -83,12 +90,11 @@ Session& ShmEndpoint::addSession(Descriptor socket) {
     sessions_.emplace_back();
     generations_.push_back(0);
   }
-  sessions_[index] = std::make_unique<Session>();
+  sessions_[index] = std::make_unique<Session>(*this, SessionId{index, ++generations_[index]});
   Session& session = *sessions_[index];
-  session.id = SessionId{index, ++generations_[index]};
   session.socket = std::move(socket);
   ++greeting_count_;
-  if (session.socket) watchSocket(session);
+  if (session.socket) session.key = sleeper_.listen(session.socket.get(), EPOLLIN | EPOLLRDHUP, session);
   return session;
 }
 
@@ -147,10 +153,7 @@ void ShmEndpoint::lose(Session& session, Status reason) {
   session.state = Session::State::Lost;
   session.lost_reason = reason;
   lost_.push_back(&session);
-  if (session.socket) {
-    if (!session.peer_has_ended) sockets_.forget(session.socket.get());
-    session.socket.reset();
-  }
+  closeSocket(session);
   if (session.channel == nullptr) return;
   while (PendingCall* call = session.channel->calls.takeAny()) call->complete(*call, Status::SessionLost, RxMessage());
 }
@@ -394,8 +397,7 @@ bool ShmEndpoint::prepareSleep() {
   if (!lost_.empty() || !broken_.empty() || is_house_due_) return false;
   flush();
   if (!rings_.prepareSleep()) return false;
-  if (greeting_count_ != 0 || !blocked_.empty() || !receiving_.empty())
-    sockets_.wakeAfter(nextDeadlineNs() - context_.clock.nowNs());
+  if (hasDeadlines()) sleeper_.wakeBy(nextDeadlineNs());
   is_asleep_ = true;
   return true;
 }
@@ -403,9 +405,8 @@ bool ShmEndpoint::prepareSleep() {
 void ShmEndpoint::awake() {
   if (!std::exchange(is_asleep_, false)) return;
   rings_.awake();
-  // What ended the sleep may be a socket.
-  is_house_due_ = true;
-  rounds_to_house_ = 1;
+  // What ended the sleep may be a deadline. If it is a socket, the sleeper has told.
+  if (hasDeadlines()) callHouse();
 }
 
 }  // namespace ramcore::transport::shm

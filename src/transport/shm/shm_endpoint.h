@@ -1,19 +1,20 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "transport/complaints.h"
 #include "transport/shm/ring_scan.h"
 #include "transport/shm/shm_transport.h"
-#include "transport/shm/socket_set.h"
 #include "transport/shm/tx_pool.h"
 #include "transport/shm/unix_socket.h"
 
 namespace ramcore::transport::shm {
 
 /// Sessions of one thread over shared memory. A round of poll() looks at rings only; the sockets (new connections,
-/// handshakes, wake-up bytes, the death of peers) are looked at after a sleep and otherwise rarely, because that is a
-/// system call: see keepHouseIfDue.
+/// handshakes, the death of peers) are looked at when a sleep ended because of them and otherwise rarely, because that
+/// is a system call: see keepHouseIfDue. Wake-up bytes have done what they are for when the thread runs; they are read
+/// now and then, so that they do not fill the socket.
 class ShmEndpoint final : public Endpoint, private RingHandler {
  public:
   ShmEndpoint(const ShmOptions& options, const ShmContext& context, const Identity& identity);
@@ -35,7 +36,18 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   uint32_t sessionCount() const override { return open_count_; }
   uint64_t badSessionCount() const override { return bad_count_; }
 
+  /// What the sleeper tells of a session's socket.
+  void onReady(Session& session, uint32_t events);
+
  private:
+  struct Listener final : ReadinessListener {
+    explicit Listener(ShmEndpoint& owner) : endpoint(owner) {}
+    void onReady(uint32_t) override;
+    ShmEndpoint& endpoint;
+    ListeningSocket socket;
+    EpollSleeper::Key key = EpollSleeper::kNoKey;
+    bool is_ready = false;  // until accepting found nothing
+  };
   struct Broken {
     SessionId session;
     std::string_view why;
@@ -66,10 +78,13 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   void noteReception(Session& session);
 
   // Sockets and deadlines (shm_endpoint_house.cc).
-  void watchSocket(const Session& session);
+  void closeSocket(Session& session);
+  void callHouse();
+  bool hasDeadlines() const { return greeting_count_ != 0 || !blocked_.empty() || !receiving_.empty(); }
   void keepHouseIfDue(MessageSink& sink);
   void keepHouse(MessageSink& sink, int64_t now_ns);
   void acceptConnections(int64_t now_ns);
+  void lookAtSocket(Session& session, MessageSink& sink);
   void acceptConnection(Descriptor socket, int64_t now_ns);
   bool dropNewcomer();
   void stepGreeting(Session& session, MessageSink& sink);
@@ -85,7 +100,8 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   Limits limits_;
   const Identity& identity_;
   Complaints complaints_;
-  SocketSet sockets_;
+  std::optional<EpollSleeper> own_sleeper_;  // of a thread that never sleeps
+  EpollSleeper& sleeper_;
   HomeThread home_;
   TxPool buffers_{home_};
   MessagePool messages_{home_};
@@ -105,15 +121,16 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   uint64_t queued_bytes_ = 0;         // of blocked_, as of the last look
   bool is_short_of_memory_ = false;   // somebody waits for it
   std::vector<Broken> broken_;        // to be lost in the next round
+  std::vector<SessionId> told_;       // whose sockets have something to say
   std::vector<Session*> lost_;        // to be announced
 
-  ListeningSocket listening_;
+  Listener listener_{*this};
   std::vector<Locator> locators_;
   Descriptor spare_;  // given up for a moment when no descriptor is left, so that a connection can be refused
   uint32_t rounds_to_house_ = 1;
   int64_t last_house_ns_ = 0;
   bool had_messages_ = false;
-  bool is_house_due_ = true;
+  bool is_house_due_ = false;  // the sleeper has told of something that cannot wait
   bool is_asleep_ = false;
 };
 

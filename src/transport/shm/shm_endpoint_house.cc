@@ -1,5 +1,6 @@
 // What a ShmEndpoint does with its sockets and deadlines: rarely, because every look is a system call.
 #include <fcntl.h>
+#include <sys/epoll.h>
 
 #include <algorithm>
 
@@ -8,8 +9,6 @@
 
 namespace ramcore::transport::shm {
 namespace {
-
-constexpr uint64_t kListenerKey = UINT64_MAX - 1;
 
 // An idle round takes about 10 ns: the clock is read every 50 us or so.
 constexpr uint32_t kRoundsPerLook = 4096;
@@ -21,8 +20,10 @@ constexpr int64_t kIdleHouseNs = 5 * runtime::kNanosPerMilli;
 constexpr int64_t kBusyHouseNs = 50 * runtime::kNanosPerMilli;
 constexpr int kAcceptsPerLook = 16;
 constexpr int kSocketReadsPerLook = 4;
+// A peer sends at most one wake-up byte for each time that we say we sleep, and some 270 fill a socket. Before this
+// many can be there they are read.
+constexpr uint32_t kNapsMax = 32;
 
-uint64_t keyOf(SessionId id) { return uint64_t{id.index} << 32 | id.generation; }
 // So that whoever connected tries again.
 void sayBusy(int socket) {
   wire::HandshakeRefused refused = busyRefusal();
@@ -30,65 +31,105 @@ void sayBusy(int socket) {
   (void)sendSome(socket, bytesOf(refused), sent);
 }
 
-SessionId sessionOf(uint64_t key) { return SessionId{static_cast<uint32_t>(key >> 32), static_cast<uint32_t>(key)}; }
-
 }  // namespace
 
 Outcome<Locator> ShmEndpoint::listen(const Locator& where) {
-  if (!sockets_.isUsable()) return Failure{Status::IoError, "no file descriptors left; raise 'ulimit -n'"};
-  if (listening_.fd() >= 0) return Failure{Status::BadConfig, "an endpoint listens at one shm path only"};
+  if (listener_.socket.fd() >= 0) return Failure{Status::BadConfig, "an endpoint listens at one shm path only"};
   auto listening = ListeningSocket::open(where.path);
   if (!listening.ok()) return listening.error();
-  listening_ = std::move(listening).value();
+  const EpollSleeper::Key key = sleeper_.listen(listening->fd(), EPOLLIN, listener_);
+  if (key == EpollSleeper::kNoKey) {
+    return Failure{Status::IoError,
+                   "the system lets this user watch no more descriptors; raise "
+                   "/proc/sys/fs/epoll/max_user_watches"};
+  }
+  listener_.socket = std::move(listening).value();
+  listener_.key = key;
   spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  sockets_.watch(listening_.fd(), kListenerKey);
   locators_ = {where};
   return where;
 }
 
-void ShmEndpoint::watchSocket(const Session& session) { sockets_.watch(session.socket.get(), keyOf(session.id)); }
+void ShmEndpoint::closeSocket(Session& session) {
+  sleeper_.unlisten(std::exchange(session.key, EpollSleeper::kNoKey));
+  session.socket.reset();
+}
+
+// In the next round, and before the thread sleeps.
+void ShmEndpoint::callHouse() {
+  is_house_due_ = true;
+  rounds_to_house_ = 1;
+}
+
+void ShmEndpoint::Listener::onReady(uint32_t) {
+  is_ready = true;
+  endpoint.callHouse();
+}
+
+void Session::onReady(uint32_t events) { endpoint.onReady(*this, events); }
+
+// A wake-up byte needs no reading: it has ended the sleep, and what it is about is in the ring.
+void ShmEndpoint::onReady(Session& session, uint32_t events) {
+  if (!std::exchange(session.is_told, true)) told_.push_back(session.id);
+  if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) session.is_end_told = true;
+  const bool is_wake_up = session.state == Session::State::Open && !session.is_end_told;
+  if (!is_wake_up || session.naps >= kNapsMax) callHouse();
+}
 
 void ShmEndpoint::keepHouseIfDue(MessageSink& sink) {
   rounds_to_house_ = greeting_count_ != 0 ? kRoundsPerLookInGreeting : kRoundsPerLook;
   const bool was_busy = std::exchange(had_messages_, false);
   const int64_t now_ns = context_.clock.nowNs();
-  const bool is_due =
-      is_house_due_ || greeting_count_ != 0 || now_ns - last_house_ns_ >= (was_busy ? kBusyHouseNs : kIdleHouseNs);
-  if (!is_due) return;
+  if (!is_house_due_) {
+    const int64_t pause_ns = was_busy ? kBusyHouseNs : kIdleHouseNs;
+    if (greeting_count_ == 0 && now_ns - last_house_ns_ < pause_ns) return;
+    sleeper_.poll();
+  }
   is_house_due_ = false;
   last_house_ns_ = now_ns;
   keepHouse(sink, now_ns);
 }
 
 void ShmEndpoint::keepHouse(MessageSink& sink, int64_t now_ns) {
-  for (const uint64_t key : sockets_.readable()) {
-    if (key == kListenerKey) {
-      acceptConnections(now_ns);
-      continue;
-    }
-    Session* session = find(sessionOf(key));
-    if (session == nullptr) continue;
-    if (session->state == Session::State::Greeting) stepGreeting(*session, sink);
-    if (session->state == Session::State::Open) readSocket(*session);
+  if (listener_.is_ready) acceptConnections(now_ns);
+  for (const SessionId id : std::exchange(told_, {})) {
+    Session* session = find(id);
+    if (session != nullptr) lookAtSocket(*session, sink);
   }
   checkDeadlines(now_ns);
+}
+
+void ShmEndpoint::lookAtSocket(Session& session, MessageSink& sink) {
+  session.is_told = false;
+  if (session.state == Session::State::Greeting) stepGreeting(session, sink);
+  if (session.state == Session::State::Open && !session.peer_has_ended) readSocket(session);
+  const bool is_at_end = session.state == Session::State::Lost || session.peer_has_ended;
+  if (!session.is_end_told || is_at_end) return;
+  // There is more in front of the end than one look takes.
+  session.is_told = true;
+  told_.push_back(session.id);
+  callHouse();
 }
 
 void ShmEndpoint::acceptConnections(int64_t now_ns) {
   for (int i = 0; i < kAcceptsPerLook; ++i) {
     bool is_exhausted = false;
-    Descriptor socket = listening_.accept(is_exhausted);
+    Descriptor socket = listener_.socket.accept(is_exhausted);
     if (is_exhausted) {
       // Left in the queue, the connection would end every sleep at once.
       complaints_.complain("no file descriptor left for a new connection; raise 'ulimit -n'");
       spare_.reset();
-      (void)listening_.accept(is_exhausted);
+      (void)listener_.socket.accept(is_exhausted);
       spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      return callHouse();
+    }
+    if (!socket) {
+      listener_.is_ready = false;
       return;
     }
-    if (!socket) return;
     acceptConnection(std::move(socket), now_ns);
   }
+  callHouse();  // for the others
 }
 
 void ShmEndpoint::acceptConnection(Descriptor socket, int64_t now_ns) {
@@ -150,6 +191,7 @@ void ShmEndpoint::stepGreeting(Session& session, MessageSink& sink) {
 
 // The socket of an open session carries wake-up bytes, and ends with the peer.
 void ShmEndpoint::readSocket(Session& session) {
+  session.naps = 0;
   std::byte bytes[256];
   for (int i = 0; i < kSocketReadsPerLook; ++i) {
     size_t count = 0;
@@ -161,10 +203,10 @@ void ShmEndpoint::readSocket(Session& session) {
           loseBad(session, "bytes on the socket that are no wake-up");
           return;
         }
+        if (count < sizeof(bytes) && !session.is_end_told) return;
         break;
       case StreamLook::Ended:
         // What the peer published before its end still counts; the scan of the rings loses the session behind it.
-        sockets_.forget(session.socket.get());
         session.peer_has_ended = true;
         session.has_unread = true;
         return;

@@ -3,6 +3,7 @@
 #include "base/trace.h"
 #include "runtime/clock.h"
 #include "runtime/random.h"
+#include "transport/epoll_sleeper.h"
 #include "transport/transport.h"
 
 namespace ramcore::transport::shm {
@@ -38,7 +39,7 @@ struct ShmContext {
   runtime::Clock& clock;
   runtime::Entropy& entropy;
   Trace& trace;
-  Sleeper* sleeper = nullptr;  ///< nullptr: the thread never sleeps
+  EpollSleeper* sleeper = nullptr;  ///< nullptr: the thread never sleeps
 };
 
 /// Messages between processes of one machine and one user, through rings in shared memory. See docs/shm.md.

@@ -1,4 +1,4 @@
-#include <fcntl.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,10 +28,10 @@ std::vector<Tcp::endpoint> inOrderOfTrial(const Tcp::resolver::results_type& res
 }
 
 // So that whoever connected tries again.
-void sayBusy(Tcp::socket& socket) {
+void sayBusy(StreamSocket& socket) {
   const wire::HandshakeRefused refused = busyRefusal();
   Error ignored;
-  socket.write_some(asio::buffer(&refused, sizeof(refused)), ignored);
+  socket.writeSome(bytesOf(refused), ignored);
 }
 
 bool isNothingYet(const Error& error) {
@@ -70,13 +70,17 @@ Outcome<Locator> TcpEndpoint::listen(const Locator& where) {
                                           " without a cluster secret: other machines reach it; give a secret file, or "
                                           "listen at 127.0.0.1"};
   }
-  auto listener = std::make_shared<Listener>(io_);
+  auto listener = std::make_unique<Listener>(io_);
   Error error;
   listener->acceptor.open(address.protocol(), error);
   if (!error) listener->acceptor.set_option(Tcp::acceptor::reuse_address(true), error);
   if (!error) listener->acceptor.bind(address, error);
   if (!error) listener->acceptor.listen(kBacklog, error);
   if (!error) listener->acceptor.non_blocking(true, error);
+  if (!error) {
+    listener->key = context_.sleeper.listen(listener->acceptor.native_handle(), EPOLLIN, *listener);
+    if (listener->key == EpollSleeper::kNoKey) error = asio::error::no_descriptors;
+  }
   if (error == asio::error::address_in_use) {
     return Failure{Status::InUse, "cannot listen at " + text +
                                       ": another process uses the port; stop it or choose another one (0 = any)"};
@@ -87,38 +91,27 @@ Outcome<Locator> TcpEndpoint::listen(const Locator& where) {
   }
   listener->locator = where;
   listener->locator.port = listener->acceptor.local_endpoint(error).port();
-  listeners_.push_back(listener);
   listening_->add(listener->locator);
-  arm(listener);
-  return listener->locator;
+  listeners_.push_back(std::move(listener));
+  return listeners_.back()->locator;
 }
 
-void TcpEndpoint::arm(const std::shared_ptr<Listener>& listener) {
-  if (listener->is_armed) return;
-  listener->is_armed = true;
-  listener->acceptor.async_wait(Tcp::acceptor::wait_read, [listener](const Error& error) {
-    listener->is_armed = false;
-    listener->is_ready = !error;
-  });
-}
-
-void TcpEndpoint::acceptAll(const std::shared_ptr<Listener>& listener) {
+void TcpEndpoint::acceptAll(Listener& listener) {
   for (int i = 0; i < kAcceptsPerRound; ++i) {
     Tcp::socket socket(io_);
     Error error;
-    listener->acceptor.accept(socket, error);
+    listener.acceptor.accept(socket, error);
     if (!error) {
       accept(std::move(socket));
     } else if (error == asio::error::no_descriptors && spare_fd_ >= 0) {
       // A connection that cannot be taken would be reported for ever.
       ::close(spare_fd_);
-      listener->acceptor.accept(socket, error);
+      listener.acceptor.accept(socket, error);
       socket.close(error);
       spare_fd_ = ::dup(STDERR_FILENO);
       complaints_.complain("refusing a connection: this process may open no more files; raise its limit (ulimit -n)");
     } else if (isNothingYet(error)) {
-      listener->is_ready = false;
-      arm(listener);
+      listener.is_ready = false;
       return;
     }
   }
@@ -131,7 +124,8 @@ void TcpEndpoint::accept(Tcp::socket socket) {
   if (session_count_ >= options_.sessions_max || accepting_count_ >= options_.handshakes_max) {
     if (accepting_count_ == 0) {
       complaints_.complain("refusing a connection from " + textOf(from) + ": there are as many as this process takes");
-      sayBusy(socket);
+      StreamSocket leaving(socket.release(error));
+      sayBusy(leaving);
       return;
     }
     dropNewcomer();
@@ -139,10 +133,27 @@ void TcpEndpoint::accept(Tcp::socket socket) {
   const SessionPointer session = addSession();
   ++accepting_count_;
   session->is_accepted = true;
-  session->socket = std::move(socket);
   session->peer.address = textOf(from);
   session->deadline_ns = context_.clock.nowNs() + options_.handshake_timeout_ns;
+  if (!takeSocket(*session, socket)) return lose(*session, Status::SessionLost);
   startGreeting(*session);
+}
+
+// From here on it is out of Asio's reactor and in the sleeper's own set.
+bool TcpEndpoint::takeSocket(TcpSession& session, Tcp::socket& socket) {
+  Error error;
+  const Tcp::endpoint from = socket.remote_endpoint(error);
+  session.peer_is_local = !error && from.address().is_loopback();
+  session.socket = StreamSocket(socket.release(error));
+  session.key = context_.sleeper.listen(session.socket.fd(), kReadEvents, session);
+  return session.key != EpollSleeper::kNoKey;
+}
+
+void TcpEndpoint::closeSocket(TcpSession& session) {
+  context_.sleeper.unlisten(std::exchange(session.key, EpollSleeper::kNoKey));
+  session.socket.close();
+  Error ignored;
+  if (session.connecting) session.connecting->close(ignored);
 }
 
 // Makes room for another one: to refuse it would let whoever opens connections and leaves them shut out everybody.
@@ -190,16 +201,16 @@ SessionId TcpEndpoint::connect(const Locator& where, uint64_t expected_id, int64
 void TcpEndpoint::resolve(const SessionPointer& session, const Locator& where) {
   session->state = TcpSession::State::Resolving;
   session->resolver.emplace(io_);
-  session->resolver->async_resolve(where.host, std::to_string(where.port),
-                                   [session](const Error& error, const Tcp::resolver::results_type& results) {
-                                     if (session->endpoint == nullptr || session->state != TcpSession::State::Resolving)
-                                       return;
-                                     if (error)
-                                       return session->endpoint->failConnect(*session,
-                                                                             "its name is unknown: " + error.message());
-                                     session->addresses = inOrderOfTrial(results);
-                                     session->endpoint->connectNext(session);
-                                   });
+  context_.sleeper.operationBegins();
+  session->resolver->async_resolve(
+      where.host, std::to_string(where.port),
+      [session, &sleeper = context_.sleeper](const Error& error, const Tcp::resolver::results_type& results) {
+        sleeper.operationEnds();
+        if (session->endpoint == nullptr || session->state != TcpSession::State::Resolving) return;
+        if (error) return session->endpoint->failConnect(*session, "its name is unknown: " + error.message());
+        session->addresses = inOrderOfTrial(results);
+        session->endpoint->connectNext(session);
+      });
 }
 
 void TcpEndpoint::connectNext(const SessionPointer& session) {
@@ -208,21 +219,27 @@ void TcpEndpoint::connectNext(const SessionPointer& session) {
   const Tcp::endpoint address = session->addresses.back();
   session->addresses.pop_back();
   Error error;
-  session->socket.close(error);
-  session->socket.open(address.protocol(), error);
-  if (error || !prepareSocket(session->socket, options_.kernel_send_bytes)) {
+  session->connecting.emplace(io_);
+  session->connecting->open(address.protocol(), error);
+  if (error || !prepareSocket(*session->connecting, options_.kernel_send_bytes)) {
     return failConnect(*session, "no socket: " + error.message());
   }
-  session->socket.async_connect(address, [session](const Error& result) {
-    if (session->endpoint == nullptr || session->state != TcpSession::State::Connecting) return;
-    session->endpoint->onConnected(session, result);
+  context_.sleeper.operationBegins();
+  session->connecting->async_connect(address, [session, &sleeper = context_.sleeper](const Error& result) {
+    sleeper.operationEnds();
+    TcpEndpoint* endpoint = session->endpoint;
+    if (endpoint == nullptr || session->state != TcpSession::State::Connecting) return;
+    if (!result) return endpoint->onConnected(*session);
+    if (!session->addresses.empty()) return endpoint->connectNext(session);
+    endpoint->failConnect(*session, result.message());
   });
 }
 
-void TcpEndpoint::onConnected(const SessionPointer& session, const Error& error) {
-  if (!error) return startGreeting(*session);
-  if (!session->addresses.empty()) return connectNext(session);
-  failConnect(*session, error.message());
+void TcpEndpoint::onConnected(TcpSession& session) {
+  const bool is_taken = takeSocket(session, *session.connecting);
+  session.connecting.reset();
+  if (!is_taken) return failConnect(session, "no room among what the thread waits for");
+  startGreeting(session);
 }
 
 // At the level of debug: whoever retries decides what a person has to know.
@@ -234,14 +251,12 @@ void TcpEndpoint::failConnect(TcpSession& session, const std::string& why) {
 // ---- greeting
 
 void TcpEndpoint::startGreeting(TcpSession& session) {
-  Error error;
-  const Tcp::endpoint from = session.socket.remote_endpoint(error);
   HandshakeOptions options;
   options.side = session.is_accepted ? HandshakeSide::Acceptor : HandshakeSide::Initiator;
   options.identity = identity_;
   options.expected_id = session.expected_id;
   options.slot_count = options_.slots_per_session;
-  options.peer_is_local = !error && from.address().is_loopback();
+  options.peer_is_local = session.peer_is_local;
   if (session.is_accepted) options.locators = listening_->get();
   session.handshake.emplace(std::move(options), context_.entropy);
   session.state = TcpSession::State::Greeting;
@@ -253,8 +268,7 @@ void TcpEndpoint::stepGreeting(TcpSession& session, MessageSink& sink) {
   for (;;) {
     while (!handshake.toSend().empty()) {
       Error error;
-      const size_t bytes =
-          session.socket.write_some(asio::buffer(handshake.toSend().data(), handshake.toSend().size()), error);
+      const size_t bytes = session.socket.writeSome(handshake.toSend(), error);
       if (isNothingYet(error)) return armWrite(session);
       if (error) break;  // reading tells why
       handshake.sent(bytes);
@@ -271,8 +285,9 @@ bool TcpEndpoint::readGreeting(TcpSession& session) {
   std::array<std::byte, 512> bytes;
   const size_t wanted = std::min<size_t>(handshake.wantedBytes(), bytes.size());
   Error error;
-  const size_t count = session.socket.read_some(asio::buffer(bytes.data(), wanted), error);
+  const size_t count = session.socket.readSome(std::span(bytes).first(wanted), error);
   if (isNothingYet(error)) {
+    session.is_drained = error != asio::error::interrupted;
     session.misses += miss_weight_;
     return false;
   }
@@ -310,8 +325,7 @@ void TcpEndpoint::loseGreeting(TcpSession& session) {
   const Handshake& handshake = *session.handshake;
   if (handshake.isBad()) ++bad_count_;
   complaints_.complain("no session with " + session.peer.address + ": " + handshake.failureText());
-  Error ignored;
-  session.socket.shutdown(Tcp::socket::shutdown_send, ignored);
+  session.socket.shutDownSend();
   lose(session, handshake.status());
 }
 

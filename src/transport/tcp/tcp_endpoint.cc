@@ -1,5 +1,6 @@
 #include "transport/tcp/tcp_endpoint.h"
 
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,13 +8,13 @@
 namespace ramcore::transport::tcp {
 namespace {
 
-// More sessions than this are not read without asking the reactor: a look that finds nothing is a system call.
+// More sessions than this are not read without asking the sleeper: a look that finds nothing is a system call.
 constexpr size_t kHotSessionsMax = 64;
 // A session cools down after so many looks that found nothing. One that was made while others had messages counts as
 // many: it took time from them.
 constexpr uint32_t kMissesMax = 512;
 constexpr uint32_t kMissWeightBusy = 16;
-// Rounds between two questions to the reactor, each a system call. While no session is hot a round costs next to
+// Rounds between two questions to the sleeper, each a system call. While no session is hot a round costs next to
 // nothing, so that the first message of a quiet session waits less than a microsecond longer.
 constexpr uint32_t kRoundsCold = 8;
 // ... unless the thread spins for another endpoint and nothing happens here for a while: then the question would be
@@ -23,6 +24,8 @@ constexpr uint32_t kRoundsHot = 128;
 
 }  // namespace
 
+const uint32_t TcpEndpoint::kReadEvents = EPOLLIN | EPOLLRDHUP;
+
 TcpEndpoint::TcpEndpoint(const TcpOptions& options, const TcpContext& context, const Limits& limits,
                          const Identity& identity, std::shared_ptr<ListeningList> listening)
     : options_(options),
@@ -31,15 +34,13 @@ TcpEndpoint::TcpEndpoint(const TcpOptions& options, const TcpContext& context, c
       identity_(identity),
       listening_(std::move(listening)),
       io_(context.sleeper.ioContext()),
-      life_(std::make_shared<TcpEndpoint*>(this)),
       shared_block_(blocks_),
       spare_fd_(::dup(STDERR_FILENO)),
-      timer_(io_),
       complaints_(context.clock, context.trace, "tcp: ") {}
 
 TcpEndpoint::~TcpEndpoint() {
-  *life_ = nullptr;
   for (const auto& listener : listeners_) {
+    context_.sleeper.unlisten(listener->key);
     Error ignored;
     listener->acceptor.close(ignored);
     listening_->remove(listener->locator);
@@ -72,10 +73,10 @@ TcpEndpoint::SessionPointer TcpEndpoint::addSession() {
     sessions_.emplace_back();
     generations_.push_back(0);
   }
-  sessions_[index] = std::make_shared<TcpSession>(*this, SessionId{index, ++generations_[index]}, io_);
+  sessions_[index] = std::make_shared<TcpSession>(*this, SessionId{index, ++generations_[index]});
   young_.push_back(sessions_[index]->id);
   ++session_count_;
-  rounds_to_reactor_ = 1;
+  rounds_to_sleeper_ = 1;
   return sessions_[index];
 }
 
@@ -91,8 +92,7 @@ void TcpEndpoint::lose(TcpSession& session, Status reason) {
   session.lost_reason = reason;
   lost_.push_back(&session);
   if (session.resolver) session.resolver->cancel();
-  Error ignored;
-  session.socket.close(ignored);
+  closeSocket(session);
   if (!session.channel) return;
   unsent_bytes_ -= session.channel->queue.unsentBytes();
   session.channel->queue.clear();
@@ -142,8 +142,7 @@ void TcpEndpoint::letGo(TcpSession& session) {
   session.endpoint = nullptr;
   session.channel.reset();
   session.handshake.reset();
-  Error ignored;
-  session.socket.close(ignored);
+  closeSocket(session);
 }
 
 void TcpEndpoint::close(SessionId id) {
@@ -200,7 +199,7 @@ void TcpEndpoint::reply(const ReplyTo& to, TxMessage response) {
 
 uint32_t TcpEndpoint::poll(MessageSink& sink, uint32_t message_max) {
   RC_DCHECK(message_max >= 1 && message_max <= limits_.burst_messages_max);
-  if (--rounds_to_reactor_ == 0) runReactor();
+  if (--rounds_to_sleeper_ == 0) askSleeper();
   if (!broken_.empty()) [[unlikely]]
     loseBroken();
   const uint32_t delivered = hot_.empty() ? 0 : readHot(sink, message_max);
@@ -213,14 +212,13 @@ uint32_t TcpEndpoint::poll(MessageSink& sink, uint32_t message_max) {
   return delivered;
 }
 
-void TcpEndpoint::runReactor() {
+void TcpEndpoint::askSleeper() {
   const bool was_idle = context_.sleeper.poll() == 0 && hot_.empty();
   cold_rounds_ = was_idle ? std::min(cold_rounds_ * 2, kRoundsColdMax) : kRoundsCold;
   for (const auto& listener : listeners_) {
-    if (listener->is_ready) acceptAll(listener);
+    if (listener->is_ready) acceptAll(*listener);
   }
-  const bool has_deadlines = !young_.empty() || !blocked_.empty();
-  if (has_deadlines) {
+  if (hasDeadlines()) {
     const int64_t now_ns = context_.clock.nowNs();
     checkDeadlines(now_ns);
     checkBlocked(now_ns);
@@ -230,7 +228,7 @@ void TcpEndpoint::runReactor() {
     checkReceiving(now_ns);
     if (std::exchange(is_short_of_memory_, false)) squeeze(now_ns);
   }
-  rounds_to_reactor_ = has_deadlines ? 1 : hot_.empty() ? cold_rounds_ : kRoundsHot;
+  rounds_to_sleeper_ = hasDeadlines() ? 1 : hot_.empty() ? cold_rounds_ : kRoundsHot;
 }
 
 uint32_t TcpEndpoint::readHot(MessageSink& sink, uint32_t message_max) {
@@ -257,12 +255,9 @@ void TcpEndpoint::settleHot() {
   const uint32_t misses_max = hot_.size() > kHotSessionsMax ? 0 : kMissesMax;
   size_t kept = 0;
   for (TcpSession* session : hot_) {
-    if (!session->is_hot) continue;
-    if (session->state == TcpSession::State::Lost || session->misses > misses_max) {
-      cool(*session);
-    } else {
-      hot_[kept++] = session;
-    }
+    // One that has cooled down had nothing at its last look: the sleeper tells of what comes.
+    session->is_hot = session->state != TcpSession::State::Lost && session->misses <= misses_max;
+    if (session->is_hot) hot_[kept++] = session;
   }
   hot_.resize(kept);
 }
@@ -276,24 +271,25 @@ void TcpEndpoint::makeHot(TcpSession& session) {
   hot_.push_back(&session);
 }
 
-// The caller takes it out of hot_.
-void TcpEndpoint::cool(TcpSession& session) {
-  session.is_hot = false;
-  if (session.state != TcpSession::State::Lost && !isReadPaused(session)) armRead(session);
-}
-
 bool TcpEndpoint::isReadPaused(const TcpSession& session) const {
   return session.channel && session.channel->queue.unsentBytes() > options_.unsent_bytes_max;
 }
 
-// The reactor looks at the socket's present state, so bytes that came just before are not missed.
-void TcpEndpoint::armRead(TcpSession& session) {
-  if (session.is_read_armed) return;
-  session.is_read_armed = true;
-  session.socket.async_wait(Tcp::socket::wait_read, [session = sessions_[session.id.index]](const Error&) {
-    session->is_read_armed = false;
-    if (session->endpoint != nullptr) session->endpoint->makeHot(*session);
-  });
+// There may be something that no change of the socket will tell of.
+bool TcpEndpoint::mustRead(const TcpSession& session) const {
+  return session.state != TcpSession::State::Lost && (!session.is_drained || session.has_unread) &&
+         !isReadPaused(session);
+}
+
+void TcpSession::onReady(uint32_t events) {
+  if (endpoint != nullptr) endpoint->onReady(*this, events);
+}
+
+void TcpEndpoint::onReady(TcpSession& session, uint32_t events) {
+  session.is_drained = false;
+  if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) session.has_ended = true;
+  if (session.is_write_armed && (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) unblock(session);
+  if (!isReadPaused(session)) makeHot(session);
 }
 
 uint32_t TcpEndpoint::readSession(TcpSession& session, uint32_t message_max) {
@@ -317,12 +313,18 @@ bool TcpEndpoint::readSocket(TcpSession& session) {
   FrameReader& reader = session.channel->reader;
   const MutableByteSpan room = reader.room();
   Error error;
-  const size_t bytes = session.socket.read_some(asio::buffer(room.data(), room.size()), error);
+  const size_t bytes = session.socket.readSome(room, error);
   reader.received(static_cast<uint32_t>(bytes));
-  if (!error) return true;
-  if (error == asio::error::would_block || error == asio::error::try_again || error == asio::error::interrupted) {
+  if (!error) {
+    // Less than there is room for is all there was; what comes later is told. Only the end may be told already.
+    session.is_drained = bytes < room.size() && !session.has_ended;
+    return true;
+  }
+  if (error == asio::error::would_block || error == asio::error::try_again) {
+    session.is_drained = true;
     return false;
   }
+  if (error == asio::error::interrupted) return false;
   if (error == asio::error::eof && reader.hasPart()) {
     loseBad(session, "it ended in the middle of a message");
     return false;
@@ -375,6 +377,11 @@ void TcpEndpoint::deliverMessage(TcpSession& session) {
 
 // ---- sleep
 
+bool TcpEndpoint::hasHouseWork() const {
+  return hasDeadlines() || !receiving_.empty() || is_short_of_memory_ ||
+         std::any_of(listeners_.begin(), listeners_.end(), [](const auto& listener) { return listener->is_ready; });
+}
+
 bool TcpEndpoint::hasWork() const {
   return !hot_.empty() || !lost_.empty() || !broken_.empty() || !dirty_.empty() ||
          std::any_of(listeners_.begin(), listeners_.end(), [](const auto& listener) { return listener->is_ready; });
@@ -382,16 +389,23 @@ bool TcpEndpoint::hasWork() const {
 
 bool TcpEndpoint::prepareSleep() {
   flush();
-  const auto cannot_wait = [this](const TcpSession* session) { return session->has_unread && !isReadPaused(*session); };
-  if (std::none_of(hot_.begin(), hot_.end(), cannot_wait) && lost_.empty()) {
-    for (TcpSession* session : hot_) cool(*session);
-    hot_.clear();
-    context_.sleeper.poll();
+  // The others had nothing at their last look. What has come since, or comes now, ends the sleep at once: the sleep
+  // itself is the look that follows.
+  size_t kept = 0;
+  for (TcpSession* session : hot_) {
+    session->is_hot = mustRead(*session);
+    if (session->is_hot) hot_[kept++] = session;
   }
-  rounds_to_reactor_ = 1;
+  hot_.resize(kept);
   if (hasWork()) return false;
-  armTimer();
+  context_.sleeper.wakeBy(nextDeadlineNs());
   return true;
+}
+
+// What woke the thread was told with the sleep: the sleeper is not asked once more at once.
+void TcpEndpoint::awake() {
+  cold_rounds_ = 1;
+  rounds_to_sleeper_ = hasHouseWork() ? 1 : hot_.empty() ? kRoundsCold : kRoundsHot;
 }
 
 int64_t TcpEndpoint::nextDeadlineNs() const {
@@ -412,17 +426,6 @@ int64_t TcpEndpoint::nextDeadlineNs() const {
     next_ns = std::min(next_ns, session->reception.progress.sinceNs() + options_.stall_close_ns);
   }
   return next_ns;
-}
-
-// The sleep of the thread ends with a handler of ours when a deadline of ours comes first.
-void TcpEndpoint::armTimer() {
-  const int64_t next_ns = nextDeadlineNs();
-  if (next_ns >= timer_deadline_ns_) return;
-  timer_deadline_ns_ = next_ns;
-  timer_.expires_after(std::chrono::nanoseconds(std::max<int64_t>(0, next_ns - context_.clock.nowNs())));
-  timer_.async_wait([life = life_](const Error& error) {
-    if (!error && *life != nullptr) (*life)->timer_deadline_ns_ = runtime::kNever;
-  });
 }
 
 }  // namespace ramcore::transport::tcp

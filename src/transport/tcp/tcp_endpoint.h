@@ -10,11 +10,11 @@
 namespace ramcore::transport::tcp {
 
 /// Sessions of one thread over TCP. While the thread spins, poll() reads straight from the sockets that were lately
-/// active ("hot") and asks the reactor about the others every few rounds; before a sleep the hot ones are given to the
-/// reactor too.
+/// active ("hot") and asks the sleeper about the others every few rounds. After a sleep it reads from those that the
+/// sleeper told of, and from no others.
 ///
-/// Handlers of the reactor may run inside the sleep of the thread, where neither the sink nor a call may be touched:
-/// they only note what is to be done, and poll() does it.
+/// What the sleeper tells, and handlers of Asio, may come inside the sleep of the thread, where neither the sink nor a
+/// call may be touched: it is only noted what is to be done, and poll() does it.
 class TcpEndpoint final : public Endpoint {
  public:
   TcpEndpoint(const TcpOptions& options, const TcpContext& context, const Limits& limits, const Identity& identity,
@@ -32,27 +32,27 @@ class TcpEndpoint final : public Endpoint {
   uint32_t poll(MessageSink& sink, uint32_t message_max) override;
   void flush() override;
   bool prepareSleep() override;
-  /// What woke the thread is mostly a session that is hot now: it is read before anything else is asked of the kernel.
-  void awake() override {
-    cold_rounds_ = 1;
-    rounds_to_reactor_ = hot_.empty() ? 1 : 2;
-  }
+  void awake() override;
   const Peer* peer(SessionId session) const override;
   void close(SessionId session) override;
   uint32_t sessionCount() const override { return open_count_; }
   uint64_t badSessionCount() const override { return bad_count_; }
 
+  /// What the sleeper tells of a session's socket.
+  void onReady(TcpSession& session, uint32_t events);
+
  private:
   using SessionPointer = std::shared_ptr<TcpSession>;
-  /// What handlers hold that do not belong to a session; nullptr inside when the endpoint is gone.
-  using Life = std::shared_ptr<TcpEndpoint*>;
-  struct Listener {
+  struct Listener final : ReadinessListener {
     explicit Listener(asio::io_context& io) : acceptor(io) {}
+    void onReady(uint32_t) override { is_ready = true; }
     Tcp::acceptor acceptor;
+    EpollSleeper::Key key = EpollSleeper::kNoKey;
     Locator locator;
-    bool is_armed = false;
-    bool is_ready = false;
+    bool is_ready = false;  // until accepting found nothing
   };
+  /// What is always told of a session's socket.
+  static const uint32_t kReadEvents;
   struct Broken {
     SessionId session;
     std::string why;
@@ -74,10 +74,11 @@ class TcpEndpoint final : public Endpoint {
   Outcome<std::vector<Tcp::endpoint>> addressesOf(const Locator& where);
   void resolve(const SessionPointer& session, const Locator& where);
   void connectNext(const SessionPointer& session);
-  void onConnected(const SessionPointer& session, const Error& error);
+  void onConnected(TcpSession& session);
+  bool takeSocket(TcpSession& session, Tcp::socket& socket);
+  void closeSocket(TcpSession& session);
   void failConnect(TcpSession& session, const std::string& why);
-  void arm(const std::shared_ptr<Listener>& listener);
-  void acceptAll(const std::shared_ptr<Listener>& listener);
+  void acceptAll(Listener& listener);
   void accept(Tcp::socket socket);
   void dropNewcomer();
   void startGreeting(TcpSession& session);
@@ -94,14 +95,14 @@ class TcpEndpoint final : public Endpoint {
   void deliverMessage(TcpSession& session);
   void settleHot();
   void makeHot(TcpSession& session);
-  void cool(TcpSession& session);
-  void armRead(TcpSession& session);
+  bool mustRead(const TcpSession& session) const;
   bool isReadPaused(const TcpSession& session) const;
 
   // Writing (tcp_write.cc).
   void send(TcpSession& session, const wire::FrameHeader& header, TxMessage message);
   void write(TcpSession& session);
   void armWrite(TcpSession& session);
+  void unblock(TcpSession& session);
   void block(TcpSession& session);
   void checkBlocked(int64_t now_ns);
   /// False if the session needs no more watching.
@@ -116,11 +117,12 @@ class TcpEndpoint final : public Endpoint {
   void squeeze(int64_t now_ns);
 
   // Time and traces.
-  void runReactor();
+  void askSleeper();
+  bool hasDeadlines() const { return !young_.empty() || !blocked_.empty(); }
+  bool hasHouseWork() const;
   bool hasWork() const;
   void checkDeadlines(int64_t now_ns);
   int64_t nextDeadlineNs() const;
-  void armTimer();
 
   const TcpOptions options_;
   const TcpContext context_;
@@ -128,7 +130,6 @@ class TcpEndpoint final : public Endpoint {
   const Identity& identity_;
   const std::shared_ptr<ListeningList> listening_;
   asio::io_context& io_;
-  Life life_;
   SimpleBufferPool buffers_;
   RxBlockPool blocks_;
   SharedBlock shared_block_;
@@ -153,12 +154,10 @@ class TcpEndpoint final : public Endpoint {
   std::vector<TcpSession*> lost_;     // to be announced
   std::vector<RxMessage> requests_;   // found in this round
 
-  std::vector<std::shared_ptr<Listener>> listeners_;
+  std::vector<std::unique_ptr<Listener>> listeners_;
   int spare_fd_ = -1;  // given up for a moment when no descriptor is left, so that a connection can be refused
-  asio::steady_timer timer_;
-  int64_t timer_deadline_ns_ = runtime::kNever;
-  uint32_t rounds_to_reactor_ = 1;
-  uint32_t cold_rounds_ = 1;  // between two questions to the reactor while no session is hot
+  uint32_t rounds_to_sleeper_ = 1;
+  uint32_t cold_rounds_ = 1;  // between two questions to the sleeper while no session is hot
   size_t first_hot_ = 0;
   uint32_t miss_weight_ = 1;
   Complaints complaints_;

@@ -14,7 +14,7 @@ bool TcpEndpoint::mustWaitForMemory(const TcpSession& session) {
     return false;
   if (!session.is_bounded || (reader.hasPart() && wanted_bytes == 0)) return false;
   is_short_of_memory_ = true;
-  rounds_to_reactor_ = 1;
+  rounds_to_sleeper_ = 1;
   return true;
 }
 

@@ -4,11 +4,13 @@
 #include <optional>
 
 #include "transport/call_slots.h"
+#include "transport/epoll_sleeper.h"
 #include "transport/handshake.h"
 #include "transport/progress.h"
 #include "transport/tcp/asio.h"
 #include "transport/tcp/frame_reader.h"
 #include "transport/tcp/send_queue.h"
+#include "transport/tcp/stream_socket.h"
 
 namespace ramcore::transport::tcp {
 
@@ -25,9 +27,9 @@ struct TcpChannel {
   RequestSlots requests;
 };
 
-/// A session of a TcpEndpoint, which moves it through its states. Handlers of the reactor hold it too: they may still
-/// come when the endpoint has let go of it.
-struct TcpSession {
+/// A session of a TcpEndpoint, which moves it through its states. Handlers of Asio hold it too: they may still come
+/// when the endpoint has let go of it.
+struct TcpSession final : ReadinessListener {
   enum class State : uint8_t {
     Resolving,  ///< a name is looked up
     Connecting,
@@ -36,13 +38,14 @@ struct TcpSession {
     Lost,  ///< calls are completed; the sink has still to hear of it
   };
 
-  TcpSession(TcpEndpoint& owner, SessionId session_id, asio::io_context& io)
-      : endpoint(&owner), id(session_id), socket(io) {}
+  TcpSession(TcpEndpoint& owner, SessionId session_id) : endpoint(&owner), id(session_id) {}
+  void onReady(uint32_t events) override;
 
   TcpEndpoint* endpoint;  ///< nullptr when it has let go
   SessionId id;
   State state = State::Greeting;
-  Tcp::socket socket;
+  StreamSocket socket;                           ///< once it is connected
+  EpollSleeper::Key key = EpollSleeper::kNoKey;  ///< of the socket, in the thread's sleeper
   Peer peer;
   bool is_accepted = false;
   bool is_announced = false;  ///< the sink has heard, or (connect) will hear, of it
@@ -53,22 +56,25 @@ struct TcpSession {
   uint64_t expected_id = 0;
   std::vector<Tcp::endpoint> addresses;  ///< still to be tried, the next one last
   std::optional<Tcp::resolver> resolver;
+  std::optional<Tcp::socket> connecting;  ///< while Connecting
+  bool peer_is_local = false;
   std::optional<Handshake> handshake;
   bool has_received = false;  ///< at least one byte
 
   std::optional<TcpChannel> channel;  ///< while Open
 
   // Reading.
-  bool is_hot = false;         ///< in the list of sessions that are read without asking the reactor
-  bool is_read_armed = false;  ///< the reactor tells when there is something to read
-  bool has_unread = false;     ///< whole messages may wait in the reader
-  uint32_t misses = 0;         ///< weighed looks that found nothing
-  bool is_bounded = false;     ///< a client's: it waits when memory for messages is used up
+  bool is_hot = false;      ///< in the list of sessions that are read without asking the sleeper
+  bool is_drained = false;  ///< the kernel had nothing more at the last look, and the sleeper has told of nothing since
+  bool has_ended = false;   ///< the sleeper has told of the end: only a look that finds nothing drains it
+  bool has_unread = false;  ///< whole messages may wait in the reader
+  uint32_t misses = 0;      ///< weighed looks that found nothing
+  bool is_bounded = false;  ///< a client's: it waits when memory for messages is used up
   Reception reception;
 
   // Writing.
   bool is_dirty = false;        ///< in the list of sessions that flush() writes
-  bool is_write_armed = false;  ///< the kernel takes no more; the reactor tells when it does
+  bool is_write_armed = false;  ///< the kernel takes no more; the sleeper tells when it does
   bool is_blocked = false;      ///< in the list of sessions that are watched for standing still
   bool is_copied_out = false;
   int64_t first_since_ns = 0;  ///< while is_blocked: since when the first message waits

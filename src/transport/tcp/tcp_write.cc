@@ -1,3 +1,5 @@
+#include <sys/epoll.h>
+
 #include <array>
 
 #include "transport/tcp/tcp_endpoint.h"
@@ -5,31 +7,8 @@
 namespace ramcore::transport::tcp {
 namespace {
 
-constexpr size_t kPiecesMax = 64;  // Asio takes no more at once
 // Vectored writes for one session before the next has its turn.
 constexpr int kWritesMax = 8;
-
-// A sequence of buffers as Asio wants it.
-class Pieces {
- public:
-  using value_type = asio::const_buffer;
-  using const_iterator = const asio::const_buffer*;
-
-  explicit Pieces(std::span<const ByteSpan> pieces) : count_(pieces.size()) {
-    for (size_t i = 0; i < count_; ++i) buffers_[i] = asio::const_buffer(pieces[i].data(), pieces[i].size());
-  }
-  const_iterator begin() const { return buffers_.data(); }
-  const_iterator end() const { return buffers_.data() + count_; }
-
- private:
-  std::array<asio::const_buffer, kPiecesMax> buffers_;
-  size_t count_;
-};
-
-size_t writeSome(Tcp::socket& socket, std::span<const ByteSpan> pieces, Error& error) {
-  if (pieces.size() == 1) return socket.write_some(asio::const_buffer(pieces[0].data(), pieces[0].size()), error);
-  return socket.write_some(Pieces(pieces), error);
-}
 
 }  // namespace
 
@@ -39,7 +18,7 @@ void TcpEndpoint::send(TcpSession& session, const wire::FrameHeader& header, TxM
   queue.push(std::move(message), header);
   unsent_bytes_ += queue.unsentBytes();
   session.is_copied_out = false;
-  // While the kernel takes nothing there is nothing to flush: the reactor's handler goes on.
+  // While the kernel takes nothing there is nothing to flush: unblock() goes on.
   if (session.is_dirty || session.is_write_armed) return;
   session.is_dirty = true;
   dirty_.push_back(session.id);
@@ -57,14 +36,14 @@ void TcpEndpoint::flush() {
   flushing_.clear();
 }
 
-// Runs in handlers of the reactor too: neither the sink nor a call may be touched.
+// Runs inside the sleep too: neither the sink nor a call may be touched.
 void TcpEndpoint::write(TcpSession& session) {
   SendQueue& queue = session.channel->queue;
   for (int i = 0; i < kWritesMax && !queue.empty(); ++i) {
-    std::array<ByteSpan, kPiecesMax> pieces;
+    std::array<ByteSpan, StreamSocket::kPiecesMax> pieces;
     const size_t count = queue.gather(pieces);
     Error error;
-    const size_t bytes = writeSome(session.socket, std::span(pieces).first(count), error);
+    const size_t bytes = session.socket.writeSome(std::span<const ByteSpan>(pieces).first(count), error);
     if (error == asio::error::would_block || error == asio::error::try_again) return block(session);
     if (error) {
       loseLater(session, error.message(), false);
@@ -80,7 +59,7 @@ void TcpEndpoint::write(TcpSession& session) {
   }
   // Reading was paused, and nobody else looks at it: it was cooled down meanwhile. Not only while is_blocked, which
   // ends as soon as the kernel has taken something: the pause may end a write later.
-  if (!session.is_hot && !session.is_read_armed && !isReadPaused(session)) makeHot(session);
+  if (!session.is_hot && mustRead(session)) makeHot(session);
   if (queue.empty() || session.is_dirty) return;
   session.is_dirty = true;
   dirty_.push_back(session.id);
@@ -92,7 +71,7 @@ void TcpEndpoint::block(TcpSession& session) {
     session.first_since_ns = context_.clock.nowNs();
     session.sending.begin(session.first_since_ns, session.taken_bytes);
     blocked_.push_back(session.id);
-    rounds_to_reactor_ = 1;
+    rounds_to_sleeper_ = 1;
   }
   armWrite(session);
 }
@@ -100,15 +79,18 @@ void TcpEndpoint::block(TcpSession& session) {
 void TcpEndpoint::armWrite(TcpSession& session) {
   if (session.is_write_armed) return;
   session.is_write_armed = true;
-  session.socket.async_wait(Tcp::socket::wait_write, [session = sessions_[session.id.index]](const Error&) {
-    session->is_write_armed = false;
-    if (session->endpoint == nullptr) return;
-    if (session->state == TcpSession::State::Open) {
-      session->endpoint->write(*session);
-    } else {
-      session->endpoint->makeHot(*session);
-    }
-  });
+  // Only while it is asked for: a socket that could be written to would end every sleep that follows a packet.
+  context_.sleeper.listenTo(session.key, kReadEvents | EPOLLOUT);
+}
+
+void TcpEndpoint::unblock(TcpSession& session) {
+  session.is_write_armed = false;
+  context_.sleeper.listenTo(session.key, kReadEvents);
+  if (session.state == TcpSession::State::Open) {
+    write(session);
+  } else {
+    makeHot(session);
+  }
 }
 
 void TcpEndpoint::checkBlocked(int64_t now_ns) {
@@ -145,12 +127,12 @@ void TcpEndpoint::sayClose(TcpSession& session) {
   wire::FrameHeader header{};
   header.kind = wire::FrameKind::Close;
   Error error;
-  session.socket.write_some(asio::buffer(&header, sizeof(header)), error);
+  session.socket.writeSome(bytesOf(header), error);
   if (error) return;
-  session.socket.shutdown(Tcp::socket::shutdown_send, error);
+  session.socket.shutDownSend();
   // Closing a socket with unread bytes resets the connection, and the peer would not see the frame.
   std::array<std::byte, 4096> unread;
-  for (int i = 0; i < 64 && !error; ++i) session.socket.read_some(asio::buffer(unread.data(), unread.size()), error);
+  for (int i = 0; i < 64 && !error; ++i) session.socket.readSome(unread, error);
 }
 
 }  // namespace ramcore::transport::tcp

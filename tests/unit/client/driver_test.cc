@@ -6,7 +6,7 @@
 
 #include "runtime/real/system_clock.h"
 #include "runtime/real/thread_executor.h"
-#include "transport/shm/poll_sleeper.h"
+#include "transport/epoll_sleeper.h"
 
 namespace ramcore::client {
 namespace {
@@ -45,7 +45,7 @@ struct DriverTest : ::testing::Test {
 
   runtime::SystemClock clock;
   runtime::SeededEntropy entropy{1};
-  transport::shm::PollSleeper sleeper{clock};
+  transport::EpollSleeper sleeper{clock};
   rpc::Dispatch dispatch{clock, silentTrace(), sleeper, {}};
   rpc::Caller caller{dispatch};
   ClusterClient client{caller, entropy, {rpc::PeerAddress{}}, {.retry = {}, .renew_by_timer = false}};

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/real/system_clock.h"
-#include "transport/shm/poll_sleeper.h"
+#include "transport/epoll_sleeper.h"
 #include "transport/shm/shm_transport.h"
 
 namespace ramcore::transport::shm {
@@ -92,7 +92,7 @@ struct Side {
 
   runtime::SystemClock clock;
   runtime::SystemEntropy entropy;
-  PollSleeper sleeper;
+  EpollSleeper sleeper;
   Identity identity;
   ShmTransport transport;
   RecordingSink sink;

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <span>
+
+#include "base/bytes.h"
+#include "transport/tcp/asio.h"
+
+namespace ramcore::transport::tcp {
+
+/// A connected socket that never blocks, taken over from Asio: in the set of Asio's reactor every packet that comes
+/// would wake a second wait queue.
+class StreamSocket {
+ public:
+  StreamSocket() = default;
+  explicit StreamSocket(int fd) : fd_(fd) {}
+  StreamSocket(const StreamSocket&) = delete;
+  StreamSocket& operator=(const StreamSocket&) = delete;
+  StreamSocket(StreamSocket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  StreamSocket& operator=(StreamSocket&& other) noexcept {
+    if (this != &other) close();
+    if (this != &other) fd_ = std::exchange(other.fd_, -1);
+    return *this;
+  }
+  ~StreamSocket() { close(); }
+
+  bool isOpen() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+
+  /// What the kernel has, up to the room there is; at the end of the stream asio::error::eof.
+  size_t readSome(MutableByteSpan room, Error& error);
+  /// What the kernel takes, at most kPiecesMax pieces.
+  static constexpr size_t kPiecesMax = 64;
+  size_t writeSome(std::span<const ByteSpan> pieces, Error& error);
+  size_t writeSome(ByteSpan bytes, Error& error) { return writeSome(std::span(&bytes, 1), error); }
+  void shutDownSend();
+  void close();
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace ramcore::transport::tcp
