@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <functional>
 
 #include "runtime/real/system_clock.h"
@@ -74,9 +75,10 @@ TEST_F(TcpSleeper, AForgottenDescriptorIsNeitherWatchedNorClosed) {
 }
 
 struct Sink : MessageSink {
-  void onRequests(std::span<RxMessage>) override {}
+  void onRequests(std::span<RxMessage> requests) override { request_count += requests.size(); }
   void onSessionOpen(SessionId session) override { opened.push_back(session); }
   void onSessionLost(SessionId session, Status reason) override { lost.emplace_back(session, reason); }
+  size_t request_count = 0;
   std::vector<SessionId> opened;
   std::vector<std::pair<SessionId, Status>> lost;
 };
@@ -140,6 +142,36 @@ TEST_F(TcpConnect, TheHandshakeTellsWhereTheProcessListens) {
   const SessionId session = endpoint->connect(one, 5, clock.nowNs() + kLong / 2);
   ASSERT_TRUE(until([&] { return sink.opened.size() == 2; }));
   EXPECT_EQ(endpoint->peer(session)->locators, (std::vector<Locator>{one, two}));
+}
+
+// The end is told together with the last bytes, and never again.
+TEST_F(TcpConnect, AnEndBehindTheLastMessageIsNoticedBySleepers) {
+  const Locator place = endpoint->listen(at("127.0.0.1", 0)).value();
+  for (int round = 0; round < 20; ++round) {
+    AsioSleeper other_sleeper(clock);
+    TcpTransport other({}, TcpContext{clock, entropy, silentTrace(), other_sleeper});
+    auto dying = other.makeEndpoint(identity);
+    Sink other_sink;
+    const SessionId session = dying->connect(place, 5, clock.nowNs() + kLong);
+    while (other_sink.opened.empty()) {
+      dying->poll(other_sink, 16);
+      dying->flush();
+      endpoint->poll(sink, 16);
+      endpoint->flush();
+    }
+    ASSERT_TRUE(until([&] { return sink.opened.size() == static_cast<size_t>(round) + 1; }));
+    while (!endpoint->prepareSleep()) endpoint->poll(sink, 16);
+    PendingCall call([](PendingCall&, Status, RxMessage) {});
+    TxMessage request = dying->allocate(100);
+    std::memset(request.extendHead(100), round, 100);
+    ASSERT_EQ(dying->call(session, request, {}, call), Status::Ok);
+    dying->flush();
+    dying.reset();  // without a word of farewell
+    sleeper.sleep(clock.nowNs() + kLong);
+    endpoint->awake();
+    ASSERT_TRUE(until([&] { return sink.lost.size() == static_cast<size_t>(round) + 1; })) << "asleep beside the end";
+    EXPECT_EQ(sink.request_count, static_cast<size_t>(round) + 1) << "what came before the end counts";
+  }
 }
 
 TEST_F(TcpConnect, EveryAddressOfTheMachineIsNoPlaceToListen) {
