@@ -201,9 +201,11 @@ FrameStore::Written FrameStore::write(const ReplicaWrite& write) {
     status = writeCertificate(*chosen, *certificate, write.certificate);
   }
   if (RC_MUTATION("reuse-before-flush")) freeReplaced();
+  const bool is_certified = frame.certified && frame.certificate.replica_epoch == frame.replica_epoch;
   return {.status = status,
           .length_bytes = frame.length_bytes,
           .flushed_bytes = frame.flushed_bytes,
+          .certified_bytes = is_certified ? frame.certificate.length_bytes : 0,
           .frame = *chosen,
           .generation = frame.generation,
           .stamp = frame.stamp};
@@ -459,7 +461,7 @@ runtime::Task<Result<log::Certificate>> FrameStore::readWhole(uint32_t index, ru
 runtime::Task<Status> FrameStore::flushed(Written& written) {
   const Status status = co_await flushedUpTo(written.stamp);
   if (status == Status::Ok) {
-    written.flushed_bytes = written.length_bytes;
+    written.flushed_bytes = written.certified_bytes;
     Frame& frame = frames_[written.frame];
     if (frame.generation == written.generation) {
       frame.flushed_bytes = std::max(frame.flushed_bytes, written.flushed_bytes);

@@ -102,6 +102,7 @@ class FrameStore {
     uint32_t length_bytes = 0;
     uint32_t flushed_bytes = 0;
     // For flushed().
+    uint32_t certified_bytes = 0;  // under a certificate of the write's epoch
     uint32_t frame = 0;
     uint32_t generation = 0;
     uint64_t stamp = 0;
@@ -159,7 +160,7 @@ class FrameStore {
     uint64_t scrub_stamp = 0;    ///< of the removal of the open certificates
     uint8_t open_slots = 0;      ///< bits: with certificates of this segment that do not close it
     uint32_t length_bytes = 0;   ///< present
-    uint32_t flushed_bytes = 0;  ///< that were answered as flushed
+    uint32_t flushed_bytes = 0;  ///< that were answered as flushed, with a certificate for them
     uint32_t generation = 0;     ///< counts its uses
     uint32_t older = kNoFrame;   ///< another frame of the same segment, that this one is to replace
     uint32_t pins = 0;

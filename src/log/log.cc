@@ -291,6 +291,7 @@ bool Log::isBefore(EntryRef ref, LogPosition position) const {
 bool Log::notifyDurable(LogPosition position, DurableWaiter& waiter) {
   if (isDurable(position)) return false;
   Status failed = Status::Ok;
+  bool is_news = false;
   {
     SpinGuard guard(lock_);
     if (isDurable(position)) return false;
@@ -298,10 +299,15 @@ bool Log::notifyDurable(LogPosition position, DurableWaiter& waiter) {
     if (failed == Status::Ok) {
       waiter.position = position;
       waiters_.insert(waiter);
-      return true;
+      is_news = position > durable_requested_;
+      if (is_news) durable_requested_ = position;
     }
   }
-  waiter.run(waiter, failed);
+  if (failed != Status::Ok) {
+    waiter.run(waiter, failed);
+  } else if (is_news) {
+    environment_.replicator.requestDurable(position);  // the waiter may be gone
+  }
   return true;
 }
 

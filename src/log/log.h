@@ -95,7 +95,7 @@ class Log final : public ReplicationEvents {
   /// The position behind an entry of a head, for waiting.
   LogPosition endOf(EntryRef ref) const;
   /// Calls waiter.run once the log is durable up to `position`, or has failed. False: it already is; `run` is not
-  /// called. The waiter stays in place until then.
+  /// called. The waiter stays in place until then. The replicator knows that somebody waits.
   bool notifyDurable(LogPosition position, DurableWaiter& waiter) RC_EXCLUDES(lock_);
 
   /// Everything before this survives a power failure of all replicas; at most durableUpTo(), and behind it unless
@@ -225,7 +225,8 @@ class Log final : public ReplicationEvents {
   CommitRing ring_ RC_GUARDED_BY(lock_);
   DurableWaiters waiters_ RC_GUARDED_BY(lock_);
   DurableWaiters flush_waiters_ RC_GUARDED_BY(lock_);
-  LogPosition flush_requested_ RC_GUARDED_BY(lock_);  ///< the replicator knows
+  LogPosition flush_requested_ RC_GUARDED_BY(lock_);    ///< the replicator knows
+  LogPosition durable_requested_ RC_GUARDED_BY(lock_);  ///< the same
 
   std::atomic<uint64_t> durable_{0};  ///< packed LogPosition
   std::atomic<uint64_t> flushed_{0};  ///< the same; with replicas only

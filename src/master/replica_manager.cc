@@ -117,6 +117,9 @@ void ReplicaManager::stop() {
 void ReplicaManager::open(const log::Segment& segment) { enqueue({Wish::Open, segment.id(), &segment}); }
 void ReplicaManager::close(const log::Segment& segment) { enqueue({Wish::Close, segment.id(), &segment}); }
 void ReplicaManager::free(SegmentId segment) { enqueue({Wish::Free, segment, nullptr}); }
+void ReplicaManager::requestDurable(LogPosition position) {
+  enqueue({Wish::Durable, position.segment, nullptr, position.offset_bytes});
+}
 void ReplicaManager::requestFlush(LogPosition position) {
   enqueue({Wish::Flush, position.segment, nullptr, position.offset_bytes});
 }
@@ -126,7 +129,13 @@ void ReplicaManager::advance(const log::Segment&) { wake(); }
 void ReplicaManager::enqueue(const Event& event) {
   {
     SpinGuard guard(lock_);
-    queued_.push_back(event);
+    // Of many who wait the one who waits for most.
+    const bool waits = event.wish == Wish::Durable || event.wish == Wish::Flush;
+    if (waits && !queued_.empty() && queued_.back().wish == event.wish && queued_.back().id == event.id) {
+      queued_.back().bytes = std::max(queued_.back().bytes, event.bytes);
+    } else {
+      queued_.push_back(event);
+    }
   }
   wake();
 }
@@ -178,9 +187,11 @@ void ReplicaManager::stepNow(SegmentId segment) {
 }
 
 void ReplicaManager::apply(const Event& event) {
-  if (event.wish == Wish::Flush) {
+  if (event.wish == Wish::Durable || event.wish == Wish::Flush) {
     const auto wanted = segments_.find(event.id);
-    if (wanted != segments_.end()) wanted->second->requestFlush(event.bytes);
+    if (wanted == segments_.end()) return;
+    if (event.wish == Wish::Durable) wanted->second->requestDurable(event.bytes);
+    if (event.wish == Wish::Flush) wanted->second->requestFlush(event.bytes);
     return;
   }
   counts_changed_ = true;
@@ -413,7 +424,8 @@ std::vector<ReplicaManager::Known> ReplicaManager::replicas() const {
       known.push_back({.segment = id,
                        .backup = replica->backup,
                        .certified_bytes = replica->certified_bytes,
-                       .sent_bytes = std::max(replica->certified_bytes, replica->busy ? replica->last_to : 0),
+                       .sent_bytes = std::max({replica->certified_bytes, replica->busy ? replica->last_to : 0,
+                                               replica->flush.busy ? replica->flush.to : 0}),
                        .is_closed = replica->closed});
     }
   }

@@ -48,7 +48,9 @@ class FloorKeeper {
 /// the background, without a floor.
 ///
 /// Each replica has one write in flight; what is committed meanwhile goes with the next one. Beside it there is at most
-/// one flush of what the replica has, while somebody waits for it; who comes meanwhile waits for the next one.
+/// one call that is answered when it is flushed, while somebody waits for that; who comes meanwhile waits for the next
+/// one. It brings what is to be flushed along, unless somebody waits for that to be durable and no more. Then it comes
+/// right behind the write. See ReplicatedSegment::sendWhatIsDue.
 ///
 /// Threads: the Replicator's calls from any; everything else on the dispatch.
 class ReplicaManager final : public log::Replicator, private ReplicaOwner {
@@ -114,18 +116,19 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   void attach(log::ReplicationEvents& events) override { events_ = &events; }
   void open(const log::Segment& segment) override;
   void advance(const log::Segment& segment) override;
+  void requestDurable(LogPosition position) override;
   void requestFlush(LogPosition position) override;
   void close(const log::Segment& segment) override;
   void free(SegmentId segment) override;
   Status writeStatus() const override { return write_status_.load(std::memory_order_relaxed); }
 
  private:
-  enum class Wish : uint8_t { Open, Close, Free, Flush };
+  enum class Wish : uint8_t { Open, Close, Free, Durable, Flush };
   struct Event {
     Wish wish;
     SegmentId id;
     const log::Segment* segment;
-    uint32_t bytes = 0;  // of a flush
+    uint32_t bytes = 0;  // that somebody waits for
   };
   /// Tells one backup, one after the other, which segments it need not keep.
   struct Freeing : rpc::OutgoingCall {

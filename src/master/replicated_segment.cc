@@ -90,10 +90,8 @@ bool ReplicatedSegment::step() {
   const uint32_t committed = segment_.committedBytes();
   bool has_work = !closed_reported_ || replicas_.size() < owner_.targetCount();
   for (const auto& replica : replicas_) {
-    if (needsFlush(*replica) && !replica->flush.busy && !replica->retry.isArmed()) sendFlush(*replica);
-    if (!needs(*replica, committed)) continue;
-    has_work = true;
-    if (!replica->busy && !replica->retry.isArmed()) send(*replica, committed);
+    has_work = has_work || needs(*replica, committed);
+    if (!replica->retry.isArmed()) sendWhatIsDue(*replica, committed);
   }
   report();
   return has_work;
@@ -149,30 +147,69 @@ uint32_t ReplicatedSegment::chunkEnd(uint32_t from, uint32_t committed) const {
   return end;
 }
 
-void ReplicatedSegment::send(Replica& replica, uint32_t committed) {
+// Somebody waits for a flush of something, and one could begin: there is a certificate of the present epoch.
+bool ReplicatedSegment::needsFlush(const Replica& replica) const {
+  if (!isOpenHead() || replica.certified_epoch != epoch_ || replica.closed) return false;
+  return replica.flushed_bytes < flush_wanted_;
+}
+
+// Nobody waits for what is to be sent, apart from those who wait until it is flushed, so it goes with the next flush.
+bool ReplicatedSegment::isPatient(const Replica& replica, uint32_t committed) const {
+  if (!isOpenHead() || close_wanted_ || replica.certified_epoch != epoch_) return false;
+  return durable_wanted_ <= replica.certified_bytes && committed - replica.stored_bytes <= kWriteBytesMax;
+}
+
+void ReplicatedSegment::sendWhatIsDue(Replica& replica, uint32_t committed) {
+  const bool can_flush = needsFlush(replica) && !replica.flush.busy;
+  const bool is_patient = isPatient(replica, committed);
+  if (can_flush && is_patient && !replica.busy && committed > replica.flushed_bytes) {
+    return sendFlush(replica, committed);
+  }
+  const bool waits = is_patient && replica.flush.busy;
+  if (needs(replica, committed) && !replica.busy && !waits) send(replica, committed);
+  // Right behind a write it covers that as well. Not until all that is wanted is there: there may always be more on its
+  // way.
+  const bool certifies = replica.busy && replica.is_last_certified && replica.last_epoch == epoch_;
+  const uint32_t covered = certifies ? replica.last_to : replica.certified_bytes;
+  if (can_flush && covered > replica.flushed_bytes) sendFlush(replica, replica.stored_bytes);
+}
+
+// The bytes from what the replica has up to `to`, with a certificate if the flags say so.
+transport::TxMessage ReplicatedSegment::makeWrite(const Replica& replica, uint32_t to, uint64_t epoch, uint8_t flags,
+                                                  bool closes) {
   using Write = wire::WriteReplica;
   const uint32_t from = replica.stored_bytes;
-  const uint32_t to = chunkEnd(from, committed);
-  const bool closes = close_wanted_ && to == committed;
-  // What is private counts when it is closed, and not before; of a new replica only the last byte makes it one.
-  const bool certifies = to == committed && (isOpenHead() || closes);
-  const uint64_t epoch = isOpenHead() && (certifies || !replica.opened) ? epoch_ : replica.epoch;
-  const bool flushes = certifies && (closes || replica.certified_epoch != epoch);
   Write::Request ask{.header = {.opcode = wire::Opcode::WriteReplica, .target = replica.backup},
                      .master = self_,
                      .segment = id_,
                      .replica_epoch = epoch,
                      .offset_bytes = from,
                      .data_bytes = to - from,
-                     .flags = 0,
+                     .flags = flags,
                      .certificate = {}};
-  if (!replica.opened) ask.flags |= Write::kOpen;
-  if (!replica.opened && is_head_) ask.flags |= Write::kHead;
-  if (flushes) ask.flags |= Write::kFlush;
-  if (certifies) {
-    ask.flags |= Write::kCertified;
+  if ((flags & Write::kCertified) != 0) {
     storeAs(ask.certificate.data(), log::encodeCertificate(cutter_.cut(to, epoch, closes)));
   }
+  transport::TxMessage request = owner_.caller().allocate(static_cast<uint32_t>(sizeof(ask)) + ask.data_bytes);
+  request.appendHead(ask);
+  segment_.copyOut(from, to, request.extendHead(ask.data_bytes));
+  request->contiguous_bytes = sizeof(ask);
+  return request;
+}
+
+void ReplicatedSegment::send(Replica& replica, uint32_t committed) {
+  using Write = wire::WriteReplica;
+  const uint32_t to = chunkEnd(replica.stored_bytes, committed);
+  const bool closes = close_wanted_ && to == committed;
+  // What is private counts when it is closed, and not before; of a new replica only the last byte makes it one.
+  const bool certifies = to == committed && (isOpenHead() || closes);
+  const uint64_t epoch = isOpenHead() && (certifies || !replica.opened) ? epoch_ : replica.epoch;
+  const bool flushes = certifies && (closes || replica.certified_epoch != epoch);
+  uint8_t flags = 0;
+  if (!replica.opened) flags |= Write::kOpen;
+  if (!replica.opened && is_head_) flags |= Write::kHead;
+  if (flushes) flags |= Write::kFlush;
+  if (certifies) flags |= Write::kCertified;
   replica.busy = true;
   replica.sent_bytes = std::max(replica.sent_bytes, to);
   replica.last_to = to;
@@ -180,39 +217,27 @@ void ReplicatedSegment::send(Replica& replica, uint32_t committed) {
   replica.is_last_certified = certifies;
   replica.is_last_closed = closes;
   replica.is_last_flushed = flushes;
-  replica.request = owner_.caller().allocate(static_cast<uint32_t>(sizeof(ask)) + ask.data_bytes);
-  replica.request.appendHead(ask);
-  segment_.copyOut(from, to, replica.request.extendHead(ask.data_bytes));
-  replica.request->contiguous_bytes = sizeof(ask);
+  replica.request = makeWrite(replica, to, epoch, flags, closes);
   replica.settings = {.deadline_ns = owner_.dispatch().clock().nowNs() + (flushes ? kFlushNs : kWriteNs),
                       .priority = closed_reported_ ? runtime::Priority::Background : runtime::Priority::Waited};
-  owner_.noteWrite(ask.data_bytes);
+  owner_.noteWrite(to - replica.stored_bytes);
   owner_.caller().connection(replica.address).start(replica);
 }
 
-// What somebody waits for, of what is there under a certificate of the present epoch. Not until all of it is there:
-// there may always be more on its way.
-bool ReplicatedSegment::needsFlush(const Replica& replica) const {
-  if (!isOpenHead() || replica.certified_epoch != epoch_ || replica.closed) return false;
-  return replica.flushed_bytes < flush_wanted_ && replica.flushed_bytes < replica.certified_bytes;
-}
-
-void ReplicatedSegment::sendFlush(Replica& replica) {
+// Brings what there is up to `to`, which is all or nothing of what is committed.
+void ReplicatedSegment::sendFlush(Replica& replica, uint32_t to) {
   using Write = wire::WriteReplica;
+  const bool brings = to > replica.stored_bytes;
   Replica::Flush& flush = replica.flush;
   flush.busy = true;
-  flush.bytes = replica.certified_bytes;
+  flush.to = to;
+  flush.bytes = brings ? to : replica.certified_bytes;
   flush.epoch = replica.certified_epoch;
-  flush.request = owner_.caller().allocate(sizeof(Write::Request));
-  flush.request.appendHead(Write::Request{.header = {.opcode = wire::Opcode::WriteReplica, .target = replica.backup},
-                                          .master = self_,
-                                          .segment = id_,
-                                          .replica_epoch = flush.epoch,
-                                          .offset_bytes = replica.stored_bytes,
-                                          .data_bytes = 0,
-                                          .flags = Write::kFlush,
-                                          .certificate = {}});
+  const auto flags = static_cast<uint8_t>(brings ? Write::kFlush | Write::kCertified : Write::kFlush);
+  flush.request = makeWrite(replica, to, flush.epoch, flags, false);
   flush.settings = {.deadline_ns = owner_.dispatch().clock().nowNs() + kFlushNs, .priority = runtime::Priority::Waited};
+  replica.sent_bytes = std::max(replica.sent_bytes, to);
+  if (brings) owner_.noteWrite(to - replica.stored_bytes);
   owner_.noteFlush();
   owner_.caller().connection(replica.address).start(flush);
 }
@@ -236,14 +261,17 @@ void ReplicatedSegment::flushed(rpc::OutgoingCall& call) {
   const bool is_late = flush.epoch != segment.epoch_ || replica.closed || segment.closed_reported_;
   if (status == Status::Ok) {
     flush.failing_since_ns = 0;
-    if (!is_late) segment.onFlushed(replica, flush.bytes);
+    if (!is_late) segment.onFlushed(replica, answer.flushed_bytes);
   } else if (!is_late || status == Status::Fenced) {
     segment.onFailed(replica, status, flush.failing_since_ns);
   }
   segment.owner_.stepNow(segment.id());
 }
 
+// What is flushed is there, with its certificate, whether the answer of the write that brought it has come or not.
 void ReplicatedSegment::onFlushed(Replica& replica, uint32_t flushed_bytes) {
+  replica.stored_bytes = std::max(replica.stored_bytes, flushed_bytes);
+  replica.certified_bytes = std::max(replica.certified_bytes, flushed_bytes);
   replica.flushed_bytes = std::max(replica.flushed_bytes, flushed_bytes);
   replica.flushed_epoch = replica.certified_epoch;
 }
@@ -274,10 +302,10 @@ void ReplicatedSegment::written(rpc::OutgoingCall& call) {
 void ReplicatedSegment::onWritten(Replica& replica) {
   replica.opened = true;
   replica.failing_since_ns = 0;
-  replica.stored_bytes = replica.last_to;
+  replica.stored_bytes = std::max(replica.stored_bytes, replica.last_to);
   replica.epoch = replica.last_epoch;
   if (!replica.is_last_certified) return;
-  replica.certified_bytes = replica.last_to;
+  replica.certified_bytes = std::max(replica.certified_bytes, replica.last_to);
   replica.certified_epoch = replica.last_epoch;
   if (replica.is_last_flushed) onFlushed(replica, replica.last_to);
   if (closed_reported_ && !replica.closed && replica.is_last_closed) owner_.noteRepaired();

@@ -71,6 +71,8 @@ class ReplicatedSegment {
   bool isOpened() const { return opened_reported_; }
 
   void close() { close_wanted_ = true; }
+  /// Somebody waits until the first `bytes` are durable.
+  void requestDurable(uint32_t bytes) { durable_wanted_ = std::max(durable_wanted_, bytes); }
   /// Somebody waits until the first `bytes` are flushed everywhere.
   void requestFlush(uint32_t bytes) { flush_wanted_ = std::max(flush_wanted_, bytes); }
   /// Gives up replicas on servers that are gone, finds new ones, sends what is to be sent, reports what is to be
@@ -85,10 +87,13 @@ class ReplicatedSegment {
 
   bool isOpenHead() const { return is_head_ && !closed_reported_; }
   bool needs(const Replica& replica, uint32_t committed) const;
-  void place();
-  void send(Replica& replica, uint32_t committed);
   bool needsFlush(const Replica& replica) const;
-  void sendFlush(Replica& replica);
+  bool isPatient(const Replica& replica, uint32_t committed) const;
+  void place();
+  void sendWhatIsDue(Replica& replica, uint32_t committed);
+  void send(Replica& replica, uint32_t committed);
+  void sendFlush(Replica& replica, uint32_t to);
+  transport::TxMessage makeWrite(const Replica& replica, uint32_t to, uint64_t epoch, uint8_t flags, bool closes);
   uint32_t chunkEnd(uint32_t from, uint32_t committed) const;
   void report();
   void dropGone();
@@ -115,13 +120,15 @@ class ReplicatedSegment {
   bool closed_reported_ = false;
   uint32_t durable_reported_ = 0;
   uint32_t flushed_reported_ = 0;
+  uint32_t durable_wanted_ = 0;
   uint32_t flush_wanted_ = 0;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::vector<ServerId> ever_held_by_;
 };
 
 /// One replica, and the write that is on its way to it. A flush that somebody waits for is a call of its own beside it,
-/// so that what follows does not wait for the disk.
+/// so that what follows does not wait for the disk. Both begin at what the replica is known to have: should they
+/// overtake each other, there is no gap, and what comes twice is taken once.
 struct Replica : rpc::OutgoingCall {
   Replica(ReplicatedSegment& segment, const Member& member, uint64_t replica_epoch);
 
@@ -133,7 +140,8 @@ struct Replica : rpc::OutgoingCall {
     explicit Flush(Replica& replica) : OutgoingCall(&ReplicatedSegment::flushed), owner(replica) {}
     Replica& owner;
     bool busy = false;
-    uint32_t bytes = 0;  // it covers, with their certificate
+    uint32_t to = 0;     // where what it brings ends
+    uint32_t bytes = 0;  // it covers at least, with their certificate
     uint64_t epoch = 0;
     int64_t failing_since_ns = 0;
   };

@@ -36,9 +36,8 @@ class ScriptedBackup {
     uint32_t offset = 0;
     uint32_t bytes = 0;
     uint8_t flags = 0;
+    bool is_flush_call = false;  ///< flushed because somebody waits, not because a segment or an epoch begins or ends
     bool has(Ask::Flags flag) const { return (flags & flag) != 0; }
-    /// Not a write, but what somebody waits for.
-    bool isFlushCall() const { return flags == Ask::kFlush; }
   };
   struct Kept {
     std::vector<std::byte> bytes;
@@ -57,7 +56,7 @@ class ScriptedBackup {
 
   void write(rpc::Request request) {
     const auto ask = loadAs<Ask::Request>(request.head().data());
-    writes.push_back({ask.segment, ask.replica_epoch, ask.offset_bytes, ask.data_bytes, ask.flags});
+    writes.push_back({ask.segment, ask.replica_epoch, ask.offset_bytes, ask.data_bytes, ask.flags, isFlushCall(ask)});
     if (mode == Mode::Refuse && concerns(ask.segment)) return request.reply(refusal);
     std::vector<std::byte> data;
     const auto add = [&data](ByteSpan bytes) { data.insert(data.end(), bytes.begin(), bytes.end()); };
@@ -70,7 +69,7 @@ class ScriptedBackup {
                            .length_bytes = static_cast<uint32_t>(replica.bytes.size()),
                            .flushed_bytes = replica.flushedBytes()};
     if (mode == Mode::Lie && concerns(ask.segment)) --response.length_bytes;
-    if (writes.back().isFlushCall() && flush_mode != Mode::Answer) {
+    if (writes.back().is_flush_call && flush_mode != Mode::Answer) {
       if (flush_mode == Mode::Refuse) return request.reply(refusal);
       if (flush_mode == Mode::Lie) response.flushed_bytes = flush_lie;
       if (flush_mode == Mode::Lie) return request.replyWith(response);
@@ -128,6 +127,12 @@ class ScriptedBackup {
   std::vector<std::pair<std::unique_ptr<rpc::Request>, Ask::Response>> held;
 
  private:
+  bool isFlushCall(const Ask::Request& ask) const {
+    const auto found = kept.find(ask.segment);
+    if ((ask.flags & Ask::kFlush) == 0 || found == kept.end() || found->second.epoch != ask.replica_epoch) return false;
+    log::Certificate certificate;
+    return log::decodeCertificate(ask.certificate, certificate) != Status::Ok || !certificate.closed;
+  }
   bool concerns(SegmentId segment) const { return segment != spared && (!only || only == segment); }
   void store(const Ask::Request& ask, const std::vector<std::byte>& data) {
     const bool opens = (ask.flags & Ask::kOpen) != 0;
@@ -251,7 +256,9 @@ class ReplicaTest : public rpc::RpcTest {
     EXPECT_EQ(status, Status::Ok);
     return owner_->end();
   }
+  /// Asks for it, as somebody who waits would.
   bool becomesDurable(LogPosition position, int64_t within_ns = 5 * runtime::kNanosPerSecond) {
+    server_.onDispatch([&] { manager_->requestDurable(position); });
     const int64_t until_ns = scheduler.nowNs() + within_ns;
     while (!log_->isDurable(position) && scheduler.nowNs() < until_ns) runFor(runtime::kNanosPerMilli);
     return log_->isDurable(position);
@@ -263,7 +270,7 @@ class ReplicaTest : public rpc::RpcTest {
   }
   size_t flushCallsTo(uint64_t id) {
     return static_cast<size_t>(
-        std::ranges::count_if(backup(id).writes, [](const auto& write) { return write.isFlushCall(); }));
+        std::ranges::count_if(backup(id).writes, [](const auto& write) { return write.is_flush_call; }));
   }
   bool comesTrue(const std::function<bool()>& what, int64_t within_ns = 20 * runtime::kNanosPerSecond) {
     const int64_t until_ns = scheduler.nowNs() + within_ns;

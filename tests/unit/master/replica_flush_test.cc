@@ -76,14 +76,142 @@ TEST_F(ReplicaFlushTest, WhoComesMeanwhileSharesTheNextFlush) {
 // What is asked for may not be committed yet: the cleaner asks for the end of the log.
 TEST_F(ReplicaFlushTest, AFlushThatWasAskedForEarlyFollowsTheData) {
   start(3, {1, 2, 3});
-  backup(2).mode = Mode::Hold;
-  const LogPosition end = put("a");
+  LogPosition end = put("a");
+  ASSERT_TRUE(becomesDurable(end));
+  end.offset_bytes *= 2;
   want(end);
   runFor(100 * kMilli);
-  EXPECT_EQ(flushCallsTo(2), 0u);
-  backup(2).mode = Mode::Answer;
-  backup(2).release();
+  EXPECT_EQ(flushCallsTo(2), 1u) << "of what is there";
+  while (owner_->end() < end) put("b");
   EXPECT_TRUE(comesTrue([&] { return log_->isFlushed(end); }));
+}
+
+TEST_F(ReplicaFlushTest, WhatIsOnlyWaitedForUntilItIsFlushedGoesInOneCall) {
+  start(3, {1, 2, 3});
+  const size_t before = backup(1).writes.size();
+  LogPosition end;
+  server_.onDispatch([&] {
+    ASSERT_EQ(owner_->put(*log_, "a", "value"), Status::Ok);
+    end = owner_->end();
+    log_->requestFlush(end);
+  });
+  ASSERT_TRUE(comesTrue([&] { return log_->isFlushed(end); }));
+  runFor(100 * kMilli);
+  ASSERT_EQ(backup(1).writes.size(), before + 1);
+  EXPECT_TRUE(backup(1).writes.back().is_flush_call);
+  EXPECT_GT(backup(1).writes.back().bytes, 0u);
+  EXPECT_TRUE(log_->isDurable(end)) << "with one answer";
+}
+
+// Of what only sync tables wait for nothing is sent while a flush is on its way, and all of it with the next one.
+TEST_F(ReplicaFlushTest, WhatNobodyWaitsForGoesWithTheNextFlush) {
+  start(3, {1, 2, 3});
+  for (const uint64_t id : {1, 2, 3}) backup(id).flush_mode = Mode::Hold;
+  want(put("a"));
+  ASSERT_TRUE(comesTrue([this] { return flushCallsTo(1) == 1; }));
+  const size_t before = backup(1).writes.size();
+  for (int i = 0; i < 20; ++i) {
+    put("b" + std::to_string(i));
+    runFor(kMilli);
+  }
+  EXPECT_EQ(backup(1).writes.size(), before);
+  for (const uint64_t id : {1, 2, 3}) {
+    backup(id).flush_mode = Mode::Answer;
+    backup(id).release();
+  }
+  const LogPosition end = owner_->end();
+  EXPECT_TRUE(comesTrue([&] { return log_->isDurable(end); })) << "though nobody asks";
+  EXPECT_EQ(backup(1).writes.size(), before + 1);
+}
+
+// Somebody waits for something behind what a flush brings, which is not known to be there yet: that is sent once more.
+TEST_F(ReplicaFlushTest, WhoDoesNotWaitForTheDiskIsNotKeptWaiting) {
+  start(3, {1, 2, 3});
+  backup(2).flush_mode = Mode::Hold;
+  LogPosition end;
+  server_.onDispatch([&] {
+    ASSERT_EQ(owner_->put(*log_, "a", "value"), Status::Ok);
+    end = owner_->end();
+    log_->requestFlush(end);
+  });
+  ASSERT_TRUE(comesTrue([this] { return backup(2).held.size() == 1; }));
+  EXPECT_FALSE(log_->isDurable(end));
+  const LogPosition later = put("b");
+  EXPECT_TRUE(becomesDurable(later, 100 * kMilli));
+  EXPECT_FALSE(log_->isFlushed(end));
+  // And then the flush is answered: for what it brought, not for what came after.
+  backup(2).flush_mode = Mode::Answer;
+  backup(2).release();
+  EXPECT_TRUE(comesTrue([&] { return log_->isFlushed(end); }, 100 * kMilli));
+  EXPECT_FALSE(log_->isFlushed(later));
+  EXPECT_EQ(manager_->stats().replicas_lost.load(), 0u);
+}
+
+TEST_F(ReplicaFlushTest, AFlushComesRightBehindTheWriteItCovers) {
+  start(3, {1, 2, 3});
+  for (const uint64_t id : {1, 2, 3}) backup(id).mode = Mode::Hold;
+  LogPosition end;
+  server_.onDispatch([&] {
+    ASSERT_EQ(owner_->put(*log_, "a", "value"), Status::Ok);
+    end = owner_->end();
+    log_->requestFlush(end);
+    manager_->requestDurable(end);
+  });
+  ASSERT_TRUE(comesTrue([this] { return backup(3).held.size() == 2; }));
+  EXPECT_GT(backup(3).writes[backup(3).writes.size() - 2].bytes, 0u);
+  EXPECT_EQ(backup(3).writes.back().bytes, 0u);
+  EXPECT_FALSE(log_->isDurable(end));
+  for (const uint64_t id : {1, 2, 3}) {
+    backup(id).mode = Mode::Answer;
+    backup(id).release();
+  }
+  EXPECT_TRUE(comesTrue([&] { return log_->isFlushed(end); }, 100 * kMilli));
+  EXPECT_EQ(manager_->stats().flushes.load(), 3u) << "one of each was enough";
+}
+
+// One that comes before the write it was sent behind says that it covers less. That is what counts.
+TEST_F(ReplicaFlushTest, AFlushThatOvertookItsWriteCountsForWhatItFound) {
+  start(3, {1, 2, 3});
+  LogPosition before = put("a");
+  ASSERT_TRUE(becomesDurable(before));
+  for (const uint64_t id : {1, 2, 3}) backup(id).mode = Mode::Hold;
+  LogPosition end;
+  server_.onDispatch([&] {
+    ASSERT_EQ(owner_->put(*log_, "b", "value"), Status::Ok);
+    end = owner_->end();
+    log_->requestFlush(end);
+    manager_->requestDurable(end);
+  });
+  ASSERT_TRUE(comesTrue([this] { return backup(3).held.size() == 2; }));
+  for (const uint64_t id : {1, 2, 3}) {
+    backup(id).mode = Mode::Answer;
+    backup(id).held.back().second.flushed_bytes = before.offset_bytes;
+    if (id == 3) backup(id).held.back().second.length_bytes = before.offset_bytes;
+    backup(id).flush_mode = Mode::Hold;
+    backup(id).release();
+  }
+  runFor(100 * kMilli);
+  EXPECT_TRUE(log_->isDurable(end));
+  EXPECT_TRUE(log_->isFlushed(before));
+  EXPECT_FALSE(log_->isFlushed(end));
+  EXPECT_EQ(manager_->stats().flushes.load(), 6u) << "and it is asked for again";
+  for (const uint64_t id : {1, 2, 3}) {
+    backup(id).flush_mode = Mode::Answer;
+    backup(id).release();
+  }
+  EXPECT_TRUE(comesTrue([&] { return log_->isFlushed(end); }, 100 * kMilli));
+  EXPECT_EQ(manager_->stats().replicas_lost.load(), 0u);
+}
+
+TEST_F(ReplicaFlushTest, ASegmentIsClosedWhileAFlushOfItIsOnItsWay) {
+  start(3, {1, 2, 3});
+  for (const uint64_t id : {1, 2, 3}) backup(id).flush_mode = Mode::Hold;
+  want(put("a"));
+  ASSERT_TRUE(comesTrue([this] { return flushCallsTo(1) == 1; }));
+  const LogPosition end = put("b");
+  roll();
+  EXPECT_TRUE(log_->isFlushed(end));
+  EXPECT_TRUE(backup(1).hasClosed(end.segment));
 }
 
 TEST_F(ReplicaFlushTest, OpeningAndClosingFlushUnasked) {
