@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "base/hash.h"
 
 namespace ramcore::backup {
 namespace {
@@ -14,6 +15,7 @@ constexpr uint32_t kFrameCountMax = UINT32_MAX / 2;
 
 // In a frame's header.
 constexpr uint64_t kMarkAt = FrameFile::kSlotCount * kSectorBytes;
+constexpr uint64_t kHeaderBytes = kMarkAt + sizeof(ShortMark);
 
 uint32_t crcOf(const ShortMark& mark) { return crc32c(bytesOf(mark).first(offsetof(ShortMark, crc))); }
 uint32_t crcOf(const Superblock& superblock) { return crc32c(bytesOf(superblock).first(offsetof(Superblock, crc))); }
@@ -27,7 +29,7 @@ CopyState stateOf(const Superblock& copy, size_t slot) {
   if (copy.magic != kFrameFileMagic || copy.crc != crcOf(copy)) return CopyState::Damaged;
   if (copy.format != kFrameFileFormat) return CopyState::OtherFormat;
   const bool in_place = copy.generation != 0 && (copy.generation - 1) % 2 == slot && copy.generation < UINT64_MAX / 2;
-  if (!in_place || !copy.cluster || copy.clean > 1) return CopyState::Damaged;
+  if (!in_place || !copy.cluster) return CopyState::Damaged;
   return CopyState::Whole;
 }
 
@@ -110,8 +112,33 @@ Outcome<std::unique_ptr<FrameFile>> FrameFile::open(runtime::Storage& storage, c
   opened->both_superblocks_ = states[0] == CopyState::Whole && states[1] == CopyState::Whole;
   // If one copy is damaged the other may be of an earlier life, which says nothing about the last one.
   const bool same_power = checked->power_epoch && checked->power_epoch == opened->power_epoch_;
-  opened->may_have_lost_ = !opened->both_superblocks_ || !(checked->clean == 1 || same_power);
+  opened->may_have_lost_ = !opened->both_superblocks_ || !same_power;
+  if (!opened->both_superblocks_ || same_power || checked->clean == 0) return opened;
+  const Result<bool> as_left = opened->isAsLeftClean();
+  if (!as_left.ok()) return Failure{as_left.error(), "cannot read the frame file of the data directory"};
+  opened->may_have_lost_ = !*as_left;
   return opened;
+}
+
+// A disk that does not flush what it is told to may keep a clean superblock without what was written before it, or
+// lose the superblocks of later lives and keep some of what they wrote. With the same headers neither matters: bytes
+// that are not what the newest certificate of a frame was cut for are noticed when they are read.
+Result<bool> FrameFile::isAsLeftClean() {
+  const Result<uint32_t> now = hashHeaders();
+  if (!now.ok()) return now.error();
+  return *now == superblock_->clean;
+}
+
+// No CRC: what is hashed ends with its own CRC32C everywhere, and over that the CRC32C of all is blind.
+Result<uint32_t> FrameFile::hashHeaders() {
+  uint64_t hash = 0;
+  std::array<std::byte, kHeaderBytes> bytes;
+  for (uint32_t frame = 0; frame < frame_count_; ++frame) {
+    const Status read = file_->read(headerAt(frame), bytes);
+    if (read != Status::Ok) return read;
+    hash = fingerprint(bytes, hash);
+  }
+  return std::max<uint32_t>(static_cast<uint32_t>(hash), 1);
 }
 
 Status FrameFile::writeSuperblock(ServerId server, ClusterId cluster, bool clean) {
@@ -124,8 +151,13 @@ Status FrameFile::writeSuperblock(ServerId server, ClusterId cluster, bool clean
                   .frame_bytes = frame_bytes_,
                   .header_bytes = kBlockBytes,
                   .power_epoch = power_epoch_,
-                  .clean = clean ? 1U : 0U,
+                  .clean = 0,
                   .crc = 0};
+  if (clean) {
+    const Result<uint32_t> headers = hashHeaders();
+    if (!headers.ok()) return headers.error();
+    next.clean = *headers;
+  }
   next.crc = crcOf(next);
   const Status written = file_->write((next.generation - 1) % 2 * kBlockBytes, bytesOf(next));
   if (written != Status::Ok) return written;
@@ -166,7 +198,7 @@ Status FrameFile::writeMark(uint32_t frame, ServerId master, SegmentId segment, 
 }
 
 Status FrameFile::readHeader(uint32_t frame, Header& header) {
-  std::array<std::byte, kMarkAt + sizeof(ShortMark)> bytes;
+  std::array<std::byte, kHeaderBytes> bytes;
   const Status read = file_->read(headerAt(frame), bytes);
   if (read != Status::Ok) return read;
   for (uint32_t i = 0; i < kSlotCount; ++i) {

@@ -15,7 +15,7 @@
 /// kFrameFileFormat.
 namespace ramcore::backup {
 
-inline constexpr uint32_t kFrameFileFormat = 2;
+inline constexpr uint32_t kFrameFileFormat = 3;
 inline constexpr uint64_t kFrameFileMagic = 0x656c694661724652;  // "RFraFile"
 /// Superblock slots, frame headers and frames begin at multiples of this.
 inline constexpr uint64_t kBlockBytes = 4096;
@@ -33,8 +33,9 @@ struct Superblock {
   uint32_t frame_bytes;             ///< of a frame's payload: the segment size
   uint32_t header_bytes;            ///< kBlockBytes
   runtime::PowerEpoch power_epoch;  ///< in which it was written
-  uint32_t clean;                   ///< 1: all of the file had been flushed, and nothing was written any more; else 0
-  uint32_t crc;                     ///< CRC32C over everything before; at the same place in every format
+  uint32_t clean;  ///< not 0: all of the file had been flushed, and nothing was written any more; a hash
+                   ///< of what the headers of all frames said then
+  uint32_t crc;    ///< CRC32C over everything before; at the same place in every format
 };
 static_assert(sizeof(Superblock) == 64 && Fixed<Superblock>);
 
@@ -88,7 +89,8 @@ class FrameFile {
   bool mayHaveLost() const { return may_have_lost_; }
 
   /// Writes the next superblock, in the slot of the older one. It counts when it has been flushed.
-  /// @param clean  everything else in the file is flushed, and nothing will be written
+  /// @param clean  everything else in the file is flushed, and nothing will be written; blocks while it reads all
+  /// headers
   [[nodiscard]] Status writeSuperblock(ServerId server, ClusterId cluster, bool clean);
 
   [[nodiscard]] Status writeData(uint32_t frame, uint32_t offset_bytes, std::span<const ByteSpan> pieces);
@@ -122,6 +124,8 @@ class FrameFile {
             uint32_t frame_bytes)
       : file_(std::move(file)), power_epoch_(power_epoch), frame_count_(frame_count), frame_bytes_(frame_bytes) {}
   static Outcome<std::unique_ptr<FrameFile>> create(runtime::Storage& storage, const FrameFileOptions& options);
+  Result<uint32_t> hashHeaders();
+  Result<bool> isAsLeftClean();
   static constexpr uint64_t stride(uint32_t segment_bytes) {
     return kBlockBytes + alignUp(uint64_t{segment_bytes}, kBlockBytes);
   }

@@ -161,7 +161,10 @@ void SimDisk::FlushEvent::finish() {
     end(Status::IoError);
     return;
   }
-  if (!disk.lying_) {
+  if (disk.lying_) {
+    disk.counts_.lies += sectors.empty() ? 0 : 1;
+    content.is_owed = content.is_owed || !sectors.empty();
+  } else {
     for (const uint64_t sector : sectors) {
       const uint64_t first = sector * kSectorBytes;
       const uint64_t count = std::min(kSectorBytes, content.cached.size() - first);
@@ -169,6 +172,7 @@ void SimDisk::FlushEvent::finish() {
                   content.flushed.begin() + static_cast<std::ptrdiff_t>(first));
       content.dirty.erase(sector);
     }
+    content.is_owed = false;
   }
   end(Status::Ok);
 }
@@ -212,6 +216,7 @@ void SimDisk::killProcess() {
 void SimDisk::losePower() {
   killProcess();
   ++counts_.power_losses;
+  if (owesFlushes()) ++counts_.power_losses_after_lies;
   if (power_epoch_) ++power_epoch_.value;
   for (auto& [name, content] : files_) loseUnflushed(*content);
 }
@@ -233,7 +238,19 @@ void SimDisk::loseUnflushed(Content& content) {
                 content.flushed.begin() + static_cast<std::ptrdiff_t>(first));
   }
   content.dirty.clear();
+  content.is_owed = false;
   content.cached = content.flushed;
+}
+
+bool SimDisk::owesFlushes() const {
+  return std::any_of(files_.begin(), files_.end(), [](const auto& file) { return file.second->is_owed; });
+}
+
+bool SimDisk::isFlushed(std::string_view name, uint64_t first, uint64_t bytes) const {
+  const auto found = files_.find(name);
+  if (found == files_.end() || bytes == 0) return true;
+  const auto dirty = found->second->dirty.lower_bound(first / kSectorBytes);
+  return dirty == found->second->dirty.end() || *dirty > (first + bytes - 1) / kSectorBytes;
 }
 
 uint64_t SimDisk::usedBytes() const {

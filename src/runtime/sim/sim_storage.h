@@ -29,7 +29,9 @@ struct SimDiskOptions {
 struct SimDiskCounts {
   uint64_t flushes = 0;
   uint64_t failed_flushes = 0;
+  uint64_t lies = 0;  ///< flushes that said Ok and did nothing, while there was something to flush
   uint64_t power_losses = 0;
+  uint64_t power_losses_after_lies = 0;  ///< of them, those that took what had been said to be flushed
   uint64_t lost_sectors = 0;
   uint64_t torn_sectors = 0;
   uint64_t flipped_bits = 0;
@@ -61,8 +63,13 @@ class SimDisk {
   // Faults, from now on.
   /// The next `count` flushes fail, and what they should have flushed never gets to the disk.
   void failFlushes(uint32_t count) { flushes_to_fail_ = count; }
-  /// Flushes say Ok and do nothing.
+  /// Flushes say Ok and do nothing. What they left out is flushed by the next one that does not lie, if power lasts.
   void setLying(bool lying) { lying_ = lying; }
+  bool isLying() const { return lying_; }
+  /// It has said of bytes that they are flushed, and they are not.
+  bool owesFlushes() const;
+  /// What has been written there survives everything.
+  bool isFlushed(std::string_view name, uint64_t first, uint64_t bytes) const;
   void setFlushTime(int64_t ns_min, int64_t ns_max);
   PowerEpoch powerEpoch() const { return power_epoch_; }
   /// Nobody can tell when the machine lost its power.
@@ -83,6 +90,7 @@ class SimDisk {
     ZeroedBytes cached;
     ZeroedBytes flushed;
     std::set<uint64_t> dirty;  // sectors that differ, as far as the system knows
+    bool is_owed = false;      // of some of them somebody was told that they are flushed
   };
   class Mount;
   class File;

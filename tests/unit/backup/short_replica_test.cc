@@ -144,6 +144,66 @@ TEST_F(ShortReplica, ACleanStopWhoseFlushFailsIsNone) {
   EXPECT_TRUE(mayBeShort());
 }
 
+// What was not flushed is lost sector by sector, and the superblock may be what is left, or what is not.
+TEST_F(ShortReplica, WhatADiskThatLiesHasLostAroundACleanStopIsNotTakenForWhole) {
+  uint64_t lost = 0;
+  for (uint64_t seed = 1; seed <= 600; ++seed) {
+    SCOPED_TRACE(seed);
+    StoreWorld machine(seed);
+    machine.start();
+    const bool lies_before = seed % 2 == 0;  // else only after the clean stop
+    if (!lies_before) {
+      ASSERT_EQ(machine.closeCleanly(), Status::Ok);
+      machine.restart();
+    }
+    machine.disk.setLying(true);
+    uint32_t answered = 0;
+    for (size_t groups = 3; groups <= 6; ++groups) {
+      auto written = machine.store->write(
+          StoreWorld::makeWrite(kMaster, segment, 1, groups == 3 ? 0 : endOf(groups - 1), endOf(groups),
+                                groups == 3 ? Flags::kOpen : 0, segment.certificate(endOf(groups), 1, false)));
+      ASSERT_EQ(machine.flush(written), Status::Ok);
+      answered = endOf(groups);
+      // Some of it gets to the disk, as luck has it.
+      machine.disk.setLying(groups == seed % 8 ? false : true);
+    }
+    if (lies_before) ASSERT_EQ(machine.closeCleanly(), Status::Ok);
+    machine.losePower();
+    const StoreWorld::Loaded loaded = machine.load(kMaster, segment.id());
+    if (loaded.status != Status::Ok || loaded.certificate.length_bytes >= answered) continue;
+    ++lost;
+    EXPECT_TRUE(machine.store->mayBeShort(loaded.certificate));
+    machine.restart();
+    EXPECT_TRUE(machine.store->mayBeShort(machine.load(kMaster, segment.id()).certificate));
+  }
+  EXPECT_GT(lost, 50u);
+}
+
+// The marks of an earlier loss may be what the disk lies about.
+TEST_F(ShortReplica, MarksThatADiskHasLostAreMissed) {
+  uint64_t unmarked = 0;
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    SCOPED_TRACE(seed);
+    StoreWorld machine(seed);
+    machine.start();
+    auto written = machine.put(kMaster, segment, 1, false);
+    ASSERT_EQ(machine.flush(written), Status::Ok);
+    machine.disk.losePower();
+    machine.close();
+    machine.disk.setLying(true);
+    machine.start();
+    ASSERT_EQ(machine.closeCleanly(), Status::Ok);
+    machine.disk.losePower();
+    machine.close();
+    ASSERT_EQ(machine.open(), Status::Ok);
+    unmarked += machine.store->formerServer() == ServerId(102) ? 1 : 0;
+    const StoreWorld::Loaded loaded = machine.load(kMaster, segment.id());
+    ASSERT_EQ(loaded.status, Status::Ok);
+    EXPECT_TRUE(machine.store->mayBeShort(loaded.certificate));
+  }
+  EXPECT_GT(unmarked, 50u);
+}
+
 TEST_F(ShortReplica, WhereNobodyCanTellWhetherPowerWasLostItWas) {
   world.disk.hidePowerEpoch();
   world.start();
