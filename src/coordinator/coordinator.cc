@@ -107,4 +107,9 @@ bool Coordinator::isReleased(ServerId id) const {
   return server == nullptr || server->recovered;
 }
 
+bool Coordinator::isDead(ServerId id) const {
+  const Server* const server = state_->membership.find(id);
+  return server == nullptr || !server->alive;
+}
+
 }  // namespace ramcore::coordinator

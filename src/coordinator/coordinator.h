@@ -68,6 +68,8 @@ class Coordinator {
   Counts counts() const;
   /// For checks: nothing of the server's log is needed any more. Only while isServing().
   bool isReleased(ServerId server) const;
+  /// For checks: there is a verdict over it. Only while isServing().
+  bool isDead(ServerId server) const;
 
  private:
   struct State;

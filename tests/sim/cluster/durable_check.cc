@@ -1,6 +1,7 @@
 #include "sim/cluster/durable_check.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "backup/frame_file.h"
 #include "base/hash.h"
@@ -145,8 +146,15 @@ DurableCheck::CertificateKey DurableCheck::keyOf(const log::Certificate& certifi
 
 void DurableCheck::readDisks(const std::map<ServerId, Owner>& owners) {
   disks_.assign(cluster_.disks.size(), {});
+  power_losses_.resize(disks_.size());
   is_somebody_powerless_ = false;
   for (size_t machine = 0; machine < disks_.size(); ++machine) {
+    const runtime::SimDiskCounts& counts = cluster_.disks[machine]->counts();
+    was_deceived_ = was_deceived_ || counts.power_losses_after_lies != 0;
+    // The certificate may be there still, and not all of its bytes.
+    if (std::exchange(power_losses_[machine], counts.power_losses) != counts.power_losses) {
+      std::erase_if(verified_, [machine](const auto& known) { return std::get<0>(known) == machine; });
+    }
     if (cluster_.isPowerless(machine)) {
       is_somebody_powerless_ = true;
     } else {
@@ -240,7 +248,7 @@ coordinator::LogSurvey DurableCheck::survey(const Owner& owner, uint32_t machine
   const bool is_all = machines == (1U << disks_.size()) - 1;
   return coordinator::surveyLog(
       owner.server.floor, answers,
-      {.flushed_suffices = owner.is_all_sync, .nobody_is_away = is_all && !is_somebody_powerless_});
+      {.flushed_suffices = owner.is_all_sync && !was_deceived_, .nobody_is_away = is_all && !is_somebody_powerless_});
 }
 
 void DurableCheck::judge(const Owner& owner) {

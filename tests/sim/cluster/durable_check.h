@@ -118,6 +118,8 @@ class DurableCheck {
   std::set<std::tuple<size_t, uint32_t, CertificateKey>> verified_;  ///< by machine and frame
   std::vector<log::Certificate> slots_;                              ///< of the frame that is being read
   std::vector<Logs> disks_;                                          ///< as just read, by machine
+  std::vector<uint64_t> power_losses_;                               ///< of each machine, as of then
+  bool was_deceived_ = false;                                        ///< a disk has lost what it had said was flushed
   std::map<TableId, size_t> table_indexes_;                          ///< of those that are stored, in tables_
   bool is_somebody_powerless_ = false;                               ///< whose disk was not read
   const char* when_ = "";

@@ -30,8 +30,9 @@ Nemesis::Nemesis(SimCluster& cluster, SimClient& admin, std::vector<SimClient*> 
       random_(cluster.scheduler.stream("nemesis")),
       operate_(*this),
       rotten_(random_.below(cluster.servers.size())),
-      power_watch_(cluster),
-      power_rarity_(random_.below(2) == 0 ? 8 : 40) {}
+      power_watch_(cluster, rotten_),
+      power_rarity_(random_.below(2) == 0 ? 8 : 40),
+      lies_(random_.below(2) == 0) {}
 
 void Nemesis::start() { scheduleNext(); }
 
@@ -61,8 +62,11 @@ void Nemesis::stop() {
 
 void Nemesis::step() {
   replaceRejected();
-  if (options_.crashes && random_.below(150) == 0) return killSome();
-  if (options_.crashes && options_.faults && random_.below(8) == 0) return spoilDisk();
+  // With one backup less, a server that is spared could not go on without its floor.
+  const bool may_kill = options_.crashes && !spared_;
+  if (may_kill && random_.below(150) == 0) return killSome();
+  if (may_kill && random_.below(500) == 0) return stopInOrder(random_.below(cluster_.servers.size()));
+  if (may_kill && options_.faults && random_.below(8) == 0) return spoilDisk();
   const uint64_t kind = random_.below(100);
   // A recovery takes seconds: after each of these a lease has to be over first. Time for some to come to their end.
   if (options_.crashes && kind >= 80 && kind < 90 && random_.below(8) != 0) return;
@@ -101,9 +105,11 @@ void Nemesis::changeRates() {
 
 void Nemesis::partitionSome() {
   if (cutting_off_) return;
-  const std::string server = nodeOf(random_.below(cluster_.servers.size()));
-  const std::string other =
-      random_.below(3) == 0 ? SimCluster::kCoordinatorNode : nodeOf(random_.below(cluster_.servers.size()));
+  const size_t index = random_.below(cluster_.servers.size());
+  const size_t other_index = random_.below(cluster_.servers.size());
+  if (index == spared_ || other_index == spared_) return;
+  const std::string server = nodeOf(index);
+  const std::string other = random_.below(3) == 0 ? SimCluster::kCoordinatorNode : nodeOf(other_index);
   switch (random_.below(4)) {
     case 0:
       cluster_.network.isolate(server);
@@ -122,7 +128,10 @@ void Nemesis::partitionSome() {
   later(cluster_.scheduler.nowNs() + draw(random_, 10 * kMilli, 4 * kSecond), [this] { healNetwork(); });
 }
 
-void Nemesis::cutSome() { cluster_.network.cutAll(nodeOf(random_.below(cluster_.servers.size()))); }
+void Nemesis::cutSome() {
+  const size_t index = random_.below(cluster_.servers.size());
+  if (index != spared_) cluster_.network.cutAll(nodeOf(index));
+}
 
 void Nemesis::pauseServer() {
   if (paused_ > 0 || cutting_off_) return;
@@ -132,7 +141,7 @@ void Nemesis::pauseServer() {
   if (!options_.crashes || random_.below(4) == 0) return pauseNow(index);
   // What it has accepted and not replicated yet, it replicates when it goes on: declared dead, fenced and recovered by
   // then, mostly. No lease protects from that, since the answer to that write does not need one any more.
-  constexpr int64_t kAwaitWriteNs = 200 * kMilli;
+  constexpr int64_t kAwaitWriteNs = 2 * kSecond;
   pauses_at_write_ = index;
   later(cluster_.scheduler.nowNs() + kAwaitWriteNs, [this] {
     if (pauses_at_write_) pauseNow(*pauses_at_write_);
@@ -161,13 +170,41 @@ void Nemesis::pauseNow(size_t index) {
   }
   runtime::SimNode& node = cluster_.servers[index]->node();
   ++counts_.long_pauses;
+  const bool spares = options_.crashes && hasUnsentWrites(index) && random_.below(2) == 0;
   // From an event of its own: a node is paused between its jobs.
   node.pause();
-  later(cluster_.scheduler.nowNs() + draw(random_, kPauseNsMin, kPauseNsMax), [this, index, &node] {
-    --paused_;
-    // Who was killed meanwhile stays dead.
-    if (&cluster_.servers[index]->node() == &node && !cluster_.isDown(index)) node.resume();
+  const int64_t now_ns = cluster_.scheduler.nowNs();
+  if (spares) {
+    spared_ = index;
+    return resumeSpared(index, node, now_ns + kPauseNsMax);
+  }
+  later(now_ns + draw(random_, kPauseNsMin, kPauseNsMax), [this, index, &node] { resume(index, node); });
+}
+
+void Nemesis::resume(size_t index, runtime::SimNode& node) {
+  --paused_;
+  // Who was killed meanwhile stays dead.
+  if (&cluster_.servers[index]->node() == &node && !cluster_.isDown(index)) node.resume();
+}
+
+// Who waits for the answers still does, and the log may have been read by those who recover it, but not much more: its
+// backups still have what they know of it. The most that a server can do that does not know yet that it is dead.
+void Nemesis::resumeSpared(size_t index, runtime::SimNode& node, int64_t until_ns) {
+  const bool is_declared_dead = isDeclaredDead(index);
+  const int64_t now_ns = cluster_.scheduler.nowNs();
+  if (!is_declared_dead && now_ns < until_ns && !stopped_) {
+    return later(now_ns + 10 * kMilli, [this, index, &node, until_ns] { resumeSpared(index, node, until_ns); });
+  }
+  later(now_ns + draw(random_, 0, 1 * kSecond), [this, index, &node, is_declared_dead] {
+    if (is_declared_dead && !cluster_.isDown(index)) ++counts_.late_writers;
+    resume(index, node);
+    later(cluster_.scheduler.nowNs() + 20 * kMilli, [this] { spared_.reset(); });
   });
+}
+
+bool Nemesis::isDeclaredDead(size_t index) const {
+  if (coordinator_down_ || !cluster_.coordinator->coordinator().isServing()) return false;
+  return cluster_.coordinator->coordinator().isDead(cluster_.servers[index]->master().id());
 }
 
 void Nemesis::killSome() {
@@ -199,115 +236,6 @@ void Nemesis::take(size_t index, bool power) {
   });
 }
 
-// ---- power and disks
-
-// A machine that loses its power loses the ends of open replicas that were not flushed, and comes back when it likes.
-// Several may, at once or one after the other, while processes are killed: as long as the promise holds, see
-// PowerWatch.
-void Nemesis::losePower() {
-  if (random_.below(power_rarity_) != 0) return;
-  const size_t count = cluster_.servers.size();
-  const size_t wanted = random_.below(3) == 0 ? 1 + random_.below(count) : 1;
-  const size_t first = random_.below(count);
-  uint32_t lost = 0;
-  for (size_t i = 0; i < count && lost < wanted; ++i) {
-    const size_t index = (first + i) % count;
-    if (!power_watch_.mayLose(index)) continue;
-    losePower(index);
-    ++lost;
-  }
-  counts_.power_losses += lost;
-  if (lost > 1) ++counts_.power_losses_at_once;
-}
-
-// Also of a machine on which no process runs.
-void Nemesis::losePower(size_t index) {
-  power_watch_.noteLoss(index);
-  if (cluster_.isDown(index)) return cluster_.disks[index]->losePower();
-  take(index, true);
-}
-
-// Of all machines at once, also of those whose processes are dead already: what was not flushed is gone everywhere.
-// Only where all tables are sync; then nothing of that was acknowledged, at whatever moment it comes.
-void Nemesis::loseAllPower() {
-  ++counts_.clusters_powerless;
-  for (size_t index = 0; index < cluster_.servers.size(); ++index) losePower(index);
-  if (random_.below(2) == 0) restartCoordinator();
-}
-
-// Every log has the replicas that it should have, and no dead server's log is still needed.
-bool Nemesis::isWhole() const {
-  if (coordinator_down_ || cluster_.coordinator == nullptr || !cluster_.coordinator->coordinator().isServing()) {
-    return false;
-  }
-  const coordinator::Coordinator::Counts counts = cluster_.coordinator->coordinator().counts();
-  size_t up = 0;
-  for (size_t index = 0; index < cluster_.servers.size(); ++index) {
-    // Who knows that it was declared dead is as good as gone.
-    if (cluster_.isDown(index) || !cluster_.servers[index]->rejected().empty()) continue;
-    ++up;
-    if (!isWhole(index)) return false;
-  }
-  return counts.servers_to_recover == 0 && counts.servers_alive == up;
-}
-
-bool Nemesis::isWhole(size_t index) const {
-  const SimServer& server = *cluster_.servers[index];
-  if (!server.isServing() || server.master().replicas() == nullptr) return false;
-  return server.master().replicas()->counts().repairing == 0 && !server.backup()->store().isCondemned();
-}
-
-void Nemesis::spoilDisk() {
-  const size_t index = random_.below(cluster_.servers.size());
-  const uint64_t kind = random_.below(4);
-  if (kind == 0) return losePower();
-  if (cluster_.isDown(index)) return;
-  switch (kind) {
-    case 1:
-      return failFlush(index);
-    case 2:
-      return slowDisk(index);
-    default:
-      return flipBit(rotten_);
-  }
-}
-
-// One machine at a time: with two less than the replicas that are demanded could be kept. What it has not flushed is
-// not shown any more. Somebody starts the process again.
-void Nemesis::failFlush(size_t index) {
-  if (condemned_ || random_.below(8) != 0 || !power_watch_.mayLose(index)) return;
-  condemned_ = index;
-  power_watch_.noteLoss(index);
-  cluster_.disks[index]->failFlushes(1);
-  later(cluster_.scheduler.nowNs() + draw(random_, 500 * kMilli, 5 * kSecond), [this, index] {
-    condemned_.reset();
-    cluster_.disks[index]->failFlushes(0);
-    if (!cluster_.isDown(index) && cluster_.servers[index]->backup()->store().isCondemned()) kill(index);
-  });
-}
-
-void Nemesis::slowDisk(size_t index) {
-  const runtime::SimDiskOptions usual;
-  ++counts_.disks_slowed;
-  // Up to longer than masters wait for a flush.
-  const int64_t ns_max = random_.below(4) == 0 ? 3 * kSecond : 100 * kMilli;
-  cluster_.disks[index]->setFlushTime(usual.flush_ns_max, ns_max);
-  later(cluster_.scheduler.nowNs() + draw(random_, 100 * kMilli, 3 * kSecond),
-        [this, index, usual] { cluster_.disks[index]->setFlushTime(usual.flush_ns_min, usual.flush_ns_max); });
-}
-
-// In the header of a segment, which every certificate covers: nothing of that replica verifies any more.
-void Nemesis::flipBit(size_t index) {
-  constexpr std::string_view kFile = "frames";
-  if (random_.below(8) != 0 || !isWhole() || !power_watch_.mayLose(index)) return;
-  power_watch_.noteLoss(index);
-  const uint32_t segment_bytes = cluster_.servers[index]->backup()->store().frameBytes();
-  const uint64_t frames = cluster_.servers[index]->backup()->store().stats().frames_total.load();
-  const uint64_t at =
-      backup::FrameFile::fileBytes(random_.below(frames), segment_bytes) + backup::kBlockBytes + random_.below(16);
-  cluster_.disks[index]->flipBit(kFile, at * 8 + random_.below(8));
-}
-
 // A server that learns that it was declared dead ends, and whoever watches over processes starts it again.
 void Nemesis::replaceRejected() {
   if (!options_.crashes) return;
@@ -320,7 +248,7 @@ void Nemesis::replaceRejected() {
 
 void Nemesis::restartCoordinator() {
   // Each new coordinator gives silent servers their time again.
-  if (coordinator_down_ || cutting_off_) return;
+  if (coordinator_down_ || cutting_off_ || spared_) return;
   coordinator_down_ = true;
   ++counts_.coordinator_restarts;
   cluster_.killCoordinator();

@@ -46,7 +46,7 @@ class Nemesis {
   }
   /// The one whose disk turns bits over.
   size_t rottenMachine() const { return rotten_; }
-  bool settled() const { return !operating_ && starting_ == 0; }
+  bool settled() const { return !operating_ && starting_ == 0 && !stopping_; }
   /// The server that was declared dead, if any: nothing is asked of it any more.
   std::optional<size_t> retired() const { return retired_; }
 
@@ -58,6 +58,9 @@ class Nemesis {
   void partitionSome();
   void pauseServer();
   void pauseNow(size_t index);
+  void resume(size_t index, runtime::SimNode& node);
+  void resumeSpared(size_t index, runtime::SimNode& node, int64_t until_ns);
+  bool isDeclaredDead(size_t index) const;
   bool hasUnsentWrites(size_t index) const;
   void killSome();
   void kill(size_t index);
@@ -71,6 +74,10 @@ class Nemesis {
   void failFlush(size_t index);
   void slowDisk(size_t index);
   void flipBit(size_t index);
+  void deceive(size_t index);
+  void endLie(size_t index, int64_t until_ns);
+  void stopInOrder(size_t index);
+  void awaitStopped(size_t index, const SimServer& server, int64_t until_ns);
   void replaceRejected();
   std::string nodeOf(size_t index) const { return cluster_.servers[index]->networkNode(); }
   void restartCoordinator();
@@ -113,11 +120,15 @@ class Nemesis {
   std::optional<size_t> retired_;
   uint32_t paused_ = 0;
   std::optional<size_t> pauses_at_write_;  ///< a server that stands still as soon as it has an unsent write
+  std::optional<size_t> spared_;           ///< one that does: its sessions stay, and so do those who wait for it
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
   size_t rotten_ = 0;
   PowerWatch power_watch_;
   uint64_t power_rarity_;            ///< of the run
+  const bool lies_;                  ///< disks do, in this run
+  std::optional<size_t> liar_;       ///< its flushes do nothing
   std::optional<size_t> condemned_;  ///< its flushes fail: it is restarted soon
+  bool stopping_ = false;            ///< a server is, in order
   uint32_t starting_ = 0;            ///< servers that were killed and will be started again
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backup/frame_file.h"
+
 namespace ramcore::sim {
 
 void PowerWatch::noteProcesses() {
@@ -26,7 +28,9 @@ void PowerWatch::noteKill(size_t index) {
 void PowerWatch::noteLoss(size_t index) {
   noteProcesses();
   for (const auto& [server, machine] : machines_) {
-    if (machine == index) lost_.insert(server);
+    if (machine != index) continue;
+    lost_.insert(server);
+    if (cluster_.disks[index]->owesFlushes()) deceived_.insert(server);
   }
 }
 
@@ -36,16 +40,40 @@ void PowerWatch::forgetReleased() {
   std::erase_if(dead_, [&](const auto& dead) { return coordinator.isReleased(dead.first); });
 }
 
-bool PowerWatch::mayLose(size_t index) {
+template <typename Survives>
+bool PowerWatch::allLogs(Survives survives) {
   noteProcesses();
   forgetReleased();
-  for (size_t other = 0; other < cluster_.servers.size(); ++other) {
-    if (!cluster_.isDown(other) && !survivesWithout(index, logOf(*cluster_.servers[other]))) return false;
+  for (size_t index = 0; index < cluster_.servers.size(); ++index) {
+    if (!cluster_.isDown(index) && !survives(logOf(*cluster_.servers[index]))) return false;
   }
-  return std::all_of(dead_.begin(), dead_.end(), [&](const auto& dead) { return survivesWithout(index, dead.second); });
+  return std::all_of(dead_.begin(), dead_.end(), [&](const auto& dead) { return survives(dead.second); });
+}
+
+bool PowerWatch::mayLose(size_t index) {
+  return isOpenable(index) && allLogs([&](const Log& log) { return survivesWithout(index, log); });
+}
+
+bool PowerWatch::mayLoseAll() {
+  bool is_openable = true;
+  bool was_deceived = !deceived_.empty();
+  for (size_t index = 0; index < cluster_.disks.size(); ++index) {
+    is_openable = is_openable && isOpenable(index);
+    was_deceived = was_deceived || cluster_.disks[index]->owesFlushes();
+  }
+  if (!was_deceived) return true;
+  return is_openable && allLogs([&](const Log& log) { return isFlushedSomewhere(log); });
+}
+
+// If no superblock is flushed, both may be torn: then the server does not start, and wants another directory.
+bool PowerWatch::isOpenable(size_t index) const {
+  const runtime::SimDisk& disk = *cluster_.disks[index];
+  return disk.isFlushed("frames", 0, sizeof(backup::Superblock)) ||
+         disk.isFlushed("frames", backup::kBlockBytes, sizeof(backup::Superblock));
 }
 
 bool PowerWatch::survivesWithout(size_t index, const Log& log) const {
+  const bool deceives = cluster_.disks[index]->owesFlushes();
   std::set<SegmentId> open;
   std::set<SegmentId> safe;
   for (const master::ReplicaManager::Known& known : log.replicas) {
@@ -53,8 +81,24 @@ bool PowerWatch::survivesWithout(size_t index, const Log& log) const {
     if (known.certified_bytes == 0) continue;
     open.insert(known.segment);
     const auto machine = machines_.find(known.backup);
-    const bool keeps = machine != machines_.end() && machine->second != index && !lost_.contains(known.backup);
-    if (known.is_closed || keeps) safe.insert(known.segment);
+    const bool is_elsewhere = machine != machines_.end() && machine->second != index;
+    const bool keeps = is_elsewhere && !lost_.contains(known.backup);
+    const bool is_spared = !deceives || (is_elsewhere && machine->second != rotten_);
+    const bool keeps_closed = known.is_closed && is_spared && !deceived_.contains(known.backup);
+    if (keeps_closed || (keeps && is_spared)) safe.insert(known.segment);
+  }
+  return log.is_known && open == safe;
+}
+
+bool PowerWatch::isFlushedSomewhere(const Log& log) const {
+  std::set<SegmentId> open;
+  std::set<SegmentId> safe;
+  for (const master::ReplicaManager::Known& known : log.replicas) {
+    if (known.certified_bytes == 0) continue;
+    open.insert(known.segment);
+    const auto machine = machines_.find(known.backup);
+    if (machine == machines_.end() || machine->second == rotten_ || deceived_.contains(known.backup)) continue;
+    if (!cluster_.disks[machine->second]->owesFlushes()) safe.insert(known.segment);
   }
   return log.is_known && open == safe;
 }

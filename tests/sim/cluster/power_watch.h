@@ -15,9 +15,13 @@ namespace ramcore::sim {
 ///
 /// A master reports only what all replicas have that it lists as certified. So one of these is enough, whatever the
 /// master, its successor and the other holders do from then on.
+///
+/// A machine whose disk owes flushes loses with its power also what was closed there, and what had been flushed before
+/// in frames that were written to since. It counts as one that has nothing left.
 class PowerWatch {
  public:
-  explicit PowerWatch(SimCluster& cluster) : cluster_(cluster) {}
+  /// @param rotten  the machine whose disk turns bits over: where others lie, it is not relied on alone
+  PowerWatch(SimCluster& cluster, size_t rotten) : cluster_(cluster), rotten_(rotten) {}
 
   /// Before the process on a machine is killed.
   void noteKill(size_t index);
@@ -25,6 +29,8 @@ class PowerWatch {
   void noteLoss(size_t index);
   /// Whether it may, now.
   bool mayLose(size_t index);
+  /// Whether all machines may at once, where nothing was acknowledged before it was said to be flushed.
+  bool mayLoseAll();
 
  private:
   struct Log {
@@ -36,10 +42,16 @@ class PowerWatch {
   void forgetReleased();
   static Log logOf(const SimServer& server);
   bool survivesWithout(size_t index, const Log& log) const;
+  bool isFlushedSomewhere(const Log& log) const;
+  bool isOpenable(size_t index) const;
+  template <typename Survives>
+  bool allLogs(Survives survives);
 
   SimCluster& cluster_;
+  const size_t rotten_;
   std::map<ServerId, size_t> machines_;  // of all processes
   std::set<ServerId> lost_;              // processes of which bytes that were not flushed are gone
+  std::set<ServerId> deceived_;          // of them, those of which also others are
   std::map<ServerId, Log> dead_;         // whose processes were killed, and which may be needed
 };
 

@@ -27,7 +27,7 @@ void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& fl
                                   {"replicas lost", counts.replicas_lost, 80},
                                   {"floors raised", counts.floors_raised, 20},
                                   {"replicas copied again", counts.replicas_repaired, 60},
-                                  {"replica writes after the fence", counts.fenced_refusals, with_faults * 1},
+                                  {"replica writes after the fence", counts.fenced_refusals, with_faults * 5},
                                   {"servers recovered", counts.servers_recovered, 4},
                                   {"tablets recovered", counts.tablets_recovered, 10},
                                   {"replicas refused by full disks", counts.refused_full, 0.1},
@@ -43,6 +43,11 @@ void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& fl
                                   {"of them from some machines", counts.partly_replayed, 50},
                                   {"clusters without power", counts.clusters_powerless, 0.1},
                                   {"flushes that somebody waited for", counts.flushes_requested, 500},
+                                  {"writers after their verdict", counts.late_writers, with_faults * 0.5},
+                                  {"servers stopped in order", counts.servers_stopped, 3},
+                                  {"disks that lied", counts.disks_lied, with_faults * 3},
+                                  {"flushes that did nothing", counts.lies, with_faults * 100},
+                                  {"power lost after lies", counts.power_losses_after_lies, with_faults * 1.5},
                               });
 }
 

@@ -71,6 +71,8 @@ RunCounts SimCluster::countAll() const {
     counts.flushes_failed += disk->counts().failed_flushes;
     counts.sectors_lost += disk->counts().lost_sectors + disk->counts().torn_sectors;
     counts.bits_flipped += disk->counts().flipped_bits;
+    counts.lies += disk->counts().lies;
+    counts.power_losses_after_lies += disk->counts().power_losses_after_lies;
   }
   return counts;
 }

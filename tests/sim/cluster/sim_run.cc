@@ -411,6 +411,11 @@ void RunCounts::add(const RunCounts& other) {
   partly_replayed += other.partly_replayed;
   clusters_powerless += other.clusters_powerless;
   flushes_requested += other.flushes_requested;
+  late_writers += other.late_writers;
+  servers_stopped += other.servers_stopped;
+  disks_lied += other.disks_lied;
+  lies += other.lies;
+  power_losses_after_lies += other.power_losses_after_lies;
   operations_sync += other.operations_sync;
 }
 

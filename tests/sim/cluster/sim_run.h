@@ -83,6 +83,11 @@ struct RunCounts {
   uint64_t partly_replayed = 0;     ///< of them, from some
   uint64_t clusters_powerless = 0;  ///< all machines lost their power in one instant
   uint64_t flushes_requested = 0;   ///< of replicas, because somebody waited
+  uint64_t late_writers = 0;        ///< went on with writes under way after they had been declared dead
+  uint64_t servers_stopped = 0;     ///< in order, to the end
+  uint64_t disks_lied = 0;          ///< periods in which flushes did nothing
+  uint64_t lies = 0;                ///< flushes that did nothing
+  uint64_t power_losses_after_lies = 0;
   // Of both kinds of runs.
   uint64_t operations_sync = 0;  ///< of `operations`, those on sync tables
 

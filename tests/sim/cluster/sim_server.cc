@@ -107,6 +107,17 @@ SimServer::~SimServer() {
   rcu_.drain();
 }
 
+void SimServer::stopInOrder() {
+  dispatch_.dispatch().post(stop_, runtime::Priority::Membership);
+  dispatch_.wake();
+}
+
+void SimServer::beginToStop() {
+  stopping_ = true;
+  master_->stop(true);
+  if (backup_ != nullptr) backup_->stop();
+}
+
 void SimServer::kill(bool power) {
   if (disk_ != nullptr && power) disk_->losePower();
   if (disk_ != nullptr && !power) disk_->killProcess();

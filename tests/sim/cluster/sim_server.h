@@ -44,6 +44,10 @@ class SimServer final : private master::MasterObserver {
   rpc::Dispatch& dispatch() { return dispatch_.dispatch(); }
   void wake() { dispatch_.wake(); }
   bool isServing() const { return serving_; }
+  /// SIGTERM: it says goodbye, and flushes what it keeps for others. Until hasStopped() it may still be killed over it.
+  void stopInOrder();
+  bool isStopping() const { return stopping_; }
+  bool hasStopped() const { return stopping_ && master_->stopped() && (backup_ == nullptr || backup_->stopped()); }
   /// kill -9: from here on nobody hears of it, and it hears and writes nothing. What is left is unwound when it is
   /// destroyed, which takes simulated time. With `power` its machine is without power: its peers are not told.
   void kill(bool power = false);
@@ -77,7 +81,16 @@ class SimServer final : private master::MasterObserver {
   std::unique_ptr<runtime::Storage> storage_;
   std::unique_ptr<backup::Backup> backup_;
   std::unique_ptr<master::Master> master_;
+  struct Stop : runtime::Job {
+    explicit Stop(SimServer& owner)
+        : Job([](runtime::Job& job) { static_cast<Stop&>(job).owner.beginToStop(); }), owner(owner) {}
+    SimServer& owner;
+  };
+  void beginToStop();
+
+  Stop stop_{*this};
   bool serving_ = false;
+  bool stopping_ = false;
   std::string rejected_;
 };
 
