@@ -81,24 +81,33 @@ class SimDispatch final : public transport::Sleeper {
   };
   struct Deadline : runtime::Timer {
     explicit Deadline(SimDispatch& owner)
-        : Timer([](runtime::Timer& timer) { static_cast<Deadline&>(timer).owner.wake(); }), owner(owner) {}
+        : Timer([](runtime::Timer& timer) { static_cast<Deadline&>(timer).owner.onDeadline(); }), owner(owner) {}
     SimDispatch& owner;
   };
+  void onDeadline() {
+    if (!queued_) step();
+  }
   void step() {
     if (ended_) return;
     queued_ = false;
-    deadline_.cancel();
     if (asleep_) {
       asleep_ = false;
       dispatch_.awake();
     }
-    if (dispatch_.step() || !dispatch_.prepareSleep()) {
-      wake();
-      return;
-    }
+    if (dispatch_.step() && !findsNothing()) return wake();
+    if (!dispatch_.prepareSleep()) return wake();
     asleep_ = true;
     const int64_t earliest_ns = dispatch_.earliestNs();
+    if (deadline_.isArmed() && deadline_.deadlineNs() == earliest_ns) return;
+    deadline_.cancel();
     if (earliest_ns != runtime::kNever) thread_.arm(deadline_, earliest_ns);
+  }
+  // Only a round that finds nothing may be followed by sleep. Where nothing waits that one needs no event of its own:
+  // whatever comes in between wakes the dispatch as well when it is asleep.
+  bool findsNothing() {
+    if (!dispatch_.prepareSleep()) return false;
+    dispatch_.awake();
+    return !dispatch_.step();
   }
 
   runtime::SimExecutor& thread_;
