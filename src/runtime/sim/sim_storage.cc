@@ -1,11 +1,14 @@
 #include "runtime/sim/sim_storage.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
 
 namespace ramcore::runtime {
 namespace {
+
+constexpr uint64_t kChangeBlockBytes = 4096;
 
 Failure processIsDead() { return Failure{Status::IoError, "the process that opened the storage is dead"}; }
 
@@ -24,7 +27,7 @@ struct SimDisk::FlushEvent : Timer {
   SimDisk& disk;
   File& file;
   Flush& flush;
-  std::set<uint64_t> sectors;
+  const std::vector<uint64_t> sectors;
   std::list<FlushEvent>::iterator self;
 };
 
@@ -46,7 +49,8 @@ class SimDisk::File final : public StorageFile {
       if (piece.empty()) continue;
       std::copy(piece.begin(), piece.end(), content_->cached.begin() + static_cast<std::ptrdiff_t>(offset_bytes));
       const uint64_t last = (offset_bytes + piece.size() - 1) / kSectorBytes;
-      for (uint64_t sector = offset_bytes / kSectorBytes; sector <= last; ++sector) content_->dirty.insert(sector);
+      for (uint64_t sector = offset_bytes / kSectorBytes; sector <= last; ++sector) content_->dirty.add(sector);
+      content_->noteChange(++disk_.change_count_, offset_bytes, piece.size());
       offset_bytes += piece.size();
     }
     return Status::Ok;
@@ -99,6 +103,10 @@ class SimDisk::Mount final : public Storage {
     auto content = std::make_shared<Content>();
     content->cached.resize(bytes);
     content->flushed.resize(bytes);
+    const uint64_t sectors = (bytes + kSectorBytes - 1) / kSectorBytes;
+    content->dirty.resize(sectors);
+    content->dropped.resize(sectors);
+    content->changes.resize(bytes / kChangeBlockBytes + 1);
     disk_.files_.emplace(name, content);
     return std::unique_ptr<StorageFile>(std::make_unique<File>(disk_, alive_, std::move(content)));
   }
@@ -147,7 +155,7 @@ SimDisk::FlushEvent::FlushEvent(SimDisk& disk, File& file, Flush& flush)
       disk(disk),
       file(file),
       flush(flush),
-      sectors(file.content().dirty) {}
+      sectors(file.content().dirty.all()) {}
 
 void SimDisk::FlushEvent::finish() {
   ++disk.counts_.flushes;
@@ -156,7 +164,8 @@ void SimDisk::FlushEvent::finish() {
     if (disk.flushes_to_fail_ > 0) --disk.flushes_to_fail_;
     ++disk.counts_.failed_flushes;
     // The system takes them for clean from now on: they are never written, and a later flush would not notice.
-    for (const uint64_t sector : sectors) content.dirty.erase(sector);
+    content.dirty.remove(sectors);
+    for (const uint64_t sector : sectors) content.dropped.add(sector);
     file.condemned = true;
     end(Status::IoError);
     return;
@@ -166,12 +175,9 @@ void SimDisk::FlushEvent::finish() {
     content.is_owed = content.is_owed || !sectors.empty();
   } else {
     for (const uint64_t sector : sectors) {
-      const uint64_t first = sector * kSectorBytes;
-      const uint64_t count = std::min(kSectorBytes, content.cached.size() - first);
-      std::copy_n(content.cached.begin() + static_cast<std::ptrdiff_t>(first), count,
-                  content.flushed.begin() + static_cast<std::ptrdiff_t>(first));
-      content.dirty.erase(sector);
+      Content::copySector(sector, content.cached, content.flushed);
     }
+    content.dirty.remove(sectors);
     content.is_owed = false;
   }
   end(Status::Ok);
@@ -221,8 +227,25 @@ void SimDisk::losePower() {
   for (auto& [name, content] : files_) loseUnflushed(*content);
 }
 
+void SimDisk::Content::noteChange(uint64_t number, uint64_t offset_bytes, uint64_t bytes) {
+  const uint64_t last = (offset_bytes + bytes - 1) / kChangeBlockBytes;
+  for (uint64_t block = offset_bytes / kChangeBlockBytes; block <= last; ++block) changes[block] = number;
+}
+
+void SimDisk::Content::copySector(uint64_t sector, const ZeroedBytes& from, ZeroedBytes& to) {
+  const uint64_t first = sector * kSectorBytes;
+  std::memcpy(to.begin() + first, from.begin() + first, std::min(kSectorBytes, from.size() - first));
+}
+
+void SimDisk::Sectors::remove(const std::vector<uint64_t>& sectors) {
+  for (const uint64_t sector : sectors) has_[sector] = false;
+  std::erase_if(all_, [&](uint64_t sector) { return !has_[sector]; });
+}
+
 void SimDisk::loseUnflushed(Content& content) {
-  for (const uint64_t sector : content.dirty) {
+  std::vector<uint64_t> dirty = content.dirty.all();
+  std::sort(dirty.begin(), dirty.end());
+  for (const uint64_t sector : dirty) {
     const uint64_t first = sector * kSectorBytes;
     uint64_t kept = std::min(kSectorBytes, content.cached.size() - first);
     const uint64_t fate = random_.below(1'000);
@@ -237,9 +260,16 @@ void SimDisk::loseUnflushed(Content& content) {
     std::copy_n(content.cached.begin() + static_cast<std::ptrdiff_t>(first), kept,
                 content.flushed.begin() + static_cast<std::ptrdiff_t>(first));
   }
+  // Everywhere else the two are the same.
+  for (const Sectors* sectors : {&content.dirty, &content.dropped}) {
+    for (const uint64_t sector : sectors->all()) {
+      Content::copySector(sector, content.flushed, content.cached);
+      content.noteChange(++change_count_, sector * kSectorBytes, 1);
+    }
+  }
   content.dirty.clear();
+  content.dropped.clear();
   content.is_owed = false;
-  content.cached = content.flushed;
 }
 
 bool SimDisk::owesFlushes() const {
@@ -249,8 +279,10 @@ bool SimDisk::owesFlushes() const {
 bool SimDisk::isFlushed(std::string_view name, uint64_t first, uint64_t bytes) const {
   const auto found = files_.find(name);
   if (found == files_.end() || bytes == 0) return true;
-  const auto dirty = found->second->dirty.lower_bound(first / kSectorBytes);
-  return dirty == found->second->dirty.end() || *dirty > (first + bytes - 1) / kSectorBytes;
+  for (uint64_t sector = first / kSectorBytes; sector <= (first + bytes - 1) / kSectorBytes; ++sector) {
+    if (found->second->dirty.has(sector) || found->second->dropped.has(sector)) return false;
+  }
+  return true;
 }
 
 uint64_t SimDisk::usedBytes() const {
@@ -263,6 +295,15 @@ ByteSpan SimDisk::cachedBytes(std::string_view name) const {
   const auto found = files_.find(name);
   if (found == files_.end()) return {};
   return {found->second->cached.begin(), found->second->cached.size()};
+}
+
+uint64_t SimDisk::lastChange(std::string_view name, uint64_t offset_bytes, uint64_t bytes) const {
+  const auto found = files_.find(name);
+  RC_CHECK(found != files_.end() && bytes > 0 && offset_bytes + bytes <= found->second->cached.size());
+  const auto block = [&](uint64_t at) {
+    return found->second->changes.begin() + static_cast<std::ptrdiff_t>(at / kChangeBlockBytes);
+  };
+  return *std::max_element(block(offset_bytes), block(offset_bytes + bytes - 1) + 1);
 }
 
 void SimDisk::flipBits(uint32_t count) {
@@ -287,6 +328,7 @@ void SimDisk::flipBit(std::string_view name, uint64_t bit) {
   const auto mask = static_cast<std::byte>(1U << (bit % 8));
   found->second->cached[bit / 8] ^= mask;
   found->second->flushed[bit / 8] ^= mask;
+  found->second->noteChange(++change_count_, bit / 8, 1);
   ++counts_.flipped_bits;
 }
 

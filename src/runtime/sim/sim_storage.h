@@ -4,7 +4,6 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -83,14 +82,40 @@ class SimDisk {
   const SimDiskCounts& counts() const { return counts_; }
   /// What a process that opened the file now would read; until the file is written or removed. Empty: there is none.
   ByteSpan cachedBytes(std::string_view name) const;
+  /// Grows whenever some of these bytes, or others close to them, may have changed; 0: never written.
+  uint64_t lastChange(std::string_view name, uint64_t offset_bytes, uint64_t bytes) const;
   uint64_t usedBytes() const;
 
  private:
+  /// Sectors of a file, each once. Cost: as many as are in it.
+  class Sectors {
+   public:
+    void resize(uint64_t count) { has_.resize(count); }
+    void add(uint64_t sector) {
+      if (has_[sector]) return;
+      has_[sector] = true;
+      all_.push_back(sector);
+    }
+    void remove(const std::vector<uint64_t>& sectors);
+    void clear() { remove(std::vector(all_)); }
+    bool has(uint64_t sector) const { return has_[sector]; }
+    const std::vector<uint64_t>& all() const { return all_; }
+
+   private:
+    std::vector<bool> has_;
+    std::vector<uint64_t> all_;
+  };
   struct Content {
     ZeroedBytes cached;
     ZeroedBytes flushed;
-    std::set<uint64_t> dirty;  // sectors that differ, as far as the system knows
-    bool is_owed = false;      // of some of them somebody was told that they are flushed
+    Sectors dirty;         // that differ, as far as the system knows
+    Sectors dropped;       // that differ, and that the system takes for flushed
+    bool is_owed = false;  // of some of them somebody was told that they are flushed
+
+    std::vector<uint64_t> changes;  // of each block of the cached bytes: number of the last change
+
+    void noteChange(uint64_t number, uint64_t offset_bytes, uint64_t bytes);
+    static void copySector(uint64_t sector, const ZeroedBytes& from, ZeroedBytes& to);
   };
   class Mount;
   class File;
@@ -105,6 +130,7 @@ class SimDisk {
   std::shared_ptr<bool> alive_;  // of the process that has it open; nullptr if none
   std::list<FlushEvent> flushing_;
   SimDiskCounts counts_;
+  uint64_t change_count_ = 0;
   PowerEpoch power_epoch_{1};
   uint32_t flushes_to_fail_ = 0;
   bool lying_ = false;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -16,13 +15,8 @@ class ZeroedBytes {
   ZeroedBytes(const ZeroedBytes&) = delete;
   ZeroedBytes(ZeroedBytes&& other) noexcept
       : bytes_(std::exchange(other.bytes_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  ZeroedBytes& operator=(const ZeroedBytes&) = delete;
   ZeroedBytes& operator=(ZeroedBytes&&) = delete;
-  /// Of as many bytes.
-  ZeroedBytes& operator=(const ZeroedBytes& other) {
-    RC_CHECK(size_ == other.size_);
-    if (size_ != 0 && this != &other) std::memcpy(bytes_, other.bytes_, size_);
-    return *this;
-  }
   ~ZeroedBytes();
 
   /// Once.

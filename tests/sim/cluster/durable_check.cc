@@ -1,9 +1,7 @@
 #include "sim/cluster/durable_check.h"
 
 #include <algorithm>
-#include <utility>
 
-#include "backup/frame_file.h"
 #include "base/hash.h"
 #include "coordinator/stored_state.h"
 #include "log/log_reader.h"
@@ -15,6 +13,10 @@ namespace {
 
 constexpr size_t kFailuresMax = 5;
 constexpr std::string_view kFrameFile = "frames";
+
+uint64_t headerAt(uint32_t frame) {
+  return backup::FrameFile::fileBytes(frame, log::LogConfig::forTest().segment_bytes);
+}
 
 ServerId machineId(size_t machine) { return ServerId(machine + 1); }
 
@@ -31,12 +33,12 @@ DurableCheck::DurableCheck(const SimCluster& cluster, const SimTables& tables, c
 void DurableCheck::check(const char* when) {
   if (!failures_.empty()) return;
   when_ = when;
-  const std::map<ServerId, Owner> all = owners();
+  std::map<ServerId, Owner> all = owners();
   if (all.empty()) return;
   ++moments_;
   absorb();
   readDisks(all);
-  for (const auto& [id, owner] : all) judge(owner);
+  for (auto& [id, owner] : all) judge(owner);
 }
 
 void DurableCheck::fail(const std::string& what) {
@@ -57,7 +59,7 @@ void DurableCheck::absorb() {
 
 void DurableCheck::fold(const Operation& operation) {
   if (operation.outcome == Outcome::NotRun || operation.version == 0) return;
-  Facts& facts = facts_[operation.key];
+  Facts& facts = facts_[placeOf(operation.key)];
   if (operation.kind == OperationKind::Remove && operation.outcome == Outcome::Ok) {
     facts.removed = std::max(facts.removed, operation.version);
     facts.shown = std::max(facts.shown, operation.version);
@@ -96,12 +98,12 @@ std::map<ServerId, DurableCheck::Owner> DurableCheck::owners() {
     for (auto at = records.lower_bound(std::string(prefix)); at != records.end() && at->first.starts_with(prefix); ++at)
       take(at->second);
   };
-  table_indexes_.clear();
+  table_ids_.assign(tables_.all().size(), TableId());
   each(coordinator::kTablePrefix, [&](const std::string& bytes) {
     coordinator::Table table;
     if (!decode(bytes, table)) return;
     for (size_t i = 0; i < tables_.all().size(); ++i) {
-      if (tables_.all()[i].name == table.name) table_indexes_[table.id] = i;
+      if (tables_.all()[i].name == table.name) table_ids_[i] = table.id;
     }
   });
   each(coordinator::kTabletPrefix, [&](const std::string& bytes) {
@@ -109,9 +111,10 @@ std::map<ServerId, DurableCheck::Owner> DurableCheck::owners() {
     if (!decode(bytes, tablet) || tablet.logs.empty()) return;
     Owner& owner = owners[tablet.owner];
     owner.tablets.push_back(tablet);
-    const auto index = table_indexes_.find(tablet.table);
-    owner.is_all_sync = owner.is_all_sync && index != table_indexes_.end() &&
-                        tables_.all()[index->second].durability == Durability::Sync;
+    const auto index =
+        static_cast<size_t>(std::find(table_ids_.begin(), table_ids_.end(), tablet.table) - table_ids_.begin());
+    owner.is_all_sync =
+        owner.is_all_sync && index < table_ids_.size() && tables_.all()[index].durability == Durability::Sync;
   });
   if (owners.empty()) return owners;
   each(coordinator::kServerPrefix, [&](const std::string& bytes) {
@@ -123,18 +126,28 @@ std::map<ServerId, DurableCheck::Owner> DurableCheck::owners() {
   return owners;
 }
 
-bool DurableCheck::isOwned(const Owner& owner, HistoryKey key) const {
-  const std::string bytes = keyBytes(key);
-  return std::any_of(owner.tablets.begin(), owner.tablets.end(), [&](const coordinator::Tablet& tablet) {
-    const auto index = table_indexes_.find(tablet.table);
-    return index != table_indexes_.end() && index->second == tables_.indexOf(key) &&
-           tablet.range.contains(hashKey(tablet.table, asBytes(bytes)));
-  });
+bool DurableCheck::isOwned(const Owner& owner, Facts& facts) const {
+  const TableId table = table_ids_[tables_.indexOf(facts.key)];
+  if (table != facts.table) {
+    facts.table = table;
+    facts.hash = hashKey(table, asBytes(facts.bytes));
+  }
+  return table != TableId() && std::any_of(owner.tablets.begin(), owner.tablets.end(), [&](const auto& tablet) {
+           return tablet.table == table && tablet.range.contains(facts.hash);
+         });
 }
 
 bool DurableCheck::wasAnythingTold(const Owner& owner) const {
-  return std::any_of(facts_.begin(), facts_.end(),
-                     [&](const auto& one) { return one.second.shown != 0 && isOwned(owner, one.first); });
+  return std::any_of(owner.keys.begin(), owner.keys.end(), [&](size_t place) { return facts_[place].shown != 0; });
+}
+
+size_t DurableCheck::placeOf(HistoryKey key) {
+  const auto [at, is_new] = places_.try_emplace(key, facts_.size());
+  if (!is_new) return at->second;
+  Facts& facts = facts_.emplace_back();
+  facts.key = key;
+  facts.bytes = keyBytes(key);
+  return at->second;
 }
 
 // ---- what the disks hold
@@ -146,15 +159,10 @@ DurableCheck::CertificateKey DurableCheck::keyOf(const log::Certificate& certifi
 
 void DurableCheck::readDisks(const std::map<ServerId, Owner>& owners) {
   disks_.assign(cluster_.disks.size(), {});
-  power_losses_.resize(disks_.size());
+  frames_.resize(disks_.size());
   is_somebody_powerless_ = false;
   for (size_t machine = 0; machine < disks_.size(); ++machine) {
-    const runtime::SimDiskCounts& counts = cluster_.disks[machine]->counts();
-    was_deceived_ = was_deceived_ || counts.power_losses_after_lies != 0;
-    // The certificate may be there still, and not all of its bytes.
-    if (std::exchange(power_losses_[machine], counts.power_losses) != counts.power_losses) {
-      std::erase_if(verified_, [machine](const auto& known) { return std::get<0>(known) == machine; });
-    }
+    was_deceived_ = was_deceived_ || cluster_.disks[machine]->counts().power_losses_after_lies != 0;
     if (cluster_.isPowerless(machine)) {
       is_somebody_powerless_ = true;
     } else {
@@ -164,27 +172,27 @@ void DurableCheck::readDisks(const std::map<ServerId, Owner>& owners) {
 }
 
 void DurableCheck::readDisk(size_t machine, const std::map<ServerId, Owner>& owners) {
-  PeekStorage storage(cluster_.disks[machine]->cachedBytes(kFrameFile), cluster_.disks[machine]->powerEpoch());
+  const runtime::SimDisk& disk = *cluster_.disks[machine];
+  PeekStorage storage(disk.cachedBytes(kFrameFile), disk.powerEpoch());
   auto file = backup::FrameFile::open(storage, {.storage_bytes = cluster_.options.storage_bytes,
                                                 .segment_bytes = log::LogConfig::forTest().segment_bytes});
   if (!file.ok()) return;
-  std::vector<std::byte> bytes;
-  backup::FrameFile::Header header;
-  for (uint32_t frame = 0; frame < (*file)->frameCount(); ++frame) {
-    if ((*file)->readHeader(frame, header) != Status::Ok) continue;
+  frames_[machine].resize((*file)->frameCount());
+  for (uint32_t number = 0; number < (*file)->frameCount(); ++number) {
+    Frame& frame = frames_[machine][number];
+    const uint64_t change = disk.lastChange(kFrameFile, headerAt(number), backup::kBlockBytes);
+    if (change != frame.header_change) {
+      if ((*file)->readHeader(number, frame.header) != Status::Ok) continue;
+      frame.header_change = change;
+    }
+    const backup::FrameFile::Header& header = frame.header;
     slots_.clear();
     for (const auto& slot : header.slots) {
       if (slot && owners.contains(slot->master)) slots_.push_back(*slot);
     }
     std::sort(slots_.begin(), slots_.end(), [](const auto& a, const auto& b) { return a.isNewerThan(b); });
     for (const log::Certificate& certificate : slots_) {
-      const std::tuple known{machine, frame, keyOf(certificate)};
-      const bool is_known = machine != rotten_ && verified_.contains(known);
-      if (!is_known) {
-        if ((*file)->readVerified(frame, certificate, bytes) != Status::Ok) continue;
-        verified_.insert(known);
-        contentsOf(certificate, bytes);
-      }
+      if (!isVerified(machine, number, **file, certificate)) continue;
       const bool is_marked = header.mark && header.mark->master == certificate.master &&
                              header.mark->segment == certificate.segment &&
                              certificate.replica_epoch <= header.mark->replica_epoch;
@@ -199,10 +207,30 @@ void DurableCheck::readDisk(size_t machine, const std::map<ServerId, Owner>& own
   }
 }
 
-const DurableCheck::Contents& DurableCheck::contentsOf(const log::Certificate& certificate, ByteSpan bytes) {
+bool DurableCheck::isVerified(size_t machine, uint32_t number, backup::FrameFile& file,
+                              const log::Certificate& certificate) {
+  const CertificateKey key = keyOf(certificate);
+  const uint64_t change =
+      cluster_.disks[machine]->lastChange(kFrameFile, headerAt(number) + backup::kBlockBytes, certificate.length_bytes);
+  std::vector<Frame::Verified>& verified = frames_[machine][number].verified;
+  const auto known =
+      std::find_if(verified.begin(), verified.end(), [&](const auto& one) { return one.certificate == key; });
+  if (known != verified.end() && known->data_change == change) return true;
+  if (file.readVerified(number, certificate, bytes_) != Status::Ok) return false;
+  addContents(certificate, bytes_);
+  if (known != verified.end()) {
+    known->data_change = change;
+    return true;
+  }
+  if (verified.size() == backup::FrameFile::kSlotCount) verified.erase(verified.begin());
+  verified.push_back({key, change});
+  return true;
+}
+
+void DurableCheck::addContents(const log::Certificate& certificate, ByteSpan bytes) {
   const auto [at, is_new] = contents_.try_emplace(keyOf(certificate));
+  if (!is_new) return;
   Contents& contents = at->second;
-  if (!is_new) return contents;
   log::SegmentPreamble preamble;
   if (log::readPreamble(bytes, preamble) == Status::Ok && preamble.has_digest) {
     contents.has_digest = true;
@@ -215,7 +243,7 @@ const DurableCheck::Contents& DurableCheck::contentsOf(const log::Certificate& c
       const bool is_tombstone = entry.type() == log::EntryType::Tombstone;
       if (!is_tombstone && entry.type() != log::EntryType::Object) continue;
       const auto key = keyOfBytes(asText(entry.key()));
-      contents.entries.push_back({.key = key.value_or(~HistoryKey{0}),
+      contents.entries.push_back({.place = placeOf(key.value_or(~HistoryKey{0})),
                                   .table = entry.table().value,
                                   .hash = hashKey(entry.table(), entry.key()),
                                   .version = entry.version(),
@@ -223,7 +251,6 @@ const DurableCheck::Contents& DurableCheck::contentsOf(const log::Certificate& c
                                   .value = is_tombstone ? ObservedValue{} : observe(asText(entry.payload()))});
     }
   }
-  return contents;
 }
 
 // ---- judging
@@ -251,12 +278,16 @@ coordinator::LogSurvey DurableCheck::survey(const Owner& owner, uint32_t machine
       {.flushed_suffices = owner.is_all_sync && !was_deceived_, .nobody_is_away = is_all && !is_somebody_powerless_});
 }
 
-void DurableCheck::judge(const Owner& owner) {
+void DurableCheck::judge(Owner& owner) {
+  for (size_t place = 0; place < facts_.size(); ++place) {
+    if (isOwned(owner, facts_[place])) owner.keys.push_back(place);
+  }
+  replayed_.clear();
   const std::string who = "server " + std::to_string(owner.server.id.value);
   const uint32_t all = (1U << disks_.size()) - 1;
   const coordinator::LogSurvey whole = survey(owner, all);
   if (whole.isComplete()) {
-    judgeReplay(owner, whole, who);
+    judgeLog(owner, whole, who);
   } else if (!is_somebody_powerless_ && wasAnythingTold(owner)) {
     fail("the log of " + who + " is not whole: " +
          (whole.head ? std::to_string(whole.missing.size()) + " segments are missing" : "it has no end"));
@@ -268,56 +299,76 @@ void DurableCheck::judge(const Owner& owner) {
     const coordinator::LogSurvey part = survey(owner, machines);
     if (!part.isComplete()) continue;
     ++partial_;
-    judgeReplay(owner, part, who + ", of the machines " + std::to_string(machines) + " (bits)");
+    judgeLog(owner, part, who + ", of the machines " + std::to_string(machines) + " (bits)");
   }
 }
 
-void DurableCheck::judgeReplay(const Owner& owner, const coordinator::LogSurvey& survey, const std::string& who) {
+void DurableCheck::judgeLog(const Owner& owner, const coordinator::LogSurvey& survey, const std::string& who) {
   ++replays_;
-  std::vector<const coordinator::SurveyedSegment*> order;
-  for (const auto& segment : survey.segments) order.push_back(&segment);
-  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.below(i)]);
-  State state;
-  for (const coordinator::SurveyedSegment* segment : order) {
-    if (segment->is_cut) continue;
+  Members members = membersOf(owner, survey);
+  if (std::find(replayed_.begin(), replayed_.end(), members) != replayed_.end()) return;
+  replay(owner, members);
+  replayed_.push_back(std::move(members));
+  for (const size_t place : met_) judgeKey(facts_[place], who);
+  for (const size_t place : owner.keys) {
+    if (facts_[place].newest.replay != replay_) judgeKey(facts_[place], who);
+  }
+}
+
+// Of each member the shortest replica that a recovery might read.
+DurableCheck::Members DurableCheck::membersOf(const Owner& owner, const coordinator::LogSurvey& survey) const {
+  Members members;
+  for (const coordinator::SurveyedSegment& segment : survey.segments) {
+    if (segment.is_cut) continue;
     const Found* shortest = nullptr;
-    for (const uint32_t place : segment->holders) {
-      const Found& found = disks_[survey.holders[place].value - 1].at(owner.server.id).at(segment->id);
+    for (const uint32_t place : segment.holders) {
+      const Found& found = disks_[survey.holders[place].value - 1].at(owner.server.id).at(segment.id);
       if (shortest == nullptr || found.certificate.length_bytes < shortest->certificate.length_bytes) shortest = &found;
     }
-    for (const Entry& entry : shortest->contents->entries) {
+    members.push_back({segment.id, shortest->contents});
+  }
+  return members;
+}
+
+void DurableCheck::replay(const Owner& owner, Members members) {
+  ++replay_;
+  met_.clear();
+  for (size_t i = members.size(); i > 1; --i) std::swap(members[i - 1], members[random_.below(i)]);
+  for (const auto& [segment, contents] : members) {
+    for (const Entry& entry : contents->entries) {
       const bool counts = std::any_of(owner.tablets.begin(), owner.tablets.end(), [&](const auto& tablet) {
         return tablet.table.value == entry.table && tablet.range.contains(entry.hash) &&
-               segment->id >= tablet.logs.front().first_segment;
+               segment >= tablet.logs.front().first_segment;
       });
       if (!counts) continue;
-      Newest& newest = state[entry.key];
+      Newest& newest = facts_[entry.place].newest;
+      if (newest.replay != replay_) {
+        newest = {replay_, 0, false, {}};
+        met_.push_back(entry.place);
+      }
       const bool wins = entry.version > newest.version || (entry.version == newest.version && entry.is_tombstone);
-      if (wins) newest = {entry.version, entry.is_tombstone, entry.value};
+      if (wins) newest = {replay_, entry.version, entry.is_tombstone, entry.value};
     }
-  }
-  for (const auto& [key, newest] : state) judgeKey(key, &newest, who);
-  for (const auto& [key, facts] : facts_) {
-    if (!state.contains(key) && isOwned(owner, key)) judgeKey(key, nullptr, who);
   }
 }
 
-void DurableCheck::judgeKey(HistoryKey key, const Newest* found, const std::string& who) {
-  const Facts& facts = facts_[key];
-  const bool is_there = found != nullptr && !found->is_tombstone;
-  const std::string what = "key " + std::to_string(key) + " of " + who + ": ";
+void DurableCheck::judgeKey(const Facts& facts, const std::string& who) {
+  const auto failOf = [&](uint64_t version, const std::string& what) {
+    fail("key " + std::to_string(facts.key) + " of " + who + ": version " + std::to_string(version) + what);
+  };
+  const Newest& found = facts.newest;
+  const bool is_there = found.replay == replay_ && !found.is_tombstone;
   if (!is_there) {
-    if (facts.shown <= facts.removed || hasOpen(key, true)) return;
-    return fail(what + "version " + std::to_string(facts.shown) + " was shown, and is not there");
+    if (facts.shown <= facts.removed || hasOpen(facts.key, true)) return;
+    return failOf(facts.shown, " was shown, and is not there");
   }
-  const std::string version = "version " + std::to_string(found->version);
-  if (found->version <= facts.removed) return fail(what + version + " was removed, and is there");
-  if (found->version < facts.shown) {
-    return fail(what + version + " is there, and " + std::to_string(facts.shown) + " was shown");
+  if (found.version <= facts.removed) return failOf(found.version, " was removed, and is there");
+  if (found.version < facts.shown) {
+    return failOf(found.version, " is there, and " + std::to_string(facts.shown) + " was shown");
   }
-  const auto known = facts.values.find(found->version);
-  if (known != facts.values.end() ? known->second == found->value : mayHaveWritten(key, found->value)) return;
-  fail(what + version + " has a value that nobody wrote");
+  const auto known = facts.values.find(found.version);
+  if (known != facts.values.end() ? known->second == found.value : mayHaveWritten(facts.key, found.value)) return;
+  failOf(found.version, " has a value that nobody wrote");
 }
 
 }  // namespace ramcore::sim

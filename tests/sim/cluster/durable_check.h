@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "backup/frame_file.h"
 #include "coordinator/log_survey.h"
 #include "log/certificate.h"
 #include "sim/checkers/history.h"
@@ -28,19 +28,18 @@ namespace ramcore::sim {
 /// as all have their power again. So no answer shows what is not durable, and whichever set of machines answers, a
 /// recovery brings back everything or waits.
 ///
-/// It reads the disks, not the processes. The same certificate of the same frame is verified once, except on the
-/// machine whose disk turns bits over.
+/// It reads the disks, not the processes. What it has read of a frame it reads again when its bytes have changed
+/// (SimDisk::lastChange), and of several sets of machines that give the same replicas one is replayed.
 class DurableCheck {
  public:
-  /// All outlive it. @param rotten  the machine whose disk is not to be trusted
+  /// All outlive it.
   DurableCheck(const SimCluster& cluster, const SimTables& tables, const History& history, runtime::Random random);
 
-  void setRotten(size_t machine) { rotten_ = machine; }
   /// Between two events.
   /// @param when  what is happening, for people
   void check(const char* when);
 
-  /// Moments looked at, logs replayed, and of those that were replayed from a part of the machines.
+  /// Moments looked at, logs found complete and judged, and of those the ones from a part of the machines.
   uint64_t momentCount() const { return moments_; }
   uint64_t replayCount() const { return replays_; }
   uint64_t partialCount() const { return partial_; }
@@ -49,7 +48,7 @@ class DurableCheck {
 
  private:
   struct Entry {
-    HistoryKey key = 0;
+    size_t place = 0;  ///< of its key
     uint64_t table = 0;
     KeyHash hash = 0;
     uint64_t version = 0;
@@ -64,6 +63,16 @@ class DurableCheck {
     std::vector<Entry> entries;
   };
   using CertificateKey = std::tuple<ServerId, SegmentId, uint64_t, uint32_t, uint32_t, bool>;
+  /// What was read of a frame. Numbers are those of SimDisk::lastChange.
+  struct Frame {
+    uint64_t header_change = ~uint64_t{0};
+    backup::FrameFile::Header header;
+    struct Verified {
+      CertificateKey certificate;
+      uint64_t data_change;
+    };
+    std::vector<Verified> verified;  ///< of the certificates in the header
+  };
   struct Found {
     log::Certificate certificate;
     const Contents* contents = nullptr;
@@ -72,13 +81,18 @@ class DurableCheck {
   using Log = std::map<SegmentId, Found>;  // on one machine
   using Logs = std::map<ServerId, Log>;    // by master
   struct Newest {
+    uint64_t replay = 0;  ///< which one this is of
     uint64_t version = 0;
     bool is_tombstone = false;
     ObservedValue value;
   };
-  using State = std::map<HistoryKey, Newest>;
-  /// What clients were told about a key.
+  /// A key that is in the workload or in a log, and what clients were told about it.
   struct Facts {
+    HistoryKey key = 0;
+    std::string bytes;
+    TableId table;  ///< that `hash` is of
+    KeyHash hash = 0;
+    Newest newest;         ///< of the last replay that met it
     uint64_t shown = 0;    ///< the newest version that somebody was told of
     uint64_t removed = 0;  ///< the newest version whose removal somebody was told of
     std::map<uint64_t, ObservedValue> values;
@@ -86,8 +100,17 @@ class DurableCheck {
   struct Owner {
     coordinator::Server server;
     std::vector<coordinator::Tablet> tablets;
-    bool is_all_sync = true;  ///< of the tablets' tables
+    std::vector<size_t> keys;  ///< places of those that are in the tablets
+    bool is_all_sync = true;   ///< of the tablets' tables
   };
+
+  /// A member of a log, and the replica that is replayed for it.
+  struct Member {
+    SegmentId segment;
+    const Contents* contents = nullptr;
+    bool operator==(const Member&) const = default;
+  };
+  using Members = std::vector<Member>;
 
   static CertificateKey keyOf(const log::Certificate& certificate);
   void absorb();
@@ -95,12 +118,16 @@ class DurableCheck {
   std::map<ServerId, Owner> owners();
   void readDisks(const std::map<ServerId, Owner>& owners);
   void readDisk(size_t machine, const std::map<ServerId, Owner>& owners);
-  const Contents& contentsOf(const log::Certificate& certificate, ByteSpan bytes);
-  void judge(const Owner& owner);
+  bool isVerified(size_t machine, uint32_t frame, backup::FrameFile& file, const log::Certificate& certificate);
+  void addContents(const log::Certificate& certificate, ByteSpan bytes);
+  size_t placeOf(HistoryKey key);
+  void judge(Owner& owner);
   coordinator::LogSurvey survey(const Owner& owner, uint32_t machines) const;
-  void judgeReplay(const Owner& owner, const coordinator::LogSurvey& survey, const std::string& who);
-  void judgeKey(HistoryKey key, const Newest* found, const std::string& who);
-  bool isOwned(const Owner& owner, HistoryKey key) const;
+  void judgeLog(const Owner& owner, const coordinator::LogSurvey& survey, const std::string& who);
+  Members membersOf(const Owner& owner, const coordinator::LogSurvey& survey) const;
+  void replay(const Owner& owner, Members members);
+  void judgeKey(const Facts& facts, const std::string& who);
+  bool isOwned(const Owner& owner, Facts& facts) const;
   bool hasOpen(HistoryKey key, bool removes) const;
   bool mayHaveWritten(HistoryKey key, const ObservedValue& value) const;
   bool wasAnythingTold(const Owner& owner) const;
@@ -110,21 +137,24 @@ class DurableCheck {
   const SimTables& tables_;
   const History& history_;
   runtime::Random random_;
-  size_t rotten_ = SIZE_MAX;
   size_t absorbed_ = 0;            ///< operations looked at
   std::vector<size_t> unsettled_;  ///< of them, those without an answer
-  std::map<HistoryKey, Facts> facts_;
+  std::vector<Facts> facts_;       ///< by place
+  std::map<HistoryKey, size_t> places_;
+  std::vector<size_t> met_;        ///< places of the keys that the last replay met
+  std::vector<Members> replayed_;  ///< of the owner that is being judged
   std::map<CertificateKey, Contents> contents_;
-  std::set<std::tuple<size_t, uint32_t, CertificateKey>> verified_;  ///< by machine and frame
-  std::vector<log::Certificate> slots_;                              ///< of the frame that is being read
-  std::vector<Logs> disks_;                                          ///< as just read, by machine
-  std::vector<uint64_t> power_losses_;                               ///< of each machine, as of then
-  bool was_deceived_ = false;                                        ///< a disk has lost what it had said was flushed
-  std::map<TableId, size_t> table_indexes_;                          ///< of those that are stored, in tables_
-  bool is_somebody_powerless_ = false;                               ///< whose disk was not read
+  std::vector<std::vector<Frame>> frames_;  ///< by machine
+  std::vector<log::Certificate> slots_;     ///< of the frame that is being read
+  std::vector<std::byte> bytes_;            ///< the same
+  std::vector<Logs> disks_;                 ///< as just read, by machine
+  std::vector<TableId> table_ids_;          ///< of tables_, if they are stored
+  bool was_deceived_ = false;               ///< a disk has lost what it had said was flushed
+  bool is_somebody_powerless_ = false;      ///< whose disk was not read
   const char* when_ = "";
   uint64_t moments_ = 0;
-  uint64_t replays_ = 0;
+  uint64_t replay_ = 0;   ///< number of the last one
+  uint64_t replays_ = 0;  ///< logs judged
   uint64_t partial_ = 0;
   std::vector<std::string> failures_;
 };

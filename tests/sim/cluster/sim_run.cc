@@ -167,7 +167,6 @@ class Scenario {
                          .retires_server = options_.faults && !options_.crashes && variation_.retires_server,
                          .crashes = options_.crashes,
                          .all_sync = variation_.levels == Variation::Levels::Sync});
-    durable_check_.setRotten(nemesis_->rottenMachine());
     if (options_.crashes) cluster_.on_fault = [this](const char* what) { judgeDisks(what, kOfFaults); };
     nemesis_->start();
     scheduleReplays();

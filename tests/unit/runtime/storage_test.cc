@@ -388,6 +388,36 @@ TEST_F(SimDiskCrash, WhatAFailedFlushLeftOutNeverGetsToTheDisk) {
   EXPECT_EQ(text(), std::string(kFileBytes, '\0'));
 }
 
+TEST_F(SimDiskCrash, WhateverChangesBytesCountsAsTheirLastChange) {
+  const auto changeOf = [&](uint64_t offset_bytes) { return machine.disk.lastChange("frame", offset_bytes, 4096); };
+  constexpr uint64_t kElsewhere = 32 * 1024;
+  EXPECT_EQ(changeOf(0), 0u);
+  const std::string two_blocks(5000, 'a');
+  ASSERT_EQ(file->write(0, asBytes(two_blocks)), Status::Ok);
+  const uint64_t written = changeOf(0);
+  EXPECT_GT(written, 0u);
+  EXPECT_EQ(changeOf(4096), written);
+  EXPECT_EQ(changeOf(kElsewhere), 0u);
+  EXPECT_EQ(machine.disk.lastChange("frame", 0, kFileBytes), written);
+
+  ASSERT_EQ(machine.flush(*file), Status::Ok);
+  EXPECT_EQ(changeOf(0), written) << "readers see what they saw";
+  machine.disk.losePower();
+  EXPECT_EQ(changeOf(0), written) << "nothing was lost";
+  machine.disk.flipBit("frame", 8 * 4100);
+  EXPECT_EQ(changeOf(0), written);
+  EXPECT_GT(changeOf(4096), written);
+
+  reopen();
+  ASSERT_EQ(file->write(kElsewhere, asBytes(two_blocks)), Status::Ok);
+  machine.disk.failFlushes(1);
+  ASSERT_EQ(machine.flush(*file), Status::IoError);
+  const uint64_t before = changeOf(kElsewhere);
+  machine.disk.losePower();
+  EXPECT_GT(changeOf(kElsewhere), before) << "what the failed flush had dropped is gone";
+  EXPECT_EQ(changeOf(0), written);
+}
+
 TEST_F(SimDiskCrash, LyingDiskLosesWhatItSaidWasSafe) {
   fill('a');
   machine.disk.setLying(true);
