@@ -5,7 +5,6 @@
 #include "base/check.h"
 #include "base/crc32c.h"
 #include "base/hash.h"
-#include "base/mutation.h"
 
 namespace ramcore::backup {
 namespace {
@@ -117,7 +116,7 @@ Outcome<std::unique_ptr<FrameFile>> FrameFile::open(runtime::Storage& storage, c
   if (!opened->both_superblocks_ || same_power || checked->clean == 0) return opened;
   const Result<bool> as_left = opened->isAsLeftClean();
   if (!as_left.ok()) return Failure{as_left.error(), "cannot read the frame file of the data directory"};
-  opened->may_have_lost_ = !*as_left && !RC_MUTATION("believe-any-clean-stop");
+  opened->may_have_lost_ = !*as_left;
   return opened;
 }
 

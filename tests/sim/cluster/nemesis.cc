@@ -214,6 +214,10 @@ void Nemesis::killSome() {
     return;
   }
   if (options_.all_sync && random_.below(2) == 0) return loseAllPower();
+  killAll();
+}
+
+void Nemesis::killAll() {
   ++counts_.clusters_killed;
   for (size_t index = 0; index < cluster_.servers.size(); ++index) {
     if (!cluster_.isDown(index)) kill(index);

@@ -63,6 +63,7 @@ class Nemesis {
   bool isDeclaredDead(size_t index) const;
   bool hasUnsentWrites(size_t index) const;
   void killSome();
+  void killAll();
   void kill(size_t index);
   void take(size_t index, bool power);
   void losePower();

@@ -135,19 +135,23 @@ void Nemesis::deceive(size_t index) {
   liar_ = index;
   ++counts_.disks_lied;
   disk.setLying(true);
-  later(cluster_.scheduler.nowNs() + draw(random_, 200 * kMilli, 6 * kSecond),
-        [this, index] { endLie(index, cluster_.scheduler.nowNs() + 3 * kSecond); });
+  later(cluster_.scheduler.nowNs() + draw(random_, 200 * kMilli, 6 * kSecond), [this, index] {
+    if (!stopped_ && random_.below(4) == 0) stopInOrder(index);
+    endLie(index, cluster_.scheduler.nowNs() + 3 * kSecond);
+  });
 }
 
 void Nemesis::endLie(size_t index, int64_t until_ns) {
   const int64_t now_ns = cluster_.scheduler.nowNs();
-  const bool loses = !stopped_ && cluster_.disks[index]->owesFlushes() && power_watch_.mayLose(index);
+  const bool loses = !stopped_ && !stopping_ && cluster_.disks[index]->owesFlushes() && power_watch_.mayLose(index);
   if (!loses && !stopped_ && now_ns < until_ns) {
     return later(now_ns + 20 * kMilli, [this, index, until_ns] { endLie(index, until_ns); });
   }
   if (loses) {
     ++counts_.power_losses;
     losePower(index);
+    // No master lives that would leave out what is short now.
+    if (random_.below(4) == 0) killAll();
     if (random_.below(3) == 0) {
       return later(now_ns + draw(random_, 1 * kSecond, 8 * kSecond),
                    [this, index] { endLie(index, cluster_.scheduler.nowNs() + 2 * kSecond); });
@@ -178,9 +182,12 @@ void Nemesis::awaitStopped(size_t index, const SimServer& server, int64_t until_
     if (was_killed) return;
     if (server.hasStopped()) ++counts_.servers_stopped;
     take(index, false);
+    const bool was_deceived = cluster_.disks[index]->owesFlushes();
+    if (!was_deceived && random_.below(2) == 0) deceive(index);  // from the start of the next process on
     if (stopped_ || random_.below(2) != 0 || !power_watch_.mayLose(index)) return;
     ++counts_.power_losses;
     losePower(index);
+    if (was_deceived && random_.below(2) == 0) killAll();
   });
 }
 
