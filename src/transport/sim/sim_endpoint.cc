@@ -66,6 +66,7 @@ void SimEndpoint::setSlots(Session& session, uint16_t slot_count) {
 std::unique_ptr<SimEndpoint::Session> SimEndpoint::removeSession(SessionId id) {
   std::unique_ptr<Session> session = std::move(sessions_[id.index]);
   session->cancel();
+  if (session->state == State::Open) --open_count_;
   free_indices_.push_back(id.index);
   network_.detach(session->connection, session->end);
   return session;
@@ -102,6 +103,7 @@ SessionId SimEndpoint::connect(const Locator& where, uint64_t expected_id, int64
 void SimEndpoint::openSession(Session& session, const Identity& peer, const std::string& peer_node) {
   session.cancel();
   session.state = State::Open;
+  ++open_count_;
   session.peer.role = peer.role;
   session.peer.id = peer.id;
   session.peer.transport = limits_.name;
@@ -111,12 +113,6 @@ void SimEndpoint::openSession(Session& session, const Identity& peer, const std:
 const Peer* SimEndpoint::peer(SessionId id) const {
   const Session* session = find(id);
   return session != nullptr && session->state == State::Open ? &session->peer : nullptr;
-}
-
-uint32_t SimEndpoint::sessionCount() const {
-  return static_cast<uint32_t>(std::count_if(sessions_.begin(), sessions_.end(), [](const auto& session) {
-    return session != nullptr && session->state == State::Open;
-  }));
 }
 
 void SimEndpoint::completeAll(Session& session, Status status) {

@@ -41,7 +41,7 @@ class SimEndpoint final : public Endpoint {
   void awake() override {}
   const Peer* peer(SessionId session) const override;
   void close(SessionId session) override;
-  uint32_t sessionCount() const override;
+  uint32_t sessionCount() const override { return open_count_; }
   uint64_t badSessionCount() const override { return 0; }
 
  private:
@@ -132,6 +132,7 @@ class SimEndpoint final : public Endpoint {
   std::vector<std::unique_ptr<Session>> sessions_;
   std::vector<uint32_t> generations_;
   std::vector<uint32_t> free_indices_;
+  uint32_t open_count_ = 0;
   std::vector<SessionId> closed_;  // by the own process; their end is told by the next poll
   std::vector<Session*> ending_;   // whose calls are being completed, which may abandon each other
   SimFrameList inbox_;

@@ -147,6 +147,7 @@ uint64_t SimNetwork::openConnection(const std::string& node, SimEndpoint& endpoi
                                     const std::string& target) {
   const uint64_t id = ++last_connection_;
   Connection& connection = connections_[id];
+  by_id_.push_back(&connection);
   connection.id = id;
   connection.target = target;
   connection.is_datagram =
@@ -175,12 +176,9 @@ void SimNetwork::detach(uint64_t connection_id, uint8_t end) {
   Connection* connection = find(connection_id);
   if (connection == nullptr) return;
   connection->ends[end].endpoint = nullptr;
-  if (connection->ends[1 - end].endpoint == nullptr) connections_.erase(connection_id);
-}
-
-SimNetwork::Connection* SimNetwork::find(uint64_t connection) {
-  const auto found = connections_.find(connection);
-  return found != connections_.end() ? &found->second : nullptr;
+  if (connection->ends[1 - end].endpoint != nullptr) return;
+  by_id_[connection_id - 1] = nullptr;
+  connections_.erase(connection_id);
 }
 
 // ---- Sending

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "runtime/sim/sim_scheduler.h"
 #include "transport/sim/sim_buffers.h"
@@ -164,7 +165,7 @@ class SimNetwork final : private RxOwner {
   // RxOwner
   void releaseMessage(uint64_t token) noexcept override;
 
-  Connection* find(uint64_t connection);
+  Connection* find(uint64_t connection) { return connection - 1 < by_id_.size() ? by_id_[connection - 1] : nullptr; }
   bool isStalled(const Connection& connection) const;
   bool happens(uint32_t ppm);
   int64_t drawBelow(int64_t bound_ns);
@@ -192,7 +193,8 @@ class SimNetwork final : private RxOwner {
   std::set<std::string> isolated_;
   std::set<std::pair<std::string, std::string>> stalled_;
   std::map<std::string, SimEndpoint*> listeners_;
-  std::map<uint64_t, Connection> connections_;
+  std::map<uint64_t, Connection> connections_;  // those that are not over, by id
+  std::vector<Connection*> by_id_;              // all there have been; nullptr: over
   uint64_t last_connection_ = 0;
   uint64_t last_endpoint_ = 0;
   SimFrameList in_flight_;
