@@ -25,15 +25,21 @@ void TimerHeap::place(size_t slot, const Entry& entry) {
   entry.timer->slot_ = slot;
 }
 
-void TimerHeap::siftUp(size_t slot) {
-  const Entry entry = heap_[slot];
+// Into a slot that is free. The entry comes in registers: one that had just been written to the heap would be read back
+// before it got there, in wider pieces than it was written in, and each time the processor would wait for that.
+inline void TimerHeap::siftUp(size_t slot, int64_t deadline_ns, uint64_t order, Timer* timer) {
   while (slot > 0) {
     const size_t parent = (slot - 1) / kChildren;
-    if (!before(entry, heap_[parent])) break;
-    place(slot, heap_[parent]);
+    const Entry& above = heap_[parent];
+    if (above.deadline_ns < deadline_ns || (above.deadline_ns == deadline_ns && above.order < order)) break;
+    place(slot, above);
     slot = parent;
   }
-  place(slot, entry);
+  Entry& entry = heap_[slot];
+  entry.deadline_ns = deadline_ns;
+  entry.order = order;
+  entry.timer = timer;
+  timer->slot_ = slot;
 }
 
 void TimerHeap::siftDown(size_t slot) {
@@ -57,8 +63,8 @@ void TimerHeap::arm(Timer& timer, int64_t deadline_ns) {
   timer.cancel();
   timer.heap_ = this;
   timer.deadline_ns_ = deadline_ns;
-  heap_.push_back({deadline_ns, next_order_++, &timer});
-  siftUp(heap_.size() - 1);
+  heap_.emplace_back();
+  siftUp(heap_.size() - 1, deadline_ns, next_order_++, &timer);
 }
 
 void TimerHeap::remove(Timer& timer) {
@@ -68,10 +74,10 @@ void TimerHeap::remove(Timer& timer) {
   const Entry last = heap_.back();
   heap_.pop_back();
   if (last.timer == &timer) return;
-  heap_[slot] = last;
   if (slot > 0 && before(last, heap_[(slot - 1) / kChildren])) {
-    siftUp(slot);
+    siftUp(slot, last.deadline_ns, last.order, last.timer);
   } else {
+    heap_[slot] = last;
     siftDown(slot);
   }
 }

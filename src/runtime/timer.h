@@ -54,15 +54,15 @@ class TimerHeap {
   friend class Timer;
   // The key stands in the heap itself, so that sifting does not visit the timers.
   struct Entry {
-    int64_t deadline_ns;
-    uint64_t order;
-    Timer* timer;
+    int64_t deadline_ns = 0;
+    uint64_t order = 0;
+    Timer* timer = nullptr;
   };
   static bool before(const Entry& a, const Entry& b) {
     return a.deadline_ns != b.deadline_ns ? a.deadline_ns < b.deadline_ns : a.order < b.order;
   }
   void place(size_t slot, const Entry& entry);
-  void siftUp(size_t slot);
+  void siftUp(size_t slot, int64_t deadline_ns, uint64_t order, Timer* timer);
   void siftDown(size_t slot);
   void remove(Timer& timer);
 
