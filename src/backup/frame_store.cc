@@ -1,6 +1,7 @@
 #include "backup/frame_store.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/mutation.h"
@@ -201,11 +202,11 @@ FrameStore::Written FrameStore::write(const ReplicaWrite& write) {
     status = writeCertificate(*chosen, *certificate, write.certificate);
   }
   if (RC_MUTATION("reuse-before-flush")) freeReplaced();
-  const bool is_certified = frame.certified && frame.certificate.replica_epoch == frame.replica_epoch;
   return {.status = status,
           .length_bytes = frame.length_bytes,
           .flushed_bytes = frame.flushed_bytes,
-          .certified_bytes = is_certified ? frame.certificate.length_bytes : 0,
+          .replica_epoch = frame.replica_epoch,
+          .certified_bytes = certifiedBytes(frame),
           .frame = *chosen,
           .generation = frame.generation,
           .stamp = frame.stamp};
@@ -322,6 +323,7 @@ Status FrameStore::writeCertificate(uint32_t index, const log::Certificate& cert
   if (certificate.closed && frame.open_slots != 0) closing_.push_back(index);
   frame.certificate = certificate;
   frame.certified = true;
+  noteUnflushed(index);
   return Status::Ok;
 }
 
@@ -460,14 +462,34 @@ runtime::Task<Result<log::Certificate>> FrameStore::readWhole(uint32_t index, ru
 
 runtime::Task<Status> FrameStore::flushed(Written& written) {
   const Status status = co_await flushedUpTo(written.stamp);
-  if (status == Status::Ok) {
-    written.flushed_bytes = written.certified_bytes;
-    Frame& frame = frames_[written.frame];
-    if (frame.generation == written.generation) {
-      frame.flushed_bytes = std::max(frame.flushed_bytes, written.flushed_bytes);
-    }
+  if (status != Status::Ok) co_return status;
+  written.flushed_bytes = written.certified_bytes;
+  const Frame& frame = frames_[written.frame];
+  if (frame.generation == written.generation && frame.flushed_epoch == written.replica_epoch) {
+    written.flushed_bytes = std::max(written.flushed_bytes, frame.flushed_bytes);
+    written.length_bytes = std::max(written.length_bytes, frame.length_bytes);
   }
   co_return status;
+}
+
+uint32_t FrameStore::certifiedBytes(const Frame& frame) {
+  const bool is_certified = frame.certified && frame.certificate.replica_epoch == frame.replica_epoch;
+  return is_certified ? frame.certificate.length_bytes : 0;
+}
+
+void FrameStore::noteUnflushed(uint32_t index) {
+  if (std::exchange(frames_[index].in_next_flush, true)) return;
+  unflushed_.push_back(index);
+}
+
+// When the flush that is under way has succeeded. A frame that is used again since has nothing of it.
+void FrameStore::noteFlushed() {
+  for (const Covered& covered : covered_) {
+    Frame& frame = frames_[covered.frame];
+    if (frame.generation != covered.generation || frame.replica_epoch != covered.replica_epoch) continue;
+    frame.flushed_bytes = covered.bytes;
+    frame.flushed_epoch = covered.replica_epoch;
+  }
 }
 
 runtime::Task<Status> FrameStore::flushedUpTo(uint64_t stamp) {
@@ -489,6 +511,13 @@ runtime::Task<Status> FrameStore::flushedUpTo(uint64_t stamp) {
 void FrameStore::startFlush() {
   flushing_ = true;
   flushing_stamp_ = write_stamp_;
+  covered_.clear();
+  for (const uint32_t index : unflushed_) {
+    Frame& frame = frames_[index];
+    frame.in_next_flush = false;
+    covered_.push_back({index, frame.generation, frame.replica_epoch, certifiedBytes(frame)});
+  }
+  unflushed_.clear();
   file_->flush(flush_job_);
 }
 
@@ -497,6 +526,7 @@ void FrameStore::onFlushed() {
   add(stats_.flushes, 1);
   if (flush_job_.status == Status::Ok) {
     flushed_stamp_ = flushing_stamp_;
+    noteFlushed();
     freeReplaced();
     scrubClosed();
     putScrubbedFree();

@@ -102,7 +102,8 @@ class FrameStore {
     uint32_t length_bytes = 0;
     uint32_t flushed_bytes = 0;
     // For flushed().
-    uint32_t certified_bytes = 0;  // under a certificate of the write's epoch
+    uint64_t replica_epoch = 0;
+    uint32_t certified_bytes = 0;  // under a certificate of that epoch
     uint32_t frame = 0;
     uint32_t generation = 0;
     uint64_t stamp = 0;
@@ -110,7 +111,8 @@ class FrameStore {
   /// Carries out one write: bytes and certificate are in the page cache when it returns. BadRequest, StaleEpoch (a
   /// newer epoch is here), NotFound (no Open in this life), NoSpace, IoError.
   Written write(const ReplicaWrite& write);
-  /// Waits until what `written` stands for survives a power loss, and says so in written.flushed_bytes; or IoError.
+  /// Waits until what `written` stands for survives a power loss, or gives IoError. In written.flushed_bytes is what
+  /// then does, with a certificate of the write's epoch; also what came later, but before the flush began.
   runtime::Task<Status> flushed(Written& written);
   /// The segment's frames can be used again. Ok also if there are none.
   void free(ServerId master, SegmentId segment);
@@ -160,9 +162,11 @@ class FrameStore {
     uint64_t scrub_stamp = 0;    ///< of the removal of the open certificates
     uint8_t open_slots = 0;      ///< bits: with certificates of this segment that do not close it
     uint32_t length_bytes = 0;   ///< present
-    uint32_t flushed_bytes = 0;  ///< that were answered as flushed, with a certificate for them
-    uint32_t generation = 0;     ///< counts its uses
-    uint32_t older = kNoFrame;   ///< another frame of the same segment, that this one is to replace
+    bool in_next_flush = false;  ///< stands in unflushed_
+    uint32_t flushed_bytes = 0;  ///< with a certificate of flushed_epoch
+    uint64_t flushed_epoch = 0;
+    uint32_t generation = 0;    ///< counts its uses
+    uint32_t older = kNoFrame;  ///< another frame of the same segment, that this one is to replace
     uint32_t pins = 0;
     uint64_t stamp = 0;                                         ///< of the last write
     std::array<uint64_t, FrameFile::kSlotCount> slot_stamps{};  ///< of the certificate in each slot; 0: nothing to keep
@@ -212,6 +216,9 @@ class FrameStore {
   runtime::Task<Result<log::Certificate>> readWhole(uint32_t frame, runtime::Executor& reader,
                                                     std::vector<std::byte>& bytes);
 
+  static uint32_t certifiedBytes(const Frame& frame);
+  void noteUnflushed(uint32_t frame);
+  void noteFlushed();
   runtime::Task<Status> flushedUpTo(uint64_t stamp);
   void startFlush();
   void onFlushed();
@@ -239,7 +246,16 @@ class FrameStore {
   uint64_t flushing_stamp_ = 0;
   uint64_t wanted_stamp_ = 0;
   bool flushing_ = false;
-  uint32_t waiting_ = 0;  // coroutines of the store
+  /// What one frame has under a certificate, as a flush began.
+  struct Covered {
+    uint32_t frame = 0;
+    uint32_t generation = 0;
+    uint64_t replica_epoch = 0;
+    uint32_t bytes = 0;
+  };
+  std::vector<uint32_t> unflushed_;  // frames with certificates that are newer than the last flush that began
+  std::vector<Covered> covered_;     // by the flush that is under way
+  uint32_t waiting_ = 0;             // coroutines of the store
   FlushJob flush_job_;
   runtime::Signal flush_over_;
   StoreStats stats_;

@@ -41,8 +41,8 @@ class Replicator {
   /// More is committed; segment.committedBytes() says how much. Several threads may call at a time. It becomes durable
   /// soon, also if nobody asks.
   virtual void advance(const Segment& segment) = 0;
-  /// Somebody waits until everything before `position` is durable. Without that word what is appended may wait until
-  /// it can go together with what is to be flushed, which somebody waits for instead. As requestFlush otherwise.
+  /// Somebody waits until everything before `position` is durable. Without that word it may be reported only with a
+  /// flush that somebody asked for. As requestFlush otherwise.
   virtual void requestDurable(LogPosition) {}
   /// Somebody waits until everything before `position`, which is committed or will be, is flushed on all replicas.
   /// Stays wanted until it is reported; also what lies before it in earlier heads, which are being closed and are

@@ -47,10 +47,10 @@ class FloorKeeper {
 /// and side logs count when they are closed, and a closed replica is complete: what is lost of them is copied again in
 /// the background, without a floor.
 ///
-/// Each replica has one write in flight; what is committed meanwhile goes with the next one. Beside it there is at most
-/// one call that is answered when it is flushed, while somebody waits for that; who comes meanwhile waits for the next
-/// one. It brings what is to be flushed along, unless somebody waits for that to be durable and no more. Then it comes
-/// right behind the write. See ReplicatedSegment::sendWhatIsDue.
+/// Each replica has one write in flight; what is committed meanwhile goes with the next one. Beside it, while somebody
+/// waits for the disk, there are at most two calls that are answered when it is flushed: one whose flush is under way,
+/// and one that waits for the next. They bring what is to be flushed along, unless somebody waits for that to be
+/// durable and no more. Then they come right behind the write. See ReplicatedSegment::sendWhatIsDue.
 ///
 /// Threads: the Replicator's calls from any; everything else on the dispatch.
 class ReplicaManager final : public log::Replicator, private ReplicaOwner {

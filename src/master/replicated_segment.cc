@@ -36,6 +36,11 @@ bool isFinal(Status status) {
   }
 }
 
+// What begins behind what is acknowledged is refused if something before it was lost.
+Status withoutGap(Status status, bool is_ahead) {
+  return status == Status::BadRequest && is_ahead ? Status::RetryLater : status;
+}
+
 }  // namespace
 
 Replica::Replica(ReplicatedSegment& of, const Member& member, uint64_t replica_epoch)
@@ -44,14 +49,24 @@ Replica::Replica(ReplicatedSegment& of, const Member& member, uint64_t replica_e
       backup(member.id),
       address(member.address),
       epoch(replica_epoch),
-      flush(*this),
+      flushes{Flush(*this), Flush(*this)},
       retry(*this) {}
 
 void Replica::giveUp(rpc::Caller& caller) {
   retry.cancel();
   given_up = true;
   if (busy) caller.connection(address).cancel(*this, Status::Cancelled);
-  if (flush.busy) caller.connection(address).cancel(flush, Status::Cancelled);
+  for (Flush& flush : flushes) {
+    if (flush.busy) caller.connection(address).cancel(flush, Status::Cancelled);
+  }
+}
+
+uint32_t Replica::askedBytes() const {
+  uint32_t asked = flushed_bytes;
+  for (const Flush& flush : flushes) {
+    if (flush.busy && flush.epoch == certified_epoch) asked = std::max(asked, flush.to);
+  }
+  return asked;
 }
 
 ReplicatedSegment::ReplicatedSegment(ReplicaOwner& owner, ClusterId cluster, ServerId self, const log::Segment& segment)
@@ -147,38 +162,50 @@ uint32_t ReplicatedSegment::chunkEnd(uint32_t from, uint32_t committed) const {
   return end;
 }
 
+// It has all that its segment had when the present epoch began, under a certificate, and grows.
+bool ReplicatedSegment::isInStep(const Replica& replica) const {
+  return isOpenHead() && !close_wanted_ && replica.certified_epoch == epoch_;
+}
+
 // Somebody waits for a flush of something, and one could begin: there is a certificate of the present epoch.
-bool ReplicatedSegment::needsFlush(const Replica& replica) const {
+bool ReplicatedSegment::canFlush(const Replica& replica) const {
   if (!isOpenHead() || replica.certified_epoch != epoch_ || replica.closed) return false;
   return replica.flushed_bytes < flush_wanted_;
 }
 
-// Nobody waits for what is to be sent, apart from those who wait until it is flushed, so it goes with the next flush.
+// Nobody waits for what is to be sent, apart from those who wait until it is flushed.
 bool ReplicatedSegment::isPatient(const Replica& replica, uint32_t committed) const {
-  if (!isOpenHead() || close_wanted_ || replica.certified_epoch != epoch_) return false;
-  return durable_wanted_ <= replica.certified_bytes && committed - replica.stored_bytes <= kWriteBytesMax;
+  if (!isInStep(replica)) return false;
+  return durable_wanted_ <= replica.certified_bytes && committed - replica.next_bytes <= kWriteBytesMax;
+}
+
+// What is on its way with a flush is asked after only if somebody waits for it who does not wait for the disk.
+bool ReplicatedSegment::needsWrite(const Replica& replica, uint32_t committed) const {
+  if (!needs(replica, committed)) return false;
+  return !isInStep(replica) || committed > replica.next_bytes || durable_wanted_ > replica.certified_bytes;
 }
 
 void ReplicatedSegment::sendWhatIsDue(Replica& replica, uint32_t committed) {
-  const bool can_flush = needsFlush(replica) && !replica.flush.busy;
-  const bool is_patient = isPatient(replica, committed);
-  if (can_flush && is_patient && !replica.busy && committed > replica.flushed_bytes) {
+  const bool can_flush = canFlush(replica) && replica.idleFlush() != nullptr;
+  if (can_flush && isPatient(replica, committed) && committed > replica.askedBytes()) {
     return sendFlush(replica, committed);
   }
-  const bool waits = is_patient && replica.flush.busy;
-  if (needs(replica, committed) && !replica.busy && !waits) send(replica, committed);
+  if (needsWrite(replica, committed) && !replica.busy) send(replica, committed);
   // Right behind a write it covers that as well. Not until all that is wanted is there: there may always be more on its
   // way.
-  const bool certifies = replica.busy && replica.is_last_certified && replica.last_epoch == epoch_;
-  const uint32_t covered = certifies ? replica.last_to : replica.certified_bytes;
-  if (can_flush && covered > replica.flushed_bytes) sendFlush(replica, replica.stored_bytes);
+  const uint32_t on_its_way = isInStep(replica) ? replica.next_bytes : replica.certified_bytes;
+  if (can_flush && on_its_way > replica.askedBytes()) sendFlush(replica, on_its_way);
 }
 
-// The bytes from what the replica has up to `to`, with a certificate if the flags say so.
+uint32_t ReplicatedSegment::beginOfNext(const Replica& replica) const {
+  return isInStep(replica) ? replica.next_bytes : replica.stored_bytes;
+}
+
+// The bytes up to `to`, with a certificate if the flags say so.
 transport::TxMessage ReplicatedSegment::makeWrite(const Replica& replica, uint32_t to, uint64_t epoch, uint8_t flags,
                                                   bool closes) {
   using Write = wire::WriteReplica;
-  const uint32_t from = replica.stored_bytes;
+  const uint32_t from = std::min(to, beginOfNext(replica));
   Write::Request ask{.header = {.opcode = wire::Opcode::WriteReplica, .target = replica.backup},
                      .master = self_,
                      .segment = id_,
@@ -199,7 +226,8 @@ transport::TxMessage ReplicatedSegment::makeWrite(const Replica& replica, uint32
 
 void ReplicatedSegment::send(Replica& replica, uint32_t committed) {
   using Write = wire::WriteReplica;
-  const uint32_t to = chunkEnd(replica.stored_bytes, committed);
+  const uint32_t from = beginOfNext(replica);
+  const uint32_t to = chunkEnd(from, committed);
   const bool closes = close_wanted_ && to == committed;
   // What is private counts when it is closed, and not before; of a new replica only the last byte makes it one.
   const bool certifies = to == committed && (isOpenHead() || closes);
@@ -217,27 +245,36 @@ void ReplicatedSegment::send(Replica& replica, uint32_t committed) {
   replica.is_last_certified = certifies;
   replica.is_last_closed = closes;
   replica.is_last_flushed = flushes;
+  replica.is_last_ahead = from > replica.stored_bytes;
   replica.request = makeWrite(replica, to, epoch, flags, closes);
+  replica.next_bytes = std::max(replica.next_bytes, to);
   replica.settings = {.deadline_ns = owner_.dispatch().clock().nowNs() + (flushes ? kFlushNs : kWriteNs),
                       .priority = closed_reported_ ? runtime::Priority::Background : runtime::Priority::Waited};
-  owner_.noteWrite(to - replica.stored_bytes);
+  owner_.noteWrite(to - from);
   owner_.caller().connection(replica.address).start(replica);
 }
 
-// Brings what there is up to `to`, which is all or nothing of what is committed.
+// Brings what there is up to `to` and is not on its way yet: all of it, or nothing.
 void ReplicatedSegment::sendFlush(Replica& replica, uint32_t to) {
   using Write = wire::WriteReplica;
-  const bool brings = to > replica.stored_bytes;
-  Replica::Flush& flush = replica.flush;
+  const uint32_t from = beginOfNext(replica);
+  const bool brings = to > from;
+  const bool is_second = replica.flushes[0].busy || replica.flushes[1].busy;
+  Replica::Flush& flush = *replica.idleFlush();
   flush.busy = true;
+  flush.is_ahead = from > replica.stored_bytes;
   flush.to = to;
   flush.bytes = brings ? to : replica.certified_bytes;
   flush.epoch = replica.certified_epoch;
   const auto flags = static_cast<uint8_t>(brings ? Write::kFlush | Write::kCertified : Write::kFlush);
   flush.request = makeWrite(replica, to, flush.epoch, flags, false);
-  flush.settings = {.deadline_ns = owner_.dispatch().clock().nowNs() + kFlushNs, .priority = runtime::Priority::Waited};
+  // The second one waits for the flush of the first.
+  const int64_t patience_ns = is_second ? 2 * kFlushNs : kFlushNs;
+  flush.settings = {.deadline_ns = owner_.dispatch().clock().nowNs() + patience_ns,
+                    .priority = runtime::Priority::Waited};
+  replica.next_bytes = std::max(replica.next_bytes, to);
   replica.sent_bytes = std::max(replica.sent_bytes, to);
-  if (brings) owner_.noteWrite(to - replica.stored_bytes);
+  if (brings) owner_.noteWrite(to - from);
   owner_.noteFlush();
   owner_.caller().connection(replica.address).start(flush);
 }
@@ -260,10 +297,10 @@ void ReplicatedSegment::flushed(rpc::OutgoingCall& call) {
   // finds out whether the backup does what it is asked.
   const bool is_late = flush.epoch != segment.epoch_ || replica.closed || segment.closed_reported_;
   if (status == Status::Ok) {
-    flush.failing_since_ns = 0;
+    replica.flush_failing_since_ns = 0;
     if (!is_late) segment.onFlushed(replica, answer.flushed_bytes);
   } else if (!is_late || status == Status::Fenced) {
-    segment.onFailed(replica, status, flush.failing_since_ns);
+    segment.onFailed(replica, withoutGap(status, flush.is_ahead), replica.flush_failing_since_ns);
   }
   segment.owner_.stepNow(segment.id());
 }
@@ -271,6 +308,7 @@ void ReplicatedSegment::flushed(rpc::OutgoingCall& call) {
 // What is flushed is there, with its certificate, whether the answer of the write that brought it has come or not.
 void ReplicatedSegment::onFlushed(Replica& replica, uint32_t flushed_bytes) {
   replica.stored_bytes = std::max(replica.stored_bytes, flushed_bytes);
+  replica.next_bytes = std::max(replica.next_bytes, replica.stored_bytes);
   replica.certified_bytes = std::max(replica.certified_bytes, flushed_bytes);
   replica.flushed_bytes = std::max(replica.flushed_bytes, flushed_bytes);
   replica.flushed_epoch = replica.certified_epoch;
@@ -292,7 +330,7 @@ void ReplicatedSegment::written(rpc::OutgoingCall& call) {
   if (status == Status::Ok) {
     segment.onWritten(replica);
   } else {
-    segment.onFailed(replica, status, replica.failing_since_ns);
+    segment.onFailed(replica, withoutGap(status, replica.is_last_ahead), replica.failing_since_ns);
   }
   // A closed one gives its turn back when it is complete.
   if (segment.isClosed()) return segment.owner_.wake();
@@ -303,6 +341,7 @@ void ReplicatedSegment::onWritten(Replica& replica) {
   replica.opened = true;
   replica.failing_since_ns = 0;
   replica.stored_bytes = std::max(replica.stored_bytes, replica.last_to);
+  replica.next_bytes = std::max(replica.next_bytes, replica.stored_bytes);
   replica.epoch = replica.last_epoch;
   if (!replica.is_last_certified) return;
   replica.certified_bytes = std::max(replica.certified_bytes, replica.last_to);
@@ -313,6 +352,7 @@ void ReplicatedSegment::onWritten(Replica& replica) {
 }
 
 void ReplicatedSegment::onFailed(Replica& replica, Status status, int64_t& failing_since_ns) {
+  replica.next_bytes = replica.stored_bytes;
   if (status == Status::Fenced) owner_.noteFenced();
   const int64_t now_ns = owner_.dispatch().clock().nowNs();
   if (failing_since_ns == 0) failing_since_ns = now_ns;

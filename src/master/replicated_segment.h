@@ -87,12 +87,15 @@ class ReplicatedSegment {
 
   bool isOpenHead() const { return is_head_ && !closed_reported_; }
   bool needs(const Replica& replica, uint32_t committed) const;
-  bool needsFlush(const Replica& replica) const;
+  bool canFlush(const Replica& replica) const;
+  bool isInStep(const Replica& replica) const;
+  bool needsWrite(const Replica& replica, uint32_t committed) const;
   bool isPatient(const Replica& replica, uint32_t committed) const;
   void place();
   void sendWhatIsDue(Replica& replica, uint32_t committed);
   void send(Replica& replica, uint32_t committed);
   void sendFlush(Replica& replica, uint32_t to);
+  uint32_t beginOfNext(const Replica& replica) const;
   transport::TxMessage makeWrite(const Replica& replica, uint32_t to, uint64_t epoch, uint8_t flags, bool closes);
   uint32_t chunkEnd(uint32_t from, uint32_t committed) const;
   void report();
@@ -127,8 +130,8 @@ class ReplicatedSegment {
 };
 
 /// One replica, and the write that is on its way to it. A flush that somebody waits for is a call of its own beside it,
-/// so that what follows does not wait for the disk. Both begin at what the replica is known to have: should they
-/// overtake each other, there is no gap, and what comes twice is taken once.
+/// so that what follows does not wait for the disk. There may be two: one whose flush is under way, and one that waits
+/// for the next, so that the disk does not wait for us.
 struct Replica : rpc::OutgoingCall {
   Replica(ReplicatedSegment& segment, const Member& member, uint64_t replica_epoch);
 
@@ -140,12 +143,15 @@ struct Replica : rpc::OutgoingCall {
     explicit Flush(Replica& replica) : OutgoingCall(&ReplicatedSegment::flushed), owner(replica) {}
     Replica& owner;
     bool busy = false;
-    uint32_t to = 0;     // where what it brings ends
-    uint32_t bytes = 0;  // it covers at least, with their certificate
+    bool is_ahead = false;  // it begins behind what is acknowledged
+    uint32_t to = 0;        // where what it brings ends, or would end
+    uint32_t bytes = 0;     // it covers at least, with their certificate
     uint64_t epoch = 0;
-    int64_t failing_since_ns = 0;
   };
-  bool isBusy() const { return busy || flush.busy; }
+  bool isBusy() const { return busy || flushes[0].busy || flushes[1].busy; }
+  Flush* idleFlush() { return !flushes[0].busy ? &flushes[0] : !flushes[1].busy ? &flushes[1] : nullptr; }
+  // Up to where it is flushed, or will be when the calls on their way are answered.
+  uint32_t askedBytes() const;
   // Ends its calls. Their end interests nobody.
   void giveUp(rpc::Caller& caller);
 
@@ -160,6 +166,9 @@ struct Replica : rpc::OutgoingCall {
   uint32_t flushed_bytes = 0;    // of them, with the certificate that is flushed
   uint64_t flushed_epoch = 0;    // of that certificate
   uint32_t sent_bytes = 0;       // perhaps acknowledged
+  // Where a call begins that follows those on their way. Behind stored_bytes only while there are some and none has
+  // failed; if one is lost nevertheless, the next one is refused as a gap, and all begins again at stored_bytes.
+  uint32_t next_bytes = 0;
   bool closed = false;
 
   bool busy = false;
@@ -167,10 +176,12 @@ struct Replica : rpc::OutgoingCall {
   bool is_last_certified = false;  // of the write that is on its way
   bool is_last_closed = false;
   bool is_last_flushed = false;
+  bool is_last_ahead = false;
   uint32_t last_to = 0;
   uint64_t last_epoch = 0;
   int64_t failing_since_ns = 0;
-  Flush flush;
+  Flush flushes[2];
+  int64_t flush_failing_since_ns = 0;
   Retry retry;
 };
 

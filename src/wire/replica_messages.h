@@ -19,7 +19,9 @@ struct WriteReplica {
     kOpen = 1,       ///< makes the replica: takes a frame, or takes over the one of an older epoch
     kHead = 2,       ///< with kOpen: a head's, for which frames are kept apart; otherwise a survivor's or a side log's
     kCertified = 4,  ///< `certificate` counts
-    kFlush = 8,      ///< answer when everything so far, certificate included, survives a power loss
+    /// Answer when everything so far, certificate included, survives a power loss. `flushed_bytes` then is what is
+    /// certified under the request's epoch: up to this write, or also what came after it but before the flush began.
+    kFlush = 8,
   };
   static constexpr uint8_t kFlagsAll = 15;
   struct Request {
@@ -36,7 +38,7 @@ struct WriteReplica {
   struct Response {
     ResponseHeader header;
     uint32_t length_bytes;   ///< that the replica has now
-    uint32_t flushed_bytes;  ///< of them, that survive a power loss together with their certificate
+    uint32_t flushed_bytes;  ///< of them, that survive a power loss together with their certificate; see kFlush
   };
 };
 static_assert(Fixed<WriteReplica::Request> && sizeof(WriteReplica::Request) == 112);

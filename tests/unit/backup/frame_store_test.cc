@@ -322,6 +322,37 @@ TEST_F(FrameStoreTest, FlushesThatAreAskedForTogetherShareOne) {
   EXPECT_EQ(world.store->stats().flushes.load() - before, 1u);
 }
 
+// What comes after a flush was asked for, and before it begins, is flushed with it, and the answer says so.
+TEST_F(FrameStoreTest, AFlushSaysHowMuchWasThereWhenItBegan) {
+  const SegmentMaker segment = makeSegment(3, 8);
+  const auto& ends = segment.groupEnds();
+  const auto put = [&](size_t from, size_t to, uint64_t epoch, bool certified = true) {
+    std::optional<log::Certificate> certificate;
+    if (certified) certificate = segment.certificate(ends[to], epoch, false);
+    return write(segment, epoch, from == 0 ? 0 : ends[from], ends[to], from == 0 ? Flags::kOpen : 0, certificate);
+  };
+  FrameStore::Written first = put(0, 1, 1);
+  auto under_way = world.onExecutor([&] { return world.store->flushed(first); });
+  world.runUntil([&] { return !world.store->idle(); });
+  FrameStore::Written second = put(1, 2, 1);
+  auto next = world.onExecutor([&] { return world.store->flushed(second); });
+  ASSERT_EQ(put(2, 3, 1).status, Status::Ok);
+  EXPECT_EQ(world.run(std::move(under_way)), Status::Ok);
+  EXPECT_EQ(first.flushed_bytes, ends[1]);
+  EXPECT_EQ(world.run(std::move(next)), Status::Ok);
+  EXPECT_EQ(second.flushed_bytes, ends[3]);
+  // Not what has no certificate, and not what has one of another epoch.
+  FrameStore::Written bare = put(3, 4, 1, false);
+  EXPECT_EQ(world.flush(bare), Status::Ok);
+  EXPECT_EQ(bare.flushed_bytes, ends[3]);
+  FrameStore::Written old = put(4, 4, 1);
+  auto late = world.onExecutor([&] { return world.store->flushed(old); });
+  world.runUntil([&] { return !world.store->idle(); });
+  ASSERT_EQ(put(4, 5, 2).status, Status::Ok);
+  EXPECT_EQ(world.run(std::move(late)), Status::Ok);
+  EXPECT_EQ(old.flushed_bytes, ends[4]);
+}
+
 TEST_F(FrameStoreTest, ADiskThatLiesLosesWhatItPromisedAndNothingElseIsShown) {
   uint64_t lost = 0;
   for (uint64_t id = 1; id <= 10; ++id) {

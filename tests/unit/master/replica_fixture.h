@@ -58,6 +58,14 @@ class ScriptedBackup {
     const auto ask = loadAs<Ask::Request>(request.head().data());
     writes.push_back({ask.segment, ask.replica_epoch, ask.offset_bytes, ask.data_bytes, ask.flags, isFlushCall(ask)});
     if (mode == Mode::Refuse && concerns(ask.segment)) return request.reply(refusal);
+    if (refused_writes > 0) {
+      --refused_writes;
+      return request.reply(Status::RetryLater);
+    }
+    if (isBehindGap(ask)) {
+      ++gaps;
+      return request.reply(Status::BadRequest);
+    }
     std::vector<std::byte> data;
     const auto add = [&data](ByteSpan bytes) { data.insert(data.end(), bytes.begin(), bytes.end()); };
     add(request.head().subspan(sizeof(ask)));
@@ -121,12 +129,19 @@ class ScriptedBackup {
   SegmentId only;    // what `mode` is for; none: all segments
   SegmentId spared;  // but for this one
   int frees_refused = 0;
+  int refused_writes = 0;  // the next ones come too early
+  uint64_t gaps = 0;       // writes behind such ones, refused as any backup does
+  bool expects_gaps = false;
   std::map<SegmentId, Kept> kept;
   std::vector<Write> writes;
   std::vector<SegmentId> freed;
   std::vector<std::pair<std::unique_ptr<rpc::Request>, Ask::Response>> held;
 
  private:
+  bool isBehindGap(const Ask::Request& ask) const {
+    const auto found = kept.find(ask.segment);
+    return found != kept.end() && ask.offset_bytes > found->second.bytes.size();
+  }
   bool isFlushCall(const Ask::Request& ask) const {
     const auto found = kept.find(ask.segment);
     if ((ask.flags & Ask::kFlush) == 0 || found == kept.end() || found->second.epoch != ask.replica_epoch) return false;
@@ -140,7 +155,6 @@ class ScriptedBackup {
     if (opens && ask.replica_epoch > replica.epoch) replica = {};
     ASSERT_TRUE(opens || replica.epoch != 0) << "a write to a replica that nobody opened";
     ASSERT_GE(ask.replica_epoch, replica.epoch) << "the epoch of a replica went back";
-    ASSERT_LE(ask.offset_bytes, replica.bytes.size()) << "a gap";
     ASSERT_TRUE(opens || ask.replica_epoch == replica.epoch || (ask.flags & Ask::kCertified) != 0)
         << "a new epoch without a certificate for what is there";
     replica.epoch = ask.replica_epoch;
@@ -195,6 +209,7 @@ class ReplicaTest : public rpc::RpcTest {
 
   ReplicaTest() : server_(add("server", {.role = transport::Role::Server, .id = kSelf})) {}
   ~ReplicaTest() override {
+    for (const auto& backup : backups_) EXPECT_TRUE(backup->gaps == 0 || backup->expects_gaps) << "a gap";
     if (manager_ != nullptr) stop();
     for (auto& backup : backups_) backup->release();
     log_.reset();

@@ -8,6 +8,7 @@ namespace ramcore::master {
 namespace {
 
 using Mode = ScriptedBackup::Mode;
+using Flags = wire::WriteReplica;
 constexpr int64_t kMilli = runtime::kNanosPerMilli;
 
 class ReplicaFlushTest : public ReplicaTest {
@@ -62,15 +63,15 @@ TEST_F(ReplicaFlushTest, WhoComesMeanwhileSharesTheNextFlush) {
     want(end);
     ASSERT_TRUE(becomesDurable(end));
   }
-  EXPECT_EQ(flushCallsTo(1), 1u);
+  EXPECT_EQ(flushCallsTo(1), 2u) << "one that is under way, and one that waits for the disk";
   for (const uint64_t id : {1, 2, 3}) {
     backup(id).flush_mode = Mode::Answer;
     backup(id).release();
   }
   ASSERT_TRUE(comesTrue([&] { return log_->isFlushed(end); }));
-  EXPECT_EQ(flushCallsTo(1), 2u);
+  EXPECT_EQ(flushCallsTo(1), 3u);
   runFor(500 * kMilli);
-  EXPECT_EQ(flushCallsTo(1), 2u) << "and then nobody waits any more";
+  EXPECT_EQ(flushCallsTo(1), 3u) << "and then nobody waits any more";
 }
 
 // What is asked for may not be committed yet: the cleaner asks for the end of the log.
@@ -103,28 +104,57 @@ TEST_F(ReplicaFlushTest, WhatIsOnlyWaitedForUntilItIsFlushedGoesInOneCall) {
   EXPECT_TRUE(log_->isDurable(end)) << "with one answer";
 }
 
-// Of what only sync tables wait for nothing is sent while a flush is on its way, and all of it with the next one.
-TEST_F(ReplicaFlushTest, WhatNobodyWaitsForGoesWithTheNextFlush) {
+// One flush is under way, one waits for the disk, and what comes then is written beside them: if that is there when the
+// second one begins, it is flushed with it.
+TEST_F(ReplicaFlushTest, AFlushCountsForWhatWasThereWhenItBegan) {
   start(3, {1, 2, 3});
   for (const uint64_t id : {1, 2, 3}) backup(id).flush_mode = Mode::Hold;
   want(put("a"));
-  ASSERT_TRUE(comesTrue([this] { return flushCallsTo(1) == 1; }));
-  const size_t before = backup(1).writes.size();
-  for (int i = 0; i < 20; ++i) {
-    put("b" + std::to_string(i));
-    runFor(kMilli);
-  }
-  EXPECT_EQ(backup(1).writes.size(), before);
+  want(put("b"));
+  const LogPosition end = put("c");
+  want(end);
+  ASSERT_TRUE(
+      comesTrue([this] { return backup(1).held.size() == 2 && backup(1).writes.back().flags == Flags::kCertified; }));
+  runFor(100 * kMilli);
+  EXPECT_FALSE(log_->isFlushed(end));
   for (const uint64_t id : {1, 2, 3}) {
-    backup(id).flush_mode = Mode::Answer;
+    backup(id).held[1].second.length_bytes = end.offset_bytes;
+    backup(id).held[1].second.flushed_bytes = end.offset_bytes;
     backup(id).release();
   }
-  const LogPosition end = owner_->end();
-  EXPECT_TRUE(comesTrue([&] { return log_->isDurable(end); })) << "though nobody asks";
-  EXPECT_EQ(backup(1).writes.size(), before + 1);
+  EXPECT_TRUE(comesTrue([&] { return log_->isFlushed(end); }, 100 * kMilli));
 }
 
-// Somebody waits for something behind what a flush brings, which is not known to be there yet: that is sent once more.
+// Two calls are on their way, and the first is refused: the second begins where there is nothing.
+TEST_F(ReplicaFlushTest, WhatFollowsSomethingLostIsSentAgain) {
+  start(3, {1, 2, 3});
+  const LogPosition before = put("a");
+  ASSERT_TRUE(becomesDurable(before));
+  backup(2).refused_writes = 1;
+  backup(2).expects_gaps = true;
+  want(put("b"));
+  const LogPosition end = put("c");
+  want(end);
+  EXPECT_TRUE(comesTrue([&] { return log_->isFlushed(end); }, 100 * kMilli));
+  EXPECT_GT(backup(2).gaps, 0u);
+  EXPECT_EQ(flushedHolders(end), (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_EQ(manager_->stats().replicas_lost.load(), 0u);
+}
+
+// But whoever refuses for good is given up.
+TEST_F(ReplicaFlushTest, WhoNeverTakesWhatFollowsIsGivenUp) {
+  start(4, {1, 2, 3});
+  setMembers({1, 2, 3, 4});
+  ASSERT_TRUE(becomesDurable(put("a")));
+  backup(2).mode = Mode::Refuse;
+  backup(2).refusal = Status::BadRequest;
+  want(put("b"));
+  const LogPosition end = put("c");
+  EXPECT_TRUE(becomesFlushed(end));
+  EXPECT_EQ(flushedHolders(end, 2), (std::vector<uint64_t>{1, 3, 4}));
+}
+
+// Somebody waits for something behind what a flush brings, which is not known to be there yet.
 TEST_F(ReplicaFlushTest, WhoDoesNotWaitForTheDiskIsNotKeptWaiting) {
   start(3, {1, 2, 3});
   backup(2).flush_mode = Mode::Hold;
