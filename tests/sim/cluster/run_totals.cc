@@ -47,6 +47,8 @@ void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& fl
                                   {"servers stopped in order", counts.servers_stopped, 3},
                                   {"disks that lied", counts.disks_lied, with_faults * 3},
                                   {"flushes that did nothing", counts.lies, with_faults * 100},
+                                  {"losses accepted", counts.losses_accepted, with_faults * 0.08},
+                                  {"keys changed by them", counts.keys_lost, with_faults * 0.5},
                                   {"power lost after lies", counts.power_losses_after_lies, with_faults * 1.5},
                               });
 }

@@ -6,6 +6,7 @@
 #include "sim/checkers/exactly_once.h"
 #include "sim/checkers/linearizability.h"
 #include "sim/cluster/durable_check.h"
+#include "sim/cluster/loss_trial.h"
 #include "sim/cluster/nemesis.h"
 #include "sim/cluster/replay_check.h"
 #include "sim/cluster/replica_check.h"
@@ -32,6 +33,7 @@ struct Variation {
     impatient = random.below(2) == 0;
     small_storage = random.below(3) == 0;
     levels = static_cast<Levels>(random.below(3));
+    ends_with_loss = random.below(4) == 0;
   }
   enum class Levels : uint8_t { Buffered, Mixed, Sync };
   SimTables tables() const {
@@ -48,7 +50,8 @@ struct Variation {
   bool cleans_early = false;
   bool small_storage = false;  ///< frames run out now and then
   Levels levels = Levels::Buffered;
-  bool impatient = false;  ///< sessions are given up soon, while what they carried may still arrive
+  bool ends_with_loss = false;  ///< a part of a log is lost for good when all else is judged
+  bool impatient = false;       ///< sessions are given up soon, while what they carried may still arrive
 };
 
 class Scenario {
@@ -66,6 +69,7 @@ class Scenario {
 
   RunReport execute() {
     if (setUp() && work()) check();
+    if (report_.ok && options_.crashes && options_.faults && variation_.ends_with_loss) loseForGood();
     collect();
     return std::move(report_);
   }
@@ -251,6 +255,37 @@ class Scenario {
     }
   }
 
+  std::vector<FinalObject> finalObjects() const {
+    std::vector<FinalObject> objects;
+    for (const auto& [key, result] : clients_.front()->finalReads()) {
+      FinalObject object{.key = key, .present = result.status == Status::Ok};
+      if (object.present) {
+        std::string value;
+        result.takeValue(value);
+        object.value = observe(value);
+        object.version = result.version;
+      }
+      objects.push_back(object);
+    }
+    return objects;
+  }
+
+  void loseForGood() {
+    cluster_.on_fault = nullptr;  // what clients were told is not the measure any more
+    loss_trial_ = std::make_unique<LossTrial>(cluster_, *admin_, tables_, history_, finalObjects());
+    loss_trial_->start();
+    report_.ok = runUntil([&] { return loss_trial_->isOver(); }, kRunNsMax, "the recovery without what is lost");
+    if (!report_.ok) return;
+    replay_failures_.clear();
+    replayLogs();
+    report_.failure = replay_failures_;
+    for (const std::string& line : loss_trial_->failures()) report_.failure += line + "\n";
+    report_.ok = report_.failure.empty();
+    ++report_.counts.losses_tried;
+    report_.counts.losses_accepted += loss_trial_->wasAccepted() ? 1 : 0;
+    report_.counts.keys_lost += loss_trial_->changedCount();
+  }
+
   void check() {
     replayLogs();
     if (options_.crashes) durable_check_.check("in the end");
@@ -266,18 +301,7 @@ class Scenario {
       for (const std::string& line : checkScans(history_, scans, of_table)) failure += line + "\n";
       for (const ScanRecord& scan : scans) addScanReads(scan, of_table, history_);
     }
-    std::vector<FinalObject> final_objects;
-    for (const auto& [key, result] : clients_.front()->finalReads()) {
-      FinalObject object{.key = key, .present = result.status == Status::Ok};
-      if (object.present) {
-        std::string value;
-        result.takeValue(value);
-        object.value = observe(value);
-        object.version = result.version;
-      }
-      final_objects.push_back(object);
-    }
-    for (const std::string& line : checkExactlyOnce(history_, final_objects)) failure += line + "\n";
+    for (const std::string& line : checkExactlyOnce(history_, finalObjects())) failure += line + "\n";
     failure += checkLinearizability(history_).text();
     for (size_t i = 0; i < cluster_.servers.size(); ++i) {
       const auto& server = cluster_.servers[i];
@@ -346,6 +370,7 @@ class Scenario {
   std::vector<ScanRecord> scans_;
   std::unique_ptr<Nemesis> nemesis_;  // what it began through the admin ends with the admin
   std::vector<std::unique_ptr<SimClient>> clients_;
+  std::unique_ptr<LossTrial> loss_trial_;  // likewise
   std::unique_ptr<SimClient> admin_;
   runtime::Random replay_random_;
   runtime::Random moments_;  ///< which of them are looked at
@@ -415,6 +440,9 @@ void RunCounts::add(const RunCounts& other) {
   disks_lied += other.disks_lied;
   lies += other.lies;
   power_losses_after_lies += other.power_losses_after_lies;
+  losses_tried += other.losses_tried;
+  losses_accepted += other.losses_accepted;
+  keys_lost += other.keys_lost;
   operations_sync += other.operations_sync;
 }
 

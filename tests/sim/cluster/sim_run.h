@@ -88,6 +88,9 @@ struct RunCounts {
   uint64_t disks_lied = 0;          ///< periods in which flushes did nothing
   uint64_t lies = 0;                ///< flushes that did nothing
   uint64_t power_losses_after_lies = 0;
+  uint64_t losses_tried = 0;     ///< logs that were damaged for good in the end
+  uint64_t losses_accepted = 0;  ///< of them, those of which something had to be given up
+  uint64_t keys_lost = 0;        ///< by that; or back at an older value
   // Of both kinds of runs.
   uint64_t operations_sync = 0;  ///< of `operations`, those on sync tables
 
