@@ -1,5 +1,7 @@
 #include "client/call_tracker.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace ramcore::client {

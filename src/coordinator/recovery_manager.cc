@@ -1,6 +1,7 @@
 #include "coordinator/recovery_manager.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/check.h"
 #include "coordinator/stored_state.h"

@@ -1,6 +1,7 @@
 #include "master/replica_reader.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 #include "log/segment_format.h"

@@ -1,6 +1,7 @@
 #include "rpc/caller.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/check.h"
 #include "wire/frame.h"

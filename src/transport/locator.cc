@@ -1,6 +1,7 @@
 #include "transport/locator.h"
 
 #include <charconv>
+#include <system_error>
 
 namespace ramcore::transport {
 namespace {

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """Checks every #include of the tree: layers point down only, vendor headers stay in their folders.
 
+Every name of the standard library that a file uses has to come from a header that the file or one of our headers below
+it includes: the build precompiles the standard library, so that the compiler does not miss an include.
+
 Usage: include_scan.py <source root> --layer name=dep,dep,... [--layer ...]
        include_scan.py --self-test
 
@@ -46,6 +49,67 @@ FORBIDDEN_TEXT = [
     (re.compile(r"\b__(builtin_ia32_)?rdtscp?\b|\b_rdtsc\b"), r"runtime/real/.*"),
 ]
 
+# Header of the standard library -> what it declares, as a pattern of the name after `std::`. Names that several headers
+# declare stand in each of them. A name that is nowhere is an error: it has to be added here.
+STANDARD = {
+    "algorithm": r"all_of|any_of|none_of|binary_search|clamp|copy|copy_n|count(_if)?|equal|fill|fill_n|find(_if)?(_not)?"
+                 r"|for_each|is_sorted|lexicographical_compare|lower_bound|upper_bound|max|min|minmax|(min|max)_element|merge"
+                 r"|partition|ranges|remove(_if)?|replace|reverse|rotate|shuffle|sort|stable_sort|swap_ranges|transform|unique",
+    "array": r"array|begin|end|size|data|tuple_size_v",
+    "atomic": r"atomic(_\w+)?|memory_order(_\w+)?",
+    "bit": r"bit_\w+|countl_\w+|countr_\w+|endian|has_single_bit|popcount|rotl|rotr",
+    "charconv": r"from_chars|to_chars|from_chars_result",
+    "chrono": r"chrono",
+    "compare": r"strong_ordering|weak_ordering|partial_ordering",
+    "condition_variable": r"condition_variable|cv_status",
+    "coroutine": r"coroutine_\w+|suspend_(never|always)|noop_coroutine",
+    "cstddef": r"byte|ptrdiff_t|size_t|nullptr_t|max_align_t|to_integer",
+    "cstdint": r"u?int(8|16|32|64|ptr)_t",
+    "cstdio": r"fflush|f?printf|snprintf|fputs|fwrite|fopen|fclose|FILE",
+    "cstdlib": r"abort|aligned_alloc|calloc|exit|free|getenv|malloc|realloc|strto\w+",
+    "cstring": r"mem(cpy|set|move|cmp|chr)|str(chr|error|len|cmp|ncmp)",
+    "deque": r"deque",
+    "filesystem": r"filesystem",
+    "fstream": r"[io]?fstream",
+    "functional": r"function|greater|less|hash|invoke|plus|ref|cref",
+    "initializer_list": r"initializer_list",
+    "ios": r"ios|streamsize",
+    "istream": r"istream|ios|streamsize",
+    "iterator": r"(back_)?inserter|\w+_iterator(_tag)?|begin|end|size|data|prev|next|advance|distance",
+    "limits": r"numeric_limits",
+    "list": r"list|erase(_if)?|prev|next",
+    "map": r"(multi)?map|erase(_if)?|prev|next",
+    "memory": r"\w+_ptr|make_(unique|shared)(_for_overwrite)?|allocator\w*|addressof|construct_at|destroy_at|to_address",
+    "mutex": r"mutex|\w+_lock|lock_guard|call_once|once_flag|adopt_lock|defer_lock",
+    "new": r"bad_alloc|align_val_t|nothrow|launder|hardware_\w+",
+    "optional": r"optional|nullopt|in_place",
+    "ostream": r"ostream|ios|streamsize",
+    "random": r"random_device|\w+_engine|mt19937(_64)?|\w+_distribution",
+    "set": r"(multi)?set|erase(_if)?|prev|next",
+    "span": r"span|as_(writable_)?bytes|dynamic_extent",
+    "sstream": r"[io]?stringstream",
+    "stdexcept": r"\w+_error|out_of_range|invalid_argument",
+    "string": r"string|to_string|sto\w+|erase(_if)?|char_traits|getline",
+    "string_view": r"string_view",
+    "system_error": r"err(c|or_code|or_category)|system_category",
+    "thread": r"j?thread|this_thread",
+    "tuple": r"tuple|tie|make_tuple|get|apply|tuple_\w+",
+    "type_traits": r"\w+_v|\w+_t|(true|false)_type|integral_constant",
+    "unordered_map": r"unordered_map|erase_if",
+    "unordered_set": r"unordered_set|erase_if",
+    "utility": r"exchange|forward|move|pair|make_pair|swap|in_place|as_const|get|declval|index_sequence|unreachable",
+    "variant": r"variant|monostate|visit|get|get_if|holds_alternative",
+    "vector": r"vector|erase(_if)?|begin|end|size|prev|next",
+}
+STANDARD_NAME = re.compile(r"\bstd::(\w+)")
+# What the standard itself promises about its headers: a container brings initializer_list and the access functions.
+BRINGS = {"condition_variable": {"mutex"}, "istream": {"ios"}, "ostream": {"ios"}, "fstream": {"ios", "istream", "ostream"},
+          "sstream": {"ios", "istream", "ostream"}, "filesystem": {"chrono", "string"}, "thread": {"chrono"}}
+
+
+def headers_of(name):
+    return {header for header, pattern in STANDARD.items() if re.fullmatch(pattern, name)}
+
 
 class Scan:
     def __init__(self, root, layers):
@@ -53,6 +117,8 @@ class Scan:
         self.layers = layers  # name -> set of layers it may use
         self.found = []
         self.files = 0
+        self.standard = {}  # file -> the standard headers that it and our headers below it include
+        self.uses = {}  # file -> name after std:: -> first line
 
     def report(self, path, line, text):
         self.found.append(f"{path}:{line}: {text}")
@@ -64,7 +130,32 @@ class Scan:
                 for name in sorted(names):
                     if name.endswith((".h", ".cc")):
                         self.scan_file(os.path.relpath(os.path.join(folder, name), self.root))
+        for path, names in self.uses.items():
+            for name, number in names.items():
+                self.check_standard(path, number, name)
         return self.found
+
+    def standard_headers(self, path):
+        if path in self.standard:
+            return self.standard[path]
+        found = self.standard[path] = set()
+        with open(os.path.join(self.root, path), encoding="utf-8") as file:
+            for match in filter(None, map(INCLUDE.match, file)):
+                if match.group(1) == "<":
+                    found |= {match.group(2)} | BRINGS.get(match.group(2), set())
+                    continue
+                for folder in ("src", "include"):
+                    below = f"{folder}/{match.group(2)}"
+                    if os.path.exists(os.path.join(self.root, below)):
+                        found |= self.standard_headers(below)
+        return found
+
+    def check_standard(self, path, number, name):
+        headers = headers_of(name)
+        if not headers:
+            self.report(path, number, f"std::{name}: STANDARD in include_scan.py does not say what declares it")
+        elif not headers & self.standard_headers(path):
+            self.report(path, number, f"std::{name} without <{'> or <'.join(sorted(headers))}>")
 
     def scan_file(self, path):
         self.files += 1
@@ -73,8 +164,11 @@ class Scan:
         if path.endswith(".h") and not any(line.strip() == "#pragma once" for line in lines):
             self.report(path, 1, "header without #pragma once")
         quoted = []
+        uses = self.uses[path] = {}
         for number, line in enumerate(lines, 1):
             match = INCLUDE.match(line)
+            for name in STANDARD_NAME.findall(line.split("//")[0]):
+                uses.setdefault(name, number)
             if match:
                 if match.group(1) == '"':
                     quoted.append(match.group(2))
@@ -166,8 +260,8 @@ PLANTED = [
     ("src/extra/x.cc", '#include "base/status.h"\n', "not a layer"),
     ("src/master/own.h", "#pragma once\n", None),
     ("src/master/own.cc", '#include "base/status.h"\n#include "master/own.h"\n', "first include"),
-    ("src/log/random.cc", "int f() { return std::random_device{}(); }\n", "not allowed here"),
-    ("src/log/shuffle.cc", "void f() { std::shuffle(a, b, c); }\n", "not allowed here"),
+    ("src/log/random.cc", "#include <random>\nint f() { return std::random_device{}(); }\n", "not allowed here"),
+    ("src/log/shuffle.cc", "#include <algorithm>\nvoid f() { std::shuffle(a, b, c); }\n", "not allowed here"),
     ("src/log/tsc.cc", "auto f() { return __rdtsc(); }\n", "not allowed here"),
     ("include/ramcore/task.h", "#pragma once\n#include <coroutine>\n", "no coroutines"),
     ("include/ramcore/inner.h", '#pragma once\n#include "rpc/call.h"\n', "internal"),
@@ -178,6 +272,13 @@ PLANTED = [
     ("src/runtime/real/clock.cc", '#include "runtime/real/tsc.h"\nauto f() { return __rdtsc(); }\n', None),
     ("src/transport/sim/network.cc", '#include "runtime/sim/sim_scheduler.h"\n', None),
     ("src/transport/tcp/clock.cc", '#include "runtime/sim/sim_clock.h"\n', "concrete"),
+    ("src/log/missing.cc", "#include <map>\nstd::vector<int> x();\n", "std::vector without <vector>"),
+    ("src/log/missing_in_own.h", "#pragma once\nstd::span<int> x();\n", "std::span without <span>"),
+    ("src/log/one_of_two.cc", "#include <string>\nint f(std::string& x) { return std::erase(x, 'x'); }\n", None),
+    ("src/log/unknown.cc", "void f() { std::frobnicate(); }\n", "does not say what declares it"),
+    ("src/log/brings.h", '#pragma once\n#include <optional>\n#include "runtime/brings.h"\n', None),
+    ("src/runtime/brings.h", "#pragma once\n#include <utility>\n", None),
+    ("src/log/brought.cc", '#include "log/brings.h"\nstd::optional<int> x = std::exchange(y, 1);\n', None),
     ("src/log/comment.cc", "// std::shuffle is not used: its result differs between libraries\n", None),
 ]
 
