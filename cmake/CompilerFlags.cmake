@@ -27,8 +27,11 @@ if(RAMCORE_SANITIZE)
   add_link_options(-fsanitize=${RAMCORE_SANITIZE})
   add_compile_definitions(RAMCORE_SANITIZED=1)
 endif()
+# libFuzzer looks at the layers, the simulator and the fuzz targets; tests and tools need no coverage of themselves.
+set(RAMCORE_NO_FUZZ_FLAGS "")
 if(RAMCORE_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
+  set(RAMCORE_NO_FUZZ_FLAGS -fno-sanitize=fuzzer-no-link)
 endif()
 
 # Warnings are for our own sources only, not for generated ones: targets ask for them by name.

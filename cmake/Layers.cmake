@@ -67,6 +67,7 @@ function(ramcore_layer name)
       add_dependencies(ramcore_${name}_objects ${generated})
     endif()
   endforeach()
+  ramcore_use_pch(ramcore_${name}_objects library)
 
   add_library(ramcore_${name} STATIC $<TARGET_OBJECTS:ramcore_${name}_objects>)
   target_include_directories(ramcore_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
