@@ -4,6 +4,7 @@ set(RAMCORE_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize=: empty, 'ad
 option(RAMCORE_FUZZ "Instrument everything for libFuzzer and build tests/fuzz/*_fuzz.cc" OFF)
 option(RAMCORE_MUTATIONS "Compile in the deliberate defects (RC_MUTATION) that the simulator has to catch" OFF)
 option(RAMCORE_PCH "Parse the headers of the standard library and of third parties once for all sources" ON)
+option(RAMCORE_UNITY "Compile the sources of each test and tool together: cheaper when everything is compiled" OFF)
 option(RAMCORE_TESTS "Build the tests and benchmarks" ON)
 
 if(NOT CMAKE_BUILD_TYPE)

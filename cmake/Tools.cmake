@@ -21,6 +21,7 @@ foreach(tool coordinator server rc rcmigrate rcbench)
   if(NOT sources)
     continue()
   endif()
+  ramcore_sources_together(sources tool_${tool})
   add_executable(tool_${tool} ${sources})
   set_target_properties(tool_${tool} PROPERTIES OUTPUT_NAME ${ramcore_tool_name_${tool}}
                                                 RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)

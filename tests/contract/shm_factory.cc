@@ -52,7 +52,7 @@ class ShmWorld final : public World {
 
 std::unique_ptr<World> makeShmWorld() { return std::make_unique<ShmWorld>(); }
 
-const Registration kRegistration({"shm", &makeShmWorld, {.has_sleeper = true}});
+const Registration kShmRegistration({"shm", &makeShmWorld, {.has_sleeper = true}});
 
 }  // namespace
 }  // namespace ramcore::transport::contract

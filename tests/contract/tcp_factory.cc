@@ -37,7 +37,7 @@ class TcpWorld final : public World {
 
 std::unique_ptr<World> makeTcpWorld() { return std::make_unique<TcpWorld>(); }
 
-const Registration kRegistration({"tcp", &makeTcpWorld, {.has_sleeper = true}});
+const Registration kTcpRegistration({"tcp", &makeTcpWorld, {.has_sleeper = true}});
 
 }  // namespace
 }  // namespace ramcore::transport::contract

@@ -14,7 +14,7 @@ using client::RecoveryProgress;
 using End = RecoveryProgress::End;
 using tools::formatServer;
 
-std::string count(uint64_t number, const std::string& what) {
+std::string counted(uint64_t number, const std::string& what) {
   return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
 }
 
@@ -24,7 +24,7 @@ const client::ServerStatus* find(const ClusterStatus& status, ServerId id) {
   return found == status.servers.end() ? nullptr : &*found;
 }
 
-std::string nameOf(const ClusterStatus& status, ServerId id) {
+std::string serverName(const ClusterStatus& status, ServerId id) {
   const client::ServerStatus* server = find(status, id);
   return formatServer(id) + (server == nullptr ? "" : " (" + server->name + ")");
 }
@@ -64,7 +64,7 @@ uint64_t bytesMax(const RecoveryProgress& recovery) {
   return recovery.missing_count * uint64_t{log::LogConfig{}.segment_bytes};
 }
 
-const char* nameOf(End end) {
+const char* endName(End end) {
   switch (end) {
     case End::Known:
       return "known";
@@ -85,8 +85,8 @@ bool isIncomplete(const RecoveryProgress& recovery) {
 }
 
 std::string describe(const ClusterStatus& status, const RecoveryProgress& recovery) {
-  std::string text = "server " + nameOf(status, recovery.server) + " is dead, " +
-                     count(recovery.tablets_left, "tablet") + (recovery.tablets_left == 1 ? " is" : " are") +
+  std::string text = "server " + serverName(status, recovery.server) + " is dead, " +
+                     counted(recovery.tablets_left, "tablet") + (recovery.tablets_left == 1 ? " is" : " are") +
                      " unavailable\n";
   for (const Concerned& concerned : concernedBy(status, recovery.server)) {
     text += "  table '" + concerned.table->name + "': tablet" + (concerned.tablets.size() == 1 ? " " : "s ") +
@@ -95,14 +95,14 @@ std::string describe(const ClusterStatus& status, const RecoveryProgress& recove
   if (!isIncomplete(recovery)) return text + "  nothing of its log is missing; " + recovery.text + "\n";
   // Otherwise the text names them.
   if (recovery.missing_count != 0 && recovery.loss_end == End::OldDigest) {
-    text += "  " + count(recovery.missing_count, "segment") +
+    text += "  " + counted(recovery.missing_count, "segment") +
             " of its log missing or cut short: " + listOf(recovery.missing, recovery.missing_count) + "\n";
   }
   text += "  " + recovery.text + "\n";
   for (size_t i = 0; i < recovery.away.size(); ++i) {
     const client::ServerStatus* server = find(status, recovery.away[i]);
     text += "  " + std::string(server != nullptr && server->is_alive ? "has not answered yet" : "away") + ": server " +
-            nameOf(status, recovery.away[i]);
+            serverName(status, recovery.away[i]);
     for (const std::string& locator : server == nullptr ? std::vector<std::string>() : server->locators) {
       text += " " + locator;
     }
@@ -133,7 +133,7 @@ std::string describeLoss(const ClusterStatus& status, const RecoveryProgress& re
   if (recovery.loss_token == 0) return "";
   std::string text = "what is given up:\n";
   if (recovery.missing_count != 0) {
-    text += "  - " + count(recovery.missing_count, "segment") + " of the log, at most " +
+    text += "  - " + counted(recovery.missing_count, "segment") + " of the log, at most " +
             tools::formatBytes(bytesMax(recovery)) + ": " + listOf(recovery.missing, recovery.missing_count);
     if (recovery.segments_in_part != 0) {
       text += "; of " + std::to_string(recovery.segments_in_part) + " of them the beginning is there";
@@ -163,13 +163,13 @@ std::string describeLoss(const ClusterStatus& status, const RecoveryProgress& re
   text +=
       "  - objects whose last change was in what is missing show an earlier value, or none; those whose removal was\n"
       "    in it come back. What has happened to calls that clients are still repeating may be forgotten\n";
-  text += "what is brought back: " + count(recovery.segments_whole, "segment") + " as a whole, " +
+  text += "what is brought back: " + counted(recovery.segments_whole, "segment") + " as a whole, " +
           std::to_string(recovery.segments_in_part) + " in part\n";
   text += "what it concerns: ";
   std::string tables;
   for (const Concerned& concerned : concernedBy(status, recovery.server)) {
     tables += (tables.empty() ? "" : "; ") + std::string("table '") + concerned.table->name + "', " +
-              count(concerned.tablets.size(), "tablet") + " of " + std::to_string(concerned.table->tablets.size());
+              counted(concerned.tablets.size(), "tablet") + " of " + std::to_string(concerned.table->tablets.size());
   }
   return text + tables + "\nThis cannot be undone: what comes back afterwards is not looked at any more.\n";
 }
@@ -199,7 +199,7 @@ nlohmann::ordered_json toJson(const ClusterStatus& status, const RecoveryProgres
           {"tablets_left", recovery.tablets_left},
           {"tables", tables},
           {"log_complete", !isIncomplete(recovery)},
-          {"end", nameOf(recovery.loss_end)},
+          {"end", endName(recovery.loss_end)},
           {"missing_count", recovery.missing_count},
           {"missing_segments", missing},
           {"missing_bytes_max", bytesMax(recovery)},

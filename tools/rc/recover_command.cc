@@ -30,7 +30,7 @@ struct Flags {
   uint64_t wait_s = 120;
 };
 
-std::string nameOf(const RecoveryProgress& recovery) {
+std::string deadServerName(const RecoveryProgress& recovery) {
   return "server " + formatServer(recovery.server) + " (" + recovery.server_name + ")";
 }
 
@@ -70,8 +70,9 @@ class Recover {
     if (!found) return session_.fail(found.error());
     const RecoveryProgress shown = **found;
     if (!isIncomplete(shown)) {
-      return session_.fail({Status::BadRequest, nameOf(shown) + ": nothing of its log is missing, it is recovered as a "
-                                                                "whole; there is no loss to accept"});
+      return session_.fail({Status::BadRequest, deadServerName(shown) +
+                                                    ": nothing of its log is missing, it is recovered as a "
+                                                    "whole; there is no loss to accept"});
     }
     say(describe(*status, shown));
     if (shown.loss_token == 0) {
@@ -87,7 +88,7 @@ class Recover {
     const Status accepted = accept(shown);
     if (accepted == Status::WrongVersion || accepted == Status::NotFound) return sayChanged(shown);
     if (accepted != Status::Ok) return session_.fail(accepted, "accepting the loss");
-    say("accepted; " + nameOf(shown) + " is recovered with what there is\n");
+    say("accepted; " + deadServerName(shown) + " is recovered with what there is\n");
     return await(shown);
   }
 
@@ -142,7 +143,7 @@ class Recover {
     const auto found = std::find_if(status->recoveries.begin(), status->recoveries.end(),
                                     [&](const RecoveryProgress& one) { return one.server == shown.server; });
     if (found == status->recoveries.end()) {
-      say("meanwhile all tablets of " + nameOf(shown) + " came back; nothing was given up\n");
+      say("meanwhile all tablets of " + deadServerName(shown) + " came back; nothing was given up\n");
       return tools::kExitOk;
     }
     say("the situation is another one now:\n" + describe(*status, *found));
@@ -162,7 +163,7 @@ class Recover {
       const auto found = std::find_if(status->recoveries.begin(), status->recoveries.end(),
                                       [&](const RecoveryProgress& one) { return one.server == shown.server; });
       if (found == status->recoveries.end()) {
-        say("all tablets of " + nameOf(shown) + " are back\n");
+        say("all tablets of " + deadServerName(shown) + " are back\n");
         if (flags_.as_json) print({{"server", formatServer(shown.server)}, {"accepted", true}, {"recovered", true}});
         return tools::kExitOk;
       }

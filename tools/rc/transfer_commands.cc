@@ -23,7 +23,7 @@ constexpr size_t kBatchBytes = 48 * 1024;
 // The longest key and value with every byte written as \u00XX, and the rest of the line.
 constexpr size_t kLineBytesMax = 6 * (kKeyBytesLimit + kValueBytesLimit) + 4096;
 
-struct Values {
+struct TransferValues {
   std::string table;
   std::string file = "-";
   uint32_t batch = 256;
@@ -43,7 +43,8 @@ struct Batch {
 /// Writes objects in batches, many of which are on their way at the same time.
 class Importer {
  public:
-  Importer(Client& client, Table table, const Values& values) : client_(client), table_(table), values_(values) {}
+  Importer(Client& client, Table table, const TransferValues& values)
+      : client_(client), table_(table), values_(values) {}
 
   void add(Object object) {
     batch_->bytes += object.key.size() + object.value.size();
@@ -85,7 +86,7 @@ class Importer {
 
   Client& client_;
   const Table table_;
-  const Values& values_;
+  const TransferValues& values_;
   std::unique_ptr<Batch> batch_ = std::make_unique<Batch>();
   std::deque<std::unique_ptr<Batch>> running_;
   uint64_t objects_ = 0;
@@ -129,7 +130,7 @@ Failure cannotRead(LineReader::Next why, const std::string& where) {
                                "; objects before it may be written; give a readable file and import all of it again"};
 }
 
-int import(Session& session, const Values& values) {
+int import(Session& session, const TransferValues& values) {
   const auto table = session.table(values.table);
   if (!table) return session.fail(table.error());
   const Input in(values.file);
@@ -174,7 +175,7 @@ int import(Session& session, const Values& values) {
   return tools::kExitOk;
 }
 
-int exportTable(Session& session, const Values& values) {
+int exportTable(Session& session, const TransferValues& values) {
   const auto table = session.table(values.table);
   if (!table) return session.fail(table.error());
   std::FILE* out = values.file == "-" ? stdout : std::fopen(values.file.c_str(), "wb");
@@ -219,7 +220,7 @@ std::string shown(const std::string& bytes, size_t bytes_max) {
   return bytes.size() > bytes_max ? out + "..." : out;
 }
 
-int scanTable(Session& session, const Values& values) {
+int scanTable(Session& session, const TransferValues& values) {
   const auto table = session.table(values.table);
   if (!table) return session.fail(table.error());
   uint64_t objects = 0;
@@ -237,7 +238,7 @@ int scanTable(Session& session, const Values& values) {
 }  // namespace
 
 void addTransferCommands(CLI::App& app, Session& session, int& exit_code) {
-  auto values = std::make_shared<Values>();
+  auto values = std::make_shared<TransferValues>();
   CLI::App* command = app.add_subcommand("scan", "Prints the objects of a table: key, version, start of the value");
   command->add_option("TABLE", values->table, "Name of the table")->required();
   command->add_option("--limit", values->limit, "Stop after this many objects; 0: all")

@@ -9,8 +9,6 @@ namespace {
 
 using Flags = wire::WriteReplica;
 
-constexpr ServerId kMaster{5};
-
 SegmentMaker makeSegment(uint64_t id, int objects = 4) {
   SegmentMaker segment(kCluster, kMaster, SegmentId(id));
   for (int i = 0; i < objects; ++i) segment.addObject(TableId(1), "key" + std::to_string(i), std::string(100, 'v'));

@@ -14,7 +14,6 @@ namespace {
 
 using Flags = wire::WriteReplica;
 
-constexpr ServerId kMaster{5};
 constexpr uint32_t kSegments = 6;
 
 class History {

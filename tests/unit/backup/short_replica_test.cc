@@ -6,8 +6,6 @@ namespace {
 
 using Flags = wire::WriteReplica;
 
-constexpr ServerId kMaster{5};
-
 class ShortReplica : public testing::Test {
  protected:
   ShortReplica() : segment(kCluster, kMaster, SegmentId(3)) {

@@ -14,6 +14,7 @@
 namespace ramcore::backup {
 
 inline constexpr ClusterId kCluster{7};
+inline constexpr ServerId kMaster{5};
 inline constexpr uint32_t kSegmentBytes = 16 << 10;
 
 /// One machine with a disk, and the store that the process on it has open.

@@ -9,7 +9,7 @@
 namespace ramcore::coordinator {
 namespace {
 
-constexpr KeyHash kLast = ~KeyHash{0};
+constexpr KeyHash kLastHash = ~KeyHash{0};
 
 Tablet tabletOf(TabletId id, TableId table, HashRange range) {
   return {.id = id,
@@ -40,12 +40,12 @@ TEST(TabletMap, EvenRangesAreAPartition) {
 
 TEST(TabletMap, GapsAndOverlapsAreNoPartition) {
   EXPECT_FALSE(TabletMap::isPartition({}));
-  EXPECT_FALSE(TabletMap::isPartition({{1, kLast}}));
-  EXPECT_FALSE(TabletMap::isPartition({{0, kLast - 1}}));
-  EXPECT_FALSE(TabletMap::isPartition({{0, 5}, {7, kLast}}));
-  EXPECT_FALSE(TabletMap::isPartition({{0, 6}, {6, kLast}}));
-  EXPECT_FALSE(TabletMap::isPartition({{0, kLast}, {0, kLast}}));
-  EXPECT_TRUE(TabletMap::isPartition({{7, kLast}, {0, 6}}));
+  EXPECT_FALSE(TabletMap::isPartition({{1, kLastHash}}));
+  EXPECT_FALSE(TabletMap::isPartition({{0, kLastHash - 1}}));
+  EXPECT_FALSE(TabletMap::isPartition({{0, 5}, {7, kLastHash}}));
+  EXPECT_FALSE(TabletMap::isPartition({{0, 6}, {6, kLastHash}}));
+  EXPECT_FALSE(TabletMap::isPartition({{0, kLastHash}, {0, kLastHash}}));
+  EXPECT_TRUE(TabletMap::isPartition({{7, kLastHash}, {0, 6}}));
 }
 
 // Random splits, moves and drops: every hash belongs to exactly one tablet, the one a plain model says.
@@ -111,9 +111,9 @@ TEST(TabletMap, StoredContradictionsAreFound) {
   gap.putTable(readyTable(1, "t"));
   gap.loadTablet(tabletOf(TabletId(1), TableId(1), {0, 10}));
   EXPECT_NE(gap.inconsistency(), std::nullopt);
-  gap.loadTablet(tabletOf(TabletId(2), TableId(1), {11, kLast}));
+  gap.loadTablet(tabletOf(TabletId(2), TableId(1), {11, kLastHash}));
   EXPECT_EQ(gap.inconsistency(), std::nullopt);
-  gap.loadTablet(tabletOf(TabletId(3), TableId(9), {0, kLast}));
+  gap.loadTablet(tabletOf(TabletId(3), TableId(9), {0, kLastHash}));
   EXPECT_NE(gap.inconsistency(), std::nullopt);
 }
 

@@ -20,6 +20,8 @@
 
 namespace ramcore::master {
 
+inline constexpr int64_t kMilli = runtime::kNanosPerMilli;
+
 /// A backup that keeps what it is sent, and answers as the test tells it to. It checks what any backup relies on.
 class ScriptedBackup {
  public:

@@ -9,7 +9,6 @@ namespace {
 
 using Mode = ScriptedBackup::Mode;
 using Flags = wire::WriteReplica;
-constexpr int64_t kMilli = runtime::kNanosPerMilli;
 
 class ReplicaFlushTest : public ReplicaTest {
  protected:

@@ -9,8 +9,6 @@ namespace {
 
 using Mode = ScriptedBackup::Mode;
 using Write = wire::WriteReplica;
-constexpr int64_t kMilli = runtime::kNanosPerMilli;
-
 using ReplicaManagerTest = ReplicaTest;
 
 TEST_F(ReplicaManagerTest, NothingIsDurableBeforeAllReplicasHaveIt) {

@@ -9,8 +9,6 @@ namespace ramcore::master {
 namespace {
 
 using Mode = ScriptedBackup::Mode;
-constexpr int64_t kMilli = runtime::kNanosPerMilli;
-
 class ReplicaRepairTest : public ReplicaTest {
  protected:
   size_t closedAt(uint64_t id, uint64_t first, uint64_t last) {

@@ -8,19 +8,19 @@ namespace {
 using transport::Role;
 using wire::Opcode;
 
-constexpr uint64_t kServerId = 5;
+constexpr uint64_t kServer = 5;
 
 class DispatchTest : public RpcTest {
  protected:
   void begin(uint32_t worker_count, HandOff hand_off = HandOff::Auto, uint32_t request_bytes_min = 16) {
     server =
         &add("server",
-             {.role = Role::Server, .id = kServerId, .worker_count = worker_count, .dispatch = {.hand_off = hand_off}});
+             {.role = Role::Server, .id = kServer, .worker_count = worker_count, .dispatch = {.hand_off = hand_off}});
     server->listen();
     echo.addTo(server->dispatch().services(),
                {.roles = allow({Role::Client, Role::Admin}), .request_bytes_min = request_bytes_min});
     client = &add("client", {});
-    address = addressOf(*server, kServerId);
+    address = addressOf(*server, kServer);
   }
   // One call from start to end.
   std::unique_ptr<NotedCall> call(transport::TxMessage request) {
@@ -30,7 +30,7 @@ class DispatchTest : public RpcTest {
     EXPECT_TRUE(await(*noted));
     return noted;
   }
-  std::unique_ptr<NotedCall> ask(Opcode opcode, std::string_view body = "text", uint64_t target = kServerId) {
+  std::unique_ptr<NotedCall> ask(Opcode opcode, std::string_view body = "text", uint64_t target = kServer) {
     return call(request(*client, opcode, target, body));
   }
 
@@ -58,7 +58,7 @@ TEST_F(DispatchTest, RefusesARoleThatMayNot) {
   begin(0);
   RpcProcess& other = add("other", {.role = Role::Server, .id = 9});
   NotedCall noted;
-  noted.request = request(other, Opcode::Read, kServerId, "text");
+  noted.request = request(other, Opcode::Read, kServer, "text");
   start(other, noted, address);
   ASSERT_TRUE(await(noted));
   EXPECT_EQ(noted.outcome(), Status::BadRequest);
@@ -68,7 +68,7 @@ TEST_F(DispatchTest, RefusesARoleThatMayNot) {
 
 TEST_F(DispatchTest, RefusesAnotherIncarnationsRequests) {
   begin(0);
-  EXPECT_EQ(ask(Opcode::Read, "text", kServerId + 1)->outcome(), Status::WrongServerId);
+  EXPECT_EQ(ask(Opcode::Read, "text", kServer + 1)->outcome(), Status::WrongServerId);
   EXPECT_EQ(ask(Opcode::Read, "text", 0)->outcome(), Status::WrongServerId);
   EXPECT_TRUE(echo.heard.empty());
   EXPECT_EQ(ask(Opcode::Read)->outcome(), Status::Ok);
@@ -103,7 +103,7 @@ TEST_F(DispatchTest, EndsASessionThatSendsNoHeader) {
     EXPECT_EQ(call(message(*client, asBytes(bytes)))->outcome(), Status::SessionLost) << length;
   }
   for (size_t reserved_at : {size_t{2}, size_t{7}}) {
-    wire::RequestHeader header{.opcode = Opcode::Read, .target = ServerId(kServerId)};
+    wire::RequestHeader header{.opcode = Opcode::Read, .target = ServerId(kServer)};
     std::vector<std::byte> bytes(sizeof(header));
     storeAs(bytes.data(), header);
     bytes[reserved_at] = std::byte{1};
@@ -117,7 +117,7 @@ TEST_F(DispatchTest, AnAnswerTooLongForTheCallerIsReplaced) {
   begin(0);
   NotedCall noted;
   noted.settings.response_bytes_max = sizeof(wire::ResponseHeader) + 3;
-  noted.request = request(*client, Opcode::Read, kServerId, "text");
+  noted.request = request(*client, Opcode::Read, kServer, "text");
   start(*client, noted, address);
   ASSERT_TRUE(await(noted));
   EXPECT_EQ(noted.outcome(), Status::TooLarge);
@@ -125,7 +125,7 @@ TEST_F(DispatchTest, AnAnswerTooLongForTheCallerIsReplaced) {
   EXPECT_EQ(server->dispatch().stats(Opcode::Read).failures.load(), 1u);
   noted.ended = 0;
   noted.settings.response_bytes_max = sizeof(wire::ResponseHeader) + 4;
-  noted.request = request(*client, Opcode::Read, kServerId, "text");
+  noted.request = request(*client, Opcode::Read, kServer, "text");
   start(*client, noted, address);
   ASSERT_TRUE(await(noted));
   EXPECT_EQ(noted.text(), "text");
@@ -154,7 +154,7 @@ TEST_F(DispatchTest, AnAnswerTooLongForTheTransportIsReplacedWhateverTheCallerTa
   const auto askForAnything = [&] {
     NotedCall noted;
     noted.settings.response_bytes_max = UINT32_MAX;
-    noted.request = request(*client, Opcode::Enlist, kServerId, "text");
+    noted.request = request(*client, Opcode::Enlist, kServer, "text");
     start(*client, noted, address);
     EXPECT_TRUE(await(noted));
     return noted.outcome();
@@ -193,7 +193,7 @@ TEST_F(DispatchTest, UsersCannotClaimThePrioritiesOfTheClustersOwnProcesses) {
     for (const Priority claimed : {Priority::Membership, Priority::Waited, Priority::Client, Priority::Background}) {
       NotedCall noted;
       noted.settings.priority = claimed;
-      noted.request = request(peer, Opcode::Enlist, kServerId, "text");
+      noted.request = request(peer, Opcode::Enlist, kServer, "text");
       start(peer, noted, address);
       ASSERT_TRUE(await(noted));
       ASSERT_EQ(noted.outcome(), Status::Ok);
@@ -215,7 +215,7 @@ TEST_F(DispatchTest, RequestsThatArriveTogetherReachABatchHandlerTogether) {
     for (size_t i = 0; i < calls.size(); ++i) {
       // Two opcodes alternate; the batch handler is of one of them.
       const Opcode opcode = i % 2 == 0 ? Opcode::Read : Opcode::Write;
-      calls[i].request = request(*client, opcode, kServerId, std::to_string(i));
+      calls[i].request = request(*client, opcode, kServer, std::to_string(i));
       client->caller->connection(address).start(calls[i]);
     }
   });
@@ -240,7 +240,7 @@ TEST_F(DispatchTest, ABatchIsCutToWhatAHandlerTakes) {
   std::deque<NotedCall> calls(30);
   client->onDispatch([&] {
     for (NotedCall& noted : calls) {
-      noted.request = request(*client, Opcode::Read, kServerId, "x");
+      noted.request = request(*client, Opcode::Read, kServer, "x");
       client->caller->connection(address).start(noted);
     }
   });
@@ -289,11 +289,11 @@ TEST_F(DispatchTest, AnOpcodeMayBeBoundToTheDispatchThread) {
     SCOPED_TRACE(static_cast<int>(mode));
     EchoService bound;
     RpcProcess& other = add("bound" + std::to_string(static_cast<int>(mode)),
-                            {.role = Role::Server, .id = kServerId, .worker_count = 1, .dispatch = {.hand_off = mode}});
+                            {.role = Role::Server, .id = kServer, .worker_count = 1, .dispatch = {.hand_off = mode}});
     other.listen();
     bound.addTo(other.dispatch().services(), {.roles = allow({Role::Client}), .dispatch_only = true});
     client = &add("client of " + other.node.name(), {});
-    address = addressOf(other, kServerId);
+    address = addressOf(other, kServer);
     EXPECT_EQ(ask(Opcode::Write)->text(), "text");
     EXPECT_EQ(ask(Opcode::MultiRead)->text(), "text");
     EXPECT_EQ(bound.on_dispatch, (std::vector<bool>{true, true}));
@@ -306,10 +306,10 @@ TEST_F(DispatchTest, WaitingRequestsOfALostSessionAreNotStarted) {
   ASSERT_EQ(ask(Opcode::Read)->outcome(), Status::Ok);
   server->workers.front()->pause();
   NotedCall lost;
-  lost.request = request(*client, Opcode::MultiRead, kServerId, "lost");
+  lost.request = request(*client, Opcode::MultiRead, kServer, "lost");
   start(*client, lost, address);
   NotedCall kept;
-  kept.request = request(other, Opcode::MultiRead, kServerId, "kept");
+  kept.request = request(other, Opcode::MultiRead, kServer, "kept");
   start(other, kept, address);
   runFor(5 * runtime::kNanosPerMilli);  // both wait for the worker
   ASSERT_TRUE(kept.was_sent && lost.was_sent && echo.heard.size() == 1);
@@ -329,7 +329,7 @@ TEST_F(DispatchTest, WaitingRequestsOfALostSessionAreNotStarted) {
 TEST_F(DispatchTest, CoroutineHandlersAnswerLater) {
   begin(1);
   NotedCall slow;
-  slow.request = request(*client, Opcode::Remove, kServerId, "slow");
+  slow.request = request(*client, Opcode::Remove, kServer, "slow");
   start(*client, slow, address);
   EXPECT_EQ(ask(Opcode::Read, "quick")->text(), "quick");
   EXPECT_EQ(slow.ended, 0);
@@ -341,7 +341,7 @@ TEST_F(DispatchTest, CoroutineHandlersAnswerLater) {
 TEST_F(DispatchTest, AnAnswerToALostSessionGoesNowhere) {
   begin(0);
   NotedCall noted;
-  noted.request = request(*client, Opcode::Scan, kServerId, "kept");
+  noted.request = request(*client, Opcode::Scan, kServer, "kept");
   start(*client, noted, address);
   ASSERT_TRUE(runUntil([&] { return echo.kept.size() == 1; }));
   EXPECT_EQ(network.cut("client", "server"), 1u);
@@ -355,11 +355,11 @@ TEST_F(DispatchTest, AnAnswerToALostSessionGoesNowhere) {
 TEST_F(DispatchTest, ListsWhatIsInService) {
   begin(0);
   NotedCall scan;
-  scan.request = request(*client, Opcode::Scan, kServerId, "kept");
+  scan.request = request(*client, Opcode::Scan, kServer, "kept");
   start(*client, scan, address);
   ASSERT_TRUE(runUntil([&] { return echo.kept.size() == 1; }));
   NotedCall slow;
-  slow.request = request(*client, Opcode::Remove, kServerId, "slow");
+  slow.request = request(*client, Opcode::Remove, kServer, "slow");
   start(*client, slow, address);
   ASSERT_TRUE(runUntil([&] { return server->dispatch().requestsInService().size() == 2; }));
   const auto listed = server->dispatch().requestsInService();
@@ -375,7 +375,7 @@ TEST_F(DispatchTest, ListsWhatIsInService) {
 TEST_F(DispatchTest, RefusesRequestsAtTheEndAndFinishesThoseInService) {
   begin(0);
   NotedCall noted;
-  noted.request = request(*client, Opcode::Scan, kServerId, "kept");
+  noted.request = request(*client, Opcode::Scan, kServer, "kept");
   start(*client, noted, address);
   ASSERT_TRUE(runUntil([&] { return echo.kept.size() == 1; }));
   server->onDispatch([&] { server->dispatch().refuseRequests(); });

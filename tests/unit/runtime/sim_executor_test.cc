@@ -14,17 +14,17 @@
 namespace ramcore::runtime {
 namespace {
 
-constexpr uint64_t kEventsMax = 1'000'000;
+constexpr uint64_t kStepsMax = 1'000'000;
 
-struct Action : Job {
-  explicit Action(std::function<void()> action)
-      : Job([](Job& job) { static_cast<Action&>(job).action(); }), action(std::move(action)) {}
+struct SimStep : Job {
+  explicit SimStep(std::function<void()> action)
+      : Job([](Job& job) { static_cast<SimStep&>(job).action(); }), action(std::move(action)) {}
   std::function<void()> action;
 };
 
 struct World {
   explicit World(uint64_t seed = 1) : scheduler(seed), log(scheduler), node(scheduler, log, "node", {}) {}
-  void run() { EXPECT_EQ(scheduler.runUntilIdle(kEventsMax), SimScheduler::Stop::Idle); }
+  void run() { EXPECT_EQ(scheduler.runUntilIdle(kStepsMax), SimScheduler::Stop::Idle); }
   SimScheduler scheduler;
   SimTraceLog log;
   SimNode node;
@@ -34,9 +34,9 @@ TEST(SimExecutor, RunsJobsOneAtATimeInTheOrderOfPosting) {
   World world;
   SimExecutor& executor = world.node.makeExecutor("worker");
   std::vector<int> order;
-  std::vector<std::unique_ptr<Action>> jobs;
+  std::vector<std::unique_ptr<SimStep>> jobs;
   for (int i = 0; i < 100; ++i) {
-    jobs.push_back(std::make_unique<Action>([&, i] {
+    jobs.push_back(std::make_unique<SimStep>([&, i] {
       EXPECT_TRUE(executor.isCurrent());
       order.push_back(i);
     }));
@@ -54,10 +54,10 @@ TEST(SimExecutor, HigherPriorityMostlyGoesFirst) {
   World world;
   SimExecutor& executor = world.node.makeExecutor("worker");
   std::vector<Priority> order;
-  std::vector<std::unique_ptr<Action>> jobs;
+  std::vector<std::unique_ptr<SimStep>> jobs;
   for (int i = 0; i < 200; ++i) {
     const Priority priority = i % 2 == 0 ? Priority::Background : Priority::Membership;
-    jobs.push_back(std::make_unique<Action>([&, priority] { order.push_back(priority); }));
+    jobs.push_back(std::make_unique<SimStep>([&, priority] { order.push_back(priority); }));
     executor.post(*jobs.back(), priority);
   }
   world.run();
@@ -71,10 +71,10 @@ std::string interleavingOf(uint64_t seed) {
   SimExecutor& a = world.node.makeExecutor("a");
   SimExecutor& b = world.node.makeExecutor("b");
   std::string order;
-  std::vector<std::unique_ptr<Action>> jobs;
+  std::vector<std::unique_ptr<SimStep>> jobs;
   for (int i = 0; i < 20; ++i) {
     for (SimExecutor* executor : {&a, &b}) {
-      jobs.push_back(std::make_unique<Action>([&order, executor, &a] { order += executor == &a ? 'a' : 'b'; }));
+      jobs.push_back(std::make_unique<SimStep>([&order, executor, &a] { order += executor == &a ? 'a' : 'b'; }));
       executor->post(*jobs.back());
     }
   }
@@ -106,7 +106,7 @@ TEST(SimExecutor, FiresTimersByTheClockOfItsNode) {
     fired_ns = executor.clock().nowNs();
   });
   Alarm cancelled([&] { ++cancelled_fires; });
-  Action arm([&] {
+  SimStep arm([&] {
     executor.arm(alarm, deadline_ns);
     executor.arm(cancelled, deadline_ns - 100);
     cancelled.cancel();
@@ -123,8 +123,8 @@ TEST(SimExecutor, BusyThreadRunsNothingElse) {
   World world;
   SimExecutor& executor = world.node.makeExecutor("worker");
   int64_t second_ns = 0;
-  Action first([&] { executor.spend(kNanosPerSecond); });
-  Action second([&] { second_ns = world.scheduler.nowNs(); });
+  SimStep first([&] { executor.spend(kNanosPerSecond); });
+  SimStep second([&] { second_ns = world.scheduler.nowNs(); });
   executor.post(first);
   executor.post(second);
   world.run();
@@ -135,11 +135,11 @@ TEST(SimExecutor, PausedProcessRunsNothingWhileItsClockGoesOn) {
   World world;
   SimExecutor& executor = world.node.makeExecutor("worker");
   int runs = 0;
-  Action job([&] { ++runs; });
+  SimStep job([&] { ++runs; });
   executor.post(job);
   world.node.pause();
   const int64_t before_ns = world.node.clock().nowNs();
-  world.scheduler.runUntil(10 * kNanosPerSecond, kEventsMax);
+  world.scheduler.runUntil(10 * kNanosPerSecond, kStepsMax);
   EXPECT_EQ(runs, 0);
   EXPECT_GT(world.node.clock().nowNs(), before_ns + 9 * kNanosPerSecond);
   world.node.resume();
@@ -152,11 +152,11 @@ TEST(SimExecutor, TimerThatFellDueDuringAPauseFiresAfterIt) {
   SimExecutor& executor = world.node.makeExecutor("worker");
   int64_t fired_ns = 0;
   Alarm alarm([&] { fired_ns = world.scheduler.nowNs(); });
-  Action arm([&] { executor.arm(alarm, executor.clock().nowNs() + kNanosPerMilli); });
+  SimStep arm([&] { executor.arm(alarm, executor.clock().nowNs() + kNanosPerMilli); });
   executor.post(arm);
-  world.scheduler.runUntil([&] { return alarm.isArmed(); }, kEventsMax);
+  world.scheduler.runUntil([&] { return alarm.isArmed(); }, kStepsMax);
   world.node.pause();
-  world.scheduler.runUntil(kNanosPerSecond, kEventsMax);
+  world.scheduler.runUntil(kNanosPerSecond, kStepsMax);
   EXPECT_EQ(fired_ns, 0);
   world.node.resume();
   world.run();
@@ -167,8 +167,8 @@ TEST(SimExecutor, KilledProcessNeverRunsAgain) {
   World world;
   SimExecutor& executor = world.node.makeExecutor("worker");
   int runs = 0;
-  Action before([&] { ++runs; });
-  Action after([&] { ++runs; });
+  SimStep before([&] { ++runs; });
+  SimStep after([&] { ++runs; });
   executor.post(before);
   world.node.kill();
   executor.post(after);
@@ -189,12 +189,12 @@ TEST(SimExecutor, DrainUnwindsCoroutinesOfAnEndedProcess) {
   SimExecutor& worker = world.node.makeExecutor("worker");
   Signal signal(dispatch);
   int ended = 0;
-  Action start([&] { waitFor(signal, ended).detach(); });
+  SimStep start([&] { waitFor(signal, ended).detach(); });
   dispatch.post(start);
   world.run();
   world.node.pause();
-  Action stop([&] { signal.failAll(Status::Shutdown); });
-  Action other([&] { dispatch.post(stop); });
+  SimStep stop([&] { signal.failAll(Status::Shutdown); });
+  SimStep other([&] { dispatch.post(stop); });
   worker.post(other);
   const int64_t now_ns = world.scheduler.nowNs();
   EXPECT_TRUE(world.node.drain(100));
@@ -205,7 +205,7 @@ TEST(SimExecutor, DrainUnwindsCoroutinesOfAnEndedProcess) {
 TEST(SimExecutor, DrainIsBounded) {
   World world;
   SimExecutor& executor = world.node.makeExecutor("worker");
-  Action forever([] {});
+  SimStep forever([] {});
   forever.action = [&] { executor.post(forever); };
   executor.post(forever);
   EXPECT_FALSE(world.node.drain(100));
@@ -215,8 +215,8 @@ TEST(SimExecutor, DrainIsBounded) {
 TEST(SimExecutorDeathTest, PostingAQueuedJobIsABug) {
   World world;
   SimExecutor& executor = world.node.makeExecutor("worker");
-  Action first([] {});
-  Action second([] {});
+  SimStep first([] {});
+  SimStep second([] {});
   executor.post(first);
   executor.post(second);
   EXPECT_DEATH(executor.post(first), "queued already");

@@ -23,7 +23,7 @@
 namespace ramcore::runtime {
 namespace {
 
-constexpr uint64_t kEventsMax = 100'000;
+constexpr uint64_t kStorageEventsMax = 100'000;
 
 struct WaitedFlush : Flush {
   explicit WaitedFlush(Executor& executor)
@@ -120,7 +120,7 @@ class SimMachine final : public Machine {
   Outcome<std::unique_ptr<Storage>> open() override { return disk.open(); }
   Executor& executor() override { return executor_; }
   void waitFor(const WaitedFlush& flush) override {
-    scheduler.runUntil([&] { return flush.is_done; }, kEventsMax);
+    scheduler.runUntil([&] { return flush.is_done; }, kStorageEventsMax);
   }
   void failNextFlush() override { disk.failFlushes(1); }
 

@@ -17,7 +17,7 @@ using runtime::SimTraceLog;
 
 constexpr uint64_t kEventsMax = 1'000'000;
 
-Identity identityOf(Role role, uint64_t id) {
+Identity simIdentity(Role role, uint64_t id) {
   return Identity{.role = role, .id = id, .cluster_name = "test", .secret = "secret"};
 }
 
@@ -25,8 +25,8 @@ Identity identityOf(Role role, uint64_t id) {
 struct Pair {
   explicit Pair(SimMode mode, uint64_t seed = 1, const SimNetworkOptions* options = nullptr)
       : scheduler(seed), log(scheduler), network(scheduler, options != nullptr ? *options : networkOf(mode)) {
-    server = std::make_unique<SimProcess>(scheduler, log, network, "server", identityOf(Role::Server, 7));
-    client = std::make_unique<SimProcess>(scheduler, log, network, "client", identityOf(Role::Client, 9));
+    server = std::make_unique<SimProcess>(scheduler, log, network, "server", simIdentity(Role::Server, 7));
+    client = std::make_unique<SimProcess>(scheduler, log, network, "client", simIdentity(Role::Client, 9));
     EXPECT_TRUE(server->listen().ok());
   }
   SessionId open() {
@@ -364,7 +364,7 @@ TEST_P(SimNetworkModes, DeathOfAProcessIsHeardAndItsNodeCanListenAgain) {
   EXPECT_EQ(pair.client->lost.size(), 1u);
 
   pair.server =
-      std::make_unique<SimProcess>(pair.scheduler, pair.log, pair.network, "server", identityOf(Role::Server, 8));
+      std::make_unique<SimProcess>(pair.scheduler, pair.log, pair.network, "server", simIdentity(Role::Server, 8));
   ASSERT_TRUE(pair.server->listen().ok());
   pair.client->connect(*pair.server, 7);
   pair.run(kNanosPerSecond);

@@ -16,7 +16,7 @@
 namespace ramcore::transport::tcp {
 namespace {
 
-constexpr uint16_t kSlots = 4;
+constexpr uint16_t kHostileSlots = 4;
 
 // Peers with plain sockets that send whatever they like, beside an honest client that must not notice.
 
@@ -25,7 +25,7 @@ class TcpHostile : public ::testing::Test {
   explicit TcpHostile(const TcpOptions& options = makeOptions()) : server(options, Role::Server, 7) {}
   static TcpOptions makeOptions() {
     TcpOptions options;
-    options.slots_per_session = kSlots;
+    options.slots_per_session = kHostileSlots;
     return options;
   }
   void SetUp() override {
@@ -125,8 +125,8 @@ class TcpHostile : public ::testing::Test {
   Locator place;
   std::vector<std::byte> received;
   uint64_t bad_before = 0;
-  uint16_t slots = kSlots;  // of enter()
-  int receive_bytes = 0;    // that the kernel may hold for dial(); 0 = as it likes
+  uint16_t slots = kHostileSlots;  // of enter()
+  int receive_bytes = 0;           // that the kernel may hold for dial(); 0 = as it likes
 };
 
 TEST_F(TcpHostile, GarbageInsteadOfAHandshake) {
@@ -169,7 +169,7 @@ TEST_F(TcpHostile, FramesOutOfRange) {
     ASSERT_TRUE(put(fd, bytesOf(header)));
     expectClosedAsBad(fd);
   };
-  expectBad(request(kSlots, 8));
+  expectBad(request(kHostileSlots, 8));
   expectBad(request(0xffff, 8));
   expectBad(request(0, wire::kMessageBytesMax + 1));
   expectBad(request(0, 0xffffffff));
@@ -329,14 +329,14 @@ class TcpSlowReaders : public TcpHostile {
   }
 };
 
-struct Owner final : ChunkOwner {
+struct SlotOwner final : ChunkOwner {
   void releaseChunk(uint64_t) noexcept override { ++releases; }
   int releases = 0;
 };
 
 TEST_F(TcpSlowReaders, LentBytesAreCopiedOutAndTheSessionIsClosed) {
   std::vector<std::byte> memory(6'000'000);
-  Owner owner;
+  SlotOwner owner;
   const auto echo = server.sink.on_request;
   server.sink.on_request = [&](RxMessage& message) {
     TxMessage response = server.endpoint->allocate(0);

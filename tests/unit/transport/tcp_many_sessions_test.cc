@@ -9,7 +9,7 @@
 namespace ramcore::transport::tcp {
 namespace {
 
-constexpr uint16_t kSlots = 64;
+constexpr uint16_t kManySlots = 64;
 constexpr uint32_t kBurst = 8;
 
 class TcpManySessions : public ::testing::Test {
@@ -46,8 +46,8 @@ class TcpManySessions : public ::testing::Test {
     ASSERT_EQ(client.endpoint->call(session, request, {}, call), Status::Ok);
   }
 
-  Side server{{.slots_per_session = kSlots}, Role::Server, 7};
-  Side client{{.slots_per_session = kSlots}, Role::Client, 3};
+  Side server{{.slots_per_session = kManySlots}, Role::Server, 7};
+  Side client{{.slots_per_session = kManySlots}, Role::Client, 3};
   std::vector<SessionId> sessions;
 
  private:
@@ -82,13 +82,13 @@ TEST_F(TcpManySessions, AFloodStarvesNobody) {
   constexpr size_t kFlooding = 3;
   constexpr int kRoundsMax = 400;
   connect(40);
-  std::vector<Call> flood(kFlooding * kSlots);
+  std::vector<Call> flood(kFlooding * kManySlots);
   const auto refill = [&] {
     for (size_t i = 0; i < flood.size(); ++i) {
       if (flood[i].completions != 0 || flood[i].status == Status::Internal) {
         if (flood[i].completions == 0 && flood[i].in_flight) continue;
         flood[i].completions = 0;
-        ask(sessions[i / kSlots], flood[i], "flood");
+        ask(sessions[i / kManySlots], flood[i], "flood");
       }
     }
   };
