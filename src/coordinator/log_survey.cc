@@ -105,7 +105,7 @@ LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers, const Sur
     for (const ServerId server : chosen[segment]) to.holders.push_back(places.at(server));
     if (to.holders.empty()) survey.missing.push_back(segment);
     // Of an end that is cut only what was flushed when it was opened counts.
-    if (to.holders.empty() || to.is_cut || holders.isSure() || facts.flushed_suffices || facts.nobody_is_away) continue;
+    if (to.holders.empty() || to.is_cut || holders.isSure() || facts.nobody_is_away) continue;
     DoubtfulSegment& doubtful = survey.doubtful.emplace_back(DoubtfulSegment{.id = segment, .held_by = {}});
     for (const auto& [server, replica] : holders.open) doubtful.held_by.push_back(server);
   }

@@ -50,9 +50,6 @@ struct LogSurvey {
 
 /// What else decides whether a replica that may be short is the end.
 struct SurveyFacts {
-  /// The dead server acknowledged nothing that had not been flushed to disks, and no disk has lost what it had flushed.
-  /// Nobody who recovers knows the latter; for those who judge simulated disks.
-  bool flushed_suffices = false;
   /// Whoever could have a replica has answered.
   bool nobody_is_away = false;
 };

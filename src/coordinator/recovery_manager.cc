@@ -237,7 +237,7 @@ void RecoveryManager::review(ServerId dead, Recovery& recovery) {
   std::erase_if(recovery.asked, [&](const auto& one) { return is_gone(one) && !one.second.is_under_way; });
   const ReplicaFloor& floor = parts_.membership.find(dead)->floor;
   // Also of sync tables: a replica whose newest bytes have rotted looks the same as one that lost what was not flushed.
-  const SurveyFacts facts{.flushed_suffices = false, .nobody_is_away = awayFrom(dead, recovery).empty()};
+  const SurveyFacts facts{.nobody_is_away = awayFrom(dead, recovery).empty()};
   recovery.survey = surveyLog(floor, recovery.answers, facts);
   recovery.salvage = {};
   recovery.loss_token = 0;

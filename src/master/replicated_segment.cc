@@ -356,7 +356,9 @@ void ReplicatedSegment::onFailed(Replica& replica, Status status, int64_t& faili
   if (status == Status::Fenced) owner_.noteFenced();
   const int64_t now_ns = owner_.dispatch().clock().nowNs();
   if (failing_since_ns == 0) failing_since_ns = now_ns;
-  if (isFinal(status) || now_ns - failing_since_ns >= kPatienceNs) {
+  // A server that has just enlisted is a member before it takes requests under its new id.
+  const bool may_be_beginning = status == Status::WrongServerId && !replica.opened;
+  if ((isFinal(status) && !may_be_beginning) || now_ns - failing_since_ns >= kPatienceNs) {
     const auto found = std::find_if(replicas_.begin(), replicas_.end(),
                                     [&](const auto& candidate) { return candidate.get() == &replica; });
     lose(static_cast<size_t>(found - replicas_.begin()), status);

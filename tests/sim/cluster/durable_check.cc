@@ -273,9 +273,12 @@ coordinator::LogSurvey DurableCheck::survey(const Owner& owner, uint32_t machine
     }
   }
   const bool is_all = machines == (1U << disks_.size()) - 1;
-  return coordinator::surveyLog(
-      owner.server.floor, answers,
-      {.flushed_suffices = owner.is_all_sync && !was_deceived_, .nobody_is_away = is_all && !is_somebody_powerless_});
+  coordinator::LogSurvey survey =
+      coordinator::surveyLog(owner.server.floor, answers, {.nobody_is_away = is_all && !is_somebody_powerless_});
+  // A recovery cannot know that no disk has lost what it had flushed, and waits. It may be judged all the same: what
+  // was acknowledged is in the short ones, too.
+  if (owner.is_all_sync && !was_deceived_) survey.doubtful.clear();
+  return survey;
 }
 
 void DurableCheck::judge(Owner& owner) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "coordinator/stored_state.h"
 #include "runtime/growing_pause.h"
 
 namespace ramcore::sim {
@@ -207,7 +208,23 @@ bool Nemesis::isDeclaredDead(size_t index) const {
   return cluster_.coordinator->coordinator().isDead(cluster_.servers[index]->master().id());
 }
 
+// What the dead have left that are not recovered yet is needed, and recoveries need frames too: with more of the dead
+// nothing could ever go on, unless somebody adds a server.
+bool Nemesis::isCrowded() const {
+  constexpr size_t kDeadMax = 4;
+  if (!options_.small_storage) return false;
+  size_t dead = 0;
+  const auto& records = cluster_.disk.contents();
+  const std::string prefix(coordinator::kServerPrefix);
+  for (auto at = records.lower_bound(prefix); at != records.end() && at->first.starts_with(prefix); ++at) {
+    coordinator::Server server;
+    if (coordinator::decode(at->second, server) && !server.alive && !server.recovered) ++dead;
+  }
+  return dead >= kDeadMax;
+}
+
 void Nemesis::killSome() {
+  if (isCrowded()) return;
   if (random_.below(8) != 0) {
     const size_t index = random_.below(cluster_.servers.size());
     if (!cluster_.isDown(index)) kill(index);

@@ -29,6 +29,8 @@ class Nemesis {
     bool crashes = false;
     /// What was acknowledged survives the loss of all power.
     bool all_sync = false;
+    /// There are hardly more frames than all need that live.
+    bool small_storage = false;
   };
   /// @param admin  a client of its own, through which tablets are moved and split.
   /// @param clients  some are stopped while a server is declared dead, so that they come back with old knowledge.
@@ -62,6 +64,7 @@ class Nemesis {
   void resumeSpared(size_t index, runtime::SimNode& node, int64_t until_ns);
   bool isDeclaredDead(size_t index) const;
   bool hasUnsentWrites(size_t index) const;
+  bool isCrowded() const;
   void killSome();
   void killAll();
   void kill(size_t index);

@@ -166,7 +166,7 @@ void Nemesis::endLie(size_t index, int64_t until_ns) {
 // As an operator does who then turns the machine off, or not.
 void Nemesis::stopInOrder(size_t index) {
   SimServer& server = *cluster_.servers[index];
-  if (cluster_.isDown(index) || !server.isServing() || server.isStopping() || stopping_) return;
+  if (cluster_.isDown(index) || !server.isServing() || server.isStopping() || stopping_ || isCrowded()) return;
   stopping_ = true;
   server.stopInOrder();
   awaitStopped(index, server, cluster_.scheduler.nowNs() + 6 * kSecond);

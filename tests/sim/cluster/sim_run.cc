@@ -170,7 +170,8 @@ class Scenario {
                          .tablets_max = variation_.few_tablets ? size_t{4} : size_t{12},
                          .retires_server = options_.faults && !options_.crashes && variation_.retires_server,
                          .crashes = options_.crashes,
-                         .all_sync = variation_.levels == Variation::Levels::Sync});
+                         .all_sync = variation_.levels == Variation::Levels::Sync,
+                         .small_storage = variation_.small_storage});
     if (options_.crashes) cluster_.on_fault = [this](const char* what) { judgeDisks(what, kOfFaults); };
     nemesis_->start();
     scheduleReplays();

@@ -165,7 +165,7 @@ TEST(LogSalvage, AnEndThatMayBeShortIsNotTheKnownEnd) {
   EXPECT_EQ(doubtful.list, SegmentId(5));
   EXPECT_EQ(doubtful.whole, ids({4}));
   EXPECT_EQ(doubtful.in_part, ids({5}));
-  const LogSalvage sure = salvageLog({SegmentId(5), 1}, answersOf(answers), {.flushed_suffices = true});
+  const LogSalvage sure = salvageLog({SegmentId(5), 1}, answersOf(answers), {.nobody_is_away = true});
   EXPECT_EQ(sure.end, LogEnd::Known);
   EXPECT_EQ(sure.whole, ids({4, 5}));
 }

@@ -247,12 +247,10 @@ TEST(LogSurvey, ReplicasThatCameThroughALossOfPower) {
     }
     EXPECT_EQ(doubtful, test.doubtful);
     EXPECT_EQ(survey.isComplete(), test.doubtful.empty());
-    for (const SurveyFacts& facts : {SurveyFacts{.flushed_suffices = true}, SurveyFacts{.nobody_is_away = true}}) {
-      const LogSurvey complete = surveyLog(floor, answersOf(test.answers), facts);
-      EXPECT_TRUE(complete.isComplete());
-      EXPECT_EQ(complete.head, survey.head);
-      EXPECT_EQ(holdersOf(complete, complete.head), test.end_holders);
-    }
+    const LogSurvey complete = surveyLog(floor, answersOf(test.answers), {.nobody_is_away = true});
+    EXPECT_TRUE(complete.isComplete());
+    EXPECT_EQ(complete.head, survey.head);
+    EXPECT_EQ(holdersOf(complete, complete.head), test.end_holders);
   }
 }
 
@@ -307,7 +305,7 @@ bool isCompleteByTheRule(const ReplicaFloor& floor, const Answers& answers, cons
   const bool decides = has_predecessor && !is_closed_somewhere(head->previous_head);
   const SegmentId last = decides ? head->previous_head : head->segment;
   const bool is_certain = is_closed_somewhere(last) || is_open_somewhere(last, true);
-  if (!is_certain && !facts.flushed_suffices && !facts.nobody_is_away) return false;
+  if (!is_certain && !facts.nobody_is_away) return false;
   return std::all_of(head->members.begin(), head->members.end(), [&](SegmentId member) {
     return member == head->segment || exists([&](const Replica& replica) {
              if (replica.segment != member) return false;
@@ -349,7 +347,7 @@ TEST(LogSurvey, SaysWhatTheRuleSaysOfAnySetOfReplicas) {
         replicas.push_back(replica);
       }
     }
-    const SurveyFacts facts{.flushed_suffices = random.below(4) == 0, .nobody_is_away = random.below(4) == 0};
+    const SurveyFacts facts{.nobody_is_away = random.below(3) == 0};
     const LogSurvey survey = surveyLog(floor, answers, facts);
     ASSERT_EQ(survey.isComplete(), isCompleteByTheRule(floor, answers, facts)) << "seed " << seed;
     doubtful += !survey.doubtful.empty() ? 1 : 0;

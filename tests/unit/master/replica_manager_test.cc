@@ -71,7 +71,22 @@ TEST_P(ReplicaLossTest, AnotherBackupTakesOver) {
 
 INSTANTIATE_TEST_SUITE_P(Answers, ReplicaLossTest,
                          ::testing::Values(Status::NoSpace, Status::IoError, Status::Corrupt, Status::StaleEpoch,
-                                           Status::RetryLater));
+                                           Status::RetryLater, Status::WrongServerId));
+
+// A member that has just enlisted, and serves under its new id a little later.
+TEST_F(ReplicaManagerTest, AServerThatBeginsIsAskedAgain) {
+  addBackups(3);
+  backup(2).mode = Mode::Refuse;
+  backup(2).refusal = Status::WrongServerId;
+  makeManager({.replicas = 3, .min_replicas = 3});
+  setMembers({1, 2, 3});
+  makeLog();
+  runFor(100 * kMilli);
+  EXPECT_EQ(log_->headId(), SegmentId());
+  backup(2).mode = Mode::Answer;
+  EXPECT_TRUE(comesTrue([this] { return log_->headId() == SegmentId(1); }, 50 * kMilli));
+  EXPECT_EQ(manager_->stats().replicas_lost.load(), 0U);
+}
 
 TEST_F(ReplicaManagerTest, ASilentBackupIsReplaced) {
   start(4, {1, 2, 3});
