@@ -122,7 +122,7 @@ file(GLOB ramcore_durability CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/durabil
 if(ramcore_durability)
   ramcore_sources_together(ramcore_durability durability_oracle)
   add_executable(durability_oracle ${ramcore_durability})
-  target_include_directories(durability_oracle PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_include_directories(durability_oracle PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR})
   target_link_libraries(durability_oracle PRIVATE ramcore_warnings ramcore_tool_deps ramcore_client PkgConfig::XXHASH)
   target_compile_options(durability_oracle PRIVATE ${RAMCORE_NO_FUZZ_FLAGS})
   ramcore_use_pch(durability_oracle program)
