@@ -45,7 +45,11 @@ class RpcTest : public ::testing::Test {
     return out;
   }
   void start(RpcProcess& from, NotedCall& call, const PeerAddress& to) {
-    from.onDispatch([&] { from.caller->connection(to).start(call); });
+    from.onDispatch([&] {
+      const auto ended = call.ended;
+      from.caller->connection(to).start(call);
+      EXPECT_EQ(call.ended, ended) << "a call never ends inside start()";
+    });
   }
   bool runUntil(const std::function<bool()>& done) {
     return scheduler.runUntil(done, 10'000'000) == runtime::SimScheduler::Stop::Done;
