@@ -175,6 +175,7 @@ class Scenario {
     if (options_.crashes) cluster_.on_fault = [this](const char* what) { judgeDisks(what, kOfFaults); };
     nemesis_->start();
     scheduleReplays();
+    if (variation_.small_storage) addServerLater();
     for (auto& client : clients_) client->start(options_.calls_per_client);
     // Asked after every event. Who is done stays so.
     size_t done = 0;
@@ -183,6 +184,7 @@ class Scenario {
       return done == clients_.size();
     };
     const bool finished = runUntil(all_done, kRunNsMax, "the clients' work");
+    is_work_over_ = true;
     nemesis_->stop();
     if (!finished || !runUntil([&] { return nemesis_->settled(); }, kRunNsMax, "the last move or split")) return false;
     called_operations_ = history_.operations().size();
@@ -192,6 +194,18 @@ class Scenario {
     if (!runUntil([&] { return replica_check_.isIdle(cluster_); }, kRunNsMax, "comparing replicas")) return false;
     clients_.front()->readAll();
     return runUntil([&] { return clients_.front()->isDone(); }, kRunNsMax, "reading the end state");
+  }
+
+  /// What an operator does when nothing can go on because all frames hold what the dead have left: he adds a server.
+  /// Most runs are over before.
+  void addServerLater() {
+    constexpr int64_t kPatienceNs = 300 * runtime::kNanosPerSecond;
+    constexpr size_t kServersMax = 8;
+    cluster_.scheduler.call(cluster_.scheduler.nowNs() + kPatienceNs, [this] {
+      if (is_work_over_ || cluster_.servers.size() >= kServersMax) return;
+      cluster_.addServer();
+      addServerLater();
+    });
   }
 
   /// At some moments of the run; most runs take longer than the last of them.
@@ -369,6 +383,7 @@ class Scenario {
   Generator generator_;
   History history_;
   std::vector<ScanRecord> scans_;
+  bool is_work_over_ = false;
   std::unique_ptr<Nemesis> nemesis_;  // what it began through the admin ends with the admin
   std::vector<std::unique_ptr<SimClient>> clients_;
   std::unique_ptr<LossTrial> loss_trial_;  // likewise
