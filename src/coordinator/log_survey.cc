@@ -38,9 +38,9 @@ struct Holders {
   std::vector<std::pair<ServerId, const Replica*>> closed;  // whole
   std::vector<std::pair<ServerId, const Replica*>> open;    // that count
 
-  bool isSure() const {
-    return !closed.empty() ||
-           std::any_of(open.begin(), open.end(), [](const auto& one) { return !mayBeShort(*one.second); });
+  bool isSure() const { return !closed.empty() || isSurelyOpen(); }
+  bool isSurelyOpen() const {
+    return std::any_of(open.begin(), open.end(), [](const auto& one) { return !mayBeShort(*one.second); });
   }
   std::vector<ServerId> chosen(bool is_end) const;
 };
@@ -104,8 +104,10 @@ LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers, const Sur
     to.is_cut = segment == end->segment && is_behind_open && !RC_MUTATION("keep-end-behind-open-predecessor");
     for (const ServerId server : chosen[segment]) to.holders.push_back(places.at(server));
     if (to.holders.empty()) survey.missing.push_back(segment);
-    // Of an end that is cut only what was flushed when it was opened counts.
-    if (to.holders.empty() || to.is_cut || holders.isSure() || facts.nobody_is_away) continue;
+    // Of an end that is cut only what was flushed when it was opened counts. One that is closed somewhere had a
+    // successor: if all that are open may have forgotten that they were closed, it is away.
+    const bool is_sure = segment == end->segment ? holders.isSurelyOpen() : holders.isSure();
+    if (to.holders.empty() || to.is_cut || is_sure || facts.nobody_is_away) continue;
     DoubtfulSegment& doubtful = survey.doubtful.emplace_back(DoubtfulSegment{.id = segment, .held_by = {}});
     for (const auto& [server, replica] : holders.open) doubtful.held_by.push_back(server);
   }

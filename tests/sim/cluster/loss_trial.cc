@@ -69,6 +69,8 @@ runtime::Task<void> LossTrial::run() {
   }
   co_await readAll();
   co_await writeAll();
+  // Nothing that was begun here happens afterwards.
+  while (!is_victim_back_) co_await runtime::sleepFor(admin_.dispatch(), 100 * kMilli);
   is_over_ = true;
 }
 
@@ -134,8 +136,10 @@ void LossTrial::damageOn(size_t machine, const std::set<SegmentId>& segments) {
 void LossTrial::killVictim() {
   cluster_.killServer(victim_, false);
   const auto back_ns = static_cast<int64_t>(random_.between(50 * kMilli, 8'000 * kMilli));
+  is_victim_back_ = false;
   cluster_.scheduler.call(cluster_.scheduler.nowNs() + back_ns, [this] {
     if (cluster_.isDown(victim_)) cluster_.restartServer(victim_);
+    is_victim_back_ = true;
   });
 }
 

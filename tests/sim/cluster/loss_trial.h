@@ -76,6 +76,7 @@ class LossTrial {
   ServerId victim_id_;
   bool was_accepted_ = false;
   bool is_over_ = false;
+  bool is_victim_back_ = true;
   uint64_t changed_ = 0;
   std::vector<std::string> failures_;
 };

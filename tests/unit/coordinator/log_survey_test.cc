@@ -203,10 +203,14 @@ const std::vector<ShortCase> kShortCases = {
      {{shortened(openHead(3, 2, {3}), 100)}, {withLength(openHead(2, 1, {2}), 400)}},
      {3},
      {1}},
-    {"AClosedEndIsWhole",
+    {"AClosedEndIsWholeAndPerhapsNotTheEnd",
      {{shortened(openHead(2, 1, {2}), 100)}, {closedHead(2)}, {shortened(closedHead(2), 900)}},
-     {},
+     {2},
      {2, 3}},
+    {"AClosedEndThatIsOpenWhereTheDiskKeptItsPower",
+     {{withLength(openHead(2, 1, {2}), 100)}, {closedHead(2)}},
+     {},
+     {1, 2}},
     {"AShortEndBehindAClosedPredecessor",
      {{shortened(openHead(3, 2, {2, 3}), 100), shortened(closedHead(2), 900)}},
      {3},
@@ -304,7 +308,8 @@ bool isCompleteByTheRule(const ReplicaFloor& floor, const Answers& answers, cons
       std::find(head->members.begin(), head->members.end(), head->previous_head) != head->members.end();
   const bool decides = has_predecessor && !is_closed_somewhere(head->previous_head);
   const SegmentId last = decides ? head->previous_head : head->segment;
-  const bool is_certain = is_closed_somewhere(last) || is_open_somewhere(last, true);
+  // A head that is closed somewhere had a successor, and one that may be short may have been closed, too.
+  const bool is_certain = is_open_somewhere(last, true);
   if (!is_certain && !facts.nobody_is_away) return false;
   return std::all_of(head->members.begin(), head->members.end(), [&](SegmentId member) {
     return member == head->segment || exists([&](const Replica& replica) {
