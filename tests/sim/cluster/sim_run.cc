@@ -70,6 +70,7 @@ class Scenario {
   RunReport execute() {
     if (setUp() && work()) check();
     if (report_.ok && options_.crashes && options_.faults && variation_.ends_with_loss) loseForGood();
+    is_over_ = true;
     collect();
     return std::move(report_);
   }
@@ -184,7 +185,6 @@ class Scenario {
       return done == clients_.size();
     };
     const bool finished = runUntil(all_done, kRunNsMax, "the clients' work");
-    is_work_over_ = true;
     nemesis_->stop();
     if (!finished || !runUntil([&] { return nemesis_->settled(); }, kRunNsMax, "the last move or split")) return false;
     called_operations_ = history_.operations().size();
@@ -202,7 +202,7 @@ class Scenario {
     constexpr int64_t kPatienceNs = 300 * runtime::kNanosPerSecond;
     constexpr size_t kServersMax = 8;
     cluster_.scheduler.call(cluster_.scheduler.nowNs() + kPatienceNs, [this] {
-      if (is_work_over_ || cluster_.servers.size() >= kServersMax) return;
+      if (is_over_ || cluster_.servers.size() >= kServersMax) return;
       cluster_.addServer();
       addServerLater();
     });
@@ -379,11 +379,11 @@ class Scenario {
   const SimTables tables_{variation_.tables()};
   DurableLedger ledger_{tables_};
   ReplicaCheck replica_check_;
-  SimCluster cluster_;  // its end unwinds what the check has begun
+  bool is_over_ = false;  // events that come afterwards do nothing
+  SimCluster cluster_;    // its end unwinds what the check has begun
   Generator generator_;
   History history_;
   std::vector<ScanRecord> scans_;
-  bool is_work_over_ = false;
   std::unique_ptr<Nemesis> nemesis_;  // what it began through the admin ends with the admin
   std::vector<std::unique_ptr<SimClient>> clients_;
   std::unique_ptr<LossTrial> loss_trial_;  // likewise
