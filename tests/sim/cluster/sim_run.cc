@@ -78,7 +78,11 @@ class Scenario {
  private:
   SimClusterOptions cluster() {
     SimClusterOptions cluster;
-    if (variation_.slow_nic) cluster.network.nic_ns_max = 400 * runtime::kNanosPerMicro;
+    // Long enough for a segment to be cleaned meanwhile. With crashes, whose runs are slow as it is, only some rounds
+    // long.
+    if (variation_.slow_nic) {
+      cluster.network.nic_ns_max = options_.crashes ? 400 * runtime::kNanosPerMicro : 6 * runtime::kNanosPerMilli;
+    }
     if (variation_.impatient) cluster.network.give_up_ns_max = 250 * runtime::kNanosPerMilli;
     cluster.durable = options_.crashes;
     if (cluster.durable) cluster.verdict_after_ns = 3 * runtime::kNanosPerSecond;
