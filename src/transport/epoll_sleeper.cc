@@ -87,18 +87,20 @@ bool EpollSleeper::armTimer(int64_t deadline_ns) {
   return true;
 }
 
-// How many spoke, the timer not counted. At least 1 if it waited and was not the timer's.
+// How many spoke, the timer not counted. At least 1 if it waited and was not the timer's alone.
 size_t EpollSleeper::look(int timeout_ms) {
   const bool may_block = timeout_ms != 0;
+  size_t spoke = 0;
   if (hasGuest()) [[unlikely]] {
     runGuest(may_block);
     timeout_ms = 0;
+    // What it has done somebody has to go on with, whatever else is found.
+    if (may_block) spoke = 1;
   }
   std::array<epoll_event, kEventsPerLook> events;
   const int found = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), timeout_ms);
-  // A signal, or the guest: the caller looks at everything.
+  // A signal: the caller looks at everything.
   if (found <= 0) return may_block ? 1 : 0;
-  size_t spoke = 0;
   for (int i = 0; i < found; ++i) {
     const Key key = events[static_cast<size_t>(i)].data.u64;
     if (key == kTimerKey) {

@@ -1,6 +1,7 @@
 #include "transport/epoll_sleeper.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -159,6 +160,38 @@ TEST_F(Sleeps, NoWakeUpIsLost) {
     ASSERT_LT(clock.nowNs(), deadline_ns) << "asleep with work posted";
   }
   waker.join();
+}
+
+class SleeperWithGuest final : public EpollSleeper {
+ public:
+  using EpollSleeper::EpollSleeper;
+  bool has_guest = false;
+
+ private:
+  bool hasGuest() const override { return has_guest; }
+  // It has something to do when the set has found something, and nothing more afterwards.
+  void runGuest(bool may_block) override {
+    pollfd set{.fd = descriptor(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&set, 1, may_block ? -1 : 0), 1);
+    has_guest = false;
+  }
+};
+
+// What the guest has done may have to be gone on with, whatever the set has found at the same time.
+TEST(SleepsWithGuest, TheGuestEndsTheSleepAlsoWithATimerOfAnEarlierDeadline) {
+  runtime::SystemClock clock;
+  SleeperWithGuest sleeper(clock);
+  Pipe pipe;
+  Listener listener;
+  sleeper.listen(pipe.ends[0], EPOLLIN, listener);
+  pipe.write();
+  sleeper.sleep(clock.nowNs() + kShort);  // leaves its timer behind
+  ASSERT_EQ(listener.told, 1);
+  sleeper.has_guest = true;
+  const int64_t before_ns = clock.nowNs();
+  sleeper.sleep(before_ns + kLong);
+  EXPECT_FALSE(sleeper.has_guest);
+  EXPECT_LT(clock.nowNs() - before_ns, kLong / 2);
 }
 
 // While Asio has something going on the thread sleeps in Asio's reactor: all that ends a sleep has to end that one.
