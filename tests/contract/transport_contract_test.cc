@@ -466,6 +466,18 @@ TEST_P(TransportContract, AFloodOfLargeMessagesArrivesWholeWhileTheReaderIsSlow)
   ASSERT_TRUE(until([&] { return answer_owner.releasedOnce() == answer_owner.lentCount(); }));
 }
 
+// Neither side may wait for the other one to read before it reads itself.
+TEST_P(TransportContract, LongAnswersPassLongRequests) {
+  connectBoth();
+  constexpr uint32_t kBytes = 4'000'000;  // all of them are more than sockets hold, and less than is too much
+  std::list<TestCall> calls(client->endpoint().limits().slots_per_session);
+  for (TestCall& call : calls) ASSERT_EQ(start(call, kBytes, 3), Status::Ok);
+  ASSERT_TRUE(until([&] {
+    return std::all_of(calls.begin(), calls.end(), [](const TestCall& call) { return call.completions == 1; });
+  }));
+  for (const TestCall& call : calls) EXPECT_TRUE(hasPattern(call.response, kBytes, 3)) << name(call.status);
+}
+
 TEST_P(TransportThreads, ReceivedMessagesAreReleasedFromAnotherThread) {
   connectBoth();
   server->sink.on_request = nullptr;

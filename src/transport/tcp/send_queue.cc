@@ -20,6 +20,7 @@ class CopyOwner final : public ChunkOwner {
 CopyOwner copy_owner;  // has no state
 
 FrameHeader headerOf(const TxBuffer& buffer) { return loadAs<FrameHeader>(buffer.head - sizeof(FrameHeader)); }
+bool isAnswer(const TxBuffer& buffer) { return headerOf(buffer).kind == wire::FrameKind::Response; }
 uint64_t frameBytesOf(const TxBuffer& buffer) { return wire::frameBytes(headerOf(buffer).message_bytes); }
 
 Chunk copyOf(const Chunk& chunk) {
@@ -62,6 +63,12 @@ void SendQueue::push(TxMessage message, FrameHeader header) {
   (first_ == nullptr ? first_ : last_->next) = buffer;
   last_ = buffer;
   unsent_bytes_ += wire::frameBytes(header.message_bytes);
+  if (isAnswer(*buffer)) answer_bytes_ += wire::frameBytes(header.message_bytes);
+}
+
+uint64_t SendQueue::unsentAnswerBytes() const {
+  if (answer_bytes_ == 0) return 0;
+  return answer_bytes_ - (isAnswer(*first_) ? first_sent_bytes_ : 0);
 }
 
 size_t SendQueue::gather(std::span<ByteSpan> pieces) const {
@@ -89,6 +96,7 @@ size_t SendQueue::advance(size_t bytes) {
 }
 
 void SendQueue::popFirst() {
+  if (isAnswer(*first_)) answer_bytes_ -= frameBytesOf(*first_);
   TxMessage done(std::exchange(first_, first_->next));
   if (first_ == nullptr) last_ = nullptr;
 }

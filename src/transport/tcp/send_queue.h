@@ -21,6 +21,8 @@ class SendQueue {
   bool empty() const { return first_ == nullptr; }
   /// Bytes of all frames that were not taken yet.
   uint64_t unsentBytes() const { return unsent_bytes_; }
+  /// Of them those of responses.
+  uint64_t unsentAnswerBytes() const;
   /// True if the next byte is the first of a frame.
   bool isAtFrame() const { return first_sent_bytes_ == 0; }
 
@@ -44,6 +46,7 @@ class SendQueue {
   TxBuffer* last_ = nullptr;
   uint64_t first_sent_bytes_ = 0;  // of the first message's frame
   uint64_t unsent_bytes_ = 0;
+  uint64_t answer_bytes_ = 0;  // of the frames of responses, also of a first one that is partly sent
 };
 
 }  // namespace ramcore::transport::tcp

@@ -272,8 +272,9 @@ void TcpEndpoint::makeHot(TcpSession& session) {
   hot_.push_back(&session);
 }
 
+// Only for answers: who calls goes on reading, or two sides with much to send would wait for each other.
 bool TcpEndpoint::isReadPaused(const TcpSession& session) const {
-  return session.channel && session.channel->queue.unsentBytes() > options_.unsent_bytes_max;
+  return session.channel && session.channel->queue.unsentAnswerBytes() > options_.unsent_bytes_max;
 }
 
 // There may be something that no change of the socket will tell of.

@@ -18,7 +18,7 @@ struct TcpOptions {
   uint32_t handshakes_max = 128;
   /// How long an accepted connection may take to prove who it is.
   int64_t handshake_timeout_ns = 5 * runtime::kNanosPerSecond;
-  /// Nothing more is read from a session while it leaves this many bytes of ours unread.
+  /// Nothing more is read from a session while it leaves more than this many bytes of our answers unread.
   uint64_t unsent_bytes_max = 1024 * 1024;
   /// How long a session may leave bytes unread before they are copied out of the memory they were lent from.
   int64_t stall_copy_ns = 20 * runtime::kNanosPerMilli;
