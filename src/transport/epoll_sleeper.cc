@@ -89,6 +89,7 @@ bool EpollSleeper::armTimer(int64_t deadline_ns) {
 
 // How many spoke, the timer not counted. At least 1 if it waited and was not the timer's alone.
 size_t EpollSleeper::look(int timeout_ms) {
+  ++look_count_;
   const bool may_block = timeout_ms != 0;
   size_t spoke = 0;
   if (hasGuest()) [[unlikely]] {

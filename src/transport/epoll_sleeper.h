@@ -53,6 +53,9 @@ class EpollSleeper : public Sleeper {
 
   /// Looks what has happened and tells its listeners; one system call. Returns how many descriptors spoke.
   size_t poll() { return look(0); }
+  /// How often it was looked what has happened, asleep or not. A thread that was kept from sleeping finds no more than
+  /// before: then nobody was told of anything.
+  uint64_t lookCount() const { return look_count_; }
   /// The next sleep ends at this time at the latest.
   void wakeBy(int64_t time_ns) { alarm_ns_ = alarm_ns_ < time_ns ? alarm_ns_ : time_ns; }
   /// Sleeps that ended, for metrics. Any thread.
@@ -87,6 +90,7 @@ class EpollSleeper : public Sleeper {
   int64_t alarm_ns_ = runtime::kNever;
   std::vector<Entry> entries_;
   std::vector<uint32_t> free_indices_;
+  uint64_t look_count_ = 0;
   std::atomic<State> state_{State::Awake};
   std::atomic<uint64_t> sleep_count_{0};
 };

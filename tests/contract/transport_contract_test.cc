@@ -568,6 +568,29 @@ TEST_P(TransportSleep, AMessageEndsASleepThatGoesOn) {
   sleeper.join();
 }
 
+// A thread that has too little to do to spin, and always a job or another endpoint that keeps it from sleeping.
+TEST_P(TransportSleep, WhoIsKeptFromSleepingHearsOfEverythingAllTheSame) {
+  connectBoth();
+  const auto comesTrue = [&](const std::function<bool()>& condition) {
+    const int64_t until_ns = world->nowNs() + 10 * kSecond;
+    for (bool asks = true; !condition() && world->nowNs() < until_ns; asks = !asks) {
+      server->step();
+      if (asks) (void)server->endpoint().prepareSleep();
+      server->endpoint().awake();
+      client->step();
+    }
+    return condition();
+  };
+  for (int round = 0; round < 5; ++round) {
+    TestCall call;
+    ASSERT_EQ(start(call, 100, 3), Status::Ok);
+    ASSERT_TRUE(comesTrue([&] { return call.completions == 1; })) << "a message";
+    connect(*client);
+    const size_t opened = static_cast<size_t>(round) + 2;
+    ASSERT_TRUE(comesTrue([&] { return client->sink.opened.size() == opened; })) << "somebody new";
+  }
+}
+
 TEST_P(TransportSleep, WakeEndsThisSleepOrTheNext) {
   server = std::make_unique<Process>(*world, Role::Server, 7);
   Sleeper& sleeper = *server->node->sleeper();

@@ -129,6 +129,7 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   Descriptor spare_;  // given up for a moment when no descriptor is left, so that a connection can be refused
   uint32_t rounds_to_house_ = 1;
   int64_t last_house_ns_ = 0;
+  uint64_t looks_seen_ = 0;  // of the sleeper, by the last look at the house
   bool had_messages_ = false;
   bool is_house_due_ = false;  // the sleeper has told of something that cannot wait
   bool is_asleep_ = false;

@@ -83,8 +83,10 @@ void ShmEndpoint::keepHouseIfDue(MessageSink& sink) {
   if (!is_house_due_) {
     const int64_t pause_ns = was_busy ? kBusyHouseNs : kIdleHouseNs;
     if (greeting_count_ == 0 && now_ns - last_house_ns_ < pause_ns) return;
-    sleeper_.poll();
   }
+  // Sockets may be what it is due for, and a thread that was kept from sleeping has been told of none.
+  if (!is_house_due_ || sleeper_.lookCount() == looks_seen_) sleeper_.poll();
+  looks_seen_ = sleeper_.lookCount();
   is_house_due_ = false;
   last_house_ns_ = now_ns;
   keepHouse(sink, now_ns);

@@ -404,10 +404,17 @@ bool TcpEndpoint::prepareSleep() {
   return true;
 }
 
-// What woke the thread was told with the sleep: the sleeper is not asked once more at once.
+// What woke the thread was told with the sleep: the sleeper is not asked once more at once. If there was no sleep,
+// because somebody else had something to do, the rounds until it is asked count on: that may be so for long.
 void TcpEndpoint::awake() {
-  cold_rounds_ = 1;
-  rounds_to_sleeper_ = hasHouseWork() ? 1 : hot_.empty() ? kRoundsCold : kRoundsHot;
+  const uint64_t looks = context_.sleeper.lookCount();
+  if (std::exchange(looks_seen_, looks) != looks) {
+    cold_rounds_ = 1;
+    rounds_to_sleeper_ = hot_.empty() ? kRoundsCold : kRoundsHot;
+  } else if (hot_.empty()) {
+    rounds_to_sleeper_ = std::min(rounds_to_sleeper_, std::max(cold_rounds_, kRoundsCold));
+  }
+  if (hasHouseWork()) rounds_to_sleeper_ = 1;
 }
 
 int64_t TcpEndpoint::nextDeadlineNs() const {

@@ -158,6 +158,7 @@ class TcpEndpoint final : public Endpoint {
   int spare_fd_ = -1;  // given up for a moment when no descriptor is left, so that a connection can be refused
   uint32_t rounds_to_sleeper_ = 1;
   uint32_t cold_rounds_ = 1;  // between two questions to the sleeper while no session is hot
+  uint64_t looks_seen_ = 0;   // of the sleeper, by awake()
   size_t first_hot_ = 0;
   uint32_t miss_weight_ = 1;
   Complaints complaints_;
