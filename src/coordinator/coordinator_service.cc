@@ -135,6 +135,11 @@ runtime::Task<void> CoordinatorService::enlist(Request request) {
   control::EnlistRequest message;
   const Status received = receive(request, message);
   if (received != Status::Ok) co_return refuse(std::move(request), received);
+  // Ids are those of one cluster: the storage of another one would prove the death of somebody who lives.
+  const ClusterId cluster = services_.journal.store().cluster();
+  if (message.former_id() != 0 && ClusterId(message.former_cluster()) != cluster) {
+    co_return refuse(std::move(request), Status::WrongCluster);
+  }
   Server server;
   server.locators.assign(message.locators().begin(), message.locators().end());
   server.name = message.name();
@@ -148,7 +153,7 @@ runtime::Task<void> CoordinatorService::enlist(Request request) {
   if (enlisted.status != Status::Ok) co_return refuse(std::move(request), enlisted.status);
   control::EnlistResponse response;
   response.set_id(enlisted.id.value);
-  response.set_cluster(services_.journal.store().cluster().value);
+  response.set_cluster(cluster.value);
   response.set_lease_ns(services_.membership.leaseNs());
   response.set_membership(services_.membership.version());
   rpc::replyControl(std::move(request), response);

@@ -72,6 +72,7 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
     request.set_format_version(log::kSegmentFormat);
     request.set_nonce(self.nonce);
     request.set_former_id(self.former.value);
+    request.set_former_cluster(self.former_cluster.value);
     request.set_keeps_replicas(self.keeps_replicas);
     request.set_failure_domain(self.failure_domain);
     control::EnlistResponse response;
@@ -87,6 +88,12 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
       observer_.onEnlisted(id_, ClusterId(response.cluster()));
       noteMembership(response.membership());
       co_return true;
+    }
+    if (status == Status::WrongCluster && self.former != ServerId()) {
+      observer_.onRejected(status,
+                           "the storage of this server belongs to another cluster: check --coordinator, or give an "
+                           "empty --storage; what is in this one is needed there");
+      co_return false;
     }
     if (status == Status::Refused || status == Status::WrongFormat || status == Status::WrongCluster) {
       observer_.onRejected(status, "the coordinator refuses this server: check cluster name, secret and version");

@@ -20,7 +20,8 @@ struct ServerDescription {
   std::vector<std::string> locators;
   std::string name;  ///< for people; host name or what --name says
   uint64_t memory_bytes = 0;
-  ServerId former = {};  ///< whose storage this process has; none if it is new, or has none
+  ServerId former = {};           ///< whose storage this process has; none if it is new, or has none
+  ClusterId former_cluster = {};  ///< of that one
   bool keeps_replicas = false;
   std::string failure_domain = {};  ///< empty: its own
   uint64_t nonce = 0;  ///< drawn once per process, so that an enlistment whose answer was lost is not a second server

@@ -86,7 +86,8 @@ runtime::Task<void> Master::serve(ServerId id, ClusterId cluster) {
   preparing_ = false;
   if (stop_) co_return;
   if (prepared != Status::Ok) {
-    observer_.onRejected("cannot begin to serve (" + std::string(name(prepared)) + ")");
+    observer_.onRejected("cannot begin to serve: the storage could not be made this server's (" +
+                         std::string(name(prepared)) + ")");
     co_return;
   }
   if (replicas_ != nullptr) replicas_->begin(cluster, id);

@@ -54,6 +54,7 @@ ServerOfThreads::ServerOfThreads(const NodeSettings& settings, const std::string
                  .name = settings.name,
                  .memory_bytes = config.log.memory_bytes,
                  .former = backup_ != nullptr ? backup_->formerServer() : ServerId(),
+                 .former_cluster = backup_ != nullptr ? backup_->store().cluster() : ClusterId(),
                  .keeps_replicas = backup_ != nullptr,
                  .nonce = node_.entropy().next()};
   config.coordinator = {.id = 0, .locators = {where}};

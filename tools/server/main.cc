@@ -204,6 +204,7 @@ class Server final : private master::MasterObserver {
                    .name = settings_.name,
                    .memory_bytes = config.log.memory_bytes,
                    .former = backup_ != nullptr ? backup_->formerServer() : ServerId(),
+                   .former_cluster = backup_ != nullptr ? backup_->store().cluster() : ClusterId(),
                    .keeps_replicas = backup_ != nullptr,
                    .failure_domain = settings_.failure_domain,
                    .nonce = process_->entropy().next()};

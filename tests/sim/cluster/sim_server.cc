@@ -64,6 +64,7 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
                                        .name = name,
                                        .memory_bytes = options.log.memory_bytes,
                                        .former = backup_ != nullptr ? backup_->formerServer() : ServerId(),
+                                       .former_cluster = backup_ != nullptr ? backup_->store().cluster() : ClusterId(),
                                        .keeps_replicas = backup_ != nullptr,
                                        .failure_domain = {},
                                        .nonce = node_.entropy().next()},

@@ -197,6 +197,33 @@ TEST_F(CoordinatorService, ServersAndClientsComeAndGo) {
   EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renew_server, server_renewed), Status::Fenced);
 }
 
+// Ids begin at 1 in every cluster: the storage of a server 1 of another one says nothing of the server 1 that lives
+// here.
+TEST_F(CoordinatorService, AStorageOfAnotherClusterProvesNobodysDeath) {
+  start();
+  control::EnlistResponse living;
+  ASSERT_EQ(enlist(5, living), Status::Ok);
+  control::EnlistRequest request;
+  request.add_locators("sim://stranger");
+  request.set_format_version(1);
+  request.set_nonce(6);
+  request.set_former_id(living.id());
+  control::EnlistResponse refused;
+  for (const uint64_t cluster : {uint64_t{8}, uint64_t{0}}) {
+    request.set_former_cluster(cluster);
+    EXPECT_EQ(ask(server_, Opcode::Enlist, request, refused), Status::WrongCluster) << cluster;
+  }
+  control::RenewServerLeaseRequest renew;
+  renew.set_id(living.id());
+  control::RenewServerLeaseResponse renewed;
+  EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renew, renewed), Status::Ok);
+
+  // Its own storage does.
+  request.set_former_cluster(7);
+  EXPECT_EQ(ask(server_, Opcode::Enlist, request, refused), Status::Ok);
+  EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renew, renewed), Status::Fenced);
+}
+
 TEST_F(CoordinatorService, ServersLearnWhoLivesAndWhoseReplicasAreNeeded) {
   start();
   control::EnlistRequest enlist_first;

@@ -93,6 +93,7 @@ class CoordinatorLinkTest : public ::testing::Test {
 
   void enlist(rpc::Request request) {
     ++questions_;
+    EXPECT_TRUE(rpc::parseRequest(request, enlistment_));
     if (answer_ != Status::Ok) return request.reply(answer_);
     wire::control::EnlistResponse response;
     response.set_id(11);
@@ -128,9 +129,16 @@ class CoordinatorLinkTest : public ::testing::Test {
     }
     return false;
   }
-  void start(Status answer) {
+  void start(Status answer, ServerId former = {}) {
     answer_ = answer;
-    onServer([this] { link_.start({.locators = {"sim://server"}, .name = "server", .memory_bytes = 1, .nonce = 7}); });
+    onServer([&] {
+      link_.start({.locators = {"sim://server"},
+                   .name = "server",
+                   .memory_bytes = 1,
+                   .former = former,
+                   .former_cluster = former ? ClusterId(77) : ClusterId(),
+                   .nonce = 7});
+    });
   }
 
   runtime::SimScheduler scheduler_{1};
@@ -145,6 +153,7 @@ class CoordinatorLinkTest : public ::testing::Test {
   Status answer_ = Status::Ok;
   int64_t lease_ns_ = runtime::kNanosPerSecond;
   int questions_ = 0;
+  wire::control::EnlistRequest enlistment_;
   int renewals_ = 0;
   uint64_t version_ = 1;
   uint64_t alive_ = 3;
@@ -158,6 +167,17 @@ TEST_F(CoordinatorLinkTest, AnEnlistmentThatIsRefusedForGoodIsNotRepeated) {
   EXPECT_EQ(questions_, 1);
   EXPECT_EQ(observer_.rejections, std::vector{Status::BadRequest});
   EXPECT_NE(observer_.reason.find("check its name"), std::string::npos) << observer_.reason;
+}
+
+TEST_F(CoordinatorLinkTest, AStorageOfAnotherClusterIsNamedAsTheReason) {
+  start(Status::WrongCluster, ServerId(3));
+  ASSERT_TRUE(runUntil([this] { return link_.stopped(); }));
+  EXPECT_EQ(questions_, 1);
+  EXPECT_EQ(enlistment_.former_id(), 3u);
+  EXPECT_EQ(enlistment_.former_cluster(), 77u);
+  EXPECT_EQ(observer_.rejections, std::vector{Status::WrongCluster});
+  EXPECT_NE(observer_.reason.find("storage of this server belongs to another cluster"), std::string::npos)
+      << observer_.reason;
 }
 
 TEST_F(CoordinatorLinkTest, AServerThatIsDeadBeforeItServesDoesNotAskAgain) {
