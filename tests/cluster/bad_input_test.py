@@ -5,6 +5,7 @@ what to do), and with an exit code that is not 0. One row of the tables below is
 import json
 import os
 import re
+import shutil
 import socket
 import sqlite3
 import subprocess
@@ -17,6 +18,15 @@ VOLATILE = ["--replicas", "0", "--storage-bytes", "0"]
 
 KEY_BYTES_MAX = 65535
 VALUE_BYTES_MAX = 1024 * 1024
+
+
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
 
 
 def limited(*arguments):
@@ -53,6 +63,12 @@ def coordinator(test, *arguments, storage="other-coordinator", listen="tcp://127
 def server(test, *arguments, listen="tcp://127.0.0.1:0", cluster="test", memory="64MiB"):
     return [tool("ramcore-server"), "--coordinator", test.cluster.coordinator_locator(), "--listen", listen,
             "--cluster", cluster, "--memory", memory, "--log-level", "error", *VOLATILE, *arguments]
+
+
+def server_with_storage(test, *arguments, storage="server-storage", size="64MiB"):
+    """A server that keeps copies, as most do."""
+    return [tool("ramcore-server"), "--coordinator", test.cluster.coordinator_locator(), "--cluster", "test", "--memory",
+            "64MiB", "--log-level", "error", "--storage-bytes", size, "--storage", test.cluster.path(storage), *arguments]
 
 
 NOWHERE = "tcp://127.0.0.1:9"
@@ -96,6 +112,18 @@ FLAG_CASES = [
          cause, r"for example (--memory )?\d+[MG]iB", code=2)
     for name, memory, cause in (("none", "0", r"--memory 0 is too little"), ("too_little", "10MiB", r"--memory 10MiB is too"),
                                 ("of_no_machine", "7TiB", r"--memory 7TiB is (more than this machine has|too much)"))
+] + [
+    Case(f"server_{name}", lambda test, size=size, rest=rest: server_with_storage(test, *rest, size=size), cause, remedy,
+         code=2)
+    for name, size, rest, cause, remedy in (
+        ("storage_too_small", "31MiB", [], r"--storage-bytes 31MiB is too little", r"give at least 33MiB"),
+        ("local_replica_without_storage", "0", ["--local-replica"], r"--local-replica needs storage",
+         r"leave out --storage-bytes 0"),
+        ("local_replica_and_no_replicas", "64MiB", ["--local-replica", "--replicas", "0"],
+         r"--local-replica keeps one copy and --replicas 0 keeps none", r"leave out one"),
+        ("wants_more_replicas_than_it_makes", "64MiB", ["--replicas", "2", "--min-replicas", "3"],
+         r"--min-replicas 3 is more than --replicas 2", r"lower it"),
+        ("replicas_beyond_the_limit", "64MiB", ["--replicas", "9"], r"--replicas: .*9", r"0 to 8"))
 ] + [
     Case(f"server_name_{what}", lambda test, name=name: server(test, "--name", name), r"--name of \d+ bytes",
          r"1 to 255 bytes", code=2)
@@ -233,6 +261,22 @@ DAEMON_CASES = [
          r"version of Ramcore"),
     Case("storage_is_damaged", lambda test: coordinator(test, storage="damaged"), r"damaged/coordinator\.sqlite' is damaged or no coordinator's file",
          r"restore it from a backup"),
+    Case("server_storage_is_a_file", lambda test: server_with_storage(test, storage="a-file"),
+         r"--storage .*/a-file: Not a directory", r"name a directory that can be written"),
+    Case("server_storage_in_a_read_only_place",
+         lambda test: server_with_storage(test, storage="/proc/ramcore"), r"/proc/ramcore",
+         r"name a directory that can be written"),
+    Case("server_storage_in_use", lambda test: server_with_storage(test, storage="used-storage"),
+         r"used-storage belongs to a running process", r"stop that first, or name another --storage"),
+    # No disk of a test has so much, and the file system says so before it takes any of it.
+    Case("server_storage_does_not_fit", lambda test: server_with_storage(test, storage="full-storage", size="8PiB"),
+         r"no space for \d+ bytes in the directory .*full-storage", r"smaller --storage-bytes, or another --storage"),
+    Case("server_storage_of_a_newer_format", lambda test: server_with_storage(test, storage="newer-frames"),
+         r"format 99, this is \d+", r"use that version, or an empty data directory"),
+    Case("server_storage_is_damaged", lambda test: server_with_storage(test, storage="damaged-frames"),
+         r"frame file of the data directory is damaged", r"give the server an empty data directory"),
+    Case("server_storage_of_another_cluster", lambda test: server_with_storage(test, storage="foreign-frames"),
+         r"storage of this server belongs to another cluster", r"check --coordinator, or give an empty --storage"),
     # The coordinator takes 16 locators.
     Case("server_that_the_coordinator_cannot_make_sense_of",
          lambda test: server(test, *(["--listen", "tcp://127.0.0.1:0"] * 17)), r"cannot make sense of this server",
@@ -269,6 +313,34 @@ class BadInputTest(unittest.TestCase):
         cls.long_value = cls.write("long.ndjson", '{"key":"k","value":"%s"}\n' % ("v" * (VALUE_BYTES_MAX + 1)))
         cls.write("a-file", "")
         cls.make_storages()
+        cls.make_frame_files()
+
+    @classmethod
+    def make_frame_files(cls):
+        """Storage directories of real servers: one that is in use, one of another cluster of the same name, and copies
+        of it that were changed from outside."""
+        cls.using = Daemon("using", server_with_storage(cls, "--replicas", "0", storage="used-storage"),
+                           cls.cluster.path("using.log"))
+        cls.addClassCleanup(cls.using.stop)
+        cls.using.wait_ready()
+        stranger = Daemon("stranger", coordinator(cls, storage="stranger"), cls.cluster.path("stranger.log"))
+        stranger.wait_ready()
+        # Its ids are those of the cluster above.
+        of_it = server_with_storage(cls, "--replicas", "0", storage="foreign-frames")
+        of_it[of_it.index("--coordinator") + 1] = stranger.locators[0]
+        foreign = Daemon("foreign", of_it, cls.cluster.path("foreign.log"))
+        foreign.wait_ready()
+        assert foreign.stop() == 0
+        assert stranger.stop() == 0
+        for name in ("newer-frames", "damaged-frames"):
+            shutil.copytree(cls.cluster.path("foreign-frames"), cls.cluster.path(name))
+            with open(os.path.join(cls.cluster.path(name), "frames"), "r+b") as file:
+                for block in (0, 4096):  # both superblocks, docs/formats.md
+                    file.seek(block)
+                    superblock = file.read(64)
+                    changed = superblock[:8] + (99).to_bytes(4, "little") + superblock[12:60]
+                    file.seek(block)
+                    file.write(changed + (crc32c(changed).to_bytes(4, "little") if name == "newer-frames" else b"no"))
 
     @classmethod
     def write(cls, name, content):

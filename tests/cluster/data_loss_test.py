@@ -17,7 +17,7 @@ class DataLossTest(unittest.TestCase):
     def setUp(self):
         self.cluster = self.enterContext(Cluster(servers=0, replicas=1, death_after_ms=2000))
         for name in ("s1", "s2", "s3"):
-            self.cluster.start_server(name, wait=False, extra=["--min-replicas", "1"])
+            self.cluster.start_server(name, wait=False)
         for server in self.cluster.servers.values():
             server.wait_ready()
 
@@ -97,7 +97,7 @@ class DataLossTest(unittest.TestCase):
         self.assertIn(owner, [one["name"] for one in self.recoveries()])
 
         # The rest needs another server for its copies. It is as empty as the storage that is gone.
-        self.cluster.start_server("s4", extra=["--min-replicas", "1"])
+        self.cluster.start_server("s4")
         # A log that happens to be complete on the third comes back by itself then.
         found = self.wait(self.recoveries, lambda now: all(one["can_be_accepted"] for one in now))
         self.assertIn(owner, [one["name"] for one in found])

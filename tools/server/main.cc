@@ -56,6 +56,8 @@ class Server final : private master::MasterObserver {
     if (!named.ok()) return fail(kProgram, named.error());
     const auto replicated = checkReplication();
     if (!replicated.ok()) return fail(kProgram, replicated.error());
+    const auto roomy = checkStorage();
+    if (!roomy.ok()) return fail(kProgram, roomy.error());
     const auto sized = checkMemory();
     if (!sized.ok()) return fail(kProgram, sized.error());
     auto process =
@@ -101,12 +103,33 @@ class Server final : private master::MasterObserver {
     if (wanted.local_replica && settings_.storage_bytes == 0) {
       return Failure{Status::BadConfig, "--local-replica needs storage; leave out --storage-bytes 0"};
     }
+    if (wanted.local_replica && wanted.replicas == 0) {
+      return Failure{Status::BadConfig,
+                     "--local-replica keeps one copy and --replicas 0 keeps none; leave out one of the two"};
+    }
     if (wanted.replicas != 0 && wanted.min_replicas > wanted.replicas) {
       return Failure{Status::BadConfig, "--min-replicas " + std::to_string(wanted.min_replicas) +
                                             " is more than --replicas " + std::to_string(wanted.replicas) +
                                             "; writes would be refused for ever: lower it"};
     }
     return true;
+  }
+
+  Outcome<bool> checkStorage() const {
+    const uint64_t least =
+        backup::FrameFile::fileBytes(backup::FrameFile::kFrameCountMin, log::LogConfig().segment_bytes);
+    if (settings_.storage_bytes == 0 || settings_.storage_bytes >= least) return true;
+    return Failure{Status::BadConfig, "--storage-bytes " + formatSize(settings_.storage_bytes) +
+                                          " is too little; give at least " + formatSize(alignUp(least, kMegabyte)) +
+                                          ", or 0 to keep no copies"};
+  }
+
+  // What knows no flags has named the cause.
+  static Failure withFlags(Failure failure) {
+    if (failure.status == Status::InUse) failure.message += ", or name another --storage";
+    if (failure.status == Status::NoSpace) failure.message += "; give a smaller --storage-bytes, or another --storage";
+    if (failure.status == Status::IoError) failure.message += "; name another --storage";
+    return failure;
   }
 
   Outcome<bool> openBackup(const transport::Locator& coordinator) {
@@ -117,7 +140,7 @@ class Server final : private master::MasterObserver {
                                           "; name a directory that can be written"};
     }
     auto storage = runtime::FileStorage::open(settings_.storage, process_->trace());
-    if (!storage.ok()) return std::move(storage).error();
+    if (!storage.ok()) return withFlags(std::move(storage).error());
     storage_ = std::move(storage).value();
     process_->trace().info("preparing " + formatBytes(settings_.storage_bytes) + " of storage for replicas in " +
                            settings_.storage);
@@ -130,7 +153,7 @@ class Server final : private master::MasterObserver {
          .caller = process_->caller(),
          .coordinator = {.id = 0, .locators = {coordinator}},
          .on_fence = [this] { master_->refreshMembers(); }});
-    if (!backup.ok()) return std::move(backup).error();
+    if (!backup.ok()) return withFlags(std::move(backup).error());
     backup_ = std::move(backup).value();
     backup_->addTo(process_->dispatch().services());
     gauge_.emplace(backup_->store());
@@ -289,10 +312,11 @@ int main(int argc, char** argv) {
                  "Other servers on which everything this one holds is kept; 0: nothing survives this server")
       ->envname("RAMCORE_REPLICAS")
       ->check(CLI::Range(0, 8));
-  app.add_option("--min-replicas", settings.replication.min_replicas,
-                 "Writes are refused while fewer other servers live to keep copies")
-      ->envname("RAMCORE_MIN_REPLICAS")
-      ->check(CLI::Range(1, 8));
+  const CLI::Option* min_replicas =
+      app.add_option("--min-replicas", settings.replication.min_replicas,
+                     "Writes are refused while fewer other servers live to keep copies; not given: 1 with --replicas 1")
+          ->envname("RAMCORE_MIN_REPLICAS")
+          ->check(CLI::Range(1, 8));
   app.add_flag("--local-replica", settings.replication.local_replica,
                "Keep one copy, in the storage of this very server: survives a restart, not the loss of the machine")
       ->envname("RAMCORE_LOCAL_REPLICA");
@@ -302,6 +326,7 @@ int main(int argc, char** argv) {
   app.add_option("--name", settings.name, "Name of this server for people")->envname("RAMCORE_NAME");
   int exit_code = 0;
   if (!parseFlags(app, argc, argv, exit_code)) return exit_code;
+  if (min_replicas->empty() && settings.replication.replicas == 1) settings.replication.min_replicas = 1;
   return Server(settings).run();
 }
 
