@@ -1,15 +1,11 @@
 // Two processes, as in real life; and what the operating system sees of them.
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <csignal>
-#include <cstdlib>
-#include <fstream>
-#include <map>
-#include <sstream>
 
 #include "unit/transport/shm_harness.h"
+#include "unit/transport/traced_calls.h"
 
 namespace ramcore::transport::shm {
 namespace {
@@ -100,7 +96,6 @@ TEST(ShmProcesses, DeathOfTheServerCompletesTheCalls) {
 }
 
 constexpr uint32_t kTracedRoundTrips = 200'000;
-constexpr long kMark = SYS_getppid;  // nothing else here calls it
 
 // Run by the next test below strace; the loop lies between two marks. Disabled by itself: without yielding it needs two
 // processors of its own, and it checks nothing that the test of the echo does not.
@@ -111,57 +106,26 @@ TEST(ShmProcesses, DISABLED_LoopBetweenMarks) {
   const SessionId session = connectTo(client, folder);
   ASSERT_TRUE(static_cast<bool>(session));
   roundTrips(client, session, 100, 100);
-  ::syscall(kMark);
+  markTrace();
   roundTrips(client, session, kTracedRoundTrips, 100, false);
-  ::syscall(kMark);
+  markTrace();
 }
 
 TEST(ShmProcesses, NoSystemCallInTheLoopWhileBothSidesAreAwake) {
-#if defined(RAMCORE_SANITIZED)
-  GTEST_SKIP() << "sanitizers make system calls of their own";
-#endif
-  ASSERT_EQ(std::system("command -v strace >/dev/null"), 0) << "strace is missing; tools/setup installs it";
-  if (std::system("strace -f -o /dev/null true >/dev/null 2>&1") != 0) {
-    GTEST_SKIP() << "this machine forbids to trace processes, so that nobody can count system calls";
-  }
-  const std::string log = "/tmp/rcshm-strace-" + std::to_string(::getpid());
-  char self[4096] = {};
-  ASSERT_GT(::readlink("/proc/self/exe", self, sizeof(self) - 1), 0);
-  const std::string command = "strace -f -ttt -o " + log + " " + self +
-                              " --gtest_also_run_disabled_tests --gtest_filter=ShmProcesses.DISABLED_LoopBetweenMarks"
-                              " >/dev/null 2>&1";
-  const int exit_status = std::system(command.c_str());
-  int marks = 0;
-  double begin_s = 0, end_s = 0;
-  std::map<std::string, std::map<long, int>> calls;  // of each process
-  std::ifstream lines(log);
-  for (std::string line; std::getline(lines, line);) {  // process, time, call
-    std::istringstream words(line);
-    long process = 0;
-    double at_s = 0;
-    std::string call;
-    if (!(words >> process >> at_s >> call)) continue;
-    if (call.starts_with("getppid(")) {
-      (++marks == 1 ? begin_s : end_s) = at_s;
-    } else if (marks == 1 && call[0] != '<') {
-      ++calls[call.substr(0, call.find('('))][process];
-    }
-  }
-  ::unlink(log.c_str());
-  ASSERT_EQ(exit_status, 0);
-  ASSERT_EQ(marks, 2);
-  const double seconds = end_s - begin_s;
-  std::string seen;
-  for (const auto& [call, processes] : calls) {
-    for (const auto& [process, count] : processes) seen += call + " " + std::to_string(count) + "; ";
-  }
-  std::printf("system calls of the processes in %u round trips, %.2f s: %s\n", kTracedRoundTrips, seconds,
+  std::string reason;
+  if (!canTrace(reason)) GTEST_SKIP() << reason;
+  TracedCalls traced = traceTest("ShmProcesses.DISABLED_LoopBetweenMarks");
+  ASSERT_TRUE(traced.is_complete);
+  const std::string seen = traced.text();
+  std::printf("system calls of the processes in %u round trips, %.2f s: %s\n", kTracedRoundTrips, traced.seconds,
               seen.c_str());
   // Each side looks at its sockets every 50 ms, and every 5 ms while it finds nothing because the other one is not
   // scheduled, which on a loaded machine may be most of the time. Nothing else, and never more often.
-  for (const auto& [process, count] : calls["epoll_wait"]) EXPECT_LE(count, 2 + seconds / 0.005) << seen;
-  calls.erase("epoll_wait");
-  EXPECT_TRUE(calls.empty()) << seen;
+  for (const auto& [process, count] : traced.calls["epoll_wait"]) {
+    EXPECT_LE(count, 2 + traced.seconds / 0.005) << seen;
+  }
+  traced.calls.erase("epoll_wait");
+  EXPECT_TRUE(traced.calls.empty()) << seen;
 }
 
 }  // namespace

@@ -1,16 +1,12 @@
 // What a message costs two processes that sleep until it comes, as the operating system sees it.
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <csignal>
-#include <cstdlib>
-#include <fstream>
-#include <map>
-#include <sstream>
 
 #include "transport/tcp/tcp_transport.h"
 #include "unit/transport/shm_harness.h"
+#include "unit/transport/traced_calls.h"
 
 namespace ramcore::transport {
 namespace {
@@ -18,7 +14,6 @@ namespace {
 constexpr int64_t kLong = 20 * runtime::kNanosPerSecond;
 constexpr uint32_t kTracedRoundTrips = 2000;
 constexpr size_t kQuietSessions = 3;
-constexpr long kMark = SYS_getppid;  // nothing else here calls it
 
 /// A process with both endpoints in one thread, as a server has them.
 class Node : MessageSink {
@@ -143,54 +138,18 @@ TEST_P(SleepingProcesses, DISABLED_LoopBetweenMarks) {
   for (size_t i = 0; i < kQuietSessions; ++i) client.roundTrips(server.where(), client.connect(server.where()), 10);
   ASSERT_FALSE(client.hasLost());
   client.roundTrips(server.where(), session, 100);
-  ::syscall(kMark);
+  markTrace();
   client.roundTrips(server.where(), session, kTracedRoundTrips);
-  ::syscall(kMark);
-}
-
-// System calls of all processes between the marks, by name and process.
-using Calls = std::map<std::string, std::map<long, uint32_t>>;
-Calls callsBetweenMarks(const std::string& log) {
-  Calls calls;
-  int marks = 0;
-  std::ifstream lines(log);
-  for (std::string line; std::getline(lines, line);) {  // process, call
-    std::istringstream words(line);
-    long process = 0;
-    std::string call;
-    if (!(words >> process >> call)) continue;
-    if (call.starts_with("getppid(")) {
-      ++marks;
-    } else if (marks == 1 && call[0] != '<') {
-      ++calls[call.substr(0, call.find('('))][process];
-    }
-  }
-  EXPECT_EQ(marks, 2);
-  return calls;
+  markTrace();
 }
 
 TEST_P(SleepingProcesses, AMessageCostsOneCallOfEachKind) {
-#if defined(RAMCORE_SANITIZED)
-  GTEST_SKIP() << "sanitizers make system calls of their own";
-#endif
-  ASSERT_EQ(std::system("command -v strace >/dev/null"), 0) << "strace is missing; tools/setup installs it";
-  if (std::system("strace -f -o /dev/null true >/dev/null 2>&1") != 0) {
-    GTEST_SKIP() << "this machine forbids to trace processes, so that nobody can count system calls";
-  }
-  const std::string log = "/tmp/rcsleep-strace-" + std::to_string(::getpid());
-  char self[4096] = {};
-  ASSERT_GT(::readlink("/proc/self/exe", self, sizeof(self) - 1), 0);
-  const std::string command = "strace -f -o " + log + " " + self +
-                              " --gtest_also_run_disabled_tests --gtest_filter='*SleepingProcesses.DISABLED_*/" +
-                              GetParam() + "' >/dev/null 2>&1";
-  const int exit_status = std::system(command.c_str());
-  Calls calls = callsBetweenMarks(log);
-  ::unlink(log.c_str());
-  ASSERT_EQ(exit_status, 0);
-  std::string seen;
-  for (const auto& [call, processes] : calls) {
-    for (const auto& [process, count] : processes) seen += call + " " + std::to_string(count) + "; ";
-  }
+  std::string reason;
+  if (!canTrace(reason)) GTEST_SKIP() << reason;
+  TracedCalls traced = traceTest("*SleepingProcesses.DISABLED_*/" + std::string(GetParam()));
+  ASSERT_TRUE(traced.is_complete);
+  auto& calls = traced.calls;
+  const std::string seen = traced.text();
   std::printf("system calls of the processes in %u round trips: %s\n", kTracedRoundTrips, seen.c_str());
   // A sleep may end for nothing, as with a wake-up byte that comes when its message was found already: seldom.
   constexpr uint32_t kOnce = kTracedRoundTrips + kTracedRoundTrips / 20;
