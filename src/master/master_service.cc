@@ -1,6 +1,7 @@
 #include "master/master_service.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/mutation.h"
@@ -17,8 +18,6 @@ using wire::Opcode;
 // Up to here a copy into the answer is cheaper than a chunk of its own with pin and release.
 constexpr uint32_t kCopyBytesMax = 4096;
 constexpr uint32_t kRetryAfterUs = 500;
-
-bool validCondition(wire::Condition condition) { return condition <= wire::Condition::VersionNotGreater; }
 
 }  // namespace
 
@@ -212,7 +211,7 @@ void MasterService::write(Request request) {
   const ByteSpan head = request.head();
   const auto ask = loadAs<wire::Write::Request>(head.data());
   const bool removes = request.opcode() == Opcode::Remove;
-  if (ask.key_bytes == 0 || ask.reserved8 != 0 || ask.reserved32 != 0 || !validCondition(ask.condition) ||
+  if (ask.key_bytes == 0 || ask.reserved8 != 0 || ask.reserved32 != 0 || !wire::isKnown(ask.condition) ||
       head.size() < sizeof(ask) + ask.key_bytes || (removes && ask.value_bytes != 0) ||
       request.message().messageBytes() != sizeof(ask) + ask.key_bytes + uint64_t{ask.value_bytes}) {
     return refuse(std::move(request), Status::BadRequest);
@@ -241,7 +240,7 @@ void MasterService::write(Request request) {
 void MasterService::increment(Request request) {
   const ByteSpan head = request.head();
   const auto ask = loadAs<wire::Increment::Request>(head.data());
-  if (ask.key_bytes == 0 || ask.reserved != 0 || !validCondition(ask.condition) || !request.message().tail().empty() ||
+  if (ask.key_bytes == 0 || ask.reserved != 0 || !wire::isKnown(ask.condition) || !request.message().tail().empty() ||
       head.size() != sizeof(ask) + ask.key_bytes) {
     return refuse(std::move(request), Status::BadRequest);
   }
@@ -310,187 +309,6 @@ void MasterService::answerMutation(Request request, Opcode opcode, const Answer&
     response.appendHead(wire::Write::Response{.header = {.status = answer.status}, .version = answer.version});
   }
   replyAfter(std::move(request), std::move(response), answer.show_after);
-}
-
-// ---- several at once
-
-void MasterService::multiRead(Request request) {
-  const auto ask = loadAs<wire::MultiRead::Request>(request.head().data());
-  if (ask.count == 0 || ask.count > wire::kMultiCountMax || ask.reserved != 0 || !request.message().tail().empty()) {
-    return refuse(std::move(request), Status::BadRequest);
-  }
-  struct Part {
-    ObjectStore::Key key;
-    KeyHash hash = 0;
-    Status status = Status::Ok;
-    Durability level = Durability::Buffered;
-    log::EntryRef ref;
-  };
-  // Before anything is allocated for a count that a peer has thought up.
-  if (request.head().size() - sizeof(ask) < uint64_t{ask.count} * (sizeof(wire::MultiRead::RequestPart) + 8)) {
-    return refuse(std::move(request), Status::BadRequest);
-  }
-  constexpr size_t kBatchMax = 16;
-  // Inline requests have at most 16 parts and live on the stack; longer ones run on a worker and may allocate.
-  std::array<Part, kBatchMax> few;
-  std::vector<Part> many;
-  if (ask.count > kBatchMax) many.resize(ask.count);
-  const std::span<Part> parts = ask.count > kBatchMax ? std::span<Part>(many) : std::span(few).first(ask.count);
-
-  const int64_t now_ns = freshNowNs(request);
-  wire::Cursor cursor(request.head().subspan(sizeof(ask)));
-  for (Part& part : parts) {
-    wire::MultiRead::RequestPart header;
-    ByteSpan key;
-    if (!cursor.take(header) || header.key_bytes == 0 || header.reserved != 0 ||
-        !cursor.takeBytes(header.key_bytes, key) || !cursor.takePadding(header.key_bytes)) {
-      return refuse(std::move(request), Status::BadRequest);
-    }
-    part.key = {header.table, key};
-    part.hash = hashKey(header.table, key);
-    part.status = count(parts_.store.checkRead(header.table, part.hash, header.epoch, now_ns, part.level));
-  }
-  if (!cursor.atEnd()) return refuse(std::move(request), Status::BadRequest);
-
-  uint64_t response_bytes = sizeof(wire::MultiRead::Response);
-  const uint64_t response_bytes_max = std::min(request.responseBytesMax(), wire::kMessageBytesMax);
-  ShowAfter show_after;
-  for (size_t begin = 0; begin < parts.size(); begin += kBatchMax) {
-    const std::span<Part> batch = parts.subspan(begin, std::min(kBatchMax, parts.size() - begin));
-    std::array<ObjectStore::Key, kBatchMax> keys;
-    std::array<KeyHash, kBatchMax> hashes;
-    std::array<log::EntryRef, kBatchMax> refs{};
-    for (size_t i = 0; i < batch.size(); ++i) {
-      keys[i] = batch[i].key;
-      hashes[i] = batch[i].hash;
-    }
-    parts_.store.lookupBatch(std::span(keys).first(batch.size()), std::span(hashes).first(batch.size()),
-                             std::span(refs).first(batch.size()));
-    for (size_t i = 0; i < batch.size(); ++i) {
-      Part& part = batch[i];
-      response_bytes += sizeof(wire::MultiRead::ResponsePart);
-      if (part.status != Status::Ok) continue;
-      part.ref = refs[i];
-      if (part.ref) show_after.add(ShowAfter::of(parts_.log, part.level, part.ref));
-      const log::EntryView entry = part.ref ? parts_.store.entry(part.ref) : log::EntryView();
-      if (!part.ref || entry.type() != log::EntryType::Object) {
-        part.status = Status::NotFound;
-        continue;
-      }
-      const uint64_t value_bytes = alignUp(entry.payloadBytes(), 8);
-      // Room for the headers of all parts that follow is kept.
-      const uint64_t rest = (parts.size() - begin - i - 1) * sizeof(wire::MultiRead::ResponsePart);
-      if (response_bytes + value_bytes + rest > response_bytes_max) {
-        // One that would not fit alone will not fit when asked for again.
-        constexpr uint64_t kAloneBytes = sizeof(wire::MultiRead::Response) + sizeof(wire::MultiRead::ResponsePart);
-        part.status = kAloneBytes + value_bytes > response_bytes_max ? Status::TooLarge : Status::RetryLater;
-        continue;
-      }
-      response_bytes += value_bytes;
-    }
-  }
-
-  // Few keys can have long values: the dispatch thread copies no more than it would of single ones.
-  constexpr uint64_t kInlineCopyBytesMax = 64 * 1024;
-  if (response_bytes > kInlineCopyBytesMax && !waitsHere(request)) {
-    return request.dispatch().handToWorker(std::move(request));
-  }
-  // Copied together: many small values cost more as descriptors than as bytes.
-  TxMessage response = request.allocate(response_bytes);
-  response.appendHead(wire::MultiRead::Response{.header = {.status = Status::Ok}, .count = ask.count});
-  for (const Part& part : parts) {
-    const bool has_value = part.status == Status::Ok;
-    const log::EntryView entry = has_value ? parts_.store.entry(part.ref) : log::EntryView();
-    const uint32_t value_bytes = has_value ? entry.payloadBytes() : 0;
-    response.appendHead(wire::MultiRead::ResponsePart{
-        .version = has_value ? entry.version() : 0, .value_bytes = value_bytes, .status = part.status});
-    if (value_bytes == 0) continue;
-    response.appendHead(entry.payload());
-    const auto padding = static_cast<uint32_t>(alignUp(value_bytes, 8) - value_bytes);
-    if (padding != 0) std::memset(response.extendHead(padding), 0, padding);
-  }
-  response->contiguous_bytes = sizeof(wire::MultiRead::Response);
-  replyAfter(std::move(request), std::move(response), show_after);
-}
-
-runtime::Task<void> MasterService::multiMutate(Request request) {
-  const auto ask = loadAs<wire::MultiMutate::Request>(request.head().data());
-  if (ask.count == 0 || ask.count > wire::kMultiCountMax || ask.reserved != 0 || !ask.client ||
-      !request.message().tail().empty() ||
-      request.head().size() - sizeof(ask) < uint64_t{ask.count} * (sizeof(wire::MultiMutate::RequestPart) + 8)) {
-    refuse(std::move(request), Status::BadRequest);
-    co_return;
-  }
-  struct Part {
-    Mutation mutation;
-    ByteSpan value;
-    Answer answer;
-  };
-  std::vector<Part> parts(ask.count);
-  wire::Cursor cursor(request.head().subspan(sizeof(ask)));
-  bool well_formed = true;
-  for (Part& part : parts) {
-    wire::MultiMutate::RequestPart header;
-    Mutation& mutation = part.mutation;
-    well_formed = cursor.take(header) && header.key_bytes != 0 && header.reserved == 0 &&
-                  header.kind <= wire::MultiMutate::Kind::Remove && validCondition(header.condition) &&
-                  header.sequence.value != 0 && cursor.takeBytes(header.key_bytes, mutation.key) &&
-                  cursor.takeBytes(header.value_bytes, part.value) &&
-                  cursor.takePadding(size_t{header.key_bytes} + header.value_bytes);
-    if (!well_formed) break;
-    const bool removes = header.kind == wire::MultiMutate::Kind::Remove;
-    well_formed = !removes || header.value_bytes == 0;
-    if (!well_formed) break;
-    mutation.opcode = removes ? Opcode::Remove : Opcode::Write;
-    mutation.identity = {ask.client, header.sequence, ask.acknowledged};
-    mutation.epoch = header.epoch;
-    mutation.table = header.table;
-    mutation.condition = header.condition;
-    mutation.condition_version = header.condition_version;
-    mutation.hash = hashKey(header.table, mutation.key);
-    mutation.value = std::span(&part.value, removes || header.value_bytes == 0 ? 0 : 1);
-    if (header.value_bytes > wire::kValueBytesMax) part.answer.status = Status::TooLarge;
-  }
-  if (!well_formed || !cursor.atEnd()) {
-    refuse(std::move(request), Status::BadRequest);
-    co_return;
-  }
-
-  // Parts are calls of their own: one that fails does not keep the others from happening. Slices give way to others.
-  constexpr size_t kPartsPerSlice = 64;
-  bool confirmed = false;
-  ShowAfter show_after;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    Part& part = parts[i];
-    if (part.answer.status != Status::Ok) continue;
-    if (i % kPartsPerSlice == kPartsPerSlice - 1) co_await runtime::resumeOn(request.executor());
-    part.answer = *parts_.store.apply(part.mutation, ObjectStore::Locking::Wait);
-    if (part.answer.status == Status::LeaseExpired && !confirmed) {
-      const Status status = co_await confirmClient(request.executor(), ask.client);
-      if (status != Status::Ok) {
-        // Earlier parts may have happened and are answered; this one and those behind it have not.
-        for (Part& left : std::span(parts).subspan(i)) {
-          if (left.answer.status == Status::Ok) left.answer.status = count(status);
-        }
-        break;
-      }
-      confirmed = true;
-      part.answer = *parts_.store.apply(part.mutation, ObjectStore::Locking::Wait);
-    }
-    part.answer.status = count(part.answer.status);
-    if (part.answer.is_duplicate) stats_.duplicates_answered.fetch_add(1, std::memory_order_relaxed);
-    show_after.add(part.answer.show_after);
-  }
-  afterMutation();
-  const uint64_t response_bytes =
-      sizeof(wire::MultiMutate::Response) + parts.size() * sizeof(wire::MultiMutate::ResponsePart);
-  TxMessage response = request.allocate(response_bytes);
-  response.appendHead(wire::MultiMutate::Response{.header = {.status = Status::Ok}, .count = ask.count});
-  for (const Part& part : parts) {
-    response.appendHead(wire::MultiMutate::ResponsePart{.version = part.answer.version, .status = part.answer.status});
-  }
-  response->contiguous_bytes = sizeof(wire::MultiMutate::Response);
-  replyAfter(std::move(request), std::move(response), show_after);
 }
 
 // ---- scan

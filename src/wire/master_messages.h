@@ -18,6 +18,8 @@ enum class Condition : uint8_t {
   VersionEquals = 3,      ///< else WrongVersion (NotFound if there is no object and the version is not 0)
   VersionNotGreater = 4,  ///< the present version must be <= the given one, else WrongVersion; absent counts as 0
 };
+/// Conditions come from outside.
+constexpr bool isKnown(Condition condition) { return condition <= Condition::VersionNotGreater; }
 
 /// Reads one object. Request: struct, key. Response: struct, value. NotFound has the struct without a value.
 struct Read {
