@@ -243,6 +243,7 @@ void ReplicatedSegment::send(Replica& replica, uint32_t committed) {
   replica.last_to = to;
   replica.last_epoch = epoch;
   replica.is_last_certified = certifies;
+  if (certifies) replica.offered_epoch = std::max(replica.offered_epoch, epoch);
   replica.is_last_closed = closes;
   replica.is_last_flushed = flushes;
   replica.is_last_ahead = from > replica.stored_bytes;
@@ -330,11 +331,21 @@ void ReplicatedSegment::written(rpc::OutgoingCall& call) {
   if (status == Status::Ok) {
     segment.onWritten(replica);
   } else {
-    segment.onFailed(replica, withoutGap(status, replica.is_last_ahead), replica.failing_since_ns);
+    status = withoutLostAnswer(replica, withoutGap(status, replica.is_last_ahead));
+    segment.onFailed(replica, status, replica.failing_since_ns);
   }
   // A closed one gives its turn back when it is complete.
   if (segment.isClosed()) return segment.owner_.wake();
   segment.owner_.stepNow(segment.id());
+}
+
+// The write that takes a replica to a later epoch may have arrived without an answer. If more has come since than one
+// write takes it is not repeated: what is sent first has no certificate, and names the former epoch. A backup that is
+// past that refuses it, and the next epoch is tried.
+Status ReplicatedSegment::withoutLostAnswer(Replica& replica, Status status) {
+  if (status != Status::StaleEpoch || replica.last_epoch >= replica.offered_epoch) return status;
+  replica.epoch = replica.last_epoch + 1;
+  return Status::RetryLater;
 }
 
 void ReplicatedSegment::onWritten(Replica& replica) {

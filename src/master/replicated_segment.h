@@ -103,6 +103,7 @@ class ReplicatedSegment {
   void lose(size_t index, Status why);
   static void written(rpc::OutgoingCall& call);
   static void flushed(rpc::OutgoingCall& call);
+  static Status withoutLostAnswer(Replica& replica, Status status);
   void onWritten(Replica& replica);
   void onFlushed(Replica& replica, uint32_t flushed_bytes);
   void onFailed(Replica& replica, Status status, int64_t& failing_since_ns);
@@ -158,7 +159,8 @@ struct Replica : rpc::OutgoingCall {
   ReplicatedSegment& segment;
   const ServerId backup;
   const rpc::PeerAddress address;
-  uint64_t epoch;                // under which it was placed
+  uint64_t epoch;                // of the replica there, as far as is known
+  uint64_t offered_epoch = 0;    // the highest that a certificate was sent under
   bool opened = false;           // it has a frame there
   uint32_t stored_bytes = 0;     // acknowledged
   uint32_t certified_bytes = 0;  // of them, under a certificate

@@ -247,6 +247,29 @@ TEST_F(ReplicaManagerTest, AReplacementIsCertifiedWithItsLastByte) {
   for (const uint64_t id : {1, 2, 4}) EXPECT_TRUE(backup(id).hasClosed(SegmentId(1)));
 }
 
+// The write that ends an epoch of a replica arrives and is not answered, and before it is repeated more has come than
+// one write takes: the first part of that is no end of anything, so it has no certificate and no new epoch.
+TEST_F(ReplicaManagerTest, ALostAnswerToANewEpochCostsNoReplicaHoweverMuchCameSince) {
+  log::LogConfig config;
+  config.memory_bytes = 16u << 20;
+  config.segment_bytes = 2u << 20;
+  config.entry_bytes_max = 128u << 10;
+  start(4, {1, 2, 3}, {}, config);
+  ASSERT_TRUE(becomesDurable(put("a")));
+  backup(2).mode = Mode::Hold;
+  setMembers({1, 2, 4});
+  ASSERT_TRUE(comesTrue([this] { return backup(2).held.size() == 1; }));
+  ASSERT_EQ(backup(2).kept[SegmentId(1)].epoch, 2U);
+  LogPosition end;
+  for (int i = 0; i < 30; ++i) end = put("key" + std::to_string(i), std::string(30'000, 'x'));
+  backup(2).mode = Mode::Answer;
+  backup(2).expects_stale = true;
+  EXPECT_TRUE(becomesDurable(end));
+  EXPECT_EQ(holders(end, 2), (std::vector<uint64_t>{1, 2, 4}));
+  EXPECT_EQ(manager_->stats().replicas_lost.load(), 1U) << "of the server that has left";
+  EXPECT_GT(backup(2).stale, 0U) << "the case came up";
+}
+
 // Survivors and side logs count when they are closed; before, nothing may be found of them.
 TEST_F(ReplicaManagerTest, APrivateSegmentIsCertifiedWhenItIsClosed) {
   start(3, {1, 2, 3});
