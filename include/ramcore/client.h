@@ -27,7 +27,8 @@ struct ClientOptions {
   std::chrono::nanoseconds default_timeout = std::chrono::seconds(5);
   /// How long connect() waits for the coordinator.
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds(5);
-  /// How long a waiting thread spins before it sleeps. Longer: lower latency of slow answers, more CPU.
+  /// How long a waiting thread spins before it sleeps, unless answers mostly take longer. Longer: lower latency of slow
+  /// answers, more CPU.
   std::chrono::nanoseconds spin_time = std::chrono::microseconds(250);
   /// Starts a thread that polls: calls go on, and the client's lease is renewed, while the program does other things.
   /// Costs latency: every call is handed to that thread.

@@ -9,6 +9,7 @@ namespace {
 
 // Rounds between two looks at the clock: about 10 us, by which a deadline may be overrun.
 constexpr uint32_t kRoundsPerLook = 128;
+constexpr auto kWait = rpc::SpinGauge::Wait::Answers;
 constexpr int kSpinsBeforeWaiting = 2000;
 // A call that leaves its deadline to the driver is looked at this often while the thread sleeps.
 constexpr int64_t kSleepNsMax = 10 * runtime::kNanosPerMilli;
@@ -83,10 +84,9 @@ bool Driver::waitForTurn(const std::atomic<bool>& is_done) {
 }
 
 void Driver::drive(const std::atomic<bool>& is_done, Waited* call) {
-  spin_until_ns_ = 0;
   while (!is_done.load(std::memory_order_relaxed)) {
     // Counted over all calls: many short ones must not put the timers off for ever.
-    const bool looks = ++rounds_ >= kRoundsPerLook || crowd_.isCrowded();
+    const bool looks = ++rounds_ >= kRoundsPerLook || !gauge_.expectsSoon(kWait) || gauge_.isCrowded();
     found_ |= dispatch_.step(looks);
     if (!looks) continue;
     rounds_ = 0;
@@ -102,18 +102,17 @@ void Driver::look(Waited* call, bool is_idle) {
   }
   client_.tend(now_ns);
   if (!is_idle) {
-    spin_until_ns_ = 0;
+    gauge_.found();
     return;
   }
-  if (spin_until_ns_ == 0) spin_until_ns_ = now_ns + spin_ns_max_;
-  if (now_ns < spin_until_ns_ && !crowd_.isCrowded()) {
-    crowd_.yield(now_ns);  // cheap when nobody else wants the core; when somebody does, it may be the server
+  if (gauge_.expectsSoon(kWait) && gauge_.goesOn(kWait, now_ns)) {
+    gauge_.offerCore(now_ns);  // cheap when nobody else wants the core; when somebody does, it may be the server
     return;
   }
   if (call != nullptr && call->is_done.load(std::memory_order_relaxed)) return;
   const bool is_looked_at = call != nullptr && call->look != nullptr;
+  gauge_.sleeps(kWait);
   sleep(is_looked_at ? now_ns + kSleepNsMax : runtime::kNever);
-  spin_until_ns_ = 0;
 }
 
 void Driver::sleep(int64_t until_ns) {

@@ -5,8 +5,8 @@
 #include <mutex>
 
 #include "client/cluster_client.h"
-#include "rpc/crowd_gauge.h"
 #include "rpc/dispatch.h"
+#include "rpc/spin_gauge.h"
 
 namespace ramcore::client {
 
@@ -31,7 +31,7 @@ class Driver {
   };
 
   Driver(rpc::Dispatch& dispatch, transport::Sleeper& sleeper, ClusterClient& client, int64_t spin_ns_max)
-      : dispatch_(dispatch), sleeper_(sleeper), client_(client), spin_ns_max_(spin_ns_max), crowd_(dispatch.clock()) {}
+      : dispatch_(dispatch), sleeper_(sleeper), client_(client), gauge_(dispatch.clock(), spin_ns_max) {}
 
   /// Starts `call` (its run function, on the driving thread) and comes back when it is done.
   void runToEnd(Waited& call);
@@ -66,7 +66,6 @@ class Driver {
   rpc::Dispatch& dispatch_;
   transport::Sleeper& sleeper_;
   ClusterClient& client_;
-  const int64_t spin_ns_max_;
 
   alignas(64) std::atomic<uint32_t> is_driven_{0};
   alignas(64) std::atomic<uint32_t> waiters_{0};
@@ -74,8 +73,7 @@ class Driver {
   std::mutex mutex_;  // only for waiting
   std::condition_variable turn_;
   // The driving thread's.
-  int64_t spin_until_ns_ = 0;
-  rpc::CrowdGauge crowd_;
+  rpc::SpinGauge gauge_;
   uint32_t rounds_ = 0;  // since the last look at the clock
   bool found_ = false;   // something, since then
 };

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "rpc/crowd_gauge.h"
 
 namespace ramcore::rpc {
 namespace {
@@ -175,49 +174,42 @@ void Dispatch::awake() {
   if (hooks_.after_sleep != nullptr) hooks_.after_sleep(hooks_.context);
 }
 
+// After `idle_rounds` that found nothing. False: it has been long enough.
+bool Dispatch::spin(SpinGauge& gauge, SpinGauge::Wait wait, uint32_t idle_rounds) {
+  const bool is_crowded = gauge.isCrowded();
+  // A pause takes as long as a round, for which a request would wait: not while the next one is due any moment.
+  if (!is_crowded && idle_rounds % kIdleRoundsPerClockRead != 0) {
+    if (idle_rounds > kIdleRoundsPerYield) _mm_pause();
+    return true;
+  }
+  const int64_t now_ns = clock_.nowNs();
+  if (!gauge.goesOn(wait, now_ns)) return false;
+  if (is_crowded || idle_rounds % kIdleRoundsPerYield == 0) gauge.offerCore(now_ns);
+  return true;
+}
+
 void Dispatch::run() {
-  // Spinning is paid back only if a request comes meanwhile; after a few spins in vain the thread sleeps at once until
-  // requests come again. Timers, jobs and membership traffic do not start a spin.
-  constexpr uint32_t kVainSpinsMax = 10;
-  uint32_t vain_spins = kVainSpinsMax;
-  CrowdGauge crowd(clock_);
-  int64_t spin_until_ns = 0;
+  SpinGauge gauge(clock_, options_.spin_ns_max);
   uint32_t idle_rounds = 0;
   while (!stopping()) {
     const bool found = step(idle_rounds % kIdleRoundsPerClockRead == 0);
-    if (found) {
-      idle_rounds = 0;
-      if (found_requests_) {
-        vain_spins = 0;
-        spin_until_ns = 0;
-      }
-    }
     if (options_.poll_always) {
       if (found) continue;
       ++idle_rounds;
       _mm_pause();
       continue;
     }
+    if (found) {
+      gauge.found();
+      idle_rounds = 0;
+    }
     // Who does not spin has nothing to find in another round: going to sleep is the look that follows, and cheaper than
     // a round, which asks every socket of late.
-    if (vain_spins < kVainSpinsMax && options_.spin_ns_max > 0 && !crowd.isCrowded()) {
-      if (found) continue;
-      // A pause takes as long as a round, for which a request would wait: not while the next one is due any moment.
-      if (++idle_rounds % kIdleRoundsPerClockRead != 0) {
-        if (idle_rounds > kIdleRoundsPerYield) _mm_pause();
-        continue;
-      }
-      const int64_t now_ns = clock_.nowNs();
-      if (spin_until_ns == 0) spin_until_ns = now_ns + options_.spin_ns_max;
-      if (now_ns < spin_until_ns) {
-        if (idle_rounds % kIdleRoundsPerYield == 0) crowd.yield(now_ns);
-        continue;
-      }
-      ++vain_spins;
-    }
-    spin_until_ns = 0;
+    const auto wait = records_in_service_ != 0 ? SpinGauge::Wait::Answers : SpinGauge::Wait::Requests;
+    if (gauge.expectsSoon(wait) && (found || spin(gauge, wait, ++idle_rounds))) continue;
     idle_rounds = 0;
     if (prepareSleep()) {
+      gauge.sleeps(wait);
       sleeper_.sleep(earliestNs());
       bump(wakeups_);
       awake();

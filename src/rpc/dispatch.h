@@ -12,6 +12,7 @@
 #include "rpc/job_queues.h"
 #include "rpc/service_table.h"
 #include "rpc/session_ends.h"
+#include "rpc/spin_gauge.h"
 #include "runtime/executor.h"
 #include "transport/transport.h"
 
@@ -27,7 +28,7 @@ enum class HandOff : uint8_t {
 struct DispatchOptions {
   HandOff hand_off = HandOff::Auto;
   /// Longest spin without finding anything before the thread sleeps. Longer: lower latency for the next request after a
-  /// pause, more CPU when idle. 0: sleep at once.
+  /// pause, more CPU. A thread whose waits are mostly longer does not spin (SpinGauge). 0: sleep at once.
   int64_t spin_ns_max = 50 * runtime::kNanosPerMicro;
   /// Never sleep; for cores that belong to this process alone.
   bool poll_always = false;
@@ -163,6 +164,7 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   uint32_t runJobs();
   void publishCounts();
   bool inboxesEmpty() const;
+  bool spin(SpinGauge& gauge, SpinGauge::Wait wait, uint32_t idle_rounds);
 
   runtime::Clock& clock_;
   Trace& trace_;

@@ -8,7 +8,7 @@
 
 namespace ramcore::tools {
 namespace {
-constexpr int64_t kSpinNs = 50 * runtime::kNanosPerMicro;
+constexpr auto kWait = rpc::SpinGauge::Wait::Answers;
 constexpr int64_t kSleepNsMax = 50 * runtime::kNanosPerMilli;
 // The sleeper's deadlines are kept to a millisecond, late: nearer ones are waited for by polling.
 constexpr int64_t kSleepLateNs = 2 * runtime::kNanosPerMilli;
@@ -73,11 +73,14 @@ void SessionLoop::advance() {
   if (found && ++rounds_ % kRoundsBetweenTends != 0) return;
   const int64_t now_ns = thread_.clock.nowNs();
   for (ClusterSession* session : sessions_) session->client().tend(now_ns);
-  if (worked_) last_work_ns_ = now_ns;
+  if (worked_) gauge_.found();
   worked_ = false;
   if (never_sleep_ || found) return;
-  if (now_ns - last_work_ns_ > kSpinNs || crowd_.isCrowded()) return sleep(now_ns);
-  if (++idle_rounds_ % kIdleRoundsPerYield == 0) crowd_.yield(now_ns);
+  if (!gauge_.expectsSoon(kWait) || !gauge_.goesOn(kWait, now_ns)) {
+    gauge_.sleeps(kWait);
+    return sleep(now_ns);
+  }
+  if (gauge_.isCrowded() || ++idle_rounds_ % kIdleRoundsPerYield == 0) gauge_.offerCore(now_ns);
 }
 
 void SessionLoop::sleep(int64_t now_ns) {

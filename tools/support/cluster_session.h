@@ -7,8 +7,8 @@
 #include "base/trace.h"
 #include "client/cluster_client.h"
 #include "rpc/caller.h"
-#include "rpc/crowd_gauge.h"
 #include "rpc/dispatch.h"
+#include "rpc/spin_gauge.h"
 #include "runtime/clock.h"
 #include "runtime/random.h"
 #include "transport/tcp/asio_sleeper.h"
@@ -37,24 +37,25 @@ struct ToolThread {
 class ClusterSession;
 
 /// Drives several sessions on one thread: every round steps each of them; a round that found nothing is followed by
-/// others for a while, then by a sleep; at once by a sleep while others want the core.
+/// others for a while, if the waits of late were short, and then by a sleep.
 class SessionLoop {
  public:
   /// @param never_sleep  for a processor that belongs to this thread alone.
   SessionLoop(std::vector<ClusterSession*> sessions, const ToolThread& thread, bool never_sleep)
-      : sessions_(std::move(sessions)), thread_(thread), never_sleep_(never_sleep), crowd_(thread.clock) {}
+      : sessions_(std::move(sessions)), thread_(thread), never_sleep_(never_sleep), gauge_(thread.clock, kSpinNs) {}
 
   /// One round, and a sleep of at most 50 ms if there has been nothing to do for some time.
   void advance();
 
  private:
+  static constexpr int64_t kSpinNs = 50 * runtime::kNanosPerMicro;
+
   void sleep(int64_t now_ns);
 
   const std::vector<ClusterSession*> sessions_;
   const ToolThread thread_;
   const bool never_sleep_;
-  rpc::CrowdGauge crowd_;
-  int64_t last_work_ns_ = 0;
+  rpc::SpinGauge gauge_;
   bool worked_ = false;
   uint32_t rounds_ = 0;
   uint32_t idle_rounds_ = 0;  // since the core was offered to others

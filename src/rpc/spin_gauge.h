@@ -1,0 +1,121 @@
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "runtime/clock.h"
+
+namespace ramcore::rpc {
+
+/// Tells a thread that polls whether what it waits for is worth spinning for, and whether it has a core to itself.
+///
+/// It learns from how long it waited lately. A spin in vain takes the core from whoever would have sent the next
+/// message, or from the disk's thread; a sleep that ends at once costs the sender a system call and both a switch of
+/// threads. On a shared core the thread offers its core in every round, so that a spin costs the others next to
+/// nothing, and nobody has to wake it.
+/// Thread: the polling one.
+class SpinGauge {
+ public:
+  /// What a thread waits for; each kind has its own usual length.
+  enum class Wait : uint8_t {
+    Requests,  ///< nobody waits for this thread
+    Answers,   ///< of others, or of the disk, for a request that it has begun
+  };
+
+  SpinGauge(runtime::Clock& clock, int64_t spin_ns_max) : clock_(clock), spin_ns_max_(spin_ns_max) {}
+
+  /// Whether to spin in a wait of this kind: it will most likely end within the longest spin.
+  bool expectsSoon(Wait kind) const {
+    return spin_ns_max_ > 0 && pasts_[static_cast<size_t>(kind)].score >= kScoreToSpin;
+  }
+  /// A look has found nothing, and a spin is worth it. False: it has been long enough, and the thread should sleep.
+  bool goesOn(Wait kind, int64_t now_ns) {
+    begin(kind, now_ns);
+    if (!is_long_ && now_ns - since_ns_ < spin_ns_max_) return true;
+    noteLong();
+    return false;
+  }
+  /// Before the thread sleeps.
+  void sleeps(Wait kind) {
+    if (!is_waiting_) begin(kind, clock_.nowNs());
+    has_slept_ = true;
+  }
+  /// A look has found something. Reads the clock only if the thread has slept.
+  void found() {
+    if (!std::exchange(is_waiting_, false)) [[likely]]
+      return;
+    if (has_slept_ && clock_.nowNs() - since_ns_ > spin_ns_max_) noteLong();
+    Past& past = pasts_[static_cast<size_t>(kind_)];
+    if (!is_long_) past.score = std::min(past.score + 1, kScoreMax);
+    if (past.score >= kScoreToSpin) {
+      past.waits_without_spin = 0;
+    } else if (++past.waits_without_spin == kWaitsToTrial) {
+      past = {};
+    }
+  }
+
+  /// Lets others run first, if somebody wants to. Some 0.3 us if nobody does.
+  /// @param now_ns  the time before
+  void offerCore(int64_t now_ns) {
+    sched_yield();
+    const int64_t back_ns = clock_.nowNs();
+    if (back_ns - now_ns > kAwayNs) crowded_until_ns_ = back_ns + kCrowdedNs;
+  }
+  /// Somebody else ran on this core when it was offered lately. Looks at the clock only as long as that may be so.
+  bool isCrowded() {
+    if (crowded_until_ns_ == 0) [[likely]]
+      return false;
+    if (clock_.nowNs() < crowded_until_ns_) return true;
+    crowded_until_ns_ = 0;
+    return false;
+  }
+
+ private:
+  // One long wait outweighs four short ones: of a wait for three backups and their disks, of which the first is long
+  // and two are short, none is worth a spin. One long wait alone does not end the spinning of a busy thread.
+  static constexpr uint32_t kScoreMax = 8;
+  static constexpr uint32_t kScoreToSpin = 4;
+  static constexpr uint32_t kScoreOfLong = 4;
+  // How long a sleep was includes how long the machine takes to wake a processor, which may be more than a spin: after
+  // so many waits a spin is tried all the same. One in vain for 32 waits costs nothing to speak of.
+  static constexpr uint32_t kWaitsToTrial = 32;
+  // Two switches of threads and what the other one did; nobody there takes a tenth of it.
+  static constexpr int64_t kAwayNs = 4 * runtime::kNanosPerMicro;
+  // Long against a request; short against what people call a pause.
+  static constexpr int64_t kCrowdedNs = 2 * runtime::kNanosPerMilli;
+
+  struct Past {
+    uint32_t score = kScoreToSpin;
+    uint32_t waits_without_spin = 0;
+  };
+
+  void begin(Wait kind, int64_t now_ns) {
+    if (is_waiting_) return;
+    is_waiting_ = true;
+    has_slept_ = false;
+    is_long_ = false;
+    kind_ = kind;
+    since_ns_ = now_ns;
+  }
+  void noteLong() {
+    if (std::exchange(is_long_, true)) return;
+    Past& past = pasts_[static_cast<size_t>(kind_)];
+    past.score -= std::min(past.score, kScoreOfLong);
+  }
+
+  runtime::Clock& clock_;
+  const int64_t spin_ns_max_;
+  std::array<Past, 2> pasts_;
+  // The wait that is going on.
+  bool is_waiting_ = false;
+  bool has_slept_ = false;
+  bool is_long_ = false;
+  Wait kind_ = Wait::Requests;
+  int64_t since_ns_ = 0;
+  int64_t crowded_until_ns_ = 0;
+};
+
+}  // namespace ramcore::rpc
