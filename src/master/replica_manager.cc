@@ -424,8 +424,7 @@ std::vector<ReplicaManager::Known> ReplicaManager::replicas() const {
       known.push_back({.segment = id,
                        .backup = replica->backup,
                        .certified_bytes = replica->certified_bytes,
-                       .sent_bytes = std::max(
-                           {replica->certified_bytes, replica->next_bytes, replica->busy ? replica->last_to : 0}),
+                       .sent_bytes = replica->sent_bytes,
                        .is_closed = replica->closed});
     }
   }

@@ -167,7 +167,7 @@ struct Replica : rpc::OutgoingCall {
   uint64_t certified_epoch = 0;  // 0: none
   uint32_t flushed_bytes = 0;    // of them, with the certificate that is flushed
   uint64_t flushed_epoch = 0;    // of that certificate
-  uint32_t sent_bytes = 0;       // perhaps acknowledged
+  uint32_t sent_bytes = 0;       // that it may have, acknowledged or not
   // Where a call begins that follows those on their way. Behind stored_bytes only while there are some and none has
   // failed; if one is lost nevertheless, the next one is refused as a gap, and all begins again at stored_bytes.
   uint32_t next_bytes = 0;

@@ -38,6 +38,30 @@ TEST_F(ReplicaManagerTest, AWriteWhoseAnswerIsLostIsRepeatedWithWhatCameSince) {
   EXPECT_TRUE(floors_.asked.empty()) << "no replica was lost";
 }
 
+// Also between two attempts: whoever asks what a copy has at most must not be told less than it has.
+TEST_F(ReplicaManagerTest, WhatMayHaveArrivedIsKnownToBeSent) {
+  start(3, {1, 2, 3});
+  const auto sentTo3 = [this] {
+    uint32_t sent_bytes = 0;
+    server_.onDispatch([&] {
+      for (const ReplicaManager::Known& known : manager_->replicas()) {
+        if (known.backup == ServerId(3) && known.segment == SegmentId(1)) sent_bytes = known.sent_bytes;
+      }
+    });
+    return sent_bytes;
+  };
+  backup(3).mode = Mode::Hold;
+  const LogPosition end = put("a");
+  ASSERT_TRUE(comesTrue([this] { return backup(3).held.size() == 1; }));
+  backup(3).mode = Mode::Refuse;
+  backup(3).refusal = Status::RetryLater;
+  const size_t before = backup(3).writes.size();
+  while (backup(3).writes.size() < before + 2) {
+    ASSERT_EQ(sentTo3(), end.offset_bytes);
+    runFor(kMilli);
+  }
+}
+
 // The first write of a replica, too: it takes its frame only once.
 TEST_F(ReplicaManagerTest, AnOpenWhoseAnswerIsLostIsRepeated) {
   addBackups(3);
