@@ -1,6 +1,6 @@
 #pragma once
 
-// The only include of Asio. Boost 1.74 needs <utility> before it in C++20. Of Asio we use sockets, descriptors, timers
+// The only include of Asio. Boost 1.74 needs <utility> before it in C++20. Of Asio we use sockets, descriptors, names
 // and the reactor, always with an error_code: no exceptions, no awaitable, no strands, no thread pool.
 #include <utility>
 
@@ -8,8 +8,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 namespace ramcore::transport::tcp {
 
