@@ -28,8 +28,8 @@ class SpinGauge {
   SpinGauge(runtime::Clock& clock, int64_t spin_ns_max) : clock_(clock), spin_ns_max_(spin_ns_max) {}
 
   /// Whether to spin in a wait of this kind: it will most likely end within the longest spin.
-  bool expectsSoon(Wait kind) const {
-    return spin_ns_max_ > 0 && pasts_[static_cast<size_t>(kind)].score >= kScoreToSpin;
+  bool expectsSoon(Wait kind) {
+    return spin_ns_max_ > 0 && pasts_[static_cast<size_t>(kind)].score >= kScoreToSpin && !isNow(hogged_until_ns_);
   }
   /// A look has found nothing, and a spin is worth it. False: it has been long enough, and the thread should sleep.
   bool goesOn(Wait kind, int64_t now_ns) {
@@ -62,16 +62,12 @@ class SpinGauge {
   void offerCore(int64_t now_ns) {
     sched_yield();
     const int64_t back_ns = clock_.nowNs();
-    if (back_ns - now_ns > kAwayNs) crowded_until_ns_ = back_ns + kCrowdedNs;
+    if (back_ns - now_ns <= kAwayNs) return;
+    crowded_until_ns_ = back_ns + kCrowdedNs;
+    if (back_ns - now_ns > kHogNs) hogged_until_ns_ = back_ns + kHoggedNs;
   }
   /// Somebody else ran on this core when it was offered lately. Looks at the clock only as long as that may be so.
-  bool isCrowded() {
-    if (crowded_until_ns_ == 0) [[likely]]
-      return false;
-    if (clock_.nowNs() < crowded_until_ns_) return true;
-    crowded_until_ns_ = 0;
-    return false;
-  }
+  bool isCrowded() { return isNow(crowded_until_ns_); }
 
  private:
   // One long wait outweighs four short ones: of a wait for three backups and their disks, of which the first is long
@@ -86,6 +82,19 @@ class SpinGauge {
   static constexpr int64_t kAwayNs = 4 * runtime::kNanosPerMicro;
   // Long against a request; short against what people call a pause.
   static constexpr int64_t kCrowdedNs = 2 * runtime::kNanosPerMilli;
+  // Whoever takes a core for so long does not send messages but computes, and takes each core that is offered for its
+  // whole slice of some milliseconds. From a sleeper that is woken it has to take its hands off at once.
+  static constexpr int64_t kHogNs = 1 * runtime::kNanosPerMilli;
+  static constexpr int64_t kHoggedNs = 20 * runtime::kNanosPerMilli;
+
+  // Before `until_ns`, which is cleared afterwards.
+  bool isNow(int64_t& until_ns) {
+    if (until_ns == 0) [[likely]]
+      return false;
+    if (clock_.nowNs() < until_ns) return true;
+    until_ns = 0;
+    return false;
+  }
 
   struct Past {
     uint32_t score = kScoreToSpin;
@@ -116,6 +125,7 @@ class SpinGauge {
   Wait kind_ = Wait::Requests;
   int64_t since_ns_ = 0;
   int64_t crowded_until_ns_ = 0;
+  int64_t hogged_until_ns_ = 0;
 };
 
 }  // namespace ramcore::rpc

@@ -125,6 +125,17 @@ TEST_F(SpinGaugeTest, ACoreIsNotCrowdedWhileNobodyElseRuns) {
   EXPECT_FALSE(gauge_.isCrowded());
 }
 
+// Who computes on the core keeps what it is offered; a sleeper that is woken gets it back at once.
+TEST_F(SpinGaugeTest, DoesNotSpinForAWhileWhereSomebodyComputes) {
+  waits(20, Wait::Requests, kShortNs);
+  gauge_.offerCore(clock_.nowNs() - 3 * runtime::kNanosPerMilli);
+  EXPECT_FALSE(gauge_.expectsSoon(Wait::Requests));
+  EXPECT_FALSE(gauge_.expectsSoon(Wait::Answers));
+  EXPECT_EQ(waits(100, Wait::Requests, kShortNs), 0);
+  clock_.advance(100 * runtime::kNanosPerMilli);
+  EXPECT_EQ(waits(100, Wait::Requests, kShortNs), 100 * kShortNs);
+}
+
 // The time before is what the caller says, so that somebody else seems to have run.
 TEST_F(SpinGaugeTest, ACoreIsCrowdedForAWhileAfterSomebodyElseRan) {
   gauge_.offerCore(clock_.nowNs() - 20 * kNanosPerMicro);
