@@ -285,6 +285,8 @@ Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns) 
     known.segments_repairing = state.segments_repairing();
     known.frames_total = state.frames_total();
     known.frames_free = std::min(state.frames_free(), state.frames_total());
+    known.has_storage_failed = state.storage_failed();
+    known.has_too_few = state.has_too_few();
   }
   for (const control::RecoveryStatus& recovery : response.recoveries()) {
     RecoveryProgress& progress = out.recoveries.emplace_back();

@@ -45,6 +45,7 @@ void ReplicaManager::begin(ClusterId cluster, ServerId self) {
   cluster_ = cluster;
   self_ = self;
   refreshWriteStatus();  // members may have been heard of before
+  tellIfTooFew();
 }
 
 void ReplicaManager::setMembers(std::vector<Member> members) {
@@ -59,17 +60,37 @@ void ReplicaManager::setMembers(std::vector<Member> members) {
     }
   }
   refreshWriteStatus();
+  tellIfTooFew();
   counts_changed_ = true;
   // Each may have lost replicas, or get one more.
   for (const auto& [id, segment] : segments_) active_.insert(id);
   wake();
 }
 
+// One line when writes begin to be refused for want of servers, and one when they are taken again.
+void ReplicaManager::tellIfTooFew() {
+  if (self_ == ServerId() || members_.empty() || fenced_) return;
+  const uint32_t available = availableCount();
+  const bool too_few = available < leastCount();
+  if (std::exchange(told_too_few_, too_few) == too_few) return;
+  if (!too_few) {
+    environment_.trace.info("enough other servers keep copies: writes are taken");
+  } else {
+    environment_.trace.warning("writes are refused while " + std::to_string(available) +
+                               " other servers live that keep copies, and --min-replicas asks for " +
+                               std::to_string(leastCount()) +
+                               ": start servers, or lower it; --local-replica is for one server alone");
+  }
+}
+
+uint32_t ReplicaManager::availableCount() const {
+  return static_cast<uint32_t>(
+      std::count_if(members_.begin(), members_.end(), [this](const Member& member) { return mayKeep(member); }));
+}
+
 void ReplicaManager::refreshWriteStatus() {
-  const auto available =
-      std::count_if(members_.begin(), members_.end(), [this](const Member& member) { return mayKeep(member); });
   const bool has_places = no_place_since_ns_ == 0 || environment_.clock.nowNs() - no_place_since_ns_ < kNoPlaceNs;
-  const bool enough = has_places && available >= static_cast<ptrdiff_t>(leastCount());
+  const bool enough = has_places && availableCount() >= leastCount();
   write_status_.store(fenced_  ? Status::Fenced
                       : enough ? Status::Ok
                                : Status::TooFewReplicas,
@@ -264,9 +285,7 @@ uint32_t ReplicaManager::leastCount() const {
 }
 
 uint32_t ReplicaManager::targetCount() const {
-  const auto available =
-      std::count_if(members_.begin(), members_.end(), [this](const Member& member) { return mayKeep(member); });
-  return std::min(options_.local_replica ? 1U : options_.replicas, static_cast<uint32_t>(available));
+  return std::min(options_.local_replica ? 1U : options_.replicas, availableCount());
 }
 
 const Member* ReplicaManager::choose(const ReplicatedSegment& segment) {

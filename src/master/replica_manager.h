@@ -173,7 +173,9 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   runtime::Task<void> raise(SegmentId segment, uint64_t replica_epoch);
   bool mayKeep(const Member& member) const;
   const Member* findMember(ServerId id) const;
+  uint32_t availableCount() const;
   void refreshWriteStatus();
+  void tellIfTooFew();
   bool hasNoPlace(const ReplicatedSegment& segment) const;
   void notePlaces(bool all_heads_have_places);
   void refreshCounts();
@@ -216,6 +218,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   bool counts_changed_ = true;  // and stats_ does not show it
   bool stopped_ = false;
   bool fenced_ = false;
+  bool told_too_few_ = false;
   int64_t no_place_since_ns_ = 0;  // a head has found too few servers that take it; 0: it has not
 };
 

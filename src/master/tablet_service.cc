@@ -337,10 +337,12 @@ void TabletService::serverState(Request request) {
     answer.set_replicas_wanted(counts.wanted);
     answer.set_replicas_least(counts.least);
     answer.set_segments_repairing(counts.repairing);
+    answer.set_has_too_few(parts_.replicas->writeStatus() == Status::TooFewReplicas);
   }
   if (parts_.backup != nullptr) {
     answer.set_frames_total(parts_.backup->framesTotal());
     answer.set_frames_free(parts_.backup->framesFree());
+    answer.set_storage_failed(parts_.backup->hasFailed());
   }
   replyControl(std::move(request), answer);
 }

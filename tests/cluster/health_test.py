@@ -66,5 +66,35 @@ class HealthTest(unittest.TestCase):
         self.assertEqual(len(self.cluster.export("t")), 10)
 
 
+class TooFewServersTest(unittest.TestCase):
+    """What somebody sees who starts one server and no more."""
+
+    def test_the_reason_is_named_wherever_one_looks(self):
+        with Cluster(servers=0, replicas=3) as cluster:
+            nobody = json.loads(cluster.rc("status", "--json"))
+            self.assertEqual((nobody["health"], nobody["reasons"]), ("unavailable", ["no server lives"]))
+
+            server = cluster.start_server("s1")
+            server.wait_says("writes are refused while 0 other servers live that keep copies, and --min-replicas asks for 2")
+            status = json.loads(cluster.rc("status", "--json"))
+            self.assertEqual(status["health"], "degraded")
+            self.assertTrue(any("(s1) takes no writes" in reason for reason in status["reasons"]), status)
+            self.assertEqual([one["takes_writes"] for one in status["servers"]], [False])
+            made = cluster.run("ramcore", "--timeout-ms", "1000", "create", "early", check=False)
+            self.assertEqual(made.returncode, 1, made)
+            self.assertEqual(made.stderr.count("\n"), 1, made)
+            self.assertIn("start servers, or one alone with --local-replica", made.stderr)
+
+            for name in ("s2", "s3"):
+                cluster.start_server(name)
+            server.wait_says("writes are taken")
+            cluster.rc("create", "t")
+            cluster.rc("put", "t", "key", "value")
+            status = json.loads(cluster.rc("status", "--json"))
+            self.assertEqual([one["takes_writes"] for one in status["servers"]], [True] * 3)
+            cluster.servers["s3"].kill()
+            server.wait_says("while 1 other servers live", 20)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -62,11 +62,21 @@ class Judge {
         add(State::Degraded, "server " + described(server.id) + " has " + std::to_string(least) + " of " +
                                  count(server.replicas_wanted, "replica"));
       }
+      if (server.has_too_few) {
+        add(State::Degraded,
+            "server " + described(server.id) +
+                " takes no writes: fewer other servers than its --min-replicas keep copies; start some");
+      }
+      if (server.has_storage_failed) {
+        add(State::Degraded, "the storage of server " + described(server.id) +
+                                 " has failed and keeps nothing any more; start it again on another disk");
+      }
       if (server.segments_repairing != 0) {
         add(State::Degraded,
             count(server.segments_repairing, "segment") + " of server " + described(server.id) + " to be copied again");
       }
     }
+    if (!any) add(State::Unavailable, "no server lives");
     health_.survivable_deaths = std::max(health_.replicas_least, 1U) - 1;
   }
 

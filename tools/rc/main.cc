@@ -1,5 +1,6 @@
 // ramcore: the command line of a Ramcore cluster.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 
 #include "client/client_impl.h"
@@ -24,14 +25,20 @@ Outcome<Client*> Session::client() {
 
 int Session::fail(const Failure& failure) { return tools::fail("ramcore", failure); }
 
-// Calls wait for tablets of dead servers until their deadlines. Whoever gets that learns where to look.
+// Calls wait until their deadlines for tablets of dead servers, and for copies. Whoever gets that learns where to look.
 std::optional<Failure> Session::explainUnavailable(Status status, const std::string& what) {
-  if (status != Status::DeadlineExceeded || !client_) return std::nullopt;
+  if ((status != Status::DeadlineExceeded && status != Status::OutcomeUnknown) || !client_) return std::nullopt;
   const auto seen =
       client_->impl().runTask(std::chrono::milliseconds(500), [](client::ClusterClient& cluster, int64_t deadline_ns) {
         return cluster.coordinator().clusterStatus(deadline_ns);
       });
-  if (!seen.ok() || seen->recoveries.empty()) return std::nullopt;
+  if (!seen.ok()) return std::nullopt;
+  const bool has_too_few = std::any_of(seen->servers.begin(), seen->servers.end(),
+                                       [](const auto& server) { return server.is_alive && server.has_too_few; });
+  if (has_too_few && (status == Status::OutcomeUnknown || seen->recoveries.empty())) {
+    return tools::explainTooFew(status, what);
+  }
+  if (status == Status::OutcomeUnknown || seen->recoveries.empty()) return std::nullopt;
   uint64_t tablets = 0;
   for (const client::RecoveryProgress& recovery : seen->recoveries) tablets += recovery.tablets_left;
   return Failure{

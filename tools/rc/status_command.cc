@@ -62,7 +62,9 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
                               {"replicas_least", server.replicas_least},
                               {"segments_repairing", server.segments_repairing},
                               {"frames_total", server.frames_total},
-                              {"frames_free", server.frames_free}});
+                              {"frames_free", server.frames_free},
+                              {"storage_failed", server.has_storage_failed},
+                              {"takes_writes", server.has_answered && !server.has_too_few}});
   }
   out["tables"] = nlohmann::ordered_json::array();
   for (const client::TableMap& table : status.tables) {
@@ -109,6 +111,7 @@ std::string replicasOf(const client::ServerStatus& server) {
 
 std::string framesOf(const client::ServerStatus& server) {
   if (server.frames_total == 0) return "none";
+  if (server.has_storage_failed) return "failed";
   return std::to_string(server.frames_total - server.frames_free) + "/" + std::to_string(server.frames_total);
 }
 

@@ -40,6 +40,7 @@ class FrameGauge final : public master::BackupGauge {
   explicit FrameGauge(const backup::FrameStore& store) : stats_(store.stats()) {}
   uint64_t framesTotal() const override { return stats_.frames_total.load(std::memory_order_relaxed); }
   uint64_t framesFree() const override { return stats_.frames_free.load(std::memory_order_relaxed); }
+  bool hasFailed() const override { return stats_.condemned.load(std::memory_order_relaxed); }
 
  private:
   const backup::StoreStats& stats_;

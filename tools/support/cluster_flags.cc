@@ -49,6 +49,14 @@ Outcome<ClusterAccess> ClusterFlags::open(transport::Role role) const {
   return access;
 }
 
+Failure explainTooFew(Status status, const std::string& what) {
+  const std::string fate = status == Status::OutcomeUnknown ? "sent, and may happen yet; "
+                                                            : "not done (" + std::string(name(status)) + "); ";
+  return {status, what + ": " + fate +
+                      "fewer servers keep copies than --min-replicas of the servers asks for: start servers, or one "
+                      "alone with --local-replica ('ramcore status' says more)"};
+}
+
 Failure explain(Status status, const std::string& what, const ClusterAccess& access) {
   std::string where;
   for (const transport::Locator& locator : access.coordinators) {
@@ -75,6 +83,8 @@ Failure explain(Status status, const std::string& what, const ClusterAccess& acc
       return {status, what + ": too long; keys have at most 65535 bytes and values at most 1048576"};
     case Status::BadRequest:
       return {status, what + ": makes no sense; names and keys have at least 1 byte and at most 65535"};
+    case Status::TooFewReplicas:
+      return explainTooFew(status, what);
     case Status::NoSpace:
       return {status, what + ": the servers' memory is full; remove objects, or add servers or memory"};
     default:

@@ -26,5 +26,7 @@ struct ClusterFlags {
 
 /// What went wrong with a call about `what` ("table 'x'"): status, cause and remedy.
 Failure explain(Status status, const std::string& what, const ClusterAccess& access);
+/// The same where servers take no writes because too few others keep copies.
+Failure explainTooFew(Status status, const std::string& what);
 
 }  // namespace ramcore::tools
