@@ -31,12 +31,13 @@ struct Arguments {
   bool crashes = false;
   bool print = false;
   bool hashes = false;
+  bool every_step = false;
   std::string mutation;
 };
 
 constexpr const char* kUsage =
     "simulator [--seeds N] [--first SEED] [--seed SEED] [--jobs N] [--calls N] [--no-faults] [--crashes] [--print] "
-    "[--hashes] "
+    "[--every-step] [--hashes] "
     "[--mutation NAME]\n"
     "  --seeds N        how many seeds to run, from --first on (50)\n"
     "  --first SEED     the first one (1)\n"
@@ -45,6 +46,7 @@ constexpr const char* kUsage =
     "  --calls N        calls of each of the 8 clients (320; with fewer nothing has a floor)\n"
     "  --no-faults      only moves and splits\n"
     "  --crashes        servers with disks and replicas, which are killed and started again\n"
+    "  --every-step     with --crashes: judge what is on the disks at every step, not at some; takes long\n"
     "  --print          print every trace line\n"
     "  --hashes         print the trace hash of each seed\n"
     "  --mutation NAME  plant this bug (builds with RAMCORE_MUTATIONS): succeeds if a seed catches it\n";
@@ -74,6 +76,8 @@ bool parse(int argc, char** argv, Arguments& arguments) {
       arguments.faults = false;
     } else if (flag == "--crashes") {
       arguments.crashes = true;
+    } else if (flag == "--every-step") {
+      arguments.every_step = true;
     } else if (flag == "--print") {
       arguments.print = true;
     } else if (flag == "--hashes") {
@@ -100,7 +104,8 @@ struct Share {
 };
 
 std::string modeOf(const Arguments& arguments) {
-  return std::string(arguments.faults ? "" : " --no-faults") + (arguments.crashes ? " --crashes" : "");
+  return std::string(arguments.faults ? "" : " --no-faults") + (arguments.crashes ? " --crashes" : "") +
+         (arguments.every_step ? " --every-step" : "");
 }
 
 constexpr uint64_t kFailuresMax = 3;  // of a share: then it is enough
@@ -112,6 +117,7 @@ RunReport runSeed(const Arguments& arguments, uint64_t seed) {
   options.operations_min = arguments.calls >= kCallsPerClient ? kOperationsMin : 0;
   options.faults = arguments.faults;
   options.crashes = arguments.crashes;
+  options.every_step = arguments.every_step;
   if (arguments.print) {
     options.print = [](std::string_view line) { std::printf("%.*s\n", static_cast<int>(line.size()), line.data()); };
   }

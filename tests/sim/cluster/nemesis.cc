@@ -5,6 +5,7 @@
 
 #include "coordinator/stored_state.h"
 #include "runtime/growing_pause.h"
+#include "sim/cluster/transitions.h"
 
 namespace ramcore::sim {
 namespace {
@@ -272,6 +273,7 @@ void Nemesis::restartCoordinator() {
   if (coordinator_down_ || cutting_off_ || spared_) return;
   coordinator_down_ = true;
   ++counts_.coordinator_restarts;
+  countInterrupted(cluster_.disk, counts_);
   cluster_.killCoordinator();
   later(cluster_.scheduler.nowNs() + draw(random_, 1 * kMilli, 1'500 * kMilli), [this] {
     cluster_.startCoordinator();

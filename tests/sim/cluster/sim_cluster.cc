@@ -69,7 +69,8 @@ RunCounts SimCluster::countAll() const {
   if (coordinator != nullptr) addCounts(*coordinator, counts);
   for (const auto& disk : disks) {
     counts.flushes_failed += disk->counts().failed_flushes;
-    counts.sectors_lost += disk->counts().lost_sectors + disk->counts().torn_sectors;
+    counts.sectors_lost += disk->counts().lost_sectors;
+    counts.sectors_torn += disk->counts().torn_sectors;
     counts.bits_flipped += disk->counts().flipped_bits;
     counts.lies += disk->counts().lies;
     counts.power_losses_after_lies += disk->counts().power_losses_after_lies;
@@ -96,6 +97,7 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   server.ledger = options.ledger;
   if (options.durable) server.disk = disks[index].get();
   server.storage_bytes = options.storage_bytes;
+  server.replicas = options.replicas;
   // Each process has a name of its own: it neither repeats the draws of an earlier one nor gets its messages.
   const uint32_t life = ++lives_[index];
   const std::string name = serverNode(index) + (life == 1 ? "" : "." + std::to_string(life));

@@ -233,6 +233,7 @@ class Scenario {
   static constexpr uint64_t kDenseSeeds = 32;
 
   void judgeDisks(const char* when, uint64_t of) {
+    if (options_.every_step) of = 1;
     if (options_.seed % kDenseSeeds == 0) of = std::max<uint64_t>(1, of / kDenseFactor);
     if (moments_.below(of) == 0) durable_check_.check(when);
   }
@@ -421,6 +422,14 @@ void RunCounts::add(const RunCounts& other) {
   sessions_cut += other.sessions_cut;
   long_pauses += other.long_pauses;
   coordinator_restarts += other.coordinator_restarts;
+  restarts_copying += other.restarts_copying;
+  restarts_handed_over += other.restarts_handed_over;
+  restarts_giving_up += other.restarts_giving_up;
+  restarts_splitting += other.restarts_splitting;
+  restarts_fencing += other.restarts_fencing;
+  restarts_recovering += other.restarts_recovering;
+  restarts_taking += other.restarts_taking;
+  restarts_releasing += other.restarts_releasing;
   moves_done += other.moves_done;
   moves_failed += other.moves_failed;
   splits_done += other.splits_done;
@@ -446,6 +455,7 @@ void RunCounts::add(const RunCounts& other) {
   power_losses += other.power_losses;
   power_losses_at_once += other.power_losses_at_once;
   sectors_lost += other.sectors_lost;
+  sectors_torn += other.sectors_torn;
   flushes_failed += other.flushes_failed;
   disks_slowed += other.disks_slowed;
   bits_flipped += other.bits_flipped;

@@ -26,6 +26,9 @@ struct RunOptions {
   /// Servers keep copies on each other's disks; processes are killed and started again, and who is silent for 3 seconds
   /// is declared dead and recovered.
   bool crashes = false;
+  /// With crashes: judges the disks at every step after which a recovery would find something else, or clients know
+  /// more, and not at some of them. Takes many times as long.
+  bool every_step = false;
   /// Called with each trace line; has no influence on the run.
   std::function<void(std::string_view line)> print;
 };
@@ -48,6 +51,16 @@ struct RunCounts {
   uint64_t sessions_cut = 0;
   uint64_t long_pauses = 0;  ///< of servers, longer than their lease
   uint64_t coordinator_restarts = 0;
+  // Of them, those while such a transition was under way.
+  uint64_t restarts_copying = 0;      ///< a move that had not been handed over
+  uint64_t restarts_handed_over = 0;  ///< a move whose destination owned the tablet
+  uint64_t restarts_giving_up = 0;    ///< a move
+  uint64_t restarts_splitting = 0;
+  uint64_t restarts_fencing = 0;     ///< a dead server's tablets were assigned to nobody yet
+  uint64_t restarts_recovering = 0;  ///< they were being fetched
+  uint64_t restarts_taking = 0;      ///< they were granted, and their new owner had not answered for them
+  uint64_t restarts_releasing =
+      0;  ///< a dead server had no more tablets, and was not stored as recovered
   uint64_t moves_done = 0;
   uint64_t moves_failed = 0;
   uint64_t splits_done = 0;
@@ -73,7 +86,8 @@ struct RunCounts {
   uint64_t refused_full = 0;  ///< replicas, by backups without a frame for them
   uint64_t power_losses = 0;
   uint64_t power_losses_at_once = 0;  ///< of several machines
-  uint64_t sectors_lost = 0;          ///< by them; or torn
+  uint64_t sectors_lost = 0;          ///< by them
+  uint64_t sectors_torn = 0;          ///< by them
   uint64_t flushes_failed = 0;
   uint64_t disks_slowed = 0;
   uint64_t bits_flipped = 0;
