@@ -162,6 +162,11 @@ TEST_F(MasterSyncTest, EveryMutationWaits) {
   holdFlushes(true);
   expectWaitsForFlush(refused(Condition::MustExist, "absent"), "another failed condition", Status::NotFound);
   holdFlushes(true);
+  const Call write = beginWrite(kSyncTable, "present", ++sequence);
+  expectWaitsForFlush(refused(Condition::VersionEquals, "present"), "a condition that shows the version",
+                      Status::WrongVersion);
+  ASSERT_TRUE(ends(write));
+  holdFlushes(true);
   expectWaitsForFlush(beginIncrement("counter", ++sequence), "an increment");
   holdFlushes(true);
   expectWaitsForFlush(beginMultiMutate("several", ++sequence), "several at once");
