@@ -101,7 +101,7 @@ LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers, const Sur
   const bool is_behind_open = previous != members.end() && previous->second.closed.empty();
   for (const auto& [segment, holders] : members) {
     SurveyedSegment& to = survey.segments.emplace_back(SurveyedSegment{.id = segment, .holders = {}});
-    to.is_cut = segment == end->segment && is_behind_open && !RC_MUTATION("keep-end-behind-open-predecessor");
+    to.is_cut = segment == end->segment && is_behind_open;
     for (const ServerId server : chosen[segment]) to.holders.push_back(places.at(server));
     if (to.holders.empty()) survey.missing.push_back(segment);
     // Of an end that is cut only what was flushed when it was opened counts. One that is closed somewhere had a
