@@ -59,8 +59,7 @@ struct RunCounts {
   uint64_t restarts_fencing = 0;     ///< a dead server's tablets were assigned to nobody yet
   uint64_t restarts_recovering = 0;  ///< they were being fetched
   uint64_t restarts_taking = 0;      ///< they were granted, and their new owner had not answered for them
-  uint64_t restarts_releasing =
-      0;  ///< a dead server had no more tablets, and was not stored as recovered
+  uint64_t restarts_releasing = 0;   ///< a dead server had no more tablets, and was not stored as recovered
   uint64_t moves_done = 0;
   uint64_t moves_failed = 0;
   uint64_t splits_done = 0;
