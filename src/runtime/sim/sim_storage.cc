@@ -1,6 +1,7 @@
 #include "runtime/sim/sim_storage.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/check.h"
@@ -18,16 +19,24 @@ Failure badName(std::string_view name) {
 
 }  // namespace
 
-/// A flush that takes its time. It covers what was written before it began.
+/// A flush that takes its time. It covers what was written before it began, and nothing that was written later, not
+/// even into the same sectors.
 struct SimDisk::FlushEvent : Timer {
+  using SectorBytes = std::array<std::byte, kSectorBytes>;
+
   FlushEvent(SimDisk& disk, File& file, Flush& flush);
+  /// The sector is about to be written.
+  void keep(uint64_t sector);
   void finish();
+  void copyToDisk();
+  static void copyOut(const ZeroedBytes& from, uint64_t sector, SectorBytes& to);
   void end(Status status);
 
   SimDisk& disk;
   File& file;
   Flush& flush;
-  const std::vector<uint64_t> sectors;
+  const Sectors sectors;
+  std::map<uint64_t, SectorBytes> kept;  // of them those written since, as they were
   std::list<FlushEvent>::iterator self;
 };
 
@@ -47,9 +56,12 @@ class SimDisk::File final : public StorageFile {
     if (offset_bytes > bytes() || total > bytes() - offset_bytes) return Status::BadRequest;
     for (const ByteSpan& piece : pieces) {
       if (piece.empty()) continue;
-      std::copy(piece.begin(), piece.end(), content_->cached.begin() + static_cast<std::ptrdiff_t>(offset_bytes));
       const uint64_t last = (offset_bytes + piece.size() - 1) / kSectorBytes;
-      for (uint64_t sector = offset_bytes / kSectorBytes; sector <= last; ++sector) content_->dirty.add(sector);
+      for (uint64_t sector = offset_bytes / kSectorBytes; sector <= last; ++sector) {
+        disk_.keepForFlushes(*this, sector);
+        content_->dirty.add(sector);
+      }
+      std::copy(piece.begin(), piece.end(), content_->cached.begin() + static_cast<std::ptrdiff_t>(offset_bytes));
       content_->noteChange(++disk_.change_count_, offset_bytes, piece.size());
       offset_bytes += piece.size();
     }
@@ -150,12 +162,29 @@ class SimDisk::Mount final : public Storage {
 
 // ---- Flushing
 
+void SimDisk::FlushEvent::copyOut(const ZeroedBytes& from, uint64_t sector, SectorBytes& to) {
+  const uint64_t first = sector * kSectorBytes;
+  std::memcpy(to.data(), from.begin() + first, std::min(kSectorBytes, from.size() - first));
+}
+
 SimDisk::FlushEvent::FlushEvent(SimDisk& disk, File& file, Flush& flush)
     : Timer([](Timer& timer) { static_cast<FlushEvent&>(timer).finish(); }),
       disk(disk),
       file(file),
       flush(flush),
-      sectors(file.content().dirty.all()) {}
+      sectors(file.content().dirty) {}
+
+void SimDisk::FlushEvent::keep(uint64_t sector) {
+  if (!sectors.has(sector)) return;
+  const auto [at, is_new] = kept.try_emplace(sector);
+  if (is_new) copyOut(file.content().cached, sector, at->second);
+}
+
+void SimDisk::keepForFlushes(const File& file, uint64_t sector) {
+  for (FlushEvent& event : flushing_) {
+    if (&event.file == &file) event.keep(sector);
+  }
+}
 
 void SimDisk::FlushEvent::finish() {
   ++disk.counts_.flushes;
@@ -164,23 +193,39 @@ void SimDisk::FlushEvent::finish() {
     if (disk.flushes_to_fail_ > 0) --disk.flushes_to_fail_;
     ++disk.counts_.failed_flushes;
     // The system takes them for clean from now on: they are never written, and a later flush would not notice.
-    content.dirty.remove(sectors);
-    for (const uint64_t sector : sectors) content.dropped.add(sector);
+    content.dirty.remove(sectors.all());
+    for (const uint64_t sector : sectors.all()) content.dropped.add(sector);
     file.condemned = true;
     end(Status::IoError);
     return;
   }
   if (disk.lying_) {
-    disk.counts_.lies += sectors.empty() ? 0 : 1;
-    content.is_owed = content.is_owed || !sectors.empty();
+    disk.counts_.lies += sectors.all().empty() ? 0 : 1;
+    content.is_owed = content.is_owed || !sectors.all().empty();
   } else {
-    for (const uint64_t sector : sectors) {
-      Content::copySector(sector, content.cached, content.flushed);
-    }
-    content.dirty.remove(sectors);
+    copyToDisk();
     content.is_owed = false;
   }
   end(Status::Ok);
+}
+
+void SimDisk::FlushEvent::copyToDisk() {
+  Content& content = file.content();
+  for (const uint64_t sector : sectors.all()) Content::copySector(sector, content.cached, content.flushed);
+  content.dirty.remove(sectors.all());
+  for (const auto& [sector, bytes] : kept) {
+    const uint64_t first = sector * kSectorBytes;
+    std::memcpy(content.flushed.begin() + first, bytes.data(), std::min(kSectorBytes, content.flushed.size() - first));
+    content.dirty.add(sector);
+  }
+  // One that began earlier and ends later does not bring back what was there before.
+  for (FlushEvent& earlier : disk.flushing_) {
+    if (&earlier == this) break;
+    if (&earlier.file != &file) continue;
+    for (auto& [sector, bytes] : earlier.kept) {
+      if (sectors.has(sector)) copyOut(content.flushed, sector, bytes);
+    }
+  }
 }
 
 void SimDisk::FlushEvent::end(Status status) {

@@ -122,6 +122,7 @@ class SimDisk {
   struct FlushEvent;
 
   void loseUnflushed(Content& content);
+  void keepForFlushes(const File& file, uint64_t sector);
 
   SimScheduler& scheduler_;
   SimDiskOptions options_;

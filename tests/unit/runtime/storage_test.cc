@@ -377,6 +377,32 @@ TEST_F(SimDiskCrash, FlushInProgressEndsWithAnError) {
   EXPECT_EQ(flush.status, Status::IoError);
 }
 
+// Whoever takes a flush for one of what came while it was under way is to be found out.
+TEST_F(SimDiskCrash, AFlushCoversNothingThatIsWrittenAfterItBegan) {
+  for (const int flushes : {1, 2}) {
+    fill('a');
+    ASSERT_EQ(machine.flush(*file), Status::Ok);
+    fill('b');
+    machine.disk.setFlushTime(5'000'000, 5'000'000);
+    WaitedFlush first(machine.executor());
+    file->flush(first);
+    fill('c');
+    machine.disk.setFlushTime(1'000'000, 1'000'000);
+    WaitedFlush second(machine.executor());  // begins later and ends earlier
+    if (flushes == 2) file->flush(second);
+    fill('d');
+    machine.waitFor(first);
+    ASSERT_EQ(first.status, Status::Ok);
+    machine.disk.losePower();
+    reopen();
+    const std::string bytes = text();
+    EXPECT_EQ(std::ranges::count(bytes, 'a'), 0);
+    EXPECT_EQ(std::ranges::count(bytes, 'b') > 0, flushes == 1);
+    EXPECT_EQ(std::ranges::count(bytes, 'c') > 0, flushes == 2);
+    EXPECT_GT(std::ranges::count(bytes, 'd'), 0) << "some of what was not flushed is there all the same";
+  }
+}
+
 TEST_F(SimDiskCrash, WhatAFailedFlushLeftOutNeverGetsToTheDisk) {
   fill('a');
   machine.disk.failFlushes(1);
