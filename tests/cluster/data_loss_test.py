@@ -4,7 +4,9 @@
 
 import json
 import os
+import pty
 import shutil
+import subprocess
 import time
 import unittest
 
@@ -37,6 +39,17 @@ class DataLossTest(unittest.TestCase):
 
     def recover(self, *arguments):
         return self.cluster.run("ramcore", "recover", *arguments, check=False)
+
+    def recover_at_terminal(self, answer, *arguments):
+        """With standard input from a terminal, at which somebody types the answer."""
+        terminal, stdin = pty.openpty()
+        try:
+            os.write(terminal, answer.encode() + b"\n")
+            return subprocess.run(self.cluster.arguments("ramcore", "recover", *arguments), stdin=stdin,
+                                  capture_output=True, text=True, timeout=120, check=False)
+        finally:
+            os.close(terminal)
+            os.close(stdin)
 
     def fill(self):
         """Values in many segments: each has its one copy on either of two servers. Gives what was ever written."""
@@ -94,6 +107,10 @@ class DataLossTest(unittest.TestCase):
         self.assertIn("table 't', 1 tablet of 3", refused.stdout)
         self.assertEqual(self.recover("--accept-loss", "s3", "--yes").returncode, 1, "it lives")
         self.assertEqual(self.recover("--yes").returncode, 2, "nothing is named")
+        declined = self.recover_at_terminal("yes", "--accept-loss", lost["server"])
+        self.assertEqual(declined.returncode, 1, declined)
+        self.assertIn(f"Type the number of the server ({lost['server']})", declined.stderr)
+        self.assertIn("nothing is done", declined.stderr)
         self.assertIn(owner, [one["name"] for one in self.recoveries()])
 
         # The rest needs another server for its copies. It is as empty as the storage that is gone.
@@ -102,7 +119,10 @@ class DataLossTest(unittest.TestCase):
         found = self.wait(self.recoveries, lambda now: all(one["can_be_accepted"] for one in now))
         self.assertIn(owner, [one["name"] for one in found])
         for name in [one["name"] for one in found]:
-            done = self.recover("--accept-loss", name, "--yes")
+            if name == owner:
+                done = self.recover_at_terminal(lost["server"], "--accept-loss", name)
+            else:
+                done = self.recover("--accept-loss", name, "--yes")
             self.assertEqual(done.returncode, 0, done)
             self.assertLess(done.stdout.index("what is given up"), done.stdout.index("accepted;"), done)
             self.assertIn("are back", done.stdout)
