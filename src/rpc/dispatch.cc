@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "rpc/spin_gauge.h"
 
 namespace ramcore::rpc {
 namespace {
@@ -37,6 +38,20 @@ void arrange(std::span<RequestRecord*> records) {
     for (; at > 0 && goesBefore(*record, *records[at - 1]); --at) records[at] = records[at - 1];
     records[at] = record;
   }
+}
+
+// Between two rounds, after `idle_rounds` that found nothing. False: it has been long enough.
+bool spin(SpinGauge& gauge, runtime::Clock& clock, SpinGauge::Wait wait, uint32_t idle_rounds) {
+  const bool is_crowded = gauge.isCrowded();
+  // A pause takes as long as a round, for which a request would wait: not while the next one is due any moment.
+  if (!is_crowded && idle_rounds % kIdleRoundsPerClockRead != 0) {
+    if (idle_rounds > kIdleRoundsPerYield) _mm_pause();
+    return true;
+  }
+  const int64_t now_ns = clock.nowNs();
+  if (!gauge.goesOn(wait, now_ns)) return false;
+  if (is_crowded || idle_rounds % kIdleRoundsPerYield == 0) gauge.offerCore(now_ns);
+  return true;
 }
 
 }  // namespace
@@ -174,20 +189,6 @@ void Dispatch::awake() {
   if (hooks_.after_sleep != nullptr) hooks_.after_sleep(hooks_.context);
 }
 
-// After `idle_rounds` that found nothing. False: it has been long enough.
-bool Dispatch::spin(SpinGauge& gauge, SpinGauge::Wait wait, uint32_t idle_rounds) {
-  const bool is_crowded = gauge.isCrowded();
-  // A pause takes as long as a round, for which a request would wait: not while the next one is due any moment.
-  if (!is_crowded && idle_rounds % kIdleRoundsPerClockRead != 0) {
-    if (idle_rounds > kIdleRoundsPerYield) _mm_pause();
-    return true;
-  }
-  const int64_t now_ns = clock_.nowNs();
-  if (!gauge.goesOn(wait, now_ns)) return false;
-  if (is_crowded || idle_rounds % kIdleRoundsPerYield == 0) gauge.offerCore(now_ns);
-  return true;
-}
-
 void Dispatch::run() {
   SpinGauge gauge(clock_, options_.spin_ns_max);
   uint32_t idle_rounds = 0;
@@ -206,7 +207,7 @@ void Dispatch::run() {
     // Who does not spin has nothing to find in another round: going to sleep is the look that follows, and cheaper than
     // a round, which asks every socket of late.
     const auto wait = records_in_service_ != 0 ? SpinGauge::Wait::Answers : SpinGauge::Wait::Requests;
-    if (gauge.expectsSoon(wait) && (found || spin(gauge, wait, ++idle_rounds))) continue;
+    if (gauge.expectsSoon(wait) && (found || spin(gauge, clock_, wait, ++idle_rounds))) continue;
     idle_rounds = 0;
     if (prepareSleep()) {
       gauge.sleeps(wait);

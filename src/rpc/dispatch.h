@@ -12,7 +12,6 @@
 #include "rpc/job_queues.h"
 #include "rpc/service_table.h"
 #include "rpc/session_ends.h"
-#include "rpc/spin_gauge.h"
 #include "runtime/executor.h"
 #include "transport/transport.h"
 
@@ -164,7 +163,6 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   uint32_t runJobs();
   void publishCounts();
   bool inboxesEmpty() const;
-  bool spin(SpinGauge& gauge, SpinGauge::Wait wait, uint32_t idle_rounds);
 
   runtime::Clock& clock_;
   Trace& trace_;

@@ -64,7 +64,7 @@ class SpinGauge {
     const int64_t back_ns = clock_.nowNs();
     if (back_ns - now_ns <= kAwayNs) return;
     crowded_until_ns_ = back_ns + kCrowdedNs;
-    if (back_ns - now_ns > kHogNs) hogged_until_ns_ = back_ns + kHoggedNs;
+    if (back_ns - now_ns > kHogNs) noteHog(back_ns);
   }
   /// Somebody else ran on this core when it was offered lately. Looks at the clock only as long as that may be so.
   bool isCrowded() { return isNow(crowded_until_ns_); }
@@ -85,7 +85,10 @@ class SpinGauge {
   // Whoever takes a core for so long does not send messages but computes, and takes each core that is offered for its
   // whole slice of some milliseconds. From a sleeper that is woken it has to take its hands off at once.
   static constexpr int64_t kHogNs = 1 * runtime::kNanosPerMilli;
-  static constexpr int64_t kHoggedNs = 20 * runtime::kNanosPerMilli;
+  // Without a spin after that. Twice as long each time that somebody computes there still: of several processes that
+  // work together all stand still when one has lost its core.
+  static constexpr int64_t kHoggedNsMin = 5 * runtime::kNanosPerMilli;
+  static constexpr int64_t kHoggedNsMax = 640 * runtime::kNanosPerMilli;
 
   // Before `until_ns`, which is cleared afterwards.
   bool isNow(int64_t& until_ns) {
@@ -109,6 +112,12 @@ class SpinGauge {
     kind_ = kind;
     since_ns_ = now_ns;
   }
+  void noteHog(int64_t now_ns) {
+    const bool is_there_still = now_ns < hog_forgotten_ns_;
+    hogged_ns_ = is_there_still ? std::min(2 * hogged_ns_, kHoggedNsMax) : kHoggedNsMin;
+    hogged_until_ns_ = now_ns + hogged_ns_;
+    hog_forgotten_ns_ = hogged_until_ns_ + hogged_ns_;
+  }
   void noteLong() {
     if (std::exchange(is_long_, true)) return;
     Past& past = pasts_[static_cast<size_t>(kind_)];
@@ -126,6 +135,8 @@ class SpinGauge {
   int64_t since_ns_ = 0;
   int64_t crowded_until_ns_ = 0;
   int64_t hogged_until_ns_ = 0;
+  int64_t hogged_ns_ = kHoggedNsMin;  // the pause until then
+  int64_t hog_forgotten_ns_ = 0;
 };
 
 }  // namespace ramcore::rpc

@@ -136,6 +136,24 @@ TEST_F(SpinGaugeTest, DoesNotSpinForAWhileWhereSomebodyComputes) {
   EXPECT_EQ(waits(100, Wait::Requests, kShortNs), 100 * kShortNs);
 }
 
+// As long as it computes there the core is offered ever more seldom; when it has gone, as often as before.
+TEST_F(SpinGaugeTest, OffersTheCoreMoreSeldomAsLongAsSomebodyComputes) {
+  const auto pause = [this] {
+    gauge_.offerCore(clock_.nowNs() - 3 * runtime::kNanosPerMilli);
+    const int64_t begin_ns = clock_.nowNs();
+    while (!gauge_.expectsSoon(Wait::Requests)) clock_.advance(runtime::kNanosPerMilli);
+    return clock_.nowNs() - begin_ns;
+  };
+  const int64_t first_ns = pause();
+  EXPECT_EQ(pause(), 2 * first_ns);
+  int64_t longest_ns = 0;
+  for (int i = 0; i < 10; ++i) longest_ns = pause();
+  EXPECT_EQ(pause(), longest_ns);
+  EXPECT_LT(longest_ns, runtime::kNanosPerSecond);
+  clock_.advance(2 * longest_ns);
+  EXPECT_EQ(pause(), first_ns);
+}
+
 // The time before is what the caller says, so that somebody else seems to have run.
 TEST_F(SpinGaugeTest, ACoreIsCrowdedForAWhileAfterSomebodyElseRan) {
   gauge_.offerCore(clock_.nowNs() - 20 * kNanosPerMicro);
