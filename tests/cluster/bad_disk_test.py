@@ -2,10 +2,8 @@
 """A disk that refuses to flush: its server keeps nothing there any more and says so, others keep the copies, and nothing
 that was acknowledged is lost."""
 
-import json
 import os
 import subprocess
-import time
 import unittest
 
 from cluster_harness import Cluster, Daemon
@@ -21,16 +19,6 @@ def can_trace():
 
 @unittest.skipIf(os.environ.get("RAMCORE_SANITIZE"), "the leak sanitizer cannot run below strace")
 class BadDiskTest(unittest.TestCase):
-    SECONDS_MAX = 60
-
-    def wait(self, cluster, condition):
-        """There is no event to wait for: what this test is about is what an asker sees."""
-        deadline = time.monotonic() + self.SECONDS_MAX
-        while not condition(status := json.loads(cluster.rc("--timeout-ms", "1000", "status", "--json"))):
-            self.assertLess(time.monotonic(), deadline, status)
-            time.sleep(0.05)
-        return status
-
     def test_a_failed_flush_condemns_the_storage_and_loses_nothing(self):
         if not can_trace():
             self.skipTest("this machine forbids to trace processes, so that no flush can be made to fail")
@@ -45,7 +33,7 @@ class BadDiskTest(unittest.TestCase):
                 cluster.rc("put", "t", key, "value")
                 written[key] = "value"
                 self.assertLess(len(written), 500, bad.log())
-            status = self.wait(cluster, lambda now: now["replicas"]["least"] == 2)
+            status = cluster.wait_status(lambda now: now["replicas"]["least"] == 2)
             self.assertEqual({one["name"]: one["storage_failed"] for one in status["servers"]},
                              {"s1": False, "s2": False, "s3": False, "s4": True})
             self.assertEqual(status["health"], "degraded")
@@ -62,7 +50,7 @@ class BadDiskTest(unittest.TestCase):
 
             cluster.start_server("s5")
             self.assertEqual(bad.stop(), 0)
-            self.wait(cluster, lambda now: now["health"] == "ok" and now["replicas"]["least"] == 3)
+            cluster.wait_status(lambda now: now["health"] == "ok" and now["replicas"]["least"] == 3)
             self.assertEqual({key: value for key, (value, _) in cluster.export("t").items()}, written)
 
 

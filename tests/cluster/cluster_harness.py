@@ -4,7 +4,7 @@
         cluster.rc("create", "t")
 
 The processes' output is collected in cluster.directory; it is removed when the test passed and named when it failed.
-Nothing here sleeps: readiness is the line that a process prints, an end is the end of the process.
+Nothing here sleeps where there is an event: readiness is the line that a process prints, an end is the end of the process.
 """
 
 import json
@@ -272,8 +272,26 @@ class Cluster:
             objects[key] = (item.get("value", item.get("value64")), item["version"])
         return objects
 
+    def status(self):
+        """What `ramcore status` tells a program. Briefly: a cluster that is not whole may not answer."""
+        return json.loads(self.rc("--timeout-ms", "1000", "status", "--json"))
+
+    def wait_status(self, condition, seconds_max=60):
+        """The first status that meets the condition."""
+        return wait_for(self.status, condition, seconds_max)
+
     def tablets(self, table):
         return json.loads(self.run("rcmigrate", "list", table, "--json").stdout)["tablets"]
+
+
+def wait_for(look, condition, seconds_max=60):
+    """What look() gives when it meets the condition. For tests about what an asker sees: there is no event to wait for."""
+    deadline = time.monotonic() + seconds_max
+    while not condition(seen := look()):
+        if time.monotonic() > deadline:
+            raise Failed(f"still so after {seconds_max} s: {seen}")
+        time.sleep(0.05)
+    return seen
 
 
 def run(arguments, stdin=None, check=True, timeout=COMMAND_SECONDS_MAX):
@@ -284,4 +302,4 @@ def run(arguments, stdin=None, check=True, timeout=COMMAND_SECONDS_MAX):
     return done
 
 
-__all__ = ["BIN_DIR", "Cluster", "Daemon", "Failed", "run", "signal", "tool"]
+__all__ = ["BIN_DIR", "Cluster", "Daemon", "Failed", "run", "signal", "tool", "wait_for"]

@@ -11,16 +11,7 @@ from cluster_harness import Cluster
 
 
 class Comeback(unittest.TestCase):
-    SECONDS_MAX = 60
     TABLES = {"buffered": [], "sync": ["--durability", "sync"]}
-
-    def wait(self, cluster, condition):
-        """There is no event to wait for: what these tests are about is what an asker sees."""
-        deadline = time.monotonic() + self.SECONDS_MAX
-        while not condition(status := json.loads(cluster.rc("--timeout-ms", "1000", "status", "--json"))):
-            self.assertLess(time.monotonic(), deadline, status)
-            time.sleep(0.05)
-        return status
 
     def fill(self, cluster, tablets):
         """Objects that were written, overwritten, removed and counted; gives what is to be found."""
@@ -53,7 +44,7 @@ class ColdStartTest(Comeback):
 
     def test_everything_is_back_after_a_start_in_any_order_without_one_directory(self):
         with Cluster(servers=4, replicas=3) as cluster:
-            self.wait(cluster, lambda now: now["health"] == "ok")
+            cluster.wait_status(lambda now: now["health"] == "ok")
             before = self.fill(cluster, 8)
             for daemon in [cluster.coordinator, *cluster.servers.values()]:
                 daemon.kill()
@@ -64,7 +55,7 @@ class ColdStartTest(Comeback):
             cluster.start_coordinator()
             first.wait_ready()
             # s1, s2 and s4 may have what s3 has not. Nobody is told a part of the truth meanwhile.
-            status = self.wait(cluster, lambda now: self.missed_for(now, "s3") == ["s1", "s2", "s4"])
+            status = cluster.wait_status(lambda now: self.missed_for(now, "s3") == ["s1", "s2", "s4"])
             self.assertEqual(status["health"], "unavailable")
             self.assertTrue(all(one["tablets_left"] for one in status["recoveries"]), status)
             read = cluster.run("ramcore", "--timeout-ms", "500", "get", "buffered", "key8", check=False)
@@ -73,11 +64,11 @@ class ColdStartTest(Comeback):
 
             for name in ("s4", "s2"):
                 cluster.start_server(name)
-            self.wait(cluster, lambda now: not now["recoveries"] and now["health"] != "unavailable")
+            cluster.wait_status(lambda now: not now["recoveries"] and now["health"] != "unavailable")
             self.assertEqual(self.contents(cluster), before)
             # An empty directory takes the place of the one that is gone.
             cluster.start_server("s1")
-            status = self.wait(cluster, lambda now: now["health"] == "ok")
+            status = cluster.wait_status(lambda now: now["health"] == "ok")
             self.assertEqual((status["replicas"]["least"], status["survivable_deaths"]), (3, 2))
             self.assertEqual(self.contents(cluster), before)
 
@@ -87,7 +78,7 @@ class LocalReplicaTest(Comeback):
         flags = ["--local-replica"]
         with Cluster(servers=0, replicas=3) as cluster:
             cluster.start_server("s1", extra=flags)
-            status = self.wait(cluster, lambda now: now["health"] == "ok")
+            status = cluster.wait_status(lambda now: now["health"] == "ok")
             self.assertEqual((status["replicas"], status["survivable_deaths"]), ({"wanted": 1, "least": 1}, 0))
             before = self.fill(cluster, 2)
             for kills_coordinator in (False, True):
@@ -96,7 +87,7 @@ class LocalReplicaTest(Comeback):
                     cluster.coordinator.kill()
                     cluster.start_coordinator()
                 cluster.start_server("s1", extra=flags)
-                self.wait(cluster, lambda now: now["health"] == "ok")
+                cluster.wait_status(lambda now: now["health"] == "ok")
                 self.assertEqual(self.contents(cluster), before)
 
 
@@ -104,12 +95,12 @@ class GoodbyeTest(Comeback):
     def test_a_server_that_is_stopped_is_recovered_at_once(self):
         silence_s = 120  # after which it would be declared dead
         with Cluster(servers=4, replicas=2, death_after_ms=silence_s * 1000) as cluster:
-            self.wait(cluster, lambda now: now["health"] == "ok")
+            cluster.wait_status(lambda now: now["health"] == "ok")
             before = self.fill(cluster, 8)
             self.assertIn("s2", {tablet["server"] for tablet in cluster.tablets("buffered")})
             begin = time.monotonic()
             self.assertEqual(cluster.servers["s2"].stop(), 0)
-            self.wait(cluster, lambda now: not now["recoveries"] and now["health"] == "ok")
+            cluster.wait_status(lambda now: not now["recoveries"] and now["health"] == "ok")
             self.assertLess(time.monotonic() - begin, silence_s / 4)
             self.assertNotIn("s2", {tablet["server"] for tablet in cluster.tablets("buffered")})
             self.assertEqual(self.contents(cluster), before)

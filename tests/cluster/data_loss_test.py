@@ -7,32 +7,18 @@ import os
 import pty
 import shutil
 import subprocess
-import time
 import unittest
 
-from cluster_harness import Cluster
+from cluster_harness import Cluster, wait_for
 
 
 class DataLossTest(unittest.TestCase):
-    SECONDS_MAX = 60
-
     def setUp(self):
         self.cluster = self.enterContext(Cluster(servers=0, replicas=1, death_after_ms=2000))
         for name in ("s1", "s2", "s3"):
             self.cluster.start_server(name, wait=False)
         for server in self.cluster.servers.values():
             server.wait_ready()
-
-    def wait(self, what, condition):
-        """There is no event to wait for: what this test is about is what an asker sees."""
-        deadline = time.monotonic() + self.SECONDS_MAX
-        while not condition(seen := what()):
-            self.assertLess(time.monotonic(), deadline, seen)
-            time.sleep(0.05)
-        return seen
-
-    def status(self):
-        return json.loads(self.cluster.rc("--timeout-ms", "1000", "status", "--json"))
 
     def recoveries(self):
         return json.loads(self.cluster.rc("recover", "--json"))
@@ -64,7 +50,7 @@ class DataLossTest(unittest.TestCase):
         return written
 
     def test_what_is_missing_is_named_and_given_up_only_when_that_is_accepted(self):
-        self.wait(self.status, lambda now: now["health"] == "ok")
+        self.cluster.wait_status(lambda now: now["health"] == "ok")
         self.cluster.rc("create", "t", "--tablets", "3")
         written = self.fill()
         self.assertEqual(len(self.cluster.export("t")), 60)
@@ -74,7 +60,7 @@ class DataLossTest(unittest.TestCase):
         self.cluster.servers["s2"].kill()
         shutil.rmtree(self.cluster.path("s1"))
 
-        found = self.wait(self.recoveries, lambda now: any(one["can_be_accepted"] for one in now))
+        found = wait_for(self.recoveries, lambda now: any(one["can_be_accepted"] for one in now))
         lost = next(one for one in found if one["can_be_accepted"])
         owner = lost["name"]
         self.assertIn(owner, ("s1", "s2"))
@@ -92,7 +78,7 @@ class DataLossTest(unittest.TestCase):
         self.assertIn(f"away: server {away['id']} ({other}) tcp://", text)
         self.assertIn("ramcore recover --accept-loss " + lost["server"], text)
         self.assertIn("--storage", text)
-        status = self.status()
+        status = self.cluster.status()
         self.assertEqual(status["health"], "unavailable")
         self.assertIn(owner, [one["name"] for one in status["recoveries"]])
 
@@ -116,7 +102,7 @@ class DataLossTest(unittest.TestCase):
         # The rest needs another server for its copies. It is as empty as the storage that is gone.
         self.cluster.start_server("s4")
         # A log that happens to be complete on the third comes back by itself then.
-        found = self.wait(self.recoveries, lambda now: all(one["can_be_accepted"] for one in now))
+        found = wait_for(self.recoveries, lambda now: all(one["can_be_accepted"] for one in now))
         self.assertIn(owner, [one["name"] for one in found])
         for name in [one["name"] for one in found]:
             if name == owner:
@@ -127,7 +113,7 @@ class DataLossTest(unittest.TestCase):
             self.assertLess(done.stdout.index("what is given up"), done.stdout.index("accepted;"), done)
             self.assertIn("are back", done.stdout)
         self.assertEqual(self.recoveries(), [])
-        self.wait(self.status, lambda now: now["health"] == "ok")
+        self.cluster.wait_status(lambda now: now["health"] == "ok")
 
         objects = self.cluster.export("t")
         for key, (value, _) in objects.items():

@@ -2,28 +2,14 @@
 """`ramcore status` says how many deaths a cluster would survive, before, during and after one."""
 
 import json
-import time
 import unittest
 
 from cluster_harness import Cluster
 
 
 class HealthTest(unittest.TestCase):
-    SECONDS_MAX = 60
-
     def setUp(self):
         self.cluster = self.enterContext(Cluster(servers=3, replicas=2))
-
-    def status(self):
-        return json.loads(self.cluster.rc("--timeout-ms", "1000", "status", "--json"))
-
-    def wait(self, condition):
-        """There is no event to wait for: what this test is about is what an asker sees."""
-        deadline = time.monotonic() + self.SECONDS_MAX
-        while not condition(status := self.status()):
-            self.assertLess(time.monotonic(), deadline, status)
-            time.sleep(0.05)
-        return status
 
     def expect(self, status, health, least, deaths):
         self.assertEqual(status["health"], health, status)
@@ -33,11 +19,11 @@ class HealthTest(unittest.TestCase):
 
     def test_a_death_shows_until_another_server_has_the_copies(self):
         # A server takes tablets when it has copies of its log.
-        self.wait(lambda now: now["health"] == "ok")
+        self.cluster.wait_status(lambda now: now["health"] == "ok")
         self.cluster.rc("create", "t")
         for i in range(10):
             self.cluster.rc("put", "t", f"key{i}", "value")
-        status = self.wait(lambda now: now["health"] == "ok")
+        status = self.cluster.wait_status(lambda now: now["health"] == "ok")
         self.expect(status, "ok", 2, 1)
         for server in status["servers"]:
             self.assertEqual((server["replicas_wanted"], server["replicas_least"]), (2, 2), server)
@@ -46,10 +32,10 @@ class HealthTest(unittest.TestCase):
 
         self.assertIn("s3", [tablet["server"] for tablet in self.cluster.tablets("t")])
         self.cluster.servers["s3"].kill()
-        status = self.wait(lambda now: now["health"] == "unavailable")
+        status = self.cluster.wait_status(lambda now: now["health"] == "unavailable")
         self.assertTrue(any("tablet" in reason and "s3" in reason for reason in status["reasons"]), status)
         # Two servers are too few for the recovery: each has one other to copy to, and two are wanted at least.
-        status = self.wait(lambda now: now["recoveries"] and now["replicas"]["least"] == 1)
+        status = self.cluster.wait_status(lambda now: now["recoveries"] and now["replicas"]["least"] == 1)
         self.expect(status, "unavailable", 1, 0)
         self.assertEqual([recovery["name"] for recovery in status["recoveries"]], ["s3"], status)
         self.assertGreater(status["recoveries"][0]["tablets_left"], 0, status)
@@ -59,7 +45,7 @@ class HealthTest(unittest.TestCase):
         self.assertIn("recovery of server", text)
 
         self.cluster.start_server("s4")
-        status = self.wait(lambda now: now["health"] == "ok")
+        status = self.cluster.wait_status(lambda now: now["health"] == "ok")
         self.expect(status, "ok", 2, 1)
         self.assertEqual(sorted(server["name"] for server in status["servers"]), ["s1", "s2", "s4"])
         self.assertEqual(status["recoveries"], [])
