@@ -11,7 +11,7 @@ namespace {
 using runtime::kNanosPerMilli;
 using runtime::kNanosPerSecond;
 
-struct Kind {
+struct Death {
   const char* name;
   bool power;  ///< its machine loses it; otherwise the process is killed
   Durability durability;
@@ -20,7 +20,7 @@ struct Kind {
 /// A server under load that dies again and again, and its coordinator now and then.
 class Alone {
  public:
-  Alone(uint64_t seed, const Kind& kind)
+  Alone(uint64_t seed, const Death& kind)
       : kind_(kind),
         tables_({{.name = "table", .durability = kind.durability}}),
         cluster_(seed, options()),
@@ -119,7 +119,7 @@ class Alone {
     created_ = table.ok();
   }
 
-  const Kind kind_;
+  const Death kind_;
   const SimTables tables_;
   SimCluster cluster_;
   Generator generator_;
@@ -133,7 +133,7 @@ class Alone {
   bool is_coordinator_down_ = false;
 };
 
-class LocalReplica : public ::testing::TestWithParam<Kind> {};
+class LocalReplica : public ::testing::TestWithParam<Death> {};
 
 TEST_P(LocalReplica, WhatWasAcknowledgedIsThereAfterEveryDeath) {
   uint64_t deaths = 0;
@@ -156,9 +156,9 @@ TEST_P(LocalReplica, WhatWasAcknowledgedIsThereAfterEveryDeath) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, LocalReplica,
-                         ::testing::Values(Kind{"Killed", false, Durability::Buffered},
-                                           Kind{"KilledSync", false, Durability::Sync},
-                                           Kind{"WithoutPower", true, Durability::Sync}),
+                         ::testing::Values(Death{"Killed", false, Durability::Buffered},
+                                           Death{"KilledSync", false, Durability::Sync},
+                                           Death{"WithoutPower", true, Durability::Sync}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
