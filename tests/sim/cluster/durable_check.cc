@@ -38,6 +38,7 @@ void DurableCheck::check(const char* when) {
   ++moments_;
   absorb();
   readDisks(all);
+  alone_now_ = alone_ ? alone_() : std::nullopt;
   for (auto& [id, owner] : all) judge(owner);
 }
 
@@ -291,7 +292,7 @@ void DurableCheck::judge(Owner& owner) {
   const coordinator::LogSurvey whole = survey(owner, all);
   if (whole.isComplete()) {
     judgeLog(owner, whole, who);
-  } else if (!is_somebody_powerless_ && wasAnythingTold(owner)) {
+  } else if (!is_somebody_powerless_ && owner.server.id != alone_now_ && wasAnythingTold(owner)) {
     fail("the log of " + who + " is not whole: " +
          (whole.head ? std::to_string(whole.missing.size()) + " segments are missing" : "it has no end"));
   }

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -34,6 +36,9 @@ class DurableCheck {
  public:
   /// All outlive it.
   DurableCheck(const SimCluster& cluster, const SimTables& tables, const History& history, runtime::Random random);
+
+  /// Who says of whose log the memory of a running server has more than any disk: it need not be complete on disks.
+  void setAlone(std::function<std::optional<ServerId>()> alone) { alone_ = std::move(alone); }
 
   /// Between two events.
   /// @param when  what is happening, for people
@@ -137,6 +142,7 @@ class DurableCheck {
   const SimTables& tables_;
   const History& history_;
   runtime::Random random_;
+  std::function<std::optional<ServerId>()> alone_;
   size_t absorbed_ = 0;            ///< operations looked at
   std::vector<size_t> unsettled_;  ///< of them, those without an answer
   std::vector<Facts> facts_;       ///< by place
@@ -151,6 +157,7 @@ class DurableCheck {
   std::vector<TableId> table_ids_;          ///< of tables_, if they are stored
   bool was_deceived_ = false;               ///< a disk has lost what it had said was flushed
   bool is_somebody_powerless_ = false;      ///< whose disk was not read
+  std::optional<ServerId> alone_now_;
   const char* when_ = "";
   uint64_t moments_ = 0;
   uint64_t replay_ = 0;   ///< number of the last one

@@ -64,6 +64,7 @@ void Nemesis::stop() {
 
 void Nemesis::step() {
   replaceRejected();
+  if (alone()) return;
   // With one backup less, a server that is spared could not go on without its floor.
   const bool may_kill = options_.crashes && !spared_;
   if (may_kill && random_.below(150) == 0) return killSome();

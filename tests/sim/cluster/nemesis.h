@@ -48,7 +48,9 @@ class Nemesis {
   }
   /// The one whose disk turns bits over.
   size_t rottenMachine() const { return rotten_; }
-  bool settled() const { return !operating_ && starting_ == 0 && !stopping_; }
+  bool settled() { return !operating_ && starting_ == 0 && !stopping_ && !alone(); }
+  /// The server whose memory is all that has what it has acknowledged last, if there is one: no disks do.
+  std::optional<ServerId> alone();
   /// The server that was declared dead, if any: nothing is asked of it any more.
   std::optional<size_t> retired() const { return retired_; }
 
@@ -72,6 +74,7 @@ class Nemesis {
   void losePower();
   void losePower(size_t index);
   void loseAllPower();
+  void losePowerButOne();
   bool isWhole() const;
   bool isWhole(size_t index) const;
   void spoilDisk();
@@ -125,6 +128,7 @@ class Nemesis {
   uint32_t paused_ = 0;
   std::optional<size_t> pauses_at_write_;  ///< a server that stands still as soon as it has an unsent write
   std::optional<size_t> spared_;           ///< one that does: its sessions stay, and so do those who wait for it
+  std::optional<size_t> alone_;            ///< on the only machine that kept its power; nothing happens meanwhile
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
   size_t rotten_ = 0;
   PowerWatch power_watch_;

@@ -18,6 +18,8 @@ int64_t draw(runtime::Random& random, int64_t first, int64_t last) {
 // Several may, at once or one after the other, while processes are killed: as long as the promise holds, see
 // PowerWatch.
 void Nemesis::losePower() {
+  // Seldom possible.
+  if (random_.below(8) == 0) return losePowerButOne();
   if (random_.below(power_rarity_) != 0) return;
   const size_t count = cluster_.servers.size();
   const size_t wanted = random_.below(3) == 0 ? 1 + random_.below(count) : 1;
@@ -48,6 +50,32 @@ void Nemesis::loseAllPower() {
   ++counts_.clusters_powerless;
   for (size_t index = 0; index < cluster_.servers.size(); ++index) losePower(index);
   if (random_.below(2) == 0) restartCoordinator();
+}
+
+// Of all machines but one at once. The others' logs have a copy there. The log of the server that runs there has none
+// any more, but that server has not died: it makes new ones, while nobody disturbs it, for no more is promised.
+void Nemesis::losePowerButOne() {
+  const bool is_calm = paused_ == 0 && !cutting_off_ && !stopping_ && !liar_ && !condemned_ && starting_ == 0;
+  const size_t index = random_.below(cluster_.servers.size());
+  if (!is_calm || cluster_.isDown(index) || !isWhole() || !power_watch_.mayLoseAllBut(index)) return;
+  healAll();
+  // For all before any: the disks are judged after each.
+  for (size_t other = 0; other < cluster_.servers.size(); ++other) {
+    if (other != index) power_watch_.noteLoss(other);
+  }
+  alone_ = index;
+  for (size_t other = 0; other < cluster_.servers.size(); ++other) {
+    if (other == index) continue;
+    losePower(other);
+    ++counts_.power_losses;
+  }
+  ++counts_.power_losses_at_once;
+  if (alone()) ++counts_.alone_with_power;
+}
+
+std::optional<ServerId> Nemesis::alone() {
+  if (alone_ && power_watch_.hasCopies(*alone_)) alone_.reset();
+  return alone_ ? std::optional(idOf(*alone_)) : std::nullopt;
 }
 
 // Every log has the replicas that it should have, and no dead server's log is still needed.

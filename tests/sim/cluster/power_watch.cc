@@ -40,12 +40,14 @@ void PowerWatch::forgetReleased() {
   std::erase_if(dead_, [&](const auto& dead) { return coordinator.isReleased(dead.first); });
 }
 
+// Of the server on `except` not.
 template <typename Survives>
-bool PowerWatch::allLogs(Survives survives) {
+bool PowerWatch::allLogs(Survives survives, std::optional<size_t> except) {
   noteProcesses();
   forgetReleased();
   for (size_t index = 0; index < cluster_.servers.size(); ++index) {
-    if (!cluster_.isDown(index) && !survives(logOf(*cluster_.servers[index]))) return false;
+    if (index == except || cluster_.isDown(index)) continue;
+    if (!survives(logOf(*cluster_.servers[index]))) return false;
   }
   return std::all_of(dead_.begin(), dead_.end(), [&](const auto& dead) { return survives(dead.second); });
 }
@@ -72,35 +74,59 @@ bool PowerWatch::isOpenable(size_t index) const {
          disk.isFlushed("frames", backup::kBlockBytes, sizeof(backup::Superblock));
 }
 
-bool PowerWatch::survivesWithout(size_t index, const Log& log) const {
-  const bool deceives = cluster_.disks[index]->owesFlushes();
+// Whether of each segment one of the replicas is kept.
+template <typename Keeps>
+bool PowerWatch::isSafe(const Log& log, Keeps keeps) {
   std::set<SegmentId> open;
   std::set<SegmentId> safe;
   for (const master::ReplicaManager::Known& known : log.replicas) {
     // Nothing was reported yet of what is nowhere certified: of private segments, and of heads that are being opened.
     if (known.certified_bytes == 0) continue;
     open.insert(known.segment);
+    if (keeps(known)) safe.insert(known.segment);
+  }
+  return log.is_known && open == safe;
+}
+
+bool PowerWatch::survivesWithout(size_t index, const Log& log) const {
+  const bool deceives = cluster_.disks[index]->owesFlushes();
+  return isSafe(log, [&](const master::ReplicaManager::Known& known) {
     const auto machine = machines_.find(known.backup);
     const bool is_elsewhere = machine != machines_.end() && machine->second != index;
     const bool keeps = is_elsewhere && !lost_.contains(known.backup);
     const bool is_spared = !deceives || (is_elsewhere && machine->second != rotten_);
     const bool keeps_closed = known.is_closed && is_spared && !deceived_.contains(known.backup);
-    if (keeps_closed || (keeps && is_spared)) safe.insert(known.segment);
-  }
-  return log.is_known && open == safe;
+    return keeps_closed || (keeps && is_spared);
+  });
 }
 
 bool PowerWatch::isFlushedSomewhere(const Log& log) const {
-  std::set<SegmentId> open;
-  std::set<SegmentId> safe;
-  for (const master::ReplicaManager::Known& known : log.replicas) {
-    if (known.certified_bytes == 0) continue;
-    open.insert(known.segment);
+  return isSafe(log, [&](const master::ReplicaManager::Known& known) {
     const auto machine = machines_.find(known.backup);
-    if (machine == machines_.end() || machine->second == rotten_ || deceived_.contains(known.backup)) continue;
-    if (!cluster_.disks[machine->second]->owesFlushes()) safe.insert(known.segment);
+    if (machine == machines_.end() || machine->second == rotten_ || deceived_.contains(known.backup)) return false;
+    return !cluster_.disks[machine->second]->owesFlushes();
+  });
+}
+
+bool PowerWatch::mayLoseAllBut(size_t index) {
+  for (size_t other = 0; other < cluster_.disks.size(); ++other) {
+    if (cluster_.disks[other]->owesFlushes() || (other != index && !isOpenable(other))) return false;
   }
-  return log.is_known && open == safe;
+  const auto survives = [&](const Log& log) {
+    return isSafe(log, [&](const master::ReplicaManager::Known& known) {
+      if (known.is_closed) return !deceived_.contains(known.backup);
+      const auto machine = machines_.find(known.backup);
+      return machine != machines_.end() && machine->second == index && !lost_.contains(known.backup);
+    });
+  };
+  return allLogs(survives, index);
+}
+
+bool PowerWatch::hasCopies(size_t index) {
+  noteProcesses();
+  return isSafe(logOf(*cluster_.servers[index]), [&](const master::ReplicaManager::Known& known) {
+    return known.is_closed ? !deceived_.contains(known.backup) : !lost_.contains(known.backup);
+  });
 }
 
 }  // namespace ramcore::sim

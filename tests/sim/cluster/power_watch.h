@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -31,6 +32,11 @@ class PowerWatch {
   bool mayLose(size_t index);
   /// Whether all machines may at once, where nothing was acknowledged before it was said to be flushed.
   bool mayLoseAll();
+  /// Whether all machines but this one may at once, if the server that runs there, and has its own log in its memory,
+  /// is left alone until hasCopies().
+  bool mayLoseAllBut(size_t index);
+  /// What the server that runs there has reported is on other machines, too.
+  bool hasCopies(size_t index);
 
  private:
   struct Log {
@@ -42,10 +48,12 @@ class PowerWatch {
   void forgetReleased();
   static Log logOf(const SimServer& server);
   bool survivesWithout(size_t index, const Log& log) const;
+  template <typename Keeps>
+  static bool isSafe(const Log& log, Keeps keeps);
   bool isFlushedSomewhere(const Log& log) const;
   bool isOpenable(size_t index) const;
   template <typename Survives>
-  bool allLogs(Survives survives);
+  bool allLogs(Survives survives, std::optional<size_t> except = std::nullopt);
 
   SimCluster& cluster_;
   const size_t rotten_;

@@ -37,6 +37,7 @@ void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& fl
                                   {"replicas refused by full disks", counts.refused_full, 0.1},
                                   {"machines without power", counts.power_losses, with_faults * 2.5},
                                   {"several without power", counts.power_losses_at_once, with_faults * 0.1},
+                                  {"servers alone with power", counts.alone_with_power, with_faults * 0.1},
                                   {"sectors lost", counts.sectors_lost, with_faults * 4},
                                   {"sectors torn", counts.sectors_torn, with_faults * 50},
                                   {"flushes failed", counts.flushes_failed, with_faults * 2},

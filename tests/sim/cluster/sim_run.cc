@@ -177,6 +177,7 @@ class Scenario {
                          .crashes = options_.crashes,
                          .all_sync = variation_.levels == Variation::Levels::Sync,
                          .small_storage = variation_.small_storage});
+    durable_check_.setAlone([this] { return nemesis_->alone(); });
     if (options_.crashes) cluster_.on_fault = [this](const char* what) { judgeDisks(what, kOfFaults); };
     nemesis_->start();
     scheduleReplays();
@@ -454,6 +455,7 @@ void RunCounts::add(const RunCounts& other) {
   refused_full += other.refused_full;
   power_losses += other.power_losses;
   power_losses_at_once += other.power_losses_at_once;
+  alone_with_power += other.alone_with_power;
   sectors_lost += other.sectors_lost;
   sectors_torn += other.sectors_torn;
   flushes_failed += other.flushes_failed;
