@@ -60,9 +60,9 @@ if(RAMCORE_PCH)
   # Code for a library and code for an executable cannot share one: -fPIC or -fPIE is part of it.
   ramcore_define_pch(library HEADERS ${RAMCORE_PCH_STD} ${RAMCORE_PCH_PROTOBUF} FLAGS -fPIC -fvisibility=default)
   ramcore_define_pch(program HEADERS ${RAMCORE_PCH_STD} ${RAMCORE_PCH_PROTOBUF}
-                     FLAGS -fPIE -fvisibility=default ${RAMCORE_NO_FUZZ_FLAGS})
+                     FLAGS -fPIE -fvisibility=default ${RAMCORE_DRIVER_FLAGS})
   ramcore_define_pch(test HEADERS ${RAMCORE_PCH_STD} ${RAMCORE_PCH_PROTOBUF} gtest/gtest.h gmock/gmock.h
-                     FLAGS -fPIE -fvisibility=default -DGTEST_HAS_PTHREAD=1 ${RAMCORE_NO_FUZZ_FLAGS})
+                     FLAGS -fPIE -fvisibility=default -DGTEST_HAS_PTHREAD=1 ${RAMCORE_DRIVER_FLAGS})
   if(RAMCORE_FUZZ)
     ramcore_define_pch(fuzz HEADERS ${RAMCORE_PCH_STD} ${RAMCORE_PCH_PROTOBUF} FLAGS -fPIE -fvisibility=default)
   endif()

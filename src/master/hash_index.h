@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/mutation.h"
 #include "base/result.h"
 #include "base/spin_lock.h"
 #include "master/index_line.h"
