@@ -31,16 +31,20 @@ if(RAMCORE_SANITIZE)
   add_link_options(-fsanitize=${RAMCORE_SANITIZE})
   add_compile_definitions(RAMCORE_SANITIZED=1)
 endif()
-# Flags of tests and tools, which drive the layers and the simulator. Sanitized, they are not optimized: instrumented code
-# takes the optimizer three times as long as the rest of the compiler. libFuzzer needs no coverage of them.
+# Flags of tools, tests and benchmarks, which drive the layers and the simulator. libFuzzer needs no coverage of them. What is
+# instrumented costs the optimizer three times what the rest of the compiler costs, so there they are not optimized; nor are
+# tests anywhere, but for those that compute for long (ramcore_gtest).
 set(RAMCORE_DRIVER_FLAGS "")
-if(RAMCORE_SANITIZE)
-  list(APPEND RAMCORE_DRIVER_FLAGS -O0)
-endif()
+set(RAMCORE_COMPUTING_TEST_FLAGS "")
 if(RAMCORE_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
   list(APPEND RAMCORE_DRIVER_FLAGS -fno-sanitize=fuzzer-no-link)
+  list(APPEND RAMCORE_COMPUTING_TEST_FLAGS -fno-sanitize=fuzzer-no-link)
 endif()
+if(RAMCORE_SANITIZE)
+  list(APPEND RAMCORE_DRIVER_FLAGS -O0)
+endif()
+set(RAMCORE_TEST_FLAGS ${RAMCORE_COMPUTING_TEST_FLAGS} -O0)
 
 # Warnings are for our own sources only, not for generated ones: targets ask for them by name.
 add_library(ramcore_warnings INTERFACE)

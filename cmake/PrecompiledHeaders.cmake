@@ -62,7 +62,7 @@ if(RAMCORE_PCH)
   ramcore_define_pch(program HEADERS ${RAMCORE_PCH_STD} ${RAMCORE_PCH_PROTOBUF}
                      FLAGS -fPIE -fvisibility=default ${RAMCORE_DRIVER_FLAGS})
   ramcore_define_pch(test HEADERS ${RAMCORE_PCH_STD} ${RAMCORE_PCH_PROTOBUF} gtest/gtest.h gmock/gmock.h
-                     FLAGS -fPIE -fvisibility=default -DGTEST_HAS_PTHREAD=1 ${RAMCORE_DRIVER_FLAGS})
+                     FLAGS -fPIE -fvisibility=default -DGTEST_HAS_PTHREAD=1 ${RAMCORE_TEST_FLAGS})
   if(RAMCORE_FUZZ)
     ramcore_define_pch(fuzz HEADERS ${RAMCORE_PCH_STD} ${RAMCORE_PCH_PROTOBUF} FLAGS -fPIE -fvisibility=default)
   endif()

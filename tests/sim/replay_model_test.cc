@@ -449,19 +449,26 @@ class ReplayModel : private StoreParts {
   uint64_t recovered_ = 0;
 };
 
+// Parts of the seeds, so that several processors can have one each.
+constexpr uint64_t kParts = 4;
+
 uint64_t seedCount() {
   const char* wanted = std::getenv("RAMCORE_REPLAY_SEEDS");
   return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 200;
 }
 
-TEST(ReplayModel, ReplayingTheLogInAnyOrderGivesTheModel) {
-  const uint64_t seeds = seedCount();
+class ReplayModelTest : public testing::TestWithParam<uint64_t> {};
+
+TEST_P(ReplayModelTest, ReplayingTheLogInAnyOrderGivesTheModel) {
+  const uint64_t first = seedCount() * GetParam() / kParts + 1;
+  const uint64_t last = seedCount() * (GetParam() + 1) / kParts;
+  const uint64_t seeds = last - first + 1;
   uint64_t cleaned = 0;
   uint64_t duplicates = 0;
   uint64_t splits = 0;
   uint64_t replayed = 0;
   uint64_t recovered = 0;
-  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+  for (uint64_t seed = first; seed <= last; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     ReplayModel model(seed);
     model.run(seed % 4 == 0 ? 3000 : 400);
@@ -486,6 +493,7 @@ TEST(ReplayModel, ReplayingTheLogInAnyOrderGivesTheModel) {
   EXPECT_GT(replayed, seeds);
   EXPECT_GE(recovered, seeds / 4);
 }
+INSTANTIATE_TEST_SUITE_P(Parts, ReplayModelTest, testing::Range(uint64_t{0}, kParts));
 
 }  // namespace
 }  // namespace ramcore::master

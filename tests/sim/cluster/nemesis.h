@@ -128,7 +128,7 @@ class Nemesis {
   uint32_t paused_ = 0;
   std::optional<size_t> pauses_at_write_;  ///< a server that stands still as soon as it has an unsent write
   std::optional<size_t> spared_;           ///< one that does: its sessions stay, and so do those who wait for it
-  std::optional<size_t> alone_;            ///< on the only machine that kept its power; nothing happens meanwhile
+  std::optional<size_t> alone_;            ///< on the only machine that kept its power; no fault happens meanwhile
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
   size_t rotten_ = 0;
   PowerWatch power_watch_;

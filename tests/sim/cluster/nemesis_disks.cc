@@ -69,7 +69,6 @@ void Nemesis::losePowerButOne() {
     losePower(other);
     ++counts_.power_losses;
   }
-  ++counts_.power_losses_at_once;
   if (alone()) ++counts_.alone_with_power;
 }
 

@@ -40,7 +40,7 @@ void PowerWatch::forgetReleased() {
   std::erase_if(dead_, [&](const auto& dead) { return coordinator.isReleased(dead.first); });
 }
 
-// Of the server on `except` not.
+// The log of the server on `except` need not survive.
 template <typename Survives>
 bool PowerWatch::allLogs(Survives survives, std::optional<size_t> except) {
   noteProcesses();

@@ -85,7 +85,7 @@ struct RunCounts {
   uint64_t refused_full = 0;  ///< replicas, by backups without a frame for them
   uint64_t power_losses = 0;
   uint64_t power_losses_at_once = 0;  ///< of several machines
-  uint64_t alone_with_power = 0;      ///< of all but one, whose server had acknowledged what nobody else has any more
+  uint64_t alone_with_power = 0;      ///< of all but one, whose server may have acknowledged what no other has any more
   uint64_t sectors_lost = 0;          ///< by them
   uint64_t sectors_torn = 0;          ///< by them
   uint64_t flushes_failed = 0;
