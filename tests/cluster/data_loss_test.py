@@ -113,7 +113,8 @@ class DataLossTest(unittest.TestCase):
 
         # The rest needs another server for its copies. It is as empty as the storage that is gone.
         self.cluster.start_server("s4")
-        found = wait_for(self.recoveries, lambda now: all(one["can_be_accepted"] for one in now))
+        found = wait_for(self.recoveries,
+                         lambda now: len(now) == 2 and all(one["can_be_accepted"] for one in now))
         self.assertEqual({one["name"] for one in found}, {"s1", "s2"})
         for name in [one["name"] for one in found]:
             if name == owner:
