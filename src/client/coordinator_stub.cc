@@ -275,6 +275,11 @@ Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns) 
     known.has_answered = true;
     known.memory_bytes = state.memory_bytes();
     known.live_bytes = state.live_bytes();
+    known.live_bytes_max = state.live_bytes_max();
+    known.tombstone_bytes = state.tombstone_bytes();
+    known.result_bytes = state.result_bytes();
+    known.cleaner_copied_bytes = state.cleaner_copied_bytes();
+    known.cleaner_freed_bytes = state.cleaner_freed_bytes();
     known.objects = state.objects();
     known.requests = state.requests();
     known.sessions = state.sessions();

@@ -22,6 +22,11 @@ struct ServerStatus {
   bool has_answered = false;
   uint64_t memory_bytes = 0;
   uint64_t live_bytes = 0;
+  uint64_t live_bytes_max = 0;   ///< at which writes are refused
+  uint64_t tombstone_bytes = 0;  ///< part of live_bytes
+  uint64_t result_bytes = 0;     ///< part of live_bytes: what clients' calls answered
+  uint64_t cleaner_copied_bytes = 0;
+  uint64_t cleaner_freed_bytes = 0;
   uint64_t objects = 0;
   uint64_t requests = 0;
   uint32_t sessions = 0;

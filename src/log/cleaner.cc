@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
-#include "base/mutation.h"
-
 namespace ramcore::log {
 
 namespace {
@@ -22,18 +19,19 @@ uint64_t liveBytesOf(const Segment& segment) {
 bool Cleaner::isNeeded() const {
   SegmentPool& pool = log_.pool();
   const LogConfig& config = log_.config();
-  if (pool.freeBytesForHeads() < config.memory_bytes / 100 * config.clean_below_free_percent) return true;
-  if (pool.isShortOfSlots()) return true;
+  if (pool.freeBytesForHeads() < config.cleanBelowFreeBytes()) return true;
+  // Free memory may have fallen into pieces, and slots may be short, however much there is.
+  if (!pool.mayHaveRoom(SegmentKind::Head) || pool.isShortOfSlots()) return true;
   // Writes are about to be refused though tombstones could go together with what they hold down.
   const LogStats& stats = log_.stats();
-  const auto limit = static_cast<int64_t>(config.liveBytesMax());
+  const auto limit = static_cast<int64_t>(log_.liveBytesMax());
   return stats.live_bytes.load(std::memory_order_relaxed) > limit - limit / 16 &&
          stats.tombstone_bytes.load(std::memory_order_relaxed) > static_cast<int64_t>(config.segment_bytes);
 }
 
 bool Cleaner::isUrgent() const {
-  const LogConfig& config = log_.config();
-  return log_.pool().freeBytesForHeads() < config.memory_bytes / 200 * config.clean_below_free_percent;
+  const SegmentPool& pool = log_.pool();
+  return pool.freeBytesForHeads() < log_.config().cleanBelowFreeBytes() / 2 || !pool.mayHaveRoom(SegmentKind::Head);
 }
 
 Cleaner::Progress Cleaner::step(uint32_t bytes_max) {
@@ -54,8 +52,15 @@ Cleaner::Progress Cleaner::step(uint32_t bytes_max) {
 
 Cleaner::Progress Cleaner::begin() {
   log_.setPassRunning(true);
+  // What a pass would gain is known only when all is where it will stay.
+  const bool is_settled = log_.isSettled();
   const Progress progress = beginPass();
-  if (phase_ == Phase::Idle) log_.setPassRunning(false);
+  if (phase_ == Phase::Idle) {
+    log_.setPassRunning(false);
+    if (is_settled) log_.setCollectable(false);
+  } else {
+    log_.setCollectable(true);
+  }
   return progress;
 }
 
@@ -68,10 +73,14 @@ Cleaner::Progress Cleaner::beginPass() {
   log_.listCleanable(cleanable);
   for (const uint32_t slot : choose(cleanable)) candidates_.push_back(&log_.pool().slot(slot));
   if (candidates_.empty()) return Progress::Idle;
-  if (!openSurvivors()) {
+  if (!canEnd() || !openSurvivors()) {
     endPass();
     return Progress::Idle;
   }
+  // The oldest first, so that survivors hold what is of one age.
+  std::sort(candidates_.begin(), candidates_.end(), [](const Segment* a, const Segment* b) {
+    return a->stampBytes() != b->stampBytes() ? a->stampBytes() < b->stampBytes() : a->id() < b->id();
+  });
   // From here on all of them will leave together, and tombstones among them that name one another with them.
   for (Segment* candidate : candidates_) log_.setInPass(*candidate, true);
   phase_ = Phase::Copying;
@@ -89,7 +98,9 @@ std::vector<uint32_t> Cleaner::choose(std::span<Segment* const> cleanable) const
       small_heads.push_back(segment->slot());
       continue;
     }
-    const uint64_t age = now_bytes - std::min(now_bytes, segment->stampBytes());
+    // Since the segment was begun, not since its entries were written: a survivor that was made just now has lost
+    // nothing yet, however old its entries, and would be cleaned again and again.
+    const uint64_t age = now_bytes - std::min(now_bytes, segment->begunBytes());
     summaries.push_back({.slot = segment->slot(),
                          .memory_bytes = segment->memoryBytes(),
                          .live_bytes = liveBytesOf(*segment),
@@ -98,33 +109,45 @@ std::vector<uint32_t> Cleaner::choose(std::span<Segment* const> cleanable) const
   }
   CleaningBudget budget;
   budget.copy_bytes_max = room;
-  budget.gain_bytes_min = config.extentBytesMin();
+  budget.gain_bytes_min = 2 * uint64_t{config.seglet_bytes};
   budget.gain_bytes_enough = std::max<uint64_t>(config.segment_bytes, room / 2);
   budget.segment_count_max = kCandidatesMax;
   budget.merge_small = log_.pool().isShortOfSlots();
   std::vector<uint32_t> chosen = chooseSegments(summaries, budget);
-  // Small heads return nothing that others could use, but the next full memory needs them back: they come along with
-  // any pass, and make a pass of their own if its roll does not cost another one of them.
-  if (!chosen.empty() || log_.pool().mayHaveRoom(SegmentKind::Head)) {
+  // Small heads return nothing that others could use, but the next full memory needs them back, and the removes that
+  // would make room in it: they come along with any pass, and make a pass of their own.
+  if (!chosen.empty() || small_heads.size() >= smallHeadsWorthAPass()) {
     chosen.insert(chosen.begin(), small_heads.begin(), small_heads.end());
   }
   return chosen;
 }
 
+/// So many small heads gain something, whatever else does: the pass takes one of them for its own roll if there is no
+/// room for another head.
+size_t Cleaner::smallHeadsWorthAPass() const { return log_.pool().mayHaveRoom(SegmentKind::Head) ? 1 : 2; }
+
+/// Whether the roll that ends the pass is certain to find a head, however full the memory is by then. The last small
+/// head is only taken by a pass that gives one back, so there is always one for the next.
+bool Cleaner::canEnd() const {
+  const uint32_t free_count = log_.pool().freeSmallHeadCount();
+  const bool returns_one = std::any_of(candidates_.begin(), candidates_.end(), [](const Segment* candidate) {
+    return candidate->kind() == SegmentKind::SmallHead;
+  });
+  return free_count >= 2 || (free_count == 1 && returns_one);
+}
+
 /// Opens as many survivors as certainly take what is alive in the candidates, giving up candidates if there is not
 /// enough memory. Nothing has been moved yet, so this is the time to give up.
 bool Cleaner::openSurvivors() {
+  if (!isWorthwhile()) return false;
   uint64_t room = 0;
   for (;;) {
     uint64_t needed = 0;
-    uint32_t largest = 0;
-    for (const Segment* candidate : candidates_) {
-      needed += liveBytesOf(*candidate);
-      largest = std::max(largest, candidate->largestEntryBytes());
-    }
+    for (const Segment* candidate : candidates_) needed += liveBytesOf(*candidate);
+    const uint32_t largest = largestEntryBytes();
     // One entry more: what dies while it is being copied takes room for that long.
     if (needed == 0 || room >= needed + largest) break;
-    if (Segment* const survivor = log_.openPrivate(SegmentKind::Survivor); survivor != nullptr) {
+    if (Segment* const survivor = log_.openPrivate(SegmentKind::Survivor, largest); survivor != nullptr) {
       survivors_.push_back(survivor);
       room += survivor->certainRoomBytes(largest);
     } else {
@@ -134,46 +157,52 @@ bool Cleaner::openSurvivors() {
   return isWorthwhile();
 }
 
-/// Whether the pass gives back more than survivors keep. What is left over at the end of a survivor comes back only in
-/// extents, so a smaller gain would be no gain, for ever.
+/// The largest entry that the candidates hold.
+uint32_t Cleaner::largestEntryBytes() const {
+  uint32_t largest = 0;
+  for (const Segment* candidate : candidates_) largest = std::max(largest, candidate->largestEntryBytes());
+  return largest;
+}
+
+/// Whether the pass gives back more than survivors keep at worst: what is left over at the ends of their extents is
+/// lost, and what is left over of a survivor comes back in granules only. A pass that gained less would eat up the
+/// reserve.
 bool Cleaner::isWorthwhile() const {
   uint64_t given_up = 0;
   uint64_t kept = 0;
   uint64_t elsewhere = 0;
-  bool frees_small_head = false;
+  size_t small_heads = 0;
   for (const Segment* candidate : candidates_) {
     kept += liveBytesOf(*candidate);
     elsewhere += candidate->namedByTombstoneBytes();
     if (candidate->kind() == SegmentKind::SmallHead) {
-      frees_small_head = true;
+      ++small_heads;
     } else {
       given_up += candidate->memoryBytes();
     }
   }
+  const uint32_t largest = largestEntryBytes();
+  for (const Segment* survivor : survivors_) kept += survivor->capacityBytes() - survivor->certainRoomBytes(largest);
   const bool has_room = log_.pool().mayHaveRoom(SegmentKind::Head);
-  if (frees_small_head && has_room) return true;
+  if (small_heads >= smallHeadsWorthAPass()) return true;
   if (log_.pool().isShortOfSlots() && candidates_.size() > survivors_.size() + 1) return true;
   // The pass rolls the head, which leaves a closed one behind unless it is one of the reserve.
-  const uint64_t cost = (has_room ? 2 : 1) * uint64_t{log_.config().extentBytesMin()};
+  const uint64_t cost = (has_room ? 2 : 1) * uint64_t{log_.config().granuleBytes(largest)};
   return given_up >= kept + cost || elsewhere >= cost;
 }
 
 Cleaner::Progress Cleaner::copy(uint32_t bytes_max) {
   uint32_t looked_at = 0;
-  bool stuck = false;
-  while (looked_at < bytes_max && candidate_index_ < candidates_.size() && !stuck) {
+  bool has_room = true;
+  while (looked_at < bytes_max && candidate_index_ < candidates_.size() && has_room) {
     Segment& from = *candidates_[candidate_index_];
-    if (candidate_offset_ >= from.committedBytes()) {
+    const uint32_t before = candidate_offset_;
+    has_room = mover_.move(from, candidate_offset_, bytes_max - looked_at, *this);
+    looked_at += candidate_offset_ - before;
+    if (has_room && candidate_offset_ >= from.committedBytes()) {
       ++candidate_index_;
       candidate_offset_ = 0;
-      continue;
     }
-    const EntryRef ref = from.refAt(candidate_offset_);
-    const uint32_t bytes = log_.view(ref).alignedBytes();
-    stuck = !copyEntryAt(from, ref);
-    if (stuck) break;
-    candidate_offset_ += bytes;
-    looked_at += bytes;
   }
   for (Segment* survivor : survivors_) {
     if (survivor->committedBytes() == survivor->cursor().offset) continue;
@@ -181,60 +210,22 @@ Cleaner::Progress Cleaner::copy(uint32_t bytes_max) {
     replicator_.advance(*survivor);
   }
   if (candidate_index_ == candidates_.size()) finishCopying();
-  return stuck && looked_at == 0 ? Progress::Waiting : Progress::Worked;
+  return !has_room && looked_at == 0 ? Progress::Waiting : Progress::Worked;
 }
 
-bool Cleaner::isWanted(EntryRef ref, const EntryView& entry) {
-  switch (entry.type()) {
-    case EntryType::SegmentHeader:
-    case EntryType::LogDigest:
-    case EntryType::SafeVersion:
-      return false;  // every head since has newer ones
-    default:
-      break;
-  }
-  if (!log_.isOwnTombstone(entry)) return owner_.isLive(ref, entry);
-  if (log_.isTombstoneLive(entry.payloadAs<TombstonePayload>())) return true;
-  owner_.dropped(ref, entry);
-  return false;
-}
-
-/// False: there is no room for it now, though there ought to be.
-bool Cleaner::copyEntryAt(Segment& from, EntryRef ref) {
-  const EntryView entry = log_.view(ref);
-  if (!isWanted(ref, entry)) return true;
-  Segment::Cursor before;
-  EntryRef to;
-  Segment* const survivor = placeInSurvivor(entry.alignedBytes(), before, to);
-  if (survivor == nullptr) return false;
-  copyEntry(log_.pool().memory().at(to), entry);
-  const EntryView copied = log_.view(to);
-  // The copy is counted first: once the owner refers to it, it can die.
-  log_.moveLive(from, *survivor, copied);
-  if (!owner_.relocated(ref, to, copied) && !log_.isOwnTombstone(copied)) {
-    // It died meanwhile, and its tombstone names the old place: the copy must not exist. (The death was counted where
-    // the entry was.)
-    log_.moveLive(*survivor, from, copied);
-    survivor->rewind(before);
-    return true;
-  }
-  log_.stats().cleaner_bytes_copied.fetch_add(copied.alignedBytes(), std::memory_order_relaxed);
-  return true;
-}
-
-Segment* Cleaner::placeInSurvivor(uint32_t aligned_bytes, Segment::Cursor& before, EntryRef& to) {
+MoveTarget::Place Cleaner::place(uint32_t aligned_bytes) {
   for (;;) {
     if (survivor_index_ == survivors_.size()) {
-      Segment* const survivor = log_.openPrivate(SegmentKind::Survivor);
-      if (survivor == nullptr) return nullptr;
+      Segment* const survivor = log_.openPrivate(SegmentKind::Survivor, largestEntryBytes());
+      if (survivor == nullptr) return {};
       survivors_.push_back(survivor);
     }
     Segment& survivor = *survivors_[survivor_index_];
-    before = survivor.cursor();
-    Segment::Cursor cursor = before;
-    if (survivor.place(cursor, aligned_bytes, to)) {
+    Place place{.segment = &survivor, .ref = {}, .before = survivor.cursor()};
+    Segment::Cursor cursor = place.before;
+    if (survivor.place(cursor, aligned_bytes, place.ref)) {
       survivor.adopt(cursor);
-      return &survivor;
+      return place;
     }
     ++survivor_index_;
   }
@@ -290,20 +281,25 @@ int64_t Cleaner::deathsBytes() const {
 /// ever: a segment that is closed only now may hold garbage that died long ago.
 void Cleaner::judgePass() {
   uint64_t given_up = 0;
+  uint64_t elsewhere = 0;
   bool freed_small_head = false;
   for (const Segment* candidate : candidates_) {
     const bool is_small = candidate->kind() == SegmentKind::SmallHead;
     freed_small_head |= is_small;
+    elsewhere += candidate->namedByTombstoneBytes();
     if (!is_small) given_up += candidate->memoryBytes();
   }
-  uint64_t kept = log_.config().extentBytesMin();
+  const uint64_t granule = log_.config().granuleBytes(largestEntryBytes());
+  uint64_t kept = granule;
   for (const Segment* survivor : survivors_) kept += survivor->memoryBytes();
+  log_.stats().cleaner_bytes_freed.fetch_add(given_up > kept ? given_up - kept : 0, std::memory_order_relaxed);
   const bool merged = log_.pool().isShortOfSlots() && candidates_.size() > survivors_.size() + 1;
-  const bool gained = given_up > kept || freed_small_head || merged;
+  // Tombstones elsewhere that have become garbage are gained as well: live bytes fall, and the next pass finds them.
+  const bool gained = given_up + elsewhere > kept || freed_small_head || merged;
   constexpr uint32_t kSkipsMax = 64;
   skips_ = gained ? 0 : std::clamp<uint32_t>(skips_ * 2, 1, kSkipsMax);
   skips_left_ = skips_;
-  deaths_wanted_ = deathsBytes() + int64_t{log_.config().extentBytesMin()};
+  deaths_wanted_ = deathsBytes() + static_cast<int64_t>(granule);
 }
 
 Cleaner::Progress Cleaner::awaitRoll() {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "log/cleaner_policy.h"
+#include "log/entry_mover.h"
 #include "log/log.h"
 
 namespace ramcore::log {
@@ -17,7 +18,7 @@ namespace ramcore::log {
 /// copies of one entry in the log would need two tombstones.
 ///
 /// Thread: one at a time, inside a read section of the log's Rcu.
-class Cleaner {
+class Cleaner final : private MoveTarget {
  public:
   enum class Progress : uint8_t {
     Idle,     ///< nothing to do, or nothing that would gain: come back when isNeeded() and something has died
@@ -26,7 +27,8 @@ class Cleaner {
   };
 
   /// `log`, `owner` and `replicator` are those that belong together and outlive the cleaner.
-  Cleaner(Log& log, EntryOwner& owner, Replicator& replicator) : log_(log), owner_(owner), replicator_(replicator) {}
+  Cleaner(Log& log, EntryOwner& owner, Replicator& replicator)
+      : log_(log), replicator_(replicator), mover_(log, owner) {}
 
   /// Whether memory or segment slots are so short that a pass should begin. A few loads.
   bool isNeeded() const;
@@ -46,14 +48,15 @@ class Cleaner {
   Progress begin();
   Progress beginPass();
   std::vector<uint32_t> choose(std::span<Segment* const> cleanable) const;
+  bool canEnd() const;
+  size_t smallHeadsWorthAPass() const;
   bool openSurvivors();
   bool isWorthwhile() const;
   int64_t deathsBytes() const;
   void judgePass();
   Progress copy(uint32_t bytes_max);
-  bool copyEntryAt(Segment& from, EntryRef ref);
-  bool isWanted(EntryRef ref, const EntryView& entry);
-  Segment* placeInSurvivor(uint32_t aligned_bytes, Segment::Cursor& before, EntryRef& to);
+  Place place(uint32_t aligned_bytes) override;
+  uint32_t largestEntryBytes() const;
   void finishCopying();
   Progress awaitClosed();
   Progress awaitDeaths();
@@ -61,8 +64,8 @@ class Cleaner {
   void endPass();
 
   Log& log_;
-  EntryOwner& owner_;
   Replicator& replicator_;
+  EntryMover mover_;
 
   Phase phase_ = Phase::Idle;
   std::vector<Segment*> candidates_;

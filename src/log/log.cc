@@ -1,5 +1,8 @@
 #include "log/log.h"
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "base/check.h"
 #include "base/mutation.h"
 
@@ -47,6 +50,7 @@ Log::Log(const LogConfig& config, LogIdentity identity, const LogMemory& memory,
       memory_(memory),
       environment_(environment),
       at_once_(environment.replicator.durableAtOnce()),
+      least_live_bytes_max_(config.liveBytesMax(1)),
       pool_(config, memory) {
   RC_CHECK(config.validate().ok());
   environment_.replicator.attach(*this);
@@ -63,8 +67,14 @@ TombstonePayload Log::tombstoneOf(const EntryInput& input) const {
 }
 
 bool Log::hasSpaceFor(uint64_t bytes) const {
-  const int64_t live = stats_.live_bytes.load(std::memory_order_relaxed);
-  return live + static_cast<int64_t>(bytes) <= static_cast<int64_t>(pool_.config().liveBytesMax());
+  const int64_t live = stats_.live_bytes.load(std::memory_order_relaxed) + static_cast<int64_t>(bytes);
+  return live <= static_cast<int64_t>(least_live_bytes_max_) || live <= static_cast<int64_t>(liveBytesMax());
+}
+
+uint64_t Log::liveBytesMax() const {
+  const auto live = static_cast<double>(std::max<int64_t>(1, stats_.live_bytes.load(std::memory_order_relaxed)));
+  const auto large = static_cast<double>(stats_.large_bytes.load(std::memory_order_relaxed));
+  return pool_.config().liveBytesMax(std::clamp(large / live, 0.0, 1.0));
 }
 
 Result<Appended> Log::append(std::span<const EntryInput> group, AppendClass append_class) {
@@ -109,8 +119,10 @@ Result<Appended> Log::tryAppend(std::span<const EntryInput> group, const Sizes& 
     maintain();
   }
   if (status != Status::Ok) {
-    stats_.refused_retry_later.fetch_add(1, std::memory_order_relaxed);
-    return status;
+    const bool is_full = append_class == AppendClass::Write && !collectable_.load(std::memory_order_relaxed) &&
+                         !pool_.mayHaveRoom(SegmentKind::Head);
+    (is_full ? stats_.refused_no_space : stats_.refused_retry_later).fetch_add(1, std::memory_order_relaxed);
+    return is_full ? Status::NoSpace : status;
   }
   if (!reservation.copied) finish(reservation, group);
   if (!at_once_) environment_.replicator.advance(*reservation.segment);
@@ -190,6 +202,7 @@ void Log::countGroup(Segment& segment, std::span<const EntryInput> group, const 
     if (input.type == EntryType::SafeVersion) continue;  // every later head has a newer one
     live += sizes.entries[i];
     segment.noteEntryBytes(sizes.entries[i]);
+    countParts(segment, input.type, sizes.entries[i]);
     if (!input.dead) continue;
     Segment& named = *pool_.segmentOf(input.dead);
     pool_.tombstoneBytes(named, segment) += sizes.entries[i];
@@ -199,6 +212,17 @@ void Log::countGroup(Segment& segment, std::span<const EntryInput> group, const 
   }
   segment.addLive(live);
   stats_.live_bytes.fetch_add(live, std::memory_order_relaxed);
+}
+
+/// @param bytes  of one entry; negative when it is counted out
+void Log::countParts(Segment& segment, EntryType type, int64_t bytes) {
+  if (type == EntryType::ResultRecord) {
+    segment.addLiveResults(bytes);
+    stats_.result_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  } else if (std::abs(bytes) > pool_.config().smallEntryBytesMax() && type == EntryType::Object) {
+    segment.addLiveLarge(bytes);
+    stats_.large_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  }
 }
 
 bool Log::isPrepareDue() const {
@@ -220,8 +244,10 @@ void Log::countDead(EntryRef ref) {
   auto& state = reinterpret_cast<uint8_t&>(at[1]);
   std::atomic_ref<uint8_t>(state).store(static_cast<uint8_t>(EntryState::Superseded), std::memory_order_release);
   const int64_t bytes = entry.alignedBytes();
-  pool_.segmentOf(ref)->addLive(-bytes);
+  Segment& segment = *pool_.segmentOf(ref);
+  segment.addLive(-bytes);
   stats_.live_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  countParts(segment, entry.type(), -bytes);
 }
 
 void Log::markDead(EntryRef ref) {
@@ -229,8 +255,7 @@ void Log::markDead(EntryRef ref) {
   countDead(ref);
 }
 
-bool Log::isTombstoneLive(const TombstonePayload& tombstone) const {
-  const Segment* const named = pool_.find(tombstone.segment);
+bool Log::isTombstoneLive(const Segment* named) const {
   if (named == nullptr || named->state() == SegmentState::Unlinked) return false;
   if (RC_MUTATION("drop-tombstone-early") && named->state() == SegmentState::Closed) return false;
   return !named->in_pass_;
@@ -241,6 +266,7 @@ void Log::countLive(Segment& segment, const EntryView& entry) {
   segment.addLive(bytes);
   segment.noteEntryBytes(static_cast<uint32_t>(bytes));
   stats_.live_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  countParts(segment, entry.type(), bytes);
   if (!isOwnTombstone(entry)) return;
   Segment* const named = pool_.find(entry.payloadAs<TombstonePayload>().segment);
   SpinGuard guard(lock_);
@@ -250,20 +276,17 @@ void Log::countLive(Segment& segment, const EntryView& entry) {
   stats_.tombstone_bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
-void Log::moveLive(Segment& from, Segment& to, const EntryView& entry) {
-  const int64_t bytes = entry.alignedBytes();
-  to.noteEntryBytes(static_cast<uint32_t>(bytes));
-  if (!isOwnTombstone(entry)) {
-    from.addLive(-bytes);
-    to.addLive(bytes);
-    return;
-  }
-  Segment* const named = pool_.find(entry.payloadAs<TombstonePayload>().segment);
+void Log::moveTombstones(Segment& from, Segment& to, std::span<const MovedTombstone> moved) {
   SpinGuard guard(lock_);
-  // If it was unlinked since the tombstone was judged, the bytes are no longer counted in `from`.
-  if (named == nullptr || named->state() == SegmentState::Unlinked) return;
-  pool_.tombstoneBytes(*named, from) -= static_cast<uint32_t>(bytes);
-  pool_.tombstoneBytes(*named, to) += static_cast<uint32_t>(bytes);
+  int64_t bytes = 0;
+  for (const MovedTombstone& tombstone : moved) {
+    Segment& named = *tombstone.named;
+    // If it was unlinked since the tombstone was judged, the bytes are no longer counted in `from`.
+    if (named.id() != tombstone.named_id || named.state() == SegmentState::Unlinked) continue;
+    pool_.tombstoneBytes(named, from) -= tombstone.bytes;
+    pool_.tombstoneBytes(named, to) += tombstone.bytes;
+    bytes += tombstone.bytes;
+  }
   from.addLive(-bytes);
   to.addLive(bytes);
 }

@@ -74,7 +74,9 @@ class Log final : public ReplicationEvents {
   /// @param group  1..kGroupEntriesMax entries of at most config.entry_bytes_max each (checked); without the largest
   ///               of them, together at most half of that, so that any head has room. Borrowed until return; every
   ///               `dead` refers to an entry that its owner still has (the caller holds the lock of its key).
-  /// @return NoSpace     the live bytes are at their limit: free something (Write only)
+  /// @return NoSpace     the live bytes are at their limit, or lie so that cleaning gains nothing: free something
+  /// (Write
+  ///                     only)
   ///         RetryLater  the next head is not open yet, or all memory is garbage that the cleaner has to collect first
   ///         any other   the status given to fail(): final
   /// Never waits for I/O. Groups up to 1 KB are copied under a spin lock; larger ones outside it.
@@ -136,11 +138,14 @@ class Log final : public ReplicationEvents {
   const LogStats& stats() const { return stats_; }
   /// True if a write of `bytes` would not be refused for lack of space.
   bool hasSpaceFor(uint64_t bytes) const;
+  /// Live bytes at which writes are refused, as large as the entries are now.
+  uint64_t liveBytesMax() const;
 
   // For side logs and the cleaner.
 
   /// A segment that only the caller appends to: Survivor or Side, holding its header. nullptr: not enough memory.
-  Segment* openPrivate(SegmentKind kind) RC_EXCLUDES(lock_);
+  /// @param entry_bytes_max  the largest entry that a survivor will take
+  Segment* openPrivate(SegmentKind kind, uint32_t entry_bytes_max = 0) RC_EXCLUDES(lock_);
   /// The caller will not append to it any more: trims it and has it closed on all replicas (state Closed then).
   void closePrivate(Segment& segment);
   /// Gives up a private segment to which nothing refers and that was never added to the log.
@@ -149,6 +154,11 @@ class Log final : public ReplicationEvents {
   void setPassRunning(bool running) RC_EXCLUDES(lock_);
   /// As requestRoll, for the end of a pass: may take the last small head, because the pass gives some back.
   SegmentId requestRollForPass() RC_EXCLUDES(lock_);
+  /// The cleaner says whether there is garbage it could collect. While there is none and no memory for a head, writers
+  /// are told that there is no space, and not to come back later.
+  void setCollectable(bool collectable) { collectable_.store(collectable, std::memory_order_relaxed); }
+  /// Nothing is being closed, given up or waited for: what memory there is is free, or in segments that can be cleaned.
+  bool isSettled() RC_EXCLUDES(lock_);
   /// From the next digest on, `joining` (Closed) are in the log and `leaving` are not: together, in one digest.
   void exchange(std::span<Segment* const> joining, std::span<Segment* const> leaving) RC_EXCLUDES(lock_);
   /// The segments that a cleaner may take: in the log, closed, not leaving, and closed for so long that nobody is still
@@ -160,11 +170,18 @@ class Log final : public ReplicationEvents {
   LogPosition end() const RC_EXCLUDES(lock_);
   /// Whether a tombstone of this log still holds something down: the segment it names is in a digest that a recovery
   /// could choose, and is not about to leave together with the tombstone.
-  bool isTombstoneLive(const TombstonePayload& tombstone) const;
+  /// @param named  the segment it names; nullptr if that is gone
+  bool isTombstoneLive(const Segment* named) const;
   /// Counts an entry as live in `segment`, before anyone can kill it.
   void countLive(Segment& segment, const EntryView& entry) RC_EXCLUDES(lock_);
-  /// The entry that was counted in `from` is counted in `to` from now on.
-  void moveLive(Segment& from, Segment& to, const EntryView& entry) RC_EXCLUDES(lock_);
+  /// A tombstone that was copied from one segment to another.
+  struct MovedTombstone {
+    Segment* named;
+    SegmentId named_id;
+    uint32_t bytes;
+  };
+  /// Tombstones that were counted in `from` are counted in `to` from now on.
+  void moveTombstones(Segment& from, Segment& to, std::span<const MovedTombstone> moved) RC_EXCLUDES(lock_);
   bool isOwnTombstone(const EntryView& entry) const;
   TombstonePayload tombstoneOf(const EntryInput& input) const;
   /// Counts a dead entry out and sets its state byte.
@@ -186,6 +203,7 @@ class Log final : public ReplicationEvents {
                  std::span<const EntryInput> group, Reservation& reservation) RC_REQUIRES(lock_);
   void finish(Reservation& reservation, std::span<const EntryInput> group) RC_EXCLUDES(lock_);
   void countGroup(Segment& segment, std::span<const EntryInput> group, const Sizes& sizes) RC_REQUIRES(lock_);
+  void countParts(Segment& segment, EntryType type, int64_t bytes);
   void commitHead(uint32_t offset) RC_REQUIRES(lock_);
   bool mayUseSmallHead() const RC_REQUIRES(lock_);
   bool isPrepareDue() const RC_REQUIRES(lock_);
@@ -207,6 +225,7 @@ class Log final : public ReplicationEvents {
   const LogMemory& memory_;
   const Environment environment_;
   const bool at_once_;
+  const uint64_t least_live_bytes_max_;  ///< whatever the entries' sizes
   SegmentPool pool_;
   LogStats stats_;
 
@@ -232,6 +251,7 @@ class Log final : public ReplicationEvents {
   std::atomic<uint64_t> flushed_{0};  ///< the same; with replicas only
   std::atomic<uint64_t> head_id_{0};
   std::atomic<uint32_t> maintain_requests_{0};
+  std::atomic<bool> collectable_{true};
   std::atomic<Status> failed_{Status::Ok};
 };
 

@@ -16,6 +16,11 @@ constexpr uint32_t kSmallHeadTombstoneBytesMin = 16u << 10;
 
 uint32_t LogConfig::extentBytesMin() const { return static_cast<uint32_t>(alignUp(entry_bytes_max, seglet_bytes)); }
 
+uint64_t LogConfig::cleanBelowFreeBytes() const {
+  constexpr uint64_t kSegmentsMin = 3;  // the next head, the one after it, and what is written during a pass
+  return std::max(memory_bytes / 100 * clean_below_free_percent, kSegmentsMin * segment_bytes);
+}
+
 uint32_t LogConfig::segmentSlots() const {
   // Survivors and side segments are cut to their size, so there can be more segments than memory / segment_bytes.
   return static_cast<uint32_t>(memory_bytes / segment_bytes * 3 / 2 + 32);
@@ -30,10 +35,11 @@ uint32_t LogConfig::smallHeadBytes() const {
   return static_cast<uint32_t>(alignUp(own + room, seglet_bytes));
 }
 
-uint64_t LogConfig::liveBytesMax() const {
+uint64_t LogConfig::liveBytesMax(double large_share) const {
   // Two heads (the present and the next one) are memory that the cleaner cannot gain from.
   const uint64_t apart = smallHeadsBytes() + survivorReserveBytes() + 2 * uint64_t{segment_bytes};
-  return (memory_bytes - apart) / 100 * live_percent_max;
+  const double percent = live_percent_max - large_share * (live_percent_max - large_live_percent_max);
+  return static_cast<uint64_t>(static_cast<double>(memory_bytes - apart) / 100 * percent);
 }
 
 Outcome<bool> LogConfig::validate() const {
@@ -55,6 +61,9 @@ Outcome<bool> LogConfig::validate() const {
   }
   if (survivor_segments < 2) return bad("the cleaner needs at least 2 survivor segments");
   if (live_percent_max < 10 || live_percent_max > 97) return bad("live share must be between 10 and 97 percent");
+  if (large_live_percent_max < 10 || large_live_percent_max > live_percent_max) {
+    return bad("live share of large entries must be between 10 percent and that of small ones");
+  }
   if (prepare_head_percent > 100 || clean_below_free_percent > 90) return bad("percentage out of range");
   const uint64_t least = smallHeadsBytes() + survivorReserveBytes() + 4 * uint64_t{segment_bytes};
   if (memory_bytes < least) return bad("memory too small: at least " + std::to_string(least) + " bytes");

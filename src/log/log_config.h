@@ -21,16 +21,28 @@ struct LogConfig {
   /// over this much has to gain an extent when the memory is as full as live_percent_max allows.
   uint32_t survivor_segments = 3;
   /// Share of the usable memory that may hold live bytes before writes are refused. Higher: more data, dearer cleaning.
-  uint32_t live_percent_max = 92;
-  /// The cleaner runs when less than this share of the memory is free.
-  uint32_t clean_below_free_percent = 12;
+  uint32_t live_percent_max = 97;
+  /// The same if all of them are in large entries (see smallEntryBytesMax), which leave gaps at the ends of extents.
+  uint32_t large_live_percent_max = 92;
+  /// The cleaner runs when less than this share of the memory, or less than three segments, are free beyond its
+  /// reserve. Lower: more has died in the segments when they are cleaned, so less is copied; shorter bursts are
+  /// absorbed.
+  uint32_t clean_below_free_percent = 2;
   /// The next head is opened when the present one is this full. Lower: safer against bursts, staler digests.
   uint32_t prepare_head_percent = 50;
   /// Overwrites memory when it is given back, so that whoever still reads it shows. For tests.
   bool poison_freed = false;
 
-  /// Smallest run of memory that is handed out, in bytes: any entry fits into it.
+  /// A block, in bytes: any entry fits into it.
   uint32_t extentBytesMin() const;
+  /// Entries up to this size waste little of a single seglet: segments of such entries take memory by the seglet.
+  uint32_t smallEntryBytesMax() const { return seglet_bytes / 4; }
+  /// Unit in which segments of entries up to this size give memory back.
+  uint32_t granuleBytes(uint32_t entry_bytes) const {
+    return entry_bytes <= smallEntryBytesMax() ? seglet_bytes : extentBytesMin();
+  }
+  /// Free bytes, beyond the survivors' reserve, below which the cleaner runs.
+  uint64_t cleanBelowFreeBytes() const;
   /// Segments that can exist at a time; bounds the digest.
   uint32_t segmentSlots() const;
   /// A head that holds only header, digest and a few hundred tombstones: what lets a full memory go on.
@@ -38,7 +50,8 @@ struct LogConfig {
   /// Memory kept apart for small heads, at the start of the mapping.
   uint64_t smallHeadsBytes() const { return uint64_t{kSmallHeads} * smallHeadBytes(); }
   /// Live bytes at which writes are refused.
-  uint64_t liveBytesMax() const;
+  /// @param large_share  of the live bytes, those in large entries: 0..1
+  uint64_t liveBytesMax(double large_share = 0) const;
   uint64_t survivorReserveBytes() const { return uint64_t{survivor_segments} * segment_bytes; }
 
   /// Ok, or BadConfig with the flag that makes no sense.

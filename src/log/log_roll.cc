@@ -124,7 +124,7 @@ bool Log::prepareNext() {
   const SafeVersionPayload safe_version = environment_.owner.safeVersion();
   const std::array<ByteSpan, 1> safe_pieces{bytesOf(safe_version)};
   writeOwnEntry(*next, EntryType::SafeVersion, safe_pieces);
-  next->setStamp(stats_.appended_bytes.load(std::memory_order_relaxed));
+  next->setBegun(stats_.appended_bytes.load(std::memory_order_relaxed));
   {
     SpinGuard guard(lock_);
     next_ = next;
@@ -175,12 +175,12 @@ SegmentId Log::takeId() {
 
 // Private segments.
 
-Segment* Log::openPrivate(SegmentKind kind) {
+Segment* Log::openPrivate(SegmentKind kind, uint32_t entry_bytes_max) {
   if (!pool_.mayHaveRoom(kind)) return nullptr;
-  Segment* const segment = pool_.allocate(kind, takeId());
+  Segment* const segment = pool_.allocate(kind, takeId(), entry_bytes_max);
   if (segment == nullptr) return nullptr;
   writeSegmentHeader(*segment);
-  segment->setStamp(stats_.appended_bytes.load(std::memory_order_relaxed));
+  segment->setBegun(stats_.appended_bytes.load(std::memory_order_relaxed));
   environment_.replicator.open(*segment);
   return segment;
 }
@@ -222,6 +222,19 @@ void Log::listCleanable(std::vector<Segment*>& segments) {
     if (!segment.listed_ || segment.state() != SegmentState::Closed) continue;
     if (environment_.rcu.elapsed(segment.sealed_ticket_)) segments.push_back(&segment);
   }
+}
+
+bool Log::isSettled() {
+  SpinGuard guard(lock_);
+  if (closing_ != nullptr || next_preparing_) return false;
+  for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
+    Segment& segment = pool_.slot(i);
+    const SegmentState state = segment.state();
+    if (state == SegmentState::Leaving || state == SegmentState::Unlinked || state == SegmentState::Closing)
+      return false;
+    if (state == SegmentState::Closed && !environment_.rcu.elapsed(segment.sealed_ticket_)) return false;
+  }
+  return true;
 }
 
 // What replication reports.
@@ -305,6 +318,8 @@ void Log::unlinkLeft(std::vector<SegmentId>& freed) {
 void Log::unlink(Segment& segment) {
   segment.listed_ = false;
   stats_.live_bytes.fetch_sub(segment.takeLive(), std::memory_order_relaxed);
+  stats_.result_bytes.fetch_sub(segment.takeLiveResults(), std::memory_order_relaxed);
+  stats_.large_bytes.fetch_sub(segment.takeLiveLarge(), std::memory_order_relaxed);
   // Tombstones that name it have nothing left to hold down.
   for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
     Segment& holder = pool_.slot(i);

@@ -64,13 +64,13 @@ EntryRef Segment::refAt(uint32_t offset) const {
   return {};
 }
 
-bool Segment::place(Cursor& cursor, uint32_t aligned_bytes, EntryRef& ref) const {
+bool Segment::place(Cursor& cursor, uint32_t aligned_bytes, EntryRef& ref) {
   if (cursor.offset + uint64_t{aligned_bytes} > capacity_bytes_) return false;
   while (cursor.extent_used + uint64_t{aligned_bytes} > extents_[cursor.extent].bytes) {
     if (cursor.extent + 1 >= extent_count_) return false;
     ++cursor.extent;
     cursor.extent_used = 0;
-    cursor.stream_begin[cursor.extent] = cursor.offset;
+    extents_[cursor.extent].tried_begin = cursor.offset;
   }
   ref = EntryRef::fromOffset(extents_[cursor.extent].begin + cursor.extent_used);
   cursor.extent_used += aligned_bytes;
@@ -90,7 +90,7 @@ uint64_t Segment::certainRoomBytes(uint32_t entry_bytes_max) const {
 
 void Segment::adopt(const Cursor& cursor) {
   for (uint32_t i = cursor_.extent + 1; i <= cursor.extent; ++i) {
-    extents_[i].stream_begin.store(cursor.stream_begin[i], std::memory_order_relaxed);
+    extents_[i].stream_begin.store(extents_[i].tried_begin, std::memory_order_relaxed);
   }
   cursor_ = cursor;
 }

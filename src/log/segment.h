@@ -34,6 +34,7 @@ struct Extent {
   uint64_t begin = 0;                     ///< offset in LogMemory
   std::atomic<uint32_t> bytes{0};         ///< shrinks once, when the segment is trimmed
   std::atomic<uint32_t> stream_begin{0};  ///< logical offset of its first entry, once it was entered
+  uint32_t tried_begin = 0;               ///< the same, of the last cursor that came here; its one writer's
 };
 
 /// One segment: its memory, what is in it and how far that is committed.
@@ -42,14 +43,13 @@ struct Extent {
 /// owned by SegmentPool and live as long; their content is as stable as the entries in it.
 class Segment {
  public:
-  static constexpr uint32_t kExtentsMax = 8;
+  static constexpr uint32_t kExtentsMax = 16;
 
   /// Where the next entry goes. A value, so that a group can be tried before anything is touched.
   struct Cursor {
     uint32_t extent = 0;
     uint32_t extent_used = 0;
     uint32_t offset = 0;
-    std::array<uint32_t, kExtentsMax> stream_begin{};
   };
 
   SegmentId id() const { return SegmentId(id_.load(std::memory_order_acquire)); }
@@ -67,6 +67,8 @@ class Segment {
   int64_t liveBytes() const { return live_bytes_.load(std::memory_order_relaxed); }
   /// Log traffic at the time its entries were written: the cleaner's clock.
   uint64_t stampBytes() const { return stamp_bytes_; }
+  /// Log traffic at the time the segment was opened.
+  uint64_t begunBytes() const { return begun_bytes_; }
   /// Its largest counted entry: what can be lost at the end of an extent that takes its entries over.
   uint32_t largestEntryBytes() const { return largest_entry_bytes_; }
   void noteEntryBytes(uint32_t bytes) { largest_entry_bytes_ = std::max(largest_entry_bytes_, bytes); }
@@ -90,8 +92,8 @@ class Segment {
   /// What certainly still fits: entries of at most `entry_bytes_max` each, `bytes` together.
   uint64_t certainRoomBytes(uint32_t entry_bytes_max) const;
   /// Room for one more entry after `cursor`; moves it on. False if the segment is full for this size.
-  bool place(Cursor& cursor, uint32_t aligned_bytes, EntryRef& ref) const;
-  /// Makes `cursor` the segment's own: the entries placed on the way belong to it now.
+  bool place(Cursor& cursor, uint32_t aligned_bytes, EntryRef& ref);
+  /// Makes `cursor` the segment's own: the entries placed on the way belong to it now. No other cursor was tried since.
   void adopt(const Cursor& cursor);
   /// Takes back everything behind `cursor`, an earlier value of the own one. Nothing of it was committed.
   void rewind(const Cursor& cursor);
@@ -99,13 +101,18 @@ class Segment {
   void setState(SegmentState state) { state_.store(state, std::memory_order_release); }
   void addLive(int64_t bytes) { live_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   int64_t takeLive() { return live_bytes_.exchange(0, std::memory_order_relaxed); }
+  /// Parts of the live bytes: result records, and large entries.
+  void addLiveResults(int64_t bytes) { result_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  int64_t takeLiveResults() { return result_bytes_.exchange(0, std::memory_order_relaxed); }
+  void addLiveLarge(int64_t bytes) { large_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  int64_t takeLiveLarge() { return large_bytes_.exchange(0, std::memory_order_relaxed); }
   void setStamp(uint64_t bytes) { stamp_bytes_ = bytes; }
+  void setBegun(uint64_t bytes) { stamp_bytes_ = begun_bytes_ = bytes; }
   void addNamedBy(int64_t bytes) { named_by_bytes_.fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed); }
 
  private:
   friend class SegmentPool;
   friend class Log;
-  friend class Cleaner;
 
   const LogMemory* memory_ = nullptr;
   uint32_t slot_ = 0;
@@ -120,8 +127,11 @@ class Segment {
   Cursor cursor_;
   std::atomic<uint32_t> committed_bytes_{0};
   std::atomic<int64_t> live_bytes_{0};
+  std::atomic<int64_t> result_bytes_{0};
+  std::atomic<int64_t> large_bytes_{0};
   std::atomic<uint64_t> named_by_bytes_{0};
   uint64_t stamp_bytes_ = 0;
+  uint64_t begun_bytes_ = 0;
 
   // The log's bookkeeping, under its lock.
   uint32_t durable_bytes_ = 0;          ///< committed on all replicas

@@ -13,7 +13,10 @@ constexpr int kPoison = 0xdd;
 }  // namespace
 
 SegmentPool::SegmentPool(const LogConfig& config, const LogMemory& memory)
-    : config_(config), memory_(memory), seglet_shift_(std::countr_zero(config.seglet_bytes)) {
+    : config_(config),
+      memory_(memory),
+      seglet_shift_(std::countr_zero(config.seglet_bytes)),
+      free_runs_(config.extentBytesMin()) {
   RC_CHECK(memory.bytes() >= config.memory_bytes);
   const uint32_t slot_count = config.segmentSlots();
   rows_.reset(static_cast<uint32_t*>(std::calloc(uint64_t{slot_count} * slot_count, sizeof(uint32_t))));
@@ -33,6 +36,7 @@ SegmentPool::SegmentPool(const LogConfig& config, const LogMemory& memory)
   }
   const uint64_t begin = config.smallHeadsBytes();
   putRun({begin, config.memory_bytes - begin});
+  publishFree();
 }
 
 SegmentPool::~SegmentPool() = default;
@@ -62,12 +66,19 @@ bool SegmentPool::isShortOfSlots() const {
   return freeSlotCount() < std::max(slotCount() / 4, slotsApart(SegmentKind::Side) + kAhead);
 }
 
-bool SegmentPool::mayHaveRoom(SegmentKind kind) const {
-  const uint64_t available = kind == SegmentKind::Survivor ? freeBytes() : freeBytesForHeads();
-  return available >= segmentBytesMin() && free_slot_count_.load(std::memory_order_relaxed) > slotsApart(kind);
+/// Bytes in blocks that this kind may take. The survivors' reserve is in blocks: they may have to take large entries.
+uint64_t SegmentPool::blockBytesFor(SegmentKind kind) const {
+  const uint64_t free_bytes = freeBlockBytes();
+  if (kind == SegmentKind::Survivor) return free_bytes;
+  const uint64_t reserve = config_.survivorReserveBytes();
+  return free_bytes > reserve ? free_bytes - reserve : 0;
 }
 
-Segment* SegmentPool::allocate(SegmentKind kind, SegmentId id) {
+bool SegmentPool::mayHaveRoom(SegmentKind kind) const {
+  return blockBytesFor(kind) >= roomBytesMin() && free_slot_count_.load(std::memory_order_relaxed) > slotsApart(kind);
+}
+
+Segment* SegmentPool::allocate(SegmentKind kind, SegmentId id, uint32_t entry_bytes_max) {
   MutexGuard guard(lock_);
   if (free_slots_.size() <= slotsApart(kind)) return nullptr;
   Segment& segment = *free_slots_.back();
@@ -76,11 +87,10 @@ Segment* SegmentPool::allocate(SegmentKind kind, SegmentId id) {
   segment.memory_bytes_ = 0;
   segment.capacity_bytes_ = 0;
 
-  const uint64_t available = kind == SegmentKind::Survivor ? freeBytes() : freeBytesForHeads();
-  const bool got =
-      kind == SegmentKind::SmallHead
-          ? allocateSmallHead(segment)
-          : allocateExtents(segment, std::min<uint64_t>(config_.segment_bytes, available), segmentBytesMin());
+  const bool takes_pieces = kind != SegmentKind::Survivor || entry_bytes_max <= config_.smallEntryBytesMax();
+  const bool got = kind == SegmentKind::SmallHead ? allocateSmallHead(segment)
+                                                  : allocateExtents(segment, blockBytesFor(kind), takes_pieces);
+  publishFree();
   if (!got) return nullptr;
   free_slots_.pop_back();
   free_slot_count_.store(static_cast<uint32_t>(free_slots_.size()), std::memory_order_relaxed);
@@ -95,6 +105,8 @@ Segment* SegmentPool::allocate(SegmentKind kind, SegmentId id) {
   }
   segment.committed_bytes_.store(0, std::memory_order_relaxed);
   segment.live_bytes_.store(0, std::memory_order_relaxed);
+  segment.result_bytes_.store(0, std::memory_order_relaxed);
+  segment.large_bytes_.store(0, std::memory_order_relaxed);
   segment.named_by_bytes_.store(0, std::memory_order_relaxed);
   segment.stamp_bytes_ = 0;
   segment.durable_bytes_ = 0;
@@ -119,17 +131,16 @@ void SegmentPool::trim(Segment& segment) {
     putRun({last.begin, last.bytes});
   }
   Extent& last = segment.extents_[cursor.extent];
-  const uint64_t extent_min = config_.extentBytesMin();
-  const uint64_t kept = std::max(alignUp(cursor.extent_used, config_.seglet_bytes), extent_min);
-  if (kept < last.bytes) {
+  const uint64_t granule = config_.granuleBytes(segment.largestEntryBytes());
+  const uint64_t kept = std::max(alignUp(cursor.extent_used, config_.seglet_bytes), granule);
+  if (kept + granule <= last.bytes) {
     const Run tail{last.begin + kept, last.bytes - kept};
-    if (tail.bytes >= extent_min || runs_.contains(tail.begin + tail.bytes)) {
-      last.bytes = static_cast<uint32_t>(kept);
-      segment.memory_bytes_ -= tail.bytes;
-      putRun(tail);
-    }
+    last.bytes = static_cast<uint32_t>(kept);
+    segment.memory_bytes_ -= tail.bytes;
+    putRun(tail);
   }
   segment.capacity_bytes_ = cursor.offset;
+  publishFree();
 }
 
 void SegmentPool::release(Segment& segment) {
@@ -147,6 +158,7 @@ void SegmentPool::release(Segment& segment) {
       putRun({extent.begin, extent.bytes});
     }
   }
+  publishFree();
   segment.extent_count_ = 0;
   segment.memory_bytes_ = 0;
   segment.id_.store(0, std::memory_order_release);
@@ -170,67 +182,41 @@ bool SegmentPool::allocateSmallHead(Segment& segment) {
   return true;
 }
 
-bool SegmentPool::allocateExtents(Segment& segment, uint64_t bytes_max, uint64_t bytes_min) {
-  bytes_max &= ~uint64_t{config_.seglet_bytes - 1};
-  if (bytes_max < bytes_min) return false;
-  while (segment.memory_bytes_ < bytes_max && segment.extent_count_ < Segment::kExtentsMax) {
-    const auto run = takeRun(bytes_max - segment.memory_bytes_);
+/// Blocks first, so that any group has room, then pieces.
+bool SegmentPool::allocateExtents(Segment& segment, uint64_t block_bytes_max, bool takes_pieces) {
+  if (block_bytes_max < roomBytesMin()) return false;
+  const uint64_t bytes_max = config_.segment_bytes;
+  uint64_t pieces_bytes = takes_pieces ? std::min(free_runs_.pieceBytes(), bytes_max / 2) : 0;
+  pieces_bytes &= ~uint64_t{config_.seglet_bytes - 1};
+  const uint64_t blocks_bytes = std::max(bytes_max - pieces_bytes, roomBytesMin());
+  block_bytes_max = std::min(block_bytes_max, blocks_bytes) & ~uint64_t{config_.seglet_bytes - 1};
+  while (segment.memory_bytes_ < block_bytes_max && segment.extent_count_ < Segment::kExtentsMax) {
+    const auto run = free_runs_.takeBlocks(block_bytes_max - segment.memory_bytes_);
     if (!run) break;
     addExtent(segment, *run);
   }
-  if (segment.capacity_bytes_ >= bytes_min) return true;
-  for (uint32_t i = 0; i < segment.extent_count_; ++i) putRun({segment.extents_[i].begin, segment.extents_[i].bytes});
-  segment.extent_count_ = 0;
-  return false;
-}
-
-/// The smallest run that satisfies `bytes_max`, else the largest. What stays behind is nothing or a usable run.
-std::optional<SegmentPool::Run> SegmentPool::takeRun(uint64_t bytes_max) {
-  const uint64_t extent_min = config_.extentBytesMin();
-  auto best = runs_.end();
-  for (auto at = runs_.begin(); at != runs_.end(); ++at) {
-    if (best == runs_.end()) {
-      best = at;
-    } else if (best->second >= bytes_max) {
-      if (at->second >= bytes_max && at->second < best->second) best = at;
-    } else if (at->second > best->second) {
-      best = at;
-    }
+  RC_CHECK(segment.capacity_bytes_ >= segmentBytesMin());
+  if (!takes_pieces) return true;
+  uint64_t pieces_left =
+      std::min<uint64_t>(segment.memory_bytes_, bytes_max - std::min(bytes_max, segment.memory_bytes_));
+  pieces_left &= ~uint64_t{config_.seglet_bytes - 1};
+  while (pieces_left > 0 && segment.extent_count_ < Segment::kExtentsMax) {
+    const auto run = free_runs_.takePiece(pieces_left);
+    if (!run) break;
+    addExtent(segment, *run);
+    pieces_left -= run->bytes;
   }
-  if (best == runs_.end() || bytes_max < extent_min) return std::nullopt;
-  const Run whole{best->first, best->second};
-  uint64_t bytes = std::min(whole.bytes, bytes_max);
-  const uint64_t rest = whole.bytes - bytes;
-  if (rest > 0 && rest < extent_min) {
-    // Take less, so that the rest stays usable; a run too short for both goes whole.
-    bytes = whole.bytes >= 2 * extent_min ? whole.bytes - extent_min : whole.bytes;
-  }
-  runs_.erase(best);
-  if (bytes < whole.bytes) runs_.emplace(whole.begin + bytes, whole.bytes - bytes);
-  free_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
-  return Run{whole.begin, bytes};
+  return true;
 }
 
 void SegmentPool::putRun(Run run) {
   setSeglets(run, nullptr);
-  free_bytes_.fetch_add(run.bytes, std::memory_order_relaxed);
-  auto next = runs_.lower_bound(run.begin);
-  if (next != runs_.begin()) {
-    const auto before = std::prev(next);
-    RC_CHECK(before->first + before->second <= run.begin);
-    if (before->first + before->second == run.begin) {
-      run = {before->first, before->second + run.bytes};
-      runs_.erase(before);
-    }
-  }
-  if (next != runs_.end()) {
-    RC_CHECK(run.begin + run.bytes <= next->first);
-    if (run.begin + run.bytes == next->first) {
-      run.bytes += next->second;
-      runs_.erase(next);
-    }
-  }
-  runs_.emplace(run.begin, run.bytes);
+  free_runs_.put(run);
+}
+
+void SegmentPool::publishFree() {
+  free_block_bytes_.store(free_runs_.blockRunBytes(), std::memory_order_relaxed);
+  free_piece_bytes_.store(free_runs_.pieceBytes(), std::memory_order_relaxed);
 }
 
 void SegmentPool::addExtent(Segment& segment, Run run) {

@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "base/spin_lock.h"
+#include "log/free_runs.h"
 #include "log/log_config.h"
 #include "log/log_stats.h"
 #include "log/segment.h"
@@ -16,9 +16,11 @@ namespace ramcore::log {
 
 /// Hands out the memory of the log as segments and takes it back.
 ///
-/// Memory is cut into runs of seglets ("extents"). Neither a free run nor an extent is ever smaller than
-/// LogConfig::extentBytesMin, so any free byte can take any entry and "free bytes" means what it says. The first bytes
-/// of the memory are kept apart for small heads.
+/// A segment's memory is a few runs of seglets ("extents"). Most of it are blocks, runs in which the largest entry has
+/// room (LogConfig::extentBytesMin); the last part may be pieces, shorter runs that other segments left over when they
+/// were trimmed. A head begins with blocks, so that it takes any group. Not more than half of a segment are pieces:
+/// when segments are cleaned and their survivors go into pieces, blocks come back, so a memory whose free part has
+/// fallen into pieces mends. The first bytes of the memory are kept apart for small heads.
 ///
 /// Thread: every call from any thread unless it says otherwise. `lock_` is a leaf: no other lock is taken inside.
 class SegmentPool {
@@ -31,17 +33,22 @@ class SegmentPool {
 
   /// A slot with memory, in state Open, named `id`. nullptr if there is not enough free memory for this kind: heads and
   /// side segments leave the survivors' reserve alone, survivors may take all, small heads have their own.
-  Segment* allocate(SegmentKind kind, SegmentId id) RC_EXCLUDES(lock_);
-  /// False if allocate() would fail. (True is a guess.) Two loads.
+  /// @param entry_bytes_max  the largest entry that will come: a survivor of large ones gets no pieces
+  Segment* allocate(SegmentKind kind, SegmentId id, uint32_t entry_bytes_max = 0) RC_EXCLUDES(lock_);
+  /// Whether allocate() would succeed, unless others come in between. Two loads.
   bool mayHaveRoom(SegmentKind kind) const;
-  /// Gives back what a closed segment will not use: its last extents and the tail of the one it ended in.
+  /// Gives back what a closed segment will not use: its last extents and the tail of the one it ended in, to the seglet
+  /// if its entries are small. Cutting off short tails of segments with large entries would turn blocks, which such
+  /// entries need, into pieces, which they cannot use.
   void trim(Segment& segment) RC_EXCLUDES(lock_);
   /// Gives back slot and memory. Nobody reads it any more.
   void release(Segment& segment) RC_EXCLUDES(lock_);
 
-  /// Bytes a survivor could still get.
-  uint64_t freeBytes() const { return free_bytes_.load(std::memory_order_relaxed); }
-  /// Bytes that heads and side segments could still get.
+  /// Bytes that nobody has, pieces included.
+  uint64_t freeBytes() const { return freeBlockBytes() + free_piece_bytes_.load(std::memory_order_relaxed); }
+  /// Of them, those in blocks.
+  uint64_t freeBlockBytes() const { return free_block_bytes_.load(std::memory_order_relaxed); }
+  /// Bytes beyond the survivors' reserve.
   uint64_t freeBytesForHeads() const;
 
   /// The segment an entry lies in. One load.
@@ -68,10 +75,7 @@ class SegmentPool {
   const LogConfig& config() const { return config_; }
 
  private:
-  struct Run {
-    uint64_t begin;
-    uint64_t bytes;
-  };
+  using Run = FreeRuns::Run;
   struct FreeArray {
     void operator()(uint32_t* array) const { std::free(array); }
   };
@@ -82,11 +86,15 @@ class SegmentPool {
     // A head's own entries, a large object, and what else belongs to its group: each may need an extent of its own.
     return 3 * uint64_t{config_.extentBytesMin()};
   }
+  /// With so much in blocks a segment is never refused: what is taken falls short of what is wanted by less than a
+  /// block.
+  uint64_t roomBytesMin() const { return segmentBytesMin() + config_.extentBytesMin(); }
 
-  std::optional<Run> takeRun(uint64_t bytes_max) RC_REQUIRES(lock_);
+  uint64_t blockBytesFor(SegmentKind kind) const;
   void putRun(Run run) RC_REQUIRES(lock_);
+  void publishFree() RC_REQUIRES(lock_);
   bool allocateSmallHead(Segment& segment) RC_REQUIRES(lock_);
-  bool allocateExtents(Segment& segment, uint64_t bytes_max, uint64_t bytes_min) RC_REQUIRES(lock_);
+  bool allocateExtents(Segment& segment, uint64_t block_bytes_max, bool takes_pieces) RC_REQUIRES(lock_);
   void addExtent(Segment& segment, Run run) RC_REQUIRES(lock_);
   void setSeglets(Run run, Segment* segment);
 
@@ -95,11 +103,12 @@ class SegmentPool {
   const int seglet_shift_;
 
   mutable Mutex lock_;
-  std::map<uint64_t, uint64_t> runs_ RC_GUARDED_BY(lock_);  ///< free: begin -> bytes
+  FreeRuns free_runs_ RC_GUARDED_BY(lock_);
   std::map<SegmentId, Segment*> by_id_ RC_GUARDED_BY(lock_);
   std::vector<Segment*> free_slots_ RC_GUARDED_BY(lock_);
   std::vector<uint64_t> free_small_heads_ RC_GUARDED_BY(lock_);
-  std::atomic<uint64_t> free_bytes_{0};
+  std::atomic<uint64_t> free_block_bytes_{0};
+  std::atomic<uint64_t> free_piece_bytes_{0};
   std::atomic<uint32_t> free_slot_count_{0};
   std::atomic<uint32_t> free_small_head_count_{LogConfig::kSmallHeads};
 

@@ -76,6 +76,8 @@ Result<EntryRef> SideLog::copy(const EntryView& entry, AppendClass append_class)
     segment->noteEntryBytes(bytes);
     segment->commit(cursor.offset);
     copied_bytes_ += bytes;
+    if (entry.type() == EntryType::ResultRecord) copied_result_bytes_ += bytes;
+    if (entry.type() == EntryType::Object && bytes > log_.config().smallEntryBytesMax()) copied_large_bytes_ += bytes;
     ++copied_entries_;
     return ref;
   }
@@ -86,11 +88,17 @@ void SideLog::settle() {
   if (copied_entries_ == 0) return;
   Segment& segment = *segments_.back();
   segment.addLive(static_cast<int64_t>(copied_bytes_));
+  segment.addLiveResults(static_cast<int64_t>(copied_result_bytes_));
+  segment.addLiveLarge(static_cast<int64_t>(copied_large_bytes_));
   LogStats& stats = log_.stats();
+  stats.large_bytes.fetch_add(static_cast<int64_t>(copied_large_bytes_), std::memory_order_relaxed);
+  stats.result_bytes.fetch_add(static_cast<int64_t>(copied_result_bytes_), std::memory_order_relaxed);
   stats.live_bytes.fetch_add(static_cast<int64_t>(copied_bytes_), std::memory_order_relaxed);
   stats.appended_entries.fetch_add(copied_entries_, std::memory_order_relaxed);
   stats.appended_bytes.fetch_add(copied_bytes_, std::memory_order_relaxed);
   copied_bytes_ = 0;
+  copied_result_bytes_ = 0;
+  copied_large_bytes_ = 0;
   copied_entries_ = 0;
   replicator_.advance(segment);
 }
@@ -133,6 +141,8 @@ void SideLog::leave() {
   RC_CHECK(!joined_);
   segments_.clear();
   copied_bytes_ = 0;
+  copied_result_bytes_ = 0;
+  copied_large_bytes_ = 0;
   copied_entries_ = 0;
   closed_ = true;
 }

@@ -55,6 +55,8 @@ class SideLog {
   Replicator& replicator_;
   std::vector<Segment*> segments_;
   uint64_t copied_bytes_ = 0;  // since the last settle(), all in segments_.back()
+  uint64_t copied_result_bytes_ = 0;
+  uint64_t copied_large_bytes_ = 0;
   uint32_t copied_entries_ = 0;
   bool closed_ = false;
   bool joined_ = false;

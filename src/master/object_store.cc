@@ -484,22 +484,21 @@ std::optional<KeyHash> ObjectStore::purgeSlice(TableId table, const HashRange& r
 
 // ---- log::EntryOwner
 
-bool ObjectStore::isLive(EntryRef ref, const EntryView& view) {
-  if (view.type() == EntryType::ResultRecord) {
-    const auto record = view.payloadAs<log::ResultRecordPayload>();
-    return parts_->results.isLive(record.client, record.sequence, ref);
-  }
-  if (view.type() != EntryType::Object) return false;  // tombstones of other logs: none are kept yet
-  return static_cast<bool>(
-      parts_->index.lookup(hashKey(view.table(), view.key()), [&](EntryRef candidate) { return candidate == ref; }));
+bool ObjectStore::isLive(EntryRef, const EntryView&) { return false; }  // tombstones of other logs: none are kept yet
+
+log::EntryOwner::Hint ObjectStore::willBeRelocated(const EntryView& view) {
+  if (view.type() == EntryType::ResultRecord) return 0;
+  const KeyHash hash = hashKey(view.table(), view.key());
+  parts_->index.prefetch(hash);
+  return hash;
 }
 
-bool ObjectStore::relocated(EntryRef from, EntryRef to, const EntryView& view) {
+bool ObjectStore::relocated(EntryRef from, EntryRef to, const EntryView& view, Hint hint) {
   if (view.type() == EntryType::ResultRecord) {
     const auto record = view.payloadAs<log::ResultRecordPayload>();
     return parts_->results.relocated(record.client, record.sequence, from, to);
   }
-  const index::StripeGuard stripe(parts_->index, hashKey(view.table(), view.key()));
+  const index::StripeGuard stripe(parts_->index, hint);
   if (view.type() == EntryType::Tombstone) return parts_->index.replace(stripe, from, to);
   return parts_->index.relocate(stripe, from, to);
 }

@@ -141,7 +141,8 @@ class ObjectStore final : public log::EntryOwner {
 
   // log::EntryOwner
   bool isLive(log::EntryRef ref, const log::EntryView& entry) override;
-  bool relocated(log::EntryRef from, log::EntryRef to, const log::EntryView& entry) override;
+  Hint willBeRelocated(const log::EntryView& entry) override;
+  bool relocated(log::EntryRef from, log::EntryRef to, const log::EntryView& entry, Hint hint) override;
   void dropped(log::EntryRef ref, const log::EntryView& entry) override;
   log::SafeVersionPayload safeVersion() override;
 

@@ -316,7 +316,16 @@ void TabletService::serverState(Request request) {
   control::ServerStateResponse answer;
   answer.set_id(parts_.self.value);
   answer.set_memory_bytes(parts_.log.config().memory_bytes);
-  answer.set_live_bytes(static_cast<uint64_t>(std::max<int64_t>(0, parts_.log.stats().live_bytes.load())));
+  const log::LogStats& stats = parts_.log.stats();
+  const auto gauge = [](const std::atomic<int64_t>& bytes) {
+    return static_cast<uint64_t>(std::max<int64_t>(0, bytes.load(std::memory_order_relaxed)));
+  };
+  answer.set_live_bytes(gauge(stats.live_bytes));
+  answer.set_live_bytes_max(parts_.log.liveBytesMax());
+  answer.set_tombstone_bytes(gauge(stats.tombstone_bytes));
+  answer.set_result_bytes(gauge(stats.result_bytes));
+  answer.set_cleaner_copied_bytes(stats.cleaner_bytes_copied.load(std::memory_order_relaxed));
+  answer.set_cleaner_freed_bytes(stats.cleaner_bytes_freed.load(std::memory_order_relaxed));
   answer.set_objects(parts_.store.objectCount());
   for (const Tablet& tablet : parts_.tablets.list()) {
     control::TabletLoad& load = *answer.add_tablets();

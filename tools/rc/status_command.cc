@@ -53,6 +53,11 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
                               {"answers", server.has_answered},
                               {"memory_bytes", server.memory_bytes},
                               {"live_bytes", server.live_bytes},
+                              {"live_bytes_max", server.live_bytes_max},
+                              {"tombstone_bytes", server.tombstone_bytes},
+                              {"result_bytes", server.result_bytes},
+                              {"cleaner_copied_bytes", server.cleaner_copied_bytes},
+                              {"cleaner_freed_bytes", server.cleaner_freed_bytes},
                               {"objects", server.objects},
                               {"requests", server.requests},
                               {"sessions", server.sessions},
@@ -115,11 +120,21 @@ std::string framesOf(const client::ServerStatus& server) {
   return std::to_string(server.frames_total - server.frames_free) + "/" + std::to_string(server.frames_total);
 }
 
+/// Bytes copied per byte of memory that cleaning gave back.
+std::string cleaningOf(const client::ServerStatus& server) {
+  if (server.cleaner_freed_bytes == 0) return "-";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1fx",
+                static_cast<double>(server.cleaner_copied_bytes) / static_cast<double>(server.cleaner_freed_bytes));
+  return text;
+}
+
 void printTable(const client::ClusterStatus& status) {
   std::printf("cluster %s (%s)\n", status.name.c_str(), formatHex(status.cluster.value).c_str());
   printHealth(status);
-  std::printf("\n%-8s  %-16s  %-8s  %10s  %10s  %5s  %10s  %12s  %8s  %8s  %10s  %s\n", "server", "name", "state",
-              "live", "memory", "used", "objects", "requests", "sessions", "replicas", "frames", "transports");
+  std::printf("\n%-8s  %-16s  %-8s  %10s  %10s  %5s  %8s  %10s  %12s  %8s  %8s  %10s  %s\n", "server", "name", "state",
+              "live", "memory", "used", "cleaning", "objects", "requests", "sessions", "replicas", "frames",
+              "transports");
   for (const client::ServerStatus& server : status.servers) {
     if (!isOfInterest(status, server)) continue;
     const char* state = !server.is_alive ? "dead" : server.has_answered ? "serving" : "silent";
@@ -128,11 +143,11 @@ void printTable(const client::ClusterStatus& status) {
     const double used = server.memory_bytes == 0
                             ? 0
                             : 100.0 * static_cast<double>(server.live_bytes) / static_cast<double>(server.memory_bytes);
-    std::printf("%-8s  %-16s  %-8s  %10s  %10s  %4.0f%%  %10llu  %12llu  %8u  %8s  %10s  %s\n",
+    std::printf("%-8s  %-16s  %-8s  %10s  %10s  %4.0f%%  %8s  %10llu  %12llu  %8u  %8s  %10s  %s\n",
                 formatServer(server.id).c_str(), server.name.c_str(), state, formatBytes(server.live_bytes).c_str(),
-                formatBytes(server.memory_bytes).c_str(), used, static_cast<unsigned long long>(server.objects),
-                static_cast<unsigned long long>(server.requests), server.sessions, replicasOf(server).c_str(),
-                framesOf(server).c_str(), transports.c_str());
+                formatBytes(server.memory_bytes).c_str(), used, cleaningOf(server).c_str(),
+                static_cast<unsigned long long>(server.objects), static_cast<unsigned long long>(server.requests),
+                server.sessions, replicasOf(server).c_str(), framesOf(server).c_str(), transports.c_str());
   }
   std::printf("\n%-20s  %-10s  %8s  %-18s  %-18s  %8s  %-11s  %s\n", "table", "durability", "tablet", "first hash",
               "last hash", "epoch", "state", "owner");

@@ -137,9 +137,15 @@ void collectLog(const log::Log& log, Families& out) {
   out.gauge("ramcore_log_live_bytes", "Bytes of entries that are still needed",
             static_cast<double>(read(stats.live_bytes)));
   out.gauge("ramcore_log_live_bytes_max", "Live bytes at which writes are refused",
-            static_cast<double>(log.config().liveBytesMax()));
+            static_cast<double>(log.liveBytesMax()));
   out.gauge("ramcore_log_tombstone_bytes", "Part of the live bytes: tombstones",
             static_cast<double>(read(stats.tombstone_bytes)));
+  out.gauge("ramcore_log_result_bytes", "Part of the live bytes: result records",
+            static_cast<double>(read(stats.result_bytes)));
+  out.gauge("ramcore_log_free_bytes", "Memory of the log that holds nothing",
+            static_cast<double>(log.pool().freeBytes()));
+  out.gauge("ramcore_log_free_block_bytes", "Of it, in runs that take the largest entry",
+            static_cast<double>(log.pool().freeBlockBytes()));
   out.counter("ramcore_log_appended_entries_total", "Entries appended", read(stats.appended_entries));
   out.counter("ramcore_log_appended_bytes_total", "Bytes appended", read(stats.appended_bytes));
   out.counter("ramcore_log_heads_opened_total", "Segments opened as head", read(stats.heads_opened));
@@ -153,6 +159,8 @@ void collectLog(const log::Log& log, Families& out) {
   out.counter("ramcore_cleaner_segments_total", "Segments cleaned", read(stats.segments_cleaned));
   out.counter("ramcore_cleaner_copied_bytes_total", "Live bytes the cleaner has moved",
               read(stats.cleaner_bytes_copied));
+  out.counter("ramcore_cleaner_freed_bytes_total", "Memory that passes gave back beyond what they kept",
+              read(stats.cleaner_bytes_freed));
 }
 
 void collectIndex(const index::HashIndex& index, Families& out) {

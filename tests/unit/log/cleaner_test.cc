@@ -209,23 +209,22 @@ TEST(Cleaner, TombstoneStaysWhileTheSegmentItNamesCanBeRecovered) {
   const SegmentId named = fixture.log->pool().segmentOf(old_ref)->id();
   fixture.log->requestRoll();
   ASSERT_EQ(fixture.remove("old"), Status::Ok);
-  const TombstonePayload tombstone{ServerId(11), named};
-  EXPECT_TRUE(fixture.log->isTombstoneLive(tombstone));
-  EXPECT_FALSE(fixture.log->isTombstoneLive({ServerId(11), SegmentId(99999)}));
   Segment* const holder = fixture.log->pool().find(named);
+  EXPECT_TRUE(fixture.log->isTombstoneLive(holder));
+  EXPECT_FALSE(fixture.log->isTombstoneLive(nullptr));
   EXPECT_EQ(holder->namedByTombstoneBytes(), alignedEntryBytes(3, sizeof(TombstonePayload), false));
   fixture.log->exchange({}, std::span(&holder, 1));
   // Leaving, but the digest of the present head still lists it.
-  EXPECT_TRUE(fixture.log->isTombstoneLive(tombstone));
+  EXPECT_TRUE(fixture.log->isTombstoneLive(holder));
   fixture.copies.setAutomatic(false);
   const SegmentId request = fixture.log->requestRoll();
   fixture.copies.deliverOpens();
   // The new head is there, but the old one, with the old digest, may still be the one that is recovered.
-  EXPECT_TRUE(fixture.log->isTombstoneLive(tombstone));
+  EXPECT_TRUE(fixture.log->isTombstoneLive(holder));
   EXPECT_FALSE(fixture.log->isRolled(request));
   fixture.copies.deliver();
   EXPECT_TRUE(fixture.log->isRolled(request));
-  EXPECT_FALSE(fixture.log->isTombstoneLive(tombstone));
+  EXPECT_FALSE(fixture.log->isTombstoneLive(holder));
 }
 
 // The death may be in page caches only. If power fails everywhere, a recovery may find the digest without the segment,
@@ -323,6 +322,31 @@ TEST(Cleaner, BecomesUrgentAsMemoryRunsShort) {
   while (fixture.clean()) {
   }
   EXPECT_FALSE(fixture.cleaner.isUrgent());
+}
+
+// Nine tenths of the memory hold live objects, and writes go on without being refused.
+TEST(Cleaner, NineTenthsOfTheMemoryCanBeUsed) {
+  LogConfig config = LogConfig::forTest();
+  config.memory_bytes = 16u << 20;
+  config.segment_bytes = 128u << 10;
+  CleanerFixture fixture(config);
+  const auto live_percent = [&] {
+    return static_cast<uint64_t>(fixture.log->stats().live_bytes.load()) * 100 / config.memory_bytes;
+  };
+  uint64_t keys = 0;
+  while (live_percent() < 90) ASSERT_EQ(fixture.put("key" + std::to_string(keys++), std::string(100, 'x')), Status::Ok);
+  runtime::Random random(3);
+  const LogStats& stats = fixture.log->stats();
+  const uint64_t copied_before = stats.cleaner_bytes_copied.load();
+  const uint64_t appended_before = stats.appended_bytes.load();
+  while (stats.appended_bytes.load() - appended_before < 2 * config.memory_bytes) {
+    const std::string key = "key" + std::to_string(random.below(keys));
+    ASSERT_EQ(fixture.put(key, std::string(100, 'y')), Status::Ok);
+  }
+  const double cost = static_cast<double>(stats.cleaner_bytes_copied.load() - copied_before) /
+                      static_cast<double>(stats.appended_bytes.load() - appended_before);
+  RecordProperty("bytes_copied_per_byte_appended", std::to_string(cost));
+  EXPECT_LT(cost, 16) << "a tenth of the memory is garbage, and is found";
 }
 
 TEST(Cleaner, ComesToRestWhenNothingDies) {

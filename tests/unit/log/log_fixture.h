@@ -23,7 +23,7 @@ class MapOwner final : public EntryOwner {
     const auto found = refs_.find(std::string(asText(entry.key())));
     return found != refs_.end() && found->second == ref;
   }
-  bool relocated(EntryRef from, EntryRef to, const EntryView& entry) override {
+  bool relocated(EntryRef from, EntryRef to, const EntryView& entry, Hint) override {
     const auto found = refs_.find(std::string(asText(entry.key())));
     if (found == refs_.end() || found->second != from) return false;
     found->second = to;

@@ -21,7 +21,7 @@ class SharedOwner final : public EntryOwner {
   }
 
   bool isLive(EntryRef ref, const EntryView& entry) override { return refOf(keyOf(entry)) == ref; }
-  bool relocated(EntryRef from, EntryRef to, const EntryView& entry) override {
+  bool relocated(EntryRef from, EntryRef to, const EntryView& entry, Hint) override {
     Key& key = keys_[keyOf(entry)];
     MutexGuard guard(key.lock);
     if (key.ref.load() != from.bits()) return false;

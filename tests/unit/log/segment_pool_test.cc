@@ -127,6 +127,96 @@ TEST(SegmentPool, LogicalOffsetsRunThroughExtents) {
   EXPECT_EQ(bytes, segment->committedBytes());
 }
 
+/// Fills a segment with entries of one size; the last `bytes` of it stay empty.
+void fill(Segment& segment, uint32_t entry_bytes, uint64_t bytes_left) {
+  EntryRef ref;
+  Segment::Cursor cursor = segment.cursor();
+  while (cursor.offset + entry_bytes + bytes_left <= segment.capacityBytes() &&
+         segment.place(cursor, entry_bytes, ref)) {
+    segment.adopt(cursor);
+  }
+  segment.noteEntryBytes(entry_bytes);
+}
+
+TEST(SegmentPool, SmallEntriesGiveBackTailsByTheSegletAndLargeOnesDoNot) {
+  PoolFixture fixture;
+  Segment* const small = fixture.pool.allocate(SegmentKind::Head, SegmentId(1));
+  Segment* const large = fixture.pool.allocate(SegmentKind::Head, SegmentId(2));
+  fill(*small, 104, 6'000);
+  fill(*large, 4000, 2'000);
+  const uint64_t large_before = large->memoryBytes();
+  fixture.pool.trim(*small);
+  fixture.pool.trim(*large);
+  EXPECT_LT(small->memoryBytes() - small->cursor().offset, fixture.config.seglet_bytes);
+  EXPECT_EQ(large_before, large->memoryBytes()) << "less than a block";
+}
+
+TEST(SegmentPool, HeadsBeginWithBlocksAndEndWithPieces) {
+  PoolFixture fixture;
+  // A piece between two segments that stay.
+  Segment* const before = fixture.pool.allocate(SegmentKind::Head, SegmentId(1));
+  Segment* const after = fixture.pool.allocate(SegmentKind::Head, SegmentId(2));
+  fill(*before, 104, 6'000);
+  fill(*after, 104, 0);
+  fixture.pool.trim(*before);
+  fixture.pool.trim(*after);
+  const uint64_t piece_bytes = fixture.pool.freeBytes() - fixture.pool.freeBlockBytes();
+  ASSERT_EQ(piece_bytes, fixture.config.seglet_bytes);
+
+  EXPECT_EQ(fixture.pool.allocate(SegmentKind::Survivor, SegmentId(3), 8000)->memoryBytes(),
+            fixture.config.segment_bytes);
+  EXPECT_EQ(fixture.pool.freeBytes() - fixture.pool.freeBlockBytes(), piece_bytes) << "no use to large entries";
+  Segment* const head = fixture.pool.allocate(SegmentKind::Head, SegmentId(4));
+  EXPECT_EQ(fixture.pool.freeBytes(), fixture.pool.freeBlockBytes());
+  EntryRef ref;
+  Segment::Cursor cursor = head->cursor();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(head->place(cursor, fixture.config.entry_bytes_max, ref)) << "any group";
+}
+
+// Free memory in pieces is of no use to heads. Survivors that go into pieces bring blocks back, whatever had happened.
+TEST(SegmentPool, MemoryThatFellIntoPiecesMends) {
+  PoolFixture fixture;
+  SegmentPool& pool = fixture.pool;
+  std::mt19937_64 random(11);
+  std::vector<Segment*> segments;
+  uint64_t id = 0;
+  const auto add = [&](SegmentKind kind, uint64_t bytes_left) {
+    Segment* const segment = pool.allocate(kind, SegmentId(++id), 104);
+    if (segment == nullptr) return false;
+    fill(*segment, 104, std::min<uint64_t>(bytes_left, segment->capacityBytes() - 104));
+    pool.trim(*segment);
+    segments.push_back(segment);
+    return true;
+  };
+  uint64_t passes = 0;
+  uint64_t in_pieces_most = 0;
+  for (int step = 0; step < 20'000; ++step) {
+    const bool added = add(SegmentKind::Head, random() % 3 == 0 ? random() % fixture.config.segment_bytes : 0);
+    in_pieces_most = std::max(in_pieces_most, pool.freeBytes() - pool.freeBlockBytes());
+    if (added) continue;
+    // What cleaning does: some segments go, and most of what they held goes into survivors first.
+    ++passes;
+    std::shuffle(segments.begin(), segments.end(), random);
+    std::vector<Segment*> leaving(segments.end() - 2, segments.end());
+    segments.resize(segments.size() - 2);
+    uint64_t left = 0;
+    for (const Segment* segment : leaving) left += segment->cursor().offset * 8ull / 10;
+    while (left > 0) {
+      Segment* const survivor = pool.allocate(SegmentKind::Survivor, SegmentId(++id), 104);
+      ASSERT_NE(survivor, nullptr) << "after " << passes << " passes";
+      const uint64_t bytes = std::min<uint64_t>(left, survivor->capacityBytes());
+      fill(*survivor, 104, survivor->capacityBytes() - bytes);
+      pool.trim(*survivor);
+      segments.push_back(survivor);
+      left -= std::min<uint64_t>(left, std::max<uint64_t>(bytes, 104));
+    }
+    for (Segment* segment : leaving) pool.release(*segment);
+  }
+  EXPECT_GT(passes, 1000u);
+  EXPECT_LT(passes, 19'000u) << "passes have to bring memory for heads back";
+  EXPECT_GT(in_pieces_most, 4 * fixture.config.seglet_bytes) << "the test's own measure";
+}
+
 TEST(LogMemory, PrefaultsEverythingOnce) {
   auto memory = LogMemory::open((130u << 20) + 4096).value();
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory->base()) % LogMemory::kAlignmentBytes, 0u);

@@ -14,7 +14,7 @@ using Verdict = ResultTable::Verdict;
 class NoOwner final : public log::EntryOwner {
  public:
   bool isLive(log::EntryRef, const log::EntryView&) override { return true; }
-  bool relocated(log::EntryRef, log::EntryRef, const log::EntryView&) override { return false; }
+  bool relocated(log::EntryRef, log::EntryRef, const log::EntryView&, Hint) override { return false; }
   void dropped(log::EntryRef, const log::EntryView&) override {}
   log::SafeVersionPayload safeVersion() override { return {}; }
 };
