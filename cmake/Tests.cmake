@@ -117,6 +117,12 @@ if(ramcore_sim_main)
   ramcore_use_pch(simulator program)
 endif()
 
+# Long runs over a store without network. RAMCORE_SOAK_S says how long (tools/test sets it).
+file(GLOB ramcore_soak CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/soak/*.cc ${CMAKE_SOURCE_DIR}/tests/soak/support/*.cc)
+if(ramcore_soak)
+  ramcore_gtest(soak_test soak SOURCES ${ramcore_soak} LIBRARIES ramcore_master ramcore_test_support TIMEOUT 900 SERIAL COMPUTES)
+endif()
+
 # What takes longest begins first, so that it does not run alone at the end. (A test that was run in this folder before counts
 # with the seconds that it took.)
 set(ramcore_cost 1000)
