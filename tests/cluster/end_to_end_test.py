@@ -179,6 +179,24 @@ class EndToEndTest(unittest.TestCase):
             self.assertGreaterEqual(len(report["series"]), 2, extra)
         self.assertNotIn("bench", self.cluster.rc("list").split())
 
+    def test_rcbench_draws_the_lengths_of_values(self):
+        mix = ["--table", "mix", "--value-mix", "10:3,500-600:1"]
+        self.cluster.run("rcbench", *mix, "--records", 200, "--load-only")
+        lengths = [len(value) for value, _ in self.cluster.export("mix").values()]
+        self.assertEqual(len(lengths), 200)
+        self.assertTrue(all(length == 10 or 500 <= length <= 600 for length in lengths), lengths)
+        self.assertTrue(100 < lengths.count(10) < 190, lengths)
+        done = self.cluster.run("rcbench", *mix, "--value-mix-later", "21:1", "--records", 20, "--read-ratio", 0,
+                                "--distribution", "uniform", "--duration-s", 1, "--warmup-s", 0, "--json")
+        self.assertEqual(json.loads(done.stdout)["value_mix_later"], "21:1")
+        # All of the first records were written in the second half, too. (28 characters of base64 are 20 or 21 bytes.)
+        lengths = [len(value) for key, (value, _) in self.cluster.export("mix").items() if int(key[1:]) < 20]
+        self.assertEqual(lengths, [28] * 20)
+        self.cluster.rc("drop", "mix")
+        wrong = self.cluster.run("rcbench", "--value-mix", "9-3:1", check=False)
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn("FIRST-LAST:SHARE", wrong.stderr)
+
     def test_an_open_loop_sees_a_stall_in_every_operation_that_was_due(self):
         load = self.cluster.start("rcbench", "--table", "stalled", "--records", 1000, "--rate", 1000, "--warmup-s", 0,
                                   "--duration-s", 2, "--json", "--drop", "--announce", "/dev/stderr")

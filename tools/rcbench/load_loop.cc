@@ -40,7 +40,7 @@ LoadLoop::LoadLoop(const Settings& settings, std::span<tools::ClusterSession* co
       random_(settings.seed),
       chooser_(settings.distribution(), settings.skew, settings.record_count),
       inserts_(settings.record_count),
-      value_(settings.value_bytes, 'v') {}
+      value_(std::max(settings.value_sizes.bytesMax(), settings.later_sizes.bytesMax()), 'v') {}
 
 Status LoadLoop::openTable(uint32_t tablet_count) {
   tools::ClusterSession& session = *sessions_.front();
@@ -69,8 +69,9 @@ Status LoadLoop::load(LoadResult& result) {
   load_status_ = Status::Ok;
   std::vector<Task<void>> tasks;
   constexpr uint32_t kLoadersPerSession = 4;
+  uint64_t number = 0;
   for (tools::ClusterSession* session : sessions_) {
-    for (uint32_t i = 0; i < kLoadersPerSession; ++i) tasks.push_back(loader(*session));
+    for (uint32_t i = 0; i < kLoadersPerSession; ++i) tasks.push_back(loader(*session, number++));
   }
   while (drive(tasks)) {
   }
@@ -79,9 +80,11 @@ Status LoadLoop::load(LoadResult& result) {
   return load_status_;
 }
 
-Task<void> LoadLoop::loader(tools::ClusterSession& session) {
+Task<void> LoadLoop::loader(tools::ClusterSession& session, uint64_t number) {
   const uint32_t batch = std::clamp<uint32_t>(
-      kLoadBatchBytes / (settings_.key_bytes + settings_.value_bytes + kObjectOverheadBytes), 1, kLoadBatchMax);
+      kLoadBatchBytes / (settings_.key_bytes + settings_.value_sizes.bytesMax() + kObjectOverheadBytes), 1,
+      kLoadBatchMax);
+  runtime::Random random = random_.stream("load " + std::to_string(number));
   std::vector<std::string> keys(batch);
   std::vector<MutateItem> items;
   while (next_load_ < settings_.record_count && load_status_ == Status::Ok && interrupted_ == 0) {
@@ -91,7 +94,7 @@ Task<void> LoadLoop::loader(tools::ClusterSession& session) {
       keys[i] = keys_.key(next_load_++);
       items[i].table = Table{table_.value};
       items[i].key = keys[i];
-      items[i].value = value_;
+      items[i].value = std::string_view(value_).substr(0, settings_.value_sizes.draw(random));
     }
     co_await session.client().multiMutate(items, session.nowNs() + timeoutNs());
     const Status status = worstOf(items);
@@ -105,6 +108,7 @@ void LoadLoop::run(Recorder& recorder, const std::function<void()>& on_measure) 
   recorder_ = &recorder;
   on_measure_ = on_measure;
   has_measured_ = false;
+  in_second_half_ = false;
   schedule_begin_ns_ = thread_.clock.nowNs();
   next_due_ = 0;
   measure_at_ns_ = schedule_begin_ns_ + static_cast<int64_t>(settings_.warmup_s * 1e9);
@@ -131,10 +135,16 @@ void LoadLoop::follow(int64_t now_ns) {
     recorder_->start(settings_.isOpenLoop() ? measure_at_ns_ : thread_.clock.nowNs());
     if (!settings_.isOpenLoop() && settings_.operations_max > 0) operations_left_ = settings_.operations_max;
   }
+  if (has_measured_ && !in_second_half_) in_second_half_ = isSecondHalf(now_ns);
   if (!isOver(now_ns)) return;
   end_ns_ = std::min(end_ns_, now_ns);
   // What a closed loop has in flight at the end takes part in nothing: it would count without its share of the time.
   if (!settings_.isOpenLoop()) recorder_->stop(now_ns);
+}
+
+bool LoadLoop::isSecondHalf(int64_t now_ns) const {
+  if (operations_left_ != UINT64_MAX && operations_left_ <= settings_.operations_max / 2) return true;
+  return now_ns >= measure_at_ns_ + (end_ns_ - measure_at_ns_) / 2;
 }
 
 bool LoadLoop::mayBegin(int64_t now_ns) const {
@@ -215,7 +225,8 @@ std::string LoadLoop::nextKey(runtime::Random& random) {
 std::string_view LoadLoop::nextValue(runtime::Random& random) {
   const uint64_t draw = random.next();
   std::memcpy(value_.data(), &draw, std::min(sizeof draw, value_.size()));
-  return value_;
+  const ValueSizes& sizes = in_second_half_ ? settings_.later_sizes : settings_.value_sizes;
+  return std::string_view(value_).substr(0, sizes.draw(random));
 }
 
 Task<Status> LoadLoop::operate(tools::ClusterSession& session, Kind kind, runtime::Random& random, uint64_t& objects,

@@ -37,7 +37,7 @@ class LoadLoop {
   void run(Recorder& recorder, const std::function<void()>& on_measure);
 
  private:
-  runtime::Task<void> loader(tools::ClusterSession& session);
+  runtime::Task<void> loader(tools::ClusterSession& session, uint64_t number);
   runtime::Task<void> worker(tools::ClusterSession& session, uint64_t number);
   runtime::Task<Status> operate(tools::ClusterSession& session, Kind kind, runtime::Random& random, uint64_t& objects,
                                 int64_t deadline_ns);
@@ -52,6 +52,7 @@ class LoadLoop {
   std::string_view nextValue(runtime::Random& random);
   /// Begins and ends the measured part when it is time.
   void follow(int64_t now_ns);
+  bool isSecondHalf(int64_t now_ns) const;
   /// False once a worker has to end.
   bool mayBegin(int64_t now_ns) const;
   /// Waits until an operation is due, or the run ends before that.
@@ -82,6 +83,7 @@ class LoadLoop {
   Recorder* recorder_ = nullptr;
   std::function<void()> on_measure_;
   bool has_measured_ = false;
+  bool in_second_half_ = false;
   int64_t schedule_begin_ns_ = 0;
   uint64_t next_due_ = 0;  // number of the next operation of an open loop
   int64_t measure_at_ns_ = 0;

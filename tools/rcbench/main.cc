@@ -56,9 +56,19 @@ void declare(CLI::App& app, Flags& flags) {
   app.add_option("--key-bytes", settings.key_bytes, "Length of a key in bytes")
       ->capture_default_str()
       ->check(CLI::Range(uint32_t{2}, static_cast<uint32_t>(kKeyBytesLimit)));
-  app.add_option("--value-bytes", settings.value_bytes, "Length of a value in bytes")
-      ->capture_default_str()
-      ->check(CLI::Range(uint32_t{0}, static_cast<uint32_t>(kValueBytesLimit)));
+  CLI::Option* value_bytes = app.add_option("--value-bytes", settings.value_bytes, "Length of a value in bytes")
+                                 ->capture_default_str()
+                                 ->check(CLI::Range(uint32_t{0}, static_cast<uint32_t>(kValueBytesLimit)));
+  CLI::Option* value_mix =
+      app.add_option("--value-mix", settings.value_mix,
+                     "Instead: lengths of values drawn from ranges with shares, FIRST-LAST:SHARE, separated by commas, "
+                     "as 50-150:80,1000-2000:20")
+          ->type_name("MIX")
+          ->excludes(value_bytes);
+  app.add_option("--value-mix-later", settings.value_mix_later,
+                 "With --value-mix: the ranges from the middle of the measured part on")
+      ->type_name("MIX")
+      ->needs(value_mix);
 
   CLI::Option* workload = app.add_option("--workload", flags.workload,
                                          "YCSB mix: A 50 % reads 50 % updates, B 95/5, C reads, D 95 % reads of the "
@@ -123,6 +133,22 @@ void declare(CLI::App& app, Flags& flags) {
   app.add_flag("--json", flags.json, "Print JSON instead of a table")->excludes(csv);
 }
 
+Outcome<bool> settleValues(Settings& settings) {
+  settings.value_sizes = ValueSizes(settings.value_bytes);
+  if (!settings.value_mix.empty()) {
+    Outcome<ValueSizes> sizes = ValueSizes::parse(settings.value_mix, static_cast<uint32_t>(kValueBytesLimit));
+    if (!sizes) return sizes.error();
+    settings.value_sizes = *sizes;
+    settings.value_bytes = sizes->bytesMean();
+  }
+  settings.later_sizes = settings.value_sizes;
+  if (settings.value_mix_later.empty()) return true;
+  Outcome<ValueSizes> later = ValueSizes::parse(settings.value_mix_later, static_cast<uint32_t>(kValueBytesLimit));
+  if (!later) return later.error();
+  settings.later_sizes = *later;
+  return true;
+}
+
 /// Turns flags into settings; an error is one line.
 Outcome<bool> settle(const CLI::App& app, Flags& flags) {
   Settings& settings = flags.settings;
@@ -144,6 +170,8 @@ Outcome<bool> settle(const CLI::App& app, Flags& flags) {
   settings.load = !flags.no_load;
   settings.run = !flags.load_only;
   settings.output = flags.json ? Output::Json : flags.csv ? Output::Csv : Output::Table;
+  const Outcome<bool> values = settleValues(settings);
+  if (!values) return values.error();
   const uint64_t names = KeyFormat(settings.key_bytes).recordCountMax();
   // Inserts need names too; ten times the records are more than any run adds.
   if (settings.record_count > names / (settings.mix.has(Kind::Insert) ? 10 : 1)) {

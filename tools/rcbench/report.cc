@@ -44,6 +44,8 @@ std::string describe(const Settings& settings) {
   if (settings.distribution() != Distribution::Uniform) print(out, " %.2f", settings.skew);
   print(out, "; %llu records of %u + %u B", static_cast<unsigned long long>(settings.record_count), settings.key_bytes,
         settings.value_bytes);
+  if (!settings.value_mix.empty()) print(out, " on average (%s)", settings.value_mix.c_str());
+  if (!settings.value_mix_later.empty()) print(out, ", in the second half %s", settings.value_mix_later.c_str());
   if (settings.batch > 1) print(out, "; reads of %u keys", settings.batch);
   print(out, "; %u connection%s x %u outstanding", settings.connections, settings.connections == 1 ? "" : "s",
         settings.outstanding);
@@ -181,6 +183,8 @@ std::string json(const Findings& findings) {
   out["records"] = settings.record_count;
   out["key_bytes"] = settings.key_bytes;
   out["value_bytes"] = settings.value_bytes;
+  if (!settings.value_mix.empty()) out["value_mix"] = settings.value_mix;
+  if (!settings.value_mix_later.empty()) out["value_mix_later"] = settings.value_mix_later;
   out["connections"] = settings.connections;
   out["outstanding"] = settings.outstanding;
   out["batch"] = settings.batch;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tools/rcbench/key_chooser.h"
+#include "tools/rcbench/value_sizes.h"
 
 namespace ramcore::rcbench {
 
@@ -29,7 +30,11 @@ struct Settings {
   std::string table = "rcbench";
   uint64_t record_count = 100'000;
   uint32_t key_bytes = 30;
-  uint32_t value_bytes = 100;
+  uint32_t value_bytes = 100;   ///< with a mix: on average
+  std::string value_mix;        ///< empty: all values have value_bytes
+  std::string value_mix_later;  ///< from the middle of the measured part on; empty: no change
+  ValueSizes value_sizes{100};  ///< what the three above say
+  ValueSizes later_sizes{100};
   std::string workload;  ///< for people: "B", or "90 % reads"
   Mix mix;
   double skew = 0.99;

@@ -11,19 +11,22 @@
 
 namespace ramcore::bench {
 
-/// Log, index and object store of one master in this process, on one thread, without clients and without a cleaner.
-/// All memory that a run will touch is touched before.
+/// Log, index and object store of one master in this process, on one thread, without network and without a cleaner of
+/// its own. All memory that a run will touch is touched before.
 class LocalStore {
  public:
   static constexpr TableId kTable{1};
 
-  LocalStore(uint64_t log_bytes, uint64_t objects_max)
+  static constexpr TabletEpoch kEpoch{1};
+
+  LocalStore(uint64_t log_bytes, uint64_t objects_max) : LocalStore(configFor(log_bytes), objects_max) {}
+  LocalStore(const log::LogConfig& config, uint64_t objects_max)
       : pins_(1),
-        memory_(openMemory(log_bytes)),
+        memory_(openMemory(config.memory_bytes)),
         index_(openIndex(objects_max)),
         tablets_(rcu_),
         store_(*memory_),
-        log_(configFor(log_bytes), {ClusterId(1), ServerId(1)}, *memory_, {store_, replicator_, rcu_, pins_}) {
+        log_(config, {ClusterId(1), ServerId(1)}, *memory_, {store_, replicator_, rcu_, pins_}) {
     results_.connect(log_);
     store_.connect({log_, *index_, tablets_, results_, lease_, clock_});
     lease_.renewed(clock_.nowNs(), runtime::kNever / 2);
@@ -42,6 +45,17 @@ class LocalStore {
   master::ObjectStore& store() { return store_; }
   log::Log& log() { return log_; }
   index::HashIndex& index() { return *index_; }
+  runtime::Rcu& rcu() { return rcu_; }
+  /// Lets `client` change objects of kTable. Once.
+  void serve(ClientId client) {
+    master::Tablet whole;
+    whole.id = TabletId(1);
+    whole.table = kTable;
+    whole.epoch = kEpoch;
+    whole.counters = std::make_shared<master::TabletCounters>();
+    if (tablets_.add(whole) != Status::Ok) die("the tablet is not taken");
+    results_.admit(client, clock_.nowNs());
+  }
   /// What a worker does between two pieces of work.
   void turn() {
     rcu_.quiescent(reader_);
