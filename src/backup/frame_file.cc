@@ -11,27 +11,9 @@ namespace {
 
 constexpr std::string_view kFileName = "frames";
 constexpr std::array<std::byte, FrameFile::kSlotCount * kSectorBytes> kZeros{};
-constexpr uint32_t kFrameCountMax = UINT32_MAX / 2;
-
-// In a frame's header.
-constexpr uint64_t kMarkAt = FrameFile::kSlotCount * kSectorBytes;
-constexpr uint64_t kHeaderBytes = kMarkAt + sizeof(ShortMark);
 
 uint32_t crcOf(const ShortMark& mark) { return crc32c(bytesOf(mark).first(offsetof(ShortMark, crc))); }
 uint32_t crcOf(const Superblock& superblock) { return crc32c(bytesOf(superblock).first(offsetof(Superblock, crc))); }
-
-// What one copy of the superblock is.
-enum class CopyState : uint8_t { Empty, Damaged, OtherFormat, Whole };
-
-CopyState stateOf(const Superblock& copy, size_t slot) {
-  const ByteSpan bytes = bytesOf(copy);
-  if (std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; })) return CopyState::Empty;
-  if (copy.magic != kFrameFileMagic || copy.crc != crcOf(copy)) return CopyState::Damaged;
-  if (copy.format != kFrameFileFormat) return CopyState::OtherFormat;
-  const bool in_place = copy.generation != 0 && (copy.generation - 1) % 2 == slot && copy.generation < UINT64_MAX / 2;
-  if (!in_place || !copy.cluster) return CopyState::Damaged;
-  return CopyState::Whole;
-}
 
 Failure damaged(const std::string& what) {
   return Failure{Status::Corrupt,
@@ -47,13 +29,36 @@ Outcome<Superblock> checkGeometry(const Superblock& found, uint64_t file_bytes, 
                                           ": start with that segment size, or with an empty data directory"};
   }
   if (found.header_bytes != kBlockBytes || found.frame_count < FrameFile::kFrameCountMin ||
-      found.frame_count > kFrameCountMax || FrameFile::fileBytes(found.frame_count, found.frame_bytes) > file_bytes) {
+      found.frame_count > FrameFile::kFrameCountMax ||
+      FrameFile::fileBytes(found.frame_count, found.frame_bytes) > file_bytes) {
     return damaged("it is shorter than it says");
   }
   return found;
 }
 
 }  // namespace
+
+CopyState SuperblockCopies::stateOf(size_t place) const {
+  const Superblock& copy = copies[place];
+  const ByteSpan bytes = bytesOf(copy);
+  if (std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; })) return CopyState::Empty;
+  if (copy.magic != kFrameFileMagic || copy.crc != crcOf(copy)) return CopyState::Damaged;
+  if (copy.format != kFrameFileFormat) return CopyState::OtherFormat;
+  const bool in_place = copy.generation != 0 && (copy.generation - 1) % 2 == place && copy.generation < UINT64_MAX / 2;
+  if (!in_place || !copy.cluster) return CopyState::Damaged;
+  return CopyState::Whole;
+}
+
+std::optional<Superblock> SuperblockCopies::newest() const {
+  const bool has_first = stateOf(0) == CopyState::Whole;
+  const bool has_second = stateOf(1) == CopyState::Whole;
+  if (has_second && (!has_first || copies[1].generation > copies[0].generation)) return copies[1];
+  return has_first ? std::optional(copies[0]) : std::nullopt;
+}
+
+bool isWhole(const ShortMark& mark) {
+  return mark.magic == kShortMarkMagic && mark.crc == crcOf(mark) && mark.reserved == 0 && mark.reserved2 == 0;
+}
 
 Outcome<std::unique_ptr<FrameFile>> FrameFile::create(runtime::Storage& storage, const FrameFileOptions& options) {
   const uint64_t least = fileBytes(kFrameCountMin, options.segment_bytes);
@@ -78,33 +83,32 @@ Outcome<std::unique_ptr<FrameFile>> FrameFile::open(runtime::Storage& storage, c
   if (!file.ok()) return std::move(file).error();
   if ((*file)->bytes() < 2 * kBlockBytes) return damaged("it is shorter than a superblock");
 
-  std::array<Superblock, 2> copies;
+  SuperblockCopies found;
   std::array<CopyState, 2> states;
   for (size_t i = 0; i < 2; ++i) {
-    const MutableByteSpan bytes = std::as_writable_bytes(std::span(&copies[i], 1));
+    const MutableByteSpan bytes = std::as_writable_bytes(std::span(&found.copies[i], 1));
     if ((*file)->read(i * kBlockBytes, bytes) != Status::Ok) {
       return Failure{Status::IoError, "cannot read the superblock of the frame file"};
     }
-    states[i] = stateOf(copies[i], i);
+    states[i] = found.stateOf(i);
   }
   if (states[0] == CopyState::OtherFormat || states[1] == CopyState::OtherFormat) {
-    return Failure{Status::WrongFormat, "the data directory was written by another version (format " +
-                                            std::to_string(copies[states[0] == CopyState::OtherFormat ? 0 : 1].format) +
-                                            ", this is " + std::to_string(kFrameFileFormat) +
-                                            "): use that version, or an empty data directory"};
+    return Failure{Status::WrongFormat,
+                   "the data directory was written by another version (format " +
+                       std::to_string(found.copies[states[0] == CopyState::OtherFormat ? 0 : 1].format) + ", this is " +
+                       std::to_string(kFrameFileFormat) + "): use that version, or an empty data directory"};
   }
   // The first begin() flushes slot 0, then writes slot 1, and nothing is stored before it is over. So a file without a
   // trace of slot 1 and without slot 0 has never held anything.
-  if (states[0] != CopyState::Whole && states[1] == CopyState::Empty) {
+  if (found.isOfUnfinishedFile()) {
     file->reset();
     const Status removed = storage.remove(kFileName);
     if (removed != Status::Ok) return Failure{removed, "cannot remove the unfinished frame file"};
     return create(storage, options);
   }
-  const bool second =
-      states[1] == CopyState::Whole && (states[0] != CopyState::Whole || copies[1].generation > copies[0].generation);
-  if (!second && states[0] != CopyState::Whole) return damaged("both superblocks");
-  auto checked = checkGeometry(copies[second ? 1 : 0], (*file)->bytes(), options);
+  const std::optional<Superblock> newest = found.newest();
+  if (!newest) return damaged("both superblocks");
+  auto checked = checkGeometry(*newest, (*file)->bytes(), options);
   if (!checked.ok()) return std::move(checked).error();
   std::unique_ptr<FrameFile> opened(
       new FrameFile(std::move(file).value(), storage.powerEpoch(), checked->frame_count, checked->frame_bytes));
@@ -132,7 +136,7 @@ Result<bool> FrameFile::isAsLeftClean() {
 // No CRC: what is hashed ends with its own CRC32C everywhere, and over that the CRC32C of all is blind.
 Result<uint32_t> FrameFile::hashHeaders() {
   uint64_t hash = 0;
-  std::array<std::byte, kHeaderBytes> bytes;
+  std::array<std::byte, kUsedHeaderBytes> bytes;
   for (uint32_t frame = 0; frame < frame_count_; ++frame) {
     const Status read = file_->read(headerAt(frame), bytes);
     if (read != Status::Ok) return read;
@@ -194,11 +198,11 @@ Status FrameFile::writeMark(uint32_t frame, ServerId master, SegmentId segment, 
                  .reserved2 = 0,
                  .crc = 0};
   mark.crc = crcOf(mark);
-  return file_->write(headerAt(frame) + kMarkAt, bytesOf(mark));
+  return file_->write(headerAt(frame) + kMarkOffset, bytesOf(mark));
 }
 
 Status FrameFile::readHeader(uint32_t frame, Header& header) {
-  std::array<std::byte, kHeaderBytes> bytes;
+  std::array<std::byte, kUsedHeaderBytes> bytes;
   const Status read = file_->read(headerAt(frame), bytes);
   if (read != Status::Ok) return read;
   for (uint32_t i = 0; i < kSlotCount; ++i) {
@@ -213,10 +217,9 @@ Status FrameFile::readHeader(uint32_t frame, Header& header) {
       header.slots[i] = certificate;
     }
   }
-  const auto mark = loadAs<ShortMark>(bytes.data() + kMarkAt);
+  const auto mark = loadAs<ShortMark>(bytes.data() + kMarkOffset);
   header.mark.reset();
-  const bool is_mark = mark.magic == kShortMarkMagic && mark.crc == crcOf(mark);
-  if (is_mark && mark.reserved == 0 && mark.reserved2 == 0) header.mark = mark;
+  if (isWhole(mark)) header.mark = mark;
   return Status::Ok;
 }
 

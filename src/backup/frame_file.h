@@ -54,6 +54,30 @@ struct ShortMark {
 static_assert(sizeof(ShortMark) == 40 && Fixed<ShortMark>);
 inline constexpr uint32_t kShortMarkMagic = 0x68536352;  // "RcSh"
 
+/// What stands in one of the two places of the superblock.
+enum class CopyState : uint8_t {
+  Empty,        ///< zeros
+  Damaged,      ///< anything else that was never written so, or not in this place
+  OtherFormat,  ///< whole, of another version of this program
+  Whole,
+};
+
+/// Both places of the superblock, as they were read. Nothing in them is trusted.
+struct SuperblockCopies {
+  std::array<Superblock, 2> copies{};
+
+  CopyState stateOf(size_t place) const;
+  /// The whole one of the higher generation: it counts. Nothing: neither is whole. What it says of sizes may still be
+  /// impossible.
+  std::optional<Superblock> newest() const;
+  /// The file has never held anything: the first FrameFile::writeSuperblock, which comes before everything else, has
+  /// not come to its second copy.
+  bool isOfUnfinishedFile() const { return stateOf(0) != CopyState::Whole && stateOf(1) == CopyState::Empty; }
+};
+
+/// Whether these bytes were written as a mark; whose, and whether it still counts, is another question.
+bool isWhole(const ShortMark& mark);
+
 struct FrameFileOptions {
   uint64_t storage_bytes = 0;  ///< the file takes as many frames as fit; only counts when it is made
   uint32_t segment_bytes = 8u << 20;
@@ -65,8 +89,12 @@ class FrameFile {
  public:
   /// Fewer could not keep apart what FrameStore keeps apart.
   static constexpr uint32_t kFrameCountMin = 4;
+  static constexpr uint32_t kFrameCountMax = UINT32_MAX / 2;
   /// In a frame's header, each in a sector of its own. Three: see the argument at FrameStore.
   static constexpr uint32_t kSlotCount = 3;
+  /// In a frame's header: where the mark stands, and what of the header is in use.
+  static constexpr uint64_t kMarkOffset = kSlotCount * kSectorBytes;
+  static constexpr uint64_t kUsedHeaderBytes = kMarkOffset + sizeof(ShortMark);
   using Slots = std::array<std::optional<log::Certificate>, kSlotCount>;
   /// What a frame's header says. Nothing of it is verified against the frame's bytes.
   struct Header {
@@ -114,7 +142,7 @@ class FrameFile {
   void flush(runtime::Flush& flush) { file_->flush(flush); }
   bool isCondemned() const { return file_->isCondemned(); }
 
-  /// Bytes of a file with that many frames.
+  /// Bytes of a file with that many frames, which is where the next one begins.
   static uint64_t fileBytes(uint64_t frame_count, uint32_t segment_bytes) {
     return 2 * kBlockBytes + frame_count * stride(segment_bytes);
   }

@@ -1,6 +1,6 @@
 /// A frame file with any bytes in its superblocks, certificate slots and frames. Opening, listing and reading it end in
 /// order, and what is shown verifies; what was opened can be written to, and what was written is shown by the next
-/// life.
+/// life. The inspection of the file, whole or cut off, ends in order too, and what it shows as a replica verifies.
 ///
 /// An input is a list of patches: frame (the last one means the superblocks), place, length, bytes. They fall on a file
 /// that holds some replicas. Each input is tried as it is and with repaired checksums of superblocks and slots.
@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "backup/frame_inspection.h"
 #include "backup/frame_store.h"
 #include "base/crc32c.h"
 #include "fuzz/planted.h"
@@ -33,6 +34,21 @@ SegmentMaker makeSegment(uint64_t id) {
   segment.addObject(TableId(1), "key", "value");
   return segment;
 }
+
+/// The first bytes of a file.
+class FirstBytes final : public FrameBytes {
+ public:
+  FirstBytes(runtime::StorageFile& file, uint64_t bytes) : file_(file), bytes_(bytes) {}
+  uint64_t bytes() const override { return bytes_; }
+  Status read(uint64_t offset_bytes, MutableByteSpan out) override {
+    if (offset_bytes + out.size() > bytes_) std::abort();
+    return file_.read(offset_bytes, out);
+  }
+
+ private:
+  runtime::StorageFile& file_;
+  const uint64_t bytes_;
+};
 
 class FileWorld {
  public:
@@ -62,6 +78,23 @@ class FileWorld {
         repair<log::CertificateBytes>(*file, FrameFile::fileBytes(frame, kSegmentBytes) + slot * kSectorBytes);
       }
       repair<ShortMark>(*file, FrameFile::fileBytes(frame, kSegmentBytes) + FrameFile::kSlotCount * kSectorBytes);
+    }
+  }
+
+  void inspect(uint64_t bytes_cut_off) {
+    auto storage = disk_.open().value();
+    auto file = storage->open("frames").value();
+    FirstBytes first(*file, file->bytes() - std::min(bytes_cut_off, file->bytes()));
+    auto inspection = FrameInspection::open(first);
+    if (!inspection.ok()) return check(!inspection.error().message.empty());
+    std::vector<std::byte> bytes;
+    for (uint32_t frame = 0; frame < inspection->frameCount(); ++frame) {
+      const FrameFinding finding = inspection->inspect(frame, bytes);
+      check(!finding.replica || log::verifyCertificate(*finding.replica, bytes));
+      const uint32_t end = walkEntries(bytes, [](const EntryFinding& entry) {
+        check(!entry.entry || entry.entry.key().size() == entry.entry.keyBytes());
+      });
+      check(end <= bytes.size() && (!finding.replica || end >= finding.replica->length_bytes));
     }
   }
 
@@ -178,6 +211,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const bool repairs : {false, true}) {
     FileWorld world;
     world.patch(std::as_bytes(std::span(data, size)), repairs);
+    world.inspect(0);
+    world.inspect(size == 0 ? 0 : uint64_t{data[0]} * 97);
     world.run();
   }
   return 0;

@@ -42,6 +42,7 @@ void addTableCommands(CLI::App& app, Session& session, int& exit_code);
 void addObjectCommands(CLI::App& app, Session& session, int& exit_code);
 void addTransferCommands(CLI::App& app, Session& session, int& exit_code);
 void addRecoverCommand(CLI::App& app, Session& session, int& exit_code);
+void addInspectCommand(CLI::App& app, Session& session, int& exit_code);
 void addStatusCommand(CLI::App& app, Session& session, int& exit_code);
 
 }  // namespace ramcore::rc

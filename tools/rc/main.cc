@@ -66,7 +66,7 @@ Outcome<Table> Session::table(const std::string& name) {
 int main(int argc, char** argv) {
   using namespace ramcore;
   rc::Session session;
-  CLI::App app("Talks to a Ramcore cluster: tables, objects, import and export, status.", "ramcore");
+  CLI::App app("Talks to a Ramcore cluster: tables, objects, import and export, status, files of replicas.", "ramcore");
   session.cluster.addTo(app);
   app.add_option("--timeout-ms", session.timeout_ms, "How long one call may take, in milliseconds, retries included")
       ->envname("RAMCORE_TIMEOUT_MS")
@@ -82,6 +82,7 @@ int main(int argc, char** argv) {
   rc::addObjectCommands(app, session, exit_code);
   rc::addTransferCommands(app, session, exit_code);
   rc::addRecoverCommand(app, session, exit_code);
+  rc::addInspectCommand(app, session, exit_code);
   rc::addStatusCommand(app, session, exit_code);
   if (!tools::parseFlags(app, argc, argv, exit_code)) return exit_code;
   return exit_code;
