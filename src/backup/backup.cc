@@ -7,15 +7,17 @@ Outcome<std::unique_ptr<Backup>> Backup::open(const BackupConfig& config, const 
                                 {.storage_bytes = config.storage_bytes, .segment_bytes = config.segment_bytes},
                                 environment.dispatch);
   if (!store.ok()) return std::move(store).error();
-  return std::unique_ptr<Backup>(new Backup(std::move(store).value(), environment));
+  return std::unique_ptr<Backup>(new Backup(std::move(store).value(), config, environment));
 }
 
-Backup::Backup(std::unique_ptr<FrameStore> store, const Environment& environment)
+Backup::Backup(std::unique_ptr<FrameStore> store, const BackupConfig& config, const Environment& environment)
     : trace_(environment.trace),
       store_(std::move(store)),
       judge_(environment.caller, environment.dispatch, environment.coordinator),
       service_({*store_, environment.dispatch, environment.dispatch.backgroundExecutor(), judge_, environment.trace,
-                environment.on_fence}) {
+                environment.on_fence}),
+      scrubber_({*store_, environment.dispatch, environment.dispatch.backgroundExecutor(), judge_, environment.trace},
+                config.scrub) {
   const StoreStats& stats = store_->stats();
   const uint64_t total = stats.frames_total.load();
   trace_.info("backup: " + std::to_string(total) + " frames of " + std::to_string(store_->frameBytes()) + " bytes, " +
@@ -31,7 +33,10 @@ runtime::Task<Status> Backup::begin(ServerId id, ClusterId cluster) {
   beginning_ = true;
   const Status status = co_await store_->begin(id, cluster);
   beginning_ = false;
-  if (status == Status::Ok && !stop_) service_.start();
+  if (status == Status::Ok && !stop_) {
+    service_.start();
+    scrubber_.start();
+  }
   co_return status;
 }
 
@@ -39,6 +44,7 @@ void Backup::stop() {
   if (stop_) return;
   stop_ = true;
   service_.stop();
+  scrubber_.stop();
   if (store_->hasBegun()) close().detach();
 }
 

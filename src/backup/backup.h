@@ -6,6 +6,7 @@
 #include "backup/backup_service.h"
 #include "backup/frame_store.h"
 #include "backup/rpc_replica_judge.h"
+#include "backup/scrubber.h"
 #include "base/trace.h"
 #include "rpc/caller.h"
 #include "rpc/dispatch.h"
@@ -17,6 +18,7 @@ struct BackupConfig {
   /// What the frame file takes when it is made. More: more replicas. Of a file that is there the size stays.
   uint64_t storage_bytes = 0;
   uint32_t segment_bytes = 8u << 20;  ///< as of the masters of the cluster
+  ScrubOptions scrub = {};
 };
 
 /// The replicas that one server keeps for others: builds, owns, starts and stops the parts in this folder.
@@ -49,20 +51,23 @@ class Backup {
   runtime::Task<Status> begin(ServerId id, ClusterId cluster);
   /// Takes nothing more, and flushes what it has. Repeated: nothing.
   void stop();
-  bool stopped() const { return !beginning_ && !closing_ && service_.stopped() && store_->idle(); }
+  bool stopped() const {
+    return !beginning_ && !closing_ && service_.stopped() && scrubber_.stopped() && store_->idle();
+  }
 
   const FrameStore& store() const { return *store_; }
   FrameStore& store() { return *store_; }
   const BackupService& service() const { return service_; }
 
  private:
-  Backup(std::unique_ptr<FrameStore> store, const Environment& environment);
+  Backup(std::unique_ptr<FrameStore> store, const BackupConfig& config, const Environment& environment);
   runtime::Task<void> close();
 
   Trace& trace_;
   const std::unique_ptr<FrameStore> store_;
   RpcReplicaJudge judge_;
   BackupService service_;
+  Scrubber scrubber_;
   bool beginning_ = false;
   bool closing_ = false;
   bool stop_ = false;

@@ -231,6 +231,22 @@ Status FrameFile::readVerified(uint32_t frame, const log::Certificate& certifica
   return log::verifyCertificate(certificate, bytes) ? Status::Ok : Status::Corrupt;
 }
 
+Result<log::Certificate> FrameFile::readCertificateFromDisk(uint32_t frame, uint32_t slot) {
+  std::array<std::byte, sizeof(log::CertificateBytes)> bytes;
+  file_->forgetCached(headerAt(frame), kBlockBytes);
+  const Status read = file_->read(slotAt(frame, slot), bytes);
+  if (read != Status::Ok) return read;
+  log::Certificate certificate;
+  if (log::decodeCertificate(bytes, certificate) != Status::Ok) return Status::Corrupt;
+  return certificate;
+}
+
+Status FrameFile::readDataFromDisk(uint32_t frame, uint32_t offset_bytes, MutableByteSpan out) {
+  const uint64_t at = headerAt(frame) + kBlockBytes + offset_bytes;
+  file_->forgetCached(at, out.size());
+  return file_->read(at, out);
+}
+
 Result<log::Certificate> FrameFile::readNewestVerified(uint32_t frame, ClusterId cluster, ServerId master,
                                                        SegmentId segment, std::vector<std::byte>& bytes) {
   Header header;

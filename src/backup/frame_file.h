@@ -135,6 +135,11 @@ class FrameFile {
   [[nodiscard]] Status readHeader(uint32_t frame, Header& header);
   /// Fills `bytes` with what `certificate` vouches for. Corrupt: the frame does not hold that.
   [[nodiscard]] Status readVerified(uint32_t frame, const log::Certificate& certificate, std::vector<std::byte>& bytes);
+  // From the disk, where the system lets us.
+  /// Reads one slot. Corrupt: it holds no certificate.
+  Result<log::Certificate> readCertificateFromDisk(uint32_t frame, uint32_t slot);
+  /// Reads a part of the frame's segment.
+  [[nodiscard]] Status readDataFromDisk(uint32_t frame, uint32_t offset_bytes, MutableByteSpan out);
   /// Of the frame's certificates of this segment the newest that verifies, with its bytes. Corrupt: there is none.
   Result<log::Certificate> readNewestVerified(uint32_t frame, ClusterId cluster, ServerId master, SegmentId segment,
                                               std::vector<std::byte>& bytes);

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -34,6 +35,7 @@ struct StoreStats {
   std::atomic<uint64_t> flushes{0};
   std::atomic<uint64_t> refused_full{0};    ///< replicas for which there was no frame
   std::atomic<uint64_t> corrupt_frames{0};  ///< found in this life
+  std::atomic<uint64_t> checked_bytes{0};   ///< of closed replicas that were read again
   std::atomic<bool> condemned{false};
 };
 
@@ -137,6 +139,23 @@ class FrameStore {
   /// Segments of former lives of which mayBeShort() is true unless they turn out to be closed.
   uint32_t doubtfulCount() const { return doubtful_count_; }
 
+  /// A replica that was closed in this life, and is on the disk with all it has as far as anybody knows.
+  struct Settled {
+    uint32_t frame = 0;
+    uint32_t generation = 0;
+    uint64_t stamp = 0;
+    uint32_t slot = 0;  ///< where its certificate is
+    log::Certificate certificate;
+  };
+  /// The first one in frame `from` or behind.
+  std::optional<Settled> nextSettled(uint32_t from) const;
+  /// Reads it and its certificate again, from the disk where the system lets us, and verifies them. Corrupt, IoError:
+  /// it is not what it was, also when it is read once more; it is shown to nobody any more, and its frame is used again
+  /// only when its master replaces or frees it. NotFound: it has gone or changed meanwhile.
+  /// @param reader  executor that reads and verifies, in slices of 1 MiB, at low priority
+  /// @param bytes   what is read goes here; outlives the task
+  runtime::Task<Status> checkAgain(Settled settled, runtime::Executor& reader, std::vector<std::byte>& bytes);
+
   bool isCondemned() const { return stats_.condemned.load(std::memory_order_relaxed); }
   /// Nothing is being flushed or read.
   bool idle() const { return !flushing_ && waiting_ == 0; }
@@ -215,6 +234,8 @@ class FrameStore {
   void unpin(uint32_t frame);
   runtime::Task<Result<log::Certificate>> readWhole(uint32_t frame, runtime::Executor& reader,
                                                     std::vector<std::byte>& bytes);
+
+  runtime::Task<Status> readAgain(Settled settled, runtime::Executor& reader, std::vector<std::byte>& bytes);
 
   static uint32_t certifiedBytes(const Frame& frame);
   void noteUnflushed(uint32_t frame);

@@ -35,6 +35,14 @@ class ReplicaJudge {
   };
   /// Asks a living master.
   virtual runtime::Task<Needed> needed(rpc::PeerAddress master, std::vector<SegmentId> segments) = 0;
+
+  /// One that is closed, of this life.
+  struct Lost {
+    SegmentId segment;
+    uint64_t replica_epoch = 0;
+  };
+  /// Tells a living master that these cannot be read any more. Ok: it knows.
+  virtual runtime::Task<Status> reportLost(rpc::PeerAddress master, std::vector<Lost> lost) = 0;
 };
 
 }  // namespace ramcore::backup

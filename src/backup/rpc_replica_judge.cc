@@ -70,4 +70,17 @@ runtime::Task<ReplicaJudge::Needed> RpcReplicaJudge::needed(rpc::PeerAddress mas
   co_return result;
 }
 
+runtime::Task<Status> RpcReplicaJudge::reportLost(rpc::PeerAddress master, std::vector<Lost> lost) {
+  control::CheckReplicasRequest request;
+  for (const Lost& one : lost) {
+    control::LostReplica& replica = *request.add_lost();
+    replica.set_segment(one.segment.value);
+    replica.set_replica_epoch(one.replica_epoch);
+  }
+  control::CheckReplicasResponse response;
+  const rpc::ControlOutcome outcome =
+      co_await rpc::callControl(caller_, executor_, master, Opcode::CheckReplicas, request, response, settings());
+  co_return outcome.status;
+}
+
 }  // namespace ramcore::backup

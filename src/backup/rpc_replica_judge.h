@@ -13,6 +13,7 @@ class RpcReplicaJudge final : public ReplicaJudge {
 
   runtime::Task<Standings> standings(std::vector<ServerId> masters) override;
   runtime::Task<Needed> needed(rpc::PeerAddress master, std::vector<SegmentId> segments) override;
+  runtime::Task<Status> reportLost(rpc::PeerAddress master, std::vector<Lost> lost) override;
 
  private:
   rpc::CallSettings settings();

@@ -420,6 +420,15 @@ bool ReplicaManager::isNeeded(SegmentId segment) const {
   return !found->second->isClosed() || found->second->completeCount() < targetCount();
 }
 
+void ReplicaManager::noteLostReplica(ServerId backup, SegmentId segment, uint64_t replica_epoch) {
+  if (stopped_) return;
+  applyQueued();
+  const auto found = segments_.find(segment);
+  if (found == segments_.end() || !found->second->loseOn(backup, replica_epoch)) return;
+  active_.insert(segment);
+  wake();
+}
+
 ReplicaManager::Counts ReplicaManager::counts() const {
   Counts counts{.wanted = wantedCount(), .least = 0, .repairing = 0};
   counts.least = counts.wanted;

@@ -80,6 +80,9 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   /// For a backup's replicas of its former life: whether this log would miss `segment` if it went. Only for a member:
   /// then its former life is none, and no copy of it is counted.
   bool isNeeded(SegmentId segment) const;
+  /// The backup says that it cannot read its replica of the segment any more: another one is made. Nothing if it has
+  /// none, or one of a later epoch than this.
+  void noteLostReplica(ServerId backup, SegmentId segment, uint64_t replica_epoch);
 
   struct Counts {
     uint32_t wanted = 0;     ///< copies, by configuration

@@ -14,6 +14,9 @@ void ReplicaService::checkReplicas(rpc::Request request) {
   if (!rpc::parseRequest(request, ask)) return request.reply(Status::BadRequest);
   // Until we know that it lives, we may count copies of its former life, which are the very ones it asks about.
   if (!replicas_.isMember(ServerId(request.peerId()))) return request.reply(Status::RetryLater);
+  for (const auto& lost : ask.lost()) {
+    replicas_.noteLostReplica(ServerId(request.peerId()), SegmentId(lost.segment()), lost.replica_epoch());
+  }
   wire::control::CheckReplicasResponse answer;
   for (const uint64_t segment : ask.segments()) answer.add_needed(replicas_.isNeeded(SegmentId(segment)));
   rpc::replyControl(std::move(request), answer);

@@ -5,16 +5,17 @@
 
 namespace ramcore::master {
 
-/// What backups ask a master about replicas that they found in their storage. On the dispatch thread.
+/// What backups ask a master about replicas that they found in their storage, and what they tell it of those that they
+/// have lost since. On the dispatch thread.
 class ReplicaService {
  public:
-  explicit ReplicaService(const ReplicaManager& replicas) : replicas_(replicas) {}
+  explicit ReplicaService(ReplicaManager& replicas) : replicas_(replicas) {}
   void addTo(rpc::ServiceTable& table);
 
   void checkReplicas(rpc::Request request);
 
  private:
-  const ReplicaManager& replicas_;
+  ReplicaManager& replicas_;
 };
 
 }  // namespace ramcore::master

@@ -128,6 +128,15 @@ void ReplicatedSegment::lose(size_t index, Status why) {
   owner_.noteLost(lost->backup, why);
 }
 
+bool ReplicatedSegment::loseOn(ServerId backup, uint64_t replica_epoch) {
+  const auto found =
+      std::find_if(replicas_.begin(), replicas_.end(), [&](const auto& replica) { return replica->backup == backup; });
+  // One that takes the place of another one on the same server has a later epoch.
+  if (found == replicas_.end() || (*found)->epoch > replica_epoch) return false;
+  lose(static_cast<size_t>(found - replicas_.begin()), Status::Corrupt);
+  return true;
+}
+
 void ReplicatedSegment::place() {
   while (replicas_.size() < owner_.targetCount()) {
     const Member* const member = owner_.choose(*this);

@@ -79,6 +79,8 @@ class ReplicatedSegment {
   /// reported. False: there is nothing left to do until something happens.
   bool step();
   void floorRaised(uint64_t replica_epoch);
+  /// Gives up the replica on `backup`, unless it is of a later epoch than this. False: there is none.
+  bool loseOn(ServerId backup, uint64_t replica_epoch);
   /// Ends the calls; nothing happens afterwards.
   void stop();
 

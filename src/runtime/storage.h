@@ -44,6 +44,8 @@ class StorageFile {
   /// Fills all of `out`. May block on the disk.
   /// @return BadRequest if it reaches beyond the end; IoError
   [[nodiscard]] virtual Status read(uint64_t offset_bytes, MutableByteSpan out) = 0;
+  /// A hint: of these bytes, what is durable need not be kept in memory, so that the next read shows what the disk has.
+  virtual void forgetCached([[maybe_unused]] uint64_t offset_bytes, [[maybe_unused]] uint64_t bytes) {}
 
   /// Makes all that was written before durable; flushes that are asked for at the same time share the work. Never
   /// blocks.

@@ -43,7 +43,7 @@ enum class Opcode : uint16_t {
   ReadReplica = 82,   ///< entries of some hash ranges, from a dead master's segment
 
   // Backup -> master: control.proto.
-  CheckReplicas = 84,  ///< which of these replicas, of the backup's former life, are not needed
+  CheckReplicas = 84,  ///< which replicas of the backup's former life are not needed; which others it has lost
 
   // Any -> coordinator: control.proto.
   Enlist = 96,

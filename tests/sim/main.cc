@@ -32,12 +32,13 @@ struct Arguments {
   bool print = false;
   bool hashes = false;
   bool every_step = false;
+  bool scrubs = false;
   std::string mutation;
 };
 
 constexpr const char* kUsage =
     "simulator [--seeds N] [--first SEED] [--seed SEED] [--jobs N] [--calls N] [--no-faults] [--crashes] [--print] "
-    "[--every-step] [--hashes] "
+    "[--every-step] [--scrub] [--hashes] "
     "[--mutation NAME]\n"
     "  --seeds N        how many seeds to run, from --first on (50)\n"
     "  --first SEED     the first one (1)\n"
@@ -47,6 +48,7 @@ constexpr const char* kUsage =
     "  --no-faults      only moves and splits\n"
     "  --crashes        servers with disks and replicas, which are killed and started again\n"
     "  --every-step     with --crashes: judge what is on the disks at every step, not at some; takes long\n"
+    "  --scrub          with --crashes: servers read their storage again all the time\n"
     "  --print          print every trace line\n"
     "  --hashes         print the trace hash of each seed\n"
     "  --mutation NAME  plant this bug (builds with RAMCORE_MUTATIONS): succeeds if a seed catches it\n";
@@ -78,6 +80,8 @@ bool parse(int argc, char** argv, Arguments& arguments) {
       arguments.crashes = true;
     } else if (flag == "--every-step") {
       arguments.every_step = true;
+    } else if (flag == "--scrub") {
+      arguments.scrubs = true;
     } else if (flag == "--print") {
       arguments.print = true;
     } else if (flag == "--hashes") {
@@ -105,7 +109,7 @@ struct Share {
 
 std::string modeOf(const Arguments& arguments) {
   return std::string(arguments.faults ? "" : " --no-faults") + (arguments.crashes ? " --crashes" : "") +
-         (arguments.every_step ? " --every-step" : "");
+         (arguments.every_step ? " --every-step" : "") + (arguments.scrubs ? " --scrub" : "");
 }
 
 constexpr uint64_t kFailuresMax = 3;  // of a share: then it is enough
@@ -118,6 +122,7 @@ RunReport runSeed(const Arguments& arguments, uint64_t seed) {
   options.faults = arguments.faults;
   options.crashes = arguments.crashes;
   options.every_step = arguments.every_step;
+  options.scrubs = arguments.scrubs;
   if (arguments.print) {
     options.print = [](std::string_view line) { std::printf("%.*s\n", static_cast<int>(line.size()), line.data()); };
   }

@@ -31,6 +31,7 @@ struct ServerSettings {
   std::string name;
   std::string storage = "ramcore-server";
   uint64_t storage_bytes = uint64_t{4} << 30;
+  uint64_t scrub_bytes_per_s = uint64_t{16} << 20;
   std::string failure_domain;
   master::ReplicationOptions replication;
 };
@@ -145,15 +146,16 @@ class Server final : private master::MasterObserver {
     storage_ = std::move(storage).value();
     process_->trace().info("preparing " + formatBytes(settings_.storage_bytes) + " of storage for replicas in " +
                            settings_.storage);
-    auto backup = backup::Backup::open(
-        {.storage_bytes = settings_.storage_bytes, .segment_bytes = log::LogConfig().segment_bytes},
-        {.storage = *storage_,
-         .clock = process_->clock(),
-         .trace = process_->trace(),
-         .dispatch = process_->dispatch(),
-         .caller = process_->caller(),
-         .coordinator = {.id = 0, .locators = {coordinator}},
-         .on_fence = [this] { master_->refreshMembers(); }});
+    auto backup = backup::Backup::open({.storage_bytes = settings_.storage_bytes,
+                                        .segment_bytes = log::LogConfig().segment_bytes,
+                                        .scrub = {.bytes_per_second = settings_.scrub_bytes_per_s}},
+                                       {.storage = *storage_,
+                                        .clock = process_->clock(),
+                                        .trace = process_->trace(),
+                                        .dispatch = process_->dispatch(),
+                                        .caller = process_->caller(),
+                                        .coordinator = {.id = 0, .locators = {coordinator}},
+                                        .on_fence = [this] { master_->refreshMembers(); }});
     if (!backup.ok()) return withFlags(std::move(backup).error());
     backup_ = std::move(backup).value();
     backup_->addTo(process_->dispatch().services());
@@ -309,6 +311,13 @@ int main(int argc, char** argv) {
       ->envname("RAMCORE_STORAGE_BYTES")
       ->transform(CLI::AsSizeValue(false))
       ->default_str(formatSize(settings.storage_bytes));
+  app.add_option(
+         "--scrub-bytes-per-s", settings.scrub_bytes_per_s,
+         "How fast the copies are read again once a day to find out whether the disk has kept them, in bytes or with a "
+         "unit; 0: never")
+      ->envname("RAMCORE_SCRUB_BYTES_PER_S")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str(formatSize(settings.scrub_bytes_per_s));
   app.add_option("--replicas", settings.replication.replicas,
                  "Other servers on which everything this one holds is kept; 0: nothing survives this server")
       ->envname("RAMCORE_REPLICAS")

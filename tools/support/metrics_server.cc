@@ -201,6 +201,8 @@ void collectBackup(const backup::Backup& backup, Families& out) {
   out.counter("ramcore_backup_flushes_total", "Flushes of the storage to its disk", read(stats.flushes));
   out.counter("ramcore_backup_corrupt_frames_total", "Replicas whose bytes were not what their certificate says",
               read(stats.corrupt_frames));
+  out.counter("ramcore_backup_scrubbed_bytes_total", "Bytes of replicas that were read again to verify them",
+              read(stats.checked_bytes));
   out.gauge("ramcore_backup_condemned", "1 if a flush has failed and nothing is written any more",
             read(stats.condemned) ? 1 : 0);
   out.counter("ramcore_backup_fenced_refusals_total", "Writes and frees of dead servers that were refused",

@@ -133,6 +133,12 @@ class FileStorage::File final : public StorageFile {
     return Status::Ok;
   }
 
+  void forgetCached(uint64_t offset_bytes, uint64_t bytes) override {
+    if (offset_bytes > bytes_ || bytes > bytes_ - offset_bytes) return;
+    // What the system does not do here is done to no purpose, and harmless.
+    ::posix_fadvise(descriptor_, static_cast<off_t>(offset_bytes), static_cast<off_t>(bytes), POSIX_FADV_DONTNEED);
+  }
+
   void flush(Flush& flush) override {
     flushes_.fetch_add(1, std::memory_order_relaxed);
     flusher_.add(*this, flush);

@@ -43,6 +43,8 @@ void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& fl
                                   {"flushes failed", counts.flushes_failed, with_faults * 2},
                                   {"disks slowed", counts.disks_slowed, with_faults * 30},
                                   {"bits turned over", counts.bits_flipped, with_faults * 0.3},
+                                  {"bytes scrubbed", counts.bytes_scrubbed, 0},
+                                  {"replicas found rotten", counts.replicas_rotten, 0},
                                   {"replicas compared", counts.replicas_compared, 50},
                                   {"moments judged on the disks", counts.moments_judged, 20},
                                   {"logs replayed from disks", counts.disks_replayed, 100},

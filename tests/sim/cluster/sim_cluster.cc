@@ -22,6 +22,8 @@ void addCounts(const SimServer& server, RunCounts& counts) {
   if (server.backup() != nullptr) {
     counts.fenced_refusals += server.backup()->service().fencedRefusals();
     counts.refused_full += server.backup()->store().stats().refused_full.load();
+    counts.bytes_scrubbed += server.backup()->store().stats().checked_bytes.load();
+    counts.replicas_rotten += server.backup()->store().stats().corrupt_frames.load();
   }
   counts.bucket_splits += master.index().stats().splits;
 }
@@ -97,6 +99,7 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   server.ledger = options.ledger;
   if (options.durable) server.disk = disks[index].get();
   server.storage_bytes = options.storage_bytes;
+  server.scrub = options.scrub;
   server.replicas = options.replicas;
   // Each process has a name of its own: it neither repeats the draws of an earlier one nor gets its messages.
   const uint32_t life = ++lives_[index];

@@ -23,6 +23,7 @@ struct SimClusterOptions {
   /// Servers have disks, and copies on each other's: they may die.
   bool durable = false;
   uint64_t storage_bytes = 16u << 20;
+  backup::ScrubOptions scrub;
   master::ReplicationOptions replicas;
   int64_t verdict_after_ns = 10 * runtime::kNanosPerSecond;
   uint32_t clean_below_free_percent = 25;  ///< two heads and the reserves take 40 percent

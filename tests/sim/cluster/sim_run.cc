@@ -92,6 +92,7 @@ class Scenario {
     // Of two tables more of the dead have tablets; of sync ones replicas are given up when a flush takes too long.
     const bool is_buffered = variation_.levels == Variation::Levels::Buffered;
     if (variation_.small_storage) cluster.storage_bytes = (is_buffered ? 9u : 13u) << 19;
+    if (options_.scrubs) cluster.scrub = {.bytes_per_second = 16u << 20, .pass_ns = 2 * runtime::kNanosPerSecond};
     cluster.replication.at_once = !variation_.late_replication;
     cluster.ledger = ledger();
     cluster.clean_below_free_percent = variation_.cleans_early ? 35 : 20;
@@ -449,6 +450,8 @@ void RunCounts::add(const RunCounts& other) {
   replicas_lost += other.replicas_lost;
   floors_raised += other.floors_raised;
   replicas_repaired += other.replicas_repaired;
+  bytes_scrubbed += other.bytes_scrubbed;
+  replicas_rotten += other.replicas_rotten;
   fenced_refusals += other.fenced_refusals;
   servers_recovered += other.servers_recovered;
   tablets_recovered += other.tablets_recovered;

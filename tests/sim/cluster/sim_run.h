@@ -29,6 +29,8 @@ struct RunOptions {
   /// With crashes: judges the disks at every step after which a recovery would find something else, or clients know
   /// more, and not at some of them. Takes many times as long.
   bool every_step = false;
+  /// With crashes: backups read what they keep again every two seconds.
+  bool scrubs = false;
   /// Called with each trace line; has no influence on the run.
   std::function<void(std::string_view line)> print;
 };
@@ -91,6 +93,8 @@ struct RunCounts {
   uint64_t flushes_failed = 0;
   uint64_t disks_slowed = 0;
   uint64_t bits_flipped = 0;
+  uint64_t bytes_scrubbed = 0;
+  uint64_t replicas_rotten = 0;     ///< that could not be read any more, whoever found out, dying processes included
   uint64_t replicas_compared = 0;   ///< on disk, with what their masters have in memory
   uint64_t moments_judged = 0;      ///< at which the disks held what clients had been told
   uint64_t disks_replayed = 0;      ///< logs, at those moments, from all machines or some

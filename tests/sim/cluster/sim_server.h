@@ -30,6 +30,7 @@ class SimServer final : private master::MasterObserver {
     /// With a disk: it keeps replicas there, and its own log is kept by others. It outlives the server.
     runtime::SimDisk* disk = nullptr;
     uint64_t storage_bytes = 16u << 20;
+    backup::ScrubOptions scrub;
     master::ReplicationOptions replicas;
     std::string network_node;  ///< where it listens; empty: its name
   };

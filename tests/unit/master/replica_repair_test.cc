@@ -18,6 +18,17 @@ class ReplicaRepairTest : public ReplicaTest {
     }
     return count;
   }
+  std::vector<uint64_t> closedOn(SegmentId segment) {
+    std::vector<uint64_t> ids;
+    for (uint64_t id = 1; id <= backups_.size(); ++id) {
+      if (backup(id).hasClosed(segment)) ids.push_back(id);
+    }
+    return ids;
+  }
+  /// A backup says that it has lost its replica.
+  void lose(uint64_t id, SegmentId segment, uint64_t epoch) {
+    server_.onDispatch([&] { manager_->noteLostReplica(ServerId(id), segment, epoch); });
+  }
 };
 
 TEST_F(ReplicaRepairTest, FewerServersThanReplicasAreEnoughDownToTheLeast) {
@@ -64,6 +75,47 @@ TEST_F(ReplicaRepairTest, WritersAreToldThatNoServerHasPlace) {
   for (const uint64_t id : {2, 3}) backup(id).mode = Mode::Answer;
   EXPECT_TRUE(comesTrue([this] { return manager_->writeStatus() == Status::Ok; }, 5000 * kMilli));
   EXPECT_TRUE(comesTrue([this] { return log_->headId() == SegmentId(2); }));
+}
+
+TEST_F(ReplicaRepairTest, AClosedReplicaThatIsLostIsMadeElsewhere) {
+  start(4, {1, 2, 3, 4});
+  put("a");
+  roll();
+  ASSERT_EQ(closedOn(SegmentId(1)).size(), 3U);
+  const std::vector<uint64_t> before = closedOn(SegmentId(1));
+  lose(before[1], SegmentId(1), 1);
+  EXPECT_EQ(counts().least, 2U);
+  EXPECT_EQ(counts().repairing, 1U);
+  ASSERT_TRUE(comesTrue([this] { return closedOn(SegmentId(1)).size() == 4; }));
+  ASSERT_TRUE(comesTrue([this] { return counts().least == 3; }));
+  EXPECT_EQ(manager_->stats().repairs.load(), 1U);
+  EXPECT_EQ(manager_->stats().replicas_lost.load(), 1U);
+  lose(before[1], SegmentId(1), 1);
+  lose(before[0], SegmentId(99), 1);
+  lose(77, SegmentId(1), 1);
+  EXPECT_EQ(manager_->stats().replicas_lost.load(), 1U) << "nothing that is not there";
+}
+
+TEST_F(ReplicaRepairTest, ALostReplicaIsMadeOnTheSameServerIfThereIsNoOther) {
+  start(3, {1, 2, 3});
+  put("a");
+  roll();
+  lose(2, SegmentId(1), 1);
+  ASSERT_TRUE(comesTrue([this] { return counts().least == 3; }));
+  EXPECT_GT(backup(2).kept[SegmentId(1)].epoch, 1U);
+  EXPECT_TRUE(backup(2).hasClosed(SegmentId(1)));
+  lose(2, SegmentId(1), 1);
+  EXPECT_EQ(manager_->stats().replicas_lost.load(), 1U) << "it was told of the former one";
+}
+
+TEST_F(ReplicaRepairTest, AnOpenReplicaThatIsSaidToBeLostIsReplacedLikeAnyOther) {
+  start(4, {1, 2, 3, 4});
+  const LogPosition earlier = put("a");
+  ASSERT_TRUE(becomesDurable(earlier));
+  lose(holders(earlier).front(), SegmentId(1), ~uint64_t{0});
+  const LogPosition later = put("b");
+  EXPECT_TRUE(becomesDurable(later));
+  EXPECT_EQ(counts().least, 3U);
 }
 
 TEST_F(ReplicaRepairTest, ABackupThatPutsOffToFreeIsNotAskedWithoutPause) {

@@ -204,6 +204,21 @@ TEST_P(StorageContract, NothingReachesBeyondTheEnd) {
   EXPECT_EQ(textAt(*file, 90, 10), "1234567890");
 }
 
+TEST_P(StorageContract, WhatIsForgottenIsReadFromTheDisk) {
+  auto storage = open();
+  auto file = made(storage->create("frame", 100'000));
+  const std::string text(50'000, 'x');
+  ASSERT_EQ(file->write(10'000, asBytes(text)), Status::Ok);
+  file->forgetCached(0, 100'000);
+  EXPECT_EQ(textAt(*file, 10'000, text.size()), text) << "what is not flushed is kept";
+  ASSERT_EQ(machine_->flush(*file), Status::Ok);
+  file->forgetCached(0, 100'000);
+  EXPECT_EQ(textAt(*file, 10'000, text.size()), text);
+  file->forgetCached(99'999, 2);
+  file->forgetCached(UINT64_MAX, UINT64_MAX);
+  EXPECT_EQ(textAt(*file, 10'000, text.size()), text);
+}
+
 TEST_P(StorageContract, NamesAreListedSortedAndRemoved) {
   auto storage = open();
   for (const char* name : {"b", "c", "a"}) made(storage->create(name, 10));
