@@ -51,31 +51,34 @@ Cleaner::Progress Cleaner::step(uint32_t bytes_max) {
 }
 
 Cleaner::Progress Cleaner::begin() {
-  log_.setPassRunning(true);
-  // What a pass would gain is known only when all is where it will stay.
-  const bool is_settled = log_.isSettled();
-  const Progress progress = beginPass();
-  if (phase_ == Phase::Idle) {
-    log_.setPassRunning(false);
-    if (is_settled) log_.setCollectable(false);
-  } else {
-    log_.setCollectable(true);
-  }
-  return progress;
-}
-
-Cleaner::Progress Cleaner::beginPass() {
-  if (skips_left_ > 0 && deathsBytes() < deaths_wanted_) {
+  if (skips_left_ > 0 && log_.deathsBytes() < deaths_wanted_) {
     --skips_left_;
     return Progress::Idle;
   }
+  if (!log_.tryBeginPass()) return Progress::Waiting;
+  // What a pass would gain is known only when all is where it will stay.
+  const bool is_settled = log_.isSettled();
+  const Verdict verdict = beginPass();
+  if (verdict == Verdict::Begun) {
+    log_.noteCollectable(true);
+    return Progress::Worked;
+  }
+  log_.endPass();
+  if (verdict == Verdict::NoGain && is_settled) log_.noteCollectable(false);
+  return Progress::Idle;
+}
+
+Cleaner::Verdict Cleaner::beginPass() {
+  SegmentPool& pool = log_.pool();
+  is_tight_ = pool.freeBlockBytes() < log_.config().survivorReserveBytes();
   std::vector<Segment*> cleanable;
   log_.listCleanable(cleanable);
-  for (const uint32_t slot : choose(cleanable)) candidates_.push_back(&log_.pool().slot(slot));
-  if (candidates_.empty()) return Progress::Idle;
-  if (!canEnd() || !openSurvivors()) {
-    endPass();
-    return Progress::Idle;
+  for (const uint32_t slot : choose(cleanable)) candidates_.push_back(&pool.slot(slot));
+  if (candidates_.empty()) return Verdict::NoGain;
+  const bool can_end = canEnd();
+  if (!can_end || !openSurvivors()) {
+    reset();
+    return can_end ? Verdict::NoGain : Verdict::NotNow;
   }
   // The oldest first, so that survivors hold what is of one age.
   std::sort(candidates_.begin(), candidates_.end(), [](const Segment* a, const Segment* b) {
@@ -84,7 +87,7 @@ Cleaner::Progress Cleaner::beginPass() {
   // From here on all of them will leave together, and tombstones among them that name one another with them.
   for (Segment* candidate : candidates_) log_.setInPass(*candidate, true);
   phase_ = Phase::Copying;
-  return Progress::Worked;
+  return Verdict::Begun;
 }
 
 std::vector<uint32_t> Cleaner::choose(std::span<Segment* const> cleanable) const {
@@ -164,9 +167,9 @@ uint32_t Cleaner::largestEntryBytes() const {
   return largest;
 }
 
-/// Whether the pass gives back more than survivors keep at worst: what is left over at the ends of their extents is
-/// lost, and what is left over of a survivor comes back in granules only. A pass that gained less would eat up the
-/// reserve.
+/// Whether the pass probably gives back more than survivors keep: at the end of each of their extents half of an entry
+/// is lost, and what is left over of a survivor comes back in granules only. Passes that gained less would eat up the
+/// reserve; once they have begun to, only those are good that gain at worst.
 bool Cleaner::isWorthwhile() const {
   uint64_t given_up = 0;
   uint64_t kept = 0;
@@ -182,13 +185,16 @@ bool Cleaner::isWorthwhile() const {
     }
   }
   const uint32_t largest = largestEntryBytes();
-  for (const Segment* survivor : survivors_) kept += survivor->capacityBytes() - survivor->certainRoomBytes(largest);
+  for (const Segment* survivor : survivors_) {
+    const uint64_t at_worst = survivor->capacityBytes() - survivor->certainRoomBytes(largest);
+    kept += is_tight_ ? at_worst : at_worst / 2;
+  }
   const bool has_room = log_.pool().mayHaveRoom(SegmentKind::Head);
   if (small_heads >= smallHeadsWorthAPass()) return true;
   if (log_.pool().isShortOfSlots() && candidates_.size() > survivors_.size() + 1) return true;
   // The pass rolls the head, which leaves a closed one behind unless it is one of the reserve.
   const uint64_t cost = (has_room ? 2 : 1) * uint64_t{log_.config().granuleBytes(largest)};
-  return given_up >= kept + cost || elsewhere >= cost;
+  return given_up >= kept + cost || (elsewhere >= cost && !is_tight_);
 }
 
 Cleaner::Progress Cleaner::copy(uint32_t bytes_max) {
@@ -233,6 +239,7 @@ MoveTarget::Place Cleaner::place(uint32_t aligned_bytes) {
 
 void Cleaner::finishCopying() {
   deaths_end_ = log_.end();
+  deaths_ticket_ = log_.graceTicket();
   uint64_t stamp = 0;
   for (const Segment* candidate : candidates_) stamp += candidate->stampBytes() / candidates_.size();
   std::vector<Segment*> used;
@@ -258,22 +265,16 @@ Cleaner::Progress Cleaner::awaitClosed() {
 }
 
 /// What was left behind as dead may have been killed by entries that are not flushed yet. If the segments left the
-/// digest before those are, a crash could take both the old entry and its successor.
+/// digest before those are, a crash could take both the old entry and its successor. And a writer that has killed an
+/// entry may not have told the owner yet: until it has, a reader may still be led to the old place.
 Cleaner::Progress Cleaner::awaitDeaths() {
   log_.requestFlush(deaths_end_);
-  if (!log_.isFlushed(deaths_end_)) return Progress::Waiting;
+  if (!log_.isFlushed(deaths_end_) || !log_.isOver(deaths_ticket_)) return Progress::Waiting;
   judgePass();  // from here on the candidates are the log's to free
   log_.exchange(survivors_, candidates_);
   roll_ = log_.requestRollForPass();
   phase_ = Phase::Rolling;
   return awaitRoll();
-}
-
-/// What has died since the log began: grows with every death, and with nothing else.
-int64_t Cleaner::deathsBytes() const {
-  const LogStats& stats = log_.stats();
-  return static_cast<int64_t>(stats.appended_bytes.load(std::memory_order_relaxed)) -
-         stats.live_bytes.load(std::memory_order_relaxed);
 }
 
 /// A pass may give back less than it looked like: what does not fit at the end of an extent is lost, and the head that
@@ -299,7 +300,7 @@ void Cleaner::judgePass() {
   constexpr uint32_t kSkipsMax = 64;
   skips_ = gained ? 0 : std::clamp<uint32_t>(skips_ * 2, 1, kSkipsMax);
   skips_left_ = skips_;
-  deaths_wanted_ = deathsBytes() + static_cast<int64_t>(granule);
+  deaths_wanted_ = log_.deathsBytes() + static_cast<int64_t>(granule);
 }
 
 Cleaner::Progress Cleaner::awaitRoll() {
@@ -309,12 +310,14 @@ Cleaner::Progress Cleaner::awaitRoll() {
   // The candidates are the log's now, and may be others' already.
   candidates_.clear();
   survivors_.clear();
-  endPass();
+  reset();
+  log_.endPass();
+  if (skips_left_ > 0) log_.noteCollectable(false);
   return Progress::Worked;
 }
 
 /// Back to the beginning. Segments that are still listed here were not touched.
-void Cleaner::endPass() {
+void Cleaner::reset() {
   for (Segment* survivor : survivors_) log_.dropPrivate(*survivor);
   survivors_.clear();
   candidates_.clear();
@@ -322,7 +325,6 @@ void Cleaner::endPass() {
   candidate_offset_ = 0;
   survivor_index_ = 0;
   phase_ = Phase::Idle;
-  log_.setPassRunning(false);
 }
 
 }  // namespace ramcore::log

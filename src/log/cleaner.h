@@ -45,14 +45,19 @@ class Cleaner final : private MoveTarget {
  private:
   enum class Phase : uint8_t { Idle, Copying, Closing, Deaths, Rolling };
 
+  enum class Verdict : uint8_t {
+    Begun,
+    NoGain,
+    NotNow,  ///< small heads have to come back first
+  };
+
   Progress begin();
-  Progress beginPass();
+  Verdict beginPass();
   std::vector<uint32_t> choose(std::span<Segment* const> cleanable) const;
   bool canEnd() const;
   size_t smallHeadsWorthAPass() const;
   bool openSurvivors();
   bool isWorthwhile() const;
-  int64_t deathsBytes() const;
   void judgePass();
   Progress copy(uint32_t bytes_max);
   Place place(uint32_t aligned_bytes) override;
@@ -61,7 +66,7 @@ class Cleaner final : private MoveTarget {
   Progress awaitClosed();
   Progress awaitDeaths();
   Progress awaitRoll();
-  void endPass();
+  void reset();
 
   Log& log_;
   Replicator& replicator_;
@@ -72,8 +77,10 @@ class Cleaner final : private MoveTarget {
   std::vector<Segment*> survivors_;
   size_t candidate_index_ = 0;  ///< the one being copied
   uint32_t candidate_offset_ = 0;
-  size_t survivor_index_ = 0;  ///< the one being filled
-  LogPosition deaths_end_;     ///< every death that was relied on is before this
+  size_t survivor_index_ = 0;           ///< the one being filled
+  LogPosition deaths_end_;              ///< every death that was relied on is before this
+  runtime::GraceTicket deaths_ticket_;  ///< and is known to the owner when this is over
+  bool is_tight_ = false;               ///< the pass began with less than the reserve
   SegmentId roll_;
   // After passes that gained nothing: the next one waits until this much has died, or this often was asked for it.
   int64_t deaths_wanted_ = INT64_MIN;

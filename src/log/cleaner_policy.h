@@ -12,7 +12,7 @@ struct SegmentSummary {
   uint64_t memory_bytes = 0;           ///< what giving the segment up returns
   uint64_t live_bytes = 0;             ///< what has to be copied for it
   uint64_t freed_elsewhere_bytes = 0;  ///< tombstones in other segments that are garbage once it is gone
-  uint64_t age_bytes = 0;              ///< log traffic since its entries were written
+  uint64_t age_bytes = 0;              ///< log traffic since the segment was opened
 };
 
 struct CleaningBudget {

@@ -1,7 +1,6 @@
 #include "log/log.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/check.h"
 #include "base/mutation.h"
@@ -40,6 +39,7 @@ struct Log::Sizes {
 
 struct Log::Reservation {
   Segment* segment = nullptr;
+  bool waits = false;        ///< refused, and there is a head that may take it soon
   bool copied = false;       ///< the bytes are in place and committed (or behind an open reservation)
   uint32_t ring_number = 0;  ///< if not copied
   Appended appended;
@@ -112,6 +112,7 @@ Result<Appended> Log::tryAppend(std::span<const EntryInput> group, const Sizes& 
     {
       SpinGuard guard(lock_);
       status = reserve(sizes, append_class, staged, group, reservation);
+      reservation.waits = !ring_.empty() || next_ != nullptr || next_preparing_ || closing_ != nullptr;
       due = isPrepareDue();
     }
     if (status == Status::Ok) break;
@@ -119,8 +120,7 @@ Result<Appended> Log::tryAppend(std::span<const EntryInput> group, const Sizes& 
     maintain();
   }
   if (status != Status::Ok) {
-    const bool is_full = append_class == AppendClass::Write && !collectable_.load(std::memory_order_relaxed) &&
-                         !pool_.mayHaveRoom(SegmentKind::Head);
+    const bool is_full = append_class == AppendClass::Write && !reservation.waits && gainsNothing();
     (is_full ? stats_.refused_no_space : stats_.refused_retry_later).fetch_add(1, std::memory_order_relaxed);
     return is_full ? Status::NoSpace : status;
   }
@@ -130,6 +130,21 @@ Result<Appended> Log::tryAppend(std::span<const EntryInput> group, const Sizes& 
   stats_.appended_entries.fetch_add(group.size(), std::memory_order_relaxed);
   stats_.appended_bytes.fetch_add(sizes.total, std::memory_order_relaxed);
   return reservation.appended;
+}
+
+bool Log::gainsNothing() const {
+  const int64_t at = nothing_collectable_at_.load(std::memory_order_relaxed);
+  if (at == kCollectable || deathsBytes() - at >= int64_t{pool_.config().seglet_bytes}) return false;
+  return !pool_.mayHaveRoom(SegmentKind::Head);
+}
+
+int64_t Log::deathsBytes() const {
+  return static_cast<int64_t>(stats_.appended_bytes.load(std::memory_order_relaxed)) -
+         stats_.live_bytes.load(std::memory_order_relaxed);
+}
+
+void Log::noteCollectable(bool is_collectable) {
+  nothing_collectable_at_.store(is_collectable ? kCollectable : deathsBytes(), std::memory_order_relaxed);
 }
 
 Status Log::reserve(const Sizes& sizes, AppendClass append_class, const std::byte* staged,
@@ -219,7 +234,7 @@ void Log::countParts(Segment& segment, EntryType type, int64_t bytes) {
   if (type == EntryType::ResultRecord) {
     segment.addLiveResults(bytes);
     stats_.result_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  } else if (std::abs(bytes) > pool_.config().smallEntryBytesMax() && type == EntryType::Object) {
+  } else if (std::max(bytes, -bytes) > pool_.config().smallEntryBytesMax() && type == EntryType::Object) {
     segment.addLiveLarge(bytes);
     stats_.large_bytes.fetch_add(bytes, std::memory_order_relaxed);
   }

@@ -74,9 +74,7 @@ class Log final : public ReplicationEvents {
   /// @param group  1..kGroupEntriesMax entries of at most config.entry_bytes_max each (checked); without the largest
   ///               of them, together at most half of that, so that any head has room. Borrowed until return; every
   ///               `dead` refers to an entry that its owner still has (the caller holds the lock of its key).
-  /// @return NoSpace     the live bytes are at their limit, or lie so that cleaning gains nothing: free something
-  /// (Write
-  ///                     only)
+  /// @return NoSpace     the live bytes are at their limit, or no cleaning gains any more: free something (Write only)
   ///         RetryLater  the next head is not open yet, or all memory is garbage that the cleaner has to collect first
   ///         any other   the status given to fail(): final
   /// Never waits for I/O. Groups up to 1 KB are copied under a spin lock; larger ones outside it.
@@ -136,7 +134,7 @@ class Log final : public ReplicationEvents {
   const LogIdentity& identity() const { return identity_; }
   LogStats& stats() { return stats_; }
   const LogStats& stats() const { return stats_; }
-  /// True if a write of `bytes` would not be refused for lack of space.
+  /// True if a write of `bytes` would not exceed the limit of live bytes.
   bool hasSpaceFor(uint64_t bytes) const;
   /// Live bytes at which writes are refused, as large as the entries are now.
   uint64_t liveBytesMax() const;
@@ -151,12 +149,21 @@ class Log final : public ReplicationEvents {
   /// Gives up a private segment to which nothing refers and that was never added to the log.
   void dropPrivate(Segment& segment) RC_EXCLUDES(lock_);
   /// While a pass runs, removes take no further small heads: its last roll needs one.
-  void setPassRunning(bool running) RC_EXCLUDES(lock_);
+  /// @return false: one may just be being taken; not before it is
+  bool tryBeginPass() RC_EXCLUDES(lock_);
+  void endPass() RC_EXCLUDES(lock_);
   /// As requestRoll, for the end of a pass: may take the last small head, because the pass gives some back.
   SegmentId requestRollForPass() RC_EXCLUDES(lock_);
-  /// The cleaner says whether there is garbage it could collect. While there is none and no memory for a head, writers
-  /// are told that there is no space, and not to come back later.
-  void setCollectable(bool collectable) { collectable_.store(collectable, std::memory_order_relaxed); }
+  /// What has died since the log began: grows with every death, and with nothing else.
+  int64_t deathsBytes() const;
+  /// The cleaner has found no garbage whose collection gains anything, or some after all. As long as there is none, no
+  /// memory for a head, and nothing has died since, writers are told that there is no space, and not to come back
+  /// later.
+  void noteCollectable(bool is_collectable);
+  /// For what the cleaner found dead by its state byte: the grace period that begins now is over when every writer that
+  /// had killed something before has told the owner.
+  runtime::GraceTicket graceTicket() const { return environment_.rcu.ticket(); }
+  bool isOver(runtime::GraceTicket ticket) const { return environment_.rcu.elapsed(ticket); }
   /// Nothing is being closed, given up or waited for: what memory there is is free, or in segments that can be cleaned.
   bool isSettled() RC_EXCLUDES(lock_);
   /// From the next digest on, `joining` (Closed) are in the log and `leaving` are not: together, in one digest.
@@ -196,7 +203,9 @@ class Log final : public ReplicationEvents {
  private:
   struct Sizes;
   struct Reservation;
+  static constexpr int64_t kCollectable = INT64_MIN;
 
+  bool gainsNothing() const;
   Result<Appended> tryAppend(std::span<const EntryInput> group, const Sizes& sizes, AppendClass append_class,
                              const std::byte* staged) RC_EXCLUDES(lock_);
   Status reserve(const Sizes& sizes, AppendClass append_class, const std::byte* staged,
@@ -251,7 +260,7 @@ class Log final : public ReplicationEvents {
   std::atomic<uint64_t> flushed_{0};  ///< the same; with replicas only
   std::atomic<uint64_t> head_id_{0};
   std::atomic<uint32_t> maintain_requests_{0};
-  std::atomic<bool> collectable_{true};
+  std::atomic<int64_t> nothing_collectable_at_{kCollectable};  ///< deathsBytes() then
   std::atomic<Status> failed_{Status::Ok};
 };
 

@@ -18,7 +18,7 @@ struct LogConfig {
   /// Largest single entry (header, key, payload, padding).
   uint32_t entry_bytes_max = alignedEntryBytes(kKeyBytesMax, 1u << 20, true);
   /// Segments' worth of memory that only the cleaner may take. More: larger and cheaper passes; less for data. A pass
-  /// over this much has to gain an extent when the memory is as full as live_percent_max allows.
+  /// over this much has to gain a granule when the memory is as full as live_percent_max allows.
   uint32_t survivor_segments = 3;
   /// Share of the usable memory that may hold live bytes before writes are refused. Higher: more data, dearer cleaning.
   uint32_t live_percent_max = 97;

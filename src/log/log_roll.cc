@@ -31,12 +31,19 @@ SegmentId Log::requestRollForPass() {
   return requestRoll();
 }
 
-void Log::setPassRunning(bool running) {
+bool Log::tryBeginPass() {
+  SpinGuard guard(lock_);
+  if (next_preparing_) return false;
+  pass_running_ = true;
+  return true;
+}
+
+void Log::endPass() {
   {
     SpinGuard guard(lock_);
-    pass_running_ = running;
+    pass_running_ = false;
   }
-  if (!running) maintain();
+  maintain();
 }
 
 bool Log::mayUseSmallHead() const {
@@ -226,7 +233,7 @@ void Log::listCleanable(std::vector<Segment*>& segments) {
 
 bool Log::isSettled() {
   SpinGuard guard(lock_);
-  if (closing_ != nullptr || next_preparing_) return false;
+  if (closing_ != nullptr || next_preparing_ || (next_ != nullptr && !next_opened_)) return false;
   for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
     Segment& segment = pool_.slot(i);
     const SegmentState state = segment.state();

@@ -10,7 +10,7 @@ struct LogStats {
   std::atomic<int64_t> live_bytes{0};       ///< objects, results and tombstones that have to be kept
   std::atomic<int64_t> tombstone_bytes{0};  ///< part of live_bytes: tombstones of this log's entries
   std::atomic<int64_t> result_bytes{0};     ///< part of live_bytes: result records
-  std::atomic<int64_t> large_bytes{0};      ///< part of live_bytes: entries above LogConfig::smallEntryBytesMax()
+  std::atomic<int64_t> large_bytes{0};      ///< part of live_bytes: objects above LogConfig::smallEntryBytesMax()
   std::atomic<uint64_t> appended_entries{0};
   std::atomic<uint64_t> appended_bytes{0};  ///< padding included; neither the cleaner's copies nor heads' own entries
   std::atomic<uint64_t> heads_opened{0};
@@ -19,7 +19,8 @@ struct LogStats {
   std::atomic<uint64_t> cleaner_bytes_copied{0};
   std::atomic<uint64_t> cleaner_bytes_freed{0};  ///< memory that passes gave back beyond what their survivors keep
   std::atomic<uint64_t> cleaner_passes{0};
-  std::atomic<uint64_t> refused_no_space{0};     ///< writes refused because live bytes are at their limit
+  std::atomic<uint64_t> refused_no_space{
+      0};  ///< writes refused at the limit of live bytes, or because no cleaning gains
   std::atomic<uint64_t> refused_retry_later{0};  ///< appends that met no open head with room
 };
 

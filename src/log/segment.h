@@ -65,9 +65,9 @@ class Segment {
   uint32_t committedBytes() const { return committed_bytes_.load(std::memory_order_acquire); }
   /// Bytes of entries that have to be kept. Approximate while others append or kill.
   int64_t liveBytes() const { return live_bytes_.load(std::memory_order_relaxed); }
-  /// Log traffic at the time its entries were written: the cleaner's clock.
+  /// Log traffic at the time its entries were written: survivors are filled in its order.
   uint64_t stampBytes() const { return stamp_bytes_; }
-  /// Log traffic at the time the segment was opened.
+  /// Log traffic at the time the segment was opened: its age, for the choice of what to clean.
   uint64_t begunBytes() const { return begun_bytes_; }
   /// Its largest counted entry: what can be lost at the end of an extent that takes its entries over.
   uint32_t largestEntryBytes() const { return largest_entry_bytes_; }
@@ -138,7 +138,7 @@ class Segment {
   uint32_t flushed_bytes_ = 0;          ///< of them, flushed there
   bool listed_ = false;                 ///< in the digest of the head, or of the next one
   runtime::GraceTicket sealed_ticket_;  ///< when it is over, all who appended to it have told the owner where
-  bool in_pass_ = false;                ///< the cleaner is at it: tombstones naming it leave together with it
+  std::atomic<bool> in_pass_{false};    ///< the cleaner is at it: tombstones naming it leave together with it
   uint32_t largest_entry_bytes_ = 0;
   SegmentId leave_head_;  ///< the head whose digest is the first without it
 

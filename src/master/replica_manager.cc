@@ -297,6 +297,7 @@ const Member* ReplicaManager::choose(const ReplicatedSegment& segment) {
       return other != nullptr && other->failure_domain == member.failure_domain;
     });
   };
+  std::vector<const Member*> sound;
   std::vector<const Member*> apart;
   std::vector<const Member*> any;
   for (const Member& member : members_) {
@@ -304,9 +305,11 @@ const Member* ReplicaManager::choose(const ReplicatedSegment& segment) {
     const auto avoided = avoided_until_ns_.find(member.id);
     if (avoided != avoided_until_ns_.end() && now_ns < avoided->second) continue;
     any.push_back(&member);
-    if (!sharesDomain(member)) apart.push_back(&member);
+    if (sharesDomain(member)) continue;
+    apart.push_back(&member);
+    if (member.id != segment.rottenOn()) sound.push_back(&member);
   }
-  const std::vector<const Member*>& from = apart.empty() ? any : apart;
+  const std::vector<const Member*>& from = !sound.empty() ? sound : !apart.empty() ? apart : any;
   return from.empty() ? nullptr : from[random_.below(from.size())];
 }
 
@@ -321,6 +324,15 @@ void ReplicaManager::noteLost(ServerId backup, Status why) {
   }
   until_ns = now_ns + kAvoidNs;
   wake();  // if no other one takes its place, only time brings it back: see stepAll
+}
+
+// The server goes on taking writes: it is the first that may have room for another one.
+void ReplicaManager::noteRotten(ServerId backup) {
+  stats_.replicas_lost.fetch_add(1, std::memory_order_relaxed);
+  counts_changed_ = true;
+  environment_.trace.warning("server " + std::to_string(backup.value) +
+                             " has not kept a replica of ours as it was; another one is made");
+  wake();
 }
 
 void ReplicaManager::noteFenced() {

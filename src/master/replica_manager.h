@@ -154,6 +154,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   bool mayRaiseFloor(const ReplicatedSegment& segment) const override;
   void raiseFloor(ReplicatedSegment& segment, uint64_t replica_epoch) override;
   void noteLost(ServerId backup, Status why) override;
+  void noteRotten(ServerId backup) override;
   void noteFenced() override;
   void noteRepaired() override { stats_.repairs.fetch_add(1, std::memory_order_relaxed); }
   rpc::Dispatch& dispatch() override { return environment_.dispatch; }

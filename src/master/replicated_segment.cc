@@ -120,20 +120,23 @@ void ReplicatedSegment::dropGone() {
 
 // For a head that may still be open somewhere, what stays is certified anew: the lost replica, or a write that is still
 // on its way to it, must never pass for the end of the log.
-void ReplicatedSegment::lose(size_t index, Status why) {
+ServerId ReplicatedSegment::remove(size_t index) {
   const std::unique_ptr<Replica> lost = std::move(replicas_[index]);
   replicas_.erase(replicas_.begin() + static_cast<ptrdiff_t>(index));
   lost->giveUp(owner_.caller());
   ++epoch_;
-  owner_.noteLost(lost->backup, why);
+  return lost->backup;
 }
+
+void ReplicatedSegment::lose(size_t index, Status why) { owner_.noteLost(remove(index), why); }
 
 bool ReplicatedSegment::loseOn(ServerId backup, uint64_t replica_epoch) {
   const auto found =
       std::find_if(replicas_.begin(), replicas_.end(), [&](const auto& replica) { return replica->backup == backup; });
-  // One that takes the place of another one on the same server has a later epoch.
-  if (found == replicas_.end() || (*found)->epoch > replica_epoch) return false;
-  lose(static_cast<size_t>(found - replicas_.begin()), Status::Corrupt);
+  // One that takes the place of another one on the same server has a later epoch; none has one that we have not given.
+  if (found == replicas_.end() || (*found)->epoch > replica_epoch || replica_epoch > epoch_) return false;
+  rotten_on_ = backup;
+  owner_.noteRotten(remove(static_cast<size_t>(found - replicas_.begin())));
   return true;
 }
 

@@ -28,6 +28,8 @@ class ReplicaOwner {
   /// Has the floor raised; ReplicatedSegment::floorRaised follows.
   virtual void raiseFloor(ReplicatedSegment& segment, uint64_t replica_epoch) = 0;
   virtual void noteLost(ServerId backup, Status why) = 0;
+  /// A replica was lost on its disk; its server is as good as before.
+  virtual void noteRotten(ServerId backup) = 0;
   /// A backup says that this server is declared dead.
   virtual void noteFenced() = 0;
   /// One more replica of a segment that had been closed is complete.
@@ -63,6 +65,8 @@ class ReplicatedSegment {
   uint32_t completeCount() const;
   uint32_t replicaCount() const { return static_cast<uint32_t>(replicas_.size()); }
   bool isOn(ServerId backup) const;
+  /// The server whose disk has not kept a replica of it, the last one; none.
+  ServerId rottenOn() const { return rotten_on_; }
   /// Everywhere it is or ever was, for when it is freed.
   const std::vector<ServerId>& everHeldBy() const { return ever_held_by_; }
   const std::vector<std::unique_ptr<struct Replica>>& replicas() const { return replicas_; }
@@ -102,6 +106,7 @@ class ReplicatedSegment {
   uint32_t chunkEnd(uint32_t from, uint32_t committed) const;
   void report();
   void dropGone();
+  ServerId remove(size_t index);
   void lose(size_t index, Status why);
   static void written(rpc::OutgoingCall& call);
   static void flushed(rpc::OutgoingCall& call);
@@ -129,6 +134,7 @@ class ReplicatedSegment {
   uint32_t durable_wanted_ = 0;
   uint32_t flush_wanted_ = 0;
   std::vector<std::unique_ptr<Replica>> replicas_;
+  ServerId rotten_on_;
   std::vector<ServerId> ever_held_by_;
 };
 

@@ -1,7 +1,7 @@
 // A memory that is filled until nothing fits any more, half emptied and filled again, a hundred times without a
 // restart: what cannot be stored in a later cycle has leaked. Simulated time, so that every run of a seed is the same.
 //
-// Environment: RAMCORE_SOAK_FILL_MB memory (16), RAMCORE_SOAK_FILL_SEGMENT_KB (512), RAMCORE_SOAK_SEED (1).
+// Environment: RAMCORE_SOAK_FILL_MB memory (12), RAMCORE_SOAK_FILL_SEGMENT_KB (512), RAMCORE_SOAK_SEED (1).
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ constexpr uint32_t kObjectBytesLeast = 100;  // on average, so that the keys do 
 
 log::LogConfig smallConfig() {
   log::LogConfig config;
-  config.memory_bytes = asked("RAMCORE_SOAK_FILL_MB", 16) << 20;
+  config.memory_bytes = asked("RAMCORE_SOAK_FILL_MB", 12) << 20;
   config.segment_bytes = static_cast<uint32_t>(asked("RAMCORE_SOAK_FILL_SEGMENT_KB", 512) << 10);
   config.entry_bytes_max = log::alignedEntryBytes(64, 32u << 10, false);
   return config;

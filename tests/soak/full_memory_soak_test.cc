@@ -272,7 +272,11 @@ class Observer {
         mega(static_cast<uint64_t>(plan_.liveBytesWanted())), static_cast<unsigned long long>(plan_.live_percent),
         static_cast<unsigned long long>(plan_.seed));
     std::unique_lock lock(course_.mutex);
-    for (uint64_t tenths = 1; tenths <= plan_.seconds * 10 && !course_.stop.load(); ++tenths) {
+    // On a busy machine until there is something to say: not longer than twelve times as long.
+    const auto isEnough = [this] { return store_.stats().appended_bytes.load() > 3 * plan_.memory_bytes; };
+    for (uint64_t tenths = 1; !course_.stop.load(); ++tenths) {
+      const uint64_t due = plan_.seconds * 10;
+      if (tenths > due && (isEnough() || tenths > 12 * due)) break;
       course_.ended.wait_for(lock, std::chrono::milliseconds(100), [&] { return course_.stop.load(); });
       sample();
       if (tenths % 100 == 0 || tenths == plan_.seconds * 10) report(tenths / 10);

@@ -25,6 +25,7 @@ struct CleanerFixture : LogFixture {
     bool worked = false;
     for (int i = 0; i < 10000; ++i) {
       const auto progress = cleaner.step(kSliceBytes);
+      if (reader && cleaner.isBusy()) rcu.quiescent(*reader);
       reclaim();
       if (progress == Cleaner::Progress::Idle) return worked;
       worked = true;
@@ -39,7 +40,7 @@ struct CleanerFixture : LogFixture {
       for (int k = 1; k < 20; ++k)
         EXPECT_EQ(owner.put(*log, "key" + std::to_string(k), std::string(500, 'y')), Status::Ok);
       log->requestRoll();
-      while (clean()) {
+      while (owner.refs().at("key0") == ref && clean()) {
       }
     }
     return owner.refs().at("key0") != ref;
@@ -71,6 +72,7 @@ struct CleanerFixture : LogFixture {
 
   Replicator& replicator;
   Cleaner cleaner;
+  std::optional<runtime::RcuReader> reader;  ///< holds nothing while a pass goes on
 };
 
 // As moves bring them, each of which leaves a small segment behind. Nobody waits here: that cleaning is needed has to
@@ -294,6 +296,7 @@ TEST(Cleaner, GracePeriodDelaysFreeing) {
   fixture.log->requestRoll();
   fixture.reclaim();  // closed long enough to be cleaned
   const runtime::RcuReader reader = fixture.rcu.registerThread();
+  fixture.reader = reader;
   const EntryRef ref = fixture.owner.refs().at("key0");
   const SegmentId id = fixture.log->pool().segmentOf(ref)->id();
   ASSERT_TRUE(fixture.cleanAway(ref));
@@ -390,7 +393,13 @@ TEST(Cleaner, DoesNotJudgeWhatItsWriterHasNotReportedYet) {
       fixture.reclaim();
     }
   };
-  cleanLong();
+  for (int k = 0; k < 20; ++k)
+    ASSERT_EQ(fixture.owner.put(*fixture.log, "key" + std::to_string(k), std::string(500, 'y')), Status::Ok);
+  fixture.log->requestRoll();
+  for (int i = 0; i < 100; ++i) {
+    fixture.cleaner.step(kSliceBytes);
+    fixture.reclaim();
+  }
   ASSERT_NE(fixture.log->pool().find(id), nullptr);
   EXPECT_EQ(fixture.log->pool().find(id)->state(), SegmentState::Closed);
   EXPECT_EQ(asText(fixture.log->view(appended->refs[0]).key()), "late");
