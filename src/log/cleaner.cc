@@ -25,8 +25,9 @@ bool Cleaner::isNeeded() const {
   // Writes are about to be refused though tombstones could go together with what they hold down.
   const LogStats& stats = log_.stats();
   const auto limit = static_cast<int64_t>(log_.liveBytesMax());
-  return stats.live_bytes.load(std::memory_order_relaxed) > limit - limit / 16 &&
-         stats.tombstone_bytes.load(std::memory_order_relaxed) > static_cast<int64_t>(config.segment_bytes);
+  const int64_t succeeded = stats.succeeded_bytes.load(std::memory_order_relaxed);
+  return stats.live_bytes.load(std::memory_order_relaxed) + succeeded > limit - limit / 16 &&
+         stats.tombstone_bytes.load(std::memory_order_relaxed) + succeeded > static_cast<int64_t>(config.segment_bytes);
 }
 
 bool Cleaner::isUrgent() const {

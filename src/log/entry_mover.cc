@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/mutation.h"
+
 namespace ramcore::log {
 
 bool EntryMover::move(Segment& from, uint32_t& offset, uint32_t bytes_max, MoveTarget& target) {
@@ -31,27 +33,26 @@ bool EntryMover::move(Segment& from, uint32_t& offset, uint32_t bytes_max, MoveT
 
 /// Whether the entry is to be moved, as far as that is known without the owner's lock.
 bool EntryMover::isWanted(EntryRef ref, const EntryView& entry, Candidate& candidate) {
+  if (entry.namesSegment()) {
+    Segment* const named = log_.pool().find(entry.namedSegment());
+    if (log_.isTombstoneLive(named)) candidate.named = named;
+  }
   switch (entry.type()) {
     case EntryType::SegmentHeader:
     case EntryType::LogDigest:
     case EntryType::SafeVersion:
       return false;  // every head since has newer ones
-    case EntryType::Object:
     case EntryType::ResultRecord:
       if (entry.state() == EntryState::Superseded) return false;
       break;
+    case EntryType::Object:
+      if (entry.state() != EntryState::Superseded) break;
+      candidate.is_due = candidate.named != nullptr && !RC_MUTATION("forget-due-tombstone");
+      return candidate.is_due;
     case EntryType::Tombstone:
-      candidate.is_own_tombstone = log_.isOwnTombstone(entry);
-      if (!candidate.is_own_tombstone) {
-        if (!owner_.isLive(ref, entry)) return false;
-        break;
-      }
-      candidate.named = find(entry.payloadAs<TombstonePayload>().segment);
-      if (!log_.isTombstoneLive(candidate.named)) {
-        owner_.dropped(ref, entry);
-        return false;
-      }
-      break;
+      if (candidate.named != nullptr) break;
+      owner_.dropped(ref, entry);
+      return false;
   }
   candidate.hint = owner_.willBeRelocated(entry);
   return true;
@@ -59,56 +60,82 @@ bool EntryMover::isWanted(EntryRef ref, const EntryView& entry, Candidate& candi
 
 /// False: there is no room for it.
 bool EntryMover::moveOne(Segment& from, const Candidate& candidate, MoveTarget& target) {
+  if (candidate.is_due) return writeDue(from, candidate, target);
   const EntryView entry = log_.view(candidate.ref);
-  const uint32_t bytes = entry.alignedBytes();
-  const MoveTarget::Place place = target.place(bytes);
+  const bool names = candidate.named != nullptr;
+  const uint32_t bytes = names ? entry.alignedBytes() : entry.alignedBytesUnnamed();
+  const MoveTarget::Place place = placeIn(from, bytes, target);
   if (place.segment == nullptr) return false;
-  if (place.segment != to_ || tombstones_.size() >= kTombstonesMax) settle(from);
-  to_ = place.segment;
-  copyEntry(log_.pool().memory().at(place.ref), entry);
-  const EntryView copied = log_.view(place.ref);
-  to_->noteEntryBytes(bytes);
-  if (!owner_.relocated(candidate.ref, place.ref, copied, candidate.hint) && !candidate.is_own_tombstone) {
-    // It died, and its tombstone names the old place: the copy must not exist.
+  std::byte* const at = log_.pool().memory().at(place.ref);
+  names ? copyEntry(at, entry) : copyEntryUnnamed(at, entry);
+  const bool is_tombstone = entry.type() == EntryType::Tombstone;
+  if (!owner_.relocated(candidate.ref, place.ref, EntryView(at), candidate.hint) && !is_tombstone) {
+    // It died, and what killed it names the old place: the copy must not exist.
     to_->rewind(place.before);
-    return true;
+    Candidate dead = candidate;
+    dead.is_due = names;
+    return !names || writeDue(from, dead, target);
   }
   copied_bytes_ += bytes;
-  if (candidate.is_own_tombstone) {
-    tombstones_.push_back({candidate.named, entry.payloadAs<TombstonePayload>().segment, bytes});
+  if (is_tombstone) {
+    tombstones_.push_back({candidate.named, entry.namedSegment(), bytes});
   } else {
-    moved_bytes_ += bytes;
-    if (copied.type() == EntryType::ResultRecord) moved_result_bytes_ += bytes;
-    if (copied.type() == EntryType::Object && bytes > log_.config().smallEntryBytesMax()) moved_large_bytes_ += bytes;
+    countMoved(entry.type(), entry.alignedBytes(), bytes);
   }
   return true;
+}
+
+/// A tombstone in the place of a dead object. It was counted as one, where the object lies, since that died.
+bool EntryMover::writeDue(Segment& from, const Candidate& candidate, MoveTarget& target) {
+  const EntryView entry = log_.view(candidate.ref);
+  const uint32_t bytes = alignedTombstoneBytes(entry.keyBytes());
+  const MoveTarget::Place place = placeIn(from, bytes, target);
+  if (place.segment == nullptr) return false;
+  writeTombstoneBefore(log_.pool().memory().at(place.ref), entry);
+  copied_bytes_ += bytes;
+  tombstones_.push_back({candidate.named, entry.namedSegment(), bytes});
+  return true;
+}
+
+MoveTarget::Place EntryMover::placeIn(Segment& from, uint32_t bytes, MoveTarget& target) {
+  const MoveTarget::Place place = target.place(bytes);
+  if (place.segment == nullptr) return place;
+  if (place.segment != to_ || tombstones_.size() >= kTombstonesMax) settle(from);
+  to_ = place.segment;
+  to_->noteEntryBytes(bytes);
+  return place;
+}
+
+void EntryMover::countMoved(EntryType type, uint32_t from_bytes, uint32_t to_bytes) {
+  const auto count = [&](Bytes& bytes, uint32_t entry_bytes) {
+    bytes.all += entry_bytes;
+    if (type == EntryType::ResultRecord) bytes.results += entry_bytes;
+    if (type == EntryType::Object && entry_bytes > log_.config().smallEntryBytesMax()) bytes.large += entry_bytes;
+  };
+  count(left_, from_bytes);
+  count(kept_, to_bytes);
 }
 
 /// Counts what was moved where it lies now. A death in between was counted at the new place already; sums are right
 /// whatever the order.
 void EntryMover::settle(Segment& from) {
   if (to_ == nullptr) return;
-  from.addLive(-moved_bytes_);
-  to_->addLive(moved_bytes_);
-  from.addLiveResults(-moved_result_bytes_);
-  to_->addLiveResults(moved_result_bytes_);
-  from.addLiveLarge(-moved_large_bytes_);
-  to_->addLiveLarge(moved_large_bytes_);
+  from.addLive(-left_.all);
+  to_->addLive(kept_.all);
+  from.addLiveResults(-left_.results);
+  to_->addLiveResults(kept_.results);
+  from.addLiveLarge(-left_.large);
+  to_->addLiveLarge(kept_.large);
+  LogStats& stats = log_.stats();
+  stats.live_bytes.fetch_add(kept_.all - left_.all, std::memory_order_relaxed);
+  stats.large_bytes.fetch_add(kept_.large - left_.large, std::memory_order_relaxed);
   if (!tombstones_.empty()) log_.moveTombstones(from, *to_, tombstones_);
-  log_.stats().cleaner_bytes_copied.fetch_add(copied_bytes_, std::memory_order_relaxed);
-  moved_bytes_ = 0;
-  moved_result_bytes_ = 0;
-  moved_large_bytes_ = 0;
+  stats.cleaner_bytes_copied.fetch_add(copied_bytes_, std::memory_order_relaxed);
+  left_ = {};
+  kept_ = {};
   copied_bytes_ = 0;
   tombstones_.clear();
   to_ = nullptr;
-}
-
-/// The segment with this id, or nullptr if it is gone.
-Segment* EntryMover::find(SegmentId id) {
-  Known& known = known_[id.value % kKnownSegments];
-  if (known.id != id) known = {id, log_.pool().find(id)};
-  return known.segment != nullptr && known.segment->id() == id ? known.segment : nullptr;
 }
 
 }  // namespace ramcore::log

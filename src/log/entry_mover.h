@@ -24,7 +24,8 @@ class MoveTarget {
 ///
 /// Entries are taken in windows: first all of a window are looked at, and the owner is told what it will be asked, so
 /// that the cache misses of its index overlap; then they are moved one by one. What is known to be dead by its state
-/// byte costs no question. Counts of live bytes are settled once for many entries.
+/// byte costs no question, unless it names a segment that is still there: then a tombstone takes its place. Counts of
+/// live bytes are settled once for many entries.
 ///
 /// Thread: one at a time, inside one read section of the log's Rcu per call.
 class EntryMover {
@@ -40,34 +41,33 @@ class EntryMover {
  private:
   static constexpr size_t kWindow = 16;
   static constexpr size_t kTombstonesMax = 64;
-  static constexpr size_t kKnownSegments = 256;
 
   struct Candidate {
     EntryRef ref;
     EntryOwner::Hint hint = 0;
-    Segment* named = nullptr;  ///< by a tombstone of this log
+    Segment* named = nullptr;  ///< by the entry, if that says anything any more
     uint32_t end = 0;          ///< logical offset behind it
-    bool is_own_tombstone = false;
-  };
-  struct Known {
-    SegmentId id;
-    Segment* segment = nullptr;
+    bool is_due = false;       ///< it is dead, and a tombstone has to say what it said
   };
 
   bool isWanted(EntryRef ref, const EntryView& entry, Candidate& candidate);
   bool moveOne(Segment& from, const Candidate& candidate, MoveTarget& target);
+  bool writeDue(Segment& from, const Candidate& candidate, MoveTarget& target);
+  MoveTarget::Place placeIn(Segment& from, uint32_t bytes, MoveTarget& target);
+  void countMoved(EntryType type, uint32_t from_bytes, uint32_t to_bytes);
   void settle(Segment& from);
-  Segment* find(SegmentId id);
 
   Log& log_;
   EntryOwner& owner_;
-  /// Saves the pool's lock for most tombstones. A slot that was used again has another id, and ids are never reused.
-  std::array<Known, kKnownSegments> known_{};
-  // Moved and not yet counted.
+  /// Moved and not yet counted. An entry may be shorter where it is now.
+  struct Bytes {
+    int64_t all = 0;
+    int64_t results = 0;
+    int64_t large = 0;
+  };
   Segment* to_ = nullptr;
-  int64_t moved_bytes_ = 0;
-  int64_t moved_result_bytes_ = 0;  ///< of them, result records
-  int64_t moved_large_bytes_ = 0;   ///< of them, large objects
+  Bytes left_;
+  Bytes kept_;
   uint64_t copied_bytes_ = 0;
   std::vector<Log::MovedTombstone> tombstones_;
 };

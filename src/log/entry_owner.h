@@ -22,18 +22,13 @@ class EntryOwner {
     return 0;
   }
 
-  /// Whether the entry has to be kept. Asked about tombstones that name another log; the log judges tombstones of its
-  /// own, and relocated() tells of the others. An entry that is dead stays dead. May answer true for what died just
-  /// now.
-  virtual bool isLive(EntryRef ref, const EntryView& entry) = 0;
-
   /// The cleaner copied the entry at `from` to `to`. The owner makes everything that pointed to `from` point to `to`,
   /// under the lock that serialises changes of this key, if it still points to `from`. For entries to which it keeps no
   /// reference it answers whether they are still wanted.
   ///
   /// @param hint  what willBeRelocated() returned for it
   /// @return false: nothing points to `from` any more (the entry died); the copy is taken back. Ignored for
-  ///         tombstones of this log, which are kept whether or not the owner has a reference.
+  ///         tombstones, which are kept whether or not the owner has a reference.
   virtual bool relocated(EntryRef from, EntryRef to, const EntryView& entry, Hint hint) = 0;
 
   /// A tombstone is dropped because nothing it could hold down exists any more. The owner forgets references to it, if

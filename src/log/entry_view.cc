@@ -13,14 +13,17 @@ bool isDigestForm(const EntryView& view) {
   return digest.reserved == 0 && ids_bytes == uint64_t{digest.count} * sizeof(SegmentId);
 }
 
+bool isKilling(EntryType type) { return type == EntryType::Object || type == EntryType::Tombstone; }
+
 /// Whether lengths and fixed parts are such that users of this type may read the payload without looking again.
 bool hasFormOfType(const EntryView& view) {
   const bool keyed = view.keyBytes() > 0;
+  if (view.namesSegment() && !view.namedSegment()) return false;
   switch (view.type()) {
     case EntryType::Object:
       return keyed;
     case EntryType::Tombstone:
-      return keyed && !view.hasExpiry() && view.payloadBytes() == sizeof(TombstonePayload);
+      return keyed && !view.hasExpiry() && view.namesSegment() && view.payloadBytes() == 0;
     case EntryType::SegmentHeader:
       return !keyed && !view.hasExpiry() && view.payloadBytes() == sizeof(SegmentHeaderPayload);
     case EntryType::LogDigest:
@@ -35,8 +38,8 @@ bool hasFormOfType(const EntryView& view) {
 
 bool isKnownType(uint8_t flags) {
   const uint8_t type = flags & kTypeMask;
-  return (flags & kReservedFlag) == 0 && type >= static_cast<uint8_t>(EntryType::Object) &&
-         type <= static_cast<uint8_t>(EntryType::ResultRecord);
+  if ((flags & kNamesSegment) != 0) return isKilling(static_cast<EntryType>(type));
+  return type >= static_cast<uint8_t>(EntryType::Object) && type <= static_cast<uint8_t>(EntryType::ResultRecord);
 }
 
 }  // namespace

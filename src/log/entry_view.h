@@ -22,6 +22,7 @@ class EntryView {
   EntryType type() const { return static_cast<EntryType>(flags() & kTypeMask); }
   uint8_t flags() const { return static_cast<uint8_t>(at_[0]); }
   bool hasExpiry() const { return (flags() & kHasExpiry) != 0; }
+  bool namesSegment() const { return (flags() & kNamesSegment) != 0; }
   bool groupContinues() const { return (flags() & kGroupContinues) != 0; }
   EntryState state() const {
     auto& byte = const_cast<uint8_t&>(reinterpret_cast<const uint8_t&>(at_[1]));
@@ -38,15 +39,23 @@ class EntryView {
     // The byte before the version belongs to the checksum; shifting it out is cheaper than a 7-byte copy.
     return loadAs<uint64_t>(at_ + offsetof(EntryHeader, version) - 1) >> 8;
   }
-  ByteSpan key() const { return {at_ + kEntryHeaderBytes, keyBytes()}; }
-  ByteSpan payload() const { return {at_ + kEntryHeaderBytes + keyBytes(), payloadBytes()}; }
+  /// Where the entry lay that died by this one; only if namesSegment().
+  SegmentId namedSegment() const {
+    return SegmentId(loadAs<uint32_t>(at_ + kEntryHeaderBytes) |
+                     uint64_t{static_cast<uint8_t>(at_[kEntryHeaderBytes + 4])} << 32);
+  }
+  ByteSpan key() const { return {at_ + keyOffset(), keyBytes()}; }
+  ByteSpan payload() const { return {at_ + keyOffset() + keyBytes(), payloadBytes()}; }
   /// Seconds since 1970 at which the object is absent; only if hasExpiry().
-  uint32_t expiry() const { return loadAs<uint32_t>(at_ + kEntryHeaderBytes + keyBytes() + payloadBytes()); }
+  uint32_t expiry() const { return loadAs<uint32_t>(at_ + keyOffset() + keyBytes() + payloadBytes()); }
 
   /// Header to expiry, without the zeros behind.
-  uint32_t bytes() const { return entryBytes(keyBytes(), payloadBytes(), hasExpiry()); }
+  uint32_t bytes() const { return entryBytes(keyBytes(), payloadBytes(), hasExpiry(), namesSegment()); }
   /// Distance to the next entry.
   uint32_t alignedBytes() const { return static_cast<uint32_t>(alignUp(bytes(), kEntryAlignment)); }
+
+  /// The same of a copy that names no segment.
+  uint32_t alignedBytesUnnamed() const { return alignedEntryBytes(keyBytes(), payloadBytes(), hasExpiry(), false); }
 
   /// A payload of fixed form. The caller knows by type (and decodeEntry, if the bytes are foreign) that it is there.
   template <Fixed T>
@@ -76,6 +85,9 @@ class EntryView {
   }
 
  private:
+  // Without a branch: readers compare keys, and which entries name a segment cannot be foretold.
+  uint32_t keyOffset() const { return kEntryHeaderBytes + (flags() / kNamesSegment & 1U) * kNamedSegmentBytes; }
+
   const std::byte* at_ = nullptr;
 };
 

@@ -5,7 +5,6 @@
 namespace ramcore::log {
 
 uint32_t EntryInput::payloadBytes() const {
-  if (dead) return sizeof(TombstonePayload);
   uint64_t bytes = 0;
   for (const ByteSpan& piece : payload) bytes += piece.size();
   RC_CHECK_MSG(bytes <= kPayloadBytesMax, "services refuse oversized values at the door");
@@ -13,16 +12,16 @@ uint32_t EntryInput::payloadBytes() const {
 }
 
 uint32_t EntryInput::alignedBytes() const {
-  return alignedEntryBytes(static_cast<uint32_t>(key.size()), payloadBytes(), expiry_s != 0);
+  return alignedEntryBytes(static_cast<uint32_t>(key.size()), payloadBytes(), expiry_s != 0, bool{dead});
 }
 
-void writeEntry(std::byte* to, const EntryInput& input, bool group_continues, const TombstonePayload& tombstone) {
+void writeEntry(std::byte* to, const EntryInput& input, bool group_continues, SegmentId named) {
   RC_CHECK(input.key.size() <= kKeyBytesMax && input.version <= kVersionMax);
   const uint32_t payload_bytes = input.payloadBytes();
   const bool has_expiry = input.expiry_s != 0;
 
   to[0] = static_cast<std::byte>(static_cast<uint8_t>(input.type) | (has_expiry ? kHasExpiry : 0) |
-                                 (group_continues ? kGroupContinues : 0));
+                                 (input.dead ? kNamesSegment : 0) | (group_continues ? kGroupContinues : 0));
   to[1] = std::byte{0};
   storeAs(to + offsetof(EntryHeader, key_bytes), static_cast<uint16_t>(input.key.size()));
   std::memcpy(to + offsetof(EntryHeader, payload_bytes), &payload_bytes, 3);
@@ -34,12 +33,9 @@ void writeEntry(std::byte* to, const EntryInput& input, bool group_continues, co
     if (bytes != 0) std::memcpy(at, from, bytes);
     at += bytes;
   };
+  if (input.dead) put(&named, kNamedSegmentBytes);
   put(input.key.data(), input.key.size());
-  if (input.dead) {
-    put(&tombstone, sizeof(tombstone));
-  } else {
-    for (const ByteSpan& piece : input.payload) put(piece.data(), piece.size());
-  }
+  for (const ByteSpan& piece : input.payload) put(piece.data(), piece.size());
   if (has_expiry) put(&input.expiry_s, kExpiryBytes);
 
   const auto written = static_cast<uint64_t>(at - to);
@@ -56,6 +52,30 @@ void copyEntry(std::byte* to, const EntryView& entry) {
   RC_CHECK_MSG(entry.verify(), "the log's memory was overwritten");
   to[0] &= static_cast<std::byte>(~kGroupContinues);
   storeAs(to + offsetof(EntryHeader, crc), EntryView(to).computeCrc());
+}
+
+void copyEntryUnnamed(std::byte* to, const EntryView& entry) {
+  if (!entry.namesSegment()) return copyEntry(to, entry);
+  RC_CHECK_MSG(entry.verify(), "the log's memory was overwritten");
+  const std::byte* from = entry.address();
+  std::memcpy(to, from, kEntryHeaderBytes);
+  to[0] &= static_cast<std::byte>(~(kNamesSegment | kGroupContinues));
+  to[1] = std::byte{0};
+  const uint32_t bytes = entry.bytes() - kNamedSegmentBytes;
+  std::memcpy(to + kEntryHeaderBytes, from + kEntryHeaderBytes + kNamedSegmentBytes, bytes - kEntryHeaderBytes);
+  std::memset(to + bytes, 0, alignUp(bytes, kEntryAlignment) - bytes);
+  storeAs(to + offsetof(EntryHeader, crc), EntryView(to).computeCrc());
+}
+
+void writeTombstoneBefore(std::byte* to, const EntryView& successor) {
+  RC_DCHECK(successor.namesSegment() && successor.version() > 0);
+  EntryInput tombstone;
+  tombstone.type = EntryType::Tombstone;
+  tombstone.table = successor.table();
+  tombstone.version = successor.version() - 1;
+  tombstone.key = successor.key();
+  tombstone.dead = EntryRef::fromOffset(EntryRef::kFirstBytes);  // that there is one: where is said below
+  writeEntry(to, tombstone, false, successor.namedSegment());
 }
 
 }  // namespace ramcore::log

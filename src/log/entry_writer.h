@@ -11,13 +11,13 @@ namespace ramcore::log {
 struct EntryInput {
   EntryType type = EntryType::Object;
   TableId table;
-  Version version = 0;                ///< of the object; of the dead entry in a tombstone; <= kVersionMax
+  Version version = 0;                ///< of the object; in a tombstone what is dead up to here; <= kVersionMax
   ByteSpan key;                       ///< 1..kKeyBytesMax bytes for objects and tombstones, else empty
   std::span<const ByteSpan> payload;  ///< gathered in this order; together at most kPayloadBytesMax
   uint32_t expiry_s = 0;              ///< seconds since 1970; 0 = none (and no bytes spent)
 
-  /// Tombstones of an entry of this log: the entry that dies. The log writes the payload (`payload` stays empty).
-  /// A tombstone that names another log leaves this empty and brings its TombstonePayload.
+  /// The entry of this log that dies: of every tombstone (whose `payload` is empty), and of an object that takes the
+  /// place of another. The entry will name the segment in which that lies.
   EntryRef dead = {};
 
   uint32_t payloadBytes() const;
@@ -28,10 +28,16 @@ struct EntryInput {
 /// Writes one entry with its padding to `to`, which has input.alignedBytes() writable bytes. The checksum is computed
 /// over the written bytes, so a source that changes meanwhile (shared memory) gives odd values, never a corrupt entry.
 ///
-/// @param tombstone  the payload where `input.dead` is set, else unused.
-void writeEntry(std::byte* to, const EntryInput& input, bool group_continues, const TombstonePayload& tombstone);
+/// @param named  where `input.dead` lies, if it is set; else unused.
+void writeEntry(std::byte* to, const EntryInput& input, bool group_continues, SegmentId named);
 
 /// Copies `entry` to `to` as a group of its own, state Pending: what relocation does.
 void copyEntry(std::byte* to, const EntryView& entry);
+/// The same without the segment that it names: entry.alignedBytesUnnamed() are written.
+void copyEntryUnnamed(std::byte* to, const EntryView& entry);
+
+/// Writes what is left to be said when `successor`, an object that names a segment, goes: a tombstone that names the
+/// same, of everything before its version. True whatever became of the successor itself. alignedTombstoneBytes(key).
+void writeTombstoneBefore(std::byte* to, const EntryView& successor);
 
 }  // namespace ramcore::log

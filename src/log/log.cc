@@ -32,9 +32,11 @@ static_assert((kSegmentBytesMax - kEntryAlignment) / kEntryAlignment <= 0xffffff
 
 }  // namespace
 
-struct Log::Sizes {
+/// What is found out about a group before the lock is taken.
+struct Log::Prepared {
   uint32_t total = 0;
-  std::array<uint32_t, kGroupEntriesMax> entries{};
+  std::array<uint32_t, kGroupEntriesMax> bytes;
+  std::array<Segment*, kGroupEntriesMax> named_by_dead;  ///< where the entry has a `dead`; see countDead
 };
 
 struct Log::Reservation {
@@ -61,13 +63,14 @@ Log::~Log() { fail(Status::Shutdown); }
 
 // Appending.
 
-TombstonePayload Log::tombstoneOf(const EntryInput& input) const {
-  if (!input.dead) return {};
-  return {identity_.server, pool_.segmentOf(input.dead)->id()};
+SegmentId Log::killedIn(const EntryInput& input) const {
+  return input.dead ? pool_.segmentOf(input.dead)->id() : SegmentId();
 }
 
 bool Log::hasSpaceFor(uint64_t bytes) const {
-  const int64_t live = stats_.live_bytes.load(std::memory_order_relaxed) + static_cast<int64_t>(bytes);
+  // With what would become alive if everything were removed, or a full memory could not take the removes.
+  const int64_t live = stats_.live_bytes.load(std::memory_order_relaxed) +
+                       stats_.succeeded_bytes.load(std::memory_order_relaxed) + static_cast<int64_t>(bytes);
   return live <= static_cast<int64_t>(least_live_bytes_max_) || live <= static_cast<int64_t>(liveBytesMax());
 }
 
@@ -80,30 +83,31 @@ uint64_t Log::liveBytesMax() const {
 Result<Appended> Log::append(std::span<const EntryInput> group, AppendClass append_class) {
   RC_CHECK(!group.empty() && group.size() <= kGroupEntriesMax);
   if (const Status failed = failed_.load(std::memory_order_acquire); failed != Status::Ok) return failed;
-  Sizes sizes;
+  Prepared prepared;
   for (size_t i = 0; i < group.size(); ++i) {
-    sizes.entries[i] = group[i].alignedBytes();
-    RC_CHECK_MSG(sizes.entries[i] <= pool_.config().entry_bytes_max, "services refuse oversized objects at the door");
-    sizes.total += sizes.entries[i];
+    const uint32_t bytes = prepared.bytes[i] = group[i].alignedBytes();
+    RC_CHECK_MSG(bytes <= pool_.config().entry_bytes_max, "services refuse oversized objects at the door");
+    prepared.total += bytes;
+    if (group[i].dead) prepared.named_by_dead[i] = namedBy(view(group[i].dead));
   }
-  if (append_class == AppendClass::Write && !hasSpaceFor(sizes.total)) {
+  if (append_class == AppendClass::Write && !hasSpaceFor(prepared.total)) {
     stats_.refused_no_space.fetch_add(1, std::memory_order_relaxed);
     return Status::NoSpace;
   }
 
   alignas(8) std::byte staged[kCopyUnderLockBytesMax];
-  const bool stage = sizes.total <= kCopyUnderLockBytesMax;
+  const bool stage = prepared.total <= kCopyUnderLockBytesMax;
   if (stage) {
     std::byte* at = staged;
     for (size_t i = 0; i < group.size(); ++i) {
-      writeEntry(at, group[i], i + 1 < group.size(), tombstoneOf(group[i]));
-      at += sizes.entries[i];
+      writeEntry(at, group[i], i + 1 < group.size(), killedIn(group[i]));
+      at += prepared.bytes[i];
     }
   }
-  return tryAppend(group, sizes, append_class, stage ? staged : nullptr);
+  return tryAppend(group, prepared, append_class, stage ? staged : nullptr);
 }
 
-Result<Appended> Log::tryAppend(std::span<const EntryInput> group, const Sizes& sizes, AppendClass append_class,
+Result<Appended> Log::tryAppend(std::span<const EntryInput> group, const Prepared& prepared, AppendClass append_class,
                                 const std::byte* staged) {
   Reservation reservation;
   Status status = Status::Ok;
@@ -111,7 +115,7 @@ Result<Appended> Log::tryAppend(std::span<const EntryInput> group, const Sizes& 
   for (int attempt = 0; attempt < 2; ++attempt) {
     {
       SpinGuard guard(lock_);
-      status = reserve(sizes, append_class, staged, group, reservation);
+      status = reserve(prepared, append_class, staged, group, reservation);
       reservation.waits = !ring_.empty() || next_ != nullptr || next_preparing_ || closing_ != nullptr;
       due = isPrepareDue();
     }
@@ -128,7 +132,7 @@ Result<Appended> Log::tryAppend(std::span<const EntryInput> group, const Sizes& 
   if (!at_once_) environment_.replicator.advance(*reservation.segment);
   if (due) maintain();
   stats_.appended_entries.fetch_add(group.size(), std::memory_order_relaxed);
-  stats_.appended_bytes.fetch_add(sizes.total, std::memory_order_relaxed);
+  stats_.appended_bytes.fetch_add(prepared.total, std::memory_order_relaxed);
   return reservation.appended;
 }
 
@@ -147,7 +151,7 @@ void Log::noteCollectable(bool is_collectable) {
   nothing_collectable_at_.store(is_collectable ? kCollectable : deathsBytes(), std::memory_order_relaxed);
 }
 
-Status Log::reserve(const Sizes& sizes, AppendClass append_class, const std::byte* staged,
+Status Log::reserve(const Prepared& prepared, AppendClass append_class, const std::byte* staged,
                     std::span<const EntryInput> group, Reservation& reservation) {
   if (head_ == nullptr) return Status::RetryLater;
   Segment& head = *head_;
@@ -158,7 +162,7 @@ Status Log::reserve(const Sizes& sizes, AppendClass append_class, const std::byt
   Appended& appended = reservation.appended;
   Segment::Cursor cursor = head.cursor();
   for (size_t i = 0; i < group.size(); ++i) {
-    if (!head.place(cursor, sizes.entries[i], appended.refs[i])) {
+    if (!head.place(cursor, prepared.bytes[i], appended.refs[i])) {
       head_full_ = true;
       if (append_class == AppendClass::Remove) remove_blocked_ = true;
       return Status::RetryLater;
@@ -171,13 +175,13 @@ Status Log::reserve(const Sizes& sizes, AppendClass append_class, const std::byt
     if (!ring_.append(cursor.offset)) return Status::RetryLater;
   }
   head.adopt(cursor);
-  countGroup(head, group, sizes);
+  countGroup(head, group, prepared);
   reservation.segment = &head;
   appended.end = {head.id(), cursor.offset, 0};
   if (staged != nullptr) {
     for (size_t i = 0; i < group.size(); ++i) {
-      std::memcpy(memory_.at(appended.refs[i]), staged, sizes.entries[i]);
-      staged += sizes.entries[i];
+      std::memcpy(memory_.at(appended.refs[i]), staged, prepared.bytes[i]);
+      staged += prepared.bytes[i];
     }
     fetchAhead(memory_.at(appended.refs[group.size() - 1]));
     reservation.copied = true;
@@ -188,7 +192,7 @@ Status Log::reserve(const Sizes& sizes, AppendClass append_class, const std::byt
 
 void Log::finish(Reservation& reservation, std::span<const EntryInput> group) {
   for (size_t i = 0; i < group.size(); ++i) {
-    writeEntry(memory_.at(reservation.appended.refs[i]), group[i], i + 1 < group.size(), tombstoneOf(group[i]));
+    writeEntry(memory_.at(reservation.appended.refs[i]), group[i], i + 1 < group.size(), killedIn(group[i]));
   }
   DurableWaiters ready;
   {
@@ -210,20 +214,22 @@ void Log::commitHead(uint32_t offset) {
   if (closing_ == nullptr) durable_.store(pack(head_->id(), offset), std::memory_order_release);
 }
 
-void Log::countGroup(Segment& segment, std::span<const EntryInput> group, const Sizes& sizes) {
+void Log::countGroup(Segment& segment, std::span<const EntryInput> group, const Prepared& prepared) {
   int64_t live = 0;
   for (size_t i = 0; i < group.size(); ++i) {
     const EntryInput& input = group[i];
     if (input.type == EntryType::SafeVersion) continue;  // every later head has a newer one
-    live += sizes.entries[i];
-    segment.noteEntryBytes(sizes.entries[i]);
-    countParts(segment, input.type, sizes.entries[i]);
+    live += prepared.bytes[i];
+    segment.noteEntryBytes(prepared.bytes[i]);
+    countParts(segment, input.type, prepared.bytes[i]);
     if (!input.dead) continue;
     Segment& named = *pool_.segmentOf(input.dead);
-    pool_.tombstoneBytes(named, segment) += sizes.entries[i];
-    named.addNamedBy(sizes.entries[i]);
-    stats_.tombstone_bytes.fetch_add(sizes.entries[i], std::memory_order_relaxed);
-    countDead(input.dead);
+    if (input.type == EntryType::Tombstone) {
+      countTombstone(segment, named, prepared.bytes[i]);
+    } else {
+      countSuccessor(named, alignedTombstoneBytes(static_cast<uint32_t>(input.key.size())));
+    }
+    countDead(input.dead, prepared.named_by_dead[i]);
   }
   segment.addLive(live);
   stats_.live_bytes.fetch_add(live, std::memory_order_relaxed);
@@ -249,25 +255,50 @@ bool Log::isPrepareDue() const {
 
 // What lives and what does not.
 
-bool Log::isOwnTombstone(const EntryView& entry) const {
-  return entry.type() == EntryType::Tombstone && entry.payloadAs<TombstonePayload>().log == identity_.server;
+/// @param bytes  of a tombstone in `holder`, written or due
+void Log::countTombstone(Segment& holder, Segment& named, int64_t bytes) {
+  pool_.tombstoneBytes(named, holder) += static_cast<uint32_t>(bytes);
+  named.addNamedBy(bytes);
+  stats_.tombstone_bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
-void Log::countDead(EntryRef ref) {
+/// @param tombstone_bytes  what it would take if an object died that names `named`; negative when it does
+void Log::countSuccessor(Segment& named, int64_t tombstone_bytes) {
+  named.addSucceeded(tombstone_bytes);
+  stats_.succeeded_bytes.fetch_add(tombstone_bytes, std::memory_order_relaxed);
+}
+
+/// The segment that an entry names, or nullptr if it names none or that is gone.
+Segment* Log::namedBy(const EntryView& entry) const {
+  return entry.namesSegment() ? pool_.find(entry.namedSegment()) : nullptr;
+}
+
+/// Counts a dead entry out and sets its state byte. If it names a segment that is still there, something has to go on
+/// saying so: whoever cleans it away writes a tombstone.
+/// @param named  namedBy() the entry, asked before the lock was taken
+void Log::countDead(EntryRef ref, Segment* named) {
   std::byte* const at = memory_.at(ref);
   const EntryView entry(at);
   auto& state = reinterpret_cast<uint8_t&>(at[1]);
   std::atomic_ref<uint8_t>(state).store(static_cast<uint8_t>(EntryState::Superseded), std::memory_order_release);
   const int64_t bytes = entry.alignedBytes();
   Segment& segment = *pool_.segmentOf(ref);
-  segment.addLive(-bytes);
-  stats_.live_bytes.fetch_sub(bytes, std::memory_order_relaxed);
   countParts(segment, entry.type(), -bytes);
+  int64_t still_live = 0;
+  if (named != nullptr && named->id() == entry.namedSegment() && named->state() != SegmentState::Unlinked) {
+    still_live = alignedTombstoneBytes(entry.keyBytes());
+    countSuccessor(*named, -still_live);
+    countTombstone(segment, *named, still_live);
+  }
+  segment.addLive(still_live - bytes);
+  stats_.live_bytes.fetch_add(still_live - bytes, std::memory_order_relaxed);
 }
 
 void Log::markDead(EntryRef ref) {
-  RC_DCHECK(!isOwnTombstone(view(ref)));
-  countDead(ref);
+  RC_DCHECK(view(ref).type() != EntryType::Tombstone);
+  Segment* const named = namedBy(view(ref));
+  SpinGuard guard(lock_);
+  countDead(ref, named);
 }
 
 bool Log::isTombstoneLive(const Segment* named) const {
@@ -276,19 +307,22 @@ bool Log::isTombstoneLive(const Segment* named) const {
   return !named->in_pass_;
 }
 
-void Log::countLive(Segment& segment, const EntryView& entry) {
+void Log::countLive(Segment& segment, const EntryView& entry, EntryRef dead) {
   const int64_t bytes = entry.alignedBytes();
   segment.addLive(bytes);
   segment.noteEntryBytes(static_cast<uint32_t>(bytes));
   stats_.live_bytes.fetch_add(bytes, std::memory_order_relaxed);
   countParts(segment, entry.type(), bytes);
-  if (!isOwnTombstone(entry)) return;
-  Segment* const named = pool_.find(entry.payloadAs<TombstonePayload>().segment);
+  if (!dead) return;
+  Segment& named = *pool_.segmentOf(dead);
+  Segment* const named_by_dead = namedBy(view(dead));
   SpinGuard guard(lock_);
-  RC_CHECK(named != nullptr);
-  pool_.tombstoneBytes(*named, segment) += static_cast<uint32_t>(bytes);
-  named->addNamedBy(bytes);
-  stats_.tombstone_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  if (entry.type() == EntryType::Tombstone) {
+    countTombstone(segment, named, bytes);
+  } else {
+    countSuccessor(named, alignedTombstoneBytes(entry.keyBytes()));
+  }
+  countDead(dead, named_by_dead);
 }
 
 void Log::moveTombstones(Segment& from, Segment& to, std::span<const MovedTombstone> moved) {

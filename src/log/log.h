@@ -69,7 +69,7 @@ class Log final : public ReplicationEvents {
   /// Appends entries that are replayed together or not at all.
   ///
   /// On return the entries are readable on this server but not durable: nothing may be answered that reveals them
-  /// before `isDurable(end)`. A tombstone with `dead` set counts its entry as garbage and marks it superseded.
+  /// before `isDurable(end)`. What an entry of the group names as `dead` counts as garbage, and is marked superseded.
   ///
   /// @param group  1..kGroupEntriesMax entries of at most config.entry_bytes_max each (checked); without the largest
   ///               of them, together at most half of that, so that any head has room. Borrowed until return; every
@@ -83,8 +83,9 @@ class Log final : public ReplicationEvents {
   /// An entry in memory. Valid inside the read section, or while a pin taken in it is held.
   EntryView view(EntryRef ref) const { return EntryView(memory_.at(ref)); }
 
-  /// Counts an entry as garbage for which no tombstone is written (result records, foreign tombstones). Exactly once.
-  void markDead(EntryRef ref);
+  /// Counts an entry as garbage that nothing in the log says is dead: result records, objects of tablets that are not
+  /// ours any more. Exactly once.
+  void markDead(EntryRef ref) RC_EXCLUDES(lock_);
 
   /// Everything before this is on all replicas at the level of acknowledgements. One load.
   LogPosition durableUpTo() const;
@@ -179,9 +180,10 @@ class Log final : public ReplicationEvents {
   /// could choose, and is not about to leave together with the tombstone.
   /// @param named  the segment it names; nullptr if that is gone
   bool isTombstoneLive(const Segment* named) const;
-  /// Counts an entry as live in `segment`, before anyone can kill it.
-  void countLive(Segment& segment, const EntryView& entry) RC_EXCLUDES(lock_);
-  /// A tombstone that was copied from one segment to another.
+  /// Counts an entry as live in `segment`, before anyone can kill it, and what dies by it as dead.
+  /// @param dead  what dies by it; none if nothing does
+  void countLive(Segment& segment, const EntryView& entry, EntryRef dead) RC_EXCLUDES(lock_);
+  /// A tombstone that was copied from one segment to another, or that was due in one and written in the other.
   struct MovedTombstone {
     Segment* named;
     SegmentId named_id;
@@ -189,10 +191,8 @@ class Log final : public ReplicationEvents {
   };
   /// Tombstones that were counted in `from` are counted in `to` from now on.
   void moveTombstones(Segment& from, Segment& to, std::span<const MovedTombstone> moved) RC_EXCLUDES(lock_);
-  bool isOwnTombstone(const EntryView& entry) const;
-  TombstonePayload tombstoneOf(const EntryInput& input) const;
-  /// Counts a dead entry out and sets its state byte.
-  void countDead(EntryRef ref);
+  /// Where the entry lies that dies by this one; none if none does.
+  SegmentId killedIn(const EntryInput& input) const;
 
   // ReplicationEvents.
   void segmentOpened(SegmentId id) override RC_EXCLUDES(lock_);
@@ -201,18 +201,22 @@ class Log final : public ReplicationEvents {
   void segmentClosed(SegmentId id) override RC_EXCLUDES(lock_);
 
  private:
-  struct Sizes;
+  struct Prepared;
   struct Reservation;
   static constexpr int64_t kCollectable = INT64_MIN;
 
   bool gainsNothing() const;
-  Result<Appended> tryAppend(std::span<const EntryInput> group, const Sizes& sizes, AppendClass append_class,
+  Result<Appended> tryAppend(std::span<const EntryInput> group, const Prepared& prepared, AppendClass append_class,
                              const std::byte* staged) RC_EXCLUDES(lock_);
-  Status reserve(const Sizes& sizes, AppendClass append_class, const std::byte* staged,
+  Status reserve(const Prepared& prepared, AppendClass append_class, const std::byte* staged,
                  std::span<const EntryInput> group, Reservation& reservation) RC_REQUIRES(lock_);
   void finish(Reservation& reservation, std::span<const EntryInput> group) RC_EXCLUDES(lock_);
-  void countGroup(Segment& segment, std::span<const EntryInput> group, const Sizes& sizes) RC_REQUIRES(lock_);
+  void countGroup(Segment& segment, std::span<const EntryInput> group, const Prepared& prepared) RC_REQUIRES(lock_);
   void countParts(Segment& segment, EntryType type, int64_t bytes);
+  void countTombstone(Segment& holder, Segment& named, int64_t bytes) RC_REQUIRES(lock_);
+  void countSuccessor(Segment& named, int64_t tombstone_bytes) RC_REQUIRES(lock_);
+  Segment* namedBy(const EntryView& entry) const;
+  void countDead(EntryRef ref, Segment* named) RC_REQUIRES(lock_);
   void commitHead(uint32_t offset) RC_REQUIRES(lock_);
   bool mayUseSmallHead() const RC_REQUIRES(lock_);
   bool isPrepareDue() const RC_REQUIRES(lock_);

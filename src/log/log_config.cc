@@ -51,7 +51,7 @@ Outcome<bool> LogConfig::validate() const {
   if (entry_bytes_max < 1024 || entry_bytes_max > kEntryHeaderBytes + kKeyBytesMax + kPayloadBytesMax) {
     return bad("largest entry must be between 1 KB and 16 MB");
   }
-  // A group is an object, the tombstone of its predecessor and a result record, and has to fit behind the head's own
+  // A group is an object or a tombstone, and a result record, and has to fit behind the head's own
   // entries with room lost at the ends of extents.
   if (uint64_t{extentBytesMin()} * 4 > segment_bytes)
     return bad("largest entry must be at most a quarter of a segment");

@@ -16,7 +16,7 @@ struct LogConfig {
   /// Unit in which memory is handed out.
   uint32_t seglet_bytes = 64u << 10;
   /// Largest single entry (header, key, payload, padding).
-  uint32_t entry_bytes_max = alignedEntryBytes(kKeyBytesMax, 1u << 20, true);
+  uint32_t entry_bytes_max = alignedEntryBytes(kKeyBytesMax, 1u << 20, true, true);
   /// Segments' worth of memory that only the cleaner may take. More: larger and cheaper passes; less for data. A pass
   /// over this much has to gain a granule when the memory is as full as live_percent_max allows.
   uint32_t survivor_segments = 3;

@@ -8,10 +8,6 @@
 
 namespace ramcore::log {
 
-namespace {
-constexpr uint64_t kSegmentIdMax = (uint64_t{1} << 40) - 1;
-}  // namespace
-
 SegmentId Log::requestRoll() {
   SegmentId request;
   {
@@ -327,6 +323,7 @@ void Log::unlink(Segment& segment) {
   stats_.live_bytes.fetch_sub(segment.takeLive(), std::memory_order_relaxed);
   stats_.result_bytes.fetch_sub(segment.takeLiveResults(), std::memory_order_relaxed);
   stats_.large_bytes.fetch_sub(segment.takeLiveLarge(), std::memory_order_relaxed);
+  stats_.succeeded_bytes.fetch_sub(segment.takeSucceeded(), std::memory_order_relaxed);
   // Tombstones that name it have nothing left to hold down.
   for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
     Segment& holder = pool_.slot(i);

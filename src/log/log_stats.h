@@ -8,9 +8,11 @@ namespace ramcore::log {
 /// Counters of one log: relaxed, read at any time by whoever prints metrics.
 struct LogStats {
   std::atomic<int64_t> live_bytes{0};       ///< objects, results and tombstones that have to be kept
-  std::atomic<int64_t> tombstone_bytes{0};  ///< part of live_bytes: tombstones of this log's entries
-  std::atomic<int64_t> result_bytes{0};     ///< part of live_bytes: result records
-  std::atomic<int64_t> large_bytes{0};      ///< part of live_bytes: objects above LogConfig::smallEntryBytesMax()
+  std::atomic<int64_t> tombstone_bytes{0};  ///< part of live_bytes: tombstones, written and due
+  /// What tombstones would take if all objects died that name a segment of the log; not part of live_bytes.
+  std::atomic<int64_t> succeeded_bytes{0};
+  std::atomic<int64_t> result_bytes{0};  ///< part of live_bytes: result records
+  std::atomic<int64_t> large_bytes{0};   ///< part of live_bytes: objects above LogConfig::smallEntryBytesMax()
   std::atomic<uint64_t> appended_entries{0};
   std::atomic<uint64_t> appended_bytes{0};  ///< padding included; neither the cleaner's copies nor heads' own entries
   std::atomic<uint64_t> heads_opened{0};

@@ -72,7 +72,7 @@ class Segment {
   /// Its largest counted entry: what can be lost at the end of an extent that takes its entries over.
   uint32_t largestEntryBytes() const { return largest_entry_bytes_; }
   void noteEntryBytes(uint32_t bytes) { largest_entry_bytes_ = std::max(largest_entry_bytes_, bytes); }
-  /// Bytes of live tombstones, in whatever segment, that name this one.
+  /// Bytes of live tombstones, written and due, in whatever segment, that name this one.
   uint64_t namedByTombstoneBytes() const { return named_by_bytes_.load(std::memory_order_relaxed); }
 
   /// The memory of the logical range [from, to), in order.
@@ -110,13 +110,20 @@ class Segment {
   void setBegun(uint64_t bytes) { stamp_bytes_ = begun_bytes_ = bytes; }
   void addNamedBy(int64_t bytes) { named_by_bytes_.fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed); }
 
+  /// Bytes that tombstones would take for live objects, in whatever segment, that name this one: what still may come to
+  /// be named.
+  void addSucceeded(int64_t bytes) { succeeded_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  int64_t takeSucceeded() { return succeeded_bytes_.exchange(0, std::memory_order_relaxed); }
+
  private:
   friend class SegmentPool;
+  friend class SegmentDirectory;
   friend class Log;
 
   const LogMemory* memory_ = nullptr;
   uint32_t slot_ = 0;
   std::atomic<uint64_t> id_{0};
+  std::atomic<Segment*> next_in_directory_{nullptr};
   std::atomic<SegmentState> state_{SegmentState::Free};
   SegmentKind kind_ = SegmentKind::Head;
   std::array<Extent, kExtentsMax> extents_;
@@ -130,6 +137,7 @@ class Segment {
   std::atomic<int64_t> result_bytes_{0};
   std::atomic<int64_t> large_bytes_{0};
   std::atomic<uint64_t> named_by_bytes_{0};
+  std::atomic<int64_t> succeeded_bytes_{0};
   uint64_t stamp_bytes_ = 0;
   uint64_t begun_bytes_ = 0;
 

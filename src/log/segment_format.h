@@ -6,7 +6,7 @@
 /// The bytes of a segment, in memory and on backups. See docs/formats.md. A change here is a change of kSegmentFormat.
 namespace ramcore::log {
 
-inline constexpr uint32_t kSegmentFormat = 1;
+inline constexpr uint32_t kSegmentFormat = 2;
 
 inline constexpr uint32_t kKeyBytesMax = 65535;
 inline constexpr uint32_t kPayloadBytesMax = (1u << 24) - 1;
@@ -18,7 +18,7 @@ inline constexpr uint32_t kGroupEntriesMax = 16;
 /// What an entry is. Numbers are the disk format: never reused; 0 never occurs, so zeroed bytes are no entry.
 enum class EntryType : uint8_t {
   Object = 1,         ///< key and value
-  Tombstone = 2,      ///< key; version and place of an entry that died (TombstonePayload)
+  Tombstone = 2,      ///< key and version of an entry that died, and the segment it lay in
   SegmentHeader = 3,  ///< first entry of every segment (SegmentHeaderPayload)
   LogDigest = 4,      ///< second entry of every head: the members of the log (LogDigestPayload and ids)
   SafeVersion = 5,    ///< version floor and expiry clock floor (SafeVersionPayload)
@@ -26,8 +26,10 @@ enum class EntryType : uint8_t {
 };
 
 inline constexpr uint8_t kTypeMask = 0x1f;
-inline constexpr uint8_t kHasExpiry = 0x20;       ///< 4 bytes of expiry follow the payload
-inline constexpr uint8_t kReservedFlag = 0x40;    ///< zero
+inline constexpr uint8_t kHasExpiry = 0x20;  ///< 4 bytes of expiry follow the payload
+/// 5 bytes follow the header: the segment in which the entry lay that died by this one. Of every tombstone, and of an
+/// object that took the place of another. It is good while that segment is in the log; copies of later times lack it.
+inline constexpr uint8_t kNamesSegment = 0x40;
 inline constexpr uint8_t kGroupContinues = 0x80;  ///< another entry of the same atomic group follows
 
 /// The one byte of an entry that changes in place; outside the checksum. Only one-sided readers look at it.
@@ -36,15 +38,15 @@ enum class EntryState : uint8_t { Pending = 0, Live = 1, Superseded = 2, Freed =
 /// Entries begin at multiples of 8 bytes; between them are zeros.
 inline constexpr uint32_t kEntryAlignment = 8;
 
-/// Header of every entry; key, payload and (if flagged) expiry follow. Fields are bytes because the 22 bytes leave none
-/// of them aligned.
+/// Header of every entry; (if flagged) the named segment, key, payload and (if flagged) expiry follow. Fields are bytes
+/// because the 22 bytes leave none of them aligned.
 struct EntryHeader {
   uint8_t type;              ///< EntryType and flags
   uint8_t state;             ///< EntryState
   uint8_t key_bytes[2];      ///<
   uint8_t payload_bytes[3];  ///< without key and expiry
   uint8_t table[4];          ///< TableId, 0 for entries of no table
-  uint8_t crc[4];            ///< CRC32C over header without state and crc, then key, payload, expiry
+  uint8_t crc[4];            ///< CRC32C over header without state and crc, then all that follows
   uint8_t version[7];        ///< of the object; of the dead object in a tombstone
 };
 static_assert(sizeof(EntryHeader) == 22 && Fixed<EntryHeader>);
@@ -53,14 +55,9 @@ static_assert(offsetof(EntryHeader, table) == 7 && offsetof(EntryHeader, crc) ==
 static_assert(offsetof(EntryHeader, version) == 15);
 inline constexpr uint32_t kEntryHeaderBytes = sizeof(EntryHeader);
 inline constexpr uint32_t kExpiryBytes = 4;
-
-/// Which entry died: `version` is in the header, the key is the entry's. The log is named because replay and moves
-/// bring entries into logs that number their segments differently.
-struct TombstonePayload {
-  ServerId log;
-  SegmentId segment;
-};
-static_assert(sizeof(TombstonePayload) == 16 && Fixed<TombstonePayload>);
+inline constexpr uint32_t kNamedSegmentBytes = 5;
+/// Ids of segments have 40 bits.
+inline constexpr uint64_t kSegmentIdMax = (uint64_t{1} << 40) - 1;
 
 struct SegmentHeaderPayload {
   ClusterId cluster;
@@ -99,11 +96,16 @@ struct ResultRecordPayload {
 static_assert(sizeof(ResultRecordPayload) == 40 && Fixed<ResultRecordPayload>);
 
 /// Bytes of an entry in the log, without and with the zeros up to the next entry.
-constexpr uint32_t entryBytes(uint32_t key_bytes, uint32_t payload_bytes, bool has_expiry) {
-  return kEntryHeaderBytes + key_bytes + payload_bytes + (has_expiry ? kExpiryBytes : 0);
+constexpr uint32_t entryBytes(uint32_t key_bytes, uint32_t payload_bytes, bool has_expiry, bool names_segment) {
+  return kEntryHeaderBytes + (names_segment ? kNamedSegmentBytes : 0) + key_bytes + payload_bytes +
+         (has_expiry ? kExpiryBytes : 0);
 }
-constexpr uint32_t alignedEntryBytes(uint32_t key_bytes, uint32_t payload_bytes, bool has_expiry) {
-  return static_cast<uint32_t>(alignUp(entryBytes(key_bytes, payload_bytes, has_expiry), kEntryAlignment));
+constexpr uint32_t alignedEntryBytes(uint32_t key_bytes, uint32_t payload_bytes, bool has_expiry,
+                                     bool names_segment = false) {
+  return static_cast<uint32_t>(
+      alignUp(entryBytes(key_bytes, payload_bytes, has_expiry, names_segment), kEntryAlignment));
 }
+/// Never more than an object of the same key that names a segment.
+constexpr uint32_t alignedTombstoneBytes(uint32_t key_bytes) { return alignedEntryBytes(key_bytes, 0, false, true); }
 
 }  // namespace ramcore::log

@@ -16,7 +16,8 @@ SegmentPool::SegmentPool(const LogConfig& config, const LogMemory& memory)
     : config_(config),
       memory_(memory),
       seglet_shift_(std::countr_zero(config.seglet_bytes)),
-      free_runs_(config.extentBytesMin()) {
+      free_runs_(config.extentBytesMin()),
+      directory_(config.segmentSlots()) {
   RC_CHECK(memory.bytes() >= config.memory_bytes);
   const uint32_t slot_count = config.segmentSlots();
   rows_.reset(static_cast<uint32_t*>(std::calloc(uint64_t{slot_count} * slot_count, sizeof(uint32_t))));
@@ -108,6 +109,7 @@ Segment* SegmentPool::allocate(SegmentKind kind, SegmentId id, uint32_t entry_by
   segment.result_bytes_.store(0, std::memory_order_relaxed);
   segment.large_bytes_.store(0, std::memory_order_relaxed);
   segment.named_by_bytes_.store(0, std::memory_order_relaxed);
+  segment.succeeded_bytes_.store(0, std::memory_order_relaxed);
   segment.stamp_bytes_ = 0;
   segment.durable_bytes_ = 0;
   segment.flushed_bytes_ = 0;
@@ -117,7 +119,7 @@ Segment* SegmentPool::allocate(SegmentKind kind, SegmentId id, uint32_t entry_by
   segment.wait_ = Segment::Wait::Grace;
   segment.id_.store(id.value, std::memory_order_release);
   segment.setState(SegmentState::Open);
-  RC_CHECK(by_id_.emplace(id, &segment).second);
+  directory_.insert(segment);
   return &segment;
 }
 
@@ -145,7 +147,7 @@ void SegmentPool::trim(Segment& segment) {
 
 void SegmentPool::release(Segment& segment) {
   MutexGuard guard(lock_);
-  RC_CHECK(by_id_.erase(segment.id()) == 1);
+  directory_.erase(segment);
   for (uint32_t i = 0; i < segment.extent_count_; ++i) {
     Extent& extent = segment.extents_[i];
     if (config_.poison_freed) std::memset(memory_.at(extent.begin), kPoison, extent.bytes);
@@ -165,12 +167,6 @@ void SegmentPool::release(Segment& segment) {
   segment.setState(SegmentState::Free);
   free_slots_.push_back(&segment);
   free_slot_count_.store(static_cast<uint32_t>(free_slots_.size()), std::memory_order_relaxed);
-}
-
-Segment* SegmentPool::find(SegmentId id) const {
-  MutexGuard guard(lock_);
-  const auto found = by_id_.find(id);
-  return found == by_id_.end() ? nullptr : found->second;
 }
 
 bool SegmentPool::allocateSmallHead(Segment& segment) {

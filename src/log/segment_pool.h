@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "log/log_config.h"
 #include "log/log_stats.h"
 #include "log/segment.h"
+#include "log/segment_directory.h"
 
 namespace ramcore::log {
 
@@ -55,8 +55,8 @@ class SegmentPool {
   Segment* segmentOf(EntryRef ref) const {
     return seglets_[ref.offsetBytes() >> seglet_shift_].load(std::memory_order_acquire);
   }
-  /// The segment with this id, or nullptr if it is gone. Unlinked ones are still found.
-  Segment* find(SegmentId id) const RC_EXCLUDES(lock_);
+  /// The segment with this id, or nullptr if it is gone. Unlinked ones are still found. Without a lock.
+  Segment* find(SegmentId id) const { return directory_.find(id); }
   /// Small segments have to be merged: true well before allocate() refuses any kind for want of a slot, because nobody
   /// else would ask for it then.
   bool isShortOfSlots() const;
@@ -66,7 +66,8 @@ class SegmentPool {
   uint32_t slotCount() const { return static_cast<uint32_t>(slots_.size()); }
   Segment& slot(uint32_t index) { return *slots_[index]; }
 
-  /// Bytes of live tombstones in `holder` that name `named`. Under the log's lock, or while no one else knows `holder`.
+  /// Bytes of live tombstones in `holder`, written and due, that name `named`. Under the log's lock, or while no one
+  /// else knows `holder`.
   uint32_t& tombstoneBytes(const Segment& named, const Segment& holder) {
     return rows_[uint64_t{named.slot()} * slots_.size() + holder.slot()];
   }
@@ -104,7 +105,6 @@ class SegmentPool {
 
   mutable Mutex lock_;
   FreeRuns free_runs_ RC_GUARDED_BY(lock_);
-  std::map<SegmentId, Segment*> by_id_ RC_GUARDED_BY(lock_);
   std::vector<Segment*> free_slots_ RC_GUARDED_BY(lock_);
   std::vector<uint64_t> free_small_heads_ RC_GUARDED_BY(lock_);
   std::atomic<uint64_t> free_block_bytes_{0};
@@ -113,6 +113,7 @@ class SegmentPool {
   std::atomic<uint32_t> free_small_head_count_{LogConfig::kSmallHeads};
 
   std::vector<std::unique_ptr<Segment>> slots_;
+  SegmentDirectory directory_;  // changed under lock_
   std::unique_ptr<std::atomic<Segment*>[]> seglets_;
   /// slots x slots counters, rows of the named segment, columns of the holder; pages appear when first used.
   std::unique_ptr<uint32_t[], FreeArray> rows_;

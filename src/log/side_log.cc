@@ -40,9 +40,8 @@ Result<Appended> SideLog::append(std::span<const EntryInput> group, AppendClass 
     segment->adopt(cursor);
     for (size_t i = 0; i < group.size(); ++i) {
       std::byte* const at = log_.pool().memory().at(appended.refs[i]);
-      writeEntry(at, group[i], i + 1 < group.size(), log_.tombstoneOf(group[i]));
-      log_.countLive(*segment, EntryView(at));
-      if (group[i].dead) log_.countDead(group[i].dead);
+      writeEntry(at, group[i], i + 1 < group.size(), log_.killedIn(group[i]));
+      log_.countLive(*segment, EntryView(at), group[i].dead);
     }
     segment->commit(cursor.offset);
     replicator_.advance(*segment);
@@ -56,7 +55,8 @@ Result<Appended> SideLog::append(std::span<const EntryInput> group, AppendClass 
 
 Result<EntryRef> SideLog::copy(const EntryView& entry, AppendClass append_class) {
   RC_DCHECK(!closed_);
-  const uint32_t bytes = entry.alignedBytes();
+  // It may name a segment of the log that it comes from, which says nothing here.
+  const uint32_t bytes = entry.alignedBytesUnnamed();
   RC_CHECK(bytes <= log_.config().entry_bytes_max);
   if (append_class == AppendClass::Write && !log_.hasSpaceFor(copied_bytes_ + bytes)) {
     log_.stats().refused_no_space.fetch_add(1, std::memory_order_relaxed);
@@ -70,7 +70,7 @@ Result<EntryRef> SideLog::copy(const EntryView& entry, AppendClass append_class)
     if (!segment->place(cursor, bytes, ref)) continue;
     segment->adopt(cursor);
     std::byte* const at = log_.pool().memory().at(ref);
-    copyEntry(at, entry);
+    copyEntryUnnamed(at, entry);
     __builtin_prefetch(at + kFetchAheadBytes, 1);
     __builtin_prefetch(at + kFetchAheadBytes + 64, 1);
     segment->noteEntryBytes(bytes);

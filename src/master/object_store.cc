@@ -15,18 +15,19 @@ using log::EntryView;
 using wire::Condition;
 using wire::Opcode;
 
-// Builds one atomic group: the object, the tombstone of what it replaces, and the record of the answer.
+// Builds one atomic group: the object or the tombstone, and the record of the answer.
 class Group {
  public:
-  void addObject(const Mutation& mutation, Version version, std::span<const ByteSpan> value) {
+  /// @param dead  the object that it takes the place of; none if there is none
+  void addObject(const Mutation& mutation, Version version, std::span<const ByteSpan> value, EntryRef dead) {
     add({.type = EntryType::Object,
          .table = mutation.table,
          .version = version,
          .key = mutation.key,
-         .payload = value});
+         .payload = value,
+         .dead = dead});
   }
   void addTombstone(const EntryView& dead, EntryRef ref) {
-    if (RC_MUTATION("forget-tombstone-of-overwrite") && count_ != 0) return;
     add({.type = EntryType::Tombstone,
          .table = dead.table(),
          .version = dead.version(),
@@ -56,7 +57,7 @@ class Group {
  private:
   void add(const EntryInput& entry) { entries_[count_++] = entry; }
 
-  std::array<EntryInput, 3> entries_;
+  std::array<EntryInput, 2> entries_;
   size_t count_ = 0;
   log::ResultRecordPayload record_{};
   int64_t value_ = 0;
@@ -154,6 +155,14 @@ Answer ObjectStore::answerDuplicate(const ResultTable::Lookup& known, Durability
           .is_duplicate = true};
 }
 
+/// Whether an object can be stored, and stored again in the place of another.
+bool ObjectStore::fits(uint64_t key_bytes, uint64_t value_bytes, bool has_expiry) const {
+  if (key_bytes > log::kKeyBytesMax || value_bytes > log::kPayloadBytesMax) return false;
+  const uint32_t bytes =
+      log::alignedEntryBytes(static_cast<uint32_t>(key_bytes), static_cast<uint32_t>(value_bytes), has_expiry, true);
+  return bytes <= parts_->log.config().entry_bytes_max;
+}
+
 Status ObjectStore::checkCondition(const Mutation& mutation, Version present) {
   switch (mutation.condition) {
     case Condition::None:
@@ -195,8 +204,7 @@ Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& s
 
   uint64_t value_bytes = 0;
   for (const ByteSpan& piece : value) value_bytes += piece.size();
-  const uint64_t entry_bytes = log::kEntryHeaderBytes + mutation.key.size() + alignUp(value_bytes, 8) + 8;
-  if (entry_bytes > parts_->log.config().entry_bytes_max) return {.status = Status::TooLarge};
+  if (!fits(mutation.key.size(), value_bytes, false)) return {.status = Status::TooLarge};
 
   const bool removes = mutation.opcode == Opcode::Remove;
   if (removes && !exists)
@@ -209,9 +217,11 @@ Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& s
     // Above the version of what is there, and of every object that ever was and is gone.
     answer.version = exists ? present_version + 1 : next_version_.fetch_add(1, std::memory_order_relaxed);
     if (!exists && present.ref) answer.version = std::max(answer.version, present.entry.version() + 1);
-    group.addObject(mutation, answer.version, value);
+    const bool forgets = RC_MUTATION("forget-what-an-overwrite-replaces");
+    group.addObject(mutation, answer.version, value, exists && !forgets ? present.ref : EntryRef());
+  } else {
+    group.addTombstone(present.entry, present.ref);
   }
-  if (exists) group.addTombstone(present.entry, present.ref);
   group.addResult(mutation, answer);
 
   const auto appended =
@@ -221,7 +231,7 @@ Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& s
   const EntryRef first = appended->refs[0];
   const EntryRef record = appended->refs[group.size() - 1];
 
-  if (RC_MUTATION("forget-tombstone-of-overwrite") && exists && !removes) parts_->log.markDead(present.ref);
+  if (RC_MUTATION("forget-what-an-overwrite-replaces") && exists && !removes) parts_->log.markDead(present.ref);
   if (removes) {
     raiseSafeVersion(present_version);
     RC_CHECK(parts_->index.replace(stripe, present.ref, first));
@@ -337,7 +347,7 @@ Status ObjectStore::replayBatch(std::span<const EntryView> entries, log::SideLog
 }
 
 Status ObjectStore::replayOne(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead) {
-  if (foreign.alignedBytes() > parts_->log.config().entry_bytes_max) return Status::TooLarge;
+  if (!fits(foreign.keyBytes(), foreign.payloadBytes(), foreign.hasExpiry())) return Status::TooLarge;
   if (foreign.type() == EntryType::ResultRecord) return replayResult(foreign, side);
   if (foreign.type() == EntryType::Tombstone && dead != nullptr) return replayTombstone(foreign, hash, side, *dead);
   if (foreign.type() != EntryType::Object) return Status::BadRequest;
@@ -368,23 +378,14 @@ Status ObjectStore::replayOver(const EntryView& object, Version version, EntryRe
                                const index::StripeGuard& stripe, log::SideLog& side) {
   const EntryView dead = entry(present);
   const std::array<ByteSpan, 1> payload = {object.payload()};
-  std::array<EntryInput, 2> group;
-  size_t count = 0;
-  group[count++] = {.type = EntryType::Object,
-                    .table = object.table(),
-                    .version = version,
-                    .key = object.key(),
-                    .payload = payload,
-                    .expiry_s = object.hasExpiry() ? object.expiry() : 0};
-  if (dead.type() == EntryType::Object) {
-    group[count++] = {.type = EntryType::Tombstone,
-                      .table = dead.table(),
-                      .version = dead.version(),
-                      .key = dead.key(),
-                      .payload = {},
-                      .dead = present};
-  }
-  const auto appended = side.append(std::span(group).first(count), log::AppendClass::Write);
+  const EntryInput input{.type = EntryType::Object,
+                         .table = object.table(),
+                         .version = version,
+                         .key = object.key(),
+                         .payload = payload,
+                         .expiry_s = object.hasExpiry() ? object.expiry() : 0,
+                         .dead = dead.type() == EntryType::Object ? present : EntryRef()};
+  const auto appended = side.append(std::span(&input, 1), log::AppendClass::Write);
   if (!appended.ok()) return appended.error();
   RC_CHECK(parts_->index.replace(stripe, present, appended->refs[0]));
   return Status::Ok;
@@ -483,8 +484,6 @@ std::optional<KeyHash> ObjectStore::purgeSlice(TableId table, const HashRange& r
 }
 
 // ---- log::EntryOwner
-
-bool ObjectStore::isLive(EntryRef, const EntryView&) { return false; }  // tombstones of other logs: none are kept yet
 
 log::EntryOwner::Hint ObjectStore::willBeRelocated(const EntryView& view) {
   if (view.type() == EntryType::ResultRecord) return 0;

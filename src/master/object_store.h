@@ -140,7 +140,6 @@ class ObjectStore final : public log::EntryOwner {
   }
 
   // log::EntryOwner
-  bool isLive(log::EntryRef ref, const log::EntryView& entry) override;
   Hint willBeRelocated(const log::EntryView& entry) override;
   bool relocated(log::EntryRef from, log::EntryRef to, const log::EntryView& entry, Hint hint) override;
   void dropped(log::EntryRef ref, const log::EntryView& entry) override;
@@ -149,6 +148,7 @@ class ObjectStore final : public log::EntryOwner {
  private:
   Answer applyLocked(const Mutation& mutation, const index::StripeGuard& stripe);
   Answer answerDuplicate(const ResultTable::Lookup& known, Durability level) const;
+  bool fits(uint64_t key_bytes, uint64_t value_bytes, bool has_expiry) const;
   static Status checkCondition(const Mutation& mutation, Version present);
   Answer mutate(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present, Durability level);
   Answer logRefusal(const Mutation& mutation, Answer answer, Durability level);

@@ -31,13 +31,6 @@ const Range* rangeOf(std::span<const Range> ranges, TableId table, KeyHash hash)
   return range.table == table && range.hashes.contains(hash) ? &range : nullptr;
 }
 
-// Whether it says so of the entry before it, which is of the same group.
-bool isReplacedBy(const log::EntryView& tombstone, const log::EntryView& object) {
-  return tombstone.type() == log::EntryType::Tombstone && object.type() == log::EntryType::Object &&
-         object.version() > tombstone.version() && object.table() == tombstone.table() &&
-         std::ranges::equal(object.key(), tombstone.key());
-}
-
 }  // namespace
 
 struct ReplicaReader::Page {
@@ -144,9 +137,7 @@ Status ReplicaReader::takeEntries(const Segment& segment, const Page& page, Segm
     const auto hash = hashOfForeign(entry);
     const Range* const range = hash ? rangeOf(segment.ranges, entry.table(), *hash) : nullptr;
     if (range == nullptr || segment.id < range->first_segment) return Status::BadRequest;
-    auto at = contents.entries.end();
-    if (!contents.entries.empty() && isReplacedBy(entry, contents.entries.back().entry)) --at;
-    contents.entries.insert(at, {entry, static_cast<uint32_t>(range - segment.ranges.data())});
+    contents.entries.push_back({entry, static_cast<uint32_t>(range - segment.ranges.data())});
     rest = rest.subspan(entry.alignedBytes());
   }
   return count == page.header.entry_count ? Status::Ok : Status::BadRequest;

@@ -22,8 +22,7 @@ struct RecoveredEntry {
 /// different lengths.
 struct SegmentContents {
   std::deque<std::vector<std::byte>> pages;  ///< what `entries` point into
-  /// Newest first, and an object before the tombstone of what it replaced: then most of what is dead is known to be
-  /// when it comes.
+  /// Newest first: then most of what is dead is known to be when it comes.
   std::vector<RecoveredEntry> entries;
   Version safe_version = 0;
 };

@@ -320,9 +320,10 @@ void TabletService::serverState(Request request) {
   const auto gauge = [](const std::atomic<int64_t>& bytes) {
     return static_cast<uint64_t>(std::max<int64_t>(0, bytes.load(std::memory_order_relaxed)));
   };
-  answer.set_live_bytes(gauge(stats.live_bytes));
+  // What would become tombstones if it were removed counts, as it does for the limit.
+  answer.set_live_bytes(gauge(stats.live_bytes) + gauge(stats.succeeded_bytes));
   answer.set_live_bytes_max(parts_.log.liveBytesMax());
-  answer.set_tombstone_bytes(gauge(stats.tombstone_bytes));
+  answer.set_tombstone_bytes(gauge(stats.tombstone_bytes) + gauge(stats.succeeded_bytes));
   answer.set_result_bytes(gauge(stats.result_bytes));
   answer.set_cleaner_copied_bytes(stats.cleaner_bytes_copied.load(std::memory_order_relaxed));
   answer.set_cleaner_freed_bytes(stats.cleaner_bytes_freed.load(std::memory_order_relaxed));

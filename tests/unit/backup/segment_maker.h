@@ -42,13 +42,12 @@ class SegmentMaker {
         group_continues);
   }
   void addTombstone(TableId table, std::string_view key) {
-    const log::TombstonePayload dead{.log = master_, .segment = id_};
-    const ByteSpan payload = bytesOf(dead);
     add({.type = log::EntryType::Tombstone,
          .table = table,
          .version = ++version_,
          .key = asBytes(key),
-         .payload = {&payload, 1}});
+         .payload = {},
+         .dead = log::EntryRef::fromOffset(log::EntryRef::kFirstBytes)});
   }
   void addResult(TableId table, KeyHash hash) {
     const log::ResultRecordPayload record{.client = ClientId(1),
@@ -78,8 +77,7 @@ class SegmentMaker {
   void add(const log::EntryInput& entry, bool group_continues = false) {
     const size_t at = bytes_.size();
     bytes_.resize(at + entry.alignedBytes());
-    log::TombstonePayload unused{};
-    log::writeEntry(bytes_.data() + at, entry, group_continues, unused);
+    log::writeEntry(bytes_.data() + at, entry, group_continues, id_);
     if (!group_continues) group_ends_.push_back(length());
   }
 

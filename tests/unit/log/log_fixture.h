@@ -19,10 +19,6 @@ class MapOwner final : public EntryOwner {
  public:
   explicit MapOwner(const LogMemory& memory) : memory_(memory) {}
 
-  bool isLive(EntryRef ref, const EntryView& entry) override {
-    const auto found = refs_.find(std::string(asText(entry.key())));
-    return found != refs_.end() && found->second == ref;
-  }
   bool relocated(EntryRef from, EntryRef to, const EntryView& entry, Hint) override {
     const auto found = refs_.find(std::string(asText(entry.key())));
     if (found == refs_.end() || found->second != from) return false;
@@ -43,7 +39,7 @@ class MapOwner final : public EntryOwner {
     group[0].key = asBytes(key);
     group[0].payload = std::span(&payload, 1);
     const auto old = refs_.find(key);
-    if (old != refs_.end()) group.push_back(tombstoneFor(old->second, key));
+    if (old != refs_.end()) group[0].dead = old->second;
     auto appended = log.append(group, AppendClass::Write);
     if (!appended.ok()) return appended.error();
     refs_[key] = appended->refs[0];

@@ -20,7 +20,6 @@ class SharedOwner final : public EntryOwner {
     return static_cast<uint32_t>(std::stoul(std::string(asText(entry.key()).substr(3))));
   }
 
-  bool isLive(EntryRef ref, const EntryView& entry) override { return refOf(keyOf(entry)) == ref; }
   bool relocated(EntryRef from, EntryRef to, const EntryView& entry, Hint) override {
     Key& key = keys_[keyOf(entry)];
     MutexGuard guard(key.lock);
@@ -46,8 +45,8 @@ class SharedOwner final : public EntryOwner {
       group[0].version = ++key.version;
       group[0].key = asBytes(name);
       group[0].payload = std::span(&payload, 1);
-    }
-    if (old) {
+      group[0].dead = old;
+    } else if (old) {
       group.emplace_back();
       group.back().type = EntryType::Tombstone;
       group.back().version = log.view(old).version();

@@ -13,7 +13,6 @@ using Verdict = ResultTable::Verdict;
 /// Nothing but result records: what the table says of an entry is asked of the table.
 class NoOwner final : public log::EntryOwner {
  public:
-  bool isLive(log::EntryRef, const log::EntryView&) override { return true; }
   bool relocated(log::EntryRef, log::EntryRef, const log::EntryView&, Hint) override { return false; }
   void dropped(log::EntryRef, const log::EntryView&) override {}
   log::SafeVersionPayload safeVersion() override { return {}; }
