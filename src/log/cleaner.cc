@@ -26,8 +26,11 @@ bool Cleaner::isNeeded() const {
   const LogStats& stats = log_.stats();
   const auto limit = static_cast<int64_t>(log_.liveBytesMax());
   const int64_t succeeded = stats.succeeded_bytes.load(std::memory_order_relaxed);
-  return stats.live_bytes.load(std::memory_order_relaxed) + succeeded > limit - limit / 16 &&
-         stats.tombstone_bytes.load(std::memory_order_relaxed) + succeeded > static_cast<int64_t>(config.segment_bytes);
+  const int64_t segment_bytes = config.segment_bytes;
+  // No earlier: as long as there is free memory, more dies if one waits.
+  const int64_t margin = std::max(2 * segment_bytes, limit / 128);
+  return stats.live_bytes.load(std::memory_order_relaxed) + succeeded > limit - margin &&
+         stats.tombstone_bytes.load(std::memory_order_relaxed) + succeeded > segment_bytes;
 }
 
 bool Cleaner::isUrgent() const {
