@@ -140,6 +140,8 @@ void collectLog(const log::Log& log, Families& out) {
             static_cast<double>(log.liveBytesMax()));
   out.gauge("ramcore_log_tombstone_bytes", "Part of the live bytes: tombstones",
             static_cast<double>(read(stats.tombstone_bytes)));
+  out.gauge("ramcore_log_succeeded_bytes", "What tombstones would take if all objects died that replaced others",
+            static_cast<double>(read(stats.succeeded_bytes)));
   out.gauge("ramcore_log_result_bytes", "Part of the live bytes: result records",
             static_cast<double>(read(stats.result_bytes)));
   out.gauge("ramcore_log_free_bytes", "Memory of the log that holds nothing",
