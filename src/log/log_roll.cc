@@ -371,10 +371,14 @@ size_t Log::reclaim(uint64_t now_ns) {
     if (segment.wait_ == Wait::Grace && environment_.rcu.elapsed(segment.ticket_)) segment.wait_ = Wait::Epoch;
     if (segment.wait_ == Wait::Epoch) want_epoch = true;
   }
-  if (waiting == 0) return 0;
+  if (waiting == 0) {
+    stats_.pinned_bytes.store(0, std::memory_order_relaxed);
+    return 0;
+  }
   // One epoch for all that passed their grace period.
   const auto epoch = want_epoch ? environment_.pins.advance(now_ns) : std::nullopt;
   bool released = false;
+  uint64_t pinned_bytes = 0;
   for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
     Segment& segment = pool_.slot(i);
     if (segment.state() != SegmentState::Unlinked) continue;
@@ -382,13 +386,19 @@ size_t Log::reclaim(uint64_t now_ns) {
       segment.wait_ = Wait::Pins;
       segment.pin_epoch_ = *epoch;
     }
+    // A pin so old that no epoch can end holds it, too.
+    if (segment.wait_ == Wait::Epoch) pinned_bytes += segment.memoryBytes();
     if (segment.wait_ != Wait::Pins) continue;
-    if (!environment_.pins.quiesced(segment.pin_epoch_) && !RC_MUTATION("free-before-last-pin")) continue;
+    if (!environment_.pins.quiesced(segment.pin_epoch_) && !RC_MUTATION("free-before-last-pin")) {
+      pinned_bytes += segment.memoryBytes();
+      continue;
+    }
     forgetHeldTombstones(segment);
     pool_.release(segment);
     released = true;
     --waiting;
   }
+  stats_.pinned_bytes.store(pinned_bytes, std::memory_order_relaxed);
   if (released) maintain();
   return waiting;
 }

@@ -13,6 +13,8 @@ struct LogStats {
   std::atomic<int64_t> succeeded_bytes{0};
   std::atomic<int64_t> result_bytes{0};  ///< part of live_bytes: result records
   std::atomic<int64_t> large_bytes{0};   ///< part of live_bytes: objects above LogConfig::smallEntryBytesMax()
+  /// Memory of segments that left the log and for which nothing is waited any more but pins, as of the last reclaim().
+  std::atomic<uint64_t> pinned_bytes{0};
   std::atomic<uint64_t> appended_entries{0};
   std::atomic<uint64_t> appended_bytes{0};  ///< padding included; neither the cleaner's copies nor heads' own entries
   std::atomic<uint64_t> heads_opened{0};

@@ -63,8 +63,9 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
       tablet_service({id, master.store_, log, master.tablets_, master.results_, target, recovery, maintenance,
                       master.environment_.rcu, master.environment_.dispatch, master.background_,
                       master.environment_.trace, master.replicas_.get(), master.environment_.backup}),
+      lent(master.config_.lending, master.config_.log.memory_bytes, log.stats(), master.pins_),
       service({master.store_, log, *master.index_, master.tablets_, master.results_, master.lease_, master.link_,
-               maintenance, master.pins_, master.environment_.threads, master.environment_.clock}) {
+               maintenance, lent, master.environment_.threads, master.environment_.clock}) {
   master.results_.connect(log);
   master.store_.connect(
       {log, *master.index_, master.tablets_, master.results_, master.lease_, master.environment_.clock});

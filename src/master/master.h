@@ -9,6 +9,7 @@
 #include "log/log.h"
 #include "master/backup_gauge.h"
 #include "master/coordinator_link.h"
+#include "master/lent_values.h"
 #include "master/maintenance.h"
 #include "master/master_service.h"
 #include "master/migration_source.h"
@@ -31,6 +32,7 @@ struct MasterConfig {
   rpc::PeerAddress coordinator;
   /// Copies on other servers; with 0 nothing survives this process.
   ReplicationOptions replication;
+  LendingOptions lending;
 };
 
 /// Told when the master begins to serve, and when it cannot go on.
@@ -86,13 +88,15 @@ class Master final : private LinkObserver {
   bool stopped() const;
   /// True while answers on their way still read the log. It must be false before the master is destroyed; it becomes so
   /// soon after the last request.
-  bool hasLentMemory() const { return pins_.outstanding() != 0; }
+  bool hasLentMemory() const { return pins_.outstanding() != 0 || (parts_ && parts_->lent.isLending()); }
 
   ServerId id() const { return link_.id(); }
   const ServerLease& lease() const { return lease_; }
   /// nullptr before the master serves.
   const log::Log* log() const { return parts_ ? &parts_->log : nullptr; }
   const MasterService* service() const { return parts_ ? &parts_->service : nullptr; }
+  /// nullptr before the master serves.
+  const LentValues* lentValues() const { return parts_ ? &parts_->lent : nullptr; }
   const index::HashIndex& index() const { return *index_; }
   index::HashIndex& index() { return *index_; }
   const ObjectStore& store() const { return store_; }
@@ -124,6 +128,7 @@ class Master final : private LinkObserver {
     MigrationTarget target;
     RecoveryTarget recovery;
     TabletService tablet_service;
+    LentValues lent;
     MasterService service;
     std::optional<ReplicaService> replica_service;
   };

@@ -93,6 +93,8 @@ void MasterService::afterMutation() {
 void MasterService::replyAfter(Request request, TxMessage response, const ShowAfter& show_after) {
   if (show_after.isReached(parts_.log) || RC_MUTATION("show-before-durable")) {
     request.reply(std::move(response));
+  } else if (!parts_.lent.copyOut(*response)) {
+    refuse(std::move(request), Status::RetryLater);  // only answers to reads show values
   } else {
     replyWhenReached(*this, std::move(request), std::move(response), show_after).detach();
   }
@@ -119,20 +121,16 @@ runtime::Task<void> MasterService::replyWhenReached(MasterService& self, Request
   }
 }
 
-void MasterService::appendValue(const Request& request, TxMessage& response, ByteSpan value) {
+bool MasterService::appendValue(const Request& request, TxMessage& response, ByteSpan value) {
   if (value.size() <= response.headRoom() && value.size() <= kCopyBytesMax) {
     response.appendHead(value);
-    return;
+    return true;
   }
-  runtime::PinToken pin = parts_.pins.takeToken(parts_.threads.pinSlotOf(request.executor()));
-  response.appendChunk({.address = value.data(),
-                        .bytes = static_cast<uint32_t>(value.size()),
-                        .region = 0,
-                        .owner = this,
-                        .token = pin.toU64()});
+  const transport::Chunk chunk = parts_.lent.lend(value, parts_.threads.pinSlotOf(request.executor()));
+  if (chunk.address == nullptr) return false;
+  response.appendChunk(chunk);
+  return true;
 }
-
-void MasterService::releaseChunk(uint64_t token) noexcept { parts_.pins.release(runtime::PinToken::fromU64(token)); }
 
 void MasterService::ping(Request request) { request.reply(Status::Ok); }
 
@@ -173,7 +171,7 @@ void MasterService::answerRead(Request request, const ReadKey& key, log::EntryRe
   const size_t copied = value.size() <= kCopyBytesMax ? value.size() : 0;
   TxMessage response = request.allocate(static_cast<uint32_t>(sizeof(header) + copied));
   response.appendHead(header);
-  if (!value.empty()) appendValue(request, response, value);
+  if (!value.empty() && !appendValue(request, response, value)) return refuse(std::move(request), Status::RetryLater);
   replyAfter(std::move(request), std::move(response), show_after);
 }
 

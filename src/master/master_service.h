@@ -3,11 +3,11 @@
 #include <atomic>
 
 #include "master/coordinator_link.h"
+#include "master/lent_values.h"
 #include "master/maintenance.h"
 #include "master/object_store.h"
 #include "master/threads.h"
 #include "rpc/dispatch.h"
-#include "runtime/pins.h"
 
 namespace ramcore::master {
 
@@ -15,9 +15,8 @@ namespace ramcore::master {
 ///
 /// Handlers run on the dispatch thread or a worker. An answer leaves only when everything it shows is durable, or
 /// flushed if its table is a sync one (base/durability.h); values
-/// up to kCopyBytesMax are copied into the answer, longer ones are sent from the log, which a pin keeps readable until
-/// the transport is done with it.
-class MasterService final : private transport::ChunkOwner {
+/// up to kCopyBytesMax are copied into the answer, longer ones are sent from the log (lent_values.h).
+class MasterService final {
  public:
   struct Parts {
     ObjectStore& store;
@@ -28,7 +27,7 @@ class MasterService final : private transport::ChunkOwner {
     ServerLease& lease;
     CoordinatorLink& link;
     Maintenance& maintenance;
-    runtime::PinRegistry& pins;
+    LentValues& lent;
     Threads& threads;
     runtime::Clock& clock;
   };
@@ -64,15 +63,13 @@ class MasterService final : private transport::ChunkOwner {
   static runtime::Task<void> replyWhenReached(MasterService& self, rpc::Request request, transport::TxMessage response,
                                               ShowAfter show_after);
   void replyAfter(rpc::Request request, transport::TxMessage response, const ShowAfter& show_after);
-  void appendValue(const rpc::Request& request, transport::TxMessage& response, ByteSpan value);
+  /// False: it must be asked for again later.
+  [[nodiscard]] bool appendValue(const rpc::Request& request, transport::TxMessage& response, ByteSpan value);
   void refuse(rpc::Request request, Status status);
   Status count(Status status);
   bool waitsHere(const rpc::Request& request) const;
   int64_t freshNowNs(const rpc::Request& request) const;
   void afterMutation();
-
-  // transport::ChunkOwner: the transport does not read the bytes any more.
-  void releaseChunk(uint64_t token) noexcept override;
 
   const Parts parts_;
   Stats stats_;

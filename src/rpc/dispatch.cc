@@ -162,6 +162,9 @@ void Dispatch::publishCounts() {
   for (size_t i = 0; i < endpoints_.size(); ++i) {
     endpoint_counts_[i]->sessions.store(endpoints_[i]->sessionCount(), std::memory_order_relaxed);
     endpoint_counts_[i]->bad_sessions.store(endpoints_[i]->badSessionCount(), std::memory_order_relaxed);
+    const transport::LendingCounts lending = endpoints_[i]->lendingCounts();
+    endpoint_counts_[i]->messages_copied_out.store(lending.messages_copied_out, std::memory_order_relaxed);
+    endpoint_counts_[i]->sessions_dropped.store(lending.sessions_dropped, std::memory_order_relaxed);
   }
 }
 

@@ -54,7 +54,9 @@ struct RequestInService {
 /// What an endpoint last said of its sessions: published for other threads.
 struct EndpointCounts {
   std::atomic<uint32_t> sessions{0};
-  std::atomic<uint64_t> bad_sessions{0};  ///< closed because of bytes no honest peer sends, or cut short
+  std::atomic<uint64_t> bad_sessions{0};         ///< closed because of bytes no honest peer sends, or cut short
+  std::atomic<uint64_t> messages_copied_out{0};  ///< see transport::LendingCounts
+  std::atomic<uint64_t> sessions_dropped{0};     ///< see transport::LendingCounts
 };
 
 /// Told about sessions; by default nobody listens. On the dispatch thread.

@@ -56,6 +56,8 @@ struct TxBuffer {
   uint32_t contiguous_bytes = 0;  ///< leading bytes the receiver needs in one piece; 0 = head_bytes
   uint32_t chunk_count = 0;
   RegionId region = 0;  ///< of the head
+  /// Since when its chunks are lent to the transport (runtime::Clock); set by transports in which a message can wait.
+  int64_t lent_since_ns = 0;
   std::array<Chunk, kChunkCountMax> chunks;
 };
 

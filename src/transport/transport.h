@@ -84,6 +84,14 @@ class MessageSink {
   virtual void onSessionLost(SessionId session, Status reason) = 0;
 };
 
+/// What became of bytes that were lent to messages for longer than the transport lets them wait.
+struct LendingCounts {
+  /// Messages whose chunks were copied, because the peer did not take them in time, so that their owners got them back.
+  uint64_t messages_copied_out = 0;
+  /// Sessions closed because the copies would have been more than one session may leave unread.
+  uint64_t sessions_dropped = 0;
+};
+
 /// What one thread polls: its own sockets, rings or queue pairs, with the sessions and receive buffers on them.
 ///
 /// Delivery: a request that call() took reaches the service at the other end at most once, and only as a message of its
@@ -91,6 +99,11 @@ class MessageSink {
 /// later session of the same peer. So a call that was answered is over; its request does not come again. One that ended
 /// without an answer (session lost, abandoned) may have been delivered, and may yet be until the other end has closed
 /// the session. Over a network that copies messages the transport recognises copies, by session and number of the call.
+///
+/// Lending: chunks stand in memory of others, which keep it for as long as the message waits. However slow the peer is,
+/// every owner is released within a bounded time after the endpoint got the message (the transport's `lent_ns_max`):
+/// what is not sent by then is copied, and a session for which more would have to be copied than its transport allows
+/// is closed, with a warning. Only hardware that is about to read the bytes is waited for.
 ///
 /// Thread: the endpoint's own for everything except allocate() and the release of messages. What other threads want
 /// sent comes in through the dispatch thread's inbox (rpc/).
@@ -147,6 +160,8 @@ class Endpoint {
   virtual uint32_t sessionCount() const = 0;
   /// Sessions closed because of bytes that no honest peer sends, or that ended in the middle, for metrics.
   virtual uint64_t badSessionCount() const = 0;
+  /// For metrics. The endpoint's thread.
+  virtual LendingCounts lendingCounts() const = 0;
 };
 
 /// Access rights of registered memory.

@@ -16,12 +16,15 @@ class SimulatedNode final : public Node {
  public:
   SimulatedNode(SimNetwork& network, runtime::SimClock& clock, int number, const NodeOptions& options,
                 const Identity& identity)
-      : transport_(
-            network, clock, "node" + std::to_string(number), [] {}, options.slots_per_session),
+      : name_("node" + std::to_string(number)),
+        transport_(
+            network, clock, name_, [] {}, options.slots_per_session),
         endpoint_(transport_.makeEndpoint(identity)) {}
   Endpoint& endpoint() override { return *endpoint_; }
+  const std::string& name() const { return name_; }
 
  private:
+  const std::string name_;
   SimTransport transport_;
   std::unique_ptr<Endpoint> endpoint_;
 };
@@ -47,6 +50,14 @@ class SimulatedWorld final : public World {
                        .duplicate_ppm = 500'000,
                        .delay_ns_max = 100'000,
                        .duplicate_ns_max = 500'000});
+  }
+  void setReading(Node& node, bool reads) override {
+    const std::string& name = static_cast<SimulatedNode&>(node).name();
+    if (reads) {
+      network_.resumeReading(name);
+    } else {
+      network_.stopReading(name);
+    }
   }
   void passTime() override { scheduler_.runUntil(scheduler_.nowNs() + kStepNs, kEventsMax); }
 

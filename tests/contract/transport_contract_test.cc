@@ -466,6 +466,35 @@ TEST_P(TransportContract, AFloodOfLargeMessagesArrivesWholeWhileTheReaderIsSlow)
   ASSERT_TRUE(until([&] { return answer_owner.releasedOnce() == answer_owner.lentCount(); }));
 }
 
+// What a server lends to answers comes back in time, also when nobody takes them, and they arrive all the same.
+TEST_P(TransportContract, AReaderThatStopsHoldsNothingThatWasLentToItsAnswers) {
+  connectBoth();
+  constexpr uint32_t kBytes = 3'000'000;
+  server->sink.on_request = nullptr;
+  std::list<TestCall> calls(client->endpoint().limits().slots_per_session);
+  for (TestCall& call : calls) ASSERT_EQ(start(call, 1000, 3), Status::Ok);
+  ASSERT_TRUE(until([&] { return server->sink.held.size() == calls.size(); }));
+  world->setReading(*client->node, false);
+  CountingOwner lender;
+  for (const RxMessage& held : server->sink.held) {
+    server->endpoint().reply(held.reply_to, makeMessage(server->endpoint(), lender, kBytes, 4));
+  }
+  server->sink.held.clear();
+  const int64_t lent_ns = world->nowNs();
+  ASSERT_TRUE(stepUntil(*world, {server.get()}, [&] { return lender.releasedOnce() == lender.lentCount(); }));
+  // Ten times the deadline, because the machine may be busy.
+  EXPECT_LT(world->nowNs() - lent_ns, kSecond);
+  EXPECT_GT(server->endpoint().lendingCounts().messages_copied_out, 0u);
+  EXPECT_TRUE(server->sink.lost.empty()) << "nobody is dropped for being slow";
+  world->setReading(*client->node, true);
+  ASSERT_TRUE(until([&] {
+    return std::all_of(calls.begin(), calls.end(), [](const TestCall& call) { return call.completions == 1; });
+  }));
+  for (const TestCall& call : calls) EXPECT_TRUE(hasPattern(call.response, kBytes, 4));
+  EXPECT_FALSE(lender.isAnyReleasedTwice());
+  EXPECT_EQ(server->endpoint().lendingCounts().sessions_dropped, 0u);
+}
+
 // Neither side may wait for the other one to read before it reads itself.
 TEST_P(TransportContract, LongAnswersPassLongRequests) {
   connectBoth();

@@ -46,6 +46,11 @@ class World {
   virtual int64_t nowNs() = 0;
   /// Where it can: from now on the network copies, delays and reorders messages.
   virtual void disturb() {}
+  /// Where messages are taken in without the process: from now on nobody at `node` takes any, until `reads` is true.
+  virtual void setReading(Node& node, bool reads) {
+    (void)node;
+    (void)reads;
+  }
   /// Lets time pass where it does not pass by itself.
   virtual void passTime() {}
 };

@@ -34,6 +34,7 @@ struct ServerSettings {
   uint64_t scrub_bytes_per_s = uint64_t{16} << 20;
   std::string failure_domain;
   master::ReplicationOptions replication;
+  master::LendingOptions lending;
 };
 
 class FrameGauge final : public master::BackupGauge {
@@ -236,6 +237,7 @@ class Server final : private master::MasterObserver {
                    .nonce = process_->entropy().next()};
     config.coordinator = {.id = 0, .locators = {std::move(coordinator)}};
     config.replication = settings_.replication;
+    config.lending = settings_.lending;
     return master::Master::open(config,
                                 {.clock = process_->clock(),
                                  .trace = process_->trace(),
@@ -301,6 +303,18 @@ int main(int argc, char** argv) {
       ->envname("RAMCORE_MEMORY")
       ->transform(CLI::AsSizeValue(false))
       ->default_str(formatSize(settings.memory_bytes));
+  app.add_option(
+         "--pin-deadline-ms", settings.process.pin_deadline_ms,
+         "How long an answer may hold memory of the log, in milliseconds; what its reader has not taken by then "
+         "is copied")
+      ->envname("RAMCORE_PIN_DEADLINE_MS")
+      ->check(CLI::Range(1, 10000));
+  app.add_option("--pinned-bytes", settings.lending.pinned_bytes_max,
+                 "What answers may hold of the log's memory, in bytes or with a unit; beyond it values are copied. "
+                 "Never more than an eighth of --memory")
+      ->envname("RAMCORE_PINNED_BYTES")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str(formatSize(settings.lending.pinned_bytes_max));
   app.add_option("--storage", settings.storage,
                  "Directory for copies of what other servers hold; made if it is not there. It belongs to one server")
       ->envname("RAMCORE_STORAGE");

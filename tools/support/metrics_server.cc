@@ -115,14 +115,25 @@ void collectDispatch(const rpc::Dispatch& dispatch, Families& out) {
                    "Sessions closed because of bytes that no honest peer sends, or that ended in the middle",
                    MetricType::Counter,
                    {}};
+  MetricFamily overdue{"ramcore_pins_overdue_total",
+                       "Answers that a peer did not take in time, and that were copied so that they hold no memory of "
+                       "the log",
+                       MetricType::Counter,
+                       {}};
+  MetricFamily dropped{"ramcore_pin_sessions_dropped_total",
+                       "Sessions closed because they left more unread than is copied",
+                       MetricType::Counter,
+                       {}};
   for (size_t i = 0; i < dispatch.endpoints().size(); ++i) {
     const std::vector<ClientMetric::Label> labels = {
         {"transport", std::string(dispatch.endpoints()[i]->limits().name)}};
     const rpc::EndpointCounts& counts = dispatch.endpointCounts(i);
     Families::addGauge(sessions, labels, counts.sessions.load(std::memory_order_relaxed));
     Families::addCounter(bad, labels, counts.bad_sessions.load(std::memory_order_relaxed));
+    Families::addCounter(overdue, labels, counts.messages_copied_out.load(std::memory_order_relaxed));
+    Families::addCounter(dropped, labels, counts.sessions_dropped.load(std::memory_order_relaxed));
   }
-  for (MetricFamily* family : {&sessions, &bad}) {
+  for (MetricFamily* family : {&sessions, &bad, &overdue, &dropped}) {
     out.add(family->name.c_str(), family->help.c_str(), family->type).metric = std::move(family->metric);
   }
   out.counter("ramcore_bad_requests_total", "Requests refused before any handler saw them", dispatch.badRequests());
@@ -148,6 +159,8 @@ void collectLog(const log::Log& log, Families& out) {
             static_cast<double>(log.pool().freeBytes()));
   out.gauge("ramcore_log_free_block_bytes", "Of it, in runs that take the largest entry",
             static_cast<double>(log.pool().freeBlockBytes()));
+  out.gauge("ramcore_log_pinned_bytes", "Memory that left the log and is kept for answers on their way",
+            static_cast<double>(read(stats.pinned_bytes)));
   out.counter("ramcore_log_appended_entries_total", "Entries appended", read(stats.appended_entries));
   out.counter("ramcore_log_appended_bytes_total", "Bytes appended", read(stats.appended_bytes));
   out.counter("ramcore_log_heads_opened_total", "Segments opened as head", read(stats.heads_opened));
@@ -163,6 +176,21 @@ void collectLog(const log::Log& log, Families& out) {
               read(stats.cleaner_bytes_copied));
   out.counter("ramcore_cleaner_freed_bytes_total", "Memory that passes gave back beyond what they kept",
               read(stats.cleaner_bytes_freed));
+}
+
+void collectLent(const master::LentValues& lent, Families& out) {
+  const master::LentValues::Stats& stats = lent.stats();
+  const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
+  out.gauge("ramcore_pinned_value_bytes", "Values that answers on their way show from where they lie in the log",
+            static_cast<double>(read(stats.pinned_bytes)));
+  out.gauge("ramcore_pinned_bytes_max", "Bound of the pinned bytes, of values and of memory of the log",
+            static_cast<double>(lent.bytesMax()));
+  out.gauge("ramcore_pin_copied_bytes", "Values that answers hold copies of, in place of pins",
+            static_cast<double>(read(stats.copied_bytes)));
+  out.counter("ramcore_pin_values_copied_total", "Values copied because too much was pinned, or the answer had to wait",
+              read(stats.values_copied));
+  out.counter("ramcore_pin_refusals_total", "Reads put off because copies were at their bound, too",
+              read(stats.refused));
 }
 
 void collectIndex(const index::HashIndex& index, Families& out) {
@@ -223,6 +251,7 @@ void collectMaster(const master::Master& master, int64_t now_ns, Families& out) 
             static_cast<double>(master.lease().validUntilNs() - now_ns) * kSecondsPerNano);
   out.gauge("ramcore_fenced", "1 if the coordinator has declared this server dead", master.lease().isFenced() ? 1 : 0);
   collectLog(*master.log(), out);
+  collectLent(*master.lentValues(), out);
   collectIndex(master.index(), out);
   if (master.replicas() != nullptr) collectReplicas(*master.replicas(), out);
 }

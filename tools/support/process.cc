@@ -46,6 +46,18 @@ rpc::DispatchOptions dispatchOptions(const ProcessSettings& settings) {
   return options;
 }
 
+transport::tcp::TcpOptions tcpOptions(const ProcessSettings& settings) {
+  transport::tcp::TcpOptions options;
+  options.lent_ns_max = settings.pin_deadline_ms * runtime::kNanosPerMilli;
+  return options;
+}
+
+transport::shm::ShmOptions shmOptions(const ProcessSettings& settings) {
+  transport::shm::ShmOptions options;
+  options.lent_ns_max = settings.pin_deadline_ms * runtime::kNanosPerMilli;
+  return options;
+}
+
 }  // namespace
 
 void addProcessFlags(CLI::App& app, ProcessSettings& settings) {
@@ -176,8 +188,8 @@ int fail(const std::string& program, const Failure& failure) {
 struct Process::Network {
   Network(Process& process)
       : sleeper(process.clock_),
-        tcp(transport::tcp::TcpOptions{}, {process.clock_, process.entropy_, process.trace_, sleeper}),
-        shm(transport::shm::ShmOptions{}, {process.clock_, process.entropy_, process.trace_, &sleeper}),
+        tcp(tcpOptions(process.settings_), {process.clock_, process.entropy_, process.trace_, sleeper}),
+        shm(shmOptions(process.settings_), {process.clock_, process.entropy_, process.trace_, &sleeper}),
         tcp_endpoint(tcp.makeEndpoint(process.identity_)),
         shm_endpoint(shm.makeEndpoint(process.identity_)) {}
   transport::tcp::AsioSleeper sleeper;

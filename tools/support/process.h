@@ -39,6 +39,7 @@ struct ProcessSettings {
   std::string hand_off = "auto";
   std::string poll = "adaptive";
   uint32_t spin_us = 50;
+  uint32_t pin_deadline_ms = 100;
   uint32_t workers = 1;
 };
 

@@ -1,5 +1,7 @@
 #include "transport/shm/frame_writer.h"
 
+#include "transport/chunk_copy.h"
+
 namespace ramcore::transport::shm {
 namespace {
 
@@ -14,6 +16,11 @@ void release(TxBuffer& buffer) { TxMessage message(&buffer); }
 std::byte* headerOf(TxBuffer& buffer) { return buffer.head - sizeof(wire::FrameHeader); }
 uint64_t frameBytesOf(TxBuffer& buffer) {
   return wire::frameBytes(loadAs<wire::FrameHeader>(headerOf(buffer)).message_bytes);
+}
+
+TxBuffer* firstLendingFrom(TxBuffer* buffer) {
+  while (buffer != nullptr && !holdsLent(*buffer)) buffer = buffer->next;
+  return buffer;
 }
 
 }  // namespace
@@ -42,6 +49,7 @@ bool FrameWriter::send(const wire::FrameHeader& header, TxMessage message) {
     last_->next = buffer;
     last_ = buffer;
   }
+  if (first_lent_ == nullptr && holdsLent(*buffer)) first_lent_ = buffer;
   return first_ != buffer || pump();
 }
 
@@ -98,6 +106,7 @@ void FrameWriter::takeFromQueue() {
   TxBuffer* done = first_;
   queued_bytes_ -= frameBytesOf(*done);
   first_ = done->next;
+  if (first_lent_ == done) first_lent_ = firstLendingFrom(first_);
   if (first_ == nullptr) last_ = nullptr;
   part_ = 0;
   part_offset_bytes_ = 0;
@@ -108,25 +117,21 @@ void FrameWriter::dropQueue() {
   while (first_ != nullptr) takeFromQueue();
 }
 
-bool FrameWriter::copyOutQueue(uint64_t bytes_max) {
+std::optional<uint64_t> FrameWriter::copyOutQueue(uint64_t bytes_max, int64_t lent_until_ns) {
   uint64_t bytes = 0;
-  for (TxBuffer* buffer = first_; buffer != nullptr; buffer = buffer->next) {
-    for (uint32_t i = 0; i < buffer->chunk_count; ++i) bytes += buffer->chunks[i].bytes;
-  }
-  if (bytes > bytes_max) return false;
-  for (TxBuffer* buffer = first_; buffer != nullptr; buffer = buffer->next) {
+  for (const TxBuffer* buffer = first_; buffer != nullptr; buffer = buffer->next) {
+    const bool is_meant = buffer->lent_since_ns <= lent_until_ns;
     for (uint32_t i = 0; i < buffer->chunk_count; ++i) {
-      Chunk& chunk = buffer->chunks[i];
-      if (chunk.owner == &heap_owner_ || chunk.bytes == 0) continue;
-      auto* copy = new std::byte[chunk.bytes];
-      std::memcpy(copy, chunk.address, chunk.bytes);
-      if (chunk.owner != nullptr) chunk.owner->releaseChunk(chunk.token);
-      chunk.address = copy;
-      chunk.owner = &heap_owner_;
-      chunk.token = reinterpret_cast<uint64_t>(copy);
+      if (is_meant || buffer->chunks[i].owner == &chunk_copies) bytes += buffer->chunks[i].bytes;
     }
   }
-  return true;
+  if (bytes > bytes_max) return std::nullopt;
+  uint64_t copied = 0;
+  for (TxBuffer* buffer = first_; buffer != nullptr; buffer = buffer->next) {
+    if (buffer->lent_since_ns <= lent_until_ns) copied += chunk_copies.replaceAll(*buffer, true) ? 1 : 0;
+  }
+  first_lent_ = firstLendingFrom(first_);
+  return copied;
 }
 
 void FrameWriter::tryFinish(const wire::FrameHeader& header) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
+#include "runtime/clock.h"
 #include "transport/message.h"
 #include "transport/shm/ring.h"
 #include "wire/frame.h"
@@ -37,20 +39,17 @@ class FrameWriter {
 
   bool hasNewRoom() const { return ring_.hasNewRoom(); }
 
-  /// Copies the lent bytes of everything that waits to the heap and releases their owners, for a peer that stands
-  /// still: it must not keep memory of the log from being freed. Returns false, with nothing done, beyond `bytes_max`.
-  [[nodiscard]] bool copyOutQueue(uint64_t bytes_max);
+  /// TxBuffer::lent_since_ns of the first waiting message whose owners still wait for its bytes; kNever if none do.
+  int64_t oldestLentNs() const { return first_lent_ == nullptr ? runtime::kNever : first_lent_->lent_since_ns; }
+  /// Copies what waits and was lent at `lent_until_ns` or before to the heap and releases its owners: it must not keep
+  /// memory of the log from being freed for longer. Returns how many messages that were, or nothing, with nothing done,
+  /// if copies would be more than `bytes_max`.
+  [[nodiscard]] std::optional<uint64_t> copyOutQueue(uint64_t bytes_max, int64_t lent_until_ns);
 
   /// Puts an empty frame behind everything if there is room for it now.
   void tryFinish(const wire::FrameHeader& header);
 
  private:
-  /// Returns copied-out bytes to the heap.
-  class HeapOwner final : public ChunkOwner {
-   public:
-    void releaseChunk(uint64_t token) noexcept override { delete[] reinterpret_cast<std::byte*>(token); }
-  };
-
   void copyWhole(const wire::FrameHeader& header, TxBuffer& buffer);
   bool copySome(TxBuffer& buffer);
   bool copyPart(const std::byte* from, uint32_t bytes);
@@ -60,10 +59,10 @@ class FrameWriter {
   RingWriter ring_;
   TxBuffer* first_ = nullptr;  // its header stands in front of its head
   TxBuffer* last_ = nullptr;
-  uint32_t part_ = 0;  // of first_: 0 = header and head, n = chunk n - 1
+  TxBuffer* first_lent_ = nullptr;  // the first one that holdsLent(), or nullptr
+  uint32_t part_ = 0;               // of first_: 0 = header and head, n = chunk n - 1
   uint32_t part_offset_bytes_ = 0;
   uint64_t queued_bytes_ = 0;
-  HeapOwner heap_owner_;
 };
 
 }  // namespace ramcore::transport::shm

@@ -220,7 +220,7 @@ void ShmEndpoint::abandon(SessionId id, PendingCall& call) {
   if (session == nullptr) return;
   session->channel->calls.abandon(call);
   // Bytes without an owner are the caller's only until now, and the request may still wait for room.
-  if (session->channel->writer.isBlocked()) (void)session->channel->writer.copyOutQueue(UINT64_MAX);
+  if (session->channel->writer.isBlocked()) (void)session->channel->writer.copyOutQueue(UINT64_MAX, runtime::kNever);
 }
 
 void ShmEndpoint::reply(const ReplyTo& to, TxMessage response) {
@@ -233,6 +233,7 @@ void ShmEndpoint::reply(const ReplyTo& to, TxMessage response) {
 
 void ShmEndpoint::send(Session& session, const wire::FrameHeader& header, TxMessage message) {
   FrameWriter& writer = session.channel->writer;
+  if (message->chunk_count != 0) message->lent_since_ns = context_.clock.nowNs();
   // The session is not lost here: its calls must not complete inside call().
   if (!writer.send(header, std::move(message))) loseBadLater(session, kImpossiblePosition);
   if (!session.is_dirty) {
@@ -246,6 +247,7 @@ void ShmEndpoint::send(Session& session, const wire::FrameHeader& header, TxMess
     session.peer_position = writer.peerPosition();
     session.sending.begin(context_.clock.nowNs(), session.peer_position);
     blocked_.push_back(session.id);
+    rounds_to_house_ = 1;
   }
 }
 

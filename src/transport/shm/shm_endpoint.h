@@ -35,6 +35,7 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   void close(SessionId session) override;
   uint32_t sessionCount() const override { return open_count_; }
   uint64_t badSessionCount() const override { return bad_count_; }
+  LendingCounts lendingCounts() const override { return lending_counts_; }
 
   /// What the sleeper tells of a session's socket.
   void onReady(Session& session, uint32_t events);
@@ -112,6 +113,7 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   uint32_t open_count_ = 0;
   uint32_t greeting_count_ = 0;
   uint64_t bad_count_ = 0;
+  LendingCounts lending_counts_;
 
   RingScan rings_;
   std::vector<RxMessage> requests_;   // found in this round

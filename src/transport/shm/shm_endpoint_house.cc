@@ -18,6 +18,9 @@ constexpr uint32_t kRoundsPerLookInGreeting = 256;
 // bounds how long a busy server lets a new client or the news of a death wait.
 constexpr int64_t kIdleHouseNs = 5 * runtime::kNanosPerMilli;
 constexpr int64_t kBusyHouseNs = 50 * runtime::kNanosPerMilli;
+// While messages wait for room: their bytes may be lent, and go back to their owners in time.
+constexpr int64_t kBlockedHouseNs = 1 * runtime::kNanosPerMilli;
+constexpr uint32_t kRoundsPerLookWhileBlocked = 256;
 constexpr int kAcceptsPerLook = 16;
 constexpr int kSocketReadsPerLook = 4;
 // A peer sends at most one wake-up byte for each time that we say we sleep, and some 270 fill a socket. Before this
@@ -77,11 +80,13 @@ void ShmEndpoint::onReady(Session& session, uint32_t events) {
 }
 
 void ShmEndpoint::keepHouseIfDue(MessageSink& sink) {
-  rounds_to_house_ = greeting_count_ != 0 ? kRoundsPerLookInGreeting : kRoundsPerLook;
+  rounds_to_house_ = greeting_count_ != 0 ? kRoundsPerLookInGreeting
+                     : blocked_.empty()   ? kRoundsPerLook
+                                          : kRoundsPerLookWhileBlocked;
   const bool was_busy = std::exchange(had_messages_, false);
   const int64_t now_ns = context_.clock.nowNs();
   if (!is_house_due_) {
-    const int64_t pause_ns = was_busy ? kBusyHouseNs : kIdleHouseNs;
+    const int64_t pause_ns = !blocked_.empty() ? kBlockedHouseNs : was_busy ? kBusyHouseNs : kIdleHouseNs;
     if (greeting_count_ == 0 && now_ns - last_house_ns_ < pause_ns) return;
   }
   // Sockets may be what it is due for, and a thread that was kept from sleeping has been told of none.
@@ -283,12 +288,20 @@ void ShmEndpoint::checkStall(Session& session, int64_t now_ns) {
     loseBadLater(session, "it does not read its messages");
     return;
   }
-  if (stalled_ns < options_.stall_copy_ns || session.is_copied_out) return;
-  if (session.channel->writer.copyOutQueue(options_.stall_bytes_max)) {
-    session.is_copied_out = true;
-  } else {
-    loseBadLater(session, "it does not read, and too much waits for it");
+  FrameWriter& writer = session.channel->writer;
+  // All of it when the peer stands still, so that it holds nothing; else what has waited for too long.
+  const bool stands_still = !session.is_copied_out && stalled_ns >= options_.stall_copy_ns;
+  const int64_t overdue_ns = now_ns - options_.lent_ns_max;
+  if (!stands_still && writer.oldestLentNs() > overdue_ns) return;
+  const auto copied = writer.copyOutQueue(options_.stall_bytes_max, stands_still ? now_ns : overdue_ns);
+  if (!copied) {
+    ++lending_counts_.sessions_dropped;
+    loseBadLater(session,
+                 "it leaves too many answers unread to copy them out of the log, which they keep from being freed");
+    return;
   }
+  lending_counts_.messages_copied_out += *copied;
+  if (stands_still) session.is_copied_out = true;
 }
 
 int64_t ShmEndpoint::nextDeadlineNs() const {
@@ -299,6 +312,8 @@ int64_t ShmEndpoint::nextDeadlineNs() const {
     if (session->state == Session::State::Open && session->is_blocked) {
       const int64_t patience_ns = session->is_copied_out ? options_.stall_close_ns : options_.stall_copy_ns;
       next_ns = std::min(next_ns, session->sending.sinceNs() + patience_ns);
+      const int64_t lent_ns = session->channel->writer.oldestLentNs();
+      if (lent_ns != runtime::kNever) next_ns = std::min(next_ns, lent_ns + options_.lent_ns_max);
     }
     if (session->state == Session::State::Open && session->reception.is_going_on) {
       next_ns = std::min(next_ns, session->reception.progress.sinceNs() + options_.stall_close_ns);

@@ -22,8 +22,11 @@ struct ShmOptions {
   int64_t greeting_timeout_ns = 5 * runtime::kNanosPerSecond;
   /// How long a peer may leave its full ring unread before what waits for it is copied out of the log.
   int64_t stall_copy_ns = 10 * runtime::kNanosPerMilli;
-  /// The same, before the session is given up; also one that does not send the rest of a message. Who moves less than
-  /// Progress::kProgressBytesMin in this time stands still.
+  /// How long at most bytes are lent to a message, however well the peer reads: what is not in the ring by then is
+  /// copied.
+  int64_t lent_ns_max = 100 * runtime::kNanosPerMilli;
+  /// How long a peer may stand still before the session is given up; also one that does not send the rest of a message.
+  /// Who moves less than Progress::kProgressBytesMin in this time stands still.
   int64_t stall_close_ns = 5 * runtime::kNanosPerSecond;
   /// What may wait, copied out, for one peer that stands still; beyond it the session is given up.
   uint64_t stall_bytes_max = 32 * 1024 * 1024;

@@ -4,10 +4,14 @@
 #include <utility>
 
 #include "base/check.h"
+#include "transport/chunk_copy.h"
 #include "wire/frame.h"
 
 namespace ramcore::transport {
 namespace {
+
+// How often a message whose receiver takes nothing is tried again.
+constexpr int64_t kRetryNs = 1'000'000;
 
 bool hasOwners(const TxBuffer& buffer) {
   return std::any_of(buffer.chunks.begin(), buffer.chunks.begin() + buffer.chunk_count,
@@ -182,6 +186,7 @@ SimEndpoint::Sending& SimEndpoint::queue(TxMessage message) {
   Sending& sending = unflushed_.emplace_back(*this);
   sending.self = std::prev(unflushed_.end());
   sending.message = std::move(message);
+  sending.message->lent_since_ns = network_.scheduler().nowNs();
   return sending;
 }
 
@@ -197,6 +202,7 @@ void SimEndpoint::flush() {
 // The hardware reads the bytes: head, then chunks, where they are at this moment.
 void SimEndpoint::transmit(Sending& sending) {
   Session* session = find(sending.session);
+  if (session != nullptr && !network_.isRead(session->connection, session->end)) return waitForReader(sending);
   if (session != nullptr) {
     const TxBuffer& buffer = *sending.message;
     SimFrameList one = network_.makeFrame({.kind = sending.kind,
@@ -222,6 +228,44 @@ void SimEndpoint::transmit(Sending& sending) {
   }
   sent_.splice(sent_.end(), transmitting_, sending.self);
   if (wake_) wake_();
+}
+
+void SimEndpoint::waitForReader(Sending& sending) {
+  const int64_t now_ns = network_.scheduler().nowNs();
+  if (holdsLent(*sending.message) && now_ns - sending.message->lent_since_ns >= network_.options().lent_ns_max) {
+    sending.is_overdue = true;
+    has_overdue_ = true;
+    if (wake_) wake_();  // owners are told in poll()
+  }
+  network_.scheduler().at(sending, now_ns + kRetryNs);
+}
+
+void SimEndpoint::copyOutOverdue() {
+  if (!std::exchange(has_overdue_, false)) return;
+  for (Sending& sending : transmitting_) {
+    if (!std::exchange(sending.is_overdue, false) || find(sending.session) == nullptr) continue;
+    if (copyOut(sending)) {
+      ++lending_counts_.messages_copied_out;
+    } else {
+      ++lending_counts_.sessions_dropped;
+      close(sending.session);
+    }
+  }
+}
+
+// False if the session would have more in copies than it may.
+bool SimEndpoint::copyOut(Sending& sending) {
+  uint64_t bytes = 0;
+  for (const Sending& other : transmitting_) {
+    if (!(other.session == sending.session)) continue;
+    for (uint32_t i = 0; i < other.message->chunk_count; ++i) {
+      const Chunk& chunk = other.message->chunks[i];
+      if (&other == &sending || chunk.owner == &chunk_copies) bytes += chunk.bytes;
+    }
+  }
+  if (bytes > network_.options().unread_bytes_max) return false;
+  chunk_copies.replaceAll(*sending.message, false);
+  return true;
 }
 
 void SimEndpoint::releaseSent() {
@@ -314,6 +358,7 @@ uint32_t SimEndpoint::poll(MessageSink& sink, uint32_t message_max) {
   polling_ = true;
   delivered_ = 0;
   releaseSent();
+  copyOutOverdue();
   tellClosed(sink);
   while (delivered_ < message_max && !inbox_.empty()) {
     SimFrameList one;

@@ -37,12 +37,13 @@ class SimEndpoint final : public Endpoint {
   void reply(const ReplyTo& to, TxMessage response) override;
   uint32_t poll(MessageSink& sink, uint32_t message_max) override;
   void flush() override;
-  bool prepareSleep() override { return inbox_.empty() && sent_.empty() && closed_.empty(); }
+  bool prepareSleep() override { return inbox_.empty() && sent_.empty() && closed_.empty() && !has_overdue_; }
   void awake() override {}
   const Peer* peer(SessionId session) const override;
   void close(SessionId session) override;
   uint32_t sessionCount() const override { return open_count_; }
   uint64_t badSessionCount() const override { return 0; }
+  LendingCounts lendingCounts() const override { return lending_counts_; }
 
  private:
   friend class SimNetwork;
@@ -85,6 +86,7 @@ class SimEndpoint final : public Endpoint {
     uint32_t sequence = 0;
     runtime::Priority priority = runtime::Priority::Client;
     uint32_t response_bytes_max = 0;
+    bool is_overdue = false;                     // lent for too long: to be copied
     std::vector<std::vector<std::byte>> copies;  // of chunks whose caller does not wait any more
     std::list<Sending>::iterator self;
   };
@@ -107,6 +109,9 @@ class SimEndpoint final : public Endpoint {
   Sending& queue(TxMessage message);
   void transmit(Sending& sending);
   void releaseSent();
+  void waitForReader(Sending& sending);
+  void copyOutOverdue();
+  bool copyOut(Sending& sending);
   static void keepUnowned(std::list<Sending>& list, SessionId session, const PendingCall& call);
   static void freeSlot(Session& session, uint16_t slot_index);
 
@@ -140,6 +145,8 @@ class SimEndpoint final : public Endpoint {
   std::list<Sending> transmitting_;
   std::list<Sending> sent_;
   int64_t last_transmit_ns_ = 0;
+  bool has_overdue_ = false;  // among transmitting_
+  LendingCounts lending_counts_;
   std::vector<RxMessage> batch_;
   uint32_t delivered_ = 0;
   bool polling_ = false;

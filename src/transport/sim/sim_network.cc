@@ -90,6 +90,16 @@ void SimNetwork::unstall() {
   }
 }
 
+void SimNetwork::stopReading(std::string_view node) { not_reading_.emplace(node); }
+
+void SimNetwork::resumeReading(std::string_view node) { not_reading_.erase(std::string(node)); }
+
+bool SimNetwork::isRead(uint64_t connection_id, uint8_t from_end) {
+  if (not_reading_.empty()) return true;
+  const Connection* connection = find(connection_id);
+  return connection == nullptr || !not_reading_.contains(connection->ends[1 - from_end].node);
+}
+
 bool SimNetwork::isStalled(const Connection& connection) const {
   return !stalled_.empty() && stalled_.contains({connection.ends[0].node, connection.ends[1].node});
 }

@@ -32,6 +32,10 @@ struct SimNetworkOptions {
   int64_t ns_per_kilobyte = 100;  ///< of bandwidth
   int64_t nic_ns_max = 3'000;     ///< from flush() until the bytes have been read and owners can be released
   uint16_t slots_per_session = 32;
+  /// How long at most bytes are lent to a message that waits because the node it goes to reads nothing.
+  int64_t lent_ns_max = 100'000'000;
+  /// What may wait, copied, for one session whose peer reads nothing; beyond it the session is closed.
+  uint64_t unread_bytes_max = 64 * 1024 * 1024;
   /// How long a sender tries before it gives a session up: a stream whose messages are held by a partition, a datagram
   /// session whose lost message somebody still waits for.
   int64_t give_up_ns_min = 100'000'000;
@@ -96,6 +100,10 @@ class SimNetwork final : private RxOwner {
   /// lost, and the receiver does not hear that they gave the session up.
   void stall(std::string_view from, std::string_view to);
   void unstall();
+  /// The process at `node` takes nothing out of its connections, as one that is stopped in a debugger: messages to it
+  /// wait at their senders. Those sent after resumeReading() may overtake what waited.
+  void stopReading(std::string_view node);
+  void resumeReading(std::string_view node);
   /// Undo; what streams held is delivered then, if they still are.
   void heal(std::string_view a, std::string_view b);
   void rejoin(std::string_view node);
@@ -166,6 +174,8 @@ class SimNetwork final : private RxOwner {
   void releaseMessage(uint64_t token) noexcept override;
 
   Connection* find(uint64_t connection) { return connection - 1 < by_id_.size() ? by_id_[connection - 1] : nullptr; }
+  /// False if the process at the other end takes nothing.
+  bool isRead(uint64_t connection, uint8_t from_end);
   bool isStalled(const Connection& connection) const;
   bool happens(uint32_t ppm);
   int64_t drawBelow(int64_t bound_ns);
@@ -190,6 +200,7 @@ class SimNetwork final : private RxOwner {
   runtime::Random latency_;
   runtime::Random faults_;
   std::set<std::pair<std::string, std::string>> blocked_;
+  std::set<std::string> not_reading_;
   std::set<std::string> isolated_;
   std::set<std::pair<std::string, std::string>> stalled_;
   std::map<std::string, SimEndpoint*> listeners_;

@@ -1,7 +1,9 @@
 #include "transport/tcp/send_queue.h"
 
+#include "transport/chunk_copy.h"
+
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 namespace ramcore::transport::tcp {
 namespace {
@@ -12,21 +14,13 @@ static_assert(sizeof(FrameHeader) <= TxBuffer::kHeaderRoomBytes);
 
 constexpr std::byte kPadding[8] = {};
 
-// Owns copies of chunks.
-class CopyOwner final : public ChunkOwner {
- public:
-  void releaseChunk(uint64_t token) noexcept override { delete[] reinterpret_cast<std::byte*>(token); }
-};
-CopyOwner copy_owner;  // has no state
-
 FrameHeader headerOf(const TxBuffer& buffer) { return loadAs<FrameHeader>(buffer.head - sizeof(FrameHeader)); }
 bool isAnswer(const TxBuffer& buffer) { return headerOf(buffer).kind == wire::FrameKind::Response; }
 uint64_t frameBytesOf(const TxBuffer& buffer) { return wire::frameBytes(headerOf(buffer).message_bytes); }
 
-Chunk copyOf(const Chunk& chunk) {
-  auto* copy = new std::byte[chunk.bytes];
-  std::memcpy(copy, chunk.address, chunk.bytes);
-  return Chunk{copy, chunk.bytes, 0, &copy_owner, reinterpret_cast<uint64_t>(copy)};
+TxBuffer* firstLendingFrom(TxBuffer* buffer) {
+  while (buffer != nullptr && !holdsLent(*buffer)) buffer = buffer->next;
+  return buffer;
 }
 
 // Lists pieces from some byte on, as far as there is room.
@@ -62,6 +56,7 @@ void SendQueue::push(TxMessage message, FrameHeader header) {
   buffer->next = nullptr;
   (first_ == nullptr ? first_ : last_->next) = buffer;
   last_ = buffer;
+  if (first_lent_ == nullptr && holdsLent(*buffer)) first_lent_ = buffer;
   unsent_bytes_ += wire::frameBytes(header.message_bytes);
   if (isAnswer(*buffer)) answer_bytes_ += wire::frameBytes(header.message_bytes);
 }
@@ -97,19 +92,31 @@ size_t SendQueue::advance(size_t bytes) {
 
 void SendQueue::popFirst() {
   if (isAnswer(*first_)) answer_bytes_ -= frameBytesOf(*first_);
+  if (first_lent_ == first_) first_lent_ = firstLendingFrom(first_->next);
   TxMessage done(std::exchange(first_, first_->next));
   if (first_ == nullptr) last_ = nullptr;
 }
 
-void SendQueue::copyOut() {
-  for (TxBuffer* buffer = first_; buffer != nullptr; buffer = buffer->next) {
+uint64_t SendQueue::bytesInCopies(int64_t lent_until_ns) const {
+  uint64_t bytes = 0;
+  for (const TxBuffer* buffer = first_; buffer != nullptr; buffer = buffer->next) {
+    const bool is_meant = buffer->lent_since_ns <= lent_until_ns;
     for (uint32_t i = 0; i < buffer->chunk_count; ++i) {
-      Chunk& chunk = buffer->chunks[i];
-      if (chunk.owner == &copy_owner) continue;
-      const Chunk borrowed = std::exchange(chunk, copyOf(chunk));
-      if (borrowed.owner != nullptr) borrowed.owner->releaseChunk(borrowed.token);
+      const Chunk& chunk = buffer->chunks[i];
+      if (is_meant || chunk.owner == &chunk_copies) bytes += chunk.bytes;
     }
   }
+  return bytes;
+}
+
+size_t SendQueue::copyOut(int64_t lent_until_ns) {
+  size_t copied = 0;
+  for (TxBuffer* buffer = first_; buffer != nullptr; buffer = buffer->next) {
+    if (buffer->lent_since_ns > lent_until_ns) continue;
+    copied += chunk_copies.replaceAll(*buffer, true) ? 1 : 0;
+  }
+  first_lent_ = firstLendingFrom(first_);
+  return copied;
 }
 
 void SendQueue::copyUnowned(uint16_t slot, uint32_t sequence) {
@@ -117,7 +124,7 @@ void SendQueue::copyUnowned(uint16_t slot, uint32_t sequence) {
     const FrameHeader header = headerOf(*buffer);
     if (header.kind != wire::FrameKind::Request || header.slot != slot || header.sequence != sequence) continue;
     for (uint32_t i = 0; i < buffer->chunk_count; ++i) {
-      if (buffer->chunks[i].owner == nullptr) buffer->chunks[i] = copyOf(buffer->chunks[i]);
+      if (buffer->chunks[i].owner == nullptr) chunk_copies.replace(buffer->chunks[i]);
     }
   }
 }

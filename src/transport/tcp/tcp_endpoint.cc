@@ -428,6 +428,8 @@ int64_t TcpEndpoint::nextDeadlineNs() const {
     if (session == nullptr) continue;
     next_ns = std::min(next_ns, session->is_copied_out ? session->sending.sinceNs() + options_.stall_close_ns
                                                        : session->first_since_ns + options_.stall_copy_ns);
+    const int64_t lent_ns = session->channel->queue.oldestLentNs();
+    if (lent_ns != runtime::kNever) next_ns = std::min(next_ns, lent_ns + options_.lent_ns_max);
   }
   for (const SessionId id : receiving_) {
     const TcpSession* session = findOpen(id);

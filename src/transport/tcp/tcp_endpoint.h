@@ -37,6 +37,7 @@ class TcpEndpoint final : public Endpoint {
   void close(SessionId session) override;
   uint32_t sessionCount() const override { return open_count_; }
   uint64_t badSessionCount() const override { return bad_count_; }
+  LendingCounts lendingCounts() const override { return lending_counts_; }
 
   /// What the sleeper tells of a session's socket.
   void onReady(TcpSession& session, uint32_t events);
@@ -107,6 +108,7 @@ class TcpEndpoint final : public Endpoint {
   void checkBlocked(int64_t now_ns);
   /// False if the session needs no more watching.
   bool checkStall(TcpSession& session, int64_t now_ns);
+  void dropUnread(TcpSession& session, uint64_t bytes);
   void sayClose(TcpSession& session);
 
   // Memory (tcp_memory.cc).
@@ -141,6 +143,7 @@ class TcpEndpoint final : public Endpoint {
   uint32_t open_count_ = 0;
   uint32_t accepting_count_ = 0;  // accepted and not open
   uint64_t bad_count_ = 0;
+  LendingCounts lending_counts_;
 
   std::vector<TcpSession*> hot_;
   std::vector<SessionId> young_;  // connecting or greeting: they have deadlines

@@ -22,9 +22,12 @@ struct TcpOptions {
   uint64_t unsent_bytes_max = 1024 * 1024;
   /// How long a session may leave bytes unread before they are copied out of the memory they were lent from.
   int64_t stall_copy_ns = 20 * runtime::kNanosPerMilli;
-  /// The same, before the session is closed; also one that does not send the rest of a message. Who moves less than
-  /// Progress::kProgressBytesMin in this time stands still. Longer: survives longer stalls of the network. Shorter:
-  /// frees memory sooner.
+  /// How long at most bytes are lent to a message, however well the session gets on: what has not left by then is
+  /// copied. Longer: fewer copies for peers on slow links. Shorter: whoever lends has the memory back sooner.
+  int64_t lent_ns_max = 100 * runtime::kNanosPerMilli;
+  /// How long a session may stand still before it is closed; also one that does not send the rest of a message. Who
+  /// moves less than Progress::kProgressBytesMin in this time stands still. Longer: survives longer stalls of the
+  /// network. Shorter: frees memory sooner.
   int64_t stall_close_ns = 10 * runtime::kNanosPerSecond;
   /// What may wait, copied out, for one session that stands still; beyond it the session is closed.
   uint64_t stall_bytes_max = 64 * 1024 * 1024;

@@ -69,7 +69,8 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
                                        .failure_domain = {},
                                        .nonce = node_.entropy().next()},
                               .coordinator = simAddress(options.coordinator_node),
-                              .replication = options.replicas};
+                              .replication = options.replicas,
+                              .lending = {}};
   const master::Master::Environment environment{.clock = node_.clock(),
                                                 .trace = node_.trace(),
                                                 .dispatch = dispatch,

@@ -406,6 +406,75 @@ TEST_F(ShmHostilePeer, PeerThatNeverDrainsIsGivenUpAndPinsNothingMeanwhile) {
   server.sink.on_request = [this](RxMessage& request) { echo(*server.endpoint, request); };
 }
 
+TEST_F(ShmHostilePeer, ASlowReaderThatGetsOnIsServedFromCopies) {
+  ShmOptions lending = options;
+  lending.stall_copy_ns = 3600 * runtime::kNanosPerSecond;
+  lending.stall_close_ns = 3600 * runtime::kNanosPerSecond;
+  lending.lent_ns_max = 30 * runtime::kNanosPerMilli;
+  SocketFolder other;
+  Side lender(lending, Role::Server, 8);
+  CountingOwner owner;
+  std::vector<std::byte> value(3'000'000, std::byte{9});
+  lender.sink.on_request = [&](RxMessage& request) {
+    TxMessage response = lender.endpoint->allocate(8);
+    ++owner.lent;
+    response.appendChunk(Chunk{value.data(), static_cast<uint32_t>(value.size()), 0, &owner, 1});
+    lender.endpoint->reply(request.reply_to, std::move(response));
+  };
+  ASSERT_TRUE(lender.endpoint->listen(other.locator()).ok());
+  Side slow(options);
+  const SessionId to_lender =
+      slow.endpoint->connect(other.locator(), 0, slow.clock.nowNs() + 10 * runtime::kNanosPerSecond);
+  ASSERT_TRUE(stepUntil({&lender, &slow}, [&] { return !slow.sink.opened.empty(); }));
+  TestCall call;
+  TxMessage request = makeMessage(*slow.endpoint, 100, 5);
+  ASSERT_EQ(slow.endpoint->call(to_lender, request, {}, call), Status::Ok);
+  slow.endpoint->flush();
+  ASSERT_TRUE(stepUntil({&lender}, [&] { return owner.lent == 1; }));
+  const int64_t began_ns = lender.clock.nowNs();
+  int64_t next_ns = 0;
+  ASSERT_TRUE(stepUntil({&lender}, [&] {
+    if (lender.clock.nowNs() >= next_ns) {
+      slow.step();
+      next_ns = lender.clock.nowNs() + runtime::kNanosPerMilli;
+    }
+    return owner.lent == 0;
+  }));
+  EXPECT_EQ(call.completions, 0) << "long before the peer had it all";
+  EXPECT_GE(lender.clock.nowNs() - began_ns, lending.lent_ns_max - runtime::kNanosPerMilli);
+  EXPECT_EQ(lender.endpoint->lendingCounts().messages_copied_out, 1u);
+  std::fill(value.begin(), value.end(), std::byte{0xee});  // it is used for something else
+  ASSERT_TRUE(stepUntil({&lender, &slow}, [&] { return call.completions == 1; }));
+  size_t foreign = 0;
+  const auto look = [&](ByteSpan bytes) {
+    for (const std::byte byte : bytes) foreign += byte != std::byte{9} ? 1 : 0;
+  };
+  look(call.response.head());
+  for (const ByteSpan& span : call.response.tail()) look(span);
+  EXPECT_EQ(foreign, 0u);
+  EXPECT_TRUE(lender.sink.lost.empty());
+}
+
+TEST_F(ShmHostilePeer, WhoLeavesMoreThanMayBeCopiedIsDropped) {
+  CountingOwner owner;
+  const std::vector<std::byte> value(5'000'000, std::byte{9});  // of 4 MB
+  const auto answer = std::exchange(server.sink.on_request, [&](RxMessage& request) {
+    TxMessage response = server.endpoint->allocate(8);
+    ++owner.lent;
+    response.appendChunk(Chunk{value.data(), static_cast<uint32_t>(value.size()), 0, &owner, 1});
+    server.endpoint->reply(request.reply_to, std::move(response));
+  });
+  expectCaught([&](HostileClient& hostile) {
+    RingWriter writer = hostile.writer();
+    writeFrame(writer, requestOf(16, 0), 16);
+    writer.publish();
+    ASSERT_TRUE(stepUntil({&server}, [&] { return owner.lent == 1; }));
+  });
+  EXPECT_EQ(owner.lent, 0);
+  EXPECT_EQ(server.endpoint->lendingCounts().sessions_dropped, 1u);
+  server.sink.on_request = answer;
+}
+
 TEST_F(ShmHostilePeer, ATrickledMessageIsGivenUp) {
   expectCaught([&](HostileClient& hostile) {
     RingWriter writer = hostile.writer();

@@ -353,6 +353,98 @@ TEST_F(TcpSlowReaders, LentBytesAreCopiedOutAndTheSessionIsClosed) {
   server.sink.on_request = echo;
 }
 
+class TcpDeadlines : public TcpHostile {
+ protected:
+  explicit TcpDeadlines(const TcpOptions& options = lendingOptions()) : TcpHostile(options) {}
+  // Nobody counts as standing still.
+  static TcpOptions lendingOptions() {
+    TcpOptions options = makeOptions();
+    options.stall_copy_ns = 3600 * runtime::kNanosPerSecond;
+    options.stall_close_ns = 3600 * runtime::kNanosPerSecond;
+    options.lent_ns_max = 30 * runtime::kNanosPerMilli;
+    options.kernel_send_bytes = 16 * 1024;
+    return options;
+  }
+  // Answers every request with `memory`.
+  void lendMemory() {
+    server.sink.on_request = [this](RxMessage& message) {
+      TxMessage response = server.endpoint->allocate(0);
+      response.appendChunk(Chunk{memory.data(), static_cast<uint32_t>(memory.size()), 0, &owner, 0});
+      server.endpoint->reply(message.reply_to, std::move(response));
+    };
+  }
+
+  std::vector<std::byte> memory = std::vector<std::byte>(3'000'000, std::byte{7});
+  SlotOwner owner;
+};
+
+TEST_F(TcpDeadlines, ASlowPeerThatGetsOnIsServedFromCopies) {
+  const auto echo = server.sink.on_request;
+  lendMemory();
+  receive_bytes = 4096;
+  const int fd = enter();
+  const int64_t began_ns = server.clock.nowNs();
+  ASSERT_TRUE(put(fd, bytesOf(request(0, 0))));
+  size_t total = 0;
+  size_t foreign = 0;
+  std::vector<std::byte> bytes(64 * 1024);
+  const auto readSome = [&] {
+    const ssize_t count = ::recv(fd, bytes.data(), bytes.size(), 0);
+    if (count <= 0) return;
+    // The frame's header is in front.
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+      foreign += total + i >= sizeof(wire::FrameHeader) && bytes[i] != std::byte{7} ? 1 : 0;
+    }
+    total += static_cast<size_t>(count);
+  };
+  // 64 KB every few milliseconds.
+  int64_t next_ns = 0;
+  ASSERT_TRUE(until([&] {
+    if (server.clock.nowNs() >= next_ns) {
+      readSome();
+      next_ns = server.clock.nowNs() + 2 * runtime::kNanosPerMilli;
+    }
+    return owner.releases == 1;
+  }));
+  EXPECT_LT(total, wire::frameBytes(3'000'000)) << "long before the peer had it all";
+  EXPECT_GE(server.clock.nowNs() - began_ns, lendingOptions().lent_ns_max);
+  EXPECT_EQ(server.endpoint->lendingCounts().messages_copied_out, 1u);
+  std::fill(memory.begin(), memory.end(), std::byte{0xee});  // it is used for something else
+  ASSERT_TRUE(until([&] {
+    readSome();
+    return total == wire::frameBytes(3'000'000);
+  }));
+  EXPECT_EQ(foreign, 0u);
+  EXPECT_EQ(server.endpoint->sessionCount(), 2u);
+  EXPECT_EQ(server.endpoint->lendingCounts().sessions_dropped, 0u);
+  ::close(fd);
+  server.sink.on_request = echo;
+}
+
+class TcpFullCopies : public TcpDeadlines {
+ protected:
+  TcpFullCopies() : TcpDeadlines(fullOptions()) {}
+  static TcpOptions fullOptions() {
+    TcpOptions options = lendingOptions();
+    options.stall_bytes_max = 2'000'000;
+    return options;
+  }
+};
+
+TEST_F(TcpFullCopies, WhoLeavesMoreThanMayBeCopiedIsDropped) {
+  const auto echo = server.sink.on_request;
+  lendMemory();
+  receive_bytes = 4096;
+  const int fd = enter();
+  ASSERT_TRUE(put(fd, bytesOf(request(0, 0))));
+  ASSERT_TRUE(until([&] { return server.endpoint->sessionCount() == 1; }));
+  EXPECT_TRUE(until([&] { return owner.releases == 1; }));
+  EXPECT_EQ(server.endpoint->lendingCounts().sessions_dropped, 1u);
+  EXPECT_EQ(server.endpoint->lendingCounts().messages_copied_out, 0u);
+  ::close(fd);
+  server.sink.on_request = echo;
+}
+
 TEST_F(TcpSlowReaders, NothingMoreIsReadWhileItsAnswersWait) {
   std::vector<std::byte> memory(3'000'000);
   int requests = 0;
