@@ -83,6 +83,15 @@ if(ramcore_contract)
   ramcore_gtest(contract_test contract SOURCES ${ramcore_contract} LIBRARIES ramcore_transport ramcore_test_support COMPUTES)
 endif()
 
+# Counts the bytes of a log anew, for the simulator and the soak.
+file(GLOB ramcore_accounting CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/accounting/*.cc)
+if(ramcore_accounting)
+  add_library(ramcore_accounting STATIC ${ramcore_accounting})
+  target_link_libraries(ramcore_accounting PRIVATE ramcore_warnings PUBLIC ramcore_log)
+  target_include_directories(ramcore_accounting PUBLIC ${CMAKE_SOURCE_DIR}/tests)
+  ramcore_use_pch(ramcore_accounting library)
+endif()
+
 # The simulator: a library (cluster, workload, checkers), its tests, and an executable that runs seeds.
 file(GLOB_RECURSE ramcore_sim CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/sim/*.cc)
 set(ramcore_sim_tests ${ramcore_sim})
@@ -90,7 +99,7 @@ list(FILTER ramcore_sim_tests INCLUDE REGEX "_test\\.cc$")
 list(FILTER ramcore_sim EXCLUDE REGEX "(_test|/main(_[a-z]+)?)\\.cc$")
 if(ramcore_sim)
   add_library(ramcore_simulator STATIC ${ramcore_sim})
-  target_link_libraries(ramcore_simulator PRIVATE ramcore_warnings PUBLIC ${ramcore_layer_libraries})
+  target_link_libraries(ramcore_simulator PRIVATE ramcore_warnings PUBLIC ${ramcore_layer_libraries} ramcore_accounting)
 else()
   add_library(ramcore_simulator INTERFACE)
   target_link_libraries(ramcore_simulator INTERFACE ${ramcore_layer_libraries})
@@ -120,7 +129,7 @@ endif()
 # Long runs over a store without network. RAMCORE_SOAK_S says how long (tools/test sets it).
 file(GLOB ramcore_soak CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/soak/*.cc ${CMAKE_SOURCE_DIR}/tests/soak/support/*.cc)
 if(ramcore_soak)
-  ramcore_gtest(soak_test soak SOURCES ${ramcore_soak} LIBRARIES ramcore_master ramcore_test_support TIMEOUT 900 SERIAL COMPUTES)
+  ramcore_gtest(soak_test soak SOURCES ${ramcore_soak} LIBRARIES ramcore_master ramcore_accounting ramcore_test_support TIMEOUT 900 SERIAL COMPUTES)
 endif()
 
 # What takes longest begins first, so that it does not run alone at the end. (A test that was run in this folder before counts

@@ -219,7 +219,8 @@ void Log::countGroup(Segment& segment, std::span<const EntryInput> group, const 
   for (size_t i = 0; i < group.size(); ++i) {
     const EntryInput& input = group[i];
     if (input.type == EntryType::SafeVersion) continue;  // every later head has a newer one
-    live += prepared.bytes[i];
+    const bool is_free = input.type == EntryType::Tombstone && RC_MUTATION("count-tombstone-as-free");
+    live += is_free ? 0 : prepared.bytes[i];
     segment.noteEntryBytes(prepared.bytes[i]);
     countParts(segment, input.type, prepared.bytes[i]);
     if (!input.dead) continue;

@@ -164,7 +164,7 @@ class Log final : public ReplicationEvents {
   /// For what the cleaner found dead by its state byte: the grace period that begins now is over when every writer that
   /// had killed something before has told the owner.
   runtime::GraceTicket graceTicket() const { return environment_.rcu.ticket(); }
-  bool isOver(runtime::GraceTicket ticket) const { return environment_.rcu.elapsed(ticket); }
+  bool isOver(runtime::GraceTicket ticket) const;
   /// Nothing is being closed, given up or waited for: what memory there is is free, or in segments that can be cleaned.
   bool isSettled() RC_EXCLUDES(lock_);
   /// From the next digest on, `joining` (Closed) are in the log and `leaving` are not: together, in one digest.

@@ -143,11 +143,9 @@ void Log::buildDigest(Segment& next, std::vector<SegmentId>& members) {
     Segment& segment = pool_.slot(i);
     if (!segment.listed_) continue;
     if (segment.state() == SegmentState::Unlinked) continue;
-    if (segment.state() != SegmentState::Leaving) {
-      members.push_back(segment.id());
-    } else if (!segment.leave_head_) {
-      segment.leave_head_ = next.id();
-    }
+    const bool leaves = segment.state() == SegmentState::Leaving;
+    if (!leaves || RC_MUTATION("skip-digest-update")) members.push_back(segment.id());
+    if (leaves && !segment.leave_head_) segment.leave_head_ = next.id();
   }
   std::sort(members.begin(), members.end());
 }
@@ -360,6 +358,10 @@ void Log::forgetHeldTombstones(Segment& holder) {
   }
 }
 
+bool Log::isOver(runtime::GraceTicket ticket) const {
+  return environment_.rcu.elapsed(ticket) || RC_MUTATION("free-before-grace");
+}
+
 size_t Log::reclaim(uint64_t now_ns) {
   using Wait = Segment::Wait;
   bool want_epoch = false;
@@ -368,7 +370,7 @@ size_t Log::reclaim(uint64_t now_ns) {
     Segment& segment = pool_.slot(i);
     if (segment.state() != SegmentState::Unlinked) continue;
     ++waiting;
-    if (segment.wait_ == Wait::Grace && environment_.rcu.elapsed(segment.ticket_)) segment.wait_ = Wait::Epoch;
+    if (segment.wait_ == Wait::Grace && isOver(segment.ticket_)) segment.wait_ = Wait::Epoch;
     if (segment.wait_ == Wait::Epoch) want_epoch = true;
   }
   if (waiting == 0) {

@@ -79,6 +79,15 @@ class Segment {
   /// @param to  at most committedBytes()
   /// @return pieces written to `pieces` (kExtentsMax are always enough)
   size_t spans(uint32_t from, uint32_t to, std::span<ByteSpan> pieces) const;
+  /// Parts of the live bytes: result records, and objects above LogConfig::smallEntryBytesMax().
+  int64_t liveResultBytes() const { return result_bytes_.load(std::memory_order_relaxed); }
+  int64_t liveLargeBytes() const { return large_bytes_.load(std::memory_order_relaxed); }
+  /// Bytes of the tombstones that it would take if all live objects died that name this segment.
+  int64_t succeededBytes() const { return succeeded_bytes_.load(std::memory_order_relaxed); }
+  /// In the digest of the head, or of the next one. Under the log's lock, or while nobody else uses the log.
+  bool isListed() const { return listed_; }
+  /// The head whose digest is the first without it; none before there is one. As isListed.
+  SegmentId leaveHead() const { return leave_head_; }
   /// Copies the logical range [from, to), both ends of entries, with state bytes zero: what goes to replicas.
   void copyOut(uint32_t from, uint32_t to, std::byte* dest) const;
   /// Logical offset of an entry that lies in this segment.

@@ -65,10 +65,14 @@ class SegmentPool {
   uint32_t freeSmallHeadCount() const { return free_small_head_count_.load(std::memory_order_relaxed); }
   uint32_t slotCount() const { return static_cast<uint32_t>(slots_.size()); }
   Segment& slot(uint32_t index) { return *slots_[index]; }
+  const Segment& slot(uint32_t index) const { return *slots_[index]; }
 
   /// Bytes of live tombstones in `holder`, written and due, that name `named`. Under the log's lock, or while no one
   /// else knows `holder`.
   uint32_t& tombstoneBytes(const Segment& named, const Segment& holder) {
+    return rows_[uint64_t{named.slot()} * slots_.size() + holder.slot()];
+  }
+  uint32_t tombstoneBytes(const Segment& named, const Segment& holder) const {
     return rows_[uint64_t{named.slot()} * slots_.size() + holder.slot()];
   }
 

@@ -89,6 +89,8 @@ class Master final : private LinkObserver {
   /// True while answers on their way still read the log. It must be false before the master is destroyed; it becomes so
   /// soon after the last request.
   bool hasLentMemory() const { return pins_.outstanding() != 0 || (parts_ && parts_->lent.isLending()); }
+  /// Where answers on their way keep the log's memory from being used again.
+  runtime::PinRegistry& pins() { return pins_; }
 
   ServerId id() const { return link_.id(); }
   const ServerLease& lease() const { return lease_; }

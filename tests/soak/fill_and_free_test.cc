@@ -148,6 +148,7 @@ class FillAndFree : public ::testing::TestWithParam<Sizes> {
     compare(store_, model_, "the store");
     const SoakModel* const models[] = {&model_};
     compareCounters(store_, models);
+    recountLog(store_, self_);
     log::LogConfig config = smallConfig();
     config.memory_bytes *= 2;
     {

@@ -361,6 +361,7 @@ class FullMemorySoak : public ::testing::Test {
     for (const auto& writer : writers_) models.push_back(&writer->model());
     for (const SoakModel* model : models) compare(store_, *model, "the store");
     compareCounters(store_, models);
+    recountLog(store_, self);
     verifyLog(self, models);
     rcu_->unregisterThread(self);
   }

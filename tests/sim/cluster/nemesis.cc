@@ -34,7 +34,8 @@ Nemesis::Nemesis(SimCluster& cluster, SimClient& admin, std::vector<SimClient*> 
       rotten_(random_.below(cluster.servers.size())),
       power_watch_(cluster, rotten_),
       power_rarity_(random_.below(2) == 0 ? 8 : 40),
-      lies_(random_.below(2) == 0) {}
+      lies_(random_.below(2) == 0),
+      watches_cleaning_(!options.crashes || random_.below(2) == 0) {}
 
 void Nemesis::start() { scheduleNext(); }
 
@@ -68,6 +69,8 @@ void Nemesis::step() {
   // With one backup less, a server that is spared could not go on without its floor.
   const bool may_kill = options_.crashes && !spared_;
   if (may_kill && random_.below(150) == 0) return killSome();
+  if (watches_cleaning_ && may_kill && random_.below(125) == 0) awaitCleaning();
+  if (watches_cleaning_ && random_.below(16) == 0) awaitToRead();
   if (may_kill && random_.below(500) == 0) return stopInOrder(random_.below(cluster_.servers.size()));
   if (may_kill && options_.faults && random_.below(8) == 0) return spoilDisk();
   const uint64_t kind = random_.below(100);

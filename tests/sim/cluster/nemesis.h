@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/random.h"
+#include "sim/cluster/cleaning_steps.h"
 #include "sim/cluster/power_watch.h"
 #include "sim/cluster/sim_client.h"
 #include "sim/cluster/sim_cluster.h"
@@ -31,6 +32,8 @@ class Nemesis {
     bool all_sync = false;
     /// There are hardly more frames than all need that live.
     bool small_storage = false;
+    /// Called right before and after a server is killed at a step of cleaning.
+    std::function<void(const char* what)> judge;
   };
   /// @param admin  a client of its own, through which tablets are moved and split.
   /// @param clients  some are stopped while a server is declared dead, so that they come back with old knowledge.
@@ -42,10 +45,13 @@ class Nemesis {
   /// No more steps; everything is healed. settled() when the last move or split has ended.
   void stop();
   /// To be called after every event: some servers are paused at the very moment at which they have written what they
-  /// have not sent to any backup yet.
+  /// have not sent to any backup yet, and some die at a certain step of cleaning.
   void afterEvent() {
     if (pauses_at_write_ && hasUnsentWrites(*pauses_at_write_)) pauseNow(*pauses_at_write_);
+    if (dies_at_ || reads_at_) watchCleaning();
   }
+  /// What threads found wrong that stood still for a while.
+  const std::vector<std::string>& failures() const { return failures_; }
   /// The one whose disk turns bits over.
   size_t rottenMachine() const { return rotten_; }
   bool settled() { return !operating_ && starting_ == 0 && !stopping_ && !alone(); }
@@ -55,6 +61,12 @@ class Nemesis {
   std::optional<size_t> retired() const { return retired_; }
 
  private:
+  /// The first server that is seen at a step of cleaning before `until_ns` is meant.
+  struct Awaited {
+    CleaningStep step{};
+    int64_t until_ns = 0;
+  };
+
   void step();
   void scheduleNext();
   /// Unless this is gone by then: processes are unwound in simulated time, too.
@@ -71,6 +83,15 @@ class Nemesis {
   void killAll();
   void kill(size_t index);
   void take(size_t index, bool power);
+  void awaitCleaning();
+  void awaitToRead();
+  void watchCleaning();
+  bool isOver(const Awaited& awaited) const { return stopped_ || cluster_.scheduler.nowNs() >= awaited.until_ns; }
+  bool mayDieNow(size_t index) const;
+  void dieCleaning(size_t index, CleaningStep step);
+  void beginSlowRead(size_t index);
+  void laterReading(SimServer& server, size_t index, std::function<void()> action);
+  void endSlowRead(SimServer& server);
   void losePower();
   void losePower(size_t index);
   void loseAllPower();
@@ -127,13 +148,18 @@ class Nemesis {
   std::optional<size_t> retired_;
   uint32_t paused_ = 0;
   std::optional<size_t> pauses_at_write_;  ///< a server that stands still as soon as it has an unsent write
-  std::optional<size_t> spared_;           ///< one that does: its sessions stay, and so do those who wait for it
-  std::optional<size_t> alone_;            ///< on the only machine that kept its power; no fault happens meanwhile
+  std::optional<Awaited> dies_at_;
+  std::optional<Awaited> reads_at_;  ///< a reader begins there, and stands still
+  size_t looked_at_ = 0;
+  std::vector<std::string> failures_;
+  std::optional<size_t> spared_;  ///< one that does: its sessions stay, and so do those who wait for it
+  std::optional<size_t> alone_;   ///< on the only machine that kept its power; no fault happens meanwhile
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
   size_t rotten_ = 0;
   PowerWatch power_watch_;
   uint64_t power_rarity_;            ///< of the run
   const bool lies_;                  ///< disks do, in this run
+  const bool watches_cleaning_;      ///< in this run: it takes time
   std::optional<size_t> liar_;       ///< its flushes do nothing
   std::optional<size_t> condemned_;  ///< its flushes fail: it is restarted soon
   bool stopping_ = false;            ///< a server is, in order

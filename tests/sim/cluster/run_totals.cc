@@ -18,6 +18,9 @@ struct Floor {
 // In the order of CallKind.
 constexpr double kCallsPerSeed[kCallKindCount] = {350, 230, 90, 160, 30, 160, 55, 55, 20, 10};
 
+// In the order of CleaningStep.
+constexpr double kCleaningCrashesPerSeed[kCleaningStepCount] = {0.04, 0.04, 0.04, 0.04, 0.04, 0.04, 0.04, 0.04};
+
 void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& floors) {
   const double with_faults = faults ? 1 : 0;
   floors.insert(floors.end(), {
@@ -95,9 +98,16 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
       {"segments cleaned", counts.segments_cleaned, per_seed(60, 50)},
       {"index buckets split", counts.bucket_splits, per_seed(8, 20)},
       {"logs replayed", counts.logs_replayed, per_seed(8, 6)},
+      {"logs recounted", counts.logs_recounted, per_seed(8, 6)},
+      {"readers that stood still", counts.slow_reads, per_seed(3, 0.8)},
+      {"of them with a pin", counts.slow_pins, per_seed(1, 0.4)},
   };
   if (kind.crashes) {
     addCrashFloors(counts, kind.faults, floors);
+    for (size_t i = 0; i < kCleaningStepCount; ++i) {
+      floors.push_back({"killed while cleaning: " + std::string(name(static_cast<CleaningStep>(i))),
+                        counts.cleaning_crashes[i], kCleaningCrashesPerSeed[i]});
+    }
   } else {
     floors.push_back({"servers declared dead", counts.servers_retired, withFaults(0.05)});
     floors.push_back({"answers judged for durability", counts.answers_judged, 400});

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "sim/checkers/exactly_once.h"
 #include "sim/checkers/linearizability.h"
+#include "sim/cluster/accounting_check.h"
 #include "sim/cluster/durable_check.h"
 #include "sim/cluster/loss_trial.h"
 #include "sim/cluster/nemesis.h"
@@ -116,6 +117,7 @@ class Scenario {
     // An event at the end of the time, so that a quiet cluster does not stop the clock.
     cluster_.scheduler.call(give_up_ns, [] {});
     const auto over = [&] {
+      if (nemesis_ != nullptr) nemesis_->afterEvent();
       if (cluster_.on_fault) watchSteps();
       return done() || cluster_.scheduler.nowNs() >= give_up_ns;
     };
@@ -177,7 +179,8 @@ class Scenario {
                          .retires_server = options_.faults && !options_.crashes && variation_.retires_server,
                          .crashes = options_.crashes,
                          .all_sync = variation_.levels == Variation::Levels::Sync,
-                         .small_storage = variation_.small_storage});
+                         .small_storage = variation_.small_storage,
+                         .judge = [this](const char* what) { judgeDisks(what, 1); }});
     durable_check_.setAlone([this] { return nemesis_->alone(); });
     if (options_.crashes) cluster_.on_fault = [this](const char* what) { judgeDisks(what, kOfFaults); };
     nemesis_->start();
@@ -242,7 +245,6 @@ class Scenario {
 
   // After every event: what may have changed what a recovery would find, or what clients know.
   void watchSteps() {
-    nemesis_->afterEvent();
     if (history_.finishedCount() != answers_seen_) {
       answers_seen_ = history_.finishedCount();
       judgeDisks("after an answer", kOfAnswers);
@@ -271,6 +273,9 @@ class Scenario {
       const auto& server = cluster_.servers[i];
       if (cluster_.isDown(i)) continue;
       for (const std::string& line : checkReplay(server->master(), generator_.keys(), replay_random_)) {
+        replay_failures_ += line + "\n";
+      }
+      for (const std::string& line : checkAccounting(server->master(), report_.counts.logs_recounted)) {
         replay_failures_ += line + "\n";
       }
       ++report_.counts.logs_replayed;
@@ -314,6 +319,7 @@ class Scenario {
     std::string failure = replay_failures_;
     for (const std::string& line : durable_check_.failures()) failure += line + "\n";
     for (const std::string& line : replica_check_.failures()) failure += line + "\n";
+    for (const std::string& line : nemesis_->failures()) failure += line + "\n";
     for (const std::string& line : ledger_.violations()) failure += line + "\n";
     const std::vector<HistoryKey> keys = generator_.keys();
     std::map<size_t, std::vector<ScanRecord>> scans_of_table;
@@ -444,6 +450,9 @@ void RunCounts::add(const RunCounts& other) {
   bucket_splits += other.bucket_splits;
   answers_judged += other.answers_judged;
   logs_replayed += other.logs_replayed;
+  logs_recounted += other.logs_recounted;
+  slow_reads += other.slow_reads;
+  slow_pins += other.slow_pins;
   servers_killed += other.servers_killed;
   clusters_killed += other.clusters_killed;
   servers_rejected += other.servers_rejected;
@@ -475,6 +484,7 @@ void RunCounts::add(const RunCounts& other) {
   disks_lied += other.disks_lied;
   lies += other.lies;
   power_losses_after_lies += other.power_losses_after_lies;
+  for (size_t i = 0; i < kCleaningStepCount; ++i) cleaning_crashes[i] += other.cleaning_crashes[i];
   losses_tried += other.losses_tried;
   losses_accepted += other.losses_accepted;
   keys_lost += other.keys_lost;

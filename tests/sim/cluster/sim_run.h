@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/cluster/cleaning_steps.h"
 #include "sim/workload/generator.h"
 
 namespace ramcore::sim {
@@ -74,6 +75,9 @@ struct RunCounts {
   uint64_t bucket_splits = 0;    ///< of the hash indexes
   uint64_t answers_judged = 0;   ///< for showing nothing that is not durable
   uint64_t logs_replayed = 0;
+  uint64_t logs_recounted = 0;  ///< what is alive in them, and compared with their counters
+  uint64_t slow_reads = 0;      ///< threads that stood still while they read what the cleaner was about to move
+  uint64_t slow_pins = 0;       ///< of them, those that held a pin in the end
   // Only with crashes.
   uint64_t servers_killed = 0;
   uint64_t clusters_killed = 0;   ///< all servers in one instant
@@ -106,9 +110,10 @@ struct RunCounts {
   uint64_t disks_lied = 0;          ///< periods in which flushes did nothing
   uint64_t lies = 0;                ///< flushes that did nothing
   uint64_t power_losses_after_lies = 0;
-  uint64_t losses_tried = 0;     ///< logs that were damaged for good in the end
-  uint64_t losses_accepted = 0;  ///< of them, those of which something had to be given up
-  uint64_t keys_lost = 0;        ///< by that; or back at an older value
+  uint64_t cleaning_crashes[kCleaningStepCount] = {};  ///< servers that died at each step of cleaning
+  uint64_t losses_tried = 0;                           ///< logs that were damaged for good in the end
+  uint64_t losses_accepted = 0;                        ///< of them, those of which something had to be given up
+  uint64_t keys_lost = 0;                              ///< by that; or back at an older value
   // Of both kinds of runs.
   uint64_t operations_sync = 0;  ///< of `operations`, those on sync tables
 

@@ -86,6 +86,7 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
 }
 
 SimServer::~SimServer() {
+  slow_reader_.abandon();
   if (node_.isPaused()) node_.resume();
   constexpr uint64_t kEventsMax = 1'000'000;
   dispatch_.runNow([this] {

@@ -10,6 +10,7 @@
 #include "runtime/sim/sim_storage.h"
 #include "sim/cluster/sim_dispatch.h"
 #include "sim/cluster/sim_replicator.h"
+#include "sim/cluster/slow_reader.h"
 #include "transport/sim/sim_transport.h"
 
 namespace ramcore::sim {
@@ -52,6 +53,8 @@ class SimServer final : private master::MasterObserver {
   /// kill -9: from here on nobody hears of it, and it hears and writes nothing. What is left is unwound when it is
   /// destroyed, which takes simulated time. With `power` its machine is without power: its peers are not told.
   void kill(bool power = false);
+  /// One of its threads, that has no work of its own.
+  SlowReader& slowReader() { return slow_reader_; }
   /// nullptr with a disk.
   SimReplicator* replicator() { return replicator_.get(); }
   /// nullptr without a disk.
@@ -71,6 +74,7 @@ class SimServer final : private master::MasterObserver {
   runtime::SimDisk* const disk_;
   runtime::SimNode node_;
   runtime::SimRcu rcu_;
+  SlowReader slow_reader_{rcu_};
   master::Threads threads_;
   SimDispatch dispatch_;
   transport::Identity identity_;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
+#include "accounting/log_recount.h"
 #include "log/log_reader.h"
 #include "log/side_log.h"
 #include "master/dead_versions.h"
@@ -133,6 +136,29 @@ void compareCounters(SoakStore& store, std::span<const SoakModel* const> models)
   const log::LogStats& stats = store.stats();
   EXPECT_EQ(stats.live_bytes.load(), static_cast<int64_t>(bytes) + stats.tombstone_bytes.load())
       << "bytes are counted as alive that are not, or the other way round";
+}
+
+void recountLog(SoakStore& store, runtime::RcuReader self) {
+  constexpr uint32_t kBytesPerStep = 64 * 1024;
+  const auto refers = [&store](log::EntryRef ref, const log::EntryView& entry) {
+    if (entry.type() == log::EntryType::ResultRecord) {
+      const auto record = entry.payloadAs<log::ResultRecordPayload>();
+      return store.results().isLive(record.client, record.sequence, ref);
+    }
+    const KeyHash hash = hashKey(entry.table(), entry.key());
+    return store.store().lookup(entry.table(), hash, entry.key()).ref == ref;
+  };
+  log::Cleaner& cleaner = store.maintenanceParts().cleaner;
+  accounting::Recount recount = accounting::recount(store.log(), refers);
+  for (int turns = 0; !recount.is_quiet && turns < kTurnsMax; ++turns) {
+    if (cleaner.isBusy()) static_cast<void>(cleaner.step(kBytesPerStep));
+    store.turn(self);
+    if (!cleaner.isBusy()) recount = accounting::recount(store.log(), refers);
+  }
+  ASSERT_TRUE(recount.is_quiet) << "a pass does not end, or what it gave up is not freed";
+  for (const std::string& difference : recount.differences) ADD_FAILURE() << difference;
+  std::printf("recounted %llu segments with %llu entries\n", static_cast<unsigned long long>(recount.segments),
+              static_cast<unsigned long long>(recount.entries));
 }
 
 }  // namespace ramcore::soak

@@ -26,4 +26,9 @@ void compare(const SoakStore& store, const SoakModel& model, std::string_view wh
 /// The same of counters: as many objects as the models have, live bytes that are the sum of what is alive.
 void compareCounters(SoakStore& store, std::span<const SoakModel* const> models);
 
+/// Fails the current gtest case if what the log has counted, of each segment and in all, is not what a walk of it
+/// gives. Ends a pass that is under way first.
+/// @param self  the caller as a reader and as the reclaimer; nobody else uses the store meanwhile
+void recountLog(SoakStore& store, runtime::RcuReader self);
+
 }  // namespace ramcore::soak

@@ -1,0 +1,26 @@
+#include "sim/cluster/accounting_check.h"
+
+#include "accounting/log_recount.h"
+
+namespace ramcore::sim {
+
+std::vector<std::string> checkAccounting(const master::Master& master, uint64_t& recounted) {
+  if (master.log() == nullptr || !master.log()->headId()) return {};
+  const auto refers = [&](log::EntryRef ref, const log::EntryView& entry) {
+    if (entry.type() == log::EntryType::ResultRecord) {
+      const auto record = entry.payloadAs<log::ResultRecordPayload>();
+      return master.results().isLive(record.client, record.sequence, ref);
+    }
+    const KeyHash hash = hashKey(entry.table(), entry.key());
+    return master.store().lookup(entry.table(), hash, entry.key()).ref == ref;
+  };
+  const accounting::Recount recount = accounting::recount(*master.log(), refers);
+  recounted += recount.is_quiet ? 1 : 0;
+  std::vector<std::string> lines;
+  for (const std::string& difference : recount.differences) {
+    lines.push_back("log of server " + std::to_string(master.id().value) + ": " + difference);
+  }
+  return lines;
+}
+
+}  // namespace ramcore::sim
