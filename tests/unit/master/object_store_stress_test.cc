@@ -1,4 +1,5 @@
-// Mutations of shared keys beside readers, the cleaner and the reclaimer, over the real log, index and liburcu. What
+// Mutations of shared keys by several workers beside a reader, threads that clean and the reclaimer, over the real log,
+// index and liburcu, while the index grows from four buckets and entries that are just being split are relocated. What
 // one thread cannot show: run it under ThreadSanitizer.
 
 #include "master/object_store.h"
@@ -6,9 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "log/cleaner.h"
 #include "runtime/real/system_clock.h"
@@ -21,10 +24,20 @@ constexpr TableId kTable(3);
 constexpr TabletEpoch kEpoch(1);
 constexpr uint32_t kKeys = 150;     // written and removed by all
 constexpr uint32_t kCounters = 20;  // only added to
+constexpr uint32_t kShared = kKeys + kCounters;
 constexpr uint32_t kWriters = 4;
+constexpr uint32_t kCleaners = 2;  // threads; they take turns, step by step, as the cleaner makes one pass at a time
 constexpr uint32_t kMutationsPerWriter = 6000;
+constexpr uint32_t kMutationsPerAddition = 10;
+// Of each writer; written once, and present from then on. They are what makes the index grow, all the time.
+constexpr uint32_t kAdded = kMutationsPerWriter / kMutationsPerAddition;
 
-std::string nameOf(uint32_t key) { return (key < kKeys ? "key" : "counter") + std::to_string(key); }
+/// The `i`th key that a writer adds.
+uint32_t addedKey(uint32_t writer, uint32_t i) { return kShared + writer * kAdded + i; }
+
+std::string nameOf(uint32_t key) {
+  return (key < kKeys ? "key" : key < kShared ? "counter" : "added") + std::to_string(key);
+}
 
 /// What one writer was told.
 struct Told {
@@ -68,8 +81,9 @@ class StoreStress {
     verifyHistory();
     int64_t live_bytes = 0;
     uint64_t objects = 0;
-    for (uint32_t key = 0; key < kKeys + kCounters; ++key) {
+    for (uint32_t key = 0; key < kShared + kWriters * kAdded; ++key) {
       const Found found = lookup(key);
+      if (key >= kShared) EXPECT_TRUE(found.ref) << nameOf(key);
       if (!found.ref) continue;
       EXPECT_TRUE(found.entry.verify());
       live_bytes += found.entry.alignedBytes();
@@ -85,6 +99,9 @@ class StoreStress {
   }
 
   const log::LogStats& stats() const { return log_.stats(); }
+  index::IndexStats indexStats() const { return index_->stats(); }
+  uint32_t cleanersAtWork() const { return cleaners_at_work_.load(); }
+  uint64_t splitsBeforeCleaning() const { return splits_before_cleaning_.load(); }
   uint64_t reads() const { return reads_.load(); }
   uint64_t duplicates() const { return duplicates_.load(); }
 
@@ -99,9 +116,9 @@ class StoreStress {
   void readUntilTheEnd() {
     const runtime::RcuReader reader = rcu_->registerThread();
     std::mt19937_64 random(77);
-    std::array<Version, kKeys + kCounters> seen{};
+    std::array<Version, kShared> seen{};
     while (writers_left_.load() > 0) {
-      const auto key = static_cast<uint32_t>(random() % (kKeys + kCounters));
+      const auto key = static_cast<uint32_t>(random() % kShared);
       if (const Found found = lookup(key); found.ref) {
         EXPECT_TRUE(found.entry.verify());
         EXPECT_EQ(asText(found.entry.key()), nameOf(key));
@@ -109,17 +126,40 @@ class StoreStress {
         seen[key] = found.entry.version();
         reads_.fetch_add(1);
       }
+      const auto writer = static_cast<uint32_t>(random() % kWriters);
+      if (const uint32_t added = added_[writer].load(std::memory_order_acquire); added > 0) {
+        const uint32_t present = addedKey(writer, static_cast<uint32_t>(random() % added));
+        const Found found = lookup(present);
+        EXPECT_TRUE(found.ref && found.entry.verify() && asText(found.entry.key()) == nameOf(present))
+            << nameOf(present);
+      }
       rcu_->quiescent(reader);
     }
     rcu_->unregisterThread(reader);
   }
 
-  // As the maintenance of a master does.
+  void cleanUntilTheEnd() {
+    const runtime::RcuReader reader = rcu_->registerThread();
+    bool has_worked = false;
+    while (writers_left_.load() > 0) {
+      // Only tried: a thread that waits inside its read section would hold up every grace period.
+      if (std::unique_lock turn(cleaning_, std::try_to_lock); turn && (cleaner_.isBusy() || cleaner_.isNeeded())) {
+        const bool is_first = stats().cleaner_bytes_copied.load() == 0;
+        cleaner_.step(8192);
+        if (is_first) splits_before_cleaning_.store(index_->stats().splits);
+        if (!std::exchange(has_worked, true)) cleaners_at_work_.fetch_add(1);
+      }
+      rcu_->quiescent(reader);
+      std::this_thread::yield();
+    }
+    rcu_->unregisterThread(reader);
+  }
+
+  // What the maintenance of a master does, apart from cleaning.
   void maintainUntilTheEnd() {
     const runtime::RcuReader reader = rcu_->registerThread();
     uint64_t now_ns = 0;
     while (writers_left_.load() > 0) {
-      if (cleaner_.isBusy() || cleaner_.isNeeded()) cleaner_.step(8192);
       rcu_->quiescent(reader);
       rcu_->reclaim(64);
       log_.reclaim(++now_ns);
@@ -174,7 +214,11 @@ class StoreStress {
   std::array<std::vector<Told>, kWriters> told_;  // each is its writer's own
   std::array<std::atomic<int64_t>, kCounters> sums_{};
   /// The highest version of each key that somebody has been told of.
-  std::array<std::atomic<Version>, kKeys + kCounters> known_{};
+  std::array<std::atomic<Version>, kShared + kWriters * kAdded> known_{};
+  std::array<std::atomic<uint32_t>, kWriters> added_{};  // keys of each writer that are present
+  std::mutex cleaning_;                                  // guards cleaner_
+  std::atomic<uint32_t> cleaners_at_work_{0};
+  std::atomic<uint64_t> splits_before_cleaning_{0};
   std::atomic<uint32_t> writers_left_{kWriters};
   std::atomic<uint64_t> reads_{0};
   std::atomic<uint64_t> duplicates_{0};
@@ -189,6 +233,7 @@ class StoreStress::Writer {
     // A key space that is complete at the end: each counter is touched.
     for (uint32_t counter = number_; counter < kCounters; counter += kWriters) increment(counter);
     for (uint32_t i = 0; i < kMutationsPerWriter && !::testing::Test::HasFailure(); ++i) {
+      if (i % kMutationsPerAddition == 0) add(i / kMutationsPerAddition);
       const uint64_t kind = random_() % 10;
       if (kind < 6) {
         write(static_cast<uint32_t>(random_() % kKeys));
@@ -210,6 +255,13 @@ class StoreStress::Writer {
     EXPECT_GT(answer.version, before) << nameOf(key);
     tell(key, answer.version);
     owner_.told_[number_].push_back({key, answer.version, false, value});
+  }
+
+  void add(uint32_t i) {
+    const std::string value = "of " + std::to_string(number_);
+    const ByteSpan piece = asBytes(value);
+    apply(addedKey(number_, i), wire::Opcode::Write, std::span(&piece, 1), 0);
+    owner_.added_[number_].store(i + 1, std::memory_order_release);
   }
 
   void remove(uint32_t key) {
@@ -291,17 +343,23 @@ void StoreStress::run() {
     });
   }
   threads.emplace_back([this] { readUntilTheEnd(); });
+  for (uint32_t cleaner = 0; cleaner < kCleaners; ++cleaner) threads.emplace_back([this] { cleanUntilTheEnd(); });
   maintainUntilTheEnd();
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(ObjectStoreStress, WritersReadersCleanerAndReclaimerTogether) {
+TEST(ObjectStoreStress, WritersReadersCleanersAndReclaimerTogetherWhileTheIndexGrows) {
   StoreStress stress;
   stress.run();
   stress.verify();
   EXPECT_GT(stress.reads(), 100u);
   EXPECT_GT(stress.duplicates(), 100u);
   EXPECT_GT(stress.stats().cleaner_passes.load(), 5u);
+  EXPECT_EQ(stress.cleanersAtWork(), kCleaners);
+  const index::IndexStats index = stress.indexStats();
+  EXPECT_GE(index.splits, kWriters * kAdded / index::HashIndex::kEntriesPerBucketMax - 4);
+  EXPECT_LE(index.splits_per_operation_max, index::HashIndex::kSplitsPerOperationMax);
+  EXPECT_LT(stress.splitsBeforeCleaning(), index.splits / 2) << "the index has to grow while entries are relocated";
 }
 
 }  // namespace
