@@ -122,8 +122,13 @@ Status HashIndex::prepareInsert(const StripeGuard& guard) {
 
 Status HashIndex::insert(const StripeGuard& guard, EntryRef ref) {
   RC_CHECK(static_cast<bool>(ref));
-  if (const Status prepared = prepareInsert(guard); prepared != Status::Ok) return prepared;
-  const auto place = locateEmpty(currentBucket(guard.reversed_));
+  checkHeld(guard);
+  const uint64_t bucket = currentBucket(guard.reversed_);
+  auto place = locateEmpty(bucket);
+  if (!place) {
+    if (const Status extended = extendChain(bucket); extended != Status::Ok) return extended;
+    place = locateEmpty(bucket);
+  }
   RC_CHECK(place.has_value());
   place->line->store(place->slot_index, entrySlot(tagBits(guard.reversed_), ref));
   entries_.fetch_add(1, std::memory_order_relaxed);

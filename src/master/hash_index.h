@@ -135,6 +135,9 @@ class HashIndex {
 
   /// Asks for the cache line that the next call about this key reads first.
   void prefetch(KeyHash hash) const { __builtin_prefetch(&buckets_[currentBucket(reverseBits(hash))]); }
+  /// Asks for the entry that the key's line seems to lead to, some time after `prefetch`: a guess by the tag, of the
+  /// bucket's own line alone. @param memory  base of the log memory. Any thread, inside a read section; no lock.
+  void prefetchEntry(KeyHash hash, const std::byte* memory) const;
 
   /// `lookup` for a writer that holds the key's stripe: what it returns stays true while the guard lives.
   template <typename Matcher>

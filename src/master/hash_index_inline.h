@@ -13,6 +13,13 @@
 
 namespace ramcore::index {
 
+/// Header and key of an entry, which seldom lie in one line.
+inline void prefetchEntryAt(const std::byte* memory, EntryRef ref) {
+  const std::byte* entry = memory + ref.offsetBytes();
+  __builtin_prefetch(entry);
+  __builtin_prefetch(entry + 63);
+}
+
 /// Bit i is set if slot i may hold an entry with this tag: the caller loads the slot again and looks. `last` is what
 /// was loaded from the link slot, before the others and once: between two loads an entry there may turn into a link to
 /// a line that holds it.
@@ -64,6 +71,18 @@ EntryRef HashIndex::probe(uint64_t bucket, uint64_t tag, Matcher& matches) const
   return {};
 }
 
+inline void HashIndex::prefetchEntry(KeyHash hash, const std::byte* memory) const {
+  const ReversedHash reversed = reverseBits(hash);
+  const uint64_t tag = tagBits(reversed);
+  const Line& line = buckets_[currentBucket(reversed)];
+  const SlotBits last = line.load(kLinkSlot);
+  const uint32_t mask = matchMask(line, tag, last);
+  if (mask == 0) return;
+  const auto slot_index = static_cast<uint32_t>(std::countr_zero(mask));
+  const SlotBits slot = slot_index == kLinkSlot ? last : line.load(slot_index);
+  if (matchesTag(slot, tag)) prefetchEntryAt(memory, refOf(slot));
+}
+
 template <typename Matcher>
 void HashIndex::lookupBatch(std::span<const KeyHash> hashes, std::span<EntryRef> out, const std::byte* memory,
                             Matcher&& matches) const {
@@ -74,11 +93,6 @@ void HashIndex::lookupBatch(std::span<const KeyHash> hashes, std::span<EntryRef>
     uint64_t tag = 0;
   };
   Step steps[2][kGroup];
-  const auto prefetchEntry = [memory](EntryRef ref) {
-    const std::byte* entry = memory + ref.offsetBytes();
-    __builtin_prefetch(entry);
-    __builtin_prefetch(entry + 63);
-  };
   const auto startGroup = [&](size_t first, Step* group) {
     const TableSize now = size();
     const size_t count = std::min(kGroup, hashes.size() - first);
@@ -101,7 +115,7 @@ void HashIndex::lookupBatch(std::span<const KeyHash> hashes, std::span<EntryRef>
     const SlotBits slot = slot_index == kLinkSlot ? last : step.line->load(slot_index);
     step.line = nullptr;
     if (!matchesTag(slot, step.tag)) return {};
-    prefetchEntry(refOf(slot));
+    prefetchEntryAt(memory, refOf(slot));
     return refOf(slot);
   };
 

@@ -206,6 +206,7 @@ runtime::Task<void> MasterService::multiMutate(Request request) {
   ShowAfter show_after;
   for (size_t i = 0; i < parts.size(); ++i) {
     MutationPart& part = parts[i];
+    parts_.store.fetchAhead(i, parts.size(), [&](size_t at) { return parts[at].mutation.hash; });
     if (part.answer.status != Status::Ok) continue;
     if (i % kPartsPerSlice == kPartsPerSlice - 1) co_await runtime::resumeOn(request.executor());
     part.answer = *parts_.store.apply(part.mutation, ObjectStore::Locking::Wait);
