@@ -1,45 +1,43 @@
 // Batched random lookups in the hash index beside a bare probe that hashes the same keys, finds them in a plain table
-// and compares them: while the index grows to twice its size, and at its end. With --check-overhead also what the index
-// costs per entry over a whole doubling; then more than the bound allows is a failure.
+// and compares them (bench/support/bare_probe.h): at five sizes while the index grows to twice its size, while another
+// thread makes it grow, and at its end. With --check-overhead also what the index costs per entry over a whole
+// doubling; then more than the bound allows is a failure.
 //
 //   bench_index [--objects N] [--lookups N] [--rounds N] [--check-overhead] [--smoke]
 //
-// The bare probe has what no store can do without: XXH3 of the key, a bucket of 8 slots in one cache line, a compare
-// with the stored key, the same prefetching in groups. It has no growth, no overflow chain, no word to load, no other
-// thread. Rounds are interleaved, on one thread; page sizes are equal, because both tables lie in the same kind of
-// memory.
-
-#include <sys/mman.h>
+// Rounds are interleaved; page sizes are equal, because both tables lie in the same kind of memory. Beside lookups in
+// the bare probe the other thread grows another index, so that both sides share the machine with the same work.
 
 #include <algorithm>
 #include <array>
-#include <bit>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/hash.h"
+#include "bench/support/bare_probe.h"
 #include "bench/support/flags.h"
 #include "bench/support/report.h"
 #include "master/hash_index.h"
-#include "master/index_memory.h"
-#include "runtime/sim/sim_epoch.h"
+#include "runtime/real/urcu_epoch.h"
 
 namespace ramcore::index {
 namespace {
 
-constexpr size_t kKeyBytes = 30;
-constexpr size_t kValueBytes = 100;
-constexpr size_t kHeaderBytes = 22;
-constexpr size_t kEntryBytes = (kHeaderBytes + kKeyBytes + kValueBytes + 7) / 8 * 8;
+using bench::BareProbe;
+using bench::kKeyBytes;
+using bench::Objects;
+using bench::SplitMix;
+
 constexpr size_t kBatch = 64;
-constexpr double kBatchedRatioMin = 0.7;
+constexpr double kBatchedRatioMin = 0.8;
 constexpr TableId kTable{1};
 
 struct Options {
@@ -50,148 +48,27 @@ struct Options {
   bool overhead = false;
 };
 
-struct Random {
-  uint64_t state;
-  uint64_t next() {
-    uint64_t z = (state += 0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-  }
-};
-
-void writeKey(uint64_t number, std::byte* to) {
-  char text[kKeyBytes + 1];
-  std::snprintf(text, sizeof(text), "object/%023llu", static_cast<unsigned long long>(number));
-  std::memcpy(to, text, kKeyBytes);
-}
-
-/// Entries with the layout of the log: header, key, value, a multiple of 8 bytes.
-class Objects {
- public:
-  explicit Objects(uint64_t count) : bytes_(alignUp(EntryRef::kFirstBytes + count * kEntryBytes, 2 << 20)) {
-    void* base = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED) {
-      std::perror("mmap");
-      std::exit(1);
-    }
-    madvise(base, bytes_, MADV_HUGEPAGE);
-    base_ = static_cast<std::byte*>(base);
-    for (uint64_t number = 0; number < count; ++number) {
-      std::byte* entry = base_ + refOf(number).offsetBytes();
-      storeAs<uint16_t>(entry + 2, kKeyBytes);
-      writeKey(number, entry + kHeaderBytes);
-    }
-  }
-  ~Objects() { munmap(base_, bytes_); }
-  Objects(const Objects&) = delete;
-  Objects& operator=(const Objects&) = delete;
-
-  static EntryRef refOf(uint64_t number) { return EntryRef::fromOffset(EntryRef::kFirstBytes + number * kEntryBytes); }
-  const std::byte* base() const { return base_; }
-  ByteSpan key(uint64_t number) const { return {base_ + refOf(number).offsetBytes() + kHeaderBytes, kKeyBytes}; }
-  bool hasKey(EntryRef ref, const std::byte* key) const {
-    const std::byte* entry = base_ + ref.offsetBytes();
-    return loadAs<uint16_t>(entry + 2) == kKeyBytes && std::memcmp(entry + kHeaderBytes, key, kKeyBytes) == 0;
-  }
-
- private:
-  uint64_t bytes_;
-  std::byte* base_;
-};
-
-/// The plain table.
-class BareProbe {
- public:
-  explicit BareProbe(uint64_t objects) {
-    const uint64_t buckets = std::bit_ceil(objects / HashIndex::kEntriesPerBucketMax + 1);
-    auto memory = IndexMemory::reserve(std::max(buckets * sizeof(Line) * 2, IndexMemory::kReserveBytesMin));
-    if (!memory.ok()) std::exit(1);
-    memory_ = std::move(*memory);
-    lines_ = reinterpret_cast<PlainLine*>(memory_->buckets().data());
-    mask_ = buckets - 1;
-  }
-  void insert(KeyHash hash, EntryRef ref) {
-    for (uint64_t bucket = hash & mask_;; bucket = (bucket + 1) & mask_) {
-      for (uint64_t& slot : lines_[bucket]) {
-        if (slot != 0) continue;
-        slot = entrySlot(hash >> kTagShift, ref);
-        return;
-      }
-    }
-  }
-  uint64_t lookupBatch(const Objects& objects, std::span<const KeyHash> hashes, const std::byte* keys) const {
-    constexpr size_t kGroup = 16;
-    uint64_t found = 0;
-    const auto prefetchGroup = [&](size_t first) {
-      const size_t end = std::min(first + kGroup, hashes.size());
-      for (size_t i = first; i < end; ++i) __builtin_prefetch(&lines_[hashes[i] & mask_]);
-    };
-    prefetchGroup(0);
-    for (size_t first = 0; first < hashes.size(); first += kGroup) {
-      const size_t count = std::min(kGroup, hashes.size() - first);
-      EntryRef candidates[kGroup];
-      for (size_t i = 0; i < count; ++i) {
-        candidates[i] = firstWithTag(hashes[first + i]);
-        const std::byte* entry = objects.base() + candidates[i].offsetBytes();
-        __builtin_prefetch(entry);
-        __builtin_prefetch(entry + 63);
-      }
-      prefetchGroup(first + kGroup);
-      for (size_t i = 0; i < count; ++i) {
-        const std::byte* key = keys + (first + i) * kKeyBytes;
-        found += objects.hasKey(candidates[i], key) || findSlowly(objects, hashes[first + i], key) ? 1 : 0;
-      }
-    }
-    return found;
-  }
-  bool lookup(const Objects& objects, KeyHash hash, const std::byte* key) const {
-    return findSlowly(objects, hash, key);
-  }
-
- private:
-  using PlainLine = std::array<uint64_t, kSlotsPerLine>;
-  static constexpr unsigned kTagShift = 64 - kTagBits;
-
-  EntryRef firstWithTag(KeyHash hash) const {
-    const PlainLine& line = lines_[hash & mask_];
-    for (const uint64_t slot : line) {
-      if (matchesTag(slot, hash >> kTagShift)) return refOf(slot);
-    }
-    return Objects::refOf(0);
-  }
-  bool findSlowly(const Objects& objects, KeyHash hash, const std::byte* key) const {
-    for (uint64_t bucket = hash & mask_;; bucket = (bucket + 1) & mask_) {
-      for (const uint64_t slot : lines_[bucket]) {
-        if (slot == 0) return false;
-        if (matchesTag(slot, hash >> kTagShift) && objects.hasKey(refOf(slot), key)) return true;
-      }
-    }
-  }
-
-  std::unique_ptr<IndexMemory> memory_;
-  PlainLine* lines_ = nullptr;
-  uint64_t mask_ = 0;
-};
-
 struct Index {
-  explicit Index(uint64_t objects_max) {
-    auto opened = HashIndex::open({.reserve_bytes = std::max<uint64_t>(objects_max * 32, 4 << 20)}, rcu);
+  explicit Index(uint64_t objects_max) : rcu(runtime::makeUrcu()) {
+    auto opened = HashIndex::open({.reserve_bytes = std::max<uint64_t>(objects_max * 32, 4 << 20)}, *rcu);
     if (!opened.ok()) {
       std::fprintf(stderr, "%s\n", opened.error().message.c_str());
       std::exit(1);
     }
     index = std::move(*opened);
   }
+  ~Index() { rcu->drain(); }
+  Index(const Index&) = delete;
+  Index& operator=(const Index&) = delete;
   void insert(uint64_t number, KeyHash hash) {
     const StripeGuard guard(*index, hash);
     if (index->insert(guard, Objects::refOf(number)) != Status::Ok) std::exit(1);
     if (number % 1024 == 0) {
-      rcu.reclaim(16);
+      rcu->reclaim(16);
       index->prefaultAhead();
     }
   }
-  runtime::SimRcu rcu;
+  const std::unique_ptr<runtime::Rcu> rcu;
   std::unique_ptr<HashIndex> index;
 };
 
@@ -201,26 +78,35 @@ double secondsOf(auto&& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Runs `kind` over all queries in batches; returns million lookups a second.
-template <typename Kind>
-double rate(const std::vector<std::byte>& queries, Kind&& kind) {
+/// Runs `kind` over all queries in batches, again and again until `is_over()`; returns million lookups a second.
+template <typename Kind, typename IsOver>
+double rateUntil(const std::vector<std::byte>& queries, Kind&& kind, IsOver&& is_over) {
   const size_t count = queries.size() / kKeyBytes;
+  uint64_t asked = 0;
   uint64_t found = 0;
   const double seconds = secondsOf([&] {
     std::array<KeyHash, kBatch> hashes;
-    for (size_t first = 0; first < count; first += kBatch) {
+    do {
+      const size_t first = asked % count;
       const size_t size = std::min(kBatch, count - first);
       const std::byte* keys = queries.data() + first * kKeyBytes;
       for (size_t i = 0; i < size; ++i) hashes[i] = hashKey(kTable, {keys + i * kKeyBytes, kKeyBytes});
       found += kind(std::span(hashes).first(size), keys);
-    }
+      asked += size;
+    } while (!is_over(asked));
   });
-  if (found != count) {
+  if (found != asked) {
     std::fprintf(stderr, "found %llu of %llu\n", static_cast<unsigned long long>(found),
-                 static_cast<unsigned long long>(count));
+                 static_cast<unsigned long long>(asked));
     std::exit(1);
   }
-  return static_cast<double>(count) / seconds / 1e6;
+  return static_cast<double>(asked) / seconds / 1e6;
+}
+
+/// The same, over all queries once.
+template <typename Kind>
+double rate(const std::vector<std::byte>& queries, Kind&& kind) {
+  return rateUntil(queries, kind, [&](uint64_t asked) { return asked == queries.size() / kKeyBytes; });
 }
 
 /// One index, and beside it a plain table of the objects that the index holds.
@@ -237,9 +123,10 @@ class Tables {
       bare_->insert(hashKey(kTable, objects_.key(number)), Objects::refOf(number));
     }
     queries_.resize(lookups_ * kKeyBytes);
-    for (uint64_t i = 0; i < lookups_; ++i) writeKey(random_.next() % count, &queries_[i * kKeyBytes]);
+    for (uint64_t i = 0; i < lookups_; ++i) bench::writeKey(random_.next() % count, &queries_[i * kKeyBytes]);
   }
   IndexStats stats() const { return ours_.index->stats(); }
+  const Objects& objects() const { return objects_; }
 
   double bareBatched() const {
     return rate(queries_, [&](std::span<const KeyHash> batch, const std::byte* keys) {
@@ -282,7 +169,77 @@ class Tables {
   std::optional<BareProbe> bare_;
   uint64_t count_ = 0;
   std::vector<std::byte> queries_;
-  Random random_{1};
+  SplitMix random_{1};
+};
+
+/// Lookups of the keys in the first half of an index while another thread adds the second half, a part in each round.
+class GrowthBeside {
+ public:
+  GrowthBeside(const Options& options, const Objects& objects)
+      : objects_(objects),
+        half_(options.objects / 2),
+        part_(half_ / static_cast<uint64_t>(options.rounds)),
+        bare_(half_),
+        ours_(options.objects),
+        other_(options.objects) {
+    for (uint64_t number = 0; number < half_; ++number) {
+      const KeyHash hash = hashKey(kTable, objects_.key(number));
+      bare_.insert(hash, Objects::refOf(number));
+      ours_.insert(number, hash);
+      other_.insert(number, hash);
+    }
+    SplitMix random{3};
+    queries_.resize(options.lookups * kKeyBytes);
+    for (uint64_t i = 0; i < options.lookups; ++i) bench::writeKey(random.next() % half_, &queries_[i * kKeyBytes]);
+  }
+
+  /// Million lookups a second in round `round`, of the bare probe.
+  double bare(uint64_t round) {
+    return beside(other_, round, [&](std::span<const KeyHash> batch, const std::byte* keys) {
+      return bare_.lookupBatch(objects_, batch, keys);
+    });
+  }
+  /// And of the index that grows.
+  double ours(uint64_t round) {
+    return beside(ours_, round, [&](std::span<const KeyHash> batch, const std::byte* keys) {
+      std::array<EntryRef, kBatch> out;
+      ours_.index->lookupBatch(batch, std::span(out).first(batch.size()), objects_.base(),
+                               [&](size_t i, EntryRef ref) { return objects_.hasKey(ref, keys + i * kKeyBytes); });
+      uint64_t found = 0;
+      for (size_t i = 0; i < batch.size(); ++i) found += out[i] ? 1 : 0;
+      return found;
+    });
+  }
+  uint64_t splits() const { return ours_.index->stats().splits; }
+
+ private:
+  template <typename Kind>
+  double beside(Index& growing, uint64_t round, Kind&& kind) {
+    std::atomic<bool> has_grown{false};
+    const runtime::RcuReader self = growing.rcu->registerThread();
+    std::thread grower([&] {
+      for (uint64_t i = 0; i < part_; ++i) {
+        const uint64_t number = half_ + round * part_ + i;
+        growing.insert(number, hashKey(kTable, objects_.key(number)));
+      }
+      has_grown.store(true, std::memory_order_relaxed);
+    });
+    const double rate = rateUntil(queries_, kind, [&](uint64_t) {
+      growing.rcu->quiescent(self);
+      return has_grown.load(std::memory_order_relaxed);
+    });
+    grower.join();
+    growing.rcu->unregisterThread(self);
+    return rate;
+  }
+
+  const Objects& objects_;
+  const uint64_t half_;
+  const uint64_t part_;  // added in a round
+  BareProbe bare_;
+  Index ours_;
+  Index other_;
+  std::vector<std::byte> queries_;
 };
 
 double loadOf(const IndexStats& stats) {
@@ -314,6 +271,22 @@ bool runGrowth(const Options& options, Tables& tables, bench::Report& report) {
   return is_quiet;
 }
 
+/// While another thread adds keys. @return false if the rounds of the bare probe differ too much
+bool runGrowthBeside(const Options& options, const Objects& objects, bench::Report& report) {
+  GrowthBeside growth(options, objects);
+  const uint64_t splits_before = growth.splits();
+  std::vector<double> bare, ours;
+  for (int round = 0; round < options.rounds; ++round) {
+    bare.push_back(growth.bare(static_cast<uint64_t>(round)));
+    ours.push_back(growth.ours(static_cast<uint64_t>(round)));
+  }
+  report.figure("buckets split meanwhile", "", {static_cast<double>(growth.splits() - splits_before)});
+  report.figure("bare probe beside a growing index", "M/s", bare);
+  report.target("beside its own growth: batched / bare", "", bench::ratios(ours, bare), bench::Report::Goal::AtLeast,
+                kBatchedRatioMin);
+  return !report.isNoisy("the bare probe", bare);
+}
+
 /// At its full size. @return false if the rounds of the bare probe differ too much
 bool runFullSize(const Options& options, const Tables& tables, bench::Report& report) {
   std::vector<double> bare, ours, bare_single, ours_single;
@@ -335,19 +308,21 @@ bool runFullSize(const Options& options, const Tables& tables, bench::Report& re
 void runLookups(const Options& options, bench::Report& report) {
   for (int attempt = 1;; ++attempt) {
     Tables tables(options);
-    const bool is_quiet = runGrowth(options, tables, report);
-    if ((runFullSize(options, tables, report) && is_quiet) || attempt == 3) return;
+    bool is_quiet = runGrowth(options, tables, report);
+    is_quiet = runFullSize(options, tables, report) && is_quiet;
+    is_quiet = runGrowthBeside(options, tables.objects(), report) && is_quiet;
+    if (is_quiet || attempt == 3) return;
     report.discard();
   }
 }
 
 /// Bytes that the index takes per entry, over a whole doubling. @return false above the bound
 bool runOverhead(uint64_t objects_max, bench::Report& report) {
-  constexpr double kIndexBytesMax = 36 - kHeaderBytes;
+  constexpr double kIndexBytesMax = 36 - bench::kHeaderBytes;
   Index ours(objects_max);
   double worst = 0;
   uint64_t number = 0;
-  Random random{7};
+  SplitMix random{7};
   for (const int eighths : {4, 5, 6, 7, 8}) {
     const uint64_t objects = objects_max / 8 * static_cast<uint64_t>(eighths);
     for (; number < objects; ++number) ours.insert(number, random.next());

@@ -82,6 +82,9 @@ def main():
         expect(values['ramcore_request_service_seconds_count{opcode="Write"}'] == writes, "times and counts differ")
         expect(values['ramcore_request_queue_seconds_bucket{opcode="Write",le="+Inf"}'] == writes, "no last bucket")
         expect(values["ramcore_index_entries"] == 20, "20 keys are in the index")
+        overhead = 22 + values["ramcore_index_memory_bytes"] / 20
+        expect(abs(values["ramcore_object_overhead_bytes"] - overhead) < 0.01, f"not {overhead}")
+        expect(values["ramcore_index_splits_per_operation_max"] <= 2, "one operation splits two buckets at most")
         expect(values["ramcore_lease_remaining_seconds"] > 0, "the server has a lease")
         expect(values["ramcore_replicas_least"] == values["ramcore_replicas_wanted"] == 1, "every segment has its copy")
         expect(values["ramcore_replica_writes_total"] >= 20, "every write was copied")

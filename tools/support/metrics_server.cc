@@ -199,6 +199,12 @@ void collectIndex(const index::HashIndex& index, Families& out) {
   out.gauge("ramcore_index_buckets", "Buckets of the hash index", static_cast<double>(stats.buckets));
   out.gauge("ramcore_index_overflow_lines", "Overflow lines in use", static_cast<double>(stats.overflow_lines));
   out.gauge("ramcore_index_memory_bytes", "Memory of the hash index", static_cast<double>(stats.committed_bytes));
+  if (stats.entries > 0) {
+    out.gauge("ramcore_object_overhead_bytes", "Bytes an object takes beside key and value: entry header and index",
+              log::kEntryHeaderBytes + static_cast<double>(stats.committed_bytes) / static_cast<double>(stats.entries));
+  }
+  out.gauge("ramcore_index_splits_per_operation_max", "Most buckets split by one operation",
+            static_cast<double>(stats.splits_per_operation_max));
   out.counter("ramcore_index_splits_total", "Buckets split", stats.splits);
   out.counter("ramcore_index_splits_put_off_total", "Splits left to a later operation", stats.splits_put_off);
   out.counter("ramcore_index_relocations_refused_total", "Relocations that met an entry which had gone",

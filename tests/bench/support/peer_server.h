@@ -57,7 +57,7 @@ class PeerServer {
                               folder_ / "redis.log");
     } else {
       process_ = Child::start(
-          {"memcached", "-p", port, "-U", "0", "-l", "127.0.0.1", "-t", "1", "-m", "2048", "-u", "nobody", "-c", "256"},
+          {"memcached", "-p", port, "-U", "0", "-l", "127.0.0.1", "-t", "1", "-m", "4096", "-u", "nobody", "-c", "256"},
           folder_ / "memcached.log");
     }
     // They are others' programs, and memcached says nothing when it listens: one asks until somebody does, for 20 s.
