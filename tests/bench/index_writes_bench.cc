@@ -3,7 +3,7 @@
 //   bench_index_writes [--objects N] [--operations N] [--rounds N] [--smoke]
 //
 // Append and index: an object is appended to the log and comes into the index, as a new key (the index grows) and as an
-// overwrite (its tombstone is appended as well), beside single lookups in the bare probe of equal keys
+// overwrite (what lay there before is noted to be dead), beside single lookups in the bare probe of equal keys
 // (bench/support/bare_probe.h), which is what no write can do without: to find the place of its key.
 //
 // Growth: processor time of the thread (CLOCK_THREAD_CPUTIME_ID) for each operation, what the clock itself costs taken
@@ -41,7 +41,7 @@ using log::EntryView;
 constexpr double kAppendRatioMin = 0.35;
 constexpr double kGrowthRatioMax = 1.5;
 constexpr double kTail = 0.9999;
-constexpr uint64_t kEntryAndTombstoneBytes = kEntryBytes + 80;
+constexpr uint64_t kEntryBytesMax = kEntryBytes + 24;  // of an object that says what it takes the place of
 
 struct Options {
   uint64_t objects = 1'000'000;   // present before the first round
@@ -88,24 +88,18 @@ class Subject {
     const ByteSpan payload(value_);
     const StripeGuard guard(store_.index(), hash);
     const EntryRef present = store_.index().find(guard, isKey(key));
-    EntryInput group[2] = {{.type = EntryType::Object,
-                            .table = LocalStore::kTable,
-                            .version = 1,
-                            .key = key,
-                            .payload = std::span(&payload, 1)}};
+    EntryInput object{.type = EntryType::Object,
+                      .table = LocalStore::kTable,
+                      .version = 1,
+                      .key = key,
+                      .payload = std::span(&payload, 1)};
     if (present) {
-      const EntryView old = store_.log().view(present);
-      group[0].version = old.version() + 1;
-      group[1] = {.type = EntryType::Tombstone,
-                  .table = old.table(),
-                  .version = old.version(),
-                  .key = old.key(),
-                  .payload = {},
-                  .dead = present};
+      object.version = store_.log().view(present).version() + 1;
+      object.dead = present;
     } else if (store_.index().prepareInsert(guard) != Status::Ok) {
       die("the index is full");
     }
-    const auto appended = store_.log().append(std::span(group).first(present ? 2 : 1), log::AppendClass::Write);
+    const auto appended = store_.log().append(std::span(&object, 1), log::AppendClass::Write);
     if (!appended.ok()) die("the log refuses: " + std::string(name(appended.error())));
     const EntryRef now = appended->refs[0];
     const bool ok =
@@ -211,7 +205,7 @@ double clockNs() {
 uint64_t logBytes(const Options& options) {
   const uint64_t rounds = static_cast<uint64_t>(options.rounds);
   const uint64_t writes = options.objects + 6 * rounds * options.operations;
-  return alignUp(writes * kEntryAndTombstoneBytes * 4 / 3 + (256 << 20), 2 << 20);
+  return alignUp(writes * kEntryBytesMax * 4 / 3 + (256 << 20), 2 << 20);
 }
 
 void runAppends(const Options& options, Subject& subject, Report& report) {
@@ -246,8 +240,8 @@ void runAppends(const Options& options, Subject& subject, Report& report) {
   report.figure("append + index, overwrites in batches", "M/s", batch_overwrites);
   report.target("batches of new keys / bare", "", ratios(batch_inserts, lookups), Report::Goal::AtLeast,
                 kAppendRatioMin);
-  // Without targets: an overwrite appends two entries, and notes at the old place that it is dead; alone, it waits for
-  // two cache misses one after the other with a lock held, where the probe's next lookup has begun.
+  // Without targets: an overwrite notes at the old place that it is dead; alone, a write waits for its cache misses one
+  // after the other with a lock held, where the probe's next lookup has begun.
   report.figure("batches of overwrites / bare", "", ratios(batch_overwrites, lookups));
   report.figure("new keys one by one / bare", "", ratios(inserts, lookups));
   report.figure("overwrites one by one / bare", "", ratios(overwrites, lookups));
