@@ -42,6 +42,8 @@ Cleaner::Progress Cleaner::step(uint32_t bytes_max) {
   switch (phase_) {
     case Phase::Idle:
       return begin();
+    case Phase::Compacting:
+      return compact(bytes_max);
     case Phase::Copying:
       return copy(bytes_max);
     case Phase::Closing:
@@ -59,10 +61,13 @@ Cleaner::Progress Cleaner::begin() {
     --skips_left_;
     return Progress::Idle;
   }
+  std::vector<Segment*> cleanable;
+  log_.listCleanable(cleanable);
+  if (beginCompaction(cleanable)) return Progress::Worked;
   if (!log_.tryBeginPass()) return Progress::Waiting;
   // What a pass would gain is known only when all is where it will stay.
   const bool is_settled = log_.isSettled();
-  const Verdict verdict = beginPass();
+  const Verdict verdict = beginPass(cleanable);
   if (verdict == Verdict::Begun) {
     log_.noteCollectable(true);
     return Progress::Worked;
@@ -72,11 +77,83 @@ Cleaner::Progress Cleaner::begin() {
   return Progress::Idle;
 }
 
-Cleaner::Verdict Cleaner::beginPass() {
+/// Has what is alive in single segments moved to less memory, if that is what the balance is for.
+bool Cleaner::beginCompaction(std::span<Segment* const> cleanable) {
+  const LogConfig& config = log_.config();
+  std::vector<SegmentSummary> compactable;
+  for (const Segment* segment : cleanable) {
+    const uint64_t gain = Compaction::gainOf(*segment, config);
+    if (gain == 0) continue;
+    SegmentSummary& summary = compactable.emplace_back(summaryOf(*segment));
+    summary.memory_bytes = summary.live_bytes + gain;
+  }
+  CleaningBudget budget;
+  budget.copy_bytes_max = std::min(log_.pool().freeBytes(), config.survivorReserveBytes());
+  budget.gain_bytes_min = 2 * uint64_t{config.seglet_bytes};
+  // Each takes the memory of a whole segment until it is trimmed.
+  budget.segment_count_max = config.survivor_segments;
+  const std::vector<uint32_t> chosen = chooseToCompact(compactable, budget);
+  if (chosen.empty()) return false;
+  if (decide(stateWith(compactable, chosen, cleanable)) != CleaningAction::Compact) return false;
+  std::vector<Segment*> segments;
+  for (const uint32_t slot : chosen) segments.push_back(&log_.pool().slot(slot));
+  if (!compaction_.begin(segments)) return false;
+  log_.noteCollectable(true);
+  phase_ = Phase::Compacting;
+  return true;
+}
+
+/// What the balance is struck from.
+/// @param compacting  slots of those of `compactable` that would be compacted
+CleaningState Cleaner::stateWith(std::span<const SegmentSummary> compactable, std::span<const uint32_t> compacting,
+                                 std::span<Segment* const> cleanable) const {
+  const LogStats& stats = log_.stats();
+  const auto atLeastZero = [](const std::atomic<int64_t>& bytes) {
+    return static_cast<uint64_t>(std::max<int64_t>(bytes.load(std::memory_order_relaxed), 0));
+  };
+  CleaningState state{.has_room_for_head = log_.pool().mayHaveRoom(SegmentKind::Head),
+                      .is_short_of_slots = log_.pool().isShortOfSlots(),
+                      .live_bytes = atLeastZero(stats.live_bytes),
+                      .live_bytes_max = log_.liveBytesMax(),
+                      .tombstone_bytes = atLeastZero(stats.tombstone_bytes),
+                      .copies = replicator_.copyCount(),
+                      .storage_percent = replicator_.storagePercent(),
+                      .combining = {},
+                      .compacting = {}};
+  const auto add = [](LevelCost& cost, const SegmentSummary& segment) {
+    cost.copied_bytes += segment.live_bytes;
+    const uint64_t returned = segment.memory_bytes + segment.freed_elsewhere_bytes;
+    cost.freed_bytes += returned > segment.live_bytes ? returned - segment.live_bytes : 0;
+  };
+  for (SegmentSummary segment : compactable) {
+    segment.freed_elsewhere_bytes = 0;
+    if (std::find(compacting.begin(), compacting.end(), segment.slot) != compacting.end()) {
+      add(state.compacting, segment);
+    }
+  }
+  for (const uint32_t slot : choose(cleanable)) {
+    const Segment& segment = log_.pool().slot(slot);
+    if (segment.kind() != SegmentKind::SmallHead) add(state.combining, summaryOf(segment));
+  }
+  return state;
+}
+
+Cleaner::Progress Cleaner::compact(uint32_t bytes_max) {
+  switch (compaction_.step(bytes_max)) {
+    case Compaction::Progress::Worked:
+      return Progress::Worked;
+    case Compaction::Progress::Waiting:
+      return Progress::Waiting;
+    case Compaction::Progress::Done:
+      break;
+  }
+  phase_ = Phase::Idle;
+  return Progress::Worked;
+}
+
+Cleaner::Verdict Cleaner::beginPass(std::span<Segment* const> cleanable) {
   SegmentPool& pool = log_.pool();
   is_tight_ = pool.freeBlockBytes() < log_.config().survivorReserveBytes();
-  std::vector<Segment*> cleanable;
-  log_.listCleanable(cleanable);
   for (const uint32_t slot : choose(cleanable)) candidates_.push_back(&pool.slot(slot));
   if (candidates_.empty()) return Verdict::NoGain;
   const bool can_end = canEnd();
@@ -94,9 +171,19 @@ Cleaner::Verdict Cleaner::beginPass() {
   return Verdict::Begun;
 }
 
+SegmentSummary Cleaner::summaryOf(const Segment& segment) const {
+  // Since the segment was begun, not since its entries were written: a survivor that was made just now has lost nothing
+  // yet, however old its entries, and would be cleaned again and again.
+  const uint64_t now_bytes = log_.stats().appended_bytes.load(std::memory_order_relaxed);
+  return {.slot = segment.slot(),
+          .memory_bytes = segment.memoryBytes(),
+          .live_bytes = liveBytesOf(segment),
+          .freed_elsewhere_bytes = segment.namedByTombstoneBytes(),
+          .age_bytes = now_bytes - std::min(now_bytes, segment.begunBytes())};
+}
+
 std::vector<uint32_t> Cleaner::choose(std::span<Segment* const> cleanable) const {
   const LogConfig& config = log_.config();
-  const uint64_t now_bytes = log_.stats().appended_bytes.load(std::memory_order_relaxed);
   const uint64_t room = std::min(log_.pool().freeBytes(), config.survivorReserveBytes());
   std::vector<SegmentSummary> summaries;
   std::vector<uint32_t> small_heads;
@@ -105,14 +192,7 @@ std::vector<uint32_t> Cleaner::choose(std::span<Segment* const> cleanable) const
       small_heads.push_back(segment->slot());
       continue;
     }
-    // Since the segment was begun, not since its entries were written: a survivor that was made just now has lost
-    // nothing yet, however old its entries, and would be cleaned again and again.
-    const uint64_t age = now_bytes - std::min(now_bytes, segment->begunBytes());
-    summaries.push_back({.slot = segment->slot(),
-                         .memory_bytes = segment->memoryBytes(),
-                         .live_bytes = liveBytesOf(*segment),
-                         .freed_elsewhere_bytes = segment->namedByTombstoneBytes(),
-                         .age_bytes = age});
+    summaries.push_back(summaryOf(*segment));
   }
   CleaningBudget budget;
   budget.copy_bytes_max = room;

@@ -3,13 +3,15 @@
 #include <vector>
 
 #include "log/cleaner_policy.h"
+#include "log/compaction.h"
 #include "log/entry_mover.h"
 #include "log/log.h"
 
 namespace ramcore::log {
 
-/// Gathers what is alive in some segments into fewer, so that their memory can be used again. One pass at a time, cut
-/// into steps; it has no thread of its own.
+/// Gathers what is alive in some segments into fewer, so that their memory can be used again, or moves what is alive in
+/// single ones to less memory (see Compaction); decide() says which. One pass or compaction at a time, cut into steps;
+/// it has no thread of its own.
 ///
 /// A pass: choose segments and open survivors that certainly take what is alive in them; copy entry by entry, the owner
 /// swapping its reference under the key's lock; close the survivors on all replicas; wait until every death that made
@@ -28,7 +30,7 @@ class Cleaner final : private MoveTarget {
 
   /// `log`, `owner` and `replicator` are those that belong together and outlive the cleaner.
   Cleaner(Log& log, EntryOwner& owner, Replicator& replicator)
-      : log_(log), replicator_(replicator), mover_(log, owner) {}
+      : log_(log), replicator_(replicator), mover_(log, owner), compaction_(log, mover_) {}
 
   /// Whether memory or segment slots are so short that a pass should begin. A few loads.
   bool isNeeded() const;
@@ -43,7 +45,7 @@ class Cleaner final : private MoveTarget {
   Progress step(uint32_t bytes_max);
 
  private:
-  enum class Phase : uint8_t { Idle, Copying, Closing, Deaths, Rolling };
+  enum class Phase : uint8_t { Idle, Compacting, Copying, Closing, Deaths, Rolling };
 
   enum class Verdict : uint8_t {
     Begun,
@@ -52,7 +54,12 @@ class Cleaner final : private MoveTarget {
   };
 
   Progress begin();
-  Verdict beginPass();
+  bool beginCompaction(std::span<Segment* const> cleanable);
+  CleaningState stateWith(std::span<const SegmentSummary> compactable, std::span<const uint32_t> compacting,
+                          std::span<Segment* const> cleanable) const;
+  Progress compact(uint32_t bytes_max);
+  Verdict beginPass(std::span<Segment* const> cleanable);
+  SegmentSummary summaryOf(const Segment& segment) const;
   std::vector<uint32_t> choose(std::span<Segment* const> cleanable) const;
   bool canEnd() const;
   size_t smallHeadsWorthAPass() const;
@@ -71,6 +78,7 @@ class Cleaner final : private MoveTarget {
   Log& log_;
   Replicator& replicator_;
   EntryMover mover_;
+  Compaction compaction_;
 
   Phase phase_ = Phase::Idle;
   std::vector<Segment*> candidates_;

@@ -60,4 +60,33 @@ std::vector<uint32_t> chooseSegments(std::span<const SegmentSummary> segments, c
   return chosen;
 }
 
+std::vector<uint32_t> chooseToCompact(std::span<const SegmentSummary> segments, const CleaningBudget& budget) {
+  std::vector<SegmentSummary> alone(segments.begin(), segments.end());
+  for (SegmentSummary& segment : alone) segment.freed_elsewhere_bytes = 0;
+  return take(alone, budget, costBenefit);
+}
+
+CleaningAction decide(const CleaningState& state) {
+  // Above this, storage for copies may run out before the next pass gives some back.
+  constexpr uint32_t kStoragePercentMax = 75;
+  // Compaction copies tombstones again and again. More of them than this and it is time for a pass.
+  constexpr uint64_t kTombstonePercentMax = 12;
+  constexpr uint64_t kNearLimitPercent = 94;
+  const LevelCost& compacting = state.compacting;
+  const LevelCost& combining = state.combining;
+  if (compacting.freed_bytes == 0) return CleaningAction::Combine;
+  if (!state.has_room_for_head || state.is_short_of_slots) return CleaningAction::Combine;
+  if (state.storage_percent > kStoragePercentMax) return CleaningAction::Combine;
+  if (state.tombstone_bytes > state.live_bytes / 100 * kTombstonePercentMax) return CleaningAction::Combine;
+  // Refused for tombstones: live bytes have to fall, and compaction leaves them as they are.
+  const bool is_near_limit = state.live_bytes > state.live_bytes_max / 100 * kNearLimitPercent;
+  if (is_near_limit && state.tombstone_bytes > compacting.freed_bytes) return CleaningAction::Combine;
+  if (combining.freed_bytes == 0) return CleaningAction::Compact;
+  // Copied bytes per byte freed; each copy elsewhere costs as much again.
+  const auto combined = static_cast<unsigned __int128>(combining.copied_bytes) * (1 + state.copies);
+  const auto compacted = static_cast<unsigned __int128>(compacting.copied_bytes);
+  return compacted * combining.freed_bytes < combined * compacting.freed_bytes ? CleaningAction::Compact
+                                                                               : CleaningAction::Combine;
+}
+
 }  // namespace ramcore::log

@@ -31,4 +31,39 @@ struct CleaningBudget {
 /// deterministic.
 std::vector<uint32_t> chooseSegments(std::span<const SegmentSummary> segments, const CleaningBudget& budget);
 
+/// The segments of the next compaction, best first; empty if none gains. The same measure as for chooseSegments, but a
+/// segment counts alone: `memory_bytes` - `live_bytes` is what it gives back, and tombstones elsewhere stay.
+std::vector<uint32_t> chooseToCompact(std::span<const SegmentSummary> segments, const CleaningBudget& budget);
+
+/// What a level would do next: bytes copied, and bytes that come free by it.
+struct LevelCost {
+  uint64_t copied_bytes = 0;
+  uint64_t freed_bytes = 0;
+};
+
+/// What the balance of the two levels depends on.
+struct CleaningState {
+  bool has_room_for_head = false;
+  bool is_short_of_slots = false;
+  uint64_t live_bytes = 0;
+  uint64_t live_bytes_max = 0;   ///< at which writes are refused
+  uint64_t tombstone_bytes = 0;  ///< part of live_bytes
+  uint32_t copies = 0;           ///< that are made of what combining keeps
+  uint32_t storage_percent = 0;  ///< of the storage for copies that is in use
+  LevelCost combining;           ///< of the best candidates of each level; nothing freed: there are none
+  LevelCost compacting;
+};
+
+enum class CleaningAction : uint8_t {
+  Combine,  ///< a pass: what is alive in several segments goes into new ones; if that gains nothing, nothing
+  Compact,  ///< what is alive in single segments goes into less memory
+};
+
+/// Which level works next.
+///
+/// Compaction sends nothing, so it wins wherever its copying frees memory more cheaply than copying and replicating
+/// would. But it frees neither segment slots, nor storage for copies, nor tombstones: when one of those runs short, or
+/// when no head finds room (a pass gives small heads back), segments are combined. Pure and deterministic.
+CleaningAction decide(const CleaningState& state);
+
 }  // namespace ramcore::log

@@ -286,6 +286,8 @@ void Log::countDead(EntryRef ref, Segment* named) {
   Segment& segment = *pool_.segmentOf(ref);
   countParts(segment, entry.type(), -bytes);
   int64_t still_live = 0;
+  // It may have been compacted since it was found.
+  while (named != nullptr && named->is_replaced_) named = namedBy(entry);
   if (named != nullptr && named->id() == entry.namedSegment() && named->state() != SegmentState::Unlinked) {
     still_live = alignedTombstoneBytes(entry.keyBytes());
     countSuccessor(*named, -still_live);

@@ -149,6 +149,17 @@ class Log final : public ReplicationEvents {
   void closePrivate(Segment& segment);
   /// Gives up a private segment to which nothing refers and that was never added to the log.
   void dropPrivate(Segment& segment) RC_EXCLUDES(lock_);
+  /// More memory for what is alive in `original`, which is closed and in the log: a segment with the same id, known to
+  /// nobody yet, that holds what the original begins with (header, digest) and has room for all that is alive.
+  /// nullptr: there is not enough memory.
+  /// @param entry_bytes_max  the largest entry that will come
+  Segment* openCopy(const Segment& original, uint32_t entry_bytes_max) RC_EXCLUDES(lock_);
+  /// No more will come: gives back what the copy does not use.
+  void finishCopy(Segment& copy);
+  /// The copy takes the place of the original: in the log, and for the replicator, whose replicas stay as they are. All
+  /// that is alive is in the copy, and all that killed the rest is flushed. The original's memory comes back when
+  /// nobody reads it any more.
+  void replace(Segment& original, Segment& copy) RC_EXCLUDES(lock_);
   /// While a pass runs, removes take no further small heads: its last roll needs one.
   /// @return false: one may just be being taken; not before it is
   bool tryBeginPass() RC_EXCLUDES(lock_);
@@ -228,6 +239,8 @@ class Log final : public ReplicationEvents {
   void writeSegmentHeader(Segment& segment);
   void unlinkLeft(std::vector<SegmentId>& freed) RC_REQUIRES(lock_);
   void unlink(Segment& segment) RC_REQUIRES(lock_);
+  void takeOverTombstones(Segment& original, Segment& copy) RC_REQUIRES(lock_);
+  void copyOwnEntries(const Segment& original, Segment& copy);
   void forgetHeldTombstones(Segment& holder) RC_EXCLUDES(lock_);
   SegmentId takeId() RC_EXCLUDES(lock_);
   bool isBefore(EntryRef ref, LogPosition position) const;

@@ -23,6 +23,9 @@ struct LogStats {
   std::atomic<uint64_t> cleaner_bytes_copied{0};
   std::atomic<uint64_t> cleaner_bytes_freed{0};  ///< memory that passes gave back beyond what their survivors keep
   std::atomic<uint64_t> cleaner_passes{0};
+  std::atomic<uint64_t> segments_compacted{0};
+  std::atomic<uint64_t> compaction_bytes_copied{0};  ///< part of cleaner_bytes_copied: within memory only
+  std::atomic<uint64_t> compaction_bytes_freed{0};   ///< part of cleaner_bytes_freed
   std::atomic<uint64_t> refused_no_space{
       0};  ///< writes refused at the limit of live bytes, or because no cleaning gains
   std::atomic<uint64_t> refused_retry_later{0};  ///< appends that met no open head with room

@@ -22,7 +22,7 @@ class ReplicationEvents {
 ///
 /// Calls come from any thread that appends or maintains the log, never with a lock of the log held, and do not block:
 /// they note what is wanted, and the outcome is reported later (or at once) through ReplicationEvents. Calls about one
-/// segment come in the order open, advance..., close, free. `segment` stays readable up to free(); what is in
+/// segment come in the order open, advance..., close, moved..., free. `segment` stays readable up to free(); what is in
 /// transmission beyond that holds a pin. Lost replicas, replica epochs and floors are the implementation's business: it
 /// simply does not report durable while a floor is being raised.
 class Replicator {
@@ -31,6 +31,11 @@ class Replicator {
 
   /// True if there are no copies, so that everything is durable, and flushed, when it is appended: saves the calls.
   virtual bool durableAtOnce() const { return false; }
+  /// How full the storage is that copies go to, as far as is known, in percent. Copies take as much of it as there are
+  /// segments, however little is alive in them. Any thread.
+  virtual uint32_t storagePercent() const { return 0; }
+  /// Copies that are made of each segment, this one's memory not counted. Any thread.
+  virtual uint32_t copyCount() const { return durableAtOnce() ? 0 : 1; }
   /// Ok: what is written now has a chance to become durable soon. Otherwise what writers are told instead. Any thread.
   virtual Status writeStatus() const { return Status::Ok; }
   /// Once, before any other call. `events` outlives the replicator's use.
@@ -50,6 +55,11 @@ class Replicator {
   virtual void requestFlush(LogPosition position) = 0;
   /// No more will come. Then segmentClosed.
   virtual void close(const Segment& segment) = 0;
+  /// What is alive in a closed segment lies in other memory: `segment`, which has the same id, and less in it, takes
+  /// the place of the one that was opened. Replicas that are complete are as good as before; what is made from now on
+  /// is made from `segment`, and none partly from the one and partly from the other. The former one stays readable as
+  /// long as one that is freed.
+  virtual void moved(const Segment& segment) = 0;
   /// No recovery can ask for the segment any more: its replicas can go. Its id is not used again.
   virtual void free(SegmentId segment) = 0;
 };
@@ -63,6 +73,7 @@ class NoReplicator final : public Replicator {
   void advance(const Segment& segment) override { events_->segmentDurable(segment.id(), segment.committedBytes()); }
   void requestFlush(LogPosition) override {}
   void close(const Segment& segment) override { events_->segmentClosed(segment.id()); }
+  void moved(const Segment&) override {}
   void free(SegmentId) override {}
 
  private:

@@ -55,6 +55,10 @@ class Segment {
   SegmentId id() const { return SegmentId(id_.load(std::memory_order_acquire)); }
   SegmentKind kind() const { return kind_; }
   SegmentState state() const { return state_.load(std::memory_order_acquire); }
+  /// How often what is alive in it was moved to other memory. Not 0: its replicas may hold more than its memory does.
+  uint32_t compactionCount() const { return compaction_count_; }
+  /// Live bytes after the last compaction.
+  int64_t compactedLiveBytes() const { return compacted_live_bytes_; }
   bool isHeadKind() const { return kind_ == SegmentKind::Head || kind_ == SegmentKind::SmallHead; }
   uint32_t slot() const { return slot_; }
   /// Memory taken, and the most that entries can fill of it.
@@ -157,6 +161,9 @@ class Segment {
   runtime::GraceTicket sealed_ticket_;  ///< when it is over, all who appended to it have told the owner where
   std::atomic<bool> in_pass_{false};    ///< the cleaner is at it: tombstones naming it leave together with it
   uint32_t largest_entry_bytes_ = 0;
+  bool is_replaced_ = false;  ///< unlinked because its segment lies in another slot now
+  uint32_t compaction_count_ = 0;
+  int64_t compacted_live_bytes_ = 0;
   SegmentId leave_head_;  ///< the head whose digest is the first without it
 
   // Reclamation: first the grace period, then the pins.

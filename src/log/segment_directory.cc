@@ -18,15 +18,30 @@ void SegmentDirectory::insert(Segment& segment) {
   changes_.fetch_add(1, std::memory_order_acq_rel);
 }
 
-void SegmentDirectory::erase(Segment& segment) {
+/// Where the chain leads to it.
+std::atomic<Segment*>& SegmentDirectory::linkTo(const Segment& segment) const {
   std::atomic<Segment*>* link = &bucketOf(segment.id());
   while (link->load(std::memory_order_relaxed) != &segment) {
     Segment* const other = link->load(std::memory_order_relaxed);
-    RC_CHECK_MSG(other != nullptr, "a segment is erased once");
+    RC_CHECK_MSG(other != nullptr, "a segment is erased or replaced once");
     link = &other->next_in_directory_;
   }
+  return *link;
+}
+
+void SegmentDirectory::erase(Segment& segment) {
+  std::atomic<Segment*>& link = linkTo(segment);
   changes_.fetch_add(1, std::memory_order_acq_rel);
-  link->store(segment.next_in_directory_.load(std::memory_order_relaxed), std::memory_order_release);
+  link.store(segment.next_in_directory_.load(std::memory_order_relaxed), std::memory_order_release);
+  changes_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+void SegmentDirectory::replace(Segment& segment, Segment& copy) {
+  RC_CHECK(copy.id() == segment.id());
+  std::atomic<Segment*>& link = linkTo(segment);
+  changes_.fetch_add(1, std::memory_order_acq_rel);
+  copy.next_in_directory_.store(segment.next_in_directory_.load(std::memory_order_relaxed), std::memory_order_release);
+  link.store(&copy, std::memory_order_release);
   changes_.fetch_add(1, std::memory_order_acq_rel);
 }
 

@@ -12,7 +12,7 @@ namespace ramcore::log {
 /// Segments of one bucket are chained. A search that finds its segment is right whatever changes beside it; one that
 /// finds nothing is repeated if anything did.
 ///
-/// Threads: find from any, insert and erase from one at a time.
+/// Threads: find from any, everything else from one at a time.
 class SegmentDirectory {
  public:
   /// @param segment_count_max  at most so many at a time, or searches become slow
@@ -22,10 +22,15 @@ class SegmentDirectory {
   void insert(Segment& segment);
   /// @param segment  still has the id that it was inserted with
   void erase(Segment& segment);
+  /// From now on `copy`, which has the same id, is found instead: searches find the one or the other, and never
+  /// nothing.
+  /// @param segment  in here; stays where it is, with its id, as long as a search that found it may look at it
+  void replace(Segment& segment, Segment& copy);
   /// nullptr: it is not in here. Two cache lines.
   Segment* find(SegmentId id) const;
 
  private:
+  std::atomic<Segment*>& linkTo(const Segment& segment) const;
   std::atomic<Segment*>& bucketOf(SegmentId id) const { return buckets_[id.value & mask_]; }
 
   const uint64_t mask_;

@@ -81,6 +81,27 @@ bool SegmentPool::mayHaveRoom(SegmentKind kind) const {
 
 Segment* SegmentPool::allocate(SegmentKind kind, SegmentId id, uint32_t entry_bytes_max) {
   MutexGuard guard(lock_);
+  Segment* const segment = take(kind, id, entry_bytes_max);
+  if (segment != nullptr) directory_.insert(*segment);
+  return segment;
+}
+
+Segment* SegmentPool::allocateCopy(const Segment& original, uint32_t entry_bytes_max) {
+  MutexGuard guard(lock_);
+  RC_CHECK(original.kind_ != SegmentKind::SmallHead);
+  Segment* const copy = take(SegmentKind::Survivor, SegmentId(), entry_bytes_max);
+  if (copy == nullptr) return nullptr;
+  copy->kind_ = original.kind_;
+  copy->compaction_count_ = original.compaction_count_ + 1;
+  return copy;
+}
+
+void SegmentPool::putInPlace(Segment& original, Segment& copy) {
+  MutexGuard guard(lock_);
+  directory_.replace(original, copy);
+}
+
+Segment* SegmentPool::take(SegmentKind kind, SegmentId id, uint32_t entry_bytes_max) {
   if (free_slots_.size() <= slotsApart(kind)) return nullptr;
   Segment& segment = *free_slots_.back();
   RC_CHECK(segment.state() == SegmentState::Free);
@@ -115,11 +136,13 @@ Segment* SegmentPool::allocate(SegmentKind kind, SegmentId id, uint32_t entry_by
   segment.flushed_bytes_ = 0;
   segment.largest_entry_bytes_ = 0;
   segment.in_pass_ = false;
+  segment.is_replaced_ = false;
+  segment.compaction_count_ = 0;
+  segment.compacted_live_bytes_ = 0;
   segment.leave_head_ = {};
   segment.wait_ = Segment::Wait::Grace;
   segment.id_.store(id.value, std::memory_order_release);
   segment.setState(SegmentState::Open);
-  directory_.insert(segment);
   return &segment;
 }
 
@@ -147,7 +170,12 @@ void SegmentPool::trim(Segment& segment) {
 
 void SegmentPool::release(Segment& segment) {
   MutexGuard guard(lock_);
-  directory_.erase(segment);
+  // A copy that was given up, or a segment that was replaced by one, is not the one that has the id.
+  if (directory_.find(segment.id()) == &segment) {
+    directory_.erase(segment);
+  } else {
+    RC_CHECK(segment.is_replaced_ || segment.compaction_count_ > 0);
+  }
   for (uint32_t i = 0; i < segment.extent_count_; ++i) {
     Extent& extent = segment.extents_[i];
     if (config_.poison_freed) std::memset(memory_.at(extent.begin), kPoison, extent.bytes);

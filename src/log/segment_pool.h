@@ -35,6 +35,11 @@ class SegmentPool {
   /// side segments leave the survivors' reserve alone, survivors may take all, small heads have their own.
   /// @param entry_bytes_max  the largest entry that will come: a survivor of large ones gets no pieces
   Segment* allocate(SegmentKind kind, SegmentId id, uint32_t entry_bytes_max = 0) RC_EXCLUDES(lock_);
+  /// Another slot for what is alive in `original`, of the same kind, in state Open, with no id yet. As for a survivor
+  /// otherwise.
+  Segment* allocateCopy(const Segment& original, uint32_t entry_bytes_max) RC_EXCLUDES(lock_);
+  /// From now on find() finds `copy`, which has its id by now, instead of `original`.
+  void putInPlace(Segment& original, Segment& copy) RC_EXCLUDES(lock_);
   /// Whether allocate() would succeed, unless others come in between. Two loads.
   bool mayHaveRoom(SegmentKind kind) const;
   /// Gives back what a closed segment will not use: its last extents and the tail of the one it ended in, to the seglet
@@ -55,7 +60,8 @@ class SegmentPool {
   Segment* segmentOf(EntryRef ref) const {
     return seglets_[ref.offsetBytes() >> seglet_shift_].load(std::memory_order_acquire);
   }
-  /// The segment with this id, or nullptr if it is gone. Unlinked ones are still found. Without a lock.
+  /// The segment with this id, or nullptr if it is gone. Unlinked ones are still found, unless they were replaced.
+  /// Without a lock.
   Segment* find(SegmentId id) const { return directory_.find(id); }
   /// Small segments have to be merged: true well before allocate() refuses any kind for want of a slot, because nobody
   /// else would ask for it then.
@@ -96,6 +102,7 @@ class SegmentPool {
   uint64_t roomBytesMin() const { return segmentBytesMin() + config_.extentBytesMin(); }
 
   uint64_t blockBytesFor(SegmentKind kind) const;
+  Segment* take(SegmentKind kind, SegmentId id, uint32_t entry_bytes_max) RC_REQUIRES(lock_);
   void putRun(Run run) RC_REQUIRES(lock_);
   void publishFree() RC_REQUIRES(lock_);
   bool allocateSmallHead(Segment& segment) RC_REQUIRES(lock_);

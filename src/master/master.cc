@@ -38,7 +38,8 @@ Master::Master(const MasterConfig& config, const Environment& environment, Maste
                                                                            .trace = environment_.trace,
                                                                            .dispatch = environment_.dispatch,
                                                                            .caller = environment_.caller,
-                                                                           .floors = link_},
+                                                                           .floors = link_,
+                                                                           .backup = environment_.backup},
                                                runtime::Random(environment_.seed));
 }
 

@@ -137,6 +137,7 @@ void ReplicaManager::stop() {
 
 void ReplicaManager::open(const log::Segment& segment) { enqueue({Wish::Open, segment.id(), &segment}); }
 void ReplicaManager::close(const log::Segment& segment) { enqueue({Wish::Close, segment.id(), &segment}); }
+void ReplicaManager::moved(const log::Segment& segment) { enqueue({Wish::Moved, segment.id(), &segment}); }
 void ReplicaManager::free(SegmentId segment) { enqueue({Wish::Free, segment, nullptr}); }
 void ReplicaManager::requestDurable(LogPosition position) {
   enqueue({Wish::Durable, position.segment, nullptr, position.offset_bytes});
@@ -173,6 +174,19 @@ void ReplicaManager::pump() {
   applyQueued();
   stepAll();
   refreshCounts();
+  refreshStorage();
+}
+
+void ReplicaManager::refreshStorage() {
+  uint32_t percent = 0;
+  if (environment_.backup != nullptr) {
+    const uint64_t total = environment_.backup->framesTotal();
+    const uint64_t used = total - std::min(total, environment_.backup->framesFree());
+    percent = total == 0 ? 0 : static_cast<uint32_t>(used * 100 / total);
+  }
+  // Nobody takes a head: whatever this server's own storage says.
+  if (no_place_since_ns_ != 0) percent = 100;
+  storage_percent_.store(percent, std::memory_order_relaxed);
 }
 
 void ReplicaManager::applyQueued() {
@@ -226,6 +240,11 @@ void ReplicaManager::apply(const Event& event) {
   RC_CHECK(found != segments_.end());
   if (event.wish == Wish::Close) {
     found->second->close();
+    return;
+  }
+  if (event.wish == Wish::Moved) {
+    found->second->moved(*event.segment);
+    active_.insert(event.id);
     return;
   }
   found->second->stop();

@@ -11,6 +11,7 @@
 #include "base/trace.h"
 #include "log/log_memory.h"
 #include "log/replicator.h"
+#include "master/backup_gauge.h"
 #include "master/members.h"
 #include "master/replicated_segment.h"
 #include "rpc/caller.h"
@@ -61,6 +62,8 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
     rpc::Dispatch& dispatch;
     rpc::Caller& caller;
     FloorKeeper& floors;
+    /// Of the backup in this process, if there is one: servers share the work evenly, so others are about as full.
+    const BackupGauge* backup = nullptr;
   };
   ReplicaManager(const ReplicationOptions& options, const Environment& environment, runtime::Random random);
   /// isIdle() is true (checked).
@@ -122,11 +125,14 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   void requestDurable(LogPosition position) override;
   void requestFlush(LogPosition position) override;
   void close(const log::Segment& segment) override;
+  void moved(const log::Segment& segment) override;
   void free(SegmentId segment) override;
+  uint32_t storagePercent() const override { return storage_percent_.load(std::memory_order_relaxed); }
+  uint32_t copyCount() const override { return wantedCount(); }
   Status writeStatus() const override { return write_status_.load(std::memory_order_relaxed); }
 
  private:
-  enum class Wish : uint8_t { Open, Close, Free, Durable, Flush };
+  enum class Wish : uint8_t { Open, Close, Moved, Free, Durable, Flush };
   struct Event {
     Wish wish;
     SegmentId id;
@@ -183,6 +189,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   bool hasNoPlace(const ReplicatedSegment& segment) const;
   void notePlaces(bool all_heads_have_places);
   void refreshCounts();
+  void refreshStorage();
 
   struct Pump : runtime::Job {
     explicit Pump(ReplicaManager& owner)
@@ -209,6 +216,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   Pump pump_;
   std::atomic<bool> pump_posted_{false};
   std::atomic<Status> write_status_{Status::TooFewReplicas};
+  std::atomic<uint32_t> storage_percent_{0};
 
   // The dispatch's.
   std::vector<Member> members_;

@@ -72,10 +72,11 @@ uint32_t Replica::askedBytes() const {
 ReplicatedSegment::ReplicatedSegment(ReplicaOwner& owner, ClusterId cluster, ServerId self, const log::Segment& segment)
     : owner_(owner),
       self_(self),
-      segment_(segment),
+      cluster_(cluster),
+      segment_(&segment),
       id_(segment.id()),
       is_head_(segment.isHeadKind()),
-      cutter_(cluster, self, segment) {}
+      cutter_(std::in_place, cluster, self, segment) {}
 
 ReplicatedSegment::~ReplicatedSegment() {
   RC_CHECK(std::none_of(replicas_.begin(), replicas_.end(), [](const auto& replica) { return replica->isBusy(); }));
@@ -102,7 +103,7 @@ void ReplicatedSegment::stop() {
 bool ReplicatedSegment::step() {
   dropGone();
   place();
-  const uint32_t committed = segment_.committedBytes();
+  const uint32_t committed = segment_->committedBytes();
   bool has_work = !closed_reported_ || replicas_.size() < owner_.targetCount();
   for (const auto& replica : replicas_) {
     has_work = has_work || needs(*replica, committed);
@@ -140,6 +141,24 @@ bool ReplicatedSegment::loseOn(ServerId backup, uint64_t replica_epoch) {
   return true;
 }
 
+// The bytes of a replica that is being made would be partly of the one memory and partly of the other. What its server
+// has of it is of an older epoch than the one that takes its place there; if the last write of it arrives nevertheless,
+// it is complete, and good.
+void ReplicatedSegment::moved(const log::Segment& segment) {
+  RC_CHECK(closed_reported_ && segment.id() == id_);
+  segment_ = &segment;
+  cutter_.emplace(cluster_, self_, segment);
+  for (std::unique_ptr<Replica>& replica : replicas_) {
+    if (replica->closed) continue;
+    replica->giveUp(owner_.caller());
+    ++epoch_;
+    Member again;
+    again.id = replica->backup;
+    again.address = replica->address;
+    replica = std::make_unique<Replica>(*this, again, epoch_);
+  }
+}
+
 void ReplicatedSegment::place() {
   while (replicas_.size() < owner_.targetCount()) {
     const Member* const member = owner_.choose(*this);
@@ -161,7 +180,7 @@ bool ReplicatedSegment::needs(const Replica& replica, uint32_t committed) const 
 uint32_t ReplicatedSegment::chunkEnd(uint32_t from, uint32_t committed) const {
   if (committed - from <= kWriteBytesMax) return committed;
   std::array<ByteSpan, log::Segment::kExtentsMax> pieces;
-  const size_t count = segment_.spans(from, committed, pieces);
+  const size_t count = segment_->spans(from, committed, pieces);
   uint32_t end = from;
   for (size_t i = 0; i < count; ++i) {
     for (const std::byte* at = pieces[i].data(); at < pieces[i].data() + pieces[i].size();) {
@@ -227,11 +246,11 @@ transport::TxMessage ReplicatedSegment::makeWrite(const Replica& replica, uint32
                      .flags = flags,
                      .certificate = {}};
   if ((flags & Write::kCertified) != 0) {
-    storeAs(ask.certificate.data(), log::encodeCertificate(cutter_.cut(to, epoch, closes)));
+    storeAs(ask.certificate.data(), log::encodeCertificate(cutter_->cut(to, epoch, closes)));
   }
   transport::TxMessage request = owner_.caller().allocate(static_cast<uint32_t>(sizeof(ask)) + ask.data_bytes);
   request.appendHead(ask);
-  segment_.copyOut(from, to, request.extendHead(ask.data_bytes));
+  segment_->copyOut(from, to, request.extendHead(ask.data_bytes));
   request->contiguous_bytes = sizeof(ask);
   return request;
 }
@@ -431,7 +450,7 @@ void ReplicatedSegment::reportDurable() {
     durable = std::min(durable, replica->certified_bytes);
     flushed = std::min(flushed, replica->flushed_epoch == epoch_ ? replica->flushed_bytes : 0);
   }
-  if (RC_MUTATION("acknowledge-before-replication")) durable = segment_.committedBytes();
+  if (RC_MUTATION("acknowledge-before-replication")) durable = segment_->committedBytes();
   if (durable > durable_reported_) {
     durable_reported_ = durable;
     owner_.events().segmentDurable(id_, durable);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "log/certificate.h"
@@ -74,6 +75,8 @@ class ReplicatedSegment {
   /// Something may have been acknowledged in it.
   bool isOpened() const { return opened_reported_; }
 
+  /// It lies in other memory: see log::Replicator::moved. What is not complete is begun again.
+  void moved(const log::Segment& segment);
   void close() { close_wanted_ = true; }
   /// Somebody waits until the first `bytes` are durable.
   void requestDurable(uint32_t bytes) { durable_wanted_ = std::max(durable_wanted_, bytes); }
@@ -119,10 +122,11 @@ class ReplicatedSegment {
 
   ReplicaOwner& owner_;
   const ServerId self_;
-  const log::Segment& segment_;
+  const ClusterId cluster_;
+  const log::Segment* segment_;  // not null
   const SegmentId id_;
   const bool is_head_;
-  log::CertificateCutter cutter_;
+  std::optional<log::CertificateCutter> cutter_;  // for segment_; never empty
   uint64_t epoch_ = 1;        // of the set of replicas of a head; the highest that was used otherwise
   uint64_t floor_epoch_ = 1;  // the first set needs no floor: there is no older one
   bool raising_ = false;

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
+#include <vector>
+
+#include "log/log_reader.h"
 
 namespace ramcore::sim {
 namespace {
@@ -17,6 +21,61 @@ bool isKnown(const master::Master& master, SegmentId segment, ServerId backup) {
   const std::vector<master::ReplicaManager::Known> all = master.replicas()->replicas();
   return std::any_of(all.begin(), all.end(),
                      [&](const auto& known) { return known.segment == segment && known.backup == backup; });
+}
+
+// All entries of what claims to be a segment; nothing if it does not end where it should.
+std::optional<std::vector<log::EntryView>> entriesOf(std::span<const std::byte> bytes) {
+  std::vector<log::EntryView> entries;
+  log::SegmentReader reader(bytes);
+  for (auto group = reader.nextGroup(); !group.empty(); group = reader.nextGroup()) {
+    entries.insert(entries.end(), group.begin(), group.end());
+  }
+  if (reader.end() != log::WalkEnd::Clean) return std::nullopt;
+  return entries;
+}
+
+// Whether memory has the same: but for what a group makes of it, and for a name that means nothing any more; or the
+// tombstone of what a dead object names.
+bool isSame(const log::EntryView& kept, const log::EntryView& stored) {
+  if (kept.table() != stored.table() || !std::ranges::equal(kept.key(), stored.key())) return false;
+  if (kept.type() == log::EntryType::Tombstone && stored.type() == log::EntryType::Object) {
+    return stored.namesSegment() && stored.namedSegment() == kept.namedSegment() &&
+           stored.version() == kept.version() + 1;
+  }
+  return kept.type() == stored.type() && kept.version() == stored.version() &&
+         std::ranges::equal(kept.payload(), stored.payload());
+}
+
+// Whether something that a replica holds and memory does not would be missed by a recovery.
+bool isMissed(const master::Master& master, SegmentId segment, const log::EntryView& entry) {
+  const log::Log& log = *master.log();
+  // Also a dead object holds down what it names: a tombstone has to have taken its place.
+  const log::Segment* const named = entry.namesSegment() ? log.pool().find(entry.namedSegment()) : nullptr;
+  if (named != nullptr && named->state() != log::SegmentState::Unlinked) return true;
+  if (entry.type() != log::EntryType::Object) return false;
+  const master::Found found = master.store().lookup(entry.table(), hashKey(entry.table(), entry.key()), entry.key());
+  return found.ref && found.entry.version() == entry.version() && log.pool().segmentOf(found.ref)->id() == segment;
+}
+
+// Of a segment that was compacted a replica may hold more than memory: what was alive when it was made. All that is in
+// memory has to be in it, in the same order; what is not must be of no use.
+std::string compareCompacted(const master::Master& master, const log::Segment& segment,
+                             std::span<const std::byte> bytes) {
+  std::vector<std::byte> own(segment.committedBytes());
+  segment.copyOut(0, segment.committedBytes(), own.data());
+  const auto kept = entriesOf(own);
+  const auto stored = entriesOf(bytes);
+  if (!kept) return "is broken in memory";
+  if (!stored) return "holds no whole entries";
+  size_t next = 0;
+  for (const log::EntryView& entry : *stored) {
+    if (next < kept->size() && isSame((*kept)[next], entry)) {
+      ++next;
+    } else if (isMissed(master, segment.id(), entry)) {
+      return "holds version " + std::to_string(entry.version()) + " of something that memory has lost";
+    }
+  }
+  return next == kept->size() ? "" : "holds less than memory";
 }
 
 }  // namespace
@@ -104,6 +163,12 @@ void ReplicaCheck::compare(SimCluster& cluster, const Wanted& wanted, const Resu
   if (!loaded.ok()) return fail("cannot be loaded: " + std::string(name(loaded.error())));
   if (loaded->length_bytes < wanted.certified_bytes) return fail("is shorter than its master knows");
   if (wanted.is_closed && !loaded->closed) return fail("is not closed");
+  if (segment->compactionCount() != 0) {
+    ++compacted_compared_;
+    const std::string difference = compareCompacted(master, *segment, bytes.first(loaded->length_bytes));
+    if (!difference.empty()) fail("compacted: " + difference);
+    return;
+  }
   if (segment->committedBytes() < loaded->length_bytes) return fail("is longer than the segment");
   std::vector<std::byte> own(loaded->length_bytes);
   segment->copyOut(0, loaded->length_bytes, own.data());

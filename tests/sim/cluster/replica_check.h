@@ -25,6 +25,8 @@ class ReplicaCheck {
   /// Before the cluster goes: what is still being read is not looked at.
   void stop() { stopped_ = true; }
   uint64_t comparedCount() const { return compared_; }
+  /// Of them, of segments that were compacted in memory.
+  uint64_t compactedCount() const { return compacted_compared_; }
   /// One line for each difference.
   const std::vector<std::string>& failures() const { return failures_; }
 
@@ -47,6 +49,7 @@ class ReplicaCheck {
   bool stopped_ = false;
   std::map<const SimServer*, uint32_t> running_;  // never iterated
   uint64_t compared_ = 0;
+  uint64_t compacted_compared_ = 0;
   std::vector<std::string> failures_;
 };
 

@@ -12,7 +12,10 @@ void addCounts(const SimServer& server, RunCounts& counts) {
     counts.lease_refusals += service->stats().lease_refusals.load();
     counts.duplicates_answered += service->stats().duplicates_answered.load();
   }
-  if (const log::Log* log = master.log()) counts.segments_cleaned += log->stats().segments_cleaned.load();
+  if (const log::Log* log = master.log()) {
+    counts.segments_cleaned += log->stats().segments_cleaned.load();
+    counts.segments_compacted += log->stats().segments_compacted.load();
+  }
   if (const master::ReplicaManager* replicas = master.replicas()) {
     counts.replicas_lost += replicas->stats().replicas_lost.load();
     counts.floors_raised += replicas->stats().floors_raised.load();

@@ -35,6 +35,7 @@ class SimReplicator final : public log::Replicator {
   void advance(const log::Segment& segment) override;
   void requestFlush(LogPosition position) override;
   void close(const log::Segment& segment) override;
+  void moved(const log::Segment& segment) override;
   void free(SegmentId) override {}
 
   /// While held, what is asked to be flushed is not; afterwards it is.

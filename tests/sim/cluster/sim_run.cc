@@ -370,6 +370,7 @@ class Scenario {
     counts.add(cluster_.countAll());
     replica_check_.stop();
     counts.replicas_compared = replica_check_.comparedCount();
+    counts.compacted_compared = replica_check_.compactedCount();
     counts.moments_judged = durable_check_.momentCount();
     counts.disks_replayed = durable_check_.replayCount();
     counts.partly_replayed = durable_check_.partialCount();
@@ -445,6 +446,7 @@ void RunCounts::add(const RunCounts& other) {
   lease_refusals += other.lease_refusals;
   duplicates_answered += other.duplicates_answered;
   segments_cleaned += other.segments_cleaned;
+  segments_compacted += other.segments_compacted;
   moves_back += other.moves_back;
   servers_retired += other.servers_retired;
   bucket_splits += other.bucket_splits;
@@ -474,6 +476,7 @@ void RunCounts::add(const RunCounts& other) {
   disks_slowed += other.disks_slowed;
   bits_flipped += other.bits_flipped;
   replicas_compared += other.replicas_compared;
+  compacted_compared += other.compacted_compared;
   moments_judged += other.moments_judged;
   disks_replayed += other.disks_replayed;
   partly_replayed += other.partly_replayed;

@@ -70,6 +70,7 @@ struct RunCounts {
   uint64_t lease_refusals = 0;
   uint64_t duplicates_answered = 0;  ///< from a result record
   uint64_t segments_cleaned = 0;
+  uint64_t segments_compacted = 0;
   uint64_t moves_back = 0;       ///< at once, to the owner before
   uint64_t servers_retired = 0;  ///< declared dead in the middle of a hand-over
   uint64_t bucket_splits = 0;    ///< of the hash indexes
@@ -99,6 +100,7 @@ struct RunCounts {
   uint64_t bits_flipped = 0;
   uint64_t bytes_scrubbed = 0;
   uint64_t replicas_rotten = 0;     ///< that could not be read any more, whoever found out, dying processes included
+  uint64_t compacted_compared = 0;  ///< of the replicas compared: of segments compacted in memory
   uint64_t replicas_compared = 0;   ///< on disk, with what their masters have in memory
   uint64_t moments_judged = 0;      ///< at which the disks held what clients had been told
   uint64_t disks_replayed = 0;      ///< logs, at those moments, from all machines or some

@@ -237,6 +237,7 @@ TEST(Cleaner, TombstoneStaysWhileTheSegmentItNamesCanBeRecovered) {
 // and not the entry that took its place.
 TEST(Cleaner, WhatIsLeftBehindStaysUntilItsDeathIsFlushed) {
   CleanerFixture fixture;
+  fixture.copies.setStoragePercent(100);
   for (int round = 0; round < 2; ++round) {
     for (int i = 0; i < 40; ++i) {
       ASSERT_EQ(fixture.owner.put(*fixture.log, "key" + std::to_string(i), std::string(500, 'x')), Status::Ok);

@@ -120,13 +120,23 @@ class CopyingReplicator final : public Replicator {
     order_.push_back("close " + std::to_string(segment.id().value));
     if (automatic_) deliver();
   }
+  void moved(const Segment& segment) override {
+    order_.push_back("moved " + std::to_string(segment.id().value));
+    std::vector<std::byte>& bytes = made_again_[segment.id()];
+    bytes.resize(segment.committedBytes());
+    segment.copyOut(0, segment.committedBytes(), bytes.data());
+  }
   void free(SegmentId segment) override {
+    made_again_.erase(segment);
     order_.push_back("free " + std::to_string(segment.value));
     replicas_.erase(segment);
     std::erase_if(pending_closes_, [segment](const Segment* closing) { return closing->id() == segment; });
     pending_advances_.erase(segment);
   }
 
+  /// Above some share the cleaner combines, and does not compact.
+  void setStoragePercent(uint32_t percent) { storage_percent_ = percent; }
+  uint32_t storagePercent() const override { return storage_percent_; }
   /// From now on everything is reported at once, or only by deliver*().
   void setAutomatic(bool automatic) { automatic_ = automatic; }
   void deliverOpens() {
@@ -177,6 +187,16 @@ class CopyingReplicator final : public Replicator {
     delivering_ = false;
   }
   const std::map<SegmentId, Replica>& replicas() const { return replicas_; }
+  /// Replicas as recovery may find them if some were lost and made again: of each compacted segment for which `is_lost`
+  /// says so the one that was made of its new memory.
+  template <typename IsLost>
+  std::map<SegmentId, Replica> replicasMadeAgain(IsLost&& is_lost) const {
+    std::map<SegmentId, Replica> replicas = replicas_;
+    for (const auto& [id, bytes] : made_again_) {
+      if (is_lost(id)) replicas.at(id).bytes = bytes;
+    }
+    return replicas;
+  }
   const std::vector<std::string>& order() const { return order_; }
 
  private:
@@ -192,6 +212,8 @@ class CopyingReplicator final : public Replicator {
   bool automatic_ = true;
   bool delivering_ = false;
   std::map<SegmentId, Replica> replicas_;
+  std::map<SegmentId, std::vector<std::byte>> made_again_;
+  uint32_t storage_percent_ = 0;
   std::vector<SegmentId> pending_opens_;
   std::map<SegmentId, const Segment*> pending_advances_;
   std::vector<const Segment*> pending_closes_;

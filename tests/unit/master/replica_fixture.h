@@ -246,7 +246,8 @@ class ReplicaTest : public rpc::RpcTest {
                                                   .trace = silentTrace(),
                                                   .dispatch = server_.dispatch(),
                                                   .caller = *server_.caller,
-                                                  .floors = floors_};
+                                                  .floors = floors_,
+                                                  .backup = gauge_};
     manager_ = std::make_unique<ReplicaManager>(options, environment, runtime::Random(3));
   }
   void makeLog(const log::LogConfig& config = log::LogConfig::forTest()) {
@@ -339,6 +340,7 @@ class ReplicaTest : public rpc::RpcTest {
   std::vector<std::unique_ptr<ScriptedBackup>> backups_;
   std::map<uint64_t, std::string> domains_;
   ScriptedFloors floors_{server_.dispatch()};
+  const BackupGauge* gauge_ = nullptr;  // for makeManager()
   std::unique_ptr<ReplicaManager> manager_;
   std::unique_ptr<log::LogMemory> memory_;
   std::unique_ptr<log::MapOwner> owner_;

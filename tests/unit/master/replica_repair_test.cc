@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "log/compaction.h"
 #include "master/replica_manager.h"
 #include "unit/master/replica_fixture.h"
 
@@ -106,6 +107,65 @@ TEST_F(ReplicaRepairTest, ALostReplicaIsMadeOnTheSameServerIfThereIsNoOther) {
   EXPECT_TRUE(backup(2).hasClosed(SegmentId(1)));
   lose(2, SegmentId(1), 1);
   EXPECT_EQ(manager_->stats().replicas_lost.load(), 1U) << "it was told of the former one";
+}
+
+// What is being made of a segment when its memory is compacted is made again of what is left, under another epoch;
+// replicas that are complete stay as they are.
+TEST_F(ReplicaRepairTest, AHalfMadeReplicaOfACompactedSegmentIsBegunAgain) {
+  start(3, {1, 2, 3});
+  for (int i = 0; i < 60; ++i) put("key" + std::to_string(i), std::string(500, 'x'));
+  roll();
+  for (int i = 1; i < 60; ++i) put("key" + std::to_string(i), "new");
+  roll();
+  const SegmentId id(1);
+  const size_t bytes_before = backup(1).kept[id].bytes.size();
+  // Its first write is on its way, and the answer does not come before the segment has moved.
+  backup(2).mode = Mode::Hold;
+  backup(2).only = id;
+  lose(2, id, 1);
+  ASSERT_TRUE(comesTrue([&] { return !backup(2).held.empty(); }));
+  log::EntryMover mover(*log_, *owner_);
+  log::Compaction compaction(*log_, mover);
+  log::Segment* const original = log_->pool().find(id);
+  server_.onDispatch([&] { ASSERT_TRUE(compaction.begin(std::span(&original, 1))); });
+  ASSERT_TRUE(comesTrue([&] {
+    auto progress = log::Compaction::Progress::Waiting;
+    server_.onDispatch([&] {
+      rcu_.reclaim(16);
+      progress = compaction.step(64 * 1024);
+    });
+    return progress == log::Compaction::Progress::Done;
+  }));
+  const uint64_t epoch_before = backup(2).kept[id].epoch;
+  backup(2).mode = Mode::Answer;
+  backup(2).release();
+  ASSERT_TRUE(comesTrue([&] { return counts().least == 3 && backup(2).hasClosed(id); }));
+  EXPECT_GT(backup(2).kept[id].epoch, epoch_before);
+  EXPECT_LT(backup(2).kept[id].bytes.size(), bytes_before / 2);
+  EXPECT_EQ(backup(2).kept[id].bytes.size(), log_->pool().find(id)->committedBytes());
+  for (const uint64_t other : {1, 3}) EXPECT_EQ(backup(other).kept[id].bytes.size(), bytes_before);
+}
+
+// What the cleaner is told of the storage that its survivors need.
+TEST_F(ReplicaRepairTest, StorageIsAsFullAsTheServersOwnOrFullIfNobodyTakesAHead) {
+  struct Gauge final : BackupGauge {
+    uint64_t framesTotal() const override { return 400; }
+    uint64_t framesFree() const override { return free; }
+    bool hasFailed() const override { return false; }
+    uint64_t free = 100;
+  } gauge;
+  gauge_ = &gauge;
+  start(3, {1, 2, 3});
+  put("a");
+  roll();
+  EXPECT_EQ(manager_->storagePercent(), 75U);
+  gauge.free = 400;
+  put("b");
+  roll();
+  EXPECT_EQ(manager_->storagePercent(), 0U);
+  for (const uint64_t id : {2, 3}) backup(id).mode = Mode::Refuse;
+  server_.onDispatch([this] { log_->requestRoll(); });
+  EXPECT_TRUE(comesTrue([this] { return manager_->storagePercent() == 100U; }));
 }
 
 TEST_F(ReplicaRepairTest, AnOpenReplicaThatIsSaidToBeLostIsReplacedLikeAnyOther) {
