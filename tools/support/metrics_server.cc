@@ -171,6 +171,12 @@ void collectLog(const log::Log& log, Families& out) {
   out.counter("ramcore_log_refused_retry_later_total", "Appends that found no open head with room",
               read(stats.refused_retry_later));
   out.counter("ramcore_cleaner_passes_total", "Passes of the cleaner", read(stats.cleaner_passes));
+  out.counter("ramcore_cleaner_compacted_segments_total", "Segments compacted in memory",
+              read(stats.segments_compacted));
+  out.counter("ramcore_cleaner_compaction_copied_bytes_total", "Bytes that compactions moved within memory",
+              read(stats.compaction_bytes_copied));
+  out.counter("ramcore_cleaner_compaction_freed_bytes_total", "Memory that compactions gave back",
+              read(stats.compaction_bytes_freed));
   out.counter("ramcore_cleaner_segments_total", "Segments cleaned", read(stats.segments_cleaned));
   out.counter("ramcore_cleaner_copied_bytes_total", "Live bytes the cleaner has moved",
               read(stats.cleaner_bytes_copied));

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "log/cleaner.h"
+#include "log/compaction.h"
 #include "runtime/real/urcu_epoch.h"
 #include "tests/unit/log/log_fixture.h"
 
@@ -118,8 +119,21 @@ TEST(LogStress, WritersReadersAndTheCleanerTogether) {
   // This thread cleans and reclaims.
   const runtime::RcuReader reader = rcu->registerThread();
   uint64_t now_ns = 0;
-  while (writers_left.load() > 0) {
-    if (cleaner.isBusy() || cleaner.isNeeded()) cleaner.step(8192);
+  EntryMover mover(log, *owner);
+  Compaction compaction(log, mover);
+  for (uint32_t round = 0; writers_left.load() > 0; ++round) {
+    // One of the two at a time, and both often.
+    if (compaction.isBusy()) {
+      compaction.step(8192);
+    } else if (cleaner.isBusy() || (cleaner.isNeeded() && round % 4 != 0)) {
+      cleaner.step(8192);
+    } else {
+      std::vector<Segment*> segments;
+      log.listCleanable(segments);
+      std::erase_if(segments, [&](const Segment* one) { return Compaction::gainOf(*one, config) == 0; });
+      if (segments.size() > 3) segments.resize(3);
+      if (!segments.empty()) compaction.begin(segments);
+    }
     rcu->quiescent(reader);
     rcu->reclaim(16);
     log.reclaim(++now_ns);
@@ -129,6 +143,7 @@ TEST(LogStress, WritersReadersAndTheCleanerTogether) {
   rcu->online(reader);
   EXPECT_GT(reads.load(), 100u);
   EXPECT_GT(log.stats().cleaner_passes.load(), 3u);
+  EXPECT_GT(log.stats().segments_compacted.load(), 10u);
   int64_t live_bytes = 0;
   for (uint32_t key = 0; key < SharedOwner::kKeys; ++key) {
     const EntryRef ref = owner->refOf(key);
