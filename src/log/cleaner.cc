@@ -22,20 +22,26 @@ bool Cleaner::isNeeded() const {
   if (pool.freeBytesForHeads() < config.cleanBelowFreeBytes()) return true;
   // Free memory may have fallen into pieces, and slots may be short, however much there is.
   if (!pool.mayHaveRoom(SegmentKind::Head) || pool.isShortOfSlots()) return true;
-  // Writes are about to be refused though tombstones could go together with what they hold down.
+  return isNearLimit(1);
+}
+
+/// Writes are about to be refused though tombstones could go together with what they hold down.
+/// @param part  of the distance to the limit at which that begins
+bool Cleaner::isNearLimit(int64_t part) const {
   const LogStats& stats = log_.stats();
   const auto limit = static_cast<int64_t>(log_.liveBytesMax());
   const int64_t succeeded = stats.succeeded_bytes.load(std::memory_order_relaxed);
-  const int64_t segment_bytes = config.segment_bytes;
+  const int64_t segment_bytes = log_.config().segment_bytes;
   // No earlier: as long as there is free memory, more dies if one waits.
-  const int64_t margin = std::max(2 * segment_bytes, limit / 128);
-  return stats.live_bytes.load(std::memory_order_relaxed) + succeeded > limit - margin &&
+  const int64_t distance = std::max(2 * segment_bytes, limit / 128) / part;
+  return stats.live_bytes.load(std::memory_order_relaxed) + succeeded > limit - distance &&
          stats.tombstone_bytes.load(std::memory_order_relaxed) + succeeded > segment_bytes;
 }
 
 bool Cleaner::isUrgent() const {
   const SegmentPool& pool = log_.pool();
-  return pool.freeBytesForHeads() < log_.config().cleanBelowFreeBytes() / 2 || !pool.mayHaveRoom(SegmentKind::Head);
+  return pool.freeBytesForHeads() < log_.config().cleanBelowFreeBytes() / 2 || !pool.mayHaveRoom(SegmentKind::Head) ||
+         isNearLimit(2);
 }
 
 Cleaner::Progress Cleaner::step(uint32_t bytes_max) {

@@ -53,6 +53,7 @@ class Cleaner final : private MoveTarget {
     NotNow,  ///< small heads have to come back first
   };
 
+  bool isNearLimit(int64_t part) const;
   Progress begin();
   bool beginCompaction(std::span<Segment* const> cleanable);
   CleaningState stateWith(std::span<const SegmentSummary> compactable, std::span<const uint32_t> compacting,

@@ -58,9 +58,9 @@ void copyEntryUnnamed(std::byte* to, const EntryView& entry) {
   if (!entry.namesSegment()) return copyEntry(to, entry);
   RC_CHECK_MSG(entry.verify(), "the log's memory was overwritten");
   const std::byte* from = entry.address();
-  std::memcpy(to, from, kEntryHeaderBytes);
-  to[0] &= static_cast<std::byte>(~(kNamesSegment | kGroupContinues));
-  to[1] = std::byte{0};
+  to[0] = from[0] & static_cast<std::byte>(~(kNamesSegment | kGroupContinues));
+  to[1] = std::byte{0};  // a death may be changing that of `from`
+  std::memcpy(to + 2, from + 2, kEntryHeaderBytes - 2);
   const uint32_t bytes = entry.bytes() - kNamedSegmentBytes;
   std::memcpy(to + kEntryHeaderBytes, from + kEntryHeaderBytes + kNamedSegmentBytes, bytes - kEntryHeaderBytes);
   std::memset(to + bytes, 0, alignUp(bytes, kEntryAlignment) - bytes);

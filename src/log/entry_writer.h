@@ -37,7 +37,7 @@ void copyEntry(std::byte* to, const EntryView& entry);
 void copyEntryUnnamed(std::byte* to, const EntryView& entry);
 
 /// Writes what is left to be said when `successor`, an object that names a segment, goes: a tombstone that names the
-/// same, of everything before its version. True whatever became of the successor itself. alignedTombstoneBytes(key).
+/// same, of everything before its version. alignedTombstoneBytes(key).
 void writeTombstoneBefore(std::byte* to, const EntryView& successor);
 
 }  // namespace ramcore::log

@@ -274,32 +274,41 @@ Segment* Log::namedBy(const EntryView& entry) const {
   return entry.namesSegment() ? pool_.find(entry.namedSegment()) : nullptr;
 }
 
-/// Counts a dead entry out and sets its state byte. If it names a segment that is still there, something has to go on
-/// saying so: whoever cleans it away writes a tombstone.
-/// @param named  namedBy() the entry, asked before the lock was taken
-void Log::countDead(EntryRef ref, Segment* named) {
+/// Sets the state byte of a dead entry and counts it out.
+/// @param due_bytes  of the tombstone that it now stands for; at once, or its segment would look emptier than it is
+void Log::countOut(EntryRef ref, int64_t due_bytes) {
   std::byte* const at = memory_.at(ref);
   const EntryView entry(at);
   auto& state = reinterpret_cast<uint8_t&>(at[1]);
   std::atomic_ref<uint8_t>(state).store(static_cast<uint8_t>(EntryState::Superseded), std::memory_order_release);
   const int64_t bytes = entry.alignedBytes();
   Segment& segment = *pool_.segmentOf(ref);
+  segment.addLive(due_bytes - bytes);
+  stats_.live_bytes.fetch_add(due_bytes - bytes, std::memory_order_relaxed);
   countParts(segment, entry.type(), -bytes);
-  int64_t still_live = 0;
+}
+
+/// The same of an entry that may name a segment. If that is still there, something has to go on saying so: whoever
+/// cleans the entry away writes a tombstone.
+/// @param named  namedBy() the entry, asked before the lock was taken
+void Log::countDead(EntryRef ref, Segment* named) {
+  const EntryView entry = view(ref);
   // It may have been compacted since it was found.
   while (named != nullptr && named->is_replaced_) named = namedBy(entry);
-  if (named != nullptr && named->id() == entry.namedSegment() && named->state() != SegmentState::Unlinked) {
-    still_live = alignedTombstoneBytes(entry.keyBytes());
-    countSuccessor(*named, -still_live);
-    countTombstone(segment, *named, still_live);
-  }
-  segment.addLive(still_live - bytes);
-  stats_.live_bytes.fetch_add(still_live - bytes, std::memory_order_relaxed);
+  // First the state: a segment that is neither given up nor free stays what it is as long as the lock is held.
+  const SegmentState state = named == nullptr ? SegmentState::Free : named->state();
+  const bool is_gone = state == SegmentState::Unlinked || state == SegmentState::Free;
+  if (is_gone || named->id() != entry.namedSegment()) return countOut(ref, 0);
+  const int64_t due_bytes = alignedTombstoneBytes(entry.keyBytes());
+  countSuccessor(*named, -due_bytes);
+  countTombstone(*pool_.segmentOf(ref), *named, due_bytes);
+  countOut(ref, due_bytes);
 }
 
 void Log::markDead(EntryRef ref) {
   RC_DCHECK(view(ref).type() != EntryType::Tombstone);
   Segment* const named = namedBy(view(ref));
+  if (named == nullptr) return countOut(ref, 0);
   SpinGuard guard(lock_);
   countDead(ref, named);
 }

@@ -166,7 +166,7 @@ class Log final : public ReplicationEvents {
   void endPass() RC_EXCLUDES(lock_);
   /// As requestRoll, for the end of a pass: may take the last small head, because the pass gives some back.
   SegmentId requestRollForPass() RC_EXCLUDES(lock_);
-  /// What has died since the log began: grows with every death, and with nothing else.
+  /// What has died since the log began: grows with every death, and by little else.
   int64_t deathsBytes() const;
   /// The cleaner has found no garbage whose collection gains anything, or some after all. As long as there is none, no
   /// memory for a head, and nothing has died since, writers are told that there is no space, and not to come back
@@ -227,6 +227,7 @@ class Log final : public ReplicationEvents {
   void countTombstone(Segment& holder, Segment& named, int64_t bytes) RC_REQUIRES(lock_);
   void countSuccessor(Segment& named, int64_t tombstone_bytes) RC_REQUIRES(lock_);
   Segment* namedBy(const EntryView& entry) const;
+  void countOut(EntryRef ref, int64_t due_bytes);
   void countDead(EntryRef ref, Segment* named) RC_REQUIRES(lock_);
   void commitHead(uint32_t offset) RC_REQUIRES(lock_);
   bool mayUseSmallHead() const RC_REQUIRES(lock_);

@@ -161,7 +161,7 @@ class Segment {
   runtime::GraceTicket sealed_ticket_;  ///< when it is over, all who appended to it have told the owner where
   std::atomic<bool> in_pass_{false};    ///< the cleaner is at it: tombstones naming it leave together with it
   uint32_t largest_entry_bytes_ = 0;
-  bool is_replaced_ = false;  ///< unlinked because its segment lies in another slot now
+  std::atomic<bool> is_replaced_{false};  ///< unlinked because its segment lies in another slot now
   uint32_t compaction_count_ = 0;
   int64_t compacted_live_bytes_ = 0;
   SegmentId leave_head_;  ///< the head whose digest is the first without it

@@ -137,8 +137,14 @@ Status ReplicaReader::takeEntries(const Segment& segment, const Page& page, Segm
     const auto hash = hashOfForeign(entry);
     const Range* const range = hash ? rangeOf(segment.ranges, entry.table(), *hash) : nullptr;
     if (range == nullptr || segment.id < range->first_segment) return Status::BadRequest;
-    contents.entries.push_back({entry, static_cast<uint32_t>(range - segment.ranges.data())});
     rest = rest.subspan(entry.alignedBytes());
+    if (entry.type() == log::EntryType::Tombstone && entry.namedSegment() < range->first_segment) {
+      // What it holds down is of an earlier ownership, and not read. Versions of that may come again: it may have been
+      // a recovery that was given up, whose objects got versions of their own.
+      contents.safe_version = std::max(contents.safe_version, entry.version());
+      continue;
+    }
+    contents.entries.push_back({entry, static_cast<uint32_t>(range - segment.ranges.data())});
   }
   return count == page.header.entry_count ? Status::Ok : Status::BadRequest;
 }

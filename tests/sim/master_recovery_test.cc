@@ -105,6 +105,43 @@ TEST_F(MasterRecoveryTest, ARecoveredServerIsRecoveredAgain) {
   expectOwnLogSaysTheSame(2);
 }
 
+/// A tombstone that names a segment from before the ownership tells of versions that may have been handed out again.
+TEST_F(MasterRecoveryTest, TombstonesOfAnEarlierOwnershipAreNotForThisOne) {
+  put(1, "kept");
+  put(2, "removed");
+  die();
+  constexpr uint64_t kFirst = 100;
+  SegmentBytes renumbered;
+  for (auto& [id, bytes] : log) renumbered[kFirst + id] = std::move(bytes);
+  const auto addTombstone = [&](uint64_t number, uint64_t id, uint64_t named) {
+    const std::string key = keyOf(number);
+    log::EntryInput tombstone;
+    tombstone.type = log::EntryType::Tombstone;
+    tombstone.table = TableId(kTable);
+    tombstone.version = model.at(key).version + 5;
+    tombstone.key = asBytes(key);
+    tombstone.dead = log::EntryRef::fromOffset(log::EntryRef::kFirstBytes);
+    auto& bytes = renumbered[id];
+    const log::EntryView header(renumbered.begin()->second.data());
+    bytes.assign(header.address(), header.address() + header.alignedBytes());
+    bytes.resize(bytes.size() + tombstone.alignedBytes());
+    log::writeEntry(bytes.data() + header.alignedBytes(), tombstone, false, SegmentId(named));
+  };
+  addTombstone(1, 500, kFirst - 1);
+  addTombstone(2, 501, kFirst);
+  log = std::move(renumbered);
+  addBackup();
+  control::RecoverTabletsRequest ask = request();
+  addTablet(ask, 5, 0, kLast, 2, kFirst);
+  ASSERT_EQ(recover(ask), Status::Ok);
+  ASSERT_EQ(pullEnd(5, 1).status(), 0u);
+  ASSERT_EQ(take(5, 0, kLast, 2, 1, false), Status::Ok);
+  EXPECT_EQ(read(keyOf(1), 2, 1).value, "kept");
+  EXPECT_EQ(read(keyOf(2), 2, 1).status, Status::NotFound);
+  const Answer again = write(keyOf(3), "new", nextSequence(1), {.client = 1, .epoch = 2, .server = 1});
+  EXPECT_GT(again.version, model.at(keyOf(1)).version + 5) << "it may have been handed out";
+}
+
 /// The newest replica may be longer than others. A backup that fails after half a group must not leave a half.
 TEST_F(MasterRecoveryTest, NoGroupIsTornByReplicasOfDifferentLength) {
   const std::string key = keyOf(1);
@@ -115,7 +152,7 @@ TEST_F(MasterRecoveryTest, NoGroupIsTornByReplicasOfDifferentLength) {
   for (const bool object_first : {true, false}) {
     backups.clear();
     addBackup().page_bytes_max = 1;  // an entry at a time
-    // Fails behind the new object, or behind the tombstone: before the record of the call.
+    // Fails behind the new object, before the record of the call; or behind that.
     int entries = 0;
     backups[0]->twist = [&](const wire::ReadReplica::Request&, ScriptedBackup::Page& page) {
       if (page.header.entry_count != 0) ++entries;

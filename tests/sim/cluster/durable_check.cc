@@ -249,6 +249,7 @@ void DurableCheck::addContents(const log::Certificate& certificate, ByteSpan byt
                                   .hash = hashKey(entry.table(), entry.key()),
                                   .version = entry.version(),
                                   .is_tombstone = is_tombstone,
+                                  .named = is_tombstone ? entry.namedSegment() : SegmentId(),
                                   .value = is_tombstone ? ObservedValue{} : observe(asText(entry.payload()))});
     }
   }
@@ -342,7 +343,8 @@ void DurableCheck::replay(const Owner& owner, Members members) {
     for (const Entry& entry : contents->entries) {
       const bool counts = std::any_of(owner.tablets.begin(), owner.tablets.end(), [&](const auto& tablet) {
         return tablet.table.value == entry.table && tablet.range.contains(entry.hash) &&
-               segment >= tablet.logs.front().first_segment;
+               segment >= tablet.logs.front().first_segment &&
+               (!entry.is_tombstone || entry.named >= tablet.logs.front().first_segment);
       });
       if (!counts) continue;
       Newest& newest = facts_[entry.place].newest;

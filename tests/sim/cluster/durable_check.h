@@ -58,6 +58,7 @@ class DurableCheck {
     KeyHash hash = 0;
     uint64_t version = 0;
     bool is_tombstone = false;
+    SegmentId named;  ///< by a tombstone
     ObservedValue value;
   };
   /// The contents of a replica, known by its certificate.

@@ -80,6 +80,7 @@ class Replay {
       if (!is_tombstone && entry.type() != log::EntryType::Object) continue;
       const master::Tablet* tablet = tabletOf(entry.table(), hashKey(entry.table(), entry.key()));
       if (tablet == nullptr || segment < tablet->first_segment) continue;
+      if (is_tombstone && entry.namedSegment() < tablet->first_segment) continue;
       Newest& known = newest_[{entry.table().value, std::string(asText(entry.key()))}];
       const bool wins = entry.version() > known.version || (entry.version() == known.version && is_tombstone);
       if (wins) known = {entry.version(), is_tombstone, std::string(asText(entry.payload()))};

@@ -126,9 +126,14 @@ void compareCounters(SoakStore& store, std::span<const SoakModel* const> models)
   for (const SoakModel* model : models) {
     objects += model->presentCount();
     // As they lie there: some name a segment, and are longer for it.
+    uint64_t unnamed_bytes = 0;
     for (uint32_t number = 0; number < model->keyCount(); ++number) {
-      if (const master::Found found = store.find(model->key(number)); found.ref) bytes += found.entry.alignedBytes();
+      const master::Found found = store.find(model->key(number));
+      if (!found.ref) continue;
+      bytes += found.entry.alignedBytes();
+      unnamed_bytes += found.entry.alignedBytesUnnamed();
     }
+    EXPECT_EQ(unnamed_bytes, model->entryBytes());
   }
   EXPECT_EQ(store.store().objectCount(), objects);
   constexpr uint32_t kRecordBytes = log::alignedEntryBytes(0, sizeof(log::ResultRecordPayload) + 8, false);
