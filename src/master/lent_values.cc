@@ -14,7 +14,7 @@ constexpr uint64_t kShareMax = 8;
 
 }  // namespace
 
-// One chunk of one message.
+// One chunk of one message. On the heap: values that are lent have more than 4 KB, beside which that does not count.
 struct LentValues::Loan {
   runtime::PinToken pin;              // none for a copy
   std::unique_ptr<std::byte[]> copy;  // none for a pin
