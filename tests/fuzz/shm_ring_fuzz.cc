@@ -97,7 +97,7 @@ void run(const uint8_t* data, size_t bytes) {
       }
       case 3:  // the peer moves its reading position, we go on
         rings.control->to_client.consumed.store(step.position);
-        if (!is_write_bad) is_write_bad = !writer.pump() || !writer.copyOutQueue(1 << 20);
+        if (!is_write_bad) is_write_bad = !writer.pump() || !writer.copyOutQueue(1 << 20, runtime::kNever);
         writer.publish();
         break;
     }
