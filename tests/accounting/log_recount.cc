@@ -56,15 +56,16 @@ class Walk {
   }
 
  private:
-  // During a pass an entry lies in two places, a side log counts what it copied later than it copied it, and what an
-  // unlinked segment held is counted out in slices.
+  // During a pass or a compaction an entry lies in two places, a side log counts what it copied later than it copied
+  // it, and what an unlinked segment held is counted out in slices.
   bool isQuiet() const {
     for (uint32_t i = 0; i < log_.pool().slotCount(); ++i) {
       const Segment& segment = log_.pool().slot(i);
       const SegmentState state = segment.state();
       if (state == SegmentState::Free) continue;
       if (state == SegmentState::Leaving || state == SegmentState::Unlinked) return false;
-      if (!segment.isHeadKind() && !segment.isListed()) return false;
+      // Survivors, side segments, and copies that are still being made, also of former heads.
+      if (!segment.isListed() && (!segment.isHeadKind() || segment.compactionCount() != 0)) return false;
       if (segment.committedBytes() != segment.cursor().offset) return false;
     }
     return true;
