@@ -24,6 +24,8 @@ constexpr int64_t kSilenceNs = 60 * runtime::kNanosPerSecond;
 constexpr size_t kMastersPerQuestion = 256;
 constexpr size_t kSegmentsPerQuestion = 4096;
 constexpr uint32_t kPageBytesMax = 4u << 20;
+// Each reads a whole replica into memory of its own.
+constexpr uint32_t kFetchesMax = 2;
 
 // Counts a coroutine of the service while it lives.
 class Running {
@@ -70,6 +72,10 @@ void BackupService::addTo(rpc::ServiceTable& table) {
                                          {.roles = rpc::allow({transport::Role::Server}),
                                           .request_bytes_min = sizeof(wire::ReadReplica::Request),
                                           .weight = rpc::Weight::Long});
+  table.add<&BackupService::fetchReplica>(Opcode::FetchReplica, *this,
+                                          {.roles = rpc::allow({transport::Role::Server}),
+                                           .request_bytes_min = sizeof(wire::FetchReplica::Request),
+                                           .weight = rpc::Weight::Long});
   table.add<&BackupService::fenceServer>(Opcode::FenceServer, *this,
                                          {.roles = rpc::allow({transport::Role::Coordinator}), .dispatch_only = true});
 }
@@ -274,6 +280,48 @@ void BackupService::answerPage(Request request, const wire::ReadReplica::Request
                                .safe_version = page.safe_version});
   for (const log::EntryView& entry : page.entries) log::copyEntry(response.extendHead(entry.alignedBytes()), entry);
   response->contiguous_bytes = sizeof(Response);
+  request.reply(std::move(response));
+}
+
+// What a master's memory has lost. It asks for an entry at a time and seldom, so that nothing is kept for it.
+runtime::Task<void> BackupService::fetchReplica(Request request) {
+  using Fetch = wire::FetchReplica;
+  const Running running(running_);
+  runtime::Executor& worker = request.executor();
+  const auto ask = loadAs<Fetch::Request>(request.head().data());
+  if (request.message().messageBytes() != sizeof(ask) || ask.data_bytes == 0) {
+    request.reply(Status::BadRequest);
+    co_return;
+  }
+  co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Background);
+  Status status = admit(request, ask.master);
+  if (status == Status::Ok && fetching_ >= kFetchesMax) status = Status::RetryLater;
+  std::vector<std::byte> bytes;
+  if (status == Status::Ok) {
+    ++fetching_;
+    const Result<log::Certificate> replica = co_await parts_.store.load(ask.master, ask.segment, worker, bytes);
+    --fetching_;
+    status = replica.status();
+    if (replica.ok() && !replica->closed) status = Status::RetryLater;
+  }
+  co_await runtime::resumeOn(worker, runtime::Priority::Background);
+  if (status == Status::Ok && ask.offset_bytes >= bytes.size()) status = Status::BadRequest;
+  if (status != Status::Ok) {
+    request.reply(status);
+    co_return;
+  }
+  const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), sizeof(Fetch::Response) + Fetch::kBytesMax);
+  const uint64_t rest = std::min<uint64_t>(ask.data_bytes, bytes.size() - ask.offset_bytes);
+  const auto length = static_cast<uint32_t>(std::min(rest, bytes_max - std::min(bytes_max, sizeof(Fetch::Response))));
+  transport::TxMessage response = request.allocate(static_cast<uint32_t>(sizeof(Fetch::Response)) + length);
+  if (length == 0 || !response) {
+    request.reply(Status::TooLarge);
+    co_return;
+  }
+  response.appendHead(Fetch::Response{
+      .header = {.status = Status::Ok}, .length_bytes = static_cast<uint32_t>(bytes.size()), .data_bytes = length});
+  response.appendHead(ByteSpan(bytes).subspan(ask.offset_bytes, length));
+  response->contiguous_bytes = sizeof(Fetch::Response);
   request.reply(std::move(response));
 }
 

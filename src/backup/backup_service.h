@@ -49,6 +49,7 @@ class BackupService {
   void writeReplica(rpc::Request request);
   void freeReplica(rpc::Request request);
   runtime::Task<void> readReplica(rpc::Request request);
+  runtime::Task<void> fetchReplica(rpc::Request request);
   runtime::Task<void> fenceServer(rpc::Request request);
 
   /// It was told that this master is dead. The dispatch.
@@ -100,6 +101,7 @@ class BackupService {
   runtime::Signal changed_;                                                   // a list is complete, or everything ends
   int64_t collected_ns_ = 0;                                                  // when it was last asked what can go
   int64_t collect_at_ns_ = 0;                                                 // when it will be
+  uint32_t fetching_ = 0;                                                     // fetchReplica() with bytes in memory
   std::atomic<uint32_t> running_{0};
   std::atomic<uint64_t> fenced_refusals_{0};
   bool stop_ = false;

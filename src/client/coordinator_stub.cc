@@ -280,6 +280,8 @@ Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns) 
     known.result_bytes = state.result_bytes();
     known.cleaner_copied_bytes = state.cleaner_copied_bytes();
     known.cleaner_freed_bytes = state.cleaner_freed_bytes();
+    known.damaged_entries = state.damaged_entries();
+    known.damaged_now = state.damaged_now();
     known.objects = state.objects();
     known.requests = state.requests();
     known.sessions = state.sessions();

@@ -27,6 +27,8 @@ struct ServerStatus {
   uint64_t result_bytes = 0;     ///< part of live_bytes: what clients' calls answered
   uint64_t cleaner_copied_bytes = 0;
   uint64_t cleaner_freed_bytes = 0;
+  uint64_t damaged_entries = 0;  ///< of its log, found damaged in memory
+  uint64_t damaged_now = 0;      ///< of them, not restored
   uint64_t objects = 0;
   uint64_t requests = 0;
   uint32_t sessions = 0;

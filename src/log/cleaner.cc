@@ -295,6 +295,11 @@ Cleaner::Progress Cleaner::copy(uint32_t bytes_max) {
     const uint32_t before = candidate_offset_;
     has_room = mover_.move(from, candidate_offset_, bytes_max - looked_at, *this);
     looked_at += candidate_offset_ - before;
+    if (!has_room && from.isDamaged() && !log_.integrity().canRestore()) {
+      leaveBehind();
+      has_room = true;
+      continue;
+    }
     if (has_room && candidate_offset_ >= from.committedBytes()) {
       ++candidate_index_;
       candidate_offset_ = 0;
@@ -307,6 +312,15 @@ Cleaner::Progress Cleaner::copy(uint32_t bytes_max) {
   }
   if (candidate_index_ == candidates_.size()) finishCopying();
   return !has_room && looked_at == 0 ? Progress::Waiting : Progress::Worked;
+}
+
+/// The segment that is being copied is damaged, and there are no replicas. What was not moved stays where it is, for
+/// those who refer to it. What was moved stays there, too; a log without replicas is never replayed, so nobody will
+/// take it for alive. With replicas a pass waits until the entry is restored.
+void Cleaner::leaveBehind() {
+  log_.setInPass(*candidates_[candidate_index_], false);
+  candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(candidate_index_));
+  candidate_offset_ = 0;
 }
 
 MoveTarget::Place Cleaner::place(uint32_t aligned_bytes) {

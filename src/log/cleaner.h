@@ -68,6 +68,7 @@ class Cleaner final : private MoveTarget {
   bool isWorthwhile() const;
   void judgePass();
   Progress copy(uint32_t bytes_max);
+  void leaveBehind();
   Place place(uint32_t aligned_bytes) override;
   uint32_t largestEntryBytes() const;
   void finishCopying();

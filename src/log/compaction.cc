@@ -48,12 +48,18 @@ Compaction::Progress Compaction::copy(uint32_t bytes_max) {
   std::atomic<uint64_t>& copied = log_.stats().cleaner_bytes_copied;
   const uint64_t copied_before = copied.load(std::memory_order_relaxed);
   uint32_t looked_at = 0;
-  while (looked_at < bytes_max && index_ < pairs_.size()) {
+  bool is_damaged = false;
+  while (looked_at < bytes_max && index_ < pairs_.size() && !is_damaged) {
     Segment& original = *pairs_[index_].original;
     const uint32_t before = offset_;
-    mover_.move(original, offset_, bytes_max - looked_at, *this);
+    is_damaged = !mover_.move(original, offset_, bytes_max - looked_at, *this);
     looked_at += offset_ - before;
-    if (offset_ < original.committedBytes()) continue;
+    if (is_damaged && !log_.integrity().canRestore()) {
+      leaveBehind();
+      is_damaged = false;
+      continue;
+    }
+    if (is_damaged || offset_ < original.committedBytes()) continue;
     log_.finishCopy(*pairs_[index_].copy);
     ++index_;
     offset_ = 0;
@@ -64,7 +70,17 @@ Compaction::Progress Compaction::copy(uint32_t bytes_max) {
     deaths_end_ = log_.end();
     deaths_ticket_ = log_.graceTicket();
   }
-  return Progress::Worked;
+  return is_damaged && looked_at == 0 ? Progress::Waiting : Progress::Worked;
+}
+
+/// The original is damaged, and there are no replicas: it stays where it is, for those who refer to what was not moved.
+/// What was moved stays in the copy, which is in no digest, for a log without replicas is never replayed.
+void Compaction::leaveBehind() {
+  Segment& copy = *pairs_[index_].copy;
+  log_.finishCopy(copy);
+  log_.keepApart(copy);
+  pairs_.erase(pairs_.begin() + static_cast<std::ptrdiff_t>(index_));
+  offset_ = 0;
 }
 
 /// As in a pass: what was left behind may have been killed by what is not flushed yet, and a reader may still be led to

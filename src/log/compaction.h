@@ -49,6 +49,7 @@ class Compaction final : private MoveTarget {
 
   Place place(uint32_t aligned_bytes) override;
   Progress copy(uint32_t bytes_max);
+  void leaveBehind();
   Progress awaitDeaths();
 
   Log& log_;

@@ -9,14 +9,19 @@ namespace ramcore::log {
 bool EntryMover::move(Segment& from, uint32_t& offset, uint32_t bytes_max, MoveTarget& target) {
   const uint32_t end = offset + std::min(bytes_max, from.committedBytes() - offset);
   bool has_room = true;
-  while (offset < end && has_room) {
+  bool is_sound = true;
+  while (offset < end && has_room && is_sound) {
     std::array<Candidate, kWindow> window;
     size_t count = 0;
     uint32_t seen = offset;
     while (seen < end && count < kWindow) {
       const EntryRef ref = from.refAt(seen);
       const EntryView entry = log_.view(ref);
-      seen += entry.alignedBytes();
+      // A length that is wrong would lead past entries that others refer to, so dead ones are verified, too.
+      if (!log_.integrity().isSound(from, seen, seen)) {
+        is_sound = false;
+        break;
+      }
       Candidate& candidate = window[count];
       candidate = {.ref = ref, .end = seen};
       if (isWanted(ref, entry, candidate)) ++count;
@@ -28,7 +33,7 @@ bool EntryMover::move(Segment& from, uint32_t& offset, uint32_t bytes_max, MoveT
     if (has_room) offset = seen;
   }
   settle(from);
-  return has_room;
+  return has_room && is_sound;
 }
 
 /// Whether the entry is to be moved, as far as that is known without the owner's lock.

@@ -280,6 +280,11 @@ void Log::countOut(EntryRef ref, int64_t due_bytes) {
   std::byte* const at = memory_.at(ref);
   const EntryView entry(at);
   auto& state = reinterpret_cast<uint8_t&>(at[1]);
+  if (isDamaged(entry.state())) {
+    // Its lengths say nothing. When they do again, and before its segment is cleaned, it is counted.
+    integrity_.noteDied(ref);
+    return;
+  }
   std::atomic_ref<uint8_t>(state).store(static_cast<uint8_t>(EntryState::Superseded), std::memory_order_release);
   const int64_t bytes = entry.alignedBytes();
   Segment& segment = *pool_.segmentOf(ref);

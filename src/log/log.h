@@ -9,6 +9,7 @@
 #include "log/durable_waiters.h"
 #include "log/entry_owner.h"
 #include "log/entry_writer.h"
+#include "log/integrity.h"
 #include "log/log_config.h"
 #include "log/log_stats.h"
 #include "log/replicator.h"
@@ -134,6 +135,9 @@ class Log final : public ReplicationEvents {
   const LogConfig& config() const { return pool_.config(); }
   const LogIdentity& identity() const { return identity_; }
   LogStats& stats() { return stats_; }
+  /// What is known of damage in the memory.
+  Integrity& integrity() { return integrity_; }
+  const Integrity& integrity() const { return integrity_; }
   const LogStats& stats() const { return stats_; }
   /// True if a write of `bytes` would not exceed the limit of live bytes.
   bool hasSpaceFor(uint64_t bytes) const;
@@ -156,6 +160,8 @@ class Log final : public ReplicationEvents {
   Segment* openCopy(const Segment& original, uint32_t entry_bytes_max) RC_EXCLUDES(lock_);
   /// No more will come: gives back what the copy does not use.
   void finishCopy(Segment& copy);
+  /// The original stays, and the copy beside it, for good: nobody cleans it.
+  void keepApart(Segment& copy);
   /// The copy takes the place of the original: in the log, and for the replicator, whose replicas stay as they are. All
   /// that is alive is in the copy, and all that killed the rest is flushed. The original's memory comes back when
   /// nobody reads it any more.
@@ -180,9 +186,12 @@ class Log final : public ReplicationEvents {
   bool isSettled() RC_EXCLUDES(lock_);
   /// From the next digest on, `joining` (Closed) are in the log and `leaving` are not: together, in one digest.
   void exchange(std::span<Segment* const> joining, std::span<Segment* const> leaving) RC_EXCLUDES(lock_);
-  /// The segments that a cleaner may take: in the log, closed, not leaving, and closed for so long that nobody is still
-  /// between appending to it and telling the owner where the entry lies: to the owner such an entry looks dead.
+  /// The segments that a cleaner may take: in the log, closed, not leaving, not damaged, and closed for so long that
+  /// nobody is still between appending to it and telling the owner where the entry lies: to the owner such an entry
+  /// looks dead.
   void listCleanable(std::vector<Segment*>& segments) RC_EXCLUDES(lock_);
+  /// In the digest of the head, or of the next one.
+  bool isListed(const Segment& segment) const RC_EXCLUDES(lock_);
   /// Tombstones naming `segment` leave together with it (see isTombstoneLive). Only the cleaner asks.
   void setInPass(Segment& segment, bool in_pass) { segment.in_pass_ = in_pass; }
   /// Where the head ends now.
@@ -210,6 +219,7 @@ class Log final : public ReplicationEvents {
   void segmentDurable(SegmentId id, uint32_t bytes) override RC_EXCLUDES(lock_);
   void segmentFlushed(SegmentId id, uint32_t bytes) override RC_EXCLUDES(lock_);
   void segmentClosed(SegmentId id) override RC_EXCLUDES(lock_);
+  void segmentUnsound(SegmentId id, uint32_t offset_bytes) override;
 
  private:
   struct Prepared;
@@ -255,6 +265,7 @@ class Log final : public ReplicationEvents {
   const uint64_t least_live_bytes_max_;  ///< whatever the entries' sizes
   SegmentPool pool_;
   LogStats stats_;
+  Integrity integrity_{pool_, stats_};
 
   mutable SpinLock lock_;
   Segment* head_ RC_GUARDED_BY(lock_) = nullptr;

@@ -54,6 +54,11 @@ void Log::finishCopy(Segment& copy) {
   pool_.trim(copy);
 }
 
+void Log::keepApart(Segment& copy) {
+  RC_CHECK(copy.state() == SegmentState::Open && !copy.listed_);
+  copy.setState(SegmentState::Closed);
+}
+
 void Log::replace(Segment& original, Segment& copy) {
   // Before the original's memory begins to be given back, and before tombstones are counted for the copy: whoever found
   // the original by its id until then looks again.

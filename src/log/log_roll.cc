@@ -220,9 +220,14 @@ void Log::listCleanable(std::vector<Segment*>& segments) {
   SpinGuard guard(lock_);
   for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
     Segment& segment = pool_.slot(i);
-    if (!segment.listed_ || segment.state() != SegmentState::Closed) continue;
+    if (!segment.listed_ || segment.state() != SegmentState::Closed || segment.isDamaged()) continue;
     if (environment_.rcu.elapsed(segment.sealed_ticket_)) segments.push_back(&segment);
   }
+}
+
+bool Log::isListed(const Segment& segment) const {
+  SpinGuard guard(lock_);
+  return segment.listed_;
 }
 
 bool Log::isSettled() {
@@ -301,6 +306,14 @@ void Log::segmentClosed(SegmentId id) {
   ready.runAll(Status::Ok);
   for (const SegmentId gone : freed) environment_.replicator.free(gone);
   maintain();
+}
+
+void Log::segmentUnsound(SegmentId id, uint32_t offset_bytes) {
+  Segment* const segment = pool_.find(id);
+  uint32_t next = 0;
+  if (segment != nullptr && offset_bytes < segment->committedBytes()) {
+    static_cast<void>(integrity_.isSound(*segment, offset_bytes, next));
+  }
 }
 
 // Giving memory back.

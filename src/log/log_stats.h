@@ -26,6 +26,11 @@ struct LogStats {
   std::atomic<uint64_t> segments_compacted{0};
   std::atomic<uint64_t> compaction_bytes_copied{0};  ///< part of cleaner_bytes_copied: within memory only
   std::atomic<uint64_t> compaction_bytes_freed{0};   ///< part of cleaner_bytes_freed
+  std::atomic<uint64_t> scrubbed_bytes{0};           ///< verified by MemoryScrubber
+  std::atomic<uint64_t> damaged_entries{0};          ///< whose bytes were found not to be what was written
+  std::atomic<uint64_t> restored_entries{0};
+  std::atomic<uint64_t> mended_states{0};  ///< state bytes with a flipped bit
+  std::atomic<uint64_t> damaged_now{0};    ///< found and not restored
   std::atomic<uint64_t> refused_no_space{
       0};  ///< writes refused at the limit of live bytes, or because no cleaning gains
   std::atomic<uint64_t> refused_retry_later{0};  ///< appends that met no open head with room

@@ -64,6 +64,17 @@ EntryRef Segment::refAt(uint32_t offset) const {
   return {};
 }
 
+ByteSpan Segment::restOfExtent(uint32_t offset) const {
+  uint32_t end = committedBytes();
+  for (uint32_t i = extent_count_; i-- > 0;) {
+    const uint32_t begin = extents_[i].stream_begin.load(std::memory_order_relaxed);
+    if (begin <= offset) return {memory_->at(extents_[i].begin) + (offset - begin), end - offset};
+    end = std::min(end, begin);
+  }
+  RC_CHECK(false);
+  return {};
+}
+
 bool Segment::place(Cursor& cursor, uint32_t aligned_bytes, EntryRef& ref) {
   if (cursor.offset + uint64_t{aligned_bytes} > capacity_bytes_) return false;
   while (cursor.extent_used + uint64_t{aligned_bytes} > extents_[cursor.extent].bytes) {

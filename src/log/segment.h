@@ -98,6 +98,11 @@ class Segment {
   uint32_t offsetOf(EntryRef ref) const;
   /// The entry at a logical offset below committedBytes().
   EntryRef refAt(uint32_t offset) const;
+  /// From a logical offset below committedBytes() to the end of what is committed in its extent. An entry begins where
+  /// that ends, whatever the lengths of those before it say.
+  ByteSpan restOfExtent(uint32_t offset) const;
+  /// An entry in it is known to be damaged, and not restored. Any thread.
+  bool isDamaged() const { return damaged_.load(std::memory_order_acquire); }
 
   // For the log, side logs and the cleaner (the segment's one writer).
 
@@ -132,6 +137,7 @@ class Segment {
   friend class SegmentPool;
   friend class SegmentDirectory;
   friend class Log;
+  friend class Integrity;
 
   const LogMemory* memory_ = nullptr;
   uint32_t slot_ = 0;
@@ -151,6 +157,7 @@ class Segment {
   std::atomic<int64_t> large_bytes_{0};
   std::atomic<uint64_t> named_by_bytes_{0};
   std::atomic<int64_t> succeeded_bytes_{0};
+  std::atomic<bool> damaged_{false};
   uint64_t stamp_bytes_ = 0;
   uint64_t begun_bytes_ = 0;
 

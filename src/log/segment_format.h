@@ -32,8 +32,30 @@ inline constexpr uint8_t kHasExpiry = 0x20;  ///< 4 bytes of expiry follow the p
 inline constexpr uint8_t kNamesSegment = 0x40;
 inline constexpr uint8_t kGroupContinues = 0x80;  ///< another entry of the same atomic group follows
 
-/// The one byte of an entry that changes in place; outside the checksum. Only one-sided readers look at it.
-enum class EntryState : uint8_t { Pending = 0, Live = 1, Superseded = 2, Freed = 3 };
+/// The one byte of an entry that changes in place. It is outside the checksum, so any two of its values differ in four
+/// bits: a flipped bit makes none of them of another, and what is none of them means what Pending does.
+enum class EntryState : uint8_t {
+  Pending = 0x00,
+  Live = 0x0f,
+  Superseded = 0x33,  ///< dead
+  Freed = 0x3c,
+  Restoring = 0x55,  ///< damaged; its bytes are being fetched from a replica
+  Damaged = 0x5a,    ///< damaged, and nobody knows what was there
+};
+constexpr bool isKnown(EntryState state) {
+  switch (state) {
+    case EntryState::Pending:
+    case EntryState::Live:
+    case EntryState::Superseded:
+    case EntryState::Freed:
+    case EntryState::Restoring:
+    case EntryState::Damaged:
+      return true;
+  }
+  return false;
+}
+/// Nothing else of such an entry may be believed.
+constexpr bool isDamaged(EntryState state) { return state == EntryState::Restoring || state == EntryState::Damaged; }
 
 /// Entries begin at multiples of 8 bytes; between them are zeros.
 inline constexpr uint32_t kEntryAlignment = 8;

@@ -56,6 +56,9 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
           {master.store_, master.replicator(), master.environment_.rcu, master.pins_}),
       cleaner(log, master.store_, master.replicator()),
       maintenance(master.background_, {log, cleaner, master.store_, *master.index_, master.environment_.rcu}),
+      repair({log, master.store_, maintenance, master.environment_.dispatch, master.background_,
+              master.environment_.caller, master.environment_.trace, master.replicas_.get()},
+             master.config_.scrub),
       source({master.store_, log, *master.index_, master.tablets_, master.results_}),
       target({master.store_, log, master.tablets_, master.environment_.caller, master.background_, maintenance,
               master.environment_.trace}),
@@ -96,6 +99,7 @@ runtime::Task<void> Master::serve(ServerId id, ClusterId cluster) {
   parts_ = std::make_unique<Parts>(*this, id, cluster);
   parts_->log.maintain();
   parts_->maintenance.poke();
+  parts_->repair.start();
   rpc::ServiceTable& table = environment_.dispatch.services();
   parts_->service.addTo(table);
   parts_->tablet_service.addTo(table);
@@ -122,6 +126,7 @@ void Master::stop(bool goodbye) {
   parts_->target.stop();
   parts_->recovery.stop();
   parts_->tablet_service.stop();
+  parts_->repair.stop();
   parts_->maintenance.stop();
   parts_->maintenance.poke();  // it takes notice on its own executor
 }
@@ -156,7 +161,7 @@ runtime::Task<void> Master::forgetLapsedClients() {
 bool Master::stopped() const {
   return link_.stopped() && !forgetting_ && !preparing_ && (replicas_ == nullptr || replicas_->isIdle()) &&
          (!parts_ || (parts_->target.idle() && parts_->recovery.idle() && parts_->tablet_service.idle() &&
-                      parts_->maintenance.stopped()));
+                      parts_->maintenance.stopped() && parts_->repair.stopped()));
 }
 
 }  // namespace ramcore::master

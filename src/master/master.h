@@ -12,6 +12,7 @@
 #include "master/lent_values.h"
 #include "master/maintenance.h"
 #include "master/master_service.h"
+#include "master/memory_repair.h"
 #include "master/migration_source.h"
 #include "master/migration_target.h"
 #include "master/object_store.h"
@@ -33,6 +34,7 @@ struct MasterConfig {
   /// Copies on other servers; with 0 nothing survives this process.
   ReplicationOptions replication;
   LendingOptions lending;
+  MemoryScrubOptions scrub;
 };
 
 /// Told when the master begins to serve, and when it cannot go on.
@@ -96,6 +98,7 @@ class Master final : private LinkObserver {
   const ServerLease& lease() const { return lease_; }
   /// nullptr before the master serves.
   const log::Log* log() const { return parts_ ? &parts_->log : nullptr; }
+  log::Log* log() { return parts_ ? &parts_->log : nullptr; }
   const MasterService* service() const { return parts_ ? &parts_->service : nullptr; }
   /// nullptr before the master serves.
   const LentValues* lentValues() const { return parts_ ? &parts_->lent : nullptr; }
@@ -126,6 +129,7 @@ class Master final : private LinkObserver {
     log::Log log;
     log::Cleaner cleaner;
     Maintenance maintenance;
+    MemoryRepair repair;
     MigrationSource source;
     MigrationTarget target;
     RecoveryTarget recovery;

@@ -159,6 +159,7 @@ void MasterService::read(Request request) {
 void MasterService::answerRead(Request request, const ReadKey& key, log::EntryRef ref) {
   wire::Read::Response header{.header = {.status = Status::NotFound}, .version = 0, .value_bytes = 0};
   if (!ref) return request.replyWith(header);
+  if (const Status damage = damageOf(ref); damage != Status::Ok) return refuse(std::move(request), damage);
   const log::EntryView entry = parts_.store.entry(ref);
   const ShowAfter show_after = ShowAfter::of(parts_.log, key.level, ref);
   const bool is_object = entry.type() == log::EntryType::Object;

@@ -60,6 +60,12 @@ void MigrationSource::pull(rpc::Request request) {
                            .safe_version = parts_.store.safeVersionNow()});
   for (const log::EntryRef ref : slice.objects) {
     const log::EntryView entry = parts_.store.entry(ref);
+    if (!entry.verify()) {
+      log::Segment& segment = *parts_.log.pool().segmentOf(ref);
+      uint32_t next = 0;
+      static_cast<void>(parts_.log.integrity().isSound(segment, segment.offsetOf(ref), next));
+      return request.reply(Status::RetryLater);
+    }
     log::copyEntry(response.extendHead(entry.alignedBytes()), entry);
   }
   response->contiguous_bytes = sizeof(wire::Pull::Response);

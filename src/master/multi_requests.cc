@@ -61,7 +61,14 @@ void lookUp(ObjectStore& store, std::span<ReadPart> batch) {
   }
   store.lookupBatch(std::span(keys).first(batch.size()), std::span(hashes).first(batch.size()),
                     std::span(refs).first(batch.size()));
-  for (size_t i = 0; i < batch.size(); ++i) batch[i].ref = refs[i];
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const Status damage = damageOf(refs[i]);
+    if (damage == Status::Ok) {
+      batch[i].ref = refs[i];
+    } else if (batch[i].status == Status::Ok) {
+      batch[i].status = damage;
+    }
+  }
 }
 
 // Makes `status` of the parts what is to be answered, and gives the bytes of the whole answer. A value for which there

@@ -10,6 +10,7 @@ namespace {
 
 using log::EntryInput;
 using log::EntryRef;
+using log::EntryState;
 using log::EntryType;
 using log::EntryView;
 using wire::Condition;
@@ -64,6 +65,8 @@ class Group {
   std::array<ByteSpan, 2> pieces_;
 };
 
+EntryRef refOfDamaged(EntryState state) { return state == EntryState::Damaged ? kDamagedRef : kRestoringRef; }
+
 bool isObject(const Found& found) { return found.ref && found.entry.type() == EntryType::Object; }
 
 }  // namespace
@@ -79,19 +82,29 @@ Status ObjectStore::checkRead(TableId table, KeyHash hash, TabletEpoch epoch, in
 }
 
 Found ObjectStore::lookup(TableId table, KeyHash hash, ByteSpan key) const {
+  EntryState state{};
   const EntryRef ref = parts_->index.lookup(hash, [&](EntryRef candidate) {
     const EntryView view = entry(candidate);
-    return view.table() == table && std::ranges::equal(view.key(), key);
+    // Before anything else is looked at: what is restored meanwhile is not half believed.
+    state = view.state();
+    return isDamaged(state) || (view.table() == table && std::ranges::equal(view.key(), key));
   });
+  if (ref && isDamaged(state)) return {refOfDamaged(state), {}};
   return {ref, ref ? entry(ref) : EntryView()};
 }
 
 void ObjectStore::lookupBatch(std::span<const Key> keys, std::span<const KeyHash> hashes,
                               std::span<EntryRef> out) const {
+  std::array<EntryState, kLookupsMax> states;
+  RC_DCHECK(keys.size() <= kLookupsMax);
   parts_->index.lookupBatch(hashes, out, memory_.base(), [&](size_t i, EntryRef candidate) {
     const EntryView view = entry(candidate);
-    return view.table() == keys[i].table && std::ranges::equal(view.key(), keys[i].key);
+    states[i] = view.state();
+    return isDamaged(states[i]) || (view.table() == keys[i].table && std::ranges::equal(view.key(), keys[i].key));
   });
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (out[i] && isDamaged(states[i])) out[i] = refOfDamaged(states[i]);
+  }
 }
 
 std::optional<Answer> ObjectStore::apply(const Mutation& mutation, Locking locking) {
@@ -130,13 +143,18 @@ Answer ObjectStore::applyLocked(const Mutation& mutation, const index::StripeGua
 
   Found present;
   size_t others = 0;
+  EntryState state{};
   present.ref = parts_->index.find(stripe, [&](EntryRef candidate) {
     const EntryView view = entry(candidate);
+    state = view.state();
+    if (isDamaged(state)) return true;
     if (view.table() != mutation.table) return false;
     if (std::ranges::equal(view.key(), mutation.key)) return true;
     ++others;
     return false;
   });
+  // Its version is lost, too: nothing can follow on it.
+  if (present.ref && isDamaged(state)) return {.status = damageOf(refOfDamaged(state))};
   if (present.ref) present.entry = entry(present.ref);
   if (!present.ref && others >= kKeysPerHashMax && mutation.opcode != Opcode::Remove) {
     return {.status = Status::TooLarge};
@@ -481,6 +499,26 @@ std::optional<KeyHash> ObjectStore::purgeSlice(TableId table, const HashRange& r
     if (is_object) parts_->log.markDead(ref);
   }
   return next;
+}
+
+// ---- damaged memory
+
+std::optional<ObjectStore::Identity> ObjectStore::identify(EntryRef ref, SegmentId segment) {
+  log::Segment* const in = parts_->log.pool().segmentOf(ref);
+  if (in == nullptr || in->id() != segment) return std::nullopt;
+  const ByteSpan rest = in->restOfExtent(in->offsetOf(ref));
+  const EntryView view = entry(ref);
+  if (rest.size() < log::kEntryHeaderBytes + log::kNamedSegmentBytes + view.keyBytes()) return std::nullopt;
+  const KeyHash hash = hashKey(view.table(), view.key());
+  const index::StripeGuard stripe(parts_->index, hash);
+  const EntryRef found = parts_->index.find(stripe, [&](EntryRef candidate) { return candidate == ref; });
+  if (!found) return std::nullopt;
+  return Identity{view.table(), hash};
+}
+
+bool ObjectStore::isBookkeeping(EntryRef ref) const {
+  const EntryType type = entry(ref).type();
+  return type == EntryType::Tombstone || type == EntryType::ResultRecord || type == EntryType::LogDigest;
 }
 
 // ---- log::EntryOwner

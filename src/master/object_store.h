@@ -47,8 +47,17 @@ struct Answer {
 /// A successful lookup: good inside the read section it was made in.
 struct Found {
   log::EntryRef ref;
-  log::EntryView entry;
+  log::EntryView entry;  ///< empty if damageOf(ref) is not Ok
 };
+
+/// What a lookup finds in the place of an entry that is damaged: no entry's address.
+inline constexpr log::EntryRef kDamagedRef = log::EntryRef::fromBits(1);
+inline constexpr log::EntryRef kRestoringRef = log::EntryRef::fromBits(2);
+/// Ok; Corrupt: the object's bytes are lost; RetryLater: they are being fetched from a replica.
+inline Status damageOf(log::EntryRef found) {
+  if (found.bits() > kRestoringRef.bits() || !found) return Status::Ok;
+  return found == kDamagedRef ? Status::Corrupt : Status::RetryLater;
+}
 
 /// Objects by key over log and index: versions, conditions, exactly-once. One code path for every mutation: a section
 /// without suspension under the key's stripe, that checks tablet and epoch, lease, duplicate, condition and space,
@@ -76,7 +85,8 @@ class ObjectStore final : public log::EntryOwner {
   /// @param level  with Ok, set to what the answer waits for
   Status checkRead(TableId table, KeyHash hash, TabletEpoch epoch, int64_t now_ns, Durability& level) const;
   /// The entry of a key: object or (until it is as durable as its table wants) tombstone; an empty ref if there is
-  /// none.
+  /// none. What is known to be damaged is found by what the index has of the hash, and stands for all keys of it: see
+  /// damageOf.
   Found lookup(TableId table, KeyHash hash, ByteSpan key) const;
   /// Several at once, with their cache misses overlapped.
   struct Key {
@@ -84,6 +94,7 @@ class ObjectStore final : public log::EntryOwner {
     ByteSpan key;
   };
   void lookupBatch(std::span<const Key> keys, std::span<const KeyHash> hashes, std::span<log::EntryRef> out) const;
+  static constexpr size_t kLookupsMax = 64;  ///< of one lookupBatch
   log::EntryView entry(log::EntryRef ref) const { return log::EntryView(memory_.base() + ref.offsetBytes()); }
 
   /// Keys of one table whose hashes agree as far as the index keeps them. Chance gives two at most, somebody who
@@ -146,6 +157,17 @@ class ObjectStore final : public log::EntryOwner {
   /// Takes removed keys out of the index whose tombstones are as durable as their tables want; at most `count_max`.
   size_t reapTombstones(size_t count_max);
   bool hasTombstonesToReap();
+
+  /// Whether the objects of a range can be listed: see log::Integrity.
+  Status rangeStatus() const { return parts_->log.integrity().rangeStatus(); }
+  struct Identity {
+    TableId table;
+    KeyHash hash;
+  };
+  /// Whose entry a damaged one is, if its table and key can be read: if it is what the index has under them.
+  std::optional<Identity> identify(log::EntryRef ref, SegmentId segment);
+  /// Whether a damaged entry is none that the index refers to, unless more than one bit of its type has flipped.
+  bool isBookkeeping(log::EntryRef ref) const;
 
   /// Keys in the index: objects, and removals that are not durable yet.
   uint64_t objectCount() const { return parts_->index.entryCount(); }

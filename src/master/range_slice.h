@@ -25,7 +25,8 @@ struct RangeSlice {
   /// @param size_of  `uint64_t(const log::EntryView&)`: bytes of an object in the answer
   /// @param saw      `void(log::EntryRef)`: called for every entry of the table that the answer reveals, removals
   ///                 included
-  /// @return Ok, or TooLarge if the objects of the first hash alone are more than `bytes_max`
+  /// @return Ok, or TooLarge if the objects of the first hash alone are more than `bytes_max`. Corrupt, RetryLater: an
+  ///         object that is or may be among them is damaged in memory, lost or to be restored.
   /// Thread: any worker, inside one read section; the references are good in it.
   template <typename SizeOf, typename Saw>
   [[nodiscard]] Status fill(const ObjectStore& store, index::HashIndex& index, TableId table, HashRange range,
@@ -43,6 +44,8 @@ Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, Table
   std::vector<index::IndexEntry> found;
   size_t entries_seen = 0;
   std::optional<KeyHash> cursor = range.first;
+  const Status readable = store.rangeStatus();
+  if (readable != Status::Ok) return readable;
   while (cursor) {
     found.clear();
     cursor = index.scan(*cursor, range.last, kEntriesPerStep, hash_of, found);
@@ -54,6 +57,8 @@ Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, Table
         const log::EntryView entry = store.entry(found[end].ref);
         if (entry.table() != table) continue;
         saw(found[end].ref);
+        const log::EntryState state = entry.state();
+        if (log::isDamaged(state)) return state == log::EntryState::Damaged ? Status::Corrupt : Status::RetryLater;
         if (entry.type() != log::EntryType::Object) continue;
         objects.push_back(found[end].ref);
         group_bytes += size_of(entry);

@@ -476,6 +476,16 @@ ReplicaManager::Counts ReplicaManager::counts() const {
   return counts;
 }
 
+std::vector<rpc::PeerAddress> ReplicaManager::closedHolders(SegmentId segment) const {
+  std::vector<rpc::PeerAddress> holders;
+  const auto found = segments_.find(segment);
+  if (found == segments_.end()) return holders;
+  for (const auto& replica : found->second->replicas()) {
+    if (replica->closed) holders.push_back(replica->address);
+  }
+  return holders;
+}
+
 std::vector<ReplicaManager::Known> ReplicaManager::replicas() const {
   std::vector<Known> known;
   for (const auto& [id, segment] : segments_) {

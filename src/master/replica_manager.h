@@ -103,6 +103,8 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   };
   /// Of all segments that are not freed.
   std::vector<Known> replicas() const;
+  /// Where the segment has closed replicas, as far as is known here.
+  std::vector<rpc::PeerAddress> closedHolders(SegmentId segment) const;
   /// Counts::wanted; any thread.
   uint32_t wantedCount() const { return options_.local_replica ? 1 : options_.replicas; }
   /// For metrics; any thread.
@@ -162,6 +164,9 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   void noteLost(ServerId backup, Status why) override;
   void noteRotten(ServerId backup) override;
   void noteFenced() override;
+  void noteUnsound(SegmentId segment, uint32_t offset_bytes) override {
+    events_->segmentUnsound(segment, offset_bytes);
+  }
   void noteRepaired() override { stats_.repairs.fetch_add(1, std::memory_order_relaxed); }
   rpc::Dispatch& dispatch() override { return environment_.dispatch; }
   rpc::Caller& caller() override { return environment_.caller; }

@@ -17,6 +17,8 @@ constexpr int64_t kFlushNs = 2 * runtime::kNanosPerSecond;
 // A backup that lives gets this long to answer before another one takes its place.
 constexpr int64_t kPatienceNs = 300 * runtime::kNanosPerMilli;
 constexpr int64_t kRetryNs = 10 * runtime::kNanosPerMilli;
+// Damaged memory is looked at again after this.
+constexpr int64_t kUnsoundNs = 200 * runtime::kNanosPerMilli;
 
 // No repetition changes these.
 bool isFinal(Status status) {
@@ -221,11 +223,31 @@ void ReplicatedSegment::sendWhatIsDue(Replica& replica, uint32_t committed) {
   if (can_flush && isPatient(replica, committed) && committed > replica.askedBytes()) {
     return sendFlush(replica, committed);
   }
-  if (needsWrite(replica, committed) && !replica.busy) send(replica, committed);
+  if (needsWrite(replica, committed) && !replica.busy) {
+    // What was closed long ago may have been damaged since, and a replica of that would be none.
+    if (closed_reported_ && !isSoundChunk(beginOfNext(replica), committed)) {
+      owner_.dispatch().arm(replica.retry, owner_.dispatch().clock().nowNs() + kUnsoundNs);
+      return;
+    }
+    send(replica, committed);
+  }
   // Right behind a write it covers that as well. Not until all that is wanted is there: there may always be more on its
   // way.
   const uint32_t on_its_way = isInStep(replica) ? replica.next_bytes : replica.certified_bytes;
   if (can_flush && on_its_way > replica.askedBytes()) sendFlush(replica, on_its_way);
+}
+
+/// Whether the next write would carry what was written. If not, those who restore it know now.
+bool ReplicatedSegment::isSoundChunk(uint32_t from, uint32_t committed) {
+  for (uint32_t at = from; at < committed && at - from <= kWriteBytesMax;) {
+    log::EntryView entry;
+    if (log::decodeEntry(segment_->restOfExtent(at), entry) != log::DecodeError::None) {
+      owner_.noteUnsound(id_, at);
+      return false;
+    }
+    at += entry.alignedBytes();
+  }
+  return true;
 }
 
 uint32_t ReplicatedSegment::beginOfNext(const Replica& replica) const {

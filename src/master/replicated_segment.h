@@ -35,6 +35,8 @@ class ReplicaOwner {
   virtual void noteFenced() = 0;
   /// One more replica of a segment that had been closed is complete.
   virtual void noteRepaired() = 0;
+  /// The segment cannot be copied again now: the entry at this offset is damaged in memory.
+  virtual void noteUnsound(SegmentId segment, uint32_t offset_bytes) = 0;
   virtual void noteWrite(uint32_t bytes) = 0;
   virtual void noteFlush() = 0;
   virtual bool isMember(ServerId backup) const = 0;
@@ -99,6 +101,7 @@ class ReplicatedSegment {
   bool canFlush(const Replica& replica) const;
   bool isInStep(const Replica& replica) const;
   bool needsWrite(const Replica& replica, uint32_t committed) const;
+  bool isSoundChunk(uint32_t from, uint32_t committed);
   bool isPatient(const Replica& replica, uint32_t committed) const;
   void place();
   void sendWhatIsDue(Replica& replica, uint32_t committed);

@@ -327,6 +327,8 @@ void TabletService::serverState(Request request) {
   answer.set_result_bytes(gauge(stats.result_bytes));
   answer.set_cleaner_copied_bytes(stats.cleaner_bytes_copied.load(std::memory_order_relaxed));
   answer.set_cleaner_freed_bytes(stats.cleaner_bytes_freed.load(std::memory_order_relaxed));
+  answer.set_damaged_entries(stats.damaged_entries.load(std::memory_order_relaxed));
+  answer.set_damaged_now(stats.damaged_now.load(std::memory_order_relaxed));
   answer.set_objects(parts_.store.objectCount());
   for (const Tablet& tablet : parts_.tablets.list()) {
     control::TabletLoad& load = *answer.add_tablets();

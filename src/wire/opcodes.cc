@@ -50,6 +50,8 @@ std::string_view name(Opcode opcode) {
       return "FreeReplica";
     case Opcode::ReadReplica:
       return "ReadReplica";
+    case Opcode::FetchReplica:
+      return "FetchReplica";
     case Opcode::CheckReplicas:
       return "CheckReplicas";
     case Opcode::Enlist:

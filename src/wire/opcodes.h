@@ -41,6 +41,7 @@ enum class Opcode : uint16_t {
   WriteReplica = 80,  ///< bytes of a segment
   FreeReplica = 81,   ///< a segment is not needed any more
   ReadReplica = 82,   ///< entries of some hash ranges, from a dead master's segment
+  FetchReplica = 83,  ///< bytes of the sender's own segment, whose memory is damaged
 
   // Backup -> master: control.proto.
   CheckReplicas = 84,  ///< which replicas of the backup's former life are not needed; which others it has lost

@@ -94,4 +94,29 @@ static_assert(Fixed<ReadReplica::Range> && sizeof(ReadReplica::Range) == 32);
 static_assert(Fixed<ReadReplica::Request> && sizeof(ReadReplica::Request) == 48);
 static_assert(Fixed<ReadReplica::Response> && sizeof(ReadReplica::Response) == 32);
 
+/// Master -> backup: bytes of the sender's own segment, as a closed replica has them. Response: struct, then
+/// `data_bytes` bytes from the offset on: as many as were asked for, or up to the end of the replica.
+///
+/// NotFound: there is no valid replica of it here. RetryLater: it is not closed here yet. BadRequest: it ends before
+/// the offset.
+struct FetchReplica {
+  static constexpr Opcode kOpcode = Opcode::FetchReplica;
+  /// More than the largest entry; what is asked for beyond is left out.
+  static constexpr uint32_t kBytesMax = 2u << 20;
+  struct Request {
+    RequestHeader header;
+    ServerId master;  ///< the sender; what its session has proved
+    SegmentId segment;
+    uint32_t offset_bytes;
+    uint32_t data_bytes;  ///< at least 1
+  };
+  struct Response {
+    ResponseHeader header;
+    uint32_t length_bytes;  ///< of the replica
+    uint32_t data_bytes;
+  };
+};
+static_assert(Fixed<FetchReplica::Request> && sizeof(FetchReplica::Request) == 40);
+static_assert(Fixed<FetchReplica::Response> && sizeof(FetchReplica::Response) == 16);
+
 }  // namespace ramcore::wire

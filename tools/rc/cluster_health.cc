@@ -71,6 +71,10 @@ class Judge {
         add(State::Degraded, "the storage of server " + described(server.id) +
                                  " has failed and keeps nothing any more; start it again on another disk");
       }
+      if (server.damaged_now != 0) {
+        add(State::Degraded, count(server.damaged_now, "object") + " damaged in the memory of server " +
+                                 described(server.id) + ", which has found no copy yet; its log has the place");
+      }
       if (server.segments_repairing != 0) {
         add(State::Degraded,
             count(server.segments_repairing, "segment") + " of server " + described(server.id) + " to be copied again");

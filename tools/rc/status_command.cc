@@ -58,6 +58,8 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
                               {"result_bytes", server.result_bytes},
                               {"cleaner_copied_bytes", server.cleaner_copied_bytes},
                               {"cleaner_freed_bytes", server.cleaner_freed_bytes},
+                              {"damaged_entries", server.damaged_entries},
+                              {"damaged_now", server.damaged_now},
                               {"objects", server.objects},
                               {"requests", server.requests},
                               {"sessions", server.sessions},

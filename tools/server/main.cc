@@ -32,6 +32,7 @@ struct ServerSettings {
   std::string storage = "ramcore-server";
   uint64_t storage_bytes = uint64_t{4} << 30;
   uint64_t scrub_bytes_per_s = uint64_t{16} << 20;
+  uint64_t scrub_memory_bytes_per_s = uint64_t{16} << 20;
   std::string failure_domain;
   master::ReplicationOptions replication;
   master::LendingOptions lending;
@@ -238,6 +239,7 @@ class Server final : private master::MasterObserver {
     config.coordinator = {.id = 0, .locators = {std::move(coordinator)}};
     config.replication = settings_.replication;
     config.lending = settings_.lending;
+    config.scrub.bytes_per_second = settings_.scrub_memory_bytes_per_s;
     return master::Master::open(config,
                                 {.clock = process_->clock(),
                                  .trace = process_->trace(),
@@ -332,6 +334,13 @@ int main(int argc, char** argv) {
       ->envname("RAMCORE_SCRUB_BYTES_PER_S")
       ->transform(CLI::AsSizeValue(false))
       ->default_str(formatSize(settings.scrub_bytes_per_s));
+  app.add_option(
+         "--scrub-memory-bytes-per-s", settings.scrub_memory_bytes_per_s,
+         "How fast the objects in --memory are verified once an hour, in bytes or with a unit; what is damaged is made "
+         "whole from its copies; 0: never")
+      ->envname("RAMCORE_SCRUB_MEMORY_BYTES_PER_S")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str(formatSize(settings.scrub_memory_bytes_per_s));
   app.add_option("--replicas", settings.replication.replicas,
                  "Other servers on which everything this one holds is kept; 0: nothing survives this server")
       ->envname("RAMCORE_REPLICAS")

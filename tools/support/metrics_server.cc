@@ -199,6 +199,20 @@ void collectLent(const master::LentValues& lent, Families& out) {
               read(stats.refused));
 }
 
+void collectIntegrity(const log::LogStats& stats, Families& out) {
+  const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
+  out.counter("ramcore_log_scrubbed_bytes_total", "Bytes of the log in memory that were verified",
+              read(stats.scrubbed_bytes));
+  out.counter("ramcore_log_damaged_entries_total", "Entries in memory that were not what was written",
+              read(stats.damaged_entries));
+  out.counter("ramcore_log_restored_entries_total", "Of them, those whose bytes came back from a replica",
+              read(stats.restored_entries));
+  out.counter("ramcore_log_mended_states_total", "Flipped bits in bytes that have no checksum and need no replica",
+              read(stats.mended_states));
+  out.gauge("ramcore_log_damaged_now", "Entries that were found damaged and are not restored",
+            static_cast<double>(read(stats.damaged_now)));
+}
+
 void collectIndex(const index::HashIndex& index, Families& out) {
   const index::IndexStats stats = index.stats();
   out.gauge("ramcore_index_entries", "Keys in the hash index", static_cast<double>(stats.entries));
@@ -264,6 +278,7 @@ void collectMaster(const master::Master& master, int64_t now_ns, Families& out) 
   out.gauge("ramcore_fenced", "1 if the coordinator has declared this server dead", master.lease().isFenced() ? 1 : 0);
   collectLog(*master.log(), out);
   collectLent(*master.lentValues(), out);
+  collectIntegrity(master.log()->stats(), out);
   collectIndex(master.index(), out);
   if (master.replicas() != nullptr) collectReplicas(*master.replicas(), out);
 }

@@ -103,6 +103,7 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   if (options.durable) server.disk = disks[index].get();
   server.storage_bytes = options.storage_bytes;
   server.scrub = options.scrub;
+  server.memory_scrub = options.memory_scrub;
   server.replicas = options.replicas;
   // Each process has a name of its own: it neither repeats the draws of an earlier one nor gets its messages.
   const uint32_t life = ++lives_[index];

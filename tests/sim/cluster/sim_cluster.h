@@ -24,6 +24,7 @@ struct SimClusterOptions {
   bool durable = false;
   uint64_t storage_bytes = 16u << 20;
   backup::ScrubOptions scrub;
+  master::MemoryScrubOptions memory_scrub;
   master::ReplicationOptions replicas;
   int64_t verdict_after_ns = 10 * runtime::kNanosPerSecond;
   uint32_t clean_below_free_percent = 25;  ///< two heads and the reserves take 40 percent

@@ -70,7 +70,8 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
                                        .nonce = node_.entropy().next()},
                               .coordinator = simAddress(options.coordinator_node),
                               .replication = options.replicas,
-                              .lending = {}};
+                              .lending = {},
+                              .scrub = options.memory_scrub};
   const master::Master::Environment environment{.clock = node_.clock(),
                                                 .trace = node_.trace(),
                                                 .dispatch = dispatch,

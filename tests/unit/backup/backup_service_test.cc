@@ -508,6 +508,41 @@ TEST_F(BackupServiceTest, WhatAFlippedBitHasHitIsNeitherListedNorRead) {
   EXPECT_EQ(backup->store().stats().corrupt_frames.load(), 1u);
 }
 
+TEST_F(BackupServiceTest, ALivingMasterGetsTheBytesOfItsClosedReplicas) {
+  const SegmentMaker closed = makeHead(3, {SegmentId(3)}, 50);
+  const SegmentMaker open = makeHead(4, {SegmentId(3), SegmentId(4)}, 5);
+  ASSERT_EQ(put(closed, true)->outcome(), Status::Ok);
+  ASSERT_EQ(put(open)->outcome(), Status::Ok);
+  const auto ask = [this](SegmentId segment, uint32_t offset, uint32_t bytes) {
+    return wire::FetchReplica::Request{.header = header(Opcode::FetchReplica),
+                                       .master = kMaster,
+                                       .segment = segment,
+                                       .offset_bytes = offset,
+                                       .data_bytes = bytes};
+  };
+  const auto fetch = [&](RpcProcess& from, const wire::FetchReplica::Request& request) {
+    return send(from, bytesOf(request));
+  };
+  const uint32_t length = closed.length();
+  const auto whole = fetch(*master, ask(closed.id(), 200, 1 << 20));
+  ASSERT_EQ(whole->outcome(), Status::Ok);
+  const std::string body = whole->text();
+  EXPECT_EQ(loadAs<uint32_t>(asBytes(body).data()), length);
+  EXPECT_TRUE(std::ranges::equal(asBytes(body).subspan(8), closed.bytes(200, length)));
+  const auto part = fetch(*master, ask(closed.id(), 200, 300));
+  EXPECT_TRUE(std::ranges::equal(asBytes(part->text()).subspan(8), closed.bytes(200, 500)));
+
+  EXPECT_EQ(fetch(*other, ask(closed.id(), 0, 100))->outcome(), Status::BadRequest) << "another one's log";
+  EXPECT_EQ(fetch(*master, ask(closed.id(), length, 1))->outcome(), Status::BadRequest);
+  EXPECT_EQ(fetch(*master, ask(closed.id(), UINT32_MAX, 1))->outcome(), Status::BadRequest);
+  EXPECT_EQ(fetch(*master, ask(closed.id(), 0, 0))->outcome(), Status::BadRequest);
+  EXPECT_EQ(fetch(*master, ask(SegmentId(9), 0, 1))->outcome(), Status::NotFound);
+  EXPECT_EQ(fetch(*master, ask(open.id(), 0, 1))->outcome(), Status::RetryLater) << "it may end anywhere";
+  EXPECT_EQ(fetch(*client, ask(closed.id(), 0, 1))->outcome(), Status::BadRequest) << "a client";
+  fence();
+  EXPECT_EQ(fetch(*master, ask(closed.id(), 0, 100))->outcome(), Status::Fenced);
+}
+
 TEST_F(BackupServiceTest, ReplicasOfFormerLivesServeARecovery) {
   const SegmentMaker segment = makeHead(1, {SegmentId(1)});
   ASSERT_EQ(put(segment, false, Flags::kOpen | Flags::kCertified | Flags::kFlush)->outcome(), Status::Ok);

@@ -205,6 +205,17 @@ TEST(GoldenBytes, ReadReplica) {
   EXPECT_WIRE(response, kAnswerBytes + "01020304 05060708 090a0b0c 01 000000" + kVersionBytes);
 }
 
+TEST(GoldenBytes, FetchReplica) {
+  const FetchReplica::Request request{.header = header(Opcode::FetchReplica),
+                                      .master = ServerId(0xa8a7a6a5a4a3a2a1),
+                                      .segment = SegmentId(0xb8b7b6b5b4b3b2b1),
+                                      .offset_bytes = 0x04030201,
+                                      .data_bytes = 0x08070605};
+  EXPECT_WIRE(request, headerBytes("53") + "a1a2a3a4a5a6a7a8 b1b2b3b4b5b6b7b8 01020304 05060708");
+  const FetchReplica::Response response{.header = kAnswer, .length_bytes = 0x04030201, .data_bytes = 0x08070605};
+  EXPECT_WIRE(response, kAnswerBytes + "01020304 05060708");
+}
+
 TEST(GoldenBytes, Handshake) {
   const HandshakeHeader hello{.magic = kHandshakeMagic,
                               .message_bytes = 0x04030201,

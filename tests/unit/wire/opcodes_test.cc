@@ -33,6 +33,7 @@ TEST(Opcodes, NumbersAndNamesOfTheWire) {
                                                     {80, "WriteReplica"},
                                                     {81, "FreeReplica"},
                                                     {82, "ReadReplica"},
+                                                    {83, "FetchReplica"},
                                                     {84, "CheckReplicas"},
                                                     {96, "Enlist"},
                                                     {97, "RenewServerLease"},

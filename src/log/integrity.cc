@@ -1,0 +1,221 @@
+#include "log/integrity.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "log/entry_writer.h"
+#include "log/log_reader.h"
+
+namespace ramcore::log {
+
+namespace {
+
+constexpr uint32_t kStateByte = offsetof(EntryHeader, state);
+
+// How many bits of an entry are not what they were, without its state byte; kBitsMax + 1 if they are more.
+uint32_t bitsChanged(const std::byte* now, ByteSpan then) {
+  uint32_t bits = 0;
+  for (uint32_t i = 0; i < then.size() && bits <= Integrity::kBitsMax; ++i) {
+    if (i != kStateByte) bits += static_cast<uint32_t>(std::popcount(static_cast<uint8_t>(now[i] ^ then[i])));
+  }
+  return bits;
+}
+
+}  // namespace
+
+bool Integrity::isSound(Segment& segment, uint32_t offset, uint32_t& next) {
+  const ByteSpan bytes = segment.restOfExtent(offset);
+  EntryView entry;
+  const DecodeError error = decodeEntry(bytes, entry);
+  if (error == DecodeError::None) {
+    next = offset + entry.alignedBytes();
+    return true;
+  }
+  const EntryView damaged(bytes.data());
+  // The zeros lie outside the checksum, but the lengths that say where they are inside.
+  if (error == DecodeError::BadPadding && damaged.verify()) {
+    const EntryRef ref = segment.refAt(offset);
+    for (uint32_t i = damaged.bytes(); i < damaged.alignedBytes(); ++i) byteAt(ref, i).store(0);
+    stats_.mended_states.fetch_add(1, std::memory_order_relaxed);
+    next = offset + damaged.alignedBytes();
+    return true;
+  }
+  note(segment, offset, error);
+  return false;
+}
+
+void Integrity::mendState(EntryRef ref) {
+  const auto byte = byteAt(ref, kStateByte);
+  uint8_t state = byte.load(std::memory_order_relaxed);
+  if (log::isKnown(static_cast<EntryState>(state))) return;
+  // If it dies meanwhile, what says so stays.
+  if (byte.compare_exchange_strong(state, static_cast<uint8_t>(EntryState::Pending))) {
+    stats_.mended_states.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+uint32_t Integrity::skip(const Segment& segment, uint32_t offset) const {
+  const ByteSpan rest = segment.restOfExtent(offset);
+  const auto end = offset + static_cast<uint32_t>(rest.size());
+  if (rest.size() < kEntryHeaderBytes) return end;
+  const uint32_t bytes = EntryView(rest.data()).alignedBytes();
+  EntryView following;
+  if (bytes >= rest.size() || decodeEntry(rest.subspan(bytes), following) != DecodeError::None) return end;
+  return offset + bytes;
+}
+
+/// @return the state it had
+EntryState Integrity::mark(EntryRef ref, EntryState mark) const {
+  const auto byte = byteAt(ref, kStateByte);
+  return static_cast<EntryState>(byte.exchange(static_cast<uint8_t>(mark)));
+}
+
+Integrity::Known* Integrity::find(EntryRef ref) {
+  const auto found = std::find_if(known_.begin(), known_.end(), [ref](const Known& k) { return k.damage.ref == ref; });
+  return found != known_.end() ? &*found : nullptr;
+}
+
+void Integrity::refresh() {
+  size_t restoring = 0;
+  size_t unplaced = 0;
+  for (const Known& known : known_) {
+    restoring += known.is_lost ? 0 : 1;
+    unplaced += known.is_placed ? 0 : 1;
+  }
+  restoring_count_.store(restoring, std::memory_order_release);
+  unplaced_count_.store(unplaced, std::memory_order_release);
+  stats_.damaged_now.store(known_.size(), std::memory_order_relaxed);
+}
+
+void Integrity::note(Segment& segment, uint32_t offset, DecodeError error) {
+  const bool can_restore = canRestore();
+  Damage damage{.segment = segment.id(), .offset_bytes = offset, .ref = segment.refAt(offset), .error = error};
+  {
+    SpinGuard guard(lock_);
+    if (const Known* known = find(damage.ref); known != nullptr && known->damage.segment == damage.segment) return;
+    const EntryState was = mark(damage.ref, can_restore ? EntryState::Restoring : EntryState::Damaged);
+    // Beyond the bound it was not kept, and is met again in each pass.
+    if (log::isDamaged(was) && known_.size() >= kDamagesMax) return;
+    damage.was_dead = was == EntryState::Superseded;
+    segment.damaged_.store(true, std::memory_order_release);
+    stats_.damaged_entries.fetch_add(1, std::memory_order_relaxed);
+    if (known_.size() >= kDamagesMax) return;
+    known_.push_back({.damage = damage, .is_lost = !can_restore, .is_placed = damage.was_dead});
+    refresh();
+  }
+  if (observer_ != nullptr) observer_->onDamaged(damage);
+}
+
+// Not by the id alone: if it was compacted, another one has that now.
+const Segment* Integrity::segmentOf(const Damage& damage) const {
+  const Segment* const segment = pool_.segmentOf(damage.ref);
+  const bool is_there =
+      segment != nullptr && segment->state() != SegmentState::Unlinked && segment->id() == damage.segment;
+  return is_there ? segment : nullptr;
+}
+
+Status Integrity::restoreFrom(const Damage& damage, ByteSpan replica) {
+  std::vector<std::byte> form;
+  const auto isRestored = [&](uint32_t bytes, auto&& write) {
+    form.assign(bytes, std::byte{0});
+    write(form.data());
+    return restore(damage, form) == Status::Ok;
+  };
+  SegmentReader reader(replica);
+  for (auto group = reader.nextGroup(); !group.empty(); group = reader.nextGroup()) {
+    for (const EntryView& entry : group) {
+      if (restore(damage, ByteSpan(entry.address(), entry.alignedBytes())) == Status::Ok) return Status::Ok;
+      // As relocation writes it: not in a group, perhaps without the segment that it named, or what is left of it.
+      if (isRestored(entry.alignedBytes(), [&](std::byte* to) { copyEntry(to, entry); })) return Status::Ok;
+      if (!entry.namesSegment()) continue;
+      if (isRestored(entry.alignedBytesUnnamed(), [&](std::byte* to) { copyEntryUnnamed(to, entry); }))
+        return Status::Ok;
+      if (entry.type() != EntryType::Object) continue;
+      if (isRestored(alignedTombstoneBytes(entry.keyBytes()), [&](std::byte* to) { writeTombstoneBefore(to, entry); }))
+        return Status::Ok;
+    }
+  }
+  return segmentOf(damage) == nullptr ? Status::NotFound : Status::Corrupt;
+}
+
+Status Integrity::restore(const Damage& damage, ByteSpan bytes) {
+  const Segment* const segment = segmentOf(damage);
+  if (segment == nullptr) return Status::NotFound;
+  EntryView entry;
+  if (decodeEntry(bytes, entry) != DecodeError::None) return Status::Corrupt;
+  const ByteSpan right(entry.address(), entry.alignedBytes());
+  if (right.size() > segment->restOfExtent(damage.offset_bytes).size()) return Status::Corrupt;
+  const std::byte* const now = pool_.memory().at(damage.ref);
+  if (EntryView(now).crc() != entry.crc() && bitsChanged(now, right) > kBitsMax) return Status::Corrupt;
+  // Byte by byte: replicas that are made anew may just be being sent from here.
+  for (uint32_t i = 0; i < right.size(); ++i) {
+    if (i != kStateByte && now[i] != right[i]) byteAt(damage.ref, i).store(static_cast<uint8_t>(right[i]));
+  }
+  return Status::Ok;
+}
+
+void Integrity::noteDied(EntryRef ref) {
+  SpinGuard guard(lock_);
+  if (Known* const known = find(ref); known != nullptr) known->has_died = true;
+}
+
+bool Integrity::release(const Damage& damage) {
+  bool has_died = false;
+  {
+    SpinGuard guard(lock_);
+    if (const Known* const known = find(damage.ref); known != nullptr) has_died = known->has_died;
+    std::erase_if(known_, [&](const Known& known) { return known.damage.ref == damage.ref; });
+    refresh();
+    if (Segment* const segment = pool_.segmentOf(damage.ref); segment != nullptr && segment->id() == damage.segment) {
+      const bool has_more = std::any_of(known_.begin(), known_.end(),
+                                        [&](const Known& known) { return known.damage.segment == damage.segment; });
+      // What the state byte said of a death is said by the index, too.
+      uint8_t state = byteAt(damage.ref, kStateByte).load();
+      if (log::isDamaged(static_cast<EntryState>(state))) {
+        byteAt(damage.ref, kStateByte).compare_exchange_strong(state, static_cast<uint8_t>(EntryState::Pending));
+      }
+      segment->damaged_.store(has_more, std::memory_order_release);
+    }
+  }
+  stats_.restored_entries.fetch_add(1, std::memory_order_relaxed);
+  return has_died;
+}
+
+void Integrity::giveUp(const Damage& damage) {
+  SpinGuard guard(lock_);
+  Known* const known = find(damage.ref);
+  if (known == nullptr) return;
+  known->is_lost = true;
+  auto restoring = static_cast<uint8_t>(EntryState::Restoring);
+  byteAt(damage.ref, kStateByte).compare_exchange_strong(restoring, static_cast<uint8_t>(EntryState::Damaged));
+  refresh();
+}
+
+void Integrity::notePlaced(const Damage& damage) {
+  SpinGuard guard(lock_);
+  Known* const known = find(damage.ref);
+  if (known == nullptr) return;
+  known->is_placed = true;
+  refresh();
+}
+
+void Integrity::forgetGone() {
+  SpinGuard guard(lock_);
+  const size_t forgotten =
+      std::erase_if(known_, [this](const Known& known) { return segmentOf(known.damage) == nullptr; });
+  if (forgotten != 0) refresh();
+}
+
+Status Integrity::rangeStatus() const {
+  if (restoring_count_.load(std::memory_order_acquire) != 0) return Status::RetryLater;
+  return unplaced_count_.load(std::memory_order_acquire) != 0 ? Status::Corrupt : Status::Ok;
+}
+
+std::vector<Damage> Integrity::damages() const {
+  SpinGuard guard(lock_);
+  std::vector<Damage> all;
+  for (const Known& known : known_) all.push_back(known.damage);
+  return all;
+}
+
+}  // namespace ramcore::log

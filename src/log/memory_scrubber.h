@@ -1,0 +1,28 @@
+#pragma once
+
+#include "log/log.h"
+
+namespace ramcore::log {
+
+/// Verifies the closed segments of a log where they lie in memory, one pass after the other: bits flip there, and reads
+/// do not look at checksums. What it finds goes to Log::integrity().
+///
+/// Thread: the cleaner's, inside a read section of the log's Rcu.
+class MemoryScrubber {
+ public:
+  explicit MemoryScrubber(Log& log) : log_(log) {}
+
+  /// Looks at entries until they are `bytes_max` together, or the pass is over.
+  /// @return bytes looked at; fewer than `bytes_max`: the pass is over, the next call begins another one
+  uint32_t step(uint32_t bytes_max);
+
+ private:
+  Segment* current();
+
+  Log& log_;
+  uint32_t slot_ = 0;  ///< the segment that is being looked at
+  SegmentId id_;       ///< and its id, if it was begun
+  uint32_t offset_ = 0;
+};
+
+}  // namespace ramcore::log
