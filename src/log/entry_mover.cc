@@ -26,9 +26,12 @@ bool EntryMover::move(Segment& from, uint32_t& offset, uint32_t bytes_max, MoveT
       candidate = {.ref = ref, .end = seen};
       if (isWanted(ref, entry, candidate)) ++count;
     }
-    for (size_t i = 0; i < count && has_room; ++i) {
-      has_room = moveOne(from, window[i], target);
-      if (has_room) offset = window[i].end;
+    for (std::span<Candidate> left(window.data(), count); !left.empty() && has_room;) {
+      const size_t copied = copyTo(left, from, target);
+      const size_t done = handOver(left.first(copied));
+      if (done > 0) offset = left[done - 1].end;
+      left = left.subspan(done);
+      has_room = copied > 0;
     }
     if (has_room) offset = seen;
   }
@@ -63,52 +66,63 @@ bool EntryMover::isWanted(EntryRef ref, const EntryView& entry, Candidate& candi
   return true;
 }
 
-/// False: there is no room for it.
-bool EntryMover::moveOne(Segment& from, const Candidate& candidate, MoveTarget& target) {
-  if (candidate.is_due) return writeDue(from, candidate, target);
-  const EntryView entry = log_.view(candidate.ref);
-  const bool names = candidate.named != nullptr;
-  const uint32_t bytes = names ? entry.alignedBytes() : entry.alignedBytesUnnamed();
-  const MoveTarget::Place place = placeIn(from, bytes, target);
-  if (place.segment == nullptr) return false;
-  std::byte* const at = log_.pool().memory().at(place.ref);
-  names ? copyEntry(at, entry) : copyEntryUnnamed(at, entry);
-  const bool is_tombstone = entry.type() == EntryType::Tombstone;
-  if (!owner_.relocated(candidate.ref, place.ref, EntryView(at), candidate.hint) && !is_tombstone) {
-    // It died, and what killed it names the old place: the copy must not exist.
-    to_->rewind(place.before);
-    Candidate dead = candidate;
-    dead.is_due = names;
-    return !names || writeDue(from, dead, target);
+/// Copies as many of them, one behind the other, as find room in one segment of the target.
+/// @return how many; 0: there is no room
+size_t EntryMover::copyTo(std::span<Candidate> candidates, Segment& from, MoveTarget& target) {
+  size_t copied = 0;
+  for (Candidate& candidate : candidates) {
+    const EntryView entry = log_.view(candidate.ref);
+    const bool names = candidate.named != nullptr;
+    candidate.bytes = candidate.is_due ? alignedTombstoneBytes(entry.keyBytes())
+                      : names          ? entry.alignedBytes()
+                                       : entry.alignedBytesUnnamed();
+    const MoveTarget::Place place = target.place(candidate.bytes);
+    if (place.segment == nullptr) break;
+    if (copied == 0) {
+      if (place.segment != to_ || tombstones_.size() >= kTombstonesMax) settle(from);
+      to_ = place.segment;
+    } else if (place.segment != to_) {
+      place.segment->rewind(place.before);  // it begins with the next ones
+      break;
+    }
+    to_->noteEntryBytes(candidate.bytes);
+    candidate.place = place;
+    std::byte* const at = log_.pool().memory().at(place.ref);
+    if (candidate.is_due) {
+      writeTombstoneBefore(at, entry);
+    } else {
+      names ? copyEntry(at, entry) : copyEntryUnnamed(at, entry);
+    }
+    ++copied;
   }
-  copied_bytes_ += bytes;
-  if (is_tombstone) {
-    tombstones_.push_back({candidate.named, entry.namedSegment(), bytes});
-  } else {
-    countMoved(entry.type(), entry.alignedBytes(), bytes);
-  }
-  return true;
+  return copied;
 }
 
-/// A tombstone in the place of a dead object. It was counted as one, where the object lies, since that died.
-bool EntryMover::writeDue(Segment& from, const Candidate& candidate, MoveTarget& target) {
-  const EntryView entry = log_.view(candidate.ref);
-  const uint32_t bytes = alignedTombstoneBytes(entry.keyBytes());
-  const MoveTarget::Place place = placeIn(from, bytes, target);
-  if (place.segment == nullptr) return false;
-  writeTombstoneBefore(log_.pool().memory().at(place.ref), entry);
-  copied_bytes_ += bytes;
-  tombstones_.push_back({candidate.named, entry.namedSegment(), bytes});
-  return true;
-}
-
-MoveTarget::Place EntryMover::placeIn(Segment& from, uint32_t bytes, MoveTarget& target) {
-  const MoveTarget::Place place = target.place(bytes);
-  if (place.segment == nullptr) return place;
-  if (place.segment != to_ || tombstones_.size() >= kTombstonesMax) settle(from);
-  to_ = place.segment;
-  to_->noteEntryBytes(bytes);
-  return place;
+/// Makes the copies what the owner refers to, in turn, until one of them finds that its entry has died. What killed it
+/// names the old place: the copy must not exist. It is taken back, and with it those behind it.
+/// @return how many are dealt with
+size_t EntryMover::handOver(std::span<Candidate> copies) {
+  for (size_t i = 0; i < copies.size(); ++i) {
+    Candidate& candidate = copies[i];
+    const EntryView entry = log_.view(candidate.ref);
+    const bool is_tombstone = entry.type() == EntryType::Tombstone;
+    if (!candidate.is_due) {
+      const EntryView copy(log_.pool().memory().at(candidate.place.ref));
+      if (!owner_.relocated(candidate.ref, candidate.place.ref, copy, candidate.hint) && !is_tombstone) {
+        to_->rewind(candidate.place.before);
+        candidate.is_due = candidate.named != nullptr;
+        return candidate.is_due ? i : i + 1;
+      }
+    }
+    copied_bytes_ += candidate.bytes;
+    if (is_tombstone || candidate.is_due) {
+      // One that was due was counted as one, where the object lies, since that died.
+      tombstones_.push_back({candidate.named, entry.namedSegment(), candidate.bytes});
+    } else {
+      countMoved(entry.type(), entry.alignedBytes(), candidate.bytes);
+    }
+  }
+  return copies.size();
 }
 
 void EntryMover::countMoved(EntryType type, uint32_t from_bytes, uint32_t to_bytes) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <vector>
 
 #include "log/log.h"
@@ -23,9 +24,10 @@ class MoveTarget {
 /// Copies what is alive in a segment to a target, the owner swapping its references.
 ///
 /// Entries are taken in windows: first all of a window are looked at, and the owner is told what it will be asked, so
-/// that the cache misses of its index overlap; then they are moved one by one. What is known to be dead by its state
-/// byte costs no question, unless it names a segment that is still there: then a tombstone takes its place. Counts of
-/// live bytes are settled once for many entries.
+/// that the cache misses of its index overlap; then they are copied; then the owner swaps its references, when what it
+/// was told to fetch has come, and without waiting in each of its locks for a copy to be written. What is known to be
+/// dead by its state byte costs no question, unless it names a segment that is still there: then a tombstone takes its
+/// place. Counts of live bytes are settled once for many entries.
 ///
 /// Thread: one at a time, inside one read section of the log's Rcu per call.
 class EntryMover {
@@ -46,15 +48,16 @@ class EntryMover {
   struct Candidate {
     EntryRef ref;
     EntryOwner::Hint hint = 0;
-    Segment* named = nullptr;  ///< by the entry, if that says anything any more
-    uint32_t end = 0;          ///< logical offset behind it
-    bool is_due = false;       ///< it is dead, and a tombstone has to say what it said
+    Segment* named = nullptr;   ///< by the entry, if that says anything any more
+    uint32_t end = 0;           ///< logical offset behind it
+    uint32_t bytes = 0;         ///< that its copy takes
+    bool is_due = false;        ///< it is dead, and a tombstone has to say what it said
+    MoveTarget::Place place{};  ///< of the copy
   };
 
   bool isWanted(EntryRef ref, const EntryView& entry, Candidate& candidate);
-  bool moveOne(Segment& from, const Candidate& candidate, MoveTarget& target);
-  bool writeDue(Segment& from, const Candidate& candidate, MoveTarget& target);
-  MoveTarget::Place placeIn(Segment& from, uint32_t bytes, MoveTarget& target);
+  size_t copyTo(std::span<Candidate> candidates, Segment& from, MoveTarget& target);
+  size_t handOver(std::span<Candidate> copies);
   void countMoved(EntryType type, uint32_t from_bytes, uint32_t to_bytes);
   void settle(Segment& from);
 

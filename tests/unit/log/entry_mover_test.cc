@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "tests/unit/log/log_fixture.h"
 
 namespace ramcore::log {
@@ -13,9 +15,8 @@ struct MoverFixture : LogFixture, MoveTarget {
    public:
     explicit Meddler(MoverFixture& fixture) : fixture_(fixture) {}
     Hint willBeRelocated(const EntryView& entry) override {
-      if (asText(entry.key()) == fixture_.dies_meanwhile) {
-        EXPECT_EQ(fixture_.owner.put(*fixture_.log, fixture_.dies_meanwhile, "newest"), Status::Ok);
-        fixture_.dies_meanwhile.clear();
+      if (const std::string key(asText(entry.key())); fixture_.die_meanwhile.erase(key) > 0) {
+        EXPECT_EQ(fixture_.owner.put(*fixture_.log, key, "newest"), Status::Ok);
       }
       return 0;
     }
@@ -98,7 +99,7 @@ struct MoverFixture : LogFixture, MoveTarget {
   }
 
   Segment* survivor = nullptr;
-  std::string dies_meanwhile;
+  std::set<std::string> die_meanwhile;
 };
 
 // "a" in the first segment keeps it in the log, and with it the first "k".
@@ -176,7 +177,7 @@ TEST(EntryMover, ObjectThatDiesWhileItIsMovedLeavesATombstone) {
   ASSERT_EQ(fixture.owner.put(*fixture.log, "a", "value"), Status::Ok);
   fixture.put("k", "one");
   Segment* const second = fixture.put("k", "two");
-  fixture.dies_meanwhile = "k";
+  fixture.die_meanwhile = {"k"};
   Segment* const kept = fixture.clean(*second);
   const std::vector<EntryView> entries = fixture.entriesOf(*kept);
   ASSERT_EQ(entries.size(), 1u);
@@ -185,6 +186,31 @@ TEST(EntryMover, ObjectThatDiesWhileItIsMovedLeavesATombstone) {
   fixture.remove("k");
   const std::map<std::string, std::string> state = {{"a", "value"}};
   EXPECT_EQ(fixture.recovered(), state);
+}
+
+// Entries are copied many at a time. Those behind one that died in between are copied again, to where it was.
+TEST(EntryMover, WhatDiesInTheMiddleOfManyLeavesNoGap) {
+  MoverFixture fixture;
+  constexpr int kObjects = 40;
+  const auto key = [](int i) { return "key " + std::to_string(100 + i); };
+  for (int i = 0; i < kObjects; ++i) ASSERT_EQ(fixture.owner.put(*fixture.log, key(i), "value"), Status::Ok);
+  Segment* const from = fixture.closeHead();
+  fixture.die_meanwhile = {key(0), key(3), key(4), key(15), key(16), key(39)};
+  const std::set<std::string> dead = fixture.die_meanwhile;
+  Segment* const kept = fixture.clean(*from);
+  std::vector<std::string> expected;
+  for (int i = 0; i < kObjects; ++i) {
+    if (!dead.contains(key(i))) expected.push_back(key(i));
+    EXPECT_EQ(fixture.owner.get(key(i)), dead.contains(key(i)) ? "newest" : "value");
+  }
+  std::vector<std::string> found;
+  for (const EntryView& entry : fixture.entriesOf(*kept)) {
+    EXPECT_EQ(entry.type(), EntryType::Object);
+    found.emplace_back(asText(entry.key()));
+  }
+  EXPECT_EQ(found, expected) << "in their order, each once";
+  EXPECT_EQ(kept->liveBytes(), static_cast<int64_t>(expected.size()) * alignedEntryBytes(7, 5, false));
+  EXPECT_EQ(fixture.recovered().size(), static_cast<size_t>(kObjects));
 }
 
 // A tombstone written for a dead object is never longer than that: what a pass has room for does not grow by deaths.
