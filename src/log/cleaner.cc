@@ -67,6 +67,9 @@ Cleaner::Progress Cleaner::begin() {
     --skips_left_;
     return Progress::Idle;
   }
+  // What is about to come back lets the next pass be a whole one.
+  const SegmentPool& pool = log_.pool();
+  if (pool.freeBytes() < log_.config().survivorReserveBytes() && pool.exchangedBytes() > 0) return Progress::Waiting;
   std::vector<Segment*> cleanable;
   log_.listCleanable(cleanable);
   if (beginCompaction(cleanable)) return Progress::Worked;

@@ -1,6 +1,7 @@
 /// The part of Log that moves a closed segment to other memory.
 
 #include <algorithm>
+#include <array>
 
 #include "base/check.h"
 #include "log/entry_writer.h"
@@ -57,12 +58,14 @@ void Log::finishCopy(Segment& copy) {
 void Log::keepApart(Segment& copy) {
   RC_CHECK(copy.state() == SegmentState::Open && !copy.listed_);
   copy.setState(SegmentState::Closed);
+  pool_.exchange(std::array{&copy}, {});
 }
 
 void Log::replace(Segment& original, Segment& copy) {
   // Before the original's memory begins to be given back, and before tombstones are counted for the copy: whoever found
   // the original by its id until then looks again.
   pool_.putInPlace(original, copy);
+  pool_.exchange(std::array{&copy}, std::array{&original});
   environment_.replicator.moved(copy);
   SpinGuard guard(lock_);
   RC_CHECK(original.listed_ && original.state() == SegmentState::Closed && copy.state() == SegmentState::Open);

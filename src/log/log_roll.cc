@@ -205,6 +205,7 @@ void Log::dropPrivate(Segment& segment) {
 }
 
 void Log::exchange(std::span<Segment* const> joining, std::span<Segment* const> leaving) {
+  pool_.exchange(joining, leaving);
   SpinGuard guard(lock_);
   for (Segment* segment : joining) {
     RC_CHECK(segment->state() == SegmentState::Closed && !segment->listed_);

@@ -161,6 +161,8 @@ class Segment {
   uint64_t stamp_bytes_ = 0;
   uint64_t begun_bytes_ = 0;
 
+  bool is_exchanged_ = false;  ///< counted in SegmentPool::exchangedBytes(); under the pool's lock
+
   // The log's bookkeeping, under its lock.
   uint32_t durable_bytes_ = 0;          ///< committed on all replicas
   uint32_t flushed_bytes_ = 0;          ///< of them, flushed there

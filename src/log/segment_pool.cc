@@ -44,7 +44,7 @@ SegmentPool::~SegmentPool() = default;
 
 uint64_t SegmentPool::freeBytesForHeads() const {
   const uint64_t free_bytes = freeBytes();
-  const uint64_t reserve = config_.survivorReserveBytes();
+  const uint64_t reserve = reserveBytes();
   return free_bytes > reserve ? free_bytes - reserve : 0;
 }
 
@@ -71,7 +71,7 @@ bool SegmentPool::isShortOfSlots() const {
 uint64_t SegmentPool::blockBytesFor(SegmentKind kind) const {
   const uint64_t free_bytes = freeBlockBytes();
   if (kind == SegmentKind::Survivor) return free_bytes;
-  const uint64_t reserve = config_.survivorReserveBytes();
+  const uint64_t reserve = reserveBytes();
   return free_bytes > reserve ? free_bytes - reserve : 0;
 }
 
@@ -99,6 +99,20 @@ Segment* SegmentPool::allocateCopy(const Segment& original, uint32_t entry_bytes
 void SegmentPool::putInPlace(Segment& original, Segment& copy) {
   MutexGuard guard(lock_);
   directory_.replace(original, copy);
+}
+
+void SegmentPool::exchange(std::span<Segment* const> survivors, std::span<Segment* const> given_up) {
+  MutexGuard guard(lock_);
+  for (Segment* segment : survivors) setExchanged(*segment, false);
+  for (Segment* segment : given_up) setExchanged(*segment, true);
+}
+
+void SegmentPool::setExchanged(Segment& segment, bool is_exchanged) {
+  // Small heads have a place of their own.
+  if (segment.is_exchanged_ == is_exchanged || segment.kind_ == SegmentKind::SmallHead) return;
+  segment.is_exchanged_ = is_exchanged;
+  exchanged_bytes_.fetch_add(is_exchanged ? segment.memory_bytes_ : 0 - segment.memory_bytes_,
+                             std::memory_order_relaxed);
 }
 
 Segment* SegmentPool::take(SegmentKind kind, SegmentId id, uint32_t entry_bytes_max) {
@@ -137,6 +151,7 @@ Segment* SegmentPool::take(SegmentKind kind, SegmentId id, uint32_t entry_bytes_
   segment.flushed_bytes_ = 0;
   segment.largest_entry_bytes_ = 0;
   segment.in_pass_ = false;
+  setExchanged(segment, kind == SegmentKind::Survivor);
   segment.is_replaced_ = false;
   segment.compaction_count_ = 0;
   segment.compacted_live_bytes_ = 0;
@@ -150,6 +165,8 @@ Segment* SegmentPool::take(SegmentKind kind, SegmentId id, uint32_t entry_bytes_
 void SegmentPool::trim(Segment& segment) {
   if (segment.kind_ == SegmentKind::SmallHead) return;
   MutexGuard guard(lock_);
+  const bool is_exchanged = segment.is_exchanged_;
+  setExchanged(segment, false);
   const Segment::Cursor& cursor = segment.cursor_;
   while (segment.extent_count_ > cursor.extent + 1) {
     const Extent& last = segment.extents_[--segment.extent_count_];
@@ -166,11 +183,13 @@ void SegmentPool::trim(Segment& segment) {
     putRun(tail);
   }
   segment.capacity_bytes_ = cursor.offset;
+  setExchanged(segment, is_exchanged);
   publishFree();
 }
 
 void SegmentPool::release(Segment& segment) {
   MutexGuard guard(lock_);
+  setExchanged(segment, false);
   // A copy that was given up, or a segment that was replaced by one, is not the one that has the id.
   if (directory_.find(segment.id()) == &segment) {
     directory_.erase(segment);

@@ -53,8 +53,14 @@ class SegmentPool {
   uint64_t freeBytes() const { return freeBlockBytes() + free_piece_bytes_.load(std::memory_order_relaxed); }
   /// Of them, those in blocks.
   uint64_t freeBlockBytes() const { return free_block_bytes_.load(std::memory_order_relaxed); }
-  /// Bytes beyond the survivors' reserve.
+  /// Bytes beyond the survivors' reserve, as far as survivors have not taken that already.
   uint64_t freeBytesForHeads() const;
+  /// The survivors of a pass, or the copy of a compaction, are part of the log from now on, and what they were made of
+  /// is given up. Its memory, when it is released, takes the place of theirs in the reserve: until then, heads may have
+  /// as much more.
+  void exchange(std::span<Segment* const> survivors, std::span<Segment* const> given_up) RC_EXCLUDES(lock_);
+  /// What survivors have taken, and what was given up for them and is not released yet.
+  uint64_t exchangedBytes() const { return exchanged_bytes_.load(std::memory_order_relaxed); }
 
   /// The segment an entry lies in. One load.
   Segment* segmentOf(EntryRef ref) const {
@@ -101,6 +107,13 @@ class SegmentPool {
   /// block.
   uint64_t roomBytesMin() const { return segmentBytesMin() + config_.extentBytesMin(); }
 
+  /// What heads leave alone. A pass gives up at least what its survivors keep, so all of the reserve is free again when
+  /// it is over and its segments are released.
+  uint64_t reserveBytes() const {
+    const uint64_t reserve = config_.survivorReserveBytes();
+    return reserve - std::min(reserve, exchangedBytes());
+  }
+  void setExchanged(Segment& segment, bool is_exchanged) RC_REQUIRES(lock_);
   uint64_t blockBytesFor(SegmentKind kind) const;
   Segment* take(SegmentKind kind, SegmentId id, uint32_t entry_bytes_max) RC_REQUIRES(lock_);
   void putRun(Run run) RC_REQUIRES(lock_);
@@ -120,6 +133,7 @@ class SegmentPool {
   std::vector<uint64_t> free_small_heads_ RC_GUARDED_BY(lock_);
   std::atomic<uint64_t> free_block_bytes_{0};
   std::atomic<uint64_t> free_piece_bytes_{0};
+  std::atomic<uint64_t> exchanged_bytes_{0};
   std::atomic<uint32_t> free_slot_count_{0};
   std::atomic<uint32_t> free_small_head_count_{LogConfig::kSmallHeads};
 

@@ -199,6 +199,7 @@ TEST(SegmentPool, MemoryThatFellIntoPiecesMends) {
     std::shuffle(segments.begin(), segments.end(), random);
     std::vector<Segment*> leaving(segments.end() - 2, segments.end());
     segments.resize(segments.size() - 2);
+    std::vector<Segment*> survivors;
     uint64_t left = 0;
     for (const Segment* segment : leaving) left += segment->cursor().offset * 8ull / 10;
     while (left > 0) {
@@ -208,13 +209,56 @@ TEST(SegmentPool, MemoryThatFellIntoPiecesMends) {
       fill(*survivor, 104, survivor->capacityBytes() - bytes);
       pool.trim(*survivor);
       segments.push_back(survivor);
+      survivors.push_back(survivor);
       left -= std::min<uint64_t>(left, std::max<uint64_t>(bytes, 104));
     }
+    pool.exchange(survivors, leaving);
     for (Segment* segment : leaving) pool.release(*segment);
   }
   EXPECT_GT(passes, 1000u);
   EXPECT_LT(passes, 19'000u) << "passes have to bring memory for heads back";
   EXPECT_GT(in_pieces_most, 4 * fixture.config.seglet_bytes) << "the test's own measure";
+}
+
+// Otherwise no head could be opened from the moment when a pass has taken its survivors until it is over.
+TEST(SegmentPool, HeadsGetWhatIsLeftOfTheReserveThatSurvivorsHaveTaken) {
+  PoolFixture fixture;
+  SegmentPool& pool = fixture.pool;
+  const uint64_t reserve = fixture.config.survivorReserveBytes();
+  uint64_t id = 0;
+  std::vector<Segment*> heads;
+  const auto takeHeads = [&] {
+    while (Segment* const head = pool.allocate(SegmentKind::Head, SegmentId(++id))) heads.push_back(head);
+  };
+  // A pass takes its survivors, and writers what is free beyond the reserve, in both orders.
+  for (const bool writers_first : {false, true}) {
+    if (writers_first) takeHeads();
+    std::vector<Segment*> survivors;
+    uint64_t taken = 0;
+    while (taken < reserve) {
+      Segment* const survivor = pool.allocate(SegmentKind::Survivor, SegmentId(++id), 104);
+      ASSERT_NE(survivor, nullptr) << "the reserve is whole when a pass begins";
+      fill(*survivor, 104, 2000);
+      taken += survivor->memoryBytes();
+      survivors.push_back(survivor);
+    }
+    EXPECT_EQ(pool.exchangedBytes(), taken);
+    const uint64_t for_heads = pool.freeBytesForHeads();
+    EXPECT_EQ(for_heads, pool.freeBytes()) << "survivors have all of the reserve";
+    takeHeads();
+    EXPECT_LT(pool.freeBytes(), fixture.config.segment_bytes);
+    for (Segment* survivor : survivors) pool.trim(*survivor);
+    // The segments that they were made of, with more memory than they kept.
+    std::vector<Segment*> given_up(heads.end() - static_cast<std::ptrdiff_t>(survivors.size()) - 1, heads.end());
+    heads.resize(heads.size() - given_up.size());
+    pool.exchange(survivors, given_up);
+    EXPECT_GE(pool.exchangedBytes(), taken);
+    for (Segment* segment : given_up) pool.release(*segment);
+    EXPECT_EQ(pool.exchangedBytes(), 0u);
+    EXPECT_GE(pool.freeBytes(), reserve);
+    EXPECT_EQ(pool.freeBytesForHeads(), pool.freeBytes() - reserve);
+    heads.insert(heads.end(), survivors.begin(), survivors.end());
+  }
 }
 
 TEST(LogMemory, PrefaultsEverythingOnce) {
