@@ -12,10 +12,10 @@ namespace {
 
 constexpr uint32_t kStateByte = offsetof(EntryHeader, state);
 
-// How many bits of an entry are not what they were, without its state byte; kBitsMax + 1 if they are more.
-uint32_t bitsChanged(const std::byte* now, ByteSpan then) {
+// How many bits of an entry are not what they were, without its state byte; more than `bits_max` if they are more.
+uint32_t bitsChanged(const std::byte* now, ByteSpan then, uint32_t bits_max) {
   uint32_t bits = 0;
-  for (uint32_t i = 0; i < then.size() && bits <= Integrity::kBitsMax; ++i) {
+  for (uint32_t i = 0; i < then.size() && bits <= bits_max; ++i) {
     if (i != kStateByte) bits += static_cast<uint32_t>(std::popcount(static_cast<uint8_t>(now[i] ^ then[i])));
   }
   return bits;
@@ -92,7 +92,11 @@ void Integrity::note(Segment& segment, uint32_t offset, DecodeError error) {
   Damage damage{.segment = segment.id(), .offset_bytes = offset, .ref = segment.refAt(offset), .error = error};
   {
     SpinGuard guard(lock_);
-    if (const Known* known = find(damage.ref); known != nullptr && known->damage.segment == damage.segment) return;
+    if (const Known* known = find(damage.ref); known != nullptr) {
+      if (known->damage.segment == damage.segment) return;
+      // Of what lay there before.
+      std::erase_if(known_, [&](const Known& other) { return other.damage.ref == damage.ref; });
+    }
     const EntryState was = mark(damage.ref, can_restore ? EntryState::Restoring : EntryState::Damaged);
     // Beyond the bound it was not kept, and is met again in each pass.
     if (log::isDamaged(was) && known_.size() >= kDamagesMax) return;
@@ -115,38 +119,63 @@ const Segment* Integrity::segmentOf(const Damage& damage) const {
 }
 
 Status Integrity::restoreFrom(const Damage& damage, ByteSpan replica) {
+  // Of versions of one key several may look much alike, and what is older comes first: the one that is nearest.
+  struct {
+    std::vector<std::byte> bytes;
+    uint32_t bits = UINT32_MAX;
+    bool is_certain = false;
+  } best;
+  const Segment* const segment = segmentOf(damage);
+  if (segment == nullptr) return Status::NotFound;
+  const auto consider = [&](ByteSpan form) {
+    const std::optional<uint32_t> bits = distanceTo(*segment, damage, form);
+    if (!bits || *bits > best.bits || (*bits == best.bits && std::ranges::equal(form, best.bytes))) return;
+    best.is_certain = *bits < best.bits;
+    best.bits = *bits;
+    best.bytes.assign(form.begin(), form.end());
+  };
   std::vector<std::byte> form;
-  const auto isRestored = [&](uint32_t bytes, auto&& write) {
+  const auto considerForm = [&](uint32_t bytes, auto&& write) {
     form.assign(bytes, std::byte{0});
     write(form.data());
-    return restore(damage, form) == Status::Ok;
+    consider(form);
   };
   SegmentReader reader(replica);
   for (auto group = reader.nextGroup(); !group.empty(); group = reader.nextGroup()) {
     for (const EntryView& entry : group) {
-      if (restore(damage, ByteSpan(entry.address(), entry.alignedBytes())) == Status::Ok) return Status::Ok;
-      // As relocation writes it: not in a group, perhaps without the segment that it named, or what is left of it.
-      if (isRestored(entry.alignedBytes(), [&](std::byte* to) { copyEntry(to, entry); })) return Status::Ok;
+      // As it was written, and as relocation writes it: not in a group, perhaps without the segment that it named, or
+      // what is left of it.
+      consider(ByteSpan(entry.address(), entry.alignedBytes()));
+      considerForm(entry.alignedBytes(), [&](std::byte* to) { copyEntry(to, entry); });
       if (!entry.namesSegment()) continue;
-      if (isRestored(entry.alignedBytesUnnamed(), [&](std::byte* to) { copyEntryUnnamed(to, entry); }))
-        return Status::Ok;
-      if (entry.type() != EntryType::Object) continue;
-      if (isRestored(alignedTombstoneBytes(entry.keyBytes()), [&](std::byte* to) { writeTombstoneBefore(to, entry); }))
-        return Status::Ok;
+      considerForm(entry.alignedBytesUnnamed(), [&](std::byte* to) { copyEntryUnnamed(to, entry); });
+      if (entry.type() != EntryType::Object || entry.version() == 0) continue;
+      considerForm(alignedTombstoneBytes(entry.keyBytes()), [&](std::byte* to) { writeTombstoneBefore(to, entry); });
     }
   }
-  return segmentOf(damage) == nullptr ? Status::NotFound : Status::Corrupt;
+  return best.is_certain ? restore(damage, best.bytes) : Status::Corrupt;
+}
+
+/// How many bits would change; nothing if this cannot be what was written there: no valid entry that fits, or another
+/// checksum and more than kBitsMax bits.
+std::optional<uint32_t> Integrity::distanceTo(const Segment& segment, const Damage& damage, ByteSpan bytes) const {
+  EntryView entry;
+  if (decodeEntry(bytes, entry) != DecodeError::None) return std::nullopt;
+  const ByteSpan right(entry.address(), entry.alignedBytes());
+  if (right.size() > segment.restOfExtent(damage.offset_bytes).size()) return std::nullopt;
+  const std::byte* const now = pool_.memory().at(damage.ref);
+  const bool has_checksum = EntryView(now).crc() == entry.crc();
+  const uint32_t bits = bitsChanged(now, right, has_checksum ? UINT32_MAX - 8 : kBitsMax);
+  if (!has_checksum && bits > kBitsMax) return std::nullopt;
+  return bits;
 }
 
 Status Integrity::restore(const Damage& damage, ByteSpan bytes) {
   const Segment* const segment = segmentOf(damage);
   if (segment == nullptr) return Status::NotFound;
-  EntryView entry;
-  if (decodeEntry(bytes, entry) != DecodeError::None) return Status::Corrupt;
-  const ByteSpan right(entry.address(), entry.alignedBytes());
-  if (right.size() > segment->restOfExtent(damage.offset_bytes).size()) return Status::Corrupt;
+  if (!distanceTo(*segment, damage, bytes)) return Status::Corrupt;
+  const ByteSpan right = bytes.first(EntryView(bytes.data()).alignedBytes());
   const std::byte* const now = pool_.memory().at(damage.ref);
-  if (EntryView(now).crc() != entry.crc() && bitsChanged(now, right) > kBitsMax) return Status::Corrupt;
   // Byte by byte: replicas that are made anew may just be being sent from here.
   for (uint32_t i = 0; i < right.size(); ++i) {
     if (i != kStateByte && now[i] != right[i]) byteAt(damage.ref, i).store(static_cast<uint8_t>(right[i]));

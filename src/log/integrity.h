@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <vector>
 
 #include "base/spin_lock.h"
@@ -74,6 +75,7 @@ class Integrity {
   /// The same from a whole replica, for an entry whose place in it is not known: segments that were compacted have
   /// fewer entries than their replicas, and some of those shorter, or tombstones in the place of others.
   /// @param replica  untrusted. Cost: some passes over it
+  /// @return Corrupt also if several of its entries are equally near to what is there
   Status restoreFrom(const Damage& damage, ByteSpan replica);
   /// What it lies in, or nullptr if that is gone.
   const Segment* segmentOf(const Damage& damage) const;
@@ -107,6 +109,7 @@ class Integrity {
     bool has_died = false;
   };
 
+  std::optional<uint32_t> distanceTo(const Segment& segment, const Damage& damage, ByteSpan bytes) const;
   void note(Segment& segment, uint32_t offset, DecodeError error) RC_EXCLUDES(lock_);
   EntryState mark(EntryRef ref, EntryState mark) const;
   Known* find(EntryRef ref) RC_REQUIRES(lock_);

@@ -224,7 +224,7 @@ void Log::countGroup(Segment& segment, std::span<const EntryInput> group, const 
     segment.noteEntryBytes(prepared.bytes[i]);
     countParts(segment, input.type, prepared.bytes[i]);
     if (!input.dead) continue;
-    Segment& named = *pool_.segmentOf(input.dead);
+    Segment& named = segmentNamedFor(input.dead);
     if (input.type == EntryType::Tombstone) {
       countTombstone(segment, named, prepared.bytes[i]);
     } else {
@@ -274,17 +274,21 @@ Segment* Log::namedBy(const EntryView& entry) const {
   return entry.namesSegment() ? pool_.find(entry.namedSegment()) : nullptr;
 }
 
+/// What is named where an entry dies: the segment that has the id. A copy that is not in place, or never will be, has
+/// that of its original.
+Segment& Log::segmentNamedFor(EntryRef dead) const {
+  Segment& in = *pool_.segmentOf(dead);
+  if (in.compactionCount() == 0) return in;
+  Segment* const named = pool_.find(in.id());
+  return named != nullptr ? *named : in;
+}
+
 /// Sets the state byte of a dead entry and counts it out.
 /// @param due_bytes  of the tombstone that it now stands for; at once, or its segment would look emptier than it is
 void Log::countOut(EntryRef ref, int64_t due_bytes) {
   std::byte* const at = memory_.at(ref);
   const EntryView entry(at);
   auto& state = reinterpret_cast<uint8_t&>(at[1]);
-  if (isDamaged(entry.state())) {
-    // Its lengths say nothing. When they do again, and before its segment is cleaned, it is counted.
-    integrity_.noteDied(ref);
-    return;
-  }
   std::atomic_ref<uint8_t>(state).store(static_cast<uint8_t>(EntryState::Superseded), std::memory_order_release);
   const int64_t bytes = entry.alignedBytes();
   Segment& segment = *pool_.segmentOf(ref);
@@ -298,6 +302,8 @@ void Log::countOut(EntryRef ref, int64_t due_bytes) {
 /// @param named  namedBy() the entry, asked before the lock was taken
 void Log::countDead(EntryRef ref, Segment* named) {
   const EntryView entry = view(ref);
+  // Its lengths say nothing. When they do again, and before its segment is cleaned, all of it is counted.
+  if (isDamaged(entry.state())) return integrity_.noteDied(ref);
   // It may have been compacted since it was found.
   while (named != nullptr && named->is_replaced_) named = namedBy(entry);
   // First the state: a segment that is neither given up nor free stays what it is as long as the lock is held.
@@ -312,8 +318,9 @@ void Log::countDead(EntryRef ref, Segment* named) {
 
 void Log::markDead(EntryRef ref) {
   RC_DCHECK(view(ref).type() != EntryType::Tombstone);
-  Segment* const named = namedBy(view(ref));
-  if (named == nullptr) return countOut(ref, 0);
+  const EntryView entry = view(ref);
+  Segment* const named = isDamaged(entry.state()) ? nullptr : namedBy(entry);
+  if (named == nullptr && !isDamaged(entry.state())) return countOut(ref, 0);
   SpinGuard guard(lock_);
   countDead(ref, named);
 }
@@ -331,7 +338,7 @@ void Log::countLive(Segment& segment, const EntryView& entry, EntryRef dead) {
   stats_.live_bytes.fetch_add(bytes, std::memory_order_relaxed);
   countParts(segment, entry.type(), bytes);
   if (!dead) return;
-  Segment& named = *pool_.segmentOf(dead);
+  Segment& named = segmentNamedFor(dead);
   Segment* const named_by_dead = namedBy(view(dead));
   SpinGuard guard(lock_);
   if (entry.type() == EntryType::Tombstone) {

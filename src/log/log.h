@@ -219,7 +219,7 @@ class Log final : public ReplicationEvents {
   void segmentDurable(SegmentId id, uint32_t bytes) override RC_EXCLUDES(lock_);
   void segmentFlushed(SegmentId id, uint32_t bytes) override RC_EXCLUDES(lock_);
   void segmentClosed(SegmentId id) override RC_EXCLUDES(lock_);
-  void segmentUnsound(SegmentId id, uint32_t offset_bytes) override;
+  void segmentUnsound(const Segment& segment, uint32_t offset_bytes) override;
 
  private:
   struct Prepared;
@@ -236,6 +236,7 @@ class Log final : public ReplicationEvents {
   void countParts(Segment& segment, EntryType type, int64_t bytes);
   void countTombstone(Segment& holder, Segment& named, int64_t bytes) RC_REQUIRES(lock_);
   void countSuccessor(Segment& named, int64_t tombstone_bytes) RC_REQUIRES(lock_);
+  Segment& segmentNamedFor(EntryRef dead) const;
   Segment* namedBy(const EntryView& entry) const;
   void countOut(EntryRef ref, int64_t due_bytes);
   void countDead(EntryRef ref, Segment* named) RC_REQUIRES(lock_);

@@ -309,12 +309,11 @@ void Log::segmentClosed(SegmentId id) {
   maintain();
 }
 
-void Log::segmentUnsound(SegmentId id, uint32_t offset_bytes) {
-  Segment* const segment = pool_.find(id);
+void Log::segmentUnsound(const Segment& segment, uint32_t offset_bytes) {
+  Segment& own = pool_.slot(segment.slot());
   uint32_t next = 0;
-  if (segment != nullptr && offset_bytes < segment->committedBytes()) {
-    static_cast<void>(integrity_.isSound(*segment, offset_bytes, next));
-  }
+  // If it was replaced or given up meanwhile there is nothing to restore.
+  if (own.state() == SegmentState::Closed) static_cast<void>(integrity_.isSound(own, offset_bytes, next));
 }
 
 // Giving memory back.

@@ -9,10 +9,12 @@ Segment* MemoryScrubber::current() {
     Segment& segment = pool.slot(slot_);
     // Closed is over for good when the cleaner begins to give it up; until then nothing but state bytes change.
     if (segment.state() != SegmentState::Closed) continue;
-    if (segment.id() != id_) {
-      // What is not in the log yet may be given up without a word.
-      if (!log_.isListed(segment)) continue;
-      id_ = segment.id();
+    // By its place as well: entries lie elsewhere in a compacted segment of the same id.
+    const Begun begun{slot_, segment.id(), segment.compactionCount()};
+    if (begun != begun_) {
+      // What is not in the log yet may be given up without a word; a copy that is closed stays.
+      if (!log_.isListed(segment) && segment.compactionCount() == 0) continue;
+      begun_ = begun;
       offset_ = 0;
     }
     if (offset_ < segment.committedBytes()) return &segment;
@@ -27,7 +29,7 @@ uint32_t MemoryScrubber::step(uint32_t bytes_max) {
     Segment* const segment = current();
     if (segment == nullptr) {
       slot_ = 0;
-      id_ = {};
+      begun_ = {};
       integrity.forgetGone();
       break;
     }

@@ -20,8 +20,14 @@ class MemoryScrubber {
   Segment* current();
 
   Log& log_;
+  struct Begun {
+    uint32_t slot = 0;
+    SegmentId id;
+    uint32_t compaction_count = 0;
+    bool operator==(const Begun&) const = default;
+  };
   uint32_t slot_ = 0;  ///< the segment that is being looked at
-  SegmentId id_;       ///< and its id, if it was begun
+  Begun begun_;        ///< that `offset_` belongs to
   uint32_t offset_ = 0;
 };
 

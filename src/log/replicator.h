@@ -16,9 +16,9 @@ class ReplicationEvents {
   virtual void segmentFlushed(SegmentId segment, uint32_t bytes) = 0;
   /// All bytes and a closing certificate are flushed on all replicas.
   virtual void segmentClosed(SegmentId segment) = 0;
-  /// A closed segment is not copied again: the entry at this logical offset is not what was written. Inside a read
-  /// section.
-  virtual void segmentUnsound(SegmentId segment, uint32_t offset_bytes) {
+  /// A closed segment is not copied again: the entry at this logical offset is not what was written. Of this one, and
+  /// not of another with the same id. Inside a read section in which it was what is copied.
+  virtual void segmentUnsound(const Segment& segment, uint32_t offset_bytes) {
     static_cast<void>(segment);
     static_cast<void>(offset_bytes);
   }

@@ -66,6 +66,7 @@ EntryRef Segment::refAt(uint32_t offset) const {
 
 ByteSpan Segment::restOfExtent(uint32_t offset) const {
   uint32_t end = committedBytes();
+  RC_CHECK(offset < end);
   for (uint32_t i = extent_count_; i-- > 0;) {
     const uint32_t begin = extents_[i].stream_begin.load(std::memory_order_relaxed);
     if (begin <= offset) return {memory_->at(extents_[i].begin) + (offset - begin), end - offset};

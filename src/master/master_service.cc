@@ -326,7 +326,8 @@ void MasterService::scan(Request request) {
   status = slice.fill(
       parts_.store, parts_.index, ask.table, {ask.cursor, tablet->range.last},
       {.bytes_wanted = std::min<uint64_t>({ask.response_bytes, bytes_max, 4u << 20}), .bytes_max = bytes_max},
-      [](const log::EntryView& entry) {
+      [&](log::EntryRef ref) {
+        const log::EntryView entry = parts_.store.entry(ref);
         return sizeof(wire::Scan::Part) + alignUp(uint64_t{entry.keyBytes()} + entry.payloadBytes(), 8);
       },
       [&](log::EntryRef ref) { show_after.add(ShowAfter::of(parts_.log, tablet->durability, ref)); });

@@ -36,6 +36,15 @@ Result<Tablet> MigrationSource::tabletOf(const rpc::Request& request, const wire
   return *tablet;
 }
 
+/// Whether an object is what was written. In an open head nothing can be restored: what is wrong there is met again
+/// when that is closed.
+bool MigrationSource::isSound(log::EntryRef ref) {
+  log::Segment& segment = *parts_.log.pool().segmentOf(ref);
+  uint32_t next = 0;
+  if (segment.state() != log::SegmentState::Closed) return parts_.store.entry(ref).verify();
+  return parts_.log.integrity().isSound(segment, segment.offsetOf(ref), next);
+}
+
 void MigrationSource::pull(rpc::Request request) {
   const auto ask = loadAs<wire::Pull::Request>(request.head().data());
   const Result<Tablet> tablet = tabletOf(request, ask);
@@ -45,10 +54,15 @@ void MigrationSource::pull(rpc::Request request) {
   // The tablet is frozen and drained: what is here stays, except that the cleaner moves it.
   const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
   RangeSlice slice{.objects = {}, .bytes = sizeof(wire::Pull::Response), .next = {}};
-  const Status filled = slice.fill(
-      parts_.store, parts_.index, tablet->table, {ask.cursor, tablet->range.last},
-      {.bytes_wanted = bytesWanted(request, ask), .bytes_max = bytes_max},
-      [](const log::EntryView& entry) { return uint64_t{entry.alignedBytes()}; }, [](log::EntryRef) {});
+  bool is_sound = true;
+  const auto sizeOf = [&](log::EntryRef ref) {
+    is_sound = is_sound && isSound(ref);
+    return is_sound ? uint64_t{parts_.store.entry(ref).alignedBytes()} : 0;
+  };
+  const Status filled =
+      slice.fill(parts_.store, parts_.index, tablet->table, {ask.cursor, tablet->range.last},
+                 {.bytes_wanted = bytesWanted(request, ask), .bytes_max = bytes_max}, sizeOf, [](log::EntryRef) {});
+  if (!is_sound) return request.reply(Status::RetryLater);
   if (filled != Status::Ok) return request.reply(filled);
   transport::TxMessage response = request.allocate(slice.bytes);
   response.appendHead(
@@ -60,12 +74,6 @@ void MigrationSource::pull(rpc::Request request) {
                            .safe_version = parts_.store.safeVersionNow()});
   for (const log::EntryRef ref : slice.objects) {
     const log::EntryView entry = parts_.store.entry(ref);
-    if (!entry.verify()) {
-      log::Segment& segment = *parts_.log.pool().segmentOf(ref);
-      uint32_t next = 0;
-      static_cast<void>(parts_.log.integrity().isSound(segment, segment.offsetOf(ref), next));
-      return request.reply(Status::RetryLater);
-    }
     log::copyEntry(response.extendHead(entry.alignedBytes()), entry);
   }
   response->contiguous_bytes = sizeof(wire::Pull::Response);

@@ -24,6 +24,7 @@ class MigrationSource {
   explicit MigrationSource(const Parts& parts) : parts_(parts) {}
   void addTo(rpc::ServiceTable& table);
 
+  bool isSound(log::EntryRef ref);
   void pull(rpc::Request request);
   void pullResults(rpc::Request request);
 

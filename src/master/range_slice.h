@@ -22,7 +22,7 @@ struct RangeSlice {
   uint64_t bytes = 0;           ///< set to what the answer's header takes before fill()
   std::optional<KeyHash> next;  ///< where the next slice begins; nothing when the range is done
 
-  /// @param size_of  `uint64_t(const log::EntryView&)`: bytes of an object in the answer
+  /// @param size_of  `uint64_t(log::EntryRef)`: bytes of an object in the answer
   /// @param saw      `void(log::EntryRef)`: called for every entry of the table that the answer reveals, removals
   ///                 included
   /// @return Ok, or TooLarge if the objects of the first hash alone are more than `bytes_max`. Corrupt, RetryLater: an
@@ -61,7 +61,7 @@ Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, Table
         if (log::isDamaged(state)) return state == log::EntryState::Damaged ? Status::Corrupt : Status::RetryLater;
         if (entry.type() != log::EntryType::Object) continue;
         objects.push_back(found[end].ref);
-        group_bytes += size_of(entry);
+        group_bytes += size_of(found[end].ref);
       }
       const bool is_first = objects_before == 0;
       if (!is_first && (bytes >= limits.bytes_wanted || bytes + group_bytes > limits.bytes_max)) {

@@ -164,7 +164,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   void noteLost(ServerId backup, Status why) override;
   void noteRotten(ServerId backup) override;
   void noteFenced() override;
-  void noteUnsound(SegmentId segment, uint32_t offset_bytes) override {
+  void noteUnsound(const log::Segment& segment, uint32_t offset_bytes) override {
     events_->segmentUnsound(segment, offset_bytes);
   }
   void noteRepaired() override { stats_.repairs.fetch_add(1, std::memory_order_relaxed); }

@@ -242,7 +242,7 @@ bool ReplicatedSegment::isSoundChunk(uint32_t from, uint32_t committed) {
   for (uint32_t at = from; at < committed && at - from <= kWriteBytesMax;) {
     log::EntryView entry;
     if (log::decodeEntry(segment_->restOfExtent(at), entry) != log::DecodeError::None) {
-      owner_.noteUnsound(id_, at);
+      owner_.noteUnsound(*segment_, at);
       return false;
     }
     at += entry.alignedBytes();

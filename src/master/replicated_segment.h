@@ -36,7 +36,7 @@ class ReplicaOwner {
   /// One more replica of a segment that had been closed is complete.
   virtual void noteRepaired() = 0;
   /// The segment cannot be copied again now: the entry at this offset is damaged in memory.
-  virtual void noteUnsound(SegmentId segment, uint32_t offset_bytes) = 0;
+  virtual void noteUnsound(const log::Segment& segment, uint32_t offset_bytes) = 0;
   virtual void noteWrite(uint32_t bytes) = 0;
   virtual void noteFlush() = 0;
   virtual bool isMember(ServerId backup) const = 0;

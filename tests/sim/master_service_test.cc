@@ -352,7 +352,7 @@ TEST_F(MasterScanTest, KeysOfOneHashAreFewAndComeTogether) {
 TEST_F(MasterScanTest, ASliceNeverGrowsBeyondItsBound) {
   fill(150);
   master::Master& master = world.servers[0]->master();
-  const auto size_of = [](const log::EntryView& entry) { return uint64_t{entry.alignedBytes()}; };
+  const auto size_of = [&](log::EntryRef ref) { return uint64_t{master.store().entry(ref).alignedBytes()}; };
   size_t objects = 0;
   std::optional<KeyHash> cursor = 0;
   while (cursor) {

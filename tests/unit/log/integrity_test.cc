@@ -7,6 +7,7 @@
 
 #include "log/cleaner.h"
 #include "log/compaction.h"
+#include "log/entry_writer.h"
 #include "log/memory_scrubber.h"
 #include "tests/unit/log/log_fixture.h"
 
@@ -229,6 +230,17 @@ TEST(Integrity, ACompactionLeavesDamageBehindWithoutReplicas) {
   EXPECT_TRUE(one->isDamaged());
   EXPECT_EQ(fixture.observer.damages.size(), 1u);
   fixture.expectModel("key100");
+  // What dies in the copy is named by the id that it has in common with the original. Nothing is counted twice when the
+  // tombstones move.
+  for (int i = 0; i < 250; ++i) {
+    if (i != 100) EXPECT_EQ(fixture.owner.remove(*fixture.log, "key" + std::to_string(i)), Status::Ok);
+  }
+  fixture.roll();
+  EXPECT_LT(fixture.log->stats().tombstone_bytes.load(), 1 << 20);
+  for (int i = 0; i < 8; ++i) fixture.clean();
+  EXPECT_GE(fixture.log->stats().tombstone_bytes.load(), 0);
+  EXPECT_LT(fixture.log->stats().tombstone_bytes.load(), 1 << 20);
+  EXPECT_GE(fixture.log->stats().live_bytes.load(), 0);
 }
 
 TEST(Integrity, PaddingAndStateAreMended) {
@@ -409,6 +421,73 @@ TEST(Integrity, NothingIsWrittenBehindTheExtent) {
 }
 
 /// Its lengths are wrong when it dies: live bytes are counted by the right ones.
+// Its id stays, but not where its entries lie. In the middle of one of them nothing is to be marked.
+TEST(Integrity, ASegmentThatIsCompactedBetweenStepsIsBegunAgain) {
+  uint32_t compacted = 0;
+  for (uint32_t first = 0; first < 200'000 && !testing::Test::HasFailure(); first += 3001) {
+    DamagedLog fixture;
+    EntryMover mover(*fixture.log, fixture.owner);
+    fixture.scrubber.step(first);
+    std::vector<Segment*> cleanable;
+    fixture.log->listCleanable(cleanable);
+    for (Segment* const segment : cleanable) {
+      Compaction compaction(*fixture.log, mover);
+      if (Compaction::gainOf(*segment, fixture.config) == 0 || !compaction.begin(std::span(&segment, 1))) continue;
+      for (int i = 0; i < 1000 && compaction.isBusy(); ++i) {
+        compaction.step(16 << 10);
+        fixture.reclaim();
+      }
+      ++compacted;
+    }
+    fixture.scrubAll();
+    EXPECT_TRUE(fixture.observer.damages.empty()) << "after " << first << " bytes";
+    fixture.expectModel();
+  }
+  EXPECT_GT(compacted, 20u);
+}
+
+TEST(Integrity, ReplicasOfHostileBackupsHarmNobody) {
+  DamagedLog fixture;
+  const EntryRef ref = fixture.owner.refs().at("key1");
+  fixture.flip(ref, 500);
+  fixture.scrubAll();
+  const Damage damage = fixture.observer.damages.at(0);
+  // No version before this one that a tombstone could be of.
+  const ByteSpan value = asBytes("value");
+  const EntryInput input{
+      .type = EntryType::Object, .table = TableId(1), .key = asBytes("key1"), .payload = std::span(&value, 1)};
+  std::vector<std::byte> replica(alignedEntryBytes(4, 5, false, true));
+  writeEntry(replica.data(), input, false, SegmentId(3));
+  EXPECT_EQ(fixture.log->integrity().restoreFrom(damage, replica), Status::Corrupt);
+  EXPECT_EQ(fixture.log->integrity().restoreFrom(damage, {}), Status::Corrupt);
+}
+
+// It names the segment of the version before it, so its death is also that of a reference.
+TEST(Integrity, TheDeathOfWhatNamesASegmentIsCountedOnce) {
+  DamagedLog fixture;
+  const EntryRef ref = fixture.owner.refs().at("key1");
+  ASSERT_TRUE(fixture.log->view(ref).namesSegment());
+  fixture.flip(ref, offsetof(EntryHeader, key_bytes) * 8 + 9);
+  fixture.scrubAll();
+  const Damage damage = fixture.observer.damages.at(0);
+  const LogStats& stats = fixture.log->stats();
+  const int64_t live = stats.live_bytes.load();
+  const int64_t succeeded = stats.succeeded_bytes.load();
+  const int64_t tombstones = stats.tombstone_bytes.load();
+  fixture.log->markDead(ref);
+  EXPECT_EQ(stats.live_bytes.load(), live);
+  EXPECT_EQ(stats.succeeded_bytes.load(), succeeded);
+  EXPECT_EQ(stats.tombstone_bytes.load(), tombstones);
+  EXPECT_EQ(fixture.log->integrity().restore(damage, fixture.replicaFrom(damage)), Status::Ok);
+  ASSERT_TRUE(fixture.log->integrity().release(damage));
+  fixture.log->markDead(ref);
+  const int64_t due = alignedTombstoneBytes(4);
+  const int64_t bytes = fixture.log->view(ref).alignedBytes();
+  EXPECT_EQ(stats.tombstone_bytes.load(), tombstones + due);
+  EXPECT_EQ(stats.succeeded_bytes.load(), succeeded - due);
+  EXPECT_EQ(stats.live_bytes.load(), live - bytes + due);
+}
+
 TEST(Integrity, ADeathInBetweenIsCountedOnce) {
   DamagedLog fixture;
   const EntryRef ref = fixture.owner.refs().at("key0");
