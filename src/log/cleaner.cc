@@ -175,7 +175,12 @@ Cleaner::Verdict Cleaner::beginPass(std::span<Segment* const> cleanable) {
     return a->stampBytes() != b->stampBytes() ? a->stampBytes() < b->stampBytes() : a->id() < b->id();
   });
   // From here on all of them will leave together, and tombstones among them that name one another with them.
-  for (Segment* candidate : candidates_) log_.setInPass(*candidate, true);
+  std::vector<SharedCopy::Item> items;
+  for (Segment* candidate : candidates_) {
+    log_.setInPass(*candidate, true);
+    items.push_back({.from = candidate});
+  }
+  copying_.begin(items, survivors_);
   phase_ = Phase::Copying;
   return Verdict::Begun;
 }
@@ -291,57 +296,40 @@ bool Cleaner::isWorthwhile() const {
 }
 
 Cleaner::Progress Cleaner::copy(uint32_t bytes_max) {
-  uint32_t looked_at = 0;
-  bool has_room = true;
-  while (looked_at < bytes_max && candidate_index_ < candidates_.size() && has_room) {
-    Segment& from = *candidates_[candidate_index_];
-    const uint32_t before = candidate_offset_;
-    has_room = mover_.move(from, candidate_offset_, bytes_max - looked_at, *this);
-    looked_at += candidate_offset_ - before;
-    if (!has_room && from.isDamaged() && !log_.integrity().canRestore()) {
-      leaveBehind();
-      has_room = true;
-      continue;
-    }
-    if (has_room && candidate_offset_ >= from.committedBytes()) {
-      ++candidate_index_;
-      candidate_offset_ = 0;
+  bool has_worked = copying_.work(0, bytes_max) == SharedCopy::Progress::Worked;
+  if (!log_.integrity().canRestore()) {
+    for (const SharedCopy::Item& item : copying_.takeUnsound()) {
+      leaveBehind(*item.from);
+      has_worked = true;
     }
   }
-  for (Segment* survivor : survivors_) {
-    if (survivor->committedBytes() == survivor->cursor().offset) continue;
-    survivor->commit(survivor->cursor().offset);
-    replicator_.advance(*survivor);
+  if (copying_.isDone()) {
+    finishCopying();
+    has_worked = true;
   }
-  if (candidate_index_ == candidates_.size()) finishCopying();
-  return !has_room && looked_at == 0 ? Progress::Waiting : Progress::Worked;
+  return has_worked ? Progress::Worked : Progress::Waiting;
 }
 
-/// The segment that is being copied is damaged, and there are no replicas. What was not moved stays where it is, for
-/// those who refer to it. What was moved stays there, too; a log without replicas is never replayed, so nobody will
-/// take it for alive. With replicas a pass waits until the entry is restored.
-void Cleaner::leaveBehind() {
-  log_.setInPass(*candidates_[candidate_index_], false);
-  candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(candidate_index_));
-  candidate_offset_ = 0;
+bool Cleaner::help(uint32_t worker, uint32_t bytes_max) {
+  return copying_.work(worker, bytes_max) == SharedCopy::Progress::Worked;
 }
 
-MoveTarget::Place Cleaner::place(uint32_t aligned_bytes) {
-  for (;;) {
-    if (survivor_index_ == survivors_.size()) {
-      Segment* const survivor = log_.openPrivate(SegmentKind::Survivor, largestEntryBytes());
-      if (survivor == nullptr) return {};
-      survivors_.push_back(survivor);
-    }
-    Segment& survivor = *survivors_[survivor_index_];
-    Place place{.segment = &survivor, .ref = {}, .before = survivor.cursor()};
-    Segment::Cursor cursor = place.before;
-    if (survivor.place(cursor, aligned_bytes, place.ref)) {
-      survivor.adopt(cursor);
-      return place;
-    }
-    ++survivor_index_;
-  }
+uint32_t Cleaner::workersWanted() const {
+  if (workersMax() == 1) return 1;
+  const CleaningPressure pressure{.has_room_for_head = log_.pool().mayHaveRoom(SegmentKind::Head),
+                                  .free_bytes = log_.pool().freeBytesForHeads(),
+                                  .begin_below_bytes = log_.config().cleanBelowFreeBytes(),
+                                  .storage_percent = replicator_.storagePercent()};
+  return std::clamp(cleanersWanted(pressure, workersMax()), 1u, std::max(1u, copying_.workersUseful()));
+}
+
+/// A segment is damaged, and there are no replicas. What was not moved stays where it is, for those who refer to it.
+/// What was moved stays there, too; a log without replicas is never replayed, so nobody will take it for alive. With
+/// replicas a pass waits until the entry is restored.
+void Cleaner::leaveBehind(const Segment& damaged) {
+  const auto found = std::find(candidates_.begin(), candidates_.end(), &damaged);
+  log_.setInPass(**found, false);
+  candidates_.erase(found);
 }
 
 void Cleaner::finishCopying() {
@@ -350,7 +338,7 @@ void Cleaner::finishCopying() {
   uint64_t stamp = 0;
   for (const Segment* candidate : candidates_) stamp += candidate->stampBytes() / candidates_.size();
   std::vector<Segment*> used;
-  for (Segment* survivor : survivors_) {
+  for (Segment* survivor : copying_.end()) {
     if (survivor->committedBytes() <= headerEntryBytes()) {
       log_.dropPrivate(*survivor);
       continue;
@@ -428,9 +416,6 @@ void Cleaner::reset() {
   for (Segment* survivor : survivors_) log_.dropPrivate(*survivor);
   survivors_.clear();
   candidates_.clear();
-  candidate_index_ = 0;
-  candidate_offset_ = 0;
-  survivor_index_ = 0;
   phase_ = Phase::Idle;
 }
 

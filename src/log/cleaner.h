@@ -4,8 +4,8 @@
 
 #include "log/cleaner_policy.h"
 #include "log/compaction.h"
-#include "log/entry_mover.h"
 #include "log/log.h"
+#include "log/shared_copy.h"
 
 namespace ramcore::log {
 
@@ -19,8 +19,9 @@ namespace ramcore::log {
 /// that head has taken over, the log gives the segments up. A pass is never abandoned once it has moved an entry: two
 /// copies of one entry in the log would need two tombstones.
 ///
-/// Thread: one at a time, inside a read section of the log's Rcu.
-class Cleaner final : private MoveTarget {
+/// Thread: one at a time, always the same or handed over, inside a read section of the log's Rcu; except help() and
+/// workersWanted(). All but the copying is done by step().
+class Cleaner final {
  public:
   enum class Progress : uint8_t {
     Idle,     ///< nothing to do, or nothing that would gain: come back when isNeeded() and something has died
@@ -29,8 +30,9 @@ class Cleaner final : private MoveTarget {
   };
 
   /// `log`, `owner` and `replicator` are those that belong together and outlive the cleaner.
-  Cleaner(Log& log, EntryOwner& owner, Replicator& replicator)
-      : log_(log), replicator_(replicator), mover_(log, owner), compaction_(log, mover_) {}
+  /// @param workers_max  that may share the copying, the caller of step() included
+  Cleaner(Log& log, EntryOwner& owner, Replicator& replicator, uint32_t workers_max = 1)
+      : log_(log), replicator_(replicator), copying_(log, owner, workers_max), compaction_(log, copying_) {}
 
   /// Whether memory or segment slots are so short that a pass should begin. A few loads.
   bool isNeeded() const;
@@ -43,6 +45,16 @@ class Cleaner final : private MoveTarget {
   /// Does a slice of work: begins a pass if none is in progress (whether needed or not), else goes on with it.
   /// @param bytes_max  to look at in this step; 64 KB of small entries cost about 30-60 us
   Progress step(uint32_t bytes_max);
+
+  uint32_t workersMax() const { return copying_.workersMax(); }
+  /// How many workers should be at it now, the caller of step() included: cleanersWanted(), as far as there is
+  /// something to share. Any thread; some loads and a spin lock.
+  uint32_t workersWanted() const;
+  /// A slice of copying by another worker. When it found nothing to do, whoever calls step() has to do so soon: there
+  /// may be nothing left but what is the latter's.
+  /// @param worker  1 .. workersMax() - 1. Thread: any, one at a time for each worker, inside a read section
+  /// @return whether it found something
+  bool help(uint32_t worker, uint32_t bytes_max);
 
  private:
   enum class Phase : uint8_t { Idle, Compacting, Copying, Closing, Deaths, Rolling };
@@ -68,8 +80,7 @@ class Cleaner final : private MoveTarget {
   bool isWorthwhile() const;
   void judgePass();
   Progress copy(uint32_t bytes_max);
-  void leaveBehind();
-  Place place(uint32_t aligned_bytes) override;
+  void leaveBehind(const Segment& damaged);
   uint32_t largestEntryBytes() const;
   void finishCopying();
   Progress awaitClosed();
@@ -79,15 +90,12 @@ class Cleaner final : private MoveTarget {
 
   Log& log_;
   Replicator& replicator_;
-  EntryMover mover_;
+  SharedCopy copying_;
   Compaction compaction_;
 
   Phase phase_ = Phase::Idle;
   std::vector<Segment*> candidates_;
-  std::vector<Segment*> survivors_;
-  size_t candidate_index_ = 0;  ///< the one being copied
-  uint32_t candidate_offset_ = 0;
-  size_t survivor_index_ = 0;           ///< the one being filled
+  std::vector<Segment*> survivors_;     ///< while copying, those that were opened before it
   LogPosition deaths_end_;              ///< every death that was relied on is before this
   runtime::GraceTicket deaths_ticket_;  ///< and is known to the owner when this is over
   bool is_tight_ = false;               ///< the pass began with less than the reserve

@@ -6,6 +6,9 @@ namespace ramcore::log {
 
 namespace {
 
+/// Above this, storage for copies may run out before the next pass gives some back.
+constexpr uint32_t kStoragePercentMax = 75;
+
 uint64_t gainOf(const SegmentSummary& segment) {
   return segment.memory_bytes > segment.live_bytes ? segment.memory_bytes - segment.live_bytes : 0;
 }
@@ -67,8 +70,6 @@ std::vector<uint32_t> chooseToCompact(std::span<const SegmentSummary> segments, 
 }
 
 CleaningAction decide(const CleaningState& state) {
-  // Above this, storage for copies may run out before the next pass gives some back.
-  constexpr uint32_t kStoragePercentMax = 75;
   // Compaction copies tombstones again and again. More of them than this and it is time for a pass.
   constexpr uint64_t kTombstonePercentMax = 12;
   constexpr uint64_t kNearLimitPercent = 94;
@@ -87,6 +88,25 @@ CleaningAction decide(const CleaningState& state) {
   const auto compacted = static_cast<unsigned __int128>(compacting.copied_bytes);
   return compacted * combining.freed_bytes < combined * compacting.freed_bytes ? CleaningAction::Compact
                                                                                : CleaningAction::Combine;
+}
+
+uint32_t cleanersWanted(const CleaningPressure& pressure, uint32_t cleaners_max) {
+  constexpr uint32_t kStoragePercentAll = 95;
+  if (!pressure.has_room_for_head) return cleaners_max;
+  // The part of the others that is wanted, rounded up: what is short, of what there is between one and all.
+  const auto others = [&](uint64_t lacking, uint64_t range) {
+    return static_cast<uint32_t>(((cleaners_max - 1) * std::min(lacking, range) + range - 1) / range);
+  };
+  const uint64_t half_bytes = pressure.begin_below_bytes / 2;
+  const uint64_t lacking_bytes = half_bytes - std::min(half_bytes, pressure.free_bytes);
+  const uint64_t percent = std::max(pressure.storage_percent, kStoragePercentMax) - kStoragePercentMax;
+  return 1 + std::max(others(lacking_bytes, std::max<uint64_t>(half_bytes, 1)),
+                      others(percent, kStoragePercentAll - kStoragePercentMax));
+}
+
+uint32_t cleanersMax(uint32_t configured, uint32_t worker_count) {
+  if (configured == 0) return std::max(1u, worker_count / 2);
+  return std::min(configured, std::max(1u, worker_count - std::min(worker_count, 1u)));
 }
 
 }  // namespace ramcore::log

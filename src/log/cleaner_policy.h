@@ -66,4 +66,25 @@ enum class CleaningAction : uint8_t {
 /// when no head finds room (a pass gives small heads back), segments are combined. Pure and deterministic.
 CleaningAction decide(const CleaningState& state);
 
+/// What the number of workers that clean depends on.
+struct CleaningPressure {
+  bool has_room_for_head = true;
+  uint64_t free_bytes = 0;         ///< beyond the survivors' reserve
+  uint64_t begin_below_bytes = 0;  ///< of them: cleaning begins when there are less
+  uint32_t storage_percent = 0;    ///< as in CleaningState
+};
+
+/// How many workers share the copying.
+///
+/// One, which is what costs requests least, as long as it keeps up: no more than half of the free memory in which
+/// cleaning begins is used up, and the storage for copies does not run short. From there on it is one more at once, and
+/// all when memory is used up or storage nearly so; whichever of the two is shorter counts. Pure and deterministic.
+/// @param cleaners_max  at least 1
+/// @return 1 .. cleaners_max
+uint32_t cleanersWanted(const CleaningPressure& pressure, uint32_t cleaners_max);
+
+/// How many workers may clean at a time: one at least, and never all, if there is more than one.
+/// @param configured  0: half of the workers
+uint32_t cleanersMax(uint32_t configured, uint32_t worker_count);
+
 }  // namespace ramcore::log

@@ -26,61 +26,33 @@ bool Compaction::begin(std::span<Segment* const> segments) {
     Segment* const copy = log_.openCopy(*original, original->largestEntryBytes());
     if (copy != nullptr) pairs_.push_back({original, copy});
   }
-  index_ = 0;
-  offset_ = 0;
+  copying_.begin(pairs_, {});
+  is_copied_ = false;
   return isBusy();
 }
 
-Compaction::Progress Compaction::step(uint32_t bytes_max) {
-  return index_ < pairs_.size() ? copy(bytes_max) : awaitDeaths();
-}
-
-MoveTarget::Place Compaction::place(uint32_t aligned_bytes) {
-  Segment& copy = *pairs_[index_].copy;
-  Place place{.segment = &copy, .ref = {}, .before = copy.cursor()};
-  Segment::Cursor cursor = place.before;
-  RC_CHECK_MSG(copy.place(cursor, aligned_bytes, place.ref), "a copy has room for all that is alive");
-  copy.adopt(cursor);
-  return place;
-}
+Compaction::Progress Compaction::step(uint32_t bytes_max) { return is_copied_ ? awaitDeaths() : copy(bytes_max); }
 
 Compaction::Progress Compaction::copy(uint32_t bytes_max) {
-  std::atomic<uint64_t>& copied = log_.stats().cleaner_bytes_copied;
-  const uint64_t copied_before = copied.load(std::memory_order_relaxed);
-  uint32_t looked_at = 0;
-  bool is_damaged = false;
-  while (looked_at < bytes_max && index_ < pairs_.size() && !is_damaged) {
-    Segment& original = *pairs_[index_].original;
-    const uint32_t before = offset_;
-    is_damaged = !mover_.move(original, offset_, bytes_max - looked_at, *this);
-    looked_at += offset_ - before;
-    if (is_damaged && !log_.integrity().canRestore()) {
-      leaveBehind();
-      is_damaged = false;
-      continue;
-    }
-    if (is_damaged || offset_ < original.committedBytes()) continue;
-    log_.finishCopy(*pairs_[index_].copy);
-    ++index_;
-    offset_ = 0;
+  Progress progress =
+      copying_.work(0, bytes_max) == SharedCopy::Progress::Worked ? Progress::Worked : Progress::Waiting;
+  if (!log_.integrity().canRestore()) {
+    for (const SharedCopy::Item& pair : copying_.takeUnsound()) leaveBehind(pair);
   }
-  log_.stats().compaction_bytes_copied.fetch_add(copied.load(std::memory_order_relaxed) - copied_before,
-                                                 std::memory_order_relaxed);
-  if (index_ == pairs_.size()) {
-    deaths_end_ = log_.end();
-    deaths_ticket_ = log_.graceTicket();
-  }
-  return is_damaged && looked_at == 0 ? Progress::Waiting : Progress::Worked;
+  if (!copying_.isDone()) return progress;
+  copying_.end();
+  is_copied_ = true;
+  deaths_end_ = log_.end();
+  deaths_ticket_ = log_.graceTicket();
+  return Progress::Worked;
 }
 
 /// The original is damaged, and there are no replicas: it stays where it is, for those who refer to what was not moved.
 /// What was moved stays in the copy, which is in no digest, for a log without replicas is never replayed.
-void Compaction::leaveBehind() {
-  Segment& copy = *pairs_[index_].copy;
-  log_.finishCopy(copy);
-  log_.keepApart(copy);
-  pairs_.erase(pairs_.begin() + static_cast<std::ptrdiff_t>(index_));
-  offset_ = 0;
+void Compaction::leaveBehind(const SharedCopy::Item& pair) {
+  log_.finishCopy(*pair.copy);
+  log_.keepApart(*pair.copy);
+  std::erase_if(pairs_, [&](const SharedCopy::Item& one) { return one.copy == pair.copy; });
 }
 
 /// As in a pass: what was left behind may have been killed by what is not flushed yet, and a reader may still be led to
@@ -89,11 +61,11 @@ Compaction::Progress Compaction::awaitDeaths() {
   log_.requestFlush(deaths_end_);
   if (!log_.isFlushed(deaths_end_) || !log_.isOver(deaths_ticket_)) return Progress::Waiting;
   uint64_t freed = 0;
-  for (const Pair& pair : pairs_) {
-    if (pair.original->memoryBytes() > pair.copy->memoryBytes()) {
-      freed += pair.original->memoryBytes() - pair.copy->memoryBytes();
+  for (const SharedCopy::Item& pair : pairs_) {
+    if (pair.from->memoryBytes() > pair.copy->memoryBytes()) {
+      freed += pair.from->memoryBytes() - pair.copy->memoryBytes();
     }
-    log_.replace(*pair.original, *pair.copy);
+    log_.replace(*pair.from, *pair.copy);
   }
   LogStats& stats = log_.stats();
   stats.segments_compacted.fetch_add(pairs_.size(), std::memory_order_relaxed);

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "log/entry_mover.h"
 #include "log/log.h"
+#include "log/shared_copy.h"
 
 namespace ramcore::log {
 
@@ -17,8 +17,10 @@ namespace ramcore::log {
 /// took its place, a tombstone) is kept that long. As a pass, a compaction is never abandoned once it has moved an
 /// entry.
 ///
+/// Others may share the copying (SharedCopy::work).
+///
 /// Thread: one at a time, inside a read section of the log's Rcu.
-class Compaction final : private MoveTarget {
+class Compaction final {
  public:
   enum class Progress : uint8_t {
     Worked,   ///< call again as soon as convenient
@@ -26,8 +28,8 @@ class Compaction final : private MoveTarget {
     Done,
   };
 
-  /// Both outlive the compaction. The mover is used by nobody else while it is busy.
-  Compaction(Log& log, EntryMover& mover) : log_(log), mover_(mover) {}
+  /// Both outlive the compaction. `copying` is used for nothing else while it is busy.
+  Compaction(Log& log, SharedCopy& copying) : log_(log), copying_(copying) {}
 
   /// Begins with those of the segments that find memory for a copy.
   /// @param segments  cleanable ones (Log::listCleanable), no small heads, each worthwhile
@@ -42,21 +44,14 @@ class Compaction final : private MoveTarget {
   static uint64_t gainOf(const Segment& segment, const LogConfig& config);
 
  private:
-  struct Pair {
-    Segment* original = nullptr;
-    Segment* copy = nullptr;
-  };
-
-  Place place(uint32_t aligned_bytes) override;
   Progress copy(uint32_t bytes_max);
-  void leaveBehind();
+  void leaveBehind(const SharedCopy::Item& pair);
   Progress awaitDeaths();
 
   Log& log_;
-  EntryMover& mover_;
-  std::vector<Pair> pairs_;
-  size_t index_ = 0;  ///< the one being copied; behind the last: all are
-  uint32_t offset_ = 0;
+  SharedCopy& copying_;
+  std::vector<SharedCopy::Item> pairs_;
+  bool is_copied_ = false;
   LogPosition deaths_end_;              ///< every death that was relied on is before this
   runtime::GraceTicket deaths_ticket_;  ///< and is known to the owner when this is over
 };

@@ -150,6 +150,7 @@ void EntryMover::settle(Segment& from) {
   stats.large_bytes.fetch_add(kept_.large - left_.large, std::memory_order_relaxed);
   if (!tombstones_.empty()) log_.moveTombstones(from, *to_, tombstones_);
   stats.cleaner_bytes_copied.fetch_add(copied_bytes_, std::memory_order_relaxed);
+  counted_bytes_ += copied_bytes_;
   left_ = {};
   kept_ = {};
   copied_bytes_ = 0;

@@ -40,6 +40,8 @@ class EntryMover {
   /// @return false: the target had no room for the entry at `offset`, or (from.isDamaged()) it is not what was written:
   ///         nothing behind it can be moved before it is restored
   bool move(Segment& from, uint32_t& offset, uint32_t bytes_max, MoveTarget& target);
+  /// What all calls have copied.
+  uint64_t copiedBytes() const { return counted_bytes_; }
 
  private:
   static constexpr size_t kWindow = 16;
@@ -73,6 +75,7 @@ class EntryMover {
   Bytes left_;
   Bytes kept_;
   uint64_t copied_bytes_ = 0;
+  uint64_t counted_bytes_ = 0;
   std::vector<Log::MovedTombstone> tombstones_;
 };
 

@@ -21,7 +21,9 @@ struct LogStats {
   std::atomic<uint64_t> small_heads_opened{0};
   std::atomic<uint64_t> segments_cleaned{0};
   std::atomic<uint64_t> cleaner_bytes_copied{0};
-  std::atomic<uint64_t> cleaner_bytes_freed{0};  ///< memory that passes gave back beyond what their survivors keep
+  std::atomic<uint64_t> cleaner_bytes_shared{0};  ///< part of cleaner_bytes_copied: by other workers than the first
+  std::atomic<uint32_t> cleaners{0};              ///< workers that clean now
+  std::atomic<uint64_t> cleaner_bytes_freed{0};   ///< memory that passes gave back beyond what their survivors keep
   std::atomic<uint64_t> cleaner_passes{0};
   std::atomic<uint64_t> segments_compacted{0};
   std::atomic<uint64_t> compaction_bytes_copied{0};  ///< part of cleaner_bytes_copied: within memory only

@@ -1,5 +1,7 @@
 #include "master/maintenance.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace ramcore::master {
@@ -13,13 +15,22 @@ constexpr int64_t kWaitNs = 1 * runtime::kNanosPerMilli;
 
 }  // namespace
 
-Maintenance::Maintenance(runtime::Executor& executor, const Parts& parts)
+Maintenance::Maintenance(runtime::Executor& executor, const Parts& parts, std::span<runtime::Executor* const> others)
     : Job([](runtime::Job& job) { static_cast<Maintenance&>(job).slice(); }),
       executor_(executor),
       parts_(parts),
-      again_(*this) {}
+      again_(*this) {
+  const size_t count = std::min<size_t>(parts.cleaner.workersMax() - 1, others.size());
+  for (uint32_t i = 0; i < count; ++i) helpers_.push_back(std::make_unique<Helper>(*this, *others[i], i + 1));
+}
 
-Maintenance::~Maintenance() { RC_CHECK(!scheduled_.load()); }
+Maintenance::~Maintenance() { RC_CHECK(!isScheduled()); }
+
+bool Maintenance::isScheduled() const {
+  const bool helps = std::ranges::any_of(helpers_, [](const auto& helper) { return helper->scheduled.load(); });
+  // In this order: a helper posts the wake before it is unscheduled.
+  return helps || wake_.posted.load() || scheduled_.load();
+}
 
 void Maintenance::poke() {
   poked_.store(true, std::memory_order_seq_cst);
@@ -44,6 +55,8 @@ void Maintenance::slice() {
   using Progress = log::Cleaner::Progress;
   const bool cleans = parts_.cleaner.isBusy() || parts_.cleaner.isNeeded();
   const Progress progress = cleans ? parts_.cleaner.step(kCleanBytesPerSlice) : Progress::Idle;
+  if (cleans) callHelpers();
+  noteCleaning();
   parts_.rcu.reclaim(kDeferredPerSlice);
   const size_t waiting = parts_.log.reclaim(static_cast<uint64_t>(executor_.clock().nowNs()));
   parts_.log.maintain();
@@ -65,6 +78,43 @@ void Maintenance::slice() {
   if (poked_.load(std::memory_order_seq_cst) && !scheduled_.exchange(true, std::memory_order_seq_cst)) {
     executor_.post(*this, urgency());
   }
+}
+
+// Also those that are at it and would stop with their next slice are left alone.
+void Maintenance::callHelpers() {
+  if (helpers_.empty()) return;
+  const uint32_t wanted = parts_.cleaner.workersWanted();
+  for (const auto& helper : helpers_) {
+    if (helper->worker >= wanted) break;
+    if (helper->scheduled.exchange(true)) continue;
+    parts_.log.stats().cleaners.fetch_add(1, std::memory_order_relaxed);
+    helper->executor.post(*helper, urgency());
+  }
+}
+
+void Maintenance::helpersSlice(Helper& helper) {
+  const bool is_wanted = !stop_.load() && helper.worker < parts_.cleaner.workersWanted();
+  if (is_wanted && parts_.cleaner.help(helper.worker, kCleanBytesPerSlice)) {
+    helper.executor.post(helper, urgency());
+    return;
+  }
+  parts_.log.stats().cleaners.fetch_sub(1, std::memory_order_relaxed);
+  if (!wake_.posted.exchange(true)) executor_.post(wake_, urgency());
+  helper.scheduled.store(false);  // last: from here on this may be destroyed
+}
+
+/// On the first worker's executor. If that has a slice queued, or nothing to do, it needs no word.
+void Maintenance::onHelperStopped() {
+  const bool is_waiting = again_.isArmed();
+  again_.cancel();
+  wake_.posted.store(false);  // from here on this may be destroyed, unless a slice is due
+  if (is_waiting) slice();
+}
+
+void Maintenance::noteCleaning() {
+  if (parts_.cleaner.isBusy() == is_counted_) return;
+  is_counted_ = !is_counted_;
+  parts_.log.stats().cleaners.fetch_add(is_counted_ ? 1 : -1u, std::memory_order_relaxed);
 }
 
 }  // namespace ramcore::master

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
 
 #include "log/cleaner.h"
 #include "log/log.h"
@@ -13,8 +15,10 @@
 namespace ramcore::master {
 
 /// The background work of a master, in slices on one executor: cleaning, reclamation, removed keys, memory for the
-/// index before it grows into it. Sleeps while there
-/// is nothing to do; no tick. It is the reclaimer of the Rcu.
+/// index before it grows into it. Sleeps while there is nothing to do; no tick. It is the reclaimer of the Rcu.
+///
+/// When one is too few for the cleaning (Cleaner::workersWanted), helpers share its copying, each in slices on an
+/// executor of its own, until there is nothing to share or fewer are wanted. A helper that stops wakes the first one.
 class Maintenance : private runtime::Job {
  public:
   struct Parts {
@@ -24,7 +28,9 @@ class Maintenance : private runtime::Job {
     index::HashIndex& index;
     runtime::Rcu& rcu;
   };
-  Maintenance(runtime::Executor& executor, const Parts& parts);
+  /// @param executor  inside a read section of the Rcu while it runs a job, as all others
+  /// @param others  executors of helpers; the first ones are used, as many as the cleaner has further workers
+  Maintenance(runtime::Executor& executor, const Parts& parts, std::span<runtime::Executor* const> others = {});
   /// No slice is queued (checked).
   ~Maintenance();
 
@@ -34,10 +40,34 @@ class Maintenance : private runtime::Job {
   bool isDue() const { return parts_.cleaner.isNeeded() || parts_.rcu.pending() || parts_.index.prefaultIsDue(); }
   /// The slice that is queued, or the next one, is the last. Any thread; watch stopped().
   void stop();
-  bool stopped() const { return stop_.load() && !scheduled_.load(); }
+  bool stopped() const { return stop_.load() && !isScheduled(); }
 
  private:
+  struct Helper : runtime::Job {
+    Helper(Maintenance& owner, runtime::Executor& executor, uint32_t worker)
+        : Job([](runtime::Job& job) { static_cast<Helper&>(job).owner.helpersSlice(static_cast<Helper&>(job)); }),
+          owner(owner),
+          executor(executor),
+          worker(worker) {}
+    Maintenance& owner;
+    runtime::Executor& executor;
+    const uint32_t worker;  ///< its number among those of the cleaner
+    std::atomic<bool> scheduled{false};
+  };
+  /// Posted by a helper that stops: what the first worker waits for with a timer may be there.
+  struct Wake : runtime::Job {
+    explicit Wake(Maintenance& owner)
+        : Job([](runtime::Job& job) { static_cast<Wake&>(job).owner.onHelperStopped(); }), owner(owner) {}
+    Maintenance& owner;
+    std::atomic<bool> posted{false};
+  };
+
   void slice();
+  void callHelpers();
+  void helpersSlice(Helper& helper);
+  void onHelperStopped();
+  void noteCleaning();
+  bool isScheduled() const;
   runtime::Priority urgency() const;
 
   struct Again : runtime::Timer {
@@ -49,6 +79,9 @@ class Maintenance : private runtime::Job {
   runtime::Executor& executor_;
   const Parts parts_;
   Again again_;
+  Wake wake_{*this};
+  std::vector<std::unique_ptr<Helper>> helpers_;
+  bool is_counted_ = false;  ///< among the workers that clean
   std::atomic<bool> scheduled_{false};
   std::atomic<bool> poked_{false};
   std::atomic<bool> stop_{false};

@@ -1,5 +1,7 @@
 #include "master/master.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace ramcore::master {
@@ -8,6 +10,11 @@ namespace {
 // A client that has not been confirmed for this long is asked about; a batch at a time.
 constexpr int64_t kClientSilenceNs = 30 * runtime::kNanosPerSecond;
 constexpr size_t kClientsPerQuestion = 1024;
+
+/// The first worker is the one that background work runs on.
+std::span<runtime::Executor* const> allButFirst(std::span<runtime::Executor* const> workers) {
+  return workers.subspan(std::min<size_t>(workers.size(), 1));
+}
 
 }  // namespace
 
@@ -54,8 +61,11 @@ Master::~Master() { RC_CHECK_MSG(stopped(), "the master was destroyed before it 
 Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
     : log(master.config_.log, {cluster, id}, master.environment_.memory,
           {master.store_, master.replicator(), master.environment_.rcu, master.pins_}),
-      cleaner(log, master.store_, master.replicator()),
-      maintenance(master.background_, {log, cleaner, master.store_, *master.index_, master.environment_.rcu}),
+      cleaner(log, master.store_, master.replicator(),
+              log::cleanersMax(master.config_.cleaners_max,
+                               static_cast<uint32_t>(master.environment_.dispatch.workers().size()))),
+      maintenance(master.background_, {log, cleaner, master.store_, *master.index_, master.environment_.rcu},
+                  allButFirst(master.environment_.dispatch.workers())),
       repair({log, master.store_, maintenance, master.environment_.dispatch, master.background_,
               master.environment_.caller, master.environment_.trace, master.replicas_.get()},
              master.config_.scrub),

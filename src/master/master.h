@@ -35,6 +35,8 @@ struct MasterConfig {
   ReplicationOptions replication;
   LendingOptions lending;
   MemoryScrubOptions scrub;
+  /// Workers that may clean at a time, as in log::cleanersMax.
+  uint32_t cleaners_max = 0;
 };
 
 /// Told when the master begins to serve, and when it cannot go on.

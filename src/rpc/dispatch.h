@@ -125,6 +125,7 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   /// handler on the dispatch thread; without workers it is queued here behind what waits.
   void handToWorker(Request request);
   bool hasWorkers() const { return !workers_.empty(); }
+  std::span<runtime::Executor* const> workers() const { return workers_; }
   /// The worker that background work of this process runs on; the dispatch itself if there is none.
   runtime::Executor& backgroundExecutor() { return workers_.empty() ? *this : *workers_.front(); }
 

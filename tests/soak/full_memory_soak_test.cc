@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdio>
@@ -235,18 +236,21 @@ class Writer {
   int64_t waiting_since_ns_ = 0;
 };
 
-/// Background work on a thread of its own, as in a server.
+/// Background work on a thread of its own, as in a server, and another one that shares the cleaning.
 class Background {
  public:
   Background(SoakStore& store, runtime::Rcu& rcu, runtime::Clock& clock)
       : threads_(rcu),
         executor_(clock, "soak cleaner", threads_.add()),
-        maintenance_(executor_, store.maintenanceParts()) {}
+        helper_(clock, "soak helper", threads_.add()),
+        others_{&helper_},
+        maintenance_(executor_, store.maintenanceParts(), others_) {}
   ~Background() {
     maintenance_.stop();
     maintenance_.poke();
     while (!maintenance_.stopped()) std::this_thread::yield();  // a slice, or a millisecond
     executor_.stop();
+    helper_.stop();
   }
 
   master::Maintenance& maintenance() { return maintenance_; }
@@ -254,6 +258,8 @@ class Background {
  private:
   master::Threads threads_;
   runtime::ThreadExecutor executor_;
+  runtime::ThreadExecutor helper_;
+  const std::array<runtime::Executor*, 1> others_;
   master::Maintenance maintenance_;
 };
 

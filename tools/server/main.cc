@@ -36,6 +36,7 @@ struct ServerSettings {
   std::string failure_domain;
   master::ReplicationOptions replication;
   master::LendingOptions lending;
+  uint32_t cleaners_max = 0;
 };
 
 class FrameGauge final : public master::BackupGauge {
@@ -239,6 +240,7 @@ class Server final : private master::MasterObserver {
     config.coordinator = {.id = 0, .locators = {std::move(coordinator)}};
     config.replication = settings_.replication;
     config.lending = settings_.lending;
+    config.cleaners_max = settings_.cleaners_max;
     config.scrub.bytes_per_second = settings_.scrub_memory_bytes_per_s;
     return master::Master::open(config,
                                 {.clock = process_->clock(),
@@ -317,6 +319,10 @@ int main(int argc, char** argv) {
       ->envname("RAMCORE_PINNED_BYTES")
       ->transform(CLI::AsSizeValue(false))
       ->default_str(formatSize(settings.lending.pinned_bytes_max));
+  app.add_option("--cleaners-max", settings.cleaners_max,
+                 "Workers that may clean memory at a time when it runs short, never all of them; 0: half of --workers")
+      ->envname("RAMCORE_CLEANERS_MAX")
+      ->check(CLI::Range(0, 32));
   app.add_option("--storage", settings.storage,
                  "Directory for copies of what other servers hold; made if it is not there. It belongs to one server")
       ->envname("RAMCORE_STORAGE");

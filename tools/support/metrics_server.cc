@@ -177,6 +177,9 @@ void collectLog(const log::Log& log, Families& out) {
               read(stats.compaction_bytes_copied));
   out.counter("ramcore_cleaner_compaction_freed_bytes_total", "Memory that compactions gave back",
               read(stats.compaction_bytes_freed));
+  out.gauge("ramcore_cleaner_workers", "Workers that clean now", static_cast<double>(read(stats.cleaners)));
+  out.counter("ramcore_cleaner_shared_copied_bytes_total", "Part of the copied bytes: by other workers than the first",
+              read(stats.cleaner_bytes_shared));
   out.counter("ramcore_cleaner_segments_total", "Segments cleaned", read(stats.segments_cleaned));
   out.counter("ramcore_cleaner_copied_bytes_total", "Live bytes the cleaner has moved",
               read(stats.cleaner_bytes_copied));

@@ -15,6 +15,7 @@ void addCounts(const SimServer& server, RunCounts& counts) {
   if (const log::Log* log = master.log()) {
     counts.segments_cleaned += log->stats().segments_cleaned.load();
     counts.segments_compacted += log->stats().segments_compacted.load();
+    counts.bytes_shared += log->stats().cleaner_bytes_shared.load();
   }
   if (const master::ReplicaManager* replicas = master.replicas()) {
     counts.replicas_lost += replicas->stats().replicas_lost.load();

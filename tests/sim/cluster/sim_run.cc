@@ -447,6 +447,7 @@ void RunCounts::add(const RunCounts& other) {
   duplicates_answered += other.duplicates_answered;
   segments_cleaned += other.segments_cleaned;
   segments_compacted += other.segments_compacted;
+  bytes_shared += other.bytes_shared;
   moves_back += other.moves_back;
   servers_retired += other.servers_retired;
   bucket_splits += other.bucket_splits;

@@ -71,6 +71,7 @@ struct RunCounts {
   uint64_t duplicates_answered = 0;  ///< from a result record
   uint64_t segments_cleaned = 0;
   uint64_t segments_compacted = 0;
+  uint64_t bytes_shared = 0;     ///< copied by a second cleaner
   uint64_t moves_back = 0;       ///< at once, to the owner before
   uint64_t servers_retired = 0;  ///< declared dead in the middle of a hand-over
   uint64_t bucket_splits = 0;    ///< of the hash indexes

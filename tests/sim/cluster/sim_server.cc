@@ -71,7 +71,8 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
                               .coordinator = simAddress(options.coordinator_node),
                               .replication = options.replicas,
                               .lending = {},
-                              .scrub = options.memory_scrub};
+                              .scrub = options.memory_scrub,
+                              .cleaners_max = options.cleaners_max};
   const master::Master::Environment environment{.clock = node_.clock(),
                                                 .trace = node_.trace(),
                                                 .dispatch = dispatch,

@@ -31,7 +31,7 @@ class SoakStore {
         tablets_(rcu),
         store_(*memory_),
         log_(config, {ClusterId(1), id}, *memory_, {store_, replicator_, rcu, pins_}),
-        cleaner_(log_, store_, replicator_) {
+        cleaner_(log_, store_, replicator_, 2) {
     results_.connect(log_);
     store_.connect({log_, *index_, tablets_, results_, lease_, clock_});
     lease_.renewed(clock_.nowNs(), runtime::kNever / 2);

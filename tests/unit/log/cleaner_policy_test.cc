@@ -117,5 +117,69 @@ TEST(CleanerPolicy, TheBalanceOfTheTwoLevels) {
   }
 }
 
+TEST(CleanerPolicy, TheNumberOfCleaners) {
+  struct Row {
+    const char* when;
+    CleaningPressure pressure;
+    uint32_t cleaners_max;
+    uint32_t expected;
+  };
+  constexpr uint64_t kBegin = 8000;
+  const Row rows[] = {
+      {"cleaning has just begun", {.free_bytes = 7999, .begin_below_bytes = kBegin}, 4, 1},
+      {"much is free: for tombstones", {.free_bytes = 90000, .begin_below_bytes = kBegin}, 4, 1},
+      {"one keeps up still", {.free_bytes = 4000, .begin_below_bytes = kBegin}, 4, 1},
+      {"half is used up: one more at once", {.free_bytes = 3999, .begin_below_bytes = kBegin}, 4, 2},
+      {"a third of the rest", {.free_bytes = 2667, .begin_below_bytes = kBegin}, 4, 2},
+      {"more than a third of it", {.free_bytes = 2666, .begin_below_bytes = kBegin}, 4, 3},
+      {"nearly all of it", {.free_bytes = 1, .begin_below_bytes = kBegin}, 4, 4},
+      {"all is used up", {.free_bytes = 0, .begin_below_bytes = kBegin}, 4, 4},
+      {"no head finds room, in whatever is free",
+       {.has_room_for_head = false, .free_bytes = 7000, .begin_below_bytes = kBegin},
+       4,
+       4},
+      {"storage is still good", {.free_bytes = 7000, .begin_below_bytes = kBegin, .storage_percent = 75}, 4, 1},
+      {"storage begins to be short", {.free_bytes = 7000, .begin_below_bytes = kBegin, .storage_percent = 76}, 4, 2},
+      {"half of what is left of it", {.free_bytes = 7000, .begin_below_bytes = kBegin, .storage_percent = 85}, 5, 3},
+      {"nearly no storage", {.free_bytes = 7000, .begin_below_bytes = kBegin, .storage_percent = 95}, 4, 4},
+      {"none at all", {.free_bytes = 7000, .begin_below_bytes = kBegin, .storage_percent = 100}, 4, 4},
+      {"memory is shorter than storage", {.free_bytes = 0, .begin_below_bytes = kBegin, .storage_percent = 80}, 4, 4},
+      {"storage is shorter than memory",
+       {.free_bytes = 3999, .begin_below_bytes = kBegin, .storage_percent = 99},
+       4,
+       4},
+      {"one more is all", {.free_bytes = 3999, .begin_below_bytes = kBegin}, 2, 2},
+      {"there is only one", {.has_room_for_head = false, .begin_below_bytes = kBegin, .storage_percent = 100}, 1, 1},
+      {"a log too small to have a threshold", {.free_bytes = 0, .begin_below_bytes = 0}, 4, 1},
+  };
+  for (const Row& row : rows) EXPECT_EQ(cleanersWanted(row.pressure, row.cleaners_max), row.expected) << row.when;
+}
+
+TEST(CleanerPolicy, CleanersNeverFallAsMemoryGetsShorter) {
+  for (const uint32_t cleaners_max : {1u, 2u, 3u, 7u, 16u}) {
+    uint32_t before = 1;
+    for (uint64_t free = 5000; free-- > 0;) {
+      const uint32_t wanted = cleanersWanted({.free_bytes = free, .begin_below_bytes = 9000}, cleaners_max);
+      ASSERT_GE(wanted, before) << free;
+      ASSERT_LE(wanted, std::min(before + 1, cleaners_max)) << free;
+      before = wanted;
+    }
+    EXPECT_EQ(before, cleaners_max);
+  }
+}
+
+TEST(CleanerPolicy, AWorkerIsLeftForRequests) {
+  struct Row {
+    uint32_t configured;
+    uint32_t workers;
+    uint32_t expected;
+  };
+  const Row rows[] = {{0, 0, 1}, {0, 1, 1}, {0, 2, 1}, {0, 3, 1}, {0, 4, 2}, {0, 32, 16},
+                      {1, 8, 1}, {3, 8, 3}, {8, 8, 7}, {9, 2, 1}, {2, 1, 1}, {32, 32, 31}};
+  for (const Row& row : rows) {
+    EXPECT_EQ(cleanersMax(row.configured, row.workers), row.expected) << row.configured << " of " << row.workers;
+  }
+}
+
 }  // namespace
 }  // namespace ramcore::log

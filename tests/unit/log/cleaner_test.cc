@@ -7,7 +7,7 @@
 #include <random>
 
 #include "log/side_log.h"
-#include "tests/unit/log/log_fixture.h"
+#include "tests/unit/log/crash_trial.h"
 
 namespace ramcore::log {
 namespace {
@@ -417,73 +417,12 @@ TEST(Cleaner, DoesNotJudgeWhatItsWriterHasNotReportedYet) {
   EXPECT_EQ(fixture.log->pool().find(id), nullptr) << "nobody wanted it after all";
 }
 
-/// What was put under a key, and where in the log: the state after each may be what a recovery finds, from the last
-/// durable one on.
-struct History {
-  struct Change {
-    std::optional<std::string> value;
-    LogPosition end;
-  };
-  std::map<std::string, std::vector<Change>> changes;
-
-  void check(const Log& log, const std::map<std::string, std::string>& recovered, const std::string& when) {
-    for (auto& [key, list] : changes) {
-      size_t durable = 0;
-      for (size_t i = 0; i < list.size(); ++i) {
-        if (log.isDurable(list[i].end)) durable = i + 1;
-      }
-      const auto found = recovered.find(key);
-      const std::optional<std::string> value = found == recovered.end() ? std::nullopt : std::optional(found->second);
-      bool allowed = durable == 0 && !value;
-      for (size_t i = durable == 0 ? 0 : durable - 1; i < list.size(); ++i) allowed = allowed || list[i].value == value;
-      ASSERT_TRUE(allowed) << key << " " << when << ": recovered " << value.value_or("nothing");
-      if (durable > 1) list.erase(list.begin(), list.begin() + static_cast<ptrdiff_t>(durable) - 1);
-    }
-  }
-};
-
 TEST(Cleaner, AnyCrashLeavesTheAcknowledgedState) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     CleanerFixture fixture;
-    fixture.copies.setAutomatic(false);
-    std::mt19937_64 random(seed);
-    History history;
-    for (int step = 0; step < 6000; ++step) {
-      switch (random() % 16) {
-        case 0:
-          fixture.copies.deliverOpens();
-          break;
-        case 1:
-        case 2:
-          fixture.copies.deliverAdvances();
-          break;
-        case 3:
-          fixture.copies.deliverCloses();
-          break;
-        case 4:
-        case 5:
-          fixture.cleaner.step(2048);
-          break;
-        case 6:
-          fixture.reclaim();
-          break;
-        default: {
-          const std::string key = "k" + std::to_string(random() % 40);
-          const bool remove = random() % 4 == 0;
-          const std::string value(50 + random() % 600, static_cast<char>('a' + step % 26));
-          const Status status =
-              remove ? fixture.owner.remove(*fixture.log, key) : fixture.owner.put(*fixture.log, key, value);
-          if (status == Status::Ok) {
-            history.changes[key].push_back({remove ? std::nullopt : std::optional(value), fixture.owner.end()});
-          }
-        }
-      }
-      if (step % 7 != 0) continue;
-      const auto recovered = recover(fixture.copies.replicas());
-      ASSERT_TRUE(recovered.has_value()) << "seed " << seed << " step " << step << ": no complete log";
-      history.check(*fixture.log, *recovered, "seed " + std::to_string(seed) + " step " + std::to_string(step));
-      if (testing::Test::HasFatalFailure()) return;
-    }
+    CrashTrial trial{.seed = seed, .steps = 6000};
+    trial.run(fixture, [&](std::mt19937_64&) { fixture.cleaner.step(2048); });
+    if (HasFatalFailure()) return;
     EXPECT_GT(fixture.log->stats().cleaner_passes.load(), 3u) << "seed " << seed;
   }
 }

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "log/cleaner.h"
-#include "tests/unit/log/log_fixture.h"
+#include "tests/unit/log/crash_trial.h"
 
 namespace ramcore::log {
 namespace {
@@ -15,8 +15,8 @@ constexpr uint32_t kStepBytes = 4u << 10;
 struct CompactionFixture : LogFixture {
   explicit CompactionFixture(bool replicated = true)
       : LogFixture(LogConfig::forTest(), replicated),
-        mover(*log, owner),
-        compaction(*log, mover),
+        copying(*log, owner, 1),
+        compaction(*log, copying),
         cleaner(*log, owner, replicated ? static_cast<Replicator&>(copies) : none) {
     copies.setStoragePercent(100);  // the cleaner itself combines
   }
@@ -62,32 +62,8 @@ struct CompactionFixture : LogFixture {
       reclaim();
     }
   }
-  /// What the log has counted is what there is.
-  void expectCountsAreRight() {
-    SegmentPool& pool = log->pool();
-    std::map<const Segment*, int64_t> live;
-    for (const auto& [key, ref] : owner.refs()) live[pool.segmentOf(ref)] += log->view(ref).alignedBytes();
-    uint64_t tombstones = 0;
-    for (uint32_t n = 0; n < pool.slotCount(); ++n) {
-      uint64_t naming = 0;
-      for (uint32_t h = 0; h < pool.slotCount(); ++h) {
-        const uint32_t bytes = pool.tombstoneBytes(pool.slot(n), pool.slot(h));
-        naming += bytes;
-        if (bytes != 0 && pool.slot(h).state() != SegmentState::Unlinked) live[&pool.slot(h)] += bytes;
-      }
-      if (naming != 0) EXPECT_EQ(pool.slot(n).namedByTombstoneBytes(), naming) << "slot " << n;
-      tombstones += naming;
-    }
-    EXPECT_EQ(log->stats().tombstone_bytes.load(), static_cast<int64_t>(tombstones));
-    int64_t all = 0;
-    for (uint32_t i = 0; i < pool.slotCount(); ++i) {
-      EXPECT_EQ(pool.slot(i).liveBytes(), live[&pool.slot(i)]) << "slot " << i;
-      all += live[&pool.slot(i)];
-    }
-    EXPECT_EQ(log->stats().live_bytes.load(), all);
-  }
 
-  EntryMover mover;
+  SharedCopy copying;
   Compaction compaction;
   Cleaner cleaner;
 };
@@ -219,86 +195,29 @@ TEST(Compaction, WithoutMemoryNothingBegins) {
   EXPECT_TRUE(fixture.compact(original));
 }
 
-/// The states of each key, in order, and where in the log each became true.
-struct States {
-  struct State {
-    std::optional<std::string> value;
-    LogPosition end;
-  };
-  std::map<std::string, std::vector<State>> of;
-
-  /// What is recovered is the last durable state of every key, or a later one.
-  void expect(const Log& log, const std::map<std::string, std::string>& recovered, const std::string& when) const {
-    for (const auto& [key, states] : of) {
-      size_t first = 0;
-      for (size_t i = 0; i < states.size(); ++i) first = log.isDurable(states[i].end) ? i : first;
-      const bool none_durable = !log.isDurable(states[first].end);
-      const auto found = recovered.find(key);
-      const std::optional<std::string> value = found == recovered.end() ? std::nullopt : std::optional(found->second);
-      bool allowed = none_durable && !value;
-      for (size_t i = first; i < states.size(); ++i) allowed = allowed || states[i].value == value;
-      ASSERT_TRUE(allowed) << key << " " << when << ": recovered " << value.value_or("nothing");
-    }
-  }
-};
-
 // Copies are made again of what was compacted, of some segments or of all, and a crash comes at any time.
 TEST(Compaction, WhateverCopiesWereMadeAgainACrashLeavesTheAcknowledgedState) {
   uint64_t compacted = 0;
   uint64_t passes = 0;
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     CompactionFixture fixture;
-    fixture.copies.setAutomatic(false);
-    std::mt19937_64 random(seed);
-    States states;
-    for (int step = 0; step < 5000; ++step) {
-      switch (random() % 16) {
-        case 0:
-          fixture.copies.deliverOpens();
-          break;
-        case 1:
-        case 2:
-          fixture.copies.deliverAdvances();
-          if (random() % 2 == 0) fixture.copies.deliverFlushes();
-          break;
-        case 3:
-          fixture.copies.deliverCloses();
-          break;
-        case 4:
-        case 5:
-          // One of the two at a time, as in a cleaner.
-          if (fixture.compaction.isBusy()) {
-            fixture.compaction.step(2048);
-          } else if (fixture.cleaner.isBusy() || random() % 3 == 0) {
-            fixture.cleaner.step(2048);
-          } else {
-            fixture.beginAny(1 + random() % 3);
-          }
-          break;
-        case 6:
-          fixture.reclaim();
-          break;
-        default: {
-          const std::string key = "k" + std::to_string(random() % 60);
-          const bool removes = random() % 4 == 0;
-          const std::string value(50 + random() % 900, static_cast<char>('a' + step % 26));
-          const Status status =
-              removes ? fixture.owner.remove(*fixture.log, key) : fixture.owner.put(*fixture.log, key, value);
-          if (status != Status::Ok) break;
-          states.of[key].push_back({removes ? std::nullopt : std::optional(value), fixture.owner.end()});
-        }
+    CrashTrial trial{.seed = seed,
+                     .judged_every = 11,
+                     .keys = 60,
+                     .value_bytes_max = 950,
+                     .flush_percent = 50,
+                     .lost_percents = {0, 50, 100}};
+    trial.run(fixture, [&](std::mt19937_64& random) {
+      // One of the two at a time, as in a cleaner.
+      if (fixture.compaction.isBusy()) {
+        fixture.compaction.step(2048);
+      } else if (fixture.cleaner.isBusy() || random() % 3 == 0) {
+        fixture.cleaner.step(2048);
+      } else {
+        fixture.beginAny(1 + random() % 3);
       }
-      if (step % 11 != 0) continue;
-      for (const uint32_t lost_percent : {0u, 50u, 100u}) {
-        const auto recovered =
-            recover(fixture.copies.replicasMadeAgain([&](SegmentId) { return random() % 100 < lost_percent; }));
-        const std::string when = "seed " + std::to_string(seed) + " step " + std::to_string(step) + " lost " +
-                                 std::to_string(lost_percent) + " %";
-        ASSERT_TRUE(recovered.has_value()) << when << ": no complete log";
-        states.expect(*fixture.log, *recovered, when);
-        if (testing::Test::HasFatalFailure()) return;
-      }
-    }
+    });
+    if (HasFatalFailure()) return;
     fixture.expectCountsAreRight();
     compacted += fixture.log->stats().segments_compacted.load();
     passes += fixture.log->stats().cleaner_passes.load();

@@ -164,13 +164,13 @@ TEST(Integrity, EveryBitIsFoundAndRestored) {
 /// Its replicas were made before: they have more in them, and entries that name segments which have gone since.
 TEST(Integrity, ACompactedSegmentIsRestoredFromALongerReplica) {
   DamagedLog fixture;
-  EntryMover mover(*fixture.log, fixture.owner);
+  SharedCopy copying(*fixture.log, fixture.owner, 1);
   std::vector<Segment*> cleanable;
   fixture.log->listCleanable(cleanable);
   std::set<SegmentId> compacted;
   for (Segment* const segment : cleanable) {
     if (segment->liveBytes() + 8192 > static_cast<int64_t>(segment->committedBytes())) continue;
-    Compaction compaction(*fixture.log, mover);
+    Compaction compaction(*fixture.log, copying);
     const SegmentId id = segment->id();
     ASSERT_TRUE(compaction.begin(std::span(&segment, 1)));
     for (int i = 0; i < 1000 && compaction.isBusy(); ++i) {
@@ -212,14 +212,14 @@ TEST(Integrity, ACompactedSegmentIsRestoredFromALongerReplica) {
 /// Without replicas the damage stays, and a compaction that comes to it ends all the same.
 TEST(Integrity, ACompactionLeavesDamageBehindWithoutReplicas) {
   DamagedLog fixture(false);
-  EntryMover mover(*fixture.log, fixture.owner);
+  SharedCopy copying(*fixture.log, fixture.owner, 1);
   std::vector<Segment*> cleanable;
   fixture.log->listCleanable(cleanable);
   ASSERT_FALSE(cleanable.empty());
   const EntryRef ref = fixture.owner.refs().at("key100");
   Segment* const one = &fixture.segmentOf(ref);
   ASSERT_EQ(one->state(), SegmentState::Closed);
-  Compaction compaction(*fixture.log, mover);
+  Compaction compaction(*fixture.log, copying);
   ASSERT_TRUE(compaction.begin(std::span(&one, 1)));
   fixture.flip(ref, (kEntryHeaderBytes + 12) * 8);
   for (int i = 0; i < 1000 && compaction.isBusy(); ++i) {
@@ -434,9 +434,9 @@ TEST(Integrity, ASegmentThatIsCompactedBetweenStepsIsBegunAgain) {
     fixture.roll();
     ASSERT_EQ(segment->state(), SegmentState::Closed);
     fixture.scrubber.step(first);
-    EntryMover mover(*fixture.log, fixture.owner);
+    SharedCopy copying(*fixture.log, fixture.owner, 1);
     for (int round = 0; round < 2; ++round) {
-      Compaction compaction(*fixture.log, mover);
+      Compaction compaction(*fixture.log, copying);
       ASSERT_TRUE(compaction.begin(std::span(&segment, 1)));
       for (int i = 0; i < 1000 && compaction.isBusy(); ++i) {
         compaction.step(16 << 10);

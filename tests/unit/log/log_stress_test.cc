@@ -70,7 +70,9 @@ class SharedOwner final : public EntryOwner {
   std::array<Key, kKeys> keys_;
 };
 
-TEST(LogStress, WritersReadersAndTheCleanerTogether) {
+constexpr int kWriters = 4;
+
+TEST(LogStress, WritersReadersAndTwoCleanersTogether) {
   LogConfig config = LogConfig::forTest();
   const auto memory = LogMemory::open(config.memory_bytes).value();
   const auto rcu = runtime::makeUrcu();
@@ -78,13 +80,15 @@ TEST(LogStress, WritersReadersAndTheCleanerTogether) {
   auto owner = std::make_unique<SharedOwner>();
   NoReplicator replicator;
   Log log(config, {ClusterId(1), ServerId(2)}, *memory, {*owner, replicator, *rcu, pins});
-  Cleaner cleaner(log, *owner, replicator);
-  std::atomic<int> writers_left{2};
+  Cleaner cleaner(log, *owner, replicator, 2);
+  SharedCopy copying(log, *owner, 2);
+  Compaction compaction(log, copying);
+  std::atomic<int> writers_left{kWriters};
   std::atomic<uint64_t> reads{0};
   const uint64_t goal_bytes = 6 * config.memory_bytes;
 
   std::vector<std::thread> threads;
-  for (int t = 0; t < 2; ++t) {
+  for (int t = 0; t < kWriters; ++t) {
     threads.emplace_back([&, t] {
       const runtime::RcuReader reader = rcu->registerThread();
       std::mt19937_64 random(t);
@@ -116,17 +120,26 @@ TEST(LogStress, WritersReadersAndTheCleanerTogether) {
     }
     rcu->unregisterThread(reader);
   });
+  // A second one copies with the first, whatever that is at.
+  threads.emplace_back([&] {
+    const runtime::RcuReader reader = rcu->registerThread();
+    while (writers_left.load() > 0) {
+      const bool has_helped = cleaner.help(1, 2048);
+      const bool has_compacted = copying.work(1, 2048) == SharedCopy::Progress::Worked;
+      rcu->quiescent(reader);
+      if (!has_helped && !has_compacted) std::this_thread::yield();
+    }
+    rcu->unregisterThread(reader);
+  });
   // This thread cleans and reclaims.
   const runtime::RcuReader reader = rcu->registerThread();
   uint64_t now_ns = 0;
-  EntryMover mover(log, *owner);
-  Compaction compaction(log, mover);
   for (uint32_t round = 0; writers_left.load() > 0; ++round) {
     // One of the two at a time, and both often.
     if (compaction.isBusy()) {
-      compaction.step(8192);
+      compaction.step(4096);
     } else if (cleaner.isBusy() || (cleaner.isNeeded() && round % 4 != 0)) {
-      cleaner.step(8192);
+      cleaner.step(4096);
     } else {
       std::vector<Segment*> segments;
       log.listCleanable(segments);
@@ -144,6 +157,7 @@ TEST(LogStress, WritersReadersAndTheCleanerTogether) {
   EXPECT_GT(reads.load(), 100u);
   EXPECT_GT(log.stats().cleaner_passes.load(), 3u);
   EXPECT_GT(log.stats().segments_compacted.load(), 10u);
+  EXPECT_GT(log.stats().cleaner_bytes_shared.load(), 100u << 10);
   int64_t live_bytes = 0;
   for (uint32_t key = 0; key < SharedOwner::kKeys; ++key) {
     const EntryRef ref = owner->refOf(key);

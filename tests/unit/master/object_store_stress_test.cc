@@ -7,11 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "log/cleaner.h"
 #include "runtime/real/system_clock.h"
@@ -26,7 +24,7 @@ constexpr uint32_t kKeys = 150;     // written and removed by all
 constexpr uint32_t kCounters = 20;  // only added to
 constexpr uint32_t kShared = kKeys + kCounters;
 constexpr uint32_t kWriters = 4;
-constexpr uint32_t kCleaners = 2;  // threads; they take turns, step by step, as the cleaner makes one pass at a time
+constexpr uint32_t kCleaners = 2;  // threads, which share each pass
 constexpr uint32_t kMutationsPerWriter = 6000;
 constexpr uint32_t kMutationsPerAddition = 10;
 // Of each writer; written once, and present from then on. They are what makes the index grow, all the time.
@@ -59,7 +57,7 @@ class StoreStress {
         tablets_(*rcu_),
         store_(*memory_),
         log_(config_, {ClusterId(1), ServerId(2)}, *memory_, {store_, replicator_, *rcu_, pins_}),
-        cleaner_(log_, store_, replicator_) {
+        cleaner_(log_, store_, replicator_, kCleaners) {
     results_.connect(log_);
     store_.connect({log_, *index_, tablets_, results_, lease_, clock_});
     lease_.renewed(clock_.nowNs(), 3600 * runtime::kNanosPerSecond);
@@ -138,20 +136,21 @@ class StoreStress {
     rcu_->unregisterThread(reader);
   }
 
-  void cleanUntilTheEnd() {
+  void cleanUntilTheEnd(uint32_t cleaner) {
     const runtime::RcuReader reader = rcu_->registerThread();
     bool has_worked = false;
     while (writers_left_.load() > 0) {
-      // Only tried: a thread that waits inside its read section would hold up every grace period.
-      if (std::unique_lock turn(cleaning_, std::try_to_lock); turn && (cleaner_.isBusy() || cleaner_.isNeeded())) {
+      if (cleaner != 0) {
+        has_worked = cleaner_.help(cleaner, 4096) || has_worked;
+      } else if (cleaner_.isBusy() || cleaner_.isNeeded()) {
         const bool is_first = stats().cleaner_bytes_copied.load() == 0;
-        cleaner_.step(8192);
+        has_worked = cleaner_.step(4096) == log::Cleaner::Progress::Worked || has_worked;
         if (is_first) splits_before_cleaning_.store(index_->stats().splits);
-        if (!std::exchange(has_worked, true)) cleaners_at_work_.fetch_add(1);
       }
       rcu_->quiescent(reader);
       std::this_thread::yield();
     }
+    if (has_worked) cleaners_at_work_.fetch_add(1);
     rcu_->unregisterThread(reader);
   }
 
@@ -216,7 +215,6 @@ class StoreStress {
   /// The highest version of each key that somebody has been told of.
   std::array<std::atomic<Version>, kShared + kWriters * kAdded> known_{};
   std::array<std::atomic<uint32_t>, kWriters> added_{};  // keys of each writer that are present
-  std::mutex cleaning_;                                  // guards cleaner_
   std::atomic<uint32_t> cleaners_at_work_{0};
   std::atomic<uint64_t> splits_before_cleaning_{0};
   std::atomic<uint32_t> writers_left_{kWriters};
@@ -343,7 +341,8 @@ void StoreStress::run() {
     });
   }
   threads.emplace_back([this] { readUntilTheEnd(); });
-  for (uint32_t cleaner = 0; cleaner < kCleaners; ++cleaner) threads.emplace_back([this] { cleanUntilTheEnd(); });
+  for (uint32_t cleaner = 0; cleaner < kCleaners; ++cleaner)
+    threads.emplace_back([this, cleaner] { cleanUntilTheEnd(cleaner); });
   maintainUntilTheEnd();
   for (std::thread& thread : threads) thread.join();
 }
@@ -356,6 +355,7 @@ TEST(ObjectStoreStress, WritersReadersCleanersAndReclaimerTogetherWhileTheIndexG
   EXPECT_GT(stress.duplicates(), 100u);
   EXPECT_GT(stress.stats().cleaner_passes.load(), 5u);
   EXPECT_EQ(stress.cleanersAtWork(), kCleaners);
+  EXPECT_GT(stress.stats().cleaner_bytes_shared.load(), 50u << 10);
   const index::IndexStats index = stress.indexStats();
   EXPECT_GE(index.splits, kWriters * kAdded / index::HashIndex::kEntriesPerBucketMax - 4);
   EXPECT_LE(index.splits_per_operation_max, index::HashIndex::kSplitsPerOperationMax);

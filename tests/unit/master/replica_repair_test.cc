@@ -124,8 +124,8 @@ TEST_F(ReplicaRepairTest, AHalfMadeReplicaOfACompactedSegmentIsBegunAgain) {
   backup(2).only = id;
   lose(2, id, 1);
   ASSERT_TRUE(comesTrue([&] { return !backup(2).held.empty(); }));
-  log::EntryMover mover(*log_, *owner_);
-  log::Compaction compaction(*log_, mover);
+  log::SharedCopy copying(*log_, *owner_, 1);
+  log::Compaction compaction(*log_, copying);
   log::Segment* const original = log_->pool().find(id);
   server_.onDispatch([&] { ASSERT_TRUE(compaction.begin(std::span(&original, 1))); });
   ASSERT_TRUE(comesTrue([&] {
