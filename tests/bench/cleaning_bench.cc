@@ -2,7 +2,10 @@
 // objects, one thread that writes and cleans in turns, no network, no copies.
 //
 //   bench_cleaning [--memory-mb N] [--overwrites N] [--seconds N] [--live-percent-max N] [--utilizations LIST]
-//                  [--sizes LIST] [--distributions LIST] [--smoke]
+//                  [--sizes LIST] [--distributions LIST] [--cleaners N] [--smoke]
+//
+// With --cleaners it measures something else: what 1 .. N threads copy that share the passes of one cleaner, in a
+// second, while nobody writes; values are 100 B, and the first of --utilizations counts.
 //
 // Utilization is the share of the log's memory that the objects themselves take, header and padding included. After the
 // fill the memory is overwritten once unmeasured, then `--overwrites` times; each phase ends after `--seconds` at the
@@ -21,6 +24,7 @@
 
 #include "base/hash.h"
 #include "base/histogram.h"
+#include "bench/support/copying_rate.h"
 #include "bench/support/flags.h"
 #include "bench/support/inline_executor.h"
 #include "bench/support/local_store.h"
@@ -47,6 +51,7 @@ struct Options {
   std::string utilizations = "30,50,70,80,90,95";
   std::string sizes = "100,1000,mixed";
   std::string distributions = "uniform,zipfian";
+  int cleaners = 0;
 };
 
 std::vector<std::string> parts(const std::string& list) {
@@ -258,6 +263,27 @@ void measureCurve(const Options& options, const log::LogConfig& config, const st
   }
 }
 
+int measureCopying(const Options& options, const log::LogConfig& config) {
+  const int utilization = std::clamp(std::atoi(options.utilizations.c_str()), 1, 90);
+  std::printf("\n%d%% in use\n%9s %9s %9s %8s\n", utilization, "cleaners", "MB/s", "MB", "shared");
+  std::string json;
+  for (int cleaners = 1; cleaners <= options.cleaners; ++cleaners) {
+    const auto run =
+        std::make_unique<CopyingRun>(config, static_cast<uint32_t>(utilization), static_cast<uint32_t>(cleaners));
+    const CopyingRate rate = run->measure();
+    std::printf("%9d %9.0f %9.0f %7.0f%%\n", cleaners, rate.mbPerSecond(), static_cast<double>(rate.copied_bytes) / 1e6,
+                rate.sharedPercent());
+    std::fflush(stdout);
+    char text[160];
+    std::snprintf(text, sizeof text, "%s{\"cleaners\":%d,\"copied_mb_per_s\":%.0f,\"shared_percent\":%.0f}",
+                  json.empty() ? "" : ",", cleaners, rate.mbPerSecond(), rate.sharedPercent());
+    json += text;
+  }
+  std::printf("json {\"bench\":\"cleaning\",\"memory_bytes\":%llu,\"copying\":[%s]}\n",
+              static_cast<unsigned long long>(config.memory_bytes), json.c_str());
+  return 0;
+}
+
 int runAll(int argc, char** argv) {
   Options options;
   Flags flags;
@@ -265,6 +291,7 @@ int runAll(int argc, char** argv) {
   flags.number("--overwrites", options.overwrites);
   flags.number("--seconds", options.seconds);
   flags.number("--live-percent-max", options.live_percent_max);
+  flags.number("--cleaners", options.cleaners);
   flags.text("--utilizations", options.utilizations);
   flags.text("--sizes", options.sizes);
   flags.text("--distributions", options.distributions);
@@ -284,6 +311,7 @@ int runAll(int argc, char** argv) {
   std::printf("cleaning: %llu MB of memory, live bytes at most %.1f %% of it\n",
               static_cast<unsigned long long>(options.memory_mb),
               100 * static_cast<double>(config.liveBytesMax()) / static_cast<double>(config.memory_bytes));
+  if (options.cleaners > 0) return measureCopying(options, config);
   std::string json;
   for (const std::string& sizes : parts(options.sizes)) {
     for (const std::string& distribution : parts(options.distributions)) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "bench/support/child.h"
 #include "log/log.h"
@@ -11,8 +12,8 @@
 
 namespace ramcore::bench {
 
-/// Log, index and object store of one master in this process, on one thread, without network and without a cleaner of
-/// its own. All memory that a run will touch is touched before.
+/// Log, index and object store of one master in this process, without network and without a cleaner of its own, on one
+/// thread unless another Rcu than the simulated one is given. All memory that a run will touch is touched before.
 class LocalStore {
  public:
   static constexpr TableId kTable{1};
@@ -20,24 +21,26 @@ class LocalStore {
   static constexpr TabletEpoch kEpoch{1};
 
   LocalStore(uint64_t log_bytes, uint64_t objects_max) : LocalStore(configFor(log_bytes), objects_max) {}
-  LocalStore(const log::LogConfig& config, uint64_t objects_max)
-      : pins_(1),
+  LocalStore(const log::LogConfig& config, uint64_t objects_max,
+             std::unique_ptr<runtime::Rcu> rcu = std::make_unique<runtime::SimRcu>())
+      : rcu_(std::move(rcu)),
+        pins_(1),
         memory_(openMemory(config.memory_bytes)),
         index_(openIndex(objects_max)),
-        tablets_(rcu_),
+        tablets_(*rcu_),
         store_(*memory_),
-        log_(config, {ClusterId(1), ServerId(1)}, *memory_, {store_, replicator_, rcu_, pins_}) {
+        log_(config, {ClusterId(1), ServerId(1)}, *memory_, {store_, replicator_, *rcu_, pins_}) {
     results_.connect(log_);
     store_.connect({log_, *index_, tablets_, results_, lease_, clock_});
     lease_.renewed(clock_.nowNs(), runtime::kNever / 2);
-    reader_ = rcu_.registerThread();
+    reader_ = rcu_->registerThread();
     log_.maintain();
     while (index_->prefaultAhead() != 0) {
     }
   }
   ~LocalStore() {
-    rcu_.unregisterThread(reader_);
-    rcu_.drain();
+    rcu_->unregisterThread(reader_);
+    rcu_->drain();
   }
   LocalStore(const LocalStore&) = delete;
   LocalStore& operator=(const LocalStore&) = delete;
@@ -45,7 +48,7 @@ class LocalStore {
   master::ObjectStore& store() { return store_; }
   log::Log& log() { return log_; }
   index::HashIndex& index() { return *index_; }
-  runtime::Rcu& rcu() { return rcu_; }
+  runtime::Rcu& rcu() { return *rcu_; }
   /// Lets `client` change objects of kTable. Once.
   void serve(ClientId client) {
     master::Tablet whole;
@@ -58,8 +61,8 @@ class LocalStore {
   }
   /// What a worker does between two pieces of work.
   void turn() {
-    rcu_.quiescent(reader_);
-    rcu_.reclaim(64);
+    rcu_->quiescent(reader_);
+    rcu_->reclaim(64);
     index_->prefaultAhead();
   }
 
@@ -80,13 +83,13 @@ class LocalStore {
     index::IndexConfig config;
     config.initial_buckets_log2 = 16;
     config.reserve_bytes = std::max<uint64_t>(objects_max * 32, 64 << 20);
-    auto index = index::HashIndex::open(config, rcu_);
+    auto index = index::HashIndex::open(config, *rcu_);
     if (!index) die(index.error().message);
     return std::move(index).value();
   }
 
   runtime::ManualClock clock_;
-  runtime::SimRcu rcu_;
+  std::unique_ptr<runtime::Rcu> rcu_;
   runtime::PinRegistry pins_;
   std::unique_ptr<log::LogMemory> memory_;
   std::unique_ptr<index::HashIndex> index_;
