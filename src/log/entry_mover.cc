@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/mutation.h"
 
 namespace ramcore::log {
@@ -76,15 +77,13 @@ size_t EntryMover::copyTo(std::span<Candidate> candidates, Segment& from, MoveTa
     candidate.bytes = candidate.is_due ? alignedTombstoneBytes(entry.keyBytes())
                       : names          ? entry.alignedBytes()
                                        : entry.alignedBytesUnnamed();
-    const MoveTarget::Place place = target.place(candidate.bytes);
+    const MoveTarget::Place place = target.place(candidate.bytes, copied == 0);
     if (place.segment == nullptr) break;
     if (copied == 0) {
       if (place.segment != to_ || tombstones_.size() >= kTombstonesMax) settle(from);
       to_ = place.segment;
-    } else if (place.segment != to_) {
-      place.segment->rewind(place.before);  // it begins with the next ones
-      break;
     }
+    RC_CHECK_MSG(place.segment == to_, "what may be taken back lies in one segment");
     to_->noteEntryBytes(candidate.bytes);
     candidate.place = place;
     std::byte* const at = log_.pool().memory().at(place.ref);

@@ -18,7 +18,9 @@ class MoveTarget {
     Segment::Cursor before;  ///< to give the place back with Segment::rewind
   };
   /// Room for one entry, behind all that were placed before it.
-  virtual Place place(uint32_t aligned_bytes) = 0;
+  /// @param is_settled  what was placed before stays. Else some of it may still be given back: the room is in the same
+  ///                    segment then, or there is none before this is known
+  virtual Place place(uint32_t aligned_bytes, bool is_settled) = 0;
 };
 
 /// Copies what is alive in a segment to a target, the owner swapping its references.

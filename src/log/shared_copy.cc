@@ -138,7 +138,7 @@ void SharedCopy::checkIn(const Work& work, Outcome outcome) {
   --unfinished_count_;
 }
 
-MoveTarget::Place SharedCopy::Worker::place(uint32_t aligned_bytes) {
+MoveTarget::Place SharedCopy::Worker::place(uint32_t aligned_bytes, bool is_settled) {
   for (;;) {
     if (copy == nullptr && survivor == nullptr && !shared.takeSurvivor(*this)) return {};
     Segment& to = copy != nullptr ? *copy : *survivor;
@@ -148,6 +148,7 @@ MoveTarget::Place SharedCopy::Worker::place(uint32_t aligned_bytes) {
       to.adopt(cursor);
       return place;
     }
+    if (!is_settled) return {};
     RC_CHECK_MSG(copy == nullptr, "a copy has room for all that is alive");
     shared.giveBackSurvivor(*this, true);
   }

@@ -19,10 +19,10 @@ namespace ramcore::log {
 /// survivor holds what is roughly of one age.
 ///
 /// Room: survivors are opened with certainly enough for all that is alive, whoever fills which. One is given up as full
-/// only when an entry does not fit. What was placed in it for good is no less than what was certain by then, whatever
-/// was lost at the ends of its extents, and what is taken back because it died leaves it as it was. If all were full,
-/// more would have been moved than was alive. So while there is an entry to move, there is a survivor that takes it,
-/// and whoever has that gets on. A worker that finds none, because others have them, gives its segment back and comes
+/// only when an entry does not fit, and nothing can be taken back from it any more because it died. What it holds then
+/// is no less than what was certain, whatever was lost at the ends of its extents. If all were full, more would have
+/// been moved than was alive. So while there is an entry to move, there is a survivor that takes it, and whoever has
+/// that gets on. A worker that finds none, because others have them, gives its segment back and comes
 /// again: nobody waits inside a slice, nor keeps what another one lacks.
 ///
 /// Damage: entries are restored on the thread of the first worker, between two of its slices, and not before a grace
@@ -71,7 +71,7 @@ class SharedCopy {
   struct Worker final : MoveTarget {
     Worker(SharedCopy& shared, EntryOwner& owner, uint32_t number)
         : shared(shared), number(number), mover(shared.log_, owner) {}
-    Place place(uint32_t aligned_bytes) override;
+    Place place(uint32_t aligned_bytes, bool is_settled) override;
 
     SharedCopy& shared;
     const uint32_t number;

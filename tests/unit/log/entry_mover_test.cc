@@ -30,7 +30,7 @@ struct MoverFixture : LogFixture, MoveTarget {
     MoverFixture& fixture_;
   };
 
-  Place place(uint32_t aligned_bytes) override {
+  Place place(uint32_t aligned_bytes, bool) override {
     Place place{.segment = survivor, .ref = {}, .before = survivor->cursor()};
     Segment::Cursor cursor = place.before;
     if (!survivor->place(cursor, aligned_bytes, place.ref)) return {};
