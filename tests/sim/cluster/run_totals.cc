@@ -98,7 +98,7 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
       {"duplicates answered", counts.duplicates_answered, withFaults(per_seed(2, 30))},
       {"segments cleaned", counts.segments_cleaned, per_seed(60, 50)},
       {"segments compacted", counts.segments_compacted, per_seed(1, 1)},
-      {"bytes copied by second cleaners", counts.bytes_shared, per_seed(20'000, 30'000)},
+      {"bytes copied by second cleaners", counts.bytes_shared, per_seed(1'000, 15'000)},
       {"index buckets split", counts.bucket_splits, per_seed(8, 20)},
       {"logs replayed", counts.logs_replayed, per_seed(8, 6)},
       {"logs recounted", counts.logs_recounted, per_seed(8, 6)},

@@ -11,7 +11,12 @@ namespace ramcore::sim {
 
 SimReplicator::SimReplicator(runtime::SimScheduler& scheduler, runtime::Executor& executor, runtime::Random random,
                              DurableLedger* ledger, const Options& options)
-    : scheduler_(scheduler), executor_(executor), random_(random), ledger_(ledger), options_(options) {}
+    : scheduler_(scheduler),
+      executor_(executor),
+      random_(random),
+      ledger_(ledger),
+      options_(options),
+      storage_percent_(!options.at_once && random_.below(3) == 0 ? 80 : 0) {}
 
 void SimReplicator::open(const log::Segment& segment) {
   if (segment.isHeadKind()) heads_[segment.id()].segment = &segment;

@@ -12,7 +12,8 @@
 namespace ramcore::sim {
 
 /// Copies that take their time: everything is reported durable, opened and closed after delays from the seed, by jobs
-/// of one of the server's executors, so that whatever has to wait for durability really waits. Nothing is copied.
+/// of one of the server's executors, so that whatever has to wait for durability really waits. Nothing is copied; to
+/// every third server the storage for copies looks short all the same, so that several of its workers clean.
 ///
 /// Tells the ledger what is durable, and of sync tables what is flushed, in the sense of the log: what a head holds
 /// counts once all heads before it are closed.
@@ -30,6 +31,7 @@ class SimReplicator final : public log::Replicator {
                 DurableLedger* ledger, const Options& options);
 
   bool durableAtOnce() const override { return options_.at_once; }
+  uint32_t storagePercent() const override { return storage_percent_; }
   void attach(log::ReplicationEvents& events) override { events_ = &events; }
   void open(const log::Segment& segment) override;
   void advance(const log::Segment& segment) override;
@@ -90,6 +92,7 @@ class SimReplicator final : public log::Replicator {
   runtime::Random random_;
   DurableLedger* const ledger_;
   const Options options_;
+  const uint32_t storage_percent_;
   log::ReplicationEvents* events_ = nullptr;
   std::list<Report> reports_;
   bool holds_flushes_ = false;
