@@ -91,7 +91,7 @@ Status FrameStore::scan() {
     first = i;
   }
   for (auto i = static_cast<uint32_t>(frames_.size()); i-- > 0;) {
-    if (frames_[i].state == FrameState::Free) freeListOf(i).push_back(i);
+    if (frames_[i].state == FrameState::Free) free_.push_back(i);
   }
   stats_.frames_free = frames_.size() - found.size();
   return Status::Ok;
@@ -191,7 +191,8 @@ FrameStore::Written FrameStore::write(const ReplicaWrite& write) {
   const Status taken = takeCertificate(write, cluster_, certificate);
   if (taken != Status::Ok) return refuse(taken);
   if (!write.master || !write.segment || (write.flags & ~Write::kFlagsAll) != 0 ||
-      ((write.flags & Write::kOpen) != 0 && write.offset_bytes != 0)) {
+      ((write.flags & Write::kOpen) != 0 && write.offset_bytes != 0) ||
+      (write.flags & (Write::kHead | Write::kReserve)) == Write::kReserve) {
     return refuse(Status::BadRequest);
   }
   const Result<uint32_t> chosen = frameFor(write, certificate ? &*certificate : nullptr);
@@ -241,7 +242,7 @@ Result<uint32_t> FrameStore::frameFor(const ReplicaWrite& write, const log::Cert
     reset(present, write);
     return present;
   }
-  const uint32_t frame = take((write.flags & Write::kHead) != 0);
+  const uint32_t frame = take(write.flags);
   if (frame == kNoFrame) {
     add(stats_.refused_full, 1);
     return Status::NoSpace;

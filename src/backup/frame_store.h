@@ -73,8 +73,9 @@ struct StoreStats {
 /// Thread: the executor given; load() visits others for reading. Frames that are being read are not used again.
 class FrameStore {
  public:
-  /// Of the frames, the share that only heads may take, and the share that only survivors and side logs may take: when
-  /// storage is full, masters can still record removals and clean, which is what frees it. At least one each.
+  /// Of the frames, the share that only heads of the reserve may take, and the share that is kept free for survivors
+  /// and side logs: when storage is full, masters can still record removals and clean, which is what frees it. At least
+  /// one each. Which frames they are is not fixed: what comes free fills these shares first.
   static constexpr uint32_t kHeadSharePermille = 125;
   static constexpr uint32_t kSurvivorSharePermille = 125;
 
@@ -172,8 +173,9 @@ class FrameStore {
   };
   struct Frame {
     FrameState state = FrameState::Free;
-    bool invalid = false;    ///< verified, and not what its slots say
-    bool certified = false;  ///< `certificate` counts
+    bool invalid = false;     ///< verified, and not what its slots say
+    bool of_reserve = false;  ///< counts in reserve_heads_
+    bool certified = false;   ///< `certificate` counts
     ServerId master;
     SegmentId segment;
     uint64_t replica_epoch = 0;
@@ -212,8 +214,8 @@ class FrameStore {
   uint32_t find(ServerId master, SegmentId segment) const;
   Result<uint32_t> frameFor(const ReplicaWrite& write, const log::Certificate* certificate);
   Status checkBounds(const ReplicaWrite& write, const log::Certificate* certificate, const Frame* present) const;
-  uint32_t take(bool is_head);
-  std::vector<uint32_t>& freeListOf(uint32_t frame);
+  uint32_t framesKeptFrom(uint8_t flags) const;
+  uint32_t take(uint8_t flags);
   void reset(uint32_t frame, const ReplicaWrite& write);
   Status writeData(uint32_t frame, const ReplicaWrite& write);
   Status writeCertificate(uint32_t frame, const log::Certificate& certificate, const log::CertificateBytes& bytes);
@@ -252,11 +254,10 @@ class FrameStore {
   uint32_t doubtful_count_ = 0;
   std::vector<Frame> frames_;
   std::unordered_map<ServerId, SegmentFrames, IdHash<struct ServerIdTag>> index_;
-  const uint32_t head_frames_;      // frames [0, head_frames_) are only for heads
-  const uint32_t survivor_frames_;  // those behind them only for survivors and side logs
-  std::vector<uint32_t> free_heads_;
-  std::vector<uint32_t> free_survivors_;
-  std::vector<uint32_t> free_any_;
+  const uint32_t head_frames_;      // that heads of the reserve are certain to get
+  const uint32_t survivor_frames_;  // that others leave to survivors and side logs
+  uint32_t reserve_heads_ = 0;      // frames that hold heads of the reserve, taken in this life
+  std::vector<uint32_t> free_;
   std::vector<uint32_t> replacing_;  // frames with an older one
   std::vector<uint32_t> closing_;    // frames that are closed, but perhaps not durably
   std::vector<uint32_t> scrubbing_;  // frames that are free when their open certificates are durably gone

@@ -16,18 +16,24 @@ void add(std::atomic<uint64_t>& counter, int64_t by) {
 
 }  // namespace
 
-std::vector<uint32_t>& FrameStore::freeListOf(uint32_t frame) {
-  if (frame < head_frames_) return free_heads_;
-  return frame < head_frames_ + survivor_frames_ ? free_survivors_ : free_any_;
+// Free frames that a replica with these flags has to leave to others. Heads of the reserve that exist count towards
+// their share, so that they do not take that of the survivors as well; survivors do not: in the end all is survivors.
+uint32_t FrameStore::framesKeptFrom(uint8_t flags) const {
+  const uint32_t for_heads = head_frames_ - std::min(head_frames_, reserve_heads_);
+  if ((flags & wire::WriteReplica::kHead) == 0) return for_heads;
+  if ((flags & wire::WriteReplica::kReserve) == 0) return for_heads + survivor_frames_;
+  return for_heads > 0 ? 0 : survivor_frames_;
 }
 
-uint32_t FrameStore::take(bool is_head) {
-  std::vector<uint32_t>& own_share = is_head ? free_heads_ : free_survivors_;
-  std::vector<uint32_t>& list = free_any_.empty() ? own_share : free_any_;
-  if (list.empty()) return kNoFrame;
-  const uint32_t frame = list.back();
-  list.pop_back();
+uint32_t FrameStore::take(uint8_t flags) {
+  if (free_.size() <= framesKeptFrom(flags)) return kNoFrame;
+  const uint32_t frame = free_.back();
+  free_.pop_back();
   add(stats_.frames_free, -1);
+  if ((flags & wire::WriteReplica::kReserve) != 0) {
+    frames_[frame].of_reserve = true;
+    ++reserve_heads_;
+  }
   return frame;
 }
 
@@ -41,6 +47,7 @@ void FrameStore::reset(uint32_t index, const ReplicaWrite& write) {
   fresh.replica_epoch = write.replica_epoch;
   fresh.generation = frame.generation + 1;
   fresh.older = frame.older;
+  fresh.of_reserve = frame.of_reserve;
   frame = fresh;
 }
 
@@ -107,9 +114,10 @@ void FrameStore::putFree(uint32_t index) {
   // So that it is not found again after a restart. If this fails or is lost, it is, and goes again.
   if (!isCondemned() && !closed_ && file_->clearCertificates(index) == Status::Ok) ++write_stamp_;
   const uint32_t generation = frames_[index].generation;
+  if (frames_[index].of_reserve) --reserve_heads_;
   frames_[index] = Frame();
   frames_[index].generation = generation;
-  freeListOf(index).push_back(index);
+  free_.push_back(index);
   add(stats_.frames_free, 1);
 }
 

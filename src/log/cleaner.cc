@@ -21,9 +21,15 @@ bool Cleaner::isNeeded() const {
   const LogConfig& config = log_.config();
   if (pool.freeBytesForHeads() < config.cleanBelowFreeBytes()) return true;
   // Free memory may have fallen into pieces, and slots may be short, however much there is.
-  if (!pool.mayHaveRoom(SegmentKind::Head) || pool.isShortOfSlots()) return true;
+  if (!findsHead() || pool.isShortOfSlots()) return true;
   return isNearLimit(1);
 }
+
+/// Memory and places for a head that is none of the reserve.
+bool Cleaner::findsHead() const { return log_.pool().mayHaveRoom(SegmentKind::Head) && !replicator_.isShortOfPlaces(); }
+
+/// Segments take what is short, however little is alive in them.
+bool Cleaner::hasTooMany() const { return log_.pool().isShortOfSlots() || replicator_.isShortOfPlaces(); }
 
 /// Writes are about to be refused though tombstones could go together with what they hold down.
 /// @param part  of the distance to the limit at which that begins
@@ -40,8 +46,7 @@ bool Cleaner::isNearLimit(int64_t part) const {
 
 bool Cleaner::isUrgent() const {
   const SegmentPool& pool = log_.pool();
-  return pool.freeBytesForHeads() < log_.config().cleanBelowFreeBytes() / 2 || !pool.mayHaveRoom(SegmentKind::Head) ||
-         isNearLimit(2);
+  return pool.freeBytesForHeads() < log_.config().cleanBelowFreeBytes() / 2 || !findsHead() || isNearLimit(2);
 }
 
 Cleaner::Progress Cleaner::step(uint32_t bytes_max) {
@@ -50,6 +55,8 @@ Cleaner::Progress Cleaner::step(uint32_t bytes_max) {
       return begin();
     case Phase::Compacting:
       return compact(bytes_max);
+    case Phase::Opening:
+      return awaitPlaces();
     case Phase::Copying:
       return copy(bytes_max);
     case Phase::Closing:
@@ -122,6 +129,7 @@ CleaningState Cleaner::stateWith(std::span<const SegmentSummary> compactable, st
   };
   CleaningState state{.has_room_for_head = log_.pool().mayHaveRoom(SegmentKind::Head),
                       .is_short_of_slots = log_.pool().isShortOfSlots(),
+                      .is_short_of_places = replicator_.isShortOfPlaces(),
                       .live_bytes = atLeastZero(stats.live_bytes),
                       .live_bytes_max = log_.liveBytesMax(),
                       .tombstone_bytes = atLeastZero(stats.tombstone_bytes),
@@ -167,6 +175,8 @@ Cleaner::Verdict Cleaner::beginPass(std::span<Segment* const> cleanable) {
   if (candidates_.empty()) return Verdict::NoGain;
   const bool can_end = canEnd();
   if (!can_end || !openSurvivors()) {
+    // They go to others and come back, which would be the same again.
+    if (!survivors_.empty() && hasTooMany()) putOff(false);
     reset();
     return can_end ? Verdict::NoGain : Verdict::NotNow;
   }
@@ -174,6 +184,13 @@ Cleaner::Verdict Cleaner::beginPass(std::span<Segment* const> cleanable) {
   std::sort(candidates_.begin(), candidates_.end(), [](const Segment* a, const Segment* b) {
     return a->stampBytes() != b->stampBytes() ? a->stampBytes() < b->stampBytes() : a->id() < b->id();
   });
+  places_asked_ = 0;
+  phase_ = Phase::Opening;
+  if (!replicator_.isShortOfPlaces()) beginCopying();
+  return Verdict::Begun;
+}
+
+void Cleaner::beginCopying() {
   // From here on all of them will leave together, and tombstones among them that name one another with them.
   std::vector<SharedCopy::Item> items;
   for (Segment* candidate : candidates_) {
@@ -182,7 +199,23 @@ Cleaner::Verdict Cleaner::beginPass(std::span<Segment* const> cleanable) {
   }
   copying_.begin(items, survivors_);
   phase_ = Phase::Copying;
-  return Verdict::Begun;
+}
+
+/// Where places are short, several masters may each have found some for their survivors, and none enough. As long as
+/// nothing was moved they can be given back, for others to end their passes, which frees more.
+Cleaner::Progress Cleaner::awaitPlaces() {
+  constexpr uint32_t kAskedMax = 512;
+  const bool have_all =
+      std::all_of(survivors_.begin(), survivors_.end(), [](const Segment* survivor) { return survivor->hasPlaces(); });
+  if (have_all) {
+    beginCopying();
+    return Progress::Worked;
+  }
+  if (++places_asked_ < kAskedMax) return Progress::Waiting;
+  putOff(false);
+  reset();
+  log_.endPass();
+  return Progress::Idle;
 }
 
 SegmentSummary Cleaner::summaryOf(const Segment& segment) const {
@@ -213,7 +246,7 @@ std::vector<uint32_t> Cleaner::choose(std::span<Segment* const> cleanable) const
   budget.gain_bytes_min = 2 * uint64_t{config.seglet_bytes};
   budget.gain_bytes_enough = std::max<uint64_t>(config.segment_bytes, room / 2);
   budget.segment_count_max = kCandidatesMax;
-  budget.merge_small = log_.pool().isShortOfSlots();
+  budget.merge_small = hasTooMany();
   std::vector<uint32_t> chosen = chooseSegments(summaries, budget);
   // Small heads return nothing that others could use, but the next full memory needs them back, and the removes that
   // would make room in it: they come along with any pass, and make a pass of their own.
@@ -225,7 +258,7 @@ std::vector<uint32_t> Cleaner::choose(std::span<Segment* const> cleanable) const
 
 /// So many small heads gain something, whatever else does: the pass takes one of them for its own roll if there is no
 /// room for another head.
-size_t Cleaner::smallHeadsWorthAPass() const { return log_.pool().mayHaveRoom(SegmentKind::Head) ? 1 : 2; }
+size_t Cleaner::smallHeadsWorthAPass() const { return findsHead() ? 1 : 2; }
 
 /// Whether the roll that ends the pass is certain to find a head, however full the memory is by then. The last small
 /// head is only taken by a pass that gives one back, so there is always one for the next.
@@ -248,7 +281,10 @@ bool Cleaner::openSurvivors() {
     const uint32_t largest = largestEntryBytes();
     // One entry more: what dies while it is being copied takes room for that long.
     if (needed == 0 || room >= needed + largest) break;
-    if (Segment* const survivor = log_.openPrivate(SegmentKind::Survivor, largest); survivor != nullptr) {
+    // Where places are short, backups keep a few for each master's survivors.
+    const bool may_open = !replicator_.isShortOfPlaces() || survivors_.size() <= log_.config().survivor_segments;
+    Segment* const survivor = may_open ? log_.openPrivate(SegmentKind::Survivor, largest) : nullptr;
+    if (survivor != nullptr) {
       survivors_.push_back(survivor);
       room += survivor->certainRoomBytes(largest);
     } else {
@@ -288,12 +324,26 @@ bool Cleaner::isWorthwhile() const {
     kept += is_tight_ ? at_worst : at_worst / 2;
   }
   const bool has_room = log_.pool().mayHaveRoom(SegmentKind::Head);
-  if (small_heads >= smallHeadsWorthAPass()) return true;
-  if (log_.pool().isShortOfSlots() && candidates_.size() > survivors_.size() + 1) return true;
+  // Of places none may be lost, or the last ones go.
+  if (replicator_.isShortOfPlaces() && !gainsSegments() &&
+      (small_heads < smallHeadsWorthAPass() || candidates_.size() < segmentsLeft())) {
+    return false;
+  }
+  if (small_heads >= smallHeadsWorthAPass() || (hasTooMany() && gainsSegments())) return true;
   // The pass rolls the head, which leaves a closed one behind unless it is one of the reserve.
   const uint64_t cost = (has_room ? 2 : 1) * uint64_t{log_.config().granuleBytes(largest)};
   return given_up >= kept + cost || (elsewhere >= cost && !is_tight_);
 }
+
+/// What the pass leaves in the place of its candidates, at least: survivors, and the head that is rolled for it.
+size_t Cleaner::segmentsLeft() const {
+  uint64_t live_bytes = 0;
+  for (const Segment* candidate : candidates_) live_bytes += liveBytesOf(*candidate);
+  const uint64_t segment_bytes = log_.config().segment_bytes;
+  return std::max<size_t>(survivors_.size(), (live_bytes + segment_bytes - 1) / segment_bytes) + 1;
+}
+
+bool Cleaner::gainsSegments() const { return candidates_.size() > segmentsLeft(); }
 
 Cleaner::Progress Cleaner::copy(uint32_t bytes_max) {
   bool has_worked = copying_.work(0, bytes_max) == SharedCopy::Progress::Worked;
@@ -389,13 +439,18 @@ void Cleaner::judgePass() {
   uint64_t kept = granule;
   for (const Segment* survivor : survivors_) kept += survivor->memoryBytes();
   log_.stats().cleaner_bytes_freed.fetch_add(given_up > kept ? given_up - kept : 0, std::memory_order_relaxed);
-  const bool merged = log_.pool().isShortOfSlots() && candidates_.size() > survivors_.size() + 1;
+  const bool merged = hasTooMany() && gainsSegments();
   // Tombstones elsewhere that have become garbage are gained as well: live bytes fall, and the next pass finds them.
   const bool gained = given_up + elsewhere > kept || freed_small_head || merged;
+  putOff(gained);
+}
+
+/// The next pass, if this one gained nothing.
+void Cleaner::putOff(bool gained) {
   constexpr uint32_t kSkipsMax = 64;
   skips_ = gained ? 0 : std::clamp<uint32_t>(skips_ * 2, 1, kSkipsMax);
   skips_left_ = skips_;
-  deaths_wanted_ = log_.deathsBytes() + static_cast<int64_t>(granule);
+  deaths_wanted_ = log_.deathsBytes() + static_cast<int64_t>(log_.config().granuleBytes(largestEntryBytes()));
 }
 
 Cleaner::Progress Cleaner::awaitRoll() {

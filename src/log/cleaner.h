@@ -34,7 +34,7 @@ class Cleaner final {
   Cleaner(Log& log, EntryOwner& owner, Replicator& replicator, uint32_t workers_max = 1)
       : log_(log), replicator_(replicator), copying_(log, owner, workers_max), compaction_(log, copying_) {}
 
-  /// Whether memory or segment slots are so short that a pass should begin. A few loads.
+  /// Whether memory, segment slots or places for copies are so short that a pass should begin. A few loads.
   bool isNeeded() const;
   /// Half of the memory that was free when cleaning began is used up: writers are faster than the cleaner, and will be
   /// refused soon unless it gets a larger share of the processor.
@@ -57,7 +57,7 @@ class Cleaner final {
   bool help(uint32_t worker, uint32_t bytes_max);
 
  private:
-  enum class Phase : uint8_t { Idle, Compacting, Copying, Closing, Deaths, Rolling };
+  enum class Phase : uint8_t { Idle, Compacting, Opening, Copying, Closing, Deaths, Rolling };
 
   enum class Verdict : uint8_t {
     Begun,
@@ -66,6 +66,10 @@ class Cleaner final {
   };
 
   bool isNearLimit(int64_t part) const;
+  bool findsHead() const;
+  bool hasTooMany() const;
+  size_t segmentsLeft() const;
+  bool gainsSegments() const;
   Progress begin();
   bool beginCompaction(std::span<Segment* const> cleanable);
   CleaningState stateWith(std::span<const SegmentSummary> compactable, std::span<const uint32_t> compacting,
@@ -77,8 +81,11 @@ class Cleaner final {
   bool canEnd() const;
   size_t smallHeadsWorthAPass() const;
   bool openSurvivors();
+  Progress awaitPlaces();
+  void beginCopying();
   bool isWorthwhile() const;
   void judgePass();
+  void putOff(bool gained);
   Progress copy(uint32_t bytes_max);
   void leaveBehind(const Segment& damaged);
   uint32_t largestEntryBytes() const;
@@ -96,6 +103,7 @@ class Cleaner final {
   Phase phase_ = Phase::Idle;
   std::vector<Segment*> candidates_;
   std::vector<Segment*> survivors_;     ///< while copying, those that were opened before it
+  uint32_t places_asked_ = 0;           ///< how often survivors were without
   LogPosition deaths_end_;              ///< every death that was relied on is before this
   runtime::GraceTicket deaths_ticket_;  ///< and is known to the owner when this is over
   bool is_tight_ = false;               ///< the pass began with less than the reserve

@@ -77,6 +77,7 @@ CleaningAction decide(const CleaningState& state) {
   const LevelCost& combining = state.combining;
   if (compacting.freed_bytes == 0) return CleaningAction::Combine;
   if (!state.has_room_for_head || state.is_short_of_slots) return CleaningAction::Combine;
+  if (state.is_short_of_places) return CleaningAction::Combine;
   if (state.storage_percent > kStoragePercentMax) return CleaningAction::Combine;
   if (state.tombstone_bytes > state.live_bytes / 100 * kTombstonePercentMax) return CleaningAction::Combine;
   // Refused for tombstones: live bytes have to fall, and compaction leaves them as they are.

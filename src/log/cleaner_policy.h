@@ -20,7 +20,7 @@ struct CleaningBudget {
   uint64_t gain_bytes_min = 0;                ///< less is not worth a pass
   uint64_t gain_bytes_enough = ~uint64_t{0};  ///< nothing more is copied once this much is gained
   uint32_t segment_count_max = 0;
-  bool merge_small = false;  ///< segment slots run short: gather the smallest, gain or not
+  bool merge_small = false;  ///< segments themselves are too many: gather the smallest, gain or not
 };
 
 /// The segments of the next pass, best first; empty if no set within the budget gains enough.
@@ -45,6 +45,7 @@ struct LevelCost {
 struct CleaningState {
   bool has_room_for_head = false;
   bool is_short_of_slots = false;
+  bool is_short_of_places = false;  ///< for copies of a head
   uint64_t live_bytes = 0;
   uint64_t live_bytes_max = 0;   ///< at which writes are refused
   uint64_t tombstone_bytes = 0;  ///< part of live_bytes

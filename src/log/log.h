@@ -219,6 +219,7 @@ class Log final : public ReplicationEvents {
   void segmentDurable(SegmentId id, uint32_t bytes) override RC_EXCLUDES(lock_);
   void segmentFlushed(SegmentId id, uint32_t bytes) override RC_EXCLUDES(lock_);
   void segmentClosed(SegmentId id) override RC_EXCLUDES(lock_);
+  void segmentWithdrawn(SegmentId id) override RC_EXCLUDES(lock_);
   void segmentUnsound(const Segment& segment, uint32_t offset_bytes) override;
 
  private:
@@ -246,6 +247,7 @@ class Log final : public ReplicationEvents {
 
   bool trySwitch() RC_EXCLUDES(lock_);
   bool prepareNext() RC_EXCLUDES(lock_);
+  void withdrawNext() RC_EXCLUDES(lock_);
   void buildDigest(Segment& next, std::vector<SegmentId>& members) RC_REQUIRES(lock_);
   void writeOwnEntry(Segment& segment, EntryType type, std::span<const ByteSpan> payload);
   void writeSegmentHeader(Segment& segment);
@@ -274,6 +276,7 @@ class Log final : public ReplicationEvents {
   Segment* closing_ RC_GUARDED_BY(lock_) = nullptr;  ///< the former head until it is closed everywhere
   bool next_opened_ RC_GUARDED_BY(lock_) = false;
   bool next_preparing_ RC_GUARDED_BY(lock_) = false;
+  bool next_withdrawn_ RC_GUARDED_BY(lock_) = false;  ///< a small head is wanted in its place
   bool head_full_ RC_GUARDED_BY(lock_) = false;       ///< something did not fit: take the next one as soon as possible
   bool remove_blocked_ RC_GUARDED_BY(lock_) = false;  ///< a remove did not fit: a reserve head is justified
   SegmentId want_roll_ RC_GUARDED_BY(lock_);          ///< roll until the head's id is at least this

@@ -55,6 +55,7 @@ void Log::maintain() {
   do {
     seen = maintain_requests_.load(std::memory_order_acquire);
     trySwitch();
+    withdrawNext();
     prepareNext();
   } while (!maintain_requests_.compare_exchange_strong(seen, 0, std::memory_order_acq_rel));
 }
@@ -102,7 +103,11 @@ bool Log::prepareNext() {
     may_use_small_head = mayUseSmallHead();
   }
   Segment* next = nullptr;
-  if (pool_.mayHaveRoom(SegmentKind::Head)) next = pool_.allocate(SegmentKind::Head, takeId());
+  // A small head finds a place where another one has just found none.
+  if (may_use_small_head && environment_.replicator.isShortOfPlaces()) {
+    next = pool_.allocate(SegmentKind::SmallHead, takeId());
+  }
+  if (next == nullptr && pool_.mayHaveRoom(SegmentKind::Head)) next = pool_.allocate(SegmentKind::Head, takeId());
   if (next == nullptr && may_use_small_head) next = pool_.allocate(SegmentKind::SmallHead, takeId());
   if (next == nullptr) {
     SpinGuard guard(lock_);
@@ -132,9 +137,24 @@ bool Log::prepareNext() {
     SpinGuard guard(lock_);
     next_ = next;
     next_preparing_ = false;
+    next_withdrawn_ = false;
   }
   environment_.replicator.open(*next);
   return true;
+}
+
+/// A head that waits for places is in the way of a small one, for which some are kept.
+void Log::withdrawNext() {
+  if (!environment_.replicator.isShortOfPlaces()) return;
+  SegmentId id;
+  {
+    SpinGuard guard(lock_);
+    if (next_ == nullptr || next_opened_ || next_withdrawn_ || next_->kind() != SegmentKind::Head) return;
+    if (!mayUseSmallHead() || pool_.freeSmallHeadCount() == 0) return;
+    next_withdrawn_ = true;
+    id = next_->id();
+  }
+  environment_.replicator.withdraw(id);
 }
 
 void Log::buildDigest(Segment& next, std::vector<SegmentId>& members) {
@@ -247,12 +267,26 @@ bool Log::isSettled() {
 // What replication reports.
 
 void Log::segmentOpened(SegmentId id) {
+  if (Segment* const segment = pool_.find(id); segment != nullptr) segment->has_places_ = true;
   {
     SpinGuard guard(lock_);
-    if (next_ == nullptr || next_->id() != id) return;  // a private segment: nothing waits for its opening
+    if (next_ == nullptr || next_->id() != id) return;
     next_opened_ = true;
     next_->durable_bytes_ = next_->committedBytes();
     next_->flushed_bytes_ = next_->durable_bytes_;
+  }
+  maintain();
+}
+
+/// Segments that its digest would have been the first without leave with the next one, which has a higher id.
+void Log::segmentWithdrawn(SegmentId id) {
+  {
+    SpinGuard guard(lock_);
+    if (next_ == nullptr || next_->id() != id) return;
+    RC_CHECK(!next_opened_);
+    Segment& withdrawn = *next_;
+    next_ = nullptr;
+    unlink(withdrawn);
   }
   maintain();
 }

@@ -8,7 +8,8 @@ namespace ramcore::log {
 class ReplicationEvents {
  public:
   virtual ~ReplicationEvents() = default;
-  /// Everything the segment held when it was opened (for a head: its digest) is flushed on all replicas.
+  /// A head: everything it held when it was opened, its digest, is flushed on all replicas. Another segment: all of
+  /// them have places.
   virtual void segmentOpened(SegmentId segment) = 0;
   /// The first `bytes` bytes are on all replicas at the level that acknowledgements need. Never goes back.
   virtual void segmentDurable(SegmentId segment, uint32_t bytes) = 0;
@@ -16,6 +17,8 @@ class ReplicationEvents {
   virtual void segmentFlushed(SegmentId segment, uint32_t bytes) = 0;
   /// All bytes and a closing certificate are flushed on all replicas.
   virtual void segmentClosed(SegmentId segment) = 0;
+  /// The answer to Replicator::withdraw: no recovery can find anything of the head, and nothing of it is used any more.
+  virtual void segmentWithdrawn(SegmentId segment) { static_cast<void>(segment); }
   /// A closed segment is not copied again: the entry at this logical offset is not what was written. Of this one, and
   /// not of another with the same id. Inside a read section in which it was what is copied.
   virtual void segmentUnsound(const Segment& segment, uint32_t offset_bytes) {
@@ -28,9 +31,10 @@ class ReplicationEvents {
 ///
 /// Calls come from any thread that appends or maintains the log, never with a lock of the log held, and do not block:
 /// they note what is wanted, and the outcome is reported later (or at once) through ReplicationEvents. Calls about one
-/// segment come in the order open, advance..., close, moved..., free. `segment` stays readable up to free(); what is in
-/// transmission beyond that holds a pin. Lost replicas, replica epochs and floors are the implementation's business: it
-/// simply does not report durable while a floor is being raised.
+/// segment come in the order open, advance..., close, moved..., free, or end with a withdraw that is answered.
+/// `segment` stays readable up to free(); what is in transmission beyond that holds a pin. Lost replicas, replica
+/// epochs and floors are the implementation's business: it simply does not report durable while a floor is being
+/// raised.
 class Replicator {
  public:
   virtual ~Replicator() = default;
@@ -44,10 +48,16 @@ class Replicator {
   virtual uint32_t copyCount() const { return durableAtOnce() ? 0 : 1; }
   /// Ok: what is written now has a chance to become durable soon. Otherwise what writers are told instead. Any thread.
   virtual Status writeStatus() const { return Status::Ok; }
+  /// The same for removals, which go on while there are places for small heads. Any thread.
+  virtual Status removeStatus() const { return writeStatus(); }
+  /// A head found no place, and none has found one since: what is left is kept for small heads and survivors. Any
+  /// thread.
+  virtual bool isShortOfPlaces() const { return false; }
   /// Once, before any other call. `events` outlives the replicator's use.
   virtual void attach(ReplicationEvents& events) = 0;
 
-  /// Opens replicas and sends what is committed so far. Then segmentOpened.
+  /// Opens replicas and sends what is committed so far. Then segmentOpened. A small head gets places that are kept from
+  /// others.
   virtual void open(const Segment& segment) = 0;
   /// More is committed; segment.committedBytes() says how much. Several threads may call at a time. It becomes durable
   /// soon, also if nobody asks.
@@ -66,6 +76,9 @@ class Replicator {
   /// is made from `segment`, and none partly from the one and partly from the other. The former one stays readable as
   /// long as one that is freed.
   virtual void moved(const Segment& segment) = 0;
+  /// The log has a use for another head in the place of this one, which is not open yet. If it has found no places it
+  /// is forgotten, as if freed, and segmentWithdrawn follows; if it finds some, segmentOpened. Once for a head.
+  virtual void withdraw(SegmentId head) { static_cast<void>(head); }
   /// No recovery can ask for the segment any more: its replicas can go. Its id is not used again.
   virtual void free(SegmentId segment) = 0;
 };

@@ -101,6 +101,8 @@ class Segment {
   /// From a logical offset below committedBytes() to the end of what is committed in its extent. An entry begins where
   /// that ends, whatever the lengths of those before it say.
   ByteSpan restOfExtent(uint32_t offset) const;
+  /// Its replicas have been reported opened. Any thread.
+  bool hasPlaces() const { return has_places_.load(std::memory_order_acquire); }
   /// An entry in it is known to be damaged, and not restored. Any thread.
   bool isDamaged() const { return damaged_.load(std::memory_order_acquire); }
 
@@ -158,6 +160,7 @@ class Segment {
   std::atomic<uint64_t> named_by_bytes_{0};
   std::atomic<int64_t> succeeded_bytes_{0};
   std::atomic<bool> damaged_{false};
+  std::atomic<bool> has_places_{false};
   uint64_t stamp_bytes_ = 0;
   uint64_t begun_bytes_ = 0;
 

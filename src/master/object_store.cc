@@ -125,7 +125,9 @@ Answer ObjectStore::applyLocked(const Mutation& mutation, const index::StripeGua
 
   const ResultTable::Lookup known = parts_->results.find(mutation.identity);
   if (known.verdict == ResultTable::Verdict::New) {
-    const Status writable = parts_->log.replicator().writeStatus();
+    const log::Replicator& replicator = parts_->log.replicator();
+    const bool removes = mutation.opcode == Opcode::Remove;
+    const Status writable = removes ? replicator.removeStatus() : replicator.writeStatus();
     if (writable != Status::Ok) return {.status = writable};
   }
   switch (known.verdict) {

@@ -95,14 +95,14 @@ void ReplicaManager::refreshWriteStatus() {
                       : enough ? Status::Ok
                                : Status::TooFewReplicas,
                       std::memory_order_relaxed);
+  // Backups that are full keep frames for the heads that removals need.
+  const bool may_remove = enough || (isShortOfPlaces() && availableCount() >= leastCount());
+  remove_status_.store(!fenced_ && may_remove ? Status::Ok : writeStatus(), std::memory_order_relaxed);
 }
 
 // A replica that was placed and has no frame yet may be refused one.
 bool ReplicaManager::hasNoPlace(const ReplicatedSegment& segment) const {
-  if (!segment.isHead() || segment.isClosed()) return false;
-  const auto opened = std::count_if(segment.replicas().begin(), segment.replicas().end(),
-                                    [](const auto& replica) { return replica->opened; });
-  return opened < static_cast<ptrdiff_t>(leastCount());
+  return segment.isHead() && !segment.isClosed() && segment.openedCount() < leastCount();
 }
 
 void ReplicaManager::notePlaces(bool all_heads_have_places) {
@@ -138,6 +138,7 @@ void ReplicaManager::stop() {
 void ReplicaManager::open(const log::Segment& segment) { enqueue({Wish::Open, segment.id(), &segment}); }
 void ReplicaManager::close(const log::Segment& segment) { enqueue({Wish::Close, segment.id(), &segment}); }
 void ReplicaManager::moved(const log::Segment& segment) { enqueue({Wish::Moved, segment.id(), &segment}); }
+void ReplicaManager::withdraw(SegmentId head) { enqueue({Wish::Withdraw, head, nullptr}); }
 void ReplicaManager::free(SegmentId segment) { enqueue({Wish::Free, segment, nullptr}); }
 void ReplicaManager::requestDurable(LogPosition position) {
   enqueue({Wish::Durable, position.segment, nullptr, position.offset_bytes});
@@ -185,7 +186,7 @@ void ReplicaManager::refreshStorage() {
     percent = total == 0 ? 0 : static_cast<uint32_t>(used * 100 / total);
   }
   // Nobody takes a head: whatever this server's own storage says.
-  if (no_place_since_ns_ != 0) percent = 100;
+  if (no_place_since_ns_ != 0 || isShortOfPlaces()) percent = 100;
   storage_percent_.store(percent, std::memory_order_relaxed);
 }
 
@@ -247,11 +248,29 @@ void ReplicaManager::apply(const Event& event) {
     active_.insert(event.id);
     return;
   }
+  if (event.wish == Wish::Withdraw) {
+    found->second->withdraw();
+    return;
+  }
+  forget(event.id);
+}
+
+void ReplicaManager::forget(SegmentId segment) {
+  const auto found = segments_.find(segment);
   found->second->stop();
-  for (const ServerId backup : found->second->everHeldBy()) freeOn(backup, event.id);
-  active_.erase(event.id);
-  repairing_.erase(event.id);
+  for (const ServerId backup : found->second->everHeldBy()) freeOn(backup, segment);
+  active_.erase(segment);
+  repairing_.erase(segment);
   segments_.erase(found);
+}
+
+// Otherwise the log will have the head that it has prepared.
+bool ReplicaManager::withdrawIfStuck(SegmentId segment) {
+  if (!segments_.at(segment)->canBeWithdrawn()) return false;
+  forget(segment);
+  counts_changed_ = true;
+  events_->segmentWithdrawn(segment);
+  return true;
 }
 
 void ReplicaManager::stepAll() {
@@ -259,6 +278,11 @@ void ReplicaManager::stepAll() {
   bool is_waiting = false;
   bool all_heads_have_places = true;
   for (auto at = active_.begin(); at != active_.end();) {
+    const SegmentId id = *at;
+    if (withdrawIfStuck(id)) {
+      at = active_.upper_bound(id);
+      continue;
+    }
     ReplicatedSegment& segment = *segments_.at(*at);
     if (segment.isClosed() && !repairing_.contains(*at)) {
       if (repairing_.size() >= kRepairsMax) {
@@ -271,13 +295,15 @@ void ReplicaManager::stepAll() {
     if (segment.step()) {
       is_short = is_short || segment.replicaCount() < targetCount();
       all_heads_have_places = all_heads_have_places && !hasNoPlace(segment);
+      if (segment.isStuck() && !segment.isOfReserve()) short_of_places_.store(true, std::memory_order_relaxed);
       ++at;
     } else {
       counts_changed_ = repairing_.erase(*at) != 0 || counts_changed_;
       at = active_.erase(at);
     }
   }
-  notePlaces(all_heads_have_places);
+  // Small heads that have found places say nothing about others.
+  notePlaces(all_heads_have_places && !isShortOfPlaces());
   is_short = is_short || !all_heads_have_places;
   // Turns that came free behind those that wait for one.
   if (is_waiting && repairing_.size() < kRepairsMax) wake();
@@ -309,6 +335,10 @@ uint32_t ReplicaManager::targetCount() const {
 
 const Member* ReplicaManager::choose(const ReplicatedSegment& segment) {
   const int64_t now_ns = environment_.clock.nowNs();
+  const auto isAvoided = [&](ServerId id, Avoided kind) {
+    const auto avoided = avoided_until_ns_.find({id, kind});
+    return avoided != avoided_until_ns_.end() && now_ns < avoided->second;
+  };
   const auto sharesDomain = [&](const Member& member) {
     if (member.failure_domain.empty()) return false;
     return std::any_of(segment.replicas().begin(), segment.replicas().end(), [&](const auto& replica) {
@@ -321,8 +351,7 @@ const Member* ReplicaManager::choose(const ReplicatedSegment& segment) {
   std::vector<const Member*> any;
   for (const Member& member : members_) {
     if (!mayKeep(member) || segment.isOn(member.id)) continue;
-    const auto avoided = avoided_until_ns_.find(member.id);
-    if (avoided != avoided_until_ns_.end() && now_ns < avoided->second) continue;
+    if (isAvoided(member.id, Avoided::ForAll) || isAvoided(member.id, kindOf(segment))) continue;
     any.push_back(&member);
     if (sharesDomain(member)) continue;
     apart.push_back(&member);
@@ -332,10 +361,20 @@ const Member* ReplicaManager::choose(const ReplicatedSegment& segment) {
   return from.empty() ? nullptr : from[random_.below(from.size())];
 }
 
-void ReplicaManager::noteLost(ServerId backup, Status why) {
+ReplicaManager::Avoided ReplicaManager::kindOf(const ReplicatedSegment& segment) {
+  if (!segment.isHead()) return Avoided::ForOthers;
+  return segment.isOfReserve() ? Avoided::ForSmallHeads : Avoided::ForHeads;
+}
+
+void ReplicaManager::noteOpened(const ReplicatedSegment& segment) {
+  if (!segment.isOfReserve()) short_of_places_.store(false, std::memory_order_relaxed);
+}
+
+void ReplicaManager::noteLost(const ReplicatedSegment& segment, ServerId backup, Status why) {
   stats_.replicas_lost.fetch_add(1, std::memory_order_relaxed);
   counts_changed_ = true;
-  int64_t& until_ns = avoided_until_ns_[backup];
+  const Avoided kind = why == Status::NoSpace ? kindOf(segment) : Avoided::ForAll;
+  int64_t& until_ns = avoided_until_ns_[{backup, kind}];
   const int64_t now_ns = environment_.clock.nowNs();
   if (until_ns <= now_ns) {
     environment_.trace.warning("server " + std::to_string(backup.value) + " does not keep replicas for us: " +

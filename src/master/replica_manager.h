@@ -128,13 +128,16 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   void requestFlush(LogPosition position) override;
   void close(const log::Segment& segment) override;
   void moved(const log::Segment& segment) override;
+  void withdraw(SegmentId head) override;
   void free(SegmentId segment) override;
   uint32_t storagePercent() const override { return storage_percent_.load(std::memory_order_relaxed); }
   uint32_t copyCount() const override { return wantedCount(); }
   Status writeStatus() const override { return write_status_.load(std::memory_order_relaxed); }
+  Status removeStatus() const override { return remove_status_.load(std::memory_order_relaxed); }
+  bool isShortOfPlaces() const override { return short_of_places_.load(std::memory_order_relaxed); }
 
  private:
-  enum class Wish : uint8_t { Open, Close, Moved, Free, Durable, Flush };
+  enum class Wish : uint8_t { Open, Close, Moved, Withdraw, Free, Durable, Flush };
   struct Event {
     Wish wish;
     SegmentId id;
@@ -161,7 +164,8 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   uint32_t leastCount() const override;
   bool mayRaiseFloor(const ReplicatedSegment& segment) const override;
   void raiseFloor(ReplicatedSegment& segment, uint64_t replica_epoch) override;
-  void noteLost(ServerId backup, Status why) override;
+  void noteLost(const ReplicatedSegment& segment, ServerId backup, Status why) override;
+  void noteOpened(const ReplicatedSegment& segment) override;
   void noteRotten(ServerId backup) override;
   void noteFenced() override;
   void noteUnsound(const log::Segment& segment, uint32_t offset_bytes) override {
@@ -181,6 +185,8 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   void applyQueued() RC_EXCLUDES(lock_);
   void apply(const Event& event);
   void stepAll();
+  void forget(SegmentId segment);
+  bool withdrawIfStuck(SegmentId segment);
   void freeOn(ServerId backup, SegmentId segment);
   void freeNext(Freeing& freeing);
   void sendFree(Freeing& freeing);
@@ -221,11 +227,16 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   Pump pump_;
   std::atomic<bool> pump_posted_{false};
   std::atomic<Status> write_status_{Status::TooFewReplicas};
+  std::atomic<Status> remove_status_{Status::TooFewReplicas};
+  std::atomic<bool> short_of_places_{false};
   std::atomic<uint32_t> storage_percent_{0};
 
   // The dispatch's.
   std::vector<Member> members_;
-  std::map<ServerId, int64_t> avoided_until_ns_;  // what failed lately is not chosen again at once
+  /// Whom a server that has failed, or has no frame, is avoided for: frames of different kinds run out one by one.
+  enum class Avoided : uint8_t { ForAll, ForHeads, ForSmallHeads, ForOthers };
+  static Avoided kindOf(const ReplicatedSegment& segment);
+  std::map<std::pair<ServerId, Avoided>, int64_t> avoided_until_ns_;  // not chosen again at once
   std::map<SegmentId, std::unique_ptr<ReplicatedSegment>> segments_;
   std::set<SegmentId> active_;     // with something to send or to report
   std::set<SegmentId> repairing_;  // of them, closed ones that are copied again

@@ -78,6 +78,7 @@ ReplicatedSegment::ReplicatedSegment(ReplicaOwner& owner, ClusterId cluster, Ser
       segment_(&segment),
       id_(segment.id()),
       is_head_(segment.isHeadKind()),
+      is_of_reserve_(segment.kind() == log::SegmentKind::SmallHead),
       cutter_(std::in_place, cluster, self, segment) {}
 
 ReplicatedSegment::~ReplicatedSegment() {
@@ -87,6 +88,25 @@ ReplicatedSegment::~ReplicatedSegment() {
 bool ReplicatedSegment::isOn(ServerId backup) const {
   return std::any_of(replicas_.begin(), replicas_.end(),
                      [&](const auto& replica) { return replica->backup == backup; });
+}
+
+uint32_t ReplicatedSegment::openedCount() const {
+  return static_cast<uint32_t>(
+      std::count_if(replicas_.begin(), replicas_.end(), [](const auto& replica) { return replica->opened; }));
+}
+
+bool ReplicatedSegment::isStuck() const {
+  return isOpenHead() && !opened_reported_ && refused_ && replicas_.size() < owner_.leastCount();
+}
+
+bool ReplicatedSegment::canBeWithdrawn() const {
+  return withdraw_wanted_ && is_head_ && !has_certified_ && openedCount() < owner_.leastCount();
+}
+
+// A head without certificates does not exist for a recovery. It gets the first ones when it is certain that it will be
+// opened, so that one that finds no places can still be given up.
+bool ReplicatedSegment::mayCertify() const {
+  return !is_head_ || has_certified_ || openedCount() >= owner_.leastCount();
 }
 
 uint32_t ReplicatedSegment::completeCount() const {
@@ -131,7 +151,10 @@ ServerId ReplicatedSegment::remove(size_t index) {
   return lost->backup;
 }
 
-void ReplicatedSegment::lose(size_t index, Status why) { owner_.noteLost(remove(index), why); }
+void ReplicatedSegment::lose(size_t index, Status why) {
+  refused_ = refused_ || why == Status::NoSpace;
+  owner_.noteLost(*this, remove(index), why);
+}
 
 bool ReplicatedSegment::loseOn(ServerId backup, uint64_t replica_epoch) {
   const auto found =
@@ -215,6 +238,7 @@ bool ReplicatedSegment::isPatient(const Replica& replica, uint32_t committed) co
 // What is on its way with a flush is asked after only if somebody waits for it who does not wait for the disk.
 bool ReplicatedSegment::needsWrite(const Replica& replica, uint32_t committed) const {
   if (!needs(replica, committed)) return false;
+  if (!mayCertify() && replica.opened && replica.stored_bytes >= committed) return false;
   return !isInStep(replica) || committed > replica.next_bytes || durable_wanted_ > replica.certified_bytes;
 }
 
@@ -283,12 +307,13 @@ void ReplicatedSegment::send(Replica& replica, uint32_t committed) {
   const uint32_t to = chunkEnd(from, committed);
   const bool closes = close_wanted_ && to == committed;
   // What is private counts when it is closed, and not before; of a new replica only the last byte makes it one.
-  const bool certifies = to == committed && (isOpenHead() || closes);
+  const bool certifies = to == committed && mayCertify() && (isOpenHead() || closes);
   const uint64_t epoch = isOpenHead() && (certifies || !replica.opened) ? epoch_ : replica.epoch;
   const bool flushes = certifies && (closes || replica.certified_epoch != epoch);
   uint8_t flags = 0;
   if (!replica.opened) flags |= Write::kOpen;
   if (!replica.opened && is_head_) flags |= Write::kHead;
+  if (!replica.opened && is_of_reserve_) flags |= Write::kReserve;
   if (flushes) flags |= Write::kFlush;
   if (certifies) flags |= Write::kCertified;
   replica.busy = true;
@@ -296,6 +321,7 @@ void ReplicatedSegment::send(Replica& replica, uint32_t committed) {
   replica.last_to = to;
   replica.last_epoch = epoch;
   replica.is_last_certified = certifies;
+  has_certified_ = has_certified_ || certifies;
   if (certifies) replica.offered_epoch = std::max(replica.offered_epoch, epoch);
   replica.is_last_closed = closes;
   replica.is_last_flushed = flushes;
@@ -443,11 +469,17 @@ void ReplicatedSegment::report() {
     return std::all_of(replicas_.begin(), replicas_.end(), [&](const auto& replica) { return holds(*replica); });
   };
   if (closed_reported_) return;
+  if (!is_head_ && !opened_reported_) {
+    if (!all([](const Replica& replica) { return replica.opened; })) return;
+    opened_reported_ = true;
+    owner_.events().segmentOpened(id_);
+  }
   if (is_head_) {
     if (!all([this](const Replica& replica) { return replica.certified_epoch == epoch_; })) return;
     if (!opened_reported_) {
       // Nothing in it is acknowledged before its predecessor is closed; the floor may follow until then.
       opened_reported_ = true;
+      owner_.noteOpened(*this);
       owner_.events().segmentOpened(id_);
     }
     if (floor_epoch_ < epoch_ && !RC_MUTATION("go-on-without-the-floor")) {

@@ -28,9 +28,11 @@ class ReplicaOwner {
   virtual bool mayRaiseFloor(const ReplicatedSegment& segment) const = 0;
   /// Has the floor raised; ReplicatedSegment::floorRaised follows.
   virtual void raiseFloor(ReplicatedSegment& segment, uint64_t replica_epoch) = 0;
-  virtual void noteLost(ServerId backup, Status why) = 0;
+  virtual void noteLost(const ReplicatedSegment& segment, ServerId backup, Status why) = 0;
   /// A replica was lost on its disk; its server is as good as before.
   virtual void noteRotten(ServerId backup) = 0;
+  /// The head has its places, and is reported opened now.
+  virtual void noteOpened(const ReplicatedSegment& segment) = 0;
   /// A backup says that this server is declared dead.
   virtual void noteFenced() = 0;
   /// One more replica of a segment that had been closed is complete.
@@ -63,6 +65,16 @@ class ReplicatedSegment {
 
   SegmentId id() const { return id_; }
   bool isHead() const { return is_head_; }
+  /// A small head: backups keep frames for those.
+  bool isOfReserve() const { return is_of_reserve_; }
+  /// Replicas that have a frame.
+  uint32_t openedCount() const;
+  /// A head that was refused a frame for want of one, and has too few servers.
+  bool isStuck() const;
+  /// The log has another use for its turn: see log::Replicator::withdraw.
+  void withdraw() { withdraw_wanted_ = true; }
+  /// It may be forgotten: that was said, and no recovery can find it, because nobody has had a certificate for it.
+  bool canBeWithdrawn() const;
   bool isClosed() const { return closed_reported_; }
   /// Complete replicas: that hold everything that was reported.
   uint32_t completeCount() const;
@@ -97,6 +109,7 @@ class ReplicatedSegment {
   friend struct Replica;
 
   bool isOpenHead() const { return is_head_ && !closed_reported_; }
+  bool mayCertify() const;
   bool needs(const Replica& replica, uint32_t committed) const;
   bool canFlush(const Replica& replica) const;
   bool isInStep(const Replica& replica) const;
@@ -129,11 +142,15 @@ class ReplicatedSegment {
   const log::Segment* segment_;  // not null
   const SegmentId id_;
   const bool is_head_;
+  const bool is_of_reserve_;
   std::optional<log::CertificateCutter> cutter_;  // for segment_; never empty
   uint64_t epoch_ = 1;        // of the set of replicas of a head; the highest that was used otherwise
   uint64_t floor_epoch_ = 1;  // the first set needs no floor: there is no older one
   bool raising_ = false;
   bool close_wanted_ = false;
+  bool withdraw_wanted_ = false;
+  bool refused_ = false;        // some backup had no frame for it
+  bool has_certified_ = false;  // some backup may have a certificate for it
   bool opened_reported_ = false;
   bool closed_reported_ = false;
   uint32_t durable_reported_ = 0;

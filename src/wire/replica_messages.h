@@ -17,13 +17,14 @@ struct WriteReplica {
   static constexpr Opcode kOpcode = Opcode::WriteReplica;
   enum Flags : uint8_t {
     kOpen = 1,       ///< makes the replica: takes a frame, or takes over the one of an older epoch
-    kHead = 2,       ///< with kOpen: a head's, for which frames are kept apart; otherwise a survivor's or a side log's
+    kHead = 2,       ///< with kOpen: a head's; otherwise a survivor's or a side log's
     kCertified = 4,  ///< `certificate` counts
     /// Answer when everything so far, certificate included, survives a power loss. `flushed_bytes` then is what is
     /// certified under the request's epoch: up to this write, or also what came after it but before the flush began.
     kFlush = 8,
+    kReserve = 16,  ///< with kHead: a small head, for which frames are kept apart: removals go on where writes do not
   };
-  static constexpr uint8_t kFlagsAll = 15;
+  static constexpr uint8_t kFlagsAll = 31;
   struct Request {
     RequestHeader header;
     ServerId master;  ///< the sender; what its session has proved

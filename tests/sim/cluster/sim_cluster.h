@@ -23,6 +23,7 @@ struct SimClusterOptions {
   /// Servers have disks, and copies on each other's: they may die.
   bool durable = false;
   uint64_t storage_bytes = 16u << 20;
+  uint64_t memory_bytes = log::LogConfig::forTest().memory_bytes;  ///< of each server's log
   backup::ScrubOptions scrub;
   master::MemoryScrubOptions memory_scrub;
   master::ReplicationOptions replicas;

@@ -41,11 +41,19 @@ TEST(FrameFile, SuperblockBytes) {
   EXPECT_EQ(file.file->bytes(), 8192u + 16 * (4096 + 0x4000));
 }
 
+// What comes then has the fifth.
+void takeFourFrames(StoreWorld& world) {
+  for (uint64_t id = 101; id < 105; ++id) {
+    const SegmentMaker segment(kCluster, ServerId(7), SegmentId(id));
+    ASSERT_EQ(world.put(ServerId(7), segment, 1, true).status, Status::Ok);
+  }
+}
+
 TEST(FrameFile, FramesBeginBehindTheSuperblocksWithTheirSlotsInSectors) {
   StoreWorld world;
   world.start();
   const SegmentMaker segment(kCluster, ServerId(5), SegmentId(3));
-  // Of 16 frames two are only for heads and two only for survivors: the first of the others is the fifth.
+  takeFourFrames(world);
   auto written = world.put(ServerId(5), segment, 1, false);
   ASSERT_EQ(written.status, Status::Ok);
   ASSERT_EQ(written.frame, 4u);
@@ -87,6 +95,7 @@ TEST(FrameFile, MarkBytes) {
   StoreWorld world;
   world.start();
   const SegmentMaker segment(kCluster, ServerId(0x0505), SegmentId(3));
+  takeFourFrames(world);
   auto written = world.put(ServerId(0x0505), segment, 9, false);
   ASSERT_EQ(world.flush(written), Status::Ok);
   world.losePower();

@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr uint32_t kFirstFrame = 4;  // of 16, behind those that are only for heads or survivors
+constexpr uint32_t kFirstFrame = 0;  // of 16
 
 /// A copy of a frame file, to be damaged.
 class CopiedFile final : public FrameBytes {
@@ -163,7 +163,7 @@ TEST(FrameInspection, ABrokenCertificateLeavesTheOlderOne) {
   const InspectedFile made;
   CopiedFile file = made.copy();
   file.flipBit(slotAt(kFirstFrame + 1, 1) + 41, 2);
-  EXPECT_THAT(damageIn(file), ElementsAre("frame 5: certificate 1 is broken: its checksum is wrong"));
+  EXPECT_THAT(damageIn(file), ElementsAre("frame 1: certificate 1 is broken: its checksum is wrong"));
   auto inspection = FrameInspection::open(file);
   std::vector<std::byte> bytes;
   const FrameFinding finding = inspection->inspect(kFirstFrame + 1, bytes);
@@ -179,7 +179,7 @@ TEST(FrameInspection, ATurnedBitInAnEntryNamesTheEntry) {
   file.flipBit(dataAt(kFirstFrame) + at + log::kEntryHeaderBytes, 5);
   EXPECT_THAT(
       damageIn(file),
-      ElementsAre("frame 4: certificate 0 is unfulfilled: bad checksum in the entry at offset " + std::to_string(at)));
+      ElementsAre("frame 0: certificate 0 is unfulfilled: bad checksum in the entry at offset " + std::to_string(at)));
   auto inspection = FrameInspection::open(file);
   std::vector<std::byte> bytes;
   const FrameFinding finding = inspection->inspect(kFirstFrame, bytes);
@@ -241,7 +241,7 @@ TEST(FrameInspection, AFileThatWasCutOffShowsWhatIsLeft) {
   CopiedFile within = made.copy();
   within.cut(dataAt(kFirstFrame) + 10);
   EXPECT_THAT(damageIn(within),
-              ElementsAre(HasSubstr("frames from 4 on are cut off"), HasSubstr("frame 4: certificate 0")));
+              ElementsAre(HasSubstr("frames from 0 on are cut off"), HasSubstr("frame 0: certificate 0")));
   for (uint64_t bytes = 0; bytes < 2 * kBlockBytes; bytes += 512) {
     CopiedFile file = made.copy();
     file.cut(bytes);
@@ -254,10 +254,10 @@ TEST(FrameInspection, WhatCannotBeReadIsDamage) {
   CopiedFile file = made.copy();
   file.unreadable_from = dataAt(kFirstFrame) + 8;
   file.unreadable_to = file.unreadable_from + 1;
-  EXPECT_THAT(damageIn(file), ElementsAre("frame 4: its bytes cannot be read", HasSubstr("frame 4: certificate 0")));
+  EXPECT_THAT(damageIn(file), ElementsAre("frame 0: its bytes cannot be read", HasSubstr("frame 0: certificate 0")));
   file.unreadable_from = frameAt(kFirstFrame);
   file.unreadable_to = file.unreadable_from + 1;
-  EXPECT_THAT(damageIn(file), ElementsAre("frame 4: its header cannot be read"));
+  EXPECT_THAT(damageIn(file), ElementsAre("frame 0: its header cannot be read"));
   file.unreadable_from = 0;
   file.unreadable_to = 1;
   EXPECT_THAT(damageIn(file), ElementsAre(HasSubstr("cannot read superblock 0")));

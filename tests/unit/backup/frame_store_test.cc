@@ -176,23 +176,39 @@ struct FewFramesTest : FrameStoreTest {
   FewFramesTest() : FrameStoreTest(8) {}
 };
 
-TEST_F(FewFramesTest, HeadsAndSurvivorsHaveFramesThatTheOthersCannotTake) {
+TEST_F(FewFramesTest, SmallHeadsAndSurvivorsHaveFramesThatTheOthersCannotTake) {
   constexpr uint8_t kHead = Flags::kOpen | Flags::kHead;
+  constexpr uint8_t kSmallHead = kHead | Flags::kReserve;
   uint64_t id = 0;
   const auto open = [&](uint8_t flags) { return world.put(kMaster, makeSegment(++id), 1, true, flags).status; };
   for (int i = 0; i < 7; ++i) EXPECT_EQ(open(Flags::kOpen), Status::Ok);
   EXPECT_EQ(open(Flags::kOpen), Status::NoSpace);
   EXPECT_EQ(freeFrames(), 1u);
-  EXPECT_EQ(open(kHead), Status::Ok);
-  EXPECT_EQ(open(kHead), Status::NoSpace);
+  EXPECT_EQ(open(kHead), Status::NoSpace) << "what is left is for small heads";
+  EXPECT_EQ(open(kSmallHead), Status::Ok);
+  EXPECT_EQ(open(kSmallHead), Status::NoSpace);
   world.store->freeAll(kMaster);
   EXPECT_EQ(freeFrames(), 8u);
-  for (int i = 0; i < 7; ++i) EXPECT_EQ(open(kHead), Status::Ok);
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(open(kHead), Status::Ok);
   EXPECT_EQ(open(kHead), Status::NoSpace);
+  EXPECT_EQ(open(kSmallHead), Status::Ok);
+  EXPECT_EQ(open(kSmallHead), Status::NoSpace) << "the last one is for survivors";
   EXPECT_EQ(open(Flags::kOpen), Status::Ok);
-  // What is freed goes to whom it belongs.
-  world.store->free(kMaster, SegmentId(id));
+  EXPECT_EQ(freeFrames(), 0u);
+  // What comes free goes to those first for whom it is kept, whoever had it.
+  world.store->free(kMaster, SegmentId(12));
   EXPECT_EQ(open(kHead), Status::NoSpace);
+  EXPECT_EQ(open(kSmallHead), Status::NoSpace) << "they have theirs";
+  EXPECT_EQ(open(Flags::kOpen), Status::Ok);
+  world.store->free(kMaster, SegmentId(19));  // the small head
+  EXPECT_EQ(open(Flags::kOpen), Status::NoSpace);
+  EXPECT_EQ(open(kHead), Status::NoSpace);
+  EXPECT_EQ(open(kSmallHead), Status::Ok);
+  world.store->free(kMaster, SegmentId(13));
+  world.store->free(kMaster, SegmentId(14));
+  EXPECT_EQ(open(kHead), Status::Ok) << "what is left beyond both";
+  EXPECT_EQ(open(kHead), Status::NoSpace);
+  EXPECT_EQ(open(Flags::kOpen | Flags::kReserve), Status::BadRequest) << "only heads are of the reserve";
   EXPECT_EQ(open(Flags::kOpen), Status::Ok);
   // A replacement needs a frame of its own: without one the old replica stays.
   const SegmentMaker segment = makeSegment(id);

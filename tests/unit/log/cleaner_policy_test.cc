@@ -61,6 +61,7 @@ TEST(CleanerPolicy, OfASingleSegmentOnlyItsOwnMemoryCounts) {
 
 constexpr CleaningState kBalanced{.has_room_for_head = true,
                                   .is_short_of_slots = false,
+                                  .is_short_of_places = false,
                                   .live_bytes = 50000,
                                   .live_bytes_max = 100000,
                                   .tombstone_bytes = 1000,
@@ -99,6 +100,7 @@ TEST(CleanerPolicy, TheBalanceOfTheTwoLevels) {
       {"no head finds room: small heads have to come back", kCombine,
        [](CleaningState& s) { s.has_room_for_head = false; }},
       {"slots are short", kCombine, [](CleaningState& s) { s.is_short_of_slots = true; }},
+      {"no head finds a place for its copies", kCombine, [](CleaningState& s) { s.is_short_of_places = true; }},
       {"storage for copies is still good", kCompact, [](CleaningState& s) { s.storage_percent = 75; }},
       {"storage for copies runs short", kCombine, [](CleaningState& s) { s.storage_percent = 76; }},
       {"tombstones are still few", kCompact, [](CleaningState& s) { s.tombstone_bytes = 6000; }},

@@ -166,6 +166,102 @@ TEST(Cleaner, FullMemoryRefusesWritesTakesRemovesAndRecovers) {
   }
 }
 
+// Memory for much more than what keeps the copies takes.
+TEST(Cleaner, FullStorageRefusesWritesTakesRemovesAndRecovers) {
+  LogConfig config = LogConfig::forTest();
+  config.memory_bytes = 8u << 20;
+  CleanerFixture fixture(config);
+  fixture.copies.setPlaces(40);
+  std::map<std::string, std::string> expected;
+  std::mt19937_64 random(5);
+  size_t first_count = 0;
+  for (int cycle = 0; cycle < 20; ++cycle) {
+    int refusals = 0;
+    while (refusals < 50) {
+      const std::string key = "key" + std::to_string(random() % 5000);
+      const std::string value(1000, static_cast<char>('a' + random() % 26));
+      if (fixture.cleaner.isNeeded()) fixture.clean();
+      const Status status = fixture.owner.put(*fixture.log, key, value);
+      ASSERT_TRUE(status == Status::Ok || status == Status::RetryLater) << name(status);
+      if (status == Status::Ok) expected[key] = value;
+      refusals = status == Status::Ok ? 0 : refusals + 1;
+    }
+    EXPECT_TRUE(fixture.copies.isShortOfPlaces());
+    if (cycle == 0) first_count = expected.size();
+    ASSERT_GT(first_count, 1000u);
+    ASSERT_GT(expected.size(), first_count * 8 / 10) << "cycle " << cycle;
+    for (size_t left = expected.size() / 2; left > 0; --left) {
+      auto at = expected.lower_bound("key" + std::to_string(random() % 5000));
+      if (at == expected.end()) at = expected.begin();
+      ASSERT_EQ(fixture.remove(at->first), Status::Ok) << "cycle " << cycle;
+      expected.erase(at);
+    }
+    fixture.expectState(expected);
+    EXPECT_TRUE(recover(fixture.copies.replicas()) == expected) << "cycle " << cycle;
+  }
+  EXPECT_GT(fixture.log->stats().small_heads_opened.load(), 20u);
+}
+
+// Full of what is alive: passes would take places and give none back.
+TEST(Cleaner, NothingMovesInAFullStorageWithoutGarbage) {
+  LogConfig config = LogConfig::forTest();
+  config.memory_bytes = 8u << 20;
+  CleanerFixture fixture(config);
+  fixture.copies.setPlaces(40);
+  int keys = 0;
+  for (int refusals = 0; refusals < 50;) {
+    const bool is_put =
+        fixture.owner.put(*fixture.log, "key" + std::to_string(keys), std::string(1000, 'v')) == Status::Ok;
+    keys += is_put ? 1 : 0;
+    refusals = is_put ? 0 : refusals + 1;
+  }
+  const size_t calls = fixture.copies.order().size();
+  EXPECT_TRUE(fixture.cleaner.isNeeded());
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(fixture.clean());
+  EXPECT_EQ(fixture.copies.order().size(), calls);
+}
+
+// Nothing was moved yet, so the places that were found are better given to others.
+TEST(Cleaner, APassThatFindsNoPlacesForItsSurvivorsIsGivenUp) {
+  LogConfig config = LogConfig::forTest();
+  config.memory_bytes = 8u << 20;
+  CleanerFixture fixture(config);
+  fixture.copies.setPlaces(40);
+  int keys = 0;
+  for (int refusals = 0; refusals < 50;) {
+    const bool is_put =
+        fixture.owner.put(*fixture.log, "key" + std::to_string(keys), std::string(1000, 'v')) == Status::Ok;
+    keys += is_put ? 1 : 0;
+    refusals = is_put ? 0 : refusals + 1;
+  }
+  for (int i = 0; i < keys; i += 2) {
+    Status status = Status::RetryLater;
+    for (int tries = 0; tries < 3 && status != Status::Ok; ++tries) {
+      status = fixture.owner.remove(*fixture.log, "key" + std::to_string(i));
+    }
+    if (status != Status::Ok) break;  // the small heads that removes may take are full
+  }
+  fixture.reclaim();
+  const size_t calls = fixture.copies.order().size();
+  const auto callsSince = [&](std::string_view what) {
+    return std::count_if(fixture.copies.order().begin() + static_cast<ptrdiff_t>(calls), fixture.copies.order().end(),
+                         [what](const std::string& call) { return call.starts_with(what); });
+  };
+  fixture.copies.setAutomatic(false);
+  ASSERT_EQ(fixture.cleaner.step(kSliceBytes), Cleaner::Progress::Worked);
+  const auto opened = callsSince("open");
+  ASSERT_GT(opened, 0);
+  for (int i = 0; i < 1000 && fixture.cleaner.isBusy(); ++i) fixture.cleaner.step(kSliceBytes);
+  EXPECT_FALSE(fixture.cleaner.isBusy());
+  EXPECT_EQ(callsSince("free"), opened);
+  EXPECT_EQ(callsSince("close"), 0);
+  fixture.copies.setAutomatic(true);
+  fixture.copies.deliver();
+  bool cleaned = false;
+  for (int i = 0; i < 200 && !cleaned; ++i) cleaned = fixture.clean();
+  EXPECT_TRUE(cleaned) << "later it is tried again";
+}
+
 TEST(Cleaner, RemovesDuringAPassLeaveItTheLastSmallHead) {
   CleanerFixture fixture;
   int keys = 0;

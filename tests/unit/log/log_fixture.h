@@ -101,11 +101,25 @@ class CopyingReplicator final : public Replicator {
 
   void attach(ReplicationEvents& events) override { events_ = &events; }
   void open(const Segment& segment) override {
-    copy(segment);
-    pending_opens_.push_back(segment.id());
     order_.push_back("open " + std::to_string(segment.id().value));
-    if (automatic_) deliver();
+    if (segment.kind() == SegmentKind::Head && !hasPlaceForHead()) {
+      stuck_ = &segment;
+      is_short_ = true;
+      return;
+    }
+    EXPECT_LT(replicas_.size(), places_) << "what is kept for others is not enough";
+    is_short_ = is_short_ && segment.kind() != SegmentKind::Head;
+    beginCopy(segment);
   }
+  void withdraw(SegmentId head) override {
+    order_.push_back("withdraw " + std::to_string(head.value));
+    if (stuck_ == nullptr || stuck_->id() != head) return;
+    stuck_ = nullptr;
+    events_->segmentWithdrawn(head);
+  }
+  bool isShortOfPlaces() const override { return is_short_; }
+  /// Copies of so many segments find a place, and heads of writes leave some of them to others.
+  void setPlaces(size_t count) { places_ = count; }
   void advance(const Segment& segment) override {
     pending_advances_[segment.id()] = &segment;
     if (automatic_) deliver();
@@ -132,6 +146,10 @@ class CopyingReplicator final : public Replicator {
     replicas_.erase(segment);
     std::erase_if(pending_closes_, [segment](const Segment* closing) { return closing->id() == segment; });
     pending_advances_.erase(segment);
+    std::erase(pending_opens_, segment);
+    if (stuck_ == nullptr || !hasPlaceForHead()) return;
+    is_short_ = false;
+    beginCopy(*std::exchange(stuck_, nullptr));
   }
 
   /// Above some share the cleaner combines, and does not compact.
@@ -200,6 +218,13 @@ class CopyingReplicator final : public Replicator {
   const std::vector<std::string>& order() const { return order_; }
 
  private:
+  static constexpr size_t kPlacesApart = 8;
+  bool hasPlaceForHead() const { return replicas_.size() + kPlacesApart < places_; }
+  void beginCopy(const Segment& segment) {
+    copy(segment);
+    pending_opens_.push_back(segment.id());
+    if (automatic_) deliver();
+  }
   void copy(const Segment& segment) {
     auto& bytes = replicas_[segment.id()].bytes;
     const uint32_t from = static_cast<uint32_t>(bytes.size());
@@ -210,6 +235,9 @@ class CopyingReplicator final : public Replicator {
 
   ReplicationEvents* events_ = nullptr;
   bool automatic_ = true;
+  size_t places_ = SIZE_MAX;
+  const Segment* stuck_ = nullptr;  // a head without a place
+  bool is_short_ = false;
   bool delivering_ = false;
   std::map<SegmentId, Replica> replicas_;
   std::map<SegmentId, std::vector<std::byte>> made_again_;

@@ -60,6 +60,7 @@ class ScriptedBackup {
     const auto ask = loadAs<Ask::Request>(request.head().data());
     writes.push_back({ask.segment, ask.replica_epoch, ask.offset_bytes, ask.data_bytes, ask.flags, isFlushCall(ask)});
     if (mode == Mode::Refuse && concerns(ask.segment)) return request.reply(refusal);
+    if (is_full && isHeadOfWrites(ask)) return request.reply(Status::NoSpace);
     if (refused_writes > 0) {
       --refused_writes;
       return request.reply(Status::RetryLater);
@@ -132,8 +133,9 @@ class ScriptedBackup {
   Mode flush_mode = Mode::Answer;  // of flushes that come without anything else
   uint32_t flush_lie = 0;
   Status refusal = Status::NoSpace;
-  SegmentId only;    // what `mode` is for; none: all segments
-  SegmentId spared;  // but for this one
+  SegmentId only;        // what `mode` is for; none: all segments
+  SegmentId spared;      // but for this one
+  bool is_full = false;  // for heads that are not of the reserve
   int frees_refused = 0;
   int refused_writes = 0;  // the next ones come too early
   uint64_t gaps = 0;       // writes behind such ones, refused as any backup does
@@ -157,8 +159,12 @@ class ScriptedBackup {
   bool isFlushCall(const Ask::Request& ask) const {
     const auto found = kept.find(ask.segment);
     if ((ask.flags & Ask::kFlush) == 0 || found == kept.end() || found->second.epoch != ask.replica_epoch) return false;
+    if (!found->second.certificate) return false;
     log::Certificate certificate;
     return log::decodeCertificate(ask.certificate, certificate) != Status::Ok || !certificate.closed;
+  }
+  static bool isHeadOfWrites(const Ask::Request& ask) {
+    return (ask.flags & (Ask::kOpen | Ask::kHead | Ask::kReserve)) == (Ask::kOpen | Ask::kHead);
   }
   bool concerns(SegmentId segment) const { return segment != spared && (!only || only == segment); }
   void store(const Ask::Request& ask, const std::vector<std::byte>& data) {

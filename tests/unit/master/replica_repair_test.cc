@@ -78,6 +78,54 @@ TEST_F(ReplicaRepairTest, WritersAreToldThatNoServerHasPlace) {
   EXPECT_TRUE(comesTrue([this] { return log_->headId() == SegmentId(2); }));
 }
 
+// What backups keep for small heads lets removals go on, and passes end.
+TEST_F(ReplicaRepairTest, AHeadThatFindsNoPlaceGivesWayToASmallOne) {
+  start(3, {1, 2, 3});
+  for (const uint64_t id : {2, 3}) backup(id).is_full = true;
+  server_.onDispatch([this] { log_->requestRoll(); });
+  ASSERT_TRUE(comesTrue([this] { return manager_->isShortOfPlaces(); }));
+  EXPECT_EQ(manager_->storagePercent(), 100U);
+  ASSERT_TRUE(comesTrue([this] { return manager_->writeStatus() == Status::TooFewReplicas; }, 1500 * kMilli));
+  EXPECT_EQ(manager_->removeStatus(), Status::Ok);
+  EXPECT_EQ(log_->headId(), SegmentId(1));
+  EXPECT_TRUE(backup(1).kept.contains(SegmentId(2)));
+  EXPECT_FALSE(backup(1).holds(SegmentId(2), 0)) << "a recovery must not find a head that may be given up";
+  // As the end of a pass asks for it.
+  server_.onDispatch([this] { log_->requestRollForPass(); });
+  ASSERT_TRUE(comesTrue([this] { return log_->headId() > SegmentId(2); }));
+  const SegmentId small = log_->headId();
+  EXPECT_TRUE(comesTrue([this] { return std::ranges::count(backup(1).freed, SegmentId(2)) == 1; }));
+  EXPECT_FALSE(backup(1).kept.contains(SegmentId(2)));
+  for (const uint64_t id : {1, 2, 3}) EXPECT_TRUE(backup(id).holds(small, 0)) << id;
+  EXPECT_TRUE(manager_->isShortOfPlaces()) << "a small head says nothing about others";
+  EXPECT_EQ(manager_->writeStatus(), Status::TooFewReplicas);
+  EXPECT_EQ(manager_->removeStatus(), Status::Ok);
+  setMembers({1});
+  EXPECT_EQ(manager_->removeStatus(), Status::TooFewReplicas) << "removals need copies, too";
+  setMembers({1, 2, 3});
+  EXPECT_EQ(manager_->removeStatus(), Status::Ok);
+  for (const uint64_t id : {2, 3}) backup(id).is_full = false;
+  EXPECT_TRUE(comesTrue([this] { return !manager_->isShortOfPlaces(); }, 5000 * kMilli));
+  EXPECT_TRUE(comesTrue([this] { return manager_->writeStatus() == Status::Ok; }, 500 * kMilli));
+  EXPECT_TRUE(comesTrue([&] { return log_->headId() > small; })) << "writes go on in a head of theirs";
+  EXPECT_TRUE(becomesDurable(put("a")));
+}
+
+// Too late: a head that could be found is opened, and not withdrawn.
+TEST_F(ReplicaRepairTest, AHeadThatFindsItsPlacesIsNotWithdrawn) {
+  start(3, {1, 2, 3});
+  for (const uint64_t id : {2, 3}) backup(id).is_full = true;
+  server_.onDispatch([this] { log_->requestRoll(); });
+  ASSERT_TRUE(comesTrue([this] { return manager_->isShortOfPlaces(); }));
+  for (const uint64_t id : {2, 3}) backup(id).is_full = false;
+  ASSERT_TRUE(comesTrue([this] { return log_->headId() == SegmentId(2); }, 5000 * kMilli));
+  server_.onDispatch([this] { manager_->withdraw(SegmentId(2)); });
+  runFor(500 * kMilli);
+  EXPECT_EQ(log_->headId(), SegmentId(2));
+  EXPECT_TRUE(becomesDurable(put("a")));
+  EXPECT_TRUE(backup(1).freed.empty());
+}
+
 TEST_F(ReplicaRepairTest, AClosedReplicaThatIsLostIsMadeElsewhere) {
   start(4, {1, 2, 3, 4});
   put("a");

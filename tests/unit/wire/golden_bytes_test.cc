@@ -175,7 +175,9 @@ TEST(GoldenBytes, WriteAndFreeReplica) {
                            "a1a2a3a4a5a6a7a8 b1b2b3b4b5b6b7b8 c1c2c3c4c5c6c7c8 01020304 05060708 0b 00000000000000" +
                            certificate);
   EXPECT_EQ(static_cast<int>(WriteReplica::kCertified), 4);
-  EXPECT_EQ(static_cast<int>(WriteReplica::kFlagsAll), 15);
+  EXPECT_EQ(static_cast<int>(WriteReplica::kFlush), 8);
+  EXPECT_EQ(static_cast<int>(WriteReplica::kReserve), 16);
+  EXPECT_EQ(static_cast<int>(WriteReplica::kFlagsAll), 31);
   const WriteReplica::Response response{.header = kAnswer, .length_bytes = 0x04030201, .flushed_bytes = 0x08070605};
   EXPECT_WIRE(response, kAnswerBytes + "01020304 05060708");
   const FreeReplica::Request free{.header = header(Opcode::FreeReplica),
