@@ -282,7 +282,13 @@ Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns) 
     known.cleaner_freed_bytes = state.cleaner_freed_bytes();
     known.damaged_entries = state.damaged_entries();
     known.damaged_now = state.damaged_now();
+    known.compaction_copied_bytes = state.compaction_copied_bytes();
+    known.compaction_freed_bytes = state.compaction_freed_bytes();
+    known.appended_bytes = state.appended_bytes();
+    known.replica_bytes = state.replica_bytes();
+    known.pinned_bytes = state.pinned_bytes();
     known.objects = state.objects();
+    known.index_bytes = state.index_bytes();
     known.requests = state.requests();
     known.sessions = state.sessions();
     known.transports.assign(state.transports().begin(), state.transports().end());

@@ -27,9 +27,15 @@ struct ServerStatus {
   uint64_t result_bytes = 0;     ///< part of live_bytes: what clients' calls answered
   uint64_t cleaner_copied_bytes = 0;
   uint64_t cleaner_freed_bytes = 0;
-  uint64_t damaged_entries = 0;  ///< of its log, found damaged in memory
-  uint64_t damaged_now = 0;      ///< of them, not restored
+  uint64_t damaged_entries = 0;          ///< of its log, found damaged in memory
+  uint64_t damaged_now = 0;              ///< of them, not restored
+  uint64_t compaction_copied_bytes = 0;  ///< parts of those of the cleaner: within memory, without replicas
+  uint64_t compaction_freed_bytes = 0;
+  uint64_t appended_bytes = 0;  ///< to its log since it was started, without the cleaner's copies
+  uint64_t replica_bytes = 0;   ///< sent to replicas since then, the cleaner's copies and repairs included
+  uint64_t pinned_bytes = 0;    ///< values that answers on their way show from its log, and memory kept for them
   uint64_t objects = 0;
+  uint64_t index_bytes = 0;  ///< memory of its index of them
   uint64_t requests = 0;
   uint32_t sessions = 0;
   std::vector<std::string> transports;

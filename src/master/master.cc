@@ -74,10 +74,10 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
               master.environment_.trace}),
       recovery({master.store_, log, master.tablets_, master.environment_.caller, master.background_, maintenance,
                 master.environment_.trace}),
-      tablet_service({id, master.store_, log, master.tablets_, master.results_, target, recovery, maintenance,
+      lent(master.config_.lending, master.config_.log.memory_bytes, log.stats(), master.pins_),
+      tablet_service({id, master.store_, log, master.tablets_, master.results_, target, recovery, maintenance, lent,
                       master.environment_.rcu, master.environment_.dispatch, master.background_,
                       master.environment_.trace, master.replicas_.get(), master.environment_.backup}),
-      lent(master.config_.lending, master.config_.log.memory_bytes, log.stats(), master.pins_),
       service({master.store_, log, *master.index_, master.tablets_, master.results_, master.lease_, master.link_,
                maintenance, lent, master.environment_.threads, master.environment_.clock}) {
   master.results_.connect(log);

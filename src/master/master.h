@@ -135,8 +135,8 @@ class Master final : private LinkObserver {
     MigrationSource source;
     MigrationTarget target;
     RecoveryTarget recovery;
-    TabletService tablet_service;
     LentValues lent;
+    TabletService tablet_service;
     MasterService service;
     std::optional<ReplicaService> replica_service;
   };

@@ -171,6 +171,8 @@ class ObjectStore final : public log::EntryOwner {
 
   /// Keys in the index: objects, and removals that are not durable yet.
   uint64_t objectCount() const { return parts_->index.entryCount(); }
+  /// Memory that the index takes for them.
+  uint64_t indexBytes() const { return parts_->index.stats().committed_bytes; }
 
   KeyHash hashOf(log::EntryRef ref) const {
     const log::EntryView view = entry(ref);

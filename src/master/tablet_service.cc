@@ -330,6 +330,12 @@ void TabletService::serverState(Request request) {
   answer.set_damaged_entries(stats.damaged_entries.load(std::memory_order_relaxed));
   answer.set_damaged_now(stats.damaged_now.load(std::memory_order_relaxed));
   answer.set_objects(parts_.store.objectCount());
+  answer.set_index_bytes(parts_.store.indexBytes());
+  answer.set_pinned_bytes(parts_.lent.stats().pinned_bytes.load(std::memory_order_relaxed) +
+                          stats.pinned_bytes.load(std::memory_order_relaxed));
+  answer.set_compaction_copied_bytes(stats.compaction_bytes_copied.load(std::memory_order_relaxed));
+  answer.set_compaction_freed_bytes(stats.compaction_bytes_freed.load(std::memory_order_relaxed));
+  answer.set_appended_bytes(stats.appended_bytes.load(std::memory_order_relaxed));
   for (const Tablet& tablet : parts_.tablets.list()) {
     control::TabletLoad& load = *answer.add_tablets();
     load.set_tablet(tablet.id.value);
@@ -348,6 +354,7 @@ void TabletService::serverState(Request request) {
     const ReplicaManager::Counts counts = parts_.replicas->counts();
     answer.set_replicas_wanted(counts.wanted);
     answer.set_replicas_least(counts.least);
+    answer.set_replica_bytes(parts_.replicas->stats().bytes.load(std::memory_order_relaxed));
     answer.set_segments_repairing(counts.repairing);
     answer.set_has_too_few(parts_.replicas->writeStatus() == Status::TooFewReplicas);
   }

@@ -6,6 +6,7 @@
 #include "base/trace.h"
 #include "log/log.h"
 #include "master/backup_gauge.h"
+#include "master/lent_values.h"
 #include "master/maintenance.h"
 #include "master/migration_target.h"
 #include "master/object_store.h"
@@ -31,6 +32,7 @@ class TabletService {
     MigrationTarget& target;
     RecoveryTarget& recovery;
     Maintenance& maintenance;
+    const LentValues& lent;
     runtime::Rcu& rcu;
     rpc::Dispatch& dispatch;
     runtime::Executor& background;

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """--metrics: the numbers are there, count what happened, and are those of docs/metrics.md."""
 
+import json
 import os
 import re
 import socket
@@ -82,7 +83,17 @@ def main():
         expect(values['ramcore_request_service_seconds_count{opcode="Write"}'] == writes, "times and counts differ")
         expect(values['ramcore_request_queue_seconds_bucket{opcode="Write",le="+Inf"}'] == writes, "no last bucket")
         expect(values["ramcore_index_entries"] == 20, "20 keys are in the index")
+        [state] = json.loads(cluster.rc("status", "--json"))["servers"]
+        expect(state["index_bytes"] == values["ramcore_index_memory_bytes"], f"index: {state['index_bytes']} bytes")
         overhead = 22 + values["ramcore_index_memory_bytes"] / 20
+        expect(abs(state["overhead_bytes_per_object"] - overhead) < 0.01, f"not {overhead}: {state}")
+        appended, sent = values["ramcore_log_appended_bytes_total"], values["ramcore_replica_bytes_total"]
+        expect(state["appended_bytes"] == appended > 0, f"appended {appended}: {state}")
+        expect(state["replica_bytes"] >= sent > 0, f"sent {sent}: {state}")
+        amplification = state["replica_bytes"] / appended
+        expect(abs(state["write_amplification"] - amplification) < 0.001, f"not {amplification}: {state}")
+        expect(state["pinned_bytes"] == 0, "short values are copied")
+        expect(state["compaction_copied_bytes"] == state["compaction_freed_bytes"] == 0, "nothing was cleaned")
         expect(abs(values["ramcore_object_overhead_bytes"] - overhead) < 0.01, f"not {overhead}")
         expect(values["ramcore_index_splits_per_operation_max"] <= 2, "one operation splits two buckets at most")
         expect(values["ramcore_lease_remaining_seconds"] > 0, "the server has a lease")

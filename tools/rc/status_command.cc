@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/client_impl.h"
+#include "log/segment_format.h"
 #include "tools/rc/cluster_health.h"
 #include "tools/rc/commands.h"
 #include "tools/support/display.h"
@@ -33,6 +34,18 @@ nlohmann::ordered_json toJson(const std::vector<client::RecoveryProgress>& recov
   return out;
 }
 
+/// What an object takes beside key and value: its header in the log and its share of the index; 0 without objects.
+double overheadBytes(const client::ServerStatus& server) {
+  if (server.objects == 0) return 0;
+  return log::kEntryHeaderBytes + static_cast<double>(server.index_bytes) / static_cast<double>(server.objects);
+}
+
+/// Bytes sent to replicas for each byte appended, 0 before the first.
+double writeAmplification(const client::ServerStatus& server) {
+  if (server.appended_bytes == 0) return 0;
+  return static_cast<double>(server.replica_bytes) / static_cast<double>(server.appended_bytes);
+}
+
 nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
   const ClusterHealth health = healthOf(status);
   nlohmann::ordered_json out;
@@ -58,9 +71,17 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
                               {"result_bytes", server.result_bytes},
                               {"cleaner_copied_bytes", server.cleaner_copied_bytes},
                               {"cleaner_freed_bytes", server.cleaner_freed_bytes},
+                              {"compaction_copied_bytes", server.compaction_copied_bytes},
+                              {"compaction_freed_bytes", server.compaction_freed_bytes},
+                              {"appended_bytes", server.appended_bytes},
+                              {"replica_bytes", server.replica_bytes},
+                              {"write_amplification", writeAmplification(server)},
+                              {"pinned_bytes", server.pinned_bytes},
                               {"damaged_entries", server.damaged_entries},
                               {"damaged_now", server.damaged_now},
                               {"objects", server.objects},
+                              {"index_bytes", server.index_bytes},
+                              {"overhead_bytes_per_object", overheadBytes(server)},
                               {"requests", server.requests},
                               {"sessions", server.sessions},
                               {"transports", server.transports},
@@ -131,12 +152,24 @@ std::string cleaningOf(const client::ServerStatus& server) {
   return text;
 }
 
+std::string overheadOf(const client::ServerStatus& server) {
+  return server.objects == 0 ? "-" : formatBytes(static_cast<uint64_t>(overheadBytes(server) + 0.5));
+}
+
+/// Of servers that replicate.
+std::string amplificationOf(const client::ServerStatus& server) {
+  if (server.replicas_wanted == 0 || server.appended_bytes == 0) return "-";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1fx", writeAmplification(server));
+  return text;
+}
+
 void printTable(const client::ClusterStatus& status) {
   std::printf("cluster %s (%s)\n", status.name.c_str(), formatHex(status.cluster.value).c_str());
   printHealth(status);
-  std::printf("\n%-8s  %-16s  %-8s  %10s  %10s  %5s  %8s  %10s  %12s  %8s  %8s  %10s  %s\n", "server", "name", "state",
-              "live", "memory", "used", "cleaning", "objects", "requests", "sessions", "replicas", "frames",
-              "transports");
+  std::printf("\n%-8s  %-16s  %-8s  %10s  %10s  %5s  %8s  %7s  %10s  %8s  %12s  %8s  %8s  %10s  %s\n", "server", "name",
+              "state", "live", "memory", "used", "cleaning", "copying", "objects", "overhead", "requests", "sessions",
+              "replicas", "frames", "transports");
   for (const client::ServerStatus& server : status.servers) {
     if (!isOfInterest(status, server)) continue;
     const char* state = !server.is_alive ? "dead" : server.has_answered ? "serving" : "silent";
@@ -145,11 +178,12 @@ void printTable(const client::ClusterStatus& status) {
     const double used = server.memory_bytes == 0
                             ? 0
                             : 100.0 * static_cast<double>(server.live_bytes) / static_cast<double>(server.memory_bytes);
-    std::printf("%-8s  %-16s  %-8s  %10s  %10s  %4.0f%%  %8s  %10llu  %12llu  %8u  %8s  %10s  %s\n",
+    std::printf("%-8s  %-16s  %-8s  %10s  %10s  %4.0f%%  %8s  %7s  %10llu  %8s  %12llu  %8u  %8s  %10s  %s\n",
                 formatServer(server.id).c_str(), server.name.c_str(), state, formatBytes(server.live_bytes).c_str(),
                 formatBytes(server.memory_bytes).c_str(), used, cleaningOf(server).c_str(),
-                static_cast<unsigned long long>(server.objects), static_cast<unsigned long long>(server.requests),
-                server.sessions, replicasOf(server).c_str(), framesOf(server).c_str(), transports.c_str());
+                amplificationOf(server).c_str(), static_cast<unsigned long long>(server.objects),
+                overheadOf(server).c_str(), static_cast<unsigned long long>(server.requests), server.sessions,
+                replicasOf(server).c_str(), framesOf(server).c_str(), transports.c_str());
   }
   std::printf("\n%-20s  %-10s  %8s  %-18s  %-18s  %8s  %-11s  %s\n", "table", "durability", "tablet", "first hash",
               "last hash", "epoch", "state", "owner");
