@@ -285,10 +285,9 @@ void BackupService::answerPage(Request request, const wire::ReadReplica::Request
 
 // What a master's memory has lost. It asks for an entry at a time and seldom, so that nothing is kept for it.
 runtime::Task<void> BackupService::fetchReplica(Request request) {
-  using Fetch = wire::FetchReplica;
   const Running running(running_);
   runtime::Executor& worker = request.executor();
-  const auto ask = loadAs<Fetch::Request>(request.head().data());
+  const auto ask = loadAs<wire::FetchReplica::Request>(request.head().data());
   if (request.message().messageBytes() != sizeof(ask) || ask.data_bytes == 0) {
     request.reply(Status::BadRequest);
     co_return;
@@ -296,31 +295,38 @@ runtime::Task<void> BackupService::fetchReplica(Request request) {
   co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Background);
   Status status = admit(request, ask.master);
   if (status == Status::Ok && fetching_ >= kFetchesMax) status = Status::RetryLater;
-  std::vector<std::byte> bytes;
-  if (status == Status::Ok) {
-    ++fetching_;
-    const Result<log::Certificate> replica = co_await parts_.store.load(ask.master, ask.segment, worker, bytes);
-    --fetching_;
-    status = replica.status();
-    if (replica.ok() && !replica->closed) status = Status::RetryLater;
-  }
-  co_await runtime::resumeOn(worker, runtime::Priority::Background);
-  if (status == Status::Ok && ask.offset_bytes >= bytes.size()) status = Status::BadRequest;
   if (status != Status::Ok) {
+    co_await runtime::resumeOn(worker, runtime::Priority::Background);
     request.reply(status);
     co_return;
   }
+  ++fetching_;
+  {
+    std::vector<std::byte> bytes;
+    const Result<log::Certificate> replica = co_await parts_.store.load(ask.master, ask.segment, worker, bytes);
+    status = replica.status();
+    if (replica.ok() && !replica->closed) status = Status::RetryLater;
+    co_await runtime::resumeOn(worker, runtime::Priority::Background);
+    answerFetch(std::move(request), ask, status, bytes);
+  }
+  // Not before its memory is given back: it is what the bound is for.
+  co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Background);
+  --fetching_;
+}
+
+void BackupService::answerFetch(Request request, const wire::FetchReplica::Request& ask, Status status,
+                                ByteSpan bytes) {
+  using Fetch = wire::FetchReplica;
+  if (status == Status::Ok && ask.offset_bytes >= bytes.size()) status = Status::BadRequest;
+  if (status != Status::Ok) return request.reply(status);
   const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), sizeof(Fetch::Response) + Fetch::kBytesMax);
   const uint64_t rest = std::min<uint64_t>(ask.data_bytes, bytes.size() - ask.offset_bytes);
   const auto length = static_cast<uint32_t>(std::min(rest, bytes_max - std::min(bytes_max, sizeof(Fetch::Response))));
   transport::TxMessage response = request.allocate(static_cast<uint32_t>(sizeof(Fetch::Response)) + length);
-  if (length == 0 || !response) {
-    request.reply(Status::TooLarge);
-    co_return;
-  }
+  if (length == 0 || !response) return request.reply(Status::TooLarge);
   response.appendHead(Fetch::Response{
       .header = {.status = Status::Ok}, .length_bytes = static_cast<uint32_t>(bytes.size()), .data_bytes = length});
-  response.appendHead(ByteSpan(bytes).subspan(ask.offset_bytes, length));
+  response.appendHead(bytes.subspan(ask.offset_bytes, length));
   response->contiguous_bytes = sizeof(Fetch::Response);
   request.reply(std::move(response));
 }

@@ -88,6 +88,7 @@ class BackupService {
   void answerFence(rpc::Request request, const Master& master);
   void answerPage(rpc::Request request, const wire::ReadReplica::Request& ask, const RangeFilter& filter,
                   ByteSpan bytes);
+  void answerFetch(rpc::Request request, const wire::FetchReplica::Request& ask, Status status, ByteSpan bytes);
   runtime::Task<void> collect();
   void collectSoon();
   std::vector<ServerId> questionable();

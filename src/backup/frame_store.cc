@@ -418,7 +418,11 @@ runtime::Task<Result<log::Certificate>> FrameStore::load(ServerId master, Segmen
     }
     ++frames_[index].pins;
     const uint32_t generation = frame.generation;
-    const Result<log::Certificate> read = co_await readWhole(index, reader, best ? other : bytes);
+    Result<log::Certificate> read = co_await readWhole(index, reader, best ? other : bytes);
+    // What went wrong on its way to us is right the second time, and no reason to give up a replica.
+    if (!read.ok() && frame.generation == generation) {
+      read = co_await readWhole(index, reader, best ? other : bytes);
+    }
     const bool still_there = frame.generation == generation;
     const uint32_t older = still_there ? frame.older : kNoFrame;
     if (still_there && !read.ok()) {

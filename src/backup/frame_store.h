@@ -131,7 +131,8 @@ class FrameStore {
   std::vector<SegmentId> formerSegments(ServerId master) const;
 
   /// Reads the newest replica of the segment that is whole into `bytes`, and verifies it. Of one that was written in
-  /// this life only all of it counts: the newest certificate. NotFound: there is none.
+  /// this life only all of it counts: the newest certificate. What cannot be read twice is shown to nobody any more.
+  /// NotFound: there is none.
   /// @param reader  executor that reads and verifies; its thread blocks for that long.
   runtime::Task<Result<log::Certificate>> load(ServerId master, SegmentId segment, runtime::Executor& reader,
                                                std::vector<std::byte>& bytes);
