@@ -1,8 +1,7 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
-#include <optional>
+#include <map>
 #include <vector>
 
 #include "base/spin_lock.h"
@@ -42,7 +41,7 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
     runtime::Executor& background;
     rpc::Caller& caller;
     Trace& trace;
-    const ReplicaManager* replicas = nullptr;  ///< without it nothing is restored
+    ReplicaManager* replicas = nullptr;  ///< without it nothing is restored
   };
   /// Becomes the log's observer.
   MemoryRepair(const Parts& parts, const MemoryScrubOptions& options);
@@ -55,7 +54,7 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
   void start();
   /// Ends everything that runs; any thread; watch stopped().
   void stop();
-  bool stopped() const { return stop_.load() && !is_posted_.load() && running_.load() == 0; }
+  bool stopped() const { return stop_.load() && running_.load() == 0; }
 
   // log::DamageObserver, any thread
   bool canRestore() const override { return parts_.replicas != nullptr; }
@@ -68,20 +67,39 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
     int64_t give_up_ns = 0;
     bool is_given_up = false;
   };
+  /// What is damaged in one segment; restored together.
+  struct Work {
+    std::vector<Wanted> wanted;
+    int64_t due_ns = 0;
+    int64_t pause_ns = 0;  ///< after the last try
+    bool is_running = false;
+    bool isHopeless() const;
+  };
+  /// Of a replica.
+  struct Piece {
+    uint32_t replica_bytes = 0;  ///< of all of it
+    std::vector<std::byte> bytes;
+  };
+  using Holder = ReplicaManager::Holder;
+  using Damages = std::vector<log::Damage>;
 
   void poke();
   void wake();
   void takeNews() RC_EXCLUDES(lock_);
   runtime::Task<void> scrub();
   runtime::Task<void> restoreAll();
-  runtime::Task<bool> attend(Wanted& wanted);
-  /// Of a replica.
-  struct Piece {
-    uint32_t replica_bytes = 0;  ///< of all of it
-    std::vector<std::byte> bytes;
-  };
-  runtime::Task<Status> fetch(rpc::PeerAddress holder, log::Damage damage);
-  runtime::Task<Status> search(rpc::PeerAddress holder, log::Damage damage);
+  void giveUpOverdue();
+  Work* nextWork();
+  int64_t nextNs() const;
+  bool mayStart(const Work& work) const;
+  runtime::Task<void> attend(SegmentId segment);
+  void putOff(SegmentId segment);
+  void forget(const log::Damage& damage);
+  runtime::Task<void> restore(SegmentId segment, Damages damages);
+  runtime::Task<void> restoreOn(Holder holder, SegmentId segment, Damages& damages);
+  runtime::Task<Status> restoreOne(Holder holder, log::Damage damage, std::vector<std::byte>& replica, Status& heard);
+  runtime::Task<void> release(rpc::PeerAddress from, Damages damages);
+  runtime::Task<Status> fetchWhole(rpc::PeerAddress holder, SegmentId segment, std::vector<std::byte>& replica);
   runtime::Task<Status> ask(rpc::PeerAddress holder, SegmentId segment, uint32_t offset_bytes, uint32_t bytes_max,
                             Piece& piece);
   runtime::Task<void> waitFor(runtime::GraceTicket ticket);
@@ -91,14 +109,15 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
   const Parts parts_;
   const MemoryScrubOptions options_;
   log::MemoryScrubber scrubber_;
-  runtime::Signal changed_;  // of the background executor
-  std::atomic<uint32_t> running_{0};
+  runtime::Signal changed_;           // of the background executor
+  std::atomic<uint32_t> running_{0};  // coroutines, the job while it is posted or runs, and who may post it
   std::atomic<bool> is_posted_{false};
   std::atomic<bool> wants_scrub_{false};
   std::atomic<bool> stop_{false};
   bool restoring_ = false;
-  std::deque<Wanted> wanted_;
-  SpinLock lock_;  // a leaf
+  uint32_t attending_ = 0;           // works that are running
+  std::map<SegmentId, Work> works_;  // a running one stays
+  SpinLock lock_;                    // a leaf
   std::vector<log::Damage> news_ RC_GUARDED_BY(lock_);
 };
 

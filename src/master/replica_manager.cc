@@ -293,6 +293,8 @@ void ReplicaManager::stepAll() {
       repairing_.insert(*at);
     }
     if (segment.step()) {
+      // Others are not to wait for memory that may never be restored.
+      if (segment.isBlocked()) repairing_.erase(*at);
       is_short = is_short || segment.replicaCount() < targetCount();
       all_heads_have_places = all_heads_have_places && !hasNoPlace(segment);
       if (segment.isStuck() && !segment.isOfReserve()) short_of_places_.store(true, std::memory_order_relaxed);
@@ -515,12 +517,12 @@ ReplicaManager::Counts ReplicaManager::counts() const {
   return counts;
 }
 
-std::vector<rpc::PeerAddress> ReplicaManager::closedHolders(SegmentId segment) const {
-  std::vector<rpc::PeerAddress> holders;
+std::vector<ReplicaManager::Holder> ReplicaManager::closedHolders(SegmentId segment) const {
+  std::vector<Holder> holders;
   const auto found = segments_.find(segment);
   if (found == segments_.end()) return holders;
   for (const auto& replica : found->second->replicas()) {
-    if (replica->closed) holders.push_back(replica->address);
+    if (replica->closed) holders.push_back({.address = replica->address, .replica_epoch = replica->epoch});
   }
   return holders;
 }

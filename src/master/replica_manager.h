@@ -103,8 +103,13 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   };
   /// Of all segments that are not freed.
   std::vector<Known> replicas() const;
-  /// Where the segment has closed replicas, as far as is known here.
-  std::vector<rpc::PeerAddress> closedHolders(SegmentId segment) const;
+  /// Where a segment has a closed replica, and of which epoch that is: for noteLostReplica.
+  struct Holder {
+    rpc::PeerAddress address;
+    uint64_t replica_epoch = 0;
+  };
+  /// As far as is known here.
+  std::vector<Holder> closedHolders(SegmentId segment) const;
   /// Counts::wanted; any thread.
   uint32_t wantedCount() const { return options_.local_replica ? 1 : options_.replicas; }
   /// For metrics; any thread.

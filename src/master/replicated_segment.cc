@@ -118,6 +118,13 @@ uint32_t ReplicatedSegment::completeCount() const {
   }));
 }
 
+bool ReplicatedSegment::isBlocked() const {
+  const auto any = [this](bool Replica::* is) {
+    return std::any_of(replicas_.begin(), replicas_.end(), [is](const auto& replica) { return (*replica).*is; });
+  };
+  return closed_reported_ && any(&Replica::is_blocked) && !any(&Replica::busy);
+}
+
 void ReplicatedSegment::stop() {
   for (const auto& replica : replicas_) replica->giveUp(owner_.caller());
 }
@@ -249,7 +256,8 @@ void ReplicatedSegment::sendWhatIsDue(Replica& replica, uint32_t committed) {
   }
   if (needsWrite(replica, committed) && !replica.busy) {
     // What was closed long ago may have been damaged since, and a replica of that would be none.
-    if (closed_reported_ && !isSoundChunk(beginOfNext(replica), committed)) {
+    replica.is_blocked = closed_reported_ && !isSoundChunk(beginOfNext(replica), committed);
+    if (replica.is_blocked) {
       owner_.dispatch().arm(replica.retry, owner_.dispatch().clock().nowNs() + kUnsoundNs);
       return;
     }
@@ -460,6 +468,8 @@ void ReplicatedSegment::onFailed(Replica& replica, Status status, int64_t& faili
 
 void ReplicatedSegment::retry(runtime::Timer& timer) {
   ReplicatedSegment& segment = static_cast<Replica::Retry&>(timer).owner.segment;
+  // Its turn may be another one's by now.
+  if (segment.isClosed()) return segment.owner_.wake();
   segment.owner_.stepNow(segment.id());
 }
 

@@ -86,6 +86,9 @@ class ReplicatedSegment {
   const std::vector<ServerId>& everHeldBy() const { return ever_held_by_; }
   const std::vector<std::unique_ptr<struct Replica>>& replicas() const { return replicas_; }
 
+  /// It is closed, and cannot be copied again before its memory is restored; nothing of it is on its way.
+  bool isBlocked() const;
+
   /// Something may have been acknowledged in it.
   bool isOpened() const { return opened_reported_; }
 
@@ -204,6 +207,7 @@ struct Replica : rpc::OutgoingCall {
   // failed; if one is lost nevertheless, the next one is refused as a gap, and all begins again at stored_bytes.
   uint32_t next_bytes = 0;
   bool closed = false;
+  bool is_blocked = false;  // what is to be sent next is damaged in memory
 
   bool busy = false;
   bool given_up = false;           // its end interests nobody

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "backup/frame_inspection.h"
 #include "log/memory_scrubber.h"
 #include "sim/checkers/linearizability.h"
+#include "sim/cluster/replica_check.h"
 #include "sim/cluster/sim_cluster.h"
 
 namespace ramcore::sim {
@@ -74,6 +76,42 @@ class Flipping {
     log::MemoryScrubber scrubber(logOf(place));
     while (scrubber.step(1 << 20) >= 1 << 20) {
     }
+  }
+  /// Turns a bit over in the closed replica of this segment on disk `disk`.
+  void rot(size_t disk, ServerId master, SegmentId segment) {
+    class Bytes final : public backup::FrameBytes {
+     public:
+      explicit Bytes(ByteSpan bytes) : bytes_(bytes) {}
+      uint64_t bytes() const override { return bytes_.size(); }
+      Status read(uint64_t offset_bytes, MutableByteSpan out) override {
+        std::copy_n(bytes_.begin() + static_cast<ptrdiff_t>(offset_bytes), out.size(), out.begin());
+        return Status::Ok;
+      }
+
+     private:
+      ByteSpan bytes_;
+    };
+    Bytes bytes(cluster_.disks[disk]->cachedBytes("frames"));
+    auto inspection = backup::FrameInspection::open(bytes);
+    ASSERT_TRUE(inspection.ok());
+    std::vector<std::byte> buffer;
+    for (uint32_t frame = 0; frame < inspection->frameCount(); ++frame) {
+      const auto replica = inspection->inspect(frame, buffer).replica;
+      if (!replica || !replica->closed || replica->master != master || replica->segment != segment) continue;
+      const uint64_t at = backup::FrameFile::fileBytes(frame, log::LogConfig::forTest().segment_bytes);
+      cluster_.disks[disk]->flipBit("frames", (at + backup::kBlockBytes) * 8 + 1);
+      return;
+    }
+    FAIL() << "it is not there";
+  }
+  /// What is on the disks is what masters have in memory.
+  void compareReplicas() {
+    ReplicaCheck check;
+    check.start(cluster_, SIZE_MAX);
+    EXPECT_TRUE(runUntil([&] { return check.isIdle(cluster_); }));
+    check.stop();
+    EXPECT_GT(check.comparedCount(), 0u);
+    for (const std::string& failure : check.failures()) ADD_FAILURE() << failure;
   }
   template <typename Count>
   uint64_t sum(Count count) const {
@@ -216,9 +254,65 @@ TEST(MemoryScrub, ReplicasAreNotMadeOfDamage) {
         return counts.repairing == 0 && counts.least == 3 && server->master().log()->stats().damaged_now.load() == 0;
       });
     }));
+    flipping.compareReplicas();
     flipping.readEverything();
   }
   EXPECT_GE(flips, 3);
+}
+
+/// Memory is damaged, and the first replica that is asked for has rotted: its master learns of it, and makes another.
+TEST(MemoryScrub, ARottenReplicaThatIsAskedForIsMadeAnew) {
+  for (uint64_t seed = 1; seed <= 5 && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Flipping flipping(seed);
+    flipping.prepare();
+    ASSERT_TRUE(flipping.runUntil([&] { return flipping.isDone(); }));
+    std::optional<Flipping::Place> place;
+    // The state byte and the zeros behind an entry are mended without a replica.
+    for (int i = 0; i < 100 && !place; ++i) {
+      place = flipping.somePlace();
+      if (place) place->bit = 8 * 9;
+    }
+    ASSERT_TRUE(place);
+    const auto& servers = flipping.cluster().servers;
+    const master::ReplicaManager& replicas = *servers[place->server]->master().replicas();
+    const auto lost = [&replicas] { return replicas.stats().replicas_lost.load(); };
+    const uint64_t lost_before = lost();
+    const SegmentId segment = flipping.logOf(*place).pool().segmentOf(place->ref)->id();
+    const auto holders = replicas.closedHolders(segment);
+    ASSERT_FALSE(holders.empty());
+    for (size_t i = 0; i < servers.size(); ++i) {
+      if (servers[i]->master().id().value != holders.front().address.id) continue;
+      flipping.rot(i, servers[place->server]->master().id(), segment);
+    }
+    flipping.flip(*place);
+    flipping.find(*place);
+    EXPECT_TRUE(flipping.runUntil([&] { return flipping.damagedNow() == 0; }));
+    EXPECT_EQ(lost(), lost_before + 1) << "nobody has heard of it";
+    EXPECT_TRUE(flipping.runUntil([&] {
+      const auto counts = replicas.counts();
+      return counts.repairing == 0 && counts.least == 3;
+    }));
+    flipping.compareReplicas();
+    flipping.readEverything();
+  }
+}
+
+/// What is found while a server ends begins nothing any more.
+TEST(MemoryScrub, DamageThatIsFoundAfterTheEndChangesNothing) {
+  Flipping flipping(2);
+  flipping.prepare();
+  ASSERT_TRUE(flipping.runUntil([&] { return flipping.isDone(); }));
+  const auto place = flipping.somePlace();
+  ASSERT_TRUE(place);
+  SimServer& server = *flipping.cluster().servers[place->server];
+  server.stopInOrder();
+  ASSERT_TRUE(flipping.runUntil([&] { return server.hasStopped(); }));
+  const uint64_t found_before = flipping.found();
+  flipping.flip({.server = place->server, .ref = place->ref, .bit = 8 * 9});
+  flipping.find(*place);
+  EXPECT_EQ(flipping.found(), found_before + 1);
+  EXPECT_TRUE(server.hasStopped());
 }
 
 }  // namespace

@@ -194,6 +194,31 @@ TEST_F(ReplicaRepairTest, AHalfMadeReplicaOfACompactedSegmentIsBegunAgain) {
   for (const uint64_t other : {1, 3}) EXPECT_EQ(backup(other).kept[id].bytes.size(), bytes_before);
 }
 
+// Four have a turn at a time. Those that nobody can restore do not keep it from the others.
+TEST_F(ReplicaRepairTest, SegmentsThatAreDamagedForGoodDoNotStopTheOthers) {
+  start(4, {1, 2, 3});
+  for (int i = 0; i < 8; ++i) {
+    put("key" + std::to_string(i));
+    roll();
+  }
+  std::vector<std::byte*> damaged;
+  for (uint64_t id = 1; id <= 5; ++id) {
+    const log::Segment& segment = *log_->pool().find(SegmentId(id));
+    damaged.push_back(log_->pool().memory().at(segment.refAt(0)) + 9);
+    *damaged.back() ^= std::byte{4};
+  }
+  setMembers({1, 2, 4});
+  ASSERT_TRUE(comesTrue([this] { return closedAt(4, 6, 8) == 3; }));
+  runFor(2000 * kMilli);
+  EXPECT_EQ(closedAt(4, 1, 5), 0U) << "a copy of damage";
+  EXPECT_EQ(counts().repairing, 5U);
+  server_.onDispatch([&] {
+    for (std::byte* const byte : damaged) *byte ^= std::byte{4};
+  });
+  ASSERT_TRUE(comesTrue([this] { return closedAt(4, 1, 8) == 8; }));
+  EXPECT_EQ(counts().least, 3U);
+}
+
 // What the cleaner is told of the storage that its survivors need.
 TEST_F(ReplicaRepairTest, StorageIsAsFullAsTheServersOwnOrFullIfNobodyTakesAHead) {
   struct Gauge final : BackupGauge {
