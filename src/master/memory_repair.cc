@@ -15,6 +15,7 @@ constexpr int64_t kGracePollNs = 1 * runtime::kNanosPerMilli;
 constexpr int64_t kFetchDeadlineNs = 2 * runtime::kNanosPerSecond;
 // Of a whole replica.
 constexpr int64_t kFetchWholeNs = 5 * runtime::kNanosPerSecond;
+constexpr int64_t kFetchPauseNs = 10 * runtime::kNanosPerMilli;
 // Those who ask for a damaged object are told to come back for so long, and that it is lost from then on.
 constexpr int64_t kPatienceNs = 5 * runtime::kNanosPerSecond;
 constexpr int64_t kTryAgainNs = 100 * runtime::kNanosPerMilli;
@@ -334,6 +335,11 @@ runtime::Task<Status> MemoryRepair::fetchWhole(rpc::PeerAddress holder, SegmentI
     Piece piece;
     const auto offset = static_cast<uint32_t>(bytes.size());
     const Status status = co_await ask(holder, segment, offset, wire::FetchReplica::kBytesMax, piece);
+    // It has others to answer; what is here already is not asked for again.
+    if (status == Status::RetryLater && nowNs() < deadline_ns && !stop_.load()) {
+      co_await runtime::sleepFor(parts_.background, kFetchPauseNs);
+      continue;
+    }
     if (status != Status::Ok) co_return status;
     if (offset != 0 && piece.replica_bytes != length) co_return Status::BadRequest;  // another one since
     if (nowNs() > deadline_ns) co_return Status::DeadlineExceeded;

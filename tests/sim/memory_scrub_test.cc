@@ -298,6 +298,40 @@ TEST(MemoryScrub, ARottenReplicaThatIsAskedForIsMadeAnew) {
   }
 }
 
+/// Backups that do not answer take seconds each. Nobody who asks is left without an answer for longer than is said.
+TEST(MemoryScrub, ItIsSaidInTimeThatNobodyHasTheBytesAndTakenBackLater) {
+  Flipping flipping(4);
+  flipping.prepare();
+  ASSERT_TRUE(flipping.runUntil([&] { return flipping.isDone(); }));
+  const auto& servers = flipping.cluster().servers;
+  const auto first = flipping.somePlace();
+  ASSERT_TRUE(first);
+  log::Log& log = flipping.logOf(*first);
+  for (size_t i = 0; i < servers.size(); ++i) {
+    if (i != first->server) {
+      flipping.cluster().network.partition(servers[first->server]->networkNode(), servers[i]->networkNode());
+    }
+  }
+  const uint64_t found_before = flipping.found();
+  uint32_t flipped = 0;
+  for (uint32_t slot = 0; slot < log.pool().slotCount(); ++slot) {
+    log::Segment& segment = log.pool().slot(slot);
+    if (segment.state() != log::SegmentState::Closed || !log.isListed(segment)) continue;
+    flipping.flip({.server = first->server, .ref = segment.refAt(0), .bit = 8 * 9});
+    ++flipped;
+  }
+  ASSERT_GE(flipped, 3u);
+  flipping.find(*first);
+  ASSERT_EQ(flipping.found(), found_before + flipped);
+  EXPECT_EQ(log.integrity().rangeStatus(), Status::RetryLater);
+  flipping.runFor(5 * kNanosPerSecond + kNanosPerSecond / 2);
+  EXPECT_NE(log.integrity().rangeStatus(), Status::RetryLater) << "somebody still waits";
+  EXPECT_EQ(flipping.damagedNow(), flipped);
+  flipping.cluster().network.healAll();
+  EXPECT_TRUE(flipping.runUntil([&] { return flipping.damagedNow() == 0; }));
+  flipping.readEverything();
+}
+
 /// What is found while a server ends begins nothing any more.
 TEST(MemoryScrub, DamageThatIsFoundAfterTheEndChangesNothing) {
   Flipping flipping(2);
