@@ -220,7 +220,7 @@ Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress
         result = decodePoint(request.kind, std::move(answer.response));
         progress.last = result.status;
         progress.retry_after_us = result.retry_after_us;
-        progress.may_have_happened |= isUncertain(result.status);
+        progress.may_have_happened |= result.isUncertain();
       }
     } else if (!place) {
       progress.last = place.error();

@@ -24,7 +24,8 @@ bool isDefined(Status status) { return status == Status::Ok || name(status) != "
 // An answer without anything behind its header, as all failures may have.
 PointResult bareResult(const wire::ResponseHeader& header) {
   PointResult result;
-  result.status = isDefined(header.status) ? header.status : Status::Corrupt;
+  result.is_unreadable = !isDefined(header.status);
+  result.status = result.is_unreadable ? Status::Corrupt : header.status;
   result.retry_after_us = header.retry_after_us;
   return result;
 }
@@ -32,6 +33,7 @@ PointResult bareResult(const wire::ResponseHeader& header) {
 PointResult corruptResult() {
   PointResult result;
   result.status = Status::Corrupt;
+  result.is_unreadable = true;
   return result;
 }
 

@@ -31,8 +31,12 @@ struct PointResult {
   Version version = 0;
   int64_t counter = 0;       ///< of an increment
   uint32_t value_bytes = 0;  ///< of a read; the value is in `message`
+  /// The status is Corrupt because the answer made no sense; if it is not set, the server said so of the object.
+  bool is_unreadable = false;
   transport::RxMessage message;
 
+  /// Whether it leaves open if a mutation has happened, or will.
+  bool isUncertain() const { return is_unreadable || status == Status::OutcomeUnknown; }
   /// Replaces `out` by the value of a successful read.
   void takeValue(std::string& out) const;
   /// Copies the start of the value to `out`.
@@ -47,7 +51,7 @@ Status checkLimits(size_t key_bytes, size_t value_bytes);
 transport::TxMessage encodePoint(rpc::Caller& caller, const PointRequest& request, ServerId target, TabletEpoch epoch,
                                  const wire::CallIdentity& identity);
 
-/// Checks and decodes the answer. Corrupt: the answer makes no sense, so nothing is known about the call.
+/// Checks and decodes the answer. `is_unreadable`: it makes no sense, so nothing is known about the call.
 PointResult decodePoint(wire::Opcode kind, transport::RxMessage message);
 
 /// A part of a multi-request and the item it belongs to.

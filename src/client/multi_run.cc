@@ -229,7 +229,7 @@ void MultiRun<Item>::collect(MultiCall& call) {
     if constexpr (kIsMutation) {
       if (call.is_point) {
         const PointResult result = decodePoint(wire::Opcode::Write, std::move(response));
-        is_valid = result.status != Status::Corrupt;
+        is_valid = !result.is_unreadable;
         items_[run.front().item].status = result.status;
         items_[run.front().item].version = result.version;
       } else {
@@ -244,11 +244,14 @@ void MultiRun<Item>::collect(MultiCall& call) {
     }
     last = Status::Corrupt;
     may_have_happened = true;
-  } else if (call.status == Status::Ok && isUncertain(status)) {
-    may_have_happened = true;
   } else if (call.is_point && call.status == Status::Ok) {
     // A failed condition comes with the version.
-    items_[run.front().item].version = decodePoint(wire::Opcode::Write, std::move(response)).version;
+    const PointResult result = decodePoint(wire::Opcode::Write, std::move(response));
+    items_[run.front().item].version = result.version;
+    last = result.status;
+    may_have_happened = result.isUncertain();
+  } else if (call.status == Status::Ok && status == Status::OutcomeUnknown) {
+    may_have_happened = true;
   }
   for (MultiPart& part : run) {
     part.last = last;

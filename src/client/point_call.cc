@@ -53,7 +53,7 @@ void PointCall::attempted(OutgoingCall& call) {
     self.result = decodePoint(self.request_.kind, std::move(call.response));
     self.progress_.last = self.result.status;
     self.progress_.retry_after_us = self.result.retry_after_us;
-    self.progress_.may_have_happened = isUncertain(self.result.status);
+    self.progress_.may_have_happened = self.result.isUncertain();
   } else {
     self.progress_.last = call.status;
     self.progress_.may_have_happened = call.was_sent;

@@ -47,11 +47,6 @@ enum class Reaction : uint8_t {
 /// The reaction to `status`, of a master's answer or of a call that got none.
 Reaction reactionTo(Status status);
 
-/// Whether an answer to a mutation leaves open if it has happened, or will.
-constexpr bool isUncertain(Status answered) {
-  return answered == Status::Corrupt || answered == Status::OutcomeUnknown;
-}
-
 /// The outcome of a call that will not be repeated any more.
 /// @param last               status of the last attempt
 /// @param is_mutation        it changes something

@@ -396,6 +396,41 @@ TEST_F(ClusterClientTest, ThePointCallEndsWhenItsOwnerSaysSo) {
   EXPECT_EQ(point.call.result.status, Status::OutcomeUnknown);
 }
 
+/// By each of the ways that a mutation can take: it has certainly not happened.
+TEST_F(ClusterClientTest, WhatIsLostIsCorruptAndNoUnknownOutcome) {
+  ASSERT_EQ(write("k", "zero").status, Status::Ok);
+  FakeServer& owner = cluster.ownerOf("k");
+  const auto expectEach = [&](Fate fate, Status expected) {
+    const std::string key = "k";
+    owner.fates = {fate};
+    EXPECT_EQ(write("k", "one").status, expected);
+    owner.fates = {fate};
+    EXPECT_EQ(cluster.await(client().remove(table, asBytes(key), {}, cluster.in(kSecond))).status, expected);
+    owner.fates = {fate};
+    WatchedPoint point(client());
+    ASSERT_FALSE(
+        point.call.start({.kind = wire::Opcode::Write, .table = table, .key = asBytes(key), .value = asBytes(key)},
+                         kSecond, runtime::kNever, &point.done));
+    ASSERT_TRUE(cluster.runUntil([&] { return point.done; }));
+    EXPECT_EQ(point.call.result.status, expected);
+    // Too large to share a request: sent like a single one.
+    owner.fates = {fate};
+    const std::string large(500'000, 'y');
+    MutateItem item{.table = Table{table.value}, .key = key, .value = large, .condition = {}};
+    cluster.await(client().multiMutate(std::span(&item, 1), cluster.in(2 * kSecond)));
+    EXPECT_EQ(item.status, expected);
+    EXPECT_TRUE(owner.fates.empty());
+  };
+  const uint64_t before = owner.carried_out;
+  expectEach(Fate::Corrupt, Status::Corrupt);
+  EXPECT_EQ(owner.carried_out, before);
+  expectEach(Fate::Nonsense, Status::OutcomeUnknown);
+  EXPECT_EQ(owner.carried_out, before + 4);
+  // An earlier attempt may have happened.
+  owner.fates = {Fate::ServeAndCut, Fate::Corrupt};
+  EXPECT_EQ(write("k", "two").status, Status::OutcomeUnknown);
+}
+
 TEST_F(ClusterClientTest, StoppingEndsCallsThatPause) {
   FakeServer& owner = cluster.ownerOf("k");
   owner.fates = std::deque<Fate>(10'000, Fate::RetryLater);

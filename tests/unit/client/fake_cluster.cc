@@ -129,6 +129,7 @@ void FakeServer::write(Request request) {
   if (fate == Fate::WrongServer) return request.reply(Status::WrongServer);
   if (fate == Fate::RetryLater) return request.reply(Status::RetryLater, 2000);
   if (fate == Fate::LeaseExpired) return request.reply(Status::LeaseExpired);
+  if (fate == Fate::Corrupt) return request.reply(Status::Corrupt);
   const std::string key(asText(request.head().subspan(sizeof(ask), ask.key_bytes)));
   if (!owns(ask.table, key)) return request.reply(Status::WrongServer);
   if (ask.epoch.value != cluster.epoch) return request.reply(Status::StaleEpoch);
@@ -139,6 +140,7 @@ void FakeServer::write(Request request) {
   const auto [status, version] =
       mutate(seen.back(), key, removes ? std::nullopt : std::optional(value), ask.condition, ask.condition_version);
   if (fate == Fate::ServeAndCut) cluster.network.cut("client", node);
+  if (fate == Fate::Nonsense) return request.reply(static_cast<Status>(777));
   request.replyWith(wire::Write::Response{.header = {.status = status}, .version = version});
 }
 

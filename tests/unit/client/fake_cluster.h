@@ -26,6 +26,8 @@ enum class Fate {
   WrongServer,  ///< refuse without carrying it out
   RetryLater,
   LeaseExpired,
+  Corrupt,   ///< the object is lost; nothing is carried out
+  Nonsense,  ///< carry it out, and answer with a status that does not exist
 };
 
 class FakeCluster;
