@@ -319,6 +319,7 @@ runtime::Task<void> MemoryRepair::release(rpc::PeerAddress from, Damages damages
   co_await waitFor(parts_.log.graceTicket());
   if (stop_.load()) co_return;
   for (const log::Damage& damage : damages) {
+    if (parts_.store.reconcile(damage) != Status::Ok) continue;  // tried again with the others
     forget(damage);
     if (parts_.log.integrity().release(damage)) parts_.log.markDead(damage.ref);
     parts_.trace.warning("memory: the entry at " + text(damage) + " is restored from server " +

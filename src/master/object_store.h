@@ -166,6 +166,14 @@ class ObjectStore final : public log::EntryOwner {
   };
   /// Whose entry a damaged one is, if its table and key can be read: if it is what the index has under them.
   std::optional<Identity> identify(log::EntryRef ref, SegmentId segment);
+  /// For an entry whose bytes are right again, before the mark is taken away: sees to it that its key is in the index
+  /// once. While its damage was not known lookups did not recognize it: the key may have been written again beside it,
+  /// or its tablet given up without it. What was written meanwhile stays, also in a recovery; if its version is not the
+  /// higher one, it gets one that is.
+  /// @return RetryLater, NoSpace: the log cannot take what that needs, or what is beside it cannot be read: it stays
+  ///         marked, and the call is repeated. Otherwise Ok
+  /// Any registered reader thread, inside a read section; takes the key's stripe.
+  Status reconcile(const log::Damage& restored);
   /// Whether a damaged entry is none that the index refers to, unless more than one bit of its type has flipped.
   bool isBookkeeping(log::EntryRef ref) const;
 
@@ -197,6 +205,10 @@ class ObjectStore final : public log::EntryOwner {
   Status replayOver(const log::EntryView& object, Version version, log::EntryRef present,
                     const index::StripeGuard& stripe, log::SideLog& side);
   Status replayResult(const log::EntryView& foreign, log::SideLog& side);
+  Status reconcileWith(const index::StripeGuard& stripe, log::EntryRef other, log::EntryRef restored, KeyHash hash,
+                       Durability level);
+  log::EntryRef besides(const index::StripeGuard& stripe, log::EntryRef restored, Status& status) const;
+  bool isReadable(log::EntryRef ref) const;
   void retireTombstone(const index::StripeGuard& stripe, log::EntryRef tombstone, KeyHash hash, Durability level);
   size_t reapTombstones(Durability level, size_t count_max);
 

@@ -1,0 +1,231 @@
+/// Keys that were written again, or given up, while nobody knew that their entry was damaged.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "log/log_reader.h"
+#include "log/memory_scrubber.h"
+#include "master/object_store.h"
+#include "runtime/sim/sim_epoch.h"
+
+namespace ramcore::master {
+namespace {
+
+constexpr TableId kLostTable{7};
+constexpr TabletEpoch kLostEpoch{1};
+
+struct RestoringObserver final : log::DamageObserver {
+  bool canRestore() const override { return true; }
+  void onDamaged(const log::Damage& damage) override { damages.push_back(damage); }
+  std::vector<log::Damage> damages;
+};
+
+/// One server on one thread.
+class ReconcileTest : public ::testing::Test {
+ protected:
+  ReconcileTest() {
+    results.connect(log);
+    store.connect({log, *index, tablets, results, lease, clock});
+    lease.renewed(clock.nowNs(), runtime::kNever / 2);
+    log.integrity().setObserver(&observer);
+    reader = rcu.registerThread();
+    log.maintain();
+    own({});
+    results.admit(ClientId(1), clock.nowNs());
+  }
+  ~ReconcileTest() override {
+    rcu.unregisterThread(reader);
+    rcu.drain();
+  }
+  void own(SegmentId first_segment) {
+    ASSERT_EQ(tablets.add({.id = TabletId(1),
+                           .table = kLostTable,
+                           .range = {.first = 0, .last = UINT64_MAX},
+                           .epoch = kLostEpoch,
+                           .first_segment = first_segment,
+                           .counters = std::make_shared<TabletCounters>()}),
+              Status::Ok);
+  }
+  Answer mutate(wire::Opcode opcode, const std::string& key, const std::string& value = {}) {
+    const ByteSpan piece = asBytes(value);
+    ++sequence;
+    const auto answer = store.apply({.opcode = opcode,
+                                     .identity = {ClientId(1), Sequence(sequence), Sequence(sequence - 1)},
+                                     .epoch = kLostEpoch,
+                                     .table = kLostTable,
+                                     .hash = hashKey(kLostTable, asBytes(key)),
+                                     .key = asBytes(key),
+                                     .value = std::span(&piece, 1)},
+                                    ObjectStore::Locking::Wait);
+    return answer.value_or(Answer{.status = Status::Internal});
+  }
+  Answer write(const std::string& key, const std::string& value) { return mutate(wire::Opcode::Write, key, value); }
+  Found find(const std::string& key) {
+    return store.lookup(kLostTable, hashKey(kLostTable, asBytes(key)), asBytes(key));
+  }
+  std::string valueOf(const std::string& key) {
+    const Found found = find(key);
+    return found.ref && damageOf(found.ref) == Status::Ok ? std::string(asText(found.entry.payload())) : "";
+  }
+  void roll() {
+    const SegmentId request = log.requestRoll();
+    ASSERT_TRUE(log.isRolled(request));
+  }
+  /// A bit of its key, so that nobody recognizes it.
+  void flipKeyOf(const std::string& key) {
+    flipped = find(key).ref;
+    right.assign(store.entry(flipped).address(), store.entry(flipped).address() + store.entry(flipped).alignedBytes());
+    const size_t at = static_cast<size_t>(store.entry(flipped).key().data() - store.entry(flipped).address());
+    memory->at(flipped)[at] ^= std::byte{4};
+    ASSERT_FALSE(find(key).ref);
+  }
+  void scrub() {
+    log::MemoryScrubber scrubber(log);
+    while (scrubber.step(1 << 20) >= 1 << 20) {
+    }
+  }
+  /// What MemoryRepair does with bytes from a replica.
+  Status restore() {
+    const log::Damage damage = observer.damages.at(0);
+    EXPECT_EQ(damage.ref, flipped);
+    EXPECT_EQ(log.integrity().restore(damage, right), Status::Ok);
+    const Status status = store.reconcile(damage);
+    if (status == Status::Ok && log.integrity().release(damage)) log.markDead(damage.ref);
+    return status;
+  }
+  /// What a server has that replays this log, in the order in which it was written or in the opposite one.
+  std::string replayed(const std::string& key, bool backwards);
+
+  const log::LogConfig config = log::LogConfig::forTest();
+  runtime::ManualClock clock;
+  runtime::SimRcu rcu;
+  runtime::PinRegistry pins{1};
+  std::unique_ptr<log::LogMemory> memory = log::LogMemory::open(config.memory_bytes).value();
+  std::unique_ptr<index::HashIndex> index = index::HashIndex::open(index::IndexConfig::forTest(), rcu).value();
+  ServerLease lease;
+  TabletTable tablets{rcu};
+  ResultTable results;
+  ObjectStore store{*memory};
+  log::NoReplicator replicator;
+  log::Log log{config, {ClusterId(1), ServerId(2)}, *memory, {store, replicator, rcu, pins}};
+  RestoringObserver observer;
+  runtime::RcuReader reader{};
+  uint64_t sequence = 0;
+  log::EntryRef flipped;
+  std::vector<std::byte> right;
+};
+
+struct Replayed : ReconcileTest {
+  void TestBody() override {}
+  using ReconcileTest::log;
+  using ReconcileTest::replicator;
+  using ReconcileTest::store;
+  using ReconcileTest::valueOf;
+};
+
+std::string ReconcileTest::replayed(const std::string& key, bool backwards) {
+  std::vector<std::vector<std::byte>> segments;
+  for (uint32_t i = 0; i < log.pool().slotCount(); ++i) {
+    const log::Segment& segment = log.pool().slot(i);
+    if (segment.committedBytes() == 0) continue;
+    segments.emplace_back(segment.committedBytes());
+    segment.copyOut(0, segment.committedBytes(), segments.back().data());
+  }
+  std::vector<log::EntryView> entries;
+  for (const auto& bytes : segments) {
+    log::SegmentReader walk(bytes);
+    for (auto group = walk.nextGroup(); !group.empty(); group = walk.nextGroup()) {
+      for (const log::EntryView& entry : group) {
+        const bool has_key = entry.type() == log::EntryType::Object || entry.type() == log::EntryType::Tombstone;
+        if (has_key) entries.push_back(entry);
+      }
+    }
+  }
+  if (backwards) std::ranges::reverse(entries);
+  Replayed other;
+  log::SideLog side(other.log, other.replicator);
+  DeadVersions dead;
+  size_t taken = 0;
+  EXPECT_EQ(other.store.replayBatch(entries, side, taken, &dead), Status::Ok);
+  EXPECT_EQ(taken, entries.size());
+  std::string value = other.valueOf(key);
+  side.close();
+  side.join();
+  return value;
+}
+
+TEST_F(ReconcileTest, WhatWasWrittenMeanwhileStays) {
+  for (const bool higher : {true, false}) {
+    SCOPED_TRACE(higher ? "the newer one has the higher version" : "the older one has the higher version");
+    const std::string key = higher ? "key" : "yek";
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_EQ(write(higher ? "other" + std::to_string(i) : key, "old").status, Status::Ok);
+    }
+    ASSERT_EQ(write(key, "old").status, Status::Ok);
+    const Version before = find(key).entry.version();
+    roll();
+    const uint64_t objects = store.objectCount();
+    flipKeyOf(key);
+    const Answer written = write(key, "new");
+    ASSERT_EQ(written.status, Status::Ok);
+    ASSERT_EQ(written.version > before, higher);
+    observer.damages.clear();
+    scrub();
+    ASSERT_EQ(observer.damages.size(), 1u);
+    EXPECT_EQ(restore(), Status::Ok);
+
+    EXPECT_EQ(valueOf(key), "new");
+    EXPECT_EQ(find(key).entry.version(), higher ? written.version : before + 1);
+    EXPECT_EQ(store.objectCount(), objects);
+    EXPECT_EQ(log.integrity().rangeStatus(), Status::Ok);
+    EXPECT_EQ(replayed(key, false), "new");
+    EXPECT_EQ(replayed(key, true), "new");
+    ASSERT_EQ(mutate(wire::Opcode::Remove, key).status, Status::Ok);
+    store.reapTombstones(100);
+    EXPECT_FALSE(find(key).ref) << "the removal uncovers the older one";
+    EXPECT_EQ(replayed(key, false), "");
+    EXPECT_EQ(replayed(key, true), "");
+  }
+}
+
+TEST_F(ReconcileTest, CountingSurvives) {
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(write("key", "old").status, Status::Ok);
+  const auto [live, tombstones] = std::pair(log.stats().live_bytes.load(), log.stats().tombstone_bytes.load());
+  roll();
+  const int64_t rolled = log.stats().live_bytes.load() - live;
+  flipKeyOf("key");  // it names the segment of the one before
+  ASSERT_EQ(write("key", "new").status, Status::Ok);
+  scrub();
+  ASSERT_EQ(restore(), Status::Ok);
+  EXPECT_EQ(log.stats().live_bytes.load() - log.stats().tombstone_bytes.load(), live - tombstones + rolled);
+}
+
+TEST_F(ReconcileTest, WhatWasGivenUpMeanwhileDoesNotComeBack) {
+  ASSERT_EQ(write("key", "old").status, Status::Ok);
+  roll();
+  flipKeyOf("key");
+  ASSERT_EQ(tablets.remove(TabletId(1)), Status::Ok);
+  std::optional<KeyHash> cursor = 0;
+  while (cursor) cursor = store.purgeSlice(kLostTable, {.first = 0, .last = UINT64_MAX}, *cursor);
+  ASSERT_EQ(store.objectCount(), 1u) << "it was not recognized";
+  roll();
+  own(log.headId());
+  scrub();
+  ASSERT_EQ(restore(), Status::Ok);
+  EXPECT_EQ(store.objectCount(), 0u);
+  EXPECT_FALSE(find("key").ref);
+}
+
+TEST_F(ReconcileTest, WhatWasNotTouchedIsThere) {
+  ASSERT_EQ(write("key", "old").status, Status::Ok);
+  roll();
+  flipKeyOf("key");
+  scrub();
+  ASSERT_EQ(restore(), Status::Ok);
+  EXPECT_EQ(valueOf("key"), "old");
+  EXPECT_EQ(store.objectCount(), 1u);
+}
+
+}  // namespace
+}  // namespace ramcore::master
