@@ -320,7 +320,9 @@ size_t ObjectStore::reapTombstones(Durability level, size_t count_max) {
     const index::StripeGuard stripe(parts_->index, oldest.hash);
     // By key hash and type: the cleaner may have moved it meanwhile.
     const EntryRef ref = parts_->index.find(stripe, [&](EntryRef candidate) {
-      return entry(candidate).type() == EntryType::Tombstone && hashOf(candidate) == oldest.hash;
+      // What is damaged leaves when it is restored.
+      const EntryView view = entry(candidate);
+      return !isDamaged(view.state()) && view.type() == EntryType::Tombstone && hashOf(candidate) == oldest.hash;
     });
     if (ref && !ShowAfter::isAt(parts_->log, level, ref)) break;  // in log order: the rest is younger
     if (ref) RC_CHECK(parts_->index.erase(stripe, ref));
@@ -366,6 +368,24 @@ Status ObjectStore::replayBatch(std::span<const EntryView> entries, log::SideLog
   return status;
 }
 
+/// The entry of a key in a range that is being taken. What is marked may be of any key; what is from before the range
+/// was taken is not of this ownership, whatever it says.
+/// @return RetryLater or Corrupt, of something damaged that may be this key's
+Status ObjectStore::findForReplay(const index::StripeGuard& stripe, KeyHash hash, TableId table, ByteSpan key,
+                                  EntryRef& present) const {
+  EntryState state = EntryState::Pending;
+  const EntryRef found = parts_->index.find(stripe, [&](EntryRef candidate) {
+    const EntryView view = entry(candidate);
+    state = view.state();
+    if (isDamaged(state)) [[unlikely]]
+      return !isOfFormer(candidate, table, hash);
+    return view.table() == table && std::ranges::equal(view.key(), key);
+  });
+  if (found && isDamaged(state)) return damageOf(refOfDamaged(state));
+  present = found;
+  return Status::Ok;
+}
+
 Status ObjectStore::replayOne(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead) {
   if (!fits(foreign.keyBytes(), foreign.payloadBytes(), foreign.hasExpiry())) return Status::TooLarge;
   if (foreign.type() == EntryType::ResultRecord) return replayResult(foreign, side);
@@ -373,10 +393,9 @@ Status ObjectStore::replayOne(const EntryView& foreign, KeyHash hash, log::SideL
   if (foreign.type() != EntryType::Object) return Status::BadRequest;
 
   const index::StripeGuard stripe(parts_->index, hash);
-  const EntryRef present = parts_->index.find(stripe, [&](EntryRef candidate) {
-    const EntryView view = entry(candidate);
-    return view.table() == foreign.table() && std::ranges::equal(view.key(), foreign.key());
-  });
+  EntryRef present;
+  const Status sound = findForReplay(stripe, hash, foreign.table(), foreign.key(), present);
+  if (sound != Status::Ok) return sound;
   if (present && entry(present).version() >= foreign.version()) return Status::Ok;
   if (dead != nullptr && dead->of(hash, foreign.table(), foreign.key()) >= foreign.version()) return Status::Ok;
   if (present) {
@@ -414,10 +433,9 @@ Status ObjectStore::replayOver(const EntryView& object, Version version, EntryRe
 Status ObjectStore::replayTombstone(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions& dead) {
   raiseSafeVersion(foreign.version());
   const index::StripeGuard stripe(parts_->index, hash);
-  const EntryRef present = parts_->index.find(stripe, [&](EntryRef candidate) {
-    const EntryView view = entry(candidate);
-    return view.table() == foreign.table() && std::ranges::equal(view.key(), foreign.key());
-  });
+  EntryRef present;
+  const Status sound = findForReplay(stripe, hash, foreign.table(), foreign.key(), present);
+  if (sound != Status::Ok) return sound;
   if (present) {
     const EntryView gone = entry(present);
     if (gone.version() > foreign.version()) return Status::Ok;
@@ -454,24 +472,39 @@ Status ObjectStore::replayResult(const EntryView& foreign, log::SideLog& side) {
   return Status::Ok;
 }
 
+Status ObjectStore::renewOne(TableId table, EntryRef seen_ref, KeyHash hash, Version version, log::SideLog& side) {
+  const index::StripeGuard stripe(parts_->index, hash);
+  // Found again by key: the cleaner may have moved it since the scan.
+  const EntryView seen = entry(seen_ref);
+  if (seen.table() != table) return Status::Ok;
+  if (isDamaged(seen.state())) {
+    return isOfFormer(seen_ref, table, hash) ? Status::Ok : damageOf(refOfDamaged(seen.state()));
+  }
+  EntryRef ref;
+  const Status sound = findForReplay(stripe, hash, table, seen.key(), ref);
+  if (sound != Status::Ok) return sound;
+  if (!ref || entry(ref).type() != EntryType::Object || entry(ref).version() >= version) return Status::Ok;
+  if (!entry(ref).verify()) {
+    // Not copied under a checksum of its own.
+    log::Segment& in = *parts_->log.pool().segmentOf(ref);
+    uint32_t next = 0;
+    static_cast<void>(parts_->log.integrity().isSound(in, in.offsetOf(ref), next));
+    return Status::RetryLater;
+  }
+  return replayOver(entry(ref), version, ref, stripe, side);
+}
+
 Status ObjectStore::renewSlice(TableId table, const HashRange& range, Version version, std::optional<KeyHash>& cursor,
                                log::SideLog& side) {
   constexpr size_t kEntriesPerSlice = 64;
+  // With another key it is not seen here, and would have its old version when it is restored.
+  if (rangeStatus() == Status::RetryLater) return Status::RetryLater;
   std::vector<index::IndexEntry> entries;
   const auto next =
       parts_->index.scan(*cursor, range.last, kEntriesPerSlice, [this](EntryRef ref) { return hashOf(ref); }, entries);
   Status status = Status::Ok;
   for (const index::IndexEntry& one : entries) {
-    const index::StripeGuard stripe(parts_->index, one.hash);
-    // Found again by key: the cleaner may have moved it since the scan.
-    const EntryView seen = entry(one.ref);
-    if (seen.table() != table) continue;
-    const EntryRef ref = parts_->index.find(stripe, [&](EntryRef candidate) {
-      const EntryView view = entry(candidate);
-      return view.table() == table && std::ranges::equal(view.key(), seen.key());
-    });
-    if (!ref || entry(ref).type() != EntryType::Object || entry(ref).version() >= version) continue;
-    status = replayOver(entry(ref), version, ref, stripe, side);
+    status = renewOne(table, one.ref, one.hash, version, side);
     if (status != Status::Ok) break;
   }
   side.settle();
@@ -488,11 +521,12 @@ std::optional<KeyHash> ObjectStore::purgeSlice(TableId table, const HashRange& r
     const index::StripeGuard stripe(parts_->index, one.hash);
     // Found again by key: the cleaner may have moved it since the scan.
     const EntryView seen = entry(one.ref);
+    if (isDamaged(seen.state())) continue;
     // A part of the range may be ours again: it was purged before it was taken, and what is there now is in service.
     if (seen.table() != table || parts_->tablets.find(table, one.hash) != nullptr) continue;
     const EntryRef ref = parts_->index.find(stripe, [&](EntryRef candidate) {
       const EntryView view = entry(candidate);
-      return view.table() == table && std::ranges::equal(view.key(), seen.key());
+      return !isDamaged(view.state()) && view.table() == table && std::ranges::equal(view.key(), seen.key());
     });
     if (!ref) continue;
     const bool is_object = entry(ref).type() == EntryType::Object;
@@ -501,120 +535,6 @@ std::optional<KeyHash> ObjectStore::purgeSlice(TableId table, const HashRange& r
     if (is_object) parts_->log.markDead(ref);
   }
   return next;
-}
-
-// ---- damaged memory
-
-std::optional<ObjectStore::Identity> ObjectStore::identify(EntryRef ref, SegmentId segment) {
-  log::Segment* const in = parts_->log.pool().segmentOf(ref);
-  if (in == nullptr || in->id() != segment) return std::nullopt;
-  const ByteSpan rest = in->restOfExtent(in->offsetOf(ref));
-  const EntryView view = entry(ref);
-  if (rest.size() < log::kEntryHeaderBytes + log::kNamedSegmentBytes + view.keyBytes()) return std::nullopt;
-  const KeyHash hash = hashKey(view.table(), view.key());
-  const index::StripeGuard stripe(parts_->index, hash);
-  const EntryRef found = parts_->index.find(stripe, [&](EntryRef candidate) { return candidate == ref; });
-  if (!found) return std::nullopt;
-  return Identity{view.table(), hash};
-}
-
-bool ObjectStore::isReadable(EntryRef ref) const {
-  const log::Segment& in = *parts_->log.pool().segmentOf(ref);
-  EntryView view;
-  return log::decodeEntry(in.restOfExtent(in.offsetOf(ref)), view) == log::DecodeError::None;
-}
-
-/// Another entry of the same key in the index, or none.
-/// @param status  RetryLater: one may be of the same key, and cannot be read yet
-EntryRef ObjectStore::besides(const index::StripeGuard& stripe, EntryRef restored, Status& status) const {
-  const EntryView view = entry(restored);
-  return parts_->index.find(stripe, [&](EntryRef candidate) {
-    if (candidate == restored) return false;
-    const EntryView other = entry(candidate);
-    // Restored like this one, it is waiting for the same: one of them goes first.
-    if (isDamaged(other.state()) && !isReadable(candidate)) {
-      if (other.state() == EntryState::Restoring) status = Status::RetryLater;
-      return false;
-    }
-    return other.table() == view.table() && std::ranges::equal(other.key(), view.key());
-  });
-}
-
-Status ObjectStore::reconcile(const log::Damage& restored) {
-  const log::Segment* const in = parts_->log.integrity().segmentOf(restored);
-  if (in == nullptr) return Status::Ok;
-  const EntryRef ref = restored.ref;
-  const EntryView view = entry(ref);
-  if (view.type() != EntryType::Object && view.type() != EntryType::Tombstone) return Status::Ok;
-  const KeyHash hash = hashOf(ref);
-  const index::StripeGuard stripe(parts_->index, hash);
-  if (!parts_->index.find(stripe, [ref](EntryRef candidate) { return candidate == ref; })) return Status::Ok;
-
-  const Tablet* const tablet = parts_->tablets.find(view.table(), hash);
-  if (tablet == nullptr || in->id() < tablet->first_segment) {
-    // What purgeSlice could not recognize.
-    raiseSafeVersion(view.version());
-    RC_CHECK(parts_->index.erase(stripe, ref));
-    if (view.type() == EntryType::Object) parts_->log.markDead(ref);
-    return Status::Ok;
-  }
-  if (view.type() == EntryType::Tombstone) {
-    // Who wanted to reap it may not have recognized it.
-    if (!ShowAfter::isAt(parts_->log, tablet->durability, ref)) return Status::RetryLater;
-    RC_CHECK(parts_->index.erase(stripe, ref));
-    return Status::Ok;
-  }
-  Status status = Status::Ok;
-  const EntryRef other = besides(stripe, ref, status);
-  if (status != Status::Ok || !other) return status;
-  // Those of a side log die by entries of that log.
-  if (tablet->state == TabletState::Pulling) return Status::RetryLater;
-  return reconcileWith(stripe, other, ref, hash, tablet->durability);
-}
-
-/// What is restored is older than `other`, whatever their versions say.
-Status ObjectStore::reconcileWith(const index::StripeGuard& stripe, EntryRef other, EntryRef restored, KeyHash hash,
-                                  Durability level) {
-  const EntryView old = entry(restored);
-  const EntryView present = entry(other);
-  const bool is_object = present.type() == EntryType::Object;
-  if (is_object && present.version() <= old.version()) {
-    // It may be damaged, too: not copied under a checksum of its own. It is found when its segment is closed.
-    if (!isReadable(other)) return Status::RetryLater;
-    const std::array<ByteSpan, 1> payload = {present.payload()};
-    const EntryInput again{.type = EntryType::Object,
-                           .table = present.table(),
-                           .version = old.version() + 1,
-                           .key = present.key(),
-                           .payload = payload,
-                           .expiry_s = present.hasExpiry() ? present.expiry() : 0,
-                           .dead = other};
-    const auto appended = parts_->log.append(std::span(&again, 1), log::AppendClass::Write);
-    if (!appended.ok()) return appended.error();
-    RC_CHECK(parts_->index.replace(stripe, other, appended->refs[0]));
-  }
-  // Nothing in the log names the segment of the restored one as that of something dead. This does, for as long as it
-  // is there.
-  const EntryInput tombstone{.type = EntryType::Tombstone,
-                             .table = old.table(),
-                             .version = old.version(),
-                             .key = old.key(),
-                             .payload = {},
-                             .dead = restored};
-  const auto appended = parts_->log.append(std::span(&tombstone, 1), log::AppendClass::Remove);
-  if (!appended.ok()) return appended.error();
-  RC_CHECK(parts_->index.erase(stripe, restored));
-  if (is_object) return Status::Ok;
-  // The absence is shown when both removals are durable.
-  raiseSafeVersion(std::max(old.version(), present.version()));
-  RC_CHECK(parts_->index.replace(stripe, other, appended->refs[0]));
-  retireTombstone(stripe, appended->refs[0], hash, level);
-  return Status::Ok;
-}
-
-bool ObjectStore::isBookkeeping(EntryRef ref) const {
-  const EntryType type = entry(ref).type();
-  return type == EntryType::Tombstone || type == EntryType::ResultRecord || type == EntryType::LogDigest;
 }
 
 // ---- log::EntryOwner

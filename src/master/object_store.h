@@ -136,20 +136,25 @@ class ObjectStore final : public log::EntryOwner {
   /// an object out again, with a tombstone of its own in the side log. Nothing is kept of a removed key, in the index
   /// or in the log: nobody is answered before the side log has joined, and then its absence is durable. Between two
   /// batches of one replay nobody else changes its ranges.
+  ///
+  /// RetryLater, Corrupt: what is there, and may be of the same key, is being restored, or is lost.
   /// @param entries  verified. @param taken  set to how many were. @param dead  of this replay; nullptr: tombstones are
   ///                 refused (BadRequest)
   Status replayBatch(std::span<const log::EntryView> entries, log::SideLog& side, size_t& taken,
                      DeadVersions* dead = nullptr);
   /// Gives objects of a range the version `version` instead of an older one, a bounded slice per call: those before
   /// `cursor` have it. Sets the next cursor, or nothing when the range is done. For ranges that are replayed: a key's
-  /// next version follows on its present one, and versions above that may have been handed out.
+  /// next version follows on its present one, and versions above that may have been handed out. RetryLater, Corrupt: of
+  /// something damaged, as replayBatch().
   Status renewSlice(TableId table, const HashRange& range, Version version, std::optional<KeyHash>& cursor,
                     log::SideLog& side);
   /// Makes the versions handed out from now on higher than `version`.
   void raiseSafeVersion(Version version);
   Version safeVersionNow() const { return next_version_.load(std::memory_order_relaxed); }
   /// Forgets what the index has of a range, a bounded slice per call: entries before `cursor` are gone. Returns the
-  /// next cursor, or nothing when the range is done.
+  /// next cursor, or nothing when the range is done. What is damaged stays, and leaves when it is restored: see
+  /// reconcile(). Until then it is in nobody's way who takes the range, because it lies before the first segment of
+  /// that.
   std::optional<KeyHash> purgeSlice(TableId table, const HashRange& range, KeyHash cursor);
 
   // ---- upkeep
@@ -182,10 +187,8 @@ class ObjectStore final : public log::EntryOwner {
   /// Memory that the index takes for them.
   uint64_t indexBytes() const { return parts_->index.stats().committed_bytes; }
 
-  KeyHash hashOf(log::EntryRef ref) const {
-    const log::EntryView view = entry(ref);
-    return hashKey(view.table(), view.key());
-  }
+  /// Of what an entry says its key is; no further than its extent if that is damaged.
+  KeyHash hashOf(log::EntryRef ref) const;
 
   // log::EntryOwner
   Hint willBeRelocated(const log::EntryView& entry) override;
@@ -209,6 +212,10 @@ class ObjectStore final : public log::EntryOwner {
                        Durability level);
   log::EntryRef besides(const index::StripeGuard& stripe, log::EntryRef restored, Status& status) const;
   bool isReadable(log::EntryRef ref) const;
+  bool isOfFormer(log::EntryRef ref, TableId table, KeyHash hash) const;
+  Status findForReplay(const index::StripeGuard& stripe, KeyHash hash, TableId table, ByteSpan key,
+                       log::EntryRef& present) const;
+  Status renewOne(TableId table, log::EntryRef seen, KeyHash hash, Version version, log::SideLog& side);
   void retireTombstone(const index::StripeGuard& stripe, log::EntryRef tombstone, KeyHash hash, Durability level);
   size_t reapTombstones(Durability level, size_t count_max);
 

@@ -72,10 +72,13 @@ class ReconcileTest : public ::testing::Test {
     const SegmentId request = log.requestRoll();
     ASSERT_TRUE(log.isRolled(request));
   }
-  /// A bit of its key, so that nobody recognizes it.
-  void flipKeyOf(const std::string& key) {
+  void keep(const std::string& key) {
     flipped = find(key).ref;
     right.assign(store.entry(flipped).address(), store.entry(flipped).address() + store.entry(flipped).alignedBytes());
+  }
+  /// A bit of its key, so that nobody recognizes it.
+  void flipKeyOf(const std::string& key) {
+    keep(key);
     const size_t at = static_cast<size_t>(store.entry(flipped).key().data() - store.entry(flipped).address());
     memory->at(flipped)[at] ^= std::byte{4};
     ASSERT_FALSE(find(key).ref);
@@ -215,6 +218,114 @@ TEST_F(ReconcileTest, WhatWasGivenUpMeanwhileDoesNotComeBack) {
   ASSERT_EQ(restore(), Status::Ok);
   EXPECT_EQ(store.objectCount(), 0u);
   EXPECT_FALSE(find("key").ref);
+}
+
+TEST_F(ReconcileTest, AReplayWaitsForWhatMayBeItsKey) {
+  ASSERT_EQ(write("key", "older").status, Status::Ok);
+  keep("key");
+  const std::vector<std::byte> older = right;
+  ASSERT_EQ(write("key", "old").status, Status::Ok);
+  roll();
+  flipKeyOf("key");
+  scrub();
+  const log::EntryView foreign(older.data());
+  log::SideLog side(log, replicator);
+  size_t taken = 0;
+  EXPECT_EQ(store.replayBatch(std::span(&foreign, 1), side, taken), Status::RetryLater);
+  DeadVersions dead;
+  EXPECT_EQ(store.replayBatch(std::span(&foreign, 1), side, taken, &dead), Status::RetryLater);
+  EXPECT_EQ(taken, 0u);
+  EXPECT_EQ(store.objectCount(), 1u);
+  log.integrity().giveUp(observer.damages.at(0));
+  EXPECT_EQ(store.replayBatch(std::span(&foreign, 1), side, taken), Status::Corrupt);
+  ASSERT_EQ(restore(), Status::Ok);
+  EXPECT_EQ(store.replayBatch(std::span(&foreign, 1), side, taken), Status::Ok);
+  EXPECT_EQ(valueOf("key"), "old");
+  EXPECT_EQ(store.objectCount(), 1u);
+  side.close();
+  side.join();
+}
+
+TEST_F(ReconcileTest, ATombstoneIsNotReplayedPastWhatMayBeItsKey) {
+  ASSERT_EQ(write("key", "old").status, Status::Ok);
+  roll();
+  keep("key");
+  const log::EntryRef object = flipped;
+  ASSERT_EQ(mutate(wire::Opcode::Remove, "key").status, Status::Ok);
+  // The tombstone as another log may have it, and the object as if it had not been removed.
+  std::vector<std::byte> removal(log::alignedTombstoneBytes(3));
+  log::writeTombstoneBefore(removal.data(), log.view(object));
+  const log::EntryView tombstone(removal.data());
+  ASSERT_TRUE(tombstone.verify());
+  ASSERT_EQ(write("key", "new").status, Status::Ok);
+  roll();
+  flipKeyOf("key");
+  scrub();
+  log::SideLog side(log, replicator);
+  DeadVersions dead;
+  size_t taken = 0;
+  EXPECT_EQ(store.replayBatch(std::span(&tombstone, 1), side, taken, &dead), Status::RetryLater);
+  EXPECT_EQ(taken, 0u);
+  ASSERT_EQ(restore(), Status::Ok);
+  EXPECT_EQ(store.replayBatch(std::span(&tombstone, 1), side, taken, &dead), Status::Ok);
+  EXPECT_EQ(valueOf("key"), "new");
+  side.close();
+  side.join();
+}
+
+TEST_F(ReconcileTest, WhatIsOfAFormerOwnershipIsInNoReplaysWay) {
+  ASSERT_EQ(write("key", "old").status, Status::Ok);
+  ASSERT_EQ(write("key", "old").status, Status::Ok);
+  roll();
+  flipKeyOf("key");
+  scrub();
+  ASSERT_EQ(tablets.remove(TabletId(1)), Status::Ok);
+  roll();
+  own(log.headId());
+  const log::EntryView foreign(right.data());
+  log::SideLog side(log, replicator);
+  size_t taken = 0;
+  ASSERT_EQ(store.replayBatch(std::span(&foreign, 1), side, taken), Status::Ok);
+  side.close();
+  side.join();
+  ASSERT_EQ(restore(), Status::Ok);
+  EXPECT_EQ(store.objectCount(), 1u);
+  EXPECT_EQ(valueOf("key"), "old");
+  EXPECT_NE(find("key").ref, flipped);
+}
+
+TEST_F(ReconcileTest, DamageGetsNoNewChecksum) {
+  constexpr HashRange kAll{.first = 0, .last = UINT64_MAX};
+  ASSERT_EQ(write("key", "value").status, Status::Ok);
+  roll();
+  keep("key");
+  const ByteSpan payload = store.entry(flipped).payload();
+  memory->at(flipped)[static_cast<size_t>(payload.data() - store.entry(flipped).address())] ^= std::byte{1};
+  log::SideLog side(log, replicator);
+  std::optional<KeyHash> cursor = 0;
+  EXPECT_EQ(store.renewSlice(kLostTable, kAll, 1000, cursor, side), Status::RetryLater);
+  ASSERT_EQ(observer.damages.size(), 1u) << "it is found by this";
+  EXPECT_EQ(store.renewSlice(kLostTable, kAll, 1000, cursor, side), Status::RetryLater);
+  ASSERT_EQ(restore(), Status::Ok);
+  while (cursor) ASSERT_EQ(store.renewSlice(kLostTable, kAll, 1000, cursor, side), Status::Ok);
+  EXPECT_EQ(valueOf("key"), "value");
+  EXPECT_EQ(find("key").entry.version(), 1000u);
+  side.close();
+  side.join();
+}
+
+TEST_F(ReconcileTest, APurgeDoesNotBelieveADamagedVersion) {
+  ASSERT_EQ(write("key", "old").status, Status::Ok);
+  roll();
+  keep("key");
+  memory->at(flipped)[offsetof(log::EntryHeader, version) + 4] ^= std::byte{1};
+  scrub();
+  ASSERT_EQ(tablets.remove(TabletId(1)), Status::Ok);
+  std::optional<KeyHash> cursor = 0;
+  while (cursor) cursor = store.purgeSlice(kLostTable, {.first = 0, .last = UINT64_MAX}, *cursor);
+  EXPECT_LT(store.safeVersionNow(), 100u);
+  ASSERT_EQ(restore(), Status::Ok);
+  EXPECT_EQ(store.objectCount(), 0u);
 }
 
 TEST_F(ReconcileTest, WhatWasNotTouchedIsThere) {
