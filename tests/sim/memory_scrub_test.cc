@@ -136,6 +136,37 @@ class Flipping {
     ASSERT_TRUE(runUntil([&] { return clients_.front()->isDone(); })) << "the end state cannot be read";
     EXPECT_EQ(checkLinearizability(history_).text(), "");
   }
+  /// One call of the first client, whose own have ended; in no history.
+  client::PointResult call(wire::Opcode kind, const std::string& key, const std::string& value = {}) {
+    call_.request = {.kind = kind, .table = table_, .key = asBytes(key), .value = asBytes(value)};
+    call_.is_over = false;
+    clients_.front()->dispatch().post(call_, runtime::Priority::Client);
+    clients_.front()->wake();
+    EXPECT_TRUE(runUntil([&] { return call_.is_over; }));
+    return std::move(call_.result);
+  }
+  std::string valueOf(const std::string& key) {
+    const client::PointResult result = call(wire::Opcode::Read, key);
+    std::string value(name(result.status));
+    if (result.status == Status::Ok) result.takeValue(value);
+    return value;
+  }
+  /// Where a key's object lies, closed: the first bit of its key.
+  Place closedPlaceOf(const std::string& key) {
+    for (size_t i = 0; i < cluster_.servers.size(); ++i) {
+      if (!cluster_.servers[i]->isServing()) continue;
+      const master::ObjectStore& store = cluster_.servers[i]->master().store();
+      const log::EntryRef ref = store.lookup(table_, hashKey(table_, asBytes(key)), asBytes(key)).ref;
+      if (!ref) continue;
+      log::Log& log = *cluster_.servers[i]->master().log();
+      const SegmentId request = log.requestRoll();
+      EXPECT_TRUE(runUntil([&] { return log.isRolled(request); }));
+      const auto at = static_cast<uint32_t>(store.entry(ref).key().data() - store.entry(ref).address());
+      return {i, ref, at * 8};
+    }
+    ADD_FAILURE() << "no server has " << key;
+    return {};
+  }
   void runFor(int64_t ns) { cluster_.scheduler.runUntil(cluster_.scheduler.nowNs() + ns, kEventsMax); }
   template <typename Done>
   bool runUntil(Done done) {
@@ -166,8 +197,22 @@ class Flipping {
     SimClient& client = *clients_.front();
     const int64_t deadline_ns = client.node().clock().nowNs() + 60 * kNanosPerSecond;
     const auto table = co_await client.core().createTable("table", 4, deadline_ns, Durability::Buffered);
+    if (table.ok()) table_ = *table;
     created_ = table.ok();
   }
+  struct Call : runtime::Job {
+    explicit Call(Flipping& owner)
+        : Job([](runtime::Job& job) { static_cast<Call&>(job).run().detach(); }), owner(owner) {}
+    runtime::Task<void> run() {
+      SimClient& client = *owner.clients_.front();
+      result = co_await client.core().execute(request, client.node().clock().nowNs() + 60 * kNanosPerSecond);
+      is_over = true;
+    }
+    Flipping& owner;
+    client::PointRequest request;
+    client::PointResult result;
+    bool is_over = true;
+  };
 
   const SimTables tables_;
   SimCluster cluster_;
@@ -177,6 +222,8 @@ class Flipping {
   std::vector<ScanRecord> scans_;
   std::vector<std::unique_ptr<SimClient>> clients_;
   Create create_{*this};
+  Call call_{*this};
+  TableId table_;
   bool created_ = false;
 };
 
@@ -205,6 +252,31 @@ TEST(MemoryScrub, FlippedBitsAreRestoredUnderLoad) {
   }
   EXPECT_GT(flips, 200u);
   EXPECT_GT(restored, 150u);
+}
+
+/// Nobody recognizes the entry of a key until its damage is found, and meanwhile the key is written again.
+TEST(MemoryScrub, WhatIsWrittenBeforeItIsFoundStays) {
+  Flipping flipping(3);
+  flipping.prepare();
+  ASSERT_TRUE(flipping.runUntil([&] { return flipping.isDone(); }));
+  using wire::Opcode;
+  // So often that its version is higher than the one that a new object gets.
+  for (int i = 0; i < 500; ++i) ASSERT_EQ(flipping.call(Opcode::Write, "twice", "old").status, Status::Ok);
+  const Flipping::Place place = flipping.closedPlaceOf("twice");
+  flipping.flip(place);
+  ASSERT_EQ(flipping.valueOf("twice"), "NotFound");
+  ASSERT_EQ(flipping.call(Opcode::Write, "twice", "new").status, Status::Ok);
+  flipping.find(place);
+  ASSERT_TRUE(flipping.runUntil([&] { return flipping.restored() == 1 && flipping.damagedNow() == 0; }));
+  EXPECT_EQ(flipping.valueOf("twice"), "new");
+  // Nor does a recovery find the older one.
+  flipping.cluster().killServer(place.server, false);
+  EXPECT_EQ(flipping.valueOf("twice"), "new");
+  EXPECT_EQ(flipping.call(Opcode::Remove, "twice").status, Status::Ok);
+  flipping.runFor(kNanosPerSecond);
+  EXPECT_EQ(flipping.valueOf("twice"), "NotFound");
+  flipping.cluster().restartServer(place.server);
+  flipping.readEverything();
 }
 
 TEST(MemoryScrub, ItIsFoundWithoutBeingAskedFor) {
