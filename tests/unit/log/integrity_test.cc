@@ -382,7 +382,8 @@ TEST(Integrity, OtherBytesAreRefused) {
   EXPECT_EQ(integrity.restore(damage, right.first(bytes - 8)), Status::Corrupt);
   EXPECT_EQ(integrity.restore(damage, right.subspan(bytes)), Status::Corrupt) << "a valid entry, but another one";
   std::vector<std::byte> large(7000);
-  const ByteSpan payload(large.data(), 6900);
+  const std::vector<std::byte> zeros(6900);
+  const ByteSpan payload(zeros);
   writeEntry(large.data(),
              {.table = TableId(1), .version = 1, .key = asBytes("key0"), .payload = std::span(&payload, 1)}, false, {});
   EXPECT_EQ(integrity.restore(damage, large), Status::Corrupt);

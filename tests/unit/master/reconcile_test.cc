@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "log/entry_writer.h"
 #include "log/log_reader.h"
 #include "log/memory_scrubber.h"
 #include "master/object_store.h"
@@ -254,7 +255,14 @@ TEST_F(ReconcileTest, ATombstoneIsNotReplayedPastWhatMayBeItsKey) {
   ASSERT_EQ(mutate(wire::Opcode::Remove, "key").status, Status::Ok);
   // The tombstone as another log may have it, and the object as if it had not been removed.
   std::vector<std::byte> removal(log::alignedTombstoneBytes(3));
-  log::writeTombstoneBefore(removal.data(), log.view(object));
+  log::writeEntry(removal.data(),
+                  {.type = log::EntryType::Tombstone,
+                   .table = kLostTable,
+                   .version = log.view(object).version(),
+                   .key = asBytes("key"),
+                   .payload = {},
+                   .dead = object},
+                  false, SegmentId(1));
   const log::EntryView tombstone(removal.data());
   ASSERT_TRUE(tombstone.verify());
   ASSERT_EQ(write("key", "new").status, Status::Ok);
