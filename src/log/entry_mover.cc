@@ -19,10 +19,14 @@ bool EntryMover::move(Segment& from, uint32_t& offset, uint32_t bytes_max, MoveT
       const EntryRef ref = from.refAt(seen);
       const EntryView entry = log_.view(ref);
       // A length that is wrong would lead past entries that others refer to, so dead ones are verified, too.
-      if (!log_.integrity().isSound(from, seen, seen)) {
+      uint32_t next = seen;
+      // Right bytes under a mark are not reconciled with the owner yet, who looks for the entry where it lies. The mark
+      // goes before the segment's.
+      if (!log_.integrity().isSound(from, seen, next) || (from.isDamaged() && isDamaged(entry.state()))) {
         is_sound = false;
         break;
       }
+      seen = next;
       Candidate& candidate = window[count];
       candidate = {.ref = ref, .end = seen};
       if (isWanted(ref, entry, candidate)) ++count;

@@ -39,8 +39,8 @@ class EntryMover {
 
   /// Moves on from logical offset `offset` of a closed segment, until its end or until `bytes_max` were looked at.
   /// @param offset  moved behind the last entry that is dealt with
-  /// @return false: the target had no room for the entry at `offset`, or (from.isDamaged()) it is not what was written:
-  ///         nothing behind it can be moved before it is restored
+  /// @return false: the target had no room for the entry at `offset`, or (from.isDamaged()) it is not what was written,
+  ///         or still marked: nothing behind it can be moved before its mark is taken away
   bool move(Segment& from, uint32_t& offset, uint32_t bytes_max, MoveTarget& target);
   /// What all calls have copied.
   uint64_t copiedBytes() const { return counted_bytes_; }

@@ -332,6 +332,61 @@ TEST(Integrity, ACleanerWaitsForReplicas) {
   }
 }
 
+/// The owner still has to say what becomes of it, and knows it by its place.
+TEST(Integrity, APassDoesNotMoveWhatIsRestoredBeforeItIsUnmarked) {
+  DamagedLog fixture;
+  const EntryRef ref = fixture.owner.refs().at("key0");
+  fixture.flip(ref, 60 * 8);
+  while (fixture.clean()) {
+  }
+  ASSERT_EQ(fixture.observer.damages.size(), 1u);
+  const Damage damage = fixture.observer.damages[0];
+  ASSERT_EQ(damage.ref, ref);
+  ASSERT_TRUE(fixture.cleaner.isBusy());
+  ASSERT_EQ(fixture.log->integrity().restore(damage, fixture.replicaFrom(damage)), Status::Ok);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(fixture.cleaner.step(1 << 16), Cleaner::Progress::Waiting);
+    fixture.reclaim();
+  }
+  EXPECT_EQ(fixture.owner.refs().at("key0"), ref) << "it was moved under its mark";
+  EXPECT_FALSE(fixture.log->integrity().release(damage));
+  while (fixture.clean()) {
+  }
+  EXPECT_NE(fixture.owner.refs().at("key0"), ref) << "it was left behind";
+  fixture.expectModel();
+  EXPECT_EQ(recover(fixture.copies.replicas()), fixture.model);
+}
+
+TEST(Integrity, ACompactionDoesNotMoveWhatIsRestoredBeforeItIsUnmarked) {
+  DamagedLog fixture;
+  SharedCopy copying(*fixture.log, fixture.owner, 1);
+  const EntryRef ref = fixture.owner.refs().at("key100");
+  Segment* const one = &fixture.segmentOf(ref);
+  ASSERT_EQ(one->state(), SegmentState::Closed);
+  Compaction compaction(*fixture.log, copying);
+  ASSERT_TRUE(compaction.begin(std::span(&one, 1)));
+  fixture.flip(ref, (kEntryHeaderBytes + 12) * 8);
+  const auto step = [&](int count) {
+    for (int i = 0; i < count && compaction.isBusy(); ++i) {
+      compaction.step(1 << 10);
+      fixture.reclaim();
+    }
+  };
+  step(1000);
+  ASSERT_EQ(fixture.observer.damages.size(), 1u);
+  const Damage damage = fixture.observer.damages[0];
+  ASSERT_EQ(fixture.log->integrity().restore(damage, fixture.replicaFrom(damage)), Status::Ok);
+  step(1000);
+  EXPECT_TRUE(compaction.isBusy());
+  EXPECT_EQ(fixture.owner.refs().at("key100"), ref) << "it was moved under its mark";
+  EXPECT_FALSE(fixture.log->integrity().release(damage));
+  step(1000);
+  EXPECT_FALSE(compaction.isBusy());
+  EXPECT_NE(fixture.owner.refs().at("key100"), ref) << "it was left behind";
+  fixture.expectModel();
+  EXPECT_EQ(recover(fixture.copies.replicas()), fixture.model);
+}
+
 TEST(Integrity, AKnownDamageIsNotCleaned) {
   DamagedLog fixture;
   const EntryRef ref = fixture.owner.refs().at("key0");
