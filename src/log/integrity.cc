@@ -75,6 +75,12 @@ Integrity::Known* Integrity::find(EntryRef ref) {
   return found != known_.end() ? &*found : nullptr;
 }
 
+/// Not by the place alone: what lay there may have gone with its segment.
+Integrity::Known* Integrity::find(const Damage& damage) {
+  Known* const known = find(damage.ref);
+  return known != nullptr && known->damage.segment == damage.segment ? known : nullptr;
+}
+
 void Integrity::refresh() {
   size_t restoring = 0;
   size_t unplaced = 0;
@@ -188,23 +194,30 @@ void Integrity::noteDied(EntryRef ref) {
   if (Known* const known = find(ref); known != nullptr) known->has_died = true;
 }
 
+bool Integrity::isRestored(const Damage& damage) const {
+  const Segment* const segment = segmentOf(damage);
+  EntryView entry;
+  return segment != nullptr && decodeEntry(segment->restOfExtent(damage.offset_bytes), entry) == DecodeError::None;
+}
+
 bool Integrity::release(const Damage& damage) {
   bool has_died = false;
   {
     SpinGuard guard(lock_);
-    if (const Known* const known = find(damage.ref); known != nullptr) has_died = known->has_died;
-    std::erase_if(known_, [&](const Known& known) { return known.damage.ref == damage.ref; });
+    const Known* const known = find(damage);
+    if (known == nullptr || segmentOf(damage) == nullptr) return false;
+    has_died = known->has_died;
+    known_.erase(known_.begin() + (known - known_.data()));
     refresh();
-    if (Segment* const segment = pool_.segmentOf(damage.ref); segment != nullptr && segment->id() == damage.segment) {
-      const bool has_more = std::any_of(known_.begin(), known_.end(),
-                                        [&](const Known& known) { return known.damage.segment == damage.segment; });
-      // What the state byte said of a death is said by the index, too.
-      uint8_t state = byteAt(damage.ref, kStateByte).load();
-      if (log::isDamaged(static_cast<EntryState>(state))) {
-        byteAt(damage.ref, kStateByte).compare_exchange_strong(state, static_cast<uint8_t>(EntryState::Pending));
-      }
-      segment->damaged_.store(has_more, std::memory_order_release);
+    Segment& segment = *pool_.segmentOf(damage.ref);
+    const bool has_more = std::any_of(known_.begin(), known_.end(),
+                                      [&](const Known& other) { return other.damage.segment == damage.segment; });
+    // What the state byte said of a death is said by the index, too.
+    uint8_t state = byteAt(damage.ref, kStateByte).load();
+    if (log::isDamaged(static_cast<EntryState>(state))) {
+      byteAt(damage.ref, kStateByte).compare_exchange_strong(state, static_cast<uint8_t>(EntryState::Pending));
     }
+    segment.damaged_.store(has_more, std::memory_order_release);
   }
   stats_.restored_entries.fetch_add(1, std::memory_order_relaxed);
   return has_died;
@@ -212,8 +225,8 @@ bool Integrity::release(const Damage& damage) {
 
 void Integrity::giveUp(const Damage& damage) {
   SpinGuard guard(lock_);
-  Known* const known = find(damage.ref);
-  if (known == nullptr) return;
+  Known* const known = find(damage);
+  if (known == nullptr || segmentOf(damage) == nullptr) return;
   known->is_lost = true;
   auto restoring = static_cast<uint8_t>(EntryState::Restoring);
   byteAt(damage.ref, kStateByte).compare_exchange_strong(restoring, static_cast<uint8_t>(EntryState::Damaged));
@@ -222,7 +235,7 @@ void Integrity::giveUp(const Damage& damage) {
 
 void Integrity::notePlaced(const Damage& damage) {
   SpinGuard guard(lock_);
-  Known* const known = find(damage.ref);
+  Known* const known = find(damage);
   if (known == nullptr) return;
   known->is_placed = true;
   refresh();

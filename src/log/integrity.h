@@ -79,7 +79,10 @@ class Integrity {
   Status restoreFrom(const Damage& damage, ByteSpan replica);
   /// What it lies in, or nullptr if that is gone.
   const Segment* segmentOf(const Damage& damage) const;
-  /// The entry is what it was, and a grace period is over since restore(): takes the mark away.
+  /// Whether right bytes lie in its place, marked or not. False also if it is gone with its segment.
+  bool isRestored(const Damage& damage) const;
+  /// The entry is what it was, and a grace period is over since restore(): takes the mark away. Nothing if it is gone
+  /// with its segment: others may lie there.
   /// @return whether it died meanwhile, and the caller has to tell Log::markDead now
   bool release(const Damage& damage) RC_EXCLUDES(lock_);
   /// A marked entry dies; it is counted when it is released.
@@ -113,6 +116,7 @@ class Integrity {
   void note(Segment& segment, uint32_t offset, DecodeError error) RC_EXCLUDES(lock_);
   EntryState mark(EntryRef ref, EntryState mark) const;
   Known* find(EntryRef ref) RC_REQUIRES(lock_);
+  Known* find(const Damage& damage) RC_REQUIRES(lock_);
   void refresh() RC_REQUIRES(lock_);
   std::atomic_ref<uint8_t> byteAt(EntryRef ref, uint32_t index) const {
     return std::atomic_ref<uint8_t>(reinterpret_cast<uint8_t&>(pool_.memory().at(ref)[index]));

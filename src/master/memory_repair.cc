@@ -319,6 +319,12 @@ runtime::Task<void> MemoryRepair::release(rpc::PeerAddress from, Damages damages
   co_await waitFor(parts_.log.graceTicket());
   if (stop_.load()) co_return;
   for (const log::Damage& damage : damages) {
+    if (parts_.log.integrity().segmentOf(damage) == nullptr) {
+      // While we waited.
+      forget(damage);
+      parts_.log.integrity().forgetGone();
+      continue;
+    }
     if (parts_.store.reconcile(damage) != Status::Ok) continue;  // tried again with the others
     forget(damage);
     if (parts_.log.integrity().release(damage)) parts_.log.markDead(damage.ref);

@@ -568,6 +568,35 @@ TEST(Integrity, ADeathInBetweenIsCountedOnce) {
   EXPECT_EQ(fixture.log->view(ref).state(), EntryState::Superseded);
 }
 
+/// What is said of an entry that has gone is not said of another one that lies there now.
+TEST(Integrity, WhatLayThereBeforeIsAnotherOne) {
+  DamagedLog fixture;
+  const EntryRef ref = fixture.owner.refs().at("key0");
+  fixture.flip(ref, 500);
+  fixture.scrubAll();
+  Integrity& integrity = fixture.log->integrity();
+  const Damage damage = fixture.observer.damages.at(0);
+  Damage gone = damage;
+  gone.segment = SegmentId(damage.segment.value + 1000);
+  integrity.giveUp(gone);
+  EXPECT_EQ(fixture.log->view(ref).state(), EntryState::Restoring);
+  EXPECT_EQ(integrity.rangeStatus(), Status::RetryLater);
+  integrity.giveUp(damage);
+  integrity.notePlaced(gone);
+  EXPECT_EQ(integrity.rangeStatus(), Status::Corrupt);
+  fixture.log->markDead(ref);
+  EXPECT_FALSE(integrity.isRestored(gone));
+  EXPECT_FALSE(integrity.release(gone)) << "somebody else's death";
+  EXPECT_EQ(fixture.log->view(ref).state(), EntryState::Damaged);
+  EXPECT_TRUE(fixture.segmentOf(ref).isDamaged());
+  EXPECT_EQ(fixture.log->stats().restored_entries.load(), 0u);
+  EXPECT_FALSE(integrity.isRestored(damage));
+  ASSERT_EQ(integrity.restore(damage, fixture.replicaFrom(damage)), Status::Ok);
+  EXPECT_TRUE(integrity.isRestored(damage));
+  EXPECT_TRUE(integrity.release(damage));
+  EXPECT_EQ(fixture.log->stats().restored_entries.load(), 1u);
+}
+
 TEST(Integrity, WhatIsGivenUpMayComeBack) {
   DamagedLog fixture;
   const EntryRef ref = fixture.owner.refs().at("key0");
