@@ -105,7 +105,8 @@ void MemoryRepair::takeNews() {
     work.wanted.push_back({.damage = damage,
                            .marked = parts_.log.graceTicket(),
                            .give_up_ns = nowNs() + kPatienceNs,
-                           .is_given_up = false});
+                           .is_given_up = false,
+                           .restored_from = std::nullopt});
   }
 }
 
@@ -168,14 +169,14 @@ runtime::Task<void> MemoryRepair::restoreAll() {
 }
 
 bool MemoryRepair::Work::isHopeless() const {
-  return std::ranges::all_of(wanted, [](const Wanted& one) { return one.is_given_up; });
+  return std::ranges::all_of(wanted, [](const Wanted& one) { return one.isLost(); });
 }
 
 /// However long those who are asked for it take.
 void MemoryRepair::giveUpOverdue() {
   for (auto& [segment, work] : works_) {
     for (Wanted& wanted : work.wanted) {
-      if (wanted.is_given_up || nowNs() < wanted.give_up_ns) continue;
+      if (wanted.is_given_up || wanted.restored_from || nowNs() < wanted.give_up_ns) continue;
       wanted.is_given_up = true;
       parts_.log.integrity().giveUp(wanted.damage);
       parts_.trace.error("memory: no replica gives back the entry at " + text(wanted.damage) +
@@ -204,7 +205,7 @@ int64_t MemoryRepair::nextNs() const {
   for (const auto& [segment, work] : works_) {
     if (mayStart(work)) next_ns = std::min(next_ns, work.due_ns);
     for (const Wanted& wanted : work.wanted) {
-      if (!wanted.is_given_up) next_ns = std::min(next_ns, wanted.give_up_ns);
+      if (!wanted.is_given_up && !wanted.restored_from) next_ns = std::min(next_ns, wanted.give_up_ns);
     }
   }
   return next_ns;
@@ -219,11 +220,13 @@ runtime::Task<void> MemoryRepair::attend(SegmentId segment) {
   work.due_ns = runtime::kNever;  // unless there are news
   const std::vector<Wanted> tried = work.wanted;
   Damages damages;
+  Damages restored;
   for (const Wanted& wanted : tried) {
-    damages.push_back(wanted.damage);
+    (wanted.restored_from ? restored : damages).push_back(wanted.damage);
     co_await waitFor(wanted.marked);
   }
-  if (!stop_.load()) co_await restore(segment, std::move(damages));
+  if (!restored.empty() && !stop_.load()) co_await release(std::move(restored));
+  if (!damages.empty() && !stop_.load()) co_await restore(segment, std::move(damages));
   if (!stop_.load()) putOff(segment);
   --attending_;
   changed_.notifyAll();
@@ -244,10 +247,16 @@ void MemoryRepair::putOff(SegmentId segment) {
 
 // ---- from where
 
-/// Nothing is left to do for it. If it was found once more since, that is another one behind it.
+/// If it was found once more since, that is another one behind it.
+MemoryRepair::Wanted& MemoryRepair::wantedOf(const log::Damage& damage) {
+  std::vector<Wanted>& all = works_.at(damage.segment).wanted;
+  return *std::ranges::find(all, damage.ref, [](const Wanted& wanted) { return wanted.damage.ref; });
+}
+
+/// Nothing is left to do for it.
 void MemoryRepair::forget(const log::Damage& damage) {
   std::vector<Wanted>& all = works_.at(damage.segment).wanted;
-  all.erase(std::ranges::find(all, damage.ref, [](const Wanted& wanted) { return wanted.damage.ref; }));
+  all.erase(all.begin() + (&wantedOf(damage) - all.data()));
 }
 
 /// @param damages  of one segment
@@ -275,6 +284,7 @@ runtime::Task<void> MemoryRepair::restoreOn(Holder holder, SegmentId segment, Da
     co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
     const Status status = co_await restoreOne(holder, damages[i], replica, heard);
     if (status == Status::Ok) {
+      wantedOf(damages[i]).restored_from = holder.address.id;
       restored.push_back(damages[i]);
       damages.erase(damages.begin() + static_cast<std::ptrdiff_t>(i));
     } else {
@@ -287,7 +297,7 @@ runtime::Task<void> MemoryRepair::restoreOn(Holder holder, SegmentId segment, Da
     parts_.replicas->noteLostReplica(ServerId(holder.address.id), segment, holder.replica_epoch);
     co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
   }
-  if (!restored.empty()) co_await release(holder.address, std::move(restored));
+  if (!restored.empty()) co_await release(std::move(restored));
 }
 
 /// @param replica  all of it, if it is here already or is fetched now
@@ -315,7 +325,7 @@ runtime::Task<Status> MemoryRepair::restoreOne(Holder holder, log::Damage damage
 }
 
 /// When nobody has read their bytes without having seen the mark go.
-runtime::Task<void> MemoryRepair::release(rpc::PeerAddress from, Damages damages) {
+runtime::Task<void> MemoryRepair::release(Damages damages) {
   co_await waitFor(parts_.log.graceTicket());
   if (stop_.load()) co_return;
   for (const log::Damage& damage : damages) {
@@ -325,11 +335,18 @@ runtime::Task<void> MemoryRepair::release(rpc::PeerAddress from, Damages damages
       parts_.log.integrity().forgetGone();
       continue;
     }
-    if (parts_.store.reconcile(damage) != Status::Ok) continue;  // tried again with the others
+    Wanted& wanted = wantedOf(damage);
+    if (!parts_.log.integrity().isRestored(damage)) {
+      // Once more, while it was waiting: nobody reports what is marked.
+      wanted.restored_from.reset();
+      wanted.give_up_ns = nowNs() + kPatienceNs;
+      continue;
+    }
+    if (parts_.store.reconcile(damage) != Status::Ok) continue;  // tried again
+    const uint64_t from = wanted.restored_from.value();
     forget(damage);
     if (parts_.log.integrity().release(damage)) parts_.log.markDead(damage.ref);
-    parts_.trace.warning("memory: the entry at " + text(damage) + " is restored from server " +
-                         std::to_string(from.id));
+    parts_.trace.warning("memory: the entry at " + text(damage) + " is restored from server " + std::to_string(from));
   }
 }
 

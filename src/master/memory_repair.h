@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "base/spin_lock.h"
@@ -66,6 +67,10 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
     runtime::GraceTicket marked;  ///< when it is over, nobody reads its bytes without having seen the mark
     int64_t give_up_ns = 0;
     bool is_given_up = false;
+    /// The server whose bytes lie in its place again: only the store has to say what becomes of it, however long that
+    /// takes.
+    std::optional<uint64_t> restored_from;
+    bool isLost() const { return is_given_up && !restored_from; }
   };
   /// What is damaged in one segment; restored together.
   struct Work {
@@ -94,11 +99,12 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
   bool mayStart(const Work& work) const;
   runtime::Task<void> attend(SegmentId segment);
   void putOff(SegmentId segment);
+  Wanted& wantedOf(const log::Damage& damage);
   void forget(const log::Damage& damage);
   runtime::Task<void> restore(SegmentId segment, Damages damages);
   runtime::Task<void> restoreOn(Holder holder, SegmentId segment, Damages& damages);
   runtime::Task<Status> restoreOne(Holder holder, log::Damage damage, std::vector<std::byte>& replica, Status& heard);
-  runtime::Task<void> release(rpc::PeerAddress from, Damages damages);
+  runtime::Task<void> release(Damages damages);
   runtime::Task<Status> fetchWhole(rpc::PeerAddress holder, SegmentId segment, std::vector<std::byte>& replica);
   runtime::Task<Status> ask(rpc::PeerAddress holder, SegmentId segment, uint32_t offset_bytes, uint32_t bytes_max,
                             Piece& piece);
