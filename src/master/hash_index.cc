@@ -193,7 +193,7 @@ HashRange HashIndex::copyBucket(KeyHash cursor, std::vector<IndexEntry>& out) {
       for (uint32_t slot_index = 0; slot_index < kSlotsPerLine; ++slot_index) {
         const SlotBits slot = line->load(slot_index);
         if (!isEntry(slot)) continue;
-        if (met++ < room) out.push_back({.ref = refOf(slot)});
+        if (met++ < room) out.push_back({.hash = tagOf(slot), .ref = refOf(slot), .is_misplaced = false});
       }
     }
     if (met <= room) return table.rangeOf(bucket);

@@ -46,6 +46,9 @@ struct IndexStats {
 struct IndexEntry {
   KeyHash hash = 0;
   EntryRef ref;
+  /// What `hash_of` said is not what the entry was inserted under: its key has changed in memory. `hash` is one of its
+  /// bucket.
+  bool is_misplaced = false;
 };
 
 class HashIndex;
@@ -163,7 +166,8 @@ class HashIndex {
   /// `entries_min` or `last` is reached. A cursor is a key hash and means the same at every size of the table, also on
   /// another server: a key that is present throughout a series of calls is returned exactly once.
   /// @param last     last key hash wanted
-  /// @param hash_of  `KeyHash(EntryRef)`: reads the entry's key
+  /// @param hash_of  `KeyHash(EntryRef)`: reads the entry's key. Where that is not the one that the entry was inserted
+  ///                 under, it is returned all the same, see IndexEntry
   /// @return the cursor to go on with, or nothing when the range is done. All entries with hashes before it have been
   ///         returned; a caller that takes fewer may go on after any hash it has taken completely.
   /// Thread: any worker, inside a read section; waits for one stripe at a time. A bucket is a consistent picture.
@@ -180,6 +184,11 @@ class HashIndex {
   bool prefaultIsDue() const;
   IndexStats stats() const;
   uint64_t entryCount() const { return entries_.load(std::memory_order_relaxed); }
+  /// Whether two hashes are the same in all bits that the index keeps of them: chance makes one pair so in 2^24 times
+  /// the buckets of the smallest table.
+  bool agree(KeyHash a, KeyHash b) const {
+    return (reverseBits(a) ^ reverseBits(b)) << (64 - kTagBits - tag_shift_) == 0;
+  }
 
  private:
   friend class StripeGuard;
@@ -218,7 +227,8 @@ class HashIndex {
   bool belongsToTarget(TableSize before, SlotBits slot) const;
   void compactChain(TableSize before, uint64_t bucket, uint64_t entries_kept, uint64_t lines_now);
 
-  /// Copies the references of the bucket that `cursor` falls into, under its stripe. @return the bucket's range
+  /// Copies the references of the bucket that `cursor` falls into, under its stripe, with their tags in the place of
+  /// hashes. @return the bucket's range
   HashRange copyBucket(KeyHash cursor, std::vector<IndexEntry>& out);
 
   // Read by every lookup, written at open and (the word) by splits.

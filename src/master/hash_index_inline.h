@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <utility>
 
 #include "base/check.h"
 #include "master/hash_index.h"
@@ -149,7 +150,12 @@ std::optional<KeyHash> HashIndex::scan(KeyHash cursor, KeyHash last, size_t entr
     const size_t bucket_begin = out.size();
     const HashRange range = copyBucket(cursor, out);
     // Outside the stripe: the entries stay readable in this read section, and an entry's key never changes.
-    for (size_t i = bucket_begin; i < out.size(); ++i) out[i].hash = hash_of(out[i].ref);
+    for (size_t i = bucket_begin; i < out.size(); ++i) {
+      const uint64_t tag = std::exchange(out[i].hash, hash_of(out[i].ref));
+      const bool is_here = out[i].hash >= range.first && out[i].hash <= range.last;
+      out[i].is_misplaced = !is_here || tagBits(reverseBits(out[i].hash)) != tag;
+      if (out[i].is_misplaced) out[i].hash = cursor;
+    }
     const auto outside = [&](const IndexEntry& entry) { return entry.hash < cursor || entry.hash > last; };
     out.erase(std::remove_if(out.begin() + static_cast<ptrdiff_t>(bucket_begin), out.end(), outside), out.end());
     std::sort(out.begin() + static_cast<ptrdiff_t>(bucket_begin), out.end(), [](const auto& a, const auto& b) {

@@ -261,6 +261,8 @@ void MemoryRepair::forget(const log::Damage& damage) {
 
 /// @param damages  of one segment
 runtime::Task<void> MemoryRepair::restore(SegmentId segment, Damages damages) {
+  // Backups give away closed replicas.
+  if (segment == parts_.log.headId()) static_cast<void>(parts_.log.requestRoll());
   co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Background);
   const std::vector<Holder> holders = parts_.replicas->closedHolders(segment);
   co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);

@@ -83,12 +83,8 @@ Status ObjectStore::checkRead(TableId table, KeyHash hash, TabletEpoch epoch, in
 
 Found ObjectStore::lookup(TableId table, KeyHash hash, ByteSpan key) const {
   EntryState state{};
-  const EntryRef ref = parts_->index.lookup(hash, [&](EntryRef candidate) {
-    const EntryView view = entry(candidate);
-    // Before anything else is looked at: what is restored meanwhile is not half believed.
-    state = view.state();
-    return isDamaged(state) || (view.table() == table && std::ranges::equal(view.key(), key));
-  });
+  const EntryRef ref =
+      parts_->index.lookup(hash, [&](EntryRef candidate) { return standsFor(candidate, hash, {table, key}, state); });
   if (ref && isDamaged(state)) return {refOfDamaged(state), {}};
   return {ref, ref ? entry(ref) : EntryView()};
 }
@@ -98,9 +94,7 @@ void ObjectStore::lookupBatch(std::span<const Key> keys, std::span<const KeyHash
   std::array<EntryState, kLookupsMax> states;
   RC_DCHECK(keys.size() <= kLookupsMax);
   parts_->index.lookupBatch(hashes, out, memory_.base(), [&](size_t i, EntryRef candidate) {
-    const EntryView view = entry(candidate);
-    states[i] = view.state();
-    return isDamaged(states[i]) || (view.table() == keys[i].table && std::ranges::equal(view.key(), keys[i].key));
+    return standsFor(candidate, hashes[i], keys[i], states[i]);
   });
   for (size_t i = 0; i < keys.size(); ++i) {
     if (out[i] && isDamaged(states[i])) out[i] = refOfDamaged(states[i]);
@@ -147,12 +141,8 @@ Answer ObjectStore::applyLocked(const Mutation& mutation, const index::StripeGua
   size_t others = 0;
   EntryState state{};
   present.ref = parts_->index.find(stripe, [&](EntryRef candidate) {
-    const EntryView view = entry(candidate);
-    state = view.state();
-    if (isDamaged(state)) return true;
-    if (view.table() != mutation.table) return false;
-    if (std::ranges::equal(view.key(), mutation.key)) return true;
-    ++others;
+    if (standsFor(candidate, mutation.hash, {mutation.table, mutation.key}, state)) return true;
+    if (entry(candidate).table() == mutation.table) ++others;
     return false;
   });
   // Its version is lost, too: nothing can follow on it.
@@ -375,11 +365,7 @@ Status ObjectStore::findForReplay(const index::StripeGuard& stripe, KeyHash hash
                                   EntryRef& present) const {
   EntryState state = EntryState::Pending;
   const EntryRef found = parts_->index.find(stripe, [&](EntryRef candidate) {
-    const EntryView view = entry(candidate);
-    state = view.state();
-    if (isDamaged(state)) [[unlikely]]
-      return !isOfFormer(candidate, table, hash);
-    return view.table() == table && std::ranges::equal(view.key(), key);
+    return standsFor(candidate, hash, {table, key}, state) && !(isDamaged(state) && isOfFormer(candidate, table, hash));
   });
   if (found && isDamaged(state)) return damageOf(refOfDamaged(state));
   present = found;
@@ -484,13 +470,8 @@ Status ObjectStore::renewOne(TableId table, EntryRef seen_ref, KeyHash hash, Ver
   const Status sound = findForReplay(stripe, hash, table, seen.key(), ref);
   if (sound != Status::Ok) return sound;
   if (!ref || entry(ref).type() != EntryType::Object || entry(ref).version() >= version) return Status::Ok;
-  if (!entry(ref).verify()) {
-    // Not copied under a checksum of its own.
-    log::Segment& in = *parts_->log.pool().segmentOf(ref);
-    uint32_t next = 0;
-    static_cast<void>(parts_->log.integrity().isSound(in, in.offsetOf(ref), next));
-    return Status::RetryLater;
-  }
+  // What is damaged is not copied under a checksum of its own.
+  if (verify(ref) != Status::Ok) return Status::RetryLater;
   return replayOver(entry(ref), version, ref, stripe, side);
 }
 
@@ -504,7 +485,8 @@ Status ObjectStore::renewSlice(TableId table, const HashRange& range, Version ve
       parts_->index.scan(*cursor, range.last, kEntriesPerSlice, [this](EntryRef ref) { return hashOf(ref); }, entries);
   Status status = Status::Ok;
   for (const index::IndexEntry& one : entries) {
-    status = renewOne(table, one.ref, one.hash, version, side);
+    status = one.is_misplaced ? verify(one.ref) : renewOne(table, one.ref, one.hash, version, side);
+    if (one.is_misplaced && isOfFormer(one.ref, table, one.hash)) status = Status::Ok;
     if (status != Status::Ok) break;
   }
   side.settle();
@@ -521,7 +503,8 @@ std::optional<KeyHash> ObjectStore::purgeSlice(TableId table, const HashRange& r
     const index::StripeGuard stripe(parts_->index, one.hash);
     // Found again by key: the cleaner may have moved it since the scan.
     const EntryView seen = entry(one.ref);
-    if (isDamaged(seen.state())) continue;
+    if (one.is_misplaced && !isDamaged(seen.state())) static_cast<void>(verify(one.ref));
+    if (one.is_misplaced || isDamaged(seen.state())) continue;
     // A part of the range may be ours again: it was purged before it was taken, and what is there now is in service.
     if (seen.table() != table || parts_->tablets.find(table, one.hash) != nullptr) continue;
     const EntryRef ref = parts_->index.find(stripe, [&](EntryRef candidate) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <deque>
@@ -85,8 +86,8 @@ class ObjectStore final : public log::EntryOwner {
   /// @param level  with Ok, set to what the answer waits for
   Status checkRead(TableId table, KeyHash hash, TabletEpoch epoch, int64_t now_ns, Durability& level) const;
   /// The entry of a key: object or (until it is as durable as its table wants) tombstone; an empty ref if there is
-  /// none. What is known to be damaged is found by what the index has of the hash, and stands for all keys of it: see
-  /// damageOf.
+  /// none. What is damaged is found by what the index has of the hash, and stands for all keys of it: see damageOf.
+  /// An entry whose key does not have the hash under which the index has it is found to be damaged here.
   Found lookup(TableId table, KeyHash hash, ByteSpan key) const;
   /// Several at once, with their cache misses overlapped.
   struct Key {
@@ -171,14 +172,16 @@ class ObjectStore final : public log::EntryOwner {
   };
   /// Whose entry a damaged one is, if its table and key can be read: if it is what the index has under them.
   std::optional<Identity> identify(log::EntryRef ref, SegmentId segment);
-  /// For an entry whose bytes are right again, before the mark is taken away: sees to it that its key is in the index
-  /// once. While its damage was not known lookups did not recognize it: the key may have been written again beside it,
-  /// or its tablet given up without it. What was written meanwhile stays, also in a recovery; if its version is not the
-  /// higher one, it gets one that is.
-  /// @return RetryLater, NoSpace: the log cannot take what that needs, or what is beside it cannot be read: it stays
-  ///         marked, and the call is repeated. Otherwise Ok
+  /// For an entry whose bytes are right again, before the mark is taken away. While it was damaged its tablet may have
+  /// been given up without it, and if it is a tombstone, its time to leave the index may have passed: it leaves now.
+  /// @return RetryLater: it is a tombstone whose removal is not as durable as its table wants: it stays marked, and the
+  ///         call is repeated. Otherwise Ok
   /// Any registered reader thread, inside a read section; takes the key's stripe.
   Status reconcile(const log::Damage& restored);
+  /// Looks at the checksum of an entry that somebody has come across, and has it marked if it is not what was written.
+  /// @return Ok; RetryLater: it is being restored; Corrupt: it is lost
+  /// Any registered reader thread, inside a read section.
+  Status verify(log::EntryRef ref) const;
   /// Whether a damaged entry is none that the index refers to, unless more than one bit of its type has flipped.
   bool isBookkeeping(log::EntryRef ref) const;
 
@@ -208,10 +211,20 @@ class ObjectStore final : public log::EntryOwner {
   Status replayOver(const log::EntryView& object, Version version, log::EntryRef present,
                     const index::StripeGuard& stripe, log::SideLog& side);
   Status replayResult(const log::EntryView& foreign, log::SideLog& side);
-  Status reconcileWith(const index::StripeGuard& stripe, log::EntryRef other, log::EntryRef restored, KeyHash hash,
-                       Durability level);
-  log::EntryRef besides(const index::StripeGuard& stripe, log::EntryRef restored, Status& status) const;
-  bool isReadable(log::EntryRef ref) const;
+  /// Whether an entry that the index has under the bits of a hash has to be answered for when this key is asked for: it
+  /// is the key's, or damaged.
+  /// @param state  set to what its state says
+  bool standsFor(log::EntryRef candidate, KeyHash hash, const Key& key, log::EntryState& state) const {
+    const log::EntryView view = entry(candidate);
+    // Before anything else is looked at: what is restored meanwhile is not half believed.
+    state = view.state();
+    if (isDamaged(state)) return true;
+    if (view.table() == key.table && std::ranges::equal(view.key(), key.key)) [[likely]]
+      return true;
+    state = stateOfStranger(candidate, hash);
+    return isDamaged(state);
+  }
+  log::EntryState stateOfStranger(log::EntryRef candidate, KeyHash hash) const;
   bool isOfFormer(log::EntryRef ref, TableId table, KeyHash hash) const;
   Status findForReplay(const index::StripeGuard& stripe, KeyHash hash, TableId table, ByteSpan key,
                        log::EntryRef& present) const;

@@ -43,26 +43,34 @@ std::optional<ObjectStore::Identity> ObjectStore::identify(EntryRef ref, Segment
   return Identity{view.table(), hash};
 }
 
-bool ObjectStore::isReadable(EntryRef ref) const {
-  const log::Segment& in = *parts_->log.pool().segmentOf(ref);
-  EntryView view;
-  return log::decodeEntry(in.restOfExtent(in.offsetOf(ref)), view) == log::DecodeError::None;
+Status ObjectStore::verify(EntryRef ref) const {
+  log::Segment& in = *parts_->log.pool().segmentOf(ref);
+  const uint32_t offset = in.offsetOf(ref);
+  uint32_t next = 0;
+  if (offset < in.committedBytes()) {
+    if (parts_->log.integrity().isSound(in, offset, next)) return Status::Ok;
+    // Also if it was beyond what is kept of damage.
+    return entry(ref).state() == EntryState::Damaged ? Status::Corrupt : Status::RetryLater;
+  }
+  // A copy that the cleaner has not committed yet. It is looked at again when it has.
+  const EntryView view = entry(ref);
+  const uint64_t room = memory_.bytes() - ref.offsetBytes();
+  return view.bytes() <= room && view.verify() ? Status::Ok : Status::RetryLater;
 }
 
-/// Another entry of the same key in the index, or none.
-/// @param status  RetryLater: one may be of the same key, and cannot be read yet
-EntryRef ObjectStore::besides(const index::StripeGuard& stripe, EntryRef restored, Status& status) const {
-  const EntryView view = entry(restored);
-  return parts_->index.find(stripe, [&](EntryRef candidate) {
-    if (candidate == restored) return false;
-    const EntryView other = entry(candidate);
-    // Restored like this one, it is waiting for the same: one of them goes first.
-    if (isDamaged(other.state()) && !isReadable(candidate)) {
-      if (other.state() == EntryState::Restoring) status = Status::RetryLater;
-      return false;
-    }
-    return other.table() == view.table() && std::ranges::equal(other.key(), view.key());
-  });
+/// Of an entry with another key than the one that was asked for, though the index has it under the same bits. Chance
+/// makes that so rare that somebody has to have looked for such keys, and then both hashes have these bits. Otherwise
+/// its key is not what was written.
+EntryState ObjectStore::stateOfStranger(EntryRef candidate, KeyHash hash) const {
+  if (parts_->index.agree(hashOf(candidate), hash)) return EntryState::Pending;
+  switch (verify(candidate)) {
+    case Status::Ok:
+      return EntryState::Pending;
+    case Status::Corrupt:
+      return EntryState::Damaged;
+    default:
+      return EntryState::Restoring;
+  }
 }
 
 Status ObjectStore::reconcile(const log::Damage& restored) {
@@ -89,51 +97,6 @@ Status ObjectStore::reconcile(const log::Damage& restored) {
     RC_CHECK(parts_->index.erase(stripe, ref));
     return Status::Ok;
   }
-  Status status = Status::Ok;
-  const EntryRef other = besides(stripe, ref, status);
-  if (status != Status::Ok || !other) return status;
-  // Those of a side log die by entries of that log.
-  if (tablet->state == TabletState::Pulling) return Status::RetryLater;
-  return reconcileWith(stripe, other, ref, hash, tablet->durability);
-}
-
-/// What is restored is older than `other`, whatever their versions say.
-Status ObjectStore::reconcileWith(const index::StripeGuard& stripe, EntryRef other, EntryRef restored, KeyHash hash,
-                                  Durability level) {
-  const EntryView old = entry(restored);
-  const EntryView present = entry(other);
-  const bool is_object = present.type() == EntryType::Object;
-  if (is_object && present.version() <= old.version()) {
-    // It may be damaged, too: not copied under a checksum of its own. It is found when its segment is closed.
-    if (!isReadable(other)) return Status::RetryLater;
-    const std::array<ByteSpan, 1> payload = {present.payload()};
-    const EntryInput again{.type = EntryType::Object,
-                           .table = present.table(),
-                           .version = old.version() + 1,
-                           .key = present.key(),
-                           .payload = payload,
-                           .expiry_s = present.hasExpiry() ? present.expiry() : 0,
-                           .dead = other};
-    const auto appended = parts_->log.append(std::span(&again, 1), log::AppendClass::Write);
-    if (!appended.ok()) return appended.error();
-    RC_CHECK(parts_->index.replace(stripe, other, appended->refs[0]));
-  }
-  // Nothing in the log names the segment of the restored one as that of something dead. This does, for as long as it
-  // is there.
-  const EntryInput tombstone{.type = EntryType::Tombstone,
-                             .table = old.table(),
-                             .version = old.version(),
-                             .key = old.key(),
-                             .payload = {},
-                             .dead = restored};
-  const auto appended = parts_->log.append(std::span(&tombstone, 1), log::AppendClass::Remove);
-  if (!appended.ok()) return appended.error();
-  RC_CHECK(parts_->index.erase(stripe, restored));
-  if (is_object) return Status::Ok;
-  // The absence is shown when both removals are durable.
-  raiseSafeVersion(std::max(old.version(), present.version()));
-  RC_CHECK(parts_->index.replace(stripe, other, appended->refs[0]));
-  retireTombstone(stripe, appended->refs[0], hash, level);
   return Status::Ok;
 }
 

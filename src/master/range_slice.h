@@ -55,6 +55,12 @@ Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, Table
       uint64_t group_bytes = 0;
       for (end = first; end < found.size() && found[end].hash == found[first].hash; ++end) {
         const log::EntryView entry = store.entry(found[end].ref);
+        if (found[end].is_misplaced) {
+          // It may be of this range, whatever its key says now.
+          const Status sound = store.verify(found[end].ref);
+          if (sound != Status::Ok) return sound;
+          continue;
+        }
         if (entry.table() != table) continue;
         saw(found[end].ref);
         const log::EntryState state = entry.state();

@@ -1,13 +1,13 @@
-/// Keys that were written again, or given up, while nobody knew that their entry was damaged.
+/// Keys that are asked for, written, or given up, when nobody knows yet that their entry is damaged.
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <bit>
 
 #include "log/entry_writer.h"
-#include "log/log_reader.h"
 #include "log/memory_scrubber.h"
 #include "master/object_store.h"
+#include "master/range_slice.h"
 #include "runtime/sim/sim_epoch.h"
 
 namespace ramcore::master {
@@ -82,8 +82,8 @@ class ReconcileTest : public ::testing::Test {
     keep(key);
     const size_t at = static_cast<size_t>(store.entry(flipped).key().data() - store.entry(flipped).address());
     memory->at(flipped)[at] ^= std::byte{4};
-    ASSERT_FALSE(find(key).ref);
   }
+  KeyHash hashOfChanged() const { return hashKey(store.entry(flipped).table(), store.entry(flipped).key()); }
   void scrub() {
     log::MemoryScrubber scrubber(log);
     while (scrubber.step(1 << 20) >= 1 << 20) {
@@ -98,9 +98,6 @@ class ReconcileTest : public ::testing::Test {
     if (status == Status::Ok && log.integrity().release(damage)) log.markDead(damage.ref);
     return status;
   }
-  /// What a server has that replays this log, in the order in which it was written or in the opposite one.
-  std::string replayed(const std::string& key, bool backwards);
-
   const log::LogConfig config = log::LogConfig::forTest();
   runtime::ManualClock clock;
   runtime::SimRcu rcu;
@@ -120,89 +117,106 @@ class ReconcileTest : public ::testing::Test {
   std::vector<std::byte> right;
 };
 
-struct Replayed : ReconcileTest {
-  void TestBody() override {}
-  using ReconcileTest::log;
-  using ReconcileTest::replicator;
-  using ReconcileTest::store;
-  using ReconcileTest::valueOf;
-};
-
-std::string ReconcileTest::replayed(const std::string& key, bool backwards) {
-  std::vector<std::vector<std::byte>> segments;
-  for (uint32_t i = 0; i < log.pool().slotCount(); ++i) {
-    const log::Segment& segment = log.pool().slot(i);
-    if (segment.committedBytes() == 0) continue;
-    segments.emplace_back(segment.committedBytes());
-    segment.copyOut(0, segment.committedBytes(), segments.back().data());
-  }
-  std::vector<log::EntryView> entries;
-  for (const auto& bytes : segments) {
-    log::SegmentReader walk(bytes);
-    for (auto group = walk.nextGroup(); !group.empty(); group = walk.nextGroup()) {
-      for (const log::EntryView& entry : group) {
-        const bool has_key = entry.type() == log::EntryType::Object || entry.type() == log::EntryType::Tombstone;
-        if (has_key) entries.push_back(entry);
-      }
-    }
-  }
-  if (backwards) std::ranges::reverse(entries);
-  Replayed other;
-  log::SideLog side(other.log, other.replicator);
-  DeadVersions dead;
-  size_t taken = 0;
-  EXPECT_EQ(other.store.replayBatch(entries, side, taken, &dead), Status::Ok);
-  EXPECT_EQ(taken, entries.size());
-  std::string value = other.valueOf(key);
-  side.close();
-  side.join();
-  return value;
-}
-
-TEST_F(ReconcileTest, WhatWasWrittenMeanwhileStays) {
-  for (const bool higher : {true, false}) {
-    SCOPED_TRACE(higher ? "the newer one has the higher version" : "the older one has the higher version");
-    const std::string key = higher ? "key" : "yek";
-    for (int i = 0; i < 20; ++i) {
-      ASSERT_EQ(write(higher ? "other" + std::to_string(i) : key, "old").status, Status::Ok);
-    }
-    ASSERT_EQ(write(key, "old").status, Status::Ok);
-    const Version before = find(key).entry.version();
-    roll();
-    const uint64_t objects = store.objectCount();
-    flipKeyOf(key);
-    const Answer written = write(key, "new");
-    ASSERT_EQ(written.status, Status::Ok);
-    ASSERT_EQ(written.version > before, higher);
-    observer.damages.clear();
-    scrub();
-    ASSERT_EQ(observer.damages.size(), 1u);
-    EXPECT_EQ(restore(), Status::Ok);
-
-    EXPECT_EQ(valueOf(key), "new");
-    EXPECT_EQ(find(key).entry.version(), higher ? written.version : before + 1);
-    EXPECT_EQ(store.objectCount(), objects);
-    EXPECT_EQ(log.integrity().rangeStatus(), Status::Ok);
-    EXPECT_EQ(replayed(key, false), "new");
-    EXPECT_EQ(replayed(key, true), "new");
-    ASSERT_EQ(mutate(wire::Opcode::Remove, key).status, Status::Ok);
-    store.reapTombstones(100);
-    EXPECT_FALSE(find(key).ref) << "the removal uncovers the older one";
-    EXPECT_EQ(replayed(key, false), "");
-    EXPECT_EQ(replayed(key, true), "");
-  }
-}
-
-TEST_F(ReconcileTest, CountingSurvives) {
-  for (int i = 0; i < 5; ++i) ASSERT_EQ(write("key", "old").status, Status::Ok);
-  const auto [live, tombstones] = std::pair(log.stats().live_bytes.load(), log.stats().tombstone_bytes.load());
+/// Whatever bit of what lookups compare has flipped: who asks finds it, and nobody is told that there is no such key.
+TEST_F(ReconcileTest, WhoAsksForAKeyFindsThatItHasChanged) {
+  ASSERT_EQ(write("key", "old").status, Status::Ok);
   roll();
-  const int64_t rolled = log.stats().live_bytes.load() - live;
-  flipKeyOf("key");  // it names the segment of the one before
+  keep("key");
+  const size_t key_at = static_cast<size_t>(store.entry(flipped).key().data() - store.entry(flipped).address());
+  std::vector<size_t> bits;
+  for (size_t bit = 8 * key_at; bit < 8 * (key_at + 3); ++bit) bits.push_back(bit);
+  for (size_t bit = 0; bit < 32; ++bit) bits.push_back(8 * offsetof(log::EntryHeader, table) + bit);
+  for (size_t bit = 0; bit < 16; ++bit) bits.push_back(8 * offsetof(log::EntryHeader, key_bytes) + bit);
+  bits.push_back(std::countr_zero(static_cast<unsigned>(log::kNamesSegment)));
+  const KeyHash hash = hashKey(kLostTable, asBytes("key"));
+  for (size_t i = 0; i < bits.size(); ++i) {
+    SCOPED_TRACE("bit " + std::to_string(bits[i]));
+    observer.damages.clear();
+    memory->at(flipped)[bits[i] / 8] ^= static_cast<std::byte>(1u << (bits[i] % 8));
+    switch (i % 4) {
+      case 0:
+        EXPECT_EQ(find("key").ref, kRestoringRef);
+        break;
+      case 1: {
+        const ObjectStore::Key key{kLostTable, asBytes("key")};
+        log::EntryRef found;
+        store.lookupBatch(std::span(&key, 1), std::span(&hash, 1), std::span(&found, 1));
+        EXPECT_EQ(found, kRestoringRef);
+        break;
+      }
+      case 2:
+        EXPECT_EQ(write("key", "new").status, Status::RetryLater);
+        break;
+      case 3:
+        EXPECT_EQ(mutate(wire::Opcode::Remove, "key").status, Status::RetryLater);
+        break;
+    }
+    ASSERT_EQ(observer.damages.size(), 1u);
+    ASSERT_EQ(restore(), Status::Ok);
+    ASSERT_EQ(valueOf("key"), "old");
+  }
+  EXPECT_EQ(store.objectCount(), 1u);
   ASSERT_EQ(write("key", "new").status, Status::Ok);
+  EXPECT_EQ(valueOf("key"), "new");
+  EXPECT_EQ(store.objectCount(), 1u);
+}
+
+/// Nor is it missing without a word among others.
+TEST_F(ReconcileTest, WhoListsARangeFindsThatAKeyHasChanged) {
+  for (int i = 0; i < 200; ++i) ASSERT_EQ(write("key" + std::to_string(i), "old").status, Status::Ok);
+  roll();
+  for (int i = 0; i < 200; ++i) {
+    SCOPED_TRACE(i);
+    const std::string key = "key" + std::to_string(i);
+    keep(key);
+    memory->at(flipped)[offsetof(log::EntryHeader, table)] ^= std::byte{1};
+    observer.damages.clear();
+    // A piece of the range that has it.
+    const KeyHash hash = hashKey(kLostTable, asBytes(key));
+    const HashRange range{.first = hash - hash % (1ull << 50), .last = hash | ((1ull << 50) - 1)};
+    const auto list = [&] {
+      RangeSlice slice;
+      return slice.fill(
+          store, *index, kLostTable, range, {.bytes_wanted = 1000, .bytes_max = 10'000},
+          [](log::EntryRef) { return uint64_t{1}; }, [](log::EntryRef) {});
+    };
+    EXPECT_EQ(list(), Status::RetryLater);
+    ASSERT_EQ(observer.damages.size(), 1u);
+    ASSERT_EQ(restore(), Status::Ok);
+    EXPECT_EQ(list(), Status::Ok);
+  }
+}
+
+/// In the open head, too.
+TEST_F(ReconcileTest, WhoAsksFindsWhatTheScrubberDoesNotLookAtYet) {
+  ASSERT_EQ(write("key", "old").status, Status::Ok);
+  flipKeyOf("key");
   scrub();
+  ASSERT_EQ(observer.damages.size(), 0u);
+  EXPECT_EQ(find("key").ref, kRestoringRef);
+  ASSERT_EQ(observer.damages.size(), 1u);
   ASSERT_EQ(restore(), Status::Ok);
-  EXPECT_EQ(log.stats().live_bytes.load() - log.stats().tombstone_bytes.load(), live - tombstones + rolled);
+  EXPECT_EQ(valueOf("key"), "old");
+}
+
+/// A key that has the same bits of the hash is another one, and nothing is wrong with it.
+TEST_F(ReconcileTest, AnotherKeyOfTheSameBitsIsNoDamage) {
+  ASSERT_EQ(write("key", "old").status, Status::Ok);
+  roll();
+  flipKeyOf("key");
+  const KeyHash hash = hashOfChanged();
+  // Under the bits of the changed key, where the index has it now, it is what it is.
+  {
+    const index::StripeGuard from(*index, hashKey(kLostTable, asBytes("key")));
+    ASSERT_TRUE(index->erase(from, flipped));
+  }
+  {
+    const index::StripeGuard to(*index, hash);
+    ASSERT_EQ(index->insert(to, flipped), Status::Ok);
+  }
+  const auto found = store.lookup(kLostTable, hash, asBytes("of the same bits"));
+  EXPECT_FALSE(found.ref);
+  EXPECT_TRUE(observer.damages.empty());
 }
 
 TEST_F(ReconcileTest, WhatWasGivenUpMeanwhileDoesNotComeBack) {
@@ -213,6 +227,7 @@ TEST_F(ReconcileTest, WhatWasGivenUpMeanwhileDoesNotComeBack) {
   std::optional<KeyHash> cursor = 0;
   while (cursor) cursor = store.purgeSlice(kLostTable, {.first = 0, .last = UINT64_MAX}, *cursor);
   ASSERT_EQ(store.objectCount(), 1u) << "it was not recognized";
+  ASSERT_EQ(observer.damages.size(), 1u) << "somebody has come across it";
   roll();
   own(log.headId());
   scrub();
