@@ -7,30 +7,11 @@ import re
 import socket
 import sys
 import time
-import urllib.request
 
 from cluster_harness import Cluster, Daemon, Failed, run, tool
+from metrics_endpoint import free_port, scrape
 
 DOCUMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "metrics.md")
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-def scrape(port):
-    """{name with labels: value} and the names of all families."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    values = {}
-    for line in text.splitlines():
-        if line and not line.startswith("#"):
-            name, value = line.rsplit(" ", 1)
-            values[name] = float(value)
-    families = set(re.findall(r"^# TYPE (ramcore_\S+) ", text, re.MULTILINE))
-    return values, families
 
 
 def expect(condition, text):

@@ -23,6 +23,7 @@ namespace {
 
 constexpr const char* kProgram = "ramcore-server";
 constexpr uint64_t kMegabyte = uint64_t{1} << 20;
+constexpr uint32_t kScrubEverySecondsMax = 366 * 24 * 3600;
 
 struct ServerSettings {
   ProcessSettings process;
@@ -32,7 +33,9 @@ struct ServerSettings {
   std::string storage = "ramcore-server";
   uint64_t storage_bytes = uint64_t{4} << 30;
   uint64_t scrub_bytes_per_s = uint64_t{16} << 20;
+  uint32_t scrub_every_s = 24 * 3600;
   uint64_t scrub_memory_bytes_per_s = uint64_t{16} << 20;
+  uint32_t scrub_memory_every_s = 3600;
   std::string failure_domain;
   master::ReplicationOptions replication;
   master::LendingOptions lending;
@@ -151,7 +154,8 @@ class Server final : private master::MasterObserver {
                            settings_.storage);
     auto backup = backup::Backup::open({.storage_bytes = settings_.storage_bytes,
                                         .segment_bytes = log::LogConfig().segment_bytes,
-                                        .scrub = {.bytes_per_second = settings_.scrub_bytes_per_s}},
+                                        .scrub = {.bytes_per_second = settings_.scrub_bytes_per_s,
+                                                  .pass_ns = settings_.scrub_every_s * runtime::kNanosPerSecond}},
                                        {.storage = *storage_,
                                         .clock = process_->clock(),
                                         .trace = process_->trace(),
@@ -241,7 +245,8 @@ class Server final : private master::MasterObserver {
     config.replication = settings_.replication;
     config.lending = settings_.lending;
     config.cleaners_max = settings_.cleaners_max;
-    config.scrub.bytes_per_second = settings_.scrub_memory_bytes_per_s;
+    config.scrub = {.bytes_per_second = settings_.scrub_memory_bytes_per_s,
+                    .pass_ns = settings_.scrub_memory_every_s * runtime::kNanosPerSecond};
     return master::Master::open(config,
                                 {.clock = process_->clock(),
                                  .trace = process_->trace(),
@@ -335,18 +340,27 @@ int main(int argc, char** argv) {
       ->default_str(formatSize(settings.storage_bytes));
   app.add_option(
          "--scrub-bytes-per-s", settings.scrub_bytes_per_s,
-         "How fast the copies are read again once a day to find out whether the disk has kept them, in bytes or with a "
-         "unit; 0: never")
+         "How fast the copies are read again to find out whether the disk has kept them, in bytes or with a unit; 0: "
+         "never")
       ->envname("RAMCORE_SCRUB_BYTES_PER_S")
       ->transform(CLI::AsSizeValue(false))
       ->default_str(formatSize(settings.scrub_bytes_per_s));
   app.add_option(
-         "--scrub-memory-bytes-per-s", settings.scrub_memory_bytes_per_s,
-         "How fast the objects in --memory are verified once an hour, in bytes or with a unit; what is damaged is made "
-         "whole from its copies; 0: never")
+         "--scrub-every-s", settings.scrub_every_s,
+         "Seconds from the beginning of one such pass over the copies to that of the next, unless it takes longer")
+      ->envname("RAMCORE_SCRUB_EVERY_S")
+      ->check(CLI::Range(1U, kScrubEverySecondsMax));
+  app.add_option("--scrub-memory-bytes-per-s", settings.scrub_memory_bytes_per_s,
+                 "How fast the objects in --memory are verified, in bytes or with a unit; what is damaged is made "
+                 "whole from its "
+                 "copies; 0: never")
       ->envname("RAMCORE_SCRUB_MEMORY_BYTES_PER_S")
       ->transform(CLI::AsSizeValue(false))
       ->default_str(formatSize(settings.scrub_memory_bytes_per_s));
+  app.add_option("--scrub-memory-every-s", settings.scrub_memory_every_s,
+                 "Seconds from the beginning of one pass over --memory to that of the next, unless it takes longer")
+      ->envname("RAMCORE_SCRUB_MEMORY_EVERY_S")
+      ->check(CLI::Range(1U, kScrubEverySecondsMax));
   app.add_option("--replicas", settings.replication.replicas,
                  "Other servers on which everything this one holds is kept; 0: nothing survives this server")
       ->envname("RAMCORE_REPLICAS")
