@@ -434,8 +434,10 @@ runtime::Task<bool> RecoveryManager::storeAssigned(const std::vector<TabletId>& 
   std::vector<Tablet> tablets;
   for (const TabletId id : ids) {
     Tablet tablet = *parts_.map.findTablet(id);
-    // Who has failed at it is not the first to try again.
-    auto target = loads.begin();
+    // Who has failed at it is the last to try again: of those with the least to recover the next one has its turn, or
+    // two without room for it would give it to each other for ever, and never to who has.
+    auto target = loads.upper_bound({loads.begin()->first, tablet.recovery_master});
+    if (target == loads.end() || target->first != loads.begin()->first) target = loads.begin();
     if (target->second == tablet.recovery_master && loads.size() > 1) ++target;
     const auto [load, server] = *target;
     loads.erase(target);

@@ -35,6 +35,7 @@ class FakeCluster {
     std::map<TabletId, TabletEpoch> dropped;
     int64_t pull_polls = 0;
     Status drop_failure = Status::Ok;
+    Status pull_failure = Status::Ok;
     int refusals_left = 0;                              ///< of tablets, because its log has no head yet
     bool stalls = false;                                ///< recoveries here go on for ever
     std::map<ServerId, std::vector<Replica>> replicas;  ///< of others' logs
@@ -126,7 +127,7 @@ class FakeCluster {
       result.status = Status::NotFound;
       return result;
     }
-    result.pull_status = pull_failure;
+    result.pull_status = pull_failure != Status::Ok ? pull_failure : at.pull_failure;
     found->second.pulled = found->second.pulled || (!at.stalls && ++at.pull_polls % 3 == 0);
     result.done = found->second.pulled;
     result.fraction = result.done ? 1 : 0.5;

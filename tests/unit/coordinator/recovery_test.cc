@@ -298,6 +298,16 @@ TEST_F(Recoveries, AFailedAttemptIsFollowedByOneAtAnotherServer) {
   }
 }
 
+TEST_F(Recoveries, WhoHasRoomGetsItsTurnWhateverItsNumber) {
+  bench.cluster().keepLog(first, {second, third});
+  bench.cluster().machine(second).pull_failure = Status::NoSpace;
+  bench.cluster().machine(third).pull_failure = Status::NoSpace;
+  bench.kill(first);
+  bench.passRenewing(10 * kSecond);
+  expectBack(bench, table, first);
+  EXPECT_EQ(bench.life().map.tabletsOwnedBy(fourth).size(), kTablets);
+}
+
 TEST_F(Recoveries, AServerThatRefusesIsPassedOver) {
   bench.cluster().keepLog(first, {second, third});
   bench.cluster().machine(fourth).drop_failure = Status::BadRequest;
