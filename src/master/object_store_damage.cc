@@ -44,11 +44,12 @@ std::optional<ObjectStore::Identity> ObjectStore::identify(EntryRef ref, Segment
 }
 
 Status ObjectStore::verify(EntryRef ref) const {
-  log::Segment& in = *parts_->log.pool().segmentOf(ref);
-  const uint32_t offset = in.offsetOf(ref);
+  log::Segment* const in = parts_->log.pool().segmentOf(ref);
+  if (in == nullptr) return Status::Ok;  // nobody's entry is nobody's damage
+  const uint32_t offset = in->offsetOf(ref);
   uint32_t next = 0;
-  if (offset < in.committedBytes()) {
-    if (parts_->log.integrity().isSound(in, offset, next)) return Status::Ok;
+  if (offset < in->committedBytes()) {
+    if (parts_->log.integrity().isSound(*in, offset, next)) return Status::Ok;
     // Also if it was beyond what is kept of damage.
     return entry(ref).state() == EntryState::Damaged ? Status::Corrupt : Status::RetryLater;
   }
