@@ -43,6 +43,7 @@ class MasterService final {
 
   void read(rpc::Request request);
   void readBatch(std::span<rpc::Request> requests);
+  void writeBatch(std::span<rpc::Request> requests);
   void write(rpc::Request request);
   void remove(rpc::Request request) { write(std::move(request)); }
   void increment(rpc::Request request);

@@ -119,6 +119,10 @@ class ObjectStore final : public log::EntryOwner {
     if (i + kEntriesAhead < count) parts_->index.prefetchEntry(hash_of(i + kEntriesAhead), memory_.base());
   }
 
+  /// The same in two steps, for a batch that is small: first all lines, then all entries.
+  void prefetch(KeyHash hash) const { parts_->index.prefetch(hash); }
+  void prefetchEntry(KeyHash hash) const { parts_->index.prefetchEntry(hash, memory_.base()); }
+
   enum class Locking : uint8_t { Wait, Try };
   /// Carries out one mutation, or answers a repeated one from its record.
   ///
