@@ -30,9 +30,13 @@ class Cleaner final {
   };
 
   /// `log`, `owner` and `replicator` are those that belong together and outlive the cleaner.
-  /// @param workers_max  that may share the copying, the caller of step() included
+  /// @param workers_max  that may share the copying, the caller of step() included; one more is to spare
   Cleaner(Log& log, EntryOwner& owner, Replicator& replicator, uint32_t workers_max = 1)
-      : log_(log), replicator_(replicator), copying_(log, owner, workers_max), compaction_(log, copying_) {}
+      : log_(log),
+        replicator_(replicator),
+        workers_max_(workers_max),
+        copying_(log, owner, workers_max + 1),
+        compaction_(log, copying_) {}
 
   /// Whether memory, segment slots or places for copies are so short that a pass should begin. A few loads.
   bool isNeeded() const;
@@ -46,13 +50,16 @@ class Cleaner final {
   /// @param bytes_max  to look at in this step; 64 KB of small entries cost about 30-60 us
   Progress step(uint32_t bytes_max);
 
-  uint32_t workersMax() const { return copying_.workersMax(); }
+  uint32_t workersMax() const { return workers_max_; }
   /// How many workers should be at it now, the caller of step() included: cleanersWanted(), as far as there is
   /// something to share. Any thread; some loads and a spin lock.
   uint32_t workersWanted() const;
+  /// Whether there is copying to be done. Any thread; a spin lock.
+  bool canShare() const { return copying_.workersUseful() > 0; }
   /// A slice of copying by another worker. When it found nothing to do, whoever calls step() has to do so soon: there
   /// may be nothing left but what is the latter's.
-  /// @param worker  1 .. workersMax() - 1. Thread: any, one at a time for each worker, inside a read section
+  /// @param worker  1 .. workersMax() - 1; workersMax(): the spare one, which workersWanted() does not count. Thread:
+  ///                any, one at a time for each worker, inside a read section
   /// @return whether it found something
   bool help(uint32_t worker, uint32_t bytes_max);
 
@@ -97,6 +104,7 @@ class Cleaner final {
 
   Log& log_;
   Replicator& replicator_;
+  const uint32_t workers_max_;
   SharedCopy copying_;
   Compaction compaction_;
 

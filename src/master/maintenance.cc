@@ -8,6 +8,9 @@ namespace ramcore::master {
 namespace {
 
 constexpr uint32_t kCleanBytesPerSlice = 64 * 1024;  // 30-60 us of small entries
+// So long that what changes between requests and copying is small against both, and no request waits much longer than
+// for a batch of others.
+constexpr uint32_t kCleanBytesPerRound = 16 * 1024;
 constexpr size_t kDeferredPerSlice = 256;
 constexpr size_t kTombstonesPerSlice = 64;
 // While readers or pins hold memory back there is nothing to compute: look again after this.
@@ -15,19 +18,23 @@ constexpr int64_t kWaitNs = 1 * runtime::kNanosPerMilli;
 
 }  // namespace
 
-Maintenance::Maintenance(runtime::Executor& executor, const Parts& parts, std::span<runtime::Executor* const> others)
+Maintenance::Maintenance(runtime::Executor& executor, const Parts& parts, std::span<runtime::Executor* const> others,
+                         const SoleProcessor& sole)
     : Job([](runtime::Job& job) { static_cast<Maintenance&>(job).slice(); }),
       executor_(executor),
       parts_(parts),
-      again_(*this) {
+      again_(*this),
+      sole_(sole) {
   const size_t count = std::min<size_t>(parts.cleaner.workersMax() - 1, others.size());
   for (uint32_t i = 0; i < count; ++i) helpers_.push_back(std::make_unique<Helper>(*this, *others[i], i + 1));
+  if (sole.dispatch != nullptr) dispatch_ = std::make_unique<Helper>(*this, *sole.dispatch, parts.cleaner.workersMax());
 }
 
 Maintenance::~Maintenance() { RC_CHECK(!isScheduled()); }
 
 bool Maintenance::isScheduled() const {
-  const bool helps = std::ranges::any_of(helpers_, [](const auto& helper) { return helper->scheduled.load(); });
+  const bool helps = (dispatch_ != nullptr && dispatch_->scheduled.load()) ||
+                     std::ranges::any_of(helpers_, [](const auto& helper) { return helper->scheduled.load(); });
   // In this order: a helper posts the wake before it is unscheduled.
   return helps || wake_.posted.load() || scheduled_.load();
 }
@@ -54,8 +61,7 @@ void Maintenance::slice() {
   const bool was_poked = poked_.exchange(false, std::memory_order_seq_cst);
   using Progress = log::Cleaner::Progress;
   const bool cleans = parts_.cleaner.isBusy() || parts_.cleaner.isNeeded();
-  const Progress progress = cleans ? parts_.cleaner.step(kCleanBytesPerSlice) : Progress::Idle;
-  if (cleans) callHelpers();
+  const Progress progress = cleans ? clean() : Progress::Idle;
   noteCleaning();
   parts_.rcu.reclaim(kDeferredPerSlice);
   const size_t waiting = parts_.log.reclaim(static_cast<uint64_t>(executor_.clock().nowNs()));
@@ -80,22 +86,47 @@ void Maintenance::slice() {
   }
 }
 
+log::Cleaner::Progress Maintenance::clean() {
+  if (dispatch_ != nullptr && !parts_.cleaner.isBusy()) has_one_processor_ = sole_.is_so();
+  // It says when it stops.
+  if (dispatch_ != nullptr && dispatch_->scheduled.load()) return log::Cleaner::Progress::Waiting;
+  const log::Cleaner::Progress progress = parts_.cleaner.step(kCleanBytesPerSlice);
+  callHelpers();
+  return progress;
+}
+
 // Also those that are at it and would stop with their next slice are left alone.
 void Maintenance::callHelpers() {
-  if (helpers_.empty()) return;
-  const uint32_t wanted = parts_.cleaner.workersWanted();
+  if (has_one_processor_) {
+    if (isWanted(*dispatch_)) call(*dispatch_);
+    return;
+  }
   for (const auto& helper : helpers_) {
-    if (helper->worker >= wanted) break;
-    if (helper->scheduled.exchange(true)) continue;
-    parts_.log.stats().cleaners.fetch_add(1, std::memory_order_relaxed);
-    helper->executor.post(*helper, urgency());
+    if (!isWanted(*helper)) break;
+    call(*helper);
   }
 }
 
+void Maintenance::call(Helper& helper) {
+  if (helper.scheduled.exchange(true)) return;
+  parts_.log.stats().cleaners.fetch_add(1, std::memory_order_relaxed);
+  helper.executor.post(helper, priorityOf(helper));
+}
+
+bool Maintenance::isWanted(const Helper& helper) const {
+  if (stop_.load()) return false;
+  return &helper == dispatch_.get() ? parts_.cleaner.canShare() : helper.worker < parts_.cleaner.workersWanted();
+}
+
+// The dispatch thread takes requests before each slice, and has one slice in each of its rounds.
+runtime::Priority Maintenance::priorityOf(const Helper& helper) const {
+  return &helper == dispatch_.get() ? runtime::Priority::Background : urgency();
+}
+
 void Maintenance::helpersSlice(Helper& helper) {
-  const bool is_wanted = !stop_.load() && helper.worker < parts_.cleaner.workersWanted();
-  if (is_wanted && parts_.cleaner.help(helper.worker, kCleanBytesPerSlice)) {
-    helper.executor.post(helper, urgency());
+  const uint32_t bytes_max = &helper == dispatch_.get() ? kCleanBytesPerRound : kCleanBytesPerSlice;
+  if (isWanted(helper) && parts_.cleaner.help(helper.worker, bytes_max)) {
+    helper.executor.post(helper, priorityOf(helper));
     return;
   }
   parts_.log.stats().cleaners.fetch_sub(1, std::memory_order_relaxed);

@@ -14,11 +14,22 @@
 
 namespace ramcore::master {
 
+/// The dispatch thread, which copies in the place of the executor if both share a processor.
+struct SoleProcessor {
+  runtime::Executor* dispatch = nullptr;  ///< nullptr: it never does. Not `executor`, and none of `others`
+  /// Whether this process has one processor now. Asked when cleaning begins; may be a system call.
+  bool (*is_so)() = nullptr;
+};
+
 /// The background work of a master, in slices on one executor: cleaning, reclamation, removed keys, memory for the
 /// index before it grows into it. Sleeps while there is nothing to do; no tick. It is the reclaimer of the Rcu.
 ///
 /// When one is too few for the cleaning (Cleaner::workersWanted), helpers share its copying, each in slices on an
 /// executor of its own, until there is nothing to share or fewer are wanted. A helper that stops wakes the first one.
+///
+/// On a machine with one processor the executor and the dispatch thread would take turns of milliseconds, in which
+/// clients wait or the processor does. There the dispatch thread does the copying, a small slice between two looks for
+/// requests, and the executor only what is left.
 class Maintenance : private runtime::Job {
  public:
   struct Parts {
@@ -30,7 +41,9 @@ class Maintenance : private runtime::Job {
   };
   /// @param executor  inside a read section of the Rcu while it runs a job, as all others
   /// @param others  executors of helpers; the first ones are used, as many as the cleaner has further workers
-  Maintenance(runtime::Executor& executor, const Parts& parts, std::span<runtime::Executor* const> others = {});
+  /// @param sole  the cleaner's spare worker is its
+  Maintenance(runtime::Executor& executor, const Parts& parts, std::span<runtime::Executor* const> others = {},
+              const SoleProcessor& sole = {});
   /// No slice is queued (checked).
   ~Maintenance();
 
@@ -63,7 +76,11 @@ class Maintenance : private runtime::Job {
   };
 
   void slice();
+  log::Cleaner::Progress clean();
   void callHelpers();
+  void call(Helper& helper);
+  bool isWanted(const Helper& helper) const;
+  runtime::Priority priorityOf(const Helper& helper) const;
   void helpersSlice(Helper& helper);
   void onHelperStopped();
   void noteCleaning();
@@ -81,7 +98,10 @@ class Maintenance : private runtime::Job {
   Again again_;
   Wake wake_{*this};
   std::vector<std::unique_ptr<Helper>> helpers_;
-  bool is_counted_ = false;  ///< among the workers that clean
+  const SoleProcessor sole_;
+  std::unique_ptr<Helper> dispatch_;  ///< of sole_
+  bool has_one_processor_ = false;    ///< as of when cleaning began
+  bool is_counted_ = false;           ///< among the workers that clean
   std::atomic<bool> scheduled_{false};
   std::atomic<bool> poked_{false};
   std::atomic<bool> stop_{false};

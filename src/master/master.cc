@@ -16,6 +16,12 @@ std::span<runtime::Executor* const> allButFirst(std::span<runtime::Executor* con
   return workers.subspan(std::min<size_t>(workers.size(), 1));
 }
 
+/// Without workers the dispatch thread does it all in any case.
+SoleProcessor soleProcessor(const Master::Environment& environment) {
+  if (environment.has_one_processor == nullptr || !environment.dispatch.hasWorkers()) return {};
+  return {.dispatch = &environment.dispatch, .is_so = environment.has_one_processor};
+}
+
 }  // namespace
 
 Outcome<std::unique_ptr<Master>> Master::open(const MasterConfig& config, const Environment& environment,
@@ -65,7 +71,7 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
               log::cleanersMax(master.config_.cleaners_max,
                                static_cast<uint32_t>(master.environment_.dispatch.workers().size()))),
       maintenance(master.background_, {log, cleaner, master.store_, *master.index_, master.environment_.rcu},
-                  allButFirst(master.environment_.dispatch.workers())),
+                  allButFirst(master.environment_.dispatch.workers()), soleProcessor(master.environment_)),
       repair({log, master.store_, maintenance, master.environment_.dispatch, master.background_,
               master.environment_.caller, master.environment_.trace, master.replicas_.get()},
              master.config_.scrub),

@@ -75,6 +75,9 @@ class Master final : private LinkObserver {
     log::Replicator* replicator = nullptr;  ///< in the place of what config.replication asks for
     uint64_t seed = 0;                      ///< of what is drawn: where replicas go
     const BackupGauge* backup = nullptr;    ///< of the backup in this process, if there is one
+    /// Whether this process has one processor now: then the dispatch thread cleans memory between its rounds. May be a
+    /// system call. nullptr: it has several
+    bool (*has_one_processor)() = nullptr;
   };
   /// Failure: BadConfig or NoSpace, for a person.
   static Outcome<std::unique_ptr<Master>> open(const MasterConfig& config, const Environment& environment,

@@ -143,8 +143,10 @@ bool Dispatch::step(bool reads_clock) {
 uint32_t Dispatch::runJobs() {
   for (size_t i = 0; i < inboxes_.size(); ++i) queues_.takeInbox(inboxes_[i], static_cast<runtime::Priority>(i));
   uint32_t count = 0;
-  while (count < options_.jobs_per_round_max) {
-    runtime::Job* job = queues_.pop();
+  // Background work does not come between a request and its answer more than once: it may post itself again.
+  runtime::Priority priority{};
+  while (count < options_.jobs_per_round_max && priority != runtime::Priority::Background) {
+    runtime::Job* job = queues_.pop(priority);
     if (job == nullptr) break;
     job->run(*job);
     ++count;

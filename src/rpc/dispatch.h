@@ -32,7 +32,8 @@ struct DispatchOptions {
   /// Never sleep; for cores that belong to this process alone.
   bool poll_always = false;
   uint32_t burst_messages_max = 32;  ///< taken from one endpoint before the next has its turn
-  uint32_t jobs_per_round_max = 32;  ///< queued jobs run before the endpoints are polled again
+  uint32_t jobs_per_round_max = 32;  ///< queued jobs run before the endpoints are polled again, and at
+                                     ///< most one of them of Priority::Background
 };
 
 /// Counters of one opcode, written by the dispatch thread and, for handlers that end on a worker, merged through it.

@@ -26,15 +26,18 @@ class JobQueues {
     return true;
   }
   /// The next job to run, or nullptr.
-  runtime::Job* pop() {
+  /// @param priority  set to what it was posted with
+  runtime::Job* pop(runtime::Priority& priority) {
     ++turn_;
     if (turn_ % kTurnsBetweenShares == 0) {
       // A share turn: one of the classes below the first, each in its turn.
       const size_t favoured = 1 + (turn_ / kTurnsBetweenShares) % (runtime::kPriorityCount - 1);
+      priority = static_cast<runtime::Priority>(favoured);
       if (runtime::Job* job = lists_[favoured].pop()) return job;
     }
-    for (runtime::JobList& list : lists_) {
-      if (runtime::Job* job = list.pop()) return job;
+    for (size_t i = 0; i < lists_.size(); ++i) {
+      priority = static_cast<runtime::Priority>(i);
+      if (runtime::Job* job = lists_[i].pop()) return job;
     }
     return nullptr;
   }

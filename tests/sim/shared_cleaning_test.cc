@@ -25,8 +25,9 @@ class SharedCleaningTest : public MasterServiceTest {
     for (const auto& [key, value] : model_) EXPECT_EQ(read(key, 1, server).value, value) << key;
   }
   /// A server that has the whole table; from now on it is the only one.
-  size_t addServer(uint32_t worker_count, uint32_t cleaners_max) {
+  size_t addServer(uint32_t worker_count, uint32_t cleaners_max, bool has_one_processor = false) {
     SimServer::Options options;
+    options.has_one_processor = has_one_processor;
     options.worker_count = worker_count;
     options.cleaners_max = cleaners_max;
     key_count_ = 0;
@@ -90,6 +91,19 @@ TEST_F(SharedCleaningTest, TwoWorkersAreTooFewToShare) {
   EXPECT_GT(logOf(server).stats().cleaner_passes.load(), 10u);
   EXPECT_EQ(logOf(server).stats().cleaner_bytes_shared.load(), 0u);
   expectAll(server);
+}
+
+TEST_F(SharedCleaningTest, OnOneProcessorTheDispatchThreadCopies) {
+  const size_t server = addServer(1, 0, true);
+  const log::LogStats& stats = logOf(server).stats();
+  fill(85, server);
+  overwrite(6 * logOf(server).config().memory_bytes, server);
+  EXPECT_GT(stats.cleaner_passes.load(), 10u);
+  EXPECT_EQ(stats.cleaner_bytes_shared.load(), stats.cleaner_bytes_copied.load()) << "the worker copies, too";
+  expectAll(server);
+  ASSERT_TRUE(world.runUntil([&] { return stats.cleaners.load() == 0; })) << "nothing is written any more";
+  world.servers[server]->stopInOrder();
+  ASSERT_TRUE(world.runUntil([&] { return world.servers[server]->hasStopped(); }));
 }
 
 TEST_F(SharedCleaningTest, AServerThatStopsWaitsForAllThatClean) {

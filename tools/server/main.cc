@@ -13,6 +13,7 @@
 #include "coordinator/table_manager.h"
 #include "master/master.h"
 #include "runtime/real/file_storage.h"
+#include "runtime/real/processors.h"
 #include "runtime/real/urcu_epoch.h"
 #include "tools/support/display.h"
 #include "tools/support/metrics_server.h"
@@ -256,7 +257,8 @@ class Server final : private master::MasterObserver {
                                  .threads = threads_,
                                  .memory = *memory_,
                                  .seed = process_->entropy().next(),
-                                 .backup = gauge_ ? &*gauge_ : nullptr},
+                                 .backup = gauge_ ? &*gauge_ : nullptr,
+                                 .has_one_processor = &runtime::hasOneProcessor},
                                 *this);
   }
 

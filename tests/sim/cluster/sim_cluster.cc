@@ -107,6 +107,7 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   server.scrub = options.scrub;
   server.memory_scrub = options.memory_scrub;
   server.replicas = options.replicas;
+  server.has_one_processor = index % 3 == 1;
   // Each process has a name of its own: it neither repeats the draws of an earlier one nor gets its messages.
   const uint32_t life = ++lives_[index];
   const std::string name = serverNode(index) + (life == 1 ? "" : "." + std::to_string(life));

@@ -73,6 +73,7 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
                               .lending = {},
                               .scrub = options.memory_scrub,
                               .cleaners_max = options.cleaners_max};
+  bool (*const has_one_processor)() = options.has_one_processor ? +[] { return true; } : nullptr;
   const master::Master::Environment environment{.clock = node_.clock(),
                                                 .trace = node_.trace(),
                                                 .dispatch = dispatch,
@@ -81,7 +82,9 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
                                                 .threads = threads_,
                                                 .memory = *memory_,
                                                 .replicator = replicator_.get(),
-                                                .seed = node_.entropy().next()};
+                                                .seed = node_.entropy().next(),
+                                                .backup = nullptr,
+                                                .has_one_processor = has_one_processor};
   master_ = std::move(master::Master::open(config, environment, *this)).value();
   master_->start();
   dispatch_.wake();

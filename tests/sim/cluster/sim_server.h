@@ -24,8 +24,9 @@ class SimServer final : private master::MasterObserver {
     std::string coordinator_node = "coordinator";
     log::LogConfig log = log::LogConfig::forTest();
     index::IndexConfig index = index::IndexConfig::forTest();
-    uint32_t worker_count = 3;  // at least 1
-    uint32_t cleaners_max = 2;  // of them
+    uint32_t worker_count = 3;       // at least 1
+    uint32_t cleaners_max = 2;       // of them
+    bool has_one_processor = false;  ///< the dispatch copies what the cleaner moves
     /// Without a disk: what stands in for replication.
     SimReplicator::Options replication;
     DurableLedger* ledger = nullptr;

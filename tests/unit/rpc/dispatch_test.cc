@@ -416,6 +416,38 @@ TEST_F(DispatchTest, SleepsOnlyWhenThereIsNothingToDo) {
   server->dispatch().awake();
 }
 
+/// Long background work cuts itself into slices; requests are looked for in between.
+TEST_F(DispatchTest, OneBackgroundJobInEachRound) {
+  begin(0);
+  ASSERT_TRUE(server->driver.drain(1000));
+  struct Again : runtime::Job {
+    Again(Dispatch& dispatch, runtime::Priority priority)
+        : Job([](runtime::Job& job) {
+            auto& self = static_cast<Again&>(job);
+            if (++self.runs < 100) self.dispatch.post(self, self.priority);
+          }),
+          dispatch(dispatch),
+          priority(priority) {}
+    Dispatch& dispatch;
+    const runtime::Priority priority;
+    int runs = 0;
+  };
+  Again background(server->dispatch(), runtime::Priority::Background);
+  Again urgent(server->dispatch(), runtime::Priority::Client);
+  server->dispatch().post(background, runtime::Priority::Background);
+  for (int round = 1; round <= 5; ++round) {
+    EXPECT_TRUE(server->dispatch().step());
+    EXPECT_EQ(background.runs, round);
+  }
+  server->dispatch().post(urgent, runtime::Priority::Client);
+  EXPECT_TRUE(server->dispatch().step());
+  EXPECT_GT(urgent.runs, 10);
+  while (server->dispatch().step()) {
+  }
+  EXPECT_EQ(background.runs, 100);
+  EXPECT_EQ(urgent.runs, 100);
+}
+
 using DispatchDeathTest = DispatchTest;
 
 TEST_F(DispatchDeathTest, ADroppedRequestIsABug) {

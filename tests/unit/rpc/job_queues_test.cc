@@ -23,7 +23,12 @@ class JobQueuesTest : public ::testing::Test {
     Tagged& job = jobs_.emplace_back(priority, static_cast<int>(jobs_.size()));
     queues_.push(job, priority);
   }
-  Tagged* pop() { return static_cast<Tagged*>(queues_.pop()); }
+  Tagged* pop() {
+    Priority priority{};
+    auto* const job = static_cast<Tagged*>(queues_.pop(priority));
+    if (job != nullptr) EXPECT_EQ(priority, job->priority);
+    return job;
+  }
 
   std::deque<Tagged> jobs_;
   JobQueues queues_;
