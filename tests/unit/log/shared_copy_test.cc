@@ -24,14 +24,14 @@ class InterruptedOwner final : public EntryOwner {
   }
   bool relocated(EntryRef from, EntryRef to, const EntryView& entry, Hint hint) override {
     if (interrupt) interrupt();
-    if (at_placed) at_placed();
+    if (at_placed) at_placed(entry);
     return owner_.relocated(from, to, entry, hint);
   }
   void dropped(EntryRef ref, const EntryView& entry) override { owner_.dropped(ref, entry); }
   SafeVersionPayload safeVersion() override { return owner_.safeVersion(); }
 
   std::function<void()> interrupt;
-  std::function<void()> at_placed;  ///< the worker has a survivor then, and a copy of the entry in it
+  std::function<void(const EntryView&)> at_placed;  ///< the worker has a survivor then, and a copy of the entry in it
 
  private:
   MapOwner& owner_;
@@ -319,7 +319,7 @@ TEST(SharedCopy, WhoFindsNoSurvivorGivesItsSegmentBack) {
   fixture.copying.begin(items, std::span(&survivor, 1));
   EXPECT_EQ(fixture.copying.workersUseful(), 1u);
   int tried = 0;
-  fixture.interrupted.at_placed = [&] {
+  fixture.interrupted.at_placed = [&](const EntryView&) {
     if (std::exchange(tried, 3) != 0) return;
     const auto refs = fixture.owner.refs();
     for (int i = 0; i < 3; ++i) {
@@ -339,6 +339,60 @@ TEST(SharedCopy, WhoFindsNoSurvivorGivesItsSegmentBack) {
     const Segment* const in = fixture.log->pool().segmentOf(ref);
     EXPECT_TRUE(in == survivor || in->state() == SegmentState::Open) << key;
   }
+}
+
+// The last window is copied as far as there is room, and then its first entry turns out to be dead: what is taken back
+// makes room for the one that did not fit.
+TEST(SharedCopy, ASurvivorThatGetsRoomBackIsNotFull) {
+  SharingFixture fixture(1, false);
+  for (int i = 1000; i < 1600; ++i) ASSERT_EQ(fixture.put("key" + std::to_string(i), 300), Status::Ok);
+  ASSERT_TRUE(fixture.log->isRolled(fixture.log->requestRoll()));
+  for (int i = 0; i < 4; ++i) fixture.reclaim();
+  std::vector<Segment*> cleanable;
+  fixture.log->listCleanable(cleanable);
+  ASSERT_GE(cleanable.size(), 2u);
+  cleanable.resize(2);
+  Segment* const survivor = fixture.log->openPrivate(SegmentKind::Survivor, 1024);
+  ASSERT_NE(survivor, nullptr);
+  const uint32_t entry_bytes = fixture.log->view(fixture.owner.refs().begin()->second).alignedBytes();
+  const auto roomFor = [&] {
+    size_t count = 0;
+    EntryRef ref;
+    for (Segment::Cursor at = survivor->cursor(); survivor->place(at, entry_bytes, ref);) ++count;
+    return count;
+  };
+  const size_t room = roomFor();
+  std::map<const Segment*, std::vector<std::string>> alive;
+  for (const auto& [key, ref] : fixture.owner.refs()) alive[fixture.log->pool().segmentOf(ref)].push_back(key);
+  auto& first = alive[cleanable[0]];
+  const size_t last_count = alive[cleanable[1]].size();
+  ASSERT_NE(last_count % 16, 1u) << "the last window has more than one entry";
+  ASSERT_GT(first.size() + last_count, room + 1);
+  ASSERT_LE(last_count, room);
+  // One more than there is room for.
+  for (; first.size() + last_count > room + 1; first.pop_back()) ASSERT_EQ(fixture.remove(first.back()), Status::Ok);
+
+  std::vector<SharedCopy::Item> items;
+  for (Segment* const segment : cleanable) {
+    fixture.log->setInPass(*segment, true);
+    items.push_back({.from = segment});
+  }
+  fixture.copying.begin(items, std::span(&survivor, 1));
+  int died = 0;
+  fixture.interrupted.at_placed = [&](const EntryView& entry) {
+    if (died != 0 || roomFor() != 0) return;
+    ++died;
+    EXPECT_EQ(fixture.remove(std::string(asText(entry.key()))), Status::Ok);
+  };
+  for (int i = 0; i < 1000 && !fixture.copying.isDone(); ++i) fixture.copying.work(0, 1 << 20);
+  ASSERT_TRUE(fixture.copying.isDone());
+  EXPECT_EQ(died, 1);
+  EXPECT_EQ(roomFor(), 0u) << "all that was alive, and it fits exactly";
+  EXPECT_EQ(fixture.copying.end(), std::vector<Segment*>{survivor}) << "no other was opened";
+  fixture.expectModel();
+  size_t moved = 0;
+  for (const auto& [key, ref] : fixture.owner.refs()) moved += fixture.log->pool().segmentOf(ref) == survivor ? 1 : 0;
+  EXPECT_EQ(moved, room);
 }
 
 }  // namespace
