@@ -293,8 +293,8 @@ void ReplicaManager::stepAll() {
       repairing_.insert(*at);
     }
     if (segment.step()) {
-      // Others are not to wait for memory that may never be restored.
-      if (segment.isBlocked()) repairing_.erase(*at);
+      // Others are not to wait for memory that may never be restored, nor for places that may never come free.
+      if (segment.isBlocked() || segment.isOutOfPlaces()) repairing_.erase(*at);
       is_short = is_short || segment.replicaCount() < targetCount();
       all_heads_have_places = all_heads_have_places && !hasNoPlace(segment);
       if (segment.isStuck() && !segment.isOfReserve()) short_of_places_.store(true, std::memory_order_relaxed);
@@ -364,8 +364,9 @@ const Member* ReplicaManager::choose(const ReplicatedSegment& segment) {
 }
 
 ReplicaManager::Avoided ReplicaManager::kindOf(const ReplicatedSegment& segment) {
-  if (!segment.isHead()) return Avoided::ForOthers;
-  return segment.isOfReserve() ? Avoided::ForSmallHeads : Avoided::ForHeads;
+  const uint8_t flags = segment.frameFlags();
+  if ((flags & wire::WriteReplica::kHead) == 0) return Avoided::ForOthers;
+  return (flags & wire::WriteReplica::kReserve) != 0 ? Avoided::ForSmallHeads : Avoided::ForHeads;
 }
 
 void ReplicaManager::noteOpened(const ReplicatedSegment& segment) {

@@ -109,6 +109,17 @@ bool ReplicatedSegment::mayCertify() const {
   return !is_head_ || has_certified_ || openedCount() >= owner_.leastCount();
 }
 
+uint8_t ReplicatedSegment::frameFlags() const {
+  using Write = wire::WriteReplica;
+  if (is_of_reserve_) return Write::kHead | Write::kReserve;
+  if (!closed_reported_ && !is_head_) return 0;
+  if (!has_certified_) return Write::kHead;
+  const auto held = std::count_if(replicas_.begin(), replicas_.end(), [this](const auto& replica) {
+    return closed_reported_ ? replica->closed : replica->opened;
+  });
+  return static_cast<uint32_t>(held) < owner_.leastCount() ? 0 : Write::kHead;
+}
+
 uint32_t ReplicatedSegment::completeCount() const {
   return static_cast<uint32_t>(std::count_if(replicas_.begin(), replicas_.end(), [this](const auto& replica) {
     // One that waits for its turn may still name servers that are gone.
@@ -123,6 +134,11 @@ bool ReplicatedSegment::isBlocked() const {
     return std::any_of(replicas_.begin(), replicas_.end(), [is](const auto& replica) { return (*replica).*is; });
   };
   return closed_reported_ && any(&Replica::is_blocked) && !any(&Replica::busy);
+}
+
+bool ReplicatedSegment::isOutOfPlaces() const {
+  return closed_reported_ && replicas_.size() < owner_.targetCount() &&
+         std::all_of(replicas_.begin(), replicas_.end(), [](const auto& replica) { return replica->closed; });
 }
 
 void ReplicatedSegment::stop() {
@@ -319,9 +335,7 @@ void ReplicatedSegment::send(Replica& replica, uint32_t committed) {
   const uint64_t epoch = isOpenHead() && (certifies || !replica.opened) ? epoch_ : replica.epoch;
   const bool flushes = certifies && (closes || replica.certified_epoch != epoch);
   uint8_t flags = 0;
-  if (!replica.opened) flags |= Write::kOpen;
-  if (!replica.opened && is_head_) flags |= Write::kHead;
-  if (!replica.opened && is_of_reserve_) flags |= Write::kReserve;
+  if (!replica.opened) flags |= Write::kOpen | frameFlags();
   if (flushes) flags |= Write::kFlush;
   if (certifies) flags |= Write::kCertified;
   replica.busy = true;

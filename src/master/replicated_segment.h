@@ -67,6 +67,10 @@ class ReplicatedSegment {
   bool isHead() const { return is_head_; }
   /// A small head: backups keep frames for those.
   bool isOfReserve() const { return is_of_reserve_; }
+  /// Which of a backup's frames a replica that is opened now may have: kHead and kReserve of wire::WriteReplica. What a
+  /// recovery needs and too few have may have one of those that others leave to survivors: until it has it, no head can
+  /// follow, so nothing would ever come free. What is merely to have more copies leaves all that is kept to cleaning.
+  uint8_t frameFlags() const;
   /// Replicas that have a frame.
   uint32_t openedCount() const;
   /// A head that was refused a frame for want of one, and has too few servers.
@@ -88,6 +92,8 @@ class ReplicatedSegment {
 
   /// It is closed, and cannot be copied again before its memory is restored; nothing of it is on its way.
   bool isBlocked() const;
+  /// It is closed, has everything on the servers that keep it, and nobody has a place for what is lacking.
+  bool isOutOfPlaces() const;
 
   /// Something may have been acknowledged in it.
   bool isOpened() const { return opened_reported_; }

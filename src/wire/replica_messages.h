@@ -17,7 +17,7 @@ struct WriteReplica {
   static constexpr Opcode kOpcode = Opcode::WriteReplica;
   enum Flags : uint8_t {
     kOpen = 1,       ///< makes the replica: takes a frame, or takes over the one of an older epoch
-    kHead = 2,       ///< with kOpen: a head's; otherwise a survivor's or a side log's
+    kHead = 2,       ///< with kOpen: leaves what is kept for survivors and side logs to them, as a head does
     kCertified = 4,  ///< `certificate` counts
     /// Answer when everything so far, certificate included, survives a power loss. `flushed_bytes` then is what is
     /// certified under the request's epoch: up to this write, or also what came after it but before the flush began.

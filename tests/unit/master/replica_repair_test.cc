@@ -126,6 +126,58 @@ TEST_F(ReplicaRepairTest, AHeadThatFindsItsPlacesIsNotWithdrawn) {
   EXPECT_TRUE(backup(1).freed.empty());
 }
 
+// A recovery could find it, so it cannot be given up; and as long as it is not complete no head can follow it.
+TEST_F(ReplicaRepairTest, AHeadThatHasLostAReplicaMayHaveAPlaceThatIsKeptForSurvivors) {
+  start(3, {1, 2}, {.replicas = 2, .min_replicas = 2});
+  EXPECT_TRUE(becomesDurable(put("a")));
+  backup(3).is_full = true;
+  setMembers({1, 3});
+  EXPECT_TRUE(becomesDurable(put("b")));
+  EXPECT_EQ(holders(owner_->end(), 2), (std::vector<uint64_t>{1, 3}));
+}
+
+// More than the least they get only of what is left, or the cleaner, which makes room for them, would have none.
+TEST_F(ReplicaRepairTest, FurtherCopiesLeavePlacesToSurvivors) {
+  start(4, {1, 2, 3});
+  log::Segment* side = nullptr;
+  server_.onDispatch([&] {
+    side = log_->openPrivate(log::SegmentKind::Side);
+    log_->closePrivate(*side);
+  });
+  ASSERT_TRUE(comesTrue([&] { return side->state() == log::SegmentState::Closed; }));
+  const SegmentId id = side->id();
+  backup(4).is_full = true;
+  setMembers({1, 2, 4});
+  runFor(5000 * kMilli);
+  EXPECT_EQ(closedOn(id), (std::vector<uint64_t>{1, 2, 3})) << "3 keeps what it has, and nobody counts it";
+  setMembers({1, 4});
+  EXPECT_TRUE(comesTrue([&] { return backup(4).hasClosed(id); })) << "one copy is too few";
+  EXPECT_TRUE(becomesDurable(put("a")));
+}
+
+// Few are repaired at a time. Those that find no place are not in the way of one that may have it.
+TEST_F(ReplicaRepairTest, CopiesThatFindNoPlaceDoNotKeepOthersFromTheirs) {
+  start(4, {1, 2, 3});
+  constexpr size_t kSegments = 8;
+  std::vector<log::Segment*> sides;
+  server_.onDispatch([&] {
+    for (size_t i = 0; i < kSegments; ++i) {
+      sides.push_back(log_->openPrivate(log::SegmentKind::Side));
+      log_->closePrivate(*sides.back());
+    }
+  });
+  const auto isClosed = [](const log::Segment* side) { return side->state() == log::SegmentState::Closed; };
+  ASSERT_TRUE(comesTrue([&] { return std::ranges::all_of(sides, isClosed); }));
+  backup(4).is_full = true;
+  setMembers({1, 2, 4});
+  runFor(5000 * kMilli);
+  const SegmentId last = sides.back()->id();
+  EXPECT_EQ(closedOn(last), (std::vector<uint64_t>{1, 2, 3}));
+  lose(1, last, 1);
+  lose(2, last, 1);
+  EXPECT_TRUE(comesTrue([&] { return backup(4).hasClosed(last); }));
+}
+
 TEST_F(ReplicaRepairTest, AClosedReplicaThatIsLostIsMadeElsewhere) {
   start(4, {1, 2, 3, 4});
   put("a");
