@@ -115,6 +115,10 @@ class Log final : public ReplicationEvents {
   /// above every id handed out so far. Pass the result to isRolled.
   /// In a full memory it waits until there is some.
   SegmentId requestRoll() RC_EXCLUDES(lock_);
+  /// As requestRoll, for what cannot wait until writes find a head: tablets and their segments that come from
+  /// elsewhere. When the replicator is short of places it takes a small head, as removes do: what they come from may be
+  /// what fills the storage.
+  SegmentId requestRollToJoin() RC_EXCLUDES(lock_);
   /// True once such a head has taken over and the heads before it are closed everywhere.
   bool isRolled(SegmentId request) const { return durableUpTo().segment >= request; }
   /// The head, or none before the first one is open.
@@ -242,7 +246,7 @@ class Log final : public ReplicationEvents {
   void countOut(EntryRef ref, int64_t due_bytes);
   void countDead(EntryRef ref, Segment* named) RC_REQUIRES(lock_);
   void commitHead(uint32_t offset) RC_REQUIRES(lock_);
-  bool mayUseSmallHead() const RC_REQUIRES(lock_);
+  bool mayUseSmallHead(bool is_short) const RC_REQUIRES(lock_);
   bool isPrepareDue() const RC_REQUIRES(lock_);
 
   bool trySwitch() RC_EXCLUDES(lock_);
@@ -281,6 +285,7 @@ class Log final : public ReplicationEvents {
   bool remove_blocked_ RC_GUARDED_BY(lock_) = false;  ///< a remove did not fit: a reserve head is justified
   SegmentId want_roll_ RC_GUARDED_BY(lock_);          ///< roll until the head's id is at least this
   SegmentId want_pass_roll_ RC_GUARDED_BY(lock_);     ///< the same, with the last small head if need be
+  SegmentId want_join_roll_ RC_GUARDED_BY(lock_);     ///< the same, with a small head where places are short
   bool pass_running_ RC_GUARDED_BY(lock_) = false;
   uint64_t next_id_ RC_GUARDED_BY(lock_) = 1;
   CommitRing ring_ RC_GUARDED_BY(lock_);

@@ -27,6 +27,16 @@ SegmentId Log::requestRollForPass() {
   return requestRoll();
 }
 
+SegmentId Log::requestRollToJoin() {
+  const SegmentId request = requestRoll();
+  {
+    SpinGuard guard(lock_);
+    want_join_roll_ = std::max(want_join_roll_, request);
+  }
+  maintain();
+  return request;
+}
+
 bool Log::tryBeginPass() {
   SpinGuard guard(lock_);
   if (next_preparing_) return false;
@@ -42,10 +52,13 @@ void Log::endPass() {
   maintain();
 }
 
-bool Log::mayUseSmallHead() const {
-  if (head_ == nullptr) return false;
+/// @param is_short  the replicator is short of places
+bool Log::mayUseSmallHead(bool is_short) const {
+  // Without a head nothing can be recovered, and the storage may be full of what waits for that.
+  if (head_ == nullptr) return is_short;
   if (head_->id() < want_pass_roll_) return true;
-  return remove_blocked_ && !pass_running_ && pool_.freeSmallHeadCount() >= 2;
+  const bool is_wanted = remove_blocked_ || (is_short && head_->id() < want_join_roll_);
+  return is_wanted && !pass_running_ && pool_.freeSmallHeadCount() >= 2;
 }
 
 void Log::maintain() {
@@ -95,16 +108,17 @@ bool Log::trySwitch() {
 
 /// Opens the next head if it is due and its predecessor is closed: at most two heads may be open at a time.
 bool Log::prepareNext() {
+  const bool is_short = environment_.replicator.isShortOfPlaces();
   bool may_use_small_head = false;
   {
     SpinGuard guard(lock_);
     if (failed_.load(std::memory_order_relaxed) != Status::Ok || !isPrepareDue()) return false;
     next_preparing_ = true;
-    may_use_small_head = mayUseSmallHead();
+    may_use_small_head = mayUseSmallHead(is_short);
   }
   Segment* next = nullptr;
   // A small head finds a place where another one has just found none.
-  if (may_use_small_head && environment_.replicator.isShortOfPlaces()) {
+  if (may_use_small_head && is_short) {
     next = pool_.allocate(SegmentKind::SmallHead, takeId());
   }
   if (next == nullptr && pool_.mayHaveRoom(SegmentKind::Head)) next = pool_.allocate(SegmentKind::Head, takeId());
@@ -150,7 +164,7 @@ void Log::withdrawNext() {
   {
     SpinGuard guard(lock_);
     if (next_ == nullptr || next_opened_ || next_withdrawn_ || next_->kind() != SegmentKind::Head) return;
-    if (!mayUseSmallHead() || pool_.freeSmallHeadCount() == 0) return;
+    if (!mayUseSmallHead(true) || pool_.freeSmallHeadCount() == 0) return;
     next_withdrawn_ = true;
     id = next_->id();
   }

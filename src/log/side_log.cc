@@ -127,7 +127,7 @@ bool SideLog::isClosed() const {
 void SideLog::join() {
   RC_CHECK(isClosed() && !joined_);
   log_.exchange(segments_, {});
-  roll_ = log_.requestRoll();
+  roll_ = log_.requestRollToJoin();
   joined_ = true;
 }
 

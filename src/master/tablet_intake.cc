@@ -22,7 +22,7 @@ runtime::Task<Status> TabletIntake::purge(const Tablet& tablet, const std::atomi
 }
 
 runtime::Task<Status> TabletIntake::roll(const std::atomic<bool>& cancelled, SegmentId& head) {
-  head = parts_.log.requestRoll();
+  head = parts_.log.requestRollToJoin();
   runtime::GrowingPause pause = growingPause();
   while (!parts_.log.isRolled(head)) {
     if (cancelled) co_return Status::Cancelled;

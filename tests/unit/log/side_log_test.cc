@@ -41,6 +41,26 @@ TEST(SideLog, JoinsAtOneInstant) {
   EXPECT_TRUE(recover(fixture.copies.replicas()) == expected);
 }
 
+// What it takes over may be what fills the storage.
+TEST(SideLog, JoinsByASmallHeadWhereWritesFindNoPlace) {
+  LogFixture fixture;
+  std::map<std::string, std::string> expected;
+  SideLog side(*fixture.log, fixture.copies);
+  for (int i = 0; i < 20; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    ASSERT_EQ(put(side, key, std::string(1000, 'x'), 1), Status::Ok);
+    expected[key] = std::string(1000, 'x');
+  }
+  fixture.copies.setPlaces(fixture.copies.replicas().size() + 4);
+  side.close();
+  side.join();
+  for (int i = 0; i < 3; ++i) fixture.log->maintain();
+  EXPECT_TRUE(fixture.copies.isShortOfPlaces());
+  EXPECT_TRUE(side.isJoined());
+  EXPECT_TRUE(recover(fixture.copies.replicas()) == expected);
+  EXPECT_EQ(fixture.log->stats().small_heads_opened.load(), 1u);
+}
+
 TEST(SideLog, CopiesEntriesAsTheyAre) {
   LogFixture fixture;
   SideLog side(*fixture.log, fixture.copies);

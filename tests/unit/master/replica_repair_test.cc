@@ -178,6 +178,29 @@ TEST_F(ReplicaRepairTest, CopiesThatFindNoPlaceDoNotKeepOthersFromTheirs) {
   EXPECT_TRUE(comesTrue([&] { return backup(4).hasClosed(last); }));
 }
 
+// After all servers have died the storage is full of what is to be recovered.
+TEST_F(ReplicaRepairTest, AServerBeginsAndTakesSegmentsOverWhileStorageIsFull) {
+  addBackups(3);
+  for (const uint64_t id : {1, 2, 3}) backup(id).is_full = true;
+  makeManager();
+  setMembers({1, 2, 3});
+  makeLog();
+  ASSERT_TRUE(comesTrue([this] { return manager_->isShortOfPlaces(); }));
+  const auto maintained = [this](const auto& what) {
+    return comesTrue([&] {
+      server_.onDispatch([this] { log_->maintain(); });
+      return what();
+    });
+  };
+  ASSERT_TRUE(maintained([this] { return log_->headId() != SegmentId(); }));
+  SegmentId request;
+  server_.onDispatch([&] { request = log_->requestRollToJoin(); });
+  EXPECT_TRUE(maintained([&] { return log_->isRolled(request); }));
+  EXPECT_TRUE(comesTrue([this] { return manager_->writeStatus() == Status::TooFewReplicas; }, 2000 * kMilli))
+      << "what is kept is not for writes";
+  EXPECT_GE(log_->pool().freeSmallHeadCount(), 1U);
+}
+
 TEST_F(ReplicaRepairTest, AClosedReplicaThatIsLostIsMadeElsewhere) {
   start(4, {1, 2, 3, 4});
   put("a");
