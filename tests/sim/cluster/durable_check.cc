@@ -274,9 +274,9 @@ coordinator::LogSurvey DurableCheck::survey(const Owner& owner, uint32_t machine
       if (!replica.is_closed) replica.members = found.contents->members;
     }
   }
-  const bool is_all = machines == (1U << disks_.size()) - 1;
-  coordinator::LogSurvey survey =
-      coordinator::surveyLog(owner.server.floor, answers, {.nobody_is_away = is_all && !is_somebody_powerless_});
+  // Who has more in memory than any disk is somebody who is away.
+  const bool is_all = machines == (1U << disks_.size()) - 1 && !is_somebody_powerless_ && owner.server.id != alone_now_;
+  coordinator::LogSurvey survey = coordinator::surveyLog(owner.server.floor, answers, {.nobody_is_away = is_all});
   // A recovery cannot know that no disk has lost what it had flushed, and waits. It may be judged all the same: what
   // was acknowledged is in the short ones, too.
   if (owner.is_all_sync && !was_deceived_) survey.doubtful.clear();
