@@ -86,6 +86,9 @@ class BareProbe {
         index::IndexMemory::reserve(std::max(buckets * sizeof(index::Line) * 2, index::IndexMemory::kReserveBytesMin));
     if (!memory.ok()) std::exit(1);
     memory_ = std::move(*memory);
+    // In huge pages from the start, those that are half used, too: the limit does not pay for small ones.
+    const auto bytes = memory_->buckets().size_bytes();
+    madvise(memory_->buckets().data(), bytes, MADV_HUGEPAGE);
     lines_ = reinterpret_cast<PlainLine*>(memory_->buckets().data());
     mask_ = buckets - 1;
   }
