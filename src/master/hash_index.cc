@@ -203,9 +203,26 @@ HashRange HashIndex::copyBucket(KeyHash cursor, std::vector<IndexEntry>& out) {
 
 // ---- Maintenance
 
-uint64_t HashIndex::prefaultAhead() { return memory_->prefault(size().bucketCount(), pool_.touched()); }
+// The first split comes when the first buckets have six entries on average, so that no page of theirs is untouched;
+// before, a table that was opened large may be nearly empty.
+uint64_t HashIndex::filledBuckets() const {
+  const uint64_t buckets = size().bucketCount();
+  return buckets > uint64_t{1} << tag_shift_ ? buckets : 0;
+}
 
-bool HashIndex::prefaultIsDue() const { return memory_->prefaultIsDue(size().bucketCount(), pool_.touched()); }
+uint64_t HashIndex::maintainMemory() {
+  const uint64_t buckets = size().bucketCount();
+  const uint64_t lines_touched = pool_.touched();
+  // Not a page at a time, or steady growth would leave nothing for what comes second.
+  if (memory_->prefaultIsDue(buckets, lines_touched)) return memory_->prefault(buckets, lines_touched);
+  return memory_->collapse(filledBuckets(), lines_touched);
+}
+
+bool HashIndex::memoryIsDue() const {
+  const uint64_t lines_touched = pool_.touched();
+  return memory_->prefaultIsDue(size().bucketCount(), lines_touched) ||
+         memory_->collapseIsDue(filledBuckets(), lines_touched);
+}
 
 IndexStats HashIndex::stats() const {
   IndexStats stats;

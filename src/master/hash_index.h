@@ -178,10 +178,12 @@ class HashIndex {
   template <typename HashOf, typename Visit>
   void forEachInRange(HashRange range, HashOf&& hash_of, Visit&& visit);
 
-  /// Background: pre-faults memory ahead of growth. @return bytes; 0 = nothing to do. One thread at a time.
-  uint64_t prefaultAhead();
-  /// Whether prefaultAhead() would do something: two loads.
-  bool prefaultIsDue() const;
+  /// Background: pre-faults memory ahead of growth; when there is enough of it, has 2 MB that growth has passed
+  /// put into a huge page. May take milliseconds; who touches these 2 MB may wait for a part of it.
+  /// @return bytes; 0 = nothing to do. One thread at a time, which holds no stripe.
+  uint64_t maintainMemory();
+  /// Whether maintainMemory() would do something: a few loads. Any thread.
+  bool memoryIsDue() const;
   IndexStats stats() const;
   uint64_t entryCount() const { return entries_.load(std::memory_order_relaxed); }
   /// Whether two hashes are the same in all bits that the index keeps of them: chance makes one pair so in 2^24 times
@@ -210,6 +212,7 @@ class HashIndex {
   uint64_t currentBucket(ReversedHash reversed) const { return size().bucketOf(reversed); }
   Line* nextLine(SlotBits link) const { return isLink(link) ? &lines_[linkedLine(link)] : nullptr; }
   void checkHeld(const StripeGuard& guard) const;
+  uint64_t filledBuckets() const;
 
   template <typename Matcher>
   EntryRef probe(uint64_t bucket, uint64_t tag, Matcher& matches) const;

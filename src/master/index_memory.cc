@@ -13,6 +13,11 @@ namespace {
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kStepBytesMin = 64 << 10;
 constexpr uint64_t kStepShare = 64;
+#if defined(MADV_COLLAPSE)
+constexpr int kAdviceCollapse = MADV_COLLAPSE;
+#else
+constexpr int kAdviceCollapse = 25;  // Linux 6.1; older headers do not have it
+#endif
 
 uint64_t stepBytes(uint64_t used_bytes) {
   return alignUp(std::clamp(used_bytes / kStepShare, kStepBytesMin, IndexMemory::kHugePageBytes), kPageBytes);
@@ -91,6 +96,33 @@ bool IndexMemory::isPartDue(const Part& part, uint64_t used_bytes) {
 
 bool IndexMemory::prefaultIsDue(uint64_t buckets_used, uint64_t lines_touched) const {
   return isPartDue(bucket_part_, buckets_used * sizeof(Line)) || isPartDue(line_part_, lines_touched * sizeof(Line));
+}
+
+uint64_t IndexMemory::collapsePart(Part& part, uint64_t used_bytes) {
+  if (!isCollapseDue(part, used_bytes)) return 0;
+  const uint64_t from = part.collapsed_bytes.load(std::memory_order_relaxed);
+  std::byte* const region = part.base + from;
+  RC_CHECK(reinterpret_cast<uintptr_t>(region) % kHugePageBytes == 0);
+  // Advice, both: the first lets the kernel's daemon do what the second could not do at once. It is not asked twice, or
+  // a machine without free huge pages would be asked for ever.
+  madvise(region, kHugePageBytes, MADV_HUGEPAGE);
+  madvise(region, kHugePageBytes, kAdviceCollapse);
+  part.collapsed_bytes.store(from + kHugePageBytes, std::memory_order_relaxed);
+  return kHugePageBytes;
+}
+
+uint64_t IndexMemory::collapse(uint64_t buckets_filled, uint64_t lines_touched) {
+  const uint64_t bytes = collapsePart(bucket_part_, buckets_filled * sizeof(Line));
+  return bytes != 0 ? bytes : collapsePart(line_part_, lines_touched * sizeof(Line));
+}
+
+bool IndexMemory::isCollapseDue(const Part& part, uint64_t used_bytes) {
+  return part.collapsed_bytes.load(std::memory_order_relaxed) + kHugePageBytes <= used_bytes;
+}
+
+bool IndexMemory::collapseIsDue(uint64_t buckets_filled, uint64_t lines_touched) const {
+  return isCollapseDue(bucket_part_, buckets_filled * sizeof(Line)) ||
+         isCollapseDue(line_part_, lines_touched * sizeof(Line));
 }
 
 uint64_t IndexMemory::bytesCommitted(uint64_t buckets_used, uint64_t lines_touched) const {

@@ -67,8 +67,9 @@ void Maintenance::slice() {
   const size_t waiting = parts_.log.reclaim(static_cast<uint64_t>(executor_.clock().nowNs()));
   parts_.log.maintain();
   parts_.store.reapTombstones(kTombstonesPerSlice);
-  if (parts_.index.prefaultIsDue()) parts_.index.prefaultAhead();
-  if (progress == Progress::Worked) {
+  if (parts_.index.memoryIsDue()) parts_.index.maintainMemory();
+  // One step of it in a slice; what is left does not wait for the next mutation, which may never come.
+  if (progress == Progress::Worked || parts_.index.memoryIsDue()) {
     executor_.post(*this, urgency());
     return;
   }

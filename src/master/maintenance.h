@@ -50,7 +50,7 @@ class Maintenance : private runtime::Job {
   /// There may be something to do. Any thread; cheap when a slice is queued already.
   void poke();
   /// True if a poke would find something: a few loads, for after a mutation.
-  bool isDue() const { return parts_.cleaner.isNeeded() || parts_.rcu.pending() || parts_.index.prefaultIsDue(); }
+  bool isDue() const { return parts_.cleaner.isNeeded() || parts_.rcu.pending() || parts_.index.memoryIsDue(); }
   /// The slice that is queued, or the next one, is the last. Any thread; watch stopped().
   void stop();
   bool stopped() const { return stop_.load() && !isScheduled(); }

@@ -65,7 +65,7 @@ struct Index {
     if (index->insert(guard, Objects::refOf(number)) != Status::Ok) std::exit(1);
     if (number % 1024 == 0) {
       rcu->reclaim(16);
-      index->prefaultAhead();
+      index->maintainMemory();
     }
   }
   const std::unique_ptr<runtime::Rcu> rcu;

@@ -35,7 +35,7 @@ class LocalStore {
     lease_.renewed(clock_.nowNs(), runtime::kNever / 2);
     reader_ = rcu_->registerThread();
     log_.maintain();
-    while (index_->prefaultAhead() != 0) {
+    while (index_->maintainMemory() != 0) {
     }
   }
   ~LocalStore() {
@@ -63,7 +63,7 @@ class LocalStore {
   void turn() {
     rcu_->quiescent(reader_);
     rcu_->reclaim(64);
-    index_->prefaultAhead();
+    index_->maintainMemory();
   }
 
  private:

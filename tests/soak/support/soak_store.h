@@ -63,7 +63,7 @@ class SoakStore {
   void turn(runtime::RcuReader self) {
     rcu_.quiescent(self);
     rcu_.reclaim(1000);
-    index_->prefaultAhead();
+    index_->maintainMemory();
     log_.reclaim(static_cast<uint64_t>(clock_.nowNs()));
     log_.maintain();
   }

@@ -437,14 +437,14 @@ TEST_F(HashIndexTest, BatchOfAnySizeAgreesWithSingleLookups) {
 
 TEST_F(HashIndexTest, PrefaultStaysAheadOfGrowth) {
   open({.initial_buckets_log2 = 4, .reserve_bytes = 16 << 20, .stripes_log2 = 4});
-  EXPECT_GT(index_->prefaultAhead(), 0u);
-  while (index_->prefaultAhead() != 0) {
+  EXPECT_GT(index_->maintainMemory(), 0u);
+  while (index_->maintainMemory() != 0) {
   }
   const uint64_t ahead = index_->stats().committed_bytes;
   EXPECT_LE(ahead, 256u << 10);
   TestRandom random(13);
   for (uint64_t key = 0; key < 30'000; ++key) put(key, random.next());
-  EXPECT_GT(index_->prefaultAhead(), 0u);
+  EXPECT_GT(index_->maintainMemory(), 0u);
   EXPECT_GT(index_->stats().committed_bytes, ahead);
 }
 
