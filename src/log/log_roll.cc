@@ -20,11 +20,17 @@ SegmentId Log::requestRoll() {
 }
 
 SegmentId Log::requestRollForPass() {
+  SegmentId request;
   {
     SpinGuard guard(lock_);
-    want_pass_roll_ = SegmentId(next_id_);
+    // The same head for both: if another id were taken in between, the one that may be small would not be the one that
+    // the pass waits for, and a full memory has no other.
+    request = SegmentId(next_id_);
+    want_pass_roll_ = request;
+    want_roll_ = std::max(want_roll_, request);
   }
-  return requestRoll();
+  maintain();
+  return request;
 }
 
 SegmentId Log::requestRollToJoin() {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "tests/unit/log/log_fixture.h"
@@ -294,6 +295,32 @@ TEST(Log, ConcurrentAppendersKeepGroupsWhole) {
     EXPECT_EQ(reader.end(), WalkEnd::Clean) << name(reader.error());
   }
   EXPECT_EQ(group_count, kThreads * kGroups);
+}
+
+// The head that a pass waits for may be a small one where there is no other, whoever else looks after heads meanwhile.
+TEST(Log, RollOfAPassFindsAHeadInAFullMemoryBesideOtherThreads) {
+  for (int round = 0; round < 500 && !HasFailure(); ++round) {
+    LogFixture fixture(LogConfig::forTest(), false);
+    Log& log = *fixture.log;
+    while (fixture.owner.put(log, "key", std::string(1000, 'x')) == Status::Ok) continue;
+    ASSERT_FALSE(log.pool().mayHaveRoom(SegmentKind::Head));
+    ASSERT_GT(log.pool().freeSmallHeadCount(), 0u);
+    std::atomic<uint64_t> turns{0};
+    std::atomic<bool> ended{false};
+    std::thread other([&] {
+      for (; !ended.load(); turns.fetch_add(1)) static_cast<void>(log.requestRoll());
+    });
+    while (turns.load() == 0) std::this_thread::yield();
+    while (!HasFailure() && log.pool().freeSmallHeadCount() > 0) {
+      const SegmentId roll = log.requestRollForPass();
+      // It may be the other thread that opens it, with its next turn but one.
+      const uint64_t last = turns.load() + 1000;
+      while (!log.isRolled(roll) && turns.load() < last) std::this_thread::yield();
+      EXPECT_TRUE(log.isRolled(roll)) << "with " << log.pool().freeSmallHeadCount() << " small heads left";
+    }
+    ended = true;
+    other.join();
+  }
 }
 
 }  // namespace
