@@ -12,10 +12,10 @@
 #include "runtime/storage.h"
 
 /// The bytes of the file that holds all replicas of one server. See docs/formats.md. A change here is a change of
-/// kFrameFileFormat.
+/// kFrameFileFormat, and so is one of log::kSegmentFormat: segments of another format must not pass for free frames.
 namespace ramcore::backup {
 
-inline constexpr uint32_t kFrameFileFormat = 3;
+inline constexpr uint32_t kFrameFileFormat = 4;
 inline constexpr uint64_t kFrameFileMagic = 0x656c694661724652;  // "RFraFile"
 /// Superblock slots, frame headers and frames begin at multiples of this.
 inline constexpr uint64_t kBlockBytes = 4096;

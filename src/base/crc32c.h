@@ -32,4 +32,8 @@ inline uint32_t crc32c(ByteSpan bytes, uint32_t crc = 0) {
   return ~narrow;
 }
 
+/// The same of the 8 or 2 bytes of one word.
+inline uint32_t crc32cOf(uint64_t word, uint32_t crc = 0) { return ~static_cast<uint32_t>(_mm_crc32_u64(~crc, word)); }
+inline uint32_t crc32cOf(uint16_t word, uint32_t crc = 0) { return ~_mm_crc32_u16(~crc, word); }
+
 }  // namespace ramcore

@@ -78,6 +78,7 @@ bool EntryMover::isWanted(EntryRef ref, const EntryView& entry, Candidate& candi
       if (entry.state() == EntryState::Superseded) return false;
       break;
     case EntryType::Object:
+      candidate.carries = entry.carriesResult() && !entry.isAcknowledged() && !RC_MUTATION("drop-carried-result");
       if (entry.state() != EntryState::Superseded) break;
       candidate.is_due = candidate.named != nullptr && !RC_MUTATION("forget-due-tombstone");
       return candidate.is_due;
@@ -96,10 +97,8 @@ size_t EntryMover::copyTo(std::span<Candidate> candidates, Segment& from, MoveTa
   size_t copied = 0;
   for (Candidate& candidate : candidates) {
     const EntryView entry = log_.view(candidate.ref);
-    const bool names = candidate.named != nullptr;
-    candidate.bytes = candidate.is_due ? alignedTombstoneBytes(entry.keyBytes())
-                      : names          ? entry.alignedBytes()
-                                       : entry.alignedBytesUnnamed();
+    const Keep keep{.name = candidate.named != nullptr, .result = candidate.carries};
+    candidate.bytes = candidate.is_due ? alignedTombstoneBytes(entry.keyBytes()) : entry.copyBytes(keep);
     const MoveTarget::Place place = target.place(candidate.bytes, copied == 0);
     if (place.segment == nullptr) break;
     fetchAhead<1>(log_.pool().memory().at(place.ref), candidate.bytes);
@@ -114,7 +113,7 @@ size_t EntryMover::copyTo(std::span<Candidate> candidates, Segment& from, MoveTa
     if (candidate.is_due) {
       writeTombstoneBefore(at, entry);
     } else {
-      names ? copyEntry(at, entry) : copyEntryUnnamed(at, entry);
+      copyEntry(at, entry, keep);
     }
     ++copied;
   }
@@ -129,9 +128,11 @@ size_t EntryMover::handOver(std::span<Candidate> copies) {
     Candidate& candidate = copies[i];
     const EntryView entry = log_.view(candidate.ref);
     const bool is_tombstone = entry.type() == EntryType::Tombstone;
+    auto moved = EntryOwner::Moved::Yes;
     if (!candidate.is_due) {
       const EntryView copy(log_.pool().memory().at(candidate.place.ref));
-      if (!owner_.relocated(candidate.ref, candidate.place.ref, copy, candidate.hint) && !is_tombstone) {
+      moved = owner_.relocated(candidate.ref, candidate.place.ref, copy, candidate.hint);
+      if (moved == EntryOwner::Moved::No && !is_tombstone) {
         to_->rewind(candidate.place.before);
         candidate.is_due = candidate.named != nullptr;
         return candidate.is_due ? i : i + 1;
@@ -142,20 +143,33 @@ size_t EntryMover::handOver(std::span<Candidate> copies) {
       // One that was due was counted as one, where the object lies, since that died.
       tombstones_.push_back({candidate.named, entry.namedSegment(), candidate.bytes});
     } else {
-      countMoved(entry.type(), entry.alignedBytes(), candidate.bytes);
+      countMoved(entry, candidate, moved == EntryOwner::Moved::WithoutResult);
     }
   }
   return copies.size();
 }
 
-void EntryMover::countMoved(EntryType type, uint32_t from_bytes, uint32_t to_bytes) {
-  const auto count = [&](Bytes& bytes, uint32_t entry_bytes) {
-    bytes.all += entry_bytes;
-    if (type == EntryType::ResultRecord) bytes.results += entry_bytes;
-    if (type == EntryType::Object && entry_bytes > log_.config().smallEntryBytesMax()) bytes.large += entry_bytes;
+/// @param has_left_result  the copy carries one that is not needed any more
+void EntryMover::countMoved(const EntryView& entry, const Candidate& candidate, bool has_left_result) {
+  const uint32_t small_max = log_.config().smallEntryBytesMax();
+  if (!entry.carriesResult() && entry.type() == EntryType::Object && entry.alignedBytes() <= small_max) [[likely]] {
+    left_.all += entry.alignedBytes();
+    kept_.all += candidate.bytes;
+    return;
+  }
+  const auto count = [&](Bytes& bytes, const EntryView& of, uint32_t of_bytes, bool carries) {
+    const uint32_t results = of.resultBytes();
+    const uint32_t live = of_bytes - (carries ? 0 : results);
+    bytes.all += live;
+    if (of.type() == EntryType::ResultRecord) bytes.results += live;
+    if (carries) bytes.results += results;
+    if (of.type() == EntryType::Object && of_bytes > small_max) bytes.large += live;
   };
-  count(left_, from_bytes);
-  count(kept_, to_bytes);
+  const EntryView copy(log_.pool().memory().at(candidate.place.ref));
+  count(left_, entry, entry.alignedBytes(), candidate.carries && !has_left_result);
+  // If it has died since, all of it was counted there.
+  const bool carries = candidate.carries && !(has_left_result && log_.dropResult(candidate.place.ref));
+  count(kept_, copy, candidate.bytes, carries);
 }
 
 /// Counts what was moved where it lies now. A death in between was counted at the new place already; sums are right
@@ -171,6 +185,7 @@ void EntryMover::settle(Segment& from) {
   LogStats& stats = log_.stats();
   stats.live_bytes.fetch_add(kept_.all - left_.all, std::memory_order_relaxed);
   stats.large_bytes.fetch_add(kept_.large - left_.large, std::memory_order_relaxed);
+  stats.result_bytes.fetch_add(kept_.results - left_.results, std::memory_order_relaxed);
   if (!tombstones_.empty()) log_.moveTombstones(from, *to_, tombstones_);
   stats.cleaner_bytes_copied.fetch_add(copied_bytes_, std::memory_order_relaxed);
   counted_bytes_ += copied_bytes_;

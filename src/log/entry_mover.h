@@ -53,6 +53,7 @@ class EntryMover {
     EntryRef ref;
     EntryOwner::Hint hint = 0;
     Segment* named = nullptr;   ///< by the entry, if that says anything any more
+    bool carries = false;       ///< a result that is still needed
     uint32_t end = 0;           ///< logical offset behind it
     uint32_t bytes = 0;         ///< that its copy takes
     bool is_due = false;        ///< it is dead, and a tombstone has to say what it said
@@ -62,7 +63,7 @@ class EntryMover {
   bool isWanted(EntryRef ref, const EntryView& entry, Candidate& candidate);
   size_t copyTo(std::span<Candidate> candidates, Segment& from, MoveTarget& target);
   size_t handOver(std::span<Candidate> copies);
-  void countMoved(EntryType type, uint32_t from_bytes, uint32_t to_bytes);
+  void countMoved(const EntryView& entry, const Candidate& candidate, bool has_left_result);
   void settle(Segment& from);
 
   Log& log_;

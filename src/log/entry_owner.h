@@ -22,14 +22,20 @@ class EntryOwner {
     return 0;
   }
 
+  /// What became of an entry that the cleaner has copied.
+  enum class Moved : uint8_t {
+    No,             ///< nothing points to `from` any more (the entry died): the copy is taken back. Ignored for
+                    ///< tombstones, which are kept whether or not the owner has a reference
+    Yes,            ///< also what pointed to the result that the copy carries, if it carries one
+    WithoutResult,  ///< but for that: it was acknowledged meanwhile, and the log has been told so of `from`
+  };
   /// The cleaner copied the entry at `from` to `to`. The owner makes everything that pointed to `from` point to `to`,
   /// under the lock that serialises changes of this key, if it still points to `from`. For entries to which it keeps no
   /// reference it answers whether they are still wanted.
   ///
+  /// @param entry  the copy
   /// @param hint  what willBeRelocated() returned for it
-  /// @return false: nothing points to `from` any more (the entry died); the copy is taken back. Ignored for
-  ///         tombstones, which are kept whether or not the owner has a reference.
-  virtual bool relocated(EntryRef from, EntryRef to, const EntryView& entry, Hint hint) = 0;
+  virtual Moved relocated(EntryRef from, EntryRef to, const EntryView& entry, Hint hint) = 0;
 
   /// A tombstone is dropped because nothing it could hold down exists any more. The owner forgets references to it, if
   /// it has any.

@@ -1,7 +1,5 @@
 #include "log/entry_view.h"
 
-#include <algorithm>
-
 namespace ramcore::log {
 
 namespace {
@@ -13,12 +11,18 @@ bool isDigestForm(const EntryView& view) {
   return digest.reserved == 0 && ids_bytes == uint64_t{digest.count} * sizeof(SegmentId);
 }
 
+bool isCarriedForm(const CarriedResult& result) {
+  // What is ahead of its own sequence wraps around.
+  return result.client && result.acknowledged < result.sequence;
+}
+
 bool isKilling(EntryType type) { return type == EntryType::Object || type == EntryType::Tombstone; }
 
 /// Whether lengths and fixed parts are such that users of this type may read the payload without looking again.
 bool hasFormOfType(const EntryView& view) {
   const bool keyed = view.keyBytes() > 0;
   if (view.namesSegment() && !view.namedSegment()) return false;
+  if (view.carriesResult() && !isCarriedForm(view.carriedResult())) return false;
   switch (view.type()) {
     case EntryType::Object:
       return keyed;
@@ -38,6 +42,7 @@ bool hasFormOfType(const EntryView& view) {
 
 bool isKnownType(uint8_t flags) {
   const uint8_t type = flags & kTypeMask;
+  if ((flags & kCarriesResult) != 0 && static_cast<EntryType>(type) != EntryType::Object) return false;
   if ((flags & kNamesSegment) != 0) return isKilling(static_cast<EntryType>(type));
   return type >= static_cast<uint8_t>(EntryType::Object) && type <= static_cast<uint8_t>(EntryType::ResultRecord);
 }
@@ -66,11 +71,14 @@ DecodeError decodeEntry(ByteSpan bytes, EntryView& view) {
   if (bytes.size() < kEntryHeaderBytes) return DecodeError::Truncated;
   const EntryView entry(bytes.data());
   if (!isKnownType(entry.flags())) return DecodeError::BadType;
-  if (entry.alignedBytes() > bytes.size()) return DecodeError::Truncated;
+  const uint32_t entry_bytes = entry.bytes();
+  const uint64_t aligned_bytes = alignUp(uint64_t{entry_bytes}, kEntryAlignment);
+  if (aligned_bytes > bytes.size()) return DecodeError::Truncated;
   if (!hasFormOfType(entry)) return DecodeError::BadLength;
-  const ByteSpan padding = bytes.subspan(entry.bytes(), entry.alignedBytes() - entry.bytes());
-  if (!std::all_of(padding.begin(), padding.end(), [](std::byte b) { return b == std::byte{0}; })) {
-    return DecodeError::BadPadding;
+  if (aligned_bytes != entry_bytes) {
+    // The zeros are the upper bytes of the last word.
+    const auto last = loadAs<uint64_t>(bytes.data() + aligned_bytes - kEntryAlignment);
+    if (last >> (entry_bytes % kEntryAlignment * 8) != 0) return DecodeError::BadPadding;
   }
   if (!entry.verify()) return DecodeError::BadChecksum;
   view = entry;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <string_view>
 
 #include "base/check.h"
@@ -8,6 +9,12 @@
 #include "log/segment_format.h"
 
 namespace ramcore::log {
+
+/// What a copy has of an entry that may name a segment and may carry a result.
+struct Keep {
+  bool name = true;
+  bool result = true;
+};
 
 /// One entry where it lies. Borrows the bytes. The lengths in its header are trusted: a view is made either of an entry
 /// that our own log wrote, or by `decodeEntry`, which checked them.
@@ -23,10 +30,16 @@ class EntryView {
   uint8_t flags() const { return static_cast<uint8_t>(at_[0]); }
   bool hasExpiry() const { return (flags() & kHasExpiry) != 0; }
   bool namesSegment() const { return (flags() & kNamesSegment) != 0; }
+  bool carriesResult() const { return (flags() & kCarriesResult) != 0; }
   bool groupContinues() const { return (flags() & kGroupContinues) != 0; }
   EntryState state() const {
     auto& byte = const_cast<uint8_t&>(reinterpret_cast<const uint8_t&>(at_[1]));
     return static_cast<EntryState>(std::atomic_ref<uint8_t>(byte).load(std::memory_order_acquire));
+  }
+  /// Of an object that carries a result: nobody needs that any more. True also if one bit of the state has flipped.
+  bool isAcknowledged() const { return isAcknowledgedState(static_cast<uint8_t>(state())); }
+  static bool isAcknowledgedState(uint8_t state) {
+    return std::popcount(static_cast<uint8_t>(state ^ static_cast<uint8_t>(EntryState::Acknowledged))) <= 1;
   }
   uint32_t keyBytes() const { return loadAs<uint16_t>(at_ + offsetof(EntryHeader, key_bytes)); }
   uint32_t payloadBytes() const {
@@ -44,18 +57,36 @@ class EntryView {
     return SegmentId(loadAs<uint32_t>(at_ + kEntryHeaderBytes) |
                      uint64_t{static_cast<uint8_t>(at_[kEntryHeaderBytes + 4])} << 32);
   }
+  /// Only if carriesResult().
+  CarriedResult carriedResult() const {
+    const std::byte* const at = at_ + keyOffset() - kCarriedResultBytes;
+    const uint64_t sequence = loadAs<uint32_t>(at + 8) | uint64_t{loadAs<uint16_t>(at + 12)} << 32;
+    return {.client = ClientId(loadAs<uint64_t>(at)),
+            .sequence = Sequence(sequence),
+            .acknowledged = Sequence(sequence - loadAs<uint32_t>(at + 14)),
+            .opcode = static_cast<uint8_t>(at[18])};
+  }
   ByteSpan key() const { return {at_ + keyOffset(), keyBytes()}; }
   ByteSpan payload() const { return {at_ + keyOffset() + keyBytes(), payloadBytes()}; }
   /// Seconds since 1970 at which the object is absent; only if hasExpiry().
   uint32_t expiry() const { return loadAs<uint32_t>(at_ + keyOffset() + keyBytes() + payloadBytes()); }
 
   /// Header to expiry, without the zeros behind.
-  uint32_t bytes() const { return entryBytes(keyBytes(), payloadBytes(), hasExpiry(), namesSegment()); }
+  uint32_t bytes() const {
+    return entryBytes(keyBytes(), payloadBytes(), hasExpiry(), namesSegment(), carriesResult());
+  }
   /// Distance to the next entry.
   uint32_t alignedBytes() const { return static_cast<uint32_t>(alignUp(bytes(), kEntryAlignment)); }
 
-  /// The same of a copy that names no segment.
-  uint32_t alignedBytesUnnamed() const { return alignedEntryBytes(keyBytes(), payloadBytes(), hasExpiry(), false); }
+  /// The same of a copy: see copyEntry.
+  uint32_t copyBytes(Keep keep) const {
+    return alignedEntryBytes(keyBytes(), payloadBytes(), hasExpiry(), keep.name && namesSegment(),
+                             keep.result && carriesResult());
+  }
+  /// How much of alignedBytes() there is because of the result that it carries.
+  uint32_t resultBytes() const {
+    return carriesResult() ? alignedBytes() - copyBytes({.name = true, .result = false}) : 0;
+  }
 
   /// A payload of fixed form. The caller knows by type (and decodeEntry, if the bytes are foreign) that it is there.
   template <Fixed T>
@@ -66,11 +97,13 @@ class EntryView {
 
   /// Computes the checksum that the header ought to have. Cost: 12 ns for a 150-byte entry.
   uint32_t computeCrc() const {
-    std::byte head[10];
-    head[0] = at_[0];
-    std::memcpy(head + 1, at_ + 2, 9);
-    const uint32_t crc = crc32c(ByteSpan(head, sizeof(head)));
+    // The type and what is between state and checksum, in registers: bytes put together in memory would have to be
+    // stored before they could be loaded as words.
+    constexpr uint32_t kFirst = offsetof(EntryHeader, state) + 1;
+    const uint64_t first = loadAs<uint64_t>(at_ + kFirst) << 8 | static_cast<uint8_t>(at_[0]);
+    const uint32_t crc = crc32cOf(loadAs<uint16_t>(at_ + kFirst + 7), crc32cOf(first));
     constexpr uint32_t kRest = offsetof(EntryHeader, version);
+    static_assert(kFirst + 9 == offsetof(EntryHeader, crc));
     return crc32c(ByteSpan(at_ + kRest, bytes() - kRest), crc);
   }
   bool verify() const { return computeCrc() == crc(); }
@@ -85,8 +118,11 @@ class EntryView {
   }
 
  private:
-  // Without a branch: readers compare keys, and which entries name a segment cannot be foretold.
-  uint32_t keyOffset() const { return kEntryHeaderBytes + (flags() / kNamesSegment & 1U) * kNamedSegmentBytes; }
+  // Without a branch: readers compare keys, and which entries name a segment or carry a result cannot be foretold.
+  uint32_t keyOffset() const {
+    return kEntryHeaderBytes + (flags() / kNamesSegment & 1U) * kNamedSegmentBytes +
+           (flags() / kCarriesResult & 1U) * kCarriedResultBytes;
+  }
 
   const std::byte* at_ = nullptr;
 };

@@ -19,10 +19,14 @@ struct EntryInput {
   /// The entry of this log that dies: of every tombstone (whose `payload` is empty), and of an object that takes the
   /// place of another. The entry will name the segment in which that lies.
   EntryRef dead = {};
+  /// Of an object: what the call is told that writes it. nullptr: nothing. It satisfies CarriedResult::canCarry.
+  const CarriedResult* result = nullptr;
 
   uint32_t payloadBytes() const;
   /// Bytes in the log, padding included.
   uint32_t alignedBytes() const;
+  /// How many of them there are because of the result.
+  uint32_t resultBytes() const;
 };
 
 /// Writes one entry with its padding to `to`, which has input.alignedBytes() writable bytes. The checksum is computed
@@ -31,10 +35,10 @@ struct EntryInput {
 /// @param named  where `input.dead` lies, if it is set; else unused.
 void writeEntry(std::byte* to, const EntryInput& input, bool group_continues, SegmentId named);
 
-/// Copies `entry` to `to` as a group of its own, state Pending: what relocation does.
-void copyEntry(std::byte* to, const EntryView& entry);
-/// The same without the segment that it names: entry.alignedBytesUnnamed() are written.
-void copyEntryUnnamed(std::byte* to, const EntryView& entry);
+/// Copies `entry` to `to` as a group of its own, state Pending: what relocation does. entry.copyBytes(keep) are
+/// written.
+/// @param keep  whether the copy names the segment that the entry names, and carries the result that it carries
+void copyEntry(std::byte* to, const EntryView& entry, Keep keep = {});
 
 /// Writes what is left to be said when `successor`, an object that names a segment, goes: a tombstone that names the
 /// same, of everything before its version. alignedTombstoneBytes(key).

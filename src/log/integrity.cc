@@ -49,7 +49,9 @@ void Integrity::mendState(EntryRef ref) {
   uint8_t state = byte.load(std::memory_order_relaxed);
   if (log::isKnown(static_cast<EntryState>(state))) return;
   // If it dies meanwhile, what says so stays.
-  if (byte.compare_exchange_strong(state, static_cast<uint8_t>(EntryState::Pending))) {
+  const bool was_acknowledged = EntryView::isAcknowledgedState(state);
+  const EntryState mended = was_acknowledged ? EntryState::Acknowledged : EntryState::Pending;
+  if (byte.compare_exchange_strong(state, static_cast<uint8_t>(mended))) {
     stats_.mended_states.fetch_add(1, std::memory_order_relaxed);
   }
 }
@@ -110,7 +112,11 @@ void Integrity::note(Segment& segment, uint32_t offset, DecodeError error) {
     segment.damaged_.store(true, std::memory_order_release);
     stats_.damaged_entries.fetch_add(1, std::memory_order_relaxed);
     if (known_.size() >= kDamagesMax) return;
-    known_.push_back({.damage = damage, .is_lost = !can_restore, .is_placed = damage.was_dead});
+    known_.push_back({.damage = damage,
+                      .is_lost = !can_restore,
+                      .is_placed = damage.was_dead,
+                      .was_acknowledged = EntryView::isAcknowledgedState(static_cast<uint8_t>(was)),
+                      .released = {}});
     refresh();
   }
   if (observer_ != nullptr) observer_->onDamaged(damage);
@@ -149,12 +155,15 @@ Status Integrity::restoreFrom(const Damage& damage, ByteSpan replica) {
   SegmentReader reader(replica);
   for (auto group = reader.nextGroup(); !group.empty(); group = reader.nextGroup()) {
     for (const EntryView& entry : group) {
-      // As it was written, and as relocation writes it: not in a group, perhaps without the segment that it named, or
-      // what is left of it.
+      // As it was written, and as relocation writes it: not in a group, perhaps without the segment that it named or
+      // the result that it carried, or what is left of it.
       consider(ByteSpan(entry.address(), entry.alignedBytes()));
-      considerForm(entry.alignedBytes(), [&](std::byte* to) { copyEntry(to, entry); });
+      for (const Keep keep : {Keep{true, true}, Keep{true, false}, Keep{false, true}, Keep{false, false}}) {
+        if (!keep.name && !entry.namesSegment()) continue;
+        if (!keep.result && !entry.carriesResult()) continue;
+        considerForm(entry.copyBytes(keep), [&](std::byte* to) { copyEntry(to, entry, keep); });
+      }
       if (!entry.namesSegment()) continue;
-      considerForm(entry.alignedBytesUnnamed(), [&](std::byte* to) { copyEntryUnnamed(to, entry); });
       if (entry.type() != EntryType::Object || entry.version() == 0) continue;
       considerForm(alignedTombstoneBytes(entry.keyBytes()), [&](std::byte* to) { writeTombstoneBefore(to, entry); });
     }
@@ -191,7 +200,15 @@ Status Integrity::restore(const Damage& damage, ByteSpan bytes) {
 
 void Integrity::noteDied(EntryRef ref) {
   SpinGuard guard(lock_);
-  if (Known* const known = find(ref); known != nullptr) known->has_died = true;
+  if (Known* const known = find(ref); known != nullptr) known->released.has_died = true;
+}
+
+bool Integrity::noteAcknowledged(EntryRef ref) {
+  SpinGuard guard(lock_);
+  Known* const known = find(ref);
+  if (known == nullptr) return false;
+  known->released.has_been_acknowledged = true;
+  return true;
 }
 
 bool Integrity::isRestored(const Damage& damage) const {
@@ -200,13 +217,14 @@ bool Integrity::isRestored(const Damage& damage) const {
   return segment != nullptr && decodeEntry(segment->restOfExtent(damage.offset_bytes), entry) == DecodeError::None;
 }
 
-bool Integrity::release(const Damage& damage) {
-  bool has_died = false;
+Integrity::Released Integrity::release(const Damage& damage) {
+  Released released;
   {
     SpinGuard guard(lock_);
     const Known* const known = find(damage);
-    if (known == nullptr || segmentOf(damage) == nullptr) return false;
-    has_died = known->has_died;
+    if (known == nullptr || segmentOf(damage) == nullptr) return {};
+    released = known->released;
+    const EntryState was = known->was_acknowledged ? EntryState::Acknowledged : EntryState::Pending;
     known_.erase(known_.begin() + (known - known_.data()));
     refresh();
     Segment& segment = *pool_.segmentOf(damage.ref);
@@ -215,12 +233,12 @@ bool Integrity::release(const Damage& damage) {
     // What the state byte said of a death is said by the index, too.
     uint8_t state = byteAt(damage.ref, kStateByte).load();
     if (log::isDamaged(static_cast<EntryState>(state))) {
-      byteAt(damage.ref, kStateByte).compare_exchange_strong(state, static_cast<uint8_t>(EntryState::Pending));
+      byteAt(damage.ref, kStateByte).compare_exchange_strong(state, static_cast<uint8_t>(was));
     }
     segment.damaged_.store(has_more, std::memory_order_release);
   }
   stats_.restored_entries.fetch_add(1, std::memory_order_relaxed);
-  return has_died;
+  return released;
 }
 
 void Integrity::giveUp(const Damage& damage) {

@@ -60,7 +60,8 @@ class Integrity {
   /// @return false: it is not. It is marked now, and the observer knows of it.
   /// Cost: a pass over the entry; 26 ns for 136 bytes.
   bool isSound(Segment& segment, uint32_t offset, uint32_t& next);
-  /// Gives a state byte that is none of EntryState the value Pending, which is right for all of them.
+  /// Gives a state byte that is none of EntryState the value Pending, which is right for all of them but Acknowledged,
+  /// which comes back if it is one bit away.
   void mendState(EntryRef ref);
   /// Where a walk goes on behind an unsound entry: behind it, if what its lengths say leads to a sound one or to the
   /// end of its extent; else at the next extent, or committedBytes().
@@ -81,12 +82,19 @@ class Integrity {
   const Segment* segmentOf(const Damage& damage) const;
   /// Whether right bytes lie in its place, marked or not. False also if it is gone with its segment.
   bool isRestored(const Damage& damage) const;
+  /// What happened to an entry while it was marked, which whoever releases it has to tell the log.
+  struct Released {
+    bool has_died = false;               ///< Log::markDead
+    bool has_been_acknowledged = false;  ///< Log::markAcknowledged
+  };
   /// The entry is what it was, and a grace period is over since restore(): takes the mark away. Nothing if it is gone
   /// with its segment: others may lie there.
-  /// @return whether it died meanwhile, and the caller has to tell Log::markDead now
-  bool release(const Damage& damage) RC_EXCLUDES(lock_);
+  Released release(const Damage& damage) RC_EXCLUDES(lock_);
   /// A marked entry dies; it is counted when it is released.
   void noteDied(EntryRef ref) RC_EXCLUDES(lock_);
+  /// The result that a marked entry carries is needed no more.
+  /// @return false: nothing is known of the entry, any more or because of kDamagesMax
+  bool noteAcknowledged(EntryRef ref) RC_EXCLUDES(lock_);
   /// Nobody has its bytes: from now on it is answered as lost. It may be restored later.
   void giveUp(const Damage& damage);
   /// The key that the entry shows is the one under which the owner has it, or nobody has it: ranges can be listed
@@ -109,7 +117,8 @@ class Integrity {
     Damage damage;
     bool is_lost = false;
     bool is_placed = false;
-    bool has_died = false;
+    bool was_acknowledged = false;  ///< when it was marked
+    Released released;
   };
 
   std::optional<uint32_t> distanceTo(const Segment& segment, const Damage& damage, ByteSpan bytes) const;

@@ -222,7 +222,7 @@ void Log::countGroup(Segment& segment, std::span<const EntryInput> group, const 
     const bool is_free = input.type == EntryType::Tombstone && RC_MUTATION("count-tombstone-as-free");
     live += is_free ? 0 : prepared.bytes[i];
     segment.noteEntryBytes(prepared.bytes[i]);
-    countParts(segment, input.type, prepared.bytes[i]);
+    countParts(segment, input.type, prepared.bytes[i], {.all = prepared.bytes[i], .results = input.resultBytes()});
     if (!input.dead) continue;
     Segment& named = segmentNamedFor(input.dead);
     if (input.type == EntryType::Tombstone) {
@@ -236,14 +236,18 @@ void Log::countGroup(Segment& segment, std::span<const EntryInput> group, const 
   stats_.live_bytes.fetch_add(live, std::memory_order_relaxed);
 }
 
-/// @param bytes  of one entry; negative when it is counted out
-void Log::countParts(Segment& segment, EntryType type, int64_t bytes) {
-  if (type == EntryType::ResultRecord) {
-    segment.addLiveResults(bytes);
-    stats_.result_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  } else if (std::max(bytes, -bytes) > pool_.config().smallEntryBytesMax() && type == EntryType::Object) {
-    segment.addLiveLarge(bytes);
-    stats_.large_bytes.fetch_add(bytes, std::memory_order_relaxed);
+/// @param entry_bytes  of the whole entry
+/// @param bytes  of it that live from now on, and how many of them there are because of a result that it carries;
+///               negative when they are counted out
+void Log::countParts(Segment& segment, EntryType type, uint32_t entry_bytes, const Parts& bytes) {
+  const int64_t results = type == EntryType::ResultRecord ? bytes.all : bytes.results;
+  if (results != 0) {
+    segment.addLiveResults(results);
+    stats_.result_bytes.fetch_add(results, std::memory_order_relaxed);
+  }
+  if (type == EntryType::Object && entry_bytes > pool_.config().smallEntryBytesMax()) {
+    segment.addLiveLarge(bytes.all);
+    stats_.large_bytes.fetch_add(bytes.all, std::memory_order_relaxed);
   }
 }
 
@@ -288,13 +292,22 @@ Segment& Log::segmentNamedFor(EntryRef dead) const {
 void Log::countOut(EntryRef ref, int64_t due_bytes) {
   std::byte* const at = memory_.at(ref);
   const EntryView entry(at);
-  auto& state = reinterpret_cast<uint8_t&>(at[1]);
-  std::atomic_ref<uint8_t>(state).store(static_cast<uint8_t>(EntryState::Superseded), std::memory_order_release);
-  const int64_t bytes = entry.alignedBytes();
+  const uint32_t entry_bytes = entry.alignedBytes();
+  Parts bytes{.all = entry_bytes, .results = 0};
+  const std::atomic_ref<uint8_t> state(reinterpret_cast<uint8_t&>(at[1]));
+  const auto superseded = static_cast<uint8_t>(EntryState::Superseded);
+  if (entry.carriesResult()) {
+    // In one step: its client may just be acknowledging the result.
+    const uint8_t was = state.exchange(superseded, std::memory_order_acq_rel);
+    bytes.results = entry.resultBytes();
+    if (EntryView::isAcknowledgedState(was)) bytes = {.all = entry_bytes - bytes.results, .results = 0};
+  } else {
+    state.store(superseded, std::memory_order_release);
+  }
   Segment& segment = *pool_.segmentOf(ref);
-  segment.addLive(due_bytes - bytes);
-  stats_.live_bytes.fetch_add(due_bytes - bytes, std::memory_order_relaxed);
-  countParts(segment, entry.type(), -bytes);
+  segment.addLive(due_bytes - bytes.all);
+  stats_.live_bytes.fetch_add(due_bytes - bytes.all, std::memory_order_relaxed);
+  countParts(segment, entry.type(), entry_bytes, {.all = -bytes.all, .results = -bytes.results});
 }
 
 /// The same of an entry that may name a segment. If that is still there, something has to go on saying so: whoever
@@ -325,6 +338,37 @@ void Log::markDead(EntryRef ref) {
   countDead(ref, named);
 }
 
+void Log::markAcknowledged(EntryRef ref) {
+  Segment* const segment = pool_.segmentOf(ref);
+  RC_CHECK_MSG(segment != nullptr, "an object whose result is needed is alive");
+  const EntryView entry = view(ref);
+  if (!isDamaged(entry.state()) && !(entry.type() == EntryType::Object && entry.carriesResult())) {
+    // Nobody has noticed yet that it is damaged.
+    uint32_t next = 0;
+    const bool is_sound = integrity_.isSound(*segment, segment->offsetOf(ref), next);
+    RC_CHECK_MSG(!is_sound, "an object whose result is needed is alive");
+  }
+  std::atomic_ref<uint8_t> state(reinterpret_cast<uint8_t&>(memory_.at(ref)[1]));
+  uint8_t was = state.load(std::memory_order_acquire);
+  do {
+    // Its flags and lengths say nothing until it is restored, and then it is done.
+    if (isDamaged(static_cast<EntryState>(was)) && integrity_.noteAcknowledged(ref)) return;
+    was = state.load(std::memory_order_acquire);
+    if (isDamaged(static_cast<EntryState>(was)) || static_cast<EntryState>(was) == EntryState::Superseded) return;
+  } while (
+      !state.compare_exchange_weak(was, static_cast<uint8_t>(EntryState::Acknowledged), std::memory_order_acq_rel));
+  const int64_t bytes = -int64_t{entry.resultBytes()};
+  segment->addLive(bytes);
+  stats_.live_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  countParts(*segment, EntryType::Object, entry.alignedBytes(), {.all = bytes, .results = bytes});
+}
+
+bool Log::dropResult(EntryRef ref) {
+  auto was = static_cast<uint8_t>(EntryState::Pending);
+  return std::atomic_ref<uint8_t>(reinterpret_cast<uint8_t&>(memory_.at(ref)[1]))
+      .compare_exchange_strong(was, static_cast<uint8_t>(EntryState::Acknowledged), std::memory_order_acq_rel);
+}
+
 bool Log::isTombstoneLive(const Segment* named) const {
   if (named == nullptr || named->state() == SegmentState::Unlinked) return false;
   if (RC_MUTATION("drop-tombstone-early") && named->state() == SegmentState::Closed) return false;
@@ -336,7 +380,7 @@ void Log::countLive(Segment& segment, const EntryView& entry, EntryRef dead) {
   segment.addLive(bytes);
   segment.noteEntryBytes(static_cast<uint32_t>(bytes));
   stats_.live_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  countParts(segment, entry.type(), bytes);
+  countParts(segment, entry.type(), entry.alignedBytes(), {.all = bytes, .results = entry.resultBytes()});
   if (!dead) return;
   Segment& named = segmentNamedFor(dead);
   Segment* const named_by_dead = namedBy(view(dead));

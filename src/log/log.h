@@ -87,6 +87,9 @@ class Log final : public ReplicationEvents {
   /// Counts an entry as garbage that nothing in the log says is dead: result records, objects of tablets that are not
   /// ours any more. Exactly once.
   void markDead(EntryRef ref) RC_EXCLUDES(lock_);
+  /// The result that an object carries is needed no more: it counts as garbage, and copies of the object will lack it.
+  /// Nothing if the object is dead. Exactly once.
+  void markAcknowledged(EntryRef ref);
 
   /// Everything before this is on all replicas at the level of acknowledgements. One load.
   LogPosition durableUpTo() const;
@@ -204,6 +207,9 @@ class Log final : public ReplicationEvents {
   /// could choose, and is not about to leave together with the tombstone.
   /// @param named  the segment it names; nullptr if that is gone
   bool isTombstoneLive(const Segment* named) const;
+  /// Marks that the result is needed no more which the object at `ref` carries; whoever calls it counts it.
+  /// @return false: the object is dead
+  bool dropResult(EntryRef ref);
   /// Counts an entry as live in `segment`, before anyone can kill it, and what dies by it as dead.
   /// @param dead  what dies by it; none if nothing does
   void countLive(Segment& segment, const EntryView& entry, EntryRef dead) RC_EXCLUDES(lock_);
@@ -238,7 +244,11 @@ class Log final : public ReplicationEvents {
                  std::span<const EntryInput> group, Reservation& reservation) RC_REQUIRES(lock_);
   void finish(Reservation& reservation, std::span<const EntryInput> group) RC_EXCLUDES(lock_);
   void countGroup(Segment& segment, std::span<const EntryInput> group, const Prepared& prepared) RC_REQUIRES(lock_);
-  void countParts(Segment& segment, EntryType type, int64_t bytes);
+  struct Parts {
+    int64_t all = 0;
+    int64_t results = 0;
+  };
+  void countParts(Segment& segment, EntryType type, uint32_t entry_bytes, const Parts& bytes);
   void countTombstone(Segment& holder, Segment& named, int64_t bytes) RC_REQUIRES(lock_);
   void countSuccessor(Segment& named, int64_t tombstone_bytes) RC_REQUIRES(lock_);
   Segment& segmentNamedFor(EntryRef dead) const;

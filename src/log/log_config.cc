@@ -18,7 +18,7 @@ uint32_t LogConfig::extentBytesMin() const { return static_cast<uint32_t>(alignU
 
 uint64_t LogConfig::cleanBelowFreeBytes() const {
   constexpr uint64_t kSegmentsMin = 3;  // the next head, the one after it, and what is written during a pass
-  return std::max(memory_bytes / 100 * clean_below_free_percent, kSegmentsMin * segment_bytes);
+  return std::max(memory_bytes / 1000 * clean_below_free_permille, kSegmentsMin * segment_bytes);
 }
 
 uint32_t LogConfig::segmentSlots() const {
@@ -51,8 +51,8 @@ Outcome<bool> LogConfig::validate() const {
   if (entry_bytes_max < 1024 || entry_bytes_max > kEntryHeaderBytes + kKeyBytesMax + kPayloadBytesMax) {
     return bad("largest entry must be between 1 KB and 16 MB");
   }
-  // A group is an object or a tombstone, and a result record, and has to fit behind the head's own
-  // entries with room lost at the ends of extents.
+  // A group is an object or a tombstone, and at most two result records, and has to fit behind the head's own entries
+  // with room lost at the ends of extents.
   if (uint64_t{extentBytesMin()} * 4 > segment_bytes)
     return bad("largest entry must be at most a quarter of a segment");
   if (smallHeadBytes() > segment_bytes) return bad("memory too large for this segment size: use larger segments");
@@ -64,7 +64,7 @@ Outcome<bool> LogConfig::validate() const {
   if (large_live_percent_max < 10 || large_live_percent_max > live_percent_max) {
     return bad("live share of large entries must be between 10 percent and that of small ones");
   }
-  if (prepare_head_percent > 100 || clean_below_free_percent > 90) return bad("percentage out of range");
+  if (prepare_head_percent > 100 || clean_below_free_permille > 900) return bad("share out of range");
   const uint64_t least = smallHeadsBytes() + survivorReserveBytes() + 4 * uint64_t{segment_bytes};
   if (memory_bytes < least) return bad("memory too small: at least " + std::to_string(least) + " bytes");
   return true;

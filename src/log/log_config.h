@@ -16,7 +16,7 @@ struct LogConfig {
   /// Unit in which memory is handed out.
   uint32_t seglet_bytes = 64u << 10;
   /// Largest single entry (header, key, payload, padding).
-  uint32_t entry_bytes_max = alignedEntryBytes(kKeyBytesMax, 1u << 20, true, true);
+  uint32_t entry_bytes_max = alignedEntryBytes(kKeyBytesMax, 1u << 20, true, true, true);
   /// Segments' worth of memory that only the cleaner may take. More: larger and cheaper passes; less for data. A pass
   /// over this much has to gain a granule when the memory is as full as live_percent_max allows.
   uint32_t survivor_segments = 3;
@@ -24,10 +24,10 @@ struct LogConfig {
   uint32_t live_percent_max = 97;
   /// The same if all of them are in large entries (see smallEntryBytesMax), which leave gaps at the ends of extents.
   uint32_t large_live_percent_max = 92;
-  /// The cleaner runs when less than this share of the memory, or less than three segments, are free beyond its
-  /// reserve. Lower: more has died in the segments when they are cleaned, so less is copied; shorter bursts are
-  /// absorbed.
-  uint32_t clean_below_free_percent = 2;
+  /// The cleaner runs when less than this share of the memory, in thousandths, or less than three segments, are free
+  /// beyond its reserve. Lower: more has died in the segments when they are cleaned, so less is copied; shorter bursts
+  /// are absorbed.
+  uint32_t clean_below_free_permille = 3;
   /// The next head is opened when the present one is this full. Lower: safer against bursts, staler digests.
   uint32_t prepare_head_percent = 50;
   /// Overwrites memory when it is given back, so that whoever still reads it shows. For tests.

@@ -30,7 +30,8 @@ Outcome<std::unique_ptr<LogMemory>> LogMemory::open(uint64_t bytes) {
     return Failure{Status::BadConfig, "log memory must be between 1 byte and 8 TB"};
   }
   // Reads do not verify lengths: one that a flipped bit has made longer than the memory reads zeros behind it.
-  constexpr uint64_t kBehind = kEntryHeaderBytes + kNamedSegmentBytes + kKeyBytesMax + kPayloadBytesMax;
+  constexpr uint64_t kBehind =
+      kEntryHeaderBytes + kNamedSegmentBytes + kCarriedResultBytes + kKeyBytesMax + kPayloadBytesMax;
   const uint64_t mapping_bytes = alignUp(bytes, kPageBytes) + kAlignmentBytes + alignUp(kBehind, kPageBytes);
   void* mapping =
       ::mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -11,7 +11,7 @@ struct LogStats {
   std::atomic<int64_t> tombstone_bytes{0};  ///< part of live_bytes: tombstones, written and due
   /// What tombstones would take if all objects died that name a segment of the log; not part of live_bytes.
   std::atomic<int64_t> succeeded_bytes{0};
-  std::atomic<int64_t> result_bytes{0};  ///< part of live_bytes: result records
+  std::atomic<int64_t> result_bytes{0};  ///< part of live_bytes: result records, and results that objects carry
   std::atomic<int64_t> large_bytes{0};   ///< part of live_bytes: objects above LogConfig::smallEntryBytesMax()
   /// Memory of segments that left the log and for which nothing is waited any more but pins, as of the last reclaim().
   std::atomic<uint64_t> pinned_bytes{0};

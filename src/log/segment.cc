@@ -76,18 +76,13 @@ ByteSpan Segment::restOfExtent(uint32_t offset) const {
   return {};
 }
 
-bool Segment::place(Cursor& cursor, uint32_t aligned_bytes, EntryRef& ref) {
-  if (cursor.offset + uint64_t{aligned_bytes} > capacity_bytes_) return false;
-  while (cursor.extent_used + uint64_t{aligned_bytes} > extents_[cursor.extent].bytes) {
-    if (cursor.extent + 1 >= extent_count_) return false;
-    ++cursor.extent;
-    cursor.extent_used = 0;
-    extents_[cursor.extent].tried_begin = cursor.offset;
+/// The extent behind that of `cursor` in which the next entry finds room; that of `cursor` if there is none.
+uint32_t Segment::nextExtent(const Cursor& cursor, uint32_t aligned_bytes) {
+  for (uint32_t extent = cursor.extent + 1; extent < extent_count_; ++extent) {
+    extents_[extent].tried_begin = cursor.offset;
+    if (aligned_bytes <= extents_[extent].bytes) return extent;
   }
-  ref = EntryRef::fromOffset(extents_[cursor.extent].begin + cursor.extent_used);
-  cursor.extent_used += aligned_bytes;
-  cursor.offset += aligned_bytes;
-  return true;
+  return cursor.extent;
 }
 
 uint64_t Segment::certainRoomBytes(uint32_t entry_bytes_max) const {
@@ -98,13 +93,6 @@ uint64_t Segment::certainRoomBytes(uint32_t entry_bytes_max) const {
   }
   const uint64_t capacity_left = capacity_bytes_ - cursor_.offset;
   return std::min(room, capacity_left > entry_bytes_max ? capacity_left - entry_bytes_max : 0);
-}
-
-void Segment::adopt(const Cursor& cursor) {
-  for (uint32_t i = cursor_.extent + 1; i <= cursor.extent; ++i) {
-    extents_[i].stream_begin.store(extents_[i].tried_begin, std::memory_order_relaxed);
-  }
-  cursor_ = cursor;
 }
 
 void Segment::rewind(const Cursor& cursor) {

@@ -112,9 +112,26 @@ class Segment {
   /// What certainly still fits: entries of at most `entry_bytes_max` each, `bytes` together.
   uint64_t certainRoomBytes(uint32_t entry_bytes_max) const;
   /// Room for one more entry after `cursor`; moves it on. False if the segment is full for this size.
-  bool place(Cursor& cursor, uint32_t aligned_bytes, EntryRef& ref);
+  bool place(Cursor& cursor, uint32_t aligned_bytes, EntryRef& ref) {
+    if (cursor.offset + uint64_t{aligned_bytes} > capacity_bytes_) return false;
+    if (cursor.extent_used + uint64_t{aligned_bytes} > extents_[cursor.extent].bytes) [[unlikely]] {
+      const uint32_t extent = nextExtent(cursor, aligned_bytes);
+      if (extent == cursor.extent) return false;
+      cursor.extent = extent;
+      cursor.extent_used = 0;
+    }
+    ref = EntryRef::fromOffset(extents_[cursor.extent].begin + cursor.extent_used);
+    cursor.extent_used += aligned_bytes;
+    cursor.offset += aligned_bytes;
+    return true;
+  }
   /// Makes `cursor` the segment's own: the entries placed on the way belong to it now. No other cursor was tried since.
-  void adopt(const Cursor& cursor);
+  void adopt(const Cursor& cursor) {
+    for (uint32_t i = cursor_.extent + 1; i <= cursor.extent; ++i) {
+      extents_[i].stream_begin.store(extents_[i].tried_begin, std::memory_order_relaxed);
+    }
+    cursor_ = cursor;
+  }
   /// Takes back everything behind `cursor`, an earlier value of the own one. Nothing of it was committed.
   void rewind(const Cursor& cursor);
   void commit(uint32_t offset) { committed_bytes_.store(offset, std::memory_order_release); }
@@ -140,6 +157,8 @@ class Segment {
   friend class SegmentDirectory;
   friend class Log;
   friend class Integrity;
+
+  uint32_t nextExtent(const Cursor& cursor, uint32_t aligned_bytes);
 
   const LogMemory* memory_ = nullptr;
   uint32_t slot_ = 0;

@@ -6,7 +6,7 @@
 /// The bytes of a segment, in memory and on backups. See docs/formats.md. A change here is a change of kSegmentFormat.
 namespace ramcore::log {
 
-inline constexpr uint32_t kSegmentFormat = 2;
+inline constexpr uint32_t kSegmentFormat = 3;
 
 inline constexpr uint32_t kKeyBytesMax = 65535;
 inline constexpr uint32_t kPayloadBytesMax = (1u << 24) - 1;
@@ -25,7 +25,10 @@ enum class EntryType : uint8_t {
   ResultRecord = 6,   ///< what a client's mutating call answered (ResultRecordPayload and result bytes)
 };
 
-inline constexpr uint8_t kTypeMask = 0x1f;
+inline constexpr uint8_t kTypeMask = 0x0f;
+/// 19 bytes follow (CarriedResult): what the call was told that wrote this object. Copies made later than the client
+/// has acknowledged it lack it.
+inline constexpr uint8_t kCarriesResult = 0x10;
 inline constexpr uint8_t kHasExpiry = 0x20;  ///< 4 bytes of expiry follow the payload
 /// 5 bytes follow the header: the segment in which the entry lay that died by this one. Of every tombstone, and of an
 /// object that took the place of another. It is good while that segment is in the log; copies of later times lack it.
@@ -39,8 +42,9 @@ enum class EntryState : uint8_t {
   Live = 0x0f,
   Superseded = 0x33,  ///< dead
   Freed = 0x3c,
-  Restoring = 0x55,  ///< damaged; its bytes are being fetched from a replica
-  Damaged = 0x5a,    ///< damaged, and nobody knows what was there
+  Acknowledged = 0x66,  ///< alive, and the result that it carries is not
+  Restoring = 0x55,     ///< damaged; its bytes are being fetched from a replica
+  Damaged = 0x5a,       ///< damaged, and nobody knows what was there
 };
 constexpr bool isKnown(EntryState state) {
   switch (state) {
@@ -48,6 +52,7 @@ constexpr bool isKnown(EntryState state) {
     case EntryState::Live:
     case EntryState::Superseded:
     case EntryState::Freed:
+    case EntryState::Acknowledged:
     case EntryState::Restoring:
     case EntryState::Damaged:
       return true;
@@ -60,8 +65,8 @@ constexpr bool isDamaged(EntryState state) { return state == EntryState::Restori
 /// Entries begin at multiples of 8 bytes; between them are zeros.
 inline constexpr uint32_t kEntryAlignment = 8;
 
-/// Header of every entry; (if flagged) the named segment, key, payload and (if flagged) expiry follow. Fields are bytes
-/// because the 22 bytes leave none of them aligned.
+/// Header of every entry; (if flagged) the named segment, (if flagged) the carried result, key, payload and (if
+/// flagged) expiry follow. Fields are bytes because the 22 bytes leave none of them aligned.
 struct EntryHeader {
   uint8_t type;              ///< EntryType and flags
   uint8_t state;             ///< EntryState
@@ -78,6 +83,7 @@ static_assert(offsetof(EntryHeader, version) == 15);
 inline constexpr uint32_t kEntryHeaderBytes = sizeof(EntryHeader);
 inline constexpr uint32_t kExpiryBytes = 4;
 inline constexpr uint32_t kNamedSegmentBytes = 5;
+inline constexpr uint32_t kCarriedResultBytes = 19;
 /// Ids of segments have 40 bits.
 inline constexpr uint64_t kSegmentIdMax = (uint64_t{1} << 40) - 1;
 
@@ -117,15 +123,36 @@ struct ResultRecordPayload {
 };
 static_assert(sizeof(ResultRecordPayload) == 40 && Fixed<ResultRecordPayload>);
 
+/// The identity of the call that wrote an object, in the object's own entry: client 8, sequence 6, by how much that is
+/// ahead of what the client has acknowledged 4, opcode 1. Status (Ok), version, table, key and an increment's value are
+/// the object's. It spares a ResultRecord of 72 bytes, which would be dead long before its object and be cleaned with
+/// it.
+struct CarriedResult {
+  ClientId client;
+  Sequence sequence;
+  Sequence acknowledged;  ///< the client has seen the results up to this one: less than `sequence`
+  uint8_t opcode = 0;
+
+  static constexpr uint64_t kSequenceMax = (uint64_t{1} << 48) - 1;
+  static constexpr uint64_t kAheadMax = UINT32_MAX;
+  /// False: the call needs a ResultRecord.
+  static constexpr bool canCarry(ClientId client, Sequence sequence, Sequence acknowledged) {
+    return client && sequence > acknowledged && sequence.value <= kSequenceMax &&
+           sequence.value - acknowledged.value <= kAheadMax;
+  }
+  constexpr bool operator==(const CarriedResult&) const = default;
+};
+
 /// Bytes of an entry in the log, without and with the zeros up to the next entry.
-constexpr uint32_t entryBytes(uint32_t key_bytes, uint32_t payload_bytes, bool has_expiry, bool names_segment) {
-  return kEntryHeaderBytes + (names_segment ? kNamedSegmentBytes : 0) + key_bytes + payload_bytes +
-         (has_expiry ? kExpiryBytes : 0);
+constexpr uint32_t entryBytes(uint32_t key_bytes, uint32_t payload_bytes, bool has_expiry, bool names_segment,
+                              bool carries_result) {
+  return kEntryHeaderBytes + (names_segment ? kNamedSegmentBytes : 0) + (carries_result ? kCarriedResultBytes : 0) +
+         key_bytes + payload_bytes + (has_expiry ? kExpiryBytes : 0);
 }
 constexpr uint32_t alignedEntryBytes(uint32_t key_bytes, uint32_t payload_bytes, bool has_expiry,
-                                     bool names_segment = false) {
+                                     bool names_segment = false, bool carries_result = false) {
   return static_cast<uint32_t>(
-      alignUp(entryBytes(key_bytes, payload_bytes, has_expiry, names_segment), kEntryAlignment));
+      alignUp(entryBytes(key_bytes, payload_bytes, has_expiry, names_segment, carries_result), kEntryAlignment));
 }
 /// Never more than an object of the same key that names a segment.
 constexpr uint32_t alignedTombstoneBytes(uint32_t key_bytes) { return alignedEntryBytes(key_bytes, 0, false, true); }

@@ -56,7 +56,8 @@ Result<Appended> SideLog::append(std::span<const EntryInput> group, AppendClass 
 Result<EntryRef> SideLog::copy(const EntryView& entry, AppendClass append_class) {
   RC_DCHECK(!closed_);
   // It may name a segment of the log that it comes from, which says nothing here.
-  const uint32_t bytes = entry.alignedBytesUnnamed();
+  constexpr Keep kKeep{.name = false, .result = false};
+  const uint32_t bytes = entry.copyBytes(kKeep);
   RC_CHECK(bytes <= log_.config().entry_bytes_max);
   if (append_class == AppendClass::Write && !log_.hasSpaceFor(copied_bytes_ + bytes)) {
     log_.stats().refused_no_space.fetch_add(1, std::memory_order_relaxed);
@@ -70,7 +71,7 @@ Result<EntryRef> SideLog::copy(const EntryView& entry, AppendClass append_class)
     if (!segment->place(cursor, bytes, ref)) continue;
     segment->adopt(cursor);
     std::byte* const at = log_.pool().memory().at(ref);
-    copyEntryUnnamed(at, entry);
+    copyEntry(at, entry, kKeep);
     __builtin_prefetch(at + kFetchAheadBytes, 1);
     __builtin_prefetch(at + kFetchAheadBytes + 64, 1);
     segment->noteEntryBytes(bytes);

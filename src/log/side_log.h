@@ -27,8 +27,9 @@ class SideLog {
   /// As Log::append; `end` names a place in a segment of the side log, for which Log::isDurable says nothing.
   Result<Appended> append(std::span<const EntryInput> group, AppendClass append_class);
 
-  /// Appends one entry of another server's log as it is, a group of its own: no checksum is computed again. For entries
-  /// by which nothing dies. Live bytes and replicas learn of it with the next settle().
+  /// Appends one entry of another server's log as it is, a group of its own, but without a result that it carries: no
+  /// checksum is computed again if it carries none and names no segment. For entries by which nothing dies. Live bytes
+  /// and replicas learn of it with the next settle().
   /// @param entry  verified; at most config.entry_bytes_max; borrowed until return
   /// @return where it lies now; NoSpace and RetryLater as append. Cost: 20-30 ns for 150 bytes
   Result<EntryRef> copy(const EntryView& entry, AppendClass append_class);

@@ -30,12 +30,26 @@ bool isResult(const log::ResultRecordPayload& record) {
   }
 }
 
+// The same of what an object carries.
+bool isCarried(const log::EntryView& object) {
+  switch (static_cast<wire::Opcode>(object.carriedResult().opcode)) {
+    case wire::Opcode::Write:
+      return true;
+    case wire::Opcode::Increment:
+      return object.payloadBytes() == sizeof(int64_t);
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 std::optional<KeyHash> hashOfForeign(const log::EntryView& entry) {
   if (!entry.table() || entry.version() > kForeignVersionMax) return std::nullopt;
   switch (entry.type()) {
     case log::EntryType::Object:
+      if (entry.carriesResult() && !isCarried(entry)) return std::nullopt;
+      [[fallthrough]];
     case log::EntryType::Tombstone:
       return hashKey(entry.table(), entry.key());
     case log::EntryType::ResultRecord: {

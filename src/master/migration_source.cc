@@ -12,6 +12,8 @@ namespace ramcore::master {
 namespace {
 
 constexpr uint32_t kResponseBytesMax = 4u << 20;
+/// Results go with pullResults, those that are still needed.
+constexpr log::Keep kKeep{.name = true, .result = false};
 
 uint64_t bytesWanted(const rpc::Request& request, const wire::Pull::Request& ask) {
   return std::min({ask.response_bytes, request.responseBytesMax(), kResponseBytesMax});
@@ -57,7 +59,7 @@ void MigrationSource::pull(rpc::Request request) {
   bool is_sound = true;
   const auto sizeOf = [&](log::EntryRef ref) {
     is_sound = is_sound && isSound(ref);
-    return is_sound ? uint64_t{parts_.store.entry(ref).alignedBytes()} : 0;
+    return is_sound ? uint64_t{parts_.store.entry(ref).copyBytes(kKeep)} : 0;
   };
   const Status filled =
       slice.fill(parts_.store, parts_.index, tablet->table, {ask.cursor, tablet->range.last},
@@ -74,7 +76,7 @@ void MigrationSource::pull(rpc::Request request) {
                            .safe_version = parts_.store.safeVersionNow()});
   for (const log::EntryRef ref : slice.objects) {
     const log::EntryView entry = parts_.store.entry(ref);
-    log::copyEntry(response.extendHead(entry.alignedBytes()), entry);
+    log::copyEntry(response.extendHead(entry.copyBytes(kKeep)), entry, kKeep);
   }
   response->contiguous_bytes = sizeof(wire::Pull::Response);
   request.reply(std::move(response));

@@ -16,17 +16,22 @@ using log::EntryView;
 using wire::Condition;
 using wire::Opcode;
 
-// Builds one atomic group: the object or the tombstone, and the record of the answer.
+// Builds one atomic group: the object, which carries its answer, or the tombstone and the record of the answer; and the
+// record of an answer that what dies by it carries.
 class Group {
  public:
   /// @param dead  the object that it takes the place of; none if there is none
-  void addObject(const Mutation& mutation, Version version, std::span<const ByteSpan> value, EntryRef dead) {
+  void addObject(const Mutation& mutation, const Answer& answer, std::span<const ByteSpan> value, EntryRef dead) {
+    const wire::CallIdentity& identity = mutation.identity;
+    is_carried_ = log::CarriedResult::canCarry(identity.client, identity.sequence, identity.acknowledged);
+    carried_ = {identity.client, identity.sequence, identity.acknowledged, static_cast<uint8_t>(mutation.opcode)};
     add({.type = EntryType::Object,
          .table = mutation.table,
-         .version = version,
+         .version = answer.version,
          .key = mutation.key,
          .payload = value,
-         .dead = dead});
+         .dead = dead,
+         .result = is_carried_ ? &carried_ : nullptr});
   }
   void addTombstone(const EntryView& dead, EntryRef ref) {
     add({.type = EntryType::Tombstone,
@@ -37,32 +42,53 @@ class Group {
          .dead = ref});
   }
   void addResult(const Mutation& mutation, const Answer& answer) {
-    record_ = {.client = mutation.identity.client,
-               .sequence = mutation.identity.sequence,
-               .acknowledged = mutation.identity.acknowledged,
-               .key_hash = mutation.hash,
-               .opcode = static_cast<uint16_t>(mutation.opcode),
-               .status = static_cast<uint16_t>(answer.status),
-               .reserved = 0};
-    value_ = answer.value;
-    pieces_ = {bytesOf(record_), bytesOf(value_)};
+    const wire::CallIdentity& identity = mutation.identity;
+    addResult({identity.client, identity.sequence, identity.acknowledged, resultOf(mutation, answer)});
+  }
+  void addResult(const ResultTable::Record& record) {
+    Result& result = results_[result_count_++];
+    result.record = {.client = record.client,
+                     .sequence = record.sequence,
+                     .acknowledged = record.acknowledged,
+                     .key_hash = record.result.key_hash,
+                     .opcode = static_cast<uint16_t>(record.result.opcode),
+                     .status = static_cast<uint16_t>(record.result.status),
+                     .reserved = 0};
+    result.value = record.result.value;
+    result.pieces = {bytesOf(result.record), bytesOf(result.value)};
     add({.type = EntryType::ResultRecord,
-         .table = mutation.table,
-         .version = answer.version,
+         .table = record.result.table,
+         .version = record.result.version,
          .key = {},
-         .payload = pieces_});
+         .payload = result.pieces});
+  }
+  static MutationResult resultOf(const Mutation& mutation, const Answer& answer) {
+    return {.opcode = mutation.opcode,
+            .status = answer.status,
+            .version = answer.version,
+            .value = answer.value,
+            .table = mutation.table,
+            .key_hash = mutation.hash};
   }
   std::span<const EntryInput> entries() const { return std::span(entries_).first(count_); }
   size_t size() const { return count_; }
+  /// Whether the object carries the answer: the first entry stands for it then, and otherwise the second.
+  bool isCarried() const { return is_carried_; }
 
  private:
   void add(const EntryInput& entry) { entries_[count_++] = entry; }
 
-  std::array<EntryInput, 2> entries_;
+  struct Result {
+    log::ResultRecordPayload record;
+    int64_t value;
+    std::array<ByteSpan, 2> pieces;
+  };
+  std::array<EntryInput, 3> entries_;
   size_t count_ = 0;
-  log::ResultRecordPayload record_{};
-  int64_t value_ = 0;
-  std::array<ByteSpan, 2> pieces_;
+  log::CarriedResult carried_;
+  bool is_carried_ = false;
+  std::array<Result, 2> results_;
+  size_t result_count_ = 0;
 };
 
 EntryRef refOfDamaged(EntryState state) { return state == EntryState::Damaged ? kDamagedRef : kRestoringRef; }
@@ -168,8 +194,8 @@ Answer ObjectStore::answerDuplicate(const ResultTable::Lookup& known, Durability
 /// Whether an object can be stored, and stored again in the place of another.
 bool ObjectStore::fits(uint64_t key_bytes, uint64_t value_bytes, bool has_expiry) const {
   if (key_bytes > log::kKeyBytesMax || value_bytes > log::kPayloadBytesMax) return false;
-  const uint32_t bytes =
-      log::alignedEntryBytes(static_cast<uint32_t>(key_bytes), static_cast<uint32_t>(value_bytes), has_expiry, true);
+  const uint32_t bytes = log::alignedEntryBytes(static_cast<uint32_t>(key_bytes), static_cast<uint32_t>(value_bytes),
+                                                has_expiry, true, true);
   return bytes <= parts_->log.config().entry_bytes_max;
 }
 
@@ -228,18 +254,25 @@ Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& s
     answer.version = exists ? present_version + 1 : next_version_.fetch_add(1, std::memory_order_relaxed);
     if (!exists && present.ref) answer.version = std::max(answer.version, present.entry.version() + 1);
     const bool forgets = RC_MUTATION("forget-what-an-overwrite-replaces");
-    group.addObject(mutation, answer.version, value, exists && !forgets ? present.ref : EntryRef());
+    group.addObject(mutation, answer, value, exists && !forgets ? present.ref : EntryRef());
   } else {
     group.addTombstone(present.entry, present.ref);
   }
-  group.addResult(mutation, answer);
+  if (!group.isCarried()) group.addResult(mutation, answer);
+  const size_t own = group.size() - 1;
+  // The client of an earlier call may not have seen the answer yet that goes with the object.
+  const bool is_left_behind = RC_MUTATION("leave-result-behind");
+  std::optional<ResultTable::Record> others;
+  const Status carried = exists && !is_left_behind ? findCarried(present.ref, others) : Status::Ok;
+  if (carried != Status::Ok) return {.status = carried};
+  if (others) group.addResult(*others);
 
   const auto appended =
       parts_->log.append(group.entries(), removes ? log::AppendClass::Remove : log::AppendClass::Write);
   if (!appended.ok()) return {.status = appended.error()};
   answer.show_after = ShowAfter::at(level, appended->end);
   const EntryRef first = appended->refs[0];
-  const EntryRef record = appended->refs[group.size() - 1];
+  if (others) parts_->results.moveOut(present.ref, others->client, others->sequence, appended->refs[own + 1]);
 
   if (RC_MUTATION("forget-what-an-overwrite-replaces") && exists && !removes) parts_->log.markDead(present.ref);
   if (removes) {
@@ -251,14 +284,7 @@ Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& s
   } else {
     RC_CHECK(parts_->index.insert(stripe, first) == Status::Ok);
   }
-  parts_->results.insert(mutation.identity,
-                         {.opcode = mutation.opcode,
-                          .status = answer.status,
-                          .version = answer.version,
-                          .value = answer.value,
-                          .table = mutation.table,
-                          .key_hash = mutation.hash},
-                         record);
+  parts_->results.insert(mutation.identity, Group::resultOf(mutation, answer), appended->refs[own], group.isCarried());
   return answer;
 }
 
@@ -269,15 +295,29 @@ Answer ObjectStore::logRefusal(const Mutation& mutation, Answer answer, Durabili
   const auto appended = parts_->log.append(group.entries(), log::AppendClass::Write);
   if (!appended.ok()) return {.status = appended.error()};
   answer.show_after = ShowAfter::at(level, appended->end);
-  parts_->results.insert(mutation.identity,
-                         {.opcode = mutation.opcode,
-                          .status = answer.status,
-                          .version = answer.version,
-                          .value = answer.value,
-                          .table = mutation.table,
-                          .key_hash = mutation.hash},
-                         appended->refs[0]);
+  parts_->results.insert(mutation.identity, Group::resultOf(mutation, answer), appended->refs[0], false);
   return answer;
+}
+
+/// The result that an object carries, if that is still needed.
+/// @return RetryLater, Corrupt: what it carries is damaged. Nobody has looked at it so far: a key that agrees says
+/// nothing
+///         of it
+Status ObjectStore::findCarried(EntryRef ref, std::optional<ResultTable::Record>& result) const {
+  const EntryView object = entry(ref);
+  if (!object.carriesResult() || object.isAcknowledged()) return Status::Ok;
+  result = parts_->results.carriedBy(ref, object.carriedResult());
+  // Acknowledged just now; or not what was written, and somebody waits for another one.
+  return result ? Status::Ok : verify(ref);
+}
+
+/// Of an object whose tablet is not ours any more, or was not when it was written: the results went with the tablet.
+/// What is left would be of an entry that the cleaner is about to drop.
+/// @return as findCarried(): then it is still referred to
+Status ObjectStore::forgetCarried(EntryRef ref) {
+  const EntryView object = entry(ref);
+  if (!object.carriesResult() || object.isAcknowledged()) return Status::Ok;
+  return parts_->results.drop(ref, object.carriedResult()) ? Status::Ok : verify(ref);
 }
 
 // A removed key keeps its tombstone in the index until that is durable, or flushed, so that nobody is told of an
@@ -377,7 +417,11 @@ Status ObjectStore::replayOne(const EntryView& foreign, KeyHash hash, log::SideL
   if (foreign.type() == EntryType::ResultRecord) return replayResult(foreign, side);
   if (foreign.type() == EntryType::Tombstone && dead != nullptr) return replayTombstone(foreign, hash, side, *dead);
   if (foreign.type() != EntryType::Object) return Status::BadRequest;
+  const Status status = replayObject(foreign, hash, side, dead);
+  return status == Status::Ok && foreign.carriesResult() ? replayCarried(foreign, hash, side) : status;
+}
 
+Status ObjectStore::replayObject(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead) {
   const index::StripeGuard stripe(parts_->index, hash);
   EntryRef present;
   const Status sound = findForReplay(stripe, hash, foreign.table(), foreign.key(), present);
@@ -401,6 +445,8 @@ Status ObjectStore::replayOne(const EntryView& foreign, KeyHash hash, log::SideL
 
 Status ObjectStore::replayOver(const EntryView& object, Version version, EntryRef present,
                                const index::StripeGuard& stripe, log::SideLog& side) {
+  const Status carried = forgetCarried(present);
+  if (carried != Status::Ok) return carried;
   const EntryView dead = entry(present);
   const std::array<ByteSpan, 1> payload = {object.payload()};
   const EntryInput input{.type = EntryType::Object,
@@ -425,6 +471,8 @@ Status ObjectStore::replayTombstone(const EntryView& foreign, KeyHash hash, log:
   if (present) {
     const EntryView gone = entry(present);
     if (gone.version() > foreign.version()) return Status::Ok;
+    const Status carried = forgetCarried(present);
+    if (carried != Status::Ok) return carried;
     const EntryInput tombstone{.type = EntryType::Tombstone,
                                .table = gone.table(),
                                .version = gone.version(),
@@ -455,6 +503,26 @@ Status ObjectStore::replayResult(const EntryView& foreign, log::SideLog& side) {
                         .table = foreign.table(),
                         .key_hash = record.key_hash},
                        *copied);
+  return Status::Ok;
+}
+
+/// It gets a record of its own: what the object was may be dead already.
+Status ObjectStore::replayCarried(const EntryView& object, KeyHash hash, log::SideLog& side) {
+  const log::CarriedResult carried = object.carriedResult();
+  const wire::CallIdentity identity{carried.client, carried.sequence, carried.acknowledged};
+  if (!parts_->results.isAwaited(identity)) return Status::Ok;
+  const auto opcode = static_cast<Opcode>(carried.opcode);
+  const MutationResult result{.opcode = opcode,
+                              .status = Status::Ok,
+                              .version = object.version(),
+                              .value = opcode == Opcode::Increment ? object.payloadAs<int64_t>() : 0,
+                              .table = object.table(),
+                              .key_hash = hash};
+  Group group;
+  group.addResult({carried.client, carried.sequence, carried.acknowledged, result});
+  const auto appended = side.append(group.entries(), log::AppendClass::Remove);
+  if (!appended.ok()) return appended.error();
+  parts_->results.take(identity, result, appended->refs[0]);
   return Status::Ok;
 }
 
@@ -513,6 +581,8 @@ std::optional<KeyHash> ObjectStore::purgeSlice(TableId table, const HashRange& r
     });
     if (!ref) continue;
     const bool is_object = entry(ref).type() == EntryType::Object;
+    // What is damaged leaves when it is restored.
+    if (is_object && forgetCarried(ref) != Status::Ok) continue;
     raiseSafeVersion(entry(ref).version());
     RC_CHECK(parts_->index.erase(stripe, ref));
     if (is_object) parts_->log.markDead(ref);
@@ -529,14 +599,18 @@ log::EntryOwner::Hint ObjectStore::willBeRelocated(const EntryView& view) {
   return hash;
 }
 
-bool ObjectStore::relocated(EntryRef from, EntryRef to, const EntryView& view, Hint hint) {
+log::EntryOwner::Moved ObjectStore::relocated(EntryRef from, EntryRef to, const EntryView& view, Hint hint) {
+  const auto moved = [](bool is_moved) { return is_moved ? Moved::Yes : Moved::No; };
   if (view.type() == EntryType::ResultRecord) {
     const auto record = view.payloadAs<log::ResultRecordPayload>();
-    return parts_->results.relocated(record.client, record.sequence, from, to);
+    return moved(parts_->results.relocated(record.client, record.sequence, from, to));
   }
   const index::StripeGuard stripe(parts_->index, hint);
-  if (view.type() == EntryType::Tombstone) return parts_->index.replace(stripe, from, to);
-  return parts_->index.relocate(stripe, from, to);
+  if (view.type() == EntryType::Tombstone) return moved(parts_->index.replace(stripe, from, to));
+  if (!parts_->index.relocate(stripe, from, to)) return Moved::No;
+  if (!view.carriesResult()) return Moved::Yes;
+  const log::CarriedResult carried = view.carriedResult();
+  return parts_->results.relocated(carried.client, carried.sequence, from, to) ? Moved::Yes : Moved::WithoutResult;
 }
 
 void ObjectStore::dropped(EntryRef ref, const EntryView& view) {

@@ -178,8 +178,9 @@ class ObjectStore final : public log::EntryOwner {
   std::optional<Identity> identify(log::EntryRef ref, SegmentId segment);
   /// For an entry whose bytes are right again, before the mark is taken away. While it was damaged its tablet may have
   /// been given up without it, and if it is a tombstone, its time to leave the index may have passed: it leaves now.
-  /// @return RetryLater: it is a tombstone whose removal is not as durable as its table wants: it stays marked, and the
-  ///         call is repeated. Otherwise Ok
+  /// @return RetryLater: it has changed once more, or is a tombstone whose removal is not as durable as its table
+  /// wants:
+  ///         it stays marked, and the call is repeated. Otherwise Ok
   /// Any registered reader thread, inside a read section; takes the key's stripe.
   Status reconcile(const log::Damage& restored);
   /// Looks at the checksum of an entry that somebody has come across, and has it marked if it is not what was written.
@@ -199,7 +200,7 @@ class ObjectStore final : public log::EntryOwner {
 
   // log::EntryOwner
   Hint willBeRelocated(const log::EntryView& entry) override;
-  bool relocated(log::EntryRef from, log::EntryRef to, const log::EntryView& entry, Hint hint) override;
+  Moved relocated(log::EntryRef from, log::EntryRef to, const log::EntryView& entry, Hint hint) override;
   void dropped(log::EntryRef ref, const log::EntryView& entry) override;
   log::SafeVersionPayload safeVersion() override;
 
@@ -215,6 +216,10 @@ class ObjectStore final : public log::EntryOwner {
   Status replayOver(const log::EntryView& object, Version version, log::EntryRef present,
                     const index::StripeGuard& stripe, log::SideLog& side);
   Status replayResult(const log::EntryView& foreign, log::SideLog& side);
+  Status replayObject(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead);
+  Status replayCarried(const log::EntryView& object, KeyHash hash, log::SideLog& side);
+  Status findCarried(log::EntryRef ref, std::optional<ResultTable::Record>& result) const;
+  Status forgetCarried(log::EntryRef ref);
   /// Whether an entry that the index has under the bits of a hash has to be answered for when this key is asked for: it
   /// is the key's, or damaged.
   /// @param state  set to what its state says

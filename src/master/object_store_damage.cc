@@ -17,8 +17,9 @@ KeyHash ObjectStore::hashOf(EntryRef ref) const {
   const EntryView view = entry(ref);
   if (!isDamaged(view.state())) [[likely]]
     return hashKey(view.table(), view.key());
-  const log::Segment& in = *parts_->log.pool().segmentOf(ref);
-  const ByteSpan rest = in.restOfExtent(in.offsetOf(ref));
+  const log::Segment* const in = parts_->log.pool().segmentOf(ref);
+  if (in == nullptr) return 0;  // memory that was given back: see verify()
+  const ByteSpan rest = in->restOfExtent(in->offsetOf(ref));
   const auto key_offset = static_cast<size_t>(view.key().data() - view.address());
   if (rest.size() < key_offset) return 0;
   return hashKey(view.table(), rest.subspan(key_offset, std::min<size_t>(view.keyBytes(), rest.size() - key_offset)));
@@ -27,7 +28,8 @@ KeyHash ObjectStore::hashOf(EntryRef ref) const {
 /// Whether an entry is from before the range of a hash was taken.
 bool ObjectStore::isOfFormer(EntryRef ref, TableId table, KeyHash hash) const {
   const Tablet* const tablet = parts_->tablets.find(table, hash);
-  return tablet != nullptr && parts_->log.pool().segmentOf(ref)->id() < tablet->first_segment;
+  const log::Segment* const in = parts_->log.pool().segmentOf(ref);
+  return tablet != nullptr && in != nullptr && in->id() < tablet->first_segment;
 }
 
 std::optional<ObjectStore::Identity> ObjectStore::identify(EntryRef ref, SegmentId segment) {
@@ -35,7 +37,7 @@ std::optional<ObjectStore::Identity> ObjectStore::identify(EntryRef ref, Segment
   if (in == nullptr || in->id() != segment) return std::nullopt;
   const ByteSpan rest = in->restOfExtent(in->offsetOf(ref));
   const EntryView view = entry(ref);
-  if (rest.size() < log::kEntryHeaderBytes + log::kNamedSegmentBytes + view.keyBytes()) return std::nullopt;
+  if (rest.size() < static_cast<size_t>(view.key().data() - view.address()) + view.keyBytes()) return std::nullopt;
   const KeyHash hash = hashKey(view.table(), view.key());
   const index::StripeGuard stripe(parts_->index, hash);
   const EntryRef found = parts_->index.find(stripe, [&](EntryRef candidate) { return candidate == ref; });
@@ -87,9 +89,11 @@ Status ObjectStore::reconcile(const log::Damage& restored) {
   const Tablet* const tablet = parts_->tablets.find(view.table(), hash);
   if (tablet == nullptr || in->id() < tablet->first_segment) {
     // What purgeSlice could not recognize.
+    const bool is_object = view.type() == EntryType::Object;
+    if (is_object && forgetCarried(ref) != Status::Ok) return Status::RetryLater;
     raiseSafeVersion(view.version());
     RC_CHECK(parts_->index.erase(stripe, ref));
-    if (view.type() == EntryType::Object) parts_->log.markDead(ref);
+    if (is_object) parts_->log.markDead(ref);
     return Status::Ok;
   }
   if (view.type() == EntryType::Tombstone) {

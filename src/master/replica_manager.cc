@@ -353,7 +353,7 @@ const Member* ReplicaManager::choose(const ReplicatedSegment& segment) {
   std::vector<const Member*> any;
   for (const Member& member : members_) {
     if (!mayKeep(member) || segment.isOn(member.id)) continue;
-    if (isAvoided(member.id, Avoided::ForAll) || isAvoided(member.id, kindOf(segment))) continue;
+    if (isAvoided(member.id, Avoided::ForAll) || isAvoided(member.id, kindOf(segment.frameFlags()))) continue;
     any.push_back(&member);
     if (sharesDomain(member)) continue;
     apart.push_back(&member);
@@ -363,20 +363,19 @@ const Member* ReplicaManager::choose(const ReplicatedSegment& segment) {
   return from.empty() ? nullptr : from[random_.below(from.size())];
 }
 
-ReplicaManager::Avoided ReplicaManager::kindOf(const ReplicatedSegment& segment) {
-  const uint8_t flags = segment.frameFlags();
-  if ((flags & wire::WriteReplica::kHead) == 0) return Avoided::ForOthers;
-  return (flags & wire::WriteReplica::kReserve) != 0 ? Avoided::ForSmallHeads : Avoided::ForHeads;
+ReplicaManager::Avoided ReplicaManager::kindOf(uint8_t frame_flags) {
+  if ((frame_flags & wire::WriteReplica::kHead) == 0) return Avoided::ForOthers;
+  return (frame_flags & wire::WriteReplica::kReserve) != 0 ? Avoided::ForSmallHeads : Avoided::ForHeads;
 }
 
 void ReplicaManager::noteOpened(const ReplicatedSegment& segment) {
   if (!segment.isOfReserve()) short_of_places_.store(false, std::memory_order_relaxed);
 }
 
-void ReplicaManager::noteLost(const ReplicatedSegment& segment, ServerId backup, Status why) {
+void ReplicaManager::noteLost(ServerId backup, Status why, uint8_t frame_flags) {
   stats_.replicas_lost.fetch_add(1, std::memory_order_relaxed);
   counts_changed_ = true;
-  const Avoided kind = why == Status::NoSpace ? kindOf(segment) : Avoided::ForAll;
+  const Avoided kind = why == Status::NoSpace ? kindOf(frame_flags) : Avoided::ForAll;
   int64_t& until_ns = avoided_until_ns_[{backup, kind}];
   const int64_t now_ns = environment_.clock.nowNs();
   if (until_ns <= now_ns) {

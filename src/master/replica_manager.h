@@ -169,7 +169,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   uint32_t leastCount() const override;
   bool mayRaiseFloor(const ReplicatedSegment& segment) const override;
   void raiseFloor(ReplicatedSegment& segment, uint64_t replica_epoch) override;
-  void noteLost(const ReplicatedSegment& segment, ServerId backup, Status why) override;
+  void noteLost(ServerId backup, Status why, uint8_t frame_flags) override;
   void noteOpened(const ReplicatedSegment& segment) override;
   void noteRotten(ServerId backup) override;
   void noteFenced() override;
@@ -240,7 +240,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   std::vector<Member> members_;
   /// Whom a server that has failed, or has no frame, is avoided for: frames of different kinds run out one by one.
   enum class Avoided : uint8_t { ForAll, ForHeads, ForSmallHeads, ForOthers };
-  static Avoided kindOf(const ReplicatedSegment& segment);
+  static Avoided kindOf(uint8_t frame_flags);
   std::map<std::pair<ServerId, Avoided>, int64_t> avoided_until_ns_;  // not chosen again at once
   std::map<SegmentId, std::unique_ptr<ReplicatedSegment>> segments_;
   std::set<SegmentId> active_;     // with something to send or to report

@@ -176,7 +176,8 @@ ServerId ReplicatedSegment::remove(size_t index) {
 
 void ReplicatedSegment::lose(size_t index, Status why) {
   refused_ = refused_ || why == Status::NoSpace;
-  owner_.noteLost(*this, remove(index), why);
+  const uint8_t frame_flags = replicas_[index]->frame_flags;
+  owner_.noteLost(remove(index), why, frame_flags);
 }
 
 bool ReplicatedSegment::loseOn(ServerId backup, uint64_t replica_epoch) {
@@ -335,7 +336,10 @@ void ReplicatedSegment::send(Replica& replica, uint32_t committed) {
   const uint64_t epoch = isOpenHead() && (certifies || !replica.opened) ? epoch_ : replica.epoch;
   const bool flushes = certifies && (closes || replica.certified_epoch != epoch);
   uint8_t flags = 0;
-  if (!replica.opened) flags |= Write::kOpen | frameFlags();
+  if (!replica.opened) {
+    replica.frame_flags = frameFlags();
+    flags |= Write::kOpen | replica.frame_flags;
+  }
   if (flushes) flags |= Write::kFlush;
   if (certifies) flags |= Write::kCertified;
   replica.busy = true;

@@ -28,7 +28,8 @@ class ReplicaOwner {
   virtual bool mayRaiseFloor(const ReplicatedSegment& segment) const = 0;
   /// Has the floor raised; ReplicatedSegment::floorRaised follows.
   virtual void raiseFloor(ReplicatedSegment& segment, uint64_t replica_epoch) = 0;
-  virtual void noteLost(const ReplicatedSegment& segment, ServerId backup, Status why) = 0;
+  /// @param frame_flags  what its frame was asked for with (see ReplicatedSegment::frameFlags)
+  virtual void noteLost(ServerId backup, Status why, uint8_t frame_flags) = 0;
   /// A replica was lost on its disk; its server is as good as before.
   virtual void noteRotten(ServerId backup) = 0;
   /// The head has its places, and is reported opened now.
@@ -203,6 +204,7 @@ struct Replica : rpc::OutgoingCall {
   uint64_t epoch;                // of the replica there, as far as is known
   uint64_t offered_epoch = 0;    // the highest that a certificate was sent under
   bool opened = false;           // it has a frame there
+  uint8_t frame_flags = 0;       // of the write that asked for that frame last
   uint32_t stored_bytes = 0;     // acknowledged
   uint32_t certified_bytes = 0;  // of them, under a certificate
   uint64_t certified_epoch = 0;  // 0: none

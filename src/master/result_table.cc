@@ -7,11 +7,15 @@
 
 namespace ramcore::master {
 
+void ResultTable::markDead(const Stored& stored) {
+  stored.is_carried ? log_->markAcknowledged(stored.record) : log_->markDead(stored.record);
+}
+
 void ResultTable::acknowledge(Client& client, Sequence acknowledged) {
   if (acknowledged <= client.acknowledged) return;
   client.acknowledged = acknowledged;
   const auto end = client.results.upper_bound(acknowledged);
-  for (auto at = client.results.begin(); at != end; ++at) log_->markDead(at->second.record);
+  for (auto at = client.results.begin(); at != end; ++at) markDead(at->second);
   client.results.erase(client.results.begin(), end);
 }
 
@@ -32,18 +36,19 @@ ResultTable::Lookup ResultTable::find(const wire::CallIdentity& identity) {
   return {Verdict::Duplicate, stored->second.result, stored->second.record};
 }
 
-void ResultTable::insert(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record) {
+void ResultTable::insert(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record,
+                         bool is_carried) {
   Shard& shard = shardOf(identity.client);
   SpinGuard guard(shard.lock);
   const auto found = shard.clients.find(identity.client);
-  if (found == shard.clients.end()) return log_->markDead(record);
-  store(found->second, identity, result, record);
+  if (found == shard.clients.end()) return markDead({result, record, is_carried});
+  store(found->second, identity, {result, record, is_carried});
 }
 
 void ResultTable::take(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record) {
   Shard& shard = shardOf(identity.client);
   SpinGuard guard(shard.lock);
-  store(shard.clients[identity.client], identity, result, record);
+  store(shard.clients[identity.client], identity, {result, record, false});
 }
 
 bool ResultTable::isAwaited(const wire::CallIdentity& identity) {
@@ -54,19 +59,15 @@ bool ResultTable::isAwaited(const wire::CallIdentity& identity) {
   return identity.sequence > client.acknowledged;
 }
 
-void ResultTable::store(Client& client, const wire::CallIdentity& identity, const MutationResult& result,
-                        log::EntryRef record) {
+void ResultTable::store(Client& client, const wire::CallIdentity& identity, const Stored& stored) {
   acknowledge(client, identity.acknowledged);
-  if (identity.sequence <= client.acknowledged) {
-    log_->markDead(record);
-    return;
-  }
-  const auto [at, is_new] = client.results.try_emplace(identity.sequence, Stored{result, record});
+  if (identity.sequence <= client.acknowledged) return markDead(stored);
+  const auto [at, is_new] = client.results.try_emplace(identity.sequence, stored);
   if (!is_new) {
     // A move or a recovery brings what is here already (an attempt was given up, or the log held two copies), or a
     // mutation of the code runs a call twice. The newer copy lies where a later recovery looks.
-    log_->markDead(at->second.record);
-    at->second = {result, record};
+    markDead(at->second);
+    at->second = stored;
   }
 }
 
@@ -92,7 +93,7 @@ void ResultTable::forget(ClientId client) {
   SpinGuard guard(shard.lock);
   const auto found = shard.clients.find(client);
   if (found == shard.clients.end()) return;
-  for (const auto& [sequence, stored] : found->second.results) log_->markDead(stored.record);
+  for (const auto& [sequence, stored] : found->second.results) markDead(stored);
   shard.clients.erase(found);
 }
 
@@ -112,20 +113,44 @@ std::vector<ClientId> ResultTable::silentSince(int64_t before_ns, ClientId after
 bool ResultTable::isLive(ClientId client, Sequence sequence, log::EntryRef record) const {
   const Shard& shard = shardOf(client);
   SpinGuard guard(shard.lock);
-  const auto found = shard.clients.find(client);
-  if (found == shard.clients.end()) return false;
-  const auto stored = found->second.results.find(sequence);
-  return stored != found->second.results.end() && stored->second.record == record;
+  return find(shard, client, sequence, record) != nullptr;
 }
 
 bool ResultTable::relocated(ClientId client, Sequence sequence, log::EntryRef from, log::EntryRef to) {
   Shard& shard = shardOf(client);
   SpinGuard guard(shard.lock);
-  const auto found = shard.clients.find(client);
-  if (found == shard.clients.end()) return false;
-  const auto stored = found->second.results.find(sequence);
-  if (stored == found->second.results.end() || stored->second.record != from) return false;
-  stored->second.record = to;
+  Stored* const stored = find(shard, client, sequence, from);
+  if (stored == nullptr) return false;
+  stored->record = to;
+  return true;
+}
+
+std::optional<ResultTable::Record> ResultTable::carriedBy(log::EntryRef object,
+                                                          const log::CarriedResult& carried) const {
+  const Shard& shard = shardOf(carried.client);
+  SpinGuard guard(shard.lock);
+  const Stored* const stored = find(shard, carried.client, carried.sequence, object);
+  if (stored == nullptr) return std::nullopt;
+  return Record{carried.client, carried.sequence, shard.clients.find(carried.client)->second.acknowledged,
+                stored->result};
+}
+
+void ResultTable::moveOut(log::EntryRef object, ClientId client, Sequence sequence, log::EntryRef record) {
+  Shard& shard = shardOf(client);
+  SpinGuard guard(shard.lock);
+  Stored* const stored = find(shard, client, sequence, object);
+  if (stored == nullptr) return log_->markDead(record);  // acknowledged meanwhile
+  stored->record = record;
+  stored->is_carried = false;
+}
+
+bool ResultTable::drop(log::EntryRef object, const log::CarriedResult& carried) {
+  Shard& shard = shardOf(carried.client);
+  SpinGuard guard(shard.lock);
+  const Stored* const stored = find(shard, carried.client, carried.sequence, object);
+  if (stored == nullptr) return false;
+  markDead(*stored);
+  shard.clients.find(carried.client)->second.results.erase(carried.sequence);
   return true;
 }
 
@@ -154,7 +179,7 @@ void ResultTable::dropRange(TableId table, const HashRange& range, const std::fu
       std::erase_if(client.results, [&](const auto& one) {
         const bool gone = one.second.result.table == table && range.contains(one.second.result.key_hash) &&
                           !is_ours(one.second.result.key_hash);
-        if (gone) log_->markDead(one.second.record);
+        if (gone) markDead(one.second);
         return gone;
       });
     }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/ids.h"
@@ -26,8 +27,9 @@ struct MutationResult {
   KeyHash key_hash = 0;
 };
 
-/// Results of all clients that this master has heard of, in memory; each has its record in the log, written in the same
-/// group as the object.
+/// Results of all clients that this master has heard of, in memory. Each has its record in the log: the object itself
+/// if that carries it (log::CarriedResult), otherwise an entry written in the same group. An object that carries a
+/// result which is still needed is alive: whoever kills it gives the result a record of its own (moveOut).
 ///
 /// Locks: one per shard, taken inside a key's stripe lock, never the other way round. Any thread.
 class ResultTable {
@@ -53,7 +55,8 @@ class ResultTable {
   Lookup find(const wire::CallIdentity& identity);
   /// Keeps the result of a call that find() called New; the caller holds the key's stripe since. If the client was
   /// forgotten meanwhile its lease is over, and nobody will ask.
-  void insert(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record);
+  /// @param is_carried  `record` is the object, which carries it
+  void insert(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record, bool is_carried);
   /// Notes what the client acknowledges, as find(). False: it has acknowledged this call, too, and its record need not
   /// be kept: records come in any order, and repeatedly.
   bool isAwaited(const wire::CallIdentity& identity);
@@ -70,17 +73,25 @@ class ResultTable {
   /// The lease of `client` was still valid at `now_ns`.
   void heard(ClientId client, int64_t now_ns);
 
-  /// True if the log's record at `record` is what this table points to.
-  bool isLive(ClientId client, Sequence sequence, log::EntryRef record) const;
-  /// The cleaner has copied a record; false if it died meanwhile.
-  bool relocated(ClientId client, Sequence sequence, log::EntryRef from, log::EntryRef to);
-
   struct Record {
     ClientId client;
     Sequence sequence;
     Sequence acknowledged;
     MutationResult result;
   };
+  /// The result that the object at `object` carries, if it is still needed.
+  std::optional<Record> carriedBy(log::EntryRef object, const log::CarriedResult& carried) const;
+  /// The object at `object` has died; its result has a record of its own in the group of what killed it.
+  void moveOut(log::EntryRef object, ClientId client, Sequence sequence, log::EntryRef record);
+  /// Forgets the result that the object at `object` carries, whose key is not ours any more.
+  /// @return false: there is none
+  bool drop(log::EntryRef object, const log::CarriedResult& carried);
+
+  /// True if the log's record at `record` is what this table points to.
+  bool isLive(ClientId client, Sequence sequence, log::EntryRef record) const;
+  /// The cleaner has copied a record, or the object that carries the result; false if it died meanwhile.
+  bool relocated(ClientId client, Sequence sequence, log::EntryRef from, log::EntryRef to);
+
   /// Records of keys in `range` of `table`, ordered by key hash, client and sequence, for a move.
   std::vector<Record> inRange(TableId table, const HashRange& range) const;
   /// Forgets records of keys in `range` of `table` (the tablet is gone from here), except where `is_ours` says of a key
@@ -97,6 +108,7 @@ class ResultTable {
   struct Stored {
     MutationResult result;
     log::EntryRef record;
+    bool is_carried = false;  // `record` is an object
   };
   struct Client {
     Sequence acknowledged;
@@ -109,11 +121,22 @@ class ResultTable {
     std::map<ClientId, Client> clients RC_GUARDED_BY(lock);
   };
   static constexpr size_t kShardCount = 16;
+  /// What is kept of a call, if its record is `record`; else nullptr.
+  template <typename AnyShard>
+  static auto find(AnyShard& shard, ClientId client, Sequence sequence, log::EntryRef record) RC_REQUIRES(shard.lock) {
+    const auto found = shard.clients.find(client);
+    decltype(&found->second.results.begin()->second) stored = nullptr;
+    if (found == shard.clients.end()) return stored;
+    const auto at = found->second.results.find(sequence);
+    if (at != found->second.results.end() && at->second.record == record) stored = &at->second;
+    return stored;
+  }
   Shard& shardOf(ClientId client) { return shards_[client.value % kShardCount]; }
   const Shard& shardOf(ClientId client) const { return shards_[client.value % kShardCount]; }
 
   void acknowledge(Client& client, Sequence acknowledged);
-  void store(Client& client, const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record);
+  void store(Client& client, const wire::CallIdentity& identity, const Stored& stored);
+  void markDead(const Stored& stored);
 
   log::Log* log_ = nullptr;
   std::array<Shard, kShardCount> shards_;

@@ -23,7 +23,7 @@ struct Sums {
 
 class Walk {
  public:
-  Walk(const log::Log& log, const Refers& refers) : log_(log), refers_(refers) {}
+  Walk(const log::Log& log, const Refers& refers, const Awaits& awaits) : log_(log), refers_(refers), awaits_(awaits) {}
 
   Recount run() {
     result_.is_quiet = isQuiet();
@@ -95,10 +95,16 @@ class Walk {
         const int64_t tombstone_bytes = log::alignedTombstoneBytes(entry.keyBytes());
         if (!is_live) return named != nullptr ? countTombstone(*named, tombstone_bytes, sums) : void();
         if (named != nullptr) succeeded_bytes_[named->slot()] += tombstone_bytes;
-        sums.live_bytes += bytes;
-        if (entry.type() == EntryType::ResultRecord) sums.result_bytes += bytes;
+        const int64_t carried_bytes = entry.resultBytes();
+        const bool carries = entry.carriesResult() && !entry.isAcknowledged();
+        if (entry.carriesResult()) judgeCarried(segment, ref, entry, carries);
+        const int64_t own_bytes = bytes - (carries ? 0 : carried_bytes);
+        result_.results += carries || entry.type() == EntryType::ResultRecord ? 1 : 0;
+        sums.live_bytes += own_bytes;
+        if (entry.type() == EntryType::ResultRecord) sums.result_bytes += own_bytes;
+        if (carries) sums.result_bytes += carried_bytes;
         const bool is_large = bytes > log_.config().smallEntryBytesMax();
-        if (entry.type() == EntryType::Object && is_large) sums.large_bytes += bytes;
+        if (entry.type() == EntryType::Object && is_large) sums.large_bytes += own_bytes;
         return;
       }
       case EntryType::Tombstone:
@@ -120,6 +126,13 @@ class Walk {
     fail("segment " + std::to_string(segment.id().value) + ": an entry of type " +
          std::to_string(static_cast<int>(entry.type())) + ", version " + std::to_string(entry.version()) +
          (is_live ? ", is marked as alive and nobody is led to it" : ", is marked as dead and still referred to"));
+  }
+
+  void judgeCarried(const Segment& segment, EntryRef ref, const EntryView& entry, bool carries) {
+    if (carries == awaits_(ref, entry.carriedResult())) return;
+    fail("segment " + std::to_string(segment.id().value) + ": an object of version " + std::to_string(entry.version()) +
+         (carries ? " carries a result as if it were needed, and nobody is led to it"
+                  : " carries a result that is marked as acknowledged, and still referred to"));
   }
 
   void compareSegment(const Segment& segment, const Sums& sums) {
@@ -156,12 +169,15 @@ class Walk {
 
   const log::Log& log_;
   const Refers& refers_;
+  const Awaits& awaits_;
   std::vector<int64_t> succeeded_bytes_;  ///< by the slot of the segment that objects name
   Recount result_;
 };
 
 }  // namespace
 
-Recount recount(const log::Log& log, const Refers& refers) { return Walk(log, refers).run(); }
+Recount recount(const log::Log& log, const Refers& refers, const Awaits& awaits) {
+  return Walk(log, refers, awaits).run();
+}
 
 }  // namespace ramcore::accounting

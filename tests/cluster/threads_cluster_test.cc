@@ -24,6 +24,7 @@ struct LoadSettings {
 constexpr const char* kTableName = "objects";
 // A move stops the writes of its tablet: without a pause there would be little but stopped writes to test.
 constexpr uint64_t kStepsBetweenMoves = 50;
+constexpr uint64_t kSessionsBrokenMin = 10;
 
 /// Threads that write, read, add and scan while tablets move, and the comparison at the end.
 class Load {
@@ -53,7 +54,8 @@ class Load {
     const uint64_t steps_max = 20 * settings.steps_min;
     const auto reached = [&] {
       return mover.movesDone() >= settings.moves_min && cluster_.cleanerPasses() >= settings.cleaner_passes_min &&
-             restarts_.load() >= settings.coordinator_restarts && server_restarts_.load() >= settings.server_restarts;
+             restarts_.load() >= settings.coordinator_restarts && server_restarts_.load() >= settings.server_restarts &&
+             (!settings.breaks_sessions || cluster_.sessionsBroken() >= kSessionsBrokenMin);
     };
     std::vector<std::thread> threads;
     for (auto& thread : threads_) {
@@ -177,7 +179,7 @@ void runLoad(const LoadSettings& settings) {
     }
     EXPECT_GE(cluster.sessionsOpened("tcp"), 4u);
     EXPECT_GE(cluster.sessionsOpened("shm"), 4u);
-    if (settings.breaks_sessions) EXPECT_GE(cluster.sessionsBroken(), 10u);
+    if (settings.breaks_sessions) EXPECT_GE(cluster.sessionsBroken(), kSessionsBrokenMin);
     EXPECT_TRUE(cluster.stop());
   }
   EXPECT_EQ(runtime::framesAlive(), frames_before);

@@ -14,11 +14,18 @@ std::vector<std::string> checkAccounting(const master::Master& master, uint64_t&
     const KeyHash hash = hashKey(entry.table(), entry.key());
     return master.store().lookup(entry.table(), hash, entry.key()).ref == ref;
   };
-  const accounting::Recount recount = accounting::recount(*master.log(), refers);
+  const auto awaits = [&](log::EntryRef ref, const log::CarriedResult& carried) {
+    return master.results().isLive(carried.client, carried.sequence, ref);
+  };
+  const accounting::Recount recount = accounting::recount(*master.log(), refers, awaits);
   recounted += recount.is_quiet ? 1 : 0;
   std::vector<std::string> lines;
   for (const std::string& difference : recount.differences) {
     lines.push_back("log of server " + std::to_string(master.id().value) + ": " + difference);
+  }
+  if (recount.is_quiet && recount.results != master.results().recordCount()) {
+    lines.push_back("log of server " + std::to_string(master.id().value) + " has " + std::to_string(recount.results) +
+                    " results, the table " + std::to_string(master.results().recordCount()));
   }
   return lines;
 }

@@ -189,9 +189,14 @@ void DurableCheck::readDisk(size_t machine, const std::map<ServerId, Owner>& own
     const backup::FrameFile::Header& header = frame.header;
     slots_.clear();
     for (const auto& slot : header.slots) {
-      if (slot && owners.contains(slot->master)) slots_.push_back(*slot);
+      if (slot) slots_.push_back(*slot);
     }
     std::sort(slots_.begin(), slots_.end(), [](const auto& a, const auto& b) { return a.isNewerThan(b); });
+    // A disk that lied may hold slots of several segments. To a server the frame is of the newest one, whole or not.
+    std::erase_if(slots_, [newest = slots_.empty() ? log::Certificate{} : slots_.front()](const auto& slot) {
+      return slot.master != newest.master || slot.segment != newest.segment;
+    });
+    if (slots_.empty() || !owners.contains(slots_.front().master)) continue;
     for (const log::Certificate& certificate : slots_) {
       if (!isVerified(machine, number, **file, certificate)) continue;
       const bool is_marked = header.mark && header.mark->master == certificate.master &&

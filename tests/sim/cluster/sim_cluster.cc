@@ -98,7 +98,7 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   server.cluster_name = kClusterName;
   server.coordinator_node = kCoordinatorNode;
   server.log.memory_bytes = options.memory_bytes;
-  server.log.clean_below_free_percent = options.clean_below_free_percent;
+  server.log.clean_below_free_permille = options.clean_below_free_permille;
   server.index.initial_buckets_log2 = 0;  // and its index splits all the time
   server.replication = options.replication;
   server.ledger = options.ledger;

@@ -28,8 +28,8 @@ struct SimClusterOptions {
   master::MemoryScrubOptions memory_scrub;
   master::ReplicationOptions replicas;
   int64_t verdict_after_ns = 10 * runtime::kNanosPerSecond;
-  uint32_t clean_below_free_percent = 25;  ///< two heads and the reserves take 40 percent
-  DurableLedger* ledger = nullptr;         ///< outlives the cluster
+  uint32_t clean_below_free_permille = 250;  ///< two heads and the reserves take 40 percent
+  DurableLedger* ledger = nullptr;           ///< outlives the cluster
 };
 
 /// A whole simulated cluster: one coordinator (that may be restarted), servers and clients on one network.

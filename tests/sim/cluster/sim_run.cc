@@ -96,7 +96,7 @@ class Scenario {
     if (options_.scrubs) cluster.scrub = {.bytes_per_second = 16u << 20, .pass_ns = 2 * runtime::kNanosPerSecond};
     cluster.replication.at_once = !variation_.late_replication;
     cluster.ledger = ledger();
-    cluster.clean_below_free_percent = variation_.cleans_early ? 35 : 20;
+    cluster.clean_below_free_permille = variation_.cleans_early ? 350 : 200;
     return cluster;
   }
   DurableLedger* ledger() { return variation_.late_replication && !options_.crashes ? &ledger_ : nullptr; }

@@ -123,6 +123,7 @@ void compare(const SoakStore& store, const SoakModel& model, std::string_view wh
 void compareCounters(SoakStore& store, std::span<const SoakModel* const> models) {
   uint64_t objects = 0;
   uint64_t bytes = 0;
+  uint64_t carried = 0;
   for (const SoakModel* model : models) {
     objects += model->presentCount();
     // As they lie there: some name a segment, and are longer for it.
@@ -130,14 +131,16 @@ void compareCounters(SoakStore& store, std::span<const SoakModel* const> models)
     for (uint32_t number = 0; number < model->keyCount(); ++number) {
       const master::Found found = store.find(model->key(number));
       if (!found.ref) continue;
-      bytes += found.entry.alignedBytes();
-      unnamed_bytes += found.entry.alignedBytesUnnamed();
+      const bool carries = found.entry.carriesResult() && !found.entry.isAcknowledged();
+      bytes += found.entry.alignedBytes() - (carries ? 0 : found.entry.resultBytes());
+      carried += carries ? 1 : 0;
+      unnamed_bytes += found.entry.copyBytes({.name = false, .result = false});
     }
     EXPECT_EQ(unnamed_bytes, model->entryBytes());
   }
   EXPECT_EQ(store.store().objectCount(), objects);
   constexpr uint32_t kRecordBytes = log::alignedEntryBytes(0, sizeof(log::ResultRecordPayload) + 8, false);
-  bytes += store.results().recordCount() * kRecordBytes;
+  bytes += (store.results().recordCount() - carried) * kRecordBytes;
   const log::LogStats& stats = store.stats();
   EXPECT_EQ(stats.live_bytes.load(), static_cast<int64_t>(bytes) + stats.tombstone_bytes.load())
       << "bytes are counted as alive that are not, or the other way round";
@@ -154,14 +157,18 @@ void recountLog(SoakStore& store, runtime::RcuReader self) {
     return store.store().lookup(entry.table(), hash, entry.key()).ref == ref;
   };
   log::Cleaner& cleaner = store.maintenanceParts().cleaner;
-  accounting::Recount recount = accounting::recount(store.log(), refers);
+  const auto awaits = [&store](log::EntryRef ref, const log::CarriedResult& carried) {
+    return store.results().isLive(carried.client, carried.sequence, ref);
+  };
+  accounting::Recount recount = accounting::recount(store.log(), refers, awaits);
   for (int turns = 0; !recount.is_quiet && turns < kTurnsMax; ++turns) {
     if (cleaner.isBusy()) static_cast<void>(cleaner.step(kBytesPerStep));
     store.turn(self);
-    if (!cleaner.isBusy()) recount = accounting::recount(store.log(), refers);
+    if (!cleaner.isBusy()) recount = accounting::recount(store.log(), refers, awaits);
   }
   ASSERT_TRUE(recount.is_quiet) << "a pass does not end, or what it gave up is not freed";
   for (const std::string& difference : recount.differences) ADD_FAILURE() << difference;
+  EXPECT_EQ(recount.results, store.results().recordCount());
   std::printf("recounted %llu segments with %llu entries\n", static_cast<unsigned long long>(recount.segments),
               static_cast<unsigned long long>(recount.entries));
 }

@@ -31,7 +31,7 @@ TEST(FrameFile, SuperblockBytes) {
   const auto slot = file.read(4096, 64);
   EXPECT_EQ(wire::hexOf(ByteSpan(slot).first(60)),
             wire::withoutBlanks("5246726146696c65"  // "RFraFile"
-                                "03000000 10000000"
+                                "04000000 10000000"
                                 "0200000000000000"  // generation
                                 "0700000000000000"  // cluster
                                 "1112131415161718"  // server

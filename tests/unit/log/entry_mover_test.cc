@@ -20,7 +20,7 @@ struct MoverFixture : LogFixture, MoveTarget {
       }
       return 0;
     }
-    bool relocated(EntryRef from, EntryRef to, const EntryView& entry, Hint hint) override {
+    Moved relocated(EntryRef from, EntryRef to, const EntryView& entry, Hint hint) override {
       return fixture_.owner.relocated(from, to, entry, hint);
     }
     void dropped(EntryRef ref, const EntryView& entry) override { fixture_.owner.dropped(ref, entry); }

@@ -19,11 +19,11 @@ class MapOwner final : public EntryOwner {
  public:
   explicit MapOwner(const LogMemory& memory) : memory_(memory) {}
 
-  bool relocated(EntryRef from, EntryRef to, const EntryView& entry, Hint) override {
+  Moved relocated(EntryRef from, EntryRef to, const EntryView& entry, Hint) override {
     const auto found = refs_.find(std::string(asText(entry.key())));
-    if (found == refs_.end() || found->second != from) return false;
+    if (found == refs_.end() || found->second != from) return Moved::No;
     found->second = to;
-    return true;
+    return Moved::Yes;
   }
   void dropped(EntryRef, const EntryView& entry) override {
     EXPECT_EQ(entry.type(), EntryType::Tombstone);

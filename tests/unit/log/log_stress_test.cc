@@ -21,12 +21,12 @@ class SharedOwner final : public EntryOwner {
     return static_cast<uint32_t>(std::stoul(std::string(asText(entry.key()).substr(3))));
   }
 
-  bool relocated(EntryRef from, EntryRef to, const EntryView& entry, Hint) override {
+  Moved relocated(EntryRef from, EntryRef to, const EntryView& entry, Hint) override {
     Key& key = keys_[keyOf(entry)];
     MutexGuard guard(key.lock);
-    if (key.ref.load() != from.bits()) return false;
+    if (key.ref.load() != from.bits()) return Moved::No;
     key.ref.store(to.bits());
-    return true;
+    return Moved::Yes;
   }
   void dropped(EntryRef, const EntryView&) override {}
   SafeVersionPayload safeVersion() override { return {}; }

@@ -202,8 +202,8 @@ TEST(SegmentFormat, CopyThatNamesNoSegmentIsOtherwiseTheSame) {
     std::vector<std::byte> bytes(input.alignedBytes());
     writeEntry(bytes.data(), input, true, SegmentId(99));
     const EntryView entry(bytes.data());
-    std::vector<std::byte> copy(entry.alignedBytesUnnamed(), std::byte{0xee});
-    copyEntryUnnamed(copy.data(), entry);
+    std::vector<std::byte> copy(entry.copyBytes({.name = false, .result = true}), std::byte{0xee});
+    copyEntry(copy.data(), entry, {.name = false, .result = true});
     input.dead = {};
     std::vector<std::byte> wanted(input.alignedBytes());
     writeEntry(wanted.data(), input, false, {});

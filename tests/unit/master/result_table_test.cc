@@ -13,7 +13,7 @@ using Verdict = ResultTable::Verdict;
 /// Nothing but result records: what the table says of an entry is asked of the table.
 class NoOwner final : public log::EntryOwner {
  public:
-  bool relocated(log::EntryRef, log::EntryRef, const log::EntryView&, Hint) override { return false; }
+  Moved relocated(log::EntryRef, log::EntryRef, const log::EntryView&, Hint) override { return Moved::No; }
   void dropped(log::EntryRef, const log::EntryView&) override {}
   log::SafeVersionPayload safeVersion() override { return {}; }
 };
@@ -40,8 +40,9 @@ class ResultTableTest : public ::testing::Test {
   }
   log::EntryRef insert(const wire::CallIdentity& call, Version version, KeyHash hash = 7, uint32_t table = 1) {
     const log::EntryRef record = appendRecord();
-    results_.insert(
-        call, {.opcode = wire::Opcode::Write, .version = version, .table = TableId(table), .key_hash = hash}, record);
+    results_.insert(call,
+                    {.opcode = wire::Opcode::Write, .version = version, .table = TableId(table), .key_hash = hash},
+                    record, false);
     return record;
   }
   /// As a move brings it.
@@ -150,7 +151,7 @@ TEST_F(ResultTableTest, OneClientCannotPinMoreThanItsShare) {
   // One record stands for all of them: how many there are is what counts.
   const log::EntryRef record = appendRecord();
   constexpr uint64_t kMax = ResultTable::kResultsPerClientMax;
-  for (uint64_t sequence = 1; sequence <= kMax; ++sequence) results_.insert(identity(1, sequence), {}, record);
+  for (uint64_t sequence = 1; sequence <= kMax; ++sequence) results_.insert(identity(1, sequence), {}, record, false);
   EXPECT_EQ(verdict(identity(1, kMax + 1)), Verdict::TooMany);
   EXPECT_EQ(verdict(identity(1, kMax)), Verdict::Duplicate);
   EXPECT_EQ(verdict(identity(2, 1)), Verdict::New);
