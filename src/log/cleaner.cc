@@ -39,7 +39,7 @@ bool Cleaner::isNearLimit(int64_t part) const {
   const int64_t succeeded = stats.succeeded_bytes.load(std::memory_order_relaxed);
   const int64_t segment_bytes = log_.config().segment_bytes;
   // No earlier: as long as there is free memory, more dies if one waits.
-  const int64_t distance = std::max(2 * segment_bytes, limit / 128) / part;
+  const int64_t distance = std::max(segment_bytes / 2, limit / 256) / part;
   return stats.live_bytes.load(std::memory_order_relaxed) + succeeded > limit - distance &&
          stats.tombstone_bytes.load(std::memory_order_relaxed) + succeeded > segment_bytes;
 }
@@ -170,7 +170,7 @@ Cleaner::Progress Cleaner::compact(uint32_t bytes_max) {
 
 Cleaner::Verdict Cleaner::beginPass(std::span<Segment* const> cleanable) {
   SegmentPool& pool = log_.pool();
-  is_tight_ = pool.freeBlockBytes() < log_.config().survivorReserveBytes();
+  is_tight_ = !pool.hasReserve();
   for (const uint32_t slot : choose(cleanable)) candidates_.push_back(&pool.slot(slot));
   if (candidates_.empty()) return Verdict::NoGain;
   const bool can_end = canEnd();
@@ -364,6 +364,27 @@ bool Cleaner::help(uint32_t worker, uint32_t bytes_max) {
   return copying_.work(worker, bytes_max) == SharedCopy::Progress::Worked;
 }
 
+uint32_t Cleaner::copyingDue(uint32_t slice_bytes_min, uint32_t slice_bytes_max) {
+  const uint64_t appended = log_.stats().appended_bytes.load(std::memory_order_relaxed);
+  const CopyingPace pace{.appended_bytes = appended - paced_at_bytes_,
+                         .left_bytes = copying_.leftBytes(),
+                         .free_bytes = log_.writableBytes(),
+                         .kept_bytes = log_.config().segment_bytes + ending_bytes_.load(std::memory_order_relaxed),
+                         .slice_bytes_min = slice_bytes_min,
+                         .slice_bytes_max = slice_bytes_max};
+  paced_at_bytes_ = appended;
+  return log::copyingDue(pace);
+}
+
+/// The end of a pass takes as long as grace periods and replicas take: what is appended in that time has to be free
+/// when the copying is over. The longest of late counts.
+void Cleaner::noteEnded() {
+  const uint64_t most = 2 * uint64_t{log_.config().segment_bytes};
+  const uint64_t appended = log_.stats().appended_bytes.load(std::memory_order_relaxed) - copied_at_bytes_;
+  const uint64_t before = ending_bytes_.load(std::memory_order_relaxed);
+  ending_bytes_.store(std::min(most, std::max(appended, before - before / 8)), std::memory_order_relaxed);
+}
+
 uint32_t Cleaner::workersWanted() const {
   if (workersMax() == 1) return 1;
   const CleaningPressure pressure{.has_room_for_head = log_.pool().mayHaveRoom(SegmentKind::Head),
@@ -383,6 +404,7 @@ void Cleaner::leaveBehind(const Segment& damaged) {
 }
 
 void Cleaner::finishCopying() {
+  copied_at_bytes_ = log_.stats().appended_bytes.load(std::memory_order_relaxed);
   deaths_end_ = log_.end();
   deaths_ticket_ = log_.graceTicket();
   uint64_t stamp = 0;
@@ -455,6 +477,7 @@ void Cleaner::putOff(bool gained) {
 
 Cleaner::Progress Cleaner::awaitRoll() {
   if (!log_.isRolled(roll_)) return Progress::Waiting;
+  noteEnded();
   log_.stats().segments_cleaned.fetch_add(candidates_.size(), std::memory_order_relaxed);
   log_.stats().cleaner_passes.fetch_add(1, std::memory_order_relaxed);
   // The candidates are the log's now, and may be others' already.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <vector>
 
 #include "log/cleaner_policy.h"
@@ -56,6 +57,9 @@ class Cleaner final {
   uint32_t workersWanted() const;
   /// Whether there is copying to be done. Any thread; a spin lock.
   bool canShare() const { return copying_.workersUseful() > 0; }
+  /// How much a thread that serves writers, too, should copy before it serves them again: copyingDue(). Thread: that of
+  /// the spare worker; a spin lock.
+  uint32_t copyingDue(uint32_t slice_bytes_min, uint32_t slice_bytes_max);
   /// A slice of copying by another worker. When it found nothing to do, whoever calls step() has to do so soon: there
   /// may be nothing left but what is the latter's.
   /// @param worker  1 .. workersMax() - 1; workersMax(): the spare one, which workersWanted() does not count. Thread:
@@ -92,6 +96,7 @@ class Cleaner final {
   void beginCopying();
   bool isWorthwhile() const;
   void judgePass();
+  void noteEnded();
   void putOff(bool gained);
   Progress copy(uint32_t bytes_max);
   void leaveBehind(const Segment& damaged);
@@ -116,6 +121,9 @@ class Cleaner final {
   runtime::GraceTicket deaths_ticket_;  ///< and is known to the owner when this is over
   bool is_tight_ = false;               ///< the pass began with less than the reserve
   SegmentId roll_;
+  uint64_t copied_at_bytes_ = 0;           ///< appended bytes when the copying of the pass was over
+  std::atomic<uint64_t> ending_bytes_{0};  ///< what passes let be appended lately from then until they gave memory back
+  uint64_t paced_at_bytes_ = 0;            ///< appended bytes when copyingDue() was asked last
   // After passes that gained nothing: the next one waits until this much has died, or this often was asked for it.
   int64_t deaths_wanted_ = INT64_MIN;
   uint32_t skips_left_ = 0;

@@ -70,7 +70,10 @@ std::vector<uint32_t> chooseToCompact(std::span<const SegmentSummary> segments, 
 }
 
 CleaningAction decide(const CleaningState& state) {
-  // Compaction copies tombstones again and again. More of them than this and it is time for a pass.
+  // Compaction copies tombstones again and again, and they take what is left beside live entries: the fuller the
+  // memory, the dearer each of them makes all cleaning. More of them than this part of that, or of what is alive, and
+  // it is time for a pass.
+  constexpr uint64_t kTombstonePart = 8;
   constexpr uint64_t kTombstonePercentMax = 12;
   constexpr uint64_t kNearLimitPercent = 94;
   const LevelCost& compacting = state.compacting;
@@ -79,7 +82,11 @@ CleaningAction decide(const CleaningState& state) {
   if (!state.has_room_for_head || state.is_short_of_slots) return CleaningAction::Combine;
   if (state.is_short_of_places) return CleaningAction::Combine;
   if (state.storage_percent > kStoragePercentMax) return CleaningAction::Combine;
-  if (state.tombstone_bytes > state.live_bytes / 100 * kTombstonePercentMax) return CleaningAction::Combine;
+  const uint64_t others_bytes = state.live_bytes - std::min(state.live_bytes, state.tombstone_bytes);
+  const uint64_t left_bytes = state.live_bytes_max - std::min(state.live_bytes_max, others_bytes);
+  const uint64_t tombstone_bytes_max =
+      std::min(left_bytes / kTombstonePart, state.live_bytes / 100 * kTombstonePercentMax);
+  if (state.tombstone_bytes > tombstone_bytes_max) return CleaningAction::Combine;
   // Refused for tombstones: live bytes have to fall, and compaction leaves them as they are.
   const bool is_near_limit = state.live_bytes > state.live_bytes_max / 100 * kNearLimitPercent;
   if (is_near_limit && state.tombstone_bytes > compacting.freed_bytes) return CleaningAction::Combine;
@@ -103,6 +110,13 @@ uint32_t cleanersWanted(const CleaningPressure& pressure, uint32_t cleaners_max)
   const uint64_t percent = std::max(pressure.storage_percent, kStoragePercentMax) - kStoragePercentMax;
   return 1 + std::max(others(lacking_bytes, std::max<uint64_t>(half_bytes, 1)),
                       others(percent, kStoragePercentAll - kStoragePercentMax));
+}
+
+uint32_t copyingDue(const CopyingPace& pace) {
+  if (pace.free_bytes <= pace.kept_bytes) return pace.slice_bytes_max;
+  const auto wanted = static_cast<unsigned __int128>(pace.appended_bytes) * pace.left_bytes;
+  const unsigned __int128 due = wanted / (pace.free_bytes - pace.kept_bytes);
+  return static_cast<uint32_t>(std::clamp<unsigned __int128>(due, pace.slice_bytes_min, pace.slice_bytes_max));
 }
 
 uint32_t cleanersMax(uint32_t configured, uint32_t worker_count) {

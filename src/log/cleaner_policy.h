@@ -84,6 +84,23 @@ struct CleaningPressure {
 /// @return 1 .. cleaners_max
 uint32_t cleanersWanted(const CleaningPressure& pressure, uint32_t cleaners_max);
 
+/// What the pace of copying depends on where writers and the copying share one processor.
+struct CopyingPace {
+  uint64_t appended_bytes = 0;  ///< since the slice before
+  uint64_t left_bytes = 0;      ///< of the copying
+  uint64_t free_bytes = 0;      ///< that writers still have
+  uint64_t kept_bytes = 0;      ///< of them, those that they need from the end of the copying until memory comes back
+  uint32_t slice_bytes_min = 0;
+  uint32_t slice_bytes_max = 0;
+};
+
+/// How many bytes the next slice copies.
+///
+/// In proportion to what was appended, so that the copying is over when no more is free than is kept. Sooner, and
+/// memory would lie idle in which entries could still die before they are copied; later, and writers would be refused.
+/// Pure and deterministic.
+uint32_t copyingDue(const CopyingPace& pace);
+
 /// How many workers may clean at a time: one at least, and never all, if there is more than one.
 /// @param configured  0: half of the workers
 uint32_t cleanersMax(uint32_t configured, uint32_t worker_count);

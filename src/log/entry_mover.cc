@@ -11,7 +11,7 @@ namespace {
 
 // What is copied comes from memory that nobody has looked at for long, and goes to such memory. Among the accesses to
 // the index the processor does not see that both are walked through in order.
-constexpr uint32_t kAheadBytes = 1024;
+constexpr uint32_t kAheadBytes = 2048;
 
 /// @param bytes  as many lines as these have, so that each line is asked for once
 /// @tparam kWrites  1: it is going to be written
@@ -36,7 +36,7 @@ bool EntryMover::move(Segment& from, uint32_t& offset, uint32_t bytes_max, MoveT
     while (seen < end && count < kWindow) {
       const EntryRef ref = from.refAt(seen);
       const EntryView entry = log_.view(ref);
-      fetchAhead<0>(entry.address(), kAheadBytes / 8);
+      fetchAhead<0>(entry.address(), std::max(128u, entry.alignedBytes()));
       // A length that is wrong would lead past entries that others refer to, so dead ones are verified, too.
       uint32_t next = seen;
       // Right bytes under a mark are not reconciled with the owner yet, who looks for the entry where it lies. The mark

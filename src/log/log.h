@@ -201,6 +201,9 @@ class Log final : public ReplicationEvents {
   bool isListed(const Segment& segment) const RC_EXCLUDES(lock_);
   /// Tombstones naming `segment` leave together with it (see isTombstoneLive). Only the cleaner asks.
   void setInPass(Segment& segment, bool in_pass) { segment.in_pass_ = in_pass; }
+  /// What writers can append before memory has to come back: the rest of the head and of the next one, and what is free
+  /// for others.
+  uint64_t writableBytes() const RC_EXCLUDES(lock_);
   /// Where the head ends now.
   LogPosition end() const RC_EXCLUDES(lock_);
   /// Whether a tombstone of this log still holds something down: the segment it names is in a digest that a recovery
@@ -280,8 +283,8 @@ class Log final : public ReplicationEvents {
   const Environment environment_;
   const bool at_once_;
   const uint64_t least_live_bytes_max_;  ///< whatever the entries' sizes
-  SegmentPool pool_;
   LogStats stats_;
+  SegmentPool pool_;
   Integrity integrity_{pool_, stats_};
 
   mutable SpinLock lock_;

@@ -266,6 +266,16 @@ void Log::listCleanable(std::vector<Segment*>& segments) {
   }
 }
 
+uint64_t Log::writableBytes() const {
+  uint64_t bytes = pool_.freeBytesForHeads();
+  SpinGuard guard(lock_);
+  for (const Segment* const segment : {head_, next_}) {
+    if (segment == nullptr || segment->kind() == SegmentKind::SmallHead) continue;
+    bytes += segment->capacityBytes() - segment->cursor().offset;
+  }
+  return bytes;
+}
+
 bool Log::isListed(const Segment& segment) const {
   SpinGuard guard(lock_);
   return segment.listed_;

@@ -12,10 +12,11 @@ namespace {
 constexpr int kPoison = 0xdd;
 }  // namespace
 
-SegmentPool::SegmentPool(const LogConfig& config, const LogMemory& memory)
+SegmentPool::SegmentPool(const LogConfig& config, const LogMemory& memory, const std::atomic<int64_t>* large_bytes)
     : config_(config),
       memory_(memory),
       seglet_shift_(std::countr_zero(config.seglet_bytes)),
+      large_bytes_(large_bytes),
       free_runs_(config.extentBytesMin()),
       directory_(config.segmentSlots()) {
   RC_CHECK(memory.bytes() >= config.memory_bytes);
@@ -43,9 +44,22 @@ SegmentPool::SegmentPool(const LogConfig& config, const LogMemory& memory)
 SegmentPool::~SegmentPool() = default;
 
 uint64_t SegmentPool::freeBytesForHeads() const {
-  const uint64_t free_bytes = freeBytes();
-  const uint64_t reserve = reserveBytes();
-  return free_bytes > reserve ? free_bytes - reserve : 0;
+  const uint64_t pieces = free_piece_bytes_.load(std::memory_order_relaxed);
+  const uint64_t blocks = blockBytesFor(SegmentKind::Head);
+  return blocks + std::min(blocks, pieces - std::min(pieces, piecesForSurvivors(reserveBytes())));
+}
+
+bool SegmentPool::hasReserve() const {
+  const uint64_t reserve = config_.survivorReserveBytes();
+  return freeBlockBytes() + piecesForSurvivors(reserve) >= reserve;
+}
+
+/// The part of the reserve that may be pieces. Survivors of small entries take as many of them as blocks. Were none
+/// counted, memory in which as much is in pieces as can be, half of it, would keep the reserve twice. Where there are
+/// large entries, their survivors need all of it in blocks.
+uint64_t SegmentPool::piecesForSurvivors(uint64_t reserve_bytes) const {
+  if (large_bytes_ == nullptr || large_bytes_->load(std::memory_order_relaxed) > 0) return 0;
+  return std::min(free_piece_bytes_.load(std::memory_order_relaxed), reserve_bytes / 2);
 }
 
 uint32_t SegmentPool::slotsApart(SegmentKind kind) {
@@ -67,12 +81,13 @@ bool SegmentPool::isShortOfSlots() const {
   return freeSlotCount() < std::max(slotCount() / 4, slotsApart(SegmentKind::Side) + kAhead);
 }
 
-/// Bytes in blocks that this kind may take. The survivors' reserve is in blocks: they may have to take large entries.
+/// Bytes in blocks that this kind may take.
 uint64_t SegmentPool::blockBytesFor(SegmentKind kind) const {
   const uint64_t free_bytes = freeBlockBytes();
   if (kind == SegmentKind::Survivor) return free_bytes;
   const uint64_t reserve = reserveBytes();
-  return free_bytes > reserve ? free_bytes - reserve : 0;
+  const uint64_t reserve_in_blocks = reserve - piecesForSurvivors(reserve);
+  return free_bytes > reserve_in_blocks ? free_bytes - reserve_in_blocks : 0;
 }
 
 bool SegmentPool::mayHaveRoom(SegmentKind kind) const {

@@ -26,7 +26,8 @@ namespace ramcore::log {
 class SegmentPool {
  public:
   /// @param config  validated. @param memory  has config.memory_bytes.
-  SegmentPool(const LogConfig& config, const LogMemory& memory);
+  /// @param large_bytes  live bytes in large entries (LogStats); nullptr: there may be some at any time
+  SegmentPool(const LogConfig& config, const LogMemory& memory, const std::atomic<int64_t>* large_bytes = nullptr);
   ~SegmentPool();
   SegmentPool(const SegmentPool&) = delete;
   SegmentPool& operator=(const SegmentPool&) = delete;
@@ -53,8 +54,11 @@ class SegmentPool {
   uint64_t freeBytes() const { return freeBlockBytes() + free_piece_bytes_.load(std::memory_order_relaxed); }
   /// Of them, those in blocks.
   uint64_t freeBlockBytes() const { return free_block_bytes_.load(std::memory_order_relaxed); }
-  /// Bytes beyond the survivors' reserve, as far as survivors have not taken that already.
+  /// Bytes that heads may have: beyond the survivors' reserve, as far as survivors have not taken that already, and no
+  /// more pieces than blocks.
   uint64_t freeBytesForHeads() const;
+  /// Whether what is free would do for all survivors.
+  bool hasReserve() const;
   /// The survivors of a pass, or the copy of a compaction, are part of the log from now on, and what they were made of
   /// is given up. Its memory, when it is released, takes the place of theirs in the reserve: until then, heads may have
   /// as much more.
@@ -113,6 +117,7 @@ class SegmentPool {
     const uint64_t reserve = config_.survivorReserveBytes();
     return reserve - std::min(reserve, exchangedBytes());
   }
+  uint64_t piecesForSurvivors(uint64_t reserve_bytes) const;
   void setExchanged(Segment& segment, bool is_exchanged) RC_REQUIRES(lock_);
   uint64_t blockBytesFor(SegmentKind kind) const;
   Segment* take(SegmentKind kind, SegmentId id, uint32_t entry_bytes_max) RC_REQUIRES(lock_);
@@ -126,6 +131,7 @@ class SegmentPool {
   const LogConfig config_;
   const LogMemory& memory_;
   const int seglet_shift_;
+  const std::atomic<int64_t>* const large_bytes_;
 
   mutable Mutex lock_;
   FreeRuns free_runs_ RC_GUARDED_BY(lock_);

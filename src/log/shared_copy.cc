@@ -18,12 +18,15 @@ void SharedCopy::begin(std::span<const Item> items, std::span<Segment* const> su
   sources_.clear();
   survivors_.clear();
   entry_bytes_max_ = 0;
+  uint64_t left_bytes = 0;
   for (const Item& item : items) {
     sources_.push_back({.item = item});
+    left_bytes += item.from->committedBytes();
     entry_bytes_max_ = std::max(entry_bytes_max_, item.from->largestEntryBytes());
   }
   for (Segment* const survivor : survivors) survivors_.push_back({.segment = survivor});
   unfinished_count_ = items.size();
+  left_bytes_.store(left_bytes, std::memory_order_relaxed);
 }
 
 bool SharedCopy::isDone() const {
@@ -48,6 +51,7 @@ std::vector<SharedCopy::Item> SharedCopy::takeUnsound() {
     if (source.is_out || source.is_done || !source.is_unsound) continue;
     source.is_done = true;
     --unfinished_count_;
+    left_bytes_.fetch_sub(source.item.from->committedBytes() - source.offset, std::memory_order_relaxed);
     taken.push_back(source.item);
   }
   return taken;
@@ -130,6 +134,7 @@ std::optional<SharedCopy::Work> SharedCopy::checkOut(const Worker& worker) {
 void SharedCopy::checkIn(const Work& work, Outcome outcome) {
   SpinGuard guard(lock_);
   Source& source = sources_[work.index];
+  left_bytes_.fetch_sub(work.offset - source.offset, std::memory_order_relaxed);
   source.offset = work.offset;
   source.is_out = false;
   source.is_unsound = outcome == Outcome::Unsound;

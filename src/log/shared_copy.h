@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -58,6 +59,8 @@ class SharedCopy {
   /// Gives up the segments that a worker could not go through for damage: what was not moved from them stays.
   std::vector<Item> takeUnsound() RC_EXCLUDES(lock_);
 
+  /// What is left to be looked at. Any thread; one load.
+  uint64_t leftBytes() const { return left_bytes_.load(std::memory_order_relaxed); }
   /// How many workers find something to do at a time.
   uint32_t workersUseful() const RC_EXCLUDES(lock_);
   /// A slice of one worker. Whoever makes it done tells the first one, which has to go on.
@@ -118,6 +121,7 @@ class SharedCopy {
   uint32_t entry_bytes_max_ RC_GUARDED_BY(lock_) = 0;
   size_t unfinished_count_ RC_GUARDED_BY(lock_) = 0;
   size_t survivors_out_count_ RC_GUARDED_BY(lock_) = 0;
+  std::atomic<uint64_t> left_bytes_{0};  // changed under lock_
 };
 
 }  // namespace ramcore::log

@@ -8,9 +8,10 @@ namespace ramcore::master {
 namespace {
 
 constexpr uint32_t kCleanBytesPerSlice = 64 * 1024;  // 30-60 us of small entries
-// So long that what changes between requests and copying is small against both, and no request waits much longer than
-// for a batch of others.
-constexpr uint32_t kCleanBytesPerRound = 16 * 1024;
+// Of the dispatch thread: so long that what changes between requests and copying is small against both; and no request
+// waits much longer than for a batch of others, 128 KiB of small entries being 100 us.
+constexpr uint32_t kRoundBytesMin = 4 * 1024;
+constexpr uint32_t kRoundBytesMax = 256 * 1024;
 constexpr size_t kDeferredPerSlice = 256;
 constexpr size_t kTombstonesPerSlice = 64;
 // While readers or pins hold memory back there is nothing to compute: look again after this.
@@ -125,8 +126,10 @@ runtime::Priority Maintenance::priorityOf(const Helper& helper) const {
 }
 
 void Maintenance::helpersSlice(Helper& helper) {
-  const uint32_t bytes_max = &helper == dispatch_.get() ? kCleanBytesPerRound : kCleanBytesPerSlice;
-  if (isWanted(helper) && parts_.cleaner.help(helper.worker, bytes_max)) {
+  const auto bytesMax = [&] {
+    return &helper == dispatch_.get() ? parts_.cleaner.copyingDue(kRoundBytesMin, kRoundBytesMax) : kCleanBytesPerSlice;
+  };
+  if (isWanted(helper) && parts_.cleaner.help(helper.worker, bytesMax())) {
     helper.executor.post(helper, priorityOf(helper));
     return;
   }

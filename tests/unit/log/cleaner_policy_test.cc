@@ -105,17 +105,60 @@ TEST(CleanerPolicy, TheBalanceOfTheTwoLevels) {
       {"storage for copies runs short", kCombine, [](CleaningState& s) { s.storage_percent = 76; }},
       {"tombstones are still few", kCompact, [](CleaningState& s) { s.tombstone_bytes = 6000; }},
       {"tombstones pile up", kCombine, [](CleaningState& s) { s.tombstone_bytes = 6001; }},
+      {"as many as there may be in so full a memory", kCompact, [](CleaningState& s) { s.live_bytes = 93000; }},
+      {"as many weigh more in a memory that is fuller", kCombine, [](CleaningState& s) { s.live_bytes = 94000; }},
       {"writes are about to be refused for tombstones", kCombine, [](CleaningState& s) { s.live_bytes_max = 51000; }},
       {"writes are about to be refused, and not for tombstones", kCompact,
        [](CleaningState& s) {
          s.live_bytes_max = 51000;
-         s.tombstone_bytes = 500;
+         s.tombstone_bytes = 100;
        }},
   };
   for (const Row& row : rows) {
     CleaningState state = kBalanced;
     row.change(state);
     EXPECT_EQ(decide(state), row.expected) << row.when;
+  }
+}
+
+TEST(CleanerPolicy, ThePaceOfCopyingBesideWriters) {
+  constexpr CopyingPace kPace{.appended_bytes = 3000,
+                              .left_bytes = 24'000'000,
+                              .free_bytes = 12'000'000,
+                              .kept_bytes = 8'000'000,
+                              .slice_bytes_min = 4000,
+                              .slice_bytes_max = 100'000};
+  struct Row {
+    const char* when;
+    uint32_t expected;
+    void (*change)(CopyingPace& pace);
+  };
+  const Row rows[] = {
+      {"six times what was appended, for six times as much is left", 18'000, [](CopyingPace&) {}},
+      {"half of it is left, and half is used up", 18'000,
+       [](CopyingPace& p) {
+         p.left_bytes /= 2;
+         p.free_bytes = 10'000'000;
+       }},
+      {"nobody writes", 4000, [](CopyingPace& p) { p.appended_bytes = 0; }},
+      {"much is free", 4000, [](CopyingPace& p) { p.free_bytes = 100'000'000; }},
+      {"more is due than a slice takes", 100'000, [](CopyingPace& p) { p.appended_bytes = 20'000; }},
+      {"nothing is left but what is kept", 100'000, [](CopyingPace& p) { p.free_bytes = p.kept_bytes; }},
+      {"nor that, and nobody can write", 100'000,
+       [](CopyingPace& p) {
+         p.free_bytes = 0;
+         p.appended_bytes = 0;
+       }},
+      {"numbers of any size", 100'000,
+       [](CopyingPace& p) {
+         p.appended_bytes = p.left_bytes = ~uint64_t{0};
+         p.free_bytes = p.kept_bytes + 1;
+       }},
+  };
+  for (const Row& row : rows) {
+    CopyingPace pace = kPace;
+    row.change(pace);
+    EXPECT_EQ(copyingDue(pace), row.expected) << row.when;
   }
 }
 

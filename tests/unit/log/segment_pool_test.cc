@@ -261,6 +261,35 @@ TEST(SegmentPool, HeadsGetWhatIsLeftOfTheReserveThatSurvivorsHaveTaken) {
   }
 }
 
+// Half of all memory in pieces is what can be, because heads and survivors take as many as blocks.
+TEST(SegmentPool, PiecesCountTowardsTheReserveOfSmallEntries) {
+  const LogConfig config = LogConfig::forTest();
+  const auto memory = LogMemory::open(config.memory_bytes).value();
+  std::atomic<int64_t> large_bytes{0};
+  SegmentPool pool(config, *memory, &large_bytes);
+  std::vector<Segment*> heads;
+  for (uint64_t id = 1; Segment* const head = pool.allocate(SegmentKind::Head, SegmentId(id)); ++id) {
+    heads.push_back(head);
+  }
+  for (Segment* const head : heads) {
+    fill(*head, 104, 6'000);
+    pool.trim(*head);
+  }
+  const uint64_t reserve = config.survivorReserveBytes();
+  const uint64_t pieces = pool.freeBytes() - pool.freeBlockBytes();
+  const uint64_t blocks = pool.freeBlockBytes();
+  ASSERT_GT(pieces, 0u);
+  ASSERT_LE(pieces, reserve / 2);
+  // As many blocks as pieces take their place are the heads'.
+  EXPECT_TRUE(pool.hasReserve());
+  EXPECT_EQ(pool.freeBytesForHeads(), blocks + pieces - reserve);
+  // Survivors of large entries take none: heads have what blocks there are beyond all of the reserve.
+  large_bytes = 1;
+  EXPECT_EQ(pool.hasReserve(), blocks >= reserve);
+  const uint64_t beyond = blocks - std::min(blocks, reserve);
+  EXPECT_EQ(pool.freeBytesForHeads(), beyond + std::min(beyond, pieces));
+}
+
 TEST(LogMemory, PrefaultsEverythingOnce) {
   auto memory = LogMemory::open((130u << 20) + 4096).value();
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory->base()) % LogMemory::kAlignmentBytes, 0u);
