@@ -85,7 +85,8 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
                       master.environment_.rcu, master.environment_.dispatch, master.background_,
                       master.environment_.trace, master.replicas_.get(), master.environment_.backup}),
       service({master.store_, log, *master.index_, master.tablets_, master.results_, master.lease_, master.link_,
-               maintenance, lent, master.environment_.threads, master.environment_.clock}) {
+               maintenance, lent, master.environment_.threads, master.environment_.clock,
+               master.environment_.dispatch}) {
   master.results_.connect(log);
   master.store_.connect(
       {log, *master.index_, master.tablets_, master.results_, master.lease_, master.environment_.clock});
@@ -139,6 +140,7 @@ void Master::stop(bool goodbye) {
   if (!parts_) return;
   // Nothing more becomes durable: who waits for it is told. New mutations are refused.
   if (replicas_ != nullptr) parts_->log.fail(Status::Fenced);
+  parts_->service.stop();
   parts_->target.stop();
   parts_->recovery.stop();
   parts_->tablet_service.stop();

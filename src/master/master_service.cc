@@ -28,6 +28,13 @@ struct MasterService::ReadKey {
   Durability level = Durability::Buffered;
 };
 
+MasterService::MasterService(const Parts& parts)
+    : parts_(parts),
+      waiting_for_room_(
+          parts.dispatch,
+          [](void* self, Request request) { static_cast<MasterService*>(self)->mutateAgain(std::move(request)); },
+          this) {}
+
 void MasterService::addTo(rpc::ServiceTable& table) {
   using transport::Role;
   const uint32_t clients = rpc::allow({Role::Client, Role::Admin, Role::Server});
@@ -303,7 +310,12 @@ runtime::Task<void> MasterService::confirmClientAndMutate(Request request, Mutat
     refuse(std::move(request), status);
     co_return;
   }
-  // The request's bytes are still ours, but `mutation.value` pointed into a frame that is gone: decode again.
+  mutateAgain(std::move(request));
+}
+
+/// From the first check. The request's bytes are still ours, but what was made of them pointed into a frame that is
+/// gone.
+void MasterService::mutateAgain(Request request) {
   if (request.opcode() == Opcode::Increment) {
     increment(std::move(request));
   } else {
@@ -315,6 +327,10 @@ void MasterService::answerMutation(Request request, Opcode opcode, const Answer&
   if (answer.is_duplicate) stats_.duplicates_answered.fetch_add(1, std::memory_order_relaxed);
   if (isRetryable(answer.status)) {
     if (answer.status == Status::NoSpace || answer.status == Status::RetryLater) parts_.maintenance.poke();
+    if (answer.lacks_room && waiting_for_room_.park(request)) {
+      stats_.waits_for_room.fetch_add(1, std::memory_order_relaxed);
+      return;
+    }
     return refuse(std::move(request), answer.status);
   }
   afterMutation();

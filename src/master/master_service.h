@@ -6,6 +6,7 @@
 #include "master/lent_values.h"
 #include "master/maintenance.h"
 #include "master/object_store.h"
+#include "master/room_queue.h"
 #include "master/threads.h"
 #include "rpc/dispatch.h"
 
@@ -30,14 +31,18 @@ class MasterService final {
     LentValues& lent;
     Threads& threads;
     runtime::Clock& clock;
+    runtime::Executor& dispatch;
   };
-  explicit MasterService(const Parts& parts) : parts_(parts) {}
+  explicit MasterService(const Parts& parts);
   void addTo(rpc::ServiceTable& table);
+  /// Refuses what waits. On the dispatch thread, before it is destroyed.
+  void stop() { waiting_for_room_.stop(); }
 
   struct Stats {
     std::atomic<uint64_t> duplicates_answered{0};
     std::atomic<uint64_t> stale_epochs{0};
     std::atomic<uint64_t> lease_refusals{0};
+    std::atomic<uint64_t> waits_for_room{0};  ///< looks for room that found none and will be repeated here
   };
   const Stats& stats() const { return stats_; }
 
@@ -58,6 +63,7 @@ class MasterService final {
   bool decodeRead(const rpc::Request& request, ReadKey& out) const;
   void answerRead(rpc::Request request, const ReadKey& key, log::EntryRef ref);
   void mutate(rpc::Request request, const Mutation& mutation);
+  void mutateAgain(rpc::Request request);
   runtime::Task<void> confirmClientAndMutate(rpc::Request request, Mutation mutation);
   runtime::Task<Status> confirmClient(runtime::Executor& executor, ClientId client);
   void answerMutation(rpc::Request request, wire::Opcode opcode, const Answer& answer);
@@ -74,6 +80,7 @@ class MasterService final {
 
   const Parts parts_;
   Stats stats_;
+  RoomQueue waiting_for_room_;
 };
 
 }  // namespace ramcore::master

@@ -93,6 +93,8 @@ class Group {
 
 EntryRef refOfDamaged(EntryState state) { return state == EntryState::Damaged ? kDamagedRef : kRestoringRef; }
 
+Answer notAppended(Status why) { return {.status = why, .lacks_room = why == Status::RetryLater}; }
+
 bool isObject(const Found& found) { return found.ref && found.entry.type() == EntryType::Object; }
 
 }  // namespace
@@ -269,7 +271,7 @@ Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& s
 
   const auto appended =
       parts_->log.append(group.entries(), removes ? log::AppendClass::Remove : log::AppendClass::Write);
-  if (!appended.ok()) return {.status = appended.error()};
+  if (!appended.ok()) return notAppended(appended.error());
   answer.show_after = ShowAfter::at(level, appended->end);
   const EntryRef first = appended->refs[0];
   if (others) parts_->results.moveOut(present.ref, others->client, others->sequence, appended->refs[own + 1]);
@@ -293,7 +295,7 @@ Answer ObjectStore::logRefusal(const Mutation& mutation, Answer answer, Durabili
   group.addResult(mutation, answer);
   // It frees nothing, so it may not use what is kept for those that do.
   const auto appended = parts_->log.append(group.entries(), log::AppendClass::Write);
-  if (!appended.ok()) return {.status = appended.error()};
+  if (!appended.ok()) return notAppended(appended.error());
   answer.show_after = ShowAfter::at(level, appended->end);
   parts_->results.insert(mutation.identity, Group::resultOf(mutation, answer), appended->refs[0], false);
   return answer;

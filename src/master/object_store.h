@@ -43,6 +43,7 @@ struct Answer {
   int64_t value = 0;          ///< of an increment
   ShowAfter show_after = {};  ///< nothing in the answer is younger than this
   bool is_duplicate = false;  ///< answered from the record of an earlier run
+  bool lacks_room = false;    ///< RetryLater, because the log had no room: it will have some soon
 };
 
 /// A successful lookup: good inside the read section it was made in.

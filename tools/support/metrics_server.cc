@@ -276,6 +276,9 @@ void collectMaster(const master::Master& master, int64_t now_ns, Families& out) 
               stats.stale_epochs.load(std::memory_order_relaxed));
   out.counter("ramcore_lease_refusals_total", "Requests refused because a lease could not be confirmed",
               stats.lease_refusals.load(std::memory_order_relaxed));
+  out.counter("ramcore_waits_for_room_total",
+              "Looks of mutations for room in the log that found none, and that were put off a little",
+              stats.waits_for_room.load(std::memory_order_relaxed));
   out.gauge("ramcore_lease_remaining_seconds", "How long this server may still answer; below 0 when it may not",
             static_cast<double>(master.lease().validUntilNs() - now_ns) * kSecondsPerNano);
   out.gauge("ramcore_fenced", "1 if the coordinator has declared this server dead", master.lease().isFenced() ? 1 : 0);
