@@ -27,6 +27,7 @@ class MigrationTarget {
     ObjectStore& store;
     log::Log& log;
     TabletTable& tablets;
+    ResultTable& results;
     rpc::Caller& caller;
     runtime::Executor& background;
     Maintenance& maintenance;
@@ -35,7 +36,8 @@ class MigrationTarget {
   using Progress = IntakeProgress;
 
   explicit MigrationTarget(const Parts& parts)
-      : parts_(parts), intake_({parts.store, parts.log, parts.tablets, parts.background, parts.maintenance}) {}
+      : parts_(parts),
+        intake_({parts.store, parts.log, parts.tablets, parts.results, parts.background, parts.maintenance}) {}
   /// idle() is true (checked).
   ~MigrationTarget();
 

@@ -64,6 +64,7 @@ class RecoveryTarget {
     ObjectStore& store;
     log::Log& log;
     TabletTable& tablets;
+    ResultTable& results;
     rpc::Caller& caller;
     runtime::Executor& background;
     Maintenance& maintenance;
@@ -72,7 +73,7 @@ class RecoveryTarget {
 
   explicit RecoveryTarget(const Parts& parts)
       : parts_(parts),
-        intake_({parts.store, parts.log, parts.tablets, parts.background, parts.maintenance}),
+        intake_({parts.store, parts.log, parts.tablets, parts.results, parts.background, parts.maintenance}),
         reader_(parts.caller, parts.background) {}
   /// idle() is true (checked).
   ~RecoveryTarget();

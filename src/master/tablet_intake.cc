@@ -12,6 +12,9 @@ void TabletIntake::evict(const Tablet& tablet) {
 }
 
 runtime::Task<Status> TabletIntake::purge(const Tablet& tablet, const std::atomic<bool>& cancelled) {
+  // An earlier attempt may have brought results of calls that this one will not find: they are not answered again.
+  parts_.results.dropRange(tablet.table, tablet.range,
+                           [&](KeyHash hash) { return parts_.tablets.find(tablet.table, hash) != nullptr; });
   std::optional<KeyHash> cursor = tablet.range.first;
   while (cursor) {
     if (cancelled) co_return Status::Cancelled;

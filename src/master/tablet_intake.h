@@ -6,6 +6,7 @@
 #include "log/side_log.h"
 #include "master/maintenance.h"
 #include "master/object_store.h"
+#include "master/result_table.h"
 #include "master/tablet_table.h"
 #include "runtime/growing_pause.h"
 #include "runtime/task.h"
@@ -34,6 +35,7 @@ class TabletIntake {
     ObjectStore& store;
     log::Log& log;
     TabletTable& tablets;
+    ResultTable& results;
     runtime::Executor& background;
     Maintenance& maintenance;
   };

@@ -105,6 +105,27 @@ TEST_F(MasterRecoveryTest, ARecoveredServerIsRecoveredAgain) {
   expectOwnLogSaysTheSame(2);
 }
 
+/// The head of one backup may hold calls that nobody was told of, and that of another one not: both may be chosen. What
+/// an attempt that came to nothing has found must not answer calls that the next one does not find.
+TEST_F(MasterRecoveryTest, ResultsOfAnEarlierAttemptAreForgotten) {
+  put(1, "value");
+  put(2, "value");
+  die();
+  ScriptedBackup& backup = addBackup();
+  ASSERT_EQ(recoverAll(2), Status::Ok);
+  const master::Master& master = world.servers[1]->master();
+  ASSERT_EQ(master.results().recordCount(), 2u);
+  backup.refuse = [](const wire::ReadReplica::Request&) { return Status::RetryLater; };
+  ASSERT_EQ(recover(wholeTable(3)), Status::Ok);
+  ASSERT_TRUE(world.runUntil([&] { return master.results().recordCount() == 0; }));
+  EXPECT_EQ(master.index().entryCount(), 0u);
+  backup.refuse = nullptr;
+  ASSERT_EQ(pullEnd(5, 1).status(), 0u);
+  ASSERT_EQ(take(5, 0, kLast, 3, 1, false), Status::Ok);
+  expectModel(3, 1);
+  expectDuplicatesAreAnswered(3, [](KeyHash) { return size_t{1}; });
+}
+
 /// A tombstone that names a segment from before the ownership tells of versions that may have been handed out again.
 TEST_F(MasterRecoveryTest, TombstonesOfAnEarlierOwnershipAreNotForThisOne) {
   put(1, "kept");
