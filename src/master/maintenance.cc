@@ -34,10 +34,12 @@ Maintenance::Maintenance(runtime::Executor& executor, const Parts& parts, std::s
 Maintenance::~Maintenance() { RC_CHECK(!isScheduled()); }
 
 bool Maintenance::isScheduled() const {
+  // First: only a slice calls helpers, and after stop() none follows the one that found it.
+  if (scheduled_.load()) return true;
   const bool helps = (dispatch_ != nullptr && dispatch_->scheduled.load()) ||
                      std::ranges::any_of(helpers_, [](const auto& helper) { return helper->scheduled.load(); });
   // In this order: a helper posts the wake before it is unscheduled.
-  return helps || wake_.posted.load() || scheduled_.load();
+  return helps || wake_.posted.load() || scheduled_.load();  // a wake may have queued a slice
 }
 
 void Maintenance::poke() {

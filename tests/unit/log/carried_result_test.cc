@@ -337,6 +337,24 @@ TEST(CarriedDamage, WhatWasAcknowledgedStaysSo) {
   EXPECT_EQ(fixture.all().live, live - entry.alignedBytes() + entry.resultBytes());
 }
 
+/// A copy is told of before its slice is committed, and until then nobody may look at what lies there.
+TEST(CarriedDamage, AcknowledgedBeforeTheCopyIsCommitted) {
+  CarryingLog fixture;
+  fixture.put("key", 100);
+  fixture.mover_owner.at_swap = [&](EntryRef, EntryRef to) {
+    fixture.memory->at(to)[0] ^= static_cast<std::byte>(kCarriesResult);
+    fixture.log->markAcknowledged(to);
+    fixture.memory->at(to)[0] ^= static_cast<std::byte>(kCarriesResult);
+    return EntryOwner::Moved::Yes;
+  };
+  fixture.move(fixture.closeHead());
+  const EntryView copy = fixture.log->view(fixture.mover_owner.moved_to);
+  EXPECT_TRUE(copy.carriesResult());
+  EXPECT_FALSE(copy.isAcknowledged()) << "the next move finds out";
+  EXPECT_TRUE(fixture.observer.damages.empty());
+  fixture.endMove();
+}
+
 /// Its flags may be what is damaged: nothing is counted before it is restored, and then once.
 TEST(CarriedDamage, AcknowledgedWhileItIsDamaged) {
   for (const bool is_noticed : {true, false}) {
