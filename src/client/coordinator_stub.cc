@@ -300,6 +300,7 @@ Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns) 
     known.frames_free = std::min(state.frames_free(), state.frames_total());
     known.has_storage_failed = state.storage_failed();
     known.has_too_few = state.has_too_few();
+    known.is_short_of_places = state.is_short_of_places();
   }
   for (const control::RecoveryStatus& recovery : response.recoveries()) {
     RecoveryProgress& progress = out.recoveries.emplace_back();

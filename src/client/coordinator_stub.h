@@ -47,6 +47,7 @@ struct ServerStatus {
   uint64_t frames_free = 0;
   bool has_storage_failed = false;  ///< a flush did: nothing is kept there any more
   bool has_too_few = false;         ///< others keep copies, or have place: it takes no writes
+  bool is_short_of_places = false;  ///< its head found no place on the storage of others
 };
 
 /// The recovery of a dead server whose tablets are not all back.

@@ -357,6 +357,7 @@ void TabletService::serverState(Request request) {
     answer.set_replica_bytes(parts_.replicas->stats().bytes.load(std::memory_order_relaxed));
     answer.set_segments_repairing(counts.repairing);
     answer.set_has_too_few(parts_.replicas->writeStatus() == Status::TooFewReplicas);
+    answer.set_is_short_of_places(parts_.replicas->isShortOfPlaces());
   }
   if (parts_.backup != nullptr) {
     answer.set_frames_total(parts_.backup->framesTotal());

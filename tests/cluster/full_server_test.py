@@ -94,6 +94,10 @@ class FullServerTest(unittest.TestCase):
         settled = [key for key in self.model.held if key not in self.model.unsettled]
         self.model.remove([key for i, key in enumerate(settled) if i % share != 0])
 
+    def expect_reason(self, reason):
+        """Whoever asks for the status of the cluster is told why writes are refused."""
+        self.cluster.wait_status(lambda now: any(reason in one for one in now["reasons"]))
+
     def appended(self, name):
         return next(one["appended_bytes"] for one in self.cluster.status()["servers"] if one["name"] == name)
 
@@ -118,6 +122,7 @@ class FullServerTest(unittest.TestCase):
             self.cluster.rc("create", "t", "--tablets", "6")
             first = self.fill("a", full)
             self.assertGreater(first, 100)
+            self.expect_reason("takes hardly any writes: its memory is full")
             self.compare()
             self.keep(2)
             self.compare()
@@ -142,6 +147,7 @@ class FullServerTest(unittest.TestCase):
             writer = self.cluster.tablets("t")[0]["server"]
             first = self.fill("a", full)
             self.assertGreater(first, 100)
+            self.expect_reason("takes no writes: the storage of the others is full")
             self.keep(2)
             self.compare()
             self.write("b", first // 4)

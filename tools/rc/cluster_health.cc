@@ -62,11 +62,7 @@ class Judge {
         add(State::Degraded, "server " + described(server.id) + " has " + std::to_string(least) + " of " +
                                  count(server.replicas_wanted, "replica"));
       }
-      if (server.has_too_few) {
-        add(State::Degraded,
-            "server " + described(server.id) +
-                " takes no writes: fewer other servers than its --min-replicas keep copies; start some");
-      }
+      judgeRoom(server);
       if (server.has_storage_failed) {
         add(State::Degraded, "the storage of server " + described(server.id) +
                                  " has failed and keeps nothing any more; start it again on another disk");
@@ -82,6 +78,22 @@ class Judge {
     }
     if (!any) add(State::Unavailable, "no server lives");
     health_.survivable_deaths = std::max(health_.replicas_least, 1U) - 1;
+  }
+
+  void judgeRoom(const client::ServerStatus& server) {
+    const std::string subject = "server " + described(server.id);
+    if (server.has_too_few && server.is_short_of_places) {
+      add(State::Degraded, subject + " takes no writes: the storage of the others is full; remove objects, or start " +
+                               "servers with more");
+    } else if (server.has_too_few) {
+      add(State::Degraded,
+          subject + " takes no writes: fewer other servers than its --min-replicas keep copies; start some");
+    }
+    // Its limit moves a little with the sizes of objects.
+    if (server.live_bytes_max != 0 && server.live_bytes / 99 >= server.live_bytes_max / 100) {
+      add(State::Degraded, subject + " takes hardly any writes: its memory is full; remove objects, or start servers " +
+                               "and move tablets there");
+    }
   }
 
   std::string described(ServerId id) const {

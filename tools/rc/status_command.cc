@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -40,6 +41,11 @@ double overheadBytes(const client::ServerStatus& server) {
   return log::kEntryHeaderBytes + static_cast<double>(server.index_bytes) / static_cast<double>(server.objects);
 }
 
+uint64_t objectBytes(const client::ServerStatus& server) {
+  const uint64_t others = server.tombstone_bytes + server.result_bytes;
+  return server.live_bytes - std::min(server.live_bytes, others);
+}
+
 /// Bytes sent to replicas for each byte appended, 0 before the first.
 double writeAmplification(const client::ServerStatus& server) {
   if (server.appended_bytes == 0) return 0;
@@ -67,6 +73,7 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
                               {"memory_bytes", server.memory_bytes},
                               {"live_bytes", server.live_bytes},
                               {"live_bytes_max", server.live_bytes_max},
+                              {"object_bytes", objectBytes(server)},
                               {"tombstone_bytes", server.tombstone_bytes},
                               {"result_bytes", server.result_bytes},
                               {"cleaner_copied_bytes", server.cleaner_copied_bytes},
@@ -92,7 +99,8 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
                               {"frames_total", server.frames_total},
                               {"frames_free", server.frames_free},
                               {"storage_failed", server.has_storage_failed},
-                              {"takes_writes", server.has_answered && !server.has_too_few}});
+                              {"takes_writes", server.has_answered && !server.has_too_few},
+                              {"is_short_of_places", server.is_short_of_places}});
   }
   out["tables"] = nlohmann::ordered_json::array();
   for (const client::TableMap& table : status.tables) {
@@ -164,6 +172,29 @@ std::string amplificationOf(const client::ServerStatus& server) {
   return text;
 }
 
+/// Of one level of cleaning: what it copied, and at what rate since the server was started.
+std::string levelOf(uint64_t copied_bytes, const client::ServerStatus& server) {
+  if (copied_bytes == 0 || server.uptime_ns <= 0) return "-";
+  const double per_second = static_cast<double>(copied_bytes) / (static_cast<double>(server.uptime_ns) / 1e9);
+  return formatBytes(copied_bytes) + ", " + formatBytes(static_cast<uint64_t>(per_second)) + "/s";
+}
+
+/// What the memory of each log holds, and what cleaning it has cost.
+void printLogs(const client::ClusterStatus& status) {
+  std::printf("\n%-8s  %10s  %10s  %10s  %10s  %10s  %22s  %22s\n", "server", "objects", "tombstones", "results",
+              "limit", "appended", "combined", "compacted");
+  for (const client::ServerStatus& server : status.servers) {
+    if (!server.has_answered) continue;
+    const uint64_t combined =
+        server.cleaner_copied_bytes - std::min(server.cleaner_copied_bytes, server.compaction_copied_bytes);
+    std::printf("%-8s  %10s  %10s  %10s  %10s  %10s  %22s  %22s\n", formatServer(server.id).c_str(),
+                formatBytes(objectBytes(server)).c_str(), formatBytes(server.tombstone_bytes).c_str(),
+                formatBytes(server.result_bytes).c_str(), formatBytes(server.live_bytes_max).c_str(),
+                formatBytes(server.appended_bytes).c_str(), levelOf(combined, server).c_str(),
+                levelOf(server.compaction_copied_bytes, server).c_str());
+  }
+}
+
 void printTable(const client::ClusterStatus& status) {
   std::printf("cluster %s (%s)\n", status.name.c_str(), formatHex(status.cluster.value).c_str());
   printHealth(status);
@@ -185,6 +216,7 @@ void printTable(const client::ClusterStatus& status) {
                 overheadOf(server).c_str(), static_cast<unsigned long long>(server.requests), server.sessions,
                 replicasOf(server).c_str(), framesOf(server).c_str(), transports.c_str());
   }
+  printLogs(status);
   std::printf("\n%-20s  %-10s  %8s  %-18s  %-18s  %8s  %-11s  %s\n", "table", "durability", "tablet", "first hash",
               "last hash", "epoch", "state", "owner");
   for (const client::TableMap& table : status.tables) {

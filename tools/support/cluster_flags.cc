@@ -52,9 +52,11 @@ Outcome<ClusterAccess> ClusterFlags::open(transport::Role role) const {
 Failure explainTooFew(Status status, const std::string& what) {
   const std::string fate = status == Status::OutcomeUnknown ? "sent, and may happen yet; "
                                                             : "not done (" + std::string(name(status)) + "); ";
-  return {status, what + ": " + fate +
-                      "fewer servers keep copies than --min-replicas of the servers asks for: start servers, or one "
-                      "alone with --local-replica ('ramcore status' says more)"};
+  return {status,
+          what + ": " + fate +
+              "fewer servers keep copies than --min-replicas of the servers asks for, or their storage is full: "
+              "start servers, or one alone with --local-replica; or remove objects ('ramcore status' says "
+              "which)"};
 }
 
 Failure explain(Status status, const std::string& what, const ClusterAccess& access) {
