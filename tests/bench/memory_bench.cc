@@ -9,8 +9,8 @@
 // Overhead: (bytes used in the log + bytes committed by the index - keys - values) / objects; the target holds for the
 // worst of the sizes 1, 1.25, 1.5, 1.75 and 2 times `--objects`. Segment headers, digests and the unused ends of
 // closed segments are counted. The objects come in as by a move or a recovery, so that there is nothing dead in the
-// log: a client's writes also leave results in it (72 bytes each), until the client has acknowledged them and the
-// cleaner has been there.
+// log: a client's writes also leave results in it (19 bytes in each object), until the client has acknowledged them and
+// the cleaner has been there.
 #include "bench/support/bench_cluster.h"
 #include "bench/support/flags.h"
 #include "bench/support/local_store.h"
