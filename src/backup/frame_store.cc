@@ -407,12 +407,19 @@ runtime::Task<Result<log::Certificate>> FrameStore::load(ServerId master, Segmen
                                                          std::vector<std::byte>& bytes) {
   ++waiting_;
   std::optional<log::Certificate> best;
+  std::optional<log::Certificate> lost;
   std::vector<std::byte> other;
+  // What may have been offered to a recovery by this process, and is not whole any more.
+  const auto noteLost = [&lost](const Frame& frame) {
+    if (!frame.certified || (frame.state == FrameState::Former && !frame.was_whole)) return;
+    if (!lost || frame.certificate.isNewerThan(*lost)) lost = frame.certificate;
+  };
   uint32_t index = find(master, segment);
   while (index != kNoFrame) {
     const Frame& frame = frames_[index];
     // The newest certificate of a frame may not verify, and then an older one of it is not the best there is.
     if (!canBeLoaded(frame) || (best && !frame.certificate.isNewerThan(*best))) {
+      if (!canBeLoaded(frame)) noteLost(frame);
       index = frame.older;
       continue;
     }
@@ -427,10 +434,12 @@ runtime::Task<Result<log::Certificate>> FrameStore::load(ServerId master, Segmen
     const uint32_t older = still_there ? frame.older : kNoFrame;
     if (still_there && !read.ok()) {
       frames_[index].invalid = true;
+      noteLost(frames_[index]);
       add(stats_.corrupt_frames, 1);
     }
     unpin(index);
     if (!still_there) best.reset();
+    if (still_there && read.ok()) frames_[index].was_whole = true;
     if (still_there && read.ok() && (!best || read->isNewerThan(*best))) {
       if (best) bytes.swap(other);
       best = *read;
@@ -438,7 +447,9 @@ runtime::Task<Result<log::Certificate>> FrameStore::load(ServerId master, Segmen
     index = older;
   }
   --waiting_;
-  if (!best) co_return Status::NotFound;
+  // An open replica is not the replica that took its place here, but the beginning of it: a recovery that has chosen
+  // that one has to read it somewhere else.
+  if (!best || (!best->closed && lost && lost->isNewerThan(*best))) co_return Status::NotFound;
   co_return *best;
 }
 

@@ -175,6 +175,7 @@ class FrameStore {
   struct Frame {
     FrameState state = FrameState::Free;
     bool invalid = false;     ///< verified, and not what its slots say
+    bool was_whole = false;   ///< load() has found it so in this life
     bool of_reserve = false;  ///< counts in reserve_heads_
     bool certified = false;   ///< `certificate` counts
     ServerId master;

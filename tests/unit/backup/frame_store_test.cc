@@ -244,6 +244,22 @@ TEST_F(FrameStoreTest, AReplicaWhoseTailWasCondemnedIsNotShownWithoutIt) {
   EXPECT_EQ(world.load(kMaster, segment.id()).status, Status::NotFound);
 }
 
+// A recovery that has been told of the whole replica reads none that is the beginning of it.
+TEST_F(FrameStoreTest, AnOpenReplicaDoesNotStandInForTheLostOneThatTookItsPlace) {
+  const SegmentMaker segment = makeSegment(3);
+  const auto& ends = segment.groupEnds();
+  auto open = write(segment, 1, 0, ends[0], Flags::kOpen, segment.certificate(ends[0], 1, false));
+  ASSERT_EQ(world.flush(open), Status::Ok);
+  world.restart();
+  expectLoaded(segment, 1, ends[0], false);
+  auto whole = world.put(kMaster, segment, 2, true);
+  ASSERT_EQ(whole.status, Status::Ok);
+  expectLoaded(segment, 2, segment.length(), true);
+  world.disk.failFlushes(1);
+  EXPECT_EQ(world.flush(whole), Status::IoError);
+  EXPECT_EQ(world.load(kMaster, segment.id()).status, Status::NotFound);
+}
+
 TEST_F(FrameStoreTest, FlippedBitsAreNeverShown) {
   const SegmentMaker segment = makeSegment(3);
   const uint64_t frame = world.put(kMaster, segment, 1, true).frame;
