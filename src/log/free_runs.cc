@@ -69,4 +69,12 @@ void FreeRuns::remove(Run run) {
   counterOf(run.bytes) -= run.bytes;
 }
 
+uint64_t FreeRuns::longestPiecesBytes(size_t count) const {
+  uint64_t bytes = 0;
+  for (auto next = by_bytes_.lower_bound({block_bytes_, 0}); count > 0 && next != by_bytes_.begin(); --count) {
+    bytes += (--next)->first;
+  }
+  return bytes;
+}
+
 }  // namespace ramcore::log

@@ -36,6 +36,9 @@ class FreeRuns {
   /// Memory from the longest piece, at most `bytes_max` (> 0, a multiple of the seglet size).
   std::optional<Run> takePiece(uint64_t bytes_max);
 
+  /// What so many of the longest pieces have together. O(count).
+  uint64_t longestPiecesBytes(size_t count) const;
+
   uint64_t blockRunBytes() const { return block_run_bytes_; }  ///< in runs of a block or longer
   uint64_t pieceBytes() const { return piece_bytes_; }         ///< in shorter ones
 

@@ -53,7 +53,7 @@ Log::Log(const LogConfig& config, LogIdentity identity, const LogMemory& memory,
       environment_(environment),
       at_once_(environment.replicator.durableAtOnce()),
       least_live_bytes_max_(config.liveBytesMax(1)),
-      pool_(config, memory, &stats_.large_bytes) {
+      pool_(config, memory) {
   RC_CHECK(config.validate().ok());
   environment_.replicator.attach(*this);
   maintain();

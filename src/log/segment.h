@@ -184,6 +184,7 @@ class Segment {
   uint64_t begun_bytes_ = 0;
 
   bool is_exchanged_ = false;  ///< counted in SegmentPool::exchangedBytes(); under the pool's lock
+  bool is_large_ = false;      ///< closed, and holds large entries; under the pool's lock
 
   // The log's bookkeeping, under its lock.
   uint32_t durable_bytes_ = 0;          ///< committed on all replicas

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 
@@ -12,11 +13,10 @@ namespace {
 constexpr int kPoison = 0xdd;
 }  // namespace
 
-SegmentPool::SegmentPool(const LogConfig& config, const LogMemory& memory, const std::atomic<int64_t>* large_bytes)
+SegmentPool::SegmentPool(const LogConfig& config, const LogMemory& memory)
     : config_(config),
       memory_(memory),
       seglet_shift_(std::countr_zero(config.seglet_bytes)),
-      large_bytes_(large_bytes),
       free_runs_(config.extentBytesMin()),
       directory_(config.segmentSlots()) {
   RC_CHECK(memory.bytes() >= config.memory_bytes);
@@ -54,12 +54,14 @@ bool SegmentPool::hasReserve() const {
   return freeBlockBytes() + piecesForSurvivors(reserve) >= reserve;
 }
 
-/// The part of the reserve that may be pieces. Survivors of small entries take as many of them as blocks. Were none
-/// counted, memory in which as much is in pieces as can be, half of it, would keep the reserve twice. Where there are
-/// large entries, their survivors need all of it in blocks.
+/// The part of the reserve that may be pieces. Survivors of small entries take some beside the blocks that each has to
+/// have. Were none counted, memory that has fallen into pieces would keep the reserve twice. Where a segment could be
+/// cleaned that holds large entries, its survivors need all of the reserve in blocks.
 uint64_t SegmentPool::piecesForSurvivors(uint64_t reserve_bytes) const {
-  if (large_bytes_ == nullptr || large_bytes_->load(std::memory_order_relaxed) > 0) return 0;
-  return std::min(free_piece_bytes_.load(std::memory_order_relaxed), reserve_bytes / 2);
+  if (large_segment_count_.load(std::memory_order_relaxed) > 0) return 0;
+  const uint64_t blocks_bytes = config_.survivor_segments * roomBytesMin();
+  const uint64_t most = reserve_bytes - std::min(reserve_bytes, blocks_bytes);
+  return std::min(survivor_piece_bytes_.load(std::memory_order_relaxed), most);
 }
 
 uint32_t SegmentPool::slotsApart(SegmentKind kind) {
@@ -179,8 +181,12 @@ Segment* SegmentPool::take(SegmentKind kind, SegmentId id, uint32_t entry_bytes_
 }
 
 void SegmentPool::trim(Segment& segment) {
-  if (segment.kind_ == SegmentKind::SmallHead) return;
   MutexGuard guard(lock_);
+  if (!segment.is_large_ && segment.largestEntryBytes() > config_.smallEntryBytesMax()) {
+    segment.is_large_ = true;
+    large_segment_count_.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (segment.kind_ == SegmentKind::SmallHead) return;
   const bool is_exchanged = segment.is_exchanged_;
   setExchanged(segment, false);
   const Segment::Cursor& cursor = segment.cursor_;
@@ -206,6 +212,7 @@ void SegmentPool::trim(Segment& segment) {
 void SegmentPool::release(Segment& segment) {
   MutexGuard guard(lock_);
   setExchanged(segment, false);
+  if (std::exchange(segment.is_large_, false)) large_segment_count_.fetch_sub(1, std::memory_order_relaxed);
   // A copy that was given up, or a segment that was replaced by one, is not the one that has the id.
   if (directory_.find(segment.id()) == &segment) {
     directory_.erase(segment);
@@ -277,6 +284,10 @@ void SegmentPool::putRun(Run run) {
 void SegmentPool::publishFree() {
   free_block_bytes_.store(free_runs_.blockRunBytes(), std::memory_order_relaxed);
   free_piece_bytes_.store(free_runs_.pieceBytes(), std::memory_order_relaxed);
+  // Blocks are a few extents of a survivor.
+  constexpr uint32_t kPiecesMax = Segment::kExtentsMax * 3 / 4;
+  survivor_piece_bytes_.store(free_runs_.longestPiecesBytes(size_t{kPiecesMax} * config_.survivor_segments),
+                              std::memory_order_relaxed);
 }
 
 void SegmentPool::addExtent(Segment& segment, Run run) {

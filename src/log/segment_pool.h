@@ -26,8 +26,7 @@ namespace ramcore::log {
 class SegmentPool {
  public:
   /// @param config  validated. @param memory  has config.memory_bytes.
-  /// @param large_bytes  live bytes in large entries (LogStats); nullptr: there may be some at any time
-  SegmentPool(const LogConfig& config, const LogMemory& memory, const std::atomic<int64_t>* large_bytes = nullptr);
+  SegmentPool(const LogConfig& config, const LogMemory& memory);
   ~SegmentPool();
   SegmentPool(const SegmentPool&) = delete;
   SegmentPool& operator=(const SegmentPool&) = delete;
@@ -131,7 +130,6 @@ class SegmentPool {
   const LogConfig config_;
   const LogMemory& memory_;
   const int seglet_shift_;
-  const std::atomic<int64_t>* const large_bytes_;
 
   mutable Mutex lock_;
   FreeRuns free_runs_ RC_GUARDED_BY(lock_);
@@ -139,7 +137,9 @@ class SegmentPool {
   std::vector<uint64_t> free_small_heads_ RC_GUARDED_BY(lock_);
   std::atomic<uint64_t> free_block_bytes_{0};
   std::atomic<uint64_t> free_piece_bytes_{0};
+  std::atomic<uint64_t> survivor_piece_bytes_{0};  ///< what all survivors could take of the pieces
   std::atomic<uint64_t> exchanged_bytes_{0};
+  std::atomic<uint32_t> large_segment_count_{0};  ///< closed ones that hold large entries; changed under lock_
   std::atomic<uint32_t> free_slot_count_{0};
   std::atomic<uint32_t> free_small_head_count_{LogConfig::kSmallHeads};
 
