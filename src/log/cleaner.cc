@@ -366,13 +366,17 @@ bool Cleaner::help(uint32_t worker, uint32_t bytes_max) {
 
 uint32_t Cleaner::copyingDue(uint32_t slice_bytes_min, uint32_t slice_bytes_max) {
   const uint64_t appended = log_.stats().appended_bytes.load(std::memory_order_relaxed);
-  const CopyingPace pace{.appended_bytes = appended - paced_at_bytes_,
-                         .left_bytes = copying_.leftBytes(),
+  const uint64_t left = copying_.leftBytes();
+  // What was appended before another copying began is not its.
+  const bool is_first = left > paced_left_bytes_;
+  const CopyingPace pace{.appended_bytes = is_first ? 0 : appended - paced_at_bytes_,
+                         .left_bytes = left,
                          .free_bytes = log_.writableBytes(),
                          .kept_bytes = log_.config().segment_bytes + ending_bytes_.load(std::memory_order_relaxed),
                          .slice_bytes_min = slice_bytes_min,
                          .slice_bytes_max = slice_bytes_max};
   paced_at_bytes_ = appended;
+  paced_left_bytes_ = left;
   return log::copyingDue(pace);
 }
 

@@ -123,7 +123,9 @@ class Cleaner final {
   SegmentId roll_;
   uint64_t copied_at_bytes_ = 0;           ///< appended bytes when the copying of the pass was over
   std::atomic<uint64_t> ending_bytes_{0};  ///< what passes let be appended lately from then until they gave memory back
-  uint64_t paced_at_bytes_ = 0;            ///< appended bytes when copyingDue() was asked last
+  // When copyingDue() was asked last:
+  uint64_t paced_at_bytes_ = 0;    ///< appended bytes
+  uint64_t paced_left_bytes_ = 0;  ///< what was left of the copying
   // After passes that gained nothing: the next one waits until this much has died, or this often was asked for it.
   int64_t deaths_wanted_ = INT64_MIN;
   uint32_t skips_left_ = 0;

@@ -30,10 +30,8 @@ struct MasterService::ReadKey {
 
 MasterService::MasterService(const Parts& parts)
     : parts_(parts),
-      waiting_for_room_(
-          parts.dispatch,
-          [](void* self, Request request) { static_cast<MasterService*>(self)->mutateAgain(std::move(request)); },
-          this) {}
+      writes_without_room_(parts.dispatch, &MasterService::runAgain, this),
+      removes_without_room_(parts.dispatch, &MasterService::runAgain, this) {}
 
 void MasterService::addTo(rpc::ServiceTable& table) {
   using transport::Role;
@@ -327,7 +325,8 @@ void MasterService::answerMutation(Request request, Opcode opcode, const Answer&
   if (answer.is_duplicate) stats_.duplicates_answered.fetch_add(1, std::memory_order_relaxed);
   if (isRetryable(answer.status)) {
     if (answer.status == Status::NoSpace || answer.status == Status::RetryLater) parts_.maintenance.poke();
-    if (answer.lacks_room && waiting_for_room_.park(request)) {
+    RoomQueue& queue = opcode == Opcode::Remove ? removes_without_room_ : writes_without_room_;
+    if (answer.lacks_room && queue.park(request)) {
       stats_.waits_for_room.fetch_add(1, std::memory_order_relaxed);
       return;
     }

@@ -36,7 +36,10 @@ class MasterService final {
   explicit MasterService(const Parts& parts);
   void addTo(rpc::ServiceTable& table);
   /// Refuses what waits. On the dispatch thread, before it is destroyed.
-  void stop() { waiting_for_room_.stop(); }
+  void stop() {
+    writes_without_room_.stop();
+    removes_without_room_.stop();
+  }
 
   struct Stats {
     std::atomic<uint64_t> duplicates_answered{0};
@@ -64,6 +67,9 @@ class MasterService final {
   void answerRead(rpc::Request request, const ReadKey& key, log::EntryRef ref);
   void mutate(rpc::Request request, const Mutation& mutation);
   void mutateAgain(rpc::Request request);
+  static void runAgain(void* self, rpc::Request request) {
+    static_cast<MasterService*>(self)->mutateAgain(std::move(request));
+  }
   runtime::Task<void> confirmClientAndMutate(rpc::Request request, Mutation mutation);
   runtime::Task<Status> confirmClient(runtime::Executor& executor, ClientId client);
   void answerMutation(rpc::Request request, wire::Opcode opcode, const Answer& answer);
@@ -80,7 +86,8 @@ class MasterService final {
 
   const Parts parts_;
   Stats stats_;
-  RoomQueue waiting_for_room_;
+  RoomQueue writes_without_room_;
+  RoomQueue removes_without_room_;  ///< apart: a small head takes them, and no writes
 };
 
 }  // namespace ramcore::master

@@ -37,7 +37,11 @@ void RoomQueue::tryAgain() {
   for (int i = 0; i < kRunsMax && !waiting_.empty() && !has_come_back_; ++i) {
     rpc::Request first = std::move(waiting_.front());
     waiting_.pop_front();
-    run_(context_, std::move(first));
+    if (first.isHeard()) {
+      run_(context_, std::move(first));
+    } else {
+      first.reply(Status::RetryLater);
+    }
   }
   is_trying_ = false;
   if (!waiting_.empty()) dispatch_.arm(*this, dispatch_.clock().nowNs() + (has_come_back_ ? kLookNs : 0));

@@ -9,12 +9,16 @@
 namespace ramcore::master {
 
 /// Mutations for which the log had no room just now: the next head is not open yet, or the cleaner is about to give
-/// memory back. Each begins again from its first check (a mutation that waits has no other way), in the order in which
-/// they came, and is refused with RetryLater when it has waited for kWaitNs. A client that was refused at once would
-/// come back later than there is room, and the later the longer it has been put off.
+/// memory back. Each begins again from its first check (a mutation that waits has no other way), and is refused with
+/// RetryLater when it has waited for kWaitNs. A client that was refused at once would come back later than there is
+/// room, and the later the longer it has been put off.
 ///
-/// Only the first one is tried at a time, so what waiting costs does not grow with how many wait; how many there can be
-/// is bounded by the request slots of sessions.
+/// Those that wait are served in the order in which they came; one that comes meanwhile is tried at once and may be
+/// served before them. Only the first one is tried at a time, so what waiting costs does not grow with how many wait.
+/// How many there can be is bounded by the request slots of sessions, and those of sessions that have ended leave with
+/// their next turn, or after kWaitNs.
+///
+/// Of one kind each: a mutation for which there may be room must not wait behind one for which there is none.
 ///
 /// Thread: the dispatch's.
 class RoomQueue : private runtime::Timer {

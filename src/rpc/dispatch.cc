@@ -70,6 +70,8 @@ void Request::reply(Status status, uint32_t retry_after_us) {
   replyWith(wire::ResponseHeader{.status = status, .retry_after_us = retry_after_us});
 }
 
+bool Request::isHeard() const { return !record_->session_ends->hasEnded(record_->message.reply_to.session); }
+
 // ---- Dispatch
 
 Dispatch::Dispatch(runtime::Clock& clock, Trace& trace, transport::Sleeper& sleeper, const DispatchOptions& options)

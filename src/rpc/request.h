@@ -57,6 +57,8 @@ class Request {
   int64_t arrivalNs() const { return record_->arrival_ns; }
   /// The longest answer that the caller takes and the transport carries; reply() turns a longer one into TooLarge.
   uint32_t responseBytesMax() const { return record_->responseBytesMax(); }
+  /// False: its session has ended, and nobody would hear the answer. True may be old news. Any thread.
+  bool isHeard() const;
   /// Everything the handler awaits resumes it here.
   runtime::Executor& executor() const { return *record_->executor; }
   Dispatch& dispatch() const { return *record_->dispatch; }

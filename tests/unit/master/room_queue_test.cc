@@ -100,6 +100,18 @@ TEST_F(RoomQueueTest, OnlyTheFirstIsTriedHoweverManyWait) {
   }
 }
 
+TEST_F(RoomQueueTest, NobodyIsServedWhoseSessionHasEnded) {
+  auto call = ask("text....");
+  ASSERT_TRUE(runUntil([&] { return queue->size() == 1; }));
+  ASSERT_EQ(network.cut("client", "server"), 1u);
+  ASSERT_TRUE(await(*call));
+  EXPECT_NE(call->outcome(), Status::Ok);
+  giveRoom(1);
+  ASSERT_TRUE(runUntil([&] { return queue->size() == 0; }));
+  EXPECT_TRUE(served.empty());
+  EXPECT_EQ(room, 1);
+}
+
 TEST_F(RoomQueueTest, WhatWaitsWhenItStopsIsRefusedAndWhatComesLater) {
   const auto waiting = ask("text....");
   ASSERT_TRUE(runUntil([&] { return queue->size() == 1; }));
