@@ -43,8 +43,8 @@ bool takeRanges(const Request& request, wire::ReadReplica::Request& ask,
                 std::vector<wire::ReadReplica::Range>& ranges) {
   using Range = wire::ReadReplica::Range;
   rpc::MessageCursor cursor(request.message());
-  if (!cursor.take(ask) || ask.reserved != 0 || ask.range_count > wire::ReadReplica::kRangesMax ||
-      cursor.bytesLeft() != ask.range_count * sizeof(Range)) {
+  if (!cursor.take(ask) || ask.length_bytes_min > log::kSegmentBytesMax ||
+      ask.range_count > wire::ReadReplica::kRangesMax || cursor.bytesLeft() != ask.range_count * sizeof(Range)) {
     return false;
   }
   ranges.resize(ask.range_count);
@@ -250,7 +250,7 @@ runtime::Task<void> BackupService::readReplica(Request request) {
     status = Status::RetryLater;
   } else {
     replica = co_await cache_.get(ask.master, ask.segment, worker);
-    if (replica == nullptr) status = Status::NotFound;
+    if (replica == nullptr || replica->bytes.size() < ask.length_bytes_min) status = Status::NotFound;
   }
   co_await runtime::resumeOn(worker, runtime::Priority::Waited);
   if (status != Status::Ok) {

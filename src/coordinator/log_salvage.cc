@@ -13,8 +13,12 @@ using Answers = std::map<ServerId, std::vector<Replica>>;
 // Everything there is of one segment.
 struct Found {
   std::set<ServerId> closed;
-  std::set<ServerId> open;  // the longest ones
+  uint32_t closed_bytes = UINT32_MAX;  // of the shortest; they have the same
+  std::set<ServerId> open;             // the longest ones
   uint32_t open_bytes = 0;
+
+  const std::set<ServerId>& readers() const { return closed.empty() ? open : closed; }
+  uint32_t readableBytes() const { return closed.empty() ? open_bytes : closed_bytes; }
 };
 
 std::map<SegmentId, Found> findAll(const Answers& answers) {
@@ -25,6 +29,7 @@ std::map<SegmentId, Found> findAll(const Answers& answers) {
       Found& found = all[replica.segment];
       if (replica.is_closed) {
         found.closed.insert(server);
+        found.closed_bytes = std::min(found.closed_bytes, replica.length_bytes);
         continue;
       }
       if (replica.length_bytes > found.open_bytes) found.open.clear();
@@ -79,7 +84,6 @@ LogSalvage salvageLog(const ReplicaFloor& floor, const Answers& answers, const S
   }
 
   std::set<ServerId> holders;
-  const auto readers = [](const Found& found) { return found.closed.empty() ? found.open : found.closed; };
   for (const SegmentId segment : wanted) {
     const auto found = all.find(segment);
     if (found == all.end()) {
@@ -88,14 +92,15 @@ LogSalvage salvageLog(const ReplicaFloor& floor, const Answers& answers, const S
     }
     const bool is_whole = !found->second.closed.empty() || proved.contains(segment);
     (is_whole ? salvage.whole : salvage.in_part).push_back(segment);
-    holders.merge(readers(found->second));
+    holders.insert(found->second.readers().begin(), found->second.readers().end());
   }
   salvage.holders.assign(holders.begin(), holders.end());
   for (const SegmentId segment : wanted) {
     const auto found = all.find(segment);
     if (found == all.end()) continue;
     SurveyedSegment& to = salvage.segments.emplace_back(SurveyedSegment{.id = segment, .holders = {}});
-    for (const ServerId server : readers(found->second)) {
+    to.length_bytes_min = found->second.readableBytes();
+    for (const ServerId server : found->second.readers()) {
       const auto place = std::lower_bound(salvage.holders.begin(), salvage.holders.end(), server);
       to.holders.push_back(static_cast<uint32_t>(place - salvage.holders.begin()));
     }

@@ -33,32 +33,45 @@ const Replica* findEnd(const ReplicaFloor& floor, const Answers& answers) {
 
 bool mayBeShort(const Replica& replica) { return replica.maybe_short && !RC_MUTATION("trust-short-replicas"); }
 
+using Holder = std::pair<ServerId, const Replica*>;
+
 // Who has a member of the log, or its end.
 struct Holders {
-  std::vector<std::pair<ServerId, const Replica*>> closed;  // whole
-  std::vector<std::pair<ServerId, const Replica*>> open;    // that count
+  std::vector<Holder> closed;  // whole
+  std::vector<Holder> open;    // that count
 
   bool isSure() const { return !closed.empty() || isSurelyOpen(); }
   bool isSurelyOpen() const {
     return std::any_of(open.begin(), open.end(), [](const auto& one) { return !mayBeShort(*one.second); });
   }
-  std::vector<ServerId> chosen(bool is_end) const;
+  std::vector<Holder> chosen(bool is_end) const;
 };
 
-// Who is to be read. Of the end everybody who has all of it; of other segments closed replicas are enough.
-std::vector<ServerId> Holders::chosen(bool is_end) const {
-  std::vector<ServerId> servers;
-  for (const auto& [server, replica] : closed) servers.push_back(server);
-  if (!closed.empty() && !is_end) return servers;
+// What is to be read. Of the end all replicas that have all of it; of other segments closed ones are enough.
+std::vector<Holder> Holders::chosen(bool is_end) const {
+  std::vector<Holder> replicas = closed;
+  if (!closed.empty() && !is_end) return replicas;
   const bool is_sure = isSure();
   uint32_t longest = 0;
   for (const auto& [server, replica] : open) longest = std::max(longest, replica->length_bytes);
-  for (const auto& [server, replica] : open) {
-    if (is_sure ? !mayBeShort(*replica) : replica->length_bytes == longest) servers.push_back(server);
+  for (const Holder& one : open) {
+    if (is_sure ? !mayBeShort(*one.second) : one.second->length_bytes == longest) replicas.push_back(one);
   }
+  return replicas;
+}
+
+std::vector<ServerId> serversOf(const std::vector<Holder>& chosen) {
+  std::vector<ServerId> servers;
+  for (const auto& [server, replica] : chosen) servers.push_back(server);
   std::sort(servers.begin(), servers.end());
   servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
   return servers;
+}
+
+uint32_t shortestOf(const std::vector<Holder>& chosen) {
+  uint32_t bytes = chosen.empty() ? 0 : UINT32_MAX;
+  for (const auto& [server, replica] : chosen) bytes = std::min(bytes, replica->length_bytes);
+  return bytes;
 }
 
 std::map<SegmentId, Holders> findHolders(const ReplicaFloor& floor, const Answers& answers, const Replica& end) {
@@ -88,11 +101,11 @@ LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers, const Sur
   if (end == nullptr) return survey;
   survey.head = end->segment;
   const std::map<SegmentId, Holders> members = findHolders(floor, answers, *end);
-  std::map<SegmentId, std::vector<ServerId>> chosen;
+  std::map<SegmentId, std::vector<Holder>> chosen;
   std::set<ServerId> all;
   for (const auto& [segment, holders] : members) {
     chosen[segment] = holders.chosen(segment == end->segment);
-    all.insert(chosen[segment].begin(), chosen[segment].end());
+    for (const auto& [server, replica] : chosen[segment]) all.insert(server);
   }
   survey.holders.assign(all.begin(), all.end());
   std::map<ServerId, uint32_t> places;
@@ -102,7 +115,8 @@ LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers, const Sur
   for (const auto& [segment, holders] : members) {
     SurveyedSegment& to = survey.segments.emplace_back(SurveyedSegment{.id = segment, .holders = {}});
     to.is_cut = segment == end->segment && is_behind_open;
-    for (const ServerId server : chosen[segment]) to.holders.push_back(places.at(server));
+    for (const ServerId server : serversOf(chosen[segment])) to.holders.push_back(places.at(server));
+    to.length_bytes_min = shortestOf(chosen[segment]);
     if (to.holders.empty()) survey.missing.push_back(segment);
     // Of an end that is cut only what was flushed when it was opened counts. One that is closed somewhere had a
     // successor: if all that are open may have forgotten that they were closed, it is away.

@@ -24,6 +24,8 @@ struct Replica {
 struct SurveyedSegment {
   SegmentId id;
   std::vector<uint32_t> holders;  ///< places in LogSurvey::holders, ascending
+  /// What each of these said that its replica has. Whoever shows less later shows another one.
+  uint32_t length_bytes_min = 0;
   /// Of the end only what it holds since it was opened: digest and safe version. Nothing that was appended to it.
   bool is_cut = false;
 };

@@ -148,6 +148,7 @@ runtime::Task<Status> RpcMasterCalls::recoverTablets(ServerId server, RecoveryOr
     to.set_segment(segment.id.value);
     for (const uint32_t holder : segment.holders) to.add_holders(holder);
     to.set_cut(segment.is_cut);
+    to.set_length_bytes_min(segment.length_bytes_min);
   }
   control::Empty response;
   co_return co_await call(server, Opcode::RecoverTablets, std::move(request), response, kLongCallNs);

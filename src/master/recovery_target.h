@@ -35,6 +35,7 @@ struct RecoveryPlan {
     SegmentId id;
     std::vector<uint32_t> holders;  ///< indexes of RecoveryPlan::holders
     bool is_cut = false;            ///< nothing of it is replayed; its safe version counts
+    uint32_t length_bytes_min = 0;  ///< a shorter replica is none of those that were chosen
   };
   ServerId dead;
   std::vector<Part> parts;

@@ -88,6 +88,8 @@ runtime::Task<Status> ReplicaReader::readFrom(Holder& holder, const Segment& seg
           page.header.safe_version > kForeignVersionMax) {
         co_return Status::BadRequest;
       }
+      // What was chosen is gone from there: the backup found that it cannot be read, or never kept its word.
+      if (done && page.header.next_offset_bytes < segment.length_bytes_min) co_return Status::NotFound;
       status = takeEntries(segment, page, contents);
       if (status != Status::Ok) co_return status;
       contents.safe_version = std::max(contents.safe_version, page.header.safe_version);
@@ -108,7 +110,8 @@ runtime::Task<Status> ReplicaReader::readPage(Holder& holder, const Segment& seg
                                  .segment = segment.id,
                                  .offset_bytes = offset_bytes,
                                  .response_bytes = kPageBytes,
-                                 .range_count = static_cast<uint32_t>(ranges.size())});
+                                 .range_count = static_cast<uint32_t>(ranges.size()),
+                                 .length_bytes_min = segment.length_bytes_min});
   message.appendHead(std::as_bytes(ranges));
   // A client of the dead server waits for this.
   const rpc::CallResult result = co_await caller_.call(

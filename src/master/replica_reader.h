@@ -42,13 +42,15 @@ class ReplicaReader {
     SegmentId id;
     std::vector<Holder*> holders;                      ///< in the order they are asked; at least one
     std::span<const wire::ReadReplica::Range> ranges;  ///< ascending by table and hash, without overlaps
+    uint32_t length_bytes_min = 0;                     ///< a shorter replica is none of those that were chosen
   };
 
   ReplicaReader(rpc::Caller& caller, runtime::Executor& executor) : caller_(caller), executor_(executor) {}
 
   /// Asks one holder after the other until one has given everything. A holder that sends nonsense is not asked again;
   /// others are for as long as an intake is patient. Everything passed outlives the call.
-  /// @return Ok; Cancelled soon after `cancelled` was set; or what the last holder said
+  /// @return Ok; Cancelled soon after `cancelled` was set; or what the last holder said (NotFound also of one that has
+  ///         less than Segment::length_bytes_min)
   /// Memory: what the segment holds of the ranges, and 24 bytes for each entry.
   runtime::Task<Status> read(const Segment& segment, const std::atomic<bool>& cancelled, SegmentContents& contents);
 

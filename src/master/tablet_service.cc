@@ -53,7 +53,8 @@ bool fromControl(const control::RecoverTabletsRequest& message, RecoveryPlan& pl
   for (const control::RecoverySegment& segment : message.segments()) {
     plan.segments.push_back({.id = SegmentId(segment.segment()),
                              .holders = {segment.holders().begin(), segment.holders().end()},
-                             .is_cut = segment.cut()});
+                             .is_cut = segment.cut(),
+                             .length_bytes_min = segment.length_bytes_min()});
   }
   plan.is_salvage = message.salvage();
   return plan.validate();

@@ -62,7 +62,8 @@ static_assert(Fixed<FreeReplica::Request> && sizeof(FreeReplica::Request) == 32)
 /// at a multiple of 8: objects and tombstones by the hash of their keys, result records by the hash they name. In the
 /// order of the segment; groups are not kept together.
 ///
-/// NotFound: there is no valid replica of it here. RetryLater: the server is not fenced here yet.
+/// NotFound: there is no valid replica of it here that has as much as was asked for. RetryLater: the server is not
+/// fenced here yet.
 struct ReadReplica {
   static constexpr Opcode kOpcode = Opcode::ReadReplica;
   static constexpr uint32_t kRangesMax = 1024;
@@ -79,11 +80,11 @@ struct ReadReplica {
     uint32_t offset_bytes;    ///< where to go on: `next_offset_bytes` of the last answer, first 0
     uint32_t response_bytes;  ///< aim; one answer may be longer by one entry
     uint32_t range_count;
-    uint32_t reserved = 0;
+    uint32_t length_bytes_min;  ///< what the replicas that were chosen have: a shorter one is not what was chosen
   };
   struct Response {
     ResponseHeader header;
-    uint32_t next_offset_bytes;
+    uint32_t next_offset_bytes;  ///< the length of the replica when nothing is left
     uint32_t entry_bytes;
     uint32_t entry_count;
     uint8_t done;  ///< 1: nothing is left

@@ -191,6 +191,32 @@ TEST_F(MasterRecoveryTest, NoGroupIsTornByReplicasOfDifferentLength) {
   }
 }
 
+/// A backup whose longer replica was chosen and is gone may have an older, shorter one, and tell of no other.
+TEST_F(MasterRecoveryTest, NoShorterReplicaStandsInForTheOneThatWasChosen) {
+  put(1, "first");
+  const SegmentBytes shorter = copyLog(world.servers[kDead]->master());
+  put(1, "second");
+  put(2, "second");
+  die();
+  const auto recoverWithLength = [&](uint64_t epoch) {
+    control::RecoverTabletsRequest ask = request();
+    for (control::RecoverySegment& segment : *ask.mutable_segments()) {
+      segment.set_length_bytes_min(static_cast<uint32_t>(log.at(segment.segment()).size()));
+    }
+    addTablet(ask, 5, 0, kLast, epoch);
+    EXPECT_EQ(recover(ask), Status::Ok);
+    return static_cast<Status>(pullEnd(5, 1).status());
+  };
+  ScriptedBackup& alone = addBackup();
+  alone.segments = shorter;
+  EXPECT_EQ(recoverWithLength(2), Status::NotFound);
+  EXPECT_NE(take(5, 0, kLast, 2, 1, false), Status::Ok);
+  addBackup();  // has all of it; the first one is still asked
+  EXPECT_EQ(recoverWithLength(3), Status::Ok);
+  ASSERT_EQ(take(5, 0, kLast, 3, 1, false), Status::Ok);
+  expectModel(3);
+}
+
 TEST_F(MasterRecoveryTest, RepeatedCommandsMeanTheSameRecovery) {
   runtime::Random random(5);
   mutateRandomly(random, 30, 100);

@@ -205,13 +205,14 @@ class BackupServiceTest : public testing::Test {
     std::string entries;
   };
   std::vector<std::byte> readBytes(SegmentId segment, const std::vector<Range>& ranges, uint32_t offset = 0,
-                                   uint32_t response_bytes = 1 << 20) const {
+                                   uint32_t response_bytes = 1 << 20, uint32_t length_bytes_min = 0) const {
     const wire::ReadReplica::Request request{.header = header(Opcode::ReadReplica),
                                              .master = kMaster,
                                              .segment = segment,
                                              .offset_bytes = offset,
                                              .response_bytes = response_bytes,
-                                             .range_count = static_cast<uint32_t>(ranges.size())};
+                                             .range_count = static_cast<uint32_t>(ranges.size()),
+                                             .length_bytes_min = length_bytes_min};
     std::vector<std::byte> bytes(sizeof(request) + ranges.size() * sizeof(Range));
     storeAs(bytes.data(), request);
     std::ranges::copy(std::as_bytes(std::span(ranges)), bytes.begin() + sizeof(request));
@@ -496,6 +497,18 @@ TEST_F(BackupServiceTest, EntriesOfSomeRangesAreRead) {
   EXPECT_EQ(offset, segment.length());
   EXPECT_EQ(read(readBytes(segment.id(), {lower}, offset + 8)).status, Status::BadRequest);
   EXPECT_EQ(read(readBytes(segment.id(), {lower}, 3)).status, Status::BadRequest);
+}
+
+/// A recovery reads the replica that was chosen or none, whatever has become of that.
+TEST_F(BackupServiceTest, AShorterReplicaThanWasChosenIsNotRead) {
+  const SegmentMaker segment = makeHead(1, {SegmentId(1)});
+  ASSERT_EQ(put(segment)->outcome(), Status::Ok);
+  ASSERT_EQ(fence().replicas_size(), 1);
+  const auto readAtLeast = [&](uint32_t bytes) { return read(readBytes(segment.id(), {}, 0, 1 << 20, bytes)).status; };
+  EXPECT_EQ(readAtLeast(segment.length()), Status::Ok);
+  EXPECT_EQ(readAtLeast(segment.length() + 8), Status::NotFound);
+  EXPECT_EQ(readAtLeast(log::kSegmentBytesMax), Status::NotFound);
+  EXPECT_EQ(readAtLeast(log::kSegmentBytesMax + 1), Status::BadRequest);
 }
 
 TEST_F(BackupServiceTest, WhatAFlippedBitHasHitIsNeitherListedNorRead) {

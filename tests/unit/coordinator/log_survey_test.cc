@@ -153,6 +153,29 @@ TEST(LogSurvey, AnOpenPredecessorIsNotReadWhereThereIsAClosedOne) {
   EXPECT_EQ(survey.segments[1].holders, (std::vector<uint32_t>{0, 2}));
 }
 
+TEST(LogSurvey, WhatIsReadHasAtLeastWhatTheShortestOfTheChosenHas) {
+  const auto sized = [](Replica replica, uint32_t bytes) {
+    replica.length_bytes = bytes;
+    return replica;
+  };
+  // Of the first segment the closed ones are chosen; of the end those that do not fall short, however long.
+  Replica doubtful = sized(openHead(2, 1, {1, 2}), 100);
+  doubtful.maybe_short = true;
+  const LogSurvey survey = surveyLog({SegmentId(1), 1},
+                                     answersOf({{sized(openHead(1, 0, {1}), 300), sized(openHead(2, 1, {1, 2}), 700)},
+                                                {sized(closedHead(1), 800), sized(openHead(2, 1, {1, 2}), 600)},
+                                                {doubtful}}),
+                                     {});
+  ASSERT_TRUE(survey.isComplete());
+  ASSERT_EQ(survey.segments.size(), 2u);
+  EXPECT_EQ(survey.segments[0].length_bytes_min, 800u);
+  EXPECT_EQ(survey.segments[1].length_bytes_min, 600u);
+  const LogSurvey alone =
+      surveyLog({SegmentId(1), 1}, answersOf({{sized(closedHead(1), 800), doubtful}}), {.nobody_is_away = true});
+  ASSERT_TRUE(alone.isComplete());
+  EXPECT_EQ(alone.segments[1].length_bytes_min, 100u);
+}
+
 TEST(LogSurvey, TheDigestIsThatOfTheNewestReplicaOfTheEnd) {
   const LogSurvey survey =
       surveyLog({SegmentId(1), 1}, answersOf({{openHead(3, 2, {3}, 1)}, {openHead(3, 2, {2, 3}, 2)}}), {});

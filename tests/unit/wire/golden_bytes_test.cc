@@ -192,8 +192,9 @@ TEST(GoldenBytes, ReadReplica) {
                                      .segment = SegmentId(0xb8b7b6b5b4b3b2b1),
                                      .offset_bytes = 0x04030201,
                                      .response_bytes = 0x08070605,
-                                     .range_count = 0x0c0b0a09};
-  EXPECT_WIRE(request, headerBytes("52") + "a1a2a3a4a5a6a7a8 b1b2b3b4b5b6b7b8 01020304 05060708 090a0b0c 00000000");
+                                     .range_count = 0x0c0b0a09,
+                                     .length_bytes_min = 0x100f0e0d};
+  EXPECT_WIRE(request, headerBytes("52") + "a1a2a3a4a5a6a7a8 b1b2b3b4b5b6b7b8 01020304 05060708 090a0b0c 0d0e0f10");
   const ReadReplica::Range range{.table = kTable,
                                  .hashes = {.first = kHash, .last = 0xc8c7c6c5c4c3c2c1},
                                  .first_segment = SegmentId(0xb8b7b6b5b4b3b2b1)};
