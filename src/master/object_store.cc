@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/mutation.h"
+#include "master/entry_group.h"
 
 namespace ramcore::master {
 namespace {
@@ -15,83 +16,6 @@ using log::EntryType;
 using log::EntryView;
 using wire::Condition;
 using wire::Opcode;
-
-// Builds one atomic group: the object, which carries its answer, or the tombstone and the record of the answer; and the
-// record of an answer that what dies by it carries.
-class Group {
- public:
-  /// @param dead  the object that it takes the place of; none if there is none
-  void addObject(const Mutation& mutation, const Answer& answer, std::span<const ByteSpan> value, EntryRef dead) {
-    const wire::CallIdentity& identity = mutation.identity;
-    is_carried_ = log::CarriedResult::canCarry(identity.client, identity.sequence, identity.acknowledged);
-    carried_ = {identity.client, identity.sequence, identity.acknowledged, static_cast<uint8_t>(mutation.opcode)};
-    add({.type = EntryType::Object,
-         .table = mutation.table,
-         .version = answer.version,
-         .key = mutation.key,
-         .payload = value,
-         .dead = dead,
-         .result = is_carried_ ? &carried_ : nullptr});
-  }
-  void addTombstone(const EntryView& dead, EntryRef ref) {
-    add({.type = EntryType::Tombstone,
-         .table = dead.table(),
-         .version = dead.version(),
-         .key = dead.key(),
-         .payload = {},
-         .dead = ref});
-  }
-  void addResult(const Mutation& mutation, const Answer& answer) {
-    const wire::CallIdentity& identity = mutation.identity;
-    addResult({identity.client, identity.sequence, identity.acknowledged, resultOf(mutation, answer)});
-  }
-  void addResult(const ResultTable::Record& record) {
-    Result& result = results_[result_count_++];
-    result.record = {.client = record.client,
-                     .sequence = record.sequence,
-                     .acknowledged = record.acknowledged,
-                     .key_hash = record.result.key_hash,
-                     .opcode = static_cast<uint16_t>(record.result.opcode),
-                     .status = static_cast<uint16_t>(record.result.status),
-                     .reserved = 0};
-    result.value = record.result.value;
-    result.pieces = {bytesOf(result.record), bytesOf(result.value)};
-    add({.type = EntryType::ResultRecord,
-         .table = record.result.table,
-         .version = record.result.version,
-         .key = {},
-         .payload = result.pieces});
-  }
-  static MutationResult resultOf(const Mutation& mutation, const Answer& answer) {
-    return {.opcode = mutation.opcode,
-            .status = answer.status,
-            .version = answer.version,
-            .value = answer.value,
-            .table = mutation.table,
-            .key_hash = mutation.hash};
-  }
-  std::span<const EntryInput> entries() const { return std::span(entries_).first(count_); }
-  size_t size() const { return count_; }
-  /// Whether the object carries the answer: the first entry stands for it then, and otherwise the second.
-  bool isCarried() const { return is_carried_; }
-
- private:
-  void add(const EntryInput& entry) { entries_[count_++] = entry; }
-
-  struct Result {
-    log::ResultRecordPayload record;
-    int64_t value;
-    std::array<ByteSpan, 2> pieces;
-  };
-  std::array<EntryInput, 3> entries_;
-  size_t count_ = 0;
-  log::CarriedResult carried_;
-  bool is_carried_ = false;
-  std::array<Result, 2> results_;
-  size_t result_count_ = 0;
-};
-
-EntryRef refOfDamaged(EntryState state) { return state == EntryState::Damaged ? kDamagedRef : kRestoringRef; }
 
 Answer notAppended(Status why) { return {.status = why, .lacks_room = why == Status::RetryLater}; }
 
@@ -218,6 +142,25 @@ Status ObjectStore::checkCondition(const Mutation& mutation, Version present) {
   return Status::BadRequest;
 }
 
+/// @param sum  set to what the counter becomes, with Ok
+Status ObjectStore::increment(const Mutation& mutation, const Found& present, int64_t& sum) {
+  const bool exists = isObject(present);
+  if (exists && present.entry.payloadBytes() != sizeof(int64_t)) return Status::TypeMismatch;
+  // Wraps around: computed without sign, where that is defined.
+  const uint64_t before = exists ? present.entry.payloadAs<uint64_t>() : 0;
+  sum = static_cast<int64_t>(before + static_cast<uint64_t>(mutation.delta));
+  return Status::Ok;
+}
+
+/// In the place of `present`, or as a new one, for which room was made.
+void ObjectStore::putIntoIndex(const index::StripeGuard& stripe, EntryRef present, EntryRef ref) {
+  if (present) {
+    RC_CHECK(parts_->index.replace(stripe, present, ref));
+  } else {
+    RC_CHECK(parts_->index.insert(stripe, ref) == Status::Ok);
+  }
+}
+
 Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present,
                            Durability level) {
   const bool exists = isObject(present);
@@ -225,17 +168,11 @@ Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& s
   Answer answer{.status = checkCondition(mutation, present_version), .version = present_version};
   if (answer.status != Status::Ok) return logRefusal(mutation, answer, level);
 
-  Group group;
   std::array<ByteSpan, 1> counter_piece;
   std::span<const ByteSpan> value = mutation.value;
   if (mutation.opcode == Opcode::Increment) {
-    if (exists && present.entry.payloadBytes() != sizeof(int64_t)) {
-      answer.status = Status::TypeMismatch;
-      return logRefusal(mutation, answer, level);
-    }
-    // Wraps around: computed without sign, where that is defined.
-    const uint64_t before = exists ? present.entry.payloadAs<uint64_t>() : 0;
-    answer.value = static_cast<int64_t>(before + static_cast<uint64_t>(mutation.delta));
+    answer.status = increment(mutation, present, answer.value);
+    if (answer.status != Status::Ok) return logRefusal(mutation, answer, level);
     counter_piece = {bytesOf(answer.value)};
     value = counter_piece;
   }
@@ -245,8 +182,9 @@ Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& s
   if (!fits(mutation.key.size(), value_bytes, false)) return {.status = Status::TooLarge};
 
   const bool removes = mutation.opcode == Opcode::Remove;
-  if (removes && !exists)
-    return logRefusal(mutation, answer, level);  // nothing to do, but the answer is a result all the same
+  // Nothing to do, but the answer is a result all the same.
+  if (removes && !exists) return logRefusal(mutation, answer, level);
+  EntryGroup group;
   if (!removes) {
     if (!present.ref) {
       const Status room = parts_->index.prepareInsert(stripe);
@@ -277,27 +215,22 @@ Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& s
   if (others) parts_->results.moveOut(present.ref, others->client, others->sequence, appended->refs[own + 1]);
 
   if (RC_MUTATION("forget-what-an-overwrite-replaces") && exists && !removes) parts_->log.markDead(present.ref);
-  if (removes) {
-    raiseSafeVersion(present_version);
-    RC_CHECK(parts_->index.replace(stripe, present.ref, first));
-    retireTombstone(stripe, first, mutation.hash, level);
-  } else if (present.ref) {
-    RC_CHECK(parts_->index.replace(stripe, present.ref, first));
-  } else {
-    RC_CHECK(parts_->index.insert(stripe, first) == Status::Ok);
-  }
-  parts_->results.insert(mutation.identity, Group::resultOf(mutation, answer), appended->refs[own], group.isCarried());
+  if (removes) raiseSafeVersion(present_version);
+  putIntoIndex(stripe, present.ref, first);
+  if (removes) retireTombstone(stripe, first, mutation.hash, level);
+  parts_->results.insert(mutation.identity, EntryGroup::resultOf(mutation, answer), appended->refs[own],
+                         group.isCarried());
   return answer;
 }
 
 Answer ObjectStore::logRefusal(const Mutation& mutation, Answer answer, Durability level) {
-  Group group;
+  EntryGroup group;
   group.addResult(mutation, answer);
   // It frees nothing, so it may not use what is kept for those that do.
   const auto appended = parts_->log.append(group.entries(), log::AppendClass::Write);
   if (!appended.ok()) return notAppended(appended.error());
   answer.show_after = ShowAfter::at(level, appended->end);
-  parts_->results.insert(mutation.identity, Group::resultOf(mutation, answer), appended->refs[0], false);
+  parts_->results.insert(mutation.identity, EntryGroup::resultOf(mutation, answer), appended->refs[0], false);
   return answer;
 }
 
@@ -374,222 +307,6 @@ void ObjectStore::raiseSafeVersion(Version version) {
   Version known = next_version_.load(std::memory_order_relaxed);
   while (known <= version && !next_version_.compare_exchange_weak(known, version + 1, std::memory_order_relaxed)) {
   }
-}
-
-// ---- moves and recoveries
-
-Status ObjectStore::replayBatch(std::span<const EntryView> entries, log::SideLog& side, size_t& taken,
-                                DeadVersions* dead) {
-  constexpr size_t kGroup = 32;
-  taken = 0;
-  Status status = Status::Ok;
-  while (status == Status::Ok && taken < entries.size()) {
-    const auto group = entries.subspan(taken, std::min(kGroup, entries.size() - taken));
-    std::array<KeyHash, kGroup> hashes;
-    for (size_t i = 0; i < group.size(); ++i) {
-      if (group[i].type() == EntryType::ResultRecord) continue;
-      hashes[i] = hashKey(group[i].table(), group[i].key());
-      parts_->index.prefetch(hashes[i]);
-    }
-    for (size_t i = 0; status == Status::Ok && i < group.size(); ++i) {
-      status = replayOne(group[i], hashes[i], side, dead);
-      if (status == Status::Ok) ++taken;
-    }
-    side.settle();
-  }
-  return status;
-}
-
-/// The entry of a key in a range that is being taken. What is marked may be of any key; what is from before the range
-/// was taken is not of this ownership, whatever it says.
-/// @return RetryLater or Corrupt, of something damaged that may be this key's
-Status ObjectStore::findForReplay(const index::StripeGuard& stripe, KeyHash hash, TableId table, ByteSpan key,
-                                  EntryRef& present) const {
-  EntryState state = EntryState::Pending;
-  const EntryRef found = parts_->index.find(stripe, [&](EntryRef candidate) {
-    return standsFor(candidate, hash, {table, key}, state) && !(isDamaged(state) && isOfFormer(candidate, table, hash));
-  });
-  if (found && isDamaged(state)) return damageOf(refOfDamaged(state));
-  present = found;
-  return Status::Ok;
-}
-
-Status ObjectStore::replayOne(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead) {
-  if (!fits(foreign.keyBytes(), foreign.payloadBytes(), foreign.hasExpiry())) return Status::TooLarge;
-  if (foreign.type() == EntryType::ResultRecord) return replayResult(foreign, side);
-  if (foreign.type() == EntryType::Tombstone && dead != nullptr) return replayTombstone(foreign, hash, side, *dead);
-  if (foreign.type() != EntryType::Object) return Status::BadRequest;
-  const Status status = replayObject(foreign, hash, side, dead);
-  return status == Status::Ok && foreign.carriesResult() ? replayCarried(foreign, hash, side) : status;
-}
-
-Status ObjectStore::replayObject(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead) {
-  const index::StripeGuard stripe(parts_->index, hash);
-  EntryRef present;
-  const Status sound = findForReplay(stripe, hash, foreign.table(), foreign.key(), present);
-  if (sound != Status::Ok) return sound;
-  if (present && entry(present).version() >= foreign.version()) return Status::Ok;
-  if (dead != nullptr && dead->of(hash, foreign.table(), foreign.key()) >= foreign.version()) return Status::Ok;
-  if (present) {
-    const Status replaced = replayOver(foreign, foreign.version(), present, stripe, side);
-    if (replaced != Status::Ok) return replaced;
-  } else {
-    const Status room = parts_->index.prepareInsert(stripe);
-    if (room != Status::Ok) return room;
-    const auto copied = side.copy(foreign, log::AppendClass::Write);
-    if (!copied.ok()) return copied.error();
-    RC_CHECK(parts_->index.insert(stripe, *copied) == Status::Ok);
-  }
-  raiseSafeVersion(foreign.version());
-  if (dead != nullptr) dead->forget(hash, foreign.table(), foreign.key());
-  return Status::Ok;
-}
-
-Status ObjectStore::replayOver(const EntryView& object, Version version, EntryRef present,
-                               const index::StripeGuard& stripe, log::SideLog& side) {
-  const Status carried = forgetCarried(present);
-  if (carried != Status::Ok) return carried;
-  const EntryView dead = entry(present);
-  const std::array<ByteSpan, 1> payload = {object.payload()};
-  const EntryInput input{.type = EntryType::Object,
-                         .table = object.table(),
-                         .version = version,
-                         .key = object.key(),
-                         .payload = payload,
-                         .expiry_s = object.hasExpiry() ? object.expiry() : 0,
-                         .dead = dead.type() == EntryType::Object ? present : EntryRef()};
-  const auto appended = side.append(std::span(&input, 1), log::AppendClass::Write);
-  if (!appended.ok()) return appended.error();
-  RC_CHECK(parts_->index.replace(stripe, present, appended->refs[0]));
-  return Status::Ok;
-}
-
-Status ObjectStore::replayTombstone(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions& dead) {
-  raiseSafeVersion(foreign.version());
-  const index::StripeGuard stripe(parts_->index, hash);
-  EntryRef present;
-  const Status sound = findForReplay(stripe, hash, foreign.table(), foreign.key(), present);
-  if (sound != Status::Ok) return sound;
-  if (present) {
-    const EntryView gone = entry(present);
-    if (gone.version() > foreign.version()) return Status::Ok;
-    const Status carried = forgetCarried(present);
-    if (carried != Status::Ok) return carried;
-    const EntryInput tombstone{.type = EntryType::Tombstone,
-                               .table = gone.table(),
-                               .version = gone.version(),
-                               .key = gone.key(),
-                               .payload = {},
-                               .dead = present};
-    const auto appended = side.append(std::span(&tombstone, 1), log::AppendClass::Remove);
-    if (!appended.ok()) return appended.error();
-    RC_CHECK(parts_->index.erase(stripe, present));
-  }
-  dead.note(hash, foreign.table(), foreign.key(), foreign.version());
-  return Status::Ok;
-}
-
-Status ObjectStore::replayResult(const EntryView& foreign, log::SideLog& side) {
-  if (foreign.payloadBytes() != sizeof(log::ResultRecordPayload) + sizeof(int64_t)) return Status::BadRequest;
-  const auto record = foreign.payloadAs<log::ResultRecordPayload>();
-  const wire::CallIdentity identity{record.client, record.sequence, record.acknowledged};
-  if (!parts_->results.isAwaited(identity)) return Status::Ok;
-  // Room for it is what a remove has: a move that stops here would stop the tablet.
-  const auto copied = side.copy(foreign, log::AppendClass::Remove);
-  if (!copied.ok()) return copied.error();
-  parts_->results.take(identity,
-                       {.opcode = static_cast<Opcode>(record.opcode),
-                        .status = static_cast<Status>(record.status),
-                        .version = foreign.version(),
-                        .value = loadAs<int64_t>(foreign.payload().data() + sizeof(log::ResultRecordPayload)),
-                        .table = foreign.table(),
-                        .key_hash = record.key_hash},
-                       *copied);
-  return Status::Ok;
-}
-
-/// It gets a record of its own: what the object was may be dead already.
-Status ObjectStore::replayCarried(const EntryView& object, KeyHash hash, log::SideLog& side) {
-  const log::CarriedResult carried = object.carriedResult();
-  const wire::CallIdentity identity{carried.client, carried.sequence, carried.acknowledged};
-  if (!parts_->results.isAwaited(identity)) return Status::Ok;
-  const auto opcode = static_cast<Opcode>(carried.opcode);
-  const MutationResult result{.opcode = opcode,
-                              .status = Status::Ok,
-                              .version = object.version(),
-                              .value = opcode == Opcode::Increment ? object.payloadAs<int64_t>() : 0,
-                              .table = object.table(),
-                              .key_hash = hash};
-  Group group;
-  group.addResult({carried.client, carried.sequence, carried.acknowledged, result});
-  const auto appended = side.append(group.entries(), log::AppendClass::Remove);
-  if (!appended.ok()) return appended.error();
-  parts_->results.take(identity, result, appended->refs[0]);
-  return Status::Ok;
-}
-
-Status ObjectStore::renewOne(TableId table, EntryRef seen_ref, KeyHash hash, Version version, log::SideLog& side) {
-  const index::StripeGuard stripe(parts_->index, hash);
-  // Found again by key: the cleaner may have moved it since the scan.
-  const EntryView seen = entry(seen_ref);
-  if (seen.table() != table) return Status::Ok;
-  if (isDamaged(seen.state())) {
-    return isOfFormer(seen_ref, table, hash) ? Status::Ok : damageOf(refOfDamaged(seen.state()));
-  }
-  EntryRef ref;
-  const Status sound = findForReplay(stripe, hash, table, seen.key(), ref);
-  if (sound != Status::Ok) return sound;
-  if (!ref || entry(ref).type() != EntryType::Object || entry(ref).version() >= version) return Status::Ok;
-  // What is damaged is not copied under a checksum of its own.
-  if (verify(ref) != Status::Ok) return Status::RetryLater;
-  return replayOver(entry(ref), version, ref, stripe, side);
-}
-
-Status ObjectStore::renewSlice(TableId table, const HashRange& range, Version version, std::optional<KeyHash>& cursor,
-                               log::SideLog& side) {
-  constexpr size_t kEntriesPerSlice = 64;
-  // With another key it is not seen here, and would have its old version when it is restored.
-  if (rangeStatus() == Status::RetryLater) return Status::RetryLater;
-  std::vector<index::IndexEntry> entries;
-  const auto next =
-      parts_->index.scan(*cursor, range.last, kEntriesPerSlice, [this](EntryRef ref) { return hashOf(ref); }, entries);
-  Status status = Status::Ok;
-  for (const index::IndexEntry& one : entries) {
-    status = one.is_misplaced ? verify(one.ref) : renewOne(table, one.ref, one.hash, version, side);
-    if (one.is_misplaced && isOfFormer(one.ref, table, one.hash)) status = Status::Ok;
-    if (status != Status::Ok) break;
-  }
-  side.settle();
-  if (status == Status::Ok) cursor = next;
-  return status;
-}
-
-std::optional<KeyHash> ObjectStore::purgeSlice(TableId table, const HashRange& range, KeyHash cursor) {
-  constexpr size_t kEntriesPerSlice = 64;
-  std::vector<index::IndexEntry> entries;
-  const auto next =
-      parts_->index.scan(cursor, range.last, kEntriesPerSlice, [this](EntryRef ref) { return hashOf(ref); }, entries);
-  for (const index::IndexEntry& one : entries) {
-    const index::StripeGuard stripe(parts_->index, one.hash);
-    // Found again by key: the cleaner may have moved it since the scan.
-    const EntryView seen = entry(one.ref);
-    if (one.is_misplaced && !isDamaged(seen.state())) static_cast<void>(verify(one.ref));
-    if (one.is_misplaced || isDamaged(seen.state())) continue;
-    // A part of the range may be ours again: it was purged before it was taken, and what is there now is in service.
-    if (seen.table() != table || parts_->tablets.find(table, one.hash) != nullptr) continue;
-    const EntryRef ref = parts_->index.find(stripe, [&](EntryRef candidate) {
-      const EntryView view = entry(candidate);
-      return !isDamaged(view.state()) && view.table() == table && std::ranges::equal(view.key(), seen.key());
-    });
-    if (!ref) continue;
-    const bool is_object = entry(ref).type() == EntryType::Object;
-    // What is damaged leaves when it is restored.
-    if (is_object && forgetCarried(ref) != Status::Ok) continue;
-    raiseSafeVersion(entry(ref).version());
-    RC_CHECK(parts_->index.erase(stripe, ref));
-    if (is_object) parts_->log.markDead(ref);
-  }
-  return next;
 }
 
 // ---- log::EntryOwner

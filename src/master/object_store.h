@@ -55,6 +55,9 @@ struct Found {
 /// What a lookup finds in the place of an entry that is damaged: no entry's address.
 inline constexpr log::EntryRef kDamagedRef = log::EntryRef::fromBits(1);
 inline constexpr log::EntryRef kRestoringRef = log::EntryRef::fromBits(2);
+inline log::EntryRef refOfDamaged(log::EntryState state) {
+  return state == log::EntryState::Damaged ? kDamagedRef : kRestoringRef;
+}
 /// Ok; Corrupt: the object's bytes are lost; RetryLater: they are being fetched from a replica.
 inline Status damageOf(log::EntryRef found) {
   if (found.bits() > kRestoringRef.bits() || !found) return Status::Ok;
@@ -210,6 +213,8 @@ class ObjectStore final : public log::EntryOwner {
   Answer answerDuplicate(const ResultTable::Lookup& known, Durability level) const;
   bool fits(uint64_t key_bytes, uint64_t value_bytes, bool has_expiry) const;
   static Status checkCondition(const Mutation& mutation, Version present);
+  static Status increment(const Mutation& mutation, const Found& present, int64_t& sum);
+  void putIntoIndex(const index::StripeGuard& stripe, log::EntryRef present, log::EntryRef ref);
   Answer mutate(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present, Durability level);
   Answer logRefusal(const Mutation& mutation, Answer answer, Durability level);
   Status replayOne(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead);
