@@ -385,9 +385,10 @@ void Log::countLive(Segment& segment, const EntryView& entry, EntryRef dead) {
   stats_.live_bytes.fetch_add(bytes, std::memory_order_relaxed);
   countParts(segment, entry.type(), entry.alignedBytes(), {.all = bytes, .results = entry.resultBytes()});
   if (!dead) return;
-  Segment& named = segmentNamedFor(dead);
   Segment* const named_by_dead = namedBy(view(dead));
   SpinGuard guard(lock_);
+  // Not before: where the dead entry lies may be a copy that takes the place of its original meanwhile.
+  Segment& named = segmentNamedFor(dead);
   if (entry.type() == EntryType::Tombstone) {
     countTombstone(segment, named, bytes);
   } else {

@@ -158,7 +158,7 @@ bool CoordinatorOfThreads::stop() {
 
 // ---- cluster
 
-ClusterOfThreads::ClusterOfThreads(uint32_t replicas) : replicas_(replicas) {
+ClusterOfThreads::ClusterOfThreads(uint32_t replicas, uint32_t workers) : replicas_(replicas), workers_(workers) {
   const std::string shm = "shm://" + folder_.file("coordinator");
   coordinator_ = std::make_unique<CoordinatorOfThreads>(
       settingsOf("coord", transport::Role::Coordinator, {"tcp://127.0.0.1:0", shm}), folder_.file("state"));
@@ -187,7 +187,7 @@ NodeSettings ClusterOfThreads::settingsOf(const std::string& name, transport::Ro
           .cluster_name = kClusterName,
           .role = role,
           .listen = std::move(listen),
-          .workers = role == transport::Role::Coordinator ? 1U : 2U,
+          .workers = role == transport::Role::Coordinator ? 1U : workers_,
           .hand_off = role == transport::Role::Coordinator ? rpc::HandOff::Inline : rpc::HandOff::Auto};
 }
 
@@ -252,6 +252,10 @@ uint64_t ClusterOfThreads::cleanerPasses() const {
 
 uint64_t ClusterOfThreads::segmentsCleaned() const {
   return sum([](const ServerOfThreads& server) { return server.logStats().segments_cleaned.load(); });
+}
+
+uint64_t ClusterOfThreads::bytesShared() const {
+  return sum([](const ServerOfThreads& server) { return server.logStats().cleaner_bytes_shared.load(); });
 }
 
 uint64_t ClusterOfThreads::sessionsBroken() const {

@@ -30,7 +30,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// A server on a dispatch thread and two workers of its own, with a log so small that it is cleaned all the time.
+/// A server on a dispatch thread and workers of its own, with a log so small that it is cleaned all the time.
 class ServerOfThreads final : private master::MasterObserver {
  public:
   /// @param replicas   copies of its log on other servers
@@ -99,7 +99,8 @@ class ClusterOfThreads {
 
   /// Everybody serves when it returns (checked).
   /// @param replicas  copies of each log on other servers; with 0 the servers keep none, and no disk is used
-  explicit ClusterOfThreads(uint32_t replicas = 0);
+  /// @param workers   of each server; with four of them two may clean its memory at a time
+  explicit ClusterOfThreads(uint32_t replicas = 0, uint32_t workers = 2);
   ~ClusterOfThreads();
 
   /// How a client reaches the cluster; calls have a minute.
@@ -121,6 +122,8 @@ class ClusterOfThreads {
   ServerOfThreads& server(size_t index);
   uint64_t cleanerPasses() const;
   uint64_t segmentsCleaned() const;
+  /// Bytes that others than the first worker of a server have copied for its cleaner.
+  uint64_t bytesShared() const;
   uint64_t sessionsBroken() const;
   /// Sessions that the servers have opened or accepted.
   uint64_t sessionsOpened(const std::string& scheme) const;
@@ -139,6 +142,7 @@ class ClusterOfThreads {
   }
 
   const uint32_t replicas_;
+  const uint32_t workers_;
   TemporaryFolder folder_;
   std::vector<std::string> coordinator_locators_;
   std::unique_ptr<CoordinatorOfThreads> coordinator_;

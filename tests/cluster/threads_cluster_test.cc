@@ -1,8 +1,13 @@
 // A whole cluster in one process on real threads: mainly for ThreadSanitizer.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
+#include <random>
 #include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "runtime/frame_pool.h"
 #include "tests/cluster/threads_cluster.h"
@@ -196,6 +201,81 @@ TEST(ThreadsCluster, LoadWhileSessionsBreakAndTheCoordinatorRestarts) {
 
 TEST(ThreadsCluster, LoadWhileLogsAreReplicatedAndServersAreRecovered) {
   runLoad({.steps_min = 800, .moves_min = 3, .cleaner_passes_min = 3, .replicas = 2, .server_restarts = 4});
+}
+
+/// Overwrites keys of its own, and knows what each of them holds.
+class Overwriter {
+ public:
+  /// Those of four take about four fifths of what may be alive in the memory of one server.
+  static constexpr uint32_t kKeys = 240;
+
+  Overwriter(uint32_t number, Client& client, Table table)
+      : number_(number), client_(client), table_(table), random_(number + 1) {}
+
+  /// One write: to begin with, of each key once.
+  void step() {
+    const uint64_t number = writes_ < kKeys ? writes_ : random_() % kKeys;
+    const std::string key = std::to_string(number_) + "/" + std::to_string(number);
+    const std::string value =
+        std::to_string(writes_) + ":" + std::string(200 + random_() % 1500, static_cast<char>('a' + writes_ % 26));
+    ++writes_;
+    const MutateResult result = client_.write(table_, key, value);
+    ASSERT_EQ(result.status, Status::Ok) << key << ": " << name(result.status);
+    values_[key] = value;
+  }
+  void verify(Client& client) const {
+    EXPECT_EQ(values_.size(), kKeys);
+    for (const auto& [key, value] : values_) {
+      std::string found;
+      const Result<uint64_t> version = client.read(table_, key, found);
+      ASSERT_EQ(version.status(), Status::Ok) << key << ": " << name(version.status());
+      EXPECT_TRUE(found == value) << key << ": " << found.substr(0, 40) << " instead of " << value.substr(0, 40);
+    }
+  }
+
+ private:
+  const uint32_t number_;
+  Client& client_;
+  const Table table_;
+  std::mt19937_64 random_;
+  uint64_t writes_ = 0;
+  std::map<std::string, std::string> values_;
+};
+
+// All is in one tablet, so in the memory of one server. That is so full that a pass has more than one survivor to fill,
+// and what is free between passes is soon used up.
+TEST(ThreadsCluster, WorkersOfAServerShareItsCleaning) {
+  constexpr uint32_t kThreads = 4;
+  constexpr uint64_t kWritesMin = 1200;
+  const int64_t frames_before = runtime::framesAlive();
+  {
+    ClusterOfThreads cluster(0, 4);
+    std::vector<std::unique_ptr<Client>> clients;
+    for (const char* scheme : {"shm", "tcp"}) clients.push_back(cluster.connect(cluster.options(scheme)));
+    const Table table = clients[0]->createTable(kTableName, 1).value();
+    std::vector<std::unique_ptr<Overwriter>> overwriters;
+    for (uint32_t i = 0; i < kThreads; ++i) {
+      overwriters.push_back(std::make_unique<Overwriter>(i, *clients[i % clients.size()], table));
+    }
+    // Where another worker comes late on a busy machine, it goes on for longer.
+    const auto isGoingOn = [&](uint64_t writes) {
+      return writes < kWritesMin || (writes < 20 * kWritesMin && cluster.bytesShared() == 0);
+    };
+    std::vector<std::thread> threads;
+    for (auto& overwriter : overwriters) {
+      threads.emplace_back([&, writer = overwriter.get()] {
+        for (uint64_t i = 0; isGoingOn(i) && !::testing::Test::HasFailure(); ++i) writer->step();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_GT(cluster.cleanerPasses(), 5u);
+    EXPECT_GT(cluster.bytesShared(), 0u);
+    EXPECT_TRUE(cluster.isHealthy());
+    for (const auto& overwriter : overwriters) overwriter->verify(*clients[1]);
+    clients.clear();
+    EXPECT_TRUE(cluster.stop());
+  }
+  EXPECT_EQ(runtime::framesAlive(), frames_before);
 }
 
 // Clients that do not mind errors: the servers leave while requests are in service.

@@ -523,15 +523,5 @@ TEST(Cleaner, AnyCrashLeavesTheAcknowledgedState) {
   }
 }
 
-TEST(Cleaner, EverySegmentFreedIsInNoDigestThatCanBeChosen) {
-  CleanerFixture fixture;
-  for (int i = 0; i < 3000; ++i)
-    ASSERT_EQ(fixture.put("key" + std::to_string(i % 50), std::string(400, 'x')), Status::Ok);
-  const auto& order = fixture.copies.order();
-  EXPECT_NE(std::find_if(order.begin(), order.end(), [](const std::string& s) { return s.starts_with("free"); }),
-            order.end());
-  for (const auto& [id, replica] : fixture.copies.replicas()) EXPECT_TRUE(replica.opened);
-}
-
 }  // namespace
 }  // namespace ramcore::log
