@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -61,9 +62,9 @@ class Nemesis {
   std::optional<size_t> retired() const { return retired_; }
 
  private:
-  /// The first server that is seen at a step of cleaning before `until_ns` is meant.
+  /// The first server that is seen at one of these steps of cleaning before `until_ns` is meant.
   struct Awaited {
-    CleaningStep step{};
+    std::array<CleaningStep, 2> steps{};  ///< one of a pass, one of a compaction
     int64_t until_ns = 0;
   };
 

@@ -12,13 +12,19 @@ constexpr int64_t kReadNsMax = 30 * runtime::kNanosPerMilli;
 }  // namespace
 
 // A random step: those that take long would come much oftener than the others if servers just died at some moment.
+// Compactions are far rarer than passes: one of their few steps is awaited beside each step of a pass.
 void Nemesis::awaitCleaning() {
   if (dies_at_) return;
-  dies_at_ = {static_cast<CleaningStep>(random_.below(kCleaningStepCount)), cluster_.scheduler.nowNs() + kAwaitNs};
+  const auto in_pass = static_cast<CleaningStep>(random_.below(kPassStepCount));
+  const auto in_compaction =
+      static_cast<CleaningStep>(kPassStepCount + random_.below(kCleaningStepCount - kPassStepCount));
+  dies_at_ = Awaited{.steps = {in_pass, in_compaction}, .until_ns = cluster_.scheduler.nowNs() + kAwaitNs};
 }
 
 void Nemesis::awaitToRead() {
-  if (!reads_at_) reads_at_ = {CleaningStep::SurvivorsOpen, cluster_.scheduler.nowNs() + kAwaitNs};
+  if (reads_at_) return;
+  reads_at_ = Awaited{.steps = {CleaningStep::SurvivorsOpen, CleaningStep::Compacting},
+                      .until_ns = cluster_.scheduler.nowNs() + kAwaitNs};
 }
 
 // One server after each event, in turns: to look at all of them would take as long as all else.
@@ -29,14 +35,14 @@ void Nemesis::watchCleaning() {
   if (dies_at_ && isOver(*dies_at_)) dies_at_.reset();
   if (reads_at_ && isOver(*reads_at_)) reads_at_.reset();
   if (log == nullptr) return;
-  if (reads_at_ && isAt(*log, reads_at_->step)) {
+  if (reads_at_ && stepAmong(*log, reads_at_->steps)) {
     reads_at_.reset();
     beginSlowRead(index);
   }
-  if (dies_at_ && isAt(*log, dies_at_->step)) {
-    const CleaningStep step = dies_at_->step;
+  if (!dies_at_) return;
+  if (const std::optional<CleaningStep> step = stepAmong(*log, dies_at_->steps)) {
     dies_at_.reset();
-    dieCleaning(index, step);
+    dieCleaning(index, *step);
   }
 }
 

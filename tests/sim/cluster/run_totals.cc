@@ -18,8 +18,8 @@ struct Floor {
 // In the order of CallKind.
 constexpr double kCallsPerSeed[kCallKindCount] = {350, 230, 90, 160, 30, 160, 55, 55, 20, 10};
 
-// In the order of CleaningStep.
-constexpr double kCleaningCrashesPerSeed[kCleaningStepCount] = {0.04, 0.04, 0.04, 0.04, 0.04, 0.04, 0.04, 0.04};
+// Steps of compactions are rarer than those of passes.
+constexpr double cleaningCrashesPerSeed(size_t step) { return step < kPassStepCount ? 0.04 : 0.025; }
 
 void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& floors) {
   const double with_faults = faults ? 1 : 0;
@@ -109,7 +109,7 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
     addCrashFloors(counts, kind.faults, floors);
     for (size_t i = 0; i < kCleaningStepCount; ++i) {
       floors.push_back({"killed while cleaning: " + std::string(name(static_cast<CleaningStep>(i))),
-                        counts.cleaning_crashes[i], kCleaningCrashesPerSeed[i]});
+                        counts.cleaning_crashes[i], cleaningCrashesPerSeed(i)});
     }
   } else {
     floors.push_back({"servers declared dead", counts.servers_retired, withFaults(0.05)});
