@@ -3,7 +3,7 @@
 
 Usage: cleaning_bench.py [--memory-mb 1024] [--seconds 20] [--outstanding 16] [--replicas 0,2] [--sizes 100,1000,mixed]
                          [--distributions uniform,zipfian] [--utilizations 30,50,70,80,90,95] [--beside FILE]
-                         [--svg FILE] [--json FILE] [--smoke]
+                         [--svg FILE] [--json FILE] [--again FILE] [--smoke]
 
 Every point has a cluster of its own: a coordinator, the server that has the only tablet, and as many others as there are
 replicas. The server, with its cleaner, is bound to core 1, rcbench to core 0, where it never sleeps if there are no other
@@ -14,7 +14,8 @@ with the same mean, in the second. What a server refuses for want of space is sa
 of time; `cut` says that the limit came before the memory had been overwritten. Operations that failed otherwise are named
 in their row.
 
-Prints a table for docs/cleaning.md. --beside is the JSON of a run of bench_cleaning, which is drawn beside.
+Prints tables for docs/cleaning.md. --beside is the output of a run of bench_cleaning, which is drawn beside. --again, as
+often as there are files, takes points from what earlier runs printed, and measures nothing.
 RAMCORE_BIN_DIR says where the tools are. Exits with 0 whatever it measured.
 """
 
@@ -220,20 +221,50 @@ def lines_of(points):
     return lines
 
 
-def in_process(path):
-    """The points that a run of bench_cleaning printed."""
+def printed_points(path, bench):
+    """The points that a run of a benchmark printed."""
     with open(path, encoding="utf-8") as file:
-        found = [line for line in file if line.startswith("json ") and '"bench":"cleaning"' in line]
+        found = [run for run in (json.loads(line[len("json "):]) for line in file if line.startswith("json "))
+                 if run["bench"] == bench]
     if not found:
-        raise Failed(f"{path} has no line 'json ...' of bench_cleaning")
-    return json.loads(found[-1][len("json "):])["points"]
+        raise Failed(f"{path} has no line 'json ...' of {bench}")
+    return found[-1]["points"]
+
+
+def print_summary(options, points):
+    """One table for each number of replicas: writes a second, of those at the lowest utilization, and bytes copied for
+    each that was appended."""
+    for replicas in options.replicas:
+        columns = {}
+        for point in points:
+            if point["replicas"] == replicas:
+                columns.setdefault((point["sizes"], point["distribution"]), {})[point["utilization"]] = point
+        if not columns:
+            continue
+        names = " | ".join(f"{'mixed' if sizes == 'mixed' else sizes + ' B'}, {distribution}"
+                           for sizes, distribution in columns)
+        print(f"\n{replicas} replicas: thousands of writes/s, ratio, copied B/B\n\n| Utilization | {names} |\n" +
+              "|---" * (len(columns) + 1) + "|")
+        for utilization in options.utilizations:
+            print(f"| {utilization} % | " + " | ".join(cell(column.get(utilization)) for column in columns.values()) + " |")
+
+
+def cell(point):
+    if point is None:
+        return ""
+    if point["refused"]:
+        return "refused"
+    ratio = f"{point['ratio']:.2f}"
+    judged = point["utilization"] == RATIO_AT
+    return (f"{point['writes_per_s'] / 1000:,.0f}, {f'**{ratio}**' if judged else ratio}, "
+            f"{point['copied_per_byte']:.1f}")
 
 
 def draw(options, points):
     panels = {f"{replicas} replicas, over shm": lines_of([p for p in points if p["replicas"] == replicas])
               for replicas in options.replicas}
     if options.beside:
-        panels["in process, one thread"] = lines_of(in_process(options.beside))
+        panels["in process, one thread"] = lines_of(printed_points(options.beside, "cleaning"))
     with open(options.svg, "w", encoding="utf-8") as file:
         file.write(svg_chart.draw(panels, options.utilizations, "utilization, % of memory",
                                   f"writes/s, of those at {options.utilizations[0]} %", RATIO_MIN))
@@ -256,24 +287,29 @@ def main():
     parser.add_argument("--beside", metavar="FILE", help="output of bench_cleaning to draw beside")
     parser.add_argument("--svg", metavar="FILE", help="draw a chart there")
     parser.add_argument("--json", metavar="FILE", help="write all points there as well")
+    parser.add_argument("--again", metavar="FILE", action="append", help="measure nothing, take what FILE has; repeatable")
     parser.add_argument("--smoke", action="store_true", help="one point: that it runs")
     options = parser.parse_args()
     if options.smoke:
         options.memory_mb, options.seconds, options.replicas, options.utilizations = 128, 0.5, [0], [50]
         options.sizes, options.distributions = "mixed", "zipfian"
-    points = []
-    for replicas in options.replicas:
-        for sizes in options.sizes.split(","):
-            for distribution in options.distributions.split(","):
-                points += measure_curve(options, replicas, sizes, distribution)
+    points = [point for path in options.again or [] for point in printed_points(path, "cleaning_shm")]
+    if not options.again:
+        for replicas in options.replicas:
+            for sizes in options.sizes.split(","):
+                for distribution in options.distributions.split(","):
+                    points += measure_curve(options, replicas, sizes, distribution)
+    print_summary(options, points)
+    if options.svg:
+        draw(options, points)
+    if options.again:
+        return 0
     summary = {"bench": "cleaning_shm", "memory_bytes": options.memory_mb << 20, "seconds": options.seconds,
                "outstanding": options.outstanding, "points": points}
     print("\njson " + json.dumps(summary))
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(summary, file, indent=2)
-    if options.svg:
-        draw(options, points)
     return 0
 
 
