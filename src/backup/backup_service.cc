@@ -39,12 +39,18 @@ class Running {
   std::atomic<uint32_t>& count_;
 };
 
+wire::ReplicaVersion versionOf(const log::Certificate& certificate) {
+  return {.epoch = certificate.replica_epoch,
+          .length_bytes = certificate.length_bytes,
+          .closed = static_cast<uint8_t>(certificate.closed)};
+}
+
 bool takeRanges(const Request& request, wire::ReadReplica::Request& ask,
                 std::vector<wire::ReadReplica::Range>& ranges) {
   using Range = wire::ReadReplica::Range;
   rpc::MessageCursor cursor(request.message());
-  if (!cursor.take(ask) || ask.length_bytes_min > log::kSegmentBytesMax ||
-      ask.range_count > wire::ReadReplica::kRangesMax || cursor.bytesLeft() != ask.range_count * sizeof(Range)) {
+  if (!cursor.take(ask) || ask.reserved != 0 || ask.range_count > wire::ReadReplica::kRangesMax ||
+      cursor.bytesLeft() != ask.range_count * sizeof(Range)) {
     return false;
   }
   ranges.resize(ask.range_count);
@@ -250,7 +256,10 @@ runtime::Task<void> BackupService::readReplica(Request request) {
     status = Status::RetryLater;
   } else {
     replica = co_await cache_.get(ask.master, ask.segment, worker);
-    if (replica == nullptr || replica->bytes.size() < ask.length_bytes_min) status = Status::NotFound;
+    if (replica == nullptr || versionOf(replica->certificate) != ask.replica) {
+      status = Status::NotFound;
+      noteGone(master->second, ask.segment, ask.replica);
+    }
   }
   co_await runtime::resumeOn(worker, runtime::Priority::Waited);
   if (status != Status::Ok) {
@@ -258,6 +267,15 @@ runtime::Task<void> BackupService::readReplica(Request request) {
     co_return;
   }
   answerPage(std::move(request), ask, RangeFilter(std::move(ranges), ask.segment), replica->bytes);
+}
+
+/// What was offered cannot be read any more. If it still stands in the list, whoever asks next gets another one: or a
+/// recovery would choose it again and again.
+void BackupService::noteGone(Master& master, SegmentId segment, const wire::ReplicaVersion& replica) {
+  if (!master.listed) return;
+  master.listed = std::ranges::none_of(master.replicas, [&](const FoundReplica& found) {
+    return found.certificate.segment == segment && versionOf(found.certificate) == replica;
+  });
 }
 
 void BackupService::answerPage(Request request, const wire::ReadReplica::Request& ask, const RangeFilter& filter,

@@ -10,15 +10,15 @@ namespace {
 
 using Answers = std::map<ServerId, std::vector<Replica>>;
 
+using Readable = std::map<ServerId, wire::ReplicaVersion>;
+
 // Everything there is of one segment.
 struct Found {
-  std::set<ServerId> closed;
-  uint32_t closed_bytes = UINT32_MAX;  // of the shortest; they have the same
-  std::set<ServerId> open;             // the longest ones
+  Readable closed;
+  Readable open;  // the longest ones
   uint32_t open_bytes = 0;
 
-  const std::set<ServerId>& readers() const { return closed.empty() ? open : closed; }
-  uint32_t readableBytes() const { return closed.empty() ? open_bytes : closed_bytes; }
+  const Readable& readable() const { return closed.empty() ? open : closed; }
 };
 
 std::map<SegmentId, Found> findAll(const Answers& answers) {
@@ -28,14 +28,13 @@ std::map<SegmentId, Found> findAll(const Answers& answers) {
       if (replica.segment == SegmentId()) continue;
       Found& found = all[replica.segment];
       if (replica.is_closed) {
-        found.closed.insert(server);
-        found.closed_bytes = std::min(found.closed_bytes, replica.length_bytes);
+        found.closed.emplace(server, replica.version());
         continue;
       }
       if (replica.length_bytes > found.open_bytes) found.open.clear();
       if (replica.length_bytes < found.open_bytes) continue;
       found.open_bytes = replica.length_bytes;
-      found.open.insert(server);
+      found.open.emplace(server, replica.version());
     }
   }
   return all;
@@ -92,17 +91,17 @@ LogSalvage salvageLog(const ReplicaFloor& floor, const Answers& answers, const S
     }
     const bool is_whole = !found->second.closed.empty() || proved.contains(segment);
     (is_whole ? salvage.whole : salvage.in_part).push_back(segment);
-    holders.insert(found->second.readers().begin(), found->second.readers().end());
+    for (const auto& [server, version] : found->second.readable()) holders.insert(server);
   }
   salvage.holders.assign(holders.begin(), holders.end());
   for (const SegmentId segment : wanted) {
     const auto found = all.find(segment);
     if (found == all.end()) continue;
-    SurveyedSegment& to = salvage.segments.emplace_back(SurveyedSegment{.id = segment, .holders = {}});
-    to.length_bytes_min = found->second.readableBytes();
-    for (const ServerId server : found->second.readers()) {
+    SurveyedSegment& to = salvage.segments.emplace_back(SurveyedSegment{.id = segment, .holders = {}, .replicas = {}});
+    for (const auto& [server, version] : found->second.readable()) {
       const auto place = std::lower_bound(salvage.holders.begin(), salvage.holders.end(), server);
       to.holders.push_back(static_cast<uint32_t>(place - salvage.holders.begin()));
+      to.replicas.push_back(version);
     }
   }
   return salvage;

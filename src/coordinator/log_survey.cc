@@ -57,21 +57,11 @@ std::vector<Holder> Holders::chosen(bool is_end) const {
   for (const Holder& one : open) {
     if (is_sure ? !mayBeShort(*one.second) : one.second->length_bytes == longest) replicas.push_back(one);
   }
+  // A server tells of one replica of each segment. Should one tell of two, the closed one is meant.
+  std::ranges::sort(replicas, {}, [](const Holder& one) { return std::pair(one.first, !one.second->is_closed); });
+  const auto behind = std::ranges::unique(replicas, {}, &Holder::first);
+  replicas.erase(behind.begin(), behind.end());
   return replicas;
-}
-
-std::vector<ServerId> serversOf(const std::vector<Holder>& chosen) {
-  std::vector<ServerId> servers;
-  for (const auto& [server, replica] : chosen) servers.push_back(server);
-  std::sort(servers.begin(), servers.end());
-  servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
-  return servers;
-}
-
-uint32_t shortestOf(const std::vector<Holder>& chosen) {
-  uint32_t bytes = chosen.empty() ? 0 : UINT32_MAX;
-  for (const auto& [server, replica] : chosen) bytes = std::min(bytes, replica->length_bytes);
-  return bytes;
 }
 
 std::map<SegmentId, Holders> findHolders(const ReplicaFloor& floor, const Answers& answers, const Replica& end) {
@@ -113,10 +103,12 @@ LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers, const Sur
   const auto previous = members.find(end->previous_head);
   const bool is_behind_open = previous != members.end() && previous->second.closed.empty();
   for (const auto& [segment, holders] : members) {
-    SurveyedSegment& to = survey.segments.emplace_back(SurveyedSegment{.id = segment, .holders = {}});
+    SurveyedSegment& to = survey.segments.emplace_back(SurveyedSegment{.id = segment, .holders = {}, .replicas = {}});
     to.is_cut = segment == end->segment && is_behind_open;
-    for (const ServerId server : serversOf(chosen[segment])) to.holders.push_back(places.at(server));
-    to.length_bytes_min = shortestOf(chosen[segment]);
+    for (const auto& [server, replica] : chosen[segment]) {
+      to.holders.push_back(places.at(server));
+      to.replicas.push_back(replica->version());
+    }
     if (to.holders.empty()) survey.missing.push_back(segment);
     // Of an end that is cut only what was flushed when it was opened counts. One that is closed somewhere had a
     // successor: if all that are open may have forgotten that they were closed, it is away.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "coordinator/records.h"
+#include "wire/replica_messages.h"
 
 namespace ramcore::coordinator {
 
@@ -18,14 +19,17 @@ struct Replica {
   uint32_t length_bytes = 0;
   SegmentId previous_head;         ///< of the digest
   std::vector<SegmentId> members;  ///< of the digest; of open replicas, and of the highest head that a backup has
+
+  wire::ReplicaVersion version() const {
+    return {.epoch = epoch, .length_bytes = length_bytes, .closed = static_cast<uint8_t>(is_closed)};
+  }
 };
 
 /// One member of the log that is to be replayed, and who can be asked for it.
 struct SurveyedSegment {
   SegmentId id;
-  std::vector<uint32_t> holders;  ///< places in LogSurvey::holders, ascending
-  /// What each of these said that its replica has. Whoever shows less later shows another one.
-  uint32_t length_bytes_min = 0;
+  std::vector<uint32_t> holders;               ///< places in LogSurvey::holders, ascending
+  std::vector<wire::ReplicaVersion> replicas;  ///< of each of these: whoever shows another one later has lost it
   /// Of the end only what it holds since it was opened: digest and safe version. Nothing that was appended to it.
   bool is_cut = false;
 };

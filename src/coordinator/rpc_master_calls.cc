@@ -148,7 +148,12 @@ runtime::Task<Status> RpcMasterCalls::recoverTablets(ServerId server, RecoveryOr
     to.set_segment(segment.id.value);
     for (const uint32_t holder : segment.holders) to.add_holders(holder);
     to.set_cut(segment.is_cut);
-    to.set_length_bytes_min(segment.length_bytes_min);
+    for (const wire::ReplicaVersion& version : segment.replicas) {
+      control::ReplicaVersion& replica = *to.add_replicas();
+      replica.set_replica_epoch(version.epoch);
+      replica.set_length_bytes(version.length_bytes);
+      replica.set_closed(version.closed != 0);
+    }
   }
   control::Empty response;
   co_return co_await call(server, Opcode::RecoverTablets, std::move(request), response, kLongCallNs);

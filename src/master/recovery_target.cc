@@ -39,7 +39,7 @@ bool RecoveryPlan::validate() {
   std::ranges::sort(ids);
   if (std::ranges::adjacent_find(ids) != ids.end()) return false;
   return std::ranges::all_of(segments, [this](const Segment& segment) {
-    return segment.id && !segment.holders.empty() && segment.length_bytes_min <= log::kSegmentBytesMax &&
+    return segment.id && !segment.holders.empty() && segment.replicas.size() == segment.holders.size() &&
            std::ranges::all_of(segment.holders, [this](uint32_t index) { return index < holders.size(); });
   });
 }
@@ -238,15 +238,12 @@ runtime::Task<Status> RecoveryTarget::replaySegments(Recovery& recovery) {
 
 void RecoveryTarget::startFetch(Recovery& recovery, size_t number, Fetch& fetch) {
   const RecoveryPlan::Segment& segment = recovery.plan.segments[number];
-  fetch.segment = {.dead = recovery.plan.dead,
-                   .id = segment.id,
-                   .holders = {},
-                   .ranges = recovery.ranges,
-                   .length_bytes_min = segment.length_bytes_min};
+  fetch.segment = {.dead = recovery.plan.dead, .id = segment.id, .sources = {}, .ranges = recovery.ranges};
   // Each segment begins with another holder, and each recovery master somewhere else: all of them read the whole log.
   const size_t first = number + parts_.log.identity().server.value;
   for (size_t i = 0; i < segment.holders.size(); ++i) {
-    fetch.segment.holders.push_back(&recovery.holders[segment.holders[(first + i) % segment.holders.size()]]);
+    const size_t at = (first + i) % segment.holders.size();
+    fetch.segment.sources.push_back({&recovery.holders[segment.holders[at]], segment.replicas[at]});
   }
   fetch.task.emplace(reader_.read(fetch.segment, recovery.ended, fetch.contents));
 }

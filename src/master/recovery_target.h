@@ -33,9 +33,9 @@ struct RecoveryPlan {
   };
   struct Segment {
     SegmentId id;
-    std::vector<uint32_t> holders;  ///< indexes of RecoveryPlan::holders
-    bool is_cut = false;            ///< nothing of it is replayed; its safe version counts
-    uint32_t length_bytes_min = 0;  ///< a shorter replica is none of those that were chosen
+    std::vector<uint32_t> holders;               ///< indexes of RecoveryPlan::holders
+    bool is_cut = false;                         ///< nothing of it is replayed; its safe version counts
+    std::vector<wire::ReplicaVersion> replicas;  ///< of each of these: what was chosen
   };
   ServerId dead;
   std::vector<Part> parts;

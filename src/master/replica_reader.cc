@@ -46,22 +46,22 @@ struct ReplicaReader::Page {
 runtime::Task<Status> ReplicaReader::read(const Segment& segment, const std::atomic<bool>& cancelled,
                                           SegmentContents& contents) {
   const int64_t give_up_ns = executor_.clock().nowNs() + TabletIntake::kPatienceNs;
-  std::vector<Holder*> left = segment.holders;
+  std::vector<Source> left = segment.sources;
   Status status = Status::NotFound;
   while (!left.empty()) {
-    std::vector<Holder*> order;
+    std::vector<Source> order;
     for (const bool silent : {false, true}) {
       std::ranges::copy_if(left, std::back_inserter(order),
-                           [&](Holder* holder) { return holder->is_silent == silent; });
+                           [&](const Source& source) { return source.holder->is_silent == silent; });
     }
-    std::vector<Holder*> serious;
-    for (Holder* const holder : order) {
+    std::vector<Source> serious;
+    for (const Source& source : order) {
       if (cancelled) co_return Status::Cancelled;
       contents = {};
-      status = co_await readFrom(*holder, segment, cancelled, contents);
+      status = co_await readFrom(source, segment, cancelled, contents);
       if (status == Status::Ok) std::reverse(contents.entries.begin(), contents.entries.end());
       if (status == Status::Ok || status == Status::Cancelled) co_return status;
-      if (!isNonsense(status)) serious.push_back(holder);
+      if (!isNonsense(status)) serious.push_back(source);
     }
     left = std::move(serious);
     if (executor_.clock().nowNs() >= give_up_ns) break;
@@ -70,7 +70,7 @@ runtime::Task<Status> ReplicaReader::read(const Segment& segment, const std::ato
   co_return status;
 }
 
-runtime::Task<Status> ReplicaReader::readFrom(Holder& holder, const Segment& segment,
+runtime::Task<Status> ReplicaReader::readFrom(const Source& source, const Segment& segment,
                                               const std::atomic<bool>& cancelled, SegmentContents& contents) {
   for (size_t first = 0; first < segment.ranges.size(); first += wire::ReadReplica::kRangesMax) {
     const auto ranges =
@@ -79,7 +79,7 @@ runtime::Task<Status> ReplicaReader::readFrom(Holder& holder, const Segment& seg
     for (bool done = false; !done;) {
       if (cancelled) co_return Status::Cancelled;
       Page page;
-      Status status = co_await readPage(holder, segment, ranges, offset, page);
+      Status status = co_await readPage(source, segment, ranges, offset, page);
       if (status != Status::Ok) co_return status;
       done = page.header.done != 0;
       // A page is a part of the segment, so all pages together are no longer than it is, and there is a last one.
@@ -88,10 +88,10 @@ runtime::Task<Status> ReplicaReader::readFrom(Holder& holder, const Segment& seg
           page.header.safe_version > kForeignVersionMax) {
         co_return Status::BadRequest;
       }
-      // What was chosen is gone from there: the backup found that it cannot be read, or never kept its word.
-      if (done && page.header.next_offset_bytes < segment.length_bytes_min) co_return Status::NotFound;
       status = takeEntries(segment, page, contents);
       if (status != Status::Ok) co_return status;
+      // What was chosen is gone from there: the backup found that it cannot be read, or never kept its word.
+      if (done && page.header.next_offset_bytes < source.replica.length_bytes) co_return Status::NotFound;
       contents.safe_version = std::max(contents.safe_version, page.header.safe_version);
       if (!page.entries.empty()) contents.pages.push_back(std::move(page.entries));
       offset = end;
@@ -100,24 +100,24 @@ runtime::Task<Status> ReplicaReader::readFrom(Holder& holder, const Segment& seg
   co_return Status::Ok;
 }
 
-runtime::Task<Status> ReplicaReader::readPage(Holder& holder, const Segment& segment, std::span<const Range> ranges,
-                                              uint32_t offset_bytes, Page& page) {
+runtime::Task<Status> ReplicaReader::readPage(const Source& source, const Segment& segment,
+                                              std::span<const Range> ranges, uint32_t offset_bytes, Page& page) {
   const auto bytes = static_cast<uint32_t>(sizeof(wire::ReadReplica::Request) + ranges.size_bytes());
   transport::TxMessage message = caller_.allocate(bytes);
-  message.appendHead(
-      wire::ReadReplica::Request{.header = {.opcode = wire::Opcode::ReadReplica, .target = ServerId(holder.address.id)},
-                                 .master = segment.dead,
-                                 .segment = segment.id,
-                                 .offset_bytes = offset_bytes,
-                                 .response_bytes = kPageBytes,
-                                 .range_count = static_cast<uint32_t>(ranges.size()),
-                                 .length_bytes_min = segment.length_bytes_min});
+  message.appendHead(wire::ReadReplica::Request{
+      .header = {.opcode = wire::Opcode::ReadReplica, .target = ServerId(source.holder->address.id)},
+      .master = segment.dead,
+      .segment = segment.id,
+      .replica = source.replica,
+      .offset_bytes = offset_bytes,
+      .response_bytes = kPageBytes,
+      .range_count = static_cast<uint32_t>(ranges.size())});
   message.appendHead(std::as_bytes(ranges));
   // A client of the dead server waits for this.
   const rpc::CallResult result = co_await caller_.call(
-      executor_, holder.address, std::move(message),
+      executor_, source.holder->address, std::move(message),
       {.deadline_ns = executor_.clock().nowNs() + kPageDeadlineNs, .priority = runtime::Priority::Waited});
-  holder.is_silent = result.response.head().empty();
+  source.holder->is_silent = result.response.head().empty();
   if (result.status != Status::Ok) co_return result.status;
   if (!wire::decode(result.response.head(), page.header) ||
       result.response.messageBytes() != sizeof(page.header) + uint64_t{page.header.entry_bytes}) {

@@ -37,29 +37,32 @@ class ReplicaReader {
     rpc::PeerAddress address;
     bool is_silent = false;  ///< did not answer the last time: others are asked first, or each segment waits for it
   };
+  struct Source {
+    Holder* holder = nullptr;
+    wire::ReplicaVersion replica;  ///< the one that was chosen; no other one of this holder will do
+  };
   struct Segment {
     ServerId dead;
     SegmentId id;
-    std::vector<Holder*> holders;                      ///< in the order they are asked; at least one
+    std::vector<Source> sources;                       ///< in the order they are asked; at least one
     std::span<const wire::ReadReplica::Range> ranges;  ///< ascending by table and hash, without overlaps
-    uint32_t length_bytes_min = 0;                     ///< a shorter replica is none of those that were chosen
   };
 
   ReplicaReader(rpc::Caller& caller, runtime::Executor& executor) : caller_(caller), executor_(executor) {}
 
   /// Asks one holder after the other until one has given everything. A holder that sends nonsense is not asked again;
   /// others are for as long as an intake is patient. Everything passed outlives the call.
-  /// @return Ok; Cancelled soon after `cancelled` was set; or what the last holder said (NotFound also of one that has
-  ///         less than Segment::length_bytes_min)
+  /// @return Ok; Cancelled soon after `cancelled` was set; or what the last holder said (NotFound also of one whose
+  ///         replica ends before the one that was chosen)
   /// Memory: what the segment holds of the ranges, and 24 bytes for each entry.
   runtime::Task<Status> read(const Segment& segment, const std::atomic<bool>& cancelled, SegmentContents& contents);
 
  private:
   struct Page;
 
-  runtime::Task<Status> readFrom(Holder& holder, const Segment& segment, const std::atomic<bool>& cancelled,
+  runtime::Task<Status> readFrom(const Source& source, const Segment& segment, const std::atomic<bool>& cancelled,
                                  SegmentContents& contents);
-  runtime::Task<Status> readPage(Holder& holder, const Segment& segment,
+  runtime::Task<Status> readPage(const Source& source, const Segment& segment,
                                  std::span<const wire::ReadReplica::Range> ranges, uint32_t offset_bytes, Page& page);
   static Status takeEntries(const Segment& segment, const Page& page, SegmentContents& contents);
 

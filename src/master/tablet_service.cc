@@ -51,10 +51,15 @@ bool fromControl(const control::RecoverTabletsRequest& message, RecoveryPlan& pl
     if (holder.id() == 0 || plan.holders.back().locators.empty()) return false;
   }
   for (const control::RecoverySegment& segment : message.segments()) {
-    plan.segments.push_back({.id = SegmentId(segment.segment()),
-                             .holders = {segment.holders().begin(), segment.holders().end()},
-                             .is_cut = segment.cut(),
-                             .length_bytes_min = segment.length_bytes_min()});
+    RecoveryPlan::Segment& to = plan.segments.emplace_back();
+    to.id = SegmentId(segment.segment());
+    to.holders = {segment.holders().begin(), segment.holders().end()};
+    to.is_cut = segment.cut();
+    for (const control::ReplicaVersion& replica : segment.replicas()) {
+      to.replicas.push_back({.epoch = replica.replica_epoch(),
+                             .length_bytes = replica.length_bytes(),
+                             .closed = static_cast<uint8_t>(replica.closed())});
+    }
   }
   plan.is_salvage = message.salvage();
   return plan.validate();

@@ -57,12 +57,25 @@ struct FreeReplica {
 };
 static_assert(Fixed<FreeReplica::Request> && sizeof(FreeReplica::Request) == 32);
 
+/// Which replica of a segment a backup means: what its certificate says. Once its master is fenced it stays the same,
+/// or is lost. A closed one is all of the segment, whatever its length: what is copied after a compaction is shorter.
+struct ReplicaVersion {
+  uint64_t epoch = 0;
+  uint32_t length_bytes = 0;
+  uint8_t closed = 0;
+  uint8_t reserved[3] = {};
+
+  bool operator==(const ReplicaVersion&) const = default;
+};
+static_assert(Fixed<ReplicaVersion> && sizeof(ReplicaVersion) == 16);
+
 /// Recovery master -> backup: entries of a dead master's segment that belong to some hash ranges. Request: struct, then
 /// `range_count` times Range. Response: struct, then `entry_bytes` bytes: whole log entries one after the other, each
 /// at a multiple of 8: objects and tombstones by the hash of their keys, result records by the hash they name. In the
 /// order of the segment; groups are not kept together.
 ///
-/// NotFound: there is no valid replica of it here that has as much as was asked for. RetryLater: the server is not
+/// NotFound: the replica that is asked for is not here any more: what the server has of the segment is another one,
+/// which may miss the end. Whoever asks next what it has, with FenceServer, is told anew. RetryLater: the server is not
 /// fenced here yet.
 struct ReadReplica {
   static constexpr Opcode kOpcode = Opcode::ReadReplica;
@@ -77,10 +90,11 @@ struct ReadReplica {
     RequestHeader header;
     ServerId master;
     SegmentId segment;
+    ReplicaVersion replica;
     uint32_t offset_bytes;    ///< where to go on: `next_offset_bytes` of the last answer, first 0
     uint32_t response_bytes;  ///< aim; one answer may be longer by one entry
     uint32_t range_count;
-    uint32_t length_bytes_min;  ///< what the replicas that were chosen have: a shorter one is not what was chosen
+    uint32_t reserved = 0;
   };
   struct Response {
     ResponseHeader header;
@@ -93,7 +107,7 @@ struct ReadReplica {
   };
 };
 static_assert(Fixed<ReadReplica::Range> && sizeof(ReadReplica::Range) == 32);
-static_assert(Fixed<ReadReplica::Request> && sizeof(ReadReplica::Request) == 48);
+static_assert(Fixed<ReadReplica::Request> && sizeof(ReadReplica::Request) == 64);
 static_assert(Fixed<ReadReplica::Response> && sizeof(ReadReplica::Response) == 32);
 
 /// Master -> backup: bytes of the sender's own segment, as a closed replica has them. Response: struct, then

@@ -95,6 +95,7 @@ class RecoveryWorld {
       wire::control::RecoverySegment& segment = *ask.add_segments();
       segment.set_segment(id);
       segment.add_holders(0);
+      segment.add_replicas();
     }
     RC_CHECK(world_.command(Opcode::RecoverTablets, ask)->outcome() == Status::Ok);
     const master::RecoveryTarget& target = *world_.servers[0]->master().recoveryTarget();

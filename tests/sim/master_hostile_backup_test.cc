@@ -161,7 +161,11 @@ TEST_F(HostileBackupTest, CommandsThatMakeNoSense) {
   refused("no segments", [](auto& ask) { ask.clear_segments(); });
   refused("segment 0", [](auto& ask) { ask.mutable_segments(0)->set_segment(0); });
   refused("nobody has a segment", [](auto& ask) { ask.mutable_segments(0)->clear_holders(); });
-  refused("a holder that is not listed", [](auto& ask) { ask.mutable_segments(0)->add_holders(1); });
+  refused("a holder that is not listed", [](auto& ask) {
+    ask.mutable_segments(0)->add_holders(1);
+    ask.mutable_segments(0)->add_replicas();
+  });
+  refused("a holder of nothing in particular", [](auto& ask) { ask.mutable_segments(0)->clear_replicas(); });
   refused("a holder without an id", [](auto& ask) { ask.mutable_holders(0)->set_id(0); });
   refused("a holder without a place", [](auto& ask) { ask.mutable_holders(0)->clear_locators(); });
   refused("a log of others", [](auto& ask) { ask.mutable_tablets(0)->mutable_logs(1)->set_server(1); });

@@ -91,7 +91,9 @@ TEST_F(MasterRecoveryTest, ARecoveredServerIsRecoveredAgain) {
   ask.set_dead(world.addresses[1].id);
   for (control::RecoverySegment& segment : *ask.mutable_segments()) {
     segment.clear_holders();
+    segment.clear_replicas();
     segment.add_holders(1);
+    segment.add_replicas();
   }
   addTablet(ask, 5, 0, kLast, 3);
   ask.mutable_tablets(0)->mutable_logs(1)->set_server(world.addresses[1].id);
@@ -198,21 +200,21 @@ TEST_F(MasterRecoveryTest, NoShorterReplicaStandsInForTheOneThatWasChosen) {
   put(1, "second");
   put(2, "second");
   die();
-  const auto recoverWithLength = [&](uint64_t epoch) {
+  const auto recoverWhole = [&](uint64_t epoch) {
     control::RecoverTabletsRequest ask = request();
     for (control::RecoverySegment& segment : *ask.mutable_segments()) {
-      segment.set_length_bytes_min(static_cast<uint32_t>(log.at(segment.segment()).size()));
+      const auto length = static_cast<uint32_t>(log.at(segment.segment()).size());
+      for (control::ReplicaVersion& replica : *segment.mutable_replicas()) replica.set_length_bytes(length);
     }
     addTablet(ask, 5, 0, kLast, epoch);
     EXPECT_EQ(recover(ask), Status::Ok);
     return static_cast<Status>(pullEnd(5, 1).status());
   };
-  ScriptedBackup& alone = addBackup();
-  alone.segments = shorter;
-  EXPECT_EQ(recoverWithLength(2), Status::NotFound);
+  addBackup().segments = shorter;
+  EXPECT_EQ(recoverWhole(2), Status::NotFound);
   EXPECT_NE(take(5, 0, kLast, 2, 1, false), Status::Ok);
   addBackup();  // has all of it; the first one is still asked
-  EXPECT_EQ(recoverWithLength(3), Status::Ok);
+  EXPECT_EQ(recoverWhole(3), Status::Ok);
   ASSERT_EQ(take(5, 0, kLast, 3, 1, false), Status::Ok);
   expectModel(3);
 }

@@ -196,7 +196,18 @@ class BackupServiceTest : public testing::Test {
     EXPECT_EQ(call->outcome(), Status::Ok);
     control::FenceServerResponse answer;
     EXPECT_TRUE(answer.ParseFromString(call->text()));
+    listed = answer;
     return answer;
+  }
+  /// As the last list has it.
+  wire::ReplicaVersion listedVersion(SegmentId segment) const {
+    for (const control::Replica& replica : listed.replicas()) {
+      if (replica.segment() != segment.value) continue;
+      return {.epoch = replica.replica_epoch(),
+              .length_bytes = replica.length_bytes(),
+              .closed = static_cast<uint8_t>(replica.closed())};
+    }
+    return {};
   }
 
   struct Page {
@@ -205,14 +216,15 @@ class BackupServiceTest : public testing::Test {
     std::string entries;
   };
   std::vector<std::byte> readBytes(SegmentId segment, const std::vector<Range>& ranges, uint32_t offset = 0,
-                                   uint32_t response_bytes = 1 << 20, uint32_t length_bytes_min = 0) const {
+                                   uint32_t response_bytes = 1 << 20,
+                                   const wire::ReplicaVersion* replica = nullptr) const {
     const wire::ReadReplica::Request request{.header = header(Opcode::ReadReplica),
                                              .master = kMaster,
                                              .segment = segment,
+                                             .replica = replica != nullptr ? *replica : listedVersion(segment),
                                              .offset_bytes = offset,
                                              .response_bytes = response_bytes,
-                                             .range_count = static_cast<uint32_t>(ranges.size()),
-                                             .length_bytes_min = length_bytes_min};
+                                             .range_count = static_cast<uint32_t>(ranges.size())};
     std::vector<std::byte> bytes(sizeof(request) + ranges.size() * sizeof(Range));
     storeAs(bytes.data(), request);
     std::ranges::copy(std::as_bytes(std::span(ranges)), bytes.begin() + sizeof(request));
@@ -252,6 +264,7 @@ class BackupServiceTest : public testing::Test {
   std::unique_ptr<RpcProcess> client;
   uint64_t life = 0;
   int fences_told = 0;
+  control::FenceServerResponse listed;
   std::unique_ptr<runtime::Storage> storage;
   std::unique_ptr<RpcProcess> process;
   std::unique_ptr<Backup> backup;
@@ -500,15 +513,36 @@ TEST_F(BackupServiceTest, EntriesOfSomeRangesAreRead) {
 }
 
 /// A recovery reads the replica that was chosen or none, whatever has become of that.
-TEST_F(BackupServiceTest, AShorterReplicaThanWasChosenIsNotRead) {
+TEST_F(BackupServiceTest, NoOtherReplicaThanTheChosenOneIsRead) {
   const SegmentMaker segment = makeHead(1, {SegmentId(1)});
   ASSERT_EQ(put(segment)->outcome(), Status::Ok);
   ASSERT_EQ(fence().replicas_size(), 1);
-  const auto readAtLeast = [&](uint32_t bytes) { return read(readBytes(segment.id(), {}, 0, 1 << 20, bytes)).status; };
-  EXPECT_EQ(readAtLeast(segment.length()), Status::Ok);
-  EXPECT_EQ(readAtLeast(segment.length() + 8), Status::NotFound);
-  EXPECT_EQ(readAtLeast(log::kSegmentBytesMax), Status::NotFound);
-  EXPECT_EQ(readAtLeast(log::kSegmentBytesMax + 1), Status::BadRequest);
+  const wire::ReplicaVersion chosen = listedVersion(segment.id());
+  const auto readVersion = [&](auto&& change) {
+    wire::ReplicaVersion version = chosen;
+    change(version);
+    return read(readBytes(segment.id(), {}, 0, 1 << 20, &version)).status;
+  };
+  EXPECT_EQ(readVersion([](wire::ReplicaVersion&) {}), Status::Ok);
+  EXPECT_EQ(readVersion([](wire::ReplicaVersion& version) { version.length_bytes += 8; }), Status::NotFound);
+  EXPECT_EQ(readVersion([](wire::ReplicaVersion& version) { version.length_bytes -= 8; }), Status::NotFound);
+  EXPECT_EQ(readVersion([](wire::ReplicaVersion& version) { version.closed = 1; }), Status::NotFound);
+  EXPECT_EQ(readVersion([](wire::ReplicaVersion& version) { ++version.epoch; }), Status::NotFound);
+  EXPECT_EQ(readVersion([](wire::ReplicaVersion& version) { version.reserved[0] = 1; }), Status::NotFound);
+}
+
+/// Or a recovery would choose it again and again.
+TEST_F(BackupServiceTest, WhatIsLostAfterItWasListedIsNotListedAgain) {
+  ASSERT_EQ(put(makeHead(1, {SegmentId(1)}), true)->outcome(), Status::Ok);
+  ASSERT_EQ(put(makeHead(2, {SegmentId(1), SegmentId(2)}), true)->outcome(), Status::Ok);
+  ASSERT_EQ(fence().replicas_size(), 2);
+  disk.flipBit("frames", (8192 + 4096 + 200) * 8);  // in the first frame
+  ASSERT_EQ(fence().replicas_size(), 2) << "nobody has looked";
+  EXPECT_EQ(read(readBytes(SegmentId(2), {})).status, Status::Ok);
+  EXPECT_EQ(read(readBytes(SegmentId(1), {})).status, Status::NotFound);
+  const auto answer = fence();
+  ASSERT_EQ(answer.replicas_size(), 1);
+  EXPECT_EQ(answer.replicas(0).segment(), 2u);
 }
 
 TEST_F(BackupServiceTest, WhatAFlippedBitHasHitIsNeitherListedNorRead) {

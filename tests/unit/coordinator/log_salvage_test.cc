@@ -154,8 +154,8 @@ TEST(LogSalvage, ClosedReplicasAreReadWhereThereAreSomeAndTheLongestOpenOnesElse
   EXPECT_EQ(salvage.segments[0].holders, (std::vector<uint32_t>{0, 1}));
   EXPECT_EQ(salvage.segments[1].holders, (std::vector<uint32_t>{0, 1}));
   EXPECT_FALSE(salvage.segments[1].is_cut);
-  EXPECT_EQ(salvage.segments[0].length_bytes_min, closedSegment(1).length_bytes);
-  EXPECT_EQ(salvage.segments[1].length_bytes_min, 30u);
+  EXPECT_EQ(salvage.segments[0].replicas, std::vector(2, closedSegment(1).version()));
+  EXPECT_EQ(salvage.segments[1].replicas, std::vector(2, openSegment(2, 30).version()));
 }
 
 TEST(LogSalvage, AnEndThatMayBeShortIsNotTheKnownEnd) {

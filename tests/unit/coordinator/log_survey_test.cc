@@ -153,27 +153,32 @@ TEST(LogSurvey, AnOpenPredecessorIsNotReadWhereThereIsAClosedOne) {
   EXPECT_EQ(survey.segments[1].holders, (std::vector<uint32_t>{0, 2}));
 }
 
-TEST(LogSurvey, WhatIsReadHasAtLeastWhatTheShortestOfTheChosenHas) {
-  const auto sized = [](Replica replica, uint32_t bytes) {
+TEST(LogSurvey, SaysOfEachHolderWhichReplicaIsMeant) {
+  const auto sized = [](Replica replica, uint32_t bytes, uint64_t epoch = 1) {
     replica.length_bytes = bytes;
+    replica.epoch = epoch;
     return replica;
   };
-  // Of the first segment the closed ones are chosen; of the end those that do not fall short, however long.
+  using Versions = std::vector<wire::ReplicaVersion>;
+  // Of the first segment the closed ones are chosen, of which one was copied after a compaction; of the end those that
+  // do not fall short, however long.
   Replica doubtful = sized(openHead(2, 1, {1, 2}), 100);
   doubtful.maybe_short = true;
   const LogSurvey survey = surveyLog({SegmentId(1), 1},
                                      answersOf({{sized(openHead(1, 0, {1}), 300), sized(openHead(2, 1, {1, 2}), 700)},
-                                                {sized(closedHead(1), 800), sized(openHead(2, 1, {1, 2}), 600)},
-                                                {doubtful}}),
+                                                {sized(closedHead(1), 800, 3), sized(openHead(2, 1, {1, 2}), 600)},
+                                                {sized(closedHead(1), 200, 4), doubtful}}),
                                      {});
   ASSERT_TRUE(survey.isComplete());
   ASSERT_EQ(survey.segments.size(), 2u);
-  EXPECT_EQ(survey.segments[0].length_bytes_min, 800u);
-  EXPECT_EQ(survey.segments[1].length_bytes_min, 600u);
+  EXPECT_EQ(survey.segments[0].holders, (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(survey.segments[0].replicas, (Versions{{3, 800, 1}, {4, 200, 1}}));
+  EXPECT_EQ(survey.segments[1].holders, (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(survey.segments[1].replicas, (Versions{{1, 700, 0}, {1, 600, 0}}));
   const LogSurvey alone =
       surveyLog({SegmentId(1), 1}, answersOf({{sized(closedHead(1), 800), doubtful}}), {.nobody_is_away = true});
   ASSERT_TRUE(alone.isComplete());
-  EXPECT_EQ(alone.segments[1].length_bytes_min, 100u);
+  EXPECT_EQ(alone.segments[1].replicas, (Versions{{1, 100, 0}}));
 }
 
 TEST(LogSurvey, TheDigestIsThatOfTheNewestReplicaOfTheEnd) {

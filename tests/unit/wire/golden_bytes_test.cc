@@ -1,5 +1,5 @@
 /// What travels, byte by byte. A test that fails here means that old and new processes do not understand each other:
-/// the protocol version changes with it.
+/// from the first release on the protocol version changes with it.
 
 #include <gtest/gtest.h>
 
@@ -190,11 +190,12 @@ TEST(GoldenBytes, ReadReplica) {
   const ReadReplica::Request request{.header = header(Opcode::ReadReplica),
                                      .master = ServerId(0xa8a7a6a5a4a3a2a1),
                                      .segment = SegmentId(0xb8b7b6b5b4b3b2b1),
+                                     .replica = {.epoch = 0xd8d7d6d5d4d3d2d1, .length_bytes = 0xe4e3e2e1, .closed = 1},
                                      .offset_bytes = 0x04030201,
                                      .response_bytes = 0x08070605,
-                                     .range_count = 0x0c0b0a09,
-                                     .length_bytes_min = 0x100f0e0d};
-  EXPECT_WIRE(request, headerBytes("52") + "a1a2a3a4a5a6a7a8 b1b2b3b4b5b6b7b8 01020304 05060708 090a0b0c 0d0e0f10");
+                                     .range_count = 0x0c0b0a09};
+  EXPECT_WIRE(request, headerBytes("52") + "a1a2a3a4a5a6a7a8 b1b2b3b4b5b6b7b8 d1d2d3d4d5d6d7d8 e1e2e3e4 01 000000" +
+                           "01020304 05060708 090a0b0c 00000000");
   const ReadReplica::Range range{.table = kTable,
                                  .hashes = {.first = kHash, .last = 0xc8c7c6c5c4c3c2c1},
                                  .first_segment = SegmentId(0xb8b7b6b5b4b3b2b1)};
