@@ -225,7 +225,7 @@ def printed_points(path, bench):
     """The points that a run of a benchmark printed."""
     with open(path, encoding="utf-8") as file:
         found = [run for run in (json.loads(line[len("json "):]) for line in file if line.startswith("json "))
-                 if run["bench"] == bench]
+                 if run.get("bench") == bench]
     if not found:
         raise Failed(f"{path} has no line 'json ...' of {bench}")
     return found[-1]["points"]
@@ -262,7 +262,7 @@ def cell(point):
 
 def draw(options, points):
     panels = {f"{replicas} replicas, over shm": lines_of([p for p in points if p["replicas"] == replicas])
-              for replicas in options.replicas}
+              for replicas in options.replicas if any(p["replicas"] == replicas for p in points)}
     if options.beside:
         panels["in process, one thread"] = lines_of(printed_points(options.beside, "cleaning"))
     with open(options.svg, "w", encoding="utf-8") as file:

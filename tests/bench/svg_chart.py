@@ -50,7 +50,7 @@ def draw(panels, x_ticks, x_label, y_label, target=None):
     """SVG text. panels: {title: {name of the line: [(x, y)]}}; the lines of all panels have the same names, in the same
     order, and one legend."""
     highest = max((y for lines in panels.values() for points in lines.values() for _, y in points), default=1)
-    y_max = 1.2 * max(1, math.ceil(highest / 1.2))
+    y_max = 0.3 * max(1, math.ceil(highest / 0.3))
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     width, height = WIDTH * max(1, len(panels)), HEIGHT + 18 * ((len(names) + 2) // 3) + 8
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
