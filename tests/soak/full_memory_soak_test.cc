@@ -3,7 +3,8 @@
 // writer knows; at the end the log alone has to give the same.
 //
 // Environment: RAMCORE_SOAK_S seconds (10), RAMCORE_SOAK_LIVE_PERCENT of the limit of live bytes (90),
-// RAMCORE_SOAK_MEMORY_MB (256), RAMCORE_SOAK_SEED (1). The seed fixes what is drawn, not how threads meet.
+// RAMCORE_SOAK_MEMORY_MB (256), RAMCORE_SOAK_VALUE_BYTES_MAX (500000), RAMCORE_SOAK_SEED (1). The seed fixes what is
+// drawn, not how threads meet.
 
 #include <gtest/gtest.h>
 
@@ -28,7 +29,6 @@ namespace ramcore::soak {
 namespace {
 
 constexpr uint32_t kWriters = 2;
-constexpr uint32_t kValueBytesMax = 500'000;
 // How long a mutation may be refused with RetryLater before it counts as never: scheduling alone costs milliseconds.
 constexpr int64_t kRefusedNsMax = 30 * runtime::kNanosPerSecond;
 constexpr double kShareSlackPercent = 2;
@@ -38,6 +38,8 @@ struct Plan {
   uint64_t live_percent = asked("RAMCORE_SOAK_LIVE_PERCENT", 90);
   uint64_t memory_bytes = asked("RAMCORE_SOAK_MEMORY_MB", 256) << 20;
   uint64_t seed = asked("RAMCORE_SOAK_SEED", 1);
+  /// The largest of the values; the distributions that are drawn from end there, or earlier.
+  uint32_t value_bytes_max = static_cast<uint32_t>(asked("RAMCORE_SOAK_VALUE_BYTES_MAX", 500'000));
 
   log::LogConfig config() const {
     log::LogConfig config;
@@ -54,6 +56,7 @@ struct Course {
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> mutations{0};
   std::atomic<uint64_t> removals{0};
+  std::atomic<uint64_t> recreations{0};  // of keys that had been removed
   std::atomic<uint64_t> reads{0};
   std::atomic<uint64_t> no_space{0};        // mutations that were refused at first
   std::atomic<uint64_t> retry_later{0};     // the same
@@ -87,7 +90,7 @@ class Writer {
         client_(store, ClientId(number + 1)),
         model_("w" + std::to_string(number), plan.keysPerWriter()),
         stamp_(uint64_t{number} << 56),
-        value_(kValueBytesMax) {}
+        value_(plan.value_bytes_max) {}
 
   void work() {
     self_ = rcu_.registerThread();
@@ -159,7 +162,7 @@ class Writer {
     const uint32_t number = deed == Deed::Create ? model_.drawAbsent(random_) : model_.drawPresent(random_);
     const Version before = model_.at(number).version;
     const bool was_present = model_.isPresent(number);
-    const uint32_t bytes = drawBytes(sizesNow(), kValueBytesMax, random_);
+    const uint32_t bytes = drawBytes(sizesNow(), static_cast<uint32_t>(value_.size()), random_);
     fillValue(++stamp_, std::span(value_).first(bytes));
     const std::string key = model_.key(number);
     const master::Answer answer = client_.write(key, std::span(value_).first(bytes));
@@ -170,6 +173,7 @@ class Writer {
                    std::to_string(before));
     }
     model_.wrote(number, answer.version, stamp_, bytes);
+    if (!was_present && before != 0) course_.recreations.fetch_add(1, std::memory_order_relaxed);
     course_.mutations.fetch_add(1, std::memory_order_relaxed);
     return true;
   }
@@ -314,12 +318,13 @@ class Observer {
     const uint64_t copied = stats.cleaner_bytes_copied.load();
     const uint64_t appended = stats.appended_bytes.load();
     std::printf(
-        "%5llu s  %8.0f ops/s  live %.1f %% of the limit, %.1f %% of the memory (tombstones %.1f %%)  free %.1f MB  "
+        "%5llu s  %8.0f ops/s, %.0f MB/s written  live %.1f %% of the limit, %.1f %% of the memory (tombstones %.1f "
+        "%%)  free %.1f MB  "
         "%llu passes, %.2f B copied per B appended  mutations that met RetryLater %llu, NoSpace %llu, longest wait "
         "%.0f "
         "ms\n",
         static_cast<unsigned long long>(second), static_cast<double>(operations - last_operations_) / seconds,
-        livePercent(), shareOf(stats.live_bytes.load(), plan_.memory_bytes),
+        mega(appended - last_appended_) / seconds, livePercent(), shareOf(stats.live_bytes.load(), plan_.memory_bytes),
         shareOf(stats.tombstone_bytes.load(), plan_.memory_bytes), mega(store_.log().pool().freeBytes()),
         static_cast<unsigned long long>(stats.cleaner_passes.load()),
         static_cast<double>(copied - last_copied_) / static_cast<double>(appended - last_appended_ + 1),
@@ -413,6 +418,7 @@ TEST_F(FullMemorySoak, TheStoreAndItsLogAgreeWithTheWriters) {
   EXPECT_GT(stats.appended_bytes.load(), 2 * plan_.memory_bytes) << "too little was written to say anything";
   EXPECT_GT(stats.cleaner_passes.load(), 5u);
   EXPECT_GT(course_.removals.load(), 1000u);
+  EXPECT_GT(course_.recreations.load(), 1000u);
   EXPECT_NEAR(observer_.heldPercent(), static_cast<double>(plan_.live_percent), kShareSlackPercent)
       << "the share of live bytes was not held";
 }
