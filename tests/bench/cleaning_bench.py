@@ -222,13 +222,13 @@ def lines_of(points):
 
 
 def printed_points(path, bench):
-    """The points that a run of a benchmark printed."""
+    """The points that all runs of a benchmark printed there."""
     with open(path, encoding="utf-8") as file:
         found = [run for run in (json.loads(line[len("json "):]) for line in file if line.startswith("json "))
                  if run.get("bench") == bench]
     if not found:
         raise Failed(f"{path} has no line 'json ...' of {bench}")
-    return found[-1]["points"]
+    return [point for run in found for point in run["points"]]
 
 
 def print_summary(options, points):
