@@ -118,6 +118,8 @@ void BackupService::writeReplica(Request request) {
   }
   const Status admitted = admit(request, ask.master);
   if (admitted != Status::Ok) return request.reply(admitted);
+  const bool opens = (ask.flags & wire::WriteReplica::kOpen) != 0;
+  if (opens && masters_[ask.master].freed.contains(ask.segment)) return request.reply(Status::NotFound);
   const FrameStore::Written written =
       parts_.store.write({.master = ask.master,
                           .segment = ask.segment,
@@ -149,6 +151,7 @@ void BackupService::freeReplica(Request request) {
   if (request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
   const Status admitted = admit(request, ask.master);
   if (admitted != Status::Ok) return request.reply(admitted);
+  masters_[ask.master].freed.add(ask.segment);
   parts_.store.free(ask.master, ask.segment);
   request.reply(Status::Ok);
 }

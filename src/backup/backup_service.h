@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backup/frame_store.h"
+#include "backup/freed_segments.h"
 #include "backup/replica_cache.h"
 #include "backup/replica_judge.h"
 #include "backup/replica_page.h"
@@ -76,6 +77,7 @@ class BackupService {
     bool listing = false;
     bool listed = false;
     std::vector<FoundReplica> replicas;  ///< once listed
+    FreedSegments freed;
   };
   template <typename Tag>
   struct IdHash {

@@ -51,6 +51,7 @@ FrameStore::FrameStore(std::unique_ptr<FrameFile> file, runtime::Executor& execu
       flush_over_(executor) {
   if (file_->superblock()) cluster_ = file_->superblock()->cluster;
   stats_.frames_total = file_->frameCount();
+  stats_.frames_kept = head_frames_ + survivor_frames_;
 }
 
 FrameStore::~FrameStore() { RC_CHECK_MSG(idle(), "the frames were closed while they were flushed or read"); }

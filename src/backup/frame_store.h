@@ -31,6 +31,7 @@ struct ReplicaWrite {
 struct StoreStats {
   std::atomic<uint64_t> frames_total{0};
   std::atomic<uint64_t> frames_free{0};
+  std::atomic<uint64_t> frames_kept{0};    ///< for small heads and survivors: no other head gets them
   std::atomic<uint64_t> bytes_written{0};  ///< data of replicas, without certificates
   std::atomic<uint64_t> flushes{0};
   std::atomic<uint64_t> refused_full{0};    ///< replicas for which there was no frame

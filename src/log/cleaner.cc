@@ -16,7 +16,9 @@ uint64_t liveBytesOf(const Segment& segment) {
 
 }  // namespace
 
-bool Cleaner::isNeeded() const {
+bool Cleaner::isNeeded() const { return lacksMemory() || isStorageScarce(); }
+
+bool Cleaner::lacksMemory() const {
   SegmentPool& pool = log_.pool();
   const LogConfig& config = log_.config();
   if (pool.freeBytesForHeads() < config.cleanBelowFreeBytes()) return true;
@@ -28,8 +30,15 @@ bool Cleaner::isNeeded() const {
 /// Memory and places for a head that is none of the reserve.
 bool Cleaner::findsHead() const { return log_.pool().mayHaveRoom(SegmentKind::Head) && !replicator_.isShortOfPlaces(); }
 
-/// Segments take what is short, however little is alive in them.
-bool Cleaner::hasTooMany() const { return log_.pool().isShortOfSlots() || replicator_.isShortOfPlaces(); }
+/// Heads will soon find no place on backups.
+bool Cleaner::isStorageScarce() const { return replicator_.storagePercent() >= kStoragePercentScarce; }
+
+/// Segments take what is short, however little is alive in them. Where memory is short as well, passes that free most
+/// of it leave fewer segments behind, too.
+bool Cleaner::hasTooMany() const {
+  if (log_.pool().isShortOfSlots() || replicator_.isShortOfPlaces()) return true;
+  return isStorageScarce() && !lacksMemory();
+}
 
 /// Writes are about to be refused though tombstones could go together with what they hold down.
 /// @param part  of the distance to the limit at which that begins
@@ -71,12 +80,13 @@ Cleaner::Progress Cleaner::step(uint32_t bytes_max) {
 
 Cleaner::Progress Cleaner::begin() {
   if (skips_left_ > 0 && log_.deathsBytes() < deaths_wanted_) {
-    --skips_left_;
+    // Nobody waits for what is done for the sake of the storage alone.
+    if (lacksMemory()) --skips_left_;
     return Progress::Idle;
   }
   // What is about to come back lets the next pass be a whole one.
   const SegmentPool& pool = log_.pool();
-  if (pool.freeBytes() < log_.config().survivorReserveBytes() && pool.exchangedBytes() > 0) return Progress::Waiting;
+  if (pool.freeBytes() < pool.survivorReserveBytes() && pool.exchangedBytes() > 0) return Progress::Waiting;
   std::vector<Segment*> cleanable;
   log_.listCleanable(cleanable);
   if (beginCompaction(cleanable)) return Progress::Worked;
@@ -90,6 +100,8 @@ Cleaner::Progress Cleaner::begin() {
   }
   log_.endPass();
   if (verdict == Verdict::NoGain && is_settled) log_.noteCollectable(false);
+  // Storage may be full of what is alive, or of what others keep there: not before much has died is there more to gain.
+  if (verdict == Verdict::NoGain && isStorageScarce() && !lacksMemory()) putOff(false, log_.config().segment_bytes);
   return Progress::Idle;
 }
 
@@ -176,7 +188,7 @@ Cleaner::Verdict Cleaner::beginPass(std::span<Segment* const> cleanable) {
   const bool can_end = canEnd();
   if (!can_end || !openSurvivors()) {
     // They go to others and come back, which would be the same again.
-    if (!survivors_.empty() && hasTooMany()) putOff(false);
+    if (!survivors_.empty() && hasTooMany()) putOff(false, log_.config().granuleBytes(largestEntryBytes()));
     reset();
     return can_end ? Verdict::NoGain : Verdict::NotNow;
   }
@@ -212,7 +224,7 @@ Cleaner::Progress Cleaner::awaitPlaces() {
     return Progress::Worked;
   }
   if (++places_asked_ < kAskedMax) return Progress::Waiting;
-  putOff(false);
+  putOff(false, log_.config().granuleBytes(largestEntryBytes()));
   reset();
   log_.endPass();
   return Progress::Idle;
@@ -229,9 +241,15 @@ SegmentSummary Cleaner::summaryOf(const Segment& segment) const {
           .age_bytes = now_bytes - std::min(now_bytes, segment.begunBytes())};
 }
 
+/// What the survivors of a pass may take. Where the storage for replicas runs short, no more than backups keep places
+/// for.
+uint64_t Cleaner::survivorBytesMax() const {
+  return isStorageScarce() ? log_.config().survivorReserveBytes() : log_.pool().survivorReserveBytes();
+}
+
 std::vector<uint32_t> Cleaner::choose(std::span<Segment* const> cleanable) const {
   const LogConfig& config = log_.config();
-  const uint64_t room = std::min(log_.pool().freeBytes(), config.survivorReserveBytes());
+  const uint64_t room = std::min(log_.pool().freeBytes(), survivorBytesMax());
   std::vector<SegmentSummary> summaries;
   std::vector<uint32_t> small_heads;
   for (const Segment* segment : cleanable) {
@@ -301,9 +319,29 @@ uint32_t Cleaner::largestEntryBytes() const {
   return largest;
 }
 
-/// Whether the pass probably gives back more than survivors keep: at the end of each of their extents half of an entry
-/// is lost, and what is left over of a survivor comes back in granules only. Passes that gained less would eat up the
-/// reserve; once they have begun to, only those are good that gain at worst.
+/// What a survivor will probably lose at the ends of its extents: half of the entry that does not fit, which is one of
+/// the large ones as often as these are many of the bytes. (Half of the largest one would be far too much: where large
+/// entries are few, no pass would ever be worth it, and a memory with some would be full at 86 %.)
+uint64_t Cleaner::expectedLoss(const Segment& survivor) const {
+  uint64_t live = 0;
+  uint64_t large = 0;
+  for (const Segment* candidate : candidates_) {
+    live += liveBytesOf(*candidate);
+    large += static_cast<uint64_t>(std::max<int64_t>(candidate->liveLargeBytes(), 0));
+  }
+  if (live == 0) return 0;
+  const auto half = [&](uint32_t entry_bytes) {
+    return static_cast<double>(survivor.capacityBytes() - survivor.certainRoomBytes(entry_bytes)) / 2;
+  };
+  const uint32_t largest = largestEntryBytes();
+  const double large_share = static_cast<double>(std::min(large, live)) / static_cast<double>(live);
+  const uint32_t small_max = std::min(largest, log_.config().smallEntryBytesMax());
+  return static_cast<uint64_t>(large_share * half(largest) + (1 - large_share) * half(small_max));
+}
+
+/// Whether the pass probably gives back more than survivors keep: what they lose, and what is left over of them, which
+/// comes back in granules only. Passes that gained less would eat up the reserve; once they have begun to, only those
+/// are good that gain also if twice as much is lost.
 bool Cleaner::isWorthwhile() const {
   uint64_t given_up = 0;
   uint64_t kept = 0;
@@ -318,11 +356,7 @@ bool Cleaner::isWorthwhile() const {
       given_up += candidate->memoryBytes();
     }
   }
-  const uint32_t largest = largestEntryBytes();
-  for (const Segment* survivor : survivors_) {
-    const uint64_t at_worst = survivor->capacityBytes() - survivor->certainRoomBytes(largest);
-    kept += is_tight_ ? at_worst : at_worst / 2;
-  }
+  for (const Segment* survivor : survivors_) kept += (is_tight_ ? 2 : 1) * expectedLoss(*survivor);
   const bool has_room = log_.pool().mayHaveRoom(SegmentKind::Head);
   // Of places none may be lost, or the last ones go.
   if (replicator_.isShortOfPlaces() && !gainsSegments() &&
@@ -331,7 +365,7 @@ bool Cleaner::isWorthwhile() const {
   }
   if (small_heads >= smallHeadsWorthAPass() || (hasTooMany() && gainsSegments())) return true;
   // The pass rolls the head, which leaves a closed one behind unless it is one of the reserve.
-  const uint64_t cost = (has_room ? 2 : 1) * uint64_t{log_.config().granuleBytes(largest)};
+  const uint64_t cost = (has_room ? 2 : 1) * uint64_t{log_.config().granuleBytes(largestEntryBytes())};
   return given_up >= kept + cost || (elsewhere >= cost && !is_tight_);
 }
 
@@ -468,15 +502,15 @@ void Cleaner::judgePass() {
   const bool merged = hasTooMany() && gainsSegments();
   // Tombstones elsewhere that have become garbage are gained as well: live bytes fall, and the next pass finds them.
   const bool gained = given_up + elsewhere > kept || freed_small_head || merged;
-  putOff(gained);
+  putOff(gained, granule);
 }
 
-/// The next pass, if this one gained nothing.
-void Cleaner::putOff(bool gained) {
+/// The next pass, if this one gained nothing, until so much has died.
+void Cleaner::putOff(bool gained, uint64_t deaths_bytes) {
   constexpr uint32_t kSkipsMax = 64;
   skips_ = gained ? 0 : std::clamp<uint32_t>(skips_ * 2, 1, kSkipsMax);
   skips_left_ = skips_;
-  deaths_wanted_ = log_.deathsBytes() + static_cast<int64_t>(log_.config().granuleBytes(largestEntryBytes()));
+  deaths_wanted_ = log_.deathsBytes() + static_cast<int64_t>(deaths_bytes);
 }
 
 Cleaner::Progress Cleaner::awaitRoll() {

@@ -77,7 +77,9 @@ class Cleaner final {
   };
 
   bool isNearLimit(int64_t part) const;
+  bool lacksMemory() const;
   bool findsHead() const;
+  bool isStorageScarce() const;
   bool hasTooMany() const;
   size_t segmentsLeft() const;
   bool gainsSegments() const;
@@ -88,16 +90,18 @@ class Cleaner final {
   Progress compact(uint32_t bytes_max);
   Verdict beginPass(std::span<Segment* const> cleanable);
   SegmentSummary summaryOf(const Segment& segment) const;
+  uint64_t survivorBytesMax() const;
   std::vector<uint32_t> choose(std::span<Segment* const> cleanable) const;
   bool canEnd() const;
   size_t smallHeadsWorthAPass() const;
   bool openSurvivors();
   Progress awaitPlaces();
   void beginCopying();
+  uint64_t expectedLoss(const Segment& survivor) const;
   bool isWorthwhile() const;
   void judgePass();
   void noteEnded();
-  void putOff(bool gained);
+  void putOff(bool gained, uint64_t deaths_bytes);
   Progress copy(uint32_t bytes_max);
   void leaveBehind(const Segment& damaged);
   uint32_t largestEntryBytes() const;

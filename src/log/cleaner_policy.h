@@ -41,6 +41,9 @@ struct LevelCost {
   uint64_t freed_bytes = 0;
 };
 
+/// From here on passes begin for the sake of the storage for copies, in percent of what heads may take of it.
+inline constexpr uint32_t kStoragePercentScarce = 90;
+
 /// What the balance of the two levels depends on.
 struct CleaningState {
   bool has_room_for_head = false;
@@ -50,7 +53,7 @@ struct CleaningState {
   uint64_t live_bytes_max = 0;   ///< at which writes are refused
   uint64_t tombstone_bytes = 0;  ///< part of live_bytes
   uint32_t copies = 0;           ///< that are made of what combining keeps
-  uint32_t storage_percent = 0;  ///< of the storage for copies that is in use
+  uint32_t storage_percent = 0;  ///< of the storage that copies of heads may take, that in use
   LevelCost combining;           ///< of the best candidates of each level; nothing freed: there are none
   LevelCost compacting;
 };

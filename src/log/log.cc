@@ -52,7 +52,7 @@ Log::Log(const LogConfig& config, LogIdentity identity, const LogMemory& memory,
       memory_(memory),
       environment_(environment),
       at_once_(environment.replicator.durableAtOnce()),
-      least_live_bytes_max_(config.liveBytesMax(1)),
+      least_live_bytes_max_(config.liveBytesMax(1, config.survivorReserveBytes(config.segmentSlots()))),
       pool_(config, memory) {
   RC_CHECK(config.validate().ok());
   environment_.replicator.attach(*this);
@@ -77,7 +77,7 @@ bool Log::hasSpaceFor(uint64_t bytes) const {
 uint64_t Log::liveBytesMax() const {
   const auto live = static_cast<double>(std::max<int64_t>(1, stats_.live_bytes.load(std::memory_order_relaxed)));
   const auto large = static_cast<double>(stats_.large_bytes.load(std::memory_order_relaxed));
-  return pool_.config().liveBytesMax(std::clamp(large / live, 0.0, 1.0));
+  return pool_.config().liveBytesMax(std::clamp(large / live, 0.0, 1.0), pool_.survivorReserveBytes());
 }
 
 Result<Appended> Log::append(std::span<const EntryInput> group, AppendClass append_class) {

@@ -35,9 +35,19 @@ uint32_t LogConfig::smallHeadBytes() const {
   return static_cast<uint32_t>(alignUp(own + room, seglet_bytes));
 }
 
-uint64_t LogConfig::liveBytesMax(double large_share) const {
+uint64_t LogConfig::survivorReserveBytes(uint32_t large_segment_count) const {
+  constexpr uint64_t kMemoryPart = 24;
+  constexpr uint64_t kAllOfMemoryPart = 4;
+  const uint64_t all = std::min(uint64_t{large_survivor_segments} * segment_bytes, memory_bytes / kMemoryPart);
+  const uint64_t more = all - std::min(all, survivorReserveBytes());
+  const uint64_t large_bytes = uint64_t{large_segment_count} * segment_bytes * kAllOfMemoryPart;
+  const auto grown = static_cast<unsigned __int128>(more) * std::min(large_bytes, memory_bytes) / memory_bytes;
+  return survivorReserveBytes() + static_cast<uint64_t>(grown);
+}
+
+uint64_t LogConfig::liveBytesMax(double large_share, uint64_t reserve_bytes) const {
   // Two heads (the present and the next one) are memory that the cleaner cannot gain from.
-  const uint64_t apart = smallHeadsBytes() + survivorReserveBytes() + 2 * uint64_t{segment_bytes};
+  const uint64_t apart = smallHeadsBytes() + reserve_bytes + 2 * uint64_t{segment_bytes};
   const double percent = live_percent_max - large_share * (live_percent_max - large_live_percent_max);
   return static_cast<uint64_t>(static_cast<double>(memory_bytes - apart) / 100 * percent);
 }
@@ -60,6 +70,9 @@ Outcome<bool> LogConfig::validate() const {
     return bad("memory must be a multiple of the seglet size and at most 8 TB");
   }
   if (survivor_segments < 2) return bad("the cleaner needs at least 2 survivor segments");
+  if (large_survivor_segments < survivor_segments) {
+    return bad("large entries need at least as many survivor segments as small ones");
+  }
   if (live_percent_max < 10 || live_percent_max > 97) return bad("live share must be between 10 and 97 percent");
   if (large_live_percent_max < 10 || large_live_percent_max > live_percent_max) {
     return bad("live share of large entries must be between 10 percent and that of small ones");

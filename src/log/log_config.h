@@ -20,6 +20,10 @@ struct LogConfig {
   /// Segments' worth of memory that only the cleaner may take. More: larger and cheaper passes; less for data. A pass
   /// over this much has to gain a granule when the memory is as full as live_percent_max allows.
   uint32_t survivor_segments = 3;
+  /// The same if all segments hold large entries (see smallEntryBytesMax), in memories of at least 24 times as much.
+  /// Their survivors, and the head that a pass rolls, give back whole blocks only: what is lost to that is small beside
+  /// what a pass over many segments gains.
+  uint32_t large_survivor_segments = 8;
   /// Share of the usable memory that may hold live bytes before writes are refused. Higher: more data, dearer cleaning.
   uint32_t live_percent_max = 97;
   /// The same if all of them are in large entries (see smallEntryBytesMax), which leave gaps at the ends of extents.
@@ -51,8 +55,14 @@ struct LogConfig {
   uint64_t smallHeadsBytes() const { return uint64_t{kSmallHeads} * smallHeadBytes(); }
   /// Live bytes at which writes are refused.
   /// @param large_share  of the live bytes, those in large entries: 0..1
-  uint64_t liveBytesMax(double large_share = 0) const;
+  /// @param reserve_bytes  what the cleaner has for its survivors
+  uint64_t liveBytesMax(double large_share, uint64_t reserve_bytes) const;
+  /// Where no segment holds large entries.
+  uint64_t liveBytesMax() const { return liveBytesMax(0, survivorReserveBytes()); }
   uint64_t survivorReserveBytes() const { return uint64_t{survivor_segments} * segment_bytes; }
+  /// The reserve where so many segments hold large entries: more from the first one on, and all when a quarter of the
+  /// memory is such segments, because then there are some among the candidates of every pass.
+  uint64_t survivorReserveBytes(uint32_t large_segment_count) const;
 
   /// Ok, or BadConfig with the flag that makes no sense.
   Outcome<bool> validate() const;

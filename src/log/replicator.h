@@ -41,8 +41,8 @@ class Replicator {
 
   /// True if there are no copies, so that everything is durable, and flushed, when it is appended: saves the calls.
   virtual bool durableAtOnce() const { return false; }
-  /// How full the storage is that copies go to, as far as is known, in percent. Copies take as much of it as there are
-  /// segments, however little is alive in them. Any thread.
+  /// How full the storage is that copies of heads go to, as far as is known, in percent: at 100 no head finds a place.
+  /// Copies take as much of it as there are segments, however little is alive in them. Any thread.
   virtual uint32_t storagePercent() const { return 0; }
   /// Copies that are made of each segment, this one's memory not counted. Any thread.
   virtual uint32_t copyCount() const { return durableAtOnce() ? 0 : 1; }

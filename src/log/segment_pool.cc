@@ -18,6 +18,7 @@ SegmentPool::SegmentPool(const LogConfig& config, const LogMemory& memory)
       memory_(memory),
       seglet_shift_(std::countr_zero(config.seglet_bytes)),
       free_runs_(config.extentBytesMin()),
+      survivor_reserve_bytes_(config.survivorReserveBytes()),
       directory_(config.segmentSlots()) {
   RC_CHECK(memory.bytes() >= config.memory_bytes);
   const uint32_t slot_count = config.segmentSlots();
@@ -46,11 +47,11 @@ SegmentPool::~SegmentPool() = default;
 uint64_t SegmentPool::freeBytesForHeads() const {
   const uint64_t pieces = free_piece_bytes_.load(std::memory_order_relaxed);
   const uint64_t blocks = blockBytesFor(SegmentKind::Head);
-  return blocks + std::min(blocks, pieces - std::min(pieces, piecesForSurvivors(reserveBytes())));
+  return blocks + std::min(blocks, pieces - std::min(pieces, piecesForSurvivors(reserveLeftBytes())));
 }
 
 bool SegmentPool::hasReserve() const {
-  const uint64_t reserve = config_.survivorReserveBytes();
+  const uint64_t reserve = survivorReserveBytes();
   return freeBlockBytes() + piecesForSurvivors(reserve) >= reserve;
 }
 
@@ -87,7 +88,7 @@ bool SegmentPool::isShortOfSlots() const {
 uint64_t SegmentPool::blockBytesFor(SegmentKind kind) const {
   const uint64_t free_bytes = freeBlockBytes();
   if (kind == SegmentKind::Survivor) return free_bytes;
-  const uint64_t reserve = reserveBytes();
+  const uint64_t reserve = reserveLeftBytes();
   const uint64_t reserve_in_blocks = reserve - piecesForSurvivors(reserve);
   return free_bytes > reserve_in_blocks ? free_bytes - reserve_in_blocks : 0;
 }
@@ -184,7 +185,7 @@ void SegmentPool::trim(Segment& segment) {
   MutexGuard guard(lock_);
   if (!segment.is_large_ && segment.largestEntryBytes() > config_.smallEntryBytesMax()) {
     segment.is_large_ = true;
-    large_segment_count_.fetch_add(1, std::memory_order_relaxed);
+    addLargeSegments(1);
   }
   if (segment.kind_ == SegmentKind::SmallHead) return;
   const bool is_exchanged = segment.is_exchanged_;
@@ -212,7 +213,7 @@ void SegmentPool::trim(Segment& segment) {
 void SegmentPool::release(Segment& segment) {
   MutexGuard guard(lock_);
   setExchanged(segment, false);
-  if (std::exchange(segment.is_large_, false)) large_segment_count_.fetch_sub(1, std::memory_order_relaxed);
+  if (std::exchange(segment.is_large_, false)) addLargeSegments(-1);
   // A copy that was given up, or a segment that was replaced by one, is not the one that has the id.
   if (directory_.find(segment.id()) == &segment) {
     directory_.erase(segment);
@@ -238,6 +239,12 @@ void SegmentPool::release(Segment& segment) {
   segment.setState(SegmentState::Free);
   free_slots_.push_back(&segment);
   free_slot_count_.store(static_cast<uint32_t>(free_slots_.size()), std::memory_order_relaxed);
+}
+
+void SegmentPool::addLargeSegments(int32_t count) {
+  const uint32_t now = large_segment_count_.load(std::memory_order_relaxed) + static_cast<uint32_t>(count);
+  large_segment_count_.store(now, std::memory_order_relaxed);
+  survivor_reserve_bytes_.store(config_.survivorReserveBytes(now), std::memory_order_relaxed);
 }
 
 bool SegmentPool::allocateSmallHead(Segment& segment) {

@@ -56,6 +56,8 @@ class SegmentPool {
   /// Bytes that heads may have: beyond the survivors' reserve, as far as survivors have not taken that already, and no
   /// more pieces than blocks.
   uint64_t freeBytesForHeads() const;
+  /// What is kept for survivors, more of it the more segments hold large entries.
+  uint64_t survivorReserveBytes() const { return survivor_reserve_bytes_.load(std::memory_order_relaxed); }
   /// Whether what is free would do for all survivors.
   bool hasReserve() const;
   /// The survivors of a pass, or the copy of a compaction, are part of the log from now on, and what they were made of
@@ -112,10 +114,11 @@ class SegmentPool {
 
   /// What heads leave alone. A pass gives up at least what its survivors keep, so all of the reserve is free again when
   /// it is over and its segments are released.
-  uint64_t reserveBytes() const {
-    const uint64_t reserve = config_.survivorReserveBytes();
+  uint64_t reserveLeftBytes() const {
+    const uint64_t reserve = survivorReserveBytes();
     return reserve - std::min(reserve, exchangedBytes());
   }
+  void addLargeSegments(int32_t count) RC_REQUIRES(lock_);
   uint64_t piecesForSurvivors(uint64_t reserve_bytes) const;
   void setExchanged(Segment& segment, bool is_exchanged) RC_REQUIRES(lock_);
   uint64_t blockBytesFor(SegmentKind kind) const;
@@ -140,6 +143,7 @@ class SegmentPool {
   std::atomic<uint64_t> survivor_piece_bytes_{0};  ///< what all survivors could take of the pieces
   std::atomic<uint64_t> exchanged_bytes_{0};
   std::atomic<uint32_t> large_segment_count_{0};  ///< closed ones that hold large entries; changed under lock_
+  std::atomic<uint64_t> survivor_reserve_bytes_{0};
   std::atomic<uint32_t> free_slot_count_{0};
   std::atomic<uint32_t> free_small_head_count_{LogConfig::kSmallHeads};
 

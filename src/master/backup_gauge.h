@@ -12,6 +12,8 @@ class BackupGauge {
   /// Places for replicas of other servers' segments.
   virtual uint64_t framesTotal() const = 0;
   virtual uint64_t framesFree() const = 0;
+  /// Those that copies of heads may not take: kept for small heads and survivors.
+  virtual uint64_t framesKept() const = 0;
   /// A flush has failed: nothing is kept there any more.
   virtual bool hasFailed() const = 0;
 };

@@ -183,10 +183,11 @@ void ReplicaManager::refreshStorage() {
   if (environment_.backup != nullptr) {
     const uint64_t total = environment_.backup->framesTotal();
     const uint64_t used = total - std::min(total, environment_.backup->framesFree());
-    percent = total == 0 ? 0 : static_cast<uint32_t>(used * 100 / total);
+    const uint64_t for_heads = total - std::min(total, environment_.backup->framesKept());
+    percent = for_heads == 0 ? 0 : static_cast<uint32_t>(std::min(used, for_heads) * 100 / for_heads);
   }
-  // Nobody takes a head: whatever this server's own storage says.
-  if (no_place_since_ns_ != 0 || isShortOfPlaces()) percent = 100;
+  // All are full that could take a head: whatever this server's own storage says.
+  if (isShortOfPlaces()) percent = 100;
   storage_percent_.store(percent, std::memory_order_relaxed);
 }
 

@@ -18,12 +18,15 @@ using runtime::kNanosPerSecond;
 /// Servers with memory for twice what their storage takes, and one client that knows what it was told.
 class FullStorage {
  public:
-  /// @param death_each  in each so-manyth cycle a server dies; 0: in none
-  FullStorage(uint64_t seed, size_t cycles, size_t death_each)
-      : cycles_(cycles),
-        death_each_(death_each),
-        cluster_(seed, options()),
-        random_(cluster_.scheduler.stream("full storage")) {}
+  struct Plan {
+    size_t cycles;
+    size_t death_each = 0;  ///< in each so-manyth cycle a server dies; 0: in none
+    size_t value_bytes = 6000;
+    uint64_t keys = 3000;  ///< that there are: more than there is storage for
+    uint64_t memory_bytes = 4u << 20;
+  };
+  FullStorage(uint64_t seed, const Plan& plan)
+      : plan_(plan), cluster_(seed, options(plan)), random_(cluster_.scheduler.stream("full storage")) {}
 
   void run() {
     cluster_.startCoordinator();
@@ -41,22 +44,41 @@ class FullStorage {
     }
   }
 
+  /// Of all backups together.
+  uint64_t framesInUse() const {
+    uint64_t frames = 0;
+    for (const auto& server : cluster_.servers) {
+      const backup::StoreStats& stats = server->backup()->store().stats();
+      frames += stats.frames_total.load() - stats.frames_free.load();
+    }
+    return frames;
+  }
+  /// Of all masters together, each segment once.
+  uint64_t segmentCount() const {
+    uint64_t segments = 0;
+    for (const auto& server : cluster_.servers) {
+      const log::SegmentPool& pool = server->master().log()->pool();
+      segments += pool.slotCount() - pool.freeSlotCount();
+    }
+    return segments;
+  }
+
   std::vector<size_t> stored;     ///< objects when nothing was taken any more, by cycle
   std::vector<uint64_t> refused;  ///< replicas for which no backup had a frame, by then
   uint64_t deaths = 0;
+
+  static constexpr uint64_t kReplicas = 3;
 
  private:
   static constexpr size_t kServers = 4;
   // An eighth of them is for small heads: four of each of the three other servers.
   static constexpr uint64_t kFrames = 96;
-  static constexpr size_t kValueBytes = 6000;
-  static constexpr uint64_t kKeys = 3000;
 
-  static SimClusterOptions options() {
+  static SimClusterOptions options(const Plan& plan) {
     SimClusterOptions options;
     options.durable = true;
     options.storage_bytes = backup::FrameFile::fileBytes(kFrames, log::LogConfig::forTest().segment_bytes);
-    options.memory_bytes = 4u << 20;
+    options.memory_bytes = plan.memory_bytes;
     options.verdict_after_ns = 3 * kNanosPerSecond;
     return options;
   }
@@ -88,8 +110,8 @@ class FullStorage {
 
   int64_t in(int64_t ns) { return client_->node().clock().nowNs() + ns; }
   static std::string keyOf(uint64_t number) { return "key" + std::to_string(number); }
-  static std::vector<std::byte> valueOf(uint64_t stamp) {
-    std::vector<std::byte> value(kValueBytes, static_cast<std::byte>(stamp % 251));
+  std::vector<std::byte> valueOf(uint64_t stamp) const {
+    std::vector<std::byte> value(plan_.value_bytes, static_cast<std::byte>(stamp % 251));
     storeAs(value.data(), stamp);
     return value;
   }
@@ -99,13 +121,13 @@ class FullStorage {
       const auto created = co_await client_->core().createTable("table", 8, in(5 * kNanosPerSecond));
       if (created.ok()) table_ = *created;
     }
-    while (stored.size() < cycles_ && !::testing::Test::HasFailure()) {
+    while (stored.size() < plan_.cycles && !::testing::Test::HasFailure()) {
       co_await fill();
       stored.push_back(model_.size());
       refused.push_back(cluster_.countAll().refused_full);
       co_await removeHalf();
-      if (death_each_ != 0 && stored.size() % death_each_ == 0) death_is_due_ = true;
-      if (stored.size() % 10 == 0 || stored.size() == cycles_) co_await compareAll();
+      if (plan_.death_each != 0 && stored.size() % plan_.death_each == 0) death_is_due_ = true;
+      if (stored.size() % 10 == 0 || stored.size() == plan_.cycles) co_await compareAll();
     }
     done_ = true;
   }
@@ -113,7 +135,7 @@ class FullStorage {
   // Until nothing is taken any more.
   runtime::Task<void> fill() {
     for (int refusals = 0; refusals < 8;) {
-      const uint64_t number = random_.below(kKeys);
+      const uint64_t number = random_.below(plan_.keys);
       const uint64_t stamp = ++stamp_;
       const std::string key = keyOf(number);
       const auto value = valueOf(stamp);
@@ -134,7 +156,7 @@ class FullStorage {
 
   runtime::Task<void> removeHalf() {
     for (size_t left = model_.size() / 2; left > 0 && !::testing::Test::HasFailure(); --left) {
-      auto at = model_.lower_bound(random_.below(kKeys));
+      auto at = model_.lower_bound(random_.below(plan_.keys));
       if (at == model_.end()) at = model_.begin();
       const std::string key = keyOf(at->first);
       const auto result = co_await client_->core().remove(table_, asBytes(key), {}, in(60 * kNanosPerSecond));
@@ -146,7 +168,7 @@ class FullStorage {
   }
 
   runtime::Task<void> compareAll() {
-    for (uint64_t number = 0; number < kKeys && !::testing::Test::HasFailure(); ++number) {
+    for (uint64_t number = 0; number < plan_.keys && !::testing::Test::HasFailure(); ++number) {
       const std::string key = keyOf(number);
       const auto result = co_await client_->core().read(table_, asBytes(key), in(60 * kNanosPerSecond));
       const auto known = model_.find(number);
@@ -157,7 +179,7 @@ class FullStorage {
       EXPECT_EQ(result.status, Status::Ok) << key;
       std::string value;
       if (result.status == Status::Ok) result.takeValue(value);
-      if (value.size() != kValueBytes) continue;
+      if (value.size() != plan_.value_bytes) continue;
       const auto stamp = loadAs<uint64_t>(asBytes(value).data());
       EXPECT_TRUE(known != model_.end() && known->second.contains(stamp))
           << key << " came back, cycle " << stored.size();
@@ -165,8 +187,7 @@ class FullStorage {
     }
   }
 
-  const size_t cycles_;
-  const size_t death_each_;
+  const Plan plan_;
   const SimTables tables_{{{.name = "table", .durability = Durability::Buffered}}};
   Work work_{*this};
   SimCluster cluster_;
@@ -185,20 +206,30 @@ class FullStorage {
 }  // namespace
 
 TEST(FullStorage, FilledAndHalfRemovedAHundredTimes) {
-  FullStorage full(1, 100, 0);
+  FullStorage full(1, {.cycles = 100});
   full.run();
   ASSERT_EQ(full.stored.size(), 100u);
   for (size_t cycle = 1; cycle < full.stored.size(); ++cycle) {
     EXPECT_GT(full.refused[cycle], full.refused[cycle - 1]) << "the storage was full in each cycle, " << cycle;
     EXPECT_GT(full.stored[cycle], full.stored[0] * 8 / 10) << "cycle " << cycle;
   }
+  constexpr uint64_t kUnderWay = 16;  // replicas of segments that have been freed just now
+  EXPECT_LE(full.framesInUse(), full.segmentCount() * FullStorage::kReplicas + kUnderWay);
 }
 
 TEST(FullStorage, AlsoWhenServersDieAndAreRecovered) {
-  FullStorage full(2, 12, 3);
+  FullStorage full(2, {.cycles = 12, .death_each = 3});
   full.run();
   ASSERT_EQ(full.stored.size(), 12u);
   EXPECT_GE(full.deaths, 3u);
+}
+
+// A removal takes about as much as it frees, until whole segments are dead.
+TEST(FullStorage, ObjectsNoLargerThanWhatRemovesThem) {
+  FullStorage full(3, {.cycles = 2, .value_bytes = 16, .keys = 200'000, .memory_bytes = 16u << 20});
+  full.run();
+  ASSERT_EQ(full.stored.size(), 2u);
+  EXPECT_GT(full.stored[1], full.stored[0] * 8 / 10);
 }
 
 }  // namespace ramcore::sim

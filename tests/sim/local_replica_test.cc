@@ -140,7 +140,7 @@ TEST_P(LocalReplica, WhatWasAcknowledgedIsThereAfterEveryDeath) {
   uint64_t coordinator_deaths = 0;
   uint64_t answered = 0;
   uint64_t sectors_lost = 0;
-  for (uint64_t seed = 1; seed <= 80 && !HasFailure(); ++seed) {
+  for (uint64_t seed = 1; seed <= 100 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Alone alone(seed, GetParam());
     alone.run();

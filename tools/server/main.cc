@@ -16,6 +16,7 @@
 #include "runtime/real/processors.h"
 #include "runtime/real/urcu_epoch.h"
 #include "tools/support/display.h"
+#include "tools/support/frame_gauge.h"
 #include "tools/support/metrics_server.h"
 #include "tools/support/process.h"
 
@@ -41,17 +42,6 @@ struct ServerSettings {
   master::ReplicationOptions replication;
   master::LendingOptions lending;
   uint32_t cleaners_max = 0;
-};
-
-class FrameGauge final : public master::BackupGauge {
- public:
-  explicit FrameGauge(const backup::FrameStore& store) : stats_(store.stats()) {}
-  uint64_t framesTotal() const override { return stats_.frames_total.load(std::memory_order_relaxed); }
-  uint64_t framesFree() const override { return stats_.frames_free.load(std::memory_order_relaxed); }
-  bool hasFailed() const override { return stats_.condemned.load(std::memory_order_relaxed); }
-
- private:
-  const backup::StoreStats& stats_;
 };
 
 class Server final : private master::MasterObserver {

@@ -56,6 +56,7 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
     RC_CHECK_MSG(backup.ok(), "a simulated server cannot open its storage");
     backup_ = std::move(backup).value();
     backup_->addTo(dispatch.services());
+    gauge_.emplace(backup_->store());
   }
   memory_ = std::move(log::LogMemory::open(options.log.memory_bytes)).value();
   master::MasterConfig config{.log = options.log,
@@ -83,7 +84,7 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
                                                 .memory = *memory_,
                                                 .replicator = replicator_.get(),
                                                 .seed = node_.entropy().next(),
-                                                .backup = nullptr,
+                                                .backup = gauge_ ? &*gauge_ : nullptr,
                                                 .has_one_processor = has_one_processor};
   master_ = std::move(master::Master::open(config, environment, *this)).value();
   master_->start();

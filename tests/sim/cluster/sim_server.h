@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "backup/backup.h"
@@ -11,6 +12,7 @@
 #include "sim/cluster/sim_dispatch.h"
 #include "sim/cluster/sim_replicator.h"
 #include "sim/cluster/slow_reader.h"
+#include "tools/support/frame_gauge.h"
 #include "transport/sim/sim_transport.h"
 
 namespace ramcore::sim {
@@ -88,6 +90,7 @@ class SimServer final : private master::MasterObserver {
   std::unique_ptr<SimReplicator> replicator_;
   std::unique_ptr<runtime::Storage> storage_;
   std::unique_ptr<backup::Backup> backup_;
+  std::optional<tools::FrameGauge> gauge_;  ///< with a disk
   std::unique_ptr<master::Master> master_;
   struct Stop : runtime::Job {
     explicit Stop(SimServer& owner)

@@ -85,7 +85,7 @@ class FreeWatcher final : public Replicator {
 /// A log whose segments leave by passes alone, with somebody who watches that.
 struct WatchedLog : LogFixture {
   WatchedLog() : LogFixture(LogConfig::forTest(), false) {
-    copies.setStoragePercent(100);  // no compactions
+    copies.setStoragePercent(80);  // no compactions
     log.reset();
     log = std::make_unique<Log>(config, LogIdentity{ClusterId(7), ServerId(11)}, *memory,
                                 Log::Environment{owner, watcher, rcu, pins});
@@ -119,7 +119,7 @@ TEST(Cleaner, EverySegmentFreedIsInNoDigestThatCanBeChosen) {
 /// A log whose segments are written one after the other, each with entries of one age.
 struct AgedLog : LogFixture {
   AgedLog() : LogFixture(headsOnRequest()), cleaner(*log, owner, copies) {
-    copies.setStoragePercent(100);  // no compactions
+    copies.setStoragePercent(80);  // no compactions
   }
 
   /// No head is opened ahead, which would leave empty segments between those that are written.

@@ -18,7 +18,7 @@ struct CompactionFixture : LogFixture {
         copying(*log, owner, 1),
         compaction(*log, copying),
         cleaner(*log, owner, replicated ? static_cast<Replicator&>(copies) : none) {
-    copies.setStoragePercent(100);  // the cleaner itself combines
+    copies.setStoragePercent(80);  // the cleaner itself combines
   }
   void put(const std::string& key, size_t bytes) {
     ASSERT_EQ(owner.put(*log, key, std::string(bytes, 'v')), Status::Ok);

@@ -152,7 +152,7 @@ class CopyingReplicator final : public Replicator {
     beginCopy(*std::exchange(stuck_, nullptr));
   }
 
-  /// Above some share the cleaner combines, and does not compact.
+  /// Above 75 the cleaner combines and does not compact; from 90 on it begins passes for the sake of storage.
   void setStoragePercent(uint32_t percent) { storage_percent_ = percent; }
   uint32_t storagePercent() const override { return storage_percent_; }
   /// From now on everything is reported at once, or only by deliver*().

@@ -322,6 +322,48 @@ TEST(SegmentPool, WhereLargeEntriesMayHaveToBeMovedNoPieceCounts) {
   EXPECT_LT(pool.freeBlockBytes(), usual.config.survivorReserveBytes());
 }
 
+// Large entries need passes over more segments, as far as the memory allows.
+TEST(SegmentPool, TheReserveGrowsWithTheSegmentsThatHoldLargeEntries) {
+  LogConfig config;
+  EXPECT_EQ(config.survivorReserveBytes(32), config.survivorReserveBytes()) << "256 MB are too small";
+  config.memory_bytes = uint64_t{1} << 30;
+  EXPECT_EQ(config.survivorReserveBytes(0), uint64_t{3} * config.segment_bytes);
+  EXPECT_EQ(config.survivorReserveBytes(32), config.memory_bytes / 24) << "a quarter of the memory: all";
+  EXPECT_EQ(config.survivorReserveBytes(128), config.memory_bytes / 24);
+  const uint64_t some = config.survivorReserveBytes(16);
+  EXPECT_GT(some, config.survivorReserveBytes(8));
+  EXPECT_LT(some, config.survivorReserveBytes(32));
+  EXPECT_LT(config.liveBytesMax(0, some), config.liveBytesMax());
+  config.memory_bytes = uint64_t{64} << 30;
+  EXPECT_EQ(config.survivorReserveBytes(2048), uint64_t{8} * config.segment_bytes);
+  config.large_survivor_segments = 2;
+  EXPECT_EQ(config.validate().status(), Status::BadConfig);
+}
+
+TEST(SegmentPool, HeadsLeaveTheReserveAsItIsNow) {
+  LogConfig config = LogConfig::forTest();
+  config.memory_bytes = 16u << 20;
+  const auto memory = LogMemory::open(config.memory_bytes).value();
+  SegmentPool pool(config, *memory);
+  const uint64_t usual = pool.survivorReserveBytes();
+  EXPECT_EQ(usual, config.survivorReserveBytes());
+  std::vector<Segment*> large;
+  uint64_t id = 0;
+  for (uint32_t i = 0; i < 64; ++i) {
+    Segment* const segment = pool.allocate(SegmentKind::Head, SegmentId(++id));
+    ASSERT_NE(segment, nullptr);
+    segment->noteEntryBytes(config.smallEntryBytesMax() + 8);
+    pool.trim(*segment);
+    large.push_back(segment);
+  }
+  EXPECT_EQ(pool.survivorReserveBytes(), uint64_t{8} * config.segment_bytes);
+  while (pool.allocate(SegmentKind::Head, SegmentId(++id)) != nullptr) {
+  }
+  EXPECT_GE(pool.freeBlockBytes(), pool.survivorReserveBytes());
+  for (Segment* segment : large) pool.release(*segment);
+  EXPECT_EQ(pool.survivorReserveBytes(), usual);
+}
+
 TEST(LogMemory, PrefaultsEverythingOnce) {
   auto memory = LogMemory::open((130u << 20) + 4096).value();
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory->base()) % LogMemory::kAlignmentBytes, 0u);

@@ -48,7 +48,7 @@ struct SharingFixture : LogFixture {
         cleaner(*log, interrupted, replicator, kWorkers),
         copying(*log, interrupted, kWorkers),
         compaction(*log, copying) {
-    copies.setStoragePercent(100);  // the cleaner itself combines
+    copies.setStoragePercent(80);  // the cleaner itself combines
   }
 
   /// A slice of one worker.

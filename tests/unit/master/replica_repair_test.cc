@@ -298,9 +298,10 @@ TEST_F(ReplicaRepairTest, SegmentsThatAreDamagedForGoodDoNotStopTheOthers) {
 TEST_F(ReplicaRepairTest, StorageIsAsFullAsTheServersOwnOrFullIfNobodyTakesAHead) {
   struct Gauge final : BackupGauge {
     uint64_t framesTotal() const override { return 400; }
+    uint64_t framesKept() const override { return 100; }
     uint64_t framesFree() const override { return free; }
     bool hasFailed() const override { return false; }
-    uint64_t free = 100;
+    uint64_t free = 175;
   } gauge;
   gauge_ = &gauge;
   start(3, {1, 2, 3});
