@@ -5,6 +5,7 @@
 
 #include "log/entry_writer.h"
 #include "master/object_store.h"
+#include "master/result_entry.h"
 
 namespace ramcore::master {
 
@@ -42,23 +43,7 @@ class EntryGroup {
     const wire::CallIdentity& identity = mutation.identity;
     addResult({identity.client, identity.sequence, identity.acknowledged, resultOf(mutation, answer)});
   }
-  void addResult(const ResultTable::Record& record) {
-    Result& result = results_[result_count_++];
-    result.record = {.client = record.client,
-                     .sequence = record.sequence,
-                     .acknowledged = record.acknowledged,
-                     .key_hash = record.result.key_hash,
-                     .opcode = static_cast<uint16_t>(record.result.opcode),
-                     .status = static_cast<uint16_t>(record.result.status),
-                     .reserved = 0};
-    result.value = record.result.value;
-    result.pieces = {bytesOf(result.record), bytesOf(result.value)};
-    add({.type = log::EntryType::ResultRecord,
-         .table = record.result.table,
-         .version = record.result.version,
-         .key = {},
-         .payload = result.pieces});
-  }
+  void addResult(const ResultTable::Record& record) { add(results_[result_count_++].assign(record)); }
   static MutationResult resultOf(const Mutation& mutation, const Answer& answer) {
     return {.opcode = mutation.opcode,
             .status = answer.status,
@@ -75,16 +60,11 @@ class EntryGroup {
  private:
   void add(const log::EntryInput& entry) { entries_[count_++] = entry; }
 
-  struct Result {
-    log::ResultRecordPayload record;
-    int64_t value;
-    std::array<ByteSpan, 2> pieces;
-  };
   std::array<log::EntryInput, 3> entries_;
   size_t count_ = 0;
   log::CarriedResult carried_;
   bool is_carried_ = false;
-  std::array<Result, 2> results_;
+  std::array<ResultEntry, 2> results_;
   size_t result_count_ = 0;
 };
 

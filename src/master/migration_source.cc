@@ -5,6 +5,7 @@
 
 #include "log/entry_writer.h"
 #include "master/range_slice.h"
+#include "master/result_entry.h"
 #include "wire/frame.h"
 #include "wire/migration_messages.h"
 
@@ -92,8 +93,7 @@ void MigrationSource::pullResults(rpc::Request request) {
   const std::vector<ResultTable::Record> records =
       parts_.results.inRange(tablet->table, {ask.cursor, tablet->range.last});
 
-  constexpr uint32_t kRecordBytes =
-      log::alignedEntryBytes(0, sizeof(log::ResultRecordPayload) + sizeof(int64_t), false);
+  constexpr uint32_t kRecordBytes = ResultEntry::kAlignedBytes;
   size_t count = std::min<uint64_t>(records.size(), std::max<uint64_t>(1, bytesWanted(request, ask) / kRecordBytes));
   while (count != 0 && count < records.size() && records[count].result.key_hash == records[count - 1].result.key_hash) {
     ++count;
@@ -112,20 +112,8 @@ void MigrationSource::pullResults(rpc::Request request) {
                                                   .done = static_cast<uint8_t>(done),
                                                   .safe_version = parts_.store.safeVersionNow()});
   for (const ResultTable::Record& record : std::span(records).first(count)) {
-    const log::ResultRecordPayload payload{.client = record.client,
-                                           .sequence = record.sequence,
-                                           .acknowledged = record.acknowledged,
-                                           .key_hash = record.result.key_hash,
-                                           .opcode = static_cast<uint16_t>(record.result.opcode),
-                                           .status = static_cast<uint16_t>(record.result.status),
-                                           .reserved = 0};
-    const std::array<ByteSpan, 2> pieces = {bytesOf(payload), bytesOf(record.result.value)};
-    const log::EntryInput input{.type = log::EntryType::ResultRecord,
-                                .table = record.result.table,
-                                .version = record.result.version,
-                                .key = {},
-                                .payload = pieces};
-    log::writeEntry(response.extendHead(kRecordBytes), input, false, {});
+    ResultEntry entry;
+    log::writeEntry(response.extendHead(kRecordBytes), entry.assign(record), false, {});
   }
   response->contiguous_bytes = sizeof(wire::Pull::Response);
   request.reply(std::move(response));

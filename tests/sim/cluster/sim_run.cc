@@ -234,6 +234,8 @@ class Scenario {
   static constexpr uint64_t kOfStored = 256;
   static constexpr uint64_t kOfAnswers = 256;
   static constexpr uint64_t kOfHeads = 32;
+  static constexpr uint64_t kOfCompacted = 8;
+  static constexpr uint64_t kOfFrames = 256;
   static constexpr uint64_t kDenseFactor = 16;
   static constexpr uint64_t kDenseSeeds = 32;
 
@@ -254,13 +256,25 @@ class Scenario {
       judgeDisks("after the coordinator stored something", kOfStored);
     }
     uint64_t heads = 0;
+    uint64_t compacted = 0;
+    uint64_t frames = 0;
     for (const auto& server : cluster_.servers) {
       const log::Log* const log = server->master().log();
       if (log != nullptr) heads += log->headId().value;
+      if (log != nullptr) compacted += log->stats().segments_compacted.load();
+      if (server->backup() != nullptr) frames += server->backup()->store().stats().frames_free.load();
     }
     if (heads != heads_seen_) {
       heads_seen_ = heads;
       judgeDisks("after a head was rolled", kOfHeads);
+    }
+    if (compacted != compacted_seen_) {
+      compacted_seen_ = compacted;
+      judgeDisks("after a segment was compacted", kOfCompacted);
+    }
+    if (frames != frames_seen_) {
+      frames_seen_ = frames;
+      judgeDisks("after a frame was taken or came free", kOfFrames);
     }
   }
 
@@ -408,6 +422,8 @@ class Scenario {
   uint64_t answers_seen_ = 0;
   uint64_t commits_seen_ = 0;
   uint64_t heads_seen_ = 0;
+  uint64_t compacted_seen_ = 0;
+  uint64_t frames_seen_ = 0;
   std::string replay_failures_;
   size_t created_ = 0;            ///< of the tables
   size_t called_operations_ = 0;  ///< the first ones of the history: calls of the clients' work

@@ -1,0 +1,222 @@
+// Appends of one, two and four threads to one head, and what a writer of small values waits for one of large values.
+//
+//   bench_append [--mb N] [--rounds N] [--smoke]
+//
+// Objects of 30 B keys and 100 B values go into a log without replicas and without an index, each thread into the same
+// head. The limit beside them: one thread copies the same bytes into the same memory, one entry behind the other, with
+// the same checksum and without a lock. Then one thread appends such objects while another appends values of 1 MB,
+// which are copied outside the head's lock, and while the other appends small ones: the longest of its appends, and the
+// 99.99th percentile. What a thread loses because another has its core is in both.
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/crc32c.h"
+#include "bench/support/child.h"
+#include "bench/support/flags.h"
+#include "bench/support/machine.h"
+#include "bench/support/report.h"
+#include "bench/support/workload.h"
+#include "log/log.h"
+#include "log/log_memory.h"
+#include "runtime/sim/sim_epoch.h"
+
+namespace ramcore::bench {
+namespace {
+
+constexpr size_t kLargeBytes = 1 << 20;
+
+struct Options {
+  uint64_t mb = 1024;
+  int rounds = 7;
+};
+
+/// Nothing is cleaned here, so nobody is asked.
+class NoOwner final : public log::EntryOwner {
+ public:
+  Moved relocated(log::EntryRef, log::EntryRef, const log::EntryView&, Hint) override { return Moved::No; }
+  void dropped(log::EntryRef, const log::EntryView&) override {}
+  log::SafeVersionPayload safeVersion() override { return {}; }
+};
+
+/// A new log in memory that has been touched before.
+class FreshLog {
+ public:
+  explicit FreshLog(const log::LogMemory& memory)
+      : pins_(1), log_(configFor(memory), {ClusterId(1), ServerId(1)}, memory, {owner_, replicator_, rcu_, pins_}) {
+    log_.maintain();
+  }
+  log::Log& log() { return log_; }
+  static log::LogConfig configFor(const log::LogMemory& memory) {
+    log::LogConfig config;
+    config.memory_bytes = memory.bytes();
+    return config;
+  }
+
+ private:
+  NoOwner owner_;
+  log::NoReplicator replicator_;
+  runtime::SimRcu rcu_;
+  runtime::PinRegistry pins_;
+  log::Log log_;
+};
+
+/// One thread that appends objects of one size.
+class Writer {
+ public:
+  Writer(log::Log& log, uint32_t number, size_t value_bytes)
+      : log_(log), key_("object/00000000000000000000000" + std::to_string(number)), value_(value_bytes, 'v') {
+    key_.resize(kKeyBytes, '0');
+  }
+  void append() {
+    const ByteSpan payload = asBytes(value_);
+    const log::EntryInput input{.type = log::EntryType::Object,
+                                .table = TableId(1),
+                                .version = ++version_,
+                                .key = asBytes(key_),
+                                .payload = {&payload, 1},
+                                .expiry_s = 0};
+    for (;;) {
+      const auto appended = log_.append(std::span(&input, 1), log::AppendClass::Write);
+      if (appended.ok()) return;
+      if (appended.error() != Status::RetryLater) die("the log is full: give it more memory");
+    }
+  }
+
+ private:
+  log::Log& log_;
+  std::string key_;
+  const std::string value_;
+  Version version_ = 0;
+};
+
+uint32_t smallEntryBytes() { return log::alignedEntryBytes(kKeyBytes, kValueBytes, false); }
+
+/// All threads together, in million appends a second.
+double rateOf(const log::LogMemory& memory, uint32_t threads, uint64_t count) {
+  FreshLog fresh(memory);
+  std::atomic<bool> begun{false};
+  std::vector<std::thread> all;
+  for (uint32_t i = 0; i < threads; ++i) {
+    all.emplace_back([&, i] {
+      if (threads <= 2) pinTo(i == 0 ? kServerCore : kClientCore);
+      Writer writer(fresh.log(), i, kValueBytes);
+      while (!begun.load()) std::this_thread::yield();
+      for (uint64_t n = 0; n < count / threads; ++n) writer.append();
+    });
+  }
+  const double begin_s = nowSeconds();
+  begun.store(true);
+  for (std::thread& thread : all) thread.join();
+  return static_cast<double>(count) / (nowSeconds() - begin_s) / 1e6;
+}
+
+/// The limit: the same bytes, checked and copied, by one thread.
+double copyRate(const log::LogMemory& memory, uint64_t count) {
+  const std::string entry(smallEntryBytes(), 'v');
+  uint32_t sum = 0;
+  const double begin_s = nowSeconds();
+  std::byte* to = memory.base();
+  for (uint64_t n = 0; n < count; ++n, to += entry.size()) {
+    sum ^= crc32c(asBytes(entry), sum);
+    std::memcpy(to, entry.data(), entry.size());
+  }
+  asm volatile("" : : "r"(sum), "r"(to) : "memory");
+  return static_cast<double>(count) / (nowSeconds() - begin_s) / 1e6;
+}
+
+struct Waits {
+  double p9999_us = 0;
+  double longest_us = 0;
+};
+
+/// Of the small appends of one thread while another one appends values of `others_bytes`.
+Waits waitsBeside(const log::LogMemory& memory, const Tsc& tsc, size_t others_bytes) {
+  FreshLog fresh(memory);
+  const uint64_t bytes = memory.bytes() / 3;
+  std::atomic<bool> over{false};
+  std::atomic<bool> begun{false};
+  std::thread other([&] {
+    pinTo(kClientCore);
+    Writer writer(fresh.log(), 1, others_bytes);
+    uint64_t appended = 0;
+    for (; appended < bytes; appended += others_bytes) {
+      writer.append();
+      begun.store(true, std::memory_order_relaxed);
+    }
+    over.store(true);
+  });
+  pinTo(kServerCore);
+  Writer writer(fresh.log(), 0, kValueBytes);
+  while (!begun.load()) std::this_thread::yield();
+  std::vector<double> waits;
+  waits.reserve(bytes / smallEntryBytes());
+  for (uint64_t n = 0; n < bytes / smallEntryBytes() && !over.load(std::memory_order_relaxed); ++n) {
+    const uint64_t begin = Tsc::now();
+    writer.append();
+    waits.push_back(tsc.ns(Tsc::now() - begin) / 1000);
+  }
+  other.join();
+  return {.p9999_us = quantile(waits, 0.9999), .longest_us = quantile(waits, 1)};
+}
+
+void run(const Options& options) {
+  const Tsc tsc;
+  auto opened = log::LogMemory::open(options.mb << 20);
+  if (!opened.ok()) die(opened.error().message);
+  const log::LogMemory& memory = **opened;
+  while ((*opened)->prefaultNext()) {
+  }
+  // Below the limit of live bytes: everything is alive.
+  const uint64_t count = memory.bytes() / 2 / smallEntryBytes();
+  Report report("append");
+  std::vector<double> copied, one, two, four, beside_small, beside_large, longest_small, longest_large;
+  for (int round = 0; round < options.rounds; ++round) {
+    pinTo(kServerCore);
+    copied.push_back(copyRate(memory, count));
+    unpin();
+    one.push_back(rateOf(memory, 1, count));
+    two.push_back(rateOf(memory, 2, count));
+    four.push_back(rateOf(memory, 4, count));
+    const Waits small = waitsBeside(memory, tsc, kValueBytes);
+    const Waits large = waitsBeside(memory, tsc, kLargeBytes);
+    unpin();
+    beside_small.push_back(small.p9999_us);
+    beside_large.push_back(large.p9999_us);
+    longest_small.push_back(small.longest_us);
+    longest_large.push_back(large.longest_us);
+  }
+  report.figure("copying with checksum, one thread", "M/s", copied);
+  report.figure("appends of one thread", "M/s", one);
+  report.figure("one thread / copying", "", ratios(one, copied));
+  report.figure("two threads / one", "", ratios(two, one));
+  report.figure("four threads / one", "", ratios(four, one));
+  report.figure("p99.99 beside a writer of 100 B", "us", beside_small);
+  report.figure("p99.99 beside a writer of 1 MB", "us", beside_large);
+  report.figure("longest beside a writer of 100 B", "us", longest_small);
+  report.figure("longest beside a writer of 1 MB", "us", longest_large);
+  report.isNoisy("copying", copied);
+  report.finish(options.rounds);
+}
+
+}  // namespace
+}  // namespace ramcore::bench
+
+int main(int argc, char** argv) {
+  using namespace ramcore::bench;
+  Options options;
+  Flags flags;
+  flags.number("--mb", options.mb);
+  flags.number("--rounds", options.rounds);
+  flags.flag("--smoke", [&] { options = {.mb = 128, .rounds = 1}; });
+  flags.parse(argc, argv);
+  if (options.mb < 128 || options.rounds < 1) die("at least --mb 128 and --rounds 1");
+  run(options);
+  return 0;
+}
