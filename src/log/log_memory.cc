@@ -23,16 +23,32 @@ void touchPages(std::byte* from, uint64_t bytes) {
   }
 }
 
+// MAP_HUGE_2MB of <linux/mman.h>, which <sys/mman.h> does not have.
+constexpr int kHugePagesOf2Mb = 21 << 26;
+
+// Over a part of what was mapped before. Reserves the pages at once: touching one later cannot fail.
+Outcome<bool> mapReserved(std::byte* base, uint64_t bytes) {
+  const uint64_t pages = (bytes + LogMemory::kAlignmentBytes - 1) / LogMemory::kAlignmentBytes;
+  void* const mapping = ::mmap(base, pages * LogMemory::kAlignmentBytes, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB | kHugePagesOf2Mb, -1, 0);
+  if (mapping != MAP_FAILED) return true;
+  const int error = errno;
+  return Failure{
+      error == ENOMEM ? Status::NoSpace : Status::IoError,
+      "cannot take " + std::to_string(pages) + " huge pages of 2 MiB for the log: " + std::strerror(error) +
+          "; HugePages_Free in /proc/meminfo tells how many are left: raise vm.nr_hugepages by what is missing"};
+}
+
 }  // namespace
 
-Outcome<std::unique_ptr<LogMemory>> LogMemory::open(uint64_t bytes) {
+Outcome<std::unique_ptr<LogMemory>> LogMemory::open(uint64_t bytes, Pages pages) {
   if (bytes == 0 || bytes > EntryRef::kMemoryBytesMax) {
     return Failure{Status::BadConfig, "log memory must be between 1 byte and 8 TB"};
   }
   // Reads do not verify lengths: one that a flipped bit has made longer than the memory reads zeros behind it.
   constexpr uint64_t kBehind =
       kEntryHeaderBytes + kNamedSegmentBytes + kCarriedResultBytes + kKeyBytesMax + kPayloadBytesMax;
-  const uint64_t mapping_bytes = alignUp(bytes, kPageBytes) + kAlignmentBytes + alignUp(kBehind, kPageBytes);
+  const uint64_t mapping_bytes = alignUp(bytes, kAlignmentBytes) + kAlignmentBytes + alignUp(kBehind, kPageBytes);
   void* mapping =
       ::mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) {
@@ -42,8 +58,15 @@ Outcome<std::unique_ptr<LogMemory>> LogMemory::open(uint64_t bytes) {
   auto* const first = static_cast<std::byte*>(mapping);
   const auto address = reinterpret_cast<uintptr_t>(first);
   std::byte* const base = first + (alignUp(address, kAlignmentBytes) - address);
+  if (pages == Pages::Reserved) {
+    auto mapped = mapReserved(base, bytes);
+    if (!mapped.ok()) {
+      ::munmap(mapping, mapping_bytes);
+      return std::move(mapped).error();
+    }
+  }
   // Advice only: a kernel without one of them gives a slower or larger process, not a wrong one.
-  ::madvise(base, bytes, MADV_HUGEPAGE);
+  if (pages == Pages::Transparent) ::madvise(base, bytes, MADV_HUGEPAGE);
   ::madvise(base, bytes, MADV_DONTDUMP);
   ::madvise(base, bytes, MADV_DONTFORK);
   return std::unique_ptr<LogMemory>(new LogMemory(first, mapping_bytes, base, bytes));

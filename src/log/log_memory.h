@@ -9,6 +9,12 @@
 
 namespace ramcore::log {
 
+/// Which pages the memory of a log lies in.
+enum class Pages : uint8_t {
+  Transparent,  ///< huge ones where the kernel has them just then
+  Reserved,     ///< huge ones of 2 MB that the machine has set aside for programs that ask (vm.nr_hugepages)
+};
+
 /// The one mapping that holds a server's log: aligned to 2 MB, in huge pages where the kernel gives them, not in core
 /// dumps, not in children. Never grows or moves, so a transport can register it once.
 class LogMemory {
@@ -17,7 +23,8 @@ class LogMemory {
 
   /// Reserves the address range; no page is touched yet.
   /// @param bytes  1..EntryRef::kMemoryBytesMax
-  static Outcome<std::unique_ptr<LogMemory>> open(uint64_t bytes);
+  /// Failure: BadConfig: not so many bytes; NoSpace: the machine has not set aside as much (Pages::Reserved); IoError.
+  static Outcome<std::unique_ptr<LogMemory>> open(uint64_t bytes, Pages pages = Pages::Transparent);
   ~LogMemory();
   LogMemory(const LogMemory&) = delete;
   LogMemory& operator=(const LogMemory&) = delete;

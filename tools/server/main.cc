@@ -13,6 +13,7 @@
 #include "coordinator/table_manager.h"
 #include "master/master.h"
 #include "runtime/real/file_storage.h"
+#include "runtime/real/numa_node.h"
 #include "runtime/real/processors.h"
 #include "runtime/real/urcu_epoch.h"
 #include "tools/support/display.h"
@@ -42,6 +43,8 @@ struct ServerSettings {
   master::ReplicationOptions replication;
   master::LendingOptions lending;
   uint32_t cleaners_max = 0;
+  bool reserved_huge_pages = false;
+  std::optional<uint32_t> numa_node;
 };
 
 class Server final : private master::MasterObserver {
@@ -59,6 +62,8 @@ class Server final : private master::MasterObserver {
     if (!roomy.ok()) return fail(kProgram, roomy.error());
     const auto sized = checkMemory();
     if (!sized.ok()) return fail(kProgram, sized.error());
+    const auto bound = bindToNode();
+    if (!bound.ok()) return fail(kProgram, bound.error());
     auto process =
         Process::open(settings_.process, kProgram, transport::Role::Server, [this] { return threads_.add(); });
     if (!process.ok()) return fail(kProgram, process.error());
@@ -194,10 +199,31 @@ class Server final : private master::MasterObserver {
                                           ", for example --memory " + formatSize(std::max(least, uint64_t{1} << 30))};
   }
 
+  // Before there are threads, and before memory is touched.
+  Outcome<bool> bindToNode() const {
+    if (!settings_.numa_node) return true;
+    const std::string given = "--numa-node " + std::to_string(*settings_.numa_node) + ": ";
+    const auto node = runtime::NumaNode::find(*settings_.numa_node);
+    if (!node.ok()) return Failure{node.error().status, given + node.error().message};
+    if (node->memoryBytes() != 0 && settings_.memory_bytes > node->memoryBytes()) {
+      return Failure{Status::BadConfig, given + "--memory " + formatSize(settings_.memory_bytes) +
+                                            " is more than the node has, " + formatBytes(node->memoryBytes()) +
+                                            "; give less, or start one server on each node"};
+    }
+    auto bound = node->bindThread();
+    if (!bound.ok()) return Failure{bound.error().status, given + bound.error().message + "; or leave the flag out"};
+    return true;
+  }
+
   Outcome<std::unique_ptr<log::LogMemory>> openMemory() {
     const uint64_t bytes = logConfig(settings_.memory_bytes).memory_bytes;
-    auto memory = log::LogMemory::open(bytes);
-    if (!memory.ok()) return memory;
+    auto memory =
+        log::LogMemory::open(bytes, settings_.reserved_huge_pages ? log::Pages::Reserved : log::Pages::Transparent);
+    if (!memory.ok()) {
+      Failure failure = std::move(memory).error();
+      if (settings_.reserved_huge_pages) failure.message += ", give less --memory, or leave out --hugetlb";
+      return failure;
+    }
     // First touch is slow; it is paid before the first request, with up to 4 threads.
     Trace& trace = process_->trace();
     trace.info("preparing " + formatBytes(bytes) + " of log memory");
@@ -304,6 +330,15 @@ int main(int argc, char** argv) {
       ->envname("RAMCORE_MEMORY")
       ->transform(CLI::AsSizeValue(false))
       ->default_str(formatSize(settings.memory_bytes));
+  app.add_flag("--hugetlb", settings.reserved_huge_pages,
+               "Take --memory from the huge pages of 2 MiB that the machine has set aside (vm.nr_hugepages), in place "
+               "of those that it has just then: their number is certain, and nothing else can use them")
+      ->envname("RAMCORE_HUGETLB");
+  app.add_option("--numa-node", settings.numa_node,
+                 "Run on the processors of this NUMA node, with all memory there, best the one of the network card; "
+                 "not given: anywhere. One server for each node")
+      ->envname("RAMCORE_NUMA_NODE")
+      ->check(CLI::Range(0, 1023));
   app.add_option(
          "--pin-deadline-ms", settings.process.pin_deadline_ms,
          "How long an answer may hold memory of the log, in milliseconds; what its reader has not taken by then "

@@ -31,12 +31,13 @@ constexpr uint32_t kLastBoundLog2 = 34;
 // does not say.
 double hugePageBytes() {
   std::ifstream rollup("/proc/self/smaps_rollup");
-  std::string line;
-  constexpr std::string_view kName = "AnonHugePages:";
-  while (std::getline(rollup, line)) {
-    if (line.starts_with(kName)) return std::strtod(line.c_str() + kName.size(), nullptr) * 1024;
+  double bytes = 0;
+  for (std::string line; std::getline(rollup, line);) {
+    for (const std::string_view name : {"AnonHugePages:", "Private_Hugetlb:"}) {
+      if (line.starts_with(name)) bytes += std::strtod(line.c_str() + name.size(), nullptr) * 1024;
+    }
   }
-  return 0;
+  return bytes;
 }
 
 class Families {
