@@ -83,6 +83,20 @@ if(ramcore_contract)
   ramcore_gtest(contract_test contract SOURCES ${ramcore_contract} LIBRARIES ramcore_transport ramcore_test_support COMPUTES)
 endif()
 
+# Goes through the orders in which threads may meet in code without locks. That code is compiled once more, with marks where
+# threads may change and with its planted defects, so nothing of the layers' libraries may be linked beside it.
+file(GLOB ramcore_steps CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/steps/*.cc)
+if(ramcore_steps)
+  foreach(source base/check base/mutation base/result base/status runtime/epoch runtime/sim/sim_epoch
+          master/hash_index master/index_memory master/index_split master/line_pool)
+    list(APPEND ramcore_steps ${CMAKE_SOURCE_DIR}/src/${source}.cc)
+  endforeach()
+  ramcore_gtest(steps_test unit SOURCES ${ramcore_steps} LIBRARIES Threads::Threads COMPUTES)
+  target_include_directories(steps_test PRIVATE
+    ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include ${CMAKE_BINARY_DIR}/generated)
+  target_compile_definitions(steps_test PRIVATE RAMCORE_STEPS=1 RAMCORE_MUTATIONS=1)
+endif()
+
 # Counts the bytes of a log anew, for the simulator and the soak.
 file(GLOB ramcore_accounting CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/accounting/*.cc)
 if(ramcore_accounting)

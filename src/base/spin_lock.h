@@ -6,6 +6,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "base/step.h"
 #include "base/thread_safety.h"
 
 namespace ramcore {
@@ -20,8 +21,10 @@ class RC_CAPABILITY("mutex") SpinLock {
 
   void lock() RC_ACQUIRE() {
     int spins = 0;
+    RC_STEP();
     while (!tryAcquire()) {
       while (held_.load(std::memory_order_relaxed)) {
+        RC_LOCK_MISSED();
         if (++spins < kSpinsMax) {
           _mm_pause();
         } else {
@@ -33,7 +36,10 @@ class RC_CAPABILITY("mutex") SpinLock {
   }
   /// For the dispatch thread, which must not wait for a preempted holder.
   [[nodiscard]] bool try_lock() RC_TRY_ACQUIRE(true) { return tryAcquire(); }
-  void unlock() RC_RELEASE() { held_.store(false, std::memory_order_release); }
+  void unlock() RC_RELEASE() {
+    held_.store(false, std::memory_order_release);
+    RC_LOCK_GIVEN_BACK();
+  }
 
  private:
   static constexpr int kSpinsMax = 200;  // about 8 us of pauses

@@ -64,7 +64,7 @@ HashIndex::HashIndex(const IndexConfig& config, std::unique_ptr<IndexMemory> mem
   buckets_max_ = std::min<uint64_t>(buckets_.size(), uint64_t{1} << (config.initial_buckets_log2 + kTagBits));
   TableSize initial;
   initial.level = config.initial_buckets_log2;
-  size_.store(initial.toWord(), std::memory_order_release);
+  publish(initial);
 }
 
 // ---- Chains. The caller holds the stripe of the bucket.

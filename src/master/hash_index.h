@@ -12,6 +12,7 @@
 #include "base/mutation.h"
 #include "base/result.h"
 #include "base/spin_lock.h"
+#include "base/step.h"
 #include "master/index_line.h"
 #include "master/index_memory.h"
 #include "master/line_pool.h"
@@ -118,11 +119,11 @@ class HashIndex {
   template <typename Matcher>
   EntryRef lookup(KeyHash hash, Matcher&& matches) const {
     const ReversedHash reversed = reverseBits(hash);
-    uint64_t word = size_.load(std::memory_order_acquire);
+    uint64_t word = sizeWord();
     for (;;) {
       const EntryRef found = probe(TableSize::fromWord(word).bucketOf(reversed), tagBits(reversed), matches);
-      if (found) return found;
-      const uint64_t now = size_.load(std::memory_order_acquire);
+      if (found || RC_MUTATION("look-once")) return found;
+      const uint64_t now = sizeWord();
       if (now == word) return {};
       word = now;
     }
@@ -208,7 +209,15 @@ class HashIndex {
 
   uint64_t tagBits(ReversedHash reversed) const { return reversed >> tag_shift_ & kTagMask; }
   uint64_t stripeOf(ReversedHash reversed) const { return reversed & stripe_mask_; }
-  TableSize size() const { return TableSize::fromWord(size_.load(std::memory_order_acquire)); }
+  uint64_t sizeWord() const {
+    RC_STEP();
+    return size_.load(std::memory_order_acquire);
+  }
+  TableSize size() const { return TableSize::fromWord(sizeWord()); }
+  void publish(TableSize size) {
+    RC_STEP();
+    size_.store(size.toWord(), std::memory_order_release);
+  }
   uint64_t currentBucket(ReversedHash reversed) const { return size().bucketOf(reversed); }
   Line* nextLine(SlotBits link) const { return isLink(link) ? &lines_[linkedLine(link)] : nullptr; }
   void checkHeld(const StripeGuard& guard) const;

@@ -26,7 +26,7 @@ inline void prefetchEntryAt(const std::byte* memory, EntryRef ref) {
 /// a line that holds it.
 inline uint32_t HashIndex::matchMask(const Line& line, uint64_t tag, SlotBits last) {
   const uint32_t last_bit = static_cast<uint32_t>(matchesTag(last, tag)) << kLinkSlot;
-#if defined(RAMCORE_SANITIZED) || !defined(__SSE2__)
+#if defined(RAMCORE_SANITIZED) || defined(RAMCORE_STEPS) || !defined(__SSE2__)
   uint32_t mask = last_bit;
   for (uint32_t slot_index = 0; slot_index < kLinkSlot; ++slot_index) {
     mask |= static_cast<uint32_t>(matchesTag(line.load(slot_index), tag)) << slot_index;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/ids.h"
+#include "base/step.h"
 #include "log/entry_ref.h"
 
 /// Bytes and arithmetic of the hash index: slots, lines, and which bucket a hash belongs to. No state.
@@ -49,8 +50,14 @@ inline constexpr uint32_t kLinkSlot = kSlotsPerLine - 1;  // the only slot that 
 struct alignas(64) Line {
   std::array<std::atomic<SlotBits>, kSlotsPerLine> slots;
 
-  SlotBits load(uint32_t slot_index) const { return slots[slot_index].load(std::memory_order_acquire); }
-  void store(uint32_t slot_index, SlotBits bits) { slots[slot_index].store(bits, std::memory_order_release); }
+  SlotBits load(uint32_t slot_index) const {
+    RC_READ_STEP();
+    return slots[slot_index].load(std::memory_order_acquire);
+  }
+  void store(uint32_t slot_index, SlotBits bits) {
+    RC_STEP();
+    slots[slot_index].store(bits, std::memory_order_release);
+  }
 };
 static_assert(sizeof(Line) == 64);
 

@@ -1,6 +1,7 @@
 // Growth of the hash index: splitting one bucket. The reasons for the order of the steps stand at HashIndex.
 
 #include "base/check.h"
+#include "base/mutation.h"
 #include "master/hash_index.h"
 
 namespace ramcore::index {
@@ -101,9 +102,10 @@ bool HashIndex::splitBucket(TableSize before) {
       }
     }
   }
-  const TableSize after = before.afterSplit();
-  size_.store(after.toWord(), std::memory_order_release);
-  compactChain(before, bucket, entries_kept, lines_now);
+  const bool clears_first = RC_MUTATION("clear-before-publish");
+  if (clears_first) compactChain(before, bucket, entries_kept, lines_now);
+  publish(before.afterSplit());
+  if (!clears_first) compactChain(before, bucket, entries_kept, lines_now);
   splits_.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
@@ -156,7 +158,7 @@ void HashIndex::compactChain(TableSize before, uint64_t bucket, uint64_t entries
 
   // One entry may be left: it takes the place of the link, in the store that unlinks.
   RC_CHECK(nextMover() == 0);
-  if (moved) size_.store(before.afterSplit().afterMove().toWord(), std::memory_order_release);
+  if (moved && !RC_MUTATION("move-unnoticed")) publish(before.afterSplit().afterMove());
   last_kept->store(kLinkSlot, mover);
   for (SlotBits link = tail_link; isLink(link);) {
     const auto number = static_cast<uint32_t>(linkedLine(link));
