@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "base/check.h"
+#include "coordinator/storage_lineage.h"
 #include "coordinator/stored_state.h"
 
 namespace ramcore::coordinator {
@@ -322,24 +323,16 @@ std::string RecoveryManager::whatIsDoubtful(const DoubtfulSegment& doubtful) con
 std::vector<ServerId> RecoveryManager::awayFrom(ServerId dead, const Recovery& recovery) const {
   const bool others_have_it = std::any_of(recovery.answers.begin(), recovery.answers.end(),
                                           [](const auto& answer) { return !answer.second.empty(); });
+  const std::vector<const Server*> all = parts_.membership.servers();
+  const StorageLineage lineage(all);
+  const auto answers = [&](ServerId id) { return recovery.answers.contains(id); };
   std::vector<ServerId> away;
-  for (const Server* server : parts_.membership.servers()) {
-    if (!server->keeps_replicas || recovery.answers.contains(server->id) || server->returned) continue;
-    if ((server->id == dead && others_have_it) || hasUsedNoStorage(*server, recovery)) continue;
+  for (const Server* server : all) {
+    if (!server->keeps_replicas || answers(server->id) || server->returned) continue;
+    if ((server->id == dead && others_have_it) || lineage.isSuperseded(*server, answers)) continue;
     away.push_back(server->id);
   }
   return away;
-}
-
-// It died before it took anything: another one found the storage as this one had, and has used it.
-bool RecoveryManager::hasUsedNoStorage(const Server& server, const Recovery& recovery) const {
-  if (server.former == ServerId()) return false;
-  const std::vector<const Server*> all = parts_.membership.servers();
-  return std::any_of(all.begin(), all.end(), [&](const Server* other) {
-    if (other->id == server.id || other->former != server.former) return false;
-    return recovery.answers.contains(other->id) ||
-           std::any_of(all.begin(), all.end(), [&](const Server* next) { return next->former == other->id; });
-  });
 }
 
 // Keeps it for reports, and traces it once.

@@ -123,7 +123,6 @@ class RecoveryManager final : public TabletOperations {
   std::string whatIsMissing(ServerId dead, const Recovery& recovery) const;
   std::string whatIsDoubtful(const DoubtfulSegment& doubtful) const;
   std::vector<ServerId> awayFrom(ServerId dead, const Recovery& recovery) const;
-  bool hasUsedNoStorage(const Server& server, const Recovery& recovery) const;
   bool haveAllAnswered(const Recovery& recovery) const;
   bool mayLose(ServerId dead, const Recovery& recovery) const;
   runtime::Task<bool> assign(ServerId dead, LogPlan plan);

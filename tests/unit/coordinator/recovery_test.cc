@@ -190,6 +190,23 @@ TEST_F(Recoveries, WhoDiedAfterItUsedItsStorageIsWaitedFor) {
   EXPECT_EQ(bench.life().recoveries.reports().at(0).away, std::vector<ServerId>{third_life});
 }
 
+// A disk that lies about flushes loses the names of all who used it meanwhile.
+TEST_F(Recoveries, WhoseNameTheDiskLostIsNotWaitedFor) {
+  FakeCluster& cluster = bench.cluster();
+  cluster.keepLog(first, {third});
+  cluster.machine(third).replicas[first].back().maybe_short = true;
+  bench.kill(fourth);
+  const ServerId second_life = bench.addBackup(5, fourth);
+  const ServerId third_life = bench.addBackup(6, second_life);
+  bench.kill(third_life);
+  bench.kill(first);
+  bench.passRenewing(2 * kSecond);
+  expectNothingIsBack();
+  bench.addBackup(7, fourth);
+  bench.passRenewing(2 * kSecond);
+  expectBack(bench, table, first);
+}
+
 TEST_F(Recoveries, WhenNobodyIsAwayTheLongestShortEndIsIt) {
   FakeCluster& cluster = bench.cluster();
   cluster.keepLog(first, {second, third});

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "base/ids.h"
+#include "coordinator/records.h"
+
+namespace ramcore::coordinator {
+
+/// Which servers used the same storage one after the other, as far as their records are kept: each told, when it
+/// enlisted, whose name it had found there. Without a fault that is a line. It branches where a server died before its
+/// own name was on the disk, and where a disk lost names that it had said were flushed.
+///
+/// Thread: one. Borrows the records; they outlive it, unchanged.
+class StorageLineage {
+ public:
+  /// @param servers  in ascending order of their ids
+  explicit StorageLineage(const std::vector<const Server*>& servers);
+
+  /// Whether the storage of `server`, of which nobody told the name, was there again after it: it is in use on another
+  /// branch, by one who answers, or somebody found it as one of that branch had left it. What `server` wrote is there
+  /// or is lost, so waiting for it is of no use.
+  /// A server that enlisted late, behind the one that has the storage, proves nothing by that alone.
+  /// @param server   one of those given to the constructor
+  /// @param answers  whether this server answers today
+  /// Cost: of the servers of one storage, all with all.
+  bool isSuperseded(const Server& server, const std::function<bool(ServerId)>& answers) const;
+
+ private:
+  ServerId rootOf(const Server& server) const;
+  static bool isBefore(ServerId id, const Server& server, const std::vector<const Server*>& line);
+
+  std::map<ServerId, ServerId> roots_;                      // the oldest one that is known, or named
+  std::map<ServerId, std::vector<const Server*>> by_root_;  // ascending
+};
+
+}  // namespace ramcore::coordinator
