@@ -21,7 +21,8 @@ namespace ramcore::bench {
 
 [[noreturn]] inline void die(const std::string& what) {
   std::fprintf(stderr, "%s\n", what.c_str());
-  std::exit(1);
+  std::fflush(nullptr);
+  std::_Exit(1);  // other threads may be at work: nothing is destroyed under them
 }
 
 /// A process that this one started, bound to the server's core; ended with it, by its id.
