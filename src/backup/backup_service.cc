@@ -175,6 +175,7 @@ runtime::Task<void> BackupService::fenceServer(Request request) {
   // only: the next incarnation has another id, and takes nothing of the master's that it does not open.
   const bool is_news = !master.fenced;
   master.fenced = true;
+  master.freed = {};  // nothing of it is opened any more
   if (is_news && parts_.on_fence) parts_.on_fence();
   while (!master.listed && !stop_) {
     if (master.listing) {
@@ -427,6 +428,7 @@ runtime::Task<void> BackupService::collectFormer(rpc::PeerAddress address) {
 void BackupService::releaseAll(ServerId id) {
   Master& master = masters_[id];
   master.fenced = true;
+  master.freed = {};
   master.replicas.clear();
   parts_.store.freeAll(id);
   cache_.forget(id);
