@@ -13,6 +13,10 @@ namespace ramcore::coordinator {
 /// enlisted, whose name it had found there. Without a fault that is a line. It branches where a server died before its
 /// own name was on the disk, and where a disk lost names that it had said were flushed.
 ///
+/// A server takes nothing, and answers no recovery, before its name is flushed. So while disks tell the truth, of two
+/// branches one is a single server that had nothing: whoever has something was found by the next one, and is in the
+/// line of all later ones. Where a disk lied, the branch that is left has all that is left.
+///
 /// Thread: one. Borrows the records; they outlive it, unchanged.
 class StorageLineage {
  public:
