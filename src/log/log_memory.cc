@@ -83,9 +83,23 @@ bool LogMemory::prefaultNext() {
 #else
   const int outcome = ::madvise(base_ + from, piece_bytes, 23);
 #endif
+  if (outcome != 0 && errno != EINVAL) {
+    prefault_error_.store(errno, std::memory_order_relaxed);
+    return false;
+  }
   if (outcome != 0) touchPages(base_ + from, piece_bytes);  // before Linux 5.14
   prefaulted_bytes_.fetch_add(piece_bytes, std::memory_order_relaxed);
   return true;
+}
+
+Outcome<bool> LogMemory::prefaulted() const {
+  const int error = prefault_error_.load(std::memory_order_relaxed);
+  if (error == 0) return true;
+  // Pages are set aside for the machine as a whole, and may be used up on the node that memory is bound to.
+  return Failure{Status::NoSpace, std::string("cannot fill the log's memory: ") +
+                                      (error == EFAULT ? "no page is left where it may lie" : std::strerror(error)) +
+                                      "; give less --memory, or, with --hugetlb and --numa-node, set more huge pages "
+                                      "aside on that node: /sys/devices/system/node/node*/hugepages"};
 }
 
 }  // namespace ramcore::log

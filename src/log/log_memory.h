@@ -31,8 +31,11 @@ class LogMemory {
 
   /// Touches the next piece (64 MB) of the memory that nobody has taken, so that no request pays for first touch
   /// (0.45 GB/s per thread on a virtual machine). Any number of threads call it until it returns false: nothing is left
-  /// to take. All is filled when every caller has seen false.
+  /// to take, or a piece could not be filled. All is filled when every caller has seen false, and prefaulted() says so.
   bool prefaultNext();
+  /// Failure, NoSpace: the machine had no page for a part of the memory. Touching that part would end the process. Any
+  /// thread, when every caller of prefaultNext() has seen false.
+  Outcome<bool> prefaulted() const;
   /// Bytes filled so far, for progress lines. Any thread.
   uint64_t prefaultedBytes() const { return prefaulted_bytes_.load(std::memory_order_relaxed); }
 
@@ -51,6 +54,7 @@ class LogMemory {
   const uint64_t bytes_;
   std::atomic<uint64_t> next_piece_bytes_{0};
   std::atomic<uint64_t> prefaulted_bytes_{0};
+  std::atomic<int> prefault_error_{0};  ///< of the system, the last one
 };
 
 }  // namespace ramcore::log

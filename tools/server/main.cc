@@ -242,6 +242,8 @@ class Server final : private master::MasterObserver {
       told = quarter;
     }
     for (std::thread& helper : helpers) helper.join();
+    auto filled = (*memory)->prefaulted();
+    if (!filled.ok()) return std::move(filled).error();
     return memory;
   }
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -26,6 +27,7 @@ void useAllOf(LogMemory& memory) {
   }
   other.join();
   EXPECT_EQ(memory.prefaultedBytes(), memory.bytes());
+  EXPECT_TRUE(memory.prefaulted().ok());
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.base()) % LogMemory::kAlignmentBytes, 0u);
   *memory.at(0) = std::byte{1};
   *memory.at(memory.bytes() - 1) = std::byte{2};
@@ -47,6 +49,20 @@ TEST(LogMemory, IsAlignedAndWholeWhateverItsSize) {
 TEST(LogMemory, NoneAndTooMuchAreRefused) {
   EXPECT_EQ(LogMemory::open(0).error().status, Status::BadConfig);
   EXPECT_EQ(LogMemory::open(EntryRef::kMemoryBytesMax + 1).error().status, Status::BadConfig);
+}
+
+// A page that cannot be had is told of, and not touched: that would end the process.
+TEST(LogMemory, WhatCannotBeFilledIsTold) {
+  auto memory = LogMemory::open(uint64_t{130} << 20);
+  ASSERT_TRUE(memory.ok()) << memory.error().message;
+  ASSERT_EQ(::munmap((*memory)->base() + (uint64_t{80} << 20), 4096), 0);
+  while ((*memory)->prefaultNext()) {
+  }
+  EXPECT_LT((*memory)->prefaultedBytes(), (*memory)->bytes());
+  const auto filled = (*memory)->prefaulted();
+  ASSERT_FALSE(filled.ok());
+  EXPECT_EQ(filled.error().status, Status::NoSpace);
+  EXPECT_NE(filled.error().message.find("cannot fill the log's memory"), std::string::npos) << filled.error().message;
 }
 
 // Takes what the machine has set aside, usually nothing.
