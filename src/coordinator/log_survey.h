@@ -70,7 +70,7 @@ struct SurveyFacts {
 ///
 /// An open replica that may be short proves which segment it is of, and nothing of where that ends. Of several open
 /// ones those that may be short are not read, if there is another. If there is none, the longest is the end when no
-/// longer one can turn up, or when what was acknowledged is in all of them; otherwise the log is not complete.
+/// longer one can turn up; otherwise the log is not complete.
 /// @param floor    of the dead server, as it was when its verdict was stored
 /// @param answers  of servers that take nothing from it any more, and that live
 LogSurvey surveyLog(const ReplicaFloor& floor, const std::map<ServerId, std::vector<Replica>>& answers,

@@ -92,6 +92,8 @@ Status Membership::check(const Server& server) const {
 runtime::Task<Membership::Enlistment> Membership::enlist(Server server, ServerId former) {
   const Status checked = check(server);
   if (checked != Status::Ok) co_return Enlistment{checked, {}};
+  // An id that was never given: its storage is of a later life of this cluster than the coordinator's.
+  if (former.value >= ids_.end()) co_return Enlistment{Status::BadRequest, {}};
   auto guard = co_await lock_.lock();
   size_t alive = 0;
   for (const auto& [id, member] : members_) {
@@ -114,6 +116,7 @@ runtime::Task<Membership::Enlistment> Membership::enlist(Server server, ServerId
   }
   const auto before = members_.find(former);
   if (before != members_.end()) before->second.stopped_itself = true;
+  warnOfCopies(server, former);
   const Status stored = co_await storeNew(server, former);
   if (stored != Status::Ok) co_return Enlistment{stored, {}};
   Member member;
@@ -125,6 +128,17 @@ runtime::Task<Membership::Enlistment> Membership::enlist(Server server, ServerId
   changed_.notifyAll();
   noteChange();
   co_return Enlistment{granted, given};
+}
+
+// Two that found the same name: the first one died before it wrote its own, or the storage was copied.
+void Membership::warnOfCopies(const Server& server, ServerId former) {
+  if (former == ServerId()) return;
+  for (const auto& [id, member] : members_) {
+    if (!member.server.alive || member.server.former != former) continue;
+    trace_.warning("server " + std::to_string(id.value) + " (" + member.server.name + ") and a new one (" +
+                   server.name + ") began with the same storage, of server " + std::to_string(former.value) +
+                   "; if it was copied, stop one of them and empty its storage: copies in use lose data");
+  }
 }
 
 // Under lock_. Gives the server its id.
@@ -230,10 +244,14 @@ runtime::Task<Status> Membership::declareDead(ServerId id, bool stopped_itself) 
   // Late messages of the dead ones are answered by their records; the oldest of many may go.
   std::vector<ServerId> forgotten;
   size_t dead_count = 0;
+  size_t missed_count = 0;
   for (auto at = members_.rbegin(); at != members_.rend(); ++at) {
-    if (at->second.server.recovered && ++dead_count >= kDeadKeptMax && forgotten.size() < Batch::kChangesMax - 1) {
-      forgotten.push_back(at->first);
-    }
+    const Server& old = at->second.server;
+    if (!old.recovered || forgotten.size() >= Batch::kChangesMax - 1) continue;
+    // A recovery waits for storage that may still come back, as long as there is a record of it.
+    const bool is_missed = old.keeps_replicas && !old.returned;
+    const bool may_go = is_missed ? ++missed_count >= kMissedKeptMax : ++dead_count >= kDeadKeptMax;
+    if (may_go) forgotten.push_back(at->first);
   }
   for (const ServerId old : forgotten) batch.remove(keyOf(old));
   const Status stored = co_await journal_.commit(std::move(batch));

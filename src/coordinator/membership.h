@@ -93,6 +93,8 @@ class Membership {
  private:
   // Of those that are recovered. The others are all kept: their floors decide what is recovered.
   static constexpr size_t kDeadKeptMax = 256;
+  /// Of those whose storage has not come back, more are kept: they may have what a recovery waits for.
+  static constexpr size_t kMissedKeptMax = 4096;
 
   struct Member {
     Server server;
@@ -106,6 +108,7 @@ class Membership {
   runtime::Task<Status> loadConfig(StoredConfig& config);
   runtime::Task<Status> declareDead(ServerId id, bool stopped_itself);
   runtime::Task<Status> storeNew(Server& server, ServerId former);
+  void warnOfCopies(const Server& server, ServerId former);
   void noteChange();
   Status check(const Server& server) const;
   int64_t nextVerdictNs() const;

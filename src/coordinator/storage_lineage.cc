@@ -9,6 +9,7 @@ StorageLineage::StorageLineage(const std::vector<const Server*>& servers) {
     const ServerId root = rootOf(*server);
     roots_.emplace(server->id, root);
     by_root_[root].push_back(server);
+    last_next_[server->former] = server->id;
   }
 }
 
@@ -18,24 +19,24 @@ ServerId StorageLineage::rootOf(const Server& server) const {
   return known == roots_.end() ? server.former : known->second;
 }
 
-// Whether `server` has it from `id`, perhaps through others.
-bool StorageLineage::isBefore(ServerId id, const Server& server, const std::vector<const Server*>& line) {
-  ServerId at = server.former;
-  // Ids ascend from a former server to the next one.
-  for (auto one = line.rbegin(); one != line.rend() && at >= id; ++one) {
-    if (at == id) return true;
-    if ((*one)->id == at) at = (*one)->former;
+// Those that `server` has the storage from, the next one first. Ids ascend from a former server to the next one.
+std::vector<ServerId> StorageLineage::formersOf(const Server& server, const std::vector<const Server*>& line) {
+  std::vector<ServerId> formers{server.former};
+  for (auto one = line.rbegin(); one != line.rend(); ++one) {
+    if ((*one)->id == formers.back()) formers.push_back((*one)->former);
   }
-  return at == id;
+  return formers;
 }
 
 bool StorageLineage::isSuperseded(const Server& server, const std::function<bool(ServerId)>& answers) const {
   const std::vector<const Server*>& line = by_root_.at(roots_.at(server.id));
+  if (line.size() == 1) return false;
+  const std::vector<ServerId> formers = formersOf(server, line);  // descending
   return std::any_of(line.begin(), line.end(), [&](const Server* other) {
-    if (other->id == server.id || isBefore(other->id, server, line)) return false;
-    if (answers(other->id)) return true;
-    return std::any_of(line.begin(), line.end(),
-                       [&](const Server* next) { return next->former == other->id && next->id > server.id; });
+    const bool is_former = std::binary_search(formers.begin(), formers.end(), other->id, std::greater<>());
+    if (other->id == server.id || is_former) return false;
+    const auto next = last_next_.find(other->id);
+    return answers(other->id) || (next != last_next_.end() && next->second > server.id);
   });
 }
 

@@ -17,6 +17,9 @@ namespace ramcore::coordinator {
 /// branches one is a single server that had nothing: whoever has something was found by the next one, and is in the
 /// line of all later ones. Where a disk lied, the branch that is left has all that is left.
 ///
+/// All this takes a storage for one disk. Copies of it that are in use at the same time look like branches, and
+/// one of them may be taken for what is left of another (docs/operating.md).
+///
 /// Thread: one. Borrows the records; they outlive it, unchanged.
 class StorageLineage {
  public:
@@ -29,15 +32,16 @@ class StorageLineage {
   /// A server that enlisted late, behind the one that has the storage, proves nothing by that alone.
   /// @param server   one of those given to the constructor
   /// @param answers  whether this server answers today
-  /// Cost: of the servers of one storage, all with all.
+  /// Cost: grows with the number of servers that used its storage.
   bool isSuperseded(const Server& server, const std::function<bool(ServerId)>& answers) const;
 
  private:
   ServerId rootOf(const Server& server) const;
-  static bool isBefore(ServerId id, const Server& server, const std::vector<const Server*>& line);
+  static std::vector<ServerId> formersOf(const Server& server, const std::vector<const Server*>& line);
 
   std::map<ServerId, ServerId> roots_;                      // the oldest one that is known, or named
   std::map<ServerId, std::vector<const Server*>> by_root_;  // ascending
+  std::map<ServerId, ServerId> last_next_;                  // the highest of those that found its name
 };
 
 }  // namespace ramcore::coordinator

@@ -47,6 +47,13 @@ TEST(Membership, BadEnlistmentsAreRefused) {
   EXPECT_EQ(bench.enlist(server).status, Status::WrongFormat);
 }
 
+TEST(Membership, AFormerServerThatNeverWasIsRefused) {
+  Bench bench;
+  const ServerId first = bench.addServer(1);
+  EXPECT_EQ(bench.enlist(Bench::serverOf(2), first).status, Status::Ok);
+  EXPECT_EQ(bench.enlist(Bench::serverOf(3), ServerId(first.value + 1000)).status, Status::BadRequest);
+}
+
 TEST(Membership, SilenceIsJudgedLate) {
   Bench bench;
   const ServerId silent = bench.addServer(1);
@@ -225,6 +232,26 @@ TEST(Membership, TheDeadAreRememberedUntilTheyAreRecovered) {
   EXPECT_TRUE(bench.life().membership.isStillToCome(ServerId(10'000)));
   bench.restart();
   ASSERT_NE(bench.life().membership.find(first), nullptr);
+}
+
+// A loop of starts that fail must not push out a server whose storage a recovery waits for.
+TEST(Membership, TheDeadWhoseStorageIsAwayAreRememberedLongest) {
+  Bench bench;
+  Server keeper = Bench::serverOf(1);
+  keeper.keeps_replicas = true;
+  const ServerId away = bench.enlist(keeper).id;
+  EXPECT_EQ(bench.goodbye(away), Status::Ok);
+  ServerId former;
+  for (uint64_t i = 0; i < 300; ++i) {
+    Server server = Bench::serverOf(100 + i);
+    server.keeps_replicas = true;
+    const ServerId id = bench.enlist(server, former).id;
+    EXPECT_EQ(bench.goodbye(id), Status::Ok);
+    bench.pass(50 * kMilli);
+    former = id;
+  }
+  EXPECT_NE(bench.life().membership.find(away), nullptr);
+  EXPECT_LT(bench.life().membership.servers().size(), 270u) << "those whose storage was back went";
 }
 
 TEST(ClientLeases, EndsAreFinal) {
