@@ -33,6 +33,9 @@ bool Cleaner::findsHead() const { return log_.pool().mayHaveRoom(SegmentKind::He
 /// Heads will soon find no place on backups.
 bool Cleaner::isStorageScarce() const { return replicator_.storagePercent() >= kStoragePercentScarce; }
 
+/// A survivor might wait for its places, and others for those that this pass has.
+bool Cleaner::mayMissPlaces() const { return replicator_.isShortOfPlaces() || isStorageScarce(); }
+
 /// Segments take what is short, however little is alive in them. Where memory is short as well, passes that free most
 /// of it leave fewer segments behind, too.
 bool Cleaner::hasTooMany() const {
@@ -190,15 +193,19 @@ Cleaner::Verdict Cleaner::beginPass(std::span<Segment* const> cleanable) {
     // They go to others and come back, which would be the same again.
     if (!survivors_.empty() && hasTooMany()) putOff(false, log_.config().granuleBytes(largestEntryBytes()));
     reset();
-    return can_end ? Verdict::NoGain : Verdict::NotNow;
+    // The oldest may be too full for what survivors lose. There is nothing to gain if the emptiest are so, too.
+    const bool was_last_try = hasTooMany() || takes_emptiest_;
+    takes_emptiest_ = !was_last_try;
+    return can_end && was_last_try ? Verdict::NoGain : Verdict::NotNow;
   }
+  takes_emptiest_ = false;
   // The oldest first, so that survivors hold what is of one age.
   std::sort(candidates_.begin(), candidates_.end(), [](const Segment* a, const Segment* b) {
     return a->stampBytes() != b->stampBytes() ? a->stampBytes() < b->stampBytes() : a->id() < b->id();
   });
   places_asked_ = 0;
   phase_ = Phase::Opening;
-  if (!replicator_.isShortOfPlaces()) beginCopying();
+  if (!mayMissPlaces()) beginCopying();
   return Verdict::Begun;
 }
 
@@ -265,6 +272,7 @@ std::vector<uint32_t> Cleaner::choose(std::span<Segment* const> cleanable) const
   budget.gain_bytes_enough = std::max<uint64_t>(config.segment_bytes, room / 2);
   budget.segment_count_max = kCandidatesMax;
   budget.merge_small = hasTooMany();
+  budget.emptiest_first = takes_emptiest_;
   std::vector<uint32_t> chosen = chooseSegments(summaries, budget);
   // Small heads return nothing that others could use, but the next full memory needs them back, and the removes that
   // would make room in it: they come along with any pass, and make a pass of their own.
@@ -299,8 +307,8 @@ bool Cleaner::openSurvivors() {
     const uint32_t largest = largestEntryBytes();
     // One entry more: what dies while it is being copied takes room for that long.
     if (needed == 0 || room >= needed + largest) break;
-    // Where places are short, backups keep a few for each master's survivors.
-    const bool may_open = !replicator_.isShortOfPlaces() || survivors_.size() <= log_.config().survivor_segments;
+    // Where places are scarce, backups keep a few for each master's survivors.
+    const bool may_open = !mayMissPlaces() || survivors_.size() <= log_.config().survivor_segments;
     Segment* const survivor = may_open ? log_.openPrivate(SegmentKind::Survivor, largest) : nullptr;
     if (survivor != nullptr) {
       survivors_.push_back(survivor);
@@ -364,6 +372,8 @@ bool Cleaner::isWorthwhile() const {
     return false;
   }
   if (small_heads >= smallHeadsWorthAPass() || (hasTooMany() && gainsSegments())) return true;
+  // For the sake of the storage there is nothing else to be gained.
+  if (isStorageScarce() && !lacksMemory()) return false;
   // The pass rolls the head, which leaves a closed one behind unless it is one of the reserve.
   const uint64_t cost = (has_room ? 2 : 1) * uint64_t{log_.config().granuleBytes(largestEntryBytes())};
   return given_up >= kept + cost || (elsewhere >= cost && !is_tight_);

@@ -80,6 +80,7 @@ class Cleaner final {
   bool lacksMemory() const;
   bool findsHead() const;
   bool isStorageScarce() const;
+  bool mayMissPlaces() const;
   bool hasTooMany() const;
   size_t segmentsLeft() const;
   bool gainsSegments() const;
@@ -123,6 +124,7 @@ class Cleaner final {
   uint32_t places_asked_ = 0;           ///< how often survivors were without
   LogPosition deaths_end_;              ///< every death that was relied on is before this
   runtime::GraceTicket deaths_ticket_;  ///< and is known to the owner when this is over
+  bool takes_emptiest_ = false;         ///< the last pass was given up: the best ones, together, gained too little
   bool is_tight_ = false;               ///< the pass began with less than the reserve
   SegmentId roll_;
   uint64_t copied_at_bytes_ = 0;           ///< appended bytes when the copying of the pass was over

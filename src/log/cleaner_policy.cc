@@ -58,7 +58,8 @@ std::vector<uint32_t> take(std::span<const SegmentSummary> segments, const Clean
 
 std::vector<uint32_t> chooseSegments(std::span<const SegmentSummary> segments, const CleaningBudget& budget) {
   if (budget.merge_small) return take(segments, budget, smallness);
-  std::vector<uint32_t> chosen = take(segments, budget, costBenefit);
+  std::vector<uint32_t> chosen;
+  if (!budget.emptiest_first) chosen = take(segments, budget, costBenefit);
   if (chosen.empty()) chosen = take(segments, budget, emptiness);
   return chosen;
 }

@@ -20,7 +20,8 @@ struct CleaningBudget {
   uint64_t gain_bytes_min = 0;                ///< less is not worth a pass
   uint64_t gain_bytes_enough = ~uint64_t{0};  ///< nothing more is copied once this much is gained
   uint32_t segment_count_max = 0;
-  bool merge_small = false;  ///< segments themselves are too many: gather the smallest, gain or not
+  bool emptiest_first = false;  ///< whatever their ages: the most that can be gained
+  bool merge_small = false;     ///< segments themselves are too many: gather the smallest, gain or not
 };
 
 /// The segments of the next pass, best first; empty if no set within the budget gains enough.

@@ -144,6 +144,39 @@ class FillAndFree : public ::testing::TestWithParam<Sizes> {
            ", passes " + std::to_string(stats.cleaner_passes.load());
   }
 
+  // Removes until a value of `bytes` more stays below `most`.
+  void makeRoom(Cycle& cycle, uint64_t most, uint32_t bytes) {
+    while (!HasFatalFailure() && model_.entryBytes() + bytes > most) {
+      const uint32_t number = model_.drawPresent(random_);
+      const master::Answer answer = carryOut(cycle, [&] { return client_.remove(model_.key(number)); });
+      if (HasFatalFailure()) return;
+      ASSERT_EQ(answer.status, Status::Ok) << name(answer.status);
+      model_.removed(number);
+    }
+  }
+
+  // Values of other sizes under keys that are there, or were, `times` the memory of them.
+  Cycle overwrite(uint64_t most, uint64_t times) {
+    Cycle cycle;
+    uint64_t left = smallConfig().memory_bytes * times;
+    while (!HasFatalFailure() && left > 0) {
+      const uint32_t bytes = drawBytes(GetParam(), 32u << 10, random_);
+      makeRoom(cycle, most, bytes + 200);
+      if (HasFatalFailure()) break;
+      const bool is_new = model_.absentCount() > 0 && random_.below(4) == 0;
+      const uint32_t number = is_new ? model_.drawAbsent(random_) : model_.drawPresent(random_);
+      std::vector<std::byte> value(bytes);
+      fillValue(++stamp_, value);
+      const master::Answer answer = carryOut(cycle, [&] { return client_.write(model_.key(number), value); });
+      if (HasFatalFailure()) break;
+      EXPECT_EQ(answer.status, Status::Ok) << name(answer.status) << ": " << describe();
+      if (answer.status != Status::Ok) break;
+      model_.wrote(number, answer.version, stamp_, bytes);
+      left -= std::min<uint64_t>(left, bytes);
+    }
+    return cycle;
+  }
+
   void verify() {
     compare(store_, model_, "the store");
     const SoakModel* const models[] = {&model_};
@@ -216,6 +249,22 @@ TEST_P(FillAndFree, EveryCycleStoresAsMuchAsTheOnesBefore) {
   // Refusals do not become more frequent, and stay the exception.
   EXPECT_LE(retries[1], retries[0] + retries[0] / 2 + mutations / 1000);
   EXPECT_LE(retries[0] + retries[1], mutations / 20);
+  verify();
+}
+// Passes that gain little, in a memory that is nearly full, must not use up what the next ones need: a few values are
+// large, which is where survivors lose most at the ends of their extents.
+TEST_P(FillAndFree, OverwritesOfANearlyFullMemoryDoNotUseUpTheReserve) {
+  SCOPED_TRACE("RAMCORE_SOAK_SEED=" + std::to_string(asked("RAMCORE_SOAK_SEED", 1)));
+  const Cycle full = fill();
+  if (HasFatalFailure()) return;
+  const Cycle cycle = overwrite(full.stored_first_bytes * asked("RAMCORE_SOAK_OVERWRITE_PERCENT", 94) / 100, 20);
+  if (HasFatalFailure()) return;
+  const log::SegmentPool& pool = store_.log().pool();
+  std::printf("%llu mutations, RetryLater %llu for at most %.1f ms; %s, blocks %llu of a reserve of %llu\n",
+              static_cast<unsigned long long>(cycle.mutations), static_cast<unsigned long long>(cycle.retries),
+              static_cast<double>(cycle.longest_retry_ns) / 1e6, describe().c_str(),
+              static_cast<unsigned long long>(pool.freeBlockBytes()),
+              static_cast<unsigned long long>(pool.survivorReserveBytes()));
   verify();
 }
 INSTANTIATE_TEST_SUITE_P(Of, FillAndFree, ::testing::Values(Sizes::Mixed, Sizes::Small, Sizes::Broad),

@@ -45,6 +45,14 @@ TEST(CleanerPolicy, EmptiestAreTriedWhenTheOldOnesDoNotGainEnough) {
   EXPECT_EQ(chooseSegments(segments, kBudget).front(), 1u);
 }
 
+TEST(CleanerPolicy, EmptiestComeFirstIfAsked) {
+  const std::vector<SegmentSummary> segments{{0, 1000, 800, 0, 1000000}, {1, 1000, 600, 0, 100}};
+  CleaningBudget budget = kBudget;
+  EXPECT_EQ(chooseSegments(segments, budget).front(), 0u);
+  budget.emptiest_first = true;
+  EXPECT_EQ(chooseSegments(segments, budget).front(), 1u);
+}
+
 TEST(CleanerPolicy, MergesTheSmallestWhenSlotsAreShort) {
   CleaningBudget budget = kBudget;
   budget.merge_small = true;
