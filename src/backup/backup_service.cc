@@ -255,14 +255,15 @@ runtime::Task<void> BackupService::readReplica(Request request) {
   co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Waited);
   Status status = Status::Ok;
   std::shared_ptr<const ReplicaCache::Replica> replica;
-  const auto master = masters_.find(ask.master);
-  if (master == masters_.end() || !master->second.fenced || stop_) {
+  const auto found = masters_.find(ask.master);
+  Master* const master = found != masters_.end() ? &found->second : nullptr;  // never erased
+  if (master == nullptr || !master->fenced || stop_) {
     status = Status::RetryLater;
   } else {
     replica = co_await cache_.get(ask.master, ask.segment, worker);
     if (replica == nullptr || versionOf(replica->certificate) != ask.replica) {
       status = Status::NotFound;
-      noteGone(master->second, ask.segment, ask.replica);
+      noteGone(*master, ask.master, ask.segment, ask.replica);
     }
   }
   co_await runtime::resumeOn(worker, runtime::Priority::Waited);
@@ -275,7 +276,9 @@ runtime::Task<void> BackupService::readReplica(Request request) {
 
 /// What was offered cannot be read any more. If it still stands in the list, whoever asks next gets another one: or a
 /// recovery would choose it again and again.
-void BackupService::noteGone(Master& master, SegmentId segment, const wire::ReplicaVersion& replica) {
+void BackupService::noteGone(Master& master, ServerId id, SegmentId segment, const wire::ReplicaVersion& replica) {
+  // What was read before may be another version than the one that is found when all are listed again.
+  cache_.forget(id);
   if (!master.listed) return;
   master.listed = std::ranges::none_of(master.replicas, [&](const FoundReplica& found) {
     return found.certificate.segment == segment && versionOf(found.certificate) == replica;

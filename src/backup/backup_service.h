@@ -88,7 +88,7 @@ class BackupService {
   runtime::Task<void> answerFlushed(rpc::Request request, FrameStore::Written written);
   runtime::Task<void> list(ServerId id, Master& master);
   void answerFence(rpc::Request request, const Master& master);
-  static void noteGone(Master& master, SegmentId segment, const wire::ReplicaVersion& replica);
+  void noteGone(Master& master, ServerId id, SegmentId segment, const wire::ReplicaVersion& replica);
   void answerPage(rpc::Request request, const wire::ReadReplica::Request& ask, const RangeFilter& filter,
                   ByteSpan bytes);
   void answerFetch(rpc::Request request, const wire::FetchReplica::Request& ask, Status status, ByteSpan bytes);
