@@ -33,10 +33,10 @@ Outcome<bool> mapReserved(std::byte* base, uint64_t bytes) {
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB | kHugePagesOf2Mb, -1, 0);
   if (mapping != MAP_FAILED) return true;
   const int error = errno;
-  return Failure{
-      error == ENOMEM ? Status::NoSpace : Status::IoError,
-      "cannot take " + std::to_string(pages) + " huge pages of 2 MiB for the log: " + std::strerror(error) +
-          "; HugePages_Free in /proc/meminfo tells how many are left: raise vm.nr_hugepages by what is missing"};
+  return Failure{error == ENOMEM ? Status::NoSpace : Status::IoError,
+                 "cannot take " + std::to_string(pages) + " huge pages of 2 MiB for the log: " + std::strerror(error) +
+                     "; of those that are set aside, free_hugepages less resv_hugepages are left, both in "
+                     "/sys/kernel/mm/hugepages/hugepages-2048kB: raise nr_hugepages there by what is missing"};
 }
 
 }  // namespace
@@ -65,10 +65,12 @@ Outcome<std::unique_ptr<LogMemory>> LogMemory::open(uint64_t bytes, Pages pages)
       return std::move(mapped).error();
     }
   }
-  // Advice only: a kernel without one of them gives a slower or larger process, not a wrong one.
+  // Advice only: a kernel without one of them gives a slower or larger process, not a wrong one. Of reserved pages it
+  // takes none for a part of a page.
+  const uint64_t advised_bytes = pages == Pages::Reserved ? alignUp(bytes, kAlignmentBytes) : bytes;
   if (pages == Pages::Transparent) ::madvise(base, bytes, MADV_HUGEPAGE);
-  ::madvise(base, bytes, MADV_DONTDUMP);
-  ::madvise(base, bytes, MADV_DONTFORK);
+  ::madvise(base, advised_bytes, MADV_DONTDUMP);
+  ::madvise(base, advised_bytes, MADV_DONTFORK);
   return std::unique_ptr<LogMemory>(new LogMemory(first, mapping_bytes, base, bytes));
 }
 
@@ -98,8 +100,9 @@ Outcome<bool> LogMemory::prefaulted() const {
   // Pages are set aside for the machine as a whole, and may be used up on the node that memory is bound to.
   return Failure{Status::NoSpace, std::string("cannot fill the log's memory: ") +
                                       (error == EFAULT ? "no page is left where it may lie" : std::strerror(error)) +
-                                      "; give less --memory, or, with --hugetlb and --numa-node, set more huge pages "
-                                      "aside on that node: /sys/devices/system/node/node*/hugepages"};
+                                      "; give less --memory, or, with --hugetlb, set more huge pages aside on the node "
+                                      "of --numa-node (/sys/devices/system/node/node*/hugepages), or raise the limit "
+                                      "of the control group"};
 }
 
 }  // namespace ramcore::log

@@ -98,7 +98,8 @@ Outcome<bool> NumaNode::bindThread() const {
     if (CPU_ISSET_S(processor, allowed.bytes, allowed.set)) CPU_SET_S(processor, wanted.bytes, wanted.set);
   }
   if (CPU_COUNT_S(wanted.bytes, wanted.set) == 0) {
-    return Failure{Status::BadConfig, "this process may run on none of the processors of " + name};
+    return Failure{Status::BadConfig, "this process may run on none of the processors of " + name +
+                                          "; choose a node that its control group or taskset allows"};
   }
   // Memory first: it is what containers refuse.
   constexpr size_t kWordBits = sizeof(unsigned long) * CHAR_BIT;
@@ -106,8 +107,11 @@ Outcome<bool> NumaNode::bindThread() const {
   nodes[number_ / kWordBits] |= 1UL << number_ % kWordBits;
   // The kernel takes one bit less than it is told of.
   if (syscall(SYS_set_mempolicy, MPOL_BIND, nodes, kNodesMax + 1) != 0) {
-    return Failure{Status::IoError, "cannot bind memory to " + name + ": " + std::strerror(errno) +
-                                        (errno == EPERM ? "; in a container this takes CAP_SYS_NICE" : "")};
+    return Failure{Status::IoError,
+                   "cannot bind memory to " + name + ": " + std::strerror(errno) +
+                       (errno == EPERM    ? "; in a container this takes CAP_SYS_NICE"
+                        : errno == EINVAL ? "; the node has no memory, or none that this process may use"
+                                          : "; choose another node")};
   }
   if (sched_setaffinity(0, wanted.bytes, wanted.set) != 0) {
     return Failure{Status::IoError, "cannot bind threads to " + name + ": " + std::strerror(errno)};
