@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace ramcore::transport::shm {
+namespace ramcore::transport {
 
 /// Owns a file descriptor.
 class Descriptor {
@@ -31,4 +31,4 @@ class Descriptor {
   int fd_ = -1;
 };
 
-}  // namespace ramcore::transport::shm
+}  // namespace ramcore::transport

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-namespace ramcore::transport::shm {
+namespace ramcore::transport {
 
 /// The thread that polls an endpoint, so that its pools can do without locked instructions there. A locked instruction
 /// waits until all earlier stores are visible; between the bytes of a message and the position that publishes them it
@@ -24,4 +24,4 @@ class HomeThread {
   std::atomic<uintptr_t> home_ = 0;
 };
 
-}  // namespace ramcore::transport::shm
+}  // namespace ramcore::transport

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <cstddef>
 
+#include "transport/home_thread.h"
 #include "transport/message.h"
-#include "transport/shm/home_thread.h"
 
 namespace ramcore::transport::shm {
 

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "transport/call_slots.h"
+#include "transport/descriptor.h"
 #include "transport/epoll_sleeper.h"
 #include "transport/progress.h"
-#include "transport/shm/descriptor.h"
 #include "transport/shm/frame_reader.h"
 #include "transport/shm/frame_writer.h"
 #include "transport/shm/greeting.h"

@@ -3,8 +3,8 @@
 #include <array>
 
 #include "base/spin_lock.h"
+#include "transport/home_thread.h"
 #include "transport/message.h"
-#include "transport/shm/home_thread.h"
 
 namespace ramcore::transport::shm {
 

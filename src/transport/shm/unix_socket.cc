@@ -131,19 +131,6 @@ bool peerIsSameUser(int fd, std::string& description) {
   return isSameUser(peer, ::geteuid());
 }
 
-StreamLook receiveSome(int fd, MutableByteSpan into, size_t& received_bytes) {
-  received_bytes = 0;
-  ssize_t got = 0;
-  do {
-    got = ::recv(fd, into.data(), into.size(), MSG_DONTWAIT);
-  } while (got < 0 && errno == EINTR);
-  if (got > 0) {
-    received_bytes = static_cast<size_t>(got);
-    return StreamLook::Bytes;
-  }
-  return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? StreamLook::Nothing : StreamLook::Ended;
-}
-
 StreamLook receiveWithDescriptor(int fd, MutableByteSpan into, size_t& received_bytes, Descriptor& descriptor) {
   received_bytes = 0;
   iovec piece{into.data(), into.size()};
@@ -172,17 +159,6 @@ StreamLook receiveWithDescriptor(int fd, MutableByteSpan into, size_t& received_
   if ((message.msg_flags & MSG_CTRUNC) != 0 || got == 0) return StreamLook::Ended;
   received_bytes = static_cast<size_t>(got);
   return StreamLook::Bytes;
-}
-
-bool sendSome(int fd, ByteSpan bytes, size_t& sent_bytes) {
-  sent_bytes = 0;
-  while (sent_bytes < bytes.size()) {
-    const ssize_t sent = ::send(fd, bytes.data() + sent_bytes, bytes.size() - sent_bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
-    sent_bytes += static_cast<size_t>(sent);
-  }
-  return true;
 }
 
 bool sendWithDescriptor(int fd, ByteSpan bytes, int descriptor) {

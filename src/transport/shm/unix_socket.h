@@ -7,7 +7,8 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "transport/shm/descriptor.h"
+#include "transport/descriptor.h"
+#include "transport/stream_io.h"
 
 namespace ramcore::transport::shm {
 
@@ -44,15 +45,9 @@ bool isSameUser(const ucred& peer, uid_t user);
 /// Reads the peer's credentials and applies isSameUser to them and the own effective user.
 bool peerIsSameUser(int fd, std::string& description);
 
-/// What one look at a stream socket gave.
-enum class StreamLook : uint8_t { Bytes, Nothing, Ended };
-
-/// Reads what is there, without blocking. Descriptors that the peer sends are dropped by the kernel.
-StreamLook receiveSome(int fd, MutableByteSpan into, size_t& received_bytes);
-/// The same, and takes one descriptor if it comes with the bytes; more than one counts as the end of the stream.
+/// As receiveSome (transport/stream_io.h), and takes one descriptor if it comes with the bytes; more than one counts as
+/// the end of the stream.
 StreamLook receiveWithDescriptor(int fd, MutableByteSpan into, size_t& received_bytes, Descriptor& descriptor);
-/// Sends what fits, without blocking and without SIGPIPE. Returns false if the stream is broken.
-[[nodiscard]] bool sendSome(int fd, ByteSpan bytes, size_t& sent_bytes);
 /// Sends `bytes` (a few) and a descriptor; false if the stream is broken or has no room for them.
 [[nodiscard]] bool sendWithDescriptor(int fd, ByteSpan bytes, int descriptor);
 /// What is on the socket of an open session, and nothing else.
