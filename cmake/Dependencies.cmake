@@ -12,6 +12,13 @@ pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
 pkg_check_modules(URCU_QSBR REQUIRED IMPORTED_TARGET liburcu-qsbr)
 pkg_check_modules(SQLITE3 REQUIRED IMPORTED_TARGET sqlite3)
 
+# What a transport needs that may be left out.
+add_library(ramcore_transport_deps INTERFACE)
+if(RAMCORE_VERBS)
+  pkg_check_modules(IBVERBS REQUIRED IMPORTED_TARGET libibverbs)
+  target_link_libraries(ramcore_transport_deps INTERFACE PkgConfig::IBVERBS)
+endif()
+
 # spdlog compiled into its library, with the distribution's fmt: header-only spdlog costs 4 s per file.
 add_library(ramcore_spdlog INTERFACE)
 target_link_libraries(ramcore_spdlog INTERFACE spdlog::spdlog fmt::fmt)

@@ -33,12 +33,15 @@ function(ramcore_generate_protobuf layer objects)
   endif()
 endfunction()
 
-# ramcore_layer(<name> [PROTOBUF] [DEPENDS <layer>...] [VENDOR <target>...])
+# ramcore_layer(<name> [PROTOBUF] [DEPENDS <layer>...] [VENDOR <target>...] [WITHOUT <folder below src>...])
 # Defines library ramcore_<name> from src/<name>/**.cc, and ramcore_<name>_objects, its object files (libramcore is made
 # of these). A folder without sources becomes an interface library, so that the tree configures at every stage.
 function(ramcore_layer name)
-  cmake_parse_arguments(ARG "PROTOBUF" "" "DEPENDS;VENDOR" ${ARGN})
+  cmake_parse_arguments(ARG "PROTOBUF" "" "DEPENDS;VENDOR;WITHOUT" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
+  foreach(folder IN LISTS ARG_WITHOUT)
+    list(FILTER sources EXCLUDE REGEX "/src/${folder}/")
+  endforeach()
   file(GLOB_RECURSE protos CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.proto)
   set(RAMCORE_LAYERS ${RAMCORE_LAYERS} ${name} CACHE INTERNAL "Layers in order, lowest first")
   set(RAMCORE_LAYER_${name}_DEPENDS ${ARG_DEPENDS} CACHE INTERNAL "Layers that ${name} may use")

@@ -28,15 +28,18 @@ struct Client::Impl::Background : runtime::Job {
 
 namespace {
 
+constexpr std::string_view kNoDevice = ", and no RDMA device that is active (ibv_devinfo tells)";
+
 Outcome<std::vector<rpc::PeerAddress>> parseCoordinators(const std::vector<std::string>& texts,
-                                                         const client::ProcessTransports& transports) {
+                                                         const transport::TransportSet& transports) {
   std::vector<rpc::PeerAddress> addresses;
   for (const std::string& text : texts) {
     auto locator = transport::Locator::parse(text);
     if (!locator) return locator.error();
-    if (!transports.canReach(*locator)) {
-      return Failure{Status::BadConfig,
-                     "this program has no transport for " + text + "; use tcp://host:port or shm:///path"};
+    if (transports.endpointFor(*locator) == nullptr) {
+      return Failure{Status::BadConfig, "this program has no transport for " + text + "; it has " +
+                                            transports.schemes() +
+                                            (locator->scheme == "verbs" ? std::string(kNoDevice) : "")};
     }
     addresses.push_back({.id = 0, .locators = {std::move(locator).value()}});
   }
@@ -94,8 +97,17 @@ Outcome<std::unique_ptr<Client::Impl>> Client::Impl::open(const ClientOptions& o
   impl->default_timeout_ns_ = std::max<int64_t>(0, options.default_timeout.count());
   impl->clock_ = std::make_unique<runtime::SystemClock>();
   impl->entropy_ = std::make_unique<runtime::SystemEntropy>();
-  impl->transports_ =
-      std::make_unique<client::ProcessTransports>(*impl->clock_, *impl->entropy_, trace, impl->identity_);
+  transport::TransportChoices choices;
+  if (!options.rdma_device.empty()) {
+    auto device = transport::VerbsDeviceChoice::parse(options.rdma_device);
+    if (!device) return device.error();
+    choices.verbs_device = std::move(device).value();
+    choices.verbs = transport::TransportChoices::Wanted::Yes;
+  }
+  auto transports = transport::TransportSet::open(
+      choices, {.clock = *impl->clock_, .entropy = *impl->entropy_, .trace = trace}, impl->identity_);
+  if (!transports) return transports.error();
+  impl->transports_ = std::move(transports).value();
   auto coordinators = parseCoordinators(options.coordinators, *impl->transports_);
   if (!coordinators) return coordinators.error();
   impl->dispatch_ =

@@ -7,9 +7,9 @@
 #include "base/trace.h"
 #include "client/cluster_client.h"
 #include "client/driver.h"
-#include "client/process_transports.h"
 #include "ramcore/client.h"
 #include "runtime/random.h"
+#include "transport/registry.h"
 
 namespace ramcore {
 
@@ -42,7 +42,7 @@ struct Client::Impl {
   std::unique_ptr<runtime::Clock> clock_;
   std::unique_ptr<runtime::Entropy> entropy_;
   transport::Identity identity_;
-  std::unique_ptr<client::ProcessTransports> transports_;
+  std::unique_ptr<transport::TransportSet> transports_;
   std::unique_ptr<rpc::Dispatch> dispatch_;
   std::unique_ptr<rpc::Caller> caller_;
   std::unique_ptr<client::ClusterClient> cluster_;

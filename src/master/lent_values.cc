@@ -23,7 +23,10 @@ struct LentValues::Loan {
 
 LentValues::LentValues(const LendingOptions& options, uint64_t memory_bytes, const log::LogStats& log,
                        runtime::PinRegistry& pins)
-    : bytes_max_(std::min(options.pinned_bytes_max, memory_bytes / kShareMax)), log_(log), pins_(pins) {}
+    : bytes_max_(std::min(options.pinned_bytes_max, memory_bytes / kShareMax)),
+      region_(options.region),
+      log_(log),
+      pins_(pins) {}
 
 LentValues::~LentValues() { RC_CHECK_MSG(!isLending(), "a message shows values of a log that ends"); }
 
@@ -45,7 +48,7 @@ transport::Chunk LentValues::lend(ByteSpan value, uint32_t pin_slot) {
   auto* loan = new Loan{.pin = pins_.takeToken(pin_slot), .copy = nullptr, .bytes = value.size()};
   return {.address = value.data(),
           .bytes = static_cast<uint32_t>(value.size()),
-          .region = 0,
+          .region = region_,
           .owner = this,
           .token = reinterpret_cast<uint64_t>(loan)};
 }

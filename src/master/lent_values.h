@@ -14,6 +14,8 @@ struct LendingOptions {
   /// values are read at once. Less: less memory that writes have to do without for a moment. Never more than an eighth
   /// of the log's memory.
   uint64_t pinned_bytes_max = 128 * 1024 * 1024;
+  /// The log's memory as the transports have registered it; 0: they have not.
+  transport::RegionId region = 0;
 };
 
 /// Values that answers show from where they lie in the log, each under a pin that the transport gives back.
@@ -62,6 +64,7 @@ class LentValues final : private transport::ChunkOwner {
   void releaseChunk(uint64_t token) noexcept override;
 
   const uint64_t bytes_max_;
+  const transport::RegionId region_;
   const log::LogStats& log_;
   runtime::PinRegistry& pins_;
   Stats stats_;

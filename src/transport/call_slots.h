@@ -14,6 +14,7 @@ class CallSlots {
     for (uint16_t slot = slot_count; slot > 0; --slot) free_.push_back(slot - 1);
   }
 
+  uint16_t slotCount() const { return static_cast<uint16_t>(slots_.size()); }
   bool isFull() const { return free_.empty(); }
   /// Takes a free slot (checked) for `call` and writes slot and sequence into it.
   void begin(PendingCall& call) {
@@ -35,6 +36,10 @@ class CallSlots {
     slot.is_taken = false;
     free_.push_back(number);
     return detach(slot);
+  }
+  /// Whether an answer to this call may still come, wanted or not.
+  bool isOut(uint16_t number, uint32_t sequence) const {
+    return slots_[number].is_taken && slots_[number].sequence == sequence;
   }
   /// The caller no longer waits; the slot stays taken.
   void abandon(PendingCall& call) {

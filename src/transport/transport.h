@@ -174,8 +174,9 @@ class Transport {
   virtual const Limits& limits() const = 0;
   /// The scheme of its locators.
   virtual std::string_view scheme() const = 0;
-  /// Makes `bytes` at `base` (both multiples of 2 MB) sendable without a copy. Once, at start, as few and as large as
-  /// possible; stays until the transport is destroyed.
+  /// Makes `bytes` at `base` (multiples of 64 KB) sendable without a copy. Once, at start, as few and as large as
+  /// possible; stays until the transport is destroyed. 0: this transport has no use for it.
+  /// Failure: NoSpace: the limit of locked memory; IoError.
   virtual Outcome<RegionId> registerMemory(std::byte* base, size_t bytes, Access access) = 0;
   /// The identity is read at each handshake, so that a server that has just got its id uses it from then on.
   virtual std::unique_ptr<Endpoint> makeEndpoint(const Identity& identity) = 0;

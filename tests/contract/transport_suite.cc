@@ -31,11 +31,24 @@ void TestCall::onComplete(PendingCall& call, Status status, RxMessage response) 
 
 CountingOwner::~CountingOwner() { EXPECT_EQ(releasedOnce(), lentCount()) << "every owner is released exactly once"; }
 
+ChunkArena& chunkArena() {
+  static ChunkArena arena;
+  return arena;
+}
+
 Chunk CountingOwner::lend(uint32_t bytes, uint8_t first) {
   auto lent = std::make_unique<Lent>();
-  lent->bytes.resize(bytes);
+  ChunkArena& arena = chunkArena();
+  const bool is_from_arena = arena.region != 0 && arena.used_bytes + bytes <= ChunkArena::kBytes;
+  if (is_from_arena) {
+    lent->bytes = {arena.base + arena.used_bytes, bytes};
+    arena.used_bytes += bytes;
+  } else {
+    lent->own.resize(bytes);
+    lent->bytes = lent->own;
+  }
   for (std::byte& byte : lent->bytes) byte = std::byte{first++};
-  const Chunk chunk{lent->bytes.data(), bytes, 0, this, lent_.size()};
+  const Chunk chunk{lent->bytes.data(), bytes, is_from_arena ? arena.region : RegionId{0}, this, lent_.size()};
   lent_.push_back(std::move(lent));
   return chunk;
 }

@@ -98,6 +98,17 @@ struct TestCall : PendingCall {
   RxMessage response;
 };
 
+/// Memory that chunks are lent from if the world's transports have registered it; from the heap otherwise, or when it is
+/// used up.
+struct ChunkArena {
+  static constexpr size_t kBytes = 192u << 20;
+
+  std::byte* base = nullptr;
+  size_t used_bytes = 0;
+  RegionId region = 0;
+};
+ChunkArena& chunkArena();
+
 /// Counts how often each chunk it lent was released, and holds the chunks' bytes.
 class CountingOwner final : public ChunkOwner {
  public:
@@ -111,7 +122,8 @@ class CountingOwner final : public ChunkOwner {
 
  private:
   struct Lent {
-    std::vector<std::byte> bytes;
+    std::vector<std::byte> own;  // unless it is from the arena
+    std::span<std::byte> bytes;
     int releases = 0;
   };
   std::vector<std::unique_ptr<Lent>> lent_;

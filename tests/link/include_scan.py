@@ -29,7 +29,7 @@ VENDOR_RULES = [
     (r"urcu", r"runtime/.*"),
     (r"xxhash\.h$|isa-l", r"base/.*\.cc"),
     (r"openssl/", r"(base|transport)/.*\.cc"),
-    (r"infiniband/|rdma/", r"transport/verbs/.*\.cc"),
+    (r"infiniband/|rdma/", r"transport/verbs/ibverbs\.h"),
     (r"rte_", r"transport/dpdk/.*\.cc"),
 ]
 

@@ -17,6 +17,7 @@ Outcome<Client*> Session::client() {
   options.default_timeout = std::chrono::milliseconds(timeout_ms);
   options.connect_timeout = std::chrono::milliseconds(timeout_ms);
   options.administrator = true;
+  options.rdma_device = cluster.rdma_device;
   Outcome<Client> connected = Client::connect(options);
   if (!connected) return connected.error();
   client_.emplace(std::move(connected).value());

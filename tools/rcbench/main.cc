@@ -42,9 +42,9 @@ struct Flags {
 void declare(CLI::App& app, Flags& flags) {
   Settings& settings = flags.settings;
   flags.cluster.addTo(app);
-  app.add_option("--transport", flags.transport, "Use only this transport: any, tcp or shm")
+  app.add_option("--transport", flags.transport, "Use only this transport: any, tcp, shm or verbs")
       ->capture_default_str()
-      ->check(CLI::IsMember({"any", "tcp", "shm"}));
+      ->check(CLI::IsMember({"any", "tcp", "shm", "verbs"}));
 
   app.add_option("--table", settings.table, "Table to use; made if there is none")->capture_default_str();
   app.add_option("--tablets", flags.tablets, "Tablets of a table that is made; 0: one per server")
@@ -188,6 +188,14 @@ void announce(const std::string& file) {
   out << "measuring" << std::endl;
 }
 
+void choose(const std::string& transport, transport::TransportChoices& choices) {
+  if (transport == "any") return;
+  using Wanted = transport::TransportChoices::Wanted;
+  choices.tcp = transport == "tcp";
+  choices.shm = transport == "shm";
+  choices.verbs = transport == "verbs" ? Wanted::Yes : Wanted::No;
+}
+
 int runBench(const Flags& flags, const tools::ClusterAccess& access) {
   const Settings& settings = flags.settings;
   runtime::SystemClock clock;
@@ -200,7 +208,9 @@ int runBench(const Flags& flags, const tools::ClusterAccess& access) {
   std::vector<std::unique_ptr<tools::ClusterSession>> owned;
   std::vector<tools::ClusterSession*> sessions;
   for (uint32_t i = 0; i < settings.connections; ++i) {
-    owned.push_back(std::make_unique<tools::ClusterSession>(access, thread));
+    auto session = tools::ClusterSession::open(access, thread);
+    if (!session) return tools::fail(kProgram, session.error());
+    owned.push_back(std::move(session).value());
     sessions.push_back(owned.back().get());
   }
   LoadLoop loop(settings, sessions, thread, flags.busy_poll, interrupted);
@@ -241,8 +251,7 @@ int main(int argc, char** argv) {
   if (!settled) return tools::fail(kProgram, settled.error());
   Outcome<tools::ClusterAccess> access = flags.cluster.open(transport::Role::Client);
   if (!access) return tools::fail(kProgram, access.error());
-  access->use_tcp = flags.transport != "shm";
-  access->use_shm = flags.transport != "tcp";
+  choose(flags.transport, access->transports);
   struct sigaction action{};
   action.sa_handler = onSignal;
   sigaction(SIGINT, &action, nullptr);

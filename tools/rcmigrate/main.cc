@@ -324,13 +324,15 @@ int main(int argc, char** argv) {
   Trace& trace = stderrTrace(kProgram);
   trace.setLevel(TraceLevel::Off);
   transport::tcp::AsioSleeper sleeper(clock);
-  tools::ClusterSession session(*access, {.clock = clock, .entropy = entropy, .trace = trace, .sleeper = sleeper});
-  Commands commands(flags, *access, session);
+  const auto session =
+      tools::ClusterSession::open(*access, {.clock = clock, .entropy = entropy, .trace = trace, .sleeper = sleeper});
+  if (!session) return tools::fail(kProgram, session.error());
+  Commands commands(flags, *access, **session);
   const int code = parsed.list->parsed()     ? commands.list()
                    : parsed.move->parsed()   ? commands.move()
                    : parsed.split->parsed()  ? commands.split()
                    : parsed.status->parsed() ? commands.status()
                                              : commands.cancel();
-  session.close();
+  (*session)->close();
   return code;
 }

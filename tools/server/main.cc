@@ -79,6 +79,10 @@ class Server final : private master::MasterObserver {
     auto memory = openMemory();
     if (!memory.ok()) return fail(kProgram, memory.error());
     memory_ = std::move(memory).value();
+    const auto registered =
+        process_->transports().registerMemory(memory_->base(), memory_->bytes(), transport::Access::Local);
+    if (!registered.ok()) return fail(kProgram, registered.error());
+    region_ = *registered;
     auto master = openMaster(std::move(locator).value());
     if (!master.ok()) return fail(kProgram, master.error());
     master_ = std::move(master).value();
@@ -263,6 +267,7 @@ class Server final : private master::MasterObserver {
     config.coordinator = {.id = 0, .locators = {std::move(coordinator)}};
     config.replication = settings_.replication;
     config.lending = settings_.lending;
+    config.lending.region = region_;
     config.cleaners_max = settings_.cleaners_max;
     config.scrub = {.bytes_per_second = settings_.scrub_memory_bytes_per_s,
                     .pass_ns = settings_.scrub_memory_every_s * runtime::kNanosPerSecond};
@@ -308,6 +313,7 @@ class Server final : private master::MasterObserver {
   std::unique_ptr<backup::Backup> backup_;
   std::optional<FrameGauge> gauge_;
   std::unique_ptr<log::LogMemory> memory_;
+  transport::RegionId region_ = 0;  // of that
   std::unique_ptr<master::Master> master_;
   std::unique_ptr<MetricsServer> metrics_;
   bool rejected_ = false;

@@ -11,8 +11,10 @@ namespace ramcore::tools {
 
 void ClusterFlags::addTo(CLI::App& app) {
   coordinators = {"tcp://127.0.0.1:11100"};
-  app.add_option("--coordinator", coordinators,
-                 "Locator of the coordinator, tcp://HOST:PORT or shm:///PATH; repeat it for its other locators")
+  app.add_option(
+         "--coordinator", coordinators,
+         "Locator of the coordinator, tcp://HOST:PORT, verbs://HOST:PORT or shm:///PATH; repeat it for its other "
+         "locators")
       ->envname("RAMCORE_COORDINATOR")
       ->expected(1)
       ->allow_extra_args(false)
@@ -27,6 +29,12 @@ void ClusterFlags::addTo(CLI::App& app) {
                  "File with the cluster's secret; without it only this machine can be talked to")
       ->envname("RAMCORE_SECRET_FILE")
       ->type_name("FILE");
+  app.add_option(
+         "--rdma-device", rdma_device,
+         "RDMA device to reach servers with, NAME, NAME:PORT or NAME:PORT:GID; without it the first active one, "
+         "if there is any")
+      ->envname("RAMCORE_RDMA_DEVICE")
+      ->type_name("DEVICE");
   app.set_version_flag("--version", std::string("ramcore ") + RAMCORE_VERSION + " (wire format " +
                                         std::to_string(wire::kProtocolVersion) + ", segment format " +
                                         std::to_string(log::kSegmentFormat) + ")");
@@ -46,6 +54,12 @@ Outcome<ClusterAccess> ClusterFlags::open(transport::Role role) const {
   Outcome<std::string> secret = runtime::readSecretFile(secret_file);
   if (!secret) return secret.error();
   access.secret = std::move(secret).value();
+  if (!rdma_device.empty()) {
+    auto device = transport::VerbsDeviceChoice::parse(rdma_device);
+    if (!device) return device.error();
+    access.transports.verbs_device = std::move(device).value();
+    access.transports.verbs = transport::TransportChoices::Wanted::Yes;
+  }
   return access;
 }
 

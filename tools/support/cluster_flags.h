@@ -17,6 +17,7 @@ struct ClusterFlags {
   std::vector<std::string> coordinators;
   std::string cluster_name = "ramcore";
   std::string secret_file;
+  std::string rdma_device;
 
   /// Declares the flags, with --version; their values are here after parsing. Outlives the parsing.
   void addTo(CLI::App& app);

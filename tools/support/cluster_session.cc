@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <thread>
 
-#include "transport/shm/shm_transport.h"
-#include "transport/tcp/tcp_transport.h"
-
 namespace ramcore::tools {
 namespace {
 constexpr auto kWait = rpc::SpinGauge::Wait::Answers;
@@ -23,31 +20,31 @@ std::vector<rpc::PeerAddress> addressesOf(const std::vector<transport::Locator>&
 }
 }  // namespace
 
-ClusterSession::ClusterSession(const ClusterAccess& access, const ToolThread& thread)
-    : thread_(thread), own_loop_({this}, thread, false) {
-  identity_.role = access.role;
-  identity_.cluster_name = access.cluster_name;
-  identity_.secret = access.secret;
-  if (access.use_shm) {
-    transports_.push_back(std::make_unique<transport::shm::ShmTransport>(
-        transport::shm::ShmOptions{},
-        transport::shm::ShmContext{
-            .clock = thread.clock, .entropy = thread.entropy, .trace = thread.trace, .sleeper = &thread.sleeper}));
+Outcome<std::unique_ptr<ClusterSession>> ClusterSession::open(const ClusterAccess& access, const ToolThread& thread) {
+  std::unique_ptr<ClusterSession> session(new ClusterSession(thread));
+  session->identity_.role = access.role;
+  session->identity_.cluster_name = access.cluster_name;
+  session->identity_.secret = access.secret;
+  auto transports = transport::TransportSet::open(
+      access.transports,
+      {.clock = thread.clock, .entropy = thread.entropy, .trace = thread.trace, .sleeper = &thread.sleeper},
+      session->identity_);
+  if (!transports) return std::move(transports).error();
+  session->transports_ = std::move(transports).value();
+  if (std::ranges::none_of(access.coordinators, [&](const transport::Locator& locator) {
+        return session->transports_->endpointFor(locator) != nullptr;
+      })) {
+    return Failure{Status::BadConfig, "no transport for " + access.coordinators.front().toString() +
+                                          "; this program has " + session->transports_->schemes()};
   }
-  if (access.use_tcp) {
-    transports_.push_back(std::make_unique<transport::tcp::TcpTransport>(
-        transport::tcp::TcpOptions{},
-        transport::tcp::TcpContext{
-            .clock = thread.clock, .entropy = thread.entropy, .trace = thread.trace, .sleeper = thread.sleeper}));
-  }
-  dispatch_ = std::make_unique<rpc::Dispatch>(thread.clock, thread.trace, thread.sleeper, rpc::DispatchOptions{});
-  for (const auto& transport : transports_) {
-    endpoints_.push_back(transport->makeEndpoint(identity_));
-    dispatch_->addEndpoint(*endpoints_.back());
-  }
-  caller_ = std::make_unique<rpc::Caller>(*dispatch_);
-  client_ = std::make_unique<client::ClusterClient>(*caller_, thread.entropy, addressesOf(access.coordinators),
-                                                    client::ClusterClientOptions{.retry = {}, .renew_by_timer = false});
+  session->dispatch_ =
+      std::make_unique<rpc::Dispatch>(thread.clock, thread.trace, thread.sleeper, rpc::DispatchOptions{});
+  for (transport::Endpoint* endpoint : session->transports_->endpoints()) session->dispatch_->addEndpoint(*endpoint);
+  session->caller_ = std::make_unique<rpc::Caller>(*session->dispatch_);
+  session->client_ =
+      std::make_unique<client::ClusterClient>(*session->caller_, thread.entropy, addressesOf(access.coordinators),
+                                              client::ClusterClientOptions{.retry = {}, .renew_by_timer = false});
+  return session;
 }
 
 ClusterSession::~ClusterSession() {

@@ -11,6 +11,7 @@
 #include "rpc/spin_gauge.h"
 #include "runtime/clock.h"
 #include "runtime/random.h"
+#include "transport/registry.h"
 #include "transport/tcp/asio_sleeper.h"
 #include "transport/transport.h"
 
@@ -22,8 +23,7 @@ struct ClusterAccess {
   std::string cluster_name;
   std::string secret;  ///< empty: only loopback and shm
   transport::Role role = transport::Role::Client;
-  bool use_tcp = true;
-  bool use_shm = true;
+  transport::TransportChoices transports;
 };
 
 /// What all sessions of a tool's one thread share.
@@ -65,8 +65,9 @@ class SessionLoop {
 /// thread that drives all its sessions; each is what another program would be.
 class ClusterSession {
  public:
-  /// `thread` outlives the session.
-  ClusterSession(const ClusterAccess& access, const ToolThread& thread);
+  /// `thread` outlives the session. Failure: as TransportSet::open, or no transport for any of the coordinator's
+  /// locators.
+  static Outcome<std::unique_ptr<ClusterSession>> open(const ClusterAccess& access, const ToolThread& thread);
   /// close() was called (or nothing was started).
   ~ClusterSession();
   ClusterSession(const ClusterSession&) = delete;
@@ -88,10 +89,11 @@ class ClusterSession {
   void close();
 
  private:
+  explicit ClusterSession(const ToolThread& thread) : thread_(thread), own_loop_({this}, thread, false) {}
+
   const ToolThread thread_;
   transport::Identity identity_;
-  std::vector<std::unique_ptr<transport::Transport>> transports_;
-  std::vector<std::unique_ptr<transport::Endpoint>> endpoints_;
+  std::unique_ptr<transport::TransportSet> transports_;
   std::unique_ptr<rpc::Dispatch> dispatch_;
   std::unique_ptr<rpc::Caller> caller_;
   std::unique_ptr<client::ClusterClient> client_;

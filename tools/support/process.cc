@@ -16,9 +16,6 @@
 #include "log/segment_format.h"
 #include "runtime/real/secret_file.h"
 #include "transport/cluster_name.h"
-#include "transport/shm/shm_transport.h"
-#include "transport/tcp/asio_sleeper.h"
-#include "transport/tcp/tcp_transport.h"
 #include "wire/handshake_messages.h"
 
 namespace ramcore::tools {
@@ -46,25 +43,44 @@ rpc::DispatchOptions dispatchOptions(const ProcessSettings& settings) {
   return options;
 }
 
-transport::tcp::TcpOptions tcpOptions(const ProcessSettings& settings) {
-  transport::tcp::TcpOptions options;
-  options.lent_ns_max = settings.pin_deadline_ms * runtime::kNanosPerMilli;
-  return options;
-}
-
-transport::shm::ShmOptions shmOptions(const ProcessSettings& settings) {
-  transport::shm::ShmOptions options;
-  options.lent_ns_max = settings.pin_deadline_ms * runtime::kNanosPerMilli;
-  return options;
+// What to listen at, and which transports that takes. Failure: BadConfig.
+Outcome<transport::TransportChoices> choose(const ProcessSettings& settings, std::vector<transport::Locator>& listen) {
+  transport::TransportChoices choices;
+  choices.lent_ns_max = settings.pin_deadline_ms * runtime::kNanosPerMilli;
+  using Wanted = transport::TransportChoices::Wanted;
+  for (const std::string& text : settings.listen) {
+    auto locator = transport::Locator::parse(text);
+    if (!locator) return std::move(locator).error();
+    if (locator->scheme == "verbs") {
+      auto device = transport::VerbsDeviceChoice::of(*locator);
+      if (!device) return std::move(device).error();
+      choices.verbs_device = std::move(device).value();
+      choices.verbs = Wanted::Yes;
+    }
+    listen.push_back(std::move(locator).value());
+  }
+  if (settings.rdma_device.empty()) return choices;
+  auto device = transport::VerbsDeviceChoice::parse(settings.rdma_device);
+  if (!device) return std::move(device).error();
+  device->host = choices.verbs_device.host;
+  choices.verbs_device = std::move(device).value();
+  choices.verbs = Wanted::Yes;
+  return choices;
 }
 
 }  // namespace
 
 void addProcessFlags(CLI::App& app, ProcessSettings& settings) {
   app.option_defaults()->always_capture_default();
-  app.add_option("--listen", settings.listen,
-                 "Locator to accept sessions at: tcp://host:port (port 0: any free one) or shm:///path; repeatable")
+  app.add_option(
+         "--listen", settings.listen,
+         "Locator to accept sessions at: tcp://host:port or verbs://host:port (port 0: any free one) or shm:///path; "
+         "repeatable")
       ->envname("RAMCORE_LISTEN");
+  app.add_option("--rdma-device", settings.rdma_device,
+                 "RDMA device to use, NAME, NAME:PORT or NAME:PORT:GID; without it the one with the address of a verbs "
+                 "locator, or the first active one, if there is any")
+      ->envname("RAMCORE_RDMA_DEVICE");
   app.add_option("--cluster", settings.cluster, "Name of the cluster; both ends of a session must have the same")
       ->envname("RAMCORE_CLUSTER");
   app.add_option("--secret-file", settings.secret_file,
@@ -184,21 +200,6 @@ int fail(const std::string& program, const Failure& failure) {
   return failure.status == Status::BadConfig ? kExitUsage : kExitFailed;
 }
 
-// What a thread that polls needs, in the order of life: the sleeper outlives the endpoints that use it.
-struct Process::Network {
-  Network(Process& process)
-      : sleeper(process.clock_),
-        tcp(tcpOptions(process.settings_), {process.clock_, process.entropy_, process.trace_, sleeper}),
-        shm(shmOptions(process.settings_), {process.clock_, process.entropy_, process.trace_, &sleeper}),
-        tcp_endpoint(tcp.makeEndpoint(process.identity_)),
-        shm_endpoint(shm.makeEndpoint(process.identity_)) {}
-  transport::tcp::AsioSleeper sleeper;
-  transport::tcp::TcpTransport tcp;
-  transport::shm::ShmTransport shm;
-  std::unique_ptr<transport::Endpoint> tcp_endpoint;
-  std::unique_ptr<transport::Endpoint> shm_endpoint;
-};
-
 // Runs on the dispatch thread after a signal, then again and again until the role has stopped.
 // Tells what this process is working on, for whoever wonders why something takes so long.
 struct Process::ListJob : runtime::Job {
@@ -280,28 +281,33 @@ Outcome<std::unique_ptr<Process>> Process::open(const ProcessSettings& settings,
     if (!writable.ok()) return writable.error();
   }
 
-  process->network_ = std::make_unique<Network>(*process);
-  for (const std::string& text : settings.listen) {
-    auto locator = transport::Locator::parse(text);
-    if (!locator.ok()) return std::move(locator).error();
-    if (process->identity_.secret.empty() && !transport::isLocalOnly(*locator)) {
+  std::vector<transport::Locator> listen;
+  const auto choices = choose(settings, listen);
+  if (!choices.ok()) return choices.error();
+  auto network = transport::TransportSet::open(
+      *choices, {.clock = process->clock_, .entropy = process->entropy_, .trace = process->trace_}, process->identity_);
+  if (!network.ok()) return std::move(network).error();
+  process->network_ = std::move(network).value();
+  for (const transport::Locator& locator : listen) {
+    const std::string text = locator.toString();
+    if (process->identity_.secret.empty() && !transport::isLocalOnly(locator)) {
       return Failure{Status::BadConfig, "will not listen at " + text +
                                             " without a cluster secret: give --secret-file, or listen at 127.0.0.1"};
     }
-    auto& endpoint = locator->scheme == "shm" ? process->network_->shm_endpoint : process->network_->tcp_endpoint;
-    if (locator->scheme != "shm" && locator->scheme != "tcp") {
-      return Failure{Status::BadConfig, "cannot listen at " + text + ": this build has tcp and shm"};
+    transport::Endpoint* const endpoint = process->network_->endpointFor(locator);
+    if (endpoint == nullptr) {
+      return Failure{Status::BadConfig,
+                     "cannot listen at " + text + ": this process has " + process->network_->schemes()};
     }
-    auto bound = endpoint->listen(*locator);
+    auto bound = endpoint->listen(locator);
     if (!bound.ok()) return std::move(bound).error();
     process->locators_.push_back(bound->toString());
   }
 
-  process->dispatch_ = std::make_unique<rpc::Dispatch>(process->clock_, process->trace_, process->network_->sleeper,
+  process->dispatch_ = std::make_unique<rpc::Dispatch>(process->clock_, process->trace_, process->network_->sleeper(),
                                                        dispatchOptions(settings));
   if (hooks) process->dispatch_->setHooks(hooks());
-  process->dispatch_->addEndpoint(*process->network_->tcp_endpoint);
-  process->dispatch_->addEndpoint(*process->network_->shm_endpoint);
+  for (transport::Endpoint* endpoint : process->network_->endpoints()) process->dispatch_->addEndpoint(*endpoint);
   for (uint32_t i = 0; i < settings.workers; ++i) {
     process->workers_.push_back(std::make_unique<runtime::ThreadExecutor>(process->clock_, "worker" + std::to_string(i),
                                                                           hooks ? hooks() : runtime::ExecutorHooks{}));

@@ -12,7 +12,7 @@
 #include "runtime/random.h"
 #include "runtime/real/system_clock.h"
 #include "runtime/real/thread_executor.h"
-#include "transport/transport.h"
+#include "transport/registry.h"
 
 namespace CLI {
 class App;
@@ -31,6 +31,7 @@ enum ExitCode : int {
 /// What coordinator and server have in common on their command lines.
 struct ProcessSettings {
   std::vector<std::string> listen;
+  std::string rdma_device;
   std::string cluster = "ramcore";
   std::string secret_file;
   std::string log_level = "info";
@@ -75,6 +76,7 @@ class Process {
   rpc::Dispatch& dispatch() { return *dispatch_; }
   rpc::Caller& caller() { return *caller_; }
   transport::Identity& identity() { return identity_; }
+  transport::TransportSet& transports() { return *network_; }
   /// Where others reach this process.
   const std::vector<std::string>& locators() const { return locators_; }
   std::vector<runtime::Executor*> workers() const;
@@ -89,7 +91,6 @@ class Process {
   void requestStop();
 
  private:
-  struct Network;
   struct StopJob;
   struct ListJob;
   /// Empty: only finds out whether it could be written. Failure: IoError.
@@ -102,7 +103,7 @@ class Process {
   runtime::SystemClock clock_;
   runtime::SystemEntropy entropy_;
   transport::Identity identity_;
-  std::unique_ptr<Network> network_;
+  std::unique_ptr<transport::TransportSet> network_;
   std::unique_ptr<rpc::Dispatch> dispatch_;
   std::vector<std::unique_ptr<runtime::ThreadExecutor>> workers_;
   std::unique_ptr<rpc::Caller> caller_;

@@ -1,0 +1,185 @@
+#include "transport/registry.h"
+
+#include <charconv>
+#include <optional>
+#include <system_error>
+
+#include "transport/shm/shm_transport.h"
+#include "transport/tcp/asio_sleeper.h"
+#include "transport/tcp/tcp_transport.h"
+#ifdef RAMCORE_HAS_VERBS
+#include "transport/verbs/device.h"
+#include "transport/verbs/verbs_transport.h"
+#endif
+
+namespace ramcore::transport {
+namespace {
+
+std::optional<uint8_t> numberOf(std::string_view text) {
+  uint8_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return number;
+}
+
+Failure badChoice(std::string_view text) {
+  return Failure{Status::BadConfig, "'" + std::string(text) +
+                                        "' chooses no RDMA device; write its name, or name:port, or name:port:gid, for "
+                                        "example mlx5_0:1:3 (ibv_devinfo -v lists them)"};
+}
+
+}  // namespace
+
+Outcome<VerbsDeviceChoice> VerbsDeviceChoice::parse(std::string_view text) {
+  VerbsDeviceChoice choice;
+  const size_t colon = text.find(':');
+  choice.device = text.substr(0, colon);
+  if (choice.device.empty()) return badChoice(text);
+  if (colon == std::string_view::npos) return choice;
+  const std::string_view rest = text.substr(colon + 1);
+  const size_t second = rest.find(':');
+  const auto port = numberOf(rest.substr(0, second));
+  if (!port || *port == 0) return badChoice(text);
+  choice.port = *port;
+  if (second == std::string_view::npos) return choice;
+  const auto gid = numberOf(rest.substr(second + 1));
+  if (!gid) return badChoice(text);
+  choice.gid_index = *gid;
+  return choice;
+}
+
+Outcome<VerbsDeviceChoice> VerbsDeviceChoice::of(const Locator& locator) {
+  VerbsDeviceChoice choice;
+  choice.host = locator.host;
+  for (const auto& [key, value] : locator.options) {
+    if (key == "device") {
+      choice.device = value;
+      continue;
+    }
+    const auto number = numberOf(value);
+    if ((key != "port" && key != "gid") || !number || (key == "port" && *number == 0)) {
+      return Failure{Status::BadConfig, "'" + locator.toString() + "': '" + key + "=" + value +
+                                            "' means nothing; verbs takes device=NAME, port=NUMBER and gid=NUMBER"};
+    }
+    if (key == "port") choice.port = *number;
+    if (key == "gid") choice.gid_index = *number;
+  }
+  return choice;
+}
+
+/// In the order of life: the sleeper outlives the endpoints that use it.
+struct TransportSet::Parts {
+  explicit Parts(const Context& what)
+      : context(what), sleeper(what.sleeper != nullptr ? *what.sleeper : own_sleeper.emplace(what.clock)) {}
+
+  Context context;
+  std::optional<tcp::AsioSleeper> own_sleeper;
+  tcp::AsioSleeper& sleeper;
+  std::optional<tcp::TcpTransport> tcp;
+  std::optional<shm::ShmTransport> shm;
+#ifdef RAMCORE_HAS_VERBS
+  std::unique_ptr<verbs::VerbsTransport> verbs;
+#endif
+
+  Outcome<bool> openVerbs(const TransportChoices& choices);
+};
+
+Outcome<bool> TransportSet::Parts::openVerbs(const TransportChoices& choices) {
+  const bool is_must = choices.verbs == TransportChoices::Wanted::Yes;
+#ifdef RAMCORE_HAS_VERBS
+  if (!is_must && verbs::Device::names().empty()) return false;
+  verbs::VerbsOptions options;
+  options.device = choices.verbs_device.device;
+  options.port = choices.verbs_device.port;
+  options.gid_index = choices.verbs_device.gid_index;
+  options.host = choices.verbs_device.host;
+  if (choices.lent_ns_max != 0) options.lent_ns_max = choices.lent_ns_max;
+  auto opened = verbs::VerbsTransport::open(
+      options, {.clock = context.clock, .entropy = context.entropy, .trace = context.trace, .sleeper = &sleeper});
+  if (opened.ok()) {
+    verbs = std::move(opened).value();
+    context.trace.debug("verbs: using " + verbs->describeDevice());
+    return true;
+  }
+  if (is_must) return std::move(opened).error();
+  context.trace.info("verbs: not used: " + opened.error().message);
+  return false;
+#else
+  if (!is_must) return false;
+  return Failure{Status::BadConfig, "this build has no verbs transport: build with RAMCORE_VERBS=ON, or use tcp"};
+#endif
+}
+
+Outcome<std::unique_ptr<TransportSet>> TransportSet::open(const TransportChoices& choices, const Context& context,
+                                                          const Identity& identity) {
+  auto parts = std::make_unique<Parts>(context);
+  if (choices.verbs != TransportChoices::Wanted::No) {
+    auto opened = parts->openVerbs(choices);
+    if (!opened.ok()) return std::move(opened).error();
+  }
+  if (choices.shm) {
+    shm::ShmOptions options;
+    if (choices.lent_ns_max != 0) options.lent_ns_max = choices.lent_ns_max;
+    parts->shm.emplace(
+        options,
+        shm::ShmContext{
+            .clock = context.clock, .entropy = context.entropy, .trace = context.trace, .sleeper = &parts->sleeper});
+  }
+  if (choices.tcp) {
+    tcp::TcpOptions options;
+    if (choices.lent_ns_max != 0) options.lent_ns_max = choices.lent_ns_max;
+    parts->tcp.emplace(
+        options,
+        tcp::TcpContext{
+            .clock = context.clock, .entropy = context.entropy, .trace = context.trace, .sleeper = parts->sleeper});
+  }
+  std::unique_ptr<TransportSet> set(new TransportSet(std::move(parts)));
+  // First: requests are made in buffers of the first endpoint, before it is known which one will send them. The others
+  // send from any memory.
+#ifdef RAMCORE_HAS_VERBS
+  if (set->parts_->verbs != nullptr) set->add(*set->parts_->verbs, identity);
+#endif
+  if (set->parts_->shm) set->add(*set->parts_->shm, identity);
+  if (set->parts_->tcp) set->add(*set->parts_->tcp, identity);
+  return set;
+}
+
+TransportSet::TransportSet(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+TransportSet::~TransportSet() = default;
+
+void TransportSet::add(Transport& transport, const Identity& identity) {
+  transports_.push_back(&transport);
+  owned_.push_back(transport.makeEndpoint(identity));
+  endpoints_.push_back(owned_.back().get());
+}
+
+Sleeper& TransportSet::sleeper() { return parts_->sleeper; }
+
+Endpoint* TransportSet::endpointFor(const Locator& locator) const {
+  for (size_t i = 0; i < transports_.size(); ++i) {
+    if (transports_[i]->scheme() == locator.scheme) return endpoints_[i];
+  }
+  return nullptr;
+}
+
+std::string TransportSet::schemes() const {
+  std::string text;
+  for (const Transport* transport : transports_) text += (text.empty() ? "" : ", ") + std::string(transport->scheme());
+  return text;
+}
+
+Outcome<RegionId> TransportSet::registerMemory(std::byte* base, size_t bytes, Access access) {
+  RegionId id = 0;
+  for (Transport* transport : transports_) {
+    auto registered = transport->registerMemory(base, bytes, access);
+    if (!registered.ok()) return registered;
+    // Each numbers what it is told of from 1 on, and all are told of the same.
+    if (*registered == 0) continue;
+    RC_CHECK(id == 0 || id == *registered);
+    id = *registered;
+  }
+  return id;
+}
+
+}  // namespace ramcore::transport

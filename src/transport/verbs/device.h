@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "transport/verbs/ibverbs.h"
+
+namespace ramcore::transport::verbs {
+
+/// Which device, port and address to use; what is left open is chosen.
+struct DeviceChoice {
+  std::string device;  ///< as ibv_devices prints it; empty: the one that has `host`, or else the first active one
+  uint8_t port = 0;    ///< from 1; 0: the first active one
+  int gid_index = -1;  ///< -1: RoCE: the entry of version 2 for `host`, or else for IPv4; InfiniBand: 0
+  std::string host;    ///< numeric address that others reach this process at; may be empty
+};
+
+/// An opened device with one active port, and the protection domain of everything that is used with it.
+///
+/// Thread: one; registerMemory from any.
+class Device {
+ public:
+  struct Limits {
+    uint32_t gather_entries = 1;    ///< of a send
+    uint32_t queue_pair_sends = 0;  ///< work requests that a send queue holds, at most
+    uint32_t receive_buffers = 0;   ///< of a shared receive queue
+    uint32_t completions = 0;       ///< of a completion queue
+    uint64_t message_bytes = 0;     ///< of one work request
+    uint8_t reads_at_a_time = 1;    ///< as who is read from, and as who reads
+  };
+
+  /// Failure: BadConfig: no such device or port, or none is active; IoError. With cause and remedy.
+  static Outcome<Device> open(const DeviceChoice& choice);
+  /// Names of the devices there are; empty if there is none, or no driver.
+  static std::vector<std::string> names();
+
+  ibv_context* context() const { return context_.get(); }
+  ibv_pd* domain() const { return domain_.get(); }
+  const std::string& name() const { return name_; }
+  const Limits& limits() const { return limits_; }
+  uint8_t port() const { return port_; }
+  uint8_t gidIndex() const { return gid_index_; }
+  const ibv_gid& gid() const { return gid_; }
+  uint16_t lid() const { return port_attributes_.lid; }
+  ibv_mtu mtu() const { return port_attributes_.active_mtu; }
+  /// RoCE: peers are found by their GIDs, not by LIDs.
+  bool isEthernet() const { return port_attributes_.link_layer == IBV_LINK_LAYER_ETHERNET; }
+  /// "rxe0 port 1 gid 1"
+  std::string describe() const;
+
+  /// @param access  flags IBV_ACCESS_*. Failure: NoSpace: the limit of locked memory; IoError.
+  Outcome<MemoryRegion> registerMemory(void* base, size_t bytes, int access) const;
+
+ private:
+  Device() = default;
+  Outcome<bool> choosePort(const DeviceChoice& choice);
+  Outcome<bool> chooseGid(const DeviceChoice& choice);
+
+  std::string name_;
+  Context context_;
+  ProtectionDomain domain_;
+  Limits limits_;
+  ibv_port_attr port_attributes_{};
+  uint8_t port_ = 0;
+  uint8_t gid_index_ = 0;
+  ibv_gid gid_{};
+};
+
+}  // namespace ramcore::transport::verbs

@@ -1,0 +1,147 @@
+#include "transport/verbs/greeting.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include <algorithm>
+
+#include "transport/stream_io.h"
+
+namespace ramcore::transport::verbs {
+namespace {
+
+constexpr std::byte kReadyByte{'r'};
+constexpr size_t kProvenBytes = offsetof(wire::VerbsAddress, mac);
+
+}  // namespace
+
+Greeting::Greeting(HandshakeOptions handshake, int64_t deadline_ns, runtime::Entropy& entropy)
+    : handshake_(std::move(handshake), entropy), deadline_ns_(deadline_ns) {}
+
+Greeting::Step Greeting::fail(Status status, std::string text, bool is_bad) {
+  status_ = status;
+  failure_text_ = std::move(text);
+  is_bad_ = is_bad;
+  return Step::Failed;
+}
+
+Greeting::Step Greeting::failEnded() {
+  return fail(Status::Unreachable, "it left during the handshake", has_received_ && isServer());
+}
+
+// A socket's buffer is larger than everything a handshake says, so what does not fit has no reader.
+bool Greeting::sendAll(int socket, ByteSpan bytes) {
+  size_t sent = 0;
+  return sendSome(socket, bytes, sent) && sent == bytes.size();
+}
+
+bool Greeting::sendOutput(int socket) {
+  const ByteSpan bytes = handshake_.toSend();
+  if (bytes.empty()) return true;
+  if (!sendAll(socket, bytes)) return false;
+  handshake_.sent(bytes.size());
+  return true;
+}
+
+void Greeting::start(int socket) { static_cast<void>(sendOutput(socket)); }
+
+Greeting::Step Greeting::step(int socket, const ConnectionTiming& timing) {
+  if (phase_ == Phase::Handshake) {
+    const Step step = stepHandshake(socket);
+    if (step != Step::Ready) return step;
+    phase_ = Phase::Pair;
+  }
+  if (phase_ == Phase::Pair) {
+    if (pair_ == nullptr) return Step::WantsPair;
+    // The acceptor is ready to receive before it says where.
+    if (!isServer() && !sendAll(socket, bytesOf(own_address_))) return failEnded();
+    phase_ = Phase::Address;
+  }
+  if (phase_ == Phase::Address) {
+    const Step step = receiveAddress(socket, timing);
+    if (step != Step::Ready) return step;
+    const bool is_sent =
+        isServer() ? sendAll(socket, bytesOf(own_address_)) : sendAll(socket, ByteSpan(&kReadyByte, 1));
+    if (!is_sent) return failEnded();
+    received_bytes_ = 0;
+    phase_ = Phase::Ready;
+  }
+  return isServer() ? receiveReady(socket) : Step::Ready;
+}
+
+void Greeting::setPair(std::unique_ptr<QueuePair> pair, uint32_t receive_bytes) {
+  pair_ = std::move(pair);
+  own_address_ = pair_->address(receive_bytes);
+  own_address_.mac = proofOf(own_address_, isServer());
+}
+
+Greeting::Step Greeting::stepHandshake(int socket) {
+  while (handshake_.state() == Handshake::State::Running) {
+    std::byte bytes[wire::kHandshakeMessageBytesMax];
+    const size_t wanted = std::min<size_t>(handshake_.wantedBytes(), sizeof(bytes));
+    size_t count = 0;
+    switch (receiveSome(socket, MutableByteSpan(bytes, wanted), count)) {
+      case StreamLook::Nothing:
+        return Step::Pending;
+      case StreamLook::Ended:
+        return failEnded();
+      case StreamLook::Bytes:
+        has_received_ = true;
+        handshake_.receive(ByteSpan(bytes, count));
+        break;
+    }
+    if (!sendOutput(socket) && handshake_.state() != Handshake::State::Failed) return failEnded();
+  }
+  if (handshake_.state() == Handshake::State::Done) return Step::Ready;
+  return fail(handshake_.status(), handshake_.failureText(), handshake_.isBad());
+}
+
+Greeting::Step Greeting::receive(int socket, MutableByteSpan into) {
+  while (received_bytes_ < into.size()) {
+    size_t count = 0;
+    const StreamLook look = receiveSome(socket, into.subspan(received_bytes_), count);
+    if (look == StreamLook::Nothing) return Step::Pending;
+    if (look == StreamLook::Ended) return failEnded();
+    received_bytes_ += count;
+  }
+  return Step::Ready;
+}
+
+Greeting::Step Greeting::receiveAddress(int socket, const ConnectionTiming& timing) {
+  const Step step = receive(socket, std::as_writable_bytes(std::span(&peer_address_, 1)));
+  if (step != Step::Ready) return step;
+  const Handshake::Key proof = proofOf(peer_address_, !isServer());
+  if (CRYPTO_memcmp(proof.data(), peer_address_.mac.data(), proof.size()) != 0) {
+    return fail(Status::Refused, "its queue pair's address is not proven: somebody changed it on the way", true);
+  }
+  if (peer_address_.receive_bytes < sizeof(wire::VerbsHeader) + sizeof(wire::VerbsPiece) * wire::kVerbsPiecesMax) {
+    return fail(Status::Refused, "it takes no messages", true);
+  }
+  const auto connected = pair_->connect(peer_address_, timing);
+  if (connected.ok()) return Step::Ready;
+  return fail(Status::IoError, connected.error().message, connected.error().status == Status::BadRequest);
+}
+
+Greeting::Step Greeting::receiveReady(int socket) {
+  std::byte ready{};
+  const Step step = receive(socket, MutableByteSpan(&ready, 1));
+  if (step != Step::Ready || ready == kReadyByte) return step;
+  return fail(Status::Refused, "it did not say that it is ready", true);
+}
+
+Handshake::Key Greeting::proofOf(const wire::VerbsAddress& address, bool of_server) const {
+  std::array<std::byte, 1 + kProvenBytes> text;
+  text[0] = std::byte{of_server ? uint8_t{'A'} : uint8_t{'I'}};
+  std::copy_n(bytesOf(address).begin(), kProvenBytes, text.begin() + 1);
+  Handshake::Key proof{};
+  unsigned int proof_bytes = 0;
+  const Handshake::Key& key = handshake_.sessionKey();
+  const auto* result =
+      HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(text.data()),
+           text.size(), proof.data(), &proof_bytes);
+  RC_CHECK_MSG(result != nullptr && proof_bytes == proof.size(), "the crypto library cannot compute HMAC-SHA256");
+  return proof;
+}
+
+}  // namespace ramcore::transport::verbs

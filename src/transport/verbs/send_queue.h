@@ -1,0 +1,140 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transport/gather_policy.h"
+#include "transport/verbs/head_pool.h"
+#include "transport/verbs/queue_pair.h"
+#include "transport/verbs/regions.h"
+#include "wire/verbs_messages.h"
+
+namespace ramcore::transport::verbs {
+
+/// What was given to the adapter to send, and how much of it was copied for that; per endpoint.
+struct SendCounts {
+  uint64_t messages = 0;
+  uint64_t payload_bytes = 0;    ///< heads and chunks
+  uint64_t copied_bytes = 0;     ///< of chunks, by us; what is inline counts
+  uint64_t chunks_gathered = 0;  ///< sent from where they were
+  uint64_t chunks_copied = 0;
+  uint64_t posts = 0;  ///< doorbells
+};
+
+/// Work requests under construction, shared by the sessions of an endpoint.
+struct SendScratch {
+  static constexpr uint32_t kRequestsMax = 64;
+  std::array<ibv_send_wr, kRequestsMax> requests;
+  std::vector<ibv_sge> pieces;
+  std::vector<TxMessage> handed_over;  ///< inline: done as soon as they are posted
+};
+
+/// The messages and transfers that one session gives to its queue pair: those that wait for room, and those whose
+/// completion is waited for. A message is let go when the adapter has done with it, or when its queue pair is gone.
+///
+/// Completions come in the order of posting, so one that is asked for answers for all before it. It is asked for with
+/// the last request of each chain that lends bytes of others (so no owner waits for longer than a chain's 64 requests),
+/// and else after so many requests that the queue never fills up for want of it.
+///
+/// Thread: the endpoint's.
+class SendQueue {
+ public:
+  struct Parts {
+    HeadPool& heads;
+    RegisteredPool& blocks;
+    const Regions& regions;
+    SendScratch& scratch;
+    SendCounts& counts;
+    uint32_t copy_below_bytes;
+  };
+  static constexpr uint16_t kNoSlot = UINT16_MAX;
+
+  SendQueue(const Parts& parts, std::unique_ptr<QueuePair> pair, uint64_t tag);
+  ~SendQueue();
+  SendQueue(const SendQueue&) = delete;
+  SendQueue& operator=(const SendQueue&) = delete;
+
+  QueuePair& pair() { return *pair_; }
+  /// From here on the adapter uses nothing of what it was given; pair() must not be called any more.
+  void destroyPair() { pair_.reset(); }
+
+  /// A message that fits a receive buffer of the peer.
+  void send(const wire::VerbsHeader& header, TxMessage message);
+  /// A message that is written to `place`, and then a word of that.
+  void write(const wire::VerbsHeader& header, TxMessage message, const wire::VerbsPiece& place);
+  /// Reads `pieces`, one behind the other, into `into`. `slot` comes out of complete() when all is there.
+  void read(uint16_t slot, Block& into, std::span<const wire::VerbsPiece> pieces);
+
+  /// Drops what waits, and posts a last message whose completion says that nothing is left: after it isEmpty(), also if
+  /// the queue pair is broken. False if that cannot be posted.
+  [[nodiscard]] bool close(const wire::VerbsHeader& header);
+
+  bool hasWaiting() const { return waiting_begin_ < waiting_.size(); }
+  /// Posts what there is room for, with one doorbell for up to SendScratch::kRequestsMax requests.
+  /// False: the queue pair is broken, or no memory can be registered.
+  [[nodiscard]] bool post();
+  /// The request that was numbered `position` is done, and all before it. Appends the slots of finished reads.
+  void complete(uint32_t position, std::vector<uint16_t>& read_slots);
+  /// Nothing is posted any more.
+  bool isEmpty() const { return completed_ == posted_; }
+  uint32_t postedPosition() const { return posted_; }
+
+  /// Since when the oldest chunk is lent to what waits here, or kNever.
+  int64_t oldestWaitingLentNs() const;
+  /// Since when the oldest chunk is lent to what the adapter has, or kNever.
+  int64_t oldestPostedLentNs() const;
+  /// Copies the chunks of what waits and was lent by then; returns the number of messages.
+  size_t copyOutWaiting(int64_t lent_by_ns, uint64_t bytes_max, uint64_t& bytes);
+  /// The same for chunks without an owner, whose bytes go when a call is abandoned.
+  void copyUnowned();
+
+ private:
+  enum class Kind : uint8_t { Send, Write, Read };
+  struct Waiting {
+    Kind kind = Kind::Send;
+    uint16_t slot = kNoSlot;
+    wire::VerbsHeader header{};
+    TxMessage message;
+    wire::VerbsPiece place{};
+    Block* into = nullptr;
+    std::vector<wire::VerbsPiece> pieces;  ///< of a read
+  };
+  struct Posted {
+    uint32_t end = 0;  ///< position behind its last request
+    uint16_t slot = kNoSlot;
+    TxMessage message;
+    Block* copies = nullptr;
+  };
+  struct Chain;
+
+  uint32_t roomForRequests() const { return pair_->size().sends - 1 - (posted_ - completed_); }
+  bool append(Chain& chain, Waiting& waiting);
+  bool appendSend(Chain& chain, Waiting& waiting);
+  bool appendWrite(Chain& chain, Waiting& waiting);
+  bool appendRead(Chain& chain, Waiting& waiting);
+  bool gatherPieces(Chain& chain, TxBuffer& buffer, const GatherPlan& plan, Block*& copies);
+  void keep(Chain& chain, Waiting& waiting, Block* copies);
+  bool submit(Chain& chain);
+  void finish(Posted& posted);
+  void dropWaiting();
+
+  const Parts parts_;
+  std::unique_ptr<QueuePair> pair_;
+  const uint64_t tag_;
+  const GatherLimits limits_;
+  std::vector<Waiting> waiting_;  // from waiting_begin_ on
+  size_t waiting_begin_ = 0;
+  std::vector<Posted> ring_;  // those that are posted, from first_ on
+  size_t first_ = 0;
+  size_t ring_count_ = 0;
+  uint32_t posted_ = 0;  // positions count requests, and wrap
+  uint32_t completed_ = 0;
+  uint32_t signalled_ = 0;  // completions up to here are asked for
+};
+
+/// The work request id of a send: which session's, and which position.
+constexpr uint64_t sendId(uint64_t tag, uint32_t position) { return tag << 32 | position; }
+constexpr uint32_t positionOf(uint64_t id) { return static_cast<uint32_t>(id); }
+constexpr uint64_t tagOf(uint64_t id) { return id >> 32; }
+
+}  // namespace ramcore::transport::verbs

@@ -1,0 +1,214 @@
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/complaints.h"
+#include "transport/verbs/receive_buffers.h"
+#include "transport/verbs/session.h"
+#include "transport/verbs/verbs_transport.h"
+
+namespace ramcore::transport::verbs {
+
+/// Sessions of one thread over queue pairs, with one shared receive queue and one completion queue each for what
+/// arrives and for what was sent. A round of poll() looks at the two and makes no system call of ours; the sockets
+/// beside the queue pairs, by which sessions begin and end, are looked at when a sleep ended because of them and
+/// otherwise rarely.
+class VerbsEndpoint final : public Endpoint {
+ public:
+  VerbsEndpoint(const VerbsOptions& options, const VerbsContext& context, const Limits& limits, const Device& device,
+                const Regions& regions, const Identity& identity);
+  ~VerbsEndpoint() override;
+
+  const Limits& limits() const override { return limits_; }
+  Outcome<Locator> listen(const Locator& where) override;
+  SessionId connect(const Locator& where, uint64_t expected_id, int64_t deadline_ns) override;
+  TxMessage allocate(uint32_t head_bytes) override { return TxMessage(heads_.takeBuffer(head_bytes)); }
+  Status call(SessionId session, TxMessage& request, const CallOptions& options, PendingCall& call) override;
+  void abandon(SessionId session, PendingCall& call) override;
+  void reply(const ReplyTo& to, TxMessage response) override;
+  uint32_t poll(MessageSink& sink, uint32_t message_max) override;
+  void flush() override;
+  bool prepareSleep() override;
+  void awake() override;
+  const Peer* peer(SessionId session) const override;
+  void close(SessionId session) override;
+  uint32_t sessionCount() const override { return open_count_; }
+  uint64_t badSessionCount() const override { return bad_count_; }
+  LendingCounts lendingCounts() const override { return lending_counts_; }
+
+  /// What was sent, and how. The endpoint's thread.
+  const SendCounts& sendCounts() const { return send_counts_; }
+  /// Queue pairs that are there, those of lost sessions that are not drained yet included.
+  size_t queuePairCount() const { return channels_.size(); }
+
+  /// What the sleeper tells of a session's socket.
+  void onReady(Session& session, uint32_t events);
+
+ private:
+  /// Something with a descriptor that the sleeper tells of.
+  struct Told final : ReadinessListener {
+    explicit Told(VerbsEndpoint& owner) : endpoint(owner) {}
+    void onReady(uint32_t) override;
+    VerbsEndpoint& endpoint;
+    EpollSleeper::Key key = EpollSleeper::kNoKey;
+    bool is_ready = false;  // until a look found nothing
+  };
+  struct Broken {
+    SessionId session;
+    std::string why;
+    bool is_bad = false;  ///< the peer's bytes, not the network
+  };
+  struct ReadyRead {
+    SessionId session;
+    uint16_t slot;
+  };
+  /// Owns received messages that were read by a transfer.
+  struct ReadMessages final : RxOwner {
+    explicit ReadMessages(RegisteredPool& pool) : blocks(pool) {}
+    void releaseMessage(uint64_t token) noexcept override { blocks.drop(reinterpret_cast<Block*>(token)); }
+    RegisteredPool& blocks;
+  };
+
+  // The life of a session (verbs_sessions.cc).
+  Session* find(SessionId id) const;
+  Session* findOpen(SessionId id) const;
+  Session& addSession();
+  void openSession(Session& session, MessageSink& sink);
+  void lose(Session& session, Status reason);
+  void loseBad(Session& session, std::string_view why);
+  void loseLater(Session& session, std::string why, bool is_bad);
+  void loseBroken();
+  void loseEnded();
+  void announceLost(MessageSink& sink);
+  void drain(std::unique_ptr<Channel> channel, Descriptor socket, bool in_order);
+  void giveBack(Channel& channel);
+  void reapDrained();
+  Outcome<bool> makeQueues();
+  bool reserveCompletions(uint32_t more);
+  std::unique_ptr<QueuePair> makePair(bool is_server, uint16_t slot_count, std::string& why);
+
+  // Messages (verbs_endpoint.cc).
+  uint32_t pollArrivals(uint32_t message_max, bool& is_empty);
+  void pollDepartures();
+  void onArrival(const ibv_wc& completion);
+  void onDeparture(const ibv_wc& completion);
+  bool takeMessage(Session& session, const wire::VerbsHeader& header, ReceiveBuffer& buffer, uint32_t bytes);
+  bool takeRequest(Session& session, const wire::VerbsHeader& header, RxMessage message);
+  void finishCall(Session& session, const wire::VerbsHeader& header, RxMessage message);
+  void makeDirty(Session& session);
+  void watch(Session& session);
+  void beginCall(Channel& channel, wire::VerbsHeader& header, PendingCall& call, const CallOptions& options);
+  void sendWord(Session& session, wire::VerbsHeader header, wire::VerbsKind kind, ByteSpan body);
+
+  // Transfers of large messages (verbs_transfers.cc).
+  Status offerRequest(Session& session, TxMessage& request, wire::VerbsHeader header, PendingCall& call,
+                      const CallOptions& options);
+  void offerResponse(Session& session, const wire::VerbsHeader& header, TxMessage response);
+  bool takeRequestOffer(Session& session, const wire::VerbsHeader& header, ByteSpan body);
+  bool takeResponseOffer(Session& session, const wire::VerbsHeader& header);
+  bool takeResponsePlace(Session& session, const wire::VerbsHeader& header, ByteSpan body);
+  bool takeResponseWritten(Session& session, const wire::VerbsHeader& header);
+  void startReads();
+  bool startRead(Session& session, uint16_t slot);
+  bool deliverRead(const ReadyRead& ready);
+  void checkLending(int64_t now_ns);
+  bool checkLending(Session& session, int64_t now_ns);
+  int64_t nextLendingNs() const;
+
+  // Sockets and deadlines (verbs_house.cc).
+  void callHouse();
+  bool hasDeadlines() const;
+  void keepHouseIfDue(MessageSink& sink);
+  void keepHouse(MessageSink& sink, int64_t now_ns);
+  void acceptConnections(int64_t now_ns);
+  void acceptConnection(Descriptor socket, const SocketAddress& from, int64_t now_ns);
+  bool dropNewcomer();
+  void startGreeting(Session& session, bool peer_is_local);
+  void stepYoung(Session& session, MessageSink& sink);
+  void stepResolving(Session& session);
+  void connectNext(Session& session);
+  void stepConnecting(Session& session);
+  void stepGreeting(Session& session, MessageSink& sink);
+  void readSocket(Session& session);
+  void closeSocket(Session& session);
+  void failConnect(Session& session, const std::string& why);
+  void checkDeadlines(int64_t now_ns);
+  void takeCompletionEvents();
+  void takeDeviceEvents();
+  int64_t nextDeadlineNs() const;
+
+  const VerbsOptions options_;
+  const VerbsContext context_;
+  const Limits limits_;
+  const Device& device_;
+  const Identity& identity_;
+  Complaints complaints_;
+  std::optional<EpollSleeper> own_sleeper_;  // of a thread that never sleeps
+  EpollSleeper& sleeper_;
+
+  // What adapters use goes last: the order here is the order in which things depend on each other.
+  RegisteredPool blocks_;
+  HeadPool heads_{blocks_};
+  PlacePool places_;
+  ReadMessages read_messages_{blocks_};
+  SendScratch scratch_;
+  SendCounts send_counts_;
+  CompletionChannel events_;
+  CompletionQueue arrivals_;
+  CompletionQueue departures_;
+  ReceiveBuffers receives_;
+  const SendQueue::Parts parts_;
+  Outcome<bool> is_ready_ = true;  // or why there are no queues
+  uint32_t arrival_events_ = 0;    // to be acknowledged
+  uint32_t departure_events_ = 0;
+  bool arrivals_armed_ = false;
+  bool departures_armed_ = false;
+  uint32_t departures_size_ = 0;
+  uint32_t departures_reserved_ = 0;
+  uint32_t receives_wanted_ = 0;
+  std::vector<ibv_wc> early_;  // found on the way to sleep
+
+  std::vector<std::unique_ptr<Session>> sessions_;  // by SessionId::index; nullptr = free
+  std::vector<uint32_t> generations_;
+  std::vector<uint32_t> free_indices_;
+  std::unordered_map<uint32_t, Channel*> channels_;  // by the number of the queue pair
+  std::vector<std::unique_ptr<Channel>> draining_;
+  uint32_t last_tag_ = 0;
+  uint32_t open_count_ = 0;
+  uint32_t young_count_ = 0;      // not open yet
+  uint32_t accepting_count_ = 0;  // of these, those that were accepted
+  uint64_t bad_count_ = 0;
+  uint64_t delivered_count_ = 0;
+  LendingCounts lending_counts_;
+  uint64_t copied_out_bytes_ = 0;  // that wait in all sessions, as of the last look
+
+  std::vector<RxMessage> requests_;       // found in this round
+  std::vector<uint16_t> read_slots_;      // scratch
+  std::deque<ReadyRead> ready_reads_;     // all there, not delivered yet
+  std::vector<ReadyRead> waiting_reads_;  // for memory
+  std::vector<SessionId> dirty_;          // to be posted by flush()
+  std::vector<SessionId> posting_;
+  std::vector<SessionId> watched_;  // may hold lent bytes for long
+  std::vector<SessionId> told_;     // whose sockets have something to say
+  std::vector<SessionId> ended_;    // whose peers have gone
+  std::vector<Broken> broken_;      // to be lost in the next round
+  std::vector<Session*> lost_;      // to be announced
+
+  Told listener_{*this};
+  Told completions_told_{*this};
+  Told device_told_{*this};
+  Descriptor listening_;
+  std::vector<Locator> locators_;
+  Descriptor spare_;  // given up for a moment when no descriptor is left, so that a connection can be refused
+  uint32_t rounds_to_house_ = 1;
+  int64_t last_house_ns_ = 0;
+  uint64_t looks_seen_ = 0;  // of the sleeper, by the last look at the house
+  bool had_messages_ = false;
+  bool is_house_due_ = false;
+  bool is_asleep_ = false;
+};
+
+}  // namespace ramcore::transport::verbs

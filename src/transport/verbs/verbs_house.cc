@@ -1,0 +1,419 @@
+// What a VerbsEndpoint does with its sockets, events and deadlines: rarely, because every look is a system call.
+#include <fcntl.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "transport/newcomers.h"
+#include "transport/stream_io.h"
+#include "transport/verbs/verbs_endpoint.h"
+
+namespace ramcore::transport::verbs {
+namespace {
+
+// An idle round takes some tens of nanoseconds: the clock is read every 50 us or so.
+constexpr uint32_t kRoundsPerLook = 2048;
+// While a session begins or ends, or lent bytes wait.
+constexpr uint32_t kRoundsPerLookWhileDue = 128;
+constexpr int64_t kIdleHouseNs = 5 * runtime::kNanosPerMilli;
+constexpr int64_t kBusyHouseNs = 50 * runtime::kNanosPerMilli;
+constexpr int64_t kDueHouseNs = 1 * runtime::kNanosPerMilli;
+constexpr int kAcceptsPerLook = 16;
+constexpr std::byte kCloseByte{'c'};
+
+// So that whoever connected tries again.
+void sayBusy(int socket) {
+  const wire::HandshakeRefused refused = busyRefusal();
+  size_t sent = 0;
+  static_cast<void>(sendSome(socket, bytesOf(refused), sent));
+}
+
+}  // namespace
+
+Outcome<Locator> VerbsEndpoint::listen(const Locator& where) {
+  const std::string text = where.toString();
+  if (where.scheme != "verbs") return Failure{Status::BadConfig, "'" + text + "' is no verbs locator"};
+  if (!is_ready_.ok()) return is_ready_.error();
+  if (listening_) return Failure{Status::BadConfig, "an endpoint listens at one verbs locator only"};
+  if (where.host == "0.0.0.0" || where.host == "::") {
+    return Failure{Status::BadConfig, "cannot listen at " + text +
+                                          ": others need an address to connect to; write the one of an interface"};
+  }
+  if (identity_.secret.empty() && !isLocalOnly(where)) {
+    return Failure{Status::BadConfig, "cannot listen at " + text +
+                                          " without a cluster secret: other machines reach it; give a secret file, or "
+                                          "listen at 127.0.0.1"};
+  }
+  SocketAddress bound;
+  auto socket = listenAt(where, bound);
+  if (!socket.ok()) return std::move(socket).error();
+  listener_.key = sleeper_.listen(socket->get(), EPOLLIN, listener_);
+  if (listener_.key == EpollSleeper::kNoKey) {
+    return Failure{Status::IoError, "cannot listen at " + text +
+                                        ": the system lets this user watch no more descriptors; raise "
+                                        "/proc/sys/fs/epoll/max_user_watches"};
+  }
+  listening_ = std::move(socket).value();
+  spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  Locator locator = where;
+  locator.port = bound.port();
+  locators_ = {locator};
+  return locator;
+}
+
+// In the next round, and before the thread sleeps.
+void VerbsEndpoint::callHouse() {
+  is_house_due_ = true;
+  rounds_to_house_ = 1;
+}
+
+void VerbsEndpoint::Told::onReady(uint32_t) {
+  is_ready = true;
+  endpoint.callHouse();
+}
+
+void Session::onReady(uint32_t events) { endpoint.onReady(*this, events); }
+
+void VerbsEndpoint::onReady(Session& session, uint32_t) {
+  if (!std::exchange(session.is_told, true)) told_.push_back(session.id);
+  callHouse();
+}
+
+bool VerbsEndpoint::hasDeadlines() const {
+  return young_count_ != 0 || !watched_.empty() || !draining_.empty() || !waiting_reads_.empty();
+}
+
+void VerbsEndpoint::keepHouseIfDue(MessageSink& sink) {
+  const bool is_due = hasDeadlines();
+  rounds_to_house_ = is_due ? kRoundsPerLookWhileDue : kRoundsPerLook;
+  const bool was_busy = std::exchange(had_messages_, false);
+  const int64_t now_ns = context_.clock.nowNs();
+  if (!is_house_due_) {
+    const int64_t pause_ns = is_due ? kDueHouseNs : was_busy ? kBusyHouseNs : kIdleHouseNs;
+    if (young_count_ == 0 && now_ns - last_house_ns_ < pause_ns) return;
+  }
+  // A thread that was kept from sleeping has been told of nothing.
+  if (!is_house_due_ || sleeper_.lookCount() == looks_seen_) sleeper_.poll();
+  looks_seen_ = sleeper_.lookCount();
+  is_house_due_ = false;
+  last_house_ns_ = now_ns;
+  keepHouse(sink, now_ns);
+}
+
+void VerbsEndpoint::keepHouse(MessageSink& sink, int64_t now_ns) {
+  if (completions_told_.is_ready) takeCompletionEvents();
+  if (device_told_.is_ready) takeDeviceEvents();
+  if (listener_.is_ready) acceptConnections(now_ns);
+  for (const SessionId id : std::exchange(told_, {})) {
+    Session* session = find(id);
+    if (session == nullptr) continue;
+    session->is_told = false;
+    if (session->state == Session::State::Open) {
+      readSocket(*session);
+    } else if (session->state != Session::State::Lost) {
+      stepYoung(*session, sink);
+    }
+  }
+  // Look-ups tell nobody when they are done.
+  if (young_count_ != 0) {
+    for (size_t i = 0; i < sessions_.size(); ++i) {
+      Session* session = sessions_[i].get();
+      if (session != nullptr && session->state == Session::State::Resolving) stepResolving(*session);
+    }
+  }
+  checkDeadlines(now_ns);
+}
+
+void VerbsEndpoint::takeCompletionEvents() {
+  completions_told_.is_ready = false;
+  ibv_cq* queue = nullptr;
+  void* context = nullptr;
+  while (ibv_get_cq_event(events_.get(), &queue, &context) == 0) {
+    const bool is_arrival = queue == arrivals_.get();
+    ++(is_arrival ? arrival_events_ : departure_events_);
+    (is_arrival ? arrivals_armed_ : departures_armed_) = false;
+  }
+  // Each takes a lock in the library: many at once.
+  constexpr uint32_t kAcknowledgedAtOnce = 64;
+  if (arrival_events_ + departure_events_ < kAcknowledgedAtOnce) return;
+  if (arrival_events_ != 0) ibv_ack_cq_events(arrivals_.get(), std::exchange(arrival_events_, 0));
+  if (departure_events_ != 0) ibv_ack_cq_events(departures_.get(), std::exchange(departure_events_, 0));
+}
+
+void VerbsEndpoint::takeDeviceEvents() {
+  device_told_.is_ready = false;
+  ibv_async_event event{};
+  while (ibv_get_async_event(device_.context(), &event) == 0) {
+    const std::string what = ibv_event_type_str(event.event_type);
+    switch (event.event_type) {
+      case IBV_EVENT_QP_FATAL:
+      case IBV_EVENT_QP_REQ_ERR:
+      case IBV_EVENT_QP_ACCESS_ERR: {
+        const auto found = channels_.find(event.element.qp->qp_num);
+        Session* const session = found == channels_.end() ? nullptr : found->second->session;
+        if (session != nullptr) loseLater(*session, what, event.event_type != IBV_EVENT_QP_FATAL);
+        break;
+      }
+      case IBV_EVENT_PORT_ACTIVE:
+        context_.trace.info("verbs: " + device_.describe() + " is active again");
+        break;
+      case IBV_EVENT_PORT_ERR:
+        complaints_.complain("the port of " + device_.describe() +
+                             " is down: its sessions are lost if it stays so; check cable and switch");
+        break;
+      case IBV_EVENT_DEVICE_FATAL:
+        complaints_.complain(device_.describe() + " has failed: " + what + "; restart this process");
+        break;
+      case IBV_EVENT_QP_LAST_WQE_REACHED:
+      case IBV_EVENT_COMM_EST:
+        break;
+      default:
+        context_.trace.debug("verbs: " + device_.describe() + ": " + what);
+    }
+    ibv_ack_async_event(&event);
+  }
+}
+
+// ---- accepting
+
+void VerbsEndpoint::acceptConnections(int64_t now_ns) {
+  for (int i = 0; i < kAcceptsPerLook; ++i) {
+    bool is_exhausted = false;
+    SocketAddress from;
+    Descriptor socket = acceptFrom(listening_.get(), from, is_exhausted);
+    if (is_exhausted) {
+      // Left in the queue, the connection would end every sleep at once.
+      complaints_.complain("no file descriptor left for a new connection; raise 'ulimit -n'");
+      spare_.reset();
+      static_cast<void>(acceptFrom(listening_.get(), from, is_exhausted));
+      spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      return callHouse();
+    }
+    if (!socket) {
+      listener_.is_ready = false;
+      return;
+    }
+    acceptConnection(std::move(socket), from, now_ns);
+  }
+  callHouse();  // for the others
+}
+
+void VerbsEndpoint::acceptConnection(Descriptor socket, const SocketAddress& from, int64_t now_ns) {
+  const bool is_full =
+      accepting_count_ >= options_.greetings_max || open_count_ + young_count_ >= options_.sessions_max;
+  if (is_full && !dropNewcomer()) {
+    complaints_.complain("refusing a connection from " + from.toString() + ": there are as many as this process takes");
+    return sayBusy(socket.get());
+  }
+  Session& session = addSession();
+  ++accepting_count_;
+  session.is_accepted = true;
+  session.peer.address = from.toString();
+  session.deadline_ns = now_ns + options_.greeting_timeout_ns;
+  session.socket = std::move(socket);
+  session.key = sleeper_.listen(session.socket.get(), EPOLLIN | EPOLLRDHUP, session);
+  if (session.key == EpollSleeper::kNoKey) return lose(session, Status::SessionLost);
+  startGreeting(session, from.isLoopback());
+}
+
+// Makes room for another one: to refuse it would let whoever opens connections and leaves them shut out everybody.
+bool VerbsEndpoint::dropNewcomer() {
+  std::vector<Newcomer> newcomers;
+  std::vector<Session*> sessions;
+  for (const auto& session : sessions_) {
+    if (session == nullptr || session->state != Session::State::Greeting || !session->is_accepted) continue;
+    const std::string_view address = session->peer.address;
+    newcomers.push_back({.source = std::string(address.substr(0, address.rfind(':'))),
+                         .deadline_ns = session->deadline_ns,
+                         .is_silent = !session->greeting->hasReceived()});
+    sessions.push_back(session.get());
+  }
+  if (newcomers.empty()) return false;
+  Session& leaving = *sessions[chooseWhoLeaves(newcomers)];
+  complaints_.complain("dropping the connection from " + leaving.peer.address +
+                       ": there are too many that have not said who they are");
+  sayBusy(leaving.socket.get());
+  lose(leaving, Status::SessionLost);
+  return true;
+}
+
+// ---- connecting
+
+SessionId VerbsEndpoint::connect(const Locator& where, uint64_t expected_id, int64_t deadline_ns) {
+  Session& session = addSession();
+  session.is_announced = true;
+  session.expected_id = expected_id;
+  session.deadline_ns = deadline_ns;
+  session.peer.address = where.host + ":" + std::to_string(where.port);
+  session.state = Session::State::Resolving;
+  callHouse();
+  if (!is_ready_.ok()) {
+    complaints_.complain(is_ready_.error().message);
+    failConnect(session, "there are no queues");
+  } else if (open_count_ + young_count_ > options_.sessions_max) {
+    failConnect(session, "this process has as many sessions as it may");
+  } else if (where.scheme != "verbs") {
+    failConnect(session, "'" + where.toString() + "' is no verbs locator");
+  } else {
+    session.lookup = std::make_unique<HostLookup>();
+    session.lookup->start(where.host, where.port);
+  }
+  return session.id;
+}
+
+void VerbsEndpoint::stepYoung(Session& session, MessageSink& sink) {
+  if (session.state == Session::State::Connecting) stepConnecting(session);
+  if (session.state == Session::State::Greeting) stepGreeting(session, sink);
+}
+
+void VerbsEndpoint::stepResolving(Session& session) {
+  switch (session.lookup->look()) {
+    case HostLookup::State::Running:
+      return;
+    case HostLookup::State::Failed:
+      return failConnect(session, "its name is unknown: " + session.lookup->failureText());
+    case HostLookup::State::Found:
+      return connectNext(session);
+  }
+}
+
+void VerbsEndpoint::connectNext(Session& session) {
+  session.state = Session::State::Connecting;
+  const std::vector<SocketAddress>& addresses = session.lookup->addresses();
+  while (session.next_address < addresses.size()) {
+    closeSocket(session);
+    session.socket = startConnecting(addresses[session.next_address++]);
+    if (!session.socket) continue;
+    session.key = sleeper_.listen(session.socket.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP, session);
+    if (session.key != EpollSleeper::kNoKey) return;
+  }
+  failConnect(session, std::strerror(errno));
+}
+
+void VerbsEndpoint::stepConnecting(Session& session) {
+  const int error = connectError(session.socket.get());
+  if (error == EINPROGRESS) return;
+  const std::vector<SocketAddress>& addresses = session.lookup->addresses();
+  if (error != 0) {
+    if (session.next_address < addresses.size()) return connectNext(session);
+    return failConnect(session, std::strerror(error));
+  }
+  sleeper_.listenTo(session.key, EPOLLIN | EPOLLRDHUP);
+  startGreeting(session, addresses[session.next_address - 1].isLoopback());
+}
+
+// At the level of debug: whoever retries decides what a person has to know.
+void VerbsEndpoint::failConnect(Session& session, const std::string& why) {
+  context_.trace.debug("verbs: cannot reach " + session.peer.address + ": " + why);
+  lose(session, Status::Unreachable);
+}
+
+// ---- greeting
+
+void VerbsEndpoint::startGreeting(Session& session, bool peer_is_local) {
+  HandshakeOptions handshake;
+  handshake.side = session.is_accepted ? HandshakeSide::Acceptor : HandshakeSide::Initiator;
+  handshake.identity = identity_;
+  handshake.expected_id = session.expected_id;
+  handshake.slot_count = options_.slots_per_session;
+  handshake.peer_is_local = peer_is_local;
+  if (session.is_accepted) handshake.locators = locators_;
+  session.greeting = std::make_unique<Greeting>(std::move(handshake), session.deadline_ns, context_.entropy);
+  session.state = Session::State::Greeting;
+  session.greeting->start(session.socket.get());
+}
+
+void VerbsEndpoint::stepGreeting(Session& session, MessageSink& sink) {
+  Greeting& greeting = *session.greeting;
+  const ConnectionTiming timing{.ack_timeout = options_.ack_timeout};
+  for (;;) {
+    switch (greeting.step(session.socket.get(), timing)) {
+      case Greeting::Step::Pending:
+        return;
+      case Greeting::Step::WantsPair: {
+        std::string why;
+        auto pair = makePair(session.is_accepted, greeting.slotCount(), why);
+        if (pair == nullptr) {
+          complaints_.complain("no session with " + session.peer.address + ": " + why);
+          return lose(session, session.is_accepted ? Status::SessionLost : Status::Unreachable);
+        }
+        greeting.setPair(std::move(pair), ReceiveBuffers::kBytes);
+        continue;
+      }
+      case Greeting::Step::Ready:
+        openSession(session, sink);
+        // What the peer said behind it.
+        return readSocket(session);
+      case Greeting::Step::Failed:
+        if (greeting.isBad()) ++bad_count_;
+        if (greeting.isBad() || greeting.status() != Status::Unreachable) {
+          complaints_.complain("no session with " + session.peer.address + ": " + greeting.failureText());
+        }
+        return lose(session, session.is_accepted ? Status::SessionLost : greeting.status());
+    }
+  }
+}
+
+// The socket of an open session carries one byte, when it ends in order, and ends with the peer.
+void VerbsEndpoint::readSocket(Session& session) {
+  std::byte bytes[16];
+  while (!session.peer_has_ended) {
+    size_t count = 0;
+    switch (receiveSome(session.socket.get(), bytes, count)) {
+      case StreamLook::Nothing:
+        return;
+      case StreamLook::Bytes:
+        if (count != 1 || bytes[0] != kCloseByte || std::exchange(session.ends_in_order, true)) {
+          return loseBad(session, "bytes on the socket that mean nothing");
+        }
+        break;
+      case StreamLook::Ended:
+        session.peer_has_ended = true;
+        ended_.push_back(session.id);
+        return;
+    }
+  }
+}
+
+void VerbsEndpoint::closeSocket(Session& session) {
+  sleeper_.unlisten(std::exchange(session.key, EpollSleeper::kNoKey));
+  session.socket.reset();
+}
+
+// ---- deadlines
+
+void VerbsEndpoint::checkDeadlines(int64_t now_ns) {
+  if (young_count_ != 0) {
+    for (size_t i = 0; i < sessions_.size(); ++i) {
+      Session* session = sessions_[i].get();
+      if (session == nullptr || session->state == Session::State::Open || session->state == Session::State::Lost)
+        continue;
+      if (session->deadline_ns > now_ns) continue;
+      if (session->is_accepted) {
+        loseBad(*session, "it did not finish its handshake in time");
+      } else {
+        failConnect(*session, "no answer in time");
+      }
+    }
+  }
+  if (!watched_.empty()) checkLending(now_ns);
+}
+
+int64_t VerbsEndpoint::nextDeadlineNs() const {
+  int64_t next_ns = nextLendingNs();
+  const int64_t soon_ns = context_.clock.nowNs() + kDueHouseNs;
+  for (const auto& session : sessions_) {
+    if (session == nullptr || session->state == Session::State::Open || session->state == Session::State::Lost)
+      continue;
+    next_ns = std::min(next_ns, session->state == Session::State::Resolving ? soon_ns : session->deadline_ns);
+  }
+  for (const auto& channel : draining_) {
+    next_ns = std::min(next_ns, channel->is_settled ? soon_ns : channel->drain_until_ns);
+  }
+  if (!waiting_reads_.empty()) next_ns = std::min(next_ns, soon_ns);
+  return next_ns;
+}
+
+}  // namespace ramcore::transport::verbs

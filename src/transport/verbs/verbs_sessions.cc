@@ -1,0 +1,303 @@
+// The life of sessions and of their queue pairs.
+#include <fcntl.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "transport/stream_io.h"
+#include "transport/verbs/verbs_endpoint.h"
+
+namespace ramcore::transport::verbs {
+namespace {
+
+// How long a queue pair has to come to its end, in order or broken, before it is destroyed as it is.
+constexpr int64_t kDrainNs = 1 * runtime::kNanosPerSecond;
+// Told to the peer beside the queue pair, behind the last message.
+constexpr std::byte kCloseByte{'c'};
+constexpr uint32_t kDeparturesAtFirst = 1024;
+constexpr uint32_t kSendsPerSlot = 3;  // a call, an answer, and the word of a transfer
+constexpr uint32_t kSendsBesides = 64;
+
+}  // namespace
+
+// ---- queues
+
+Outcome<bool> VerbsEndpoint::makeQueues() {
+  const auto failed = [this](std::string_view what) {
+    return Failure{Status::IoError,
+                   "RDMA device " + device_.name() + " gives no " + std::string(what) + ": " + std::strerror(errno)};
+  };
+  events_.reset(ibv_create_comp_channel(device_.context()));
+  if (events_ == nullptr) return failed("completion channel");
+  for (const int fd : {events_->fd, device_.context()->async_fd}) {
+    if (::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) return failed("events without waiting");
+  }
+  auto opened = receives_.open();
+  if (!opened.ok()) return opened;
+  const uint32_t buffers = std::min(options_.receive_buffers_max, device_.limits().receive_buffers);
+  const auto arrivals = static_cast<int>(std::min(buffers + 1, device_.limits().completions));
+  arrivals_.reset(ibv_create_cq(device_.context(), arrivals, nullptr, events_.get(), 0));
+  departures_size_ = std::min(kDeparturesAtFirst, device_.limits().completions);
+  departures_.reset(ibv_create_cq(device_.context(), static_cast<int>(departures_size_), nullptr, events_.get(), 0));
+  if (arrivals_ == nullptr || departures_ == nullptr) return failed("completion queue");
+  completions_told_.key = sleeper_.listen(events_->fd, EPOLLIN, completions_told_);
+  device_told_.key = sleeper_.listen(device_.context()->async_fd, EPOLLIN, device_told_);
+  if (completions_told_.key == EpollSleeper::kNoKey || device_told_.key == EpollSleeper::kNoKey) {
+    return failed("events that can be waited for");
+  }
+  return true;
+}
+
+// A queue pair that breaks completes all that it was given, asked for or not: there is a place for each.
+bool VerbsEndpoint::reserveCompletions(uint32_t more) {
+  const uint32_t wanted = departures_reserved_ + more;
+  if (wanted > departures_size_) {
+    const uint32_t size = std::min(std::max(wanted, 2 * departures_size_), device_.limits().completions);
+    if (size < wanted || ibv_resize_cq(departures_.get(), static_cast<int>(size)) != 0) return false;
+    departures_size_ = size;
+  }
+  departures_reserved_ = wanted;
+  return true;
+}
+
+std::unique_ptr<QueuePair> VerbsEndpoint::makePair(bool is_server, uint16_t slot_count, std::string& why) {
+  const QueuePair::Size size{
+      .sends = std::min(kSendsPerSlot * slot_count + kSendsBesides, device_.limits().queue_pair_sends),
+      .gather = TxBuffer::kChunkCountMax + 1,
+      .inline_bytes = options_.inline_bytes};
+  if (!reserveCompletions(size.sends)) {
+    why = "RDMA device " + device_.name() + " holds no more completions; have fewer sessions";
+    return nullptr;
+  }
+  if (auto wanted = receives_.want(receives_wanted_ + slot_count + 1u); !wanted.ok()) {
+    departures_reserved_ -= size.sends;
+    why = wanted.error().message;
+    return nullptr;
+  }
+  std::array<std::byte, 4> random{};
+  context_.entropy.fill(random);
+  auto pair = QueuePair::make({device_, departures_.get(), arrivals_.get(), receives_.queue()}, size, !is_server,
+                              loadAs<uint32_t>(random.data()));
+  if (!pair.ok()) {
+    departures_reserved_ -= size.sends;
+    why = pair.error().message;
+    return nullptr;
+  }
+  // As many as were reserved: it may have been given fewer.
+  departures_reserved_ -= size.sends - (*pair)->size().sends;
+  return std::move(pair).value();
+}
+
+// ---- sessions
+
+VerbsEndpoint::~VerbsEndpoint() {
+  for (Told* told : {&listener_, &completions_told_, &device_told_}) sleeper_.unlisten(told->key);
+  for (const auto& session : sessions_) {
+    if (session == nullptr) continue;
+    closeSocket(*session);
+    if (session->channel != nullptr) draining_.push_back(std::move(session->channel));
+  }
+  sessions_.clear();
+  for (auto& channel : draining_) {
+    giveBack(*channel);
+    channel.reset();
+  }
+  requests_.clear();
+  if (arrival_events_ != 0) ibv_ack_cq_events(arrivals_.get(), arrival_events_);
+  if (departure_events_ != 0) ibv_ack_cq_events(departures_.get(), departure_events_);
+}
+
+Session* VerbsEndpoint::find(SessionId id) const {
+  if (id.index >= sessions_.size()) return nullptr;
+  Session* session = sessions_[id.index].get();
+  return session != nullptr && session->id == id ? session : nullptr;
+}
+
+Session* VerbsEndpoint::findOpen(SessionId id) const {
+  Session* session = find(id);
+  return session != nullptr && session->state == Session::State::Open ? session : nullptr;
+}
+
+Session& VerbsEndpoint::addSession() {
+  auto index = static_cast<uint32_t>(sessions_.size());
+  if (!free_indices_.empty()) {
+    index = free_indices_.back();
+    free_indices_.pop_back();
+  } else {
+    sessions_.emplace_back();
+    generations_.push_back(0);
+  }
+  sessions_[index] = std::make_unique<Session>(*this, SessionId{index, ++generations_[index]});
+  ++young_count_;
+  return *sessions_[index];
+}
+
+void VerbsEndpoint::openSession(Session& session, MessageSink& sink) {
+  Greeting& greeting = *session.greeting;
+  std::string address = std::move(session.peer.address);
+  session.peer = greeting.peer();
+  session.peer.address = std::move(address);
+  session.peer.transport = limits_.name;
+  session.is_bounded = session.is_accepted && (session.peer.role == Role::Client || session.peer.role == Role::Admin);
+  session.channel = std::make_unique<Channel>(parts_, greeting.takePair(), ++last_tag_, greeting.slotCount(),
+                                              greeting.peerReceiveBytes());
+  session.channel->session = &session;
+  receives_wanted_ += greeting.slotCount() + 1u;
+  channels_[session.channel->queue.pair().number()] = session.channel.get();
+  session.greeting.reset();
+  session.state = Session::State::Open;
+  session.is_announced = true;
+  --young_count_;
+  if (session.is_accepted) --accepting_count_;
+  ++open_count_;
+  sink.onSessionOpen(session.id);
+}
+
+void VerbsEndpoint::lose(Session& session, Status reason) {
+  if (session.state == Session::State::Lost) return;
+  const bool was_open = session.state == Session::State::Open;
+  if (was_open) {
+    --open_count_;
+  } else {
+    --young_count_;
+    if (session.is_accepted) --accepting_count_;
+    departures_reserved_ -= session.greeting == nullptr ? 0 : session.greeting->pairSends();
+  }
+  session.state = Session::State::Lost;
+  session.lost_reason = reason;
+  lost_.push_back(&session);
+  sleeper_.unlisten(std::exchange(session.key, EpollSleeper::kNoKey));
+  session.lookup.reset();
+  session.greeting.reset();
+  if (!was_open) {
+    session.socket.reset();
+    return;
+  }
+  std::unique_ptr<Channel> channel = std::move(session.channel);
+  channel->session = nullptr;
+  CallSlots& calls = channel->calls;
+  // Shutdown by us: what was posted still leaves, and then the peer is told.
+  const bool in_order = reason == Status::Shutdown && !session.ends_in_order;
+  std::vector<PendingCall*> ended;
+  while (PendingCall* call = calls.takeAny()) ended.push_back(call);
+  drain(std::move(channel), std::move(session.socket), in_order);
+  for (PendingCall* call : ended) call->complete(*call, Status::SessionLost, RxMessage());
+}
+
+void VerbsEndpoint::loseBad(Session& session, std::string_view why) {
+  if (session.state == Session::State::Lost) return;
+  ++bad_count_;
+  complaints_.complain("closing the session with " + session.peer.address + ": " + std::string(why));
+  lose(session, Status::SessionLost);
+}
+
+// From where calls must not complete: the session is lost in the next round.
+void VerbsEndpoint::loseLater(Session& session, std::string why, bool is_bad) {
+  broken_.push_back(Broken{session.id, std::move(why), is_bad});
+}
+
+void VerbsEndpoint::loseBroken() {
+  for (const Broken& broken : std::exchange(broken_, {})) {
+    Session* session = findOpen(broken.session);
+    if (session == nullptr) continue;
+    if (broken.is_bad) {
+      loseBad(*session, broken.why);
+    } else {
+      context_.trace.debug("verbs: lost " + session->peer.address + ": " + broken.why);
+      lose(*session, Status::SessionLost);
+    }
+  }
+}
+
+// What had arrived from them has been taken.
+void VerbsEndpoint::loseEnded() {
+  for (const SessionId id : std::exchange(ended_, {})) {
+    if (Session* session = findOpen(id))
+      lose(*session, session->ends_in_order ? Status::Shutdown : Status::SessionLost);
+  }
+}
+
+// Announcing may lose or close other sessions, which then stand behind in the list.
+void VerbsEndpoint::announceLost(MessageSink& sink) {
+  for (size_t i = 0; i < lost_.size(); ++i) {
+    Session& session = *lost_[i];
+    const SessionId id = session.id;
+    if (session.is_announced) sink.onSessionLost(id, session.lost_reason);
+    sessions_[id.index].reset();
+    free_indices_.push_back(id.index);
+  }
+  lost_.clear();
+}
+
+void VerbsEndpoint::close(SessionId id) {
+  Session* session = find(id);
+  if (session != nullptr) lose(*session, Status::Shutdown);
+}
+
+const Peer* VerbsEndpoint::peer(SessionId id) const {
+  const Session* session = findOpen(id);
+  return session != nullptr ? &session->peer : nullptr;
+}
+
+// ---- the end of a queue pair
+
+void VerbsEndpoint::drain(std::unique_ptr<Channel> channel, Descriptor socket, bool in_order) {
+  // Answers that waited for a place go at once: nobody reads them from where they are.
+  for (ServedTransfer& served : channel->served) served.response = TxMessage();
+  if (in_order) {
+    channel->socket = std::move(socket);
+  } else {
+    channel->queue.pair().fail();
+    channel->has_failed = true;
+  }
+  wire::VerbsHeader header{};
+  header.kind = wire::VerbsKind::Close;
+  const bool is_posted = channel->queue.close(header);
+  channel->drain_until_ns = is_posted ? context_.clock.nowNs() + kDrainNs : 0;
+  draining_.push_back(std::move(channel));
+  rounds_to_house_ = std::min<uint32_t>(rounds_to_house_, 256);
+}
+
+// Called when nothing that had arrived is left: a message that is found later under the number of a queue pair is not
+// of one that was settled before.
+void VerbsEndpoint::reapDrained() {
+  size_t kept = 0;
+  for (auto& channel : draining_) {
+    if (channel->is_settled) {
+      channels_.erase(channel->queue.pair().number());
+      departures_reserved_ -= channel->queue.pair().size().sends;
+      receives_wanted_ -= channel->calls.slotCount() + 1u;
+      giveBack(*channel);
+      channel.reset();
+      continue;
+    }
+    if (channel->queue.isEmpty() || channel->drain_until_ns <= last_house_ns_) {
+      if (channel->socket && channel->queue.isEmpty()) {
+        size_t sent = 0;
+        static_cast<void>(sendSome(channel->socket.get(), ByteSpan(&kCloseByte, 1), sent));
+      }
+      channel->socket.reset();
+      if (!std::exchange(channel->has_failed, true)) channel->queue.pair().fail();
+      channel->is_settled = true;
+    }
+    if (&draining_[kept] != &channel) draining_[kept] = std::move(channel);
+    ++kept;
+  }
+  draining_.resize(kept);
+}
+
+// What transfers held; the queue pair must not use it any more, or cannot: it goes first.
+void VerbsEndpoint::giveBack(Channel& channel) {
+  channel.queue.destroyPair();
+  for (OwnTransfer& own : channel.own) {
+    if (own.request != nullptr) places_.drop(std::move(own.request));
+    if (own.response != nullptr) places_.drop(std::move(own.response));
+  }
+  for (ServedTransfer& served : channel.served) {
+    if (served.into != nullptr && served.is_read) blocks_.drop(std::exchange(served.into, nullptr));
+  }
+}
+
+}  // namespace ramcore::transport::verbs

@@ -1,0 +1,64 @@
+#include "transport/verbs/verbs_transport.h"
+
+#include "transport/verbs/device.h"
+#include "transport/verbs/regions.h"
+#include "transport/verbs/verbs_endpoint.h"
+#include "wire/frame.h"
+
+namespace ramcore::transport::verbs {
+namespace {
+
+Limits limitsOf(const VerbsOptions& options, const Device& device) {
+  Limits limits;
+  limits.name = "verbs";
+  limits.message_bytes_max = wire::kMessageBytesMax;
+  limits.gather_count_max = device.limits().gather_entries - 1;
+  limits.inline_bytes_max = options.inline_bytes;
+  limits.burst_messages_max = 64;
+  limits.slots_per_session = options.slots_per_session;
+  limits.zero_copy = true;
+  limits.one_sided = true;
+  limits.needs_registration = true;
+  return limits;
+}
+
+}  // namespace
+
+Outcome<std::unique_ptr<VerbsTransport>> VerbsTransport::open(const VerbsOptions& options,
+                                                              const VerbsContext& context) {
+  RC_CHECK(options.slots_per_session >= 1 && options.slots_per_session <= wire::kSlotCountMax);
+  auto device = Device::open({options.device, options.port, options.gid_index, options.host});
+  if (!device.ok()) return std::move(device).error();
+  if (device->limits().gather_entries < 2) {
+    return Failure{Status::BadConfig, "RDMA device " + device->name() + " sends from one place only; two are needed"};
+  }
+  auto owned = std::make_unique<Device>(std::move(device).value());
+  return std::unique_ptr<VerbsTransport>(new VerbsTransport(options, context, std::move(owned)));
+}
+
+VerbsTransport::VerbsTransport(const VerbsOptions& options, const VerbsContext& context, std::unique_ptr<Device> device)
+    : options_(options),
+      context_(context),
+      limits_(limitsOf(options, *device)),
+      device_(std::move(device)),
+      regions_(std::make_unique<Regions>()) {}
+
+VerbsTransport::~VerbsTransport() = default;
+
+Outcome<RegionId> VerbsTransport::registerMemory(std::byte* base, size_t bytes, Access access) {
+  if (regions_->count() == UINT16_MAX) return Failure{Status::BadConfig, "too many regions of memory"};
+  const int flags = access == Access::RemoteWrite  ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
+                    : access == Access::RemoteRead ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ
+                                                   : IBV_ACCESS_LOCAL_WRITE;
+  auto region = device_->registerMemory(base, bytes, flags);
+  if (!region.ok()) return std::move(region).error();
+  return regions_->add(base, bytes, std::move(region).value());
+}
+
+std::unique_ptr<Endpoint> VerbsTransport::makeEndpoint(const Identity& identity) {
+  return std::make_unique<VerbsEndpoint>(options_, context_, limits_, *device_, *regions_, identity);
+}
+
+std::string VerbsTransport::describeDevice() const { return device_->describe(); }
+
+}  // namespace ramcore::transport::verbs

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <memory>
+
+#include "base/trace.h"
+#include "runtime/clock.h"
+#include "runtime/random.h"
+#include "transport/epoll_sleeper.h"
+#include "transport/transport.h"
+
+namespace ramcore::transport::verbs {
+
+struct VerbsOptions {
+  /// Device, port and address to use: as a locator's options `device`, `port`, `gid`; what is empty is chosen.
+  std::string device;
+  uint8_t port = 0;
+  int gid_index = -1;
+  /// Numeric address that others reach this process at: the device that has it is chosen.
+  std::string host;
+
+  /// Calls in flight on one session, 1..wire::kSlotCountMax. The smaller of both sides' counts.
+  uint16_t slots_per_session = 64;
+  /// Sessions of an endpoint; more are refused. The device may take fewer.
+  uint32_t sessions_max = 4096;
+  /// Receive buffers of 16 KB of an endpoint, at most. Each session has as many as it has slots; beyond this number
+  /// sessions share them, and senders wait in their adapters while none is free. More: more sessions that are busy at
+  /// once.
+  uint32_t receive_buffers_max = 4096;
+  /// Accepted connections that have not yet proven who they are; for one more an old one is dropped.
+  uint32_t greetings_max = 128;
+  /// How long an accepted connection may take to prove who it is.
+  int64_t greeting_timeout_ns = 5 * runtime::kNanosPerSecond;
+  /// Chunks shorter than this are copied together with the head (GatherLimits).
+  uint32_t copy_below_bytes = 256;
+  /// Messages up to so many bytes leave inside the descriptor, where the device takes as much.
+  uint32_t inline_bytes = 256;
+  /// How long at most bytes are lent to a message that waits; then they are copied. Those that the adapter has are
+  /// waited for, up to stall_close_ns.
+  int64_t lent_ns_max = 100 * runtime::kNanosPerMilli;
+  /// How long a session may stand still before it is closed.
+  int64_t stall_close_ns = 10 * runtime::kNanosPerSecond;
+  /// What may wait, copied out, for one session; beyond it the session is closed.
+  uint64_t stall_bytes_max = 64 * 1024 * 1024;
+  /// What large messages of all sessions may take; requests of clients beyond it wait where they are.
+  uint64_t held_bytes_max = 256 * 1024 * 1024;
+  /// 4.096 us x 2^this without an acknowledgement, and packets are sent again; seven times, then the session is lost.
+  /// Larger: survives longer disturbances. Smaller: sooner known. 17: 0.5 s.
+  uint8_t ack_timeout = 17;
+};
+
+/// What an endpoint needs from its process. All borrowed.
+struct VerbsContext {
+  runtime::Clock& clock;
+  runtime::Entropy& entropy;
+  Trace& trace;
+  EpollSleeper* sleeper = nullptr;  ///< nullptr: the thread never sleeps
+};
+
+class Device;
+class Regions;
+
+/// Messages over InfiniBand or RoCE, on reliable connected queue pairs. One transport for each dispatch thread: its
+/// endpoints share context and device. See docs/transport.md and docs/rdma.md.
+class VerbsTransport final : public Transport {
+ public:
+  /// Failure: BadConfig: no device, or not the one asked for; NoSpace: the limit of locked memory; IoError.
+  static Outcome<std::unique_ptr<VerbsTransport>> open(const VerbsOptions& options, const VerbsContext& context);
+  ~VerbsTransport() override;
+
+  const Limits& limits() const override { return limits_; }
+  std::string_view scheme() const override { return "verbs"; }
+  /// Before the first endpoint is made.
+  Outcome<RegionId> registerMemory(std::byte* base, size_t bytes, Access access) override;
+  std::unique_ptr<Endpoint> makeEndpoint(const Identity& identity) override;
+  /// "rxe0 port 1 gid 1", for people.
+  std::string describeDevice() const;
+
+ private:
+  VerbsTransport(const VerbsOptions& options, const VerbsContext& context, std::unique_ptr<Device> device);
+
+  const VerbsOptions options_;
+  const VerbsContext context_;
+  Limits limits_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Regions> regions_;
+};
+
+}  // namespace ramcore::transport::verbs
