@@ -212,7 +212,9 @@ class Cluster:
         return arguments
 
     def listen_locators(self, name):
-        locators = {"tcp": "tcp://127.0.0.1:0", "shm": f"shm://{self.path(name + '.sock')}"}
+        # Machines with RDMA devices say where these are (tests/vm); servers take them in turn.
+        rdma = os.environ.get("RDMA_IP1" if name.endswith(("1", "3")) else "RDMA_IP0")
+        locators = {"tcp": "tcp://127.0.0.1:0", "shm": f"shm://{self.path(name + '.sock')}", "verbs": f"verbs://{rdma}:0"}
         return [locators[transport] for transport in self.transports]
 
     def start_coordinator(self, listen=None):
@@ -230,7 +232,8 @@ class Cluster:
             server.wait_ready()
         return server
 
-    def coordinator_locator(self, scheme="tcp"):
+    def coordinator_locator(self, scheme=None):
+        scheme = scheme or self.transports[0]
         for locator in self.coordinator.locators:
             if locator.startswith(scheme):
                 return locator
@@ -244,15 +247,15 @@ class Cluster:
 
     # --- tools
 
-    def arguments(self, name, *arguments, scheme="tcp"):
+    def arguments(self, name, *arguments, scheme=None):
         return [tool(name), "--coordinator", self.coordinator_locator(scheme)] + self.security_flags() + [
             str(argument) for argument in arguments]
 
-    def run(self, name, *arguments, stdin=None, check=True, scheme="tcp", timeout=COMMAND_SECONDS_MAX):
+    def run(self, name, *arguments, stdin=None, check=True, scheme=None, timeout=COMMAND_SECONDS_MAX):
         """Runs a tool against this cluster; gives subprocess.CompletedProcess with text output."""
         return run(self.arguments(name, *arguments, scheme=scheme), stdin=stdin, check=check, timeout=timeout)
 
-    def start(self, name, *arguments, scheme="tcp"):
+    def start(self, name, *arguments, scheme=None):
         """A tool in the background, with pipes; the caller waits for it."""
         return subprocess.Popen(self.arguments(name, *arguments, scheme=scheme), stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -261,7 +264,7 @@ class Cluster:
         """`ramcore`; gives its standard output."""
         return self.run("ramcore", *arguments, **options).stdout
 
-    def export(self, table, scheme="tcp"):
+    def export(self, table, scheme=None):
         """All objects of a table as {key: (value, version)}; a key that comes twice is a failure."""
         objects = {}
         for line in self.rc("export", table, scheme=scheme).splitlines():

@@ -91,6 +91,24 @@ TEST_P(TransportContract, CallIsAnsweredAndBothKnowEachOther) {
   EXPECT_EQ(server->endpoint().sessionCount(), 1u);
 }
 
+// The initiator may send before the acceptor knows that the session is open.
+TEST_P(TransportContract, ACallRightBehindTheOpeningArrives) {
+  connectBoth();
+  for (size_t round = 1; round <= 10; ++round) {
+    session = connect(*client);
+    const size_t opened = client->sink.opened.size();
+    ASSERT_TRUE(until([&] { return client->sink.opened.size() > opened; }));
+    TestCall call;
+    ASSERT_EQ(start(call, 100, static_cast<uint8_t>(round)), Status::Ok);
+    // It is there before the server looks.
+    const int64_t before_ns = world->nowNs();
+    ASSERT_TRUE(stepUntil(*world, {client.get()}, [&] { return world->nowNs() - before_ns > kSecond / 50; }));
+    ASSERT_TRUE(until([&] { return call.completions == 1 || world->nowNs() - before_ns > 5 * kSecond; }));
+    ASSERT_EQ(call.status, Status::Ok);
+    EXPECT_TRUE(hasPattern(call.response, 100, static_cast<uint8_t>(round)));
+  }
+}
+
 TEST_P(TransportContract, MessagesOfEverySizeArrive) {
   connectBoth();
   for (uint32_t bytes = 0; bytes < 300; ++bytes) exchange(bytes, static_cast<uint8_t>(bytes));

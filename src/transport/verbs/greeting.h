@@ -36,8 +36,8 @@ class Greeting {
   const Peer& peer() const { return handshake_.peer(); }
   uint16_t slotCount() const { return handshake_.slotCount(); }
   std::unique_ptr<QueuePair> takePair() { return std::move(pair_); }
-  /// Work requests that its queue pair, if there is one, was made for.
-  uint32_t pairSends() const { return pair_ == nullptr ? 0 : pair_->size().sends; }
+  bool hasPair() const { return pair_ != nullptr; }
+  const QueuePair& pair() const { return *pair_; }
   /// Longest message, header included, that the peer receives without a transfer.
   uint32_t peerReceiveBytes() const { return peer_address_.receive_bytes; }
 

@@ -91,6 +91,8 @@ struct Session final : ReadinessListener {
   uint64_t expected_id = 0;
   int64_t deadline_ns = 0;
   std::unique_ptr<Greeting> greeting;
+  /// Messages that came before the peer's last word on the socket: the two take different ways.
+  std::vector<ibv_wc> early;
 
   Descriptor socket;  ///< open for as long as the session: its end is the peer's
   EpollSleeper::Key key = EpollSleeper::kNoKey;

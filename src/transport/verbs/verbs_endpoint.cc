@@ -198,10 +198,23 @@ uint32_t VerbsEndpoint::pollArrivals(uint32_t message_max, bool& is_empty) {
   return static_cast<uint32_t>(delivered_count_ - before);
 }
 
+// True if the session begins only now: its peer sends as soon as it has said on the socket that it is ready.
+bool VerbsEndpoint::keepForLater(const ibv_wc& completion) {
+  const auto found = greeting_pairs_.find(completion.qp_num);
+  Session* const session = found == greeting_pairs_.end() ? nullptr : find(found->second);
+  if (session == nullptr || session->state != Session::State::Greeting) return false;
+  if (session->early.size() > session->greeting->slotCount()) return false;
+  session->early.push_back(completion);
+  if (!std::exchange(session->is_told, true)) told_.push_back(session->id);
+  callHouse();
+  return true;
+}
+
 void VerbsEndpoint::onArrival(const ibv_wc& completion) {
   ReceiveBuffer& buffer = *reinterpret_cast<ReceiveBuffer*>(completion.wr_id);
-  receives_.arrived();
   const auto found = channels_.find(completion.qp_num);
+  if (found == channels_.end() && keepForLater(completion)) return;
+  receives_.arrived();
   Session* const session = found == channels_.end() ? nullptr : found->second->session;
   if (completion.status != IBV_WC_SUCCESS || session == nullptr || session->state != Session::State::Open) {
     receives_.recycle(buffer);

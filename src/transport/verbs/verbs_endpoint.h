@@ -94,6 +94,7 @@ class VerbsEndpoint final : public Endpoint {
   uint32_t pollArrivals(uint32_t message_max, bool& is_empty);
   void pollDepartures();
   void onArrival(const ibv_wc& completion);
+  bool keepForLater(const ibv_wc& completion);
   void onDeparture(const ibv_wc& completion);
   bool takeMessage(Session& session, const wire::VerbsHeader& header, ReceiveBuffer& buffer, uint32_t bytes);
   bool takeRequest(Session& session, const wire::VerbsHeader& header, RxMessage message);
@@ -174,7 +175,8 @@ class VerbsEndpoint final : public Endpoint {
   std::vector<std::unique_ptr<Session>> sessions_;  // by SessionId::index; nullptr = free
   std::vector<uint32_t> generations_;
   std::vector<uint32_t> free_indices_;
-  std::unordered_map<uint32_t, Channel*> channels_;  // by the number of the queue pair
+  std::unordered_map<uint32_t, Channel*> channels_;         // by the number of the queue pair
+  std::unordered_map<uint32_t, SessionId> greeting_pairs_;  // the same, of sessions that are not open yet
   std::vector<std::unique_ptr<Channel>> draining_;
   uint32_t last_tag_ = 0;
   uint32_t open_count_ = 0;

@@ -339,6 +339,7 @@ void VerbsEndpoint::stepGreeting(Session& session, MessageSink& sink) {
           complaints_.complain("no session with " + session.peer.address + ": " + why);
           return lose(session, session.is_accepted ? Status::SessionLost : Status::Unreachable);
         }
+        greeting_pairs_[pair->number()] = session.id;
         greeting.setPair(std::move(pair), ReceiveBuffers::kBytes);
         continue;
       }

@@ -146,6 +146,9 @@ void VerbsEndpoint::openSession(Session& session, MessageSink& sink) {
   session.channel->session = &session;
   receives_wanted_ += greeting.slotCount() + 1u;
   channels_[session.channel->queue.pair().number()] = session.channel.get();
+  greeting_pairs_.erase(session.channel->queue.pair().number());
+  early_.insert(early_.end(), session.early.begin(), session.early.end());
+  session.early.clear();
   session.greeting.reset();
   session.state = Session::State::Open;
   session.is_announced = true;
@@ -163,7 +166,14 @@ void VerbsEndpoint::lose(Session& session, Status reason) {
   } else {
     --young_count_;
     if (session.is_accepted) --accepting_count_;
-    departures_reserved_ -= session.greeting == nullptr ? 0 : session.greeting->pairSends();
+    if (session.greeting != nullptr && session.greeting->hasPair()) {
+      departures_reserved_ -= session.greeting->pair().size().sends;
+      greeting_pairs_.erase(session.greeting->pair().number());
+    }
+    for (const ibv_wc& completion : std::exchange(session.early, {})) {
+      receives_.arrived();
+      receives_.recycle(*reinterpret_cast<ReceiveBuffer*>(completion.wr_id));
+    }
   }
   session.state = Session::State::Lost;
   session.lost_reason = reason;

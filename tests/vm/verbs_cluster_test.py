@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""A cluster whose processes have nothing but queue pairs: what is written is there after moves under load and after the
+death of a server; processes that die leave nothing behind. Runs in a machine with RDMA devices (tests/vm/run)."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cluster"))
+from cluster_harness import Cluster, Failed, run, tool, wait_for  # noqa: E402
+
+OBJECTS = 500
+DEATHS = int(os.environ.get("RAMCORE_VM_DEATHS", "100"))
+SECRET = "a secret for this machine alone"
+
+
+def kernel_counts():
+    """Queue pairs, regions and the like of all devices, as the kernel counts them."""
+    counts = {}
+    for line in run(["rdma", "resource", "show"]).stdout.splitlines():
+        for kind, count in re.findall(r"\b(pd|cq|qp|mr|ctx|srq) (\d+)", line.split(":", 2)[2]):
+            counts[kind] = counts.get(kind, 0) + int(count)
+    return counts
+
+
+def resident_kb(pid):
+    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+        return int(re.search(r"VmRSS:\s+(\d+) kB", file.read()).group(1))
+
+
+def write_objects(cluster, table, generation):
+    path = cluster.path(f"{table}-{generation}.ndjson")
+    with open(path, "w", encoding="utf-8") as file:
+        for i in range(OBJECTS):
+            # Some are larger than what a receive buffer takes.
+            value = f"{generation} of {i} " + "x" * (20000 if i % 50 == 0 else 10 * (i % 100))
+            file.write(json.dumps({"key": f"object {i}", "value": value}) + "\n")
+    cluster.rc("import", table, path)
+
+
+class VerbsClusterTest(unittest.TestCase):
+    def setUp(self):
+        self.assertTrue(os.environ.get("RDMA_IP0"), "this machine has no RDMA devices")
+
+    def check_objects(self, cluster, table, generation):
+        found = {key: value.split(" x")[0].strip() for key, (value, _) in cluster.export(table).items()
+                 if key.startswith("object ")}
+        self.assertEqual(found, {f"object {i}": f"{generation} of {i}" for i in range(OBJECTS)})
+
+    def test_moves_under_load_and_the_death_of_a_server_lose_nothing(self):
+        with Cluster(servers=4, secret=SECRET, transports=("verbs",), replicas=2, storage="384MiB",
+                     death_after_ms=10000) as cluster:
+            status = cluster.status()
+            self.assertTrue(all("verbs" in server["transports"] for server in status["servers"]), status)
+            cluster.rc("create", "t")
+            write_objects(cluster, "t", 1)
+            self.check_objects(cluster, "t", 1)
+
+            load = cluster.start("rcbench", "--transport", "verbs", "--table", "t", "--records", 200, "--workload", "A",
+                                 "--outstanding", 4, "--warmup-s", 0, "--duration-s", 120, "--json", "--announce",
+                                 "/dev/stderr")
+            try:
+                self.assertEqual(load.stderr.readline().strip(), "measuring")
+                for tablet in cluster.tablets("t")[:2]:
+                    there = "s1" if tablet["server"] != "s1" else "s2"
+                    moved = cluster.run("rcmigrate", "move", tablet["tablet"], "--to", there, "--quiet")
+                    self.assertRegex(moved.stdout, r"100 %, \d+ objects")
+            finally:
+                load.send_signal(signal.SIGTERM)
+                output, errors = load.communicate(timeout=120)
+            self.assertEqual(load.returncode, 0, errors + output)
+            report = json.loads(output)
+            self.assertEqual(report["errors"], {})
+            self.assertGreater(report["operations"], 50)
+            self.check_objects(cluster, "t", 1)
+            write_objects(cluster, "t", 2)
+
+            owner = cluster.tablets("t")[0]["server"]
+            cluster.servers[owner].kill()
+            cluster.wait_status(lambda now: owner not in [one["name"] for one in now["servers"]]
+                                and not now["recoveries"] and now["health"] == "ok", 180)
+            self.check_objects(cluster, "t", 2)
+            write_objects(cluster, "t", 3)
+            self.check_objects(cluster, "t", 3)
+            del cluster.servers[owner]
+
+    def test_a_peer_that_dies_again_and_again_leaves_nothing_behind(self):
+        with Cluster(servers=1, secret=SECRET, transports=("verbs",)) as cluster:
+            cluster.rc("create", "t")
+            cluster.rc("put", "t", "k", "x" * 20000)
+            server = cluster.servers["s1"].process.pid
+
+            def die():
+                """A client that is killed while it reads large values."""
+                load = cluster.start("rcbench", "--transport", "verbs", "--table", "u", "--records", 5, "--value-bytes",
+                                     30000, "--outstanding", 8, "--warmup-s", 0, "--duration-s", 60, "--announce",
+                                     "/dev/stderr")
+                if load.stderr.readline().strip() != "measuring":
+                    raise Failed(load.communicate()[1])
+                load.kill()
+                load.communicate()
+
+            def settled():
+                """When nobody but the daemons is left, and their sessions with the dead have ended."""
+                before = kernel_counts()
+                return before if before["qp"] == quiet["qp"] else None
+
+            die()
+            quiet = wait_for(kernel_counts, lambda counts: counts["qp"] <= 6, 60)  # one of each device, two sessions of daemons
+            for _ in range(10):
+                die()
+            begin = wait_for(settled, lambda counts: counts is not None, 60)
+            begin_kb = resident_kb(server)
+            for _ in range(DEATHS):
+                die()
+            end = wait_for(settled, lambda counts: counts is not None, 60)
+            end_kb = resident_kb(server)
+            print(f"{DEATHS} deaths: {begin} before, {end} after; resident {begin_kb} kB before, {end_kb} kB after")
+            self.assertEqual(end, begin)
+            self.assertLess(end_kb, begin_kb + 4096)
+            self.assertEqual(cluster.rc("get", "t", "k").strip(), "x" * 20000)
+            warnings = [line for line in cluster.servers["s1"].log().splitlines() if "error" in line]
+            self.assertEqual(warnings, [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
