@@ -1,12 +1,14 @@
 #include "base/mutation.h"
 
 #if defined(RAMCORE_MUTATIONS)
+#include <cstdlib>
 #include <string>
 
 namespace ramcore {
 namespace {
 std::string& chosen() {
-  static std::string mutation;
+  // Processes of a cluster are told by the environment.
+  static std::string mutation = std::getenv("RAMCORE_MUTATION") != nullptr ? std::getenv("RAMCORE_MUTATION") : "";
   return mutation;
 }
 }  // namespace

@@ -189,22 +189,36 @@ TxMessage encodeMultiMutate(rpc::Caller& caller, ServerId target, ClientId clien
 }
 
 bool decodeMultiRead(const RxMessage& message, std::span<const MultiPart> parts, std::span<ReadItem> items) {
-  rpc::MessageCursor cursor(message);
-  wire::MultiRead::Response response{.header = {.status = Status::Ok}, .count = 0};
-  if (!cursor.take(response) || response.count != parts.size()) return false;
-  for (const MultiPart& part : parts) {
-    ReadItem& item = items[part.item];
-    wire::MultiRead::ResponsePart answer{.version = 0, .value_bytes = 0, .status = Status::Ok};
-    if (!cursor.take(answer)) return false;
+  using Response = wire::MultiRead::Response;
+  using ResponsePart = wire::MultiRead::ResponsePart;
+  // The head is nobody else's any more, so the parts in it may be read twice.
+  const ByteSpan head = message.head();
+  const size_t head_bytes = sizeof(Response) + parts.size() * sizeof(ResponsePart);
+  if (head.size() < head_bytes || loadAs<Response>(head.data()).count != parts.size()) return false;
+  const auto answerOf = [&](size_t i) {
+    return loadAs<ResponsePart>(head.data() + sizeof(Response) + i * sizeof(ResponsePart));
+  };
+  uint64_t together_bytes = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const ResponsePart answer = answerOf(i);
     if (answer.value_bytes > wire::kValueBytesMax || answer.version > kVersionMax || !isDefined(answer.status) ||
-        (answer.status != Status::Ok && answer.value_bytes != 0)) {
+        answer.is_apart > 1 || (answer.status != Status::Ok && answer.value_bytes != 0)) {
       return false;
     }
-    if (!cursor.takeText(item.value, answer.value_bytes) || !cursor.takePadding(answer.value_bytes)) return false;
+    together_bytes += answer.is_apart == 0 ? answer.value_bytes : 0;
+  }
+  rpc::MessageCursor together(message);
+  if (!together.skip(head_bytes)) return false;
+  rpc::MessageCursor apart = together;
+  if (!apart.skip(together_bytes)) return false;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const ResponsePart answer = answerOf(i);
+    ReadItem& item = items[parts[i].item];
+    if (!(answer.is_apart == 0 ? together : apart).takeText(item.value, answer.value_bytes)) return false;
     item.status = answer.status;
     item.version = answer.version;
   }
-  return cursor.atEnd();
+  return apart.atEnd();
 }
 
 bool decodeMultiMutate(const RxMessage& message, std::span<const MultiPart> parts, std::span<MutateItem> items) {

@@ -45,6 +45,7 @@ transport::Chunk LentValues::lend(ByteSpan value, uint32_t pin_slot) {
   // Whoever holds this memory gives it back within the transport's time; until then nobody else joins in.
   const bool is_held_up = log_.pinned_bytes.load(std::memory_order_relaxed) > bytes_max_;
   if (is_held_up || !takeRoom(stats_.pinned_bytes, value.size(), bytes_max_)) return copyOf(value);
+  stats_.values_lent.fetch_add(1, std::memory_order_relaxed);
   auto* loan = new Loan{.pin = pins_.takeToken(pin_slot), .copy = nullptr, .bytes = value.size()};
   return {.address = value.data(),
           .bytes = static_cast<uint32_t>(value.size()),
@@ -84,6 +85,7 @@ bool LentValues::copyOut(transport::TxBuffer& message) {
 void LentValues::releaseChunk(uint64_t token) noexcept {
   const std::unique_ptr<Loan> loan(reinterpret_cast<Loan*>(token));
   if (loan->pin) pins_.release(loan->pin);
+  if (loan->pin) stats_.values_back.fetch_add(1, std::memory_order_relaxed);
   (loan->pin ? stats_.pinned_bytes : stats_.copied_bytes).fetch_sub(loan->bytes, std::memory_order_release);
 }
 

@@ -49,6 +49,8 @@ class LentValues final : private transport::ChunkOwner {
     std::atomic<uint64_t> copied_bytes{0};   ///< of values that answers have copies of now
     std::atomic<uint64_t> values_copied{0};  ///< because too much was pinned, or the answer had to wait
     std::atomic<uint64_t> refused{0};        ///< too much was copied, too
+    std::atomic<uint64_t> values_lent{0};    ///< shown from the log
+    std::atomic<uint64_t> values_back{0};    ///< of these, those that the transport has done with
   };
   const Stats& stats() const { return stats_; }
   /// What both pins and copies may reach.

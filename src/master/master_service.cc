@@ -16,7 +16,6 @@ using transport::TxMessage;
 using wire::Opcode;
 
 // Up to here a copy into the answer is cheaper than a chunk of its own with pin and release.
-constexpr uint32_t kCopyBytesMax = 4096;
 constexpr uint32_t kRetryAfterUs = 500;
 
 }  // namespace
@@ -128,7 +127,7 @@ runtime::Task<void> MasterService::replyWhenReached(MasterService& self, Request
 }
 
 bool MasterService::appendValue(const Request& request, TxMessage& response, ByteSpan value) {
-  if (value.size() <= response.headRoom() && value.size() <= kCopyBytesMax) {
+  if (value.size() <= response.headRoom() && value.size() < request.lendBytesMin()) {
     response.appendHead(value);
     return true;
   }
@@ -175,7 +174,7 @@ void MasterService::answerRead(Request request, const ReadKey& key, log::EntryRe
     header.version = entry.version();
     header.value_bytes = static_cast<uint32_t>(value.size());
   }
-  const size_t copied = value.size() <= kCopyBytesMax ? value.size() : 0;
+  const size_t copied = value.size() < request.lendBytesMin() ? value.size() : 0;
   TxMessage response = request.allocate(static_cast<uint32_t>(sizeof(header) + copied));
   response.appendHead(header);
   if (!value.empty() && !appendValue(request, response, value)) return refuse(std::move(request), Status::RetryLater);

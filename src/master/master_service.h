@@ -16,7 +16,7 @@ namespace ramcore::master {
 ///
 /// Handlers run on the dispatch thread or a worker. An answer leaves only when everything it shows is durable, or
 /// flushed if its table is a sync one (base/durability.h); values
-/// up to kCopyBytesMax are copied into the answer, longer ones are sent from the log (lent_values.h).
+/// shorter than what the transport says are copied into the answer, longer ones are sent from the log (lent_values.h).
 class MasterService final {
  public:
   struct Parts {

@@ -22,7 +22,14 @@ struct ReadPart {
   TabletEpoch epoch;
   Status status = Status::Ok;
   Durability level = Durability::Buffered;
+  bool is_apart = false;  ///< its value is lent
   log::EntryRef ref;
+};
+/// The values of an answer that are sent from where they stand.
+struct LentParts {
+  std::array<transport::Chunk, transport::TxBuffer::kChunkCountMax> chunks;
+  uint32_t count = 0;
+  uint64_t bytes = 0;
 };
 /// One call of a multi-write or multi-remove.
 struct MutationPart {
@@ -83,7 +90,7 @@ uint64_t fit(ObjectStore& store, std::span<ReadPart> parts, uint64_t bytes_max) 
       part.status = Status::NotFound;
       continue;
     }
-    const uint64_t value_bytes = alignUp(entry.payloadBytes(), 8);
+    const uint64_t value_bytes = entry.payloadBytes();
     if (bytes + value_bytes > bytes_max) {
       // One that would not fit alone will not fit when asked for again.
       constexpr uint64_t kAloneBytes = sizeof(wire::MultiRead::Response) + sizeof(wire::MultiRead::ResponsePart);
@@ -95,22 +102,24 @@ uint64_t fit(ObjectStore& store, std::span<ReadPart> parts, uint64_t bytes_max) 
   return bytes;
 }
 
-// Values are copied together: many small ones cost more as descriptors than as bytes.
-void append(TxMessage& response, ObjectStore& store, std::span<const ReadPart> parts) {
+// Small values are copied together: many of them cost more as descriptors than as bytes. So are those for which there
+// is no descriptor left, or no more may be lent.
+void append(TxMessage& response, ObjectStore& store, std::span<const ReadPart> parts, const LentParts& lent) {
   response.appendHead(
       wire::MultiRead::Response{.header = {.status = Status::Ok}, .count = static_cast<uint32_t>(parts.size())});
   for (const ReadPart& part : parts) {
     const bool has_value = part.status == Status::Ok;
     const log::EntryView entry = has_value ? store.entry(part.ref) : log::EntryView();
-    const uint32_t value_bytes = has_value ? entry.payloadBytes() : 0;
-    response.appendHead(wire::MultiRead::ResponsePart{
-        .version = has_value ? entry.version() : 0, .value_bytes = value_bytes, .status = part.status});
-    if (value_bytes == 0) continue;
-    response.appendHead(entry.payload());
-    const auto padding = static_cast<uint32_t>(alignUp(value_bytes, 8) - value_bytes);
-    if (padding != 0) std::memset(response.extendHead(padding), 0, padding);
+    response.appendHead(wire::MultiRead::ResponsePart{.version = has_value ? entry.version() : 0,
+                                                      .value_bytes = has_value ? entry.payloadBytes() : 0,
+                                                      .status = part.status,
+                                                      .is_apart = part.is_apart ? uint16_t{1} : uint16_t{0}});
   }
-  response->contiguous_bytes = sizeof(wire::MultiRead::Response);
+  response->contiguous_bytes = response->head_bytes;
+  for (const ReadPart& part : parts) {
+    if (part.status == Status::Ok && !part.is_apart) response.appendHead(store.entry(part.ref).payload());
+  }
+  for (uint32_t i = 0; i < lent.count; ++i) response.appendChunk(lent.chunks[i]);
 }
 
 // False: the part is malformed.
@@ -188,8 +197,19 @@ void MasterService::multiRead(Request request) {
   if (response_bytes > kInlineCopyBytesMax && !waitsHere(request)) {
     return request.dispatch().handToWorker(std::move(request));
   }
-  TxMessage response = request.allocate(response_bytes);
-  append(response, parts_.store, parts);
+  LentParts lent;
+  for (ReadPart& part : parts) {
+    if (part.status != Status::Ok || lent.count == lent.chunks.size()) continue;
+    const ByteSpan value = parts_.store.entry(part.ref).payload();
+    if (value.size() < request.lendBytesMin()) continue;
+    const transport::Chunk chunk = parts_.lent.lend(value, parts_.threads.pinSlotOf(request.executor()));
+    if (chunk.address == nullptr) break;
+    part.is_apart = true;
+    lent.chunks[lent.count++] = chunk;
+    lent.bytes += chunk.bytes;
+  }
+  TxMessage response = request.allocate(response_bytes - lent.bytes);
+  append(response, parts_.store, parts, lent);
   replyAfter(std::move(request), std::move(response), show_after);
 }
 

@@ -169,6 +169,11 @@ void Dispatch::publishCounts() {
     const transport::LendingCounts lending = endpoints_[i]->lendingCounts();
     endpoint_counts_[i]->messages_copied_out.store(lending.messages_copied_out, std::memory_order_relaxed);
     endpoint_counts_[i]->sessions_dropped.store(lending.sessions_dropped, std::memory_order_relaxed);
+    const transport::SendCounts sent = endpoints_[i]->sendCounts();
+    endpoint_counts_[i]->payload_bytes.store(sent.payload_bytes, std::memory_order_relaxed);
+    endpoint_counts_[i]->gathered_bytes.store(sent.gathered_bytes, std::memory_order_relaxed);
+    endpoint_counts_[i]->chunks_gathered.store(sent.chunks_gathered, std::memory_order_relaxed);
+    endpoint_counts_[i]->long_chunks_copied.store(sent.long_chunks_copied, std::memory_order_relaxed);
   }
 }
 

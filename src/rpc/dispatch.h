@@ -58,6 +58,10 @@ struct EndpointCounts {
   std::atomic<uint64_t> bad_sessions{0};         ///< closed because of bytes no honest peer sends, or cut short
   std::atomic<uint64_t> messages_copied_out{0};  ///< see transport::LendingCounts
   std::atomic<uint64_t> sessions_dropped{0};     ///< see transport::LendingCounts
+  std::atomic<uint64_t> payload_bytes{0};        ///< see transport::SendCounts, as the rest
+  std::atomic<uint64_t> gathered_bytes{0};
+  std::atomic<uint64_t> chunks_gathered{0};
+  std::atomic<uint64_t> long_chunks_copied{0};
 };
 
 /// Told about sessions; by default nobody listens. On the dispatch thread.

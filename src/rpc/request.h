@@ -57,6 +57,8 @@ class Request {
   int64_t arrivalNs() const { return record_->arrival_ns; }
   /// The longest answer that the caller takes and the transport carries; reply() turns a longer one into TooLarge.
   uint32_t responseBytesMax() const { return record_->responseBytesMax(); }
+  /// From which length on a value is better lent to the answer than copied into it: what the transport says.
+  uint32_t lendBytesMin() const { return record_->endpoint->limits().lend_bytes_min; }
   /// False: its session has ended, and nobody would hear the answer. True may be old news. Any thread.
   bool isHeard() const;
   /// Everything the handler awaits resumes it here.

@@ -42,8 +42,9 @@ struct Limits {
   uint32_t inline_bytes_max = 0;    ///< payload the hardware takes inside a descriptor
   uint32_t burst_messages_max = 0;  ///< upper bound for poll's message_max
   uint16_t slots_per_session = 0;   ///< calls in flight on one session
-  bool zero_copy = false;           ///< the hardware reads chunks from where they are
-  bool one_sided = false;           ///< rendezvous and remote reads are possible
+  uint32_t lend_bytes_min = 4097;  ///< from which length on a value is better lent as a chunk than copied into the head
+  bool zero_copy = false;          ///< the hardware reads chunks from where they are
+  bool one_sided = false;          ///< rendezvous and remote reads are possible
   bool needs_registration = false;  ///< chunks outside registered regions are copied
   bool idle_poll_is_syscall_free = true;
 };
@@ -90,6 +91,17 @@ struct LendingCounts {
   uint64_t messages_copied_out = 0;
   /// Sessions closed because the copies would have been more than one session may leave unread.
   uint64_t sessions_dropped = 0;
+};
+
+/// What was given to hardware to send, and how much of it was copied for that. Zeros where everything is copied anyway.
+struct SendCounts {
+  uint64_t messages = 0;
+  uint64_t payload_bytes = 0;   ///< heads and chunks
+  uint64_t gathered_bytes = 0;  ///< of chunks that the hardware reads from where they are, in registered memory
+  uint64_t chunks_gathered = 0;
+  uint64_t chunks_copied = 0;       ///< chunks whose bytes we copied, or put into a descriptor
+  uint64_t long_chunks_copied = 0;  ///< of these, those that were long enough to be gathered (GatherLimits)
+  uint64_t posts = 0;               ///< doorbells
 };
 
 /// What one thread polls: its own sockets, rings or queue pairs, with the sessions and receive buffers on them.
@@ -162,6 +174,7 @@ class Endpoint {
   virtual uint64_t badSessionCount() const = 0;
   /// For metrics. The endpoint's thread.
   virtual LendingCounts lendingCounts() const = 0;
+  virtual SendCounts sendCounts() const { return {}; }
 };
 
 /// Access rights of registered memory.

@@ -8,7 +8,7 @@
 namespace ramcore::wire {
 
 /// The version of frames and messages that this build speaks. Two processes talk only if theirs are equal.
-inline constexpr uint16_t kProtocolVersion = 1;
+inline constexpr uint16_t kProtocolVersion = 2;
 
 /// "RCHANDSH" in the order of the bytes.
 inline constexpr uint64_t kHandshakeMagic = 0x4853444e41484352;

@@ -96,9 +96,10 @@ struct Increment {
 static_assert(Fixed<Increment::Request> && sizeof(Increment::Request) == 72);
 static_assert(Fixed<Increment::Response> && sizeof(Increment::Response) == 24);
 
-/// Reads many objects. Request: struct, then `count` times: part, key, padding to 8. Response: struct, then as many
-/// times: part, value, padding to 8. An answer that would grow too long ends early: the rest of the parts say
-/// RetryLater.
+/// Reads many objects. Request: struct, then `count` times: part, key, padding to 8. Response: struct and as many
+/// parts, all in its contiguous head; then the values, one behind the other, in the order of the parts: first those
+/// that are not apart (copied together), then those that are (sent from where they stand in the log). An answer that
+/// would grow too long ends early: the rest of the parts say RetryLater.
 struct MultiRead {
   static constexpr Opcode kOpcode = Opcode::MultiRead;
   struct Request {
@@ -121,7 +122,7 @@ struct MultiRead {
     Version version;
     uint32_t value_bytes;
     Status status;
-    uint16_t reserved = 0;
+    uint16_t is_apart = 0;  ///< 1: the value stands behind all that are not apart
   };
 };
 static_assert(Fixed<MultiRead::Request> && sizeof(MultiRead::Request) == 24);

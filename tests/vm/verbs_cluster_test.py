@@ -11,7 +11,8 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cluster"))
-from cluster_harness import Cluster, Failed, run, tool, wait_for  # noqa: E402
+from cluster_harness import Cluster, Failed, run, wait_for  # noqa: E402
+from metrics_endpoint import free_port, scrape  # noqa: E402
 
 OBJECTS = 500
 DEATHS = int(os.environ.get("RAMCORE_VM_DEATHS", "100"))
@@ -25,6 +26,17 @@ def kernel_counts():
         for kind, count in re.findall(r"\b(pd|cq|qp|mr|ctx|srq) (\d+)", line.split(":", 2)[2]):
             counts[kind] = counts.get(kind, 0) + int(count)
     return counts
+
+
+def sent(port):
+    """What the server has given to its device, and what became of the values that it lent for that."""
+    metrics = scrape(port)[0]
+
+    def of_verbs(name):
+        return metrics[f'ramcore_sent_{name}_total{{transport="verbs"}}']
+    return {"payload": of_verbs("payload_bytes"), "gathered": of_verbs("gathered_bytes"), "chunks": of_verbs("chunks"),
+            "copied": of_verbs("long_chunks_copied"), "lent": metrics["ramcore_pins_total"],
+            "back": metrics["ramcore_pins_ended_total"]}
 
 
 def resident_kb(pid):
@@ -87,6 +99,28 @@ class VerbsClusterTest(unittest.TestCase):
             write_objects(cluster, "t", 3)
             self.check_objects(cluster, "t", 3)
             del cluster.servers[owner]
+
+    def test_multi_reads_are_sent_from_the_log(self):
+        """All but heads and what fills a descriptor; a build that copies once more (the mutation) is found out."""
+        with Cluster(servers=1, secret=SECRET, transports=("verbs",), autostart=False) as cluster:
+            cluster.start_coordinator()
+            port = free_port()
+            cluster.start_server("s1", extra=["--metrics", f"127.0.0.1:{port}"])
+            load = ["rcbench", "--transport", "verbs", "--records", 1000, "--value-bytes", 1000, "--json"]
+            cluster.run(*load, "--load-only")
+            before = sent(port)
+            report = json.loads(cluster.run(*load, "--no-load", "--workload", "C", "--batch", 16, "--outstanding", 4,
+                                            "--warmup-s", 0, "--duration-s", 3).stdout)
+            after = wait_for(lambda: sent(port), lambda now: now["lent"] == now["back"], 10)
+            payload, gathered, chunks, copied, lent, _ = (after[name] - before[name] for name in after)
+            print(f"{report['operations']} multi-reads of 16 x 1000 B: {payload} B given to the device, of them "
+                  f"{100 * (payload - gathered) / payload:.2f} % copied by us; {chunks} pieces from the log, {copied} long "
+                  f"ones copied; {lent} lent and given back")
+            self.assertEqual(report["errors"], {})
+            self.assertGreater(chunks, 16 * 50)
+            self.assertLess((payload - gathered) / payload, 0.05)
+            self.assertEqual(copied, 0)
+            self.assertEqual(lent, chunks)
 
     def test_a_peer_that_dies_again_and_again_leaves_nothing_behind(self):
         with Cluster(servers=1, secret=SECRET, transports=("verbs",)) as cluster:

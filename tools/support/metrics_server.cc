@@ -125,6 +125,19 @@ void collectDispatch(const rpc::Dispatch& dispatch, Families& out) {
                        "Sessions closed because they left more unread than is copied",
                        MetricType::Counter,
                        {}};
+  MetricFamily payload{"ramcore_sent_payload_bytes_total",
+                       "Bytes of messages given to hardware to send; 0 where the system sends",
+                       MetricType::Counter,
+                       {}};
+  MetricFamily gathered{"ramcore_sent_gathered_bytes_total",
+                        "Part of these: read by the hardware from where they are stored, and not copied",
+                        MetricType::Counter,
+                        {}};
+  MetricFamily chunks{"ramcore_sent_chunks_total", "Pieces of messages that were sent so", MetricType::Counter, {}};
+  MetricFamily copied{"ramcore_sent_long_chunks_copied_total",
+                      "Pieces that were copied although they are long enough to be sent so",
+                      MetricType::Counter,
+                      {}};
   for (size_t i = 0; i < dispatch.endpoints().size(); ++i) {
     const std::vector<ClientMetric::Label> labels = {
         {"transport", std::string(dispatch.endpoints()[i]->limits().name)}};
@@ -133,8 +146,12 @@ void collectDispatch(const rpc::Dispatch& dispatch, Families& out) {
     Families::addCounter(bad, labels, counts.bad_sessions.load(std::memory_order_relaxed));
     Families::addCounter(overdue, labels, counts.messages_copied_out.load(std::memory_order_relaxed));
     Families::addCounter(dropped, labels, counts.sessions_dropped.load(std::memory_order_relaxed));
+    Families::addCounter(payload, labels, counts.payload_bytes.load(std::memory_order_relaxed));
+    Families::addCounter(gathered, labels, counts.gathered_bytes.load(std::memory_order_relaxed));
+    Families::addCounter(chunks, labels, counts.chunks_gathered.load(std::memory_order_relaxed));
+    Families::addCounter(copied, labels, counts.long_chunks_copied.load(std::memory_order_relaxed));
   }
-  for (MetricFamily* family : {&sessions, &bad, &overdue, &dropped}) {
+  for (MetricFamily* family : {&sessions, &bad, &overdue, &dropped, &payload, &gathered, &chunks, &copied}) {
     out.add(family->name.c_str(), family->help.c_str(), family->type).metric = std::move(family->metric);
   }
   out.counter("ramcore_bad_requests_total", "Requests refused before any handler saw them", dispatch.badRequests());
@@ -199,6 +216,9 @@ void collectLent(const master::LentValues& lent, Families& out) {
             static_cast<double>(read(stats.copied_bytes)));
   out.counter("ramcore_pin_values_copied_total", "Values copied because too much was pinned, or the answer had to wait",
               read(stats.values_copied));
+  out.counter("ramcore_pins_total", "Values that answers showed from where they lie in the log",
+              read(stats.values_lent));
+  out.counter("ramcore_pins_ended_total", "Of these, those that were sent, dropped or copied", read(stats.values_back));
   out.counter("ramcore_pin_refusals_total", "Reads put off because copies were at their bound, too",
               read(stats.refused));
 }

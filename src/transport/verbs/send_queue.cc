@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/mutation.h"
 #include "runtime/clock.h"
 #include "transport/chunk_copy.h"
 
@@ -151,6 +152,12 @@ bool SendQueue::append(Chain& chain, Waiting& waiting) {
   return false;
 }
 
+// Bytes without an owner are nobody's when the call is abandoned.
+bool SendQueue::isReachable(const Chunk& chunk) const {
+  uint32_t key = 0;
+  return chunk.owner != nullptr && parts_.regions.findKey(chunk, key) && !RC_MUTATION("copy-before-send");
+}
+
 bool SendQueue::appendSend(Chain& chain, Waiting& waiting) {
   if (chain.count == chain.room) return false;
   TxBuffer& buffer = *waiting.message;
@@ -158,11 +165,7 @@ bool SendQueue::appendSend(Chain& chain, Waiting& waiting) {
   storeAs(buffer.head - sizeof(wire::VerbsHeader), waiting.header);
   GatherLimits limits = limits_;
   limits.inline_bytes_max -= std::min<uint32_t>(limits.inline_bytes_max, sizeof(wire::VerbsHeader));
-  const GatherPlan plan = planGather(buffer, limits, [this](const Chunk& chunk) {
-    uint32_t key = 0;
-    // Bytes without an owner are nobody's when the call is abandoned.
-    return chunk.owner != nullptr && parts_.regions.findKey(chunk, key);
-  });
+  const GatherPlan plan = planGather(buffer, limits, [this](const Chunk& chunk) { return isReachable(chunk); });
   const size_t first = chain.scratch.pieces.size();
   Block* copies = nullptr;
   if (!gatherPieces(chain, buffer, plan, copies)) return false;
@@ -200,7 +203,7 @@ bool SendQueue::gatherPieces(Chain& chain, TxBuffer& buffer, const GatherPlan& p
       if (!plan.is_inline) RC_CHECK(parts_.regions.findKey(chunk, key));
       pieces.push_back({reinterpret_cast<uint64_t>(chunk.address), chunk.bytes, key});
       (plan.is_inline ? parts_.counts.chunks_copied : parts_.counts.chunks_gathered) += 1;
-      if (plan.is_inline) parts_.counts.copied_bytes += chunk.bytes;
+      if (!plan.is_inline) parts_.counts.gathered_bytes += chunk.bytes;
       continues = false;
       continue;
     }
@@ -223,7 +226,7 @@ bool SendQueue::gatherPieces(Chain& chain, TxBuffer& buffer, const GatherPlan& p
     left -= chunk.bytes;
     continues = true;
     parts_.counts.chunks_copied += 1;
-    parts_.counts.copied_bytes += chunk.bytes;
+    if (chunk.bytes >= parts_.copy_below_bytes) parts_.counts.long_chunks_copied += 1;
   }
   return true;
 }
@@ -235,11 +238,7 @@ bool SendQueue::appendWrite(Chain& chain, Waiting& waiting) {
   const auto requests_max = static_cast<uint32_t>(bytes / kTransferBytesMax + kPiecesMax / limits_.entries_max + 3);
   if (chain.room - chain.count < requests_max) return false;
   const GatherLimits unlimited{kPiecesMax, 0, limits_.copy_below_bytes};
-  const GatherPlan plan = planGather(buffer, unlimited, [this](const Chunk& chunk) {
-    uint32_t key = 0;
-    // Bytes without an owner are nobody's when the call is abandoned.
-    return chunk.owner != nullptr && parts_.regions.findKey(chunk, key);
-  });
+  const GatherPlan plan = planGather(buffer, unlimited, [this](const Chunk& chunk) { return isReachable(chunk); });
   const size_t first = chain.scratch.pieces.size();
   Block* copies = nullptr;
   if (!gatherPieces(chain, buffer, plan, copies)) return false;

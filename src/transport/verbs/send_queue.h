@@ -4,22 +4,13 @@
 #include <vector>
 
 #include "transport/gather_policy.h"
+#include "transport/transport.h"
 #include "transport/verbs/head_pool.h"
 #include "transport/verbs/queue_pair.h"
 #include "transport/verbs/regions.h"
 #include "wire/verbs_messages.h"
 
 namespace ramcore::transport::verbs {
-
-/// What was given to the adapter to send, and how much of it was copied for that; per endpoint.
-struct SendCounts {
-  uint64_t messages = 0;
-  uint64_t payload_bytes = 0;    ///< heads and chunks
-  uint64_t copied_bytes = 0;     ///< of chunks, by us; what is inline counts
-  uint64_t chunks_gathered = 0;  ///< sent from where they were
-  uint64_t chunks_copied = 0;
-  uint64_t posts = 0;  ///< doorbells
-};
 
 /// Work requests under construction, shared by the sessions of an endpoint.
 struct SendScratch {
@@ -108,6 +99,7 @@ class SendQueue {
   struct Chain;
 
   uint32_t roomForRequests() const { return pair_->size().sends - 1 - (posted_ - completed_); }
+  bool isReachable(const Chunk& chunk) const;
   bool append(Chain& chain, Waiting& waiting);
   bool appendSend(Chain& chain, Waiting& waiting);
   bool appendWrite(Chain& chain, Waiting& waiting);

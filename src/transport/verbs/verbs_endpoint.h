@@ -38,9 +38,8 @@ class VerbsEndpoint final : public Endpoint {
   uint32_t sessionCount() const override { return open_count_; }
   uint64_t badSessionCount() const override { return bad_count_; }
   LendingCounts lendingCounts() const override { return lending_counts_; }
+  SendCounts sendCounts() const override { return send_counts_; }
 
-  /// What was sent, and how. The endpoint's thread.
-  const SendCounts& sendCounts() const { return send_counts_; }
   /// Queue pairs that are there, those of lost sessions that are not drained yet included.
   size_t queuePairCount() const { return channels_.size(); }
 

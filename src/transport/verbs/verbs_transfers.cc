@@ -29,7 +29,6 @@ Status VerbsEndpoint::offerRequest(Session& session, TxMessage& request, wire::V
     const Chunk& chunk = request->chunks[i];
     if (chunk.bytes != 0) std::memcpy(to, chunk.address, chunk.bytes);
     to += chunk.bytes;
-    send_counts_.copied_bytes += chunk.bytes;
   }
   send_counts_.payload_bytes += header.message_bytes;
   send_counts_.chunks_copied += request->chunk_count;

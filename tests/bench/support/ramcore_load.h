@@ -56,7 +56,7 @@ class RamcoreLoad final : private transport::MessageSink {
   }
   static size_t answerBytes(const Shape& shape) {
     using namespace wire;
-    const size_t part = alignUp(sizeof(MultiRead::ResponsePart) + kValueBytes, 8);
+    const size_t part = sizeof(MultiRead::ResponsePart) + kValueBytes;
     return frameBytes(
         static_cast<uint32_t>(shape.keys == 1 ? sizeof(Read::Response) + kValueBytes
                                               : sizeof(MultiRead::Response) + static_cast<size_t>(shape.keys) * part));

@@ -162,6 +162,7 @@ void FakeServer::multiRead(Request request) {
   const auto ask = loadAs<wire::MultiRead::Request>(request.head().data());
   wire::Cursor cursor(request.head().subspan(sizeof(ask)));
   std::vector<std::byte> body;
+  std::vector<std::byte> values;
   const auto append = [&body](ByteSpan bytes) { body.insert(body.end(), bytes.begin(), bytes.end()); };
   for (uint32_t i = 0; i < ask.count; ++i) {
     wire::MultiRead::RequestPart part;
@@ -177,15 +178,17 @@ void FakeServer::multiRead(Request request) {
     }
     append(bytesOf(answer));
     if (answer.value_bytes == 0) continue;
-    append(asBytes(found->second.value));
-    body.resize(alignUp(body.size(), 8));
+    const ByteSpan value = asBytes(found->second.value);
+    values.insert(values.end(), value.begin(), value.end());
   }
   RC_CHECK(cursor.atEnd());
+  const auto parts_bytes = static_cast<uint32_t>(body.size());
+  append(values);
   const wire::MultiRead::Response header{.header = {.status = Status::Ok}, .count = ask.count};
   transport::TxMessage response = request.allocate(static_cast<uint32_t>(sizeof(header) + body.size()));
   response.appendHead(header);
   response.appendHead(body);
-  response->contiguous_bytes = sizeof(header);
+  response->contiguous_bytes = sizeof(header) + parts_bytes;
   request.reply(std::move(response));
 }
 

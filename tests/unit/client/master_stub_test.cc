@@ -18,8 +18,9 @@ void append(Bytes& bytes, ByteSpan more) { bytes.insert(bytes.end(), more.begin(
 /// A received message whose bytes lie in several pieces, each an allocation of its own so that AddressSanitizer sees a
 /// read beyond its end.
 struct Received {
-  Received(const Bytes& bytes, runtime::Random* random) {
-    const size_t head_bytes = random == nullptr ? bytes.size() : std::min<size_t>(bytes.size(), 8 + random->below(40));
+  Received(const Bytes& bytes, runtime::Random* random, size_t head_bytes_min = 8) {
+    const size_t head_bytes =
+        random == nullptr ? bytes.size() : std::min<size_t>(bytes.size(), head_bytes_min + random->below(40));
     size_t at = 0;
     for (size_t size = head_bytes;; size = 1 + random->below(50)) {
       size = std::min(size, bytes.size() - at);
@@ -45,15 +46,28 @@ Bytes readAnswer(std::string_view value) {
   return bytes;
 }
 
-Bytes multiReadAnswer(const std::vector<std::string>& values) {
+// Of `count` parts, which the sender keeps in one piece.
+size_t multiReadHeadBytes(size_t count) {
+  return sizeof(wire::MultiRead::Response) + count * sizeof(wire::MultiRead::ResponsePart);
+}
+
+// Those of every `apart`-th value stand behind the others; 0: none.
+Bytes multiReadAnswer(const std::vector<std::string>& values, size_t apart = 0) {
+  const auto isApart = [apart](size_t i) { return apart != 0 && i % apart == 0; };
   Bytes bytes;
   append(bytes, bytesOf(wire::MultiRead::Response{.header = {.status = Status::Ok},
                                                   .count = static_cast<uint32_t>(values.size())}));
-  for (const std::string& value : values) {
-    append(bytes, bytesOf(wire::MultiRead::ResponsePart{
-                      .version = 3, .value_bytes = static_cast<uint32_t>(value.size()), .status = Status::Ok}));
-    append(bytes, asBytes(value));
-    bytes.resize(alignUp(bytes.size(), 8));
+  for (size_t i = 0; i < values.size(); ++i) {
+    append(bytes, bytesOf(wire::MultiRead::ResponsePart{.version = 3,
+                                                        .value_bytes = static_cast<uint32_t>(values[i].size()),
+                                                        .status = Status::Ok,
+                                                        .is_apart = static_cast<uint16_t>(isApart(i) ? 1 : 0)}));
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!isApart(i)) append(bytes, asBytes(values[i]));
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (isApart(i)) append(bytes, asBytes(values[i]));
   }
   return bytes;
 }
@@ -136,7 +150,9 @@ TEST(MasterStub, MultiReadAnswersInAnyNumberOfPieces) {
   const std::vector<std::string> values = {"", "a", std::string(8, 'b'), std::string(1000, 'c'), "end"};
   for (int i = 0; i < 200; ++i) {
     std::vector<ReadItem> items(values.size());
-    ASSERT_TRUE(decodeMultiRead(Received(multiReadAnswer(values), &random).message(), partsOf(values.size()), items));
+    const Received received(multiReadAnswer(values, static_cast<size_t>(i) % 4), &random,
+                            multiReadHeadBytes(values.size()));
+    ASSERT_TRUE(decodeMultiRead(received.message(), partsOf(values.size()), items));
     for (size_t k = 0; k < values.size(); ++k) EXPECT_EQ(items[k].value, values[k]);
   }
 }
@@ -150,6 +166,22 @@ TEST(MasterStub, MultiReadAnswersOfAnotherCountOrLengthAreRefused) {
     const Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
     EXPECT_FALSE(decodeMultiRead(Received(cut, nullptr).message(), partsOf(2), items)) << size;
   }
+}
+
+TEST(MasterStub, MultiReadAnswersWithoutTheirPartsInOnePieceAreRefused) {
+  runtime::Random random(6);
+  const Received received(multiReadAnswer({"one", "two", std::string(100, 'v')}), &random, 8);
+  std::vector<ReadItem> items(3);
+  ASSERT_LT(received.message().head().size(), multiReadHeadBytes(3));
+  EXPECT_FALSE(decodeMultiRead(received.message(), partsOf(3), items));
+}
+
+TEST(MasterStub, MultiReadAnswersWithAPlaceThatDoesNotExistAreRefused) {
+  Bytes bytes = multiReadAnswer({"one", "two"}, 2);
+  std::vector<ReadItem> items(2);
+  ASSERT_TRUE(decodeMultiRead(Received(bytes, nullptr).message(), partsOf(2), items));
+  bytes[multiReadHeadBytes(1) - 2] = std::byte{2};
+  EXPECT_FALSE(decodeMultiRead(Received(bytes, nullptr).message(), partsOf(2), items));
 }
 
 TEST(MasterStub, ScanAnswersMoveForwardAndStayInTheirTablet) {

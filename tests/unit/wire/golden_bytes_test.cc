@@ -261,7 +261,7 @@ TEST(GoldenBytes, EnumeratorsOfMessages) {
   EXPECT_EQ(static_cast<int>(Condition::VersionNotGreater), 4);
   EXPECT_EQ(static_cast<int>(HandshakeKind::Refusal), 5);
   EXPECT_EQ(static_cast<int>(HandshakeRefusal::Busy), 7);
-  EXPECT_EQ(kProtocolVersion, 1);
+  EXPECT_EQ(kProtocolVersion, 2);
 }
 
 }  // namespace
