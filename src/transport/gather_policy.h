@@ -12,7 +12,7 @@ namespace ramcore::transport {
 /// Not to Copy", IMDM 2016: descriptors grow with the number of records, and an adapter stops at 32 or fewer).
 struct GatherLimits {
   uint32_t entries_max = 1;         ///< of one send, its head included; at least 1
-  uint32_t inline_bytes_max = 0;    ///< messages of at most so many bytes are handed over inside the descriptor
+  uint32_t inline_bytes_max = 0;    ///< messages of at most so many bytes go inside the descriptor; 0: none does
   uint32_t copy_below_bytes = 256;  ///< shorter chunks are copied
 };
 
@@ -42,7 +42,8 @@ GatherPlan planGather(const TxBuffer& message, const GatherLimits& limits, IsRea
   GatherPlan plan;
   uint64_t bytes = message.head_bytes;
   for (uint32_t i = 0; i < message.chunk_count; ++i) bytes += message.chunks[i].bytes;
-  if (bytes <= limits.inline_bytes_max && 1 + message.chunk_count <= limits.entries_max) {
+  if (limits.inline_bytes_max != 0 && bytes <= limits.inline_bytes_max &&
+      1 + message.chunk_count <= limits.entries_max) {
     plan.is_inline = true;
     plan.entries = 1 + message.chunk_count;
     return plan;

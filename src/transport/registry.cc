@@ -79,12 +79,14 @@ struct TransportSet::Parts {
   std::optional<shm::ShmTransport> shm;
 #ifdef RAMCORE_HAS_VERBS
   std::unique_ptr<verbs::VerbsTransport> verbs;
+  std::unique_ptr<Endpoint> verbs_endpoint;  // on its way to the others
+  bool is_verbs_must = false;
 #endif
 
-  Outcome<bool> openVerbs(const TransportChoices& choices);
+  Outcome<bool> openVerbs(const TransportChoices& choices, const Identity& identity);
 };
 
-Outcome<bool> TransportSet::Parts::openVerbs(const TransportChoices& choices) {
+Outcome<bool> TransportSet::Parts::openVerbs(const TransportChoices& choices, const Identity& identity) {
   const bool is_must = choices.verbs == TransportChoices::Wanted::Yes;
 #ifdef RAMCORE_HAS_VERBS
   if (!is_must && verbs::Device::names().empty()) return false;
@@ -96,13 +98,22 @@ Outcome<bool> TransportSet::Parts::openVerbs(const TransportChoices& choices) {
   if (choices.lent_ns_max != 0) options.lent_ns_max = choices.lent_ns_max;
   auto opened = verbs::VerbsTransport::open(
       options, {.clock = context.clock, .entropy = context.entropy, .trace = context.trace, .sleeper = &sleeper});
+  Failure why;
   if (opened.ok()) {
-    verbs = std::move(opened).value();
-    context.trace.debug("verbs: using " + verbs->describeDevice());
-    return true;
+    auto endpoint = (*opened)->openEndpoint(identity);
+    if (endpoint.ok()) {
+      verbs = std::move(opened).value();
+      verbs_endpoint = std::move(endpoint).value();
+      is_verbs_must = is_must;
+      context.trace.debug("verbs: using " + verbs->describeDevice());
+      return true;
+    }
+    why = std::move(endpoint).error();
+  } else {
+    why = std::move(opened).error();
   }
-  if (is_must) return std::move(opened).error();
-  context.trace.info("verbs: not used: " + opened.error().message);
+  if (is_must) return why;
+  context.trace.info("verbs: not used: " + why.message);
   return false;
 #else
   if (!is_must) return false;
@@ -114,7 +125,7 @@ Outcome<std::unique_ptr<TransportSet>> TransportSet::open(const TransportChoices
                                                           const Identity& identity) {
   auto parts = std::make_unique<Parts>(context);
   if (choices.verbs != TransportChoices::Wanted::No) {
-    auto opened = parts->openVerbs(choices);
+    auto opened = parts->openVerbs(choices, identity);
     if (!opened.ok()) return std::move(opened).error();
   }
   if (choices.shm) {
@@ -137,10 +148,10 @@ Outcome<std::unique_ptr<TransportSet>> TransportSet::open(const TransportChoices
   // First: requests are made in buffers of the first endpoint, before it is known which one will send them. The others
   // send from any memory.
 #ifdef RAMCORE_HAS_VERBS
-  if (set->parts_->verbs != nullptr) set->add(*set->parts_->verbs, identity);
+  if (set->parts_->verbs != nullptr) set->add(*set->parts_->verbs, std::move(set->parts_->verbs_endpoint));
 #endif
-  if (set->parts_->shm) set->add(*set->parts_->shm, identity);
-  if (set->parts_->tcp) set->add(*set->parts_->tcp, identity);
+  if (set->parts_->shm) set->add(*set->parts_->shm, set->parts_->shm->makeEndpoint(identity));
+  if (set->parts_->tcp) set->add(*set->parts_->tcp, set->parts_->tcp->makeEndpoint(identity));
   return set;
 }
 
@@ -148,9 +159,9 @@ TransportSet::TransportSet(std::unique_ptr<Parts> parts) : parts_(std::move(part
 
 TransportSet::~TransportSet() = default;
 
-void TransportSet::add(Transport& transport, const Identity& identity) {
+void TransportSet::add(Transport& transport, std::unique_ptr<Endpoint> endpoint) {
   transports_.push_back(&transport);
-  owned_.push_back(transport.makeEndpoint(identity));
+  owned_.push_back(std::move(endpoint));
   endpoints_.push_back(owned_.back().get());
 }
 
@@ -169,11 +180,22 @@ std::string TransportSet::schemes() const {
   return text;
 }
 
+bool TransportSet::isMust([[maybe_unused]] const Transport& transport) const {
+#ifdef RAMCORE_HAS_VERBS
+  if (&transport == parts_->verbs.get()) return parts_->is_verbs_must;
+#endif
+  return true;
+}
+
 Outcome<RegionId> TransportSet::registerMemory(std::byte* base, size_t bytes, Access access) {
   RegionId id = 0;
   for (Transport* transport : transports_) {
     auto registered = transport->registerMemory(base, bytes, access);
-    if (!registered.ok()) return registered;
+    if (!registered.ok() && isMust(*transport)) return registered;
+    if (!registered.ok()) {
+      parts_->context.trace.warning(registered.error().message + "; until then what is sent is copied");
+      continue;
+    }
     // Each numbers what it is told of from 1 on, and all are told of the same.
     if (*registered == 0) continue;
     RC_CHECK(id == 0 || id == *registered);

@@ -71,13 +71,15 @@ class TransportSet {
   /// Schemes of the endpoints: "tcp, shm".
   std::string schemes() const;
   /// Makes memory sendable from where it is, on every transport that wants to know of it. The same number for all;
-  /// 0 if none does. Before messages are sent from it. Failure: NoSpace, IoError.
+  /// 0 if none does. Before messages are sent from it. Failure: NoSpace, IoError: of a transport that is wanted by all
+  /// means; others copy then, with a warning.
   Outcome<RegionId> registerMemory(std::byte* base, size_t bytes, Access access);
 
  private:
   struct Parts;
   TransportSet(std::unique_ptr<Parts> parts);
-  void add(Transport& transport, const Identity& identity);
+  void add(Transport& transport, std::unique_ptr<Endpoint> endpoint);
+  bool isMust(const Transport& transport) const;
 
   std::unique_ptr<Parts> parts_;
   std::vector<Transport*> transports_;

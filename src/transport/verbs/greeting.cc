@@ -73,7 +73,7 @@ Greeting::Step Greeting::step(int socket, const ConnectionTiming& timing) {
 void Greeting::setPair(std::unique_ptr<QueuePair> pair, uint32_t receive_bytes) {
   pair_ = std::move(pair);
   own_address_ = pair_->address(receive_bytes);
-  own_address_.mac = proofOf(own_address_, isServer());
+  own_address_.mac = proofOf(own_address_, isServer(), handshake_.sessionKey());
 }
 
 Greeting::Step Greeting::stepHandshake(int socket) {
@@ -111,7 +111,7 @@ Greeting::Step Greeting::receive(int socket, MutableByteSpan into) {
 Greeting::Step Greeting::receiveAddress(int socket, const ConnectionTiming& timing) {
   const Step step = receive(socket, std::as_writable_bytes(std::span(&peer_address_, 1)));
   if (step != Step::Ready) return step;
-  const Handshake::Key proof = proofOf(peer_address_, !isServer());
+  const Handshake::Key proof = proofOf(peer_address_, !isServer(), handshake_.sessionKey());
   if (CRYPTO_memcmp(proof.data(), peer_address_.mac.data(), proof.size()) != 0) {
     return fail(Status::Refused, "its queue pair's address is not proven: somebody changed it on the way", true);
   }
@@ -130,13 +130,12 @@ Greeting::Step Greeting::receiveReady(int socket) {
   return fail(Status::Refused, "it did not say that it is ready", true);
 }
 
-Handshake::Key Greeting::proofOf(const wire::VerbsAddress& address, bool of_server) const {
+Handshake::Key Greeting::proofOf(const wire::VerbsAddress& address, bool of_server, const Handshake::Key& key) {
   std::array<std::byte, 1 + kProvenBytes> text;
   text[0] = std::byte{of_server ? uint8_t{'A'} : uint8_t{'I'}};
   std::copy_n(bytesOf(address).begin(), kProvenBytes, text.begin() + 1);
   Handshake::Key proof{};
   unsigned int proof_bytes = 0;
-  const Handshake::Key& key = handshake_.sessionKey();
   const auto* result =
       HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(text.data()),
            text.size(), proof.data(), &proof_bytes);

@@ -28,6 +28,9 @@ class Greeting {
   Step step(int socket, const ConnectionTiming& timing);
   void setPair(std::unique_ptr<QueuePair> pair, uint32_t receive_bytes);
 
+  /// The proof of an address, under the key of the session and over who says it.
+  static Handshake::Key proofOf(const wire::VerbsAddress& address, bool of_server, const Handshake::Key& key);
+
   bool isServer() const { return !handshake_.isInitiator(); }
   int64_t deadlineNs() const { return deadline_ns_; }
   bool hasReceived() const { return has_received_; }
@@ -57,8 +60,6 @@ class Greeting {
   Step receive(int socket, MutableByteSpan into);
   Step receiveAddress(int socket, const ConnectionTiming& timing);
   Step receiveReady(int socket);
-  Handshake::Key proofOf(const wire::VerbsAddress& address, bool of_server) const;
-
   Handshake handshake_;
   const int64_t deadline_ns_;
   Phase phase_ = Phase::Handshake;

@@ -23,12 +23,12 @@ Place::~Place() {
 
 PlacePool::~PlacePool() { RC_CHECK_MSG(outstanding() == 0, "a received message outlives the endpoint that lent it"); }
 
-std::unique_ptr<Place> PlacePool::take(uint32_t bytes) {
+std::unique_ptr<Place> PlacePool::take(uint32_t bytes, uint32_t tag) {
   const uint32_t capacity = std::bit_ceil(std::max(bytes, kPlaceBytesMin));
   {
     SpinGuard guard(lock_);
     for (std::unique_ptr<Place>& kept : free_) {
-      if (kept->capacity != capacity) continue;
+      if (kept->capacity != capacity || kept->tag != tag) continue;
       std::swap(kept, free_.back());
       std::unique_ptr<Place> place = std::move(free_.back());
       free_.pop_back();
@@ -44,14 +44,32 @@ std::unique_ptr<Place> PlacePool::take(uint32_t bytes) {
   auto region = device_.registerMemory(memory, capacity, kAccess);
   if (!region.ok()) return nullptr;
   place->region = std::move(region).value();
+  place->tag = tag;
   outstanding_.fetch_add(1, std::memory_order_relaxed);
   return place;
+}
+
+void PlacePool::admit(uint32_t tag) {
+  SpinGuard guard(lock_);
+  live_.insert(tag);
+}
+
+void PlacePool::forget(uint32_t tag) {
+  std::vector<std::unique_ptr<Place>> gone;  // their regions end outside of the lock
+  SpinGuard guard(lock_);
+  live_.erase(tag);
+  for (std::unique_ptr<Place>& kept : free_) {
+    if (kept->tag != tag) continue;
+    kept_bytes_ -= kept->capacity;
+    gone.push_back(std::move(kept));
+  }
+  std::erase(free_, nullptr);
 }
 
 void PlacePool::drop(std::unique_ptr<Place> place) noexcept {
   {
     SpinGuard guard(lock_);
-    if (kept_bytes_ + place->capacity <= kKeptBytesMax) {
+    if (kept_bytes_ + place->capacity <= kKeptBytesMax && live_.contains(place->tag)) {
       kept_bytes_ += place->capacity;
       free_.push_back(std::move(place));
     }

@@ -105,19 +105,32 @@ void ReceiveBuffers::post() {
 
 RxMessage ReceiveBuffers::lend(ReceiveBuffer& buffer, uint32_t skip, uint32_t message_bytes) {
   const ByteSpan bytes(buffer.bytes + skip, message_bytes);
+  if (isShort()) [[unlikely]] {
+    ++copied_count_;
+    RxMessage copy = lendCopy(bytes);
+    recycle(buffer);
+    return copy;
+  }
   outstanding_.fetch_add(1, std::memory_order_relaxed);
-  if (!isShort()) [[likely]]
-    return RxMessage(bytes, {}, this, reinterpret_cast<uint64_t>(&buffer));
-  ++copied_count_;
-  auto* const copy = static_cast<std::byte*>(std::malloc(std::max<size_t>(message_bytes, 1)));
+  return RxMessage(bytes, {}, this, reinterpret_cast<uint64_t>(&buffer));
+}
+
+RxMessage ReceiveBuffers::lendCopy(ByteSpan bytes) {
+  // Its length stands in front of it.
+  auto* const copy = static_cast<uint64_t*>(std::malloc(sizeof(uint64_t) + bytes.size()));
   RC_CHECK_MSG(copy != nullptr, "out of memory for received messages");
-  std::memcpy(copy, bytes.data(), bytes.size());
-  recycle(buffer);
-  return RxMessage(ByteSpan(copy, message_bytes), {}, &heap_, reinterpret_cast<uint64_t>(copy));
+  *copy = bytes.size();
+  if (!bytes.empty()) std::memcpy(copy + 1, bytes.data(), bytes.size());
+  outstanding_.fetch_add(1, std::memory_order_relaxed);
+  copied_bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);
+  return RxMessage(ByteSpan(reinterpret_cast<const std::byte*>(copy + 1), bytes.size()), {}, &heap_,
+                   reinterpret_cast<uint64_t>(copy));
 }
 
 void ReceiveBuffers::HeapMessages::releaseMessage(uint64_t token) noexcept {
-  std::free(reinterpret_cast<std::byte*>(token));
+  auto* const copy = reinterpret_cast<uint64_t*>(token);
+  buffers_.copied_bytes_.fetch_sub(*copy, std::memory_order_relaxed);
+  std::free(copy);
   buffers_.outstanding_.fetch_sub(1, std::memory_order_release);
 }
 

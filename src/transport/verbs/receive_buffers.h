@@ -46,6 +46,8 @@ class ReceiveBuffers final : public RxOwner {
   void arrived() { --posted_; }
   /// Hands out what stands behind `skip` bytes of header.
   RxMessage lend(ReceiveBuffer& buffer, uint32_t skip, uint32_t message_bytes);
+  /// Hands out a copy of bytes that are in no buffer any more.
+  RxMessage lendCopy(ByteSpan bytes);
   /// Gives back what was not lent. The endpoint's thread.
   void recycle(ReceiveBuffer& buffer) { free_.push_back(&buffer); }
   /// Posts what is free. The endpoint's thread, once a round.
@@ -56,6 +58,8 @@ class ReceiveBuffers final : public RxOwner {
   uint64_t outstanding() const { return outstanding_.load(std::memory_order_acquire); }
   uint32_t count() const { return count_; }
   uint64_t copiedCount() const { return copied_count_; }
+  /// Of copies that are lent now.
+  uint64_t copiedBytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr uint32_t kSlabBuffers = 64;  // 1 MB
@@ -92,6 +96,7 @@ class ReceiveBuffers final : public RxOwner {
   uint64_t copied_count_ = 0;
 
   std::atomic<uint64_t> outstanding_{0};
+  std::atomic<uint64_t> copied_bytes_{0};
   std::atomic<bool> is_waiting_{false};  // the next one that comes back is wanted at once
   std::atomic<uint32_t> returned_count_{0};
   SpinLock lock_;  // a leaf

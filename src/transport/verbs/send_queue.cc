@@ -40,7 +40,8 @@ struct SendQueue::Chain {
   }
   /// Of the pieces in the scratch from `first` on.
   ibv_send_wr& addFrom(ibv_wr_opcode opcode, size_t first) {
-    RC_CHECK(count < room && scratch.pieces.size() <= scratch.pieces.capacity());
+    // More would move those that requests point to already.
+    RC_CHECK(count < room && scratch.pieces.size() <= size_t{SendScratch::kRequestsMax} * kPiecesMax);
     ibv_send_wr& request = scratch.requests[count];
     request = {};
     request.opcode = opcode;
@@ -126,7 +127,11 @@ bool SendQueue::post() {
       const uint32_t before = chain.count;
       const size_t pieces_before = chain.scratch.pieces.size();
       if (!append(chain, next)) {
-        if (chain.count != before || chain.scratch.pieces.size() != pieces_before) return false;
+        if (chain.count != before || chain.scratch.pieces.size() != pieces_before) {
+          chain.scratch.pieces.clear();
+          chain.scratch.handed_over.clear();
+          return false;
+        }
         is_full = true;
       } else if (++waiting_begin_ == waiting_.size()) {
         waiting_.clear();
@@ -352,33 +357,33 @@ void SendQueue::finish(Posted& posted) {
   posted.slot = kNoSlot;
 }
 
-int64_t SendQueue::oldestWaitingLentNs() const {
-  int64_t oldest_ns = runtime::kNever;
+WaitingBytes SendQueue::waitingBytes(int64_t lent_by_ns) const {
+  WaitingBytes found;
   for (size_t i = waiting_begin_; i < waiting_.size(); ++i) {
     const TxMessage& message = waiting_[i].message;
-    if (message && holdsLent(*message)) oldest_ns = std::min(oldest_ns, message->lent_since_ns);
+    if (message) found.add(message, lent_by_ns);
   }
-  return oldest_ns;
+  return found;
 }
 
-int64_t SendQueue::oldestPostedLentNs() const {
-  for (size_t i = 0; i < ring_count_; ++i) {
-    const TxMessage& message = ring_[(first_ + i) % ring_.size()].message;
-    if (message && holdsLent(*message)) return message->lent_since_ns;
-  }
-  return runtime::kNever;
-}
-
-size_t SendQueue::copyOutWaiting(int64_t lent_by_ns, uint64_t bytes_max, uint64_t& bytes) {
+size_t SendQueue::copyOutWaiting(int64_t lent_by_ns) {
   size_t count = 0;
   for (size_t i = waiting_begin_; i < waiting_.size(); ++i) {
     TxMessage& message = waiting_[i].message;
     if (!message || message->lent_since_ns > lent_by_ns || !holdsLent(*message)) continue;
-    bytes += message.messageBytes();
-    if (bytes > bytes_max) break;
     if (chunk_copies.replaceAll(*message, false)) ++count;
   }
   return count;
+}
+
+void WaitingBytes::add(const TxMessage& message, int64_t lent_by_ns) {
+  const bool is_lent = holdsLent(*message);
+  if (is_lent && message->lent_since_ns > lent_by_ns) {
+    oldest_lent_ns = std::min(oldest_lent_ns, message->lent_since_ns);
+    return;
+  }
+  own_bytes += message.messageBytes();
+  is_overdue = is_overdue || is_lent;
 }
 
 void SendQueue::copyUnowned() {

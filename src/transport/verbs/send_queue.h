@@ -20,6 +20,16 @@ struct SendScratch {
   std::vector<TxMessage> handed_over;  ///< inline: done as soon as they are posted
 };
 
+/// What messages hold that are not given to the adapter yet.
+struct WaitingBytes {
+  uint64_t own_bytes = 0;              ///< that are copies, or are to become copies because they were lent for too long
+  bool is_overdue = false;             ///< there are some of the latter
+  int64_t oldest_lent_ns = INT64_MAX;  ///< since when the oldest of the others is lent
+
+  /// @param lent_by_ns  what was lent by then is overdue
+  void add(const TxMessage& message, int64_t lent_by_ns);
+};
+
 /// The messages and transfers that one session gives to its queue pair: those that wait for room, and those whose
 /// completion is waited for. A message is let go when the adapter has done with it, or when its queue pair is gone.
 ///
@@ -70,12 +80,15 @@ class SendQueue {
   bool isEmpty() const { return completed_ == posted_; }
   uint32_t postedPosition() const { return posted_; }
 
-  /// Since when the oldest chunk is lent to what waits here, or kNever.
-  int64_t oldestWaitingLentNs() const;
-  /// Since when the oldest chunk is lent to what the adapter has, or kNever.
-  int64_t oldestPostedLentNs() const;
+  size_t waitingCount() const { return waiting_.size() - waiting_begin_; }
+  /// The adapter has something that it was asked to tell the end of.
+  bool awaitsCompletion() const { return signalled_ != completed_; }
+  /// Requests that are done; wraps.
+  uint32_t completedPosition() const { return completed_; }
+  /// What waits here.
+  WaitingBytes waitingBytes(int64_t lent_by_ns) const;
   /// Copies the chunks of what waits and was lent by then; returns the number of messages.
-  size_t copyOutWaiting(int64_t lent_by_ns, uint64_t bytes_max, uint64_t& bytes);
+  size_t copyOutWaiting(int64_t lent_by_ns);
   /// The same for chunks without an owner, whose bytes go when a call is abandoned.
   void copyUnowned();
 

@@ -52,11 +52,17 @@ struct Channel {
   SendQueue queue;
   CallSlots calls;
   RequestSlots requests;
+  uint32_t responses_waiting = 0;  ///< of `served`, for a place
+  // Whether the adapter gets on with what it was given.
+  uint32_t seen_completed = 0;
+  int64_t seen_ns = 0;
+
   std::vector<OwnTransfer> own;        ///< by the slot of our call
   std::vector<ServedTransfer> served;  ///< by the slot of the peer's
 
   // While it drains.
   int64_t drain_until_ns = 0;
+  uint64_t settled_at = 0;  ///< arrivals of the endpoint by then
   bool has_failed = false;  ///< the queue pair is in error
   bool is_settled = false;  ///< nothing is posted, and nothing can arrive any more
   Descriptor socket;        ///< to be told that the end was in order
@@ -91,8 +97,9 @@ struct Session final : ReadinessListener {
   uint64_t expected_id = 0;
   int64_t deadline_ns = 0;
   std::unique_ptr<Greeting> greeting;
-  /// Messages that came before the peer's last word on the socket: the two take different ways.
-  std::vector<ibv_wc> early;
+  /// Messages that came before the peer's last word on the socket: the two take different ways. Copies: whoever never
+  /// says that word must not keep receive buffers.
+  std::vector<std::vector<std::byte>> early;
 
   Descriptor socket;  ///< open for as long as the session: its end is the peer's
   EpollSleeper::Key key = EpollSleeper::kNoKey;
@@ -103,6 +110,7 @@ struct Session final : ReadinessListener {
   std::unique_ptr<Channel> channel;  ///< once Open
   bool is_dirty = false;             ///< in the list of sessions that flush() posts
   bool is_watched = false;           ///< in the list of sessions that may hold lent bytes for long
+  uint64_t ended_at = 0;             ///< arrivals of the endpoint when its peer had ended
   bool is_bounded = false;           ///< a client's: it waits when memory for messages is used up
 };
 

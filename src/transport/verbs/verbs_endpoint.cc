@@ -10,6 +10,11 @@ namespace ramcore::transport::verbs {
 namespace {
 
 constexpr uint32_t kHeaderBytes = sizeof(wire::VerbsHeader);
+// Of a session: messages that wait for room in its send queue.
+constexpr uint32_t kWaitingPerSlot = 4;
+constexpr uint32_t kWaitingBesides = 64;
+// Messages of sessions that are not open yet, of an endpoint.
+constexpr size_t kEarlyMax = 1024;
 
 // A head may be longer than what anybody needs in one piece.
 uint32_t headBytesOf(const TxMessage& message) {
@@ -134,7 +139,10 @@ void VerbsEndpoint::flush() {
     // Not lost here: its calls must not complete inside flush().
     if (!queue.post()) {
       loseLater(*session, "its queue pair takes nothing, or no more memory can be registered", false);
-    } else if (queue.hasWaiting() || queue.oldestPostedLentNs() != runtime::kNever) {
+    } else if (queue.waitingCount() > kWaitingPerSlot * session->channel->calls.slotCount() + kWaitingBesides) {
+      // An honest peer has one answer a slot, and takes it before it asks again.
+      loseLater(*session, "it asks and takes no answers", true);
+    } else if (queue.hasWaiting() || queue.awaitsCompletion()) {
       watch(*session);
     }
   }
@@ -159,8 +167,15 @@ uint32_t VerbsEndpoint::poll(MessageSink& sink, uint32_t message_max) {
     ready_reads_.pop_front();
     delivered += deliverRead(ready) ? 1 : 0;
   }
+  while (!early_messages_.empty() && delivered < message_max) {
+    const uint64_t before = delivered_count_;
+    const EarlyMessage early = std::move(early_messages_.front());
+    early_messages_.pop_front();
+    takeEarly(early);
+    delivered += static_cast<uint32_t>(delivered_count_ - before);
+  }
   bool is_empty = false;
-  if (delivered < message_max) delivered += pollArrivals(message_max - delivered, is_empty);
+  if (delivered < message_max && early_messages_.empty()) delivered += pollArrivals(message_max - delivered, is_empty);
   pollDepartures();
   if (!requests_.empty()) {
     sink.onRequests(requests_);
@@ -169,10 +184,10 @@ uint32_t VerbsEndpoint::poll(MessageSink& sink, uint32_t message_max) {
   if (!waiting_reads_.empty()) [[unlikely]]
     startReads();
   receives_.post();
-  if (is_empty && (!ended_.empty() || !draining_.empty())) [[unlikely]] {
-    loseEnded();
-    reapDrained();
-  }
+  if (!ended_.empty()) [[unlikely]]
+    loseEnded(is_empty);
+  if (!draining_.empty() || !dying_.empty()) [[unlikely]]
+    reapDrained(is_empty);
   if (!lost_.empty()) [[unlikely]]
     announceLost(sink);
   had_messages_ |= delivered != 0;
@@ -194,89 +209,120 @@ uint32_t VerbsEndpoint::pollArrivals(uint32_t message_max, bool& is_empty) {
   const int count = ibv_poll_cq(arrivals_.get(), wanted, completions.data());
   RC_CHECK_MSG(count >= 0, "the RDMA device does not tell what has arrived");
   for (int i = 0; i < count; ++i) onArrival(completions[static_cast<size_t>(i)]);
-  is_empty = count == 0;
+  is_empty = count < wanted;
   return static_cast<uint32_t>(delivered_count_ - before);
 }
 
-// True if the session begins only now: its peer sends as soon as it has said on the socket that it is ready.
-bool VerbsEndpoint::keepForLater(const ibv_wc& completion) {
+// If the session begins only now: its peer sends as soon as it has said on the socket that it is ready. A copy: the
+// buffer goes back, whether that word comes or not.
+void VerbsEndpoint::keepForLater(const ibv_wc& completion, const ReceiveBuffer& buffer) {
   const auto found = greeting_pairs_.find(completion.qp_num);
   Session* const session = found == greeting_pairs_.end() ? nullptr : find(found->second);
-  if (session == nullptr || session->state != Session::State::Greeting) return false;
-  if (session->early.size() > session->greeting->slotCount()) return false;
-  session->early.push_back(completion);
+  if (session == nullptr || session->state != Session::State::Greeting || completion.status != IBV_WC_SUCCESS) return;
+  if (session->early.size() > session->greeting->slotCount() || early_count_ >= kEarlyMax) {
+    return loseBad(*session, "it sends and does not say that it is ready");
+  }
+  session->early.emplace_back(buffer.bytes, buffer.bytes + std::min(completion.byte_len, ReceiveBuffers::kBytes));
+  ++early_count_;
   if (!std::exchange(session->is_told, true)) told_.push_back(session->id);
   callHouse();
-  return true;
+}
+
+void VerbsEndpoint::takeEarly(const EarlyMessage& early) {
+  Session* const session = findOpen(early.session);
+  if (session == nullptr) return;
+  if (early.bytes.size() < kHeaderBytes) return loseBad(*session, "a message without a header");
+  const auto header = loadAs<wire::VerbsHeader>(early.bytes.data());
+  const ByteSpan body = ByteSpan(early.bytes).subspan(kHeaderBytes);
+  if (!isValid(header, session->channel->calls.slotCount()) || !isLengthRight(header, body.size())) {
+    return loseBad(*session, "a frame header that makes no sense");
+  }
+  const bool is_message = header.kind == wire::VerbsKind::Request || header.kind == wire::VerbsKind::Response;
+  const bool is_good =
+      is_message ? takeMessage(*session, header, receives_.lendCopy(body)) : takeWord(*session, header, body);
+  if (!is_good) loseBad(*session, "a message that nobody asked for");
 }
 
 void VerbsEndpoint::onArrival(const ibv_wc& completion) {
   ReceiveBuffer& buffer = *reinterpret_cast<ReceiveBuffer*>(completion.wr_id);
-  const auto found = channels_.find(completion.qp_num);
-  if (found == channels_.end() && keepForLater(completion)) return;
+  ++arrival_count_;
   receives_.arrived();
+  const auto found = channels_.find(completion.qp_num);
   Session* const session = found == channels_.end() ? nullptr : found->second->session;
-  if (completion.status != IBV_WC_SUCCESS || session == nullptr || session->state != Session::State::Open) {
+  if (session == nullptr || session->state != Session::State::Open) {
+    if (found == channels_.end()) keepForLater(completion, buffer);
+    return receives_.recycle(buffer);
+  }
+  if (completion.status != IBV_WC_SUCCESS) {
     receives_.recycle(buffer);
     // A message that was longer than the buffer, for example.
-    if (session != nullptr && session->state == Session::State::Open && completion.status != IBV_WC_WR_FLUSH_ERR) {
-      loseBad(*session, std::string("a message that cannot be received: ") + ibv_wc_status_str(completion.status));
-    }
-    return;
+    if (completion.status == IBV_WC_WR_FLUSH_ERR) return;
+    return loseBad(*session, std::string("a message that cannot be received: ") + ibv_wc_status_str(completion.status));
   }
   if (completion.byte_len < kHeaderBytes || completion.opcode != IBV_WC_RECV) {
     receives_.recycle(buffer);
     return loseBad(*session, "a message without a header");
   }
   const auto header = loadAs<wire::VerbsHeader>(buffer.bytes);
-  if (!isValid(header, session->channel->calls.slotCount())) {
+  const uint32_t body_bytes = completion.byte_len - kHeaderBytes;
+  if (!isValid(header, session->channel->calls.slotCount()) || !isLengthRight(header, body_bytes)) {
     receives_.recycle(buffer);
     return loseBad(*session, "a frame header that makes no sense");
   }
-  if (!takeMessage(*session, header, buffer, completion.byte_len - kHeaderBytes)) {
-    loseBad(*session, "a message that nobody asked for, or of another length than it says");
+  bool is_good = false;
+  if (header.kind == wire::VerbsKind::Request || header.kind == wire::VerbsKind::Response) {
+    is_good = takeMessage(*session, header, receives_.lend(buffer, kHeaderBytes, body_bytes));
+  } else {
+    is_good = takeWord(*session, header, ByteSpan(buffer.bytes + kHeaderBytes, body_bytes));
+    receives_.recycle(buffer);
   }
+  if (!is_good) loseBad(*session, "a message that nobody asked for");
 }
 
-// False if no honest peer sends this.
-bool VerbsEndpoint::takeMessage(Session& session, const wire::VerbsHeader& header, ReceiveBuffer& buffer,
-                                uint32_t bytes) {
-  using Kind = wire::VerbsKind;
-  const ByteSpan body(buffer.bytes + kHeaderBytes, bytes);
-  if (header.kind == Kind::Request || header.kind == Kind::Response) {
-    if (bytes != header.message_bytes) {
-      receives_.recycle(buffer);
-      return false;
-    }
-    RxMessage message = receives_.lend(buffer, kHeaderBytes, bytes);
-    if (header.kind == Kind::Request) return takeRequest(session, header, std::move(message));
-    finishCall(session, header, std::move(message));
-    return true;
-  }
-  bool is_good = false;
+// Of what stands behind the header.
+bool VerbsEndpoint::isLengthRight(const wire::VerbsHeader& header, size_t body_bytes) {
   switch (header.kind) {
-    case Kind::Close:
-      is_good = bytes == 0;
-      if (is_good) lose(session, Status::Shutdown);
-      break;
-    case Kind::RequestOffer:
-      is_good = takeRequestOffer(session, header, body);
-      break;
-    case Kind::ResponseOffer:
-      is_good = bytes == 0 && takeResponseOffer(session, header);
-      break;
-    case Kind::ResponsePlace:
-      is_good = takeResponsePlace(session, header, body);
-      break;
-    case Kind::ResponseWritten:
-      is_good = bytes == 0 && takeResponseWritten(session, header);
-      break;
-    case Kind::Request:
-    case Kind::Response:
-      break;
+    case wire::VerbsKind::Request:
+    case wire::VerbsKind::Response:
+      return body_bytes == header.message_bytes;
+    case wire::VerbsKind::RequestOffer:
+      return body_bytes != 0 && body_bytes % sizeof(wire::VerbsPiece) == 0 &&
+             body_bytes / sizeof(wire::VerbsPiece) <= wire::kVerbsPiecesMax;
+    case wire::VerbsKind::ResponsePlace:
+      return body_bytes == sizeof(wire::VerbsPiece);
+    case wire::VerbsKind::Close:
+    case wire::VerbsKind::ResponseOffer:
+    case wire::VerbsKind::ResponseWritten:
+      return body_bytes == 0;
   }
-  receives_.recycle(buffer);
-  return is_good;
+  return false;
+}
+
+// False if no honest peer sends this; as the rest.
+bool VerbsEndpoint::takeMessage(Session& session, const wire::VerbsHeader& header, RxMessage message) {
+  if (header.kind == wire::VerbsKind::Request) return takeRequest(session, header, std::move(message));
+  finishCall(session, header, std::move(message));
+  return true;
+}
+
+bool VerbsEndpoint::takeWord(Session& session, const wire::VerbsHeader& header, ByteSpan body) {
+  switch (header.kind) {
+    case wire::VerbsKind::Close:
+      lose(session, Status::Shutdown);
+      return true;
+    case wire::VerbsKind::RequestOffer:
+      return takeRequestOffer(session, header, body);
+    case wire::VerbsKind::ResponseOffer:
+      return takeResponseOffer(session, header);
+    case wire::VerbsKind::ResponsePlace:
+      return takeResponsePlace(session, header, body);
+    case wire::VerbsKind::ResponseWritten:
+      return takeResponseWritten(session, header);
+    case wire::VerbsKind::Request:
+    case wire::VerbsKind::Response:
+      return false;
+  }
+  return false;
 }
 
 bool VerbsEndpoint::takeRequest(Session& session, const wire::VerbsHeader& header, RxMessage message) {
@@ -296,6 +342,8 @@ void VerbsEndpoint::finishCall(Session& session, const wire::VerbsHeader& header
   Channel& channel = *session.channel;
   if (!channel.calls.isOut(header.slot, header.sequence)) return;
   OwnTransfer& own = channel.own[header.slot];
+  // A forged one may come before the request has left: its bytes are the caller's only until now.
+  if (channel.queue.hasWaiting()) channel.queue.copyUnowned();
   // The answer says that it was read.
   if (own.request != nullptr) places_.drop(std::move(own.request));
   if (own.response != nullptr) places_.drop(std::move(own.response));
@@ -327,7 +375,7 @@ void VerbsEndpoint::onDeparture(const ibv_wc& completion) {
   Session& session = *channel.session;
   if (completion.status != IBV_WC_SUCCESS) {
     return loseLater(session, std::string("its queue pair broke: ") + ibv_wc_status_str(completion.status),
-                     completion.status == IBV_WC_REM_ACCESS_ERR);
+                     completion.status == IBV_WC_REM_ACCESS_ERR || completion.status == IBV_WC_REM_INV_REQ_ERR);
   }
   if (channel.queue.hasWaiting()) makeDirty(session);
 }
@@ -338,7 +386,7 @@ bool VerbsEndpoint::prepareSleep() {
   if (!is_ready_.ok()) return lost_.empty();
   flush();
   if (!lost_.empty() || !broken_.empty() || !ended_.empty() || !ready_reads_.empty() || is_house_due_ ||
-      !dirty_.empty() || !early_.empty()) {
+      !dirty_.empty() || !early_.empty() || !early_messages_.empty()) {
     return false;
   }
   if (!arrivals_armed_) arrivals_armed_ = ibv_req_notify_cq(arrivals_.get(), 0) == 0;

@@ -40,6 +40,8 @@ class VerbsEndpoint final : public Endpoint {
   LendingCounts lendingCounts() const override { return lending_counts_; }
   SendCounts sendCounts() const override { return send_counts_; }
 
+  /// Or why there are no queues: then it listens nowhere, and connects to nobody.
+  const Outcome<bool>& ready() const { return is_ready_; }
   /// Queue pairs that are there, those of lost sessions that are not drained yet included.
   size_t queuePairCount() const { return channels_.size(); }
 
@@ -67,8 +69,23 @@ class VerbsEndpoint final : public Endpoint {
   /// Owns received messages that were read by a transfer.
   struct ReadMessages final : RxOwner {
     explicit ReadMessages(RegisteredPool& pool) : blocks(pool) {}
-    void releaseMessage(uint64_t token) noexcept override { blocks.drop(reinterpret_cast<Block*>(token)); }
+    void releaseMessage(uint64_t token) noexcept override {
+      auto* const block = reinterpret_cast<Block*>(token);
+      held_bytes.fetch_sub(block->capacity, std::memory_order_relaxed);
+      blocks.drop(block);
+    }
     RegisteredPool& blocks;
+    std::atomic<uint64_t> held_bytes{0};  ///< of messages that are lent
+  };
+  /// A message that came before its session was open.
+  struct EarlyMessage {
+    SessionId session;
+    std::vector<std::byte> bytes;
+  };
+  /// A queue pair whose session never began. It goes when nothing of it can arrive any more.
+  struct DyingPair {
+    std::unique_ptr<QueuePair> pair;
+    uint64_t settled_at = 0;
   };
 
   // The life of a session (verbs_sessions.cc).
@@ -80,11 +97,14 @@ class VerbsEndpoint final : public Endpoint {
   void loseBad(Session& session, std::string_view why);
   void loseLater(Session& session, std::string why, bool is_bad);
   void loseBroken();
-  void loseEnded();
+  void loseEnded(bool nothing_arrived);
   void announceLost(MessageSink& sink);
   void drain(std::unique_ptr<Channel> channel, Descriptor socket, bool in_order);
   void giveBack(Channel& channel);
-  void reapDrained();
+  void endDrains(int64_t now_ns);
+  void reapDrained(bool nothing_arrived);
+  /// All that was there when the count of arrivals was `mark` has been taken.
+  bool hasTakenAll(uint64_t mark) const { return arrival_count_ > mark + receives_.count(); }
   Outcome<bool> makeQueues();
   bool reserveCompletions(uint32_t more);
   std::unique_ptr<QueuePair> makePair(bool is_server, uint16_t slot_count, std::string& why);
@@ -93,9 +113,12 @@ class VerbsEndpoint final : public Endpoint {
   uint32_t pollArrivals(uint32_t message_max, bool& is_empty);
   void pollDepartures();
   void onArrival(const ibv_wc& completion);
-  bool keepForLater(const ibv_wc& completion);
+  void keepForLater(const ibv_wc& completion, const ReceiveBuffer& buffer);
+  void takeEarly(const EarlyMessage& early);
   void onDeparture(const ibv_wc& completion);
-  bool takeMessage(Session& session, const wire::VerbsHeader& header, ReceiveBuffer& buffer, uint32_t bytes);
+  static bool isLengthRight(const wire::VerbsHeader& header, size_t body_bytes);
+  bool takeMessage(Session& session, const wire::VerbsHeader& header, RxMessage message);
+  bool takeWord(Session& session, const wire::VerbsHeader& header, ByteSpan body);
   bool takeRequest(Session& session, const wire::VerbsHeader& header, RxMessage message);
   void finishCall(Session& session, const wire::VerbsHeader& header, RxMessage message);
   void makeDirty(Session& session);
@@ -112,10 +135,13 @@ class VerbsEndpoint final : public Endpoint {
   bool takeResponsePlace(Session& session, const wire::VerbsHeader& header, ByteSpan body);
   bool takeResponseWritten(Session& session, const wire::VerbsHeader& header);
   void startReads();
+  void squeeze();
   bool startRead(Session& session, uint16_t slot);
   bool deliverRead(const ReadyRead& ready);
   void checkLending(int64_t now_ns);
   bool checkLending(Session& session, int64_t now_ns);
+  bool standsStill(Channel& channel, int64_t now_ns) const;
+  static WaitingBytes waitingBytes(const Channel& channel, int64_t lent_by_ns);
   int64_t nextLendingNs() const;
 
   // Sockets and deadlines (verbs_house.cc).
@@ -177,18 +203,23 @@ class VerbsEndpoint final : public Endpoint {
   std::unordered_map<uint32_t, Channel*> channels_;         // by the number of the queue pair
   std::unordered_map<uint32_t, SessionId> greeting_pairs_;  // the same, of sessions that are not open yet
   std::vector<std::unique_ptr<Channel>> draining_;
+  std::vector<DyingPair> dying_;
+  std::deque<EarlyMessage> early_messages_;  // of sessions that have just been opened
+  size_t early_count_ = 0;                   // in those that are not
   uint32_t last_tag_ = 0;
   uint32_t open_count_ = 0;
   uint32_t young_count_ = 0;      // not open yet
   uint32_t accepting_count_ = 0;  // of these, those that were accepted
   uint64_t bad_count_ = 0;
   uint64_t delivered_count_ = 0;
+  uint64_t arrival_count_ = 0;
   LendingCounts lending_counts_;
   uint64_t copied_out_bytes_ = 0;  // that wait in all sessions, as of the last look
 
-  std::vector<RxMessage> requests_;       // found in this round
-  std::vector<uint16_t> read_slots_;      // scratch
-  std::deque<ReadyRead> ready_reads_;     // all there, not delivered yet
+  std::vector<RxMessage> requests_;    // found in this round
+  std::vector<uint16_t> read_slots_;   // scratch
+  std::deque<ReadyRead> ready_reads_;  // all there, not delivered yet
+  int64_t reads_wait_since_ns_ = 0;
   std::vector<ReadyRead> waiting_reads_;  // for memory
   std::vector<SessionId> dirty_;          // to be posted by flush()
   std::vector<SessionId> posting_;

@@ -82,7 +82,7 @@ void VerbsEndpoint::onReady(Session& session, uint32_t) {
 }
 
 bool VerbsEndpoint::hasDeadlines() const {
-  return young_count_ != 0 || !watched_.empty() || !draining_.empty() || !waiting_reads_.empty();
+  return young_count_ != 0 || !watched_.empty() || !draining_.empty() || !dying_.empty() || !waiting_reads_.empty();
 }
 
 void VerbsEndpoint::keepHouseIfDue(MessageSink& sink) {
@@ -192,6 +192,8 @@ void VerbsEndpoint::acceptConnections(int64_t now_ns) {
       return callHouse();
     }
     if (!socket) {
+      // One that left again is no end of the queue.
+      if (errno != EAGAIN && errno != EWOULDBLOCK) continue;
       listener_.is_ready = false;
       return;
     }
@@ -372,6 +374,7 @@ void VerbsEndpoint::readSocket(Session& session) {
         break;
       case StreamLook::Ended:
         session.peer_has_ended = true;
+        session.ended_at = arrival_count_;
         ended_.push_back(session.id);
         return;
     }
@@ -400,6 +403,7 @@ void VerbsEndpoint::checkDeadlines(int64_t now_ns) {
     }
   }
   if (!watched_.empty()) checkLending(now_ns);
+  if (!draining_.empty()) endDrains(now_ns);
 }
 
 int64_t VerbsEndpoint::nextDeadlineNs() const {
@@ -413,7 +417,7 @@ int64_t VerbsEndpoint::nextDeadlineNs() const {
   for (const auto& channel : draining_) {
     next_ns = std::min(next_ns, channel->is_settled ? soon_ns : channel->drain_until_ns);
   }
-  if (!waiting_reads_.empty()) next_ns = std::min(next_ns, soon_ns);
+  if (!waiting_reads_.empty() || !dying_.empty()) next_ns = std::min(next_ns, soon_ns);
   return next_ns;
 }
 

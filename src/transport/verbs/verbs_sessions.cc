@@ -105,6 +105,7 @@ VerbsEndpoint::~VerbsEndpoint() {
     channel.reset();
   }
   requests_.clear();
+  dying_.clear();
   if (arrival_events_ != 0) ibv_ack_cq_events(arrivals_.get(), arrival_events_);
   if (departure_events_ != 0) ibv_ack_cq_events(departures_.get(), departure_events_);
 }
@@ -147,7 +148,9 @@ void VerbsEndpoint::openSession(Session& session, MessageSink& sink) {
   receives_wanted_ += greeting.slotCount() + 1u;
   channels_[session.channel->queue.pair().number()] = session.channel.get();
   greeting_pairs_.erase(session.channel->queue.pair().number());
-  early_.insert(early_.end(), session.early.begin(), session.early.end());
+  places_.admit(session.channel->tag);
+  early_count_ -= session.early.size();
+  for (std::vector<std::byte>& bytes : session.early) early_messages_.push_back({session.id, std::move(bytes)});
   session.early.clear();
   session.greeting.reset();
   session.state = Session::State::Open;
@@ -169,11 +172,13 @@ void VerbsEndpoint::lose(Session& session, Status reason) {
     if (session.greeting != nullptr && session.greeting->hasPair()) {
       departures_reserved_ -= session.greeting->pair().size().sends;
       greeting_pairs_.erase(session.greeting->pair().number());
+      // Something of it may have arrived, and must not be taken for another one's.
+      std::unique_ptr<QueuePair> pair = session.greeting->takePair();
+      pair->fail();
+      dying_.push_back({std::move(pair), arrival_count_});
     }
-    for (const ibv_wc& completion : std::exchange(session.early, {})) {
-      receives_.arrived();
-      receives_.recycle(*reinterpret_cast<ReceiveBuffer*>(completion.wr_id));
-    }
+    early_count_ -= session.early.size();
+    session.early.clear();
   }
   session.state = Session::State::Lost;
   session.lost_reason = reason;
@@ -222,10 +227,15 @@ void VerbsEndpoint::loseBroken() {
 }
 
 // What had arrived from them has been taken.
-void VerbsEndpoint::loseEnded() {
+void VerbsEndpoint::loseEnded(bool nothing_arrived) {
   for (const SessionId id : std::exchange(ended_, {})) {
-    if (Session* session = findOpen(id))
+    Session* session = findOpen(id);
+    if (session == nullptr) continue;
+    if (nothing_arrived || hasTakenAll(session->ended_at)) {
       lose(*session, session->ends_in_order ? Status::Shutdown : Status::SessionLost);
+    } else {
+      ended_.push_back(id);
+    }
   }
 }
 
@@ -256,6 +266,7 @@ const Peer* VerbsEndpoint::peer(SessionId id) const {
 void VerbsEndpoint::drain(std::unique_ptr<Channel> channel, Descriptor socket, bool in_order) {
   // Answers that waited for a place go at once: nobody reads them from where they are.
   for (ServedTransfer& served : channel->served) served.response = TxMessage();
+  channel->responses_waiting = 0;
   if (in_order) {
     channel->socket = std::move(socket);
   } else {
@@ -270,43 +281,59 @@ void VerbsEndpoint::drain(std::unique_ptr<Channel> channel, Descriptor socket, b
   rounds_to_house_ = std::min<uint32_t>(rounds_to_house_, 256);
 }
 
-// Called when nothing that had arrived is left: a message that is found later under the number of a queue pair is not
-// of one that was settled before.
-void VerbsEndpoint::reapDrained() {
-  size_t kept = 0;
+// By the clock: what has not ended in order by its time ends in error, and what has not ended by then is destroyed as
+// it is.
+void VerbsEndpoint::endDrains(int64_t now_ns) {
   for (auto& channel : draining_) {
-    if (channel->is_settled) {
-      channels_.erase(channel->queue.pair().number());
-      departures_reserved_ -= channel->queue.pair().size().sends;
-      receives_wanted_ -= channel->calls.slotCount() + 1u;
-      giveBack(*channel);
-      channel.reset();
+    if (channel->is_settled || (!channel->queue.isEmpty() && now_ns < channel->drain_until_ns)) continue;
+    if (channel->socket && channel->queue.isEmpty()) {
+      size_t sent = 0;
+      static_cast<void>(sendSome(channel->socket.get(), ByteSpan(&kCloseByte, 1), sent));
+    }
+    channel->socket.reset();
+    const bool had_failed = std::exchange(channel->has_failed, true);
+    if (!had_failed) channel->queue.pair().fail();
+    if (!had_failed && !channel->queue.isEmpty()) {
+      channel->drain_until_ns = now_ns + kDrainNs;  // for what it had to come back
       continue;
     }
-    if (channel->queue.isEmpty() || channel->drain_until_ns <= last_house_ns_) {
-      if (channel->socket && channel->queue.isEmpty()) {
-        size_t sent = 0;
-        static_cast<void>(sendSome(channel->socket.get(), ByteSpan(&kCloseByte, 1), sent));
-      }
-      channel->socket.reset();
-      if (!std::exchange(channel->has_failed, true)) channel->queue.pair().fail();
-      channel->is_settled = true;
-    }
-    if (&draining_[kept] != &channel) draining_[kept] = std::move(channel);
-    ++kept;
+    channel->is_settled = true;
+    channel->settled_at = arrival_count_;
   }
-  draining_.resize(kept);
+}
+
+// Those of which nothing can arrive any more: what is found later under the number of their queue pair is another
+// one's.
+void VerbsEndpoint::reapDrained(bool nothing_arrived) {
+  const auto isOver = [&](uint64_t mark) { return nothing_arrived || hasTakenAll(mark); };
+  std::erase_if(dying_, [&](const DyingPair& dying) { return isOver(dying.settled_at); });
+  std::erase_if(draining_, [&](std::unique_ptr<Channel>& channel) {
+    if (!channel->is_settled) {
+      if (channel->queue.isEmpty()) callHouse();
+      return false;
+    }
+    if (!isOver(channel->settled_at)) return false;
+    channels_.erase(channel->queue.pair().number());
+    departures_reserved_ -= channel->queue.pair().size().sends;
+    receives_wanted_ -= channel->calls.slotCount() + 1u;
+    giveBack(*channel);
+    return true;
+  });
 }
 
 // What transfers held; the queue pair must not use it any more, or cannot: it goes first.
 void VerbsEndpoint::giveBack(Channel& channel) {
   channel.queue.destroyPair();
+  places_.forget(channel.tag);
   for (OwnTransfer& own : channel.own) {
     if (own.request != nullptr) places_.drop(std::move(own.request));
     if (own.response != nullptr) places_.drop(std::move(own.response));
   }
   for (ServedTransfer& served : channel.served) {
-    if (served.into != nullptr && served.is_read) blocks_.drop(std::exchange(served.into, nullptr));
+    if (served.into == nullptr) continue;
+    read_messages_.held_bytes.fetch_sub(served.into->capacity, std::memory_order_relaxed);
+    if (served.is_read) blocks_.drop(served.into);  // else the queue has it
+    served.into = nullptr;
   }
 }
 

@@ -15,7 +15,7 @@ namespace ramcore::transport::verbs {
 // read.
 Status VerbsEndpoint::offerRequest(Session& session, TxMessage& request, wire::VerbsHeader header, PendingCall& call,
                                    const CallOptions& options) {
-  std::unique_ptr<Place> place = places_.take(header.message_bytes);
+  std::unique_ptr<Place> place = places_.take(header.message_bytes, session.channel->tag);
   if (place == nullptr) {
     complaints_.complain("no memory can be registered for a request of " + std::to_string(header.message_bytes) +
                          " bytes; raise 'ulimit -l'");
@@ -61,14 +61,12 @@ bool VerbsEndpoint::takeRequestOffer(Session& session, const wire::VerbsHeader& 
 // False: no memory now. Only clients have to wait: what the cluster's own processes say may be what frees memory.
 bool VerbsEndpoint::startRead(Session& session, uint16_t slot) {
   ServedTransfer& served = session.channel->served[slot];
-  const uint64_t held_bytes = blocks_.lentLargeBytes() + copied_out_bytes_;
+  const uint64_t held_bytes =
+      read_messages_.held_bytes.load(std::memory_order_relaxed) + receives_.copiedBytes() + copied_out_bytes_;
   if (session.is_bounded && held_bytes + served.request.message_bytes > options_.held_bytes_max) return false;
   served.into = blocks_.take(served.request.message_bytes);
-  if (served.into == nullptr) {
-    complaints_.complain("a request of " + std::to_string(served.request.message_bytes) + " bytes from " +
-                         session.peer.address + " waits: no more memory can be registered; raise 'ulimit -l'");
-    return false;
-  }
+  if (served.into == nullptr) return false;
+  read_messages_.held_bytes.fetch_add(served.into->capacity, std::memory_order_relaxed);
   served.is_read = false;
   session.channel->queue.read(slot, *served.into, served.pieces);
   makeDirty(session);
@@ -76,6 +74,8 @@ bool VerbsEndpoint::startRead(Session& session, uint16_t slot) {
 }
 
 void VerbsEndpoint::startReads() {
+  const int64_t now_ns = last_house_ns_;
+  const size_t before = waiting_reads_.size();
   size_t kept = 0;
   for (size_t i = 0; i < waiting_reads_.size(); ++i) {
     const ReadyRead waiting = waiting_reads_[i];
@@ -84,6 +84,30 @@ void VerbsEndpoint::startReads() {
     waiting_reads_[kept++] = waiting;
   }
   waiting_reads_.resize(kept);
+  if (kept < before || reads_wait_since_ns_ == 0) reads_wait_since_ns_ = now_ns;
+  if (kept == 0) reads_wait_since_ns_ = 0;
+  if (kept != 0 && now_ns - reads_wait_since_ns_ >= options_.stall_squeeze_ns) squeeze();
+}
+
+// The one that makes us hold most for what it lets us not read gives way: whoever gets on will free memory.
+void VerbsEndpoint::squeeze() {
+  Session* worst = nullptr;
+  uint64_t worst_bytes = 0;
+  for (const auto& session : sessions_) {
+    if (session == nullptr || session->state != Session::State::Open || !session->is_bounded) continue;
+    uint64_t bytes = 0;
+    for (const ServedTransfer& served : session->channel->served) {
+      if (served.into != nullptr && !served.is_read) bytes += served.into->capacity;
+    }
+    if (bytes <= worst_bytes) continue;
+    worst = session.get();
+    worst_bytes = bytes;
+  }
+  reads_wait_since_ns_ = last_house_ns_;
+  if (worst == nullptr) return;
+  complaints_.complain("closing the session with " + worst->peer.address + ": memory for messages is used up, and " +
+                       std::to_string(worst_bytes) + " bytes of it wait for what this peer has announced");
+  loseLater(*worst, "it stands still and memory is short", false);
 }
 
 bool VerbsEndpoint::deliverRead(const ReadyRead& ready) {
@@ -114,6 +138,7 @@ void VerbsEndpoint::offerResponse(Session& session, const wire::VerbsHeader& hea
   served.response = std::move(response);
   served.response_header = header;
   served.response_since_ns = context_.clock.nowNs();
+  ++session.channel->responses_waiting;
   sendWord(session, header, wire::VerbsKind::ResponseOffer, {});
   watch(session);
 }
@@ -125,7 +150,7 @@ bool VerbsEndpoint::takeResponseOffer(Session& session, const wire::VerbsHeader&
   if (own.response != nullptr || header.message_bytes == 0 || header.message_bytes > own.response_bytes_max)
     return false;
   if (own.request != nullptr) places_.drop(std::move(own.request));
-  own.response = places_.take(header.message_bytes);
+  own.response = places_.take(header.message_bytes, channel.tag);
   if (own.response == nullptr) {
     loseLater(session,
               "no memory can be registered for an answer of " + std::to_string(header.message_bytes) +
@@ -149,6 +174,7 @@ bool VerbsEndpoint::takeResponsePlace(Session& session, const wire::VerbsHeader&
   }
   wire::VerbsHeader written = served.response_header;
   written.kind = wire::VerbsKind::ResponseWritten;
+  --session.channel->responses_waiting;
   session.channel->queue.write(written, std::move(served.response), place);
   makeDirty(session);
   return true;
@@ -186,58 +212,72 @@ void VerbsEndpoint::checkLending(int64_t now_ns) {
   watched_.resize(kept);
 }
 
-// False if nothing of the session waits any more.
+// What waits to be sent, and to be asked for.
+WaitingBytes VerbsEndpoint::waitingBytes(const Channel& channel, int64_t lent_by_ns) {
+  WaitingBytes found;
+  if (channel.queue.hasWaiting()) found = channel.queue.waitingBytes(lent_by_ns);
+  if (channel.responses_waiting == 0) return found;
+  for (const ServedTransfer& served : channel.served) {
+    if (served.response) found.add(served.response, lent_by_ns);
+  }
+  return found;
+}
+
+// The adapter does not get on with what it was given, or the peer asks for no answer that was announced. A few requests
+// that end now and then are no progress.
+bool VerbsEndpoint::standsStill(Channel& channel, int64_t now_ns) const {
+  constexpr uint32_t kProgressMin = 16;
+  const uint32_t completed = channel.queue.completedPosition();
+  if (!channel.queue.awaitsCompletion() || completed - channel.seen_completed >= kProgressMin || channel.seen_ns == 0) {
+    channel.seen_completed = completed;
+    channel.seen_ns = now_ns;
+  }
+  if (now_ns - channel.seen_ns >= options_.stall_close_ns) return true;
+  return channel.responses_waiting != 0 && std::ranges::any_of(channel.served, [&](const ServedTransfer& served) {
+           return served.response && now_ns - served.response_since_ns >= options_.stall_close_ns;
+         });
+}
+
+// False if nothing of the session waits any more, or it is given up.
 bool VerbsEndpoint::checkLending(Session& session, int64_t now_ns) {
   Channel& channel = *session.channel;
-  const int64_t overdue_ns = now_ns - options_.lent_ns_max;
-  const int64_t stalled_ns = now_ns - options_.stall_close_ns;
-  uint64_t bytes = 0;
-  uint64_t waiting_count = 0;
-  bool stands_still = channel.queue.oldestPostedLentNs() <= stalled_ns;
-  for (ServedTransfer& served : channel.served) {
-    if (!served.response) continue;
-    ++waiting_count;
-    stands_still = stands_still || served.response_since_ns <= stalled_ns;
-    if (holdsLent(*served.response) && served.response->lent_since_ns <= overdue_ns) {
-      chunk_copies.replaceAll(*served.response, false);
-      ++lending_counts_.messages_copied_out;
-    }
-    if (!holdsLent(*served.response)) bytes += served.response_header.message_bytes;
-  }
-  if (stands_still) {
+  if (standsStill(channel, now_ns)) {
     loseLater(session, "it takes nothing of what we send", false);
     return false;
   }
-  if (channel.queue.oldestWaitingLentNs() <= overdue_ns) {
-    lending_counts_.messages_copied_out += channel.queue.copyOutWaiting(overdue_ns, options_.stall_bytes_max, bytes);
-  }
-  copied_out_bytes_ += bytes;
-  if (bytes > options_.stall_bytes_max || copied_out_bytes_ > options_.held_bytes_max) {
+  const int64_t overdue_ns = now_ns - options_.lent_ns_max;
+  const WaitingBytes waiting = waitingBytes(channel, overdue_ns);
+  // Before anything is copied.
+  if (waiting.own_bytes > options_.stall_bytes_max || copied_out_bytes_ + waiting.own_bytes > options_.held_bytes_max) {
     ++lending_counts_.sessions_dropped;
-    complaints_.complain("closing the session with " + session.peer.address + ": it leaves " + std::to_string(bytes) +
-                         " bytes of answers unread, too many to copy them out of the log, which they would keep from" +
-                         " being freed");
+    complaints_.complain(
+        "closing the session with " + session.peer.address + ": it leaves " + std::to_string(waiting.own_bytes) +
+        " bytes of answers unread, too many to copy them out of the log, which they would keep from" + " being freed");
     loseLater(session, "it leaves too many bytes unread", false);
     return false;
   }
-  return waiting_count != 0 || channel.queue.hasWaiting() || channel.queue.oldestPostedLentNs() != runtime::kNever;
+  copied_out_bytes_ += waiting.own_bytes;
+  if (waiting.is_overdue) {
+    lending_counts_.messages_copied_out += channel.queue.copyOutWaiting(overdue_ns);
+    for (ServedTransfer& served : channel.served) {
+      if (!served.response || served.response->lent_since_ns > overdue_ns || !holdsLent(*served.response)) continue;
+      chunk_copies.replaceAll(*served.response, false);
+      ++lending_counts_.messages_copied_out;
+    }
+  }
+  return channel.responses_waiting != 0 || channel.queue.hasWaiting() || channel.queue.awaitsCompletion();
 }
 
 int64_t VerbsEndpoint::nextLendingNs() const {
   int64_t next_ns = runtime::kNever;
-  const auto note = [&](int64_t since_ns, int64_t patience_ns) {
-    if (since_ns != runtime::kNever) next_ns = std::min(next_ns, since_ns + patience_ns);
-  };
   for (const SessionId id : watched_) {
     const Session* session = findOpen(id);
     if (session == nullptr) continue;
-    note(session->channel->queue.oldestWaitingLentNs(), options_.lent_ns_max);
-    note(session->channel->queue.oldestPostedLentNs(), options_.stall_close_ns);
-    for (const ServedTransfer& served : session->channel->served) {
-      if (!served.response) continue;
-      note(served.response_since_ns, options_.stall_close_ns);
-      if (holdsLent(*served.response)) note(served.response->lent_since_ns, options_.lent_ns_max);
-    }
+    const Channel& channel = *session->channel;
+    // None is overdue by the beginning of time: all that are lent count.
+    const WaitingBytes waiting = waitingBytes(channel, INT64_MIN);
+    if (waiting.oldest_lent_ns != INT64_MAX) next_ns = std::min(next_ns, waiting.oldest_lent_ns + options_.lent_ns_max);
+    next_ns = std::min(next_ns, channel.seen_ns + options_.stall_close_ns);
   }
   return next_ns;
 }

@@ -60,6 +60,16 @@ std::unique_ptr<Endpoint> VerbsTransport::makeEndpoint(const Identity& identity)
   return std::make_unique<VerbsEndpoint>(options_, context_, limits_, *device_, *regions_, identity);
 }
 
+Outcome<std::unique_ptr<Endpoint>> VerbsTransport::openEndpoint(const Identity& identity) {
+  constexpr size_t kTriedBytes = size_t{4} << 20;
+  const std::unique_ptr<std::byte[]> memory(new std::byte[kTriedBytes]);
+  auto region = device_->registerMemory(memory.get(), kTriedBytes, IBV_ACCESS_LOCAL_WRITE);
+  if (!region.ok()) return std::move(region).error();
+  auto endpoint = std::make_unique<VerbsEndpoint>(options_, context_, limits_, *device_, *regions_, identity);
+  if (!endpoint->ready().ok()) return endpoint->ready().error();
+  return std::unique_ptr<Endpoint>(std::move(endpoint));
+}
+
 std::string VerbsTransport::describeDevice() const { return device_->describe(); }
 
 }  // namespace ramcore::transport::verbs

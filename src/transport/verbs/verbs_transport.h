@@ -37,6 +37,8 @@ struct VerbsOptions {
   /// How long at most bytes are lent to a message that waits; then they are copied. Those that the adapter has are
   /// waited for, up to stall_close_ns.
   int64_t lent_ns_max = 100 * runtime::kNanosPerMilli;
+  /// How long requests of clients may wait for memory before the client that holds most of it unread is closed.
+  int64_t stall_squeeze_ns = 1 * runtime::kNanosPerSecond;
   /// How long a session may stand still before it is closed.
   int64_t stall_close_ns = 10 * runtime::kNanosPerSecond;
   /// What may wait, copied out, for one session; beyond it the session is closed.
@@ -72,6 +74,9 @@ class VerbsTransport final : public Transport {
   /// Before the first endpoint is made.
   Outcome<RegionId> registerMemory(std::byte* base, size_t bytes, Access access) override;
   std::unique_ptr<Endpoint> makeEndpoint(const Identity& identity) override;
+  /// The same, or why there would be none: queues, events, and the memory for some messages, which is given back.
+  /// Failure: NoSpace: the limit of locked memory; IoError.
+  Outcome<std::unique_ptr<Endpoint>> openEndpoint(const Identity& identity);
   /// "rxe0 port 1 gid 1", for people.
   std::string describeDevice() const;
 
