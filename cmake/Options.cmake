@@ -12,10 +12,10 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Release or Debug" FORCE)
 endif()
 
-# Folders below src/ whose sources are not built. What uses them asks RAMCORE_HAS_VERBS.
+# Folders below src/ whose sources are not built. The one file that uses them is told; all others are the same in every build.
 set(RAMCORE_LEFT_OUT "")
 if(RAMCORE_VERBS)
-  add_compile_definitions(RAMCORE_HAS_VERBS=1)
+  set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/transport/registry.cc APPEND PROPERTY COMPILE_DEFINITIONS RAMCORE_HAS_VERBS=1)
 else()
   list(APPEND RAMCORE_LEFT_OUT transport/verbs)
 endif()

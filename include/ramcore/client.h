@@ -17,8 +17,8 @@
 namespace ramcore {
 
 struct ClientOptions {
-  /// Locators of the cluster's coordinator, "tcp://host:port", "verbs://host:port" or "shm:///path"; several if it can be reached in several
-  /// ways. The first one that answers is used.
+  /// Locators of the cluster's coordinator, "tcp://host:port", "verbs://host:port" or "shm:///path"; several if it can
+  /// be reached in several ways. The first one that answers is used.
   std::vector<std::string> coordinators;
   std::string cluster_name = "ramcore";  ///< must be the coordinator's
   /// File with the cluster's secret; empty: only processes of this machine can be reached.
@@ -35,8 +35,8 @@ struct ClientOptions {
   bool background_thread = false;
   /// Asks for the rights that moving and splitting tablets need.
   bool administrator = false;
-  /// RDMA device to use, "mlx5_0" or "mlx5_0:PORT:GID"; empty: the first active one, if there is any. Servers are reached
-  /// by the best way that both sides have.
+  /// RDMA device to use, "mlx5_0" or "mlx5_0:PORT:GID"; empty: the first active one, if there is any. Servers are
+  /// reached by the best way that both sides have.
   std::string rdma_device;
   /// Prints one line per event on stderr: "debug", "info", "warning", "error" or "off".
   std::string log_level = "off";

@@ -13,17 +13,48 @@ uint32_t countEntries(const TxBuffer& message, const GatherPlan& plan) {
   return entries;
 }
 
+namespace {
+
+/// A chunk, or two side by side, whose copying leaves one entry less.
+struct Merger {
+  uint32_t first = TxBuffer::kChunkCountMax;
+  uint32_t second = TxBuffer::kChunkCountMax;  // if there are two
+  uint64_t bytes = UINT64_MAX;
+};
+
+Merger cheapestMerger(const TxBuffer& message, const GatherPlan& plan) {
+  Merger best;
+  uint32_t before = TxBuffer::kChunkCountMax;  // the last chunk that is not empty
+  for (uint32_t i = 0; i < message.chunk_count; ++i) {
+    const uint64_t bytes = message.chunks[i].bytes;
+    if (bytes == 0) continue;
+    if (before != TxBuffer::kChunkCountMax && !(plan.is_copied[before] && plan.is_copied[i])) {
+      Merger merger;
+      if (plan.is_copied[before]) {
+        merger = {i, TxBuffer::kChunkCountMax, bytes};
+      } else if (plan.is_copied[i]) {
+        merger = {before, TxBuffer::kChunkCountMax, message.chunks[before].bytes};
+      } else {
+        merger = {before, i, message.chunks[before].bytes + bytes};
+      }
+      if (merger.bytes < best.bytes) best = merger;
+    }
+    before = i;
+  }
+  return best;
+}
+
+}  // namespace
+
 void reduceEntries(const TxBuffer& message, uint32_t entries_max, GatherPlan& plan) {
   RC_DCHECK(entries_max >= 2);
   while (plan.entries > entries_max) {
-    uint32_t smallest = message.chunk_count;
-    for (uint32_t i = 0; i < message.chunk_count; ++i) {
-      if (plan.is_copied[i] || message.chunks[i].bytes == 0) continue;
-      if (smallest == message.chunk_count || message.chunks[i].bytes < message.chunks[smallest].bytes) smallest = i;
+    const Merger merger = cheapestMerger(message, plan);
+    if (merger.bytes == UINT64_MAX) return;  // all of them are one run
+    for (const uint32_t i : {merger.first, merger.second}) {
+      if (i < message.chunk_count) plan.is_copied[i] = true;
     }
-    if (smallest == message.chunk_count) return;  // all of them are one run
-    plan.is_copied[smallest] = true;
-    plan.copied_bytes += message.chunks[smallest].bytes;
+    plan.copied_bytes += static_cast<uint32_t>(merger.bytes);
     plan.entries = countEntries(message, plan);
   }
 }

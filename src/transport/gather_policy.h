@@ -26,14 +26,15 @@ struct GatherPlan {
 };
 
 /// Decides chunk by chunk. `isReachable(chunk)` says whether the hardware may read it where it is.
-/// Cost: linear; where there are more entries than are taken, the smallest chunks are copied one after the other.
+/// Cost: linear; where there are more entries than are taken, the cheapest neighbours are copied together one after the
+/// other.
 template <typename IsReachable>
 GatherPlan planGather(const TxBuffer& message, const GatherLimits& limits, IsReachable&& isReachable);
 
 namespace gather {
 /// Entries that the plan has, counted anew.
 uint32_t countEntries(const TxBuffer& message, const GatherPlan& plan);
-/// Copies the smallest ones until no more entries are left than are taken.
+/// Copies what costs least and leaves one entry less, until no more are left than are taken.
 void reduceEntries(const TxBuffer& message, uint32_t entries_max, GatherPlan& plan);
 }  // namespace gather
 
