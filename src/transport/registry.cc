@@ -86,7 +86,8 @@ struct TransportSet::Parts {
   Outcome<bool> openVerbs(const TransportChoices& choices, const Identity& identity);
 };
 
-Outcome<bool> TransportSet::Parts::openVerbs(const TransportChoices& choices, const Identity& identity) {
+Outcome<bool> TransportSet::Parts::openVerbs(const TransportChoices& choices,
+                                             [[maybe_unused]] const Identity& identity) {
   const bool is_must = choices.verbs == TransportChoices::Wanted::Yes;
 #ifdef RAMCORE_HAS_VERBS
   if (!is_must && verbs::Device::names().empty()) return false;

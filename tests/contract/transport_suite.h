@@ -98,8 +98,8 @@ struct TestCall : PendingCall {
   RxMessage response;
 };
 
-/// Memory that chunks are lent from if the world's transports have registered it; from the heap otherwise, or when it is
-/// used up.
+/// Memory that chunks are lent from if the world's transports have registered it; from the heap otherwise, or when it
+/// is used up.
 struct ChunkArena {
   static constexpr size_t kBytes = 192u << 20;
 
