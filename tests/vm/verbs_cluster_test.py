@@ -155,8 +155,7 @@ class VerbsClusterTest(unittest.TestCase):
             end_kb = resident_kb(server)
             print(f"{DEATHS} deaths: {begin} before, {end} after; resident {begin_kb} kB before, {end_kb} kB after")
             self.assertEqual(end, begin)
-            # Memory for messages comes in slabs of 2 MB, which stay.
-            self.assertLess(end_kb, begin_kb + 8192)
+            self.assertLess(end_kb, begin_kb + 4096)
             self.assertEqual(cluster.rc("get", "t", "k").strip(), "x" * 20000)
             warnings = [line for line in cluster.servers["s1"].log().splitlines() if "error" in line]
             self.assertEqual(warnings, [])
