@@ -11,9 +11,11 @@ pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
 pkg_check_modules(URCU_QSBR REQUIRED IMPORTED_TARGET liburcu-qsbr)
 pkg_check_modules(SQLITE3 REQUIRED IMPORTED_TARGET sqlite3)
+pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
 
-# What a transport needs that may be left out.
+# What transports need; some may be left out.
 add_library(ramcore_transport_deps INTERFACE)
+target_link_libraries(ramcore_transport_deps INTERFACE PkgConfig::XXHASH PkgConfig::SODIUM)
 if(RAMCORE_VERBS)
   pkg_check_modules(IBVERBS REQUIRED IMPORTED_TARGET libibverbs)
   target_link_libraries(ramcore_transport_deps INTERFACE PkgConfig::IBVERBS)

@@ -28,6 +28,13 @@ class ChunkCopies final : public ChunkOwner {
     }
     return found;
   }
+  /// The same for those alone that no owner waits for.
+  void replaceUnowned(TxBuffer& buffer) {
+    for (uint32_t i = 0; i < buffer.chunk_count; ++i) {
+      Chunk& chunk = buffer.chunks[i];
+      if (chunk.owner == nullptr && chunk.bytes != 0) replace(chunk);
+    }
+  }
   void releaseChunk(uint64_t token) noexcept override { delete[] reinterpret_cast<std::byte*>(token); }
 };
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "transport/message.h"
 
@@ -25,37 +26,44 @@ struct GatherPlan {
   bool is_inline = false;  ///< all of it inside the descriptor: nothing is copied by us, nothing stays lent
 };
 
-/// Decides chunk by chunk. `isReachable(chunk)` says whether the hardware may read it where it is.
-/// Cost: linear; where there are more entries than are taken, the cheapest neighbours are copied together one after the
-/// other.
+/// Decides chunk by chunk, of a message or of the piece of one that a frame holds. `isCopied(chunk)` says which cannot,
+/// or need not, be read where they are. Cost: linear; where there are more entries than are taken, the cheapest
+/// neighbours are copied together one after the other.
+template <typename IsCopied>
+GatherPlan planPieces(uint32_t head_bytes, std::span<const Chunk> chunks, const GatherLimits& limits,
+                      IsCopied&& isCopied);
+
+/// The same of a whole message: `isReachable(chunk)` says whether the hardware may read it where it is.
 template <typename IsReachable>
-GatherPlan planGather(const TxBuffer& message, const GatherLimits& limits, IsReachable&& isReachable);
+GatherPlan planGather(const TxBuffer& message, const GatherLimits& limits, IsReachable&& isReachable) {
+  return planPieces(message.head_bytes, std::span(message.chunks).first(message.chunk_count), limits,
+                    [&](const Chunk& chunk) { return chunk.bytes < limits.copy_below_bytes || !isReachable(chunk); });
+}
 
 namespace gather {
 /// Entries that the plan has, counted anew.
-uint32_t countEntries(const TxBuffer& message, const GatherPlan& plan);
+uint32_t countEntries(std::span<const Chunk> chunks, const GatherPlan& plan);
 /// Copies what costs least and leaves one entry less, until no more are left than are taken.
-void reduceEntries(const TxBuffer& message, uint32_t entries_max, GatherPlan& plan);
+void reduceEntries(std::span<const Chunk> chunks, uint32_t entries_max, GatherPlan& plan);
 }  // namespace gather
 
-template <typename IsReachable>
-GatherPlan planGather(const TxBuffer& message, const GatherLimits& limits, IsReachable&& isReachable) {
+template <typename IsCopied>
+GatherPlan planPieces(uint32_t head_bytes, std::span<const Chunk> chunks, const GatherLimits& limits,
+                      IsCopied&& isCopied) {
   GatherPlan plan;
-  uint64_t bytes = message.head_bytes;
-  for (uint32_t i = 0; i < message.chunk_count; ++i) bytes += message.chunks[i].bytes;
-  if (limits.inline_bytes_max != 0 && bytes <= limits.inline_bytes_max &&
-      1 + message.chunk_count <= limits.entries_max) {
+  uint64_t bytes = head_bytes;
+  for (const Chunk& chunk : chunks) bytes += chunk.bytes;
+  if (limits.inline_bytes_max != 0 && bytes <= limits.inline_bytes_max && 1 + chunks.size() <= limits.entries_max) {
     plan.is_inline = true;
-    plan.entries = 1 + message.chunk_count;
+    plan.entries = 1 + static_cast<uint32_t>(chunks.size());
     return plan;
   }
-  for (uint32_t i = 0; i < message.chunk_count; ++i) {
-    const Chunk& chunk = message.chunks[i];
-    plan.is_copied[i] = chunk.bytes < limits.copy_below_bytes || !isReachable(chunk);
-    if (plan.is_copied[i]) plan.copied_bytes += chunk.bytes;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    plan.is_copied[i] = isCopied(chunks[i]);
+    if (plan.is_copied[i]) plan.copied_bytes += chunks[i].bytes;
   }
-  plan.entries = gather::countEntries(message, plan);
-  if (plan.entries > limits.entries_max) gather::reduceEntries(message, limits.entries_max, plan);
+  plan.entries = gather::countEntries(chunks, plan);
+  if (plan.entries > limits.entries_max) gather::reduceEntries(chunks, limits.entries_max, plan);
   return plan;
 }
 

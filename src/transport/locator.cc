@@ -28,6 +28,18 @@ bool isHost(std::string_view text, std::string_view also) {
   return !text.empty();
 }
 
+// "02:00:00:00:00:01", in lower case, so that an address is written in one way only; "any".
+bool isEthernetHost(std::string_view text) {
+  if (text == "any") return true;
+  if (text.size() != 17) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool is_right =
+        i % 3 == 2 ? text[i] == ':' : std::string_view("0123456789abcdef").find(text[i]) != std::string_view::npos;
+    if (!is_right) return false;
+  }
+  return true;
+}
+
 // "host:port", "[v6]:port"; false if the shape is wrong.
 bool parseAuthority(std::string_view text, std::string& host, uint16_t& port) {
   size_t colon = text.rfind(':');
@@ -53,6 +65,8 @@ std::string Locator::toString() const {
     text += path;
   } else if (scheme == "sim") {
     text += host;
+  } else if (scheme == "dpdk") {
+    text += host + "@" + std::to_string(port);
   } else {
     text += host.find_first_of(":%") == std::string::npos ? host : "[" + host + "]";
     text += ":" + std::to_string(port);
@@ -98,6 +112,13 @@ Outcome<Locator> Locator::parse(std::string_view text) {
     locator.host = rest;
   } else if (locator.scheme == "tcp" || locator.scheme == "verbs") {
     if (!parseAuthority(rest, locator.host, locator.port)) return bad(text, "expected host:port");
+  } else if (locator.scheme == "dpdk") {
+    const size_t at = rest.find('@');
+    if (at == std::string_view::npos || !isEthernetHost(rest.substr(0, at)) ||
+        !parsePort(rest.substr(at + 1), locator.port)) {
+      return bad(text, "expected the Ethernet address of a port, or 'any', and a number: dpdk://02:00:00:00:00:01@1");
+    }
+    locator.host = rest.substr(0, at);
   } else {
     return bad(text, "unknown scheme '" + locator.scheme + "'");
   }

@@ -27,10 +27,12 @@ VENDOR_RULES = [
     (r"gtest/|gmock/|benchmark/", None),
     (r"sqlite3\.h$", r"coordinator/sqlite[a-z_]*\.cc"),
     (r"urcu", r"runtime/.*"),
-    (r"xxhash\.h$|isa-l", r"base/.*\.cc"),
+    (r"isa-l", r"base/.*\.cc"),
+    (r"xxhash\.h$", r"base/.*\.cc|transport/datagram/packet_seal\.cc"),
+    (r"sodium", r"transport/datagram/packet_seal\.cc"),
     (r"openssl/", r"(base|transport)/.*\.cc"),
     (r"infiniband/|rdma/", r"transport/verbs/ibverbs\.h"),
-    (r"rte_", r"transport/dpdk/.*\.cc"),
+    (r"rte_", r"transport/dpdk/eal\.h"),
 ]
 
 # Concrete clocks, transports and stores are named by tools/ and tests/, by their own folder, by the registry that maps a

@@ -1,0 +1,216 @@
+#include "transport/datagram/datagram_endpoint.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/chunk_copy.h"
+#include "wire/frame.h"
+
+namespace ramcore::transport::datagram {
+namespace {
+
+// An idle round takes some tens of nanoseconds: the clock is read every few microseconds.
+constexpr uint32_t kRoundsPerLook = 64;
+constexpr uint32_t kFramesPerPort = 32;
+// For how long at least nothing has come when the thread may nap.
+constexpr int64_t kFirstNapNs = 50 * runtime::kNanosPerMicro;
+
+}  // namespace
+
+Limits DatagramEndpoint::limitsOf(const DatagramOptions& options) {
+  Limits limits;
+  limits.name = options.scheme;
+  limits.message_bytes_max = wire::kMessageBytesMax;
+  limits.gather_count_max = TxBuffer::kChunkCountMax;
+  limits.burst_messages_max = 64;
+  limits.slots_per_session = options.slots_per_session;
+  limits.lend_bytes_min = options.gather.copy_below_bytes;
+  limits.zero_copy = true;
+  limits.needs_registration = true;
+  return limits;
+}
+
+DatagramEndpoint::DatagramEndpoint(const DatagramOptions& options, DatagramContext context, const Limits& limits,
+                                   std::vector<FramePort*> ports, const Identity& identity)
+    : options_(options),
+      context_(std::move(context)),
+      limits_(limits),
+      identity_(identity),
+      ports_(std::move(ports)),
+      address_(ports_.at(0)->facts().address),
+      no_seal_(Handshake::Key{}, true, false),
+      complaints_(context_.clock, context_.trace, "dpdk: "),
+      leaving_(ports_.size()) {
+  uint32_t packet_bytes = wire::kPacketBytesMax;
+  for (const FramePort* port : ports_) {
+    RC_CHECK(port->facts().address == address_ &&
+             port->facts().frame_bytes_max >= wire::kPacketHeaderBytes + wire::kPacketBytesMin);
+    packet_bytes = std::min(packet_bytes, port->facts().frame_bytes_max - wire::kPacketHeaderBytes);
+  }
+  packet_bytes_ = packet_bytes;
+  now_ns_ = context_.clock.nowNs();
+}
+
+const Peer* DatagramEndpoint::peer(SessionId id) const {
+  const Session* session = findOpen(id);
+  return session != nullptr ? &session->peer : nullptr;
+}
+
+// ---- messages
+
+Status DatagramEndpoint::call(SessionId id, TxMessage& request, const CallOptions& options, PendingCall& call) {
+  Session* session = findOpen(id);
+  if (session == nullptr) return Status::SessionLost;
+  if (request.messageBytes() > limits_.message_bytes_max || request->contiguous_bytes > wire::kHeadBytesMax) {
+    return Status::TooLarge;
+  }
+  Channel& channel = *session->channel;
+  if (channel.calls.isFull()) return Status::RetryLater;
+  channel.calls.begin(call);
+  ++channel.calls_out;
+  OwnCall& own = channel.own[call.slot];
+  own.sequence = call.sequence;
+  own.response_bytes_max = options.response_bytes_max;
+  // Whoever uses the slot again has taken what came in it before.
+  std::erase_if(channel.taken, [&](const wire::TakenEntry& entry) { return entry.slot == call.slot; });
+  wire::PacketHeader header{};
+  header.sequence = call.sequence;
+  header.slot = call.slot;
+  header.priority = static_cast<uint8_t>(options.priority);
+  header.response_bytes_max = options.response_bytes_max;
+  own.request = &startSending(*session, std::move(request), wire::PacketKind::Request, header);
+  return Status::Ok;
+}
+
+void DatagramEndpoint::abandon(SessionId id, PendingCall& call) {
+  Session* session = findOpen(id);
+  if (session == nullptr || !call.in_flight) return;
+  // Its bytes are the caller's again; the request may have to be sent once more all the same.
+  Outgoing* request = session->channel->own[call.slot].request;
+  if (request != nullptr) chunk_copies.replaceUnowned(*request->message);
+  session->channel->calls.abandon(call);
+}
+
+void DatagramEndpoint::reply(const ReplyTo& to, TxMessage response) {
+  Session* session = findOpen(to.session);
+  if (session == nullptr || to.slot >= session->channel->served.size()) return;
+  Served& served = session->channel->served[to.slot];
+  if (served.state != Served::State::InService || served.sequence != to.sequence) return;
+  served.state = Served::State::Answered;
+  wire::PacketHeader header{};
+  header.sequence = to.sequence;
+  header.slot = to.slot;
+  // Nobody answers for bytes without owner once reply() has returned, and they may have to be sent again.
+  chunk_copies.replaceUnowned(*response);
+  served.response = &startSending(*session, std::move(response), wire::PacketKind::Response, header);
+}
+
+// ---- rounds
+
+uint32_t DatagramEndpoint::poll(MessageSink& sink, uint32_t message_max) {
+  RC_CHECK(message_max >= 1 && message_max <= limits_.burst_messages_max);
+  lent_.claimHome();
+  lent_.takeBack();
+  const uint64_t before = delivered_count_;
+  uint32_t arrived = 0;
+  for (size_t i = 0; i < ports_.size(); ++i) {
+    const auto room = message_max - static_cast<uint32_t>(delivered_count_ - before);
+    if (room == 0) break;
+    if (++next_port_ >= ports_.size()) next_port_ = 0;
+    arrived += receiveFrom(next_port_, std::min(room, kFramesPerPort));
+  }
+  if (arrived != 0) {
+    nap_ns_ = 0;
+    tellListed();
+  } else if (--rounds_to_look_ == 0) {
+    now_ns_ = context_.clock.nowNs();
+    rounds_to_look_ = kRoundsPerLook;
+  }
+  if (now_ns_ >= house_due_ns_) keepHouse();
+  announceOpened(sink);
+  handOver(sink);
+  announceLost(sink);
+  return static_cast<uint32_t>(delivered_count_ - before);
+}
+
+uint32_t DatagramEndpoint::receiveFrom(uint32_t port, uint32_t frames_max) {
+  std::array<InFrame, kFramesPerPort> frames;
+  const uint32_t count = ports_[port]->receive(std::span(frames).first(frames_max));
+  if (count == 0) return 0;
+  now_ns_ = context_.clock.nowNs();
+  rounds_to_look_ = kRoundsPerLook;
+  for (const InFrame& frame : std::span(frames).first(count)) {
+    if (!takeFrame(port, frame)) ports_[port]->release(frame);
+  }
+  return count;
+}
+
+// Of sessions that are still open: nothing of one that has ended is delivered.
+void DatagramEndpoint::handOver(MessageSink& sink) {
+  if (requests_.empty()) return;
+  std::vector<RxMessage> requests;
+  requests.swap(requests_);
+  std::erase_if(requests, [this](const RxMessage& request) { return findOpen(request.reply_to.session) == nullptr; });
+  if (!requests.empty()) sink.onRequests(requests);
+  requests.clear();
+  if (requests_.empty()) requests_.swap(requests);  // its memory
+}
+
+void DatagramEndpoint::announceOpened(MessageSink& sink) {
+  for (size_t i = 0; i < opened_.size(); ++i) {
+    Session* const session = findOpen(opened_[i]);
+    if (session == nullptr) continue;
+    session->is_announced = true;
+    sink.onSessionOpen(session->id);
+  }
+  opened_.clear();
+}
+
+// Announcing may lose or close other sessions, which then stand behind in the list.
+void DatagramEndpoint::announceLost(MessageSink& sink) {
+  for (size_t i = 0; i < lost_.size(); ++i) {
+    Session& session = *lost_[i];
+    const SessionId id = session.id;
+    if (session.is_announced) sink.onSessionLost(id, session.lost_reason);
+    sessions_[id.index].reset();
+    free_indices_.push_back(id.index);
+  }
+  lost_.clear();
+}
+
+void DatagramEndpoint::flush() {
+  if (!retired_.empty()) recycleRetired();
+  if (!ready_.empty()) pump();
+  if (!takers_.empty()) tellTakers(false);
+  for (uint32_t port = 0; port < ports_.size(); ++port) {
+    if (!leaving_[port].empty()) flushPort(port);
+  }
+}
+
+// ---- sleep
+
+bool DatagramEndpoint::prepareSleep() {
+  tellTakers(true);
+  flush();
+  if (!lost_.empty() || !opened_.empty() || !ready_.empty() || !requests_.empty()) return false;
+  if (std::ranges::any_of(leaving_, [](const auto& frames) { return !frames.empty(); })) return false;
+  if (!context_.wake_by) return true;
+  now_ns_ = context_.clock.nowNs();
+  if (hasDeadlines()) {
+    keepHouse();
+    if (!lost_.empty() || !ready_.empty()) return false;
+  }
+  // Ports that wake nobody are looked at again after a while, and after a longer one each time that nothing came.
+  int64_t wake_ns = hasDeadlines() ? house_due_ns_ : runtime::kNever;
+  const bool naps = std::ranges::any_of(ports_, [](const FramePort* port) { return !port->facts().has_wakeups; });
+  if (naps) {
+    nap_ns_ = std::clamp(2 * nap_ns_, kFirstNapNs, options_.nap_ns_max);
+    wake_ns = std::min(wake_ns, now_ns_ + nap_ns_);
+  }
+  if (wake_ns != runtime::kNever) context_.wake_by(wake_ns);
+  return true;
+}
+
+void DatagramEndpoint::awake() { rounds_to_look_ = 1; }
+
+}  // namespace ramcore::transport::datagram

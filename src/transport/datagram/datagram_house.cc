@@ -1,0 +1,199 @@
+// What a DatagramEndpoint does by the clock.
+#include <algorithm>
+
+#include "transport/chunk_copy.h"
+#include "transport/datagram/datagram_endpoint.h"
+
+namespace ramcore::transport::datagram {
+namespace {
+
+// With nothing to wait for.
+constexpr int64_t kIdleHouseNs = 1 * runtime::kNanosPerSecond;
+// A look takes some time, too: deadlines may be late by so much.
+constexpr int64_t kLeastHouseNs = 200 * runtime::kNanosPerMicro;
+constexpr int64_t kSuspectProbeNs = 10 * runtime::kNanosPerMilli;
+constexpr int64_t kSuspectNs = 60 * runtime::kNanosPerMilli;
+constexpr uint8_t kCloseTries = 5;
+constexpr uint8_t kTriesMax = 30;
+// Sessions where nothing happens are asked so often before they are lost.
+constexpr int64_t kIdleProbes = 3;
+// A client that has nothing to say need not run: nobody looks at what comes for it.
+constexpr int64_t kClientIdleNs = 120 * runtime::kNanosPerSecond;
+
+}  // namespace
+
+bool DatagramEndpoint::hasDeadlines() const { return open_count_ + young_count_ != 0 || !closing_.empty(); }
+
+// Looks at every session, and notes when the next look is due.
+void DatagramEndpoint::keepHouse() {
+  unknown_said_ = 0;
+  int64_t due_ns = now_ns_ + kIdleHouseNs;
+  copied_out_bytes_ = 0;
+  for (size_t i = 0; i < sessions_.size(); ++i) {
+    Session* const session = sessions_[i].get();
+    if (session == nullptr || session->state == Session::State::Lost) continue;
+    due_ns = std::min(due_ns, checkGreeting(*session));
+    if (session->state == Session::State::Open) due_ns = std::min(due_ns, checkOpen(*session));
+  }
+  checkClosing();
+  for (const Closing& closing : closing_) due_ns = std::min(due_ns, closing.due_ns);
+  if (is_short_of_memory_) squeeze();
+  house_due_ns_ = std::max(due_ns, now_ns_ + kLeastHouseNs);
+}
+
+int64_t DatagramEndpoint::checkGreeting(Session& session) {
+  if (session.greeting == nullptr) return runtime::kNever;
+  if (session.state == Session::State::Greeting && now_ns_ >= session.deadline_ns) {
+    if (session.is_accepted && session.was_heard) ++bad_count_;  // it began, and left
+    lose(session, session.is_accepted ? Status::SessionLost : Status::Unreachable);
+    return runtime::kNever;
+  }
+  if (session.state == Session::State::Open && (session.greeting->isHeard() || session.greet_tries > kTriesMax)) {
+    session.greeting.reset();
+    return runtime::kNever;
+  }
+  if (now_ns_ >= session.greet_due_ns) {
+    if (session.greet_tries < UINT8_MAX) ++session.greet_tries;
+    sendGreeting(session);
+  }
+  return std::min(session.greet_due_ns, session.deadline_ns);
+}
+
+int64_t DatagramEndpoint::checkOpen(Session& session) {
+  int64_t due_ns = checkSilence(session);
+  for (const auto check :
+       {&DatagramEndpoint::checkLending, &DatagramEndpoint::checkSending, &DatagramEndpoint::checkArriving}) {
+    if (session.state != Session::State::Open) return runtime::kNever;
+    due_ns = std::min(due_ns, (this->*check)(session));
+  }
+  return due_ns;
+}
+
+// Whether the peer is still there.
+int64_t DatagramEndpoint::checkSilence(Session& session) {
+  const Channel& channel = *session.channel;
+  const bool expects = channel.calls_out != 0 || !channel.sending.empty() || !channel.arriving.empty();
+  // Nobody is silent before something is expected.
+  const int64_t since_ns = expects ? std::max(session.heard_ns, session.expected_ns) : session.heard_ns;
+  int64_t probe_every_ns = expects ? options_.silence_probe_ns : options_.idle_probe_ns;
+  int64_t close_after_ns = options_.silence_close_ns;
+  if (!expects) close_after_ns = session.is_bounded ? kClientIdleNs : (kIdleProbes + 1) * options_.idle_probe_ns;
+  int64_t close_ns = since_ns + close_after_ns;
+  if (session.suspected_ns != 0) {
+    probe_every_ns = kSuspectProbeNs;
+    close_ns = std::min(close_ns, session.suspected_ns + kSuspectNs);
+  }
+  if (now_ns_ >= close_ns) {
+    loseSilent(session, session.suspected_ns != 0 ? "it does not know the session" : "nothing is heard of it");
+    return runtime::kNever;
+  }
+  const int64_t asked_ns = std::max(since_ns, session.probed_ns);
+  if (session.suspected_ns != 0 ? now_ns_ >= session.probed_ns + probe_every_ns
+                                : now_ns_ >= asked_ns + probe_every_ns) {
+    session.probed_ns = now_ns_;
+    sendWord(session, wire::PacketKind::Probe);
+  }
+  return std::min(close_ns, std::max(asked_ns, session.probed_ns) + probe_every_ns);
+}
+
+// What has not been heard of for too long is sent again.
+int64_t DatagramEndpoint::checkSending(Session& session) {
+  int64_t due_ns = runtime::kNever;
+  for (Outgoing* outgoing : session.channel->sending) {
+    // What waits for its grants, or for its turn, is not late.
+    if (outgoing->next == 0 || outgoing->is_queued) continue;
+    if (now_ns_ >= outgoing->due_ns) {
+      if (outgoing->tries < kTriesMax) ++outgoing->tries;
+      outgoing->resendFirst();
+      outgoing->due_ns = now_ns_ + session.channel->round_trip.timeoutNs(outgoing->tries);
+      makeReady(*outgoing);
+    }
+    due_ns = std::min(due_ns, outgoing->due_ns);
+  }
+  return due_ns;
+}
+
+// Messages in the middle of which nothing comes any more: the sender is told what is missing.
+int64_t DatagramEndpoint::checkArriving(Session& session) {
+  int64_t due_ns = runtime::kNever;
+  for (const Arrival& arrival : session.channel->arriving) {
+    Incoming& incoming = *incomingOf(arrival);
+    if (now_ns_ - incoming.heard_ns >= options_.stall_close_ns) {
+      loseBad(session, "it does not send the rest of its message");
+      return runtime::kNever;
+    }
+    if (now_ns_ >= incoming.due_ns) {
+      if (incoming.tries < kTriesMax) ++incoming.tries;
+      if (incoming.isLong() && mayBeGranted(incoming)) incoming.grant(options_.grant_window);
+      tellProgress(session, arrival, incoming.progress(), incoming.header().sequence, true);
+      incoming.due_ns = now_ns_ + session.channel->round_trip.timeoutNs(incoming.tries);
+    }
+    due_ns = std::min(due_ns, incoming.due_ns);
+  }
+  return due_ns;
+}
+
+// What was lent for too long is copied; what ports are about to read is waited for.
+int64_t DatagramEndpoint::checkLending(Session& session) {
+  Channel& channel = *session.channel;
+  int64_t due_ns = runtime::kNever;
+  uint64_t own_bytes = 0;
+  for (const Outgoing* outgoing : channel.sending) {
+    const bool is_lent = holdsLent(*outgoing->message);
+    if (is_lent) due_ns = std::min(due_ns, outgoing->message->lent_since_ns + options_.lent_ns_max);
+    if (!is_lent || now_ns_ >= outgoing->message->lent_since_ns + options_.lent_ns_max) own_bytes += outgoing->bytes;
+  }
+  // Before anything is copied.
+  if (own_bytes > options_.stall_bytes_max || copied_out_bytes_ + own_bytes > options_.held_bytes_max) {
+    ++lending_counts_.sessions_dropped;
+    complaints_.complain("closing the session with " + session.peer.address + ": it leaves " +
+                         std::to_string(own_bytes) +
+                         " bytes of answers unread, too many to copy them out of the log, which they would keep from"
+                         " being freed");
+    loseSilent(session, "it leaves too many bytes unread");
+    return runtime::kNever;
+  }
+  copied_out_bytes_ += own_bytes;
+  if (now_ns_ < due_ns) return due_ns;
+  for (Outgoing* outgoing : channel.sending) {
+    if (outgoing->pieces_out != 0 || !holdsLent(*outgoing->message) ||
+        now_ns_ < outgoing->message->lent_since_ns + options_.lent_ns_max) {
+      continue;
+    }
+    chunk_copies.replaceAll(*outgoing->message, false);
+    ++lending_counts_.messages_copied_out;
+  }
+  return now_ns_ + kLeastHouseNs;
+}
+
+// The peer is told of the end a few times.
+void DatagramEndpoint::checkClosing() {
+  std::erase_if(closing_, [this](Closing& closing) {
+    if (now_ns_ < closing.due_ns) return false;
+    if (++closing.tries > kCloseTries) return true;
+    closing.due_ns = now_ns_ + RoundTrip().timeoutNs(closing.tries);
+    sendWord(closing.route, closing.seal_out, wire::PacketKind::Close, {}, {});
+    return false;
+  });
+}
+
+// Messages of clients do not find memory. The client that holds most for one that stands still gives way.
+void DatagramEndpoint::squeeze() {
+  is_short_of_memory_ = false;
+  Session* worst = nullptr;
+  uint64_t worst_bytes = 0;
+  for (const auto& session : sessions_) {
+    if (session == nullptr || session->state != Session::State::Open || !session->is_bounded) continue;
+    uint64_t bytes = 0;
+    for (const Arrival& arrival : session->channel->arriving) {
+      const Incoming& incoming = *incomingOf(arrival);
+      if (now_ns_ - incoming.heard_ns >= options_.stall_squeeze_ns) bytes += incoming.header().message_bytes;
+    }
+    if (bytes <= worst_bytes) continue;
+    worst = session.get();
+    worst_bytes = bytes;
+  }
+  if (worst != nullptr) loseBad(*worst, "it stands still in the middle of its messages, and memory is short");
+}
+
+}  // namespace ramcore::transport::datagram

@@ -1,0 +1,308 @@
+// What a DatagramEndpoint sends.
+#include <algorithm>
+
+#include "transport/chunk_copy.h"
+#include "transport/datagram/datagram_endpoint.h"
+#include "wire/frame.h"
+
+namespace ramcore::transport::datagram {
+namespace {
+
+// One long message does not keep the others waiting for longer than this takes to make.
+constexpr uint32_t kPacketsInTurn = 16;
+// Nor does sending keep the thread from looking what has come.
+constexpr uint32_t kPacketsPerFlush = 256;
+// Frames that a port has not taken yet; beyond it nothing is made for it.
+constexpr size_t kLeavingMax = 256;
+constexpr size_t kLeavingAtOnce = 32;
+// Of a chunk that the end of a frame cuts in two: shorter ends are copied.
+constexpr uint32_t kCutCopiedBelow = 64;
+// How long an answer that was taken waits for the next request in its slot, which says the same.
+constexpr int64_t kTakenDelayNs = 20 * runtime::kNanosPerMicro;
+
+/// The part of a message that one packet holds.
+struct Cut {
+  ByteSpan head;
+  std::array<Chunk, TxBuffer::kChunkCountMax> chunks;
+  std::array<bool, TxBuffer::kChunkCountMax> is_cut;  // a piece of a longer chunk
+  uint32_t chunk_count = 0;
+};
+
+Cut cutOut(const TxBuffer& message, uint32_t offset, uint32_t bytes) {
+  Cut cut;
+  if (offset < message.head_bytes) {
+    cut.head = ByteSpan(message.head + offset, std::min(bytes, message.head_bytes - offset));
+    bytes -= static_cast<uint32_t>(cut.head.size());
+    offset = message.head_bytes;
+  }
+  uint32_t begin = message.head_bytes;
+  for (uint32_t i = 0; i < message.chunk_count && bytes != 0; ++i) {
+    const Chunk& chunk = message.chunks[i];
+    if (offset < begin + chunk.bytes) {
+      const uint32_t skipped = offset - begin;
+      const uint32_t taken = std::min(bytes, chunk.bytes - skipped);
+      Chunk piece = chunk;
+      piece.address += skipped;
+      piece.bytes = taken;
+      cut.is_cut[cut.chunk_count] = taken != chunk.bytes;
+      cut.chunks[cut.chunk_count++] = piece;
+      offset += taken;
+      bytes -= taken;
+    }
+    begin += chunk.bytes;
+  }
+  RC_DCHECK(bytes == 0);
+  return cut;
+}
+
+}  // namespace
+
+// ---- messages
+
+Outgoing& DatagramEndpoint::startSending(Session& session, TxMessage message, wire::PacketKind kind,
+                                         wire::PacketHeader header) {
+  if (free_outgoings_.empty()) free_outgoings_.push_back(outgoings_.emplace_back(std::make_unique<Outgoing>()).get());
+  Outgoing& outgoing = *free_outgoings_.back();
+  free_outgoings_.pop_back();
+  Channel& channel = *session.channel;
+  if (channel.sending.empty()) {
+    // The thread may not have looked for long.
+    now_ns_ = context_.clock.nowNs();
+    session.expected_ns = now_ns_;
+  }
+  message->lent_since_ns = now_ns_;
+  header.session = session.route.peer_number;
+  header.message_bytes = message.messageBytes();
+  header.head_bytes =
+      std::min(message->contiguous_bytes != 0 ? message->contiguous_bytes : message->head_bytes, wire::kHeadBytesMax);
+  outgoing.begin(session.id, std::move(message), kind, header, channel.packet_bytes, channel.unasked_packets);
+  channel.sending.push_back(&outgoing);
+  makeReady(outgoing);
+  return outgoing;
+}
+
+void DatagramEndpoint::makeReady(Outgoing& outgoing) {
+  if (!std::exchange(outgoing.is_queued, true)) ready_.push_back(&outgoing);
+}
+
+void DatagramEndpoint::endSending(Channel& channel, Outgoing*& outgoing) {
+  Outgoing& ended = *std::exchange(outgoing, nullptr);
+  const auto found = std::ranges::find(channel.sending, &ended);
+  RC_CHECK(found != channel.sending.end());
+  *found = channel.sending.back();
+  channel.sending.pop_back();
+  retire(ended);
+}
+
+void DatagramEndpoint::retire(Outgoing& outgoing) {
+  outgoing.finish();
+  if (outgoing.isIdle() && !outgoing.is_queued) {
+    outgoing.recycle();
+    free_outgoings_.push_back(&outgoing);
+  } else {
+    retired_.push_back(&outgoing);
+  }
+}
+
+void DatagramEndpoint::recycleRetired() {
+  std::erase_if(retired_, [this](Outgoing* outgoing) {
+    if (!outgoing->isIdle() || outgoing->is_queued) return false;
+    outgoing->recycle();
+    free_outgoings_.push_back(outgoing);
+    return true;
+  });
+}
+
+// Each in turn sends some of its packets.
+void DatagramEndpoint::pump() {
+  is_blocked_ = false;
+  for (uint32_t sent = 0; sent < kPacketsPerFlush && !ready_.empty() && !is_blocked_;) {
+    Outgoing& outgoing = *ready_.front();
+    ready_.pop_front();
+    outgoing.is_queued = false;
+    if (!outgoing.isActive()) continue;
+    Session& session = *find(outgoing.session);
+    const bool is_first = outgoing.begun_ns == 0;
+    for (uint32_t i = 0; i < kPacketsInTurn && outgoing.isReady(); ++i) {
+      bool is_again = false;
+      const uint32_t packet = outgoing.takeNext(is_again);
+      if (!sendPacket(session, outgoing, packet, is_again)) {
+        outgoing.putBack(packet, is_again);
+        is_blocked_ = true;
+        break;
+      }
+      ++sent;
+    }
+    if (is_first && outgoing.next != 0) outgoing.begun_ns = std::max<int64_t>(now_ns_, 1);
+    outgoing.due_ns = now_ns_ + session.channel->round_trip.timeoutNs(outgoing.tries);
+    house_due_ns_ = std::min(house_due_ns_, outgoing.due_ns);
+    if (!outgoing.isReady()) continue;
+    outgoing.is_queued = true;
+    if (is_blocked_) {
+      ready_.push_front(&outgoing);
+    } else {
+      ready_.push_back(&outgoing);
+    }
+  }
+}
+
+// ---- frames
+
+// False: the port takes no more for now.
+bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t packet, bool is_again) {
+  FramePort& port = *ports_[session.route.port];
+  if (leaving_[session.route.port].size() >= kLeavingMax) return false;
+  const uint32_t bytes = outgoing.bytesOf(packet);
+  const Cut cut = cutOut(*outgoing.message, outgoing.offsetOf(packet), bytes);
+  const std::span<const Chunk> chunks = std::span(cut.chunks).first(cut.chunk_count);
+  GatherLimits limits = options_.gather;
+  limits.entries_max = std::min(limits.entries_max, port.facts().pieces_max);
+  limits.inline_bytes_max = 0;
+  const auto isLong = [&](const Chunk& chunk) {
+    return chunk.bytes >= limits.copy_below_bytes ||
+           (cut.is_cut[static_cast<size_t>(&chunk - chunks.data())] && chunk.bytes >= kCutCopiedBelow);
+  };
+  const auto canStay = [&](const Chunk& chunk) {
+    return chunk.owner != nullptr && chunk.owner != &chunk_copies && port.canAttach(chunk.region);
+  };
+  const GatherPlan plan = planPieces(static_cast<uint32_t>(wire::kPacketHeaderBytes + cut.head.size()), chunks, limits,
+                                     [&](const Chunk& chunk) { return !isLong(chunk) || !canStay(chunk); });
+
+  // What is copied in front is one piece with the headers.
+  uint32_t first_bytes = static_cast<uint32_t>(cut.head.size());
+  size_t i = 0;
+  for (; i < chunks.size() && plan.is_copied[i]; ++i) first_bytes += chunks[i].bytes;
+  std::byte* start = nullptr;
+  const OutFrame frame = port.make(wire::kPacketHeaderBytes + first_bytes, start);
+  if (!frame) return false;
+  std::array<ByteSpan, TxBuffer::kChunkCountMax + 1> pieces;
+  size_t piece_count = 0;
+  std::byte* at = start + wire::kPacketHeaderBytes;
+  if (first_bytes != 0) pieces[piece_count++] = ByteSpan(at, first_bytes);
+  at = std::ranges::copy(cut.head, at).out;
+  for (size_t k = 0; k < i; ++k) at = std::copy_n(chunks[k].address, chunks[k].bytes, at);
+  for (; i < chunks.size(); ++i) {
+    const Chunk& chunk = chunks[i];
+    if (chunk.bytes == 0) continue;
+    if (!plan.is_copied[i]) {
+      ++outgoing.pieces_out;
+      if (!port.attach(frame, chunk.address, chunk.bytes, chunk.region, outgoing)) {
+        --outgoing.pieces_out;
+        port.drop(frame);
+        return false;
+      }
+      pieces[piece_count++] = ByteSpan(chunk.address, chunk.bytes);
+      continue;
+    }
+    std::byte* const copy = port.extend(frame, chunk.bytes);
+    if (copy == nullptr) {
+      port.drop(frame);
+      return false;
+    }
+    std::copy_n(chunk.address, chunk.bytes, copy);
+    pieces[piece_count++] = ByteSpan(copy, chunk.bytes);
+  }
+
+  wire::PacketHeader header = outgoing.header;
+  header.offset = outgoing.offsetOf(packet);
+  header.payload_bytes = static_cast<uint16_t>(bytes);
+  if (is_again) header.flags |= wire::kPacketAgain;
+  header.seal = session.channel->seal_out.of(wire::kDatagramVersion, outgoing.kind, header,
+                                             std::span<const ByteSpan>(pieces).first(piece_count));
+  storeAs(start, wire::FrameStart{session.route.address.bytes,
+                                  address_.bytes,
+                                  {wire::kDatagramEtherType >> 8, wire::kDatagramEtherType & 0xff},
+                                  wire::kDatagramVersion,
+                                  outgoing.kind});
+  storeAs(start + sizeof(wire::FrameStart), header);
+  leaving_[session.route.port].push_back(frame);
+
+  ++packet_counts_.sent;
+  if (is_again) ++packet_counts_.resent;
+  if (packet == 0 && !is_again) ++send_counts_.messages;
+  send_counts_.payload_bytes += bytes;
+  for (size_t k = 0; k < chunks.size(); ++k) {
+    if (chunks[k].bytes == 0) continue;
+    if (!plan.is_copied[k]) {
+      ++send_counts_.chunks_gathered;
+      send_counts_.gathered_bytes += chunks[k].bytes;
+    } else {
+      ++send_counts_.chunks_copied;
+      if (isLong(chunks[k])) ++send_counts_.long_chunks_copied;
+    }
+  }
+  if (leaving_[session.route.port].size() % kLeavingAtOnce == 0) flushPort(session.route.port);
+  return true;
+}
+
+void DatagramEndpoint::flushPort(uint32_t port) {
+  std::vector<OutFrame>& leaving = leaving_[port];
+  const uint32_t taken = ports_[port]->send(leaving);
+  if (taken == 0) return;
+  ++send_counts_.posts;
+  leaving.erase(leaving.begin(), leaving.begin() + taken);
+}
+
+// ---- words: packets that are sent again only if somebody asks again
+
+// Dropped if the port takes no more.
+void DatagramEndpoint::sendOn(uint32_t port, const MacAddress& to, const PacketSeal& seal, wire::PacketKind kind,
+                              wire::PacketHeader header, std::span<const ByteSpan> body) {
+  if (leaving_[port].size() >= 2 * kLeavingMax) return;
+  uint32_t bytes = 0;
+  for (const ByteSpan& piece : body) bytes += static_cast<uint32_t>(piece.size());
+  std::byte* start = nullptr;
+  const OutFrame frame = ports_[port]->make(wire::kPacketHeaderBytes + bytes, start);
+  if (!frame) return;
+  header.payload_bytes = static_cast<uint16_t>(bytes);
+  header.seal = seal.of(wire::kDatagramVersion, kind, header, body);
+  storeAs(start, wire::FrameStart{to.bytes,
+                                  address_.bytes,
+                                  {wire::kDatagramEtherType >> 8, wire::kDatagramEtherType & 0xff},
+                                  wire::kDatagramVersion,
+                                  kind});
+  storeAs(start + sizeof(wire::FrameStart), header);
+  std::byte* at = start + wire::kPacketHeaderBytes;
+  for (const ByteSpan& piece : body) at = std::ranges::copy(piece, at).out;
+  ++packet_counts_.sent;
+  leaving_[port].push_back(frame);
+}
+
+void DatagramEndpoint::sendWord(const Route& route, const PacketSeal& seal, wire::PacketKind kind,
+                                wire::PacketHeader header, ByteSpan body) {
+  header.session = route.peer_number;
+  const auto pieces = std::span<const ByteSpan>(&body, body.empty() ? 0 : 1);
+  sendOn(route.port, route.address, seal, kind, header, pieces);
+}
+
+void DatagramEndpoint::sendWord(Session& session, wire::PacketKind kind, const wire::PacketHeader& header,
+                                ByteSpan body) {
+  sendWord(session.route, session.channel->seal_out, kind, header, body);
+}
+
+void DatagramEndpoint::tellTaken(Session& session) {
+  Channel& channel = *session.channel;
+  const std::span<const wire::TakenEntry> taken = channel.taken;
+  for (size_t at = 0; at < taken.size(); at += wire::kTakenEntriesMax) {
+    const auto some = taken.subspan(at, std::min<size_t>(taken.size() - at, wire::kTakenEntriesMax));
+    sendWord(session, wire::PacketKind::Taken, {}, std::as_bytes(some));
+  }
+  channel.taken.clear();
+}
+
+void DatagramEndpoint::tellTakers(bool all) {
+  std::erase_if(takers_, [&](SessionId id) {
+    Session* const session = findOpen(id);
+    if (session == nullptr) return true;
+    Channel& channel = *session->channel;
+    if (!channel.taken.empty() && !all && channel.taken.size() < wire::kTakenEntriesMax &&
+        now_ns_ - channel.taken_since_ns < kTakenDelayNs) {
+      return false;
+    }
+    if (!channel.taken.empty()) tellTaken(*session);
+    session->has_taken = false;
+    return true;
+  });
+}
+
+}  // namespace ramcore::transport::datagram

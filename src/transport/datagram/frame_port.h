@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "transport/datagram/mac_address.h"
+#include "transport/message.h"
+
+namespace ramcore::transport::datagram {
+
+/// Whose bytes stand in a frame without having been copied. Told once for each piece that was attached, when the port
+/// will not read it again, on the endpoint's thread; must not call the port.
+class FrameOwner {
+ public:
+  virtual void onPieceGone() noexcept = 0;
+
+ protected:
+  ~FrameOwner() = default;
+};
+
+/// A frame that arrived: contiguous, from the Ethernet header on, private to this process.
+struct InFrame {
+  std::byte* bytes = nullptr;
+  uint32_t length = 0;
+  void* handle = nullptr;  ///< the port's
+};
+
+/// A frame that is being made; the port's own.
+struct OutFrame {
+  void* handle = nullptr;
+  explicit operator bool() const { return handle != nullptr; }
+};
+
+/// What a port is like; data.
+struct PortFacts {
+  MacAddress address;
+  uint32_t frame_bytes_max = 0;   ///< Ethernet header included
+  uint32_t pieces_max = 1;        ///< of one frame: bytes in a row, attached or written
+  uint32_t lendable_frames = 64;  ///< that may be kept from the port; of others the bytes are copied
+  bool is_local = false;          ///< its frames cannot leave this machine
+  bool has_wakeups = false;       ///< it ends the thread's sleep when frames arrive
+};
+
+/// Ethernet frames of one port, without promises: frames are lost, copied, reordered and changed on their way. What
+/// endpoints stand on, real (dpdk/) and simulated alike.
+///
+/// Thread: the endpoint's.
+class FramePort {
+ public:
+  virtual ~FramePort() = default;
+  virtual const PortFacts& facts() const = 0;
+  /// For people.
+  virtual std::string describe() const = 0;
+  /// Takes frames that have arrived, at most as many as there is room for. No system call where nothing came.
+  virtual uint32_t receive(std::span<InFrame> into) = 0;
+  virtual void release(const InFrame& frame) noexcept = 0;
+
+  /// Begins a frame with `bytes` writable ones at `at`, 8-byte aligned. None: the port has no memory for now.
+  virtual OutFrame make(uint32_t bytes, std::byte*& at) = 0;
+  /// So many writable bytes behind what is there; nullptr: no memory for now.
+  virtual std::byte* extend(OutFrame frame, uint32_t bytes) = 0;
+  /// Bytes behind what is there that are sent from where they are. False: no memory for now; the owner hears nothing.
+  virtual bool attach(OutFrame frame, const std::byte* at, uint32_t bytes, RegionId region, FrameOwner& owner) = 0;
+  /// Gives up a frame that is not sent.
+  virtual void drop(OutFrame frame) noexcept = 0;
+  /// Sends the first of `frames`; returns how many the port took. The others are still the caller's.
+  virtual uint32_t send(std::span<const OutFrame> frames) = 0;
+  /// Ends the port: what it was given leaves or is lost, and all pieces are told to be gone before it returns. Frames
+  /// that arrived can still be released.
+  virtual void stop() = 0;
+  /// Whether bytes of this region can be attached.
+  virtual bool canAttach(RegionId region) const = 0;
+};
+
+}  // namespace ramcore::transport::datagram

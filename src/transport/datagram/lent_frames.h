@@ -1,0 +1,70 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "base/check.h"
+#include "transport/datagram/frame_port.h"
+#include "transport/home_thread.h"
+
+namespace ramcore::transport::datagram {
+
+/// Frames whose bytes are lent to received messages. Messages go back on any thread, frames on the endpoint's: a port
+/// is nobody else's.
+class LentFrames final : public RxOwner {
+ public:
+  LentFrames() = default;
+  LentFrames(const LentFrames&) = delete;
+  LentFrames& operator=(const LentFrames&) = delete;
+  ~LentFrames() {
+    takeBack();
+    RC_CHECK_MSG(lent_count_ == 0, "a received message outlives the endpoint that lent it");
+  }
+
+  void claimHome() { home_.claim(); }
+  uint32_t count() const { return lent_count_; }
+
+  /// @return The token of the message.
+  uint64_t lend(FramePort& port, const InFrame& frame) {
+    if (free_ == nullptr) free_ = all_.emplace_back(std::make_unique<Lent>()).get();
+    Lent* const lent = std::exchange(free_, free_->next);
+    lent->port = &port;
+    lent->frame = frame;
+    ++lent_count_;
+    return reinterpret_cast<uint64_t>(lent);
+  }
+  void releaseMessage(uint64_t token) noexcept override {
+    auto* const lent = reinterpret_cast<Lent*>(token);
+    if (home_.isHere()) return giveBack(lent);
+    lent->next = returned_.load(std::memory_order_relaxed);
+    while (!returned_.compare_exchange_weak(lent->next, lent, std::memory_order_release, std::memory_order_relaxed)) {
+    }
+  }
+  /// Gives back what other threads released. The endpoint's thread.
+  void takeBack() {
+    if (returned_.load(std::memory_order_relaxed) == nullptr) return;
+    Lent* lent = returned_.exchange(nullptr, std::memory_order_acquire);
+    while (lent != nullptr) giveBack(std::exchange(lent, lent->next));
+  }
+
+ private:
+  struct Lent {
+    Lent* next = nullptr;
+    FramePort* port = nullptr;
+    InFrame frame;
+  };
+  void giveBack(Lent* lent) noexcept {
+    lent->port->release(lent->frame);
+    lent->next = std::exchange(free_, lent);
+    --lent_count_;
+  }
+
+  HomeThread home_;
+  std::vector<std::unique_ptr<Lent>> all_;
+  Lent* free_ = nullptr;
+  uint32_t lent_count_ = 0;
+  std::atomic<Lent*> returned_{nullptr};
+};
+
+}  // namespace ramcore::transport::datagram

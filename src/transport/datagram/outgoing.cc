@@ -1,0 +1,99 @@
+#include "transport/datagram/outgoing.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace ramcore::transport::datagram {
+
+void Outgoing::begin(SessionId of, TxMessage what, wire::PacketKind message_kind, const wire::PacketHeader& first,
+                     uint32_t bytes_of_packet, uint32_t unasked_packets) {
+  session = of;
+  message = std::move(what);
+  kind = message_kind;
+  header = first;
+  bytes = message.messageBytes();
+  packet_bytes = bytes_of_packet;
+  // An empty message is one packet, too.
+  packet_count = std::max(1u, (bytes + packet_bytes - 1) / packet_bytes);
+  next = 0;
+  granted = std::min(packet_count, unasked_packets);
+  acknowledged = 0;
+  is_active = true;
+  was_resent = false;
+  begun_ns = 0;
+  due_ns = runtime::kNever;
+  tries = 0;
+  resend.clear();
+  resend_at = 0;
+  resent_ns = INT64_MIN;
+}
+
+void Outgoing::finish() {
+  is_active = false;
+  due_ns = runtime::kNever;
+  next = granted;
+  resend.clear();
+  resend_at = 0;
+}
+
+uint32_t Outgoing::takeNext(bool& is_again) {
+  is_again = resend_at < resend.size();
+  if (!is_again) return next++;
+  const uint32_t packet = resend[resend_at++];
+  if (resend_at == resend.size()) {
+    resend.clear();
+    resend_at = 0;
+  }
+  was_resent = true;
+  return packet;
+}
+
+void Outgoing::putBack(uint32_t packet, bool is_again) {
+  if (!is_again) {
+    next = packet;
+  } else if (resend_at != 0) {
+    --resend_at;
+  } else {
+    resend.insert(resend.begin(), packet);
+  }
+}
+
+bool Outgoing::onProgress(const wire::ProgressBody& progress, bool is_overdue, int64_t now_ns, int64_t round_trip_ns) {
+  if (progress.received_packets > next || progress.granted_packets > packet_count) return false;
+  // One that was overtaken by a newer one.
+  if (progress.received_packets < acknowledged) return true;
+  acknowledged = progress.received_packets;
+  granted = std::max(granted, progress.granted_packets);
+  tries = 0;
+  if (isThere()) {
+    resend.clear();
+    resend_at = 0;
+    return true;
+  }
+  const uint32_t first_later = acknowledged + 1;
+  const uint32_t later_count = static_cast<uint32_t>(64 - std::countl_zero(progress.later));
+  if (first_later + later_count > next && progress.later != 0) return false;
+  if (now_ns - resent_ns < round_trip_ns && resent_ns != INT64_MIN) return true;
+  // Of what is missing, all before this one is lost.
+  uint32_t lost_before = later_count > kReorderPackets ? first_later + later_count - kReorderPackets : acknowledged;
+  if (is_overdue) lost_before = std::min(next, first_later + 64);
+  if (resend_at < resend.size()) return true;
+  for (uint32_t packet = acknowledged; packet < lost_before && resend.size() < kResendMax; ++packet) {
+    const bool is_there = packet >= first_later && (progress.later >> (packet - first_later) & 1) != 0;
+    if (!is_there) resend.push_back(packet);
+  }
+  if (!resend.empty()) resent_ns = now_ns;
+  return true;
+}
+
+void Outgoing::resendFirst() {
+  if (resend_at < resend.size()) return;
+  const uint32_t last = std::min(next, acknowledged + kFirstResendMax);
+  for (uint32_t packet = acknowledged; packet < last; ++packet) resend.push_back(packet);
+}
+
+uint32_t Outgoing::bytesOf(uint32_t packet) const {
+  return packet + 1 == packet_count ? bytes - offsetOf(packet) : packet_bytes;
+}
+
+}  // namespace ramcore::transport::datagram

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "runtime/clock.h"
+
+namespace ramcore::transport::datagram {
+
+/// How long to wait for a sign of a packet before it is sent again: smoothed round trip and four times its deviation
+/// (Jacobson, Karels 1988), doubled with each try. Only of what was sent once can the time be measured (Karn 1987).
+class RoundTrip {
+ public:
+  static constexpr int64_t kFirstNs = 10 * runtime::kNanosPerMilli;
+  /// Below it a thread that has just lost its processor would be taken for a loss.
+  static constexpr int64_t kLeastNs = 2 * runtime::kNanosPerMilli;
+  static constexpr int64_t kMostNs = 200 * runtime::kNanosPerMilli;
+
+  void note(int64_t sample_ns) {
+    if (smoothed_ns_ == 0) {
+      smoothed_ns_ = sample_ns;
+      deviation_ns_ = sample_ns / 2;
+      return;
+    }
+    const int64_t error_ns = sample_ns - smoothed_ns_;
+    smoothed_ns_ += error_ns / 8;
+    deviation_ns_ += ((error_ns < 0 ? -error_ns : error_ns) - deviation_ns_) / 4;
+  }
+  int64_t smoothedNs() const { return smoothed_ns_; }
+  /// Of the try after `tries` ones without success.
+  int64_t timeoutNs(uint8_t tries) const {
+    const int64_t once_ns =
+        smoothed_ns_ == 0 ? kFirstNs : std::clamp(smoothed_ns_ + 4 * deviation_ns_, kLeastNs, kMostNs);
+    return std::min(once_ns << std::min<uint8_t>(tries, 7), kMostNs);
+  }
+
+ private:
+  int64_t smoothed_ns_ = 0;
+  int64_t deviation_ns_ = 0;
+};
+
+}  // namespace ramcore::transport::datagram
