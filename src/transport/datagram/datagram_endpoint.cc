@@ -183,7 +183,7 @@ void DatagramEndpoint::flush() {
   if (!ready_.empty()) pump();
   if (!takers_.empty()) tellTakers(false);
   for (uint32_t port = 0; port < ports_.size(); ++port) {
-    if (!leaving_[port].empty()) flushPort(port);
+    if (!leaving_[port].frames.empty()) flushPort(port);
   }
 }
 
@@ -193,7 +193,7 @@ bool DatagramEndpoint::prepareSleep() {
   tellTakers(true);
   flush();
   if (!lost_.empty() || !opened_.empty() || !ready_.empty() || !requests_.empty()) return false;
-  if (std::ranges::any_of(leaving_, [](const auto& frames) { return !frames.empty(); })) return false;
+  if (std::ranges::any_of(leaving_, [](const Leaving& leaving) { return !leaving.frames.empty(); })) return false;
   if (!context_.wake_by) return true;
   now_ns_ = context_.clock.nowNs();
   if (hasDeadlines()) {

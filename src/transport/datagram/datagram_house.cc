@@ -1,5 +1,6 @@
 // What a DatagramEndpoint does by the clock.
 #include <algorithm>
+#include <utility>
 
 #include "transport/chunk_copy.h"
 #include "transport/datagram/datagram_endpoint.h"
@@ -13,6 +14,10 @@ constexpr int64_t kIdleHouseNs = 1 * runtime::kNanosPerSecond;
 constexpr int64_t kLeastHouseNs = 200 * runtime::kNanosPerMicro;
 constexpr int64_t kSuspectProbeNs = 10 * runtime::kNanosPerMilli;
 constexpr int64_t kSuspectNs = 60 * runtime::kNanosPerMilli;
+// Ports are looked after so often while something is expected of them.
+constexpr int64_t kPortHouseNs = 10 * runtime::kNanosPerMilli;
+// What a port has not taken for so long is dropped: it holds bytes that are lent, and is sent again if it matters.
+constexpr int64_t kPortStallNs = 50 * runtime::kNanosPerMilli;
 constexpr uint8_t kCloseTries = 5;
 constexpr uint8_t kTriesMax = 30;
 // Sessions where nothing happens are asked so often before they are lost.
@@ -27,7 +32,8 @@ bool DatagramEndpoint::hasDeadlines() const { return open_count_ + young_count_ 
 // Looks at every session, and notes when the next look is due.
 void DatagramEndpoint::keepHouse() {
   unknown_said_ = 0;
-  int64_t due_ns = now_ns_ + kIdleHouseNs;
+  int64_t due_ns = now_ns_ + (open_count_ + young_count_ != 0 ? kPortHouseNs : kIdleHouseNs);
+  keepPorts();
   copied_out_bytes_ = 0;
   for (size_t i = 0; i < sessions_.size(); ++i) {
     Session* const session = sessions_[i].get();
@@ -39,6 +45,28 @@ void DatagramEndpoint::keepHouse() {
   for (const Closing& closing : closing_) due_ns = std::min(due_ns, closing.due_ns);
   if (is_short_of_memory_) squeeze();
   house_due_ns_ = std::max(due_ns, now_ns_ + kLeastHouseNs);
+}
+
+void DatagramEndpoint::keepPorts() {
+  if (now_ns_ - ports_kept_ns_ < kPortHouseNs) return;
+  ports_kept_ns_ = now_ns_;
+  for (uint32_t port = 0; port < ports_.size(); ++port) {
+    Leaving& leaving = leaving_[port];
+    const bool had_link = std::exchange(leaving.has_link, ports_[port]->keepHouse());
+    if (had_link && !leaving.has_link && ports_[port]->facts().joins_two) suspectAllAt(port);
+    if (leaving.frames.empty() || now_ns_ - leaving.since_ns < kPortStallNs) continue;
+    packet_counts_.dropped += leaving.frames.size();
+    for (const OutFrame frame : leaving.frames) ports_[port]->drop(frame);
+    leaving.frames.clear();
+  }
+}
+
+// The process at the other end has gone, or opens its port anew.
+void DatagramEndpoint::suspectAllAt(uint32_t port) {
+  for (const auto& session : sessions_) {
+    if (session == nullptr || session->state != Session::State::Open || session->route.port != port) continue;
+    if (session->suspected_ns == 0) session->suspected_ns = std::max<int64_t>(now_ns_, 1);
+  }
 }
 
 int64_t DatagramEndpoint::checkGreeting(Session& session) {

@@ -403,8 +403,8 @@ DatagramEndpoint::~DatagramEndpoint() {
   }
   for (uint32_t port = 0; port < ports_.size(); ++port) {
     flushPort(port);
-    for (const OutFrame frame : leaving_[port]) ports_[port]->drop(frame);
-    leaving_[port].clear();
+    for (const OutFrame frame : leaving_[port].frames) ports_[port]->drop(frame);
+    leaving_[port].frames.clear();
     ports_[port]->stop();
   }
   requests_.clear();
