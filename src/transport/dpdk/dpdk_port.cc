@@ -1,16 +1,14 @@
 #include "transport/dpdk/dpdk_port.h"
 
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
 #include <utility>
 
-#include "transport/descriptor.h"
 #include "transport/dpdk/eal.h"
 
 namespace ramcore::transport::dpdk {
@@ -38,7 +36,8 @@ Failure failed(const std::string& device, std::string_view what, int error) {
                                       Environment::lastComplaint() + ")"};
 }
 
-// Where a process was killed, its socket file is still there, and the driver would find the place taken.
+// Where a process was killed, its socket file is still there, and the driver would find the place taken. (To connect and
+// see would be fatal to a live one: a driver of 22.11 does not survive visitors that leave again.)
 void removeStaleSocket(const DeviceName& name) {
   constexpr std::string_view kKey = "socket=";
   if (!name.name.starts_with("net_memif") || name.arguments.find("role=server") == std::string::npos ||
@@ -48,14 +47,14 @@ void removeStaleSocket(const DeviceName& name) {
   const size_t at = name.arguments.find(kKey);
   if (at == std::string::npos) return;
   const std::string path = name.arguments.substr(at + kKey.size(), name.arguments.find(',', at) - at - kKey.size());
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return;
-  std::ranges::copy(path, address.sun_path);
-  const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  const bool is_stale = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 &&
-                        errno == ECONNREFUSED;
-  if (is_stale) ::unlink(path.c_str());
+  std::error_code error;
+  if (!std::filesystem::is_socket(path, error)) return;
+  std::ifstream bound("/proc/net/unix");
+  if (!bound) return;
+  for (std::string line; std::getline(bound, line);) {
+    if (line.ends_with(" " + path)) return;
+  }
+  std::filesystem::remove(path, error);
 }
 
 }  // namespace
