@@ -1,6 +1,7 @@
 // What a DatagramEndpoint sends.
 #include <algorithm>
 
+#include "base/mutation.h"
 #include "transport/chunk_copy.h"
 #include "transport/datagram/datagram_endpoint.h"
 #include "wire/frame.h"
@@ -163,7 +164,8 @@ bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t
            (cut.is_cut[static_cast<size_t>(&chunk - chunks.data())] && chunk.bytes >= kCutCopiedBelow);
   };
   const auto canStay = [&](const Chunk& chunk) {
-    return chunk.owner != nullptr && chunk.owner != &chunk_copies && port.canAttach(chunk.region);
+    return chunk.owner != nullptr && chunk.owner != &chunk_copies && port.canAttach(chunk.region) &&
+           !RC_MUTATION("copy-before-send");
   };
   const GatherPlan plan = planPieces(static_cast<uint32_t>(wire::kPacketHeaderBytes + cut.head.size()), chunks, limits,
                                      [&](const Chunk& chunk) { return !isLong(chunk) || !canStay(chunk); });

@@ -4,9 +4,11 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "transport/dpdk/eal.h"
@@ -21,6 +23,8 @@ constexpr uint32_t kBurst = 32;
 // Of pieces in one frame: what virtual devices and common adapters take.
 constexpr uint32_t kPiecesMax = 32;
 constexpr uint32_t kPiecesPerFrame = 4;
+constexpr std::chrono::milliseconds kLinkWait{100};
+constexpr std::chrono::milliseconds kLinkLook{1};
 // Packet sockets want room for what their rings hold, whatever the MTU.
 constexpr uint32_t kRoomMin = 2048;
 
@@ -36,8 +40,8 @@ Failure failed(const std::string& device, std::string_view what, int error) {
                                       Environment::lastComplaint() + ")"};
 }
 
-// Where a process was killed, its socket file is still there, and the driver would find the place taken. (To connect and
-// see would be fatal to a live one: a driver of 22.11 does not survive visitors that leave again.)
+// Where a process was killed, its socket file is still there, and the driver would find the place taken. (To connect
+// and see would be fatal to a live one: a driver of 22.11 does not survive visitors that leave again.)
 void removeStaleSocket(const DeviceName& name) {
   constexpr std::string_view kKey = "socket=";
   if (!name.name.starts_with("net_memif") || name.arguments.find("role=server") == std::string::npos ||
@@ -164,6 +168,7 @@ Outcome<bool> DpdkPort::configure(const PortOptions& options) {
   is_started_ = error == 0;
   // That of a memif which looks for another process does not, before that process is there: it is tried again.
   if (!is_started_ && !facts_.joins_two) return failed(name_.name, "does not start", -error);
+  if (is_started_ && facts_.joins_two && name_.arguments.find("role=client") != std::string::npos) awaitLink();
   // A packet socket sees only what is for its interface's address, unless all is wanted.
   if (name_.name.starts_with("net_af_packet")) static_cast<void>(rte_eth_promiscuous_enable(port_));
   uint16_t mtu = 0;
@@ -277,6 +282,14 @@ bool DpdkPort::attach(datagram::OutFrame frame, const std::byte* at, uint32_t by
 
 void DpdkPort::drop(datagram::OutFrame frame) noexcept { rte_pktmbuf_free(mbufOf(frame)); }
 
+// The driver of the other end does not survive a visitor that leaves before it was greeted: whoever opens a memif stays
+// until it is, but not for long where nobody greets.
+void DpdkPort::awaitLink() {
+  for (auto waited = std::chrono::milliseconds(0); waited < kLinkWait && !keepHouse(); waited += kLinkLook) {
+    std::this_thread::sleep_for(kLinkLook);
+  }
+}
+
 // The driver of memif looks for the other end when it is asked for the link's state.
 bool DpdkPort::keepHouse() {
   if (!is_started_) is_started_ = is_open_ && rte_eth_dev_start(port_) == 0;
@@ -306,9 +319,23 @@ void DpdkPort::stop() {
   if (!is_open_) return;
   is_open_ = false;
   is_started_ = false;
-  static_cast<void>(rte_eth_dev_stop(port_));
-  static_cast<void>(rte_eth_dev_close(port_));
-  rte_eal_hotplug_remove(is_virtual_ ? "vdev" : "pci", name_.name.c_str());
+  struct Closing {
+    DpdkPort& port;
+    std::atomic<bool> is_done{false};
+  } closing{*this};
+  const auto close = [](void* argument) {
+    auto& what = *static_cast<Closing*>(argument);
+    const DpdkPort& port = what.port;
+    static_cast<void>(rte_eth_dev_stop(port.port_));
+    static_cast<void>(rte_eth_dev_close(port.port_));
+    rte_eal_hotplug_remove(port.is_virtual_ ? "vdev" : "pci", port.name_.name.c_str());
+    what.is_done.store(true, std::memory_order_release);
+    what.is_done.notify_one();
+  };
+  // On DPDK's thread for events, where alarms run: the driver of memif frees there what the other end leaves behind,
+  // and would do it twice if both ended at once.
+  if (!facts_.joins_two || rte_eal_alarm_set(1, close, &closing) != 0) return close(&closing);
+  closing.is_done.wait(false, std::memory_order_acquire);
 }
 
 }  // namespace ramcore::transport::dpdk

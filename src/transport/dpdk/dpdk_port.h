@@ -80,6 +80,7 @@ class DpdkPort final : public datagram::FramePort {
   DpdkPort(DeviceName name, const FramePools& pools);
   Outcome<bool> configure(const PortOptions& options);
   Loan* takeLoan();
+  void awaitLink();
 
   const DeviceName name_;
   const FramePools& pools_;

@@ -5,6 +5,7 @@
 // The call that lets an adapter read memory of ours has been there for years, and is still called an experiment.
 #define ALLOW_EXPERIMENTAL_API
 
+#include <rte_alarm.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
