@@ -271,6 +271,9 @@ endforeach()
 
 # Benchmarks.
 file(GLOB ramcore_bench CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/bench/*_bench.cc)
+if(NOT RAMCORE_DPDK)
+  list(FILTER ramcore_bench EXCLUDE REGEX "/dpdk_bench\\.cc$")
+endif()
 add_custom_target(benches)
 foreach(source IN LISTS ramcore_bench)
   get_filename_component(name ${source} NAME_WE)
@@ -282,6 +285,9 @@ foreach(source IN LISTS ramcore_bench)
   ramcore_use_pch(bench_${name} program)
   add_dependencies(benches bench_${name})
 endforeach()
+if(TARGET bench_dpdk)
+  target_link_libraries(bench_dpdk PRIVATE ramcore_transport_deps)  # the peer is DPDK itself
+endif()
 
 if(EXISTS ${CMAKE_SOURCE_DIR}/tests/link/CMakeLists.txt)
   add_subdirectory(tests/link)

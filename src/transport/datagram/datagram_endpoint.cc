@@ -111,6 +111,7 @@ uint32_t DatagramEndpoint::poll(MessageSink& sink, uint32_t message_max) {
   RC_CHECK(message_max >= 1 && message_max <= limits_.burst_messages_max);
   lent_.claimHome();
   lent_.takeBack();
+  is_time_fresh_ = false;
   const uint64_t before = delivered_count_;
   uint32_t arrived = 0;
   for (size_t i = 0; i < ports_.size(); ++i) {
@@ -137,7 +138,7 @@ uint32_t DatagramEndpoint::receiveFrom(uint32_t port, uint32_t frames_max) {
   std::array<InFrame, kFramesPerPort> frames;
   const uint32_t count = ports_[port]->receive(std::span(frames).first(frames_max));
   if (count == 0) return 0;
-  now_ns_ = context_.clock.nowNs();
+  if (!std::exchange(is_time_fresh_, true)) now_ns_ = context_.clock.nowNs();
   rounds_to_look_ = kRoundsPerLook;
   for (const InFrame& frame : std::span(frames).first(count)) {
     if (!takeFrame(port, frame)) ports_[port]->release(frame);

@@ -122,6 +122,13 @@ class DatagramEndpoint final : public Endpoint {
     int64_t due_ns = 0;
     uint8_t tries = 0;
   };
+  /// A frame that is being made, and where its payload stands.
+  struct Frame {
+    OutFrame handle;
+    std::byte* start = nullptr;
+    std::array<ByteSpan, TxBuffer::kChunkCountMax + 1> pieces;
+    size_t piece_count = 0;
+  };
   /// Frames that a port has not taken yet.
   struct Leaving {
     std::vector<OutFrame> frames;
@@ -164,6 +171,8 @@ class DatagramEndpoint final : public Endpoint {
   // What is sent (datagram_sending.cc).
   void pump();
   bool sendPacket(Session& session, Outgoing& outgoing, uint32_t packet, bool is_again);
+  bool gatherFrame(FramePort& port, Outgoing& outgoing, ByteSpan head, uint32_t offset, uint32_t bytes, Frame& frame);
+  void writeStart(std::byte* at, const MacAddress& to, wire::PacketKind kind, const wire::PacketHeader& header) const;
   void sendWord(const Route& route, const PacketSeal& seal, wire::PacketKind kind, wire::PacketHeader header,
                 ByteSpan body);
   void sendWord(Session& session, wire::PacketKind kind, const wire::PacketHeader& header = {}, ByteSpan body = {});
@@ -263,6 +272,7 @@ class DatagramEndpoint final : public Endpoint {
   uint32_t next_port_ = 0;
 
   int64_t now_ns_ = 0;  // as of this round
+  bool is_time_fresh_ = false;  // read in this round
   int64_t house_due_ns_ = 0;
   int64_t ports_kept_ns_ = 0;
   uint32_t rounds_to_look_ = 1;

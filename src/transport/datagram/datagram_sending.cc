@@ -21,21 +21,20 @@ constexpr uint32_t kCutCopiedBelow = 64;
 // How long an answer that was taken waits for the next request in its slot, which says the same.
 constexpr int64_t kTakenDelayNs = 20 * runtime::kNanosPerMicro;
 
-/// The part of a message that one packet holds.
+/// The chunks of a message that one packet holds, or the parts of them.
 struct Cut {
-  ByteSpan head;
   std::array<Chunk, TxBuffer::kChunkCountMax> chunks;
   std::array<bool, TxBuffer::kChunkCountMax> is_cut;  // a piece of a longer chunk
   uint32_t chunk_count = 0;
 };
 
-Cut cutOut(const TxBuffer& message, uint32_t offset, uint32_t bytes) {
+ByteSpan cutHead(const TxBuffer& message, uint32_t offset, uint32_t bytes) {
+  if (offset >= message.head_bytes) return {};
+  return ByteSpan(message.head + offset, std::min(bytes, message.head_bytes - offset));
+}
+
+Cut cutChunks(const TxBuffer& message, uint32_t offset, uint32_t bytes) {
   Cut cut;
-  if (offset < message.head_bytes) {
-    cut.head = ByteSpan(message.head + offset, std::min(bytes, message.head_bytes - offset));
-    bytes -= static_cast<uint32_t>(cut.head.size());
-    offset = message.head_bytes;
-  }
   uint32_t begin = message.head_bytes;
   for (uint32_t i = 0; i < message.chunk_count && bytes != 0; ++i) {
     const Chunk& chunk = message.chunks[i];
@@ -68,7 +67,7 @@ Outgoing& DatagramEndpoint::startSending(Session& session, TxMessage message, wi
   Channel& channel = *session.channel;
   if (channel.sending.empty()) {
     // The thread may not have looked for long.
-    now_ns_ = context_.clock.nowNs();
+    if (!std::exchange(is_time_fresh_, true)) now_ns_ = context_.clock.nowNs();
     session.expected_ns = now_ns_;
   }
   message->lent_since_ns = now_ns_;
@@ -151,10 +150,43 @@ void DatagramEndpoint::pump() {
 
 // False: the port takes no more for now.
 bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t packet, bool is_again) {
-  FramePort& port = *ports_[session.route.port];
   if (leaving_[session.route.port].frames.size() >= kLeavingMax) return false;
+  FramePort& port = *ports_[session.route.port];
+  const TxBuffer& message = *outgoing.message;
   const uint32_t bytes = outgoing.bytesOf(packet);
-  const Cut cut = cutOut(*outgoing.message, outgoing.offsetOf(packet), bytes);
+  const ByteSpan head = cutHead(message, outgoing.offsetOf(packet), bytes);
+  Frame frame;
+  if (head.size() == bytes) [[likely]] {
+    frame.handle = port.make(wire::kPacketHeaderBytes + bytes, frame.start);
+    if (!frame.handle) return false;
+    std::ranges::copy(head, frame.start + wire::kPacketHeaderBytes);
+    frame.pieces[0] = ByteSpan(frame.start + wire::kPacketHeaderBytes, bytes);
+    frame.piece_count = 1;
+  } else if (!gatherFrame(port, outgoing, head, outgoing.offsetOf(packet) + static_cast<uint32_t>(head.size()),
+                          bytes - static_cast<uint32_t>(head.size()), frame)) {
+    return false;
+  }
+
+  wire::PacketHeader header = outgoing.header;
+  header.offset = outgoing.offsetOf(packet);
+  header.payload_bytes = static_cast<uint16_t>(bytes);
+  if (is_again) header.flags |= wire::kPacketAgain;
+  header.seal = session.channel->seal_out.of(wire::kDatagramVersion, outgoing.kind, header,
+                                             std::span<const ByteSpan>(frame.pieces).first(frame.piece_count));
+  writeStart(frame.start, session.route.address, outgoing.kind, header);
+  leave(session.route.port, frame.handle);
+  ++packet_counts_.sent;
+  if (is_again) ++packet_counts_.resent;
+  if (packet == 0 && !is_again) ++send_counts_.messages;
+  send_counts_.payload_bytes += bytes;
+  if (leaving_[session.route.port].frames.size() % kLeavingAtOnce == 0) flushPort(session.route.port);
+  return true;
+}
+
+// Long pieces stay where they are. False: the port has no memory for now.
+bool DatagramEndpoint::gatherFrame(FramePort& port, Outgoing& outgoing, ByteSpan head, uint32_t offset, uint32_t bytes,
+                                   Frame& frame) {
+  const Cut cut = cutChunks(*outgoing.message, offset, bytes);
   const std::span<const Chunk> chunks = std::span(cut.chunks).first(cut.chunk_count);
   GatherLimits limits = options_.gather;
   limits.entries_max = std::min(limits.entries_max, port.facts().pieces_max);
@@ -167,62 +199,40 @@ bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t
     return chunk.owner != nullptr && chunk.owner != &chunk_copies && port.canAttach(chunk.region) &&
            !RC_MUTATION("copy-before-send");
   };
-  const GatherPlan plan = planPieces(static_cast<uint32_t>(wire::kPacketHeaderBytes + cut.head.size()), chunks, limits,
+  const GatherPlan plan = planPieces(static_cast<uint32_t>(wire::kPacketHeaderBytes + head.size()), chunks, limits,
                                      [&](const Chunk& chunk) { return !isLong(chunk) || !canStay(chunk); });
 
   // What is copied in front is one piece with the headers.
-  uint32_t first_bytes = static_cast<uint32_t>(cut.head.size());
+  auto first_bytes = static_cast<uint32_t>(head.size());
   size_t i = 0;
   for (; i < chunks.size() && plan.is_copied[i]; ++i) first_bytes += chunks[i].bytes;
-  std::byte* start = nullptr;
-  const OutFrame frame = port.make(wire::kPacketHeaderBytes + first_bytes, start);
-  if (!frame) return false;
-  std::array<ByteSpan, TxBuffer::kChunkCountMax + 1> pieces;
-  size_t piece_count = 0;
-  std::byte* at = start + wire::kPacketHeaderBytes;
-  if (first_bytes != 0) pieces[piece_count++] = ByteSpan(at, first_bytes);
-  at = std::ranges::copy(cut.head, at).out;
+  frame.handle = port.make(wire::kPacketHeaderBytes + first_bytes, frame.start);
+  if (!frame.handle) return false;
+  std::byte* at = frame.start + wire::kPacketHeaderBytes;
+  if (first_bytes != 0) frame.pieces[frame.piece_count++] = ByteSpan(at, first_bytes);
+  at = std::ranges::copy(head, at).out;
   for (size_t k = 0; k < i; ++k) at = std::copy_n(chunks[k].address, chunks[k].bytes, at);
   for (; i < chunks.size(); ++i) {
     const Chunk& chunk = chunks[i];
     if (chunk.bytes == 0) continue;
+    ByteSpan piece(chunk.address, chunk.bytes);
+    bool has_memory = true;
     if (!plan.is_copied[i]) {
       ++outgoing.pieces_out;
-      if (!port.attach(frame, chunk.address, chunk.bytes, chunk.region, outgoing)) {
-        --outgoing.pieces_out;
-        port.drop(frame);
-        return false;
-      }
-      pieces[piece_count++] = ByteSpan(chunk.address, chunk.bytes);
-      continue;
+      has_memory = port.attach(frame.handle, chunk.address, chunk.bytes, chunk.region, outgoing);
+      if (!has_memory) --outgoing.pieces_out;
+    } else if (std::byte* const copy = port.extend(frame.handle, chunk.bytes); copy != nullptr) {
+      std::copy_n(chunk.address, chunk.bytes, copy);
+      piece = ByteSpan(copy, chunk.bytes);
+    } else {
+      has_memory = false;
     }
-    std::byte* const copy = port.extend(frame, chunk.bytes);
-    if (copy == nullptr) {
-      port.drop(frame);
+    if (!has_memory) {
+      port.drop(frame.handle);
       return false;
     }
-    std::copy_n(chunk.address, chunk.bytes, copy);
-    pieces[piece_count++] = ByteSpan(copy, chunk.bytes);
+    frame.pieces[frame.piece_count++] = piece;
   }
-
-  wire::PacketHeader header = outgoing.header;
-  header.offset = outgoing.offsetOf(packet);
-  header.payload_bytes = static_cast<uint16_t>(bytes);
-  if (is_again) header.flags |= wire::kPacketAgain;
-  header.seal = session.channel->seal_out.of(wire::kDatagramVersion, outgoing.kind, header,
-                                             std::span<const ByteSpan>(pieces).first(piece_count));
-  storeAs(start, wire::FrameStart{session.route.address.bytes,
-                                  address_.bytes,
-                                  {wire::kDatagramEtherType >> 8, wire::kDatagramEtherType & 0xff},
-                                  wire::kDatagramVersion,
-                                  outgoing.kind});
-  storeAs(start + sizeof(wire::FrameStart), header);
-  leave(session.route.port, frame);
-
-  ++packet_counts_.sent;
-  if (is_again) ++packet_counts_.resent;
-  if (packet == 0 && !is_again) ++send_counts_.messages;
-  send_counts_.payload_bytes += bytes;
   for (size_t k = 0; k < chunks.size(); ++k) {
     if (chunks[k].bytes == 0) continue;
     if (!plan.is_copied[k]) {
@@ -233,8 +243,17 @@ bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t
       if (isLong(chunks[k])) ++send_counts_.long_chunks_copied;
     }
   }
-  if (leaving_[session.route.port].frames.size() % kLeavingAtOnce == 0) flushPort(session.route.port);
   return true;
+}
+
+void DatagramEndpoint::writeStart(std::byte* at, const MacAddress& to, wire::PacketKind kind,
+                                  const wire::PacketHeader& header) const {
+  storeAs(at, wire::FrameStart{to.bytes,
+                               address_.bytes,
+                               {wire::kDatagramEtherType >> 8, wire::kDatagramEtherType & 0xff},
+                               wire::kDatagramVersion,
+                               kind});
+  storeAs(at + sizeof(wire::FrameStart), header);
 }
 
 void DatagramEndpoint::leave(uint32_t port, OutFrame frame) {
@@ -265,12 +284,7 @@ void DatagramEndpoint::sendOn(uint32_t port, const MacAddress& to, const PacketS
   if (!frame) return;
   header.payload_bytes = static_cast<uint16_t>(bytes);
   header.seal = seal.of(wire::kDatagramVersion, kind, header, body);
-  storeAs(start, wire::FrameStart{to.bytes,
-                                  address_.bytes,
-                                  {wire::kDatagramEtherType >> 8, wire::kDatagramEtherType & 0xff},
-                                  wire::kDatagramVersion,
-                                  kind});
-  storeAs(start + sizeof(wire::FrameStart), header);
+  writeStart(start, to, kind, header);
   std::byte* at = start + wire::kPacketHeaderBytes;
   for (const ByteSpan& piece : body) at = std::ranges::copy(piece, at).out;
   ++packet_counts_.sent;

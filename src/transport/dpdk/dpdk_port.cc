@@ -102,8 +102,8 @@ FramePools::~FramePools() {
 
 DpdkPort::DpdkPort(DeviceName name, const FramePools& pools) : name_(std::move(name)), pools_(pools) {}
 
-Outcome<std::unique_ptr<DpdkPort>> DpdkPort::open(const PortOptions& options, const Environment&,
-                                                  const FramePools& pools, uint32_t lendable_frames) {
+Outcome<std::unique_ptr<DpdkPort>> DpdkPort::open(const PortOptions& options, const FramePools& pools,
+                                                  uint32_t lendable_frames) {
   std::unique_ptr<DpdkPort> port(new DpdkPort(DeviceName::split(options.device), pools));
   port->is_virtual_ = Environment::isVirtual(options.device);
   port->facts_.lendable_frames = lendable_frames;

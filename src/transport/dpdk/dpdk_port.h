@@ -48,9 +48,9 @@ struct PortOptions {
 /// An Ethernet port of DPDK, real or virtual: one receive and one send queue.
 class DpdkPort final : public datagram::FramePort {
  public:
-  /// `pools` outlive it. Failure: BadConfig: no such device, or it does not do what is asked; IoError.
-  static Outcome<std::unique_ptr<DpdkPort>> open(const PortOptions& options, const Environment& environment,
-                                                 const FramePools& pools, uint32_t lendable_frames);
+  /// DPDK has been started; `pools` outlive the port. Failure: BadConfig: no such device, or it does not do what is asked; IoError.
+  static Outcome<std::unique_ptr<DpdkPort>> open(const PortOptions& options, const FramePools& pools,
+                                                 uint32_t lendable_frames);
   ~DpdkPort() override;
 
   /// Lets the device read memory that DPDK knows. Before anything of it is attached, in the order of region ids.

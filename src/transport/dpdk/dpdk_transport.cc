@@ -31,7 +31,7 @@ Outcome<std::unique_ptr<DpdkTransport>> DpdkTransport::open(const DpdkOptions& o
   datagram::MacAddress address = options.address;
   for (const std::string& device : options.environment.ports) {
     auto port = DpdkPort::open({.device = device, .mtu = options.mtu, .address = address, .is_local = options.is_local},
-                               **environment, *transport->pools_, lendable);
+                               *transport->pools_, lendable);
     if (!port.ok()) return std::move(port).error();
     address = (*port)->facts().address;
     transport->ports_.push_back(std::move(port).value());
