@@ -11,7 +11,6 @@ namespace {
 
 // An idle round takes some tens of nanoseconds: the clock is read every few microseconds.
 constexpr uint32_t kRoundsPerLook = 64;
-constexpr uint32_t kFramesPerPort = 32;
 // For how long at least nothing has come when the thread may nap.
 constexpr int64_t kFirstNapNs = 50 * runtime::kNanosPerMicro;
 
@@ -118,7 +117,7 @@ uint32_t DatagramEndpoint::poll(MessageSink& sink, uint32_t message_max) {
     const auto room = message_max - static_cast<uint32_t>(delivered_count_ - before);
     if (room == 0) break;
     if (++next_port_ >= ports_.size()) next_port_ = 0;
-    arrived += receiveFrom(next_port_, std::min(room, kFramesPerPort));
+    arrived += receiveFrom(next_port_, std::min<uint32_t>(room, kFramesPerPort));
   }
   if (arrived != 0) {
     nap_ns_ = 0;
@@ -128,19 +127,18 @@ uint32_t DatagramEndpoint::poll(MessageSink& sink, uint32_t message_max) {
     rounds_to_look_ = kRoundsPerLook;
   }
   if (now_ns_ >= house_due_ns_) keepHouse();
-  announceOpened(sink);
-  handOver(sink);
-  announceLost(sink);
+  if (!opened_.empty()) announceOpened(sink);
+  if (!requests_.empty()) handOver(sink);
+  if (!lost_.empty()) announceLost(sink);
   return static_cast<uint32_t>(delivered_count_ - before);
 }
 
 uint32_t DatagramEndpoint::receiveFrom(uint32_t port, uint32_t frames_max) {
-  std::array<InFrame, kFramesPerPort> frames;
-  const uint32_t count = ports_[port]->receive(std::span(frames).first(frames_max));
+  const uint32_t count = ports_[port]->receive(std::span(frames_).first(frames_max));
   if (count == 0) return 0;
   if (!std::exchange(is_time_fresh_, true)) now_ns_ = context_.clock.nowNs();
   rounds_to_look_ = kRoundsPerLook;
-  for (const InFrame& frame : std::span(frames).first(count)) {
+  for (const InFrame& frame : std::span(frames_).first(count)) {
     if (!takeFrame(port, frame)) ports_[port]->release(frame);
   }
   return count;
@@ -148,7 +146,6 @@ uint32_t DatagramEndpoint::receiveFrom(uint32_t port, uint32_t frames_max) {
 
 // Of sessions that are still open: nothing of one that has ended is delivered.
 void DatagramEndpoint::handOver(MessageSink& sink) {
-  if (requests_.empty()) return;
   std::vector<RxMessage> requests;
   requests.swap(requests_);
   std::erase_if(requests, [this](const RxMessage& request) { return findOpen(request.reply_to.session) == nullptr; });

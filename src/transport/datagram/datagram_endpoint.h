@@ -256,6 +256,8 @@ class DatagramEndpoint final : public Endpoint {
   std::vector<Leaving> leaving_;    // by port
   bool is_blocked_ = false;         // a port takes no more for now
 
+  static constexpr size_t kFramesPerPort = 32;  // looked at before the next port
+  std::array<InFrame, kFramesPerPort> frames_;
   std::vector<RxMessage> requests_;  // found in this round
   std::vector<Arrival> listed_;      // got on in this round
   std::vector<Arrival> long_;        // need grants
@@ -271,7 +273,7 @@ class DatagramEndpoint final : public Endpoint {
   uint32_t unknown_said_ = 0;  // since the last look at the house
   uint32_t next_port_ = 0;
 
-  int64_t now_ns_ = 0;  // as of this round
+  int64_t now_ns_ = 0;          // as of this round
   bool is_time_fresh_ = false;  // read in this round
   int64_t house_due_ns_ = 0;
   int64_t ports_kept_ns_ = 0;
