@@ -71,6 +71,15 @@ foreach(layer IN LISTS RAMCORE_LAYERS)
   endif()
 endforeach()
 
+# The part of rcnic that judges figures, without what measures them.
+file(GLOB ramcore_rcnic_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/rcnic/*.cc)
+file(GLOB ramcore_rcnic_analysis CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/rcnic/analysis/*.cc)
+if(ramcore_rcnic_tests)
+  ramcore_gtest(unit_rcnic_test unit SOURCES ${ramcore_rcnic_tests} ${ramcore_rcnic_analysis}
+                LIBRARIES ramcore_transport ramcore_test_support)
+  add_dependencies(unit_tests unit_rcnic_test)
+endif()
+
 ramcore_all_layers(ramcore_layer_libraries)
 foreach(layer IN LISTS RAMCORE_LAYERS)
   if(NOT RAMCORE_LAYER_${layer}_EMPTY)

@@ -31,6 +31,11 @@ Failure badChoice(std::string_view text) {
                                         "example mlx5_0:1:3 (ibv_devinfo -v lists them)"};
 }
 
+// From which length on a transport without hardware of its own lends.
+uint32_t lendFrom(const GatherCalibration& gather, std::string_view transport, uint32_t lend_bytes_min) {
+  return gather.settle(transport, "", {.copy_below_bytes = lend_bytes_min}).copy_below_bytes;
+}
+
 }  // namespace
 
 Outcome<VerbsDeviceChoice> VerbsDeviceChoice::parse(std::string_view text) {
@@ -103,6 +108,7 @@ Outcome<bool> TransportSet::Parts::openVerbs(const TransportChoices& choices,
   options.port = choices.verbs_device.port;
   options.gid_index = choices.verbs_device.gid_index;
   options.host = choices.verbs_device.host;
+  options.calibration = choices.gather;
   if (choices.lent_ns_max != 0) options.lent_ns_max = choices.lent_ns_max;
   auto opened = verbs::VerbsTransport::open(
       options, {.clock = context.clock, .entropy = context.entropy, .trace = context.trace, .sleeper = &sleeper});
@@ -141,6 +147,8 @@ Outcome<bool> TransportSet::Parts::openDpdk(const TransportChoices& choices) {
                          .arguments = choice.arguments};
   options.mtu = choice.mtu;
   options.protocol.wants_seal = choice.seal;
+  options.protocol.gather =
+      choices.gather.settle("dpdk", dpdk::DeviceName::split(choice.ports.front()).driver(), options.protocol.gather);
   if (choices.lent_ns_max != 0) options.protocol.lent_ns_max = choices.lent_ns_max;
   if (!choice.address.empty()) {
     const auto address = datagram::MacAddress::parse(choice.address);
@@ -178,6 +186,7 @@ Outcome<std::unique_ptr<TransportSet>> TransportSet::open(const TransportChoices
   if (auto opened = parts->openDpdk(choices); !opened.ok()) return std::move(opened).error();
   if (choices.shm) {
     shm::ShmOptions options;
+    options.lend_bytes_min = lendFrom(choices.gather, "shm", options.lend_bytes_min);
     if (choices.lent_ns_max != 0) options.lent_ns_max = choices.lent_ns_max;
     parts->shm.emplace(
         options,
@@ -186,6 +195,7 @@ Outcome<std::unique_ptr<TransportSet>> TransportSet::open(const TransportChoices
   }
   if (choices.tcp) {
     tcp::TcpOptions options;
+    options.lend_bytes_min = lendFrom(choices.gather, "tcp", options.lend_bytes_min);
     if (choices.lent_ns_max != 0) options.lent_ns_max = choices.lent_ns_max;
     parts->tcp.emplace(
         options,

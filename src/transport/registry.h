@@ -8,6 +8,7 @@
 #include "base/trace.h"
 #include "runtime/clock.h"
 #include "runtime/random.h"
+#include "transport/gather_calibration.h"
 #include "transport/transport.h"
 
 namespace ramcore::transport::tcp {
@@ -52,6 +53,8 @@ struct TransportChoices {
   Wanted verbs = Wanted::IfThere;
   VerbsDeviceChoice verbs_device;
   DpdkChoice dpdk;
+  /// What was measured on this machine, for all of them.
+  GatherCalibration gather;
   /// How long at most bytes are lent to a message; 0: each transport's default.
   int64_t lent_ns_max = 0;
 };

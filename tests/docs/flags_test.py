@@ -9,7 +9,7 @@ import unittest
 
 ROOT = os.environ.get("RAMCORE_SOURCE_DIR") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BIN_DIR = os.environ.get("RAMCORE_BIN_DIR") or os.path.join(ROOT, "build", "release", "bin")
-TOOLS = ("ramcore-coordinator", "ramcore-server", "ramcore", "rcmigrate", "rcbench")
+TOOLS = ("ramcore-coordinator", "ramcore-server", "ramcore", "rcmigrate", "rcbench", "rcnic")
 SCRIPTS = ("tools/setup", "tools/test", "tools/quickstart", "tests/bench/run", "tests/bench/idle_cpu.py",
            "tests/bench/durable_bench.py", "tests/bench/recovery_bench.py", "tests/bench/cleaning_bench.py",
            "tests/sim/run_mutations", "tests/durability/run")

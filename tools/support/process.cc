@@ -44,6 +44,20 @@ rpc::DispatchOptions dispatchOptions(const ProcessSettings& settings) {
   return options;
 }
 
+// Failure: BadConfig: it cannot be read, or is no such file.
+Outcome<transport::GatherCalibration> readGatherFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  // One byte more than is taken shows that there is more.
+  std::string text(transport::GatherCalibration::kTextBytesMax + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad() || (file.fail() && !file.eof())) {
+    return Failure{Status::BadConfig, "cannot read --gather-file '" + path + "': " + std::strerror(errno) +
+                                          "; make one with rcnic calibrate --out, or leave the flag out"};
+  }
+  text.resize(static_cast<size_t>(file.gcount()));
+  return transport::GatherCalibration::parse(text, path);
+}
+
 // What to listen at, and which transports that takes. Failure: BadConfig.
 Outcome<transport::TransportChoices> choose(const ProcessSettings& settings, std::vector<transport::Locator>& listen) {
   transport::TransportChoices choices;
@@ -60,6 +74,11 @@ Outcome<transport::TransportChoices> choose(const ProcessSettings& settings, std
       choices.verbs = Wanted::Yes;
     }
     listen.push_back(std::move(locator).value());
+  }
+  if (!settings.gather_file.empty()) {
+    auto gather = readGatherFile(settings.gather_file);
+    if (!gather.ok()) return std::move(gather).error();
+    choices.gather = std::move(gather).value();
   }
   if (settings.rdma_device.empty()) return choices;
   auto device = transport::VerbsDeviceChoice::parse(settings.rdma_device);
@@ -84,6 +103,10 @@ void addProcessFlags(CLI::App& app, ProcessSettings& settings) {
                  "locator, or the first active one, if there is any")
       ->envname("RAMCORE_RDMA_DEVICE");
   addDpdkFlags(app, settings.dpdk);
+  app.add_option("--gather-file", settings.gather_file,
+                 "File of rcnic calibrate: from which size on values are sent from where they are, for each transport "
+                 "and device; without it safe thresholds for all")
+      ->envname("RAMCORE_GATHER_FILE");
   app.add_option("--cluster", settings.cluster, "Name of the cluster; both ends of a session must have the same")
       ->envname("RAMCORE_CLUSTER");
   app.add_option("--secret-file", settings.secret_file,

@@ -33,6 +33,7 @@ struct ProcessSettings {
   std::vector<std::string> listen;
   std::string rdma_device;
   transport::DpdkChoice dpdk;
+  std::string gather_file;
   std::string cluster = "ramcore";
   std::string secret_file;
   std::string log_level = "info";

@@ -86,9 +86,7 @@ std::vector<std::string> driversFor(const std::vector<std::string>& ports) {
   std::set<std::string> names = {"mempool_ring", "bus_vdev"};
   for (const std::string& port : ports) {
     if (!Environment::isVirtual(port)) return {};  // whatever the device needs
-    std::string driver = DeviceName::split(port).name;
-    while (!driver.empty() && driver.back() >= '0' && driver.back() <= '9') driver.pop_back();
-    names.insert(driver);
+    names.insert(DeviceName::split(port).driver());
   }
   for (const std::string_view folder : kDriverFolders) {
     std::error_code error;
@@ -161,6 +159,11 @@ DeviceName DeviceName::split(const std::string& device) {
   const size_t comma = device.find(',');
   if (comma == std::string::npos) return {device, ""};
   return {device.substr(0, comma), device.substr(comma + 1)};
+}
+
+std::string DeviceName::driver() const {
+  if (!Environment::isVirtual(name)) return name;
+  return name.substr(0, name.find_last_not_of("0123456789") + 1);
 }
 
 bool Environment::isVirtual(const std::string& device) { return device.starts_with("net_"); }

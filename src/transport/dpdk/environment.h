@@ -48,6 +48,8 @@ struct DeviceName {
   std::string name;
   std::string arguments;
   static DeviceName split(const std::string& device);
+  /// The name without its number: that of the driver, where the device is virtual.
+  std::string driver() const;
 };
 
 }  // namespace ramcore::transport::dpdk

@@ -14,6 +14,8 @@ struct ShmOptions {
   uint32_t ring_bytes = 256 * 1024;
   /// Calls in flight on one session, 1..wire::kSlotCountMax. The smaller of both sides' counts.
   uint16_t slots_per_session = 64;
+  /// Values of an answer from this length on are lent instead of copied into its head (Limits::lend_bytes_min).
+  uint32_t lend_bytes_min = Limits().lend_bytes_min;
   /// Sessions that an endpoint accepts; more are closed at once.
   uint32_t sessions_max = 4096;
   /// Accepted connections that have not yet proven who they are.

@@ -12,6 +12,8 @@ namespace ramcore::transport::tcp {
 struct TcpOptions {
   /// Calls in flight on one session, 1..wire::kSlotCountMax. The smaller of both sides' counts.
   uint16_t slots_per_session = 64;
+  /// Values of an answer from this length on are lent instead of copied into its head (Limits::lend_bytes_min).
+  uint32_t lend_bytes_min = Limits().lend_bytes_min;
   /// Sessions of an endpoint; more are refused.
   uint32_t sessions_max = 16 * 1024;
   /// Accepted connections that have not yet proven who they are; for one more an old one is dropped.

@@ -57,7 +57,7 @@ SendQueue::SendQueue(const Parts& parts, std::unique_ptr<QueuePair> pair, uint64
     : parts_(parts),
       pair_(std::move(pair)),
       tag_(tag),
-      limits_{pair_->size().gather, pair_->size().inline_bytes, parts.copy_below_bytes},
+      limits_{std::min(pair_->size().gather, parts.entries_max), pair_->size().inline_bytes, parts.copy_below_bytes},
       ring_(pair_->size().sends) {
   parts_.scratch.pieces.reserve(size_t{SendScratch::kRequestsMax} * kPiecesMax);  // addresses stay
 }

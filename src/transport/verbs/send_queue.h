@@ -47,6 +47,7 @@ class SendQueue {
     SendScratch& scratch;
     SendCounts& counts;
     uint32_t copy_below_bytes;
+    uint32_t entries_max;  ///< fewer, if the queue pair takes fewer
   };
   static constexpr uint16_t kNoSlot = UINT16_MAX;
 

@@ -47,7 +47,7 @@ VerbsEndpoint::VerbsEndpoint(const VerbsOptions& options, const VerbsContext& co
       blocks_(device),
       places_(device),
       receives_(device, options.receive_buffers_max, [this] { sleeper_.wake(); }),
-      parts_{heads_, blocks_, regions, scratch_, send_counts_, options.copy_below_bytes} {
+      parts_{heads_, blocks_, regions, scratch_, send_counts_, options.copy_below_bytes, options.entries_max} {
   is_ready_ = makeQueues();
 }
 

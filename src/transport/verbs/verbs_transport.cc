@@ -1,5 +1,7 @@
 #include "transport/verbs/verbs_transport.h"
 
+#include <algorithm>
+
 #include "transport/verbs/device.h"
 #include "transport/verbs/regions.h"
 #include "transport/verbs/verbs_endpoint.h"
@@ -12,7 +14,7 @@ Limits limitsOf(const VerbsOptions& options, const Device& device) {
   Limits limits;
   limits.name = "verbs";
   limits.message_bytes_max = wire::kMessageBytesMax;
-  limits.gather_count_max = device.limits().gather_entries - 1;
+  limits.gather_count_max = std::min(device.limits().gather_entries, options.entries_max) - 1;
   limits.inline_bytes_max = options.inline_bytes;
   limits.burst_messages_max = 64;
   limits.slots_per_session = options.slots_per_session;
@@ -23,18 +25,36 @@ Limits limitsOf(const VerbsOptions& options, const Device& device) {
   return limits;
 }
 
+// With what was measured of this device.
+VerbsOptions calibrated(VerbsOptions options, const Device& device, Trace& trace) {
+  if (!options.calibration.knows("verbs", device.name())) return options;
+  const GatherLimits settled = options.calibration.settle("verbs", device.name(),
+                                                          {.entries_max = options.entries_max,
+                                                           .inline_bytes_max = options.inline_bytes,
+                                                           .copy_below_bytes = options.copy_below_bytes});
+  options.entries_max = settled.entries_max;
+  options.inline_bytes = settled.inline_bytes_max;
+  options.copy_below_bytes = settled.copy_below_bytes;
+  trace.info("verbs: as measured of " + device.name() + ", chunks below " + std::to_string(settled.copy_below_bytes) +
+             " B are copied, messages of up to " + std::to_string(settled.inline_bytes_max) +
+             " B go inside the descriptor, and it has " + std::to_string(settled.entries_max) + " entries at most");
+  return options;
+}
+
 }  // namespace
 
 Outcome<std::unique_ptr<VerbsTransport>> VerbsTransport::open(const VerbsOptions& options,
                                                               const VerbsContext& context) {
   RC_CHECK(options.slots_per_session >= 1 && options.slots_per_session <= wire::kSlotCountMax);
+  RC_CHECK(options.entries_max >= 2);
   auto device = Device::open({options.device, options.port, options.gid_index, options.host});
   if (!device.ok()) return std::move(device).error();
   if (device->limits().gather_entries < 2) {
     return Failure{Status::BadConfig, "RDMA device " + device->name() + " sends from one place only; two are needed"};
   }
   auto owned = std::make_unique<Device>(std::move(device).value());
-  return std::unique_ptr<VerbsTransport>(new VerbsTransport(options, context, std::move(owned)));
+  return std::unique_ptr<VerbsTransport>(
+      new VerbsTransport(calibrated(options, *owned, context.trace), context, std::move(owned)));
 }
 
 VerbsTransport::VerbsTransport(const VerbsOptions& options, const VerbsContext& context, std::unique_ptr<Device> device)

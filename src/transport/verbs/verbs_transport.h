@@ -6,6 +6,7 @@
 #include "runtime/clock.h"
 #include "runtime/random.h"
 #include "transport/epoll_sleeper.h"
+#include "transport/gather_calibration.h"
 #include "transport/transport.h"
 
 namespace ramcore::transport::verbs {
@@ -34,6 +35,10 @@ struct VerbsOptions {
   uint32_t copy_below_bytes = 256;
   /// Messages up to so many bytes leave inside the descriptor, where the device takes as much.
   uint32_t inline_bytes = 256;
+  /// Entries of one send, head included, where the device takes as many; at least 2.
+  uint32_t entries_max = TxBuffer::kChunkCountMax + 1;
+  /// What was measured on this machine; what it says about the device takes the place of the three above.
+  GatherCalibration calibration;
   /// How long at most bytes are lent to a message that waits; then they are copied. Those that the adapter has are
   /// waited for, up to stall_close_ns.
   int64_t lent_ns_max = 100 * runtime::kNanosPerMilli;

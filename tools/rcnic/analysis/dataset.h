@@ -1,0 +1,53 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tools/rcnic/analysis/sample.h"
+#include "tools/rcnic/analysis/statistics.h"
+
+namespace ramcore::rcnic {
+
+/// All rounds of one shape in one experiment, by the number of the round.
+using Rounds = std::vector<Sample>;
+using Figure = double (Sample::*)() const;
+
+/// What one subject gave, as experiments of shapes.
+class Dataset {
+ public:
+  /// @param samples  of that subject; others are left out
+  Dataset(Subject subject, const std::vector<Sample>& samples);
+
+  const Subject& subject() const { return subject_; }
+  /// In the order in which they were measured.
+  const std::vector<std::string>& experiments() const { return order_; }
+  const std::vector<Shape>& shapesOf(const std::string& experiment) const;
+  /// nullptr if it was not measured.
+  const Rounds* find(const std::string& experiment, const Shape& shape) const;
+
+  static Quartiles quartiles(const Rounds& rounds, Figure figure);
+  static double median(const Rounds& rounds, Figure figure) { return quartiles(rounds, figure).median; }
+  /// The median of what `ours` has over what `theirs` has in the round of the same number, which ran beside it. Rounds
+  /// that one of them has not are left out; 0 if none is left.
+  static Quartiles ratio(const Rounds& ours, const Rounds& theirs, Figure figure);
+  /// Of the rounds' throughput.
+  static double spread(const Rounds& rounds);
+
+ private:
+  struct Experiment {
+    std::vector<Shape> order;
+    std::map<Shape, Rounds> rounds;
+  };
+  Subject subject_;
+  std::vector<std::string> order_;
+  std::map<std::string, Experiment, std::less<>> experiments_;
+};
+
+/// Whose figures there are, in order.
+std::vector<Subject> subjectsOf(const std::vector<Sample>& samples);
+
+}  // namespace ramcore::rcnic

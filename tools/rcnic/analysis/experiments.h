@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tools/rcnic/analysis/sample.h"
+
+namespace ramcore::rcnic {
+
+/// One question, and the shapes whose figures answer it. All its shapes take turns in each round, so that any two of
+/// them may be divided by each other.
+struct Experiment {
+  std::string_view name;
+  std::string_view question;
+  std::vector<Shape> (*shapes)();
+};
+
+/// In the order in which they run.
+std::span<const Experiment> experiments();
+/// nullptr: there is none of that name.
+const Experiment* experimentOf(std::string_view name);
+
+/// What of a shape a transport or device can be asked for.
+struct Abilities {
+  std::span<const Operation> operations;
+  uint32_t pieces_max = 1;
+  uint32_t inline_bytes_max = 0;
+  uint32_t message_bytes_max = 0;
+  bool has_selective_signals = false;
+};
+/// Without what is beyond them. With `is_smoke` a few of them only, so that each kind has one.
+std::vector<Shape> shapesFor(const Experiment& experiment, const Abilities& abilities, bool is_smoke);
+
+// Values that experiments and findings both name.
+inline constexpr uint32_t kSignalEvery = 16;
+inline constexpr uint32_t kBasePageBytes = 16 * 1024;
+inline constexpr uint32_t kSmallRecordBytes = 128;
+inline constexpr uint32_t kLargeRecordBytes = 1024;
+inline constexpr uint32_t kTinyRecordBytes = 16;
+inline constexpr uint32_t kHugePageKb = 2048;
+inline constexpr uint32_t kSignalEveryMost = 64;
+
+}  // namespace ramcore::rcnic

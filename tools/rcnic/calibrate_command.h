@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "tools/rcnic/run_command.h"
+
+namespace ramcore::rcnic {
+
+struct CalibrateFlags {
+  MeasureFlags measure;
+  std::string out;
+  bool accepts_noise = false;
+  bool is_smoke = false;
+
+  void addTo(CLI::App& app);
+};
+
+/// Measures the thresholds of the gather policy and writes them to a file, beside what it says about others.
+/// Failure: with cause and remedy.
+Outcome<bool> calibrate(const CalibrateFlags& flags);
+
+}  // namespace ramcore::rcnic

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "runtime/real/system_clock.h"
+#include "tools/rcnic/analysis/experiments.h"
+#include "tools/rcnic/probes/probe.h"
+#include "tools/rcnic/probes/record_memory.h"
+
+namespace ramcore::rcnic {
+
+struct LaboratorySettings {
+  uint32_t rounds = 7;
+  uint32_t round_ms = 50;
+  size_t memory_bytes = size_t{64} << 20;
+  /// An experiment whose rounds differ too much is measured again, so many times in all. 0: it is not looked at.
+  uint32_t attempts_max = 3;
+};
+
+/// Runs experiments with one probe. In each round all shapes of an experiment take turns, so that what disturbs the
+/// machine disturbs them alike.
+///
+/// Thread: the probe's.
+class Laboratory {
+ public:
+  /// Tells a person what is going on, one line a call.
+  using Tell = std::function<void(const std::string&)>;
+
+  Laboratory(Probe& probe, const LaboratorySettings& settings, Tell tell);
+
+  Abilities abilities() const;
+  /// Failure: the connection is broken, nothing moves for some seconds, or there is no memory.
+  Outcome<std::vector<Sample>> measure(const std::string& experiment, const std::vector<Shape>& shapes);
+  /// An experiment was noisy to the last.
+  bool wasNoisy() const { return was_noisy_; }
+
+ private:
+  Outcome<RecordMemory*> memoryOf(uint32_t page_kb);
+  Outcome<bool> use(uint32_t page_kb);
+  Outcome<std::vector<Sample>> measureOnce(const std::string& experiment, const std::vector<Shape>& shapes);
+  Outcome<Round> runRound(const Shape& shape, uint32_t number, uint32_t milliseconds);
+  Outcome<bool> takeCompletions(Round& round, int64_t& still_since_ns);
+
+  Probe& probe_;
+  const LaboratorySettings settings_;
+  const Tell tell_;
+  runtime::SystemClock clock_;
+  const double cycles_per_ms_;
+  std::map<uint32_t, RecordMemory> memories_;  // by the size of their pages
+  bool was_noisy_ = false;
+  uint32_t page_kb_ = 0;  // of the one in use
+};
+
+}  // namespace ramcore::rcnic

@@ -1,0 +1,192 @@
+#include "tools/rcnic/run_command.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <utility>
+
+#include "tools/rcnic/analysis/dataset.h"
+#include "tools/rcnic/analysis/figures.h"
+#include "tools/rcnic/analysis/findings.h"
+#include "tools/rcnic/analysis/results_csv.h"
+#include "tools/rcnic/analysis/tables.h"
+#include "tools/rcnic/result_files.h"
+
+namespace ramcore::rcnic {
+namespace {
+
+constexpr uint32_t kSmokeRounds = 2;
+constexpr uint32_t kSmokeRoundMs = 3;
+constexpr size_t kSmokeMemoryBytes = size_t{4} << 20;
+
+std::vector<std::string> experimentNames() {
+  std::vector<std::string> names;
+  for (const Experiment& experiment : experiments()) names.emplace_back(experiment.name);
+  return names;
+}
+
+void tell(const std::string& line) { std::fprintf(stderr, "rcnic: %s\n", line.c_str()); }
+
+}  // namespace
+
+void MeasureFlags::addTo(CLI::App& app, const std::string& all_transports) {
+  app.option_defaults()->always_capture_default();
+  app.add_option("--transport", transports, "Transport to measure, repeatable; not given: " + all_transports)
+      ->check(CLI::IsMember(transportNames()))
+      ->always_capture_default(false)
+      ->default_str("");
+  app.add_option("--device", devices.device,
+                 "RDMA device of the sender, NAME, NAME:PORT or NAME:PORT:GID; not given: the first active one")
+      ->always_capture_default(false);
+  app.add_option("--peer-device", devices.peer_device, "RDMA device of the receiver; not given: that of the sender")
+      ->always_capture_default(false);
+  app.add_option("--rounds", laboratory.rounds, "Rounds of each experiment; in each all its shapes take turns")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--round-ms", laboratory.round_ms, "Milliseconds that one shape is measured in a round")
+      ->check(CLI::Range(1, 60'000));
+  app.add_option("--memory-mb", memory_mb,
+                 "Memory that the records stand in, in MB (2^20 bytes); more than caches hold")
+      ->check(CLI::Range(1, 65'536));
+}
+
+LaboratorySettings MeasureFlags::settings(bool is_smoke) const {
+  if (is_smoke) {
+    return {.rounds = kSmokeRounds, .round_ms = kSmokeRoundMs, .memory_bytes = kSmokeMemoryBytes, .attempts_max = 0};
+  }
+  LaboratorySettings settings = laboratory;
+  settings.memory_bytes = size_t{memory_mb} << 20;
+  return settings;
+}
+
+std::vector<std::string> MeasureFlags::chosenTransports() const {
+  if (!transports.empty()) return transports;
+  std::vector<std::string> present = transportNames();
+  std::erase_if(present, [](const std::string& name) { return !isPresent(name); });
+  return present;
+}
+
+ProbeChoice MeasureFlags::choiceFor(const std::string& transport) const {
+  ProbeChoice choice = devices;
+  choice.transport = transport;
+  if (transport != "verbs") choice.device = choice.peer_device = "";
+  return choice;
+}
+
+Outcome<bool> MeasureFlags::checkDevices(const std::vector<std::string>& chosen) const {
+  const bool has_device = !devices.device.empty() || !devices.peer_device.empty();
+  if (!has_device || std::find(chosen.begin(), chosen.end(), "verbs") != chosen.end()) return true;
+  return Failure{Status::BadConfig,
+                 "--device and --peer-device name RDMA devices, and verbs is not measured; leave them "
+                 "out, or give --transport verbs"};
+}
+
+void RunFlags::addTo(CLI::App& app) {
+  measure.addTo(app, "all that this machine has");
+  app.add_option("--experiment", experiments, "Experiment to run, repeatable; not given: all")
+      ->check(CLI::IsMember(experimentNames()))
+      ->always_capture_default(false)
+      ->default_str("");
+  app.add_option("--csv", csv_directory, "Directory to write rcnic.csv to, with all rounds; made if it is not there")
+      ->type_name("DIR")
+      ->always_capture_default(false);
+  app.add_option("--svg", svg_directory,
+                 "Directory to draw the papers' figures to with these data, as SVG; made if it is not there")
+      ->type_name("DIR")
+      ->always_capture_default(false);
+  app.add_flag("--smoke", is_smoke, "A few shapes for milliseconds: whether it works, not how fast")
+      ->always_capture_default(false);
+}
+
+namespace {
+
+// One transport: its experiments, each with its table.
+Outcome<std::vector<Sample>> runTransport(const RunFlags& flags, const std::string& transport) {
+  auto probe = openProbe(flags.measure.choiceFor(transport));
+  if (!probe.ok()) return std::move(probe).error();
+  Laboratory laboratory(**probe, flags.measure.settings(flags.is_smoke), &tell);
+  std::vector<Sample> samples;
+  for (const std::string& name : flags.experiments.empty() ? experimentNames() : flags.experiments) {
+    const std::vector<Shape> shapes = shapesFor(*experimentOf(name), laboratory.abilities(), flags.is_smoke);
+    if (shapes.empty()) {
+      tell(name + ": " + transport + " can do nothing of it");
+      continue;
+    }
+    auto measured = laboratory.measure(name, shapes);
+    if (!measured.ok()) return std::move(measured).error();
+    std::printf("%s\n", tableOf(Dataset((*probe)->traits().subject, *measured), name).c_str());
+    std::fflush(stdout);
+    std::move(measured->begin(), measured->end(), std::back_inserter(samples));
+  }
+  return samples;
+}
+
+Outcome<bool> writeResults(const std::string& directory, const std::vector<Sample>& samples) {
+  if (directory.empty()) return true;
+  auto made = makeDirectory(directory);
+  if (!made.ok()) return made;
+  return writeFile(directory + "/rcnic.csv", csvOf(samples));
+}
+
+Outcome<bool> drawFigures(const std::string& directory, const std::vector<Sample>& samples) {
+  if (directory.empty()) return true;
+  auto made = makeDirectory(directory);
+  if (!made.ok()) return made;
+  for (const Subject& subject : subjectsOf(samples)) {
+    std::string prefix = subject.name();
+    std::replace(prefix.begin(), prefix.end(), ':', '-');
+    for (const PaperFigure& figure : figuresOf(Dataset(subject, samples))) {
+      auto written = writeFile(directory + "/" + prefix + "-" + figure.name + ".svg", svgOf(figure.chart));
+      if (!written.ok()) return written;
+    }
+  }
+  return true;
+}
+
+void printVerdicts(const std::vector<Sample>& samples) {
+  for (const Subject& subject : subjectsOf(samples)) {
+    std::printf("%s\n", verdictsOf(Dataset(subject, samples)).c_str());
+  }
+}
+
+}  // namespace
+
+Outcome<bool> run(const RunFlags& flags) {
+  const std::vector<std::string> transports = flags.measure.chosenTransports();
+  auto chosen = flags.measure.checkDevices(transports);
+  if (!chosen.ok()) return chosen;
+  std::vector<Sample> samples;
+  for (const std::string& transport : transports) {
+    auto measured = runTransport(flags, transport);
+    if (!measured.ok()) return std::move(measured).error();
+    std::move(measured->begin(), measured->end(), std::back_inserter(samples));
+    // Again after each: minutes of measuring are not lost if the next one fails.
+    auto written = writeResults(flags.csv_directory, samples);
+    if (!written.ok()) return written;
+  }
+  auto drawn = drawFigures(flags.svg_directory, samples);
+  if (!drawn.ok()) return drawn;
+  printVerdicts(samples);
+  return true;
+}
+
+void VerdictFlags::addTo(CLI::App& app) {
+  app.add_option("FILE", files, "What rcnic run --csv wrote; several are taken together")->required();
+  app.add_option("--svg", svg_directory, "Directory to draw the papers' figures to with these data, as SVG")
+      ->type_name("DIR");
+}
+
+Outcome<bool> printVerdicts(const VerdictFlags& flags) {
+  std::vector<Sample> samples;
+  for (const std::string& file : flags.files) {
+    auto read = readResults(file);
+    if (!read.ok()) return std::move(read).error();
+    std::move(read->begin(), read->end(), std::back_inserter(samples));
+  }
+  auto drawn = drawFigures(flags.svg_directory, samples);
+  if (!drawn.ok()) return drawn;
+  printVerdicts(samples);
+  return true;
+}
+
+}  // namespace ramcore::rcnic
