@@ -34,9 +34,12 @@ if(ramcore_public_headers AND NOT RAMCORE_LAYER_client_EMPTY AND NOT RAMCORE_SAN
   add_library(ramcore_shared SHARED ${CMAKE_BINARY_DIR}/generated/libramcore.cc ${ramcore_objects})
   # The third-party libraries by their plain names: what the shared library records, and what a program that links the
   # static one adds (ramcoreConfig.cmake.in, ramcore.pc.in).
-  set(RAMCORE_LINK_NAMES protobuf spdlog fmt isal xxhash urcu-qsbr crypto pthread)
+  set(RAMCORE_LINK_NAMES protobuf spdlog fmt isal xxhash sodium urcu-qsbr crypto pthread)
   if(RAMCORE_VERBS)
     list(APPEND RAMCORE_LINK_NAMES ibverbs)
+  endif()
+  if(RAMCORE_DPDK)
+    list(APPEND RAMCORE_LINK_NAMES rte_ethdev rte_mbuf rte_mempool rte_eal)
   endif()
   target_link_libraries(ramcore_shared PRIVATE ${RAMCORE_LINK_NAMES})
   target_link_options(ramcore_shared PRIVATE -Wl,-z,defs)

@@ -12,10 +12,10 @@ namespace ramcore::tools {
 
 void ClusterFlags::addTo(CLI::App& app) {
   coordinators = {"tcp://127.0.0.1:11100"};
-  app.add_option(
-         "--coordinator", coordinators,
-         "Locator of the coordinator, tcp://HOST:PORT, verbs://HOST:PORT, dpdk://ADDRESS@NUMBER or shm:///PATH; repeat it for its other "
-         "locators")
+  app.add_option("--coordinator", coordinators,
+                 "Locator of the coordinator, tcp://HOST:PORT, verbs://HOST:PORT, dpdk://ADDRESS@NUMBER or "
+                 "shm:///PATH; repeat it for its other "
+                 "locators")
       ->envname("RAMCORE_COORDINATOR")
       ->expected(1)
       ->allow_extra_args(false)

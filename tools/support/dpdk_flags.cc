@@ -5,9 +5,10 @@
 namespace ramcore::tools {
 
 void addDpdkFlags(CLI::App& app, transport::DpdkChoice& choice) {
-  app.add_option("--dpdk-port", choice.ports,
-                 "Port of DPDK to use, as its device string: net_memif0,role=client,id=0,socket=/run/x or 0000:3b:00.0; "
-                 "repeatable")
+  app.add_option(
+         "--dpdk-port", choice.ports,
+         "Port of DPDK to use, as its device string: net_memif0,role=client,id=0,socket=/run/x or 0000:3b:00.0; "
+         "repeatable")
       ->envname("RAMCORE_DPDK_PORT")
       ->expected(1)
       ->allow_extra_args(false)
@@ -30,10 +31,9 @@ void addDpdkFlags(CLI::App& app, transport::DpdkChoice& choice) {
   app.add_option("--dpdk-eal", choice.arguments, "More arguments of DPDK's own, in one string")
       ->envname("RAMCORE_DPDK_EAL")
       ->type_name("ARGUMENTS");
-  app.add_flag("--dpdk-seal,!--no-dpdk-seal", choice.seal,
-               "Packets carry a MAC; without it a checksum, unless the other side wants one")
-      ->envname("RAMCORE_DPDK_SEAL")
-      ->capture_default_str();
+  app.add_flag("!--no-dpdk-seal", choice.seal,
+               "Packets carry a checksum in place of a MAC, unless the other side wants a MAC")
+      ->envname("RAMCORE_NO_DPDK_SEAL");
   app.add_option("--dpdk-faults", choice.faults,
                  "For tests: what happens to frames that arrive, loss=5,duplicate=1,reorder=2,corrupt=0.1 in per cent, "
                  "delay_us=200,seed=7")
