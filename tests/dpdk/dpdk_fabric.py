@@ -16,7 +16,7 @@ class DpdkCluster(Cluster):
     """`faults`: done to all frames that arrive anywhere (--dpdk-faults)."""
 
     def __init__(self, *arguments, faults="", **options):
-        super().__init__(*arguments, secret=SECRET, transports=("dpdk",), **options)
+        super().__init__(*arguments, secret=SECRET, **{"transports": ("dpdk",), **options})
         self.places = DAEMONS + TOOLS
         self.faults = faults
         self.is_loading = False

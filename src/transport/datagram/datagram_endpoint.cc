@@ -12,7 +12,7 @@ namespace {
 // An idle round takes some tens of nanoseconds: the clock is read every few microseconds.
 constexpr uint32_t kRoundsPerLook = 64;
 // For how long at least nothing has come when the thread may nap.
-constexpr int64_t kFirstNapNs = 50 * runtime::kNanosPerMicro;
+constexpr int64_t kFirstNapNs = 10 * runtime::kNanosPerMicro;
 
 }  // namespace
 
