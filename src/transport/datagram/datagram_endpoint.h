@@ -73,6 +73,15 @@ struct PacketCounts {
   uint64_t strangers = 0;  ///< of sessions that are not there
 };
 
+/// What an endpoint holds, for metrics and tests.
+struct HeldCounts {
+  uint64_t blocks = 0;       ///< of received messages, and of those that are arriving
+  uint64_t block_bytes = 0;  ///< of these
+  uint64_t frames = 0;       ///< of ports, lent to received messages
+  uint64_t outgoing = 0;     ///< messages that the peer does not have yet, or that a port still reads
+  uint64_t sessions = 0;     ///< in any state
+};
+
 /// Sessions of one thread over Ethernet frames: what is lost is sent again, what comes twice is taken once, receivers
 /// say how much of a long message may be under way. docs/transport.md has the protocol.
 class DatagramEndpoint final : public Endpoint {
@@ -103,6 +112,7 @@ class DatagramEndpoint final : public Endpoint {
   LendingCounts lendingCounts() const override { return lending_counts_; }
   SendCounts sendCounts() const override { return send_counts_; }
   const PacketCounts& packetCounts() const { return packet_counts_; }
+  HeldCounts heldCounts() const;
 
  private:
   /// A packet that arrived, taken apart.
@@ -151,6 +161,7 @@ class DatagramEndpoint final : public Endpoint {
   void tellListed();
   void tellProgress(Session& session, const Arrival& arrival, const wire::ProgressBody& body, uint32_t sequence,
                     bool is_overdue);
+  void chooseGranted();
   bool mayBeGranted(const Incoming& incoming) const;
   void handOver(MessageSink& sink);
 
@@ -200,6 +211,9 @@ class DatagramEndpoint final : public Endpoint {
   int64_t checkSending(Session& session);
   int64_t checkArriving(Session& session);
   int64_t checkLending(Session& session);
+  uint64_t waitingBytes(const Outgoing& outgoing) const;
+  void boundWaiting();
+  void dropUnread(Session& session);
   void checkClosing();
   void squeeze();
   uint64_t heldBytes() const { return blocks_.lentBytes() + copied_out_bytes_; }
@@ -235,11 +249,14 @@ class DatagramEndpoint final : public Endpoint {
   std::vector<Outgoing*> retired_;              // something still reads them, or they are queued
   std::deque<Outgoing*> ready_;                 // have something to send
   std::vector<std::vector<OutFrame>> leaving_;  // by port
+  std::vector<int64_t> stuck_since_ns_;         // by port: it has taken none of these since; 0: it has
   bool is_blocked_ = false;                     // a port takes no more for now
 
-  std::vector<RxMessage> requests_;  // found in this round
-  std::vector<Arrival> listed_;      // got on in this round
-  std::vector<Arrival> long_;        // need grants
+  std::vector<RxMessage> requests_;          // found in this round
+  std::vector<Arrival> listed_;              // got on in this round
+  std::vector<Arrival> long_;                // need grants
+  uint32_t granted_remaining_ = UINT32_MAX;  // of the long messages, those with no more left may be granted packets
+  int64_t granted_begun_ns_ = 0;             // and those that are no younger
   std::vector<SessionId> takers_;
   std::vector<SessionId> opened_;  // to be announced
   std::vector<Session*> lost_;     // to be announced
@@ -254,6 +271,8 @@ class DatagramEndpoint final : public Endpoint {
 
   int64_t now_ns_ = 0;  // as of this round
   int64_t house_due_ns_ = 0;
+  int64_t house_planned_ns_ = 0;    // as the last look left it
+  int64_t listening_since_ns_ = 0;  // before that the thread was away, and nobody can be blamed for silence
   uint32_t rounds_to_look_ = 1;
   int64_t nap_ns_ = 0;
   LendingCounts lending_counts_;

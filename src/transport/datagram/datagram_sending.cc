@@ -76,6 +76,7 @@ Outgoing& DatagramEndpoint::startSending(Session& session, TxMessage message, wi
   header.head_bytes =
       std::min(message->contiguous_bytes != 0 ? message->contiguous_bytes : message->head_bytes, wire::kHeadBytesMax);
   outgoing.begin(session.id, std::move(message), kind, header, channel.packet_bytes, channel.unasked_packets);
+  outgoing.moved_ns = now_ns_;
   channel.sending.push_back(&outgoing);
   makeReady(outgoing);
   return outgoing;
@@ -96,8 +97,9 @@ void DatagramEndpoint::endSending(Channel& channel, Outgoing*& outgoing) {
 
 void DatagramEndpoint::retire(Outgoing& outgoing) {
   outgoing.finish();
+  // Whoever lent the bytes has them back at once, however long the list is that it stands in.
+  if (outgoing.isIdle()) outgoing.recycle();
   if (outgoing.isIdle() && !outgoing.is_queued) {
-    outgoing.recycle();
     free_outgoings_.push_back(&outgoing);
   } else {
     retired_.push_back(&outgoing);
@@ -162,8 +164,10 @@ bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t
     return chunk.bytes >= limits.copy_below_bytes ||
            (cut.is_cut[static_cast<size_t>(&chunk - chunks.data())] && chunk.bytes >= kCutCopiedBelow);
   };
+  // What is lent for too long is copied as soon as no port reads it: then there must be no end of new readers.
+  const bool is_overdue = now_ns_ >= outgoing.message->lent_since_ns + options_.lent_ns_max;
   const auto canStay = [&](const Chunk& chunk) {
-    return chunk.owner != nullptr && chunk.owner != &chunk_copies && port.canAttach(chunk.region);
+    return !is_overdue && chunk.owner != nullptr && chunk.owner != &chunk_copies && port.canAttach(chunk.region);
   };
   const GatherPlan plan = planPieces(static_cast<uint32_t>(wire::kPacketHeaderBytes + cut.head.size()), chunks, limits,
                                      [&](const Chunk& chunk) { return !isLong(chunk) || !canStay(chunk); });
@@ -181,10 +185,11 @@ bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t
   if (first_bytes != 0) pieces[piece_count++] = ByteSpan(at, first_bytes);
   at = std::ranges::copy(cut.head, at).out;
   for (size_t k = 0; k < i; ++k) at = std::copy_n(chunks[k].address, chunks[k].bytes, at);
-  for (; i < chunks.size(); ++i) {
+  while (i < chunks.size()) {
     const Chunk& chunk = chunks[i];
-    if (chunk.bytes == 0) continue;
     if (!plan.is_copied[i]) {
+      ++i;
+      if (chunk.bytes == 0) continue;
       ++outgoing.pieces_out;
       if (!port.attach(frame, chunk.address, chunk.bytes, chunk.region, outgoing)) {
         --outgoing.pieces_out;
@@ -194,13 +199,18 @@ bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t
       pieces[piece_count++] = ByteSpan(chunk.address, chunk.bytes);
       continue;
     }
-    std::byte* const copy = port.extend(frame, chunk.bytes);
-    if (copy == nullptr) {
+    // What is copied side by side is one piece, as it was planned. (Empty chunks separate nothing.)
+    uint32_t run_bytes = 0;
+    size_t end = i;
+    for (; end < chunks.size() && (plan.is_copied[end] || chunks[end].bytes == 0); ++end)
+      run_bytes += chunks[end].bytes;
+    std::byte* copy = run_bytes != 0 ? port.extend(frame, run_bytes) : nullptr;
+    if (copy == nullptr && run_bytes != 0) {
       port.drop(frame);
       return false;
     }
-    std::copy_n(chunk.address, chunk.bytes, copy);
-    pieces[piece_count++] = ByteSpan(copy, chunk.bytes);
+    if (run_bytes != 0) pieces[piece_count++] = ByteSpan(copy, run_bytes);
+    for (; i < end; ++i) copy = std::copy_n(chunks[i].address, chunks[i].bytes, copy);
   }
 
   wire::PacketHeader header = outgoing.header;
@@ -237,8 +247,21 @@ bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t
 
 void DatagramEndpoint::flushPort(uint32_t port) {
   std::vector<OutFrame>& leaving = leaving_[port];
+  if (leaving.empty()) return;
   const uint32_t taken = ports_[port]->send(leaving);
-  if (taken == 0) return;
+  if (taken == 0) {
+    // A port that takes nothing, its wire being cut, does not keep what is lent to frames that wait for it. They are
+    // lost as others are.
+    if (stuck_since_ns_[port] == 0) {
+      stuck_since_ns_[port] = std::max<int64_t>(now_ns_, 1);
+    } else if (now_ns_ - stuck_since_ns_[port] >= options_.lent_ns_max) {
+      for (const OutFrame frame : leaving) ports_[port]->drop(frame);
+      leaving.clear();
+      stuck_since_ns_[port] = 0;
+    }
+    return;
+  }
+  stuck_since_ns_[port] = 0;
   ++send_counts_.posts;
   leaving.erase(leaving.begin(), leaving.begin() + taken);
 }
