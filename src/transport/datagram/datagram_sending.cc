@@ -71,6 +71,7 @@ Outgoing& DatagramEndpoint::startSending(Session& session, TxMessage message, wi
     session.expected_ns = now_ns_;
   }
   message->lent_since_ns = now_ns_;
+  house_due_ns_ = std::min(house_due_ns_, now_ns_ + options_.lent_ns_max);
   header.session = session.route.peer_number;
   header.message_bytes = message.messageBytes();
   header.head_bytes =
