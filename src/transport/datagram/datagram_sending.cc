@@ -159,7 +159,8 @@ bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t
   const Cut cut = cutOut(*outgoing.message, outgoing.offsetOf(packet), bytes);
   const std::span<const Chunk> chunks = std::span(cut.chunks).first(cut.chunk_count);
   GatherLimits limits = options_.gather;
-  limits.entries_max = std::min(limits.entries_max, port.facts().pieces_max);
+  // (Of all that is copied the first run is one piece with the headers: two entries of it fit into a frame of one.)
+  limits.entries_max = std::max(2u, std::min(limits.entries_max, port.facts().pieces_max));
   limits.inline_bytes_max = 0;
   const auto isLong = [&](const Chunk& chunk) {
     return chunk.bytes >= limits.copy_below_bytes ||
@@ -168,7 +169,8 @@ bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t
   // What is lent for too long is copied as soon as no port reads it: then there must be no end of new readers.
   const bool is_overdue = now_ns_ >= outgoing.message->lent_since_ns + options_.lent_ns_max;
   const auto canStay = [&](const Chunk& chunk) {
-    return !is_overdue && chunk.owner != nullptr && chunk.owner != &chunk_copies && port.canAttach(chunk.region);
+    return !is_overdue && port.facts().pieces_max >= 2 && chunk.owner != nullptr && chunk.owner != &chunk_copies &&
+           port.canAttach(chunk.region);
   };
   const GatherPlan plan = planPieces(static_cast<uint32_t>(wire::kPacketHeaderBytes + cut.head.size()), chunks, limits,
                                      [&](const Chunk& chunk) { return !isLong(chunk) || !canStay(chunk); });
