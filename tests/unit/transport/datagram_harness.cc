@@ -4,12 +4,46 @@
 
 namespace ramcore::transport::datagram {
 
+namespace {
+
+uint64_t wordOf(uint32_t name, size_t i) {
+  uint64_t x = (uint64_t{name} << 32) + i + 1;
+  x ^= x >> 33;
+  x *= 0xff51afd7ed558ccdull;
+  return x ^ x >> 29;
+}
+
+// Calls `onPiece(word, first byte of it, position, count)` for all words in the way.
+template <typename OnPiece>
+void eachWord(size_t bytes, uint32_t name, size_t from, OnPiece onPiece) {
+  for (size_t at = 0; at < bytes;) {
+    const size_t skipped = (from + at) % 8;
+    const size_t count = std::min(8 - skipped, bytes - at);
+    const uint64_t word = wordOf(name, (from + at) / 8);
+    onPiece(reinterpret_cast<const std::byte*>(&word) + skipped, at, count);
+    at += count;
+  }
+}
+
+}  // namespace
+
+void fillContent(MutableByteSpan into, uint32_t name, size_t from) {
+  eachWord(into.size(), name, from,
+           [&](const std::byte* bytes, size_t at, size_t count) { std::memcpy(into.data() + at, bytes, count); });
+}
+
+bool isContent(ByteSpan bytes, uint32_t name, size_t from) {
+  bool is_it = true;
+  eachWord(bytes.size(), name, from, [&](const std::byte* right, size_t at, size_t count) {
+    is_it = is_it && std::memcmp(bytes.data() + at, right, count) == 0;
+  });
+  return is_it;
+}
+
 bool hasContent(const RxMessage& message, uint32_t bytes, uint32_t name) {
   if (message.messageBytes() != bytes) return false;
-  size_t i = 0;
-  const auto continues = [&](ByteSpan span) {
-    return std::ranges::all_of(span, [&](std::byte byte) { return byte == contentAt(name, i++); });
-  };
+  size_t from = 0;
+  const auto continues = [&](ByteSpan span) { return isContent(span, name, std::exchange(from, from + span.size())); };
   return continues(message.head()) && std::ranges::all_of(message.tail(), continues);
 }
 
@@ -18,7 +52,7 @@ bool hasContent(const RxMessage& message, uint32_t bytes, uint32_t name) {
 Chunk Lender::lend(uint32_t bytes, uint32_t name, size_t from) {
   auto lent = std::make_unique<Lent>();
   lent->bytes.resize(bytes);
-  for (std::byte& byte : lent->bytes) byte = contentAt(name, from++);
+  fillContent(lent->bytes, name, from);
   lent->since_ns = lan_.nowNs();
   const Chunk chunk{lent->bytes.data(), bytes, 1, this, lent_.size()};
   lent_.push_back(std::move(lent));
@@ -58,7 +92,7 @@ Station::Station(Lan& where, uint8_t number, const Setup& setup)
       cut(faulty),
       lender(lan),
       endpoint(std::make_unique<DatagramEndpoint>(
-          setup.options, DatagramContext{lan.clock, lan.entropy, silentTrace(), setup.wake_by},
+          setup.options, DatagramContext{lan.clock, lan.entropy, trace, setup.wake_by},
           DatagramEndpoint::limitsOf(setup.options), std::vector<FramePort*>{&cut}, identity)) {
   on_request = [this](RxMessage& request) { answer(request); };
 }
@@ -86,8 +120,7 @@ void Station::step() {
 TxMessage Station::make(uint32_t bytes, uint32_t name, uint32_t chunk_bytes) {
   const uint32_t head_bytes = std::min(bytes, 61u);
   TxMessage message = endpoint->allocate(head_bytes);
-  std::byte* const head = message.extendHead(head_bytes);
-  for (uint32_t i = 0; i < head_bytes; ++i) head[i] = contentAt(name, i);
+  fillContent({message.extendHead(head_bytes), head_bytes}, name, 0);
   // What no chunk is left for is in the last one.
   for (uint32_t done = head_bytes; done < bytes;) {
     const bool is_last = message->chunk_count + 1 == TxBuffer::kChunkCountMax;

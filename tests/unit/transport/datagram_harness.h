@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
-#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,14 +36,10 @@ struct Lan {
 
 inline MacAddress macOf(uint8_t number) { return {{2, 0, 0, 0, 0, number}}; }
 
-/// The byte at `i` of the content that is called `name`: one that stands elsewhere is another one.
-inline std::byte contentAt(uint32_t name, size_t i) {
-  uint64_t x = (uint64_t{name} << 32) + i / 8 + 1;
-  x ^= x >> 33;
-  x *= 0xff51afd7ed558ccdull;
-  x ^= x >> 29;
-  return static_cast<std::byte>(x >> (8 * (i % 8)));
-}
+/// Writes, or finds, the bytes from `from` on of the content that is called `name`: bytes of another place, or of
+/// another content, are other ones.
+void fillContent(MutableByteSpan into, uint32_t name, size_t from);
+bool isContent(ByteSpan bytes, uint32_t name, size_t from);
 bool hasContent(const RxMessage& message, uint32_t bytes, uint32_t name);
 
 /// Lends memory that is registered, as far as the simulated port is concerned, and wipes it when it comes back: whoever
@@ -70,6 +66,19 @@ class Lender final : public ChunkOwner {
   size_t held_ = 0;
   int64_t longest_ns_ = 0;
   bool is_any_released_twice_ = false;
+};
+
+/// What an endpoint says of its peers.
+class Lines final : public Trace {
+ public:
+  Lines() { setLevel(TraceLevel::Debug); }
+  void write(TraceLevel, std::string_view text) override { all.emplace_back(text); }
+  /// How many lines have this in them.
+  size_t count(std::string_view text) const {
+    return static_cast<size_t>(
+        std::ranges::count_if(all, [&](const auto& line) { return line.find(text) != std::string::npos; }));
+  }
+  std::vector<std::string> all;
 };
 
 /// A call whose outcome is kept.
@@ -138,6 +147,7 @@ class Station final : private MessageSink {
 
   Lan& lan;
   const Identity identity;
+  Lines trace;
   SimEthernetPort port;
   FaultyPort faulty;
   CutPort cut;
