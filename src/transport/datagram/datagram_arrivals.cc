@@ -12,8 +12,8 @@ bool isAfter(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) > 0; }
 
 // Below it a message is put into one packet of the receiver's.
 constexpr uint32_t kCopiedBytesAtOnce = RxBlockPool::kBlockBytes;
-// So often may a sender of a long message be asked for what is missing before others are granted packets in its place.
-constexpr uint8_t kTriesOfTheWilling = 2;
+// A sender of a long message that was asked so often for what is missing: others are granted packets in its place.
+constexpr uint8_t kTriesOfTheUnwilling = 2;
 
 }  // namespace
 
@@ -383,7 +383,7 @@ void DatagramEndpoint::chooseGranted() {
   granted_begun_ns_ = INT64_MAX;
   for (const Arrival& arrival : long_) {
     const Incoming* const incoming = incomingOf(arrival);
-    if (incoming == nullptr || (incoming->owesPackets() && incoming->tries > kTriesOfTheWilling)) continue;
+    if (incoming == nullptr || (incoming->owesPackets() && incoming->tries >= kTriesOfTheUnwilling)) continue;
     remaining.push_back(incoming->remaining());
     granted_begun_ns_ = std::min(granted_begun_ns_, incoming->begun_ns);
   }
