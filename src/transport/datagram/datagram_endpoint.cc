@@ -200,17 +200,17 @@ void DatagramEndpoint::flush() {
 // ---- sleep
 
 bool DatagramEndpoint::prepareSleep() {
-  // First, so that what it has to say leaves before the sleep.
-  if (context_.wake_by && hasDeadlines()) {
-    now_ns_ = context_.clock.nowNs();
-    keepHouse();
-  }
   tellTakers(true);
   flush();
   if (!lost_.empty() || !opened_.empty() || !ready_.empty() || !requests_.empty()) return false;
   if (std::ranges::any_of(leaving_, [](const auto& frames) { return !frames.empty(); })) return false;
   if (!context_.wake_by) return true;
   now_ns_ = context_.clock.nowNs();
+  if (hasDeadlines() && now_ns_ >= house_due_ns_) {
+    // The next round looks at the house: sessions may end there, and calls complete in rounds alone.
+    rounds_to_look_ = 1;
+    return false;
+  }
   // Ports that wake nobody are looked at again after a while, and after a longer one each time that nothing came. So
   // are those that have still to say that they have read what was lent.
   int64_t wake_ns = hasDeadlines() ? house_due_ns_ : runtime::kNever;

@@ -44,7 +44,8 @@ struct DatagramOptions {
   int64_t lent_ns_max = 100 * runtime::kNanosPerMilli;
   /// What may wait, copied out, for one session; beyond it the session is closed.
   uint64_t stall_bytes_max = 64 * 1024 * 1024;
-  /// How long a message may stand still in the middle before its session is closed, and if memory is short.
+  /// How long a message may stand still in the middle, or an answer not be mentioned by whom it is for, before its
+  /// session is closed; and if memory is short.
   int64_t stall_close_ns = 10 * runtime::kNanosPerSecond;
   int64_t stall_squeeze_ns = 1 * runtime::kNanosPerSecond;
   /// What messages of several packets may take, of all sessions; of clients those beyond it are not taken in.

@@ -231,14 +231,42 @@ TEST(DatagramEndpoint, ManyShortChunksBehindALongOneAreOnePiece) {
   EXPECT_EQ(client.endpoint->sendCounts().chunks_gathered, 1u);
 }
 
+/// As a thread does that sleeps whenever it can.
+struct Sleepy final : MessageSink {
+  explicit Sleepy(Lan& where)
+      : lan(where),
+        port(where.network, macOf(2), {}),
+        endpoint({}, {where.clock, where.entropy, silentTrace(), [this](int64_t ns) { wake_ns = ns; }},
+                 DatagramEndpoint::limitsOf({}), {&port}, identity) {}
+  void onRequests(std::span<RxMessage>) override {}
+  void onSessionOpen(SessionId) override {}
+  void onSessionLost(SessionId, Status) override { ++lost_count; }
+  void fallAsleep() {
+    for (int rounds = 0; !endpoint.prepareSleep(); ++rounds) {
+      ASSERT_LT(rounds, 10) << "it never sleeps";
+      endpoint.awake();
+      endpoint.poll(*this, 1);
+      endpoint.flush();
+    }
+  }
+  void sleep() {
+    ASSERT_GT(wake_ns, lan.nowNs());
+    lan.pass(wake_ns - lan.nowNs());
+    endpoint.awake();
+  }
+
+  Lan& lan;
+  const Identity identity{.role = Role::Client, .id = 2, .cluster_name = "test", .secret = "secret"};
+  int64_t wake_ns = 0;
+  int lost_count = 0;
+  SimEthernetPort port;
+  DatagramEndpoint endpoint;
+};
+
 TEST(DatagramEndpoint, WhatHasToBeSaidIsSaidBeforeTheSleep) {
   Lan lan;
-  int64_t wake_ns = 0;
-  const Identity identity{.role = Role::Client, .id = 2, .cluster_name = "test", .secret = "secret"};
   SimEthernetPort nobody(lan.network, macOf(1), {});
-  SimEthernetPort port(lan.network, macOf(2), {});
-  DatagramEndpoint client({}, {lan.clock, lan.entropy, silentTrace(), [&](int64_t ns) { wake_ns = ns; }},
-                          DatagramEndpoint::limitsOf({}), {&port}, identity);
+  Sleepy client(lan);
   const auto countHeard = [&] {
     lan.pass(100'000);
     std::array<InFrame, 8> frames;
@@ -246,16 +274,42 @@ TEST(DatagramEndpoint, WhatHasToBeSaidIsSaidBeforeTheSleep) {
     for (const InFrame& frame : std::span(frames).first(count)) nobody.release(frame);
     return count;
   };
-  client.connect(Locator::parse("dpdk://02:00:00:00:00:01@1").value(), 0, lan.nowNs() + kSecond);
-  ASSERT_TRUE(client.prepareSleep());
+  client.endpoint.connect(Locator::parse("dpdk://02:00:00:00:00:01@1").value(), 0, lan.nowNs() + kSecond);
+  client.fallAsleep();
   EXPECT_EQ(countHeard(), 1u);
   for (int i = 0; i < 3; ++i) {
-    ASSERT_GT(wake_ns, lan.nowNs());
-    lan.pass(wake_ns - lan.nowNs());
-    client.awake();
-    ASSERT_TRUE(client.prepareSleep());
+    client.sleep();
+    client.fallAsleep();
     EXPECT_EQ(countHeard(), 1u) << "whom it looks for is asked again each time that this is due";
   }
+  EXPECT_EQ(client.lost_count, 0);
+  for (int i = 0; i < 20 && client.lost_count == 0; ++i) {
+    client.sleep();
+    client.fallAsleep();
+  }
+  EXPECT_EQ(client.lost_count, 1) << "nor does it sleep beyond its deadline";
+  EXPECT_LT(lan.nowNs(), 2 * kSecond + 100 * kMilli) << "the clock began at 1 s";
+}
+
+TEST(DatagramEndpoint, CallsCompleteInRoundsAndNotOnTheWayToSleep) {
+  Lan lan;
+  Station server(lan, 1, {.role = Role::Server});
+  Station client(lan, 2, {.wake_by = [](int64_t) {}});
+  server.listen();
+  server.on_request = [&](RxMessage& request) { server.held.push_back(std::move(request)); };
+  const SessionId session = client.open(server);
+  Asked asked;
+  ASSERT_EQ(client.call(session, asked, 100, 1), Status::Ok);
+  ASSERT_TRUE(runUntil(lan, {&server, &client}, [&] { return server.held.size() == 1; }));
+  server.cut.is_cut = true;
+  // (In steps, so that it does not count as an absence of the client's.)
+  for (int i = 0; i < 3000 && asked.completions == 0; ++i) {
+    lan.pass(kMilli);
+    client.endpoint->prepareSleep();
+    ASSERT_EQ(asked.completions, 0);
+    client.step();
+  }
+  EXPECT_EQ(asked.completions, 1);
 }
 
 TEST(DatagramEndpoint, NothingIsLeftWhenAllIsOver) {

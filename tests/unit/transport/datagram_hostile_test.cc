@@ -280,6 +280,20 @@ TEST_F(DatagramHostile, ReplayedPacketsDoNothingTwice) {
   });
 }
 
+TEST_F(DatagramHostile, NumbersOfCallsBeginAgainAtZero) {
+  const auto hand = greeted();
+  uint64_t delivered = 0;
+  for (const uint32_t sequence : {1u, 2u, 0x8000'0000u, 0xffff'fff0u, 0xffff'ffffu, 0u, 1u, 5u}) {
+    hand->sendRequest(0, sequence, 100);
+    run(50 * kMicro);
+    EXPECT_EQ(server.request_count, ++delivered) << sequence;
+  }
+  for (const uint32_t sequence : {1u, 0u, 0xffff'fff0u}) hand->sendRequest(0, sequence, 100);
+  run(kMilli);
+  EXPECT_EQ(server.request_count, delivered) << "they are copies of earlier ones";
+  EXPECT_EQ(server.endpoint->badSessionCount(), 0u);
+}
+
 TEST_F(DatagramHostile, PacketsThatAreSentBackAreIgnored) {
   const auto hand = greeted();
   hand->sendRequest(0, 1, 100);
