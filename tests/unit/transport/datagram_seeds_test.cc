@@ -72,12 +72,12 @@ class SeededWorld {
       if (nodes_[i].station == nullptr) start(i);
     }
     ASSERT_TRUE(goOnUntil([this] { return open_calls_ == 0; }, 30 * kSecond)) << open_calls_ << " calls never end";
+    ASSERT_TRUE(goOnUntil([this] { return isAllTold(); }, 10 * kSecond)) << "what has arrived is still being sent";
     for (Node& node : nodes_) {
       for (const SessionId session : node.sessions) node.station->endpoint->close(session);
     }
     ASSERT_TRUE(goOnUntil([this] { return isEmpty(); }, 10 * kSecond)) << "something is held for ever";
     for (const Node& node : nodes_) checkEnded(*node.station);
-    EXPECT_FALSE(shape_.is_quiet && answered_ == 0 && asked_ != 0) << "not one call was answered";
   }
   uint64_t traceHash() const { return lan_.scheduler.traceHash(); }
   uint64_t answeredCount() const { return answered_; }
@@ -228,7 +228,6 @@ class SeededWorld {
       fillBehind(*node.station, request, call->bytes, call->number);
     }
     if (node.station->endpoint->call(session, request, {}, *call) != Status::Ok) return;
-    ++asked_;
     ++open_calls_;
     node.calls[call->number] = std::move(call);
   }
@@ -344,6 +343,13 @@ class SeededWorld {
     return true;
   }
 
+  // Nobody keeps a message for a peer that has it.
+  bool isAllTold() const {
+    return std::ranges::all_of(nodes_, [](const Node& node) {
+      return node.due.empty() && node.station->endpoint->heldCounts().outgoing == 0;
+    });
+  }
+
   bool isEmpty() const {
     return std::ranges::all_of(nodes_, [](const Node& node) {
       const HeldCounts held = node.station->endpoint->heldCounts();
@@ -380,7 +386,6 @@ class SeededWorld {
   std::vector<Node> nodes_;
   std::set<uint32_t> numbers_delivered_;
   uint32_t last_number_ = 0;
-  uint64_t asked_ = 0;
   uint64_t answered_ = 0;
   size_t open_calls_ = 0;
   uint64_t packets_ = 0;
