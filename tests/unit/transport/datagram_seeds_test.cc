@@ -249,6 +249,7 @@ class SeededWorld {
     const ReplyTo& to = request.reply_to;
     EXPECT_TRUE(node.delivered.emplace(to.session.index, to.session.generation, to.slot, to.sequence).second)
         << "a request came twice";
+    EXPECT_NE(node.station->endpoint->peer(to.session), nullptr) << "of a session that is over";
     int64_t delay_ns = 0;
     const uint32_t bytes = request.messageBytes();
     if (bytes >= sizeof(Order)) {
@@ -363,6 +364,10 @@ class SeededWorld {
     EXPECT_FALSE(station.lender.isAnyReleasedTwice());
     EXPECT_EQ(station.trace.count("closing the session"), 0u) << station.trace.all.back();
     EXPECT_EQ(station.trace.count("refusing"), 0u);
+    // Ports read what is lent after it was sealed: nobody may have got it back before.
+    if (shape_.rates.corrupt == 0) {
+      EXPECT_EQ(station.endpoint->packetCounts().unproven, 0u);
+    }
     if (shape_.is_quiet) {
       EXPECT_EQ(station.endpoint->badSessionCount(), 0u);
     }
