@@ -33,6 +33,7 @@ class HostileTest : public ::testing::Test {
   }
   // The honest client notices nothing.
   void TearDown() override {
+    server.on_request = [this](RxMessage& request) { server.answer(request); };
     exchange(500);
     exchange(300'000);
     EXPECT_TRUE(client.lost.empty());
