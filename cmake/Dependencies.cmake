@@ -21,6 +21,20 @@ if(RAMCORE_VERBS)
   target_link_libraries(ramcore_transport_deps INTERFACE PkgConfig::IBVERBS)
 endif()
 
+# Of DPDK's settings the folders only: with its -march the transport layer would be built for another machine than the rest.
+# Its drivers are loaded when it starts.
+if(RAMCORE_DPDK)
+  pkg_check_modules(DPDK REQUIRED libdpdk>=22.11)
+  foreach(library rte_eal rte_ethdev rte_mbuf rte_mempool)
+    find_library(RAMCORE_${library} ${library} HINTS ${DPDK_LIBRARY_DIRS} REQUIRED)
+    mark_as_advanced(RAMCORE_${library})
+    target_link_libraries(ramcore_transport_deps INTERFACE ${RAMCORE_${library}})
+  endforeach()
+  set(folders ${DPDK_INCLUDE_DIRS})
+  list(FILTER folders INCLUDE REGEX "dpdk")
+  target_include_directories(ramcore_transport_deps SYSTEM INTERFACE ${folders})
+endif()
+
 # spdlog compiled into its library, with the distribution's fmt: header-only spdlog costs 4 s per file.
 add_library(ramcore_spdlog INTERFACE)
 target_link_libraries(ramcore_spdlog INTERFACE spdlog::spdlog fmt::fmt)

@@ -94,6 +94,17 @@ if(RAMCORE_VERBS)
   add_dependencies(all_tests contract_verbs_test)
 endif()
 
+# The same for ports of DPDK, which need root and a network namespace (tests/dpdk/run).
+if(RAMCORE_DPDK)
+  add_executable(contract_dpdk_test tests/contract/transport_suite.cc tests/contract/transport_contract_test.cc
+                 tests/dpdk/dpdk_factory.cc)
+  target_include_directories(contract_dpdk_test PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR})
+  target_link_libraries(contract_dpdk_test PRIVATE ramcore_warnings ramcore_transport ramcore_test_support
+                        GTest::gtest GTest::gmock GTest::gtest_main)
+  target_compile_options(contract_dpdk_test PRIVATE ${RAMCORE_COMPUTING_TEST_FLAGS})
+  add_dependencies(all_tests contract_dpdk_test)
+endif()
+
 # Goes through the orders in which threads may meet in code without locks. That code is compiled once more, with marks where
 # threads may change and with its planted defects, so nothing of the layers' libraries may be linked beside it.
 file(GLOB ramcore_steps CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/steps/*.cc)

@@ -16,8 +16,21 @@
 
 namespace ramcore {
 
+/// Ports of DPDK, which are this process's alone. DPDK is started once in a process: the first client says how.
+struct DpdkOptions {
+  /// Device strings of DPDK: "net_memif0,role=client,id=0,socket=/run/x", "0000:3b:00.0"; none: DPDK is not used.
+  std::vector<std::string> ports;
+  std::string address;       ///< "02:00:00:00:00:01", by which others know all of them; empty: that of the first
+  uint32_t mtu = 1500;       ///< bytes, 576..9000
+  uint32_t memory_mb = 128;  ///< for the frames of all ports
+  bool huge_pages = false;   ///< that memory from reserved huge pages
+  std::string arguments;     ///< more of DPDK's own command line
+  bool seal = true;          ///< packets carry a MAC; so also if only the other side wants it
+  std::string faults;        ///< for tests: "loss=5,..." of what arrives, in per cent
+};
+
 struct ClientOptions {
-  /// Locators of the cluster's coordinator, "tcp://host:port", "verbs://host:port" or "shm:///path"; several if it can
+  /// Locators of the cluster's coordinator, "tcp://host:port", "verbs://host:port", "dpdk://address@number" or "shm:///path"; several if it can
   /// be reached in several ways. The first one that answers is used.
   std::vector<std::string> coordinators;
   std::string cluster_name = "ramcore";  ///< must be the coordinator's
@@ -38,6 +51,7 @@ struct ClientOptions {
   /// RDMA device to use, "mlx5_0" or "mlx5_0:PORT:GID"; empty: the first active one, if there is any. Servers are
   /// reached by the best way that both sides have.
   std::string rdma_device;
+  DpdkOptions dpdk;
   /// Prints one line per event on stderr: "debug", "info", "warning", "error" or "off".
   std::string log_level = "off";
 };

@@ -104,6 +104,14 @@ Outcome<std::unique_ptr<Client::Impl>> Client::Impl::open(const ClientOptions& o
     choices.verbs_device = std::move(device).value();
     choices.verbs = transport::TransportChoices::Wanted::Yes;
   }
+  choices.dpdk = {.ports = options.dpdk.ports,
+                  .address = options.dpdk.address,
+                  .mtu = options.dpdk.mtu,
+                  .memory_mb = options.dpdk.memory_mb,
+                  .huge_pages = options.dpdk.huge_pages,
+                  .arguments = options.dpdk.arguments,
+                  .seal = options.dpdk.seal,
+                  .faults = options.dpdk.faults};
   auto transports = transport::TransportSet::open(
       choices, {.clock = *impl->clock_, .entropy = *impl->entropy_, .trace = trace}, impl->identity_);
   if (!transports) return transports.error();

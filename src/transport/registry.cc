@@ -7,6 +7,9 @@
 #include "transport/shm/shm_transport.h"
 #include "transport/tcp/asio_sleeper.h"
 #include "transport/tcp/tcp_transport.h"
+#ifdef RAMCORE_HAS_DPDK
+#include "transport/dpdk/dpdk_transport.h"
+#endif
 #ifdef RAMCORE_HAS_VERBS
 #include "transport/verbs/device.h"
 #include "transport/verbs/verbs_transport.h"
@@ -82,7 +85,11 @@ struct TransportSet::Parts {
   std::unique_ptr<Endpoint> verbs_endpoint;  // on its way to the others
   bool is_verbs_must = false;
 #endif
+#ifdef RAMCORE_HAS_DPDK
+  std::unique_ptr<dpdk::DpdkTransport> dpdk;
+#endif
 
+  Outcome<bool> openDpdk(const TransportChoices& choices);
   Outcome<bool> openVerbs(const TransportChoices& choices, const Identity& identity);
 };
 
@@ -122,6 +129,45 @@ Outcome<bool> TransportSet::Parts::openVerbs(const TransportChoices& choices,
 #endif
 }
 
+// Only if ports are named: none of them is anybody's before it is taken from the system.
+Outcome<bool> TransportSet::Parts::openDpdk(const TransportChoices& choices) {
+  const DpdkChoice& choice = choices.dpdk;
+  if (choice.ports.empty()) return false;
+#ifdef RAMCORE_HAS_DPDK
+  dpdk::DpdkOptions options;
+  options.environment = {.ports = choice.ports,
+                         .memory_mb = choice.memory_mb,
+                         .huge_pages = choice.huge_pages,
+                         .arguments = choice.arguments};
+  options.mtu = choice.mtu;
+  options.protocol.wants_seal = choice.seal;
+  if (choices.lent_ns_max != 0) options.protocol.lent_ns_max = choices.lent_ns_max;
+  if (!choice.address.empty()) {
+    const auto address = datagram::MacAddress::parse(choice.address);
+    if (!address || (address->bytes[0] & 1) != 0) {
+      return Failure{Status::BadConfig, "'" + choice.address +
+                                            "' is no address of a port; write one whose first byte is even, such as "
+                                            "02:00:00:00:00:01"};
+    }
+    options.address = *address;
+  }
+  auto faults = datagram::FaultRates::parse(choice.faults);
+  if (!faults.ok()) return std::move(faults).error();
+  options.faults = *faults;
+  auto opened = dpdk::DpdkTransport::open(options, {.clock = context.clock,
+                                                    .entropy = context.entropy,
+                                                    .trace = context.trace,
+                                                    .wake_by = [this](int64_t ns) { sleeper.wakeBy(ns); }});
+  if (!opened.ok()) return std::move(opened).error();
+  dpdk = std::move(opened).value();
+  context.trace.debug("dpdk: using " + dpdk->describe());
+  if (!options.faults.isNothing()) context.trace.warning("dpdk: frames that arrive are disturbed: --dpdk-faults");
+  return true;
+#else
+  return Failure{Status::BadConfig, "this build has no dpdk transport: build with RAMCORE_DPDK=ON, or use tcp"};
+#endif
+}
+
 Outcome<std::unique_ptr<TransportSet>> TransportSet::open(const TransportChoices& choices, const Context& context,
                                                           const Identity& identity) {
   auto parts = std::make_unique<Parts>(context);
@@ -129,6 +175,7 @@ Outcome<std::unique_ptr<TransportSet>> TransportSet::open(const TransportChoices
     auto opened = parts->openVerbs(choices, identity);
     if (!opened.ok()) return std::move(opened).error();
   }
+  if (auto opened = parts->openDpdk(choices); !opened.ok()) return std::move(opened).error();
   if (choices.shm) {
     shm::ShmOptions options;
     if (choices.lent_ns_max != 0) options.lent_ns_max = choices.lent_ns_max;
@@ -152,6 +199,9 @@ Outcome<std::unique_ptr<TransportSet>> TransportSet::open(const TransportChoices
   if (set->parts_->verbs != nullptr) set->add(*set->parts_->verbs, std::move(set->parts_->verbs_endpoint));
 #endif
   if (set->parts_->shm) set->add(*set->parts_->shm, set->parts_->shm->makeEndpoint(identity));
+#ifdef RAMCORE_HAS_DPDK
+  if (set->parts_->dpdk != nullptr) set->add(*set->parts_->dpdk, set->parts_->dpdk->makeEndpoint(identity));
+#endif
   if (set->parts_->tcp) set->add(*set->parts_->tcp, set->parts_->tcp->makeEndpoint(identity));
   return set;
 }

@@ -30,6 +30,18 @@ struct VerbsDeviceChoice {
   static Outcome<VerbsDeviceChoice> of(const Locator& locator);
 };
 
+/// Which ports of DPDK to use, as flags say it; none: the transport is not there.
+struct DpdkChoice {
+  std::vector<std::string> ports;  ///< device strings: "net_memif0,role=client,id=0,socket=/run/x", "0000:3b:00.0"
+  std::string address;             ///< "02:00:00:00:00:01": by which others know all of them; empty: that of the first
+  uint32_t mtu = 1500;             ///< bytes, 576..9000
+  uint32_t memory_mb = 128;        ///< for the frames of all ports
+  bool huge_pages = false;
+  std::string arguments;  ///< of DPDK's own command line
+  bool seal = true;       ///< packets carry a MAC; so also if only the other side wants it
+  std::string faults;     ///< done to frames that arrive, for tests (datagram::FaultRates)
+};
+
 /// What a thread's transports are to be.
 struct TransportChoices {
   /// If it is there: built in, and a device is found.
@@ -39,6 +51,7 @@ struct TransportChoices {
   bool shm = true;
   Wanted verbs = Wanted::IfThere;
   VerbsDeviceChoice verbs_device;
+  DpdkChoice dpdk;
   /// How long at most bytes are lent to a message; 0: each transport's default.
   int64_t lent_ns_max = 0;
 };

@@ -194,16 +194,29 @@ class Cluster:
             flags += ["--secret-file", self.secret_file]
         return flags
 
+    def process_prefix(self, name):
+        """What stands in front of a process's command line: for fabrics where each has a place of its own."""
+        return []
+
+    def process_flags(self, name):
+        """Flags of that process alone."""
+        return []
+
+    def tool_name(self):
+        """A name for a tool that is about to run, for the two above."""
+        return "tool"
+
     def coordinator_arguments(self, listen=None, storage=None):
-        arguments = [tool("ramcore-coordinator"), "--storage", storage or self.path("coordinator"),
-                     "--death-after-ms", str(self.death_after_ms)] + self.security_flags()
+        arguments = self.process_prefix("coordinator") + [tool("ramcore-coordinator"), "--storage", storage or self.path("coordinator"),
+                     "--death-after-ms", str(self.death_after_ms)] + self.security_flags() + self.process_flags("coordinator")
         for locator in listen or self.listen_locators("coordinator"):
             arguments += ["--listen", locator]
         return arguments
 
     def server_arguments(self, name, coordinator=None):
-        arguments = [tool("ramcore-server"), "--coordinator", coordinator or self.coordinator_locator(),
-                     "--name", name, "--memory", self.memory] + self.security_flags()
+        arguments = self.process_prefix(name) + [tool("ramcore-server"), "--coordinator", coordinator or
+                                                 self.coordinator_locator(), "--name", name, "--memory", self.memory]
+        arguments += self.security_flags() + self.process_flags(name)
         arguments += ["--replicas", str(self.replicas), "--storage-bytes", self.storage if self.replicas else "0"]
         if self.replicas:
             arguments += ["--storage", self.path(name)]
@@ -214,7 +227,7 @@ class Cluster:
     def listen_locators(self, name):
         # Machines with RDMA devices say where these are (tests/vm); servers take them in turn.
         rdma = os.environ.get("RDMA_IP1" if name.endswith(("1", "3")) else "RDMA_IP0")
-        locators = {"tcp": "tcp://127.0.0.1:0", "shm": f"shm://{self.path(name + '.sock')}", "verbs": f"verbs://{rdma}:0"}
+        locators = {"tcp": "tcp://127.0.0.1:0", "shm": f"shm://{self.path(name + '.sock')}", "verbs": f"verbs://{rdma}:0", "dpdk": "dpdk://any@0"}
         return [locators[transport] for transport in self.transports]
 
     def start_coordinator(self, listen=None):
@@ -248,8 +261,9 @@ class Cluster:
     # --- tools
 
     def arguments(self, name, *arguments, scheme=None):
-        return [tool(name), "--coordinator", self.coordinator_locator(scheme)] + self.security_flags() + [
-            str(argument) for argument in arguments]
+        place = self.tool_name()
+        return (self.process_prefix(place) + [tool(name), "--coordinator", self.coordinator_locator(scheme)] +
+                self.security_flags() + self.process_flags(place) + [str(argument) for argument in arguments])
 
     def run(self, name, *arguments, stdin=None, check=True, scheme=None, timeout=COMMAND_SECONDS_MAX):
         """Runs a tool against this cluster; gives subprocess.CompletedProcess with text output."""

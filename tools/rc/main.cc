@@ -18,6 +18,15 @@ Outcome<Client*> Session::client() {
   options.connect_timeout = std::chrono::milliseconds(timeout_ms);
   options.administrator = true;
   options.rdma_device = cluster.rdma_device;
+  const transport::DpdkChoice& dpdk = cluster.dpdk;
+  options.dpdk = {.ports = dpdk.ports,
+                  .address = dpdk.address,
+                  .mtu = dpdk.mtu,
+                  .memory_mb = dpdk.memory_mb,
+                  .huge_pages = dpdk.huge_pages,
+                  .arguments = dpdk.arguments,
+                  .seal = dpdk.seal,
+                  .faults = dpdk.faults};
   Outcome<Client> connected = Client::connect(options);
   if (!connected) return connected.error();
   client_.emplace(std::move(connected).value());

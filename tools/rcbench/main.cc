@@ -44,7 +44,7 @@ void declare(CLI::App& app, Flags& flags) {
   flags.cluster.addTo(app);
   app.add_option("--transport", flags.transport, "Use only this transport: any, tcp, shm or verbs")
       ->capture_default_str()
-      ->check(CLI::IsMember({"any", "tcp", "shm", "verbs"}));
+      ->check(CLI::IsMember({"any", "tcp", "shm", "verbs", "dpdk"}));
 
   app.add_option("--table", settings.table, "Table to use; made if there is none")->capture_default_str();
   app.add_option("--tablets", flags.tablets, "Tablets of a table that is made; 0: one per server")

@@ -4,6 +4,7 @@
 
 #include "log/segment_format.h"
 #include "runtime/real/secret_file.h"
+#include "tools/support/dpdk_flags.h"
 #include "transport/cluster_name.h"
 #include "wire/handshake_messages.h"
 
@@ -13,7 +14,7 @@ void ClusterFlags::addTo(CLI::App& app) {
   coordinators = {"tcp://127.0.0.1:11100"};
   app.add_option(
          "--coordinator", coordinators,
-         "Locator of the coordinator, tcp://HOST:PORT, verbs://HOST:PORT or shm:///PATH; repeat it for its other "
+         "Locator of the coordinator, tcp://HOST:PORT, verbs://HOST:PORT, dpdk://ADDRESS@NUMBER or shm:///PATH; repeat it for its other "
          "locators")
       ->envname("RAMCORE_COORDINATOR")
       ->expected(1)
@@ -35,6 +36,7 @@ void ClusterFlags::addTo(CLI::App& app) {
          "if there is any")
       ->envname("RAMCORE_RDMA_DEVICE")
       ->type_name("DEVICE");
+  addDpdkFlags(app, dpdk);
   app.set_version_flag("--version", std::string("ramcore ") + RAMCORE_VERSION + " (wire format " +
                                         std::to_string(wire::kProtocolVersion) + ", segment format " +
                                         std::to_string(log::kSegmentFormat) + ")");
@@ -60,6 +62,7 @@ Outcome<ClusterAccess> ClusterFlags::open(transport::Role role) const {
     access.transports.verbs_device = std::move(device).value();
     access.transports.verbs = transport::TransportChoices::Wanted::Yes;
   }
+  access.transports.dpdk = dpdk;
   return access;
 }
 

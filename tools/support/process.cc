@@ -15,6 +15,7 @@
 
 #include "log/segment_format.h"
 #include "runtime/real/secret_file.h"
+#include "tools/support/dpdk_flags.h"
 #include "transport/cluster_name.h"
 #include "wire/handshake_messages.h"
 
@@ -46,6 +47,7 @@ rpc::DispatchOptions dispatchOptions(const ProcessSettings& settings) {
 // What to listen at, and which transports that takes. Failure: BadConfig.
 Outcome<transport::TransportChoices> choose(const ProcessSettings& settings, std::vector<transport::Locator>& listen) {
   transport::TransportChoices choices;
+  choices.dpdk = settings.dpdk;
   choices.lent_ns_max = settings.pin_deadline_ms * runtime::kNanosPerMilli;
   using Wanted = transport::TransportChoices::Wanted;
   for (const std::string& text : settings.listen) {
@@ -74,13 +76,14 @@ void addProcessFlags(CLI::App& app, ProcessSettings& settings) {
   app.option_defaults()->always_capture_default();
   app.add_option(
          "--listen", settings.listen,
-         "Locator to accept sessions at: tcp://host:port or verbs://host:port (port 0: any free one) or shm:///path; "
-         "repeatable")
+         "Locator to accept sessions at: tcp://host:port or verbs://host:port (port 0: any free one), shm:///path or "
+         "dpdk://any@number; repeatable")
       ->envname("RAMCORE_LISTEN");
   app.add_option("--rdma-device", settings.rdma_device,
                  "RDMA device to use, NAME, NAME:PORT or NAME:PORT:GID; without it the one with the address of a verbs "
                  "locator, or the first active one, if there is any")
       ->envname("RAMCORE_RDMA_DEVICE");
+  addDpdkFlags(app, settings.dpdk);
   app.add_option("--cluster", settings.cluster, "Name of the cluster; both ends of a session must have the same")
       ->envname("RAMCORE_CLUSTER");
   app.add_option("--secret-file", settings.secret_file,

@@ -32,6 +32,7 @@ enum ExitCode : int {
 struct ProcessSettings {
   std::vector<std::string> listen;
   std::string rdma_device;
+  transport::DpdkChoice dpdk;
   std::string cluster = "ramcore";
   std::string secret_file;
   std::string log_level = "info";

@@ -40,8 +40,7 @@ DatagramEndpoint::DatagramEndpoint(const DatagramOptions& options, DatagramConte
       address_(ports_.at(0)->facts().address),
       no_seal_(Handshake::Key{}, true, false),
       complaints_(context_.clock, context_.trace, "dpdk: "),
-      leaving_(ports_.size()),
-      stuck_since_ns_(ports_.size()) {
+      leaving_(ports_.size()) {
   uint32_t packet_bytes = wire::kPacketBytesMax;
   for (const FramePort* port : ports_) {
     RC_CHECK(port->facts().address == address_ &&
@@ -193,7 +192,7 @@ void DatagramEndpoint::flush() {
   if (!ready_.empty()) pump();
   if (!takers_.empty()) tellTakers(false);
   for (uint32_t port = 0; port < ports_.size(); ++port) {
-    if (!leaving_[port].empty()) flushPort(port);
+    if (!leaving_[port].frames.empty()) flushPort(port);
   }
 }
 
@@ -203,7 +202,7 @@ bool DatagramEndpoint::prepareSleep() {
   tellTakers(true);
   flush();
   if (!lost_.empty() || !opened_.empty() || !ready_.empty() || !requests_.empty()) return false;
-  if (std::ranges::any_of(leaving_, [](const auto& frames) { return !frames.empty(); })) return false;
+  if (std::ranges::any_of(leaving_, [](const Leaving& leaving) { return !leaving.frames.empty(); })) return false;
   if (!context_.wake_by) return true;
   now_ns_ = context_.clock.nowNs();
   if (hasDeadlines() && now_ns_ >= house_due_ns_) {

@@ -71,6 +71,7 @@ struct PacketCounts {
   uint64_t copies = 0;     ///< of messages, that were there already
   uint64_t unproven = 0;   ///< whose seal or checksum was wrong
   uint64_t nonsense = 0;   ///< that are no packets of ours
+  uint64_t dropped = 0;    ///< before they were sent: the port took nothing for long
   uint64_t strangers = 0;  ///< of sessions that are not there
 };
 
@@ -132,6 +133,12 @@ class DatagramEndpoint final : public Endpoint {
     int64_t due_ns = 0;
     uint8_t tries = 0;
   };
+  /// Frames that a port has not taken yet.
+  struct Leaving {
+    std::vector<OutFrame> frames;
+    int64_t since_ns = 0;  ///< when it last took any, or there were none
+    bool has_link = false;
+  };
   /// Who named a session first: copies of its first packet find it there.
   using PeerKey = std::pair<MacAddress, uint64_t>;
 
@@ -174,6 +181,7 @@ class DatagramEndpoint final : public Endpoint {
   void sendWord(Session& session, wire::PacketKind kind, const wire::PacketHeader& header = {}, ByteSpan body = {});
   void sendOn(uint32_t port, const MacAddress& to, const PacketSeal& seal, wire::PacketKind kind,
               wire::PacketHeader header, std::span<const ByteSpan> body);
+  void leave(uint32_t port, OutFrame frame);
   void flushPort(uint32_t port);
   Outgoing& startSending(Session& session, TxMessage message, wire::PacketKind kind, wire::PacketHeader header);
   void makeReady(Outgoing& outgoing);
@@ -206,6 +214,8 @@ class DatagramEndpoint final : public Endpoint {
   // Deadlines and bounds (datagram_house.cc).
   bool hasDeadlines() const;
   void keepHouse();
+  void keepPorts();
+  void suspectAllAt(uint32_t port);
   int64_t checkGreeting(Session& session);
   int64_t checkOpen(Session& session);
   int64_t checkSilence(Session& session);
@@ -247,11 +257,10 @@ class DatagramEndpoint final : public Endpoint {
 
   std::vector<std::unique_ptr<Outgoing>> outgoings_;
   std::vector<Outgoing*> free_outgoings_;
-  std::vector<Outgoing*> retired_;              // something still reads them, or they are queued
-  std::deque<Outgoing*> ready_;                 // have something to send
-  std::vector<std::vector<OutFrame>> leaving_;  // by port
-  std::vector<int64_t> stuck_since_ns_;         // by port: it has taken none of these since; 0: it has
-  bool is_blocked_ = false;                     // a port takes no more for now
+  std::vector<Outgoing*> retired_;  // something still reads them, or they are queued
+  std::deque<Outgoing*> ready_;     // have something to send
+  std::vector<Leaving> leaving_;    // by port
+  bool is_blocked_ = false;         // a port takes no more for now
 
   std::vector<RxMessage> requests_;          // found in this round
   std::vector<Arrival> listed_;              // got on in this round
@@ -274,6 +283,7 @@ class DatagramEndpoint final : public Endpoint {
   int64_t house_due_ns_ = 0;
   int64_t house_planned_ns_ = 0;    // as the last look left it
   int64_t listening_since_ns_ = 0;  // before that the thread was away, and nobody can be blamed for silence
+  int64_t ports_kept_ns_ = 0;
   uint32_t rounds_to_look_ = 1;
   int64_t nap_ns_ = 0;
   LendingCounts lending_counts_;

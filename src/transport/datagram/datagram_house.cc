@@ -1,5 +1,6 @@
 // What a DatagramEndpoint does by the clock.
 #include <algorithm>
+#include <utility>
 
 #include "transport/chunk_copy.h"
 #include "transport/datagram/datagram_endpoint.h"
@@ -13,6 +14,10 @@ constexpr int64_t kIdleHouseNs = 1 * runtime::kNanosPerSecond;
 constexpr int64_t kLeastHouseNs = 200 * runtime::kNanosPerMicro;
 constexpr int64_t kSuspectProbeNs = 10 * runtime::kNanosPerMilli;
 constexpr int64_t kSuspectNs = 60 * runtime::kNanosPerMilli;
+// Ports are looked after so often while something is expected of them.
+constexpr int64_t kPortHouseNs = 10 * runtime::kNanosPerMilli;
+// What a port has not taken for so long is dropped: it holds bytes that are lent, and is sent again if it matters.
+constexpr int64_t kPortStallNs = 50 * runtime::kNanosPerMilli;
 constexpr uint8_t kCloseTries = 5;
 // A look that comes so much too late: the thread was stopped, and what came meanwhile is still to be looked at.
 constexpr int64_t kPauseNs = 20 * runtime::kNanosPerMilli;
@@ -29,8 +34,9 @@ bool DatagramEndpoint::hasDeadlines() const { return open_count_ + young_count_ 
 // Looks at every session, and notes when the next look is due.
 void DatagramEndpoint::keepHouse() {
   unknown_said_ = 0;
-  int64_t due_ns = now_ns_ + kIdleHouseNs;
+  int64_t due_ns = now_ns_ + (open_count_ + young_count_ != 0 ? kPortHouseNs : kIdleHouseNs);
   if (now_ns_ >= house_planned_ns_ + kPauseNs) listening_since_ns_ = now_ns_;
+  keepPorts();
   chooseGranted();
   boundWaiting();
   for (size_t i = 0; i < sessions_.size(); ++i) {
@@ -44,6 +50,28 @@ void DatagramEndpoint::keepHouse() {
   if (is_short_of_memory_) squeeze();
   house_due_ns_ = std::max(due_ns, now_ns_ + kLeastHouseNs);
   house_planned_ns_ = house_due_ns_;
+}
+
+void DatagramEndpoint::keepPorts() {
+  if (now_ns_ - ports_kept_ns_ < kPortHouseNs) return;
+  ports_kept_ns_ = now_ns_;
+  for (uint32_t port = 0; port < ports_.size(); ++port) {
+    Leaving& leaving = leaving_[port];
+    const bool had_link = std::exchange(leaving.has_link, ports_[port]->keepHouse());
+    if (had_link && !leaving.has_link && ports_[port]->facts().joins_two) suspectAllAt(port);
+    if (leaving.frames.empty() || now_ns_ - leaving.since_ns < kPortStallNs) continue;
+    packet_counts_.dropped += leaving.frames.size();
+    for (const OutFrame frame : leaving.frames) ports_[port]->drop(frame);
+    leaving.frames.clear();
+  }
+}
+
+// The process at the other end has gone, or opens its port anew.
+void DatagramEndpoint::suspectAllAt(uint32_t port) {
+  for (const auto& session : sessions_) {
+    if (session == nullptr || session->state != Session::State::Open || session->route.port != port) continue;
+    if (session->suspected_ns == 0) session->suspected_ns = std::max<int64_t>(now_ns_, 1);
+  }
 }
 
 int64_t DatagramEndpoint::checkGreeting(Session& session) {
@@ -182,17 +210,13 @@ uint64_t DatagramEndpoint::waitingBytes(const Outgoing& outgoing) const {
 
 // Before anything is copied. Where all together leave too much, whoever leaves most has to go.
 void DatagramEndpoint::boundWaiting() {
-  copied_out_bytes_ = 0;
   for (size_t i = 0; i < sessions_.size(); ++i) {
     Session* const session = sessions_[i].get();
     if (session == nullptr || session->state != Session::State::Open) continue;
-    session->waiting_bytes = 0;
+    copied_out_bytes_ -= std::exchange(session->waiting_bytes, 0);
     for (const Outgoing* outgoing : session->channel->sending) session->waiting_bytes += waitingBytes(*outgoing);
-    if (session->waiting_bytes > options_.stall_bytes_max) {
-      dropUnread(*session);
-    } else {
-      copied_out_bytes_ += session->waiting_bytes;
-    }
+    copied_out_bytes_ += session->waiting_bytes;
+    if (session->waiting_bytes > options_.stall_bytes_max) dropUnread(*session);
   }
   while (copied_out_bytes_ > options_.held_bytes_max) {
     Session* worst = nullptr;
@@ -200,8 +224,7 @@ void DatagramEndpoint::boundWaiting() {
       if (session == nullptr || session->state != Session::State::Open) continue;
       if (worst == nullptr || session->waiting_bytes > worst->waiting_bytes) worst = session.get();
     }
-    if (worst == nullptr || worst->waiting_bytes == 0) break;
-    copied_out_bytes_ -= worst->waiting_bytes;
+    RC_CHECK(worst != nullptr && worst->waiting_bytes != 0);  // it is the sum of these
     dropUnread(*worst);
   }
 }

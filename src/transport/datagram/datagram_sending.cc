@@ -1,6 +1,7 @@
 // What a DatagramEndpoint sends.
 #include <algorithm>
 
+#include "base/mutation.h"
 #include "transport/chunk_copy.h"
 #include "transport/datagram/datagram_endpoint.h"
 #include "wire/frame.h"
@@ -154,7 +155,7 @@ void DatagramEndpoint::pump() {
 // False: the port takes no more for now.
 bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t packet, bool is_again) {
   FramePort& port = *ports_[session.route.port];
-  if (leaving_[session.route.port].size() >= kLeavingMax) return false;
+  if (leaving_[session.route.port].frames.size() >= kLeavingMax) return false;
   const uint32_t bytes = outgoing.bytesOf(packet);
   const Cut cut = cutOut(*outgoing.message, outgoing.offsetOf(packet), bytes);
   const std::span<const Chunk> chunks = std::span(cut.chunks).first(cut.chunk_count);
@@ -170,7 +171,7 @@ bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t
   const bool is_overdue = now_ns_ >= outgoing.message->lent_since_ns + options_.lent_ns_max;
   const auto canStay = [&](const Chunk& chunk) {
     return !is_overdue && port.facts().pieces_max >= 2 && chunk.owner != nullptr && chunk.owner != &chunk_copies &&
-           port.canAttach(chunk.region);
+           port.canAttach(chunk.region) && !RC_MUTATION("copy-before-send");
   };
   const GatherPlan plan = planPieces(static_cast<uint32_t>(wire::kPacketHeaderBytes + cut.head.size()), chunks, limits,
                                      [&](const Chunk& chunk) { return !isLong(chunk) || !canStay(chunk); });
@@ -228,7 +229,7 @@ bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t
                                   wire::kDatagramVersion,
                                   outgoing.kind});
   storeAs(start + sizeof(wire::FrameStart), header);
-  leaving_[session.route.port].push_back(frame);
+  leave(session.route.port, frame);
 
   ++packet_counts_.sent;
   if (is_again) ++packet_counts_.resent;
@@ -244,29 +245,24 @@ bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t
       if (isLong(chunks[k])) ++send_counts_.long_chunks_copied;
     }
   }
-  if (leaving_[session.route.port].size() % kLeavingAtOnce == 0) flushPort(session.route.port);
+  if (leaving_[session.route.port].frames.size() % kLeavingAtOnce == 0) flushPort(session.route.port);
   return true;
 }
 
+void DatagramEndpoint::leave(uint32_t port, OutFrame frame) {
+  Leaving& leaving = leaving_[port];
+  if (leaving.frames.empty()) leaving.since_ns = now_ns_;
+  leaving.frames.push_back(frame);
+}
+
 void DatagramEndpoint::flushPort(uint32_t port) {
-  std::vector<OutFrame>& leaving = leaving_[port];
-  if (leaving.empty()) return;
-  const uint32_t taken = ports_[port]->send(leaving);
-  if (taken == 0) {
-    // A port that takes nothing, its wire being cut, does not keep what is lent to frames that wait for it. They are
-    // lost as others are.
-    if (stuck_since_ns_[port] == 0) {
-      stuck_since_ns_[port] = std::max<int64_t>(now_ns_, 1);
-    } else if (now_ns_ - stuck_since_ns_[port] >= options_.lent_ns_max) {
-      for (const OutFrame frame : leaving) ports_[port]->drop(frame);
-      leaving.clear();
-      stuck_since_ns_[port] = 0;
-    }
-    return;
-  }
-  stuck_since_ns_[port] = 0;
+  Leaving& leaving = leaving_[port];
+  if (leaving.frames.empty()) return;
+  const uint32_t taken = ports_[port]->send(leaving.frames);
+  if (taken == 0) return;
   ++send_counts_.posts;
-  leaving.erase(leaving.begin(), leaving.begin() + taken);
+  leaving.since_ns = now_ns_;
+  leaving.frames.erase(leaving.frames.begin(), leaving.frames.begin() + taken);
 }
 
 // ---- words: packets that are sent again only if somebody asks again
@@ -274,7 +270,7 @@ void DatagramEndpoint::flushPort(uint32_t port) {
 // Dropped if the port takes no more.
 void DatagramEndpoint::sendOn(uint32_t port, const MacAddress& to, const PacketSeal& seal, wire::PacketKind kind,
                               wire::PacketHeader header, std::span<const ByteSpan> body) {
-  if (leaving_[port].size() >= 2 * kLeavingMax) return;
+  if (leaving_[port].frames.size() >= 2 * kLeavingMax) return;
   uint32_t bytes = 0;
   for (const ByteSpan& piece : body) bytes += static_cast<uint32_t>(piece.size());
   std::byte* start = nullptr;
@@ -291,7 +287,7 @@ void DatagramEndpoint::sendOn(uint32_t port, const MacAddress& to, const PacketS
   std::byte* at = start + wire::kPacketHeaderBytes;
   for (const ByteSpan& piece : body) at = std::ranges::copy(piece, at).out;
   ++packet_counts_.sent;
-  leaving_[port].push_back(frame);
+  leave(port, frame);
 }
 
 void DatagramEndpoint::sendWord(const Route& route, const PacketSeal& seal, wire::PacketKind kind,

@@ -1,5 +1,6 @@
 // The life of a DatagramEndpoint's sessions.
 #include <algorithm>
+#include <utility>
 
 #include "transport/chunk_copy.h"
 #include "transport/datagram/datagram_endpoint.h"
@@ -330,6 +331,8 @@ void DatagramEndpoint::sayUnknown(uint32_t port, const MacAddress& to, uint64_t 
 void DatagramEndpoint::lose(Session& session, Status reason) {
   if (session.state == Session::State::Lost) return;
   const bool was_open = session.state == Session::State::Open;
+  // Whoever looks for memory now finds what this session gives up.
+  copied_out_bytes_ -= std::exchange(session.waiting_bytes, 0);
   if (was_open) {
     --open_count_;
   } else {
@@ -405,8 +408,8 @@ DatagramEndpoint::~DatagramEndpoint() {
   }
   for (uint32_t port = 0; port < ports_.size(); ++port) {
     flushPort(port);
-    for (const OutFrame frame : leaving_[port]) ports_[port]->drop(frame);
-    leaving_[port].clear();
+    for (const OutFrame frame : leaving_[port].frames) ports_[port]->drop(frame);
+    leaving_[port].frames.clear();
     ports_[port]->stop();
   }
   requests_.clear();

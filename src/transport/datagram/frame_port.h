@@ -40,6 +40,7 @@ struct PortFacts {
   uint32_t pieces_max = 1;        ///< of one frame: bytes in a row, attached or written
   uint32_t lendable_frames = 64;  ///< that may be kept from the port; of others the bytes are copied
   bool is_local = false;          ///< its frames cannot leave this machine
+  bool joins_two = false;         ///< one process is at the other end: its link ends with that process
   bool has_wakeups = false;       ///< it ends the thread's sleep when frames arrive
 };
 
@@ -70,6 +71,9 @@ class FramePort {
   /// Ends the port: what it was given leaves or is lost, and all pieces are told to be gone before it returns. Frames
   /// that arrived can still be released.
   virtual void stop() = 0;
+  /// Called every 10 ms or so while there are sessions, and rarely otherwise: may make system calls. Returns whether
+  /// there is a link.
+  virtual bool keepHouse() { return true; }
   /// Whether bytes of this region can be attached.
   virtual bool canAttach(RegionId region) const = 0;
 };

@@ -107,6 +107,7 @@ class CutPort final : public FramePort {
   void drop(OutFrame frame) noexcept override { inner_.drop(frame); }
   uint32_t send(std::span<const OutFrame> frames) override { return is_cut ? 0 : inner_.send(frames); }
   void stop() override { inner_.stop(); }
+  bool keepHouse() override { return inner_.keepHouse(); }
   bool canAttach(RegionId region) const override { return inner_.canAttach(region); }
 
   bool is_cut = false;

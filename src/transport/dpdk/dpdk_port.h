@@ -1,0 +1,99 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "transport/datagram/frame_port.h"
+#include "transport/dpdk/environment.h"
+
+struct rte_mbuf;
+struct rte_mbuf_ext_shared_info;
+struct rte_mempool;
+
+namespace ramcore::transport::dpdk {
+
+/// Memory for frames, of all ports of a transport.
+class FramePools {
+ public:
+  /// @param frame_bytes  the longest frame. Failure: NoSpace.
+  static Outcome<std::unique_ptr<FramePools>> make(uint32_t frame_count, uint32_t frame_bytes);
+  FramePools(const FramePools&) = delete;
+  FramePools& operator=(const FramePools&) = delete;
+  /// All frames have been given back (checked).
+  ~FramePools();
+
+  rte_mempool* frames() const { return frames_; }
+  /// Without bytes of their own: for pieces that stand elsewhere.
+  rte_mempool* pieces() const { return pieces_; }
+  uint32_t frameCount() const { return frame_count_; }
+
+ private:
+  FramePools() = default;
+  rte_mempool* frames_ = nullptr;
+  rte_mempool* pieces_ = nullptr;
+  uint32_t frame_count_ = 0;
+};
+
+struct PortOptions {
+  std::string device;  ///< "net_memif0,role=server,id=0,socket=/run/x", "0000:3b:00.0"
+  uint32_t mtu = 1500;
+  /// What others know us by; all zeros: the address that the port has.
+  datagram::MacAddress address;
+  /// The network of the port is known to end at this machine, as that of a memif does.
+  bool is_local = false;
+};
+
+/// An Ethernet port of DPDK, real or virtual: one receive and one send queue.
+class DpdkPort final : public datagram::FramePort {
+ public:
+  /// `pools` outlive it. Failure: BadConfig: no such device, or it does not do what is asked; IoError.
+  static Outcome<std::unique_ptr<DpdkPort>> open(const PortOptions& options, const Environment& environment,
+                                                 const FramePools& pools, uint32_t lendable_frames);
+  ~DpdkPort() override;
+
+  /// Lets the device read memory that DPDK knows. Before anything of it is attached, in the order of region ids.
+  /// Failure: IoError.
+  Outcome<bool> addRegion(const std::byte* base, size_t bytes);
+
+  const datagram::PortFacts& facts() const override { return facts_; }
+  std::string describe() const override { return name_.name; }
+  uint32_t receive(std::span<datagram::InFrame> into) override;
+  void release(const datagram::InFrame& frame) noexcept override;
+  datagram::OutFrame make(uint32_t bytes, std::byte*& at) override;
+  std::byte* extend(datagram::OutFrame frame, uint32_t bytes) override;
+  bool attach(datagram::OutFrame frame, const std::byte* at, uint32_t bytes, RegionId region,
+              datagram::FrameOwner& owner) override;
+  void drop(datagram::OutFrame frame) noexcept override;
+  uint32_t send(std::span<const datagram::OutFrame> frames) override;
+  void stop() override;
+  bool keepHouse() override;
+  bool canAttach(RegionId region) const override {
+    return region != 0 && region <= region_count_ && facts_.pieces_max > 1;
+  }
+
+ private:
+  /// What a piece that stands elsewhere has with it until the driver lets go of it.
+  struct Loan;
+
+  DpdkPort(DeviceName name, const FramePools& pools);
+  Outcome<bool> configure(const PortOptions& options);
+  Loan* takeLoan();
+  void awaitLink();
+
+  const DeviceName name_;
+  const FramePools& pools_;
+  datagram::PortFacts facts_;
+  uint16_t port_ = 0;
+  uint16_t region_count_ = 0;
+  bool is_open_ = false;
+  bool is_started_ = false;
+  bool is_virtual_ = false;
+  bool knows_thread_ = false;
+  bool is_up_ = false;  // as of the last look
+  std::vector<std::unique_ptr<Loan>> loans_;
+  Loan* free_loans_ = nullptr;
+};
+
+}  // namespace ramcore::transport::dpdk

@@ -1,0 +1,102 @@
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "contract/transport_suite.h"
+#include "runtime/real/system_clock.h"
+#include "transport/dpdk/dpdk_transport.h"
+#include "transport/epoll_sleeper.h"
+
+namespace ramcore::transport::contract {
+namespace {
+
+/// What a node's port is: the two ends of a memif, or an interface at the bridge that tests/dpdk/run made.
+enum class Medium : uint8_t { Memif, Packet };
+
+class DpdkNode final : public Node {
+ public:
+  DpdkNode(runtime::Clock& clock, runtime::Entropy& entropy, const std::string& device, int number,
+           const NodeOptions& options, const Identity& identity, std::set<int>& taken)
+      : sleeper_(clock), number_(number), taken_(taken) {
+    taken_.insert(number_);
+    dpdk::DpdkOptions dpdk;
+    dpdk.environment.ports = {device};
+    dpdk.address = {{2, 0, 0, 0, 0, static_cast<uint8_t>(number)}};
+    dpdk.is_local = true;
+    dpdk.protocol.slots_per_session = options.slots_per_session;
+    dpdk.protocol.idle_probe_ns = runtime::kNanosPerSecond / 4;
+    auto transport = dpdk::DpdkTransport::open(
+        dpdk, {.clock = clock, .entropy = entropy, .trace = stderrTrace("contract"), .wake_by = [this](int64_t ns) {
+                 sleeper_.wakeBy(ns);
+               }});
+    RC_CHECK_MSG(transport.ok(), transport.error().message.c_str());
+    transport_ = std::move(transport).value();
+    const auto region = transport_->registerMemory(chunkArena().base, ChunkArena::kBytes, Access::Local);
+    RC_CHECK_MSG(region.ok(), region.error().message.c_str());
+    chunkArena().region = *region;
+    endpoint_ = transport_->makeEndpoint(identity);
+  }
+  ~DpdkNode() override { taken_.erase(number_); }
+  Endpoint& endpoint() override { return *endpoint_; }
+  Sleeper* sleeper() override { return &sleeper_; }
+
+ private:
+  EpollSleeper sleeper_;
+  const int number_;
+  std::set<int>& taken_;
+  std::unique_ptr<dpdk::DpdkTransport> transport_;
+  std::unique_ptr<Endpoint> endpoint_;
+};
+
+class DpdkWorld final : public World {
+ public:
+  explicit DpdkWorld(Medium medium) : medium_(medium) {
+    ChunkArena& arena = chunkArena();
+    if (arena.base == nullptr) arena.base = static_cast<std::byte*>(std::aligned_alloc(2u << 20, ChunkArena::kBytes));
+    arena.used_bytes = 0;
+    std::string pattern = (std::filesystem::temp_directory_path() / "ramcore-memif-XXXXXX").string();
+    RC_CHECK(::mkdtemp(pattern.data()) != nullptr);
+    folder_ = pattern;
+  }
+  ~DpdkWorld() override {
+    chunkArena().region = 0;
+    std::filesystem::remove_all(folder_);
+  }
+  std::unique_ptr<Node> makeNode(const NodeOptions& options, const Identity& identity) override {
+    // A process that is started anew has the address of the one before it.
+    int number = 1;
+    while (taken_.contains(number)) ++number;
+    return std::make_unique<DpdkNode>(clock_, entropy_, deviceOf(number), number, options, identity, taken_);
+  }
+  Locator placeToListen(Node&, int) override { return Locator::parse("dpdk://any@0").value(); }
+  Locator emptyPlace() override { return Locator::parse("dpdk://02:00:00:00:00:ee@1").value(); }
+  int64_t nowNs() override { return clock_.nowNs(); }
+
+ private:
+  std::string deviceOf(int number) const {
+    const std::string digit = std::to_string(number);
+    if (medium_ == Medium::Packet) return "net_af_packet" + digit + ",iface=rc" + digit + ",qdisc_bypass=1";
+    // The driver keeps one listener for a path and process, and would take both ends for one: they write it
+    // differently.
+    const std::string role = number == 1 ? "server" : "client";
+    const std::string socket = (number == 1 ? folder_ / "socket" : folder_ / "." / "socket").string();
+    return "net_memif" + digit + ",role=" + role + ",id=0,socket-abstract=no,socket=" + socket;
+  }
+
+  const Medium medium_;
+  runtime::SystemClock clock_;
+  runtime::SystemEntropy entropy_;
+  std::filesystem::path folder_;
+  std::set<int> taken_;
+};
+
+template <Medium kMedium>
+std::unique_ptr<World> makeDpdkWorld() {
+  return std::make_unique<DpdkWorld>(kMedium);
+}
+
+const Registration kMemif({"dpdk_memif", &makeDpdkWorld<Medium::Memif>, {.has_sleeper = true}});
+const Registration kPacket({"dpdk_af_packet", &makeDpdkWorld<Medium::Packet>, {.has_sleeper = true}});
+
+}  // namespace
+}  // namespace ramcore::transport::contract
