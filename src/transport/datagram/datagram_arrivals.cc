@@ -12,6 +12,8 @@ bool isAfter(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) > 0; }
 
 // Below it a message is put into one packet of the receiver's.
 constexpr uint32_t kCopiedBytesAtOnce = RxBlockPool::kBlockBytes;
+// A sender of a long message that was asked so often for what is missing: others are granted packets in its place.
+constexpr uint8_t kTriesOfTheUnwilling = 2;
 
 }  // namespace
 
@@ -62,6 +64,11 @@ bool DatagramEndpoint::takeApart(uint32_t port, const InFrame& frame, Packet& pa
   constexpr std::array<uint8_t, 2> kType = {wire::kDatagramEtherType >> 8, wire::kDatagramEtherType & 0xff};
   // Other protocols share the wire.
   if (packet.start.ether_type != kType) return false;
+  // Nobody speaks from an address of many; whoever answered would reach all of them.
+  if ((packet.start.from[0] & 1) != 0) {
+    ++packet_counts_.nonsense;
+    return false;
+  }
   const MacAddress to{packet.start.to};
   if (to != address_ && !(to.isBroadcast() && packet.start.kind == wire::PacketKind::Greeting)) return false;
   packet.header = loadAs<wire::PacketHeader>(frame.bytes + sizeof(wire::FrameStart));
@@ -98,7 +105,7 @@ void DatagramEndpoint::takeFromStranger(const Packet& packet) {
 
 // True if the frame was kept.
 bool DatagramEndpoint::takePacket(Session& session, const Packet& packet, const InFrame& frame) {
-  bool is_good = true;
+  bool is_good = false;  // what has no name here is nothing either
   bool was_kept = false;
   switch (packet.start.kind) {
     case wire::PacketKind::Request:
@@ -118,20 +125,21 @@ bool DatagramEndpoint::takePacket(Session& session, const Packet& packet, const 
       break;
     case wire::PacketKind::Probe:
       sendWord(session, wire::PacketKind::Here);
+      is_good = true;
       break;
     case wire::PacketKind::Here:
+      is_good = true;
       break;
     case wire::PacketKind::Close:
       sendWord(session, wire::PacketKind::Closed);
       lose(session, Status::Shutdown);
-      break;
+      return false;
     case wire::PacketKind::Gone:
       lose(session, Status::SessionLost);
-      break;
+      return false;
     case wire::PacketKind::Closed:
     case wire::PacketKind::Greeting:
     case wire::PacketKind::Unknown:
-      is_good = false;
       break;
     default:
       is_good = false;
@@ -364,25 +372,35 @@ Incoming* DatagramEndpoint::incomingOf(const Arrival& arrival) {
   return incoming.isActive() ? &incoming : nullptr;
 }
 
-// Of many long messages the shortest are granted first (Montazeri et al., Homa, 2018), and always the oldest.
-bool DatagramEndpoint::mayBeGranted(const Incoming& incoming) const {
-  if (long_.size() <= options_.granted_messages) return true;
-  uint32_t before = 0;
-  bool is_oldest = true;
+// Of many long messages the shortest are granted first (Montazeri et al., Homa, 2018), and always the oldest. Who was
+// asked more than once for what it may send, and sends nothing, keeps nobody waiting.
+void DatagramEndpoint::chooseGranted() {
+  granted_remaining_ = UINT32_MAX;
+  granted_begun_ns_ = INT64_MIN;
+  if (long_.size() <= options_.granted_messages) return;
+  std::vector<uint32_t> remaining;
+  remaining.reserve(long_.size());
+  granted_begun_ns_ = INT64_MAX;
   for (const Arrival& arrival : long_) {
-    const Incoming* other = const_cast<DatagramEndpoint*>(this)->incomingOf(arrival);
-    if (other == nullptr || other == &incoming) continue;
-    if (other->remaining() < incoming.remaining() ||
-        (other->remaining() == incoming.remaining() && other->begun_ns < incoming.begun_ns)) {
-      ++before;
-    }
-    if (other->begun_ns < incoming.begun_ns) is_oldest = false;
+    const Incoming* const incoming = incomingOf(arrival);
+    if (incoming == nullptr || (incoming->owesPackets() && incoming->tries >= kTriesOfTheUnwilling)) continue;
+    remaining.push_back(incoming->remaining());
+    granted_begun_ns_ = std::min(granted_begun_ns_, incoming->begun_ns);
   }
-  return is_oldest || before + 1 < options_.granted_messages;
+  if (remaining.size() <= options_.granted_messages) return;
+  const auto last = remaining.begin() + (static_cast<ptrdiff_t>(options_.granted_messages) - 1);
+  std::ranges::nth_element(remaining, last);
+  granted_remaining_ = *last;
+}
+
+bool DatagramEndpoint::mayBeGranted(const Incoming& incoming) const {
+  return incoming.remaining() <= granted_remaining_ || incoming.begun_ns <= granted_begun_ns_;
 }
 
 // What got on in this round: its sender hears of it once.
 void DatagramEndpoint::tellListed() {
+  if (listed_.empty()) return;
+  chooseGranted();
   for (size_t i = 0; i < listed_.size(); ++i) {
     const Arrival arrival = listed_[i];
     Incoming* const incoming = incomingOf(arrival);
@@ -391,6 +409,7 @@ void DatagramEndpoint::tellListed() {
     const bool has_more = incoming->isLong() && mayBeGranted(*incoming) && incoming->grant(options_.grant_window);
     const bool wants_resend = incoming->untold_packets != 0 && incoming->hasHole();
     if (!has_more && !wants_resend) continue;
+    if (has_more) incoming->heard_ns = now_ns_;
     incoming->untold_packets = 0;
     tellProgress(*findOpen(arrival.session), arrival, incoming->progress(), incoming->header().sequence, false);
   }

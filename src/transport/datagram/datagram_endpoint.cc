@@ -55,6 +55,14 @@ const Peer* DatagramEndpoint::peer(SessionId id) const {
   return session != nullptr ? &session->peer : nullptr;
 }
 
+HeldCounts DatagramEndpoint::heldCounts() const {
+  return {.blocks = blocks_.outstanding() - (copies_ != nullptr ? 1 : 0),
+          .block_bytes = blocks_.lentBytes(),
+          .frames = lent_.count(),
+          .outgoing = outgoings_.size() - free_outgoings_.size(),
+          .sessions = sessions_.size() - free_indices_.size()};
+}
+
 // ---- messages
 
 Status DatagramEndpoint::call(SessionId id, TxMessage& request, const CallOptions& options, PendingCall& call) {
@@ -82,8 +90,9 @@ Status DatagramEndpoint::call(SessionId id, TxMessage& request, const CallOption
 }
 
 void DatagramEndpoint::abandon(SessionId id, PendingCall& call) {
-  Session* session = findOpen(id);
-  if (session == nullptr || !call.in_flight) return;
+  // Also of a session that is just being lost: a call that completes may abandon others.
+  Session* session = find(id);
+  if (session == nullptr || session->channel == nullptr || !call.in_flight) return;
   // Its bytes are the caller's again; the request may have to be sent once more all the same.
   Outgoing* request = session->channel->own[call.slot].request;
   if (request != nullptr) chunk_copies.replaceUnowned(*request->message);
@@ -194,13 +203,16 @@ bool DatagramEndpoint::prepareSleep() {
   if (std::ranges::any_of(leaving_, [](const Leaving& leaving) { return !leaving.frames.empty(); })) return false;
   if (!context_.wake_by) return true;
   now_ns_ = context_.clock.nowNs();
-  if (hasDeadlines()) {
-    keepHouse();
-    if (!lost_.empty() || !ready_.empty()) return false;
+  if (hasDeadlines() && now_ns_ >= house_due_ns_) {
+    // The next round looks at the house: sessions may end there, and calls complete in rounds alone.
+    rounds_to_look_ = 1;
+    return false;
   }
-  // Ports that wake nobody are looked at again after a while, and after a longer one each time that nothing came.
+  // Ports that wake nobody are looked at again after a while, and after a longer one each time that nothing came. So
+  // are those that have still to say that they have read what was lent.
   int64_t wake_ns = hasDeadlines() ? house_due_ns_ : runtime::kNever;
-  const bool naps = std::ranges::any_of(ports_, [](const FramePort* port) { return !port->facts().has_wakeups; });
+  const bool naps = !retired_.empty() ||
+                    std::ranges::any_of(ports_, [](const FramePort* port) { return !port->facts().has_wakeups; });
   if (naps) {
     nap_ns_ = std::clamp(2 * nap_ns_, kFirstNapNs, options_.nap_ns_max);
     wake_ns = std::min(wake_ns, now_ns_ + nap_ns_);

@@ -44,7 +44,8 @@ struct DatagramOptions {
   int64_t lent_ns_max = 100 * runtime::kNanosPerMilli;
   /// What may wait, copied out, for one session; beyond it the session is closed.
   uint64_t stall_bytes_max = 64 * 1024 * 1024;
-  /// How long a message may stand still in the middle before its session is closed, and if memory is short.
+  /// How long a message may stand still in the middle, or an answer not be mentioned by whom it is for, before its
+  /// session is closed; and if memory is short.
   int64_t stall_close_ns = 10 * runtime::kNanosPerSecond;
   int64_t stall_squeeze_ns = 1 * runtime::kNanosPerSecond;
   /// What messages of several packets may take, of all sessions; of clients those beyond it are not taken in.
@@ -72,6 +73,15 @@ struct PacketCounts {
   uint64_t nonsense = 0;   ///< that are no packets of ours
   uint64_t dropped = 0;    ///< before they were sent: the port took nothing for long
   uint64_t strangers = 0;  ///< of sessions that are not there
+};
+
+/// What an endpoint holds, for metrics and tests.
+struct HeldCounts {
+  uint64_t blocks = 0;       ///< of received messages, and of those that are arriving
+  uint64_t block_bytes = 0;  ///< of these
+  uint64_t frames = 0;       ///< of ports, lent to received messages
+  uint64_t outgoing = 0;     ///< messages that the peer does not have yet, or that a port still reads
+  uint64_t sessions = 0;     ///< in any state
 };
 
 /// Sessions of one thread over Ethernet frames: what is lost is sent again, what comes twice is taken once, receivers
@@ -104,6 +114,7 @@ class DatagramEndpoint final : public Endpoint {
   LendingCounts lendingCounts() const override { return lending_counts_; }
   SendCounts sendCounts() const override { return send_counts_; }
   const PacketCounts& packetCounts() const { return packet_counts_; }
+  HeldCounts heldCounts() const;
 
  private:
   /// A packet that arrived, taken apart.
@@ -165,6 +176,7 @@ class DatagramEndpoint final : public Endpoint {
   void tellListed();
   void tellProgress(Session& session, const Arrival& arrival, const wire::ProgressBody& body, uint32_t sequence,
                     bool is_overdue);
+  void chooseGranted();
   bool mayBeGranted(const Incoming& incoming) const;
   void handOver(MessageSink& sink);
 
@@ -219,6 +231,9 @@ class DatagramEndpoint final : public Endpoint {
   int64_t checkSending(Session& session);
   int64_t checkArriving(Session& session);
   int64_t checkLending(Session& session);
+  uint64_t waitingBytes(const Outgoing& outgoing) const;
+  void boundWaiting();
+  void dropUnread(Session& session);
   void checkClosing();
   void squeeze();
   uint64_t heldBytes() const { return blocks_.lentBytes() + copied_out_bytes_; }
@@ -258,9 +273,11 @@ class DatagramEndpoint final : public Endpoint {
 
   static constexpr size_t kFramesPerPort = 32;  // looked at before the next port
   std::array<InFrame, kFramesPerPort> frames_;
-  std::vector<RxMessage> requests_;  // found in this round
-  std::vector<Arrival> listed_;      // got on in this round
-  std::vector<Arrival> long_;        // need grants
+  std::vector<RxMessage> requests_;          // found in this round
+  std::vector<Arrival> listed_;              // got on in this round
+  std::vector<Arrival> long_;                // need grants
+  uint32_t granted_remaining_ = UINT32_MAX;  // of the long messages, those with no more left may be granted packets
+  int64_t granted_begun_ns_ = 0;             // and those that are no younger
   std::vector<SessionId> takers_;
   std::vector<SessionId> opened_;  // to be announced
   std::vector<Session*> lost_;     // to be announced
@@ -276,6 +293,8 @@ class DatagramEndpoint final : public Endpoint {
   int64_t now_ns_ = 0;          // as of this round
   bool is_time_fresh_ = false;  // read in this round
   int64_t house_due_ns_ = 0;
+  int64_t house_planned_ns_ = 0;    // as the last look left it
+  int64_t listening_since_ns_ = 0;  // before that the thread was away, and nobody can be blamed for silence
   int64_t ports_kept_ns_ = 0;
   uint32_t rounds_to_look_ = 1;
   int64_t nap_ns_ = 0;

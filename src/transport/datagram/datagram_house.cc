@@ -19,6 +19,8 @@ constexpr int64_t kPortHouseNs = 10 * runtime::kNanosPerMilli;
 // What a port has not taken for so long is dropped: it holds bytes that are lent, and is sent again if it matters.
 constexpr int64_t kPortStallNs = 50 * runtime::kNanosPerMilli;
 constexpr uint8_t kCloseTries = 5;
+// A look that comes so much too late: the thread was stopped, and what came meanwhile is still to be looked at.
+constexpr int64_t kPauseNs = 20 * runtime::kNanosPerMilli;
 constexpr uint8_t kTriesMax = 30;
 // Sessions where nothing happens are asked so often before they are lost.
 constexpr int64_t kIdleProbes = 3;
@@ -33,8 +35,10 @@ bool DatagramEndpoint::hasDeadlines() const { return open_count_ + young_count_ 
 void DatagramEndpoint::keepHouse() {
   unknown_said_ = 0;
   int64_t due_ns = now_ns_ + (open_count_ + young_count_ != 0 ? kPortHouseNs : kIdleHouseNs);
+  if (now_ns_ >= house_planned_ns_ + kPauseNs) listening_since_ns_ = now_ns_;
   keepPorts();
-  copied_out_bytes_ = 0;
+  chooseGranted();
+  boundWaiting();
   for (size_t i = 0; i < sessions_.size(); ++i) {
     Session* const session = sessions_[i].get();
     if (session == nullptr || session->state == Session::State::Lost) continue;
@@ -45,6 +49,7 @@ void DatagramEndpoint::keepHouse() {
   for (const Closing& closing : closing_) due_ns = std::min(due_ns, closing.due_ns);
   if (is_short_of_memory_) squeeze();
   house_due_ns_ = std::max(due_ns, now_ns_ + kLeastHouseNs);
+  house_planned_ns_ = house_due_ns_;
 }
 
 void DatagramEndpoint::keepPorts() {
@@ -72,7 +77,9 @@ void DatagramEndpoint::suspectAllAt(uint32_t port) {
 int64_t DatagramEndpoint::checkGreeting(Session& session) {
   if (session.greeting == nullptr) return runtime::kNever;
   if (session.state == Session::State::Greeting && now_ns_ >= session.deadline_ns) {
-    if (session.is_accepted && session.was_heard) ++bad_count_;  // it began, and left
+    // It began, and left. (Who was refused has been counted.)
+    const bool is_running = session.greeting->handshake().state() == Handshake::State::Running;
+    if (session.is_accepted && session.was_heard && is_running) ++bad_count_;
     lose(session, session.is_accepted ? Status::SessionLost : Status::Unreachable);
     return runtime::kNever;
   }
@@ -84,7 +91,8 @@ int64_t DatagramEndpoint::checkGreeting(Session& session) {
     if (session.greet_tries < UINT8_MAX) ++session.greet_tries;
     sendGreeting(session);
   }
-  return std::min(session.greet_due_ns, session.deadline_ns);
+  return session.state == Session::State::Open ? session.greet_due_ns
+                                               : std::min(session.greet_due_ns, session.deadline_ns);
 }
 
 int64_t DatagramEndpoint::checkOpen(Session& session) {
@@ -102,14 +110,15 @@ int64_t DatagramEndpoint::checkSilence(Session& session) {
   const Channel& channel = *session.channel;
   const bool expects = channel.calls_out != 0 || !channel.sending.empty() || !channel.arriving.empty();
   // Nobody is silent before something is expected.
-  const int64_t since_ns = expects ? std::max(session.heard_ns, session.expected_ns) : session.heard_ns;
+  const int64_t heard_ns = std::max(session.heard_ns, listening_since_ns_);
+  const int64_t since_ns = expects ? std::max(heard_ns, session.expected_ns) : heard_ns;
   int64_t probe_every_ns = expects ? options_.silence_probe_ns : options_.idle_probe_ns;
   int64_t close_after_ns = options_.silence_close_ns;
   if (!expects) close_after_ns = session.is_bounded ? kClientIdleNs : (kIdleProbes + 1) * options_.idle_probe_ns;
   int64_t close_ns = since_ns + close_after_ns;
   if (session.suspected_ns != 0) {
     probe_every_ns = kSuspectProbeNs;
-    close_ns = std::min(close_ns, session.suspected_ns + kSuspectNs);
+    close_ns = std::min(close_ns, std::max(session.suspected_ns, listening_since_ns_) + kSuspectNs);
   }
   if (now_ns_ >= close_ns) {
     loseSilent(session, session.suspected_ns != 0 ? "it does not know the session" : "nothing is heard of it");
@@ -130,6 +139,11 @@ int64_t DatagramEndpoint::checkSending(Session& session) {
   for (Outgoing* outgoing : session.channel->sending) {
     // What waits for its grants, or for its turn, is not late.
     if (outgoing->next == 0 || outgoing->is_queued) continue;
+    const int64_t told_ns = std::max({outgoing->begun_ns, outgoing->told_ns, listening_since_ns_});
+    if (outgoing->kind == wire::PacketKind::Response && now_ns_ - told_ns >= options_.stall_close_ns) {
+      loseBad(session, "it does not take its answers");
+      return runtime::kNever;
+    }
     if (now_ns_ >= outgoing->due_ns) {
       if (outgoing->tries < kTriesMax) ++outgoing->tries;
       outgoing->resendFirst();
@@ -146,13 +160,16 @@ int64_t DatagramEndpoint::checkArriving(Session& session) {
   int64_t due_ns = runtime::kNever;
   for (const Arrival& arrival : session.channel->arriving) {
     Incoming& incoming = *incomingOf(arrival);
-    if (now_ns_ - incoming.heard_ns >= options_.stall_close_ns) {
+    if (incoming.owesPackets() &&
+        now_ns_ - std::max(incoming.heard_ns, listening_since_ns_) >= options_.stall_close_ns) {
       loseBad(session, "it does not send the rest of its message");
       return runtime::kNever;
     }
     if (now_ns_ >= incoming.due_ns) {
       if (incoming.tries < kTriesMax) ++incoming.tries;
-      if (incoming.isLong() && mayBeGranted(incoming)) incoming.grant(options_.grant_window);
+      if (incoming.isLong() && mayBeGranted(incoming) && incoming.grant(options_.grant_window)) {
+        incoming.heard_ns = now_ns_;
+      }
       tellProgress(session, arrival, incoming.progress(), incoming.header().sequence, true);
       incoming.due_ns = now_ns_ + session.channel->round_trip.timeoutNs(incoming.tries);
     }
@@ -163,35 +180,61 @@ int64_t DatagramEndpoint::checkArriving(Session& session) {
 
 // What was lent for too long is copied; what ports are about to read is waited for.
 int64_t DatagramEndpoint::checkLending(Session& session) {
-  Channel& channel = *session.channel;
   int64_t due_ns = runtime::kNever;
-  uint64_t own_bytes = 0;
-  for (const Outgoing* outgoing : channel.sending) {
-    const bool is_lent = holdsLent(*outgoing->message);
-    if (is_lent) due_ns = std::min(due_ns, outgoing->message->lent_since_ns + options_.lent_ns_max);
-    if (!is_lent || now_ns_ >= outgoing->message->lent_since_ns + options_.lent_ns_max) own_bytes += outgoing->bytes;
-  }
-  // Before anything is copied.
-  if (own_bytes > options_.stall_bytes_max || copied_out_bytes_ + own_bytes > options_.held_bytes_max) {
-    ++lending_counts_.sessions_dropped;
-    complaints_.complain("closing the session with " + session.peer.address + ": it leaves " +
-                         std::to_string(own_bytes) +
-                         " bytes of answers unread, too many to copy them out of the log, which they would keep from"
-                         " being freed");
-    loseSilent(session, "it leaves too many bytes unread");
-    return runtime::kNever;
-  }
-  copied_out_bytes_ += own_bytes;
-  if (now_ns_ < due_ns) return due_ns;
-  for (Outgoing* outgoing : channel.sending) {
-    if (outgoing->pieces_out != 0 || !holdsLent(*outgoing->message) ||
-        now_ns_ < outgoing->message->lent_since_ns + options_.lent_ns_max) {
-      continue;
+  for (Outgoing* outgoing : session.channel->sending) {
+    if (!holdsLent(*outgoing->message)) continue;
+    const int64_t end_ns = outgoing->message->lent_since_ns + options_.lent_ns_max;
+    if (now_ns_ < end_ns) {
+      due_ns = std::min(due_ns, end_ns);
+    } else if (outgoing->pieces_out != 0) {
+      due_ns = std::min(due_ns, now_ns_ + kLeastHouseNs);
+    } else {
+      chunk_copies.replaceAll(*outgoing->message, false);
+      ++lending_counts_.messages_copied_out;
     }
-    chunk_copies.replaceAll(*outgoing->message, false);
-    ++lending_counts_.messages_copied_out;
   }
-  return now_ns_ + kLeastHouseNs;
+  return due_ns;
+}
+
+// Of our memory: heads, copies, and what is copied now because it was lent for too long.
+uint64_t DatagramEndpoint::waitingBytes(const Outgoing& outgoing) const {
+  const TxBuffer& message = *outgoing.message;
+  const bool is_overdue = now_ns_ >= message.lent_since_ns + options_.lent_ns_max;
+  uint64_t bytes = message.head_bytes;
+  for (uint32_t i = 0; i < message.chunk_count; ++i) {
+    const Chunk& chunk = message.chunks[i];
+    if (chunk.owner == &chunk_copies || (chunk.owner != nullptr && is_overdue)) bytes += chunk.bytes;
+  }
+  return bytes;
+}
+
+// Before anything is copied. Where all together leave too much, whoever leaves most has to go.
+void DatagramEndpoint::boundWaiting() {
+  for (size_t i = 0; i < sessions_.size(); ++i) {
+    Session* const session = sessions_[i].get();
+    if (session == nullptr || session->state != Session::State::Open) continue;
+    copied_out_bytes_ -= std::exchange(session->waiting_bytes, 0);
+    for (const Outgoing* outgoing : session->channel->sending) session->waiting_bytes += waitingBytes(*outgoing);
+    copied_out_bytes_ += session->waiting_bytes;
+    if (session->waiting_bytes > options_.stall_bytes_max) dropUnread(*session);
+  }
+  while (copied_out_bytes_ > options_.held_bytes_max) {
+    Session* worst = nullptr;
+    for (const auto& session : sessions_) {
+      if (session == nullptr || session->state != Session::State::Open) continue;
+      if (worst == nullptr || session->waiting_bytes > worst->waiting_bytes) worst = session.get();
+    }
+    RC_CHECK(worst != nullptr && worst->waiting_bytes != 0);  // it is the sum of these
+    dropUnread(*worst);
+  }
+}
+
+void DatagramEndpoint::dropUnread(Session& session) {
+  ++lending_counts_.sessions_dropped;
+  complaints_.complain("closing the session with " + session.peer.address + ": it leaves " +
+                       std::to_string(session.waiting_bytes) +
+                       " bytes unread, too many to copy them out of the log, which they would keep from being freed");
+  loseSilent(session, "it leaves too many bytes unread");
 }
 
 // The peer is told of the end a few times.
@@ -205,7 +248,7 @@ void DatagramEndpoint::checkClosing() {
   });
 }
 
-// Messages of clients do not find memory. The client that holds most for one that stands still gives way.
+// Messages of clients do not find memory. The client that holds most, by what stands still, gives way.
 void DatagramEndpoint::squeeze() {
   is_short_of_memory_ = false;
   Session* worst = nullptr;
@@ -215,13 +258,18 @@ void DatagramEndpoint::squeeze() {
     uint64_t bytes = 0;
     for (const Arrival& arrival : session->channel->arriving) {
       const Incoming& incoming = *incomingOf(arrival);
-      if (now_ns_ - incoming.heard_ns >= options_.stall_squeeze_ns) bytes += incoming.header().message_bytes;
+      if (incoming.owesPackets() && now_ns_ - incoming.heard_ns >= options_.stall_squeeze_ns) {
+        bytes += incoming.header().message_bytes;
+      }
+    }
+    for (const Outgoing* outgoing : session->channel->sending) {
+      if (now_ns_ - outgoing->moved_ns >= options_.stall_squeeze_ns) bytes += waitingBytes(*outgoing);
     }
     if (bytes <= worst_bytes) continue;
     worst = session.get();
     worst_bytes = bytes;
   }
-  if (worst != nullptr) loseBad(*worst, "it stands still in the middle of its messages, and memory is short");
+  if (worst != nullptr) loseBad(*worst, "it stands still in the middle of messages, and memory is short");
 }
 
 }  // namespace ramcore::transport::datagram

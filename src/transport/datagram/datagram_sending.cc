@@ -71,11 +71,13 @@ Outgoing& DatagramEndpoint::startSending(Session& session, TxMessage message, wi
     session.expected_ns = now_ns_;
   }
   message->lent_since_ns = now_ns_;
+  house_due_ns_ = std::min(house_due_ns_, now_ns_ + options_.lent_ns_max);
   header.session = session.route.peer_number;
   header.message_bytes = message.messageBytes();
   header.head_bytes =
       std::min(message->contiguous_bytes != 0 ? message->contiguous_bytes : message->head_bytes, wire::kHeadBytesMax);
   outgoing.begin(session.id, std::move(message), kind, header, channel.packet_bytes, channel.unasked_packets);
+  outgoing.moved_ns = now_ns_;
   channel.sending.push_back(&outgoing);
   makeReady(outgoing);
   return outgoing;
@@ -96,8 +98,9 @@ void DatagramEndpoint::endSending(Channel& channel, Outgoing*& outgoing) {
 
 void DatagramEndpoint::retire(Outgoing& outgoing) {
   outgoing.finish();
+  // Whoever lent the bytes has them back at once, however long the list is that it stands in.
+  if (outgoing.isIdle()) outgoing.recycle();
   if (outgoing.isIdle() && !outgoing.is_queued) {
-    outgoing.recycle();
     free_outgoings_.push_back(&outgoing);
   } else {
     retired_.push_back(&outgoing);
@@ -189,15 +192,18 @@ bool DatagramEndpoint::gatherFrame(FramePort& port, Outgoing& outgoing, ByteSpan
   const Cut cut = cutChunks(*outgoing.message, offset, bytes);
   const std::span<const Chunk> chunks = std::span(cut.chunks).first(cut.chunk_count);
   GatherLimits limits = options_.gather;
-  limits.entries_max = std::min(limits.entries_max, port.facts().pieces_max);
+  // (Of all that is copied the first run is one piece with the headers: two entries of it fit into a frame of one.)
+  limits.entries_max = std::max(2u, std::min(limits.entries_max, port.facts().pieces_max));
   limits.inline_bytes_max = 0;
   const auto isLong = [&](const Chunk& chunk) {
     return chunk.bytes >= limits.copy_below_bytes ||
            (cut.is_cut[static_cast<size_t>(&chunk - chunks.data())] && chunk.bytes >= kCutCopiedBelow);
   };
+  // What is lent for too long is copied as soon as no port reads it: then there must be no end of new readers.
+  const bool is_overdue = now_ns_ >= outgoing.message->lent_since_ns + options_.lent_ns_max;
   const auto canStay = [&](const Chunk& chunk) {
-    return chunk.owner != nullptr && chunk.owner != &chunk_copies && port.canAttach(chunk.region) &&
-           !RC_MUTATION("copy-before-send");
+    return !is_overdue && port.facts().pieces_max >= 2 && chunk.owner != nullptr && chunk.owner != &chunk_copies &&
+           port.canAttach(chunk.region) && !RC_MUTATION("copy-before-send");
   };
   const GatherPlan plan = planPieces(static_cast<uint32_t>(wire::kPacketHeaderBytes + head.size()), chunks, limits,
                                      [&](const Chunk& chunk) { return !isLong(chunk) || !canStay(chunk); });
@@ -212,20 +218,28 @@ bool DatagramEndpoint::gatherFrame(FramePort& port, Outgoing& outgoing, ByteSpan
   if (first_bytes != 0) frame.pieces[frame.piece_count++] = ByteSpan(at, first_bytes);
   at = std::ranges::copy(head, at).out;
   for (size_t k = 0; k < i; ++k) at = std::copy_n(chunks[k].address, chunks[k].bytes, at);
-  for (; i < chunks.size(); ++i) {
-    const Chunk& chunk = chunks[i];
-    if (chunk.bytes == 0) continue;
-    ByteSpan piece(chunk.address, chunk.bytes);
+  while (i < chunks.size()) {
+    ByteSpan piece;
     bool has_memory = true;
     if (!plan.is_copied[i]) {
+      const Chunk& chunk = chunks[i++];
+      if (chunk.bytes == 0) continue;
+      piece = ByteSpan(chunk.address, chunk.bytes);
       ++outgoing.pieces_out;
       has_memory = port.attach(frame.handle, chunk.address, chunk.bytes, chunk.region, outgoing);
       if (!has_memory) --outgoing.pieces_out;
-    } else if (std::byte* const copy = port.extend(frame.handle, chunk.bytes); copy != nullptr) {
-      std::copy_n(chunk.address, chunk.bytes, copy);
-      piece = ByteSpan(copy, chunk.bytes);
     } else {
-      has_memory = false;
+      // What is copied side by side is one piece, as it was planned. (Empty chunks separate nothing.)
+      uint32_t run_bytes = 0;
+      size_t end = i;
+      for (; end < chunks.size() && (plan.is_copied[end] || chunks[end].bytes == 0); ++end) {
+        run_bytes += chunks[end].bytes;
+      }
+      std::byte* copy = run_bytes != 0 ? port.extend(frame.handle, run_bytes) : nullptr;
+      has_memory = copy != nullptr || run_bytes == 0;
+      piece = ByteSpan(copy, run_bytes);
+      for (; has_memory && i < end; ++i) copy = std::copy_n(chunks[i].address, chunks[i].bytes, copy);
+      if (has_memory && run_bytes == 0) continue;
     }
     if (!has_memory) {
       port.drop(frame.handle);
@@ -264,6 +278,7 @@ void DatagramEndpoint::leave(uint32_t port, OutFrame frame) {
 
 void DatagramEndpoint::flushPort(uint32_t port) {
   Leaving& leaving = leaving_[port];
+  if (leaving.frames.empty()) return;
   const uint32_t taken = ports_[port]->send(leaving.frames);
   if (taken == 0) return;
   ++send_counts_.posts;

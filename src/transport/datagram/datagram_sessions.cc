@@ -1,5 +1,6 @@
 // The life of a DatagramEndpoint's sessions.
 #include <algorithm>
+#include <utility>
 
 #include "transport/chunk_copy.h"
 #include "transport/datagram/datagram_endpoint.h"
@@ -108,7 +109,8 @@ Session* DatagramEndpoint::addSession() {
     sessions_.emplace_back();
     generations_.push_back(0);
   }
-  sessions_[index] = std::make_unique<Session>(SessionId{index, ++generations_[index]});
+  if (++generations_[index] == 0) ++generations_[index];  // newcomers without number may come and go
+  sessions_[index] = std::make_unique<Session>(SessionId{index, generations_[index]});
   Session& session = *sessions_[index];
   do {
     session.route.number = (context_.entropy.next() & ~kIndexMask) | index;
@@ -164,7 +166,7 @@ void DatagramEndpoint::takeGreeting(const Packet& packet) {
     if (!session->is_accepted) sendGreeting(*session);
     return;
   }
-  session->was_heard = true;
+  if (packet.header.session != 0) session->was_heard = true;
   GreetingStream& greeting = *session->greeting;
   const bool is_over = greeting.handshake().state() != Handshake::State::Running;
   const ByteSpan said = packet.payload.subspan(sizeof(body));
@@ -329,6 +331,8 @@ void DatagramEndpoint::sayUnknown(uint32_t port, const MacAddress& to, uint64_t 
 void DatagramEndpoint::lose(Session& session, Status reason) {
   if (session.state == Session::State::Lost) return;
   const bool was_open = session.state == Session::State::Open;
+  // Whoever looks for memory now finds what this session gives up.
+  copied_out_bytes_ -= std::exchange(session.waiting_bytes, 0);
   if (was_open) {
     --open_count_;
   } else {
@@ -338,7 +342,9 @@ void DatagramEndpoint::lose(Session& session, Status reason) {
   session.state = Session::State::Lost;
   session.lost_reason = reason;
   lost_.push_back(&session);
-  if (session.route.peer_number != 0) by_peer_.erase({session.route.address, session.route.peer_number});
+  // (A peer may have named two by one number: that is the other one's, then.)
+  const auto named = by_peer_.find({session.route.address, session.route.peer_number});
+  if (named != by_peer_.end() && named->second == session.id) by_peer_.erase(named);
   session.greeting.reset();
   if (was_open) dropChannel(*session.channel);
 }
@@ -356,9 +362,8 @@ void DatagramEndpoint::dropChannel(Channel& channel) {
   channel.sending.clear();
   for (OwnCall& own : channel.own) own.request = nullptr;
   for (Served& served : channel.served) served.response = nullptr;
-  std::vector<PendingCall*> ended;
-  while (PendingCall* call = channel.calls.takeAny()) ended.push_back(call);
-  for (PendingCall* call : ended) call->complete(*call, Status::SessionLost, RxMessage());
+  // One after the other: a call that completes may abandon those that still wait, and they are gone then.
+  while (PendingCall* call = channel.calls.takeAny()) call->complete(*call, Status::SessionLost, RxMessage());
 }
 
 void DatagramEndpoint::loseBad(Session& session, std::string_view why) {

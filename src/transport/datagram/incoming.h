@@ -25,6 +25,8 @@ class Incoming {
   bool hasHole() const { return received_ != in_order_; }
   bool isLong() const { return packet_count_ > unasked_; }
   uint32_t remaining() const { return packet_count_ - received_; }
+  /// The peer may send something that has not come. Otherwise it is we who keep it waiting.
+  bool owesPackets() const { return received_ < granted_; }
   const wire::PacketHeader& header() const { return header_; }
 
   /// How far it has come, for the peer.
@@ -37,7 +39,7 @@ class Incoming {
 
   // For the endpoint: when the peer is told, asked and given up.
   uint32_t untold_packets = 0;  ///< that came since it was told
-  int64_t heard_ns = 0;         ///< when something new came last
+  int64_t heard_ns = 0;         ///< when something new came last, or the peer was let send more
   int64_t due_ns = 0;           ///< when to ask
   int64_t begun_ns = 0;
   uint8_t tries = 0;

@@ -25,7 +25,9 @@ void Outgoing::begin(SessionId of, TxMessage what, wire::PacketKind message_kind
   tries = 0;
   resend.clear();
   resend_at = 0;
-  resent_ns = INT64_MIN;
+  resent_ns = kNotYet;
+  moved_ns = 0;
+  told_ns = 0;
 }
 
 void Outgoing::finish() {
@@ -59,9 +61,13 @@ void Outgoing::putBack(uint32_t packet, bool is_again) {
 }
 
 bool Outgoing::onProgress(const wire::ProgressBody& progress, bool is_overdue, int64_t now_ns, int64_t round_trip_ns) {
+  const auto later_count = static_cast<uint32_t>(64 - std::countl_zero(progress.later));
   if (progress.received_packets > next || progress.granted_packets > packet_count) return false;
+  if (progress.later != 0 && progress.received_packets + 1 + later_count > next) return false;
   // One that was overtaken by a newer one.
   if (progress.received_packets < acknowledged) return true;
+  told_ns = now_ns;
+  if (progress.received_packets != acknowledged) moved_ns = now_ns;
   acknowledged = progress.received_packets;
   granted = std::max(granted, progress.granted_packets);
   tries = 0;
@@ -71,9 +77,7 @@ bool Outgoing::onProgress(const wire::ProgressBody& progress, bool is_overdue, i
     return true;
   }
   const uint32_t first_later = acknowledged + 1;
-  const uint32_t later_count = static_cast<uint32_t>(64 - std::countl_zero(progress.later));
-  if (first_later + later_count > next && progress.later != 0) return false;
-  if (now_ns - resent_ns < round_trip_ns && resent_ns != INT64_MIN) return true;
+  if (resent_ns != kNotYet && now_ns - resent_ns < round_trip_ns) return true;
   // Of what is missing, all before this one is lost.
   uint32_t lost_before = later_count > kReorderPackets ? first_later + later_count - kReorderPackets : acknowledged;
   if (is_overdue) lost_before = std::min(next, first_later + 64);

@@ -63,15 +63,18 @@ class Outgoing final : public FrameOwner {
   int64_t begun_ns = 0;  ///< when its first packet left; 0: it has not
   int64_t due_ns = 0;    ///< when to send again without having heard anything
   uint8_t tries = 0;     ///< since something was heard
+  int64_t moved_ns = 0;  ///< when the peer got on with it, or it began to wait
+  int64_t told_ns = 0;   ///< when the peer last said anything of it; 0: never
 
  private:
+  static constexpr int64_t kNotYet = INT64_MIN;
   static constexpr uint32_t kReorderPackets = 3;
   static constexpr uint32_t kResendMax = 64;
   static constexpr uint32_t kFirstResendMax = 2;
 
   std::vector<uint32_t> resend;
   size_t resend_at = 0;
-  int64_t resent_ns = INT64_MIN;
+  int64_t resent_ns = kNotYet;
 };
 
 }  // namespace ramcore::transport::datagram

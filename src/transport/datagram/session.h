@@ -97,7 +97,7 @@ struct Session {
   uint32_t greeting_received_bytes = 0;
   uint32_t greeting_sent_bytes = 0;
   bool wants_seal = false;  ///< one of the two
-  bool was_heard = false;   ///< anything, in the greeting
+  bool was_heard = false;   ///< a word that answers one of ours: its address is no invention
   uint16_t looked_for = 0;  ///< the number behind the address
   uint16_t peer_packet_bytes = 0;
   uint16_t peer_unasked_packets = 0;
@@ -109,8 +109,9 @@ struct Session {
   int64_t heard_ns = 0;              ///< when a packet of it came that is proven
   int64_t expected_ns = 0;           ///< since when something is expected of the peer
   int64_t probed_ns = 0;
-  int64_t suspected_ns = 0;  ///< since somebody says that the peer does not know the session; 0: nobody does
-  bool has_taken = false;    ///< in the list of those with something to tell
+  int64_t suspected_ns = 0;    ///< since somebody says that the peer does not know the session; 0: nobody does
+  bool has_taken = false;      ///< in the list of those with something to tell
+  uint64_t waiting_bytes = 0;  ///< of our memory, in what it has not taken; as of the last look at the house
 };
 
 }  // namespace ramcore::transport::datagram

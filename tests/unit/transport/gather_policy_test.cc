@@ -95,5 +95,30 @@ TEST(GatherPolicy, EmptyChunksTakeNoEntry) {
   EXPECT_EQ(planGather(*messageOf(300, {0, 1000, 0}), kLimits, anywhere).entries, 2u);
 }
 
+// The part of a message that one frame holds: what a cut chunk's end is worth is for whoever cut it to say.
+TEST(GatherPolicy, PiecesOfAMessageAreCopiedAsTheCallerSays) {
+  const auto message = messageOf(0, {10, 1400, 30});
+  const auto chunks = std::span<const Chunk>(message->chunks).first(3);
+  GatherLimits limits = kLimits;
+  limits.inline_bytes_max = 0;
+  const auto short_one = [](const Chunk& chunk) { return chunk.bytes < 20; };
+  const GatherPlan plan = planPieces(64, chunks, limits, short_one);
+  EXPECT_TRUE(plan.is_copied[0]);
+  EXPECT_FALSE(plan.is_copied[1]);
+  EXPECT_FALSE(plan.is_copied[2]) << "shorter than copy_below_bytes, which is the caller's business here";
+  EXPECT_EQ(plan.copied_bytes, 10u);
+  EXPECT_EQ(plan.entries, 4u);
+  limits.entries_max = 3;
+  const GatherPlan narrow = planPieces(64, chunks, limits, short_one);
+  EXPECT_LE(narrow.entries, 3u);
+  EXPECT_TRUE(narrow.is_copied[0]) << "what had to be copied still is";
+  const GatherPlan none = planPieces(64, {}, limits, short_one);
+  EXPECT_EQ(none.entries, 1u);
+  EXPECT_FALSE(none.is_inline);
+  limits.inline_bytes_max = 100;
+  EXPECT_TRUE(planPieces(64, chunks.first(1), limits, short_one).is_inline);
+  EXPECT_FALSE(planPieces(91, chunks.first(1), limits, short_one).is_inline);
+}
+
 }  // namespace
 }  // namespace ramcore::transport

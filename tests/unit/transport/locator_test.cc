@@ -8,7 +8,8 @@ namespace {
 TEST(Locator, PrintsToATextThatMeansTheSame) {
   for (const std::string text :
        {"tcp://127.0.0.1:11100", "tcp://node-1.example.org:1", "tcp://[fe80::1%eth0]:65535", "tcp://[2%1]:80",
-        "tcp://0.0.0.0:0", "shm:///run/ramcore/server1", "sim://server1", "verbs://10.0.0.1:1100?device=rxe0&port=2"}) {
+        "tcp://0.0.0.0:0", "shm:///run/ramcore/server1", "sim://server1", "verbs://10.0.0.1:1100?device=rxe0&port=2",
+        "dpdk://02:00:00:00:0a:ff@1", "dpdk://any@65535", "dpdk://any@0?port=eth1"}) {
     const auto parsed = Locator::parse(text);
     ASSERT_TRUE(parsed.ok()) << text << ": " << parsed.error().message;
     EXPECT_EQ(parsed->toString(), text);
@@ -47,6 +48,19 @@ TEST(Locator, RefusesWhatIsNotOne) {
            std::string("tcp://127.0.0.1:80?device"),
            std::string("tcp://127.0.0.1:80?=rxe0"),
            std::string("tcp://127.0.0.1:80?device=a&device=b"),
+           std::string("dpdk://"),
+           std::string("dpdk://any"),
+           std::string("dpdk://any@"),
+           std::string("dpdk://@1"),
+           std::string("dpdk://any@65536"),
+           std::string("dpdk://any:1"),
+           std::string("dpdk://02:00:00:00:00:01"),
+           std::string("dpdk://02:00:00:00:00@1"),
+           std::string("dpdk://02:00:00:00:00:01:02@1"),
+           std::string("dpdk://02-00-00-00-00-01@1"),
+           std::string("dpdk://02:00:00:00:0A:01@1"),  // an address is written in one way only
+           std::string("dpdk://0g:00:00:00:00:01@1"),
+           std::string("dpdk://02:00:00:00:00:01@1@2"),
        }) {
     const auto parsed = Locator::parse(text);
     ASSERT_FALSE(parsed.ok()) << text;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "hex.h"
+#include "wire/datagram_messages.h"
 #include "wire/frame.h"
 #include "wire/handshake_messages.h"
 #include "wire/master_messages.h"
@@ -48,6 +49,50 @@ TEST(GoldenBytes, Frame) {
   EXPECT_EQ(frameBytes(0), 24u);
   EXPECT_EQ(frameBytes(1), 32u);
   EXPECT_EQ(frameBytes(8), 32u);
+}
+
+TEST(GoldenBytes, Datagrams) {
+  const FrameStart start{.to = {1, 2, 3, 4, 5, 6},
+                         .from = {7, 8, 9, 10, 11, 12},
+                         .ether_type = {0x88, 0xb5},
+                         .version = kDatagramVersion,
+                         .kind = PacketKind::Response};
+  EXPECT_WIRE(start, "010203040506 0708090a0b0c 88b5 01 02");
+  EXPECT_EQ(kDatagramEtherType, 0x88b5);
+  const PacketHeader packet{.session = 0x0807060504030201,
+                            .seal = 0x1817161514131211,
+                            .sequence = 0x24232221,
+                            .message_bytes = 0x28272625,
+                            .head_bytes = 0x34333231,
+                            .offset = 0x38373635,
+                            .response_bytes_max = 0x44434241,
+                            .slot = 0x4645,
+                            .payload_bytes = 0x4847,
+                            .priority = 3,
+                            .flags = kPacketAgain | kPacketOfResponse | kPacketOverdue,
+                            .reserved1 = 0,
+                            .reserved2 = 0};
+  EXPECT_WIRE(packet,
+              "0102030405060708 1112131415161718 21222324 25262728 31323334 35363738 41424344 4546 4748 03 07 0000"
+              "00000000");
+  EXPECT_EQ(kPacketHeaderBytes, 64u);
+  const GreetingBody greeting{.session = 0x0807060504030201,
+                              .received_bytes = 0x14131211,
+                              .port = 0x1615,
+                              .packet_bytes = 0x1817,
+                              .unasked_packets = 0x2221,
+                              .wants_seal = 1,
+                              .reserved1 = 0,
+                              .reserved2 = 0};
+  EXPECT_WIRE(greeting, "0102030405060708 11121314 1516 1718 2122 01 00 00000000");
+  EXPECT_WIRE(
+      (ProgressBody{.later = 0x0807060504030201, .received_packets = 0x14131211, .granted_packets = 0x18171615}),
+      "0102030405060708 11121314 15161718");
+  EXPECT_WIRE((TakenEntry{.sequence = 0x04030201, .slot = 0x0605, .reserved = 0}), "01020304 0506 0000");
+  const std::array kinds = {PacketKind::Request,  PacketKind::Response, PacketKind::Close,  PacketKind::Greeting,
+                            PacketKind::Progress, PacketKind::Taken,    PacketKind::Probe,  PacketKind::Here,
+                            PacketKind::Closed,   PacketKind::Gone,     PacketKind::Unknown};
+  for (size_t i = 0; i < kinds.size(); ++i) EXPECT_EQ(static_cast<size_t>(kinds[i]), i + 1);
 }
 
 TEST(GoldenBytes, Headers) {
