@@ -358,6 +358,45 @@ TEST_P(TransportContract, CloseEndsTheCallsAndIsToldToThePeer) {
   EXPECT_EQ(start(late, 10, 0), Status::SessionLost);
 }
 
+/// A call that, when it ends, no longer wants the others: they are abandoned, and gone.
+struct AbandoningCall : PendingCall {
+  using All = std::vector<std::unique_ptr<AbandoningCall>>;
+  AbandoningCall() : PendingCall(&AbandoningCall::onComplete) {}
+  static void onComplete(PendingCall& call, Status, RxMessage) {
+    auto& self = static_cast<AbandoningCall&>(call);
+    ++*self.completions;
+    for (auto& other : *self.all) {
+      if (other == nullptr || other.get() == &self) continue;
+      self.endpoint->abandon(self.session, *other);
+      other.reset();
+    }
+  }
+  Endpoint* endpoint = nullptr;
+  SessionId session;
+  All* all = nullptr;
+  int* completions = nullptr;
+};
+
+TEST_P(TransportContract, ACallThatEndsWithItsSessionMayAbandonTheOthers) {
+  connectBoth();
+  server->sink.on_request = nullptr;
+  AbandoningCall::All calls;
+  int completions = 0;
+  for (int i = 0; i < 4; ++i) {
+    AbandoningCall& call = *calls.emplace_back(std::make_unique<AbandoningCall>());
+    call.endpoint = &client->endpoint();
+    call.session = session;
+    call.all = &calls;
+    call.completions = &completions;
+    TxMessage request = makeMessage(client->endpoint(), owner, 100, 3);
+    ASSERT_EQ(client->endpoint().call(session, request, {}, call), Status::Ok);
+  }
+  ASSERT_TRUE(until([&] { return server->sink.held.size() == calls.size(); }));
+  client->endpoint().close(session);
+  ASSERT_TRUE(until([&] { return !client->sink.lost.empty(); }));
+  EXPECT_EQ(completions, 1);
+}
+
 TEST_P(TransportContract, AnAnswerToALostSessionIsDroppedAndItsOwnersReleased) {
   connectBoth();
   server->sink.on_request = nullptr;

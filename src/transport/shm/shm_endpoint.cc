@@ -216,8 +216,9 @@ Status ShmEndpoint::call(SessionId id, TxMessage& request, const CallOptions& op
 }
 
 void ShmEndpoint::abandon(SessionId id, PendingCall& call) {
-  Session* session = findOpen(id);
-  if (session == nullptr) return;
+  // Also of a session that is just being lost: a call that completes may abandon others.
+  Session* session = find(id);
+  if (session == nullptr || session->channel == nullptr) return;
   session->channel->calls.abandon(call);
   // Bytes without an owner are the caller's only until now, and the request may still wait for room.
   if (session->channel->writer.isBlocked()) (void)session->channel->writer.copyOutQueue(UINT64_MAX, runtime::kNever);

@@ -178,8 +178,9 @@ Status TcpEndpoint::call(SessionId id, TxMessage& request, const CallOptions& op
 }
 
 void TcpEndpoint::abandon(SessionId id, PendingCall& call) {
-  TcpSession* session = findOpen(id);
-  if (session == nullptr || !call.in_flight) return;
+  // Also of a session that is just being lost: a call that completes may abandon others.
+  TcpSession* session = find(id);
+  if (session == nullptr || !session->channel || !call.in_flight) return;
   session->channel->queue.copyUnowned(call.slot, call.sequence);
   session->channel->calls.abandon(call);
 }

@@ -89,8 +89,9 @@ void VerbsEndpoint::beginCall(Channel& channel, wire::VerbsHeader& header, Pendi
 }
 
 void VerbsEndpoint::abandon(SessionId id, PendingCall& call) {
-  Session* session = findOpen(id);
-  if (session == nullptr || !call.in_flight) return;
+  // Also of a session that is just being lost: a call that completes may abandon others.
+  Session* session = find(id);
+  if (session == nullptr || session->channel == nullptr || !call.in_flight) return;
   // Bytes without an owner are the caller's only until now; those that were posted are copies.
   session->channel->queue.copyUnowned();
   session->channel->calls.abandon(call);

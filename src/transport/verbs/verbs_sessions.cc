@@ -190,15 +190,13 @@ void VerbsEndpoint::lose(Session& session, Status reason) {
     session.socket.reset();
     return;
   }
+  // One after the other: a call that completes may abandon those that still wait, and they are gone then.
+  while (PendingCall* call = session.channel->calls.takeAny()) call->complete(*call, Status::SessionLost, RxMessage());
   std::unique_ptr<Channel> channel = std::move(session.channel);
   channel->session = nullptr;
-  CallSlots& calls = channel->calls;
   // Shutdown by us: what was posted still leaves, and then the peer is told.
   const bool in_order = reason == Status::Shutdown && !session.ends_in_order;
-  std::vector<PendingCall*> ended;
-  while (PendingCall* call = calls.takeAny()) ended.push_back(call);
   drain(std::move(channel), std::move(session.socket), in_order);
-  for (PendingCall* call : ended) call->complete(*call, Status::SessionLost, RxMessage());
 }
 
 void VerbsEndpoint::loseBad(Session& session, std::string_view why) {
