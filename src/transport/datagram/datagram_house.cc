@@ -18,12 +18,14 @@ constexpr int64_t kSuspectNs = 60 * runtime::kNanosPerMilli;
 constexpr int64_t kPortHouseNs = 10 * runtime::kNanosPerMilli;
 // What a port has not taken for so long is dropped: it holds bytes that are lent, and is sent again if it matters.
 constexpr int64_t kPortStallNs = 50 * runtime::kNanosPerMilli;
-constexpr uint8_t kCloseTries = 5;
+// So that it takes eight losses in a row before a peer has to find out by itself.
+constexpr uint8_t kCloseTries = 7;
 // A look that comes so much too late: the thread was stopped, and what came meanwhile is still to be looked at.
 constexpr int64_t kPauseNs = 20 * runtime::kNanosPerMilli;
 constexpr uint8_t kTriesMax = 30;
-// Sessions where nothing happens are asked so often before they are lost.
+// Sessions where nothing happens are given so many times what passes before they are asked.
 constexpr int64_t kIdleProbes = 3;
+constexpr int64_t kIdleProbesSooner = 8;
 // A client that has nothing to say need not run: nobody looks at what comes for it.
 constexpr int64_t kClientIdleNs = 120 * runtime::kNanosPerSecond;
 
@@ -113,6 +115,8 @@ int64_t DatagramEndpoint::checkSilence(Session& session) {
   const int64_t heard_ns = std::max(session.heard_ns, listening_since_ns_);
   const int64_t since_ns = expects ? std::max(heard_ns, session.expected_ns) : heard_ns;
   int64_t probe_every_ns = expects ? options_.silence_probe_ns : options_.idle_probe_ns;
+  // One question may be lost, and so may its answer: the next ones come sooner.
+  if (!expects && !session.is_bounded && session.probed_ns > heard_ns) probe_every_ns /= kIdleProbesSooner;
   int64_t close_after_ns = options_.silence_close_ns;
   if (!expects) close_after_ns = session.is_bounded ? kClientIdleNs : (kIdleProbes + 1) * options_.idle_probe_ns;
   int64_t close_ns = since_ns + close_after_ns;
