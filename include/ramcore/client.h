@@ -30,8 +30,8 @@ struct DpdkOptions {
 };
 
 struct ClientOptions {
-  /// Locators of the cluster's coordinator, "tcp://host:port", "verbs://host:port", "dpdk://address@number" or "shm:///path"; several if it can
-  /// be reached in several ways. The first one that answers is used.
+  /// Locators of the cluster's coordinator, "tcp://host:port", "verbs://host:port", "dpdk://address@number" or
+  /// "shm:///path"; several if it can be reached in several ways. The first one that answers is used.
   std::vector<std::string> coordinators;
   std::string cluster_name = "ramcore";  ///< must be the coordinator's
   /// File with the cluster's secret; empty: only processes of this machine can be reached.

@@ -1,5 +1,5 @@
-// Round trips of small messages over queue pairs: an echo between two endpoints, each in a process of its own that spins.
-// tests/vm/verbs_latency.py holds them against ib_send_lat.
+// Round trips of small messages over queue pairs: an echo between two endpoints, each in a process of its own that
+// spins. tests/vm/verbs_latency.py holds them against ib_send_lat.
 //
 //   bench_verbs --device NAME --listen LOCATOR
 //   bench_verbs --device NAME --connect LOCATOR [--calls N] [--bytes N]
@@ -50,8 +50,8 @@ struct Side {
   explicit Side(const std::string& device) : sleeper(clock) {
     VerbsOptions options;
     options.device = device;
-    auto opened =
-        VerbsTransport::open(options, {.clock = clock, .entropy = entropy, .trace = silentTrace(), .sleeper = &sleeper});
+    auto opened = VerbsTransport::open(
+        options, {.clock = clock, .entropy = entropy, .trace = silentTrace(), .sleeper = &sleeper});
     RC_CHECK_MSG(opened.ok(), opened.error().message.c_str());
     transport = std::move(opened).value();
     identity.secret = "for this benchmark alone";

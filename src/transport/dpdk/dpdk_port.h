@@ -48,7 +48,8 @@ struct PortOptions {
 /// An Ethernet port of DPDK, real or virtual: one receive and one send queue.
 class DpdkPort final : public datagram::FramePort {
  public:
-  /// DPDK has been started; `pools` outlive the port. Failure: BadConfig: no such device, or it does not do what is asked; IoError.
+  /// DPDK has been started; `pools` outlive the port. Failure: BadConfig: no such device, or it does not do what is
+  /// asked; IoError.
   static Outcome<std::unique_ptr<DpdkPort>> open(const PortOptions& options, const FramePools& pools,
                                                  uint32_t lendable_frames);
   ~DpdkPort() override;
