@@ -25,6 +25,24 @@ bool isWorthRepeating(Status status) {
          status == Status::OutcomeUnknown;  // stored, or perhaps: to be asked again until it is finished
 }
 
+template <typename Messages>
+std::vector<TransportSessions> sessionsOf(const Messages& messages) {
+  std::vector<TransportSessions> out;
+  for (const control::TransportSessions& transport : messages) {
+    TransportSessions& sessions = out.emplace_back();
+    sessions.name = transport.name();
+    sessions.sessions = transport.sessions();
+    for (const control::OpenSession& open : transport.open()) {
+      const bool is_role = open.peer_role() <= static_cast<uint32_t>(transport::Role::Admin);
+      sessions.open.push_back(
+          {.peer_role = is_role ? static_cast<transport::Role>(open.peer_role()) : transport::Role{},
+           .peer_id = open.peer_id(),
+           .peer_address = open.peer_address()});
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 CoordinatorStub::CoordinatorStub(rpc::Caller& caller, Pacer& pacer, std::vector<rpc::PeerAddress> coordinators,
@@ -251,13 +269,16 @@ Task<Status> CoordinatorStub::acceptLoss(ServerId dead, uint64_t token, int64_t 
   co_return co_await call(Opcode::AcceptLoss, request, response, Effect::Idempotent, deadline_ns);
 }
 
-Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns) {
+Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns, bool lists_sessions) {
+  control::ClusterStatusRequest request;
+  request.set_lists_sessions(lists_sessions);
   control::ClusterStatusResponse response;
-  const Status status = co_await call(Opcode::ClusterStatus, control::Empty(), response, Effect::None, deadline_ns);
+  const Status status = co_await call(Opcode::ClusterStatus, request, response, Effect::None, deadline_ns);
   if (status != Status::Ok) co_return status;
   ClusterStatus out;
   out.cluster = ClusterId(response.cluster());
   out.name = response.cluster_name();
+  out.coordinator_transports = sessionsOf(response.transports());
   std::map<uint64_t, size_t> places;
   for (const control::Server& server : response.servers()) {
     if (!places.emplace(server.id(), out.servers.size()).second) co_return Status::Corrupt;
@@ -290,8 +311,7 @@ Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns) 
     known.objects = state.objects();
     known.index_bytes = state.index_bytes();
     known.requests = state.requests();
-    known.sessions = state.sessions();
-    known.transports.assign(state.transports().begin(), state.transports().end());
+    known.transports = sessionsOf(state.transports());
     known.uptime_ns = state.uptime_ns();
     known.replicas_wanted = state.replicas_wanted();
     known.replicas_least = state.replicas_least();

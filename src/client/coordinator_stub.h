@@ -13,6 +13,20 @@
 
 namespace ramcore::client {
 
+/// One end of a session, as the process at the other end sees it.
+struct OpenSession {
+  transport::Role peer_role{};  ///< as that process says: perhaps none of those that we know
+  uint64_t peer_id = 0;         ///< 0: it had none when it came
+  std::string peer_address;     ///< for people
+};
+
+/// The sessions of a process over one of its transports.
+struct TransportSessions {
+  std::string name;
+  uint32_t sessions = 0;          ///< that are open
+  std::vector<OpenSession> open;  ///< some of them, if they were asked for
+};
+
 /// A server as the coordinator knows it, with what it said about itself if it answered.
 struct ServerStatus {
   ServerId id;
@@ -37,8 +51,7 @@ struct ServerStatus {
   uint64_t objects = 0;
   uint64_t index_bytes = 0;  ///< memory of its index of them
   uint64_t requests = 0;
-  uint32_t sessions = 0;
-  std::vector<std::string> transports;
+  std::vector<TransportSessions> transports;
   int64_t uptime_ns = 0;
   uint32_t replicas_wanted = 0;     ///< copies of each segment of its log; 0: it keeps everything to itself
   uint32_t replicas_least = 0;      ///< of the segment that has the fewest
@@ -77,6 +90,7 @@ struct ClusterStatus {
   std::vector<ServerStatus> servers;
   std::vector<TableMap> tables;
   std::vector<RecoveryProgress> recoveries;
+  std::vector<TransportSessions> coordinator_transports;
 };
 
 struct MigrationStatus {
@@ -137,7 +151,8 @@ class CoordinatorStub {
   runtime::Task<Result<Halves>> splitTable(TableId table, KeyHash at, int64_t deadline_ns);
   runtime::Task<Result<MigrationStatus>> migrationStatus(uint64_t migration, int64_t deadline_ns);
   runtime::Task<Status> cancelMigration(uint64_t migration, int64_t deadline_ns);
-  runtime::Task<Result<ClusterStatus>> clusterStatus(int64_t deadline_ns);
+  /// @param lists_sessions  also which they are, and not only how many: long in a large cluster
+  runtime::Task<Result<ClusterStatus>> clusterStatus(int64_t deadline_ns, bool lists_sessions = false);
   /// Has the recovery of a dead server go on without what is missing of its log.
   /// @param token  RecoveryProgress::loss_token of what is accepted
   /// WrongVersion: the situation is another one now; NotFound: there is no such recovery.

@@ -5,6 +5,7 @@
 
 #include "coordinator/control_records.h"
 #include "rpc/control_call.h"
+#include "rpc/session_report.h"
 
 namespace ramcore::coordinator {
 namespace {
@@ -17,8 +18,11 @@ using wire::Opcode;
 
 // What a caller ought to wait before it asks again for something that is in transition.
 constexpr uint32_t kRetryAfterUs = 5'000;
-// What one server says of itself: some numbers, and the names of its transports.
+// What one server says of itself: some numbers, and the names of its transports. Beside them it may list sessions.
 constexpr size_t kStateBytesMax = 1'024;
+constexpr size_t kListedBytesMax = rpc::kSessionsListedMax * rpc::kListedSessionBytesMax;
+// Of an answer, for the lists of all servers together: the rest is for tables and tablets. Who comes later is counted.
+constexpr size_t kAllListedBytesMax = 2 * 1024 * 1024;
 // Of one question of a backup, which has replicas of not nearly so many masters.
 constexpr int kMastersCheckedMax = 4'096;
 // Of each list in what the status says about one recovery; the rest is counted.
@@ -412,22 +416,31 @@ runtime::Task<void> CoordinatorService::acceptLoss(Request request) {
 
 runtime::Task<void> CoordinatorService::clusterStatus(Request request) {
   Journal::Running running(services_.journal);
-  control::Empty message;
+  control::ClusterStatusRequest message;
   const Status received = receive(request, message);
   if (received != Status::Ok) co_return refuse(std::move(request), received);
+  const bool lists_sessions = message.lists_sessions();
   // All servers at once; those that are slow or away are left out.
   const std::vector<ServerId> asked = services_.membership.heardServers();
   std::vector<control::ServerStateResponse> states(asked.size());
   std::vector<runtime::Task<Status>> calls;
-  for (size_t i = 0; i < asked.size(); ++i) calls.push_back(services_.status_calls.serverState(asked[i], states[i]));
+  for (size_t i = 0; i < asked.size(); ++i) {
+    calls.push_back(services_.status_calls.serverState(asked[i], lists_sessions, states[i]));
+  }
   control::ClusterStatusResponse response;
+  size_t listed_bytes = 0;
   for (size_t i = 0; i < asked.size(); ++i) {
     const Status answered = co_await calls[i];
     if (answered != Status::Ok) continue;
     // What each tablet gets is for balancing, not for the status, where all of it together would be too long.
     states[i].clear_tablets();
     // No server speaks for another one, or makes the answer too long for what the others say.
-    if (states[i].id() != asked[i].value || states[i].ByteSizeLong() > kStateBytesMax) continue;
+    if (states[i].id() != asked[i].value || states[i].ByteSizeLong() > kStateBytesMax + kListedBytesMax) continue;
+    listed_bytes += states[i].ByteSizeLong();
+    if (!lists_sessions || listed_bytes > kAllListedBytesMax) {
+      for (control::TransportSessions& sessions : *states[i].mutable_transports()) sessions.clear_open();
+      if (states[i].ByteSizeLong() > kStateBytesMax) continue;
+    }
     *response.add_states() = std::move(states[i]);
   }
   response.set_cluster(services_.journal.store().cluster().value);
@@ -444,6 +457,7 @@ runtime::Task<void> CoordinatorService::clusterStatus(Request request) {
     if (response.recoveries_size() >= kRecoveriesMax) break;
     fillRecovery(report, services_.membership, *response.add_recoveries());
   }
+  rpc::reportSessions(request.dispatch(), lists_sessions ? rpc::kSessionsListedMax : 0, *response.mutable_transports());
   rpc::replyControl(std::move(request), response);
 }
 

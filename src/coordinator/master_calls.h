@@ -63,7 +63,8 @@ class MasterCalls {
   /// May take seconds: the server reads through what it keeps of the dead one's log.
   virtual runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) = 0;
   /// @param state  outlives the call
-  virtual runtime::Task<Status> serverState(ServerId server, wire::control::ServerStateResponse& state) = 0;
+  virtual runtime::Task<Status> serverState(ServerId server, bool lists_sessions,
+                                            wire::control::ServerStateResponse& state) = 0;
 };
 
 }  // namespace ramcore::coordinator

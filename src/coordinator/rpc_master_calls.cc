@@ -169,8 +169,10 @@ runtime::Task<FenceResult> RpcMasterCalls::fenceServer(ServerId server, ServerId
   co_return result;
 }
 
-runtime::Task<Status> RpcMasterCalls::serverState(ServerId server, control::ServerStateResponse& state) {
-  const control::Empty request;
+runtime::Task<Status> RpcMasterCalls::serverState(ServerId server, bool lists_sessions,
+                                                  control::ServerStateResponse& state) {
+  control::ServerStateRequest request;
+  request.set_lists_sessions(lists_sessions);
   co_return co_await call(server, Opcode::ServerState, request, state);
 }
 

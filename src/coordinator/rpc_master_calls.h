@@ -24,7 +24,8 @@ class RpcMasterCalls final : public MasterCalls {
   runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet) override;
   runtime::Task<Status> recoverTablets(ServerId server, RecoveryOrder order) override;
   runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) override;
-  runtime::Task<Status> serverState(ServerId server, wire::control::ServerStateResponse& state) override;
+  runtime::Task<Status> serverState(ServerId server, bool lists_sessions,
+                                    wire::control::ServerStateResponse& state) override;
 
  private:
   template <typename RequestMessage, typename ResponseMessage>

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "master/durability.h"
 #include "rpc/control_call.h"
+#include "rpc/session_report.h"
 #include "runtime/await.h"
 
 namespace ramcore::master {
@@ -319,6 +320,8 @@ void TabletService::pullProgress(Request request) {
 }
 
 void TabletService::serverState(Request request) {
+  control::ServerStateRequest message;
+  if (!rpc::parseRequest(request, message)) return request.reply(Status::BadRequest);
   control::ServerStateResponse answer;
   answer.set_id(parts_.self.value);
   answer.set_memory_bytes(parts_.log.config().memory_bytes);
@@ -348,12 +351,8 @@ void TabletService::serverState(Request request) {
     load.set_reads(tablet.counters->reads.load(std::memory_order_relaxed));
     load.set_writes(tablet.counters->writes.load(std::memory_order_relaxed));
   }
-  uint32_t sessions = 0;
-  for (const transport::Endpoint* endpoint : parts_.dispatch.endpoints()) {
-    sessions += endpoint->sessionCount();
-    answer.add_transports(std::string(endpoint->limits().name));
-  }
-  answer.set_sessions(sessions);
+  rpc::reportSessions(parts_.dispatch, message.lists_sessions() ? rpc::kSessionsListedMax : 0,
+                      *answer.mutable_transports());
   answer.set_requests(parts_.dispatch.requestCount());
   answer.set_uptime_ns(parts_.dispatch.clock().nowNs() - started_ns_);
   if (parts_.replicas != nullptr) {

@@ -95,6 +95,7 @@ void Dispatch::addEndpoint(transport::Endpoint& endpoint) {
   bursts_.push_back(std::min(options_.burst_messages_max, endpoint.limits().burst_messages_max));
   endpoint_counts_.push_back(std::make_unique<EndpointCounts>());
   session_ends_.push_back(std::make_unique<SessionEnds>());
+  open_sessions_.push_back(std::make_unique<OpenSessions>());
 }
 void Dispatch::setWorkers(std::vector<runtime::Executor*> workers) { workers_ = std::move(workers); }
 
@@ -126,6 +127,7 @@ bool Dispatch::step(bool reads_clock) {
   for (size_t i = 0; i < endpoints_.size(); ++i) {
     polling_ = endpoints_[i];
     polling_ends_ = session_ends_[i].get();
+    polling_open_ = open_sessions_[i].get();
     found |= polling_->poll(*this, bursts_[i]) != 0;
   }
   polling_ = nullptr;
@@ -468,11 +470,13 @@ std::vector<RequestInService> Dispatch::requestsInService() {
 }
 
 void Dispatch::onSessionOpen(transport::SessionId session) {
+  polling_open_->opened(session);
   if (observer_ != nullptr) observer_->onSessionOpen(*polling_, session);
 }
 
 void Dispatch::onSessionLost(transport::SessionId session, Status reason) {
   polling_ends_->note(session);
+  polling_open_->lost(session);
   if (observer_ != nullptr) observer_->onSessionLost(*polling_, session, reason);
 }
 

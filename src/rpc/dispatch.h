@@ -10,6 +10,7 @@
 #include "base/spin_lock.h"
 #include "base/trace.h"
 #include "rpc/job_queues.h"
+#include "rpc/open_sessions.h"
 #include "rpc/service_table.h"
 #include "rpc/session_ends.h"
 #include "runtime/executor.h"
@@ -135,6 +136,8 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   runtime::Executor& backgroundExecutor() { return workers_.empty() ? *this : *workers_.front(); }
 
   std::span<transport::Endpoint* const> endpoints() const { return endpoints_; }
+  /// Of endpoints()[index]. Dispatch thread.
+  const OpenSessions& openSessions(size_t index) const { return *open_sessions_[index]; }
   Trace& trace() { return trace_; }
   const OpcodeStats& stats(wire::Opcode opcode) const { return *stats_[static_cast<size_t>(opcode)]; }
   /// Requests of all opcodes that were handled. Any thread.
@@ -180,7 +183,8 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   std::vector<transport::Endpoint*> endpoints_;
   std::vector<uint32_t> bursts_;  // messages taken from each at a time
   std::vector<std::unique_ptr<EndpointCounts>> endpoint_counts_;
-  std::vector<std::unique_ptr<SessionEnds>> session_ends_;  // as endpoints_
+  std::vector<std::unique_ptr<SessionEnds>> session_ends_;    // as endpoints_
+  std::vector<std::unique_ptr<OpenSessions>> open_sessions_;  // as endpoints_
   uint32_t rounds_ = 0;
   std::vector<runtime::Executor*> workers_;
   size_t next_worker_ = 0;
@@ -189,6 +193,7 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   bool started_ = false;
   transport::Endpoint* polling_ = nullptr;  // whose poll() is running
   SessionEnds* polling_ends_ = nullptr;     // its
+  OpenSessions* polling_open_ = nullptr;    // its
 
   runtime::TimerHeap timers_;
   JobQueues queues_;

@@ -164,7 +164,7 @@ class AnswersWorld {
         break;
       }
       default: {
-        const auto status = co_await stub.clusterStatus(deadline_ns);
+        const auto status = co_await stub.clusterStatus(deadline_ns, true);
         if (!status.ok()) break;
         check(status->tables);
         std::set<ServerId> servers;

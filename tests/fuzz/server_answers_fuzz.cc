@@ -108,7 +108,7 @@ class ServersWorld : private fuzz::CoordinatorWorld {
     const int64_t deadline_ns = admin_->node.clock().nowNs() + 5 * runtime::kNanosPerSecond;
     const auto tablets = co_await stub.allTablets(deadline_ns);
     RC_CHECK(tablets.ok());
-    const auto status = co_await stub.clusterStatus(deadline_ns);
+    const auto status = co_await stub.clusterStatus(deadline_ns, true);
     RC_CHECK(status.ok() && status->servers.size() == servers_.size());
     const auto answered = std::count_if(status->servers.begin(), status->servers.end(),
                                         [](const client::ServerStatus& server) { return server.objects != 0; });

@@ -239,7 +239,7 @@ TEST_F(MasterHostileTest, RolesThatMayNot) {
 
 TEST_F(MasterHostileTest, CommandsOfTheCoordinator) {
   for (const Opcode opcode : {Opcode::TakeTablet, Opcode::DropTablet, Opcode::SplitTablet, Opcode::FreezeTablet,
-                              Opcode::UnfreezeTablet, Opcode::PullTablet, Opcode::PullProgress}) {
+                              Opcode::UnfreezeTablet, Opcode::PullTablet, Opcode::PullProgress, Opcode::ServerState}) {
     const auto garbage = join({bytesOf(header(opcode)), asBytes("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")});
     EXPECT_EQ(world.send(world.coordinator, garbage, 0)->outcome(), Status::BadRequest) << name(opcode);
   }

@@ -236,6 +236,15 @@ TEST_F(MasterMoveTest, ServerStateTellsWhatIsHere) {
   EXPECT_GT(state.live_bytes(), 0u);
   ASSERT_EQ(state.tablets_size(), 1);
   EXPECT_EQ(state.tablets(0).writes(), 10u);
+  ASSERT_EQ(state.transports_size(), 1);
+  EXPECT_GT(state.transports(0).sessions(), 0u);
+  EXPECT_EQ(state.transports(0).open_size(), 0);
+
+  control::ServerStateRequest request;
+  request.set_lists_sessions(true);
+  const auto again = world.command(Opcode::ServerState, request);
+  ASSERT_TRUE(wire::parseControl(asBytes(again->text()), state));
+  EXPECT_EQ(state.transports(0).open_size(), static_cast<int>(state.transports(0).sessions()));
 }
 
 }  // namespace

@@ -41,6 +41,26 @@ double overheadBytes(const client::ServerStatus& server) {
   return log::kEntryHeaderBytes + static_cast<double>(server.index_bytes) / static_cast<double>(server.objects);
 }
 
+const char* roleOf(const client::OpenSession& session) {
+  switch (session.peer_role) {
+    case transport::Role::Client:
+      return "client";
+    case transport::Role::Server:
+      return "server";
+    case transport::Role::Coordinator:
+      return "coordinator";
+    case transport::Role::Admin:
+      return "admin";
+  }
+  return "unknown";
+}
+
+uint32_t sessionCount(const std::vector<client::TransportSessions>& transports) {
+  uint32_t count = 0;
+  for (const client::TransportSessions& transport : transports) count += transport.sessions;
+  return count;
+}
+
 uint64_t objectBytes(const client::ServerStatus& server) {
   const uint64_t others = server.tombstone_bytes + server.result_bytes;
   return server.live_bytes - std::min(server.live_bytes, others);
@@ -50,6 +70,25 @@ uint64_t objectBytes(const client::ServerStatus& server) {
 double writeAmplification(const client::ServerStatus& server) {
   if (server.appended_bytes == 0) return 0;
   return static_cast<double>(server.replica_bytes) / static_cast<double>(server.appended_bytes);
+}
+
+nlohmann::ordered_json countsJson(const std::vector<client::TransportSessions>& transports) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::object();
+  for (const client::TransportSessions& transport : transports) out[transport.name] = transport.sessions;
+  return out;
+}
+
+nlohmann::ordered_json listJson(const std::vector<client::TransportSessions>& transports) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  for (const client::TransportSessions& transport : transports) {
+    for (const client::OpenSession& session : transport.open) {
+      out.push_back({{"peer_role", roleOf(session)},
+                     {"peer_id", std::to_string(session.peer_id)},
+                     {"peer_address", session.peer_address},
+                     {"transport", transport.name}});
+    }
+  }
+  return out;
 }
 
 nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
@@ -62,9 +101,14 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
   out["replicas"] = {{"wanted", health.replicas_wanted}, {"least", health.replicas_least}};
   out["survivable_deaths"] = health.survivable_deaths;
   out["recoveries"] = toJson(status.recoveries);
+  out["coordinator"] = {{"sessions", sessionCount(status.coordinator_transports)},
+                        {"sessions_by_transport", countsJson(status.coordinator_transports)},
+                        {"open_sessions", listJson(status.coordinator_transports)}};
   out["servers"] = nlohmann::ordered_json::array();
   for (const client::ServerStatus& server : status.servers) {
     if (!isOfInterest(status, server)) continue;
+    std::vector<std::string> names;
+    for (const client::TransportSessions& transport : server.transports) names.push_back(transport.name);
     out["servers"].push_back({{"id", formatServer(server.id)},
                               {"name", server.name},
                               {"locators", server.locators},
@@ -90,8 +134,10 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
                               {"index_bytes", server.index_bytes},
                               {"overhead_bytes_per_object", overheadBytes(server)},
                               {"requests", server.requests},
-                              {"sessions", server.sessions},
-                              {"transports", server.transports},
+                              {"sessions", sessionCount(server.transports)},
+                              {"transports", names},
+                              {"sessions_by_transport", countsJson(server.transports)},
+                              {"open_sessions", listJson(server.transports)},
                               {"uptime_s", static_cast<double>(server.uptime_ns) / 1e9},
                               {"replicas_wanted", server.replicas_wanted},
                               {"replicas_least", server.replicas_least},
@@ -179,6 +225,36 @@ std::string levelOf(uint64_t copied_bytes, const client::ServerStatus& server) {
   return formatBytes(copied_bytes) + ", " + formatBytes(static_cast<uint64_t>(per_second)) + "/s";
 }
 
+/// "verbs 4, shm 1": those that are used.
+std::string sessionsOf(const std::vector<client::TransportSessions>& transports) {
+  std::string text;
+  for (const client::TransportSessions& transport : transports) {
+    if (transport.sessions == 0) continue;
+    text += (text.empty() ? "" : ", ") + transport.name + " " + std::to_string(transport.sessions);
+  }
+  return text.empty() ? "none" : text;
+}
+
+void printSessions(const std::string& process, const std::vector<client::TransportSessions>& transports) {
+  for (const client::TransportSessions& transport : transports) {
+    for (const client::OpenSession& session : transport.open) {
+      std::printf("%-12s  %-9s  %-11s  %-20s  %s\n", process.c_str(), transport.name.c_str(), roleOf(session),
+                  std::to_string(session.peer_id).c_str(), session.peer_address.c_str());
+    }
+    const size_t others = transport.sessions - std::min<size_t>(transport.sessions, transport.open.size());
+    if (others != 0)
+      std::printf("%-12s  %-9s  and %zu that are not listed\n", process.c_str(), transport.name.c_str(), others);
+  }
+}
+
+void printSessions(const client::ClusterStatus& status) {
+  std::printf("\n%-12s  %-9s  %-11s  %-20s  %s\n", "process", "transport", "peer", "peer id", "peer address");
+  printSessions("coordinator", status.coordinator_transports);
+  for (const client::ServerStatus& server : status.servers) {
+    printSessions("server " + formatServer(server.id), server.transports);
+  }
+}
+
 /// What the memory of each log holds, and what cleaning it has cost.
 void printLogs(const client::ClusterStatus& status) {
   std::printf("\n%-8s  %10s  %10s  %10s  %10s  %10s  %22s  %22s\n", "server", "objects", "tombstones", "results",
@@ -198,23 +274,22 @@ void printLogs(const client::ClusterStatus& status) {
 void printTable(const client::ClusterStatus& status) {
   std::printf("cluster %s (%s)\n", status.name.c_str(), formatHex(status.cluster.value).c_str());
   printHealth(status);
-  std::printf("\n%-8s  %-16s  %-8s  %10s  %10s  %5s  %8s  %7s  %10s  %8s  %12s  %8s  %8s  %10s  %s\n", "server", "name",
-              "state", "live", "memory", "used", "cleaning", "copying", "objects", "overhead", "requests", "sessions",
-              "replicas", "frames", "transports");
+  std::printf("sessions of the coordinator: %s\n", sessionsOf(status.coordinator_transports).c_str());
+  std::printf("\n%-8s  %-16s  %-8s  %10s  %10s  %5s  %8s  %7s  %10s  %8s  %12s  %8s  %10s  %s\n", "server", "name",
+              "state", "live", "memory", "used", "cleaning", "copying", "objects", "overhead", "requests", "replicas",
+              "frames", "sessions");
   for (const client::ServerStatus& server : status.servers) {
     if (!isOfInterest(status, server)) continue;
     const char* state = !server.is_alive ? "dead" : server.has_answered ? "serving" : "silent";
-    std::string transports;
-    for (const std::string& name : server.transports) transports += (transports.empty() ? "" : ",") + name;
     const double used = server.memory_bytes == 0
                             ? 0
                             : 100.0 * static_cast<double>(server.live_bytes) / static_cast<double>(server.memory_bytes);
-    std::printf("%-8s  %-16s  %-8s  %10s  %10s  %4.0f%%  %8s  %7s  %10llu  %8s  %12llu  %8u  %8s  %10s  %s\n",
+    std::printf("%-8s  %-16s  %-8s  %10s  %10s  %4.0f%%  %8s  %7s  %10llu  %8s  %12llu  %8s  %10s  %s\n",
                 formatServer(server.id).c_str(), server.name.c_str(), state, formatBytes(server.live_bytes).c_str(),
                 formatBytes(server.memory_bytes).c_str(), used, cleaningOf(server).c_str(),
                 amplificationOf(server).c_str(), static_cast<unsigned long long>(server.objects),
-                overheadOf(server).c_str(), static_cast<unsigned long long>(server.requests), server.sessions,
-                replicasOf(server).c_str(), framesOf(server).c_str(), transports.c_str());
+                overheadOf(server).c_str(), static_cast<unsigned long long>(server.requests),
+                replicasOf(server).c_str(), framesOf(server).c_str(), sessionsOf(server.transports).c_str());
   }
   printLogs(status);
   std::printf("\n%-20s  %-10s  %8s  %-18s  %-18s  %8s  %-11s  %s\n", "table", "durability", "tablet", "first hash",
@@ -229,18 +304,19 @@ void printTable(const client::ClusterStatus& status) {
   }
 }
 
-int showStatus(Session& session, bool as_json) {
+int showStatus(Session& session, bool as_json, bool lists_sessions) {
   const auto connected = session.client();
   if (!connected) return session.fail(connected.error());
   const auto status =
-      (*connected)->impl().runTask(std::nullopt, [](client::ClusterClient& cluster, int64_t deadline_ns) {
-        return cluster.coordinator().clusterStatus(deadline_ns);
+      (*connected)->impl().runTask(std::nullopt, [&](client::ClusterClient& cluster, int64_t deadline_ns) {
+        return cluster.coordinator().clusterStatus(deadline_ns, as_json || lists_sessions);
       });
   if (!status) return session.fail(status.error(), "the cluster's status");
   if (as_json) {
     std::printf("%s\n", toJson(*status).dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   } else {
     printTable(*status);
+    if (lists_sessions) printSessions(*status);
   }
   return tools::kExitOk;
 }
@@ -249,9 +325,11 @@ int showStatus(Session& session, bool as_json) {
 
 void addStatusCommand(CLI::App& app, Session& session, int& exit_code) {
   auto as_json = std::make_shared<bool>(false);
+  auto lists_sessions = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand("status", "Shows the health of the cluster, servers, tables and tablets");
   command->add_flag("--json", *as_json, "As JSON");
-  command->callback([&, as_json] { exit_code = showStatus(session, *as_json); });
+  command->add_flag("--sessions", *lists_sessions, "Also lists the sessions of all processes");
+  command->callback([&, as_json, lists_sessions] { exit_code = showStatus(session, *as_json, *lists_sessions); });
 }
 
 }  // namespace ramcore::rc

@@ -6,6 +6,7 @@
 #include "coordinator/memory_state_store.h"
 #include "coordinator/table_manager.h"
 #include "rpc/control_call.h"
+#include "rpc/session_report.h"
 #include "sim/cluster/rpc_process.h"
 
 namespace ramcore::coordinator {
@@ -336,10 +337,20 @@ class CoordinatorOfLiars : public CoordinatorService {
       ASSERT_EQ(response.id(), liar->identity.id);
     }
   }
-  int statesInStatus() {
+  control::ClusterStatusResponse status(bool lists_sessions) {
+    control::ClusterStatusRequest request;
+    request.set_lists_sessions(lists_sessions);
     control::ClusterStatusResponse status;
-    EXPECT_EQ(ask(admin_, Opcode::ClusterStatus, control::Empty(), status), Status::Ok);
-    return status.states_size();
+    EXPECT_EQ(ask(admin_, Opcode::ClusterStatus, request, status), Status::Ok);
+    return status;
+  }
+  int statesInStatus() { return status(false).states_size(); }
+  // As many as a server lists, with addresses of so many bytes.
+  void listSessions(size_t count, size_t address_bytes) {
+    control::TransportSessions& transport = *state_.add_transports();
+    transport.set_name("tcp");
+    transport.set_sessions(static_cast<uint32_t>(count));
+    for (size_t i = 0; i < count; ++i) transport.add_open()->set_peer_address(std::string(address_bytes, 'x'));
   }
 
   sim::RpcProcess first_{scheduler_, log_, network_, "first", {.role = Role::Server, .id = 1}};
@@ -348,6 +359,7 @@ class CoordinatorOfLiars : public CoordinatorService {
   control::PullProgressResponse progress_;
   Status command_answer_ = Status::Ok;
   int commands_ = 0;
+  bool heard_lists_sessions_ = false;
 
  private:
   void agree(rpc::Request request) {
@@ -355,7 +367,12 @@ class CoordinatorOfLiars : public CoordinatorService {
     request.reply(command_answer_);
   }
   void tellProgress(rpc::Request request) { rpc::replyControl(std::move(request), progress_); }
-  void tellState(rpc::Request request) { rpc::replyControl(std::move(request), state_); }
+  void tellState(rpc::Request request) {
+    control::ServerStateRequest message;
+    EXPECT_TRUE(rpc::parseRequest(request, message));
+    heard_lists_sessions_ = message.lists_sessions();
+    rpc::replyControl(std::move(request), state_);
+  }
 };
 
 // Clients would refuse the status of the whole cluster for it.
@@ -366,8 +383,37 @@ TEST_F(CoordinatorOfLiars, NobodySpeaksForAnotherServerInTheStatus) {
   EXPECT_EQ(statesInStatus(), 0);
   state_.set_id(1);
   EXPECT_EQ(statesInStatus(), 1);
-  state_.add_transports(std::string(100'000, 'x'));
+  state_.add_transports()->set_name(std::string(100'000, 'x'));
   EXPECT_EQ(statesInStatus(), 0);
+}
+
+TEST_F(CoordinatorOfLiars, SessionsAreListedForWhoAsksForThem) {
+  state_.set_id(1);
+  listSessions(rpc::kSessionsListedMax, rpc::kPeerAddressBytesMax);
+  const control::ClusterStatusResponse listed = status(true);
+  ASSERT_EQ(listed.states_size(), 1);
+  EXPECT_TRUE(heard_lists_sessions_);
+  EXPECT_EQ(listed.states(0).transports(0).sessions(), rpc::kSessionsListedMax);
+  EXPECT_EQ(listed.states(0).transports(0).open_size(), static_cast<int>(rpc::kSessionsListedMax));
+  // The coordinator's own: two servers, which it has also called, and who asks.
+  ASSERT_EQ(listed.transports_size(), 1);
+  EXPECT_GE(listed.transports(0).sessions(), 3u);
+  EXPECT_EQ(listed.transports(0).open_size(), static_cast<int>(listed.transports(0).sessions()));
+
+  // A server that lists without being asked: the counts are kept, as are those of the coordinator.
+  const control::ClusterStatusResponse counted = status(false);
+  ASSERT_EQ(counted.states_size(), 1);
+  EXPECT_FALSE(heard_lists_sessions_);
+  EXPECT_EQ(counted.states(0).transports(0).sessions(), rpc::kSessionsListedMax);
+  EXPECT_EQ(counted.states(0).transports(0).open_size(), 0);
+  EXPECT_GE(counted.transports(0).sessions(), 3u);
+  EXPECT_EQ(counted.transports(0).open_size(), 0);
+}
+
+TEST_F(CoordinatorOfLiars, AListThatIsLongerThanListsGetIsNotHandedOn) {
+  state_.set_id(1);
+  listSessions(rpc::kSessionsListedMax, rpc::kPeerAddressBytesMax + 100);
+  EXPECT_EQ(status(true).states_size(), 0);
 }
 
 // Each attempt is a new intent in the store: without pauses it would be hundreds in a second, for ever.

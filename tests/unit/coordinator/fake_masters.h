@@ -299,7 +299,7 @@ class FakeMasterCalls final : public MasterCalls {
     if (result.status == Status::Ok) result.replicas = *replicas;
     co_return result;
   }
-  runtime::Task<Status> serverState(ServerId, wire::control::ServerStateResponse&) override {
+  runtime::Task<Status> serverState(ServerId, bool, wire::control::ServerStateResponse&) override {
     co_return Status::Unreachable;
   }
 
