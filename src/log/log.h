@@ -273,6 +273,7 @@ class Log final : public ReplicationEvents {
   void takeOverTombstones(Segment& original, Segment& copy) RC_REQUIRES(lock_);
   void copyOwnEntries(const Segment& original, Segment& copy);
   void forgetHeldTombstones(Segment& holder) RC_EXCLUDES(lock_);
+  bool markSlice(Segment& segment, uint32_t& bytes_left);
   SegmentId takeId() RC_EXCLUDES(lock_);
   bool isBefore(EntryRef ref, LogPosition position) const;
   Segment* openHead(SegmentId id) RC_REQUIRES(lock_);

@@ -198,8 +198,9 @@ class Segment {
   int64_t compacted_live_bytes_ = 0;
   SegmentId leave_head_;  ///< the head whose digest is the first without it
 
-  // Reclamation: first the grace period, then the pins.
-  enum class Wait : uint8_t { Grace, Epoch, Pins } wait_ = Wait::Grace;
+  // Reclamation: first the grace period, then the pins; then its entries are marked freed.
+  enum class Wait : uint8_t { Grace, Epoch, Pins, Marks } wait_ = Wait::Grace;
+  uint32_t marked_bytes_ = 0;  ///< up to here they are
   runtime::GraceTicket ticket_;
   uint64_t pin_epoch_ = 0;
 };

@@ -176,6 +176,7 @@ Segment* SegmentPool::take(SegmentKind kind, SegmentId id, uint32_t entry_bytes_
   segment.compacted_live_bytes_ = 0;
   segment.leave_head_ = {};
   segment.wait_ = Segment::Wait::Grace;
+  segment.marked_bytes_ = 0;
   segment.id_.store(id.value, std::memory_order_release);
   segment.setState(SegmentState::Open);
   return &segment;
