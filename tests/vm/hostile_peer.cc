@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "transport/stream_io.h"
+#include "transport/verbs/decoding.h"
 #include "transport/verbs/receive_buffers.h"
 
 namespace ramcore::transport::verbs {
@@ -90,7 +91,7 @@ bool HostilePeer::connect(const std::function<void()>& step, bool says_ready) {
   pair_ = std::move(pair).value();
   wire::VerbsAddress own = pair_->address(kBufferBytes);
   if (change) change(own);
-  own.mac = Greeting::proofOf(own, false, handshake.sessionKey());
+  own.mac = proofOf(own, false, handshake.sessionKey());
   if (forge) forge(own);
   wire::VerbsAddress peer{};
   if (!sendAll(bytesOf(own)) || !receiveAll(std::as_writable_bytes(std::span(&peer, 1)))) return false;

@@ -1,18 +1,14 @@
 #include "transport/verbs/greeting.h"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-
 #include <algorithm>
 
 #include "transport/stream_io.h"
+#include "transport/verbs/decoding.h"
 
 namespace ramcore::transport::verbs {
 namespace {
 
 constexpr std::byte kReadyByte{'r'};
-constexpr size_t kProvenBytes = offsetof(wire::VerbsAddress, mac);
 
 }  // namespace
 
@@ -111,16 +107,10 @@ Greeting::Step Greeting::receive(int socket, MutableByteSpan into) {
 Greeting::Step Greeting::receiveAddress(int socket, const ConnectionTiming& timing) {
   const Step step = receive(socket, std::as_writable_bytes(std::span(&peer_address_, 1)));
   if (step != Step::Ready) return step;
-  const Handshake::Key proof = proofOf(peer_address_, !isServer(), handshake_.sessionKey());
-  if (CRYPTO_memcmp(proof.data(), peer_address_.mac.data(), proof.size()) != 0) {
-    return fail(Status::Refused, "its queue pair's address is not proven: somebody changed it on the way", true);
-  }
-  if (peer_address_.receive_bytes < sizeof(wire::VerbsHeader) + sizeof(wire::VerbsPiece) * wire::kVerbsPiecesMax) {
-    return fail(Status::Refused, "it takes no messages", true);
-  }
+  const std::string_view why_not = checkAddress(peer_address_, !isServer(), handshake_.sessionKey());
+  if (!why_not.empty()) return fail(Status::Refused, std::string(why_not), true);
   const auto connected = pair_->connect(peer_address_, timing);
-  if (connected.ok()) return Step::Ready;
-  return fail(Status::IoError, connected.error().message, connected.error().status == Status::BadRequest);
+  return connected.ok() ? Step::Ready : fail(Status::IoError, connected.error().message, false);
 }
 
 Greeting::Step Greeting::receiveReady(int socket) {
@@ -128,19 +118,6 @@ Greeting::Step Greeting::receiveReady(int socket) {
   const Step step = receive(socket, MutableByteSpan(&ready, 1));
   if (step != Step::Ready || ready == kReadyByte) return step;
   return fail(Status::Refused, "it did not say that it is ready", true);
-}
-
-Handshake::Key Greeting::proofOf(const wire::VerbsAddress& address, bool of_server, const Handshake::Key& key) {
-  std::array<std::byte, 1 + kProvenBytes> text;
-  text[0] = std::byte{of_server ? uint8_t{'A'} : uint8_t{'I'}};
-  std::copy_n(bytesOf(address).begin(), kProvenBytes, text.begin() + 1);
-  Handshake::Key proof{};
-  unsigned int proof_bytes = 0;
-  const auto* result =
-      HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(text.data()),
-           text.size(), proof.data(), &proof_bytes);
-  RC_CHECK_MSG(result != nullptr && proof_bytes == proof.size(), "the crypto library cannot compute HMAC-SHA256");
-  return proof;
 }
 
 }  // namespace ramcore::transport::verbs

@@ -28,9 +28,6 @@ class Greeting {
   Step step(int socket, const ConnectionTiming& timing);
   void setPair(std::unique_ptr<QueuePair> pair, uint32_t receive_bytes);
 
-  /// The proof of an address, under the key of the session and over who says it.
-  static Handshake::Key proofOf(const wire::VerbsAddress& address, bool of_server, const Handshake::Key& key);
-
   bool isServer() const { return !handshake_.isInitiator(); }
   int64_t deadlineNs() const { return deadline_ns_; }
   bool hasReceived() const { return has_received_; }

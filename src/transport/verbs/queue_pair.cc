@@ -67,10 +67,6 @@ wire::VerbsAddress QueuePair::address(uint32_t receive_bytes) const {
 }
 
 Outcome<bool> QueuePair::connect(const wire::VerbsAddress& peer, const ConnectionTiming& timing) {
-  if (peer.mtu < IBV_MTU_256 || peer.mtu > IBV_MTU_4096 || peer.reads_max == 0 || peer.queue_pair > kNumberMask ||
-      peer.first_packet > kNumberMask) {
-    return Failure{Status::BadRequest, "an address of a queue pair that makes no sense"};
-  }
   const uint8_t reads = std::min(peer.reads_max, device_.limits().reads_at_a_time);
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;

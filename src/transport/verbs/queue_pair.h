@@ -46,8 +46,8 @@ class QueuePair {
 
   /// What the peer has to know; without the proof.
   wire::VerbsAddress address(uint32_t receive_bytes) const;
-  /// Ready to receive and to send. The address is checked by the caller for its proof, here for its ranges.
-  /// Failure: BadRequest: values that no peer sends; IoError.
+  /// Ready to receive and to send. REQUIRES: checkAddress() has nothing against the address.
+  /// Failure: IoError.
   Outcome<bool> connect(const wire::VerbsAddress& peer, const ConnectionTiming& timing);
   /// Ends it: all that is posted comes back, flushed.
   void fail();

@@ -22,16 +22,8 @@ uint32_t headBytesOf(const TxMessage& message) {
   return std::min(bytes, wire::kHeadBytesMax);
 }
 
-// True if a peer may send this header: every field is in its range.
-bool isValid(const wire::VerbsHeader& header, uint16_t slot_count) {
-  if (header.message_bytes > wire::kMessageBytesMax || header.head_bytes > header.message_bytes ||
-      header.head_bytes > wire::kHeadBytesMax || header.reserved != 0) {
-    return false;
-  }
-  if (header.kind == wire::VerbsKind::Close) return header.message_bytes == 0;
-  return header.kind >= wire::VerbsKind::Request && header.kind <= wire::VerbsKind::ResponseWritten &&
-         header.slot < slot_count && header.priority < runtime::kPriorityCount;
-}
+// About a message that stands elsewhere, or about the session.
+bool isWord(wire::VerbsKind kind) { return kind != wire::VerbsKind::Request && kind != wire::VerbsKind::Response; }
 
 }  // namespace
 
@@ -232,15 +224,12 @@ void VerbsEndpoint::keepForLater(const ibv_wc& completion, const ReceiveBuffer& 
 void VerbsEndpoint::takeEarly(const EarlyMessage& early) {
   Session* const session = findOpen(early.session);
   if (session == nullptr) return;
-  if (early.bytes.size() < kHeaderBytes) return loseBad(*session, "a message without a header");
-  const auto header = loadAs<wire::VerbsHeader>(early.bytes.data());
-  const ByteSpan body = ByteSpan(early.bytes).subspan(kHeaderBytes);
-  if (!isValid(header, session->channel->calls.slotCount()) || !isLengthRight(header, body.size())) {
-    return loseBad(*session, "a frame header that makes no sense");
-  }
-  const bool is_message = header.kind == wire::VerbsKind::Request || header.kind == wire::VerbsKind::Response;
-  const bool is_good =
-      is_message ? takeMessage(*session, header, receives_.lendCopy(body)) : takeWord(*session, header, body);
+  VerbsMessage message;
+  const std::string_view why_bad = decodeMessage(early.bytes, session->channel->calls.slotCount(), message);
+  if (!why_bad.empty()) return loseBad(*session, why_bad);
+  const bool is_good = isWord(message.header.kind)
+                           ? takeWord(*session, message)
+                           : takeMessage(*session, message.header, receives_.lendCopy(message.body));
   if (!is_good) loseBad(*session, "a message that nobody asked for");
 }
 
@@ -260,43 +249,23 @@ void VerbsEndpoint::onArrival(const ibv_wc& completion) {
     if (completion.status == IBV_WC_WR_FLUSH_ERR) return;
     return loseBad(*session, std::string("a message that cannot be received: ") + ibv_wc_status_str(completion.status));
   }
-  if (completion.byte_len < kHeaderBytes || completion.opcode != IBV_WC_RECV) {
+  VerbsMessage message;
+  // Other kinds of completions (a write that notifies) put nothing into the buffer.
+  const ByteSpan bytes(buffer.bytes, completion.opcode == IBV_WC_RECV ? completion.byte_len : 0);
+  const std::string_view why_bad = decodeMessage(bytes, session->channel->calls.slotCount(), message);
+  if (!why_bad.empty()) {
     receives_.recycle(buffer);
-    return loseBad(*session, "a message without a header");
-  }
-  const auto header = loadAs<wire::VerbsHeader>(buffer.bytes);
-  const uint32_t body_bytes = completion.byte_len - kHeaderBytes;
-  if (!isValid(header, session->channel->calls.slotCount()) || !isLengthRight(header, body_bytes)) {
-    receives_.recycle(buffer);
-    return loseBad(*session, "a frame header that makes no sense");
+    return loseBad(*session, why_bad);
   }
   bool is_good = false;
-  if (header.kind == wire::VerbsKind::Request || header.kind == wire::VerbsKind::Response) {
-    is_good = takeMessage(*session, header, receives_.lend(buffer, kHeaderBytes, body_bytes));
-  } else {
-    is_good = takeWord(*session, header, ByteSpan(buffer.bytes + kHeaderBytes, body_bytes));
+  if (isWord(message.header.kind)) {
+    is_good = takeWord(*session, message);
     receives_.recycle(buffer);
+  } else {
+    const auto body_bytes = static_cast<uint32_t>(message.body.size());
+    is_good = takeMessage(*session, message.header, receives_.lend(buffer, kHeaderBytes, body_bytes));
   }
   if (!is_good) loseBad(*session, "a message that nobody asked for");
-}
-
-// Of what stands behind the header.
-bool VerbsEndpoint::isLengthRight(const wire::VerbsHeader& header, size_t body_bytes) {
-  switch (header.kind) {
-    case wire::VerbsKind::Request:
-    case wire::VerbsKind::Response:
-      return body_bytes == header.message_bytes;
-    case wire::VerbsKind::RequestOffer:
-      return body_bytes != 0 && body_bytes % sizeof(wire::VerbsPiece) == 0 &&
-             body_bytes / sizeof(wire::VerbsPiece) <= wire::kVerbsPiecesMax;
-    case wire::VerbsKind::ResponsePlace:
-      return body_bytes == sizeof(wire::VerbsPiece);
-    case wire::VerbsKind::Close:
-    case wire::VerbsKind::ResponseOffer:
-    case wire::VerbsKind::ResponseWritten:
-      return body_bytes == 0;
-  }
-  return false;
 }
 
 // False if no honest peer sends this; as the rest.
@@ -306,17 +275,18 @@ bool VerbsEndpoint::takeMessage(Session& session, const wire::VerbsHeader& heade
   return true;
 }
 
-bool VerbsEndpoint::takeWord(Session& session, const wire::VerbsHeader& header, ByteSpan body) {
+bool VerbsEndpoint::takeWord(Session& session, const VerbsMessage& word) {
+  const wire::VerbsHeader& header = word.header;
   switch (header.kind) {
     case wire::VerbsKind::Close:
       lose(session, Status::Shutdown);
       return true;
     case wire::VerbsKind::RequestOffer:
-      return takeRequestOffer(session, header, body);
+      return takeRequestOffer(session, word);
     case wire::VerbsKind::ResponseOffer:
       return takeResponseOffer(session, header);
     case wire::VerbsKind::ResponsePlace:
-      return takeResponsePlace(session, header, body);
+      return takeResponsePlace(session, word);
     case wire::VerbsKind::ResponseWritten:
       return takeResponseWritten(session, header);
     case wire::VerbsKind::Request:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "transport/complaints.h"
+#include "transport/verbs/decoding.h"
 #include "transport/verbs/receive_buffers.h"
 #include "transport/verbs/session.h"
 #include "transport/verbs/verbs_transport.h"
@@ -116,9 +117,8 @@ class VerbsEndpoint final : public Endpoint {
   void keepForLater(const ibv_wc& completion, const ReceiveBuffer& buffer);
   void takeEarly(const EarlyMessage& early);
   void onDeparture(const ibv_wc& completion);
-  static bool isLengthRight(const wire::VerbsHeader& header, size_t body_bytes);
   bool takeMessage(Session& session, const wire::VerbsHeader& header, RxMessage message);
-  bool takeWord(Session& session, const wire::VerbsHeader& header, ByteSpan body);
+  bool takeWord(Session& session, const VerbsMessage& word);
   bool takeRequest(Session& session, const wire::VerbsHeader& header, RxMessage message);
   void finishCall(Session& session, const wire::VerbsHeader& header, RxMessage message);
   void makeDirty(Session& session);
@@ -130,9 +130,9 @@ class VerbsEndpoint final : public Endpoint {
   Status offerRequest(Session& session, TxMessage& request, wire::VerbsHeader header, PendingCall& call,
                       const CallOptions& options);
   void offerResponse(Session& session, const wire::VerbsHeader& header, TxMessage response);
-  bool takeRequestOffer(Session& session, const wire::VerbsHeader& header, ByteSpan body);
+  bool takeRequestOffer(Session& session, const VerbsMessage& offer);
   bool takeResponseOffer(Session& session, const wire::VerbsHeader& header);
-  bool takeResponsePlace(Session& session, const wire::VerbsHeader& header, ByteSpan body);
+  bool takeResponsePlace(Session& session, const VerbsMessage& word);
   bool takeResponseWritten(Session& session, const wire::VerbsHeader& header);
   void startReads();
   void squeeze();

@@ -39,19 +39,12 @@ Status VerbsEndpoint::offerRequest(Session& session, TxMessage& request, wire::V
   return Status::Ok;
 }
 
-bool VerbsEndpoint::takeRequestOffer(Session& session, const wire::VerbsHeader& header, ByteSpan body) {
+bool VerbsEndpoint::takeRequestOffer(Session& session, const VerbsMessage& offer) {
+  const wire::VerbsHeader& header = offer.header;
   Channel& channel = *session.channel;
   ServedTransfer& served = channel.served[header.slot];
-  const size_t count = body.size() / sizeof(wire::VerbsPiece);
   if (!session.is_accepted || served.response || served.into != nullptr) return false;
-  if (count == 0 || count > wire::kVerbsPiecesMax || body.size() != count * sizeof(wire::VerbsPiece)) return false;
-  served.pieces.clear();
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < count; ++i) {
-    served.pieces.push_back(loadAs<wire::VerbsPiece>(body.data() + i * sizeof(wire::VerbsPiece)));
-    bytes += served.pieces.back().bytes;
-  }
-  if (bytes != header.message_bytes || bytes == 0) return false;
+  if (!decodeOffer(offer, served.pieces)) return false;
   if (!channel.requests.begin(header.slot, header.sequence)) return false;
   served.request = header;
   if (!startRead(session, header.slot)) waiting_reads_.push_back(ReadyRead{session.id, header.slot});
@@ -165,17 +158,15 @@ bool VerbsEndpoint::takeResponseOffer(Session& session, const wire::VerbsHeader&
   return true;
 }
 
-bool VerbsEndpoint::takeResponsePlace(Session& session, const wire::VerbsHeader& header, ByteSpan body) {
-  ServedTransfer& served = session.channel->served[header.slot];
-  if (!session.is_accepted || !served.response || body.size() != sizeof(wire::VerbsPiece)) return false;
-  const auto place = loadAs<wire::VerbsPiece>(body.data());
-  if (header.sequence != served.response_header.sequence || place.bytes < served.response_header.message_bytes) {
-    return false;
-  }
+bool VerbsEndpoint::takeResponsePlace(Session& session, const VerbsMessage& word) {
+  ServedTransfer& served = session.channel->served[word.header.slot];
+  if (!session.is_accepted || !served.response) return false;
+  const auto place = decodePlace(word, served.response_header.message_bytes);
+  if (!place || word.header.sequence != served.response_header.sequence) return false;
   wire::VerbsHeader written = served.response_header;
   written.kind = wire::VerbsKind::ResponseWritten;
   --session.channel->responses_waiting;
-  session.channel->queue.write(written, std::move(served.response), place);
+  session.channel->queue.write(written, std::move(served.response), *place);
   makeDirty(session);
   return true;
 }

@@ -1,0 +1,111 @@
+#include "transport/verbs/decoding.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "runtime/executor.h"
+#include "wire/frame.h"
+
+namespace ramcore::transport::verbs {
+namespace {
+
+constexpr size_t kProvenBytes = offsetof(wire::VerbsAddress, mac);
+constexpr uint32_t kNumberMax = 0xffffff;  // of queue pairs and packets
+constexpr uint8_t kMtuMin = 1;             // ibv_mtu: 256 B
+constexpr uint8_t kMtuMax = 5;             // 4096 B
+
+// True if a peer may send this header: every field is in its range.
+bool isValid(const wire::VerbsHeader& header, uint16_t slot_count) {
+  if (header.message_bytes > wire::kMessageBytesMax || header.head_bytes > header.message_bytes ||
+      header.head_bytes > wire::kHeadBytesMax || header.reserved != 0) {
+    return false;
+  }
+  if (header.kind == wire::VerbsKind::Close) return header.message_bytes == 0;
+  return header.kind >= wire::VerbsKind::Request && header.kind <= wire::VerbsKind::ResponseWritten &&
+         header.slot < slot_count && header.priority < runtime::kPriorityCount;
+}
+
+// Of what stands behind the header.
+bool isLengthRight(const wire::VerbsHeader& header, size_t body_bytes) {
+  switch (header.kind) {
+    case wire::VerbsKind::Request:
+    case wire::VerbsKind::Response:
+      return body_bytes == header.message_bytes;
+    case wire::VerbsKind::RequestOffer:
+      return body_bytes != 0 && body_bytes % sizeof(wire::VerbsPiece) == 0 &&
+             body_bytes / sizeof(wire::VerbsPiece) <= wire::kVerbsPiecesMax;
+    case wire::VerbsKind::ResponsePlace:
+      return body_bytes == sizeof(wire::VerbsPiece);
+    case wire::VerbsKind::Close:
+    case wire::VerbsKind::ResponseOffer:
+    case wire::VerbsKind::ResponseWritten:
+      return body_bytes == 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string_view decodeMessage(ByteSpan bytes, uint16_t slot_count, VerbsMessage& message) {
+  if (bytes.size() < sizeof(wire::VerbsHeader)) return "a message without a header";
+  const auto header = loadAs<wire::VerbsHeader>(bytes.data());
+  const ByteSpan body = bytes.subspan(sizeof(wire::VerbsHeader));
+  if (!isValid(header, slot_count) || !isLengthRight(header, body.size())) return "a frame header that makes no sense";
+  message = {header, body};
+  return {};
+}
+
+bool decodeOffer(const VerbsMessage& offer, std::vector<wire::VerbsPiece>& pieces) {
+  RC_DCHECK(offer.header.kind == wire::VerbsKind::RequestOffer && isLengthRight(offer.header, offer.body.size()));
+  const size_t count = offer.body.size() / sizeof(wire::VerbsPiece);
+  pieces.clear();
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < count; ++i) {
+    pieces.push_back(loadAs<wire::VerbsPiece>(offer.body.data() + i * sizeof(wire::VerbsPiece)));
+    // There are adapters that take a length of 0 for 2 GB.
+    if (pieces.back().bytes == 0) return false;
+    bytes += pieces.back().bytes;
+  }
+  return bytes == offer.header.message_bytes;
+}
+
+std::optional<wire::VerbsPiece> decodePlace(const VerbsMessage& place, uint32_t response_bytes) {
+  RC_DCHECK(place.header.kind == wire::VerbsKind::ResponsePlace && isLengthRight(place.header, place.body.size()));
+  const auto piece = loadAs<wire::VerbsPiece>(place.body.data());
+  if (piece.bytes < response_bytes) return std::nullopt;
+  return piece;
+}
+
+Handshake::Key proofOf(const wire::VerbsAddress& address, bool of_server, const Handshake::Key& key) {
+  std::array<std::byte, 1 + kProvenBytes> text;
+  text[0] = std::byte{of_server ? uint8_t{'A'} : uint8_t{'I'}};
+  std::copy_n(bytesOf(address).begin(), kProvenBytes, text.begin() + 1);
+  Handshake::Key proof{};
+  unsigned int proof_bytes = 0;
+  const auto* result =
+      HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(text.data()),
+           text.size(), proof.data(), &proof_bytes);
+  RC_CHECK_MSG(result != nullptr && proof_bytes == proof.size(), "the crypto library cannot compute HMAC-SHA256");
+  return proof;
+}
+
+std::string_view checkAddress(const wire::VerbsAddress& address, bool of_server, const Handshake::Key& key) {
+  const Handshake::Key proof = proofOf(address, of_server, key);
+  if (CRYPTO_memcmp(proof.data(), address.mac.data(), proof.size()) != 0) {
+    return "its queue pair's address is not proven: somebody changed it on the way";
+  }
+  if (address.receive_bytes < sizeof(wire::VerbsHeader) + sizeof(wire::VerbsPiece) * wire::kVerbsPiecesMax) {
+    return "it takes no messages";
+  }
+  if (address.mtu < kMtuMin || address.mtu > kMtuMax || address.reads_max == 0 || address.queue_pair > kNumberMax ||
+      address.first_packet > kNumberMax) {
+    return "an address of a queue pair that makes no sense";
+  }
+  return {};
+}
+
+}  // namespace ramcore::transport::verbs
