@@ -67,7 +67,10 @@ class VerbsClusterTest(unittest.TestCase):
         with Cluster(servers=4, secret=SECRET, transports=("verbs",), replicas=2, storage="384MiB",
                      death_after_ms=10000) as cluster:
             status = cluster.status()
-            self.assertTrue(all("verbs" in server["transports"] for server in status["servers"]), status)
+            # Also between servers, which could reach each other over nothing else.
+            for process in [*status["servers"], status["coordinator"]]:
+                self.assertGreater(process["sessions"], 0, process)
+                self.assertEqual(process["sessions_by_transport"]["verbs"], process["sessions"], process)
             cluster.rc("create", "t")
             write_objects(cluster, "t", 1)
             self.check_objects(cluster, "t", 1)
