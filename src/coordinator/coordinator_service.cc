@@ -419,7 +419,8 @@ runtime::Task<void> CoordinatorService::clusterStatus(Request request) {
   control::ClusterStatusRequest message;
   const Status received = receive(request, message);
   if (received != Status::Ok) co_return refuse(std::move(request), received);
-  const bool lists_sessions = message.lists_sessions();
+  // Where clients come from is nothing that other clients need to know.
+  const bool lists_sessions = message.lists_sessions() && request.peerRole() == Role::Admin;
   // All servers at once; those that are slow or away are left out.
   const std::vector<ServerId> asked = services_.membership.heardServers();
   std::vector<control::ServerStateResponse> states(asked.size());

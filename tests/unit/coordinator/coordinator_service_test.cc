@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
+
 #include "coordinator/control_records.h"
 #include "coordinator/memory_state_store.h"
 #include "coordinator/table_manager.h"
@@ -314,34 +316,37 @@ TEST_F(CoordinatorService, UnknownThingsAreTypedErrors) {
 class CoordinatorOfLiars : public CoordinatorService {
  protected:
   CoordinatorOfLiars() {
+    for (sim::RpcProcess* liar : {&first_, &second_}) prepare(*liar);
+  }
+  void prepare(sim::RpcProcess& liar) {
     const rpc::OpcodeRules rules{.roles = rpc::allow({Role::Coordinator})};
-    for (sim::RpcProcess* liar : {&first_, &second_}) {
-      rpc::ServiceTable& table = liar->dispatch().services();
-      for (const Opcode opcode :
-           {Opcode::TakeTablet, Opcode::DropTablet, Opcode::FreezeTablet, Opcode::UnfreezeTablet, Opcode::PullTablet}) {
-        table.add<&CoordinatorOfLiars::agree>(opcode, *this, rules);
-      }
-      table.add<&CoordinatorOfLiars::tellProgress>(Opcode::PullProgress, *this, rules);
-      table.add<&CoordinatorOfLiars::tellState>(Opcode::ServerState, *this, rules);
-      liar->listen();
+    rpc::ServiceTable& table = liar.dispatch().services();
+    for (const Opcode opcode :
+         {Opcode::TakeTablet, Opcode::DropTablet, Opcode::FreezeTablet, Opcode::UnfreezeTablet, Opcode::PullTablet}) {
+      table.add<&CoordinatorOfLiars::agree>(opcode, *this, rules);
     }
+    table.add<&CoordinatorOfLiars::tellProgress>(Opcode::PullProgress, *this, rules);
+    table.add<&CoordinatorOfLiars::tellState>(Opcode::ServerState, *this, rules);
+    liar.listen();
   }
   void SetUp() override {
     start();
-    for (sim::RpcProcess* liar : {&first_, &second_}) {
-      control::EnlistRequest request;
-      request.add_locators(liar->locator().toString());
-      request.set_nonce(liar->identity.id);
-      control::EnlistResponse response;
-      ASSERT_EQ(ask(*liar, Opcode::Enlist, request, response), Status::Ok);
-      ASSERT_EQ(response.id(), liar->identity.id);
-    }
+    for (sim::RpcProcess* liar : {&first_, &second_}) enlistAs(*liar);
   }
-  control::ClusterStatusResponse status(bool lists_sessions) {
+  void enlistAs(sim::RpcProcess& liar) {
+    control::EnlistRequest request;
+    request.add_locators(liar.locator().toString());
+    request.set_nonce(liar.identity.id);
+    control::EnlistResponse response;
+    ASSERT_EQ(ask(liar, Opcode::Enlist, request, response), Status::Ok);
+    ASSERT_EQ(response.id(), liar.identity.id);
+  }
+  control::ClusterStatusResponse status(bool lists_sessions) { return statusFor(admin_, lists_sessions); }
+  control::ClusterStatusResponse statusFor(sim::RpcProcess& asker, bool lists_sessions) {
     control::ClusterStatusRequest request;
     request.set_lists_sessions(lists_sessions);
     control::ClusterStatusResponse status;
-    EXPECT_EQ(ask(admin_, Opcode::ClusterStatus, request, status), Status::Ok);
+    EXPECT_EQ(ask(asker, Opcode::ClusterStatus, request, status), Status::Ok);
     return status;
   }
   int statesInStatus() { return status(false).states_size(); }
@@ -360,6 +365,7 @@ class CoordinatorOfLiars : public CoordinatorService {
   Status command_answer_ = Status::Ok;
   int commands_ = 0;
   bool heard_lists_sessions_ = false;
+  bool tells_own_id_ = false;
 
  private:
   void agree(rpc::Request request) {
@@ -371,6 +377,7 @@ class CoordinatorOfLiars : public CoordinatorService {
     control::ServerStateRequest message;
     EXPECT_TRUE(rpc::parseRequest(request, message));
     heard_lists_sessions_ = message.lists_sessions();
+    if (tells_own_id_) state_.set_id(loadAs<wire::RequestHeader>(request.head().data()).target.value);
     rpc::replyControl(std::move(request), state_);
   }
 };
@@ -408,6 +415,42 @@ TEST_F(CoordinatorOfLiars, SessionsAreListedForWhoAsksForThem) {
   EXPECT_EQ(counted.states(0).transports(0).open_size(), 0);
   EXPECT_GE(counted.transports(0).sessions(), 3u);
   EXPECT_EQ(counted.transports(0).open_size(), 0);
+}
+
+// Who does not run the cluster learns nothing about others.
+TEST_F(CoordinatorOfLiars, ClientsAreToldCountsAlone) {
+  state_.set_id(1);
+  listSessions(2, 10);
+  const control::ClusterStatusResponse seen = statusFor(client_, true);
+  ASSERT_EQ(seen.states_size(), 1);
+  EXPECT_FALSE(heard_lists_sessions_);
+  EXPECT_EQ(seen.states(0).transports(0).sessions(), 2u);
+  EXPECT_EQ(seen.states(0).transports(0).open_size(), 0);
+  EXPECT_GE(seen.transports(0).sessions(), 3u);
+  EXPECT_EQ(seen.transports(0).open_size(), 0);
+}
+
+TEST_F(CoordinatorOfLiars, ListsOfManyServersStayWithinWhatAnAnswerMayBe) {
+  constexpr uint64_t kLiars = 80;
+  std::deque<sim::RpcProcess> more;
+  for (uint64_t id = 3; id <= kLiars; ++id) {
+    const std::string name = "liar" + std::to_string(id);
+    prepare(
+        more.emplace_back(scheduler_, log_, network_, name, sim::RpcProcess::Options{.role = Role::Server, .id = id}));
+    enlistAs(more.back());
+  }
+  tells_own_id_ = true;
+  listSessions(rpc::kSessionsListedMax, rpc::kPeerAddressBytesMax);
+  const control::ClusterStatusResponse seen = status(true);
+  ASSERT_EQ(seen.states_size(), static_cast<int>(kLiars));
+  int listing = 0;
+  for (const control::ServerStateResponse& state : seen.states()) {
+    EXPECT_EQ(state.transports(0).sessions(), rpc::kSessionsListedMax);
+    listing += state.transports(0).open_size() != 0 ? 1 : 0;
+  }
+  EXPECT_GT(listing, 20);
+  EXPECT_LT(listing, static_cast<int>(kLiars));
+  EXPECT_LT(seen.ByteSizeLong(), 3u * 1024 * 1024);
 }
 
 TEST_F(CoordinatorOfLiars, AListThatIsLongerThanListsGetIsNotHandedOn) {
