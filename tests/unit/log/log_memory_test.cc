@@ -9,6 +9,8 @@
 #include <string>
 #include <thread>
 
+#include "log/segment_format.h"
+
 namespace ramcore::log {
 namespace {
 
