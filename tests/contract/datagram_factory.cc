@@ -8,10 +8,10 @@
 namespace ramcore::transport::contract {
 namespace {
 
-constexpr uint64_t kSeed = 1;
+constexpr uint64_t kSwitchSeed = 1;
 // Simulated time between two rounds of all processes.
-constexpr int64_t kStepNs = 2'000;
-constexpr uint64_t kEventsMax = 100'000;
+constexpr int64_t kSwitchStepNs = 2'000;
+constexpr uint64_t kSwitchEventsMax = 100'000;
 
 datagram::DatagramOptions optionsOf(const NodeOptions& node) {
   datagram::DatagramOptions options;
@@ -50,9 +50,9 @@ class DatagramWorld final : public World {
  public:
   explicit DatagramWorld(const datagram::FaultRates& rates)
       : rates_(rates),
-        scheduler_(kSeed),
+        scheduler_(kSwitchSeed),
         clock_(scheduler_, "clock", {.offset_ns_max = 0, .wall_error_ns_max = 0, .drift_ppm_max = 0}),
-        entropy_(kSeed),
+        entropy_(kSwitchSeed),
         network_(scheduler_) {
     ChunkArena& arena = chunkArena();
     if (arena.base == nullptr) arena.base = static_cast<std::byte*>(std::aligned_alloc(2u << 20, ChunkArena::kBytes));
@@ -77,7 +77,7 @@ class DatagramWorld final : public World {
     rates_.corrupt = 0.05;
     for (const auto& [number, node] : nodes_) node->faults().setRates(rates_);
   }
-  void passTime() override { scheduler_.runUntil(scheduler_.nowNs() + kStepNs, kEventsMax); }
+  void passTime() override { scheduler_.runUntil(scheduler_.nowNs() + kSwitchStepNs, kSwitchEventsMax); }
 
  private:
   datagram::FaultRates rates_;
@@ -95,9 +95,9 @@ std::unique_ptr<World> makeBadWorld() {
       datagram::FaultRates{.loss = 0.05, .duplicate = 0.02, .reorder = 0.05, .corrupt = 0.01});
 }
 
-constexpr Abilities kAbilities{};
-const Registration kClean({"datagram", &makeCleanWorld, kAbilities});
-const Registration kBad({"datagram_bad_network", &makeBadWorld, kAbilities});
+constexpr Abilities kSwitchAbilities{};
+const Registration kCleanSwitch({"datagram", &makeCleanWorld, kSwitchAbilities});
+const Registration kBadSwitch({"datagram_bad_network", &makeBadWorld, kSwitchAbilities});
 
 }  // namespace
 }  // namespace ramcore::transport::contract
