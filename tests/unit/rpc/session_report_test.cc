@@ -13,20 +13,20 @@ namespace control = wire::control;
 using transport::Role;
 using wire::Opcode;
 
-constexpr uint64_t kServer = 5;
+constexpr uint64_t kReportedServer = 5;
 
 class SessionReportTest : public RpcTest {
  protected:
   SessionReportTest() {
-    server_ = &add("server", {.role = Role::Server, .id = kServer});
+    server_ = &add("server", {.role = Role::Server, .id = kReportedServer});
     server_->listen();
     echo_.addTo(server_->dispatch().services(), {.roles = allow({Role::Client, Role::Server, Role::Admin})});
   }
   RpcProcess& join(const std::string& name, Role role, uint64_t id) {
     RpcProcess& process = add(name, {.role = role, .id = id});
     NotedCall call;
-    call.request = request(process, Opcode::Read, kServer, "text");
-    start(process, call, addressOf(*server_, kServer));
+    call.request = request(process, Opcode::Read, kReportedServer, "text");
+    start(process, call, addressOf(*server_, kReportedServer));
     EXPECT_TRUE(await(call));
     EXPECT_EQ(call.outcome(), Status::Ok);
     return process;
@@ -69,7 +69,7 @@ TEST_F(SessionReportTest, TellsWhoIsThereOverWhichTransport) {
   const control::TransportSessions other_end = report(client).transports(0);
   ASSERT_EQ(other_end.open_size(), 1);
   EXPECT_EQ(other_end.open(0).peer_role(), static_cast<uint32_t>(Role::Server));
-  EXPECT_EQ(other_end.open(0).peer_id(), kServer);
+  EXPECT_EQ(other_end.open(0).peer_id(), kReportedServer);
 }
 
 TEST_F(SessionReportTest, SessionsThatEndedAreNotThere) {

@@ -6,9 +6,6 @@
 namespace ramcore::transport::datagram {
 namespace {
 
-constexpr int64_t kMilli = runtime::kNanosPerMilli;
-constexpr int64_t kSecond = runtime::kNanosPerSecond;
-
 TEST(DatagramEndpoint, ASecondLongMessageInASlotIsAsFastAsTheFirst) {
   Lan lan;
   Station server(lan, 1, {.role = Role::Server, .options = {.slots_per_session = 1}});

@@ -19,6 +19,10 @@
 /// Processes at a switch in simulated time, for tests of DatagramEndpoint.
 namespace ramcore::transport::datagram {
 
+inline constexpr int64_t kMicro = runtime::kNanosPerMicro;
+inline constexpr int64_t kMilli = runtime::kNanosPerMilli;
+inline constexpr int64_t kSecond = runtime::kNanosPerSecond;
+
 struct Lan {
   explicit Lan(uint64_t seed = 1, const SimEthernet::Options& options = {})
       : scheduler(seed),

@@ -17,7 +17,6 @@ namespace ramcore::transport::datagram {
 namespace {
 
 constexpr uint32_t kPacketBytes = 1000;
-constexpr int64_t kMilli = runtime::kNanosPerMilli;
 
 wire::PacketHeader headerOf(uint32_t message_bytes, uint32_t offset = 0) {
   wire::PacketHeader header{};
@@ -49,7 +48,7 @@ class OutgoingMessage : public ::testing::Test {
     return packets;
   }
   bool progress(uint32_t received, uint32_t granted, uint64_t later = 0, bool is_overdue = false,
-                int64_t now_ns = 1000 * kMilli, int64_t round_trip_ns = 0) {
+                int64_t now_ns = 1000 * runtime::kNanosPerMilli, int64_t round_trip_ns = 0) {
     return outgoing.onProgress({.later = later, .received_packets = received, .granted_packets = granted}, is_overdue,
                                now_ns, round_trip_ns);
   }
@@ -114,11 +113,11 @@ TEST_F(OutgoingMessage, OnlyWhatIsMissingIsSentAgain) {
 TEST_F(OutgoingMessage, NothingIsSentAgainTwiceInARoundTrip) {
   begin(10'000, 10);
   sendAll(false);
-  EXPECT_TRUE(progress(0, 10, 0b11111, false, 100 * kMilli, 5 * kMilli));
+  EXPECT_TRUE(progress(0, 10, 0b11111, false, 100 * runtime::kNanosPerMilli, 5 * runtime::kNanosPerMilli));
   EXPECT_EQ(sendAll(true), (Packets{0}));
-  EXPECT_TRUE(progress(0, 10, 0b111111, false, 104 * kMilli, 5 * kMilli));
+  EXPECT_TRUE(progress(0, 10, 0b111111, false, 104 * runtime::kNanosPerMilli, 5 * runtime::kNanosPerMilli));
   EXPECT_FALSE(outgoing.isReady());
-  EXPECT_TRUE(progress(0, 10, 0b111111, false, 105 * kMilli, 5 * kMilli));
+  EXPECT_TRUE(progress(0, 10, 0b111111, false, 105 * runtime::kNanosPerMilli, 5 * runtime::kNanosPerMilli));
   EXPECT_TRUE(outgoing.isReady());
 }
 
@@ -191,7 +190,7 @@ TEST(Messages, ArriveWholeOverANetworkThatLosesAndMixesPackets) {
     int64_t now_ns = 0;
     for (int round = 0; !outgoing.isThere(); ++round) {
       ASSERT_LT(round, 10'000) << "seed " << seed << " stands still";
-      now_ns += kMilli;
+      now_ns += runtime::kNanosPerMilli;
       while (outgoing.isReady()) {
         bool again = false;
         const uint32_t packet = outgoing.takeNext(again);
@@ -215,7 +214,7 @@ TEST(Messages, ArriveWholeOverANetworkThatLosesAndMixesPackets) {
       while (!words.empty() && random.chance(0.5)) {
         const size_t which = random.below(words.size());
         if (random.chance(0.8)) {
-          ASSERT_TRUE(outgoing.onProgress(words[which].first, words[which].second, now_ns, 2 * kMilli))
+          ASSERT_TRUE(outgoing.onProgress(words[which].first, words[which].second, now_ns, 2 * runtime::kNanosPerMilli))
               << "seed " << seed;
         }
         if (random.chance(0.8)) words.erase(words.begin() + static_cast<ptrdiff_t>(which));
@@ -349,13 +348,13 @@ TEST(RoundTrip, WaitsLongerForWhatVariesAndWithEachTry) {
   EXPECT_EQ(trip.smoothedNs(), 20'000);
   EXPECT_EQ(trip.timeoutNs(0), RoundTrip::kLeastNs) << "not a thread's short absence";
   RoundTrip slow;
-  slow.note(8 * kMilli);
-  EXPECT_EQ(slow.timeoutNs(0), 24 * kMilli);
-  for (int i = 0; i < 100; ++i) slow.note(8 * kMilli);
+  slow.note(8 * runtime::kNanosPerMilli);
+  EXPECT_EQ(slow.timeoutNs(0), 24 * runtime::kNanosPerMilli);
+  for (int i = 0; i < 100; ++i) slow.note(8 * runtime::kNanosPerMilli);
   EXPECT_NEAR(static_cast<double>(slow.timeoutNs(0)), 8e6, 1e5) << "what never varies need not be waited for";
-  slow.note(16 * kMilli);
-  EXPECT_EQ(slow.smoothedNs(), 9 * kMilli);
-  EXPECT_GT(slow.timeoutNs(0), 16 * kMilli);
+  slow.note(16 * runtime::kNanosPerMilli);
+  EXPECT_EQ(slow.smoothedNs(), 9 * runtime::kNanosPerMilli);
+  EXPECT_GT(slow.timeoutNs(0), 16 * runtime::kNanosPerMilli);
   for (const int tries : {8, 30, 255}) EXPECT_EQ(slow.timeoutNs(static_cast<uint8_t>(tries)), RoundTrip::kMostNs);
   slow.note(3600 * runtime::kNanosPerSecond);
   EXPECT_EQ(slow.timeoutNs(0), RoundTrip::kMostNs);

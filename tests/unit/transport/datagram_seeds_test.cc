@@ -11,9 +11,6 @@
 namespace ramcore::transport::datagram {
 namespace {
 
-constexpr int64_t kMicro = runtime::kNanosPerMicro;
-constexpr int64_t kMilli = runtime::kNanosPerMilli;
-constexpr int64_t kSecond = runtime::kNanosPerSecond;
 constexpr size_t kServers = 2;
 constexpr uint32_t kAnswerBit = 1u << 31;
 
