@@ -73,6 +73,16 @@ T must(Outcome<T> outcome) {
   return std::move(outcome).value();
 }
 
+// What other processes, and the driver's own thread, do tells nobody when it is done: it is looked for, and not for
+// ever.
+void awaitSoon(const char* what, const std::function<bool()>& isDone) {
+  const int64_t end_ns = real_clock.nowNs() + 20 * runtime::kNanosPerSecond;
+  while (!isDone()) {
+    RC_CHECK_MSG(real_clock.nowNs() < end_ns, what);
+    ::usleep(1000);
+  }
+}
+
 // A child on the server's core that serves while it is its turn.
 pid_t startServer(Turn& turn, int number, const std::function<std::function<void()>()>& make) {
   const pid_t child = ::fork();
@@ -215,7 +225,7 @@ void measure(const std::filesystem::path& folder) {
                                         startServer(turn, 1, [&] { return ourEcho(sealed, true); }),
                                         startServer(turn, 2, [&] { return ourEcho(plain, false); })};
   for (const std::string& socket : {raw, sealed, plain}) {
-    while (!std::filesystem::exists(socket)) ::usleep(1000);
+    awaitSoon("a server does not open its memif", [&] { return std::filesystem::exists(socket); });
   }
   pinTo(kClientCore);
   const std::vector<std::string> devices = {device(0, "client", 0, raw), device(1, "client", 0, sealed),
@@ -223,7 +233,7 @@ void measure(const std::filesystem::path& folder) {
   must(Environment::start({.ports = devices, .memory_mb = 4 * kMemoryMb, .arguments = ""}, silentTrace()));
   auto pools = must(FramePools::make(kFrameCount, 2048));
   auto raw_port = must(DpdkPort::open({.device = devices[0], .address = {}}, *pools, 64));
-  while (!raw_port->keepHouse()) ::usleep(1000);
+  awaitSoon("the memif of the raw server has no link", [&] { return raw_port->keepHouse(); });
   Side sealed_side(devices, 1, 2, true);
   Side plain_side(devices, 2, 3, false);
   Session sealed_session(sealed_side, turn, 1);
@@ -271,7 +281,7 @@ void measure(const std::filesystem::path& folder) {
         *pools, 64)));
   }
   for (const auto& port : ports) {
-    while (!port->keepHouse()) ::usleep(1000);
+    awaitSoon("a memif has no link", [&] { return port->keepHouse(); });
   }
   std::printf("a round that looks at so many memifs where nothing has come\n");
   for (const size_t count : {1u, 2u, 4u, 8u, 12u}) {
