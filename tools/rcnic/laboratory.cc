@@ -61,7 +61,8 @@ Outcome<std::vector<Sample>> Laboratory::measure(const std::string& experiment, 
     auto samples = measureOnce(experiment, shapes);
     if (!samples.ok() || shapes.empty() || settings_.attempts_max == 0) return samples;
     // The first shape stands for the machine: its rounds are spread over the whole experiment.
-    const Rounds* const first = Dataset(probe_.traits().subject, *samples).find(experiment, shapes.front());
+    const Dataset measured(probe_.traits().subject, *samples);
+    const Rounds* const first = measured.find(experiment, shapes.front());
     const double spread = first == nullptr ? 1 : Dataset::spread(*first);
     if (spread <= kSpreadMax) return samples;
     char text[160];

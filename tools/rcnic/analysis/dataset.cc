@@ -16,13 +16,13 @@ Dataset::Dataset(Subject subject, const std::vector<Sample>& samples) : subject_
   }
 }
 
-const std::vector<Shape>& Dataset::shapesOf(const std::string& experiment) const {
+const std::vector<Shape>& Dataset::shapesOf(const std::string& experiment) const& {
   static const std::vector<Shape> kNone;
   const auto found = experiments_.find(experiment);
   return found == experiments_.end() ? kNone : found->second.order;
 }
 
-const Rounds* Dataset::find(const std::string& experiment, const Shape& shape) const {
+const Rounds* Dataset::find(const std::string& experiment, const Shape& shape) const& {
   const auto found = experiments_.find(experiment);
   if (found == experiments_.end()) return nullptr;
   const auto rounds = found->second.rounds.find(shape);

@@ -25,9 +25,11 @@ class Dataset {
   const Subject& subject() const { return subject_; }
   /// In the order in which they were measured.
   const std::vector<std::string>& experiments() const { return order_; }
-  const std::vector<Shape>& shapesOf(const std::string& experiment) const;
-  /// nullptr if it was not measured.
-  const Rounds* find(const std::string& experiment, const Shape& shape) const;
+  const std::vector<Shape>& shapesOf(const std::string& experiment) const&;
+  const std::vector<Shape>& shapesOf(const std::string& experiment) const&& = delete;
+  /// nullptr if it was not measured. A dataset that dies at the end of the statement is refused.
+  const Rounds* find(const std::string& experiment, const Shape& shape) const&;
+  const Rounds* find(const std::string& experiment, const Shape& shape) const&& = delete;
 
   static Quartiles quartiles(const Rounds& rounds, Figure figure);
   static double median(const Rounds& rounds, Figure figure) { return quartiles(rounds, figure).median; }
