@@ -152,11 +152,12 @@ bool DatagramEndpoint::isValidData(const Channel& channel, const Packet& packet)
   const wire::PacketHeader& header = packet.header;
   if (header.message_bytes > wire::kMessageBytesMax || header.head_bytes > header.message_bytes ||
       header.head_bytes > wire::kHeadBytesMax || header.slot >= channel.calls.slotCount() ||
-      header.priority >= runtime::kPriorityCount || (header.flags & ~wire::kPacketAgain) != 0 ||
-      header.offset % channel.packet_bytes != 0) {
+      header.priority >= runtime::kPriorityCount || (header.flags & ~wire::kPacketAgain) != 0) {
     return false;
   }
-  if (header.offset != 0 && header.offset >= header.message_bytes) return false;
+  if (header.offset != 0 && (header.offset % channel.packet_bytes != 0 || header.offset >= header.message_bytes)) {
+    return false;
+  }
   return header.payload_bytes == std::min(channel.packet_bytes, header.message_bytes - header.offset);
 }
 
@@ -220,9 +221,9 @@ bool DatagramEndpoint::beginRequest(Session& session, const Packet& packet, cons
 void DatagramEndpoint::deliverRequest(Session& session, const wire::PacketHeader& header, RxMessage message) {
   ++delivered_count_;
   session.channel->served[header.slot].state = Served::State::InService;
-  message.reply_to = ReplyTo{session.id, header.sequence, header.slot, header.response_bytes_max};
-  message.priority = static_cast<runtime::Priority>(header.priority);
-  requests_.push_back(std::move(message));
+  RxMessage& delivered = requests_.emplace_back(std::move(message));
+  delivered.reply_to = ReplyTo{session.id, header.sequence, header.slot, header.response_bytes_max};
+  delivered.priority = static_cast<runtime::Priority>(header.priority);
 }
 
 bool DatagramEndpoint::takeResponse(Session& session, const Packet& packet, const InFrame& frame) {

@@ -151,6 +151,8 @@ class DatagramEndpoint final : public Endpoint {
 
   // What arrives (datagram_arrivals.cc).
   uint32_t receiveFrom(uint32_t port, uint32_t frames_max);
+  /// At the clock.
+  void look();
   bool takeFrame(uint32_t port, const InFrame& frame);
   bool takeApart(uint32_t port, const InFrame& frame, Packet& packet);
   void takeFromStranger(const Packet& packet);
@@ -184,7 +186,9 @@ class DatagramEndpoint final : public Endpoint {
   void pump();
   bool sendPacket(Session& session, Outgoing& outgoing, uint32_t packet, bool is_again);
   bool gatherFrame(FramePort& port, Outgoing& outgoing, ByteSpan head, uint32_t offset, uint32_t bytes, Frame& frame);
-  void writeStart(std::byte* at, const MacAddress& to, wire::PacketKind kind, const wire::PacketHeader& header) const;
+  /// Kind, addresses, header and, last, its seal.
+  void writeStart(std::byte* at, const MacAddress& to, wire::PacketKind kind, const wire::PacketHeader& header,
+                  uint64_t seal) const;
   void sendWord(const Route& route, const PacketSeal& seal, wire::PacketKind kind, wire::PacketHeader header,
                 ByteSpan body);
   void sendWord(Session& session, wire::PacketKind kind, const wire::PacketHeader& header = {}, ByteSpan body = {});
@@ -192,7 +196,8 @@ class DatagramEndpoint final : public Endpoint {
               wire::PacketHeader header, std::span<const ByteSpan> body);
   void leave(uint32_t port, OutFrame frame);
   void flushPort(uint32_t port);
-  Outgoing& startSending(Session& session, TxMessage message, wire::PacketKind kind, wire::PacketHeader header);
+  /// The rest of its header, but for lengths, is the caller's to set.
+  Outgoing& startSending(Session& session, TxMessage message, wire::PacketKind kind, uint32_t sequence, uint16_t slot);
   void makeReady(Outgoing& outgoing);
   void endSending(Channel& channel, Outgoing*& outgoing);
   void retire(Outgoing& outgoing);
@@ -290,8 +295,8 @@ class DatagramEndpoint final : public Endpoint {
   uint32_t unknown_said_ = 0;  // since the last look at the house
   uint32_t next_port_ = 0;
 
-  int64_t now_ns_ = 0;          // as of this round
-  bool is_time_fresh_ = false;  // read in this round
+  int64_t now_ns_ = 0;          // as of this round, or one of the last few
+  bool is_time_fresh_ = false;  // good enough for all of this round
   int64_t house_due_ns_ = 0;
   int64_t house_planned_ns_ = 0;    // as the last look left it
   int64_t listening_since_ns_ = 0;  // before that the thread was away, and nobody can be blamed for silence

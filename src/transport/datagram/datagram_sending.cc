@@ -59,8 +59,8 @@ Cut cutChunks(const TxBuffer& message, uint32_t offset, uint32_t bytes) {
 
 // ---- messages
 
-Outgoing& DatagramEndpoint::startSending(Session& session, TxMessage message, wire::PacketKind kind,
-                                         wire::PacketHeader header) {
+Outgoing& DatagramEndpoint::startSending(Session& session, TxMessage message, wire::PacketKind kind, uint32_t sequence,
+                                         uint16_t slot) {
   if (free_outgoings_.empty()) free_outgoings_.push_back(outgoings_.emplace_back(std::make_unique<Outgoing>()).get());
   Outgoing& outgoing = *free_outgoings_.back();
   free_outgoings_.pop_back();
@@ -72,11 +72,16 @@ Outgoing& DatagramEndpoint::startSending(Session& session, TxMessage message, wi
   }
   message->lent_since_ns = now_ns_;
   house_due_ns_ = std::min(house_due_ns_, now_ns_ + options_.lent_ns_max);
+  outgoing.begin(session.id, std::move(message), kind, channel.packet_bytes, channel.unasked_packets);
+  // Set where it stays: a copy of what was just written in smaller pieces waits for all of them.
+  wire::PacketHeader& header = outgoing.header;
   header.session = session.route.peer_number;
-  header.message_bytes = message.messageBytes();
+  header.sequence = sequence;
+  header.slot = slot;
+  header.message_bytes = outgoing.bytes;
+  const TxBuffer& buffer = *outgoing.message;
   header.head_bytes =
-      std::min(message->contiguous_bytes != 0 ? message->contiguous_bytes : message->head_bytes, wire::kHeadBytesMax);
-  outgoing.begin(session.id, std::move(message), kind, header, channel.packet_bytes, channel.unasked_packets);
+      std::min(buffer.contiguous_bytes != 0 ? buffer.contiguous_bytes : buffer.head_bytes, wire::kHeadBytesMax);
   outgoing.moved_ns = now_ns_;
   channel.sending.push_back(&outgoing);
   makeReady(outgoing);
@@ -174,9 +179,9 @@ bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t
   header.offset = outgoing.offsetOf(packet);
   header.payload_bytes = static_cast<uint16_t>(bytes);
   if (is_again) header.flags |= wire::kPacketAgain;
-  header.seal = session.channel->seal_out.of(wire::kDatagramVersion, outgoing.kind, header,
-                                             std::span<const ByteSpan>(frame.pieces).first(frame.piece_count));
-  writeStart(frame.start, session.route.address, outgoing.kind, header);
+  const uint64_t seal = session.channel->seal_out.of(wire::kDatagramVersion, outgoing.kind, header,
+                                                     std::span<const ByteSpan>(frame.pieces).first(frame.piece_count));
+  writeStart(frame.start, session.route.address, outgoing.kind, header, seal);
   leave(session.route.port, frame.handle);
   ++packet_counts_.sent;
   if (is_again) ++packet_counts_.resent;
@@ -261,13 +266,14 @@ bool DatagramEndpoint::gatherFrame(FramePort& port, Outgoing& outgoing, ByteSpan
 }
 
 void DatagramEndpoint::writeStart(std::byte* at, const MacAddress& to, wire::PacketKind kind,
-                                  const wire::PacketHeader& header) const {
+                                  const wire::PacketHeader& header, uint64_t seal) const {
   storeAs(at, wire::FrameStart{to.bytes,
                                address_.bytes,
                                {wire::kDatagramEtherType >> 8, wire::kDatagramEtherType & 0xff},
                                wire::kDatagramVersion,
                                kind});
   storeAs(at + sizeof(wire::FrameStart), header);
+  storeAs(at + sizeof(wire::FrameStart) + offsetof(wire::PacketHeader, seal), seal);
 }
 
 void DatagramEndpoint::leave(uint32_t port, OutFrame frame) {
@@ -298,8 +304,7 @@ void DatagramEndpoint::sendOn(uint32_t port, const MacAddress& to, const PacketS
   const OutFrame frame = ports_[port]->make(wire::kPacketHeaderBytes + bytes, start);
   if (!frame) return;
   header.payload_bytes = static_cast<uint16_t>(bytes);
-  header.seal = seal.of(wire::kDatagramVersion, kind, header, body);
-  writeStart(start, to, kind, header);
+  writeStart(start, to, kind, header, seal.of(wire::kDatagramVersion, kind, header, body));
   std::byte* at = start + wire::kPacketHeaderBytes;
   for (const ByteSpan& piece : body) at = std::ranges::copy(piece, at).out;
   ++packet_counts_.sent;

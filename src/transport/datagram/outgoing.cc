@@ -5,16 +5,16 @@
 
 namespace ramcore::transport::datagram {
 
-void Outgoing::begin(SessionId of, TxMessage what, wire::PacketKind message_kind, const wire::PacketHeader& first,
-                     uint32_t bytes_of_packet, uint32_t unasked_packets) {
+void Outgoing::begin(SessionId of, TxMessage what, wire::PacketKind message_kind, uint32_t bytes_of_packet,
+                     uint32_t unasked_packets) {
   session = of;
   message = std::move(what);
   kind = message_kind;
-  header = first;
+  header = {};
   bytes = message.messageBytes();
   packet_bytes = bytes_of_packet;
-  // An empty message is one packet, too.
-  packet_count = std::max(1u, (bytes + packet_bytes - 1) / packet_bytes);
+  // An empty message is one packet, too. (Most are one, and dividing takes as long as all the rest here.)
+  packet_count = bytes <= packet_bytes ? 1 : (bytes + packet_bytes - 1) / packet_bytes;
   next = 0;
   granted = std::min(packet_count, unasked_packets);
   acknowledged = 0;

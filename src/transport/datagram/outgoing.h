@@ -15,9 +15,9 @@ namespace ramcore::transport::datagram {
 /// port may read pieces of it.
 class Outgoing final : public FrameOwner {
  public:
-  /// @param packet_bytes  of each packet but the last.
-  void begin(SessionId session, TxMessage message, wire::PacketKind kind, const wire::PacketHeader& header,
-             uint32_t packet_bytes, uint32_t unasked_packets);
+  /// With an empty header. @param packet_bytes  of each packet but the last.
+  void begin(SessionId session, TxMessage message, wire::PacketKind kind, uint32_t packet_bytes,
+             uint32_t unasked_packets);
   /// Nothing of it is sent any more; what ports still read stays.
   void finish();
   /// After finish(): whether its bytes can go back now.

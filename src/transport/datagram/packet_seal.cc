@@ -6,7 +6,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <sodium/crypto_shorthash.h>
-#define XXH_STATIC_LINKING_ONLY  // the size of the state
+#define XXH_INLINE_ALL  // a packet takes two of them, most of them short
 #include <xxhash.h>
 
 #include "base/check.h"
@@ -14,12 +14,6 @@
 namespace ramcore::transport::datagram {
 namespace {
 
-/// What the MAC is over.
-struct Sealed {
-  uint64_t kind_and_version;
-  wire::PacketHeader header;  ///< its seal: the fingerprint of the payload
-};
-static_assert(Fixed<Sealed> && sizeof(Sealed) == 56);
 static_assert(crypto_shorthash_KEYBYTES == 16 && crypto_shorthash_BYTES == sizeof(uint64_t));
 
 Handshake::Key derive(const Handshake::Key& key, uint8_t direction, uint8_t number) {
@@ -62,11 +56,20 @@ uint64_t PacketSeal::fingerprintOf(std::span<const ByteSpan> payload) const {
 
 uint64_t PacketSeal::of(uint8_t version, wire::PacketKind kind, const wire::PacketHeader& header,
                         std::span<const ByteSpan> payload) const {
-  Sealed sealed{.kind_and_version = static_cast<uint64_t>(kind) << 8 | version, .header = header};
-  sealed.header.seal = fingerprintOf(payload);
-  if (!has_key_) return XXH3_64bits_withSecret(&sealed, sizeof(sealed), payload_secret_.data(), kSecretBytes);
+  // Word by word: a copy of a header whose fields were just set would wait for all of them. The fingerprint comes last,
+  // so that it is made while the words before it are mixed.
+  const auto pair = [](uint64_t low, uint64_t high) { return low | high << 32; };
+  const std::array<uint64_t, sizeof(wire::PacketHeader) / 8> sealed = {
+      header.session,
+      pair(header.sequence, header.message_bytes),
+      pair(header.head_bytes, header.offset),
+      pair(header.response_bytes_max, header.slot | uint32_t{header.payload_bytes} << 16),
+      pair(header.priority | uint32_t{header.flags} << 8 | uint32_t{header.reserved1} << 16,
+           header.reserved2 ^ (static_cast<uint32_t>(kind) << 8 | version)),
+      fingerprintOf(payload)};
+  if (!has_key_) return XXH3_64bits_withSecret(sealed.data(), sizeof(sealed), payload_secret_.data(), kSecretBytes);
   uint64_t mac = 0;
-  crypto_shorthash(reinterpret_cast<unsigned char*>(&mac), reinterpret_cast<const unsigned char*>(&sealed),
+  crypto_shorthash(reinterpret_cast<unsigned char*>(&mac), reinterpret_cast<const unsigned char*>(sealed.data()),
                    sizeof(sealed), mac_key_.data());
   return mac;
 }

@@ -36,7 +36,7 @@ class OutgoingMessage : public ::testing::Test {
   void begin(uint32_t bytes, uint32_t unasked) {
     TxMessage message(pool.takeBuffer(bytes));
     if (bytes != 0) std::memset(message.extendHead(bytes), 1, bytes);
-    outgoing.begin({}, std::move(message), wire::PacketKind::Request, {}, kPacketBytes, unasked);
+    outgoing.begin({}, std::move(message), wire::PacketKind::Request, kPacketBytes, unasked);
   }
   std::vector<uint32_t> sendAll(bool is_again) {
     std::vector<uint32_t> packets;
@@ -182,7 +182,7 @@ TEST(Messages, ArriveWholeOverANetworkThatLosesAndMixesPackets) {
     std::byte* const head = message.extendHead(bytes);
     for (uint32_t i = 0; i < bytes; ++i) head[i] = static_cast<std::byte>(i * 7 + i / 1000);
     Outgoing outgoing;
-    outgoing.begin({}, std::move(message), wire::PacketKind::Request, headerOf(bytes), kPacketBytes, unasked);
+    outgoing.begin({}, std::move(message), wire::PacketKind::Request, kPacketBytes, unasked);
     Incoming incoming;
     incoming.begin(headerOf(bytes), kPacketBytes, unasked, blocks.take(bytes));
     std::vector<uint32_t> under_way;
