@@ -31,10 +31,11 @@ class RcnicTest(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.directory.name, name)
 
-    def smoke(self, transport):
+    def smoke(self, transport, device=""):
+        subject = f"{transport}:{device}" if device else transport
         output = rcnic("run", "--smoke", "--transport", transport, "--csv", self.path(transport), "--svg",
                        self.path(transport)).stdout
-        tables = set(re.findall(rf"^{transport}, (\w+): ", output, re.M))
+        tables = set(re.findall(rf"^{subject}, (\w+): ", output, re.M))
         self.assertEqual(tables, EXPERIMENTS)
         self.assertIn("The comparison means nothing about adapters", output)
         self.assertNotIn("verdict: confirmed", output)
@@ -57,6 +58,17 @@ class RcnicTest(unittest.TestCase):
         self.assertIn("tcp, held against the papers", verdicts)
         self.assertTrue(os.path.exists(self.path("again") + "/tcp-crossover.svg"))
 
+    def test_dpdk(self):
+        self.smoke("dpdk", "net_memif")
+        file = self.path("gather")
+        rcnic("calibrate", "--smoke", "--transport", "dpdk", "--out", file)
+        with open(file, encoding="utf-8") as written:
+            self.assertRegex(written.read(), r"\[dpdk:net_memif\]\ncopy_below_bytes = \d+\n")
+        for ports, message in ((["net_null0"], "give --dpdk-port twice"),
+                               (["0000:ff:1f.6", "0000:ff:1f.7"], "DPDK gives no port '0000:ff:1f.7'")):
+            flags = [word for port in ports for word in ("--dpdk-port", port)]
+            self.assertIn(message, rcnic("run", "--smoke", "--transport", "dpdk", *flags, code=2).stderr)
+
     def test_one_experiment(self):
         output = rcnic("run", "--transport", "shm", "--experiment", "deltas", "--rounds", "2", "--round-ms", "2",
                        "--memory-mb", "8").stdout
@@ -65,6 +77,7 @@ class RcnicTest(unittest.TestCase):
 
     def test_list(self):
         output = rcnic("list").stdout
+        self.assertRegex(output, r"(?m)^dpdk: ")
         self.assertRegex(output, r"(?m)^shm: ")
         self.assertRegex(output, r"(?m)^tcp: ")
 

@@ -89,7 +89,7 @@ class Calibrator {
 };
 
 Outcome<std::vector<std::string>> transportsToCalibrate(const MeasureFlags& measure) {
-  if (!measure.transports.empty()) return measure.transports;
+  if (!measure.transports.empty()) return measure.namedTransports();
   std::vector<std::string> found;
   for (const TransportListing& listing : listTransports()) {
     if (!listing.devices.empty() && !listing.devices.front().name.empty()) found.push_back(listing.transport);
@@ -97,13 +97,13 @@ Outcome<std::vector<std::string>> transportsToCalibrate(const MeasureFlags& meas
   if (!found.empty()) return found;
   return Failure{
       Status::BadConfig,
-      "this machine has no adapter to calibrate for; ramcore's defaults suit it, or name --transport shm or tcp"};
+      "this machine has no adapter to calibrate for; ramcore's defaults suit it, or name --transport dpdk, shm or tcp"};
 }
 
 }  // namespace
 
 void CalibrateFlags::addTo(CLI::App& app) {
-  measure.addTo(app, "all whose devices this machine has (shm and tcp have none)");
+  measure.addTo(app, "all whose devices this machine has (dpdk, shm and tcp have none of themselves)");
   app.add_option(
          "--out", out,
          "File to write the thresholds to, for --gather-file of the daemons; what it says about other transports "
@@ -132,7 +132,7 @@ Outcome<bool> calibrate(const CalibrateFlags& flags) {
     auto section = calibrator.run();
     if (!section.ok()) return std::move(section).error();
     was_noisy = was_noisy || calibrator.wasNoisy();
-    if (transport == "verbs" && (*probe)->traits().subject.is_software) {
+    if (!(*probe)->traits().subject.device.empty() && (*probe)->traits().subject.is_software) {
       tellCalibration((*probe)->traits().subject.name() +
                       " is a software device: the thresholds suit it, and mean nothing about adapters");
     }

@@ -12,6 +12,7 @@
 #include "tools/rcnic/analysis/results_csv.h"
 #include "tools/rcnic/analysis/tables.h"
 #include "tools/rcnic/result_files.h"
+#include "tools/support/dpdk_flags.h"
 
 namespace ramcore::rcnic {
 namespace {
@@ -31,6 +32,7 @@ void tell(const std::string& line) { std::fprintf(stderr, "rcnic: %s\n", line.c_
 }  // namespace
 
 void MeasureFlags::addTo(CLI::App& app, const std::string& all_transports) {
+  tools::addDpdkPortFlags(app, devices.dpdk);
   app.option_defaults()->always_capture_default();
   app.add_option("--transport", transports, "Transport to measure, repeatable; not given: " + all_transports)
       ->check(CLI::IsMember(transportNames()))
@@ -59,8 +61,16 @@ LaboratorySettings MeasureFlags::settings(bool is_smoke) const {
   return settings;
 }
 
+std::vector<std::string> MeasureFlags::namedTransports() const {
+  std::vector<std::string> named;
+  for (const std::string& name : transports) {
+    if (std::find(named.begin(), named.end(), name) == named.end()) named.push_back(name);
+  }
+  return named;
+}
+
 std::vector<std::string> MeasureFlags::chosenTransports() const {
-  if (!transports.empty()) return transports;
+  if (!transports.empty()) return namedTransports();
   std::vector<std::string> present = transportNames();
   std::erase_if(present, [](const std::string& name) { return !isPresent(name); });
   return present;
@@ -70,6 +80,7 @@ ProbeChoice MeasureFlags::choiceFor(const std::string& transport) const {
   ProbeChoice choice = devices;
   choice.transport = transport;
   if (transport != "verbs") choice.device = choice.peer_device = "";
+  if (transport != "dpdk") choice.dpdk = {};
   return choice;
 }
 

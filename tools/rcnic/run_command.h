@@ -25,6 +25,8 @@ struct MeasureFlags {
   void addTo(CLI::App& app, const std::string& all_transports);
   /// @param is_smoke  whether it works, in milliseconds: nothing is measured again because it is noisy.
   LaboratorySettings settings(bool is_smoke) const;
+  /// Those asked for, each once: DPDK starts once in a process.
+  std::vector<std::string> namedTransports() const;
   /// Those asked for, or all that this machine has.
   std::vector<std::string> chosenTransports() const;
   ProbeChoice choiceFor(const std::string& transport) const;

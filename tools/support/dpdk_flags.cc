@@ -4,7 +4,7 @@
 
 namespace ramcore::tools {
 
-void addDpdkFlags(CLI::App& app, transport::DpdkChoice& choice) {
+void addDpdkPortFlags(CLI::App& app, transport::DpdkChoice& choice) {
   app.add_option(
          "--dpdk-port", choice.ports,
          "Port of DPDK to use, as its device string: net_memif0,role=client,id=0,socket=/run/x or 0000:3b:00.0; "
@@ -14,10 +14,6 @@ void addDpdkFlags(CLI::App& app, transport::DpdkChoice& choice) {
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("DEVICE");
-  app.add_option("--dpdk-address", choice.address,
-                 "Ethernet address by which others know this process, for all its ports; without it that of the first")
-      ->envname("RAMCORE_DPDK_ADDRESS")
-      ->type_name("ADDRESS");
   app.add_option("--dpdk-mtu", choice.mtu, "MTU of the ports in bytes; 9000 for jumbo frames")
       ->envname("RAMCORE_DPDK_MTU")
       ->check(CLI::Range(576, 9000))
@@ -34,6 +30,14 @@ void addDpdkFlags(CLI::App& app, transport::DpdkChoice& choice) {
   app.add_flag("!--no-dpdk-seal", choice.seal,
                "Packets carry a checksum in place of a MAC, unless the other side wants a MAC")
       ->envname("RAMCORE_NO_DPDK_SEAL");
+}
+
+void addDpdkFlags(CLI::App& app, transport::DpdkChoice& choice) {
+  addDpdkPortFlags(app, choice);
+  app.add_option("--dpdk-address", choice.address,
+                 "Ethernet address by which others know this process, for all its ports; without it that of the first")
+      ->envname("RAMCORE_DPDK_ADDRESS")
+      ->type_name("ADDRESS");
   app.add_option("--dpdk-faults", choice.faults,
                  "For tests: what happens to frames that arrive, loss=5,duplicate=1,reorder=2,corrupt=0.1 in per cent, "
                  "delay_us=200,seed=7")

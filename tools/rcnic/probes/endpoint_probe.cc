@@ -2,23 +2,17 @@
 
 #include <unistd.h>
 
-#include <atomic>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <future>
 #include <optional>
-#include <thread>
 #include <utility>
 
-#include "base/trace.h"
-#include "runtime/real/system_clock.h"
-#include "tools/rcnic/probes/processors.h"
+#include "tools/rcnic/probes/answerer.h"
+#include "tools/rcnic/probes/endpoint_side.h"
 #include "tools/rcnic/probes/transmit_buffers.h"
-#include "transport/shm/shm_transport.h"
-#include "transport/tcp/asio_sleeper.h"
-#include "transport/tcp/tcp_transport.h"
 
 namespace ramcore::rcnic {
 namespace {
@@ -30,17 +24,17 @@ using transport::SessionId;
 using transport::TxMessage;
 
 constexpr uint32_t kMessageBytesMax = 64 * 1024;
-constexpr uint32_t kAnswerBytes = 8;
+constexpr uint32_t kHeadBytes = 8;
 constexpr int64_t kConnectNs = 10 * runtime::kNanosPerSecond;
 
-/// A directory for the socket of shm, removed at the end.
+/// A directory for the socket of shm or a memif, removed at the end.
 class SocketDirectory {
  public:
   static Outcome<SocketDirectory> make() {
     const char* const base = std::getenv("TMPDIR");
     std::string path = std::string(base != nullptr && *base != '\0' ? base : "/tmp") + "/rcnicXXXXXX";
     if (::mkdtemp(path.data()) == nullptr) {
-      return Failure{Status::IoError, "cannot make a directory like " + path + " for the socket of shm: " +
+      return Failure{Status::IoError, "cannot make a directory like " + path + " for a socket: " +
                                           std::strerror(errno) + "; set TMPDIR to one that can be written"};
     }
     return SocketDirectory(std::move(path));
@@ -60,127 +54,84 @@ class SocketDirectory {
   std::string path_;
 };
 
-/// One end: a transport of its own with one endpoint.
-struct EndpointSide {
-  EndpointSide(const std::string& name, transport::Role role)
-      : sleeper(clock), identity{.role = role, .id = 0, .cluster_name = "rcnic", .secret = {}} {
-    Trace& trace = stderrTrace("rcnic");
-    if (name == "shm") {
-      shm.emplace(transport::shm::ShmOptions{},
-                  transport::shm::ShmContext{.clock = clock, .entropy = entropy, .trace = trace, .sleeper = &sleeper});
-      endpoint = shm->makeEndpoint(identity);
-    } else {
-      tcp.emplace(transport::tcp::TcpOptions{},
-                  transport::tcp::TcpContext{.clock = clock, .entropy = entropy, .trace = trace, .sleeper = sleeper});
-      endpoint = tcp->makeEndpoint(identity);
-    }
-  }
-
-  runtime::SystemClock clock;
-  runtime::SystemEntropy entropy;
-  transport::tcp::AsioSleeper sleeper;
-  transport::Identity identity;
-  std::optional<transport::shm::ShmTransport> shm;
-  std::optional<transport::tcp::TcpTransport> tcp;
-  std::unique_ptr<Endpoint> endpoint;
-};
-
-/// Answers each request with a few bytes, on a thread of its own, until it is destroyed.
-class Answerer final : private transport::MessageSink {
- public:
-  Answerer(std::string name, const Locator& where) {
-    std::promise<Outcome<Locator>> listening;
-    auto listened = listening.get_future();
-    thread_ = std::thread(
-        [this, name = std::move(name), where, promise = std::move(listening)]() mutable { run(name, where, promise); });
-    place_.emplace(listened.get());
-  }
-  ~Answerer() override {
-    stops_.store(true, std::memory_order_relaxed);
-    thread_.join();
-  }
-  Answerer(const Answerer&) = delete;
-  Answerer& operator=(const Answerer&) = delete;
-
-  const Outcome<Locator>& place() const { return *place_; }
-
- private:
-  void run(const std::string& name, const Locator& where, std::promise<Outcome<Locator>>& listening) {
-    pinReceiver();
-    EndpointSide side(name, transport::Role::Server);
-    endpoint_ = side.endpoint.get();
-    listening.set_value(endpoint_->listen(where));
-    while (!stops_.load(std::memory_order_relaxed)) {
-      endpoint_->poll(*this, endpoint_->limits().burst_messages_max);
-      endpoint_->flush();
-    }
-  }
-  void onRequests(std::span<RxMessage> requests) override {
-    for (RxMessage& request : requests) {
-      TxMessage answer = endpoint_->allocate(kAnswerBytes);
-      std::memset(answer.extendHead(kAnswerBytes), 0, kAnswerBytes);
-      endpoint_->reply(request.reply_to, std::move(answer));
-    }
-  }
-  void onSessionOpen(SessionId) override {}
-  void onSessionLost(SessionId, Status) override {}
-
-  std::atomic<bool> stops_{false};
-  Endpoint* endpoint_ = nullptr;  // of the thread
-  std::optional<Outcome<Locator>> place_;
-  std::thread thread_;
-};
+// Ports of DPDK may reach others, and both ends know each other by a secret; the other transports stay on this machine.
+std::string secretFor(const std::string& transport) {
+  if (transport != "dpdk") return {};
+  std::array<std::byte, 32> bytes;
+  runtime::SystemEntropy().fill(bytes);
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
 
 class EndpointProbe final : public Probe, private transport::MessageSink, private transport::ChunkOwner {
  public:
-  static Outcome<std::unique_ptr<Probe>> open(const std::string& name) {
+  static Outcome<std::unique_ptr<Probe>> open(ProbeChoice choice) {
     std::optional<SocketDirectory> directory;
     std::string place = "tcp://127.0.0.1:0";
-    if (name == "shm") {
+    if (choice.transport == "shm" || (choice.transport == "dpdk" && choice.dpdk.ports.empty())) {
       auto made = SocketDirectory::make();
       if (!made.ok()) return std::move(made).error();
       directory.emplace(std::move(made).value());
-      place = "shm://" + directory->socket();
+    }
+    if (choice.transport == "shm") place = "shm://" + directory->socket();
+    if (choice.transport == "dpdk") {
+      place = "dpdk://any@0";
+      if (directory) choice.dpdk = memifsAt(directory->socket(), choice.dpdk);
     }
     const auto where = Locator::parse(place);
     if (!where.ok()) return where.error();
-    std::unique_ptr<EndpointProbe> probe(new EndpointProbe(name, std::move(directory), *where));
+    const std::string secret = secretFor(choice.transport);
+    auto answerer = Answerer::start(choice, secret, *where);
+    if (!answerer.ok()) return std::move(answerer).error();
+    auto side = EndpointSide::open(choice, secret, true);
+    if (!side.ok()) return std::move(side).error();
+    std::unique_ptr<EndpointProbe> probe(
+        new EndpointProbe(choice, std::move(directory), std::move(answerer).value(), std::move(side).value()));
     auto connected = probe->connect();
     if (!connected.ok()) return std::move(connected).error();
     return std::unique_ptr<Probe>(std::move(probe));
   }
 
   ~EndpointProbe() override {
-    if (session_) side_.endpoint->close(session_);
+    if (session_) endpoint_.close(session_);
   }
 
   const ProbeTraits& traits() const override { return traits_; }
-  Outcome<bool> useMemory(std::span<std::byte>) override { return true; }  // what they send from needs no registration
+  Outcome<bool> useMemory(std::span<std::byte> memory) override {
+    auto region = side_->regionOf(memory);
+    if (!region.ok()) return std::move(region).error();
+    region_ = *region;
+    auto of_buffers = side_->regionOf(buffers_->memory());
+    if (!of_buffers.ok()) return std::move(of_buffers).error();
+    buffers_region_ = *of_buffers;
+    return true;
+  }
 
   Outcome<bool> post(const Transmission& transmission) override {
     if (lost_) return lostSession();
     if (free_calls_.empty()) return false;
     Call& call = *free_calls_.back();
-    TxMessage request = side_.endpoint->allocate(kAnswerBytes);
-    std::memset(request.extendHead(kAnswerBytes), 0, kAnswerBytes);
-    if (transmission.mode == Mode::CopyOut) {
-      append(request, buffers_->fill(call.index, transmission.pieces));
+    TxMessage request = endpoint_.allocate(kHeadBytes);
+    std::memset(request.extendHead(kHeadBytes), 0, kHeadBytes);
+    const bool fits = transmission.pieces.size() <= traits_.pieces_max;
+    if (transmission.mode == Mode::CopyOut && !(copies_into_frames_ && fits)) {
+      append(request, buffers_->fill(call.index, transmission.pieces), buffers_region_);
     } else {
-      for (const Piece& piece : transmission.pieces) append(request, piece);
+      const transport::RegionId region = transmission.mode == Mode::CopyOut ? transport::RegionId{0} : region_;
+      for (const Piece& piece : transmission.pieces) append(request, piece, region);
     }
-    const Status status = side_.endpoint->call(session_, request, {}, call);
+    const Status status = endpoint_.call(session_, request, {}, call);
     if (status == Status::RetryLater) return false;
     if (status != Status::Ok) return lostSession();
     free_calls_.pop_back();
-    side_.endpoint->flush();
+    endpoint_.flush();
     return true;
   }
 
   Outcome<uint32_t> reap() override {
     if (lost_) return lostSession();
     const uint32_t before = outstanding();
-    side_.endpoint->poll(*this, side_.endpoint->limits().burst_messages_max);
-    side_.endpoint->flush();
+    endpoint_.poll(*this, endpoint_.limits().burst_messages_max);
+    endpoint_.flush();
     if (lost_) return lostSession();
     return before - outstanding();
   }
@@ -201,11 +152,20 @@ class EndpointProbe final : public Probe, private transport::MessageSink, privat
     const uint32_t index;
   };
 
-  EndpointProbe(const std::string& name, std::optional<SocketDirectory> directory, const Locator& where)
-      : directory_(std::move(directory)), answerer_(name, where), side_(name, transport::Role::Client) {
-    const transport::Limits& limits = side_.endpoint->limits();
+  EndpointProbe(const ProbeChoice& choice, std::optional<SocketDirectory> directory, std::unique_ptr<Answerer> answerer,
+                std::unique_ptr<EndpointSide> side)
+      : directory_(std::move(directory)),
+        answerer_(std::move(answerer)),
+        side_(std::move(side)),
+        endpoint_(side_->endpoint()),
+        copies_into_frames_(choice.transport == "dpdk") {
+    const transport::Limits& limits = endpoint_.limits();
     buffers_.emplace(limits.slots_per_session, kMessageBytesMax);
-    traits_.subject = {.transport = name, .device = "", .is_software = true};
+    traits_.subject = {.transport = choice.transport, .device = "", .is_software = true};
+    if (choice.transport == "dpdk") {
+      traits_.subject.device = dpdkDeviceOf(choice.dpdk.ports.front());
+      traits_.subject.is_software = isSoftwarePort(choice.dpdk.ports.front());
+    }
     traits_.operations = {Operation::Send};
     traits_.pieces_max = limits.gather_count_max;
     traits_.inline_bytes_max = limits.inline_bytes_max;
@@ -215,21 +175,23 @@ class EndpointProbe final : public Probe, private transport::MessageSink, privat
   }
 
   Outcome<bool> connect() {
-    if (!answerer_.place().ok()) return answerer_.place().error();
-    const int64_t deadline_ns = side_.clock.nowNs() + kConnectNs;
-    const SessionId session = side_.endpoint->connect(*answerer_.place(), 0, deadline_ns);
-    while (!session_ && !lost_) side_.endpoint->poll(*this, side_.endpoint->limits().burst_messages_max);
+    const int64_t deadline_ns = side_->clock().nowNs() + kConnectNs;
+    const SessionId session = endpoint_.connect(answerer_->place(), 0, deadline_ns);
+    while (!session_ && !lost_) {
+      endpoint_.poll(*this, endpoint_.limits().burst_messages_max);
+      endpoint_.flush();
+    }
     if (lost_ || session_ != session) return lostSession();
     return true;
   }
 
-  void append(TxMessage& request, const Piece& piece) {
-    request.appendChunk({.address = piece.address, .bytes = piece.bytes, .region = 0, .owner = this, .token = 0});
+  void append(TxMessage& request, const Piece& piece, transport::RegionId region) {
+    request.appendChunk({.address = piece.address, .bytes = piece.bytes, .region = region, .owner = this, .token = 0});
   }
   Failure lostSession() const {
     return Failure{Status::IoError, traits_.subject.transport +
-                                        ": the session with the receiver in this process is lost; the lines above may "
-                                        "say why, else run it again"};
+                                        ": the session with the receiving process is lost; the lines above may say "
+                                        "why, else run it again"};
   }
 
   void releaseChunk(uint64_t) noexcept override {}  // the memory stays as it is
@@ -237,13 +199,19 @@ class EndpointProbe final : public Probe, private transport::MessageSink, privat
   void onSessionOpen(SessionId session) override { session_ = session; }
   void onSessionLost(SessionId, Status) override { lost_ = true; }
 
-  // In the order of life: the session ends, then its other end, then the socket.
+  // In the order of life: the session ends, then the receiver, then the socket.
   std::optional<SocketDirectory> directory_;
-  Answerer answerer_;
+  std::unique_ptr<Answerer> answerer_;
   std::deque<Call> calls_;
   std::vector<Call*> free_calls_;
   std::optional<TransmitBuffers> buffers_;  // outlives the messages that are sent from it
-  EndpointSide side_;
+  std::unique_ptr<EndpointSide> side_;
+  Endpoint& endpoint_;
+  /// The endpoint copies what stands in no region, into its frames: what servers do with short chunks. More of them
+  /// than a message has room for are copied into a transmit buffer, as elsewhere, and sent from there.
+  const bool copies_into_frames_;
+  transport::RegionId region_ = 0;
+  transport::RegionId buffers_region_ = 0;
   ProbeTraits traits_;
   SessionId session_;
   bool lost_ = false;
@@ -251,8 +219,6 @@ class EndpointProbe final : public Probe, private transport::MessageSink, privat
 
 }  // namespace
 
-Outcome<std::unique_ptr<Probe>> openEndpointProbe(const std::string& transport) {
-  return EndpointProbe::open(transport);
-}
+Outcome<std::unique_ptr<Probe>> openEndpointProbe(const ProbeChoice& choice) { return EndpointProbe::open(choice); }
 
 }  // namespace ramcore::rcnic

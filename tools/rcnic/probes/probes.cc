@@ -14,6 +14,9 @@ std::vector<std::string> transportNames() {
 #ifdef RAMCORE_HAS_VERBS
   names.emplace_back("verbs");
 #endif
+#ifdef RAMCORE_HAS_DPDK
+  names.emplace_back("dpdk");
+#endif
   names.emplace_back("shm");
   names.emplace_back("tcp");
   return names;
@@ -23,6 +26,10 @@ std::vector<TransportListing> listTransports() {
   std::vector<TransportListing> listings;
 #ifdef RAMCORE_HAS_VERBS
   listings.push_back(listVerbs());
+#endif
+#ifdef RAMCORE_HAS_DPDK
+  listings.push_back(
+      {"dpdk", {{"", "two memifs that are joined, or ports that --dpdk-port names, SEND only", true}}, ""});
 #endif
   listings.push_back({"shm", {{"", "rings in shared memory, SEND only", true}}, ""});
   listings.push_back({"tcp", {{"", "a connection over loopback, SEND only", true}}, ""});
@@ -42,9 +49,7 @@ Outcome<std::unique_ptr<Probe>> openProbe(const ProbeChoice& choice) {
     std::string text;
     for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
     return Failure{Status::BadConfig, "this build measures no transport '" + choice.transport + "'; it has " + text +
-                                          (std::find(names.begin(), names.end(), "verbs") == names.end()
-                                               ? "; build with RAMCORE_VERBS=ON for verbs"
-                                               : "")};
+                                          "; build with RAMCORE_VERBS=ON for verbs and RAMCORE_DPDK=ON for dpdk"};
   }
 #ifdef RAMCORE_HAS_VERBS
   if (choice.transport == "verbs") return openVerbsProbe(choice);
@@ -52,7 +57,12 @@ Outcome<std::unique_ptr<Probe>> openProbe(const ProbeChoice& choice) {
   if (!choice.device.empty() || !choice.peer_device.empty()) {
     return Failure{Status::BadConfig, choice.transport + " has no devices; leave out --device and --peer-device"};
   }
-  return openEndpointProbe(choice.transport);
+  if (choice.transport == "dpdk" && !choice.dpdk.ports.empty() && choice.dpdk.ports.size() != 2) {
+    return Failure{Status::BadConfig,
+                   "dpdk is measured between two ports; give --dpdk-port twice, the sender's first, "
+                   "or leave it out for two memifs"};
+  }
+  return openEndpointProbe(choice);
 }
 
 }  // namespace ramcore::rcnic

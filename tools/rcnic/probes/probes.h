@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "tools/rcnic/probes/probe.h"
+#include "transport/registry.h"
 
 namespace ramcore::rcnic {
 
@@ -14,6 +15,8 @@ struct ProbeChoice {
   std::string transport;
   std::string device;       ///< of the sender, "mlx5_0:1:3" (port and gid may be left out); empty: the first active one
   std::string peer_device;  ///< of the receiver; empty: the same one
+  /// Of dpdk: how it starts, and no ports, or two: the sender's and the receiver's.
+  transport::DpdkChoice dpdk;
 };
 
 /// A transport that this build can measure, and what there is of it on this machine.

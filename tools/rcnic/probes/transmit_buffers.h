@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <span>
 
+#include "base/bytes.h"
 #include "tools/rcnic/probes/probe.h"
 #include "tools/rcnic/probes/tsc.h"
 
@@ -15,9 +17,14 @@ namespace ramcore::rcnic {
 class TransmitBuffers {
  public:
   TransmitBuffers(uint32_t count, uint32_t bytes_each)
-      : bytes_each_(bytes_each), memory_(std::make_unique<std::byte[]>(size_t{count} * bytes_each)), count_(count) {}
+      : bytes_each_(bytes_each),
+        bytes_(alignUp(size_t{count} * bytes_each, kPageBytes)),
+        memory_(static_cast<std::byte*>(::operator new(bytes_, std::align_val_t(kPageBytes)))) {
+    std::memset(memory_.get(), 0, bytes_);
+  }
 
-  std::span<std::byte> memory() { return {memory_.get(), size_t{count_} * bytes_each_}; }
+  /// Whole pages, as devices and DPDK want them.
+  std::span<std::byte> memory() { return {memory_.get(), bytes_}; }
   /// All pieces, one behind the other, in buffer `index`.
   Piece fill(uint32_t index, std::span<const Piece> pieces) {
     const uint64_t begin = tscNow();
@@ -33,9 +40,13 @@ class TransmitBuffers {
   uint64_t copyCycles() const { return copy_cycles_; }
 
  private:
+  static constexpr size_t kPageBytes = 4096;
   const uint32_t bytes_each_;
-  const std::unique_ptr<std::byte[]> memory_;
-  const uint32_t count_;
+  const size_t bytes_;
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t(kPageBytes)); }
+  };
+  const std::unique_ptr<std::byte, Free> memory_;
   uint64_t copy_cycles_ = 0;
 };
 
