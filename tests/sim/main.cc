@@ -33,12 +33,13 @@ struct Arguments {
   bool hashes = false;
   bool every_step = false;
   bool scrubs = false;
+  bool frames = false;
   std::string mutation;
 };
 
 constexpr const char* kUsage =
     "simulator [--seeds N] [--first SEED] [--seed SEED] [--jobs N] [--calls N] [--no-faults] [--crashes] [--print] "
-    "[--every-step] [--scrub] [--hashes] "
+    "[--every-step] [--scrub] [--frames] [--hashes] "
     "[--mutation NAME]\n"
     "  --seeds N        how many seeds to run, from --first on (50)\n"
     "  --first SEED     the first one (1)\n"
@@ -49,6 +50,7 @@ constexpr const char* kUsage =
     "  --crashes        servers with disks and replicas, which are killed and started again\n"
     "  --every-step     with --crashes: judge what is on the disks at every step, not at some; takes long\n"
     "  --scrub          with --crashes: servers read their storage again all the time\n"
+    "  --frames         the protocol of Ethernet frames, over a simulated switch\n"
     "  --print          print every trace line\n"
     "  --hashes         print the trace hash of each seed\n"
     "  --mutation NAME  plant this bug (builds with RAMCORE_MUTATIONS): succeeds if a seed catches it\n";
@@ -82,6 +84,8 @@ bool parse(int argc, char** argv, Arguments& arguments) {
       arguments.every_step = true;
     } else if (flag == "--scrub") {
       arguments.scrubs = true;
+    } else if (flag == "--frames") {
+      arguments.frames = true;
     } else if (flag == "--print") {
       arguments.print = true;
     } else if (flag == "--hashes") {
@@ -109,7 +113,8 @@ struct Share {
 
 std::string modeOf(const Arguments& arguments) {
   return std::string(arguments.faults ? "" : " --no-faults") + (arguments.crashes ? " --crashes" : "") +
-         (arguments.every_step ? " --every-step" : "") + (arguments.scrubs ? " --scrub" : "");
+         (arguments.every_step ? " --every-step" : "") + (arguments.scrubs ? " --scrub" : "") +
+         (arguments.frames ? " --frames" : "");
 }
 
 constexpr uint64_t kFailuresMax = 3;  // of a share: then it is enough
@@ -123,6 +128,7 @@ RunReport runSeed(const Arguments& arguments, uint64_t seed) {
   options.crashes = arguments.crashes;
   options.every_step = arguments.every_step;
   options.scrubs = arguments.scrubs;
+  options.frames = arguments.frames;
   if (arguments.print) {
     options.print = [](std::string_view line) { std::printf("%.*s\n", static_cast<int>(line.size()), line.data()); };
   }
@@ -235,7 +241,9 @@ int run(const Arguments& arguments) {
               static_cast<unsigned long long>(all.fewest_operations));
   const bool is_full_size = arguments.calls >= kCallsPerClient;
   const bool floors_reached =
-      printTotals(all.counts, all.seeds, {.faults = arguments.faults, .crashes = arguments.crashes}) || !is_full_size;
+      printTotals(all.counts, all.seeds,
+                  {.faults = arguments.faults, .crashes = arguments.crashes, .frames = arguments.frames}) ||
+      !is_full_size;
   std::printf("%llu seeds, %llu failed%s\n", static_cast<unsigned long long>(all.seeds),
               static_cast<unsigned long long>(all.failed), floors_reached ? "" : ", a total is under its floor");
   return all.failed == 0 && is_complete && floors_reached ? 0 : 1;

@@ -19,8 +19,43 @@ void SimEthernet::carry(const datagram::MacAddress& from, std::vector<std::byte>
   scheduler_.mix(bytes);
   datagram::MacAddress to;
   std::memcpy(to.bytes.data(), bytes.data(), to.bytes.size());
-  const auto delay_ns = static_cast<int64_t>(
-      random_.between(static_cast<uint64_t>(options_.delay_ns_min), static_cast<uint64_t>(options_.delay_ns_max)));
+  ++counts_.sent;
+  if (blocks_ && blocks_(from, to)) {
+    ++counts_.blocked;
+    return;
+  }
+  if (rates_.isNothing()) return launch(from, to, std::move(bytes), 0);
+  if (random_.chance(rates_.loss)) {
+    ++counts_.lost;
+    return;
+  }
+  if (random_.chance(rates_.duplicate)) {
+    ++counts_.duplicated;
+    launch(from, to, bytes, drawExtraNs());
+  }
+  if (random_.chance(rates_.corrupt)) {
+    ++counts_.corrupted;
+    bytes[random_.below(bytes.size())] ^= std::byte(1u << random_.below(8));
+  }
+  launch(from, to, std::move(bytes), drawExtraNs());
+}
+
+// By which it comes later than others that are sent now.
+int64_t SimEthernet::drawExtraNs() {
+  if (rates_.delay_ns_max <= 0 || !random_.chance(rates_.reorder)) return 0;
+  ++counts_.delayed;
+  return static_cast<int64_t>(random_.below(static_cast<uint64_t>(rates_.delay_ns_max)));
+}
+
+SimEthernetPort* SimEthernet::portOf(const datagram::MacAddress& address) {
+  const auto found = ports_.find(address);
+  return found != ports_.end() ? found->second : nullptr;
+}
+
+void SimEthernet::launch(const datagram::MacAddress& from, const datagram::MacAddress& to, std::vector<std::byte> bytes,
+                         int64_t extra_ns) {
+  const auto delay_ns = extra_ns + static_cast<int64_t>(random_.between(static_cast<uint64_t>(options_.delay_ns_min),
+                                                                        static_cast<uint64_t>(options_.delay_ns_max)));
   scheduler_.call(scheduler_.nowNs() + delay_ns, [this, from, to, frame = std::move(bytes)] {
     for (const auto& [address, port] : ports_) {
       if (address == to || (to.isBroadcast() && address != from)) port->arrive(frame);
@@ -51,8 +86,13 @@ void SimEthernetPort::stop() {
   for (datagram::FrameOwner* owner : std::exchange(gone_, {})) owner->onPieceGone();
 }
 
+void SimEthernetPort::silence() {
+  is_silent_ = true;
+  arrived_.clear();
+}
+
 void SimEthernetPort::arrive(const std::vector<std::byte>& bytes) {
-  if (arrived_.size() >= network_.options_.queue_frames) return;
+  if (is_silent_ || arrived_.size() >= network_.options_.queue_frames) return;
   arrived_.push_back(bytes);
   if (wake_) wake_();
 }
@@ -137,7 +177,7 @@ void SimEthernetPort::transmit() {
     if (piece.owner != nullptr) gone_.push_back(piece.owner);
   }
   RC_CHECK(bytes.size() <= facts_.frame_bytes_max);
-  network_.carry(facts_.address, std::move(bytes));
+  if (!is_silent_) network_.carry(facts_.address, std::move(bytes));
 }
 
 }  // namespace ramcore::transport

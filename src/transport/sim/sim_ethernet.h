@@ -7,14 +7,25 @@
 #include <vector>
 
 #include "runtime/sim/sim_scheduler.h"
-#include "transport/datagram/frame_port.h"
+#include "transport/datagram/faulty_port.h"
 
 namespace ramcore::transport {
 
 class SimEthernetPort;
 
+/// What the switch did to frames.
+struct SimFrameCounts {
+  uint64_t sent = 0;
+  uint64_t lost = 0;  ///< by chance, not those that found a full queue
+  uint64_t blocked = 0;
+  uint64_t delayed = 0;  ///< so that others may overtake them
+  uint64_t duplicated = 0;
+  uint64_t corrupted = 0;
+};
+
 /// A switch in simulated time: frames arrive some time after they were sent, at the port they are addressed to or at
-/// all others, and are lost where a queue is full. What else may happen to frames, datagram::FaultyPort does.
+/// all others, and are lost where a queue is full. What else happens to them it draws from the scheduler's seed, or
+/// datagram::FaultyPort does it on one port.
 class SimEthernet {
  public:
   struct Options {
@@ -25,19 +36,35 @@ class SimEthernet {
     size_t queue_frames = 1024;  ///< that wait at a port; more are lost
     size_t ring_frames = 256;    ///< that a port is sending; more it does not take
     uint32_t frame_bytes_max = 1514;
+    bool attaches_all = false;  ///< bytes of any memory are sent from where they are, not those of regions alone
   };
+  /// Whether no frame gets from one address to the other just now.
+  using Blocks = std::function<bool(const datagram::MacAddress& from, const datagram::MacAddress& to)>;
   explicit SimEthernet(runtime::SimScheduler& scheduler) : SimEthernet(scheduler, Options()) {}
   SimEthernet(runtime::SimScheduler& scheduler, const Options& options);
+
+  /// Of frames that are sent from now on; the seed in it is not used.
+  void setRates(const datagram::FaultRates& rates) { rates_ = rates; }
+  void setBlocks(Blocks blocks) { blocks_ = std::move(blocks); }
+  /// nullptr: nobody has that address.
+  SimEthernetPort* portOf(const datagram::MacAddress& address);
+  const SimFrameCounts& counts() const { return counts_; }
 
  private:
   friend class SimEthernetPort;
   struct Frame;
 
   void carry(const datagram::MacAddress& from, std::vector<std::byte> bytes);
+  void launch(const datagram::MacAddress& from, const datagram::MacAddress& to, std::vector<std::byte> bytes,
+              int64_t extra_ns);
+  int64_t drawExtraNs();
 
   runtime::SimScheduler& scheduler_;
   const Options options_;
   runtime::Random random_;
+  datagram::FaultRates rates_;
+  Blocks blocks_;
+  SimFrameCounts counts_;
   std::map<datagram::MacAddress, SimEthernetPort*> ports_;
 };
 
@@ -59,10 +86,13 @@ class SimEthernetPort final : public datagram::FramePort {
   void drop(datagram::OutFrame frame) noexcept override;
   uint32_t send(std::span<const datagram::OutFrame> frames) override;
   void stop() override;
-  bool canAttach(RegionId region) const override { return region != 0; }
+  bool canAttach(RegionId region) const override { return region != 0 || network_.options_.attaches_all; }
 
   /// From now on frames wait, and are lost where too many do, until `takes` is true.
   void setTaking(bool takes) { takes_ = takes; }
+  /// From now on nothing comes here, and nothing that is sent here, or has not left yet, reaches anybody: the process is
+  /// dead.
+  void silence();
 
  private:
   friend class SimEthernet;
@@ -86,6 +116,7 @@ class SimEthernetPort final : public datagram::FramePort {
   std::deque<std::vector<std::byte>> arrived_;
   std::deque<std::unique_ptr<Out>> sending_;
   bool is_stopped_ = false;
+  bool is_silent_ = false;
   std::vector<datagram::FrameOwner*> gone_;  // to be told in the next round
   size_t made_ = 0;
   int64_t last_read_ns_ = 0;

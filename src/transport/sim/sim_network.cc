@@ -29,6 +29,17 @@ SimNetwork::SimNetwork(runtime::SimScheduler& scheduler, const SimNetworkOptions
       faults_(scheduler.stream("network.faults")) {
   RC_CHECK(options.latency_ns_min >= 0 && options.latency_ns_max >= options.latency_ns_min);
   RC_CHECK(options.give_up_ns_min >= 0 && options.give_up_ns_max >= options.give_up_ns_min);
+  if (options.mode != SimMode::Frames) return;
+  ethernet_ = std::make_unique<SimEthernet>(scheduler, SimEthernet::Options{.delay_ns_min = options.latency_ns_min,
+                                                                            .delay_ns_max = options.latency_ns_max,
+                                                                            .read_ns_max = options.nic_ns_max,
+                                                                            .attaches_all = true});
+  ethernet_->setBlocks([this](const datagram::MacAddress& from, const datagram::MacAddress& to) {
+    const auto sender = nodes_by_address_.find(from);
+    const auto receiver = nodes_by_address_.find(to);
+    return sender != nodes_by_address_.end() && receiver != nodes_by_address_.end() &&
+           isBlocked(sender->second, receiver->second);
+  });
 }
 
 SimNetwork::~SimNetwork() {
@@ -36,7 +47,52 @@ SimNetwork::~SimNetwork() {
   RC_CHECK_MSG(listeners_.empty(), "an endpoint outlived the simulated network");
 }
 
+// ---- Frames
+
+const datagram::MacAddress& SimNetwork::addressOf(std::string_view node) {
+  const auto found = addresses_.find(node);
+  if (found != addresses_.end()) return found->second;
+  const size_t number = addresses_.size() + 1;
+  const datagram::MacAddress address{
+      {2, 0, 0, 0, static_cast<uint8_t>(number >> 8), static_cast<uint8_t>(number & 0xff)}};
+  nodes_by_address_.emplace(address, node);
+  return addresses_.emplace(node, address).first->second;
+}
+
+// Of one endpoint's random numbers: another one for each.
+uint64_t SimNetwork::frameSeed() { return scheduler_.stream("frames." + std::to_string(nextEndpointNumber())).next(); }
+
+void SimNetwork::setRates(const SimFaultRates& rates) {
+  rates_ = rates;
+  if (ethernet_ == nullptr) return;
+  constexpr double kOf = 1e6;
+  constexpr double kCorruptOfLost = 0.1;
+  ethernet_->setRates({.loss = rates.lose_ppm / kOf,
+                       .duplicate = rates.duplicate_ppm / kOf,
+                       .reorder = (rates.delay_ppm + rates.reorder_ppm) / kOf,
+                       .corrupt = kCorruptOfLost * rates.lose_ppm / kOf,
+                       .delay_ns_max = rates.delay_ns_max});
+}
+
+SimFaultCounts SimNetwork::counts() const {
+  SimFaultCounts counts = counts_;
+  if (ethernet_ == nullptr) return counts;
+  const SimFrameCounts& frames = ethernet_->counts();
+  counts.sent = frames.sent;
+  counts.lost = frames.lost + frames.corrupted;
+  counts.blocked = frames.blocked;
+  counts.delayed = frames.delayed;
+  counts.duplicated = frames.duplicated;
+  return counts;
+}
+
 // ---- Partitions and cuts
+
+void SimNetwork::silence(std::string_view node) {
+  if (ethernet_ == nullptr) return;
+  SimEthernetPort* const port = ethernet_->portOf(addressOf(node));
+  if (port != nullptr) port->silence();
+}
 
 bool SimNetwork::isBlocked(std::string_view from, std::string_view to) const {
   if (isolated_.empty() && blocked_.empty()) return false;
@@ -90,9 +146,17 @@ void SimNetwork::unstall() {
   }
 }
 
-void SimNetwork::stopReading(std::string_view node) { not_reading_.emplace(node); }
+void SimNetwork::stopReading(std::string_view node) {
+  not_reading_.emplace(node);
+  SimEthernetPort* const port = ethernet_ != nullptr ? ethernet_->portOf(addressOf(node)) : nullptr;
+  if (port != nullptr) port->setTaking(false);
+}
 
-void SimNetwork::resumeReading(std::string_view node) { not_reading_.erase(std::string(node)); }
+void SimNetwork::resumeReading(std::string_view node) {
+  not_reading_.erase(std::string(node));
+  SimEthernetPort* const port = ethernet_ != nullptr ? ethernet_->portOf(addressOf(node)) : nullptr;
+  if (port != nullptr) port->setTaking(true);
+}
 
 bool SimNetwork::isRead(uint64_t connection_id, uint8_t from_end) {
   if (not_reading_.empty()) return true;

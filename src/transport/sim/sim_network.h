@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -11,6 +13,7 @@
 
 #include "runtime/sim/sim_scheduler.h"
 #include "transport/sim/sim_buffers.h"
+#include "transport/sim/sim_ethernet.h"
 #include "transport/sim/sim_frame.h"
 
 namespace ramcore::transport {
@@ -22,6 +25,9 @@ enum class SimMode : uint8_t {
   Stream,    ///< like tcp and shm: messages keep their order; one that cannot be delivered ends the session
   Datagram,  ///< like our own protocol on frames: each message is lost, delayed and overtaken for itself
   Mixed,     ///< each session is one or the other, by the seed
+  /// The product's protocol over frames of a simulated switch, which loses, delays, copies and changes them. Nobody
+  /// hears that a peer is gone but by its silence: sessions cannot be cut, and nothing is stalled.
+  Frames,
 };
 
 /// The quiet part of the network. Times are drawn uniformly up to the bounds.
@@ -87,8 +93,8 @@ class SimNetwork final : private RxOwner {
   ~SimNetwork();
 
   const SimNetworkOptions& options() const { return options_; }
-  /// From now on; messages on their way keep their fate.
-  void setRates(const SimFaultRates& rates) { rates_ = rates; }
+  /// From now on; messages on their way keep their fate. Of frames also a tenth as many as are lost are changed.
+  void setRates(const SimFaultRates& rates);
   const SimFaultRates& rates() const { return rates_; }
 
   /// Nothing gets from `from` to `to` any more; the other direction works.
@@ -114,7 +120,11 @@ class SimNetwork final : private RxOwner {
   uint32_t cut(std::string_view a, std::string_view b);
   uint32_t cutAll(std::string_view node);
 
-  const SimFaultCounts& counts() const { return counts_; }
+  /// The process at `node` is dead: of frames, it hears nothing and is not heard of any more. (Sessions are cut, or their
+  /// node isolated.) Its successor is, from the time on when it has an endpoint.
+  void silence(std::string_view node);
+
+  SimFaultCounts counts() const;
   /// Received messages that nobody has given back yet.
   size_t messagesLent() const { return lent_.size(); }
 
@@ -150,6 +160,16 @@ class SimNetwork final : private RxOwner {
     End ends[2];
     Direction directions[2];  // from the end of this number
   };
+
+  // For endpoints on frames.
+  friend class SimFramesEndpoint;
+  friend class SimTransport;
+  SimEthernet* ethernet() { return ethernet_.get(); }
+  const datagram::MacAddress& addressOf(std::string_view node);
+  uint64_t frameSeed();
+  void noteCopies(uint64_t count) { counts_.suppressed += count; }
+  int64_t nowNs() const { return scheduler_.nowNs(); }
+  void callAt(int64_t at_ns, std::function<void()> action) { scheduler_.call(at_ns, std::move(action)); }
 
   // For endpoints.
   Outcome<Locator> bind(const Locator& where, SimEndpoint& endpoint);
@@ -211,6 +231,9 @@ class SimNetwork final : private RxOwner {
   SimFrameList in_flight_;
   SimFrameList lent_;
   SimBufferPool buffers_;
+  std::unique_ptr<SimEthernet> ethernet_;  // of frames
+  std::map<std::string, datagram::MacAddress, std::less<>> addresses_;
+  std::map<datagram::MacAddress, std::string> nodes_by_address_;
 };
 
 }  // namespace ramcore::transport

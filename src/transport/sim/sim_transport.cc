@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "transport/sim/sim_endpoint.h"
+#include "transport/sim/sim_frames.h"
 #include "wire/frame.h"
 
 namespace ramcore::transport {
@@ -33,6 +34,8 @@ SimTransport::SimTransport(SimNetwork& network, runtime::SimClock& clock, std::s
               .needs_registration = false,
               .idle_poll_is_syscall_free = true} {
   RC_CHECK(limits_.slots_per_session >= 1 && limits_.slots_per_session <= wire::kSlotCountMax);
+  if (network_.ethernet() == nullptr) return;
+  limits_ = datagram::DatagramEndpoint::limitsOf(SimFramesEndpoint::optionsOf(network_, slots_per_session));
 }
 
 Outcome<RegionId> SimTransport::registerMemory(std::byte* base, size_t bytes, Access access) {
@@ -45,6 +48,9 @@ Outcome<RegionId> SimTransport::registerMemory(std::byte* base, size_t bytes, Ac
 }
 
 std::unique_ptr<Endpoint> SimTransport::makeEndpoint(const Identity& identity) {
+  if (network_.ethernet() != nullptr) {
+    return std::make_unique<SimFramesEndpoint>(network_, clock_, limits_, node_, identity, wake_);
+  }
   return std::make_unique<SimEndpoint>(network_, clock_, limits_, node_, identity, wake_);
 }
 

@@ -10,6 +10,7 @@ namespace ramcore::sim {
 struct RunKind {
   bool faults = true;
   bool crashes = false;
+  bool frames = false;  ///< messages are frames: what is counted of the network are those
 };
 
 /// Prints what happened in `seeds` runs, each line with its floor. A fault that never happens proves nothing: false if

@@ -90,10 +90,10 @@ SimClient::SimClient(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
                      const std::string& name, uint32_t number, const std::string& cluster_name,
                      const std::string& coordinator_node, const Shared& shared, transport::Role role)
     : node_(scheduler, log, name, {}),
-      dispatch_(node_, {}),
       identity_{.role = role, .id = 0, .cluster_name = cluster_name, .secret = {}},
       transport_(network, node_.clock(), name, [this] { dispatch_.wake(); }),
       endpoint_(transport_.makeEndpoint(identity_)),
+      dispatch_(node_, {}),
       number_(number),
       shared_(shared),
       random_(node_.stream("client")),

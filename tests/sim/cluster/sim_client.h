@@ -74,10 +74,10 @@ class SimClient {
   };
 
   runtime::SimNode node_;
-  SimDispatch dispatch_;
   transport::Identity identity_;
   transport::SimTransport transport_;
-  std::unique_ptr<transport::Endpoint> endpoint_;
+  std::unique_ptr<transport::Endpoint> endpoint_;  // outlives the messages that wait in the dispatch
+  SimDispatch dispatch_;
   std::unique_ptr<rpc::Caller> caller_;
   std::unique_ptr<client::ClusterClient> core_;
   const uint32_t number_;

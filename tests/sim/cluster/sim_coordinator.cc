@@ -19,10 +19,10 @@ SimCoordinator::SimCoordinator(runtime::SimScheduler& scheduler, runtime::SimTra
     : network_(network),
       node_name_(node),
       node_(scheduler, log, name, {}),
-      dispatch_(node_, {}),
       identity_{.role = transport::Role::Coordinator, .id = 0, .cluster_name = disk.clusterName(), .secret = {}},
       transport_(network, node_.clock(), node, [this] { dispatch_.wake(); }),
       endpoint_(transport_.makeEndpoint(identity_)),
+      dispatch_(node_, {}),
       start_(*this) {
   rpc::Dispatch& dispatch = dispatch_.dispatch();
   auto locator = transport::Locator::parse("sim://" + node);
@@ -45,6 +45,7 @@ SimCoordinator::SimCoordinator(runtime::SimScheduler& scheduler, runtime::SimTra
 SimCoordinator::~SimCoordinator() {
   constexpr uint64_t kStepsMax = 100'000;
   network_.cutAll(node_name_);
+  network_.silence(node_name_);
   dispatch_.runNow([this] {
     coordinator_->stop();
     caller_->shutDown();

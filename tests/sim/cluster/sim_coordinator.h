@@ -42,10 +42,10 @@ class SimCoordinator {
   transport::SimNetwork& network_;
   const std::string node_name_;
   runtime::SimNode node_;
-  SimDispatch dispatch_;
   transport::Identity identity_;
   transport::SimTransport transport_;
-  std::unique_ptr<transport::Endpoint> endpoint_;
+  std::unique_ptr<transport::Endpoint> endpoint_;  // outlives the messages that wait in the dispatch
+  SimDispatch dispatch_;
   std::unique_ptr<rpc::Caller> caller_;
   std::unique_ptr<coordinator::MemoryStateStore> store_;
   std::unique_ptr<coordinator::Coordinator> coordinator_;

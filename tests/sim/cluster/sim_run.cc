@@ -84,6 +84,7 @@ class Scenario {
     if (variation_.slow_nic) {
       cluster.network.nic_ns_max = options_.crashes ? 400 * runtime::kNanosPerMicro : 6 * runtime::kNanosPerMilli;
     }
+    if (options_.frames) cluster.network.mode = transport::SimMode::Frames;
     if (variation_.impatient) cluster.network.give_up_ns_max = 250 * runtime::kNanosPerMilli;
     cluster.durable = options_.crashes;
     if (cluster.durable) cluster.verdict_after_ns = 3 * runtime::kNanosPerSecond;
@@ -371,7 +372,7 @@ class Scenario {
       report_.ok = false;
       report_.failure = "only " + std::to_string(counts.operations) + " operations were completed\n";
     }
-    const transport::SimFaultCounts& faults = cluster_.network.counts();
+    const transport::SimFaultCounts faults = cluster_.network.counts();
     counts.messages_lost = faults.lost;
     counts.messages_blocked = faults.blocked;
     counts.messages_delayed = faults.delayed;

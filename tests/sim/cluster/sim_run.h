@@ -32,6 +32,9 @@ struct RunOptions {
   bool every_step = false;
   /// With crashes: backups read what they keep again every two seconds.
   bool scrubs = false;
+  /// Processes speak the product's protocol over frames of a simulated switch, in place of sessions that the network
+  /// makes.
+  bool frames = false;
   /// Called with each trace line; has no influence on the run.
   std::function<void(std::string_view line)> print;
 };

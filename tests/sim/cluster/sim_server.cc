@@ -19,9 +19,9 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
       disk_(options.disk),
       node_(scheduler, log, name, clock),
       threads_(rcu_),
-      dispatch_(node_, rpc::DispatchOptions{}),
       identity_{.role = transport::Role::Server, .id = 0, .cluster_name = options.cluster_name, .secret = {}},
-      transport_(network, node_.clock(), network_node_, [this] { dispatch_.wake(); }) {
+      transport_(network, node_.clock(), network_node_, [this] { dispatch_.wake(); }),
+      dispatch_(node_, rpc::DispatchOptions{}) {
   rpc::Dispatch& dispatch = dispatch_.dispatch();
   dispatch.setHooks(threads_.add());
   threads_.bind(0, dispatch);
@@ -102,7 +102,7 @@ SimServer::~SimServer() {
   });
   // What it waits for are timers and its own threads: simulated time goes on until it is done.
   const auto ended = [this] {
-    return master_->stopped() && (replicator_ == nullptr || replicator_->isIdle()) &&
+    return master_->stopped() && !master_->hasLentMemory() && (replicator_ == nullptr || replicator_->isIdle()) &&
            (backup_ == nullptr || backup_->stopped()) && !dispatch_.dispatch().hasRequests();
   };
   node_.scheduler().runUntil(ended, kEventsMax);
@@ -132,6 +132,7 @@ void SimServer::kill(bool power) {
   if (disk_ != nullptr && !power) disk_->killProcess();
   if (!power) network_.cutAll(network_node_);
   network_.isolate(network_node_);
+  network_.silence(network_node_);
   node_.pause();
 }
 

@@ -54,7 +54,9 @@ class SimServer final : private master::MasterObserver {
   /// SIGTERM: it says goodbye, and flushes what it keeps for others. Until hasStopped() it may still be killed over it.
   void stopInOrder();
   bool isStopping() const { return stopping_; }
-  bool hasStopped() const { return stopping_ && master_->stopped() && (backup_ == nullptr || backup_->stopped()); }
+  bool hasStopped() const {
+    return stopping_ && master_->stopped() && !master_->hasLentMemory() && (backup_ == nullptr || backup_->stopped());
+  }
   /// kill -9: from here on nobody hears of it, and it hears and writes nothing. What is left is unwound when it is
   /// destroyed, which takes simulated time. With `power` its machine is without power: its peers are not told.
   void kill(bool power = false);
@@ -81,10 +83,10 @@ class SimServer final : private master::MasterObserver {
   runtime::SimRcu rcu_;
   SlowReader slow_reader_{rcu_};
   master::Threads threads_;
-  SimDispatch dispatch_;
   transport::Identity identity_;
   transport::SimTransport transport_;
-  std::unique_ptr<transport::Endpoint> endpoint_;
+  std::unique_ptr<transport::Endpoint> endpoint_;  // outlives the messages that wait in the dispatch
+  SimDispatch dispatch_;
   std::unique_ptr<rpc::Caller> caller_;
   std::unique_ptr<log::LogMemory> memory_;
   std::unique_ptr<SimReplicator> replicator_;
