@@ -274,6 +274,10 @@ class Cluster:
         return subprocess.Popen(self.arguments(name, *arguments, scheme=scheme), stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
+    def load_command(self, program):
+        """The beginning of the command line of a program that calls this cluster, beside tools."""
+        return [program] + ["--coordinator", self.coordinator_locator()] + self.security_flags()
+
     def rc(self, *arguments, **options):
         """`ramcore`; gives its standard output."""
         return self.run("ramcore", *arguments, **options).stdout

@@ -4,27 +4,14 @@ after the death of a server, also where the network loses, copies, reorders and 
 
 import json
 import os
-import signal
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cluster"))
+from adapter_scenario import live_through  # noqa: E402
 from cluster_harness import wait_for  # noqa: E402
 from dpdk_fabric import MemifCluster, PacketCluster  # noqa: E402
 from metrics_endpoint import free_port, scrape  # noqa: E402
-
-OBJECTS = 400
-
-
-def write_objects(cluster, table, generation):
-    path = cluster.path(f"{table}-{generation}.ndjson")
-    with open(path, "w", encoding="utf-8") as file:
-        for i in range(OBJECTS):
-            # Some take many packets.
-            value = f"{generation} of {i} " + "x" * (60000 if i % 50 == 0 else 10 * (i % 100))
-            file.write(json.dumps({"key": f"object {i}", "value": value}) + "\n")
-    cluster.rc("import", table, path)
-
 
 def sent(port):
     """What the server has given to its ports, and what became of the values that it lent for that."""
@@ -38,11 +25,6 @@ def sent(port):
 
 
 class DpdkClusterTest(unittest.TestCase):
-    def check_objects(self, cluster, table, generation):
-        found = {key: value.split(" x")[0].strip() for key, (value, _) in cluster.export(table).items()
-                 if key.startswith("object ")}
-        self.assertEqual(found, {f"object {i}": f"{generation} of {i}" for i in range(OBJECTS)})
-
     def run_cluster(self, fabric, faults=""):
         with fabric(servers=4, replicas=2, memory="96MiB", storage="384MiB", death_after_ms=8000,
                     faults=faults) as cluster:
@@ -50,37 +32,12 @@ class DpdkClusterTest(unittest.TestCase):
             for server in status["servers"]:
                 self.assertIn("dpdk", server["transports"])
                 self.assertTrue(all(locator.startswith("dpdk://") for locator in server["locators"]), server)
-            cluster.rc("create", "t")
-            write_objects(cluster, "t", 1)
-            self.check_objects(cluster, "t", 1)
-
-            load = cluster.start("rcbench", "--transport", "dpdk", "--table", "t", "--records", 200, "--workload", "A",
-                                 "--outstanding", 4, "--warmup-s", 0, "--duration-s", 120, "--json", "--announce",
-                                 "/dev/stderr")
-            try:
-                self.assertEqual(load.stderr.readline().strip(), "measuring")
-                for tablet in cluster.tablets("t")[:2]:
-                    there = "s1" if tablet["server"] != "s1" else "s2"
-                    moved = cluster.run("rcmigrate", "move", tablet["tablet"], "--to", there, "--quiet")
-                    self.assertRegex(moved.stdout, r"100 %, \d+ objects")
-            finally:
-                load.send_signal(signal.SIGTERM)
-                output, errors = load.communicate(timeout=60)
-            self.assertEqual(load.returncode, 0, errors + output)
-            report = json.loads(output)
-            self.assertEqual(report["errors"], {})
-            self.assertGreater(report["operations"], 50)
-            self.check_objects(cluster, "t", 1)
-            write_objects(cluster, "t", 2)
-
-            owner = cluster.tablets("t")[0]["server"]
-            cluster.servers[owner].kill()
-            cluster.wait_status(lambda now: owner not in [one["name"] for one in now["servers"]]
-                                and not now["recoveries"] and now["health"] == "ok", 120)
-            self.check_objects(cluster, "t", 2)
-            write_objects(cluster, "t", 3)
-            self.check_objects(cluster, "t", 3)
-            del cluster.servers[owner]
+            # Also between servers, which could reach each other over nothing else.
+            for process in [*status["servers"], status["coordinator"]]:
+                self.assertGreater(process["sessions"], 0, process)
+                self.assertEqual(process["sessions_by_transport"]["dpdk"], process["sessions"], process)
+            # Some values take many packets.
+            live_through(self, cluster, long_bytes=60000)
             for daemon in [cluster.coordinator, *cluster.servers.values()]:
                 self.assertNotIn("no honest peer", daemon.log())
 

@@ -32,6 +32,9 @@ class DpdkCluster(Cluster):
         finally:
             self.is_loading = False
 
+    def load_command(self, program):
+        return self.process_prefix("load") + super().load_command(program) + self.process_flags("load")
+
     def number(self, name):
         return self.places.index(name)
 

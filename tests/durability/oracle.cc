@@ -156,6 +156,13 @@ int main(int argc, char** argv) {
   CLI::App app("Calls a cluster, notes every call and judges the answers; commands on stdin", "durability_oracle");
   app.add_option("--coordinator", settings.coordinators, "Locators of the coordinator");
   app.add_option("--cluster", settings.cluster, "Name of the cluster");
+  app.add_option("--secret-file", settings.secret_file, "File with the cluster's secret");
+  app.add_option("--dpdk-port", settings.dpdk.ports, "Ports of DPDK; with --clients 1")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--dpdk-address", settings.dpdk.address, "Ethernet address of these ports");
+  app.add_option("--dpdk-faults", settings.dpdk.faults, "What is done to frames that arrive");
   app.add_option("--table", settings.table, "Table that is created");
   app.add_option("--tablets", settings.tablets, "Tablets of the table; 0: one per server");
   app.add_option("--workers", settings.workers, "Callers at a time")->check(CLI::Range(1, 256));

@@ -138,7 +138,9 @@ class Caller {
 }  // namespace
 
 Workload::Workload(const WorkloadSettings& settings) : settings_(settings) {
-  for (uint32_t i = 0; i <= settings_.clients; ++i) clients_.push_back(connect());
+  // Ports are one client's.
+  const uint32_t reader = settings_.dpdk.ports.empty() ? 1 : 0;
+  for (uint32_t i = 0; i < settings_.clients + reader; ++i) clients_.push_back(connect());
   auto table = clients_.front().createTable(settings_.table, settings_.tablets);
   if (!table.ok()) {
     std::fprintf(stderr, "table %s cannot be created: %s\n", settings_.table.c_str(), name(table.status()).data());
@@ -162,6 +164,8 @@ ramcore::Client Workload::connect() const {
   ramcore::ClientOptions options;
   options.coordinators = settings_.coordinators;
   options.cluster_name = settings_.cluster;
+  options.secret_file = settings_.secret_file;
+  options.dpdk = settings_.dpdk;
   auto client = ramcore::Client::connect(options);
   if (!client.ok()) {
     std::fprintf(stderr, "%s\n", client.error().message.c_str());

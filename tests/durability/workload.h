@@ -16,6 +16,8 @@ namespace durability {
 struct WorkloadSettings {
   std::vector<std::string> coordinators;
   std::string cluster = "ramcore";
+  std::string secret_file;
+  ramcore::DpdkOptions dpdk;  ///< with ports: one client, which reads everything as well
   std::string table = "durability";
   uint32_t tablets = 0;  ///< 0: one per server
   uint32_t workers = 16;

@@ -5,16 +5,15 @@ death of a server; processes that die leave nothing behind. Runs in a machine wi
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cluster"))
+from adapter_scenario import live_through  # noqa: E402
 from cluster_harness import Cluster, Failed, run, wait_for  # noqa: E402
 from metrics_endpoint import free_port, scrape  # noqa: E402
 
-OBJECTS = 500
 DEATHS = int(os.environ.get("RAMCORE_VM_DEATHS", "100"))
 SECRET = "a secret for this machine alone"
 
@@ -44,24 +43,9 @@ def resident_kb(pid):
         return int(re.search(r"VmRSS:\s+(\d+) kB", file.read()).group(1))
 
 
-def write_objects(cluster, table, generation):
-    path = cluster.path(f"{table}-{generation}.ndjson")
-    with open(path, "w", encoding="utf-8") as file:
-        for i in range(OBJECTS):
-            # Some are larger than what a receive buffer takes.
-            value = f"{generation} of {i} " + "x" * (20000 if i % 50 == 0 else 10 * (i % 100))
-            file.write(json.dumps({"key": f"object {i}", "value": value}) + "\n")
-    cluster.rc("import", table, path)
-
-
 class VerbsClusterTest(unittest.TestCase):
     def setUp(self):
         self.assertTrue(os.environ.get("RDMA_IP0"), "this machine has no RDMA devices")
-
-    def check_objects(self, cluster, table, generation):
-        found = {key: value.split(" x")[0].strip() for key, (value, _) in cluster.export(table).items()
-                 if key.startswith("object ")}
-        self.assertEqual(found, {f"object {i}": f"{generation} of {i}" for i in range(OBJECTS)})
 
     def test_moves_under_load_and_the_death_of_a_server_lose_nothing(self):
         with Cluster(servers=4, secret=SECRET, transports=("verbs",), replicas=2, storage="384MiB",
@@ -71,37 +55,8 @@ class VerbsClusterTest(unittest.TestCase):
             for process in [*status["servers"], status["coordinator"]]:
                 self.assertGreater(process["sessions"], 0, process)
                 self.assertEqual(process["sessions_by_transport"]["verbs"], process["sessions"], process)
-            cluster.rc("create", "t")
-            write_objects(cluster, "t", 1)
-            self.check_objects(cluster, "t", 1)
-
-            load = cluster.start("rcbench", "--transport", "verbs", "--table", "t", "--records", 200, "--workload", "A",
-                                 "--outstanding", 4, "--warmup-s", 0, "--duration-s", 120, "--json", "--announce",
-                                 "/dev/stderr")
-            try:
-                self.assertEqual(load.stderr.readline().strip(), "measuring")
-                for tablet in cluster.tablets("t")[:2]:
-                    there = "s1" if tablet["server"] != "s1" else "s2"
-                    moved = cluster.run("rcmigrate", "move", tablet["tablet"], "--to", there, "--quiet")
-                    self.assertRegex(moved.stdout, r"100 %, \d+ objects")
-            finally:
-                load.send_signal(signal.SIGTERM)
-                output, errors = load.communicate(timeout=120)
-            self.assertEqual(load.returncode, 0, errors + output)
-            report = json.loads(output)
-            self.assertEqual(report["errors"], {})
-            self.assertGreater(report["operations"], 50)
-            self.check_objects(cluster, "t", 1)
-            write_objects(cluster, "t", 2)
-
-            owner = cluster.tablets("t")[0]["server"]
-            cluster.servers[owner].kill()
-            cluster.wait_status(lambda now: owner not in [one["name"] for one in now["servers"]]
-                                and not now["recoveries"] and now["health"] == "ok", 180)
-            self.check_objects(cluster, "t", 2)
-            write_objects(cluster, "t", 3)
-            self.check_objects(cluster, "t", 3)
-            del cluster.servers[owner]
+            # Some values are larger than what a receive buffer takes.
+            live_through(self, cluster, long_bytes=20000, seconds_max=180)
 
     def test_multi_reads_are_sent_from_the_log(self):
         """All but heads and what fills a descriptor; a build that copies once more (the mutation) is found out."""

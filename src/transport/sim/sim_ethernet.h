@@ -90,8 +90,8 @@ class SimEthernetPort final : public datagram::FramePort {
 
   /// From now on frames wait, and are lost where too many do, until `takes` is true.
   void setTaking(bool takes) { takes_ = takes; }
-  /// From now on nothing comes here, and nothing that is sent here, or has not left yet, reaches anybody: the process is
-  /// dead.
+  /// From now on nothing comes here, and nothing that is sent here, or has not left yet, reaches anybody: the process
+  /// is dead.
   void silence();
 
  private:

@@ -120,8 +120,8 @@ class SimNetwork final : private RxOwner {
   uint32_t cut(std::string_view a, std::string_view b);
   uint32_t cutAll(std::string_view node);
 
-  /// The process at `node` is dead: of frames, it hears nothing and is not heard of any more. (Sessions are cut, or their
-  /// node isolated.) Its successor is, from the time on when it has an endpoint.
+  /// The process at `node` is dead: of frames, it hears nothing and is not heard of any more. (Sessions are cut, or
+  /// their node isolated.) Its successor is, from the time on when it has an endpoint.
   void silence(std::string_view node);
 
   SimFaultCounts counts() const;
