@@ -28,7 +28,12 @@ struct Client::Impl::Background : runtime::Job {
 
 namespace {
 
-constexpr std::string_view kNoDevice = ", and no RDMA device that is active (ibv_devinfo tells)";
+/// What is missing where a locator's transport is.
+std::string missingFor(std::string_view scheme) {
+  if (scheme == "verbs") return ", and no RDMA device that is active (ibv_devinfo tells)";
+  if (scheme == "dpdk") return ", and no port of DPDK (name one with --dpdk-port, or in ClientOptions::dpdk)";
+  return "";
+}
 
 Outcome<std::vector<rpc::PeerAddress>> parseCoordinators(const std::vector<std::string>& texts,
                                                          const transport::TransportSet& transports) {
@@ -38,8 +43,7 @@ Outcome<std::vector<rpc::PeerAddress>> parseCoordinators(const std::vector<std::
     if (!locator) return locator.error();
     if (transports.endpointFor(*locator) == nullptr) {
       return Failure{Status::BadConfig, "this program has no transport for " + text + "; it has " +
-                                            transports.schemes() +
-                                            (locator->scheme == "verbs" ? std::string(kNoDevice) : "")};
+                                            transports.schemes() + missingFor(locator->scheme)};
     }
     addresses.push_back({.id = 0, .locators = {std::move(locator).value()}});
   }

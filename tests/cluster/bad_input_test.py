@@ -192,6 +192,44 @@ FLAG_CASES = [
     Case("rcmigrate_without_a_command", lambda test: test.cluster.arguments("rcmigrate"), r"subcommand", r"--help"),
 ]
 
+# What is wanted of adapters that are not there, or do not exist.
+NO_DEVICE = r"this machine has no RDMA device|there is no RDMA device 'nosuch'"
+NO_DEVICE_REMEDY = r"ibv_devices lists|ibv_devinfo tells"
+MEMIF = "net_memif0,role=server,id=0,socket-abstract=no,socket=/nonexistent/memif"
+ADAPTER_CASES = [
+    Case("rdma_device_is_not_there", lambda test: server(test, "--rdma-device", "nosuch"), NO_DEVICE, NO_DEVICE_REMEDY,
+         code=2),
+    Case("rdma_device_is_not_there_for_the_coordinator", lambda test: coordinator(test, "--rdma-device", "nosuch"),
+         NO_DEVICE, NO_DEVICE_REMEDY, code=2),
+    Case("rdma_device_is_not_there_for_a_tool",
+         lambda test: [tool("ramcore"), "--coordinator", NOWHERE, "--rdma-device", "nosuch", "list"], NO_DEVICE,
+         NO_DEVICE_REMEDY, code=2),
+    Case("rdma_device_is_none", lambda test: server(test, "--rdma-device", "rxe0:x"), r"'rxe0:x' chooses no RDMA device",
+         r"write its name, or name:port", code=2),
+    Case("verbs_locator_of_a_device_that_is_not_there",
+         lambda test: server(test, listen="verbs://127.0.0.1:0?device=nosuch"), NO_DEVICE, NO_DEVICE_REMEDY, code=2),
+    Case("verbs_locator_with_a_strange_option", lambda test: server(test, listen="verbs://127.0.0.1:0?lane=1"),
+         r"'lane=1' means nothing", r"device=NAME, port=NUMBER and gid=NUMBER", code=2),
+    Case("dpdk_port_is_not_there", lambda test: server(test, "--dpdk-port", "net_nothing0"),
+         r"DPDK gives no port 'net_nothing0'", r"check its name and arguments", code=2),
+    Case("dpdk_port_does_not_copy", lambda test: server(test, "--dpdk-port", MEMIF + ",zero-copy=yes"),
+         r"zero-copy=yes sends wrong bytes", r"leave it out", code=2),
+    Case("dpdk_address_is_of_many", lambda test: server(test, "--dpdk-port", "net_null0", "--dpdk-address",
+                                                        "01:00:00:00:00:01"),
+         r"'01:00:00:00:00:01' is no address of a port", r"whose first byte is even", code=2),
+    Case("dpdk_faults_are_none", lambda test: server(test, "--dpdk-port", "net_null0", "--dpdk-faults", "loss=200"),
+         r"bad faults 'loss=200'", r"write e\.g\. loss=5", code=2),
+    Case("dpdk_memory_is_too_small", lambda test: server(test, "--dpdk-port", "net_null0", "--dpdk-memory-mb", "32",
+                                                         "--dpdk-mtu", "9000"),
+         r"DPDK has no memory for 8192 frames of 9014 bytes", r"raise --dpdk-memory-mb"),
+    Case("dpdk_locator_without_a_port", lambda test: [tool("ramcore"), "--coordinator", "dpdk://02:00:00:00:00:01@1",
+                                                      "list"],
+         r"no transport for dpdk://", r"name one with --dpdk-port", code=2),
+    Case("dpdk_listens_for_others_without_a_secret",
+         lambda test: server(test, "--dpdk-port", "net_null0", listen="dpdk://any@1"),
+         r"will not listen at dpdk://any@1 without a cluster secret", r"give --secret-file"),
+]
+
 CLUSTER_CASES = [
     Case("get_of_a_table_that_does_not_exist", lambda test: rc(test, "get", "nowhere", "k"), NO_TABLE, NO_TABLE_REMEDY),
     Case("put_to_a_table_that_does_not_exist", lambda test: rc(test, "put", "nowhere", "k", "v"), NO_TABLE,
@@ -440,7 +478,7 @@ class BadInputTest(unittest.TestCase):
             self.assertRegex(run([tool(name), "--version"]).stdout, r"\d+\.\d+\.\d+.*format")
 
 
-for case in FLAG_CASES + CLUSTER_CASES + DAEMON_CASES:
+for case in FLAG_CASES + ADAPTER_CASES + CLUSTER_CASES + DAEMON_CASES:
     setattr(BadInputTest, "test_" + case.name, lambda self, case=case: self.expect(case))
 
 if __name__ == "__main__":

@@ -84,8 +84,7 @@ Outcome<std::unique_ptr<FramePools>> FramePools::make(uint32_t frame_count, uint
                                            0, SOCKET_ID_ANY);
   if (pools->frames_ == nullptr || pools->pieces_ == nullptr) {
     return Failure{Status::NoSpace, "DPDK has no memory for " + std::to_string(frame_count) + " frames of " +
-                                        std::to_string(frame_bytes) + " bytes: " + rte_strerror(rte_errno) +
-                                        "; raise --dpdk-memory-mb"};
+                                        std::to_string(frame_bytes) + " bytes; raise --dpdk-memory-mb"};
   }
   return pools;
 }
@@ -193,7 +192,7 @@ Outcome<bool> DpdkPort::addRegion(const std::byte* base, size_t bytes) {
     return failed(name_.name, "cannot read " + std::to_string(bytes) + " bytes of memory from where they are",
                   rte_errno);
   }
-  ++region_count_;
+  regions_.emplace_back(base, bytes);
   return true;
 }
 
@@ -267,6 +266,9 @@ DpdkPort::Loan* DpdkPort::takeLoan() {
 bool DpdkPort::attach(datagram::OutFrame frame, const std::byte* at, uint32_t bytes, RegionId region,
                       datagram::FrameOwner& owner) {
   RC_CHECK(canAttach(region) && bytes <= UINT16_MAX);
+  const ByteSpan registered = regions_[region - 1];
+  RC_CHECK_MSG(at >= registered.data() && at + bytes <= registered.data() + registered.size(),
+               "a piece of a frame that lies outside of its region");
   rte_mbuf* const piece = rte_pktmbuf_alloc(pools_.pieces());
   if (piece == nullptr) return false;
   Loan* const loan = takeLoan();

@@ -71,7 +71,7 @@ class DpdkPort final : public datagram::FramePort {
   void stop() override;
   bool keepHouse() override;
   bool canAttach(RegionId region) const override {
-    return region != 0 && region <= region_count_ && facts_.pieces_max > 1;
+    return region != 0 && region <= regions_.size() && facts_.pieces_max > 1;
   }
 
  private:
@@ -87,7 +87,7 @@ class DpdkPort final : public datagram::FramePort {
   const FramePools& pools_;
   datagram::PortFacts facts_;
   uint16_t port_ = 0;
-  uint16_t region_count_ = 0;
+  std::vector<ByteSpan> regions_;  // by number, from 1 on
   bool is_open_ = false;
   bool is_started_ = false;
   bool is_virtual_ = false;

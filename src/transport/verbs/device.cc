@@ -150,11 +150,16 @@ Outcome<bool> Device::choosePort(const DeviceChoice& choice) {
     limits_.message_bytes = port_attributes_.max_msg_sz;
     return true;
   }
-  const std::string which = choice.port == 0 ? "no port" : "port " + std::to_string(choice.port);
-  return Failure{Status::BadConfig, which + " of RDMA device " + name_ +
-                                        (choice.port > attributes.phys_port_cnt ? " exists" : " is active") +
-                                        "; it has " + std::to_string(attributes.phys_port_cnt) +
-                                        ": check the cable, the switch, and for InfiniBand the subnet manager"};
+  const std::string device = "RDMA device " + name_;
+  const std::string count = std::to_string(attributes.phys_port_cnt);
+  if (choice.port > attributes.phys_port_cnt) {
+    return Failure{Status::BadConfig, device + " has no port " + std::to_string(choice.port) + "; its ports are 1 to " +
+                                          count + ", name another one"};
+  }
+  const std::string which = choice.port == 0
+                                ? device + " has no active port (it has " + count + ")"
+                                : "port " + std::to_string(choice.port) + " of " + device + " is not active";
+  return Failure{Status::BadConfig, which + "; check the cable, the switch, and for InfiniBand the subnet manager"};
 }
 
 Outcome<bool> Device::chooseGid(const DeviceChoice& choice) {

@@ -24,8 +24,11 @@ Outcome<std::unique_ptr<QueuePair>> QueuePair::make(const Parts& parts, const Si
   attributes.cap.max_send_sge = std::min(size.gather, parts.device.limits().gather_entries);
   attributes.cap.max_inline_data = size.inline_bytes;
   RawQueuePair pair(ibv_create_qp(parts.device.domain(), &attributes));
-  if (pair == nullptr && size.inline_bytes != 0) {
-    attributes.cap.max_inline_data = 0;  // devices refuse what they cannot do
+  // Devices refuse what they cannot do, and say nowhere how much they can.
+  while (pair == nullptr && errno != ENOMEM && attributes.cap.max_inline_data != 0) {
+    constexpr uint32_t kInlineBytesLeast = 16;
+    const uint32_t half = attributes.cap.max_inline_data / 2;
+    attributes.cap.max_inline_data = half >= kInlineBytesLeast ? half : 0;
     pair.reset(ibv_create_qp(parts.device.domain(), &attributes));
   }
   if (pair == nullptr) {
