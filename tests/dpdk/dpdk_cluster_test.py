@@ -9,7 +9,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cluster"))
 from adapter_scenario import live_through  # noqa: E402
-from cluster_harness import wait_for  # noqa: E402
+from cluster_harness import run, wait_for  # noqa: E402
 from dpdk_fabric import MemifCluster, PacketCluster  # noqa: E402
 from metrics_endpoint import free_port, scrape  # noqa: E402
 
@@ -40,6 +40,7 @@ class DpdkClusterTest(unittest.TestCase):
             live_through(self, cluster, long_bytes=60000)
             for daemon in [cluster.coordinator, *cluster.servers.values()]:
                 self.assertNotIn("no honest peer", daemon.log())
+                self.assertEqual("frames that arrive are disturbed" in daemon.log(), bool(faults))
 
     def test_multi_reads_are_sent_from_the_log(self):
         """All but heads and the ends of frames; a build that copies once more (the mutation) is found out."""
@@ -63,6 +64,21 @@ class DpdkClusterTest(unittest.TestCase):
             self.assertGreater(lent, 16 * 50)
             # The end of a frame cuts values in two.
             self.assertGreaterEqual(pieces, lent)
+
+    def test_a_coordinator_is_found_by_its_number(self):
+        """Whoever listens with that number at the bridge answers, wherever it is; another number is nobody's."""
+        with PacketCluster(autostart=False) as cluster:
+            cluster.start_coordinator()
+            number = cluster.coordinator_locator().rpartition("@")[2]
+
+            def call(locator, *arguments, check=True):
+                command = cluster.arguments("ramcore", *arguments)
+                command[command.index(cluster.coordinator_locator())] = locator
+                return run(command, check=check)
+            self.assertEqual(call(f"dpdk://any@{number}", "list").stdout, "")
+            missing = call(f"dpdk://any@{int(number) + 1}", "--timeout-ms", "500", "list", check=False)
+            self.assertEqual(missing.returncode, 1, missing.stderr)
+            self.assertRegex(missing.stderr, r"no (coordinator answers|answer)")
 
     def test_over_memifs(self):
         self.run_cluster(MemifCluster)

@@ -11,18 +11,23 @@ namespace ramcore::transport::contract {
 namespace {
 
 /// What a node's port is: the two ends of a memif, or an interface at the bridge that tests/dpdk/run made.
-enum class Medium : uint8_t { Memif, Packet };
+/// Bad ones lose, copy, mix and change frames.
+enum class Medium : uint8_t { Memif, Packet, BadPacket };
+constexpr datagram::FaultRates kBadRates{.loss = 0.05, .duplicate = 0.05, .reorder = 0.05, .corrupt = 0.01};
 
 class DpdkNode final : public Node {
  public:
   DpdkNode(runtime::Clock& clock, runtime::Entropy& entropy, const std::string& device, int number,
-           const NodeOptions& options, const Identity& identity, std::set<int>& taken)
+           const datagram::FaultRates& faults, const NodeOptions& options, const Identity& identity,
+           std::set<int>& taken)
       : sleeper_(clock), number_(number), taken_(taken) {
     taken_.insert(number_);
     dpdk::DpdkOptions dpdk;
     dpdk.environment.ports = {device};
     dpdk.address = {{2, 0, 0, 0, 0, static_cast<uint8_t>(number)}};
     dpdk.is_local = true;
+    dpdk.faults = faults;
+    dpdk.faults.seed = static_cast<uint64_t>(number);
     dpdk.protocol.slots_per_session = options.slots_per_session;
     dpdk.protocol.idle_probe_ns = runtime::kNanosPerSecond / 4;
     auto transport = dpdk::DpdkTransport::open(
@@ -66,7 +71,9 @@ class DpdkWorld final : public World {
     // A process that is started anew has the address of the one before it.
     int number = 1;
     while (taken_.contains(number)) ++number;
-    return std::make_unique<DpdkNode>(clock_, entropy_, deviceOf(number), number, options, identity, taken_);
+    return std::make_unique<DpdkNode>(clock_, entropy_, deviceOf(number), number,
+                                      medium_ == Medium::BadPacket ? kBadRates : datagram::FaultRates{}, options,
+                                      identity, taken_);
   }
   Locator placeToListen(Node&, int) override { return Locator::parse("dpdk://any@0").value(); }
   Locator emptyPlace() override { return Locator::parse("dpdk://02:00:00:00:00:ee@1").value(); }
@@ -75,7 +82,7 @@ class DpdkWorld final : public World {
  private:
   std::string deviceOf(int number) const {
     const std::string digit = std::to_string(number);
-    if (medium_ == Medium::Packet) return "net_af_packet" + digit + ",iface=rc" + digit + ",qdisc_bypass=1";
+    if (medium_ != Medium::Memif) return "net_af_packet" + digit + ",iface=rc" + digit + ",qdisc_bypass=1";
     // The driver keeps one listener for a path and process, and would take both ends for one: they write it
     // differently.
     const std::string role = number == 1 ? "server" : "client";
@@ -97,6 +104,7 @@ std::unique_ptr<World> makeDpdkWorld() {
 
 const Registration kMemif({"dpdk_memif", &makeDpdkWorld<Medium::Memif>, {.has_sleeper = true}});
 const Registration kPacket({"dpdk_af_packet", &makeDpdkWorld<Medium::Packet>, {.has_sleeper = true}});
+const Registration kBadPacket({"dpdk_af_packet_bad", &makeDpdkWorld<Medium::BadPacket>, {.has_sleeper = true}});
 
 }  // namespace
 }  // namespace ramcore::transport::contract
