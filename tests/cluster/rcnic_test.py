@@ -64,7 +64,7 @@ class RcnicTest(unittest.TestCase):
         rcnic("calibrate", "--smoke", "--transport", "dpdk", "--out", file)
         with open(file, encoding="utf-8") as written:
             self.assertRegex(written.read(), r"\[dpdk:net_memif\]\ncopy_below_bytes = \d+\n")
-        for ports, message in ((["net_null0"], "give --dpdk-port twice"),
+        for ports, message in ((["net_null0"], "the sender's first"),
                                (["0000:ff:1f.6", "0000:ff:1f.7"], "DPDK gives no port '0000:ff:1f.7'")):
             flags = [word for port in ports for word in ("--dpdk-port", port)]
             self.assertIn(message, rcnic("run", "--smoke", "--transport", "dpdk", *flags, code=2).stderr)

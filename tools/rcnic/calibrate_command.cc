@@ -39,8 +39,10 @@ Outcome<GatherCalibration> readCalibration(const std::string& path) {
 /// measures.
 class Calibrator {
  public:
-  Calibrator(Probe& probe, const LaboratorySettings& settings)
-      : subject_(probe.traits().subject), laboratory_(probe, settings, &tellCalibration) {}
+  Calibrator(std::unique_ptr<Probe> probe, const LaboratorySettings& settings)
+      : subject_(probe->traits().subject), laboratory_(std::move(probe), settings, &tellCalibration) {}
+
+  const Subject& subject() const { return subject_; }
 
   Outcome<GatherSection> run() {
     const Abilities abilities = laboratory_.abilities();
@@ -90,6 +92,7 @@ class Calibrator {
 
 Outcome<std::vector<std::string>> transportsToCalibrate(const MeasureFlags& measure) {
   if (!measure.transports.empty()) return measure.namedTransports();
+  if (!measure.devices.dpdk.ports.empty()) return std::vector<std::string>{"dpdk"};
   std::vector<std::string> found;
   for (const TransportListing& listing : listTransports()) {
     if (!listing.devices.empty() && !listing.devices.front().name.empty()) found.push_back(listing.transport);
@@ -128,12 +131,12 @@ Outcome<bool> calibrate(const CalibrateFlags& flags) {
   for (const std::string& transport : *transports) {
     auto probe = openProbe(flags.measure.choiceFor(transport));
     if (!probe.ok()) return std::move(probe).error();
-    Calibrator calibrator(**probe, flags.measure.settings(flags.is_smoke));
+    Calibrator calibrator(std::move(probe).value(), flags.measure.settings(flags.is_smoke));
     auto section = calibrator.run();
     if (!section.ok()) return std::move(section).error();
     was_noisy = was_noisy || calibrator.wasNoisy();
-    if (!(*probe)->traits().subject.device.empty() && (*probe)->traits().subject.is_software) {
-      tellCalibration((*probe)->traits().subject.name() +
+    if (!calibrator.subject().device.empty() && calibrator.subject().is_software) {
+      tellCalibration(calibrator.subject().name() +
                       " is a software device: the thresholds suit it, and mean nothing about adapters");
     }
     calibration->set(std::move(section).value());

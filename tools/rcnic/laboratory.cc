@@ -42,13 +42,16 @@ double measureCyclesPerMs(runtime::Clock& clock) {
 
 }  // namespace
 
-Laboratory::Laboratory(Probe& probe, const LaboratorySettings& settings, Tell tell)
-    : probe_(probe), settings_(settings), tell_(std::move(tell)), cycles_per_ms_(measureCyclesPerMs(clock_)) {
+Laboratory::Laboratory(std::unique_ptr<Probe> probe, const LaboratorySettings& settings, Tell tell)
+    : probe_(std::move(probe)),
+      settings_(settings),
+      tell_(std::move(tell)),
+      cycles_per_ms_(measureCyclesPerMs(clock_)) {
   pinSender();
 }
 
 Abilities Laboratory::abilities() const {
-  const ProbeTraits& traits = probe_.traits();
+  const ProbeTraits& traits = probe_->traits();
   return {.operations = traits.operations,
           .pieces_max = traits.pieces_max,
           .inline_bytes_max = traits.inline_bytes_max,
@@ -61,7 +64,7 @@ Outcome<std::vector<Sample>> Laboratory::measure(const std::string& experiment, 
     auto samples = measureOnce(experiment, shapes);
     if (!samples.ok() || shapes.empty() || settings_.attempts_max == 0) return samples;
     // The first shape stands for the machine: its rounds are spread over the whole experiment.
-    const Dataset measured(probe_.traits().subject, *samples);
+    const Dataset measured(probe_->traits().subject, *samples);
     const Rounds* const first = measured.find(experiment, shapes.front());
     const double spread = first == nullptr ? 1 : Dataset::spread(*first);
     if (spread <= kSpreadMax) return samples;
@@ -85,7 +88,7 @@ Outcome<std::vector<Sample>> Laboratory::measureOnce(const std::string& experime
       if (!used.ok()) return std::move(used).error();
       auto round = runRound(shape, number, milliseconds);
       if (!round.ok()) return std::move(round).error();
-      if (number != 0) samples.push_back({experiment, probe_.traits().subject, shape, *round});
+      if (number != 0) samples.push_back({experiment, probe_->traits().subject, shape, *round});
     }
   }
   return samples;
@@ -109,7 +112,7 @@ Outcome<bool> Laboratory::use(uint32_t page_kb) {
   if (page_kb == page_kb_) return true;
   auto memory = memoryOf(page_kb);
   if (!memory.ok()) return std::move(memory).error();
-  auto used = probe_.useMemory((*memory)->bytes());
+  auto used = probe_->useMemory((*memory)->bytes());
   if (used.ok()) page_kb_ = page_kb;
   return used;
 }
@@ -119,7 +122,7 @@ Outcome<Round> Laboratory::runRound(const Shape& shape, uint32_t number, uint32_
   const uint32_t lists = std::clamp(kPiecesListedMax / pieces_each, 1U, kListsMax);
   const std::vector<Piece> pieces = memories_.at(shape.page_kb).choosePieces(shape, lists, number + 1);
   const auto duration = static_cast<uint64_t>(cycles_per_ms_ * milliseconds);
-  const uint64_t copied_before = probe_.copyCycles();
+  const uint64_t copied_before = probe_->copyCycles();
   const uint64_t steal_before = stealMs();
   Round round{.number = number};
   Transmission transmission{.operation = shape.operation, .mode = shape.mode, .pieces = {}};
@@ -132,7 +135,7 @@ Outcome<Round> Laboratory::runRound(const Shape& shape, uint32_t number, uint32_
     is_last = now - begin >= duration;
     transmission.pieces = std::span(pieces).subspan(round.messages % lists * shape.pieces(), shape.pieces());
     transmission.is_signalled = is_last || (round.messages + 1) % shape.signal_every == 0;
-    auto posted = probe_.post(transmission);
+    auto posted = probe_->post(transmission);
     if (!posted.ok()) return std::move(posted).error();
     if (*posted) {
       round.work_cycles += tscNow() - now;
@@ -143,13 +146,13 @@ Outcome<Round> Laboratory::runRound(const Shape& shape, uint32_t number, uint32_
     auto taken = takeCompletions(round, still_since_ns);
     if (!taken.ok()) return std::move(taken).error();
   }
-  while (probe_.outstanding() != 0) {
+  while (probe_->outstanding() != 0) {
     auto taken = takeCompletions(round, still_since_ns);
     if (!taken.ok()) return std::move(taken).error();
   }
   round.elapsed_cycles = tscNow() - begin;
   round.elapsed_ns = static_cast<uint64_t>(clock_.nowNs() - begin_ns);
-  round.copy_cycles = probe_.copyCycles() - copied_before;
+  round.copy_cycles = probe_->copyCycles() - copied_before;
   round.steal_ms = stealMs() - steal_before;
   return round;
 }
@@ -157,7 +160,7 @@ Outcome<Round> Laboratory::runRound(const Shape& shape, uint32_t number, uint32_
 // One look; when it finds something it was work, else it was waiting.
 Outcome<bool> Laboratory::takeCompletions(Round& round, int64_t& still_since_ns) {
   const uint64_t look = tscNow();
-  auto done = probe_.reap();
+  auto done = probe_->reap();
   if (!done.ok()) return std::move(done).error();
   if (*done != 0) {
     round.work_cycles += tscNow() - look;
@@ -167,7 +170,7 @@ Outcome<bool> Laboratory::takeCompletions(Round& round, int64_t& still_since_ns)
   const int64_t now_ns = clock_.nowNs();
   if (still_since_ns == 0) still_since_ns = now_ns;
   if (now_ns - still_since_ns <= kStandstillNs) return true;
-  return Failure{Status::IoError, probe_.traits().subject.name() + ": nothing has been completed for " +
+  return Failure{Status::IoError, probe_->traits().subject.name() + ": nothing has been completed for " +
                                       std::to_string(kStandstillNs / runtime::kNanosPerSecond) +
                                       " s; is the network between the devices up?"};
 }

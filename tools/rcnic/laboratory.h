@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,9 @@ class Laboratory {
   /// Tells a person what is going on, one line a call.
   using Tell = std::function<void(const std::string&)>;
 
-  Laboratory(Probe& probe, const LaboratorySettings& settings, Tell tell);
+  Laboratory(std::unique_ptr<Probe> probe, const LaboratorySettings& settings, Tell tell);
+
+  const ProbeTraits& traits() const { return probe_->traits(); }
 
   Abilities abilities() const;
   /// Failure: the connection is broken, nothing moves for some seconds, or there is no memory.
@@ -45,12 +48,13 @@ class Laboratory {
   Outcome<Round> runRound(const Shape& shape, uint32_t number, uint32_t milliseconds);
   Outcome<bool> takeCompletions(Round& round, int64_t& still_since_ns);
 
-  Probe& probe_;
+  // What the probe sends from outlives it.
+  std::map<uint32_t, RecordMemory> memories_;  // by the size of their pages
+  const std::unique_ptr<Probe> probe_;
   const LaboratorySettings settings_;
   const Tell tell_;
   runtime::SystemClock clock_;
   const double cycles_per_ms_;
-  std::map<uint32_t, RecordMemory> memories_;  // by the size of their pages
   bool was_noisy_ = false;
   uint32_t page_kb_ = 0;  // of the one in use
 };

@@ -115,7 +115,7 @@ namespace {
 Outcome<std::vector<Sample>> runTransport(const RunFlags& flags, const std::string& transport) {
   auto probe = openProbe(flags.measure.choiceFor(transport));
   if (!probe.ok()) return std::move(probe).error();
-  Laboratory laboratory(**probe, flags.measure.settings(flags.is_smoke), &tell);
+  Laboratory laboratory(std::move(probe).value(), flags.measure.settings(flags.is_smoke), &tell);
   std::vector<Sample> samples;
   for (const std::string& name : flags.experiments.empty() ? experimentNames() : flags.experiments) {
     const std::vector<Shape> shapes = shapesFor(*experimentOf(name), laboratory.abilities(), flags.is_smoke);
@@ -125,7 +125,7 @@ Outcome<std::vector<Sample>> runTransport(const RunFlags& flags, const std::stri
     }
     auto measured = laboratory.measure(name, shapes);
     if (!measured.ok()) return std::move(measured).error();
-    std::printf("%s\n", tableOf(Dataset((*probe)->traits().subject, *measured), name).c_str());
+    std::printf("%s\n", tableOf(Dataset(laboratory.traits().subject, *measured), name).c_str());
     std::fflush(stdout);
     std::move(measured->begin(), measured->end(), std::back_inserter(samples));
   }

@@ -9,11 +9,8 @@
 namespace ramcore::transport::datagram {
 namespace {
 
-// An idle round takes some tens of nanoseconds: the clock is read every few microseconds. So it is when frames come: a
-// round with some counts as several idle ones. (Nothing that is measured from it is shorter than the 2 ms after which
-// something is sent again; readings on both sides were a twentieth of a call over a memif.)
+// An idle round takes some tens of nanoseconds: the clock is read every few microseconds.
 constexpr uint32_t kRoundsPerLook = 64;
-constexpr uint32_t kIdleRoundsOfABusyOne = 8;
 // For how long at least nothing has come when the thread may nap.
 constexpr int64_t kFirstNapNs = 10 * runtime::kNanosPerMicro;
 
@@ -142,13 +139,8 @@ uint32_t DatagramEndpoint::poll(MessageSink& sink, uint32_t message_max) {
 uint32_t DatagramEndpoint::receiveFrom(uint32_t port, uint32_t frames_max) {
   const uint32_t count = ports_[port]->receive(std::span(frames_).first(frames_max));
   if (count == 0) return 0;
-  if (!std::exchange(is_time_fresh_, true)) {
-    if (rounds_to_look_ > kIdleRoundsOfABusyOne) {
-      rounds_to_look_ -= kIdleRoundsOfABusyOne;
-    } else {
-      look();
-    }
-  }
+  // Each time: the thread may have been away since the last round, and what is begun now would look that old.
+  if (!std::exchange(is_time_fresh_, true)) look();
   for (const InFrame& frame : std::span(frames_).first(count)) {
     if (!takeFrame(port, frame)) ports_[port]->release(frame);
   }
@@ -199,6 +191,8 @@ void DatagramEndpoint::flush() {
   for (uint32_t port = 0; port < ports_.size(); ++port) {
     if (!leaving_[port].frames.empty()) flushPort(port);
   }
+  // What the caller does until it calls again takes its time.
+  is_time_fresh_ = false;
 }
 
 // ---- sleep

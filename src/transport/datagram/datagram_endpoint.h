@@ -295,8 +295,8 @@ class DatagramEndpoint final : public Endpoint {
   uint32_t unknown_said_ = 0;  // since the last look at the house
   uint32_t next_port_ = 0;
 
-  int64_t now_ns_ = 0;          // as of this round, or one of the last few
-  bool is_time_fresh_ = false;  // good enough for all of this round
+  int64_t now_ns_ = 0;          // as of this round
+  bool is_time_fresh_ = false;  // read in this round
   int64_t house_due_ns_ = 0;
   int64_t house_planned_ns_ = 0;    // as the last look left it
   int64_t listening_since_ns_ = 0;  // before that the thread was away, and nobody can be blamed for silence

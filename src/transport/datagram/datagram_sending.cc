@@ -67,7 +67,7 @@ Outgoing& DatagramEndpoint::startSending(Session& session, TxMessage message, wi
   Channel& channel = *session.channel;
   if (channel.sending.empty()) {
     // The thread may not have looked for long.
-    if (!std::exchange(is_time_fresh_, true)) now_ns_ = context_.clock.nowNs();
+    if (!std::exchange(is_time_fresh_, true)) look();
     session.expected_ns = now_ns_;
   }
   message->lent_since_ns = now_ns_;

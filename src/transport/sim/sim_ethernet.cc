@@ -15,6 +15,8 @@ constexpr uint32_t kPiecesMax = 16;
 SimEthernet::SimEthernet(runtime::SimScheduler& scheduler, const Options& options)
     : scheduler_(scheduler), options_(options), random_(scheduler.stream("ethernet")) {}
 
+SimEthernet::~SimEthernet() { RC_CHECK_MSG(ports_.empty(), "a port outlived its switch"); }
+
 void SimEthernet::carry(const datagram::MacAddress& from, std::vector<std::byte> bytes) {
   scheduler_.mix(bytes);
   datagram::MacAddress to;
@@ -31,7 +33,9 @@ void SimEthernet::carry(const datagram::MacAddress& from, std::vector<std::byte>
   }
   if (random_.chance(rates_.duplicate)) {
     ++counts_.duplicated;
-    launch(from, to, bytes, drawExtraNs());
+    const bool is_late = copy_ns_max_ > 0 && random_.chance(0.5);
+    launch(from, to, bytes,
+           is_late ? static_cast<int64_t>(random_.below(static_cast<uint64_t>(copy_ns_max_))) : drawExtraNs());
   }
   if (random_.chance(rates_.corrupt)) {
     ++counts_.corrupted;

@@ -43,8 +43,14 @@ class SimEthernet {
   explicit SimEthernet(runtime::SimScheduler& scheduler) : SimEthernet(scheduler, Options()) {}
   SimEthernet(runtime::SimScheduler& scheduler, const Options& options);
 
-  /// Of frames that are sent from now on; the seed in it is not used.
-  void setRates(const datagram::FaultRates& rates) { rates_ = rates; }
+  ~SimEthernet();
+
+  /// Of frames that are sent from now on; the seed in it is not used. Half of the copies come up to `copy_ns_max`
+  /// later.
+  void setRates(const datagram::FaultRates& rates, int64_t copy_ns_max = 0) {
+    rates_ = rates;
+    copy_ns_max_ = copy_ns_max;
+  }
   void setBlocks(Blocks blocks) { blocks_ = std::move(blocks); }
   /// nullptr: nobody has that address.
   SimEthernetPort* portOf(const datagram::MacAddress& address);
@@ -63,6 +69,7 @@ class SimEthernet {
   const Options options_;
   runtime::Random random_;
   datagram::FaultRates rates_;
+  int64_t copy_ns_max_ = 0;
   Blocks blocks_;
   SimFrameCounts counts_;
   std::map<datagram::MacAddress, SimEthernetPort*> ports_;

@@ -41,9 +41,10 @@ SimFramesEndpoint::SimFramesEndpoint(SimNetwork& network, runtime::SimClock& clo
       .clock = clock_, .entropy = entropy_, .trace = silentTrace(), .wake_by = [this](int64_t ns) { wakeBy(ns); }};
   inner_ = std::make_unique<datagram::DatagramEndpoint>(optionsOf(network, limits.slots_per_session), context, limits,
                                                         std::vector<datagram::FramePort*>{&port_}, identity);
+  network_.join(*this);
 }
 
-SimFramesEndpoint::~SimFramesEndpoint() { network_.noteCopies(inner_->packetCounts().copies); }
+SimFramesEndpoint::~SimFramesEndpoint() { network_.leave(*this); }
 
 Outcome<Locator> SimFramesEndpoint::listen(const Locator& where) {
   RC_CHECK_MSG(where.host == node_, "a process listens at its own node");

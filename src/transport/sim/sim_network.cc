@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "transport/sim/sim_endpoint.h"
+#include "transport/sim/sim_frames.h"
 
 namespace ramcore::transport {
 namespace {
@@ -44,7 +45,7 @@ SimNetwork::SimNetwork(runtime::SimScheduler& scheduler, const SimNetworkOptions
 
 SimNetwork::~SimNetwork() {
   RC_CHECK_MSG(lent_.empty(), "a received message outlived the simulated network");
-  RC_CHECK_MSG(listeners_.empty(), "an endpoint outlived the simulated network");
+  RC_CHECK_MSG(listeners_.empty() && frame_endpoints_.empty(), "an endpoint outlived the simulated network");
 }
 
 // ---- Frames
@@ -71,7 +72,8 @@ void SimNetwork::setRates(const SimFaultRates& rates) {
                        .duplicate = rates.duplicate_ppm / kOf,
                        .reorder = (rates.delay_ppm + rates.reorder_ppm) / kOf,
                        .corrupt = kCorruptOfLost * rates.lose_ppm / kOf,
-                       .delay_ns_max = rates.delay_ns_max});
+                       .delay_ns_max = rates.delay_ns_max},
+                      rates.duplicate_ns_max);
 }
 
 SimFaultCounts SimNetwork::counts() const {
@@ -79,11 +81,18 @@ SimFaultCounts SimNetwork::counts() const {
   if (ethernet_ == nullptr) return counts;
   const SimFrameCounts& frames = ethernet_->counts();
   counts.sent = frames.sent;
-  counts.lost = frames.lost + frames.corrupted;
+  counts.lost = frames.lost;
+  counts.changed = frames.corrupted;
   counts.blocked = frames.blocked;
   counts.delayed = frames.delayed;
   counts.duplicated = frames.duplicated;
+  for (const SimFramesEndpoint* endpoint : frame_endpoints_) counts.suppressed += endpoint->packetCounts().copies;
   return counts;
+}
+
+void SimNetwork::leave(SimFramesEndpoint& endpoint) {
+  counts_.suppressed += endpoint.packetCounts().copies;
+  std::erase(frame_endpoints_, &endpoint);
 }
 
 // ---- Partitions and cuts

@@ -19,6 +19,7 @@
 namespace ramcore::transport {
 
 class SimEndpoint;
+class SimFramesEndpoint;
 
 /// What the sessions of a simulated network are made of.
 enum class SimMode : uint8_t {
@@ -74,6 +75,7 @@ struct SimFaultCounts {
   uint64_t reordered = 0;      ///< arrived before one that was sent earlier on the same session
   uint64_t duplicated = 0;     ///< messages that were sent once and travelled twice
   uint64_t suppressed = 0;     ///< recognised by the receiver, by session or call number, and thrown away
+  uint64_t changed = 0;        ///< frames of which a bit was turned over
   uint64_t partitions = 0;
   uint64_t cuts = 0;  ///< sessions ended by a fault
 };
@@ -167,7 +169,8 @@ class SimNetwork final : private RxOwner {
   SimEthernet* ethernet() { return ethernet_.get(); }
   const datagram::MacAddress& addressOf(std::string_view node);
   uint64_t frameSeed();
-  void noteCopies(uint64_t count) { counts_.suppressed += count; }
+  void join(SimFramesEndpoint& endpoint) { frame_endpoints_.push_back(&endpoint); }
+  void leave(SimFramesEndpoint& endpoint);
   int64_t nowNs() const { return scheduler_.nowNs(); }
   void callAt(int64_t at_ns, std::function<void()> action) { scheduler_.call(at_ns, std::move(action)); }
 
@@ -234,6 +237,7 @@ class SimNetwork final : private RxOwner {
   std::unique_ptr<SimEthernet> ethernet_;  // of frames
   std::map<std::string, datagram::MacAddress, std::less<>> addresses_;
   std::map<datagram::MacAddress, std::string> nodes_by_address_;
+  std::vector<SimFramesEndpoint*> frame_endpoints_;
 };
 
 }  // namespace ramcore::transport

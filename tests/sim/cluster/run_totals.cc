@@ -77,12 +77,12 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
       {"operations completed", counts.operations, kOperationsMin},
       {"operations on sync tables", counts.operations_sync, 400},
       {"outcomes unknown", counts.outcomes_unknown, withFaults(1)},
-      {"messages lost", counts.messages_lost, withFaults(5)},
+      {"messages lost", counts.messages_lost, withFaults(kind.frames ? 100 : 5)},
       {"messages blocked by partitions", counts.messages_blocked, withFaults(50)},
-      {"messages delayed", counts.messages_delayed, withFaults(100)},
+      {"messages delayed", counts.messages_delayed, withFaults(kind.frames ? 1'000 : 100)},
       {"requests after their session", counts.requests_given_up_late, ofSessions(0.5)},
-      {"messages duplicated", counts.messages_duplicated, withFaults(15)},
-      {"duplicates suppressed", counts.duplicates_suppressed, withFaults(5)},
+      {"messages duplicated", counts.messages_duplicated, withFaults(kind.frames ? 500 : 15)},
+      {"duplicates suppressed", counts.duplicates_suppressed, withFaults(kind.frames ? 100 : 5)},
       {"messages reordered", counts.messages_reordered, ofSessions(2)},
       {"partitions", counts.partitions, withFaults(50)},
       {"sessions cut", counts.sessions_cut, ofSessions(100)},
@@ -97,7 +97,8 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
       {"splits done", counts.splits_done, 1},
       {"stale epochs refused", counts.stale_epochs, per_seed(10, 30)},
       {"lease refusals", counts.lease_refusals, withFaults(per_seed(50, 20))},
-      {"duplicates answered", counts.duplicates_answered, withFaults(per_seed(kind.frames ? 0.1 : 2, 30))},
+      {"duplicates answered", counts.duplicates_answered,
+       withFaults(kind.frames ? per_seed(0.1, 10) : per_seed(2, 30))},
       {"segments cleaned", counts.segments_cleaned, per_seed(60, 50)},
       {"segments compacted", counts.segments_compacted, per_seed(1, 1)},
       {"bytes copied by second cleaners", counts.bytes_shared, per_seed(1'000, 15'000)},
@@ -107,6 +108,7 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
       {"readers that stood still", counts.slow_reads, per_seed(3, 0.8)},
       {"of them with a pin", counts.slow_pins, per_seed(1, 0.4)},
   };
+  if (kind.frames) floors.push_back({"frames changed", counts.frames_changed, withFaults(10)});
   if (kind.crashes) {
     addCrashFloors(counts, kind.faults, floors);
     for (size_t i = 0; i < kCleaningStepCount; ++i) {

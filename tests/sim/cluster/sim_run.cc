@@ -374,6 +374,7 @@ class Scenario {
     }
     const transport::SimFaultCounts faults = cluster_.network.counts();
     counts.messages_lost = faults.lost;
+    counts.frames_changed = faults.changed;
     counts.messages_blocked = faults.blocked;
     counts.messages_delayed = faults.delayed;
     counts.requests_given_up_late = faults.given_up_late;
@@ -438,6 +439,7 @@ void RunCounts::add(const RunCounts& other) {
   operations += other.operations;
   outcomes_unknown += other.outcomes_unknown;
   messages_lost += other.messages_lost;
+  frames_changed += other.frames_changed;
   messages_blocked += other.messages_blocked;
   messages_delayed += other.messages_delayed;
   requests_given_up_late += other.requests_given_up_late;

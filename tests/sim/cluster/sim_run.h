@@ -47,6 +47,7 @@ struct RunCounts {
   uint64_t operations = 0;
   uint64_t outcomes_unknown = 0;
   uint64_t messages_lost = 0;     ///< by themselves
+  uint64_t frames_changed = 0;    ///< of which a bit was turned over
   uint64_t messages_blocked = 0;  ///< lost or held by a partition
   uint64_t messages_delayed = 0;
   uint64_t requests_given_up_late = 0;  ///< arrived after their caller had given the session up

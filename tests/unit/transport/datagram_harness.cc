@@ -112,6 +112,11 @@ SessionId Station::open(Station& to) {
 void Station::step() {
   if (endpoint == nullptr) return;
   endpoint->awake();
+  spin();
+}
+
+void Station::spin() {
+  if (endpoint == nullptr) return;
   endpoint->poll(*this, endpoint->limits().burst_messages_max);
   endpoint->flush();
 }

@@ -139,8 +139,10 @@ class Station final : private MessageSink {
   SessionId connect(const Station& to, int64_t within_ns = runtime::kNanosPerSecond);
   /// A session that is open. Fails the test if it does not open.
   SessionId open(Station& to);
-  /// As a thread that never sleeps does, which looks at the clock in each round.
+  /// A round of a thread that has just been asleep: it looks at the clock.
   void step();
+  /// One of a thread that does not sleep.
+  void spin();
   void die() {
     held.clear();
     endpoint.reset();

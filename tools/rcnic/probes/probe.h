@@ -36,10 +36,10 @@ struct ProbeTraits {
   bool has_selective_signals = false;  ///< completions come for those that asked for them only
 };
 
-/// Sends to a receiver in the same process, over one transport. What is measured is the sending thread: it posts, looks
+/// Sends to a receiver on the same machine, over one transport. What is measured is the sending thread: it posts, looks
 /// for completions, and never sleeps.
 ///
-/// Thread: one, from open() to the destructor. The receiver has a thread of its own.
+/// Thread: one, from open() to the destructor. The receiver has a thread or a process of its own.
 class Probe {
  public:
   virtual ~Probe() = default;

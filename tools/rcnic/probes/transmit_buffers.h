@@ -18,12 +18,12 @@ class TransmitBuffers {
  public:
   TransmitBuffers(uint32_t count, uint32_t bytes_each)
       : bytes_each_(bytes_each),
-        bytes_(alignUp(size_t{count} * bytes_each, kPageBytes)),
-        memory_(static_cast<std::byte*>(::operator new(bytes_, std::align_val_t(kPageBytes)))) {
+        bytes_(alignUp(size_t{count} * bytes_each, kRegionBytes)),
+        memory_(static_cast<std::byte*>(::operator new(bytes_, std::align_val_t(kRegionBytes)))) {
     std::memset(memory_.get(), 0, bytes_);
   }
 
-  /// Whole pages, as devices and DPDK want them.
+  /// As transports want memory that they register.
   std::span<std::byte> memory() { return {memory_.get(), bytes_}; }
   /// All pieces, one behind the other, in buffer `index`.
   Piece fill(uint32_t index, std::span<const Piece> pieces) {
@@ -40,11 +40,11 @@ class TransmitBuffers {
   uint64_t copyCycles() const { return copy_cycles_; }
 
  private:
-  static constexpr size_t kPageBytes = 4096;
+  static constexpr size_t kRegionBytes = 64 * 1024;  // Transport::registerMemory
   const uint32_t bytes_each_;
   const size_t bytes_;
   struct Free {
-    void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t(kPageBytes)); }
+    void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t(kRegionBytes)); }
   };
   const std::unique_ptr<std::byte, Free> memory_;
   uint64_t copy_cycles_ = 0;
