@@ -51,6 +51,10 @@ struct ClientOptions {
   /// RDMA device to use, "mlx5_0" or "mlx5_0:PORT:GID"; empty: the first active one, if there is any. Servers are
   /// reached by the best way that both sides have.
   std::string rdma_device;
+  /// RoCE: traffic class of what is sent, four times the DSCP that switches look at.
+  uint8_t rdma_traffic_class = 0;
+  /// 0..15: the virtual lane of InfiniBand, the priority of RoCE in a VLAN.
+  uint8_t rdma_service_level = 0;
   DpdkOptions dpdk;
   /// Prints one line per event on stderr: "debug", "info", "warning", "error" or "off".
   std::string log_level = "off";

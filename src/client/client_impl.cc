@@ -108,6 +108,11 @@ Outcome<std::unique_ptr<Client::Impl>> Client::Impl::open(const ClientOptions& o
     choices.verbs_device = std::move(device).value();
     choices.verbs = transport::TransportChoices::Wanted::Yes;
   }
+  if (options.rdma_service_level > 15) {
+    return Failure{Status::BadConfig,
+                   "service levels of RDMA are 0 to 15, not " + std::to_string(options.rdma_service_level)};
+  }
+  choices.rdma_class = {.traffic_class = options.rdma_traffic_class, .service_level = options.rdma_service_level};
   choices.dpdk = {.ports = options.dpdk.ports,
                   .address = options.dpdk.address,
                   .mtu = options.dpdk.mtu,

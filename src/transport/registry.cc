@@ -108,6 +108,8 @@ Outcome<bool> TransportSet::Parts::openVerbs(const TransportChoices& choices,
   options.port = choices.verbs_device.port;
   options.gid_index = choices.verbs_device.gid_index;
   options.host = choices.verbs_device.host;
+  options.traffic_class = choices.rdma_class.traffic_class;
+  options.service_level = choices.rdma_class.service_level;
   options.calibration = choices.gather;
   if (choices.lent_ns_max != 0) options.lent_ns_max = choices.lent_ns_max;
   auto opened = verbs::VerbsTransport::open(

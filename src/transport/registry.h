@@ -31,6 +31,12 @@ struct VerbsDeviceChoice {
   static Outcome<VerbsDeviceChoice> of(const Locator& locator);
 };
 
+/// In which class of the network what is sent by RDMA travels, as flags say it.
+struct RdmaClass {
+  uint8_t traffic_class = 0;  ///< RoCE: the byte of IP that switches look at, 4 x DSCP
+  uint8_t service_level = 0;  ///< 0..15. InfiniBand: the virtual lane; RoCE in a VLAN: the priority
+};
+
 /// Which ports of DPDK to use, as flags say it; none: the transport is not there.
 struct DpdkChoice {
   std::vector<std::string> ports;  ///< device strings: "net_memif0,role=client,id=0,socket=/run/x", "0000:3b:00.0"
@@ -52,6 +58,7 @@ struct TransportChoices {
   bool shm = true;
   Wanted verbs = Wanted::IfThere;
   VerbsDeviceChoice verbs_device;
+  RdmaClass rdma_class;
   DpdkChoice dpdk;
   /// What was measured on this machine, for all of them.
   GatherCalibration gather;

@@ -14,8 +14,9 @@ SCRIPTS = ("tools/setup", "tools/test", "tools/quickstart", "tests/bench/run", "
            "tests/bench/durable_bench.py", "tests/bench/recovery_bench.py", "tests/bench/cleaning_bench.py", "tests/bench/dpdk_reads_bench.py",
            "tests/sim/run_mutations", "tests/durability/run")
 UNIVERSAL = {"--help", "--version"}
-# Of cmake, ctest, gtest and DPDK's scripts, as they appear in the documents.
-FOREIGN = {"--bind", "--status", "--preset", "--install", "--prefix", "--test-dir", "--output-on-failure", "--gtest_filter"}
+# Of cmake, ctest, gtest, DPDK's scripts and mlnx_qos, as they appear in the documents.
+FOREIGN = {"--bind", "--status", "--preset", "--install", "--prefix", "--test-dir", "--output-on-failure", "--gtest_filter", "--trust",
+           "--pfc"}
 
 
 def output(arguments):

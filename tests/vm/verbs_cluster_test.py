@@ -5,7 +5,7 @@ death of a server; processes that die leave nothing behind. Runs in a machine wi
 import json
 import os
 import re
-import subprocess
+import socket
 import sys
 import unittest
 
@@ -15,6 +15,8 @@ from cluster_harness import Cluster, Failed, run, wait_for  # noqa: E402
 from metrics_endpoint import free_port, scrape  # noqa: E402
 
 DEATHS = int(os.environ.get("RAMCORE_VM_DEATHS", "100"))
+DEVICES = (os.environ.get("RDMA_DEV0", ""), os.environ.get("RDMA_DEV1", ""))
+LINKS = ("rdma0", "rdma1")  # below these devices (tests/vm/run)
 SECRET = "a secret for this machine alone"
 
 
@@ -57,6 +59,56 @@ class VerbsClusterTest(unittest.TestCase):
                 self.assertEqual(process["sessions_by_transport"]["verbs"], process["sessions"], process)
             # Some values are larger than what a receive buffer takes.
             live_through(self, cluster, long_bytes=20000, seconds_max=180)
+
+    def test_what_is_wrong_with_a_device_is_said(self):
+        with Cluster(servers=0, secret=SECRET, transports=("verbs",)) as cluster:
+            for device, cause, remedy in ((f"{DEVICES[0]}:5", f"RDMA device {DEVICES[0]} has no port 5", "its ports are 1 to 1"),
+                                          (f"{DEVICES[0]}:1:200", "200", "ibv_devinfo -v"),
+                                          ("nosuch", "there is no RDMA device 'nosuch'", "there are: " + DEVICES[0])):
+                done = run(cluster.arguments("ramcore", "--rdma-device", device, "list"), check=False)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(cause, done.stderr)
+                self.assertIn(remedy, done.stderr)
+            for device in (DEVICES[1], f"{DEVICES[1]}:1", f"{DEVICES[1]}:1:{os.environ['RDMA_GID_INDEX']}"):
+                self.assertEqual(cluster.rc("--rdma-device", device, "list"), "")
+
+    def test_packets_carry_the_traffic_class(self):
+        with Cluster(servers=0, secret=SECRET, transports=("verbs",)) as cluster:
+            # Between the devices packets cross the wire.
+            with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as wire:
+                wire.bind((LINKS[0], 0))
+                wire.settimeout(1)
+                cluster.rc("--rdma-device", DEVICES[1], "--rdma-traffic-class", "104", "list")
+                classes = set()
+                try:
+                    while True:
+                        frame = wire.recv(9000)
+                        # UDP to the port of RoCE, from the tool: its address is that of the second device.
+                        if frame[23] == 17 and frame[36:38] == (4791).to_bytes(2, "big") and frame[26:30] == socket.inet_aton(
+                                os.environ["RDMA_IP1"]):
+                            classes.add(frame[15])
+                except TimeoutError:
+                    pass
+            self.assertEqual(classes, {104})
+
+    def test_a_port_that_goes_and_comes_back(self):
+        with Cluster(servers=0, secret=SECRET, transports=("verbs",), replicas=0) as cluster:
+            server = cluster.start_server("s1", extra=["--rdma-device", DEVICES[1]])
+            cluster.rc("create", "t")
+            cluster.rc("put", "t", "k", "before")
+            run(["ip", "link", "set", LINKS[1], "down"])
+            try:
+                wait_for(server.log, lambda log: "the port of " + DEVICES[1] in log and "is down" in log, 60)
+                missing = run(cluster.arguments("ramcore", "--rdma-device", DEVICES[1], "list"), check=False)
+                self.assertEqual(missing.returncode, 2, missing.stderr)
+                self.assertIn(f"RDMA device {DEVICES[1]} has no active port", missing.stderr)
+            finally:
+                run(["ip", "link", "set", LINKS[1], "up"])
+            wait_for(server.log, lambda log: "active again" in log, 60)
+            # Sessions come back by themselves, those of the server to the coordinator, too.
+            wait_for(cluster.status, lambda now: all(one["answers"] for one in now["servers"]), 60)
+            cluster.rc("--timeout-ms", "20000", "put", "t", "k", "after")
+            self.assertEqual(cluster.rc("get", "t", "k").strip(), "after")
 
     def test_multi_reads_are_sent_from_the_log(self):
         """All but heads and what fills a descriptor; a build that copies once more (the mutation) is found out."""

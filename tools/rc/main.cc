@@ -18,6 +18,8 @@ Outcome<Client*> Session::client() {
   options.connect_timeout = std::chrono::milliseconds(timeout_ms);
   options.administrator = true;
   options.rdma_device = cluster.rdma_device;
+  options.rdma_traffic_class = cluster.rdma_class.traffic_class;
+  options.rdma_service_level = cluster.rdma_class.service_level;
   const transport::DpdkChoice& dpdk = cluster.dpdk;
   options.dpdk = {.ports = dpdk.ports,
                   .address = dpdk.address,

@@ -5,6 +5,7 @@
 #include "log/segment_format.h"
 #include "runtime/real/secret_file.h"
 #include "tools/support/dpdk_flags.h"
+#include "tools/support/rdma_flags.h"
 #include "transport/cluster_name.h"
 #include "wire/handshake_messages.h"
 
@@ -36,6 +37,7 @@ void ClusterFlags::addTo(CLI::App& app) {
          "if there is any")
       ->envname("RAMCORE_RDMA_DEVICE")
       ->type_name("DEVICE");
+  addRdmaClassFlags(app, rdma_class);
   addDpdkFlags(app, dpdk);
   app.set_version_flag("--version", std::string("ramcore ") + RAMCORE_VERSION + " (wire format " +
                                         std::to_string(wire::kProtocolVersion) + ", segment format " +
@@ -62,6 +64,7 @@ Outcome<ClusterAccess> ClusterFlags::open(transport::Role role) const {
     access.transports.verbs_device = std::move(device).value();
     access.transports.verbs = transport::TransportChoices::Wanted::Yes;
   }
+  access.transports.rdma_class = rdma_class;
   access.transports.dpdk = dpdk;
   return access;
 }

@@ -18,6 +18,7 @@ struct ClusterFlags {
   std::string cluster_name = "ramcore";
   std::string secret_file;
   std::string rdma_device;
+  transport::RdmaClass rdma_class;
   transport::DpdkChoice dpdk;
 
   /// Declares the flags, with --version; their values are here after parsing. Outlives the parsing.

@@ -16,6 +16,7 @@
 #include "log/segment_format.h"
 #include "runtime/real/secret_file.h"
 #include "tools/support/dpdk_flags.h"
+#include "tools/support/rdma_flags.h"
 #include "transport/cluster_name.h"
 #include "wire/handshake_messages.h"
 
@@ -80,6 +81,7 @@ Outcome<transport::TransportChoices> choose(const ProcessSettings& settings, std
     if (!gather.ok()) return std::move(gather).error();
     choices.gather = std::move(gather).value();
   }
+  choices.rdma_class = settings.rdma_class;
   if (settings.rdma_device.empty()) return choices;
   auto device = transport::VerbsDeviceChoice::parse(settings.rdma_device);
   if (!device) return std::move(device).error();
@@ -102,6 +104,7 @@ void addProcessFlags(CLI::App& app, ProcessSettings& settings) {
                  "RDMA device to use, NAME, NAME:PORT or NAME:PORT:GID; without it the one with the address of a verbs "
                  "locator, or the first active one, if there is any")
       ->envname("RAMCORE_RDMA_DEVICE");
+  addRdmaClassFlags(app, settings.rdma_class);
   addDpdkFlags(app, settings.dpdk);
   app.add_option("--gather-file", settings.gather_file,
                  "File of rcnic calibrate: from which size on values are sent from where they are, for each transport "

@@ -32,6 +32,7 @@ enum ExitCode : int {
 struct ProcessSettings {
   std::vector<std::string> listen;
   std::string rdma_device;
+  transport::RdmaClass rdma_class;
   transport::DpdkChoice dpdk;
   std::string gather_file;
   std::string cluster = "ramcore";

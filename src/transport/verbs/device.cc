@@ -116,6 +116,8 @@ Outcome<Device> Device::open(const DeviceChoice& choice) {
   }
   Device device;
   device.name_ = ibv_get_device_name(chosen);
+  device.traffic_class_ = choice.traffic_class;
+  device.service_level_ = choice.service_level;
   device.context_.reset(ibv_open_device(chosen));
   if (device.context_ == nullptr) {
     return Failure{Status::IoError, "cannot open RDMA device " + device.name_ + ": " + std::strerror(errno) +
@@ -190,7 +192,9 @@ Outcome<bool> Device::chooseGid(const DeviceChoice& choice) {
 }
 
 std::string Device::describe() const {
-  return name_ + " port " + std::to_string(port_) + " gid " + std::to_string(gid_index_);
+  return name_ + " port " + std::to_string(port_) + " gid " + std::to_string(gid_index_) +
+         (traffic_class_ != 0 ? " traffic class " + std::to_string(traffic_class_) : "") +
+         (service_level_ != 0 ? " service level " + std::to_string(service_level_) : "");
 }
 
 Outcome<MemoryRegion> Device::registerMemory(void* base, size_t bytes, int access) const {

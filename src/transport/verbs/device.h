@@ -15,6 +15,9 @@ struct DeviceChoice {
   uint8_t port = 0;    ///< from 1; 0: the first active one
   int gid_index = -1;  ///< -1: RoCE: the entry of version 2 for `host`, or else for IPv4; InfiniBand: 0
   std::string host;    ///< numeric address that others reach this process at; may be empty
+  /// Of what queue pairs send: in the header of IP (RoCE), and 0..15.
+  uint8_t traffic_class = 0;
+  uint8_t service_level = 0;
 };
 
 /// An opened device with one active port, and the protection domain of everything that is used with it.
@@ -45,9 +48,11 @@ class Device {
   const ibv_gid& gid() const { return gid_; }
   uint16_t lid() const { return port_attributes_.lid; }
   ibv_mtu mtu() const { return port_attributes_.active_mtu; }
+  uint8_t trafficClass() const { return traffic_class_; }
+  uint8_t serviceLevel() const { return service_level_; }
   /// RoCE: peers are found by their GIDs, not by LIDs.
   bool isEthernet() const { return port_attributes_.link_layer == IBV_LINK_LAYER_ETHERNET; }
-  /// "rxe0 port 1 gid 1"
+  /// "rxe0 port 1 gid 1", and its classes where they are not 0.
   std::string describe() const;
 
   /// @param access  flags IBV_ACCESS_*. Failure: NoSpace: the limit of locked memory; IoError.
@@ -65,6 +70,8 @@ class Device {
   ibv_port_attr port_attributes_{};
   uint8_t port_ = 0;
   uint8_t gid_index_ = 0;
+  uint8_t traffic_class_ = 0;
+  uint8_t service_level_ = 0;
   ibv_gid gid_{};
 };
 

@@ -80,11 +80,13 @@ Outcome<bool> QueuePair::connect(const wire::VerbsAddress& peer, const Connectio
   attributes.min_rnr_timer = timing.no_buffer_timer;
   attributes.ah_attr.port_num = device_.port();
   attributes.ah_attr.dlid = peer.lid;
+  attributes.ah_attr.sl = device_.serviceLevel();
   if (device_.isEthernet() || peer.lid == 0) {
     attributes.ah_attr.is_global = 1;
     std::copy(peer.gid.begin(), peer.gid.end(), std::begin(attributes.ah_attr.grh.dgid.raw));
     attributes.ah_attr.grh.sgid_index = device_.gidIndex();
     attributes.ah_attr.grh.hop_limit = kHopsMax;
+    attributes.ah_attr.grh.traffic_class = device_.trafficClass();
   }
   int error = ibv_modify_qp(raw(), &attributes,
                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |

@@ -47,7 +47,12 @@ Outcome<std::unique_ptr<VerbsTransport>> VerbsTransport::open(const VerbsOptions
                                                               const VerbsContext& context) {
   RC_CHECK(options.slots_per_session >= 1 && options.slots_per_session <= wire::kSlotCountMax);
   RC_CHECK(options.entries_max >= 2);
-  auto device = Device::open({options.device, options.port, options.gid_index, options.host});
+  auto device = Device::open({.device = options.device,
+                              .port = options.port,
+                              .gid_index = options.gid_index,
+                              .host = options.host,
+                              .traffic_class = options.traffic_class,
+                              .service_level = options.service_level});
   if (!device.ok()) return std::move(device).error();
   if (device->limits().gather_entries < 2) {
     return Failure{Status::BadConfig, "RDMA device " + device->name() + " sends from one place only; two are needed"};

@@ -18,6 +18,9 @@ struct VerbsOptions {
   int gid_index = -1;
   /// Numeric address that others reach this process at: the device that has it is chosen.
   std::string host;
+  /// Of what is sent: the traffic class in the header of IP (RoCE), and the service level, 0..15.
+  uint8_t traffic_class = 0;
+  uint8_t service_level = 0;
 
   /// Calls in flight on one session, 1..wire::kSlotCountMax. The smaller of both sides' counts.
   uint16_t slots_per_session = 64;

@@ -1,0 +1,22 @@
+#include "tools/support/rdma_flags.h"
+
+#include <CLI/CLI.hpp>
+
+namespace ramcore::tools {
+
+// CLI11 takes a byte for a character.
+void addRdmaClassFlags(CLI::App& app, transport::RdmaClass& rdma_class) {
+  const auto add = [&](const char* name, const char* variable, uint8_t& value, int most, const char* about) {
+    app.add_option_function<int>(
+           name, [&value](const int& number) { value = static_cast<uint8_t>(number); }, about)
+        ->envname(variable)
+        ->check(CLI::Range(0, most))
+        ->default_str("0");
+  };
+  add("--rdma-traffic-class", "RAMCORE_RDMA_TRAFFIC_CLASS", rdma_class.traffic_class, 255,
+      "RoCE: traffic class of what is sent, four times the DSCP that switches look at");
+  add("--rdma-service-level", "RAMCORE_RDMA_SERVICE_LEVEL", rdma_class.service_level, 15,
+      "Service level of what is sent: the virtual lane of InfiniBand, the priority of RoCE in a VLAN");
+}
+
+}  // namespace ramcore::tools
