@@ -60,6 +60,23 @@ class SessionsTest(unittest.TestCase):
     def test_over_shared_memory(self):
         self.cluster_over("shm")
 
+    def test_the_best_way_that_both_have_is_taken(self):
+        """Servers listen at tcp first and at shm; whoever asks names the coordinator over tcp alone."""
+        with Cluster(servers=2, replicas=1, transports=("tcp", "shm")) as cluster:
+            cluster.run("ramcore", "create", "t", scheme="tcp")
+            load = cluster.start("rcbench", "--table", "t", "--records", 10, "--warmup-s", 0, "--duration-s", 60,
+                                 "--announce", "/dev/stderr", scheme="tcp")
+            try:
+                self.assertEqual(load.stderr.readline().strip(), "measuring")
+                status = cluster.wait_status(lambda now: now["health"] == "ok" and all(
+                    self.peers(server, "server") and self.peers(server, "client") for server in now["servers"]))
+                for server in status["servers"]:
+                    for role in ("server", "client"):
+                        self.assertEqual({transport for _, transport in self.peers(server, role)}, {"shm"}, server)
+            finally:
+                load.terminate()
+                load.communicate()
+
     def test_a_client_is_counted_where_it_came_in_and_only_while_it_is_there(self):
         with Cluster(servers=1, transports=("tcp", "shm")) as cluster:
             cluster.rc("create", "t")

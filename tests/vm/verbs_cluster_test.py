@@ -72,6 +72,16 @@ class VerbsClusterTest(unittest.TestCase):
             for device in (DEVICES[1], f"{DEVICES[1]}:1", f"{DEVICES[1]}:1:{os.environ['RDMA_GID_INDEX']}"):
                 self.assertEqual(cluster.rc("--rdma-device", device, "list"), "")
 
+    def test_the_best_way_that_both_have_is_taken(self):
+        with Cluster(servers=2, secret=SECRET, transports=("tcp", "verbs"), replicas=1) as cluster:
+            cluster.run("ramcore", "create", "t", scheme="tcp")
+            cluster.run("ramcore", "put", "t", "k", "v", scheme="tcp")
+            status = cluster.wait_status(lambda now: now["health"] == "ok" and all(
+                any(one["peer_role"] == "server" for one in server["open_sessions"]) for server in now["servers"]))
+            for server in status["servers"]:
+                used = {one["transport"] for one in server["open_sessions"] if one["peer_role"] == "server"}
+                self.assertEqual(used, {"verbs"}, server)
+
     def test_packets_carry_the_traffic_class(self):
         with Cluster(servers=0, secret=SECRET, transports=("verbs",)) as cluster:
             # Between the devices packets cross the wire.
