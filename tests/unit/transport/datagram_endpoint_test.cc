@@ -216,8 +216,9 @@ TEST(DatagramEndpoint, AnAnswerAfterAPauseIsAsYoungAsOthers) {
     Asked asked;
     ASSERT_EQ(pair.client.call(pair.session, asked, 100, i), Status::Ok);
     pair.client.endpoint->flush();
-    // The server's thread loses its processor, and answers in the first round after that.
-    pair.lan.pass(5 * kMilli);
+    // The server's thread loses its processor for longer than anything waits before it is sent again, and answers in
+    // the first round after that.
+    pair.lan.pass(2 * RoundTrip::kFirstNs);
     pair.spin(pair.server);
     pair.spin(pair.client);
     ASSERT_EQ(asked.completions, 1) << i;
