@@ -165,17 +165,26 @@ uint64_t Dispatch::requestCount() const {
 }
 
 void Dispatch::publishCounts() {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
   for (size_t i = 0; i < endpoints_.size(); ++i) {
-    endpoint_counts_[i]->sessions.store(endpoints_[i]->sessionCount(), std::memory_order_relaxed);
-    endpoint_counts_[i]->bad_sessions.store(endpoints_[i]->badSessionCount(), std::memory_order_relaxed);
-    const transport::LendingCounts lending = endpoints_[i]->lendingCounts();
-    endpoint_counts_[i]->messages_copied_out.store(lending.messages_copied_out, std::memory_order_relaxed);
-    endpoint_counts_[i]->sessions_dropped.store(lending.sessions_dropped, std::memory_order_relaxed);
-    const transport::SendCounts sent = endpoints_[i]->sendCounts();
-    endpoint_counts_[i]->payload_bytes.store(sent.payload_bytes, std::memory_order_relaxed);
-    endpoint_counts_[i]->gathered_bytes.store(sent.gathered_bytes, std::memory_order_relaxed);
-    endpoint_counts_[i]->chunks_gathered.store(sent.chunks_gathered, std::memory_order_relaxed);
-    endpoint_counts_[i]->long_chunks_copied.store(sent.long_chunks_copied, std::memory_order_relaxed);
+    const transport::Endpoint& endpoint = *endpoints_[i];
+    EndpointCounts& counts = *endpoint_counts_[i];
+    counts.sessions.store(endpoint.sessionCount(), kRelaxed);
+    counts.bad_sessions.store(endpoint.badSessionCount(), kRelaxed);
+    const transport::LendingCounts lending = endpoint.lendingCounts();
+    counts.messages_copied_out.store(lending.messages_copied_out, kRelaxed);
+    counts.sessions_dropped.store(lending.sessions_dropped, kRelaxed);
+    const transport::SendCounts sent = endpoint.sendCounts();
+    counts.payload_bytes.store(sent.payload_bytes, kRelaxed);
+    counts.gathered_bytes.store(sent.gathered_bytes, kRelaxed);
+    counts.chunks_gathered.store(sent.chunks_gathered, kRelaxed);
+    counts.long_chunks_copied.store(sent.long_chunks_copied, kRelaxed);
+    const transport::PacketCounts packets = endpoint.packetCounts();
+    counts.packets_sent.store(packets.sent, kRelaxed);
+    counts.packets_resent.store(packets.resent, kRelaxed);
+    counts.packet_copies.store(packets.copies, kRelaxed);
+    counts.packets_unproven.store(packets.unproven, kRelaxed);
+    counts.registered_bytes.store(endpoint.registeredBytes(), kRelaxed);
   }
 }
 

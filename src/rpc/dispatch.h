@@ -63,6 +63,11 @@ struct EndpointCounts {
   std::atomic<uint64_t> gathered_bytes{0};
   std::atomic<uint64_t> chunks_gathered{0};
   std::atomic<uint64_t> long_chunks_copied{0};
+  std::atomic<uint64_t> packets_sent{0};  ///< see transport::PacketCounts, as the rest
+  std::atomic<uint64_t> packets_resent{0};
+  std::atomic<uint64_t> packet_copies{0};
+  std::atomic<uint64_t> packets_unproven{0};
+  std::atomic<uint64_t> registered_bytes{0};
 };
 
 /// Told about sessions; by default nobody listens. On the dispatch thread.

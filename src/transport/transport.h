@@ -104,6 +104,18 @@ struct SendCounts {
   uint64_t posts = 0;               ///< doorbells
 };
 
+/// Of transports that lose packets and send them again. Zeros elsewhere.
+struct PacketCounts {
+  uint64_t sent = 0;
+  uint64_t resent = 0;     ///< of these, packets of messages that were sent before
+  uint64_t received = 0;   ///< whole frames of ours
+  uint64_t copies = 0;     ///< of messages, that were there already
+  uint64_t unproven = 0;   ///< whose seal or checksum was wrong
+  uint64_t nonsense = 0;   ///< that are no packets of ours
+  uint64_t dropped = 0;    ///< before they were sent: the port took nothing for long
+  uint64_t strangers = 0;  ///< of sessions that are not there
+};
+
 /// What one thread polls: its own sockets, rings or queue pairs, with the sessions and receive buffers on them.
 ///
 /// Delivery: a request that call() took reaches the service at the other end at most once, and only as a message of its
@@ -175,6 +187,10 @@ class Endpoint {
   /// For metrics. The endpoint's thread.
   virtual LendingCounts lendingCounts() const = 0;
   virtual SendCounts sendCounts() const { return {}; }
+  virtual PacketCounts packetCounts() const { return {}; }
+  /// Memory that is registered with hardware now, for messages of all sessions: what a session costs beside it is told
+  /// in docs/rdma.md. 0: there is none.
+  virtual uint64_t registeredBytes() const { return 0; }
 };
 
 /// Access rights of registered memory.

@@ -5,9 +5,11 @@
 #include <prometheus/exposer.h>
 #include <prometheus/metric_family.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <string>
 
@@ -110,50 +112,66 @@ void collectRequests(const rpc::Dispatch& dispatch, Families& out) {
   }
 }
 
+// One series for each endpoint, by its transport.
+void collectEndpoints(const rpc::Dispatch& dispatch, Families& out) {
+  struct Family {
+    const char* name;
+    const char* help;
+    std::function<uint64_t(const rpc::EndpointCounts&)> read;
+    bool is_gauge = false;
+  };
+  const auto of = [](auto member) {
+    return [member](const rpc::EndpointCounts& counts) {
+      return static_cast<uint64_t>((counts.*member).load(std::memory_order_relaxed));
+    };
+  };
+  using Counts = rpc::EndpointCounts;
+  const std::array<Family, 13> families = {{
+      {"ramcore_sessions", "Open sessions", of(&Counts::sessions), true},
+      {"ramcore_bad_sessions_total",
+       "Sessions closed because of bytes that no honest peer sends, or that ended in the middle",
+       of(&Counts::bad_sessions)},
+      {"ramcore_pins_overdue_total",
+       "Answers that a peer did not take in time, and that were copied so that they hold no memory of the log",
+       of(&Counts::messages_copied_out)},
+      {"ramcore_pin_sessions_dropped_total", "Sessions closed because they left more unread than is copied",
+       of(&Counts::sessions_dropped)},
+      {"ramcore_sent_payload_bytes_total", "Bytes of messages given to hardware to send; 0 where the system sends",
+       of(&Counts::payload_bytes)},
+      {"ramcore_sent_gathered_bytes_total",
+       "Part of these: read by the hardware from where they are stored, and not copied", of(&Counts::gathered_bytes)},
+      {"ramcore_sent_chunks_total", "Pieces of messages that were sent so", of(&Counts::chunks_gathered)},
+      {"ramcore_sent_long_chunks_copied_total", "Pieces that were copied although they are long enough to be sent so",
+       of(&Counts::long_chunks_copied)},
+      {"ramcore_packets_sent_total", "Packets of transports that send lost ones again, copies included",
+       of(&Counts::packets_sent)},
+      {"ramcore_packets_resent_total", "Packets that were sent again because nobody told that they had come",
+       of(&Counts::packets_resent)},
+      {"ramcore_packets_copied_total", "Packets that came although what is in them was there already",
+       of(&Counts::packet_copies)},
+      {"ramcore_packets_unproven_total", "Packets whose seal or checksum was wrong: changed on the way, or forged",
+       of(&Counts::packets_unproven)},
+      {"ramcore_registered_bytes", "Memory registered with hardware for messages of all sessions",
+       of(&Counts::registered_bytes), true},
+  }};
+  for (const Family& family : families) {
+    MetricFamily metrics{family.name, family.help, family.is_gauge ? MetricType::Gauge : MetricType::Counter, {}};
+    for (size_t i = 0; i < dispatch.endpoints().size(); ++i) {
+      const std::vector<ClientMetric::Label> labels = {
+          {"transport", std::string(dispatch.endpoints()[i]->limits().name)}};
+      const uint64_t value = family.read(dispatch.endpointCounts(i));
+      if (family.is_gauge) {
+        Families::addGauge(metrics, labels, static_cast<double>(value));
+      } else {
+        Families::addCounter(metrics, labels, value);
+      }
+    }
+    out.add(metrics.name.c_str(), metrics.help.c_str(), metrics.type).metric = std::move(metrics.metric);
+  }
+}
+
 void collectDispatch(const rpc::Dispatch& dispatch, Families& out) {
-  MetricFamily sessions{"ramcore_sessions", "Open sessions", MetricType::Gauge, {}};
-  MetricFamily bad{"ramcore_bad_sessions_total",
-                   "Sessions closed because of bytes that no honest peer sends, or that ended in the middle",
-                   MetricType::Counter,
-                   {}};
-  MetricFamily overdue{"ramcore_pins_overdue_total",
-                       "Answers that a peer did not take in time, and that were copied so that they hold no memory of "
-                       "the log",
-                       MetricType::Counter,
-                       {}};
-  MetricFamily dropped{"ramcore_pin_sessions_dropped_total",
-                       "Sessions closed because they left more unread than is copied",
-                       MetricType::Counter,
-                       {}};
-  MetricFamily payload{"ramcore_sent_payload_bytes_total",
-                       "Bytes of messages given to hardware to send; 0 where the system sends",
-                       MetricType::Counter,
-                       {}};
-  MetricFamily gathered{"ramcore_sent_gathered_bytes_total",
-                        "Part of these: read by the hardware from where they are stored, and not copied",
-                        MetricType::Counter,
-                        {}};
-  MetricFamily chunks{"ramcore_sent_chunks_total", "Pieces of messages that were sent so", MetricType::Counter, {}};
-  MetricFamily copied{"ramcore_sent_long_chunks_copied_total",
-                      "Pieces that were copied although they are long enough to be sent so",
-                      MetricType::Counter,
-                      {}};
-  for (size_t i = 0; i < dispatch.endpoints().size(); ++i) {
-    const std::vector<ClientMetric::Label> labels = {
-        {"transport", std::string(dispatch.endpoints()[i]->limits().name)}};
-    const rpc::EndpointCounts& counts = dispatch.endpointCounts(i);
-    Families::addGauge(sessions, labels, counts.sessions.load(std::memory_order_relaxed));
-    Families::addCounter(bad, labels, counts.bad_sessions.load(std::memory_order_relaxed));
-    Families::addCounter(overdue, labels, counts.messages_copied_out.load(std::memory_order_relaxed));
-    Families::addCounter(dropped, labels, counts.sessions_dropped.load(std::memory_order_relaxed));
-    Families::addCounter(payload, labels, counts.payload_bytes.load(std::memory_order_relaxed));
-    Families::addCounter(gathered, labels, counts.gathered_bytes.load(std::memory_order_relaxed));
-    Families::addCounter(chunks, labels, counts.chunks_gathered.load(std::memory_order_relaxed));
-    Families::addCounter(copied, labels, counts.long_chunks_copied.load(std::memory_order_relaxed));
-  }
-  for (MetricFamily* family : {&sessions, &bad, &overdue, &dropped, &payload, &gathered, &chunks, &copied}) {
-    out.add(family->name.c_str(), family->help.c_str(), family->type).metric = std::move(family->metric);
-  }
+  collectEndpoints(dispatch, out);
   out.counter("ramcore_bad_requests_total", "Requests refused before any handler saw them", dispatch.badRequests());
   out.counter("ramcore_wakeups_total", "Times the dispatch thread was woken from sleep", dispatch.wakeups());
 }

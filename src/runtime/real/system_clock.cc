@@ -19,6 +19,15 @@ int64_t read(clockid_t clock) {
 }  // namespace
 
 int64_t SystemClock::nowNs() { return read(CLOCK_BOOTTIME); }
+
+uint64_t SystemClock::ticks() {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#else
+  return static_cast<uint64_t>(nowNs());  // elsewhere counters may be slower than a nanosecond
+#endif
+}
+
 int64_t SystemClock::wallNs() { return read(CLOCK_REALTIME); }
 
 void SystemEntropy::fill(MutableByteSpan out) {

@@ -9,6 +9,7 @@ namespace ramcore::runtime {
 class SystemClock final : public Clock {
  public:
   int64_t nowNs() override;
+  uint64_t ticks() override;
   int64_t wallNs() override;
 };
 

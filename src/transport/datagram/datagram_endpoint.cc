@@ -11,6 +11,8 @@ namespace {
 
 // An idle round takes some tens of nanoseconds: the clock is read every few microseconds.
 constexpr uint32_t kRoundsPerLook = 64;
+// The clock is not read again within it, a few microseconds: less than anything here takes that is timed.
+constexpr uint64_t kStaleTicks = 8000;
 // For how long at least nothing has come when the thread may nap.
 constexpr int64_t kFirstNapNs = 10 * runtime::kNanosPerMicro;
 
@@ -121,7 +123,11 @@ uint32_t DatagramEndpoint::poll(MessageSink& sink, uint32_t message_max) {
     const auto room = message_max - static_cast<uint32_t>(delivered_count_ - before);
     if (room == 0) break;
     if (++next_port_ >= ports_.size()) next_port_ = 0;
-    arrived += receiveFrom(next_port_, std::min<uint32_t>(room, kFramesPerPort));
+    const auto frames = std::span(frames_).first(std::min<uint32_t>(room, kFramesPerPort));
+    const uint32_t count = ports_[next_port_]->receive(frames);
+    if (count == 0) continue;
+    arrived += count;
+    takeFrames(next_port_, frames.first(count));
   }
   if (arrived != 0) {
     nap_ns_ = 0;
@@ -136,19 +142,22 @@ uint32_t DatagramEndpoint::poll(MessageSink& sink, uint32_t message_max) {
   return static_cast<uint32_t>(delivered_count_ - before);
 }
 
-uint32_t DatagramEndpoint::receiveFrom(uint32_t port, uint32_t frames_max) {
-  const uint32_t count = ports_[port]->receive(std::span(frames_).first(frames_max));
-  if (count == 0) return 0;
-  // Each time: the thread may have been away since the last round, and what is begun now would look that old.
-  if (!std::exchange(is_time_fresh_, true)) look();
-  for (const InFrame& frame : std::span(frames_).first(count)) {
+void DatagramEndpoint::takeFrames(uint32_t port, std::span<const InFrame> frames) {
+  lookIfStale();
+  for (const InFrame& frame : frames) {
     if (!takeFrame(port, frame)) ports_[port]->release(frame);
   }
-  return count;
+}
+
+// Not by rounds: the thread may have been away since the last one, and what is begun now would look that old.
+void DatagramEndpoint::lookIfStale() {
+  if (std::exchange(is_time_fresh_, true)) return;
+  if (context_.clock.ticks() - looked_ticks_ >= kStaleTicks) look();
 }
 
 void DatagramEndpoint::look() {
   now_ns_ = context_.clock.nowNs();
+  looked_ticks_ = context_.clock.ticks();
   rounds_to_look_ = kRoundsPerLook;
 }
 
@@ -185,12 +194,12 @@ void DatagramEndpoint::announceLost(MessageSink& sink) {
 }
 
 void DatagramEndpoint::flush() {
-  if (!retired_.empty()) recycleRetired();
   if (!ready_.empty()) pump();
   if (!takers_.empty()) tellTakers(false);
   for (uint32_t port = 0; port < ports_.size(); ++port) {
     if (!leaving_[port].frames.empty()) flushPort(port);
   }
+  if (!retired_.empty()) recycleRetired();
   // What the caller does until it calls again takes its time.
   is_time_fresh_ = false;
 }

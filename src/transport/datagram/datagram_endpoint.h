@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "transport/buffer_pool.h"
 #include "transport/complaints.h"
 #include "transport/datagram/lent_frames.h"
 #include "transport/datagram/session.h"
 #include "transport/gather_policy.h"
+#include "transport/tx_pool.h"
 
 namespace ramcore::transport::datagram {
 
@@ -63,18 +63,6 @@ struct DatagramContext {
   std::function<void(int64_t)> wake_by;
 };
 
-/// What only datagram endpoints count.
-struct PacketCounts {
-  uint64_t sent = 0;
-  uint64_t resent = 0;     ///< of these, packets of messages that were sent before
-  uint64_t received = 0;   ///< whole frames of ours
-  uint64_t copies = 0;     ///< of messages, that were there already
-  uint64_t unproven = 0;   ///< whose seal or checksum was wrong
-  uint64_t nonsense = 0;   ///< that are no packets of ours
-  uint64_t dropped = 0;    ///< before they were sent: the port took nothing for long
-  uint64_t strangers = 0;  ///< of sessions that are not there
-};
-
 /// What an endpoint holds, for metrics and tests.
 struct HeldCounts {
   uint64_t blocks = 0;       ///< of received messages, and of those that are arriving
@@ -113,7 +101,7 @@ class DatagramEndpoint final : public Endpoint {
   uint64_t badSessionCount() const override { return bad_count_; }
   LendingCounts lendingCounts() const override { return lending_counts_; }
   SendCounts sendCounts() const override { return send_counts_; }
-  const PacketCounts& packetCounts() const { return packet_counts_; }
+  PacketCounts packetCounts() const override { return packet_counts_; }
   HeldCounts heldCounts() const;
 
  private:
@@ -150,9 +138,10 @@ class DatagramEndpoint final : public Endpoint {
   using PeerKey = std::pair<MacAddress, uint64_t>;
 
   // What arrives (datagram_arrivals.cc).
-  uint32_t receiveFrom(uint32_t port, uint32_t frames_max);
+  void takeFrames(uint32_t port, std::span<const InFrame> frames);
   /// At the clock.
   void look();
+  void lookIfStale();
   bool takeFrame(uint32_t port, const InFrame& frame);
   bool takeApart(uint32_t port, const InFrame& frame, Packet& packet);
   void takeFromStranger(const Packet& packet);
@@ -253,9 +242,10 @@ class DatagramEndpoint final : public Endpoint {
   Complaints complaints_;
   uint32_t packet_bytes_ = 0;  // longest payload of all ports
 
-  SimpleBufferPool heads_;
   RxBlockPool blocks_;
   LentFrames lent_;
+  // (Not under a lock: between a frame that was taken and its answer a locked instruction waits for the other core.)
+  TxPool heads_{lent_.home()};
 
   std::vector<std::unique_ptr<Session>> sessions_;  // by SessionId::index; nullptr = free
   std::vector<uint32_t> generations_;
@@ -296,7 +286,8 @@ class DatagramEndpoint final : public Endpoint {
   uint32_t next_port_ = 0;
 
   int64_t now_ns_ = 0;          // as of this round
-  bool is_time_fresh_ = false;  // read in this round
+  uint64_t looked_ticks_ = 0;   // when it was read
+  bool is_time_fresh_ = false;  // in this round
   int64_t house_due_ns_ = 0;
   int64_t house_planned_ns_ = 0;    // as the last look left it
   int64_t listening_since_ns_ = 0;  // before that the thread was away, and nobody can be blamed for silence

@@ -1,5 +1,6 @@
 // What a DatagramEndpoint sends.
 #include <algorithm>
+#include <cstring>
 
 #include "base/mutation.h"
 #include "transport/chunk_copy.h"
@@ -67,7 +68,7 @@ Outgoing& DatagramEndpoint::startSending(Session& session, TxMessage message, wi
   Channel& channel = *session.channel;
   if (channel.sending.empty()) {
     // The thread may not have looked for long.
-    if (!std::exchange(is_time_fresh_, true)) look();
+    lookIfStale();
     session.expected_ns = now_ns_;
   }
   message->lent_since_ns = now_ns_;
@@ -101,21 +102,18 @@ void DatagramEndpoint::endSending(Channel& channel, Outgoing*& outgoing) {
   retire(ended);
 }
 
+// Its bytes go back in flush(), behind what is sent there: a peer waits for that.
 void DatagramEndpoint::retire(Outgoing& outgoing) {
   outgoing.finish();
-  // Whoever lent the bytes has them back at once, however long the list is that it stands in.
-  if (outgoing.isIdle()) outgoing.recycle();
-  if (outgoing.isIdle() && !outgoing.is_queued) {
-    free_outgoings_.push_back(&outgoing);
-  } else {
-    retired_.push_back(&outgoing);
-  }
+  retired_.push_back(&outgoing);
 }
 
 void DatagramEndpoint::recycleRetired() {
   std::erase_if(retired_, [this](Outgoing* outgoing) {
-    if (!outgoing->isIdle() || outgoing->is_queued) return false;
+    if (!outgoing->isIdle()) return false;
+    // Whoever lent the bytes has them back however long the list is that it stands in.
     outgoing->recycle();
+    if (outgoing->is_queued) return false;
     free_outgoings_.push_back(outgoing);
     return true;
   });
@@ -167,7 +165,7 @@ bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t
   if (head.size() == bytes) [[likely]] {
     frame.handle = port.make(wire::kPacketHeaderBytes + bytes, frame.start);
     if (!frame.handle) return false;
-    std::ranges::copy(head, frame.start + wire::kPacketHeaderBytes);
+    if (bytes != 0) std::memcpy(frame.start + wire::kPacketHeaderBytes, head.data(), bytes);
     frame.pieces[0] = ByteSpan(frame.start + wire::kPacketHeaderBytes, bytes);
     frame.piece_count = 1;
   } else if (!gatherFrame(port, outgoing, head, outgoing.offsetOf(packet) + static_cast<uint32_t>(head.size()),
@@ -267,13 +265,18 @@ bool DatagramEndpoint::gatherFrame(FramePort& port, Outgoing& outgoing, ByteSpan
 
 void DatagramEndpoint::writeStart(std::byte* at, const MacAddress& to, wire::PacketKind kind,
                                   const wire::PacketHeader& header, uint64_t seal) const {
-  storeAs(at, wire::FrameStart{to.bytes,
-                               address_.bytes,
-                               {wire::kDatagramEtherType >> 8, wire::kDatagramEtherType & 0xff},
-                               wire::kDatagramVersion,
-                               kind});
-  storeAs(at + sizeof(wire::FrameStart), header);
-  storeAs(at + sizeof(wire::FrameStart) + offsetof(wire::PacketHeader, seal), seal);
+  // Field by field: a FrameStart that is put together first is read in other pieces than it was written in.
+  using Start = wire::FrameStart;
+  constexpr std::array<uint8_t, 4> kRest = {wire::kDatagramEtherType >> 8, wire::kDatagramEtherType & 0xff,
+                                            wire::kDatagramVersion, 0};
+  static_assert(offsetof(Start, ether_type) + 2 == offsetof(Start, version) &&
+                offsetof(Start, version) + 1 == offsetof(Start, kind) && offsetof(Start, kind) + 1 == sizeof(Start));
+  storeAs(at + offsetof(Start, to), to.bytes);
+  storeAs(at + offsetof(Start, from), address_.bytes);
+  storeAs(at + offsetof(Start, ether_type), kRest);
+  storeAs(at + offsetof(Start, kind), kind);
+  storeAs(at + sizeof(Start), header);
+  storeAs(at + sizeof(Start) + offsetof(wire::PacketHeader, seal), seal);
 }
 
 void DatagramEndpoint::leave(uint32_t port, OutFrame frame) {

@@ -360,6 +360,7 @@ void DatagramEndpoint::dropChannel(Channel& channel) {
   channel.arriving.clear();
   for (Outgoing* outgoing : channel.sending) retire(*outgoing);
   channel.sending.clear();
+  recycleRetired();
   for (OwnCall& own : channel.own) own.request = nullptr;
   for (Served& served : channel.served) served.response = nullptr;
   // One after the other: a call that completes may abandon those that still wait, and they are gone then.

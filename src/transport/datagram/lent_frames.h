@@ -23,6 +23,7 @@ class LentFrames final : public RxOwner {
   }
 
   void claimHome() { home_.claim(); }
+  const HomeThread& home() const { return home_; }
   uint32_t count() const { return lent_count_; }
 
   /// @return The token of the message.

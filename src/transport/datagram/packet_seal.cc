@@ -16,6 +16,9 @@ namespace {
 
 static_assert(crypto_shorthash_KEYBYTES == 16 && crypto_shorthash_BYTES == sizeof(uint64_t));
 
+// Numbers of derived keys. The secret of payloads has those from 1 on.
+constexpr uint8_t kHeaderKeys = 128;
+
 Handshake::Key derive(const Handshake::Key& key, uint8_t direction, uint8_t number) {
   constexpr std::string_view kPurpose = "ramcore datagram";
   std::array<uint8_t, kPurpose.size() + 2> text;
@@ -30,6 +33,17 @@ Handshake::Key derive(const Handshake::Key& key, uint8_t direction, uint8_t numb
   return derived;
 }
 
+// NH. The multiplications do not wait for each other, as the rounds of SipHash do.
+template <size_t kCount>
+std::array<uint64_t, 2> mixedHeader(const std::array<uint64_t, kCount>& words,
+                                    const std::array<uint64_t, kCount>& key) {
+  static_assert(kCount % 2 == 0);
+  __extension__ using Wide = unsigned __int128;
+  Wide sum = 0;
+  for (size_t i = 0; i < kCount; i += 2) sum += static_cast<Wide>(words[i] + key[i]) * (words[i + 1] + key[i + 1]);
+  return {static_cast<uint64_t>(sum), static_cast<uint64_t>(sum >> 64)};
+}
+
 }  // namespace
 
 PacketSeal::PacketSeal(const Handshake::Key& key, bool from_initiator, bool has_key) : has_key_(has_key) {
@@ -37,6 +51,12 @@ PacketSeal::PacketSeal(const Handshake::Key& key, bool from_initiator, bool has_
   const uint8_t direction = from_initiator ? 'I' : 'A';
   const Handshake::Key first = derive(base, direction, 0);
   std::copy_n(first.begin(), mac_key_.size(), mac_key_.begin());
+  std::array<uint8_t, 2 * sizeof(Handshake::Key)> header_key;
+  for (uint8_t half : {0, 1}) {
+    std::ranges::copy(derive(base, direction, kHeaderKeys + half), header_key.begin() + half * sizeof(Handshake::Key));
+  }
+  static_assert(sizeof(header_key_) <= sizeof(header_key));
+  std::memcpy(header_key_.data(), header_key.data(), sizeof(header_key_));
   for (size_t at = 0; at < kSecretBytes; at += first.size()) {
     const Handshake::Key piece = derive(base, direction, static_cast<uint8_t>(1 + at / first.size()));
     std::copy(piece.begin(), piece.end(), payload_secret_.begin() + static_cast<ptrdiff_t>(at));
@@ -54,23 +74,13 @@ uint64_t PacketSeal::fingerprintOf(std::span<const ByteSpan> payload) const {
   return XXH3_64bits_digest(&state);
 }
 
-uint64_t PacketSeal::of(uint8_t version, wire::PacketKind kind, const wire::PacketHeader& header,
-                        std::span<const ByteSpan> payload) const {
-  // Word by word: a copy of a header whose fields were just set would wait for all of them. The fingerprint comes last,
-  // so that it is made while the words before it are mixed.
-  const auto pair = [](uint64_t low, uint64_t high) { return low | high << 32; };
-  const std::array<uint64_t, sizeof(wire::PacketHeader) / 8> sealed = {
-      header.session,
-      pair(header.sequence, header.message_bytes),
-      pair(header.head_bytes, header.offset),
-      pair(header.response_bytes_max, header.slot | uint32_t{header.payload_bytes} << 16),
-      pair(header.priority | uint32_t{header.flags} << 8 | uint32_t{header.reserved1} << 16,
-           header.reserved2 ^ (static_cast<uint32_t>(kind) << 8 | version)),
-      fingerprintOf(payload)};
-  if (!has_key_) return XXH3_64bits_withSecret(sealed.data(), sizeof(sealed), payload_secret_.data(), kSecretBytes);
+uint64_t PacketSeal::of(Words& words, std::span<const ByteSpan> payload) const {
+  words.back() = fingerprintOf(payload);
+  if (!has_key_) return XXH3_64bits_withSecret(words.data(), sizeof(words), payload_secret_.data(), kSecretBytes);
+  const std::array<uint64_t, 2> mixed = mixedHeader(words, header_key_);
   uint64_t mac = 0;
-  crypto_shorthash(reinterpret_cast<unsigned char*>(&mac), reinterpret_cast<const unsigned char*>(sealed.data()),
-                   sizeof(sealed), mac_key_.data());
+  crypto_shorthash(reinterpret_cast<unsigned char*>(&mac), reinterpret_cast<const unsigned char*>(mixed.data()),
+                   sizeof(mixed), mac_key_.data());
   return mac;
 }
 

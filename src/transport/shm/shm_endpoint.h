@@ -6,8 +6,8 @@
 #include "transport/complaints.h"
 #include "transport/shm/ring_scan.h"
 #include "transport/shm/shm_transport.h"
-#include "transport/shm/tx_pool.h"
 #include "transport/shm/unix_socket.h"
+#include "transport/tx_pool.h"
 
 namespace ramcore::transport::shm {
 

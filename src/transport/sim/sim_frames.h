@@ -42,7 +42,7 @@ class SimFramesEndpoint final : public Endpoint {
   uint64_t badSessionCount() const override { return inner_->badSessionCount(); }
   LendingCounts lendingCounts() const override { return inner_->lendingCounts(); }
   SendCounts sendCounts() const override { return inner_->sendCounts(); }
-  const datagram::PacketCounts& packetCounts() const { return inner_->packetCounts(); }
+  PacketCounts packetCounts() const override { return inner_->packetCounts(); }
 
  private:
   void wakeBy(int64_t local_ns);

@@ -65,6 +65,7 @@ bool ReceiveBuffers::addSlab(Failure& failure) {
   }
   slabs_.push_back(Slab{base, std::move(region).value()});
   count_ += count;
+  registered_bytes_ += bytes;
   return true;
 }
 

@@ -40,6 +40,7 @@ class VerbsEndpoint final : public Endpoint {
   uint64_t badSessionCount() const override { return bad_count_; }
   LendingCounts lendingCounts() const override { return lending_counts_; }
   SendCounts sendCounts() const override { return send_counts_; }
+  uint64_t registeredBytes() const override { return blocks_.registeredBytes() + receives_.registeredBytes(); }
 
   /// Or why there are no queues: then it listens nowhere, and connects to nobody.
   const Outcome<bool>& ready() const { return is_ready_; }

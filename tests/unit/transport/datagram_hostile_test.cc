@@ -160,7 +160,7 @@ TEST_F(DatagramHostile, FramesThatAreNotOursAreIgnored) {
       hand->sendAs(start, header, payload, hand->seal_out.get());
     });
   };
-  ignored("another version", [](auto& start, auto&) { start.version = 2; });
+  ignored("another version", [](auto& start, auto&) { start.version = wire::kDatagramVersion + 1; });
   ignored("another protocol", [](auto& start, auto&) { start.ether_type = {0x08, 0x00}; });
   ignored("another receiver", [](auto& start, auto&) { start.to[5] = 77; });
   ignored("all of them", [](auto& start, auto&) { start.to = MacAddress::broadcast().bytes; });

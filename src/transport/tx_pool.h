@@ -6,7 +6,7 @@
 #include "transport/home_thread.h"
 #include "transport/message.h"
 
-namespace ramcore::transport::shm {
+namespace ramcore::transport {
 
 /// Heads for messages to be sent, in lists by size: one set for the endpoint's thread without a lock, one for all
 /// others. What the lists do not keep goes back to the heap. The pool outlives its messages.
@@ -46,4 +46,4 @@ class TxPool final : public BufferPool {
   FreeLists shared_lists_ RC_GUARDED_BY(lock_);
 };
 
-}  // namespace ramcore::transport::shm
+}  // namespace ramcore::transport

@@ -1,11 +1,11 @@
-#include "transport/shm/tx_pool.h"
+#include "transport/tx_pool.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <new>
 
-namespace ramcore::transport::shm {
+namespace ramcore::transport {
 
 static_assert(sizeof(TxBuffer) % 8 == 0 && TxBuffer::kHeaderRoomBytes % 8 == 0);
 
@@ -77,4 +77,4 @@ void TxPool::returnBuffer(TxBuffer* buffer) noexcept {
   std::free(buffer);
 }
 
-}  // namespace ramcore::transport::shm
+}  // namespace ramcore::transport
