@@ -79,7 +79,7 @@ SimEthernetPort::SimEthernetPort(SimEthernet& network, const datagram::MacAddres
 }
 
 SimEthernetPort::~SimEthernetPort() {
-  network_.ports_.erase(facts_.address);
+  leave();
   stop();
   *is_alive_ = false;
 }
@@ -93,6 +93,12 @@ void SimEthernetPort::stop() {
 void SimEthernetPort::silence() {
   is_silent_ = true;
   arrived_.clear();
+  leave();
+}
+
+void SimEthernetPort::leave() {
+  const auto found = network_.ports_.find(facts_.address);
+  if (found != network_.ports_.end() && found->second == this) network_.ports_.erase(found);
 }
 
 void SimEthernetPort::arrive(const std::vector<std::byte>& bytes) {

@@ -98,7 +98,7 @@ class SimEthernetPort final : public datagram::FramePort {
   /// From now on frames wait, and are lost where too many do, until `takes` is true.
   void setTaking(bool takes) { takes_ = takes; }
   /// From now on nothing comes here, and nothing that is sent here, or has not left yet, reaches anybody: the process
-  /// is dead.
+  /// is dead, and its address another's.
   void silence();
 
  private:
@@ -113,6 +113,7 @@ class SimEthernetPort final : public datagram::FramePort {
     std::vector<Piece> pieces;
   };
 
+  void leave();
   void arrive(const std::vector<std::byte>& bytes);
   void transmit();
 

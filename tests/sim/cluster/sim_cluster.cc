@@ -111,6 +111,8 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   // Each process has a name of its own: it neither repeats the draws of an earlier one nor gets its messages.
   const uint32_t life = ++lives_[index];
   const std::string name = serverNode(index) + (life == 1 ? "" : "." + std::to_string(life));
+  // An Ethernet address is the machine's: what was on its way to the dead process comes to this one.
+  if (network.options().mode == transport::SimMode::Frames) server.network_node = serverNode(index);
   return std::make_unique<SimServer>(scheduler, trace, network, name, runtime::SimClock::Options{}, server);
 }
 
@@ -127,6 +129,7 @@ void SimCluster::restartServer(size_t index) {
   RC_CHECK(isDown(index));
   // A machine that is up again says of old sessions that it knows nothing of them.
   network.cutAll(servers[index]->networkNode());
+  if (network.options().mode == transport::SimMode::Frames) network.rejoin(servers[index]->networkNode());
   dead_.push_back(std::move(servers[index]));
   servers[index] = makeServer(index);
   down_.erase(index);
