@@ -2,8 +2,10 @@
 """rcnic over the transports that every machine has: it measures, writes what it measured, draws it and judges it; its
 thresholds are taken by the daemons. How fast anything is, is not looked at."""
 
+import glob
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,7 +13,7 @@ import unittest
 import xml.dom.minidom
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster_harness import Cluster, tool  # noqa: E402 (the path comes first)
+from cluster_harness import Cluster, tool, wait_for  # noqa: E402 (the path comes first)
 
 EXPERIMENTS = {"copy", "crossover", "operations", "lengths", "layout", "deltas", "inline", "signals", "pages"}
 
@@ -74,6 +76,25 @@ class RcnicTest(unittest.TestCase):
                        "--memory-mb", "8").stdout
         self.assertEqual(set(re.findall(r"^shm, (\w+): ", output, re.M)), {"deltas"})
         self.assertIn("send zero-copy 16384 + 31 x 1024 B", output)
+
+    def test_nothing_is_left_when_it_is_interrupted(self):
+        for transport in ("shm", "dpdk"):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+                with self.subTest(transport=transport, signal=number):
+                    # A signal that whoever runs this ignores would be ignored there, too.
+                    process = subprocess.Popen(
+                        [tool("rcnic"), "run", "--transport", transport, "--rounds", "1000", "--memory-mb", "8"],
+                        env={**os.environ, "TMPDIR": self.directory.name}, stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL, preexec_fn=lambda number=number: number == signal.SIGKILL or
+                        signal.signal(number, signal.SIG_DFL))
+
+                    def there():
+                        self.assertIsNone(process.poll(), "it ended by itself")
+                        return glob.glob(self.path("rcnic*/socket"))
+                    wait_for(there, bool, 30)
+                    process.send_signal(number)
+                    self.assertEqual(process.wait(30), -number)
+                    wait_for(lambda: os.listdir(self.directory.name), lambda names: not names, 30)
 
     def test_list(self):
         output = rcnic("list").stdout

@@ -1,10 +1,6 @@
 #include "tools/rcnic/probes/endpoint_probe.h"
 
-#include <unistd.h>
-
 #include <array>
-#include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <optional>
@@ -12,6 +8,7 @@
 
 #include "tools/rcnic/probes/answerer.h"
 #include "tools/rcnic/probes/endpoint_side.h"
+#include "tools/rcnic/probes/socket_directory.h"
 #include "tools/rcnic/probes/transmit_buffers.h"
 
 namespace ramcore::rcnic {
@@ -26,33 +23,6 @@ using transport::TxMessage;
 constexpr uint32_t kMessageBytesMax = 64 * 1024;
 constexpr uint32_t kHeadBytes = 8;
 constexpr int64_t kConnectNs = 10 * runtime::kNanosPerSecond;
-
-/// A directory for the socket of shm or a memif, removed at the end.
-class SocketDirectory {
- public:
-  static Outcome<SocketDirectory> make() {
-    const char* const base = std::getenv("TMPDIR");
-    std::string path = std::string(base != nullptr && *base != '\0' ? base : "/tmp") + "/rcnicXXXXXX";
-    if (::mkdtemp(path.data()) == nullptr) {
-      return Failure{Status::IoError, "cannot make a directory like " + path + " for a socket: " +
-                                          std::strerror(errno) + "; set TMPDIR to one that can be written"};
-    }
-    return SocketDirectory(std::move(path));
-  }
-  SocketDirectory(SocketDirectory&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  SocketDirectory& operator=(SocketDirectory&&) = delete;
-  ~SocketDirectory() {
-    if (path_.empty()) return;
-    ::unlink(socket().c_str());
-    ::unlink((socket() + ".lock").c_str());
-    ::rmdir(path_.c_str());
-  }
-  std::string socket() const { return path_ + "/socket"; }
-
- private:
-  explicit SocketDirectory(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 // Ports of DPDK may reach others, and both ends know each other by a secret; the other transports stay on this machine.
 std::string secretFor(const std::string& transport) {
