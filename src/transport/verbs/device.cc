@@ -1,12 +1,11 @@
 #include "transport/verbs/device.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
+
+#include "transport/verbs/gid_choice.h"
 
 namespace ramcore::transport::verbs {
 namespace {
@@ -35,26 +34,16 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-// IPv4 addresses stand in GIDs as IPv6 addresses that carry them.
-std::optional<ibv_gid> gidOf(const std::string& host) {
-  ibv_gid gid{};
-  if (inet_pton(AF_INET6, host.c_str(), gid.raw) == 1) return gid;
-  if (inet_pton(AF_INET, host.c_str(), gid.raw + 12) != 1) return std::nullopt;
-  gid.raw[10] = gid.raw[11] = 0xff;
-  return gid;
-}
-
-bool carriesIpv4(const ibv_gid& gid) {
-  constexpr std::array<uint8_t, 12> kPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  return std::equal(kPrefix.begin(), kPrefix.end(), gid.raw);
-}
-
-bool isSame(const ibv_gid& a, const ibv_gid& b) { return std::memcmp(a.raw, b.raw, sizeof(a.raw)) == 0; }
-
-constexpr size_t kGidsMax = 256;
-
+// Room for all that the ports can have: where there are more the kernel tells none of them.
 std::vector<ibv_gid_entry> gidsOf(ibv_context* context) {
-  std::vector<ibv_gid_entry> entries(kGidsMax);
+  ibv_device_attr attributes{};
+  if (ibv_query_device(context, &attributes) != 0) return {};
+  size_t count_max = 0;
+  for (uint8_t port = 1; port <= attributes.phys_port_cnt; ++port) {
+    ibv_port_attr found{};
+    if (ibv_query_port(context, port, &found) == 0) count_max += static_cast<size_t>(std::max(found.gid_tbl_len, 0));
+  }
+  std::vector<ibv_gid_entry> entries(count_max);
   const ssize_t count = ibv_query_gid_table(context, entries.data(), entries.size(), 0);
   entries.resize(count < 0 ? 0 : static_cast<size_t>(count));
   return entries;
@@ -64,7 +53,7 @@ bool hasHost(ibv_device* device, const ibv_gid& wanted) {
   const Context context(ibv_open_device(device));
   if (context == nullptr) return false;
   const std::vector<ibv_gid_entry> entries = gidsOf(context.get());
-  return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) { return isSame(entry.gid, wanted); });
+  return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) { return isSameGid(entry.gid, wanted); });
 }
 
 bool hasActivePort(ibv_device* device) {
@@ -165,21 +154,10 @@ Outcome<bool> Device::choosePort(const DeviceChoice& choice) {
 }
 
 Outcome<bool> Device::chooseGid(const DeviceChoice& choice) {
-  std::vector<ibv_gid_entry> entries = gidsOf(context_.get());
-  std::erase_if(entries, [this](const ibv_gid_entry& entry) { return entry.port_num != port_; });
-  const std::optional<ibv_gid> host = gidOf(choice.host);
-  const auto rank = [&](const ibv_gid_entry& entry) {
-    int points = entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 2 : 0;
-    if (host && isSame(entry.gid, *host)) points += 4;
-    if (carriesIpv4(entry.gid)) points += 1;
-    return points;
-  };
-  const ibv_gid_entry* best = nullptr;
-  for (const ibv_gid_entry& entry : entries) {
-    if (choice.gid_index >= 0 && entry.gid_index != static_cast<uint32_t>(choice.gid_index)) continue;
-    if (best == nullptr || (isEthernet() && rank(entry) > rank(*best))) best = &entry;
-  }
-  if (best == nullptr || best->gid_index > UINT8_MAX) {
+  const std::vector<ibv_gid_entry> entries = gidsOf(context_.get());
+  const ibv_gid_entry* const best = verbs::chooseGid(
+      entries, {.port = port_, .is_ethernet = isEthernet(), .index = choice.gid_index, .host = gidOf(choice.host)});
+  if (best == nullptr) {
     return Failure{Status::BadConfig, "RDMA device " + name_ + " has no address" +
                                           (choice.gid_index >= 0 ? " number " + std::to_string(choice.gid_index) : "") +
                                           " at port " + std::to_string(port_) +

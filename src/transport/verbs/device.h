@@ -13,7 +13,7 @@ namespace ramcore::transport::verbs {
 struct DeviceChoice {
   std::string device;  ///< as ibv_devices prints it; empty: the one that has `host`, or else the first active one
   uint8_t port = 0;    ///< from 1; 0: the first active one
-  int gid_index = -1;  ///< -1: RoCE: the entry of version 2 for `host`, or else for IPv4; InfiniBand: 0
+  int gid_index = -1;  ///< -1: the best one (gid_choice.h)
   std::string host;    ///< numeric address that others reach this process at; may be empty
   /// Of what queue pairs send: in the header of IP (RoCE), and 0..15.
   uint8_t traffic_class = 0;
