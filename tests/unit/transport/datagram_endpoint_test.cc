@@ -1,10 +1,56 @@
 // What a DatagramEndpoint does with its own callers and ports. What peers do to it is in datagram_hostile_test.cc.
 #include <algorithm>
 
+#include "unit/transport/datagram_hand.h"
 #include "unit/transport/datagram_harness.h"
 
 namespace ramcore::transport::datagram {
 namespace {
+
+TEST(DatagramEndpoint, PacketsCarryAMacIfEitherSideWantsOne) {
+  for (const bool server_wants : {true, false}) {
+    for (const bool peer_wants : {true, false}) {
+      SCOPED_TRACE(::testing::Message() << "server " << server_wants << ", peer " << peer_wants);
+      Lan lan;
+      Station server(lan, 1, {.role = Role::Server, .options = {.wants_seal = server_wants}});
+      server.listen();
+      Hand peer(lan, 2);
+      peer.wants_seal = peer_wants;
+      ASSERT_TRUE(peer.greet(server));
+      EXPECT_EQ(peer.peer_wants_seal, server_wants);
+      const PacketSeal checksum(Handshake::Key{}, true, false);
+      const PacketSeal checksum_back(Handshake::Key{}, false, false);
+      const auto answersTo = [&](uint16_t slot, const PacketSeal& seal) {
+        wire::PacketHeader header = peer.requestOf(slot, 1, 100);
+        header.session = peer.session;
+        peer.sendAs(peer.startOf(wire::PacketKind::Request), header, std::vector<std::byte>(100), &seal);
+        std::vector<Hand::Packet> answers;
+        for (int i = 0; i < 20; ++i) {
+          server.step();
+          lan.pass(5'000);
+          for (Hand::Packet& packet : peer.take()) {
+            if (packet.start.kind == wire::PacketKind::Response && packet.header.slot == slot) {
+              answers.push_back(std::move(packet));
+            }
+          }
+        }
+        return answers;
+      };
+      // Where one of the two wants it, whoever has no key is not heard: nobody can talk a session out of it.
+      const bool is_sealed = server_wants || peer_wants;
+      EXPECT_EQ(answersTo(0, checksum).empty(), is_sealed);
+      const std::vector<Hand::Packet> answers = answersTo(1, *peer.seal_out);
+      ASSERT_EQ(answers.size(), 1u);
+      const auto hasSeal = [&](const PacketSeal& seal) {
+        const ByteSpan payload(answers[0].payload);
+        return seal.of(answers[0].start.version, answers[0].start.kind, answers[0].header, std::span(&payload, 1)) ==
+               answers[0].header.seal;
+      };
+      EXPECT_TRUE(hasSeal(*peer.seal_in));
+      EXPECT_EQ(hasSeal(checksum_back), !is_sealed);
+    }
+  }
+}
 
 TEST(DatagramEndpoint, ASecondLongMessageInASlotIsAsFastAsTheFirst) {
   Lan lan;

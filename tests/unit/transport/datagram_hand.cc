@@ -5,17 +5,6 @@ namespace {
 
 constexpr uint16_t kSlots = 64;
 
-wire::GreetingBody bodyOf(uint64_t number, uint32_t received_bytes, uint32_t packet_bytes) {
-  return {.session = number,
-          .received_bytes = received_bytes,
-          .port = 1,
-          .packet_bytes = static_cast<uint16_t>(packet_bytes),
-          .unasked_packets = 16,
-          .wants_seal = 1,
-          .reserved1 = 0,
-          .reserved2 = 0};
-}
-
 std::vector<std::byte> joined(const wire::GreetingBody& body, ByteSpan said) {
   std::vector<std::byte> bytes(bytesOf(body).begin(), bytesOf(body).end());
   bytes.insert(bytes.end(), said.begin(), said.end());
@@ -30,6 +19,17 @@ Hand::Hand(Lan& where, uint8_t number, const std::string& secret, Role role)
       own_number(where.entropy.next() | 1),
       packet_bytes(port.facts().frame_bytes_max - wire::kPacketHeaderBytes),
       identity_{.role = role, .id = number, .cluster_name = "test", .secret = secret} {}
+
+wire::GreetingBody Hand::bodyOf(uint64_t number, uint32_t received_bytes) const {
+  return {.session = number,
+          .received_bytes = received_bytes,
+          .port = 1,
+          .packet_bytes = static_cast<uint16_t>(packet_bytes),
+          .unasked_packets = 16,
+          .wants_seal = wants_seal ? uint8_t{1} : uint8_t{0},
+          .reserved1 = 0,
+          .reserved2 = 0};
+}
 
 wire::FrameStart Hand::startOf(wire::PacketKind kind) const {
   return {.to = peer.bytes,
@@ -55,12 +55,12 @@ bool Hand::greet(Station& station) {
       header.session = session;
       header.offset = greeting.offset();
       sendAs(startOf(wire::PacketKind::Greeting), header,
-             joined(bodyOf(own_number, greeting.receivedBytes(), packet_bytes), greeting.toSend(400)), &no_seal_);
+             joined(bodyOf(own_number, greeting.receivedBytes()), greeting.toSend(400)), &no_seal_);
     }
     if (greeting.handshake().state() == Handshake::State::Done && greeting.isHeard()) {
       const Handshake::Key& key = greeting.handshake().sessionKey();
-      seal_out = std::make_unique<PacketSeal>(key, true, true);
-      seal_in = std::make_unique<PacketSeal>(key, false, true);
+      seal_out = std::make_unique<PacketSeal>(key, true, wants_seal || peer_wants_seal);
+      seal_in = std::make_unique<PacketSeal>(key, false, wants_seal || peer_wants_seal);
       for (int i = 0; i < 10; ++i) {
         station.step();
         lan.pass(5'000);
@@ -73,6 +73,7 @@ bool Hand::greet(Station& station) {
       if (packet.start.kind != wire::PacketKind::Greeting) continue;
       const auto body = loadAs<wire::GreetingBody>(packet.payload.data());
       session = body.session;
+      peer_wants_seal = body.wants_seal != 0;
       const bool is_news =
           greeting.onPacket(packet.header.offset, body.received_bytes, ByteSpan(packet.payload).subspan(sizeof(body)));
       if (!is_news || greeting.handshake().state() == Handshake::State::Done) continue;
@@ -80,7 +81,7 @@ bool Hand::greet(Station& station) {
       header.session = session;
       header.offset = greeting.offset();
       sendAs(startOf(wire::PacketKind::Greeting), header,
-             joined(bodyOf(own_number, greeting.receivedBytes(), packet_bytes), greeting.toSend(400)), &no_seal_);
+             joined(bodyOf(own_number, greeting.receivedBytes()), greeting.toSend(400)), &no_seal_);
     }
   }
   return false;
@@ -96,7 +97,7 @@ void Hand::hello(const MacAddress& to, const MacAddress& from, uint16_t wanted) 
   wire::FrameStart start = startOf(wire::PacketKind::Greeting);
   start.to = to.bytes;
   start.from = from.bytes;
-  wire::GreetingBody body = bodyOf(lan.entropy.next() | 1, 0, packet_bytes);
+  wire::GreetingBody body = bodyOf(lan.entropy.next() | 1, 0);
   body.port = wanted;
   sendAs(start, {}, joined(body, handshake.toSend()), &no_seal_);
 }

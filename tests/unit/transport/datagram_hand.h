@@ -44,11 +44,15 @@ class Hand {
   MacAddress peer;
   uint64_t session = 0;  ///< the station's number
   uint64_t own_number;
+  bool wants_seal = true;       ///< said in its greetings
+  bool peer_wants_seal = true;  ///< as the station has said
   std::unique_ptr<PacketSeal> seal_out;
   std::unique_ptr<PacketSeal> seal_in;
   uint32_t packet_bytes;
 
  private:
+  wire::GreetingBody bodyOf(uint64_t number, uint32_t received_bytes) const;
+
   const Identity identity_;
   PacketSeal no_seal_{Handshake::Key{}, true, false};
 };
