@@ -4,11 +4,12 @@ after the death of a server, also where the network loses, copies, reorders and 
 
 import json
 import os
+import socket
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cluster"))
-from adapter_scenario import live_through  # noqa: E402
+from adapter_scenario import check_objects, live_through, write_objects  # noqa: E402
 from cluster_harness import run, wait_for  # noqa: E402
 from dpdk_fabric import MemifCluster, PacketCluster  # noqa: E402
 from metrics_endpoint import free_port, scrape  # noqa: E402
@@ -64,6 +65,134 @@ class DpdkClusterTest(unittest.TestCase):
             self.assertGreater(lent, 16 * 50)
             # The end of a frame cuts values in two.
             self.assertGreaterEqual(pieces, lent)
+
+    def pieces_of_a_read(self, cluster):
+        """In how many pieces a value of 8000 B leaves the log of a server."""
+        cluster.start_coordinator()
+        port = free_port()
+        cluster.start_server("s1", extra=["--metrics", f"127.0.0.1:{port}"])
+        cluster.rc("create", "t")
+        value = "".join(f"{i:08}" for i in range(1000))
+        cluster.rc("put", "t", "k", value)
+        before = sent(port)
+        for _ in range(3):
+            self.assertEqual(cluster.rc("get", "t", "k").strip(), value)
+        after = wait_for(lambda: sent(port), lambda now: now["lent"] == now["back"], 10)
+        self.assertEqual(after["lent"] - before["lent"], 3)
+        return (after["pieces"] - before["pieces"]) / 3
+
+    @staticmethod
+    def mtus(**of_places):
+        return {name: ["--dpdk-mtu", str(mtu), "--dpdk-memory-mb", "256"] for name, mtu in of_places.items()}
+
+    def test_a_jumbo_frame_takes_what_six_others_do(self):
+        for of_server, of_tool, pieces in ((9000, 9000, 1), (9000, 1500, 6), (1500, 9000, 6)):
+            with self.subTest(server=of_server, tool=of_tool), MemifCluster(
+                    autostart=False, flags_of=self.mtus(coordinator=9000, s1=of_server, tool=of_tool)) as cluster:
+                self.assertEqual(self.pieces_of_a_read(cluster), pieces)
+
+    def test_jumbo_frames_over_a_bridge(self):
+        places = ("coordinator", "s1", "tool")
+        with PacketCluster(autostart=False, flags_of=self.mtus(**dict.fromkeys(places, 9000))) as cluster:
+            refused = run(cluster.coordinator_arguments(), check=False)
+            self.assertEqual(refused.returncode, 2, refused.stderr)
+            self.assertIn("does not take an MTU of 9000: its interface has 1500; ip link set dev", refused.stderr)
+            try:
+                for name in places:
+                    cluster.set_mtu(name, 9000)
+                cluster.start_coordinator()
+                cluster.start_server("s1")
+                cluster.rc("create", "t")
+                cluster.rc("put", "t", "k", "x" * 8000)
+                with self.wire_of(cluster, "tool") as wire:
+                    self.assertEqual(cluster.rc("get", "t", "k").strip(), "x" * 8000)
+                    lengths = [len(frame) for frame in self.frames(wire)]
+                # All of the answer is one frame, and no frame is longer.
+                self.assertEqual(sum(length > 1600 for length in lengths), 1, lengths)
+                self.assertTrue(8000 < max(lengths) <= 9014, lengths)
+            finally:
+                for name in places:
+                    cluster.set_mtu(name, 1500)
+
+    def test_a_port_without_room_for_a_frame_is_refused(self):
+        with MemifCluster(autostart=False, flags_of=self.mtus(coordinator=9000)) as cluster:
+            arguments = cluster.coordinator_arguments()
+            arguments[arguments.index("--dpdk-port") + 1] += ",bsize=4096"
+            refused = run(arguments, check=False)
+            self.assertEqual(refused.returncode, 2, refused.stderr)
+            self.assertIn("bsize=4096 has no room for frames of 9014 bytes; leave it out, or say bsize=16384", refused.stderr)
+
+    def test_a_server_sends_by_the_thresholds_of_its_port(self):
+        """As of rcnic calibrate: values of 1000 B are sent from where they are, or copied; those of others are ignored."""
+        for threshold, is_gathered in ((500, True), (4000, False)):
+            with self.subTest(threshold=threshold), MemifCluster(servers=1, autostart=False) as cluster:
+                file = cluster.path("gather")
+                with open(file, "w", encoding="utf-8") as out:
+                    out.write(f"[dpdk:net_af_packet]\ncopy_below_bytes = 1\n[dpdk:net_memif]\ncopy_below_bytes = {threshold}\n")
+                cluster.start_coordinator()
+                port = free_port()
+                server = cluster.start_server("s1", extra=["--metrics", f"127.0.0.1:{port}", "--gather-file", file])
+                self.assertIn(f"as measured of net_memif, chunks below {threshold} B are copied", server.log())
+                load = ["rcbench", "--transport", "dpdk", "--records", 100, "--value-bytes", 1000, "--json"]
+                cluster.run(*load, "--load-only")
+                before = sent(port)
+                report = json.loads(cluster.run(*load, "--no-load", "--workload", "C", "--operations", 100).stdout)
+                self.assertEqual(report["errors"], {})
+                after = wait_for(lambda: sent(port), lambda now: now["lent"] == now["back"], 10)
+                gathered, lent = after["gathered"] - before["gathered"], after["lent"] - before["lent"]
+                if is_gathered:
+                    self.assertGreaterEqual(gathered, 100 * 900)  # the end of a frame may leave some to be copied
+                    self.assertGreaterEqual(lent, 100)
+                else:
+                    self.assertEqual((gathered, lent), (0, 0))
+
+    @staticmethod
+    def wire_of(cluster, name):
+        """Sees all that the process sends and is sent: the other end of its wire (tests/dpdk/run)."""
+        wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        # It is looked at when all is over.
+        wire.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_RCVBUFFORCE", 33), 16 << 20)
+        wire.bind((f"rcn{cluster.number(name) + 1}", 0))
+        wire.settimeout(0.3)
+        return wire
+
+    @staticmethod
+    def frames(wire):
+        """What has come by, and is the protocol's."""
+        try:
+            while True:
+                frame = wire.recv(16384)
+                if frame[12:14] == b"\x88\xb5":
+                    yield frame
+        except TimeoutError:
+            pass
+
+    def greetings(self, wire):
+        """What those that come by say about MACs: {address of the speaker: set of 0 and 1}."""
+        said = {}
+        for frame in self.frames(wire):
+            if frame[15] == 4:
+                said.setdefault(frame[6:12].hex(":"), set()).add(frame[82])
+        return said
+
+    def test_macs_are_left_out_where_nobody_wants_them(self):
+        """Where either side does they are sent: nobody is refused for it, and nobody is talked out of them."""
+        for daemons_want, tool_wants in ((False, False), (False, True), (True, False)):
+            with self.subTest(daemons=daemons_want, tool=tool_wants):
+                flags_of = {name: [] if wants else ["--no-dpdk-seal"] for name, wants in
+                            (("coordinator", daemons_want), ("s1", daemons_want), ("s2", daemons_want), ("tool", tool_wants))}
+                with PacketCluster(servers=2, replicas=1, flags_of=flags_of) as cluster:
+                    cluster.rc("create", "t", "--tablets", "2")  # one for each of the servers
+                    with self.wire_of(cluster, "tool") as wire:
+                        write_objects(cluster, "t", 1, 20000)
+                        said = self.greetings(wire)
+                    check_objects(self, cluster, "t", 1)
+                    of_tool = said.pop(cluster.address("tool"))
+                    self.assertEqual(of_tool, {int(tool_wants)})
+                    self.assertEqual(set(said), {cluster.address(name) for name in ("coordinator", "s1", "s2")})
+                    self.assertEqual(set().union(*said.values()), {int(daemons_want)})
+                    for daemon in [cluster.coordinator, *cluster.servers.values()]:
+                        self.assertNotIn("no honest peer", daemon.log())
 
     def test_a_coordinator_is_found_by_its_number(self):
         """Whoever listens with that number at the bridge answers, wherever it is; another number is nobody's."""

@@ -5,7 +5,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cluster"))
-from cluster_harness import Cluster  # noqa: E402
+from cluster_harness import Cluster, run  # noqa: E402
 
 DAEMONS = ("coordinator", "s1", "s2", "s3", "s4")
 TOOLS = ("tool", "load")
@@ -13,12 +13,15 @@ SECRET = "a secret for this machine alone"
 
 
 class DpdkCluster(Cluster):
-    """`faults`: done to all frames that arrive anywhere (--dpdk-faults)."""
+    """`faults`: done to all frames that arrive anywhere (--dpdk-faults). `flags`: of all processes; `flags_of` those of
+    one, by its place, in addition."""
 
-    def __init__(self, *arguments, faults="", **options):
+    def __init__(self, *arguments, faults="", flags=(), flags_of=None, **options):
         super().__init__(*arguments, secret=SECRET, **{"transports": ("dpdk",), **options})
         self.places = DAEMONS + TOOLS
         self.faults = faults
+        self.flags = list(flags)
+        self.flags_of = flags_of or {}
         self.is_loading = False
 
     def tool_name(self):
@@ -38,13 +41,16 @@ class DpdkCluster(Cluster):
     def number(self, name):
         return self.places.index(name)
 
+    def address(self, name):
+        return f"02:00:00:00:01:{self.number(name):02x}"
+
     def process_flags(self, name):
-        flags = ["--dpdk-address", f"02:00:00:00:01:{self.number(name):02x}"]
+        flags = ["--dpdk-address", self.address(name)]
         if self.faults:
             flags += ["--dpdk-faults", f"{self.faults},seed={self.number(name) + 1}"]
         for device in self.devices(name):
             flags += ["--dpdk-port", device]
-        return flags
+        return flags + self.flags + list(self.flags_of.get(name, ()))
 
 
 class MemifCluster(DpdkCluster):
@@ -65,6 +71,11 @@ class PacketCluster(DpdkCluster):
 
     def process_prefix(self, name):
         return ["ip", "netns", "exec", f"{os.environ['RAMCORE_NAMESPACES']}{self.number(name) + 1}"]
+
+    def set_mtu(self, name, mtu):
+        """Of both ends of that process's wire."""
+        run(["ip", "link", "set", f"rcn{self.number(name) + 1}", "mtu", str(mtu)])
+        run([*self.process_prefix(name), "ip", "link", "set", "rc0", "mtu", str(mtu)])
 
     def devices(self, _name):
         yield "net_af_packet0,iface=rc0,qdisc_bypass=1"

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "transport/dpdk/eal.h"
+#include "transport/dpdk/virtual_device.h"
 
 namespace ramcore::transport::dpdk {
 namespace {
@@ -25,8 +26,6 @@ constexpr uint32_t kPiecesMax = 32;
 constexpr uint32_t kPiecesPerFrame = 4;
 constexpr std::chrono::milliseconds kLinkWait{100};
 constexpr std::chrono::milliseconds kLinkLook{1};
-// Packet sockets want room for what their rings hold, whatever the MTU.
-constexpr uint32_t kRoomMin = 2048;
 
 rte_mbuf* mbufOf(datagram::OutFrame frame) { return static_cast<rte_mbuf*>(frame.handle); }
 
@@ -76,8 +75,7 @@ Outcome<std::unique_ptr<FramePools>> FramePools::make(uint32_t frame_count, uint
   std::unique_ptr<FramePools> pools(new FramePools);
   pools->frame_count_ = frame_count;
   // Rings hold a power of two less one.
-  const auto room =
-      static_cast<uint16_t>(RTE_PKTMBUF_HEADROOM + std::max<uint64_t>(alignUp(frame_bytes, 64), kRoomMin));
+  const auto room = static_cast<uint16_t>(RTE_PKTMBUF_HEADROOM + roomFor(frame_bytes));
   pools->frames_ =
       rte_pktmbuf_pool_create(poolName("f").c_str(), frame_count - 1, kCachedFrames, 0, room, SOCKET_ID_ANY);
   pools->pieces_ = rte_pktmbuf_pool_create(poolName("p").c_str(), frame_count * kPiecesPerFrame - 1, kCachedFrames, 0,
@@ -103,7 +101,9 @@ DpdkPort::DpdkPort(DeviceName name, const FramePools& pools) : name_(std::move(n
 
 Outcome<std::unique_ptr<DpdkPort>> DpdkPort::open(const PortOptions& options, const FramePools& pools,
                                                   uint32_t lendable_frames) {
-  std::unique_ptr<DpdkPort> port(new DpdkPort(DeviceName::split(options.device), pools));
+  auto roomy = withRoomFor(DeviceName::split(options.device), options.mtu + kEthernetHeaderBytes);
+  if (!roomy.ok()) return std::move(roomy).error();
+  std::unique_ptr<DpdkPort> port(new DpdkPort(std::move(roomy).value(), pools));
   port->is_virtual_ = Environment::isVirtual(options.device);
   port->facts_.lendable_frames = lendable_frames;
   // The driver of memif sends other bytes than those that were attached when it copies nothing itself.
@@ -133,11 +133,20 @@ Outcome<bool> DpdkPort::configure(const PortOptions& options) {
   const bool has_pieces = (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
   rte_eth_conf conf{};
   if (has_pieces) conf.txmode.offloads = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
-  conf.rxmode.mtu = options.mtu;
+  const std::string takes_no = "DPDK port " + name_.name + " does not take an MTU of " + std::to_string(options.mtu);
+  const bool is_understated = understatesMtu(name_);
+  conf.rxmode.mtu = is_understated ? std::min<uint32_t>(options.mtu, RTE_ETHER_MTU) : options.mtu;
   if (const int error = rte_eth_dev_configure(port_, 1, 1, &conf); error != 0) {
-    return Failure{Status::BadConfig, "DPDK port " + name_.name + " does not take an MTU of " +
-                                          std::to_string(options.mtu) + ": " + rte_strerror(-error) +
-                                          "; it takes at most " + std::to_string(info.max_mtu)};
+    constexpr uint32_t kAround = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
+    const uint32_t most = std::min<uint32_t>(info.max_mtu, std::max(info.max_rx_pktlen, kAround) - kAround);
+    return Failure{Status::BadConfig,
+                   takes_no + ": " + rte_strerror(-error) + "; it takes at most " + std::to_string(most)};
+  }
+  // Longer frames the kernel would drop, one by one.
+  if (const auto below = mtuOfInterface(name_); below && *below < options.mtu) {
+    return Failure{Status::BadConfig, takes_no + ": its interface has " + std::to_string(*below) +
+                                          "; ip link set dev ... mtu " + std::to_string(options.mtu) +
+                                          ", or a smaller --dpdk-mtu"};
   }
   uint16_t receives = kQueueFrames;
   uint16_t sends = kQueueFrames;
@@ -171,7 +180,7 @@ Outcome<bool> DpdkPort::configure(const PortOptions& options) {
   // A packet socket sees only what is for its interface's address, unless all is wanted.
   if (name_.name.starts_with("net_af_packet")) static_cast<void>(rte_eth_promiscuous_enable(port_));
   uint16_t mtu = 0;
-  if (rte_eth_dev_get_mtu(port_, &mtu) != 0) mtu = static_cast<uint16_t>(options.mtu);
+  if (is_understated || rte_eth_dev_get_mtu(port_, &mtu) != 0) mtu = static_cast<uint16_t>(options.mtu);
   facts_.frame_bytes_max = std::min<uint32_t>(mtu, options.mtu) + kEthernetHeaderBytes;
   facts_.pieces_max =
       has_pieces
