@@ -149,8 +149,12 @@ Outcome<bool> TransportSet::Parts::openDpdk(const TransportChoices& choices) {
                          .arguments = choice.arguments};
   options.mtu = choice.mtu;
   options.protocol.wants_seal = choice.seal;
-  options.protocol.gather =
-      choices.gather.settle("dpdk", dpdk::DeviceName::split(choice.ports.front()).driver(), options.protocol.gather);
+  const std::string driver = dpdk::DeviceName::split(choice.ports.front()).driver();
+  options.protocol.gather = choices.gather.settle("dpdk", driver, options.protocol.gather);
+  if (choices.gather.knows("dpdk", driver)) {
+    context.trace.info("dpdk: as measured of " + driver + ", chunks below " +
+                       std::to_string(options.protocol.gather.copy_below_bytes) + " B are copied");
+  }
   if (choices.lent_ns_max != 0) options.protocol.lent_ns_max = choices.lent_ns_max;
   if (!choice.address.empty()) {
     const auto address = datagram::MacAddress::parse(choice.address);
