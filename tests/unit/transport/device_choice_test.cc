@@ -7,25 +7,25 @@
 namespace ramcore::transport {
 namespace {
 
-VerbsDeviceChoice parsed(const std::string& text) {
+VerbsDeviceChoice deviceOf(const std::string& text) {
   const auto choice = VerbsDeviceChoice::parse(text);
   EXPECT_TRUE(choice.ok()) << text;
   return choice.ok() ? *choice : VerbsDeviceChoice{};
 }
 
 TEST(VerbsDeviceChoice, WhatIsLeftOutIsChosen) {
-  EXPECT_EQ(parsed("mlx5_0").device, "mlx5_0");
-  EXPECT_EQ(parsed("mlx5_0").port, 0);
-  EXPECT_EQ(parsed("mlx5_0").gid_index, -1);
-  EXPECT_EQ(parsed("mlx5_0").host, "");
-  const VerbsDeviceChoice with_port = parsed("rxe1:255");
+  EXPECT_EQ(deviceOf("mlx5_0").device, "mlx5_0");
+  EXPECT_EQ(deviceOf("mlx5_0").port, 0);
+  EXPECT_EQ(deviceOf("mlx5_0").gid_index, -1);
+  EXPECT_EQ(deviceOf("mlx5_0").host, "");
+  const VerbsDeviceChoice with_port = deviceOf("rxe1:255");
   EXPECT_EQ(with_port.device, "rxe1");
   EXPECT_EQ(with_port.port, 255);
   EXPECT_EQ(with_port.gid_index, -1);
-  const VerbsDeviceChoice whole = parsed("rxe1:2:0");
+  const VerbsDeviceChoice whole = deviceOf("rxe1:2:0");
   EXPECT_EQ(whole.port, 2);
   EXPECT_EQ(whole.gid_index, 0);
-  EXPECT_EQ(parsed("rxe1:2:255").gid_index, 255);
+  EXPECT_EQ(deviceOf("rxe1:2:255").gid_index, 255);
 }
 
 TEST(VerbsDeviceChoice, WhatIsNoneIsSaid) {
