@@ -29,7 +29,8 @@ struct Client::Impl::Background : runtime::Job {
 namespace {
 
 /// What is missing where a locator's transport is.
-std::string missingFor(std::string_view scheme) {
+std::string missingFor(std::string_view scheme, const transport::TransportSet& transports) {
+  if (scheme == "verbs" && !transports.whyNoVerbs().empty()) return "; verbs is not used: " + transports.whyNoVerbs();
   if (scheme == "verbs") return ", and no RDMA device that is active (ibv_devinfo tells)";
   if (scheme == "dpdk") return ", and no port of DPDK (name one with --dpdk-port, or in ClientOptions::dpdk)";
   return "";
@@ -43,7 +44,7 @@ Outcome<std::vector<rpc::PeerAddress>> parseCoordinators(const std::vector<std::
     if (!locator) return locator.error();
     if (transports.endpointFor(*locator) == nullptr) {
       return Failure{Status::BadConfig, "this program has no transport for " + text + "; it has " +
-                                            transports.schemes() + missingFor(locator->scheme)};
+                                            transports.schemes() + missingFor(locator->scheme, transports)};
     }
     addresses.push_back({.id = 0, .locators = {std::move(locator).value()}});
   }

@@ -83,6 +83,7 @@ struct TransportSet::Parts {
   Context context;
   std::optional<tcp::AsioSleeper> own_sleeper;
   tcp::AsioSleeper& sleeper;
+  std::string why_no_verbs;
   std::optional<tcp::TcpTransport> tcp;
   std::optional<shm::ShmTransport> shm;
 #ifdef RAMCORE_HAS_VERBS
@@ -130,6 +131,7 @@ Outcome<bool> TransportSet::Parts::openVerbs(const TransportChoices& choices,
   }
   if (is_must) return why;
   context.trace.info("verbs: not used: " + why.message);
+  why_no_verbs = std::move(why.message);
   return false;
 #else
   if (!is_must) return false;
@@ -246,6 +248,8 @@ std::string TransportSet::schemes() const {
   for (const Transport* transport : transports_) text += (text.empty() ? "" : ", ") + std::string(transport->scheme());
   return text;
 }
+
+const std::string& TransportSet::whyNoVerbs() const { return parts_->why_no_verbs; }
 
 bool TransportSet::isMust([[maybe_unused]] const Transport& transport) const {
 #ifdef RAMCORE_HAS_VERBS

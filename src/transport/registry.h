@@ -93,6 +93,8 @@ class TransportSet {
   Endpoint* endpointFor(const Locator& locator) const;
   /// Schemes of the endpoints: "tcp, shm".
   std::string schemes() const;
+  /// Why verbs is not used though there is a device, with cause and remedy; empty: it is, or there is none.
+  const std::string& whyNoVerbs() const;
   /// Makes memory sendable from where it is, on every transport that wants to know of it. The same number for all;
   /// 0 if none does. Before messages are sent from it. Failure: NoSpace, IoError: of a transport that is wanted by all
   /// means; others copy then, with a warning.
