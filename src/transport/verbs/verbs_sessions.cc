@@ -87,6 +87,8 @@ std::unique_ptr<QueuePair> VerbsEndpoint::makePair(bool is_server, uint16_t slot
   }
   // As many as were reserved: it may have been given fewer.
   departures_reserved_ -= size.sends - (*pair)->size().sends;
+  // From now on, and not from when it is open: many that come at once must not count on the same buffers.
+  receives_wanted_ += slot_count + 1u;
   return std::move(pair).value();
 }
 
@@ -145,7 +147,6 @@ void VerbsEndpoint::openSession(Session& session, MessageSink& sink) {
   session.channel = std::make_unique<Channel>(parts_, greeting.takePair(), ++last_tag_, greeting.slotCount(),
                                               greeting.peerReceiveBytes());
   session.channel->session = &session;
-  receives_wanted_ += greeting.slotCount() + 1u;
   channels_[session.channel->queue.pair().number()] = session.channel.get();
   greeting_pairs_.erase(session.channel->queue.pair().number());
   places_.admit(session.channel->tag);
@@ -171,6 +172,7 @@ void VerbsEndpoint::lose(Session& session, Status reason) {
     if (session.is_accepted) --accepting_count_;
     if (session.greeting != nullptr && session.greeting->hasPair()) {
       departures_reserved_ -= session.greeting->pair().size().sends;
+      receives_wanted_ -= session.greeting->slotCount() + 1u;
       greeting_pairs_.erase(session.greeting->pair().number());
       // Something of it may have arrived, and must not be taken for another one's.
       std::unique_ptr<QueuePair> pair = session.greeting->takePair();
