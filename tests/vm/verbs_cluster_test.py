@@ -13,8 +13,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from adapter_scenario import live_through  # noqa: E402
 from cluster_harness import Cluster, Failed, run, wait_for  # noqa: E402
 from metrics_endpoint import free_port, scrape  # noqa: E402
+from oracle import Oracle  # noqa: E402
 
 DEATHS = int(os.environ.get("RAMCORE_VM_DEATHS", "100"))
+SERVER_DEATHS = int(os.environ.get("RAMCORE_VM_SERVER_DEATHS", "18"))
+SERVER_DEATHS_TO_WARM_UP = 7
 DEVICES = (os.environ.get("RDMA_DEV0", ""), os.environ.get("RDMA_DEV1", ""))
 LINKS = ("rdma0", "rdma1")  # below these devices (tests/vm/run)
 SECRET = "a secret for this machine alone"
@@ -27,6 +30,12 @@ def kernel_counts():
         for kind, count in re.findall(r"\b(pd|cq|qp|mr|ctx|srq) (\d+)", line.split(":", 2)[2]):
             counts[kind] = counts.get(kind, 0) + int(count)
     return counts
+
+
+def counts_of(pid):
+    """The same of one process."""
+    return {kind: len(re.findall(rf"\bpid {pid}\b", run(["rdma", "resource", "show", kind]).stdout))
+            for kind in ("pd", "cq", "qp", "mr", "ctx", "srq")}
 
 
 def sent(port):
@@ -71,6 +80,40 @@ class VerbsClusterTest(unittest.TestCase):
                 self.assertIn(remedy, done.stderr)
             for device in (DEVICES[1], f"{DEVICES[1]}:1", f"{DEVICES[1]}:1:{os.environ['RDMA_GID_INDEX']}"):
                 self.assertEqual(cluster.rc("--rdma-device", device, "list"), "")
+
+    def test_a_limit_of_locked_memory_is_named(self):
+        remedy = r": Cannot allocate memory; raise the limit of locked memory \(ulimit -l; LimitMEMLOCK= of systemd\)"
+
+        def limited(limit, command):
+            return run(["prlimit", f"--memlock={limit}", "setpriv", "--bounding-set=-ipc_lock", *command], check=False)
+        with Cluster(servers=0, secret=SECRET, transports=("verbs",), memory="64MiB") as cluster:
+            # Nothing at all can be registered; what sessions need can, and the log cannot.
+            for limit, what in ((65536, r"\d+"), (16 << 20, "67108864")):
+                done = limited(limit, cluster.server_arguments("s1"))
+                self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+                self.assertRegex(done.stderr, rf"ramcore-server: RDMA device {DEVICES[1]} cannot register {what} bytes of memory"
+                                              + remedy)
+            done = limited(65536, cluster.arguments("ramcore", "list"))
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertRegex(done.stderr, r"ramcore: this program has no transport for verbs://.*; verbs is not used: RDMA device "
+                                          rf"{DEVICES[0]} cannot register \d+ bytes of memory" + remedy)
+
+    def test_a_device_with_more_addresses_than_packets_can_name(self):
+        addresses = [f"10.78.{i // 100}.{1 + i % 100}/32" for i in range(300)]
+
+        def change(what):
+            run(["ip", "-batch", "-"], stdin="".join(f"address {what} {one} dev {LINKS[1]}\n" for one in addresses))
+
+        def gids():
+            with open("/sys/class/infiniband/" + DEVICES[1] + "/ports/1/gids/290", encoding="utf-8") as file:
+                return file.read().strip()
+        with Cluster(servers=0, secret=SECRET, transports=("verbs",)) as cluster:
+            change("add")
+            try:
+                wait_for(gids, lambda gid: gid.startswith("0000:0000:0000:0000:0000:ffff:0a4e"), 60)
+                self.assertEqual(cluster.rc("--rdma-device", DEVICES[1], "list"), "")
+            finally:
+                change("del")
 
     def test_the_best_way_that_both_have_is_taken(self):
         with Cluster(servers=2, secret=SECRET, transports=("tcp", "verbs"), replicas=1) as cluster:
@@ -179,6 +222,100 @@ class VerbsClusterTest(unittest.TestCase):
             self.assertEqual(cluster.rc("get", "t", "k").strip(), "x" * 20000)
             warnings = [line for line in cluster.servers["s1"].log().splitlines() if "error" in line]
             self.assertEqual(warnings, [])
+
+    def test_what_a_session_costs(self):
+        """Receive buffers for each slot, a queue pair and its work requests; docs/rdma.md says how much."""
+        clients = 50
+        with Cluster(servers=1, secret=SECRET, transports=("verbs",)) as cluster:
+            server = cluster.servers["s1"].process.pid
+            cluster.rc("create", "rcbench")
+
+            def settled():
+                """Queue pairs of the server and the coordinator with each other: both connect."""
+                return wait_for(lambda: counts_of(server)["qp"], lambda count: count >= 2, 60)
+
+            def held(connections):
+                """With so many clients, each with a session to the server."""
+                without = settled()
+                load = cluster.start("rcbench", "--transport", "verbs", "--records", 50, "--value-bytes", 100, "--connections",
+                                     connections, "--warmup-s", 0, "--duration-s", 120, "--announce", "/dev/stderr")
+                try:
+                    if load.stderr.readline().strip() != "measuring":
+                        raise Failed(load.communicate()[1])
+                    counts = wait_for(lambda: counts_of(server), lambda now: now["qp"] >= without + connections, 60)
+                    self.assertEqual(counts["qp"], without + connections)
+                    return counts | {"kB": resident_kb(server)}
+                finally:
+                    load.kill()
+                    load.communicate()
+                    wait_for(lambda: counts_of(server)["qp"], lambda count: count <= without, 60)
+            before, after = held(1), held(1 + clients)
+            each = {kind: (after[kind] - before[kind]) / clients for kind in before}
+            print(f"{clients} sessions over queue pairs: {each['kB']:.0f} kB resident and {each['mr']:.2f} regions each")
+            self.assertEqual((each["qp"], each["pd"], each["cq"], each["srq"]), (1, 0, 0, 0))
+            # 65 buffers, 64 of which are 1 MB and one region: for each of them, though they came all at once.
+            self.assertGreaterEqual(each["mr"], 1)
+            self.assertLess(each["mr"], 1.2)
+            self.assertLess(each["kB"], 1900)
+
+    def test_a_server_that_dies_again_and_again_leaves_nothing_behind(self):
+        """It is a peer of the coordinator, of servers whose copies it keeps and that keep its own, and of a client."""
+        with Cluster(servers=3, secret=SECRET, transports=("verbs",), replicas=1, memory="64MiB", storage="256MiB",
+                     death_after_ms=20000) as cluster:
+            survivors = {daemon.name: daemon.process.pid
+                         for daemon in (cluster.coordinator, cluster.servers["s1"], cluster.servers["s2"])}
+            cluster.rc("create", "t", "--tablets", "6")
+
+            def die(number):
+                cluster.servers["s3"].kill()
+                cluster.start_server("s3")  # the one before is dead by that, and recovered
+                # The new one shall have something to lose, and places that peers have read and written.
+                tablet = cluster.tablets("t")[number % 6]["tablet"]
+                cluster.run("rcmigrate", "move", tablet, "--to", "s3", "--quiet")
+                lines = (json.dumps({"key": f"key {i}", "value": f"{number} " + "x" * (20000 if i % 20 == 0 else 100)})
+                         for i in range(60))
+                cluster.rc("import", "t", "--quiet", stdin="\n".join(lines) + "\n")
+                if number % 5 == 0:
+                    whole()
+
+            def whole():
+                return cluster.wait_status(lambda now: now["health"] == "ok" and not now["recoveries"], 60)
+
+            def held():
+                return {name: counts_of(pid) | {"kB": resident_kb(pid)} for name, pid in survivors.items()}
+
+            def without_peer():
+                """Queue pairs of survivors beyond those of sessions that are open; those of tools end by themselves."""
+                status = cluster.status()
+                sessions = {"coordinator": status["coordinator"]} | {one["name"]: one for one in status["servers"]}
+                return {name: counts_of(pid)["qp"] - sum(
+                    one["peer_role"] in ("server", "coordinator") for one in sessions[name]["open_sessions"])
+                        for name, pid in survivors.items()}
+
+            with Oracle(cluster, "called", tablets=6, rate=40, workers=4, clients=1) as oracle:
+                oracle.ask("resume")
+                for number in range(SERVER_DEATHS_TO_WARM_UP):
+                    die(number)
+                begin = held()
+                for number in range(SERVER_DEATHS):
+                    die(SERVER_DEATHS_TO_WARM_UP + number)
+                end = held()
+                verdict = oracle.ask("verify", 60000, seconds_max=90)
+            self.assertEqual(verdict["violations"], [])
+            self.assertGreater(verdict["calls"], 10 * SERVER_DEATHS)
+            wait_for(without_peer, lambda counts: set(counts.values()) == {0}, 60)
+            print(f"{SERVER_DEATHS} deaths of a server, {verdict['calls']} calls judged meanwhile\nbefore {begin}\nafter  {end}")
+            for name, now in end.items():
+                for kind in ("ctx", "pd", "cq", "srq"):
+                    self.assertEqual(now[kind], begin[name][kind], (name, kind))
+                # Pools and the heap keep what was once needed at a time: of 40 deaths a few made them 2 to 6 MB larger,
+                # most nothing. What each death left would be as many regions as deaths, and the buffers of each of
+                # its sessions are 1 MB.
+                self.assertLess(now["mr"], begin[name]["mr"] + SERVER_DEATHS // 2, name)
+                self.assertLess(now["kB"], begin[name]["kB"] + SERVER_DEATHS * 900, name)
+            last = SERVER_DEATHS_TO_WARM_UP + SERVER_DEATHS - 1
+            found = {key: value.split()[0] for key, (value, _) in cluster.export("t").items()}
+            self.assertEqual(found, {f"key {i}": str(last) for i in range(60)})
 
 
 if __name__ == "__main__":
