@@ -26,6 +26,8 @@ constexpr uint32_t kPiecesMax = 32;
 constexpr uint32_t kPiecesPerFrame = 4;
 constexpr std::chrono::milliseconds kLinkWait{100};
 constexpr std::chrono::milliseconds kLinkLook{1};
+// For as long the other end of a memif may copy the last frames before the memory goes.
+constexpr std::chrono::milliseconds kLastFramesWait{2};
 
 rte_mbuf* mbufOf(datagram::OutFrame frame) { return static_cast<rte_mbuf*>(frame.handle); }
 
@@ -328,6 +330,9 @@ uint32_t DpdkPort::send(std::span<const datagram::OutFrame> frames) {
 
 void DpdkPort::stop() {
   if (!is_open_) return;
+  // The other end's driver does not survive it if the memory goes while it copies from there (docs/dpdk.md), and tells
+  // nobody when it has copied.
+  if (facts_.joins_two && is_up_) std::this_thread::sleep_for(kLastFramesWait);
   is_open_ = false;
   is_started_ = false;
   struct Closing {
