@@ -117,6 +117,18 @@ if(RAMCORE_DPDK)
   add_dependencies(all_tests contract_dpdk_test)
 endif()
 
+# Loaded in front of the libraries of adapters: what is handed to these is judged by nobody who handed it over.
+foreach(walker verbs dpdk)
+  string(TOUPPER ${walker} adapter)
+  if(RAMCORE_${adapter})
+    add_library(${walker}_walker SHARED tests/walker/${walker}_walker.cc)
+    target_include_directories(${walker}_walker PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(${walker}_walker PRIVATE ramcore_warnings ramcore_transport_deps ${CMAKE_DL_LIBS})
+    set_target_properties(${walker}_walker PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/walkers)
+    add_dependencies(all_tests ${walker}_walker)
+  endif()
+endforeach()
+
 # Goes through the orders in which threads may meet in code without locks. That code is compiled once more, with marks where
 # threads may change and with its planted defects, so nothing of the layers' libraries may be linked beside it.
 file(GLOB ramcore_steps CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/steps/*.cc)

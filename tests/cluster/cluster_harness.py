@@ -238,8 +238,10 @@ class Cluster:
         self.coordinator.wait_ready()
         return self.coordinator
 
-    def start_server(self, name, wait=True, extra=()):
-        server = Daemon(name, self.server_arguments(name) + list(extra), self.path(name + ".log"))
+    def start_server(self, name, wait=True, extra=(), environment=None):
+        """`environment`: what it has besides ours."""
+        prefix = ["env", *(f"{key}={value}" for key, value in environment.items())] if environment else []
+        server = Daemon(name, prefix + self.server_arguments(name) + list(extra), self.path(name + ".log"))
         self.servers[name] = server
         if wait:
             server.wait_ready()

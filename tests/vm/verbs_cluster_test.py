@@ -10,15 +10,18 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cluster"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "walker"))
 from adapter_scenario import live_through  # noqa: E402
-from cluster_harness import Cluster, Failed, run, wait_for  # noqa: E402
+from cluster_harness import BIN_DIR, Cluster, Failed, run, wait_for  # noqa: E402
 from metrics_endpoint import free_port, scrape  # noqa: E402
 from oracle import Oracle  # noqa: E402
+from sent_ledger import SentLedger  # noqa: E402
 
 DEATHS = int(os.environ.get("RAMCORE_VM_DEATHS", "100"))
 SERVER_DEATHS = int(os.environ.get("RAMCORE_VM_SERVER_DEATHS", "18"))
 SERVER_DEATHS_TO_WARM_UP = 7
 DEVICES = (os.environ.get("RDMA_DEV0", ""), os.environ.get("RDMA_DEV1", ""))
+LOG_BYTES_LEAST = 48 << 20  # half of what servers here have; nothing else that is registered comes near
 LINKS = ("rdma0", "rdma1")  # below these devices (tests/vm/run)
 SECRET = "a secret for this machine alone"
 
@@ -45,8 +48,8 @@ def sent(port):
     def of_verbs(name):
         return metrics[f'ramcore_sent_{name}_total{{transport="verbs"}}']
     return {"payload": of_verbs("payload_bytes"), "gathered": of_verbs("gathered_bytes"), "chunks": of_verbs("chunks"),
-            "copied": of_verbs("long_chunks_copied"), "lent": metrics["ramcore_pins_total"],
-            "back": metrics["ramcore_pins_ended_total"]}
+            "copied": of_verbs("long_chunks_copied"), "lent": int(metrics["ramcore_pins_total"]),
+            "back": int(metrics["ramcore_pins_ended_total"])}
 
 
 def resident_kb(pid):
@@ -164,18 +167,21 @@ class VerbsClusterTest(unittest.TestCase):
             self.assertEqual(cluster.rc("get", "t", "k").strip(), "after")
 
     def test_multi_reads_are_sent_from_the_log(self):
-        """All but heads and what fills a descriptor; a build that copies once more (the mutation) is found out."""
+        """All but heads and what fills a descriptor, as the adapter is given it and as the server itself counts; a build that
+        copies once more (the mutations) is found out, also if it counts as if it did not."""
         with Cluster(servers=1, secret=SECRET, transports=("verbs",), autostart=False) as cluster:
             cluster.start_coordinator()
             port = free_port()
-            cluster.start_server("s1", extra=["--metrics", f"127.0.0.1:{port}"])
+            ledger = SentLedger(BIN_DIR, "verbs", cluster.path("sent"), LOG_BYTES_LEAST)
+            cluster.start_server("s1", extra=["--metrics", f"127.0.0.1:{port}"], environment=ledger.environment)
             load = ["rcbench", "--transport", "verbs", "--records", 1000, "--value-bytes", 1000, "--json"]
             cluster.run(*load, "--load-only")
-            before = sent(port)
+            before, walked = sent(port), ledger.counts()
             report = json.loads(cluster.run(*load, "--no-load", "--workload", "C", "--batch", 16, "--outstanding", 4,
                                             "--warmup-s", 0, "--duration-s", 3).stdout)
             after = wait_for(lambda: sent(port), lambda now: now["lent"] == now["back"], 10)
             payload, gathered, chunks, copied, lent, _ = (int(after[name] - before[name]) for name in after)
+            ledger.judge(self, walked, after["lent"] - before["lent"], 1000, after["back"] - before["back"])
             print(f"{report['operations']} multi-reads of 16 x 1000 B: {payload} B given to the device, of them "
                   f"{100 * (payload - gathered) / payload:.2f} % copied by us; {chunks} pieces from the log, {copied} long "
                   f"ones copied; {lent} lent and given back")

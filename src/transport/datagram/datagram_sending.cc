@@ -206,7 +206,7 @@ bool DatagramEndpoint::gatherFrame(FramePort& port, Outgoing& outgoing, ByteSpan
   const bool is_overdue = now_ns_ >= outgoing.message->lent_since_ns + options_.lent_ns_max;
   const auto canStay = [&](const Chunk& chunk) {
     return !is_overdue && port.facts().pieces_max >= 2 && chunk.owner != nullptr && chunk.owner != &chunk_copies &&
-           port.canAttach(chunk.region) && !RC_MUTATION("copy-before-send");
+           port.canAttach(chunk.region) && !RC_MUTATION("copy-before-send") && !RC_MUTATION("copy-uncounted");
   };
   const GatherPlan plan = planPieces(static_cast<uint32_t>(wire::kPacketHeaderBytes + head.size()), chunks, limits,
                                      [&](const Chunk& chunk) { return !isLong(chunk) || !canStay(chunk); });
@@ -252,7 +252,7 @@ bool DatagramEndpoint::gatherFrame(FramePort& port, Outgoing& outgoing, ByteSpan
   }
   for (size_t k = 0; k < chunks.size(); ++k) {
     if (chunks[k].bytes == 0) continue;
-    if (!plan.is_copied[k]) {
+    if (!plan.is_copied[k] || (RC_MUTATION("copy-uncounted") && isLong(chunks[k]))) {
       ++send_counts_.chunks_gathered;
       send_counts_.gathered_bytes += chunks[k].bytes;
     } else {

@@ -160,7 +160,8 @@ bool SendQueue::append(Chain& chain, Waiting& waiting) {
 // Bytes without an owner are nobody's when the call is abandoned.
 bool SendQueue::isReachable(const Chunk& chunk) const {
   uint32_t key = 0;
-  return chunk.owner != nullptr && parts_.regions.findKey(chunk, key) && !RC_MUTATION("copy-before-send");
+  return chunk.owner != nullptr && parts_.regions.findKey(chunk, key) && !RC_MUTATION("copy-before-send") &&
+         !RC_MUTATION("copy-uncounted");
 }
 
 bool SendQueue::appendSend(Chain& chain, Waiting& waiting) {
@@ -230,6 +231,11 @@ bool SendQueue::gatherPieces(Chain& chain, TxBuffer& buffer, const GatherPlan& p
     to_room -= chunk.bytes;
     left -= chunk.bytes;
     continues = true;
+    if (RC_MUTATION("copy-uncounted")) {
+      parts_.counts.chunks_gathered += 1;
+      parts_.counts.gathered_bytes += chunk.bytes;
+      continue;
+    }
     parts_.counts.chunks_copied += 1;
     if (chunk.bytes >= parts_.copy_below_bytes) parts_.counts.long_chunks_copied += 1;
   }
