@@ -198,6 +198,30 @@ TEST_F(VerbsHostile, WhoAsksAndTakesNoAnswersIsClosed) {
   EXPECT_LT(world->nowNs() - begin_ns, 20 * kSecond);
 }
 
+// The adapter tries again and again, and reads the values each time.
+TEST_F(VerbsHostile, WhatTheAdapterHasStaysLentUntilItIsDone) {
+  constexpr uint32_t kValues = 16;
+  CountingOwner owner;
+  server->sink.on_request = [&](RxMessage& request) {
+    TxMessage response = server->endpoint().allocate(16);
+    response.appendHead(uint64_t{5});
+    for (uint32_t i = 0; i < kValues; ++i) response.appendChunk(owner.lend(1000, static_cast<uint8_t>(i)));
+    server->endpoint().reply(request.reply_to, std::move(response));
+  };
+  join(0);
+  peer->send(header(VerbsKind::Request, 0));
+  ASSERT_TRUE(until([&] { return owner.lentCount() == kValues; }));
+  // For longer than anything is lent that waits here.
+  const int64_t begin_ns = world->nowNs();
+  EXPECT_TRUE(until([&] { return world->nowNs() - begin_ns > kSecond / 4; }));
+  EXPECT_EQ(owner.releasedOnce(), 0u) << "nothing has completed";
+  EXPECT_EQ(server->endpoint().sessionCount(), 2u);
+  peer->closeSocket();
+  EXPECT_TRUE(until([&] { return owner.releasedOnce() == kValues; })) << "its queue pair has come to its end";
+  EXPECT_EQ(server->endpoint().sessionCount(), 1u);
+  server->echoRequests();
+}
+
 TEST_F(VerbsHostile, WhoNeverSaysThatItIsReadyKeepsNoBuffers) {
   for (int round = 0; round < 3; ++round) {
     join(64, false);

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/mutation.h"
 #include "transport/dpdk/eal.h"
 #include "transport/dpdk/virtual_device.h"
 
@@ -265,7 +266,7 @@ DpdkPort::Loan* DpdkPort::takeLoan() {
     made->info.free_cb = [](void*, void* opaque) {
       auto* const loan = static_cast<Loan*>(opaque);
       loan->next = std::exchange(loan->port->free_loans_, loan);
-      loan->owner->onPieceGone();
+      if (!RC_MUTATION("release-at-post")) loan->owner->onPieceGone();
     };
     free_loans_ = made;
   }
@@ -290,6 +291,7 @@ bool DpdkPort::attach(datagram::OutFrame frame, const std::byte* at, uint32_t by
   piece->data_len = static_cast<uint16_t>(bytes);
   piece->pkt_len = bytes;
   RC_CHECK(rte_pktmbuf_chain(mbufOf(frame), piece) == 0);
+  if (RC_MUTATION("release-at-post")) owner.onPieceGone();
   return true;
 }
 

@@ -336,6 +336,11 @@ bool SendQueue::submit(Chain& chain) {
   ibv_send_wr* refused = nullptr;
   const int error = ibv_post_send(pair_->raw(), scratch.requests.data(), &refused);
   parts_.counts.posts += 1;
+  if (RC_MUTATION("release-at-post")) {
+    for (size_t i = 0; i < ring_count_; ++i) {
+      if (TxMessage& message = ring_[(first_ + i) % ring_.size()].message; message) TxMessage::releaseChunks(*message);
+    }
+  }
   scratch.pieces.clear();
   scratch.handed_over.clear();
   return error == 0;
