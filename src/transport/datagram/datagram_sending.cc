@@ -105,6 +105,7 @@ void DatagramEndpoint::endSending(Channel& channel, Outgoing*& outgoing) {
 // Its bytes go back in flush(), behind what is sent there: a peer waits for that.
 void DatagramEndpoint::retire(Outgoing& outgoing) {
   outgoing.finish();
+  if (RC_MUTATION("forget-what-ports-read")) outgoing.recycle();
   retired_.push_back(&outgoing);
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/mutation.h"
+
 namespace ramcore::transport::datagram {
 
 void Outgoing::begin(SessionId of, TxMessage what, wire::PacketKind message_kind, uint32_t bytes_of_packet,
@@ -16,7 +18,7 @@ void Outgoing::begin(SessionId of, TxMessage what, wire::PacketKind message_kind
   // An empty message is one packet, too. (Most are one, and dividing takes as long as all the rest here.)
   packet_count = bytes <= packet_bytes ? 1 : (bytes + packet_bytes - 1) / packet_bytes;
   next = 0;
-  granted = std::min(packet_count, unasked_packets);
+  granted = RC_MUTATION("forget-grant-limit") ? packet_count : std::min(packet_count, unasked_packets);
   acknowledged = 0;
   is_active = true;
   was_resent = false;
@@ -94,6 +96,17 @@ void Outgoing::resendFirst() {
   if (resend_at < resend.size()) return;
   const uint32_t last = std::min(next, acknowledged + kFirstResendMax);
   for (uint32_t packet = acknowledged; packet < last; ++packet) resend.push_back(packet);
+}
+
+void Outgoing::onPieceGone() noexcept {
+  --pieces_out;
+  if (pieces_out == 0 && next == packet_count && RC_MUTATION("release-before-taken")) {
+    for (Chunk& chunk : std::span(message->chunks).first(message->chunk_count)) {
+      if (ChunkOwner* const owner = std::exchange(chunk.owner, nullptr); owner != nullptr) {
+        owner->releaseChunk(chunk.token);
+      }
+    }
+  }
 }
 
 uint32_t Outgoing::bytesOf(uint32_t packet) const {

@@ -44,7 +44,7 @@ class Outgoing final : public FrameOwner {
   uint32_t offsetOf(uint32_t packet) const { return packet * packet_bytes; }
   uint32_t bytesOf(uint32_t packet) const;
 
-  void onPieceGone() noexcept override { --pieces_out; }
+  void onPieceGone() noexcept override;
 
   SessionId session;
   TxMessage message;
