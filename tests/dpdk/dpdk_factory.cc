@@ -3,6 +3,7 @@
 #include <set>
 
 #include "contract/transport_suite.h"
+#include "dpdk/memif_world.h"
 #include "runtime/real/system_clock.h"
 #include "transport/dpdk/dpdk_transport.h"
 #include "transport/epoll_sleeper.h"
@@ -55,21 +56,25 @@ class DpdkNode final : public Node {
 
 class DpdkWorld final : public World {
  public:
-  explicit DpdkWorld(Medium medium) : medium_(medium) {
+  /// @param shared_folder  where the sockets of memifs are; empty: nobody else's
+  /// @param first_number   of its processes
+  explicit DpdkWorld(Medium medium, const std::filesystem::path& shared_folder = {}, int first_number = 1)
+      : medium_(medium), first_number_(first_number), folder_(shared_folder), is_folder_own_(shared_folder.empty()) {
     ChunkArena& arena = chunkArena();
     if (arena.base == nullptr) arena.base = static_cast<std::byte*>(std::aligned_alloc(2u << 20, ChunkArena::kBytes));
     arena.used_bytes = 0;
+    if (!is_folder_own_) return;
     std::string pattern = (std::filesystem::temp_directory_path() / "ramcore-memif-XXXXXX").string();
     RC_CHECK(::mkdtemp(pattern.data()) != nullptr);
     folder_ = pattern;
   }
   ~DpdkWorld() override {
     chunkArena().region = 0;
-    std::filesystem::remove_all(folder_);
+    if (is_folder_own_) std::filesystem::remove_all(folder_);
   }
   std::unique_ptr<Node> makeNode(const NodeOptions& options, const Identity& identity) override {
     // A process that is started anew has the address of the one before it.
-    int number = 1;
+    int number = first_number_;
     while (taken_.contains(number)) ++number;
     return std::make_unique<DpdkNode>(clock_, entropy_, deviceOf(number), number,
                                       medium_ == Medium::BadPacket ? kBadRates : datagram::FaultRates{}, options,
@@ -91,9 +96,11 @@ class DpdkWorld final : public World {
   }
 
   const Medium medium_;
+  const int first_number_;
   runtime::SystemClock clock_;
   runtime::SystemEntropy entropy_;
   std::filesystem::path folder_;
+  const bool is_folder_own_;
   std::set<int> taken_;
 };
 
@@ -107,4 +114,9 @@ const Registration kPacket({"dpdk_af_packet", &makeDpdkWorld<Medium::Packet>, {.
 const Registration kBadPacket({"dpdk_af_packet_bad", &makeDpdkWorld<Medium::BadPacket>, {.has_sleeper = true}});
 
 }  // namespace
+
+std::unique_ptr<World> makeMemifEnd(const std::filesystem::path& folder, bool listens) {
+  return std::make_unique<DpdkWorld>(Medium::Memif, folder, listens ? 1 : 2);
+}
+
 }  // namespace ramcore::transport::contract

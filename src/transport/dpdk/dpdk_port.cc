@@ -179,7 +179,8 @@ Outcome<bool> DpdkPort::configure(const PortOptions& options) {
   is_started_ = error == 0;
   // That of a memif which looks for another process does not, before that process is there: it is tried again.
   if (!is_started_ && !facts_.joins_two) return failed(name_.name, "does not start", -error);
-  if (is_started_ && facts_.joins_two && name_.arguments.find("role=client") != std::string::npos) awaitLink();
+  looks_for_other_ = facts_.joins_two && name_.arguments.find("role=client") != std::string::npos;
+  if (is_started_ && looks_for_other_) awaitLink();
   // A packet socket sees only what is for its interface's address, unless all is wanted.
   if (name_.name.starts_with("net_af_packet")) static_cast<void>(rte_eth_promiscuous_enable(port_));
   uint16_t mtu = 0;
@@ -305,12 +306,19 @@ void DpdkPort::awaitLink() {
   }
 }
 
-// The driver of memif looks for the other end when it is asked for the link's state.
+// The driver of memif looks for the other end when the port is started, and never again: when the process there has
+// gone, the port has to be started anew, until another one is there. (Not where the link was never up: the driver of
+// the other end may be greeting us, and does not survive that we leave.)
 bool DpdkPort::keepHouse() {
   if (!is_started_) is_started_ = is_open_ && rte_eth_dev_start(port_) == 0;
   if (!is_started_) return false;
   rte_eth_link link{};
+  const bool was_up = is_up_;
   is_up_ = rte_eth_link_get_nowait(port_, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
+  if (was_up && !is_up_ && looks_for_other_) {
+    is_started_ = false;
+    whereEventsRun([](const DpdkPort& port) { static_cast<void>(rte_eth_dev_stop(port.port_)); });
+  }
   return is_up_;
 }
 
@@ -337,23 +345,29 @@ void DpdkPort::stop() {
   if (facts_.joins_two && is_up_) std::this_thread::sleep_for(kLastFramesWait);
   is_open_ = false;
   is_started_ = false;
-  struct Closing {
-    DpdkPort& port;
-    std::atomic<bool> is_done{false};
-  } closing{*this};
-  const auto close = [](void* argument) {
-    auto& what = *static_cast<Closing*>(argument);
-    const DpdkPort& port = what.port;
+  whereEventsRun([](const DpdkPort& port) {
     static_cast<void>(rte_eth_dev_stop(port.port_));
     static_cast<void>(rte_eth_dev_close(port.port_));
     rte_eal_hotplug_remove(port.is_virtual_ ? "vdev" : "pci", port.name_.name.c_str());
+  });
+}
+
+// On DPDK's thread for events, where alarms run: the driver of memif frees there what the other end leaves behind, and
+// would do it twice if both ended at once.
+void DpdkPort::whereEventsRun(void (*work)(const DpdkPort&)) const {
+  struct Errand {
+    const DpdkPort& port;
+    void (*work)(const DpdkPort&);
+    std::atomic<bool> is_done{false};
+  } errand{*this, work};
+  const auto run = [](void* argument) {
+    auto& what = *static_cast<Errand*>(argument);
+    what.work(what.port);
     what.is_done.store(true, std::memory_order_release);
     what.is_done.notify_one();
   };
-  // On DPDK's thread for events, where alarms run: the driver of memif frees there what the other end leaves behind,
-  // and would do it twice if both ended at once.
-  if (!facts_.joins_two || rte_eal_alarm_set(1, close, &closing) != 0) return close(&closing);
-  closing.is_done.wait(false, std::memory_order_acquire);
+  if (!facts_.joins_two || rte_eal_alarm_set(1, run, &errand) != 0) return run(&errand);
+  errand.is_done.wait(false, std::memory_order_acquire);
 }
 
 }  // namespace ramcore::transport::dpdk

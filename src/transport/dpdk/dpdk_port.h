@@ -82,6 +82,7 @@ class DpdkPort final : public datagram::FramePort {
   Outcome<bool> configure(const PortOptions& options);
   Loan* takeLoan();
   void awaitLink();
+  void whereEventsRun(void (*work)(const DpdkPort&)) const;
 
   const DeviceName name_;
   const FramePools& pools_;
@@ -91,6 +92,7 @@ class DpdkPort final : public datagram::FramePort {
   bool is_open_ = false;
   bool is_started_ = false;
   bool is_virtual_ = false;
+  bool looks_for_other_ = false;  // a memif that connects to the other process
   bool knows_thread_ = false;
   bool is_up_ = false;  // as of the last look
   std::vector<std::unique_ptr<Loan>> loans_;
