@@ -181,7 +181,9 @@ class VerbsClusterTest(unittest.TestCase):
                                             "--warmup-s", 0, "--duration-s", 3).stdout)
             after = wait_for(lambda: sent(port), lambda now: now["lent"] == now["back"], 10)
             payload, gathered, chunks, copied, lent, _ = (int(after[name] - before[name]) for name in after)
-            ledger.judge(self, walked, after["lent"] - before["lent"], 1000, after["back"] - before["back"])
+            values = after["lent"] - before["lent"]
+            walk = ledger.judge(self, walked, values, 1000, after["back"] - before["back"])
+            self.assertEqual(walk["log_pieces"], values)
             print(f"{report['operations']} multi-reads of 16 x 1000 B: {payload} B given to the device, of them "
                   f"{100 * (payload - gathered) / payload:.2f} % copied by us; {chunks} pieces from the log, {copied} long "
                   f"ones copied; {lent} lent and given back")
