@@ -70,8 +70,7 @@ TEST_P(Seals, EachBitOfTheHeaderMatters) {
 
 // Processes of different builds understand each other: what changes these changes wire::kDatagramVersion, too.
 TEST_P(Seals, AreWhatTheyWere) {
-  EXPECT_EQ(sealOf(seal_, sampleHeader(), sampleBytes(1450)),
-            GetParam() ? 7330437418449024751u : 9234843976756460486u);
+  EXPECT_EQ(sealOf(seal_, sampleHeader(), sampleBytes(1450)), GetParam() ? 7330437418449024751u : 9234843976756460486u);
 }
 
 TEST_P(Seals, KindAndVersionMatter) {
