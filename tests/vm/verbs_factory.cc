@@ -16,14 +16,9 @@ std::string deviceOf(Role role) {
 
 class VerbsNode final : public Node {
  public:
-  VerbsNode(runtime::Clock& clock, runtime::Entropy& entropy, const NodeOptions& options, const Identity& identity,
-            bool is_impatient)
+  VerbsNode(runtime::Clock& clock, runtime::Entropy& entropy, const NodeOptions& options, const Identity& identity)
       : sleeper_(clock) {
     verbs::VerbsOptions verbs;
-    if (is_impatient) {
-      verbs.greeting_timeout_ns = runtime::kNanosPerSecond / 2;
-      verbs.stall_close_ns = runtime::kNanosPerSecond;
-    }
     verbs.device = deviceOf(identity.role);
     verbs.slots_per_session = options.slots_per_session;
     verbs.ack_timeout = 18;  // emulated machines are slow
@@ -47,30 +42,27 @@ class VerbsNode final : public Node {
 
 class VerbsWorld final : public World {
  public:
-  explicit VerbsWorld(bool is_impatient) : is_impatient_(is_impatient) {
+  VerbsWorld() {
     ChunkArena& arena = chunkArena();
     if (arena.base == nullptr) arena.base = static_cast<std::byte*>(std::aligned_alloc(2u << 20, ChunkArena::kBytes));
     arena.used_bytes = 0;
   }
   std::unique_ptr<Node> makeNode(const NodeOptions& options, const Identity& identity) override {
-    return std::make_unique<VerbsNode>(clock_, entropy_, options, identity, is_impatient_);
+    return std::make_unique<VerbsNode>(clock_, entropy_, options, identity);
   }
   Locator placeToListen(Node&, int) override { return Locator::parse("verbs://127.0.0.1:0").value(); }
   Locator emptyPlace() override { return Locator::parse("verbs://127.0.0.1:1").value(); }
   int64_t nowNs() override { return clock_.nowNs(); }
 
  private:
-  const bool is_impatient_;
   runtime::SystemClock clock_;
   runtime::SystemEntropy entropy_;
 };
 
 const Registration kVerbsRegistration({"verbs",
-                                       []() -> std::unique_ptr<World> { return std::make_unique<VerbsWorld>(false); },
+                                       []() -> std::unique_ptr<World> { return std::make_unique<VerbsWorld>(); },
                                        {.has_sleeper = true}});
 
 }  // namespace
-
-std::unique_ptr<World> makeImpatientVerbsWorld() { return std::make_unique<VerbsWorld>(true); }
 
 }  // namespace ramcore::transport::contract

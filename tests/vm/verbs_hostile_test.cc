@@ -1,89 +1,32 @@
 // What a peer that has the secret may send over its queue pair: it loses its own session, and nobody else notices.
 #include <gtest/gtest.h>
 
-#include <list>
+#include <algorithm>
 
-#include "contract/transport_suite.h"
-#include "vm/hostile_peer.h"
+#include "vm/hostile_fixture.h"
 #include "wire/frame.h"
-
-namespace ramcore::transport::contract {
-/// Whose sessions are given up soon.
-std::unique_ptr<World> makeImpatientVerbsWorld();
-}  // namespace ramcore::transport::contract
 
 namespace ramcore::transport::verbs {
 namespace {
 
-using contract::CountingOwner;
-using contract::Process;
-using contract::TestCall;
 using wire::VerbsHeader;
 using wire::VerbsKind;
 using wire::VerbsPiece;
 
-constexpr int64_t kSecond = runtime::kNanosPerSecond;
-
-class VerbsHostile : public ::testing::Test {
+class VerbsHostile : public HostileFixture {
  protected:
-  VerbsHostile() {
-    world = contract::makeImpatientVerbsWorld();
-    server = std::make_unique<Process>(*world, Role::Server, 7);
-    honest = std::make_unique<Process>(*world, Role::Client, 1);
-    place = server->endpoint().listen(world->placeToListen(*server->node, 0)).value();
-    server->echoRequests();
-    session = honest->endpoint().connect(place, 0, world->nowNs() + 10 * kSecond);
-    EXPECT_TRUE(until([&] { return honest->sink.opened.size() == 1; }));
-  }
-  ~VerbsHostile() override {
-    expectHonestIsServed();
-    EXPECT_TRUE(honest->sink.lost.empty());
-    peer.reset();
-    honest->die();
-    server->die();
-  }
-
-  bool until(const std::function<bool()>& condition) {
-    return contract::stepUntil(*world, {server.get(), honest.get()}, condition);
-  }
-  // Small and large, both ways.
-  void expectHonestIsServed() {
-    for (const uint32_t bytes : {100u, 300'000u}) {
-      TestCall call;
-      CountingOwner owner;
-      TxMessage request = contract::makeMessage(honest->endpoint(), owner, bytes, 5);
-      ASSERT_EQ(honest->endpoint().call(session, request, {}, call), Status::Ok);
-      ASSERT_TRUE(until([&] { return call.completions == 1; }));
-      EXPECT_EQ(call.status, Status::Ok);
-      EXPECT_TRUE(contract::hasPattern(call.response, bytes, 5));
-    }
-  }
   void join(uint32_t receive_count = 64, bool says_ready = true) {
-    peer = std::make_unique<HostilePeer>(
-        place, Identity{.role = Role::Client, .id = 66, .cluster_name = "contract", .secret = {}}, receive_count);
-    ASSERT_TRUE(peer->connect([&] { server->step(); }, says_ready));
+    peer = makePeer(receive_count);
+    ASSERT_TRUE(peer->connect(place, [&] { server->step(); }, says_ready));
     if (says_ready) ASSERT_TRUE(until([&] { return server->endpoint().sessionCount() == 2; }));
+  }
+  static std::unique_ptr<HostilePeer> makePeer(uint32_t receive_count) {
+    return std::make_unique<HostilePeer>(identityOf(Role::Client, 66), receive_count);
   }
   void expectClosed() {
     EXPECT_TRUE(until([&] { return server->endpoint().sessionCount() == 1; }));
     EXPECT_GT(server->endpoint().badSessionCount(), 0u);
   }
-  static VerbsHeader header(VerbsKind kind, uint32_t message_bytes, uint16_t slot = 0, uint32_t sequence = 1) {
-    VerbsHeader header{};
-    header.kind = kind;
-    header.message_bytes = message_bytes;
-    header.slot = slot;
-    header.sequence = sequence;
-    header.response_bytes_max = UINT32_MAX;
-    return header;
-  }
-
-  std::unique_ptr<contract::World> world;
-  std::unique_ptr<Process> server;
-  std::unique_ptr<Process> honest;
-  std::unique_ptr<HostilePeer> peer;
-  Locator place;
-  SessionId session;
 };
 
 TEST_F(VerbsHostile, HeadersThatMakeNoSenseCloseTheirSession) {
@@ -169,25 +112,30 @@ TEST_F(VerbsHostile, APlaceAtAKeyThatDoesNotExistLosesItsSession) {
   server->echoRequests();
 }
 
+// The memory is registered with all rights, and its key is told: what keeps the peer out is the server's queue pair.
 TEST_F(VerbsHostile, NobodyReachesIntoTheServersMemory) {
+  constexpr std::byte kOwn{0x5a};
+  std::vector<std::byte> memory(4096, kOwn);
+  constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+  auto region = partsOf(*server).device().registerMemory(memory.data(), memory.size(), kAccess);
+  ASSERT_TRUE(region.ok());
   for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE}) {
     join();
-    // The honest one's large message went by keys of this device: some of these exist.
-    for (uint32_t key = 0; key < 64; ++key) {
-      peer->transfer(opcode, reinterpret_cast<uint64_t>(contract::chunkArena().base), key << 8 | (key & 0xff));
-      if (peer->isBroken()) break;
-    }
-    EXPECT_TRUE(until([&] { return peer->isBroken(); }));
+    peer->transfer(opcode, reinterpret_cast<uint64_t>(memory.data()), (*region)->rkey);
+    EXPECT_TRUE(until([&] { return peer->isBroken() || peer->transferCount() != 0; }));
+    EXPECT_EQ(peer->transferCount(), 0u) << "a client has reached into the memory of a server";
+    EXPECT_TRUE(peer->isBroken());
     // Some devices break the queue pair at this end as well.
     peer->closeSocket();
     EXPECT_TRUE(until([&] { return server->endpoint().sessionCount() == 1; }));
   }
+  EXPECT_TRUE(std::ranges::all_of(memory, [](std::byte byte) { return byte == kOwn; }));
 }
 
 // It never posts a receive buffer, so not one answer is taken.
 TEST_F(VerbsHostile, WhoAsksAndTakesNoAnswersIsClosed) {
   join(0);
-  const int64_t begin_ns = world->nowNs();
+  const int64_t begin_ns = world.nowNs();
   uint32_t sequence = 0;
   EXPECT_TRUE(until([&] {
     // The server frees the slot when it answers.
@@ -195,7 +143,7 @@ TEST_F(VerbsHostile, WhoAsksAndTakesNoAnswersIsClosed) {
     for (int i = 0; i < 20; ++i) server->step();
     return server->endpoint().sessionCount() == 1;
   }));
-  EXPECT_LT(world->nowNs() - begin_ns, 20 * kSecond);
+  EXPECT_LT(world.nowNs() - begin_ns, 20 * kSecond);
 }
 
 // The adapter tries again and again, and reads the values each time.
@@ -235,8 +183,8 @@ TEST_F(VerbsHostile, AFloodBeforeTheLastWordIsDeliveredInOrder) {
   server->sink.on_request = nullptr;
   join(64, false);
   for (uint16_t slot = 0; slot < 8; ++slot) peer->send(header(VerbsKind::Request, 0, slot, 1));
-  const int64_t begin_ns = world->nowNs();
-  EXPECT_TRUE(until([&] { return world->nowNs() - begin_ns > kSecond / 10; }));
+  const int64_t begin_ns = world.nowNs();
+  EXPECT_TRUE(until([&] { return world.nowNs() - begin_ns > kSecond / 10; }));
   EXPECT_TRUE(server->sink.held.empty()) << "the session is not open";
   peer->sayReady();
   EXPECT_TRUE(until([&] { return server->sink.held.size() == 8; }));
@@ -246,10 +194,9 @@ TEST_F(VerbsHostile, AFloodBeforeTheLastWordIsDeliveredInOrder) {
 }
 
 TEST_F(VerbsHostile, AnAddressThatSomebodyChangedIsRefused) {
-  peer = std::make_unique<HostilePeer>(
-      place, Identity{.role = Role::Client, .id = 66, .cluster_name = "contract", .secret = {}}, 64);
+  peer = makePeer(64);
   peer->forge = [](wire::VerbsAddress& address) { address.queue_pair ^= 1; };
-  EXPECT_FALSE(peer->connect([&] { server->step(); }));
+  EXPECT_FALSE(peer->connect(place, [&] { server->step(); }));
   EXPECT_EQ(server->endpoint().badSessionCount(), 1u);
 }
 
@@ -263,10 +210,9 @@ TEST_F(VerbsHostile, AddressesThatMakeNoSenseAreRefused) {
   };
   uint64_t bad_count = 0;
   for (const auto& change : changes) {
-    peer = std::make_unique<HostilePeer>(
-        place, Identity{.role = Role::Client, .id = 66, .cluster_name = "contract", .secret = {}}, 64);
+    peer = makePeer(64);
     peer->change = change;
-    EXPECT_FALSE(peer->connect([&] { server->step(); }));
+    EXPECT_FALSE(peer->connect(place, [&] { server->step(); }));
     EXPECT_EQ(server->endpoint().badSessionCount(), ++bad_count);
   }
 }

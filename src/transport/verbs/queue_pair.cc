@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/mutation.h"
+
 namespace ramcore::transport::verbs {
 namespace {
 
@@ -53,7 +55,8 @@ bool QueuePair::initialize() {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.port_num = device_.port();
-  attributes.qp_access_flags = lets_peer_transfer_ ? IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE : 0;
+  const bool lets_peer_transfer = lets_peer_transfer_ || RC_MUTATION("remote-access-for-clients");
+  attributes.qp_access_flags = lets_peer_transfer ? IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE : 0;
   return ibv_modify_qp(raw(), &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0;
 }
 
