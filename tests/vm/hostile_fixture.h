@@ -73,7 +73,9 @@ class HostileFixture : public ::testing::Test {
     header.response_bytes_max = UINT32_MAX;
     return header;
   }
-  static ByteSpan bytesOfPieces(const std::vector<wire::VerbsPiece>& pieces) { return std::as_bytes(std::span(pieces)); }
+  static ByteSpan bytesOfPieces(const std::vector<wire::VerbsPiece>& pieces) {
+    return std::as_bytes(std::span(pieces));
+  }
 
   PartsWorld world;
   std::unique_ptr<contract::Process> server;

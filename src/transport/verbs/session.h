@@ -26,9 +26,10 @@ struct OwnTransfer {
 struct ServedTransfer {
   wire::VerbsHeader request{};
   std::vector<wire::VerbsPiece> pieces;
-  Block* into = nullptr;  ///< where it is read to
-  bool is_read = false;   ///< all of it is there, and `into` is ours
-  TxMessage response;     ///< waits for a place
+  Block* into = nullptr;    ///< where it is read to; the send queue's, which may let it go, until
+  bool is_read = false;     ///< all of it is there, and `into` is ours
+  uint32_t into_bytes = 0;  ///< of `into`, that count as held
+  TxMessage response;       ///< waits for a place
   wire::VerbsHeader response_header{};
   int64_t response_since_ns = 0;
 };

@@ -46,6 +46,8 @@ class VerbsEndpoint final : public Endpoint {
   const Outcome<bool>& ready() const { return is_ready_; }
   /// Queue pairs that are there, those of lost sessions that are not drained yet included.
   size_t queuePairCount() const { return channels_.size(); }
+  /// Of messages that are being read from where peers announced them, or were and are lent.
+  uint64_t heldBytes() const { return read_messages_.held_bytes.load(std::memory_order_relaxed); }
 
   /// What the sleeper tells of a session's socket.
   void onReady(Session& session, uint32_t events);

@@ -331,8 +331,8 @@ void VerbsEndpoint::giveBack(Channel& channel) {
   }
   for (ServedTransfer& served : channel.served) {
     if (served.into == nullptr) continue;
-    read_messages_.held_bytes.fetch_sub(served.into->capacity, std::memory_order_relaxed);
-    if (served.is_read) blocks_.drop(served.into);  // else the queue has it
+    read_messages_.held_bytes.fetch_sub(served.into_bytes, std::memory_order_relaxed);
+    if (served.is_read) blocks_.drop(served.into);  // else the queue has it, or had
     served.into = nullptr;
   }
 }

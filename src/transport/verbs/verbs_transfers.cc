@@ -59,7 +59,8 @@ bool VerbsEndpoint::startRead(Session& session, uint16_t slot) {
   if (session.is_bounded && held_bytes + served.request.message_bytes > options_.held_bytes_max) return false;
   served.into = blocks_.take(served.request.message_bytes);
   if (served.into == nullptr) return false;
-  read_messages_.held_bytes.fetch_add(served.into->capacity, std::memory_order_relaxed);
+  served.into_bytes = served.into->capacity;
+  read_messages_.held_bytes.fetch_add(served.into_bytes, std::memory_order_relaxed);
   served.is_read = false;
   session.channel->queue.read(slot, *served.into, served.pieces);
   makeDirty(session);
@@ -90,7 +91,7 @@ void VerbsEndpoint::squeeze() {
     if (session == nullptr || session->state != Session::State::Open || !session->is_bounded) continue;
     uint64_t bytes = 0;
     for (const ServedTransfer& served : session->channel->served) {
-      if (served.into != nullptr && !served.is_read) bytes += served.into->capacity;
+      if (served.into != nullptr && !served.is_read) bytes += served.into_bytes;
     }
     if (bytes <= worst_bytes) continue;
     worst = session.get();

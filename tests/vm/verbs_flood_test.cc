@@ -1,0 +1,226 @@
+// Many who ask for as much as the rules let them, and more: what a server holds for them is bounded, an honest client
+// gets on, and what had to wait is served when there is memory again.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "vm/hostile_fixture.h"
+
+namespace ramcore::transport::verbs {
+namespace {
+
+using contract::CountingOwner;
+using contract::hasPattern;
+using contract::makeMessage;
+using contract::TestCall;
+using wire::VerbsHeader;
+using wire::VerbsKind;
+
+constexpr uint32_t kLarge = 8u << 20;
+constexpr uint32_t kLargeBlock = 16u << 20;  // that it takes: its header does not fit into half of that
+constexpr uint32_t kShort = 1u << 20;
+constexpr uint64_t kHeldMax = 40u << 20;
+constexpr uint32_t kLargeHeldMax = 3;  // begun while less than the bound is held
+constexpr uint16_t kSlots = 8;
+
+VerbsOptions floodOptions() {
+  VerbsOptions options = impatientOptions();
+  options.held_bytes_max = kHeldMax;
+  options.stall_bytes_max = 16u << 20;
+  options.stall_squeeze_ns = 4 * kSecond;  // the software devices lose packets, and miss them after a second
+  options.stall_close_ns = 20 * kSecond;
+  return options;
+}
+
+/// The server answers all requests but those of kLarge and kShort: they are kept, as by a service that is slow.
+class VerbsFlood : public HostileFixture {
+ protected:
+  explicit VerbsFlood(const VerbsOptions& options = floodOptions()) : HostileFixture(options) {
+    server->sink.on_request = [this, echo = server->sink.on_request](RxMessage& request) {
+      if (request.messageBytes() == kLarge || request.messageBytes() == kShort) {
+        server->sink.held.push_back(std::move(request));
+      } else {
+        echo(request);
+      }
+    };
+  }
+  ~VerbsFlood() override {
+    server->sink.held.clear();
+    peers.clear();
+  }
+
+  HostilePeer& join() {
+    auto one = std::make_unique<HostilePeer>(identityOf(Role::Client, 66), 64);
+    const uint32_t before = server->endpoint().sessionCount();
+    EXPECT_TRUE(one->connect(place, [&] { step(); }));
+    EXPECT_TRUE(until([&] { return server->endpoint().sessionCount() == before + 1; }));
+    return *peers.emplace_back(std::move(one));
+  }
+  static void announce(HostilePeer& one, uint32_t bytes, uint16_t slot, uint32_t piece_count = 16,
+                       uint32_t sequence = 1) {
+    const std::vector<wire::VerbsPiece> pieces = one.announce(bytes, piece_count);
+    one.send(header(VerbsKind::RequestOffer, bytes, slot, sequence), bytesOfPieces(pieces));
+  }
+  uint64_t heldBytes() { return partsOf(*server).verbs().heldBytes(); }
+  size_t keptCount() const { return server->sink.held.size(); }
+  /// Steps, and looks at how much is held each time.
+  bool untilBounded(const std::function<bool()>& condition) {
+    return until([&] {
+      held_most = std::max(held_most, heldBytes());
+      return condition();
+    });
+  }
+  void answerKept(size_t number = 0) {
+    const auto kept = server->sink.held.begin() + static_cast<ptrdiff_t>(number);
+    const RxMessage request = std::move(*kept);
+    server->sink.held.erase(kept);
+    server->endpoint().reply(request.reply_to, server->endpoint().allocate(0));
+  }
+  void callOf(TestCall& call, uint32_t bytes) {
+    TxMessage request = makeMessage(honest->endpoint(), owner, bytes, 5, 1u << 20);
+    ASSERT_EQ(honest->endpoint().call(session, request, {}, call), Status::Ok);
+  }
+
+  CountingOwner owner;
+  std::vector<std::unique_ptr<HostilePeer>> peers;
+  uint64_t held_most = 0;
+};
+
+TEST_F(VerbsFlood, WhatIsAnnouncedBeyondTheBoundWaitsAndIsServed) {
+  constexpr size_t kPeers = 3;
+  for (size_t i = 0; i < kPeers; ++i) join();
+  for (const auto& one : peers) {
+    for (uint16_t slot = 0; slot < kSlots; ++slot) announce(*one, kLarge, slot);
+  }
+  ASSERT_TRUE(untilBounded([&] { return keptCount() == kLargeHeldMax; }));
+  // One that needs memory waits with them, one that needs none does not.
+  TestCall long_one;
+  callOf(long_one, 300'000);
+  expectHonestIsServed({100, 10'000});
+  go(kSecond / 2);
+  EXPECT_EQ(keptCount(), kLargeHeldMax);
+  EXPECT_EQ(long_one.completions, 0);
+
+  size_t answered = 0;
+  EXPECT_TRUE(untilBounded([&] {
+    if (keptCount() != 0) {
+      answerKept();
+      ++answered;
+    }
+    return answered == kPeers * kSlots && long_one.completions == 1;
+  }));
+  EXPECT_EQ(long_one.status, Status::Ok);
+  EXPECT_TRUE(hasPattern(long_one.response, 300'000, 5));
+  // What is begun under the bound may go beyond it by what its block has too much.
+  EXPECT_LE(held_most, kHeldMax + kLargeBlock - kLarge);
+  EXPECT_GE(held_most, kHeldMax) << "the flood was one";
+  EXPECT_EQ(heldBytes(), 0u);
+  EXPECT_EQ(server->endpoint().sessionCount(), 1u + kPeers) << "nobody broke a rule";
+}
+
+TEST_F(VerbsFlood, AnAnnouncerThatDiesWhileItWaitsForMemoryLeavesNothing) {
+  HostilePeer& first = join();
+  for (uint16_t slot = 0; slot < kLargeHeldMax; ++slot) announce(first, kLarge, slot);
+  ASSERT_TRUE(until([&] { return keptCount() == kLargeHeldMax; }));
+  HostilePeer& second = join();
+  for (uint16_t slot = 0; slot < kSlots; ++slot) announce(second, kLarge, slot);
+  expectHonestIsServed({100, 10'000});
+  second.fallSilent();
+  second.closeSocket();
+  EXPECT_TRUE(until([&] { return server->endpoint().sessionCount() == 2; }));
+  expectHonestIsServed({100, 10'000});
+  for (uint32_t i = 0; i < kLargeHeldMax; ++i) answerKept();
+  EXPECT_TRUE(until([&] { return partsOf(*server).verbs().queuePairCount() == 2; }));
+  go(kSecond / 5);
+  EXPECT_EQ(keptCount(), 0u) << "of the one that is dead";
+  EXPECT_EQ(heldBytes(), 0u);
+}
+
+// What it announced is being read and does not come, so the memory for it is nobody's: it gives way.
+TEST_F(VerbsFlood, WhoAnnouncesAndCannotBeReadGivesWay) {
+  HostilePeer& silent = join();
+  for (uint16_t slot = 0; slot < kLargeHeldMax; ++slot) announce(silent, kLarge, slot);
+  ASSERT_TRUE(until([&] { return heldBytes() > kHeldMax; }));
+  silent.fallSilent();
+  ASSERT_LT(keptCount(), kLargeHeldMax) << "it was quicker than we";
+  TestCall long_one;
+  callOf(long_one, 300'000);
+  const int64_t begin_ns = world.nowNs();
+  EXPECT_TRUE(until([&] { return long_one.completions == 1; }));
+  EXPECT_EQ(long_one.status, Status::Ok);
+  EXPECT_GE(world.nowNs() - begin_ns, 3 * kSecond);
+  EXPECT_EQ(server->endpoint().sessionCount(), 1u);
+  server->sink.held.clear();
+  EXPECT_TRUE(until([&] { return heldBytes() == 0 && partsOf(*server).verbs().queuePairCount() == 1; }));
+}
+
+/// With the bounds of a real server.
+class VerbsWideFlood : public VerbsFlood {
+ protected:
+  VerbsWideFlood() : VerbsFlood(impatientOptions()) {}
+};
+
+// In so many pieces that one of them fills the send queue: the others stand there with their memory when it leaves.
+TEST_F(VerbsWideFlood, WhoAnnouncesAllItMayAndLeavesLeavesNothing) {
+  for (int round = 0; round < 3; ++round) {
+    HostilePeer& one = join();
+    for (uint16_t slot = 0; slot < kSlots; ++slot) announce(one, kLarge, slot, wire::kVerbsPiecesMax);
+    ASSERT_TRUE(until([&] { return heldBytes() > uint64_t{kLargeBlock} * (kSlots - 1); }));
+    one.closeSocket();
+    EXPECT_TRUE(until([&] { return server->endpoint().sessionCount() == 1; }));
+    server->sink.held.clear();
+    EXPECT_TRUE(until([&] { return heldBytes() == 0 && partsOf(*server).verbs().queuePairCount() == 1; }));
+  }
+}
+
+// Values of the log are lent to them for as long as they wait: copies, and then the end.
+TEST_F(VerbsFlood, WhoAsksForLongAnswersAndGivesNoPlaceIsClosed) {
+  constexpr uint32_t kAnswer = 4u << 20;
+  CountingOwner values;
+  server->sink.on_request = [&, echo = server->sink.on_request](RxMessage& request) {
+    if (request.messageBytes() != 0) return echo(request);
+    server->endpoint().reply(request.reply_to, makeMessage(server->endpoint(), values, kAnswer, 9, 1u << 20));
+  };
+  HostilePeer& one = join();
+  for (uint16_t slot = 0; slot < kSlots; ++slot) one.send(header(VerbsKind::Request, 0, slot));
+  EXPECT_TRUE(until([&] { return server->endpoint().lendingCounts().sessions_dropped == 1; }));
+  EXPECT_TRUE(until([&] { return server->endpoint().sessionCount() == 1; }));
+  EXPECT_TRUE(until([&] { return values.lentCount() != 0 && values.releasedOnce() == values.lentCount(); }));
+  expectHonestIsServed();
+  server->echoRequests();
+}
+
+/// With fewer receive buffers than slots.
+class VerbsNarrowFlood : public VerbsFlood {
+ protected:
+  VerbsNarrowFlood() : VerbsFlood(narrow()) {}
+  static VerbsOptions narrow() {
+    VerbsOptions options = floodOptions();
+    options.receive_buffers_max = 16;
+    return options;
+  }
+};
+
+TEST_F(VerbsNarrowFlood, WordsThatNobodyWaitsForKeepNoReceiveBuffers) {
+  server->sink.on_request = [this, echo = server->sink.on_request](RxMessage& request) {
+    if (request.messageBytes() != 0) return echo(request);
+    server->sink.held.push_back(std::move(request));
+  };
+  for (int i = 0; i < 2; ++i) join();
+  for (const auto& one : peers) {
+    for (uint16_t slot = 0; slot < kSlots; ++slot) one->send(header(VerbsKind::Request, 0, slot));
+  }
+  EXPECT_TRUE(until([&] { return keptCount() == 2u * kSlots; })) << "all buffers there are";
+  for (int round = 0; round < 20; ++round) {
+    for (const auto& one : peers) {
+      for (uint32_t i = 0; i < 20; ++i) one->send(header(VerbsKind::Response, 0, 3, i));
+    }
+    expectHonestIsServed({100, 10'000});
+  }
+  expectHonestIsServed();
+  EXPECT_EQ(server->endpoint().sessionCount(), 3u);
+  EXPECT_EQ(keptCount(), 2u * kSlots);
+}
+
+}  // namespace
+}  // namespace ramcore::transport::verbs
