@@ -118,6 +118,45 @@ TEST_F(VerbsFlood, WhatIsAnnouncedBeyondTheBoundWaitsAndIsServed) {
   EXPECT_EQ(server->endpoint().sessionCount(), 1u + kPeers) << "nobody broke a rule";
 }
 
+// Shorter ones that would find memory wait behind it, or it might wait for ever.
+TEST_F(VerbsFlood, ALongRequestIsNotOvertakenForEver) {
+  constexpr size_t kLargeKept = 2;
+  HostilePeer& slow = join();
+  for (uint16_t slot = 0; slot < kLargeKept; ++slot) announce(slow, kLarge, slot);
+  ASSERT_TRUE(untilBounded([&] { return keptCount() == kLargeKept; }));
+  HostilePeer& busy = join();
+  for (uint16_t slot = 0; slot < kSlots; ++slot) announce(busy, kShort, slot, 1);
+  // The service answers one when it has all that there is memory for, and else when no other one has come for a while.
+  constexpr size_t kShortKept = (kHeldMax - kLargeKept * kLargeBlock) / (2 * kShort);
+  uint64_t answered = 0;
+  int64_t answered_ns = world.nowNs();
+  const auto goOn = [&] {
+    const std::vector<std::byte> answer = busy.receive();
+    if (!answer.empty()) {
+      const auto of = loadAs<VerbsHeader>(answer.data());
+      announce(busy, kShort, of.slot, 1, of.sequence + 1);
+    }
+    if (keptCount() == kLargeKept) return;
+    if (keptCount() < kLargeKept + kShortKept && world.nowNs() - answered_ns < kSecond / 5) return;
+    answerKept(kLargeKept);
+    ++answered;
+    answered_ns = world.nowNs();
+  };
+  ASSERT_TRUE(untilBounded([&] {
+    goOn();
+    return answered == 10;
+  }));
+  TestCall long_one;
+  callOf(long_one, 5u << 20);
+  EXPECT_TRUE(untilBounded([&] {
+    goOn();
+    return long_one.completions == 1;
+  }));
+  EXPECT_EQ(long_one.status, Status::Ok);
+  EXPECT_EQ(server->endpoint().sessionCount(), 3u) << "nobody had to give way";
+  EXPECT_LE(held_most, kHeldMax + kLargeBlock - kLarge);
+}
+
 TEST_F(VerbsFlood, AnAnnouncerThatDiesWhileItWaitsForMemoryLeavesNothing) {
   HostilePeer& first = join();
   for (uint16_t slot = 0; slot < kLargeHeldMax; ++slot) announce(first, kLarge, slot);

@@ -70,6 +70,12 @@ class VerbsEndpoint final : public Endpoint {
     SessionId session;
     uint16_t slot;
   };
+  /// An announced request for which there is no memory.
+  struct WaitingRead {
+    SessionId session;
+    uint16_t slot;
+    bool is_bounded;  ///< a client's
+  };
   /// Owns received messages that were read by a transfer.
   struct ReadMessages final : RxOwner {
     explicit ReadMessages(RegisteredPool& pool) : blocks(pool) {}
@@ -137,6 +143,7 @@ class VerbsEndpoint final : public Endpoint {
   bool takeResponseOffer(Session& session, const wire::VerbsHeader& header);
   bool takeResponsePlace(Session& session, const VerbsMessage& word);
   bool takeResponseWritten(Session& session, const wire::VerbsHeader& header);
+  void waitForMemory(const Session& session, uint16_t slot);
   void startReads();
   void squeeze();
   bool startRead(Session& session, uint16_t slot);
@@ -222,9 +229,11 @@ class VerbsEndpoint final : public Endpoint {
   std::vector<RxMessage> requests_;    // found in this round
   std::vector<uint16_t> read_slots_;   // scratch
   std::deque<ReadyRead> ready_reads_;  // all there, not delivered yet
-  int64_t reads_wait_since_ns_ = 0;
-  std::vector<ReadyRead> waiting_reads_;  // for memory
-  std::vector<SessionId> dirty_;          // to be posted by flush()
+  // For memory: in the order in which they came, those of clients behind the others. The first one waits for enough,
+  // and the others for it: what is shorter and would find memory may come for ever.
+  std::deque<WaitingRead> waiting_reads_;
+  int64_t reads_wait_since_ns_ = 0;  // the first of them
+  std::vector<SessionId> dirty_;     // to be posted by flush()
   std::vector<SessionId> posting_;
   std::vector<SessionId> watched_;  // may hold lent bytes for long
   std::vector<SessionId> told_;     // whose sockets have something to say

@@ -192,6 +192,10 @@ void VerbsEndpoint::lose(Session& session, Status reason) {
     session.socket.reset();
     return;
   }
+  // Not only when it is their turn: whoever comes and goes would have them grow.
+  if (!waiting_reads_.empty()) {
+    std::erase_if(waiting_reads_, [&](const WaitingRead& waiting) { return waiting.session == session.id; });
+  }
   // One after the other: a call that completes may abandon those that still wait, and they are gone then.
   while (PendingCall* call = session.channel->calls.takeAny()) call->complete(*call, Status::SessionLost, RxMessage());
   std::unique_ptr<Channel> channel = std::move(session.channel);

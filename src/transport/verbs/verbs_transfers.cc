@@ -47,8 +47,16 @@ bool VerbsEndpoint::takeRequestOffer(Session& session, const VerbsMessage& offer
   if (!decodeOffer(offer, served.pieces)) return false;
   if (!channel.requests.begin(header.slot, header.sequence)) return false;
   served.request = header;
-  if (!startRead(session, header.slot)) waiting_reads_.push_back(ReadyRead{session.id, header.slot});
+  const bool waits_in_line = session.is_bounded && !waiting_reads_.empty();
+  if (waits_in_line || !startRead(session, header.slot)) waitForMemory(session, header.slot);
   return true;
+}
+
+void VerbsEndpoint::waitForMemory(const Session& session, uint16_t slot) {
+  if (waiting_reads_.empty()) reads_wait_since_ns_ = last_house_ns_;
+  const auto behind =
+      session.is_bounded ? waiting_reads_.end() : std::ranges::find_if(waiting_reads_, &WaitingRead::is_bounded);
+  waiting_reads_.insert(behind, WaitingRead{session.id, slot, session.is_bounded});
 }
 
 // False: no memory now. Only clients have to wait: what the cluster's own processes say may be what frees memory.
@@ -68,19 +76,14 @@ bool VerbsEndpoint::startRead(Session& session, uint16_t slot) {
 }
 
 void VerbsEndpoint::startReads() {
-  const int64_t now_ns = last_house_ns_;
-  const size_t before = waiting_reads_.size();
-  size_t kept = 0;
-  for (size_t i = 0; i < waiting_reads_.size(); ++i) {
-    const ReadyRead waiting = waiting_reads_[i];
-    Session* session = findOpen(waiting.session);
-    if (session == nullptr || startRead(*session, waiting.slot)) continue;
-    waiting_reads_[kept++] = waiting;
+  while (!waiting_reads_.empty()) {
+    const WaitingRead& first = waiting_reads_.front();
+    Session* session = findOpen(first.session);
+    if (session != nullptr && !startRead(*session, first.slot)) break;
+    waiting_reads_.pop_front();
+    reads_wait_since_ns_ = last_house_ns_;
   }
-  waiting_reads_.resize(kept);
-  if (kept < before || reads_wait_since_ns_ == 0) reads_wait_since_ns_ = now_ns;
-  if (kept == 0) reads_wait_since_ns_ = 0;
-  if (kept != 0 && now_ns - reads_wait_since_ns_ >= options_.stall_squeeze_ns) squeeze();
+  if (!waiting_reads_.empty() && last_house_ns_ - reads_wait_since_ns_ >= options_.stall_squeeze_ns) squeeze();
 }
 
 // The one that makes us hold most for what it lets us not read gives way: whoever gets on will free memory.
