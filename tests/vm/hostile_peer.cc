@@ -125,6 +125,8 @@ bool HostilePeer::meet(HandshakeSide side, const Step& step) {
     if (count != 0) handshake.receive(ByteSpan(bytes).first(count));
   }
   if (handshake.state() != Handshake::State::Done || !sendOutput()) return false;
+  takeCompletions();
+  received_.clear();  // of the one before it
   pair_.reset();
   auto pair =
       QueuePair::make({*device_, completions_.get(), completions_.get(), receives_.get()}, {kSends, 2, 0}, true, 1);

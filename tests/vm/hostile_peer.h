@@ -30,7 +30,7 @@ class HostilePeer {
   void sayReady();
   /// Where others may connect to.
   Locator listen();
-  /// Meets who connects, as connect() does. A queue pair that it had goes. False: that one left again.
+  /// Meets who connects, as connect() does. The session that it had ends. False: that one left again.
   bool accept(const Step& step);
 
   void send(const wire::VerbsHeader& header, ByteSpan body = {});

@@ -271,6 +271,9 @@ void VerbsEndpoint::onArrival(const ibv_wc& completion) {
 // False if no honest peer sends this; as the rest.
 bool VerbsEndpoint::takeMessage(Session& session, const wire::VerbsHeader& header, RxMessage message) {
   if (header.kind == wire::VerbsKind::Request) return takeRequest(session, header, std::move(message));
+  const Channel& channel = *session.channel;
+  const uint32_t bytes_max = channel.own[header.slot].response_bytes_max;
+  if (channel.calls.isOut(header.slot, header.sequence) && header.message_bytes > bytes_max) return false;
   finishCall(session, header, std::move(message));
   return true;
 }
