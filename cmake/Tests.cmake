@@ -100,7 +100,7 @@ if(RAMCORE_VERBS)
   add_executable(contract_verbs_test tests/contract/transport_suite.cc tests/contract/transport_contract_test.cc
                  tests/vm/verbs_factory.cc tests/vm/hostile_peer.cc tests/vm/parts_world.cc
                  tests/vm/verbs_hostile_test.cc tests/vm/verbs_hostile_server_test.cc
-                 tests/vm/verbs_flood_test.cc)
+                 tests/vm/verbs_flood_test.cc tests/vm/send_queue_test.cc)
   target_include_directories(contract_verbs_test PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR})
   target_link_libraries(contract_verbs_test PRIVATE ramcore_warnings ramcore_transport ramcore_test_support
                         GTest::gtest GTest::gmock GTest::gtest_main)
