@@ -16,9 +16,11 @@ std::string deviceOf(Role role) {
 
 class VerbsNode final : public Node {
  public:
-  VerbsNode(runtime::Clock& clock, runtime::Entropy& entropy, const NodeOptions& options, const Identity& identity)
+  VerbsNode(runtime::Clock& clock, runtime::Entropy& entropy, const NodeOptions& options, const Identity& identity,
+            uint32_t receive_buffers_max)
       : sleeper_(clock) {
     verbs::VerbsOptions verbs;
+    verbs.receive_buffers_max = receive_buffers_max;
     verbs.device = deviceOf(identity.role);
     verbs.slots_per_session = options.slots_per_session;
     verbs.ack_timeout = 18;  // emulated machines are slow
@@ -42,26 +44,32 @@ class VerbsNode final : public Node {
 
 class VerbsWorld final : public World {
  public:
-  VerbsWorld() {
+  explicit VerbsWorld(uint32_t receive_buffers_max) : receive_buffers_max_(receive_buffers_max) {
     ChunkArena& arena = chunkArena();
     if (arena.base == nullptr) arena.base = static_cast<std::byte*>(std::aligned_alloc(2u << 20, ChunkArena::kBytes));
     arena.used_bytes = 0;
   }
   std::unique_ptr<Node> makeNode(const NodeOptions& options, const Identity& identity) override {
-    return std::make_unique<VerbsNode>(clock_, entropy_, options, identity);
+    return std::make_unique<VerbsNode>(clock_, entropy_, options, identity, receive_buffers_max_);
   }
   Locator placeToListen(Node&, int) override { return Locator::parse("verbs://127.0.0.1:0").value(); }
   Locator emptyPlace() override { return Locator::parse("verbs://127.0.0.1:1").value(); }
   int64_t nowNs() override { return clock_.nowNs(); }
 
  private:
+  const uint32_t receive_buffers_max_;
   runtime::SystemClock clock_;
   runtime::SystemEntropy entropy_;
 };
 
-const Registration kVerbsRegistration({"verbs",
-                                       []() -> std::unique_ptr<World> { return std::make_unique<VerbsWorld>(); },
-                                       {.has_sleeper = true}});
+template <uint32_t kReceiveBuffersMax>
+std::unique_ptr<World> makeWorld() {
+  return std::make_unique<VerbsWorld>(kReceiveBuffersMax);
+}
+
+const Registration kVerbsRegistration({"verbs", &makeWorld<4096>, {.has_sleeper = true}});
+// Two sessions have more slots than that, and senders wait.
+const Registration kFewBuffersRegistration({"verbs_few_buffers", &makeWorld<16>, {.has_sleeper = true}});
 
 }  // namespace
 
