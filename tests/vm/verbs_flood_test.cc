@@ -27,7 +27,7 @@ VerbsOptions floodOptions() {
   VerbsOptions options = impatientOptions();
   options.held_bytes_max = kHeldMax;
   options.stall_bytes_max = 16u << 20;
-  options.stall_squeeze_ns = 4 * kSecond;  // the software devices lose packets, and miss them after a second
+  options.stall_squeeze_ns = 20 * kSecond;  // the software devices lose packets, and miss them after a second
   options.stall_close_ns = 20 * kSecond;
   return options;
 }
@@ -87,7 +87,7 @@ class VerbsFlood : public HostileFixture {
 };
 
 TEST_F(VerbsFlood, WhatIsAnnouncedBeyondTheBoundWaitsAndIsServed) {
-  constexpr size_t kPeers = 3;
+  constexpr size_t kPeers = 2;
   for (size_t i = 0; i < kPeers; ++i) join();
   for (const auto& one : peers) {
     for (uint16_t slot = 0; slot < kSlots; ++slot) announce(*one, kLarge, slot);
@@ -175,8 +175,19 @@ TEST_F(VerbsFlood, AnAnnouncerThatDiesWhileItWaitsForMemoryLeavesNothing) {
   EXPECT_EQ(heldBytes(), 0u);
 }
 
+/// In which memory may not be short for long.
+class VerbsSqueezedFlood : public VerbsFlood {
+ protected:
+  VerbsSqueezedFlood() : VerbsFlood(squeezed()) {}
+  static VerbsOptions squeezed() {
+    VerbsOptions options = floodOptions();
+    options.stall_squeeze_ns = 3 * kSecond;
+    return options;
+  }
+};
+
 // What it announced is being read and does not come, so the memory for it is nobody's: it gives way.
-TEST_F(VerbsFlood, WhoAnnouncesAndCannotBeReadGivesWay) {
+TEST_F(VerbsSqueezedFlood, WhoAnnouncesAndCannotBeReadGivesWay) {
   HostilePeer& silent = join();
   for (uint16_t slot = 0; slot < kLargeHeldMax; ++slot) announce(silent, kLarge, slot);
   ASSERT_TRUE(until([&] { return heldBytes() > kHeldMax; }));
@@ -187,7 +198,7 @@ TEST_F(VerbsFlood, WhoAnnouncesAndCannotBeReadGivesWay) {
   const int64_t begin_ns = world.nowNs();
   EXPECT_TRUE(until([&] { return long_one.completions == 1; }));
   EXPECT_EQ(long_one.status, Status::Ok);
-  EXPECT_GE(world.nowNs() - begin_ns, 3 * kSecond);
+  EXPECT_GE(world.nowNs() - begin_ns, 2 * kSecond);
   EXPECT_EQ(server->endpoint().sessionCount(), 1u);
   server->sink.held.clear();
   EXPECT_TRUE(until([&] { return heldBytes() == 0 && partsOf(*server).verbs().queuePairCount() == 1; }));
