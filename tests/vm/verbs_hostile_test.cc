@@ -149,7 +149,7 @@ TEST_F(VerbsHostile, WhoAsksAndTakesNoAnswersIsClosed) {
 // The adapter tries again and again, and reads the values each time.
 TEST_F(VerbsHostile, WhatTheAdapterHasStaysLentUntilItIsDone) {
   constexpr uint32_t kValues = 16;
-  CountingOwner owner;
+  contract::CountingOwner owner;
   server->sink.on_request = [&](RxMessage& request) {
     TxMessage response = server->endpoint().allocate(16);
     response.appendHead(uint64_t{5});
@@ -160,8 +160,8 @@ TEST_F(VerbsHostile, WhatTheAdapterHasStaysLentUntilItIsDone) {
   peer->send(header(VerbsKind::Request, 0));
   ASSERT_TRUE(until([&] { return owner.lentCount() == kValues; }));
   // For longer than anything is lent that waits here.
-  const int64_t begin_ns = world->nowNs();
-  EXPECT_TRUE(until([&] { return world->nowNs() - begin_ns > kSecond / 4; }));
+  const int64_t begin_ns = world.nowNs();
+  EXPECT_TRUE(until([&] { return world.nowNs() - begin_ns > kSecond / 4; }));
   EXPECT_EQ(owner.releasedOnce(), 0u) << "nothing has completed";
   EXPECT_EQ(server->endpoint().sessionCount(), 2u);
   peer->closeSocket();
