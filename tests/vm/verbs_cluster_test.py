@@ -228,8 +228,9 @@ class VerbsClusterTest(unittest.TestCase):
             self.assertEqual(end, begin)
             self.assertLess(end_kb, begin_kb + 4096)
             self.assertEqual(cluster.rc("get", "t", "k").strip(), "x" * 20000)
-            warnings = [line for line in cluster.servers["s1"].log().splitlines() if "error" in line]
-            self.assertEqual(warnings, [])
+            # (That a session ends because its peer's memory has gone under a transfer is a warning, and no more than that.)
+            errors = [line for line in cluster.servers["s1"].log().splitlines() if line.split()[1:2] == ["error"]]
+            self.assertEqual(errors, [])
 
     def test_what_a_session_costs(self):
         """Receive buffers for each slot, a queue pair and its work requests; docs/rdma.md says how much."""
