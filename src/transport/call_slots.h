@@ -16,6 +16,8 @@ class CallSlots {
 
   uint16_t slotCount() const { return static_cast<uint16_t>(slots_.size()); }
   bool isFull() const { return free_.empty(); }
+  /// The sequence that the next call will have. 0: all numbers of its slot are used, and begin again.
+  uint32_t nextSequence() const { return slots_[free_.back()].sequence + 1; }
   /// Takes a free slot (checked) for `call` and writes slot and sequence into it.
   void begin(PendingCall& call) {
     RC_CHECK(!free_.empty() && !call.in_flight);

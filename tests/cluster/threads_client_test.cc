@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <set>
+#include <thread>
 
 #include "tests/cluster/threads_cluster.h"
 
@@ -227,6 +229,32 @@ TEST_P(PublicClient, MultiOperationsLeaveEachItemItsOwnOutcome) {
   }
   EXPECT_EQ(client->multiMutateAsync(removes).get(), 0u);
   EXPECT_EQ(client->multiRead(reads), kItems);
+}
+
+// The thread that opened the client has polled first, and is one among others.
+TEST_P(PublicClient, EachThreadReadsWhatItAskedFor) {
+  constexpr size_t kKeys = 100;
+  constexpr int kReads = 4000;
+  const auto client = connect();
+  const Table table = create(*client);
+  const std::vector<std::string> keys = keysOf(kKeys);
+  const auto valueOf = [&](size_t i) { return keys[i] + std::string(200 + i, static_cast<char>('a' + i % 26)); };
+  for (size_t i = 0; i < kKeys; ++i) ASSERT_EQ(client->write(table, keys[i], valueOf(i)).status, Status::Ok);
+  std::atomic<int> wrong{0};
+  const auto readAll = [&](size_t first) {
+    std::string value;
+    for (int i = 0; i < kReads; ++i) {
+      const size_t at = (first + static_cast<size_t>(i) * 7) % kKeys;
+      const auto version = client->read(table, keys[at], value);
+      if (!version.ok() || value != valueOf(at)) ++wrong;
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (size_t t = 1; t <= 3; ++t) threads.emplace_back(readAll, 13 * t);
+    readAll(0);
+  }
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST_P(PublicClient, ScansGiveEveryObjectOnce) {

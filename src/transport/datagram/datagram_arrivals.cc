@@ -8,9 +8,6 @@
 namespace ramcore::transport::datagram {
 namespace {
 
-// Of numbers that begin again some day.
-bool isAfter(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) > 0; }
-
 // Below it a message is put into one packet of the receiver's.
 constexpr uint32_t kCopiedBytesAtOnce = RxBlockPool::kBlockBytes;
 // A sender of a long message that was asked so often for what is missing: others are granted packets in its place.
@@ -47,6 +44,9 @@ bool DatagramEndpoint::takeFrame(uint32_t port, const InFrame& frame) {
                                    std::span(&packet.payload, 1)) != packet.header.seal &&
       !RC_MUTATION("believe-unsealed")) {
     ++packet_counts_.unproven;
+    if (++session->unproven >= options_.unproven_max) {
+      loseSilent(*session, std::to_string(session->unproven) + " packets had wrong seals: somebody tries them");
+    }
     return false;
   }
   session->heard_ns = now_ns_;
@@ -169,7 +169,7 @@ bool DatagramEndpoint::takeRequest(Session& session, const Packet& packet, const
   Channel& channel = *session.channel;
   const wire::PacketHeader& header = packet.header;
   Served& served = channel.served[header.slot];
-  if (isAfter(header.sequence, served.sequence)) return beginRequest(session, packet, frame);
+  if (header.sequence > served.sequence) return beginRequest(session, packet, frame);
   if (header.sequence != served.sequence || served.state == Served::State::Over) {
     ++packet_counts_.copies;
     return true;
@@ -237,7 +237,7 @@ bool DatagramEndpoint::takeResponse(Session& session, const Packet& packet, cons
   const wire::PacketHeader& header = packet.header;
   OwnCall& own = channel.own[header.slot];
   if (!channel.calls.isOut(header.slot, header.sequence)) {
-    if (isAfter(header.sequence, own.sequence)) return false;
+    if (header.sequence > own.sequence) return false;
     ++packet_counts_.copies;
     // It was taken, and the peer does not know.
     if (header.sequence == own.sequence) noteTaken(session, header);

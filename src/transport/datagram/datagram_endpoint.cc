@@ -74,7 +74,12 @@ Status DatagramEndpoint::call(SessionId id, TxMessage& request, const CallOption
     return Status::TooLarge;
   }
   Channel& channel = *session->channel;
-  if (channel.calls.isFull()) return Status::RetryLater;
+  if (channel.calls.isFull() || session->is_used_up) return Status::RetryLater;
+  if (channel.calls.nextSequence() > options_.slot_calls_max) {
+    session->is_used_up = true;
+    house_due_ns_ = now_ns_;
+    return Status::RetryLater;
+  }
   channel.calls.begin(call);
   ++channel.calls_out;
   OwnCall& own = channel.own[call.slot];
@@ -114,7 +119,7 @@ void DatagramEndpoint::reply(const ReplyTo& to, TxMessage response) {
 
 uint32_t DatagramEndpoint::poll(MessageSink& sink, uint32_t message_max) {
   RC_CHECK(message_max >= 1 && message_max <= limits_.burst_messages_max);
-  lent_.claimHome();
+  lent_.enter();
   lent_.takeBack();
   is_time_fresh_ = false;
   const uint64_t before = delivered_count_;
@@ -156,8 +161,9 @@ void DatagramEndpoint::lookIfStale() {
 }
 
 void DatagramEndpoint::look() {
-  now_ns_ = context_.clock.nowNs();
+  // The ticks first: a pause between the two must not look like no time at all.
   looked_ticks_ = context_.clock.ticks();
+  now_ns_ = context_.clock.nowNs();
   rounds_to_look_ = kRoundsPerLook;
 }
 
@@ -194,7 +200,12 @@ void DatagramEndpoint::announceLost(MessageSink& sink) {
 }
 
 void DatagramEndpoint::flush() {
-  if (!ready_.empty()) pump();
+  if (!ready_.empty()) {
+    // What made them may have taken its time since the round began.
+    is_time_fresh_ = false;
+    lookIfStale();
+    pump();
+  }
   if (!takers_.empty()) tellTakers(false);
   for (uint32_t port = 0; port < ports_.size(); ++port) {
     if (!leaving_[port].frames.empty()) flushPort(port);
@@ -202,6 +213,7 @@ void DatagramEndpoint::flush() {
   if (!retired_.empty()) recycleRetired();
   // What the caller does until it calls again takes its time.
   is_time_fresh_ = false;
+  lent_.leave();
 }
 
 // ---- sleep

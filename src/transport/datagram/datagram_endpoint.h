@@ -31,6 +31,11 @@ struct DatagramOptions {
   /// Packets of a long message that may be under way, and how many long messages are granted any at a time.
   uint32_t grant_window = 64;
   uint32_t granted_messages = 8;
+  /// Calls in a slot of a session. Then the session ends and another one begins, with other keys: a number that was
+  /// used before would let in what was recorded under it.
+  uint32_t slot_calls_max = UINT32_MAX - 1;
+  /// Packets with a wrong seal after which a session ends: so many tries has who wants to find a right one.
+  uint64_t unproven_max = 1 << 20;
   /// Packets carry a MAC; so also if only the other side wants it.
   bool wants_seal = true;
   /// What is taken for a chunk that pays to be sent from where it is, and how many pieces a frame may have.

@@ -98,6 +98,10 @@ int64_t DatagramEndpoint::checkGreeting(Session& session) {
 }
 
 int64_t DatagramEndpoint::checkOpen(Session& session) {
+  if (session.is_used_up && session.channel->calls_out == 0) {
+    loseSilent(session, "the numbers of its calls are used up; another session has new ones");
+    return runtime::kNever;
+  }
   int64_t due_ns = checkSilence(session);
   for (const auto check :
        {&DatagramEndpoint::checkLending, &DatagramEndpoint::checkSending, &DatagramEndpoint::checkArriving}) {

@@ -22,7 +22,9 @@ class LentFrames final : public RxOwner {
     RC_CHECK_MSG(lent_count_ == 0, "a received message outlives the endpoint that lent it");
   }
 
-  void claimHome() { home_.claim(); }
+  /// Of the endpoint's round.
+  void enter() { home_.enter(); }
+  void leave() { home_.leave(); }
   const HomeThread& home() const { return home_; }
   uint32_t count() const { return lent_count_; }
 

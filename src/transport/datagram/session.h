@@ -110,6 +110,8 @@ struct Session {
   int64_t expected_ns = 0;           ///< since when something is expected of the peer
   int64_t probed_ns = 0;
   int64_t suspected_ns = 0;    ///< since somebody says that the peer does not know the session; 0: nobody does
+  bool is_used_up = false;     ///< begins no more calls, and ends with those that are out
+  uint64_t unproven = 0;       ///< packets for it that nobody with the key has sealed
   bool has_taken = false;      ///< in the list of those with something to tell
   uint64_t waiting_bytes = 0;  ///< of our memory, in what it has not taken; as of the last look at the house
 };

@@ -260,6 +260,7 @@ void ShmEndpoint::flush() {
     publish(*session);
   }
   dirty_.clear();
+  home_.leave();
 }
 
 void ShmEndpoint::publish(Session& session) {
@@ -295,7 +296,7 @@ void ShmEndpoint::pumpBlocked() {
 
 uint32_t ShmEndpoint::poll(MessageSink& sink, uint32_t message_max) {
   RC_DCHECK(message_max >= 1 && message_max <= limits_.burst_messages_max);
-  home_.claim();
+  home_.enter();
   if (--rounds_to_house_ == 0) [[unlikely]]
     keepHouseIfDue(sink);
   if (!broken_.empty()) [[unlikely]]

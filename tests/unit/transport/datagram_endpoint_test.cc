@@ -174,6 +174,35 @@ TEST(DatagramEndpoint, WhatNoPortReadsComesBackWhenTheSessionIsClosed) {
   EXPECT_EQ(client.lender.heldCount(), 0u);
 }
 
+// A number comes once in a session: what was recorded under it could be sent again.
+TEST(DatagramEndpoint, ASessionWhoseNumbersAreUsedUpEnds) {
+  Lan lan;
+  Station server(lan, 1, {.role = Role::Server});
+  Station client(lan, 2, {.options = {.slots_per_session = 2, .slot_calls_max = 3}});
+  server.listen();
+  const SessionId session = client.open(server);
+  server.on_request = [&](RxMessage& request) { server.held.push_back(std::move(request)); };
+  Asked first;
+  ASSERT_EQ(client.call(session, first, 100, 1), Status::Ok);
+  ASSERT_TRUE(runUntil(lan, {&server, &client}, [&] { return server.held.size() == 1; }));
+  server.on_request = [&](RxMessage& request) { server.answer(request); };
+  for (uint32_t i = 0; i < 3; ++i) {
+    Asked asked;
+    ASSERT_EQ(client.call(session, asked, 100, i), Status::Ok) << i;
+    ASSERT_TRUE(runUntil(lan, {&server, &client}, [&] { return asked.completions != 0; }));
+    EXPECT_EQ(asked.status, Status::Ok);
+  }
+  Asked none;
+  EXPECT_EQ(client.call(session, none, 100, 9), Status::RetryLater);
+  // Nothing that is under way is lost by it.
+  EXPECT_FALSE(runUntil(lan, {&server, &client}, [&] { return !client.lost.empty(); }, 50 * kMilli));
+  server.answer(server.held[0]);
+  server.held.clear();
+  ASSERT_TRUE(runUntil(lan, {&server, &client}, [&] { return !client.lost.empty(); }));
+  EXPECT_EQ(first.status, Status::Ok);
+  EXPECT_EQ(first.completions, 1u);
+}
+
 // Callers vouch for bytes without owner until the call completes: they are neither copied nor held by us.
 TEST(DatagramEndpoint, RequestsInTheCallersOwnMemoryAreNotCountedAsOurs) {
   Lan lan;

@@ -159,7 +159,7 @@ TEST(LentFrames, ComeBackFromTheThreadOfThePortAtOnce) {
   std::array<InFrame, 2> frames;
   ASSERT_EQ(port.receive(frames), 2u);
   LentFrames lent;
-  lent.claimHome();
+  lent.enter();
   const uint64_t first = lent.lend(port, frames[0]);
   const uint64_t second = lent.lend(port, frames[1]);
   EXPECT_NE(first, second);
@@ -178,7 +178,7 @@ TEST(LentFrames, ComeBackFromOtherThreadsWhenTheirOwnLooks) {
   CountingPort port;
   port.arrived = kFrames;
   LentFrames lent;
-  lent.claimHome();
+  lent.enter();
   std::array<std::vector<std::atomic<uint64_t>>, kThreads> tokens;
   for (auto& list : tokens) list = std::vector<std::atomic<uint64_t>>(kFrames / kThreads + 1);
   std::vector<std::jthread> threads;
