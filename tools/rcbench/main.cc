@@ -42,7 +42,7 @@ struct Flags {
 void declare(CLI::App& app, Flags& flags) {
   Settings& settings = flags.settings;
   flags.cluster.addTo(app);
-  app.add_option("--transport", flags.transport, "Use only this transport: any, tcp, shm or verbs")
+  app.add_option("--transport", flags.transport, "Use only this transport: any, tcp, shm, verbs or dpdk")
       ->capture_default_str()
       ->check(CLI::IsMember({"any", "tcp", "shm", "verbs", "dpdk"}));
 
