@@ -226,7 +226,10 @@ Outcome<std::unique_ptr<TransportSet>> TransportSet::open(const TransportChoices
 
 TransportSet::TransportSet(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 
-TransportSet::~TransportSet() = default;
+// From the back: what an endpoint still sends may be in buffers of the first one (rpc::Caller).
+TransportSet::~TransportSet() {
+  while (!owned_.empty()) owned_.pop_back();
+}
 
 void TransportSet::add(Transport& transport, std::unique_ptr<Endpoint> endpoint) {
   transports_.push_back(&transport);

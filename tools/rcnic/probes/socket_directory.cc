@@ -17,7 +17,10 @@ std::string socketIn(const std::string& path) { return path + "/socket"; }
 
 // In a process that was forked, perhaps while there were threads: nothing here takes memory.
 [[noreturn]] void removeWhenAlone(int alive, const char* path, const char* socket, const char* lock) {
-  for (const int of_the_other : {0, 1, 2}) ::close(of_the_other);  // nobody waits for the end of this one's output
+  // Nobody waits for the end of this one's output, or of anything else that the other has open.
+  ::dup2(alive, 0);
+  ::close_range(1, ~0u, 0);
+  alive = 0;
   char nothing = 0;
   while (::read(alive, &nothing, 1) < 0 && errno == EINTR) {
   }
