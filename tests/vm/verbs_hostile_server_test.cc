@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstdlib>
+#include <cstring>
 #include <set>
 
 #include "vm/hostile_fixture.h"
@@ -63,9 +66,9 @@ class VerbsHostileServer : public HostileFixture {
   static VerbsHeader about(const TestCall& call, VerbsKind kind, uint32_t message_bytes) {
     return header(kind, message_bytes, call.slot, call.sequence);
   }
-  /// Has the client make a place for an answer of kLongBytes.
-  VerbsPiece askForPlace(const TestCall& call) {
-    peer->send(about(call, VerbsKind::ResponseOffer, kLongBytes));
+  /// Has the client make a place for an answer.
+  VerbsPiece askForPlace(const TestCall& call, uint32_t bytes = kLongBytes) {
+    peer->send(about(call, VerbsKind::ResponseOffer, bytes));
     const std::vector<std::byte> word = take();
     EXPECT_EQ(headerOf(word).kind, VerbsKind::ResponsePlace);
     return pieceOf(word);
@@ -75,6 +78,20 @@ class VerbsHostileServer : public HostileFixture {
     peer->transfer(opcode, address, key);
     EXPECT_TRUE(until([&] { return peer->isBroken() || peer->transferCount() != before; }));
     EXPECT_EQ(peer->transferCount() != before, is_let_through);
+  }
+  /// All that the key of a place opens.
+  std::vector<std::byte> readWhole(const VerbsPiece& place, uint32_t bytes) {
+    constexpr uint32_t kAtOnce = 16 * 1024;
+    std::vector<std::byte> all;
+    for (uint32_t at = 0; at < bytes; at += kAtOnce) {
+      const uint32_t before = peer->transferCount();
+      peer->transfer(IBV_WR_RDMA_READ, place.address + at, place.key, kAtOnce);
+      EXPECT_TRUE(until([&] { return peer->isBroken() || peer->transferCount() != before; }));
+      EXPECT_FALSE(peer->isBroken());
+      all.insert(all.end(), peer->lastRead().begin(), peer->lastRead().end());
+    }
+    EXPECT_EQ(all.size(), bytes);
+    return all;
   }
   void expectLost(const TestCall& call) {
     ASSERT_TRUE(until([&] { return honest->endpoint().sessionCount() == 1 && !honest->sink.lost.empty(); }));
@@ -222,6 +239,47 @@ TEST_F(VerbsHostileServer, NoTransferReachesBeyondItsPlace) {
       join();
     }
   }
+}
+
+// More is registered than was announced.
+TEST_F(VerbsHostileServer, NoPlaceTellsWhatItsMemoryHeldBefore) {
+  constexpr uint32_t kSmallPlace = 64 * 1024;
+  constexpr uint32_t kBytes = 20'000;
+  constexpr size_t kPageBytes = 4096;
+  const auto isClear = [](const std::vector<std::byte>& bytes, size_t from) {
+    return std::ranges::all_of(bytes.begin() + static_cast<ptrdiff_t>(from), bytes.end(),
+                               [](std::byte byte) { return byte == std::byte{0}; });
+  };
+  // The secrets of others.
+  std::vector<void*> blocks(64);
+  for (void*& block : blocks) {
+    block = std::aligned_alloc(kPageBytes, kSmallPlace);
+    std::memset(block, 0x5a, kSmallPlace);
+    asm volatile("" : : "r"(block) : "memory");  // or nobody would see that it is written
+  }
+  const auto last = std::make_unique<std::array<std::byte, 1000>>();  // keeps them from going back to the system
+  for (void* block : blocks) std::free(block);
+
+  std::set<uint64_t> addresses;
+  constexpr int kRounds = 3;
+  for (int round = 0; round < kRounds; ++round) {
+    TestCall call;
+    ask(call, kBytes);
+    const VerbsPiece request = pieceOf(take());
+    EXPECT_TRUE(isClear(readWhole(request, kSmallPlace), kBytes));
+    // It has a place of its own while it stands there.
+    TestCall other;
+    ask(other);
+    take();
+    const VerbsPiece response = askForPlace(other, kBytes);
+    // In one that was used before the same session's bytes may stand.
+    EXPECT_TRUE(isClear(readWhole(response, kSmallPlace), round == 0 ? 0 : kBytes));
+    addresses.insert({request.address, response.address});
+    peer->send(about(other, VerbsKind::ResponseWritten, kBytes));
+    peer->send(about(call, VerbsKind::Response, 0));
+    ASSERT_TRUE(until([&] { return call.completions == 1 && other.completions == 1; }));
+  }
+  EXPECT_EQ(addresses.size(), 2u) << "which are used again";
 }
 
 TEST_F(VerbsHostileServer, TheKeyOfAPlaceOpensNothingElse) {

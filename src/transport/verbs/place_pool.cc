@@ -39,6 +39,9 @@ std::unique_ptr<Place> PlacePool::take(uint32_t bytes, uint32_t tag) {
   }
   auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kPageBytes, capacity));
   if (memory == nullptr) return nullptr;
+  // The peer may read all of it, more than the message: what others left in this memory is not for it to see. Kept
+  // places hold what the same session left.
+  std::memset(memory, 0, capacity);
   auto place = std::make_unique<Place>(memory, capacity);
   constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
   auto region = device_.registerMemory(memory, capacity, kAccess);
