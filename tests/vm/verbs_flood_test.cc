@@ -1,8 +1,15 @@
 // Many who ask for as much as the rules let them, and more: what a server holds for them is bounded, an honest client
 // gets on, and what had to wait is served when there is memory again.
 #include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <fstream>
+#include <string>
 
 #include "vm/hostile_fixture.h"
 
@@ -31,6 +38,51 @@ VerbsOptions floodOptions() {
   options.stall_close_ns = 20 * kSecond;
   return options;
 }
+
+/// As a process that the limit of locked memory binds: not as root, who has a capability that lifts it. Devices that
+/// are opened with it must not be used without it, and the other way round.
+class BoundByLimit {
+ public:
+  BoundByLimit() {
+    EXPECT_EQ(::getrlimit(RLIMIT_MEMLOCK, &before_), 0);
+    const rlimit all{.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
+    EXPECT_EQ(::setrlimit(RLIMIT_MEMLOCK, &all), 0);
+    mayLock(false);
+  }
+  BoundByLimit(const BoundByLimit&) = delete;
+  BoundByLimit& operator=(const BoundByLimit&) = delete;
+  ~BoundByLimit() {
+    mayLock(true);
+    EXPECT_EQ(::setrlimit(RLIMIT_MEMLOCK, &before_), 0);
+  }
+  /// It may register so much more memory than it has, and no more.
+  static void limit(uint64_t more_bytes) { setLimit(pinnedBytes() + more_bytes); }
+  static void lift() { setLimit(RLIM_INFINITY); }
+
+ private:
+  static void setLimit(rlim_t bytes) {
+    const rlimit wanted{.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
+    EXPECT_EQ(::setrlimit(RLIMIT_MEMLOCK, &wanted), 0);
+  }
+  static uint64_t pinnedBytes() {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("VmPin:")) return std::stoull(line.substr(6)) * 1024;
+    }
+    ADD_FAILURE() << "the system does not say how much is pinned";
+    return 0;
+  }
+  static void mayLock(bool may) {
+    __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    std::array<__user_cap_data_struct, 2> data{};
+    ASSERT_EQ(::syscall(SYS_capget, &header, data.data()), 0);
+    constexpr uint32_t kBit = 1u << CAP_IPC_LOCK;
+    data[0].effective = may ? data[0].effective | kBit : data[0].effective & ~kBit;
+    ASSERT_EQ(::syscall(SYS_capset, &header, data.data()), 0);
+  }
+
+  rlimit before_{};
+};
 
 /// The server answers all requests but those of kLarge and kShort: they are kept, as by a service that is slow.
 class VerbsFlood : public HostileFixture {
@@ -202,6 +254,77 @@ TEST_F(VerbsSqueezedFlood, WhoAnnouncesAndCannotBeReadGivesWay) {
   EXPECT_EQ(server->endpoint().sessionCount(), 1u);
   server->sink.held.clear();
   EXPECT_TRUE(until([&] { return heldBytes() == 0 && partsOf(*server).verbs().queuePairCount() == 1; }));
+}
+
+/// In which the system may refuse memory, too.
+class VerbsLimitedFlood : private BoundByLimit, public VerbsSqueezedFlood {
+ protected:
+  static constexpr uint64_t kTooLittle = kLargeBlock - (1u << 20);  // for a large one
+
+  using BoundByLimit::lift;
+  using BoundByLimit::limit;
+};
+
+// The one that waits first does so for memory that there will never be: others must not wait for that.
+TEST_F(VerbsLimitedFlood, WhoseRequestNoMemoryCanBeRegisteredForGivesWay) {
+  expectHonestIsServed();
+  HostilePeer& greedy = join();
+  const std::vector<wire::VerbsPiece> pieces = greedy.announce(kLarge, 16);  // registered before there is a limit
+  limit(kTooLittle);
+  greedy.send(header(VerbsKind::RequestOffer, kLarge), bytesOfPieces(pieces));
+  go(kSecond / 5);
+  TestCall long_one;
+  callOf(long_one, 300'000);
+  const int64_t begin_ns = world.nowNs();
+  EXPECT_TRUE(until([&] { return long_one.completions == 1; }));
+  EXPECT_EQ(long_one.status, Status::Ok);
+  EXPECT_GE(world.nowNs() - begin_ns, 2 * kSecond) << "it had its time";
+  EXPECT_EQ(server->endpoint().sessionCount(), 1u);
+  EXPECT_EQ(server->endpoint().badSessionCount(), 0u) << "it broke no rule";
+  EXPECT_EQ(keptCount(), 0u);
+  lift();
+}
+
+// What is refused for a while only is served, and nobody has to give way for it.
+TEST_F(VerbsLimitedFlood, ARequestThatNoMemoryCanBeRegisteredForNowIsServedLater) {
+  HostilePeer& one = join();
+  const std::vector<wire::VerbsPiece> pieces = one.announce(kLarge, 16);
+  limit(kTooLittle);
+  one.send(header(VerbsKind::RequestOffer, kLarge), bytesOfPieces(pieces));
+  go(kSecond);
+  EXPECT_EQ(heldBytes(), 0u) << "the system refused it";
+  lift();
+  EXPECT_TRUE(until([&] { return keptCount() == 1; }));
+  EXPECT_EQ(server->endpoint().sessionCount(), 2u);
+}
+
+/// In which one long message is more than may be held.
+class VerbsTightFlood : public VerbsFlood {
+ protected:
+  VerbsTightFlood() : VerbsFlood(tight()) {}
+  static VerbsOptions tight() {
+    VerbsOptions options = floodOptions();
+    options.held_bytes_max = kLarge / 2;
+    return options;
+  }
+};
+
+TEST_F(VerbsTightFlood, ARequestLongerThanTheBoundIsServedAlone) {
+  HostilePeer& one = join();
+  for (uint16_t slot = 0; slot < 2; ++slot) announce(one, kLarge, slot);
+  ASSERT_TRUE(untilBounded([&] { return keptCount() == 1; }));
+  TestCall long_one;
+  callOf(long_one, 300'000);
+  go(kSecond / 2);
+  EXPECT_EQ(keptCount(), 1u);
+  EXPECT_EQ(long_one.completions, 0);
+  answerKept();
+  ASSERT_TRUE(untilBounded([&] { return keptCount() == 1; }));
+  answerKept();
+  EXPECT_TRUE(untilBounded([&] { return long_one.completions == 1; }));
+  EXPECT_EQ(long_one.status, Status::Ok);
+  EXPECT_LE(held_most, kLargeBlock);
+  EXPECT_EQ(server->endpoint().sessionCount(), 2u);
 }
 
 /// With the bounds of a real server.

@@ -75,6 +75,13 @@ class VerbsEndpoint final : public Endpoint {
     SessionId session;
     uint16_t slot;
     bool is_bounded;  ///< a client's
+    /// No memory could be registered for it, since it is the first.
+    std::optional<int64_t> refused_since_ns = std::nullopt;
+  };
+  enum class ReadStart : uint8_t {
+    Begun,
+    BeyondBound,
+    NoMemory,  ///< that can be registered
   };
   /// Owns received messages that were read by a transfer.
   struct ReadMessages final : RxOwner {
@@ -145,8 +152,9 @@ class VerbsEndpoint final : public Endpoint {
   bool takeResponseWritten(Session& session, const wire::VerbsHeader& header);
   void waitForMemory(const Session& session, uint16_t slot);
   void startReads();
-  void squeeze();
-  bool startRead(Session& session, uint16_t slot);
+  bool squeeze();
+  void giveUpFirstRead();
+  ReadStart startRead(Session& session, uint16_t slot);
   bool deliverRead(const ReadyRead& ready);
   void checkLending(int64_t now_ns);
   bool checkLending(Session& session, int64_t now_ns);

@@ -48,7 +48,7 @@ bool VerbsEndpoint::takeRequestOffer(Session& session, const VerbsMessage& offer
   if (!channel.requests.begin(header.slot, header.sequence)) return false;
   served.request = header;
   const bool waits_in_line = session.is_bounded && !waiting_reads_.empty();
-  if (waits_in_line || !startRead(session, header.slot)) waitForMemory(session, header.slot);
+  if (waits_in_line || startRead(session, header.slot) != ReadStart::Begun) waitForMemory(session, header.slot);
   return true;
 }
 
@@ -59,35 +59,63 @@ void VerbsEndpoint::waitForMemory(const Session& session, uint16_t slot) {
   waiting_reads_.insert(behind, WaitingRead{session.id, slot, session.is_bounded});
 }
 
-// False: no memory now. Only clients have to wait: what the cluster's own processes say may be what frees memory.
-bool VerbsEndpoint::startRead(Session& session, uint16_t slot) {
+// Only clients have to wait for the bound: what the cluster's own processes say may be what frees memory. One message
+// is let in whatever the bound is, or one that is longer than that would wait for ever, and all others behind it.
+VerbsEndpoint::ReadStart VerbsEndpoint::startRead(Session& session, uint16_t slot) {
   ServedTransfer& served = session.channel->served[slot];
-  const uint64_t held_bytes =
-      read_messages_.held_bytes.load(std::memory_order_relaxed) + receives_.copiedBytes() + copied_out_bytes_;
-  if (session.is_bounded && held_bytes + served.request.message_bytes > options_.held_bytes_max) return false;
+  const uint64_t read_bytes = read_messages_.held_bytes.load(std::memory_order_relaxed);
+  const uint64_t held_bytes = read_bytes + receives_.copiedBytes() + copied_out_bytes_;
+  if (session.is_bounded && read_bytes != 0 && held_bytes + served.request.message_bytes > options_.held_bytes_max) {
+    return ReadStart::BeyondBound;
+  }
   served.into = blocks_.take(served.request.message_bytes);
-  if (served.into == nullptr) return false;
+  if (served.into == nullptr) return ReadStart::NoMemory;
   served.into_bytes = served.into->capacity;
   read_messages_.held_bytes.fetch_add(served.into_bytes, std::memory_order_relaxed);
   served.is_read = false;
   session.channel->queue.read(slot, *served.into, served.pieces);
   makeDirty(session);
-  return true;
+  return ReadStart::Begun;
 }
 
 void VerbsEndpoint::startReads() {
   while (!waiting_reads_.empty()) {
-    const WaitingRead& first = waiting_reads_.front();
+    WaitingRead& first = waiting_reads_.front();
     Session* session = findOpen(first.session);
-    if (session != nullptr && !startRead(*session, first.slot)) break;
+    const ReadStart start = session != nullptr ? startRead(*session, first.slot) : ReadStart::Begun;
+    if (start != ReadStart::Begun) {
+      if (start == ReadStart::BeyondBound) first.refused_since_ns.reset();
+      if (start == ReadStart::NoMemory && !first.refused_since_ns) first.refused_since_ns = last_house_ns_;
+      break;
+    }
     waiting_reads_.pop_front();
     reads_wait_since_ns_ = last_house_ns_;
   }
-  if (!waiting_reads_.empty() && last_house_ns_ - reads_wait_since_ns_ >= options_.stall_squeeze_ns) squeeze();
+  if (waiting_reads_.empty() || last_house_ns_ - reads_wait_since_ns_ < options_.stall_squeeze_ns) return;
+  reads_wait_since_ns_ = last_house_ns_;
+  if (!squeeze()) giveUpFirstRead();
 }
 
-// The one that makes us hold most for what it lets us not read gives way: whoever gets on will free memory.
-void VerbsEndpoint::squeeze() {
+// What is beyond the bound waits for those who have the memory. But what the system or the device refuses may be
+// refused for ever, and others wait behind it.
+void VerbsEndpoint::giveUpFirstRead() {
+  const WaitingRead& first = waiting_reads_.front();
+  Session* session = findOpen(first.session);
+  if (session == nullptr || !first.refused_since_ns ||
+      last_house_ns_ - *first.refused_since_ns < options_.stall_squeeze_ns) {
+    return;
+  }
+  const uint32_t bytes = session->channel->served[first.slot].request.message_bytes;
+  complaints_.complain("closing the session with " + session->peer.address +
+                       ": no memory can be registered for a request of " + std::to_string(bytes) +
+                       " bytes, and others wait behind it; raise the limit of locked memory (ulimit -l; LimitMEMLOCK= "
+                       "of systemd)");
+  loseLater(*session, "no memory can be registered for what it announced", false);
+}
+
+// The one that makes us hold most for what it lets us not read gives way: whoever gets on will free memory. False:
+// there is none.
+bool VerbsEndpoint::squeeze() {
   Session* worst = nullptr;
   uint64_t worst_bytes = 0;
   for (const auto& session : sessions_) {
@@ -100,11 +128,11 @@ void VerbsEndpoint::squeeze() {
     worst = session.get();
     worst_bytes = bytes;
   }
-  reads_wait_since_ns_ = last_house_ns_;
-  if (worst == nullptr) return;
+  if (worst == nullptr) return false;
   complaints_.complain("closing the session with " + worst->peer.address + ": memory for messages is used up, and " +
                        std::to_string(worst_bytes) + " bytes of it wait for what this peer has announced");
   loseLater(*worst, "it stands still and memory is short", false);
+  return true;
 }
 
 bool VerbsEndpoint::deliverRead(const ReadyRead& ready) {

@@ -45,13 +45,15 @@ struct VerbsOptions {
   /// How long at most bytes are lent to a message that waits; then they are copied. Those that the adapter has are
   /// waited for, up to stall_close_ns.
   int64_t lent_ns_max = 100 * runtime::kNanosPerMilli;
-  /// How long requests of clients may wait for memory before the client that holds most of it unread is closed.
+  /// How long requests of clients may wait for memory before the client that holds most of it unread is closed; or, if
+  /// there is none, the one whose request no memory can be registered for.
   int64_t stall_squeeze_ns = 1 * runtime::kNanosPerSecond;
   /// How long a session may stand still before it is closed.
   int64_t stall_close_ns = 10 * runtime::kNanosPerSecond;
   /// What may wait, copied out, for one session; beyond it the session is closed.
   uint64_t stall_bytes_max = 64 * 1024 * 1024;
-  /// What large messages of all sessions may take; requests of clients beyond it wait where they are.
+  /// What large messages of all sessions may take; requests of clients beyond it wait where they are. One is let in
+  /// whatever its length.
   uint64_t held_bytes_max = 256 * 1024 * 1024;
   /// 4.096 us x 2^this without an acknowledgement, and packets are sent again; seven times, then the session is lost.
   /// Larger: survives longer disturbances. Smaller: sooner known. 17: 0.5 s.
