@@ -58,8 +58,14 @@ class DpdkWorld final : public World {
  public:
   /// @param shared_folder  where the sockets of memifs are; empty: nobody else's
   /// @param first_number   of its processes
-  explicit DpdkWorld(Medium medium, const std::filesystem::path& shared_folder = {}, int first_number = 1)
-      : medium_(medium), first_number_(first_number), folder_(shared_folder), is_folder_own_(shared_folder.empty()) {
+  /// @param memif_id       which of the memifs at a socket
+  explicit DpdkWorld(Medium medium, const std::filesystem::path& shared_folder = {}, int first_number = 1,
+                     int memif_id = 0)
+      : medium_(medium),
+        first_number_(first_number),
+        memif_id_(memif_id),
+        folder_(shared_folder),
+        is_folder_own_(shared_folder.empty()) {
     ChunkArena& arena = chunkArena();
     if (arena.base == nullptr) arena.base = static_cast<std::byte*>(std::aligned_alloc(2u << 20, ChunkArena::kBytes));
     arena.used_bytes = 0;
@@ -92,11 +98,14 @@ class DpdkWorld final : public World {
     // differently.
     const std::string role = number == 1 ? "server" : "client";
     const std::string socket = (number == 1 ? folder_ / "socket" : folder_ / "." / "socket").string();
-    return "net_memif" + digit + ",role=" + role + ",id=0,socket-abstract=no,socket=" + socket;
+    const std::string id = std::to_string(memif_id_);
+    return "net_memif" + std::to_string(10 * memif_id_ + number) + ",role=" + role + ",id=" + id +
+           ",socket-abstract=no,socket=" + socket;
   }
 
   const Medium medium_;
   const int first_number_;
+  const int memif_id_;
   runtime::SystemClock clock_;
   runtime::SystemEntropy entropy_;
   std::filesystem::path folder_;
@@ -115,8 +124,8 @@ const Registration kBadPacket({"dpdk_af_packet_bad", &makeDpdkWorld<Medium::BadP
 
 }  // namespace
 
-std::unique_ptr<World> makeMemifEnd(const std::filesystem::path& folder, bool listens) {
-  return std::make_unique<DpdkWorld>(Medium::Memif, folder, listens ? 1 : 2);
+std::unique_ptr<World> makeMemifEnd(const std::filesystem::path& folder, bool listens, int id) {
+  return std::make_unique<DpdkWorld>(Medium::Memif, folder, listens ? 1 : 2, id);
 }
 
 }  // namespace ramcore::transport::contract

@@ -22,6 +22,8 @@ constexpr const char* kFolder = "RAMCORE_MEMIF_FOLDER";
 constexpr const char* kSecret = "RAMCORE_MEMIF_SECRET";
 constexpr const char* kId = "RAMCORE_MEMIF_ID";
 constexpr const char* kEchoes = "RAMCORE_MEMIF_ECHOES";
+constexpr const char* kHesitates = "RAMCORE_MEMIF_HESITATES";
+constexpr int kLateMemif = 2;  // that of a server that hesitates
 
 class Folder {
  public:
@@ -42,7 +44,8 @@ class Folder {
 struct ServerSettings {
   uint64_t id = 7;
   std::string secret = {};
-  bool echoes = true;  ///< otherwise it answers nothing
+  bool echoes = true;      ///< otherwise it answers nothing
+  bool hesitates = false;  ///< listens for a while before it has the memif that the client wants
 };
 
 /// A server at the listening end, until it is killed.
@@ -54,7 +57,8 @@ class ServerProcess {
                                                 "--gtest_filter=DpdkServerProcess.DISABLED_Serves"};
     std::vector<std::string> settings_of_child = {
         std::string(kFolder) + "=" + folder.path().string(), std::string(kSecret) + "=" + settings.secret,
-        std::string(kId) + "=" + std::to_string(settings.id), std::string(kEchoes) + (settings.echoes ? "=1" : "=0")};
+        std::string(kId) + "=" + std::to_string(settings.id), std::string(kEchoes) + (settings.echoes ? "=1" : "=0"),
+        std::string(kHesitates) + (settings.hesitates ? "=1" : "=0")};
     std::vector<char*> argument_pointers;
     for (const std::string& argument : arguments) argument_pointers.push_back(const_cast<char*>(argument.c_str()));
     argument_pointers.push_back(nullptr);
@@ -85,7 +89,15 @@ TEST(DpdkServerProcess, DISABLED_Serves) {
   const char* const folder = std::getenv(kFolder);
   if (folder == nullptr) GTEST_SKIP() << "this is for the tests beside it";
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const std::unique_ptr<World> world = makeMemifEnd(folder, true);
+  const bool hesitates = *std::getenv(kHesitates) == '1';
+  std::unique_ptr<World> earlier_world;
+  std::unique_ptr<Process> earlier;
+  if (hesitates) {
+    earlier_world = makeMemifEnd(folder, true, kLateMemif - 1);
+    earlier = std::make_unique<Process>(*earlier_world, Role::Server, 0, "");
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+  const std::unique_ptr<World> world = makeMemifEnd(folder, true, hesitates ? kLateMemif : 0);
   Process server(*world, Role::Server, std::strtoull(std::getenv(kId), nullptr, 10), std::getenv(kSecret));
   if (*std::getenv(kEchoes) == '1') server.echoRequests();
   ASSERT_TRUE(server.endpoint().listen(world->placeToListen(*server.node, 0)).ok());
@@ -97,8 +109,8 @@ TEST(DpdkServerProcess, DISABLED_Serves) {
 
 class DpdkProcesses : public ::testing::Test {
  protected:
-  void startClient(const std::string& secret = "") {
-    world = makeMemifEnd(folder.path(), false);
+  void startClient(const std::string& secret = "", int memif_id = 0) {
+    world = makeMemifEnd(folder.path(), false, memif_id);
     client = std::make_unique<Process>(*world, Role::Client, 0, secret);
   }
   SessionId connect(uint64_t expected_id) {
@@ -150,6 +162,20 @@ TEST_F(DpdkProcesses, ThePeersDeathLosesTheSessionAndASecondOneWorks) {
   ASSERT_TRUE(until([&] { return client->sink.opened.size() == 2; }));
   exchange(second, 1000);
   exchange(second, 300'000);
+  client->die();
+}
+
+TEST_F(DpdkProcesses, WhoeverComesBeforeItsMemifIsThereIsLetInLater) {
+  startClient("", kLateMemif);
+  const SessionId session = connect(7);
+  const ServerProcess server(folder, {.hesitates = true});
+  const int64_t begin_ns = world->nowNs();
+  ASSERT_TRUE(until([&] { return !client->sink.opened.empty() || !client->sink.lost.empty(); }));
+  ASSERT_EQ(client->sink.opened.size(), 1u);
+  // It was told to go away, and looked again when a greeting could not take that long any more.
+  EXPECT_GT(world->nowNs() - begin_ns, 4 * kSecond);
+  EXPECT_LT(world->nowNs() - begin_ns, 12 * kSecond);
+  exchange(session, 1000);
   client->die();
 }
 

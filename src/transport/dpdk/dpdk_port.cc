@@ -27,6 +27,8 @@ constexpr uint32_t kPiecesMax = 32;
 constexpr uint32_t kPiecesPerFrame = 4;
 constexpr std::chrono::milliseconds kLinkWait{100};
 constexpr std::chrono::milliseconds kLinkLook{1};
+// Longer than any greeting takes.
+constexpr uint64_t kGreetingSeconds = 5;
 // For as long the other end of a memif may copy the last frames before the memory goes.
 constexpr std::chrono::milliseconds kLastFramesWait{2};
 
@@ -175,11 +177,9 @@ Outcome<bool> DpdkPort::configure(const PortOptions& options) {
     facts_.address = options.address;
   }
   facts_.joins_two = name_.name.starts_with("net_memif");
-  const int error = rte_eth_dev_start(port_);
-  is_started_ = error == 0;
+  looks_for_other_ = looksForOther(name_);
   // That of a memif which looks for another process does not, before that process is there: it is tried again.
-  if (!is_started_ && !facts_.joins_two) return failed(name_.name, "does not start", -error);
-  looks_for_other_ = facts_.joins_two && name_.arguments.find("role=client") != std::string::npos;
+  if (const int error = start(); error != 0 && !facts_.joins_two) return failed(name_.name, "does not start", -error);
   if (is_started_ && looks_for_other_) awaitLink();
   // A packet socket sees only what is for its interface's address, unless all is wanted.
   if (name_.name.starts_with("net_af_packet")) static_cast<void>(rte_eth_promiscuous_enable(port_));
@@ -298,6 +298,13 @@ bool DpdkPort::attach(datagram::OutFrame frame, const std::byte* at, uint32_t by
 
 void DpdkPort::drop(datagram::OutFrame frame) noexcept { rte_pktmbuf_free(mbufOf(frame)); }
 
+int DpdkPort::start() {
+  const int error = rte_eth_dev_start(port_);
+  is_started_ = error == 0;
+  started_at_ = rte_get_timer_cycles();
+  return error;
+}
+
 // The driver of the other end does not survive a visitor that leaves before it was greeted: whoever opens a memif stays
 // until it is, but not for long where nobody greets.
 void DpdkPort::awaitLink() {
@@ -307,15 +314,16 @@ void DpdkPort::awaitLink() {
 }
 
 // The driver of memif looks for the other end when the port is started, and never again: when the process there has
-// gone, the port has to be started anew, until another one is there. (Not where the link was never up: the driver of
-// the other end may be greeting us, and does not survive that we leave.)
+// gone, the port has to be started anew, until another one is there. So it has where the link never comes up: whoever
+// listens has not had that id yet, and said no. (But not at once, because nobody tells us: the driver of the other end
+// may be greeting us, and does not survive that we leave.)
 bool DpdkPort::keepHouse() {
-  if (!is_started_) is_started_ = is_open_ && rte_eth_dev_start(port_) == 0;
-  if (!is_started_) return false;
+  if (!is_started_ && (!is_open_ || start() != 0)) return false;
   rte_eth_link link{};
   const bool was_up = is_up_;
   is_up_ = rte_eth_link_get_nowait(port_, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
-  if (was_up && !is_up_ && looks_for_other_) {
+  const bool was_left = was_up || rte_get_timer_cycles() - started_at_ > kGreetingSeconds * rte_get_timer_hz();
+  if (looks_for_other_ && !is_up_ && was_left) {
     is_started_ = false;
     whereEventsRun([](const DpdkPort& port) { static_cast<void>(rte_eth_dev_stop(port.port_)); });
   }

@@ -81,6 +81,7 @@ class DpdkPort final : public datagram::FramePort {
   DpdkPort(DeviceName name, const FramePools& pools);
   Outcome<bool> configure(const PortOptions& options);
   Loan* takeLoan();
+  int start();
   void awaitLink();
   void whereEventsRun(void (*work)(const DpdkPort&)) const;
 
@@ -94,7 +95,8 @@ class DpdkPort final : public datagram::FramePort {
   bool is_virtual_ = false;
   bool looks_for_other_ = false;  // a memif that connects to the other process
   bool knows_thread_ = false;
-  bool is_up_ = false;  // as of the last look
+  bool is_up_ = false;       // as of the last look
+  uint64_t started_at_ = 0;  // in cycles of DPDK's timer
   std::vector<std::unique_ptr<Loan>> loans_;
   Loan* free_loans_ = nullptr;
 };

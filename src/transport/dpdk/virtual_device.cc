@@ -43,6 +43,12 @@ bool understatesMtu(const DeviceName& device) {
   return driver == kMemif || driver == kPacket;
 }
 
+bool looksForOther(const DeviceName& device) {
+  // (The second is what the driver called it before.)
+  const std::string_view role = argumentOf(device, "role").value_or("client");
+  return device.driver() == kMemif && role != "server" && role != "master";
+}
+
 uint32_t roomFor(uint32_t frame_bytes) {
   return std::max<uint32_t>(kRoomUnsaid, alignUp(frame_bytes + kRingHeaderBytes, kRingStep));
 }

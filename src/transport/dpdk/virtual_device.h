@@ -13,6 +13,10 @@ namespace ramcore::transport::dpdk {
 /// memif and af_packet.
 bool understatesMtu(const DeviceName& device);
 
+/// Whether it is the end of a memif that connects to a process that listens: what the driver takes it for unless its
+/// arguments say otherwise.
+bool looksForOther(const DeviceName& device);
+
 /// Room that a buffer needs for frames of so many bytes, whoever fills it: a packet socket wants room for what its ring
 /// holds, which is more.
 uint32_t roomFor(uint32_t frame_bytes);
