@@ -14,6 +14,9 @@ constexpr int64_t kBackoffNsMax = 500 * runtime::kNanosPerMilli;
 // The late answer of an abandoned call frees its slot and tells nobody: what waits for a slot then looks this often.
 constexpr int64_t kSlotLookNs = 2 * runtime::kNanosPerMilli;
 
+// Of a locator whose session opened and did not answer.
+constexpr int64_t kAvoidNs = 30 * runtime::kNanosPerSecond;
+
 constexpr std::string_view kBestFirst[] = {"shm", "verbs", "dpdk", "tcp", "sim"};
 constexpr int kRankCount = static_cast<int>(std::size(kBestFirst));
 
@@ -33,6 +36,7 @@ OutgoingCall::~OutgoingCall() { RC_CHECK_MSG(connection_ == nullptr, "a call was
 
 void OutgoingCall::completed(PendingCall& pending, Status status, transport::RxMessage response) {
   auto& call = static_cast<OutgoingCall&>(pending);
+  if (status == Status::Ok) call.connection_->has_answered_ = true;
   // The answer to our own question is hostile too: whoever gave it may be broken.
   if (status == Status::Ok && response.head().size() < sizeof(wire::ResponseHeader)) status = Status::BadRequest;
   if (status == Status::Ok) call.response = std::move(response);
@@ -58,6 +62,7 @@ Connection::Connection(Caller& caller, PeerAddress address)
     }
   }
   usable.swap(address_.locators);
+  doubts_.resize(address_.locators.size());
 }
 
 Connection::~Connection() { shutDown(Status::Cancelled); }
@@ -99,6 +104,7 @@ Status Connection::trySend(OutgoingCall& call) {
                                        .response_bytes_max = call.settings.response_bytes_max};
   const Status sent = endpoint_->call(session_, call.request, options, call);
   call.was_sent = sent == Status::Ok;
+  was_used_ |= call.was_sent;
   return sent;
 }
 
@@ -180,8 +186,22 @@ void Connection::failQueue(Status status) {
   }
 }
 
+const transport::Locator* Connection::nextLocator() {
+  const size_t count = address_.locators.size();
+  const int64_t now_ns = caller_.dispatch_.clock().nowNs();
+  while (next_locator_ < 2 * count) {
+    const bool is_first_round = next_locator_ < count;
+    locator_ = next_locator_++ % count;
+    Doubt& doubt = doubts_[locator_];
+    if (is_first_round && doubt.avoided_until_ns <= now_ns) doubt.avoided_until_ns = 0;
+    if (is_first_round == (doubt.avoided_until_ns == 0)) return &address_.locators[locator_];
+  }
+  return nullptr;
+}
+
 void Connection::connectNext() {
-  if (next_locator_ >= address_.locators.size()) {
+  const transport::Locator* locator = nextLocator();
+  if (locator == nullptr) {
     next_locator_ = 0;
     backoff_ns_ = std::clamp(backoff_ns_ * 2, kBackoffNsMin, kBackoffNsMax);
     state_ = State::Waiting;
@@ -189,10 +209,9 @@ void Connection::connectNext() {
     failQueue(address_.locators.empty() ? Status::Unreachable : last_failure_);
     return;
   }
-  const transport::Locator& locator = address_.locators[next_locator_++];
   state_ = State::Connecting;
-  endpoint_ = caller_.endpointFor(locator);
-  session_ = endpoint_->connect(locator, address_.id, caller_.dispatch_.clock().nowNs() + caller_.connect_ns_);
+  endpoint_ = caller_.endpointFor(*locator);
+  session_ = endpoint_->connect(*locator, address_.id, caller_.dispatch_.clock().nowNs() + caller_.connect_ns_);
   caller_.by_session_[{endpoint_, session_.index, session_.generation}] = this;
 }
 
@@ -209,9 +228,23 @@ void Connection::retry(runtime::Timer& timer) {
 void Connection::onOpen() {
   state_ = State::Open;
   has_abandoned_ = false;
+  was_used_ = false;
+  has_answered_ = false;
   next_locator_ = 0;
   backoff_ns_ = 0;
   drainQueue();
+}
+
+void Connection::avoidLocator() {
+  Doubt& doubt = doubts_[locator_];
+  doubt.avoided_until_ns = caller_.dispatch_.clock().nowNs() + kAvoidNs;
+  if (std::exchange(doubt.is_told, true)) return;
+  const transport::Locator& locator = address_.locators[locator_];
+  caller_.dispatch_.trace().warning(
+      "the session with " + locator.toString() + " opened and was lost before it answered a call; for " +
+      std::to_string(kAvoidNs / runtime::kNanosPerSecond) + " s another transport than " + locator.scheme +
+      " is preferred. If that process is alive, something between here and there drops the packets of " +
+      locator.scheme + ": let them through" + (locator.scheme == "verbs" ? " (RoCE: UDP port 4791)" : ""));
 }
 
 void Connection::onLost(Status reason) {
@@ -222,6 +255,7 @@ void Connection::onLost(Status reason) {
     connectNext();
     return;
   }
+  if (reason == Status::SessionLost && was_used_ && !has_answered_ && doubts_.size() > 1) avoidLocator();
   // The calls that were in flight have been completed by the endpoint. What still waits was never sent: try again.
   state_ = State::Waiting;
   caller_.dispatch_.arm(retry_timer_, caller_.dispatch_.clock().nowNs() + kBackoffNsMin);

@@ -62,6 +62,9 @@ class OutgoingCall : private transport::PendingCall, private runtime::Timer {
 };
 
 /// Sessions to one process: opened when first used, reopened after a loss, on the best locator both sides have.
+///
+/// A session that opens and ends without having answered anything (the handshake of verbs goes over tcp, and what drops
+/// RoCE packets lets it through) says that its locator is of no use: for 30 s it is tried only when no other is left.
 /// Thread: the dispatch's own.
 class Connection {
  public:
@@ -88,7 +91,15 @@ class Connection {
   friend class OutgoingCall;
   enum class State : uint8_t { Idle, Connecting, Open, Waiting };
 
+  /// State of address_.locators[of the same index].
+  struct Doubt {
+    int64_t avoided_until_ns = 0;  // 0: it is not avoided
+    bool is_told = false;
+  };
+
+  const transport::Locator* nextLocator();
   void connectNext();
+  void avoidLocator();
   void onOpen();
   void onLost(Status reason);
   void drainQueue();
@@ -108,7 +119,11 @@ class Connection {
   Caller& caller_;
   PeerAddress address_;
   State state_ = State::Idle;
-  size_t next_locator_ = 0;
+  std::vector<Doubt> doubts_;
+  size_t next_locator_ = 0;  // of two rounds: first those that are not avoided, then the others
+  size_t locator_ = 0;       // of session_
+  bool was_used_ = false;    // session_ has taken a call
+  bool has_answered_ = false;
   Status last_failure_ = Status::Unreachable;
   int64_t backoff_ns_ = 0;
   transport::Endpoint* endpoint_ = nullptr;

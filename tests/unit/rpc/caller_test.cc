@@ -1,5 +1,7 @@
 #include "rpc/caller.h"
 
+#include <algorithm>
+
 #include "unit/rpc/rpc_fixture.h"
 
 namespace ramcore::rpc {
@@ -224,6 +226,122 @@ TEST_F(CallerTest, TakesTheNextLocatorWhenOneDoesNotAnswer) {
   startCall(call);
   ASSERT_TRUE(await(call));
   EXPECT_EQ(call.outcome(), Status::Ok);
+}
+
+// A server that is reached in two ways; over the first, sessions open and calls are not answered.
+class BlockedWayTest : public CallerTest {
+ protected:
+  BlockedWayTest() {
+    begin();
+    blocked = &add("blocked", {.role = Role::Server, .id = kServerId});
+    blocked->listen();
+    swallow.addTo(blocked->dispatch().services(), {.roles = allow({Role::Client})});
+    address.locators.insert(address.locators.begin(), blocked->locator());
+  }
+  // Only the second way answers calls of this kind at once.
+  void startScan(NotedCall& call) { startCall(call, Opcode::Scan); }
+  // Over the first way, with no answer.
+  void loseOne() {
+    NotedCall call;
+    startScan(call);
+    ASSERT_TRUE(runUntil([&] { return !swallow.kept.empty(); }));
+    network.cut("client", "blocked");
+    ASSERT_TRUE(await(call));
+    EXPECT_EQ(call.outcome(), Status::SessionLost);
+    forget();
+  }
+  // Of the second way; the next call opens another one.
+  void endSession() {
+    network.cut("client", "server");
+    runFor(kNanosPerMilli);
+  }
+  void forget() {
+    blocked->onDispatch([&] { swallow.answerKept(); });
+  }
+  // Which way a call takes that is answered over both.
+  std::string wayOf(NotedCall& call) {
+    const size_t heard_before = swallow.heard.size();
+    startCall(call);
+    EXPECT_TRUE(await(call));
+    EXPECT_EQ(call.outcome(), Status::Ok);
+    return swallow.heard.size() != heard_before ? "blocked" : "server";
+  }
+  std::string wayOfNext() {
+    NotedCall call;
+    return wayOf(call);
+  }
+  size_t warnings() const {
+    return static_cast<size_t>(std::count_if(log.lines().begin(), log.lines().end(), [](const std::string& line) {
+      return line.find("warning") != std::string::npos &&
+             line.find("sim://blocked opened and was lost") != std::string::npos;
+    }));
+  }
+
+  EchoService swallow;
+  RpcProcess* blocked = nullptr;
+};
+
+TEST_F(BlockedWayTest, ALocatorThatOpensAndDoesNotAnswerIsLeft) {
+  // What waits for a slot meanwhile is sent over the other way.
+  std::deque<NotedCall> calls(kSlots + 1);
+  for (NotedCall& call : calls) startScan(call);
+  ASSERT_TRUE(runUntil([&] { return swallow.kept.size() == kSlots; }));
+  network.cut("client", "blocked");
+  ASSERT_TRUE(runUntil([&] { return echo.kept.size() == 1 || swallow.kept.size() > kSlots; }));
+  EXPECT_EQ(swallow.kept.size(), kSlots);
+  server->onDispatch([&] { echo.answerKept(); });
+  forget();
+  for (NotedCall& call : calls) ASSERT_TRUE(await(call));
+  EXPECT_EQ(calls.back().outcome(), Status::Ok);
+  EXPECT_EQ(wayOfNext(), "server");
+  EXPECT_EQ(warnings(), 1u);
+}
+
+TEST_F(BlockedWayTest, AfterThirtySecondsItIsTriedAgain) {
+  loseOne();
+  EXPECT_EQ(wayOfNext(), "server");
+  runFor(29 * kNanosPerSecond);
+  endSession();
+  EXPECT_EQ(wayOfNext(), "server") << "still avoided";
+  runFor(2 * kNanosPerSecond);
+  EXPECT_EQ(wayOfNext(), "server") << "a session that works is kept";
+  endSession();
+  loseOne();
+  EXPECT_EQ(wayOfNext(), "server");
+  EXPECT_EQ(warnings(), 1u) << "told once";
+  runFor(31 * kNanosPerSecond);
+  endSession();
+  EXPECT_EQ(wayOfNext(), "blocked");
+}
+
+TEST_F(BlockedWayTest, ASessionThatHasAnsweredIsOpenedThereAgain) {
+  EXPECT_EQ(wayOfNext(), "blocked");
+  loseOne();
+  EXPECT_EQ(wayOfNext(), "blocked");
+  EXPECT_EQ(warnings(), 0u);
+}
+
+TEST_F(BlockedWayTest, OneThatWasNotUsedSaysNothing) {
+  NotedCall call;
+  startCall(call);
+  client->onDispatch([&] { client->caller->connection(address).cancel(call, Status::Cancelled); });
+  ASSERT_TRUE(runUntil([&] { return client->endpoint->sessionCount() == 1; }));
+  network.cut("client", "blocked");
+  runFor(kNanosPerMilli);
+  EXPECT_EQ(wayOfNext(), "blocked");
+}
+
+TEST_F(BlockedWayTest, WithoutAnotherWayTheAvoidedOneIsTaken) {
+  loseOne();
+  network.isolate("server");
+  EXPECT_EQ(wayOfNext(), "blocked");
+}
+
+TEST_F(BlockedWayTest, TheOnlyOneIsNotAvoided) {
+  address.locators.pop_back();
+  loseOne();
+  EXPECT_EQ(wayOfNext(), "blocked");
+  EXPECT_EQ(warnings(), 0u);
 }
 
 TEST_F(CallerTest, ShutDownEndsEverything) {
