@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cluster"))
@@ -127,6 +128,24 @@ class VerbsClusterTest(unittest.TestCase):
             for server in status["servers"]:
                 used = {one["transport"] for one in server["open_sessions"] if one["peer_role"] == "server"}
                 self.assertEqual(used, {"verbs"}, server)
+
+    def test_a_blocked_data_path_is_left_for_tcp(self):
+        """As behind a firewall that drops RoCE: sessions over queue pairs open, for that goes over tcp, and do not answer."""
+        with Cluster(servers=1, secret=SECRET, transports=("tcp", "verbs"), memory="64MiB", death_after_ms=60000) as cluster:
+            cluster.run("ramcore", "create", "t", scheme="tcp")
+            cluster.run("ramcore", "put", "t", "k", "v", scheme="tcp")
+            try:
+                for link in LINKS:  # below the devices; between its own addresses the machine's tcp does not go there
+                    run(["tc", "qdisc", "add", "dev", link, "root", "netem", "loss", "100%"])
+                begin = time.monotonic()
+                # The coordinator is asked over tcp, the server over what both have; from both devices one is not its own.
+                for device in DEVICES:
+                    got = cluster.run("ramcore", "--rdma-device", device, "--timeout-ms", "20000", "get", "t", "k", scheme="tcp")
+                    self.assertEqual(got.stdout.strip(), "v")
+                print(f"read after {time.monotonic() - begin:.1f} s")
+            finally:
+                for link in LINKS:
+                    run(["tc", "qdisc", "del", "dev", link, "root"], check=False)
 
     def test_packets_carry_the_traffic_class(self):
         with Cluster(servers=0, secret=SECRET, transports=("verbs",)) as cluster:

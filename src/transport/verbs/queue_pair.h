@@ -11,8 +11,8 @@ namespace ramcore::transport::verbs {
 struct ConnectionTiming {
   /// Time without an acknowledgement after which packets are sent again: 4.096 us x 2^this.
   uint8_t ack_timeout = 17;  // 0.5 s
-  /// So many times, then the connection is broken. At most 7.
-  uint8_t retry_count = 7;
+  /// So many times, then the connection is broken. At most 7, which software devices (rxe) take for "for ever".
+  uint8_t retry_count = 6;
   /// How long a sender waits that finds no receive buffer, in the encoding of the standard; 5: 60 us.
   uint8_t no_buffer_timer = 5;
 };
