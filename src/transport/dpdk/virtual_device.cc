@@ -10,6 +10,7 @@
 #include <charconv>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "base/bytes.h"
 
