@@ -47,7 +47,7 @@ void run(const uint8_t* data, size_t bytes) {
   static Rings rings;
   rings.clear();
   HomeThread home;
-  home.claim();
+  home.enter();
   MessagePool messages(home);
   TxPool buffers(home);
   FrameReader reader(RingReader(rings.control->to_server, rings.read.get(), kRingBytes), messages, kSlots);

@@ -19,6 +19,7 @@ from oracle import Oracle  # noqa: E402
 from sent_ledger import SentLedger  # noqa: E402
 
 DEATHS = int(os.environ.get("RAMCORE_VM_DEATHS", "100"))
+AT_ONCE = 4
 SERVER_DEATHS = int(os.environ.get("RAMCORE_VM_SERVER_DEATHS", "8"))
 SERVER_DEATHS_TO_WARM_UP = 4
 DEVICES = (os.environ.get("RDMA_DEV0", ""), os.environ.get("RDMA_DEV1", ""))
@@ -218,29 +219,31 @@ class VerbsClusterTest(unittest.TestCase):
             cluster.rc("put", "t", "k", "x" * 20000)
             server = cluster.servers["s1"].process.pid
 
-            def die():
-                """A client that is killed while it reads large values."""
-                load = cluster.start("rcbench", "--transport", "verbs", "--table", "u", "--records", 5, "--value-bytes",
-                                     30000, "--outstanding", 8, "--warmup-s", 0, "--duration-s", 60, "--announce",
-                                     "/dev/stderr")
-                if load.stderr.readline().strip() != "measuring":
-                    raise Failed(load.communicate()[1])
-                load.kill()
-                load.communicate()
+            def die(count):
+                """Clients that are killed while they read large values."""
+                loads = [cluster.start("rcbench", "--transport", "verbs", "--table", "u", "--records", 5, "--value-bytes",
+                                       30000, "--outstanding", 8, "--warmup-s", 0, "--duration-s", 60, "--announce",
+                                       "/dev/stderr") for _ in range(count)]
+                said = [load.stderr.readline().strip() for load in loads]
+                for load in loads:
+                    load.kill()
+                rest = [load.communicate()[1] for load in loads]
+                if said != ["measuring"] * count:
+                    raise Failed(f"{said} {rest}")
 
             def settled():
                 """When nobody but the daemons is left, and their sessions with the dead have ended."""
                 before = kernel_counts()
                 return before if before["qp"] == quiet["qp"] else None
 
-            die()
+            die(1)
             quiet = wait_for(kernel_counts, lambda counts: counts["qp"] <= 6, 60)  # one of each device, two sessions of daemons
-            for _ in range(10):
-                die()
+            for _ in range(3):
+                die(AT_ONCE)
             begin = wait_for(settled, lambda counts: counts is not None, 60)
             begin_kb = resident_kb(server)
-            for _ in range(DEATHS):
-                die()
+            for _ in range(DEATHS // AT_ONCE):
+                die(AT_ONCE)
             end = wait_for(settled, lambda counts: counts is not None, 60)
             end_kb = resident_kb(server)
             print(f"{DEATHS} deaths: {begin} before, {end} after; resident {begin_kb} kB before, {end_kb} kB after")
