@@ -20,7 +20,7 @@ from sent_ledger import SentLedger  # noqa: E402
 
 DEATHS = int(os.environ.get("RAMCORE_VM_DEATHS", "100"))
 AT_ONCE = 4
-SERVER_DEATHS = int(os.environ.get("RAMCORE_VM_SERVER_DEATHS", "8"))
+SERVER_DEATHS = int(os.environ.get("RAMCORE_VM_SERVER_DEATHS", "6"))
 SERVER_DEATHS_TO_WARM_UP = 4
 DEVICES = (os.environ.get("RDMA_DEV0", ""), os.environ.get("RDMA_DEV1", ""))
 LOG_BYTES_LEAST = 48 << 20  # half of what servers here have; nothing else that is registered comes near
