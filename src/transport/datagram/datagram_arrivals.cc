@@ -321,15 +321,16 @@ bool DatagramEndpoint::addArriving(Session& session, Incoming& incoming, const P
       return false;
     case Incoming::Took::Copy:
       ++packet_counts_.copies;
-      // Whoever sends again does not know how far it has come.
-      if ((header.flags & wire::kPacketAgain) != 0) ++incoming.untold_packets;
+      // Whoever sends again does not know how far it has come. (It gets no further by that: copies that come before
+      // the time is up, again and again, do not put off asking for what is missing.)
+      if ((header.flags & wire::kPacketAgain) != 0) incoming.is_asked_for = true;
       break;
     case Incoming::Took::News:
       incoming.heard_ns = now_ns_;
+      incoming.due_ns = now_ns_ + session.channel->round_trip.timeoutNs(0);
+      house_due_ns_ = std::min(house_due_ns_, incoming.due_ns);
       break;
   }
-  incoming.due_ns = now_ns_ + session.channel->round_trip.timeoutNs(0);
-  house_due_ns_ = std::min(house_due_ns_, incoming.due_ns);
   if (!incoming.isComplete()) {
     list(incoming, {session.id, header.slot, is_response});
     return true;
@@ -415,9 +416,10 @@ void DatagramEndpoint::tellListed() {
     incoming->is_listed = false;
     const bool has_more = incoming->isLong() && mayBeGranted(*incoming) && incoming->grant(options_.grant_window);
     const bool wants_resend = incoming->untold_packets != 0 && incoming->hasHole();
-    if (!has_more && !wants_resend) continue;
+    if (!has_more && !wants_resend && !incoming->is_asked_for) continue;
     if (has_more) incoming->heard_ns = now_ns_;
     incoming->untold_packets = 0;
+    incoming->is_asked_for = false;
     tellProgress(*findOpen(arrival.session), arrival, incoming->progress(), incoming->header().sequence, false);
   }
   listed_.clear();

@@ -16,6 +16,7 @@ void Incoming::begin(const wire::PacketHeader& first, uint32_t packet_bytes, uin
   there_.assign((packet_count_ + 63) / 64, 0);
   untold_packets = 0;
   tries = 0;
+  is_asked_for = false;
   // The message before it may have come to its end in the list.
   is_listed = false;
 }

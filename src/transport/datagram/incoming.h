@@ -43,6 +43,7 @@ class Incoming {
   int64_t due_ns = 0;           ///< when to ask
   int64_t begun_ns = 0;
   uint8_t tries = 0;
+  bool is_asked_for = false;  ///< the peer has sent what was there: it does not know that
   bool is_listed = false;
 
  private:

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "unit/transport/datagram_hand.h"
-#include "unit/transport/datagram_harness.h"
 
 namespace ramcore::transport::datagram {
 namespace {
@@ -245,6 +244,32 @@ TEST(DatagramEndpoint, WhoWaitsForItsGrantsIsNotToBlame) {
   EXPECT_EQ(server.endpoint->badSessionCount(), 0u);
   for (const Asked& asked : calls) EXPECT_TRUE(hasContent(asked.response, 2'000'000, 1));
   EXPECT_GT(lan.nowNs() - begun_ns, 3 * options.stall_close_ns) << "otherwise this shows nothing";
+}
+
+// The last packet is lost, and so is the word of those before it: no hole shows that, only that they come once more.
+TEST(DatagramEndpoint, WhoSendsAgainHearsHowFarItHasComeThoughNothingHasAHole) {
+  Lan lan;
+  Station server(lan, 1, {.role = Role::Server});
+  server.listen();
+  Hand hand(lan, 9);
+  ASSERT_TRUE(hand.greet(server));
+  const uint32_t bytes = 3 * hand.packet_bytes;
+  for (uint32_t packet = 0; packet < 2; ++packet) hand.sendRequest(0, 1, bytes, packet * hand.packet_bytes);
+  const std::vector<std::byte> payload(hand.packet_bytes);
+  wire::PacketHeader again = hand.requestOf(0, 1, bytes);
+  again.flags = wire::kPacketAgain;
+  // More often than the server asks by itself.
+  const auto hears = [&] {
+    hand.send(wire::PacketKind::Request, again, payload);
+    runUntil(lan, {&server}, [] { return false; }, RoundTrip::kLeastNs / 2);
+    return std::ranges::any_of(hand.take(), [](const Hand::Packet& word) {
+      return word.start.kind == wire::PacketKind::Progress &&
+             loadAs<wire::ProgressBody>(word.payload.data()).received_packets == 2;
+    });
+  };
+  bool has_heard = false;
+  for (int i = 0; i < 100 && !has_heard; ++i) has_heard = hears();
+  EXPECT_TRUE(has_heard);
 }
 
 TEST(DatagramEndpoint, WhoWasAwayForLongTakesNobodyForDead) {
