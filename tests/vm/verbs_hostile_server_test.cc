@@ -115,6 +115,21 @@ class VerbsHostileServer : public HostileFixture {
   uint64_t bad_count = 0;
 };
 
+/// As on adapters that have no memory windows.
+class VerbsWithoutWindows : public HostileFixture {
+ protected:
+  static VerbsOptions options() {
+    VerbsOptions options = impatientOptions();
+    options.uses_windows = false;
+    return options;
+  }
+  VerbsWithoutWindows() : HostileFixture(options()) {}
+};
+
+TEST_F(VerbsWithoutWindows, LongMessagesGoBothWays) {
+  for (int i = 0; i < 3; ++i) expectHonestIsServed({20'000, 3'000'000});
+}
+
 TEST_F(VerbsHostileServer, WordsThatNobodyAskedForCloseTheirSession) {
   constexpr uint32_t kTaken = 200'000;
   const VerbsPiece piece{0x1000, 1, kLongBytes};
@@ -345,6 +360,54 @@ TEST_F(VerbsHostileServer, KeysOfASessionThatHasEndedOpenNothing) {
     }
     join();
   }
+}
+
+// It knows address and key of the places of a call to somebody else, while that is under way.
+TEST_F(VerbsHostileServer, TheKeyOfAnothersPlaceOpensNothing) {
+  if (!partsOf(*honest).device().limits().has_windows) GTEST_SKIP() << "the device has no memory windows";
+  std::unique_ptr<HostilePeer> other = std::move(peer);
+  const SessionId other_session = bad_session;
+  peer = makePeer();
+  hostile_place = peer->listen();
+  join();
+  const auto asOther = [&](const auto& act) {
+    std::swap(peer, other);
+    act();
+    std::swap(peer, other);
+  };
+  const auto expectRefused = [&](ibv_wr_opcode opcode, const VerbsPiece& place) {
+    transfer(opcode, place.address, place.key, false);
+    peer->closeSocket();
+    ASSERT_TRUE(until([&] { return honest->endpoint().sessionCount() == 2; }));
+    join();
+  };
+  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE}) {
+    TestCall call;
+    TxMessage request = makeMessage(honest->endpoint(), owner, kLongBytes, 100);
+    ASSERT_EQ(honest->endpoint().call(other_session, request, {}, call), Status::Ok);
+    VerbsPiece asked{}, answer{};
+    std::vector<std::byte> begun;
+    asOther([&] {
+      asked = pieceOf(take());
+      transfer(IBV_WR_RDMA_READ, asked.address, asked.key, true);
+      begun = peer->lastRead();
+    });
+    expectRefused(opcode, asked);
+    asOther([&] {
+      transfer(IBV_WR_RDMA_READ, asked.address, asked.key, true);
+      EXPECT_EQ(peer->lastRead(), begun);
+      answer = askForPlace(call);
+    });
+    expectRefused(opcode, answer);
+    // The other session gets on.
+    asOther([&] {
+      transfer(IBV_WR_RDMA_WRITE, answer.address, answer.key, true);
+      peer->send(about(call, VerbsKind::ResponseWritten, kLongBytes));
+    });
+    ASSERT_TRUE(until([&] { return call.completions == 1; }));
+    EXPECT_EQ(call.status, Status::Ok);
+  }
+  EXPECT_TRUE(std::ranges::none_of(honest->sink.lost, [&](const auto& lost) { return lost.first == other_session; }));
 }
 
 TEST_F(VerbsHostileServer, KeysOfOneSessionAreNotToldToAnother) {

@@ -32,6 +32,7 @@ class Device {
     uint32_t completions = 0;       ///< of a completion queue
     uint64_t message_bytes = 0;     ///< of one work request
     uint8_t reads_at_a_time = 1;    ///< as who is read from, and as who reads
+    bool has_windows = false;       ///< memory windows of type 2B, which belong to one queue pair each
   };
 
   /// Failure: BadConfig: no such device or port, or none is active; IoError. With cause and remedy.
@@ -57,6 +58,8 @@ class Device {
 
   /// @param access  flags IBV_ACCESS_*. Failure: NoSpace: the limit of locked memory; IoError.
   Outcome<MemoryRegion> registerMemory(void* base, size_t bytes, int access) const;
+  /// A window of type 2, bound to nothing yet. nullptr: the device has no more.
+  MemoryWindow makeWindow() const { return MemoryWindow(ibv_alloc_mw(domain_.get(), IBV_MW_TYPE_2)); }
 
  private:
   Device() = default;

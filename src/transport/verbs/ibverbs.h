@@ -24,5 +24,6 @@ using CompletionQueue = std::unique_ptr<ibv_cq, Closer<&ibv_destroy_cq>>;
 using SharedReceiveQueue = std::unique_ptr<ibv_srq, Closer<&ibv_destroy_srq>>;
 using RawQueuePair = std::unique_ptr<ibv_qp, Closer<&ibv_destroy_qp>>;
 using MemoryRegion = std::unique_ptr<ibv_mr, Closer<&ibv_dereg_mr>>;
+using MemoryWindow = std::unique_ptr<ibv_mw, Closer<&ibv_dealloc_mw>>;
 
 }  // namespace ramcore::transport::verbs

@@ -17,64 +17,95 @@ constexpr size_t kPageBytes = 4096;
 }  // namespace
 
 Place::~Place() {
+  window.reset();
   region.reset();
   std::free(bytes);
 }
 
 PlacePool::~PlacePool() { RC_CHECK_MSG(outstanding() == 0, "a received message outlives the endpoint that lent it"); }
 
-std::unique_ptr<Place> PlacePool::take(uint32_t bytes, uint32_t tag) {
+std::shared_ptr<Place> PlacePool::take(uint32_t bytes, uint32_t tag) {
   const uint32_t capacity = std::bit_ceil(std::max(bytes, kPlaceBytesMin));
   {
     SpinGuard guard(lock_);
-    for (std::unique_ptr<Place>& kept : free_) {
+    for (std::shared_ptr<Place>& kept : free_) {
       if (kept->capacity != capacity || kept->tag != tag) continue;
       std::swap(kept, free_.back());
-      std::unique_ptr<Place> place = std::move(free_.back());
+      std::shared_ptr<Place> place = std::move(free_.back());
       free_.pop_back();
       kept_bytes_ -= capacity;
       outstanding_.fetch_add(1, std::memory_order_relaxed);
       return place;
     }
   }
+  std::shared_ptr<Place> place = make(capacity, tag);
+  if (place == nullptr) return nullptr;
+  SpinGuard guard(lock_);
+  const auto session = live_.find(tag);
+  RC_CHECK_MSG(session != live_.end(), "a place for a session that has ended");
+  session->second.push_back(place);
+  outstanding_.fetch_add(1, std::memory_order_relaxed);
+  return place;
+}
+
+std::shared_ptr<Place> PlacePool::make(uint32_t capacity, uint32_t tag) const {
   auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kPageBytes, capacity));
   if (memory == nullptr) return nullptr;
   // The peer may read all of it, more than the message: what others left in this memory is not for it to see. Kept
   // places hold what the same session left.
   std::memset(memory, 0, capacity);
-  auto place = std::make_unique<Place>(memory, capacity);
-  constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
-  auto region = device_.registerMemory(memory, capacity, kAccess);
+  auto place = std::make_shared<Place>(memory, capacity);
+  place->tag = tag;
+  const int access =
+      IBV_ACCESS_LOCAL_WRITE | (has_windows_ ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+  auto region = device_.registerMemory(memory, capacity, access);
   if (!region.ok()) return nullptr;
   place->region = std::move(region).value();
-  place->tag = tag;
-  outstanding_.fetch_add(1, std::memory_order_relaxed);
+  if (!has_windows_) {
+    place->key = place->region->rkey;
+    place->is_open = true;
+    return place;
+  }
+  place->window = device_.makeWindow();
+  if (place->window == nullptr) return nullptr;
+  // The lowest byte of a window's key is ours, and has to be another one with each binding.
+  place->key = ibv_inc_rkey(place->window->rkey);
   return place;
 }
 
 void PlacePool::admit(uint32_t tag) {
   SpinGuard guard(lock_);
-  live_.insert(tag);
+  live_[tag];
 }
 
 void PlacePool::forget(uint32_t tag) {
-  std::vector<std::unique_ptr<Place>> gone;  // their regions end outside of the lock
-  SpinGuard guard(lock_);
-  live_.erase(tag);
-  for (std::unique_ptr<Place>& kept : free_) {
-    if (kept->tag != tag) continue;
-    kept_bytes_ -= kept->capacity;
-    gone.push_back(std::move(kept));
-  }
-  std::erase(free_, nullptr);
-}
-
-void PlacePool::drop(std::unique_ptr<Place> place) noexcept {
+  std::vector<std::shared_ptr<Place>> gone;  // their regions end outside of the lock
   {
     SpinGuard guard(lock_);
-    if (kept_bytes_ + place->capacity <= kKeptBytesMax && live_.contains(place->tag)) {
+    if (const auto session = live_.find(tag); session != live_.end()) {
+      gone = std::move(session->second);
+      live_.erase(session);
+    }
+    for (std::shared_ptr<Place>& kept : free_) {
+      if (kept->tag != tag) continue;
+      kept_bytes_ -= kept->capacity;
+      kept.reset();
+    }
+    std::erase(free_, nullptr);
+  }
+  // Whoever drops one meanwhile is not the last who holds it.
+  for (const std::shared_ptr<Place>& place : gone) place->window.reset();
+}
+
+void PlacePool::drop(std::shared_ptr<Place> place) noexcept {
+  {
+    SpinGuard guard(lock_);
+    const auto session = live_.find(place->tag);
+    if (session != live_.end() && kept_bytes_ + place->capacity <= kKeptBytesMax) {
       kept_bytes_ += place->capacity;
       free_.push_back(std::move(place));
+    } else if (session != live_.end()) {
+      std::erase(session->second, place);
     }
   }
   place.reset();
@@ -82,17 +113,17 @@ void PlacePool::drop(std::unique_ptr<Place> place) noexcept {
   outstanding_.fetch_sub(1, std::memory_order_release);
 }
 
-RxMessage PlacePool::lend(std::unique_ptr<Place> place, uint32_t message_bytes, uint32_t head_bytes) {
+RxMessage PlacePool::lend(std::shared_ptr<Place> place, uint32_t message_bytes, uint32_t head_bytes) {
   place->private_head.resize((head_bytes + 7) / 8);
   if (head_bytes != 0) std::memcpy(place->private_head.data(), place->bytes, head_bytes);
   place->tail[0] = ByteSpan(place->bytes + head_bytes, message_bytes - head_bytes);
   const ByteSpan head(reinterpret_cast<const std::byte*>(place->private_head.data()), head_bytes);
   const std::span<const ByteSpan> tail(place->tail.data(), message_bytes == head_bytes ? 0 : 1);
-  return RxMessage(head, tail, this, reinterpret_cast<uint64_t>(place.release()));
+  Place& itself = *place;
+  itself.lent = std::move(place);
+  return RxMessage(head, tail, this, reinterpret_cast<uint64_t>(&itself));
 }
 
-void PlacePool::releaseMessage(uint64_t token) noexcept {
-  drop(std::unique_ptr<Place>(reinterpret_cast<Place*>(token)));
-}
+void PlacePool::releaseMessage(uint64_t token) noexcept { drop(std::move(reinterpret_cast<Place*>(token)->lent)); }
 
 }  // namespace ramcore::transport::verbs

@@ -3,7 +3,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "base/spin_lock.h"
@@ -13,13 +13,21 @@
 namespace ramcore::transport::verbs {
 
 /// Memory that a peer may read or write in one transfer: nothing else stands in it, and it has a key of its own.
+///
+/// With a window the key is that of the window, which is good at the queue pair alone where it is bound: the memory
+/// itself is registered without remote rights. Without one the key is that of the memory, and is good at every queue
+/// pair of the device's protection domain.
 struct Place {
   std::byte* bytes = nullptr;
   uint32_t capacity = 0;
-  uint32_t tag = 0;  ///< of the session whose peer knows the key
+  uint32_t tag = 0;      ///< of the session whose peer knows the key
+  uint32_t key = 0;      ///< that opens it, once is_open
+  bool is_open = false;  ///< or the window has still to be bound
   MemoryRegion region;
+  MemoryWindow window;                 ///< goes before the region does
   std::vector<uint64_t> private_head;  ///< while a message is lent that came into it
   std::array<ByteSpan, 1> tail;        ///< the rest of that
+  std::shared_ptr<Place> lent;         ///< itself, for as long
 
   Place(std::byte* memory, uint32_t memory_bytes) : bytes(memory), capacity(memory_bytes) {}
   Place(const Place&) = delete;
@@ -32,30 +40,37 @@ struct Place {
 /// thread. The pool outlives its places (checked), the device the pool.
 class PlacePool final : public RxOwner {
  public:
-  explicit PlacePool(const Device& device) : device_(device) {}
+  PlacePool(const Device& device, bool uses_windows)
+      : device_(device), has_windows_(uses_windows && device.limits().has_windows) {}
   PlacePool(const PlacePool&) = delete;
   PlacePool& operator=(const PlacePool&) = delete;
   ~PlacePool();
 
-  /// nullptr: no more memory can be registered.
-  std::unique_ptr<Place> take(uint32_t bytes, uint32_t tag);
-  /// A session begins, or has ended: what is kept for it goes.
+  /// nullptr: no more memory can be registered, or there are no more windows.
+  std::shared_ptr<Place> take(uint32_t bytes, uint32_t tag);
+  /// A session begins.
   void admit(uint32_t tag);
+  /// A session has ended: what is kept for it goes, and the windows of all its places are closed, also of those that
+  /// are out. Its queue pair is still there: to some devices it may not go before the windows that are bound to it.
   void forget(uint32_t tag);
-  void drop(std::unique_ptr<Place> place) noexcept;
+  void drop(std::shared_ptr<Place> place) noexcept;
   /// The message that came into a place. Its head is copied out of the peer's reach.
-  RxMessage lend(std::unique_ptr<Place> place, uint32_t message_bytes, uint32_t head_bytes);
+  RxMessage lend(std::shared_ptr<Place> place, uint32_t message_bytes, uint32_t head_bytes);
   void releaseMessage(uint64_t token) noexcept override;
   uint64_t outstanding() const { return outstanding_.load(std::memory_order_acquire); }
 
  private:
   static constexpr uint64_t kKeptBytesMax = 32u << 20;
 
+  std::shared_ptr<Place> make(uint32_t capacity, uint32_t tag) const;
+
   const Device& device_;
-  SpinLock lock_;  // a leaf
-  std::vector<std::unique_ptr<Place>> free_ RC_GUARDED_BY(lock_);
+  const bool has_windows_;
+  SpinLock lock_;  // a leaf; nothing is registered or given back under it
+  std::vector<std::shared_ptr<Place>> free_ RC_GUARDED_BY(lock_);
   uint64_t kept_bytes_ RC_GUARDED_BY(lock_) = 0;
-  std::unordered_set<uint32_t> live_ RC_GUARDED_BY(lock_);
+  /// All places of each session that is there, kept or out.
+  std::unordered_map<uint32_t, std::vector<std::shared_ptr<Place>>> live_ RC_GUARDED_BY(lock_);
   std::atomic<uint64_t> outstanding_{0};
 };
 

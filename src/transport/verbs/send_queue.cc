@@ -93,6 +93,12 @@ void SendQueue::read(uint16_t slot, Block& into, std::span<const wire::VerbsPiec
   waiting.pieces.assign(pieces.begin(), pieces.end());
 }
 
+void SendQueue::bind(std::shared_ptr<Place> place) {
+  Waiting& waiting = waiting_.emplace_back();
+  waiting.kind = Kind::Bind;
+  waiting.opened = std::move(place);
+}
+
 void SendQueue::dropWaiting() {
   for (size_t i = waiting_begin_; i < waiting_.size(); ++i) {
     if (waiting_[i].into != nullptr) parts_.blocks.drop(waiting_[i].into);
@@ -130,6 +136,7 @@ bool SendQueue::post() {
         if (chain.count != before || chain.scratch.pieces.size() != pieces_before) {
           chain.scratch.pieces.clear();
           chain.scratch.handed_over.clear();
+          chain.scratch.opened.clear();
           return false;
         }
         is_full = true;
@@ -153,6 +160,8 @@ bool SendQueue::append(Chain& chain, Waiting& waiting) {
       return appendWrite(chain, waiting);
     case Kind::Read:
       return appendRead(chain, waiting);
+    case Kind::Bind:
+      return appendBind(chain, waiting);
   }
   return false;
 }
@@ -307,6 +316,22 @@ bool SendQueue::appendRead(Chain& chain, Waiting& waiting) {
   return true;
 }
 
+// Nothing of it has to be kept: a place is there until its call is answered, and who answers before this was done
+// breaks its own session.
+bool SendQueue::appendBind(Chain& chain, Waiting& waiting) {
+  if (chain.count == chain.room) return false;
+  const Place& place = *waiting.opened;
+  ibv_send_wr& request = chain.add(IBV_WR_BIND_MW, {});
+  request.bind_mw.mw = place.window.get();
+  request.bind_mw.rkey = place.key;
+  request.bind_mw.bind_info = {.mr = place.region.get(),
+                               .addr = reinterpret_cast<uint64_t>(place.bytes),
+                               .length = place.capacity,
+                               .mw_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
+  chain.scratch.opened.push_back(std::move(waiting.opened));
+  return true;
+}
+
 // Until the requests added so far are done.
 void SendQueue::keep(Chain& chain, Waiting& waiting, Block* copies) {
   RC_CHECK(ring_count_ < ring_.size());
@@ -343,6 +368,7 @@ bool SendQueue::submit(Chain& chain) {
   }
   scratch.pieces.clear();
   scratch.handed_over.clear();
+  scratch.opened.clear();
   return error == 0;
 }
 

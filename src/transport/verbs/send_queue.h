@@ -6,6 +6,7 @@
 #include "transport/gather_policy.h"
 #include "transport/transport.h"
 #include "transport/verbs/head_pool.h"
+#include "transport/verbs/place_pool.h"
 #include "transport/verbs/queue_pair.h"
 #include "transport/verbs/regions.h"
 #include "wire/verbs_messages.h"
@@ -17,7 +18,8 @@ struct SendScratch {
   static constexpr uint32_t kRequestsMax = 64;
   std::array<ibv_send_wr, kRequestsMax> requests;
   std::vector<ibv_sge> pieces;
-  std::vector<TxMessage> handed_over;  ///< inline: done as soon as they are posted
+  std::vector<TxMessage> handed_over;          ///< inline: done as soon as they are posted
+  std::vector<std::shared_ptr<Place>> opened;  ///< whose windows are bound: asked for when that is posted
 };
 
 /// What messages hold that are not given to the adapter yet.
@@ -64,6 +66,9 @@ class SendQueue {
   void send(const wire::VerbsHeader& header, TxMessage message);
   /// A message that is written to `place`, and then a word of that.
   void write(const wire::VerbsHeader& header, TxMessage message, const wire::VerbsPiece& place);
+  /// Opens a place to the peer by its window: what is sent behind it may tell the key. The place is kept until that is
+  /// posted. If the device refuses, the queue pair breaks.
+  void bind(std::shared_ptr<Place> place);
   /// Reads `pieces`, one behind the other, into `into`. `slot` comes out of complete() when all is there.
   void read(uint16_t slot, Block& into, std::span<const wire::VerbsPiece> pieces);
 
@@ -94,7 +99,7 @@ class SendQueue {
   void copyUnowned();
 
  private:
-  enum class Kind : uint8_t { Send, Write, Read };
+  enum class Kind : uint8_t { Send, Write, Read, Bind };
   struct Waiting {
     Kind kind = Kind::Send;
     uint16_t slot = kNoSlot;
@@ -103,6 +108,7 @@ class SendQueue {
     wire::VerbsPiece place{};
     Block* into = nullptr;
     std::vector<wire::VerbsPiece> pieces;  ///< of a read
+    std::shared_ptr<Place> opened;         ///< whose window is to be bound
   };
   struct Posted {
     uint32_t end = 0;  ///< position behind its last request
@@ -118,6 +124,7 @@ class SendQueue {
   bool appendSend(Chain& chain, Waiting& waiting);
   bool appendWrite(Chain& chain, Waiting& waiting);
   bool appendRead(Chain& chain, Waiting& waiting);
+  static bool appendBind(Chain& chain, Waiting& waiting);
   bool gatherPieces(Chain& chain, TxBuffer& buffer, const GatherPlan& plan, Block*& copies);
   void keep(Chain& chain, Waiting& waiting, Block* copies);
   bool submit(Chain& chain);

@@ -16,8 +16,8 @@ struct Session;
 
 /// A call of ours whose request or answer needs a transfer.
 struct OwnTransfer {
-  std::unique_ptr<Place> request;   ///< which the peer reads
-  std::unique_ptr<Place> response;  ///< which the peer writes to
+  std::shared_ptr<Place> request;   ///< which the peer reads
+  std::shared_ptr<Place> response;  ///< which the peer writes to
   uint32_t response_bytes = 0;      ///< that it announced
   uint32_t response_bytes_max = 0;  ///< that we take
 };

@@ -37,7 +37,7 @@ VerbsEndpoint::VerbsEndpoint(const VerbsOptions& options, const VerbsContext& co
       complaints_(context.clock, context.trace, "verbs: "),
       sleeper_(context.sleeper != nullptr ? *context.sleeper : own_sleeper_.emplace(context.clock)),
       blocks_(device),
-      places_(device),
+      places_(device, options.uses_windows),
       receives_(device, options.receive_buffers_max, [this] { sleeper_.wake(); }),
       parts_{heads_, blocks_, regions, scratch_, send_counts_, options.copy_below_bytes, options.entries_max} {
   is_ready_ = makeQueues();

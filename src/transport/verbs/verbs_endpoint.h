@@ -143,6 +143,7 @@ class VerbsEndpoint final : public Endpoint {
   void sendWord(Session& session, wire::VerbsHeader header, wire::VerbsKind kind, ByteSpan body);
 
   // Transfers of large messages (verbs_transfers.cc).
+  static wire::VerbsPiece openPlace(Session& session, const std::shared_ptr<Place>& place, uint32_t bytes);
   Status offerRequest(Session& session, TxMessage& request, wire::VerbsHeader header, PendingCall& call,
                       const CallOptions& options);
   void offerResponse(Session& session, const wire::VerbsHeader& header, TxMessage response);

@@ -325,10 +325,11 @@ void VerbsEndpoint::reapDrained(bool nothing_arrived) {
   });
 }
 
-// What transfers held; the queue pair must not use it any more, or cannot: it goes first.
+// What transfers held; the queue pair must not use it any more, or cannot: it goes first. Only the windows that are
+// bound to it go before it: software devices (rxe) wait for ten seconds else.
 void VerbsEndpoint::giveBack(Channel& channel) {
-  channel.queue.destroyPair();
   places_.forget(channel.tag);
+  channel.queue.destroyPair();
   for (OwnTransfer& own : channel.own) {
     if (own.request != nullptr) places_.drop(std::move(own.request));
     if (own.response != nullptr) places_.drop(std::move(own.response));

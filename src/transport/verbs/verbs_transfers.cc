@@ -9,13 +9,20 @@
 
 namespace ramcore::transport::verbs {
 
+// What the peer has to know of a place. Where it has a window that is not bound yet, the request for that goes in front
+// of the word that tells the peer: queue pairs begin nothing behind it before it is bound.
+wire::VerbsPiece VerbsEndpoint::openPlace(Session& session, const std::shared_ptr<Place>& place, uint32_t bytes) {
+  if (!std::exchange(place->is_open, true)) session.channel->queue.bind(place);
+  return {reinterpret_cast<uint64_t>(place->bytes), place->key, bytes};
+}
+
 // ---- requests
 
 // The request is copied to a place of its own, which the peer may read: the log, where chunks stand, is nobody's to
 // read.
 Status VerbsEndpoint::offerRequest(Session& session, TxMessage& request, wire::VerbsHeader header, PendingCall& call,
                                    const CallOptions& options) {
-  std::unique_ptr<Place> place = places_.take(header.message_bytes, session.channel->tag);
+  std::shared_ptr<Place> place = places_.take(header.message_bytes, session.channel->tag);
   if (place == nullptr) {
     complaints_.complain("no memory can be registered for a request of " + std::to_string(header.message_bytes) +
                          " bytes; raise 'ulimit -l'");
@@ -33,7 +40,7 @@ Status VerbsEndpoint::offerRequest(Session& session, TxMessage& request, wire::V
   send_counts_.payload_bytes += header.message_bytes;
   send_counts_.chunks_copied += request->chunk_count;
   request = TxMessage();
-  const wire::VerbsPiece piece{reinterpret_cast<uint64_t>(place->bytes), place->region->rkey, header.message_bytes};
+  const wire::VerbsPiece piece = openPlace(session, place, header.message_bytes);
   session.channel->own[call.slot].request = std::move(place);
   sendWord(session, header, wire::VerbsKind::RequestOffer, bytesOf(piece));
   return Status::Ok;
@@ -184,8 +191,7 @@ bool VerbsEndpoint::takeResponseOffer(Session& session, const wire::VerbsHeader&
     return true;
   }
   own.response_bytes = header.message_bytes;
-  const wire::VerbsPiece place{reinterpret_cast<uint64_t>(own.response->bytes), own.response->region->rkey,
-                               header.message_bytes};
+  const wire::VerbsPiece place = openPlace(session, own.response, header.message_bytes);
   sendWord(session, header, wire::VerbsKind::ResponsePlace, bytesOf(place));
   return true;
 }

@@ -57,6 +57,11 @@ Outcome<std::unique_ptr<VerbsTransport>> VerbsTransport::open(const VerbsOptions
   if (device->limits().gather_entries < 2) {
     return Failure{Status::BadConfig, "RDMA device " + device->name() + " sends from one place only; two are needed"};
   }
+  if (!device->limits().has_windows) {
+    context.trace.info("verbs: RDMA device " + device->name() +
+                       " has no memory windows of type 2B: what separates the long messages of this process's sessions "
+                       "from each other's peers is that keys are not told (docs/transport.md)");
+  }
   auto owned = std::make_unique<Device>(std::move(device).value());
   return std::unique_ptr<VerbsTransport>(
       new VerbsTransport(calibrated(options, *owned, context.trace), context, std::move(owned)));
