@@ -75,7 +75,8 @@ bool DatagramEndpoint::takeApart(uint32_t port, const InFrame& frame, Packet& pa
   if (to != address_ && !(to.isBroadcast() && packet.start.kind == wire::PacketKind::Greeting)) return false;
   packet.header = loadAs<wire::PacketHeader>(frame.bytes + sizeof(wire::FrameStart));
   if (packet.start.version != wire::kDatagramVersion ||
-      packet.header.payload_bytes > frame.length - wire::kPacketHeaderBytes || packet.header.reserved1 != 0 ||
+      packet.header.payload_bytes > frame.length - wire::kPacketHeaderBytes ||
+      packet.header.payload_bytes > wire::kPacketBytesMax || packet.header.reserved1 != 0 ||
       packet.header.reserved2 != 0) {
     ++packet_counts_.nonsense;
     return false;
