@@ -91,13 +91,15 @@ foreach(layer IN LISTS RAMCORE_LAYERS)
 endforeach()
 
 file(GLOB ramcore_contract CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/contract/*.cc)
+set(ramcore_contract_suite ${ramcore_contract})
+list(FILTER ramcore_contract_suite EXCLUDE REGEX "_factory\\.cc$")
 if(ramcore_contract)
   ramcore_gtest(contract_test contract SOURCES ${ramcore_contract} LIBRARIES ramcore_transport ramcore_test_support COMPUTES)
 endif()
 
 # The same for queue pairs, which need a device: run inside a machine that has software ones (tests/vm).
 if(RAMCORE_VERBS)
-  add_executable(contract_verbs_test tests/contract/transport_suite.cc tests/contract/transport_contract_test.cc
+  add_executable(contract_verbs_test ${ramcore_contract_suite}
                  tests/vm/verbs_factory.cc tests/vm/hostile_peer.cc tests/vm/parts_world.cc
                  tests/vm/verbs_hostile_test.cc tests/vm/verbs_hostile_server_test.cc
                  tests/vm/verbs_flood_test.cc tests/vm/send_queue_test.cc)
@@ -110,7 +112,7 @@ endif()
 
 # The same for ports of DPDK, which need root and a network namespace (tests/dpdk/run).
 if(RAMCORE_DPDK)
-  add_executable(contract_dpdk_test tests/contract/transport_suite.cc tests/contract/transport_contract_test.cc
+  add_executable(contract_dpdk_test ${ramcore_contract_suite}
                  tests/dpdk/dpdk_factory.cc tests/dpdk/dpdk_lending_test.cc tests/dpdk/dpdk_process_test.cc)
   target_include_directories(contract_dpdk_test PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR})
   target_link_libraries(contract_dpdk_test PRIVATE ramcore_warnings ramcore_transport ramcore_transport_deps ramcore_test_support
