@@ -21,6 +21,15 @@ uint32_t bitsChanged(const std::byte* now, ByteSpan then, uint32_t bits_max) {
   return bits;
 }
 
+// What a state byte becomes that was not, or may not have been, what was written: see mendState().
+EntryState believedOf(EntryState state) {
+  const auto isNear = [state](EntryState other) {
+    return std::popcount(static_cast<uint8_t>(static_cast<uint8_t>(state) ^ static_cast<uint8_t>(other))) <= 1;
+  };
+  if (isNear(EntryState::Acknowledged)) return EntryState::Acknowledged;
+  return isNear(EntryState::Superseded) || isNear(EntryState::Freed) ? EntryState::Freed : EntryState::Pending;
+}
+
 }  // namespace
 
 bool Integrity::isSound(Segment& segment, uint32_t offset, uint32_t& next) {
@@ -49,8 +58,7 @@ void Integrity::mendState(EntryRef ref) {
   uint8_t state = byte.load(std::memory_order_relaxed);
   if (log::isKnown(static_cast<EntryState>(state))) return;
   // If it dies meanwhile, what says so stays.
-  const bool was_acknowledged = EntryView::isAcknowledgedState(state);
-  const EntryState mended = was_acknowledged ? EntryState::Acknowledged : EntryState::Pending;
+  const EntryState mended = believedOf(static_cast<EntryState>(state));
   if (byte.compare_exchange_strong(state, static_cast<uint8_t>(mended))) {
     stats_.mended_states.fetch_add(1, std::memory_order_relaxed);
   }
@@ -115,7 +123,7 @@ void Integrity::note(Segment& segment, uint32_t offset, DecodeError error) {
     known_.push_back({.damage = damage,
                       .is_lost = !can_restore,
                       .is_placed = damage.was_dead,
-                      .was_acknowledged = EntryView::isAcknowledgedState(static_cast<uint8_t>(was)),
+                      .state = believedOf(was),
                       .released = {}});
     refresh();
   }
@@ -224,7 +232,7 @@ Integrity::Released Integrity::release(const Damage& damage) {
     const Known* const known = find(damage);
     if (known == nullptr || segmentOf(damage) == nullptr) return {};
     released = known->released;
-    const EntryState was = known->was_acknowledged ? EntryState::Acknowledged : EntryState::Pending;
+    const EntryState was = known->state;
     known_.erase(known_.begin() + (known - known_.data()));
     refresh();
     Segment& segment = *pool_.segmentOf(damage.ref);

@@ -60,8 +60,9 @@ class Integrity {
   /// @return false: it is not. It is marked now, and the observer knows of it.
   /// Cost: a pass over the entry; 26 ns for 136 bytes.
   bool isSound(Segment& segment, uint32_t offset, uint32_t& next);
-  /// Gives a state byte that is none of EntryState the value Pending, which is right for all of them but Acknowledged,
-  /// which comes back if it is one bit away.
+  /// Gives a state byte that is none of EntryState the value Pending, which is right for all who ask the index as well;
+  /// but Acknowledged counts bytes, and comes back if it is one bit away. One bit away from a death it becomes Freed:
+  /// one-sided readers ask nobody, and the cleaner, who does not ask about what is Superseded, asks about that.
   void mendState(EntryRef ref);
   /// Where a walk goes on behind an unsound entry: behind it, if what its lengths say leads to a sound one or to the
   /// end of its extent; else at the next extent, or committedBytes().
@@ -117,7 +118,7 @@ class Integrity {
     Damage damage;
     bool is_lost = false;
     bool is_placed = false;
-    bool was_acknowledged = false;  ///< when it was marked
+    EntryState state = EntryState::Pending;  ///< that it gets when it is released
     Released released;
   };
 

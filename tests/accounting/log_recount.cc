@@ -90,7 +90,7 @@ class Walk {
     switch (entry.type()) {
       case EntryType::Object:
       case EntryType::ResultRecord: {
-        const bool is_live = entry.state() != log::EntryState::Superseded;
+        const bool is_live = entry.state() != log::EntryState::Superseded && entry.state() != log::EntryState::Freed;
         judgeState(segment, ref, entry, is_live);
         const int64_t tombstone_bytes = log::alignedTombstoneBytes(entry.keyBytes());
         if (!is_live) return named != nullptr ? countTombstone(*named, tombstone_bytes, sums) : void();
