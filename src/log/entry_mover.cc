@@ -1,9 +1,11 @@
 #include "log/entry_mover.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/mutation.h"
+#include "log/freed_marking.h"
 
 namespace ramcore::log {
 
@@ -26,6 +28,7 @@ void fetchAhead(const std::byte* at, uint32_t bytes) {
 }  // namespace
 
 bool EntryMover::move(Segment& from, uint32_t& offset, uint32_t bytes_max, MoveTarget& target) {
+  const uint32_t begin = offset;
   const uint32_t end = offset + std::min(bytes_max, from.committedBytes() - offset);
   bool has_room = true;
   bool is_sound = true;
@@ -60,6 +63,9 @@ bool EntryMover::move(Segment& from, uint32_t& offset, uint32_t bytes_max, MoveT
     if (has_room) offset = seen;
   }
   settle(from);
+  // What it went past without a question is refused by its state or by its type.
+  from.noteMarked(begin, offset);
+  log_.stats().entries_marked_freed.fetch_add(std::exchange(marked_count_, 0), std::memory_order_relaxed);
   return has_room && is_sound;
 }
 
@@ -135,9 +141,13 @@ size_t EntryMover::handOver(std::span<Candidate> copies) {
       if (moved == EntryOwner::Moved::No && !is_tombstone) {
         to_->rewind(candidate.place.before);
         candidate.is_due = candidate.named != nullptr;
-        return candidate.is_due ? i : i + 1;
+        // What is due may find no room, and is looked at once more.
+        if (candidate.is_due) return i;
+        markDealtWith(candidate.ref, entry);
+        return i + 1;
       }
     }
+    markDealtWith(candidate.ref, entry);
     copied_bytes_ += candidate.bytes;
     if (is_tombstone || candidate.is_due) {
       // One that was due was counted as one, where the object lies, since that died.
@@ -147,6 +157,13 @@ size_t EntryMover::handOver(std::span<Candidate> copies) {
     }
   }
   return copies.size();
+}
+
+/// The owner has no reference to the entry any more, so nobody kills it, and its result is not acknowledged here. Not
+/// before: till then its state tells the owner's writers whether the result has been counted out.
+void EntryMover::markDealtWith(EntryRef ref, const EntryView& entry) {
+  if (entry.type() != EntryType::Object || RC_MUTATION("forget-freed-mark")) return;
+  if (markFreed(log_.pool().memory().at(ref))) ++marked_count_;
 }
 
 /// @param has_left_result  the copy carries one that is not needed any more

@@ -31,6 +31,9 @@ class MoveTarget {
 /// dead by its state byte costs no question, unless it names a segment that is still there: then a tombstone takes its
 /// place. Counts of live bytes are settled once for many entries.
 ///
+/// Each object that is dealt with is marked freed where it lies (freed_marking.h). Its state is not judged by that: who
+/// moves the segment once more asks the owner again.
+///
 /// Thread: one at a time, inside one read section of the log's Rcu per call.
 class EntryMover {
  public:
@@ -65,6 +68,7 @@ class EntryMover {
   size_t handOver(std::span<Candidate> copies);
   void countMoved(const EntryView& entry, const Candidate& candidate, bool has_left_result);
   void settle(Segment& from);
+  void markDealtWith(EntryRef ref, const EntryView& entry);
 
   Log& log_;
   EntryOwner& owner_;
@@ -79,6 +83,7 @@ class EntryMover {
   Bytes kept_;
   uint64_t copied_bytes_ = 0;
   uint64_t counted_bytes_ = 0;
+  uint64_t marked_count_ = 0;
   std::vector<Log::MovedTombstone> tombstones_;
 };
 

@@ -47,4 +47,20 @@ uint32_t markFreed(const Segment& segment, const LogMemory& memory, uint32_t off
   return offset;
 }
 
+bool holdsBelievable(const Segment& segment) {
+  for (uint32_t offset = 0; offset < segment.committedBytes();) {
+    const ByteSpan rest = segment.restOfExtent(offset);
+    const uint32_t bytes = bytesOfEntry(rest);
+    if (bytes == 0) {
+      // Where the next entry lies is not known before the next extent.
+      offset += static_cast<uint32_t>(rest.size());
+      continue;
+    }
+    const EntryView entry(rest.data());
+    if (entry.type() == EntryType::Object && isKnown(entry.state()) && !isRefused(entry.state())) return true;
+    offset += bytes;
+  }
+  return false;
+}
+
 }  // namespace ramcore::log

@@ -118,6 +118,7 @@ void Integrity::note(Segment& segment, uint32_t offset, DecodeError error) {
     if (log::isDamaged(was) && known_.size() >= kDamagesMax) return;
     damage.was_dead = was == EntryState::Superseded;
     segment.damaged_.store(true, std::memory_order_release);
+    segment.was_damaged_.store(true, std::memory_order_relaxed);
     stats_.damaged_entries.fetch_add(1, std::memory_order_relaxed);
     if (known_.size() >= kDamagesMax) return;
     known_.push_back({.damage = damage,

@@ -357,7 +357,8 @@ void Log::markAcknowledged(EntryRef ref) {
     // Its flags and lengths say nothing until it is restored, and then it is done.
     if (isDamaged(static_cast<EntryState>(was)) && integrity_.noteAcknowledged(ref)) return;
     was = state.load(std::memory_order_acquire);
-    if (isDamaged(static_cast<EntryState>(was)) || static_cast<EntryState>(was) == EntryState::Superseded) return;
+    // Dead: all of it was counted. Nor does one that nobody is led to any more come to look as if it lived.
+    if (isRefused(static_cast<EntryState>(was))) return;
   } while (
       !state.compare_exchange_weak(was, static_cast<uint8_t>(EntryState::Acknowledged), std::memory_order_acq_rel));
   const int64_t bytes = -int64_t{entry.resultBytes()};

@@ -90,7 +90,6 @@ LogConfig LogConfig::forTest() {
   config.seglet_bytes = 4u << 10;
   config.entry_bytes_max = 8u << 10;
   config.poison_freed = true;
-  config.marks_freed = true;
   return config;
 }
 

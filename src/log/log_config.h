@@ -34,10 +34,8 @@ struct LogConfig {
   uint32_t clean_below_free_permille = 3;
   /// The next head is opened when the present one is this full. Lower: safer against bursts, staler digests.
   uint32_t prepare_head_percent = 50;
-  /// Marks each entry freed before its memory is given back, for readers that nobody waits for: one-sided ones, of
-  /// which there are none yet. On: as much more work for the cleaner as docs/formats.md says.
-  bool marks_freed = false;
-  /// Overwrites memory when it is given back, so that whoever still reads it shows. For tests.
+  /// Overwrites memory when it is given back, so that whoever still reads it shows, and checks before that the objects
+  /// in it were marked. For tests.
   bool poison_freed = false;
 
   /// A block, in bytes: any entry fits into it.

@@ -446,17 +446,19 @@ bool Log::isOver(runtime::GraceTicket ticket) const {
   return environment_.rcu.elapsed(ticket) || RC_MUTATION("free-before-grace");
 }
 
-/// Not before its last reader has gone: they know nothing of this state, and what it says is not for them.
+/// What the cleaner has been through is marked already. Not before its last reader has gone, who may stand where bytes
+/// are set to zero.
 /// @param bytes_left  of this round; what is looked at is taken off
-/// @return all are marked, or none is to be
+/// @return all are marked
 bool Log::markSlice(Segment& segment, uint32_t& bytes_left) {
-  if (!config().marks_freed) return true;
   const uint32_t before = segment.marked_bytes_;
   uint64_t marked = 0;
   segment.marked_bytes_ = markFreed(segment, memory_, before, bytes_left, marked);
   stats_.entries_marked_freed.fetch_add(marked, std::memory_order_relaxed);
   bytes_left -= std::min(bytes_left, segment.marked_bytes_ - before);
-  return segment.marked_bytes_ == segment.committedBytes();
+  if (segment.marked_bytes_ < segment.committedBytes()) return false;
+  if (config().poison_freed) RC_CHECK_MSG(!holdsBelievable(segment), "memory is given back with an object in it");
+  return true;
 }
 
 size_t Log::reclaim(uint64_t now_ns) {
@@ -494,6 +496,8 @@ size_t Log::reclaim(uint64_t now_ns) {
         continue;
       }
       segment.wait_ = Wait::Marks;
+      // What the cleaner found damaged it did not mark, and what was restored since looks as if it lived.
+      if (segment.was_damaged_.load(std::memory_order_relaxed)) segment.marked_bytes_ = 0;
     }
     if (segment.wait_ != Wait::Marks || !markSlice(segment, mark_bytes_left)) continue;
     forgetHeldTombstones(segment);

@@ -28,7 +28,7 @@ struct LogStats {
   std::atomic<uint64_t> segments_compacted{0};
   std::atomic<uint64_t> compaction_bytes_copied{0};  ///< part of cleaner_bytes_copied: within memory only
   std::atomic<uint64_t> compaction_bytes_freed{0};   ///< part of cleaner_bytes_freed
-  std::atomic<uint64_t> entries_marked_freed{0};     ///< see LogConfig::marks_freed
+  std::atomic<uint64_t> entries_marked_freed{0};     ///< see freed_marking.h
   std::atomic<uint64_t> scrubbed_bytes{0};           ///< verified by MemoryScrubber
   std::atomic<uint64_t> damaged_entries{0};          ///< whose bytes were found not to be what was written
   std::atomic<uint64_t> restored_entries{0};

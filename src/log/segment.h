@@ -145,6 +145,12 @@ class Segment {
   int64_t takeLiveLarge() { return large_bytes_.exchange(0, std::memory_order_relaxed); }
   void setStamp(uint64_t bytes) { stamp_bytes_ = bytes; }
   void setBegun(uint64_t bytes) { stamp_bytes_ = begun_bytes_ = bytes; }
+  /// In the logical range [from, to) no object is believed any more by a one-sided reader. For those that the cleaner
+  /// found nothing else says so, so it may not be taken back: if any of them was damaged and is restored, it may be,
+  /// and all of the segment is marked once more.
+  void noteMarked(uint32_t from, uint32_t to) {
+    if (from <= marked_bytes_) marked_bytes_ = std::max(marked_bytes_, to);
+  }
   void addNamedBy(int64_t bytes) { named_by_bytes_.fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed); }
 
   /// Bytes that tombstones would take for live objects, in whatever segment, that name this one: what still may come to
@@ -179,6 +185,7 @@ class Segment {
   std::atomic<uint64_t> named_by_bytes_{0};
   std::atomic<int64_t> succeeded_bytes_{0};
   std::atomic<bool> damaged_{false};
+  std::atomic<bool> was_damaged_{false};  ///< ever
   std::atomic<bool> has_places_{false};
   uint64_t stamp_bytes_ = 0;
   uint64_t begun_bytes_ = 0;
@@ -198,9 +205,9 @@ class Segment {
   int64_t compacted_live_bytes_ = 0;
   SegmentId leave_head_;  ///< the head whose digest is the first without it
 
-  // Reclamation: first the grace period, then the pins; then its entries are marked freed.
+  // Reclamation: first the grace period, then the pins; then those entries are marked freed that are not yet.
   enum class Wait : uint8_t { Grace, Epoch, Pins, Marks } wait_ = Wait::Grace;
-  uint32_t marked_bytes_ = 0;  ///< up to here they are
+  uint32_t marked_bytes_ = 0;  ///< up to here they are, by the cleaner and then by the reclaimer
   runtime::GraceTicket ticket_;
   uint64_t pin_epoch_ = 0;
 };

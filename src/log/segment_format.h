@@ -40,8 +40,8 @@ inline constexpr uint8_t kGroupContinues = 0x80;  ///< another entry of the same
 enum class EntryState : uint8_t {
   Pending = 0x00,
   Live = 0x0f,
-  Superseded = 0x33,  ///< dead
-  Freed = 0x3c,
+  Superseded = 0x33,    ///< dead
+  Freed = 0x3c,         ///< nobody is led to it any more; means nothing to who was, and to the cleaner
   Acknowledged = 0x66,  ///< alive, and the result that it carries is not
   Restoring = 0x55,     ///< damaged; its bytes are being fetched from a replica
   Damaged = 0x5a,       ///< damaged, and nobody knows what was there
@@ -61,6 +61,10 @@ constexpr bool isKnown(EntryState state) {
 }
 /// Nothing else of such an entry may be believed.
 constexpr bool isDamaged(EntryState state) { return state == EntryState::Restoring || state == EntryState::Damaged; }
+/// What lies there is not, or may not be, what its key stands for: a one-sided reader turns away.
+constexpr bool isRefused(EntryState state) {
+  return state == EntryState::Superseded || state == EntryState::Freed || isDamaged(state);
+}
 
 /// Entries begin at multiples of 8 bytes; between them are zeros.
 inline constexpr uint32_t kEntryAlignment = 8;

@@ -165,6 +165,7 @@ Segment* SegmentPool::take(SegmentKind kind, SegmentId id, uint32_t entry_bytes_
   segment.succeeded_bytes_.store(0, std::memory_order_relaxed);
   segment.stamp_bytes_ = 0;
   segment.damaged_.store(false, std::memory_order_relaxed);
+  segment.was_damaged_.store(false, std::memory_order_relaxed);
   segment.has_places_.store(false, std::memory_order_relaxed);
   segment.durable_bytes_ = 0;
   segment.flushed_bytes_ = 0;

@@ -2,14 +2,10 @@
 // objects, one thread that writes and cleans in turns, no network, no copies.
 //
 //   bench_cleaning [--memory-mb N] [--overwrites N] [--seconds N] [--live-percent-max N] [--utilizations LIST]
-//                  [--sizes LIST] [--distributions LIST] [--cleaners N] [--mark-freed] [--smoke]
+//                  [--sizes LIST] [--distributions LIST] [--cleaners N] [--smoke]
 //
 // With --cleaners it measures something else: what 1 .. N threads copy that share the passes of one cleaner, in a
 // second, while nobody writes; values are 100 B, and the first of --utilizations counts.
-//
-// With --mark-freed entries are marked freed before their memory is given back (log/freed_marking.h), and it says what
-// that costs for an entry, and which share of the time of the background work that was. What an entry costs is measured
-// when all is over, on the segments that are there then.
 //
 // Utilization is the share of the log's memory that the objects themselves take, header and padding included. After the
 // fill the memory is overwritten once unmeasured, then `--overwrites` times; each phase ends after `--seconds` at the
@@ -36,7 +32,6 @@
 #include "bench/support/workload.h"
 #include "bench/support/zipfian.h"
 #include "log/cleaner.h"
-#include "log/freed_marking.h"
 #include "master/maintenance.h"
 #include "runtime/real/system_clock.h"
 
@@ -57,7 +52,6 @@ struct Options {
   std::string sizes = "100,1000,mixed";
   std::string distributions = "uniform,zipfian";
   int cleaners = 0;
-  bool marks_freed = false;
 };
 
 std::vector<std::string> parts(const std::string& list) {
@@ -108,8 +102,6 @@ struct Point {
   double copied_per_byte = 0;
   double p50_us = 0;
   double p999_us = 0;
-  double marking_ns = 0;  ///< of an entry
-  double marking_percent = 0;
 };
 
 class Run {
@@ -173,29 +165,10 @@ class Run {
     point.p999_us = tsc_.ns(ticks.quantile(0.999)) / 1000;
     return true;
   }
-  /// What marking costs, after the rest: the store is worth nothing afterwards.
-  void measureMarking(Point& point) {
-    log::SegmentPool& pool = store_.log().pool();
-    uint64_t entries = 0;
-    const uint64_t begin = Tsc::now();
-    for (uint32_t i = 0; i < pool.slotCount(); ++i) {
-      const log::Segment& segment = pool.slot(i);
-      if (segment.state() == log::SegmentState::Closed) markFreed(segment, pool.memory(), 0, UINT32_MAX, entries);
-    }
-    point.marking_ns = tsc_.ns(Tsc::now() - begin) / static_cast<double>(std::max<uint64_t>(entries, 1));
-    const uint64_t marked = store_.log().stats().entries_marked_freed.load();
-    point.marking_percent = 100 * point.marking_ns * static_cast<double>(marked) / tsc_.ns(background_ticks_);
-  }
 
  private:
   void turn() {
-    if (store_.log().config().marks_freed) {
-      const uint64_t begin = Tsc::now();
-      executor_.runOne();
-      background_ticks_ += Tsc::now() - begin;
-    } else {
-      executor_.runOne();
-    }
+    executor_.runOne();
     store_.turn();
   }
 
@@ -234,7 +207,6 @@ class Run {
   std::optional<Zipfian> zipfian_;
   const std::string value_;
   uint64_t sequence_ = 1;
-  uint64_t background_ticks_ = 1;
   const Tsc tsc_;
   runtime::SystemClock clock_;
   InlineExecutor executor_{clock_};
@@ -251,7 +223,6 @@ Point measure(const Options& options, const log::LogConfig& config, const Length
   const auto measured_bytes = static_cast<uint64_t>(static_cast<double>(config.memory_bytes) * options.overwrites);
   point.refused =
       !run.fill() || !run.overwrite(config.memory_bytes, false, point) || !run.overwrite(measured_bytes, true, point);
-  if (options.marks_freed && !point.refused) run.measureMarking(point);
   return point;
 }
 
@@ -286,10 +257,6 @@ void measureCurve(const Options& options, const log::LogConfig& config, const st
       std::printf("%11d%% %7.1f%% %12.0f %8.2f %12.2f %9.2f %10.1f%s\n", point.utilization, point.live_percent,
                   point.writes_per_s, ratio, point.copied_per_byte, point.p50_us, point.p999_us,
                   point.cut ? "  cut short" : "");
-      if (options.marks_freed) {
-        std::printf("             marking freed: %.1f ns for an entry, %.1f %% of the background work\n",
-                    point.marking_ns, point.marking_percent);
-      }
     }
     std::fflush(stdout);
     json += (json.empty() ? "" : ",") + jsonOf(point, ratio);
@@ -328,7 +295,6 @@ int runAll(int argc, char** argv) {
   flags.text("--utilizations", options.utilizations);
   flags.text("--sizes", options.sizes);
   flags.text("--distributions", options.distributions);
-  flags.flag("--mark-freed", [&] { options.marks_freed = true; });
   flags.flag("--smoke", [&] {
     options.memory_mb = 128;
     options.seconds = 0.3;
@@ -341,7 +307,6 @@ int runAll(int argc, char** argv) {
   log::LogConfig config;
   config.memory_bytes = options.memory_mb << 20;
   config.live_percent_max = static_cast<uint32_t>(options.live_percent_max);
-  config.marks_freed = options.marks_freed;
   if (const auto valid = config.validate(); !valid.ok()) die(valid.error().message);
   std::printf("cleaning: %llu MB of memory, live bytes at most %.1f %% of it\n",
               static_cast<unsigned long long>(options.memory_mb),

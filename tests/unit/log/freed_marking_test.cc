@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <set>
+#include <tuple>
 
 #include "log/cleaner.h"
 #include "log/compaction.h"
@@ -14,16 +17,54 @@
 namespace ramcore::log {
 namespace {
 
-LogConfig configWith(bool marks_freed) {
+LogConfig unpoisoned() {
   LogConfig config = LogConfig::forTest();
   config.poison_freed = false;  // what is left in freed memory is what these tests look at
-  config.marks_freed = marks_freed;
   return config;
 }
 
+/// Somebody with no part in grace periods and pins, who was told where objects lie, at whatever time.
+class OneSidedReader {
+ public:
+  explicit OneSidedReader(const LogMemory& memory) : memory_(memory) {}
+
+  void tell(EntryRef ref) {
+    const EntryView entry(memory_.at(ref));
+    told_.insert({ref, entry.version(), std::string(asText(entry.key()))});
+  }
+  void tellOf(const MapOwner& owner) {
+    for (const auto& [key, ref] : owner.refs()) tell(ref);
+  }
+  /// Whatever is whole, what it was told of, and not said to be anything but alive.
+  bool believes(EntryRef ref, Version version, const std::string& key) const {
+    EntryView entry;
+    const ByteSpan bytes(memory_.at(ref), memory_.bytes() - ref.offsetBytes());
+    if (decodeEntry(bytes, entry) != DecodeError::None || entry.type() != EntryType::Object) return false;
+    return entry.version() == version && asText(entry.key()) == key && isKnown(entry.state()) &&
+           !isRefused(entry.state());
+  }
+  /// It believes what the owner is led to as well, and nothing else.
+  /// @return how many places it turns away from
+  size_t expectBelievesOnly(const MapOwner& owner) const {
+    size_t refused = 0;
+    for (const auto& [ref, version, key] : told_) {
+      const auto found = owner.refs().find(key);
+      const bool is_there =
+          found != owner.refs().end() && found->second == ref && EntryView(memory_.at(ref)).version() == version;
+      EXPECT_EQ(believes(ref, version, key), is_there) << key << ", version " << version;
+      refused += is_there ? 0 : 1;
+    }
+    return refused;
+  }
+
+ private:
+  const LogMemory& memory_;
+  std::set<std::tuple<EntryRef, Version, std::string>> told_;
+};
+
 /// A log, and what lies in the segments that it is about to give back.
 struct FreeingLog : LogFixture {
-  explicit FreeingLog(bool marks_freed = true) : LogFixture(configWith(marks_freed)) {}
+  FreeingLog() : LogFixture(unpoisoned()), reader(*memory) {}
 
   static std::vector<EntryRef> entriesOf(const Log& log, const Segment& segment) {
     std::vector<EntryRef> refs;
@@ -43,22 +84,17 @@ struct FreeingLog : LogFixture {
     }
     return refs;
   }
-  /// Rounds of the reclaimer until nothing waits. Every entry that lies in memory which is free then, and that nobody
-  /// has taken meanwhile, has the state.
-  /// @return how many did
-  size_t expectFreedAre(EntryState state) {
-    const std::vector<EntryRef> refs = waiting();
+  /// Rounds of the reclaimer until nothing waits.
+  /// @return what lies in memory now that is free
+  std::vector<EntryRef> freed() {
+    std::vector<EntryRef> refs = waiting();
     for (int i = 0; i < 6; ++i) reclaim();
     EXPECT_TRUE(waiting().empty());
-    size_t count = 0;
-    for (const EntryRef ref : refs) {
-      if (log->pool().segmentOf(ref) != nullptr) continue;
-      EXPECT_EQ(log->view(ref).state(), state);
-      ++count;
-    }
-    return count;
+    std::erase_if(refs, [this](EntryRef ref) { return log->pool().segmentOf(ref) != nullptr; });
+    return refs;
   }
   EntryState stateOf(EntryRef ref) const { return log->view(ref).state(); }
+  uint64_t markedCount() const { return log->stats().entries_marked_freed.load(); }
   Status putIn(SideLog& side, const std::string& key, size_t bytes) {
     const std::string value(bytes, 'x');
     const ByteSpan payload = asBytes(value);
@@ -66,8 +102,23 @@ struct FreeingLog : LogFixture {
     input.version = 1;
     input.key = asBytes(key);
     input.payload = std::span(&payload, 1);
-    return side.append(std::span(&input, 1), AppendClass::Write).status();
+    const auto appended = side.append(std::span(&input, 1), AppendClass::Write);
+    if (appended.ok()) reader.tell(appended->refs[0]);
+    return appended.status();
   }
+  void compact(SegmentId id) {
+    Segment* original = log->pool().find(id);
+    SharedCopy copying(*log, owner, 1);
+    Compaction compaction(*log, copying);
+    ASSERT_TRUE(compaction.begin(std::span(&original, 1)));
+    for (int i = 0; i < 1000 && compaction.step(4 << 10) != Compaction::Progress::Done; ++i) {
+      rcu.reclaim(16);
+      reader.expectBelievesOnly(owner);
+    }
+    EXPECT_NE(log->pool().find(id), original);
+  }
+
+  OneSidedReader reader;
 };
 
 TEST(FreedMarking, EntriesOfASideLogThatWasDroppedAreMarked) {
@@ -75,44 +126,43 @@ TEST(FreedMarking, EntriesOfASideLogThatWasDroppedAreMarked) {
   SideLog side(*fixture.log, fixture.copies);
   for (int i = 0; i < 150; ++i) ASSERT_EQ(fixture.putIn(side, "key" + std::to_string(i), 100 + i * 10), Status::Ok);
   side.abandon();
-  ASSERT_GT(fixture.waiting().size(), 150u);
-  EXPECT_GT(fixture.expectFreedAre(EntryState::Freed), 150u);
-  EXPECT_GT(fixture.log->stats().entries_marked_freed.load(), 150u);
-}
-
-TEST(FreedMarking, NothingIsMarkedUnlessItWasAskedFor) {
-  EXPECT_FALSE(LogConfig().marks_freed);
-  FreeingLog fixture(false);
-  SideLog side(*fixture.log, fixture.copies);
-  for (int i = 0; i < 150; ++i) ASSERT_EQ(fixture.putIn(side, "key" + std::to_string(i), 100), Status::Ok);
-  side.abandon();
-  EXPECT_GT(fixture.expectFreedAre(EntryState::Pending), 150u);
-  EXPECT_EQ(fixture.log->stats().entries_marked_freed.load(), 0u);
+  const std::vector<EntryRef> freed = fixture.freed();
+  EXPECT_GT(freed.size(), 150u);
+  for (const EntryRef ref : freed) EXPECT_EQ(fixture.stateOf(ref), EntryState::Freed);
+  EXPECT_EQ(fixture.markedCount(), freed.size());
+  EXPECT_EQ(fixture.reader.expectBelievesOnly(fixture.owner), 150u);
 }
 
 // What was moved is as dead in its old place as what was overwritten: nothing else says so there.
 TEST(FreedMarking, WhatTheCleanerMovedIsMarkedWhereItWas) {
   FreeingLog fixture;
   Cleaner cleaner(*fixture.log, fixture.owner, fixture.copies);
-  size_t count = 0;
-  for (int i = 0; i < 4000; ++i) {
+  size_t freed = 0;
+  const auto step = [&] {
+    (void)cleaner.step(16 << 10);
+    fixture.reader.expectBelievesOnly(fixture.owner);
+    freed += fixture.freed().size();
+  };
+  for (int i = 0; i < 4000 && !testing::Test::HasFailure(); ++i) {
     // Some live for long, and are moved.
-    const int key = i % 4 == 0 ? i / 4 % 400 : 1000 + i % 200;
-    Status status = fixture.owner.put(*fixture.log, "key" + std::to_string(key), std::string(200 + i % 700, 'v'));
+    const std::string key = "key" + std::to_string(i % 4 == 0 ? i / 4 % 400 : 1000 + i % 200);
+    const std::string value(200 + i % 700, 'v');
+    Status status = fixture.owner.put(*fixture.log, key, value);
     for (int turn = 0; turn < 1000 && status == Status::RetryLater; ++turn) {
-      (void)cleaner.step(16 << 10);
-      count += fixture.expectFreedAre(EntryState::Freed);
-      status = fixture.owner.put(*fixture.log, "key" + std::to_string(key), std::string(200 + i % 700, 'v'));
+      step();
+      status = fixture.owner.put(*fixture.log, key, value);
     }
     ASSERT_EQ(status, Status::Ok) << i;
+    fixture.reader.tell(fixture.owner.refs().at(key));
     if (!cleaner.isNeeded() && !cleaner.isBusy()) continue;
-    (void)cleaner.step(16 << 10);
-    count += fixture.expectFreedAre(EntryState::Freed);
+    step();
+    fixture.reader.tellOf(fixture.owner);
   }
   EXPECT_GT(fixture.log->stats().segments_cleaned.load(), 0u);
-  EXPECT_GT(count, 500u);
-  // Nobody else's entries were touched, and no copy of a segment knows of states.
-  for (const auto& [key, ref] : fixture.owner.refs()) EXPECT_EQ(fixture.stateOf(ref), EntryState::Pending) << key;
+  EXPECT_GT(freed, 500u);
+  EXPECT_GT(fixture.reader.expectBelievesOnly(fixture.owner), 4000u) << "the moved ones besides the overwritten";
+  EXPECT_GT(fixture.markedCount(), 100u);
+  // No copy of a segment knows of states.
   fixture.expectCountsAreRight();
   for (const auto& [id, replica] : fixture.copies.replicas()) {
     SegmentReader reader(replica.bytes);
@@ -128,24 +178,138 @@ TEST(FreedMarking, WhatACompactionGaveBackIsMarkedAndItsCopyIsNot) {
   for (int i = 0; i < 80; ++i) {
     ASSERT_EQ(fixture.owner.put(*fixture.log, "key" + std::to_string(i), std::string(500, 'v')), Status::Ok);
   }
+  fixture.reader.tellOf(fixture.owner);
   for (int i = 0; i < 80; ++i) {
     if (i % 4 != 0) EXPECT_EQ(fixture.owner.remove(*fixture.log, "key" + std::to_string(i)), Status::Ok);
   }
   fixture.log->requestRoll();
   fixture.reclaim();
+  fixture.compact(id);
+  EXPECT_GE(fixture.freed().size(), 80u);
+  EXPECT_EQ(fixture.reader.expectBelievesOnly(fixture.owner), 80u);
+  EXPECT_EQ(fixture.markedCount(), 20u);
+  for (const EntryRef ref : FreeingLog::entriesOf(*fixture.log, *fixture.log->pool().find(id))) {
+    EXPECT_EQ(fixture.stateOf(ref), EntryState::Pending);
+  }
+  for (int i = 0; i < 80; i += 4) EXPECT_TRUE(fixture.owner.get("key" + std::to_string(i)).has_value());
+}
+
+// Nobody has said so of each of them, as if the table that they were of had been dropped.
+TEST(FreedMarking, WhatTheOwnerDoesNotWantIsMarkedThoughNobodyKilledIt) {
+  FreeingLog fixture;
+  const SegmentId id = fixture.log->headId();
+  for (int i = 0; i < 60; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    if (i % 6 == 0) {
+      ASSERT_EQ(fixture.owner.put(*fixture.log, key, std::string(500, 'v')), Status::Ok);
+      continue;
+    }
+    const auto appended = fixture.append(key, std::string(500, 'v'));
+    ASSERT_TRUE(appended.ok());
+    fixture.log->pool()
+        .segmentOf(appended->refs[0])
+        ->addLive(-int64_t{fixture.log->view(appended->refs[0]).alignedBytes()});
+    fixture.reader.tell(appended->refs[0]);
+    EXPECT_EQ(fixture.stateOf(appended->refs[0]), EntryState::Pending);
+  }
+  fixture.reader.tellOf(fixture.owner);
+  fixture.log->requestRoll();
+  fixture.reclaim();
   Segment* original = fixture.log->pool().find(id);
-  const std::vector<EntryRef> before = FreeingLog::entriesOf(*fixture.log, *original);
   SharedCopy copying(*fixture.log, fixture.owner, 1);
   Compaction compaction(*fixture.log, copying);
   ASSERT_TRUE(compaction.begin(std::span(&original, 1)));
   for (int i = 0; i < 1000 && compaction.step(4 << 10) != Compaction::Progress::Done; ++i) fixture.rcu.reclaim(16);
-  EXPECT_GE(fixture.expectFreedAre(EntryState::Freed), before.size());
-  const Segment* const copy = fixture.log->pool().find(id);
-  ASSERT_NE(copy, original);
-  for (const EntryRef ref : FreeingLog::entriesOf(*fixture.log, *copy)) {
-    EXPECT_EQ(fixture.stateOf(ref), EntryState::Pending);
+  EXPECT_GE(fixture.freed().size(), 60u);
+  EXPECT_EQ(fixture.reader.expectBelievesOnly(fixture.owner), 60u);
+  EXPECT_EQ(fixture.markedCount(), 60u);
+}
+
+// The header of a segment is refused by its type: who goes over all entries once more marks it, too.
+TEST(FreedMarking, WhatTheCleanerHasBeenThroughIsNotGoneOverAgain) {
+  for (const bool is_damaged : {false, true}) {
+    FreeingLog fixture;
+    const SegmentId id = fixture.log->headId();
+    for (int i = 0; i < 80; ++i) {
+      ASSERT_EQ(fixture.owner.put(*fixture.log, "key" + std::to_string(i % 20), std::string(500, 'v')), Status::Ok);
+    }
+    fixture.reader.tellOf(fixture.owner);
+    fixture.log->requestRoll();
+    fixture.reclaim();
+    Segment& original = *fixture.log->pool().find(id);
+    const std::vector<EntryRef> entries = FreeingLog::entriesOf(*fixture.log, original);
+    if (is_damaged) {
+      // Found and restored, before it is moved.
+      std::byte& byte = fixture.memory->at(entries.back())[40];
+      byte ^= std::byte{1};
+      uint32_t next = 0;
+      ASSERT_FALSE(fixture.log->integrity().isSound(original, original.offsetOf(entries.back()), next));
+      byte ^= std::byte{1};
+      EXPECT_FALSE(fixture.log->integrity().release(fixture.log->integrity().damages().at(0)).has_died);
+    }
+    fixture.compact(id);
+    EXPECT_FALSE(fixture.freed().empty());
+    EXPECT_EQ(fixture.log->view(entries[0]).type(), EntryType::SegmentHeader);
+    EXPECT_EQ(fixture.stateOf(entries[0]), is_damaged ? EntryState::Freed : EntryState::Pending);
+    EXPECT_EQ(fixture.markedCount(), is_damaged ? 20 + entries.size() : 20);
+    EXPECT_EQ(fixture.reader.expectBelievesOnly(fixture.owner), 20u);
   }
-  for (int i = 0; i < 80; i += 4) EXPECT_TRUE(fixture.owner.get("key" + std::to_string(i)).has_value());
+}
+
+// Who reads one-sidedly asks no index: a bit that flips in the state of a dead entry, or a restored entry, must not
+// bring it back.
+TEST(FreedMarking, ADeathIsNotTakenBack) {
+  FreeingLog fixture;
+  Integrity& integrity = fixture.log->integrity();
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(fixture.owner.put(*fixture.log, "key", std::string(100, 'v')), Status::Ok);
+  const EntryRef ref = fixture.owner.refs().at("key");
+  std::byte* const entry = fixture.memory->at(ref);
+  for (const EntryState dead : {EntryState::Superseded, EntryState::Freed}) {
+    for (int bit = 0; bit < 8; ++bit) {
+      entry[1] = static_cast<std::byte>(dead) ^ static_cast<std::byte>(1 << bit);
+      integrity.mendState(ref);
+      EXPECT_EQ(fixture.stateOf(ref), EntryState::Freed);
+    }
+    entry[1] = static_cast<std::byte>(dead);
+    entry[40] ^= std::byte{1};
+    Segment& segment = *fixture.log->pool().segmentOf(ref);
+    uint32_t next = 0;
+    ASSERT_FALSE(integrity.isSound(segment, segment.offsetOf(ref), next));
+    EXPECT_EQ(fixture.stateOf(ref), EntryState::Damaged);
+    entry[40] ^= std::byte{1};
+    EXPECT_FALSE(integrity.release(integrity.damages().at(0)).has_died);
+    EXPECT_EQ(fixture.stateOf(ref), EntryState::Freed);
+  }
+}
+
+// Whatever made it so: it says nothing to the cleaner, who asks.
+TEST(FreedMarking, AnObjectThatIsReferredToStaysAlive) {
+  FreeingLog fixture;
+  const SegmentId id = fixture.log->headId();
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(fixture.owner.put(*fixture.log, "key" + std::to_string(i), std::string(500, 'v')), Status::Ok);
+  }
+  for (const auto& [key, ref] : fixture.owner.refs()) EXPECT_TRUE(markFreed(fixture.memory->at(ref)));
+  fixture.log->requestRoll();
+  fixture.reclaim();
+  fixture.compact(id);
+  for (int i = 0; i < 20; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    EXPECT_TRUE(fixture.owner.get(key).has_value());
+    EXPECT_EQ(fixture.stateOf(fixture.owner.refs().at(key)), EntryState::Pending);
+  }
+  fixture.expectCountsAreRight();
+}
+
+TEST(FreedMarking, WhatIsRefusedStaysWhatItIs) {
+  constexpr EntryState kStates[] = {EntryState::Pending,   EntryState::Live,    EntryState::Acknowledged,
+                                    EntryState::Freed,     EntryState::Damaged, EntryState::Superseded,
+                                    EntryState::Restoring, EntryState{0x04}};
+  for (const EntryState state : kStates) {
+    std::array<std::byte, kEntryHeaderBytes> object{std::byte{1}, static_cast<std::byte>(state)};
+    EXPECT_EQ(markFreed(object.data()), !isRefused(state));
+    EXPECT_EQ(EntryView(object.data()).state(), isRefused(state) ? state : EntryState::Freed);
+  }
 }
 
 // A reader knows nothing of this state: as long as there may be one, its bytes are what they were.
@@ -239,7 +403,7 @@ struct ScatteredSegment {
     return static_cast<size_t>(std::ranges::find_if(extents, holds) - extents.begin());
   }
 
-  const LogConfig config = configWith(false);
+  const LogConfig config = unpoisoned();
   std::unique_ptr<LogMemory> memory;
   SegmentPool pool;
   uint64_t id = 0;
@@ -296,6 +460,20 @@ TEST(FreedMarking, NoEntryStaysBelievableBehindOneThatCannotBeRead) {
       const ByteSpan bytes = one.segment->restOfExtent(one.segment->offsetOf(ref));
       ASSERT_NE(decodeEntry(bytes, entry), DecodeError::None) << "bit " << bit << ", entry " << i;
     }
+  }
+}
+
+TEST(FreedMarking, OneThatIsNotMarkedIsNoticed) {
+  ScatteredSegment one;
+  EXPECT_TRUE(holdsBelievable(*one.segment));
+  static_cast<void>(one.mark());
+  EXPECT_FALSE(holdsBelievable(*one.segment));
+  for (const EntryRef ref : one.refs) {
+    std::byte& state = one.memory->at(ref)[offsetof(EntryHeader, state)];
+    state = static_cast<std::byte>(EntryState::Pending);
+    EXPECT_TRUE(holdsBelievable(*one.segment));
+    state = static_cast<std::byte>(EntryState::Superseded);
+    EXPECT_FALSE(holdsBelievable(*one.segment));
   }
 }
 
