@@ -24,6 +24,8 @@ DEVICES = (os.environ.get("RDMA_DEV0", ""), os.environ.get("RDMA_DEV1", ""))
 GID = os.environ.get("RDMA_GID_INDEX", "1")
 ADDRESS = os.environ.get("RDMA_IP0", "")
 SECONDS_MAX = 120
+ATTEMPTS_MAX = 3
+NOISY_RATIO = 1.5
 
 
 def start(*command):
@@ -73,16 +75,23 @@ def main():
     parser.add_argument("--calls", type=int, default=1000)
     parser.add_argument("--bytes", type=int, default=100)
     flags = parser.parse_args()
-    peer, ours = [], []
-    for _ in range(flags.rounds):
-        peer.append(2 * half_round_trip_us(flags.calls, flags.bytes))
-        ours.append(call_us(flags.calls, flags.bytes))
+    # Rounds of the peer that differ by more say that the machine does, and not what is compared.
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        peer, ours = [], []
+        for _ in range(flags.rounds):
+            peer.append(2 * half_round_trip_us(flags.calls, flags.bytes))
+            ours.append(call_us(flags.calls, flags.bytes))
+        is_noisy = max(peer) > NOISY_RATIO * min(peer)
+        if not is_noisy:
+            break
+        print(f"attempt {attempt} of {ATTEMPTS_MAX} at most: noisy, the rounds of ib_send_lat differ by "
+              f"{max(peer) / min(peer):.2f}x", flush=True)
     report = Report(False)
     report.figure(f"twice ib_send_lat, {flags.bytes} B, typical", "us", peer)
     report.figure(f"call of {flags.bytes} B, p50", "us", ours)
     report.figure("call / twice ib_send_lat", "x", ratios(ours, peer), at_most=1.5)
-    if max(peer) > 1.5 * min(peer):
-        print(f"  noisy: the rounds of ib_send_lat differ by {max(peer) / min(peer):.2f}x")
+    if is_noisy:
+        print("  noisy, each time")
     report.finish("verbs_latency", {"rounds": flags.rounds, "calls": flags.calls, "bytes": flags.bytes})
 
 
