@@ -119,6 +119,8 @@ Outcome<Locator> Locator::parse(std::string_view text) {
       return bad(text, "expected the Ethernet address of a port, or 'any', and a number: dpdk://02:00:00:00:00:01@1");
     }
     locator.host = rest.substr(0, at);
+  } else if (locator.scheme == "all") {
+    return bad(text, "'all' is for --listen: it says where to listen, and nobody is reached by it");
   } else {
     return bad(text, "unknown scheme '" + locator.scheme + "'");
   }
