@@ -283,6 +283,7 @@ void Handshake::onIntroduction(HandshakeKind kind) {
   }
   // Its id is not proven yet, but a liar gains nothing: whoever can answer here can also break the connection.
   if (options_.expected_id != 0 && peer_.id != options_.expected_id) {
+    was_for_another_ = true;
     return fail(HandshakeRefusal::WrongServerId, Status::WrongServerId,
                 "server " + std::to_string(peer_.id) + " listens here, not " + std::to_string(options_.expected_id));
   }
@@ -335,6 +336,7 @@ void Handshake::onRefusal() {
   const auto refused = loadAs<wire::HandshakeRefused>(in_.data());
   state_ = State::Failed;
   // Who is full now may have room soon; the other reasons stay.
+  was_for_another_ = refused.reason == HandshakeRefusal::WrongServerId;
   status_ = refused.reason == HandshakeRefusal::Busy ? Status::Unreachable : Status::Refused;
   failure_text_ = refusalText(refused.reason, refused.header.version);
 }

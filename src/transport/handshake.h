@@ -71,6 +71,8 @@ class Handshake {
   /// Once Failed: true if the peer sent bytes that no honest one of this cluster sends; a wrong secret is among them,
   /// because a recorded handshake that is played again looks like one.
   bool isBad() const { return is_bad_; }
+  /// Once Failed: true if nothing is wrong with either end, but the initiator looked for another server.
+  bool wasForAnother() const { return was_for_another_; }
 
  private:
   void onMessage();
@@ -107,6 +109,7 @@ class Handshake {
   Status status_ = Status::Ok;
   std::string failure_text_;
   bool is_bad_ = false;
+  bool was_for_another_ = false;
 };
 
 }  // namespace ramcore::transport

@@ -99,10 +99,16 @@ Session& ShmEndpoint::addSession(Descriptor socket) {
 }
 
 SessionId ShmEndpoint::connect(const Locator& where, uint64_t expected_id, int64_t deadline_ns) {
-  auto socket = connectTo(where.path);
+  // A server lists its paths to everybody, also to those who cannot use them: no word about that, and none to the
+  // server. A coordinator's was named by somebody.
+  const bool is_listed = expected_id != 0;
+  Result<Descriptor> socket =
+      is_listed && belongsToAnotherUser(where.path) ? Result<Descriptor>(Status::Refused) : connectTo(where.path);
   Session& session = addSession(socket.ok() ? std::move(socket).value() : Descriptor());
   session.is_announced = true;
   if (!socket.ok()) {
+    context_.trace.debug("shm: " + where.toString() + " cannot be used: " +
+                         (socket.status() == Status::Refused ? "it is another user's" : "nobody listens there"));
     lose(session, Status::Unreachable);
     return session.id;
   }

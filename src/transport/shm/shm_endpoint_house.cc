@@ -188,7 +188,10 @@ void ShmEndpoint::stepGreeting(Session& session, MessageSink& sink) {
       return;
     case Greeting::Step::Failed:
       if (greeting.isBad()) ++bad_count_;
-      if (greeting.isBad() || greeting.status() != Status::Unreachable) {
+      // Servers on several machines may have the same path; who looks for one of them finds that of its own machine.
+      if (greeting.wasForAnother()) {
+        context_.trace.debug("shm: no session with " + session.peer.address + ": " + greeting.failureText());
+      } else if (greeting.isBad() || greeting.status() != Status::Unreachable) {
         complaints_.complain("no session with " + session.peer.address + ": " + greeting.failureText());
       }
       lose(session, greeting.status());

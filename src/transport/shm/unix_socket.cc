@@ -64,7 +64,8 @@ Outcome<bool> removeStale(const std::string& path, const sockaddr_un& address) {
   const Descriptor probe = makeSocket();
   if (!probe) return failedByErrno(path, "socket");
   const int outcome = ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-  if (outcome == 0 || errno == EAGAIN) {
+  // Only this answer says that there is no listener.
+  if (outcome == 0 || errno != ECONNREFUSED) {
     return failed(Status::InUse, path, "another process listens there; stop it or choose another path");
   }
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) return failedByErrno(path, "cannot remove the old socket file");
@@ -104,6 +105,24 @@ ListeningSocket::~ListeningSocket() {
   if (!lock_) return;  // not bound
   ::unlink(path_.c_str());
   ::unlink((path_ + ".lock").c_str());
+}
+
+bool removeDeadSocket(const std::string& path) {
+  sockaddr_un address;
+  if (!toAddress(path, address)) return false;
+  // Whoever cleans up a folder for temporary files may take the lock of a living process. Its socket still answers.
+  const auto lock = takeLock(path);
+  if (!lock.ok()) return false;
+  struct stat status{};
+  const bool is_there = ::lstat(path.c_str(), &status) == 0;
+  const bool is_dead = removeStale(path, address).ok();
+  ::unlink((path + ".lock").c_str());
+  return is_there && is_dead;
+}
+
+bool belongsToAnotherUser(const std::string& path) {
+  struct stat status{};
+  return ::stat(path.c_str(), &status) == 0 && status.st_uid != ::geteuid();
 }
 
 Descriptor ListeningSocket::accept(bool& exhausted) const {

@@ -37,6 +37,12 @@ class ListeningSocket {
   Descriptor socket_;
 };
 
+/// Removes the socket file of a process that has died, and its lock. False: there is none, or it is in use.
+bool removeDeadSocket(const std::string& path);
+
+/// True if the file at `path` is another user's, and so whoever listens there.
+bool belongsToAnotherUser(const std::string& path);
+
 /// Starts to connect; never blocks. Unreachable: nobody listens there. RetryLater: the listener's queue is full.
 Result<Descriptor> connectTo(const std::string& path);
 

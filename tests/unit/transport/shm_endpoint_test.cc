@@ -128,6 +128,24 @@ TEST_F(ShmEndpoint, AnotherServerIdIsRefusedByTheClient) {
   EXPECT_EQ(client.sink.lost[0].second, Status::WrongServerId);
 }
 
+// Only root can give a file away.
+TEST_F(ShmEndpoint, APathOfAnotherUserThatAServerListsIsNotTouched) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  ASSERT_TRUE(server.endpoint->listen(folder.locator()).ok());
+  ASSERT_EQ(::chown(folder.socketPath().c_str(), 65534, 65534), 0);
+  const auto session_to = [&](uint64_t id) {
+    return client.endpoint->connect(folder.locator(), id, client.clock.nowNs() + 10 * runtime::kNanosPerSecond);
+  };
+  const SessionId listed = session_to(7);
+  client.step();
+  ASSERT_EQ(client.sink.lost.size(), 1u);
+  EXPECT_EQ(client.sink.lost[0], std::pair(listed, Status::Unreachable));
+  // What somebody names is tried: the kernel has the last word on who listens there.
+  session_to(0);
+  ASSERT_TRUE(stepUntil({&server, &client}, [&] { return !client.sink.opened.empty(); }));
+  EXPECT_EQ(server.sink.opened.size(), 1u);
+}
+
 TEST_F(ShmEndpoint, SecondListenerGetsInUse) {
   ASSERT_TRUE(server.endpoint->listen(folder.locator()).ok());
   auto second = client.endpoint->listen(folder.locator());

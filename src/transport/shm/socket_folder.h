@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "runtime/random.h"
+
+namespace ramcore::transport::shm {
+
+/// Where sockets may be whose paths nobody chose, the best first; empty: not there.
+struct SocketFolderPlaces {
+  std::string service_folder;    ///< of this service alone; systemd makes it
+  std::string user_folder;       ///< for what the processes of this user have while it is logged in
+  std::string temporary_folder;  ///< everybody's
+
+  /// $RUNTIME_DIRECTORY, $XDG_RUNTIME_DIR, $TMPDIR or /tmp.
+  static SocketFolderPlaces ofEnvironment();
+};
+
+/// The first of these that will do, or a folder below it, made if need be: it belongs to this user, nobody else may
+/// write there, and a socket's path in it is short enough for a locator.
+/// Failure: BadConfig: none will do. With cause and remedy.
+Outcome<std::string> openSocketFolder(const SocketFolderPlaces& places);
+
+/// A path in the folder that no process has.
+std::string newSocketPath(const std::string& folder, runtime::Entropy& entropy);
+
+/// Removes sockets of newSocketPath() behind which there is no process any more; gives how many.
+uint32_t removeDeadSockets(const std::string& folder);
+
+}  // namespace ramcore::transport::shm
