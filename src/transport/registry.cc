@@ -254,6 +254,21 @@ std::string TransportSet::schemes() const {
 
 const std::string& TransportSet::whyNoVerbs() const { return parts_->why_no_verbs; }
 
+std::string TransportSet::whyAbsent(std::string_view scheme) const {
+  if (scheme == "verbs") {
+    if (!parts_->why_no_verbs.empty()) return parts_->why_no_verbs;
+#ifdef RAMCORE_HAS_VERBS
+    return "this machine has no RDMA device";
+#endif
+  }
+  if (scheme == "dpdk") {
+#ifdef RAMCORE_HAS_DPDK
+    return "no port of DPDK is named (--dpdk-port)";
+#endif
+  }
+  return "this build does not have it";
+}
+
 bool TransportSet::isMust([[maybe_unused]] const Transport& transport) const {
 #ifdef RAMCORE_HAS_VERBS
   if (&transport == parts_->verbs.get()) return parts_->is_verbs_must;

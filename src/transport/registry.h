@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/trace.h"
@@ -95,6 +96,8 @@ class TransportSet {
   std::string schemes() const;
   /// Why verbs is not used though there is a device, with cause and remedy; empty: it is, or there is none.
   const std::string& whyNoVerbs() const;
+  /// Why there is no endpoint for "verbs" or "dpdk". For a person.
+  std::string whyAbsent(std::string_view scheme) const;
   /// Makes memory sendable from where it is, on every transport that wants to know of it. The same number for all;
   /// 0 if none does. Before messages are sent from it. Failure: NoSpace, IoError: of a transport that is wanted by all
   /// means; others copy then, with a warning.

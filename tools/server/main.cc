@@ -326,7 +326,7 @@ std::string hostName() {
 
 int main(int argc, char** argv) {
   ServerSettings settings;
-  settings.process.listen = {"tcp://127.0.0.1:0"};
+  settings.process.listen = {"all://127.0.0.1:0"};
   settings.name = hostName();
   CLI::App app("A Ramcore server: holds tablets of the cluster's tables in memory", kProgram);
   addProcessFlags(app, settings.process);

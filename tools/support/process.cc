@@ -16,6 +16,7 @@
 #include "log/segment_format.h"
 #include "runtime/real/secret_file.h"
 #include "tools/support/dpdk_flags.h"
+#include "tools/support/listening.h"
 #include "tools/support/rdma_flags.h"
 #include "transport/cluster_name.h"
 #include "wire/handshake_messages.h"
@@ -60,21 +61,23 @@ Outcome<transport::GatherCalibration> readGatherFile(const std::string& path) {
 }
 
 // What to listen at, and which transports that takes. Failure: BadConfig.
-Outcome<transport::TransportChoices> choose(const ProcessSettings& settings, std::vector<transport::Locator>& listen) {
+Outcome<transport::TransportChoices> choose(const ProcessSettings& settings,
+                                            std::vector<transport::ListenWish>& listen) {
   transport::TransportChoices choices;
   choices.dpdk = settings.dpdk;
   choices.lent_ns_max = settings.pin_deadline_ms * runtime::kNanosPerMilli;
   using Wanted = transport::TransportChoices::Wanted;
   for (const std::string& text : settings.listen) {
-    auto locator = transport::Locator::parse(text);
-    if (!locator) return std::move(locator).error();
-    if (locator->scheme == "verbs") {
-      auto device = transport::VerbsDeviceChoice::of(*locator);
+    auto wish = transport::ListenWish::parse(text);
+    if (!wish) return std::move(wish).error();
+    if (wish->locator.scheme == "verbs") {
+      auto device = transport::VerbsDeviceChoice::of(wish->locator);
       if (!device) return std::move(device).error();
       choices.verbs_device = std::move(device).value();
       choices.verbs = Wanted::Yes;
     }
-    listen.push_back(std::move(locator).value());
+    if (wish->is_all && choices.verbs_device.host.empty()) choices.verbs_device.host = wish->locator.host;
+    listen.push_back(std::move(wish).value());
   }
   if (!settings.gather_file.empty()) {
     auto gather = readGatherFile(settings.gather_file);
@@ -97,8 +100,9 @@ void addProcessFlags(CLI::App& app, ProcessSettings& settings) {
   app.option_defaults()->always_capture_default();
   app.add_option(
          "--listen", settings.listen,
-         "Locator to accept sessions at: tcp://host:port or verbs://host:port (port 0: any free one), shm:///path or "
-         "dpdk://any@number; repeatable")
+         "Locator to accept sessions at: tcp://host:port or verbs://host:port (port 0: any free one), shm:///path, "
+         "dpdk://any@number, or all://host:port for tcp there and every other transport that this process has; "
+         "repeatable")
       ->envname("RAMCORE_LISTEN");
   app.add_option("--rdma-device", settings.rdma_device,
                  "RDMA device to use, NAME, NAME:PORT or NAME:PORT:GID; without it the one with the address of a verbs "
@@ -310,28 +314,17 @@ Outcome<std::unique_ptr<Process>> Process::open(const ProcessSettings& settings,
     if (!writable.ok()) return writable.error();
   }
 
-  std::vector<transport::Locator> listen;
+  std::vector<transport::ListenWish> listen;
   const auto choices = choose(settings, listen);
   if (!choices.ok()) return choices.error();
   auto network = transport::TransportSet::open(
       *choices, {.clock = process->clock_, .entropy = process->entropy_, .trace = process->trace_}, process->identity_);
   if (!network.ok()) return std::move(network).error();
   process->network_ = std::move(network).value();
-  for (const transport::Locator& locator : listen) {
-    const std::string text = locator.toString();
-    if (process->identity_.secret.empty() && !transport::isLocalOnly(locator)) {
-      return Failure{Status::BadConfig, "will not listen at " + text +
-                                            " without a cluster secret: give --secret-file, or listen at 127.0.0.1"};
-    }
-    transport::Endpoint* const endpoint = process->network_->endpointFor(locator);
-    if (endpoint == nullptr) {
-      return Failure{Status::BadConfig,
-                     "cannot listen at " + text + ": this process has " + process->network_->schemes()};
-    }
-    auto bound = endpoint->listen(locator);
-    if (!bound.ok()) return std::move(bound).error();
-    process->locators_.push_back(bound->toString());
-  }
+  auto bound =
+      listenAt(*process->network_, listen, !process->identity_.secret.empty(), process->entropy_, process->trace_);
+  if (!bound.ok()) return std::move(bound).error();
+  process->locators_ = std::move(bound).value();
 
   process->dispatch_ = std::make_unique<rpc::Dispatch>(process->clock_, process->trace_, process->network_->sleeper(),
                                                        dispatchOptions(settings));

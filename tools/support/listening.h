@@ -1,0 +1,22 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/trace.h"
+#include "runtime/random.h"
+#include "transport/listen_plan.h"
+#include "transport/registry.h"
+
+namespace ramcore::tools {
+
+/// Listens at what `wishes` come to in this process (transport/listen_plan.h), and gives the locators by which it is
+/// reached, that of tcp first if there is one. What `all://` cannot have is left out with a line at the level of info.
+/// Failure: of what is wanted by all means.
+Outcome<std::vector<std::string>> listenAt(transport::TransportSet& network,
+                                           std::span<const transport::ListenWish> wishes, bool has_secret,
+                                           runtime::Entropy& entropy, Trace& trace);
+
+}  // namespace ramcore::tools
