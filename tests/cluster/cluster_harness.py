@@ -122,7 +122,7 @@ class Daemon:
 
 
 class Cluster:
-    """One coordinator and some servers."""
+    """One coordinator and some servers. `transports=None`: the servers are not told where to listen."""
 
     def __init__(self, servers=2, memory="96MiB", name="test", secret=None, transports=("tcp", "shm"), autostart=True,
                  replicas=0, storage="512MiB", death_after_ms=None):
@@ -225,6 +225,8 @@ class Cluster:
         return arguments
 
     def listen_locators(self, name):
+        if self.transports is None:
+            return ["tcp://127.0.0.1:0"] if name == "coordinator" else []
         # Machines with RDMA devices say where these are (tests/vm); servers take them in turn.
         rdma = os.environ.get("RDMA_IP1" if name.endswith(("1", "3")) else "RDMA_IP0")
         locators = {"tcp": "tcp://127.0.0.1:0", "shm": f"shm://{self.path(name + '.sock')}", "verbs": f"verbs://{rdma}:0", "dpdk": "dpdk://any@0"}
@@ -248,7 +250,7 @@ class Cluster:
         return server
 
     def coordinator_locator(self, scheme=None):
-        scheme = scheme or self.transports[0]
+        scheme = scheme or (self.transports or ("tcp",))[0]
         for locator in self.coordinator.locators:
             if locator.startswith(scheme):
                 return locator

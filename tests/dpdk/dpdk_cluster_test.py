@@ -74,6 +74,17 @@ class DpdkClusterTest(unittest.TestCase):
             # The end of a frame cuts values in two.
             self.assertGreaterEqual(pieces, lent)
 
+    def test_a_server_that_is_not_told_where_listens_over_it_too(self):
+        with MemifCluster(servers=0, transports=None, memory="64MiB") as cluster:
+            server = cluster.start_server("s1")
+            locators = {locator.split("://")[0]: locator for locator in server.locators}
+            self.assertLessEqual({"tcp", "shm", "dpdk"}, set(locators))
+            self.assertEqual(locators["dpdk"], f"dpdk://{cluster.address('s1')}@1")
+            cluster.rc("create", "t")
+            cluster.rc("put", "t", "key", "value")
+            os.unlink(locators["shm"][len("shm://"):])  # as from another machine
+            self.assertEqual(cluster.rc("get", "t", "key").strip(), "value")
+
     def pieces_of_a_read(self, cluster):
         """In how many pieces a value of 8000 B leaves the log of a server."""
         cluster.start_coordinator()

@@ -130,6 +130,27 @@ class VerbsClusterTest(unittest.TestCase):
                 used = {one["transport"] for one in server["open_sessions"] if one["peer_role"] == "server"}
                 self.assertEqual(used, {"verbs"}, server)
 
+    def test_a_server_that_is_not_told_where_listens_over_it_too(self):
+        for name, secret, where in (("at the address of a device", SECRET, ["--listen", f"all://{os.environ['RDMA_IP0']}:0"]),
+                                    ("by default", None, [])):
+            with self.subTest(name), Cluster(servers=0, secret=secret, transports=None, memory="64MiB") as cluster:
+                server = cluster.start_server("s1", extra=where)
+                self.assertEqual([locator.split("://")[0] for locator in server.locators], ["tcp", "shm", "verbs"])
+                cluster.rc("create", "t")
+                # As from another machine: over what is left.
+                os.unlink(server.locators[1][len("shm://"):])
+                load = cluster.start("rcbench", "--table", "t", "--records", 10, "--warmup-s", 0, "--duration-s", 60,
+                                     "--announce", "/dev/stderr")
+                try:
+                    self.assertEqual(load.stderr.readline().strip(), "measuring")
+                    status = cluster.wait_status(lambda now: any(one["peer_role"] == "client"
+                                                                 for one in now["servers"][0]["open_sessions"]))
+                    self.assertEqual({one["transport"] for one in status["servers"][0]["open_sessions"]
+                                      if one["peer_role"] == "client"}, {"verbs"})
+                finally:
+                    load.terminate()
+                    load.communicate()
+
     def test_a_blocked_data_path_is_left_for_tcp(self):
         """As behind a firewall that drops RoCE: sessions over queue pairs open, for that goes over tcp, and do not answer."""
         with Cluster(servers=1, secret=SECRET, transports=("tcp", "verbs"), memory="64MiB", death_after_ms=60000) as cluster:
