@@ -20,11 +20,6 @@ constexpr int64_t kAvoidNs = 30 * runtime::kNanosPerSecond;
 constexpr std::string_view kBestFirst[] = {"shm", "verbs", "dpdk", "tcp", "sim"};
 constexpr int kRankCount = static_cast<int>(std::size(kBestFirst));
 
-// True if what is called takes another way than the handshake, so that one may work without the other.
-bool isApartFromHandshake(const transport::Locator& locator) {
-  return locator.scheme != "shm" && locator.scheme != "tcp";
-}
-
 int rank(const transport::Locator& locator) {
   return static_cast<int>(std::find(std::begin(kBestFirst), std::end(kBestFirst), locator.scheme) -
                           std::begin(kBestFirst));
@@ -261,7 +256,8 @@ void Connection::onLost(Status reason) {
     return;
   }
   // Where both take the same way, it is the process that has gone.
-  const bool is_doubtful = was_used_ && !has_answered_ && isApartFromHandshake(address_.locators[locator_]);
+  const bool is_doubtful =
+      was_used_ && !has_answered_ && transport::goesApartFromHandshake(address_.locators[locator_]);
   if (reason == Status::SessionLost && is_doubtful && doubts_.size() > 1) avoidLocator();
   // The calls that were in flight have been completed by the endpoint. What still waits was never sent: try again.
   state_ = State::Waiting;

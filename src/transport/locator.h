@@ -26,5 +26,7 @@ struct Locator {
 
 /// True if only processes of this machine can reach it (127.0.0.0/8, ::1, localhost, shm, sim).
 bool isLocalOnly(const Locator& locator);
+/// True if messages take another way than the handshake, so that one may work without the other.
+bool goesApartFromHandshake(const Locator& locator);
 
 }  // namespace ramcore::transport

@@ -135,6 +135,7 @@ TEST_F(HandshakeTest, AnotherVersionIsNamedOnBothSides) {
   b.receive(hello);
   EXPECT_EQ(b.status(), Status::Refused);
   EXPECT_NE(b.failureText().find("the peer speaks protocol version 9, this process 2"), std::string::npos);
+  EXPECT_FALSE(b.wasForAnother());
   std::vector<std::byte> refusal = take(b);
   header = loadAs<wire::HandshakeHeader>(refusal.data());
   header.version = 5;  // as if the acceptor spoke it
@@ -152,6 +153,8 @@ TEST_F(HandshakeTest, AnotherServerIdIsWrongServerId) {
   EXPECT_EQ(a.state(), Handshake::State::Failed);
   EXPECT_EQ(a.status(), Status::WrongServerId);
   EXPECT_EQ(b.state(), Handshake::State::Failed) << "no session is opened for a moment";
+  EXPECT_TRUE(a.wasForAnother());
+  EXPECT_TRUE(b.wasForAnother());
 }
 
 TEST_F(HandshakeTest, WithoutASecretOnlyThisMachineIsLetIn) {

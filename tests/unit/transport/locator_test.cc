@@ -79,5 +79,13 @@ TEST(Locator, KnowsWhatOnlyThisMachineReaches) {
   }
 }
 
+// Who is lost without an answer has died, where it is one connection that carries both.
+TEST(Locator, KnowsWhichSessionsMayOpenAndNotWork) {
+  for (const char* text : {"tcp://10.0.0.1:1", "shm:///a"}) {
+    EXPECT_FALSE(goesApartFromHandshake(Locator::parse(text).value())) << text;
+  }
+  EXPECT_TRUE(goesApartFromHandshake(Locator::parse("verbs://10.0.0.1:1").value()));
+}
+
 }  // namespace
 }  // namespace ramcore::transport
