@@ -50,7 +50,7 @@ ListenMeans findMeans(const transport::TransportSet& network, bool has_secret, r
   }
   folder = std::move(opened).value();
   const uint32_t dead = transport::shm::removeDeadSockets(folder);
-  if (dead != 0) trace.info("removed " + std::to_string(dead) + " sockets of dead processes in " + folder);
+  if (dead != 0) trace.info("removed " + std::to_string(dead) + " socket(s) of dead processes in " + folder);
   means.shm.is_there = true;
   means.shm_path = transport::shm::newSocketPath(folder, entropy);
   return means;

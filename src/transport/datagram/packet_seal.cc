@@ -44,11 +44,17 @@ PacketSeal::PacketSeal(const Handshake::Key& key, bool from_initiator, bool has_
 }
 
 uint64_t PacketSeal::of(const Words& words, std::span<const ByteSpan> payload) const {
+  if (payload.size() == 1 && payload[0].size() <= UniversalKey::kBlockBytes) [[likely]] {
+    return sealOf(nh(words, keys_.header.data()) + UniversalHash::ofShort(keys_.payload, payload[0]));
+  }
   UniversalHash hash(keys_.payload);
   const ByteSpan last = payload.empty() ? ByteSpan() : payload.back();
   for (size_t i = 0; i + 1 < payload.size(); ++i) hash.add(payload[i]);
   // Their keys do not depend on each other, so the sum is NH of both together.
-  const Wide sum = nh(words, keys_.header.data()) + hash.finish(last);
+  return sealOf(nh(words, keys_.header.data()) + hash.finish(last));
+}
+
+uint64_t PacketSeal::sealOf(Wide sum) const {
   const std::array<uint64_t, 2> mixed = {static_cast<uint64_t>(sum), static_cast<uint64_t>(sum >> 64)};
   if (!has_key_) return mixed[0] ^ mixed[1];
   uint64_t mac = 0;

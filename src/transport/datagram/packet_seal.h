@@ -51,6 +51,7 @@ class PacketSeal {
     UniversalKey payload;
   };
   uint64_t of(const Words& words, std::span<const ByteSpan> payload) const;
+  uint64_t sealOf(Wide sum) const;
 
   alignas(64) Keys keys_;
   bool has_key_;

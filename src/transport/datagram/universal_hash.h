@@ -61,6 +61,19 @@ class UniversalHash {
     if (held_ != 0) std::memcpy(pair_.data(), piece.data() + whole, held_);
   }
 
+  /// Of one piece that fits into a block: the most common, and without the state of several.
+  static Wide ofShort(const UniversalKey& key, ByteSpan piece) {
+    RC_DCHECK(piece.size() <= UniversalKey::kBlockBytes);
+    const size_t rest = piece.size() % kPairBytes;
+    const std::byte* at = piece.data();
+    const uint64_t* word = key.block.data();
+    Wide sum = 0;
+    for (const std::byte* const end = at + (piece.size() - rest); at != end; at += kPairBytes, word += 2) {
+      sum += static_cast<Wide>(loadAs<uint64_t>(at) + word[0]) * (loadAs<uint64_t>(at + sizeof(uint64_t)) + word[1]);
+    }
+    return rest == 0 ? sum : sum + nh(lastPair(at, rest), word);
+  }
+
   /// With a last piece.
   Wide finish(ByteSpan piece) {
     if (held_ != 0) {

@@ -156,6 +156,7 @@ TEST(UniversalHash, IsNhOfBlocksAndOfWhatTheyMake) {
     }
     UniversalHash hash(key);
     EXPECT_TRUE(hash.finish(input) == total) << bytes;
+    if (bytes <= UniversalKey::kBlockBytes) EXPECT_TRUE(UniversalHash::ofShort(key, input) == total) << bytes;
   }
 }
 
