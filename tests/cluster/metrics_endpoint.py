@@ -2,6 +2,8 @@
 
 import re
 import socket
+import subprocess
+import sys
 import urllib.request
 
 
@@ -14,7 +16,17 @@ def free_port():
 def scrape(port):
     """{name with labels: value} and the names of all families."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
+        return parse(answer.read().decode())
+
+
+def scrape_inside(prefix, port):
+    """The same of a process in another network namespace, which commands are in that begin with `prefix`."""
+    ask = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())"
+    return parse(subprocess.run([*prefix, sys.executable, "-c", ask, f"http://127.0.0.1:{port}/metrics"], check=True,
+                                capture_output=True, text=True).stdout)
+
+
+def parse(text):
     values = {}
     for line in text.splitlines():
         if line and not line.startswith("#"):

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from adapter_scenario import check_objects, live_through, write_objects  # noqa: E402
 from cluster_harness import BIN_DIR, run, wait_for  # noqa: E402
 from dpdk_fabric import MemifCluster, PacketCluster  # noqa: E402
-from metrics_endpoint import free_port, scrape  # noqa: E402
+from metrics_endpoint import free_port, scrape, scrape_inside  # noqa: E402
 from sent_ledger import SentLedger  # noqa: E402
 
 LOG_BYTES_LEAST = 48 << 20  # half of what servers here have; nothing else that DPDK knows of ours comes near
@@ -32,8 +32,9 @@ def sent(port):
 
 class DpdkClusterTest(unittest.TestCase):
     def run_cluster(self, fabric, faults=""):
-        with fabric(servers=4, replicas=2, memory="96MiB", storage="384MiB", death_after_ms=8000,
-                    faults=faults) as cluster:
+        ports = {name: free_port() for name in ("s1", "s2", "s3", "s4")}
+        with fabric(servers=4, replicas=2, memory="96MiB", storage="384MiB", death_after_ms=8000, faults=faults,
+                    flags_of={name: ["--metrics", f"127.0.0.1:{port}"] for name, port in ports.items()}) as cluster:
             status = cluster.wait_status(lambda now: now["servers"] and all(one["answers"] for one in now["servers"]))
             for server in status["servers"]:
                 self.assertIn("dpdk", server["transports"])
@@ -47,6 +48,24 @@ class DpdkClusterTest(unittest.TestCase):
             for daemon in [cluster.coordinator, *cluster.servers.values()]:
                 self.assertNotIn("no honest peer", daemon.log())
                 self.assertEqual("frames that arrive are disturbed" in daemon.log(), bool(faults))
+            for name in cluster.servers:
+                self.judge_packets(scrape_inside(cluster.process_prefix(name), ports[name])[0], faults)
+
+    def judge_packets(self, metrics, faults):
+        """Servers tell what the network does: of some thousands of packets, what is lost is sent again, what comes twice is
+        known, and what was changed is not believed."""
+        def of_dpdk(name):
+            return metrics[f'ramcore_packets_{name}_total{{transport="dpdk"}}']
+        counts = {name: of_dpdk(name) for name in ("sent", "resent", "copied", "unproven")}
+        self.assertGreater(counts["sent"], 2000, counts)
+        if not faults:
+            # (Some are sent again all the same: to the server that was killed, and where the machine is busy.)
+            self.assertEqual(counts["unproven"], 0, counts)
+            return
+        rates = {name: float(rate) / 100 for name, rate in (rate.split("=") for rate in faults.split(","))}
+        for name, rate in (("resent", "loss"), ("copied", "duplicate"), ("unproven", "corrupt")):
+            # The faults are of what arrives; what is sent is about as much.
+            self.assertGreater(counts[name], counts["sent"] * rates[rate] / 20, counts)
 
     def test_multi_reads_are_sent_from_the_log(self):
         """All but heads and the ends of frames, as the driver is given it and as the server itself counts; a build that copies
