@@ -17,6 +17,9 @@ constexpr int64_t kSlotLookNs = 2 * runtime::kNanosPerMilli;
 // Of a locator whose session opened and did not answer.
 constexpr int64_t kAvoidNs = 30 * runtime::kNanosPerSecond;
 
+// How often, and how many times, a server is asked again that has not been told its id yet.
+constexpr int64_t kNoIdYetNs = 5 * runtime::kNanosPerMilli;
+constexpr uint32_t kNoIdYetTries = 40;
 constexpr std::string_view kBestFirst[] = {"shm", "verbs", "dpdk", "tcp", "sim"};
 constexpr int kRankCount = static_cast<int>(std::size(kBestFirst));
 
@@ -203,6 +206,7 @@ void Connection::connectNext() {
   const transport::Locator* locator = nextLocator();
   if (locator == nullptr) {
     next_locator_ = 0;
+    no_id_tries_ = 0;
     backoff_ns_ = std::clamp(backoff_ns_ * 2, kBackoffNsMin, kBackoffNsMax);
     state_ = State::Waiting;
     caller_.dispatch_.arm(retry_timer_, caller_.dispatch_.clock().nowNs() + backoff_ns_);
@@ -220,6 +224,8 @@ void Connection::retry(runtime::Timer& timer) {
   if (self.state_ == State::Open) return self.drainQueue();
   if (self.first_ == nullptr) {
     self.state_ = State::Idle;
+    self.next_locator_ = 0;
+    self.no_id_tries_ = 0;
     return;
   }
   self.connectNext();
@@ -231,6 +237,7 @@ void Connection::onOpen() {
   was_used_ = false;
   has_answered_ = false;
   next_locator_ = 0;
+  no_id_tries_ = 0;
   backoff_ns_ = 0;
   drainQueue();
 }
@@ -250,14 +257,23 @@ void Connection::avoidLocator() {
 void Connection::onLost(Status reason) {
   const bool was_open = state_ == State::Open;
   session_ = {};
-  last_failure_ = reason;
+  // What a server without an id turns out to be is not known; callers take it for another one.
+  last_failure_ = reason == Status::RetryLater ? Status::WrongServerId : reason;
   if (!was_open) {
+    // The best way is faster than what the coordinator says to that server: the next one would be taken, and kept,
+    // because the other end has come to know by then who it is.
+    if (reason == Status::RetryLater && no_id_tries_ < kNoIdYetTries) {
+      ++no_id_tries_;
+      --next_locator_;
+      state_ = State::Waiting;
+      caller_.dispatch_.arm(retry_timer_, caller_.dispatch_.clock().nowNs() + kNoIdYetNs);
+      return;
+    }
     connectNext();
     return;
   }
-  // Where both take the same way, it is the process that has gone.
-  const bool is_doubtful =
-      was_used_ && !has_answered_ && transport::goesApartFromHandshake(address_.locators[locator_]);
+  // Where that cannot be, it is the process that has gone.
+  const bool is_doubtful = was_used_ && !has_answered_ && transport::mayOpenAndNotWork(address_.locators[locator_]);
   if (reason == Status::SessionLost && is_doubtful && doubts_.size() > 1) avoidLocator();
   // The calls that were in flight have been completed by the endpoint. What still waits was never sent: try again.
   state_ = State::Waiting;

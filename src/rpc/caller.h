@@ -120,9 +120,10 @@ class Connection {
   PeerAddress address_;
   State state_ = State::Idle;
   std::vector<Doubt> doubts_;
-  size_t next_locator_ = 0;  // of two rounds: first those that are not avoided, then the others
-  size_t locator_ = 0;       // of session_
-  bool was_used_ = false;    // session_ has taken a call
+  size_t next_locator_ = 0;   // of two rounds: first those that are not avoided, then the others
+  size_t locator_ = 0;        // of session_
+  uint32_t no_id_tries_ = 0;  // of sessions to a server that did not know its id, since one opened or all had failed
+  bool was_used_ = false;     // session_ has taken a call
   bool has_answered_ = false;
   Status last_failure_ = Status::Unreachable;
   int64_t backoff_ns_ = 0;

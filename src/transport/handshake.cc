@@ -284,6 +284,11 @@ void Handshake::onIntroduction(HandshakeKind kind) {
   // Its id is not proven yet, but a liar gains nothing: whoever can answer here can also break the connection.
   if (options_.expected_id != 0 && peer_.id != options_.expected_id) {
     was_for_another_ = true;
+    // It listens, and the coordinator has still to tell it who it is.
+    if (peer_.id == 0 && peer_.role == Role::Server) {
+      return fail(HandshakeRefusal::WrongServerId, Status::RetryLater,
+                  "the server here has no id yet, and may become " + std::to_string(options_.expected_id));
+    }
     return fail(HandshakeRefusal::WrongServerId, Status::WrongServerId,
                 "server " + std::to_string(peer_.id) + " listens here, not " + std::to_string(options_.expected_id));
   }

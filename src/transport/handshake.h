@@ -14,8 +14,10 @@ enum class HandshakeSide : uint8_t { Initiator, Acceptor };
 
 struct HandshakeOptions {
   HandshakeSide side = HandshakeSide::Initiator;
-  Identity identity;              ///< as it is now
-  uint64_t expected_id = 0;       ///< initiator: what the peer must prove to be; 0 = anybody
+  Identity identity;  ///< as it is now
+  /// Initiator: what the peer must prove to be; 0 = anybody. A server without an id gives RetryLater: it may become
+  /// that.
+  uint64_t expected_id = 0;
   uint16_t slot_count = 1;        ///< 1..wire::kSlotCountMax
   bool peer_is_local = false;     ///< it connects from this machine; without a secret others are refused
   std::vector<Locator> locators;  ///< acceptor: where its process listens; at most wire::kHandshakeLocatorsMax

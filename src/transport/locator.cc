@@ -134,6 +134,6 @@ bool isLocalOnly(const Locator& locator) {
   return locator.host.starts_with("127.") && locator.host.find_first_not_of("0123456789.") == std::string::npos;
 }
 
-bool goesApartFromHandshake(const Locator& locator) { return locator.scheme != "shm" && locator.scheme != "tcp"; }
+bool mayOpenAndNotWork(const Locator& locator) { return locator.scheme != "shm" && locator.scheme != "tcp"; }
 
 }  // namespace ramcore::transport

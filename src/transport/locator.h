@@ -26,7 +26,8 @@ struct Locator {
 
 /// True if only processes of this machine can reach it (127.0.0.0/8, ::1, localhost, shm, sim).
 bool isLocalOnly(const Locator& locator);
-/// True if messages take another way than the handshake, so that one may work without the other.
-bool goesApartFromHandshake(const Locator& locator);
+/// True if a network may let the handshake through and not the messages: that of verbs goes over tcp, and that of dpdk
+/// is in short frames, where messages may be in longer ones. (sim stands for them in tests.)
+bool mayOpenAndNotWork(const Locator& locator);
 
 }  // namespace ramcore::transport

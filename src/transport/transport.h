@@ -80,8 +80,9 @@ class MessageSink {
   /// A handshake has succeeded, on a session that was accepted or that connect() started.
   virtual void onSessionOpen(SessionId session) = 0;
   /// The session is gone (once per session that was open or that connect() started). Its calls have been completed with
-  /// SessionLost before. `reason`: Unreachable (never connected), Refused or WrongServerId (handshake), SessionLost
-  /// (later failure or a peer's bad bytes), Shutdown (the peer closed in order).
+  /// SessionLost before. `reason`: Unreachable (never connected), Refused or WrongServerId (handshake), RetryLater (a
+  /// server that listens and has not been told its id yet; it may be the one that is looked for), SessionLost (later
+  /// failure or a peer's bad bytes), Shutdown (the peer closed in order).
   virtual void onSessionLost(SessionId session, Status reason) = 0;
 };
 
@@ -141,7 +142,8 @@ class Endpoint {
   virtual Outcome<Locator> listen(const Locator& where) = 0;
 
   /// Starts a session; the sink hears onSessionOpen or onSessionLost later, never inside this call.
-  /// @param expected_id  the ServerId the peer must prove; another one gives WrongServerId. 0 = any.
+  /// @param expected_id  the ServerId the peer must prove; another one gives WrongServerId, a server that has none yet
+  ///                     RetryLater. 0 = any.
   /// @param deadline_ns  of connecting and handshake together.
   virtual SessionId connect(const Locator& where, uint64_t expected_id, int64_t deadline_ns) = 0;
 

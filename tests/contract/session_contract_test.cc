@@ -124,6 +124,17 @@ TEST_P(TransportContract, AnotherServerIdIsWrongServerId) {
   expectRefused(connect(*client, 6), Status::WrongServerId);
 }
 
+TEST_P(TransportContract, AServerWithoutAnIdMayBecomeTheExpectedOne) {
+  server = std::make_unique<Process>(*world, Role::Server, 0);
+  client = std::make_unique<Process>(*world, Role::Client, 0);
+  place = server->endpoint().listen(world->placeToListen(*server->node, 0)).value();
+  expectRefused(connect(*client, 6), Status::RetryLater);
+  // Whoever looks for nobody in particular is let in.
+  const SessionId to = connect(*client);
+  ASSERT_TRUE(until([&] { return client->sink.opened.size() == 1; }));
+  EXPECT_EQ(client->sink.opened[0], to);
+}
+
 TEST_P(TransportContract, TheExpectedServerIdIsLetIn) {
   server = std::make_unique<Process>(*world, Role::Server, 7);
   client = std::make_unique<Process>(*world, Role::Client, 0);

@@ -43,7 +43,8 @@ void run(ByteSpan input) {
   RC_CHECK(said_bytes <= 3 * wire::kHandshakeMessageBytesMax);
   if (handshake.state() != Handshake::State::Failed) return;
   const Status status = handshake.status();
-  RC_CHECK(status == Status::Refused || status == Status::WrongServerId || status == Status::Unreachable);
+  RC_CHECK(status == Status::Refused || status == Status::WrongServerId || status == Status::Unreachable ||
+           status == Status::RetryLater);
   RC_CHECK(!handshake.failureText().empty() && handshake.failureText().size() < 1000);
   for (const char c : handshake.failureText()) RC_CHECK(c >= ' ' && c < 0x7f);
 }

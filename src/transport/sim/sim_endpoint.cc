@@ -423,7 +423,8 @@ Status SimEndpoint::judge(const Identity& other) const {
 void SimEndpoint::processHello(MessageSink& sink, const SimFrame& hello) {
   Status verdict = judge(hello.identity);
   if (verdict == Status::Ok && hello.expected_id != 0 && hello.expected_id != identity_.id) {
-    verdict = Status::WrongServerId;
+    const bool may_become = identity_.id == 0 && identity_.role == Role::Server;
+    verdict = may_become ? Status::RetryLater : Status::WrongServerId;
   }
   if (verdict != Status::Ok) {
     network_.send(network_.makeFrame(
@@ -501,7 +502,8 @@ void SimEndpoint::loseSession(MessageSink& sink, SessionId id, Status reason) {
   handOver(sink);
   if (find(id) == nullptr) return;  // the sink has closed it
   const std::unique_ptr<Session> session = removeSession(id);
-  if (session->state == State::Connecting && reason != Status::Refused && reason != Status::WrongServerId) {
+  if (session->state == State::Connecting && reason != Status::Refused && reason != Status::WrongServerId &&
+      reason != Status::RetryLater) {
     reason = Status::Unreachable;
   }
   completeAll(*session, Status::SessionLost);

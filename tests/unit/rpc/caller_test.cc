@@ -219,6 +219,37 @@ TEST_F(CallerTest, ANewIncarnationIsNotTheOneThatWasMeant) {
   EXPECT_TRUE(echo.heard.empty());
 }
 
+// It listens, and the coordinator's answer is still on its way: whoever came first would else take another way, and
+// keep it.
+TEST_F(CallerTest, WaitsForAServerToLearnItsIdBeforeItTakesAnotherWay) {
+  RpcProcess& other_way = add("other", {.role = Role::Server, .id = kServerId});
+  other_way.listen();
+  begin(0);
+  address = {.id = kServerId, .locators = {server->locator(), other_way.locator()}};
+  NotedCall call;
+  startCall(call);
+  runFor(50 * kNanosPerMilli);
+  EXPECT_EQ(call.ended, 0);
+  server->dispatch().setOwnId(kServerId);
+  server->identity.id = kServerId;
+  ASSERT_TRUE(await(call));
+  EXPECT_EQ(call.outcome(), Status::Ok);
+  EXPECT_EQ(echo.heard.size(), 1u);
+}
+
+TEST_F(CallerTest, AServerThatNeverLearnsItsIdIsNotTheOneThatWasMeant) {
+  begin(0);
+  address.id = kServerId;
+  NotedCall call;
+  startCall(call);
+  const int64_t begun_ns = clientNow();
+  ASSERT_TRUE(await(call));
+  EXPECT_EQ(call.outcome(), Status::WrongServerId);
+  EXPECT_FALSE(call.was_sent);
+  EXPECT_GT(clientNow() - begun_ns, 100 * kNanosPerMilli);
+  EXPECT_LT(clientNow() - begun_ns, 500 * kNanosPerMilli);
+}
+
 TEST_F(CallerTest, TakesTheNextLocatorWhenOneDoesNotAnswer) {
   begin();
   address.locators.insert(address.locators.begin(), transport::Locator::parse("sim://nobody").value());

@@ -82,9 +82,11 @@ TEST(Locator, KnowsWhatOnlyThisMachineReaches) {
 // Who is lost without an answer has died, where it is one connection that carries both.
 TEST(Locator, KnowsWhichSessionsMayOpenAndNotWork) {
   for (const char* text : {"tcp://10.0.0.1:1", "shm:///a"}) {
-    EXPECT_FALSE(goesApartFromHandshake(Locator::parse(text).value())) << text;
+    EXPECT_FALSE(mayOpenAndNotWork(Locator::parse(text).value())) << text;
   }
-  EXPECT_TRUE(goesApartFromHandshake(Locator::parse("verbs://10.0.0.1:1").value()));
+  for (const char* text : {"verbs://10.0.0.1:1", "dpdk://02:00:00:00:00:01@1"}) {
+    EXPECT_TRUE(mayOpenAndNotWork(Locator::parse(text).value())) << text;
+  }
 }
 
 }  // namespace
