@@ -24,6 +24,7 @@ class VerbsNode final : public Node {
     verbs.device = deviceOf(identity.role);
     verbs.slots_per_session = options.slots_per_session;
     verbs.ack_timeout = 18;  // emulated machines are slow
+    verbs.windows = verbs::VerbsOptions::Windows::Everywhere;
     auto transport = verbs::VerbsTransport::open(
         verbs, {.clock = clock, .entropy = entropy, .trace = stderrTrace("contract"), .sleeper = &sleeper_});
     RC_CHECK_MSG(transport.ok(), transport.error().message.c_str());

@@ -120,7 +120,7 @@ class VerbsWithoutWindows : public HostileFixture {
  protected:
   static VerbsOptions options() {
     VerbsOptions options = impatientOptions();
-    options.uses_windows = false;
+    options.windows = VerbsOptions::Windows::Nowhere;
     return options;
   }
   VerbsWithoutWindows() : HostileFixture(options()) {}

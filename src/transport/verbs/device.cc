@@ -122,7 +122,12 @@ Outcome<Device> Device::open(const DeviceChoice& choice) {
   device.limits_.receive_buffers = static_cast<uint32_t>(std::max(attributes.max_srq_wr, 0));
   device.limits_.completions = static_cast<uint32_t>(std::max(attributes.max_cqe, 1));
   const int reads = std::min(attributes.max_qp_rd_atom, attributes.max_qp_init_rd_atom);
-  device.limits_.has_windows = (attributes.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) != 0;
+  // What the kernel says the library in front of it may not know.
+  device.limits_.has_windows =
+      (attributes.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) != 0 && device.makeWindow() != nullptr;
+  // rxe says 0 or 0xffffff, siw "bmt".
+  device.limits_.is_software =
+      attributes.vendor_id == 0 || attributes.vendor_id == 0xffffff || attributes.vendor_id == 0x626d74;
   device.limits_.reads_at_a_time = static_cast<uint8_t>(std::clamp(reads, 1, 16));
   if (auto port = device.choosePort(choice); !port.ok()) return std::move(port).error();
   if (auto gid = device.chooseGid(choice); !gid.ok()) return std::move(gid).error();

@@ -33,6 +33,7 @@ class Device {
     uint64_t message_bytes = 0;     ///< of one work request
     uint8_t reads_at_a_time = 1;    ///< as who is read from, and as who reads
     bool has_windows = false;       ///< memory windows of type 2B, which belong to one queue pair each
+    bool is_software = false;       ///< no adapter is behind it (rxe, siw)
   };
 
   /// Failure: BadConfig: no such device or port, or none is active; IoError. With cause and remedy.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -18,13 +19,14 @@ constexpr size_t kPageBytes = 4096;
 
 Place::~Place() {
   window.reset();
-  region.reset();
+  // Memory that the device does not give up stays nobody's: a peer may reach it still.
+  if (region != nullptr && ibv_dereg_mr(region.release()) != 0) return;
   std::free(bytes);
 }
 
 PlacePool::~PlacePool() { RC_CHECK_MSG(outstanding() == 0, "a received message outlives the endpoint that lent it"); }
 
-std::shared_ptr<Place> PlacePool::take(uint32_t bytes, uint32_t tag) {
+Outcome<std::shared_ptr<Place>> PlacePool::take(uint32_t bytes, uint32_t tag) {
   const uint32_t capacity = std::bit_ceil(std::max(bytes, kPlaceBytesMin));
   {
     SpinGuard guard(lock_);
@@ -38,36 +40,40 @@ std::shared_ptr<Place> PlacePool::take(uint32_t bytes, uint32_t tag) {
       return place;
     }
   }
-  std::shared_ptr<Place> place = make(capacity, tag);
-  if (place == nullptr) return nullptr;
+  auto made = make(capacity, tag);
+  if (!made.ok()) return made;
+  const std::shared_ptr<Place>& place = *made;
   SpinGuard guard(lock_);
   const auto session = live_.find(tag);
   RC_CHECK_MSG(session != live_.end(), "a place for a session that has ended");
   session->second.push_back(place);
   outstanding_.fetch_add(1, std::memory_order_relaxed);
-  return place;
+  return made;
 }
 
-std::shared_ptr<Place> PlacePool::make(uint32_t capacity, uint32_t tag) const {
+Outcome<std::shared_ptr<Place>> PlacePool::make(uint32_t capacity, uint32_t tag) const {
   auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kPageBytes, capacity));
-  if (memory == nullptr) return nullptr;
+  if (memory == nullptr) return Failure{Status::NoSpace, "there is no memory"};
   // The peer may read all of it, more than the message: what others left in this memory is not for it to see. Kept
   // places hold what the same session left.
   std::memset(memory, 0, capacity);
   auto place = std::make_shared<Place>(memory, capacity);
   place->tag = tag;
   const int access =
-      IBV_ACCESS_LOCAL_WRITE | (has_windows_ ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+      IBV_ACCESS_LOCAL_WRITE | (uses_windows_ ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
   auto region = device_.registerMemory(memory, capacity, access);
-  if (!region.ok()) return nullptr;
+  if (!region.ok()) return std::move(region).error();
   place->region = std::move(region).value();
-  if (!has_windows_) {
+  if (!uses_windows_) {
     place->key = place->region->rkey;
     place->is_open = true;
     return place;
   }
   place->window = device_.makeWindow();
-  if (place->window == nullptr) return nullptr;
+  if (place->window == nullptr) {
+    return Failure{Status::NoSpace, "RDMA device " + device_.name() + " gives no memory window: " +
+                                        std::strerror(errno) + "; it has as many as 'ibv_devinfo -v' says (max_mw)"};
+  }
   // The lowest byte of a window's key is ours, and has to be another one with each binding.
   place->key = ibv_inc_rkey(place->window->rkey);
   return place;
@@ -105,6 +111,8 @@ void PlacePool::drop(std::shared_ptr<Place> place) noexcept {
       kept_bytes_ += place->capacity;
       free_.push_back(std::move(place));
     } else if (session != live_.end()) {
+      // Whoever ends the session does not see it any more, and the window has to go before the queue pair does.
+      place->window.reset();
       std::erase(session->second, place);
     }
   }

@@ -40,14 +40,14 @@ struct Place {
 /// thread. The pool outlives its places (checked), the device the pool.
 class PlacePool final : public RxOwner {
  public:
-  PlacePool(const Device& device, bool uses_windows)
-      : device_(device), has_windows_(uses_windows && device.limits().has_windows) {}
+  /// @param uses_windows  which the device has, then
+  PlacePool(const Device& device, bool uses_windows) : device_(device), uses_windows_(uses_windows) {}
   PlacePool(const PlacePool&) = delete;
   PlacePool& operator=(const PlacePool&) = delete;
   ~PlacePool();
 
-  /// nullptr: no more memory can be registered, or there are no more windows.
-  std::shared_ptr<Place> take(uint32_t bytes, uint32_t tag);
+  /// Failure: NoSpace, IoError: no more memory can be registered, or there are no more windows. With cause and remedy.
+  Outcome<std::shared_ptr<Place>> take(uint32_t bytes, uint32_t tag);
   /// A session begins.
   void admit(uint32_t tag);
   /// A session has ended: what is kept for it goes, and the windows of all its places are closed, also of those that
@@ -62,11 +62,11 @@ class PlacePool final : public RxOwner {
  private:
   static constexpr uint64_t kKeptBytesMax = 32u << 20;
 
-  std::shared_ptr<Place> make(uint32_t capacity, uint32_t tag) const;
+  Outcome<std::shared_ptr<Place>> make(uint32_t capacity, uint32_t tag) const;
 
   const Device& device_;
-  const bool has_windows_;
-  SpinLock lock_;  // a leaf; nothing is registered or given back under it
+  const bool uses_windows_;
+  SpinLock lock_;  // a leaf; of what the system does only a window is closed under it, which is seldom
   std::vector<std::shared_ptr<Place>> free_ RC_GUARDED_BY(lock_);
   uint64_t kept_bytes_ RC_GUARDED_BY(lock_) = 0;
   /// All places of each session that is there, kept or out.

@@ -37,13 +37,19 @@ VerbsEndpoint::VerbsEndpoint(const VerbsOptions& options, const VerbsContext& co
       complaints_(context.clock, context.trace, "verbs: "),
       sleeper_(context.sleeper != nullptr ? *context.sleeper : own_sleeper_.emplace(context.clock)),
       blocks_(device),
-      places_(device, options.uses_windows),
+      places_(device, usesWindows(options, device)),
       receives_(device, options.receive_buffers_max, [this] { sleeper_.wake(); }),
       parts_{heads_, blocks_, regions, scratch_, send_counts_, options.copy_below_bytes, options.entries_max} {
   is_ready_ = makeQueues();
 }
 
 // ---- messages out
+
+bool VerbsEndpoint::usesWindows(const VerbsOptions& options, const Device& device) {
+  using Windows = VerbsOptions::Windows;
+  return device.limits().has_windows && options.windows != Windows::Nowhere &&
+         (options.windows == Windows::Everywhere || !device.limits().is_software);
+}
 
 Status VerbsEndpoint::call(SessionId id, TxMessage& request, const CallOptions& options, PendingCall& call) {
   Session* session = findOpen(id);

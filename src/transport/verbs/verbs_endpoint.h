@@ -42,6 +42,8 @@ class VerbsEndpoint final : public Endpoint {
   SendCounts sendCounts() const override { return send_counts_; }
   uint64_t registeredBytes() const override { return blocks_.registeredBytes() + receives_.registeredBytes(); }
 
+  /// Whether what peers transfer is opened to one queue pair each.
+  static bool usesWindows(const VerbsOptions& options, const Device& device);
   /// Or why there are no queues: then it listens nowhere, and connects to nobody.
   const Outcome<bool>& ready() const { return is_ready_; }
   /// Queue pairs that are there, those of lost sessions that are not drained yet included.

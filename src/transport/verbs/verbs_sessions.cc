@@ -103,6 +103,7 @@ VerbsEndpoint::~VerbsEndpoint() {
   }
   sessions_.clear();
   for (auto& channel : draining_) {
+    if (!channel->has_failed) channel->queue.pair().fail();
     giveBack(*channel);
     channel.reset();
   }

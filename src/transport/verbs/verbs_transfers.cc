@@ -22,12 +22,13 @@ wire::VerbsPiece VerbsEndpoint::openPlace(Session& session, const std::shared_pt
 // read.
 Status VerbsEndpoint::offerRequest(Session& session, TxMessage& request, wire::VerbsHeader header, PendingCall& call,
                                    const CallOptions& options) {
-  std::shared_ptr<Place> place = places_.take(header.message_bytes, session.channel->tag);
-  if (place == nullptr) {
-    complaints_.complain("no memory can be registered for a request of " + std::to_string(header.message_bytes) +
-                         " bytes; raise 'ulimit -l'");
+  auto taken = places_.take(header.message_bytes, session.channel->tag);
+  if (!taken.ok()) {
+    complaints_.complain("no place for a request of " + std::to_string(header.message_bytes) +
+                         " bytes: " + taken.error().message);
     return Status::RetryLater;
   }
+  std::shared_ptr<Place> place = std::move(taken).value();
   beginCall(*session.channel, header, call, options);
   std::byte* to = place->bytes;
   std::memcpy(to, request->head, request->head_bytes);
@@ -182,14 +183,14 @@ bool VerbsEndpoint::takeResponseOffer(Session& session, const wire::VerbsHeader&
   if (own.response != nullptr || header.message_bytes == 0 || header.message_bytes > own.response_bytes_max)
     return false;
   if (own.request != nullptr) places_.drop(std::move(own.request));
-  own.response = places_.take(header.message_bytes, channel.tag);
-  if (own.response == nullptr) {
+  auto taken = places_.take(header.message_bytes, channel.tag);
+  if (!taken.ok()) {
     loseLater(session,
-              "no memory can be registered for an answer of " + std::to_string(header.message_bytes) +
-                  " bytes; raise 'ulimit -l'",
+              "no place for an answer of " + std::to_string(header.message_bytes) + " bytes: " + taken.error().message,
               false);
     return true;
   }
+  own.response = std::move(taken).value();
   own.response_bytes = header.message_bytes;
   const wire::VerbsPiece place = openPlace(session, own.response, header.message_bytes);
   sendWord(session, header, wire::VerbsKind::ResponsePlace, bytesOf(place));

@@ -57,10 +57,12 @@ Outcome<std::unique_ptr<VerbsTransport>> VerbsTransport::open(const VerbsOptions
   if (device->limits().gather_entries < 2) {
     return Failure{Status::BadConfig, "RDMA device " + device->name() + " sends from one place only; two are needed"};
   }
-  if (!device->limits().has_windows) {
-    context.trace.info("verbs: RDMA device " + device->name() +
-                       " has no memory windows of type 2B: what separates the long messages of this process's sessions "
-                       "from each other's peers is that keys are not told (docs/transport.md)");
+  if (!VerbsEndpoint::usesWindows(options, *device)) {
+    context.trace.info(
+        "verbs: " + device->name() +
+        (device->limits().is_software ? " is a software device: no memory windows are used"
+                                      : " has no memory windows of type 2B") +
+        "; the keys of this process's long messages are good for every server that it has a session with");
   }
   auto owned = std::make_unique<Device>(std::move(device).value());
   return std::unique_ptr<VerbsTransport>(

@@ -40,9 +40,10 @@ struct VerbsOptions {
   uint32_t inline_bytes = 256;
   /// Entries of one send, head included, where the device takes as many; at least 2.
   uint32_t entries_max = TxBuffer::kChunkCountMax + 1;
-  /// What peers transfer is opened to one queue pair each, by a window, where the device has such. False: as where it
-  /// has none.
-  bool uses_windows = true;
+  /// Where what peers transfer is opened to one queue pair each, by a memory window, if the device has such. The driver
+  /// of software devices has, and does not survive a peer that closes one of them twice (docs/transport.md).
+  enum class Windows : uint8_t { Nowhere, OnAdapters, Everywhere };
+  Windows windows = Windows::OnAdapters;
   /// What was measured on this machine; what it says about the device takes the place of the three above.
   GatherCalibration calibration;
   /// How long at most bytes are lent to a message that waits; then they are copied. Those that the adapter has are

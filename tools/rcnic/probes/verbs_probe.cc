@@ -25,13 +25,6 @@ constexpr std::array<uint32_t, 9> kInlineBytes = {4096, 2048, 1024, 956, 912, 51
 // Software devices on a busy machine answer late.
 constexpr verbs::ConnectionTiming kTiming = {.ack_timeout = 18};
 
-// rxe says 0 or 0xffffff, siw "bmt".
-bool isSoftware(const verbs::Device& device) {
-  ibv_device_attr attributes{};
-  if (ibv_query_device(device.context(), &attributes) != 0) return true;
-  return attributes.vendor_id == 0 || attributes.vendor_id == 0xffffff || attributes.vendor_id == 0x626d74;
-}
-
 Outcome<verbs::DeviceChoice> choiceOf(const std::string& text) {
   if (text.empty()) return verbs::DeviceChoice{};
   auto parsed = transport::VerbsDeviceChoice::parse(text);
@@ -144,7 +137,7 @@ class VerbsProbe final : public Probe {
     if (!there.ok()) return there;
     auto here = pair_->connect(receiver_->address(), kTiming);
     if (!here.ok()) return here;
-    const bool is_software = isSoftware(device_) || isSoftware(receiver_->device());
+    const bool is_software = device_.limits().is_software || receiver_->device().limits().is_software;
     traits_.subject = {.transport = "verbs", .device = device_.name(), .is_software = is_software};
     traits_.operations = {Operation::Send, Operation::Write, Operation::Read};
     traits_.pieces_max = std::min(pair_->size().gather, kEntriesMax);
@@ -211,7 +204,7 @@ TransportListing listVerbs() {
     listing.devices.push_back({name,
                                device->describe() + ", " + std::to_string(limits.gather_entries) + " gather entries, " +
                                    std::to_string(limits.queue_pair_sends) + " work requests in a queue pair",
-                               isSoftware(*device)});
+                               device->limits().is_software});
   }
   if (listing.devices.empty()) {
     const auto why = verbs::Device::open({});
