@@ -15,7 +15,7 @@ pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
 
 # What transports need; some may be left out.
 add_library(ramcore_transport_deps INTERFACE)
-target_link_libraries(ramcore_transport_deps INTERFACE PkgConfig::XXHASH PkgConfig::SODIUM)
+target_link_libraries(ramcore_transport_deps INTERFACE PkgConfig::SODIUM)
 if(RAMCORE_VERBS)
   pkg_check_modules(IBVERBS REQUIRED IMPORTED_TARGET libibverbs)
   target_link_libraries(ramcore_transport_deps INTERFACE PkgConfig::IBVERBS)

@@ -28,7 +28,7 @@ VENDOR_RULES = [
     (r"sqlite3\.h$", r"coordinator/sqlite[a-z_]*\.cc"),
     (r"urcu", r"runtime/.*"),
     (r"isa-l", r"base/.*\.cc"),
-    (r"xxhash\.h$", r"base/.*\.cc|transport/datagram/packet_seal\.cc"),
+    (r"xxhash\.h$", r"base/.*\.cc"),
     (r"sodium", r"transport/datagram/packet_seal\.cc"),
     (r"openssl/", r"(base|transport)/.*\.cc"),
     (r"infiniband/|rdma/", r"transport/verbs/ibverbs\.h"),

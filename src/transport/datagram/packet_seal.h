@@ -11,7 +11,7 @@
 
 namespace ramcore::transport::datagram {
 
-/// What proves that a packet is from the other end of the session and as it was sent ([R20] in docs/transport.md).
+/// What proves that a packet is from the other end of the session and as it was sent ("The seal" in docs/transport.md).
 ///
 /// With a key: SipHash-2-4 (Aumasson, Bernstein 2012) of what NH makes of kind, version, header and payload (128 bits),
 /// under keys that nobody else knows and never travel: two different packets get the same with a chance of 2^-63. So
