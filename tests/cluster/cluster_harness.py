@@ -18,8 +18,8 @@ import tempfile
 import threading
 import time
 
-BIN_DIR = os.environ.get("RAMCORE_BIN_DIR") or os.path.join(
-    os.path.dirname(os.path.abspath(__file__)), "..", "..", "build", "release", "bin")
+BIN_DIR = os.path.abspath(os.environ.get("RAMCORE_BIN_DIR") or os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "..", "..", "build", "release", "bin"))
 READY_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 30
 COMMAND_SECONDS_MAX = 120
