@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/trace.h"
 #include "transport/locator.h"
 
 namespace ramcore::transport {
@@ -23,7 +24,8 @@ struct ListenWish {
 struct ListenMeans {
   struct Means {
     bool is_there = false;
-    std::string why_not;  ///< for a person; empty: it has been told
+    std::string why_not;                  ///< for a person; empty: it has been told
+    TraceLevel level = TraceLevel::Info;  ///< of the line that says so
   };
   Means shm;
   std::string shm_path;  ///< made for this process, if shm is there
@@ -38,15 +40,21 @@ struct ListenPlan {
     Locator locator;
     bool is_must = true;  ///< it is an error if that does not work; else it goes on without
   };
-  std::vector<Place> places;          ///< first those that are a must
-  std::vector<std::string> left_out;  ///< a line for each transport that is not there
+  struct LeftOut {
+    std::string line;  ///< "not listening over verbs: WHY"
+    TraceLevel level = TraceLevel::Info;
+  };
+  std::vector<Place> places;      ///< first those that are a must, and of these first those of tcp
+  std::vector<LeftOut> left_out;  ///< each transport that is not there
+
+  void leaveOut(std::string_view scheme, std::string_view why, TraceLevel level = TraceLevel::Info);
 };
+
+/// A place of this transport is among the wishes by its own locator.
+bool isNamed(std::span<const ListenWish> wishes, std::string_view scheme);
 
 /// The wishes with each `all://` replaced by what there is. What is named keeps its meaning: `all://` adds no second
 /// place to a transport that listens at one only, and no tcp locator that is there already.
 ListenPlan planListening(std::span<const ListenWish> wishes, const ListenMeans& means);
-
-/// "not listening over verbs: WHY", as in ListenPlan::left_out.
-std::string notListeningOver(std::string_view scheme, std::string_view why);
 
 }  // namespace ramcore::transport

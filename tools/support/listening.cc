@@ -19,8 +19,11 @@ constexpr int kPathsTried = 3;
 Outcome<Locator> listenAtPlace(transport::TransportSet& network, const Locator& locator, bool has_secret) {
   const std::string text = locator.toString();
   if (!has_secret && !transport::isLocalOnly(locator)) {
-    return Failure{Status::BadConfig, "will not listen at " + text +
-                                          " without a cluster secret: give --secret-file, or listen at 127.0.0.1"};
+    const bool has_loopback = locator.scheme != "dpdk";
+    return Failure{Status::BadConfig,
+                   "will not listen at " + text + " without a cluster secret: " +
+                       (has_loopback ? "give --secret-file, or listen at 127.0.0.1"
+                                     : "other machines reach the ports of DPDK; give --secret-file")};
   }
   transport::Endpoint* const endpoint = network.endpointFor(locator);
   if (endpoint == nullptr) {
@@ -34,26 +37,20 @@ ListenMeans::Means meansOf(const transport::TransportSet& network, const std::st
   return {.is_there = false, .why_not = network.whyAbsent(scheme)};
 }
 
-// What this process has; `folder` is for its socket.
-ListenMeans findMeans(const transport::TransportSet& network, bool has_secret, runtime::Entropy& entropy, Trace& trace,
-                      std::string& folder) {
-  ListenMeans means;
-  means.has_secret = has_secret;
-  means.verbs = meansOf(network, "verbs");
-  // The set has said why a device that is there is not used.
-  if (!network.whyNoVerbs().empty()) means.verbs.why_not.clear();
-  means.dpdk = meansOf(network, "dpdk");
-  auto opened = transport::shm::openSocketFolder(transport::shm::SocketFolderPlaces::ofEnvironment());
-  if (!opened.ok()) {
-    means.shm.why_not = opened.error().message;
-    return means;
+// A folder for sockets without those of dead processes. Empty: there is none, and `shm` says why.
+std::string prepareFolder(ListenMeans::Means& shm, Trace& trace) {
+  const auto opened = transport::shm::openSocketFolder(transport::shm::SocketFolderPlaces::ofEnvironment());
+  if (opened.path.empty()) {
+    shm = {.is_there = false,
+           .why_not = opened.why_not,
+           .level = opened.is_disturbed ? TraceLevel::Warning : TraceLevel::Info};
+    return "";
   }
-  folder = std::move(opened).value();
-  const uint32_t dead = transport::shm::removeDeadSockets(folder);
-  if (dead != 0) trace.info("removed " + std::to_string(dead) + " socket(s) of dead processes in " + folder);
-  means.shm.is_there = true;
-  means.shm_path = transport::shm::newSocketPath(folder, entropy);
-  return means;
+  if (!opened.passed_over.empty()) trace.info("the socket is in " + opened.path + ": " + opened.passed_over);
+  const uint32_t dead = transport::shm::removeDeadSockets(opened.path);
+  if (dead != 0) trace.info("removed " + std::to_string(dead) + " socket(s) of dead processes in " + opened.path);
+  shm.is_there = true;
+  return opened.path;
 }
 
 }  // namespace
@@ -61,9 +58,17 @@ ListenMeans findMeans(const transport::TransportSet& network, bool has_secret, r
 Outcome<std::vector<std::string>> listenAt(transport::TransportSet& network, std::span<const ListenWish> wishes,
                                            bool has_secret, runtime::Entropy& entropy, Trace& trace) {
   ListenMeans means;
+  means.has_secret = has_secret;
+  means.verbs = meansOf(network, "verbs");
+  // The set has said why a device that is there is not used.
+  if (!network.whyNoVerbs().empty()) means.verbs.why_not.clear();
+  means.dpdk = meansOf(network, "dpdk");
+  // Its ports are used if they are named, and a named one that cannot be used is an error.
+  means.dpdk.level = TraceLevel::Debug;
   std::string folder;
-  if (std::ranges::any_of(wishes, &ListenWish::is_all)) {
-    means = findMeans(network, has_secret, entropy, trace, folder);
+  if (std::ranges::any_of(wishes, &ListenWish::is_all) && !transport::isNamed(wishes, "shm")) {
+    folder = prepareFolder(means.shm, trace);
+    if (means.shm.is_there) means.shm_path = transport::shm::newSocketPath(folder, entropy);
   }
   ListenPlan plan = transport::planListening(wishes, means);
   std::vector<std::string> locators;
@@ -79,10 +84,12 @@ Outcome<std::vector<std::string>> listenAt(transport::TransportSet& network, std
     } else if (place.is_must) {
       return std::move(bound).error();
     } else {
-      plan.left_out.push_back(transport::notListeningOver(place.locator.scheme, bound.error().message));
+      plan.leaveOut(place.locator.scheme, bound.error().message);
     }
   }
-  for (const std::string& line : plan.left_out) trace.info(line);
+  for (const ListenPlan::LeftOut& left_out : plan.left_out) {
+    if (trace.enabled(left_out.level)) trace.write(left_out.level, left_out.line);
+  }
   return locators;
 }
 

@@ -102,7 +102,7 @@ void addProcessFlags(CLI::App& app, ProcessSettings& settings) {
          "--listen", settings.listen,
          "Locator to accept sessions at: tcp://host:port or verbs://host:port (port 0: any free one), shm:///path, "
          "dpdk://any@number, or all://host:port for tcp there and every other transport that this process has; "
-         "repeatable")
+         "repeatable, and [LOCATOR,LOCATOR] in the environment")
       ->envname("RAMCORE_LISTEN");
   app.add_option("--rdma-device", settings.rdma_device,
                  "RDMA device to use, NAME, NAME:PORT or NAME:PORT:GID; without it the one with the address of a verbs "

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <string>
 
-#include "base/result.h"
 #include "runtime/random.h"
 
 namespace ramcore::transport::shm {
@@ -18,10 +17,16 @@ struct SocketFolderPlaces {
   static SocketFolderPlaces ofEnvironment();
 };
 
+struct OpenedFolder {
+  std::string path;           ///< empty: none will do
+  std::string passed_over;    ///< the better ones that will not do, and why; empty: none
+  std::string why_not;        ///< if none will do: with cause and remedy
+  bool is_disturbed = false;  ///< somebody else may have put there what stands where ours would be
+};
+
 /// The first of these that will do, or a folder below it, made if need be: it belongs to this user, nobody else may
 /// write there, and a socket's path in it is short enough for a locator.
-/// Failure: BadConfig: none will do. With cause and remedy.
-Outcome<std::string> openSocketFolder(const SocketFolderPlaces& places);
+OpenedFolder openSocketFolder(const SocketFolderPlaces& places);
 
 /// A path in the folder that no process has.
 std::string newSocketPath(const std::string& folder, runtime::Entropy& entropy);

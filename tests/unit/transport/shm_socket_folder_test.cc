@@ -75,18 +75,18 @@ class ShmSocketFolder : public ::testing::Test {
 TEST_F(ShmSocketFolder, TheBestPlaceIsTaken) {
   const SocketFolderPlaces places{
       .service_folder = make("service", 0755), .user_folder = make("user"), .temporary_folder = make("tmp", 01777)};
-  EXPECT_EQ(openSocketFolder(places).value(), places.service_folder);
+  EXPECT_EQ(openSocketFolder(places).path, places.service_folder);
   EXPECT_EQ(openSocketFolder(
                 {.service_folder = "", .user_folder = places.user_folder, .temporary_folder = places.temporary_folder})
-                .value(),
+                .path,
             places.user_folder + "/ramcore");
   const SocketFolderPlaces last{.service_folder = "", .user_folder = "", .temporary_folder = places.temporary_folder};
   for (int again = 0; again < 2; ++again) {
     const auto folder = openSocketFolder(last);
-    ASSERT_TRUE(folder.ok()) << folder.error().message;
-    EXPECT_EQ(*folder, below(last.temporary_folder));
+    EXPECT_EQ(folder.path, below(last.temporary_folder)) << folder.why_not;
+    EXPECT_EQ(folder.passed_over, "");
     struct stat status{};
-    ASSERT_EQ(::stat(folder->c_str(), &status), 0);
+    ASSERT_EQ(::stat(folder.path.c_str(), &status), 0);
     EXPECT_EQ(status.st_mode & 07777, 0700u);
   }
 }
@@ -99,8 +99,8 @@ TEST_F(ShmSocketFolder, APlaceThatWillNotDoIsPassedOver) {
       const auto folder = openSocketFolder({.service_folder = is_service ? bad : "",
                                             .user_folder = is_service ? "" : bad,
                                             .temporary_folder = temporary});
-      ASSERT_TRUE(folder.ok()) << bad << ": " << folder.error().message;
-      EXPECT_EQ(*folder, below(temporary)) << bad;
+      EXPECT_EQ(folder.path, below(temporary)) << bad << ": " << folder.why_not;
+      EXPECT_THAT(folder.passed_over, HasSubstr("'" + bad)) << bad;
     }
   }
 }
@@ -109,27 +109,53 @@ TEST_F(ShmSocketFolder, WhatSomebodyHasPutThereIsRefused) {
   const std::string temporary = make("tmp", 01777);
   const SocketFolderPlaces places{.service_folder = "", .user_folder = "", .temporary_folder = temporary};
   const std::string folder = below(temporary);
-  const auto expectRefused = [&](const std::string& why) {
+  const auto expectRefused = [&](const std::string& why, bool is_disturbed) {
     const auto opened = openSocketFolder(places);
-    ASSERT_FALSE(opened.ok()) << why;
-    EXPECT_EQ(opened.error().status, Status::BadConfig);
-    EXPECT_THAT(opened.error().message, HasSubstr("'" + folder + "' " + why));
-    EXPECT_THAT(opened.error().message, HasSubstr("set XDG_RUNTIME_DIR"));
+    EXPECT_EQ(opened.path, "") << why;
+    EXPECT_THAT(opened.why_not, HasSubstr("'" + folder + "' " + why));
+    EXPECT_THAT(opened.why_not, HasSubstr("set XDG_RUNTIME_DIR"));
+    EXPECT_EQ(opened.is_disturbed, is_disturbed) << why;
   };
   std::filesystem::create_directory_symlink(make("mine"), folder);
-  expectRefused("is no directory");
+  expectRefused("is a symbolic link", true);
+  std::filesystem::remove(folder);
+  std::filesystem::create_symlink(top + "/nowhere", folder);
+  expectRefused("is a symbolic link", true);
   std::filesystem::remove(folder);
   std::ofstream(folder) << "a file";
-  expectRefused("is no directory");
+  expectRefused("is no directory", true);
   std::filesystem::remove(folder);
   std::filesystem::create_directory(folder);
   ASSERT_EQ(::chmod(folder.c_str(), 0750), 0);
-  expectRefused("can be entered by others");
+  expectRefused("can be entered by others (chmod 700 " + folder + ")", false);
   ASSERT_EQ(::chmod(folder.c_str(), 0700), 0);
-  EXPECT_TRUE(openSocketFolder(places).ok());
+  EXPECT_EQ(openSocketFolder(places).path, folder);
   if (::geteuid() != 0) return;
   ASSERT_EQ(::chown(folder.c_str(), 65534, 65534), 0);
-  expectRefused("belongs to user 65534");
+  expectRefused("belongs to user 65534", true);
+}
+
+TEST_F(ShmSocketFolder, ATemporaryFolderWhereOthersExchangeFilesIsRefused) {
+  for (const mode_t mode : {0777, 0770}) {
+    const std::string temporary = make("tmp" + std::to_string(mode), mode);
+    const auto opened = openSocketFolder({.service_folder = "", .user_folder = "", .temporary_folder = temporary});
+    EXPECT_EQ(opened.path, "");
+    EXPECT_THAT(opened.why_not, HasSubstr("'" + temporary + "' can be written by others and has no sticky bit"));
+    EXPECT_FALSE(opened.is_disturbed);
+    EXPECT_FALSE(std::filesystem::exists(below(temporary)));
+  }
+}
+
+TEST_F(ShmSocketFolder, SaysHowLongAPathMayBe) {
+  constexpr size_t kMax = 75;  // and 25 for the name of a socket
+  for (const size_t bytes : {kMax, kMax + 1}) {
+    const std::string service = make(std::string(bytes - top.size() - 1, 'l'));
+    ASSERT_EQ(service.size(), bytes);
+    const auto opened = openSocketFolder({.service_folder = service, .user_folder = "", .temporary_folder = top});
+    EXPECT_EQ(opened.path, bytes == kMax ? service : below(top));
+    if (bytes > kMax) EXPECT_THAT(opened.passed_over, HasSubstr("it has 76 bytes and may have 75"));
+    EXPECT_EQ(Locator::parse("shm://" + newSocketPath(service, entropy)).ok(), bytes == kMax);
+  }
 }
 
 TEST_F(ShmSocketFolder, TheEnvironmentSaysWhere) {
@@ -140,6 +166,14 @@ TEST_F(ShmSocketFolder, TheEnvironmentSaysWhere) {
   EXPECT_EQ(set.service_folder, "/run/a");
   EXPECT_EQ(set.user_folder, "/run/user/7");
   EXPECT_EQ(set.temporary_folder, "/var/tmp");
+  ::setenv("RUNTIME_DIRECTORY", "/run//a/:/run/b", 1);
+  ::setenv("XDG_RUNTIME_DIR", "/run/user/7//", 1);
+  ::setenv("TMPDIR", "/", 1);
+  const SocketFolderPlaces slashes = SocketFolderPlaces::ofEnvironment();
+  EXPECT_EQ(slashes.service_folder, "/run/a");
+  EXPECT_EQ(slashes.user_folder, "/run/user/7");
+  EXPECT_EQ(slashes.temporary_folder, "/");
+  EXPECT_TRUE(newSocketPath("/", entropy).starts_with("/ramcore-"));
   for (const char* name : {"RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR", "TMPDIR"}) ::unsetenv(name);
   const SocketFolderPlaces unset = SocketFolderPlaces::ofEnvironment();
   EXPECT_EQ(unset.service_folder, "");
