@@ -156,6 +156,24 @@ class ListenTest(unittest.TestCase):
             self.assertEqual(cluster.servers["s1"].stop(), 0)
             self.assertEqual(cluster.sockets("s1"), [os.path.basename(path_of(living))])
 
+    def test_all_that_are_started_again_are_called_over_the_better(self):
+        """By those that come first, too, who know a server's new id before that server does."""
+        with DefaultCluster(servers=4, replicas=2) as cluster:
+            cluster.rc("create", "t")
+            cluster.rc("put", "t", "key", "value")
+            for _ in range(3):
+                for server in cluster.servers.values():
+                    server.kill()
+                for name in list(cluster.servers):
+                    cluster.start_server(name, wait=False)
+                status = cluster.wait_status(lambda now: len(now["servers"]) == 4 and now["health"] == "ok"
+                                             and all(one["answers"] for one in now["servers"]), 60)
+                # (Who enlists has no id yet, and calls a coordinator that listens over tcp alone.)
+                used = [one["transport"] for process in [status["coordinator"], *status["servers"]]
+                        for one in process["open_sessions"] if one["peer_role"] == "server" and one["peer_id"] != "0"]
+                self.assertGreater(len(used), 4)
+                self.assertEqual(set(used), {"shm"})
+
     def test_without_a_folder_of_its_own_it_goes_on_without_shared_memory(self):
         with DefaultCluster(servers=0) as cluster:
             temporary = cluster.path("tmp")
