@@ -163,7 +163,7 @@ size_t EntryMover::handOver(std::span<Candidate> copies) {
 /// before: till then its state tells the owner's writers whether the result has been counted out.
 void EntryMover::markDealtWith(EntryRef ref, const EntryView& entry) {
   if (entry.type() != EntryType::Object || RC_MUTATION("forget-freed-mark")) return;
-  if (markFreed(log_.pool().memory().at(ref))) ++marked_count_;
+  if (markObjectFreed(log_.pool().memory().at(ref))) ++marked_count_;
 }
 
 /// @param has_left_result  the copy carries one that is not needed any more

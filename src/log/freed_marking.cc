@@ -19,8 +19,8 @@ uint32_t bytesOfEntry(ByteSpan bytes) {
 
 }  // namespace
 
-uint32_t markFreed(const Segment& segment, const LogMemory& memory, uint32_t offset, uint32_t bytes_max,
-                   uint64_t& entries_marked) {
+uint32_t markSegmentFreed(const Segment& segment, const LogMemory& memory, uint32_t offset, uint32_t bytes_max,
+                          uint64_t& entries_marked) {
   const uint32_t end = segment.committedBytes();
   uint32_t seen_bytes = 0;
   while (offset < end && seen_bytes < bytes_max) {

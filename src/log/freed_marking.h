@@ -17,7 +17,7 @@ namespace ramcore::log {
 /// reading, who must not miss that. Nobody gives it a state of living ones any more, but for who restores it: see
 /// Segment::noteMarked.
 /// @return false: it stayed what it was
-inline bool markFreed(std::byte* object) {
+inline bool markObjectFreed(std::byte* object) {
   const std::atomic_ref<uint8_t> state(reinterpret_cast<uint8_t&>(object[offsetof(EntryHeader, state)]));
   uint8_t seen = state.load(std::memory_order_relaxed);
   do {
@@ -38,8 +38,8 @@ inline bool markFreed(std::byte* object) {
 /// @param entries_marked  is added to
 /// @return where the next slice begins; committedBytes(): there is none
 /// Cost: a pass over the bytes, because nothing but its checksum shows that a length is right: see docs/formats.md.
-uint32_t markFreed(const Segment& segment, const LogMemory& memory, uint32_t offset, uint32_t bytes_max,
-                   uint64_t& entries_marked);
+uint32_t markSegmentFreed(const Segment& segment, const LogMemory& memory, uint32_t offset, uint32_t bytes_max,
+                          uint64_t& entries_marked);
 
 /// Whether a reader that was told where an object lies in the segment could still believe one. For tests: a pass over
 /// the bytes.

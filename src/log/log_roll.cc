@@ -453,7 +453,7 @@ bool Log::isOver(runtime::GraceTicket ticket) const {
 bool Log::markSlice(Segment& segment, uint32_t& bytes_left) {
   const uint32_t before = segment.marked_bytes_;
   uint64_t marked = 0;
-  segment.marked_bytes_ = markFreed(segment, memory_, before, bytes_left, marked);
+  segment.marked_bytes_ = markSegmentFreed(segment, memory_, before, bytes_left, marked);
   stats_.entries_marked_freed.fetch_add(marked, std::memory_order_relaxed);
   bytes_left -= std::min(bytes_left, segment.marked_bytes_ - before);
   if (segment.marked_bytes_ < segment.committedBytes()) return false;

@@ -289,7 +289,7 @@ TEST(FreedMarking, AnObjectThatIsReferredToStaysAlive) {
   for (int i = 0; i < 20; ++i) {
     ASSERT_EQ(fixture.owner.put(*fixture.log, "key" + std::to_string(i), std::string(500, 'v')), Status::Ok);
   }
-  for (const auto& [key, ref] : fixture.owner.refs()) EXPECT_TRUE(markFreed(fixture.memory->at(ref)));
+  for (const auto& [key, ref] : fixture.owner.refs()) EXPECT_TRUE(markObjectFreed(fixture.memory->at(ref)));
   fixture.log->requestRoll();
   fixture.reclaim();
   fixture.compact(id);
@@ -307,7 +307,7 @@ TEST(FreedMarking, WhatIsRefusedStaysWhatItIs) {
                                     EntryState::Restoring, EntryState{0x04}};
   for (const EntryState state : kStates) {
     std::array<std::byte, kEntryHeaderBytes> object{std::byte{1}, static_cast<std::byte>(state)};
-    EXPECT_EQ(markFreed(object.data()), !isRefused(state));
+    EXPECT_EQ(markObjectFreed(object.data()), !isRefused(state));
     EXPECT_EQ(EntryView(object.data()).state(), isRefused(state) ? state : EntryState::Freed);
   }
 }
@@ -383,7 +383,7 @@ struct ScatteredSegment {
     return ref;
   }
   uint32_t mark(uint32_t offset = 0, uint32_t bytes_max = UINT32_MAX) {
-    return markFreed(*segment, *memory, offset, bytes_max, marked);
+    return markSegmentFreed(*segment, *memory, offset, bytes_max, marked);
   }
   EntryView view(EntryRef ref) const { return EntryView(memory->at(ref)); }
   void putBack() { std::memcpy(memory->base(), original.data(), original.size()); }
