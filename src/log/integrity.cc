@@ -116,7 +116,7 @@ void Integrity::note(Segment& segment, uint32_t offset, DecodeError error) {
     const EntryState was = mark(damage.ref, can_restore ? EntryState::Restoring : EntryState::Damaged);
     // Beyond the bound it was not kept, and is met again in each pass.
     if (log::isDamaged(was) && known_.size() >= kDamagesMax) return;
-    damage.was_dead = was == EntryState::Superseded;
+    damage.was_dead = was == EntryState::Superseded || was == EntryState::Freed;
     segment.damaged_.store(true, std::memory_order_release);
     segment.was_damaged_.store(true, std::memory_order_relaxed);
     stats_.damaged_entries.fetch_add(1, std::memory_order_relaxed);

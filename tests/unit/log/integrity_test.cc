@@ -296,6 +296,23 @@ TEST(Integrity, AWrongLengthHidesNothingForGood) {
   fixture.expectModel();
 }
 
+/// Nobody is led to what the cleaner has dealt with: no range lacks it.
+TEST(Integrity, WhatIsFreedIsNotMissed) {
+  DamagedLog fixture;
+  const EntryRef ref = fixture.owner.refs().at("key0");
+  for (const EntryState state : {EntryState::Freed, EntryState::Superseded, EntryState::Pending}) {
+    fixture.memory->at(ref)[1] = static_cast<std::byte>(state);
+    fixture.flip(ref, offsetof(EntryHeader, key_bytes) * 8 + 1);
+    fixture.scrubAll();
+    const Damage damage = fixture.observer.damages.back();
+    EXPECT_EQ(damage.was_dead, state != EntryState::Pending);
+    fixture.log->integrity().giveUp(damage);
+    EXPECT_EQ(fixture.log->integrity().rangeStatus(), damage.was_dead ? Status::Ok : Status::Corrupt);
+    fixture.restore(damage);
+  }
+  EXPECT_EQ(fixture.observer.damages.size(), 3u);
+}
+
 TEST(Integrity, GarbageIsRestoredToo) {
   DamagedLog fixture;
   const EntryRef dead = fixture.someDead();
