@@ -160,7 +160,9 @@ size_t EntryMover::handOver(std::span<Candidate> copies) {
 }
 
 /// The owner has no reference to the entry any more, so nobody kills it, and its result is not acknowledged here. Not
-/// before: till then its state tells the owner's writers whether the result has been counted out.
+/// before: till then its state tells the owner's writers whether the result has been counted out. Nor is anything left
+/// to count of what happened while it was marked damaged: its state says so since it is not (Log::release); and if it
+/// was marked since it was copied, it stays that.
 void EntryMover::markDealtWith(EntryRef ref, const EntryView& entry) {
   if (entry.type() != EntryType::Object || RC_MUTATION("forget-freed-mark")) return;
   if (markObjectFreed(log_.pool().memory().at(ref))) ++marked_count_;

@@ -125,7 +125,8 @@ void Integrity::note(Segment& segment, uint32_t offset, DecodeError error) {
                       .is_lost = !can_restore,
                       .is_placed = damage.was_dead,
                       .state = believedOf(was),
-                      .released = {}});
+                      .has_died = false,
+                      .has_been_acknowledged = false});
     refresh();
   }
   if (observer_ != nullptr) observer_->onDamaged(damage);
@@ -209,14 +210,14 @@ Status Integrity::restore(const Damage& damage, ByteSpan bytes) {
 
 void Integrity::noteDied(EntryRef ref) {
   SpinGuard guard(lock_);
-  if (Known* const known = find(ref); known != nullptr) known->released.has_died = true;
+  if (Known* const known = find(ref); known != nullptr) known->has_died = true;
 }
 
 bool Integrity::noteAcknowledged(EntryRef ref) {
   SpinGuard guard(lock_);
   Known* const known = find(ref);
   if (known == nullptr) return false;
-  known->released.has_been_acknowledged = true;
+  known->has_been_acknowledged = true;
   return true;
 }
 
@@ -226,24 +227,31 @@ bool Integrity::isRestored(const Damage& damage) const {
   return segment != nullptr && decodeEntry(segment->restOfExtent(damage.offset_bytes), entry) == DecodeError::None;
 }
 
+/// What happened to the entry meanwhile is in its state in the step that takes the mark away: from then on the cleaner
+/// may move it, and leave a state that says nothing of what is yet to be counted.
 Integrity::Released Integrity::release(const Damage& damage) {
   Released released;
   {
     SpinGuard guard(lock_);
     const Known* const known = find(damage);
     if (known == nullptr || segmentOf(damage) == nullptr) return {};
-    released = known->released;
-    const EntryState was = known->state;
+    released = {.has_died = known->has_died, .has_been_acknowledged = known->has_been_acknowledged};
+    const EntryState marked = known->state;
     known_.erase(known_.begin() + (known - known_.data()));
     refresh();
     Segment& segment = *pool_.segmentOf(damage.ref);
     const bool has_more = std::any_of(known_.begin(), known_.end(),
                                       [&](const Known& other) { return other.damage.segment == damage.segment; });
-    // What the state byte said of a death is said by the index, too.
-    uint8_t state = byteAt(damage.ref, kStateByte).load();
-    if (log::isDamaged(static_cast<EntryState>(state))) {
-      byteAt(damage.ref, kStateByte).compare_exchange_strong(state, static_cast<uint8_t>(was));
-    }
+    const auto byte = byteAt(damage.ref, kStateByte);
+    uint8_t seen = byte.load();
+    do {
+      // What the state byte said of a death is said by the index, too.
+      const auto state = static_cast<EntryState>(seen);
+      released.was = released.is = log::isDamaged(state) ? marked : state;
+      // Of what is dead all was counted.
+      if (released.has_been_acknowledged && !isRefused(released.was)) released.is = EntryState::Acknowledged;
+      if (released.has_died) released.is = EntryState::Superseded;
+    } while (!byte.compare_exchange_strong(seen, static_cast<uint8_t>(released.is)));
     segment.damaged_.store(has_more, std::memory_order_release);
   }
   stats_.restored_entries.fetch_add(1, std::memory_order_relaxed);

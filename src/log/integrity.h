@@ -39,8 +39,8 @@ class DamageObserver {
 /// without having seen the mark. The mark is taken away when another one has passed, so that nobody who sees it go has
 /// compared a key with the wrong bytes. See docs/integrity.md.
 ///
-/// Threads: any, inside a read section; restore(), release() and giveUp() on the cleaner's, because it reads entries
-/// whatever their mark.
+/// Threads: any, inside a read section; restore(), Log::release() and giveUp() on the cleaner's, because it reads
+/// entries whatever their mark.
 class Integrity {
  public:
   /// What is kept of each damaged entry is bounded; those beyond are marked and counted, and not restored.
@@ -83,14 +83,13 @@ class Integrity {
   const Segment* segmentOf(const Damage& damage) const;
   /// Whether right bytes lie in its place, marked or not. False also if it is gone with its segment.
   bool isRestored(const Damage& damage) const;
-  /// What happened to an entry while it was marked, which whoever releases it has to tell the log.
+  /// What happened to an entry while it was marked, and what that made of it.
   struct Released {
-    bool has_died = false;               ///< Log::markDead
-    bool has_been_acknowledged = false;  ///< Log::markAcknowledged
+    bool has_died = false;                 ///< Log::markDead
+    bool has_been_acknowledged = false;    ///< Log::markAcknowledged
+    EntryState was = EntryState::Pending;  ///< before it was marked
+    EntryState is = EntryState::Pending;   ///< from now on
   };
-  /// The entry is what it was, and a grace period is over since restore(): takes the mark away. Nothing if it is gone
-  /// with its segment: others may lie there.
-  Released release(const Damage& damage) RC_EXCLUDES(lock_);
   /// A marked entry dies; it is counted when it is released.
   void noteDied(EntryRef ref) RC_EXCLUDES(lock_);
   /// The result that a marked entry carries is needed no more.
@@ -114,14 +113,18 @@ class Integrity {
   static constexpr uint32_t kBitsMax = 8;
 
  private:
+  friend class Log;
   struct Known {
     Damage damage;
     bool is_lost = false;
     bool is_placed = false;
-    EntryState state = EntryState::Pending;  ///< that it gets when it is released
-    Released released;
+    EntryState state = EntryState::Pending;  ///< that it gets when it is released, if nothing happens to it
+    bool has_died = false;
+    bool has_been_acknowledged = false;
   };
 
+  /// Takes the mark away, as Log::release says, which counts what has become of the entry.
+  Released release(const Damage& damage) RC_EXCLUDES(lock_);
   std::optional<uint32_t> distanceTo(const Segment& segment, const Damage& damage, ByteSpan bytes) const;
   void note(Segment& segment, uint32_t offset, DecodeError error) RC_EXCLUDES(lock_);
   EntryState mark(EntryRef ref, EntryState mark) const;

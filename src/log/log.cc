@@ -291,19 +291,25 @@ Segment& Log::segmentNamedFor(EntryRef dead) const {
 /// @param due_bytes  of the tombstone that it now stands for; at once, or its segment would look emptier than it is
 void Log::countOut(EntryRef ref, int64_t due_bytes) {
   std::byte* const at = memory_.at(ref);
-  const EntryView entry(at);
-  const uint32_t entry_bytes = entry.alignedBytes();
-  Parts bytes{.all = entry_bytes, .results = 0};
+  bool is_acknowledged = false;
   const std::atomic_ref<uint8_t> state(reinterpret_cast<uint8_t&>(at[1]));
   const auto superseded = static_cast<uint8_t>(EntryState::Superseded);
-  if (entry.carriesResult()) {
+  if (EntryView(at).carriesResult()) {
     // In one step: its client may just be acknowledging the result.
-    const uint8_t was = state.exchange(superseded, std::memory_order_acq_rel);
-    bytes.results = entry.resultBytes();
-    if (EntryView::isAcknowledgedState(was)) bytes = {.all = entry_bytes - bytes.results, .results = 0};
+    is_acknowledged = EntryView::isAcknowledgedState(state.exchange(superseded, std::memory_order_acq_rel));
   } else {
     state.store(superseded, std::memory_order_release);
   }
+  countLoss(ref, is_acknowledged, due_bytes);
+}
+
+/// @param is_acknowledged  the result that it carries, if it does, was counted out before
+void Log::countLoss(EntryRef ref, bool is_acknowledged, int64_t due_bytes) {
+  const EntryView entry = view(ref);
+  const uint32_t entry_bytes = entry.alignedBytes();
+  const uint32_t results = entry.resultBytes();
+  const Parts bytes = is_acknowledged ? Parts{.all = entry_bytes - results, .results = 0}
+                                      : Parts{.all = entry_bytes, .results = results};
   Segment& segment = *pool_.segmentOf(ref);
   segment.addLive(due_bytes - bytes.all);
   stats_.live_bytes.fetch_add(due_bytes - bytes.all, std::memory_order_relaxed);
@@ -317,16 +323,24 @@ void Log::countDead(EntryRef ref, Segment* named) {
   const EntryView entry = view(ref);
   // Its lengths say nothing. When they do again, and before its segment is cleaned, all of it is counted.
   if (isDamaged(entry.state())) return integrity_.noteDied(ref);
+  countOut(ref, countDue(ref, named));
+}
+
+/// Counts the tombstone that a dead entry stands for.
+/// @param named  as in countDead
+/// @return its bytes; 0: none is due
+int64_t Log::countDue(EntryRef ref, Segment* named) {
+  const EntryView entry = view(ref);
   // It may have been compacted since it was found.
   while (named != nullptr && named->is_replaced_) named = namedBy(entry);
   // First the state: a segment that is neither given up nor free stays what it is as long as the lock is held.
   const SegmentState state = named == nullptr ? SegmentState::Free : named->state();
   const bool is_gone = state == SegmentState::Unlinked || state == SegmentState::Free;
-  if (is_gone || named->id() != entry.namedSegment()) return countOut(ref, 0);
+  if (is_gone || named->id() != entry.namedSegment()) return 0;
   const int64_t due_bytes = alignedTombstoneBytes(entry.keyBytes());
   countSuccessor(*named, -due_bytes);
   countTombstone(*pool_.segmentOf(ref), *named, due_bytes);
-  countOut(ref, due_bytes);
+  return due_bytes;
 }
 
 void Log::markDead(EntryRef ref) {
@@ -357,14 +371,38 @@ void Log::markAcknowledged(EntryRef ref) {
     // Its flags and lengths say nothing until it is restored, and then it is done.
     if (isDamaged(static_cast<EntryState>(was)) && integrity_.noteAcknowledged(ref)) return;
     was = state.load(std::memory_order_acquire);
-    // Dead: all of it was counted. Nor does one that nobody is led to any more come to look as if it lived.
+    // Dead: all of it was counted. Nor does one that nobody is led to any more come to look as if it lived: the owner
+    // was asked about it after it had been released, and by then this had been noted and counted.
     if (isRefused(static_cast<EntryState>(was))) return;
   } while (
       !state.compare_exchange_weak(was, static_cast<uint8_t>(EntryState::Acknowledged), std::memory_order_acq_rel));
+  countResultOut(ref);
+}
+
+void Log::countResultOut(EntryRef ref) {
+  const EntryView entry = view(ref);
+  Segment& segment = *pool_.segmentOf(ref);
   const int64_t bytes = -int64_t{entry.resultBytes()};
-  segment->addLive(bytes);
+  segment.addLive(bytes);
   stats_.live_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  countParts(*segment, EntryType::Object, entry.alignedBytes(), {.all = bytes, .results = bytes});
+  countParts(segment, EntryType::Object, entry.alignedBytes(), {.all = bytes, .results = bytes});
+}
+
+Integrity::Released Log::release(const Damage& damage) {
+  if (integrity_.segmentOf(damage) == nullptr) return {};
+  Segment* const named = namedBy(view(damage.ref));
+  // Whoever finds the entry marked and wants to count it as dead holds the lock until that is noted. And nobody takes
+  // the tombstone of a dead one along before it is counted.
+  SpinGuard guard(lock_);
+  const Integrity::Released released = integrity_.release(damage);
+  if (released.is == released.was) return released;
+  if (released.is == EntryState::Superseded) {
+    const bool is_acknowledged = EntryView::isAcknowledgedState(static_cast<uint8_t>(released.was));
+    countLoss(damage.ref, is_acknowledged, countDue(damage.ref, named));
+  } else {
+    countResultOut(damage.ref);
+  }
+  return released;
 }
 
 bool Log::dropResult(EntryRef ref) {

@@ -91,6 +91,11 @@ class Log final : public ReplicationEvents {
   /// Nothing if the object is dead. Exactly once.
   void markAcknowledged(EntryRef ref);
 
+  /// A damaged entry is what it was, and a grace period is over since Integrity::restore: takes the mark away, and
+  /// counts what happened to it while it was marked. Nothing if it is gone with its segment: others may lie there.
+  /// Thread: the cleaner's.
+  Integrity::Released release(const Damage& damage) RC_EXCLUDES(lock_);
+
   /// Everything before this is on all replicas at the level of acknowledgements. One load.
   LogPosition durableUpTo() const;
   bool isDurable(LogPosition position) const { return position <= durableUpTo(); }
@@ -257,6 +262,9 @@ class Log final : public ReplicationEvents {
   Segment& segmentNamedFor(EntryRef dead) const;
   Segment* namedBy(const EntryView& entry) const;
   void countOut(EntryRef ref, int64_t due_bytes);
+  void countLoss(EntryRef ref, bool is_acknowledged, int64_t due_bytes);
+  void countResultOut(EntryRef ref);
+  int64_t countDue(EntryRef ref, Segment* named) RC_REQUIRES(lock_);
   void countDead(EntryRef ref, Segment* named) RC_REQUIRES(lock_);
   void commitHead(uint32_t offset) RC_REQUIRES(lock_);
   bool mayUseSmallHead(bool is_short) const RC_REQUIRES(lock_);

@@ -347,9 +347,7 @@ runtime::Task<void> MemoryRepair::release(Damages damages) {
     if (parts_.store.reconcile(damage) != Status::Ok) continue;  // tried again
     const uint64_t from = wanted.restored_from.value();
     forget(damage);
-    const log::Integrity::Released released = parts_.log.integrity().release(damage);
-    if (released.has_been_acknowledged) parts_.log.markAcknowledged(damage.ref);
-    if (released.has_died) parts_.log.markDead(damage.ref);
+    parts_.log.release(damage);
     parts_.trace.warning("memory: the entry at " + text(damage) + " is restored from server " + std::to_string(from));
   }
 }

@@ -99,7 +99,7 @@ TEST_F(MemoryDamageTest, ADamagedObjectIsAnErrorAndNothingElse) {
     EXPECT_EQ(read("none").status, Status::NotFound);
     // As if it had been restored.
     flip(ref, bit);
-    EXPECT_FALSE(log().integrity().release(log().integrity().damages().at(0)).has_died);
+    EXPECT_FALSE(log().release(log().integrity().damages().at(0)).has_died);
     EXPECT_EQ(read(key(3)).value, "value3");
     EXPECT_EQ(scan(), Status::Ok);
   }

@@ -341,7 +341,7 @@ TEST(EntryMover, WhatIsFoundDamagedMeanwhileStaysMarkedAsThat) {
   EXPECT_EQ(fixture.log->view(damaged).state(), EntryState::Damaged);
   EXPECT_EQ(fixture.log->view(sound).state(), EntryState::Freed);
   flip();
-  EXPECT_FALSE(fixture.log->integrity().release(fixture.log->integrity().damages().at(0)).has_died);
+  EXPECT_FALSE(fixture.log->release(fixture.log->integrity().damages().at(0)).has_died);
   EXPECT_EQ(fixture.log->view(damaged).state(), EntryState::Pending);
   moving.leave();
   EXPECT_EQ(fixture.log->view(damaged).state(), EntryState::Freed);

@@ -245,7 +245,7 @@ TEST(FreedMarking, WhatTheCleanerHasBeenThroughIsNotGoneOverAgain) {
       uint32_t next = 0;
       ASSERT_FALSE(fixture.log->integrity().isSound(original, original.offsetOf(entries.back()), next));
       byte ^= std::byte{1};
-      EXPECT_FALSE(fixture.log->integrity().release(fixture.log->integrity().damages().at(0)).has_died);
+      EXPECT_FALSE(fixture.log->release(fixture.log->integrity().damages().at(0)).has_died);
     }
     fixture.compact(id);
     EXPECT_FALSE(fixture.freed().empty());
@@ -277,7 +277,7 @@ TEST(FreedMarking, ADeathIsNotTakenBack) {
     ASSERT_FALSE(integrity.isSound(segment, segment.offsetOf(ref), next));
     EXPECT_EQ(fixture.stateOf(ref), EntryState::Damaged);
     entry[40] ^= std::byte{1};
-    EXPECT_FALSE(integrity.release(integrity.damages().at(0)).has_died);
+    EXPECT_FALSE(fixture.log->release(integrity.damages().at(0)).has_died);
     EXPECT_EQ(fixture.stateOf(ref), EntryState::Freed);
   }
 }

@@ -82,7 +82,7 @@ struct DamagedLog : LogFixture {
   }
   void restore(const Damage& damage) {
     EXPECT_EQ(log->integrity().restore(damage, replicaFrom(damage)), Status::Ok);
-    EXPECT_FALSE(log->integrity().release(damage).has_died);
+    EXPECT_FALSE(log->release(damage).has_died);
   }
   bool clean() {
     for (int i = 0; i < 10000; ++i) {
@@ -199,7 +199,7 @@ TEST(Integrity, ACompactedSegmentIsRestoredFromALongerReplica) {
       EXPECT_EQ(damage.ref, ref);
       const ByteSpan replica = fixture.copies.replicas().at(id).bytes;
       EXPECT_EQ(fixture.log->integrity().restoreFrom(damage, replica), Status::Ok);
-      EXPECT_FALSE(fixture.log->integrity().release(damage).has_died);
+      EXPECT_FALSE(fixture.log->release(damage).has_died);
       EXPECT_TRUE(std::ranges::equal(before, ByteSpan(fixture.at(ref), bytes)));
       fixture.observer.damages.clear();
       offset += bytes;
@@ -367,7 +367,7 @@ TEST(Integrity, APassDoesNotMoveWhatIsRestoredBeforeItIsUnmarked) {
     fixture.reclaim();
   }
   EXPECT_EQ(fixture.owner.refs().at("key0"), ref) << "it was moved under its mark";
-  EXPECT_FALSE(fixture.log->integrity().release(damage).has_died);
+  EXPECT_FALSE(fixture.log->release(damage).has_died);
   while (fixture.clean()) {
   }
   EXPECT_NE(fixture.owner.refs().at("key0"), ref) << "it was left behind";
@@ -397,7 +397,7 @@ TEST(Integrity, ACompactionDoesNotMoveWhatIsRestoredBeforeItIsUnmarked) {
   step(1000);
   EXPECT_TRUE(compaction.isBusy());
   EXPECT_EQ(fixture.owner.refs().at("key100"), ref) << "it was moved under its mark";
-  EXPECT_FALSE(fixture.log->integrity().release(damage).has_died);
+  EXPECT_FALSE(fixture.log->release(damage).has_died);
   step(1000);
   EXPECT_FALSE(compaction.isBusy());
   EXPECT_NE(fixture.owner.refs().at("key100"), ref) << "it was left behind";
@@ -560,8 +560,7 @@ TEST(Integrity, TheDeathOfWhatNamesASegmentIsCountedOnce) {
   EXPECT_EQ(stats.succeeded_bytes.load(), succeeded);
   EXPECT_EQ(stats.tombstone_bytes.load(), tombstones);
   EXPECT_EQ(fixture.log->integrity().restore(damage, fixture.replicaFrom(damage)), Status::Ok);
-  ASSERT_TRUE(fixture.log->integrity().release(damage).has_died);
-  fixture.log->markDead(ref);
+  ASSERT_TRUE(fixture.log->release(damage).has_died);
   const int64_t due = alignedTombstoneBytes(4);
   const int64_t bytes = fixture.log->view(ref).alignedBytes();
   EXPECT_EQ(stats.tombstone_bytes.load(), tombstones + due);
@@ -580,8 +579,7 @@ TEST(Integrity, ADeathInBetweenIsCountedOnce) {
   fixture.log->markDead(ref);
   EXPECT_EQ(fixture.log->stats().live_bytes.load(), before);
   EXPECT_EQ(fixture.log->integrity().restore(damage, fixture.replicaFrom(damage)), Status::Ok);
-  ASSERT_TRUE(fixture.log->integrity().release(damage).has_died);
-  fixture.log->markDead(ref);
+  ASSERT_TRUE(fixture.log->release(damage).has_died);
   EXPECT_EQ(fixture.log->stats().live_bytes.load(), before - bytes);
   EXPECT_EQ(fixture.log->view(ref).state(), EntryState::Superseded);
 }
@@ -604,14 +602,14 @@ TEST(Integrity, WhatLayThereBeforeIsAnotherOne) {
   EXPECT_EQ(integrity.rangeStatus(), Status::Corrupt);
   fixture.log->markDead(ref);
   EXPECT_FALSE(integrity.isRestored(gone));
-  EXPECT_FALSE(integrity.release(gone).has_died) << "somebody else's death";
+  EXPECT_FALSE(fixture.log->release(gone).has_died) << "somebody else's death";
   EXPECT_EQ(fixture.log->view(ref).state(), EntryState::Damaged);
   EXPECT_TRUE(fixture.segmentOf(ref).isDamaged());
   EXPECT_EQ(fixture.log->stats().restored_entries.load(), 0u);
   EXPECT_FALSE(integrity.isRestored(damage));
   ASSERT_EQ(integrity.restore(damage, fixture.replicaFrom(damage)), Status::Ok);
   EXPECT_TRUE(integrity.isRestored(damage));
-  EXPECT_TRUE(integrity.release(damage).has_died);
+  EXPECT_TRUE(fixture.log->release(damage).has_died);
   EXPECT_EQ(fixture.log->stats().restored_entries.load(), 1u);
 }
 

@@ -280,7 +280,7 @@ TEST(SharedCopy, HelpersLeaveADamagedSegmentToTheFirstWorker) {
   ASSERT_EQ(fixture.log->integrity().restore(damage, replica), Status::Ok);
   EXPECT_FALSE(fixture.cleaner.help(1, 4096)) << "it is still marked";
   EXPECT_EQ(fixture.owner.refs().at(std::string(asText(fixture.log->view(fixture.ref).key()))), fixture.ref);
-  EXPECT_FALSE(fixture.log->integrity().release(damage).has_died);
+  EXPECT_FALSE(fixture.log->release(damage).has_died);
   EXPECT_TRUE(fixture.cleaner.help(1, 4096));
   fixture.cleanOnce();
   fixture.expectModel();

@@ -282,7 +282,7 @@ TEST(CarriedResult, WhoseItIsHasToBeWhatWasWritten) {
     EXPECT_EQ(one.call(wire::Opcode::Remove, 2, 2, 0, "key").status, Status::RetryLater);
     ASSERT_EQ(one.log.integrity().restore(observer.damages[0], right), Status::Ok);
     ASSERT_EQ(one.store.reconcile(observer.damages[0]), Status::Ok);
-    EXPECT_FALSE(one.log.integrity().release(observer.damages[0]).has_died);
+    EXPECT_FALSE(one.log.release(observer.damages[0]).has_died);
     EXPECT_EQ(one.write(2, 1, 0, "key").version, written.version + 1);
     EXPECT_TRUE(one.write(1, 5, 0, "key").is_duplicate);
     EXPECT_EQ(one.results.recordCount(), 2u);
@@ -308,10 +308,7 @@ TEST(CarriedResult, APurgeLeavesWhatIsDamaged) {
   EXPECT_EQ(one.store.objectCount(), 1u);
   ASSERT_EQ(one.log.integrity().restore(observer.damages[0], right), Status::Ok);
   ASSERT_EQ(one.store.reconcile(observer.damages[0]), Status::Ok);
-  const log::Integrity::Released released = one.log.integrity().release(observer.damages[0]);
-  if (released.has_been_acknowledged) one.log.markAcknowledged(ref);
-  ASSERT_TRUE(released.has_died);
-  one.log.markDead(ref);
+  ASSERT_TRUE(one.log.release(observer.damages[0]).has_died);
   EXPECT_EQ(one.results.recordCount(), 0u);
   EXPECT_EQ(one.store.objectCount(), 0u);
   EXPECT_EQ(one.liveBytes(), empty);

@@ -95,7 +95,7 @@ class ReconcileTest : public ::testing::Test {
     EXPECT_EQ(damage.ref, flipped);
     EXPECT_EQ(log.integrity().restore(damage, right), Status::Ok);
     const Status status = store.reconcile(damage);
-    if (status == Status::Ok && log.integrity().release(damage).has_died) log.markDead(damage.ref);
+    if (status == Status::Ok) log.release(damage);
     return status;
   }
   const log::LogConfig config = log::LogConfig::forTest();
