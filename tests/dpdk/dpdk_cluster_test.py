@@ -48,16 +48,16 @@ class DpdkClusterTest(unittest.TestCase):
             for daemon in [cluster.coordinator, *cluster.servers.values()]:
                 self.assertNotIn("no honest peer", daemon.log())
                 self.assertEqual("frames that arrive are disturbed" in daemon.log(), bool(faults))
-            for name in cluster.servers:
-                self.judge_packets(scrape_inside(cluster.process_prefix(name), ports[name])[0], faults)
+            self.judge_packets([scrape_inside(cluster.process_prefix(name), ports[name])[0] for name in cluster.servers], faults)
 
     def judge_packets(self, metrics, faults):
         """Servers tell what the network does: of some thousands of packets, what is lost is sent again, what comes twice is
-        known, and what was changed is not believed."""
+        known, and what was changed is not believed. All together, because of some there are few."""
         def of_dpdk(name):
-            return metrics[f'ramcore_packets_{name}_total{{transport="dpdk"}}']
+            return sum(one[f'ramcore_packets_{name}_total{{transport="dpdk"}}'] for one in metrics)
         counts = {name: of_dpdk(name) for name in ("sent", "resent", "copied", "unproven")}
-        self.assertGreater(counts["sent"], 2000, counts)
+        self.assertGreater(counts["sent"], 5000, counts)
+        print(counts)
         if not faults:
             # (Some are sent again all the same: to the server that was killed, and where the machine is busy.)
             self.assertEqual(counts["unproven"], 0, counts)
