@@ -19,6 +19,7 @@ Reaction reactionTo(Status status) {
     case Status::StaleEpoch:
     case Status::WrongServerId:
     case Status::Unreachable:
+    case Status::Refused:  // the coordinator took us: what listens there is none of its servers, theirs has left
     case Status::SessionLost:
     case Status::Fenced:          // the server is dead and knows it; its tablets go elsewhere
     case Status::OutcomeUnknown:  // it ended before the mutation was safe: the new owner knows

@@ -26,10 +26,12 @@ class Backoff {
   int64_t pause_ns_ = kPauseNsMin;
 };
 
-/// Tells whether a call may succeed when it is repeated: the server was not reached, or is not ready.
+/// Tells whether a call may succeed when it is repeated: the server was not reached, or is not ready. A server that was
+/// enlisted refuses nobody of its cluster: it is another process that listens there now.
 constexpr bool mayPass(Status status) {
   switch (status) {
     case Status::Unreachable:
+    case Status::Refused:
     case Status::SessionLost:
     case Status::DeadlineExceeded:
     case Status::WrongServerId:

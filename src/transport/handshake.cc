@@ -242,6 +242,10 @@ void Handshake::onMessage() {
   if (header.version != wire::kProtocolVersion) {
     return fail(HandshakeRefusal::Version, Status::Refused, versionText(header.version));
   }
+  // A connection to a port where nobody listens may get that very port for its own end, and is connected to itself.
+  if (header.kind == HandshakeKind::Hello && isInitiator()) {
+    return fail(HandshakeRefusal::Malformed, Status::Unreachable, "nobody listens there, our own greeting came back");
+  }
   if (header.kind != awaited_) return failBad("a message out of turn");
   switch (header.kind) {
     case HandshakeKind::Hello:

@@ -66,7 +66,7 @@ class Handshake {
   /// Once Done: known to the two ends only. For transports that authenticate each packet.
   const Key& sessionKey() const { return session_key_; }
 
-  /// Once Failed: Refused, WrongServerId, or Unreachable: the peer takes no more sessions for now.
+  /// Once Failed: Refused, WrongServerId, or Unreachable: the peer takes no more sessions for now, or nobody listens.
   Status status() const { return status_; }
   /// Once Failed: for a person, e.g. "wrong cluster secret".
   const std::string& failureText() const { return failure_text_; }

@@ -99,10 +99,11 @@ Outcome<Locator> TcpEndpoint::listen(const Locator& where) {
 void TcpEndpoint::acceptAll(Listener& listener) {
   for (int i = 0; i < kAcceptsPerRound; ++i) {
     Tcp::socket socket(io_);
+    Tcp::endpoint from;
     Error error;
-    listener.acceptor.accept(socket, error);
+    listener.acceptor.accept(socket, from, error);
     if (!error) {
-      accept(std::move(socket));
+      accept(std::move(socket), from);
     } else if (error == asio::error::no_descriptors && spare_fd_ >= 0) {
       // A connection that cannot be taken would be reported for ever.
       ::close(spare_fd_);
@@ -117,14 +118,13 @@ void TcpEndpoint::acceptAll(Listener& listener) {
   }
 }
 
-void TcpEndpoint::accept(Tcp::socket socket) {
-  Error error;
-  const Tcp::endpoint from = socket.remote_endpoint(error);
-  if (error || !prepareSocket(socket, options_.kernel_send_bytes)) return;
+void TcpEndpoint::accept(Tcp::socket socket, const Tcp::endpoint& from) {
+  if (!prepareSocket(socket, options_.kernel_send_bytes)) return;
   if (session_count_ >= options_.sessions_max || accepting_count_ >= options_.handshakes_max) {
     if (accepting_count_ == 0) {
       complaints_.complain("refusing a connection from " + textOf(from) + ": there are as many as this process takes");
-      StreamSocket leaving(socket.release(error));
+      Error ignored;
+      StreamSocket leaving(socket.release(ignored));
       sayBusy(leaving);
       return;
     }
@@ -133,6 +133,7 @@ void TcpEndpoint::accept(Tcp::socket socket) {
   const SessionPointer session = addSession();
   ++accepting_count_;
   session->is_accepted = true;
+  session->peer_is_local = from.address().is_loopback();
   session->peer.address = textOf(from);
   session->deadline_ns = context_.clock.nowNs() + options_.handshake_timeout_ns;
   if (!takeSocket(*session, socket)) return lose(*session, Status::SessionLost);
@@ -141,10 +142,8 @@ void TcpEndpoint::accept(Tcp::socket socket) {
 
 // From here on it is out of Asio's reactor and in the sleeper's own set.
 bool TcpEndpoint::takeSocket(TcpSession& session, Tcp::socket& socket) {
-  Error error;
-  const Tcp::endpoint from = socket.remote_endpoint(error);
-  session.peer_is_local = !error && from.address().is_loopback();
-  session.socket = StreamSocket(socket.release(error));
+  Error ignored;
+  session.socket = StreamSocket(socket.release(ignored));
   session.key = context_.sleeper.listen(session.socket.fd(), kReadEvents, session);
   return session.key != EpollSleeper::kNoKey;
 }
@@ -218,6 +217,9 @@ void TcpEndpoint::connectNext(const SessionPointer& session) {
   if (session->addresses.empty()) return failConnect(*session, "its name has no address");
   const Tcp::endpoint address = session->addresses.back();
   session->addresses.pop_back();
+  // Not asked of the socket once it is connected: it knows no peer any more when that has left already, and a process
+  // without a secret would take a server that is gone for one on another machine.
+  session->peer_is_local = address.address().is_loopback();
   Error error;
   session->connecting.emplace(io_);
   session->connecting->open(address.protocol(), error);

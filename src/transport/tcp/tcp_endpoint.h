@@ -80,7 +80,7 @@ class TcpEndpoint final : public Endpoint {
   void closeSocket(TcpSession& session);
   void failConnect(TcpSession& session, const std::string& why);
   void acceptAll(Listener& listener);
-  void accept(Tcp::socket socket);
+  void accept(Tcp::socket socket, const Tcp::endpoint& from);
   void dropNewcomer();
   void startGreeting(TcpSession& session);
   void stepGreeting(TcpSession& session, MessageSink& sink);

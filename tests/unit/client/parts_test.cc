@@ -57,6 +57,13 @@ TEST(RetryPolicy, EveryRetryableStatusIsRepeated) {
   }
 }
 
+// The port of a server that has left may be taken by one of another cluster before its tablets have a new owner.
+TEST(RetryPolicy, WhoRefusesIsNotTheServerThatWasMeant) {
+  EXPECT_EQ(reactionTo(Status::Refused), Reaction::Refresh);
+  EXPECT_EQ(finalStatus(Status::Refused, false, false), Status::Refused) << "what stays so is told by its name";
+  EXPECT_EQ(finalStatus(Status::Refused, true, false), Status::Refused);
+}
+
 TEST(CallTracker, AcknowledgesTheHighestSequenceBelowWhichAllAreFinished) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     runtime::Random random(seed);

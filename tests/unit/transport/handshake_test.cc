@@ -157,6 +157,15 @@ TEST_F(HandshakeTest, AnotherServerIdIsWrongServerId) {
   EXPECT_TRUE(b.wasForAnother());
 }
 
+// The kernel connects a port to itself when nobody listens there and chance makes it the connection's own.
+TEST_F(HandshakeTest, OnesOwnGreetingMeansThatNobodyListens) {
+  Handshake a(initiator(), entropy);
+  a.receive(take(a));
+  EXPECT_EQ(a.state(), Handshake::State::Failed);
+  EXPECT_EQ(a.status(), Status::Unreachable) << a.failureText();
+  EXPECT_FALSE(a.isBad());
+}
+
 TEST_F(HandshakeTest, WithoutASecretOnlyThisMachineIsLetIn) {
   for (const bool is_local : {false, true}) {
     HandshakeOptions left = initiator(identityOf(Role::Client, 3, ""));

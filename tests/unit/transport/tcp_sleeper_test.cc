@@ -1,11 +1,29 @@
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <functional>
 
 #include "runtime/real/system_clock.h"
 #include "transport/tcp/tcp_transport.h"
+
+namespace {
+
+thread_local bool no_socket_has_a_peer = false;
+
+}  // namespace
+
+// In the place of the C library's: what a socket says whose peer has reset it, at a moment that a test chooses.
+extern "C" int getpeername(int fd, sockaddr* address, socklen_t* bytes) noexcept {
+  if (no_socket_has_a_peer) {
+    errno = ENOTCONN;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_getpeername, fd, address, bytes));
+}
 
 namespace ramcore::transport::tcp {
 namespace {
@@ -172,6 +190,23 @@ TEST_F(TcpConnect, AnEndBehindTheLastMessageIsNoticedBySleepers) {
     ASSERT_TRUE(until([&] { return sink.lost.size() == static_cast<size_t>(round) + 1; })) << "asleep beside the end";
     EXPECT_EQ(sink.request_count, static_cast<size_t>(round) + 1) << "what came before the end counts";
   }
+}
+
+// A process without a secret took a server that had just left for one on another machine, which it may not talk to: its
+// clients gave up instead of asking where the tablet is now.
+TEST_F(TcpConnect, WhetherAPeerIsLocalIsKnownAlsoWhenItHasLeft) {
+  tcp::AsioSleeper other_sleeper(clock);
+  TcpTransport other({}, TcpContext{clock, entropy, silentTrace(), other_sleeper});
+  auto leaving = other.makeEndpoint(identity);
+  const Locator place = leaving->listen(at("127.0.0.1", 0)).value();
+  no_socket_has_a_peer = true;
+  const SessionId session = endpoint->connect(place, 5, clock.nowNs() + kLong / 2);
+  for (int i = 0; i < 100; ++i) endpoint->poll(sink, 16);  // connected, and nobody says a word
+  EXPECT_TRUE(sink.lost.empty());
+  leaving.reset();
+  ASSERT_TRUE(until([&] { return !sink.lost.empty(); }));
+  no_socket_has_a_peer = false;
+  EXPECT_EQ(sink.lost[0], std::pair(session, Status::Unreachable));
 }
 
 TEST_F(TcpConnect, EveryAddressOfTheMachineIsNoPlaceToListen) {
