@@ -23,7 +23,7 @@ enum class PacketKind : uint8_t {
 };
 
 inline constexpr uint16_t kDatagramEtherType = 0x88b5;  ///< IEEE 802: for local experiments
-inline constexpr uint8_t kDatagramVersion = 3;
+inline constexpr uint8_t kDatagramVersion = 4;
 
 /// The first 16 bytes of each frame.
 struct FrameStart {

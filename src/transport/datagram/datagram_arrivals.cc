@@ -12,6 +12,8 @@ namespace {
 constexpr uint32_t kCopiedBytesAtOnce = RxBlockPool::kBlockBytes;
 // A sender of a long message that was asked so often for what is missing: others are granted packets in its place.
 constexpr uint8_t kTriesOfTheUnwilling = 2;
+// Of so many calls in a slot the round trip of one is measured: what comes in the others needs no clock.
+constexpr uint32_t kCallsPerSample = 8;
 
 }  // namespace
 
@@ -23,6 +25,7 @@ bool DatagramEndpoint::takeFrame(uint32_t port, const InFrame& frame) {
   if (!takeApart(port, frame, packet)) return false;
   ++packet_counts_.received;
   if (packet.start.kind == wire::PacketKind::Greeting || packet.start.kind == wire::PacketKind::Unknown) {
+    lookInThisBurst();
     if (no_seal_.of(packet.start.version, packet.start.kind, packet.header, std::span(&packet.payload, 1)) !=
         packet.header.seal) {
       ++packet_counts_.unproven;
@@ -88,6 +91,7 @@ bool DatagramEndpoint::takeApart(uint32_t port, const InFrame& frame, Packet& pa
 // Of a session that has just ended, or of a process that was here before.
 void DatagramEndpoint::takeFromStranger(const Packet& packet) {
   ++packet_counts_.strangers;
+  lookInThisBurst();
   const auto closing =
       std::ranges::find_if(closing_, [&](const Closing& one) { return one.route.number == packet.header.session; });
   // (Who the sender is, it will know from the number it used.)
@@ -110,6 +114,9 @@ void DatagramEndpoint::takeFromStranger(const Packet& packet) {
 bool DatagramEndpoint::takePacket(Session& session, const Packet& packet, const InFrame& frame) {
   bool is_good = false;  // what has no name here is nothing either
   bool was_kept = false;
+  if (packet.start.kind != wire::PacketKind::Request && packet.start.kind != wire::PacketKind::Response) {
+    lookInThisBurst();
+  }
   switch (packet.start.kind) {
     case wire::PacketKind::Request:
     case wire::PacketKind::Response:
@@ -171,6 +178,7 @@ bool DatagramEndpoint::takeRequest(Session& session, const Packet& packet, const
   const wire::PacketHeader& header = packet.header;
   Served& served = channel.served[header.slot];
   if (header.sequence > served.sequence) return beginRequest(session, packet, frame);
+  lookInThisBurst();
   if (header.sequence != served.sequence || served.state == Served::State::Over) {
     ++packet_counts_.copies;
     return true;
@@ -225,7 +233,7 @@ bool DatagramEndpoint::beginRequest(Session& session, const Packet& packet, cons
   return true;
 }
 
-void DatagramEndpoint::deliverRequest(Session& session, const wire::PacketHeader& header, RxMessage message) {
+void DatagramEndpoint::deliverRequest(Session& session, const wire::PacketHeader& header, RxMessage&& message) {
   ++delivered_count_;
   session.channel->served[header.slot].state = Served::State::InService;
   RxMessage& delivered = requests_.emplace_back(std::move(message));
@@ -246,7 +254,10 @@ bool DatagramEndpoint::takeResponse(Session& session, const Packet& packet, cons
   }
   if (header.message_bytes > own.response_bytes_max) return false;
   // An answer says that the request was there. (One that is forged may come before the request has left: no matter.)
-  if (own.request != nullptr) endRequest(channel, own);
+  if (own.request != nullptr) {
+    if (isTimed(channel, own)) lookInThisBurst();
+    endRequest(channel, own);
+  }
   if (header.message_bytes <= channel.packet_bytes) {
     finishCall(session, header, messageOf(packet, frame));
     return true;
@@ -257,15 +268,17 @@ bool DatagramEndpoint::takeResponse(Session& session, const Packet& packet, cons
 
 void DatagramEndpoint::noteTaken(Session& session, const wire::PacketHeader& header) {
   Channel& channel = *session.channel;
-  const wire::TakenEntry entry{.sequence = header.sequence, .slot = header.slot, .reserved = 0};
-  if (std::ranges::any_of(channel.taken, [&](const auto& other) { return other.slot == entry.slot; })) return;
-  if (channel.taken.empty()) channel.taken_since_ns = now_ns_;
-  channel.taken.push_back(entry);
+  OwnCall& own = channel.own[header.slot];
+  if (std::exchange(own.owes_taken, true)) return;
+  own.taken_ns = now_ns_;
+  if (!std::exchange(own.is_in_taken, true)) channel.taken.push_back(header.slot);
   if (!std::exchange(session.has_taken, true)) takers_.push_back(session.id);
+  const bool is_full = channel.taken.size() >= wire::kTakenEntriesMax;
+  takers_due_ns_ = std::min(takers_due_ns_, is_full ? now_ns_ : now_ns_ + kTakenDelayNs);
 }
 
 // The completed call may close the session, or start another one in the same slot.
-void DatagramEndpoint::finishCall(Session& session, const wire::PacketHeader& header, RxMessage message) {
+void DatagramEndpoint::finishCall(Session& session, const wire::PacketHeader& header, RxMessage&& message) {
   ++delivered_count_;
   Channel& channel = *session.channel;
   --channel.calls_out;
@@ -276,11 +289,10 @@ void DatagramEndpoint::finishCall(Session& session, const wire::PacketHeader& he
 
 // A message of one packet: the frame itself, unless the port would have too few left.
 RxMessage DatagramEndpoint::messageOf(const Packet& packet, const InFrame& frame) {
-  FramePort& port = *ports_[packet.port];
   const std::byte* const at = frame.bytes + wire::kPacketHeaderBytes;
-  if (lent_.count() < port.facts().lendable_frames * ports_.size() && isAligned(reinterpret_cast<uintptr_t>(at), 8)) {
+  if (lent_.count() < lendable_frames_[packet.port] && isAligned(reinterpret_cast<uintptr_t>(at), 8)) {
     lent_last_ = true;
-    return {packet.payload, {}, &lent_, lent_.lend(port, frame)};
+    return {packet.payload, {}, &lent_, lent_.lend(*ports_[packet.port], frame)};
   }
   const auto bytes = static_cast<uint32_t>(packet.payload.size());
   const auto room = static_cast<uint32_t>(alignUp(bytes, 8));
@@ -306,6 +318,7 @@ bool DatagramEndpoint::beginArriving(Session& session, Incoming& incoming, const
     return false;
   }
   Channel& channel = *session.channel;
+  lookInThisBurst();
   incoming.begin(header, channel.packet_bytes, options_.unasked_packets, blocks_.take(header.message_bytes));
   incoming.begun_ns = now_ns_;
   incoming.heard_ns = now_ns_;
@@ -317,6 +330,7 @@ bool DatagramEndpoint::beginArriving(Session& session, Incoming& incoming, const
 
 bool DatagramEndpoint::addArriving(Session& session, Incoming& incoming, const Packet& packet, bool is_response) {
   const wire::PacketHeader& header = packet.header;
+  lookInThisBurst();
   switch (incoming.take(header, packet.payload)) {
     case Incoming::Took::Nonsense:
       return false;
@@ -449,7 +463,7 @@ bool DatagramEndpoint::takeProgress(Session& session, const Packet& packet) {
   const bool of_response = (header.flags & wire::kPacketOfResponse) != 0;
   Outgoing*& outgoing = of_response ? channel.served[header.slot].response : channel.own[header.slot].request;
   // Of one that is over.
-  if (outgoing == nullptr || outgoing->header.sequence != header.sequence) return true;
+  if (outgoing == nullptr || outgoing->sequence != header.sequence) return true;
   const bool is_overdue = (header.flags & wire::kPacketOverdue) != 0;
   if (!outgoing->onProgress(body, is_overdue, now_ns_, channel.round_trip.smoothedNs())) return false;
   if (outgoing->isThere()) {
@@ -483,8 +497,12 @@ bool DatagramEndpoint::takeTaken(Session& session, const Packet& packet) {
 // The request is there. How long the answer took counts as a round trip: whoever is asked again too early only answers
 // that it is at work.
 void DatagramEndpoint::endRequest(Channel& channel, OwnCall& own) {
-  noteRoundTrip(channel, *own.request);
+  if (isTimed(channel, own)) noteRoundTrip(channel, *own.request);
   endSending(channel, own.request);
+}
+
+bool DatagramEndpoint::isTimed(const Channel& channel, const OwnCall& own) {
+  return own.sequence % kCallsPerSample == 0 || channel.round_trip.smoothedNs() == 0;
 }
 
 void DatagramEndpoint::noteRoundTrip(Channel& channel, const Outgoing& outgoing) {

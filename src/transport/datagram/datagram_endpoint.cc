@@ -11,8 +11,8 @@ namespace {
 
 // An idle round takes some tens of nanoseconds: the clock is read every few microseconds.
 constexpr uint32_t kRoundsPerLook = 64;
-// The clock is not read again within it, a few microseconds: less than anything here takes that is timed.
-constexpr uint64_t kStaleTicks = 8000;
+// The clock is not read again within it, some microseconds: less than anything here takes that is timed.
+constexpr uint64_t kStaleTicks = 16'000;
 // For how long at least nothing has come when the thread may nap.
 constexpr int64_t kFirstNapNs = 10 * runtime::kNanosPerMicro;
 
@@ -47,6 +47,7 @@ DatagramEndpoint::DatagramEndpoint(const DatagramOptions& options, DatagramConte
     RC_CHECK(port->facts().address == address_ &&
              port->facts().frame_bytes_max >= wire::kPacketHeaderBytes + wire::kPacketBytesMin);
     packet_bytes = std::min(packet_bytes, port->facts().frame_bytes_max - wire::kPacketHeaderBytes);
+    lendable_frames_.push_back(uint64_t{port->facts().lendable_frames} * ports_.size());
   }
   packet_bytes_ = packet_bytes;
   now_ns_ = context_.clock.nowNs();
@@ -86,11 +87,13 @@ Status DatagramEndpoint::call(SessionId id, TxMessage& request, const CallOption
   own.sequence = call.sequence;
   own.response_bytes_max = options.response_bytes_max;
   // Whoever uses the slot again has taken what came in it before.
-  std::erase_if(channel.taken, [&](const wire::TakenEntry& entry) { return entry.slot == call.slot; });
-  Outgoing& outgoing = startSending(*session, std::move(request), wire::PacketKind::Request, call.sequence, call.slot);
-  outgoing.header.priority = static_cast<uint8_t>(options.priority);
-  outgoing.header.response_bytes_max = options.response_bytes_max;
-  own.request = &outgoing;
+  own.owes_taken = false;
+  own.request = &startSending(*session, std::move(request),
+                              {.kind = wire::PacketKind::Request,
+                               .sequence = call.sequence,
+                               .slot = call.slot,
+                               .priority = static_cast<uint8_t>(options.priority),
+                               .response_bytes_max = options.response_bytes_max});
   return Status::Ok;
 }
 
@@ -112,7 +115,8 @@ void DatagramEndpoint::reply(const ReplyTo& to, TxMessage response) {
   served.state = Served::State::Answered;
   // Nobody answers for bytes without owner once reply() has returned, and they may have to be sent again.
   chunk_copies.replaceUnowned(*response);
-  served.response = &startSending(*session, std::move(response), wire::PacketKind::Response, to.sequence, to.slot);
+  served.response = &startSending(*session, std::move(response),
+                                  {.kind = wire::PacketKind::Response, .sequence = to.sequence, .slot = to.slot});
 }
 
 // ---- rounds
@@ -120,8 +124,6 @@ void DatagramEndpoint::reply(const ReplyTo& to, TxMessage response) {
 uint32_t DatagramEndpoint::poll(MessageSink& sink, uint32_t message_max) {
   RC_CHECK(message_max >= 1 && message_max <= limits_.burst_messages_max);
   lent_.enter();
-  lent_.takeBack();
-  is_time_fresh_ = false;
   const uint64_t before = delivered_count_;
   uint32_t arrived = 0;
   for (size_t i = 0; i < ports_.size(); ++i) {
@@ -136,10 +138,11 @@ uint32_t DatagramEndpoint::poll(MessageSink& sink, uint32_t message_max) {
   }
   if (arrived != 0) {
     nap_ns_ = 0;
-    tellListed();
-  } else if (--rounds_to_look_ == 0) {
-    look();
+    if (!listed_.empty()) tellListed();
+  } else {
+    lent_.takeBack();
   }
+  if (--rounds_to_look_ == 0) look();
   if (now_ns_ >= house_due_ns_) keepHouse();
   if (!opened_.empty()) announceOpened(sink);
   if (!requests_.empty()) handOver(sink);
@@ -148,15 +151,19 @@ uint32_t DatagramEndpoint::poll(MessageSink& sink, uint32_t message_max) {
 }
 
 void DatagramEndpoint::takeFrames(uint32_t port, std::span<const InFrame> frames) {
-  lookIfStale();
+  is_time_fresh_ = false;
   for (const InFrame& frame : frames) {
     if (!takeFrame(port, frame)) ports_[port]->release(frame);
   }
 }
 
+// What comes in one packet and is not timed does without: reading the clock's counter takes as long as a seal.
+void DatagramEndpoint::lookInThisBurst() {
+  if (!std::exchange(is_time_fresh_, true)) lookIfStale();
+}
+
 // Not by rounds: the thread may have been away since the last one, and what is begun now would look that old.
 void DatagramEndpoint::lookIfStale() {
-  if (std::exchange(is_time_fresh_, true)) return;
   if (context_.clock.ticks() - looked_ticks_ >= kStaleTicks) look();
 }
 
@@ -169,12 +176,14 @@ void DatagramEndpoint::look() {
 
 // Of sessions that are still open: nothing of one that has ended is delivered.
 void DatagramEndpoint::handOver(MessageSink& sink) {
-  std::vector<RxMessage> requests;
-  requests.swap(requests_);
-  std::erase_if(requests, [this](const RxMessage& request) { return findOpen(request.reply_to.session) == nullptr; });
-  if (!requests.empty()) sink.onRequests(requests);
-  requests.clear();
-  if (requests_.empty()) requests_.swap(requests);  // its memory
+  bool are_open = true;
+  for (const RxMessage& request : requests_) are_open &= findOpen(request.reply_to.session) != nullptr;
+  if (!are_open) {
+    std::erase_if(requests_,
+                  [this](const RxMessage& request) { return findOpen(request.reply_to.session) == nullptr; });
+  }
+  if (!requests_.empty()) sink.onRequests(requests_);
+  requests_.clear();
 }
 
 void DatagramEndpoint::announceOpened(MessageSink& sink) {
@@ -202,17 +211,15 @@ void DatagramEndpoint::announceLost(MessageSink& sink) {
 void DatagramEndpoint::flush() {
   if (!ready_.empty()) {
     // What made them may have taken its time since the round began.
-    is_time_fresh_ = false;
     lookIfStale();
     pump();
   }
-  if (!takers_.empty()) tellTakers(false);
+  if (now_ns_ >= takers_due_ns_) tellTakers(false);
   for (uint32_t port = 0; port < ports_.size(); ++port) {
     if (!leaving_[port].frames.empty()) flushPort(port);
   }
   if (!retired_.empty()) recycleRetired();
-  // What the caller does until it calls again takes its time.
-  is_time_fresh_ = false;
+  lent_.takeBack();
   lent_.leave();
 }
 

@@ -126,12 +126,19 @@ class DatagramEndpoint final : public Endpoint {
     int64_t due_ns = 0;
     uint8_t tries = 0;
   };
+  /// What a message is for; the rest of its header follows from the message.
+  struct Purpose {
+    wire::PacketKind kind = wire::PacketKind::Request;
+    uint32_t sequence = 0;
+    uint16_t slot = 0;
+    uint8_t priority = 0;
+    uint32_t response_bytes_max = 0;
+  };
   /// A frame that is being made, and where its payload stands.
   struct Frame {
     OutFrame handle;
     std::byte* start = nullptr;
-    std::array<ByteSpan, TxBuffer::kChunkCountMax + 1> pieces;
-    size_t piece_count = 0;
+    size_t piece_count = 0;  ///< in frame_pieces_
   };
   /// Frames that a port has not taken yet.
   struct Leaving {
@@ -147,6 +154,7 @@ class DatagramEndpoint final : public Endpoint {
   /// At the clock.
   void look();
   void lookIfStale();
+  void lookInThisBurst();
   bool takeFrame(uint32_t port, const InFrame& frame);
   bool takeApart(uint32_t port, const InFrame& frame, Packet& packet);
   void takeFromStranger(const Packet& packet);
@@ -157,10 +165,11 @@ class DatagramEndpoint final : public Endpoint {
   bool takeResponse(Session& session, const Packet& packet, const InFrame& frame);
   bool takeProgress(Session& session, const Packet& packet);
   bool takeTaken(Session& session, const Packet& packet);
-  void deliverRequest(Session& session, const wire::PacketHeader& header, RxMessage message);
-  void finishCall(Session& session, const wire::PacketHeader& header, RxMessage message);
+  void deliverRequest(Session& session, const wire::PacketHeader& header, RxMessage&& message);
+  void finishCall(Session& session, const wire::PacketHeader& header, RxMessage&& message);
   void noteTaken(Session& session, const wire::PacketHeader& header);
   void endRequest(Channel& channel, OwnCall& own);
+  static bool isTimed(const Channel& channel, const OwnCall& own);
   void noteRoundTrip(Channel& channel, const Outgoing& outgoing);
   RxMessage messageOf(const Packet& packet, const InFrame& frame);
   RxMessage messageOf(Incoming& incoming);
@@ -181,7 +190,7 @@ class DatagramEndpoint final : public Endpoint {
   bool sendPacket(Session& session, Outgoing& outgoing, uint32_t packet, bool is_again);
   bool gatherFrame(FramePort& port, Outgoing& outgoing, ByteSpan head, uint32_t offset, uint32_t bytes, Frame& frame);
   /// Kind, addresses, header and, last, its seal.
-  void writeStart(std::byte* at, const MacAddress& to, wire::PacketKind kind, const wire::PacketHeader& header,
+  void writeStart(std::byte* at, const MacAddress& to, wire::PacketKind kind, const HeaderWords& header,
                   uint64_t seal) const;
   void sendWord(const Route& route, const PacketSeal& seal, wire::PacketKind kind, wire::PacketHeader header,
                 ByteSpan body);
@@ -190,18 +199,26 @@ class DatagramEndpoint final : public Endpoint {
               wire::PacketHeader header, std::span<const ByteSpan> body);
   void leave(uint32_t port, OutFrame frame);
   void flushPort(uint32_t port);
-  /// The rest of its header, but for lengths, is the caller's to set.
-  Outgoing& startSending(Session& session, TxMessage message, wire::PacketKind kind, uint32_t sequence, uint16_t slot);
+  Outgoing& startSending(Session& session, TxMessage message, const Purpose& purpose);
+  uint32_t sendSome(Session& session, Outgoing& outgoing, uint32_t count);
+  void noteSent(const Session& session, Outgoing& outgoing, bool is_first);
   void makeReady(Outgoing& outgoing);
   void endSending(Channel& channel, Outgoing*& outgoing);
   void retire(Outgoing& outgoing);
   void recycleRetired();
-  void tellTaken(Session& session);
+  bool tellTaken(Session& session, bool all);
   void tellTakers(bool all);
 
   // The life of sessions (datagram_sessions.cc).
-  Session* find(SessionId id) const;
-  Session* findOpen(SessionId id) const;
+  Session* find(SessionId id) const {
+    if (id.index >= sessions_.size()) return nullptr;
+    Session* const session = sessions_[id.index].get();
+    return session != nullptr && session->id == id ? session : nullptr;
+  }
+  Session* findOpen(SessionId id) const {
+    Session* const session = find(id);
+    return session != nullptr && session->state == Session::State::Open ? session : nullptr;
+  }
   Session* findNumber(uint64_t number) const;
   Session* addSession();
   void takeGreeting(const Packet& packet);
@@ -245,7 +262,8 @@ class DatagramEndpoint final : public Endpoint {
   const MacAddress address_;
   const PacketSeal no_seal_;  // the checksum of what has no session
   Complaints complaints_;
-  uint32_t packet_bytes_ = 0;  // longest payload of all ports
+  uint32_t packet_bytes_ = 0;              // longest payload of all ports
+  std::vector<uint64_t> lendable_frames_;  // by port: what all together may have lent when one of it is
 
   RxBlockPool blocks_;
   LentFrames lent_;
@@ -264,6 +282,8 @@ class DatagramEndpoint final : public Endpoint {
   uint16_t listening_ = 0;
   std::vector<Locator> locators_;
 
+  // Of the frame that is being made. (Not in the Frame: setting each to nothing takes as long as a seal.)
+  std::array<ByteSpan, TxBuffer::kChunkCountMax + 1> frame_pieces_;
   std::vector<std::unique_ptr<Outgoing>> outgoings_;
   std::vector<Outgoing*> free_outgoings_;
   std::vector<Outgoing*> retired_;  // something still reads them, or they are queued
@@ -279,8 +299,9 @@ class DatagramEndpoint final : public Endpoint {
   uint32_t granted_remaining_ = UINT32_MAX;  // of the long messages, those with no more left may be granted packets
   int64_t granted_begun_ns_ = 0;             // and those that are no younger
   std::vector<SessionId> takers_;
-  std::vector<SessionId> opened_;  // to be announced
-  std::vector<Session*> lost_;     // to be announced
+  int64_t takers_due_ns_ = runtime::kNever;  // the first of them has waited for long enough
+  std::vector<SessionId> opened_;            // to be announced
+  std::vector<Session*> lost_;               // to be announced
   uint64_t delivered_count_ = 0;
   bool lent_last_ = false;     // the frame that was just looked at is kept
   RxBlock* copies_ = nullptr;  // where short messages go that cannot stay in their frames
@@ -292,7 +313,7 @@ class DatagramEndpoint final : public Endpoint {
 
   int64_t now_ns_ = 0;          // as of this round
   uint64_t looked_ticks_ = 0;   // when it was read
-  bool is_time_fresh_ = false;  // in this round
+  bool is_time_fresh_ = false;  // for what is left of the frames that are being taken
   int64_t house_due_ns_ = 0;
   int64_t house_planned_ns_ = 0;    // as the last look left it
   int64_t listening_since_ns_ = 0;  // before that the thread was away, and nobody can be blamed for silence

@@ -1,5 +1,7 @@
 // What a DatagramEndpoint sends.
 #include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <cstring>
 
 #include "base/mutation.h"
@@ -19,8 +21,6 @@ constexpr size_t kLeavingMax = 256;
 constexpr size_t kLeavingAtOnce = 32;
 // Of a chunk that the end of a frame cuts in two: shorter ends are copied.
 constexpr uint32_t kCutCopiedBelow = 64;
-// How long an answer that was taken waits for the next request in its slot, which says the same.
-constexpr int64_t kTakenDelayNs = 20 * runtime::kNanosPerMicro;
 
 /// The chunks of a message that one packet holds, or the parts of them.
 struct Cut {
@@ -56,35 +56,60 @@ Cut cutChunks(const TxBuffer& message, uint32_t offset, uint32_t bytes) {
   return cut;
 }
 
+// Bits of words, so that nothing is written in smaller pieces than it is read in.
+HeaderWords ofPacket(HeaderWords header, uint32_t offset, uint32_t payload_bytes, bool is_again) {
+  constexpr auto setAt = [](HeaderWords& words, size_t place, uint64_t value) {
+    words[place / sizeof(uint64_t)] |= value << 8 * (place % sizeof(uint64_t));
+  };
+  setAt(header, offsetof(wire::PacketHeader, offset), offset);
+  setAt(header, offsetof(wire::PacketHeader, payload_bytes), payload_bytes);
+  if (is_again) setAt(header, offsetof(wire::PacketHeader, flags), wire::kPacketAgain);
+  return header;
+}
+
 }  // namespace
 
 // ---- messages
 
-Outgoing& DatagramEndpoint::startSending(Session& session, TxMessage message, wire::PacketKind kind, uint32_t sequence,
-                                         uint16_t slot) {
+Outgoing& DatagramEndpoint::startSending(Session& session, TxMessage message, const Purpose& purpose) {
   if (free_outgoings_.empty()) free_outgoings_.push_back(outgoings_.emplace_back(std::make_unique<Outgoing>()).get());
   Outgoing& outgoing = *free_outgoings_.back();
   free_outgoings_.pop_back();
   Channel& channel = *session.channel;
-  if (channel.sending.empty()) {
-    // The thread may not have looked for long.
-    lookIfStale();
-    session.expected_ns = now_ns_;
-  }
+  // The thread may not have looked for long, also since the request came that is answered.
+  lookIfStale();
+  if (channel.sending.empty()) session.expected_ns = now_ns_;
   message->lent_since_ns = now_ns_;
   house_due_ns_ = std::min(house_due_ns_, now_ns_ + options_.lent_ns_max);
-  outgoing.begin(session.id, std::move(message), kind, channel.packet_bytes, channel.unasked_packets);
-  // Set where it stays: a copy of what was just written in smaller pieces waits for all of them.
-  wire::PacketHeader& header = outgoing.header;
-  header.session = session.route.peer_number;
-  header.sequence = sequence;
-  header.slot = slot;
-  header.message_bytes = outgoing.bytes;
+  outgoing.begin(session.id, std::move(message), purpose.kind, channel.packet_bytes, channel.unasked_packets);
   const TxBuffer& buffer = *outgoing.message;
-  header.head_bytes =
-      std::min(buffer.contiguous_bytes != 0 ? buffer.contiguous_bytes : buffer.head_bytes, wire::kHeadBytesMax);
+  const uint32_t head_bytes = buffer.contiguous_bytes != 0 ? buffer.contiguous_bytes : buffer.head_bytes;
+  outgoing.sequence = purpose.sequence;
+  outgoing.header =
+      std::bit_cast<HeaderWords>(wire::PacketHeader{.session = session.route.peer_number,
+                                                    .seal = 0,
+                                                    .sequence = purpose.sequence,
+                                                    .message_bytes = outgoing.bytes,
+                                                    .head_bytes = std::min(head_bytes, wire::kHeadBytesMax),
+                                                    .offset = 0,
+                                                    .response_bytes_max = purpose.response_bytes_max,
+                                                    .slot = purpose.slot,
+                                                    .payload_bytes = 0,
+                                                    .priority = purpose.priority,
+                                                    .flags = 0,
+                                                    .reserved1 = 0,
+                                                    .reserved2 = 0});
   outgoing.moved_ns = now_ns_;
   channel.sending.push_back(&outgoing);
+  // What is one packet needs no turn where nobody waits for one.
+  if (outgoing.packet_count == 1 && ready_.empty()) {
+    outgoing.next = 1;
+    if (sendPacket(session, outgoing, 0, false)) {
+      noteSent(session, outgoing, true);
+      return outgoing;
+    }
+    outgoing.next = 0;
+  }
   makeReady(outgoing);
   return outgoing;
 }
@@ -110,14 +135,39 @@ void DatagramEndpoint::retire(Outgoing& outgoing) {
 }
 
 void DatagramEndpoint::recycleRetired() {
-  std::erase_if(retired_, [this](Outgoing* outgoing) {
-    if (!outgoing->isIdle()) return false;
+  size_t kept = 0;
+  for (Outgoing* const outgoing : retired_) {
     // Whoever lent the bytes has them back however long the list is that it stands in.
-    outgoing->recycle();
-    if (outgoing->is_queued) return false;
-    free_outgoings_.push_back(outgoing);
-    return true;
-  });
+    if (outgoing->isIdle()) outgoing->recycle();
+    if (!outgoing->isIdle() || outgoing->is_queued) {
+      retired_[kept++] = outgoing;
+    } else {
+      free_outgoings_.push_back(outgoing);
+    }
+  }
+  retired_.resize(kept);
+}
+
+// At most `count` packets. Returns how many; fewer than there are: the port takes no more for now.
+uint32_t DatagramEndpoint::sendSome(Session& session, Outgoing& outgoing, uint32_t count) {
+  const bool is_first = outgoing.begun_ns == 0;
+  uint32_t sent = 0;
+  for (; sent < count && outgoing.isReady(); ++sent) {
+    bool is_again = false;
+    const uint32_t packet = outgoing.takeNext(is_again);
+    if (sendPacket(session, outgoing, packet, is_again)) continue;
+    outgoing.putBack(packet, is_again);
+    is_blocked_ = true;
+    break;
+  }
+  noteSent(session, outgoing, is_first && outgoing.next != 0);
+  return sent;
+}
+
+void DatagramEndpoint::noteSent(const Session& session, Outgoing& outgoing, bool is_first) {
+  if (is_first) outgoing.begun_ns = std::max<int64_t>(now_ns_, 1);
+  outgoing.due_ns = now_ns_ + session.channel->round_trip.timeoutNs(outgoing.tries);
+  house_due_ns_ = std::min(house_due_ns_, outgoing.due_ns);
 }
 
 // Each in turn sends some of its packets.
@@ -128,21 +178,7 @@ void DatagramEndpoint::pump() {
     ready_.pop_front();
     outgoing.is_queued = false;
     if (!outgoing.isActive()) continue;
-    Session& session = *find(outgoing.session);
-    const bool is_first = outgoing.begun_ns == 0;
-    for (uint32_t i = 0; i < kPacketsInTurn && outgoing.isReady(); ++i) {
-      bool is_again = false;
-      const uint32_t packet = outgoing.takeNext(is_again);
-      if (!sendPacket(session, outgoing, packet, is_again)) {
-        outgoing.putBack(packet, is_again);
-        is_blocked_ = true;
-        break;
-      }
-      ++sent;
-    }
-    if (is_first && outgoing.next != 0) outgoing.begun_ns = std::max<int64_t>(now_ns_, 1);
-    outgoing.due_ns = now_ns_ + session.channel->round_trip.timeoutNs(outgoing.tries);
-    house_due_ns_ = std::min(house_due_ns_, outgoing.due_ns);
+    sent += sendSome(*find(outgoing.session), outgoing, kPacketsInTurn);
     if (!outgoing.isReady()) continue;
     outgoing.is_queued = true;
     if (is_blocked_) {
@@ -167,19 +203,16 @@ bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t
     frame.handle = port.make(wire::kPacketHeaderBytes + bytes, frame.start);
     if (!frame.handle) return false;
     if (bytes != 0) std::memcpy(frame.start + wire::kPacketHeaderBytes, head.data(), bytes);
-    frame.pieces[0] = ByteSpan(frame.start + wire::kPacketHeaderBytes, bytes);
+    frame_pieces_[0] = ByteSpan(frame.start + wire::kPacketHeaderBytes, bytes);
     frame.piece_count = 1;
   } else if (!gatherFrame(port, outgoing, head, outgoing.offsetOf(packet) + static_cast<uint32_t>(head.size()),
                           bytes - static_cast<uint32_t>(head.size()), frame)) {
     return false;
   }
 
-  wire::PacketHeader header = outgoing.header;
-  header.offset = outgoing.offsetOf(packet);
-  header.payload_bytes = static_cast<uint16_t>(bytes);
-  if (is_again) header.flags |= wire::kPacketAgain;
+  const HeaderWords header = ofPacket(outgoing.header, outgoing.offsetOf(packet), bytes, is_again);
   const uint64_t seal = session.channel->seal_out.of(wire::kDatagramVersion, outgoing.kind, header,
-                                                     std::span<const ByteSpan>(frame.pieces).first(frame.piece_count));
+                                                     std::span<const ByteSpan>(frame_pieces_).first(frame.piece_count));
   writeStart(frame.start, session.route.address, outgoing.kind, header, seal);
   leave(session.route.port, frame.handle);
   ++packet_counts_.sent;
@@ -219,7 +252,7 @@ bool DatagramEndpoint::gatherFrame(FramePort& port, Outgoing& outgoing, ByteSpan
   frame.handle = port.make(wire::kPacketHeaderBytes + first_bytes, frame.start);
   if (!frame.handle) return false;
   std::byte* at = frame.start + wire::kPacketHeaderBytes;
-  if (first_bytes != 0) frame.pieces[frame.piece_count++] = ByteSpan(at, first_bytes);
+  if (first_bytes != 0) frame_pieces_[frame.piece_count++] = ByteSpan(at, first_bytes);
   at = std::ranges::copy(head, at).out;
   for (size_t k = 0; k < i; ++k) at = std::copy_n(chunks[k].address, chunks[k].bytes, at);
   while (i < chunks.size()) {
@@ -249,7 +282,7 @@ bool DatagramEndpoint::gatherFrame(FramePort& port, Outgoing& outgoing, ByteSpan
       port.drop(frame.handle);
       return false;
     }
-    frame.pieces[frame.piece_count++] = piece;
+    frame_pieces_[frame.piece_count++] = piece;
   }
   for (size_t k = 0; k < chunks.size(); ++k) {
     if (chunks[k].bytes == 0) continue;
@@ -264,8 +297,8 @@ bool DatagramEndpoint::gatherFrame(FramePort& port, Outgoing& outgoing, ByteSpan
   return true;
 }
 
-void DatagramEndpoint::writeStart(std::byte* at, const MacAddress& to, wire::PacketKind kind,
-                                  const wire::PacketHeader& header, uint64_t seal) const {
+void DatagramEndpoint::writeStart(std::byte* at, const MacAddress& to, wire::PacketKind kind, const HeaderWords& header,
+                                  uint64_t seal) const {
   // Field by field: a FrameStart that is put together first is read in other pieces than it was written in.
   using Start = wire::FrameStart;
   constexpr std::array<uint8_t, 4> kRest = {wire::kDatagramEtherType >> 8, wire::kDatagramEtherType & 0xff,
@@ -276,8 +309,9 @@ void DatagramEndpoint::writeStart(std::byte* at, const MacAddress& to, wire::Pac
   storeAs(at + offsetof(Start, from), address_.bytes);
   storeAs(at + offsetof(Start, ether_type), kRest);
   storeAs(at + offsetof(Start, kind), kind);
-  storeAs(at + sizeof(Start), header);
-  storeAs(at + sizeof(Start) + offsetof(wire::PacketHeader, seal), seal);
+  at += sizeof(Start);
+  static_assert(offsetof(wire::PacketHeader, seal) == sizeof(uint64_t));
+  for (size_t i = 0; i < header.size(); ++i) storeAs(at + i * sizeof(uint64_t), i == 1 ? seal : header[i]);
 }
 
 void DatagramEndpoint::leave(uint32_t port, OutFrame frame) {
@@ -308,7 +342,8 @@ void DatagramEndpoint::sendOn(uint32_t port, const MacAddress& to, const PacketS
   const OutFrame frame = ports_[port]->make(wire::kPacketHeaderBytes + bytes, start);
   if (!frame) return;
   header.payload_bytes = static_cast<uint16_t>(bytes);
-  writeStart(start, to, kind, header, seal.of(wire::kDatagramVersion, kind, header, body));
+  const auto words = std::bit_cast<HeaderWords>(header);
+  writeStart(start, to, kind, words, seal.of(wire::kDatagramVersion, kind, words, body));
   std::byte* at = start + wire::kPacketHeaderBytes;
   for (const ByteSpan& piece : body) at = std::ranges::copy(piece, at).out;
   ++packet_counts_.sent;
@@ -327,26 +362,43 @@ void DatagramEndpoint::sendWord(Session& session, wire::PacketKind kind, const w
   sendWord(session.route, session.channel->seal_out, kind, header, body);
 }
 
-void DatagramEndpoint::tellTaken(Session& session) {
+// What is owed, all at once as soon as the first has waited for long enough. True: nothing is left.
+bool DatagramEndpoint::tellTaken(Session& session, bool all) {
   Channel& channel = *session.channel;
-  const std::span<const wire::TakenEntry> taken = channel.taken;
-  for (size_t at = 0; at < taken.size(); at += wire::kTakenEntriesMax) {
-    const auto some = taken.subspan(at, std::min<size_t>(taken.size() - at, wire::kTakenEntriesMax));
-    sendWord(session, wire::PacketKind::Taken, {}, std::as_bytes(some));
+  std::erase_if(channel.taken, [&](uint16_t slot) {
+    OwnCall& own = channel.own[slot];
+    if (!own.owes_taken) own.is_in_taken = false;
+    return !own.owes_taken;
+  });
+  int64_t since_ns = runtime::kNever;
+  for (const uint16_t slot : channel.taken) since_ns = std::min(since_ns, channel.own[slot].taken_ns);
+  if (channel.taken.empty()) return true;
+  if (!all && channel.taken.size() < wire::kTakenEntriesMax && now_ns_ - since_ns < kTakenDelayNs) {
+    takers_due_ns_ = std::min(takers_due_ns_, since_ns + kTakenDelayNs);
+    return false;
   }
+  std::array<wire::TakenEntry, wire::kTakenEntriesMax> entries;
+  size_t count = 0;
+  for (const uint16_t slot : channel.taken) {
+    OwnCall& own = channel.own[slot];
+    own.owes_taken = false;
+    own.is_in_taken = false;
+    entries[count++] = {.sequence = own.sequence, .slot = slot, .reserved = 0};
+    if (count < entries.size()) continue;
+    sendWord(session, wire::PacketKind::Taken, {}, std::as_bytes(std::span(entries)));
+    count = 0;
+  }
+  if (count != 0) sendWord(session, wire::PacketKind::Taken, {}, std::as_bytes(std::span(entries).first(count)));
   channel.taken.clear();
+  return true;
 }
 
 void DatagramEndpoint::tellTakers(bool all) {
+  takers_due_ns_ = runtime::kNever;
   std::erase_if(takers_, [&](SessionId id) {
     Session* const session = findOpen(id);
     if (session == nullptr) return true;
-    Channel& channel = *session->channel;
-    if (!channel.taken.empty() && !all && channel.taken.size() < wire::kTakenEntriesMax &&
-        now_ns_ - channel.taken_since_ns < kTakenDelayNs) {
-      return false;
-    }
-    if (!channel.taken.empty()) tellTaken(*session);
+    if (!tellTaken(*session, all)) return false;
     session->has_taken = false;
     return true;
   });

@@ -79,17 +79,6 @@ SessionId DatagramEndpoint::connect(const Locator& where, uint64_t expected_id, 
 
 // ---- the table
 
-Session* DatagramEndpoint::find(SessionId id) const {
-  if (id.index >= sessions_.size()) return nullptr;
-  Session* session = sessions_[id.index].get();
-  return session != nullptr && session->id == id ? session : nullptr;
-}
-
-Session* DatagramEndpoint::findOpen(SessionId id) const {
-  Session* session = find(id);
-  return session != nullptr && session->state == Session::State::Open ? session : nullptr;
-}
-
 Session* DatagramEndpoint::findNumber(uint64_t number) const {
   const uint64_t index = number & kIndexMask;
   if (index >= sessions_.size()) return nullptr;

@@ -39,16 +39,19 @@ class LentFrames final : public RxOwner {
   }
   void releaseMessage(uint64_t token) noexcept override {
     auto* const lent = reinterpret_cast<Lent*>(token);
-    if (home_.isHere()) return giveBack(lent);
+    if (home_.isHere()) {
+      lent->next = std::exchange(given_, lent);
+      return;
+    }
     lent->next = returned_.load(std::memory_order_relaxed);
     while (!returned_.compare_exchange_weak(lent->next, lent, std::memory_order_release, std::memory_order_relaxed)) {
     }
   }
-  /// Gives back what other threads released. The endpoint's thread.
+  /// Gives what was released back to the ports. The endpoint's thread, when nobody waits for it: behind what it sends.
   void takeBack() {
+    if (given_ != nullptr) giveAllBack(std::exchange(given_, nullptr));
     if (returned_.load(std::memory_order_relaxed) == nullptr) return;
-    Lent* lent = returned_.exchange(nullptr, std::memory_order_acquire);
-    while (lent != nullptr) giveBack(std::exchange(lent, lent->next));
+    giveAllBack(returned_.exchange(nullptr, std::memory_order_acquire));
   }
 
  private:
@@ -57,15 +60,20 @@ class LentFrames final : public RxOwner {
     FramePort* port = nullptr;
     InFrame frame;
   };
-  void giveBack(Lent* lent) noexcept {
-    lent->port->release(lent->frame);
-    lent->next = std::exchange(free_, lent);
-    --lent_count_;
+  void giveAllBack(Lent* lent) noexcept {
+    while (lent != nullptr) {
+      Lent* const next = lent->next;
+      lent->port->release(lent->frame);
+      lent->next = std::exchange(free_, lent);
+      --lent_count_;
+      lent = next;
+    }
   }
 
   HomeThread home_;
   std::vector<std::unique_ptr<Lent>> all_;
   Lent* free_ = nullptr;
+  Lent* given_ = nullptr;  // by messages that ended in a round
   uint32_t lent_count_ = 0;
   std::atomic<Lent*> returned_{nullptr};
 };

@@ -12,7 +12,6 @@ void Outgoing::begin(SessionId of, TxMessage what, wire::PacketKind message_kind
   session = of;
   message = std::move(what);
   kind = message_kind;
-  header = {};
   bytes = message.messageBytes();
   packet_bytes = bytes_of_packet;
   // An empty message is one packet, too. (Most are one, and dividing takes as long as all the rest here.)
@@ -32,17 +31,7 @@ void Outgoing::begin(SessionId of, TxMessage what, wire::PacketKind message_kind
   told_ns = 0;
 }
 
-void Outgoing::finish() {
-  is_active = false;
-  due_ns = runtime::kNever;
-  next = granted;
-  resend.clear();
-  resend_at = 0;
-}
-
-uint32_t Outgoing::takeNext(bool& is_again) {
-  is_again = resend_at < resend.size();
-  if (!is_again) return next++;
+uint32_t Outgoing::takeResent() {
   const uint32_t packet = resend[resend_at++];
   if (resend_at == resend.size()) {
     resend.clear();
@@ -107,10 +96,6 @@ void Outgoing::onPieceGone() noexcept {
       }
     }
   }
-}
-
-uint32_t Outgoing::bytesOf(uint32_t packet) const {
-  return packet + 1 == packet_count ? bytes - offsetOf(packet) : packet_bytes;
 }
 
 }  // namespace ramcore::transport::datagram

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "transport/datagram/frame_port.h"
+#include "transport/datagram/packet_seal.h"
 #include "transport/transport.h"
 #include "wire/datagram_messages.h"
 
@@ -15,11 +16,17 @@ namespace ramcore::transport::datagram {
 /// port may read pieces of it.
 class Outgoing final : public FrameOwner {
  public:
-  /// With an empty header. @param packet_bytes  of each packet but the last.
+  /// Without a header. @param packet_bytes  of each packet but the last.
   void begin(SessionId session, TxMessage message, wire::PacketKind kind, uint32_t packet_bytes,
              uint32_t unasked_packets);
   /// Nothing of it is sent any more; what ports still read stays.
-  void finish();
+  void finish() {
+    is_active = false;
+    due_ns = runtime::kNever;
+    next = granted;
+    resend.clear();
+    resend_at = 0;
+  }
   /// After finish(): whether its bytes can go back now.
   bool isIdle() const { return pieces_out == 0; }
   void recycle() { message = TxMessage(); }
@@ -30,7 +37,10 @@ class Outgoing final : public FrameOwner {
   /// There is a packet to be sent now.
   bool isReady() const { return resend_at < resend.size() || next < granted; }
   /// The number of that packet, which then counts as sent.
-  uint32_t takeNext(bool& is_again);
+  uint32_t takeNext(bool& is_again) {
+    is_again = resend_at < resend.size();
+    return is_again ? takeResent() : next++;
+  }
   /// That packet could not be sent: it is the next one again.
   void putBack(uint32_t packet, bool is_again);
 
@@ -42,14 +52,17 @@ class Outgoing final : public FrameOwner {
   void resendFirst();
   /// The peer did not get further than this, and anything sent may be lost.
   uint32_t offsetOf(uint32_t packet) const { return packet * packet_bytes; }
-  uint32_t bytesOf(uint32_t packet) const;
+  uint32_t bytesOf(uint32_t packet) const {
+    return packet + 1 == packet_count ? bytes - offsetOf(packet) : packet_bytes;
+  }
 
   void onPieceGone() noexcept override;
 
   SessionId session;
   TxMessage message;
   wire::PacketKind kind = wire::PacketKind::Request;
-  wire::PacketHeader header{};  ///< of each packet, but for offset, length and seal
+  HeaderWords header{};  ///< of each packet, but for offset, length, flags and seal
+  uint32_t sequence = 0;
   uint32_t bytes = 0;
   uint32_t packet_bytes = 0;
   uint32_t packet_count = 0;
@@ -67,6 +80,8 @@ class Outgoing final : public FrameOwner {
   int64_t told_ns = 0;   ///< when the peer last said anything of it; 0: never
 
  private:
+  uint32_t takeResent();
+
   static constexpr int64_t kNotYet = INT64_MIN;
   static constexpr uint32_t kReorderPackets = 3;
   static constexpr uint32_t kResendMax = 64;

@@ -6,7 +6,6 @@
 
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <sodium/crypto_shorthash.h>
 #include <sodium/crypto_stream_chacha20.h>
 
 #include "base/check.h"
@@ -14,7 +13,6 @@
 namespace ramcore::transport::datagram {
 namespace {
 
-static_assert(crypto_shorthash_KEYBYTES == 16 && crypto_shorthash_BYTES == sizeof(uint64_t));
 static_assert(crypto_stream_chacha20_KEYBYTES == sizeof(Handshake::Key));
 static_assert(wire::kPacketBytesMax <= UniversalKey::kBytesMax);
 
@@ -41,26 +39,18 @@ PacketSeal::PacketSeal(const Handshake::Key& key, bool from_initiator, bool has_
   constexpr std::array<unsigned char, crypto_stream_chacha20_NONCEBYTES> kNonce{};  // the key is used once
   RC_CHECK(crypto_stream_chacha20(stream.data(), stream.size(), kNonce.data(), base.data()) == 0);
   std::memcpy(&keys_, stream.data(), stream.size());
+  if (has_key_) mac_ = AesBlock(keys_.mac);
 }
 
-uint64_t PacketSeal::of(const Words& words, std::span<const ByteSpan> payload) const {
-  if (payload.size() == 1 && payload[0].size() <= UniversalKey::kBlockBytes) [[likely]] {
-    return sealOf(nh(words, keys_.header.data()) + UniversalHash::ofShort(keys_.payload, payload[0]));
-  }
+uint64_t PacketSeal::ofLong(uint8_t version, wire::PacketKind kind, const HeaderWords& header,
+                            std::span<const ByteSpan> payload) const {
+  uint64_t length = 0;
+  for (const ByteSpan& piece : payload) length += piece.size();
   UniversalHash hash(keys_.payload);
   const ByteSpan last = payload.empty() ? ByteSpan() : payload.back();
   for (size_t i = 0; i + 1 < payload.size(); ++i) hash.add(payload[i]);
   // Their keys do not depend on each other, so the sum is NH of both together.
-  return sealOf(nh(words, keys_.header.data()) + hash.finish(last));
-}
-
-uint64_t PacketSeal::sealOf(Wide sum) const {
-  const std::array<uint64_t, 2> mixed = {static_cast<uint64_t>(sum), static_cast<uint64_t>(sum >> 64)};
-  if (!has_key_) return mixed[0] ^ mixed[1];
-  uint64_t mac = 0;
-  crypto_shorthash(reinterpret_cast<unsigned char*>(&mac), reinterpret_cast<const unsigned char*>(mixed.data()),
-                   sizeof(mixed), keys_.mac.data());
-  return mac;
+  return sealOf(ofHeader(version, kind, header, length) + hash.finish(last));
 }
 
 }  // namespace ramcore::transport::datagram

@@ -12,6 +12,9 @@
 
 namespace ramcore::transport::datagram {
 
+/// How long an answer that was taken waits for the next request in its slot, which says the same.
+inline constexpr int64_t kTakenDelayNs = 20 * runtime::kNanosPerMicro;
+
 /// Where packets of a session go, and how they are proven.
 struct Route {
   static constexpr uint32_t kAnyPort = UINT32_MAX;
@@ -28,6 +31,9 @@ struct OwnCall {
   Incoming response;
   uint32_t sequence = 0;
   uint32_t response_bytes_max = 0;
+  bool owes_taken = false;   ///< the answer was taken, and the peer has not been told
+  bool is_in_taken = false;  ///< in the list of those that did
+  int64_t taken_ns = 0;
 };
 
 /// The latest request of the peer in a slot.
@@ -66,10 +72,9 @@ struct Channel {
   uint32_t calls_out = 0;  ///< that wait for an answer
   std::vector<OwnCall> own;
   std::vector<Served> served;
-  std::vector<Outgoing*> sending;       ///< not all there yet
-  std::vector<Arrival> arriving;        ///< messages of several packets
-  std::vector<wire::TakenEntry> taken;  ///< to be told
-  int64_t taken_since_ns = 0;
+  std::vector<Outgoing*> sending;  ///< not all there yet
+  std::vector<Arrival> arriving;   ///< messages of several packets
+  std::vector<uint16_t> taken;     ///< slots whose answers were taken; who still owes the word, they know
   RoundTrip round_trip;
 };
 

@@ -153,7 +153,8 @@ TEST(FaultyPort, GivesBackWhatItHoldsWhenItEnds) {
 
 // ---- LentFrames
 
-TEST(LentFrames, ComeBackFromTheThreadOfThePortAtOnce) {
+// Not between a request and its answer, for which somebody waits.
+TEST(LentFrames, ComeBackWhenTheRoundIsOver) {
   CountingPort port;
   port.arrived = 2;
   std::array<InFrame, 2> frames;
@@ -165,9 +166,12 @@ TEST(LentFrames, ComeBackFromTheThreadOfThePortAtOnce) {
   EXPECT_NE(first, second);
   EXPECT_EQ(lent.count(), 2u);
   lent.releaseMessage(second);
+  EXPECT_EQ(port.out, 2);
+  lent.takeBack();
   EXPECT_EQ(lent.count(), 1u);
   EXPECT_EQ(port.out, 1);
   lent.releaseMessage(first);
+  lent.takeBack();
   EXPECT_EQ(port.out, 0);
 }
 
