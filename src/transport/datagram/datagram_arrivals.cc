@@ -12,7 +12,7 @@ namespace {
 constexpr uint32_t kCopiedBytesAtOnce = RxBlockPool::kBlockBytes;
 // A sender of a long message that was asked so often for what is missing: others are granted packets in its place.
 constexpr uint8_t kTriesOfTheUnwilling = 2;
-// Of so many calls in a slot the round trip of one is measured: what comes in the others needs no clock.
+// Of so many calls the round trip of one is measured: what comes in the others needs no clock.
 constexpr uint32_t kCallsPerSample = 8;
 
 }  // namespace
@@ -253,6 +253,7 @@ bool DatagramEndpoint::takeResponse(Session& session, const Packet& packet, cons
     return true;
   }
   if (header.message_bytes > own.response_bytes_max) return false;
+  if (own.asked_again_since_ns != 0) noteSlowAnswer(channel, own);
   // An answer says that the request was there. (One that is forged may come before the request has left: no matter.)
   if (own.request != nullptr) {
     if (isTimed(channel, own)) lookInThisBurst();
@@ -468,6 +469,7 @@ bool DatagramEndpoint::takeProgress(Session& session, const Packet& packet) {
   if (!outgoing->onProgress(body, is_overdue, now_ns_, channel.round_trip.smoothedNs())) return false;
   if (outgoing->isThere()) {
     noteRoundTrip(channel, *outgoing);
+    if (!of_response && outgoing->was_resent) channel.own[header.slot].asked_again_since_ns = outgoing->begun_ns;
     // An answer is over when it is taken, and this says that it will be.
     if (of_response) channel.served[header.slot].state = Served::State::Over;
     endSending(channel, outgoing);
@@ -501,8 +503,17 @@ void DatagramEndpoint::endRequest(Channel& channel, OwnCall& own) {
   endSending(channel, own.request);
 }
 
+// It was asked for again while the peer was at work. Were none of these measured, calls that are slow for good would be
+// asked for again for good. But one that is slow by chance does not make the others wait.
+void DatagramEndpoint::noteSlowAnswer(Channel& channel, OwnCall& own) {
+  lookInThisBurst();
+  const int64_t took_ns = now_ns_ - std::exchange(own.asked_again_since_ns, 0);
+  channel.round_trip.note(std::min(took_ns, 2 * channel.round_trip.timeoutNs(0)));
+}
+
 bool DatagramEndpoint::isTimed(const Channel& channel, const OwnCall& own) {
-  return own.sequence % kCallsPerSample == 0 || channel.round_trip.smoothedNs() == 0;
+  // By no pattern that callers could have as well: calls that take turns in being fast and slow are both measured.
+  return own.sequence * 0x9e3779b1u < UINT32_MAX / kCallsPerSample || !channel.round_trip.hasSample();
 }
 
 void DatagramEndpoint::noteRoundTrip(Channel& channel, const Outgoing& outgoing) {

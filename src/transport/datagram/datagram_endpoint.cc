@@ -88,6 +88,7 @@ Status DatagramEndpoint::call(SessionId id, TxMessage& request, const CallOption
   own.response_bytes_max = options.response_bytes_max;
   // Whoever uses the slot again has taken what came in it before.
   own.owes_taken = false;
+  own.asked_again_since_ns = 0;
   own.request = &startSending(*session, std::move(request),
                               {.kind = wire::PacketKind::Request,
                                .sequence = call.sequence,
@@ -218,6 +219,8 @@ void DatagramEndpoint::flush() {
   for (uint32_t port = 0; port < ports_.size(); ++port) {
     if (!leaving_[port].frames.empty()) flushPort(port);
   }
+  // All behind what peers wait for.
+  if (!begun_.empty()) dateBegun();
   if (!retired_.empty()) recycleRetired();
   lent_.takeBack();
   lent_.leave();

@@ -143,7 +143,7 @@ class DatagramEndpoint final : public Endpoint {
   /// Frames that a port has not taken yet.
   struct Leaving {
     std::vector<OutFrame> frames;
-    int64_t since_ns = 0;  ///< when it last took any, or there were none
+    int64_t refused_since_ns = runtime::kNever;  ///< when it first took not all, since it last took any
     bool has_link = false;
   };
   /// Who named a session first: copies of its first packet find it there.
@@ -169,6 +169,7 @@ class DatagramEndpoint final : public Endpoint {
   void finishCall(Session& session, const wire::PacketHeader& header, RxMessage&& message);
   void noteTaken(Session& session, const wire::PacketHeader& header);
   void endRequest(Channel& channel, OwnCall& own);
+  void noteSlowAnswer(Channel& channel, OwnCall& own);
   static bool isTimed(const Channel& channel, const OwnCall& own);
   void noteRoundTrip(Channel& channel, const Outgoing& outgoing);
   RxMessage messageOf(const Packet& packet, const InFrame& frame);
@@ -203,6 +204,7 @@ class DatagramEndpoint final : public Endpoint {
   uint32_t sendSome(Session& session, Outgoing& outgoing, uint32_t count);
   void noteSent(const Session& session, Outgoing& outgoing, bool is_first);
   void makeReady(Outgoing& outgoing);
+  void dateBegun();
   void endSending(Channel& channel, Outgoing*& outgoing);
   void retire(Outgoing& outgoing);
   void recycleRetired();
@@ -287,6 +289,7 @@ class DatagramEndpoint final : public Endpoint {
   std::vector<std::unique_ptr<Outgoing>> outgoings_;
   std::vector<Outgoing*> free_outgoings_;
   std::vector<Outgoing*> retired_;  // something still reads them, or they are queued
+  std::vector<Outgoing*> begun_;    // since the last flush()
   std::deque<Outgoing*> ready_;     // have something to send
   std::vector<Leaving> leaving_;    // by port
   bool is_blocked_ = false;         // a port takes no more for now

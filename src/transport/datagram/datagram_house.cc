@@ -36,6 +36,8 @@ bool DatagramEndpoint::hasDeadlines() const { return open_count_ + young_count_ 
 // Looks at every session, and notes when the next look is due.
 void DatagramEndpoint::keepHouse() {
   unknown_said_ = 0;
+  // What is begun on the way, by calls that end with their session, has deadlines of its own.
+  house_due_ns_ = runtime::kNever;
   int64_t due_ns = now_ns_ + (open_count_ + young_count_ != 0 ? kPortHouseNs : kIdleHouseNs);
   if (now_ns_ >= house_planned_ns_ + kPauseNs) listening_since_ns_ = now_ns_;
   keepPorts();
@@ -50,7 +52,7 @@ void DatagramEndpoint::keepHouse() {
   checkClosing();
   for (const Closing& closing : closing_) due_ns = std::min(due_ns, closing.due_ns);
   if (is_short_of_memory_) squeeze();
-  house_due_ns_ = std::max(due_ns, now_ns_ + kLeastHouseNs);
+  house_due_ns_ = std::max(std::min(due_ns, house_due_ns_), now_ns_ + kLeastHouseNs);
   house_planned_ns_ = house_due_ns_;
 }
 
@@ -61,10 +63,11 @@ void DatagramEndpoint::keepPorts() {
     Leaving& leaving = leaving_[port];
     const bool had_link = std::exchange(leaving.has_link, ports_[port]->keepHouse());
     if (had_link && !leaving.has_link && ports_[port]->facts().joins_two) suspectAllAt(port);
-    if (leaving.frames.empty() || now_ns_ - leaving.since_ns < kPortStallNs) continue;
+    if (leaving.refused_since_ns == runtime::kNever || now_ns_ - leaving.refused_since_ns < kPortStallNs) continue;
     packet_counts_.dropped += leaving.frames.size();
     for (const OutFrame frame : leaving.frames) ports_[port]->drop(frame);
     leaving.frames.clear();
+    leaving.refused_since_ns = runtime::kNever;
   }
 }
 
@@ -146,7 +149,7 @@ int64_t DatagramEndpoint::checkSending(Session& session) {
   int64_t due_ns = runtime::kNever;
   for (Outgoing* outgoing : session.channel->sending) {
     // What waits for its grants, or for its turn, is not late.
-    if (outgoing->next == 0 || outgoing->is_queued) continue;
+    if (outgoing->begun_ns == 0 || outgoing->is_queued) continue;
     const int64_t told_ns = std::max({outgoing->begun_ns, outgoing->told_ns, listening_since_ns_});
     if (outgoing->kind == wire::PacketKind::Response && now_ns_ - told_ns >= options_.stall_close_ns) {
       loseBad(session, "it does not take its answers");

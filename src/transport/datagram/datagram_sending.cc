@@ -76,9 +76,9 @@ Outgoing& DatagramEndpoint::startSending(Session& session, TxMessage message, co
   Outgoing& outgoing = *free_outgoings_.back();
   free_outgoings_.pop_back();
   Channel& channel = *session.channel;
-  // The thread may not have looked for long, also since the request came that is answered.
-  lookIfStale();
-  if (channel.sending.empty()) session.expected_ns = now_ns_;
+  // As of when the thread last looked: what leaves is as old as its flush(), and it waits for no answer before that.
+  outgoing.begins_expecting = channel.sending.empty();
+  if (outgoing.begins_expecting) session.expected_ns = now_ns_;
   message->lent_since_ns = now_ns_;
   house_due_ns_ = std::min(house_due_ns_, now_ns_ + options_.lent_ns_max);
   outgoing.begin(session.id, std::move(message), purpose.kind, channel.packet_bytes, channel.unasked_packets);
@@ -101,17 +101,30 @@ Outgoing& DatagramEndpoint::startSending(Session& session, TxMessage message, co
                                                     .reserved2 = 0});
   outgoing.moved_ns = now_ns_;
   channel.sending.push_back(&outgoing);
+  begun_.push_back(&outgoing);
   // What is one packet needs no turn where nobody waits for one.
   if (outgoing.packet_count == 1 && ready_.empty()) {
     outgoing.next = 1;
-    if (sendPacket(session, outgoing, 0, false)) {
-      noteSent(session, outgoing, true);
-      return outgoing;
-    }
+    if (sendPacket(session, outgoing, 0, false)) return outgoing;
     outgoing.next = 0;
   }
   makeReady(outgoing);
   return outgoing;
+}
+
+// What made them may have taken its time since the thread looked. (One that has become another message since then is
+// named twice, and was begun as well.)
+void DatagramEndpoint::dateBegun() {
+  lookIfStale();
+  for (Outgoing* const outgoing : begun_) {
+    if (!outgoing->isActive()) continue;
+    Session& session = *find(outgoing->session);
+    if (outgoing->begins_expecting) session.expected_ns = now_ns_;
+    outgoing->message->lent_since_ns = now_ns_;
+    outgoing->moved_ns = now_ns_;
+    if (outgoing->next != 0) noteSent(session, *outgoing, true);
+  }
+  begun_.clear();
 }
 
 void DatagramEndpoint::makeReady(Outgoing& outgoing) {
@@ -314,20 +327,20 @@ void DatagramEndpoint::writeStart(std::byte* at, const MacAddress& to, wire::Pac
   for (size_t i = 0; i < header.size(); ++i) storeAs(at + i * sizeof(uint64_t), i == 1 ? seal : header[i]);
 }
 
-void DatagramEndpoint::leave(uint32_t port, OutFrame frame) {
-  Leaving& leaving = leaving_[port];
-  if (leaving.frames.empty()) leaving.since_ns = now_ns_;
-  leaving.frames.push_back(frame);
-}
+void DatagramEndpoint::leave(uint32_t port, OutFrame frame) { leaving_[port].frames.push_back(frame); }
 
 void DatagramEndpoint::flushPort(uint32_t port) {
   Leaving& leaving = leaving_[port];
   if (leaving.frames.empty()) return;
   const uint32_t taken = ports_[port]->send(leaving.frames);
-  if (taken == 0) return;
-  ++send_counts_.posts;
-  leaving.since_ns = now_ns_;
   leaving.frames.erase(leaving.frames.begin(), leaving.frames.begin() + taken);
+  if (leaving.frames.empty()) {
+    leaving.refused_since_ns = runtime::kNever;
+  } else if (taken != 0 || leaving.refused_since_ns == runtime::kNever) {
+    lookIfStale();
+    leaving.refused_since_ns = now_ns_;
+  }
+  if (taken != 0) ++send_counts_.posts;
 }
 
 // ---- words: packets that are sent again only if somebody asks again

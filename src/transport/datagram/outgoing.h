@@ -73,11 +73,12 @@ class Outgoing final : public FrameOwner {
   bool is_active = false;
   bool is_queued = false;  ///< in the endpoint's list of those that have something to send
   bool was_resent = false;
-  int64_t begun_ns = 0;  ///< when its first packet left; 0: it has not
-  int64_t due_ns = 0;    ///< when to send again without having heard anything
-  uint8_t tries = 0;     ///< since something was heard
-  int64_t moved_ns = 0;  ///< when the peer got on with it, or it began to wait
-  int64_t told_ns = 0;   ///< when the peer last said anything of it; 0: never
+  bool begins_expecting = false;  ///< nothing was expected of its session before
+  int64_t begun_ns = 0;           ///< when its first packet left; 0: it has not
+  int64_t due_ns = 0;             ///< when to send again without having heard anything
+  uint8_t tries = 0;              ///< since something was heard
+  int64_t moved_ns = 0;           ///< when the peer got on with it, or it began to wait
+  int64_t told_ns = 0;            ///< when the peer last said anything of it; 0: never
 
  private:
   uint32_t takeResent();

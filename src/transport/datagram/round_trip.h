@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "runtime/clock.h"
 
@@ -17,7 +18,8 @@ class RoundTrip {
   static constexpr int64_t kMostNs = 200 * runtime::kNanosPerMilli;
 
   void note(int64_t sample_ns) {
-    if (smoothed_ns_ == 0) {
+    // Nothing is what a trip takes between two looks at the clock.
+    if (!std::exchange(has_sample_, true)) {
       smoothed_ns_ = sample_ns;
       deviation_ns_ = sample_ns / 2;
       return;
@@ -26,15 +28,16 @@ class RoundTrip {
     smoothed_ns_ += error_ns / 8;
     deviation_ns_ += ((error_ns < 0 ? -error_ns : error_ns) - deviation_ns_) / 4;
   }
+  bool hasSample() const { return has_sample_; }
   int64_t smoothedNs() const { return smoothed_ns_; }
   /// Of the try after `tries` ones without success.
   int64_t timeoutNs(uint8_t tries) const {
-    const int64_t once_ns =
-        smoothed_ns_ == 0 ? kFirstNs : std::clamp(smoothed_ns_ + 4 * deviation_ns_, kLeastNs, kMostNs);
+    const int64_t once_ns = !has_sample_ ? kFirstNs : std::clamp(smoothed_ns_ + 4 * deviation_ns_, kLeastNs, kMostNs);
     return std::min(once_ns << std::min<uint8_t>(tries, 7), kMostNs);
   }
 
  private:
+  bool has_sample_ = false;
   int64_t smoothed_ns_ = 0;
   int64_t deviation_ns_ = 0;
 };

@@ -34,6 +34,7 @@ struct OwnCall {
   bool owes_taken = false;   ///< the answer was taken, and the peer has not been told
   bool is_in_taken = false;  ///< in the list of those that did
   int64_t taken_ns = 0;
+  int64_t asked_again_since_ns = 0;  ///< when it was sent first, if the peer was found at work by sending it again
 };
 
 /// The latest request of the peer in a slot.

@@ -290,61 +290,6 @@ TEST(DatagramEndpoint, WhoWasAwayForLongTakesNobodyForDead) {
   EXPECT_EQ(asked.status, Status::Ok);
 }
 
-// Threads that spin are told by nothing but the clock that time has passed.
-class SpinningPair {
- public:
-  SpinningPair() : server(lan, 1, {.role = Role::Server}), client(lan, 2, {}) {
-    server.listen();
-    session = client.open(server);
-  }
-  // Less than the time after which something is sent again, and more rounds than lie between two looks at the clock.
-  void spin(Station& station) {
-    for (int rounds = 0; rounds < 100; ++rounds) {
-      lan.pass(2 * kMicro);
-      station.spin();
-    }
-  }
-  Lan lan;
-  Station server;
-  Station client;
-  SessionId session;
-};
-
-TEST(DatagramEndpoint, AnAnswerAfterAPauseIsAsYoungAsOthers) {
-  SpinningPair pair;
-  for (uint32_t i = 0; i < 20; ++i) {
-    Asked asked;
-    ASSERT_EQ(pair.client.call(pair.session, asked, 100, i), Status::Ok);
-    pair.client.endpoint->flush();
-    // The server's thread loses its processor for longer than anything waits before it is sent again, and answers in
-    // the first round after that.
-    pair.lan.pass(2 * RoundTrip::kFirstNs);
-    pair.spin(pair.server);
-    pair.spin(pair.client);
-    ASSERT_EQ(asked.completions, 1) << i;
-    pair.spin(pair.server);
-  }
-  EXPECT_EQ(pair.server.endpoint->packetCounts().resent, 0u);
-}
-
-TEST(DatagramEndpoint, ACallAfterAPauseIsAsYoungAsOthers) {
-  SpinningPair pair;
-  for (uint32_t i = 0; i < 20; ++i) {
-    Asked asked;
-    ASSERT_EQ(pair.client.call(pair.session, asked, 100, i), Status::Ok);
-    pair.client.endpoint->flush();
-    pair.spin(pair.client);
-    EXPECT_EQ(pair.client.endpoint->packetCounts().resent, 0u) << i;
-    pair.spin(pair.server);
-    // Whoever asked thinks about the answer, as the last thing after the round that took it.
-    while (asked.completions == 0) {
-      pair.lan.pass(2 * kMicro);
-      pair.client.spin();
-    }
-    pair.lan.pass(5 * kMilli);
-  }
-}
-
 TEST(DatagramEndpoint, SilenceEndsASessionInTime) {
   Lan lan;
   Station server(lan, 1, {.role = Role::Server});
