@@ -40,7 +40,7 @@ class ServerProcess {
 };
 
 // Connects as soon as the server listens.
-SessionId connectTo(Side& client, const SocketFolder& folder) {
+SessionId connectToServer(Side& client, const SocketFolder& folder) {
   const int64_t deadline_ns = client.clock.nowNs() + 20 * runtime::kNanosPerSecond;
   while (client.clock.nowNs() < deadline_ns) {
     const SessionId session = client.endpoint->connect(folder.locator(), 7, deadline_ns);
@@ -71,7 +71,7 @@ TEST(ShmProcesses, EchoBetweenTwoProcesses) {
   SocketFolder folder;
   ServerProcess server(folder);
   Side client;
-  const SessionId session = connectTo(client, folder);
+  const SessionId session = connectToServer(client, folder);
   ASSERT_TRUE(static_cast<bool>(session));
   EXPECT_EQ(client.endpoint->peer(session)->id, 7u);
   roundTrips(client, session, 5000, 100);
@@ -82,7 +82,7 @@ TEST(ShmProcesses, DeathOfTheServerCompletesTheCalls) {
   SocketFolder folder;
   ServerProcess server(folder);
   Side client;
-  const SessionId session = connectTo(client, folder);
+  const SessionId session = connectToServer(client, folder);
   ASSERT_TRUE(static_cast<bool>(session));
   server.kill();
   TestCall call;
@@ -103,7 +103,7 @@ TEST(ShmProcesses, DISABLED_LoopBetweenMarks) {
   SocketFolder folder;
   ServerProcess server(folder, false);
   Side client;
-  const SessionId session = connectTo(client, folder);
+  const SessionId session = connectToServer(client, folder);
   ASSERT_TRUE(static_cast<bool>(session));
   roundTrips(client, session, 100, 100);
   markTrace();
