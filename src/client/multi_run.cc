@@ -131,14 +131,21 @@ bool MultiRun<Item>::placePart(MultiPart& part) {
 template <typename Item>
 Task<void> MultiRun<Item>::placeParts() {
   std::vector<MultiPart>& parts = scratch_->parts;
-  constexpr uint32_t kNowhere = UINT32_MAX;
   bool in_order = true;
   uint32_t previous = 0;
+  // What the coordinator said for good of one part is the answer to the others of its table.
+  TableId unknown_table;
+  Status unknown_why = Status::Ok;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].is_stale || !placePart(parts[i])) {
       if (since_ns_ == 0) since_ns_ = client_.pacer_.nowNs();
       const TableId table(items_[parts[i].item].table.id);
-      const Status status = co_await client_.refresh(table, since_ns_, deadline_ns_);
+      const bool is_told = unknown_why != Status::Ok && table == unknown_table;
+      const Status status = is_told ? unknown_why : co_await client_.refresh(table, since_ns_, deadline_ns_);
+      if (status != Status::Ok && reactionTo(status) != Reaction::Wait) {
+        unknown_table = table;
+        unknown_why = status;
+      }
       parts[i].is_stale = false;
       if (status != Status::Ok || !placePart(parts[i])) {
         parts[i].owner = kNowhere;
@@ -161,7 +168,7 @@ void MultiRun<Item>::sendAll() {
   call_count_ = 0;
   uint32_t next = 0;
   const auto count = static_cast<uint32_t>(scratch_->parts.size());
-  while (next < count && scratch_->parts[next].owner != UINT32_MAX) next = sendNext(next);
+  while (next < count && scratch_->parts[next].owner != kNowhere) next = sendNext(next);
 }
 
 template <typename Item>
@@ -266,7 +273,9 @@ size_t MultiRun<Item>::settle() {
   size_t settled = 0;
   bool lapsed = false;
   for (MultiPart& part : scratch_->parts) {
-    const Reaction reaction = reactionTo(part.last);
+    Reaction reaction = reactionTo(part.last);
+    // Of the coordinator, which has been asked until it answered, or for as long as there was time.
+    if (part.owner == kNowhere && reaction != Reaction::Wait) reaction = Reaction::Finish;
     if (reaction == Reaction::Finish) {
       finishPart(part);
       ++settled;

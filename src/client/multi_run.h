@@ -42,6 +42,8 @@ class MultiRun {
   ClusterClient& client_;
   const std::span<Item> items_;
   const int64_t deadline_ns_;
+  static constexpr uint32_t kNowhere = UINT32_MAX;  // owner of a part: not known
+
   std::unique_ptr<MultiScratch> scratch_;
   uint32_t generation_ = 0;
   size_t call_count_ = 0;

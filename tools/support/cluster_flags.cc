@@ -93,8 +93,8 @@ Failure explain(Status status, const std::string& what, const ClusterAccess& acc
                           "; check --coordinator, and that coordinator and servers run"};
     case Status::Refused:
       return {status, "the coordinator at " + where +
-                          " refuses this client; check that --cluster, --secret-file and version are those of the "
-                          "coordinator, whose log says which differs"};
+                          " refuses this client, or what listens where one of its servers did; check that --cluster, "
+                          "--secret-file and version are those of the coordinator, whose log says which differs"};
     case Status::NoSuchTable:
       return {status, what + " does not exist; create it first, 'ramcore list' shows those that do"};
     case Status::RetryLater:

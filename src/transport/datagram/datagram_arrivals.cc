@@ -469,7 +469,11 @@ bool DatagramEndpoint::takeProgress(Session& session, const Packet& packet) {
   if (!outgoing->onProgress(body, is_overdue, now_ns_, channel.round_trip.smoothedNs())) return false;
   if (outgoing->isThere()) {
     noteRoundTrip(channel, *outgoing);
-    if (!of_response && outgoing->was_resent) channel.own[header.slot].asked_again_since_ns = outgoing->begun_ns;
+    if (!of_response && outgoing->was_resent && outgoing->packet_count == 1) {
+      OwnCall& own = channel.own[header.slot];
+      own.asked_again_since_ns = outgoing->begun_ns;
+      own.answer_counts_ns = 2 * channel.round_trip.timeoutNs(0);
+    }
     // An answer is over when it is taken, and this says that it will be.
     if (of_response) channel.served[header.slot].state = Served::State::Over;
     endSending(channel, outgoing);
@@ -504,11 +508,12 @@ void DatagramEndpoint::endRequest(Channel& channel, OwnCall& own) {
 }
 
 // It was asked for again while the peer was at work. Were none of these measured, calls that are slow for good would be
-// asked for again for good. But one that is slow by chance does not make the others wait.
+// asked for again for good. But those that are slow by chance, as all are that a peer without its processor keeps
+// waiting, count as twice what was waited for at most.
 void DatagramEndpoint::noteSlowAnswer(Channel& channel, OwnCall& own) {
   lookInThisBurst();
   const int64_t took_ns = now_ns_ - std::exchange(own.asked_again_since_ns, 0);
-  channel.round_trip.note(std::min(took_ns, 2 * channel.round_trip.timeoutNs(0)));
+  channel.round_trip.note(std::min(took_ns, own.answer_counts_ns));
 }
 
 bool DatagramEndpoint::isTimed(const Channel& channel, const OwnCall& own) {

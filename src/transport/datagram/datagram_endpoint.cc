@@ -212,7 +212,7 @@ void DatagramEndpoint::announceLost(MessageSink& sink) {
 void DatagramEndpoint::flush() {
   if (!ready_.empty()) {
     // What made them may have taken its time since the round began.
-    lookIfStale();
+    begun_.empty() ? lookIfStale() : dateBegun();
     pump();
   }
   if (now_ns_ >= takers_due_ns_) tellTakers(false);

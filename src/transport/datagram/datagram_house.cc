@@ -63,7 +63,9 @@ void DatagramEndpoint::keepPorts() {
     Leaving& leaving = leaving_[port];
     const bool had_link = std::exchange(leaving.has_link, ports_[port]->keepHouse());
     if (had_link && !leaving.has_link && ports_[port]->facts().joins_two) suspectAllAt(port);
-    if (leaving.refused_since_ns == runtime::kNever || now_ns_ - leaving.refused_since_ns < kPortStallNs) continue;
+    if (leaving.refused_since_ns == runtime::kNever ||
+        now_ns_ - std::max(leaving.refused_since_ns, listening_since_ns_) < kPortStallNs)
+      continue;
     packet_counts_.dropped += leaving.frames.size();
     for (const OutFrame frame : leaving.frames) ports_[port]->drop(frame);
     leaving.frames.clear();
@@ -193,7 +195,7 @@ int64_t DatagramEndpoint::checkArriving(Session& session) {
 int64_t DatagramEndpoint::checkLending(Session& session) {
   int64_t due_ns = runtime::kNever;
   for (Outgoing* outgoing : session.channel->sending) {
-    if (!holdsLent(*outgoing->message)) continue;
+    if (!outgoing->is_dated || !holdsLent(*outgoing->message)) continue;
     const int64_t end_ns = outgoing->message->lent_since_ns + options_.lent_ns_max;
     if (now_ns_ < end_ns) {
       due_ns = std::min(due_ns, end_ns);
@@ -210,7 +212,7 @@ int64_t DatagramEndpoint::checkLending(Session& session) {
 // Of our memory: heads, copies, and what is copied now because it was lent for too long.
 uint64_t DatagramEndpoint::waitingBytes(const Outgoing& outgoing) const {
   const TxBuffer& message = *outgoing.message;
-  const bool is_overdue = now_ns_ >= message.lent_since_ns + options_.lent_ns_max;
+  const bool is_overdue = outgoing.is_dated && now_ns_ >= message.lent_since_ns + options_.lent_ns_max;
   uint64_t bytes = message.head_bytes;
   for (uint32_t i = 0; i < message.chunk_count; ++i) {
     const Chunk& chunk = message.chunks[i];
@@ -274,7 +276,8 @@ void DatagramEndpoint::squeeze() {
       }
     }
     for (const Outgoing* outgoing : session->channel->sending) {
-      if (now_ns_ - outgoing->moved_ns >= options_.stall_squeeze_ns) bytes += waitingBytes(*outgoing);
+      if (outgoing->is_dated && now_ns_ - outgoing->moved_ns >= options_.stall_squeeze_ns)
+        bytes += waitingBytes(*outgoing);
     }
     if (bytes <= worst_bytes) continue;
     worst = session.get();

@@ -120,6 +120,7 @@ void DatagramEndpoint::dateBegun() {
     if (!outgoing->isActive()) continue;
     Session& session = *find(outgoing->session);
     if (outgoing->begins_expecting) session.expected_ns = now_ns_;
+    outgoing->is_dated = true;
     outgoing->message->lent_since_ns = now_ns_;
     outgoing->moved_ns = now_ns_;
     if (outgoing->next != 0) noteSent(session, *outgoing, true);

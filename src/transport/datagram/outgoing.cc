@@ -20,6 +20,7 @@ void Outgoing::begin(SessionId of, TxMessage what, wire::PacketKind message_kind
   granted = RC_MUTATION("forget-grant-limit") ? packet_count : std::min(packet_count, unasked_packets);
   acknowledged = 0;
   is_active = true;
+  is_dated = false;
   was_resent = false;
   begun_ns = 0;
   due_ns = runtime::kNever;

@@ -73,6 +73,7 @@ class Outgoing final : public FrameOwner {
   bool is_active = false;
   bool is_queued = false;  ///< in the endpoint's list of those that have something to send
   bool was_resent = false;
+  bool is_dated = false;          ///< its times are those of its flush(): before that nothing is late
   bool begins_expecting = false;  ///< nothing was expected of its session before
   int64_t begun_ns = 0;           ///< when its first packet left; 0: it has not
   int64_t due_ns = 0;             ///< when to send again without having heard anything

@@ -35,6 +35,7 @@ struct OwnCall {
   bool is_in_taken = false;  ///< in the list of those that did
   int64_t taken_ns = 0;
   int64_t asked_again_since_ns = 0;  ///< when it was sent first, if the peer was found at work by sending it again
+  int64_t answer_counts_ns = 0;      ///< as so long at most, then
 };
 
 /// The latest request of the peer in a slot.

@@ -219,7 +219,8 @@ void TcpEndpoint::connectNext(const SessionPointer& session) {
   session->addresses.pop_back();
   // Not asked of the socket once it is connected: it knows no peer any more when that has left already, and a process
   // without a secret would take a server that is gone for one on another machine.
-  session->peer_is_local = address.address().is_loopback();
+  // (Linux takes the unspecified one to this machine.)
+  session->peer_is_local = address.address().is_loopback() || address.address().is_unspecified();
   Error error;
   session->connecting.emplace(io_);
   session->connecting->open(address.protocol(), error);

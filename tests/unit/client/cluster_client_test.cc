@@ -301,6 +301,42 @@ TEST_F(ClusterClientTest, MultiOperationsGiveEachItemItsOwnOutcome) {
   }
 }
 
+// The coordinator's own word is no reason to look for another server: it is the outcome, of many as of one.
+TEST_F(ClusterClientTest, ACoordinatorThatRefusesTheClientEndsItsCalls) {
+  cluster.network.cutAll("coordinator");
+  cluster.coordinator->identity.cluster_name = "another";
+  std::vector<ReadItem> reads(100, ReadItem{.table = Table{table.value}, .key = "k"});
+  const int64_t since_ns = cluster.client_process->clock.nowNs();
+  cluster.await(client().multiRead(reads, cluster.in(5 * kSecond)));
+  EXPECT_LT(cluster.client_process->clock.nowNs() - since_ns, 2 * kSecond);
+  for (const ReadItem& item : reads) EXPECT_EQ(item.status, Status::Refused) << name(item.status);
+  EXPECT_EQ(read("k").status, Status::Refused);
+}
+
+// Whoever is at the place of an owner that has left refuses clients of this cluster, until the tablet has another
+// owner.
+TEST_F(ClusterClientTest, WhoRefusesAtTheOwnersPlaceIsNotTheOwner) {
+  FakeServer& owner = *cluster.servers[0];
+  std::string key = "k";
+  while (&cluster.ownerOf(key) != &owner) key += "k";
+  const auto replaceOwner = [&] {
+    owner.identity.cluster_name = "test";
+    cluster.all_at_second = false;
+    ++cluster.epoch;
+    ASSERT_EQ(write(key, "before").status, Status::Ok);
+    cluster.network.cutAll(owner.node);
+    owner.identity.cluster_name = "another";
+    cluster.all_at_second = true;
+    ++cluster.epoch;
+  };
+  replaceOwner();
+  EXPECT_EQ(write(key, "after").status, Status::Ok);
+  replaceOwner();
+  std::vector<ReadItem> reads(10, ReadItem{.table = Table{table.value}, .key = key});
+  cluster.await(client().multiRead(reads, cluster.in(2 * kSecond)));
+  for (const ReadItem& item : reads) EXPECT_EQ(item.value, "after") << name(item.status);
+}
+
 TEST_F(ClusterClientTest, PartsOfALostMultiMutateAreRepeatedWithTheirSequences) {
   ASSERT_EQ(write("warm", "up").status, Status::Ok);
   for (auto& server : cluster.servers) {

@@ -199,14 +199,24 @@ TEST_F(TcpConnect, WhetherAPeerIsLocalIsKnownAlsoWhenItHasLeft) {
   TcpTransport other({}, TcpContext{clock, entropy, silentTrace(), other_sleeper});
   auto leaving = other.makeEndpoint(identity);
   const Locator place = leaving->listen(at("127.0.0.1", 0)).value();
-  no_socket_has_a_peer = true;
+  struct Guard {
+    Guard() { no_socket_has_a_peer = true; }
+    ~Guard() { no_socket_has_a_peer = false; }
+  } guard;
   const SessionId session = endpoint->connect(place, 5, clock.nowNs() + kLong / 2);
   for (int i = 0; i < 100; ++i) endpoint->poll(sink, 16);  // connected, and nobody says a word
   EXPECT_TRUE(sink.lost.empty());
   leaving.reset();
   ASSERT_TRUE(until([&] { return !sink.lost.empty(); }));
-  no_socket_has_a_peer = false;
   EXPECT_EQ(sink.lost[0], std::pair(session, Status::Unreachable));
+}
+
+// Linux takes the unspecified address to this machine, where nobody needs a secret.
+TEST_F(TcpConnect, EveryAddressOfTheMachineIsAPlaceToConnectTo) {
+  const Locator place = endpoint->listen(at("127.0.0.1", 0)).value();
+  endpoint->connect(at("0.0.0.0", place.port), 5, clock.nowNs() + kLong / 2);
+  ASSERT_TRUE(until([&] { return sink.opened.size() == 2 || !sink.lost.empty(); }));
+  EXPECT_TRUE(sink.lost.empty());
 }
 
 TEST_F(TcpConnect, EveryAddressOfTheMachineIsNoPlaceToListen) {

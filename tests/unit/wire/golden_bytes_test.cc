@@ -57,7 +57,7 @@ TEST(GoldenBytes, Datagrams) {
                          .ether_type = {0x88, 0xb5},
                          .version = kDatagramVersion,
                          .kind = PacketKind::Response};
-  EXPECT_WIRE(start, "010203040506 0708090a0b0c 88b5 03 02");
+  EXPECT_WIRE(start, "010203040506 0708090a0b0c 88b5 04 02");
   EXPECT_EQ(kDatagramEtherType, 0x88b5);
   const PacketHeader packet{.session = 0x0807060504030201,
                             .seal = 0x1817161514131211,
