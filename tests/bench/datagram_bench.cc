@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "bench/support/echo.h"
 #include "bench/support/flags.h"
 #include "bench/support/report.h"
 #include "runtime/real/system_clock.h"
@@ -83,20 +84,6 @@ class LoopPort final : public FramePort {
   std::vector<LoopFrame*> arrived_;
 };
 
-struct EchoSink final : MessageSink {
-  void onRequests(std::span<RxMessage> requests) override {
-    for (RxMessage& request : requests) {
-      TxMessage response = endpoint->allocate(request.messageBytes());
-      response.appendHead(request.head());
-      endpoint->reply(request.reply_to, std::move(response));
-    }
-  }
-  void onSessionOpen(SessionId) override { is_open = true; }
-  void onSessionLost(SessionId, Status reason) override { RC_CHECK_MSG(false, std::string(name(reason)).c_str()); }
-  Endpoint* endpoint = nullptr;
-  bool is_open = false;
-};
-
 struct Side {
   Side(LoopPort& port, bool seal)
       : endpoint({.wants_seal = seal}, {.clock = real_clock, .entropy = entropy, .trace = silentTrace(), .wake_by = {}},
@@ -109,12 +96,7 @@ struct Side {
   }
   Identity identity;
   DatagramEndpoint endpoint;
-  EchoSink sink;
-};
-
-struct EchoCall : PendingCall {
-  EchoCall() : PendingCall([](PendingCall& call, Status, RxMessage) { ++static_cast<EchoCall&>(call).done; }) {}
-  uint64_t done = 0;
+  bench::EchoSink sink;
 };
 
 /// Two ends and a session between them.
@@ -126,7 +108,8 @@ class Pair {
     RC_CHECK(server_.endpoint.listen(Locator::parse("dpdk://any@1").value()).ok());
     session_ = client_.endpoint.connect(Locator::parse("dpdk://02:00:00:00:00:02@1").value(), 0,
                                         real_clock.nowNs() + 5 * runtime::kNanosPerSecond);
-    while (!client_.sink.is_open || !server_.sink.is_open) {
+    while (client_.sink.open == 0 || server_.sink.open == 0) {
+      RC_CHECK_MSG(client_.sink.lost == 0, "the two ends find no session");
       client_.step();
       server_.step();
     }
@@ -148,7 +131,7 @@ class Pair {
   Side client_;
   Side server_;
   SessionId session_;
-  EchoCall call_;
+  bench::EchoCall call_;
 };
 
 /// The two frames of a call, there and back, and nothing made of them.
@@ -192,16 +175,7 @@ class Seals {
 };
 
 double nsOf(const std::function<void()>& round) {
-  constexpr int kBatch = 1000;
-  std::vector<double> samples;
-  const int64_t end_ns = real_clock.nowNs() + static_cast<int64_t>(settings.round_ms) * runtime::kNanosPerMilli;
-  for (int64_t last_ns = real_clock.nowNs(); last_ns < end_ns;) {
-    for (int i = 0; i < kBatch; ++i) round();
-    const int64_t now_ns = real_clock.nowNs();
-    samples.push_back(static_cast<double>(now_ns - last_ns) / kBatch);
-    last_ns = now_ns;
-  }
-  return bench::quantile(std::move(samples), 0.5);
+  return bench::medianNs(static_cast<int64_t>(settings.round_ms) * runtime::kNanosPerMilli, 1000, round);
 }
 
 void measure() {

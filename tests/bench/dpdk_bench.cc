@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/support/echo.h"
 #include "bench/support/flags.h"
 #include "bench/support/report.h"
 #include "runtime/real/system_clock.h"
@@ -99,18 +100,8 @@ pid_t startServer(Turn& turn, int number, const std::function<std::function<void
   }
 }
 
-/// The median of many samples, each of a few round trips, so that reading the clock is not what is measured.
 double medianNs(const std::function<void()>& roundTrip) {
-  constexpr int kBatch = 8;
-  std::vector<double> samples;
-  const int64_t end = real_clock.nowNs() + static_cast<int64_t>(settings.round_ms) * runtime::kNanosPerMilli;
-  for (int64_t last = real_clock.nowNs(); last < end;) {
-    for (int i = 0; i < kBatch; ++i) roundTrip();
-    const int64_t now = real_clock.nowNs();
-    samples.push_back(static_cast<double>(now - last) / kBatch);
-    last = now;
-  }
-  return bench::quantile(std::move(samples), 0.5);
+  return bench::medianNs(static_cast<int64_t>(settings.round_ms) * runtime::kNanosPerMilli, 8, roundTrip);
 }
 
 // ---- the peer: frames as they are
@@ -132,21 +123,6 @@ std::function<void()> rawEcho(const std::string& socket) {
 
 // ---- ours
 
-struct EchoSink final : MessageSink {
-  void onRequests(std::span<RxMessage> requests) override {
-    for (RxMessage& request : requests) {
-      TxMessage response = endpoint->allocate(request.messageBytes());
-      response.appendHead(request.head());
-      endpoint->reply(request.reply_to, std::move(response));
-    }
-  }
-  void onSessionOpen(SessionId) override { ++open; }
-  void onSessionLost(SessionId, Status) override { ++lost; }
-  Endpoint* endpoint = nullptr;
-  int open = 0;
-  int lost = 0;
-};
-
 struct Side {
   Side(const std::vector<std::string>& devices, size_t own, uint8_t number, bool seal) {
     DpdkOptions options;
@@ -166,7 +142,7 @@ struct Side {
   Identity identity;
   std::unique_ptr<DpdkTransport> transport;
   std::unique_ptr<Endpoint> endpoint;
-  EchoSink sink;
+  bench::EchoSink sink;
 };
 
 std::function<void()> ourEcho(const std::string& socket, bool seal) {
@@ -174,11 +150,6 @@ std::function<void()> ourEcho(const std::string& socket, bool seal) {
   must(side->endpoint->listen(Locator::parse("dpdk://any@1").value()));
   return [side] { side->step(); };
 }
-
-struct EchoCall : PendingCall {
-  EchoCall() : PendingCall([](PendingCall& call, Status, RxMessage) { ++static_cast<EchoCall&>(call).done; }) {}
-  uint64_t done = 0;
-};
 
 class Session {
  public:
@@ -203,7 +174,7 @@ class Session {
  private:
   Side& side_;
   SessionId id_;
-  EchoCall call_;
+  bench::EchoCall call_;
 };
 
 // ---- looking at many ports

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/support/echo.h"
 #include "bench/support/flags.h"
 #include "runtime/real/system_clock.h"
 #include "transport/shm/ring.h"
@@ -194,30 +195,16 @@ Latency ringRound(int64_t round_ns) {
 
 // ---- ours
 
-struct EchoSink final : MessageSink {
-  explicit EchoSink(Endpoint& own) : endpoint(own) {}
-  void onRequests(std::span<RxMessage> requests) override {
-    for (RxMessage& request : requests) {
-      TxMessage response = endpoint.allocate(kPayloadBytes);
-      response.appendHead(request.head());
-      endpoint.reply(request.reply_to, std::move(response));
-    }
-  }
-  void onSessionOpen(SessionId) override { ++open; }
-  void onSessionLost(SessionId, Status) override { ++lost; }
-  Endpoint& endpoint;
-  int open = 0;
-  int lost = 0;
-};
-
 struct EchoSide {
-  EchoSide() : transport({}, ShmContext{clock, entropy, silentTrace()}), endpoint(transport.makeEndpoint(identity)) {}
+  EchoSide() : transport({}, ShmContext{clock, entropy, silentTrace()}), endpoint(transport.makeEndpoint(identity)) {
+    sink.endpoint = endpoint.get();
+  }
   runtime::SystemClock clock;
   runtime::SystemEntropy entropy;
   Identity identity;
   ShmTransport transport;
   std::unique_ptr<Endpoint> endpoint;
-  EchoSink sink{*endpoint};
+  bench::EchoSink sink;
 };
 
 void echoServer(void* argument) {
@@ -228,11 +215,6 @@ void echoServer(void* argument) {
     if (side.endpoint->poll(side.sink, 64) != 0) side.endpoint->flush();
   }
 }
-
-struct EchoCall : PendingCall {
-  EchoCall() : PendingCall([](PendingCall& call, Status, RxMessage) { ++static_cast<EchoCall&>(call).done; }) {}
-  uint64_t done = 0;
-};
 
 /// A session to an echo server of its own process.
 class EchoSession {
@@ -254,7 +236,7 @@ class EchoSession {
     ::unlink((std::string(path_) + ".lock").c_str());
   }
 
-  void start(EchoCall& call) {
+  void start(bench::EchoCall& call) {
     TxMessage request = side_.endpoint->allocate(kPayloadBytes);
     std::memcpy(request.extendHead(kPayloadBytes), payload_, kPayloadBytes);
     const Status status = side_.endpoint->call(session_, request, {}, call);
@@ -273,7 +255,7 @@ class EchoSession {
 
 Latency echoRound(int64_t round_ns) {
   EchoSession session;
-  EchoCall call;
+  bench::EchoCall call;
   return measure(round_ns, [&] {
     const uint64_t before = call.done;
     session.start(call);
@@ -285,8 +267,8 @@ Latency echoRound(int64_t round_ns) {
 template <int Outstanding>
 Latency throughputRound(int64_t round_ns) {
   EchoSession session;
-  std::array<EchoCall, Outstanding> calls;
-  for (EchoCall& call : calls) session.start(call);
+  std::array<bench::EchoCall, Outstanding> calls;
+  for (bench::EchoCall& call : calls) session.start(call);
   session.flush();
   runtime::SystemClock clock;
   const int64_t start = clock.nowNs();
@@ -297,7 +279,7 @@ Latency throughputRound(int64_t round_ns) {
       const uint32_t found = session.poll();
       if (found == 0) continue;
       operations += found;
-      for (EchoCall& call : calls) {
+      for (bench::EchoCall& call : calls) {
         if (!call.in_flight) session.start(call);
       }
       session.flush();

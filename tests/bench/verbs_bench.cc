@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/support/echo.h"
 #include "bench/support/flags.h"
 #include "bench/support/statistics.h"
 #include "runtime/real/system_clock.h"
@@ -27,23 +28,6 @@ struct Settings {
   std::string connect;
   int calls = 2000;
   int bytes = 100;
-};
-
-struct EchoSink final : MessageSink {
-  void onRequests(std::span<RxMessage> requests) override {
-    for (RxMessage& request : requests) {
-      TxMessage response = endpoint->allocate(request.messageBytes());
-      response.appendHead(request.head());
-      endpoint->reply(request.reply_to, std::move(response));
-    }
-  }
-  void onSessionOpen(SessionId) override { is_open = true; }
-  void onSessionLost(SessionId, Status reason) override {
-    if (!is_open) lost = reason;
-  }
-  Endpoint* endpoint = nullptr;
-  bool is_open = false;
-  Status lost = Status::Ok;
 };
 
 struct Side {
@@ -68,7 +52,7 @@ struct Side {
   Identity identity;
   std::unique_ptr<VerbsTransport> transport;
   std::unique_ptr<Endpoint> endpoint;
-  EchoSink sink;
+  bench::EchoSink sink;
 };
 
 [[noreturn]] void serve(const Settings& settings) {
@@ -82,29 +66,24 @@ struct Side {
   for (;;) side.step();
 }
 
-struct EchoCall : PendingCall {
-  EchoCall() : PendingCall([](PendingCall& call, Status, RxMessage) { static_cast<EchoCall&>(call).is_done = true; }) {}
-  bool is_done = false;
-};
-
 void measure(const Settings& settings) {
   Side side(settings.device);
   auto where = Locator::parse(settings.connect);
   RC_CHECK_MSG(where.ok(), where.error().message.c_str());
   const SessionId session = side.endpoint->connect(*where, 0, side.clock.nowNs() + 10 * runtime::kNanosPerSecond);
-  while (!side.sink.is_open) {
-    RC_CHECK_MSG(side.sink.lost == Status::Ok, "nobody serves there");
+  while (side.sink.open == 0) {
+    RC_CHECK_MSG(side.sink.lost == 0, "nobody serves there");
     side.step();
   }
   const auto bytes = static_cast<uint32_t>(settings.bytes);
   std::vector<double> samples;
   for (int i = 0; i < settings.calls; ++i) {
     const int64_t begin = side.clock.nowNs();
-    EchoCall call;
+    bench::EchoCall call;
     TxMessage request = side.endpoint->allocate(bytes);
     std::memset(request.extendHead(bytes), 7, bytes);
     RC_CHECK(side.endpoint->call(session, request, {}, call) == Status::Ok);
-    while (!call.is_done) side.step();
+    while (call.done == 0) side.step();
     samples.push_back(static_cast<double>(side.clock.nowNs() - begin) / 1000);
   }
   std::printf("{\"p50_us\": %.3f, \"p99_us\": %.3f, \"calls\": %d, \"bytes\": %d}\n", bench::quantile(samples, 0.5),

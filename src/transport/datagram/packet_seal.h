@@ -24,7 +24,7 @@ using HeaderWords = std::array<uint64_t, sizeof(wire::PacketHeader) / sizeof(uin
 /// that nobody else knows and never travel: two different packets get the same with a chance of 2^-63. So only AES, of
 /// one block, has to be believed. Without a key: NH under keys that everybody knows, which finds what wires do and not
 /// what people do. Each direction has keys of its own, so that a packet sent back to its sender fits nowhere. Cost:
-/// about 10 ns, and 20 GB/s for the payload; 1.4 KB for the keys.
+/// about 20 ns, and 20 GB/s for the payload; 1.4 KB for the keys.
 ///
 /// Thread: one at a time, copies included.
 class PacketSeal {
