@@ -23,6 +23,7 @@ enum class [[nodiscard]] Status : uint16_t {
   TooLarge = 7,        ///< key or value beyond the limits of docs/formats.md
   BadRequest = 8,      ///< malformed or out of range; repeating it is useless
   OutcomeUnknown = 9,  ///< a mutation may have taken effect, or may yet; only the application can decide
+  LimitReached = 10,   ///< as many tables, tablets or servers as a cluster may have: drop some first
 
   // Try elsewhere: the caller refreshes what it knows and repeats.
   WrongServer = 20,    ///< the tablet is not here; ask the coordinator
@@ -35,6 +36,8 @@ enum class [[nodiscard]] Status : uint16_t {
   LeaseUnknown = 32,    ///< the server could not confirm the client's or its own lease yet
   NotLeader = 33,       ///< this coordinator is not (or no longer) the one in charge
   TooFewReplicas = 34,  ///< fewer servers live, or have place, than --min-replicas asks copies on: writes wait for them
+  CoordinatorFull = 35,  ///< the disk of the coordinator's storage is full: tables and servers cannot change meanwhile
+  StateBehind = 36,      ///< the coordinator's state is an older copy than what servers have heard: it serves nobody
 
   // The call cannot be completed on this session.
   // The client library gives none of these for a mutation that may have happened: that is OutcomeUnknown.
@@ -44,6 +47,7 @@ enum class [[nodiscard]] Status : uint16_t {
   Unreachable = 43,       ///< no connection could be made
   Refused = 44,           ///< the handshake failed: secret, cluster, protocol version or role
   Shutdown = 45,          ///< this process is stopping
+  Forked = 46,            ///< the client was made by the parent of this process: make another one after the fork
 
   // Duplicates and leases.
   StaleSequence = 60,  ///< the sequence was acknowledged by the client before: a late attempt of a call that is over

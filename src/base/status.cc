@@ -24,6 +24,8 @@ std::string_view name(Status status) {
       return "BadRequest";
     case Status::OutcomeUnknown:
       return "OutcomeUnknown";
+    case Status::LimitReached:
+      return "LimitReached";
     case Status::WrongServer:
       return "WrongServer";
     case Status::StaleEpoch:
@@ -40,6 +42,10 @@ std::string_view name(Status status) {
       return "NotLeader";
     case Status::TooFewReplicas:
       return "TooFewReplicas";
+    case Status::CoordinatorFull:
+      return "CoordinatorFull";
+    case Status::StateBehind:
+      return "StateBehind";
     case Status::SessionLost:
       return "SessionLost";
     case Status::DeadlineExceeded:
@@ -52,6 +58,8 @@ std::string_view name(Status status) {
       return "Refused";
     case Status::Shutdown:
       return "Shutdown";
+    case Status::Forked:
+      return "Forked";
     case Status::StaleSequence:
       return "StaleSequence";
     case Status::LeaseExpired:
