@@ -71,6 +71,9 @@ Failure connectFailure(Status status, const ClientOptions& options) {
                           "'; check the cluster name"};
     case Status::WrongFormat:
       return {status, "the coordinator at " + where + " speaks another protocol version; use tools of one version"};
+    case Status::StateBehind:
+      return {status, "the coordinator at " + where +
+                          " has an older copy of the cluster's state, and serves nobody; its log says what it misses"};
     case Status::Unreachable:
     case Status::DeadlineExceeded:
       return {Status::Unreachable, "no coordinator answers at " + where + "; check that it runs and listens there"};
@@ -132,6 +135,7 @@ Outcome<std::unique_ptr<Client::Impl>> Client::Impl::open(const ClientOptions& o
       std::make_unique<rpc::Dispatch>(*impl->clock_, trace, impl->transports_->sleeper(), rpc::DispatchOptions{});
   for (transport::Endpoint* endpoint : impl->transports_->endpoints()) impl->dispatch_->addEndpoint(*endpoint);
   impl->caller_ = std::make_unique<rpc::Caller>(*impl->dispatch_);
+  impl->caller_->learnClusterOf(impl->identity_);
   client::ClusterClientOptions cluster_options;
   cluster_options.renew_by_timer = false;
   impl->cluster_ = std::make_unique<ClusterClient>(*impl->caller_, *impl->entropy_, std::move(coordinators).value(),

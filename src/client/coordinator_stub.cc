@@ -22,6 +22,7 @@ constexpr int64_t kAttemptNs = runtime::kNanosPerSecond;
 bool isWorthRepeating(Status status) {
   return isRetryable(status) || status == Status::Unreachable || status == Status::SessionLost ||
          status == Status::DeadlineExceeded || status == Status::Cancelled ||
+         status == Status::WrongCluster ||  // the right one will be back there
          status == Status::OutcomeUnknown;  // stored, or perhaps: to be asked again until it is finished
 }
 
@@ -80,7 +81,8 @@ Task<Status> CoordinatorStub::call(Opcode opcode, RequestMessage request, Respon
     const int64_t resume_ns = addNs(pacer_.nowNs(), backoff.nextNs(outcome.retry_after_us, random_));
     if (resume_ns >= deadline_ns) {
       if (may_have_happened && effect != Effect::None) co_return Status::OutcomeUnknown;
-      const bool is_cause = outcome.status == Status::Unreachable || outcome.status == Status::NoSpace;
+      const bool is_cause = outcome.status == Status::Unreachable || outcome.status == Status::NoSpace ||
+                            outcome.status == Status::WrongCluster || outcome.status == Status::StateBehind;
       co_return is_cause ? outcome.status : Status::DeadlineExceeded;
     }
     [[maybe_unused]] const Status woken = co_await pacer_.pauseUntil(resume_ns);
@@ -341,6 +343,13 @@ Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns, 
     progress.segments_whole = recovery.segments_whole();
     progress.segments_in_part = recovery.segments_in_part();
     progress.loss_accepted = recovery.loss_accepted();
+  }
+  for (const control::ServerSilence& silence : response.silences()) {
+    const bool is_known = control::SilenceWait_IsValid(static_cast<int>(silence.wait()));
+    out.silences.push_back(
+        {.server = ServerId(silence.server()),
+         .silent_ns = silence.silent_ns(),
+         .wait = is_known ? static_cast<ServerSilence::Wait>(silence.wait()) : ServerSilence::Wait::Unknown});
   }
   if (!decodeTableMaps(response.tables(), response.tablets(), response.servers(), out.tables)) {
     co_return Status::Corrupt;

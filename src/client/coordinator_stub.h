@@ -84,12 +84,22 @@ struct RecoveryProgress {
   bool loss_accepted = false;
 };
 
+/// A living server that does not renew its lease.
+struct ServerSilence {
+  /// Why it is not declared dead yet.
+  enum class Wait : uint8_t { Unknown, Short, Together, Replacers, Room };
+  ServerId server;
+  int64_t silent_ns = -1;  ///< -1: since before the coordinator started
+  Wait wait = Wait::Unknown;
+};
+
 struct ClusterStatus {
   ClusterId cluster;
   std::string name;
   std::vector<ServerStatus> servers;
   std::vector<TableMap> tables;
   std::vector<RecoveryProgress> recoveries;
+  std::vector<ServerSilence> silences;
   std::vector<TransportSessions> coordinator_transports;
 };
 

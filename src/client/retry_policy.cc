@@ -19,7 +19,8 @@ Reaction reactionTo(Status status) {
     case Status::StaleEpoch:
     case Status::WrongServerId:
     case Status::Unreachable:
-    case Status::Refused:  // the coordinator took us: what listens there is none of its servers, theirs has left
+    case Status::Refused:       // the coordinator took us: what listens there is none of its servers, theirs has left
+    case Status::WrongCluster:  // likewise: of another cluster
     case Status::SessionLost:
     case Status::Fenced:          // the server is dead and knows it; its tablets go elsewhere
     case Status::OutcomeUnknown:  // it ended before the mutation was safe: the new owner knows
@@ -30,6 +31,8 @@ Reaction reactionTo(Status status) {
     case Status::LeaseUnknown:
     case Status::NotLeader:
     case Status::TooFewReplicas:
+    case Status::CoordinatorFull:
+    case Status::StateBehind:
       return Reaction::Wait;
     case Status::LeaseExpired:
       return Reaction::Relapse;
@@ -52,7 +55,10 @@ Status finalStatus(Status last, bool is_mutation, bool may_have_happened) {
   }
   if (is_mutation && may_have_happened) return Status::OutcomeUnknown;
   // Retryable: there was no time for another attempt. What stands in the way for good keeps its name.
-  if (last == Status::NoSpace || last == Status::TooFewReplicas) return last;
+  if (last == Status::NoSpace || last == Status::TooFewReplicas || last == Status::CoordinatorFull ||
+      last == Status::StateBehind) {
+    return last;
+  }
   if (isRetryable(last) || last == Status::SessionLost || last == Status::Cancelled || last == Status::LeaseExpired ||
       last == Status::Fenced) {
     return Status::DeadlineExceeded;

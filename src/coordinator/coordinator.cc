@@ -10,22 +10,28 @@ struct Coordinator::State {
   State(const Environment& environment, const CoordinatorOptions& options)
       : trace(environment.trace),
         journal(environment.store, environment.dispatch, environment.on_failed),
+        history(journal, environment.start),
+        given_up_change(options.given_up_change),
         membership(journal, environment.trace, options.membership),
         clients(journal, options.client_lease_ns),
-        masters(environment.caller, journal, membership, options.call_ns),
-        status_calls(environment.caller, journal, membership, options.status_call_ns),
+        masters(environment.caller, journal, membership, history, options.call_ns),
+        status_calls(environment.caller, journal, membership, history, options.status_call_ns),
         map_lock(environment.dispatch),
         tablet_ids(journal, "tablet"),
         migrations(parts()),
         splits(parts()),
         recoveries(parts()),
         tables(parts(), {&migrations, &splits, &recoveries}),
-        service({journal, map, membership, clients, tables, migrations, splits, recoveries, status_calls}, options) {}
+        service({journal, history, map, membership, clients, tables, migrations, splits, recoveries, status_calls},
+                options) {}
 
   Parts parts() { return {journal, trace, map, map_lock, membership, masters, tablet_ids}; }
 
   Trace& trace;
   Journal journal;
+  ChangeHistory history;
+  const uint64_t given_up_change;
+  bool has_begun = false;  ///< the parts have
   Membership membership;
   ClientLeases clients;
   RpcMasterCalls masters;
@@ -43,6 +49,11 @@ struct Coordinator::State {
 Coordinator::Coordinator(const Environment& environment, const CoordinatorOptions& options)
     : state_(std::make_unique<State>(environment, options)) {
   state_->service.addTo(environment.dispatch.services());
+  state_->service.setOnMissing([this](ServerId server, ChangeRef missing) {
+    // What else arrives in this round is not answered any more either.
+    state_->service.close(Status::StateBehind);
+    if (state_->history.noteMissing(missing)) endForMissing(*state_, server).detach();
+  });
 }
 
 Coordinator::~Coordinator() { RC_CHECK(isIdle()); }
@@ -52,7 +63,13 @@ void Coordinator::start(std::function<void(Status)> on_started) { run(*state_, s
 runtime::Task<void> Coordinator::run(State& state, std::function<void(Status)> on_started) {
   Journal::Running running(state.journal);
   // Each part relies on the ones before it.
-  Status loaded = co_await state.membership.load();
+  Status loaded = co_await readHistory(state, state.given_up_change);
+  if (loaded == Status::StateBehind || loaded == Status::BadConfig) {
+    if (loaded == Status::StateBehind) state.service.close(loaded);
+    on_started(loaded);
+    co_return;
+  }
+  if (loaded == Status::Ok) loaded = co_await state.membership.load();
   if (loaded == Status::Ok) loaded = co_await state.clients.load();
   if (loaded == Status::Ok) loaded = co_await state.tablet_ids.load();
   if (loaded == Status::Ok) loaded = co_await state.tables.load();
@@ -67,6 +84,7 @@ runtime::Task<void> Coordinator::run(State& state, std::function<void(Status)> o
     on_started(loaded);
     co_return;
   }
+  state.has_begun = true;
   state.membership.start();
   state.clients.start();
   state.tables.resume();
@@ -77,17 +95,53 @@ runtime::Task<void> Coordinator::run(State& state, std::function<void(Status)> o
   on_started(Status::Ok);
 }
 
+runtime::Task<Status> Coordinator::readHistory(State& state, uint64_t given_up_change) {
+  ChangeHistory& history = state.history;
+  const Status loaded = co_await history.load();
+  if (loaded != Status::Ok) co_return loaded;
+  if (given_up_change != 0 && given_up_change != history.missingNumber()) {
+    state.trace.error("nothing is known to be missing up to change " + std::to_string(given_up_change) +
+                      (history.isBehind() ? "; " + history.describeMissing() : std::string()));
+    co_return Status::BadConfig;
+  }
+  if (history.isBehind() && given_up_change == 0) {
+    state.trace.error(history.describeMissing() + "; nobody is served");
+    co_return Status::StateBehind;
+  }
+  const Status begun = co_await history.begin();
+  if (begun != Status::Ok || !history.isBehind()) co_return begun;
+  state.trace.warning("going on without the changes up to " + std::to_string(given_up_change) +
+                      ", as it was asked for");
+  co_return co_await history.giveUpMissing();
+}
+
+// A server has heard of a change that is not in this state. Others may have been promised what is not known here, so
+// all that is under way ends as when the process stops.
+runtime::Task<void> Coordinator::endForMissing(State& state, ServerId server) {
+  Journal::Running running(state.journal);
+  const Status stored = co_await state.history.storeMissing();
+  if (state.journal.stopping()) co_return;  // another one was faster
+  state.trace.error(state.history.describeMissing() + (server ? ", says server " + std::to_string(server.value) : "") +
+                    "; nobody is served" +
+                    (stored == Status::Ok ? "" : ", and that could not be stored (" + std::string(name(stored)) + ")"));
+  if (state.has_begun) endParts(state);
+}
+
 bool Coordinator::isServing() const { return state_->service.isOpen(); }
 
 void Coordinator::stop() {
   state_->service.close();
-  state_->journal.stop();
-  state_->membership.stop();
-  state_->clients.stop();
-  state_->tables.stop();
-  state_->migrations.stop();
-  state_->splits.stop();
-  state_->recoveries.stop();
+  endParts(*state_);
+}
+
+void Coordinator::endParts(State& state) {
+  state.journal.stop();
+  state.membership.stop();
+  state.clients.stop();
+  state.tables.stop();
+  state.migrations.stop();
+  state.splits.stop();
+  state.recoveries.stop();
 }
 
 bool Coordinator::isIdle() const { return state_->journal.idle(); }
@@ -98,6 +152,7 @@ Coordinator::Counts Coordinator::counts() const {
   counts.servers_to_recover = state_->recoveries.reports().size();
   counts.servers_recovered = state_->recoveries.finished().servers;
   counts.tablets_recovered = state_->recoveries.finished().tablets;
+  counts.verdicts_by_silence = state_->membership.verdictsBySilence();
   for (const Server* server : state_->membership.servers()) counts.servers_alive += server->alive ? 1 : 0;
   return counts;
 }

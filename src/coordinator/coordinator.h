@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/change_ref.h"
 #include "base/trace.h"
 #include "coordinator/client_leases.h"
 #include "coordinator/membership.h"
@@ -22,13 +23,16 @@ struct CoordinatorOptions {
   /// How long requests wait for what takes several steps (creating, dropping, splitting) before they are told to come
   /// back; the work goes on.
   int64_t request_wait_ns = 5 * runtime::kNanosPerSecond;
+  /// An operator goes on with a state that lacks changes up to this one (ChangeHistory). 0: with none.
+  uint64_t given_up_change = 0;
 };
 
 /// The coordinator: who is a member, which tables and tablets there are, who owns them, which clients live. Everything
 /// is stored before it is answered, so a coordinator that starts carries on where the last one was.
 ///
 /// Usage: construct before the dispatch's first step (it fills the service table), start() on the dispatch, serve;
-/// stop() on the dispatch, step until isIdle(), destroy. Until it has read its state it answers NotLeader.
+/// stop() on the dispatch, step until isIdle(), destroy. Until it has read its state it answers NotLeader. With a state
+/// that proves to be an older copy it ends all that it does and answers StateBehind until it is stopped.
 /// Thread: the dispatch's.
 class Coordinator {
  public:
@@ -40,6 +44,9 @@ class Coordinator {
     Trace& trace;
     /// The store failed, or another coordinator leads: nothing is answered any more, the process has to end.
     std::function<void(Status)> on_failed;
+    /// Drawn at random for this start, not 0: tells its changes from those of others. Also the id in the identity of
+    /// this process: servers obey the start that has answered their last renewal.
+    uint64_t start = 0;
   };
   Coordinator(const Environment& environment, const CoordinatorOptions& options);
   ~Coordinator();
@@ -47,7 +54,8 @@ class Coordinator {
   Coordinator& operator=(const Coordinator&) = delete;
 
   /// Reads the state and carries on. `on_started` is told Ok, or why it cannot (Corrupt, IoError, Shutdown, ...), with
-  /// the reason traced.
+  /// the reason traced. StateBehind: it is known to be an older copy, and everybody is told so. BadConfig:
+  /// given_up_change is not what is missing.
   void start(std::function<void(Status)> on_started);
   bool isServing() const;
   /// Answers what waits and ends all work. Watch isIdle().
@@ -64,6 +72,7 @@ class Coordinator {
     // Of this life of the coordinator.
     uint64_t servers_recovered = 0;  ///< dead ones of which tablets were brought back, and nothing is left to do
     uint64_t tablets_recovered = 0;
+    uint64_t verdicts_by_silence = 0;  ///< with no better reason
   };
   Counts counts() const;
   /// For checks: nothing of the server's log is needed any more. Only while isServing().
@@ -74,6 +83,9 @@ class Coordinator {
  private:
   struct State;
   static runtime::Task<void> run(State& state, std::function<void(Status)> on_started);
+  static runtime::Task<Status> readHistory(State& state, uint64_t given_up_change);
+  static void endParts(State& state);
+  static runtime::Task<void> endForMissing(State& state, ServerId server);
   std::unique_ptr<State> state_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/mutation.h"
 #include "coordinator/control_records.h"
 #include "rpc/control_call.h"
 #include "rpc/session_report.h"
@@ -77,6 +78,23 @@ void fillRecovery(const RecoveryReport& report, const Membership& membership, co
   out.set_loss_accepted(report.loss_accepted);
 }
 
+void fillSilence(const Membership::SilentServer& silent, const Membership& membership, control::ServerSilence& out) {
+  out.set_server(silent.id.value);
+  out.set_silent_ns(membership.silentForNs(silent.id));
+  switch (silent.means) {
+    case SilenceMeans::Together:
+      return out.set_wait(control::SILENCE_WAIT_TOGETHER);
+    case SilenceMeans::Replacers:
+      return out.set_wait(control::SILENCE_WAIT_REPLACERS);
+    case SilenceMeans::Room:
+      return out.set_wait(control::SILENCE_WAIT_ROOM);
+    case SilenceMeans::Nothing:
+    case SilenceMeans::TooShort:
+    case SilenceMeans::Death:  // at once
+      return out.set_wait(control::SILENCE_WAIT_SHORT);
+  }
+}
+
 control::MigrationState stateOf(MigrationStep step) {
   switch (step) {
     case MigrationStep::Done:
@@ -94,8 +112,45 @@ control::MigrationState stateOf(MigrationStep step) {
 
 template <typename Message>
 Status CoordinatorService::receive(const Request& request, Message& message) const {
-  if (!is_open_) return Status::NotLeader;
+  if (!is_open_) return closed_;
   return rpc::parseRequest(request, message) ? Status::Ok : Status::BadRequest;
+}
+
+// A state that was just read may be an older copy. What is handed out or given up with it can hardly be taken back, so
+// most servers have their turn to say what they have heard, before.
+// A state that was just read may be an older copy. What is handed out or given up with it can hardly be taken back, so
+// most servers have their turn to say what they have heard, before. A server that asks has said it itself.
+bool CoordinatorService::isReliable(const Request& request) const {
+  const Membership& membership = services_.membership;
+  const bool is_member = request.peerRole() == Role::Server && request.peerId() != 0;
+  return membership.isSettled() && (!is_member || membership.hasSpoken(ServerId(request.peerId())));
+}
+
+template <typename Message>
+Status CoordinatorService::receiveSettled(const Request& request, Message& message) const {
+  const Status received = receive(request, message);
+  return received == Status::Ok && !isReliable(request) ? Status::RetryLater : received;
+}
+
+template <typename Message>
+Status CoordinatorService::receiveOfMember(const Request& request, Message& message) const {
+  const Status received = receive(request, message);
+  if (received != Status::Ok) return received;
+  // Ids are those of one cluster: whoever has it in another one is not meant by what is known of it here.
+  if (ClusterId(message.cluster()) != services_.journal.store().cluster()) {
+    if (!RC_MUTATION("obey-another-cluster")) return Status::WrongCluster;
+  }
+  // A session that was opened before the enlistment proves no id.
+  const bool is_own = request.peerId() == 0 || request.peerId() == message.id();
+  return is_own ? Status::Ok : Status::BadRequest;
+}
+
+// Also when nobody is served any more: the more is known of what is missing, the better.
+bool CoordinatorService::hasChange(ServerId server, ClusterId cluster, ChangeRef heard) const {
+  const bool can_tell = is_open_ || closed_ == Status::StateBehind;
+  if (!can_tell || cluster != services_.journal.store().cluster() || services_.history.has(heard)) return true;
+  on_missing_(server, heard);
+  return false;
 }
 
 void CoordinatorService::addTo(rpc::ServiceTable& table) {
@@ -130,20 +185,28 @@ void CoordinatorService::addTo(rpc::ServiceTable& table) {
   table.add<&Self::acceptLoss>(Opcode::AcceptLoss, *this, rules(admins));
 }
 
-void CoordinatorService::ping(Request request) { request.reply(is_open_ ? Status::Ok : Status::NotLeader); }
+void CoordinatorService::ping(Request request) { request.reply(is_open_ ? Status::Ok : closed_); }
 
 // ---- servers
 
 runtime::Task<void> CoordinatorService::enlist(Request request) {
   Journal::Running running(services_.journal);
   control::EnlistRequest message;
-  const Status received = receive(request, message);
-  if (received != Status::Ok) co_return refuse(std::move(request), received);
+  if (!rpc::parseRequest(request, message))
+    co_return refuse(std::move(request), is_open_ ? Status::BadRequest : closed_);
+  if (!hasChange(ServerId(message.former_id()), ClusterId(message.former_cluster()), wire::changeOf(message.heard()))) {
+    co_return refuse(std::move(request), Status::StateBehind);
+  }
+  if (!is_open_) co_return refuse(std::move(request), closed_);
   // Ids are those of one cluster: the storage of another one would prove the death of somebody who lives.
   const ClusterId cluster = services_.journal.store().cluster();
-  if (message.former_id() != 0 && ClusterId(message.former_cluster()) != cluster) {
+  const ClusterId former_cluster(message.former_cluster());
+  if ((message.former_id() != 0 || former_cluster) && former_cluster != cluster) {
     co_return refuse(std::move(request), Status::WrongCluster);
   }
+  // It has said what it has heard; others may know more.
+  services_.membership.noteSpoken(ServerId(message.former_id()));
+  if (!services_.membership.isSettled()) co_return refuse(std::move(request), Status::RetryLater);
   Server server;
   server.locators.assign(message.locators().begin(), message.locators().end());
   server.name = message.name();
@@ -152,6 +215,9 @@ runtime::Task<void> CoordinatorService::enlist(Request request) {
   server.nonce = message.nonce();
   server.keeps_replicas = message.keeps_replicas();
   server.failure_domain = message.failure_domain();
+  server.replicas = message.replicas();
+  server.min_replicas = message.min_replicas();
+  server.local_replica = message.local_replica();
   const Membership::Enlistment enlisted =
       co_await services_.membership.enlist(std::move(server), ServerId(message.former_id()));
   if (enlisted.status != Status::Ok) co_return refuse(std::move(request), enlisted.status);
@@ -160,36 +226,47 @@ runtime::Task<void> CoordinatorService::enlist(Request request) {
   response.set_cluster(cluster.value);
   response.set_lease_ns(services_.membership.leaseNs());
   response.set_membership(services_.membership.version());
+  wire::fillChange(services_.history.latest(), *response.mutable_change());
+  response.set_start(services_.history.start());
   rpc::replyControl(std::move(request), response);
 }
 
 void CoordinatorService::renewServer(Request request) {
   control::RenewServerLeaseRequest message;
-  const Status received = receive(request, message);
+  const ServerId id(rpc::parseRequest(request, message) ? message.id() : 0);
+  if (!hasChange(id, ClusterId(message.cluster()), wire::changeOf(message.heard()))) {
+    return refuse(std::move(request), Status::StateBehind);
+  }
+  const Status received = receiveOfMember(request, message);
   if (received != Status::Ok) return refuse(std::move(request), received);
-  // A session that was opened before the enlistment proves no id.
-  if (request.peerId() != 0 && request.peerId() != message.id()) return refuse(std::move(request), Status::BadRequest);
-  const Status renewed = services_.membership.renew(ServerId(message.id()));
+  const Status renewed = services_.membership.renew(
+      id, Membership::Renewal{
+              .nonce = message.nonce(), .live_bytes = message.live_bytes(), .room_bytes = message.room_bytes()});
   if (renewed != Status::Ok) return refuse(std::move(request), renewed);
   control::RenewServerLeaseResponse response;
   response.set_lease_ns(services_.membership.leaseNs());
   response.set_membership(services_.membership.version());
+  // Before, it would follow what may be an older copy, and take the right state for one when that is back.
+  response.set_start(services_.history.start());
+  if (services_.membership.isSettled()) {
+    wire::fillChange(services_.history.latest(), *response.mutable_change());
+  }
   rpc::replyControl(std::move(request), response);
 }
 
 runtime::Task<void> CoordinatorService::goodbye(Request request) {
   Journal::Running running(services_.journal);
   control::GoodbyeRequest message;
-  Status status = receive(request, message);
-  if (status == Status::Ok && request.peerId() != 0 && request.peerId() != message.id()) status = Status::BadRequest;
+  Status status = receiveOfMember(request, message);
+  if (status == Status::Ok && !isReliable(request)) status = Status::RetryLater;
   if (status == Status::Ok) status = co_await services_.membership.goodbye(ServerId(message.id()));
   replyStatus(std::move(request), status);
 }
 
 void CoordinatorService::getMembership(Request request) {
   control::GetMembershipRequest message;
-  Status status = receive(request, message);
-  if (status == Status::Ok && request.peerId() != 0 && request.peerId() != message.id()) status = Status::BadRequest;
+  Status status = receiveOfMember(request, message);
+  if (status == Status::Ok && !isReliable(request)) status = Status::RetryLater;
   if (status == Status::Ok) status = services_.membership.mayAsk(ServerId(message.id()));
   if (status != Status::Ok) return refuse(std::move(request), status);
   control::GetMembershipResponse response;
@@ -203,18 +280,21 @@ void CoordinatorService::getMembership(Request request) {
 runtime::Task<void> CoordinatorService::raiseFloor(Request request) {
   Journal::Running running(services_.journal);
   control::RaiseFloorRequest message;
-  Status status = receive(request, message);
-  if (status == Status::Ok && request.peerId() != 0 && request.peerId() != message.id()) status = Status::BadRequest;
+  Status status = receiveOfMember(request, message);
+  if (status == Status::Ok && !isReliable(request)) status = Status::RetryLater;
   if (status == Status::Ok) {
     const ReplicaFloor floor{SegmentId(message.segment()), message.replica_epoch()};
     status = co_await services_.membership.raiseFloor(ServerId(message.id()), floor);
   }
-  replyStatus(std::move(request), status);
+  if (status != Status::Ok) co_return refuse(std::move(request), status);
+  control::RaiseFloorResponse response;
+  wire::fillChange(services_.history.latest(), *response.mutable_change());
+  rpc::replyControl(std::move(request), response);
 }
 
 void CoordinatorService::checkMasters(Request request) {
   control::CheckMastersRequest message;
-  Status status = receive(request, message);
+  Status status = receiveSettled(request, message);
   if (status == Status::Ok && message.masters_size() > kMastersCheckedMax) status = Status::BadRequest;
   if (status != Status::Ok) return refuse(std::move(request), status);
   control::CheckMastersResponse response;
@@ -231,7 +311,7 @@ void CoordinatorService::checkMasters(Request request) {
 runtime::Task<void> CoordinatorService::checkClients(Request request) {
   Journal::Running running(services_.journal);
   control::CheckClientRequest message;
-  const Status received = receive(request, message);
+  const Status received = receiveSettled(request, message);
   if (received != Status::Ok) co_return refuse(std::move(request), received);
   std::vector<ClientId> ids;
   for (const uint64_t id : message.clients()) ids.emplace_back(id);
@@ -248,7 +328,7 @@ runtime::Task<void> CoordinatorService::checkClients(Request request) {
 runtime::Task<void> CoordinatorService::openClient(Request request) {
   Journal::Running running(services_.journal);
   control::OpenClientRequest message;
-  const Status received = receive(request, message);
+  const Status received = receiveSettled(request, message);
   if (received != Status::Ok) co_return refuse(std::move(request), received);
   const ClientLeases::Opened opened = co_await services_.clients.open(message.nonce());
   if (opened.status != Status::Ok) co_return refuse(std::move(request), opened.status);
@@ -260,7 +340,7 @@ runtime::Task<void> CoordinatorService::openClient(Request request) {
 
 void CoordinatorService::renewClient(Request request) {
   control::RenewClientRequest message;
-  Status status = receive(request, message);
+  Status status = receiveSettled(request, message);
   if (status == Status::Ok) status = services_.clients.renew(ClientId(message.client()));
   if (status != Status::Ok) return refuse(std::move(request), status);
   control::RenewClientResponse response;
@@ -271,7 +351,7 @@ void CoordinatorService::renewClient(Request request) {
 runtime::Task<void> CoordinatorService::closeClient(Request request) {
   Journal::Running running(services_.journal);
   control::CloseClientRequest message;
-  Status status = receive(request, message);
+  Status status = receiveSettled(request, message);
   if (status == Status::Ok) status = co_await services_.clients.close(ClientId(message.client()));
   replyStatus(std::move(request), status);
 }
@@ -281,7 +361,7 @@ runtime::Task<void> CoordinatorService::closeClient(Request request) {
 runtime::Task<void> CoordinatorService::createTable(Request request) {
   Journal::Running running(services_.journal);
   control::CreateTableRequest message;
-  Status received = receive(request, message);
+  Status received = receiveSettled(request, message);
   // A level of a newer client's.
   const bool is_level =
       message.durability() == control::DURABILITY_BUFFERED || message.durability() == control::DURABILITY_SYNC;
@@ -302,7 +382,7 @@ runtime::Task<void> CoordinatorService::createTable(Request request) {
 runtime::Task<void> CoordinatorService::dropTable(Request request) {
   Journal::Running running(services_.journal);
   control::DropTableRequest message;
-  Status status = receive(request, message);
+  Status status = receiveSettled(request, message);
   if (status != Status::Ok) co_return refuse(std::move(request), status);
   status = co_await services_.tables.drop(TableId(message.table()), waitDeadlineNs());
   replyStatus(std::move(request), ofChange(status));
@@ -353,7 +433,7 @@ void CoordinatorService::getTablets(Request request) {
 runtime::Task<void> CoordinatorService::moveTablet(Request request) {
   Journal::Running running(services_.journal);
   control::MoveTabletRequest message;
-  const Status received = receive(request, message);
+  const Status received = receiveSettled(request, message);
   if (received != Status::Ok) co_return refuse(std::move(request), received);
   const MigrationManager::Begun begun =
       co_await services_.migrations.begin(TabletId(message.tablet()), ServerId(message.destination()));
@@ -366,7 +446,7 @@ runtime::Task<void> CoordinatorService::moveTablet(Request request) {
 runtime::Task<void> CoordinatorService::splitTable(Request request) {
   Journal::Running running(services_.journal);
   control::SplitTableRequest message;
-  const Status received = receive(request, message);
+  const Status received = receiveSettled(request, message);
   if (received != Status::Ok) co_return refuse(std::move(request), received);
   const SplitManager::Halves halves =
       co_await services_.splits.split(TableId(message.table()), message.at_hash(), waitDeadlineNs());
@@ -395,7 +475,7 @@ void CoordinatorService::migrationStatus(Request request) {
 runtime::Task<void> CoordinatorService::cancelMigration(Request request) {
   Journal::Running running(services_.journal);
   control::CancelMigrationRequest message;
-  Status status = receive(request, message);
+  Status status = receiveSettled(request, message);
   if (status == Status::Ok) {
     status = co_await services_.migrations.cancel(MigrationId(message.migration()), waitDeadlineNs());
   }
@@ -405,7 +485,7 @@ runtime::Task<void> CoordinatorService::cancelMigration(Request request) {
 runtime::Task<void> CoordinatorService::acceptLoss(Request request) {
   Journal::Running running(services_.journal);
   control::AcceptLossRequest message;
-  Status status = receive(request, message);
+  Status status = receiveSettled(request, message);
   if (status == Status::Ok) {
     status = ofChange(co_await services_.recoveries.acceptLoss(ServerId(message.server()), message.token()));
   }
@@ -457,6 +537,9 @@ runtime::Task<void> CoordinatorService::clusterStatus(Request request) {
   for (const RecoveryReport& report : services_.recoveries.reports()) {
     if (response.recoveries_size() >= kRecoveriesMax) break;
     fillRecovery(report, services_.membership, *response.add_recoveries());
+  }
+  for (const Membership::SilentServer& silent : services_.membership.silentServers()) {
+    fillSilence(silent, services_.membership, *response.add_silences());
   }
   rpc::reportSessions(request.dispatch(), lists_sessions ? rpc::kSessionsListedMax : 0, *response.mutable_transports());
   rpc::replyControl(std::move(request), response);

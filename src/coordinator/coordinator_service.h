@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+
+#include "coordinator/change_history.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/migration_manager.h"
 #include "coordinator/recovery_manager.h"
@@ -15,6 +18,7 @@ class CoordinatorService {
  public:
   struct Services {
     Journal& journal;
+    const ChangeHistory& history;
     TabletMap& map;
     Membership& membership;
     ClientLeases& clients;
@@ -29,7 +33,15 @@ class CoordinatorService {
   void addTo(rpc::ServiceTable& table);
   /// From now on requests are answered; before, NotLeader.
   void open() { is_open_ = true; }
-  void close() { is_open_ = false; }
+  /// From now on they get `why`.
+  void close(Status why = Status::NotLeader) {
+    is_open_ = false;
+    closed_ = why;
+  }
+  /// Told when a server names a change of the cluster's state that is not here. Once, before open().
+  void setOnMissing(std::function<void(ServerId server, ChangeRef missing)> on_missing) {
+    on_missing_ = std::move(on_missing);
+  }
   bool isOpen() const { return is_open_; }
 
   void ping(rpc::Request request);
@@ -57,11 +69,20 @@ class CoordinatorService {
  private:
   template <typename Message>
   Status receive(const rpc::Request& request, Message& message) const;
+  template <typename Message>
+  Status receiveSettled(const rpc::Request& request, Message& message) const;
+  /// As receive(), for what a server says in its own name, which is of one cluster.
+  template <typename Message>
+  Status receiveOfMember(const rpc::Request& request, Message& message) const;
+  bool isReliable(const rpc::Request& request) const;
+  bool hasChange(ServerId server, ClusterId cluster, ChangeRef heard) const;
   int64_t waitDeadlineNs() const { return services_.journal.nowNs() + options_.request_wait_ns; }
 
   const Services services_;
   const CoordinatorOptions options_;
+  std::function<void(ServerId, ChangeRef)> on_missing_;
   bool is_open_ = false;
+  Status closed_ = Status::NotLeader;
 };
 
 }  // namespace ramcore::coordinator

@@ -1,8 +1,17 @@
 #include "coordinator/id_allocator.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "base/check.h"
 #include "coordinator/stored_state.h"
 
 namespace ramcore::coordinator {
+
+IdAllocator::IdAllocator(Journal& journal, std::string_view kind)
+    : journal_(journal), key_(std::string(kPrefix) + std::string(kind)), lock_(journal.executor()) {
+  RC_CHECK(std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds));
+}
 
 runtime::Task<Status> IdAllocator::load() {
   Result<std::vector<KeyValue>> stored = co_await journal_.readPrefix(key_);

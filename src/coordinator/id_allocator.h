@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "coordinator/async_mutex.h"
 #include "coordinator/journal.h"
@@ -11,8 +12,11 @@ namespace ramcore::coordinator {
 /// store at a time; what a crash leaves of a block is lost, which does not matter.
 class IdAllocator {
  public:
-  /// @param kind  part of the key in the store
-  IdAllocator(Journal& journal, std::string kind) : journal_(journal), key_("id/" + kind), lock_(journal.executor()) {}
+  /// Every kind that there is.
+  static constexpr std::string_view kKinds[] = {"server", "table", "tablet", "client", "migration"};
+
+  /// @param kind  one of kKinds (checked), part of the key in the store
+  IdAllocator(Journal& journal, std::string_view kind);
 
   runtime::Task<Status> load();
   /// The first of `count` ids in a row. count: 1..1,000,000. Failure: as Journal::commit.
@@ -21,7 +25,9 @@ class IdAllocator {
   uint64_t end() const { return next_; }
 
  private:
+  friend class ChangeHistory;  // skips ids that another copy of the state may have handed out
   static constexpr uint64_t kBlock = 256;
+  static constexpr std::string_view kPrefix = "id/";
 
   Journal& journal_;
   const std::string key_;

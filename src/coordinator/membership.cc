@@ -22,7 +22,8 @@ Membership::Membership(Journal& journal, Trace& trace, const MembershipOptions& 
       ids_(journal, "server"),
       lock_(journal.executor()),
       changed_(journal.executor()) {
-  RC_CHECK(options.lease_ns > 0 && options.verdict_after_ns >= options.lease_ns);
+  RC_CHECK(options.lease_ns > 0 && options.verdict_after_ns >= options.lease_ns &&
+           options.together_ns >= options.verdict_after_ns);
 }
 
 runtime::Task<Status> Membership::loadConfig(StoredConfig& config) {
@@ -49,6 +50,8 @@ runtime::Task<Status> Membership::load() {
   const int64_t now_ns = journal_.nowNs();
   const int64_t granted_until_ns = now_ns + std::max(config.server_lease_ns, options_.lease_ns);
   no_verdict_before_ns_ = granted_until_ns;
+  settled_at_ns_ = now_ns + options_.lease_ns;
+  hearing_since_ns_ = now_ns;
   for (const KeyValue& entry : *stored) {
     Member member;
     if (!decode(entry.value, member.server) || entry.key != keyOf(member.server.id)) {
@@ -67,6 +70,7 @@ runtime::Task<Status> Membership::load() {
   version_ = uint64_t{config.starts} << 32;
   Batch batch;
   batch.put(std::string(kConfigKey), encodeConfig(config));
+  batch.is_unnumbered = true;
   co_return co_await journal_.commit(std::move(batch));
 }
 
@@ -119,8 +123,11 @@ runtime::Task<Membership::Enlistment> Membership::enlist(Server server, ServerId
   warnOfCopies(server, former);
   const Status stored = co_await storeNew(server, former);
   if (stored != Status::Ok) co_return Enlistment{stored, {}};
+  // With it those that are silent may not be half of the servers any more.
+  if (areSilentTogether()) noteTogetherUntil(journal_.nowNs());
   Member member;
   member.server = std::move(server);
+  member.last_heard_ns = journal_.nowNs();
   const ServerId given = member.server.id;
   trace_.info("server " + std::to_string(given.value) + " (" + member.server.name + ") joins");
   members_.emplace(given, std::move(member));
@@ -161,13 +168,19 @@ runtime::Task<Status> Membership::storeNew(Server& server, ServerId former) {
   co_return stored;
 }
 
-Status Membership::renew(ServerId id) {
+Status Membership::renew(ServerId id, std::optional<Renewal> renewal) {
   const auto found = members_.find(id);
   if (found == members_.end() || !found->second.server.alive) return Status::Fenced;
+  if (renewal && renewal->nonce != found->second.server.nonce) return Status::Fenced;
   if (found->second.verdict_under_way) return Status::RetryLater;
   const int64_t now_ns = journal_.nowNs();
+  // Before it counts as heard: with it they may not be half of the servers any more.
+  if (silenceNs(found->second) >= heardWithinNs() && areSilentTogether()) noteTogetherUntil(now_ns);
+  found->second.left_behind_since_ns = 0;
   found->second.last_heard_ns = now_ns;
   found->second.is_heard = true;
+  found->second.has_spoken = true;
+  if (renewal) found->second.renewal = renewal;
   // The answer leaves a little later than now. The server counts from before its question, which is earlier than now,
   // so this count is on the safe side; and a shorter lease never shortens one granted before.
   found->second.lease_end_ns = std::max(found->second.lease_end_ns, now_ns + options_.lease_ns);
@@ -266,47 +279,154 @@ runtime::Task<Status> Membership::declareDead(ServerId id, bool stopped_itself) 
   co_return Status::Ok;
 }
 
-int64_t Membership::nextVerdictNs() const {
-  int64_t next_ns = runtime::kNever;
+int64_t Membership::silenceNs(const Member& member) const {
+  return journal_.nowNs() - std::max(member.last_heard_ns, hearing_since_ns_);
+}
+
+bool Membership::areSilentTogether() const {
+  size_t living = 0;
+  size_t silent = 0;
   for (const auto& [id, member] : members_) {
     if (!member.server.alive) continue;
-    next_ns = std::min(next_ns, member.last_heard_ns + options_.verdict_after_ns);
+    ++living;
+    silent += silenceNs(member) >= heardWithinNs() ? 1 : 0;
   }
-  return next_ns == runtime::kNever ? next_ns : std::max(next_ns, no_verdict_before_ns_);
+  return silent != 0 && silent * 2 >= living;
+}
+
+void Membership::noteTogetherUntil(int64_t now_ns) {
+  together_until_ns_ = now_ns;
+  for (auto& [id, member] : members_) {
+    if (member.left_behind_since_ns == 0 && silenceNs(member) >= heardWithinNs()) member.left_behind_since_ns = now_ns;
+  }
+}
+
+// With nobody to watch there is nothing to wake up for.
+int64_t Membership::nextLookNs() const {
+  int64_t next_ns = runtime::kNever;
+  const int64_t now_ns = journal_.nowNs();
+  for (const auto& [id, member] : members_) {
+    if (!member.server.alive) continue;
+    // Who waits for a verdict longer than that is looked at now and then.
+    const int64_t due_ns = std::max(now_ns + options_.verdict_after_ns - silenceNs(member), no_verdict_before_ns_);
+    next_ns = std::min({next_ns, now_ns + options_.lease_ns / 2, due_ns > now_ns ? due_ns : runtime::kNever});
+  }
+  return next_ns;
 }
 
 runtime::Task<void> Membership::watch() {
   Journal::Running running(journal_);
-  const int64_t pace_ns = options_.lease_ns / 2;
   while (!journal_.stopping()) {
-    // With nobody to watch there is nothing to wake up for; an enlistment or the stop ends the wait.
-    const int64_t next_ns = nextVerdictNs();
-    const int64_t wake_ns = next_ns == runtime::kNever ? next_ns : std::min(next_ns, journal_.nowNs() + pace_ns);
+    const int64_t wake_ns = nextLookNs();
     const Status woken = co_await changed_.wait(wake_ns);
     if (woken != Status::DeadlineExceeded) continue;
     const int64_t now_ns = journal_.nowNs();
-    if (now_ns > wake_ns + options_.lease_ns / 2) {
+    if (now_ns > wake_ns + options_.lease_ns / 4) {
       // This process stood still, and renewals wait unread: silence proves nothing before they had their turn.
       no_verdict_before_ns_ = std::max(no_verdict_before_ns_, now_ns + options_.lease_ns);
+      hearing_since_ns_ = now_ns;
       trace_.warning("the coordinator stood still for " + std::to_string((now_ns - wake_ns) / runtime::kNanosPerMilli) +
                      " ms; it waits with verdicts");
       continue;
     }
-    if (now_ns < nextVerdictNs()) continue;
-    auto guard = co_await lock_.lock();
-    std::vector<ServerId> silent;
-    for (const auto& [id, member] : members_) {
-      if (member.server.alive &&
-          journal_.nowNs() >= std::max(member.last_heard_ns + options_.verdict_after_ns, no_verdict_before_ns_)) {
-        silent.push_back(id);
-      }
+    if (now_ns < no_verdict_before_ns_) continue;
+    co_await judgeSilent();
+  }
+}
+
+std::vector<std::pair<ServerId, SilenceMeans>> Membership::judgeAll() const {
+  std::vector<Silence> living;
+  for (const auto& [id, member] : members_) {
+    if (!member.server.alive) continue;
+    Silence& one =
+        living.emplace_back(Silence{.server = id,
+                                    .silent_ns = silenceNs(member),
+                                    .alone_ns = std::min(silenceNs(member), journal_.nowNs() - together_until_ns_),
+                                    .left_behind_ns = 0,
+                                    .keeps_replicas = member.server.keeps_replicas,
+                                    .replicas = member.server.replicas,
+                                    .min_replicas = member.server.min_replicas,
+                                    .local_replica = member.server.local_replica,
+                                    .live_bytes = {},
+                                    .room_bytes = {}});
+    if (member.left_behind_since_ns != 0) one.left_behind_ns = journal_.nowNs() - member.left_behind_since_ns;
+    if (member.renewal) one.live_bytes = member.renewal->live_bytes;
+    if (member.renewal) one.room_bytes = member.renewal->room_bytes;
+  }
+  std::vector<SilenceMeans> means(living.size());
+  judgeSilences(
+      living,
+      {.heard_ns = heardWithinNs(), .verdict_after_ns = options_.verdict_after_ns, .together_ns = options_.together_ns},
+      means);
+  std::vector<std::pair<ServerId, SilenceMeans>> judged;
+  for (size_t i = 0; i < living.size(); ++i) judged.emplace_back(living[i].server, means[i]);
+  return judged;
+}
+
+// One verdict at a time: each changes what the silence of the others means.
+runtime::Task<void> Membership::judgeSilent() {
+  auto guard = co_await lock_.lock();
+  bool declared = true;
+  while (declared && !journal_.stopping()) {
+    declared = false;
+    const auto judged = judgeAll();
+    const auto silent = std::count_if(judged.begin(), judged.end(),
+                                      [](const auto& one) { return one.second != SilenceMeans::Nothing; });
+    const bool are_together =
+        std::any_of(judged.begin(), judged.end(), [](const auto& one) { return one.second == SilenceMeans::Together; });
+    if (are_together != told_of_together_) {
+      told_of_together_ = are_together;
+      if (are_together) tellOfTogether(static_cast<size_t>(silent), judged.size());
     }
-    for (const ServerId id : silent) {
-      if (!isAlive(id) || journal_.nowNs() < members_.at(id).last_heard_ns + options_.verdict_after_ns) continue;
-      const Status declared = co_await declareDead(id, false);
-      if (declared != Status::Ok) break;
+    for (const auto& [id, means] : judged) {
+      tellOfSilence(id, means);
+      if (means != SilenceMeans::Death) continue;
+      const Status stored = co_await declareDead(id, false);
+      if (stored != Status::Ok) co_return;
+      ++verdicts_by_silence_;
+      declared = true;
+      break;
     }
   }
+}
+
+void Membership::tellOfTogether(size_t silent_count, size_t living_count) {
+  trace_.warning(
+      std::to_string(silent_count) + " of " + std::to_string(living_count) +
+      " servers are silent together: is this machine cut off? None of them is declared dead before it has been "
+      "silent for " +
+      std::to_string(options_.together_ns / runtime::kNanosPerMilli) + " ms (--silent-together-ms)");
+}
+
+void Membership::tellOfSilence(ServerId id, SilenceMeans means) {
+  Member& member = members_.at(id);
+  if (means == member.told) return;
+  const bool was_waiting = member.told == SilenceMeans::Replacers || member.told == SilenceMeans::Room;
+  const std::string who = "server " + std::to_string(id.value) + " (" + member.server.name + ")";
+  if (means == SilenceMeans::Nothing && (was_waiting || member.told == SilenceMeans::Together)) {
+    trace_.info(who + " renews its lease again");
+  }
+  if (means == SilenceMeans::Replacers) {
+    const uint32_t needed = member.server.min_replicas + 1;
+    const bool has_copies = member.server.replicas != 0 && !member.server.local_replica;
+    trace_.warning(who + " is silent, and nobody could take its place: " +
+                   (has_copies ? "that takes " + std::to_string(needed) + " other servers; start it again, or add some"
+                               : std::string("it has no copies on others; start it again")));
+  }
+  if (means == SilenceMeans::Room) {
+    trace_.warning(who +
+                   " is silent, and the others have not enough room for what it holds; start it again, or add servers");
+  }
+  member.told = means;
+}
+
+std::vector<Membership::SilentServer> Membership::silentServers() const {
+  std::vector<SilentServer> silent;
+  for (const auto& [id, means] : judgeAll()) {
+    // A renewal that is late, or two, are nothing to tell.
+    if (silenceNs(members_.at(id)) >= options_.lease_ns) silent.push_back({id, means});
+  }
+  return silent;
 }
 
 const Server* Membership::find(ServerId id) const {
@@ -317,6 +437,27 @@ const Server* Membership::find(ServerId id) const {
 bool Membership::isAlive(ServerId id) const {
   const Server* server = find(id);
   return server != nullptr && server->alive;
+}
+
+void Membership::noteSpoken(ServerId id) {
+  const auto found = members_.find(id);
+  if (found != members_.end()) found->second.has_spoken = true;
+}
+
+bool Membership::hasSpoken(ServerId id) const {
+  const auto found = members_.find(id);
+  return found != members_.end() && found->second.has_spoken;
+}
+
+bool Membership::isSettled() const {
+  if (journal_.nowNs() >= settled_at_ns_) return true;
+  size_t alive = 0;
+  size_t heard = 0;
+  for (const auto& [id, member] : members_) {
+    alive += member.server.alive ? 1 : 0;
+    heard += member.server.alive && member.has_spoken ? 1 : 0;
+  }
+  return heard * 2 >= alive;
 }
 
 bool Membership::isHeard(ServerId id) const {

@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/trace.h"
@@ -9,6 +11,7 @@
 #include "coordinator/id_allocator.h"
 #include "coordinator/journal.h"
 #include "coordinator/records.h"
+#include "coordinator/silence.h"
 #include "coordinator/stored_state.h"
 
 namespace ramcore::coordinator {
@@ -20,12 +23,15 @@ struct MembershipOptions {
   /// Silence after which a server is declared dead; at least lease_ns. Until then it may come back and go on as if
   /// nothing had happened, because nobody has taken its place. Afterwards it never may.
   int64_t verdict_after_ns = 3 * runtime::kNanosPerSecond;
+  /// The same where half of the servers or more are silent together; at least verdict_after_ns (silence.h).
+  int64_t together_ns = 30 * runtime::kNanosPerSecond;
 };
 
 /// Which servers there are, their leases and the verdicts over them.
 ///
 /// A server counts its lease from before it asked and stops early; this side counts from the answer, so this side's
-/// count always ends later. A verdict is stored, and from that moment there are no renewals; `leaseIsOver` says when
+/// count always ends later. A verdict by silence waits for better reasons where it would help nobody (silence.h). It is
+/// stored, and from that moment there are no renewals; `leaseIsOver` says when
 /// others may take the place of a dead server. What earlier coordinators granted is not known: for one lease after a
 /// start, leases are taken for valid and nobody is declared dead.
 /// Thread: one executor.
@@ -50,9 +56,15 @@ class Membership {
   /// NoSpace; as Journal::commit.
   runtime::Task<Enlistment> enlist(Server server, ServerId former);
 
+  /// What a server says of itself.
+  struct Renewal {
+    uint64_t nonce = 0;       ///< with which it enlisted
+    uint64_t live_bytes = 0;  ///< of its log
+    uint64_t room_bytes = 0;  ///< by which that may grow before writes are refused
+  };
   /// Renews a lease, which counts from this call. Failure: Fenced: dead or unknown; RetryLater: the verdict is on its
   /// way to the store.
-  Status renew(ServerId id);
+  Status renew(ServerId id, std::optional<Renewal> renewal = {});
   /// The server has stopped and serves nothing any more: dead at once, with its lease over. Unknown ids are fine.
   runtime::Task<Status> goodbye(ServerId id);
   /// Stores that open replicas of the server's log below `floor` do not count; Ok also if it is that high already.
@@ -70,6 +82,11 @@ class Membership {
   const Server* find(ServerId id) const;
   /// Not declared dead.
   bool isAlive(ServerId id) const;
+  /// Whoever has the storage of this server has said what it has heard of the state.
+  void noteSpoken(ServerId id);
+  bool hasSpoken(ServerId id) const;
+  /// Half of those that live have spoken since this coordinator started, or they have had a lease's time for it.
+  bool isSettled() const;
   /// Alive, and heard of within a lease: worth a new tablet.
   bool isHeard(ServerId id) const;
   /// Dead, and unable to answer anyone: its lease has ended.
@@ -80,6 +97,14 @@ class Membership {
   Status mayAsk(ServerId id) const;
   /// For how long nothing was heard of a server; -1: since before this coordinator started, or it is not known.
   int64_t silentForNs(ServerId id) const;
+  struct SilentServer {
+    ServerId id;
+    SilenceMeans means = SilenceMeans::Nothing;
+  };
+  /// Living servers that do not renew their leases, and why they are not declared dead.
+  std::vector<SilentServer> silentServers() const;
+  /// Verdicts since this coordinator started that had no better reason than silence.
+  uint64_t verdictsBySilence() const { return verdicts_by_silence_; }
   /// Of servers that there was never one of; false also for those that are long forgotten.
   bool isStillToCome(ServerId id) const { return id == ServerId() || id.value >= ids_.end(); }
   /// Not 0, and another one after every enlistment and verdict, and after a start.
@@ -98,20 +123,32 @@ class Membership {
 
   struct Member {
     Server server;
-    int64_t lease_end_ns = 0;   // by this side's count
-    int64_t last_heard_ns = 0;  // of this coordinator's time
-    bool is_heard = false;      // since this coordinator started
+    std::optional<Renewal> renewal;  // none: not heard since this coordinator started
+    int64_t lease_end_ns = 0;        // by this side's count
+    int64_t last_heard_ns = 0;       // of this coordinator's time
+    bool is_heard = false;           // since this coordinator started
+    bool has_spoken = false;         // likewise, or who has its storage has
     bool verdict_under_way = false;
     bool stopped_itself = false;
+    int64_t left_behind_since_ns = 0;           // others that were silent with it are back since then; 0: they are not
+    SilenceMeans told = SilenceMeans::Nothing;  // in the log
   };
   runtime::Task<void> watch();
+  runtime::Task<void> judgeSilent();
+  std::vector<std::pair<ServerId, SilenceMeans>> judgeAll() const;
+  void tellOfSilence(ServerId id, SilenceMeans means);
+  void tellOfTogether(size_t silent_count, size_t living_count);
   runtime::Task<Status> loadConfig(StoredConfig& config);
   runtime::Task<Status> declareDead(ServerId id, bool stopped_itself);
   runtime::Task<Status> storeNew(Server& server, ServerId former);
   void warnOfCopies(const Server& server, ServerId former);
   void noteChange();
   Status check(const Server& server) const;
-  int64_t nextVerdictNs() const;
+  int64_t silenceNs(const Member& member) const;
+  int64_t heardWithinNs() const { return options_.lease_ns / 2; }
+  bool areSilentTogether() const;
+  void noteTogetherUntil(int64_t now_ns);
+  int64_t nextLookNs() const;
 
   Journal& journal_;
   Trace& trace_;
@@ -121,6 +158,11 @@ class Membership {
   runtime::Signal changed_;
   std::map<ServerId, Member> members_;
   int64_t no_verdict_before_ns_ = 0;
+  int64_t settled_at_ns_ = 0;
+  int64_t hearing_since_ns_ = 0;   // before that, silence says nothing
+  int64_t together_until_ns_ = 0;  // half of the servers or more were silent until then
+  uint64_t verdicts_by_silence_ = 0;
+  bool told_of_together_ = false;
   uint64_t version_ = 0;
   std::function<void()> listener_;
 };

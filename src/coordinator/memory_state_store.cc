@@ -1,12 +1,19 @@
 #include "coordinator/memory_state_store.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace ramcore::coordinator {
 
 MemoryStateStore::MemoryStateStore(MemoryDisk& disk, runtime::Executor& executor, runtime::Random random,
                                    const Options& options)
-    : disk_(disk), random_(random), options_(options), leadership_(++disk.leadership_), waiting_(executor) {}
+    : disk_(disk),
+      random_(random),
+      options_(options),
+      leadership_(++disk.leadership_),
+      waiting_(executor),
+      change_number_(disk.change_number_) {}
 
 runtime::Task<Result<std::vector<KeyValue>>> MemoryStateStore::readPrefix(runtime::Executor&, std::string prefix) {
   if (stopped_) co_return Status::Shutdown;
@@ -26,14 +33,16 @@ runtime::Task<Status> MemoryStateStore::commit(runtime::Executor& executor, Batc
   // Written at the beginning or at the end: what a crash in between finds differs.
   const bool at_once = random_.below(2) == 0;
   Status written = Status::Ok;
-  if (at_once) written = apply(batch);
+  uint64_t number = 0;
+  if (at_once) written = apply(batch, number);
   const Status waited = co_await waiting_.wait(executor.clock().nowNs() + duration_ns);
   if (waited != Status::DeadlineExceeded) co_return Status::Shutdown;
-  if (!at_once) written = apply(batch);
+  if (!at_once) written = apply(batch, number);
+  if (written == Status::Ok) change_number_ = std::max(change_number_, number);
   co_return written;
 }
 
-Status MemoryStateStore::apply(const Batch& batch) {
+Status MemoryStateStore::apply(const Batch& batch, uint64_t& number) {
   if (disk_.leadership_ != leadership_) return Status::NotLeader;
   if (disk_.full_) return Status::NoSpace;
   for (const Batch::Change& change : batch.changes) {
@@ -44,6 +53,8 @@ Status MemoryStateStore::apply(const Batch& batch) {
     }
   }
   ++disk_.commit_count_;
+  if (!batch.is_unnumbered) disk_.change_number_ = std::max(disk_.change_number_ + 1, batch.number_min);
+  number = disk_.change_number_;
   return Status::Ok;
 }
 

@@ -15,6 +15,7 @@ class MemoryDisk {
  public:
   MemoryDisk(ClusterId cluster, std::string cluster_name) : cluster_(cluster), cluster_name_(std::move(cluster_name)) {}
 
+  ClusterId cluster() const { return cluster_; }
   const std::string& clusterName() const { return cluster_name_; }
   /// Every commit from now on finds no room / finds some again.
   void setFull(bool full) { full_ = full; }
@@ -22,6 +23,15 @@ class MemoryDisk {
   void put(std::string key, std::string value) { contents_[std::move(key)] = std::move(value); }
   const std::map<std::string, std::string>& contents() const { return contents_; }
   uint64_t commitCount() const { return commit_count_; }
+  uint64_t changeNumber() const { return change_number_; }
+  /// An older copy of the same directory takes its place: what was stored since is not there. The leadership goes on,
+  /// so that whoever has it open has lost it.
+  void putBack(const MemoryDisk& copy) {
+    contents_ = copy.contents_;
+    change_number_ = copy.change_number_;
+    ++commit_count_;
+    ++leadership_;
+  }
 
  private:
   friend class MemoryStateStore;
@@ -30,6 +40,7 @@ class MemoryDisk {
   std::map<std::string, std::string> contents_;
   uint64_t leadership_ = 0;
   uint64_t commit_count_ = 0;
+  uint64_t change_number_ = 0;
   bool full_ = false;
 };
 
@@ -48,12 +59,13 @@ class MemoryStateStore final : public StateStore {
 
   ClusterId cluster() const override { return disk_.cluster_; }
   const std::string& clusterName() const override { return disk_.cluster_name_; }
+  uint64_t changeNumber() const override { return change_number_; }
   runtime::Task<Result<std::vector<KeyValue>>> readPrefix(runtime::Executor& executor, std::string prefix) override;
   runtime::Task<Status> commit(runtime::Executor& executor, Batch batch) override;
   void stop() override;
 
  private:
-  Status apply(const Batch& batch);
+  Status apply(const Batch& batch, uint64_t& number);
 
   MemoryDisk& disk_;
   runtime::Random random_;
@@ -61,6 +73,7 @@ class MemoryStateStore final : public StateStore {
   const uint64_t leadership_;
   runtime::Signal waiting_;
   bool stopped_ = false;
+  uint64_t change_number_;
 };
 
 }  // namespace ramcore::coordinator

@@ -37,6 +37,9 @@ struct Server {
   bool alive = true;  ///< false: declared dead, which is final
   bool keeps_replicas = false;
   std::string failure_domain;  ///< empty: its own
+  uint32_t replicas = 0;       ///< copies of its log on others, by its configuration
+  uint32_t min_replicas = 0;   ///< with fewer it takes no writes
+  bool local_replica = false;  ///< its only copy is in its own storage
   ReplicaFloor floor;
   bool recovered = false;      ///< dead, and nothing of its log is needed any more; final
   bool returned = false;       ///< dead, and its storage came back under another id

@@ -41,6 +41,8 @@ runtime::Task<Status> RpcMasterCalls::call(ServerId server, Opcode opcode, Reque
                                            ResponseMessage& response, int64_t call_ns) {
   const Server* member = membership_.find(server);
   if (member == nullptr || journal_.stopping()) co_return Status::Unreachable;
+  // As long as this state may be an older copy, nobody is told to act on it.
+  if (!membership_.isSettled()) co_return Status::RetryLater;
   rpc::PeerAddress address{.id = server.value, .locators = {}};
   for (const std::string& text : member->locators) {
     Outcome<transport::Locator> locator = transport::Locator::parse(text);
@@ -57,6 +59,7 @@ runtime::Task<TakeResult> RpcMasterCalls::takeTablet(ServerId server, Tablet tab
   control::TakeTabletRequest request;
   fillTablet(tablet, true, *request.mutable_tablet());
   request.set_created_empty(created_empty);
+  wire::fillChange(history_.latest(), *request.mutable_change());
   control::TakeTabletResponse response;
   TakeResult result;
   result.status = co_await call(server, Opcode::TakeTablet, std::move(request), response);

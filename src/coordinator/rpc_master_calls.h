@@ -1,5 +1,6 @@
 #pragma once
 
+#include "coordinator/change_history.h"
 #include "coordinator/journal.h"
 #include "coordinator/master_calls.h"
 #include "coordinator/membership.h"
@@ -11,8 +12,9 @@ namespace ramcore::coordinator {
 /// Thread: the caller's dispatch.
 class RpcMasterCalls final : public MasterCalls {
  public:
-  RpcMasterCalls(rpc::Caller& caller, Journal& journal, const Membership& membership, int64_t call_ns)
-      : caller_(caller), journal_(journal), membership_(membership), call_ns_(call_ns) {}
+  RpcMasterCalls(rpc::Caller& caller, Journal& journal, const Membership& membership, const ChangeHistory& history,
+                 int64_t call_ns)
+      : caller_(caller), journal_(journal), membership_(membership), history_(history), call_ns_(call_ns) {}
 
   runtime::Task<TakeResult> takeTablet(ServerId server, Tablet tablet, bool created_empty) override;
   runtime::Task<Status> dropTablet(ServerId server, TabletId tablet, TabletEpoch epoch) override;
@@ -37,6 +39,7 @@ class RpcMasterCalls final : public MasterCalls {
   rpc::Caller& caller_;
   Journal& journal_;
   const Membership& membership_;
+  const ChangeHistory& history_;
   const int64_t call_ns_;
 };
 

@@ -32,6 +32,7 @@ constexpr bool mayPass(Status status) {
   switch (status) {
     case Status::Unreachable:
     case Status::Refused:
+    case Status::WrongCluster:
     case Status::SessionLost:
     case Status::DeadlineExceeded:
     case Status::WrongServerId:

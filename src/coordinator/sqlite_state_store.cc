@@ -1,11 +1,18 @@
 #include "coordinator/sqlite_state_store.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 
 #include "base/check.h"
+#include "base/id_text.h"
+#include "coordinator/sqlite_format.h"
 #include "runtime/await.h"
 
 #include <sqlite3.h>
@@ -13,26 +20,18 @@
 namespace ramcore::coordinator {
 namespace {
 
-// "RCco": tells our files from other SQLite files.
-constexpr int kApplicationId = 0x5243636f;
-constexpr const char* kFileName = "coordinator.sqlite";
-
-// Keys of the store itself; the coordinator's own never begin with '!'.
-constexpr const char* kClusterKey = "!cluster";
-constexpr const char* kClusterNameKey = "!cluster-name";
-constexpr const char* kFormatKey = "!format";
-constexpr const char* kLeadershipKey = "!leader";
+// Readers hold no lock for longer than a moment, but one is taken to set the write-ahead log up.
+constexpr int kBusyMs = 2'000;
 
 Failure fine() { return {Status::Ok, {}}; }
 
-bool parseNumber(const std::string& text, uint64_t& value) {
-  if (text.empty() || text.size() > 19) return false;
-  value = 0;
-  for (const char c : text) {
-    if (c < '0' || c > '9') return false;
-    value = value * 10 + static_cast<uint64_t>(c - '0');
+Failure noCluster(const StateDirectory& directory) {
+  const std::string there_is_none = "there is no cluster in '" + directory.path + "': name the --storage of ";
+  if (directory.cluster) {
+    return {Status::BadConfig, there_is_none + "cluster " + textOf(directory.cluster) +
+                                   " (a volume that is not mounted looks like this), or leave out --cluster-id"};
   }
-  return true;
+  return {Status::BadConfig, there_is_none + "the one that there is, or make a new cluster with --new-cluster"};
 }
 
 // The first key that is greater than every key with this prefix; empty if there is none.
@@ -55,17 +54,23 @@ std::string columnBytes(sqlite3_stmt* statement, int column) {
 
 }  // namespace
 
-Outcome<std::unique_ptr<SqliteStateStore>> SqliteStateStore::open(const std::string& directory,
-                                                                  const std::string& cluster_name,
+Outcome<std::unique_ptr<SqliteStateStore>> SqliteStateStore::open(const StateDirectory& directory,
                                                                   runtime::Entropy& entropy, runtime::Executor& worker,
                                                                   Trace& trace) {
   std::unique_ptr<SqliteStateStore> store(new SqliteStateStore(worker, trace));
-  Failure failed = store->prepareDirectory(directory);
+  const std::string path = (std::filesystem::path(directory.path) / kFileName).string();
+  // Before anything is made: a mistaken name leaves no trace.
+  const bool may_make = directory.make != StateDirectory::Make::Never && !directory.cluster;
+  if (!may_make && !std::filesystem::exists(path)) return noCluster(directory);
+  Failure failed = store->prepareDirectory(directory.path);
   if (failed.status != Status::Ok) return failed;
-  const std::string path = (std::filesystem::path(directory) / kFileName).string();
+  failed = store->lockDirectory(directory.path);
+  if (failed.status != Status::Ok) return failed;
   failed = store->openDatabase(path);
   if (failed.status != Status::Ok) return failed;
-  failed = store->openCluster(path, cluster_name, entropy);
+  failed = store->openTable(path);
+  if (failed.status != Status::Ok) return failed;
+  failed = store->openCluster(path, directory, entropy);
   if (failed.status != Status::Ok) return failed;
   return store;
 }
@@ -73,6 +78,7 @@ Outcome<std::unique_ptr<SqliteStateStore>> SqliteStateStore::open(const std::str
 SqliteStateStore::~SqliteStateStore() {
   for (sqlite3_stmt* statement : {put_, remove_, get_, scan_}) sqlite3_finalize(statement);
   sqlite3_close(database_);
+  if (lock_fd_ >= 0) ::close(lock_fd_);  // and the lock is gone
 }
 
 Failure SqliteStateStore::prepareDirectory(const std::string& directory) {
@@ -88,6 +94,21 @@ Failure SqliteStateStore::prepareDirectory(const std::string& directory) {
   return fine();
 }
 
+// Held until the process ends, whatever becomes of the file. Not a lock of SQLite's: those keep readers out, too.
+Failure SqliteStateStore::lockDirectory(const std::string& directory) {
+  const std::string path = (std::filesystem::path(directory) / kLockName).string();
+  lock_fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock_fd_ < 0) {
+    return {Status::IoError, "cannot write '" + path + "' (" + std::strerror(errno) +
+                                 "): change its permissions or name another --storage"};
+  }
+  if (::flock(lock_fd_, LOCK_EX | LOCK_NB) == 0) return fine();
+  if (errno == EWOULDBLOCK) {
+    return {Status::InUse, "another coordinator uses '" + directory + "': stop it, or name another --storage"};
+  }
+  return {Status::IoError, "cannot lock '" + path + "' (" + std::strerror(errno) + "): name another --storage"};
+}
+
 Failure SqliteStateStore::failure(int code, const std::string& path) const {
   const int system_error = sqlite3_system_errno(database_);
   std::string cause = sqlite3_errmsg(database_);
@@ -98,8 +119,8 @@ Failure SqliteStateStore::failure(int code, const std::string& path) const {
       return {Status::InUse, "another coordinator has '" + path + "' open: stop it, or name another --storage"};
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
-      return {Status::Corrupt,
-              "'" + path + "' is damaged or no coordinator's file (" + cause + "): restore it from a backup"};
+      return {Status::Corrupt, "'" + path + "' is damaged or no coordinator's file (" + cause +
+                                   "): put the newest copy of it in its place (see --export)"};
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
@@ -117,17 +138,15 @@ Failure SqliteStateStore::openDatabase(const std::string& path) {
                              nullptr);
   if (code != SQLITE_OK) return failure(code, path);
   sqlite3_extended_result_codes(database_, 1);
-  // Exclusive before anything is read: the lock is then held until the file is closed, and no shared memory is needed.
-  for (const char* sql : {"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL",
-                          "BEGIN IMMEDIATE", "COMMIT"}) {
+  sqlite3_busy_timeout(database_, kBusyMs);
+  for (const char* sql : {"PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "BEGIN IMMEDIATE", "COMMIT"}) {
     code = run(sql);
     if (code != SQLITE_OK) return failure(code, path);
   }
   return fine();
 }
 
-Failure SqliteStateStore::openCluster(const std::string& path, const std::string& cluster_name,
-                                      runtime::Entropy& entropy) {
+Failure SqliteStateStore::openTable(const std::string& path) {
   int code = run("CREATE TABLE IF NOT EXISTS state (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID");
   if (code != SQLITE_OK) return failure(code, path);
   const std::pair<const char*, sqlite3_stmt**> statements[] = {
@@ -139,10 +158,16 @@ Failure SqliteStateStore::openCluster(const std::string& path, const std::string
     code = sqlite3_prepare_v3(database_, sql, -1, SQLITE_PREPARE_PERSISTENT, statement, nullptr);
     if (code != SQLITE_OK) return failure(code, path);
   }
+  return fine();
+}
 
+Failure SqliteStateStore::openCluster(const std::string& path, const StateDirectory& directory,
+                                      runtime::Entropy& entropy) {
   std::string text;
   if (!readValue(kFormatKey, text)) {
-    Failure failed = makeCluster(path, cluster_name, entropy);
+    // A file in which a cluster was never finished is as good as none.
+    if (directory.make == StateDirectory::Make::Never || directory.cluster) return noCluster(directory);
+    Failure failed = makeCluster(path, directory, entropy);
     if (failed.status != Status::Ok) return failed;
     (void)readValue(kFormatKey, text);
   }
@@ -151,33 +176,51 @@ Failure SqliteStateStore::openCluster(const std::string& path, const std::string
                                      std::to_string(kFormatVersion) + ": use the version of Ramcore that made it"};
   }
   (void)readValue(kClusterNameKey, cluster_name_);
-  if (cluster_name_ != cluster_name) {
-    return {Status::WrongCluster, "'" + path + "' belongs to cluster '" + cluster_name_ + "', not '" + cluster_name +
-                                      "': change --cluster or name another --storage"};
-  }
   uint64_t cluster = 0;
   (void)readValue(kClusterKey, text);
   if (!parseNumber(text, cluster) || cluster == 0) {
-    return {Status::Corrupt, "'" + path + "' has no cluster id: restore it from a backup"};
+    return {Status::Corrupt, "'" + path + "' has no cluster id: put the newest copy of it in its place (see --export)"};
   }
   cluster_ = ClusterId(cluster);
+  Failure wrong = checkCluster(path, directory);
+  if (wrong.status != Status::Ok) return wrong;
+  (void)readValue(kChangesKey, text);
+  (void)parseNumber(text, changes_here_);  // files of earlier versions have none
+  change_number_ = changes_here_;
 
   uint64_t leadership = 0;
   (void)readValue(kLeadershipKey, text);
   (void)parseNumber(text, leadership);
   leadership_ = std::to_string(leadership + 1);
-  code = writeValue(kLeadershipKey, leadership_);
+  const int code = writeValue(kLeadershipKey, leadership_);
   if (code != SQLITE_OK) return failure(code, path);
   return fine();
 }
 
-Failure SqliteStateStore::makeCluster(const std::string& path, const std::string& cluster_name,
+Failure SqliteStateStore::checkCluster(const std::string& path, const StateDirectory& directory) const {
+  if (cluster_name_ != directory.cluster_name) {
+    return {Status::WrongCluster, "'" + path + "' belongs to cluster '" + cluster_name_ + "', not '" +
+                                      directory.cluster_name + "': change --cluster or name another --storage"};
+  }
+  if (directory.cluster && directory.cluster != cluster_) {
+    return {Status::WrongCluster, "'" + path + "' is of cluster " + textOf(cluster_) + ", and --cluster-id asks for " +
+                                      textOf(directory.cluster) + ": name the right --storage"};
+  }
+  if (directory.make == StateDirectory::Make::Always && !made_cluster_) {
+    return {Status::BadConfig, "there is cluster " + textOf(cluster_) + " in '" + directory.path +
+                                   "' already: leave out --new-cluster, or name an empty --storage"};
+  }
+  return fine();
+}
+
+Failure SqliteStateStore::makeCluster(const std::string& path, const StateDirectory& directory,
                                       runtime::Entropy& entropy) {
   uint64_t cluster = 0;
   while (cluster == 0) cluster = entropy.next() >> 2;  // 62 bits: at most 19 digits
   Batch batch;
   batch.put(kClusterKey, std::to_string(cluster));
-  batch.put(kClusterNameKey, cluster_name);
+  batch.put(kClusterNameKey, directory.cluster_name);
+  batch.put(kChangesKey, "0");
   batch.put(kLeadershipKey, "0");
   batch.put(kFormatKey, std::to_string(kFormatVersion));
   const std::string id = "PRAGMA application_id=" + std::to_string(kApplicationId);
@@ -185,7 +228,8 @@ Failure SqliteStateStore::makeCluster(const std::string& path, const std::string
   if (code == SQLITE_OK) code = run("BEGIN IMMEDIATE");
   if (code == SQLITE_OK) code = writeBatch(batch);
   if (code == SQLITE_OK) code = run("COMMIT");
-  return code == SQLITE_OK ? fine() : failure(code, path);
+  made_cluster_ = code == SQLITE_OK;
+  return made_cluster_ ? fine() : failure(code, path);
 }
 
 bool SqliteStateStore::readValue(const std::string& key, std::string& value) {
@@ -220,7 +264,7 @@ int SqliteStateStore::writeBatch(const Batch& batch) {
   return SQLITE_OK;
 }
 
-Status SqliteStateStore::commitHere(const Batch& batch) {
+Status SqliteStateStore::commitHere(const Batch& batch, uint64_t& number) {
   if (failed_) return Status::IoError;
   int code = run("BEGIN IMMEDIATE");
   std::string leader;
@@ -231,9 +275,14 @@ Status SqliteStateStore::commitHere(const Batch& batch) {
       return Status::NotLeader;
     }
     code = writeBatch(batch);
+    number = batch.is_unnumbered ? changes_here_ : std::max(changes_here_ + 1, batch.number_min);
+    if (code == SQLITE_OK && number != changes_here_) code = writeValue(kChangesKey, std::to_string(number));
   }
   if (code == SQLITE_OK) code = run("COMMIT");
-  if (code == SQLITE_OK) return Status::Ok;
+  if (code == SQLITE_OK) {
+    changes_here_ = number;
+    return Status::Ok;
+  }
 
   const std::string cause = sqlite3_errmsg(database_);
   if (sqlite3_get_autocommit(database_) == 0) run("ROLLBACK");
@@ -278,8 +327,11 @@ runtime::Task<Status> SqliteStateStore::commit(runtime::Executor& executor, Batc
   RC_CHECK(!batch.changes.empty() && batch.changes.size() <= Batch::kChangesMax);
   if (stopped_) co_return Status::Shutdown;
   co_await runtime::resumeOn(worker_);
-  const Status status = commitHere(batch);
+  uint64_t number = 0;
+  const Status status = commitHere(batch, number);
   co_await runtime::resumeOn(executor);
+  // The worker commits one after the other, but their ends may be seen in another order.
+  if (status == Status::Ok) change_number_ = std::max(change_number_, number);
   co_return status;
 }
 

@@ -24,6 +24,10 @@ struct Batch {
     bool is_delete = false;
   };
   std::vector<Change> changes;
+  /// Nobody outside of this coordinator will rely on it: it has no number (StateStore::changeNumber).
+  bool is_unnumbered = false;
+  /// The number is at least this.
+  uint64_t number_min = 0;
 
   void put(std::string key, std::string value) { changes.push_back({std::move(key), std::move(value), false}); }
   void remove(std::string key) { changes.push_back({std::move(key), {}, true}); }
@@ -47,14 +51,17 @@ class StateStore {
 
   virtual ClusterId cluster() const = 0;
   virtual const std::string& clusterName() const = 0;
+  /// The number of the latest commit, counted in the same step as each of them since the cluster was made: of those
+  /// whose end the executor has seen. Goes on over restarts, never back unless somebody puts an older copy in place.
+  virtual uint64_t changeNumber() const = 0;
 
   /// All keys that begin with `prefix`, ascending by bytes.
   virtual runtime::Task<Result<std::vector<KeyValue>>> readPrefix(runtime::Executor& executor, std::string prefix) = 0;
 
-  /// Writes 1..Batch::kChangesMax changes (checked), durable before the result. The executor goes on meanwhile. Commits
-  /// that are in progress together take effect in any order.
-  /// Failure: NoSpace: nothing was changed; NotLeader: nothing was changed and nothing ever will; Shutdown, IoError:
-  /// it may or may not be there, only a restart tells.
+  /// Writes 1..Batch::kChangesMax changes (checked) under the next number, durable before the result. The executor goes
+  /// on meanwhile. Commits that are in progress together take effect in any order. Failure: NoSpace: nothing was
+  /// changed; NotLeader: nothing was changed and nothing ever will; Shutdown, IoError: it may or may not be there, only
+  /// a restart tells.
   virtual runtime::Task<Status> commit(runtime::Executor& executor, Batch batch) = 0;
 
   /// Ends what is in progress with Shutdown, and everything later.

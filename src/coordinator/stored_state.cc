@@ -1,5 +1,7 @@
 #include "coordinator/stored_state.h"
 
+#include "coordinator/change_history.h"
+
 #include <google/protobuf/stubs/logging.h>
 
 #include <algorithm>
@@ -67,6 +69,39 @@ bool decodeAllocator(std::string_view bytes, uint64_t& reserved_until) {
   return reserved_until != 0 && reserved_until <= kCountMax;
 }
 
+std::string encode(const StoredHistory& history) {
+  state::History message;
+  for (const StoredHistory::Start& start : history.starts) {
+    state::Start& to = *message.add_starts();
+    to.set_id(start.id);
+    to.set_last_change(start.last_change);
+    to.set_given_up(start.is_given_up);
+  }
+  message.set_last_forgotten_change(history.last_forgotten_change);
+  for (const ChangeRef missing : history.missing) {
+    state::Start& to = *message.add_missing();
+    to.set_id(missing.start);
+    to.set_last_change(missing.number);
+  }
+  return message.SerializeAsString();
+}
+
+bool decode(std::string_view bytes, StoredHistory& history) {
+  state::History message;
+  if (!parse(bytes, message)) return false;
+  history = {};
+  for (const state::Start& start : message.starts()) {
+    if (start.id() == 0) return false;
+    history.starts.push_back({.id = start.id(), .last_change = start.last_change(), .is_given_up = start.given_up()});
+  }
+  history.last_forgotten_change = message.last_forgotten_change();
+  for (const state::Start& missing : message.missing()) {
+    if (missing.id() == 0) return false;
+    history.missing.push_back({.start = missing.id(), .number = missing.last_change()});
+  }
+  return true;
+}
+
 std::string encode(const Server& server) {
   state::Server message;
   message.set_id(server.id.value);
@@ -78,6 +113,9 @@ std::string encode(const Server& server) {
   message.set_alive(server.alive);
   message.set_keeps_replicas(server.keeps_replicas);
   message.set_failure_domain(server.failure_domain);
+  message.set_replicas(server.replicas);
+  message.set_min_replicas(server.min_replicas);
+  message.set_local_replica(server.local_replica);
   message.set_floor_segment(server.floor.segment.value);
   message.set_floor_epoch(server.floor.replica_epoch);
   message.set_recovered(server.recovered);
@@ -103,6 +141,9 @@ bool decode(std::string_view bytes, Server& server) {
   server.alive = message.alive();
   server.keeps_replicas = message.keeps_replicas();
   server.failure_domain = message.failure_domain();
+  server.replicas = message.replicas();
+  server.min_replicas = message.min_replicas();
+  server.local_replica = message.local_replica();
   server.floor = {SegmentId(message.floor_segment()), message.floor_epoch()};
   server.recovered = message.recovered();
   server.returned = message.returned();

@@ -10,6 +10,7 @@
 namespace ramcore::coordinator {
 
 inline constexpr std::string_view kConfigKey = "config";
+inline constexpr std::string_view kHistoryKey = "history";
 inline constexpr std::string_view kServerPrefix = "server/";
 inline constexpr std::string_view kTablePrefix = "table/";
 inline constexpr std::string_view kTabletPrefix = "tablet/";

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/id_text.h"
 #include "log/segment_format.h"
 #include "rpc/control_call.h"
 
@@ -21,22 +22,27 @@ constexpr int64_t kPauseNsMin = runtime::kNanosPerMilli;
 // Nobody grants more; keeps arithmetic with what came over the wire in range.
 constexpr int64_t kLeaseNsMax = 3600 * runtime::kNanosPerSecond;
 
-std::string cannotEnlist(Status status, const rpc::PeerAddress& coordinator) {
+std::string placesOf(const rpc::PeerAddress& coordinator) {
   std::string where;
   for (const transport::Locator& locator : coordinator.locators)
     where += (where.empty() ? "" : ", ") + locator.toString();
-  return "cannot enlist at the coordinator at " + where + " (" + std::string(name(status)) +
+  return where;
+}
+
+std::string cannotEnlist(Status status, const rpc::PeerAddress& coordinator) {
+  return "cannot enlist at the coordinator at " + placesOf(coordinator) + " (" + std::string(name(status)) +
          "); trying on: check that it runs, and --coordinator";
 }
 
 }  // namespace
 
 CoordinatorLink::CoordinatorLink(rpc::Caller& caller, runtime::Executor& executor, rpc::PeerAddress coordinator,
-                                 ServerLease& lease, LinkObserver& observer, Trace& trace)
+                                 ServerLease& lease, ChangeKeeper& changes, LinkObserver& observer, Trace& trace)
     : caller_(caller),
       executor_(executor),
       coordinator_(std::move(coordinator)),
       lease_(lease),
+      changes_(changes),
       observer_(observer),
       trace_(trace),
       changed_(executor) {}
@@ -64,6 +70,7 @@ runtime::Task<void> CoordinatorLink::run(ServerDescription self) {
 
 runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
   Status last = Status::Ok;
+  nonce_ = self.nonce;
   while (!stop_) {
     control::EnlistRequest request;
     for (const std::string& locator : self.locators) request.add_locators(locator);
@@ -72,7 +79,12 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
     request.set_format_version(log::kSegmentFormat);
     request.set_nonce(self.nonce);
     request.set_former_id(self.former.value);
-    request.set_former_cluster(self.former_cluster.value);
+    const ClusterId known = self.former_cluster ? self.former_cluster : changes_.cluster();
+    request.set_former_cluster(known.value);
+    wire::fillChange(changes_.latest(), *request.mutable_heard());
+    request.set_replicas(self.replicas);
+    request.set_min_replicas(self.min_replicas);
+    request.set_local_replica(self.local_replica);
     request.set_keeps_replicas(self.keeps_replicas);
     request.set_failure_domain(self.failure_domain);
     control::EnlistResponse response;
@@ -83,9 +95,11 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
     const Status status = outcome.status;
     if (status == Status::Ok && response.id() != 0 && response.lease_ns() > 0) {
       id_ = ServerId(response.id());
+      cluster_ = ClusterId(response.cluster());
       lease_ns_ = std::min(response.lease_ns(), kLeaseNsMax);
       lease_.renewed(sent_ns, lease_ns_);
-      observer_.onEnlisted(id_, ClusterId(response.cluster()));
+      changes_.answered(cluster_, response.start(), wire::changeOf(response.change()));
+      observer_.onEnlisted(id_, cluster_);
       noteMembership(response.membership());
       co_return true;
     }
@@ -106,11 +120,11 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
       co_return false;
     }
     if (status == Status::Fenced) {
-      observer_.onRejected(status,
-                           "the coordinator has declared this server dead before it could serve: start it again");
+      observer_.onRejected(status, "the coordinator has declared this server dead before it could serve");
       co_return false;
     }
-    if (status != last) {
+    // A coordinator that has just started hears the servers of its state first.
+    if (status != last && status != Status::RetryLater) {
       trace_.warning(cannotEnlist(status, coordinator_));
       last = status;
     }
@@ -128,6 +142,12 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
     if (stop_) break;
     control::RenewServerLeaseRequest request;
     request.set_id(id_.value);
+    request.set_cluster(cluster_.value);
+    wire::fillChange(changes_.latest(), *request.mutable_heard());
+    const ServerLoad load = observer_.load();
+    request.set_live_bytes(load.live_bytes);
+    request.set_room_bytes(load.room_bytes);
+    request.set_nonce(nonce_);
     control::RenewServerLeaseResponse response;
     // Counted from before the request leaves: the coordinator counts from later.
     const int64_t sent_ns = executor_.clock().nowNs();
@@ -138,6 +158,7 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
     if (status == Status::Ok && response.lease_ns() > 0) {
       lease_ns_ = std::min(response.lease_ns(), kLeaseNsMax);
       lease_.renewed(sent_ns, lease_ns_);
+      changes_.answered(cluster_, response.start(), wire::changeOf(response.change()));
       noteMembership(response.membership());
     }
     if (status == Status::Fenced) {
@@ -145,14 +166,27 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
       observer_.onRejected(status, "the coordinator has declared this server dead");
       co_return;
     }
-    if (status != last) {
-      if (status == Status::Ok) {
-        trace_.info("the coordinator answers again");
-      } else {
-        trace_.warning("cannot renew the lease (" + std::string(name(status)) + "); serving until it runs out");
-      }
-      last = status;
-    }
+    tellOfRenewal(status, last);
+    last = status;
+  }
+}
+
+void CoordinatorLink::tellOfRenewal(Status status, Status last) {
+  if (status == last) return;
+  switch (status) {
+    case Status::Ok:
+      return trace_.info("the coordinator answers again");
+    case Status::WrongCluster:
+      return trace_.error(
+          "the coordinator at " + placesOf(coordinator_) + " is of another cluster than this server, " +
+          textOf(cluster_) +
+          ": it was probably started on another --storage. Serving until the lease runs out, and asking on");
+    case Status::StateBehind:
+      return trace_.error(
+          "the coordinator's state is an older copy, and does not have what this server has heard: its log "
+          "says what is missing. Serving until the lease runs out, and asking on");
+    default:
+      return trace_.warning("cannot renew the lease (" + std::string(name(status)) + "); serving until it runs out");
   }
 }
 
@@ -160,6 +194,7 @@ runtime::Task<void> CoordinatorLink::sayGoodbye() {
   lease_.end();
   control::GoodbyeRequest request;
   request.set_id(id_.value);
+  request.set_cluster(cluster_.value);
   control::Empty response;
   const rpc::ControlOutcome outcome = co_await rpc::callControl(
       caller_, executor_, coordinator_, Opcode::Goodbye, request, response,
@@ -188,6 +223,7 @@ runtime::Task<void> CoordinatorLink::askMembers() {
     members_are_old_ = false;
     control::GetMembershipRequest request;
     request.set_id(id_.value);
+    request.set_cluster(cluster_.value);
     control::GetMembershipResponse response;
     const uint64_t asked = membership_wanted_;
     const rpc::ControlOutcome outcome = co_await rpc::callControl(
@@ -225,11 +261,15 @@ runtime::Task<Status> CoordinatorLink::raiseFloor(SegmentId segment, uint64_t re
   request.set_id(id_.value);
   request.set_segment(segment.value);
   request.set_replica_epoch(replica_epoch);
-  control::Empty response;
+  request.set_cluster(cluster_.value);
+  control::RaiseFloorResponse response;
   const rpc::ControlOutcome outcome = co_await rpc::callControl(
       caller_, executor_, coordinator_, Opcode::RaiseFloor, request, response,
       {.deadline_ns = executor_.clock().nowNs() + kCallNs, .priority = runtime::Priority::Membership});
-  co_return outcome.status;
+  if (outcome.status != Status::Ok) co_return outcome.status;
+  // Who relies on the floor must be able to tell a coordinator that knows nothing of it.
+  const Status kept = co_await changes_.keep(wire::changeOf(response.change()));
+  co_return kept;
 }
 
 runtime::Task<CoordinatorLink::ClientCheck> CoordinatorLink::checkClients(runtime::Executor& executor,

@@ -5,6 +5,7 @@
 
 #include "base/result.h"
 #include "base/trace.h"
+#include "master/change_keeper.h"
 #include "master/members.h"
 #include "master/replica_manager.h"
 #include "master/server_lease.h"
@@ -24,7 +25,16 @@ struct ServerDescription {
   ClusterId former_cluster = {};  ///< of that one
   bool keeps_replicas = false;
   std::string failure_domain = {};  ///< empty: its own
+  uint32_t replicas = 0;            ///< copies of its log on others, by its configuration
+  uint32_t min_replicas = 0;        ///< with fewer it takes no writes
+  bool local_replica = false;       ///< its only copy is in its own storage
   uint64_t nonce = 0;  ///< drawn once per process, so that an enlistment whose answer was lost is not a second server
+};
+
+/// How full this server's log is.
+struct ServerLoad {
+  uint64_t live_bytes = 0;
+  uint64_t room_bytes = 0;  ///< by which that may grow before writes are refused
 };
 
 /// Told about this server's standing. On the executor of the link.
@@ -35,6 +45,8 @@ class LinkObserver {
   virtual void onEnlisted(ServerId id, ClusterId cluster) = 0;
   /// The servers that live now, this one included; again whenever that changes.
   virtual void onMembers(std::vector<Member> members) { (void)members; }
+  /// Asked before each renewal, which says it.
+  virtual ServerLoad load() const { return {}; }
   /// The coordinator has declared this server dead, or refuses it for good. Final; `why` is for a person.
   virtual void onRejected(Status status, const std::string& why) = 0;
 };
@@ -45,7 +57,7 @@ class LinkObserver {
 class CoordinatorLink final : public FloorKeeper {
  public:
   CoordinatorLink(rpc::Caller& caller, runtime::Executor& executor, rpc::PeerAddress coordinator, ServerLease& lease,
-                  LinkObserver& observer, Trace& trace);
+                  ChangeKeeper& changes, LinkObserver& observer, Trace& trace);
   CoordinatorLink(const CoordinatorLink&) = delete;
   CoordinatorLink& operator=(const CoordinatorLink&) = delete;
   /// stopped() is true (checked).
@@ -76,6 +88,7 @@ class CoordinatorLink final : public FloorKeeper {
   runtime::Task<void> run(ServerDescription self);
   runtime::Task<bool> enlist(const ServerDescription& self);
   runtime::Task<void> renewUntilStopped();
+  void tellOfRenewal(Status status, Status last);
   runtime::Task<void> sayGoodbye();
   void noteMembership(uint64_t version);
   runtime::Task<void> askMembers();
@@ -84,10 +97,13 @@ class CoordinatorLink final : public FloorKeeper {
   runtime::Executor& executor_;
   const rpc::PeerAddress coordinator_;
   ServerLease& lease_;
+  ChangeKeeper& changes_;
   LinkObserver& observer_;
   Trace& trace_;
   runtime::Signal changed_;
   ServerId id_;
+  ClusterId cluster_;
+  uint64_t nonce_ = 0;
   int64_t lease_ns_ = 0;
   uint64_t membership_wanted_ = 0;  // as the coordinator last said
   uint64_t membership_ = 0;         // as onMembers() was told

@@ -30,11 +30,14 @@ Outcome<std::unique_ptr<Master>> Master::open(const MasterConfig& config, const 
   if (!valid.ok()) return valid.error();
   auto index = index::HashIndex::open(config.index, environment.rcu);
   if (!index.ok()) return std::move(index).error();
-  return std::unique_ptr<Master>(new Master(config, environment, observer, std::move(index).value()));
+  auto changes = ChangeKeeper::open(environment.storage, environment.dispatch);
+  if (!changes.ok()) return std::move(changes).error();
+  return std::unique_ptr<Master>(
+      new Master(config, environment, observer, std::move(index).value(), std::move(changes).value()));
 }
 
 Master::Master(const MasterConfig& config, const Environment& environment, MasterObserver& observer,
-               std::unique_ptr<index::HashIndex> index)
+               std::unique_ptr<index::HashIndex> index, std::unique_ptr<ChangeKeeper> changes)
     : config_(config),
       environment_(environment),
       observer_(observer),
@@ -43,7 +46,8 @@ Master::Master(const MasterConfig& config, const Environment& environment, Maste
       pins_(environment.threads.count()),
       tablets_(environment.rcu),
       store_(environment.memory),
-      link_(environment.caller, environment.dispatch, config.coordinator, lease_, *this, environment.trace),
+      changes_(std::move(changes)),
+      link_(environment.caller, environment.dispatch, config.coordinator, lease_, *changes_, *this, environment.trace),
       stop_signal_(environment.dispatch) {
   if (environment_.replicator != nullptr || config_.replication.replicas == 0) return;
   replicas_ = std::make_unique<ReplicaManager>(config_.replication,
@@ -83,7 +87,7 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
       lent(master.config_.lending, master.config_.log.memory_bytes, log.stats(), master.pins_),
       tablet_service({id, master.store_, log, master.tablets_, master.results_, target, recovery, maintenance, lent,
                       master.environment_.rcu, master.environment_.dispatch, master.background_,
-                      master.environment_.trace, master.replicas_.get(), master.environment_.backup}),
+                      master.environment_.trace, *master.changes_, master.replicas_.get(), master.environment_.backup}),
       service({master.store_, log, *master.index_, master.tablets_, master.results_, master.lease_, master.link_,
                maintenance, lent, master.environment_.threads, master.environment_.clock,
                master.environment_.dispatch}) {
@@ -92,7 +96,23 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
       {log, *master.index_, master.tablets_, master.results_, master.lease_, master.environment_.clock});
 }
 
-void Master::start() { link_.start(config_.self); }
+void Master::start() {
+  ServerDescription self = config_.self;
+  self.replicas = config_.replication.local_replica ? 1 : config_.replication.replicas;
+  // Who brings a replicator along takes care of copies in his own way.
+  const bool needs_others = self.replicas != 0 && environment_.replicator == nullptr;
+  self.min_replicas = needs_others ? config_.replication.min_replicas : 0;
+  self.local_replica = config_.replication.local_replica;
+  link_.start(self);
+}
+
+ServerLoad Master::load() const {
+  if (!parts_) return {};
+  const log::LogStats& stats = parts_->log.stats();
+  const auto live = static_cast<uint64_t>(std::max<int64_t>(0, stats.live_bytes.load() + stats.succeeded_bytes.load()));
+  const uint64_t most = parts_->log.liveBytesMax();
+  return {.live_bytes = live, .room_bytes = most > live ? most - live : 0};
+}
 
 void Master::onEnlisted(ServerId id, ClusterId cluster) {
   preparing_ = true;
@@ -129,7 +149,8 @@ runtime::Task<void> Master::serve(ServerId id, ClusterId cluster) {
 }
 
 void Master::onRejected(Status status, const std::string& why) {
-  observer_.onRejected(why + " (" + std::string(name(status)) + ")");
+  const std::string reason = why + " (" + std::string(name(status)) + ")";
+  status == Status::Fenced ? observer_.onFenced(reason) : observer_.onRejected(reason);
 }
 
 void Master::stop(bool goodbye) {
@@ -177,7 +198,8 @@ runtime::Task<void> Master::forgetLapsedClients() {
 }
 
 bool Master::stopped() const {
-  return link_.stopped() && !forgetting_ && !preparing_ && (replicas_ == nullptr || replicas_->isIdle()) &&
+  return link_.stopped() && changes_->idle() && !forgetting_ && !preparing_ &&
+         (replicas_ == nullptr || replicas_->isIdle()) &&
          (!parts_ || (parts_->target.idle() && parts_->recovery.idle() && parts_->tablet_service.idle() &&
                       parts_->maintenance.stopped() && parts_->repair.stopped()));
 }

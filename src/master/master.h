@@ -8,6 +8,7 @@
 #include "log/cleaner.h"
 #include "log/log.h"
 #include "master/backup_gauge.h"
+#include "master/change_keeper.h"
 #include "master/coordinator_link.h"
 #include "master/lent_values.h"
 #include "master/maintenance.h"
@@ -54,6 +55,9 @@ class MasterObserver {
   virtual void onServing(ServerId id) = 0;
   /// Final: the process should stop. `why` is a line for a person.
   virtual void onRejected(const std::string& why) = 0;
+  /// Final for this master: the coordinator has declared it dead. What it held is recovered by others; the process may
+  /// go on with another master, as a new server.
+  virtual void onFenced(const std::string& why) { onRejected(why); }
 };
 
 /// One master: builds, owns, starts and stops the parts in this folder. Its parts come to life when the coordinator has
@@ -75,6 +79,7 @@ class Master final : private LinkObserver {
     log::Replicator* replicator = nullptr;  ///< in the place of what config.replication asks for
     uint64_t seed = 0;                      ///< of what is drawn: where replicas go
     const BackupGauge* backup = nullptr;    ///< of the backup in this process, if there is one
+    runtime::Storage* storage = nullptr;    ///< of this server, for what it has heard; nullptr: it has none
     /// Whether this process has one processor now: then the dispatch thread cleans memory between its rounds. May be a
     /// system call. nullptr: it has several
     bool (*has_one_processor)() = nullptr;
@@ -101,6 +106,8 @@ class Master final : private LinkObserver {
 
   ServerId id() const { return link_.id(); }
   const ServerLease& lease() const { return lease_; }
+  /// The latest change of the coordinator's state that it has heard of.
+  ChangeRef heard() const { return changes_->latest(); }
   /// nullptr before the master serves.
   const log::Log* log() const { return parts_ ? &parts_->log : nullptr; }
   log::Log* log() { return parts_ ? &parts_->log : nullptr; }
@@ -121,11 +128,12 @@ class Master final : private LinkObserver {
 
  private:
   Master(const MasterConfig& config, const Environment& environment, MasterObserver& observer,
-         std::unique_ptr<index::HashIndex> index);
+         std::unique_ptr<index::HashIndex> index, std::unique_ptr<ChangeKeeper> changes);
 
   // LinkObserver
   void onEnlisted(ServerId id, ClusterId cluster) override;
   void onMembers(std::vector<Member> members) override;
+  ServerLoad load() const override;
   void onRejected(Status status, const std::string& why) override;
 
   /// What exists once the server has its id.
@@ -161,6 +169,7 @@ class Master final : private LinkObserver {
   TabletTable tablets_;
   ResultTable results_;
   ObjectStore store_;
+  const std::unique_ptr<ChangeKeeper> changes_;
   CoordinatorLink link_;
   log::NoReplicator no_replicator_;
   std::unique_ptr<ReplicaManager> replicas_;

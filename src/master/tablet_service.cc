@@ -88,6 +88,8 @@ void TabletService::addTo(rpc::ServiceTable& table) {
   table.add<&TabletService::serverState>(Opcode::ServerState, *this, rules);
 }
 
+bool TabletService::obeys(const Request& request) const { return parts_.changes.obeys(request.peerId()); }
+
 bool TabletService::isDropped(TabletId tablet, TabletEpoch epoch) {
   SpinGuard guard(lock_);
   const auto found = dropped_.find(tablet);
@@ -100,9 +102,25 @@ void TabletService::noteDropped(TabletId tablet, TabletEpoch epoch) {
   known = std::max(known, epoch);
 }
 
-void TabletService::takeTablet(Request request) {
+runtime::Task<void> TabletService::takeTablet(Request request) {
+  if (!obeys(request)) co_return request.reply(Status::RetryLater);
   control::TakeTabletRequest ask;
-  if (!parseRequest(request, ask)) return request.reply(Status::BadRequest);
+  if (!parseRequest(request, ask)) {
+    request.reply(Status::BadRequest);
+    co_return;
+  }
+  // Who answers for the tablet must be able to tell a coordinator that knows nothing of it.
+  running_.fetch_add(1);
+  const Status kept = co_await parts_.changes.keep(wire::changeOf(ask.change()));
+  running_.fetch_sub(1);
+  if (kept != Status::Ok || stop_) {
+    request.reply(kept != Status::Ok ? kept : Status::RetryLater);
+    co_return;
+  }
+  take(std::move(request), ask);
+}
+
+void TabletService::take(Request request, const control::TakeTabletRequest& ask) {
   Tablet tablet = fromControl(ask.tablet());
   if (!isSensible(tablet)) return request.reply(Status::BadRequest);
   if (isDropped(tablet.id, tablet.epoch)) return request.reply(Status::StaleEpoch);
@@ -146,6 +164,7 @@ runtime::Task<Status> TabletService::drained(runtime::Executor& executor) {
 }
 
 runtime::Task<void> TabletService::dropTablet(Request request) {
+  if (!obeys(request)) co_return request.reply(Status::RetryLater);
   control::DropTabletRequest ask;
   if (!parseRequest(request, ask)) {
     request.reply(Status::BadRequest);
@@ -190,6 +209,7 @@ runtime::Detached TabletService::clear(Tablet tablet) {
 }
 
 void TabletService::splitTablet(Request request) {
+  if (!obeys(request)) return request.reply(Status::RetryLater);
   control::SplitTabletRequest ask;
   if (!parseRequest(request, ask)) return request.reply(Status::BadRequest);
   const Tablet lower = fromControl(ask.lower());
@@ -211,6 +231,7 @@ void TabletService::splitTablet(Request request) {
 }
 
 runtime::Task<void> TabletService::freezeTablet(Request request) {
+  if (!obeys(request)) co_return request.reply(Status::RetryLater);
   control::FreezeTabletRequest ask;
   if (!parseRequest(request, ask)) {
     request.reply(Status::BadRequest);
@@ -237,6 +258,7 @@ runtime::Task<void> TabletService::freezeTablet(Request request) {
 }
 
 void TabletService::unfreezeTablet(Request request) {
+  if (!obeys(request)) return request.reply(Status::RetryLater);
   control::UnfreezeTabletRequest ask;
   if (!parseRequest(request, ask) || ask.new_epoch() <= ask.epoch()) return request.reply(Status::BadRequest);
   const TabletId id(ask.tablet());
@@ -252,6 +274,7 @@ void TabletService::unfreezeTablet(Request request) {
 }
 
 void TabletService::pullTablet(Request request) {
+  if (!obeys(request)) return request.reply(Status::RetryLater);
   control::PullTabletRequest ask;
   if (!parseRequest(request, ask)) return request.reply(Status::BadRequest);
   const Tablet tablet = fromControl(ask.tablet());
@@ -281,6 +304,7 @@ Status TabletService::checkRecovery(const Tablet& tablet, bool& is_here) {
 }
 
 void TabletService::recoverTablets(Request request) {
+  if (!obeys(request)) return request.reply(Status::RetryLater);
   control::RecoverTabletsRequest ask;
   RecoveryPlan plan;
   if (!parseRequest(request, ask) || !fromControl(ask, plan)) return request.reply(Status::BadRequest);
@@ -304,6 +328,7 @@ Result<IntakeProgress> TabletService::intakeOf(TabletId tablet) const {
 }
 
 void TabletService::pullProgress(Request request) {
+  if (!obeys(request)) return request.reply(Status::RetryLater);
   control::PullProgressRequest ask;
   if (!parseRequest(request, ask)) return request.reply(Status::BadRequest);
   const auto progress = intakeOf(TabletId(ask.tablet()));

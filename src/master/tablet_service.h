@@ -6,6 +6,7 @@
 #include "base/trace.h"
 #include "log/log.h"
 #include "master/backup_gauge.h"
+#include "master/change_keeper.h"
 #include "master/lent_values.h"
 #include "master/maintenance.h"
 #include "master/migration_target.h"
@@ -16,6 +17,10 @@
 #include "master/tablet_table.h"
 #include "rpc/dispatch.h"
 #include "runtime/task.h"
+
+namespace ramcore::wire::control {
+class TakeTabletRequest;
+}
 
 namespace ramcore::master {
 
@@ -37,6 +42,7 @@ class TabletService {
     rpc::Dispatch& dispatch;
     runtime::Executor& background;
     Trace& trace;
+    ChangeKeeper& changes;
     const ReplicaManager* replicas;  ///< nullptr: without replication
     const BackupGauge* backup;       ///< nullptr: this process keeps no replicas
   };
@@ -45,7 +51,7 @@ class TabletService {
   ~TabletService();
   void addTo(rpc::ServiceTable& table);
 
-  void takeTablet(rpc::Request request);
+  runtime::Task<void> takeTablet(rpc::Request request);
   runtime::Task<void> dropTablet(rpc::Request request);
   void splitTablet(rpc::Request request);
   runtime::Task<void> freezeTablet(rpc::Request request);
@@ -60,6 +66,9 @@ class TabletService {
   bool idle() const { return running_.load() == 0; }
 
  private:
+  /// Commands of a coordinator that this server has not told what it has heard are not carried out: it is told soon.
+  bool obeys(const rpc::Request& request) const;
+  void take(rpc::Request request, const wire::control::TakeTabletRequest& ask);
   /// Whether the coordinator has dropped a tablet under `epoch` or a newer one: a command that wants it back is late.
   bool isDropped(TabletId tablet, TabletEpoch epoch);
   void noteDropped(TabletId tablet, TabletEpoch epoch);

@@ -343,7 +343,12 @@ transport::Endpoint* Caller::endpointFor(const transport::Locator& locator) cons
 
 void Caller::onSessionOpen(transport::Endpoint& endpoint, transport::SessionId session) {
   const auto found = by_session_.find({&endpoint, session.index, session.generation});
-  if (found != by_session_.end()) found->second->onOpen();
+  if (found == by_session_.end()) return;
+  if (identity_ != nullptr && identity_->cluster == 0) {
+    const transport::Peer* const peer = endpoint.peer(session);
+    if (peer != nullptr && peer->role == transport::Role::Coordinator) identity_->cluster = peer->cluster;
+  }
+  found->second->onOpen();
 }
 
 void Caller::onSessionLost(transport::Endpoint& endpoint, transport::SessionId session, Status reason) {

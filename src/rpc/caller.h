@@ -162,6 +162,11 @@ class Caller final : private SessionObserver {
   explicit Caller(Dispatch& dispatch, int64_t connect_ns = 2 * runtime::kNanosPerSecond);
   ~Caller();
 
+  /// The cluster of the first coordinator that is met is this process's own from then on: what listens at its address
+  /// later and is of another one is not talked to. `identity` is the one of the dispatch's endpoints, and outlives
+  /// this.
+  void learnClusterOf(transport::Identity& identity) { identity_ = &identity; }
+
   /// The connection to a process; made on first use, kept until the end. The dispatch's thread.
   Connection& connection(const PeerAddress& address);
   /// Ends everything with Shutdown. The dispatch's thread.
@@ -200,6 +205,7 @@ class Caller final : private SessionObserver {
   const int64_t connect_ns_;
   std::map<PeerAddress, std::unique_ptr<Connection>, AddressLess> connections_;
   std::map<SessionKey, Connection*> by_session_;  // only looked up, never walked: its order is by address
+  transport::Identity* identity_ = nullptr;       // that does not know its cluster yet, perhaps
   bool shut_down_ = false;
 };
 

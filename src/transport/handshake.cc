@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "base/id_text.h"
+#include "base/mutation.h"
 #include "wire/frame.h"
 
 namespace ramcore::transport {
@@ -64,6 +66,8 @@ std::string refusalText(HandshakeRefusal reason, uint16_t peer_version) {
       return "the peer runs without a cluster secret and talks to its own machine only; give both a secret file";
     case HandshakeRefusal::Malformed:
       return "the peer could not read our handshake";
+    case HandshakeRefusal::ClusterId:
+      return "the peer belongs to another cluster of the same name";
     case HandshakeRefusal::Busy:
       return "the peer has as many sessions as it takes";
     case HandshakeRefusal::None:
@@ -163,6 +167,19 @@ void Handshake::failSecret() {
   fail(HandshakeRefusal::Secret, Status::Refused, "the peer has a wrong cluster secret");
 }
 
+bool Handshake::isOfAnotherCluster() const {
+  if (RC_MUTATION("obey-another-cluster")) return false;
+  const uint64_t own = options_.identity.cluster;
+  return own != 0 && peer_.cluster != 0 && peer_.cluster != own;
+}
+
+void Handshake::failCluster() {
+  std::string text =
+      "the peer is of cluster " + hexText(peer_.cluster) + ", this process of " + hexText(options_.identity.cluster);
+  if (peer_.role == Role::Coordinator) text += "; that coordinator was probably started on another --storage";
+  fail(HandshakeRefusal::ClusterId, Status::WrongCluster, std::move(text));
+}
+
 void Handshake::finish() {
   session_key_ = mac(kSessionKey);
   state_ = State::Done;
@@ -196,6 +213,7 @@ void Handshake::sendIntroduction(HandshakeKind kind) {
   introduction.header = headerOf(kind, message.size());
   entropy_.fill(std::as_writable_bytes(std::span(introduction.nonce)));
   introduction.id = own.id;
+  introduction.cluster = own.cluster;
   introduction.slot_count = options_.slot_count;
   introduction.cluster_name_bytes = static_cast<uint16_t>(own.cluster_name.size());
   introduction.role = static_cast<uint8_t>(own.role);
@@ -278,6 +296,7 @@ void Handshake::onIntroduction(HandshakeKind kind) {
   }
   peer_.role = static_cast<Role>(theirs.role);
   peer_.id = theirs.id;
+  peer_.cluster = theirs.cluster;
   slot_count_ = std::min(theirs.slot_count, options_.slot_count);
   say(in_);
   if (kind == HandshakeKind::Hello) {
@@ -285,6 +304,7 @@ void Handshake::onIntroduction(HandshakeKind kind) {
     awaited_ = HandshakeKind::Proof;
     return;
   }
+  if (isOfAnotherCluster()) return failCluster();
   // Its id is not proven yet, but a liar gains nothing: whoever can answer here can also break the connection.
   if (options_.expected_id != 0 && peer_.id != options_.expected_id) {
     was_for_another_ = true;
@@ -305,6 +325,8 @@ void Handshake::onProof() {
   if (!checkMac(mac(kInitiatorProves), loadAs<wire::HandshakeProof>(in_.data()).mac)) {
     return failSecret();
   }
+  // An honest initiator has gone already, and knows both ids from the challenge.
+  if (isOfAnotherCluster()) return failCluster();
   sendAccept();
   finish();
 }
@@ -346,7 +368,9 @@ void Handshake::onRefusal() {
   state_ = State::Failed;
   // Who is full now may have room soon; the other reasons stay.
   was_for_another_ = refused.reason == HandshakeRefusal::WrongServerId;
-  status_ = refused.reason == HandshakeRefusal::Busy ? Status::Unreachable : Status::Refused;
+  status_ = Status::Refused;
+  if (refused.reason == HandshakeRefusal::Busy) status_ = Status::Unreachable;
+  if (refused.reason == HandshakeRefusal::ClusterId) status_ = Status::WrongCluster;
   failure_text_ = refusalText(refused.reason, refused.header.version);
 }
 

@@ -66,7 +66,8 @@ class Handshake {
   /// Once Done: known to the two ends only. For transports that authenticate each packet.
   const Key& sessionKey() const { return session_key_; }
 
-  /// Once Failed: Refused, WrongServerId, or Unreachable: the peer takes no more sessions for now, or nobody listens.
+  /// Once Failed: Refused, WrongCluster, WrongServerId, or Unreachable: the peer takes no more sessions for now, or
+  /// nobody listens.
   Status status() const { return status_; }
   /// Once Failed: for a person, e.g. "wrong cluster secret".
   const std::string& failureText() const { return failure_text_; }
@@ -92,6 +93,8 @@ class Handshake {
   void fail(wire::HandshakeRefusal reason, Status status, std::string text);
   void failBad(std::string_view what);
   void failSecret();
+  void failCluster();
+  bool isOfAnotherCluster() const;
   void say(ByteSpan bytes) { transcript_.insert(transcript_.end(), bytes.begin(), bytes.end()); }
   Key mac(std::string_view purpose, ByteSpan more = {}) const;
   bool checkMac(const Key& expected, const Key& got) const;

@@ -20,6 +20,7 @@ enum class Role : uint8_t { Client = 1, Server = 2, Coordinator = 3, Admin = 4 }
 struct Identity {
   Role role = Role::Client;
   uint64_t id = 0;           ///< ServerId or ClientId; 0 while the coordinator has not given one
+  uint64_t cluster = 0;      ///< ClusterId; 0 while it is not known. Between different ones there are no sessions
   std::string cluster_name;  ///< both ends must have the same
   std::string secret;        ///< from a file; never travels. Empty: only loopback and shm are allowed
 };
@@ -28,6 +29,7 @@ struct Identity {
 struct Peer {
   Role role = Role::Client;
   uint64_t id = 0;
+  uint64_t cluster = 0;        ///< 0: it does not know yet
   std::string address;         ///< for people: where it connected from or to
   std::string_view transport;  ///< "tcp", "shm", ...
   /// Where the other end's process listens, as its handshake told; empty on sessions that were accepted.

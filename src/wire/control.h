@@ -5,6 +5,7 @@
 #include <google/protobuf/stubs/logging.h>
 
 #include "base/bytes.h"
+#include "base/change_ref.h"
 #include "wire/control.pb.h"
 
 namespace ramcore::wire {
@@ -31,6 +32,14 @@ template <typename Message>
 void storeControl(const Message& message, std::byte* to) {
   const google::protobuf::LogSilencer silence;
   message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(to));
+}
+
+inline ChangeRef changeOf(const control::ChangeRef& message) {
+  return {.start = message.start(), .number = message.number()};
+}
+inline void fillChange(ChangeRef change, control::ChangeRef& out) {
+  out.set_start(change.start);
+  out.set_number(change.number);
 }
 
 }  // namespace ramcore::wire

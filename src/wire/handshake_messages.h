@@ -8,7 +8,7 @@
 namespace ramcore::wire {
 
 /// The version of frames and messages that this build speaks. Two processes talk only if theirs are equal.
-inline constexpr uint16_t kProtocolVersion = 2;
+inline constexpr uint16_t kProtocolVersion = 3;
 
 /// "RCHANDSH" in the order of the bytes.
 inline constexpr uint64_t kHandshakeMagic = 0x4853444e41484352;
@@ -27,6 +27,7 @@ enum class HandshakeRefusal : uint16_t {
   NotLocal = 5,       ///< the sender has no secret and talks to its own machine only
   Malformed = 6,      ///< bytes that make no sense
   Busy = 7,           ///< the sender has as many sessions as it takes
+  ClusterId = 8,      ///< the two belong to different clusters, perhaps of one name
 };
 
 /// In front of every message of the handshake. Its layout is the same in all protocol versions, so that two versions
@@ -45,12 +46,13 @@ struct HandshakeIntroduction {
   HandshakeHeader header;
   std::array<uint8_t, 32> nonce;
   uint64_t id;
+  uint64_t cluster;     ///< its id; 0: the sender does not know it (yet), and takes any
   uint16_t slot_count;  ///< calls in flight that the sender can take part in; the smaller one counts
   uint16_t cluster_name_bytes;
   uint8_t role;  ///< transport::Role
   uint8_t reserved[3];
 };
-static_assert(Fixed<HandshakeIntroduction> && sizeof(HandshakeIntroduction) == 64);
+static_assert(Fixed<HandshakeIntroduction> && sizeof(HandshakeIntroduction) == 72);
 
 /// The initiator's proof that it knows the secret: a MAC over all that was said so far.
 struct HandshakeProof {

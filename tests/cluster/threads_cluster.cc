@@ -125,9 +125,11 @@ void ServerOfThreads::onRejected(const std::string& why) {
 
 CoordinatorOfThreads::CoordinatorOfThreads(const NodeSettings& settings, const std::string& directory)
     : node_(settings, nullptr) {
-  store_ = coordinator::SqliteStateStore::open(directory, kClusterName, node_.entropy(), *node_.workers().front(),
-                                               node_.trace())
+  store_ = coordinator::SqliteStateStore::open({.path = directory, .cluster_name = kClusterName}, node_.entropy(),
+                                               *node_.workers().front(), node_.trace())
                .value();
+  node_.identity().cluster = store_->cluster().value;
+  node_.identity().id = node_.entropy().next() | 1;
   coordinator::CoordinatorOptions options;
   // A machine that does three other things as well must not look like a dead server.
   options.membership.lease_ns = 10 * runtime::kNanosPerSecond;
@@ -138,7 +140,8 @@ CoordinatorOfThreads::CoordinatorOfThreads(const NodeSettings& settings, const s
                                             .caller = node_.caller(),
                                             .store = *store_,
                                             .trace = node_.trace(),
-                                            .on_failed = [this](Status) { has_failed_.store(true); }},
+                                            .on_failed = [this](Status) { has_failed_.store(true); },
+                                            .start = node_.identity().id},
       options);
   node_.start([this] {
     coordinator_->start([this](Status status) {

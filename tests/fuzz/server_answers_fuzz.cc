@@ -51,6 +51,7 @@ class ServersWorld : private fuzz::CoordinatorWorld {
     // What it owned is recovered by the other one, if that one has it do so.
     control::GoodbyeRequest goodbye;
     goodbye.set_id(1);
+    goodbye.set_cluster(cluster_.disk.cluster().value);
     RC_CHECK(send(*servers_[0], Opcode::Goodbye, goodbye.SerializeAsString())->outcome() == Status::Ok);
     runFor(runtime::kNanosPerSecond);
     look();
@@ -91,6 +92,8 @@ class ServersWorld : private fuzz::CoordinatorWorld {
     for (uint64_t id = 1; id <= servers_.size(); ++id) {
       control::RenewServerLeaseRequest renewal;
       renewal.set_id(id);
+      renewal.set_nonce(id);
+      renewal.set_cluster(cluster_.disk.cluster().value);
       (void)send(*servers_[id - 1], Opcode::RenewServerLease, renewal.SerializeAsString());
     }
   }

@@ -2,7 +2,10 @@
 #include "coordinator/coordinator.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
 
+#include "base/id_text.h"
 #include "coordinator/sqlite_state_store.h"
 #include "tools/support/metrics_server.h"
 #include "tools/support/process.h"
@@ -16,8 +19,14 @@ constexpr const char* kProgram = "ramcore-coordinator";
 struct CoordinatorSettings {
   ProcessSettings process;
   std::string storage = "./ramcore-coordinator";
+  bool storage_is_given = false;
+  bool new_cluster = false;
+  uint64_t cluster_id = 0;
+  std::string export_to;
+  uint64_t given_up_change = 0;
   uint32_t lease_ms = 2'000;
   uint32_t verdict_ms = 3'000;
+  uint32_t together_ms = 30'000;
   uint32_t client_lease_ms = 30'000;
 };
 
@@ -32,16 +41,23 @@ class CoordinatorProcess {
     auto process = Process::open(settings_.process, kProgram, transport::Role::Coordinator, nullptr);
     if (!process.ok()) return fail(kProgram, process.error());
     process_ = std::move(process).value();
-    auto store = coordinator::SqliteStateStore::open(settings_.storage, settings_.process.cluster, process_->entropy(),
-                                                     *process_->workers().front(), process_->trace());
+    auto store = coordinator::SqliteStateStore::open(directory(), process_->entropy(), *process_->workers().front(),
+                                                     process_->trace());
     if (!store.ok()) return fail(kProgram, store.error());
     store_ = std::move(store).value();
+    process_->identity().cluster = store_->cluster().value;
+    process_->identity().id = process_->entropy().next() | 1;
+    if (store_->madeCluster()) {
+      process_->trace().warning("made a new cluster, " + textOf(store_->cluster()) + ", in " + settings_.storage +
+                                "; if there is one already, this is the wrong --storage, and its servers will say so");
+    }
     coordinator_ = std::make_unique<coordinator::Coordinator>(
         coordinator::Coordinator::Environment{.dispatch = process_->dispatch(),
                                               .caller = process_->caller(),
                                               .store = *store_,
                                               .trace = process_->trace(),
-                                              .on_failed = [this](Status status) { onFailed(status); }},
+                                              .on_failed = [this](Status status) { onFailed(status); },
+                                              .start = process_->identity().id},
         options());
     auto metrics = MetricsServer::openIfWanted(settings_.process.metrics, process_->dispatch(), process_->clock());
     if (!metrics.ok()) return fail(kProgram, metrics.error());
@@ -59,25 +75,49 @@ class CoordinatorProcess {
     CoordinatorProcess& owner;
   };
 
+  coordinator::StateDirectory directory() const {
+    using Make = coordinator::StateDirectory::Make;
+    // A relative default, or a volume that is not mounted, is no place where anybody wants a cluster made.
+    const Make unasked = settings_.storage_is_given ? Make::IfNone : Make::Never;
+    return {.path = settings_.storage,
+            .cluster_name = settings_.process.cluster,
+            .cluster = ClusterId(settings_.cluster_id),
+            .make = settings_.new_cluster ? Make::Always : unasked};
+  }
   coordinator::CoordinatorOptions options() const {
     coordinator::CoordinatorOptions options;
     options.membership.lease_ns = settings_.lease_ms * runtime::kNanosPerMilli;
     options.membership.verdict_after_ns = settings_.verdict_ms * runtime::kNanosPerMilli;
+    // Where somebody waits longer for one server, he does so for many.
+    options.membership.together_ns = std::max(settings_.together_ms, settings_.verdict_ms) * runtime::kNanosPerMilli;
     options.client_lease_ns = settings_.client_lease_ms * runtime::kNanosPerMilli;
+    options.given_up_change = settings_.given_up_change;
     return options;
   }
   void start() {
     coordinator_->start([this](Status status) {
+      if (status == Status::StateBehind) return tellRemedy();
       if (status != Status::Ok) {
         if (status != Status::Shutdown) onFailed(status);
         return;
       }
       const coordinator::Coordinator::Counts counts = coordinator_->counts();
-      process_->trace().info("coordinating cluster '" + settings_.process.cluster +
-                             "': " + std::to_string(counts.servers_alive) + " servers, " +
+      process_->trace().info("coordinating cluster '" + settings_.process.cluster + "' (" + textOf(store_->cluster()) +
+                             "): " + std::to_string(counts.servers_alive) + " servers, " +
                              std::to_string(counts.tables) + " tables, " + std::to_string(counts.tablets) + " tablets");
       process_->ready();
     });
+  }
+  // It goes on, and tells whoever asks.
+  void tellRemedy() {
+    process_->trace().error(
+        "put the newest copy of coordinator.sqlite into --storage " + settings_.storage +
+        " while no coordinator runs there. If there is none: --accept-missing-changes NUMBER, with the number above, "
+        "goes "
+        "on once without them, and gives up tables that were made since, what was written since to tablets that were "
+        "moved, split or recovered since, and perhaps the last writes to others. All servers begin anew, from what "
+        "their "
+        "storages have");
   }
   void onFailed(Status status) {
     if (status == Status::NotLeader) process_->trace().error("another coordinator has taken over");
@@ -93,6 +133,15 @@ class CoordinatorProcess {
   bool failed_ = false;
 };
 
+int exportState(const CoordinatorSettings& settings) {
+  const auto exported = coordinator::SqliteStateStore::exportTo(settings.storage, settings.export_to);
+  if (!exported.ok()) return fail(kProgram, exported.error());
+  std::printf("%s: cluster %s up to change %llu; to use it, put it into an empty directory as coordinator.sqlite\n",
+              settings.export_to.c_str(), textOf(exported->cluster).c_str(),
+              static_cast<unsigned long long>(exported->change_number));
+  return 0;
+}
+
 int main(int argc, char** argv) {
   CoordinatorSettings settings;
   settings.process.listen = {"tcp://127.0.0.1:11100"};
@@ -105,8 +154,24 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("ramcore ") + RAMCORE_VERSION + " (wire format " +
                                         std::to_string(wire::kProtocolVersion) + ", storage format " +
                                         std::to_string(coordinator::StateStore::kFormatVersion) + ")");
-  app.add_option("--storage", settings.storage, "Directory for the coordinator's state; made if it is not there")
-      ->envname("RAMCORE_STORAGE");
+  const CLI::Option* storage =
+      app.add_option("--storage", settings.storage,
+                     "Directory of the coordinator's state. If it is given and has none, a new cluster is made there")
+          ->envname("RAMCORE_STORAGE");
+  app.add_flag("--new-cluster", settings.new_cluster,
+               "Make a new cluster; refused where there is one. Only for its first start")
+      ->envname("RAMCORE_NEW_CLUSTER");
+  app.add_option("--cluster-id", settings.cluster_id,
+                 "Start with the state of this cluster and no other, and make none: its id, as the log and the status "
+                 "say it, for example 0x1234abcd1234abcd")
+      ->envname("RAMCORE_CLUSTER_ID");
+  app.add_option(
+      "--export", settings.export_to,
+      "Write a copy of the state in --storage to this file, also while another coordinator runs there, and end");
+  app.add_option(
+      "--accept-missing-changes", settings.given_up_change,
+      "Go on with a state that is an older copy, without the changes up to this number, which the log names. "
+      "What depends on them is lost");
   app.add_option("--lease-ms", settings.lease_ms,
                  "For how many milliseconds a server may serve without hearing from the coordinator")
       ->envname("RAMCORE_LEASE_MS")
@@ -117,12 +182,21 @@ int main(int argc, char** argv) {
          "At least --lease-ms")
       ->envname("RAMCORE_DEATH_AFTER_MS")
       ->check(CLI::Range(100, 3'600'000));
+  app.add_option(
+         "--silent-together-ms", settings.together_ms,
+         "The same where half of the servers or more are silent together, which mostly means that the "
+         "coordinator's own machine is cut off: until then they may come back and go on with what they have. At "
+         "least --death-after-ms")
+      ->envname("RAMCORE_SILENT_TOGETHER_MS")
+      ->check(CLI::Range(100, 3'600'000));
   app.add_option("--client-lease-ms", settings.client_lease_ms,
                  "After how many milliseconds of silence a client's identity ends")
       ->envname("RAMCORE_CLIENT_LEASE_MS")
       ->check(CLI::Range(1'000, 3'600'000));
   int exit_code = 0;
   if (!parseFlags(app, argc, argv, exit_code)) return exit_code;
+  settings.storage_is_given = !storage->empty();
+  if (!settings.export_to.empty()) return exportState(settings);
   return CoordinatorProcess(settings).run();
 }
 

@@ -20,6 +20,7 @@ class Judge {
 
   ClusterHealth judge() {
     judgeTablets();
+    judgeSilences();
     judgeRecoveries();
     judgeReplicas();
     return std::move(health_);
@@ -39,6 +40,45 @@ class Judge {
     for (const auto& [owner, tablets] : lost) {
       if (tablets == 0) continue;
       add(State::Unavailable, count(tablets, "tablet") + " of dead server " + described(owner));
+    }
+  }
+
+  // Its lease has ended: nobody answers for its tablets.
+  void judgeSilences() {
+    bool are_together = false;
+    for (const client::ServerSilence& silence : status_.silences) {
+      are_together |= silence.wait == client::ServerSilence::Wait::Together;
+      uint64_t tablets = 0;
+      for (const client::TableMap& table : status_.tables) {
+        tablets += static_cast<uint64_t>(std::count_if(
+            table.tablets.begin(), table.tablets.end(),
+            [&](const client::TabletInfo& tablet) { return tablet.owner == silence.server && tablet.is_available; }));
+      }
+      const std::string subject = "server " + described(silence.server) + ", silent for " + lengthOf(silence.silent_ns);
+      add(tablets != 0 ? State::Unavailable : State::Degraded,
+          (tablets != 0 ? count(tablets, "tablet") + " of " : std::string()) + subject + meaningOf(silence.wait));
+    }
+    if (are_together) {
+      add(State::Unavailable,
+          std::to_string(status_.silences.size()) +
+              " servers are silent together: is the coordinator's machine cut off? See --silent-together-ms");
+    }
+  }
+
+  static std::string lengthOf(int64_t silent_ns) {
+    constexpr int64_t kNanosPerSecond = 1'000'000'000;
+    if (silent_ns < 0) return "longer than the coordinator runs";
+    return std::to_string(silent_ns / kNanosPerSecond) + " s";
+  }
+
+  static std::string meaningOf(client::ServerSilence::Wait wait) {
+    switch (wait) {
+      case client::ServerSilence::Wait::Replacers:
+        return "; nobody could take its place: start it again, or add servers";
+      case client::ServerSilence::Wait::Room:
+        return "; the others have not enough room for what it holds: start it again, or add servers";
+      default:
+        return "";
     }
   }
 

@@ -91,6 +91,19 @@ nlohmann::ordered_json listJson(const std::vector<client::TransportSessions>& tr
   return out;
 }
 
+nlohmann::ordered_json toJson(const std::vector<client::ServerSilence>& silences) {
+  constexpr int64_t kNanosPerMilli = 1'000'000;
+  static constexpr const char* kWaits[] = {"unknown", "verdict", "together", "replacers", "room"};
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  for (const client::ServerSilence& silence : silences) {
+    const int64_t silent_ms = silence.silent_ns < 0 ? -1 : silence.silent_ns / kNanosPerMilli;
+    out.push_back({{"server", formatServer(silence.server)},
+                   {"silent_ms", silent_ms},
+                   {"waits_for", kWaits[static_cast<size_t>(silence.wait)]}});
+  }
+  return out;
+}
+
 nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
   const ClusterHealth health = healthOf(status);
   nlohmann::ordered_json out;
@@ -101,6 +114,7 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
   out["replicas"] = {{"wanted", health.replicas_wanted}, {"least", health.replicas_least}};
   out["survivable_deaths"] = health.survivable_deaths;
   out["recoveries"] = toJson(status.recoveries);
+  out["silent"] = toJson(status.silences);
   out["coordinator"] = {{"sessions", sessionCount(status.coordinator_transports)},
                         {"sessions_by_transport", countsJson(status.coordinator_transports)},
                         {"open_sessions", listJson(status.coordinator_transports)}};

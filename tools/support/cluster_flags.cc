@@ -95,6 +95,12 @@ Failure explain(Status status, const std::string& what, const ClusterAccess& acc
       return {status, "the coordinator at " + where +
                           " refuses this client, or what listens where one of its servers did; check that --cluster, "
                           "--secret-file and version are those of the coordinator, whose log says which differs"};
+    case Status::StateBehind:
+      return {status, what + ": the coordinator at " + where +
+                          " has an older copy of the cluster's state, and serves nobody; its log says what it misses"};
+    case Status::WrongCluster:
+      return {status, what + ": the coordinator at " + where +
+                          " is of another cluster than the one before; it was probably started on another --storage"};
     case Status::NoSuchTable:
       return {status, what + " does not exist; create it first, 'ramcore list' shows those that do"};
     case Status::RetryLater:

@@ -1,8 +1,9 @@
 #include "tools/support/display.h"
 
 #include <array>
-#include <cinttypes>
 #include <cstdio>
+
+#include "base/id_text.h"
 
 namespace ramcore::tools {
 namespace {
@@ -25,11 +26,7 @@ std::string formatSize(uint64_t bytes) {
   return std::to_string(bytes) + (unit == 0 ? "" : kUnits[unit]);
 }
 
-std::string formatHex(uint64_t value) {
-  std::array<char, 24> text{};
-  std::snprintf(text.data(), text.size(), "0x%016" PRIx64, value);
-  return text.data();
-}
+std::string formatHex(uint64_t value) { return hexText(value); }
 
 std::string formatServer(ServerId id) { return id ? std::to_string(id.value) : "none"; }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/mutation.h"
 #include "transport/chunk_copy.h"
 #include "wire/frame.h"
 
@@ -110,6 +111,7 @@ void SimEndpoint::openSession(Session& session, const Identity& peer, const std:
   ++open_count_;
   session.peer.role = peer.role;
   session.peer.id = peer.id;
+  session.peer.cluster = peer.cluster;
   session.peer.transport = limits_.name;
   if (session.peer.address.empty()) session.peer.address = "sim://" + peer_node;
 }
@@ -416,8 +418,10 @@ void SimEndpoint::process(MessageSink& sink, SimFrameList one) {
 }
 
 Status SimEndpoint::judge(const Identity& other) const {
-  const bool same_cluster = other.cluster_name == identity_.cluster_name && other.secret == identity_.secret;
-  return same_cluster ? Status::Ok : Status::Refused;
+  if (other.cluster_name != identity_.cluster_name || other.secret != identity_.secret) return Status::Refused;
+  const bool both_know = other.cluster != 0 && identity_.cluster != 0;
+  const bool is_other = both_know && other.cluster != identity_.cluster;
+  return is_other && !RC_MUTATION("obey-another-cluster") ? Status::WrongCluster : Status::Ok;
 }
 
 void SimEndpoint::processHello(MessageSink& sink, const SimFrame& hello) {
@@ -503,7 +507,7 @@ void SimEndpoint::loseSession(MessageSink& sink, SessionId id, Status reason) {
   if (find(id) == nullptr) return;  // the sink has closed it
   const std::unique_ptr<Session> session = removeSession(id);
   if (session->state == State::Connecting && reason != Status::Refused && reason != Status::WrongServerId &&
-      reason != Status::RetryLater) {
+      reason != Status::WrongCluster && reason != Status::RetryLater) {
     reason = Status::Unreachable;
   }
   completeAll(*session, Status::SessionLost);

@@ -60,6 +60,7 @@ void Nemesis::scheduleNext() {
 
 void Nemesis::stop() {
   stopped_ = true;
+  cut_off_.clear();
   healAll();
 }
 
@@ -73,6 +74,9 @@ void Nemesis::step() {
   if (watches_cleaning_ && random_.below(16) == 0) awaitToRead();
   if (may_kill && random_.below(500) == 0) return stopInOrder(random_.below(cluster_.servers.size()));
   if (may_kill && options_.faults && random_.below(8) == 0) return spoilDisk();
+  if (options_.faults && random_.below(100) == 0) copyState();
+  if (options_.faults && random_.below(250) == 0) return cutCoordinator();
+  if (options_.faults && random_.below(400) == 0) return replaceCoordinator();
   const uint64_t kind = random_.below(100);
   // A recovery takes seconds: after each of these a lease has to be over first. Time for some to come to their end.
   if (options_.crashes && kind >= 80 && kind < 90 && random_.below(8) != 0) return;
@@ -274,7 +278,7 @@ void Nemesis::replaceRejected() {
 
 void Nemesis::restartCoordinator() {
   // Each new coordinator gives silent servers their time again.
-  if (coordinator_down_ || cutting_off_ || spared_) return;
+  if (coordinator_down_ || cutting_off_ || spared_ || !cut_off_.empty()) return;
   coordinator_down_ = true;
   ++counts_.coordinator_restarts;
   countInterrupted(cluster_.disk, counts_);
@@ -291,14 +295,14 @@ void Nemesis::healAll() {
 }
 
 void Nemesis::healNetwork() {
-  if (!retired_) return cluster_.network.healAll();
+  if (!retired_ && cut_off_.empty()) return cluster_.network.healAll();
   // Not for an instant between these two: what streams hold for each other would be delivered.
   std::vector<std::string> nodes = {SimCluster::kCoordinatorNode};
   for (size_t i = 0; i < cluster_.servers.size(); ++i) nodes.push_back(nodeOf(i));
   for (size_t a = 0; a < nodes.size(); ++a) {
     cluster_.network.rejoin(nodes[a]);
     for (size_t b = a + 1; b < nodes.size(); ++b) {
-      if (a != 0 || b != *retired_ + 1) cluster_.network.heal(nodes[a], nodes[b]);
+      if (a != 0 || !isCutOff(b - 1)) cluster_.network.heal(nodes[a], nodes[b]);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -110,6 +111,14 @@ class Nemesis {
   void replaceRejected();
   std::string nodeOf(size_t index) const { return cluster_.servers[index]->networkNode(); }
   void restartCoordinator();
+  void cutCoordinator();
+  struct Cut;
+  void judgeCut(const std::shared_ptr<Cut>& cut);
+  void endCut(const std::shared_ptr<Cut>& cut);
+  void replaceCoordinator();
+  void copyState();
+  bool haveAllHeardMore() const;
+  bool isCutOff(size_t index) const { return retired_ == index || cut_off_.contains(index); }
   void cutSome();
   void changeRates();
   void healAll();
@@ -144,7 +153,9 @@ class Nemesis {
   bool operating_ = false;
   bool stopped_ = false;
   bool coordinator_down_ = false;
-  bool cutting_off_ = false;  ///< what else would keep the coordinator from the others waits
+  std::set<size_t> cut_off_;                       ///< servers that do not reach the coordinator
+  std::unique_ptr<coordinator::MemoryDisk> copy_;  ///< of the coordinator's state, older than that
+  bool cutting_off_ = false;                       ///< what else would keep the coordinator from the others waits
   uint32_t retire_attempts_ = 0;
   std::optional<size_t> retired_;
   uint32_t paused_ = 0;

@@ -36,6 +36,7 @@ void addCounts(const SimCoordinator& coordinator, RunCounts& counts) {
   const coordinator::Coordinator::Counts of_life = coordinator.coordinator().counts();
   counts.servers_recovered += of_life.servers_recovered;
   counts.tablets_recovered += of_life.tablets_recovered;
+  counts.verdicts_by_silence += of_life.verdicts_by_silence;
 }
 
 }  // namespace
@@ -49,15 +50,30 @@ SimCluster::SimCluster(uint64_t seed, const SimClusterOptions& chosen)
 
 SimCluster::~SimCluster() {
   coordinator.reset();
+  impostor.reset();
   servers.clear();
   dead_.clear();
 }
 
-void SimCluster::startCoordinator() {
+std::unique_ptr<SimCoordinator> SimCluster::makeCoordinator(coordinator::MemoryDisk& on) {
   // A name of its own for each life, so that it does not draw the same numbers again; the node on the network stays.
   const std::string name = std::string(kCoordinatorNode) + "#" + std::to_string(++coordinator_lives);
-  coordinator = std::make_unique<SimCoordinator>(scheduler, trace, network, name, kCoordinatorNode, disk,
-                                                 options.verdict_after_ns);
+  const coordinator::MembershipOptions membership{.verdict_after_ns = options.verdict_after_ns,
+                                                  .together_ns = options.togetherNs()};
+  return std::make_unique<SimCoordinator>(scheduler, trace, network, name, kCoordinatorNode, on, membership);
+}
+
+void SimCluster::startCoordinator() { coordinator = makeCoordinator(disk); }
+
+void SimCluster::startImpostor(std::unique_ptr<coordinator::MemoryDisk> other) {
+  RC_CHECK(coordinator == nullptr && impostor == nullptr);
+  impostor_disk = std::move(other);
+  impostor = makeCoordinator(*impostor_disk);
+}
+
+void SimCluster::killImpostor() {
+  impostor.reset();
+  impostor_disk.reset();
 }
 
 void SimCluster::killCoordinator() {

@@ -28,8 +28,9 @@ struct SimClusterOptions {
   master::MemoryScrubOptions memory_scrub;
   master::ReplicationOptions replicas;
   int64_t verdict_after_ns = 10 * runtime::kNanosPerSecond;
-  uint32_t clean_below_free_permille = 250;  ///< two heads and the reserves take 40 percent
-  DurableLedger* ledger = nullptr;           ///< outlives the cluster
+  int64_t togetherNs() const { return 3 * verdict_after_ns; }  ///< of servers that fall silent together
+  uint32_t clean_below_free_permille = 250;                    ///< two heads and the reserves take 40 percent
+  DurableLedger* ledger = nullptr;                             ///< outlives the cluster
 };
 
 /// A whole simulated cluster: one coordinator (that may be restarted), servers and clients on one network.
@@ -38,6 +39,10 @@ struct SimCluster {
   ~SimCluster();
 
   void startCoordinator();
+  /// Another coordinator in the place of the one that was killed: of another cluster, or with an older copy of the
+  /// state. Until it is killed there is no coordinator here.
+  void startImpostor(std::unique_ptr<coordinator::MemoryDisk> disk);
+  void killImpostor();
   /// kill -9 of the coordinator: its store stays, with what was being committed there or not.
   void killCoordinator();
   void addServer();
@@ -63,12 +68,15 @@ struct SimCluster {
   runtime::SimTraceLog trace;
   transport::SimNetwork network;
   coordinator::MemoryDisk disk;
+  std::unique_ptr<coordinator::MemoryDisk> impostor_disk;
+  std::unique_ptr<SimCoordinator> impostor;
   uint32_t coordinator_lives = 0;
   std::unique_ptr<SimCoordinator> coordinator;
   std::vector<std::unique_ptr<runtime::SimDisk>> disks;
   std::vector<std::unique_ptr<SimServer>> servers;
 
  private:
+  std::unique_ptr<SimCoordinator> makeCoordinator(coordinator::MemoryDisk& on);
   std::unique_ptr<SimServer> makeServer(size_t index);
 
   std::vector<std::unique_ptr<SimServer>> dead_;  // processes that were replaced

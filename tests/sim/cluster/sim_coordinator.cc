@@ -5,9 +5,9 @@
 namespace ramcore::sim {
 namespace {
 
-coordinator::CoordinatorOptions optionsOf(int64_t verdict_after_ns) {
+coordinator::CoordinatorOptions optionsOf(const coordinator::MembershipOptions& membership) {
   coordinator::CoordinatorOptions options;
-  options.membership.verdict_after_ns = verdict_after_ns;
+  options.membership = membership;
   return options;
 }
 
@@ -15,11 +15,15 @@ coordinator::CoordinatorOptions optionsOf(int64_t verdict_after_ns) {
 
 SimCoordinator::SimCoordinator(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log,
                                transport::SimNetwork& network, const std::string& name, const std::string& node,
-                               coordinator::MemoryDisk& disk, int64_t verdict_after_ns)
+                               coordinator::MemoryDisk& disk, const coordinator::MembershipOptions& membership)
     : network_(network),
       node_name_(node),
       node_(scheduler, log, name, {}),
-      identity_{.role = transport::Role::Coordinator, .id = 0, .cluster_name = disk.clusterName(), .secret = {}},
+      identity_{.role = transport::Role::Coordinator,
+                .id = node_.entropy().next() | 1,
+                .cluster = disk.cluster().value,
+                .cluster_name = disk.clusterName(),
+                .secret = {}},
       transport_(network, node_.clock(), node, [this] { dispatch_.wake(); }),
       endpoint_(transport_.makeEndpoint(identity_)),
       dispatch_(node_, {}),
@@ -36,8 +40,9 @@ SimCoordinator::SimCoordinator(runtime::SimScheduler& scheduler, runtime::SimTra
                                                                                        .caller = *caller_,
                                                                                        .store = *store_,
                                                                                        .trace = node_.trace(),
-                                                                                       .on_failed = [](Status) {}},
-                                                 optionsOf(verdict_after_ns));
+                                                                                       .on_failed = [](Status) {},
+                                                                                       .start = identity_.id},
+                                                 optionsOf(membership));
   dispatch.post(start_, runtime::Priority::Membership);
   dispatch_.wake();
 }

@@ -19,7 +19,7 @@ class SimCoordinator {
   /// lives.
   SimCoordinator(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log, transport::SimNetwork& network,
                  const std::string& name, const std::string& node, coordinator::MemoryDisk& disk,
-                 int64_t verdict_after_ns);
+                 const coordinator::MembershipOptions& membership);
   /// kill -9: cut off from the network first, then unwound.
   ~SimCoordinator();
 

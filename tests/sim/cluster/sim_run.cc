@@ -449,6 +449,14 @@ void RunCounts::add(const RunCounts& other) {
   partitions += other.partitions;
   sessions_cut += other.sessions_cut;
   long_pauses += other.long_pauses;
+  cuts_from_all += other.cuts_from_all;
+  cuts_from_half += other.cuts_from_half;
+  cuts_from_one += other.cuts_from_one;
+  cuts_judged += other.cuts_judged;
+  other_clusters += other.other_clusters;
+  older_copies += other.older_copies;
+  older_copies_found += other.older_copies_found;
+  verdicts_by_silence += other.verdicts_by_silence;
   coordinator_restarts += other.coordinator_restarts;
   restarts_copying += other.restarts_copying;
   restarts_handed_over += other.restarts_handed_over;

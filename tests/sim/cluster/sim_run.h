@@ -56,7 +56,15 @@ struct RunCounts {
   uint64_t messages_reordered = 0;
   uint64_t partitions = 0;
   uint64_t sessions_cut = 0;
-  uint64_t long_pauses = 0;  ///< of servers, longer than their lease
+  uint64_t long_pauses = 0;     ///< of servers, longer than their lease
+  uint64_t cuts_from_all = 0;   ///< the coordinator was, from servers
+  uint64_t cuts_from_half = 0;  ///< of them, at least
+  uint64_t cuts_from_one = 0;
+  uint64_t cuts_judged = 0;         ///< of those from all: nobody was declared dead meanwhile
+  uint64_t other_clusters = 0;      ///< whose coordinator was in the place of the right one
+  uint64_t older_copies = 0;        ///< of the state, with which a coordinator was started
+  uint64_t older_copies_found = 0;  ///< of them: those that served nobody in the end
+  uint64_t verdicts_by_silence = 0;
   uint64_t coordinator_restarts = 0;
   // Of them, those while such a transition was under way.
   uint64_t restarts_copying = 0;      ///< a move that had not been handed over

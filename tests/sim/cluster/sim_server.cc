@@ -57,6 +57,7 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
     backup_ = std::move(backup).value();
     backup_->addTo(dispatch.services());
     gauge_.emplace(backup_->store());
+    identity_.cluster = backup_->store().cluster().value;
   }
   memory_ = std::move(log::LogMemory::open(options.log.memory_bytes)).value();
   master::MasterConfig config{.log = options.log,
@@ -85,6 +86,7 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
                                                 .replicator = replicator_.get(),
                                                 .seed = node_.entropy().next(),
                                                 .backup = gauge_ ? &*gauge_ : nullptr,
+                                                .storage = storage_.get(),
                                                 .has_one_processor = has_one_processor};
   master_ = std::move(master::Master::open(config, environment, *this)).value();
   master_->start();
@@ -138,6 +140,7 @@ void SimServer::kill(bool power) {
 
 runtime::Task<Status> SimServer::prepareServing(ServerId id, ClusterId cluster) {
   identity_.id = id.value;
+  identity_.cluster = cluster.value;
   if (backup_ == nullptr) co_return Status::Ok;
   co_return co_await backup_->begin(id, cluster);
 }

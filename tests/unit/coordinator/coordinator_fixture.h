@@ -26,7 +26,7 @@ class Bench {
  public:
   struct Options {
     uint64_t seed = 1;
-    MembershipOptions membership{.lease_ns = 2 * kSecond, .verdict_after_ns = 4 * kSecond};
+    MembershipOptions membership{.lease_ns = 2 * kSecond, .verdict_after_ns = 4 * kSecond, .together_ns = 4 * kSecond};
     int64_t client_lease_ns = 30 * kSecond;
     FakeMasterCalls::Faults faults{};
   };
@@ -120,6 +120,7 @@ class Bench {
     server.name = "s" + std::to_string(nonce);
     server.memory_bytes = 1 << 20;
     server.format_version = 1;
+    server.replicas = 3;
     server.nonce = nonce;
     return server;
   }

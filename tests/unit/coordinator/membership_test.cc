@@ -78,14 +78,16 @@ TEST(Membership, SilenceIsJudgedLate) {
 }
 
 TEST(Membership, NoVerdictForALeaseAfterARestart) {
-  Bench bench({.membership = {.lease_ns = 2 * kSecond, .verdict_after_ns = 2 * kSecond}});
+  Bench bench({.membership = {.lease_ns = 2 * kSecond, .verdict_after_ns = 2 * kSecond, .together_ns = 2 * kSecond}});
   const ServerId silent = bench.addServer(1);
-  bench.pass(1'900 * kMilli);
+  bench.addServer(2);
+  bench.cluster().machine(silent).up = false;
+  bench.passRenewing(1'900 * kMilli);
   bench.restart();
-  bench.pass(1'900 * kMilli);
+  bench.passRenewing(1'900 * kMilli);
   EXPECT_TRUE(bench.life().membership.isAlive(silent));
   EXPECT_FALSE(bench.life().membership.leaseIsOver(silent));
-  bench.pass(500 * kMilli);
+  bench.passRenewing(500 * kMilli);
   EXPECT_FALSE(bench.life().membership.isAlive(silent));
 }
 
@@ -126,12 +128,14 @@ TEST(Membership, HolderOfTheDirectoryEndsItsFormerSelf) {
 TEST(Membership, FullDiskDelaysVerdicts) {
   Bench bench;
   const ServerId server = bench.addServer(1);
+  bench.addServer(3);
+  bench.cluster().machine(server).up = false;
   bench.disk().setFull(true);
-  bench.pass(8 * kSecond);
+  bench.passRenewing(8 * kSecond);
   EXPECT_TRUE(bench.life().membership.isAlive(server));
   EXPECT_EQ(bench.enlist(Bench::serverOf(2)).status, Status::NoSpace);
   bench.disk().setFull(false);
-  bench.pass(2 * kSecond);
+  bench.passRenewing(2 * kSecond);
   EXPECT_FALSE(bench.life().membership.isAlive(server));
 }
 

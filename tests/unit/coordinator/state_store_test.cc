@@ -69,7 +69,8 @@ class SqliteEngine final : public Engine {
   ~SqliteEngine() override { std::filesystem::remove_all(directory_); }
   runtime::Executor& executor() override { return executor_; }
   std::unique_ptr<StateStore> open() override {
-    auto opened = SqliteStateStore::open(directory_, "ramcore", entropy_, worker_, silentTrace());
+    auto opened =
+        SqliteStateStore::open({.path = directory_, .cluster_name = "ramcore"}, entropy_, worker_, silentTrace());
     EXPECT_TRUE(opened.ok()) << opened.error().message;
     return opened.ok() ? std::move(opened).value() : nullptr;
   }
@@ -263,7 +264,7 @@ class SqliteStore : public testing::Test {
  protected:
   ~SqliteStore() override { std::filesystem::remove_all(directory_); }
   Outcome<std::unique_ptr<SqliteStateStore>> open(const std::string& cluster = "ramcore") {
-    return SqliteStateStore::open(directory_, cluster, entropy_, worker_, silentTrace());
+    return SqliteStateStore::open({.path = directory_, .cluster_name = cluster}, entropy_, worker_, silentTrace());
   }
   std::string directory_ = makeDirectory();
   runtime::SystemClock clock_;
@@ -299,13 +300,15 @@ TEST_F(SqliteStore, AnotherFileIsRefused) {
 TEST_F(SqliteStore, FileInPlaceOfDirectoryIsRefused) {
   const std::string file = directory_ + "/file";
   std::ofstream(file) << "x";
-  const auto opened = SqliteStateStore::open(file, "ramcore", entropy_, worker_, silentTrace());
+  const auto opened =
+      SqliteStateStore::open({.path = file, .cluster_name = "ramcore"}, entropy_, worker_, silentTrace());
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.status(), Status::BadConfig);
 }
 
 TEST_F(SqliteStore, MakesItsDirectory) {
-  const auto opened = SqliteStateStore::open(directory_ + "/a/b", "ramcore", entropy_, worker_, silentTrace());
+  const auto opened = SqliteStateStore::open({.path = directory_ + "/a/b", .cluster_name = "ramcore"}, entropy_,
+                                             worker_, silentTrace());
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   EXPECT_NE((*opened)->cluster(), ClusterId());
 }

@@ -100,11 +100,15 @@ class CoordinatorLinkTest : public ::testing::Test {
     response.set_cluster(77);
     response.set_lease_ns(lease_ns_);
     response.set_membership(version_);
+    wire::fillChange(change_, *response.mutable_change());
     rpc::replyControl(std::move(request), response);
   }
   void renew(rpc::Request request) {
     ++renewals_;
+    EXPECT_TRUE(rpc::parseRequest(request, renewal_));
+    if (renewal_answer_ != Status::Ok) return request.reply(renewal_answer_);
     wire::control::RenewServerLeaseResponse response;
+    wire::fillChange(change_, *response.mutable_change());
     response.set_lease_ns(lease_ns_);
     response.set_membership(version_);
     rpc::replyControl(std::move(request), response);
@@ -149,11 +153,16 @@ class CoordinatorLinkTest : public ::testing::Test {
   rpc::Caller caller_{server_.dispatch};
   ServerLease lease_;
   Observer observer_;
-  CoordinatorLink link_{caller_, server_.dispatch, {.id = 0, .locators = {where_}}, lease_, observer_, silentTrace()};
+  std::unique_ptr<ChangeKeeper> changes_ = ChangeKeeper::open(nullptr, server_.dispatch).value();
+  CoordinatorLink link_{caller_,   server_.dispatch, {.id = 0, .locators = {where_}}, lease_, *changes_,
+                        observer_, silentTrace()};
   Status answer_ = Status::Ok;
   int64_t lease_ns_ = runtime::kNanosPerSecond;
   int questions_ = 0;
   wire::control::EnlistRequest enlistment_;
+  wire::control::RenewServerLeaseRequest renewal_;
+  Status renewal_answer_ = Status::Ok;
+  ChangeRef change_{.start = 5, .number = 100};
   int renewals_ = 0;
   uint64_t version_ = 1;
   uint64_t alive_ = 3;
@@ -193,6 +202,34 @@ TEST_F(CoordinatorLinkTest, AnEnlistmentThatCannotBeCarriedOutNowIsRepeated) {
   EXPECT_FALSE(link_.stopped());
   EXPECT_TRUE(observer_.rejections.empty());
   EXPECT_FALSE(observer_.enlisted);
+}
+
+TEST_F(CoordinatorLinkTest, RenewalsNameTheClusterAndTheLatestChangeThatWasHeard) {
+  start(Status::Ok);
+  ASSERT_TRUE(runUntil([this] { return renewals_ >= 1; }));
+  EXPECT_EQ(renewal_.cluster(), 77U);
+  EXPECT_EQ(wire::changeOf(renewal_.heard()), (ChangeRef{.start = 5, .number = 100}));
+  change_ = {.start = 6, .number = 120};
+  ASSERT_TRUE(runUntil([this] { return renewal_.heard().start() == 6; }));
+  EXPECT_EQ(renewal_.heard().number(), 120U);
+}
+
+// A coordinator that was started on another directory, or on an older copy of its own, knows nothing of this server.
+TEST_F(CoordinatorLinkTest, ACoordinatorWithoutTheStateOfThisClusterIsNotObeyedAndAskedOn) {
+  start(Status::Ok);
+  ASSERT_TRUE(runUntil([this] { return renewals_ >= 1; }));
+  for (const Status wrong : {Status::WrongCluster, Status::StateBehind}) {
+    renewal_answer_ = wrong;
+    const int before = renewals_;
+    ASSERT_TRUE(runUntil([&] { return renewals_ >= before + 20; })) << "it goes on asking";
+    EXPECT_FALSE(lease_.isValid(server_.clock.nowNs())) << "and serves no longer than its lease";
+    renewal_answer_ = Status::Ok;
+    const int until = renewals_ + 2;
+    ASSERT_TRUE(runUntil([&] { return renewals_ >= until; }));
+    EXPECT_TRUE(lease_.isValid(server_.clock.nowNs()));
+  }
+  EXPECT_TRUE(observer_.rejections.empty());
+  EXPECT_FALSE(link_.stopped());
 }
 
 TEST_F(CoordinatorLinkTest, WhoLivesIsAskedForAtOnceWhenSomebodyHasHeardOfADeath) {

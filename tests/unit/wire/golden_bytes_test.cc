@@ -276,6 +276,7 @@ TEST(GoldenBytes, Handshake) {
   HandshakeIntroduction introduction{.header = hello,
                                      .nonce = {},
                                      .id = kServer.value,
+                                     .cluster = 0x1817161514131211,
                                      .slot_count = 0x0201,
                                      .cluster_name_bytes = 0x0403,
                                      .role = 2,
@@ -286,7 +287,7 @@ TEST(GoldenBytes, Handshake) {
     const char digit = "0123456789abcdef"[i % 16];
     nonce += {digit, digit};
   }
-  EXPECT_WIRE(introduction, hello_bytes + nonce + kTarget + "0102 0304 02 000000");
+  EXPECT_WIRE(introduction, hello_bytes + nonce + kTarget + "1112131415161718 0102 0304 02 000000");
   EXPECT_WIRE((HandshakeProof{.header = hello, .mac = introduction.nonce}), hello_bytes + nonce);
   EXPECT_WIRE((HandshakeAccept{.header = hello,
                                .mac = introduction.nonce,
@@ -306,7 +307,8 @@ TEST(GoldenBytes, EnumeratorsOfMessages) {
   EXPECT_EQ(static_cast<int>(Condition::VersionNotGreater), 4);
   EXPECT_EQ(static_cast<int>(HandshakeKind::Refusal), 5);
   EXPECT_EQ(static_cast<int>(HandshakeRefusal::Busy), 7);
-  EXPECT_EQ(kProtocolVersion, 2);
+  EXPECT_EQ(static_cast<int>(HandshakeRefusal::ClusterId), 8);
+  EXPECT_EQ(kProtocolVersion, 3);
 }
 
 }  // namespace

@@ -1,0 +1,142 @@
+#include "master/change_keeper.h"
+
+#include <coroutine>
+#include <cstddef>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/crc32c.h"
+#include "base/mutation.h"
+
+namespace ramcore::master {
+namespace {
+
+constexpr std::string_view kFileName = "heard";
+constexpr uint64_t kMagic = 0x6472616548724652;  // "RFrHeard"
+constexpr uint32_t kFormat = 1;
+// Two records in blocks of their own, written in turn: a torn one leaves the other.
+constexpr uint64_t kBlockBytes = 4096;
+constexpr uint64_t kRecordCount = 2;
+
+struct Record {
+  uint64_t magic;
+  uint32_t format;
+  uint32_t reserved;    // zero
+  uint64_t generation;  // the higher one counts; stands in block generation % 2
+  uint64_t cluster;
+  uint64_t start;
+  uint64_t number;
+  uint32_t reserved2;  // zero
+  uint32_t crc;        // CRC32C over everything before
+};
+static_assert(Fixed<Record> && sizeof(Record) == 56);
+
+uint32_t crcOf(const Record& record) { return crc32c(bytesOf(record).first(offsetof(Record, crc))); }
+
+/// Awaits one flush of a file, on the executor of the coroutine.
+class FlushFile : private runtime::Flush {
+ public:
+  FlushFile(runtime::StorageFile& file, runtime::Executor& executor)
+      : Flush([](runtime::Job& job) { static_cast<FlushFile&>(job).handle_.resume(); }, executor,
+              runtime::Priority::Membership),
+        file_(file) {}
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> handle) {
+    handle_ = handle;
+    file_.flush(*this);
+  }
+  Status await_resume() const noexcept { return status; }
+
+ private:
+  runtime::StorageFile& file_;
+  std::coroutine_handle<> handle_;
+};
+
+}  // namespace
+
+Outcome<std::unique_ptr<ChangeKeeper>> ChangeKeeper::open(runtime::Storage* storage, runtime::Executor& executor) {
+  if (storage == nullptr) return std::unique_ptr<ChangeKeeper>(new ChangeKeeper(executor, nullptr));
+  auto file = storage->open(kFileName);
+  if (!file.ok() && file.status() == Status::NotFound) {
+    file = storage->create(kFileName, kRecordCount * kBlockBytes);
+  }
+  if (!file.ok()) return std::move(file).error();
+  std::unique_ptr<ChangeKeeper> keeper(new ChangeKeeper(executor, std::move(file).value()));
+  keeper->read();
+  return keeper;
+}
+
+ChangeKeeper::ChangeKeeper(runtime::Executor& executor, std::unique_ptr<runtime::StorageFile> file)
+    : executor_(executor), file_(std::move(file)), written_(executor) {}
+
+ChangeKeeper::~ChangeKeeper() { RC_CHECK(idle()); }
+
+void ChangeKeeper::read() {
+  for (uint64_t block = 0; block < kRecordCount; ++block) {
+    Record record{};
+    const Status status = file_->read(block * kBlockBytes, std::as_writable_bytes(std::span(&record, 1)));
+    if (status != Status::Ok || record.magic != kMagic || record.format != kFormat || record.crc != crcOf(record)) {
+      continue;
+    }
+    if (record.generation % kRecordCount != block || record.generation < generation_) continue;
+    generation_ = record.generation;
+    cluster_ = ClusterId(record.cluster);
+    latest_ = {.start = record.start, .number = record.number};
+    kept_ = latest_;
+  }
+}
+
+void ChangeKeeper::note(ChangeRef change) {
+  latest_ = change;
+  if (kept_ == latest_ || is_writing_ || file_ == nullptr || has_failed_) return;
+  is_writing_ = true;
+  write().detach();
+}
+
+// Numbers go on over starts, so the highest is the latest, whatever comes late.
+void ChangeKeeper::answered(ClusterId cluster, uint64_t start, ChangeRef change) {
+  obeyed_start_ = start;
+  if (!change || (latest_ && change.number <= latest_.number)) return;
+  cluster_ = cluster;
+  note(change);
+}
+
+runtime::Task<Status> ChangeKeeper::keep(ChangeRef change) {
+  if (!change) co_return Status::Ok;
+  if (!latest_ || change.number > latest_.number) note(change);
+  if (RC_MUTATION("use-before-kept")) co_return Status::Ok;
+  // Where the disk has failed the process remembers it, and others have heard of it.
+  while (file_ != nullptr && !has_failed_ && (!kept_ || kept_.number < change.number)) {
+    [[maybe_unused]] const Status woken = co_await written_.wait();
+  }
+  co_return Status::Ok;
+}
+
+// One at a time; what is heard meanwhile goes with the next one.
+runtime::Task<void> ChangeKeeper::write() {
+  while (kept_ != latest_ && !has_failed_) {
+    const ChangeRef change = latest_;
+    Record record{.magic = kMagic,
+                  .format = kFormat,
+                  .reserved = 0,
+                  .generation = generation_ + 1,
+                  .cluster = cluster_.value,
+                  .start = change.start,
+                  .number = change.number,
+                  .reserved2 = 0,
+                  .crc = 0};
+    record.crc = crcOf(record);
+    Status status = file_->write(record.generation % kRecordCount * kBlockBytes, bytesOf(record));
+    if (status == Status::Ok) status = co_await FlushFile(*file_, executor_);
+    has_failed_ = status != Status::Ok;
+    if (has_failed_) break;
+    ++generation_;
+    kept_ = change;
+    written_.notifyAll();
+  }
+  is_writing_ = false;
+  written_.notifyAll();
+}
+
+}  // namespace ramcore::master

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "base/change_ref.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "runtime/await.h"
+#include "runtime/storage.h"
+#include "runtime/task.h"
+
+namespace ramcore::master {
+
+/// Keeps the latest change of the coordinator's state that this server has heard of, in a small file of the server's
+/// storage, so that an older copy of that state is found out also after all servers were started again
+/// (coordinator/change_history.h). A server without storage remembers it for as long as it lives.
+///
+/// Thread: one executor.
+class ChangeKeeper {
+ public:
+  /// Opens the file "heard", or makes it. Blocks. @param storage  nullptr: none; outlives the keeper
+  /// Failure, for a person: as Storage::create and open.
+  static Outcome<std::unique_ptr<ChangeKeeper>> open(runtime::Storage* storage, runtime::Executor& executor);
+  /// idle() is true (checked).
+  ~ChangeKeeper();
+
+  ChangeRef latest() const { return latest_; }
+  /// To which latest() belongs; none if nothing was heard yet.
+  ClusterId cluster() const { return cluster_; }
+
+  /// A start of the coordinator has answered an enlistment or renewal that named latest(), so it has that one, too:
+  /// from now on its commands are obeyed. What it says is on the disk soon.
+  /// @param change  none: it does not rely on its own state yet
+  void answered(ClusterId cluster, uint64_t start, ChangeRef change);
+  /// Whether a command comes from the start that has answered last. Another one may be that of an older copy, or long
+  /// over; the next renewal tells.
+  bool obeys(uint64_t start) const { return start == obeyed_start_; }
+  /// The coordinator relies on this change in what it asks or grants. Ok: it is on the disk, and may be used.
+  runtime::Task<Status> keep(ChangeRef change);
+
+  bool idle() const { return !is_writing_; }
+
+ private:
+  ChangeKeeper(runtime::Executor& executor, std::unique_ptr<runtime::StorageFile> file);
+  void read();
+  void note(ChangeRef change);
+  runtime::Task<void> write();
+
+  runtime::Executor& executor_;
+  const std::unique_ptr<runtime::StorageFile> file_;  // nullptr: nothing is kept
+  ClusterId cluster_;
+  ChangeRef latest_;
+  ChangeRef kept_;  // on the disk
+  uint64_t generation_ = 0;
+  uint64_t obeyed_start_ = 0;
+  bool is_writing_ = false;
+  bool has_failed_ = false;
+  runtime::Signal written_;
+};
+
+}  // namespace ramcore::master

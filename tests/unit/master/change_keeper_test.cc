@@ -1,0 +1,158 @@
+// What a server remembers of the coordinator's state, over restarts and losses of power.
+#include "master/change_keeper.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+
+#include "runtime/sim/sim_node.h"
+#include "runtime/sim/sim_storage.h"
+
+namespace ramcore::master {
+namespace {
+
+constexpr ClusterId kCluster{7};
+constexpr uint64_t kEventsMax = 100'000;
+
+class Keeper : public testing::Test {
+ protected:
+  ~Keeper() override { close(); }
+  void open() {
+    storage_ = disk_.open().value();
+    keeper_ = ChangeKeeper::open(storage_.get(), executor_).value();
+  }
+  void close() {
+    if (keeper_ != nullptr) scheduler_.runUntil([this] { return keeper_->idle(); }, kEventsMax);
+    keeper_.reset();
+    storage_.reset();
+  }
+  void restart(bool loses_power) {
+    loses_power ? disk_.losePower() : disk_.killProcess();
+    close();
+    open();
+  }
+  struct Kept {
+    std::optional<Status> status;
+  };
+  void keep(ChangeRef change, Kept& kept) { keepOn(*this, change, kept).detach(); }
+  static runtime::Task<void> keepOn(Keeper& self, ChangeRef change, Kept& kept) {
+    co_await runtime::resumeOn(self.executor_);
+    kept.status = co_await self.keeper_->keep(change);
+  }
+  static runtime::Task<void> hearOn(Keeper& self, ChangeRef change, bool& done) {
+    co_await runtime::resumeOn(self.executor_);
+    self.keeper_->answered(kCluster, change.start, change);
+    done = true;
+  }
+  void hear(ChangeRef change) {
+    bool done = false;
+    hearOn(*this, change, done).detach();
+    ASSERT_EQ(scheduler_.runUntil([&] { return done; }, kEventsMax), runtime::SimScheduler::Stop::Done);
+  }
+  bool awaitIdle() {
+    return scheduler_.runUntil([this] { return keeper_->idle(); }, kEventsMax) == runtime::SimScheduler::Stop::Done;
+  }
+  Status keepNow(ChangeRef change) {
+    Kept kept;
+    keep(change, kept);
+    EXPECT_EQ(scheduler_.runUntil([&] { return kept.status.has_value(); }, kEventsMax),
+              runtime::SimScheduler::Stop::Done);
+    return kept.status.value_or(Status::Internal);
+  }
+
+  runtime::SimScheduler scheduler_{5};
+  runtime::SimTraceLog log_{scheduler_};
+  runtime::SimNode node_{scheduler_, log_, "machine", {}};
+  runtime::SimExecutor& executor_ = node_.makeExecutor("dispatch");
+  runtime::SimDisk disk_{scheduler_, "disk", {}};
+  std::unique_ptr<runtime::Storage> storage_;
+  std::unique_ptr<ChangeKeeper> keeper_;
+};
+
+TEST_F(Keeper, WhatWasHeardIsOnTheDiskSoon) {
+  open();
+  EXPECT_EQ(keeper_->latest(), ChangeRef());
+  hear({.start = 3, .number = 10});
+  EXPECT_EQ(keeper_->latest(), (ChangeRef{.start = 3, .number = 10}));
+  ASSERT_TRUE(awaitIdle());
+  restart(true);
+  EXPECT_EQ(keeper_->latest(), (ChangeRef{.start = 3, .number = 10}));
+  EXPECT_EQ(keeper_->cluster(), kCluster);
+}
+
+TEST_F(Keeper, WhatIsUsedSurvivesALossOfPowerAtThatVeryMoment) {
+  open();
+  hear({.start = 3, .number = 10});
+  for (uint64_t number = 11; number < 40; ++number) {
+    ASSERT_EQ(keepNow({.start = 3, .number = number}), Status::Ok);
+    restart(true);
+    ASSERT_EQ(keeper_->latest(), (ChangeRef{.start = 3, .number = number}));
+  }
+}
+
+TEST_F(Keeper, KeepsTheLatestOfAStartWhateverComesLate) {
+  open();
+  hear({.start = 3, .number = 10});
+  hear({.start = 3, .number = 8});
+  EXPECT_EQ(keepNow({.start = 3, .number = 9}), Status::Ok) << "it has a later one";
+  EXPECT_EQ(keeper_->latest(), (ChangeRef{.start = 3, .number = 10}));
+}
+
+TEST_F(Keeper, AStartThatHasNotAnsweredIsNotObeyed) {
+  open();
+  EXPECT_FALSE(keeper_->obeys(3));
+  hear({.start = 3, .number = 10});
+  EXPECT_TRUE(keeper_->obeys(3));
+  EXPECT_FALSE(keeper_->obeys(4));
+  // Another one, that does not rely on its state yet, and then does.
+  keeper_->answered(kCluster, 4, {});
+  EXPECT_TRUE(keeper_->obeys(4));
+  EXPECT_FALSE(keeper_->obeys(3)) << "what it has sent is late";
+  EXPECT_EQ(keeper_->latest(), (ChangeRef{.start = 3, .number = 10}));
+  EXPECT_EQ(keepNow({.start = 4, .number = 11}), Status::Ok);
+  EXPECT_EQ(keepNow({}), Status::Ok) << "a command that relies on nothing";
+  restart(true);
+  EXPECT_EQ(keeper_->latest(), (ChangeRef{.start = 4, .number = 11}));
+  EXPECT_FALSE(keeper_->obeys(4)) << "it has not answered this process";
+}
+
+TEST_F(Keeper, ManyAtOnceAreKeptTogether) {
+  open();
+  hear({.start = 3, .number = 10});
+  std::array<Kept, 8> kept;
+  for (size_t i = 0; i < kept.size(); ++i) keep({.start = 3, .number = 20 + i}, kept[i]);
+  ASSERT_EQ(scheduler_.runUntil(
+                [&] {
+                  for (const Kept& one : kept) {
+                    if (!one.status) return false;
+                  }
+                  return true;
+                },
+                kEventsMax),
+            runtime::SimScheduler::Stop::Done);
+  for (const Kept& one : kept) EXPECT_EQ(one.status, Status::Ok);
+  restart(true);
+  EXPECT_EQ(keeper_->latest().number, 27U);
+}
+
+TEST_F(Keeper, ADiskThatFailsStopsNobody) {
+  open();
+  hear({.start = 3, .number = 10});
+  ASSERT_TRUE(awaitIdle());
+  disk_.failFlushes(1);
+  EXPECT_EQ(keepNow({.start = 3, .number = 11}), Status::Ok);
+  EXPECT_EQ(keepNow({.start = 3, .number = 12}), Status::Ok);
+  EXPECT_EQ(keeper_->latest().number, 12U) << "for as long as the process lives";
+}
+
+TEST_F(Keeper, WithoutStorageItRemembersForAsLongAsItLives) {
+  keeper_ = ChangeKeeper::open(nullptr, executor_).value();
+  hear({.start = 3, .number = 10});
+  EXPECT_EQ(keepNow({.start = 3, .number = 11}), Status::Ok);
+  EXPECT_EQ(keeper_->latest(), (ChangeRef{.start = 3, .number = 11}));
+}
+
+}  // namespace
+}  // namespace ramcore::master
