@@ -49,7 +49,9 @@ struct ServerSettings {
 
 class Server final : private master::MasterObserver {
  public:
-  explicit Server(const ServerSettings& settings) : settings_(settings), rcu_(runtime::makeUrcu()), threads_(*rcu_) {}
+  /// @param memory  of an earlier one in this process, in the place of new memory; nullptr: it is the first
+  Server(const ServerSettings& settings, std::unique_ptr<log::LogMemory> memory)
+      : settings_(settings), rcu_(runtime::makeUrcu()), threads_(*rcu_), memory_(std::move(memory)) {}
 
   int run() {
     auto locator = transport::Locator::parse(settings_.coordinator);
@@ -76,9 +78,11 @@ class Server final : private master::MasterObserver {
       const auto kept = openBackup(*locator);
       if (!kept.ok()) return fail(kProgram, kept.error());
     }
-    auto memory = openMemory();
-    if (!memory.ok()) return fail(kProgram, memory.error());
-    memory_ = std::move(memory).value();
+    if (memory_ == nullptr) {
+      auto memory = openMemory();
+      if (!memory.ok()) return fail(kProgram, memory.error());
+      memory_ = std::move(memory).value();
+    }
     const auto registered =
         process_->transports().registerMemory(memory_->base(), memory_->bytes(), transport::Access::Local);
     if (!registered.ok()) return fail(kProgram, registered.error());
@@ -96,6 +100,13 @@ class Server final : private master::MasterObserver {
     process_->run([this] { stop(); }, [this] { return hasStopped(); });
     rcu_->drain();  // all other readers have ended
     return rejected_ ? 1 : 0;
+  }
+  /// Once run() has ended: the coordinator has declared this server dead, and nobody wants the process to end. It goes
+  /// on as a new server, with another id, nothing in its memory, and the copies in its storage offered to recoveries.
+  bool goesOn() const { return fenced_ && !process_->wasSignalled(); }
+  std::unique_ptr<log::LogMemory> takeMemory() {
+    master_.reset();  // it has its log there
+    return std::move(memory_);
   }
 
  private:
@@ -167,6 +178,7 @@ class Server final : private master::MasterObserver {
     backup_ = std::move(backup).value();
     backup_->addTo(process_->dispatch().services());
     gauge_.emplace(backup_->store());
+    process_->identity().cluster = backup_->store().cluster().value;
     return true;
   }
 
@@ -281,6 +293,7 @@ class Server final : private master::MasterObserver {
                                  .memory = *memory_,
                                  .seed = process_->entropy().next(),
                                  .backup = gauge_ ? &*gauge_ : nullptr,
+                                 .storage = storage_.get(),
                                  .has_one_processor = &runtime::hasOneProcessor},
                                 *this);
   }
@@ -288,6 +301,7 @@ class Server final : private master::MasterObserver {
   runtime::Task<Status> prepareServing(ServerId id, ClusterId cluster) override {
     // Others address this process as `id` from now on, its backup included.
     process_->identity().id = id.value;
+    process_->identity().cluster = cluster.value;
     if (backup_ == nullptr) co_return Status::Ok;
     co_return co_await backup_->begin(id, cluster);
   }
@@ -305,6 +319,12 @@ class Server final : private master::MasterObserver {
     process_->requestStop();
   }
 
+  void onFenced(const std::string& why) override {
+    process_->trace().warning(why + "; going on as a new server, from nothing");
+    fenced_ = true;
+    process_->requestStop();
+  }
+
   const ServerSettings settings_;
   std::unique_ptr<runtime::Rcu> rcu_;
   master::Threads threads_;
@@ -317,6 +337,7 @@ class Server final : private master::MasterObserver {
   std::unique_ptr<master::Master> master_;
   std::unique_ptr<MetricsServer> metrics_;
   bool rejected_ = false;
+  bool fenced_ = false;
 };
 
 std::string hostName() {
@@ -415,7 +436,13 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   if (!parseFlags(app, argc, argv, exit_code)) return exit_code;
   if (min_replicas->empty() && settings.replication.replicas == 1) settings.replication.min_replicas = 1;
-  return Server(settings).run();
+  std::unique_ptr<log::LogMemory> memory;
+  while (true) {
+    Server server(settings, std::move(memory));
+    exit_code = server.run();
+    if (!server.goesOn()) return exit_code;
+    memory = server.takeMemory();
+  }
 }
 
 }  // namespace

@@ -26,12 +26,16 @@ namespace {
 
 constexpr int64_t kStopNsMax = 5 * runtime::kNanosPerSecond;
 
+// Ends the wait for signals when the stop came from elsewhere; what others send then is for the next one who waits.
+constexpr int kEndOfRun = SIGUSR2;
+
 void blockSignals() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGUSR1);
+  sigaddset(&set, kEndOfRun);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
 }
@@ -384,14 +388,17 @@ void Process::run(const std::function<void()>& on_stop, const std::function<bool
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGUSR1);
+    sigaddset(&set, kEndOfRun);
     int signal_number = 0;
     while (sigwait(&set, &signal_number) == 0 && signal_number == SIGUSR1) {
       if (!list_job_->posted.exchange(true)) dispatch_->post(*list_job_, runtime::Priority::Membership);
     }
+    if (signal_number == kEndOfRun) return;
+    was_signalled_.store(true);
     requestStop();
   });
   dispatch_->run();
-  pthread_kill(signals.native_handle(), SIGTERM);  // if the stop came from elsewhere
+  pthread_kill(signals.native_handle(), kEndOfRun);
   signals.join();
   for (auto& worker : workers_) worker->stop();
   if (!settings_.ready_file.empty()) unlink(settings_.ready_file.c_str());

@@ -90,8 +90,10 @@ class Process {
   /// `stopped()` and the last request in service is answered. Workers have ended when it returns. If that takes longer
   /// than some seconds, the process ends with exit code 1.
   void run(const std::function<void()>& on_stop, const std::function<bool()>& stopped);
-  /// As a SIGTERM. Any thread.
+  /// Ends run() like a SIGTERM. Any thread.
   void requestStop();
+  /// Somebody has asked this process to end, with a signal.
+  bool wasSignalled() const { return was_signalled_.load(); }
 
  private:
   struct StopJob;
@@ -111,6 +113,7 @@ class Process {
   std::vector<std::unique_ptr<runtime::ThreadExecutor>> workers_;
   std::unique_ptr<rpc::Caller> caller_;
   std::vector<std::string> locators_;
+  std::atomic<bool> was_signalled_{false};
   std::unique_ptr<StopJob> stop_job_;
   std::unique_ptr<ListJob> list_job_;
 };
