@@ -128,6 +128,7 @@ class Scan {
 ///   Refused           cluster name, secret or version are not the cluster's
 ///   NoSpace           of writes: the owner's memory is full
 ///   Shutdown          the client is being destroyed
+///   Forked            this process was forked after the client was made: make another client here
 ///   OutcomeUnknown    of a change: it was sent and no answer came in time. It may have happened, or may still
 /// With every status but Ok and OutcomeUnknown a change (a mutation, a table made or dropped) has not happened and will
 /// not.
@@ -139,6 +140,7 @@ class Client {
   Client& operator=(Client&&) noexcept;
   /// No call is running in another thread, and no Future or Scan of this client is left. Calls whose futures were
   /// dropped end; their mutations may have happened or not.
+  /// In a forked process it leaves the client of the other one alone: nothing is closed, nobody hears of it.
   ~Client();
 
   // ---- tables

@@ -1,6 +1,7 @@
 #include "ramcore/client.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "client/client_impl.h"
 #include "client/point_call.h"
@@ -57,6 +58,8 @@ struct WaitedPoint final : client::Driver::Waited {
 };
 
 MutateResult runMutation(Client::Impl& impl, const PointRequest& request, const CallOptions& options) {
+  if (impl.isForked()) [[unlikely]]
+    return {.status = Status::Forked};
   WaitedPoint waited(impl, request, impl.timeoutNs(options.timeout));
   impl.driver().runToEnd(waited);
   const PointResult& result = waited.call.result;
@@ -81,10 +84,13 @@ Outcome<Client> Client::connect(const ClientOptions& options) {
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Client::Client(Client&&) noexcept = default;
-Client& Client::operator=(Client&&) noexcept = default;
-Client::~Client() = default;
+Client& Client::operator=(Client&& other) noexcept {
+  if (this != &other) Impl::end(std::exchange(impl_, std::move(other.impl_)));
+  return *this;
+}
+Client::~Client() { Impl::end(std::move(impl_)); }
 
-bool Client::poll() { return impl_->driver().poll(); }
+bool Client::poll() { return !impl_->isForked() && impl_->driver().poll(); }
 
 // ---- tables
 
@@ -122,6 +128,8 @@ Result<Table> Client::openTable(std::string_view name, const CallOptions& option
 // ---- one object
 
 Result<uint64_t> Client::read(Table table, std::string_view key, std::string& value, const CallOptions& options) {
+  if (impl_->isForked()) [[unlikely]]
+    return Status::Forked;
   const PointRequest request = pointRequest(Opcode::Read, table, key);
   WaitedPoint waited(*impl_, request, impl_->timeoutNs(options.timeout));
   impl_->driver().runToEnd(waited);
@@ -141,6 +149,8 @@ Result<ReadResult> Client::read(Table table, std::string_view key, const CallOpt
 
 Result<ReadSize> Client::read(Table table, std::string_view key, std::span<std::byte> buffer,
                               const CallOptions& options) {
+  if (impl_->isForked()) [[unlikely]]
+    return Status::Forked;
   const PointRequest request = pointRequest(Opcode::Read, table, key);
   WaitedPoint waited(*impl_, request, impl_->timeoutNs(options.timeout));
   impl_->driver().runToEnd(waited);
@@ -169,6 +179,8 @@ MutateResult Client::increment(Table table, std::string_view key, int64_t delta,
 // ---- several objects
 
 size_t Client::multiRead(std::span<ReadItem> items, const CallOptions& options) {
+  if (impl_->isForked()) [[unlikely]]
+    return client::refuseAll(items, Status::Forked);
   impl_->runTask(options.timeout, [items](ClusterClient& cluster, int64_t deadline_ns) {
     return cluster.multiRead(items, deadline_ns);
   });
@@ -176,6 +188,8 @@ size_t Client::multiRead(std::span<ReadItem> items, const CallOptions& options) 
 }
 
 size_t Client::multiMutate(std::span<MutateItem> items, const CallOptions& options) {
+  if (impl_->isForked()) [[unlikely]]
+    return client::refuseAll(items, Status::Forked);
   impl_->runTask(options.timeout, [items](ClusterClient& cluster, int64_t deadline_ns) {
     return cluster.multiMutate(items, deadline_ns);
   });
@@ -202,6 +216,10 @@ Status Scan::status() const { return state_->status; }
 
 const Object* Scan::next() {
   State& state = *state_;
+  if (state.impl.isForked()) [[unlikely]] {
+    state.status = Status::Forked;
+    return nullptr;
+  }
   while (state.next == state.batch.size()) {
     if (state.cursor.is_end) return nullptr;
     state.next = 0;

@@ -153,6 +153,15 @@ Status Client::Impl::connect(int64_t timeout_ns) {
                  [](ClusterClient& cluster, int64_t deadline_ns) { return cluster.coordinator().ping(deadline_ns); });
 }
 
+void Client::Impl::end(std::unique_ptr<Impl> impl) {
+  if (impl == nullptr || !impl->isForked()) return;
+  // Closing a session, waking a thread or taking a socket out of an epoll set would do it to the other process. Its
+  // memory stays reachable from here, so that nobody takes it for a leak.
+  static constinit std::atomic<Impl*> left{nullptr};
+  Impl* const one = impl.release();
+  one->next_left_ = left.exchange(one);
+}
+
 Client::Impl::~Impl() {
   background_.reset();
   if (cluster_ == nullptr || driver_ == nullptr) return;

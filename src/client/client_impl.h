@@ -2,13 +2,16 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
+#include <type_traits>
 
 #include "base/trace.h"
 #include "client/cluster_client.h"
 #include "client/driver.h"
 #include "ramcore/client.h"
 #include "runtime/random.h"
+#include "runtime/real/fork_mark.h"
 #include "transport/registry.h"
 
 namespace ramcore {
@@ -16,7 +19,14 @@ namespace ramcore {
 /// What a Client is made of: clock, transports, dispatch, coroutines, and who drives them.
 struct Client::Impl {
   static Outcome<std::unique_ptr<Impl>> open(const ClientOptions& options);
+  /// Ends a client; one that a fork copied is left as it is.
+  static void end(std::unique_ptr<Impl> impl);
   ~Impl();
+
+  /// True in a process that was forked after the client was made. Everything of the client belongs to the other process
+  /// then (its connections, rings, lease and sequences), and its locks may be held by threads that are not here:
+  /// nothing of it may be touched. To be asked before anything else.
+  bool isForked() const { return fork_mark_.isForked(); }
 
   client::Driver& driver() { return *driver_; }
   client::ClusterClient& cluster() { return *cluster_; }
@@ -25,7 +35,8 @@ struct Client::Impl {
     return timeout ? std::max<int64_t>(0, timeout->count()) : default_timeout_ns_;
   }
 
-  /// Runs the coroutine that `make(cluster, deadline_ns)` starts to its end, and gives its value.
+  /// Runs the coroutine that `make(cluster, deadline_ns)` starts to its end, and gives its value; Forked, if it has
+  /// one.
   template <typename Make>
   auto runTask(const std::optional<std::chrono::nanoseconds>& timeout, Make make);
 
@@ -36,8 +47,19 @@ struct Client::Impl {
   struct Background;
 
   Impl() = default;
+  /// What a coroutine of a client gives that a fork copied.
+  template <typename T>
+  static T forked() {
+    if constexpr (std::is_constructible_v<T, Status>) {
+      return T(Status::Forked);
+    } else {
+      return T{.status = Status::Forked};
+    }
+  }
   Status connect(int64_t timeout_ns);
 
+  const runtime::ForkMark fork_mark_;
+  Impl* next_left_ = nullptr;  // of those that end() left as they are
   int64_t default_timeout_ns_ = 0;
   std::unique_ptr<runtime::Clock> clock_;
   std::unique_ptr<runtime::Entropy> entropy_;
@@ -80,6 +102,16 @@ struct WaitedTask final : Driver::Waited {
   std::optional<std::conditional_t<std::is_void_v<T>, Nothing, T>> value;
 };
 
+/// The outcome of a multi-operation that was not begun.
+template <typename Item>
+size_t refuseAll(std::span<Item> items, Status status) {
+  for (Item& item : items) {
+    item.status = status;
+    item.version = 0;
+  }
+  return items.size();
+}
+
 template <typename T>
 T taskValue(const runtime::Task<T>*);
 
@@ -89,6 +121,13 @@ template <typename Make>
 auto Client::Impl::runTask(const std::optional<std::chrono::nanoseconds>& timeout, Make make) {
   using Made = decltype(make(*cluster_, int64_t{}));
   using T = decltype(client::taskValue(static_cast<const Made*>(nullptr)));
+  if (isForked()) [[unlikely]] {
+    if constexpr (std::is_void_v<T>) {
+      return;
+    } else {
+      return forked<T>();
+    }
+  }
   client::WaitedTask<T, Make> waited(*driver_, *cluster_, client::addNs(nowNs(), timeoutNs(timeout)), make);
   driver_->runToEnd(waited);
   if constexpr (!std::is_void_v<T>) return std::move(*waited.value);

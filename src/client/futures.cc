@@ -1,4 +1,6 @@
 #include <optional>
+#include <type_traits>
+#include <utility>
 
 #include "client/client_impl.h"
 #include "client/point_call.h"
@@ -21,6 +23,9 @@ struct Pending : client::Driver::Waited {
   }
   virtual ~Pending() { --impl.live_futures; }
 
+  /// What a call gives that had not ended when the process was forked.
+  virtual T forked() = 0;
+
   /// The driving thread: the call is over and `value` is there.
   void end() {
     --impl.running_futures;
@@ -29,13 +34,25 @@ struct Pending : client::Driver::Waited {
   }
   /// The program's thread: the future is gone.
   void drop() {
+    // What a fork copied may lie in memory that belongs to both processes.
+    if (impl.isForked() && !is_refused) [[unlikely]]
+      return;
     if (is_let_go.exchange(true, std::memory_order_acq_rel)) delete this;
+  }
+  /// The call ends before it began.
+  void refuse(T outcome) {
+    --impl.running_futures;
+    value.emplace(std::move(outcome));
+    is_refused = true;
+    is_let_go.store(true, std::memory_order_relaxed);
+    is_done.store(true, std::memory_order_release);
   }
   void start() { impl.driver().start(*this, impl.running_futures.load(std::memory_order_relaxed) == 1); }
 
   Client::Impl& impl;
   std::optional<T> value;
   std::atomic<bool> is_let_go{false};  // by one of the two
+  bool is_refused = false;
 };
 
 }  // namespace detail
@@ -43,6 +60,15 @@ struct Pending : client::Driver::Waited {
 namespace {
 
 using detail::Pending;
+
+template <typename T>
+T forkedValue() {
+  if constexpr (std::is_same_v<T, MutateResult>) {
+    return {.status = Status::Forked};
+  } else {
+    return Status::Forked;
+  }
+}
 
 template <typename T>
 T pointValue(client::PointResult& result) {
@@ -75,6 +101,7 @@ struct PendingPoint final : Pending<T> {
     request.condition = static_cast<wire::Condition>(options.condition.kind());
     request.condition_version = options.condition.version();
   }
+  T forked() override { return forkedValue<T>(); }
   static void begin(runtime::Job& job) {
     auto& self = static_cast<PendingPoint&>(job);
     const int64_t deadline_ns = client::addNs(self.impl.nowNs(), self.timeout_ns);
@@ -99,6 +126,7 @@ struct PendingMulti final : Pending<size_t> {
       : Pending<size_t>(client, &PendingMulti::begin),
         items(multi_items),
         deadline_ns(client::addNs(client.nowNs(), client.timeoutNs(options.timeout))) {}
+  size_t forked() override { return client::refuseAll(items, Status::Forked); }
   static void begin(runtime::Job& job) { carry(static_cast<PendingMulti&>(job)).detach(); }
   static runtime::Task<void> carry(PendingMulti& self) {
     if constexpr (std::is_same_v<Item, ReadItem>) {
@@ -120,7 +148,11 @@ template <typename T>
 Future<T> startPoint(Client::Impl& impl, const PointRequest& request, const CallOptions& options) {
   auto* pending = new PendingPoint<T>(impl, request, options);
   Future<T> future(pending);
-  pending->start();
+  if (impl.isForked()) [[unlikely]] {
+    pending->refuse(forkedValue<T>());
+  } else {
+    pending->start();
+  }
   return future;
 }
 
@@ -128,7 +160,11 @@ template <typename Item>
 Future<size_t> startMulti(Client::Impl& impl, std::span<Item> items, const CallOptions& options) {
   auto* pending = new PendingMulti<Item>(impl, items, options);
   Future<size_t> future(pending);
-  pending->start();
+  if (impl.isForked()) [[unlikely]] {
+    pending->refuse(client::refuseAll(items, Status::Forked));
+  } else {
+    pending->start();
+  }
   return future;
 }
 
@@ -142,7 +178,8 @@ PointRequest pointRequest(Opcode kind, Table table, std::string_view key) {
 
 template <typename T>
 bool Future<T>::ready() const {
-  return pending_->is_done.load(std::memory_order_acquire);
+  // In a forked process nobody carries the call any more.
+  return pending_->is_done.load(std::memory_order_acquire) || pending_->impl.isForked();
 }
 
 template <typename T>
@@ -153,7 +190,7 @@ void Future<T>::wait() {
 template <typename T>
 T Future<T>::get() {
   wait();
-  T value = std::move(*pending_->value);
+  T value = pending_->is_done.load(std::memory_order_acquire) ? std::move(*pending_->value) : pending_->forked();
   drop();
   return value;
 }
