@@ -2,6 +2,7 @@
 
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace ramcore::rc {
 namespace {
@@ -14,6 +15,12 @@ void addBytes(nlohmann::ordered_json& line, const std::string& name, const std::
   } else {
     line[name + "64"] = encodeBase64(bytes);
   }
+}
+
+// In one line and short, whatever it is.
+std::string shownName(const std::string& name) {
+  constexpr size_t kShownMax = 64;
+  return nlohmann::json(name.substr(0, kShownMax)).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
 Failure bad(const std::string& what) { return {Status::BadRequest, what}; }
@@ -84,8 +91,17 @@ std::string toLine(const Object& object) {
 }
 
 Outcome<Object> fromLine(std::string_view line) {
-  const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, false);
+  // Of members with one name a parser keeps the last, or the first: what was meant is not known.
+  std::set<std::string> names;
+  std::string twice;
+  const auto note = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& name) {
+    if (event != nlohmann::json::parse_event_t::key || depth != 1) return true;
+    if (!names.insert(name.get<std::string>()).second) twice = name.get<std::string>();
+    return true;
+  };
+  const nlohmann::json parsed = nlohmann::json::parse(line, note, false);
   if (parsed.is_discarded() || !parsed.is_object()) return bad("not a JSON object");
+  if (!twice.empty()) return bad("member " + shownName(twice) + " is there twice");
   Object object;
   bool has_key = false;
   bool has_value = false;
@@ -96,7 +112,7 @@ Outcome<Object> fromLine(std::string_view line) {
       continue;
     }
     const bool is_key = name == "key" || name == "key64";
-    if (!is_key && name != "value" && name != "value64") return bad("unknown member '" + name + "'");
+    if (!is_key && name != "value" && name != "value64") return bad("unknown member " + shownName(name));
     if (!member.is_string()) return bad("'" + name + "' is not a string");
     bool& is_there = is_key ? has_key : has_value;
     if (is_there) return bad("more than one " + std::string(is_key ? "key" : "value"));

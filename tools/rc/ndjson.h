@@ -17,7 +17,8 @@ bool decodeBase64(std::string_view text, std::string& out);
 /// One line of an export: an object with `key`, `value` and `version`; instead of the first two `key64` and `value64`
 /// (base64) where the bytes are not UTF-8. Without the line end.
 std::string toLine(const Object& object);
-/// Reads such a line. `version` may be missing, other members are errors. Failure: BadRequest, with what is wrong.
+/// Reads such a line. `version` may be missing, other members are errors, and so is one that comes
+/// twice. Failure: BadRequest, with what is wrong.
 Outcome<Object> fromLine(std::string_view line);
 
 }  // namespace ramcore::rc

@@ -6,11 +6,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <deque>
 #include <span>
 
 #include "base/hash.h"
 #include "tools/rc/commands.h"
+#include "tools/rc/importer.h"
 #include "tools/rc/line_reader.h"
 #include "tools/rc/ndjson.h"
 #include "tools/rc/progress.h"
@@ -18,8 +18,6 @@
 namespace ramcore::rc {
 namespace {
 
-// Of keys and values in one batch.
-constexpr size_t kBatchBytes = 48 * 1024;
 // The longest key and value with every byte written as \u00XX, and the rest of the line.
 constexpr size_t kLineBytesMax = 6 * (kKeyBytesLimit + kValueBytesLimit) + 4096;
 
@@ -30,68 +28,6 @@ struct TransferValues {
   uint32_t outstanding = 16;
   uint64_t limit = 0;
   bool quiet = false;
-};
-
-/// Objects that are written together. Does not move: items point to the objects' bytes.
-struct Batch {
-  std::vector<Object> objects;
-  std::vector<MutateItem> items;
-  Future<size_t> result;
-  size_t bytes = 0;
-};
-
-/// Writes objects in batches, many of which are on their way at the same time.
-class Importer {
- public:
-  Importer(Client& client, Table table, const TransferValues& values)
-      : client_(client), table_(table), values_(values) {}
-
-  void add(Object object) {
-    batch_->bytes += object.key.size() + object.value.size();
-    batch_->objects.push_back(std::move(object));
-    if (batch_->objects.size() >= values_.batch || batch_->bytes >= kBatchBytes) send();
-  }
-  void finish() {
-    if (!batch_->objects.empty()) send();
-    while (!running_.empty()) collect();
-  }
-  uint64_t objects() const { return objects_; }
-  uint64_t failed() const { return failed_; }
-  Status firstFailure() const { return first_failure_; }
-
- private:
-  void send() {
-    for (const Object& object : batch_->objects) {
-      batch_->items.push_back({.table = table_, .key = object.key, .value = object.value, .condition = {}});
-    }
-    batch_->result = client_.multiMutateAsync(batch_->items);
-    running_.push_back(std::move(batch_));
-    batch_ = std::make_unique<Batch>();
-    while (running_.size() >= values_.outstanding) collect();
-  }
-  void collect() {
-    Batch& batch = *running_.front();
-    const size_t failed = batch.result.get();
-    objects_ += batch.items.size() - failed;
-    failed_ += failed;
-    if (failed != 0 && first_failure_ == Status::Ok) {
-      for (const MutateItem& item : batch.items) {
-        if (item.status == Status::Ok) continue;
-        first_failure_ = item.status;
-        break;
-      }
-    }
-    running_.pop_front();
-  }
-
-  Client& client_;
-  const Table table_;
-  const TransferValues& values_;
-  std::unique_ptr<Batch> batch_ = std::make_unique<Batch>();
-  std::deque<std::unique_ptr<Batch>> running_;
-  uint64_t objects_ = 0;
-  uint64_t failed_ = 0;
-  Status first_failure_ = Status::Ok;
 };
 
 uint64_t sizeOf(const std::string& file) {
@@ -130,6 +66,9 @@ Failure cannotRead(LineReader::Next why, const std::string& where) {
                                "; objects before it may be written; give a readable file and import all of it again"};
 }
 
+// What editors and other systems leave between lines, and a line end of theirs.
+bool isBlank(const std::string& line) { return line.find_first_not_of(" \t\r") == std::string::npos; }
+
 int import(Session& session, const TransferValues& values) {
   const auto table = session.table(values.table);
   if (!table) return session.fail(table.error());
@@ -138,14 +77,16 @@ int import(Session& session, const TransferValues& values) {
   LineReader lines(in.fd(), kLineBytesMax);
   Progress progress("import", values.quiet);
   const auto total_bytes = static_cast<double>(sizeOf(values.file));
-  Importer importer(**session.client(), *table, values);
+  Importer importer(**session.client(),
+                    {.table = *table, .batch_objects_max = values.batch, .batches_max = values.outstanding});
+  const std::string file = values.file == "-" ? "stdin" : values.file;
   std::string line;
   uint64_t line_number = 0;
   uint64_t bytes = 0;
   std::optional<Failure> wrong;
-  while (importer.firstFailure() == Status::Ok) {
+  while (importer.firstFailure().status == Status::Ok) {
     ++line_number;
-    const auto where = [&] { return values.file + " line " + std::to_string(line_number); };
+    const auto where = [&] { return file + " line " + std::to_string(line_number); };
     const LineReader::Next next = lines.next(line);
     if (next == LineReader::Next::End) break;
     if (next != LineReader::Next::Line) {
@@ -153,25 +94,27 @@ int import(Session& session, const TransferValues& values) {
       break;
     }
     bytes += line.size() + 1;
-    if (line.empty()) continue;
+    if (isBlank(line)) continue;
     Outcome<Object> object = fromLine(line);
     if (!object) {
       wrong = Failure{Status::BadRequest, where() + ": " + object.error().message +
                                               "; a line is {\"key\":...,\"value\":...} or with key64, value64"};
       break;
     }
-    importer.add(std::move(object).value());
-    progress.update(importer.objects(), bytes,
+    importer.add(std::move(object).value(), line_number);
+    progress.update(importer.written(), bytes,
                     total_bytes > 0 ? static_cast<double>(bytes) / total_bytes : Progress::kUnknown);
   }
   importer.finish();
-  progress.finish(importer.objects(), bytes, !wrong && importer.failed() == 0);
-  if (wrong) return session.fail(*wrong);
+  progress.finish(importer.written(), bytes, !wrong && importer.failed() == 0);
   if (importer.failed() != 0) {
-    session.fail(importer.firstFailure(), "table '" + values.table + "', " + std::to_string(importer.failed()) +
-                                              " objects not written near line " + std::to_string(line_number));
+    session.fail(importer.firstFailure().status, "table '" + values.table + "', " + std::to_string(importer.failed()) +
+                                                     " objects not written (" + file + " line " +
+                                                     std::to_string(importer.firstFailure().line) +
+                                                     (importer.failed() == 1 ? ")" : " and others)"));
     return tools::kExitPartial;
   }
+  if (wrong) return session.fail(*wrong);
   return tools::kExitOk;
 }
 
