@@ -188,6 +188,26 @@ FLAG_CASES = [
     Case("rcbench_records_do_not_fit_the_keys",
          lambda test: test.cluster.arguments("rcbench", "--key-bytes", 3, "--records", 1000), r"3 bytes",
          r"--key-bytes"),
+] + [
+    Case(f"rcbench_{flag[2:].replace('-', '_')}_of_{what}",
+         lambda test, flag=flag, value=value: limited(tool("rcbench"), "--coordinator", NOWHERE, "--duration-s=1", flag + "=" + value),
+         rf"{flag}: .*{value}", rf"number from {least}", code=2)
+    for flag, least in (("--rate", "0.001"), ("--series-s", "0.001"), ("--warmup-s", "0"), ("--skew", "0.01"), ("--read-ratio", "0"))
+    for what, value in (("nan", "nan"), ("infinity", "inf"), ("less_than_nothing", "-1"), ("a_word", "much"))
+] + [
+    Case(f"rcbench_duration_of_{what}", lambda test, value=value: limited(tool("rcbench"), "--coordinator", NOWHERE, "--duration-s=" + value),
+         rf"--duration-s: .*{value}", r"number from 0.001", code=2)
+    for what, value in (("nan", "nan"), ("infinity", "inf"), ("nothing", "0"))
+] + [
+    Case(f"rcbench_{what}", lambda test, flags=flags: limited(tool("rcbench"), "--coordinator", NOWHERE, *flags), cause, remedy, code=2)
+    for what, flags, cause, remedy in (
+        ("series_of_tiny_intervals", ["--series-s", "0.0000001"], r"--series-s: .*0\.0000001", r"number from 0\.001"),
+        ("rate_that_is_tiny", ["--rate", "1e-300"], r"--rate: .*1e-300", r"number from 0\.001"),
+        ("rate_that_nothing_reaches", ["--rate", "1e10"], r"--rate: .*1e10", r"to 1e\+09"),
+        ("series_of_very_many_intervals", ["--series-s", "0.001", "--duration-s", "100000"], r"more than 1000000 intervals", r"raise it"),
+        ("too_much_in_flight", ["--connections", "4096", "--outstanding", "16384"], r"67108864 operations in flight", r"lower one of them"),
+        ("too_many_bytes_in_flight", ["--outstanding", "16384", "--value-bytes", "1048576"], r"may have 16\d\d\d MiB", r"lower --outstanding"))
+] + [
     Case("rcbench_workload_is_none", lambda test: test.cluster.arguments("rcbench", "--workload", "Z"), r"Z", r"--help"),
     Case("rcmigrate_without_a_command", lambda test: test.cluster.arguments("rcmigrate"), r"subcommand", r"--help"),
 ]

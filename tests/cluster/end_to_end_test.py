@@ -12,7 +12,7 @@ import subprocess
 import time
 import unittest
 
-from cluster_harness import Cluster, run, tool
+from cluster_harness import Cluster, run, tool, wait_for
 
 
 class EndToEndTest(unittest.TestCase):
@@ -265,6 +265,48 @@ class EndToEndTest(unittest.TestCase):
         output, errors = load.communicate(timeout=30)
         self.assertEqual(load.returncode, 0, errors)
         self.assertRegex(output, r"due (\d+), done \1\b")
+
+    def test_a_rate_that_nobody_reaches_ends_in_time(self):
+        # Each operation may take ten minutes; but that most of them never begin shows at once.
+        done = self.cluster.run("rcbench", "--table", "hopeless", "--records", 100, "--rate", 1e9, "--warmup-s", 0,
+                                "--duration-s", 0.5, "--timeout-ms", 600_000, "--json", "--drop", check=False, timeout=60)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        report = json.loads(done.stdout)
+        self.assertEqual(report["due"], 500_000_000)
+        self.assertEqual(report["operations"] + sum(report["errors"].values()), 500_000_000)
+        self.assertGreater(report["operations"], 1000)
+
+    def interrupted_over_silent_servers(self, has_begun, *arguments):
+        """An rcbench whose operations may take ten minutes, and get no answer when it is told to end."""
+        load = self.cluster.start("rcbench", "--timeout-ms", 600_000, "--json", *arguments)
+        has_begun(load)
+        servers = self.cluster.servers.values()
+        for server in servers:
+            server.signal(signal.SIGSTOP)
+        try:
+            load.terminate()
+            output, errors = load.communicate(timeout=30)  # as long as servers stand still
+        finally:
+            for server in servers:
+                server.signal(signal.SIGCONT)
+        return load.returncode, output, errors
+
+    def test_an_interruption_does_not_wait_for_answers(self):
+        for loop in ([], ["--rate", "5000"]):
+            with self.subTest(loop=loop):
+                code, output, errors = self.interrupted_over_silent_servers(
+                    lambda load: load.stderr.readline(), "--table", "silent", "--warmup-s", 0, "--duration-s", 600, "--announce", "/dev/stderr", *loop)
+                self.assertIn(code, (0, 3), errors)
+                self.assertIn("operations", json.loads(output))  # what was measured
+
+    def test_an_interruption_of_the_load_does_not_wait_for_answers(self):
+        code, output, errors = self.interrupted_over_silent_servers(
+            lambda load: wait_for(lambda: self.cluster.rc("list"), lambda tables: "silent-load" in tables),
+            "--table", "silent-load", "--value-bytes", 100_000, "--records", 100_000_000)
+        # It may have been told before it knew the table itself; then there is nothing to report.
+        self.assertIn(code, (0, 1), errors)
+        self.assertTrue(output or errors)
+        self.cluster.rc("drop", "silent-load")
 
     def test_rcbench_knows_how_popular_each_of_very_many_records_is(self):
         # Adding up the popularities one by one would take hours.

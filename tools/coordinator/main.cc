@@ -9,6 +9,7 @@
 #include "coordinator/sqlite_state_store.h"
 #include "tools/support/metrics_server.h"
 #include "tools/support/process.h"
+#include "tools/support/standard_output.h"
 #include "wire/handshake_messages.h"
 
 namespace ramcore::tools {
@@ -143,6 +144,7 @@ int exportState(const CoordinatorSettings& settings) {
 }
 
 int main(int argc, char** argv) {
+  StandardOutput output(kProgram);
   CoordinatorSettings settings;
   settings.process.listen = {"tcp://127.0.0.1:11100"};
   CLI::App app("The Ramcore coordinator: knows the servers, tables and clients of one cluster", kProgram);
@@ -194,9 +196,9 @@ int main(int argc, char** argv) {
       ->envname("RAMCORE_CLIENT_LEASE_MS")
       ->check(CLI::Range(1'000, 3'600'000));
   int exit_code = 0;
-  if (!parseFlags(app, argc, argv, exit_code)) return exit_code;
+  if (!parseFlags(app, argc, argv, exit_code)) return output.finish(exit_code);
   settings.storage_is_given = !storage->empty();
-  if (!settings.export_to.empty()) return exportState(settings);
+  if (!settings.export_to.empty()) return output.finish(exportState(settings));
   return CoordinatorProcess(settings).run();
 }
 

@@ -5,6 +5,7 @@
 
 #include "client/client_impl.h"
 #include "tools/rc/commands.h"
+#include "tools/support/standard_output.h"
 
 namespace ramcore::rc {
 
@@ -75,8 +76,11 @@ Outcome<Table> Session::table(const std::string& name) {
 
 }  // namespace ramcore::rc
 
-int main(int argc, char** argv) {
-  using namespace ramcore;
+namespace {
+
+using namespace ramcore;
+
+int runCommand(int argc, char** argv) {
   rc::Session session;
   CLI::App app("Talks to a Ramcore cluster: tables, objects, import and export, status, files of replicas.", "ramcore");
   session.cluster.addTo(app);
@@ -96,6 +100,13 @@ int main(int argc, char** argv) {
   rc::addRecoverCommand(app, session, exit_code);
   rc::addInspectCommand(app, session, exit_code);
   rc::addStatusCommand(app, session, exit_code);
-  if (!tools::parseFlags(app, argc, argv, exit_code)) return exit_code;
+  tools::parseFlags(app, argc, argv, exit_code);
   return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  tools::StandardOutput output("ramcore");
+  return output.finish(runCommand(argc, argv));
 }

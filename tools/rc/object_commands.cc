@@ -1,7 +1,7 @@
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
-#include <iostream>
-#include <iterator>
+#include <cstring>
 
 #include "tools/rc/commands.h"
 
@@ -51,10 +51,24 @@ int failObject(Session& session, Status status, const Values& values, uint64_t v
   }
 }
 
+// What stdin has, and one byte more than a value may have at most.
+Outcome<std::string> readValue() {
+  std::string value(kValueBytesLimit + 1, '\0');
+  value.resize(std::fread(value.data(), 1, value.size(), stdin));
+  if (std::ferror(stdin) == 0) return value;
+  return Failure{Status::IoError,
+                 std::string("cannot read the value from stdin: ") + std::strerror(errno) +
+                     "; nothing is written: give it as an argument, or a standard input that can be read"};
+}
+
 int put(Session& session, Values& values) {
   const auto table = session.table(values.table);
   if (!table) return session.fail(table.error());
-  if (!values.value) values.value.emplace(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+  if (!values.value) {
+    auto read = readValue();
+    if (!read) return session.fail(read.error());
+    values.value = std::move(read).value();
+  }
   const MutateResult result = (*session.client())->write(*table, values.key, *values.value, optionsOf(values));
   if (!result) return failObject(session, result.status, values, result.version);
   if (values.with_version) std::printf("%llu\n", static_cast<unsigned long long>(result.version));

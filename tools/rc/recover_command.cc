@@ -12,6 +12,7 @@
 #include "tools/rc/commands.h"
 #include "tools/rc/loss_report.h"
 #include "tools/support/display.h"
+#include "tools/support/standard_output.h"
 
 namespace ramcore::rc {
 namespace {
@@ -125,6 +126,11 @@ class Recover {
   }
 
   Outcome<bool> confirm(const RecoveryProgress& shown) const {
+    if (tools::isOutputLost()) {
+      return Failure{Status::IoError,
+                     "nothing is done: what would be given up could not be shown; see that standard "
+                     "output can be written"};
+    }
     if (flags_.yes) return true;
     if (::isatty(STDIN_FILENO) != 1) {
       return Failure{Status::BadConfig,

@@ -14,6 +14,7 @@
 #include "tools/rc/line_reader.h"
 #include "tools/rc/ndjson.h"
 #include "tools/rc/progress.h"
+#include "tools/support/standard_output.h"
 
 namespace ramcore::rc {
 namespace {
@@ -126,23 +127,26 @@ int exportTable(Session& session, const TransferValues& values) {
   Progress progress("export", values.quiet);
   uint64_t objects = 0;
   uint64_t bytes = 0;
-  bool is_written = true;
+  int error = 0;  // of writing
   Scan scan = (*session.client())->scan(*table);
   for (const Object& object : scan) {
     const std::string line = toLine(object) + "\n";
-    is_written = std::fwrite(line.data(), 1, line.size(), out) == line.size();
-    if (!is_written) break;
+    if (std::fwrite(line.data(), 1, line.size(), out) != line.size()) {
+      error = errno;
+      break;
+    }
     ++objects;
     bytes += line.size();
     // Objects come in the order of the hashes of their keys, which are spread evenly.
     const KeyHash hash = hashKey(TableId(table->id), std::as_bytes(std::span(object.key)));
     progress.update(objects, bytes, static_cast<double>(hash) * 0x1p-64);
   }
-  is_written = (values.file == "-" ? std::fflush(out) : std::fclose(out)) == 0 && is_written;
-  progress.finish(objects, bytes, is_written && scan.status() == Status::Ok);
-  if (!is_written)
-    return session.fail(Failure{Status::IoError,
-                                "cannot write " + values.file + ": " + std::strerror(errno) + "; look for room there"});
+  if ((values.file == "-" ? std::fflush(out) : std::fclose(out)) != 0 && error == 0) error = errno;
+  progress.finish(objects, bytes, error == 0 && scan.status() == Status::Ok);
+  if (error != 0) {
+    return session.fail(Failure{Status::IoError, "cannot write " + (values.file == "-" ? "the output" : values.file) +
+                                                     ": " + std::strerror(error) + "; look for room there"});
+  }
   if (scan.status() != Status::Ok) return session.fail(scan.status(), "table '" + values.table + "'");
   return tools::kExitOk;
 }
@@ -169,7 +173,7 @@ int scanTable(Session& session, const TransferValues& values) {
   uint64_t objects = 0;
   Scan scan = (*session.client())->scan(*table);
   for (const Object& object : scan) {
-    if (values.limit != 0 && objects == values.limit) break;
+    if (tools::isOutputLost() || (values.limit != 0 && objects == values.limit)) break;
     ++objects;
     std::printf("%s\t%llu\t%s\n", shown(object.key, 200).c_str(), static_cast<unsigned long long>(object.version),
                 shown(object.value, 60).c_str());

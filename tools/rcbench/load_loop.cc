@@ -16,6 +16,10 @@ constexpr uint32_t kLoadBatchBytes = 256 * 1024;
 constexpr uint32_t kConflictsMax = 100;
 constexpr uint32_t kScanAnswersMax = 64;
 constexpr uint32_t kObjectOverheadBytes = 32;
+constexpr int64_t kInterruptedNs = 500 * runtime::kNanosPerMilli;  // for what is in flight then
+// Operations behind the end of an open loop before the others are judged by how fast these went: servers that come back
+// after a stall are slow at first.
+constexpr uint64_t kJudgedMin = 1000;
 
 ByteSpan bytesOf(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
 
@@ -42,14 +46,46 @@ LoadLoop::LoadLoop(const Settings& settings, std::span<tools::ClusterSession* co
       inserts_(settings.record_count),
       value_(std::max(settings.value_sizes.bytesMax(), settings.later_sizes.bytesMax()), 'v') {}
 
+template <typename T>
+T LoadLoop::await(tools::ClusterSession& session, Task<T> task) {
+  if (!gave_up_) give_up_at_ns_ = runtime::kNever;
+  while (!task.isDone()) {
+    if (interrupted_ != 0) heedInterruption();
+    session.advance();
+  }
+  return task.take();
+}
+
+void LoadLoop::heedInterruption() {
+  if (gave_up_) return;
+  const int64_t now_ns = thread_.clock.nowNs();
+  if (give_up_at_ns_ == runtime::kNever) give_up_at_ns_ = now_ns + kInterruptedNs;
+  if (interrupted_ < 2 && now_ns < give_up_at_ns_) return;
+  gave_up_ = true;
+  for (tools::ClusterSession* session : sessions_) session->giveUp();
+}
+
+void LoadLoop::close() {
+  constexpr int64_t kCloseNs = runtime::kNanosPerSecond;
+  if (!gave_up_) {
+    std::vector<Task<void>> tasks;
+    const int64_t deadline_ns = thread_.clock.nowNs() + kCloseNs;
+    for (tools::ClusterSession* session : sessions_) tasks.push_back(session->client().close(deadline_ns));
+    give_up_at_ns_ = runtime::kNever;
+    while (drive(tasks)) {
+    }
+  }
+  for (tools::ClusterSession* session : sessions_) session->close();
+}
+
 Status LoadLoop::openTable(uint32_t tablet_count) {
   tools::ClusterSession& session = *sessions_.front();
-  Result<TableId> table = session.await(session.client().openTable(settings_.table, session.nowNs() + timeoutNs()));
+  Result<TableId> table = await(session, session.client().openTable(settings_.table, session.nowNs() + timeoutNs()));
   if (!table && table.error() == Status::NoSuchTable && settings_.load) {
     const Result<TableId> made =
-        session.await(session.client().createTable(settings_.table, tablet_count, session.nowNs() + timeoutNs()));
+        await(session, session.client().createTable(settings_.table, tablet_count, session.nowNs() + timeoutNs()));
     if (!made && made.error() != Status::TableExists) return made.error();
-    table = session.await(session.client().openTable(settings_.table, session.nowNs() + timeoutNs()));
+    table = await(session, session.client().openTable(settings_.table, session.nowNs() + timeoutNs()));
   }
   if (!table) return table.error();
   table_ = *table;
@@ -58,7 +94,7 @@ Status LoadLoop::openTable(uint32_t tablet_count) {
 
 Status LoadLoop::dropTable() {
   tools::ClusterSession& session = *sessions_.front();
-  return session.await(session.client().dropTable(settings_.table, session.nowNs() + timeoutNs()));
+  return await(session, session.client().dropTable(settings_.table, session.nowNs() + timeoutNs()));
 }
 
 // ---- loading
@@ -73,8 +109,11 @@ Status LoadLoop::load(LoadResult& result) {
   for (tools::ClusterSession* session : sessions_) {
     for (uint32_t i = 0; i < kLoadersPerSession; ++i) tasks.push_back(loader(*session, number++));
   }
+  give_up_at_ns_ = gave_up_ ? give_up_at_ns_ : runtime::kNever;
   while (drive(tasks)) {
   }
+  // What the interruption itself ended is no failure of the cluster.
+  if (gave_up_) load_status_ = Status::Ok;
   result.records = next_load_;
   result.seconds = static_cast<double>(thread_.clock.nowNs() - begin_ns) * 1e-9;
   return load_status_;
@@ -114,6 +153,9 @@ void LoadLoop::run(Recorder& recorder, const std::function<void()>& on_measure) 
   measure_at_ns_ = schedule_begin_ns_ + static_cast<int64_t>(settings_.warmup_s * 1e9);
   end_ns_ = measure_at_ns_ + static_cast<int64_t>(settings_.duration_s * 1e9);
   operations_left_ = UINT64_MAX;
+  late_count_ = 0;
+  is_rest_hopeless_ = false;
+  if (!gave_up_) give_up_at_ns_ = runtime::kNever;
   if (settings_.isOpenLoop() && settings_.operations_max > 0) {
     end_ns_ = std::min(end_ns_, dueNs(firstDueAt(measure_at_ns_) + settings_.operations_max));
   }
@@ -149,7 +191,7 @@ bool LoadLoop::isSecondHalf(int64_t now_ns) const {
 
 bool LoadLoop::mayBegin(int64_t now_ns) const {
   if (!settings_.isOpenLoop()) return !isOver(now_ns);
-  return interrupted_ < 2 && now_ns < end_ns_ + timeoutNs();
+  return interrupted_ == 0 && !is_rest_hopeless_ && now_ns < end_ns_ + timeoutNs();
 }
 
 int64_t LoadLoop::dueNs(uint64_t number) const {
@@ -173,6 +215,7 @@ uint64_t LoadLoop::notBegun() const {
 
 bool LoadLoop::drive(std::vector<Task<void>>& tasks) {
   if (std::all_of(tasks.begin(), tasks.end(), [](const Task<void>& task) { return task.isDone(); })) return false;
+  if (interrupted_ != 0) heedInterruption();
   loop_.advance();
   return true;
 }
@@ -203,8 +246,19 @@ Task<void> LoadLoop::worker(tools::ClusterSession& session, uint64_t number) {
     const Status status = co_await operate(session, kind, random, objects, deadline_ns);
     now_ns = session.nowNs();
     if (is_measured) recorder_->record(kind, status, objects, intended_ns, now_ns);
+    if (settings_.isOpenLoop() && now_ns >= end_ns_) judgeRest(now_ns);
     if (operations_left_ != UINT64_MAX && operations_left_ > 0 && recorder_->isRunning()) --operations_left_;
   }
+}
+
+void LoadLoop::judgeRest(int64_t now_ns) {
+  if (late_count_++ == 0) late_since_ns_ = now_ns;
+  if (is_rest_hopeless_ || late_count_ < kJudgedMin) return;
+  const auto time_left_ns = static_cast<double>(end_ns_ + timeoutNs() - now_ns);
+  const double per_ns =
+      static_cast<double>(late_count_) / static_cast<double>(std::max<int64_t>(1, now_ns - late_since_ns_));
+  // Three times: a cluster may have become faster meanwhile.
+  is_rest_hopeless_ = static_cast<double>(notBegun()) > 3 * per_ns * time_left_ns;
 }
 
 Task<void> LoadLoop::waitUntilDue(tools::ClusterSession& session, int64_t due_ns) {

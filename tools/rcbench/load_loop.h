@@ -19,11 +19,12 @@ namespace ramcore::rcbench {
 ///
 /// Closed loop: the next operation begins when the last one ended. Open loop: operation i is due at i / rate, whatever
 /// happened to the ones before; whoever is free takes it, and its latency counts from when it was due. At the end all
-/// that was due before it is carried out and recorded, for as long as one operation may take; what is left then has
-/// failed. Thread: the one that drives the sessions.
+/// that was due before it is carried out and recorded, for as long as one operation may take, unless it turns out that
+/// most of it cannot be done by then; what is left has failed. Thread: the one that drives the sessions.
 class LoadLoop {
  public:
-  /// All borrowed. `interrupted`, counted up by a signal handler, ends the phases early; 2 gives up what is due, too.
+  /// All borrowed. `interrupted`, counted up by a signal handler, ends the phases early: nothing more begins, and what
+  /// is in flight has half a second to end, with 2 none.
   LoadLoop(const Settings& settings, std::span<tools::ClusterSession* const> sessions, const tools::ToolThread& thread,
            bool never_sleep, const volatile sig_atomic_t& interrupted);
 
@@ -35,8 +36,13 @@ class LoadLoop {
   /// Warms up, measures, and waits for what is in flight.
   /// @param on_measure  called when the measurement begins.
   void run(Recorder& recorder, const std::function<void()>& on_measure);
+  /// Closes all sessions, all at once.
+  void close();
 
  private:
+  /// As ClusterSession::await; ends early if interrupted.
+  template <typename T>
+  T await(tools::ClusterSession& session, runtime::Task<T> task);
   runtime::Task<void> loader(tools::ClusterSession& session, uint64_t number);
   runtime::Task<void> worker(tools::ClusterSession& session, uint64_t number);
   runtime::Task<Status> operate(tools::ClusterSession& session, Kind kind, runtime::Random& random, uint64_t& objects,
@@ -63,6 +69,10 @@ class LoadLoop {
   /// What was due and nobody has begun.
   uint64_t notBegun() const;
   bool drive(std::vector<runtime::Task<void>>& tasks);
+  /// Once interrupted: gives up what is in flight when it has had its time.
+  void heedInterruption();
+  /// An operation that was due before the end has ended after it: whether the others can.
+  void judgeRest(int64_t now_ns);
   int64_t timeoutNs() const { return settings_.timeout_ms * runtime::kNanosPerMilli; }
   bool isOver(int64_t now_ns) const { return now_ns >= end_ns_ || interrupted_ != 0 || operations_left_ == 0; }
 
@@ -89,6 +99,13 @@ class LoadLoop {
   int64_t measure_at_ns_ = 0;
   int64_t end_ns_ = 0;  // of the schedule; an interruption brings it forward
   uint64_t operations_left_ = UINT64_MAX;
+  // What an open loop does behind its end.
+  uint64_t late_count_ = 0;
+  int64_t late_since_ns_ = 0;
+  bool is_rest_hopeless_ = false;
+  // Of an interruption.
+  int64_t give_up_at_ns_ = runtime::kNever;
+  bool gave_up_ = false;
 };
 
 }  // namespace ramcore::rcbench

@@ -1,9 +1,14 @@
 // rcbench: puts load on a Ramcore cluster and says what it takes.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
-#include <iostream>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
 #include <memory>
 
 #include "coordinator/table_manager.h"
@@ -11,6 +16,7 @@
 #include "tools/rcbench/load_loop.h"
 #include "tools/support/cluster_flags.h"
 #include "tools/support/process.h"
+#include "tools/support/standard_output.h"
 
 namespace {
 
@@ -20,7 +26,39 @@ using namespace ramcore::rcbench;
 constexpr const char* kProgram = "rcbench";
 
 volatile sig_atomic_t interrupted = 0;
-void onSignal(int) { interrupted = interrupted + 1; }
+void onSignal(int number) {
+  interrupted = interrupted + 1;
+  // Whatever keeps it: who asks three times wants no report.
+  if (interrupted > 2) _exit(128 + number);
+}
+
+/// A number from `least` to `most` that is one: CLI11's own check lets what is not a number pass.
+std::function<std::string(const std::string&)> numberBetween(double least, double most) {
+  return [=](const std::string& text) -> std::string {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (end != text.c_str() && *end == '\0' && value >= least && value <= most) return "";
+    char range[80];
+    std::snprintf(range, sizeof range, "%g to %g", least, most);
+    return "'" + text + "' is no number from " + range;
+  };
+}
+
+/// As that, or 0.
+std::function<std::string(const std::string&)> zeroOrBetween(double least, double most) {
+  return [=](const std::string& text) -> std::string {
+    if (numberBetween(0, 0)(text).empty()) return "";
+    const std::string wrong = numberBetween(least, most)(text);
+    return wrong.empty() ? "" : wrong + ", or 0";
+  };
+}
+
+// What a run may keep in memory.
+constexpr uint64_t kOperationsInFlightMax = 262'144;
+constexpr double kBytesInFlightMax = 8.0 * (1ULL << 30);
+constexpr double kIntervalsMax = 1'000'000;
+constexpr double kRateMin = 0.001;
+constexpr double kSeriesMin = 0.001;
 
 /// Values of flags that are not settings themselves.
 struct Flags {
@@ -77,7 +115,7 @@ void declare(CLI::App& app, Flags& flags) {
                               ->check(CLI::IsMember({"A", "B", "C", "D", "E", "F"}, CLI::ignore_case));
   CLI::Option* ratio = app.add_option("--read-ratio", flags.read_ratio, "Share of reads, 0 to 1; the rest are updates")
                            ->capture_default_str()
-                           ->check(CLI::Range(0.0, 1.0));
+                           ->check(numberBetween(0.0, 1.0));
   ratio->excludes(workload);
   app.add_option("--distribution", flags.distribution,
                  "Which records are taken: uniform or zipfian (D: always the newest)")
@@ -85,7 +123,7 @@ void declare(CLI::App& app, Flags& flags) {
       ->check(CLI::IsMember({"uniform", "zipfian"}));
   app.add_option("--skew", settings.skew, "Exponent of the zipfian distribution, above 0 and below 1")
       ->capture_default_str()
-      ->check(CLI::Range(0.01, 0.999));
+      ->check(numberBetween(0.01, 0.999));
   app.add_option("--batch", settings.batch, "Keys of one read; above 1: multi-reads")
       ->capture_default_str()
       ->check(CLI::Range(1, 4096));
@@ -104,13 +142,13 @@ void declare(CLI::App& app, Flags& flags) {
   app.add_option("--rate", settings.rate,
                  "Open loop: operations per second in total, latency counted from when each was due; 0: closed loop")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e9));
+      ->check(zeroOrBetween(kRateMin, 1e9));
   app.add_option("--warmup-s", settings.warmup_s, "Seconds of load before the measurement")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 86400.0));
+      ->check(numberBetween(0.0, 86400.0));
   app.add_option("--duration-s", settings.duration_s, "Seconds that are measured")
       ->capture_default_str()
-      ->check(CLI::Range(0.001, 1e6));
+      ->check(numberBetween(0.001, 1e6));
   app.add_option("--operations", settings.operations_max, "End after so many measured operations; 0: no such end")
       ->capture_default_str()
       ->check(tools::wholeNumber());
@@ -126,7 +164,7 @@ void declare(CLI::App& app, Flags& flags) {
 
   app.add_option("--series-s", settings.series_s, "Also a time series with intervals of so many seconds; 0: none")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 86400.0));
+      ->check(zeroOrBetween(kSeriesMin, 86400.0));
   app.add_option("--announce", flags.announce, "Write a line to this file or pipe when the measurement begins")
       ->type_name("FILE");
   CLI::Option* csv = app.add_flag("--csv", flags.csv, "Print CSV instead of a table");
@@ -146,6 +184,30 @@ Outcome<bool> settleValues(Settings& settings) {
   Outcome<ValueSizes> later = ValueSizes::parse(settings.value_mix_later, static_cast<uint32_t>(kValueBytesLimit));
   if (!later) return later.error();
   settings.later_sizes = *later;
+  return true;
+}
+
+/// Refuses what would take more memory than a machine has to spare.
+Outcome<bool> checkMemory(const Settings& settings) {
+  if (settings.series_s > 0 && settings.duration_s / settings.series_s > kIntervalsMax) {
+    return Failure{Status::BadConfig, "--series-s makes more than 1000000 intervals of --duration-s: raise it"};
+  }
+  const uint64_t in_flight = uint64_t{settings.connections} * settings.outstanding;
+  if (in_flight > kOperationsInFlightMax) {
+    return Failure{Status::BadConfig, "--connections and --outstanding make " + std::to_string(in_flight) +
+                                          " operations in flight, more than " + std::to_string(kOperationsInFlightMax) +
+                                          ": lower one of them"};
+  }
+  const double object_bytes =
+      settings.key_bytes + std::max(settings.value_sizes.bytesMax(), settings.later_sizes.bytesMax());
+  const double bytes = static_cast<double>(in_flight) * object_bytes *
+                       std::max(settings.batch, settings.mix.has(Kind::Scan) ? settings.scan_objects : 1);
+  if (bytes > kBytesInFlightMax) {
+    return Failure{Status::BadConfig,
+                   "all operations in flight may have " + std::to_string(static_cast<uint64_t>(bytes / (1 << 20))) +
+                       " MiB of keys and values, more than 8192: lower --outstanding, --connections, "
+                       "--batch, --scan-objects or the size of values"};
+  }
   return true;
 }
 
@@ -172,6 +234,8 @@ Outcome<bool> settle(const CLI::App& app, Flags& flags) {
   settings.output = flags.json ? Output::Json : flags.csv ? Output::Csv : Output::Table;
   const Outcome<bool> values = settleValues(settings);
   if (!values) return values.error();
+  const Outcome<bool> memory = checkMemory(settings);
+  if (!memory) return memory.error();
   const uint64_t names = KeyFormat(settings.key_bytes).recordCountMax();
   // Inserts need names too; ten times the records are more than any run adds.
   if (settings.record_count > names / (settings.mix.has(Kind::Insert) ? 10 : 1)) {
@@ -182,10 +246,16 @@ Outcome<bool> settle(const CLI::App& app, Flags& flags) {
   return true;
 }
 
-void announce(const std::string& file) {
-  if (file.empty()) return;
-  std::ofstream out(file, std::ios::app);
-  out << "measuring" << std::endl;
+/// False: it could not be written; errno says why.
+bool announce(const std::string& file) {
+  if (file.empty()) return true;
+  std::FILE* const out = std::fopen(file.c_str(), "ae");
+  if (out == nullptr) return false;
+  const bool is_written = std::fputs("measuring\n", out) >= 0 && std::fflush(out) == 0;
+  const int error = errno;
+  std::fclose(out);
+  errno = error;
+  return is_written;
 }
 
 void choose(const std::string& transport, transport::TransportChoices& choices) {
@@ -225,22 +295,25 @@ int runBench(const Flags& flags, const tools::ClusterAccess& access) {
     code = tools::fail(kProgram, tools::explain(status, table, access));
   } else {
     if (settings.run && interrupted == 0) {
-      loop.run(recorder, [&flags] { announce(flags.announce); });
+      loop.run(recorder, [&] {
+        if (announce(flags.announce)) return;
+        code = tools::fail(kProgram, {Status::IoError, "cannot write to --announce " + flags.announce + ": " +
+                                                           std::strerror(errno) + "; nobody hears of the measurement"});
+      });
     }
-    std::cout << report({.settings = settings, .load = loaded, .recorder = recorder}) << std::flush;
-    if (recorder.failures() > 0) code = tools::kExitPartial;
+    const std::string text = report({.settings = settings, .load = loaded, .recorder = recorder});
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    if (recorder.failures() > 0 && code == tools::kExitOk) code = tools::kExitPartial;
     if (settings.drop) {
       status = loop.dropTable();
       if (status != Status::Ok) code = tools::fail(kProgram, tools::explain(status, table, access));
     }
   }
-  for (tools::ClusterSession* session : sessions) session->close();
+  loop.close();
   return code;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int runCommand(int argc, char** argv) {
   CLI::App app("Puts load on a Ramcore cluster: loads a table, runs a mix of operations, reports rates and latencies",
                kProgram);
   Flags flags;
@@ -257,4 +330,11 @@ int main(int argc, char** argv) {
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   return runBench(flags, *access);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ramcore::tools::StandardOutput output(kProgram);
+  return output.finish(runCommand(argc, argv));
 }

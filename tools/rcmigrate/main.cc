@@ -5,7 +5,6 @@
 #include <cinttypes>
 #include <csignal>
 #include <cstdio>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "runtime/await.h"
@@ -14,6 +13,7 @@
 #include "tools/support/cluster_flags.h"
 #include "tools/support/display.h"
 #include "tools/support/process.h"
+#include "tools/support/standard_output.h"
 
 namespace {
 
@@ -25,6 +25,11 @@ using tools::formatBytes;
 constexpr const char* kProgram = "rcmigrate";
 constexpr int64_t kPollNs = 50 * runtime::kNanosPerMilli;
 constexpr int64_t kProgressNs = runtime::kNanosPerSecond;
+
+void say(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
 
 volatile sig_atomic_t interrupted = 0;
 void onSignal(int) { interrupted = 1; }
@@ -87,7 +92,7 @@ int Commands::list() {
     for (const client::TableMap& table : cluster->tables) exists |= table.name == flags_.table;
     if (!exists) return failed(Status::NoSuchTable, "table '" + flags_.table + "'");
   }
-  std::cout << listTablets(*cluster, flags_.table, flags_.json);
+  say(listTablets(*cluster, flags_.table, flags_.json));
   return tools::kExitOk;
 }
 
@@ -112,7 +117,7 @@ int Commands::moveOne(const client::ClusterStatus& cluster, TabletId tablet, Ser
   const Outcome<client::TabletInfo> info = findTablet(cluster, tablet.value);
   const std::string what = "tablet " + std::to_string(tablet.value) + " to " + nameOf(cluster, destination);
   if (info.ok() && info->owner == destination) {
-    std::cout << what << ": it is there already\n";
+    say(what + ": it is there already\n");
     return tools::kExitOk;
   }
   const Result<uint64_t> migration = session_.await(coordinator().moveTablet(tablet, destination, deadlineNs()));
@@ -127,7 +132,7 @@ int Commands::moveOne(const client::ClusterStatus& cluster, TabletId tablet, Ser
   }
   if (!migration) return failed(migration.error(), "moving " + what);
   if (flags_.no_wait) {
-    std::cout << what << ": migration " << *migration << " has begun\n";
+    say(what + ": migration " + std::to_string(*migration) + " has begun\n");
     return tools::kExitOk;
   }
   return waitFor(*migration, what);
@@ -155,7 +160,8 @@ int Commands::waitFor(uint64_t migration, const std::string& what) {
         break;
     }
     if (interrupted != 0) {
-      std::cout << what << ": migration " << migration << " goes on; 'rcmigrate cancel " << migration << "' ends it\n";
+      const std::string number = std::to_string(migration);
+      say(what + ": migration " + number + " goes on; 'rcmigrate cancel " + number + "' ends it\n");
       return tools::kExitOk;
     }
     if (now_ns - shown_ns >= kProgressNs || isatty(STDERR_FILENO) != 0) {
@@ -180,7 +186,7 @@ void Commands::showProgress(const std::string& what, const MigrationStatus& now,
   }
   if (line_open_) std::cerr << "\r\033[K" << std::flush;
   line_open_ = false;
-  std::cout << line << std::endl;
+  say(std::string(line) + "\n");
 }
 
 int Commands::split() {
@@ -230,7 +236,7 @@ int Commands::status() {
     nlohmann::ordered_json out = {{"migration", flags_.migration}, {"state", nameOf(now->state)},
                                   {"objects", now->objects},       {"bytes", now->bytes},
                                   {"fraction", now->fraction},     {"reason", now->reason}};
-    std::cout << out.dump(2) << "\n";
+    say(out.dump(2) + "\n");
     return tools::kExitOk;
   }
   std::printf("%s: %s, %.0f %%, %" PRIu64 " objects, %s%s%s\n", what.c_str(), nameOf(now->state).c_str(),
@@ -247,7 +253,7 @@ int Commands::cancel() {
   }
   if (status == Status::NotFound) return unknown(what);
   if (status != Status::Ok) return failed(status, what);
-  std::cout << what << ": cancelled\n";
+  say(what + ": cancelled\n");
   return tools::kExitOk;
 }
 
@@ -302,9 +308,7 @@ Parsed declare(CLI::App& app, Flags& flags) {
   return parsed;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int runCommand(int argc, char** argv) {
   CLI::App app("Shows where the tablets of a Ramcore cluster are, moves and splits them", kProgram);
   Flags flags;
   const Parsed parsed = declare(app, flags);
@@ -335,4 +339,11 @@ int main(int argc, char** argv) {
                                              : commands.cancel();
   (*session)->close();
   return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ramcore::tools::StandardOutput output(kProgram);
+  return output.finish(runCommand(argc, argv));
 }

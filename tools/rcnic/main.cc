@@ -9,6 +9,7 @@
 #include "tools/rcnic/probes/probes.h"
 #include "tools/rcnic/run_command.h"
 #include "tools/support/process.h"
+#include "tools/support/standard_output.h"
 
 namespace {
 
@@ -28,9 +29,7 @@ int list() {
   return tools::kExitOk;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int runCommand(int argc, char** argv) {
   CLI::App app("Measures what adapters and transports make of gather lists, copies and completions", kProgram);
   app.set_version_flag("--version", std::string("ramcore ") + RAMCORE_VERSION);
   app.require_subcommand(1);
@@ -52,4 +51,11 @@ int main(int argc, char** argv) {
                              : calibrate_command->parsed() ? calibrate(calibrate_flags)
                                                            : run(run_flags);
   return done.ok() ? tools::kExitOk : tools::fail(kProgram, done.error());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ramcore::tools::StandardOutput output(kProgram);
+  return output.finish(runCommand(argc, argv));
 }

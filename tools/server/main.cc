@@ -20,6 +20,7 @@
 #include "tools/support/frame_gauge.h"
 #include "tools/support/metrics_server.h"
 #include "tools/support/process.h"
+#include "tools/support/standard_output.h"
 
 namespace ramcore::tools {
 namespace {
@@ -346,6 +347,7 @@ std::string hostName() {
 }
 
 int main(int argc, char** argv) {
+  StandardOutput output(kProgram);
   ServerSettings settings;
   settings.process.listen = {"all://127.0.0.1:0"};
   settings.name = hostName();
@@ -434,7 +436,7 @@ int main(int argc, char** argv) {
       ->envname("RAMCORE_FAILURE_DOMAIN");
   app.add_option("--name", settings.name, "Name of this server for people")->envname("RAMCORE_NAME");
   int exit_code = 0;
-  if (!parseFlags(app, argc, argv, exit_code)) return exit_code;
+  if (!parseFlags(app, argc, argv, exit_code)) return output.finish(exit_code);
   if (min_replicas->empty() && settings.replication.replicas == 1) settings.replication.min_replicas = 1;
   std::unique_ptr<log::LogMemory> memory;
   while (true) {

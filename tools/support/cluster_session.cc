@@ -55,10 +55,17 @@ ClusterSession::~ClusterSession() {
 
 void ClusterSession::advance() { own_loop_.advance(); }
 
-void ClusterSession::close() {
-  await(client_->close(nowNs() + kCloseNs));
+void ClusterSession::giveUp() {
+  is_given_up_ = true;
   client_->stop();
   caller_->shutDown();
+}
+
+void ClusterSession::close() {
+  if (!is_given_up_) {
+    await(client_->close(nowNs() + kCloseNs));
+    giveUp();
+  }
   while (!client_->isIdle()) advance();
   dispatch_->finished();
 }

@@ -85,6 +85,8 @@ class ClusterSession {
   }
   /// One round of this session alone; see SessionLoop::advance.
   void advance();
+  /// Ends what is running now, and what begins later, without an answer: with Shutdown, or OutcomeUnknown.
+  void giveUp();
   /// Gives the lease back and ends all connections; takes a second at most. No task is running.
   void close();
 
@@ -98,6 +100,7 @@ class ClusterSession {
   std::unique_ptr<rpc::Caller> caller_;
   std::unique_ptr<client::ClusterClient> client_;
   SessionLoop own_loop_;
+  bool is_given_up_ = false;
 };
 
 }  // namespace ramcore::tools

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "log/segment_format.h"
@@ -222,7 +223,10 @@ bool parseFlags(CLI::App& app, int argc, char** argv, int& exit_code) {
     app.parse(argc, argv);
     return true;
   } catch (const CLI::Success& success) {
-    exit_code = app.exit(success);
+    // To stdio, as everything else is.
+    std::ostringstream text;
+    exit_code = app.exit(success, text, text);
+    std::fwrite(text.str().data(), 1, text.str().size(), stdout);
   } catch (const CLI::ParseError& error) {
     std::string what = explainParse(app, error);
     for (char& c : what) c = c == '\n' ? ' ' : c;
