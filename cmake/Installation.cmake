@@ -30,7 +30,6 @@ if(ramcore_public_headers AND NOT RAMCORE_LAYER_client_EMPTY AND NOT RAMCORE_SAN
   endforeach()
   file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/generated/libramcore.cc CONTENT "// The library is its layers' objects.\n")
 
-  add_library(ramcore_static STATIC ${CMAKE_BINARY_DIR}/generated/libramcore.cc ${ramcore_objects})
   add_library(ramcore_shared SHARED ${CMAKE_BINARY_DIR}/generated/libramcore.cc ${ramcore_objects})
   # The third-party libraries by their plain names: what the shared library records, and what a program that links the
   # static one adds (ramcoreConfig.cmake.in, ramcore.pc.in).
@@ -42,14 +41,30 @@ if(ramcore_public_headers AND NOT RAMCORE_LAYER_client_EMPTY AND NOT RAMCORE_SAN
     list(APPEND RAMCORE_LINK_NAMES rte_ethdev rte_mbuf rte_mempool rte_eal)
   endif()
   target_link_libraries(ramcore_shared PRIVATE ${RAMCORE_LINK_NAMES})
-  target_link_options(ramcore_shared PRIVATE -Wl,-z,defs)
-  set_target_properties(ramcore_static ramcore_shared PROPERTIES
-    OUTPUT_NAME ramcore LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
-  set_target_properties(ramcore_shared PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+  set(ramcore_symbols ${CMAKE_SOURCE_DIR}/cmake/libramcore.map)
+  target_link_options(ramcore_shared PRIVATE -Wl,-z,defs -Wl,--version-script=${ramcore_symbols})
+  set_target_properties(ramcore_shared PROPERTIES LINK_DEPENDS ${ramcore_symbols}
+    OUTPUT_NAME ramcore LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+
+  # The static library is one object in which only what the shared one exports is global: what two objects of an archive call
+  # each other by would be seen by the program, too. Groups of sections that a linker takes once (inline functions and
+  # templates) are dissolved, or those of the program would take the place of ours. This needs GNU ld; lld keeps the groups.
+  find_program(RAMCORE_LD_BFD ld.bfd REQUIRED)
+  find_program(RAMCORE_OBJCOPY objcopy REQUIRED)
+  find_program(RAMCORE_NM NAMES llvm-nm-19 nm REQUIRED)
+  mark_as_advanced(RAMCORE_LD_BFD RAMCORE_OBJCOPY RAMCORE_NM)
+  set(ramcore_archive ${CMAKE_BINARY_DIR}/lib/libramcore.a)
+  add_custom_command(OUTPUT ${ramcore_archive}
+    COMMAND ${CMAKE_COMMAND} -E env LD=${RAMCORE_LD_BFD} OBJCOPY=${RAMCORE_OBJCOPY} NM=${RAMCORE_NM} AR=${CMAKE_AR}
+            ${CMAKE_SOURCE_DIR}/cmake/static_library.sh $<TARGET_FILE:ramcore_shared> ${ramcore_archive} ${ramcore_objects}
+    DEPENDS ramcore_shared ${ramcore_objects} ${CMAKE_SOURCE_DIR}/cmake/static_library.sh
+    COMMAND_EXPAND_LISTS VERBATIM)
+  add_custom_target(ramcore_static DEPENDS ${ramcore_archive})
   add_dependencies(libramcore ramcore_static ramcore_shared)
 
-  install(TARGETS ramcore_static ramcore_shared
-    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS ramcore_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(FILES ${ramcore_archive} DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(DIRECTORY include/ramcore DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 
   set(ramcore_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ramcore)

@@ -1,5 +1,15 @@
 #pragma once
 
+// The library is compiled with libstdc++ and its strings of C++11. With others it would link, and read one string for
+// another. What else a program chooses (_GLIBCXX_DEBUG, _GLIBCXX_ASSERTIONS, another compiler) does not matter: no
+// container of the standard library crosses its border but std::string, which all of these have in common.
+#include <version>
+#if defined(_LIBCPP_VERSION)
+#error "libramcore is built with libstdc++: compile without -stdlib=libc++"
+#elif defined(_GLIBCXX_USE_CXX11_ABI) && !_GLIBCXX_USE_CXX11_ABI
+#error "libramcore is built with the strings of C++11: compile without -D_GLIBCXX_USE_CXX11_ABI=0"
+#endif
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ramcore/future.h"
@@ -59,6 +70,56 @@ struct ClientOptions {
   /// Prints one line per event on stderr: "debug", "info", "warning", "error" or "off".
   std::string log_level = "off";
 };
+
+namespace detail {
+
+/// ClientOptions on their way into the library, without containers.
+struct PlainClientOptions {
+  std::span<const std::string> coordinators;
+  std::string_view cluster_name;
+  std::string_view secret_file;
+  std::chrono::nanoseconds default_timeout;
+  std::chrono::nanoseconds connect_timeout;
+  std::chrono::nanoseconds spin_time;
+  bool background_thread;
+  bool administrator;
+  std::string_view rdma_device;
+  uint8_t rdma_traffic_class;
+  uint8_t rdma_service_level;
+  std::span<const std::string> dpdk_ports;
+  std::string_view dpdk_address;
+  uint32_t dpdk_mtu;
+  uint32_t dpdk_memory_mb;
+  bool dpdk_huge_pages;
+  std::string_view dpdk_arguments;
+  bool dpdk_seal;
+  std::string_view dpdk_faults;
+  std::string_view log_level;
+
+  explicit PlainClientOptions(const ClientOptions& from)
+      : coordinators(from.coordinators.data(), from.coordinators.size()),
+        cluster_name(from.cluster_name),
+        secret_file(from.secret_file),
+        default_timeout(from.default_timeout),
+        connect_timeout(from.connect_timeout),
+        spin_time(from.spin_time),
+        background_thread(from.background_thread),
+        administrator(from.administrator),
+        rdma_device(from.rdma_device),
+        rdma_traffic_class(from.rdma_traffic_class),
+        rdma_service_level(from.rdma_service_level),
+        dpdk_ports(from.dpdk.ports.data(), from.dpdk.ports.size()),
+        dpdk_address(from.dpdk.address),
+        dpdk_mtu(from.dpdk.mtu),
+        dpdk_memory_mb(from.dpdk.memory_mb),
+        dpdk_huge_pages(from.dpdk.huge_pages),
+        dpdk_arguments(from.dpdk.arguments),
+        dpdk_seal(from.dpdk.seal),
+        dpdk_faults(from.dpdk.faults),
+        log_level(from.log_level) {}
+};
+
+}  // namespace detail
 
 struct ScanOptions {
   /// For each batch; none: ClientOptions::default_timeout.
@@ -135,7 +196,7 @@ class Scan {
 class Client {
  public:
   /// Connects to the coordinator. The failure's message names cause and remedy.
-  static Outcome<Client> connect(const ClientOptions& options);
+  static Outcome<Client> connect(const ClientOptions& options) { return connect(detail::PlainClientOptions(options)); }
   Client(Client&&) noexcept;
   Client& operator=(Client&&) noexcept;
   /// No call is running in another thread, and no Future or Scan of this client is left. Calls whose futures were
@@ -154,7 +215,14 @@ class Client {
   Result<Table> createTable(std::string_view name, const TableOptions& table, const CallOptions& options = {});
   /// The table with all its objects. NoSuchTable.
   Status dropTable(std::string_view name, const CallOptions& options = {});
-  Result<std::vector<TableInfo>> listTables(const CallOptions& options = {});
+  Result<std::vector<TableInfo>> listTables(const CallOptions& options = {}) {
+    std::vector<TableInfo> tables;
+    const Status status = listTables(
+        [](void* to, TableInfo& table) { static_cast<std::vector<TableInfo>*>(to)->push_back(std::move(table)); },
+        &tables, options);
+    if (status != Status::Ok) return status;
+    return tables;
+  }
   /// NoSuchTable.
   Result<Table> openTable(std::string_view name, const CallOptions& options = {});
 
@@ -209,6 +277,8 @@ class Client {
 
  private:
   explicit Client(std::unique_ptr<Impl> impl);
+  static Outcome<Client> connect(const detail::PlainClientOptions& options);
+  Status listTables(void (*add)(void* to, TableInfo& table), void* to, const CallOptions& options);
 
   std::unique_ptr<Impl> impl_;
 };

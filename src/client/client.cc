@@ -76,7 +76,28 @@ size_t countFailed(std::span<const Item> items) {
 
 // ---- Client
 
-Outcome<Client> Client::connect(const ClientOptions& options) {
+Outcome<Client> Client::connect(const detail::PlainClientOptions& from) {
+  ClientOptions options;
+  options.coordinators.assign(from.coordinators.begin(), from.coordinators.end());
+  options.cluster_name = from.cluster_name;
+  options.secret_file = from.secret_file;
+  options.default_timeout = from.default_timeout;
+  options.connect_timeout = from.connect_timeout;
+  options.spin_time = from.spin_time;
+  options.background_thread = from.background_thread;
+  options.administrator = from.administrator;
+  options.rdma_device = from.rdma_device;
+  options.rdma_traffic_class = from.rdma_traffic_class;
+  options.rdma_service_level = from.rdma_service_level;
+  options.dpdk.ports.assign(from.dpdk_ports.begin(), from.dpdk_ports.end());
+  options.dpdk.address = from.dpdk_address;
+  options.dpdk.mtu = from.dpdk_mtu;
+  options.dpdk.memory_mb = from.dpdk_memory_mb;
+  options.dpdk.huge_pages = from.dpdk_huge_pages;
+  options.dpdk.arguments = from.dpdk_arguments;
+  options.dpdk.seal = from.dpdk_seal;
+  options.dpdk.faults = from.dpdk_faults;
+  options.log_level = from.log_level;
   auto impl = Impl::open(options);
   if (!impl) return impl.error();
   return Client(std::move(impl).value());
@@ -112,9 +133,12 @@ Status Client::dropTable(std::string_view name, const CallOptions& options) {
   });
 }
 
-Result<std::vector<TableInfo>> Client::listTables(const CallOptions& options) {
-  return impl_->runTask(options.timeout,
-                        [](ClusterClient& cluster, int64_t deadline_ns) { return cluster.listTables(deadline_ns); });
+Status Client::listTables(void (*add)(void* to, TableInfo& table), void* to, const CallOptions& options) {
+  auto tables = impl_->runTask(
+      options.timeout, [](ClusterClient& cluster, int64_t deadline_ns) { return cluster.listTables(deadline_ns); });
+  if (!tables) return tables.error();
+  for (TableInfo& table : *tables) add(to, table);
+  return Status::Ok;
 }
 
 Result<Table> Client::openTable(std::string_view name, const CallOptions& options) {
