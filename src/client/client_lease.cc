@@ -63,6 +63,8 @@ runtime::Task<Status> ClientLease::openOnce(int64_t deadline_ns) {
     client_ = lease->client;
     ++generation_;
     tracker_ = CallTracker();
+    burst_ = 0;
+    report_after_ns_ = INT64_MIN;
     granted(*lease);
     if (!isUsable(pacer_.nowNs())) status = Status::DeadlineExceeded;  // the answer took longer than the lease
   }
@@ -87,8 +89,15 @@ void ClientLease::end() {
 }
 
 void ClientLease::finish(Ticket& ticket) {
-  if (isCurrent(ticket) && tracker_.finish(ticket.sequence) && waiting_for_room_ != 0) room_.notifyAll();
+  if (!isCurrent(ticket)) {
+    ticket = Ticket();
+    return;
+  }
+  if (tracker_.finish(ticket.sequence) && waiting_for_room_ != 0) room_.notifyAll();
   ticket = Ticket();
+  // Now, because the program may not poll for a long time.
+  if (burst_ >= kReportedBurst && tracker_.unfinishedCount() == 0) [[unlikely]]
+    tend(pacer_.nowNs());
 }
 
 void ClientLease::lapse(const Ticket& ticket) {
@@ -97,14 +106,16 @@ void ClientLease::lapse(const Ticket& ticket) {
 }
 
 void ClientLease::tend(int64_t now_ns) {
-  if (renewing_ || !client_ || pacer_.stopped() || now_ns < renew_at_ns_) return;
+  if (renewing_ || !client_ || pacer_.stopped() || (now_ns < renew_at_ns_ && !hasToReport(now_ns))) return;
   renew().detach();
 }
 
 runtime::Task<void> ClientLease::renew() {
   renewing_ = true;
   const uint32_t generation = generation_;
-  const auto lease = co_await coordinator_.renewClient(client_, usable_until_ns_);
+  burst_ = tracker_.unfinishedCount();
+  report_after_ns_ = addNs(pacer_.nowNs(), kReportNsMin);
+  const auto lease = co_await coordinator_.renewClient(client_, tracker_.acknowledged(), usable_until_ns_);
   renewing_ = false;
   if (generation != generation_ || !client_) co_return;
   if (lease) {

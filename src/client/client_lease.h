@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "client/call_tracker.h"
 #include "client/coordinator_stub.h"
 #include "client/pacer.h"
@@ -38,7 +40,11 @@ class ClientLease final : private runtime::Timer {
   /// @param count  at most CallTracker::kWindowMax.
   runtime::Task<Status> awaitRoom(uint64_t count, int64_t deadline_ns);
   /// A new call under the present identity, which is usable and has room.
-  Ticket begin() { return {.generation = generation_, .sequence = tracker_.begin()}; }
+  Ticket begin() {
+    const Ticket ticket{.generation = generation_, .sequence = tracker_.begin()};
+    burst_ = std::max(burst_, tracker_.unfinishedCount());
+    return ticket;
+  }
   /// True if the call may be sent (again): its identity is the present one.
   bool isCurrent(const Ticket& ticket) const { return client_ && ticket.generation == generation_; }
   /// What goes into the request of a current ticket.
@@ -62,6 +68,13 @@ class ClientLease final : private runtime::Timer {
   bool isIdle() const { return !opening_ && !renewing_; }
 
  private:
+  static constexpr uint64_t kReportedBurst = 128;
+  static constexpr int64_t kReportNsMin = runtime::kNanosPerSecond;
+
+  /// Masters keep the results of many calls, and no other call tells them soon that these are over.
+  bool hasToReport(int64_t now_ns) const {
+    return burst_ >= kReportedBurst && tracker_.unfinishedCount() == 0 && now_ns >= report_after_ns_;
+  }
   runtime::Task<Status> openOnce(int64_t deadline_ns);
   runtime::Task<void> renew();
   void granted(const CoordinatorStub::Lease& lease);
@@ -81,6 +94,9 @@ class ClientLease final : private runtime::Timer {
   CallTracker tracker_;
   int64_t usable_until_ns_ = 0;
   int64_t renew_at_ns_ = 0;
+  // Of calls that run at the same time, the most since the coordinator was told which are over.
+  uint64_t burst_ = 0;
+  int64_t report_after_ns_ = INT64_MIN;
 };
 
 }  // namespace ramcore::client

@@ -181,9 +181,11 @@ Task<Result<CoordinatorStub::Lease>> CoordinatorStub::openClient(uint64_t nonce,
   co_return lease;
 }
 
-Task<Result<CoordinatorStub::Lease>> CoordinatorStub::renewClient(ClientId client, int64_t deadline_ns) {
+Task<Result<CoordinatorStub::Lease>> CoordinatorStub::renewClient(ClientId client, Sequence acknowledged,
+                                                                  int64_t deadline_ns) {
   control::RenewClientRequest request;
   request.set_client(client.value);
+  request.set_acknowledged(acknowledged.value);
   control::RenewClientResponse response;
   Lease lease{.client = client};
   const Status status =

@@ -149,7 +149,7 @@ class CoordinatorStub {
   /// @param nonce  the same in every attempt to open one lease.
   runtime::Task<Result<Lease>> openClient(uint64_t nonce, int64_t deadline_ns);
   /// LeaseExpired if it is over.
-  runtime::Task<Result<Lease>> renewClient(ClientId client, int64_t deadline_ns);
+  runtime::Task<Result<Lease>> renewClient(ClientId client, Sequence acknowledged, int64_t deadline_ns);
   runtime::Task<Status> closeClient(ClientId client, int64_t deadline_ns);
 
   /// Gives the migration's number.

@@ -60,11 +60,12 @@ runtime::Task<ClientLeases::Opened> ClientLeases::open(uint64_t nonce) {
   co_return Opened{Status::Ok, given};
 }
 
-Status ClientLeases::renew(ClientId id) {
+Status ClientLeases::renew(ClientId id, Sequence acknowledged) {
   const auto found = clients_.find(id);
   if (found == clients_.end()) return Status::LeaseExpired;
   if (found->second.ending) return Status::RetryLater;
   found->second.end_ns = journal_.nowNs() + lease_ns_;
+  found->second.acknowledged = std::max(found->second.acknowledged, acknowledged);
   return Status::Ok;
 }
 
@@ -90,6 +91,7 @@ runtime::Task<ClientLeases::Checked> ClientLeases::check(std::vector<ClientId> i
   for (const ClientId id : ids) {
     const auto found = clients_.find(id);
     checked.valid.push_back(found != clients_.end());
+    checked.acknowledged.push_back(found != clients_.end() ? found->second.acknowledged : Sequence());
     if (found == clients_.end()) continue;
     // One whose end is being stored is not over yet, but nobody may rely on that.
     left_ns = std::min(left_ns, found->second.ending ? 0 : std::max<int64_t>(0, found->second.end_ns - now_ns));

@@ -34,13 +34,16 @@ class ClientLeases {
   /// Journal::commit.
   runtime::Task<Opened> open(uint64_t nonce);
   /// Another full lease from this call. Failure: LeaseExpired; RetryLater: the end is on its way to the store.
-  Status renew(ClientId id);
+  /// @param acknowledged  all calls of the client up to this one are over. Not stored: whoever relies on it for longer
+  ///                      than this coordinator lives hears it from the client itself
+  Status renew(ClientId id, Sequence acknowledged = Sequence());
   /// Ends a lease now. Ok for unknown ones.
   runtime::Task<Status> close(ClientId id);
 
   struct Checked {
     Status status = Status::Ok;
-    std::vector<bool> valid;     ///< in the order asked; false is final
+    std::vector<bool> valid;             ///< in the order asked; false is final
+    std::vector<Sequence> acknowledged;  ///< in the same order; the client has said so. 0: nothing known
     int64_t checked_for_ns = 0;  ///< true may be relied on for this long from when the question was sent; 0: not at all
   };
   /// What is stored about these clients, at most kCheckedMax. Failure: BadRequest; as Journal::commit.
@@ -54,6 +57,7 @@ class ClientLeases {
   struct Client {
     uint64_t nonce = 0;
     int64_t end_ns = 0;
+    Sequence acknowledged = {};
     bool ending = false;  // its end is on its way to the store
   };
   runtime::Task<void> watch();

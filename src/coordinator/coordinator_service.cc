@@ -319,6 +319,7 @@ runtime::Task<void> CoordinatorService::checkClients(Request request) {
   if (checked.status != Status::Ok) co_return refuse(std::move(request), checked.status);
   control::CheckClientResponse response;
   for (const bool valid : checked.valid) response.add_valid(valid);
+  for (const Sequence acknowledged : checked.acknowledged) response.add_acknowledged(acknowledged.value);
   response.set_checked_for_ns(checked.checked_for_ns);
   rpc::replyControl(std::move(request), response);
 }
@@ -341,7 +342,8 @@ runtime::Task<void> CoordinatorService::openClient(Request request) {
 void CoordinatorService::renewClient(Request request) {
   control::RenewClientRequest message;
   Status status = receiveSettled(request, message);
-  if (status == Status::Ok) status = services_.clients.renew(ClientId(message.client()));
+  if (status == Status::Ok)
+    status = services_.clients.renew(ClientId(message.client()), Sequence(message.acknowledged()));
   if (status != Status::Ok) return refuse(std::move(request), status);
   control::RenewClientResponse response;
   response.set_lease_ns(services_.clients.leaseNs());

@@ -285,7 +285,11 @@ runtime::Task<CoordinatorLink::ClientCheck> CoordinatorLink::checkClients(runtim
   if (check.status == Status::Ok && response.valid_size() != static_cast<int>(clients.size())) {
     check.status = Status::BadRequest;
   }
-  if (check.status == Status::Ok) check.valid.assign(response.valid().begin(), response.valid().end());
+  if (check.status != Status::Ok) co_return check;
+  check.valid.assign(response.valid().begin(), response.valid().end());
+  check.acknowledged.resize(clients.size());
+  const auto told = std::min(response.acknowledged_size(), static_cast<int>(clients.size()));
+  for (int i = 0; i < told; ++i) check.acknowledged[static_cast<size_t>(i)] = Sequence(response.acknowledged(i));
   co_return check;
 }
 

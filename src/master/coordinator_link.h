@@ -75,7 +75,8 @@ class CoordinatorLink final : public FloorKeeper {
 
   struct ClientCheck {
     Status status = Status::Ok;
-    std::vector<bool> valid;  ///< in the order asked, with status Ok
+    std::vector<bool> valid;             ///< in the order asked, with status Ok
+    std::vector<Sequence> acknowledged;  ///< likewise: as far as the clients have told the coordinator
   };
   /// Asks whether the leases of `clients` are valid.
   /// @param executor  where the awaiting coroutine runs.

@@ -10,6 +10,10 @@ namespace {
 // A client that has not been confirmed for this long is asked about; a batch at a time.
 constexpr int64_t kClientSilenceNs = 30 * runtime::kNanosPerSecond;
 constexpr size_t kClientsPerQuestion = 1024;
+// What clients have acknowledged a master hears with their next call, which some never make. Where results take much of
+// the memory (a 32nd) the coordinator is asked often.
+constexpr int64_t kResultsLookNs = 500 * runtime::kNanosPerMilli;
+constexpr int64_t kManyResults = 32;
 
 /// The first worker is the one that background work runs on.
 std::span<runtime::Executor* const> allButFirst(std::span<runtime::Executor* const> workers) {
@@ -171,21 +175,28 @@ void Master::stop(bool goodbye) {
 }
 
 runtime::Task<void> Master::forgetLapsedClients() {
+  int64_t all_at_ns = environment_.clock.nowNs() + kClientSilenceNs;
   while (!stop_) {
     const int64_t now_ns = environment_.clock.nowNs();
-    [[maybe_unused]] const Status woken = co_await stop_signal_.wait(now_ns + kClientSilenceNs);
+    [[maybe_unused]] const Status woken = co_await stop_signal_.wait(now_ns + kResultsLookNs);
     if (stop_) break;
     const int64_t asked_ns = environment_.clock.nowNs();
+    const bool of_all = asked_ns >= all_at_ns;
+    const log::Log& log = parts_->log;
+    const int64_t result_bytes = log.stats().result_bytes.load(std::memory_order_relaxed);
+    if (!of_all && result_bytes < static_cast<int64_t>(log.liveBytesMax()) / kManyResults) continue;
+    if (of_all) all_at_ns = asked_ns + kClientSilenceNs;
+    const int64_t silent_ns = of_all ? kClientSilenceNs : kResultsLookNs;
     ClientId after;
     for (bool more = true; more && !stop_;) {
       const std::vector<ClientId> silent =
-          results_.silentSince(asked_ns - kClientSilenceNs, after, kClientsPerQuestion);
+          results_.silentSince(asked_ns - silent_ns, after, kClientsPerQuestion, !of_all);
       if (silent.empty()) break;
       const CoordinatorLink::ClientCheck check = co_await link_.checkClients(environment_.dispatch, silent);
       if (check.status != Status::Ok) break;
       for (size_t i = 0; i < silent.size(); ++i) {
         if (check.valid[i]) {
-          results_.heard(silent[i], asked_ns);
+          results_.heard(silent[i], asked_ns, check.acknowledged[i]);
         } else {
           results_.forget(silent[i]);
         }

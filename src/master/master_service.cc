@@ -297,7 +297,7 @@ runtime::Task<Status> MasterService::confirmClient(runtime::Executor& executor, 
   CoordinatorLink::ClientCheck check = co_await parts_.link.checkClients(executor, {client});
   if (check.status != Status::Ok) co_return Status::RetryLater;
   if (!check.valid.front()) co_return Status::LeaseExpired;
-  parts_.results.admit(client, asked_ns);
+  parts_.results.admit(client, asked_ns, check.acknowledged.front());
   co_return Status::Ok;
 }
 

@@ -71,21 +71,23 @@ void ResultTable::store(Client& client, const wire::CallIdentity& identity, cons
   }
 }
 
-void ResultTable::admit(ClientId client, int64_t now_ns) {
+void ResultTable::admit(ClientId client, int64_t now_ns, Sequence acknowledged) {
   Shard& shard = shardOf(client);
   SpinGuard guard(shard.lock);
   Client& known = shard.clients[client];
   known.heard_ns = std::max(known.heard_ns, now_ns);
   known.is_admitted = true;
+  acknowledge(known, acknowledged);
 }
 
-void ResultTable::heard(ClientId client, int64_t now_ns) {
+void ResultTable::heard(ClientId client, int64_t now_ns, Sequence acknowledged) {
   Shard& shard = shardOf(client);
   SpinGuard guard(shard.lock);
   const auto found = shard.clients.find(client);
   if (found == shard.clients.end()) return;
   found->second.heard_ns = std::max(found->second.heard_ns, now_ns);
   found->second.is_admitted = true;
+  acknowledge(found->second, acknowledged);
 }
 
 void ResultTable::forget(ClientId client) {
@@ -97,12 +99,13 @@ void ResultTable::forget(ClientId client) {
   shard.clients.erase(found);
 }
 
-std::vector<ClientId> ResultTable::silentSince(int64_t before_ns, ClientId after, size_t count_max) const {
+std::vector<ClientId> ResultTable::silentSince(int64_t before_ns, ClientId after, size_t count_max,
+                                               bool with_results) const {
   std::vector<ClientId> silent;
   for (const Shard& shard : shards_) {
     SpinGuard guard(shard.lock);
     for (const auto& [id, client] : shard.clients) {
-      if (id > after && client.heard_ns < before_ns) silent.push_back(id);
+      if (id > after && client.heard_ns < before_ns && !(with_results && client.results.empty())) silent.push_back(id);
     }
   }
   std::sort(silent.begin(), silent.end());

@@ -64,14 +64,18 @@ class ResultTable {
   /// here stays so: its repeated call is answered, a new one waits until the coordinator has confirmed its lease.
   void take(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record);
   /// The coordinator has confirmed the lease of `client`, in answer to a question sent at `now_ns`.
-  void admit(ClientId client, int64_t now_ns);
+  /// @param acknowledged  what the client has told the coordinator: here its records may be gone, and whoever took them
+  ///                      over from a dead server did not get those that were dropped before
+  void admit(ClientId client, int64_t now_ns, Sequence acknowledged = Sequence());
   /// The coordinator has confirmed that the lease of `client` is over: everything about it goes.
   void forget(ClientId client);
   /// Clients with ids above `after` whose last confirmation is older than `before_ns`: the `count_max` lowest, in
   /// order.
-  std::vector<ClientId> silentSince(int64_t before_ns, ClientId after, size_t count_max) const;
-  /// The lease of `client` was still valid at `now_ns`.
-  void heard(ClientId client, int64_t now_ns);
+  /// @param with_results  only those of whose calls something is kept
+  std::vector<ClientId> silentSince(int64_t before_ns, ClientId after, size_t count_max,
+                                    bool with_results = false) const;
+  /// The lease of `client` was still valid at `now_ns`; it has told the coordinator what it acknowledges.
+  void heard(ClientId client, int64_t now_ns, Sequence acknowledged = Sequence());
 
   struct Record {
     ClientId client;

@@ -280,6 +280,20 @@ TEST(ClientLeases, EndsAreFinal) {
   EXPECT_GT(bench.openClient(6).id, client);
 }
 
+TEST(ClientLeases, TellWhatClientsAcknowledge) {
+  Bench bench;
+  const ClientId client = bench.openClient(5).id;
+  const ClientId other = bench.openClient(6).id;
+  EXPECT_EQ(bench.check({client}).acknowledged, std::vector<Sequence>{Sequence()});
+  EXPECT_EQ(bench.life().clients.renew(client, Sequence(7)), Status::Ok);
+  EXPECT_EQ(bench.life().clients.renew(client, Sequence(4)), Status::Ok) << "an answer that was overtaken";
+  EXPECT_EQ(bench.check({other, client, ClientId(77)}).acknowledged,
+            (std::vector<Sequence>{Sequence(), Sequence(7), Sequence()}));
+  // It is not stored. Masters keep what they heard, and the client says it again.
+  bench.restart();
+  EXPECT_EQ(bench.check({client}).acknowledged, std::vector<Sequence>{Sequence()});
+}
+
 TEST(ClientLeases, RestartGivesAFullLease) {
   Bench bench;
   const ClientId client = bench.openClient(5).id;

@@ -100,6 +100,46 @@ TEST_F(ResultTableTest, WhatIsAcknowledgedIsForgottenAndRefused) {
   EXPECT_EQ(liveBytes(), before) << "the log is told";
 }
 
+TEST_F(ResultTableTest, WhatIsAcknowledgedToTheCoordinatorIsForgottenAndRefused) {
+  results_.admit(ClientId(1), 0);
+  const int64_t before = liveBytes();
+  for (uint64_t sequence = 1; sequence <= 4; ++sequence) insert(identity(1, sequence), sequence);
+  results_.heard(ClientId(1), 10, Sequence(3));
+  EXPECT_EQ(results_.recordCount(), 1u);
+  EXPECT_EQ(verdict(identity(1, 3)), Verdict::Stale);
+  EXPECT_EQ(verdict(identity(1, 4)), Verdict::Duplicate) << "it is not acknowledged";
+  results_.heard(ClientId(1), 20, Sequence(2));
+  results_.heard(ClientId(1), 30);
+  EXPECT_EQ(verdict(identity(1, 3)), Verdict::Stale) << "acknowledgements never go back";
+  results_.heard(ClientId(1), 40, Sequence(4));
+  EXPECT_EQ(liveBytes(), before) << "the log is told";
+}
+
+// The records that told how far the client had come may have been dropped before the death: then only the coordinator
+// knows.
+TEST_F(ResultTableTest, AfterARecoveryALateAttemptOfAnAcknowledgedCallIsRefused) {
+  take(identity(1, 9, 2), 9);
+  EXPECT_EQ(verdict(identity(1, 9, 2)), Verdict::Duplicate);
+  EXPECT_EQ(verdict(identity(1, 5)), Verdict::UnknownClient) << "nothing runs before the coordinator was asked";
+  results_.admit(ClientId(1), 100, Sequence(8));
+  EXPECT_EQ(verdict(identity(1, 5)), Verdict::Stale);
+  EXPECT_EQ(verdict(identity(1, 9, 2)), Verdict::Duplicate);
+  EXPECT_EQ(verdict(identity(1, 10, 8)), Verdict::New);
+  // What the recovery brings later.
+  const int64_t before = liveBytes();
+  take(identity(1, 7, 2), 7);
+  EXPECT_EQ(liveBytes(), before);
+  EXPECT_EQ(verdict(identity(1, 7, 2)), Verdict::Stale);
+}
+
+TEST_F(ResultTableTest, ClientsOfWhoseCallsNothingIsKeptNeedNotBeAskedAbout) {
+  for (uint64_t client = 1; client <= 3; ++client) results_.admit(ClientId(client), 0);
+  insert(identity(2, 1), 1);
+  EXPECT_EQ(results_.silentSince(10, ClientId(), 10, true), std::vector<ClientId>{ClientId(2)});
+  EXPECT_EQ(results_.silentSince(10, ClientId(), 10).size(), 3u);
+  EXPECT_TRUE(results_.silentSince(0, ClientId(), 10, true).empty());
+}
+
 TEST_F(ResultTableTest, ARecordThatComesAfterItsAcknowledgementIsDead) {
   results_.admit(ClientId(1), 0);
   EXPECT_EQ(verdict(identity(1, 9, 5)), Verdict::New);
