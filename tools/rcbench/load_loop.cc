@@ -191,7 +191,12 @@ bool LoadLoop::isSecondHalf(int64_t now_ns) const {
 
 bool LoadLoop::mayBegin(int64_t now_ns) const {
   if (!settings_.isOpenLoop()) return !isOver(now_ns);
-  return interrupted_ == 0 && !is_rest_hopeless_ && now_ns < end_ns_ + timeoutNs();
+  return interrupted_ == 0 && !is_rest_hopeless_ && now_ns < end_ns_ + restNs();
+}
+
+int64_t LoadLoop::restNs() const {
+  constexpr int64_t kRestNsMin = 5 * runtime::kNanosPerSecond;
+  return std::min(timeoutNs(), std::max(kRestNsMin, end_ns_ - measure_at_ns_));
 }
 
 int64_t LoadLoop::dueNs(uint64_t number) const {
@@ -254,7 +259,7 @@ Task<void> LoadLoop::worker(tools::ClusterSession& session, uint64_t number) {
 void LoadLoop::judgeRest(int64_t now_ns) {
   if (late_count_++ == 0) late_since_ns_ = now_ns;
   if (is_rest_hopeless_ || late_count_ < kJudgedMin) return;
-  const auto time_left_ns = static_cast<double>(end_ns_ + timeoutNs() - now_ns);
+  const auto time_left_ns = static_cast<double>(end_ns_ + restNs() - now_ns);
   const double per_ns =
       static_cast<double>(late_count_) / static_cast<double>(std::max<int64_t>(1, now_ns - late_since_ns_));
   // Three times: a cluster may have become faster meanwhile.

@@ -19,8 +19,9 @@ namespace ramcore::rcbench {
 ///
 /// Closed loop: the next operation begins when the last one ended. Open loop: operation i is due at i / rate, whatever
 /// happened to the ones before; whoever is free takes it, and its latency counts from when it was due. At the end all
-/// that was due before it is carried out and recorded, for as long as one operation may take, unless it turns out that
-/// most of it cannot be done by then; what is left has failed. Thread: the one that drives the sessions.
+/// that was due before it is carried out and recorded, for as long as one operation may take (but no longer than the
+/// run, or five seconds), unless it turns out that most of it cannot be done by then; what is left has failed. Thread:
+/// the one that drives the sessions.
 class LoadLoop {
  public:
   /// All borrowed. `interrupted`, counted up by a signal handler, ends the phases early: nothing more begins, and what
@@ -73,6 +74,8 @@ class LoadLoop {
   void heedInterruption();
   /// An operation that was due before the end has ended after it: whether the others can.
   void judgeRest(int64_t now_ns);
+  /// How long what was due may begin behind the end.
+  int64_t restNs() const;
   int64_t timeoutNs() const { return settings_.timeout_ms * runtime::kNanosPerMilli; }
   bool isOver(int64_t now_ns) const { return now_ns >= end_ns_ || interrupted_ != 0 || operations_left_ == 0; }
 

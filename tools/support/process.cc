@@ -19,6 +19,7 @@
 #include "tools/support/dpdk_flags.h"
 #include "tools/support/listening.h"
 #include "tools/support/rdma_flags.h"
+#include "tools/support/standard_output.h"
 #include "transport/cluster_name.h"
 #include "wire/handshake_messages.h"
 
@@ -374,6 +375,7 @@ void Process::ready() {
   for (const std::string& locator : locators_) line += (line.empty() ? "" : " ") + locator;
   std::printf("ready %s\n", line.c_str());
   std::fflush(stdout);
+  if (isOutputLost()) trace_.warning("nobody reads the line 'ready ...': standard output cannot be written");
   if (settings_.ready_file.empty()) return;
   const auto written = writeReadyFile(line + "\n");
   if (!written.ok()) trace_.error(written.error().message);
