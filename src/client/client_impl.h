@@ -10,8 +10,8 @@
 #include "client/cluster_client.h"
 #include "client/driver.h"
 #include "ramcore/client.h"
+#include "runtime/fork_mark.h"
 #include "runtime/random.h"
-#include "runtime/real/fork_mark.h"
 #include "transport/registry.h"
 
 namespace ramcore {

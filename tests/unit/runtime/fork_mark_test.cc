@@ -1,4 +1,4 @@
-#include "runtime/real/fork_mark.h"
+#include "runtime/fork_mark.h"
 
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
