@@ -123,8 +123,7 @@ runtime::Task<Membership::Enlistment> Membership::enlist(Server server, ServerId
   warnOfCopies(server, former);
   const Status stored = co_await storeNew(server, former);
   if (stored != Status::Ok) co_return Enlistment{stored, {}};
-  // With it those that are silent may not be half of the servers any more.
-  if (areSilentTogether()) noteTogetherUntil(journal_.nowNs());
+  watchTogether();  // with it those that are silent may not be half of the servers any more
   Member member;
   member.server = std::move(server);
   member.last_heard_ns = journal_.nowNs();
@@ -175,7 +174,7 @@ Status Membership::renew(ServerId id, std::optional<Renewal> renewal) {
   if (found->second.verdict_under_way) return Status::RetryLater;
   const int64_t now_ns = journal_.nowNs();
   // Before it counts as heard: with it they may not be half of the servers any more.
-  if (silenceNs(found->second) >= heardWithinNs() && areSilentTogether()) noteTogetherUntil(now_ns);
+  if (silenceNs(found->second) >= heardWithinNs() || was_together_) watchTogether();
   found->second.left_behind_since_ns = 0;
   found->second.last_heard_ns = now_ns;
   found->second.is_heard = true;
@@ -249,6 +248,7 @@ runtime::Task<Status> Membership::storeAcceptedLoss(ServerId id, AcceptedLoss lo
 // Under lock_. Stored first; what follows from it is for those who ask isAlive() and leaseIsOver().
 runtime::Task<Status> Membership::declareDead(ServerId id, bool stopped_itself) {
   Member& member = members_.at(id);  // members are removed under lock_ only
+  watchTogether();
   member.verdict_under_way = true;
   Server dead = member.server;
   dead.alive = false;
@@ -294,6 +294,13 @@ bool Membership::areSilentTogether() const {
   return silent != 0 && silent * 2 >= living;
 }
 
+// Before anything that may end it, and at each look: who is silent still has its time from the end on.
+void Membership::watchTogether() {
+  const bool are_together = areSilentTogether();
+  if (are_together || was_together_) noteTogetherUntil(journal_.nowNs());
+  was_together_ = are_together;
+}
+
 void Membership::noteTogetherUntil(int64_t now_ns) {
   together_until_ns_ = now_ns;
   for (auto& [id, member] : members_) {
@@ -321,7 +328,7 @@ runtime::Task<void> Membership::watch() {
     const Status woken = co_await changed_.wait(wake_ns);
     if (woken != Status::DeadlineExceeded) continue;
     const int64_t now_ns = journal_.nowNs();
-    if (now_ns > wake_ns + options_.lease_ns / 4) {
+    if (now_ns > wake_ns + options_.lease_ns / 2) {
       // This process stood still, and renewals wait unread: silence proves nothing before they had their turn.
       no_verdict_before_ns_ = std::max(no_verdict_before_ns_, now_ns + options_.lease_ns);
       hearing_since_ns_ = now_ns;
@@ -369,6 +376,7 @@ runtime::Task<void> Membership::judgeSilent() {
   bool declared = true;
   while (declared && !journal_.stopping()) {
     declared = false;
+    watchTogether();
     const auto judged = judgeAll();
     const auto silent = std::count_if(judged.begin(), judged.end(),
                                       [](const auto& one) { return one.second != SilenceMeans::Nothing; });

@@ -147,6 +147,7 @@ class Membership {
   int64_t silenceNs(const Member& member) const;
   int64_t heardWithinNs() const { return options_.lease_ns / 2; }
   bool areSilentTogether() const;
+  void watchTogether();
   void noteTogetherUntil(int64_t now_ns);
   int64_t nextLookNs() const;
 
@@ -163,6 +164,7 @@ class Membership {
   int64_t together_until_ns_ = 0;  // half of the servers or more were silent until then
   uint64_t verdicts_by_silence_ = 0;
   bool told_of_together_ = false;
+  bool was_together_ = false;  // at the last look
   uint64_t version_ = 0;
   std::function<void()> listener_;
 };

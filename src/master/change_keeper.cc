@@ -7,7 +7,6 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/crc32c.h"
-#include "base/mutation.h"
 
 namespace ramcore::master {
 namespace {
@@ -105,7 +104,6 @@ void ChangeKeeper::answered(ClusterId cluster, uint64_t start, ChangeRef change)
 runtime::Task<Status> ChangeKeeper::keep(ChangeRef change) {
   if (!change) co_return Status::Ok;
   if (!latest_ || change.number > latest_.number) note(change);
-  if (RC_MUTATION("use-before-kept")) co_return Status::Ok;
   // Where the disk has failed the process remembers it, and others have heard of it.
   while (file_ != nullptr && !has_failed_ && (!kept_ || kept_.number < change.number)) {
     [[maybe_unused]] const Status woken = co_await written_.wait();

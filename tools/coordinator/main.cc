@@ -166,6 +166,7 @@ int main(int argc, char** argv) {
   app.add_option("--cluster-id", settings.cluster_id,
                  "Start with the state of this cluster and no other, and make none: its id, as the log and the status "
                  "say it, for example 0x1234abcd1234abcd")
+      ->default_str("")
       ->envname("RAMCORE_CLUSTER_ID");
   app.add_option(
       "--export", settings.export_to,
