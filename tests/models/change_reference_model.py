@@ -1,0 +1,312 @@
+#!/usr/bin/env python3
+"""A coordinator whose state is an older copy: does anybody obey it who has relied on what it forgot?
+
+Each change of the coordinator's state has a reference: the start that made it (drawn at random when a coordinator begins)
+and a number that goes on over starts. A store has the list of its starts, each with the number of the last change before
+it. Servers keep the latest reference that they have heard of, and name it when they enlist and renew. The coordinator
+has that change (its start is in the list, its number is not above what the start had when the next one began), or it serves
+nobody from then on, until an operator accepts what is missing.
+
+In the model there are one store in use, one copy of it (made at any time, exchanged for the store while no coordinator
+runs, and back) or the store of another cluster; two servers that keep what they hear and crash; commands that arrive late,
+also from a coordinator that has ended. A change gives a tablet, a floor or an id: here it is one thing, which a server uses
+once a command, or an answer to a question, tells it.
+
+Forbidden:
+- a server obeys a coordinator whose state lacks what this server has used, unless an operator has accepted that;
+- a coordinator that was told of a missing change goes on to make changes that somebody obeys;
+- a coordinator is taken for an older copy by a server all of whose references are in its state, or that belongs to another
+  cluster;
+- an id is given to two changes of which the later one's state knows that the earlier one is given up.
+"""
+
+import functools
+import sys
+from typing import NamedTuple
+
+import exploration
+from exploration import Violation
+
+sys.dont_write_bytecode = True
+
+RULES = {
+    "starts-are-named": "a reference names the start that made the change, not the number alone",
+    "numbers-go-on": "the number goes on over starts, and a server keeps the highest",
+    "flush-before-use": "a server flushes the reference of what it uses before it uses it",
+    "behind-is-stored": "a coordinator stores that it is behind: so is the one that is started next",
+    "start-is-no-change": "a start and a note that it is behind are not told to servers: nobody relies on them",
+    "clusters-are-compared": "an answer and a command count for servers of that cluster alone, in renewals as well",
+    "commands-of-known-start": "a server obeys commands of that start alone which has answered its last renewal",
+    "questions-name-too": "a question to the coordinator is answered only after the server has named its reference to this start",
+    "accepting-raises-number": "accepting what is missing raises the number above all that was named",
+    "accepting-skips-ids": "accepting skips ids by what may have been handed out, counted from the number that was named",
+}
+
+SKIP = 100  # more than there are changes here
+
+# How often each thing happens at most.
+STARTS, CHANGES, COPIES, EXCHANGES, CRASHES, ACCEPTS = 3, 2, 1, 2, 1, 1
+
+
+class Change:
+    """`has`: every change that the state had with it, itself included; `given_up` for it; `ids`: (what was handed out, by
+    which change) of all that it has. Only the properties read these. Equal ones are one object: change_of() makes them."""
+
+    def __init__(self, start, number, has, given_up, ids):
+        self.name = (start, number)
+        self.start, self.number, self.has, self.given_up, self.ids = start, number, has, given_up, ids
+
+
+change_of = functools.lru_cache(maxsize=None)(Change)
+
+
+class Store(NamedTuple):
+    cluster: int = 1
+    starts: tuple = ()  # (start, number of the last change before)
+    number: int = 0
+    last: Change = None
+    next_id: int = 1
+    missing: frozenset = frozenset()  # what it was told of and does not have
+    accepted: frozenset = frozenset()
+    has: frozenset = frozenset()
+    given_up: frozenset = frozenset()
+    ids: tuple = ()
+    contradicted: bool = False  # somebody told it who had used what it lacks. For the properties alone
+
+
+class Command(NamedTuple):
+    start: int
+    cluster: int
+    change: Change
+    contradicted: bool
+
+
+class Server(NamedTuple):
+    cluster: int = 0  # 0: it has never enlisted
+    heard: Change = None
+    kept: Change = None  # what is on its disk for sure; more may be
+    obeys: int = 0  # the start that has answered; 0: none in this life
+    used: frozenset = frozenset()
+    command: Command = None  # on its way
+
+
+ORDER = {}
+
+
+def order_of(server):
+    return ORDER.setdefault(server, len(ORDER))
+
+
+class World(NamedTuple):
+    store: Store
+    other: Store = None  # the copy, or another cluster's
+    runs: int = 0  # the start that runs
+    forgets: frozenset = frozenset()  # what it is behind of, where that is not stored
+    servers: tuple = ()
+    left: tuple = (STARTS, CHANGES, COPIES, EXCHANGES, CRASHES, ACCEPTS)
+
+    def spend(self, which):
+        return self.left[:which] + (self.left[which] - 1,) + self.left[which + 1:]
+
+    def with_server(self, index, server):
+        # They are alike: which of them is first does not matter.
+        servers = self.servers[:index] + (server,) + self.servers[index + 1:]
+        return self._replace(servers=tuple(sorted(servers, key=order_of)))
+
+
+def beginnings(on):
+    # One cluster with two servers of its own; and a coordinator of another cluster in its place, with a new server.
+    old = Server(cluster=1)
+    yield World(Store(), servers=(old, old))
+    yield World(Store(), Store(cluster=2), servers=(Server(), old), left=(STARTS, CHANGES, 0, EXCHANGES, CRASHES, 0))
+
+
+# --- the coordinator
+
+def has_change(store, change, on):
+    if change is None or any(change.start == start and change.number <= number for start, number in store.accepted):
+        return True
+    if "starts-are-named" not in on:
+        return change.number <= store.number
+    for index, (start, _) in enumerate(store.starts):
+        if start == change.start:
+            last = index + 1 == len(store.starts)
+            return change.number <= (store.number if last else store.starts[index + 1][1])
+    return False
+
+
+def begun(store, start, on):
+    """A start is stored before anybody is answered."""
+    store = store._replace(starts=store.starts + ((start, store.number),))
+    if "numbers-go-on" not in on:
+        store = store._replace(number=0)
+    if "start-is-no-change" not in on:
+        number = store.number + 1
+        store = store._replace(number=number, last=change_of(start, number, store.has, store.given_up, store.ids))
+    return store
+
+
+def changed(store, start):
+    number = store.number + 1
+    name = (start, number)
+    has = store.has | {name}
+    ids = store.ids + ((store.next_id, name),)
+    return store._replace(number=number, next_id=store.next_id + 1, has=has, ids=ids,
+                          last=change_of(start, number, has, store.given_up, ids))
+
+
+def accepted(store, start, on):
+    """The operator gives up what the coordinator was told of and does not have: the first change of a start."""
+    named = max(change.number for change in store.missing)
+    given_up = store.given_up.union(*(change.has for change in store.missing)) - store.has
+    before = max(named, store.number) if "accepting-raises-number" in on else store.number
+    skipped = SKIP + max(named - store.number, 0) if "accepting-skips-ids" in on else 0
+    accepting = begun(store, start, on)._replace(
+        missing=frozenset(), accepted=store.accepted | {change.name for change in store.missing}, number=before,
+        next_id=store.next_id + skipped, given_up=given_up, contradicted=False)
+    return changed(accepting, start)
+
+
+def alarmed(world, server, on):
+    """The server has named a change that the coordinator does not have."""
+    store, change = world.store, server.heard
+    if server.cluster not in (0, store.cluster):
+        raise Violation("a renewal", f"a coordinator of cluster {store.cluster} takes itself for an older copy, because a server "
+                        f"of cluster {server.cluster} has asked")
+    if change.has <= store.has:
+        raise Violation("a renewal", f"a coordinator takes itself for an older copy for {change.name}, and lacks nothing of what "
+                        "was made with it")
+    if "behind-is-stored" in on:
+        return world._replace(store=store._replace(missing=store.missing | {change}))
+    return world._replace(forgets=world.forgets | {change})
+
+
+def is_behind(world):
+    return bool(world.store.missing or world.forgets)
+
+
+# --- servers
+
+def lacks(server, has, given_up):
+    return server.used - has - given_up
+
+
+def heard(server, change, on):
+    """It keeps the latest."""
+    if change is None or (server.heard is not None and change.number <= server.heard.number):
+        return server
+    return server._replace(heard=change)
+
+
+def obeyed(server, command, what, on):
+    """The server does what the change says."""
+    change = command.change
+    if command.contradicted:
+        raise Violation(what, f"somebody obeys {change.name}, which was made after the coordinator had been told what it lacks")
+    # A command that comes late is of an older state of the same line: epochs and floors are for that. An answer may not be.
+    late = what == "a command" and change.name in server.used
+    if lacks(server, change.has, change.given_up) and not late:
+        raise Violation(what, f"a server obeys {change.name} of a state that lacks {sorted(lacks(server, change.has, change.given_up))}, "
+                        "which it has used")
+    ids = dict(change.ids)
+    for given, by in change.ids:
+        if ids[given] != by:
+            raise Violation(what, f"{given} is handed out by {ids[given]} and {by}")
+    server = heard(server, change, on)
+    if "flush-before-use" in on:
+        server = server._replace(kept=server.heard)
+    return server._replace(used=server.used | change.has)
+
+
+def named(world, index, on):
+    """A server enlists or renews: gives what becomes of the world, and whether it was answered."""
+    server, store = world.servers[index], world.store
+    if server.cluster not in (0, store.cluster) and "clusters-are-compared" in on:
+        return world, False  # WrongCluster
+    if is_behind(world) or not has_change(store, server.heard, on):
+        if not has_change(store, server.heard, on):
+            world = alarmed(world, server, on)
+        if lacks(server, store.has, store.given_up):
+            world = world._replace(store=world.store._replace(contradicted=True))
+        return world, False  # StateBehind
+    if lacks(server, store.has, store.given_up):
+        world = world._replace(store=store._replace(contradicted=True))
+    server = heard(server._replace(cluster=server.cluster or store.cluster, obeys=world.runs), store.last, on)
+    return world.with_server(index, server), True
+
+
+# --- what happens
+
+def steps(world, on):
+    yield from steps_of_coordinator(world, on)
+    for index, server in enumerate(world.servers):
+        if index and server == world.servers[index - 1]:
+            continue
+        yield from steps_of_server(world, index, server, on)
+
+
+def steps_of_coordinator(world, on):
+    store = world.store
+    starts, changes, copies, exchanges, _, accepts = world.left
+    if starts:
+        start = STARTS - starts + 1
+        begin = world._replace(runs=start, forgets=frozenset(), left=world.spend(0))
+        yield f"start {start} of cluster {store.cluster}", begin._replace(store=begun(store, start, on))
+        if exchanges and world.other:
+            yield f"start {start}, with the other directory, of cluster {world.other.cluster}", begin._replace(
+                store=begun(world.other, start, on), other=store, left=begin.spend(3))
+        if accepts and store.missing:
+            yield f"start {start}, where the operator accepts what is missing", begin._replace(
+                store=accepted(store, start, on), left=begin.spend(5))
+    if copies and world.other is None:
+        yield "the directory is copied", world._replace(other=store, left=world.spend(2))
+    if world.runs and changes and not is_behind(world):
+        for index, server in enumerate(world.servers):
+            if server.cluster in (0, store.cluster):
+                after = changed(store, world.runs)
+                command = Command(world.runs, store.cluster, after.last, store.contradicted)
+                yield f"change ({world.runs}, {after.number}) with a command to server {index}", world._replace(
+                    store=after, left=world.spend(1)).with_server(index, server._replace(command=command))
+
+
+def steps_of_server(world, index, server, on):
+    if world.runs:
+        after, answered = named(world, index, on)
+        yield f"server {index} renews: {'answered' if answered else 'refused'}", after
+    if server.command:
+        yield f"a command reaches server {index}", world.with_server(index, commanded(server, on))
+    if world.runs and not is_behind(world) and world.store.last and (server.obeys == world.runs or "questions-name-too" not in on):
+        # Which masters' replicas are needed, who lives, how a client's lease is.
+        answer = Command(world.runs, world.store.cluster, world.store.last, world.store.contradicted)
+        if server.cluster == world.store.cluster:
+            yield f"server {index} asks, and does what the answer says", world.with_server(index, obeyed(server, answer, "an answer", on))
+    if world.left[4]:
+        crashed = world._replace(left=world.spend(4))
+        for heard_of in {server.kept, server.heard}:
+            yield f"server {index} crashes and starts", crashed.with_server(
+                index, server._replace(heard=heard_of, kept=heard_of, obeys=0, command=None))
+
+
+def commanded(server, on):
+    command = server.command
+    server = server._replace(command=None)
+    if "clusters-are-compared" in on and server.cluster != command.cluster:
+        return server
+    if "commands-of-known-start" in on and server.obeys != command.start:
+        return server  # RetryLater, and it renews at once
+    return obeyed(server, command, "a command", on)
+
+
+def covered(worlds):
+    return {
+        "behind": sum(bool(world.store.missing) for world in worlds),
+        "accepted": sum(bool(world.store.accepted) for world in worlds),
+        "another cluster": sum(world.runs != 0 and world.store.cluster == 2 for world in worlds),
+        "the right store again": sum(not world.store.missing and bool(world.other and world.other.missing) and world.runs != 0
+                                     for world in worlds),
+        "late commands": sum(any(server.command and server.command.start != world.runs for server in world.servers) for world in worlds),
+    }
+
+
+if __name__ == "__main__":
+    exploration.run(__name__)
