@@ -44,8 +44,10 @@ RULES = {
 
 SKIP = 100  # more than there are changes here
 
-# How often each thing happens at most.
-STARTS, CHANGES, COPIES, EXCHANGES, CRASHES, ACCEPTS = 3, 2, 1, 2, 1, 1
+# How often each thing happens at most: starts, changes, copies, exchanges, crashes, acceptances.
+OF_COPIES = (3, 2, 1, 2, 1, 1)
+OF_ACCEPTANCES = (5, 2, 1, 2, 0, 2)
+OF_CLUSTERS = (3, 2, 0, 2, 1, 0)
 
 
 class Change:
@@ -70,7 +72,7 @@ class Store(NamedTuple):
     accepted: frozenset = frozenset()
     has: frozenset = frozenset()
     given_up: frozenset = frozenset()
-    ids: tuple = ()
+    ids: frozenset = frozenset()
     contradicted: bool = False  # somebody told it who had used what it lacks. For the properties alone
 
 
@@ -103,7 +105,8 @@ class World(NamedTuple):
     runs: int = 0  # the start that runs
     forgets: frozenset = frozenset()  # what it is behind of, where that is not stored
     servers: tuple = ()
-    left: tuple = (STARTS, CHANGES, COPIES, EXCHANGES, CRASHES, ACCEPTS)
+    left: tuple = ()
+    begun: int = 0  # starts
 
     def spend(self, which):
         return self.left[:which] + (self.left[which] - 1,) + self.left[which + 1:]
@@ -115,10 +118,12 @@ class World(NamedTuple):
 
 
 def beginnings(on):
-    # One cluster with two servers of its own; and a coordinator of another cluster in its place, with a new server.
+    # A coordinator of another cluster in place of the right one, with a new server. Copies that are accepted, one after the
+    # other. Copies, and two servers of which one knows more.
     old = Server(cluster=1)
-    yield World(Store(), servers=(old, old))
-    yield World(Store(), Store(cluster=2), servers=(Server(), old), left=(STARTS, CHANGES, 0, EXCHANGES, CRASHES, 0))
+    yield World(Store(), Store(cluster=2), servers=(Server(), old), left=OF_CLUSTERS)
+    yield World(Store(), servers=(old,), left=OF_ACCEPTANCES)
+    yield World(Store(), servers=(old, old), left=OF_COPIES)
 
 
 # --- the coordinator
@@ -150,7 +155,10 @@ def changed(store, start):
     number = store.number + 1
     name = (start, number)
     has = store.has | {name}
-    ids = store.ids + ((store.next_id, name),)
+    for given, by in store.ids:
+        if given == store.next_id:
+            raise Violation("a change", f"{name} hands out the id {given}, which is known to have been handed out by {by}")
+    ids = store.ids | {(store.next_id, name)}
     return store._replace(number=number, next_id=store.next_id + 1, has=has, ids=ids,
                           last=change_of(start, number, has, store.given_up, ids))
 
@@ -160,10 +168,11 @@ def accepted(store, start, on):
     named = max(change.number for change in store.missing)
     given_up = store.given_up.union(*(change.has for change in store.missing)) - store.has
     before = max(named, store.number) if "accepting-raises-number" in on else store.number
-    skipped = SKIP + max(named - store.number, 0) if "accepting-skips-ids" in on else 0
+    skipped = SKIP + (max(named - store.number, 0) if "accepting-skips-ids" in on else 0)
     accepting = begun(store, start, on)._replace(
         missing=frozenset(), accepted=store.accepted | {change.name for change in store.missing}, number=before,
-        next_id=store.next_id + skipped, given_up=given_up, contradicted=False)
+        next_id=store.next_id + skipped, given_up=given_up, ids=store.ids.union(*(change.ids for change in store.missing)),
+        contradicted=False)
     return changed(accepting, start)
 
 
@@ -208,10 +217,6 @@ def obeyed(server, command, what, on):
     if lacks(server, change.has, change.given_up) and not late:
         raise Violation(what, f"a server obeys {change.name} of a state that lacks {sorted(lacks(server, change.has, change.given_up))}, "
                         "which it has used")
-    ids = dict(change.ids)
-    for given, by in change.ids:
-        if ids[given] != by:
-            raise Violation(what, f"{given} is handed out by {ids[given]} and {by}")
     server = heard(server, change, on)
     if "flush-before-use" in on:
         server = server._replace(kept=server.heard)
@@ -249,8 +254,8 @@ def steps_of_coordinator(world, on):
     store = world.store
     starts, changes, copies, exchanges, _, accepts = world.left
     if starts:
-        start = STARTS - starts + 1
-        begin = world._replace(runs=start, forgets=frozenset(), left=world.spend(0))
+        start = world.begun + 1
+        begin = world._replace(runs=start, begun=start, forgets=frozenset(), left=world.spend(0))
         yield f"start {start} of cluster {store.cluster}", begin._replace(store=begun(store, start, on))
         if exchanges and world.other:
             yield f"start {start}, with the other directory, of cluster {world.other.cluster}", begin._replace(

@@ -21,24 +21,41 @@ class Violation(Exception):
 
 
 class Outcome:
-    """What an exploration found: how many states, and the steps into the forbidden one or None."""
+    """What an exploration found: how many states, and the steps into the forbidden one, if there is one."""
 
-    def __init__(self, came_from, seconds, violation=None, last=None):
-        self.worlds = came_from
-        self.states = len(came_from)
-        self.seconds = seconds
-        self.violation = violation
+    def __init__(self):
+        self.worlds = {}
+        self.seconds = 0
+        self.violation = None
         self.way = []
+
+    @property
+    def states(self):
+        return len(self.worlds)
+
+    def end_with(self, violation, last, came_from):
+        self.violation = violation
         while last is not None:
-            before, what = came_from[last]
+            last, what = came_from[last]
             self.way.insert(0, what)
-            last = before
 
 
 def explore(model, on):
+    """From one beginning after the other, until something forbidden is found."""
+    outcome = Outcome()
     begin = time.monotonic()
-    came_from = {world: (None, "at the beginning") for world in model.beginnings(on)}
-    edge = list(came_from)
+    for beginning in model.beginnings(on):
+        explore_from(beginning, model, on, outcome)
+        if outcome.violation:
+            break
+    outcome.seconds = time.monotonic() - begin
+    return outcome
+
+
+def explore_from(beginning, model, on, outcome):
+    came_from = outcome.worlds
+    came_from[beginning] = (None, "at the beginning")
+    edge = [beginning]
     while edge:
         reached = []
         for world in edge:
@@ -49,12 +66,12 @@ def explore(model, on):
                 except StopIteration:
                     break
                 except Violation as violation:
-                    return Outcome(came_from, time.monotonic() - begin, violation, world)
+                    return outcome.end_with(violation, world, came_from)
                 if after not in came_from:
                     came_from[after] = (world, what)
                     reached.append(after)
         edge = reached
-    return Outcome(came_from, time.monotonic() - begin)
+    return None
 
 
 def holds(model):
