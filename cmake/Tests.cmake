@@ -300,6 +300,14 @@ foreach(script IN LISTS ramcore_docs_scripts)
     ENVIRONMENT "RAMCORE_BIN_DIR=${CMAKE_BINARY_DIR}/bin;RAMCORE_SOURCE_DIR=${CMAKE_SOURCE_DIR}")
 endforeach()
 
+# Models of protocols: every rule that is left out has to be found.
+file(GLOB ramcore_models CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/models/*_model.py)
+foreach(script IN LISTS ramcore_models)
+  get_filename_component(name ${script} NAME_WE)
+  add_test(NAME models_${name} COMMAND ${script})
+  set_tests_properties(models_${name} PROPERTIES LABELS models TIMEOUT 600)
+endforeach()
+
 # Benchmarks.
 file(GLOB ramcore_bench CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/bench/*_bench.cc)
 if(NOT RAMCORE_DPDK)
