@@ -9,6 +9,7 @@ Nothing here sleeps where there is an event: readiness is the line that a proces
 
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -66,6 +67,12 @@ class Daemon:
         with self._says:
             if not self._says.wait_for(lambda: text in self._said, seconds_max):
                 raise Failed(f"{self.name} did not say '{text}' within {seconds_max} s\n{self._said[-4000:]}")
+
+    def wait_matches(self, pattern, seconds_max=10):
+        """The first text on stderr that matches, once it is there; None: it does not come."""
+        with self._says:
+            found = self._says.wait_for(lambda: re.search(pattern, self._said), seconds_max)
+        return found.group() if found else None
 
     def wait_ready(self):
         """Waits for `ready <locators>`; an end of the process instead is a failure with its last words."""
