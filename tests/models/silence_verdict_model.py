@@ -95,7 +95,7 @@ def beginnings(on):
     yield World((Server(),) * 4, needed=3, left=(1, 0, 0, 0))
     yield World((Server(),) * 4, needed=2, left=(1, 1, 0, 0))
     yield World(tuple(sorted((killed, Server(), Server()))), needed=1, left=(3, 0, 0, 0))
-    yield World((Server(),) * 2, needed=1, left=(1, 1, 0, 1))
+    yield World((Server(),) * 3, needed=1, left=(1, 0, 0, 1))
 
 
 # --- the coordinator
@@ -224,11 +224,11 @@ def check_overdue(world):
 def steps_of_links(world):
     linked = [server for server in world.servers if server.up and server.linked and not server.cut]
     if world.left[0]:
-        # Any number at once, some of which have renewed in this tick.
+        # Any number at once, some of which have renewed in this tick. An answer may have arrived and be read later.
         for cut in subsets(linked):
             half = 2 * len(cut) >= len(living(world.servers)) and all(server.age <= RENEWAL for server in cut)
             yield f"{len(cut)} servers are cut off", replaced(world, cut, lambda server: server._replace(
-                linked=False, cut=0, together=half, quiet=0, answer=-1))._replace(left=world.spend(0))
+                linked=False, cut=0, together=half, quiet=0))._replace(left=world.spend(0))
     cut = [server for server in world.servers if server.up and not server.linked]
     for mended in subsets(cut):
         rest = [server for server in cut]
