@@ -12,7 +12,8 @@ BIN_DIR = os.environ.get("RAMCORE_BIN_DIR") or os.path.join(ROOT, "build", "rele
 TOOLS = ("ramcore-coordinator", "ramcore-server", "ramcore", "rcmigrate", "rcbench", "rcnic")
 SCRIPTS = ("tools/setup", "tools/test", "tools/quickstart", "tests/bench/run", "tests/bench/idle_cpu.py",
            "tests/bench/durable_bench.py", "tests/bench/recovery_bench.py", "tests/bench/cleaning_bench.py", "tests/bench/dpdk_reads_bench.py",
-           "tests/sim/run_mutations", "tests/unit/transport/run_mutations", "tests/durability/run")
+           "tests/sim/run_mutations", "tests/unit/transport/run_mutations", "tests/durability/run",
+           "tests/durability/cut_off_full")
 UNIVERSAL = {"--help", "--version"}
 # Of cmake, ctest, gtest, DPDK's scripts and mlnx_qos, as they appear in the documents.
 FOREIGN = {"--bind", "--status", "--preset", "--install", "--prefix", "--test-dir", "--output-on-failure", "--gtest_filter", "--trust",
