@@ -88,14 +88,14 @@ class World(NamedTuple):
 
 
 def beginnings(on):
-    # The coordinator sleeps; more have to be left than there are; half of all are cut off, one dies; one is dead and another one
-    # comes and goes; answers are late.
+    # The coordinator sleeps; answers are late; more have to be left than there are; one is dead and another one comes and goes;
+    # half of all or more are cut off, and one dies.
     killed = Server(up=False, linked=False, serves=0)
     yield World((Server(),) * 4, needed=2, left=(0, 1, 1, 0))
-    yield World((Server(),) * 4, needed=3, left=(1, 0, 0, 0))
-    yield World((Server(),) * 4, needed=2, left=(1, 1, 0, 0))
-    yield World(tuple(sorted((killed, Server(), Server()))), needed=1, left=(3, 0, 0, 0))
     yield World((Server(),) * 3, needed=1, left=(1, 0, 0, 1))
+    yield World((Server(),) * 4, needed=3, left=(1, 0, 0, 0))
+    yield World(tuple(sorted((killed, Server(), Server()))), needed=1, left=(3, 0, 0, 0))
+    yield World((Server(),) * 4, needed=2, left=(1, 1, 0, 0))
 
 
 # --- the coordinator
