@@ -327,6 +327,9 @@ void Handshake::onProof() {
   }
   // An honest initiator has gone already, and knows both ids from the challenge.
   if (isOfAnotherCluster()) return failCluster();
+  if (peer_.role == Role::Client && options_.has_room_for_client && !options_.has_room_for_client()) {
+    return fail(HandshakeRefusal::Busy, Status::Unreachable, "there are as many clients as this process takes");
+  }
   sendAccept();
   finish();
 }

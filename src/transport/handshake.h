@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct HandshakeOptions {
   uint16_t slot_count = 1;        ///< 1..wire::kSlotCountMax
   bool peer_is_local = false;     ///< it connects from this machine; without a secret others are refused
   std::vector<Locator> locators;  ///< acceptor: where its process listens; at most wire::kHandshakeLocatorsMax
+  /// Acceptor: asked of a client that has proven the secret; false: it is told that there is no room. Empty: there is.
+  std::function<bool()> has_room_for_client = {};
 };
 
 /// What an acceptor says that takes no more sessions for now, in place of all else.

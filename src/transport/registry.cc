@@ -113,6 +113,7 @@ Outcome<bool> TransportSet::Parts::openVerbs(const TransportChoices& choices,
   options.service_level = choices.rdma_class.service_level;
   options.calibration = choices.gather;
   if (choices.lent_ns_max != 0) options.lent_ns_max = choices.lent_ns_max;
+  if (choices.sessions_max != 0) options.sessions_max = choices.sessions_max;
   auto opened = verbs::VerbsTransport::open(
       options, {.clock = context.clock, .entropy = context.entropy, .trace = context.trace, .sleeper = &sleeper});
   Failure why;
@@ -158,6 +159,7 @@ Outcome<bool> TransportSet::Parts::openDpdk(const TransportChoices& choices) {
                        std::to_string(options.protocol.gather.copy_below_bytes) + " B are copied");
   }
   if (choices.lent_ns_max != 0) options.protocol.lent_ns_max = choices.lent_ns_max;
+  if (choices.sessions_max != 0) options.protocol.sessions_max = choices.sessions_max;
   if (!choice.address.empty()) {
     const auto address = datagram::MacAddress::parse(choice.address);
     if (!address || (address->bytes[0] & 1) != 0) {
@@ -196,6 +198,7 @@ Outcome<std::unique_ptr<TransportSet>> TransportSet::open(const TransportChoices
     shm::ShmOptions options;
     options.lend_bytes_min = lendFrom(choices.gather, "shm", options.lend_bytes_min);
     if (choices.lent_ns_max != 0) options.lent_ns_max = choices.lent_ns_max;
+    if (choices.sessions_max != 0) options.sessions_max = choices.sessions_max;
     parts->shm.emplace(
         options,
         shm::ShmContext{
@@ -205,6 +208,7 @@ Outcome<std::unique_ptr<TransportSet>> TransportSet::open(const TransportChoices
     tcp::TcpOptions options;
     options.lend_bytes_min = lendFrom(choices.gather, "tcp", options.lend_bytes_min);
     if (choices.lent_ns_max != 0) options.lent_ns_max = choices.lent_ns_max;
+    if (choices.sessions_max != 0) options.sessions_max = choices.sessions_max;
     parts->tcp.emplace(
         options,
         tcp::TcpContext{

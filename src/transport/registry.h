@@ -65,6 +65,8 @@ struct TransportChoices {
   GatherCalibration gather;
   /// How long at most bytes are lent to a message; 0: each transport's default.
   int64_t lent_ns_max = 0;
+  /// Sessions of each transport; more are refused. 0: each transport's default.
+  uint32_t sessions_max = 0;
 };
 
 /// All transports of one dispatch thread, with one endpoint each, and the sleeper that watches them.

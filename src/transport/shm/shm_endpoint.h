@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "transport/accept_pause.h"
 #include "transport/complaints.h"
 #include "transport/shm/ring_scan.h"
 #include "transport/shm/shm_transport.h"
@@ -47,6 +48,7 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
     ShmEndpoint& endpoint;
     ListeningSocket socket;
     EpollSleeper::Key key = EpollSleeper::kNoKey;
+    AcceptPause pause;
     bool is_ready = false;  // until accepting found nothing
   };
   struct Broken {
@@ -81,11 +83,14 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   // Sockets and deadlines (shm_endpoint_house.cc).
   void closeSocket(Session& session);
   void callHouse();
-  bool hasDeadlines() const { return greeting_count_ != 0 || !blocked_.empty() || !receiving_.empty(); }
+  bool hasDeadlines() const {
+    return greeting_count_ != 0 || !blocked_.empty() || !receiving_.empty() || listener_.pause.isOn();
+  }
   void keepHouseIfDue(MessageSink& sink);
   void keepHouse(MessageSink& sink, int64_t now_ns);
   void acceptConnections(int64_t now_ns);
   void lookAtSocket(Session& session, MessageSink& sink);
+  void refuseWaiting(int64_t now_ns);
   void acceptConnection(Descriptor socket, int64_t now_ns);
   bool dropNewcomer();
   void stepGreeting(Session& session, MessageSink& sink);

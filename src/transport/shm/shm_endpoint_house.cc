@@ -48,7 +48,7 @@ Outcome<Locator> ShmEndpoint::listen(const Locator& where) {
   }
   listener_.socket = std::move(listening).value();
   listener_.key = key;
-  spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  spare_ = openSpare();
   locators_ = {where};
   return where;
 }
@@ -119,17 +119,12 @@ void ShmEndpoint::lookAtSocket(Session& session, MessageSink& sink) {
 }
 
 void ShmEndpoint::acceptConnections(int64_t now_ns) {
+  if (listener_.pause.lasts(now_ns)) return;
   for (int i = 0; i < kAcceptsPerLook; ++i) {
     bool is_exhausted = false;
     Descriptor socket = listener_.socket.accept(is_exhausted);
-    if (is_exhausted) {
-      // Left in the queue, the connection would end every sleep at once.
-      complaints_.complain("no file descriptor left for a new connection; raise 'ulimit -n'");
-      spare_.reset();
-      (void)listener_.socket.accept(is_exhausted);
-      spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-      return callHouse();
-    }
+    if (is_exhausted) return refuseWaiting(now_ns);
+    listener_.pause.forget();
     if (!socket) {
       listener_.is_ready = false;
       return;
@@ -137,6 +132,24 @@ void ShmEndpoint::acceptConnections(int64_t now_ns) {
     acceptConnection(std::move(socket), now_ns);
   }
   callHouse();  // for the others
+}
+
+// No descriptor is left for who waits, if anybody does. They are told, so that they come back later; nothing is
+// accepted for a while then.
+void ShmEndpoint::refuseWaiting(int64_t now_ns) {
+  spare_.reset();
+  for (int i = 0; i < AcceptPause::kRefusalsMax; ++i) {
+    bool is_exhausted = false;
+    const Descriptor socket = listener_.socket.accept(is_exhausted);
+    if (!socket && !is_exhausted) listener_.is_ready = false;
+    if (!socket) break;
+    complaints_.complain(
+        "refusing a connection: this process may open no more files; raise its limit (ulimit -n, LimitNOFILE= of the "
+        "unit)");
+    sayBusy(socket.get());
+  }
+  spare_ = openSpare();
+  if (listener_.is_ready) listener_.pause.begin(now_ns);
 }
 
 void ShmEndpoint::acceptConnection(Descriptor socket, int64_t now_ns) {
@@ -308,7 +321,7 @@ void ShmEndpoint::checkStall(Session& session, int64_t now_ns) {
 }
 
 int64_t ShmEndpoint::nextDeadlineNs() const {
-  int64_t next_ns = runtime::kNever;
+  int64_t next_ns = listener_.pause.untilNs();
   for (const auto& session : sessions_) {
     if (session == nullptr) continue;
     if (session->state == Session::State::Greeting) next_ns = std::min(next_ns, session->greeting->deadlineNs());

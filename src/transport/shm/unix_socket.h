@@ -27,8 +27,8 @@ class ListeningSocket {
   static Outcome<ListeningSocket> open(const std::string& path);
 
   int fd() const { return socket_.get(); }
-  /// The next connection that waits, or none. Never blocks. `exhausted` becomes true if there is one but no descriptor
-  /// for it.
+  /// The next connection that waits, or none. Never blocks. `exhausted` becomes true if there is no descriptor for one;
+  /// whether one waits the kernel has not looked then.
   Descriptor accept(bool& exhausted) const;
 
  private:

@@ -1,5 +1,6 @@
 #include "transport/tcp/stream_socket.h"
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -43,6 +44,51 @@ size_t StreamSocket::writeSome(std::span<const ByteSpan> pieces, Error& error) {
   }
   error = count < 0 ? lastError() : Error();
   return count < 0 ? 0 : static_cast<size_t>(count);
+}
+
+Descriptor makeStreamSocket(const Tcp::endpoint& address) {
+  return Descriptor(::socket(address.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP));
+}
+
+Descriptor listenAt(const Tcp::endpoint& address, int backlog, Error& error) {
+  Descriptor socket = makeStreamSocket(address);
+  const int on = 1;
+  if (!socket || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+      ::bind(socket.get(), address.data(), static_cast<socklen_t>(address.size())) != 0 ||
+      ::listen(socket.get(), backlog) != 0) {
+    error = lastError();
+    return {};
+  }
+  error = {};
+  return socket;
+}
+
+Tcp::endpoint localAddress(int socket) {
+  Tcp::endpoint address;
+  auto bytes = static_cast<socklen_t>(address.capacity());
+  if (::getsockname(socket, address.data(), &bytes) == 0) address.resize(bytes);
+  return address;
+}
+
+Accepted acceptFrom(int listener, Descriptor& socket, Tcp::endpoint& from) {
+  auto bytes = static_cast<socklen_t>(from.capacity());
+  socket = Descriptor(::accept4(listener, from.data(), &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (socket) {
+    from.resize(bytes);
+    return Accepted::Yes;
+  }
+  switch (errno) {
+    case EAGAIN:
+      return Accepted::Nobody;
+    // The kernel looks for a descriptor before it looks whether anybody waits.
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM:
+      return Accepted::Exhausted;
+    default:
+      return Accepted::Gone;
+  }
 }
 
 void StreamSocket::shutDownSend() { (void)::shutdown(fd_, SHUT_WR); }

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "transport/descriptor.h"
 #include "transport/tcp/asio.h"
 
 namespace ramcore::transport::tcp {
@@ -38,5 +39,23 @@ class StreamSocket {
  private:
   int fd_ = -1;
 };
+
+// Asio's own calls make sockets that a program started by this process would have as well.
+
+/// A socket for addresses like this one that never blocks and is closed over exec. None: see errno.
+Descriptor makeStreamSocket(const Tcp::endpoint& address);
+/// One that listens there.
+Descriptor listenAt(const Tcp::endpoint& address, int backlog, Error& error);
+/// The address that it has.
+Tcp::endpoint localAddress(int socket);
+
+enum class Accepted : uint8_t {
+  Yes,
+  Nobody,     ///< none waits
+  Gone,       ///< one waited and has left again, or the network failed it: there may be more
+  Exhausted,  ///< the process or the system has no descriptor, or no memory, for one that may wait
+};
+/// The next connection that waits.
+Accepted acceptFrom(int listener, Descriptor& socket, Tcp::endpoint& from);
 
 }  // namespace ramcore::transport::tcp

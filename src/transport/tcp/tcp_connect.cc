@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 
 #include "transport/newcomers.h"
 #include "transport/tcp/tcp_endpoint.h"
@@ -12,6 +14,8 @@ namespace {
 
 constexpr int kAcceptsPerRound = 32;
 constexpr int kBacklog = 1024;
+constexpr std::string_view kNoDescriptor =
+    "this process may open no more files; raise its limit (ulimit -n, LimitNOFILE= of the unit)";
 
 // Names that need no look-up.
 bool parseAddress(const std::string& host, asio::ip::address& address) {
@@ -70,15 +74,11 @@ Outcome<Locator> TcpEndpoint::listen(const Locator& where) {
                                           " without a cluster secret: other machines reach it; give a secret file, or "
                                           "listen at 127.0.0.1"};
   }
-  auto listener = std::make_unique<Listener>(io_);
+  auto listener = std::make_unique<Listener>();
   Error error;
-  listener->acceptor.open(address.protocol(), error);
-  if (!error) listener->acceptor.set_option(Tcp::acceptor::reuse_address(true), error);
-  if (!error) listener->acceptor.bind(address, error);
-  if (!error) listener->acceptor.listen(kBacklog, error);
-  if (!error) listener->acceptor.non_blocking(true, error);
+  listener->socket = listenAt(address, kBacklog, error);
   if (!error) {
-    listener->key = context_.sleeper.listen(listener->acceptor.native_handle(), EPOLLIN, *listener);
+    listener->key = context_.sleeper.listen(listener->socket.get(), EPOLLIN, *listener);
     if (listener->key == EpollSleeper::kNoKey) error = asio::error::no_descriptors;
   }
   if (error == asio::error::address_in_use) {
@@ -90,43 +90,62 @@ Outcome<Locator> TcpEndpoint::listen(const Locator& where) {
                                         "; choose an address of this machine and a port this user may take"};
   }
   listener->locator = where;
-  listener->locator.port = listener->acceptor.local_endpoint(error).port();
+  listener->locator.port = localAddress(listener->socket.get()).port();
   listening_->add(listener->locator);
   listeners_.push_back(std::move(listener));
   return listeners_.back()->locator;
 }
 
 void TcpEndpoint::acceptAll(Listener& listener) {
+  if (listener.pause.isOn() && listener.pause.lasts(context_.clock.nowNs())) return;
   for (int i = 0; i < kAcceptsPerRound; ++i) {
-    Tcp::socket socket(io_);
+    Descriptor socket;
     Tcp::endpoint from;
-    Error error;
-    listener.acceptor.accept(socket, from, error);
-    if (!error) {
-      accept(std::move(socket), from);
-    } else if (error == asio::error::no_descriptors && spare_fd_ >= 0) {
-      // A connection that cannot be taken would be reported for ever.
-      ::close(spare_fd_);
-      listener.acceptor.accept(socket, error);
-      socket.close(error);
-      spare_fd_ = ::dup(STDERR_FILENO);
-      complaints_.complain("refusing a connection: this process may open no more files; raise its limit (ulimit -n)");
-    } else if (isNothingYet(error)) {
-      listener.is_ready = false;
-      return;
+    switch (acceptFrom(listener.socket.get(), socket, from)) {
+      case Accepted::Yes:
+        listener.pause.forget();
+        accept(StreamSocket(socket.release()), from);
+        break;
+      case Accepted::Nobody:
+        listener.is_ready = false;
+        listener.pause.forget();
+        return;
+      case Accepted::Gone:
+        break;
+      case Accepted::Exhausted:
+        return refuseWaiting(listener);
     }
   }
 }
 
-void TcpEndpoint::accept(Tcp::socket socket, const Tcp::endpoint& from) {
-  if (!prepareSocket(socket, options_.kernel_send_bytes)) return;
+// No descriptor is left for who waits, if anybody does: the kernel has not looked. They are told, so that they go
+// elsewhere or come back later; nothing is accepted for a while then.
+void TcpEndpoint::refuseWaiting(Listener& listener) {
+  spare_.reset();
+  for (int i = 0; i < AcceptPause::kRefusalsMax; ++i) {
+    Descriptor socket;
+    Tcp::endpoint from;
+    const Accepted accepted = acceptFrom(listener.socket.get(), socket, from);
+    if (accepted == Accepted::Nobody) {
+      listener.is_ready = false;
+      break;
+    }
+    if (accepted == Accepted::Exhausted) break;  // somebody else has taken the spare one
+    if (accepted == Accepted::Gone) continue;
+    complaints_.complain("refusing the connection from " + textOf(from) + ": " + std::string(kNoDescriptor));
+    StreamSocket leaving(socket.release());
+    sayBusy(leaving);
+  }
+  spare_ = openSpare();
+  if (listener.is_ready) listener.pause.begin(context_.clock.nowNs());
+}
+
+void TcpEndpoint::accept(StreamSocket socket, const Tcp::endpoint& from) {
+  if (!prepareSocket(socket.fd(), options_.kernel_send_bytes)) return;
   if (session_count_ >= options_.sessions_max || accepting_count_ >= options_.handshakes_max) {
     if (accepting_count_ == 0) {
       complaints_.complain("refusing a connection from " + textOf(from) + ": there are as many as this process takes");
-      Error ignored;
-      StreamSocket leaving(socket.release(ignored));
-      sayBusy(leaving);
-      return;
+      return sayBusy(socket);
     }
     dropNewcomer();
   }
@@ -136,14 +155,13 @@ void TcpEndpoint::accept(Tcp::socket socket, const Tcp::endpoint& from) {
   session->peer_is_local = from.address().is_loopback();
   session->peer.address = textOf(from);
   session->deadline_ns = context_.clock.nowNs() + options_.handshake_timeout_ns;
-  if (!takeSocket(*session, socket)) return lose(*session, Status::SessionLost);
+  if (!takeSocket(*session, std::move(socket))) return lose(*session, Status::SessionLost);
   startGreeting(*session);
 }
 
-// From here on it is out of Asio's reactor and in the sleeper's own set.
-bool TcpEndpoint::takeSocket(TcpSession& session, Tcp::socket& socket) {
-  Error ignored;
-  session.socket = StreamSocket(socket.release(ignored));
+// From here on it is in the sleeper's own set, and in no reactor of Asio.
+bool TcpEndpoint::takeSocket(TcpSession& session, StreamSocket socket) {
+  session.socket = std::move(socket);
   session.key = context_.sleeper.listen(session.socket.fd(), kReadEvents, session);
   return session.key != EpollSleeper::kNoKey;
 }
@@ -200,16 +218,21 @@ SessionId TcpEndpoint::connect(const Locator& where, uint64_t expected_id, int64
 void TcpEndpoint::resolve(const SessionPointer& session, const Locator& where) {
   session->state = TcpSession::State::Resolving;
   session->resolver.emplace(io_);
-  context_.sleeper.operationBegins();
-  session->resolver->async_resolve(
-      where.host, std::to_string(where.port),
-      [session, &sleeper = context_.sleeper](const Error& error, const Tcp::resolver::results_type& results) {
-        sleeper.operationEnds();
-        if (session->endpoint == nullptr || session->state != TcpSession::State::Resolving) return;
-        if (error) return session->endpoint->failConnect(*session, "its name is unknown: " + error.message());
-        session->addresses = inOrderOfTrial(results);
-        session->endpoint->connectNext(session);
-      });
+  const auto on_result = [session, &sleeper = context_.sleeper](const Error& error,
+                                                                const Tcp::resolver::results_type& results) {
+    sleeper.operationEnds();
+    if (session->endpoint == nullptr || session->state != TcpSession::State::Resolving) return;
+    if (error) return session->endpoint->failConnect(*session, "its name is unknown: " + error.message());
+    session->addresses = inOrderOfTrial(results);
+    session->endpoint->connectNext(session);
+  };
+  // Asio looks names up in a thread of its own, and throws when the system gives it none.
+  try {
+    session->resolver->async_resolve(where.host, std::to_string(where.port), on_result);
+    context_.sleeper.operationBegins();
+  } catch (const boost::system::system_error& error) {
+    failConnect(*session, std::string("its name cannot be looked up: ") + error.what());
+  }
 }
 
 void TcpEndpoint::connectNext(const SessionPointer& session) {
@@ -221,12 +244,15 @@ void TcpEndpoint::connectNext(const SessionPointer& session) {
   // without a secret would take a server that is gone for one on another machine.
   // (Linux takes the unspecified one to this machine.)
   session->peer_is_local = address.address().is_loopback() || address.address().is_unspecified();
+  Descriptor socket = makeStreamSocket(address);
+  if (!socket || !prepareSocket(socket.get(), options_.kernel_send_bytes)) {
+    return failConnect(*session, std::string("no socket: ") + std::strerror(errno));
+  }
   Error error;
   session->connecting.emplace(io_);
-  session->connecting->open(address.protocol(), error);
-  if (error || !prepareSocket(*session->connecting, options_.kernel_send_bytes)) {
-    return failConnect(*session, "no socket: " + error.message());
-  }
+  session->connecting->assign(address.protocol(), socket.get(), error);
+  if (error) return failConnect(*session, "no socket: " + error.message());
+  static_cast<void>(socket.release());
   context_.sleeper.operationBegins();
   session->connecting->async_connect(address, [session, &sleeper = context_.sleeper](const Error& result) {
     sleeper.operationEnds();
@@ -239,7 +265,8 @@ void TcpEndpoint::connectNext(const SessionPointer& session) {
 }
 
 void TcpEndpoint::onConnected(TcpSession& session) {
-  const bool is_taken = takeSocket(session, *session.connecting);
+  Error ignored;
+  const bool is_taken = takeSocket(session, StreamSocket(session.connecting->release(ignored)));
   session.connecting.reset();
   if (!is_taken) return failConnect(session, "no room among what the thread waits for");
   startGreeting(session);
@@ -260,7 +287,10 @@ void TcpEndpoint::startGreeting(TcpSession& session) {
   options.expected_id = session.expected_id;
   options.slot_count = options_.slots_per_session;
   options.peer_is_local = session.peer_is_local;
-  if (session.is_accepted) options.locators = listening_->get();
+  if (session.is_accepted) {
+    options.locators = listening_->get();
+    options.has_room_for_client = [this] { return client_count_ < clientsMax(); };
+  }
   session.handshake.emplace(std::move(options), context_.entropy);
   session.state = TcpSession::State::Greeting;
   makeHot(session);
@@ -321,6 +351,7 @@ void TcpEndpoint::openSession(TcpSession& session, MessageSink& sink) {
   session.is_bounded = session.is_accepted && (session.peer.role == Role::Client || session.peer.role == Role::Admin);
   if (session.is_accepted) --accepting_count_;
   ++open_count_;
+  if (session.is_bounded) ++client_count_;
   sink.onSessionOpen(session.id);
 }
 

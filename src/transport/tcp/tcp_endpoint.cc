@@ -36,20 +36,17 @@ TcpEndpoint::TcpEndpoint(const TcpOptions& options, const TcpContext& context, c
       listening_(std::move(listening)),
       io_(context.sleeper.ioContext()),
       shared_block_(blocks_),
-      spare_fd_(::dup(STDERR_FILENO)),
+      spare_(openSpare()),
       complaints_(context.clock, context.trace, "tcp: ") {}
 
 TcpEndpoint::~TcpEndpoint() {
   for (const auto& listener : listeners_) {
     context_.sleeper.unlisten(listener->key);
-    Error ignored;
-    listener->acceptor.close(ignored);
     listening_->remove(listener->locator);
   }
   for (const SessionPointer& session : sessions_) {
     if (session != nullptr) letGo(*session);
   }
-  if (spare_fd_ >= 0) ::close(spare_fd_);
 }
 
 // ---- sessions
@@ -86,6 +83,7 @@ void TcpEndpoint::lose(TcpSession& session, Status reason) {
   --session_count_;
   if (session.state == TcpSession::State::Open) {
     --open_count_;
+    if (session.is_bounded) --client_count_;
   } else if (session.is_accepted) {
     --accepting_count_;
   }
@@ -387,7 +385,7 @@ bool TcpEndpoint::hasHouseWork() const {
 
 bool TcpEndpoint::hasWork() const {
   return !hot_.empty() || !lost_.empty() || !broken_.empty() || !dirty_.empty() ||
-         std::any_of(listeners_.begin(), listeners_.end(), [](const auto& listener) { return listener->is_ready; });
+         std::any_of(listeners_.begin(), listeners_.end(), [](const auto& listener) { return listener->isDue(); });
 }
 
 bool TcpEndpoint::prepareSleep() {
@@ -420,6 +418,7 @@ void TcpEndpoint::awake() {
 
 int64_t TcpEndpoint::nextDeadlineNs() const {
   int64_t next_ns = runtime::kNever;
+  for (const auto& listener : listeners_) next_ns = std::min(next_ns, listener->pause.untilNs());
   for (const SessionId id : young_) {
     const TcpSession* session = find(id);
     if (session != nullptr) next_ns = std::min(next_ns, session->deadline_ns);

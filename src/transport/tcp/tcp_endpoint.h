@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "transport/accept_pause.h"
 #include "transport/buffer_pool.h"
 #include "transport/complaints.h"
 #include "transport/tcp/tcp_session.h"
@@ -45,9 +46,11 @@ class TcpEndpoint final : public Endpoint {
  private:
   using SessionPointer = std::shared_ptr<TcpSession>;
   struct Listener final : ReadinessListener {
-    explicit Listener(asio::io_context& io) : acceptor(io) {}
     void onReady(uint32_t) override { is_ready = true; }
-    Tcp::acceptor acceptor;
+    /// True if it is to be looked at now, not after a pause.
+    bool isDue() const { return is_ready && !pause.isOn(); }
+    Descriptor socket;
+    AcceptPause pause;
     EpollSleeper::Key key = EpollSleeper::kNoKey;
     Locator locator;
     bool is_ready = false;  // until accepting found nothing
@@ -76,11 +79,14 @@ class TcpEndpoint final : public Endpoint {
   void resolve(const SessionPointer& session, const Locator& where);
   void connectNext(const SessionPointer& session);
   void onConnected(TcpSession& session);
-  bool takeSocket(TcpSession& session, Tcp::socket& socket);
+  bool takeSocket(TcpSession& session, StreamSocket socket);
   void closeSocket(TcpSession& session);
   void failConnect(TcpSession& session, const std::string& why);
   void acceptAll(Listener& listener);
-  void accept(Tcp::socket socket, const Tcp::endpoint& from);
+  void accept(StreamSocket socket, const Tcp::endpoint& from);
+  void refuseWaiting(Listener& listener);
+  /// What is left of all sessions is for servers: one that clients shut out would end with its lease.
+  uint32_t clientsMax() const { return options_.sessions_max - options_.sessions_max / 8; }
   void dropNewcomer();
   void startGreeting(TcpSession& session);
   void stepGreeting(TcpSession& session, MessageSink& sink);
@@ -141,6 +147,7 @@ class TcpEndpoint final : public Endpoint {
   std::vector<uint32_t> free_indices_;
   uint32_t session_count_ = 0;  // not lost
   uint32_t open_count_ = 0;
+  uint32_t client_count_ = 0;     // of the open ones, those of clients and administrators
   uint32_t accepting_count_ = 0;  // accepted and not open
   uint64_t bad_count_ = 0;
   LendingCounts lending_counts_;
@@ -158,7 +165,7 @@ class TcpEndpoint final : public Endpoint {
   std::vector<RxMessage> requests_;   // found in this round
 
   std::vector<std::unique_ptr<Listener>> listeners_;
-  int spare_fd_ = -1;  // given up for a moment when no descriptor is left, so that a connection can be refused
+  Descriptor spare_;  // given up for a moment when no descriptor is left, so that a connection can be refused
   uint32_t rounds_to_sleeper_ = 1;
   uint32_t cold_rounds_ = 1;  // between two questions to the sleeper while no session is hot
   uint64_t looks_seen_ = 0;   // of the sleeper, by awake()

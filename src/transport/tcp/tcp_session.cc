@@ -12,7 +12,9 @@ constexpr int kProbeAfterIdleS = 30;
 constexpr int kProbeIntervalS = 10;
 constexpr int kProbeCount = 3;
 
-void setOption(int fd, int level, int option, int value) { ::setsockopt(fd, level, option, &value, sizeof(value)); }
+bool setOption(int fd, int level, int option, int value) {
+  return ::setsockopt(fd, level, option, &value, sizeof(value)) == 0;
+}
 
 }  // namespace
 
@@ -22,19 +24,14 @@ std::string textOf(const Tcp::endpoint& address) {
   return address.address().is_v6() ? "[" + host + "]:" + port : host + ":" + port;
 }
 
-bool prepareSocket(Tcp::socket& socket, int32_t kernel_send_bytes) {
-  Error error;
-  socket.non_blocking(true, error);
-  if (error) return false;
-  socket.set_option(Tcp::no_delay(true), error);
-  if (error) return false;
+bool prepareSocket(int socket, int32_t kernel_send_bytes) {
+  if (!setOption(socket, IPPROTO_TCP, TCP_NODELAY, 1)) return false;
   // What follows makes things better and may fail.
-  const int fd = socket.native_handle();
-  setOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  setOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, kProbeAfterIdleS);
-  setOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, kProbeIntervalS);
-  setOption(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbeCount);
-  if (kernel_send_bytes > 0) setOption(fd, SOL_SOCKET, SO_SNDBUF, kernel_send_bytes);
+  setOption(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  setOption(socket, IPPROTO_TCP, TCP_KEEPIDLE, kProbeAfterIdleS);
+  setOption(socket, IPPROTO_TCP, TCP_KEEPINTVL, kProbeIntervalS);
+  setOption(socket, IPPROTO_TCP, TCP_KEEPCNT, kProbeCount);
+  if (kernel_send_bytes > 0) setOption(socket, SOL_SOCKET, SO_SNDBUF, kernel_send_bytes);
   return true;
 }
 

@@ -85,6 +85,6 @@ struct TcpSession final : ReadinessListener {
 /// "10.0.0.1:1100"
 std::string textOf(const Tcp::endpoint& address);
 /// What every session wants from its socket. Failure: the socket is useless.
-bool prepareSocket(Tcp::socket& socket, int32_t kernel_send_bytes);
+bool prepareSocket(int socket, int32_t kernel_send_bytes);
 
 }  // namespace ramcore::transport::tcp

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/accept_pause.h"
 #include "transport/complaints.h"
 #include "transport/verbs/decoding.h"
 #include "transport/verbs/receive_buffers.h"
@@ -171,6 +172,7 @@ class VerbsEndpoint final : public Endpoint {
   void keepHouseIfDue(MessageSink& sink);
   void keepHouse(MessageSink& sink, int64_t now_ns);
   void acceptConnections(int64_t now_ns);
+  void refuseWaiting(int64_t now_ns);
   void acceptConnection(Descriptor socket, const SocketAddress& from, int64_t now_ns);
   bool dropNewcomer();
   void startGreeting(Session& session, bool peer_is_local);
@@ -257,6 +259,7 @@ class VerbsEndpoint final : public Endpoint {
   Told device_told_{*this};
   Descriptor listening_;
   std::vector<Locator> locators_;
+  AcceptPause accept_pause_;
   Descriptor spare_;  // given up for a moment when no descriptor is left, so that a connection can be refused
   uint32_t rounds_to_house_ = 1;
   int64_t last_house_ns_ = 0;

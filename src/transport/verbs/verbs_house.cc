@@ -56,7 +56,7 @@ Outcome<Locator> VerbsEndpoint::listen(const Locator& where) {
                                         "/proc/sys/fs/epoll/max_user_watches"};
   }
   listening_ = std::move(socket).value();
-  spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  spare_ = openSpare();
   Locator locator = where;
   locator.port = bound.port();
   locators_ = {locator};
@@ -82,7 +82,8 @@ void VerbsEndpoint::onReady(Session& session, uint32_t) {
 }
 
 bool VerbsEndpoint::hasDeadlines() const {
-  return young_count_ != 0 || !watched_.empty() || !draining_.empty() || !dying_.empty() || !waiting_reads_.empty();
+  return young_count_ != 0 || !watched_.empty() || !draining_.empty() || !dying_.empty() || !waiting_reads_.empty() ||
+         accept_pause_.isOn();
 }
 
 void VerbsEndpoint::keepHouseIfDue(MessageSink& sink) {
@@ -179,18 +180,13 @@ void VerbsEndpoint::takeDeviceEvents() {
 // ---- accepting
 
 void VerbsEndpoint::acceptConnections(int64_t now_ns) {
+  if (accept_pause_.lasts(now_ns)) return;
   for (int i = 0; i < kAcceptsPerLook; ++i) {
     bool is_exhausted = false;
     SocketAddress from;
     Descriptor socket = acceptFrom(listening_.get(), from, is_exhausted);
-    if (is_exhausted) {
-      // Left in the queue, the connection would end every sleep at once.
-      complaints_.complain("no file descriptor left for a new connection; raise 'ulimit -n'");
-      spare_.reset();
-      static_cast<void>(acceptFrom(listening_.get(), from, is_exhausted));
-      spare_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-      return callHouse();
-    }
+    if (is_exhausted) return refuseWaiting(now_ns);
+    accept_pause_.forget();
     if (!socket) {
       // One that left again is no end of the queue.
       if (errno != EAGAIN && errno != EWOULDBLOCK) continue;
@@ -200,6 +196,29 @@ void VerbsEndpoint::acceptConnections(int64_t now_ns) {
     acceptConnection(std::move(socket), from, now_ns);
   }
   callHouse();  // for the others
+}
+
+// No descriptor is left for who waits, if anybody does. They are told, so that they come back later; nothing is
+// accepted for a while then.
+void VerbsEndpoint::refuseWaiting(int64_t now_ns) {
+  spare_.reset();
+  for (int i = 0; i < AcceptPause::kRefusalsMax; ++i) {
+    bool is_exhausted = false;
+    SocketAddress from;
+    const Descriptor socket = acceptFrom(listening_.get(), from, is_exhausted);
+    if (!socket && is_exhausted) break;
+    if (!socket && errno != EAGAIN && errno != EWOULDBLOCK) continue;
+    if (!socket) {
+      listener_.is_ready = false;
+      break;
+    }
+    complaints_.complain(
+        "refusing the connection from " + from.toString() +
+        ": this process may open no more files; raise its limit (ulimit -n, LimitNOFILE= of the unit)");
+    sayBusy(socket.get());
+  }
+  spare_ = openSpare();
+  if (listener_.is_ready) accept_pause_.begin(now_ns);
 }
 
 void VerbsEndpoint::acceptConnection(Descriptor socket, const SocketAddress& from, int64_t now_ns) {
@@ -407,7 +426,7 @@ void VerbsEndpoint::checkDeadlines(int64_t now_ns) {
 }
 
 int64_t VerbsEndpoint::nextDeadlineNs() const {
-  int64_t next_ns = nextLendingNs();
+  int64_t next_ns = std::min(nextLendingNs(), accept_pause_.untilNs());
   const int64_t soon_ns = context_.clock.nowNs() + kDueHouseNs;
   for (const auto& session : sessions_) {
     if (session == nullptr || session->state == Session::State::Open || session->state == Session::State::Lost)

@@ -317,6 +317,44 @@ TEST_F(TcpFull, WhoFindsNoRoomMayTryAgain) {
   EXPECT_EQ(newcomer.sink.lost[0].second, Status::Unreachable);
 }
 
+class TcpFullOfClients : public TcpHostile {
+ protected:
+  TcpFullOfClients() : TcpHostile(fullOptions()) {}
+  static TcpOptions fullOptions() {
+    TcpOptions options = makeOptions();
+    options.sessions_max = 8;
+    return options;
+  }
+  /// Whether it gets a session.
+  bool entersAs(Side& side) {
+    side.endpoint->connect(place, 7, side.clock.nowNs() + 10 * runtime::kNanosPerSecond);
+    EXPECT_TRUE(until([&] {
+      side.step();
+      return side.sink.opened.size() + side.sink.lost.size() == 1;
+    }));
+    return side.sink.opened.size() == 1;
+  }
+};
+
+// Beside the honest client of the fixture.
+TEST_F(TcpFullOfClients, ThereIsStillRoomForAServer) {
+  std::vector<std::unique_ptr<Side>> clients;
+  for (uint64_t id = 10; id < 16; ++id) {
+    clients.push_back(std::make_unique<Side>(makeOptions(), Role::Client, id));
+    EXPECT_TRUE(entersAs(*clients.back()));
+  }
+  Side one_more(makeOptions(), Role::Client, 16);
+  EXPECT_FALSE(entersAs(one_more));
+  EXPECT_EQ(one_more.sink.lost.front().second, Status::Unreachable) << "it tries again";
+  Side another_server(makeOptions(), Role::Server, 17);
+  EXPECT_TRUE(entersAs(another_server));
+  // One that leaves makes room.
+  clients.clear();
+  Side late(makeOptions(), Role::Client, 18);
+  EXPECT_TRUE(until([&] { return server.endpoint->sessionCount() == 2; }));
+  EXPECT_TRUE(entersAs(late));
+}
+
 class TcpSlowReaders : public TcpHostile {
  protected:
   TcpSlowReaders() : TcpHostile(slowOptions()) {}
