@@ -10,7 +10,7 @@ namespace ramcore::rpc {
 namespace {
 
 constexpr int64_t kBackoffNsMin = 1 * runtime::kNanosPerMilli;
-constexpr int64_t kBackoffNsMax = 500 * runtime::kNanosPerMilli;
+constexpr int64_t kBackoffNsMax = 800 * runtime::kNanosPerMilli;
 // The late answer of an abandoned call frees its slot and tells nobody: what waits for a slot then looks this often.
 constexpr int64_t kSlotLookNs = 2 * runtime::kNanosPerMilli;
 
@@ -56,7 +56,7 @@ void OutgoingCall::deadlinePassed(Timer& timer) {
 // ---- Connection
 
 Connection::Connection(Caller& caller, PeerAddress address)
-    : caller_(caller), address_(std::move(address)), retry_timer_(*this) {
+    : caller_(caller), address_(std::move(address)), backoff_(kBackoffNsMin, kBackoffNsMax), retry_timer_(*this) {
   // The best first; what this process has no endpoint for is left out.
   std::vector<transport::Locator> usable;
   for (int wanted = 0; wanted < kRankCount; ++wanted) {
@@ -207,9 +207,8 @@ void Connection::connectNext() {
   if (locator == nullptr) {
     next_locator_ = 0;
     no_id_tries_ = 0;
-    backoff_ns_ = std::clamp(backoff_ns_ * 2, kBackoffNsMin, kBackoffNsMax);
     state_ = State::Waiting;
-    caller_.dispatch_.arm(retry_timer_, caller_.dispatch_.clock().nowNs() + backoff_ns_);
+    caller_.dispatch_.arm(retry_timer_, caller_.dispatch_.clock().nowNs() + backoff_.nextNs(caller_.random_));
     failQueue(address_.locators.empty() ? Status::Unreachable : last_failure_);
     return;
   }
@@ -238,7 +237,7 @@ void Connection::onOpen() {
   has_answered_ = false;
   next_locator_ = 0;
   no_id_tries_ = 0;
-  backoff_ns_ = 0;
+  backoff_.restart();
   drainQueue();
 }
 
@@ -304,7 +303,9 @@ bool Caller::AddressLess::operator()(const PeerAddress& a, const PeerAddress& b)
                                       });
 }
 
-Caller::Caller(Dispatch& dispatch, int64_t connect_ns) : dispatch_(dispatch), connect_ns_(connect_ns) {
+// Processes that start in the same nanosecond of their clocks are few.
+Caller::Caller(Dispatch& dispatch, int64_t connect_ns)
+    : dispatch_(dispatch), connect_ns_(connect_ns), random_(static_cast<uint64_t>(dispatch.clock().nowNs())) {
   dispatch_.setObserver(this);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "rpc/dispatch.h"
+#include "runtime/growing_pause.h"
 #include "transport/locator.h"
 #include "wire/frame.h"
 #include "wire/message_header.h"
@@ -126,7 +127,7 @@ class Connection {
   bool was_used_ = false;     // session_ has taken a call
   bool has_answered_ = false;
   Status last_failure_ = Status::Unreachable;
-  int64_t backoff_ns_ = 0;
+  runtime::DrawnPause backoff_;
   transport::Endpoint* endpoint_ = nullptr;
   transport::SessionId session_;
   OutgoingCall* first_ = nullptr;
@@ -203,6 +204,7 @@ class Caller final : private SessionObserver {
 
   Dispatch& dispatch_;
   const int64_t connect_ns_;
+  runtime::Random random_;  // of pauses
   std::map<PeerAddress, std::unique_ptr<Connection>, AddressLess> connections_;
   std::map<SessionKey, Connection*> by_session_;  // only looked up, never walked: its order is by address
   transport::Identity* identity_ = nullptr;       // that does not know its cluster yet, perhaps

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/random.h"
+
 namespace ramcore::runtime {
 
 /// The pauses of somebody who looks again and again for what others bring about: each is an eighth of what was waited
@@ -21,6 +23,25 @@ class GrowingPause {
   int64_t least_ns_;
   int64_t longest_ns_;
   int64_t waited_ns_ = 0;
+};
+
+/// The pauses of somebody who is refused again and again, as many others may be at the same time: each is drawn from
+/// [half, whole] of a bound that doubles, so that those who were refused together do not come back together.
+class DrawnPause {
+ public:
+  constexpr DrawnPause(int64_t least_ns, int64_t longest_ns) : least_ns_(least_ns), longest_ns_(longest_ns) {}
+
+  int64_t nextNs(Random& random) {
+    bound_ns_ = std::clamp(bound_ns_ * 2, least_ns_, longest_ns_);
+    return static_cast<int64_t>(random.between(static_cast<uint64_t>(bound_ns_) / 2, static_cast<uint64_t>(bound_ns_)));
+  }
+  /// It was not refused: the next pause is a short one again.
+  void restart() { bound_ns_ = 0; }
+
+ private:
+  int64_t least_ns_;
+  int64_t longest_ns_;
+  int64_t bound_ns_ = 0;
 };
 
 }  // namespace ramcore::runtime
