@@ -73,7 +73,11 @@ class LibraryErrors : public ::testing::Test {
     return value;
   }
   static std::string path(const std::string& name) { return folder() + "/" + name; }
-  static void write(const std::string& name, const std::string& content) { std::ofstream(path(name)) << content; }
+  static void write(const std::string& name, const std::string& content) {
+    std::ofstream(path(name)) << content;
+    // Secrets are among them.
+    std::filesystem::permissions(path(name), std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  }
 
   static ClientOptions right() {
     ClientOptions options;
