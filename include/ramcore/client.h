@@ -188,11 +188,13 @@ class Scan {
 ///   Unreachable       no connection to the owner of the key or to the coordinator
 ///   Refused           cluster name, secret or version are not the cluster's
 ///   NoSpace           of writes: the owner's memory is full
+///   CoordinatorFull   the disk of the coordinator's storage is full; a table that was being made or dropped may be
+///                     once there is room
 ///   Shutdown          the client is being destroyed
 ///   Forked            this process was forked after the client was made: make another client here
 ///   OutcomeUnknown    of a change: it was sent and no answer came in time. It may have happened, or may still
-/// With every status but Ok and OutcomeUnknown a change (a mutation, a table made or dropped) has not happened and will
-/// not.
+/// With every status but Ok, OutcomeUnknown and CoordinatorFull a change (a mutation, a table made or dropped) has not
+/// happened and will not.
 class Client {
  public:
   /// Connects to the coordinator. The failure's message names cause and remedy.
@@ -208,7 +210,7 @@ class Client {
 
   /// @param tablet_count  into how many pieces the key space is cut, spread over the servers; 0: one per server.
   /// TableExists: there is one of this name, of whatever kind; listTables() says which. BadRequest: no name for a
-  /// table. NoSpace: too many tables or tablets.
+  /// table. LimitReached: too many tables or tablets.
   Result<Table> createTable(std::string_view name, uint32_t tablet_count = 0, const CallOptions& options = {});
   /// The same, of another durability than Buffered if asked for: see ramcore/durability.h for what each survives and
   /// costs.

@@ -80,6 +80,8 @@ Task<Status> CoordinatorStub::call(Opcode opcode, RequestMessage request, Respon
     preferred_ = (preferred_ + 1) % coordinators_.size();
     const int64_t resume_ns = addNs(pacer_.nowNs(), backoff.nextNs(outcome.retry_after_us, random_));
     if (resume_ns >= deadline_ns) {
+      // Whatever is stored of it goes on when there is room, and that is what whoever asked has to know.
+      if (outcome.status == Status::CoordinatorFull) co_return outcome.status;
       if (may_have_happened && effect != Effect::None) co_return Status::OutcomeUnknown;
       const bool is_cause = outcome.status == Status::Unreachable || outcome.status == Status::NoSpace ||
                             outcome.status == Status::WrongCluster || outcome.status == Status::StateBehind;
@@ -283,6 +285,7 @@ Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns, 
   out.cluster = ClusterId(response.cluster());
   out.name = response.cluster_name();
   out.coordinator_transports = sessionsOf(response.transports());
+  out.is_coordinator_full = response.storage_full();
   std::map<uint64_t, size_t> places;
   for (const control::Server& server : response.servers()) {
     if (!places.emplace(server.id(), out.servers.size()).second) co_return Status::Corrupt;

@@ -101,6 +101,7 @@ struct ClusterStatus {
   std::vector<RecoveryProgress> recoveries;
   std::vector<ServerSilence> silences;
   std::vector<TransportSessions> coordinator_transports;
+  bool is_coordinator_full = false;  ///< the disk of its storage is: nothing can be changed
 };
 
 struct MigrationStatus {

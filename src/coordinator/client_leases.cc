@@ -44,7 +44,7 @@ runtime::Task<ClientLeases::Opened> ClientLeases::open(uint64_t nonce) {
     const ClientId id = known->second;
     co_return Opened{renew(id), id};
   }
-  if (clients_.size() >= kClientsMax) co_return Opened{Status::NoSpace, {}};
+  if (clients_.size() >= kClientsMax) co_return Opened{Status::LimitReached, {}};
   const Result<uint64_t> id = co_await ids_.take();
   if (!id.ok()) co_return Opened{id.error(), {}};
   const ClientId given(*id);

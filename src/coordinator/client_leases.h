@@ -30,7 +30,8 @@ class ClientLeases {
     Status status = Status::Ok;
     ClientId id;
   };
-  /// A new identity, or the one that was given for the same nonce. Failure: BadRequest: nonce 0; NoSpace: too many; as
+  /// A new identity, or the one that was given for the same nonce. Failure: BadRequest: nonce 0; LimitReached: too
+  /// many; as
   /// Journal::commit.
   runtime::Task<Opened> open(uint64_t nonce);
   /// Another full lease from this call. Failure: LeaseExpired; RetryLater: the end is on its way to the store.

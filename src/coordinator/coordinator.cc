@@ -129,6 +129,8 @@ runtime::Task<void> Coordinator::endForMissing(State& state, ServerId server) {
 
 bool Coordinator::isServing() const { return state_->service.isOpen(); }
 
+bool Coordinator::isStorageFull() const { return state_->journal.isFull(); }
+
 void Coordinator::stop() {
   state_->service.close();
   endParts(*state_);

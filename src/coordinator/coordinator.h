@@ -58,6 +58,8 @@ class Coordinator {
   /// given_up_change is not what is missing.
   void start(std::function<void(Status)> on_started);
   bool isServing() const;
+  /// The disk of the store is full: nothing can be changed. Any thread.
+  bool isStorageFull() const;
   /// Answers what waits and ends all work. Watch isIdle().
   void stop();
   bool isIdle() const;

@@ -527,6 +527,7 @@ runtime::Task<void> CoordinatorService::clusterStatus(Request request) {
     *response.add_states() = std::move(states[i]);
   }
   response.set_cluster(services_.journal.store().cluster().value);
+  response.set_storage_full(services_.journal.isFull());
   response.set_cluster_name(services_.journal.store().clusterName());
   for (const Server* server : services_.membership.servers()) fillServer(*server, *response.add_servers());
   for (const Table* table : services_.map.tables()) {

@@ -3,15 +3,25 @@
 namespace ramcore::coordinator {
 namespace {
 
-constexpr int64_t kNoSpacePauseNs = 200 * runtime::kNanosPerMilli;
+constexpr int64_t kFullPauseNs = 200 * runtime::kNanosPerMilli;
+// How often a full disk is tried with a change that means nothing, in case nobody has another one.
+constexpr int64_t kProbePauseNs = 5 * runtime::kNanosPerSecond;
+constexpr const char* kProbeKey = "probe";  // of nobody's prefix
 
 }  // namespace
 
 runtime::Task<Status> Journal::commit(Batch batch) {
   if (stopping_ || failed_) co_return Status::Shutdown;
   const Status status = co_await store_.commit(executor_, std::move(batch));
-  if (status == Status::Ok && !failed_) co_return Status::Ok;
-  if (status == Status::NoSpace || status == Status::Shutdown) co_return status;
+  if (status == Status::Ok && !failed_) {
+    is_full_.store(false, std::memory_order_relaxed);
+    co_return Status::Ok;
+  }
+  if (status == Status::NoSpace) {
+    noteFull();
+    co_return Status::CoordinatorFull;
+  }
+  if (status == Status::Shutdown) co_return status;
   if (!failed_) {
     failed_ = true;
     if (on_failed_) on_failed_(status);
@@ -23,10 +33,32 @@ runtime::Task<bool> Journal::commitUntilStored(Batch batch) {
   while (true) {
     const Status stored = co_await commit(batch);
     if (stored == Status::Ok) co_return true;
-    if (stored != Status::NoSpace) co_return false;
-    const bool awake = co_await sleepFor(kNoSpacePauseNs);
+    if (stored != Status::CoordinatorFull) co_return false;
+    const bool awake = co_await sleepFor(kFullPauseNs);
     if (!awake) co_return false;
   }
+}
+
+void Journal::noteFull() {
+  if (is_full_.exchange(true, std::memory_order_relaxed)) return;
+  for (const auto& on_full : on_full_) on_full();
+  if (is_probing_) return;
+  is_probing_ = true;
+  probeWhileFull().detach();
+}
+
+// Whether there is room only a commit tells.
+runtime::Task<void> Journal::probeWhileFull() {
+  Running running(*this);
+  while (isFull()) {
+    const bool awake = co_await sleepFor(kProbePauseNs);
+    if (!awake) break;
+    if (!isFull()) continue;
+    Batch batch;
+    batch.put(kProbeKey, std::to_string(nowNs()));
+    static_cast<void>(co_await commit(std::move(batch)));
+  }
+  is_probing_ = false;
 }
 
 runtime::Task<Result<std::vector<KeyValue>>> Journal::readPrefix(std::string prefix) {

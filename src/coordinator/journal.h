@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
+#include <vector>
 
 #include "coordinator/state_store.h"
 #include "runtime/await.h"
@@ -15,13 +17,17 @@ class Journal {
   Journal(StateStore& store, runtime::Executor& executor, std::function<void(Status)> on_failed)
       : store_(store), executor_(executor), on_failed_(std::move(on_failed)), stopped_(executor) {}
 
-  /// Stores a batch. Ok: it is durable, now apply it in memory. NoSpace: nothing changed. Otherwise this coordinator is
-  /// over: NotLeader or Shutdown.
+  /// Stores a batch. Ok: it is durable, now apply it in memory. CoordinatorFull: nothing changed. Otherwise this
+  /// coordinator is over: NotLeader or Shutdown.
   runtime::Task<Status> commit(Batch batch);
   /// Stores the end of something that has happened already at the servers: repeated while there is no space. False:
   /// this coordinator is over.
   runtime::Task<bool> commitUntilStored(Batch batch);
   runtime::Task<Result<std::vector<KeyValue>>> readPrefix(std::string prefix);
+  /// The last commit found no room on the disk. Any thread.
+  bool isFull() const { return is_full_.load(std::memory_order_relaxed); }
+  /// Called when that begins: who waits for the end of a change says why it takes so long.
+  void addFullListener(std::function<void()> on_full) { on_full_.push_back(std::move(on_full)); }
 
   /// Waits; false if the coordinator stops, at once then.
   runtime::Task<bool> sleepUntil(int64_t deadline_ns);
@@ -52,12 +58,18 @@ class Journal {
   bool idle() const { return running_ == 0; }
 
  private:
+  void noteFull();
+  runtime::Task<void> probeWhileFull();
+
   StateStore& store_;
   runtime::Executor& executor_;
   std::function<void(Status)> on_failed_;
   runtime::Signal stopped_;
   bool stopping_ = false;
   bool failed_ = false;
+  std::atomic<bool> is_full_{false};  // written by the executor's thread, read by metrics, too
+  std::vector<std::function<void()>> on_full_;
+  bool is_probing_ = false;
   std::string complaint_;
   uint64_t running_ = 0;
 };

@@ -12,6 +12,8 @@ constexpr size_t kLocatorsMax = 16;
 constexpr size_t kLocatorBytesMax = 512;
 constexpr size_t kNameBytesMax = 255;  // also of a failure domain
 constexpr size_t kServersMax = 4'096;
+// Before a verdict that could not be stored is tried again.
+constexpr int64_t kVerdictPauseNs = 200 * runtime::kNanosPerMilli;
 
 }  // namespace
 
@@ -112,7 +114,7 @@ runtime::Task<Membership::Enlistment> Membership::enlist(Server server, ServerId
       co_return Enlistment{Status::WrongFormat, {}};
     }
   }
-  if (alive >= kServersMax) co_return Enlistment{Status::NoSpace, {}};
+  if (alive >= kServersMax) co_return Enlistment{Status::LimitReached, {}};
   if (isAlive(former)) {
     // Whoever holds the lock of a directory proves that the one who had it is gone.
     const Status dead = co_await declareDead(former, true);
@@ -390,7 +392,11 @@ runtime::Task<void> Membership::judgeSilent() {
       tellOfSilence(id, means);
       if (means != SilenceMeans::Death) continue;
       const Status stored = co_await declareDead(id, false);
-      if (stored != Status::Ok) co_return;
+      if (stored != Status::Ok) {
+        // A full disk takes it no sooner for being tried without a pause.
+        no_verdict_before_ns_ = std::max(no_verdict_before_ns_, journal_.nowNs() + kVerdictPauseNs);
+        co_return;
+      }
       ++verdicts_by_silence_;
       declared = true;
       break;

@@ -53,7 +53,7 @@ class Membership {
   /// Admits a server process under a new id, or gives the id of before if the same process asks again (by its nonce).
   /// @param former  the incarnation whose storage this process has locked: it is proven dead
   /// Failure: BadRequest; WrongFormat: other servers have another format; Fenced: this process was declared dead;
-  /// NoSpace; as Journal::commit.
+  /// LimitReached; as Journal::commit.
   runtime::Task<Enlistment> enlist(Server server, ServerId former);
 
   /// What a server says of itself.

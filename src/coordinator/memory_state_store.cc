@@ -44,7 +44,10 @@ runtime::Task<Status> MemoryStateStore::commit(runtime::Executor& executor, Batc
 
 Status MemoryStateStore::apply(const Batch& batch, uint64_t& number) {
   if (disk_.leadership_ != leadership_) return Status::NotLeader;
-  if (disk_.full_) return Status::NoSpace;
+  if (disk_.full_) {
+    ++disk_.refused_count_;
+    return Status::NoSpace;
+  }
   for (const Batch::Change& change : batch.changes) {
     if (change.is_delete) {
       disk_.contents_.erase(change.key);

@@ -32,6 +32,8 @@ class MemoryDisk {
     ++commit_count_;
     ++leadership_;
   }
+  /// Commits that found no room.
+  uint64_t refusedCount() const { return refused_count_; }
 
  private:
   friend class MemoryStateStore;
@@ -41,6 +43,7 @@ class MemoryDisk {
   uint64_t leadership_ = 0;
   uint64_t commit_count_ = 0;
   uint64_t change_number_ = 0;
+  uint64_t refused_count_ = 0;
   bool full_ = false;
 };
 

@@ -18,6 +18,8 @@ constexpr int64_t kAskAgainNs = runtime::kNanosPerSecond;
 constexpr int64_t kNobodyNs = 5 * runtime::kNanosPerSecond;
 // For what ends without telling: moves, splits, creations and drops.
 constexpr int64_t kOthersNs = 100 * runtime::kNanosPerMilli;
+// After the last change of the members, before anything is said of what cannot be recovered.
+constexpr int64_t kSettledNs = 3 * runtime::kNanosPerSecond;
 constexpr int64_t kAttemptPauseNsMin = 50 * runtime::kNanosPerMilli;
 constexpr int64_t kAttemptPauseNsMax = 5 * runtime::kNanosPerSecond;
 constexpr size_t kShownMax = 10;
@@ -92,6 +94,7 @@ void RecoveryManager::stop() {
 
 void RecoveryManager::onMembers() {
   if (!is_running_) return;
+  members_changed_ns_ = parts_.journal.nowNs();
   std::vector<ServerId> fresh;
   for (const Server* server : parts_.membership.servers()) {
     if (!server->alive && !server->recovered && !recoveries_.contains(server->id)) fresh.push_back(server->id);
@@ -335,10 +338,15 @@ std::vector<ServerId> RecoveryManager::awayFrom(ServerId dead, const Recovery& r
   return away;
 }
 
-// Keeps it for reports, and traces it once.
+// Keeps it for reports, and traces it once: not while servers are coming or leaving, nor with none left, which says
+// all. So a cluster that is stopped in order does not look like a disaster.
 void RecoveryManager::say(ServerId dead, Recovery& recovery, std::string text_now) {
-  if (recovery.text == text_now) return;
   recovery.text = std::move(text_now);
+  const std::vector<const Server*> servers = parts_.membership.servers();
+  const bool any_lives = std::any_of(servers.begin(), servers.end(), [](const Server* one) { return one->alive; });
+  if (!any_lives || parts_.journal.nowNs() < members_changed_ns_ + kSettledNs) return;
+  if (recovery.told == recovery.text) return;
+  recovery.told = recovery.text;
   parts_.trace.warning(text(dead) + " cannot be recovered yet: " + recovery.text);
 }
 

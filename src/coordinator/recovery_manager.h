@@ -92,6 +92,7 @@ class RecoveryManager final : public TabletOperations {
     int64_t last_back_ns = 0;
     size_t tablets_back = 0;
     std::string text;
+    std::string told;  ///< of these, what was traced
   };
   /// What is left to do for a dead server.
   struct Work {
@@ -135,6 +136,7 @@ class RecoveryManager final : public TabletOperations {
   runtime::Signal changed_;  // members, answers, attempts
   std::map<ServerId, Recovery> recoveries_;
   Finished finished_;
+  int64_t members_changed_ns_ = 0;
   bool is_running_ = false;
 };
 

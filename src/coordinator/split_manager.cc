@@ -66,6 +66,7 @@ runtime::Task<SplitManager::Halves> SplitManager::split(TableId table, KeyHash a
     const TabletId now_whole = parts_.map.findTablet(table, at_hash)->id;
     if (!active_.contains(now_whole)) co_return Halves{Status::RetryLater, {}, {}};  // it was given up
     if (parts_.journal.stopping()) co_return Halves{Status::OutcomeUnknown, {}, {}};
+    if (parts_.journal.isFull()) co_return Halves{Status::CoordinatorFull, {}, {}};
     const Status changed = co_await changed_.wait(deadline_ns);
     if (changed == Status::DeadlineExceeded) co_return Halves{Status::OutcomeUnknown, {}, {}};
   }
@@ -77,7 +78,7 @@ runtime::Task<Status> SplitManager::store(TableId table, KeyHash at_hash) {
   if (found == nullptr) co_return Status::NoSuchTable;
   if (found->range.first == at_hash) co_return Status::Ok;
   if (found->state != TabletState::Normal || !parts_.membership.isAlive(found->owner)) co_return Status::RetryLater;
-  if (parts_.map.plannedTabletCount() >= TabletMap::kTabletsMax) co_return Status::NoSpace;
+  if (parts_.map.plannedTabletCount() >= TabletMap::kTabletsMax) co_return Status::LimitReached;
   const TabletId whole = found->id;
   const Result<uint64_t> ids = co_await parts_.tablet_ids.take(2);
   if (!ids.ok()) co_return ids.error();

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "base/id_text.h"
 #include "coordinator/sqlite_format.h"

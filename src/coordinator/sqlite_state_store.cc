@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,11 +10,13 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "base/check.h"
 #include "base/id_text.h"
 #include "coordinator/sqlite_format.h"
 #include "runtime/await.h"
+#include "runtime/real/private_directory.h"
 
 #include <sqlite3.h>
 
@@ -22,6 +25,8 @@ namespace {
 
 // Readers hold no lock for longer than a moment, but one is taken to set the write-ahead log up.
 constexpr int kBusyMs = 2'000;
+
+constexpr int64_t kFullToldEveryNs = 60 * runtime::kNanosPerSecond;
 
 Failure fine() { return {Status::Ok, {}}; }
 
@@ -82,10 +87,9 @@ SqliteStateStore::~SqliteStateStore() {
 }
 
 Failure SqliteStateStore::prepareDirectory(const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (!std::filesystem::is_directory(directory)) {
-    if (error == std::errc::not_a_directory || error == std::errc::file_exists || !error) {
+  const std::error_code error = runtime::makePrivateDirectory(directory);
+  if (error) {
+    if (error == std::errc::not_a_directory) {
       return {Status::BadConfig, "'" + directory + "' is not a directory: name another one with --storage"};
     }
     return {Status::IoError, "cannot make the directory '" + directory + "' (" + error.message() +
@@ -109,10 +113,29 @@ Failure SqliteStateStore::lockDirectory(const std::string& directory) {
   return {Status::IoError, "cannot lock '" + path + "' (" + std::strerror(errno) + "): name another --storage"};
 }
 
-Failure SqliteStateStore::failure(int code, const std::string& path) const {
-  const int system_error = sqlite3_system_errno(database_);
+int SqliteStateStore::systemError(int code) const {
+  if ((code & 0xff) != SQLITE_IOERR) return sqlite3_system_errno(database_);
+  // Of writes only the file itself knows: the database, or the log beside it.
+  int error = 0;
+  sqlite3_file_control(database_, "main", SQLITE_FCNTL_LAST_ERRNO, &error);
+  sqlite3_file* log = nullptr;
+  sqlite3_file_control(database_, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+  if (error == 0 && log != nullptr && log->pMethods != nullptr) {
+    log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &error);
+  }
+  return error;
+}
+
+std::string SqliteStateStore::causeOf(int code) const {
+  const int system_error = systemError(code);
   std::string cause = sqlite3_errmsg(database_);
   if (system_error != 0) cause += std::string(", ") + std::strerror(system_error);
+  if (system_error == EFBIG) cause += ": raise the limit of file sizes, ulimit -f";
+  return cause;
+}
+
+Failure SqliteStateStore::failure(int code, const std::string& path) const {
+  const std::string cause = causeOf(code);
   switch (code & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
@@ -134,6 +157,13 @@ Failure SqliteStateStore::failure(int code, const std::string& path) const {
 int SqliteStateStore::run(const char* sql) { return sqlite3_exec(database_, sql, nullptr, nullptr, nullptr); }
 
 Failure SqliteStateStore::openDatabase(const std::string& path) {
+  // What SQLite makes beside a file gets the rights of that file. One of an older version may be open to others.
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (file >= 0) {
+    static_cast<void>(::fchmod(file, 0600));
+    ::close(file);
+    for (const char* beside : {"-wal", "-shm", "-journal"}) static_cast<void>(::chmod((path + beside).c_str(), 0600));
+  }
   int code = sqlite3_open_v2(path.c_str(), &database_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                              nullptr);
   if (code != SQLITE_OK) return failure(code, path);
@@ -264,6 +294,14 @@ int SqliteStateStore::writeBatch(const Batch& batch) {
   return SQLITE_OK;
 }
 
+// Everything that wants to be stored tries again and again: the line comes once a minute.
+void SqliteStateStore::complainFull() {
+  const int64_t now_ns = worker_.clock().nowNs();
+  if (std::exchange(is_full_, true) && now_ns - full_told_ns_ < kFullToldEveryNs) return;
+  full_told_ns_ = now_ns;
+  trace_.error("the disk of the coordinator's storage is full: nothing can be changed until there is room");
+}
+
 Status SqliteStateStore::commitHere(const Batch& batch, uint64_t& number) {
   if (failed_) return Status::IoError;
   int code = run("BEGIN IMMEDIATE");
@@ -281,13 +319,16 @@ Status SqliteStateStore::commitHere(const Batch& batch, uint64_t& number) {
   if (code == SQLITE_OK) code = run("COMMIT");
   if (code == SQLITE_OK) {
     changes_here_ = number;
+    if (std::exchange(is_full_, false)) trace_.info("there is room again on the disk of the coordinator's storage");
     return Status::Ok;
   }
 
-  const std::string cause = sqlite3_errmsg(database_);
+  const std::string cause = causeOf(code);
+  // A quota is met where the end of the disk is: in a write, before anything was flushed.
+  const bool is_full = (code & 0xff) == SQLITE_FULL || (code == SQLITE_IOERR_WRITE && systemError(code) == EDQUOT);
   if (sqlite3_get_autocommit(database_) == 0) run("ROLLBACK");
-  if ((code & 0xff) == SQLITE_FULL) {
-    trace_.error("the disk of the coordinator's storage is full: nothing can be changed until there is room");
+  if (is_full) {
+    complainFull();
     return Status::NoSpace;
   }
   // After a failed flush nobody knows what the disk has. Trying again could only hide that.

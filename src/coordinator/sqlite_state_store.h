@@ -71,6 +71,10 @@ class SqliteStateStore final : public StateStore {
   Failure checkCluster(const std::string& path, const StateDirectory& directory) const;
   Failure makeCluster(const std::string& path, const StateDirectory& directory, runtime::Entropy& entropy);
   Failure failure(int code, const std::string& path) const;
+  /// errno behind it; 0: unknown.
+  int systemError(int code) const;
+  std::string causeOf(int code) const;
+  void complainFull();
   int run(const char* sql);
   bool readValue(const std::string& key, std::string& value);
   int writeValue(const std::string& key, const std::string& value);
@@ -89,6 +93,8 @@ class SqliteStateStore final : public StateStore {
   uint64_t change_number_ = 0;  // likewise
   uint64_t changes_here_ = 0;   // the worker's
   bool failed_ = false;         // the worker's: a commit failed in a way that leaves its outcome open
+  bool is_full_ = false;        // the worker's: the last commit found no room
+  int64_t full_told_ns_ = 0;
   sqlite3* database_ = nullptr;
   sqlite3_stmt* put_ = nullptr;
   sqlite3_stmt* remove_ = nullptr;

@@ -42,7 +42,9 @@ TableManager::TableManager(const Parts& parts, std::vector<TabletOperations*> op
     : parts_(parts),
       operations_(std::move(operations)),
       ids_(parts.journal, "table"),
-      changed_(parts.journal.executor()) {}
+      changed_(parts.journal.executor()) {
+  parts.journal.addFullListener([this] { changed_.notifyAll(); });
+}
 
 bool TableManager::isTableName(std::string_view name) {
   if (name.empty() || name.size() > kNameBytesMax) return false;
@@ -126,6 +128,7 @@ runtime::Task<TableManager::Created> TableManager::create(std::string name, uint
   if (table == nullptr) co_return Created{not_ready, {}};
   const TableId id = table->id;
   const Status ready = co_await waitUntil(id, TableState::Ready, deadline_ns);
+  if (ready == Status::CoordinatorFull) co_return Created{ready, {}};
   if (ready != Status::Ok) co_return Created{not_ready, {}};
   co_return Created{outcome, id};
 }
@@ -136,17 +139,17 @@ runtime::Task<Status> TableManager::storeCreate(std::string name, uint32_t table
   const Table* existing = parts_.map.findTable(name);
   if (existing != nullptr && existing->state == TableState::Dropping) co_return Status::RetryLater;
   if (existing != nullptr) co_return existing->nonce == nonce ? Status::Ok : Status::TableExists;
-  if (parts_.map.tableCount() >= kTablesMax) co_return Status::NoSpace;
+  if (parts_.map.tableCount() >= kTablesMax) co_return Status::LimitReached;
   const std::vector<ServerId> servers = parts_.membership.heardServers();
   if (servers.empty()) co_return Status::RetryLater;
   if (tablet_count == 0) {
     tablet_count = static_cast<uint32_t>(std::min<size_t>(servers.size(), kTabletsPerTableMax));
   }
-  if (parts_.map.plannedTabletCount() + tablet_count > TabletMap::kTabletsMax) co_return Status::NoSpace;
+  if (parts_.map.plannedTabletCount() + tablet_count > TabletMap::kTabletsMax) co_return Status::LimitReached;
 
   const Result<uint64_t> id = co_await ids_.take();
   if (!id.ok()) co_return id.error();
-  if (*id > ~uint32_t{0}) co_return Status::NoSpace;
+  if (*id > ~uint32_t{0}) co_return Status::LimitReached;
   const Result<uint64_t> first_tablet = co_await parts_.tablet_ids.take(tablet_count);
   if (!first_tablet.ok()) co_return first_tablet.error();
   Table table{.id = TableId(static_cast<uint32_t>(*id)),
@@ -323,6 +326,7 @@ runtime::Task<Status> TableManager::drop(TableId id, int64_t deadline_ns) {
   guard.release();
   while (parts_.map.findTable(id) != nullptr) {
     if (parts_.journal.stopping()) co_return Status::OutcomeUnknown;
+    if (parts_.journal.isFull()) co_return Status::CoordinatorFull;
     const Status changed = co_await changed_.wait(deadline_ns);
     if (changed == Status::DeadlineExceeded) co_return Status::OutcomeUnknown;
   }
@@ -387,6 +391,7 @@ runtime::Task<Status> TableManager::waitUntil(TableId id, TableState state, int6
     if (table == nullptr) co_return Status::RetryLater;
     if (table->state == state) co_return Status::Ok;
     if (parts_.journal.stopping()) co_return Status::Shutdown;
+    if (parts_.journal.isFull()) co_return Status::CoordinatorFull;
     const Status changed = co_await changed_.wait(deadline_ns);
     if (changed == Status::DeadlineExceeded) co_return Status::RetryLater;
   }

@@ -33,13 +33,15 @@ class TableManager {
   /// for the name waits for the first; then it says Ok if it has the same nonce, else TableExists, whatever else it
   /// asks for.
   /// @param nonce  of the call, in all its attempts.
-  /// Failure: BadRequest: name or count beyond the limits, nonce 0; TableExists; RetryLater: no server; NoSpace: too
-  /// many tables or tablets, or the disk is full; OutcomeUnknown: stored, and it goes on after `deadline_ns` or in the
-  /// next life of the coordinator; Shutdown, NotLeader: this coordinator is over, and it may be stored.
+  /// Failure: BadRequest: name or count beyond the limits, nonce 0; TableExists; RetryLater: no server; LimitReached:
+  /// too many tables or tablets; CoordinatorFull: the disk is full, and it may go on once there is room;
+  /// OutcomeUnknown: stored, and it goes on after `deadline_ns` or in the next life of the coordinator; Shutdown,
+  /// NotLeader: this coordinator is over, and it may be stored.
   runtime::Task<Created> create(std::string name, uint32_t tablet_count, Durability durability, uint64_t nonce,
                                 int64_t deadline_ns);
   /// Drops a table and returns when no server answers for it any more; repeated requests wait for the first.
-  /// Failure: NoSuchTable; RetryLater: not created yet; NoSpace, OutcomeUnknown, Shutdown, NotLeader: as create().
+  /// Failure: NoSuchTable; RetryLater: not created yet; CoordinatorFull, OutcomeUnknown, Shutdown, NotLeader: as
+  /// create().
   runtime::Task<Status> drop(TableId id, int64_t deadline_ns);
 
   /// 1..255 bytes of UTF-8 without control characters.

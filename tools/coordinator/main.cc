@@ -63,6 +63,7 @@ class CoordinatorProcess {
     auto metrics = MetricsServer::openIfWanted(settings_.process.metrics, process_->dispatch(), process_->clock());
     if (!metrics.ok()) return fail(kProgram, metrics.error());
     metrics_ = std::move(metrics).value();
+    if (metrics_ != nullptr) metrics_->setCoordinator(*coordinator_);
     StartJob start(*this);
     process_->dispatch().post(start);
     process_->run([this] { coordinator_->stop(); }, [this] { return coordinator_->isIdle(); });

@@ -21,6 +21,7 @@ class Judge {
   ClusterHealth judge() {
     judgeTablets();
     judgeSilences();
+    judgeCoordinator();
     judgeRecoveries();
     judgeReplicas();
     return std::move(health_);
@@ -41,6 +42,13 @@ class Judge {
       if (tablets == 0) continue;
       add(State::Unavailable, count(tablets, "tablet") + " of dead server " + described(owner));
     }
+  }
+
+  void judgeCoordinator() {
+    if (!status_.is_coordinator_full) return;
+    add(State::Degraded,
+        "the disk of the coordinator's storage is full: tables and servers cannot change, no recovery ends and no "
+        "new client may write; make room there");
   }
 
   // Its lease has ended: nobody answers for its tablets.

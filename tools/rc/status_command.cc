@@ -115,7 +115,8 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
   out["survivable_deaths"] = health.survivable_deaths;
   out["recoveries"] = toJson(status.recoveries);
   out["silent"] = toJson(status.silences);
-  out["coordinator"] = {{"sessions", sessionCount(status.coordinator_transports)},
+  out["coordinator"] = {{"storage_full", status.is_coordinator_full},
+                        {"sessions", sessionCount(status.coordinator_transports)},
                         {"sessions_by_transport", countsJson(status.coordinator_transports)},
                         {"open_sessions", listJson(status.coordinator_transports)}};
   out["servers"] = nlohmann::ordered_json::array();

@@ -115,6 +115,11 @@ Failure explain(Status status, const std::string& what, const ClusterAccess& acc
       return explainTooFew(status, what);
     case Status::NoSpace:
       return {status, what + ": the servers' memory is full; remove objects, or add servers or memory"};
+    case Status::CoordinatorFull:
+      return {status,
+              what + ": the disk of the coordinator's storage is full; make room there, then what was begun goes on"};
+    case Status::LimitReached:
+      return {status, what + ": the cluster has as many tables, tablets or clients as it may; drop some first"};
     default:
       return {status, what + ": " + status_name + " (docs/operating.md says what it means)"};
   }

@@ -335,6 +335,9 @@ class MetricsServer::Numbers final : public prometheus::Collectable {
   Numbers(const rpc::Dispatch& dispatch, runtime::Clock& clock) : dispatch_(dispatch), clock_(clock) {}
 
   void setMaster(const master::Master& master) { master_.store(&master, std::memory_order_release); }
+  void setCoordinator(const coordinator::Coordinator& coordinator) {
+    coordinator_.store(&coordinator, std::memory_order_release);
+  }
   void setBackup(const backup::Backup& backup) { backup_.store(&backup, std::memory_order_release); }
 
   std::vector<MetricFamily> Collect() const override {
@@ -347,6 +350,12 @@ class MetricsServer::Numbers final : public prometheus::Collectable {
     if (master != nullptr) collectMaster(*master, clock_.nowNs(), out);
     const backup::Backup* backup = backup_.load(std::memory_order_acquire);
     if (backup != nullptr) collectBackup(*backup, out);
+    const coordinator::Coordinator* coordinator = coordinator_.load(std::memory_order_acquire);
+    if (coordinator != nullptr) {
+      out.gauge("ramcore_coordinator_storage_full",
+                "1 while the disk of the coordinator's storage is full: nothing can be changed",
+                coordinator->isStorageFull() ? 1 : 0);
+    }
     return out.take();
   }
 
@@ -355,6 +364,7 @@ class MetricsServer::Numbers final : public prometheus::Collectable {
   runtime::Clock& clock_;
   std::atomic<const master::Master*> master_{nullptr};
   std::atomic<const backup::Backup*> backup_{nullptr};
+  std::atomic<const coordinator::Coordinator*> coordinator_{nullptr};
 };
 
 MetricsServer::MetricsServer(std::unique_ptr<prometheus::Exposer> exposer, std::shared_ptr<Numbers> numbers)
@@ -363,6 +373,10 @@ MetricsServer::MetricsServer(std::unique_ptr<prometheus::Exposer> exposer, std::
 MetricsServer::~MetricsServer() = default;
 
 void MetricsServer::setMaster(const master::Master& master) { numbers_->setMaster(master); }
+
+void MetricsServer::setCoordinator(const coordinator::Coordinator& coordinator) {
+  numbers_->setCoordinator(coordinator);
+}
 
 void MetricsServer::setBackup(const backup::Backup& backup) { numbers_->setBackup(backup); }
 

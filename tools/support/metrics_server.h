@@ -5,6 +5,7 @@
 
 #include "backup/backup.h"
 #include "base/result.h"
+#include "coordinator/coordinator.h"
 #include "master/master.h"
 #include "rpc/dispatch.h"
 
@@ -39,6 +40,8 @@ class MetricsServer {
   void setMaster(const master::Master& master);
   /// The same of the backup in this process.
   void setBackup(const backup::Backup& backup);
+  /// The same of a coordinator.
+  void setCoordinator(const coordinator::Coordinator& coordinator);
 
  private:
   class Numbers;

@@ -46,6 +46,8 @@ TEST(RetryPolicy, OnlyAnAnswerToTheCallSettlesAMutationWhoseAnswerIsMissing) {
   EXPECT_EQ(finalStatus(Status::RetryLater, true, false), Status::DeadlineExceeded);
   EXPECT_EQ(finalStatus(Status::Unreachable, true, false), Status::Unreachable);
   EXPECT_EQ(finalStatus(Status::NoSpace, true, false), Status::NoSpace);
+  EXPECT_EQ(finalStatus(Status::CoordinatorFull, true, false), Status::CoordinatorFull);
+  EXPECT_EQ(finalStatus(Status::LimitReached, true, false), Status::LimitReached);
   EXPECT_EQ(finalStatus(Status::Cancelled, true, false), Status::DeadlineExceeded);
 }
 

@@ -160,8 +160,8 @@ TEST(Tables, CreateKeepsToTheLimitOfTabletsInTheCluster) {
     last = created.id;
     bench.renewAll();
   }
-  EXPECT_EQ(bench.create("one more", 1).status, Status::NoSpace);
-  EXPECT_EQ(bench.split(last, kHalf + 1).status, Status::NoSpace);
+  EXPECT_EQ(bench.create("one more", 1).status, Status::LimitReached);
+  EXPECT_EQ(bench.split(last, kHalf + 1).status, Status::LimitReached);
   ASSERT_EQ(bench.drop(last), Status::Ok);
   EXPECT_EQ(bench.create("one more", 1).status, Status::Ok);
 }
