@@ -15,6 +15,16 @@ set(CMAKE_C_FLAGS_DEBUG "-O1 -g1")
 add_compile_options(-march=${RAMCORE_MARCH} -fno-omit-frame-pointer)
 add_link_options(-fuse-ld=lld)
 
+# What makes it hard to turn a wrong write into more than an end: canaries, checked copies, marked targets of jumps,
+# addresses that are drawn anew at each start, and tables of the linker that nobody writes to once main() begins. Sanitizers
+# look for the same, better. tests/link/hardening_scan.py looks whether the programs have it.
+if(NOT RAMCORE_SANITIZE AND NOT RAMCORE_FUZZ)
+  add_compile_options(-fstack-protector-strong -fcf-protection=full -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+  add_link_options(-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
+  include(CheckPIESupported)
+  check_pie_supported(LANGUAGES CXX)
+endif()
+
 if(CMAKE_BUILD_TYPE STREQUAL "Debug")
   add_compile_definitions(RAMCORE_DCHECK=1)
 endif()

@@ -19,7 +19,8 @@ FORBIDDEN = re.compile(
     r"""^(
       clock_gettime | gettimeofday | time | clock | times
     | nanosleep | clock_nanosleep | usleep | sleep | poll | ppoll | select | epoll_\w+ | timerfd_\w+
-    | open(at)?(64)? | __open(64)?_2 | creat(64)? | f?open64 | fopen(64)? | freopen(64)? | unlink | rename | mkdir
+    | open(at)?(64)? | __open(at)?(64)?_2 | creat(64)? | f?open64 | fopen(64)? | freopen(64)? | unlink | rename | mkdir
+    | __(poll|ppoll|recvfrom)_chk  # as _FORTIFY_SOURCE names them
     | socket | socketpair | connect | bind | listen | accept4? | sendmsg | recvmsg | sendto | recvfrom | memfd_create | shm_open
     | getrandom | getentropy | s?rand(om)?(_r)? | [dlmen]rand48 | arc4random\w*
     | pthread_create | fork | vfork | posix_spawnp?
