@@ -1,6 +1,7 @@
 #include "client/client_impl.h"
 
 #include "base/check.h"
+#include "runtime/real/process_limits.h"
 #include "runtime/real/secret_file.h"
 #include "runtime/real/system_clock.h"
 #include "runtime/real/thread_executor.h"
@@ -144,7 +145,11 @@ Outcome<std::unique_ptr<Client::Impl>> Client::Impl::open(const ClientOptions& o
                                                    std::max<int64_t>(0, options.spin_time.count()));
   const Status status = impl->connect(options.connect_timeout.count());
   if (status != Status::Ok) return connectFailure(status, options);
-  if (options.background_thread) impl->background_ = std::make_unique<Background>(*impl->driver_, *impl->clock_);
+  if (options.background_thread) {
+    auto background = runtime::makeThreaded<Background>(*impl->driver_, *impl->clock_);
+    if (!background) return std::move(background).error();
+    impl->background_ = std::move(background).value();
+  }
   return impl;
 }
 

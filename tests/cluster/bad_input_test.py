@@ -111,7 +111,7 @@ FLAG_CASES = [
          lambda test, memory=memory: limited(tool("ramcore-server"), "--memory", memory),
          cause, r"for example (--memory )?\d+[MG]iB", code=2)
     for name, memory, cause in (("none", "0", r"--memory 0 is too little"), ("too_little", "10MiB", r"--memory 10MiB is too"),
-                                ("of_no_machine", "7TiB", r"--memory 7TiB is (more than this machine has|too much)"))
+                                ("of_no_machine", "7TiB", r"--memory 7TiB (and about .* of index and buffers are more than .* has|is too much)"))
 ] + [
     Case(f"server_{name}", lambda test, size=size, rest=rest: server_with_storage(test, *rest, size=size), cause, remedy,
          code=2)
@@ -175,6 +175,25 @@ FLAG_CASES = [
     for name, rest in (("ramcore-coordinator", ["--storage", "/nonexistent"]), ("ramcore-server", []),
                        ("ramcore", ["list"]), ("rcmigrate", ["list"]), ("rcbench", []))
 ] + [
+    Case(f"secret_of_everybody_for_{name.replace('-', '_')}",
+         lambda test, name=name, rest=rest: [tool(name), "--secret-file", test.open_secret, *rest],
+         r"secret file .*open-secret may be read or written by others", r"chmod 600 .*open-secret", code=code)
+    for name, rest, code in (("ramcore-coordinator", ["--storage", "/nonexistent"], 2), ("ramcore-server", [], 2),
+                             ("ramcore", ["list"], 2), ("rcmigrate", ["list"], 2), ("rcbench", [], 2))
+] + [
+    Case("secret_in_a_directory_of_everybody", lambda test: server(test, "--secret-file", test.replaceable_secret),
+         r"secret file .*secret can be replaced by anybody, who may write into .*everybodys", r"chmod o-w .*everybodys",
+         code=2),
+    Case("sessions_max_too_few", lambda test: coordinator(test, "--sessions-max", "1"), r"--sessions-max: .*1",
+         r"16 - 1000000|16 to 1000000", code=2),
+    Case("hardly_any_descriptor_for_a_coordinator",
+         lambda test: ["prlimit", "--nofile=40", "--", *coordinator(test)], r"may open 40 files; it needs 48 at least",
+         r"raise the hard limit \(ulimit -Hn", code=2),
+    Case("hardly_any_descriptor_for_a_server", lambda test: ["prlimit", "--nofile=40", "--", *server(test)],
+         r"may open 40 files; it needs 48 at least", r"raise the hard limit \(ulimit -Hn", code=2),
+    Case("limit_of_file_sizes_below_the_storage",
+         lambda test: ["prlimit", "--fsize=1000000", "--", *server_with_storage(test, storage="limited")],
+         r"may write files of 1000000 bytes at most", r"raise that limit \(ulimit -f\)", code=1),
     Case("server_memory_is_no_size", lambda test: server(test, "--memory", "lots"), r"--memory: lots unit not recognized",
          r"Allowed values: \{.*mib.*see --help"),
     Case("unknown_key_in_the_configuration_file", lambda test: server(test, "--config", test.strange_config),
@@ -380,6 +399,14 @@ class BadInputTest(unittest.TestCase):
         cls.used_port = cls.used.getsockname()[1]
         cls.wrong_secret = cls.write("wrong-secret", "some other secret altogether\n")
         cls.short_secret = cls.write("short-secret", "too short\n")
+        cls.open_secret = cls.write("open-secret", "a secret that everybody may read\n")
+        for secret in (cls.wrong_secret, cls.short_secret):
+            os.chmod(secret, 0o600)
+        os.chmod(cls.open_secret, 0o644)
+        os.mkdir(cls.cluster.path("everybodys"))
+        os.chmod(cls.cluster.path("everybodys"), 0o777)
+        cls.replaceable_secret = cls.write("everybodys/secret", "a secret in a bad place\n")
+        os.chmod(cls.replaceable_secret, 0o600)
         cls.strange_config = cls.write("strange.toml", "no_such_key = 1\n")
         cls.no_toml = cls.write("no.toml", "[[ what\n")
         cls.no_size = cls.write("no-size.toml", 'memory = "lots"\n')

@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 #include <thread>
 
@@ -14,8 +13,11 @@
 #include "master/master.h"
 #include "runtime/real/file_storage.h"
 #include "runtime/real/numa_node.h"
+#include "runtime/real/private_directory.h"
+#include "runtime/real/process_limits.h"
 #include "runtime/real/processors.h"
 #include "runtime/real/urcu_epoch.h"
+#include "tools/server/memory_choice.h"
 #include "tools/support/display.h"
 #include "tools/support/frame_gauge.h"
 #include "tools/support/metrics_server.h"
@@ -33,6 +35,7 @@ struct ServerSettings {
   ProcessSettings process;
   std::string coordinator = "tcp://127.0.0.1:11100";
   uint64_t memory_bytes = uint64_t{1} << 30;
+  bool memory_is_auto = false;
   std::string name;
   std::string storage = "ramcore-server";
   uint64_t storage_bytes = uint64_t{4} << 30;
@@ -63,8 +66,6 @@ class Server final : private master::MasterObserver {
     if (!replicated.ok()) return fail(kProgram, replicated.error());
     const auto roomy = checkStorage();
     if (!roomy.ok()) return fail(kProgram, roomy.error());
-    const auto sized = checkMemory();
-    if (!sized.ok()) return fail(kProgram, sized.error());
     const auto bound = bindToNode();
     if (!bound.ok()) return fail(kProgram, bound.error());
     auto process =
@@ -153,8 +154,7 @@ class Server final : private master::MasterObserver {
   }
 
   Outcome<bool> openBackup(const transport::Locator& coordinator) {
-    std::error_code failed;
-    std::filesystem::create_directories(settings_.storage, failed);
+    const std::error_code failed = runtime::makePrivateDirectory(settings_.storage);
     if (failed) {
       return Failure{Status::IoError, "cannot make --storage " + settings_.storage + ": " + failed.message() +
                                           "; name a directory that can be written"};
@@ -191,31 +191,6 @@ class Server final : private master::MasterObserver {
     return master_->stopped() && !master_->hasLentMemory() && (backup_ == nullptr || backup_->stopped());
   }
 
-  static log::LogConfig logConfig(uint64_t memory_bytes) {
-    log::LogConfig config;
-    config.memory_bytes = memory_bytes / config.seglet_bytes * config.seglet_bytes;
-    return config;
-  }
-
-  // Before anything is mapped or touched.
-  Outcome<bool> checkMemory() const {
-    uint64_t least = kMegabyte;
-    while (!logConfig(least).validate().ok()) least += kMegabyte;
-    uint64_t most = log::EntryRef::kMemoryBytesMax;
-    while (!logConfig(most).validate().ok()) most /= 2;
-    const auto machine = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-    const std::string given = "--memory " + formatSize(settings_.memory_bytes);
-    if (settings_.memory_bytes >= least && settings_.memory_bytes > machine) {
-      return Failure{Status::BadConfig, given + " is more than this machine has, " + formatBytes(machine) +
-                                            "; all of it is touched at the start: give less, for example " +
-                                            formatSize(std::max(least, machine / 2 / kMegabyte * kMegabyte))};
-    }
-    if (logConfig(settings_.memory_bytes).validate().ok()) return true;
-    return Failure{Status::BadConfig, given + " is too " + (settings_.memory_bytes < least ? "little" : "much") +
-                                          " for a log; give " + formatSize(least) + " to " + formatSize(most) +
-                                          ", for example --memory " + formatSize(std::max(least, uint64_t{1} << 30))};
-  }
-
   // Before there are threads, and before memory is touched.
   Outcome<bool> bindToNode() const {
     if (!settings_.numa_node) return true;
@@ -233,7 +208,7 @@ class Server final : private master::MasterObserver {
   }
 
   Outcome<std::unique_ptr<log::LogMemory>> openMemory() {
-    const uint64_t bytes = logConfig(settings_.memory_bytes).memory_bytes;
+    const uint64_t bytes = logConfigOf(settings_.memory_bytes).memory_bytes;
     auto memory =
         log::LogMemory::open(bytes, settings_.reserved_huge_pages ? log::Pages::Reserved : log::Pages::Transparent);
     if (!memory.ok()) {
@@ -247,10 +222,12 @@ class Server final : private master::MasterObserver {
     const unsigned threads = std::min(4U, std::max(1U, std::thread::hardware_concurrency()));
     std::vector<std::thread> helpers;
     for (unsigned i = 1; i < threads; ++i) {
-      helpers.emplace_back([&memory] {
+      auto helper = runtime::makeThreaded<std::thread>([&memory] {
         while ((*memory)->prefaultNext()) {
         }
       });
+      if (!helper.ok()) break;  // it only takes longer
+      helpers.push_back(std::move(**helper));
     }
     uint64_t told = 0;
     while ((*memory)->prefaultNext()) {
@@ -266,7 +243,7 @@ class Server final : private master::MasterObserver {
 
   Outcome<std::unique_ptr<master::Master>> openMaster(transport::Locator coordinator) {
     master::MasterConfig config;
-    config.log = logConfig(settings_.memory_bytes);
+    config.log = logConfigOf(settings_.memory_bytes);
     config.index.initial_buckets_log2 = 16;
     config.index.reserve_bytes = std::max<uint64_t>(settings_.memory_bytes / 2, 64 << 20);
     config.self = {.locators = process_->locators(),
@@ -346,6 +323,18 @@ std::string hostName() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "server";
 }
 
+// A size as all others, or the word. CLI11 asks when it has the last word about the flag.
+CLI::Validator sizeOrAuto(bool& is_auto) {
+  CLI::Validator size = CLI::AsSizeValue(false);
+  return CLI::Validator(
+      [size, &is_auto](std::string& text) {
+        is_auto = text == "auto";
+        if (is_auto) text = "0";
+        return is_auto ? std::string() : size(text);
+      },
+      size.get_description());
+}
+
 int main(int argc, char** argv) {
   StandardOutput output(kProgram);
   ServerSettings settings;
@@ -356,10 +345,12 @@ int main(int argc, char** argv) {
   app.add_option("--coordinator", settings.coordinator, "Locator of the coordinator")->envname("RAMCORE_COORDINATOR");
   app.add_option(
          "--memory", settings.memory_bytes,
-         "Memory for objects, in bytes or with a unit (KiB, MiB, GiB), in steps of 64KiB. On top of it come the "
-         "index, about 13 bytes for each object (half of --memory or 64MiB at most), and some bookkeeping")
+         "Memory for objects, in bytes or with a unit (KiB, MiB, GiB), in steps of 64KiB; auto: what fits into the "
+         "free "
+         "memory of the machine and its control group. On top of it come the index, about 13 bytes for each object "
+         "(half of --memory or 64MiB at most), and some bookkeeping")
       ->envname("RAMCORE_MEMORY")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(sizeOrAuto(settings.memory_is_auto))
       ->default_str(formatSize(settings.memory_bytes));
   app.add_flag("--hugetlb", settings.reserved_huge_pages,
                "Take --memory from the huge pages of 2 MiB that the machine has set aside (vm.nr_hugepages), in place "
@@ -438,6 +429,11 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   if (!parseFlags(app, argc, argv, exit_code)) return output.finish(exit_code);
   if (min_replicas->empty() && settings.replication.replicas == 1) settings.replication.min_replicas = 1;
+  const auto chosen =
+      chooseMemory(settings.memory_is_auto ? std::nullopt : std::optional<uint64_t>(settings.memory_bytes),
+                   runtime::MemoryLimit::ofThisProcess());
+  if (!chosen.ok()) return fail(kProgram, chosen.error());
+  settings.memory_bytes = *chosen;
   std::unique_ptr<log::LogMemory> memory;
   while (true) {
     Server server(settings, std::move(memory));

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "log/segment_format.h"
+#include "runtime/real/process_limits.h"
 #include "runtime/real/secret_file.h"
 #include "tools/support/dpdk_flags.h"
 #include "tools/support/listening.h"
@@ -26,18 +27,25 @@
 namespace ramcore::tools {
 namespace {
 
+// What a process opens beside sessions: storage, metrics, sets of descriptors, sessions to other servers.
+constexpr uint64_t kOwnFiles = 32;
+constexpr uint64_t kSessionsLeast = 16;
 constexpr int64_t kStopNsMax = 5 * runtime::kNanosPerSecond;
 
 // Ends the wait for signals when the stop came from elsewhere; what others send then is for the next one who waits.
 constexpr int kEndOfRun = SIGUSR2;
 
-void blockSignals() {
+// Those that run() waits for. The default of the last two would be to end the process without a word, and supervisors
+// take an end by SIGHUP for one that was wanted.
+sigset_t handledSignals() {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGUSR1);
-  sigaddset(&set, kEndOfRun);
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGUSR2}) sigaddset(&set, number);
+  return set;
+}
+
+void blockSignals() {
+  const sigset_t set = handledSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
 }
@@ -144,6 +152,12 @@ void addProcessFlags(CLI::App& app, ProcessSettings& settings) {
   app.add_option("--workers", settings.workers, "Threads for long requests and background work")
       ->envname("RAMCORE_WORKERS")
       ->check(CLI::Range(1, 32));
+  app.add_option(
+         "--sessions-max", settings.sessions_max,
+         "Sessions that each transport of this process takes, others are refused; fewer where the hard limit of "
+         "open files (ulimit -Hn) is less")
+      ->envname("RAMCORE_SESSIONS_MAX")
+      ->check(CLI::Range(16, 1'000'000));
   app.set_config("--config", "", "TOML file with the same names as the flags (without dashes in front)");
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.set_version_flag("--version", std::string("ramcore ") + RAMCORE_VERSION + " (wire format " +
@@ -219,6 +233,8 @@ std::function<std::string(const std::string&)> signedNumber() {
 }
 
 bool parseFlags(CLI::App& app, int argc, char** argv, int& exit_code) {
+  runtime::ignoreFileSizeSignal();
+  runtime::raiseDescriptorLimit();
   app.config_formatter(std::make_shared<EnvironmentBeatsFile>(app));
   try {
     app.parse(argc, argv);
@@ -324,8 +340,11 @@ Outcome<std::unique_ptr<Process>> Process::open(const ProcessSettings& settings,
   }
 
   std::vector<transport::ListenWish> listen;
-  const auto choices = choose(settings, listen);
+  auto choices = choose(settings, listen);
   if (!choices.ok()) return choices.error();
+  auto sessions_max = process->limitSessions();
+  if (!sessions_max.ok()) return std::move(sessions_max).error();
+  choices->sessions_max = *sessions_max;
   auto network = transport::TransportSet::open(
       *choices, {.clock = process->clock_, .entropy = process->entropy_, .trace = process->trace_}, process->identity_);
   if (!network.ok()) return std::move(network).error();
@@ -340,14 +359,32 @@ Outcome<std::unique_ptr<Process>> Process::open(const ProcessSettings& settings,
   if (hooks) process->dispatch_->setHooks(hooks());
   for (transport::Endpoint* endpoint : process->network_->endpoints()) process->dispatch_->addEndpoint(*endpoint);
   for (uint32_t i = 0; i < settings.workers; ++i) {
-    process->workers_.push_back(std::make_unique<runtime::ThreadExecutor>(process->clock_, "worker" + std::to_string(i),
-                                                                          hooks ? hooks() : runtime::ExecutorHooks{}));
+    auto worker = runtime::makeThreaded<runtime::ThreadExecutor>(process->clock_, "worker" + std::to_string(i),
+                                                                 hooks ? hooks() : runtime::ExecutorHooks{});
+    if (!worker.ok()) return std::move(worker).error();
+    process->workers_.push_back(std::move(worker).value());
   }
   process->dispatch_->setWorkers(process->workers());
   process->caller_ = std::make_unique<rpc::Caller>(*process->dispatch_);
   process->stop_job_ = std::make_unique<StopJob>(*process);
   process->list_job_ = std::make_unique<ListJob>(*process);
   return process;
+}
+
+// Sessions that find no descriptor are refused less orderly than those beyond a limit, so the limit is set below.
+Outcome<uint32_t> Process::limitSessions() {
+  const uint64_t files = runtime::raiseDescriptorLimit().soft;
+  if (files < kOwnFiles + kSessionsLeast) {
+    return Failure{Status::BadConfig, "this process may open " + std::to_string(files) + " files; it needs " +
+                                          std::to_string(kOwnFiles + kSessionsLeast) +
+                                          " at least: raise the hard limit (ulimit -Hn, LimitNOFILE= of the unit)"};
+  }
+  if (files - kOwnFiles >= settings_.sessions_max) return settings_.sessions_max;
+  const auto fewer = static_cast<uint32_t>(files - kOwnFiles);
+  trace_.warning("this process takes " + std::to_string(fewer) + " sessions, not --sessions-max " +
+                 std::to_string(settings_.sessions_max) + ": it may open no more than " + std::to_string(files) +
+                 " files; raise the hard limit (ulimit -Hn, LimitNOFILE= of the unit)");
+  return fewer;
 }
 
 std::vector<runtime::Executor*> Process::workers() const {
@@ -385,27 +422,36 @@ void Process::requestStop() {
   if (!stop_job_->posted.exchange(true)) dispatch_->post(*stop_job_, runtime::Priority::Membership);
 }
 
+void Process::awaitSignals() {
+  const sigset_t set = handledSignals();
+  int number = 0;
+  while (sigwait(&set, &number) == 0 && number != SIGTERM && number != SIGINT) {
+    if (number == kEndOfRun && run_ended_.load()) return;
+    if (number != SIGUSR1) {
+      trace_.warning(std::string(number == SIGHUP ? "SIGHUP" : "SIGUSR2") +
+                     " is ignored: flags, configuration and secret are read at the start; restart this process after "
+                     "a change");
+    } else if (!list_job_->posted.exchange(true)) {
+      dispatch_->post(*list_job_, runtime::Priority::Membership);
+    }
+  }
+  was_signalled_.store(true);
+  requestStop();
+}
+
 void Process::run(const std::function<void()>& on_stop, const std::function<bool()>& stopped) {
   stop_job_->on_stop = on_stop;
   stop_job_->stopped = stopped;
-  std::thread signals([this] {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGUSR1);
-    sigaddset(&set, kEndOfRun);
-    int signal_number = 0;
-    while (sigwait(&set, &signal_number) == 0 && signal_number == SIGUSR1) {
-      if (!list_job_->posted.exchange(true)) dispatch_->post(*list_job_, runtime::Priority::Membership);
-    }
-    if (signal_number == kEndOfRun) return;
-    was_signalled_.store(true);
-    requestStop();
-  });
+  auto signals = runtime::makeThreaded<std::thread>([this] { awaitSignals(); });
+  if (!signals.ok()) {
+    // Nothing was served yet.
+    fail(program_, signals.error());
+    std::_Exit(kExitFailed);
+  }
   dispatch_->run();
-  pthread_kill(signals.native_handle(), kEndOfRun);
-  signals.join();
+  run_ended_.store(true);
+  pthread_kill((*signals)->native_handle(), kEndOfRun);
+  (*signals)->join();
   for (auto& worker : workers_) worker->stop();
   if (!settings_.ready_file.empty()) unlink(settings_.ready_file.c_str());
   if (!stop_job_->has_ended) {

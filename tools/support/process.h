@@ -45,13 +45,15 @@ struct ProcessSettings {
   uint32_t spin_us = 50;
   uint32_t pin_deadline_ms = 100;
   uint32_t workers = 1;
+  uint32_t sessions_max = 16384;
 };
 
 /// Adds the common flags, with environment variables RAMCORE_..., `--config FILE` (TOML; flags beat environment, which
 /// beats the file; unknown keys are errors) and `--version`. Borrows `settings`.
 void addProcessFlags(CLI::App& app, ProcessSettings& settings);
 /// Parses the command line. Returns false when the process is to end with `exit_code` (help, version, or a mistake that
-/// was printed in one line).
+/// was printed in one line). From then on a file that may not grow is an error of its write, no signal,
+/// and as many files may be open as the system allows.
 bool parseFlags(CLI::App& app, int argc, char** argv, int& exit_code);
 /// One line on stderr, "program: cause; remedy", and the exit code for it: kExitUsage for BadConfig, else kExitFailed.
 int fail(const std::string& program, const Failure& failure);
@@ -65,8 +67,8 @@ std::function<std::string(const std::string&)> signedNumber();
 /// Life: open, build the role on dispatch() and caller(), ready(), run().
 class Process {
  public:
-  /// Opens transports and listens. Must be called before any other thread exists: it blocks SIGTERM and SIGINT, which
-  /// run() handles.
+  /// Opens transports and listens. Must be called before any other thread exists: it blocks the signals that run()
+  /// handles.
   /// @param hooks  called once for the dispatch thread and then once for each worker.
   static Outcome<std::unique_ptr<Process>> open(const ProcessSettings& settings, const std::string& program,
                                                 transport::Role role,
@@ -98,6 +100,9 @@ class Process {
  private:
   struct StopJob;
   struct ListJob;
+  void awaitSignals();
+  /// How many sessions a transport may have. Failure: BadConfig: hardly any descriptor.
+  Outcome<uint32_t> limitSessions();
   /// Empty: only finds out whether it could be written. Failure: IoError.
   Outcome<bool> writeReadyFile(const std::string& content) const;
   Process(const ProcessSettings& settings, const std::string& program);
@@ -114,6 +119,7 @@ class Process {
   std::unique_ptr<rpc::Caller> caller_;
   std::vector<std::string> locators_;
   std::atomic<bool> was_signalled_{false};
+  std::atomic<bool> run_ended_{false};
   std::unique_ptr<StopJob> stop_job_;
   std::unique_ptr<ListJob> list_job_;
 };

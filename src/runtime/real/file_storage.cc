@@ -20,6 +20,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/spin_lock.h"
+#include "runtime/real/process_limits.h"
 
 namespace ramcore::runtime {
 namespace {
@@ -234,13 +235,14 @@ void FileStorage::Flusher::flushGroup(std::span<Entry> group) {
 
 // ---- FileStorage
 
-FileStorage::FileStorage(std::string directory, int directory_descriptor, int lock_descriptor, Trace& trace, Sync sync)
+FileStorage::FileStorage(std::string directory, int directory_descriptor, int lock_descriptor, Trace& trace,
+                         std::unique_ptr<Flusher> flusher)
     : directory_(std::move(directory)),
       directory_descriptor_(directory_descriptor),
       lock_descriptor_(lock_descriptor),
       trace_(trace),
       power_epoch_(readPowerEpoch()),
-      flusher_(std::make_unique<Flusher>(sync)) {}
+      flusher_(std::move(flusher)) {}
 
 FileStorage::~FileStorage() {
   flusher_.reset();
@@ -268,7 +270,13 @@ Outcome<std::unique_ptr<FileStorage>> FileStorage::open(const std::string& direc
     }
     return Failure{Status::IoError, "cannot lock the directory " + directory + ": " + describe(error)};
   }
-  std::unique_ptr<FileStorage> storage(new FileStorage(directory, descriptor, lock, trace, sync));
+  auto flusher = makeThreaded<Flusher>(sync);
+  if (!flusher.ok()) {
+    ::close(lock);
+    ::close(descriptor);
+    return std::move(flusher).error();
+  }
+  std::unique_ptr<FileStorage> storage(new FileStorage(directory, descriptor, lock, trace, std::move(flusher).value()));
   if (storage->removeUnfinished() != Status::Ok) return storage->ioError("clean up");
   return storage;
 }
@@ -313,8 +321,9 @@ Outcome<std::unique_ptr<StorageFile>> FileStorage::create(std::string_view name,
     ::close(descriptor);
     ::unlinkat(directory_descriptor_, unfinished.c_str(), 0);
     if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
-      return Failure{Status::NoSpace,
-                     "no space for " + std::to_string(bytes) + " bytes in the directory " + directory_};
+      const std::string limit = error == EFBIG ? fileSizeObstacle(bytes) : std::string();
+      return Failure{Status::NoSpace, "no space for " + std::to_string(bytes) + " bytes in the directory " +
+                                          directory_ + (limit.empty() ? "" : ": ") + limit};
     }
     errno = error;
     return ioError("create " + final_name);

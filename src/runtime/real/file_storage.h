@@ -33,7 +33,8 @@ class FileStorage final : public Storage {
   class File;
   class Flusher;
 
-  FileStorage(std::string directory, int directory_descriptor, int lock_descriptor, Trace& trace, Sync sync);
+  FileStorage(std::string directory, int directory_descriptor, int lock_descriptor, Trace& trace,
+              std::unique_ptr<Flusher> flusher);
   Failure ioError(const std::string& what) const;
   Status removeUnfinished();
 

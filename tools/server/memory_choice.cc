@@ -1,0 +1,69 @@
+#include "tools/server/memory_choice.h"
+
+#include <algorithm>
+#include <string>
+
+#include "log/entry_ref.h"
+#include "tools/support/display.h"
+
+namespace ramcore::tools {
+namespace {
+
+constexpr uint64_t kMegabyte = uint64_t{1} << 20;
+
+uint64_t leastMemory() {
+  uint64_t least = kMegabyte;
+  while (!logConfigOf(least).validate().ok()) least += kMegabyte;
+  return least;
+}
+
+uint64_t mostMemory() {
+  uint64_t most = log::EntryRef::kMemoryBytesMax;
+  while (!logConfigOf(most).validate().ok()) most /= 2;
+  return most;
+}
+
+// The inverse of bytesBeside(), in whole megabytes; 0: nothing fits.
+uint64_t memoryWithin(uint64_t bytes) {
+  const uint64_t fixed = bytesBeside(0);
+  return bytes <= fixed ? 0 : (bytes - fixed) / 9 * 8 / kMegabyte * kMegabyte;
+}
+
+Outcome<uint64_t> chooseByItself(const runtime::MemoryLimit& limit) {
+  // A sixteenth stays free: for files that the system caches, and for others.
+  const uint64_t fitting = std::min(memoryWithin(limit.free_bytes / 16 * 15), mostMemory());
+  const uint64_t least = leastMemory();
+  if (fitting >= least) return fitting;
+  return Failure{Status::BadConfig, "--memory auto: " + limit.who + " has " + formatBytes(limit.free_bytes) +
+                                        " free, and the smallest server needs " +
+                                        formatBytes(least + bytesBeside(least)) + "; give it more, or stop others"};
+}
+
+}  // namespace
+
+log::LogConfig logConfigOf(uint64_t memory_bytes) {
+  log::LogConfig config;
+  config.memory_bytes = memory_bytes / config.seglet_bytes * config.seglet_bytes;
+  return config;
+}
+
+Outcome<uint64_t> chooseMemory(std::optional<uint64_t> wanted, const runtime::MemoryLimit& limit) {
+  if (!wanted) return chooseByItself(limit);
+  const uint64_t least = leastMemory();
+  const std::string given = "--memory " + formatSize(*wanted);
+  const bool is_too_much = *wanted > limit.bytes || *wanted + bytesBeside(*wanted) > limit.bytes;
+  if (*wanted >= least && limit.bytes != 0 && is_too_much) {
+    const uint64_t example = std::max(least, memoryWithin(limit.bytes / 16 * 15));
+    return Failure{Status::BadConfig, given + " and about " + formatBytes(bytesBeside(*wanted)) +
+                                          " of index and buffers are more than " + limit.who + " has, " +
+                                          formatBytes(limit.bytes) +
+                                          ": the system kills who takes more; give less, for example " +
+                                          formatSize(example) + ", or --memory auto"};
+  }
+  if (logConfigOf(*wanted).validate().ok()) return *wanted;
+  return Failure{Status::BadConfig, given + " is too " + (*wanted < least ? "little" : "much") + " for a log; give " +
+                                        formatSize(least) + " to " + formatSize(mostMemory()) +
+                                        ", for example --memory " + formatSize(std::max(least, uint64_t{1} << 30))};
+}
+
+}  // namespace ramcore::tools

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/result.h"
+#include "log/log_config.h"
+#include "runtime/real/memory_limit.h"
+
+namespace ramcore::tools {
+
+/// The log of a server that is given so much memory.
+log::LogConfig logConfigOf(uint64_t memory_bytes);
+
+/// What comes on top of the log's memory: the index, as large as objects of a hundred bytes make it, and some for
+/// messages, sessions and bookkeeping.
+constexpr uint64_t bytesBeside(uint64_t memory_bytes) { return memory_bytes / 8 + (uint64_t{64} << 20); }
+
+/// Judges --memory before anything is mapped or touched.
+/// @param wanted  nullopt: as much as fits into what is free
+/// Gives the memory of the log. Failure: BadConfig.
+Outcome<uint64_t> chooseMemory(std::optional<uint64_t> wanted, const runtime::MemoryLimit& limit);
+
+}  // namespace ramcore::tools
