@@ -15,7 +15,7 @@ Backup::Backup(std::unique_ptr<FrameStore> store, const BackupConfig& config, co
       store_(std::move(store)),
       judge_(environment.caller, environment.dispatch, environment.coordinator),
       service_({*store_, environment.dispatch, environment.dispatch.backgroundExecutor(), judge_, environment.trace,
-                environment.on_fence}),
+                environment.on_fence, environment.obeys}),
       scrubber_({*store_, environment.dispatch, environment.dispatch.backgroundExecutor(), judge_, environment.trace},
                 config.scrub) {
   const StoreStats& stats = store_->stats();

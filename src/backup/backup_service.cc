@@ -159,6 +159,7 @@ void BackupService::freeReplica(Request request) {
 // ---- fencing
 
 runtime::Task<void> BackupService::fenceServer(Request request) {
+  if (parts_.obeys && !parts_.obeys(request.peerId())) co_return request.reply(Status::RetryLater);
   const Running running(running_);
   control::FenceServerRequest ask;
   if (!rpc::parseRequest(request, ask) || ask.server() == 0) {

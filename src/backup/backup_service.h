@@ -30,7 +30,8 @@ class BackupService {
     runtime::Executor& background;
     ReplicaJudge& judge;
     Trace& trace;
-    std::function<void()> on_fence;  ///< may be empty; see Backup::Environment
+    std::function<void()> on_fence;                  ///< may be empty; see Backup::Environment
+    std::function<bool(uint64_t start)> obeys = {};  ///< likewise
   };
   explicit BackupService(const Parts& parts);
   BackupService(const BackupService&) = delete;

@@ -136,7 +136,7 @@ Outcome<std::unique_ptr<Client::Impl>> Client::Impl::open(const ClientOptions& o
       std::make_unique<rpc::Dispatch>(*impl->clock_, trace, impl->transports_->sleeper(), rpc::DispatchOptions{});
   for (transport::Endpoint* endpoint : impl->transports_->endpoints()) impl->dispatch_->addEndpoint(*endpoint);
   impl->caller_ = std::make_unique<rpc::Caller>(*impl->dispatch_);
-  impl->caller_->learnClusterOf(impl->identity_);
+  impl->caller_->learnClusterFor(impl->identity_);
   client::ClusterClientOptions cluster_options;
   cluster_options.renew_by_timer = false;
   impl->cluster_ = std::make_unique<ClusterClient>(*impl->caller_, *impl->entropy_, std::move(coordinators).value(),

@@ -11,8 +11,10 @@ namespace ramcore::coordinator {
 namespace {
 
 // More ids, and more epochs of one tablet, than a coordinator hands out between two copies of its state. Table ids have
-// 32 bits.
-constexpr uint64_t kSkippedIds = uint64_t{1} << 20;
+// 32 bits, so fewer of them.
+constexpr uint64_t kSkipped = uint64_t{1} << 32;
+constexpr uint64_t kSkippedTables = uint64_t{1} << 20;
+constexpr std::string_view kTables = "table";
 
 }  // namespace
 
@@ -120,7 +122,7 @@ runtime::Task<Status> ChangeHistory::giveUpMissing() {
   // What is given up may have handed out as many ids and epochs as it has changes, and more.
   const uint64_t own = journal_.store().changeNumber();
   const uint64_t named = missingNumber();
-  const uint64_t step = kSkippedIds + (named > own ? named - own : 0);
+  const uint64_t step = kSkipped + (named > own ? named - own : 0);
   Status done = co_await skipIds(step);
   if (done == Status::Ok) done = co_await skipEpochs(step);
   if (done == Status::Ok) done = co_await endServers();
@@ -162,7 +164,7 @@ runtime::Task<Status> ChangeHistory::skipIds(uint64_t step) {
     IdAllocator ids(journal_, kind);
     const Status loaded = co_await ids.load();
     if (loaded != Status::Ok) co_return loaded;
-    skipped.push_back({ids.key_, encodeAllocator(ids.reserved_until_ + step)});
+    skipped.push_back({ids.key_, encodeAllocator(ids.reserved_until_ + (kind == kTables ? kSkippedTables : step))});
   }
   co_return co_await commitAll(std::move(skipped));
 }

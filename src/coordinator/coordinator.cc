@@ -12,6 +12,7 @@ struct Coordinator::State {
         journal(environment.store, environment.dispatch, environment.on_failed),
         history(journal, environment.start),
         given_up_change(options.given_up_change),
+        on_behind(environment.on_behind),
         membership(journal, environment.trace, options.membership),
         clients(journal, options.client_lease_ns),
         masters(environment.caller, journal, membership, history, options.call_ns),
@@ -31,6 +32,7 @@ struct Coordinator::State {
   Journal journal;
   ChangeHistory history;
   const uint64_t given_up_change;
+  const std::function<void()> on_behind;
   bool has_begun = false;  ///< the parts have
   Membership membership;
   ClientLeases clients;
@@ -124,6 +126,7 @@ runtime::Task<void> Coordinator::endForMissing(State& state, ServerId server) {
   state.trace.error(state.history.describeMissing() + (server ? ", says server " + std::to_string(server.value) : "") +
                     "; nobody is served" +
                     (stored == Status::Ok ? "" : ", and that could not be stored (" + std::string(name(stored)) + ")"));
+  if (state.on_behind) state.on_behind();
   if (state.has_begun) endParts(state);
 }
 

@@ -44,6 +44,8 @@ class Coordinator {
     Trace& trace;
     /// The store failed, or another coordinator leads: nothing is answered any more, the process has to end.
     std::function<void(Status)> on_failed;
+    /// The state has proved to be an older copy: nobody is served. May be empty.
+    std::function<void()> on_behind = {};
     /// Drawn at random for this start, not 0: tells its changes from those of others. Also the id in the identity of
     /// this process: servers obey the start that has answered their last renewal.
     uint64_t start = 0;

@@ -117,8 +117,6 @@ Status CoordinatorService::receive(const Request& request, Message& message) con
 }
 
 // A state that was just read may be an older copy. What is handed out or given up with it can hardly be taken back, so
-// most servers have their turn to say what they have heard, before.
-// A state that was just read may be an older copy. What is handed out or given up with it can hardly be taken back, so
 // most servers have their turn to say what they have heard, before. A server that asks has said it itself.
 bool CoordinatorService::isReliable(const Request& request) const {
   const Membership& membership = services_.membership;
@@ -145,12 +143,15 @@ Status CoordinatorService::receiveOfMember(const Request& request, Message& mess
   return is_own ? Status::Ok : Status::BadRequest;
 }
 
-// Also when nobody is served any more: the more is known of what is missing, the better.
-bool CoordinatorService::hasChange(ServerId server, ClusterId cluster, ChangeRef heard) const {
+// Also when nobody is served any more: what else is named then counts after a restart.
+Status CoordinatorService::checkHeard(ServerId server, ClusterId cluster, ChangeRef heard) const {
+  // Nobody lives to see so many changes.
+  constexpr uint64_t kNumberMax = 1'000'000'000'000'000'000;
+  if (heard.number > kNumberMax) return Status::BadRequest;
   const bool can_tell = is_open_ || closed_ == Status::StateBehind;
-  if (!can_tell || cluster != services_.journal.store().cluster() || services_.history.has(heard)) return true;
+  if (!can_tell || cluster != services_.journal.store().cluster() || services_.history.has(heard)) return Status::Ok;
   on_missing_(server, heard);
-  return false;
+  return Status::StateBehind;
 }
 
 void CoordinatorService::addTo(rpc::ServiceTable& table) {
@@ -194,9 +195,9 @@ runtime::Task<void> CoordinatorService::enlist(Request request) {
   control::EnlistRequest message;
   if (!rpc::parseRequest(request, message))
     co_return refuse(std::move(request), is_open_ ? Status::BadRequest : closed_);
-  if (!hasChange(ServerId(message.former_id()), ClusterId(message.former_cluster()), wire::changeOf(message.heard()))) {
-    co_return refuse(std::move(request), Status::StateBehind);
-  }
+  const Status heard =
+      checkHeard(ServerId(message.former_id()), ClusterId(message.former_cluster()), wire::changeOf(message.heard()));
+  if (heard != Status::Ok) co_return refuse(std::move(request), heard);
   if (!is_open_) co_return refuse(std::move(request), closed_);
   // Ids are those of one cluster: the storage of another one would prove the death of somebody who lives.
   const ClusterId cluster = services_.journal.store().cluster();
@@ -233,10 +234,12 @@ runtime::Task<void> CoordinatorService::enlist(Request request) {
 
 void CoordinatorService::renewServer(Request request) {
   control::RenewServerLeaseRequest message;
-  const ServerId id(rpc::parseRequest(request, message) ? message.id() : 0);
-  if (!hasChange(id, ClusterId(message.cluster()), wire::changeOf(message.heard()))) {
-    return refuse(std::move(request), Status::StateBehind);
-  }
+  if (!rpc::parseRequest(request, message)) return refuse(std::move(request), is_open_ ? Status::BadRequest : closed_);
+  const ServerId id(message.id());
+  const bool is_own = request.peerId() == 0 || request.peerId() == message.id();
+  const Status heard =
+      is_own ? checkHeard(id, ClusterId(message.cluster()), wire::changeOf(message.heard())) : Status::BadRequest;
+  if (heard != Status::Ok) return refuse(std::move(request), heard);
   const Status received = receiveOfMember(request, message);
   if (received != Status::Ok) return refuse(std::move(request), received);
   const Status renewed = services_.membership.renew(
@@ -246,8 +249,8 @@ void CoordinatorService::renewServer(Request request) {
   control::RenewServerLeaseResponse response;
   response.set_lease_ns(services_.membership.leaseNs());
   response.set_membership(services_.membership.version());
-  // Before, it would follow what may be an older copy, and take the right state for one when that is back.
   response.set_start(services_.history.start());
+  // Before, it would follow what may be an older copy, and take the right state for one when that is back.
   if (services_.membership.isSettled()) {
     wire::fillChange(services_.history.latest(), *response.mutable_change());
   }

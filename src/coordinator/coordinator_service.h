@@ -75,7 +75,8 @@ class CoordinatorService {
   template <typename Message>
   Status receiveOfMember(const rpc::Request& request, Message& message) const;
   bool isReliable(const rpc::Request& request) const;
-  bool hasChange(ServerId server, ClusterId cluster, ChangeRef heard) const;
+  /// StateBehind: it is missing here; BadRequest: it makes no sense.
+  Status checkHeard(ServerId server, ClusterId cluster, ChangeRef heard) const;
   int64_t waitDeadlineNs() const { return services_.journal.nowNs() + options_.request_wait_ns; }
 
   const Services services_;

@@ -328,9 +328,8 @@ runtime::Task<void> Membership::watch() {
   while (!journal_.stopping()) {
     const int64_t wake_ns = nextLookNs();
     const Status woken = co_await changed_.wait(wake_ns);
-    if (woken != Status::DeadlineExceeded) continue;
     const int64_t now_ns = journal_.nowNs();
-    if (now_ns > wake_ns + options_.lease_ns / 2) {
+    if (woken == Status::DeadlineExceeded && now_ns > wake_ns + options_.lease_ns / 2) {
       // This process stood still, and renewals wait unread: silence proves nothing before they had their turn.
       no_verdict_before_ns_ = std::max(no_verdict_before_ns_, now_ns + options_.lease_ns);
       hearing_since_ns_ = now_ns;
@@ -338,7 +337,8 @@ runtime::Task<void> Membership::watch() {
                      " ms; it waits with verdicts");
       continue;
     }
-    if (now_ns < no_verdict_before_ns_) continue;
+    // Also when somebody has enlisted: those who do so again and again do not keep the dead.
+    if (now_ns < no_verdict_before_ns_ || journal_.stopping()) continue;
     co_await judgeSilent();
   }
 }
@@ -471,7 +471,8 @@ bool Membership::isSettled() const {
     alive += member.server.alive ? 1 : 0;
     heard += member.server.alive && member.has_spoken ? 1 : 0;
   }
-  return heard * 2 >= alive;
+  // Where nobody is known to live, those who come may know more, unless there never was anybody.
+  return alive == 0 ? ids_.end() <= 1 : heard * 2 >= alive;
 }
 
 bool Membership::isHeard(ServerId id) const {

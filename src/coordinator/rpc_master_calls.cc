@@ -42,7 +42,7 @@ runtime::Task<Status> RpcMasterCalls::call(ServerId server, Opcode opcode, Reque
   const Server* member = membership_.find(server);
   if (member == nullptr || journal_.stopping()) co_return Status::Unreachable;
   // As long as this state may be an older copy, nobody is told to act on it.
-  if (!membership_.isSettled()) co_return Status::RetryLater;
+  if (!membership_.isSettled() || history_.isBehind()) co_return Status::RetryLater;
   rpc::PeerAddress address{.id = server.value, .locators = {}};
   for (const std::string& text : member->locators) {
     Outcome<transport::Locator> locator = transport::Locator::parse(text);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -143,7 +144,7 @@ Failure SqliteStateStore::failure(int code, const std::string& path) const {
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
       return {Status::Corrupt, "'" + path + "' is damaged or no coordinator's file (" + cause +
-                                   "): put the newest copy of it in its place (see --export)"};
+                                   "): put the newest copy of it into an empty directory (see --export)"};
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
@@ -156,7 +157,28 @@ Failure SqliteStateStore::failure(int code, const std::string& path) const {
 
 int SqliteStateStore::run(const char* sql) { return sqlite3_exec(database_, sql, nullptr, nullptr, nullptr); }
 
+// A copy that was made by exportTo() has no log of its own yet (SQLite's file format, bytes 18 and 19). One that lies
+// beside it is of the file that was here before: SQLite would write old and new pages into one another, and nobody
+// would notice.
+Failure SqliteStateStore::checkLog(const std::string& path) {
+  const std::string log = path + "-wal";
+  std::error_code error;
+  const auto log_bytes = std::filesystem::file_size(log, error);
+  if (error || log_bytes == 0) return fine();
+  std::array<char, 20> head{};
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool is_read = fd >= 0 && ::read(fd, head.data(), head.size()) == static_cast<ssize_t>(head.size());
+  if (fd >= 0) ::close(fd);
+  constexpr char kWithLog = 2;
+  if (is_read && head[18] == kWithLog && head[19] == kWithLog) return fine();
+  return {Status::BadConfig, "'" + log + "' belongs to a file that was here before '" + path +
+                                 "' was put in its place: copies go into an empty directory; remove " + kFileName +
+                                 "-wal and " + kFileName + "-shm if this copy is meant"};
+}
+
 Failure SqliteStateStore::openDatabase(const std::string& path) {
+  const Failure foreign = checkLog(path);
+  if (foreign.status != Status::Ok) return foreign;
   // What SQLite makes beside a file gets the rights of that file. One of an older version may be open to others.
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (file >= 0) {
@@ -209,7 +231,8 @@ Failure SqliteStateStore::openCluster(const std::string& path, const StateDirect
   uint64_t cluster = 0;
   (void)readValue(kClusterKey, text);
   if (!parseNumber(text, cluster) || cluster == 0) {
-    return {Status::Corrupt, "'" + path + "' has no cluster id: put the newest copy of it in its place (see --export)"};
+    return {Status::Corrupt,
+            "'" + path + "' has no cluster id: put the newest copy of it into an empty directory (see --export)"};
   }
   cluster_ = ClusterId(cluster);
   Failure wrong = checkCluster(path, directory);

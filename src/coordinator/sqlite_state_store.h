@@ -65,6 +65,7 @@ class SqliteStateStore final : public StateStore {
 
   Failure prepareDirectory(const std::string& directory);
   Failure lockDirectory(const std::string& directory);
+  static Failure checkLog(const std::string& path);
   Failure openDatabase(const std::string& path);
   Failure openTable(const std::string& path);
   Failure openCluster(const std::string& path, const StateDirectory& directory, runtime::Entropy& entropy);

@@ -54,20 +54,21 @@ class FlushFile : private runtime::Flush {
 
 }  // namespace
 
-Outcome<std::unique_ptr<ChangeKeeper>> ChangeKeeper::open(runtime::Storage* storage, runtime::Executor& executor) {
-  if (storage == nullptr) return std::unique_ptr<ChangeKeeper>(new ChangeKeeper(executor, nullptr));
+Outcome<std::unique_ptr<ChangeKeeper>> ChangeKeeper::open(runtime::Storage* storage, runtime::Executor& executor,
+                                                          Trace& trace) {
+  if (storage == nullptr) return std::unique_ptr<ChangeKeeper>(new ChangeKeeper(executor, trace, nullptr));
   auto file = storage->open(kFileName);
   if (!file.ok() && file.status() == Status::NotFound) {
     file = storage->create(kFileName, kRecordCount * kBlockBytes);
   }
   if (!file.ok()) return std::move(file).error();
-  std::unique_ptr<ChangeKeeper> keeper(new ChangeKeeper(executor, std::move(file).value()));
+  std::unique_ptr<ChangeKeeper> keeper(new ChangeKeeper(executor, trace, std::move(file).value()));
   keeper->read();
   return keeper;
 }
 
-ChangeKeeper::ChangeKeeper(runtime::Executor& executor, std::unique_ptr<runtime::StorageFile> file)
-    : executor_(executor), file_(std::move(file)), written_(executor) {}
+ChangeKeeper::ChangeKeeper(runtime::Executor& executor, Trace& trace, std::unique_ptr<runtime::StorageFile> file)
+    : executor_(executor), trace_(trace), file_(std::move(file)), written_(executor) {}
 
 ChangeKeeper::~ChangeKeeper() { RC_CHECK(idle()); }
 
@@ -125,10 +126,15 @@ runtime::Task<void> ChangeKeeper::write() {
                   .reserved2 = 0,
                   .crc = 0};
     record.crc = crcOf(record);
+    // Into the page cache, some bytes, when something has changed.
     Status status = file_->write(record.generation % kRecordCount * kBlockBytes, bytesOf(record));
     if (status == Status::Ok) status = co_await FlushFile(*file_, executor_);
     has_failed_ = status != Status::Ok;
-    if (has_failed_) break;
+    if (has_failed_) {
+      trace_.error("what the coordinator says cannot be kept in the storage (" + std::string(name(status)) +
+                   "): this server remembers it for as long as it runs; start it again on another disk");
+      break;
+    }
     ++generation_;
     kept_ = change;
     written_.notifyAll();

@@ -6,6 +6,7 @@
 #include "base/change_ref.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "base/trace.h"
 #include "runtime/await.h"
 #include "runtime/storage.h"
 #include "runtime/task.h"
@@ -21,7 +22,8 @@ class ChangeKeeper {
  public:
   /// Opens the file "heard", or makes it. Blocks. @param storage  nullptr: none; outlives the keeper
   /// Failure, for a person: as Storage::create and open.
-  static Outcome<std::unique_ptr<ChangeKeeper>> open(runtime::Storage* storage, runtime::Executor& executor);
+  static Outcome<std::unique_ptr<ChangeKeeper>> open(runtime::Storage* storage, runtime::Executor& executor,
+                                                     Trace& trace);
   /// idle() is true (checked).
   ~ChangeKeeper();
 
@@ -42,12 +44,13 @@ class ChangeKeeper {
   bool idle() const { return !is_writing_; }
 
  private:
-  ChangeKeeper(runtime::Executor& executor, std::unique_ptr<runtime::StorageFile> file);
+  ChangeKeeper(runtime::Executor& executor, Trace& trace, std::unique_ptr<runtime::StorageFile> file);
   void read();
   void note(ChangeRef change);
   runtime::Task<void> write();
 
   runtime::Executor& executor_;
+  Trace& trace_;
   const std::unique_ptr<runtime::StorageFile> file_;  // nullptr: nothing is kept
   ClusterId cluster_;
   ChangeRef latest_;

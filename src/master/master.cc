@@ -34,7 +34,7 @@ Outcome<std::unique_ptr<Master>> Master::open(const MasterConfig& config, const 
   if (!valid.ok()) return valid.error();
   auto index = index::HashIndex::open(config.index, environment.rcu);
   if (!index.ok()) return std::move(index).error();
-  auto changes = ChangeKeeper::open(environment.storage, environment.dispatch);
+  auto changes = ChangeKeeper::open(environment.storage, environment.dispatch, environment.trace);
   if (!changes.ok()) return std::move(changes).error();
   return std::unique_ptr<Master>(
       new Master(config, environment, observer, std::move(index).value(), std::move(changes).value()));

@@ -106,6 +106,8 @@ class Master final : private LinkObserver {
 
   ServerId id() const { return link_.id(); }
   const ServerLease& lease() const { return lease_; }
+  /// Whether commands of this start of the coordinator are carried out: of the one that has answered the last renewal.
+  bool obeys(uint64_t start) const { return changes_->obeys(start); }
   /// The latest change of the coordinator's state that it has heard of.
   ChangeRef heard() const { return changes_->latest(); }
   /// nullptr before the master serves.

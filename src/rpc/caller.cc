@@ -345,10 +345,8 @@ transport::Endpoint* Caller::endpointFor(const transport::Locator& locator) cons
 void Caller::onSessionOpen(transport::Endpoint& endpoint, transport::SessionId session) {
   const auto found = by_session_.find({&endpoint, session.index, session.generation});
   if (found == by_session_.end()) return;
-  if (identity_ != nullptr && identity_->cluster == 0) {
-    const transport::Peer* const peer = endpoint.peer(session);
-    if (peer != nullptr && peer->role == transport::Role::Coordinator) identity_->cluster = peer->cluster;
-  }
+  const transport::Peer* const peer = identity_ != nullptr ? endpoint.peer(session) : nullptr;
+  if (peer != nullptr && peer->role == transport::Role::Coordinator) met_cluster_ = peer->cluster;
   found->second->onOpen();
 }
 

@@ -163,10 +163,13 @@ class Caller final : private SessionObserver {
   explicit Caller(Dispatch& dispatch, int64_t connect_ns = 2 * runtime::kNanosPerSecond);
   ~Caller();
 
-  /// The cluster of the first coordinator that is met is this process's own from then on: what listens at its address
-  /// later and is of another one is not talked to. `identity` is the one of the dispatch's endpoints, and outlives
-  /// this.
-  void learnClusterOf(transport::Identity& identity) { identity_ = &identity; }
+  /// `identity` is the one of the dispatch's endpoints, and outlives this; for settleCluster().
+  void learnClusterFor(transport::Identity& identity) { identity_ = &identity; }
+  /// Something depends on the cluster of the coordinator that was met last: it is this process's own from now on, and
+  /// what listens at its address later and is of another one is not talked to.
+  void settleCluster() {
+    if (identity_ != nullptr && identity_->cluster == 0) identity_->cluster = met_cluster_;
+  }
 
   /// The connection to a process; made on first use, kept until the end. The dispatch's thread.
   Connection& connection(const PeerAddress& address);
@@ -208,6 +211,7 @@ class Caller final : private SessionObserver {
   std::map<PeerAddress, std::unique_ptr<Connection>, AddressLess> connections_;
   std::map<SessionKey, Connection*> by_session_;  // only looked up, never walked: its order is by address
   transport::Identity* identity_ = nullptr;       // that does not know its cluster yet, perhaps
+  uint64_t met_cluster_ = 0;                      // of the coordinator to which a session was opened last
   bool shut_down_ = false;
 };
 

@@ -100,7 +100,8 @@ void ServerOfThreads::openBackup(const std::string& directory, const transport::
                                   .dispatch = node_.dispatch(),
                                   .caller = node_.caller(),
                                   .coordinator = {.id = 0, .locators = {coordinator}},
-                                  .on_fence = [this] { master_->refreshMembers(); }})
+                                  .on_fence = [this] { master_->refreshMembers(); },
+                                  .obeys = [this](uint64_t start) { return master_->obeys(start); }})
                 .value();
   backup_->addTo(node_.dispatch().services());
 }

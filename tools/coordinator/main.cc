@@ -58,6 +58,7 @@ class CoordinatorProcess {
                                               .store = *store_,
                                               .trace = process_->trace(),
                                               .on_failed = [this](Status status) { onFailed(status); },
+                                              .on_behind = [this] { tellRemedy(); },
                                               .start = process_->identity().id},
         options());
     auto metrics = MetricsServer::openIfWanted(settings_.process.metrics, process_->dispatch(), process_->clock());
@@ -113,8 +114,10 @@ class CoordinatorProcess {
   // It goes on, and tells whoever asks.
   void tellRemedy() {
     process_->trace().error(
-        "put the newest copy of coordinator.sqlite into --storage " + settings_.storage +
-        " while no coordinator runs there. If there is none: --accept-missing-changes NUMBER, with the number above, "
+        "put the newest copy of coordinator.sqlite into an empty directory and name that with --storage, in the place "
+        "of " +
+        settings_.storage +
+        ". If there is none: --accept-missing-changes NUMBER, with the number above, "
         "goes "
         "on once without them, and gives up tables that were made since, what was written since to tablets that were "
         "moved, split or recovered since, and perhaps the last writes to others. All servers begin anew, from what "

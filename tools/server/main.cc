@@ -107,7 +107,8 @@ class Server final : private master::MasterObserver {
   /// on as a new server, with another id, nothing in its memory, and the copies in its storage offered to recoveries.
   bool goesOn() const { return fenced_ && !process_->wasSignalled(); }
   std::unique_ptr<log::LogMemory> takeMemory() {
-    master_.reset();  // it has its log there
+    metrics_.reset();  // its threads look at the master
+    master_.reset();   // it has its log there
     return std::move(memory_);
   }
 
@@ -174,7 +175,8 @@ class Server final : private master::MasterObserver {
                                         .dispatch = process_->dispatch(),
                                         .caller = process_->caller(),
                                         .coordinator = {.id = 0, .locators = {coordinator}},
-                                        .on_fence = [this] { master_->refreshMembers(); }});
+                                        .on_fence = [this] { master_->refreshMembers(); },
+                                        .obeys = [this](uint64_t start) { return master_->obeys(start); }});
     if (!backup.ok()) return withFlags(std::move(backup).error());
     backup_ = std::move(backup).value();
     backup_->addTo(process_->dispatch().services());

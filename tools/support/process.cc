@@ -31,6 +31,7 @@ namespace {
 constexpr uint64_t kOwnFiles = 32;
 constexpr uint64_t kSessionsLeast = 16;
 constexpr int64_t kStopNsMax = 5 * runtime::kNanosPerSecond;
+constexpr int64_t kStopUnaskedNsMax = 300 * runtime::kNanosPerSecond;
 
 // Ends the wait for signals when the stop came from elsewhere; what others send then is for the next one who waits.
 constexpr int kEndOfRun = SIGUSR2;
@@ -284,7 +285,8 @@ struct Process::StopJob : runtime::Job, runtime::Timer {
   void begin() {
     if (begun) return;
     begun = true;
-    give_up_ns = process.clock_.nowNs() + kStopNsMax;
+    // Where nobody waits for the end, a disk that is slow to flush what is kept for others has its time.
+    give_up_ns = process.clock_.nowNs() + (process.was_signalled_.load() ? kStopNsMax : kStopUnaskedNsMax);
     process.dispatch_->refuseRequests();
     on_stop();
     look();

@@ -100,7 +100,7 @@ SimClient::SimClient(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
       start_(*this) {
   dispatch_.dispatch().addEndpoint(*endpoint_);
   caller_ = std::make_unique<rpc::Caller>(dispatch_.dispatch());
-  caller_->learnClusterOf(identity_);
+  caller_->learnClusterFor(identity_);
   auto locator = transport::Locator::parse("sim://" + coordinator_node);
   core_ = std::make_unique<client::ClusterClient>(
       *caller_, node_.entropy(), std::vector{rpc::PeerAddress{.id = 0, .locators = {std::move(locator).value()}}},

@@ -52,7 +52,8 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
          .dispatch = dispatch,
          .caller = *caller_,
          .coordinator = simAddress(options.coordinator_node),
-         .on_fence = [this] { master_->refreshMembers(); }});
+         .on_fence = [this] { master_->refreshMembers(); },
+         .obeys = [this](uint64_t start) { return master_->obeys(start); }});
     RC_CHECK_MSG(backup.ok(), "a simulated server cannot open its storage");
     backup_ = std::move(backup).value();
     backup_->addTo(dispatch.services());

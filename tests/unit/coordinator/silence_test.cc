@@ -1,4 +1,5 @@
-// What the silence of servers means: tests/models/silence_model.py walks it over time, here is each rule by itself.
+// What the silence of servers means: tests/models/silence_verdict_model.py walks it over time, here is each rule by
+// itself.
 #include "coordinator/silence.h"
 
 #include <gtest/gtest.h>

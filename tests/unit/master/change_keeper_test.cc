@@ -21,7 +21,7 @@ class Keeper : public testing::Test {
   ~Keeper() override { close(); }
   void open() {
     storage_ = disk_.open().value();
-    keeper_ = ChangeKeeper::open(storage_.get(), executor_).value();
+    keeper_ = ChangeKeeper::open(storage_.get(), executor_, silentTrace()).value();
   }
   void close() {
     if (keeper_ != nullptr) scheduler_.runUntil([this] { return keeper_->idle(); }, kEventsMax);
@@ -148,7 +148,7 @@ TEST_F(Keeper, ADiskThatFailsStopsNobody) {
 }
 
 TEST_F(Keeper, WithoutStorageItRemembersForAsLongAsItLives) {
-  keeper_ = ChangeKeeper::open(nullptr, executor_).value();
+  keeper_ = ChangeKeeper::open(nullptr, executor_, silentTrace()).value();
   hear({.start = 3, .number = 10});
   EXPECT_EQ(keepNow({.start = 3, .number = 11}), Status::Ok);
   EXPECT_EQ(keeper_->latest(), (ChangeRef{.start = 3, .number = 11}));

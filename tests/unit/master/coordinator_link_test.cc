@@ -153,7 +153,7 @@ class CoordinatorLinkTest : public ::testing::Test {
   rpc::Caller caller_{server_.dispatch};
   ServerLease lease_;
   Observer observer_;
-  std::unique_ptr<ChangeKeeper> changes_ = ChangeKeeper::open(nullptr, server_.dispatch).value();
+  std::unique_ptr<ChangeKeeper> changes_ = ChangeKeeper::open(nullptr, server_.dispatch, silentTrace()).value();
   CoordinatorLink link_{caller_,   server_.dispatch, {.id = 0, .locators = {where_}}, lease_, *changes_,
                         observer_, silentTrace()};
   Status answer_ = Status::Ok;
