@@ -11,14 +11,16 @@ namespace {
 Failure bad(std::string message) { return {Status::BadConfig, std::move(message)}; }
 
 constexpr uint32_t kSmallHeadTombstoneBytesMin = 16u << 10;
+constexpr uint32_t kSegmentBlocksMin = 4;
+// When a pass begins: the next head, the one after it, and what is written meanwhile.
+constexpr uint64_t kFreeSegments = 3;
 
 }  // namespace
 
 uint32_t LogConfig::extentBytesMin() const { return static_cast<uint32_t>(alignUp(entry_bytes_max, seglet_bytes)); }
 
 uint64_t LogConfig::cleanBelowFreeBytes() const {
-  constexpr uint64_t kSegmentsMin = 3;  // the next head, the one after it, and what is written during a pass
-  return std::max(memory_bytes / 1000 * clean_below_free_permille, kSegmentsMin * segment_bytes);
+  return std::max(memory_bytes / 1000 * clean_below_free_permille, kFreeSegments * segment_bytes);
 }
 
 uint32_t LogConfig::segmentSlots() const {
@@ -46,8 +48,9 @@ uint64_t LogConfig::survivorReserveBytes(uint32_t large_segment_count) const {
 }
 
 uint64_t LogConfig::liveBytesMax(double large_share, uint64_t reserve_bytes) const {
-  // Two heads (the present and the next one) are memory that the cleaner cannot gain from.
-  const uint64_t apart = smallHeadsBytes() + reserve_bytes + 2 * uint64_t{segment_bytes};
+  // What is free when a pass begins cannot be cleaned, nor can the head. In a small memory that is much of it: were it
+  // counted as room for objects, everything would be copied again and again.
+  const uint64_t apart = smallHeadsBytes() + reserve_bytes + (kFreeSegments + 1) * segment_bytes;
   const double percent = live_percent_max - large_share * (live_percent_max - large_live_percent_max);
   return static_cast<uint64_t>(static_cast<double>(memory_bytes - apart) / 100 * percent);
 }
@@ -63,7 +66,7 @@ Outcome<bool> LogConfig::validate() const {
   }
   // A group is an object or a tombstone, and at most two result records, and has to fit behind the head's own entries
   // with room lost at the ends of extents.
-  if (uint64_t{extentBytesMin()} * 4 > segment_bytes)
+  if (uint64_t{extentBytesMin()} * kSegmentBlocksMin > segment_bytes)
     return bad("largest entry must be at most a quarter of a segment");
   if (smallHeadBytes() > segment_bytes) return bad("memory too large for this segment size: use larger segments");
   if (memory_bytes % seglet_bytes != 0 || memory_bytes > EntryRef::kMemoryBytesMax) {
@@ -81,6 +84,18 @@ Outcome<bool> LogConfig::validate() const {
   const uint64_t least = smallHeadsBytes() + survivorReserveBytes() + 4 * uint64_t{segment_bytes};
   if (memory_bytes < least) return bad("memory too small: at least " + std::to_string(least) + " bytes");
   return true;
+}
+
+// A pass needs several segments that are neither head nor reserve to choose among, so in a small memory they are smaller;
+// as small as the largest entry allows, and their copies take a whole frame all the same.
+LogConfig LogConfig::forMemory(uint64_t memory_bytes) {
+  constexpr uint64_t kMemoryPart = 32;
+  LogConfig config;
+  config.memory_bytes = memory_bytes / config.seglet_bytes * config.seglet_bytes;
+  const uint64_t least = uint64_t{kSegmentBlocksMin} * config.extentBytesMin();
+  const uint64_t wanted = config.memory_bytes / kMemoryPart / config.seglet_bytes * config.seglet_bytes;
+  config.segment_bytes = static_cast<uint32_t>(std::clamp<uint64_t>(wanted, least, kFrameBytes));
+  return config;
 }
 
 LogConfig LogConfig::forTest() {

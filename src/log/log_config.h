@@ -7,12 +7,18 @@
 
 namespace ramcore::log {
 
-/// Sizes of one log. The same for every server of a cluster except `memory_bytes`.
+/// Sizes of one log. `segment_bytes` is at most kFrameBytes, the rest is the same for every server of a cluster but
+/// `memory_bytes`.
 struct LogConfig {
+  /// Room for one segment in the storage of every server of a cluster, and the size of segments in memories that are
+  /// not small.
+  static constexpr uint32_t kFrameBytes = 8u << 20;
+
+
   /// Memory of the whole log: live data, garbage and the cleaner's reserve. Everything the log stores is inside.
   uint64_t memory_bytes = uint64_t{256} << 20;
   /// Largest segment. Larger: fewer rolls and less metadata, coarser cleaning, longer recovery of the open head.
-  uint32_t segment_bytes = 8u << 20;
+  uint32_t segment_bytes = kFrameBytes;
   /// Unit in which memory is handed out.
   uint32_t seglet_bytes = 64u << 10;
   /// Largest single entry (header, key, payload, padding).
@@ -65,6 +71,8 @@ struct LogConfig {
   /// memory is such segments, because then there are some among the candidates of every pass.
   uint64_t survivorReserveBytes(uint32_t large_segment_count) const;
 
+  /// What a server with so much memory is to have: the defaults, and in a small memory smaller segments.
+  static LogConfig forMemory(uint64_t memory_bytes);
   /// Ok, or BadConfig with the flag that makes no sense.
   Outcome<bool> validate() const;
   /// 64 KB segments of 4 KB seglets in 1 MB: reaches every limit within milliseconds.

@@ -61,7 +61,7 @@ std::string silence(int64_t ns) {
 
 // What the segments that are missing may have held, if it is known which those are.
 uint64_t bytesMax(const RecoveryProgress& recovery) {
-  return recovery.missing_count * uint64_t{log::LogConfig{}.segment_bytes};
+  return recovery.missing_count * uint64_t{log::LogConfig::kFrameBytes};
 }
 
 const char* endName(End end) {

@@ -139,7 +139,7 @@ class Server final : private master::MasterObserver {
 
   Outcome<bool> checkStorage() const {
     const uint64_t least =
-        backup::FrameFile::fileBytes(backup::FrameFile::kFrameCountMin, log::LogConfig().segment_bytes);
+        backup::FrameFile::fileBytes(backup::FrameFile::kFrameCountMin, log::LogConfig::kFrameBytes);
     if (settings_.storage_bytes == 0 || settings_.storage_bytes >= least) return true;
     return Failure{Status::BadConfig, "--storage-bytes " + formatSize(settings_.storage_bytes) +
                                           " is too little; give at least " + formatSize(alignUp(least, kMegabyte)) +
@@ -166,7 +166,7 @@ class Server final : private master::MasterObserver {
     process_->trace().info("preparing " + formatBytes(settings_.storage_bytes) + " of storage for replicas in " +
                            settings_.storage);
     auto backup = backup::Backup::open({.storage_bytes = settings_.storage_bytes,
-                                        .segment_bytes = log::LogConfig().segment_bytes,
+                                        .segment_bytes = log::LogConfig::kFrameBytes,
                                         .scrub = {.bytes_per_second = settings_.scrub_bytes_per_s,
                                                   .pass_ns = settings_.scrub_every_s * runtime::kNanosPerSecond}},
                                        {.storage = *storage_,

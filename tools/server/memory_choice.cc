@@ -41,11 +41,7 @@ Outcome<uint64_t> chooseByItself(const runtime::MemoryLimit& limit) {
 
 }  // namespace
 
-log::LogConfig logConfigOf(uint64_t memory_bytes) {
-  log::LogConfig config;
-  config.memory_bytes = memory_bytes / config.seglet_bytes * config.seglet_bytes;
-  return config;
-}
+log::LogConfig logConfigOf(uint64_t memory_bytes) { return log::LogConfig::forMemory(memory_bytes); }
 
 Outcome<uint64_t> chooseMemory(std::optional<uint64_t> wanted, const runtime::MemoryLimit& limit) {
   if (!wanted) return chooseByItself(limit);
