@@ -326,6 +326,8 @@ Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns, 
     known.segments_repairing = state.segments_repairing();
     known.frames_total = state.frames_total();
     known.frames_free = std::min(state.frames_free(), state.frames_total());
+    known.storage_bytes = state.storage_bytes();
+    known.storage_bytes_needed = state.storage_bytes_needed();
     known.has_storage_failed = state.storage_failed();
     known.has_too_few = state.has_too_few();
     known.is_short_of_places = state.is_short_of_places();

@@ -58,9 +58,11 @@ struct ServerStatus {
   uint64_t segments_repairing = 0;  ///< that are copied again, because there is a server that could keep one more
   uint64_t frames_total = 0;        ///< of its storage, for replicas of others; 0: none
   uint64_t frames_free = 0;
-  bool has_storage_failed = false;  ///< a flush did: nothing is kept there any more
-  bool has_too_few = false;         ///< others keep copies, or have place: it takes no writes
-  bool is_short_of_places = false;  ///< its head found no place on the storage of others
+  uint64_t storage_bytes = 0;         ///< of all its frames
+  uint64_t storage_bytes_needed = 0;  ///< for its memory and replicas, where all servers are alike
+  bool has_storage_failed = false;    ///< a flush did: nothing is kept there any more
+  bool has_too_few = false;           ///< others keep copies, or have place: it takes no writes
+  bool is_short_of_places = false;    ///< its head found no place on the storage of others
 };
 
 /// The recovery of a dead server whose tablets are not all back.

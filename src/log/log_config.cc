@@ -86,10 +86,10 @@ Outcome<bool> LogConfig::validate() const {
   return true;
 }
 
-// A pass needs several segments that are neither head nor reserve to choose among, so in a small memory they are smaller;
-// as small as the largest entry allows, and their copies take a whole frame all the same.
+// A pass needs several segments that are neither head nor reserve to choose among, so in a small memory they are
+// smaller; as small as the largest entry allows, and their copies take a whole frame all the same.
 LogConfig LogConfig::forMemory(uint64_t memory_bytes) {
-  constexpr uint64_t kMemoryPart = 32;
+  constexpr uint64_t kMemoryPart = 18;
   LogConfig config;
   config.memory_bytes = memory_bytes / config.seglet_bytes * config.seglet_bytes;
   const uint64_t least = uint64_t{kSegmentBlocksMin} * config.extentBytesMin();

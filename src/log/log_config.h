@@ -14,7 +14,6 @@ struct LogConfig {
   /// not small.
   static constexpr uint32_t kFrameBytes = 8u << 20;
 
-
   /// Memory of the whole log: live data, garbage and the cleaner's reserve. Everything the log stores is inside.
   uint64_t memory_bytes = uint64_t{256} << 20;
   /// Largest segment. Larger: fewer rolls and less metadata, coarser cleaning, longer recovery of the open head.

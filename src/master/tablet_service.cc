@@ -392,6 +392,8 @@ void TabletService::serverState(Request request) {
   if (parts_.backup != nullptr) {
     answer.set_frames_total(parts_.backup->framesTotal());
     answer.set_frames_free(parts_.backup->framesFree());
+    answer.set_storage_bytes(parts_.backup->storageBytes());
+    answer.set_storage_bytes_needed(parts_.backup->storageBytesNeeded());
     answer.set_storage_failed(parts_.backup->hasFailed());
   }
   replyControl(std::move(request), answer);

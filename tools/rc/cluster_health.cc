@@ -24,6 +24,7 @@ class Judge {
     judgeCoordinator();
     judgeRecoveries();
     judgeReplicas();
+    judgeStorage();
     return std::move(health_);
   }
 
@@ -126,6 +127,28 @@ class Judge {
     }
     if (!any) add(State::Unavailable, "no server lives");
     health_.survivable_deaths = std::max(health_.replicas_least, 1U) - 1;
+  }
+
+  // All together: who has more makes up for who has less.
+  void judgeStorage() {
+    uint64_t bytes = 0;
+    uint64_t needed = 0;
+    uint64_t most_needed = 0;
+    for (const client::ServerStatus& server : status_.servers) {
+      if (!server.is_alive || !server.has_answered) continue;
+      bytes += server.storage_bytes;
+      needed += server.storage_bytes_needed;
+      most_needed = std::max(most_needed, server.storage_bytes_needed);
+    }
+    if (bytes >= needed) return;
+    constexpr uint64_t kMegabyte = uint64_t{1} << 20;
+    const auto roundedUp = [](uint64_t size) { return (size + kMegabyte - 1) / kMegabyte * kMegabyte; };
+    add(State::Degraded, "the storages of all servers, " + tools::formatBytes(bytes) +
+                             " together, may be too small to bring everything back when all are started again; start "
+                             "servers with --storage-bytes " +
+                             tools::formatSize(roundedUp(needed - bytes)) +
+                             " more in all, or each, one after the other, on a new --storage with --storage-bytes " +
+                             tools::formatSize(roundedUp(most_needed)));
   }
 
   void judgeRoom(const client::ServerStatus& server) {

@@ -159,6 +159,8 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
                               {"segments_repairing", server.segments_repairing},
                               {"frames_total", server.frames_total},
                               {"frames_free", server.frames_free},
+                              {"storage_bytes", server.storage_bytes},
+                              {"storage_bytes_needed", server.storage_bytes_needed},
                               {"storage_failed", server.has_storage_failed},
                               {"takes_writes", server.has_answered && !server.has_too_few},
                               {"is_short_of_places", server.is_short_of_places}});

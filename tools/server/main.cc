@@ -18,6 +18,7 @@
 #include "runtime/real/processors.h"
 #include "runtime/real/urcu_epoch.h"
 #include "tools/server/memory_choice.h"
+#include "tools/server/sizing.h"
 #include "tools/support/display.h"
 #include "tools/support/frame_gauge.h"
 #include "tools/support/metrics_server.h"
@@ -38,7 +39,7 @@ struct ServerSettings {
   bool memory_is_auto = false;
   std::string name;
   std::string storage = "ramcore-server";
-  uint64_t storage_bytes = uint64_t{4} << 30;
+  std::optional<uint64_t> storage_bytes;  // else as --memory and --replicas need it
   uint64_t scrub_bytes_per_s = uint64_t{16} << 20;
   uint32_t scrub_every_s = 24 * 3600;
   uint64_t scrub_memory_bytes_per_s = uint64_t{16} << 20;
@@ -76,7 +77,7 @@ class Server final : private master::MasterObserver {
     uint32_t index = 1;
     for (runtime::Executor* worker : process_->workers()) threads_.bind(index++, *worker);
 
-    if (settings_.storage_bytes != 0) {
+    if (storageBytes() != 0) {
       const auto kept = openBackup(*locator);
       if (!kept.ok()) return fail(kProgram, kept.error());
     }
@@ -122,7 +123,7 @@ class Server final : private master::MasterObserver {
 
   Outcome<bool> checkReplication() const {
     const master::ReplicationOptions& wanted = settings_.replication;
-    if (wanted.local_replica && settings_.storage_bytes == 0) {
+    if (wanted.local_replica && settings_.storage_bytes == 0U) {
       return Failure{Status::BadConfig, "--local-replica needs storage; leave out --storage-bytes 0"};
     }
     if (wanted.local_replica && wanted.replicas == 0) {
@@ -137,11 +138,15 @@ class Server final : private master::MasterObserver {
     return true;
   }
 
+  uint32_t copies() const { return settings_.replication.local_replica ? 1 : settings_.replication.replicas; }
+  uint64_t storageBytes() const {
+    return settings_.storage_bytes.value_or(storageBytesDefault(logConfig(settings_.memory_bytes), copies()));
+  }
+
   Outcome<bool> checkStorage() const {
-    const uint64_t least =
-        backup::FrameFile::fileBytes(backup::FrameFile::kFrameCountMin, log::LogConfig::kFrameBytes);
-    if (settings_.storage_bytes == 0 || settings_.storage_bytes >= least) return true;
-    return Failure{Status::BadConfig, "--storage-bytes " + formatSize(settings_.storage_bytes) +
+    const uint64_t least = backup::FrameFile::fileBytes(backup::FrameFile::kFrameCountMin, log::LogConfig::kFrameBytes);
+    if (storageBytes() == 0 || storageBytes() >= least) return true;
+    return Failure{Status::BadConfig, "--storage-bytes " + formatSize(storageBytes()) +
                                           " is too little; give at least " + formatSize(alignUp(least, kMegabyte)) +
                                           ", or 0 to keep no copies"};
   }
@@ -163,9 +168,9 @@ class Server final : private master::MasterObserver {
     auto storage = runtime::FileStorage::open(settings_.storage, process_->trace());
     if (!storage.ok()) return withFlags(std::move(storage).error());
     storage_ = std::move(storage).value();
-    process_->trace().info("preparing " + formatBytes(settings_.storage_bytes) + " of storage for replicas in " +
+    process_->trace().info("preparing " + formatBytes(storageBytes()) + " of storage for replicas in " +
                            settings_.storage);
-    auto backup = backup::Backup::open({.storage_bytes = settings_.storage_bytes,
+    auto backup = backup::Backup::open({.storage_bytes = storageBytes(),
                                         .segment_bytes = log::LogConfig::kFrameBytes,
                                         .scrub = {.bytes_per_second = settings_.scrub_bytes_per_s,
                                                   .pass_ns = settings_.scrub_every_s * runtime::kNanosPerSecond}},
@@ -180,7 +185,7 @@ class Server final : private master::MasterObserver {
     if (!backup.ok()) return withFlags(std::move(backup).error());
     backup_ = std::move(backup).value();
     backup_->addTo(process_->dispatch().services());
-    gauge_.emplace(backup_->store());
+    gauge_.emplace(backup_->store(), storageBytesNeeded(logConfig(settings_.memory_bytes), copies()));
     process_->identity().cluster = backup_->store().cluster().value;
     return true;
   }
@@ -382,13 +387,13 @@ int main(int argc, char** argv) {
   app.add_option("--storage", settings.storage,
                  "Directory for copies of what other servers hold; made if it is not there. It belongs to one server")
       ->envname("RAMCORE_STORAGE");
-  app.add_option(
-         "--storage-bytes", settings.storage_bytes,
-         "Space for such copies, in bytes or with a unit, taken at the first start; 0: keep none. Several times "
-         "--memory, because every server's objects are kept so many times as it has replicas")
+  app.add_option("--storage-bytes", settings.storage_bytes,
+                 "Space for such copies, in bytes or with a unit, taken at the first start; 0: keep none. Not given: "
+                 "as much as "
+                 "is needed where all servers are alike, some 4.5 times --memory for --replicas 3, 1.5 times for 1")
       ->envname("RAMCORE_STORAGE_BYTES")
       ->transform(CLI::AsSizeValue(false))
-      ->default_str(formatSize(settings.storage_bytes));
+      ->default_str("what --memory and --replicas need");
   app.add_option(
          "--scrub-bytes-per-s", settings.scrub_bytes_per_s,
          "How fast the copies are read again to find out whether the disk has kept them, in bytes or with a unit; 0: "

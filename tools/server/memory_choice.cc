@@ -4,6 +4,7 @@
 #include <string>
 
 #include "log/entry_ref.h"
+#include "tools/server/sizing.h"
 #include "tools/support/display.h"
 
 namespace ramcore::tools {
@@ -11,11 +12,7 @@ namespace {
 
 constexpr uint64_t kMegabyte = uint64_t{1} << 20;
 
-uint64_t leastMemory() {
-  uint64_t least = kMegabyte;
-  while (!logConfigOf(least).validate().ok()) least += kMegabyte;
-  return least;
-}
+uint64_t leastMemory() { return kMemoryBytesMin; }
 
 uint64_t mostMemory() {
   uint64_t most = log::EntryRef::kMemoryBytesMax;
@@ -56,7 +53,7 @@ Outcome<uint64_t> chooseMemory(std::optional<uint64_t> wanted, const runtime::Me
                                           ": the system kills who takes more; give less, for example " +
                                           formatSize(example) + ", or --memory auto"};
   }
-  if (logConfigOf(*wanted).validate().ok()) return *wanted;
+  if (*wanted >= least && logConfigOf(*wanted).validate().ok()) return *wanted;
   return Failure{Status::BadConfig, given + " is too " + (*wanted < least ? "little" : "much") + " for a log; give " +
                                         formatSize(least) + " to " + formatSize(mostMemory()) +
                                         ", for example --memory " + formatSize(std::max(least, uint64_t{1} << 30))};
