@@ -130,6 +130,7 @@ runtime::Task<PullResult> RpcMasterCalls::pullProgress(ServerId server, TabletId
   result.bytes = response.bytes();
   result.fraction = response.fraction();
   result.log = logOf(response.log());
+  result.storage_wanted_bytes = response.storage_wanted_bytes();
   if (result.log.server == ServerId()) result.log.server = server;
   co_return result;
 }
@@ -162,9 +163,11 @@ runtime::Task<Status> RpcMasterCalls::recoverTablets(ServerId server, RecoveryOr
   co_return co_await call(server, Opcode::RecoverTablets, std::move(request), response, kLongCallNs);
 }
 
-runtime::Task<FenceResult> RpcMasterCalls::fenceServer(ServerId server, ServerId dead) {
+runtime::Task<FenceResult> RpcMasterCalls::fenceServer(ServerId server, ServerId dead, std::vector<SegmentId> kept) {
   control::FenceServerRequest request;
   request.set_server(dead.value);
+  request.set_gives_back(!kept.empty());
+  for (const SegmentId segment : kept) request.add_kept(segment.value);
   control::FenceServerResponse response;
   FenceResult result;
   result.status = co_await call(server, Opcode::FenceServer, std::move(request), response, kLongCallNs);
