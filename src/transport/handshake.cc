@@ -57,7 +57,7 @@ std::string refusalText(HandshakeRefusal reason, uint16_t peer_version) {
     case HandshakeRefusal::Version:
       return versionText(peer_version);
     case HandshakeRefusal::ClusterName:
-      return "the peer belongs to a cluster of another name";
+      return "the peer belongs to a cluster of another name; give both the same one";
     case HandshakeRefusal::Secret:
       return "wrong cluster secret: the peer has another one; give both the same file";
     case HandshakeRefusal::WrongServerId:
@@ -116,8 +116,10 @@ void Handshake::receive(ByteSpan bytes) {
     if (in_.size() == sizeof(wire::HandshakeHeader)) {
       // wantedBytes() relies on the length from here on.
       const auto header = loadAs<wire::HandshakeHeader>(in_.data());
-      if (header.magic != wire::kHandshakeMagic || header.reserved != 0)
-        return failBad("its first bytes are no handshake");
+      if (header.magic != wire::kHandshakeMagic || header.reserved != 0) {
+        return failBad(isInitiator() ? "its first bytes are no handshake; check that a Ramcore process listens there"
+                                     : "its first bytes are no handshake");
+      }
       if (header.message_bytes <= sizeof(header) || header.message_bytes > wire::kHandshakeMessageBytesMax ||
           !isAligned(header.message_bytes, 8)) {
         return failBad("a length that makes no sense");
@@ -233,7 +235,8 @@ void Handshake::sendProof() {
 void Handshake::sendAccept() {
   std::vector<std::byte> list;
   uint16_t count = 0;
-  for (const Locator& locator : options_.locators) {
+  const std::vector<Locator>& advertised = options_.identity.advertised;
+  for (const Locator& locator : advertised.empty() ? options_.locators : advertised) {
     const std::string text = locator.toString();
     if (text.size() > wire::kHandshakeLocatorBytesMax || count == wire::kHandshakeLocatorsMax) continue;
     const auto text_bytes = static_cast<uint16_t>(text.size());

@@ -23,6 +23,8 @@ struct Identity {
   uint64_t cluster = 0;      ///< ClusterId; 0 while it is not known. Between different ones there are no sessions
   std::string cluster_name;  ///< both ends must have the same
   std::string secret;        ///< from a file; never travels. Empty: only loopback and shm are allowed
+  /// What handshakes tell of where the process listens; empty: where it does.
+  std::vector<Locator> advertised = {};
 };
 
 /// The other end of a session, as its handshake proved it.
@@ -70,6 +72,22 @@ struct PendingCall {
 struct CallOptions {
   runtime::Priority priority = runtime::Priority::Client;
   uint32_t response_bytes_max = UINT32_MAX;  ///< a longer answer is replaced by TooLarge at the sender
+};
+
+/// Why a session never opened, beside the Status that says what a program does about it.
+struct OpenFailure {
+  enum class Kind : uint8_t {
+    None,         ///< nothing is known
+    Unreachable,  ///< nobody answers; who tries again may find somebody
+    UnknownName,  ///< the host has no address, says who has to know
+    Refused,      ///< the handshake failed: secret, cluster, protocol version
+    WrongRole,    ///< another kind of process listens there
+  };
+  Kind kind = Kind::None;
+  std::string text;  ///< cause and remedy for a person: "connection refused; check that it runs and listens there"
+
+  /// Somebody has to change something before another try can succeed.
+  bool isLasting() const { return kind == Kind::UnknownName || kind == Kind::Refused || kind == Kind::WrongRole; }
 };
 
 /// Receives what an endpoint's poll finds. All calls on the endpoint's thread, from inside poll().
@@ -195,6 +213,12 @@ class Endpoint {
   /// Memory that is registered with hardware now, for messages of all sessions: what a session costs beside it is told
   /// in docs/rdma.md. 0: there is none.
   virtual uint64_t registeredBytes() const { return 0; }
+
+  /// While the sink hears of the loss of a session that never opened: why. Else it means nothing.
+  const OpenFailure& openFailure() const { return open_failure_; }
+
+ protected:
+  OpenFailure open_failure_;  ///< set right before the sink is told
 };
 
 /// Access rights of registered memory.

@@ -60,6 +60,10 @@ class TransportContract : public ::testing::TestWithParam<Subject> {
     EXPECT_EQ(client->sink.lost[0].second, reason);
     EXPECT_TRUE(client->sink.opened.empty());
     EXPECT_EQ(client->endpoint().sessionCount(), 0u);
+    // No other session has been lost since.
+    using Kind = OpenFailure::Kind;
+    EXPECT_EQ(client->endpoint().openFailure().kind, reason == Status::Refused ? Kind::Refused : Kind::Unreachable);
+    EXPECT_NE(client->endpoint().openFailure().text, "") << "a person has to be told why";
   }
 
   std::unique_ptr<World> world;

@@ -4,6 +4,7 @@
 
 #include "transport/chunk_copy.h"
 #include "transport/datagram/datagram_endpoint.h"
+#include "transport/open_failure.h"
 
 namespace ramcore::transport::datagram {
 namespace {
@@ -87,6 +88,7 @@ int64_t DatagramEndpoint::checkGreeting(Session& session) {
     // It began, and left. (Who was refused has been counted.)
     const bool is_running = session.greeting->handshake().state() == Handshake::State::Running;
     if (session.is_accepted && session.was_heard && is_running) ++bad_count_;
+    session.open_failure = {.kind = OpenFailure::Kind::Unreachable, .text = std::string(kNoAnswerInTime)};
     lose(session, session.is_accepted ? Status::SessionLost : Status::Unreachable);
     return runtime::kNever;
   }

@@ -5,6 +5,7 @@
 #include "transport/chunk_copy.h"
 #include "transport/datagram/datagram_endpoint.h"
 #include "transport/newcomers.h"
+#include "transport/open_failure.h"
 
 namespace ramcore::transport::datagram {
 namespace {
@@ -231,6 +232,7 @@ void DatagramEndpoint::stepGreeting(Session& session) {
   }
   // Whoever connected is told why, and again until it has heard.
   if (session.is_accepted && !session.greeting->isHeard()) return;
+  session.open_failure = openFailureOf(handshake.status(), handshake.failureText());
   lose(session, handshake.status());
 }
 
@@ -302,6 +304,7 @@ void DatagramEndpoint::takeUnknown(const Packet& packet) {
   }
   if (session == nullptr || packet.from() != session->route.address || session->route.peer_number != number) return;
   if (session->state == Session::State::Greeting) {
+    session->open_failure = {.kind = OpenFailure::Kind::Unreachable, .text = std::string(kLeftInHandshake)};
     return lose(*session, session->is_accepted ? Status::SessionLost : Status::Unreachable);
   }
   if (session->suspected_ns != 0) return;

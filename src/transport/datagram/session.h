@@ -98,6 +98,7 @@ struct Session {
   bool is_announced = false;  ///< the sink has heard, or (connect) will hear, of it
   bool is_bounded = false;    ///< waits when memory is short
   Status lost_reason = Status::SessionLost;
+  OpenFailure open_failure;
 
   /// Until the peer has heard all of it, which may be after the session is open.
   std::unique_ptr<GreetingStream> greeting;

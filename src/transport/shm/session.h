@@ -75,6 +75,7 @@ struct Session final : ReadinessListener {
   bool peer_has_ended = false;  ///< its end of the socket is closed; what is in the ring still counts
   uint32_t idle_rounds = 0;
   Status lost_reason = Status::SessionLost;
+  OpenFailure open_failure;
 
   uint64_t peer_position = 0;  ///< while is_blocked: where the peer was when it was last seen to read
   Progress sending;            ///< while is_blocked

@@ -107,14 +107,19 @@ SessionId ShmEndpoint::connect(const Locator& where, uint64_t expected_id, int64
   Session& session = addSession(socket.ok() ? std::move(socket).value() : Descriptor());
   session.is_announced = true;
   if (!socket.ok()) {
-    context_.trace.debug("shm: " + where.toString() + " cannot be used: " +
-                         (socket.status() == Status::Refused ? "it is another user's" : "nobody listens there"));
+    const std::string why = socket.status() == Status::Refused
+                                ? "it is another user's"
+                                : "nobody listens there; check that it runs on this machine, as this user";
+    context_.trace.debug("shm: " + where.toString() + " cannot be used: " + why);
+    session.open_failure = {.kind = OpenFailure::Kind::Unreachable, .text = why};
     lose(session, Status::Unreachable);
     return session.id;
   }
   std::string who;
   if (!peerIsSameUser(session.socket.get(), who)) {
     complaints_.complain(where.toString() + " belongs to " + who + ", not to us; refused");
+    session.open_failure = {.kind = OpenFailure::Kind::Refused,
+                            .text = "it belongs to " + who + ", and shm is for one user; use tcp"};
     lose(session, Status::Refused);
     return session.id;
   }
@@ -182,6 +187,7 @@ void ShmEndpoint::announceLost(MessageSink& sink) {
   for (size_t i = 0; i < lost_.size(); ++i) {
     Session& session = *lost_[i];
     const SessionId id = session.id;
+    open_failure_ = std::move(session.open_failure);
     if (session.is_announced) sink.onSessionLost(id, session.lost_reason);
     rings_.remove(session);
     sessions_[id.index].reset();

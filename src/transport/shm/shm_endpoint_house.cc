@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "transport/newcomers.h"
+#include "transport/open_failure.h"
 #include "transport/shm/shm_endpoint.h"
 
 namespace ramcore::transport::shm {
@@ -207,6 +208,7 @@ void ShmEndpoint::stepGreeting(Session& session, MessageSink& sink) {
       } else if (greeting.isBad() || greeting.status() != Status::Unreachable) {
         complaints_.complain("no session with " + session.peer.address + ": " + greeting.failureText());
       }
+      session.open_failure = openFailureOf(greeting.status(), greeting.failureText());
       lose(session, greeting.status());
       return;
   }
@@ -245,6 +247,7 @@ void ShmEndpoint::checkDeadlines(int64_t now_ns) {
       if (session->greeting->isServer()) {
         loseBad(*session, "it did not finish its handshake in time");
       } else {
+        session->open_failure = {.kind = OpenFailure::Kind::Unreachable, .text = std::string(kNoAnswerInTime)};
         lose(*session, Status::Unreachable);
       }
     }

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/mutation.h"
 #include "transport/chunk_copy.h"
+#include "transport/open_failure.h"
 #include "wire/frame.h"
 
 namespace ramcore::transport {
@@ -511,6 +512,7 @@ void SimEndpoint::loseSession(MessageSink& sink, SessionId id, Status reason) {
     reason = Status::Unreachable;
   }
   completeAll(*session, Status::SessionLost);
+  open_failure_ = openFailureOf(reason, std::string(name(reason)));
   sink.onSessionLost(id, reason);
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "transport/newcomers.h"
+#include "transport/open_failure.h"
 #include "transport/tcp/tcp_endpoint.h"
 
 namespace ramcore::transport::tcp {
@@ -65,10 +66,6 @@ Outcome<Locator> TcpEndpoint::listen(const Locator& where) {
   auto addresses = addressesOf(where);
   if (!addresses.ok()) return addresses.error();
   const Tcp::endpoint address = addresses->back();
-  if (address.address().is_unspecified()) {
-    return Failure{Status::BadConfig, "cannot listen at " + text +
-                                          ": others need an address to connect to; write the one of an interface"};
-  }
   if (identity_.secret.empty() && !address.address().is_loopback()) {
     return Failure{Status::BadConfig, "cannot listen at " + text +
                                           " without a cluster secret: other machines reach it; give a secret file, or "
@@ -90,6 +87,8 @@ Outcome<Locator> TcpEndpoint::listen(const Locator& where) {
                                         "; choose an address of this machine and a port this user may take"};
   }
   listener->locator = where;
+  // However it was written: whoever advertises has to know.
+  if (address.address().is_unspecified()) listener->locator.host = address.address().to_string();
   listener->locator.port = localAddress(listener->socket.get()).port();
   listening_->add(listener->locator);
   listeners_.push_back(std::move(listener));
@@ -140,7 +139,11 @@ void TcpEndpoint::refuseWaiting(Listener& listener) {
   if (listener.is_ready) listener.pause.begin(context_.clock.nowNs());
 }
 
-void TcpEndpoint::accept(StreamSocket socket, const Tcp::endpoint& from) {
+void TcpEndpoint::accept(StreamSocket socket, Tcp::endpoint from) {
+  // Who comes over IPv4 to a socket of both.
+  if (from.address().is_v6() && from.address().to_v6().is_v4_mapped()) {
+    from.address(asio::ip::make_address_v4(asio::ip::v4_mapped, from.address().to_v6()));
+  }
   if (!prepareSocket(socket.fd(), options_.kernel_send_bytes)) return;
   if (session_count_ >= options_.sessions_max || accepting_count_ >= options_.handshakes_max) {
     if (accepting_count_ == 0) {
@@ -222,7 +225,7 @@ void TcpEndpoint::resolve(const SessionPointer& session, const Locator& where) {
                                                                 const Tcp::resolver::results_type& results) {
     sleeper.operationEnds();
     if (session->endpoint == nullptr || session->state != TcpSession::State::Resolving) return;
-    if (error) return session->endpoint->failConnect(*session, "its name is unknown: " + error.message());
+    if (error) return session->endpoint->failLookup(*session, error);
     session->addresses = inOrderOfTrial(results);
     session->endpoint->connectNext(session);
   };
@@ -260,7 +263,7 @@ void TcpEndpoint::connectNext(const SessionPointer& session) {
     if (endpoint == nullptr || session->state != TcpSession::State::Connecting) return;
     if (!result) return endpoint->onConnected(*session);
     if (!session->addresses.empty()) return endpoint->connectNext(session);
-    endpoint->failConnect(*session, result.message());
+    endpoint->failConnect(*session, connectFailureText(result.value()));
   });
 }
 
@@ -273,9 +276,19 @@ void TcpEndpoint::onConnected(TcpSession& session) {
 }
 
 // At the level of debug: whoever retries decides what a person has to know.
-void TcpEndpoint::failConnect(TcpSession& session, const std::string& why) {
+void TcpEndpoint::failConnect(TcpSession& session, const std::string& why, OpenFailure::Kind kind) {
   context_.trace.debug("tcp: cannot reach " + session.peer.address + ": " + why);
+  session.open_failure = {.kind = kind, .text = why};
   lose(session, Status::Unreachable);
+}
+
+void TcpEndpoint::failLookup(TcpSession& session, const Error& error) {
+  const std::string_view address = session.peer.address;
+  const std::string host(address.substr(0, address.rfind(':')));
+  // Who has to know says that there is no such name; or nobody who knows could be asked.
+  const bool is_unknown = error == asio::error::host_not_found || error == asio::error::no_data;
+  failConnect(session, is_unknown ? unknownHostText(host) : lookupFailureText(host, error.message()),
+              is_unknown ? OpenFailure::Kind::UnknownName : OpenFailure::Kind::Unreachable);
 }
 
 // ---- greeting
@@ -330,7 +343,7 @@ bool TcpEndpoint::readGreeting(TcpSession& session) {
     return true;
   }
   if (!session.is_accepted) {
-    failConnect(session, "it left during the handshake: " + error.message());
+    failConnect(session, std::string(kLeftInHandshake));
   } else if (session.has_received) {
     loseBad(session, "it left in the middle of its handshake");
   } else {
@@ -359,6 +372,7 @@ void TcpEndpoint::loseGreeting(TcpSession& session) {
   const Handshake& handshake = *session.handshake;
   if (handshake.isBad()) ++bad_count_;
   complaints_.complain("no session with " + session.peer.address + ": " + handshake.failureText());
+  session.open_failure = openFailureOf(handshake.status(), handshake.failureText());
   session.socket.shutDownSend();
   lose(session, handshake.status());
 }
@@ -376,7 +390,7 @@ void TcpEndpoint::checkDeadlines(int64_t now_ns) {
     } else if (session->is_accepted) {
       loseBad(*session, "it did not finish its handshake in time");
     } else {
-      failConnect(*session, "no answer in time");
+      failConnect(*session, std::string(kNoAnswerInTime));
     }
   }
   young_.resize(kept);

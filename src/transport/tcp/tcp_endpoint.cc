@@ -127,6 +127,7 @@ void TcpEndpoint::loseBroken() {
 void TcpEndpoint::announceLost(MessageSink& sink) {
   for (size_t i = 0; i < lost_.size(); ++i) {
     const SessionId id = lost_[i]->id;
+    open_failure_ = std::move(lost_[i]->open_failure);
     if (lost_[i]->is_announced) sink.onSessionLost(id, lost_[i]->lost_reason);
     std::erase(hot_, lost_[i]);
     letGo(*lost_[i]);

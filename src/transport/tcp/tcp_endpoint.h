@@ -81,9 +81,11 @@ class TcpEndpoint final : public Endpoint {
   void onConnected(TcpSession& session);
   bool takeSocket(TcpSession& session, StreamSocket socket);
   void closeSocket(TcpSession& session);
-  void failConnect(TcpSession& session, const std::string& why);
+  void failConnect(TcpSession& session, const std::string& why,
+                   OpenFailure::Kind kind = OpenFailure::Kind::Unreachable);
+  void failLookup(TcpSession& session, const Error& error);
   void acceptAll(Listener& listener);
-  void accept(StreamSocket socket, const Tcp::endpoint& from);
+  void accept(StreamSocket socket, Tcp::endpoint from);
   void refuseWaiting(Listener& listener);
   /// What is left of all sessions is for servers: one that clients shut out would end with its lease.
   uint32_t clientsMax() const { return options_.sessions_max - options_.sessions_max / 8; }

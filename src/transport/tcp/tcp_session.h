@@ -50,6 +50,7 @@ struct TcpSession final : ReadinessListener {
   bool is_accepted = false;
   bool is_announced = false;  ///< the sink has heard, or (connect) will hear, of it
   Status lost_reason = Status::SessionLost;
+  OpenFailure open_failure;
 
   // Until it is open.
   int64_t deadline_ns = runtime::kNever;

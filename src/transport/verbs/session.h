@@ -91,6 +91,7 @@ struct Session final : ReadinessListener {
   bool is_accepted = false;
   bool is_announced = false;  ///< the sink has heard, or (connect) will hear, of it
   Status lost_reason = Status::SessionLost;
+  OpenFailure open_failure;
 
   // Until it is open.
   std::unique_ptr<HostLookup> lookup;

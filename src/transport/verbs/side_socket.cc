@@ -102,6 +102,7 @@ bool HostLookup::take(int error, addrinfo* found) {
   if (found != nullptr) ::freeaddrinfo(found);
   if (error == 0 && !addresses_.empty()) return true;
   failure_text_ = error != 0 ? ::gai_strerror(error) : "it has no address";
+  is_unknown_ = error == 0 || error == EAI_NONAME || error == EAI_NODATA;
   return false;
 }
 

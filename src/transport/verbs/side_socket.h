@@ -41,6 +41,8 @@ class HostLookup {
   const std::vector<SocketAddress>& addresses() const { return addresses_; }
   /// Once Failed, for a person.
   const std::string& failureText() const { return failure_text_; }
+  /// Once Failed: true if there is no such host, and not only nobody who could tell.
+  bool isUnknown() const { return is_unknown_; }
 
  private:
   struct Request;
@@ -49,6 +51,7 @@ class HostLookup {
   std::unique_ptr<Request> request_;
   std::vector<SocketAddress> addresses_;
   std::string failure_text_;
+  bool is_unknown_ = false;
 };
 
 /// A socket that listens; never blocks. Port 0: any free one. Failure: InUse, BadConfig, IoError, with cause and

@@ -183,7 +183,8 @@ class VerbsEndpoint final : public Endpoint {
   void stepGreeting(Session& session, MessageSink& sink);
   void readSocket(Session& session);
   void closeSocket(Session& session);
-  void failConnect(Session& session, const std::string& why);
+  void failConnect(Session& session, const std::string& why, OpenFailure::Kind kind = OpenFailure::Kind::Unreachable);
+  void failLookup(Session& session);
   void checkDeadlines(int64_t now_ns);
   void takeCompletionEvents();
   void takeDeviceEvents();

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "transport/newcomers.h"
+#include "transport/open_failure.h"
 #include "transport/stream_io.h"
 #include "transport/verbs/verbs_endpoint.h"
 
@@ -37,10 +38,6 @@ Outcome<Locator> VerbsEndpoint::listen(const Locator& where) {
   if (where.scheme != "verbs") return Failure{Status::BadConfig, "'" + text + "' is no verbs locator"};
   if (!is_ready_.ok()) return is_ready_.error();
   if (listening_) return Failure{Status::BadConfig, "an endpoint listens at one verbs locator only"};
-  if (where.host == "0.0.0.0" || where.host == "::") {
-    return Failure{Status::BadConfig, "cannot listen at " + text +
-                                          ": others need an address to connect to; write the one of an interface"};
-  }
   if (identity_.secret.empty() && !isLocalOnly(where)) {
     return Failure{Status::BadConfig, "cannot listen at " + text +
                                           " without a cluster secret: other machines reach it; give a secret file, or "
@@ -294,7 +291,7 @@ void VerbsEndpoint::stepResolving(Session& session) {
     case HostLookup::State::Running:
       return;
     case HostLookup::State::Failed:
-      return failConnect(session, "its name is unknown: " + session.lookup->failureText());
+      return failLookup(session);
     case HostLookup::State::Found:
       return connectNext(session);
   }
@@ -310,7 +307,7 @@ void VerbsEndpoint::connectNext(Session& session) {
     session.key = sleeper_.listen(session.socket.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP, session);
     if (session.key != EpollSleeper::kNoKey) return;
   }
-  failConnect(session, std::strerror(errno));
+  failConnect(session, connectFailureText(errno));
 }
 
 void VerbsEndpoint::stepConnecting(Session& session) {
@@ -319,16 +316,25 @@ void VerbsEndpoint::stepConnecting(Session& session) {
   const std::vector<SocketAddress>& addresses = session.lookup->addresses();
   if (error != 0) {
     if (session.next_address < addresses.size()) return connectNext(session);
-    return failConnect(session, std::strerror(error));
+    return failConnect(session, connectFailureText(error));
   }
   sleeper_.listenTo(session.key, EPOLLIN | EPOLLRDHUP);
   startGreeting(session, addresses[session.next_address - 1].isLoopback());
 }
 
 // At the level of debug: whoever retries decides what a person has to know.
-void VerbsEndpoint::failConnect(Session& session, const std::string& why) {
+void VerbsEndpoint::failConnect(Session& session, const std::string& why, OpenFailure::Kind kind) {
   context_.trace.debug("verbs: cannot reach " + session.peer.address + ": " + why);
+  session.open_failure = {.kind = kind, .text = why};
   lose(session, Status::Unreachable);
+}
+
+void VerbsEndpoint::failLookup(Session& session) {
+  const std::string_view address = session.peer.address;
+  const std::string host(address.substr(0, address.rfind(':')));
+  const bool is_unknown = session.lookup->isUnknown();
+  failConnect(session, is_unknown ? unknownHostText(host) : lookupFailureText(host, session.lookup->failureText()),
+              is_unknown ? OpenFailure::Kind::UnknownName : OpenFailure::Kind::Unreachable);
 }
 
 // ---- greeting
@@ -373,6 +379,7 @@ void VerbsEndpoint::stepGreeting(Session& session, MessageSink& sink) {
         if (greeting.isBad() || greeting.status() != Status::Unreachable) {
           complaints_.complain("no session with " + session.peer.address + ": " + greeting.failureText());
         }
+        session.open_failure = openFailureOf(greeting.status(), greeting.failureText());
         return lose(session, session.is_accepted ? Status::SessionLost : greeting.status());
     }
   }
@@ -417,7 +424,7 @@ void VerbsEndpoint::checkDeadlines(int64_t now_ns) {
       if (session->is_accepted) {
         loseBad(*session, "it did not finish its handshake in time");
       } else {
-        failConnect(*session, "no answer in time");
+        failConnect(*session, std::string(kNoAnswerInTime));
       }
     }
   }

@@ -249,6 +249,7 @@ void VerbsEndpoint::announceLost(MessageSink& sink) {
   for (size_t i = 0; i < lost_.size(); ++i) {
     Session& session = *lost_[i];
     const SessionId id = session.id;
+    open_failure_ = std::move(session.open_failure);
     if (session.is_announced) sink.onSessionLost(id, session.lost_reason);
     sessions_[id.index].reset();
     free_indices_.push_back(id.index);

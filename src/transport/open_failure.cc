@@ -1,0 +1,30 @@
+#include "transport/open_failure.h"
+
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+
+namespace ramcore::transport {
+
+std::string connectFailureText(int error) {
+  if (error == ECONNREFUSED) return "connection refused; check that it runs and listens there";
+  std::string text = std::strerror(error);
+  if (!text.empty()) text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  return text + "; check the address, and the network between here and there";
+}
+
+std::string unknownHostText(std::string_view host) {
+  return "host '" + std::string(host) + "' is unknown; correct it, or enter it where this machine looks names up";
+}
+
+std::string lookupFailureText(std::string_view host, std::string_view why) {
+  return "host '" + std::string(host) + "' cannot be looked up (" + std::string(why) +
+         "); check the name service of this machine, or write an address";
+}
+
+OpenFailure openFailureOf(Status status, const std::string& text) {
+  const bool is_refused = status == Status::Refused || status == Status::WrongCluster;
+  return {.kind = is_refused ? OpenFailure::Kind::Refused : OpenFailure::Kind::Unreachable, .text = text};
+}
+
+}  // namespace ramcore::transport
