@@ -42,14 +42,16 @@ struct DpdkOptions {
 
 struct ClientOptions {
   /// Locators of the cluster's coordinator, "tcp://host:port", "verbs://host:port", "dpdk://address@number" or
-  /// "shm:///path"; several if it can be reached in several ways. The first one that answers is used.
+  /// "shm:///path"; several if it can be reached in several ways, or if there are several coordinators. The first one
+  /// that answers as a coordinator is used; when it is away, or is not in charge, another one.
   std::vector<std::string> coordinators;
   std::string cluster_name = "ramcore";  ///< must be the coordinator's
   /// File with the cluster's secret; empty: only processes of this machine can be reached.
   std::string secret_file;
   /// How long a call may take when its options do not say, retries included.
   std::chrono::nanoseconds default_timeout = std::chrono::seconds(5);
-  /// How long connect() waits for the coordinator.
+  /// How long connect() waits for the coordinator. Where waiting cannot help (an unknown host, a refused handshake, a
+  /// port of somebody else) it fails at once.
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds(5);
   /// How long a waiting thread spins before it sleeps, unless answers mostly take longer. Longer: lower latency of slow
   /// answers, more CPU.

@@ -35,7 +35,7 @@ runtime::Task<ReplicaJudge::Standings> RpcReplicaJudge::standings(std::vector<Se
   for (const ServerId master : masters) request.add_masters(master.value);
   control::CheckMastersResponse response;
   const rpc::ControlOutcome outcome =
-      co_await rpc::callControl(caller_, executor_, coordinator_, Opcode::CheckMasters, request, response, settings());
+      co_await rpc::callControl(caller_, executor_, coordinators_, Opcode::CheckMasters, request, response, settings());
   Standings result{.status = outcome.status, .standings = {}, .alive = {}};
   if (result.status != Status::Ok) co_return result;
   if (response.standings_size() != static_cast<int>(masters.size())) {

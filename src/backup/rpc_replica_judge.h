@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backup/replica_judge.h"
+#include "rpc/coordinators.h"
 
 namespace ramcore::backup {
 
@@ -8,8 +9,8 @@ namespace ramcore::backup {
 class RpcReplicaJudge final : public ReplicaJudge {
  public:
   /// @param executor  where the askers run.
-  RpcReplicaJudge(rpc::Caller& caller, runtime::Executor& executor, rpc::PeerAddress coordinator)
-      : caller_(caller), executor_(executor), coordinator_(std::move(coordinator)) {}
+  RpcReplicaJudge(rpc::Caller& caller, runtime::Executor& executor, const rpc::PeerAddress& coordinator)
+      : caller_(caller), executor_(executor), coordinators_(coordinator) {}
 
   runtime::Task<Standings> standings(std::vector<ServerId> masters) override;
   runtime::Task<Needed> needed(rpc::PeerAddress master, std::vector<SegmentId> segments) override;
@@ -20,7 +21,7 @@ class RpcReplicaJudge final : public ReplicaJudge {
 
   rpc::Caller& caller_;
   runtime::Executor& executor_;
-  const rpc::PeerAddress coordinator_;
+  rpc::Coordinators coordinators_;
 };
 
 }  // namespace ramcore::backup

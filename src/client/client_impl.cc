@@ -47,7 +47,7 @@ Outcome<std::vector<rpc::PeerAddress>> parseCoordinators(const std::vector<std::
       return Failure{Status::BadConfig, "this program has no transport for " + text + "; it has " +
                                             transports.schemes() + missingFor(locator->scheme, transports)};
     }
-    addresses.push_back({.id = 0, .locators = {std::move(locator).value()}});
+    addresses.push_back(rpc::coordinatorAt({std::move(locator).value()}));
   }
   if (addresses.empty()) {
     return Failure{Status::BadConfig, "no coordinator is named; give its locator, for example tcp://127.0.0.1:7700"};
@@ -61,23 +61,17 @@ std::string join(const std::vector<std::string>& texts) {
   return all;
 }
 
-Failure connectFailure(Status status, const ClientOptions& options) {
+Failure connectFailure(Status status, const client::CoordinatorStub& coordinator, const ClientOptions& options) {
   const std::string where = join(options.coordinators);
   switch (status) {
     case Status::Refused:
-      return {status, "the coordinator at " + where +
-                          " refuses this client; check cluster name and secret file, and that both have one version"};
-    case Status::WrongCluster:
-      return {status, "the coordinator at " + where + " belongs to another cluster than '" + options.cluster_name +
-                          "'; check the cluster name"};
-    case Status::WrongFormat:
-      return {status, "the coordinator at " + where + " speaks another protocol version; use tools of one version"};
+      return {status, coordinator.whyNoAnswer()};
     case Status::StateBehind:
       return {status, "the coordinator at " + where +
                           " has an older copy of the cluster's state, and serves nobody; its log says what it misses"};
     case Status::Unreachable:
     case Status::DeadlineExceeded:
-      return {Status::Unreachable, "no coordinator answers at " + where + "; check that it runs and listens there"};
+      return {Status::Unreachable, coordinator.whyNoAnswer()};
     default:
       return {status, "the coordinator at " + where + " answers " + std::string(name(status)) + "; its log says more"};
   }
@@ -144,7 +138,7 @@ Outcome<std::unique_ptr<Client::Impl>> Client::Impl::open(const ClientOptions& o
   impl->driver_ = std::make_unique<client::Driver>(*impl->dispatch_, impl->transports_->sleeper(), *impl->cluster_,
                                                    std::max<int64_t>(0, options.spin_time.count()));
   const Status status = impl->connect(options.connect_timeout.count());
-  if (status != Status::Ok) return connectFailure(status, options);
+  if (status != Status::Ok) return connectFailure(status, impl->cluster_->coordinator(), options);
   if (options.background_thread) {
     auto background = runtime::makeThreaded<Background>(*impl->driver_, *impl->clock_);
     if (!background) return std::move(background).error();

@@ -18,8 +18,8 @@ using wire::Opcode;
 // One attempt waits at most this long for an answer, so that a coordinator that hangs does not use up a whole deadline.
 constexpr int64_t kAttemptNs = runtime::kNanosPerSecond;
 
-// Whether another attempt, at this or another coordinator, makes sense.
-bool isWorthRepeating(Status status) {
+// Whether another attempt, at this or another coordinator, may end otherwise.
+bool isPassing(Status status) {
   return isRetryable(status) || status == Status::Unreachable || status == Status::SessionLost ||
          status == Status::DeadlineExceeded || status == Status::Cancelled ||
          status == Status::WrongCluster ||  // the right one will be back there
@@ -48,8 +48,13 @@ std::vector<TransportSessions> sessionsOf(const Messages& messages) {
 
 CoordinatorStub::CoordinatorStub(rpc::Caller& caller, Pacer& pacer, std::vector<rpc::PeerAddress> coordinators,
                                  const RetrySettings& retry, runtime::Random random)
-    : caller_(caller), pacer_(pacer), coordinators_(std::move(coordinators)), retry_(retry), random_(random) {
-  RC_CHECK(!coordinators_.empty());
+    : caller_(caller), pacer_(pacer), coordinators_(std::move(coordinators)), retry_(retry), random_(random) {}
+
+bool CoordinatorStub::isWorthRepeating(Status status, const rpc::PeerAddress& asked) const {
+  if (status == Status::Unreachable) return has_answered_ || !coordinators_.areHopeless(caller_);
+  if (status != Status::Refused) return isPassing(status);
+  // In a handshake, and another one may take us; as an answer it is the last word.
+  return caller_.connection(asked).openFailure().isLasting() && !coordinators_.areHopeless(caller_);
 }
 
 template <typename RequestMessage, typename ResponseMessage>
@@ -65,11 +70,12 @@ Task<Status> CoordinatorStub::call(Opcode opcode, RequestMessage request, Respon
     }
     const int64_t now_ns = pacer_.nowNs();
     const rpc::CallSettings settings{.deadline_ns = std::min(deadline_ns, addNs(now_ns, kAttemptNs))};
-    const rpc::PeerAddress& address = coordinators_[preferred_];
+    const rpc::PeerAddress& asked = coordinators_.current();
     if (sent_ns != nullptr) *sent_ns = now_ns;
     const rpc::ControlOutcome outcome =
-        co_await rpc::callControl(caller_, pacer_.executor(), address, opcode, request, response, settings);
-    if (!isWorthRepeating(outcome.status)) {
+        co_await rpc::callControl(caller_, pacer_.executor(), coordinators_, opcode, request, response, settings);
+    has_answered_ |= caller_.connection(asked).isOpen();
+    if (!isWorthRepeating(outcome.status, asked)) {
       const bool tells = effect != Effect::Once || !may_have_happened || outcome.status == Status::Ok;
       const bool is_gone = effect == Effect::Removal && outcome.status == Status::NoSuchTable;
       if (is_gone && may_have_happened) co_return Status::Ok;
@@ -77,14 +83,14 @@ Task<Status> CoordinatorStub::call(Opcode opcode, RequestMessage request, Respon
       co_return tells ? outcome.status : Status::OutcomeUnknown;
     }
     may_have_happened |= outcome.may_have_happened || outcome.status == Status::OutcomeUnknown;
-    preferred_ = (preferred_ + 1) % coordinators_.size();
     const int64_t resume_ns = addNs(pacer_.nowNs(), backoff.nextNs(outcome.retry_after_us, random_));
     if (resume_ns >= deadline_ns) {
       // Whatever is stored of it goes on when there is room, and that is what whoever asked has to know.
       if (outcome.status == Status::CoordinatorFull) co_return outcome.status;
       if (may_have_happened && effect != Effect::None) co_return Status::OutcomeUnknown;
-      const bool is_cause = outcome.status == Status::Unreachable || outcome.status == Status::NoSpace ||
-                            outcome.status == Status::WrongCluster || outcome.status == Status::StateBehind;
+      const bool is_cause = outcome.status == Status::Unreachable || outcome.status == Status::Refused ||
+                            outcome.status == Status::NoSpace || outcome.status == Status::WrongCluster ||
+                            outcome.status == Status::StateBehind;
       co_return is_cause ? outcome.status : Status::DeadlineExceeded;
     }
     [[maybe_unused]] const Status woken = co_await pacer_.pauseUntil(resume_ns);

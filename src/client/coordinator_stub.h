@@ -9,6 +9,7 @@
 #include "client/tablet_map.h"
 #include "ramcore/types.h"
 #include "rpc/caller.h"
+#include "rpc/coordinators.h"
 #include "runtime/task.h"
 
 namespace ramcore::client {
@@ -128,8 +129,17 @@ class CoordinatorStub {
   CoordinatorStub(rpc::Caller& caller, Pacer& pacer, std::vector<rpc::PeerAddress> coordinators,
                   const RetrySettings& retry, runtime::Random random);
 
-  /// Asks for nothing: does anybody answer, and does he take us? One round over the coordinators per attempt.
+  /// Asks for nothing: does anybody answer, and does he take us? Until one has answered, this and every other call ends
+  /// at once, with Refused or Unreachable, when each of them refuses us, is no coordinator, or has a name without an
+  /// address: waiting does not help there.
   runtime::Task<Status> ping(int64_t deadline_ns);
+  /// Their locators, for a person.
+  std::string places() const { return coordinators_.toString(); }
+  /// True if there is a session with one of them.
+  bool isReached() const { return coordinators_.isAnyOpen(caller_); }
+  /// What keeps us from the coordinators, as it was found last: causes and remedies for a person, on one line. Means
+  /// something after a call has ended with Unreachable, Refused or DeadlineExceeded.
+  std::string whyNoAnswer() const { return coordinators_.explain(caller_, "client"); }
 
   /// All attempts carry one number, so that the table of a first attempt is known again.
   /// @param tablet_count  0: one per server.
@@ -184,8 +194,11 @@ class CoordinatorStub {
 
   rpc::Caller& caller_;
   Pacer& pacer_;
-  const std::vector<rpc::PeerAddress> coordinators_;
-  size_t preferred_ = 0;
+  /// Whether another attempt, at this or another coordinator, makes sense after this outcome of one.
+  bool isWorthRepeating(Status status, const rpc::PeerAddress& asked) const;
+
+  rpc::Coordinators coordinators_;
+  bool has_answered_ = false;
   const RetrySettings retry_;
   runtime::Random random_;
 };

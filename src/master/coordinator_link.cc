@@ -22,25 +22,22 @@ constexpr int64_t kPauseNsMin = runtime::kNanosPerMilli;
 // Nobody grants more; keeps arithmetic with what came over the wire in range.
 constexpr int64_t kLeaseNsMax = 3600 * runtime::kNanosPerSecond;
 
-std::string placesOf(const rpc::PeerAddress& coordinator) {
-  std::string where;
-  for (const transport::Locator& locator : coordinator.locators)
-    where += (where.empty() ? "" : ", ") + locator.toString();
-  return where;
-}
-
-std::string cannotEnlist(Status status, const rpc::PeerAddress& coordinator) {
-  return "cannot enlist at the coordinator at " + placesOf(coordinator) + " (" + std::string(name(status)) +
-         "); trying on: check that it runs, and --coordinator";
+// What is in the way of an enlistment that ended with `status` for now.
+std::string cannotEnlist(Status status, const rpc::Coordinators& coordinators, rpc::Caller& caller) {
+  if (status == Status::Unreachable || status == Status::Refused || status == Status::DeadlineExceeded) {
+    return "cannot enlist, trying on: " + coordinators.explain(caller, "server");
+  }
+  return "cannot enlist, trying on: the coordinator at " + coordinators.toString() + " answers " +
+         std::string(name(status)) + "; its log says more";
 }
 
 }  // namespace
 
-CoordinatorLink::CoordinatorLink(rpc::Caller& caller, runtime::Executor& executor, rpc::PeerAddress coordinator,
+CoordinatorLink::CoordinatorLink(rpc::Caller& caller, runtime::Executor& executor, const rpc::PeerAddress& coordinator,
                                  ServerLease& lease, ChangeKeeper& changes, LinkObserver& observer, Trace& trace)
     : caller_(caller),
       executor_(executor),
-      coordinator_(std::move(coordinator)),
+      coordinator_(coordinator),
       lease_(lease),
       changes_(changes),
       observer_(observer),
@@ -69,7 +66,7 @@ runtime::Task<void> CoordinatorLink::run(ServerDescription self) {
 }
 
 runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
-  Status last = Status::Ok;
+  std::string last;
   nonce_ = self.nonce;
   while (!stop_) {
     control::EnlistRequest request;
@@ -88,6 +85,7 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
     request.set_keeps_replicas(self.keeps_replicas);
     request.set_failure_domain(self.failure_domain);
     control::EnlistResponse response;
+    const rpc::PeerAddress& asked = coordinator_.current();
     const int64_t sent_ns = executor_.clock().nowNs();
     const rpc::ControlOutcome outcome =
         co_await rpc::callControl(caller_, executor_, coordinator_, Opcode::Enlist, request, response,
@@ -109,7 +107,14 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
                            "empty --storage; what is in this one is needed there");
       co_return false;
     }
-    if (status == Status::Refused || status == Status::WrongFormat || status == Status::WrongCluster) {
+    // In the handshake. Another coordinator may take this server.
+    const bool is_shut_out = status == Status::Refused && caller_.connection(asked).openFailure().isLasting();
+    if (is_shut_out && coordinator_.haveRefused(caller_)) {
+      observer_.onRejected(status, coordinator_.explain(caller_, "server"));
+      co_return false;
+    }
+    if ((status == Status::Refused && !is_shut_out) || status == Status::WrongFormat ||
+        status == Status::WrongCluster) {
       observer_.onRejected(status, "the coordinator refuses this server: check cluster name, secret and version");
       co_return false;
     }
@@ -124,9 +129,10 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
       co_return false;
     }
     // A coordinator that has just started hears the servers of its state first.
-    if (status != last && status != Status::RetryLater) {
-      trace_.warning(cannotEnlist(status, coordinator_));
-      last = status;
+    if (status != Status::RetryLater) {
+      std::string why = cannotEnlist(status, coordinator_, caller_);
+      if (why != last) trace_.warning(why);
+      last = std::move(why);
     }
     [[maybe_unused]] const Status woken = co_await changed_.wait(executor_.clock().nowNs() + kRetryNs);
   }
@@ -178,7 +184,7 @@ void CoordinatorLink::tellOfRenewal(Status status, Status last) {
       return trace_.info("the coordinator answers again");
     case Status::WrongCluster:
       return trace_.error(
-          "the coordinator at " + placesOf(coordinator_) + " is of another cluster than this server, " +
+          "the coordinator at " + coordinator_.toString() + " is of another cluster than this server, " +
           textOf(cluster_) +
           ": it was probably started on another --storage. Serving until the lease runs out, and asking on");
     case Status::StateBehind:

@@ -10,6 +10,7 @@
 #include "master/replica_manager.h"
 #include "master/server_lease.h"
 #include "rpc/caller.h"
+#include "rpc/coordinators.h"
 #include "runtime/await.h"
 #include "runtime/random.h"
 #include "runtime/task.h"
@@ -56,8 +57,8 @@ class LinkObserver {
 /// start() and stop() there as well.
 class CoordinatorLink final : public FloorKeeper {
  public:
-  CoordinatorLink(rpc::Caller& caller, runtime::Executor& executor, rpc::PeerAddress coordinator, ServerLease& lease,
-                  ChangeKeeper& changes, LinkObserver& observer, Trace& trace);
+  CoordinatorLink(rpc::Caller& caller, runtime::Executor& executor, const rpc::PeerAddress& coordinator,
+                  ServerLease& lease, ChangeKeeper& changes, LinkObserver& observer, Trace& trace);
   CoordinatorLink(const CoordinatorLink&) = delete;
   CoordinatorLink& operator=(const CoordinatorLink&) = delete;
   /// stopped() is true (checked).
@@ -96,7 +97,7 @@ class CoordinatorLink final : public FloorKeeper {
 
   rpc::Caller& caller_;
   runtime::Executor& executor_;
-  const rpc::PeerAddress coordinator_;
+  rpc::Coordinators coordinator_;
   ServerLease& lease_;
   ChangeKeeper& changes_;
   LinkObserver& observer_;

@@ -230,7 +230,25 @@ void Connection::retry(runtime::Timer& timer) {
   self.connectNext();
 }
 
+// No call has gone out yet: what is meant for a coordinator would be answered by nobody who knows what it means.
+void Connection::leaveStranger(const transport::Peer& peer) {
+  const bool is_server = peer.role == transport::Role::Server;
+  open_failure_ = {.kind = transport::OpenFailure::Kind::WrongRole,
+                   .text = std::string(is_server ? "a server" : "another process") +
+                           " listens there, and no coordinator; name the locator of the coordinator"};
+  last_failure_ = Status::Refused;
+  const transport::SessionId session = std::exchange(session_, {});
+  caller_.by_session_.erase({endpoint_, session.index, session.generation});
+  endpoint_->close(session);
+  connectNext();
+}
+
 void Connection::onOpen() {
+  const transport::Peer* const peer = endpoint_->peer(session_);
+  if (address_.is_coordinator && peer != nullptr && peer->role != transport::Role::Coordinator) {
+    return leaveStranger(*peer);
+  }
+  open_failure_ = {};
   state_ = State::Open;
   has_abandoned_ = false;
   was_used_ = false;
@@ -259,6 +277,7 @@ void Connection::onLost(Status reason) {
   // What a server without an id turns out to be is not known; callers take it for another one.
   last_failure_ = reason == Status::RetryLater ? Status::WrongServerId : reason;
   if (!was_open) {
+    open_failure_ = endpoint_->openFailure();
     // The best way is faster than what the coordinator says to that server: the next one would be taken, and kept,
     // because the other end has come to know by then who it is.
     if (reason == Status::RetryLater && no_id_tries_ < kNoIdYetTries) {
@@ -296,6 +315,7 @@ void Connection::shutDown(Status status) {
 
 bool Caller::AddressLess::operator()(const PeerAddress& a, const PeerAddress& b) const {
   if (a.id != b.id) return a.id < b.id;
+  if (a.is_coordinator != b.is_coordinator) return b.is_coordinator;
   return std::lexicographical_compare(a.locators.begin(), a.locators.end(), b.locators.begin(), b.locators.end(),
                                       [](const transport::Locator& x, const transport::Locator& y) {
                                         return std::tie(x.scheme, x.host, x.port, x.path) <

@@ -19,6 +19,7 @@ class Caller;
 struct PeerAddress {
   uint64_t id = 0;  ///< proven in the handshake; 0 = whoever listens there (the coordinator)
   std::vector<transport::Locator> locators;
+  bool is_coordinator = false;  ///< proven too: calls to any other process there end with Refused
 
   bool operator==(const PeerAddress&) const = default;
 };
@@ -84,6 +85,8 @@ class Connection {
 
   const PeerAddress& address() const { return address_; }
   bool isOpen() const { return state_ == State::Open; }
+  /// Why the last attempt to open a session failed; of no kind while one is open or none has failed.
+  const transport::OpenFailure& openFailure() const { return open_failure_; }
   /// Name of the transport in use, empty while not open.
   std::string_view transportName() const;
 
@@ -102,6 +105,7 @@ class Connection {
   void connectNext();
   void avoidLocator();
   void onOpen();
+  void leaveStranger(const transport::Peer& peer);
   void onLost(Status reason);
   void drainQueue();
   void watchForSlots();
@@ -127,6 +131,7 @@ class Connection {
   bool was_used_ = false;     // session_ has taken a call
   bool has_answered_ = false;
   Status last_failure_ = Status::Unreachable;
+  transport::OpenFailure open_failure_;
   runtime::DrawnPause backoff_;
   transport::Endpoint* endpoint_ = nullptr;
   transport::SessionId session_;

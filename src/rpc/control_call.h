@@ -2,6 +2,7 @@
 
 // Control-plane calls and answers as coroutines. Included by .cc files only: brings in generated code.
 #include "rpc/caller.h"
+#include "rpc/coordinators.h"
 #include "rpc/message_cursor.h"
 #include "rpc/service_table.h"
 #include "runtime/task.h"
@@ -46,6 +47,17 @@ runtime::Task<ControlOutcome> callControl(Caller& caller, runtime::Executor& exe
     outcome.status = Status::Corrupt;
     outcome.may_have_happened = true;
   }
+  co_return outcome;
+}
+
+/// The same to the coordinator whose turn it is; notes in `coordinators`, which outlive the call, how it went.
+template <typename RequestMessage, typename ResponseMessage>
+runtime::Task<ControlOutcome> callControl(Caller& caller, runtime::Executor& executor, Coordinators& coordinators,
+                                          wire::Opcode opcode, const RequestMessage& request, ResponseMessage& response,
+                                          CallSettings settings) {
+  const PeerAddress& address = coordinators.current();
+  const ControlOutcome outcome = co_await callControl(caller, executor, address, opcode, request, response, settings);
+  coordinators.note(address, outcome.status);
   co_return outcome;
 }
 

@@ -123,7 +123,13 @@ const ConnectMistake kConnectMistakes[] = {
      },
      Status::Unreachable, "tcp://127.0.0.1:9"},
     {"AnotherCluster", [](ClientOptions& options, const std::string&) { options.cluster_name = "another"; },
-     Status::Refused, "cluster name"},
+     Status::Refused, "cluster of another name"},
+    // No name has a label of more than 63 bytes: no name service is asked.
+    {"UnknownHost",
+     [](ClientOptions& options, const std::string&) {
+       options.coordinators = {"tcp://" + std::string(64, 'x') + ".test:1"};
+     },
+     Status::Unreachable, "is unknown"},
     {"NameTooLong", [](ClientOptions& options, const std::string&) { options.cluster_name = std::string(129, 'c'); },
      Status::BadConfig, "129 bytes"},
     {"NoName", [](ClientOptions& options, const std::string&) { options.cluster_name = ""; }, Status::BadConfig,

@@ -61,8 +61,7 @@ std::optional<Failure> Session::explainUnavailable(Status status, const std::str
 
 int Session::fail(Status status, const std::string& what) {
   if (const auto unavailable = explainUnavailable(status, what)) return fail(*unavailable);
-  const auto access = cluster.open(transport::Role::Client);
-  return fail(tools::explain(status, what, access ? *access : tools::ClusterAccess{}));
+  return fail(tools::explain(status, what, client_->impl().cluster().coordinator()));
 }
 
 Outcome<Table> Session::table(const std::string& name) {
@@ -70,8 +69,7 @@ Outcome<Table> Session::table(const std::string& name) {
   if (!connected) return connected.error();
   const auto found = (*connected)->openTable(name);
   if (found) return *found;
-  const auto access = cluster.open(transport::Role::Client);
-  return tools::explain(found.error(), "table '" + name + "'", access ? *access : tools::ClusterAccess{});
+  return tools::explain(found.error(), "table '" + name + "'", client_->impl().cluster().coordinator());
 }
 
 }  // namespace ramcore::rc

@@ -292,7 +292,7 @@ int runBench(const Flags& flags, const tools::ClusterAccess& access) {
   Status status = loop.openTable(flags.tablets);
   if (status == Status::Ok && settings.load) status = loop.load(loaded);
   if (status != Status::Ok) {
-    code = tools::fail(kProgram, tools::explain(status, table, access));
+    code = tools::fail(kProgram, tools::explain(status, table, sessions.front()->client().coordinator()));
   } else {
     if (settings.run && interrupted == 0) {
       loop.run(recorder, [&] {
@@ -306,7 +306,8 @@ int runBench(const Flags& flags, const tools::ClusterAccess& access) {
     if (recorder.failures() > 0 && code == tools::kExitOk) code = tools::kExitPartial;
     if (settings.drop) {
       status = loop.dropTable();
-      if (status != Status::Ok) code = tools::fail(kProgram, tools::explain(status, table, access));
+      if (status != Status::Ok)
+        code = tools::fail(kProgram, tools::explain(status, table, sessions.front()->client().coordinator()));
     }
   }
   loop.close();

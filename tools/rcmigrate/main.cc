@@ -51,8 +51,7 @@ struct Flags {
 /// What the commands share: a connection to the cluster, and errors as exit codes.
 class Commands {
  public:
-  Commands(const Flags& flags, const tools::ClusterAccess& access, tools::ClusterSession& session)
-      : flags_(flags), access_(access), session_(session) {}
+  Commands(const Flags& flags, tools::ClusterSession& session) : flags_(flags), session_(session) {}
 
   int list();
   int move();
@@ -64,7 +63,7 @@ class Commands {
   client::CoordinatorStub& coordinator() { return session_.client().coordinator(); }
   int64_t deadlineNs() const { return session_.nowNs() + flags_.timeout_ms * runtime::kNanosPerMilli; }
   int failed(Status status, const std::string& what) {
-    return tools::fail(kProgram, tools::explain(status, what, access_));
+    return tools::fail(kProgram, tools::explain(status, what, coordinator()));
   }
   Result<client::ClusterStatus> clusterStatus() { return session_.await(coordinator().clusterStatus(deadlineNs())); }
   static int unknown(const std::string& migration) {
@@ -75,7 +74,6 @@ class Commands {
   void showProgress(const std::string& what, const MigrationStatus& now, double seconds, bool is_last);
 
   const Flags& flags_;
-  const tools::ClusterAccess& access_;
   tools::ClusterSession& session_;
   bool line_open_ = false;
 };
@@ -331,7 +329,7 @@ int runCommand(int argc, char** argv) {
   const auto session =
       tools::ClusterSession::open(*access, {.clock = clock, .entropy = entropy, .trace = trace, .sleeper = sleeper});
   if (!session) return tools::fail(kProgram, session.error());
-  Commands commands(flags, *access, **session);
+  Commands commands(flags, **session);
   const int code = parsed.list->parsed()     ? commands.list()
                    : parsed.move->parsed()   ? commands.move()
                    : parsed.split->parsed()  ? commands.split()

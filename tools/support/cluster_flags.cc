@@ -11,18 +11,33 @@
 
 namespace ramcore::tools {
 
-void ClusterFlags::addTo(CLI::App& app) {
-  coordinators = {"tcp://127.0.0.1:11100"};
+void addCoordinatorFlag(CLI::App& app, std::vector<std::string>& coordinators) {
   app.add_option("--coordinator", coordinators,
                  "Locator of the coordinator, tcp://HOST:PORT, verbs://HOST:PORT, dpdk://ADDRESS@NUMBER or "
-                 "shm:///PATH; repeat it for its other "
-                 "locators")
+                 "shm:///PATH; repeat it, or write LOCATOR,LOCATOR, for its other locators and for other coordinators: "
+                 "the first that answers is used, and another one when that is away")
       ->envname("RAMCORE_COORDINATOR")
       ->expected(1)
+      ->delimiter(',')
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->capture_default_str()
       ->type_name("LOCATOR");
+}
+
+Outcome<std::vector<transport::Locator>> parseLocators(const std::vector<std::string>& texts) {
+  std::vector<transport::Locator> locators;
+  for (const std::string& text : texts) {
+    Outcome<transport::Locator> locator = transport::Locator::parse(text);
+    if (!locator) return locator.error();
+    locators.push_back(std::move(locator).value());
+  }
+  return locators;
+}
+
+void ClusterFlags::addTo(CLI::App& app) {
+  coordinators = {"tcp://127.0.0.1:11100"};
+  addCoordinatorFlag(app, coordinators);
   app.add_option("--cluster", cluster_name, "Name of the cluster; both ends must have the same")
       ->envname("RAMCORE_CLUSTER")
       ->capture_default_str()
@@ -50,11 +65,9 @@ Outcome<ClusterAccess> ClusterFlags::open(transport::Role role) const {
   const Outcome<bool> named = transport::checkClusterName(cluster_name);
   if (!named) return named.error();
   access.cluster_name = cluster_name;
-  for (const std::string& text : coordinators) {
-    Outcome<transport::Locator> locator = transport::Locator::parse(text);
-    if (!locator) return locator.error();
-    access.coordinators.push_back(std::move(locator).value());
-  }
+  auto locators = parseLocators(coordinators);
+  if (!locators) return locators.error();
+  access.coordinators = std::move(locators).value();
   Outcome<std::string> secret = runtime::readSecretFile(secret_file);
   if (!secret) return secret.error();
   access.secret = std::move(secret).value();
@@ -79,27 +92,25 @@ Failure explainTooFew(Status status, const std::string& what) {
               "which)"};
 }
 
-Failure explain(Status status, const std::string& what, const ClusterAccess& access) {
-  std::string where;
-  for (const transport::Locator& locator : access.coordinators) {
-    where += (where.empty() ? "" : ", ") + locator.toString();
-  }
+Failure explain(Status status, const std::string& what, const client::CoordinatorStub& coordinator) {
   const std::string status_name(name(status));
   switch (status) {
     case Status::Unreachable:
     case Status::SessionLost:
     case Status::DeadlineExceeded:
-      return {status, "no answer about " + what + " (" + status_name + ") with the coordinator at " + where +
-                          "; check --coordinator, and that coordinator and servers run"};
+      if (!coordinator.isReached()) return {status, coordinator.whyNoAnswer()};
+      return {status, "no answer about " + what + " (" + status_name +
+                          "), though the coordinator is there; 'ramcore status' says whether its servers are"};
     case Status::Refused:
-      return {status, "the coordinator at " + where +
-                          " refuses this client, or what listens where one of its servers did; check that --cluster, "
-                          "--secret-file and version are those of the coordinator, whose log says which differs"};
+      if (!coordinator.isReached()) return {status, coordinator.whyNoAnswer()};
+      return {status, "what listens where a server of the cluster did refuses this client, about " + what +
+                          "; check that --cluster, --secret-file and version are those of the servers, whose logs say "
+                          "which differs"};
     case Status::StateBehind:
-      return {status, what + ": the coordinator at " + where +
+      return {status, what + ": the coordinator at " + coordinator.places() +
                           " has an older copy of the cluster's state, and serves nobody; its log says what it misses"};
     case Status::WrongCluster:
-      return {status, what + ": the coordinator at " + where +
+      return {status, what + ": the coordinator at " + coordinator.places() +
                           " is of another cluster than the one before; it was probably started on another --storage"};
     case Status::NoSuchTable:
       return {status, what + " does not exist; create it first, 'ramcore list' shows those that do"};

@@ -12,6 +12,12 @@ class App;
 
 namespace ramcore::tools {
 
+/// Adds --coordinator, which may be given several times or with several locators. Borrows `coordinators`, which has the
+/// default.
+void addCoordinatorFlag(CLI::App& app, std::vector<std::string>& coordinators);
+/// Failure: BadConfig, of the first one that is none.
+Outcome<std::vector<transport::Locator>> parseLocators(const std::vector<std::string>& texts);
+
 /// The flags by which a tool finds its cluster.
 struct ClusterFlags {
   std::vector<std::string> coordinators;
@@ -27,8 +33,9 @@ struct ClusterFlags {
   Outcome<ClusterAccess> open(transport::Role role) const;
 };
 
-/// What went wrong with a call about `what` ("table 'x'"): status, cause and remedy.
-Failure explain(Status status, const std::string& what, const ClusterAccess& access);
+/// What went wrong with a call about `what` ("table 'x'"), made by the client that asks `coordinator`: status, cause
+/// and remedy.
+Failure explain(Status status, const std::string& what, const client::CoordinatorStub& coordinator);
 /// The same where servers take no writes because too few others keep copies.
 Failure explainTooFew(Status status, const std::string& what);
 

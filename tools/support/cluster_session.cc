@@ -14,9 +14,14 @@ constexpr uint32_t kRoundsBetweenTends = 1024;
 // Yielding costs 0.3 us, for which an answer that comes meanwhile waits.
 constexpr uint32_t kIdleRoundsPerYield = 16;
 
-std::vector<rpc::PeerAddress> addressesOf(const std::vector<transport::Locator>& coordinators) {
-  // Locators of one coordinator: the best one that works is used.
-  return {rpc::PeerAddress{.id = 0, .locators = coordinators}};
+// Those that this program has a transport for.
+std::vector<rpc::PeerAddress> addressesOf(const std::vector<transport::Locator>& coordinators,
+                                          const transport::TransportSet& transports) {
+  std::vector<rpc::PeerAddress> addresses;
+  for (const transport::Locator& locator : coordinators) {
+    if (transports.endpointFor(locator) != nullptr) addresses.push_back(rpc::coordinatorAt({locator}));
+  }
+  return addresses;
 }
 }  // namespace
 
@@ -31,9 +36,8 @@ Outcome<std::unique_ptr<ClusterSession>> ClusterSession::open(const ClusterAcces
       session->identity_);
   if (!transports) return std::move(transports).error();
   session->transports_ = std::move(transports).value();
-  if (std::ranges::none_of(access.coordinators, [&](const transport::Locator& locator) {
-        return session->transports_->endpointFor(locator) != nullptr;
-      })) {
+  std::vector<rpc::PeerAddress> coordinators = addressesOf(access.coordinators, *session->transports_);
+  if (coordinators.empty()) {
     return Failure{Status::BadConfig, "no transport for " + access.coordinators.front().toString() +
                                           "; this program has " + session->transports_->schemes()};
   }
@@ -42,7 +46,7 @@ Outcome<std::unique_ptr<ClusterSession>> ClusterSession::open(const ClusterAcces
   for (transport::Endpoint* endpoint : session->transports_->endpoints()) session->dispatch_->addEndpoint(*endpoint);
   session->caller_ = std::make_unique<rpc::Caller>(*session->dispatch_);
   session->client_ =
-      std::make_unique<client::ClusterClient>(*session->caller_, thread.entropy, addressesOf(access.coordinators),
+      std::make_unique<client::ClusterClient>(*session->caller_, thread.entropy, std::move(coordinators),
                                               client::ClusterClientOptions{.retry = {}, .renew_by_timer = false});
   return session;
 }
