@@ -51,12 +51,13 @@ target_link_libraries(ramcore_asio INTERFACE Threads::Threads)
 find_path(RAMCORE_CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
 find_path(RAMCORE_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
 find_package(prometheus-cpp REQUIRED)
-# The web server below prometheus-cpp, for the callbacks it takes.
+# The web server below prometheus-cpp, for the callbacks it takes, and for what it can do.
 find_library(RAMCORE_CIVETWEB civetweb-cpp REQUIRED)
-mark_as_advanced(RAMCORE_CLI11_INCLUDE RAMCORE_JSON_INCLUDE RAMCORE_CIVETWEB)
+find_library(RAMCORE_CIVETWEB_C civetweb REQUIRED)
+mark_as_advanced(RAMCORE_CLI11_INCLUDE RAMCORE_JSON_INCLUDE RAMCORE_CIVETWEB RAMCORE_CIVETWEB_C)
 add_library(ramcore_tool_deps INTERFACE)
 target_include_directories(ramcore_tool_deps SYSTEM INTERFACE ${RAMCORE_CLI11_INCLUDE} ${RAMCORE_JSON_INCLUDE})
-target_link_libraries(ramcore_tool_deps INTERFACE prometheus-cpp::pull ${RAMCORE_CIVETWEB})
+target_link_libraries(ramcore_tool_deps INTERFACE prometheus-cpp::pull ${RAMCORE_CIVETWEB} ${RAMCORE_CIVETWEB_C})
 
 if(RAMCORE_TESTS)
   find_package(GTest REQUIRED)

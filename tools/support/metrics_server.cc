@@ -387,6 +387,12 @@ Outcome<std::unique_ptr<MetricsServer>> MetricsServer::open(const std::string& w
       where.find_first_not_of("0123456789", colon + 1) != std::string::npos) {
     return Failure{Status::BadConfig, "metrics address '" + where + "' is not host:port, for example 127.0.0.1:9100"};
   }
+  if (where.starts_with('[') && mg_check_feature(MG_FEATURES_IPV6) == 0) {
+    return Failure{Status::BadConfig, "cannot serve metrics at " + where +
+                                          ": the HTTP library of this build has no IPv6; give an IPv4 address with "
+                                          "--metrics, for example 127.0.0.1" +
+                                          where.substr(colon)};
+  }
   auto numbers = std::make_shared<Numbers>(dispatch, clock);
   CivetCallbacks callbacks;
   callbacks.http_error = [](mg_connection*, int, const char*) {
