@@ -19,6 +19,7 @@
 #include "runtime/real/urcu_epoch.h"
 #include "tools/server/memory_choice.h"
 #include "tools/server/sizing.h"
+#include "tools/support/cluster_flags.h"
 #include "tools/support/display.h"
 #include "tools/support/frame_gauge.h"
 #include "tools/support/metrics_server.h"
@@ -34,7 +35,7 @@ constexpr uint32_t kScrubEverySecondsMax = 366 * 24 * 3600;
 
 struct ServerSettings {
   ProcessSettings process;
-  std::string coordinator = "tcp://127.0.0.1:11100";
+  std::vector<std::string> coordinators = {"tcp://127.0.0.1:11100"};
   uint64_t memory_bytes = uint64_t{1} << 30;
   bool memory_is_auto = false;
   std::string name;
@@ -59,8 +60,9 @@ class Server final : private master::MasterObserver {
       : settings_(settings), rcu_(runtime::makeUrcu()), threads_(*rcu_), memory_(std::move(memory)) {}
 
   int run() {
-    auto locator = transport::Locator::parse(settings_.coordinator);
-    if (!locator.ok()) return fail(kProgram, locator.error());
+    const auto parsed = parseLocators(settings_.coordinators);
+    if (!parsed.ok()) return fail(kProgram, parsed.error());
+    const rpc::PeerAddress coordinator = rpc::coordinatorAt(*parsed);
     const auto named = checkName();
     if (!named.ok()) return fail(kProgram, named.error());
     const auto replicated = checkReplication();
@@ -69,8 +71,10 @@ class Server final : private master::MasterObserver {
     if (!roomy.ok()) return fail(kProgram, roomy.error());
     const auto bound = bindToNode();
     if (!bound.ok()) return fail(kProgram, bound.error());
+    ProcessSettings process_settings = settings_.process;
+    process_settings.coordinators = *parsed;
     auto process =
-        Process::open(settings_.process, kProgram, transport::Role::Server, [this] { return threads_.add(); });
+        Process::open(process_settings, kProgram, transport::Role::Server, [this] { return threads_.add(); });
     if (!process.ok()) return fail(kProgram, process.error());
     process_ = std::move(process).value();
     threads_.bind(0, process_->dispatch());
@@ -78,7 +82,7 @@ class Server final : private master::MasterObserver {
     for (runtime::Executor* worker : process_->workers()) threads_.bind(index++, *worker);
 
     if (storageBytes() != 0) {
-      const auto kept = openBackup(*locator);
+      const auto kept = openBackup(coordinator);
       if (!kept.ok()) return fail(kProgram, kept.error());
     }
     if (memory_ == nullptr) {
@@ -90,7 +94,7 @@ class Server final : private master::MasterObserver {
         process_->transports().registerMemory(memory_->base(), memory_->bytes(), transport::Access::Local);
     if (!registered.ok()) return fail(kProgram, registered.error());
     region_ = *registered;
-    auto master = openMaster(std::move(locator).value());
+    auto master = openMaster(coordinator);
     if (!master.ok()) return fail(kProgram, master.error());
     master_ = std::move(master).value();
     auto metrics = MetricsServer::openIfWanted(settings_.process.metrics, process_->dispatch(), process_->clock());
@@ -159,7 +163,7 @@ class Server final : private master::MasterObserver {
     return failure;
   }
 
-  Outcome<bool> openBackup(const transport::Locator& coordinator) {
+  Outcome<bool> openBackup(const rpc::PeerAddress& coordinator) {
     const std::error_code failed = runtime::makePrivateDirectory(settings_.storage);
     if (failed) {
       return Failure{Status::IoError, "cannot make --storage " + settings_.storage + ": " + failed.message() +
@@ -179,7 +183,7 @@ class Server final : private master::MasterObserver {
                                         .trace = process_->trace(),
                                         .dispatch = process_->dispatch(),
                                         .caller = process_->caller(),
-                                        .coordinator = {.id = 0, .locators = {coordinator}},
+                                        .coordinator = coordinator,
                                         .on_fence = [this] { master_->refreshMembers(); },
                                         .obeys = [this](uint64_t start) { return master_->obeys(start); }});
     if (!backup.ok()) return withFlags(std::move(backup).error());
@@ -248,7 +252,7 @@ class Server final : private master::MasterObserver {
     return memory;
   }
 
-  Outcome<std::unique_ptr<master::Master>> openMaster(transport::Locator coordinator) {
+  Outcome<std::unique_ptr<master::Master>> openMaster(const rpc::PeerAddress& coordinator) {
     master::MasterConfig config;
     config.log = logConfigOf(settings_.memory_bytes);
     config.index.initial_buckets_log2 = 16;
@@ -261,7 +265,7 @@ class Server final : private master::MasterObserver {
                    .keeps_replicas = backup_ != nullptr,
                    .failure_domain = settings_.failure_domain,
                    .nonce = process_->entropy().next()};
-    config.coordinator = {.id = 0, .locators = {std::move(coordinator)}};
+    config.coordinator = coordinator;
     config.replication = settings_.replication;
     config.lending = settings_.lending;
     config.lending.region = region_;
@@ -349,7 +353,7 @@ int main(int argc, char** argv) {
   settings.name = hostName();
   CLI::App app("A Ramcore server: holds tablets of the cluster's tables in memory", kProgram);
   addProcessFlags(app, settings.process);
-  app.add_option("--coordinator", settings.coordinator, "Locator of the coordinator")->envname("RAMCORE_COORDINATOR");
+  addCoordinatorFlag(app, settings.coordinators);
   app.add_option(
          "--memory", settings.memory_bytes,
          "Memory for objects, in bytes or with a unit (KiB, MiB, GiB), in steps of 64KiB; auto: what fits into the "

@@ -1,6 +1,7 @@
 #include "tools/support/listening.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "transport/shm/socket_folder.h"
@@ -55,8 +56,8 @@ std::string prepareFolder(ListenMeans::Means& shm, Trace& trace) {
 
 }  // namespace
 
-Outcome<std::vector<std::string>> listenAt(transport::TransportSet& network, std::span<const ListenWish> wishes,
-                                           bool has_secret, runtime::Entropy& entropy, Trace& trace) {
+Outcome<std::vector<Locator>> listenAt(transport::TransportSet& network, std::span<const ListenWish> wishes,
+                                       bool has_secret, runtime::Entropy& entropy, Trace& trace) {
   ListenMeans means;
   means.has_secret = has_secret;
   means.verbs = meansOf(network, "verbs");
@@ -71,7 +72,7 @@ Outcome<std::vector<std::string>> listenAt(transport::TransportSet& network, std
     if (means.shm.is_there) means.shm_path = transport::shm::newSocketPath(folder, entropy);
   }
   ListenPlan plan = transport::planListening(wishes, means);
-  std::vector<std::string> locators;
+  std::vector<Locator> locators;
   for (ListenPlan::Place& place : plan.places) {
     auto bound = listenAtPlace(network, place.locator, has_secret);
     for (int tried = 1; !bound.ok() && !place.is_must && place.locator.scheme == "shm" && tried < kPathsTried;
@@ -80,7 +81,7 @@ Outcome<std::vector<std::string>> listenAt(transport::TransportSet& network, std
       bound = listenAtPlace(network, place.locator, has_secret);
     }
     if (bound.ok()) {
-      locators.push_back(bound->toString());
+      locators.push_back(std::move(bound).value());
     } else if (place.is_must) {
       return std::move(bound).error();
     } else {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -12,12 +11,12 @@
 
 namespace ramcore::tools {
 
-/// Listens at what `wishes` come to in this process (transport/listen_plan.h), and gives the locators by which it is
-/// reached, that of tcp first if there is one. What `all://` cannot have is left out with a line, at the level of info
+/// Listens at what `wishes` come to in this process (transport/listen_plan.h), and gives the locators that came of it,
+/// that of tcp first if there is one. What `all://` cannot have is left out with a line, at the level of info
 /// unless nobody could want it (debug) or somebody else is in the way (warning). Failure: of what is wanted by all
 /// means.
-Outcome<std::vector<std::string>> listenAt(transport::TransportSet& network,
-                                           std::span<const transport::ListenWish> wishes, bool has_secret,
-                                           runtime::Entropy& entropy, Trace& trace);
+Outcome<std::vector<transport::Locator>> listenAt(transport::TransportSet& network,
+                                                  std::span<const transport::ListenWish> wishes, bool has_secret,
+                                                  runtime::Entropy& entropy, Trace& trace);
 
 }  // namespace ramcore::tools

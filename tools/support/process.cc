@@ -17,10 +17,12 @@
 #include "log/segment_format.h"
 #include "runtime/real/process_limits.h"
 #include "runtime/real/secret_file.h"
+#include "tools/support/advertise.h"
 #include "tools/support/dpdk_flags.h"
 #include "tools/support/listening.h"
 #include "tools/support/rdma_flags.h"
 #include "tools/support/standard_output.h"
+#include "transport/advertising.h"
 #include "transport/cluster_name.h"
 #include "wire/handshake_messages.h"
 
@@ -92,6 +94,8 @@ Outcome<transport::TransportChoices> choose(const ProcessSettings& settings,
       choices.verbs = Wanted::Yes;
     }
     if (wish->is_all && choices.verbs_device.host.empty()) choices.verbs_device.host = wish->locator.host;
+    // The address of no device.
+    if (transport::isEveryAddress(wish->locator)) choices.verbs_device.host.clear();
     listen.push_back(std::move(wish).value());
   }
   if (!settings.gather_file.empty()) {
@@ -119,6 +123,12 @@ void addProcessFlags(CLI::App& app, ProcessSettings& settings) {
          "dpdk://any@number, or all://host:port for tcp there and every other transport that this process has; "
          "repeatable, and [LOCATOR,LOCATOR] in the environment")
       ->envname("RAMCORE_LISTEN");
+  app.add_option(
+         "--advertise", settings.advertise,
+         "Locator by which others reach this process, tcp://host:port or verbs://host:port, told to coordinator, "
+         "servers and clients in place of where it listens over that transport; host: a name or an address, "
+         "port 0: the one that is listened at; repeatable, and [LOCATOR,LOCATOR] in the environment")
+      ->envname("RAMCORE_ADVERTISE");
   app.add_option("--rdma-device", settings.rdma_device,
                  "RDMA device to use, NAME, NAME:PORT or NAME:PORT:GID; without it the one with the address of a verbs "
                  "locator, or the first active one, if there is any")
@@ -341,6 +351,8 @@ Outcome<std::unique_ptr<Process>> Process::open(const ProcessSettings& settings,
     if (!writable.ok()) return writable.error();
   }
 
+  const auto wanted = transport::parseAdvertised(settings.advertise);
+  if (!wanted.ok()) return wanted.error();
   std::vector<transport::ListenWish> listen;
   auto choices = choose(settings, listen);
   if (!choices.ok()) return choices.error();
@@ -354,7 +366,10 @@ Outcome<std::unique_ptr<Process>> Process::open(const ProcessSettings& settings,
   auto bound =
       listenAt(*process->network_, listen, !process->identity_.secret.empty(), process->entropy_, process->trace_);
   if (!bound.ok()) return std::move(bound).error();
-  process->locators_ = std::move(bound).value();
+  auto advertised = whatToAdvertise(*bound, *wanted, settings.coordinators, process->trace_);
+  if (!advertised.ok()) return std::move(advertised).error();
+  for (const transport::Locator& locator : *advertised) process->locators_.push_back(locator.toString());
+  process->identity_.advertised = std::move(advertised).value();
 
   process->dispatch_ = std::make_unique<rpc::Dispatch>(process->clock_, process->trace_, process->network_->sleeper(),
                                                        dispatchOptions(settings));

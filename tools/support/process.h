@@ -31,6 +31,9 @@ enum ExitCode : int {
 /// What coordinator and server have in common on their command lines.
 struct ProcessSettings {
   std::vector<std::string> listen;
+  std::vector<std::string> advertise;
+  /// Of a server: where the coordinator is; parsed before. Empty: this is the coordinator.
+  std::vector<transport::Locator> coordinators;
   std::string rdma_device;
   transport::RdmaClass rdma_class;
   transport::DpdkChoice dpdk;

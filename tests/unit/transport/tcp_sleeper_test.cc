@@ -219,10 +219,51 @@ TEST_F(TcpConnect, EveryAddressOfTheMachineIsAPlaceToConnectTo) {
   EXPECT_TRUE(sink.lost.empty());
 }
 
-TEST_F(TcpConnect, EveryAddressOfTheMachineIsNoPlaceToListen) {
-  auto refused = endpoint->listen(at("0.0.0.0", 0));
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().status, Status::BadConfig);
+TEST_F(TcpConnect, EveryAddressOfTheMachineIsNoPlaceToListenWithoutASecret) {
+  for (const char* host : {"0.0.0.0", "::"}) {
+    auto refused = endpoint->listen(at(host, 0));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().status, Status::BadConfig);
+  }
+}
+
+TEST_F(TcpConnect, EveryAddressOfTheMachineIsAPlaceToListenForBothFamilies) {
+  identity.secret = "a secret for this test";
+  const Locator place = endpoint->listen(at("::", 0)).value();
+  EXPECT_EQ(place.host, "::");
+  endpoint->connect(at("127.0.0.1", place.port), 5, clock.nowNs() + kLong / 2);
+  endpoint->connect(at("::1", place.port), 5, clock.nowNs() + kLong / 2);
+  ASSERT_TRUE(until([&] { return sink.opened.size() == 4 || !sink.lost.empty(); }));
+  EXPECT_TRUE(sink.lost.empty());
+  for (const SessionId session : sink.opened) {
+    EXPECT_EQ(endpoint->peer(session)->address.find("ffff"), std::string::npos) << endpoint->peer(session)->address;
+  }
+}
+
+TEST_F(TcpConnect, WhyNoSessionOpensIsTold) {
+  const Locator place = endpoint->listen(at("127.0.0.1", 0)).value();
+  const auto attempt = [&](const Locator& where) {
+    sink.lost.clear();
+    endpoint->connect(where, 5, clock.nowNs() + kLong / 2);
+    EXPECT_TRUE(until([&] { return !sink.lost.empty(); }));
+    return endpoint->openFailure();
+  };
+  // Nobody listens at another address of this machine at the same port.
+  const OpenFailure refused = attempt(at("127.0.0.9", place.port));
+  EXPECT_EQ(refused.kind, OpenFailure::Kind::Unreachable);
+  EXPECT_EQ(refused.text, "connection refused; check that it runs and listens there");
+  // No name has a label of more than 63 bytes: no name service is asked.
+  const OpenFailure unknown = attempt(at(std::string(64, 'x') + ".test", place.port));
+  EXPECT_TRUE(unknown.isLasting());
+  EXPECT_NE(unknown.text.find("xxx.test' is unknown"), std::string::npos) << unknown.text;
+}
+
+TEST_F(TcpConnect, TheHandshakeTellsWhatIsAdvertised) {
+  const Locator place = endpoint->listen(at("127.0.0.1", 0)).value();
+  identity.advertised = {at("one.test", 7777)};
+  const SessionId session = endpoint->connect(place, 5, clock.nowNs() + kLong / 2);
+  ASSERT_TRUE(until([&] { return sink.opened.size() == 2; }));
+  EXPECT_EQ(endpoint->peer(session)->locators, identity.advertised);
 }
 
 }  // namespace
