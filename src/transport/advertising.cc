@@ -1,6 +1,7 @@
 #include "transport/advertising.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace ramcore::transport {
 namespace {

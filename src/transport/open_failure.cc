@@ -1,6 +1,5 @@
 #include "transport/open_failure.h"
 
-#include <cctype>
 #include <cerrno>
 #include <cstring>
 
@@ -9,7 +8,7 @@ namespace ramcore::transport {
 std::string connectFailureText(int error) {
   if (error == ECONNREFUSED) return "connection refused; check that it runs and listens there";
   std::string text = std::strerror(error);
-  if (!text.empty()) text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  if (text[0] >= 'A' && text[0] <= 'Z') text[0] = static_cast<char>(text[0] - 'A' + 'a');
   return text + "; check the address, and the network between here and there";
 }
 

@@ -127,7 +127,9 @@ void addProcessFlags(CLI::App& app, ProcessSettings& settings) {
          "--advertise", settings.advertise,
          "Locator by which others reach this process, tcp://host:port or verbs://host:port, told to coordinator, "
          "servers and clients in place of where it listens over that transport; host: a name or an address, "
-         "port 0: the one that is listened at; repeatable, and [LOCATOR,LOCATOR] in the environment")
+         "port 0: the one that is listened at; repeatable, or LOCATOR,LOCATOR")
+      ->delimiter(',')
+      ->default_str("")
       ->envname("RAMCORE_ADVERTISE");
   app.add_option("--rdma-device", settings.rdma_device,
                  "RDMA device to use, NAME, NAME:PORT or NAME:PORT:GID; without it the one with the address of a verbs "

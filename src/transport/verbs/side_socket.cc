@@ -154,6 +154,9 @@ Outcome<Descriptor> listenAt(const Locator& where, SocketAddress& bound) {
   const SocketAddress& address = lookup.addresses().front();
   Descriptor socket(::socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
+  const int off = 0;
+  // All addresses are those of IPv4 too, whatever the system's default is.
+  if (socket && where.host == "::") ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
   if (!socket || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
       ::bind(socket.get(), rawOf(address), address.length) != 0 || ::listen(socket.get(), kBacklog) != 0) {
     if (errno == EADDRINUSE) {
