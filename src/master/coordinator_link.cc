@@ -22,13 +22,16 @@ constexpr int64_t kPauseNsMin = runtime::kNanosPerMilli;
 // Nobody grants more; keeps arithmetic with what came over the wire in range.
 constexpr int64_t kLeaseNsMax = 3600 * runtime::kNanosPerSecond;
 
-// What is in the way of an enlistment that ended with `status` for now.
-std::string cannotEnlist(Status status, const rpc::Coordinators& coordinators, rpc::Caller& caller) {
+// What is in the way of a call that ended with `status`. For a person, on one line.
+std::string whyNot(Status status, const rpc::Coordinators& coordinators, rpc::Caller& caller) {
   if (status == Status::Unreachable || status == Status::Refused || status == Status::DeadlineExceeded) {
-    return "cannot enlist, trying on: " + coordinators.explain(caller, "server");
+    return coordinators.explain(caller, "server");
   }
-  return "cannot enlist, trying on: the coordinator at " + coordinators.toString() + " answers " +
-         std::string(name(status)) + "; its log says more";
+  if (status == Status::SessionLost) {
+    return "the coordinator at " + coordinators.toString() + " has ended the connection; check that it runs";
+  }
+  return "the coordinator at " + coordinators.toString() + " answers " + std::string(name(status)) +
+         "; its log says more";
 }
 
 }  // namespace
@@ -130,8 +133,8 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
     }
     // A coordinator that has just started hears the servers of its state first.
     if (status != Status::RetryLater) {
-      std::string why = cannotEnlist(status, coordinator_, caller_);
-      if (why != last) trace_.warning(why);
+      std::string why = whyNot(status, coordinator_, caller_);
+      if (why != last) trace_.warning("cannot enlist, trying on: " + why);
       last = std::move(why);
     }
     [[maybe_unused]] const Status woken = co_await changed_.wait(executor_.clock().nowNs() + kRetryNs);
@@ -192,7 +195,8 @@ void CoordinatorLink::tellOfRenewal(Status status, Status last) {
           "the coordinator's state is an older copy, and does not have what this server has heard: its log "
           "says what is missing. Serving until the lease runs out, and asking on");
     default:
-      return trace_.warning("cannot renew the lease (" + std::string(name(status)) + "); serving until it runs out");
+      return trace_.warning("cannot renew the lease (" + whyNot(status, coordinator_, caller_) +
+                            "); serving until it runs out");
   }
 }
 
