@@ -473,9 +473,18 @@ class MachinesCluster(Cluster):
     def __init__(self, network, **options):
         super().__init__(secret=SECRET, transports=("tcp",), **options)
         self.network = network
+        self.named = None
 
     def process_prefix(self, name):
-        return self.network.at(name)
+        names = [] if self.named is None else with_names(self.path("hosts"), self.path("nsswitch"))
+        return self.network.at(name) + names
+
+    def enter_name(self, host, address):
+        """The one name that all processes know which are started from now on."""
+        self.named = host
+        for file_name, content in (("hosts", f"127.0.0.1 localhost\n{address} {host}\n"), ("nsswitch", "hosts: files\n")):
+            with open(self.path(file_name), "w", encoding="utf-8") as file:
+                file.write(content)
 
     def listen_locators(self, name):
         return ["tcp://0.0.0.0:11100"] if name == "coordinator" else ["tcp://[::]:11101"]
@@ -511,19 +520,31 @@ class MachinesTest(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertRegex(done.stderr, r"cannot tell others where tcp://\[::\]:11101 is: this machine has several addresses "
                                           r"\(.*10\.77\.9\.2.*\); name the one that others reach: --advertise tcp://[0-9.]+:0")
-            with open(cluster.path("hosts"), "w", encoding="utf-8") as file:
-                file.write("127.0.0.1 localhost\n10.77.9.2 one.test\n")
-            with open(cluster.path("nsswitch"), "w", encoding="utf-8") as file:
-                file.write("hosts: files\n")
-            names = with_names(cluster.path("hosts"), cluster.path("nsswitch"))
-            at_once = cluster.process_prefix
-            cluster.process_prefix = lambda name: at_once(name) + names
+            cluster.enter_name("one.test", "10.77.9.2")
             cluster.coordinator.stop()
             cluster.start_coordinator(["tcp://0.0.0.0:11100"])
             cluster.start_server("s1", extra=["--advertise", "tcp://one.test:0"])
             self.assertEqual(self.tcp_of(cluster), [["tcp://one.test:11101"]])
             self.assertEqual(cluster.servers["s1"].locators[0], "tcp://one.test:11101")
             self.check_use(cluster)
+
+    def test_a_coordinator_that_went_dark_is_found_under_its_new_address(self):
+        """A pod that is gone says nothing: no connection to its old address is ever refused or closed."""
+        with Network("coordinator", "s1", "tool") as network, MachinesCluster(network, servers=0) as cluster:
+            cluster.enter_name("coordinator.test", "10.77.9.1")
+            cluster.coordinator_locator = lambda scheme=None: "tcp://coordinator.test:11100"
+            server = cluster.start_server("s1")
+            self.check_use(cluster)
+            network.run("coordinator", "ip", "link", "set", "eth0", "down")
+            cluster.coordinator.kill()
+            for command in (["address", "flush", "dev", "eth0"], ["address", "add", "10.77.9.9/24", "dev", "eth0"],
+                            ["link", "set", "eth0", "up"]):
+                network.run("coordinator", "ip", *command)
+            cluster.enter_name("coordinator.test", "10.77.9.9")
+            cluster.start_coordinator(["tcp://0.0.0.0:11100"])
+            server.wait_says("the coordinator answers again", 9)  # before it is declared dead
+            self.assertEqual(cluster.rc("get", "t", "key").rstrip("\n"), "value")
+            self.assertNotIn("enlist", server.log())
 
     def test_a_port_that_leads_elsewhere(self):
         """What a container does that maps a port."""
