@@ -1,0 +1,138 @@
+// Which coordinator is asked, and for how long.
+#include "client/coordinator_stub.h"
+
+#include <optional>
+
+#include "rpc/control_call.h"
+#include "unit/rpc/rpc_fixture.h"
+
+namespace ramcore::client {
+namespace {
+
+using runtime::kNanosPerSecond;
+using transport::Role;
+
+constexpr int64_t kPatienceNs = 20 * kNanosPerSecond;
+constexpr int64_t kAtOnceNs = kNanosPerSecond / 2;
+
+/// Answers the question that asks for nothing.
+class Answerer {
+ public:
+  void addTo(rpc::ServiceTable& table, Role of) {
+    rpc::OpcodeRules rules;
+    rules.roles = rpc::allow({of});
+    table.add<&Answerer::answer>(wire::Opcode::ListTables, *this, rules);
+  }
+  void answer(rpc::Request request) {
+    ++asked;
+    if (status != Status::Ok) return request.reply(status);
+    rpc::replyControl(std::move(request), wire::control::ListTablesResponse());
+  }
+  Status status = Status::Ok;
+  int asked = 0;
+};
+
+class CoordinatorStubTest : public rpc::RpcTest {
+ protected:
+  CoordinatorStubTest() { client = &add("client", {}); }
+  ~CoordinatorStubTest() override {
+    client->onDispatch([this] { stub.reset(); });
+  }
+
+  rpc::RpcProcess& listening(const std::string& name, Role role, Answerer& answerer) {
+    rpc::RpcProcess& process = add(name, {.role = role});
+    process.listen();
+    answerer.addTo(process.dispatch().services(), Role::Client);
+    return process;
+  }
+  /// The client of coordinators at these nodes.
+  void make(std::initializer_list<const char*> nodes) {
+    std::vector<rpc::PeerAddress> addresses;
+    for (const char* node : nodes) {
+      addresses.push_back(rpc::coordinatorAt({transport::Locator::parse(std::string("sim://") + node).value()}));
+    }
+    pacer.emplace(client->dispatch());
+    stub.emplace(*client->caller, *pacer, std::move(addresses), RetrySettings{}, runtime::Random(1));
+  }
+  /// Sets took_ns.
+  Status ping() {
+    struct Asked {
+      bool is_over = false;
+      Status status = Status::Internal;
+    } asked;
+    const int64_t began_ns = client->node.clock().nowNs();
+    client->onDispatch([&] { ask(*stub, began_ns + kPatienceNs, asked.is_over, asked.status).detach(); });
+    EXPECT_TRUE(runUntil([&] { return asked.is_over; }));
+    took_ns = client->node.clock().nowNs() - began_ns;
+    return asked.status;
+  }
+  static runtime::Task<void> ask(CoordinatorStub& stub, int64_t deadline_ns, bool& is_over, Status& status) {
+    status = co_await stub.ping(deadline_ns);
+    is_over = true;
+  }
+  std::string why() {
+    std::string text;
+    client->onDispatch([&] { text = stub->whyNoAnswer(); });
+    return text;
+  }
+
+  rpc::RpcProcess* client = nullptr;
+  std::optional<Pacer> pacer;
+  std::optional<CoordinatorStub> stub;
+  int64_t took_ns = 0;
+};
+
+TEST_F(CoordinatorStubTest, GoesOnToTheNextWhenOneIsNotInCharge) {
+  Answerer standby{.status = Status::NotLeader};
+  Answerer leader;
+  listening("standby", Role::Coordinator, standby);
+  listening("leader", Role::Coordinator, leader);
+  make({"standby", "leader"});
+  EXPECT_EQ(name(ping()), "Ok");
+  EXPECT_EQ(standby.asked, 1);
+  EXPECT_EQ(name(ping()), "Ok");
+  EXPECT_EQ(standby.asked, 1) << "it stays with the one that answers";
+  // The other one takes over.
+  leader.status = Status::NotLeader;
+  standby.status = Status::Ok;
+  EXPECT_EQ(name(ping()), "Ok");
+  EXPECT_EQ(standby.asked, 2);
+  EXPECT_LT(took_ns, kAtOnceNs);
+}
+
+TEST_F(CoordinatorStubTest, StaysWhereItIsAskedToComeBack) {
+  Answerer busy{.status = Status::RetryLater};
+  Answerer other{.status = Status::NotLeader};
+  listening("busy", Role::Coordinator, busy);
+  listening("other", Role::Coordinator, other);
+  make({"busy", "other"});
+  EXPECT_EQ(name(ping()), "DeadlineExceeded");
+  EXPECT_GT(busy.asked, 10);
+  EXPECT_EQ(other.asked, 0);
+}
+
+TEST_F(CoordinatorStubTest, EndsAtOnceWhereWaitingCannotHelp) {
+  Answerer answerer;
+  listening("one", Role::Server, answerer);
+  listening("two", Role::Server, answerer);
+  make({"one", "two"});
+  EXPECT_EQ(name(ping()), "Refused");
+  EXPECT_LT(took_ns, kAtOnceNs);
+  EXPECT_EQ(answerer.asked, 0);
+  EXPECT_NE(why().find("no coordinator at sim://one: a server listens there"), std::string::npos) << why();
+  EXPECT_NE(why().find("no coordinator at sim://two: a server listens there"), std::string::npos) << why();
+}
+
+TEST_F(CoordinatorStubTest, WaitsWhileOneOfThemMayCome) {
+  Answerer answerer;
+  listening("server", Role::Server, answerer);
+  make({"server", "nowhere"});
+  EXPECT_NE(ping(), Status::Ok);
+  EXPECT_GT(took_ns, kPatienceNs / 2);
+  listening("nowhere", Role::Coordinator, answerer);
+  EXPECT_EQ(name(ping()), "Ok");
+  EXPECT_EQ(answerer.asked, 1);
+}
+
+}  // namespace
+}  // namespace ramcore::client
