@@ -43,12 +43,17 @@ std::string listed(std::span<const Locator> locators) {
 
 Outcome<std::vector<Locator>> withoutThisMachineOnly(std::vector<Locator> locators, std::span<const Locator> wanted,
                                                      std::span<const Locator> coordinators, Trace& trace) {
+  const auto isThisMachineOnly = [](const Locator& locator) {
+    return hasAddress(locator) && whereaboutsOf(locator) == Whereabouts::ThisMachineOnly;
+  };
+  // Mostly nothing is; then the coordinator's name need not be looked up here.
+  if (std::ranges::none_of(locators, isThisMachineOnly)) return locators;
   const Farthest coordinator = farthestOf(coordinators);
   if (coordinator.where == Whereabouts::ThisMachineOnly) return locators;
   std::vector<Locator> told;
   std::vector<Locator> left_out;
   for (Locator& locator : locators) {
-    if (!hasAddress(locator) || whereaboutsOf(locator) != Whereabouts::ThisMachineOnly) {
+    if (!isThisMachineOnly(locator)) {
       told.push_back(std::move(locator));
       continue;
     }
