@@ -144,7 +144,7 @@ class Server final : private master::MasterObserver {
 
   uint32_t copies() const { return settings_.replication.local_replica ? 1 : settings_.replication.replicas; }
   uint64_t storageBytes() const {
-    return settings_.storage_bytes.value_or(storageBytesDefault(logConfig(settings_.memory_bytes), copies()));
+    return settings_.storage_bytes.value_or(storageBytesDefault(logConfigOf(settings_.memory_bytes), copies()));
   }
 
   Outcome<bool> checkStorage() const {
@@ -189,7 +189,7 @@ class Server final : private master::MasterObserver {
     if (!backup.ok()) return withFlags(std::move(backup).error());
     backup_ = std::move(backup).value();
     backup_->addTo(process_->dispatch().services());
-    gauge_.emplace(backup_->store(), storageBytesNeeded(logConfig(settings_.memory_bytes), copies()));
+    gauge_.emplace(backup_->store(), storageBytesNeeded(logConfigOf(settings_.memory_bytes), copies()));
     process_->identity().cluster = backup_->store().cluster().value;
     return true;
   }
