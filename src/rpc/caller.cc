@@ -17,6 +17,12 @@ constexpr int64_t kSlotLookNs = 2 * runtime::kNanosPerMilli;
 // Of a locator whose session opened and did not answer.
 constexpr int64_t kAvoidNs = 30 * runtime::kNanosPerSecond;
 
+// Nothing was heard for so many looks while calls waited: from then on the endpoint is asked whether the peer has
+// vanished, every kLooksPerQuestion; and nobody waits for this session any more.
+constexpr uint32_t kLooksOfSilence = 50;
+constexpr uint32_t kLooksPerQuestion = 10;
+constexpr uint32_t kLooksOfSilenceMax = 500;
+
 // How often, and how many times, a server is asked again that has not been told its id yet.
 constexpr int64_t kNoIdYetNs = 5 * runtime::kNanosPerMilli;
 constexpr uint32_t kNoIdYetTries = 40;
@@ -39,7 +45,7 @@ OutgoingCall::~OutgoingCall() { RC_CHECK_MSG(connection_ == nullptr, "a call was
 
 void OutgoingCall::completed(PendingCall& pending, Status status, transport::RxMessage response) {
   auto& call = static_cast<OutgoingCall&>(pending);
-  if (status == Status::Ok) call.connection_->has_answered_ = true;
+  if (status == Status::Ok) call.connection_->noteAnswer(call.begun_look_);
   // The answer to our own question is hostile too: whoever gave it may be broken.
   if (status == Status::Ok && response.head().size() < sizeof(wire::ResponseHeader)) status = Status::BadRequest;
   if (status == Status::Ok) call.response = std::move(response);
@@ -81,10 +87,17 @@ void Connection::start(OutgoingCall& call) {
   call.was_sent = false;
   call.response = {};
   call.next_ = nullptr;
+  call.begun_look_ = caller_.looks_;
+  call.ends_now_ = false;
+  if (!is_watched_) caller_.watch(*this);
   if (call.settings.deadline_ns != runtime::kNever) caller_.dispatch_.arm(call, call.settings.deadline_ns);
   const bool is_first = first_ == nullptr;
   Status sent = Status::RetryLater;
-  if (state_ == State::Open && is_first) sent = trySend(call);
+  // It would wait for the kernel to send again what was lost long ago.
+  leaves_session_ = silent_looks_ >= kLooksOfSilence && isSilent();
+  if (leaves_session_) [[unlikely]]
+    caller_.lookSoon();
+  if (state_ == State::Open && is_first && !leaves_session_) sent = trySend(call);
   if (sent == Status::Ok) return;
   (last_ != nullptr ? last_->next_ : first_) = &call;
   last_ = &call;
@@ -108,7 +121,20 @@ Status Connection::trySend(OutgoingCall& call) {
   const Status sent = endpoint_->call(session_, call.request, options, call);
   call.was_sent = sent == Status::Ok;
   was_used_ |= call.was_sent;
+  if (call.was_sent) linkSent(call);
   return sent;
+}
+
+void Connection::linkSent(OutgoingCall& call) {
+  call.previous_ = nullptr;
+  call.next_ = first_sent_;
+  if (first_sent_ != nullptr) first_sent_->previous_ = &call;
+  first_sent_ = &call;
+}
+
+void Connection::unlinkSent(OutgoingCall& call) {
+  (call.previous_ != nullptr ? call.previous_->next_ : first_sent_) = call.next_;
+  if (call.next_ != nullptr) call.next_->previous_ = call.previous_;
 }
 
 void Connection::lookAgainLater() {
@@ -118,7 +144,9 @@ void Connection::lookAgainLater() {
 
 void Connection::cancel(OutgoingCall& call, Status status) {
   RC_CHECK(call.connection_ == this);
-  if (!unqueue(call)) {
+  if (!call.was_sent) {
+    unqueue(call);
+  } else {
     endpoint_->abandon(session_, call);
     has_abandoned_ = true;
     if (first_ != nullptr) lookAgainLater();
@@ -126,24 +154,24 @@ void Connection::cancel(OutgoingCall& call, Status status) {
   finish(call, status);
 }
 
-bool Connection::unqueue(OutgoingCall& call) {
+void Connection::unqueue(OutgoingCall& call) {
   for (OutgoingCall** at = &failing_; *at != nullptr; at = &(*at)->next_) {
     if (*at != &call) continue;
     *at = call.next_;
-    return true;
+    return;
   }
   OutgoingCall* previous = nullptr;
   for (OutgoingCall* at = first_; at != nullptr; previous = at, at = at->next_) {
     if (at != &call) continue;
     (previous != nullptr ? previous->next_ : first_) = call.next_;
     if (last_ == &call) last_ = previous;
-    return true;
+    return;
   }
-  return false;
 }
 
 void Connection::finish(OutgoingCall& call, Status status) {
   call.runtime::Timer::cancel();
+  if (call.was_sent) unlinkSent(call);
   call.connection_ = nullptr;
   call.status = status;
   call.request = {};
@@ -203,18 +231,22 @@ const transport::Locator* Connection::nextLocator() {
 }
 
 void Connection::connectNext() {
+  const int64_t now_ns = caller_.dispatch_.clock().nowNs();
+  if (next_locator_ == 0) connecting_since_ns_ = now_ns;
   const transport::Locator* locator = nextLocator();
   if (locator == nullptr) {
     next_locator_ = 0;
     no_id_tries_ = 0;
     state_ = State::Waiting;
-    caller_.dispatch_.arm(retry_timer_, caller_.dispatch_.clock().nowNs() + backoff_.nextNs(caller_.random_));
+    // Attempts that took long by themselves are pause enough: a network that is back is found at once.
+    const int64_t again_ns = std::max(now_ns + kBackoffNsMin, connecting_since_ns_ + backoff_.nextNs(caller_.random_));
+    caller_.dispatch_.arm(retry_timer_, again_ns);
     failQueue(address_.locators.empty() ? Status::Unreachable : last_failure_);
     return;
   }
   state_ = State::Connecting;
   endpoint_ = caller_.endpointFor(*locator);
-  session_ = endpoint_->connect(*locator, address_.id, caller_.dispatch_.clock().nowNs() + caller_.connect_ns_);
+  session_ = endpoint_->connect(*locator, address_.id, now_ns + caller_.connect_ns_);
   caller_.by_session_[{endpoint_, session_.index, session_.generation}] = this;
 }
 
@@ -253,6 +285,8 @@ void Connection::onOpen() {
   has_abandoned_ = false;
   was_used_ = false;
   has_answered_ = false;
+  silent_looks_ = 0;
+  leaves_session_ = false;
   next_locator_ = 0;
   no_id_tries_ = 0;
   backoff_.restart();
@@ -290,12 +324,85 @@ void Connection::onLost(Status reason) {
     connectNext();
     return;
   }
+  reopenLater(reason);
+}
+
+// After a session that was open.
+void Connection::reopenLater(Status reason) {
   // Where that cannot be, it is the process that has gone.
   const bool is_doubtful = was_used_ && !has_answered_ && transport::mayOpenAndNotWork(address_.locators[locator_]);
   if (reason == Status::SessionLost && is_doubtful && doubts_.size() > 1) avoidLocator();
   // The calls that were in flight have been completed by the endpoint. What still waits was never sent: try again.
   state_ = State::Waiting;
   caller_.dispatch_.arm(retry_timer_, caller_.dispatch_.clock().nowNs() + kBackoffNsMin);
+}
+
+// ---- silence
+
+void Connection::noteAnswer(uint32_t begun_look) {
+  has_answered_ = true;
+  silent_looks_ = 0;
+  leaves_session_ = false;
+  times_.note(caller_.looks_ - begun_look);
+}
+
+// The session says nothing, and nothing will come of it: or another one is better in any case.
+bool Connection::isSilent() const {
+  return state_ == State::Open && (silent_looks_ >= kLooksOfSilenceMax || endpoint_->hasVanished(session_));
+}
+
+// Not through onLost(): there the endpoint has ended the calls already.
+void Connection::leaveSession() {
+  const transport::SessionId session = session_;
+  caller_.dispatch_.trace().debug("nothing is heard of " + address_.locators[locator_].toString() +
+                                  " while calls wait; opening another session");
+  caller_.by_session_.erase({endpoint_, session.index, session.generation});
+  silent_looks_ = 0;
+  leaves_session_ = false;
+  last_failure_ = Status::SessionLost;
+  state_ = State::Waiting;  // what calls that end here start anew waits
+  endpoint_->close(session);
+  session_ = {};
+  reopenLater(Status::SessionLost);
+}
+
+void Connection::look() {
+  if (!isWaitedFor()) return;
+  if (state_ == State::Open && (first_sent_ != nullptr || has_abandoned_)) {
+    ++silent_looks_;
+    const bool asks = silent_looks_ >= kLooksOfSilence && silent_looks_ % kLooksPerQuestion == 0;
+    if (leaves_session_ || (asks && isSilent())) leaveSession();
+  }
+  const uint32_t looks_max = times_.patienceLooks();
+  const bool any_sent = markHopeless(first_sent_, looks_max);
+  const bool any_queued = markHopeless(first_, looks_max);
+  if (!any_sent && !any_queued) return;
+  // Found anew each time: a call that ends may begin and end others.
+  while (OutgoingCall* call = findHopeless()) {
+    call->ends_now_ = false;
+    cancel(*call, Status::RetryLater);
+  }
+}
+
+bool Connection::markHopeless(OutgoingCall* first, uint32_t looks_max) const {
+  bool any = false;
+  for (OutgoingCall* call = first; call != nullptr; call = call->next_) {
+    const CallSettings& settings = call->settings;
+    if (settings.is_hopeless == nullptr) continue;
+    if (!settings.is_doubted && caller_.looks_ - call->begun_look_ < looks_max) continue;
+    call->ends_now_ = settings.is_hopeless(settings.context);
+    any |= call->ends_now_;
+  }
+  return any;
+}
+
+OutgoingCall* Connection::findHopeless() const {
+  for (OutgoingCall* first : {first_sent_, first_}) {
+    for (OutgoingCall* call = first; call != nullptr; call = call->next_) {
+      if (call->ends_now_) return call;
+    }
+  }
+  return nullptr;
 }
 
 void Connection::shutDown(Status status) {
@@ -345,6 +452,26 @@ Connection& Caller::connection(const PeerAddress& address) {
 void Caller::shutDown() {
   shut_down_ = true;
   for (auto& [address, connection] : connections_) connection->shutDown(Status::Shutdown);
+}
+
+void Caller::watch(Connection& connection) {
+  connection.is_watched_ = true;
+  watched_.push_back(&connection);
+  if (!look_timer_.isArmed()) dispatch_.arm(look_timer_, dispatch_.clock().nowNs() + kLookNs);
+}
+
+void Caller::lookSoon() { dispatch_.arm(look_timer_, dispatch_.clock().nowNs()); }
+
+void Caller::look() {
+  ++looks_;
+  // By number: calls that end begin others, perhaps on connections that were not watched.
+  for (size_t i = 0; i < watched_.size(); ++i) watched_[i]->look();
+  std::erase_if(watched_, [](Connection* connection) {
+    connection->is_watched_ = connection->isWaitedFor();
+    return !connection->is_watched_;
+  });
+  // From now, and not from when this look was due: while this thread stood still nobody was silent.
+  if (!watched_.empty()) dispatch_.arm(look_timer_, dispatch_.clock().nowNs() + kLookNs);
 }
 
 std::vector<std::pair<uint64_t, std::string_view>> Caller::openConnections() const {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "rpc/answer_times.h"
 #include "rpc/dispatch.h"
 #include "runtime/growing_pause.h"
 #include "transport/locator.h"
@@ -28,7 +29,16 @@ struct CallSettings {
   int64_t deadline_ns = runtime::kNever;  ///< clock of the dispatch; afterwards the call ends with DeadlineExceeded
   runtime::Priority priority = runtime::Priority::Client;
   uint32_t response_bytes_max = wire::kMessageBytesMax;
+  /// Asked of a call without an answer for much longer than its peer usually takes (AnswerTimes), every kLookNs until
+  /// it ends: true ends it with RetryLater, and a late answer is ignored. On the dispatch thread; touches no call.
+  /// nullptr: it waits for its deadline.
+  bool (*is_hopeless)(void* context) = nullptr;
+  void* context = nullptr;
+  bool is_doubted = false;  ///< is_hopeless is asked from the beginning
 };
+
+/// How often calls that wait are looked at.
+inline constexpr int64_t kLookNs = 10 * runtime::kNanosPerMilli;
 
 /// One call to another process, from start() to `done`. Owned by whoever waits; not destroyed in between.
 class OutgoingCall : private transport::PendingCall, private runtime::Timer {
@@ -43,7 +53,7 @@ class OutgoingCall : private transport::PendingCall, private runtime::Timer {
   CallSettings settings;
   /// Set when done: Ok = there is a response with at least a ResponseHeader (whose own status counts then); else why
   /// not: Unreachable, Refused, WrongServerId (no connection: it did not happen), SessionLost, DeadlineExceeded,
-  /// Cancelled, Shutdown (it may have happened, if `was_sent`).
+  /// RetryLater (CallSettings::is_hopeless), Cancelled, Shutdown (it may have happened, if `was_sent`).
   Status status = Status::Ok;
   transport::RxMessage response;
   bool was_sent = false;
@@ -60,13 +70,19 @@ class OutgoingCall : private transport::PendingCall, private runtime::Timer {
 
   Done done_;
   class Connection* connection_ = nullptr;
-  OutgoingCall* next_ = nullptr;  // in the connection's queue
+  OutgoingCall* next_ = nullptr;      // in the connection's queue or, if it was sent, among those in flight
+  OutgoingCall* previous_ = nullptr;  // of those in flight
+  uint32_t begun_look_ = 0;           // Caller::looks_ when it was started
+  bool ends_now_ = false;             // found hopeless
 };
 
 /// Sessions to one process: opened when first used, reopened after a loss, on the best locator both sides have.
 ///
 /// A session that opens and ends without having answered anything (the handshake of verbs goes over tcp, and what drops
 /// RoCE packets lets it through) says that its locator is of no use: for 30 s it is tried only when no other is left.
+///
+/// A session of which nothing is heard while calls wait keeps nobody: as soon as its endpoint says that the peer has
+/// vanished, and in any case after 5 s, it is closed, and another one is opened. Calls in flight end with SessionLost.
 /// Thread: the dispatch's own.
 class Connection {
  public:
@@ -113,7 +129,17 @@ class Connection {
   void finish(OutgoingCall& call, Status status);
   Status trySend(OutgoingCall& call);
   void lookAgainLater();
-  bool unqueue(OutgoingCall& call);
+  void unqueue(OutgoingCall& call);
+  void linkSent(OutgoingCall& call);
+  void unlinkSent(OutgoingCall& call);
+  void noteAnswer(uint32_t begun_look);
+  void look();
+  bool isWaitedFor() const { return first_sent_ != nullptr || first_ != nullptr; }
+  bool markHopeless(OutgoingCall* first, uint32_t looks_max) const;
+  OutgoingCall* findHopeless() const;
+  bool isSilent() const;
+  void leaveSession();
+  void reopenLater(Status reason);
   static void retry(runtime::Timer& timer);
 
   struct RetryTimer : runtime::Timer {
@@ -139,6 +165,12 @@ class Connection {
   OutgoingCall* last_ = nullptr;
   OutgoingCall* failing_ = nullptr;  // taken out of the queue by failQueue(), which is going through them
   bool has_abandoned_ = false;       // calls of this session whose slots come free without a word
+  bool is_watched_ = false;          // in Caller::watched_
+  uint32_t silent_looks_ = 0;        // while calls waited for session_, since it last answered one
+  bool leaves_session_ = false;      // at the next look
+  int64_t connecting_since_ns_ = 0;  // of the present round through the locators
+  OutgoingCall* first_sent_ = nullptr;
+  AnswerTimes times_;
   RetryTimer retry_timer_;
 };
 
@@ -162,6 +194,9 @@ struct CallResult {
 };
 
 /// All outgoing connections of one dispatch thread.
+///
+/// While calls wait they are looked at every kLookNs, in one timer for all: how long a call has waited is counted in
+/// looks, so that neither its start nor its end reads a clock.
 class Caller final : private SessionObserver {
  public:
   /// Becomes the dispatch's session observer. `connect_ns` bounds one attempt to open a session.
@@ -199,7 +234,15 @@ class Caller final : private SessionObserver {
   void onSessionOpen(transport::Endpoint& endpoint, transport::SessionId session) override;
   void onSessionLost(transport::Endpoint& endpoint, transport::SessionId session, Status reason) override;
   transport::Endpoint* endpointFor(const transport::Locator& locator) const;
+  void watch(Connection& connection);
+  void lookSoon();
+  void look();
 
+  struct LookTimer : runtime::Timer {
+    explicit LookTimer(Caller& owner)
+        : runtime::Timer([](Timer& timer) { static_cast<LookTimer&>(timer).caller.look(); }), caller(owner) {}
+    Caller& caller;
+  };
   struct SessionKey {
     const transport::Endpoint* endpoint;
     uint32_t index;
@@ -213,6 +256,9 @@ class Caller final : private SessionObserver {
   Dispatch& dispatch_;
   const int64_t connect_ns_;
   runtime::Random random_;  // of pauses
+  uint32_t looks_ = 0;
+  std::vector<Connection*> watched_;  // calls wait for them, or did at the last look
+  LookTimer look_timer_{*this};
   std::map<PeerAddress, std::unique_ptr<Connection>, AddressLess> connections_;
   std::map<SessionKey, Connection*> by_session_;  // only looked up, never walked: its order is by address
   transport::Identity* identity_ = nullptr;       // that does not know its cluster yet, perhaps

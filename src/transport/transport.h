@@ -200,6 +200,14 @@ class Endpoint {
 
   /// nullptr if the session is not open. Valid until the next poll().
   virtual const Peer* peer(SessionId session) const = 0;
+  /// Whether the peer's machine has acknowledged nothing of what was sent to it for about half a second, although it
+  /// was sent again and again, and nobody has told that the session is lost: something drops its packets, and the
+  /// session would notice late that they get through again. Asked now and then of a session that is silent while calls
+  /// wait. false also where the transport ends such sessions by itself, or cannot know.
+  virtual bool hasVanished(SessionId session) const {
+    (void)session;
+    return false;
+  }
   /// Ends a session: its calls complete with SessionLost, unsent bytes are dropped, the peer is told.
   virtual void close(SessionId session) = 0;
   /// Sessions that are open, for metrics.

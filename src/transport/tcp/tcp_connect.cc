@@ -17,6 +17,9 @@ constexpr int kAcceptsPerRound = 32;
 constexpr int kBacklog = 1024;
 constexpr std::string_view kNoDescriptor =
     "this process may open no more files; raise its limit (ulimit -n, LimitNOFILE= of the unit)";
+// Between two attempts to connect that go on beside each other.
+constexpr int64_t kAttemptAgainNs = 300 * runtime::kNanosPerMilli;
+constexpr size_t kAttemptsMax = 8;
 
 // Names that need no look-up.
 bool parseAddress(const std::string& host, asio::ip::address& address) {
@@ -172,8 +175,7 @@ bool TcpEndpoint::takeSocket(TcpSession& session, StreamSocket socket) {
 void TcpEndpoint::closeSocket(TcpSession& session) {
   context_.sleeper.unlisten(std::exchange(session.key, EpollSleeper::kNoKey));
   session.socket.close();
-  Error ignored;
-  if (session.connecting) session.connecting->close(ignored);
+  session.attempts.clear();
 }
 
 // Makes room for another one: to refuse it would let whoever opens connections and leaves them shut out everybody.
@@ -247,30 +249,57 @@ void TcpEndpoint::connectNext(const SessionPointer& session) {
   // without a secret would take a server that is gone for one on another machine.
   // (Linux takes the unspecified one to this machine.)
   session->peer_is_local = address.address().is_loopback() || address.address().is_unspecified();
-  Descriptor socket = makeStreamSocket(address);
-  if (!socket || !prepareSocket(socket.get(), options_.kernel_send_bytes)) {
-    return failConnect(*session, std::string("no socket: ") + std::strerror(errno));
+  session->connecting_to = address;
+  session->attempts.clear();  // at another address
+  attempt(session);
+}
+
+// The kernel repeats what begins a connection after 1 s, 2 s, 4 s, ...: with more attempts beside the first one, a
+// network that is back is found soon.
+void TcpEndpoint::attempt(const SessionPointer& session) {
+  session->attempt_again_ns = context_.clock.nowNs() + kAttemptAgainNs;
+  const uint32_t number = ++session->attempts_begun;
+  auto made = std::make_unique<TcpSession::Attempt>(io_, number);
+  Descriptor descriptor = makeStreamSocket(session->connecting_to);
+  const bool is_prepared = descriptor && prepareSocket(descriptor.get(), options_.kernel_send_bytes);
+  std::string why = is_prepared ? "" : std::strerror(errno);
+  if (is_prepared) {
+    Error error;
+    made->socket.assign(session->connecting_to.protocol(), descriptor.get(), error);
+    if (error) why = error.message();
   }
-  Error error;
-  session->connecting.emplace(io_);
-  session->connecting->assign(address.protocol(), socket.get(), error);
-  if (error) return failConnect(*session, "no socket: " + error.message());
-  static_cast<void>(socket.release());
+  if (!why.empty()) {
+    if (session->attempts.empty()) failConnect(*session, "no socket: " + why);
+    return;
+  }
+  static_cast<void>(descriptor.release());
+  if (session->attempts.size() == kAttemptsMax) session->attempts.erase(session->attempts.begin());
+  Tcp::socket& socket = session->attempts.emplace_back(std::move(made))->socket;
   context_.sleeper.operationBegins();
-  session->connecting->async_connect(address, [session, &sleeper = context_.sleeper](const Error& result) {
+  socket.async_connect(session->connecting_to, [session, number, &sleeper = context_.sleeper](const Error& result) {
     sleeper.operationEnds();
     TcpEndpoint* endpoint = session->endpoint;
-    if (endpoint == nullptr || session->state != TcpSession::State::Connecting) return;
-    if (!result) return endpoint->onConnected(*session);
-    if (!session->addresses.empty()) return endpoint->connectNext(session);
-    endpoint->failConnect(*session, connectFailureText(result.value()));
+    if (endpoint != nullptr && session->state == TcpSession::State::Connecting) {
+      endpoint->onAttempted(session, number, result);
+    }
   });
 }
 
-void TcpEndpoint::onConnected(TcpSession& session) {
+void TcpEndpoint::onAttempted(const SessionPointer& session, uint32_t number, const Error& result) {
+  const auto at = std::find_if(session->attempts.begin(), session->attempts.end(),
+                               [number](const auto& attempt) { return attempt->number == number; });
+  if (at == session->attempts.end()) return;  // given up
+  if (!result) return onConnected(*session, (*at)->socket);
+  // Somebody said so, or the kernel has lost its patience: the other attempts would hear the same.
+  session->attempts.clear();
+  if (!session->addresses.empty()) return connectNext(session);
+  failConnect(*session, connectFailureText(result.value()));
+}
+
+void TcpEndpoint::onConnected(TcpSession& session, Tcp::socket& socket) {
   Error ignored;
-  const bool is_taken = takeSocket(session, StreamSocket(session.connecting->release(ignored)));
-  session.connecting.reset();
+  const bool is_taken = takeSocket(session, StreamSocket(socket.release(ignored)));
+  session.attempts.clear();
   if (!is_taken) return failConnect(session, "no room among what the thread waits for");
   startGreeting(session);
 }
@@ -387,6 +416,8 @@ void TcpEndpoint::checkDeadlines(int64_t now_ns) {
     }
     if (now_ns < session->deadline_ns) {
       young_[kept++] = id;
+      const bool is_connecting = session->state == TcpSession::State::Connecting;
+      if (is_connecting && now_ns >= session->attempt_again_ns) attempt(sessions_[id.index]);
     } else if (session->is_accepted) {
       loseBad(*session, "it did not finish its handshake in time");
     } else {

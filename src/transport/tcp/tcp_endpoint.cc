@@ -157,6 +157,11 @@ const Peer* TcpEndpoint::peer(SessionId id) const {
   return session != nullptr ? &session->peer : nullptr;
 }
 
+bool TcpEndpoint::hasVanished(SessionId id) const {
+  const TcpSession* session = findOpen(id);
+  return session != nullptr && hasPeerVanished(session->socket.fd());
+}
+
 // ---- calls
 
 Status TcpEndpoint::call(SessionId id, TxMessage& request, const CallOptions& options, PendingCall& call) {
@@ -422,7 +427,9 @@ int64_t TcpEndpoint::nextDeadlineNs() const {
   for (const auto& listener : listeners_) next_ns = std::min(next_ns, listener->pause.untilNs());
   for (const SessionId id : young_) {
     const TcpSession* session = find(id);
-    if (session != nullptr) next_ns = std::min(next_ns, session->deadline_ns);
+    if (session == nullptr) continue;
+    next_ns = std::min(next_ns, session->deadline_ns);
+    if (session->state == TcpSession::State::Connecting) next_ns = std::min(next_ns, session->attempt_again_ns);
   }
   for (const SessionId id : blocked_) {
     const TcpSession* session = findOpen(id);

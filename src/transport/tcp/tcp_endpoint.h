@@ -35,6 +35,7 @@ class TcpEndpoint final : public Endpoint {
   bool prepareSleep() override;
   void awake() override;
   const Peer* peer(SessionId session) const override;
+  bool hasVanished(SessionId session) const override;
   void close(SessionId session) override;
   uint32_t sessionCount() const override { return open_count_; }
   uint64_t badSessionCount() const override { return bad_count_; }
@@ -78,7 +79,9 @@ class TcpEndpoint final : public Endpoint {
   Outcome<std::vector<Tcp::endpoint>> addressesOf(const Locator& where);
   void resolve(const SessionPointer& session, const Locator& where);
   void connectNext(const SessionPointer& session);
-  void onConnected(TcpSession& session);
+  void attempt(const SessionPointer& session);
+  void onAttempted(const SessionPointer& session, uint32_t number, const Error& result);
+  void onConnected(TcpSession& session, Tcp::socket& socket);
   bool takeSocket(TcpSession& session, StreamSocket socket);
   void closeSocket(TcpSession& session);
   void failConnect(TcpSession& session, const std::string& why,

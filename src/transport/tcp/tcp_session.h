@@ -57,7 +57,17 @@ struct TcpSession final : ReadinessListener {
   uint64_t expected_id = 0;
   std::vector<Tcp::endpoint> addresses;  ///< still to be tried, the next one last
   std::optional<Tcp::resolver> resolver;
-  std::optional<Tcp::socket> connecting;  ///< while Connecting
+  /// One at an address.
+  struct Attempt {
+    Attempt(asio::io_context& io, uint32_t attempt_number) : number(attempt_number), socket(io) {}
+    uint32_t number;
+    Tcp::socket socket;
+  };
+  std::vector<std::unique_ptr<Attempt>>
+      attempts;  ///< while Connecting, the oldest first: the first that succeeds is it
+  uint32_t attempts_begun = 0;
+  Tcp::endpoint connecting_to;
+  int64_t attempt_again_ns = runtime::kNever;  ///< while Connecting
   bool peer_is_local = false;
   std::optional<Handshake> handshake;
   bool has_received = false;  ///< at least one byte
@@ -87,5 +97,7 @@ struct TcpSession final : ReadinessListener {
 std::string textOf(const Tcp::endpoint& address);
 /// What every session wants from its socket. Failure: the socket is useless.
 bool prepareSocket(int socket, int32_t kernel_send_bytes);
+/// See Endpoint::hasVanished.
+bool hasPeerVanished(int fd);
 
 }  // namespace ramcore::transport::tcp

@@ -1,0 +1,162 @@
+// Peers that say nothing while calls wait for them.
+#include "rpc/answer_times.h"
+#include "unit/rpc/rpc_fixture.h"
+
+namespace ramcore::rpc {
+namespace {
+
+using runtime::kNanosPerMilli;
+using runtime::kNanosPerSecond;
+using transport::Role;
+using wire::Opcode;
+
+constexpr uint64_t kServerId = 5;
+constexpr uint16_t kSlots = 4;
+
+TEST(AnswerTimes, WhoIsFastIsWaitedForForFiftyMilliseconds) {
+  AnswerTimes times;
+  EXPECT_EQ(times.patienceLooks(), 6u);
+  for (int i = 0; i < 1000; ++i) times.note(0);
+  EXPECT_EQ(times.patienceLooks(), 6u) << "five whole looks";
+}
+
+// Calls of 5 ms see no look or one.
+TEST(AnswerTimes, WhatTakesHalfALookIsMeasured) {
+  AnswerTimes times;
+  for (int i = 0; i < 1000; ++i) times.note(i % 2);
+  EXPECT_NEAR(times.patienceLooks(), 16, 1) << "30 times 5 ms";
+}
+
+TEST(AnswerTimes, OneLongCallIsNotUsual) {
+  AnswerTimes times;
+  times.note(100'000);
+  EXPECT_LE(times.patienceLooks(), 9u);
+  for (int i = 0; i < 1000; ++i) times.note(100'000);
+  EXPECT_EQ(times.patienceLooks(), 51u) << "bounded";
+  for (int i = 0; i < 1000; ++i) times.note(0);
+  EXPECT_EQ(times.patienceLooks(), 6u) << "and forgotten";
+}
+
+class SilenceTest : public RpcTest {
+ protected:
+  SilenceTest() : RpcTest(kSlots) {
+    client = &add("client", {});
+    server = &add("server", {.role = Role::Server, .id = kServerId});
+    server->listen();
+    echo.addTo(server->dispatch().services(), {.roles = allow({Role::Client})});
+    address = addressOf(*server, kServerId);
+  }
+  void TearDown() override {
+    server->onDispatch([&] { echo.answerKept(); });
+  }
+  void startCall(NotedCall& call, Opcode opcode) {
+    call.request = request(*client, opcode, address.id, "text");
+    start(*client, call, address);
+  }
+  int64_t clientNow() { return client->node.clock().nowNs(); }
+
+  EchoService echo;
+  RpcProcess* client = nullptr;
+  RpcProcess* server = nullptr;
+  PeerAddress address;
+};
+
+struct Asked {
+  int count = 0;
+  bool says = false;
+  static bool ask(void* asked) {
+    auto& self = *static_cast<Asked*>(asked);
+    ++self.count;
+    return self.says;
+  }
+};
+
+TEST_F(SilenceTest, AHopelessCallEndsAndItsAnswerIsIgnored) {
+  Asked asked;
+  NotedCall call;
+  call.settings.is_hopeless = &Asked::ask;
+  call.settings.context = &asked;
+  startCall(call, Opcode::Scan);
+  ASSERT_TRUE(runUntil([&] { return !echo.kept.empty(); }));
+  runFor(45 * kNanosPerMilli);
+  EXPECT_EQ(asked.count, 0) << "not within 50 ms";
+  runFor(200 * kNanosPerMilli);
+  EXPECT_GT(asked.count, 5) << "again and again";
+  EXPECT_EQ(call.ended, 0) << "it goes on waiting";
+  asked.says = true;
+  const int64_t begun_ns = clientNow();
+  ASSERT_TRUE(await(call));
+  EXPECT_LT(clientNow() - begun_ns, 20 * kNanosPerMilli);
+  EXPECT_EQ(call.status, Status::RetryLater);
+  EXPECT_TRUE(call.was_sent) << "it may have happened";
+  server->onDispatch([&] { echo.answerKept(); });
+  runFor(50 * kNanosPerMilli);
+  EXPECT_EQ(call.ended, 1);
+}
+
+TEST_F(SilenceTest, ACallThatWasNeverSentIsHopelessToo) {
+  network.isolate("server");
+  Asked asked{.says = true};
+  NotedCall call;
+  call.settings.is_hopeless = &Asked::ask;
+  call.settings.context = &asked;
+  startCall(call, Opcode::Read);
+  ASSERT_TRUE(await(call));
+  EXPECT_EQ(call.status, Status::RetryLater);
+  EXPECT_FALSE(call.was_sent);
+}
+
+TEST_F(SilenceTest, OfADoubtfulPeerItIsAskedAtOnce) {
+  Asked asked{.says = true};
+  NotedCall call;
+  call.settings.is_hopeless = &Asked::ask;
+  call.settings.context = &asked;
+  call.settings.is_doubted = true;
+  const int64_t begun_ns = clientNow();
+  startCall(call, Opcode::Scan);
+  ASSERT_TRUE(await(call));
+  EXPECT_LT(clientNow() - begun_ns, 25 * kNanosPerMilli);
+}
+
+// All slots belong to calls that nobody answers, or waits for. What comes later is not their hostage.
+TEST_F(SilenceTest, ASilentSessionIsReplaced) {
+  std::deque<NotedCall> lost(kSlots);
+  for (NotedCall& call : lost) {
+    call.settings.deadline_ns = clientNow() + kNanosPerSecond;
+    startCall(call, Opcode::Scan);
+  }
+  for (NotedCall& call : lost) ASSERT_TRUE(await(call));
+  NotedCall waiting;
+  const int64_t begun_ns = clientNow();
+  startCall(waiting, Opcode::Read);
+  ASSERT_TRUE(await(waiting));
+  EXPECT_EQ(waiting.text(), "text");
+  EXPECT_LT(clientNow() - begun_ns, 6 * kNanosPerSecond);
+}
+
+TEST_F(SilenceTest, WhatWasSentOnASilentSessionMayHaveHappened) {
+  NotedCall call;
+  startCall(call, Opcode::Scan);
+  ASSERT_TRUE(await(call));
+  EXPECT_EQ(call.status, Status::SessionLost);
+  EXPECT_TRUE(call.was_sent);
+}
+
+// One that says something keeps its session, whatever else it leaves unanswered.
+TEST_F(SilenceTest, ASessionThatAnswersOthersIsKept) {
+  NotedCall slow;
+  startCall(slow, Opcode::Scan);
+  for (int i = 0; i < 10; ++i) {
+    NotedCall quick;
+    startCall(quick, Opcode::Read);
+    ASSERT_TRUE(await(quick));
+    runFor(kNanosPerSecond);
+  }
+  EXPECT_EQ(slow.ended, 0);
+  server->onDispatch([&] { echo.answerKept(); });
+  ASSERT_TRUE(await(slow));
+  EXPECT_EQ(slow.outcome(), Status::Ok);
+}
+
+}  // namespace
+}  // namespace ramcore::rpc
