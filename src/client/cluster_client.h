@@ -17,7 +17,8 @@ namespace ramcore::client {
 
 struct ClusterClientOptions {
   RetrySettings retry;
-  /// Pause between two questions about the same table, at least.
+  /// Pause between two questions about the same table, at least. While the answer stays the same it grows up to
+  /// retry.longest_ns.
   int64_t refresh_ns_min = 1 * runtime::kNanosPerMilli;
   /// True: the lease is renewed by a timer of the dispatch, which makes each of its rounds read the clock while a lease
   /// is held. False: whoever drives the dispatch calls tend().
@@ -43,6 +44,10 @@ struct CallProgress {
 
 /// A client of one cluster, as coroutines: finds the owner of each key, repeats what can be repeated until the
 /// deadline, and gives each mutating call an identity, so that a repeated one is answered and not carried out again.
+///
+/// A server that is silent keeps no call: one that waits for long has the coordinator asked where its tablet is, once
+/// for all calls, and again after pauses that grow; when it is elsewhere, or nowhere, the attempt is given up, and the
+/// next one goes where it is, under the same identity.
 ///
 /// Deadlines are times of the dispatch's clock. What a call borrows (keys, values, items) stays in place until its task
 /// is done. A mutation ends with OutcomeUnknown if an attempt was sent and no answer to it came in time; with
@@ -111,12 +116,34 @@ class ClusterClient {
     return *owner.connection;
   }
 
+  struct Place {
+    TabletCache::Owner* owner = nullptr;
+    TabletEpoch epoch;
+  };
+  /// Of a call to `place` that waits for long: whether the tablet is somewhere else by now, as far as is known. If not,
+  /// the coordinator is asked, if it is time for that.
+  bool isElsewhere(TableId table, KeyHash hash, const Place& place);
+  /// Asks in the background where the table's tablets are, if it is time for that.
+  void inquire(TableId table);
+  /// An attempt at the owner ended without an answer: what is known of the owner may be wrong.
+  void noteUnanswered(TabletCache::Owner& owner, Status status);
+  /// One attempt, which is given up when the tablet is elsewhere. Stays in place until it is over.
+  struct Attempt {
+    ClusterClient& client;
+    TableId table;
+    KeyHash hash = 0;
+    Place place;
+    rpc::CallSettings settings(int64_t deadline_ns);
+    static bool isHopeless(void* attempt);
+  };
+
   /// Gives `result` the outcome of a call that is over, and ends its ticket.
   void settle(PointResult& result, CallProgress& progress, bool is_mutation);
 
   struct Stats {
     uint64_t attempts = 0;  ///< of calls that were not answered at the first
     uint64_t refreshes = 0;
+    uint64_t abandoned = 0;  ///< attempts that were given up because the tablet was elsewhere
     uint64_t outcomes_unknown = 0;
   };
   const Stats& stats() const { return stats_; }
@@ -125,15 +152,15 @@ class ClusterClient {
   template <typename Item>
   friend class MultiRun;
 
-  struct Place {
-    TabletCache::Owner* owner = nullptr;
-    TabletEpoch epoch;
-  };
   // Questions about one table: at most one at a time.
   struct Refresh {
-    explicit Refresh(runtime::Executor& executor) : done(executor) {}
+    Refresh(runtime::Executor& executor, const RetrySettings& pauses) : pace(pauses), done(executor) {}
     bool is_running = false;
+    bool is_inquiring = false;
     int64_t started_ns = INT64_MIN;
+    int64_t asked_ns = INT64_MIN;    // as started_ns, also if there was no answer
+    int64_t allowed_ns = INT64_MIN;  // the next one, not before
+    Backoff pace;                    // of questions whose answers are the same
     Status outcome = Status::Ok;
     runtime::Signal done;
   };
@@ -155,6 +182,12 @@ class ClusterClient {
                                       int64_t deadline_ns);
   /// Asks the coordinator, unless somebody has asked at or after `since_ns`.
   runtime::Task<Status> refresh(TableId table, int64_t since_ns, int64_t deadline_ns);
+  Refresh& refreshOf(TableId table);
+  RetrySettings paceOfQuestions() const {
+    return {.first_ns = options_.refresh_ns_min, .longest_ns = options_.retry.longest_ns};
+  }
+  void notePace(Refresh& refresh, bool has_changed);
+  runtime::Task<void> inquireOnce(TableId table);
   /// Pauses before the next attempt. False: there is no time for one, or the client ends.
   runtime::Task<bool> pauseBeforeNext(Backoff& backoff, const CallProgress& progress, int64_t deadline_ns);
 

@@ -214,10 +214,27 @@ uint32_t MultiRun<Item>::sendNext(uint32_t first) {
     RC_CHECK(!call.is_point);  // a key always fits
     call.request = encodeMultiRead(client_.caller_, target, items_, run, part_bytes);
   }
-  call.settings = {.deadline_ns = deadline_ns_};
+  call.operation = this;
+  call.settings = {.deadline_ns = deadline_ns_,
+                   .is_hopeless = &MultiRun::isHopeless,
+                   .context = &call,
+                   .is_doubted = owner.is_doubtful};
+  if (owner.is_doubtful) client_.inquire(TableId(items_[run.front().item].table.id));
   scratch_->group.add();
   client_.connectionTo(owner).start(call);
   return first + call.count;
+}
+
+// Parts that are where they were are repeated as well: they wait for what they have begun.
+template <typename Item>
+bool MultiRun<Item>::isHopeless(void* multi_call) {
+  const auto& call = *static_cast<MultiCall*>(multi_call);
+  const auto& self = *static_cast<MultiRun*>(call.operation);
+  const std::span<const MultiPart> run = std::span(self.scratch_->parts).subspan(call.first, call.count);
+  return std::any_of(run.begin(), run.end(), [&self](const MultiPart& part) {
+    const ClusterClient::Place place{.owner = &self.client_.tablets_.ownerOf(part.owner), .epoch = part.epoch};
+    return self.client_.isElsewhere(TableId(self.items_[part.item].table.id), part.hash, place);
+  });
 }
 
 template <typename Item>
@@ -226,6 +243,7 @@ void MultiRun<Item>::collect(MultiCall& call) {
   const Status status = call.outcome();
   transport::RxMessage response = std::move(call.response);
   bool may_have_happened = call.status != Status::Ok && call.was_sent;
+  if (call.status != Status::Ok) client_.noteUnanswered(client_.tablets_.ownerOf(run.front().owner), call.status);
   Status last = status;
   if (call.status == Status::Ok) {
     wire::ResponseHeader header{.status = Status::Ok};

@@ -33,6 +33,7 @@ class MultiRun {
   bool placePart(MultiPart& part);
   void sendAll();
   uint32_t sendNext(uint32_t first);
+  static bool isHopeless(void* multi_call);
   void collect(MultiCall& call);
   /// Finishes what has its outcome; returns how many parts did.
   size_t settle();

@@ -38,7 +38,8 @@ struct MultiCall final : rpc::OutgoingCall {
   CallGroup& group;
   uint32_t first = 0;  ///< of the parts
   uint32_t count = 0;
-  bool is_point = false;  ///< one part too long for a multi-request, sent as a call of its own
+  bool is_point = false;      ///< one part too long for a multi-request, sent as a call of its own
+  void* operation = nullptr;  ///< the MultiRun
 };
 
 /// Memory of one multi-operation, kept for the next one.

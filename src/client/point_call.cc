@@ -41,6 +41,10 @@ bool PointCall::sendFirst() {
   OutgoingCall::request =
       encodePoint(client_.caller(), request_, ServerId(entry->owner->address.id), entry->epoch, identity);
   settings.deadline_ns = deadline_ns_;
+  place_ = {.owner = entry->owner, .epoch = entry->epoch};
+  settings.is_doubted = entry->owner->is_doubtful;
+  if (settings.is_doubted) [[unlikely]]
+    client_.inquire(request_.table);
   connection_ = &client_.connectionTo(*entry->owner);
   connection_->start(*this);
   return true;
@@ -57,6 +61,7 @@ void PointCall::attempted(OutgoingCall& call) {
   } else {
     self.progress_.last = call.status;
     self.progress_.may_have_happened = call.was_sent;
+    self.client_.noteUnanswered(*self.place_.owner, call.status);
   }
   const Reaction reaction = reactionTo(self.progress_.last);
   if (reaction == Reaction::Finish) [[likely]] {
@@ -67,6 +72,12 @@ void PointCall::attempted(OutgoingCall& call) {
   self.progress_.is_stale = reaction == Reaction::Refresh;
   if (reaction == Reaction::Relapse) self.client_.lease().lapse(self.progress_.ticket);
   self.goOn();
+}
+
+bool PointCall::isHopeless(void* call) {
+  const auto& self = *static_cast<PointCall*>(call);
+  const TableId table = self.request_.table;
+  return self.client_.isElsewhere(table, hashKey(table, self.request_.key), self.place_);
 }
 
 void PointCall::goOn() {

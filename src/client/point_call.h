@@ -15,7 +15,10 @@ class PointCall final : private rpc::OutgoingCall {
  public:
   /// Runs once, on the dispatch thread, when `result` is there.
   using Done = void (*)(PointCall&);
-  PointCall(ClusterClient& client, Done done) : OutgoingCall(&PointCall::attempted), client_(client), done_(done) {}
+  PointCall(ClusterClient& client, Done done) : OutgoingCall(&PointCall::attempted), client_(client), done_(done) {
+    settings.is_hopeless = &PointCall::isHopeless;
+    settings.context = this;
+  }
 
   /// Starts the call. True: it is over already and `done` will not run.
   /// @param timeout_ns   for the whole call. Zero or less: it ends with DeadlineExceeded, and nothing is sent.
@@ -31,6 +34,7 @@ class PointCall final : private rpc::OutgoingCall {
 
  private:
   static void attempted(OutgoingCall& call);
+  static bool isHopeless(void* call);
   bool sendFirst();
   void goOn();
   runtime::Task<void> continueSlowly();
@@ -43,6 +47,7 @@ class PointCall final : private rpc::OutgoingCall {
   int64_t timeout_ns_ = 0;
   int64_t deadline_ns_ = runtime::kNever;
   rpc::Connection* connection_ = nullptr;  // of the first attempt, while it is in flight
+  ClusterClient::Place place_;             // of the first attempt
   bool starting_ = false;
   bool over_while_starting_ = false;
 };

@@ -33,13 +33,16 @@ TabletCache::Owner* TabletCache::ownerFor(ServerId id, const TableMap& map) {
   return owner.get();
 }
 
-void TabletCache::replace(const TableMap& map) {
+bool TabletCache::replace(const TableMap& map) {
   TableEntries* known = findTable(map.table);
   std::vector<Entry> fresh;
   fresh.reserve(map.tablets.size());
   for (const TabletInfo& tablet : map.tablets) {
     Entry entry{.range = tablet.range, .epoch = tablet.epoch, .owner = nullptr};
-    if (tablet.is_available && tablet.owner) entry.owner = ownerFor(tablet.owner, map);
+    if (tablet.is_available && tablet.owner) {
+      entry.owner = ownerFor(tablet.owner, map);
+      entry.owner->is_doubtful = false;
+    }
     if (known != nullptr) {
       const Entry* old = findEntry(*known, tablet.range.first);
       if (old != nullptr && old->range == tablet.range && old->epoch > tablet.epoch) entry = *old;
@@ -52,8 +55,10 @@ void TabletCache::replace(const TableMap& map) {
                                      [](const TableEntries& one, TableId id) { return one.table < id; });
     known = &*tables_.insert(at, TableEntries{.table = map.table, .entries = {}, .last = 0});
   }
+  const bool has_changed = known->entries != fresh;
   known->entries = std::move(fresh);
   known->last = 0;
+  return has_changed;
 }
 
 void TabletCache::forget(TableId table) {

@@ -19,11 +19,15 @@ class TabletCache {
     rpc::PeerAddress address;
     uint32_t number = 0;                    ///< in order of discovery, from 0
     rpc::Connection* connection = nullptr;  ///< filled at the first use
+    /// A call to it ended by its deadline, and nobody has said since that it still owns a tablet.
+    bool is_doubtful = false;
   };
   struct Entry {
     HashRange range;
     TabletEpoch epoch;
     Owner* owner = nullptr;  ///< nullptr: the tablet is not available at present
+
+    bool operator==(const Entry&) const = default;
   };
 
   TabletCache() = default;
@@ -45,8 +49,9 @@ class TabletCache {
   }
 
   /// Replaces what is known about `map.table`. An entry with a newer epoch than the map's for the same range stays: the
-  /// answer to an older question came late.
-  void replace(const TableMap& map);
+  /// answer to an older question came late. Owners that the map names are not doubtful any more.
+  /// @return whether anything is another than before
+  bool replace(const TableMap& map);
   /// The table was dropped.
   void forget(TableId table);
 
