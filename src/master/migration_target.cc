@@ -21,6 +21,8 @@ bool belongsTo(const Tablet& tablet, const log::EntryView& entry) {
   return hash && tablet.range.contains(*hash);
 }
 
+bool isGivenUp(void* cancelled) { return static_cast<std::atomic<bool>*>(cancelled)->load(); }
+
 // Replay that meets a full memory waits for the cleaner this long.
 bool worthWaiting(Status status) { return status == Status::RetryLater || status == Status::NoSpace; }
 
@@ -172,7 +174,10 @@ runtime::Task<Status> MigrationTarget::pullSlice(Pull& pull, wire::Opcode opcode
     const int64_t now_ns = parts_.background.clock().nowNs();
     rpc::CallResult result = co_await parts_.caller.call(
         parts_.background, pull.source, std::move(message),
-        {.deadline_ns = now_ns + kSliceDeadlineNs, .priority = runtime::Priority::Background});
+        {.deadline_ns = now_ns + kSliceDeadlineNs,
+         .priority = runtime::Priority::Background,
+         .is_hopeless = &isGivenUp,  // or a source that is silent would keep whoever waits for the end of this pull
+         .context = &pull.cancelled});
     if (result.status == Status::Ok) {
       if (!wire::decode(result.response.head(), slice.header) ||
           result.response.messageBytes() != sizeof(slice.header) + uint64_t{slice.header.entry_bytes}) {

@@ -16,6 +16,8 @@ using Range = wire::ReadReplica::Range;
 
 constexpr uint32_t kPageBytes = 512 * 1024;
 constexpr int64_t kPageDeadlineNs = 2 * runtime::kNanosPerSecond;
+// While others have the segment as well. A disk that is busy may take a while; to ask two of them costs both.
+constexpr int64_t kPagePatienceNs = 300 * runtime::kNanosPerMilli;
 // Between two rounds through all holders.
 constexpr int64_t kRoundPauseNs = 20 * runtime::kNanosPerMilli;
 
@@ -43,6 +45,19 @@ struct ReplicaReader::Page {
   std::vector<std::byte> entries;  // copied: the bytes are checked and used over several turns
 };
 
+/// How long the answer to one question is waited for.
+struct ReplicaReader::Patience {
+  const std::atomic<bool>& cancelled;
+  runtime::Clock& clock;
+  bool has_others = false;
+  int64_t until_ns = 0;
+
+  static bool isOver(void* patience) {
+    const auto& self = *static_cast<Patience*>(patience);
+    return self.cancelled || (self.has_others && self.clock.nowNs() >= self.until_ns);
+  }
+};
+
 runtime::Task<Status> ReplicaReader::read(const Segment& segment, const std::atomic<bool>& cancelled,
                                           SegmentContents& contents) {
   const int64_t give_up_ns = executor_.clock().nowNs() + TabletIntake::kPatienceNs;
@@ -55,10 +70,13 @@ runtime::Task<Status> ReplicaReader::read(const Segment& segment, const std::ato
                            [&](const Source& source) { return source.holder->is_silent == silent; });
     }
     std::vector<Source> serious;
-    for (const Source& source : order) {
+    for (size_t i = 0; i < order.size(); ++i) {
       if (cancelled) co_return Status::Cancelled;
       contents = {};
-      status = co_await readFrom(source, segment, cancelled, contents);
+      const Source& source = order[i];
+      const bool has_others = std::any_of(order.begin() + static_cast<ptrdiff_t>(i) + 1, order.end(),
+                                          [](const Source& other) { return !other.holder->is_silent; });
+      status = co_await readFrom(source, has_others, segment, cancelled, contents);
       if (status == Status::Ok) std::reverse(contents.entries.begin(), contents.entries.end());
       if (status == Status::Ok || status == Status::Cancelled) co_return status;
       if (!isNonsense(status)) serious.push_back(source);
@@ -70,7 +88,7 @@ runtime::Task<Status> ReplicaReader::read(const Segment& segment, const std::ato
   co_return status;
 }
 
-runtime::Task<Status> ReplicaReader::readFrom(const Source& source, const Segment& segment,
+runtime::Task<Status> ReplicaReader::readFrom(const Source& source, bool has_others, const Segment& segment,
                                               const std::atomic<bool>& cancelled, SegmentContents& contents) {
   for (size_t first = 0; first < segment.ranges.size(); first += wire::ReadReplica::kRangesMax) {
     const auto ranges =
@@ -79,7 +97,8 @@ runtime::Task<Status> ReplicaReader::readFrom(const Source& source, const Segmen
     for (bool done = false; !done;) {
       if (cancelled) co_return Status::Cancelled;
       Page page;
-      Status status = co_await readPage(source, segment, ranges, offset, page);
+      Patience patience{.cancelled = cancelled, .clock = executor_.clock(), .has_others = has_others};
+      Status status = co_await readPage(source, patience, segment, ranges, offset, page);
       if (status != Status::Ok) co_return status;
       done = page.header.done != 0;
       // A page is a part of the segment, so all pages together are no longer than it is, and there is a last one.
@@ -100,7 +119,7 @@ runtime::Task<Status> ReplicaReader::readFrom(const Source& source, const Segmen
   co_return Status::Ok;
 }
 
-runtime::Task<Status> ReplicaReader::readPage(const Source& source, const Segment& segment,
+runtime::Task<Status> ReplicaReader::readPage(const Source& source, Patience patience, const Segment& segment,
                                               std::span<const Range> ranges, uint32_t offset_bytes, Page& page) {
   const auto bytes = static_cast<uint32_t>(sizeof(wire::ReadReplica::Request) + ranges.size_bytes());
   transport::TxMessage message = caller_.allocate(bytes);
@@ -113,10 +132,14 @@ runtime::Task<Status> ReplicaReader::readPage(const Source& source, const Segmen
       .response_bytes = kPageBytes,
       .range_count = static_cast<uint32_t>(ranges.size())});
   message.appendHead(std::as_bytes(ranges));
+  const int64_t now_ns = executor_.clock().nowNs();
+  patience.until_ns = now_ns + kPagePatienceNs;
   // A client of the dead server waits for this.
-  const rpc::CallResult result = co_await caller_.call(
-      executor_, source.holder->address, std::move(message),
-      {.deadline_ns = executor_.clock().nowNs() + kPageDeadlineNs, .priority = runtime::Priority::Waited});
+  const rpc::CallResult result = co_await caller_.call(executor_, source.holder->address, std::move(message),
+                                                       {.deadline_ns = now_ns + kPageDeadlineNs,
+                                                        .priority = runtime::Priority::Waited,
+                                                        .is_hopeless = &Patience::isOver,
+                                                        .context = &patience});
   source.holder->is_silent = result.response.head().empty();
   if (result.status != Status::Ok) co_return result.status;
   if (!wire::decode(result.response.head(), page.header) ||

@@ -59,10 +59,12 @@ class ReplicaReader {
 
  private:
   struct Page;
+  struct Patience;
 
-  runtime::Task<Status> readFrom(const Source& source, const Segment& segment, const std::atomic<bool>& cancelled,
-                                 SegmentContents& contents);
-  runtime::Task<Status> readPage(const Source& source, const Segment& segment,
+  /// @param has_others  holders that are not known to be silent wait to be asked: this one is not waited for long
+  runtime::Task<Status> readFrom(const Source& source, bool has_others, const Segment& segment,
+                                 const std::atomic<bool>& cancelled, SegmentContents& contents);
+  runtime::Task<Status> readPage(const Source& source, Patience patience, const Segment& segment,
                                  std::span<const wire::ReadReplica::Range> ranges, uint32_t offset_bytes, Page& page);
   static Status takeEntries(const Segment& segment, const Page& page, SegmentContents& contents);
 

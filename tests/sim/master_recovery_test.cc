@@ -424,6 +424,26 @@ TEST_F(MasterRecoveryTest, HoldersThatAreGoneAreDoneWithout) {
   expectModel(2);
 }
 
+// It is stopped: its session stays, and nobody tells that it will not answer.
+TEST_F(MasterRecoveryTest, ASilentHolderIsNotWaitedForWhileOthersHaveTheSegment) {
+  runtime::Random random(12);
+  mutateRandomly(random, 20, 50);
+  die();
+  for (int i = 0; i < 2; ++i) addBackup();
+  for (uint64_t i = 1; i <= 20; ++i) {
+    log[1'000'000 + i] = log.begin()->second;
+    for (const auto& backup : backups) backup->segments[1'000'000 + i] = log.begin()->second;
+  }
+  world.network.stopReading(backups[0]->process.node.name());
+  const int64_t begun_ns = world.scheduler.nowNs();
+  ASSERT_EQ(recoverAll(2), Status::Ok);
+  EXPECT_LT(world.scheduler.nowNs() - begun_ns, 1 * kNanosPerSecond);
+  EXPECT_EQ(backups[0]->requests, 0);
+  world.network.resumeReading(backups[0]->process.node.name());
+  ASSERT_EQ(take(5, 0, kLast, 2, 1, false), Status::Ok);
+  expectModel(2);
+}
+
 /// A recovery master may be one of the holders.
 TEST_F(MasterRecoveryTest, AProcessCallsItselfLikeOthers) {
   ScriptedBackup& backup = addBackup();
