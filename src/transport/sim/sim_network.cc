@@ -104,11 +104,12 @@ void SimNetwork::silence(std::string_view node) {
 }
 
 bool SimNetwork::isBlocked(std::string_view from, std::string_view to) const {
-  if (isolated_.empty() && blocked_.empty()) return false;
+  if (isolated_.empty() && blocked_.empty() && hushed_.empty()) return false;
   if (from == to) return false;
   const std::string sender(from);
   const std::string receiver(to);
-  return isolated_.contains(sender) || isolated_.contains(receiver) || blocked_.contains({sender, receiver});
+  return hushed_.contains(sender) || hushed_.contains(receiver) || isolated_.contains(sender) ||
+         isolated_.contains(receiver) || blocked_.contains({sender, receiver});
 }
 
 void SimNetwork::partitionOneWay(std::string_view from, std::string_view to) {
@@ -122,6 +123,17 @@ void SimNetwork::partition(std::string_view a, std::string_view b) {
 }
 
 void SimNetwork::isolate(std::string_view node) { counts_.partitions += isolated_.emplace(node).second ? 1 : 0; }
+
+void SimNetwork::hush(std::string_view node) { hushed_.emplace(node); }
+
+void SimNetwork::unhush(std::string_view node) {
+  hushed_.erase(std::string(node));
+  releaseHeld();
+}
+
+bool SimNetwork::isHushed(const Connection& connection) const {
+  return !hushed_.empty() && (hushed_.contains(connection.ends[0].node) || hushed_.contains(connection.ends[1].node));
+}
 
 void SimNetwork::heal(std::string_view a, std::string_view b) {
   blocked_.erase({std::string(a), std::string(b)});
@@ -309,7 +321,7 @@ void SimNetwork::send(SimFrameList one) {
   if (connection->is_datagram && isMessage(frame.kind)) {
     if (blocked) {
       ++counts_.blocked;
-      loseMessage(*connection, frame);
+      if (!isHushed(*connection)) loseMessage(*connection, frame);
       return;
     }
     sendDatagram(*connection, std::move(one));
@@ -326,7 +338,7 @@ void SimNetwork::sendInOrder(Connection& connection, SimFrameList one, bool bloc
   if (blocked || !direction.held.empty()) {
     ++counts_.blocked;
     if (frame.kind == SimFrameKind::Lost) return;
-    if (direction.held.empty()) {
+    if (direction.held.empty() && !isHushed(connection)) {
       scheduler_.after(direction.give_up,
                        options_.give_up_ns_min + drawBelow(options_.give_up_ns_max - options_.give_up_ns_min));
     }

@@ -112,6 +112,10 @@ class SimNetwork final : private RxOwner {
   /// wait at their senders. Those sent after resumeReading() may overtake what waited.
   void stopReading(std::string_view node);
   void resumeReading(std::string_view node);
+  /// Nothing gets to or from `node`, and nobody's transport ever gives it up: its machine hangs, or something between
+  /// acknowledges what it drops. Streams hold their messages for ever, and callers are not told of what datagrams lose.
+  void hush(std::string_view node);
+  void unhush(std::string_view node);
   /// Undo; what streams held is delivered then, if they still are.
   void heal(std::string_view a, std::string_view b);
   void rejoin(std::string_view node);
@@ -200,6 +204,7 @@ class SimNetwork final : private RxOwner {
   /// False if the process at the other end takes nothing.
   bool isRead(uint64_t connection, uint8_t from_end);
   bool isStalled(const Connection& connection) const;
+  bool isHushed(const Connection& connection) const;
   bool happens(uint32_t ppm);
   int64_t drawBelow(int64_t bound_ns);
   int64_t drawLatency(const SimFrame& frame);
@@ -225,6 +230,7 @@ class SimNetwork final : private RxOwner {
   std::set<std::pair<std::string, std::string>> blocked_;
   std::set<std::string> not_reading_;
   std::set<std::string> isolated_;
+  std::set<std::string> hushed_;
   std::set<std::pair<std::string, std::string>> stalled_;
   std::map<std::string, SimEndpoint*> listeners_;
   std::map<uint64_t, Connection> connections_;  // those that are not over, by id

@@ -73,6 +73,7 @@ void Nemesis::step() {
   if (watches_cleaning_ && may_kill && random_.below(125) == 0) awaitCleaning();
   if (watches_cleaning_ && random_.below(16) == 0) awaitToRead();
   if (may_kill && random_.below(500) == 0) return stopInOrder(random_.below(cluster_.servers.size()));
+  if (may_kill && options_.faults && random_.below(1200) == 0) return silence(random_.below(cluster_.servers.size()));
   if (may_kill && options_.faults && random_.below(8) == 0) return spoilDisk();
   if (options_.faults && random_.below(100) == 0) copyState();
   if (options_.faults && random_.below(250) == 0) return cutCoordinator();
@@ -209,6 +210,40 @@ void Nemesis::resumeSpared(size_t index, runtime::SimNode& node, int64_t until_n
     if (is_declared_dead && !cluster_.isDown(index)) ++counts_.late_writers;
     resume(index, node);
     later(cluster_.scheduler.nowNs() + 20 * kMilli, [this] { spared_.reset(); });
+  });
+}
+
+// A process that is stopped for good, or a machine behind a network that swallows everything: no session of its peers
+// ends, as long as it is not killed.
+void Nemesis::silence(size_t index) {
+  constexpr int64_t kSilentNsMax = 20 * kSecond;
+  if (silent_ || paused_ > 0 || cutting_off_ || isCrowded() || cluster_.isDown(index)) return;
+  silent_ = index;
+  ++counts_.silent_for_ever;
+  const bool is_stopped = random_.below(2) == 0;
+  if (is_stopped) {
+    ++paused_;
+    cluster_.servers[index]->node().pause();
+  } else {
+    cluster_.network.hush(nodeOf(index));
+  }
+  endSilence(cluster_.servers[index].get(), is_stopped, cluster_.scheduler.nowNs() + kSilentNsMax);
+}
+
+// When others have long had its tablets, somebody restarts the machine. Others may have killed it before.
+void Nemesis::endSilence(const SimServer* server, bool is_stopped, int64_t until_ns) {
+  const size_t index = *silent_;
+  const int64_t now_ns = cluster_.scheduler.nowNs();
+  const bool is_there = cluster_.servers[index].get() == server && !cluster_.isDown(index);
+  if (is_there && !isDeclaredDead(index) && now_ns < until_ns && !stopped_) {
+    return later(now_ns + 10 * kMilli,
+                 [this, server, is_stopped, until_ns] { endSilence(server, is_stopped, until_ns); });
+  }
+  later(now_ns + draw(random_, 0, 4 * kSecond), [this, index, server, is_stopped] {
+    if (is_stopped) --paused_;
+    if (cluster_.servers[index].get() == server && !cluster_.isDown(index)) kill(index);
+    cluster_.network.unhush(nodeOf(index));
+    silent_.reset();
   });
 }
 

@@ -56,7 +56,7 @@ class Nemesis {
   const std::vector<std::string>& failures() const { return failures_; }
   /// The one whose disk turns bits over.
   size_t rottenMachine() const { return rotten_; }
-  bool settled() { return !operating_ && starting_ == 0 && !stopping_ && !alone(); }
+  bool settled() { return !operating_ && starting_ == 0 && !stopping_ && !silent_ && !alone(); }
   /// The server whose memory is all that has what it has acknowledged last, if there is one: no disks do.
   std::optional<ServerId> alone();
   /// The server that was declared dead, if any: nothing is asked of it any more.
@@ -77,6 +77,8 @@ class Nemesis {
   void pauseServer();
   void pauseNow(size_t index);
   void resume(size_t index, runtime::SimNode& node);
+  void silence(size_t index);
+  void endSilence(const SimServer* server, bool is_stopped, int64_t until_ns);
   void resumeSpared(size_t index, runtime::SimNode& node, int64_t until_ns);
   bool isDeclaredDead(size_t index) const;
   bool hasUnsentWrites(size_t index) const;
@@ -165,6 +167,7 @@ class Nemesis {
   size_t looked_at_ = 0;
   std::vector<std::string> failures_;
   std::optional<size_t> spared_;  ///< one that does: its sessions stay, and so do those who wait for it
+  std::optional<size_t> silent_;  ///< one that says nothing any more, whose peers' sessions stay
   std::optional<size_t> alone_;   ///< on the only machine that kept its power; no fault happens meanwhile
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
   size_t rotten_ = 0;

@@ -11,6 +11,7 @@
 #include "sim/cluster/nemesis.h"
 #include "sim/cluster/replay_check.h"
 #include "sim/cluster/replica_check.h"
+#include "sim/cluster/silence_trial.h"
 #include "sim/cluster/sim_cluster.h"
 #include "sim/workload/values.h"
 
@@ -35,6 +36,7 @@ struct Variation {
     small_storage = random.below(3) == 0;
     levels = static_cast<Levels>(random.below(3));
     ends_with_loss = random.below(4) == 0;
+    ends_with_silence = !ends_with_loss && !small_storage && random.below(2) == 0;
   }
   enum class Levels : uint8_t { Buffered, Mixed, Sync };
   SimTables tables() const {
@@ -51,8 +53,9 @@ struct Variation {
   bool cleans_early = false;
   bool small_storage = false;  ///< frames run out now and then
   Levels levels = Levels::Buffered;
-  bool ends_with_loss = false;  ///< a part of a log is lost for good when all else is judged
-  bool impatient = false;       ///< sessions are given up soon, while what they carried may still arrive
+  bool ends_with_loss = false;     ///< a part of a log is lost for good when all else is judged
+  bool ends_with_silence = false;  ///< in the end a server falls silent for ever; others have room for its tablets
+  bool impatient = false;          ///< sessions are given up soon, while what they carried may still arrive
 };
 
 class Scenario {
@@ -70,6 +73,7 @@ class Scenario {
 
   RunReport execute() {
     if (setUp() && work()) check();
+    if (report_.ok && options_.crashes && options_.faults && variation_.ends_with_silence) silenceForGood();
     if (report_.ok && options_.crashes && options_.faults && variation_.ends_with_loss) loseForGood();
     is_over_ = true;
     collect();
@@ -312,6 +316,20 @@ class Scenario {
     return objects;
   }
 
+  void silenceForGood() {
+    cluster_.on_fault = nullptr;
+    std::vector<SimClient*> clients;
+    for (const auto& client : clients_) clients.push_back(client.get());
+    silence_trial_ = std::make_unique<SilenceTrial>(cluster_, *admin_, clients, tables_, generator_.keys());
+    silence_trial_->start();
+    report_.ok = runUntil([&] { return silence_trial_->isOver(); }, kRunNsMax, "the calls to a server that is silent");
+    if (!report_.ok) return;
+    for (const std::string& line : silence_trial_->failures()) report_.failure += line + "\n";
+    report_.ok = report_.failure.empty();
+    if (silence_trial_->wasJudged()) ++report_.counts.silences_outlasted;
+    silence_trial_->end();
+  }
+
   void loseForGood() {
     cluster_.on_fault = nullptr;  // what clients were told is not the measure any more
     loss_trial_ = std::make_unique<LossTrial>(cluster_, *admin_, tables_, history_, finalObjects());
@@ -416,7 +434,8 @@ class Scenario {
   std::vector<ScanRecord> scans_;
   std::unique_ptr<Nemesis> nemesis_;  // what it began through the admin ends with the admin
   std::vector<std::unique_ptr<SimClient>> clients_;
-  std::unique_ptr<LossTrial> loss_trial_;  // likewise
+  std::unique_ptr<SilenceTrial> silence_trial_;  // what it began ends with the clients and the admin
+  std::unique_ptr<LossTrial> loss_trial_;        // likewise
   std::unique_ptr<SimClient> admin_;
   runtime::Random replay_random_;
   runtime::Random moments_;  ///< which of them are looked at
@@ -510,6 +529,8 @@ void RunCounts::add(const RunCounts& other) {
   partly_replayed += other.partly_replayed;
   clusters_powerless += other.clusters_powerless;
   flushes_requested += other.flushes_requested;
+  silent_for_ever += other.silent_for_ever;
+  silences_outlasted += other.silences_outlasted;
   late_writers += other.late_writers;
   servers_stopped += other.servers_stopped;
   disks_lied += other.disks_lied;

@@ -120,6 +120,8 @@ struct RunCounts {
   uint64_t partly_replayed = 0;     ///< of them, from some
   uint64_t clusters_powerless = 0;  ///< all machines lost their power in one instant
   uint64_t flushes_requested = 0;   ///< of replicas, because somebody waited
+  uint64_t silent_for_ever = 0;     ///< servers whose peers' sessions stayed, until they were killed
+  uint64_t silences_outlasted = 0;  ///< of them, those of which every client was judged for how long it was kept
   uint64_t late_writers = 0;        ///< went on with writes under way after they had been declared dead
   uint64_t servers_stopped = 0;     ///< in order, to the end
   uint64_t disks_lied = 0;          ///< periods in which flushes did nothing

@@ -1,0 +1,145 @@
+#include "sim/cluster/silence_trial.h"
+
+#include <algorithm>
+
+#include "base/hash.h"
+#include "sim/workload/values.h"
+
+namespace ramcore::sim {
+namespace {
+
+constexpr int64_t kMilli = runtime::kNanosPerMilli;
+constexpr int64_t kSecond = runtime::kNanosPerSecond;
+// After the tablets are with others: a pause between two questions, an attempt, and clocks that differ.
+constexpr int64_t kKeptNsMax = 500 * kMilli;
+
+}  // namespace
+
+SilenceTrial::SilenceTrial(SimCluster& cluster, SimClient& admin, const std::vector<SimClient*>& clients,
+                           const SimTables& tables, std::vector<HistoryKey> keys)
+    : cluster_(cluster),
+      admin_(admin),
+      tables_(tables),
+      keys_(std::move(keys)),
+      random_(cluster.scheduler.stream("silence trial")),
+      start_(*this) {
+  for (SimClient* client : clients) {
+    callers_.push_back(std::make_unique<Caller>(*this, *client, callers_.size() % 2 == 0));
+  }
+}
+
+void SilenceTrial::start() {
+  admin_.dispatch().post(start_, runtime::Priority::Client);
+  admin_.wake();
+}
+
+bool SilenceTrial::isOver() const {
+  return is_over_ && std::all_of(callers_.begin(), callers_.end(),
+                                 [](const auto& caller) { return !caller->is_ready || caller->answered_ns != 0; });
+}
+
+runtime::Task<void> SilenceTrial::run() {
+  auto tables = co_await admin_.core().coordinator().allTablets(in(admin_, 60 * kSecond));
+  if (!tables.ok() || !chooseVictim(*tables)) {
+    is_over_ = true;
+    co_return;
+  }
+  for (const auto& caller : callers_) {
+    caller->client.dispatch().post(*caller, runtime::Priority::Client);
+    caller->client.wake();
+  }
+  while (!std::all_of(callers_.begin(), callers_.end(), [](const auto& caller) { return caller->is_ready; })) {
+    co_await runtime::sleepFor(admin_.dispatch(), 5 * kMilli);
+  }
+  silence();
+  co_await awaitTaken();
+  is_over_ = true;
+}
+
+// A server that lives and has a tablet with a key of the workload.
+bool SilenceTrial::chooseVictim(const std::vector<client::TableMap>& tables) {
+  const size_t first = random_.below(cluster_.servers.size());
+  for (size_t i = 0; i < cluster_.servers.size(); ++i) {
+    victim_ = (first + i) % cluster_.servers.size();
+    const SimServer& server = *cluster_.servers[victim_];
+    if (cluster_.isDown(victim_) || !server.isServing() || !server.rejected().empty()) continue;
+    victim_id_ = server.master().id();
+    for (const HistoryKey key : keys_) {
+      key_ = keyBytes(key);
+      for (const client::TableMap& table : tables) {
+        if (table.name != tables_.all()[tables_.indexOf(key)].name) continue;
+        table_ = table.table;
+        const bool has_it = std::any_of(table.tablets.begin(), table.tablets.end(), [&](const auto& tablet) {
+          return tablet.owner == victim_id_ && tablet.range.contains(hashKey(table.table, asBytes(key_)));
+        });
+        if (has_it) return true;
+      }
+    }
+  }
+  return false;
+}
+
+void SilenceTrial::silence() {
+  if (random_.below(2) == 0) {
+    cluster_.servers[victim_]->node().pause();
+  } else {
+    cluster_.network.hush(cluster_.servers[victim_]->networkNode());
+  }
+  is_silent_ = true;
+}
+
+runtime::Task<void> SilenceTrial::call(Caller& caller) {
+  client::ClusterClient& core = caller.client.core();
+  for (;;) {
+    const client::PointResult known = co_await core.read(table_, asBytes(key_), in(caller.client, 10 * kSecond));
+    if (known.status == Status::Ok || known.status == Status::NotFound) break;
+    if (known.status == Status::Shutdown) co_return;
+  }
+  caller.is_ready = true;
+  while (!is_silent_) co_await runtime::sleepFor(caller.client.dispatch(), kMilli);
+  for (;;) {
+    // Shorter than what anybody waits before he asks.
+    const int64_t patience_ns =
+        caller.is_patient ? 60 * kSecond : static_cast<int64_t>(random_.between(20 * kMilli, 40 * kMilli));
+    ++caller.calls;
+    const client::PointResult result = co_await core.read(table_, asBytes(key_), in(caller.client, patience_ns));
+    if (result.status == Status::Shutdown) co_return;
+    if (result.status == Status::Ok || result.status == Status::NotFound) break;
+  }
+  caller.answered_ns = now();
+}
+
+runtime::Task<void> SilenceTrial::awaitTaken() {
+  while (!taken_ns_) {
+    co_await runtime::sleepFor(admin_.dispatch(), 5 * kMilli);
+    auto tables = co_await admin_.core().coordinator().allTablets(in(admin_, 60 * kSecond));
+    if (!tables.ok() && tables.error() == Status::Shutdown) co_return;
+    if (!tables.ok()) continue;
+    const bool is_taken = std::all_of(tables->begin(), tables->end(), [&](const client::TableMap& table) {
+      return std::all_of(table.tablets.begin(), table.tablets.end(), [&](const client::TabletInfo& tablet) {
+        return tablet.is_available && tablet.owner != victim_id_;
+      });
+    });
+    if (is_taken) taken_ns_ = now();
+  }
+}
+
+void SilenceTrial::end() {
+  if (!is_silent_ || cluster_.isDown(victim_)) return;
+  cluster_.killServer(victim_, false);
+  cluster_.network.unhush(cluster_.servers[victim_]->networkNode());
+}
+
+std::vector<std::string> SilenceTrial::failures() const {
+  std::vector<std::string> failures;
+  for (const auto& caller : callers_) {
+    if (!caller->is_ready || !taken_ns_ || caller->answered_ns <= *taken_ns_ + kKeptNsMax) continue;
+    failures.push_back("a server fell silent for ever: its tablets were with others, and a client whose calls " +
+                       std::string(caller->is_patient ? "have time" : "have short deadlines") + " was answered " +
+                       std::to_string((caller->answered_ns - *taken_ns_) / kMilli) + " ms later, in call " +
+                       std::to_string(caller->calls));
+  }
+  return failures;
+}
+
+}  // namespace ramcore::sim
