@@ -8,8 +8,8 @@
 //   await-more COUNT WITHIN_MS          waits until COUNT mutations were acknowledged from now on
 //   await-answers SINCE WITHIN_MS RANGE...  waits until a call started after SINCE was answered in each range
 //   gap SINCE RANGE...                  the longest time without an answer for these keys, and the slowest answer
-//   verify WITHIN_MS                    pauses, reads every key, judges all calls so far
-//   stop                                as the end of stdin
+//   failures SINCE                      calls that ended later without an answer, and how long after SINCE the last one
+//   did verify WITHIN_MS                    pauses, reads every key, judges all calls so far stop as the end of stdin
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <iostream>
@@ -60,6 +60,7 @@ class Commands {
     if (command == "await-more") return awaitMore(words);
     if (command == "await-answers") return awaitAnswers(words);
     if (command == "gap") return gap(words);
+    if (command == "failures") return failures(words);
     if (command == "verify") return verify(words);
     throw std::invalid_argument("no command: " + line);
   }
@@ -95,6 +96,14 @@ class Commands {
     const int64_t since_ns = parseNumber(words);
     const Recorder::Gap gap = recorder_.gap(since_ns, parseRanges(words));
     return {{"keys", gap.keys}, {"outage_ms", millis(gap.outage_ns)}, {"slowest_ms", millis(gap.slowest_ns)}};
+  }
+
+  Json failures(std::istringstream& words) {
+    const int64_t since_ns = parseNumber(words);
+    const Recorder::Failures failures = recorder_.failures(since_ns);
+    return {{"count", failures.count},
+            {"last_after_ms", failures.count == 0 ? 0 : millis(failures.last_ns - since_ns)},
+            {"last", failures.last}};
   }
 
   Json verify(std::istringstream& words) {

@@ -40,6 +40,8 @@ void Recorder::end(size_t key, Call& call) {
                         .key = static_cast<uint32_t>(key),
                         .is_acknowledgement = call.isMutation() && call.isOk()});
     answered_.notify_all();
+  } else {
+    failures_.push_back({.end_ns = ended_ns, .key = static_cast<uint32_t>(key), .status = call.status});
   }
   ended_[key].push_back(std::move(call));
 }
@@ -124,6 +126,18 @@ Recorder::Gap Recorder::gap(int64_t since_ns, const std::vector<Range>& ranges) 
   }
   gap.outage_ns = std::max(gap.outage_ns, nowNs() - last_ns);
   return gap;
+}
+
+Recorder::Failures Recorder::failures(int64_t since_ns) const {
+  const std::lock_guard lock(mutex_);
+  Failures failures;
+  for (const Failure& failure : failures_) {
+    if (failure.end_ns <= since_ns) continue;
+    ++failures.count;
+    failures.last_ns = failure.end_ns;
+    failures.last = keys_[failure.key].name + ": " + failure.status;
+  }
+  return failures;
 }
 
 Recorder::Verdict Recorder::check() const {

@@ -39,6 +39,11 @@ class Recorder {
     int64_t outage_ns = 0;   ///< the longest time without any answer for one of the keys
     int64_t slowest_ns = 0;  ///< the longest call for one of the keys that was answered
   };
+  struct Failures {
+    size_t count = 0;
+    int64_t last_ns = 0;  ///< when the last one ended
+    std::string last;     ///< its key and status
+  };
   struct Verdict {
     size_t calls = 0;
     size_t unanswered = 0;
@@ -63,6 +68,8 @@ class Recorder {
   /// ranges that did not by the deadline.
   size_t awaitAnswers(int64_t since_ns, const std::vector<Range>& ranges, int64_t deadline_ns);
   Gap gap(int64_t since_ns, const std::vector<Range>& ranges) const;
+  /// Calls of all keys that ended after `since_ns` without an answer.
+  Failures failures(int64_t since_ns) const;
   /// Judges all calls of all keys. No call is running.
   Verdict check() const;
 
@@ -86,6 +93,12 @@ class Recorder {
   uint64_t last_id_ = 0;
   std::vector<std::vector<Call>> ended_;  // by key
   std::vector<Answer> answers_;           // in the order of end_ns
+  struct Failure {
+    int64_t end_ns;
+    uint32_t key;
+    std::string status;
+  };
+  std::vector<Failure> failures_;  // in the order of end_ns
 };
 
 }  // namespace durability
