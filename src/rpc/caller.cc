@@ -149,6 +149,9 @@ void Connection::cancel(OutgoingCall& call, Status status) {
   } else {
     endpoint_->abandon(session_, call);
     has_abandoned_ = true;
+    // Nothing was heard meanwhile: the next call asks whether the peer has vanished before it is sent.
+    if (status == Status::DeadlineExceeded && silent_looks_ != 0)
+      silent_looks_ = std::max(silent_looks_, kLooksOfSilence);
     if (first_ != nullptr) lookAgainLater();
   }
   finish(call, status);
