@@ -299,15 +299,14 @@ bool Membership::areSilentTogether() const {
 // Before anything that may end it, and at each look: who is silent still has its time from the end on.
 void Membership::watchTogether() {
   const bool are_together = areSilentTogether();
-  if (are_together || was_together_) noteTogetherUntil(journal_.nowNs());
-  was_together_ = are_together;
-}
-
-void Membership::noteTogetherUntil(int64_t now_ns) {
-  together_until_ns_ = now_ns;
-  for (auto& [id, member] : members_) {
-    if (member.left_behind_since_ns == 0 && silenceNs(member) >= heardWithinNs()) member.left_behind_since_ns = now_ns;
+  if (are_together || was_together_) together_until_ns_ = journal_.nowNs();
+  if (was_together_ && !are_together) {
+    for (auto& [id, member] : members_) {
+      const bool is_silent = silenceNs(member) >= heardWithinNs();
+      if (is_silent && member.left_behind_since_ns == 0) member.left_behind_since_ns = together_until_ns_;
+    }
   }
+  was_together_ = are_together;
 }
 
 // With nobody to watch there is nothing to wake up for.

@@ -148,7 +148,6 @@ class Membership {
   int64_t heardWithinNs() const { return options_.lease_ns / 2; }
   bool areSilentTogether() const;
   void watchTogether();
-  void noteTogetherUntil(int64_t now_ns);
   int64_t nextLookNs() const;
 
   Journal& journal_;

@@ -158,7 +158,7 @@ TEST_F(History, EpochsOfTabletsAreSkippedToo) {
   ASSERT_EQ(bench_.run(history_->giveUpMissing()), Status::Ok);
   Tablet now;
   ASSERT_TRUE(decode(bench_.disk().contents().at(keyOf(tablet.id)), now));
-  EXPECT_EQ(now.last_epoch.value, 9 + (uint64_t{1} << 20));
+  EXPECT_EQ(now.last_epoch.value, 9 + (uint64_t{1} << 32));
   EXPECT_EQ(now.epoch, tablet.epoch) << "under which it is known";
   bench_.disk().put(keyOf(tablet.id), "");
 }
