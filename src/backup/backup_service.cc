@@ -162,7 +162,7 @@ runtime::Task<void> BackupService::fenceServer(Request request) {
   if (parts_.obeys && !parts_.obeys(request.peerId())) co_return request.reply(Status::RetryLater);
   const Running running(running_);
   control::FenceServerRequest ask;
-  if (!rpc::parseRequest(request, ask) || ask.server() == 0 || (ask.gives_back() && ask.kept().empty())) {
+  if (!rpc::parseRequest(request, ask) || ask.server() == 0) {
     request.reply(Status::BadRequest);
     co_return;
   }
@@ -189,24 +189,7 @@ runtime::Task<void> BackupService::fenceServer(Request request) {
     request.reply(Status::RetryLater);
     co_return;
   }
-  if (ask.gives_back()) giveBack(id, master, {ask.kept().begin(), ask.kept().end()});
   answerFence(std::move(request), master);
-}
-
-// Frames that are being read are used again when they have been.
-void BackupService::giveBack(ServerId id, Master& master, const std::set<uint64_t>& kept) {
-  size_t given_back = 0;
-  for (const SegmentId segment : parts_.store.segments(id)) {
-    if (kept.contains(segment.value)) continue;
-    parts_.store.free(id, segment);
-    ++given_back;
-  }
-  std::erase_if(master.replicas,
-                [&](const FoundReplica& found) { return !kept.contains(found.certificate.segment.value); });
-  if (given_back == 0) return;
-  cache_.forget(id);
-  parts_.trace.info("backup: " + std::to_string(given_back) + " replicas of server " + std::to_string(id.value) +
-                    ", of which others have enough, give way to what is recovered");
 }
 
 runtime::Task<void> BackupService::list(ServerId id, Master& master) {

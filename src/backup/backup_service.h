@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <functional>
-#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -89,7 +88,6 @@ class BackupService {
   Status admit(const rpc::Request& request, ServerId master);
   runtime::Task<void> answerFlushed(rpc::Request request, FrameStore::Written written);
   runtime::Task<void> list(ServerId id, Master& master);
-  void giveBack(ServerId id, Master& master, const std::set<uint64_t>& kept);
   void answerFence(rpc::Request request, const Master& master);
   void noteGone(Master& master, ServerId id, SegmentId segment, const wire::ReplicaVersion& replica);
   void answerPage(rpc::Request request, const wire::ReadReplica::Request& ask, const RangeFilter& filter,

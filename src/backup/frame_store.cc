@@ -83,7 +83,6 @@ Status FrameStore::scan() {
   for (const uint32_t i : found) {
     Frame& frame = frames_[i];
     frame.state = FrameState::Former;
-    ++former_frames_;
     frame.master = frame.certificate.master;
     frame.segment = frame.certificate.segment;
     frame.replica_epoch = frame.certificate.replica_epoch;

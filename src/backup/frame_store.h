@@ -79,9 +79,6 @@ class FrameStore {
   /// one each. Which frames they are is not fixed: what comes free fills these shares first.
   static constexpr uint32_t kHeadSharePermille = 125;
   static constexpr uint32_t kSurvivorSharePermille = 125;
-  /// Left free, beyond those, by copies that their masters can do without, for as long as replicas of former lives are
-  /// here: they may wait for a recovery, which brings their contents to other frames before it frees these.
-  static constexpr uint32_t kRecoverySharePermille = 250;
 
   /// Opens the file and reads the slots of all frames; blocks for that long. Failure: as FrameFile::open.
   /// @param storage, executor  outlive the store.
@@ -262,7 +259,6 @@ class FrameStore {
   std::unordered_map<ServerId, SegmentFrames, IdHash<struct ServerIdTag>> index_;
   const uint32_t head_frames_;      // that heads of the reserve are certain to get
   const uint32_t survivor_frames_;  // that others leave to survivors and side logs
-  uint32_t former_frames_ = 0;      // that hold replicas of former lives
   uint32_t reserve_heads_ = 0;      // frames that hold heads of the reserve, taken in this life
   std::vector<uint32_t> free_;
   std::vector<uint32_t> replacing_;  // frames with an older one

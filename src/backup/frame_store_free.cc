@@ -19,10 +19,6 @@ void add(std::atomic<uint64_t>& counter, int64_t by) {
 // Free frames that a replica with these flags has to leave to others. Heads of the reserve that exist count towards
 // their share, so that they do not take that of the survivors as well; survivors do not: in the end all is survivors.
 uint32_t FrameStore::framesKeptFrom(uint8_t flags) const {
-  if ((flags & wire::WriteReplica::kSpare) != 0 && former_frames_ != 0) {
-    const auto for_recoveries = static_cast<uint32_t>(frames_.size() * kRecoverySharePermille / 1000);
-    return head_frames_ + survivor_frames_ + for_recoveries;
-  }
   const uint32_t for_heads = head_frames_ - std::min(head_frames_, reserve_heads_);
   if ((flags & wire::WriteReplica::kHead) == 0) return for_heads;
   if ((flags & wire::WriteReplica::kReserve) == 0) return for_heads + survivor_frames_;
@@ -57,7 +53,6 @@ void FrameStore::reset(uint32_t index, const ReplicaWrite& write) {
 
 void FrameStore::release(uint32_t index) {
   Frame& frame = frames_[index];
-  if (frame.state == FrameState::Former) --former_frames_;
   ++frame.generation;
   frame.older = kNoFrame;
   if (frame.pins != 0) {

@@ -26,8 +26,7 @@ struct PullResult {
   uint64_t objects = 0;
   uint64_t bytes = 0;
   double fraction = 0;
-  LogRef log;                         ///< when done
-  uint64_t storage_wanted_bytes = 0;  ///< not 0: copies find no places, and would with so much more storage
+  LogRef log;  ///< when done
 };
 
 struct FenceResult {
@@ -62,8 +61,7 @@ class MasterCalls {
   virtual runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet) = 0;
   virtual runtime::Task<Status> recoverTablets(ServerId server, RecoveryOrder order) = 0;
   /// May take seconds: the server reads through what it keeps of the dead one's log.
-  /// @param kept  not empty: it frees what else it has of the dead one's log
-  virtual runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead, std::vector<SegmentId> kept) = 0;
+  virtual runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) = 0;
   /// @param state  outlives the call
   virtual runtime::Task<Status> serverState(ServerId server, bool lists_sessions,
                                             wire::control::ServerStateResponse& state) = 0;

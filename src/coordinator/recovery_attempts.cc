@@ -155,7 +155,6 @@ runtime::Task<void> RecoveryAttempts::poll(Attempt& attempt) {
   for (size_t i = 0; i < asked.size(); ++i) {
     const PullResult pull = co_await calls[i];
     if (pull.status == Status::Ok) attempt.heard_ns = parts_.journal.nowNs();
-    if (pull.storage_wanted_bytes != 0) listener_.on_short(attempt.dead, pull.storage_wanted_bytes);
     const bool has_failed = pull.status == Status::Ok ? pull.pull_status != Status::Ok : !mayPass(pull.status);
     if (has_failed) {
       const Status why = pull.status == Status::Ok ? pull.pull_status : pull.status;

@@ -20,8 +20,6 @@ class RecoveryAttempts {
   struct Listener {
     std::function<void(ServerId dead, size_t tablets)> on_back;  ///< their new owner answers
     std::function<void(ServerId dead)> on_failed;  ///< some are at work with nobody now, and need another attempt
-    /// Copies of what is fetched find no places; with so much more storage they would.
-    std::function<void(ServerId dead, uint64_t storage_wanted_bytes)> on_short;
   };
   RecoveryAttempts(const Parts& parts, Listener listener) : parts_(parts), listener_(std::move(listener)) {}
 
@@ -40,8 +38,6 @@ class RecoveryAttempts {
   bool isAtWork(TabletId tablet) const { return at_work_.contains(tablet); }
   /// Tablets that were granted and are not answered for yet.
   bool isTakingFrom(ServerId dead) const { return taking_.contains(dead); }
-  /// Nobody is fetching anything.
-  bool isIdle() const { return at_work_.empty(); }
 
  private:
   struct Pending {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <tuple>
-#include <utility>
 
 #include "base/check.h"
 #include "coordinator/storage_lineage.h"
@@ -43,8 +41,7 @@ std::string text(const std::vector<SegmentId>& segments) {
 RecoveryManager::RecoveryManager(const Parts& parts)
     : parts_(parts),
       attempts_(parts, {.on_back = [this](ServerId dead, size_t tablets) { onBack(dead, tablets); },
-                        .on_failed = [this](ServerId dead) { onFailed(dead); },
-                        .on_short = [this](ServerId dead, uint64_t bytes) { onShort(dead, bytes); }}),
+                        .on_failed = [this](ServerId dead) { onFailed(dead); }}),
       changed_(parts.journal.executor()) {
   parts_.membership.setListener([this] { onMembers(); });
 }
@@ -115,8 +112,6 @@ void RecoveryManager::onBack(ServerId dead, size_t tablets) {
   if (found == recoveries_.end()) return;
   Recovery& recovery = found->second;
   recovery.attempt_pause_ns = 0;
-  recovery.storage_wanted_bytes = 0;
-  recovery.failed_count = 0;
   if (tablets != 0) {
     recovery.last_back_ns = parts_.journal.nowNs();
     if (recovery.tablets_back == 0) recovery.first_back_ns = recovery.last_back_ns;
@@ -133,18 +128,8 @@ void RecoveryManager::onFailed(ServerId dead) {
   recovery.answers.clear();
   recovery.asked_ns = 0;
   for (auto& [backup, asked] : recovery.asked) asked.is_answered = false;
-  if (places_are_scarce_) ++recovery.failed_count;
   recovery.attempt_pause_ns = std::clamp(2 * recovery.attempt_pause_ns, kAttemptPauseNsMin, kAttemptPauseNsMax);
   recovery.not_before_ns = parts_.journal.nowNs() + recovery.attempt_pause_ns;
-  changed_.notifyAll();
-}
-
-void RecoveryManager::onShort(ServerId dead, uint64_t storage_wanted_bytes) {
-  const auto found = recoveries_.find(dead);
-  if (found == recoveries_.end()) return;
-  found->second.storage_wanted_bytes = storage_wanted_bytes;
-  if (std::exchange(places_are_scarce_, true)) return;
-  parts_.trace.warning("recoveries find no places for copies: servers are recovered one after the other from now on");
   changed_.notifyAll();
 }
 
@@ -182,17 +167,13 @@ runtime::Task<void> RecoveryManager::run(ServerId dead) {
       if (stored) break;
     } else if (!work.open.empty()) {
       wake_ns = co_await recover(dead, recovery);
-    } else if (recovery.storage_wanted_bytes != 0) {
-      say(dead, recovery, whatLacks(recovery));
     } else {
       recovery.text = "its tablets are being fetched";
     }
-    if (places_are_scarce_ && !recovery.has_given_back) co_await giveBack(dead, recovery);
     if (parts_.journal.stopping()) break;
     [[maybe_unused]] const Status changed = co_await changed_.wait(wake_ns);
   }
   recoveries_.erase(dead);
-  places_are_scarce_ = places_are_scarce_ && !recoveries_.empty();
 }
 
 // One step towards new attempts. Gives when to look again, if nothing happens before.
@@ -209,10 +190,6 @@ runtime::Task<int64_t> RecoveryManager::recover(ServerId dead, Recovery& recover
   }
   const int64_t ready_ns = std::max(all_answered ? 0 : recovery.asked_ns + kGraceNs, recovery.not_before_ns);
   if (now_ns < ready_ns) co_return ready_ns;
-  if (places_are_scarce_ && !hasTurn(dead)) {
-    recovery.text = recovery.storage_wanted_bytes != 0 ? whatLacks(recovery) : "others are recovered first";
-    co_return now_ns + kOthersNs;
-  }
   if (!recovery.survey.isComplete()) {
     parts_.trace.warning(text(dead) +
                          " is recovered without what is missing, as was accepted: " + whatIsMissing(dead, recovery));
@@ -221,62 +198,6 @@ runtime::Task<int64_t> RecoveryManager::recover(ServerId dead, Recovery& recover
   const bool assigned = co_await assign(dead, planOf(recovery));
   if (!assigned) say(dead, recovery, "no server can take its tablets now");
   co_return parts_.journal.nowNs() + (assigned ? kOthersNs : kAskAgainNs);
-}
-
-// ---- when places are scarce
-
-// One at a time, so that what it leaves makes room for the next; the shortest first. One that has failed lets others
-// try.
-bool RecoveryManager::hasTurn(ServerId dead) const {
-  if (!attempts_.isIdle()) return false;
-  const auto rank = [](const auto& one) {
-    return std::tuple(one.second.failed_count, one.second.survey.segments.size(), one.first);
-  };
-  const auto own = recoveries_.find(dead);
-  return std::ranges::none_of(recoveries_, [&](const auto& one) {
-    if (attempts_.isTakingFrom(one.first)) return true;
-    return one.second.survey.isComplete() && rank(one) < rank(*own) && !workOf(one.first).open.empty();
-  });
-}
-
-// Two copies of each member of a proven log are enough to prove it again and to read it: of those that the survey has
-// chosen, so that it comes to the same again. A request without an answer counts as one that was carried out, and none
-// is made again: nobody is told to give back what another one was told to give back after.
-runtime::Task<void> RecoveryManager::giveBack(ServerId dead, Recovery& recovery) {
-  if (!recovery.survey.isComplete() || parts_.membership.find(dead)->accepted_loss.token != 0) co_return;
-  constexpr size_t kKept = 2;
-  recovery.has_given_back = true;
-  const LogSurvey& survey = recovery.survey;
-  std::map<ServerId, std::vector<SegmentId>> kept;
-  for (const auto& [backup, replicas] : recovery.answers) kept[backup] = {};
-  for (size_t i = 0; i < survey.segments.size(); ++i) {
-    const SurveyedSegment& segment = survey.segments[i];
-    const size_t count = segment.holders.size();
-    // Not always the same ones.
-    for (size_t k = 0; k < std::min(count, kKept); ++k) {
-      kept[survey.holders[segment.holders[(i + k) % count]]].push_back(segment.id);
-    }
-  }
-  std::vector<std::pair<ServerId, runtime::Task<FenceResult>>> calls;
-  for (auto& [backup, segments] : kept) {
-    if (segments.empty()) segments.push_back(SegmentId(UINT64_MAX));  // of which nobody has any
-    calls.emplace_back(backup, parts_.masters.fenceServer(backup, dead, std::move(segments)));
-  }
-  for (auto& [backup, call] : calls) {
-    FenceResult result = co_await call;
-    recovery.answers.erase(backup);
-    recovery.asked[backup].is_answered = result.status == Status::Ok;
-    if (result.status == Status::Ok) recovery.answers[backup] = std::move(result.replicas);
-  }
-  changed_.notifyAll();
-}
-
-std::string RecoveryManager::whatLacks(const Recovery& recovery) const {
-  constexpr uint64_t kMegabyte = uint64_t{1} << 20;
-  const uint64_t megabytes = (recovery.storage_wanted_bytes + kMegabyte - 1) / kMegabyte;
-  return "copies of what is recovered find no places, because the storages of all servers are full; start as many "
-         "servers as --min-replicas says, each with --storage-bytes " +
-         std::to_string(megabytes) + "MiB or more";
 }
 
 // ---- who has what
@@ -299,7 +220,7 @@ bool RecoveryManager::askBackups(ServerId dead, Recovery& recovery) {
 
 runtime::Task<void> RecoveryManager::fence(ServerId dead, ServerId backup) {
   Journal::Running running(parts_.journal);
-  FenceResult result = co_await parts_.masters.fenceServer(backup, dead, {});
+  FenceResult result = co_await parts_.masters.fenceServer(backup, dead);
   const auto found = recoveries_.find(dead);
   if (found == recoveries_.end()) co_return;
   Asked& asked = found->second.asked[backup];
@@ -467,10 +388,10 @@ RecoveryManager::LogPlan RecoveryManager::planOf(const Recovery& recovery) {
 // store it.
 runtime::Task<bool> RecoveryManager::assign(ServerId dead, LogPlan plan) {
   auto guard = co_await parts_.map_lock.lock();
-  const std::vector<TabletId> open = workOf(dead).open;
-  Loads loads = places_are_scarce_ ? oneTarget(open) : loadsNow();
+  Loads loads = loadsNow();
   if (loads.empty()) co_return false;
   Given given;
+  const std::vector<TabletId> open = workOf(dead).open;
   bool is_stored = true;
   for (size_t first = 0; first < open.size() && is_stored; first += Batch::kChangesMax / 2) {
     const size_t end = std::min(open.size(), first + Batch::kChangesMax / 2);
@@ -506,21 +427,6 @@ RecoveryManager::Loads RecoveryManager::loadsNow() const {
   Loads by_load;
   for (const auto& [server, load] : loads) by_load.emplace(load, server);
   return by_load;
-}
-
-// One server for all of them: each has a segment on the side that takes places, however little is in it. The one with
-// the fewest tablets; after a failure the next.
-RecoveryManager::Loads RecoveryManager::oneTarget(const std::vector<TabletId>& open) const {
-  Loads by_load;
-  for (const ServerId server : parts_.membership.heardServers()) {
-    by_load.emplace(parts_.map.tabletsOwnedBy(server).size(), server);
-  }
-  if (by_load.empty() || open.empty()) return by_load;
-  const ServerId last = parts_.map.findTablet(open.front())->recovery_master;
-  auto target = std::ranges::find(by_load, last, [](const auto& one) { return one.second; });
-  if (target != by_load.end()) ++target;
-  if (target == by_load.end()) target = by_load.begin();
-  return {*target};
 }
 
 // Under the lock of the map; one batch. Adds the tablets to `given` as they will be.

@@ -41,13 +41,7 @@ struct RecoveryReport {
 /// Tablets that move or are split are left to those who do that, until they end; dropped ones to the drop.
 /// A log that stays incomplete is given up only when an operator says so, for exactly what is missing (acceptLoss);
 /// then what is there is fetched as usual (log_salvage.h). A server of which nothing is left is stored as recovered:
-/// its replicas are free, its record may be forgotten.
-///
-/// When copies of what is fetched find no places on the storages of servers (a whole cluster that was started again may
-/// have filled them with what is to be recovered), each server may hold some, and none enough. From then on one dead
-/// server is recovered after the other, those with the shortest logs first, each by one server; what it leaves makes
-/// room for the next. And backups give back what they have of the logs beyond two copies of each member.
-/// Thread: one executor.
+/// its replicas are free, its record may be forgotten. Thread: one executor.
 class RecoveryManager final : public TabletOperations {
  public:
   explicit RecoveryManager(const Parts& parts);
@@ -97,9 +91,6 @@ class RecoveryManager final : public TabletOperations {
     int64_t first_back_ns = 0;
     int64_t last_back_ns = 0;
     size_t tablets_back = 0;
-    uint64_t storage_wanted_bytes = 0;  ///< its copies have found no places
-    uint32_t failed_count = 0;          ///< attempts since places are scarce
-    bool has_given_back = false;
     std::string text;
     std::string told;  ///< of these, what was traced
   };
@@ -123,10 +114,6 @@ class RecoveryManager final : public TabletOperations {
   void onMembers();
   void onBack(ServerId dead, size_t tablets);
   void onFailed(ServerId dead);
-  void onShort(ServerId dead, uint64_t storage_wanted_bytes);
-  runtime::Task<void> giveBack(ServerId dead, Recovery& recovery);
-  bool hasTurn(ServerId dead) const;
-  std::string whatLacks(const Recovery& recovery) const;
   Work workOf(ServerId dead) const;
   runtime::Task<void> run(ServerId dead);
   runtime::Task<int64_t> recover(ServerId dead, Recovery& recovery);
@@ -141,7 +128,6 @@ class RecoveryManager final : public TabletOperations {
   bool mayLose(ServerId dead, const Recovery& recovery) const;
   runtime::Task<bool> assign(ServerId dead, LogPlan plan);
   Loads loadsNow() const;
-  Loads oneTarget(const std::vector<TabletId>& open) const;
   runtime::Task<bool> storeAssigned(const std::vector<TabletId>& ids, Loads& loads, Given& given);
   runtime::Task<bool> storeRecovered(ServerId dead, Recovery& recovery);
 
@@ -151,7 +137,6 @@ class RecoveryManager final : public TabletOperations {
   std::map<ServerId, Recovery> recoveries_;
   Finished finished_;
   int64_t members_changed_ns_ = 0;
-  bool places_are_scarce_ = false;  // until everybody is recovered
   bool is_running_ = false;
 };
 

@@ -130,7 +130,6 @@ runtime::Task<PullResult> RpcMasterCalls::pullProgress(ServerId server, TabletId
   result.bytes = response.bytes();
   result.fraction = response.fraction();
   result.log = logOf(response.log());
-  result.storage_wanted_bytes = response.storage_wanted_bytes();
   if (result.log.server == ServerId()) result.log.server = server;
   co_return result;
 }
@@ -163,11 +162,9 @@ runtime::Task<Status> RpcMasterCalls::recoverTablets(ServerId server, RecoveryOr
   co_return co_await call(server, Opcode::RecoverTablets, std::move(request), response, kLongCallNs);
 }
 
-runtime::Task<FenceResult> RpcMasterCalls::fenceServer(ServerId server, ServerId dead, std::vector<SegmentId> kept) {
+runtime::Task<FenceResult> RpcMasterCalls::fenceServer(ServerId server, ServerId dead) {
   control::FenceServerRequest request;
   request.set_server(dead.value);
-  request.set_gives_back(!kept.empty());
-  for (const SegmentId segment : kept) request.add_kept(segment.value);
   control::FenceServerResponse response;
   FenceResult result;
   result.status = co_await call(server, Opcode::FenceServer, std::move(request), response, kLongCallNs);

@@ -25,7 +25,7 @@ class RpcMasterCalls final : public MasterCalls {
   runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch, ServerId source) override;
   runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet) override;
   runtime::Task<Status> recoverTablets(ServerId server, RecoveryOrder order) override;
-  runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead, std::vector<SegmentId> kept) override;
+  runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) override;
   runtime::Task<Status> serverState(ServerId server, bool lists_sessions,
                                     wire::control::ServerStateResponse& state) override;
 

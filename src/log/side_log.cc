@@ -125,10 +125,6 @@ bool SideLog::isClosed() const {
                                 [](const Segment* segment) { return segment->state() == SegmentState::Closed; });
 }
 
-bool SideLog::hasPlaces() const {
-  return std::all_of(segments_.begin(), segments_.end(), [](const Segment* segment) { return segment->hasPlaces(); });
-}
-
 void SideLog::join() {
   RC_CHECK(isClosed() && !joined_);
   log_.exchange(segments_, {});

@@ -39,10 +39,6 @@ class SideLog {
   /// No more appends; has all segments closed on all replicas.
   void close();
   bool isClosed() const;
-  /// close() was called.
-  bool isSealed() const { return closed_; }
-  /// All segments have found places on others.
-  bool hasPlaces() const;
   /// After isClosed(): makes the segments members of the log with the next head, which is opened at once.
   void join();
   /// The segments are members, and the log would be recovered with them.

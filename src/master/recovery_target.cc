@@ -74,7 +74,6 @@ struct RecoveryTarget::Recovery {
   std::atomic<Status> status{Status::Ok};
   std::atomic<double> fraction{0};
   std::atomic<SegmentId> first_segment{};
-  std::atomic<bool> lacks_places{false};  // for copies
 
   // The background executor's.
   std::vector<ReplicaReader::Holder> holders;
@@ -141,18 +140,7 @@ Result<IntakeProgress> RecoveryTarget::progress(TabletId tablet) const {
   progress.bytes = part.bytes.load();
   progress.fraction = recovery.fraction.load();
   progress.first_segment = recovery.first_segment.load();
-  const bool lacks_places = progress.status == Status::TooFewReplicas || recovery.lacks_places.load();
-  if (lacks_places) progress.storage_wanted_bytes = storageWantedBytes(recovery);
   return progress;
-}
-
-/// Of each of as many servers as have to keep copies: for all of the log, as if nothing of it were dead, and for what
-/// every master has opened meanwhile, those on the new servers included; in the three quarters that are not kept apart.
-uint64_t RecoveryTarget::storageWantedBytes(const Recovery& recovery) const {
-  constexpr uint64_t kOfEachMaster = 5;  // its head, the next one, and what those before have left
-  const uint64_t masters = recovery.plan.holders.size() + parts_.log.replicator().copyCount();
-  const uint64_t frames = recovery.plan.segments.size() + kOfEachMaster * masters;
-  return (frames * 4 + 2) / 3 * log::LogConfig::kFrameBytes;
 }
 
 void RecoveryTarget::giveUp(Known& known) {
@@ -202,7 +190,7 @@ runtime::Task<Status> RecoveryTarget::prepare(Recovery& recovery) {
     if (recovery.ended) co_return Status::Cancelled;
   }
   SegmentId head;
-  const Status rolled = co_await intake_.roll(recovery.ended, head, &recovery.lacks_places);
+  const Status rolled = co_await intake_.roll(recovery.ended, head);
   if (rolled != Status::Ok) co_return rolled;
   recovery.first_segment.store(head);
   for (Part& part : recovery.parts) {
@@ -214,30 +202,14 @@ runtime::Task<Status> RecoveryTarget::prepare(Recovery& recovery) {
 }
 
 /// The side log joins the log also when the replay failed: until somebody purges the ranges, the index refers to what
-/// is in it. Without places it would wait for that, perhaps for ever.
+/// is in it.
 runtime::Task<Status> RecoveryTarget::replayLog(Recovery& recovery) {
   recovery.side.emplace(parts_.log, parts_.log.replicator());
   Status status = co_await replaySegments(recovery);
   if (status == Status::Ok && recovery.plan.is_salvage) status = co_await renewVersions(recovery);
-  Status joined = Status::TooFewReplicas;
-  if (status != Status::TooFewReplicas) {
-    joined = co_await intake_.join(*recovery.side, stopping_, &recovery.lacks_places);
-  }
-  while (joined == Status::TooFewReplicas) {
-    const bool is_gone = co_await giveBack(recovery);
-    if (is_gone) break;
-    joined = co_await intake_.join(*recovery.side, stopping_, &recovery.lacks_places);
-  }
+  const Status joined = co_await intake_.join(*recovery.side, stopping_);
   recovery.side.reset();
   co_return status == Status::Ok ? joined : status;
-}
-
-/// What was replayed is in the dead server's log, and its places are of more use to whoever can end with them.
-runtime::Task<bool> RecoveryTarget::giveBack(Recovery& recovery) {
-  std::vector<Tablet> tablets;
-  for (const Part& part : recovery.parts) tablets.push_back(part.tablet);
-  const bool is_gone = co_await intake_.forsake(*recovery.side, tablets);
-  co_return is_gone;
 }
 
 runtime::Task<Status> RecoveryTarget::replaySegments(Recovery& recovery) {
@@ -360,7 +332,7 @@ runtime::Task<Status> RecoveryTarget::renewVersions(Recovery& recovery) {
 /// if the cleaner finds nothing else, what has been replayed joins the log.
 runtime::Task<Status> RecoveryTarget::makeRoom(Recovery& recovery, int64_t stuck_ns) {
   if (stuck_ns >= kJoinEarlyNs && recovery.side_has_entries) {
-    const Status joined = co_await intake_.join(*recovery.side, stopping_, &recovery.lacks_places);
+    const Status joined = co_await intake_.join(*recovery.side, stopping_);
     if (joined != Status::Ok) co_return joined;
     recovery.side.emplace(parts_.log, parts_.log.replicator());
     recovery.side_has_entries = false;

@@ -55,8 +55,7 @@ struct RecoveryPlan {
 ///
 /// Nothing of this is needed if this server dies before that: the dead server's log is still there. Replayed contents
 /// may therefore join the own log in several pieces when memory is short, so that the cleaner can have what died in
-/// them. For the same reason one that finds no places for its copies, for as long as 10 s, gives back those that it
-/// has: several recoveries might each hold some, and none enough.
+/// them.
 ///
 /// start(), cancel() and progress() from any executor of the master; recoveries run on the background executor, several
 /// at a time. Memory: a few segments of the dead log, and DeadVersions.
@@ -111,7 +110,6 @@ class RecoveryTarget {
   runtime::Detached run(std::shared_ptr<Recovery> recovery);
   runtime::Task<Status> prepare(Recovery& recovery);
   runtime::Task<Status> replayLog(Recovery& recovery);
-  runtime::Task<bool> giveBack(Recovery& recovery);
   runtime::Task<Status> replaySegments(Recovery& recovery);
   void startFetch(Recovery& recovery, size_t number, Fetch& fetch);
   runtime::Task<Status> replaySegment(Recovery& recovery, const SegmentContents& contents);
@@ -120,7 +118,6 @@ class RecoveryTarget {
   runtime::Task<Status> renewVersions(Recovery& recovery);
   runtime::Task<Status> makeRoom(Recovery& recovery, int64_t stuck_ns);
   void giveUp(Known& known);
-  uint64_t storageWantedBytes(const Recovery& recovery) const;
 
   const Parts parts_;
   TabletIntake intake_;

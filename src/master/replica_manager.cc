@@ -349,13 +349,12 @@ const Member* ReplicaManager::choose(const ReplicatedSegment& segment) {
       return other != nullptr && other->failure_domain == member.failure_domain;
     });
   };
-  const Avoided kind = kindOf(segment.nextFrameFlags());
   std::vector<const Member*> sound;
   std::vector<const Member*> apart;
   std::vector<const Member*> any;
   for (const Member& member : members_) {
     if (!mayKeep(member) || segment.isOn(member.id)) continue;
-    if (isAvoided(member.id, Avoided::ForAll) || isAvoided(member.id, kind)) continue;
+    if (isAvoided(member.id, Avoided::ForAll) || isAvoided(member.id, kindOf(segment.frameFlags()))) continue;
     any.push_back(&member);
     if (sharesDomain(member)) continue;
     apart.push_back(&member);
@@ -366,10 +365,8 @@ const Member* ReplicaManager::choose(const ReplicatedSegment& segment) {
 }
 
 ReplicaManager::Avoided ReplicaManager::kindOf(uint8_t frame_flags) {
-  const bool is_spare = (frame_flags & wire::WriteReplica::kSpare) != 0;
-  if ((frame_flags & wire::WriteReplica::kHead) == 0) return is_spare ? Avoided::ForSpareOthers : Avoided::ForOthers;
-  if ((frame_flags & wire::WriteReplica::kReserve) == 0) return is_spare ? Avoided::ForSpareHeads : Avoided::ForHeads;
-  return is_spare ? Avoided::ForSpareSmallHeads : Avoided::ForSmallHeads;
+  if ((frame_flags & wire::WriteReplica::kHead) == 0) return Avoided::ForOthers;
+  return (frame_flags & wire::WriteReplica::kReserve) != 0 ? Avoided::ForSmallHeads : Avoided::ForHeads;
 }
 
 void ReplicaManager::noteOpened(const ReplicatedSegment& segment) {

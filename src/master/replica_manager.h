@@ -239,15 +239,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   // The dispatch's.
   std::vector<Member> members_;
   /// Whom a server that has failed, or has no frame, is avoided for: frames of different kinds run out one by one.
-  enum class Avoided : uint8_t {
-    ForAll,
-    ForHeads,
-    ForSmallHeads,
-    ForOthers,
-    ForSpareHeads,
-    ForSpareSmallHeads,
-    ForSpareOthers,
-  };
+  enum class Avoided : uint8_t { ForAll, ForHeads, ForSmallHeads, ForOthers };
   static Avoided kindOf(uint8_t frame_flags);
   std::map<std::pair<ServerId, Avoided>, int64_t> avoided_until_ns_;  // not chosen again at once
   std::map<SegmentId, std::unique_ptr<ReplicatedSegment>> segments_;

@@ -120,11 +120,6 @@ uint8_t ReplicatedSegment::frameFlags() const {
   return static_cast<uint32_t>(held) < owner_.leastCount() ? 0 : Write::kHead;
 }
 
-uint8_t ReplicatedSegment::nextFrameFlags() const {
-  const bool is_spare = replicas_.size() >= owner_.leastCount();
-  return static_cast<uint8_t>(frameFlags() | (is_spare ? wire::WriteReplica::kSpare : 0));
-}
-
 uint32_t ReplicatedSegment::completeCount() const {
   return static_cast<uint32_t>(std::count_if(replicas_.begin(), replicas_.end(), [this](const auto& replica) {
     // One that waits for its turn may still name servers that are gone.
@@ -209,9 +204,7 @@ void ReplicatedSegment::moved(const log::Segment& segment) {
     Member again;
     again.id = replica->backup;
     again.address = replica->address;
-    const bool is_spare = replica->is_spare;
     replica = std::make_unique<Replica>(*this, again, epoch_);
-    replica->is_spare = is_spare;
   }
 }
 
@@ -219,9 +212,7 @@ void ReplicatedSegment::place() {
   while (replicas_.size() < owner_.targetCount()) {
     const Member* const member = owner_.choose(*this);
     if (member == nullptr) return;
-    const bool is_spare = (nextFrameFlags() & wire::WriteReplica::kSpare) != 0;
     replicas_.push_back(std::make_unique<Replica>(*this, *member, epoch_));
-    replicas_.back()->is_spare = is_spare;
     if (std::find(ever_held_by_.begin(), ever_held_by_.end(), member->id) == ever_held_by_.end()) {
       ever_held_by_.push_back(member->id);
     }
@@ -346,7 +337,7 @@ void ReplicatedSegment::send(Replica& replica, uint32_t committed) {
   const bool flushes = certifies && (closes || replica.certified_epoch != epoch);
   uint8_t flags = 0;
   if (!replica.opened) {
-    replica.frame_flags = static_cast<uint8_t>(frameFlags() | (replica.is_spare ? Write::kSpare : 0));
+    replica.frame_flags = frameFlags();
     flags |= Write::kOpen | replica.frame_flags;
   }
   if (flushes) flags |= Write::kFlush;

@@ -72,8 +72,6 @@ class ReplicatedSegment {
   /// recovery needs and too few have may have one of those that others leave to survivors: until it has it, no head can
   /// follow, so nothing would ever come free. What is merely to have more copies leaves all that is kept to cleaning.
   uint8_t frameFlags() const;
-  /// The same for a replica that is placed now: it may be one more than are needed to go on.
-  uint8_t nextFrameFlags() const;
   /// Replicas that have a frame.
   uint32_t openedCount() const;
   /// A head that was refused a frame for want of one, and has too few servers.
@@ -206,7 +204,6 @@ struct Replica : rpc::OutgoingCall {
   uint64_t epoch;                // of the replica there, as far as is known
   uint64_t offered_epoch = 0;    // the highest that a certificate was sent under
   bool opened = false;           // it has a frame there
-  bool is_spare = false;         // others are enough to go on
   uint8_t frame_flags = 0;       // of the write that asked for that frame last
   uint32_t stored_bytes = 0;     // acknowledged
   uint32_t certified_bytes = 0;  // of them, under a certificate

@@ -3,39 +3,6 @@
 #include "runtime/await.h"
 
 namespace ramcore::master {
-namespace {
-
-/// How long something has found no places for its copies.
-class PlaceWatch {
- public:
-  PlaceWatch(runtime::Clock& clock, std::atomic<bool>* lacks_places) : clock_(clock), lacks_places_(lacks_places) {}
-  PlaceWatch(const PlaceWatch&) = delete;
-  PlaceWatch& operator=(const PlaceWatch&) = delete;
-  ~PlaceWatch() { tell(false); }
-
-  /// True if it is too long.
-  bool isOver(bool lacks) {
-    if (lacks_places_ == nullptr) return false;
-    const int64_t now_ns = clock_.nowNs();
-    if (!lacks || since_ns_ == 0) since_ns_ = now_ns;
-    const int64_t lacking_ns = lacks ? now_ns - since_ns_ : 0;
-    tell(lacking_ns >= kWorthTellingNs);
-    return lacking_ns >= TabletIntake::kPatienceNs;
-  }
-  void tell(bool lacks) {
-    if (lacks_places_ != nullptr) lacks_places_->store(lacks, std::memory_order_relaxed);
-  }
-
- private:
-  // Places that come with the next round of a backup are none that are missing.
-  static constexpr int64_t kWorthTellingNs = runtime::kNanosPerSecond;
-
-  runtime::Clock& clock_;
-  std::atomic<bool>* const lacks_places_;
-  int64_t since_ns_ = 0;
-};
-
-}  // namespace
 
 void TabletIntake::evict(const Tablet& tablet) {
   const auto left = parts_.tablets.get(tablet.id);
@@ -57,14 +24,11 @@ runtime::Task<Status> TabletIntake::purge(const Tablet& tablet, const std::atomi
   co_return Status::Ok;
 }
 
-runtime::Task<Status> TabletIntake::roll(const std::atomic<bool>& cancelled, SegmentId& head,
-                                         std::atomic<bool>* lacks_places) {
+runtime::Task<Status> TabletIntake::roll(const std::atomic<bool>& cancelled, SegmentId& head) {
   head = parts_.log.requestRollToJoin();
   runtime::GrowingPause pause = growingPause();
-  PlaceWatch watch(parts_.background.clock(), lacks_places);
   while (!parts_.log.isRolled(head)) {
     if (cancelled) co_return Status::Cancelled;
-    if (watch.isOver(parts_.log.replicator().isShortOfPlaces())) co_return Status::TooFewReplicas;
     parts_.maintenance.poke();
     co_await runtime::sleepFor(parts_.background, pause.nextNs());
   }
@@ -80,15 +44,11 @@ Status TabletIntake::add(Tablet tablet, SegmentId first_segment, const std::atom
   return Status::Cancelled;
 }
 
-runtime::Task<Status> TabletIntake::join(log::SideLog& side, const std::atomic<bool>& stopping,
-                                         std::atomic<bool>* lacks_places) {
-  if (!side.isSealed()) side.close();
+runtime::Task<Status> TabletIntake::join(log::SideLog& side, const std::atomic<bool>& stopping) {
+  side.close();
   runtime::GrowingPause pause = growingPause();
-  PlaceWatch watch(parts_.background.clock(), lacks_places);
   while (!side.isClosed()) {
     if (stopping) break;
-    if (watch.isOver(!side.hasPlaces())) co_return Status::TooFewReplicas;
-    parts_.maintenance.poke();
     co_await runtime::sleepFor(parts_.background, pause.nextNs());
   }
   if (stopping) {
@@ -98,31 +58,10 @@ runtime::Task<Status> TabletIntake::join(log::SideLog& side, const std::atomic<b
   side.join();
   while (!side.isJoined()) {
     if (stopping) co_return Status::Cancelled;
-    // What others free comes to it: there is no way back from here.
-    watch.tell(parts_.log.replicator().isShortOfPlaces());
     parts_.maintenance.poke();
     co_await runtime::sleepFor(parts_.background, pause.nextNs());
   }
   co_return Status::Ok;
-}
-
-// Whoever takes such a tablet again has told the older recovery so, purges its range, and puts it into the table before
-// anything is replayed: what is found outside of tablets of the table is ours, or older.
-runtime::Task<bool> TabletIntake::forsake(log::SideLog& side, std::span<const Tablet> tablets) {
-  const std::atomic<bool> cancelled{false};
-  for (const Tablet& tablet : tablets) {
-    const auto left = parts_.tablets.get(tablet.id);
-    if (!left || left->state != TabletState::Pulling || left->epoch != tablet.epoch) continue;
-    [[maybe_unused]] const Status removed = parts_.tablets.remove(tablet.id);
-  }
-  for (const Tablet& tablet : tablets) {
-    const Status purged = co_await purge(tablet, cancelled);
-    if (purged != Status::Ok) co_return false;
-  }
-  // What is damaged is not purged before it is restored.
-  if (parts_.log.stats().damaged_now.load(std::memory_order_relaxed) != 0) co_return false;
-  side.abandon();
-  co_return true;
 }
 
 }  // namespace ramcore::master

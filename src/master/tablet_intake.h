@@ -21,8 +21,7 @@ struct IntakeProgress {
   uint64_t objects = 0;
   uint64_t bytes = 0;
   double fraction = 0;
-  SegmentId first_segment;            ///< when done: where the contents begin in our log
-  uint64_t storage_wanted_bytes = 0;  ///< not 0: its copies find no places, and would with so much more storage
+  SegmentId first_segment;  ///< when done: where the contents begin in our log
 };
 
 /// The steps that a server takes before and after it fetches the contents of a tablet, wherever they come from: its
@@ -54,21 +53,12 @@ class TabletIntake {
   /// Forgets what an earlier ownership, or an older attempt, left in the index. Cancelled if `cancelled`.
   runtime::Task<Status> purge(const Tablet& tablet, const std::atomic<bool>& cancelled);
   /// Rolls the head: entries of the range before it are never replayed for this tablet again. Cancelled if `cancelled`.
-  /// @param lacks_places  set while it finds no places for its copies; TooFewReplicas if that is long. None: waits.
-  runtime::Task<Status> roll(const std::atomic<bool>& cancelled, SegmentId& head,
-                             std::atomic<bool>* lacks_places = nullptr);
+  runtime::Task<Status> roll(const std::atomic<bool>& cancelled, SegmentId& head);
   /// Puts the tablet into the tablet table, in state Pulling. Whoever sets `cancelled` looks for the tablet afterwards:
   /// one of the two sees the other, and takes it out.
   Status add(Tablet tablet, SegmentId first_segment, const std::atomic<bool>& cancelled);
   /// Closes the side log and makes it a part of the log. Cancelled if `stopping`.
-  /// @param lacks_places  as for roll(). After TooFewReplicas the side log takes nothing more, and is the caller's to
-  /// forsake() or to join again
-  runtime::Task<Status> join(log::SideLog& side, const std::atomic<bool>& stopping,
-                             std::atomic<bool>* lacks_places = nullptr);
-  /// Gives the side log up, whose contents can be had from elsewhere, and its places with it. Its tablets are taken out
-  /// of the tablet table, in so far as they are still these. False, and nothing has happened to the side log, if
-  /// something may refer to it that cannot be forgotten now.
-  runtime::Task<bool> forsake(log::SideLog& side, std::span<const Tablet> tablets);
+  runtime::Task<Status> join(log::SideLog& side, const std::atomic<bool>& stopping);
 
  private:
   const Parts parts_;

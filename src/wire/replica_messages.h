@@ -23,9 +23,8 @@ struct WriteReplica {
     /// certified under the request's epoch: up to this write, or also what came after it but before the flush began.
     kFlush = 8,
     kReserve = 16,  ///< with kHead: a small head, for which frames are kept apart: removals go on where writes do not
-    kSpare = 32,  ///< with kOpen: a copy beyond those without which its master does not go on; makes way for recoveries
   };
-  static constexpr uint8_t kFlagsAll = 63;
+  static constexpr uint8_t kFlagsAll = 31;
   struct Request {
     RequestHeader header;
     ServerId master;  ///< the sender; what its session has proved

@@ -224,9 +224,7 @@ class Cluster:
         arguments = self.process_prefix(name) + [tool("ramcore-server"), "--coordinator", coordinator or
                                                  self.coordinator_locator(), "--name", name, "--memory", self.memory]
         arguments += self.security_flags() + self.process_flags(name)
-        arguments += ["--replicas", str(self.replicas)]
-        if not self.replicas or self.storage is not None:
-            arguments += ["--storage-bytes", self.storage if self.replicas else "0"]
+        arguments += ["--replicas", str(self.replicas), "--storage-bytes", self.storage if self.replicas else "0"]
         if self.replicas:
             arguments += ["--storage", self.path(name)]
         for locator in self.listen_locators(name):

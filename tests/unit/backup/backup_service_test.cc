@@ -42,26 +42,6 @@ TEST_F(BackupServiceTest, PipelinedWritesStayInOrder) {
   EXPECT_EQ(answer.replicas(0).length_bytes(), segment.length());
 }
 
-TEST_F(BackupServiceTest, WhatOthersHaveEnoughOfIsGivenBackAndTheRestIsListed) {
-  for (const uint64_t id : {1, 2, 3}) {
-    const SegmentMaker segment = makeHead(id, {SegmentId(id)});
-    ASSERT_EQ(send(*master, writeBytes(segment, 1, 0, segment.length(), Flags::kOpen | Flags::kCertified))->outcome(),
-              Status::Ok);
-  }
-  EXPECT_EQ(fence().replicas_size(), 3);
-  const uint64_t free_before = backup->store().stats().frames_free.load();
-  control::FenceServerRequest ask;
-  ask.set_server(kMasterId);
-  ask.set_gives_back(true);
-  EXPECT_EQ(command(*coordinator, Opcode::FenceServer, ask)->outcome(), Status::BadRequest) << "never all of them";
-  ask.add_kept(2);
-  EXPECT_EQ(command(*coordinator, Opcode::FenceServer, ask)->outcome(), Status::Ok);
-  EXPECT_EQ(backup->store().stats().frames_free.load(), free_before + 2);
-  const auto answer = fence();
-  ASSERT_EQ(answer.replicas_size(), 1);
-  EXPECT_EQ(answer.replicas(0).segment(), 2u);
-}
-
 TEST_F(BackupServiceTest, NobodyWritesInAnotherOnesName) {
   const SegmentMaker segment = makeHead(1, {SegmentId(1)});
   const auto bytes = writeBytes(segment, 1, 0, segment.length(), Flags::kOpen | Flags::kCertified);

@@ -216,22 +216,6 @@ TEST_F(FewFramesTest, SmallHeadsAndSurvivorsHaveFramesThatTheOthersCannotTake) {
   expectLoaded(segment, 1, segment.length(), true);
 }
 
-// What waits for a recovery holds frames until its contents are in others.
-TEST_F(FewFramesTest, SpareCopiesMakeWayWhileReplicasOfFormerLivesAreThere) {
-  constexpr uint8_t kSpare = Flags::kOpen | Flags::kSpare;
-  uint64_t id = 0;
-  const auto open = [&](uint8_t flags) { return world.put(kMaster, makeSegment(++id), 1, true, flags).status; };
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(open(kSpare), Status::Ok);
-  world.restart();
-  EXPECT_EQ(freeFrames(), 5u);
-  EXPECT_EQ(open(kSpare), Status::Ok) << "a quarter is left, and what is kept";
-  EXPECT_EQ(open(kSpare), Status::NoSpace);
-  EXPECT_EQ(open(Flags::kOpen | Flags::kHead), Status::Ok);
-  for (uint64_t former = 1; former <= 3; ++former) world.store->freeFormer(kMaster, SegmentId(former));
-  EXPECT_EQ(open(kSpare), Status::Ok) << "nothing waits any more";
-  EXPECT_EQ(open(kSpare), Status::Ok);
-}
-
 TEST_F(FrameStoreTest, AFailedFlushCondemnsWhatWasNotFlushed) {
   const SegmentMaker flushed = makeSegment(3);
   const SegmentMaker lost = makeSegment(4);

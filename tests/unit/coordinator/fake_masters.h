@@ -43,9 +43,6 @@ class FakeCluster {
     uint64_t fence_count = 0;
     uint64_t recovery_count = 0;  ///< that began here
   };
-  /// There are places for the copies of one recovery master at a time: several wait for each other, and then fail.
-  bool has_few_places = false;
-  static constexpr uint64_t kStorageWantedBytes = uint64_t{100} << 20;
 
   Machine& machine(ServerId id) { return machines_[id]; }
   std::map<ServerId, Machine>& machines() { return machines_; }
@@ -130,11 +127,6 @@ class FakeCluster {
       result.status = Status::NotFound;
       return result;
     }
-    if (has_few_places && mastersAtWork() > 1 && !found->second.pulled) {
-      result.storage_wanted_bytes = kStorageWantedBytes;
-      if (++at.pull_polls % 20 == 0) result.pull_status = Status::TooFewReplicas;
-      return result;
-    }
     result.pull_status = pull_failure != Status::Ok ? pull_failure : at.pull_failure;
     found->second.pulled = found->second.pulled || (!at.stalls && ++at.pull_polls % 3 == 0);
     result.done = found->second.pulled;
@@ -162,17 +154,8 @@ class FakeCluster {
     for (const uint64_t member : members) replica.members.emplace_back(member);
     return replica;
   }
-  size_t mastersAtWork() const {
-    return static_cast<size_t>(std::count_if(machines_.begin(), machines_.end(), [](const auto& one) {
-      return std::any_of(one.second.tablets.begin(), one.second.tablets.end(),
-                         [](const auto& held) { return held.second.pulling && !held.second.pulled; });
-    }));
-  }
-  std::vector<Replica> fence(ServerId backup, ServerId dead, const std::vector<SegmentId>& kept) {
+  std::vector<Replica> fence(ServerId backup, ServerId dead) {
     Machine& at = machines_[backup];
-    std::erase_if(at.replicas[dead], [&kept](const Replica& replica) {
-      return !kept.empty() && std::find(kept.begin(), kept.end(), replica.segment) == kept.end();
-    });
     at.fenced.insert(dead);
     ++at.fence_count;
     return at.replicas[dead];
@@ -305,10 +288,10 @@ class FakeMasterCalls final : public MasterCalls {
     };
     co_return co_await call(server, act);
   }
-  runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead, std::vector<SegmentId> kept) override {
+  runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) override {
     const auto replicas = std::make_shared<std::vector<Replica>>();
-    const std::function<Status()> act = [cluster = &cluster_, server, dead, kept, replicas] {
-      *replicas = cluster->fence(server, dead, kept);
+    const std::function<Status()> act = [cluster = &cluster_, server, dead, replicas] {
+      *replicas = cluster->fence(server, dead);
       return Status::Ok;
     };
     FenceResult result;

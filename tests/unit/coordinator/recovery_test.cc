@@ -91,30 +91,6 @@ TEST_F(Recoveries, TabletsOfADeadServerAreSpreadOverThoseThatLive) {
   }
 }
 
-// Each of several recovery masters has some places for its copies, and none enough.
-TEST_F(Recoveries, WherePlacesAreScarceOneServerRecoversAllAndBackupsGiveSpareCopiesBack) {
-  bench.cluster().has_few_places = true;
-  bench.cluster().keepLog(first, {second, third, fourth});
-  bench.kill(first);
-  ASSERT_TRUE(runRenewing([&] { return bench.cluster().mastersAtWork() > 1; }));
-  ASSERT_TRUE(runRenewing([&] {
-    const std::vector<RecoveryReport> reports = bench.life().recoveries.reports();
-    return reports.size() == 1 && reports[0].text.find("--storage-bytes 100MiB") != std::string::npos;
-  })) << "it says what to add";
-  ASSERT_TRUE(runRenewing([&] { return bench.cluster().mastersAtWork() == 1; }));
-  // As many as it takes to lose one more, of each member of the log.
-  std::map<SegmentId, size_t> copies;
-  for (const ServerId backup : {second, third, fourth}) {
-    const std::vector<Replica>& replicas = bench.cluster().machine(backup).replicas[first];
-    EXPECT_EQ(replicas.size(), 2u) << "all give back as much";
-    for (const Replica& replica : replicas) ++copies[replica.segment];
-  }
-  EXPECT_EQ(copies, (std::map<SegmentId, size_t>{{SegmentId(1), 2}, {SegmentId(2), 2}, {SegmentId(3), 2}}));
-  ASSERT_TRUE(runRenewing([&] { return bench.life().recoveries.reports().empty(); }));
-  bench.passRenewing(kSecond);
-  expectBack(bench, table, first);
-}
-
 TEST_F(Recoveries, ASecondDeathIsRecoveredFromTheNewOwnersLog) {
   bench.cluster().keepLog(first, {second, third});
   bench.kill(first);
