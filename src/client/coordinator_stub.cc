@@ -186,7 +186,7 @@ Task<Result<CoordinatorStub::Lease>> CoordinatorStub::openClient(uint64_t nonce,
   if (response.client() == 0 || response.lease_ns() <= 0) co_return Status::Corrupt;
   lease.client = ClientId(response.client());
   lease.lease_ns = response.lease_ns();
-  caller_.settleCluster();  // the identity is one of that cluster alone
+  caller_.settleCluster(response.cluster());  // the identity is one of that cluster alone
   co_return lease;
 }
 

@@ -338,6 +338,7 @@ runtime::Task<void> CoordinatorService::openClient(Request request) {
   if (opened.status != Status::Ok) co_return refuse(std::move(request), opened.status);
   control::OpenClientResponse response;
   response.set_client(opened.id.value);
+  response.set_cluster(services_.journal.store().cluster().value);
   response.set_lease_ns(services_.clients.leaseNs());
   rpc::replyControl(std::move(request), response);
 }

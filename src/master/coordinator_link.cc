@@ -1,6 +1,7 @@
 #include "master/coordinator_link.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/id_text.h"
@@ -144,6 +145,7 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
 
 runtime::Task<void> CoordinatorLink::renewUntilStopped() {
   Status last = Status::Ok;
+  Status told = Status::Ok;
   while (!stop_) {
     const int64_t pause_ns = last == Status::Ok ? lease_ns_ / kRenewalsPerLease : std::min(kRetryNs, lease_ns_ / 10);
     [[maybe_unused]] const Status woken =
@@ -175,13 +177,16 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
       observer_.onRejected(status, "the coordinator has declared this server dead");
       co_return;
     }
-    tellOfRenewal(status, last);
+    tellOfRenewal(status, told);
     last = status;
   }
 }
 
-void CoordinatorLink::tellOfRenewal(Status status, Status last) {
-  if (status == last) return;
+// Once until there is something else to tell. How an absence shows changes from one attempt to the next.
+void CoordinatorLink::tellOfRenewal(Status status, Status& told) {
+  const bool is_away = status == Status::SessionLost || status == Status::DeadlineExceeded;
+  const Status kind = is_away ? Status::Unreachable : status;
+  if (std::exchange(told, kind) == kind) return;
   switch (status) {
     case Status::Ok:
       return trace_.info("the coordinator answers again");

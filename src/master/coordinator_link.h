@@ -90,7 +90,7 @@ class CoordinatorLink final : public FloorKeeper {
   runtime::Task<void> run(ServerDescription self);
   runtime::Task<bool> enlist(const ServerDescription& self);
   runtime::Task<void> renewUntilStopped();
-  void tellOfRenewal(Status status, Status last);
+  void tellOfRenewal(Status status, Status& told);
   runtime::Task<void> sayGoodbye();
   void noteMembership(uint64_t version);
   runtime::Task<void> askMembers();

@@ -495,8 +495,6 @@ transport::Endpoint* Caller::endpointFor(const transport::Locator& locator) cons
 void Caller::onSessionOpen(transport::Endpoint& endpoint, transport::SessionId session) {
   const auto found = by_session_.find({&endpoint, session.index, session.generation});
   if (found == by_session_.end()) return;
-  const transport::Peer* const peer = identity_ != nullptr ? endpoint.peer(session) : nullptr;
-  if (peer != nullptr && peer->role == transport::Role::Coordinator) met_cluster_ = peer->cluster;
   found->second->onOpen();
 }
 

@@ -205,10 +205,10 @@ class Caller final : private SessionObserver {
 
   /// `identity` is the one of the dispatch's endpoints, and outlives this; for settleCluster().
   void learnClusterFor(transport::Identity& identity) { identity_ = &identity; }
-  /// Something depends on the cluster of the coordinator that was met last: it is this process's own from now on, and
-  /// what listens at its address later and is of another one is not talked to.
-  void settleCluster() {
-    if (identity_ != nullptr && identity_->cluster == 0) identity_->cluster = met_cluster_;
+  /// Something of this process depends on it being of this cluster from now on, if it did not know its own yet: what
+  /// listens at a coordinator's address later and is of another one is not talked to.
+  void settleCluster(uint64_t cluster) {
+    if (identity_ != nullptr && identity_->cluster == 0) identity_->cluster = cluster;
   }
 
   /// The connection to a process; made on first use, kept until the end. The dispatch's thread.
@@ -262,7 +262,6 @@ class Caller final : private SessionObserver {
   std::map<PeerAddress, std::unique_ptr<Connection>, AddressLess> connections_;
   std::map<SessionKey, Connection*> by_session_;  // only looked up, never walked: its order is by address
   transport::Identity* identity_ = nullptr;       // that does not know its cluster yet, perhaps
-  uint64_t met_cluster_ = 0;                      // of the coordinator to which a session was opened last
   bool shut_down_ = false;
 };
 

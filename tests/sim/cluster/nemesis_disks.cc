@@ -55,7 +55,8 @@ void Nemesis::loseAllPower() {
 // Of all machines but one at once. The others' logs have a copy there. The log of the server that runs there has none
 // any more, but that server has not died: it makes new ones, while nobody disturbs it, for no more is promised.
 void Nemesis::losePowerButOne() {
-  const bool is_calm = paused_ == 0 && !cutting_off_ && !stopping_ && !liar_ && !condemned_ && starting_ == 0;
+  const bool is_calm = paused_ == 0 && !cutting_off_ && cut_off_.empty() && !silent_ && !stopping_ && !liar_ &&
+                       !condemned_ && starting_ == 0;
   const size_t index = random_.below(cluster_.servers.size());
   if (!is_calm || cluster_.isDown(index) || !isWhole() || !power_watch_.mayLoseAllBut(index)) return;
   healAll();

@@ -59,6 +59,10 @@ runtime::Task<void> SilenceTrial::run() {
 // A server that lives and has a tablet with a key of the workload.
 bool SilenceTrial::chooseVictim(const std::vector<client::TableMap>& tables) {
   const size_t first = random_.below(cluster_.servers.size());
+  // Where a disk is lost already there are too few others for all copies.
+  for (const auto& server : cluster_.servers) {
+    if (server->backup() != nullptr && server->backup()->store().isCondemned()) return false;
+  }
   for (size_t i = 0; i < cluster_.servers.size(); ++i) {
     victim_ = (first + i) % cluster_.servers.size();
     const SimServer& server = *cluster_.servers[victim_];

@@ -57,7 +57,7 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
     RC_CHECK_MSG(backup.ok(), "a simulated server cannot open its storage");
     backup_ = std::move(backup).value();
     backup_->addTo(dispatch.services());
-    gauge_.emplace(backup_->store());
+    gauge_.emplace(backup_->store(), 0);
     identity_.cluster = backup_->store().cluster().value;
   }
   memory_ = std::move(log::LogMemory::open(options.log.memory_bytes)).value();

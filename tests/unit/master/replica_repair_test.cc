@@ -300,6 +300,8 @@ TEST_F(ReplicaRepairTest, StorageIsAsFullAsTheServersOwnOrFullIfNobodyTakesAHead
     uint64_t framesTotal() const override { return 400; }
     uint64_t framesKept() const override { return 100; }
     uint64_t framesFree() const override { return free; }
+    uint64_t storageBytes() const override { return 0; }
+    uint64_t storageBytesNeeded() const override { return 0; }
     bool hasFailed() const override { return false; }
     uint64_t free = 175;
   } gauge;
