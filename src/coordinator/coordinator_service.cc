@@ -334,6 +334,9 @@ runtime::Task<void> CoordinatorService::openClient(Request request) {
   control::OpenClientRequest message;
   const Status received = receiveSettled(request, message);
   if (received != Status::Ok) co_return refuse(std::move(request), received);
+  // Nothing can be changed in a cluster without servers, and one that never had any is mostly an empty directory in the
+  // place of the right one: a client that got its identity there could not go on with the right one.
+  if (!services_.membership.hasHadServers()) co_return refuse(std::move(request), Status::RetryLater);
   const ClientLeases::Opened opened = co_await services_.clients.open(message.nonce());
   if (opened.status != Status::Ok) co_return refuse(std::move(request), opened.status);
   control::OpenClientResponse response;
@@ -396,7 +399,7 @@ runtime::Task<void> CoordinatorService::dropTable(Request request) {
 
 void CoordinatorService::listTables(Request request) {
   control::Empty message;
-  const Status received = receive(request, message);
+  const Status received = receiveSettled(request, message);
   if (received != Status::Ok) return refuse(std::move(request), received);
   control::ListTablesResponse response;
   for (const Table* table : services_.map.tables()) {
@@ -408,7 +411,7 @@ void CoordinatorService::listTables(Request request) {
 
 void CoordinatorService::getTablets(Request request) {
   control::GetTabletsRequest message;
-  const Status received = receive(request, message);
+  const Status received = receiveSettled(request, message);
   if (received != Status::Ok) return refuse(std::move(request), received);
   const bool all = message.table_name().empty() && message.table() == 0;
   const Table* wanted = !message.table_name().empty() ? services_.map.findTable(message.table_name())

@@ -471,7 +471,7 @@ bool Membership::isSettled() const {
     heard += member.server.alive && member.has_spoken ? 1 : 0;
   }
   // Where nobody is known to live, those who come may know more, unless there never was anybody.
-  return alive == 0 ? ids_.end() <= 1 : heard * 2 >= alive;
+  return alive == 0 ? !hasHadServers() : heard * 2 >= alive;
 }
 
 bool Membership::isHeard(ServerId id) const {

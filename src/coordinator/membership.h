@@ -87,6 +87,7 @@ class Membership {
   bool hasSpoken(ServerId id) const;
   /// Half of those that live have spoken since this coordinator started, or they have had a lease's time for it.
   bool isSettled() const;
+  bool hasHadServers() const { return ids_.end() > 1; }
   /// Alive, and heard of within a lease: worth a new tablet.
   bool isHeard(ServerId id) const;
   /// Dead, and unable to answer anyone: its lease has ended.
