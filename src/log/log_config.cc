@@ -48,9 +48,7 @@ uint64_t LogConfig::survivorReserveBytes(uint32_t large_segment_count) const {
 }
 
 uint64_t LogConfig::liveBytesMax(double large_share, uint64_t reserve_bytes) const {
-  // What is free when a pass begins cannot be cleaned, nor can the head. In a small memory that is much of it: were it
-  // counted as room for objects, everything would be copied again and again.
-  const uint64_t apart = smallHeadsBytes() + reserve_bytes + (kFreeSegments + 1) * segment_bytes;
+  const uint64_t apart = smallHeadsBytes() + reserve_bytes + uint64_t{apart_segments} * segment_bytes;
   const double percent = live_percent_max - large_share * (live_percent_max - large_live_percent_max);
   return static_cast<uint64_t>(static_cast<double>(memory_bytes - apart) / 100 * percent);
 }
@@ -95,6 +93,7 @@ LogConfig LogConfig::forMemory(uint64_t memory_bytes) {
   const uint64_t least = uint64_t{kSegmentBlocksMin} * config.extentBytesMin();
   const uint64_t wanted = config.memory_bytes / kMemoryPart / config.seglet_bytes * config.seglet_bytes;
   config.segment_bytes = static_cast<uint32_t>(std::clamp<uint64_t>(wanted, least, kFrameBytes));
+  config.apart_segments = kFreeSegments + 1;
   return config;
 }
 

@@ -18,6 +18,10 @@ struct LogConfig {
   uint64_t memory_bytes = uint64_t{256} << 20;
   /// Largest segment. Larger: fewer rolls and less metadata, coarser cleaning, longer recovery of the open head.
   uint32_t segment_bytes = kFrameBytes;
+  /// So many segments are never room for objects: the present head and the next one, which the cleaner cannot gain
+  /// from. More, as forMemory() has it, also what is free when a pass begins: were that counted as room, a small memory
+  /// would be copied again and again.
+  uint32_t apart_segments = 2;
   /// Unit in which memory is handed out.
   uint32_t seglet_bytes = 64u << 10;
   /// Largest single entry (header, key, payload, padding).

@@ -21,7 +21,7 @@ void run(ByteSpan input) {
   HandshakeOptions options;
   options.side = (first & 1) != 0 ? HandshakeSide::Initiator : HandshakeSide::Acceptor;
   options.identity =
-      Identity{.role = Role::Server, .id = 7, .cluster_name = "c", .secret = "the fuzzer cannot know it"};
+      Identity{.role = Role::Server, .id = 7, .cluster = 5, .cluster_name = "c", .secret = "the fuzzer cannot know it"};
   options.expected_id = (first & 2) != 0 ? 9 : 0;
   options.slot_count = 8;
   options.locators = {Locator::parse("tcp://127.0.0.1:1").value()};
@@ -44,7 +44,7 @@ void run(ByteSpan input) {
   if (handshake.state() != Handshake::State::Failed) return;
   const Status status = handshake.status();
   RC_CHECK(status == Status::Refused || status == Status::WrongServerId || status == Status::Unreachable ||
-           status == Status::RetryLater);
+           status == Status::RetryLater || status == Status::WrongCluster);
   RC_CHECK(!handshake.failureText().empty() && handshake.failureText().size() < 1000);
   for (const char c : handshake.failureText()) RC_CHECK(c >= ' ' && c < 0x7f);
 }

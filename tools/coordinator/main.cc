@@ -176,9 +176,10 @@ int main(int argc, char** argv) {
       "--export", settings.export_to,
       "Write a copy of the state in --storage to this file, also while another coordinator runs there, and end");
   app.add_option(
-      "--accept-missing-changes", settings.given_up_change,
-      "Go on with a state that is an older copy, without the changes up to this number, which the log names. "
-      "What depends on them is lost");
+         "--accept-missing-changes", settings.given_up_change,
+         "Go on with a state that is an older copy, without the changes up to this number, which the log names. "
+         "What depends on them is lost")
+      ->default_str("");
   app.add_option("--lease-ms", settings.lease_ms,
                  "For how many milliseconds a server may serve without hearing from the coordinator")
       ->envname("RAMCORE_LEASE_MS")

@@ -134,14 +134,14 @@ TEST_F(HandshakeTest, AnotherVersionIsNamedOnBothSides) {
   storeAs(hello.data(), header);
   b.receive(hello);
   EXPECT_EQ(b.status(), Status::Refused);
-  EXPECT_NE(b.failureText().find("the peer speaks protocol version 9, this process 2"), std::string::npos);
+  EXPECT_NE(b.failureText().find("the peer speaks protocol version 9, this process 3"), std::string::npos);
   EXPECT_FALSE(b.wasForAnother());
   std::vector<std::byte> refusal = take(b);
   header = loadAs<wire::HandshakeHeader>(refusal.data());
   header.version = 5;  // as if the acceptor spoke it
   storeAs(refusal.data(), header);
   a.receive(refusal);
-  EXPECT_NE(a.failureText().find("the peer speaks protocol version 5, this process 2"), std::string::npos);
+  EXPECT_NE(a.failureText().find("the peer speaks protocol version 5, this process 3"), std::string::npos);
 }
 
 TEST_F(HandshakeTest, AnotherServerIdIsWrongServerId) {
@@ -255,18 +255,44 @@ TEST_F(HandshakeTest, ALengthThatMakesNoSenseIsBad) {
   }
 }
 
+// Two of one name, or one that was made anew on an empty directory: nothing of one of them is for the other.
+TEST_F(HandshakeTest, ClustersOfOneNameAreToldApartByTheirIds) {
+  for (const bool initiator_knows : {true, false}) {
+    HandshakeOptions client = initiator();
+    HandshakeOptions server = acceptor();
+    client.identity.cluster = initiator_knows ? 0x11 : 0;
+    server.identity.cluster = 0x22;
+    Handshake a(client, entropy);
+    Handshake b(server, entropy);
+    converse(a, b);
+    if (!initiator_knows) {
+      EXPECT_EQ(a.state(), Handshake::State::Done) << "who does not know takes any";
+      EXPECT_EQ(a.peer().cluster, 0x22U);
+      continue;
+    }
+    EXPECT_EQ(a.state(), Handshake::State::Failed);
+    EXPECT_EQ(a.status(), Status::WrongCluster);
+    EXPECT_NE(a.failureText().find("0x0000000000000022"), std::string::npos) << a.failureText();
+    EXPECT_NE(a.failureText().find("0x0000000000000011"), std::string::npos) << a.failureText();
+    EXPECT_EQ(b.state(), Handshake::State::Failed);
+    EXPECT_EQ(b.status(), Status::WrongCluster);
+  }
+}
+
 TEST(HandshakeMessages, BytesOnTheWire) {
   wire::HandshakeIntroduction introduction{};
   introduction.header = {wire::kHandshakeMagic, 72, 1, HandshakeKind::Hello, 0};
   for (size_t i = 0; i < 32; ++i) introduction.nonce[i] = static_cast<uint8_t>(i);
   introduction.id = 0x0102030405060708;
+  introduction.cluster = 0x1112131415161718;
   introduction.slot_count = 0x0a0b;
   introduction.cluster_name_bytes = 7;
   introduction.role = 2;
-  const uint8_t expected[64] = {'R',  'C',  'H',  'A',  'N',  'D',  'S',  'H',  72,   0,    0,  0,  1,  0,  1,  0,
-                                0,    1,    2,    3,    4,    5,    6,    7,    8,    9,    10, 11, 12, 13, 14, 15,
-                                16,   17,   18,   19,   20,   21,   22,   23,   24,   25,   26, 27, 28, 29, 30, 31,
-                                0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01, 0x0b, 0x0a, 7,  0,  2,  0,  0,  0};
+  const uint8_t expected[72] = {
+      'R',  'C',  'H',  'A',  'N',  'D',  'S',  'H',  72,   0,    0,    0,    1,    0,    1,    0,    0,    1,
+      2,    3,    4,    5,    6,    7,    8,    9,    10,   11,   12,   13,   14,   15,   16,   17,   18,   19,
+      20,   21,   22,   23,   24,   25,   26,   27,   28,   29,   30,   31,   0x08, 0x07, 0x06, 0x05, 0x04, 0x03,
+      0x02, 0x01, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0x0b, 0x0a, 7,    0,    2,    0,    0,    0};
   EXPECT_EQ(std::memcmp(&introduction, expected, sizeof(expected)), 0);
 
   wire::HandshakeRefused refused{};
@@ -293,7 +319,7 @@ TEST_F(HandshakeTest, TheProofsOfThisVersionDoNotChange) {
     std::snprintf(digits, sizeof(digits), "%02x", byte);
     text += digits;
   }
-  EXPECT_EQ(text, "5b1a695765cc0eb3deea416b7d2bd4d223f1e983536199c5889803949afab23d");
+  EXPECT_EQ(text, "9001ad642587a8ff0d1b01fbe1df86cee041cd95e3bf7f5d925b728dc38e73ed");
 }
 
 }  // namespace
