@@ -10,7 +10,7 @@
 namespace ramcore::tools {
 namespace {
 
-constexpr uint64_t kMegabyte = uint64_t{1} << 20;
+constexpr uint64_t kMemoryStepBytes = uint64_t{1} << 20;
 
 uint64_t leastMemory() { return kMemoryBytesMin; }
 
@@ -23,7 +23,7 @@ uint64_t mostMemory() {
 // The inverse of bytesBeside(), in whole megabytes; 0: nothing fits.
 uint64_t memoryWithin(uint64_t bytes) {
   const uint64_t fixed = bytesBeside(0);
-  return bytes <= fixed ? 0 : (bytes - fixed) / 9 * 8 / kMegabyte * kMegabyte;
+  return bytes <= fixed ? 0 : (bytes - fixed) / 9 * 8 / kMemoryStepBytes * kMemoryStepBytes;
 }
 
 Outcome<uint64_t> chooseByItself(const runtime::MemoryLimit& limit) {

@@ -1,5 +1,5 @@
-// A program that uses Boost.Asio itself, with settings other than the library's: what is inline in the headers of Asio is
-// then other code under the same names. Usage: asio_program LOCATOR
+// A program that uses Boost.Asio itself, with settings other than the library's: what is inline in the headers of Asio
+// is then other code under the same names. Usage: asio_program LOCATOR
 #define BOOST_ASIO_DISABLE_EPOLL 1
 #define BOOST_ASIO_DISABLE_EVENTFD 1
 #define BOOST_ASIO_DISABLE_TIMERFD 1

@@ -32,7 +32,8 @@ int use(ramcore::Client& client) {
   for (int i = 0; i < 100; ++i) keys.push_back("key " + std::to_string(i));
   std::vector<ramcore::MutateItem> writes;
   for (const std::string& key : keys) {
-    writes.push_back({.kind = ramcore::MutateItem::Kind::Write, .table = *table, .key = key, .value = key, .condition = {}});
+    writes.push_back(
+        {.kind = ramcore::MutateItem::Kind::Write, .table = *table, .key = key, .value = key, .condition = {}});
   }
   if (client.multiMutate(writes) != 0) return 11;
   std::vector<ramcore::ReadItem> reads;
