@@ -14,7 +14,7 @@
 namespace ramcore::soak {
 namespace {
 
-constexpr uint64_t kEventsMax = 1'000'000'000;
+constexpr uint64_t kSmallMemoryEventsMax = 1'000'000'000;
 constexpr uint64_t kKeysMax = 300'000;
 constexpr double kLiveShare = 0.9;
 constexpr double kCopiedPerAppendedMax = 5;
@@ -28,7 +28,7 @@ class SmallMemory : public ::testing::TestWithParam<uint64_t> {
   ~SmallMemory() override {
     maintenance_.stop();
     maintenance_.poke();
-    EXPECT_EQ(scheduler_.runUntil([this] { return maintenance_.stopped(); }, kEventsMax),
+    EXPECT_EQ(scheduler_.runUntil([this] { return maintenance_.stopped(); }, kSmallMemoryEventsMax),
               runtime::SimScheduler::Stop::Done);
     executor_.kill();
     rcu_.unregisterThread(self_);
@@ -37,7 +37,8 @@ class SmallMemory : public ::testing::TestWithParam<uint64_t> {
 
   void pass(int64_t time_ns) {
     rcu_.quiescent(self_);
-    ASSERT_NE(scheduler_.runUntil(scheduler_.nowNs() + time_ns, kEventsMax), runtime::SimScheduler::Stop::EventLimit);
+    ASSERT_NE(scheduler_.runUntil(scheduler_.nowNs() + time_ns, kSmallMemoryEventsMax),
+              runtime::SimScheduler::Stop::EventLimit);
     rcu_.quiescent(self_);
   }
   void write(uint64_t number) {

@@ -12,7 +12,7 @@ using wire::Opcode;
 const runtime::SimClock::Options kExactClock{.offset_ns_max = 0, .wall_error_ns_max = 0, .drift_ppm_max = 0};
 
 template <typename Message>
-void replyControl(Request request, const Message& message) {
+void answerControl(Request request, const Message& message) {
   const uint32_t bytes = wire::controlBytes(message);
   transport::TxMessage response = request.allocate(static_cast<uint32_t>(sizeof(wire::ResponseHeader)) + bytes);
   response.appendHead(wire::ResponseHeader{.status = Status::Ok});
@@ -323,7 +323,7 @@ void FakeCluster::createTable(Request request) {
   loseChangeAnswer();
   control::CreateTableResponse response;
   response.set_id(table.value);
-  replyControl(std::move(request), response);
+  answerControl(std::move(request), response);
 }
 
 void FakeCluster::dropTable(Request request) {
@@ -347,7 +347,7 @@ void FakeCluster::listTables(Request request) {
     response.add_tables()->set_id(table.value);
     response.mutable_tables(0)->set_name(table_name);
   }
-  replyControl(std::move(request), response);
+  answerControl(std::move(request), response);
 }
 
 void FakeCluster::getTablets(Request request) {
@@ -372,21 +372,21 @@ void FakeCluster::getTablets(Request request) {
     server.set_id(id);
     server.add_locators("sim://server" + std::to_string(id));
   }
-  replyControl(std::move(request), response);
+  answerControl(std::move(request), response);
 }
 
 void FakeCluster::openClient(Request request) {
   control::OpenClientResponse response;
   response.set_client(100 + ++clients_opened);
   response.set_lease_ns(client_lease_ns);
-  replyControl(std::move(request), response);
+  answerControl(std::move(request), response);
 }
 
 void FakeCluster::renewClient(Request request) {
   ++renewals;
   control::RenewClientResponse response;
   response.set_lease_ns(client_lease_ns);
-  replyControl(std::move(request), response);
+  answerControl(std::move(request), response);
 }
 
 void FakeCluster::closeClient(Request request) { request.reply(Status::Ok); }

@@ -10,8 +10,8 @@ using runtime::kNanosPerSecond;
 using transport::Role;
 using wire::Opcode;
 
-constexpr uint64_t kServerId = 5;
-constexpr uint16_t kSlots = 4;
+constexpr uint64_t kSilentServerId = 5;
+constexpr uint16_t kSilentServerSlots = 4;
 
 TEST(AnswerTimes, WhoIsFastIsWaitedForForFiftyMilliseconds) {
   AnswerTimes times;
@@ -39,12 +39,12 @@ TEST(AnswerTimes, OneLongCallIsNotUsual) {
 
 class SilenceTest : public RpcTest {
  protected:
-  SilenceTest() : RpcTest(kSlots) {
+  SilenceTest() : RpcTest(kSilentServerSlots) {
     client = &add("client", {});
-    server = &add("server", {.role = Role::Server, .id = kServerId});
+    server = &add("server", {.role = Role::Server, .id = kSilentServerId});
     server->listen();
     echo.addTo(server->dispatch().services(), {.roles = allow({Role::Client})});
-    address = addressOf(*server, kServerId);
+    address = addressOf(*server, kSilentServerId);
   }
   void TearDown() override {
     server->onDispatch([&] { echo.answerKept(); });
@@ -120,7 +120,7 @@ TEST_F(SilenceTest, OfADoubtfulPeerItIsAskedAtOnce) {
 
 // All slots belong to calls that nobody answers, or waits for. What comes later is not their hostage.
 TEST_F(SilenceTest, ASilentSessionIsReplaced) {
-  std::deque<NotedCall> lost(kSlots);
+  std::deque<NotedCall> lost(kSilentServerSlots);
   for (NotedCall& call : lost) {
     call.settings.deadline_ns = clientNow() + kNanosPerSecond;
     startCall(call, Opcode::Scan);
