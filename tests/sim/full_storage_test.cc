@@ -35,6 +35,7 @@ class FullStorage {
         cluster_.scheduler, cluster_.trace, cluster_.network, "client", 0, SimCluster::kClusterName,
         SimCluster::kCoordinatorNode,
         SimClient::Shared{.generator = generator_, .history = history_, .scans = scans_, .tables = tables_});
+    ASSERT_TRUE(runUntil([this] { return cluster_.allServe(); }));
     client_->dispatch().post(work_, runtime::Priority::Client);
     client_->wake();
     while (!done_ && !::testing::Test::HasFailure()) {

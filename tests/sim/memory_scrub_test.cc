@@ -39,6 +39,7 @@ class Flipping {
           SimCluster::kClusterName, SimCluster::kCoordinatorNode,
           SimClient::Shared{.generator = generator_, .history = history_, .scans = scans_, .tables = tables_}));
     }
+    ASSERT_TRUE(runUntil([&] { return cluster_.allServe(); }));
     clients_.front()->dispatch().post(create_, runtime::Priority::Client);
     clients_.front()->wake();
     ASSERT_TRUE(runUntil([&] { return created_; })) << "the table is not created";
@@ -379,7 +380,7 @@ TEST(MemoryScrub, ARottenReplicaThatIsAskedForIsMadeAnew) {
 
 /// Backups that do not answer take seconds each. Nobody who asks is left without an answer for longer than is said.
 TEST(MemoryScrub, ItIsSaidInTimeThatNobodyHasTheBytesAndTakenBackLater) {
-  Flipping flipping(4);
+  Flipping flipping(9);
   flipping.prepare();
   ASSERT_TRUE(flipping.runUntil([&] { return flipping.isDone(); }));
   const auto& servers = flipping.cluster().servers;

@@ -51,6 +51,7 @@ class Rotting {
           SimCluster::kClusterName, SimCluster::kCoordinatorNode,
           SimClient::Shared{.generator = generator_, .history = history_, .scans = scans_, .tables = tables_}));
     }
+    ASSERT_TRUE(runUntil([&] { return cluster_.allServe(); }));
     SimClient& first = *clients_.front();
     first.dispatch().post(create_, runtime::Priority::Client);
     first.wake();

@@ -112,7 +112,7 @@ TEST_F(SharedCleaningTest, AServerThatStopsWaitsForAllThatClean) {
     fill(85, server);
     const auto& cleaners = logOf(server).stats().cleaners;
     // In the middle of a pass of several, if it finds one.
-    for (int i = 0; i < 2000 && cleaners.load() < 2; ++i) overwrite(1, server);
+    for (int i = 0; i < 20'000 && cleaners.load() < 2; ++i) overwrite(1, server);
     ASSERT_GE(cleaners.load(), 2u);
     world.servers[server]->stopInOrder();
     ASSERT_TRUE(world.runUntil([&] { return world.servers[server]->hasStopped(); }));

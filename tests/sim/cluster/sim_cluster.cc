@@ -1,5 +1,7 @@
 #include "sim/cluster/sim_cluster.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace ramcore::sim {
@@ -130,6 +132,10 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   // An Ethernet address is the machine's: what was on its way to the dead process comes to this one.
   if (network.options().mode == transport::SimMode::Frames) server.network_node = serverNode(index);
   return std::make_unique<SimServer>(scheduler, trace, network, name, runtime::SimClock::Options{}, server);
+}
+
+bool SimCluster::allServe() const {
+  return std::all_of(servers.begin(), servers.end(), [](const auto& server) { return server->isServing(); });
 }
 
 void SimCluster::killServer(size_t index, bool power) {

@@ -53,6 +53,8 @@ struct SimCluster {
   /// What the processes of servers and coordinators did, those that have died included.
   RunCounts countAll() const;
   bool isDown(size_t index) const { return down_.contains(index); }
+  /// Before that, a table's tablets all go to those that do.
+  bool allServe() const;
   /// Down since its machine lost power: what is left on its disk is nobody's yet.
   bool isPowerless(size_t index) const { return powerless_.contains(index); }
   /// Called right before and after a process is killed or a server started again.
