@@ -132,7 +132,7 @@ class Cluster:
     """One coordinator and some servers. `transports=None`: the servers are not told where to listen."""
 
     def __init__(self, servers=2, memory="96MiB", name="test", secret=None, transports=("tcp", "shm"), autostart=True,
-                 replicas=0, storage="512MiB", death_after_ms=None):
+                 replicas=0, storage="512MiB", death_after_ms=None, together_ms=None):
         self.directory = tempfile.mkdtemp(prefix="ramcore-test-")
         self.name = name
         self.memory = memory
@@ -141,6 +141,7 @@ class Cluster:
         self.storage = storage
         # Tests stop servers for seconds, and without replicas nobody can take their place.
         self.death_after_ms = death_after_ms or (3000 if replicas else 10000)
+        self.together_ms = together_ms  # None: as the coordinator has it
         self.secret_file = None
         if secret is not None:
             self.secret_file = self.path("secret")
@@ -216,6 +217,8 @@ class Cluster:
     def coordinator_arguments(self, listen=None, storage=None):
         arguments = self.process_prefix("coordinator") + [tool("ramcore-coordinator"), "--storage", storage or self.path("coordinator"),
                      "--death-after-ms", str(self.death_after_ms)] + self.security_flags() + self.process_flags("coordinator")
+        if self.together_ms is not None:
+            arguments += ["--silent-together-ms", str(self.together_ms)]
         for locator in listen or self.listen_locators("coordinator"):
             arguments += ["--listen", locator]
         return arguments

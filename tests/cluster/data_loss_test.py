@@ -14,7 +14,7 @@ from cluster_harness import Cluster, wait_for
 
 class DataLossTest(unittest.TestCase):
     def setUp(self):
-        self.cluster = self.enterContext(Cluster(servers=0, replicas=1, death_after_ms=2000))
+        self.cluster = self.enterContext(Cluster(servers=0, replicas=1, death_after_ms=2000, together_ms=2000))
         for name in ("s1", "s2"):
             self.cluster.start_server(name, wait=False)
         for server in self.cluster.servers.values():
@@ -71,6 +71,11 @@ class DataLossTest(unittest.TestCase):
         self.cluster.servers["s1"].kill()
         self.cluster.servers["s2"].kill()
         shutil.rmtree(self.cluster.path("s1"))
+        # One is left, and could not take their place: they are waited for until another one is there. It is as empty as the
+        # storage that is gone.
+        self.cluster.wait_status(lambda now: [one["waits_for"] for one in now["silent"]] == ["replacers"] * 2)
+        self.assertEqual(self.recoveries(), [])
+        self.cluster.start_server("s4")
 
         found = wait_for(self.recoveries, lambda now: any(one["can_be_accepted"] for one in now))
         lost = next(one for one in found if one["can_be_accepted"])
@@ -111,8 +116,6 @@ class DataLossTest(unittest.TestCase):
         self.assertIn("nothing is done", declined.stderr)
         self.assertIn(owner, [one["name"] for one in self.recoveries()])
 
-        # The rest needs another server for its copies. It is as empty as the storage that is gone.
-        self.cluster.start_server("s4")
         found = wait_for(self.recoveries,
                          lambda now: len(now) == 2 and all(one["can_be_accepted"] for one in now))
         self.assertEqual({one["name"] for one in found}, {"s1", "s2"})

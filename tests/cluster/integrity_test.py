@@ -27,7 +27,7 @@ CHECKSUM_AT = 11
 class IntegrityTest(unittest.TestCase):
     def start(self, extra):
         """Four servers that keep two copies, and a table on one of them, whose values are in self.written."""
-        self.cluster = self.enterContext(Cluster(servers=0, replicas=2, storage="160MiB", memory=str(MEMORY_BYTES)))
+        self.cluster = self.enterContext(Cluster(servers=0, replicas=2, storage="448MiB", memory=str(MEMORY_BYTES)))
         self.ports = {f"s{i}": free_port() for i in range(1, 5)}
         for name, port in self.ports.items():
             self.cluster.start_server(name, wait=False, extra=["--metrics", f"127.0.0.1:{port}", *extra])

@@ -135,6 +135,7 @@ CoordinatorOfThreads::CoordinatorOfThreads(const NodeSettings& settings, const s
   // A machine that does three other things as well must not look like a dead server.
   options.membership.lease_ns = 10 * runtime::kNanosPerSecond;
   options.membership.verdict_after_ns = 120 * runtime::kNanosPerSecond;
+  options.membership.together_ns = 120 * runtime::kNanosPerSecond;
   options.client_lease_ns = 120 * runtime::kNanosPerSecond;
   coordinator_ = std::make_unique<coordinator::Coordinator>(
       coordinator::Coordinator::Environment{.dispatch = node_.dispatch(),
