@@ -142,7 +142,7 @@ class AnswersWorld {
       case 5: {
         const auto lease = co_await stub.openClient(7, deadline_ns);
         RC_CHECK(!lease.ok() || (lease->client && lease->lease_ns > 0));
-        const auto renewed = co_await stub.renewClient(ClientId(1), deadline_ns);
+        const auto renewed = co_await stub.renewClient(ClientId(1), Sequence(1), deadline_ns);
         RC_CHECK(!renewed.ok() || renewed->lease_ns > 0);
         break;
       }

@@ -145,7 +145,7 @@ void Nemesis::cutSome() {
 }
 
 void Nemesis::pauseServer() {
-  if (paused_ > 0 || cutting_off_) return;
+  if (paused_ > 0 || cutting_off_ || (!options_.crashes && !cut_off_.empty())) return;
   const size_t index = random_.below(cluster_.servers.size());
   if (cluster_.isDown(index)) return;
   ++paused_;

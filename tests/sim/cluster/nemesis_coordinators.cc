@@ -30,6 +30,8 @@ struct Nemesis::Cut {
 // From all of them, from half, or from one; for less time than the silence together takes, mostly.
 void Nemesis::cutCoordinator() {
   if (coordinator_down_ || cutting_off_ || spared_ || !cut_off_.empty()) return;
+  // Together they would keep a server silent for too long where nothing can be recovered.
+  if (!options_.crashes && (paused_ > 0 || retired_)) return;
   const size_t count = cluster_.servers.size();
   const uint64_t kind = random_.below(3);
   const size_t wanted = kind == 0 ? count : kind == 1 ? (count + 1) / 2 : 1;
@@ -52,8 +54,7 @@ void Nemesis::cutCoordinator() {
       cut->is_short ? std::min(together_ns - 2 * kSecond, 12 * kSecond) : together_ns + 4 * kSecond;
   // A single server is declared dead soon: without crashes there is no way back from that.
   const bool is_risky = !options_.crashes && kind != 0;
-  const int64_t until_ns =
-      now_ns + draw(random_, 1 * kSecond, is_risky ? cluster_.options.verdict_after_ns - 4 * kSecond : longest_ns);
+  const int64_t until_ns = now_ns + draw(random_, 1 * kSecond, is_risky ? 3 * kSecond : longest_ns);
   constexpr int64_t kLeaseNs = 2'200 * kMilli;
   if (until_ns > now_ns + kLeaseNs) {
     later(now_ns + kLeaseNs, [this, cut] { judgeCut(cut); });
