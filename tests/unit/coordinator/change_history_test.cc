@@ -8,12 +8,22 @@
 namespace ramcore::coordinator {
 namespace {
 
-runtime::Task<Status> beginOn(ChangeHistory& history) {
+runtime::Task<Status> storeMissingOn(runtime::Executor& executor, ChangeHistory& history) {
+  co_await runtime::resumeOn(executor);
+  co_return co_await history.storeMissing();
+}
+runtime::Task<Status> giveUpMissingOn(runtime::Executor& executor, ChangeHistory& history) {
+  co_await runtime::resumeOn(executor);
+  co_return co_await history.giveUpMissing();
+}
+runtime::Task<Status> beginOn(runtime::Executor& executor, ChangeHistory& history) {
+  co_await runtime::resumeOn(executor);
   const Status loaded = co_await history.load();
   if (loaded != Status::Ok) co_return loaded;
   co_return co_await history.begin();
 }
-runtime::Task<Status> changeOn(Journal& journal, int count) {
+runtime::Task<Status> changeOn(runtime::Executor& executor, Journal& journal, int count) {
+  co_await runtime::resumeOn(executor);
   for (int i = 0; i < count; ++i) {
     Batch batch;
     batch.put("something", std::to_string(i));
@@ -30,12 +40,12 @@ class History : public testing::Test {
     history_.reset();
     bench_.restart();
     history_ = std::make_unique<ChangeHistory>(bench_.life().journal, id);
-    EXPECT_EQ(bench_.run(beginOn(*history_)), Status::Ok);
+    EXPECT_EQ(bench_.run(beginOn(bench_.life().executor, *history_)), Status::Ok);
     return *history_;
   }
   /// @return the last of so many changes, as a server hears of it
   ChangeRef change(int count) {
-    EXPECT_EQ(bench_.run(changeOn(bench_.life().journal, count)), Status::Ok);
+    EXPECT_EQ(bench_.run(changeOn(bench_.life().executor, bench_.life().journal, count)), Status::Ok);
     return history_->latest();
   }
 
@@ -99,7 +109,7 @@ TEST_F(History, WhatIsMissingIsKnownToEachLaterStart) {
   EXPECT_FALSE(history_->noteMissing({.start = 77, .number = 1233}));
   EXPECT_TRUE(history_->noteMissing({.start = 78, .number = 1300}));
   const ChangeRef before = history_->latest();
-  EXPECT_EQ(bench_.run(history_->storeMissing()), Status::Ok);
+  EXPECT_EQ(bench_.run(storeMissingOn(bench_.life().executor, *history_)), Status::Ok);
   EXPECT_EQ(history_->latest(), before) << "a note for itself";
   ChangeHistory& history = start(12);
   EXPECT_TRUE(history.isBehind());
@@ -113,11 +123,11 @@ TEST_F(History, WhoeverGoesOnWithoutHandsNothingOutTwice) {
   const ChangeRef last = history_->latest();
   ASSERT_TRUE(history_->noteMissing({.start = 77, .number = 1234}));
   ASSERT_TRUE(history_->noteMissing({.start = 11, .number = last.number + 5}));
-  ASSERT_EQ(bench_.run(history_->storeMissing()), Status::Ok);
+  ASSERT_EQ(bench_.run(storeMissingOn(bench_.life().executor, *history_)), Status::Ok);
   ChangeHistory& history = start(12);
   ASSERT_TRUE(history.isBehind());
   const MemoryDisk before = bench_.disk();
-  ASSERT_EQ(bench_.run(history.giveUpMissing()), Status::Ok);
+  ASSERT_EQ(bench_.run(giveUpMissingOn(bench_.life().executor, history)), Status::Ok);
   EXPECT_FALSE(history.isBehind());
   EXPECT_TRUE(history.has({.start = 77, .number = 1234}));
   EXPECT_TRUE(history.has({.start = 77, .number = 1200}));
@@ -155,7 +165,7 @@ TEST_F(History, EpochsOfTabletsAreSkippedToo) {
   tablet.epoch = tablet.last_epoch = TabletEpoch(9);
   tablet.owner = server;
   bench_.disk().put(keyOf(tablet.id), encode(tablet));
-  ASSERT_EQ(bench_.run(history_->giveUpMissing()), Status::Ok);
+  ASSERT_EQ(bench_.run(giveUpMissingOn(bench_.life().executor, *history_)), Status::Ok);
   Tablet now;
   ASSERT_TRUE(decode(bench_.disk().contents().at(keyOf(tablet.id)), now));
   EXPECT_EQ(now.last_epoch.value, 9 + (uint64_t{1} << 32));
