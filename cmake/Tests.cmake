@@ -74,12 +74,6 @@ foreach(layer IN LISTS RAMCORE_LAYERS)
   endif()
 endforeach()
 
-# UndefinedBehaviorSanitizer opens a pipe to look at the type of an object that is not in its cache, and takes the object for
-# none where there is no descriptor. Tests of transports take every descriptor.
-if(RAMCORE_SANITIZE MATCHES "undefined" AND TARGET unit_transport_test)
-  target_compile_options(unit_transport_test PRIVATE -fno-sanitize=vptr)
-endif()
-
 # The part of rcnic that judges figures, without what measures them.
 file(GLOB ramcore_rcnic_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/rcnic/*.cc)
 file(GLOB ramcore_rcnic_analysis CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/rcnic/analysis/*.cc)
