@@ -87,9 +87,15 @@ class StoredWorld : private fuzz::CoordinatorWorld {
   }
 
   std::vector<client::TableMap> readMap() {
-    auto call = send(*admin_, Opcode::GetTablets, {});
-    // The session with the coordinator before this one ends under the first question to its successor.
-    if (call->outcome() == Status::SessionLost) call = send(*admin_, Opcode::GetTablets, {});
+    // The session with the coordinator before this one ends under the first question to its successor, which says
+    // nothing until half of the stored servers have spoken, or a lease has passed.
+    std::unique_ptr<sim::NotedCall> call;
+    for (int round = 0; round < 60; ++round) {
+      call = send(*admin_, Opcode::GetTablets, {});
+      if (call->outcome() == Status::Ok) break;
+      RC_CHECK(call->outcome() == Status::RetryLater || (round == 0 && call->outcome() == Status::SessionLost));
+      runFor(runtime::kNanosPerSecond);
+    }
     return tablesOf(*call);
   }
 
