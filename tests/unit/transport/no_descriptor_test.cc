@@ -96,13 +96,6 @@ struct Shm {
 template <typename Place>
 class NoDescriptor : public ::testing::Test {
  protected:
-  // UndefinedBehaviorSanitizer opens a pipe to look at the type of an object that is not in its cache, and takes the
-  // object for none where there is no descriptor. The other builds run these tests.
-  void SetUp() override {
-#if __has_feature(undefined_behavior_sanitizer)
-    GTEST_SKIP() << "the sanitizer of this build needs descriptors itself";
-#endif
-  }
   bool until(const std::function<bool()>& condition) {
     const int64_t end_ns = place.server.clock.nowNs() + 20 * runtime::kNanosPerSecond;
     while (!condition()) {
