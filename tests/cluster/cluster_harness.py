@@ -307,13 +307,13 @@ class Cluster:
             objects[key] = (item.get("value", item.get("value64")), item["version"])
         return objects
 
-    def status(self):
+    def status(self, timeout_ms=1000):
         """What `ramcore status` tells a program. Briefly: a cluster that is not whole may not answer."""
-        return json.loads(self.rc("--timeout-ms", "1000", "status", "--json"))
+        return json.loads(self.rc("--timeout-ms", str(timeout_ms), "status", "--json"))
 
     def wait_status(self, condition, seconds_max=60):
-        """The first status that meets the condition."""
-        return wait_for(self.status, condition, seconds_max)
+        """The first status that meets the condition. Each has time: servers that start their logs anew answer late."""
+        return wait_for(lambda: self.status(timeout_ms=10_000), condition, seconds_max)
 
     def tablets(self, table):
         return json.loads(self.run("rcmigrate", "list", table, "--json").stdout)["tablets"]
