@@ -4,12 +4,13 @@
 import os
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 import time
 import unittest
 
-from cluster_harness import Cluster, Daemon, run, tool
+from cluster_harness import Cluster, Daemon, run, tool, wait_for
 
 LEASE_S = 2
 
@@ -37,6 +38,7 @@ class WithACluster(unittest.TestCase):
         path = self.cluster.path(name)
         done = run([tool("ramcore-coordinator"), "--storage", self.cluster.path("coordinator"), "--export", path])
         self.assertRegex(done.stdout, r"cluster 0x[0-9a-f]{16} up to change [0-9]+")
+        self.exported_change = int(re.search(r"up to change ([0-9]+)", done.stdout).group(1))
         self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
         return path
 
@@ -45,6 +47,20 @@ class WithACluster(unittest.TestCase):
         os.mkdir(directory, 0o700)
         shutil.copyfile(exported, os.path.join(directory, "coordinator.sqlite"))
         return directory
+
+    def heard_changes(self):
+        """The latest change that each server keeps in its storage (docs/formats.md, "heard")."""
+        latest = []
+        for name in self.cluster.servers:
+            with open(os.path.join(self.cluster.path(name), "heard"), "rb") as file:
+                blocks = file.read(2 * 4096)
+            records = [struct.unpack_from("<8sIIQQQQ", blocks, at) for at in (0, 4096)]
+            latest.append(max(records, key=lambda record: record[3])[6])
+        return latest
+
+    def wait_heard(self):
+        """Until each server keeps a change that the exported state does not have."""
+        wait_for(self.heard_changes, lambda latest: min(latest) > self.exported_change)
 
     def expect_same_servers(self, before):
         """All serve again, under the ids that they had, and nothing was recovered."""
@@ -90,7 +106,7 @@ class OlderCopyTest(WithACluster):
         self.cluster.rc("put", "later", "key", "value")
         self.cluster.wait_status(lambda now: now["health"] == "ok")
         before = self.cluster.status()
-        time.sleep(LEASE_S)  # each server has renewed, and has kept what it heard
+        self.wait_heard()
         behind = self.restart_coordinator_on(copy)
         behind.wait_says("this state of the cluster is an older copy: servers have heard of change ")
         refused = self.cluster.run("ramcore", "--timeout-ms", "1000", "create", "wrong", check=False)
@@ -106,7 +122,7 @@ class OlderCopyTest(WithACluster):
     def test_it_serves_nobody_after_everything_was_killed_either(self):
         copy = self.directory_of(self.export_state("state"), "copy")
         self.cluster.rc("create", "later")
-        time.sleep(LEASE_S)
+        self.wait_heard()
         for server in self.cluster.servers.values():
             server.kill()
         behind = self.restart_coordinator_on(copy)
@@ -122,7 +138,7 @@ class OlderCopyTest(WithACluster):
     def test_an_operator_goes_on_without_what_is_missing(self):
         copy = self.directory_of(self.export_state("state"), "copy")
         self.cluster.rc("create", "later")
-        time.sleep(LEASE_S)
+        self.wait_heard()
         behind = self.restart_coordinator_on(copy)
         behind.wait_says("an older copy: servers have heard of change ")
         number = re.search(r"servers have heard of change ([0-9]+)", behind.log()).group(1)
