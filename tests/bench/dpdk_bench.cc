@@ -95,7 +95,7 @@ pid_t startServer(Turn& turn, int number, const std::function<std::function<void
     if (turn.whose.load(std::memory_order_acquire) == number) {
       for (int i = 0; i < 1000; ++i) serve();
     } else {
-      ::usleep(500);
+      ::usleep(500);  // another one's turn lasts for many of these; the core is that one's
     }
   }
 }

@@ -95,6 +95,7 @@ TEST(DpdkServerProcess, DISABLED_Serves) {
   if (hesitates) {
     earlier_world = makeMemifEnd(folder, true, kLateMemif - 1);
     earlier = std::make_unique<Process>(*earlier_world, Role::Server, 0, "");
+    // A while is what this is about: the client asks meanwhile, and nothing of that can be seen from here.
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
   }
   const std::unique_ptr<World> world = makeMemifEnd(folder, true, hesitates ? kLateMemif : 0);
