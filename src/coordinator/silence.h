@@ -44,8 +44,8 @@ enum class SilenceMeans : uint8_t {
 ///
 /// A verdict costs a server all that it has in memory, so none is given that would help nobody. Leases end whatever is
 /// decided here, so waiting is safe; it delays a recovery where there really is one to be made.
-/// /// - When half of the servers or more fall silent together, it is likelier that this coordinator is cut off than
-/// that
+///
+/// - When half of the servers or more fall silent together, it is likelier that this coordinator is cut off than that
 ///   all of them died in the same seconds (a switch restarts, a machine sleeps, a name is not resolved). They do not
 ///   come back in one instant either: the silence of the others counts from anew when the first ones are back.
 /// - A dead server is replaced by one that needs min_replicas others for what it takes over. Where there are fewer, its
