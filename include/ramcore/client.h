@@ -188,7 +188,12 @@ class Scan {
 ///   NoSuchTable       the table was dropped
 ///   DeadlineExceeded  no answer in time
 ///   Unreachable       no connection to the owner of the key or to the coordinator
-///   Refused           cluster name, secret or version are not the cluster's
+///   Refused           cluster name, secret or version are not the cluster's, or what was named as its coordinator is none
+///   WrongCluster      the coordinator that answers is of another cluster than the one before
+///   StateBehind       the coordinator runs on an older copy of its state and serves nobody
+///   LimitReached      there are as many tables, tablets or clients as a cluster may have
+///   TooFewReplicas    of writes: too few servers kept copies, until the deadline
+///   Corrupt           the object's bytes are lost
 ///   NoSpace           of writes: the owner's memory is full
 ///   CoordinatorFull   the disk of the coordinator's storage is full; a table that was being made or dropped may be
 ///                     once there is room

@@ -23,7 +23,7 @@ enum class [[nodiscard]] Status : uint16_t {
   TooLarge = 7,        ///< key or value beyond the limits of docs/formats.md
   BadRequest = 8,      ///< malformed or out of range; repeating it is useless
   OutcomeUnknown = 9,  ///< a mutation may have taken effect, or may yet; only the application can decide
-  LimitReached = 10,   ///< as many tables, tablets or servers as a cluster may have: drop some first
+  LimitReached = 10,   ///< as many tables, tablets, servers or clients as a cluster may have
 
   // Try elsewhere: the caller refreshes what it knows and repeats.
   WrongServer = 20,    ///< the tablet is not here; ask the coordinator

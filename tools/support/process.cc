@@ -298,7 +298,8 @@ struct Process::StopJob : runtime::Job, runtime::Timer {
     if (begun) return;
     begun = true;
     // Where nobody waits for the end, a disk that is slow to flush what is kept for others has its time.
-    give_up_ns = process.clock_.nowNs() + (process.was_signalled_.load() ? kStopNsMax : kStopUnaskedNsMax);
+    limit_ns = process.was_signalled_.load() ? kStopNsMax : kStopUnaskedNsMax;
+    give_up_ns = process.clock_.nowNs() + limit_ns;
     process.dispatch_->refuseRequests();
     on_stop();
     look();
@@ -325,6 +326,7 @@ struct Process::StopJob : runtime::Job, runtime::Timer {
   bool begun = false;
   bool shut_down = false;
   bool has_ended = false;
+  int64_t limit_ns = 0;
   int64_t give_up_ns = 0;
 };
 
@@ -475,7 +477,7 @@ void Process::run(const std::function<void()>& on_stop, const std::function<bool
   if (!settings_.ready_file.empty()) unlink(settings_.ready_file.c_str());
   if (!stop_job_->has_ended) {
     // Something still waits for a disk or a peer; tearing it down under that would be worse than ending without it.
-    trace_.error("stopping took longer than " + std::to_string(kStopNsMax / runtime::kNanosPerSecond) +
+    trace_.error("stopping took longer than " + std::to_string(stop_job_->limit_ns / runtime::kNanosPerSecond) +
                  " s; ending without it");
     std::_Exit(1);
   }
