@@ -188,7 +188,8 @@ class Scan {
 ///   NoSuchTable       the table was dropped
 ///   DeadlineExceeded  no answer in time
 ///   Unreachable       no connection to the owner of the key or to the coordinator
-///   Refused           cluster name, secret or version are not the cluster's, or what was named as its coordinator is none
+///   Refused           cluster name, secret or version are not the cluster's, or what was named as its coordinator is
+///                     none
 ///   WrongCluster      the coordinator that answers is of another cluster than the one before
 ///   StateBehind       the coordinator runs on an older copy of its state and serves nobody
 ///   LimitReached      there are as many tables, tablets or clients as a cluster may have

@@ -105,7 +105,7 @@ runtime::Task<Status> ChangeHistory::storeMissing() {
   Batch batch;
   batch.put(std::string(kHistoryKey), encode(stored_));
   batch.is_unnumbered = true;
-  co_return co_await journal_.commit(std::move(batch));
+  co_return co_await journal_.commitAfterWork(std::move(batch));
 }
 
 std::string ChangeHistory::describeMissing() const {
@@ -176,6 +176,8 @@ runtime::Task<Status> ChangeHistory::skipEpochs(uint64_t step) {
     Tablet tablet;
     if (!decode(entry.value, tablet)) co_return journal_.corrupt(entry.key, kNonsense);
     tablet.last_epoch.value += step;
+    // Whoever was granted it has ended, and an epoch that is granted is always the last one.
+    if (tablet.state == TabletState::Taking) tablet.state = TabletState::Normal;
     entry.value = encode(tablet);
   }
   co_return co_await commitAll(std::move(*found));

@@ -34,6 +34,9 @@ struct Coordinator::State {
   const uint64_t given_up_change;
   const std::function<void()> on_behind;
   bool has_begun = false;  ///< the parts have
+  bool stores_missing = false;
+  bool has_more_missing = false;  ///< noted since that began
+  bool told_behind = false;
   Membership membership;
   ClientLeases clients;
   RpcMasterCalls masters;
@@ -121,8 +124,19 @@ runtime::Task<Status> Coordinator::readHistory(State& state, uint64_t given_up_c
 // all that is under way ends as when the process stops.
 runtime::Task<void> Coordinator::endForMissing(State& state, ServerId server) {
   Journal::Running running(state.journal);
-  const Status stored = co_await state.history.storeMissing();
-  if (state.journal.stopping()) co_return;  // another one was faster
+  state.has_more_missing = true;
+  if (state.stores_missing) co_return;
+  state.stores_missing = true;
+  Status stored = Status::Ok;
+  // What others name meanwhile is stored together.
+  while (state.has_more_missing && stored == Status::Ok) {
+    state.has_more_missing = false;
+    stored = co_await state.history.storeMissing();
+  }
+  state.stores_missing = false;
+  // Once: those who name more of them would fill the log. The next start says all that is missing.
+  if (state.told_behind || stored == Status::Shutdown) co_return;
+  state.told_behind = true;
   state.trace.error(state.history.describeMissing() + (server ? ", says server " + std::to_string(server.value) : "") +
                     "; nobody is served" +
                     (stored == Status::Ok ? "" : ", and that could not be stored (" + std::string(name(stored)) + ")"));
@@ -136,11 +150,12 @@ bool Coordinator::isStorageFull() const { return state_->journal.isFull(); }
 
 void Coordinator::stop() {
   state_->service.close();
+  state_->journal.stop();
   endParts(*state_);
 }
 
 void Coordinator::endParts(State& state) {
-  state.journal.stop();
+  state.journal.endWork();
   state.membership.stop();
   state.clients.stop();
   state.tables.stop();

@@ -130,6 +130,11 @@ Status CoordinatorService::receiveSettled(const Request& request, Message& messa
   return received == Status::Ok && !isReliable(request) ? Status::RetryLater : received;
 }
 
+// What became of it while somebody named a change that is not here: nobody may rely on that.
+Status CoordinatorService::unlessBehind(Status status) const {
+  return !is_open_ && closed_ == Status::StateBehind ? closed_ : status;
+}
+
 template <typename Message>
 Status CoordinatorService::receiveOfMember(const Request& request, Message& message) const {
   const Status received = receive(request, message);
@@ -145,11 +150,12 @@ Status CoordinatorService::receiveOfMember(const Request& request, Message& mess
 
 // Also when nobody is served any more: what else is named then counts after a restart.
 Status CoordinatorService::checkHeard(ServerId server, ClusterId cluster, ChangeRef heard) const {
-  // Nobody lives to see so many changes.
-  constexpr uint64_t kNumberMax = 1'000'000'000'000'000'000;
-  if (heard.number > kNumberMax) return Status::BadRequest;
+  // A copy is not behind by more changes than anybody lives to see.
+  constexpr uint64_t kMissingMax = uint64_t{1} << 48;
   const bool can_tell = is_open_ || closed_ == Status::StateBehind;
   if (!can_tell || cluster != services_.journal.store().cluster() || services_.history.has(heard)) return Status::Ok;
+  const uint64_t own = services_.journal.store().changeNumber();
+  if (heard.number > own && heard.number - own > kMissingMax) return Status::BadRequest;
   on_missing_(server, heard);
   return Status::StateBehind;
 }
@@ -221,7 +227,8 @@ runtime::Task<void> CoordinatorService::enlist(Request request) {
   server.local_replica = message.local_replica();
   const Membership::Enlistment enlisted =
       co_await services_.membership.enlist(std::move(server), ServerId(message.former_id()));
-  if (enlisted.status != Status::Ok) co_return refuse(std::move(request), enlisted.status);
+  const Status admitted = unlessBehind(enlisted.status);
+  if (admitted != Status::Ok) co_return refuse(std::move(request), admitted);
   control::EnlistResponse response;
   response.set_id(enlisted.id.value);
   response.set_cluster(cluster.value);
@@ -287,7 +294,7 @@ runtime::Task<void> CoordinatorService::raiseFloor(Request request) {
   if (status == Status::Ok && !isReliable(request)) status = Status::RetryLater;
   if (status == Status::Ok) {
     const ReplicaFloor floor{SegmentId(message.segment()), message.replica_epoch()};
-    status = co_await services_.membership.raiseFloor(ServerId(message.id()), floor);
+    status = unlessBehind(co_await services_.membership.raiseFloor(ServerId(message.id()), floor));
   }
   if (status != Status::Ok) co_return refuse(std::move(request), status);
   control::RaiseFloorResponse response;
@@ -319,7 +326,8 @@ runtime::Task<void> CoordinatorService::checkClients(Request request) {
   std::vector<ClientId> ids;
   for (const uint64_t id : message.clients()) ids.emplace_back(id);
   const ClientLeases::Checked checked = co_await services_.clients.check(std::move(ids));
-  if (checked.status != Status::Ok) co_return refuse(std::move(request), checked.status);
+  const Status sure = unlessBehind(checked.status);
+  if (sure != Status::Ok) co_return refuse(std::move(request), sure);
   control::CheckClientResponse response;
   for (const bool valid : checked.valid) response.add_valid(valid);
   for (const Sequence acknowledged : checked.acknowledged) response.add_acknowledged(acknowledged.value);
@@ -338,7 +346,8 @@ runtime::Task<void> CoordinatorService::openClient(Request request) {
   // place of the right one: a client that got its identity there could not go on with the right one.
   if (!services_.membership.hasHadServers()) co_return refuse(std::move(request), Status::RetryLater);
   const ClientLeases::Opened opened = co_await services_.clients.open(message.nonce());
-  if (opened.status != Status::Ok) co_return refuse(std::move(request), opened.status);
+  const Status given = unlessBehind(opened.status);
+  if (given != Status::Ok) co_return refuse(std::move(request), given);
   control::OpenClientResponse response;
   response.set_client(opened.id.value);
   response.set_cluster(services_.journal.store().cluster().value);
@@ -361,7 +370,7 @@ runtime::Task<void> CoordinatorService::closeClient(Request request) {
   Journal::Running running(services_.journal);
   control::CloseClientRequest message;
   Status status = receiveSettled(request, message);
-  if (status == Status::Ok) status = co_await services_.clients.close(ClientId(message.client()));
+  if (status == Status::Ok) status = unlessBehind(co_await services_.clients.close(ClientId(message.client())));
   replyStatus(std::move(request), status);
 }
 
@@ -380,12 +389,11 @@ runtime::Task<void> CoordinatorService::createTable(Request request) {
       message.durability() == control::DURABILITY_SYNC ? Durability::Sync : Durability::Buffered;
   const TableManager::Created created = co_await services_.tables.create(message.name(), message.tablet_count(),
                                                                          durability, message.nonce(), waitDeadlineNs());
-  if (created.status != Status::Ok && created.status != Status::TableExists) {
-    co_return refuse(std::move(request), ofChange(created.status));
-  }
+  const Status made = unlessBehind(created.status);
+  if (made != Status::Ok && made != Status::TableExists) co_return refuse(std::move(request), ofChange(made));
   control::CreateTableResponse response;
   response.set_id(created.id.value);
-  rpc::replyControl(std::move(request), response, created.status);
+  rpc::replyControl(std::move(request), response, made);
 }
 
 runtime::Task<void> CoordinatorService::dropTable(Request request) {
@@ -393,7 +401,7 @@ runtime::Task<void> CoordinatorService::dropTable(Request request) {
   control::DropTableRequest message;
   Status status = receiveSettled(request, message);
   if (status != Status::Ok) co_return refuse(std::move(request), status);
-  status = co_await services_.tables.drop(TableId(message.table()), waitDeadlineNs());
+  status = unlessBehind(co_await services_.tables.drop(TableId(message.table()), waitDeadlineNs()));
   replyStatus(std::move(request), ofChange(status));
 }
 
@@ -446,7 +454,8 @@ runtime::Task<void> CoordinatorService::moveTablet(Request request) {
   if (received != Status::Ok) co_return refuse(std::move(request), received);
   const MigrationManager::Begun begun =
       co_await services_.migrations.begin(TabletId(message.tablet()), ServerId(message.destination()));
-  if (begun.status != Status::Ok) co_return refuse(std::move(request), ofChange(begun.status));
+  const Status started = unlessBehind(begun.status);
+  if (started != Status::Ok) co_return refuse(std::move(request), ofChange(started));
   control::MoveTabletResponse response;
   response.set_migration(begun.id.value);
   rpc::replyControl(std::move(request), response);
@@ -459,7 +468,8 @@ runtime::Task<void> CoordinatorService::splitTable(Request request) {
   if (received != Status::Ok) co_return refuse(std::move(request), received);
   const SplitManager::Halves halves =
       co_await services_.splits.split(TableId(message.table()), message.at_hash(), waitDeadlineNs());
-  if (halves.status != Status::Ok) co_return refuse(std::move(request), ofChange(halves.status));
+  const Status split = unlessBehind(halves.status);
+  if (split != Status::Ok) co_return refuse(std::move(request), ofChange(split));
   control::SplitTableResponse response;
   response.set_lower_tablet(halves.lower.value);
   response.set_upper_tablet(halves.upper.value);

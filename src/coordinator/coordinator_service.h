@@ -71,6 +71,7 @@ class CoordinatorService {
   Status receive(const rpc::Request& request, Message& message) const;
   template <typename Message>
   Status receiveSettled(const rpc::Request& request, Message& message) const;
+  Status unlessBehind(Status status) const;
   /// As receive(), for what a server says in its own name, which is of one cluster.
   template <typename Message>
   Status receiveOfMember(const rpc::Request& request, Message& message) const;

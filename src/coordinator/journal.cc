@@ -11,7 +11,13 @@ constexpr const char* kProbeKey = "probe";  // of nobody's prefix
 }  // namespace
 
 runtime::Task<Status> Journal::commit(Batch batch) {
-  if (stopping_ || failed_) co_return Status::Shutdown;
+  if (stopping_) co_return Status::Shutdown;
+  const Status status = co_await commitAfterWork(std::move(batch));
+  co_return status == Status::Ok&& stopping_ ? Status::Shutdown : status;
+}
+
+runtime::Task<Status> Journal::commitAfterWork(Batch batch) {
+  if (failed_) co_return Status::Shutdown;
   const Status status = co_await store_.commit(executor_, std::move(batch));
   if (status == Status::Ok && !failed_) {
     is_full_.store(false, std::memory_order_relaxed);
@@ -83,10 +89,14 @@ Status Journal::corrupt(std::string_view key, std::string_view why) {
   return Status::Corrupt;
 }
 
-void Journal::stop() {
+void Journal::endWork() {
   stopping_ = true;
-  store_.stop();
   stopped_.failAll(Status::Shutdown);
+}
+
+void Journal::stop() {
+  endWork();
+  store_.stop();
 }
 
 }  // namespace ramcore::coordinator

@@ -20,6 +20,8 @@ class Journal {
   /// Stores a batch. Ok: it is durable, now apply it in memory. CoordinatorFull: nothing changed. Otherwise this
   /// coordinator is over: NotLeader or Shutdown.
   runtime::Task<Status> commit(Batch batch);
+  /// As commit, also after endWork(): for what the next start has to know, and by whoever holds a Running.
+  runtime::Task<Status> commitAfterWork(Batch batch);
   /// Stores the end of something that has happened already at the servers: repeated while there is no space. False:
   /// this coordinator is over.
   runtime::Task<bool> commitUntilStored(Batch batch);
@@ -38,7 +40,11 @@ class Journal {
   Status corrupt(std::string_view key, std::string_view why);
   const std::string& complaint() const { return complaint_; }
 
+  /// Ends all that is under way, and nothing new begins. What the next start has to know can still be stored.
+  void endWork();
+  /// Ends that, too.
   void stop();
+  /// Since endWork().
   bool stopping() const { return stopping_; }
   int64_t nowNs() { return executor_.clock().nowNs(); }
   runtime::Executor& executor() { return executor_; }

@@ -12,6 +12,8 @@ constexpr size_t kLocatorsMax = 16;
 constexpr size_t kLocatorBytesMax = 512;
 constexpr size_t kNameBytesMax = 255;  // also of a failure domain
 constexpr size_t kServersMax = 4'096;
+// Of the log of one server, by its flags. Whoever says more would never be replaced.
+constexpr uint32_t kReplicasMax = 8;
 // Before a verdict that could not be stored is tried again.
 constexpr int64_t kVerdictPauseNs = 200 * runtime::kNanosPerMilli;
 
@@ -52,7 +54,6 @@ runtime::Task<Status> Membership::load() {
   const int64_t now_ns = journal_.nowNs();
   const int64_t granted_until_ns = now_ns + std::max(config.server_lease_ns, options_.lease_ns);
   no_verdict_before_ns_ = granted_until_ns;
-  settled_at_ns_ = now_ns + options_.lease_ns;
   hearing_since_ns_ = now_ns;
   for (const KeyValue& entry : *stored) {
     Member member;
@@ -81,13 +82,19 @@ void Membership::noteChange() {
   if (listener_) listener_();
 }
 
-void Membership::start() { watch().detach(); }
+void Membership::start() {
+  // Nobody was heard while the state was read.
+  settled_at_ns_ = journal_.nowNs() + options_.lease_ns;
+  hearing_since_ns_ = journal_.nowNs();
+  watch().detach();
+}
 
 void Membership::stop() { changed_.failAll(Status::Shutdown); }
 
 Status Membership::check(const Server& server) const {
   if (server.nonce == 0 || server.name.size() > kNameBytesMax) return Status::BadRequest;
   if (server.failure_domain.size() > kNameBytesMax) return Status::BadRequest;
+  if (server.replicas > kReplicasMax || server.min_replicas > kReplicasMax) return Status::BadRequest;
   if (server.locators.empty() || server.locators.size() > kLocatorsMax) return Status::BadRequest;
   for (const std::string& text : server.locators) {
     if (text.size() > kLocatorBytesMax || !transport::Locator::parse(text).ok()) return Status::BadRequest;
@@ -311,7 +318,7 @@ void Membership::watchTogether() {
 
 // With nobody to watch there is nothing to wake up for.
 int64_t Membership::nextLookNs() const {
-  int64_t next_ns = runtime::kNever;
+  int64_t next_ns = all_had_time_ ? runtime::kNever : settled_at_ns_;
   const int64_t now_ns = journal_.nowNs();
   for (const auto& [id, member] : members_) {
     if (!member.server.alive) continue;
@@ -328,14 +335,18 @@ runtime::Task<void> Membership::watch() {
     const int64_t wake_ns = nextLookNs();
     const Status woken = co_await changed_.wait(wake_ns);
     const int64_t now_ns = journal_.nowNs();
-    if (woken == Status::DeadlineExceeded && now_ns > wake_ns + options_.lease_ns / 2) {
+    // Also where something else has woken this: it may have been done first when the process went on.
+    if (wake_ns != runtime::kNever && now_ns > wake_ns + options_.lease_ns / 2) {
       // This process stood still, and renewals wait unread: silence proves nothing before they had their turn.
+      if (!all_had_time_) settled_at_ns_ = now_ns + options_.lease_ns;
       no_verdict_before_ns_ = std::max(no_verdict_before_ns_, now_ns + options_.lease_ns);
       hearing_since_ns_ = now_ns;
       trace_.warning("the coordinator stood still for " + std::to_string((now_ns - wake_ns) / runtime::kNanosPerMilli) +
                      " ms; it waits with verdicts");
       continue;
     }
+    if (woken == Status::Shutdown) break;
+    all_had_time_ |= now_ns >= settled_at_ns_;
     // Also when somebody has enlisted: those who do so again and again do not keep the dead.
     if (now_ns < no_verdict_before_ns_ || journal_.stopping()) continue;
     co_await judgeSilent();
@@ -463,7 +474,8 @@ bool Membership::hasSpoken(ServerId id) const {
 }
 
 bool Membership::isSettled() const {
-  if (journal_.nowNs() >= settled_at_ns_) return true;
+  // Time alone does not tell: if this process stood still until then, those who spoke were not read.
+  if (all_had_time_) return true;
   size_t alive = 0;
   size_t heard = 0;
   for (const auto& [id, member] : members_) {

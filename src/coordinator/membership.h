@@ -159,7 +159,8 @@ class Membership {
   runtime::Signal changed_;
   std::map<ServerId, Member> members_;
   int64_t no_verdict_before_ns_ = 0;
-  int64_t settled_at_ns_ = 0;
+  int64_t settled_at_ns_ = runtime::kNever;  // when all have had a lease's time to speak
+  bool all_had_time_ = false;
   int64_t hearing_since_ns_ = 0;   // before that, silence says nothing
   int64_t together_until_ns_ = 0;  // half of the servers or more were silent until then
   uint64_t verdicts_by_silence_ = 0;

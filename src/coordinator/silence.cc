@@ -1,6 +1,7 @@
 #include "coordinator/silence.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "base/mutation.h"
@@ -40,7 +41,8 @@ void judgeSilences(std::span<const Silence> living, const SilenceLimits& limits,
     if (one.silent_ns >= limits.heard_ns) continue;
     ++heard.servers;
     if (one.keeps_replicas) ++heard.backups;
-    heard.room_bytes += one.room_bytes.value_or(0);
+    // Not beyond its end: a server may say anything.
+    heard.room_bytes += std::min(one.room_bytes.value_or(0), std::numeric_limits<uint64_t>::max() - heard.room_bytes);
   }
   const bool are_together = (living.size() - heard.servers) * 2 >= living.size();
   std::transform(living.begin(), living.end(), out.begin(),

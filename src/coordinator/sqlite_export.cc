@@ -104,7 +104,8 @@ Outcome<SqliteStateStore::Exported> SqliteStateStore::exportTo(const std::string
     return Failure{Status::NotFound, "there is no coordinator's state in '" + directory + "': name its --storage"};
   }
   // Made first, so that it is nobody else's to read and does not replace anything.
-  const std::string partial = file + ".partial";
+  // Of this process: another one that exports to the same file makes its own.
+  const std::string partial = file + ".partial-" + std::to_string(::getpid());
   std::error_code ignored;
   if (std::filesystem::exists(file)) {
     return Failure{Status::InUse, "'" + file + "' is there already: name another file with --export"};

@@ -237,8 +237,11 @@ Failure SqliteStateStore::openCluster(const std::string& path, const StateDirect
   cluster_ = ClusterId(cluster);
   Failure wrong = checkCluster(path, directory);
   if (wrong.status != Status::Ok) return wrong;
-  (void)readValue(kChangesKey, text);
-  (void)parseNumber(text, changes_here_);  // files of earlier versions have none
+  if (readValue(kChangesKey, text) && !parseNumber(text, changes_here_)) {  // files of earlier versions have none
+    return {Status::Corrupt, "'" + path +
+                                 "' does not say how many changes it has: put the newest copy of it into an empty "
+                                 "directory (see --export)"};
+  }
   change_number_ = changes_here_;
 
   uint64_t leadership = 0;

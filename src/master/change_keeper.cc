@@ -95,21 +95,22 @@ void ChangeKeeper::note(ChangeRef change) {
 }
 
 // Numbers go on over starts, so the highest is the latest, whatever comes late.
-void ChangeKeeper::answered(ClusterId cluster, uint64_t start, ChangeRef change) {
+bool ChangeKeeper::answered(ClusterId cluster, uint64_t start, ChangeRef named, ChangeRef change) {
+  if (start != obeyed_start_ && latest_ != named) return false;
   obeyed_start_ = start;
-  if (!change || (latest_ && change.number <= latest_.number)) return;
+  if (!change || (latest_ && change.number <= latest_.number)) return true;
   cluster_ = cluster;
   note(change);
+  return true;
 }
 
-runtime::Task<Status> ChangeKeeper::keep(ChangeRef change) {
-  if (!change) co_return Status::Ok;
+runtime::Task<void> ChangeKeeper::keep(ChangeRef change) {
+  if (!change) co_return;
   if (!latest_ || change.number > latest_.number) note(change);
   // Where the disk has failed the process remembers it, and others have heard of it.
   while (file_ != nullptr && !has_failed_ && (!kept_ || kept_.number < change.number)) {
     [[maybe_unused]] const Status woken = co_await written_.wait();
   }
-  co_return Status::Ok;
 }
 
 // One at a time; what is heard meanwhile goes with the next one.

@@ -31,15 +31,19 @@ class ChangeKeeper {
   /// To which latest() belongs; none if nothing was heard yet.
   ClusterId cluster() const { return cluster_; }
 
-  /// A start of the coordinator has answered an enlistment or renewal that named latest(), so it has that one, too:
-  /// from now on its commands are obeyed. What it says is on the disk soon.
-  /// @param change  none: it does not rely on its own state yet
-  void answered(ClusterId cluster, uint64_t start, ChangeRef change);
+  /// A start of the coordinator has answered an enlistment or renewal. If that named latest(), the start has that one,
+  /// too: from now on its commands are obeyed. What it says is on the disk soon.
+  /// False: it is another start than before, and this server has heard of a change since it asked. Whether that start
+  /// has it the next question tells; until then the answer counts for nothing.
+  /// @param named   latest() as it was when this server asked
+  /// @param change  none: the coordinator does not rely on its own state yet
+  [[nodiscard]] bool answered(ClusterId cluster, uint64_t start, ChangeRef named, ChangeRef change);
   /// Whether a command comes from the start that has answered last. Another one may be that of an older copy, or long
   /// over; the next renewal tells.
   bool obeys(uint64_t start) const { return start == obeyed_start_; }
-  /// The coordinator relies on this change in what it asks or grants. Ok: it is on the disk, and may be used.
-  runtime::Task<Status> keep(ChangeRef change);
+  /// The coordinator relies on this change in what it asks or grants. Ends when it is on the disk and may be used, or
+  /// when the disk has failed: then this process remembers it for as long as it lives.
+  runtime::Task<void> keep(ChangeRef change);
 
   bool idle() const { return !is_writing_; }
 

@@ -82,7 +82,8 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
     request.set_former_id(self.former.value);
     const ClusterId known = self.former_cluster ? self.former_cluster : changes_.cluster();
     request.set_former_cluster(known.value);
-    wire::fillChange(changes_.latest(), *request.mutable_heard());
+    const ChangeRef named = changes_.latest();
+    wire::fillChange(named, *request.mutable_heard());
     request.set_replicas(self.replicas);
     request.set_min_replicas(self.min_replicas);
     request.set_local_replica(self.local_replica);
@@ -99,8 +100,10 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
       id_ = ServerId(response.id());
       cluster_ = ClusterId(response.cluster());
       lease_ns_ = std::min(response.lease_ns(), kLeaseNsMax);
-      lease_.renewed(sent_ns, lease_ns_);
-      changes_.answered(cluster_, response.start(), wire::changeOf(response.change()));
+      // It had no tablet before, so it has heard of nothing meanwhile.
+      if (changes_.answered(cluster_, response.start(), named, wire::changeOf(response.change()))) {
+        lease_.renewed(sent_ns, lease_ns_);
+      }
       observer_.onEnlisted(id_, cluster_);
       noteMembership(response.membership());
       co_return true;
@@ -154,7 +157,8 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
     control::RenewServerLeaseRequest request;
     request.set_id(id_.value);
     request.set_cluster(cluster_.value);
-    wire::fillChange(changes_.latest(), *request.mutable_heard());
+    const ChangeRef named = changes_.latest();
+    wire::fillChange(named, *request.mutable_heard());
     const ServerLoad load = observer_.load();
     request.set_live_bytes(load.live_bytes);
     request.set_room_bytes(load.room_bytes);
@@ -165,12 +169,15 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
     const rpc::ControlOutcome outcome = co_await rpc::callControl(
         caller_, executor_, coordinator_, Opcode::RenewServerLease, request, response,
         {.deadline_ns = sent_ns + std::min(kCallNs, lease_ns_ / 2), .priority = runtime::Priority::Membership});
-    const Status status = outcome.status;
+    Status status = outcome.status;
     if (status == Status::Ok && response.lease_ns() > 0) {
-      lease_ns_ = std::min(response.lease_ns(), kLeaseNsMax);
-      lease_.renewed(sent_ns, lease_ns_);
-      changes_.answered(cluster_, response.start(), wire::changeOf(response.change()));
-      noteMembership(response.membership());
+      if (changes_.answered(cluster_, response.start(), named, wire::changeOf(response.change()))) {
+        lease_ns_ = std::min(response.lease_ns(), kLeaseNsMax);
+        lease_.renewed(sent_ns, lease_ns_);
+        noteMembership(response.membership());
+      } else {
+        status = Status::RetryLater;  // soon, naming what was heard meanwhile
+      }
     }
     if (status == Status::Fenced) {
       lease_.end();
@@ -283,8 +290,8 @@ runtime::Task<Status> CoordinatorLink::raiseFloor(SegmentId segment, uint64_t re
       {.deadline_ns = executor_.clock().nowNs() + kCallNs, .priority = runtime::Priority::Membership});
   if (outcome.status != Status::Ok) co_return outcome.status;
   // Who relies on the floor must be able to tell a coordinator that knows nothing of it.
-  const Status kept = co_await changes_.keep(wire::changeOf(response.change()));
-  co_return kept;
+  co_await changes_.keep(wire::changeOf(response.change()));
+  co_return Status::Ok;
 }
 
 runtime::Task<CoordinatorLink::ClientCheck> CoordinatorLink::checkClients(runtime::Executor& executor,

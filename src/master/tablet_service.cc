@@ -111,12 +111,9 @@ runtime::Task<void> TabletService::takeTablet(Request request) {
   }
   // Who answers for the tablet must be able to tell a coordinator that knows nothing of it.
   running_.fetch_add(1);
-  const Status kept = co_await parts_.changes.keep(wire::changeOf(ask.change()));
+  co_await parts_.changes.keep(wire::changeOf(ask.change()));
   running_.fetch_sub(1);
-  if (kept != Status::Ok || stop_) {
-    request.reply(kept != Status::Ok ? kept : Status::RetryLater);
-    co_return;
-  }
+  if (stop_) co_return request.reply(Status::RetryLater);
   take(std::move(request), ask);
 }
 

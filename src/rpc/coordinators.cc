@@ -60,6 +60,7 @@ void Coordinators::note(const PeerAddress& asked, Status status) {
     case Status::Unreachable:
     case Status::Refused:
     case Status::WrongCluster:
+    case Status::StateBehind:
     case Status::SessionLost:
     case Status::DeadlineExceeded:
       break;

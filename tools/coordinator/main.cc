@@ -117,12 +117,10 @@ class CoordinatorProcess {
         "put the newest copy of coordinator.sqlite into an empty directory and name that with --storage, in the place "
         "of " +
         settings_.storage +
-        ". If there is none: --accept-missing-changes NUMBER, with the number above, "
-        "goes "
-        "on once without them, and gives up tables that were made since, what was written since to tablets that were "
-        "moved, split or recovered since, and perhaps the last writes to others. All servers begin anew, from what "
-        "their "
-        "storages have");
+        ". If there is none: --accept-missing-changes NUMBER, with the number that the newest start names, goes on "
+        "once without them. Then tables that were made since are lost; tablets that were moved, split or recovered "
+        "since may be incomplete or empty, also of what is older; and the last writes to others may be missing. All "
+        "servers begin anew, from what their storages have");
   }
   void onFailed(Status status) {
     if (status == Status::NotLeader) process_->trace().error("another coordinator has taken over");

@@ -173,6 +173,25 @@ TEST_F(History, EpochsOfTabletsAreSkippedToo) {
   bench_.disk().put(keyOf(tablet.id), "");
 }
 
+// A grant that nobody answered for is among them: what is stored has to be one that the next start can read.
+TEST_F(History, WhatIsGivenUpCanBeReadAgain) {
+  start(11);
+  const ServerId server = bench_.addServer(1);
+  ASSERT_EQ(bench_.create("t", 1).status, Status::Ok);
+  const TabletId id = bench_.life().map.tabletsOwnedBy(server).front()->id;
+  Tablet tablet;
+  ASSERT_TRUE(decode(bench_.disk().contents().at(keyOf(id)), tablet));
+  ASSERT_EQ(tablet.owner, server);
+  tablet.state = TabletState::Taking;
+  tablet.last_epoch = tablet.epoch = TabletEpoch(tablet.epoch.value + 1);
+  bench_.disk().put(keyOf(id), encode(tablet));
+  ASSERT_EQ(bench_.run(giveUpMissingOn(bench_.life().executor, *history_)), Status::Ok);
+  history_.reset();
+  EXPECT_EQ(bench_.tryStart(), Status::Ok);
+  ASSERT_NE(bench_.life().map.findTablet(id), nullptr);
+  EXPECT_NE(bench_.life().map.findTablet(id)->state, TabletState::Taking);
+}
+
 TEST(StoredHistory, OfNoStartIsNonsense) {
   StoredHistory history;
   history.starts.push_back({.id = 0, .last_change = 4, .is_given_up = false});

@@ -207,6 +207,10 @@ class Bench {
     co_return co_await life.splits.split(table, hash, life.journal.nowNs() + 60 * kSecond);
   }
 
+  static runtime::Task<Membership::Enlistment> enlistOn(Life& life, Server server, ServerId former) {
+    co_await runtime::resumeOn(life.executor);
+    co_return co_await life.membership.enlist(std::move(server), former);
+  }
   static runtime::Task<Status> raiseFloorOn(Life& life, ServerId id, ReplicaFloor floor) {
     co_await runtime::resumeOn(life.executor);
     co_return co_await life.membership.raiseFloor(id, floor);
@@ -251,10 +255,6 @@ class Bench {
     life.migrations.resume();
     life.splits.resume();
     life.recoveries.resume();
-  }
-  static runtime::Task<Membership::Enlistment> enlistOn(Life& life, Server server, ServerId former) {
-    co_await runtime::resumeOn(life.executor);
-    co_return co_await life.membership.enlist(std::move(server), former);
   }
   static runtime::Task<Status> cancelOn(Life& life, MigrationId id) {
     co_await runtime::resumeOn(life.executor);

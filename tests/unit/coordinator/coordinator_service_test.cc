@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
+#include <set>
 
 #include "coordinator/change_history.h"
 #include "coordinator/control_records.h"
@@ -66,6 +68,15 @@ class CoordinatorService : public testing::Test {
     asker.onDispatch([&] { asker.caller->connection(address_).start(call); });
     EXPECT_EQ(scheduler_.runUntil([&] { return call.ended == 1; }, 10'000'000), runtime::SimScheduler::Stop::Done);
     return call.outcome();
+  }
+  /// Sends a call and awaits nothing.
+  template <typename RequestMessage>
+  void begin(sim::RpcProcess& asker, Opcode opcode, const RequestMessage& request, sim::NotedCall& call) {
+    const std::string bytes = request.SerializeAsString();
+    call.request = asker.caller->allocate(static_cast<uint32_t>(sizeof(wire::RequestHeader) + bytes.size()));
+    call.request.appendHead(wire::RequestHeader{.opcode = opcode, .target = {}});
+    call.request.appendHead(asBytes(bytes));
+    asker.onDispatch([&] { asker.caller->connection(address_).start(call); });
   }
   Status enlist(uint64_t nonce, control::EnlistResponse& response) {
     control::EnlistRequest request;
@@ -304,6 +315,79 @@ TEST_F(CoordinatorService, ServesNobodyOnceAServerHasHeardOfAChangeThatIsNotHere
   ASSERT_EQ(stored.missing.size(), 1U);
   EXPECT_EQ(stored.missing[0].start, 41U);
   EXPECT_GT(stored.missing[0].number, enlisted.change().number());
+}
+
+control::RenewServerLeaseRequest renewalThatHasHeard(uint64_t start, uint64_t number) {
+  control::RenewServerLeaseRequest renew;
+  renew.set_nonce(5);
+  renew.set_id(1);
+  renew.set_cluster(7);
+  renew.mutable_heard()->set_start(start);
+  renew.mutable_heard()->set_number(number);
+  return renew;
+}
+
+// Whoever hears Ok relies on it, and this state is not the one that counts.
+TEST_F(CoordinatorService, ConfirmsNothingThatWasStoredWhileAMissingChangeWasNamed) {
+  start();
+  control::EnlistResponse enlisted;
+  ASSERT_EQ(enlist(5, enlisted), Status::Ok);
+  control::RaiseFloorRequest raise;
+  raise.set_cluster(7);
+  raise.set_id(enlisted.id());
+  raise.set_segment(4);
+  raise.set_replica_epoch(2);
+  const uint64_t commits = disk_.commitCount();
+  sim::NotedCall raising;
+  sim::NotedCall naming;
+  begin(server_, Opcode::RaiseFloor, raise, raising);
+  // The way takes up to 20 us, and what is stored 100 us at least.
+  scheduler_.runUntil(scheduler_.nowNs() + 60 * runtime::kNanosPerMicro, 1'000'000);
+  begin(server_, Opcode::RenewServerLease, renewalThatHasHeard(99, 1'000), naming);
+  scheduler_.runUntil([&] { return raising.ended != 0 && naming.ended != 0; }, 1'000'000);
+  EXPECT_EQ(naming.outcome(), Status::StateBehind);
+  EXPECT_EQ(raising.outcome(), Status::StateBehind);
+  scheduler_.runUntil([&] { return coordinator_.isIdle(); }, 1'000'000);
+  EXPECT_GE(disk_.commitCount(), commits + 2) << "the floor and what is missing";
+}
+
+TEST_F(CoordinatorService, StoresAllThatIsMissingWhoeverNamesItAndSaysSoOnce) {
+  start();
+  control::EnlistResponse enlisted;
+  ASSERT_EQ(enlist(5, enlisted), Status::Ok);
+  std::deque<sim::NotedCall> namings;
+  for (uint64_t start = 90; start < 93; ++start) {
+    begin(server_, Opcode::RenewServerLease, renewalThatHasHeard(start, 1'000), namings.emplace_back());
+  }
+  scheduler_.runUntil([&] { return coordinator_.isIdle() && namings.back().ended != 0; }, 1'000'000);
+  // Also when nothing runs any more.
+  control::RenewServerLeaseResponse renewed;
+  EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renewalThatHasHeard(95, 2'000), renewed), Status::StateBehind);
+  scheduler_.runUntil([&] { return coordinator_.isIdle(); }, 1'000'000);
+  StoredHistory stored;
+  ASSERT_TRUE(decode(disk_.contents().at(std::string(kHistoryKey)), stored));
+  std::set<uint64_t> starts;
+  for (const ChangeRef& missing : stored.missing) starts.insert(missing.start);
+  EXPECT_EQ(starts, (std::set<uint64_t>{90, 91, 92, 95}));
+  const auto tells = [](const std::string& line) { return line.find("nobody is served") != std::string::npos; };
+  EXPECT_EQ(std::count_if(log_.lines().begin(), log_.lines().end(), tells), 1);
+}
+
+// No copy is behind by so much: and going on without it may not bring the numbers to their end.
+TEST_F(CoordinatorService, AChangeThatIsTooFarAheadIsNonsense) {
+  start();
+  control::EnlistResponse enlisted;
+  ASSERT_EQ(enlist(5, enlisted), Status::Ok);
+  const uint64_t far = disk_.changeNumber() + (uint64_t{1} << 48);
+  control::RenewServerLeaseResponse renewed;
+  for (const uint64_t number : {far + 1, ~uint64_t{0}}) {
+    EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renewalThatHasHeard(99, number), renewed), Status::BadRequest);
+  }
+  *renewed.mutable_change() = enlisted.change();
+  EXPECT_EQ(ask(server_, Opcode::RenewServerLease,
+                renewalThatHasHeard(enlisted.change().start(), enlisted.change().number()), renewed),
+            Status::Ok);
+  EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renewalThatHasHeard(99, far), renewed), Status::StateBehind);
 }
 
 // Two servers of one id: an older copy of the state has handed it out again before it was found out.

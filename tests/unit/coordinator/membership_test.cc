@@ -41,6 +41,13 @@ TEST(Membership, BadEnlistmentsAreRefused) {
   server = Bench::serverOf(1);
   server.name = std::string(256, 'x');
   EXPECT_EQ(bench.enlist(server).status, Status::BadRequest);
+  // With more than a log may have it could never be replaced, and is never declared dead.
+  server = Bench::serverOf(1);
+  server.replicas = 9;
+  EXPECT_EQ(bench.enlist(server).status, Status::BadRequest);
+  server = Bench::serverOf(1);
+  server.min_replicas = 9;
+  EXPECT_EQ(bench.enlist(server).status, Status::BadRequest);
   bench.addServer(2);
   server = Bench::serverOf(3);
   server.format_version = 2;
@@ -103,6 +110,47 @@ TEST(Membership, VerdictsWaitWhenTheCoordinatorItselfStoodStill) {
   bench.renewAll();
   bench.passRenewing(5 * kSecond);
   EXPECT_TRUE(bench.life().membership.isAlive(server));
+}
+
+// Whatever comes first when it goes on: also where that is no timer.
+TEST(Membership, VerdictsWaitWhenSomebodyHasComeMeanwhile) {
+  Bench bench;
+  const ServerId server = bench.addServer(1);
+  bench.passRenewing(5 * kSecond);
+  auto enlisting = Bench::enlistOn(bench.life(), Bench::serverOf(2), {});
+  bench.pass(50'000);
+  bench.life().node.pause();
+  bench.pass(20 * kSecond);
+  bench.life().node.resume();
+  EXPECT_EQ(bench.run(std::move(enlisting)).status, Status::Ok);
+  bench.pass(500 * kMilli);
+  EXPECT_TRUE(bench.life().membership.isAlive(server));
+}
+
+// A lease's time that it did not live through tells nothing.
+TEST(Membership, AStartThatStoodStillIsNotSettled) {
+  Bench bench;
+  bench.addServer(1);
+  bench.restart();
+  EXPECT_FALSE(bench.life().membership.isSettled());
+  bench.life().node.pause();
+  bench.pass(20 * kSecond);
+  bench.life().node.resume();
+  EXPECT_FALSE(bench.life().membership.isSettled());
+  bench.pass(1'900 * kMilli);
+  EXPECT_FALSE(bench.life().membership.isSettled());
+  bench.pass(200 * kMilli);
+  EXPECT_TRUE(bench.life().membership.isSettled()) << "nobody has spoken in a lease";
+}
+
+TEST(Membership, AStartIsSettledAtTheLatestAfterALease) {
+  Bench bench;
+  bench.addServer(1);
+  bench.restart();
+  bench.pass(1'900 * kMilli);
+  EXPECT_FALSE(bench.life().membership.isSettled());
+  bench.pass(200 * kMilli);
+  EXPECT_TRUE(bench.life().membership.isSettled());
 }
 
 TEST(Membership, GoodbyeNeedsNoWaiting) {

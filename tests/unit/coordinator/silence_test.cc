@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <vector>
 
 #include "unit/coordinator/coordinator_fixture.h"
@@ -43,6 +44,13 @@ TEST(Silence, OneOfManyIsDead) {
             (std::vector{Means::Nothing, Means::Nothing, Means::Nothing, Means::Death}));
   EXPECT_EQ(judge(cluster({0, 0, 0, 3 * kSecond - 1})).back(), Means::TooShort);
   EXPECT_EQ(judge(cluster({0, 0, 0, kSecond - 1})).back(), Means::Nothing);
+}
+
+// What servers say may not be added up to less than each has.
+TEST(Silence, AServerThatHasRoomForEverythingHidesNobodysRoom) {
+  std::vector<Silence> living = cluster({0, 0, 0, 3 * kSecond});
+  for (Silence& one : living) one.room_bytes = std::numeric_limits<uint64_t>::max() / 3 + 1;
+  EXPECT_EQ(judge(living).back(), Means::Death);
 }
 
 TEST(Silence, HalfOfThemWaitUntilItIsLong) {

@@ -266,6 +266,34 @@ class SqliteStore : public testing::Test {
   Outcome<std::unique_ptr<SqliteStateStore>> open(const std::string& cluster = "ramcore") {
     return SqliteStateStore::open({.path = directory_, .cluster_name = cluster}, entropy_, worker_, silentTrace());
   }
+  /// Rows of the store itself are ordinary ones: a store of our own changes one.
+  void writeRow(std::string key, std::string value) {
+    auto opened = open();
+    ASSERT_TRUE(opened.ok());
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+    struct Run {
+      static runtime::Detached write(StateStore& store, runtime::Executor& executor, std::mutex& mutex,
+                                     std::condition_variable& changed, bool& done, std::string key, std::string value) {
+        // Tasks belong to one executor: what commit() resumes may not meet this thread.
+        co_await runtime::resumeOn(executor);
+        Batch batch;
+        batch.put(std::move(key), std::move(value));
+        batch.is_unnumbered = true;
+        const Status status = co_await store.commit(executor, std::move(batch));
+        EXPECT_EQ(status, Status::Ok);
+        std::lock_guard lock(mutex);
+        done = true;
+        changed.notify_all();
+      }
+    };
+    runtime::ThreadExecutor executor(clock_, "test");
+    Run::write(**opened, executor, mutex, changed, done, std::move(key), std::move(value));
+    std::unique_lock lock(mutex);
+    ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return done; }));
+  }
+
   std::string directory_ = makeDirectory();
   runtime::SystemClock clock_;
   runtime::SeededEntropy entropy_{3};
@@ -314,36 +342,19 @@ TEST_F(SqliteStore, MakesItsDirectory) {
 }
 
 TEST_F(SqliteStore, NewerFormatIsRefused) {
-  ASSERT_TRUE(open().ok());
-  // The format is an ordinary row; a store of our own changes it.
-  {
-    auto opened = open();
-    ASSERT_TRUE(opened.ok());
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool done = false;
-    struct Run {
-      static runtime::Detached write(StateStore& store, runtime::Executor& executor, std::mutex& mutex,
-                                     std::condition_variable& changed, bool& done) {
-        // Tasks belong to one executor: what commit() resumes may not meet this thread.
-        co_await runtime::resumeOn(executor);
-        Batch batch;
-        batch.put("!format", "2");
-        const Status status = co_await store.commit(executor, std::move(batch));
-        EXPECT_EQ(status, Status::Ok);
-        std::lock_guard lock(mutex);
-        done = true;
-        changed.notify_all();
-      }
-    };
-    runtime::ThreadExecutor executor(clock_, "test");
-    Run::write(**opened, executor, mutex, changed, done);
-    std::unique_lock lock(mutex);
-    ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return done; }));
-  }
+  writeRow("!format", "2");
   const auto opened = open();
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.status(), Status::WrongFormat);
+}
+
+// Counted from 0, servers would take what it says for late, and it them for those of a newer copy.
+TEST_F(SqliteStore, ANumberOfChangesThatIsNoneIsDamage) {
+  writeRow("!changes", "many");
+  const auto opened = open();
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.status(), Status::Corrupt);
+  EXPECT_NE(opened.error().message.find("how many changes"), std::string::npos) << opened.error().message;
 }
 
 }  // namespace

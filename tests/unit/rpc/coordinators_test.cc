@@ -19,14 +19,14 @@ TEST(Coordinators, TakesTheNextWhenOneIsAway) {
   Coordinators coordinators(coordinatorAt(parsed({"sim://a", "sim://b", "sim://c"})));
   ASSERT_EQ(coordinators.count(), 3u);
   for (const Status status : {Status::Unreachable, Status::DeadlineExceeded, Status::SessionLost, Status::NotLeader,
-                              Status::Refused, Status::WrongCluster}) {
+                              Status::Refused, Status::WrongCluster, Status::StateBehind}) {
     const PeerAddress& asked = coordinators.current();
     coordinators.note(asked, status);
     EXPECT_NE(coordinators.current(), asked) << name(status);
     EXPECT_TRUE(coordinators.current().is_coordinator);
     EXPECT_EQ(coordinators.current().locators.size(), 1u);
   }
-  EXPECT_EQ(coordinators.current().locators[0].host, "a") << "once round, twice";
+  EXPECT_EQ(coordinators.current().locators[0].host, "b") << "twice round, and one";
 }
 
 TEST(Coordinators, StaysWhereItIsAnswered) {
