@@ -13,7 +13,7 @@ Outcome<std::unique_ptr<Backup>> Backup::open(const BackupConfig& config, const 
 Backup::Backup(std::unique_ptr<FrameStore> store, const BackupConfig& config, const Environment& environment)
     : trace_(environment.trace),
       store_(std::move(store)),
-      judge_(environment.caller, environment.dispatch, environment.coordinator),
+      judge_(environment.caller, environment.dispatch, environment.coordinator, environment.obeys),
       service_({*store_, environment.dispatch, environment.dispatch.backgroundExecutor(), judge_, environment.trace,
                 environment.on_fence, environment.obeys}),
       scrubber_({*store_, environment.dispatch, environment.dispatch.backgroundExecutor(), judge_, environment.trace},

@@ -39,7 +39,8 @@ class Backup {
     /// Told, on the dispatch executor, when a server is fenced for the first time: the coordinator has declared it
     /// dead. May be empty.
     std::function<void()> on_fence;
-    /// Whether commands of this start of the coordinator are carried out. May be empty: of any.
+    /// Whether commands of this start of the coordinator are carried out, and its answers believed. May be empty:
+    /// any's. On any thread.
     std::function<bool(uint64_t start)> obeys = {};
   };
   /// Opens the storage; blocks while it reads what is there. Failure, for a person: as FrameFile::open.

@@ -37,6 +37,7 @@ runtime::Task<ReplicaJudge::Standings> RpcReplicaJudge::standings(std::vector<Se
   const rpc::ControlOutcome outcome =
       co_await rpc::callControl(caller_, executor_, coordinators_, Opcode::CheckMasters, request, response, settings());
   Standings result{.status = outcome.status, .standings = {}, .alive = {}};
+  if (result.status == Status::Ok && obeys_ && !obeys_(response.start())) result.status = Status::RetryLater;
   if (result.status != Status::Ok) co_return result;
   if (response.standings_size() != static_cast<int>(masters.size())) {
     result.status = Status::BadRequest;

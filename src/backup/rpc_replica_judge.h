@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "backup/replica_judge.h"
 #include "rpc/coordinators.h"
 
@@ -9,8 +11,10 @@ namespace ramcore::backup {
 class RpcReplicaJudge final : public ReplicaJudge {
  public:
   /// @param executor  where the askers run.
-  RpcReplicaJudge(rpc::Caller& caller, runtime::Executor& executor, const rpc::PeerAddress& coordinator)
-      : caller_(caller), executor_(executor), coordinators_(coordinator) {}
+  /// @param obeys     as in Backup::Environment: what another coordinator answers counts for nothing. Empty: any
+  RpcReplicaJudge(rpc::Caller& caller, runtime::Executor& executor, const rpc::PeerAddress& coordinator,
+                  std::function<bool(uint64_t start)> obeys)
+      : caller_(caller), executor_(executor), coordinators_(coordinator), obeys_(std::move(obeys)) {}
 
   runtime::Task<Standings> standings(std::vector<ServerId> masters) override;
   runtime::Task<Needed> needed(rpc::PeerAddress master, std::vector<SegmentId> segments) override;
@@ -22,6 +26,7 @@ class RpcReplicaJudge final : public ReplicaJudge {
   rpc::Caller& caller_;
   runtime::Executor& executor_;
   rpc::Coordinators coordinators_;
+  const std::function<bool(uint64_t start)> obeys_;
 };
 
 }  // namespace ramcore::backup

@@ -281,6 +281,7 @@ void CoordinatorService::getMembership(Request request) {
   if (status != Status::Ok) return refuse(std::move(request), status);
   control::GetMembershipResponse response;
   response.set_version(services_.membership.version());
+  response.set_start(services_.history.start());
   for (const Server* server : services_.membership.servers()) {
     if (server->alive) fillMember(*server, *response.add_members());
   }
@@ -299,6 +300,7 @@ runtime::Task<void> CoordinatorService::raiseFloor(Request request) {
   if (status != Status::Ok) co_return refuse(std::move(request), status);
   control::RaiseFloorResponse response;
   wire::fillChange(services_.history.latest(), *response.mutable_change());
+  response.set_start(services_.history.start());
   rpc::replyControl(std::move(request), response);
 }
 
@@ -308,6 +310,7 @@ void CoordinatorService::checkMasters(Request request) {
   if (status == Status::Ok && message.masters_size() > kMastersCheckedMax) status = Status::BadRequest;
   if (status != Status::Ok) return refuse(std::move(request), status);
   control::CheckMastersResponse response;
+  response.set_start(services_.history.start());
   std::set<ServerId> named;
   for (const uint64_t id : message.masters()) {
     const Server* server = services_.membership.find(ServerId(id));
@@ -332,6 +335,7 @@ runtime::Task<void> CoordinatorService::checkClients(Request request) {
   for (const bool valid : checked.valid) response.add_valid(valid);
   for (const Sequence acknowledged : checked.acknowledged) response.add_acknowledged(acknowledged.value);
   response.set_checked_for_ns(checked.checked_for_ns);
+  response.set_start(services_.history.start());
   rpc::replyControl(std::move(request), response);
 }
 

@@ -96,8 +96,8 @@ void ChangeKeeper::note(ChangeRef change) {
 
 // Numbers go on over starts, so the highest is the latest, whatever comes late.
 bool ChangeKeeper::answered(ClusterId cluster, uint64_t start, ChangeRef named, ChangeRef change) {
-  if (start != obeyed_start_ && latest_ != named) return false;
-  obeyed_start_ = start;
+  if (!obeys(start) && latest_ != named) return false;
+  obeyed_start_.store(start, std::memory_order_release);
   if (!change || (latest_ && change.number <= latest_.number)) return true;
   cluster_ = cluster;
   note(change);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 
@@ -17,7 +18,7 @@ namespace ramcore::master {
 /// storage, so that an older copy of that state is found out also after all servers were started again
 /// (coordinator/change_history.h). A server without storage remembers it for as long as it lives.
 ///
-/// Thread: one executor.
+/// Thread: one executor, where nothing else is said.
 class ChangeKeeper {
  public:
   /// Opens the file "heard", or makes it. Blocks. @param storage  nullptr: none; outlives the keeper
@@ -38,9 +39,9 @@ class ChangeKeeper {
   /// @param named   latest() as it was when this server asked
   /// @param change  none: the coordinator does not rely on its own state yet
   [[nodiscard]] bool answered(ClusterId cluster, uint64_t start, ChangeRef named, ChangeRef change);
-  /// Whether a command comes from the start that has answered last. Another one may be that of an older copy, or long
-  /// over; the next renewal tells.
-  bool obeys(uint64_t start) const { return start == obeyed_start_; }
+  /// Whether a command, or the answer to a question, comes from the start that has answered last. Another one may be that
+  /// of an older copy, or long over; the next renewal tells. Any thread.
+  bool obeys(uint64_t start) const { return start == obeyed_start_.load(std::memory_order_acquire); }
   /// The coordinator relies on this change in what it asks or grants. Ends when it is on the disk and may be used, or
   /// when the disk has failed: then this process remembers it for as long as it lives.
   runtime::Task<void> keep(ChangeRef change);
@@ -60,7 +61,7 @@ class ChangeKeeper {
   ChangeRef latest_;
   ChangeRef kept_;  // on the disk
   uint64_t generation_ = 0;
-  uint64_t obeyed_start_ = 0;
+  std::atomic<uint64_t> obeyed_start_{0};  // written by the executor's thread
   bool is_writing_ = false;
   bool has_failed_ = false;
   runtime::Signal written_;

@@ -252,7 +252,7 @@ runtime::Task<void> CoordinatorLink::askMembers() {
         caller_, executor_, coordinator_, Opcode::GetMembership, request, response,
         {.deadline_ns = executor_.clock().nowNs() + kCallNs, .priority = runtime::Priority::Membership});
     if (stop_ || outcome.status == Status::Fenced) break;
-    if (outcome.status != Status::Ok) {
+    if (outcome.status != Status::Ok || !changes_.obeys(response.start())) {
       members_are_old_ = true;
       [[maybe_unused]] const Status woken = co_await changed_.wait(executor_.clock().nowNs() + kRetryNs);
       continue;
@@ -289,6 +289,7 @@ runtime::Task<Status> CoordinatorLink::raiseFloor(SegmentId segment, uint64_t re
       caller_, executor_, coordinator_, Opcode::RaiseFloor, request, response,
       {.deadline_ns = executor_.clock().nowNs() + kCallNs, .priority = runtime::Priority::Membership});
   if (outcome.status != Status::Ok) co_return outcome.status;
+  if (!changes_.obeys(response.start())) co_return Status::RetryLater;
   // Who relies on the floor must be able to tell a coordinator that knows nothing of it.
   co_await changes_.keep(wire::changeOf(response.change()));
   co_return Status::Ok;
@@ -304,6 +305,7 @@ runtime::Task<CoordinatorLink::ClientCheck> CoordinatorLink::checkClients(runtim
       caller_, executor, coordinator_, Opcode::CheckClient, request, response,
       {.deadline_ns = executor.clock().nowNs() + kCallNs, .priority = runtime::Priority::Membership});
   check.status = outcome.status;
+  if (check.status == Status::Ok && !changes_.obeys(response.start())) check.status = Status::RetryLater;
   if (check.status == Status::Ok && response.valid_size() != static_cast<int>(clients.size())) {
     check.status = Status::BadRequest;
   }

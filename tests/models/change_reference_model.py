@@ -38,16 +38,23 @@ RULES = {
     "clusters-are-compared": "an answer and a command count for servers of that cluster alone, in renewals as well",
     "commands-of-known-start": "a server obeys commands of that start alone which has answered its last renewal",
     "questions-name-too": "a question to the coordinator is answered only after the server has named its reference to this start",
+    "late-answers-count-for-nothing": "an answer of another start than before counts only if the server has heard of nothing since "
+                                      "it asked",
+    "answers-of-known-start": "what a question is answered with counts as commands do: from the start that has answered the last "
+                              "renewal",
+    "behind-confirms-nothing": "a coordinator that was told what it lacks while it stored a change does not confirm that",
     "accepting-raises-number": "accepting what is missing raises the number above all that was named",
     "accepting-skips-ids": "accepting skips ids by what may have been handed out, counted from the number that was named",
 }
 
+OF_WHAT_TAKES_TIME = {"late-answers-count-for-nothing", "answers-of-known-start", "behind-confirms-nothing"}
 SKIP = 100  # more than there are changes here
 
-# How often each thing happens at most: starts, changes, copies, exchanges, crashes, acceptances.
-OF_COPIES = (3, 2, 1, 2, 1, 1)
-OF_ACCEPTANCES = (5, 2, 1, 2, 0, 2)
-OF_CLUSTERS = (3, 2, 0, 2, 1, 0)
+# How often each thing happens at most: starts, changes, copies, exchanges, crashes, acceptances, things that take their time.
+OF_COPIES = (3, 2, 1, 2, 1, 1, 0)
+OF_ACCEPTANCES = (5, 2, 1, 2, 0, 2, 0)
+OF_CLUSTERS = (3, 2, 0, 2, 1, 0, 0)
+OF_LATE_ANSWERS = (2, 2, 1, 2, 0, 0, 1)
 
 
 class Change:
@@ -83,6 +90,13 @@ class Command(NamedTuple):
     contradicted: bool
 
 
+class Answer(NamedTuple):
+    """To a renewal."""
+    start: int
+    named: Change  # by the server
+    last: Change
+
+
 class Server(NamedTuple):
     cluster: int = 0  # 0: it has never enlisted
     heard: Change = None
@@ -90,6 +104,9 @@ class Server(NamedTuple):
     obeys: int = 0  # the start that has answered; 0: none in this life
     used: frozenset = frozenset()
     command: Command = None  # on its way
+    answer: Answer = None  # on its way
+    waits_for: int = 0  # the start that stores a change for it
+    told: Command = None  # the answer to that, on its way
 
 
 ORDER = {}
@@ -119,11 +136,13 @@ class World(NamedTuple):
 
 def beginnings(on):
     # A coordinator of another cluster in place of the right one, with a new server. Copies that are accepted, one after the
-    # other. Copies, and two servers of which one knows more.
+    # other. Copies, and two servers of which one knows more; then with answers and changes that take their time.
     old = Server(cluster=1)
-    yield World(Store(), Store(cluster=2), servers=(Server(), old), left=OF_CLUSTERS)
-    yield World(Store(), servers=(old,), left=OF_ACCEPTANCES)
-    yield World(Store(), servers=(old, old), left=OF_COPIES)
+    if not OF_WHAT_TAKES_TIME - on:  # else only the last one meets what is left out
+        yield World(Store(), Store(cluster=2), servers=(Server(), old), left=OF_CLUSTERS)
+        yield World(Store(), servers=(old,), left=OF_ACCEPTANCES)
+        yield World(Store(), servers=(old, old), left=OF_COPIES)
+    yield World(Store(), servers=(old, old), left=OF_LATE_ANSWERS)
 
 
 # --- the coordinator
@@ -212,8 +231,8 @@ def obeyed(server, command, what, on):
     change = command.change
     if command.contradicted:
         raise Violation(what, f"somebody obeys {change.name}, which was made after the coordinator had been told what it lacks")
-    # A command that comes late is of an older state of the same line: epochs and floors are for that. An answer may not be.
-    late = what == "a command" and change.name in server.used
+    # What comes late is of an older state of the same line: epochs and floors are for that. An answer at once may not be.
+    late = what != "an answer" and change.name in server.used
     if lacks(server, change.has, change.given_up) and not late:
         raise Violation(what, f"a server obeys {change.name} of a state that lacks {sorted(lacks(server, change.has, change.given_up))}, "
                         "which it has used")
@@ -224,20 +243,26 @@ def obeyed(server, command, what, on):
 
 
 def named(world, index, on):
-    """A server enlists or renews: gives what becomes of the world, and whether it was answered."""
+    """A server enlists or renews: gives what becomes of the world, and the answer, if it gets one."""
     server, store = world.servers[index], world.store
     if server.cluster not in (0, store.cluster) and "clusters-are-compared" in on:
-        return world, False  # WrongCluster
+        return world, None  # WrongCluster
     if is_behind(world) or not has_change(store, server.heard, on):
         if not has_change(store, server.heard, on):
             world = alarmed(world, server, on)
         if lacks(server, store.has, store.given_up):
             world = world._replace(store=world.store._replace(contradicted=True))
-        return world, False  # StateBehind
+        return world, None  # StateBehind
     if lacks(server, store.has, store.given_up):
         world = world._replace(store=store._replace(contradicted=True))
-    server = heard(server._replace(cluster=server.cluster or store.cluster, obeys=world.runs), store.last, on)
-    return world.with_server(index, server), True
+    return world, Answer(world.runs, server.heard, store.last)
+
+
+def answered(server, answer, cluster, on):
+    is_late = answer.start != server.obeys and answer.named is not server.heard
+    if is_late and "late-answers-count-for-nothing" in on:
+        return server
+    return heard(server._replace(cluster=server.cluster or cluster, obeys=answer.start), answer.last, on)
 
 
 # --- what happens
@@ -252,7 +277,7 @@ def steps(world, on):
 
 def steps_of_coordinator(world, on):
     store = world.store
-    starts, changes, copies, exchanges, _, accepts = world.left
+    starts, changes, copies, exchanges, _, accepts, _ = world.left
     if starts:
         start = world.begun + 1
         begin = world._replace(runs=start, begun=start, forgets=frozenset(), left=world.spend(0))
@@ -276,8 +301,23 @@ def steps_of_coordinator(world, on):
 
 def steps_of_server(world, index, server, on):
     if world.runs:
-        after, answered = named(world, index, on)
-        yield f"server {index} renews: {'answered' if answered else 'refused'}", after
+        after, answer = named(world, index, on)
+        if answer:
+            # It asks one after the other: the answer to one before is not awaited any more.
+            after = after.with_server(index, answered(server, answer, world.store.cluster, on)._replace(answer=None))
+        yield f"server {index} renews: {'answered' if answer else 'refused'}", after
+    if world.left[6]:
+        yield from late_steps_of_server(world, index, server, on)
+    if server.answer:
+        after = answered(server, server.answer, world.store.cluster, on)
+        yield f"the answer reaches server {index}", world.with_server(index, after._replace(answer=None))
+    if server.waits_for:
+        yield f"what server {index} has asked for is stored", stored(world, index, server, on)
+    if server.told:
+        told = server._replace(told=None)
+        if server.obeys == server.told.start or "answers-of-known-start" not in on:
+            told = obeyed(told, server.told, "an answer that was on its way", on)
+        yield f"server {index} hears that it is stored", world.with_server(index, told)
     if server.command:
         yield f"a command reaches server {index}", world.with_server(index, commanded(server, on))
     if world.runs and not is_behind(world) and world.store.last and (server.obeys == world.runs or "questions-name-too" not in on):
@@ -289,7 +329,33 @@ def steps_of_server(world, index, server, on):
         crashed = world._replace(left=world.spend(4))
         for heard_of in {server.kept, server.heard}:
             yield f"server {index} crashes and starts", crashed.with_server(
-                index, server._replace(heard=heard_of, kept=heard_of, obeys=0, command=None))
+                index, server._replace(heard=heard_of, kept=heard_of, obeys=0, command=None, answer=None, waits_for=0, told=None))
+
+
+def late_steps_of_server(world, index, server, on):
+    """What it asks for, and the answer comes later."""
+    if not world.runs or is_behind(world):
+        return
+    if not server.answer:
+        after, answer = named(world, index, on)
+        if answer:
+            yield f"server {index} renews, and the answer takes its time", after._replace(left=world.spend(6)).with_server(
+                index, server._replace(answer=answer))
+    if not server.waits_for and not server.told and world.left[1] and server.obeys == world.runs:
+        yield f"server {index} asks for a change, and the disk takes its time", world._replace(left=world.spend(6)).with_server(
+            index, server._replace(waits_for=world.runs))
+
+
+def stored(world, index, server, on):
+    """The change that the server has asked for is on the disk, and that is answered; or the coordinator is another one."""
+    is_over = world.runs != server.waits_for or not world.left[1]
+    server = server._replace(waits_for=0)
+    if is_over:
+        return world.with_server(index, server)
+    after = changed(world.store, world.runs)
+    if not is_behind(world) or "behind-confirms-nothing" not in on:
+        server = server._replace(told=Command(world.runs, world.store.cluster, after.last, world.store.contradicted))
+    return world._replace(store=after, left=world.spend(1)).with_server(index, server)
 
 
 def commanded(server, on):
@@ -309,6 +375,10 @@ def covered(worlds):
         "another cluster": sum(world.runs != 0 and world.store.cluster == 2 for world in worlds),
         "the right store again": sum(not world.store.missing and bool(world.other and world.other.missing) and world.runs != 0
                                      for world in worlds),
+        "answers of starts that are over": sum(any(server.answer and server.answer.start != world.runs for server in world.servers)
+                                               for world in worlds),
+        "behind while a change is stored": sum(bool(world.store.missing) and any(server.waits_for == world.runs for server in world.servers)
+                                               for world in worlds),
         "late commands": sum(any(server.command and server.command.start != world.runs for server in world.servers) for world in worlds),
     }
 

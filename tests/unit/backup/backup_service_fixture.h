@@ -44,6 +44,7 @@ struct Knowing {
     EXPECT_TRUE(rpc::parseRequest(request, ask));
     ++questions;
     control::CheckMastersResponse answer;
+    answer.set_start(start);
     for (const uint64_t master : ask.masters()) {
       answer.add_standings(standings.contains(master) ? standings[master] : control::STANDING_UNKNOWN);
       if (!alive_at.contains(master)) continue;
@@ -68,6 +69,7 @@ struct Knowing {
   std::set<uint64_t> needed;
   std::vector<uint64_t> asked_segments;
   int questions = 0;
+  uint64_t start = 0;  // of the coordinator; the backup obeys 0
 };
 
 class BackupServiceTest : public testing::Test {
@@ -112,7 +114,8 @@ class BackupServiceTest : public testing::Test {
                       .dispatch = process->dispatch(),
                       .caller = *process->caller,
                       .coordinator = {.id = 0, .locators = {coordinator->locator()}},
-                      .on_fence = [this] { ++fences_told; }});
+                      .on_fence = [this] { ++fences_told; },
+                      .obeys = [](uint64_t start) { return start == 0; }});
     ASSERT_TRUE(opened.ok());
     backup = std::move(opened).value();
     backup->addTo(process->dispatch().services());

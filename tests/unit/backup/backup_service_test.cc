@@ -138,6 +138,20 @@ TEST_F(BackupServiceTest, FramesGoWhenTheirMasterIsReleased) {
   EXPECT_EQ(knowing.questions, questions) << "nothing is left to ask about";
 }
 
+// It may be an older copy that knows nothing of this master.
+TEST_F(BackupServiceTest, WhatACoordinatorThatIsNotObeyedAnswersFreesNothing) {
+  ASSERT_EQ(put(makeHead(1, {SegmentId(1)}), true)->outcome(), Status::Ok);
+  fence();
+  knowing.standings[kMasterId] = control::STANDING_RELEASED;
+  knowing.start = 9;
+  runFor(20 * runtime::kNanosPerSecond);
+  EXPECT_GE(knowing.questions, 2);
+  EXPECT_EQ(backup->store().stats().frames_free.load(), 15u);
+  knowing.start = 0;
+  runFor(11 * runtime::kNanosPerSecond);
+  EXPECT_EQ(backup->store().stats().frames_free.load(), 16u);
+}
+
 // Not every transport keeps the order of requests, and nobody would free the frame again.
 TEST_F(BackupServiceTest, WhatWasFreedBeforeItCameTakesNoFrame) {
   const uint64_t all = backup->store().stats().frames_free.load();

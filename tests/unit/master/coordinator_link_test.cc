@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,8 @@ class CoordinatorLinkTest : public ::testing::Test {
     coordinator_.dispatch.services().add<&CoordinatorLinkTest::enlist>(wire::Opcode::Enlist, *this, rules);
     coordinator_.dispatch.services().add<&CoordinatorLinkTest::renew>(wire::Opcode::RenewServerLease, *this, rules);
     coordinator_.dispatch.services().add<&CoordinatorLinkTest::members>(wire::Opcode::GetMembership, *this, rules);
+    coordinator_.dispatch.services().add<&CoordinatorLinkTest::raiseFloor>(wire::Opcode::RaiseFloor, *this, rules);
+    coordinator_.dispatch.services().add<&CoordinatorLinkTest::checkClients>(wire::Opcode::CheckClient, *this, rules);
     RC_CHECK(coordinator_.endpoint->listen(where_).ok());
   }
   ~CoordinatorLinkTest() override {
@@ -101,6 +104,7 @@ class CoordinatorLinkTest : public ::testing::Test {
     response.set_lease_ns(lease_ns_);
     response.set_membership(version_);
     wire::fillChange(change_, *response.mutable_change());
+    response.set_start(start_);
     rpc::replyControl(std::move(request), response);
   }
   void renew(rpc::Request request) {
@@ -111,11 +115,26 @@ class CoordinatorLinkTest : public ::testing::Test {
     wire::fillChange(change_, *response.mutable_change());
     response.set_lease_ns(lease_ns_);
     response.set_membership(version_);
+    response.set_start(start_);
+    rpc::replyControl(std::move(request), response);
+  }
+  void raiseFloor(rpc::Request request) {
+    wire::control::RaiseFloorResponse response;
+    wire::fillChange(change_, *response.mutable_change());
+    response.set_start(start_of_answers_);
+    rpc::replyControl(std::move(request), response);
+  }
+  void checkClients(rpc::Request request) {
+    wire::control::CheckClientResponse response;
+    response.add_valid(false);
+    response.set_start(start_of_answers_);
     rpc::replyControl(std::move(request), response);
   }
   void members(rpc::Request request) {
+    ++members_asked_;
     if (refusals_-- > 0) return request.reply(Status::RetryLater);
     wire::control::GetMembershipResponse response;
+    response.set_start(start_of_answers_);
     response.set_version(version_);
     for (uint64_t id = 1; id <= alive_; ++id) {
       wire::control::Member& member = *response.add_members();
@@ -123,6 +142,11 @@ class CoordinatorLinkTest : public ::testing::Test {
       member.add_locators("sim://server" + std::to_string(id));
     }
     rpc::replyControl(std::move(request), response);
+  }
+  static runtime::Task<void> askOn(CoordinatorLink& link, runtime::Executor& executor, std::optional<Status>& raised,
+                                   std::optional<CoordinatorLink::ClientCheck>& checked) {
+    raised = co_await link.raiseFloor(SegmentId(3), 1);
+    checked = co_await link.checkClients(executor, std::vector<ClientId>{ClientId(8)});
   }
   template <typename Done>
   bool runUntil(Done done) {
@@ -163,6 +187,9 @@ class CoordinatorLinkTest : public ::testing::Test {
   wire::control::RenewServerLeaseRequest renewal_;
   Status renewal_answer_ = Status::Ok;
   ChangeRef change_{.start = 5, .number = 100};
+  uint64_t start_ = 5;
+  uint64_t start_of_answers_ = 5;  // to what is no enlistment and no renewal
+  int members_asked_ = 0;
   int renewals_ = 0;
   uint64_t version_ = 1;
   uint64_t alive_ = 3;
@@ -246,6 +273,36 @@ TEST_F(CoordinatorLinkTest, WhoLivesIsAskedForAtOnceWhenSomebodyHasHeardOfADeath
   ASSERT_TRUE(runUntil([this] { return observer_.told.back() == 2; }));
   EXPECT_LT(scheduler_.nowNs() - from_ns, 10 * runtime::kNanosPerSecond);
   EXPECT_EQ(renewals_, renewed);
+}
+
+// It may be an older copy that is still there, or one that is long over: it has not named what it has.
+TEST_F(CoordinatorLinkTest, WhatAnotherStartAnswersIsNotBelieved) {
+  lease_ns_ = 1000 * runtime::kNanosPerSecond;
+  start_of_answers_ = 4;
+  start(Status::Ok);
+  ASSERT_TRUE(runUntil([this] { return members_asked_ >= 3; })) << "it asks on";
+  EXPECT_TRUE(observer_.told.empty());
+  change_ = {.start = 4, .number = 101};
+  std::optional<Status> raised;
+  std::optional<CoordinatorLink::ClientCheck> checked;
+  const auto ask = [&] {
+    raised.reset();
+    checked.reset();
+    onServer([&] { askOn(link_, server_.dispatch, raised, checked).detach(); });
+    return runUntil([&] { return raised && checked; });
+  };
+  ASSERT_TRUE(ask());
+  EXPECT_EQ(*raised, Status::RetryLater);
+  EXPECT_EQ(changes_->latest(), (ChangeRef{.start = 5, .number = 100}));
+  EXPECT_EQ(checked->status, Status::RetryLater);
+
+  start_of_answers_ = 5;
+  change_ = {.start = 5, .number = 101};
+  ASSERT_TRUE(ask());
+  EXPECT_EQ(*raised, Status::Ok);
+  EXPECT_EQ(changes_->latest(), change_);
+  EXPECT_EQ(checked->status, Status::Ok);
+  ASSERT_TRUE(runUntil([this] { return !observer_.told.empty(); }));
 }
 
 // A quarter of next to nothing is no pause at all: the server would do nothing but ask.
