@@ -136,14 +136,13 @@ bool SimNetwork::isHushed(const Connection& connection) const {
 }
 
 void SimNetwork::heal(std::string_view a, std::string_view b) {
-  blocked_.erase({std::string(a), std::string(b)});
-  blocked_.erase({std::string(b), std::string(a)});
-  releaseHeld();
+  const size_t healed =
+      blocked_.erase({std::string(a), std::string(b)}) + blocked_.erase({std::string(b), std::string(a)});
+  if (healed != 0) releaseHeld();
 }
 
 void SimNetwork::rejoin(std::string_view node) {
-  isolated_.erase(std::string(node));
-  releaseHeld();
+  if (isolated_.erase(std::string(node)) != 0) releaseHeld();
 }
 
 void SimNetwork::healAll() {
