@@ -16,6 +16,13 @@ constexpr uint64_t kStaleTicks = 16'000;
 // For how long at least nothing has come when the thread may nap.
 constexpr int64_t kFirstNapNs = 10 * runtime::kNanosPerMicro;
 
+// Bounds by the number of sessions mean what there are places for.
+DatagramOptions withinPlaces(DatagramOptions options) {
+  RC_CHECK(options.own_places < options.places_max && options.places_max <= 65'536);
+  options.sessions_max = std::min(options.sessions_max, options.places_max - options.own_places);
+  return options;
+}
+
 }  // namespace
 
 Limits DatagramEndpoint::limitsOf(const DatagramOptions& options) {
@@ -33,7 +40,7 @@ Limits DatagramEndpoint::limitsOf(const DatagramOptions& options) {
 
 DatagramEndpoint::DatagramEndpoint(const DatagramOptions& options, DatagramContext context, const Limits& limits,
                                    std::vector<FramePort*> ports, const Identity& identity)
-    : options_(options),
+    : options_(withinPlaces(options)),
       context_(std::move(context)),
       limits_(limits),
       identity_(identity),

@@ -21,8 +21,12 @@ struct DatagramOptions {
   std::string_view scheme = "dpdk";
   /// Calls in flight on one session, 1..wire::kSlotCountMax. The smaller of both sides' counts.
   uint16_t slots_per_session = 64;
-  /// Sessions of an endpoint, at most 65,536; more are refused.
+  /// Sessions of an endpoint; more are refused. What is above `places_max` less `own_places` counts as that.
   uint32_t sessions_max = 4096;
+  /// Sessions in any state that have a number, of which the place is 16 bits: 1..65,536.
+  uint32_t places_max = 65'536;
+  /// Of these, those that peers cannot take: our own connects find one, whoever comes.
+  uint32_t own_places = 8'192;
   /// Accepted sessions that have not yet proven who they are; for one more an old one is dropped.
   uint32_t greetings_max = 128;
   int64_t greeting_timeout_ns = 5 * runtime::kNanosPerSecond;
@@ -222,7 +226,8 @@ class DatagramEndpoint final : public Endpoint {
     return session != nullptr && session->state == Session::State::Open ? session : nullptr;
   }
   Session* findNumber(uint64_t number) const;
-  Session* addSession();
+  /// nullptr: that many places are taken.
+  Session* addSession(uint32_t places);
   void takeGreeting(const Packet& packet);
   Session* acceptNewcomer(const Packet& packet, const wire::GreetingBody& body);
   bool dropNewcomer();

@@ -51,8 +51,8 @@ Outcome<Locator> DatagramEndpoint::listen(const Locator& where) {
 
 SessionId DatagramEndpoint::connect(const Locator& where, uint64_t expected_id, int64_t deadline_ns) {
   now_ns_ = context_.clock.nowNs();
-  Session* const added = addSession();
-  RC_CHECK_MSG(added != nullptr, "an endpoint has at most 65,536 sessions");
+  Session* const added = addSession(options_.places_max);
+  RC_CHECK_MSG(added != nullptr, "an endpoint has at most 65,536 sessions");  // no peer can bring this about
   Session& session = *added;
   session.is_announced = true;
   session.peer.address = where.toString();
@@ -88,14 +88,14 @@ Session* DatagramEndpoint::findNumber(uint64_t number) const {
   return is_it ? session : nullptr;
 }
 
-// nullptr: all numbers are taken.
-Session* DatagramEndpoint::addSession() {
+// Also sessions that are lost have their place, until the sink has heard of them.
+Session* DatagramEndpoint::addSession(uint32_t places) {
   auto index = static_cast<uint32_t>(sessions_.size());
+  if (index - free_indices_.size() >= places) return nullptr;
   if (!free_indices_.empty()) {
     index = free_indices_.back();
     free_indices_.pop_back();
   } else {
-    if (index > kIndexMask) return nullptr;
     sessions_.emplace_back();
     generations_.push_back(0);
   }
@@ -182,7 +182,7 @@ Session* DatagramEndpoint::acceptNewcomer(const Packet& packet, const wire::Gree
   }
   const bool is_full =
       accepting_count_ >= options_.greetings_max || open_count_ + young_count_ >= options_.sessions_max;
-  Session* const session = is_full && !dropNewcomer() ? nullptr : addSession();
+  Session* const session = is_full && !dropNewcomer() ? nullptr : addSession(options_.places_max - options_.own_places);
   if (session == nullptr) {
     complaints_.complain("refusing a session from " + packet.from().toString() +
                          ": there are as many as this process takes");

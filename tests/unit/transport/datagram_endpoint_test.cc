@@ -51,6 +51,26 @@ TEST(DatagramEndpoint, PacketsCarryAMacIfEitherSideWantsOne) {
   }
 }
 
+// However many sessions it is told to take.
+TEST(DatagramEndpoint, PeersLeavePlacesForItsOwnConnects) {
+  constexpr uint32_t kPlaces = 24;
+  constexpr uint32_t kOwn = 8;
+  Lan lan;
+  Station server(
+      lan, 1,
+      {.role = Role::Server, .options = {.sessions_max = 1'000'000, .places_max = kPlaces, .own_places = kOwn}});
+  Station peer(lan, 2, {.role = Role::Server});
+  server.listen();
+  peer.listen();
+  for (uint32_t i = 0; i < kPlaces - kOwn; ++i) peer.open(server);
+  peer.connect(server, 20 * kMilli);
+  ASSERT_TRUE(runUntil(lan, {&server, &peer}, [&] { return !peer.lost.empty(); }));
+  EXPECT_GT(server.trace.count("there are as many as this process takes"), 0u);
+  EXPECT_EQ(server.endpoint->sessionCount(), kPlaces - kOwn);
+  for (uint32_t i = 0; i < kOwn; ++i) server.open(peer);
+  EXPECT_EQ(server.endpoint->sessionCount(), kPlaces);
+}
+
 TEST(DatagramEndpoint, ASecondLongMessageInASlotIsAsFastAsTheFirst) {
   Lan lan;
   Station server(lan, 1, {.role = Role::Server, .options = {.slots_per_session = 1}});
