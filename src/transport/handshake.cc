@@ -65,11 +65,12 @@ std::string refusalText(HandshakeRefusal reason, uint16_t peer_version) {
     case HandshakeRefusal::NotLocal:
       return "the peer runs without a cluster secret and talks to its own machine only; give both a secret file";
     case HandshakeRefusal::Malformed:
-      return "the peer could not read our handshake";
+      return "the peer could not read our handshake; run the same release on both sides";
     case HandshakeRefusal::ClusterId:
-      return "the peer belongs to another cluster of the same name";
+      return "the peer belongs to another cluster of the same name; correct the address, or give each cluster its own "
+             "name";
     case HandshakeRefusal::Busy:
-      return "the peer has as many sessions as it takes";
+      return "the peer has as many sessions as it takes for now; raise its --sessions-max, or its limit of open files";
     case HandshakeRefusal::None:
       break;
   }

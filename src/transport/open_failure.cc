@@ -7,9 +7,16 @@ namespace ramcore::transport {
 
 std::string connectFailureText(int error) {
   if (error == ECONNREFUSED) return "connection refused; check that it runs and listens there";
+  if (error == EMFILE || error == ENFILE) return noSocketText(error);
   std::string text = std::strerror(error);
   if (text[0] >= 'A' && text[0] <= 'Z') text[0] = static_cast<char>(text[0] - 'A' + 'a');
   return text + "; check the address, and the network between here and there";
+}
+
+std::string noSocketText(int error) {
+  if (error == EMFILE) return std::string(kNoDescriptor);
+  if (error == ENFILE) return "this machine may open no more files; raise /proc/sys/fs/file-max";
+  return "the system makes no socket: " + std::string(std::strerror(error)) + "; check the memory of this machine";
 }
 
 std::string unknownHostText(std::string_view host) {

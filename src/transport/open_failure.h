@@ -12,9 +12,18 @@ inline constexpr std::string_view kNoAnswerInTime =
     "no answer in time; check that it runs there and that no firewall is in between";
 inline constexpr std::string_view kLeftInHandshake =
     "it ended the connection during the handshake; check that a Ramcore process listens there, and its log";
+/// The same for who connects and for who accepts.
+inline constexpr std::string_view kTooManySessions =
+    "this process has as many sessions as it may; raise its --sessions-max";
+inline constexpr std::string_view kNoDescriptor =
+    "this process may open no more files; raise its limit (ulimit -n, LimitNOFILE= of the unit)";
+inline constexpr std::string_view kNotWatched =
+    "the system lets this user watch no more descriptors; raise /proc/sys/fs/epoll/max_user_watches";
 
 /// Of a `connect` that failed with `error` of the system (errno).
 std::string connectFailureText(int error);
+/// Of a socket that the system did not make (errno).
+std::string noSocketText(int error);
 /// Of a host that has no address, says who has to know.
 std::string unknownHostText(std::string_view host);
 /// Of a host that could not be looked up just now.

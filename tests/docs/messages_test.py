@@ -64,6 +64,30 @@ def source_folders():
     return folders
 
 
+def read(*path):
+    with open(os.path.join(ROOT, *path), encoding="utf-8") as file:
+        return file.read()
+
+
+def refusals_of_the_code():
+    """What a side that is refused says, by the number of the reason. A number in a text is whatever it is."""
+    body = re.search(r"enum class HandshakeRefusal[^{]*\{(.*?)\};", read("src", "wire", "handshake_messages.h"), re.S).group(1)
+    numbers = {name: int(number) for name, number in re.findall(r"(\w+) = (\d+)", body)}
+    source = read("src", "transport", "handshake.cc")
+    version = "".join(LITERAL.findall(re.search(r"std::string versionText.*?\n\}", source, re.S).group()))
+    switch = re.search(r"std::string refusalText.*?\n\}", source, re.S).group()
+    said = {}
+    for name, text in re.findall(r"case HandshakeRefusal::(\w+):\s*return (.*?);\n", switch, re.S):
+        said[numbers[name]] = version if text.startswith("versionText(") else "".join(LITERAL.findall(text))
+    return numbers, said
+
+
+def refusals_in_the_document():
+    table = re.search(r"^\| Reason \|.*\n\|[-|]*\|\n((?:\|.*\n)*)", read("docs", "transport.md"), re.M).group(1)
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
+    return {int(reason.split()[0]): text for reason, text in rows}
+
+
 def quoted_messages(text):
     """What stands in the first column of the table with the heading `Message` or `What you see`."""
     messages = []
@@ -112,6 +136,15 @@ class MessagesTest(unittest.TestCase):
             for message in messages:
                 with self.subTest(document=name, message=message):
                     self.assertTrue(is_message(message, folders), "nothing says that")
+
+    def test_the_table_of_refusals_is_what_is_said(self):
+        numbers, said = refusals_of_the_code()
+        self.assertEqual(set(said), set(numbers.values()) - {0})
+        documented = {reason: re.sub(r" \d+", " ", text) for reason, text in refusals_in_the_document().items()}
+        self.assertEqual(documented, said)
+        for reason, text in said.items():
+            # The other end of a search for a server hears it, and searches elsewhere by itself.
+            self.assertEqual(";" in text, reason != numbers["WrongServerId"], "a cause, and a remedy: " + text)
 
 
 if __name__ == "__main__":

@@ -88,9 +88,8 @@ bool HostilePeer::accept(const Step& step) {
   const int64_t until_ns = clock_.nowNs() + 10 * runtime::kNanosPerSecond;
   socket_.reset();
   while (!socket_ && clock_.nowNs() < until_ns) {
-    bool is_exhausted = false;
     SocketAddress from;
-    socket_ = acceptFrom(listening_.get(), from, is_exhausted);
+    static_cast<void>(acceptFrom(listening_.get(), socket_, from));
     step();
   }
   return socket_ && meet(HandshakeSide::Acceptor, step);

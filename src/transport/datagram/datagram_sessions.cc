@@ -184,8 +184,7 @@ Session* DatagramEndpoint::acceptNewcomer(const Packet& packet, const wire::Gree
       accepting_count_ >= options_.greetings_max || open_count_ + young_count_ >= options_.sessions_max;
   Session* const session = is_full && !dropNewcomer() ? nullptr : addSession(options_.places_max - options_.own_places);
   if (session == nullptr) {
-    complaints_.complain("refusing a session from " + packet.from().toString() +
-                         ": there are as many as this process takes");
+    complaints_.complain("refusing a session from " + packet.from().toString() + ": " + std::string(kTooManySessions));
     return nullptr;
   }
   ++accepting_count_;

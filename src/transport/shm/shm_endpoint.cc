@@ -102,14 +102,13 @@ SessionId ShmEndpoint::connect(const Locator& where, uint64_t expected_id, int64
   // A server lists its paths to everybody, also to those who cannot use them: no word about that, and none to the
   // server. A coordinator's was named by somebody.
   const bool is_listed = expected_id != 0;
-  Result<Descriptor> socket =
-      is_listed && belongsToAnotherUser(where.path) ? Result<Descriptor>(Status::Refused) : connectTo(where.path);
+  Outcome<Descriptor> socket = is_listed && belongsToAnotherUser(where.path)
+                                   ? Failure{Status::Refused, "it is another user's"}
+                                   : connectTo(where.path);
   Session& session = addSession(socket.ok() ? std::move(socket).value() : Descriptor());
   session.is_announced = true;
   if (!socket.ok()) {
-    const std::string why = socket.status() == Status::Refused
-                                ? "it is another user's"
-                                : "nobody listens there; check that it runs on this machine, as this user";
+    const std::string& why = socket.error().message;
     context_.trace.debug("shm: " + where.toString() + " cannot be used: " + why);
     session.open_failure = {.kind = OpenFailure::Kind::Unreachable, .text = why};
     lose(session, Status::Unreachable);

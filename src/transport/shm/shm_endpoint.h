@@ -90,7 +90,7 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   void keepHouse(MessageSink& sink, int64_t now_ns);
   void acceptConnections(int64_t now_ns);
   void lookAtSocket(Session& session, MessageSink& sink);
-  void refuseWaiting(int64_t now_ns);
+  void refuseConnections(int64_t now_ns);
   void acceptConnection(Descriptor socket, int64_t now_ns);
   bool dropNewcomer();
   void stepGreeting(Session& session, MessageSink& sink);

@@ -28,13 +28,6 @@ constexpr int kSocketReadsPerLook = 4;
 // many can be there they are read.
 constexpr uint32_t kNapsMax = 32;
 
-// So that whoever connected tries again.
-void sayBusy(int socket) {
-  wire::HandshakeRefused refused = busyRefusal();
-  size_t sent = 0;
-  (void)sendSome(socket, bytesOf(refused), sent);
-}
-
 }  // namespace
 
 Outcome<Locator> ShmEndpoint::listen(const Locator& where) {
@@ -43,9 +36,7 @@ Outcome<Locator> ShmEndpoint::listen(const Locator& where) {
   if (!listening.ok()) return listening.error();
   const EpollSleeper::Key key = sleeper_.listen(listening->fd(), EPOLLIN, listener_);
   if (key == EpollSleeper::kNoKey) {
-    return Failure{Status::IoError,
-                   "the system lets this user watch no more descriptors; raise "
-                   "/proc/sys/fs/epoll/max_user_watches"};
+    return Failure{Status::IoError, "cannot listen at " + where.toString() + ": " + std::string(kNotWatched)};
   }
   listener_.socket = std::move(listening).value();
   listener_.key = key;
@@ -122,11 +113,12 @@ void ShmEndpoint::lookAtSocket(Session& session, MessageSink& sink) {
 void ShmEndpoint::acceptConnections(int64_t now_ns) {
   if (listener_.pause.lasts(now_ns)) return;
   for (int i = 0; i < kAcceptsPerLook; ++i) {
-    bool is_exhausted = false;
-    Descriptor socket = listener_.socket.accept(is_exhausted);
-    if (is_exhausted) return refuseWaiting(now_ns);
+    Descriptor socket;
+    const Accepted accepted = listener_.socket.accept(socket);
+    if (accepted == Accepted::Exhausted) return refuseConnections(now_ns);
     listener_.pause.forget();
-    if (!socket) {
+    if (accepted == Accepted::Gone) continue;
+    if (accepted == Accepted::Nobody) {
       listener_.is_ready = false;
       return;
     }
@@ -135,21 +127,10 @@ void ShmEndpoint::acceptConnections(int64_t now_ns) {
   callHouse();  // for the others
 }
 
-// No descriptor is left for who waits, if anybody does. They are told, so that they come back later; nothing is
-// accepted for a while then.
-void ShmEndpoint::refuseWaiting(int64_t now_ns) {
-  spare_.reset();
-  for (int i = 0; i < AcceptPause::kRefusalsMax; ++i) {
-    bool is_exhausted = false;
-    const Descriptor socket = listener_.socket.accept(is_exhausted);
-    if (!socket && !is_exhausted) listener_.is_ready = false;
-    if (!socket) break;
-    complaints_.complain(
-        "refusing a connection: this process may open no more files; raise its limit (ulimit -n, LimitNOFILE= of the "
-        "unit)");
-    sayBusy(socket.get());
-  }
-  spare_ = openSpare();
+void ShmEndpoint::refuseConnections(int64_t now_ns) {
+  listener_.is_ready = refuseWaiting(
+      spare_, [this](Descriptor& socket) { return listener_.socket.accept(socket); },
+      [this] { complaints_.complain("refusing a connection: " + std::string(kNoDescriptor)); });
   if (listener_.is_ready) listener_.pause.begin(now_ns);
 }
 
@@ -163,7 +144,7 @@ void ShmEndpoint::acceptConnection(Descriptor socket, int64_t now_ns) {
   const bool is_full =
       greeting_count_ >= options_.greetings_max || open_count_ + greeting_count_ >= options_.sessions_max;
   if (is_full && !dropNewcomer()) {
-    complaints_.complain("refusing " + who + ": there are as many sessions as this process takes");
+    complaints_.complain("refusing " + who + ": " + std::string(kTooManySessions));
     sayBusy(socket.get());
     return;
   }

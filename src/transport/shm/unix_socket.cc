@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "transport/open_failure.h"
+
 namespace ramcore::transport::shm {
 namespace {
 
@@ -125,19 +127,16 @@ bool belongsToAnotherUser(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 && status.st_uid != ::geteuid();
 }
 
-Descriptor ListeningSocket::accept(bool& exhausted) const {
-  Descriptor accepted(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  exhausted = !accepted && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
-  return accepted;
-}
-
-Result<Descriptor> connectTo(const std::string& path) {
+Outcome<Descriptor> connectTo(const std::string& path) {
+  const auto unreachable = [](std::string_view why) { return Failure{Status::Unreachable, std::string(why)}; };
   sockaddr_un address;
-  if (!toAddress(path, address)) return Status::Unreachable;
+  if (!toAddress(path, address)) return unreachable("its path is longer than that of a socket may be; correct it");
   Descriptor socket = makeSocket();
-  if (!socket) return Status::Unreachable;
+  if (!socket) return unreachable(noSocketText(errno));
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) return socket;
-  return errno == EAGAIN || errno == EINTR ? Status::RetryLater : Status::Unreachable;
+  // Its queue is full.
+  if (errno == EAGAIN) return unreachable("more connections wait there than it takes; check that it is not stopped");
+  return unreachable("nobody listens there; check that it runs on this machine, as this user");
 }
 
 bool isSameUser(const ucred& peer, uid_t user) { return peer.uid == user; }

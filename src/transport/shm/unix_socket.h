@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "transport/accepting.h"
 #include "transport/descriptor.h"
 #include "transport/stream_io.h"
 
@@ -27,9 +28,8 @@ class ListeningSocket {
   static Outcome<ListeningSocket> open(const std::string& path);
 
   int fd() const { return socket_.get(); }
-  /// The next connection that waits, or none. Never blocks. `exhausted` becomes true if there is no descriptor for one;
-  /// whether one waits the kernel has not looked then.
-  Descriptor accept(bool& exhausted) const;
+  /// The next connection that waits. Never blocks.
+  Accepted accept(Descriptor& socket) const { return acceptNext(socket_.get(), socket); }
 
  private:
   std::string path_;
@@ -43,8 +43,8 @@ bool removeDeadSocket(const std::string& path);
 /// True if the file at `path` is another user's, and so whoever listens there.
 bool belongsToAnotherUser(const std::string& path);
 
-/// Starts to connect; never blocks. Unreachable: nobody listens there. RetryLater: the listener's queue is full.
-Result<Descriptor> connectTo(const std::string& path);
+/// Starts to connect; never blocks. Failure: Unreachable, with cause and remedy.
+Outcome<Descriptor> connectTo(const std::string& path);
 
 /// True if the process at the other end runs as `user`, by what the kernel says.
 bool isSameUser(const ucred& peer, uid_t user);

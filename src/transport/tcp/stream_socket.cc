@@ -76,23 +76,9 @@ Tcp::endpoint localAddress(int socket) {
 
 Accepted acceptFrom(int listener, Descriptor& socket, Tcp::endpoint& from) {
   auto bytes = static_cast<socklen_t>(from.capacity());
-  socket = Descriptor(::accept4(listener, from.data(), &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (socket) {
-    from.resize(bytes);
-    return Accepted::Yes;
-  }
-  switch (errno) {
-    case EAGAIN:
-      return Accepted::Nobody;
-    // The kernel looks for a descriptor before it looks whether anybody waits.
-    case EMFILE:
-    case ENFILE:
-    case ENOBUFS:
-    case ENOMEM:
-      return Accepted::Exhausted;
-    default:
-      return Accepted::Gone;
-  }
+  const Accepted accepted = acceptNext(listener, socket, from.data(), &bytes);
+  if (accepted == Accepted::Yes) from.resize(bytes);
+  return accepted;
 }
 
 void StreamSocket::shutDownSend() { (void)::shutdown(fd_, SHUT_WR); }

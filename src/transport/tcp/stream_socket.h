@@ -3,6 +3,7 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "transport/accepting.h"
 #include "transport/descriptor.h"
 #include "transport/tcp/asio.h"
 
@@ -49,12 +50,6 @@ Descriptor listenAt(const Tcp::endpoint& address, int backlog, Error& error);
 /// The address that it has.
 Tcp::endpoint localAddress(int socket);
 
-enum class Accepted : uint8_t {
-  Yes,
-  Nobody,     ///< none waits
-  Gone,       ///< one waited and has left again, or the network failed it: there may be more
-  Exhausted,  ///< the process or the system has no descriptor, or no memory, for one that may wait
-};
 /// The next connection that waits.
 Accepted acceptFrom(int listener, Descriptor& socket, Tcp::endpoint& from);
 

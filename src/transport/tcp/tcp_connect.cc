@@ -15,8 +15,6 @@ namespace {
 
 constexpr int kAcceptsPerRound = 32;
 constexpr int kBacklog = 1024;
-constexpr std::string_view kNoDescriptor =
-    "this process may open no more files; raise its limit (ulimit -n, LimitNOFILE= of the unit)";
 // Between two attempts to connect that go on beside each other.
 constexpr int64_t kAttemptAgainNs = 300 * runtime::kNanosPerMilli;
 constexpr size_t kAttemptsMax = 8;
@@ -33,13 +31,6 @@ std::vector<Tcp::endpoint> inOrderOfTrial(const Tcp::resolver::results_type& res
   for (const auto& result : results) addresses.push_back(result.endpoint());
   std::reverse(addresses.begin(), addresses.end());
   return addresses;
-}
-
-// So that whoever connected tries again.
-void sayBusy(StreamSocket& socket) {
-  const wire::HandshakeRefused refused = busyRefusal();
-  Error ignored;
-  socket.writeSome(bytesOf(refused), ignored);
 }
 
 bool isNothingYet(const Error& error) {
@@ -115,30 +106,18 @@ void TcpEndpoint::acceptAll(Listener& listener) {
       case Accepted::Gone:
         break;
       case Accepted::Exhausted:
-        return refuseWaiting(listener);
+        return refuseConnections(listener);
     }
   }
 }
 
-// No descriptor is left for who waits, if anybody does: the kernel has not looked. They are told, so that they go
-// elsewhere or come back later; nothing is accepted for a while then.
-void TcpEndpoint::refuseWaiting(Listener& listener) {
-  spare_.reset();
-  for (int i = 0; i < AcceptPause::kRefusalsMax; ++i) {
-    Descriptor socket;
-    Tcp::endpoint from;
-    const Accepted accepted = acceptFrom(listener.socket.get(), socket, from);
-    if (accepted == Accepted::Nobody) {
-      listener.is_ready = false;
-      break;
-    }
-    if (accepted == Accepted::Exhausted) break;  // somebody else has taken the spare one
-    if (accepted == Accepted::Gone) continue;
-    complaints_.complain("refusing the connection from " + textOf(from) + ": " + std::string(kNoDescriptor));
-    StreamSocket leaving(socket.release());
-    sayBusy(leaving);
-  }
-  spare_ = openSpare();
+void TcpEndpoint::refuseConnections(Listener& listener) {
+  Tcp::endpoint from;
+  listener.is_ready = refuseWaiting(
+      spare_, [&](Descriptor& socket) { return acceptFrom(listener.socket.get(), socket, from); },
+      [&] {
+        complaints_.complain("refusing the connection from " + textOf(from) + ": " + std::string(kNoDescriptor));
+      });
   if (listener.is_ready) listener.pause.begin(context_.clock.nowNs());
 }
 
@@ -150,8 +129,8 @@ void TcpEndpoint::accept(StreamSocket socket, Tcp::endpoint from) {
   if (!prepareSocket(socket.fd(), options_.kernel_send_bytes)) return;
   if (session_count_ >= options_.sessions_max || accepting_count_ >= options_.handshakes_max) {
     if (accepting_count_ == 0) {
-      complaints_.complain("refusing a connection from " + textOf(from) + ": there are as many as this process takes");
-      return sayBusy(socket);
+      complaints_.complain("refusing a connection from " + textOf(from) + ": " + std::string(kTooManySessions));
+      return sayBusy(socket.fd());
     }
     dropNewcomer();
   }
@@ -194,7 +173,7 @@ void TcpEndpoint::dropNewcomer() {
   TcpSession& leaving = *sessions[chooseWhoLeaves(newcomers)];
   complaints_.complain("dropping the connection from " + leaving.peer.address +
                        ": there are too many that have not said who they are");
-  sayBusy(leaving.socket);
+  sayBusy(leaving.socket.fd());
   lose(leaving, Status::SessionLost);
 }
 
@@ -208,7 +187,7 @@ SessionId TcpEndpoint::connect(const Locator& where, uint64_t expected_id, int64
   session->peer.address = where.host + ":" + std::to_string(where.port);
   asio::ip::address address;
   if (session_count_ > options_.sessions_max) {
-    failConnect(*session, "this process has as many sessions as it may");
+    failConnect(*session, std::string(kTooManySessions));
   } else if (where.scheme != "tcp") {
     failConnect(*session, "'" + where.toString() + "' is no tcp locator");
   } else if (parseAddress(where.host, address)) {
@@ -262,14 +241,14 @@ void TcpEndpoint::attempt(const SessionPointer& session) {
   auto made = std::make_unique<TcpSession::Attempt>(io_, number);
   Descriptor descriptor = makeStreamSocket(session->connecting_to);
   const bool is_prepared = descriptor && prepareSocket(descriptor.get(), options_.kernel_send_bytes);
-  std::string why = is_prepared ? "" : std::strerror(errno);
+  std::string why = is_prepared ? "" : noSocketText(errno);
   if (is_prepared) {
     Error error;
     made->socket.assign(session->connecting_to.protocol(), descriptor.get(), error);
-    if (error) why = error.message();
+    if (error) why = noSocketText(error.value());
   }
   if (!why.empty()) {
-    if (session->attempts.empty()) failConnect(*session, "no socket: " + why);
+    if (session->attempts.empty()) failConnect(*session, why);
     return;
   }
   static_cast<void>(descriptor.release());
@@ -300,7 +279,7 @@ void TcpEndpoint::onConnected(TcpSession& session, Tcp::socket& socket) {
   Error ignored;
   const bool is_taken = takeSocket(session, StreamSocket(socket.release(ignored)));
   session.attempts.clear();
-  if (!is_taken) return failConnect(session, "no room among what the thread waits for");
+  if (!is_taken) return failConnect(session, std::string(kNotWatched));
   startGreeting(session);
 }
 

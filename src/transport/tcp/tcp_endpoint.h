@@ -89,7 +89,7 @@ class TcpEndpoint final : public Endpoint {
   void failLookup(TcpSession& session, const Error& error);
   void acceptAll(Listener& listener);
   void accept(StreamSocket socket, Tcp::endpoint from);
-  void refuseWaiting(Listener& listener);
+  void refuseConnections(Listener& listener);
   /// What is left of all sessions is for servers: one that clients shut out would end with its lease.
   uint32_t clientsMax() const { return options_.sessions_max - options_.sessions_max / 8; }
   void dropNewcomer();

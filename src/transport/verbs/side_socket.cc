@@ -172,12 +172,10 @@ Outcome<Descriptor> listenAt(const Locator& where, SocketAddress& bound) {
   return socket;
 }
 
-Descriptor acceptFrom(int listener, SocketAddress& peer, bool& exhausted) {
+Accepted acceptFrom(int listener, Descriptor& socket, SocketAddress& peer) {
   peer.length = sizeof(peer.bytes);
-  Descriptor accepted(
-      ::accept4(listener, reinterpret_cast<sockaddr*>(&peer.bytes), &peer.length, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  exhausted = !accepted && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
-  if (accepted) prepareSocket(accepted.get());
+  const Accepted accepted = acceptNext(listener, socket, reinterpret_cast<sockaddr*>(&peer.bytes), &peer.length);
+  if (accepted == Accepted::Yes) prepareSocket(socket.get());
   return accepted;
 }
 

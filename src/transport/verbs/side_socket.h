@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "transport/accepting.h"
 #include "transport/descriptor.h"
 #include "transport/locator.h"
 
@@ -57,9 +58,9 @@ class HostLookup {
 /// A socket that listens; never blocks. Port 0: any free one. Failure: InUse, BadConfig, IoError, with cause and
 /// remedy.
 Outcome<Descriptor> listenAt(const Locator& where, SocketAddress& bound);
-/// The next connection that waits, or none. `exhausted`: there is one, but no descriptor for it.
-Descriptor acceptFrom(int listener, SocketAddress& peer, bool& exhausted);
-/// Begins to connect; none: this system cannot.
+/// The next connection that waits.
+Accepted acceptFrom(int listener, Descriptor& socket, SocketAddress& peer);
+/// Begins to connect; none: this system cannot (errno).
 Descriptor startConnecting(const SocketAddress& address);
 /// What has become of it: 0: connected; EINPROGRESS; or why not.
 int connectError(int socket);

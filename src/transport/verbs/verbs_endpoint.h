@@ -172,7 +172,7 @@ class VerbsEndpoint final : public Endpoint {
   void keepHouseIfDue(MessageSink& sink);
   void keepHouse(MessageSink& sink, int64_t now_ns);
   void acceptConnections(int64_t now_ns);
-  void refuseWaiting(int64_t now_ns);
+  void refuseConnections(int64_t now_ns);
   void acceptConnection(Descriptor socket, const SocketAddress& from, int64_t now_ns);
   bool dropNewcomer();
   void startGreeting(Session& session, bool peer_is_local);

@@ -24,13 +24,6 @@ constexpr int64_t kDueHouseNs = 1 * runtime::kNanosPerMilli;
 constexpr int kAcceptsPerLook = 16;
 constexpr std::byte kCloseByte{'c'};
 
-// So that whoever connected tries again.
-void sayBusy(int socket) {
-  const wire::HandshakeRefused refused = busyRefusal();
-  size_t sent = 0;
-  static_cast<void>(sendSome(socket, bytesOf(refused), sent));
-}
-
 }  // namespace
 
 Outcome<Locator> VerbsEndpoint::listen(const Locator& where) {
@@ -179,14 +172,13 @@ void VerbsEndpoint::takeDeviceEvents() {
 void VerbsEndpoint::acceptConnections(int64_t now_ns) {
   if (accept_pause_.lasts(now_ns)) return;
   for (int i = 0; i < kAcceptsPerLook; ++i) {
-    bool is_exhausted = false;
+    Descriptor socket;
     SocketAddress from;
-    Descriptor socket = acceptFrom(listening_.get(), from, is_exhausted);
-    if (is_exhausted) return refuseWaiting(now_ns);
+    const Accepted accepted = acceptFrom(listening_.get(), socket, from);
+    if (accepted == Accepted::Exhausted) return refuseConnections(now_ns);
     accept_pause_.forget();
-    if (!socket) {
-      // One that left again is no end of the queue.
-      if (errno != EAGAIN && errno != EWOULDBLOCK) continue;
+    if (accepted == Accepted::Gone) continue;
+    if (accepted == Accepted::Nobody) {
       listener_.is_ready = false;
       return;
     }
@@ -195,26 +187,13 @@ void VerbsEndpoint::acceptConnections(int64_t now_ns) {
   callHouse();  // for the others
 }
 
-// No descriptor is left for who waits, if anybody does. They are told, so that they come back later; nothing is
-// accepted for a while then.
-void VerbsEndpoint::refuseWaiting(int64_t now_ns) {
-  spare_.reset();
-  for (int i = 0; i < AcceptPause::kRefusalsMax; ++i) {
-    bool is_exhausted = false;
-    SocketAddress from;
-    const Descriptor socket = acceptFrom(listening_.get(), from, is_exhausted);
-    if (!socket && is_exhausted) break;
-    if (!socket && errno != EAGAIN && errno != EWOULDBLOCK) continue;
-    if (!socket) {
-      listener_.is_ready = false;
-      break;
-    }
-    complaints_.complain(
-        "refusing the connection from " + from.toString() +
-        ": this process may open no more files; raise its limit (ulimit -n, LimitNOFILE= of the unit)");
-    sayBusy(socket.get());
-  }
-  spare_ = openSpare();
+void VerbsEndpoint::refuseConnections(int64_t now_ns) {
+  SocketAddress from;
+  listener_.is_ready = refuseWaiting(
+      spare_, [&](Descriptor& socket) { return acceptFrom(listening_.get(), socket, from); },
+      [&] {
+        complaints_.complain("refusing the connection from " + from.toString() + ": " + std::string(kNoDescriptor));
+      });
   if (listener_.is_ready) accept_pause_.begin(now_ns);
 }
 
@@ -222,7 +201,7 @@ void VerbsEndpoint::acceptConnection(Descriptor socket, const SocketAddress& fro
   const bool is_full =
       accepting_count_ >= options_.greetings_max || open_count_ + young_count_ >= options_.sessions_max;
   if (is_full && !dropNewcomer()) {
-    complaints_.complain("refusing a connection from " + from.toString() + ": there are as many as this process takes");
+    complaints_.complain("refusing a connection from " + from.toString() + ": " + std::string(kTooManySessions));
     return sayBusy(socket.get());
   }
   Session& session = addSession();
@@ -307,7 +286,7 @@ void VerbsEndpoint::connectNext(Session& session) {
     session.key = sleeper_.listen(session.socket.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP, session);
     if (session.key != EpollSleeper::kNoKey) return;
   }
-  failConnect(session, connectFailureText(errno));
+  failConnect(session, session.socket ? std::string(kNotWatched) : connectFailureText(errno));
 }
 
 void VerbsEndpoint::stepConnecting(Session& session) {

@@ -12,6 +12,7 @@
 
 #include "transport/accept_pause.h"
 #include "transport/handshake.h"
+#include "transport/open_failure.h"
 #include "unit/transport/shm_harness.h"
 #include "unit/transport/tcp_harness.h"
 
@@ -75,6 +76,9 @@ struct Tcp {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   }
   static constexpr int kFamily = AF_INET;
+  Locator locator() const {
+    return Locator::parse("tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port))).value();
+  }
   void step() { server.step(); }
   tcp::Side server{tcp::TcpOptions(), Role::Server, 7};
   sockaddr_in address{};
@@ -87,6 +91,7 @@ struct Shm {
     std::strcpy(address.sun_path, folder.socketPath().c_str());
   }
   static constexpr int kFamily = AF_UNIX;
+  Locator locator() const { return folder.locator(); }
   void step() { server.step(); }
   shm::SocketFolder folder;
   shm::Side server{shm::ShmOptions(), Role::Server, 7};
@@ -139,6 +144,17 @@ TYPED_TEST(NoDescriptor, ThereIsAPauseAfterSoManyRefusals) {
   EXPECT_GT(this->place.server.clock.nowNs() - begun_ns, AcceptPause::kLeastNs / 2);
 }
 
+TYPED_TEST(NoDescriptor, WhoConnectsHearsWhatIsMissing) {
+  auto& own = this->place.server;
+  {
+    const Exhaustion exhaustion;
+    own.endpoint->connect(this->place.locator(), 7, own.clock.nowNs() + 10 * runtime::kNanosPerSecond);
+    EXPECT_TRUE(this->until([&] { return !own.sink.lost.empty(); }));
+  }
+  EXPECT_EQ(own.sink.lost[0].second, Status::Unreachable);
+  EXPECT_EQ(own.endpoint->openFailure().text, kNoDescriptor);
+}
+
 TYPED_TEST(NoDescriptor, WithDescriptorsItGoesOn) {
   Knock before(TypeParam::kFamily);
   {
@@ -148,13 +164,7 @@ TYPED_TEST(NoDescriptor, WithDescriptorsItGoesOn) {
   }
   TypeParam* const place = &this->place;
   typename std::conditional_t<std::is_same_v<TypeParam, Tcp>, tcp::Side, shm::Side> client({}, Role::Client, 0);
-  Locator locator;
-  if constexpr (std::is_same_v<TypeParam, Tcp>) {
-    locator = Locator::parse("tcp://127.0.0.1:" + std::to_string(ntohs(place->address.sin_port))).value();
-  } else {
-    locator = place->folder.locator();
-  }
-  client.endpoint->connect(locator, 7, client.clock.nowNs() + 10 * runtime::kNanosPerSecond);
+  client.endpoint->connect(place->locator(), 7, client.clock.nowNs() + 10 * runtime::kNanosPerSecond);
   EXPECT_TRUE(this->until([&] {
     client.step();
     return !client.sink.opened.empty();
