@@ -332,7 +332,9 @@ void Handshake::onProof() {
   // An honest initiator has gone already, and knows both ids from the challenge.
   if (isOfAnotherCluster()) return failCluster();
   if (peer_.role == Role::Client && options_.has_room_for_client && !options_.has_room_for_client()) {
-    return fail(HandshakeRefusal::Busy, Status::Unreachable, "there are as many clients as this process takes");
+    return fail(HandshakeRefusal::Busy, Status::Unreachable,
+                "there are as many clients as this process takes: an eighth of its sessions is for servers; raise its "
+                "--sessions-max");
   }
   sendAccept();
   finish();

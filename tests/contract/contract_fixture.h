@@ -78,6 +78,7 @@ class TransportContract : public ::testing::TestWithParam<Subject> {
 class TransportSecrets : public TransportContract {};
 class TransportClusterNames : public TransportContract {};
 class TransportThreads : public TransportContract {};
+class TransportBounds : public TransportContract {};
 class TransportSleep : public TransportContract {};
 
 }  // namespace ramcore::transport::contract

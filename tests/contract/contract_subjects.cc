@@ -20,6 +20,8 @@ INSTANTIATE_TEST_SUITE_P(All, TransportContract, ::testing::ValuesIn(subjects())
 INSTANTIATE_TEST_SUITE_P(Able, TransportSecrets, ::testing::ValuesIn(subjectsWith(&Abilities::has_secrets)), nameOf);
 INSTANTIATE_TEST_SUITE_P(Able, TransportClusterNames, ::testing::ValuesIn(subjectsWith(&Abilities::has_cluster_name)),
                          nameOf);
+INSTANTIATE_TEST_SUITE_P(Able, TransportBounds, ::testing::ValuesIn(subjectsWith(&Abilities::has_sessions_max)),
+                         nameOf);
 INSTANTIATE_TEST_SUITE_P(Able, TransportThreads, ::testing::ValuesIn(subjectsWith(&Abilities::any_thread_release)),
                          nameOf);
 INSTANTIATE_TEST_SUITE_P(Able, TransportSleep, ::testing::ValuesIn(subjectsWith(&Abilities::has_sleeper)), nameOf);

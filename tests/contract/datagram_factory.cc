@@ -16,6 +16,7 @@ constexpr uint64_t kSwitchEventsMax = 100'000;
 datagram::DatagramOptions optionsOf(const NodeOptions& node) {
   datagram::DatagramOptions options;
   options.slots_per_session = node.slots_per_session;
+  options.sessions_max = node.sessions_max;
   options.idle_probe_ns = runtime::kNanosPerSecond / 10;
   return options;
 }

@@ -167,6 +167,41 @@ TEST_P(TransportClusterNames, AnotherClusterNameIsRefused) {
   expectRefused(connect(*client), Status::Refused);
 }
 
+// Servers that clients shut out of each other, or of the coordinator, would end with their leases.
+TEST_P(TransportBounds, AnEighthOfTheSessionsIsKeptFromClients) {
+  constexpr uint32_t kSessionsMax = 16;
+  server = std::make_unique<Process>(*world, Role::Server, 7, "", 8, "contract", kSessionsMax);
+  client = std::make_unique<Process>(*world, Role::Client, 0);
+  place = server->endpoint().listen(world->placeToListen(*server->node, 0)).value();
+  const auto isIn = [&](SessionId attempt) { return std::ranges::count(client->sink.opened, attempt) == 1; };
+  const auto isOut = [&](SessionId attempt) {
+    return std::ranges::count(client->sink.lost, attempt, &std::pair<SessionId, Status>::first) == 1;
+  };
+  const auto enters = [&] {
+    const SessionId attempt = connect(*client);
+    EXPECT_TRUE(until([&] { return isIn(attempt) || isOut(attempt); }));
+    return isIn(attempt);
+  };
+  for (uint32_t i = 0; i < kSessionsMax - kSessionsMax / 8; ++i) ASSERT_TRUE(enters()) << i;
+  EXPECT_FALSE(enters());
+  ASSERT_FALSE(client->sink.lost.empty());
+  EXPECT_EQ(client->sink.lost[0].second, Status::Unreachable) << "it tries again";
+  EXPECT_NE(client->endpoint().openFailure().text.find("--sessions-max"), std::string::npos)
+      << client->endpoint().openFailure().text;
+  // The two that are left: for one of its own, and for another server.
+  const Locator other = client->endpoint().listen(world->placeToListen(*client->node, 1)).value();
+  const SessionId own = server->endpoint().connect(other, 0, world->nowNs() + 10 * kSecond);
+  EXPECT_TRUE(until([&] { return std::ranges::count(server->sink.opened, own) == 1; }));
+  client->identity.role = Role::Server;
+  EXPECT_TRUE(enters());
+  EXPECT_TRUE(until([&] { return server->endpoint().sessionCount() == kSessionsMax; }));
+  // A client that leaves makes room for one.
+  client->endpoint().close(client->sink.opened[0]);
+  EXPECT_TRUE(until([&] { return server->endpoint().sessionCount() == kSessionsMax - 1; }));
+  client->identity.role = Role::Client;
+  EXPECT_TRUE(enters());
+}
+
 TEST_P(TransportContract, TwoListenersAtOnePlaceGiveInUse) {
   server = std::make_unique<Process>(*world, Role::Server, 7);
   client = std::make_unique<Process>(*world, Role::Server, 8);

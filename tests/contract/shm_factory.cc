@@ -14,7 +14,9 @@ class ShmNode final : public Node {
  public:
   ShmNode(runtime::Clock& clock, runtime::Entropy& entropy, const NodeOptions& options, const Identity& identity)
       : sleeper_(clock),
-        transport_({.ring_bytes = 64 * 1024, .slots_per_session = options.slots_per_session},
+        transport_({.ring_bytes = 64 * 1024,
+                    .slots_per_session = options.slots_per_session,
+                    .sessions_max = options.sessions_max},
                    shm::ShmContext{clock, entropy, silentTrace(), &sleeper_}),
         endpoint_(transport_.makeEndpoint(identity)) {}
   Endpoint& endpoint() override { return *endpoint_; }

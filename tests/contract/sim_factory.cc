@@ -71,7 +71,7 @@ class SimulatedWorld final : public World {
 std::unique_ptr<World> makeStreamWorld() { return std::make_unique<SimulatedWorld>(SimMode::Stream); }
 std::unique_ptr<World> makeDatagramWorld() { return std::make_unique<SimulatedWorld>(SimMode::Datagram); }
 
-constexpr Abilities kAbilities{.any_thread_release = false};
+constexpr Abilities kAbilities{.any_thread_release = false, .has_sessions_max = false};
 const Registration kStream({"sim_stream", &makeStreamWorld, kAbilities});
 const Registration kDatagram({"sim_datagram", &makeDatagramWorld, kAbilities});
 

@@ -9,7 +9,7 @@ class TcpNode final : public Node {
  public:
   TcpNode(runtime::Clock& clock, runtime::Entropy& entropy, const NodeOptions& options, const Identity& identity)
       : sleeper_(clock),
-        transport_({.slots_per_session = options.slots_per_session},
+        transport_({.slots_per_session = options.slots_per_session, .sessions_max = options.sessions_max},
                    tcp::TcpContext{clock, entropy, silentTrace(), sleeper_}),
         endpoint_(transport_.makeEndpoint(identity)) {}
   Endpoint& endpoint() override { return *endpoint_; }

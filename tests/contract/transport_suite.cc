@@ -69,10 +69,12 @@ bool CountingOwner::isAnyReleasedTwice() const {
   return std::any_of(lent_.begin(), lent_.end(), [](const auto& lent) { return lent->releases > 1; });
 }
 
-Process::Process(World& where, Role role, uint64_t id, std::string secret, uint16_t slots, std::string cluster_name)
+Process::Process(World& where, Role role, uint64_t id, std::string secret, uint16_t slots, std::string cluster_name,
+                 uint32_t sessions_max)
     : world(where),
       identity{.role = role, .id = id, .cluster_name = std::move(cluster_name), .secret = std::move(secret)},
-      node(where.makeNode({.identity = identity, .slots_per_session = slots}, identity)) {}
+      node(where.makeNode({.identity = identity, .slots_per_session = slots, .sessions_max = sessions_max}, identity)) {
+}
 
 void Process::step() {
   if (node == nullptr) return;

@@ -31,6 +31,7 @@ class Node {
 struct NodeOptions {
   Identity identity;
   uint16_t slots_per_session = 8;
+  uint32_t sessions_max = 4096;  ///< where Abilities say that sessions are bounded
 };
 
 /// Endpoints of one transport that can reach each other.
@@ -61,6 +62,7 @@ struct Abilities {
   bool has_secrets = true;       ///< its handshake uses the cluster secret
   bool has_cluster_name = true;  ///< its handshake compares the names of the clusters
   bool any_thread_release = true;
+  bool has_sessions_max = true;
 };
 
 struct Subject {
@@ -132,7 +134,7 @@ class CountingOwner final : public ChunkOwner {
 /// One process of a test.
 struct Process {
   Process(World& where, Role role, uint64_t id, std::string secret = "", uint16_t slots = 8,
-          std::string cluster_name = "contract");
+          std::string cluster_name = "contract", uint32_t sessions_max = NodeOptions().sessions_max);
   ~Process() { die(); }
 
   void step();

@@ -30,6 +30,7 @@ class DpdkNode final : public Node {
     dpdk.faults = faults;
     dpdk.faults.seed = static_cast<uint64_t>(number);
     dpdk.protocol.slots_per_session = options.slots_per_session;
+    dpdk.protocol.sessions_max = options.sessions_max;
     dpdk.protocol.idle_probe_ns = runtime::kNanosPerSecond / 4;
     auto transport = dpdk::DpdkTransport::open(
         dpdk, {.clock = clock, .entropy = entropy, .trace = stderrTrace("contract"), .wake_by = [this](int64_t ns) {

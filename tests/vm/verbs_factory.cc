@@ -23,6 +23,7 @@ class VerbsNode final : public Node {
     verbs.receive_buffers_max = receive_buffers_max;
     verbs.device = deviceOf(identity.role);
     verbs.slots_per_session = options.slots_per_session;
+    verbs.sessions_max = options.sessions_max;
     verbs.ack_timeout = 18;  // emulated machines are slow
     verbs.windows = verbs::VerbsOptions::Windows::Everywhere;
     auto transport = verbs::VerbsTransport::open(

@@ -165,10 +165,9 @@ void addProcessFlags(CLI::App& app, ProcessSettings& settings) {
   app.add_option("--workers", settings.workers, "Threads for long requests and background work")
       ->envname("RAMCORE_WORKERS")
       ->check(CLI::Range(1, 32));
-  app.add_option(
-         "--sessions-max", settings.sessions_max,
-         "Sessions that each transport of this process takes, others are refused; fewer where the hard limit of "
-         "open files (ulimit -Hn) is less, and over dpdk 57344 at most")
+  app.add_option("--sessions-max", settings.sessions_max,
+                 "Sessions that each transport of this process takes, an eighth of them kept from clients; others are "
+                 "refused; fewer where the hard limit of open files (ulimit -Hn) is less, and over dpdk 57344 at most")
       ->envname("RAMCORE_SESSIONS_MAX")
       ->check(CLI::Range(16, 1'000'000));
   app.set_config("--config", "", "TOML file with the same names as the flags (without dashes in front)");

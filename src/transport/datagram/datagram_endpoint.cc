@@ -48,6 +48,7 @@ DatagramEndpoint::DatagramEndpoint(const DatagramOptions& options, DatagramConte
       address_(ports_.at(0)->facts().address),
       no_seal_(Handshake::Key{}, true, false),
       complaints_(context_.clock, context_.trace, "dpdk: "),
+      clients_(options_.sessions_max),
       leaving_(ports_.size()) {
   uint32_t packet_bytes = wire::kPacketBytesMax;
   for (const FramePort* port : ports_) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/client_share.h"
 #include "transport/complaints.h"
 #include "transport/datagram/lent_frames.h"
 #include "transport/datagram/session.h"
@@ -285,6 +286,7 @@ class DatagramEndpoint final : public Endpoint {
   uint32_t open_count_ = 0;
   uint32_t young_count_ = 0;      // not open yet
   uint32_t accepting_count_ = 0;  // of these, those that were accepted
+  ClientShare clients_;           // of the open ones
   uint64_t bad_count_ = 0;
   uint16_t listening_ = 0;
   std::vector<Locator> locators_;

@@ -195,12 +195,14 @@ Session* DatagramEndpoint::acceptNewcomer(const Packet& packet, const wire::Gree
   session->route.port = packet.port;
   session->route.address = packet.from();
   session->peer.address = std::string(options_.scheme) + "://" + packet.from().toString();
-  session->greeting = std::make_unique<GreetingStream>(HandshakeOptions{.side = HandshakeSide::Acceptor,
-                                                                        .identity = identity_,
-                                                                        .slot_count = options_.slots_per_session,
-                                                                        .peer_is_local = isLocal(ports_[packet.port]),
-                                                                        .locators = locators_},
-                                                       context_.entropy);
+  session->greeting =
+      std::make_unique<GreetingStream>(HandshakeOptions{.side = HandshakeSide::Acceptor,
+                                                        .identity = identity_,
+                                                        .slot_count = options_.slots_per_session,
+                                                        .peer_is_local = isLocal(ports_[packet.port]),
+                                                        .locators = locators_,
+                                                        .has_room_for_client = [this] { return clients_.hasRoom(); }},
+                                       context_.entropy);
   return session;
 }
 
@@ -226,6 +228,8 @@ void DatagramEndpoint::stepGreeting(Session& session) {
   if (handshake.isBad()) {
     ++bad_count_;
     complaints_.complain("refusing " + session.peer.address + ": " + handshake.failureText());
+  } else if (session.is_accepted && handshake.status() == Status::Unreachable) {
+    complaints_.complain("no session with " + session.peer.address + ": " + handshake.failureText());
   } else if (!session.is_accepted) {
     context_.trace.info(session.peer.address + ": " + handshake.failureText());
   }
@@ -265,7 +269,8 @@ void DatagramEndpoint::openSession(Session& session) {
   session.peer = handshake.peer();
   session.peer.address = std::move(address);
   session.peer.transport = limits_.name;
-  session.is_bounded = session.is_accepted && (session.peer.role == Role::Client || session.peer.role == Role::Admin);
+  session.is_bounded = session.is_accepted && ClientShare::isOf(session.peer.role);
+  if (session.is_bounded) clients_.add();
   const Handshake::Key& key = handshake.sessionKey();
   session.channel =
       std::make_unique<Channel>(handshake.slotCount(), PacketSeal(key, !session.is_accepted, session.wants_seal),
@@ -330,6 +335,7 @@ void DatagramEndpoint::lose(Session& session, Status reason) {
     --young_count_;
     if (session.is_accepted) --accepting_count_;
   }
+  if (session.is_bounded) clients_.remove();
   session.state = Session::State::Lost;
   session.lost_reason = reason;
   lost_.push_back(&session);

@@ -42,6 +42,8 @@ class Greeting {
   const std::string& failureText() const { return failure_text_; }
   /// True if the failure was bytes that no honest peer sends, or the end in the middle of them.
   bool isBad() const { return is_bad_; }
+  /// True if one side has refused the other one.
+  bool isRefusal() const { return handshake_.state() == Handshake::State::Failed; }
   /// As Handshake::wasForAnother().
   bool wasForAnother() const { return handshake_.wasForAnother(); }
 

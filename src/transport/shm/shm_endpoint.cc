@@ -59,7 +59,8 @@ ShmEndpoint::ShmEndpoint(const ShmOptions& options, const ShmContext& context, c
       limits_(limitsOf(options)),
       identity_(identity),
       complaints_(context.clock, context.trace, "shm: "),
-      sleeper_(context.sleeper != nullptr ? *context.sleeper : own_sleeper_.emplace(context.clock)) {}
+      sleeper_(context.sleeper != nullptr ? *context.sleeper : own_sleeper_.emplace(context.clock)),
+      clients_(options.sessions_max) {}
 
 ShmEndpoint::~ShmEndpoint() {
   sleeper_.unlisten(listener_.key);
@@ -135,7 +136,10 @@ std::unique_ptr<Greeting> ShmEndpoint::makeGreeting(HandshakeSide side, uint64_t
   handshake.expected_id = expected_id;
   handshake.slot_count = options_.slots_per_session;
   handshake.peer_is_local = true;
-  if (side == HandshakeSide::Acceptor) handshake.locators = locators_;
+  if (side == HandshakeSide::Acceptor) {
+    handshake.locators = locators_;
+    handshake.has_room_for_client = [this] { return clients_.hasRoom(); };
+  }
   return std::make_unique<Greeting>(std::move(handshake), options_.ring_bytes, deadline_ns, context_.entropy);
 }
 
@@ -145,7 +149,8 @@ void ShmEndpoint::openSession(Session& session, MessageSink& sink) {
   session.peer = greeting.peer();
   session.peer.address = address;
   session.peer.transport = limits_.name;
-  session.is_bounded = greeting.isServer() && (session.peer.role == Role::Client || session.peer.role == Role::Admin);
+  session.is_bounded = greeting.isServer() && ClientShare::isOf(session.peer.role);
+  if (session.is_bounded) clients_.add();
   session.channel =
       std::make_unique<Channel>(greeting.takeMemory(), greeting.isServer(), messages_, greeting.slotCount());
   session.greeting.reset();
@@ -160,6 +165,7 @@ void ShmEndpoint::openSession(Session& session, MessageSink& sink) {
 void ShmEndpoint::lose(Session& session, Status reason) {
   if (session.state == Session::State::Lost) return;
   --(session.state == Session::State::Open ? open_count_ : greeting_count_);
+  if (session.is_bounded) clients_.remove();
   session.state = Session::State::Lost;
   session.lost_reason = reason;
   lost_.push_back(&session);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "transport/accept_pause.h"
+#include "transport/client_share.h"
 #include "transport/complaints.h"
 #include "transport/shm/ring_scan.h"
 #include "transport/shm/shm_transport.h"
@@ -117,6 +118,7 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   std::vector<uint32_t> free_indices_;
   uint32_t open_count_ = 0;
   uint32_t greeting_count_ = 0;
+  ClientShare clients_;  // of the open ones
   uint64_t bad_count_ = 0;
   LendingCounts lending_counts_;
 

@@ -186,7 +186,8 @@ void ShmEndpoint::stepGreeting(Session& session, MessageSink& sink) {
       // Servers on several machines may have the same path; who looks for one of them finds that of its own machine.
       if (greeting.wasForAnother()) {
         context_.trace.debug("shm: no session with " + session.peer.address + ": " + greeting.failureText());
-      } else if (greeting.isBad() || greeting.status() != Status::Unreachable) {
+      } else if (greeting.isBad() || greeting.status() != Status::Unreachable ||
+                 (greeting.isServer() && greeting.isRefusal())) {
         complaints_.complain("no session with " + session.peer.address + ": " + greeting.failureText());
       }
       session.open_failure = openFailureOf(greeting.status(), greeting.failureText());

@@ -157,7 +157,8 @@ void TcpEndpoint::closeSocket(TcpSession& session) {
   session.attempts.clear();
 }
 
-// Makes room for another one: to refuse it would let whoever opens connections and leaves them shut out everybody.
+// Makes room for another one, or for a connect of our own: to refuse it would let whoever opens connections and leaves
+// them shut out everybody.
 void TcpEndpoint::dropNewcomer() {
   std::vector<Newcomer> newcomers;
   std::vector<TcpSession*> sessions;
@@ -186,6 +187,7 @@ SessionId TcpEndpoint::connect(const Locator& where, uint64_t expected_id, int64
   session->deadline_ns = deadline_ns;
   session->peer.address = where.host + ":" + std::to_string(where.port);
   asio::ip::address address;
+  if (session_count_ > options_.sessions_max && accepting_count_ != 0) dropNewcomer();
   if (session_count_ > options_.sessions_max) {
     failConnect(*session, std::string(kTooManySessions));
   } else if (where.scheme != "tcp") {
@@ -310,7 +312,7 @@ void TcpEndpoint::startGreeting(TcpSession& session) {
   options.peer_is_local = session.peer_is_local;
   if (session.is_accepted) {
     options.locators = listening_->get();
-    options.has_room_for_client = [this] { return client_count_ < clientsMax(); };
+    options.has_room_for_client = [this] { return clients_.hasRoom(); };
   }
   session.handshake.emplace(std::move(options), context_.entropy);
   session.state = TcpSession::State::Greeting;
@@ -369,10 +371,10 @@ void TcpEndpoint::openSession(TcpSession& session, MessageSink& sink) {
   session.handshake.reset();
   session.state = TcpSession::State::Open;
   session.is_announced = true;
-  session.is_bounded = session.is_accepted && (session.peer.role == Role::Client || session.peer.role == Role::Admin);
+  session.is_bounded = session.is_accepted && ClientShare::isOf(session.peer.role);
   if (session.is_accepted) --accepting_count_;
   ++open_count_;
-  if (session.is_bounded) ++client_count_;
+  if (session.is_bounded) clients_.add();
   sink.onSessionOpen(session.id);
 }
 

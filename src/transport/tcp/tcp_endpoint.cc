@@ -36,6 +36,7 @@ TcpEndpoint::TcpEndpoint(const TcpOptions& options, const TcpContext& context, c
       listening_(std::move(listening)),
       io_(context.sleeper.ioContext()),
       shared_block_(blocks_),
+      clients_(options.sessions_max),
       spare_(openSpare()),
       complaints_(context.clock, context.trace, "tcp: ") {}
 
@@ -83,7 +84,7 @@ void TcpEndpoint::lose(TcpSession& session, Status reason) {
   --session_count_;
   if (session.state == TcpSession::State::Open) {
     --open_count_;
-    if (session.is_bounded) --client_count_;
+    if (session.is_bounded) clients_.remove();
   } else if (session.is_accepted) {
     --accepting_count_;
   }

@@ -4,6 +4,7 @@
 
 #include "transport/accept_pause.h"
 #include "transport/buffer_pool.h"
+#include "transport/client_share.h"
 #include "transport/complaints.h"
 #include "transport/tcp/tcp_session.h"
 #include "transport/tcp/tcp_transport.h"
@@ -90,8 +91,6 @@ class TcpEndpoint final : public Endpoint {
   void acceptAll(Listener& listener);
   void accept(StreamSocket socket, Tcp::endpoint from);
   void refuseConnections(Listener& listener);
-  /// What is left of all sessions is for servers: one that clients shut out would end with its lease.
-  uint32_t clientsMax() const { return options_.sessions_max - options_.sessions_max / 8; }
   void dropNewcomer();
   void startGreeting(TcpSession& session);
   void stepGreeting(TcpSession& session, MessageSink& sink);
@@ -152,7 +151,7 @@ class TcpEndpoint final : public Endpoint {
   std::vector<uint32_t> free_indices_;
   uint32_t session_count_ = 0;  // not lost
   uint32_t open_count_ = 0;
-  uint32_t client_count_ = 0;     // of the open ones, those of clients and administrators
+  ClientShare clients_;           // of the open ones
   uint32_t accepting_count_ = 0;  // accepted and not open
   uint64_t bad_count_ = 0;
   LendingCounts lending_counts_;

@@ -45,6 +45,8 @@ class Greeting {
   Status status() const { return status_; }
   const std::string& failureText() const { return failure_text_; }
   bool isBad() const { return is_bad_; }
+  /// True if one side has refused the other one.
+  bool isRefusal() const { return handshake_.state() == Handshake::State::Failed; }
 
  private:
   enum class Phase : uint8_t { Handshake, Pair, Address, Ready };

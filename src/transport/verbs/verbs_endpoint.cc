@@ -39,7 +39,8 @@ VerbsEndpoint::VerbsEndpoint(const VerbsOptions& options, const VerbsContext& co
       blocks_(device),
       places_(device, usesWindows(options, device)),
       receives_(device, options.receive_buffers_max, [this] { sleeper_.wake(); }),
-      parts_{heads_, blocks_, regions, scratch_, send_counts_, options.copy_below_bytes, options.entries_max} {
+      parts_{heads_, blocks_, regions, scratch_, send_counts_, options.copy_below_bytes, options.entries_max},
+      clients_(options.sessions_max) {
   is_ready_ = makeQueues();
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "transport/accept_pause.h"
+#include "transport/client_share.h"
 #include "transport/complaints.h"
 #include "transport/verbs/decoding.h"
 #include "transport/verbs/receive_buffers.h"
@@ -233,6 +234,7 @@ class VerbsEndpoint final : public Endpoint {
   uint32_t last_tag_ = 0;
   uint32_t open_count_ = 0;
   uint32_t young_count_ = 0;      // not open yet
+  ClientShare clients_;           // of those that are past their handshake
   uint32_t accepting_count_ = 0;  // of these, those that were accepted
   uint64_t bad_count_ = 0;
   uint64_t delivered_count_ = 0;

@@ -215,7 +215,8 @@ void VerbsEndpoint::acceptConnection(Descriptor socket, const SocketAddress& fro
   startGreeting(session, from.isLoopback());
 }
 
-// Makes room for another one: to refuse it would let whoever opens connections and leaves them shut out everybody.
+// Makes room for another one, or for a connect of our own: to refuse it would let whoever opens connections and leaves
+// them shut out everybody.
 bool VerbsEndpoint::dropNewcomer() {
   std::vector<Newcomer> newcomers;
   std::vector<Session*> sessions;
@@ -249,8 +250,8 @@ SessionId VerbsEndpoint::connect(const Locator& where, uint64_t expected_id, int
   if (!is_ready_.ok()) {
     complaints_.complain(is_ready_.error().message);
     failConnect(session, "there are no queues");
-  } else if (open_count_ + young_count_ > options_.sessions_max) {
-    failConnect(session, "this process has as many sessions as it may");
+  } else if (open_count_ + young_count_ > options_.sessions_max && !dropNewcomer()) {
+    failConnect(session, std::string(kTooManySessions));
   } else if (where.scheme != "verbs") {
     failConnect(session, "'" + where.toString() + "' is no verbs locator");
   } else {
@@ -325,7 +326,10 @@ void VerbsEndpoint::startGreeting(Session& session, bool peer_is_local) {
   handshake.expected_id = session.expected_id;
   handshake.slot_count = options_.slots_per_session;
   handshake.peer_is_local = peer_is_local;
-  if (session.is_accepted) handshake.locators = locators_;
+  if (session.is_accepted) {
+    handshake.locators = locators_;
+    handshake.has_room_for_client = [this] { return clients_.hasRoom(); };
+  }
   session.greeting = std::make_unique<Greeting>(std::move(handshake), session.deadline_ns, context_.entropy);
   session.state = Session::State::Greeting;
   session.greeting->start(session.socket.get());
@@ -339,6 +343,9 @@ void VerbsEndpoint::stepGreeting(Session& session, MessageSink& sink) {
       case Greeting::Step::Pending:
         return;
       case Greeting::Step::WantsPair: {
+        // The handshake has just asked whether there is room: others ask before this session is open.
+        session.is_bounded = session.is_accepted && ClientShare::isOf(greeting.peer().role);
+        if (session.is_bounded) clients_.add();
         std::string why;
         auto pair = makePair(session.is_accepted, greeting.slotCount(), why);
         if (pair == nullptr) {
@@ -355,7 +362,8 @@ void VerbsEndpoint::stepGreeting(Session& session, MessageSink& sink) {
         return readSocket(session);
       case Greeting::Step::Failed:
         if (greeting.isBad()) ++bad_count_;
-        if (greeting.isBad() || greeting.status() != Status::Unreachable) {
+        if (greeting.isBad() || greeting.status() != Status::Unreachable ||
+            (greeting.isServer() && greeting.isRefusal())) {
           complaints_.complain("no session with " + session.peer.address + ": " + greeting.failureText());
         }
         session.open_failure = openFailureOf(greeting.status(), greeting.failureText());

@@ -144,7 +144,6 @@ void VerbsEndpoint::openSession(Session& session, MessageSink& sink) {
   session.peer = greeting.peer();
   session.peer.address = std::move(address);
   session.peer.transport = limits_.name;
-  session.is_bounded = session.is_accepted && (session.peer.role == Role::Client || session.peer.role == Role::Admin);
   session.channel = std::make_unique<Channel>(parts_, greeting.takePair(), ++last_tag_, greeting.slotCount(),
                                               greeting.peerReceiveBytes());
   session.channel->session = &session;
@@ -183,6 +182,7 @@ void VerbsEndpoint::lose(Session& session, Status reason) {
     early_count_ -= session.early.size();
     session.early.clear();
   }
+  if (session.is_bounded) clients_.remove();
   session.state = Session::State::Lost;
   session.lost_reason = reason;
   lost_.push_back(&session);

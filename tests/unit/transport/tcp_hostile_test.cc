@@ -355,6 +355,23 @@ TEST_F(TcpFullOfClients, ThereIsStillRoomForAServer) {
   EXPECT_TRUE(entersAs(late));
 }
 
+// However many connections are open that have not said who they are.
+TEST_F(TcpFullOfClients, StrangersLeaveRoomForItsOwnConnects) {
+  std::vector<int> fds;
+  for (int i = 0; i < 8; ++i) fds.push_back(dial());
+  ASSERT_TRUE(until([&] { return isClosed(fds[0]); })) << "for the last one";
+  Side other(makeOptions(), Role::Server, 8);
+  const Locator there = other.endpoint->listen(Locator::parse("tcp://127.0.0.1:0").value()).value();
+  server.endpoint->connect(there, 8, server.clock.nowNs() + 10 * runtime::kNanosPerSecond);
+  EXPECT_TRUE(until([&] {
+    other.step();
+    return server.sink.opened.size() == 2 || !server.sink.lost.empty();
+  }));
+  EXPECT_EQ(server.sink.opened.size(), 2u);
+  EXPECT_TRUE(until([&] { return isClosed(fds[1]); })) << "the oldest of them made room";
+  for (const int fd : fds) ::close(fd);
+}
+
 class TcpSlowReaders : public TcpHostile {
  protected:
   TcpSlowReaders() : TcpHostile(slowOptions()) {}
