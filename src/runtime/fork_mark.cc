@@ -23,16 +23,17 @@ Mark* makePage() {
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   RC_CHECK_MSG(memory != MAP_FAILED, "no memory for one page");
   Mark* const page = new (memory) Mark(0);
-  Mark* known = nullptr;
-  if (!g_page.compare_exchange_strong(known, page)) {
-    ::munmap(memory, bytes);
-    return known;
-  }
+  // Before others have it: a fork in between would not be noticed by who has taken a mark from it.
   if (::madvise(memory, bytes, MADV_WIPEONFORK) != 0) {
     // A kernel before 4.14, or something that imitates one: at least the C library's fork() is noticed.
-    ::pthread_atfork(nullptr, nullptr, [] { g_page.load()->store(0); });
+    ::pthread_atfork(nullptr, nullptr, [] {
+      if (Mark* const known = g_page.load(); known != nullptr) known->store(0);
+    });
   }
-  return page;
+  Mark* known = nullptr;
+  if (g_page.compare_exchange_strong(known, page)) return page;
+  ::munmap(memory, bytes);
+  return known;
 }
 
 }  // namespace
