@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A disk that refuses to flush: its server keeps nothing there any more and says so, others keep the copies, and nothing
-that was acknowledged is lost."""
+that was acknowledged is lost. And one that takes its time for it: that is given to it while nobody waits for the end."""
 
 import os
+import signal
 import subprocess
 import unittest
 
@@ -11,6 +12,9 @@ from cluster_harness import Cluster, Daemon
 # Some of the first flushes succeed, those that make the storage the server's. No later one does.
 BAD_DISK = ["strace", "-D", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync",
             "-e", "inject=fdatasync:error=EIO:when=6+"]
+# They begin only after so many seconds.
+SLOW_S = 30
+SLOW_DISK = BAD_DISK[:-1] + [f"inject=fdatasync:delay_enter={SLOW_S * 1_000_000}:when=6+"]
 
 
 def can_trace():
@@ -52,6 +56,26 @@ class BadDiskTest(unittest.TestCase):
             self.assertEqual(bad.stop(), 0)
             cluster.wait_status(lambda now: now["health"] == "ok" and now["replicas"]["least"] == 3)
             self.assertEqual({key: value for key, (value, _) in cluster.export("t").items()}, written)
+
+    def test_a_signal_ends_a_stop_that_has_begun_by_itself(self):
+        if not can_trace():
+            self.skipTest("this machine forbids to trace processes, so that no flush can be made to take long")
+        with Cluster(servers=3, replicas=3) as cluster:
+            slow = Daemon("s4", SLOW_DISK + cluster.server_arguments("s4"), cluster.path("s4.log"))
+            self.addCleanup(slow.process.kill)
+            slow.wait_ready()
+            cluster.rc("create", "t")
+            for i in range(50):
+                cluster.rc("put", "t", f"key{i}", "value")
+            slow.signal(signal.SIGSTOP)
+            cluster.coordinator.wait_says("(s4) is declared dead", 20)
+            slow.signal(signal.SIGCONT)
+            # It stops, to begin anew, and flushes first what it keeps for others.
+            slow.wait_says("going on as a new server, from nothing")
+            slow.signal(signal.SIGTERM)
+            slow.wait_says("stopping took longer than 5 s; ending without it", SLOW_S / 2)
+            # strace lets it go when the flush is over.
+            self.assertEqual(slow.process.wait(2 * SLOW_S), 1, slow.log())
 
 
 if __name__ == "__main__":

@@ -305,6 +305,11 @@ struct Process::StopJob : runtime::Job, runtime::Timer {
   }
   void look() {
     const int64_t now_ns = process.clock_.nowNs();
+    if (limit_ns > kStopNsMax && process.was_signalled_.load()) {
+      // From now on somebody waits for the end.
+      limit_ns = kStopNsMax;
+      give_up_ns = std::min(give_up_ns, now_ns + kStopNsMax);
+    }
     const bool gives_up = now_ns >= give_up_ns;
     if (!shut_down && (stopped() || gives_up)) {
       shut_down = true;
