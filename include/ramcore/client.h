@@ -50,8 +50,8 @@ struct ClientOptions {
   std::string secret_file;
   /// How long a call may take when its options do not say, retries included.
   std::chrono::nanoseconds default_timeout = std::chrono::seconds(5);
-  /// How long connect() waits for the coordinator. Where waiting cannot help (an unknown host, a refused handshake, a
-  /// port of somebody else) it fails at once.
+  /// How long connect() waits for an answer of the coordinator; not whether that has heard of its servers yet. Where
+  /// waiting cannot help (an unknown host, a refused handshake, a port of somebody else) it fails at once.
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds(5);
   /// How long a waiting thread spins before it sleeps, unless answers mostly take longer. Longer: lower latency of slow
   /// answers, more CPU.

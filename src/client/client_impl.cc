@@ -71,7 +71,7 @@ Failure connectFailure(Status status, const client::CoordinatorStub& coordinator
                           " has an older copy of the cluster's state, and serves nobody; its log says what it misses"};
     case Status::Unreachable:
     case Status::DeadlineExceeded:
-      return {Status::Unreachable, coordinator.whyNoAnswer()};
+      return {coordinator.isReached() ? Status::DeadlineExceeded : Status::Unreachable, coordinator.whyNoAnswer()};
     default:
       return {status, "the coordinator at " + where + " answers " + std::string(name(status)) + "; its log says more"};
   }

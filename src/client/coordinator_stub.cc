@@ -98,8 +98,15 @@ Task<Status> CoordinatorStub::call(Opcode opcode, RequestMessage request, Respon
 }
 
 Task<Status> CoordinatorStub::ping(int64_t deadline_ns) {
-  control::ListTablesResponse response;
-  co_return co_await call(Opcode::ListTables, control::Empty(), response, Effect::None, deadline_ns);
+  control::Empty response;
+  co_return co_await call(Opcode::Ping, control::Empty(), response, Effect::None, deadline_ns);
+}
+
+std::string CoordinatorStub::whyNoAnswer() const {
+  if (!isReached()) return coordinators_.explain(caller_, "client");
+  return "the coordinator at " + places() +
+         " answers, but does not serve yet: it reads its state, or another one is in charge; try again, its log says "
+         "more";
 }
 
 // ---- tables

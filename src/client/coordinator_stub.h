@@ -129,7 +129,8 @@ class CoordinatorStub {
   CoordinatorStub(rpc::Caller& caller, Pacer& pacer, std::vector<rpc::PeerAddress> coordinators,
                   const RetrySettings& retry, runtime::Random random);
 
-  /// Asks for nothing: does anybody answer, and does he take us? Until one has answered, this and every other call ends
+  /// Asks for nothing: does anybody answer, and does he take us? It is answered at once, also while the coordinator
+  /// waits for its servers to speak. Until one has answered, this and every other call ends
   /// at once, with Refused or Unreachable, when each of them refuses us, is no coordinator, or has a name without an
   /// address: waiting does not help there.
   runtime::Task<Status> ping(int64_t deadline_ns);
@@ -139,7 +140,7 @@ class CoordinatorStub {
   bool isReached() const { return coordinators_.isAnyOpen(caller_); }
   /// What keeps us from the coordinators, as it was found last: causes and remedies for a person, on one line. Means
   /// something after a call has ended with Unreachable, Refused or DeadlineExceeded.
-  std::string whyNoAnswer() const { return coordinators_.explain(caller_, "client"); }
+  std::string whyNoAnswer() const;
 
   /// All attempts carry one number, so that the table of a first attempt is known again.
   /// @param tablet_count  0: one per server.

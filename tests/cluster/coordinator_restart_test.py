@@ -5,7 +5,7 @@ import json
 import time
 import unittest
 
-from cluster_harness import Cluster
+from cluster_harness import Cluster, Daemon
 
 
 class CoordinatorRestartTest(unittest.TestCase):
@@ -59,6 +59,24 @@ class CoordinatorRestartTest(unittest.TestCase):
             cluster.run("rcmigrate", "move", tablet["tablet"], "--to", "s2")
             self.assertEqual(cluster.export("t")["k"][0], "v")
             self.assertEqual(cluster.tablets("t")[0]["server"], "s2")
+
+    def test_status_is_told_while_the_coordinator_waits_for_its_servers(self):
+        """For as long as a lease it does not rely on what it has read, unless servers come."""
+        with Cluster(servers=2, death_after_ms=60_000) as cluster:
+            cluster.rc("create", "t")
+            for server in cluster.servers.values():
+                server.kill()
+            cluster.coordinator.kill()
+            cluster.coordinator = Daemon("coordinator", cluster.coordinator_arguments(cluster.coordinator.locators) +
+                                         ["--lease-ms", "60000"], cluster.path("coordinator.log"))
+            cluster.coordinator.wait_ready()
+            status = cluster.status()
+            self.assertEqual({server["name"] for server in status["servers"]}, {"s1", "s2"})
+            # What it does not say yet is no matter of the network.
+            listed = cluster.run("ramcore", "--timeout-ms", "500", "list", check=False)
+            self.assertEqual(listed.returncode, 1)
+            self.assertIn("though the coordinator is there", listed.stderr)
+            self.assertNotIn("firewall", listed.stderr)
 
     def test_servers_stop_serving_when_the_coordinator_stays_away(self):
         """A server whose lease has run out may have been replaced: it must not answer any more."""

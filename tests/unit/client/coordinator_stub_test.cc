@@ -21,12 +21,11 @@ class Answerer {
   void addTo(rpc::ServiceTable& table, Role of) {
     rpc::OpcodeRules rules;
     rules.roles = rpc::allow({of});
-    table.add<&Answerer::answer>(wire::Opcode::ListTables, *this, rules);
+    table.add<&Answerer::answer>(wire::Opcode::Ping, *this, rules);
   }
   void answer(rpc::Request request) {
     ++asked;
-    if (status != Status::Ok) return request.reply(status);
-    rpc::replyControl(std::move(request), wire::control::ListTablesResponse());
+    request.reply(status);
   }
   Status status = Status::Ok;
   int asked = 0;
@@ -108,6 +107,10 @@ TEST_F(CoordinatorStubTest, StaysWhereItIsAskedToComeBack) {
   make({"busy", "other"});
   EXPECT_EQ(name(ping()), "DeadlineExceeded");
   EXPECT_GT(busy.asked, 10);
+  EXPECT_EQ(why().find("no answer in time"), std::string::npos) << "it has answered: " << why();
+  EXPECT_NE(why().find("the coordinator at sim://busy, sim://other answers, but does not serve yet: "),
+            std::string::npos)
+      << why();
   EXPECT_EQ(other.asked, 0);
 }
 
