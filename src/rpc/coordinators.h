@@ -24,7 +24,6 @@ class Coordinators {
   explicit Coordinators(const PeerAddress& address);
 
   const PeerAddress& current() const { return addresses_[current_.load(std::memory_order_relaxed)]; }
-  size_t count() const { return addresses_.size(); }
   /// A call to `asked` ended with `status`: the next one has its turn if there was no answer, or the answer was
   /// NotLeader. What the calls of others have brought about meanwhile stays.
   void note(const PeerAddress& asked, Status status);

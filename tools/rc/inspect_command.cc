@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/id_text.h"
 #include "log/log_reader.h"
 #include "tools/rc/commands.h"
 #include "tools/rc/frame_file_reader.h"
@@ -18,7 +19,6 @@ using backup::FrameInspection;
 using backup::SlotFinding;
 using backup::SlotState;
 using tools::formatBytes;
-using tools::formatHex;
 using tools::formatServer;
 using Json = nlohmann::ordered_json;
 
@@ -99,7 +99,7 @@ void printFile(const FrameFileReader& file, const FrameInspection& inspection) {
     return;
   }
   std::printf("format %u, cluster %s, last used by server %s, generation %" PRIu64 ", %s\n", superblock->format,
-              formatHex(superblock->cluster.value).c_str(), formatServer(superblock->server).c_str(),
+              hexText(superblock->cluster.value).c_str(), formatServer(superblock->server).c_str(),
               superblock->generation, superblock->clean != 0 ? "stopped in order" : "not stopped in order");
   std::printf("%u frames for segments of %s\n", superblock->frame_count, formatBytes(superblock->frame_bytes).c_str());
 }
@@ -160,7 +160,7 @@ Json asJson(const FrameFileReader& file, const FrameInspection& inspection) {
   const auto& superblock = inspection.superblock();
   if (!superblock) return out;
   out["format"] = superblock->format;
-  out["cluster"] = formatHex(superblock->cluster.value);
+  out["cluster"] = hexText(superblock->cluster.value);
   out["server"] = formatServer(superblock->server);
   out["generation"] = superblock->generation;
   out["stopped_in_order"] = superblock->clean != 0;

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/id_text.h"
 #include "client/client_impl.h"
 #include "log/segment_format.h"
 #include "tools/rc/cluster_health.h"
@@ -13,7 +14,6 @@ namespace ramcore::rc {
 namespace {
 
 using tools::formatBytes;
-using tools::formatHex;
 using tools::formatServer;
 using tools::stateOf;
 
@@ -107,7 +107,7 @@ nlohmann::ordered_json toJson(const std::vector<client::ServerSilence>& silences
 nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
   const ClusterHealth health = healthOf(status);
   nlohmann::ordered_json out;
-  out["cluster"] = formatHex(status.cluster.value);
+  out["cluster"] = hexText(status.cluster.value);
   out["name"] = status.name;
   out["health"] = name(health.state);
   out["reasons"] = health.reasons;
@@ -170,8 +170,8 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
     nlohmann::ordered_json tablets = nlohmann::ordered_json::array();
     for (const client::TabletInfo& tablet : table.tablets) {
       tablets.push_back({{"id", tablet.id.value},
-                         {"first_hash", formatHex(tablet.range.first)},
-                         {"last_hash", formatHex(tablet.range.last)},
+                         {"first_hash", hexText(tablet.range.first)},
+                         {"last_hash", hexText(tablet.range.last)},
                          {"epoch", tablet.epoch.value},
                          {"state", stateOf(tablet)},
                          {"owner", formatServer(tablet.owner)}});
@@ -289,7 +289,7 @@ void printLogs(const client::ClusterStatus& status) {
 }
 
 void printTable(const client::ClusterStatus& status) {
-  std::printf("cluster %s (%s)\n", status.name.c_str(), formatHex(status.cluster.value).c_str());
+  std::printf("cluster %s (%s)\n", status.name.c_str(), hexText(status.cluster.value).c_str());
   printHealth(status);
   std::printf("sessions of the coordinator: %s\n", sessionsOf(status.coordinator_transports).c_str());
   std::printf("\n%-8s  %-16s  %-8s  %10s  %10s  %5s  %8s  %7s  %10s  %8s  %12s  %8s  %10s  %s\n", "server", "name",
@@ -314,8 +314,8 @@ void printTable(const client::ClusterStatus& status) {
   for (const client::TableMap& table : status.tables) {
     for (const client::TabletInfo& tablet : table.tablets) {
       std::printf("%-20s  %-10s  %8llu  %-18s  %-18s  %8llu  %-11s  %s\n", table.name.c_str(), nameOf(table.durability),
-                  static_cast<unsigned long long>(tablet.id.value), formatHex(tablet.range.first).c_str(),
-                  formatHex(tablet.range.last).c_str(), static_cast<unsigned long long>(tablet.epoch.value),
+                  static_cast<unsigned long long>(tablet.id.value), hexText(tablet.range.first).c_str(),
+                  hexText(tablet.range.last).c_str(), static_cast<unsigned long long>(tablet.epoch.value),
                   stateOf(tablet).data(), formatServer(tablet.owner).c_str());
     }
   }

@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/id_text.h"
 #include "tools/support/display.h"
 
 namespace ramcore::rcmigrate {
 
-using tools::formatHex;
 using tools::formatServer;
 using tools::stateOf;
 
@@ -30,8 +30,8 @@ std::string asText(const client::ClusterStatus& status, const std::string& name)
     if (!name.empty() && table.name != name) continue;
     for (const client::TabletInfo& tablet : table.tablets) {
       std::snprintf(line.data(), line.size(), "%8" PRIu64 "  %-20.100s %-18s  %-18s %6.2f%%  %-12s %8" PRIu64 "  ",
-                    tablet.id.value, table.name.c_str(), formatHex(tablet.range.first).c_str(),
-                    formatHex(tablet.range.last).c_str(), shareOf(tablet.range) * 100, stateOf(tablet).data(),
+                    tablet.id.value, table.name.c_str(), hexText(tablet.range.first).c_str(),
+                    hexText(tablet.range.last).c_str(), shareOf(tablet.range) * 100, stateOf(tablet).data(),
                     tablet.epoch.value);
       out += line.data();
       out += nameOf(status, tablet.owner) + "\n";
@@ -48,8 +48,8 @@ std::string asJson(const client::ClusterStatus& status, const std::string& name)
     for (const client::TabletInfo& tablet : table.tablets) {
       tablets.push_back({{"tablet", tablet.id.value},
                          {"table", table.name},
-                         {"first_hash", formatHex(tablet.range.first)},
-                         {"last_hash", formatHex(tablet.range.last)},
+                         {"first_hash", hexText(tablet.range.first)},
+                         {"last_hash", hexText(tablet.range.last)},
                          {"share", shareOf(tablet.range)},
                          {"state", stateOf(tablet)},
                          {"epoch", tablet.epoch.value},

@@ -3,8 +3,6 @@
 #include <array>
 #include <cstdio>
 
-#include "base/id_text.h"
-
 namespace ramcore::tools {
 namespace {
 constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -25,8 +23,6 @@ std::string formatSize(uint64_t bytes) {
   for (; bytes != 0 && bytes % 1024 == 0 && unit + 1 < kUnits.size(); ++unit) bytes /= 1024;
   return std::to_string(bytes) + (unit == 0 ? "" : kUnits[unit]);
 }
-
-std::string formatHex(uint64_t value) { return hexText(value); }
 
 std::string formatServer(ServerId id) { return id ? std::to_string(id.value) : "none"; }
 

@@ -15,9 +15,6 @@ namespace ramcore::tools {
 std::string formatBytes(uint64_t bytes);
 /// As --memory takes it: "1GiB", "1537KiB"; bytes without a unit if no unit divides them.
 std::string formatSize(uint64_t bytes);
-/// Key hashes and ids of clusters: "0x00ff..." with 16 digits. Strings in JSON too: many readers keep 53 bits of a
-/// number.
-std::string formatHex(uint64_t value);
 /// Ids of servers, as in the log lines: "17"; "none" for no server.
 std::string formatServer(ServerId id);
 /// What a tablet does: "normal", "moving", "unavailable".

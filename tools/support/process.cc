@@ -398,7 +398,7 @@ Outcome<std::unique_ptr<Process>> Process::open(const ProcessSettings& settings,
 
 // Sessions that find no descriptor are refused less orderly than those beyond a limit, so the limit is set below.
 Outcome<uint32_t> Process::limitSessions() {
-  const uint64_t files = runtime::raiseDescriptorLimit().soft;
+  const uint64_t files = runtime::raiseDescriptorLimit();
   if (files < kOwnFiles + kSessionsLeast) {
     return Failure{Status::BadConfig, "this process may open " + std::to_string(files) + " files; it needs " +
                                           std::to_string(kOwnFiles + kSessionsLeast) +

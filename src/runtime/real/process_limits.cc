@@ -5,14 +5,14 @@
 
 namespace ramcore::runtime {
 
-DescriptorLimit raiseDescriptorLimit() {
+uint64_t raiseDescriptorLimit() {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
   if (limit.rlim_cur < limit.rlim_max) {
     const rlim_t before = std::exchange(limit.rlim_cur, limit.rlim_max);
     if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
   }
-  return {.soft = limit.rlim_cur, .hard = limit.rlim_max};
+  return limit.rlim_cur;
 }
 
 void ignoreFileSizeSignal() { ::signal(SIGXFSZ, SIG_IGN); }

@@ -9,15 +9,9 @@
 
 namespace ramcore::runtime {
 
-/// How many files and sockets this process may have open.
-struct DescriptorLimit {
-  uint64_t soft = 0;
-  uint64_t hard = 0;
-};
-
 /// Raises the soft limit of open files to the hard one, which is what a process may do without asking anybody: the soft
-/// one is 1,024 nearly everywhere, for programs that use select(). Gives what holds afterwards.
-DescriptorLimit raiseDescriptorLimit();
+/// one is 1,024 nearly everywhere, for programs that use select(). Gives how many it may have open afterwards.
+uint64_t raiseDescriptorLimit();
 
 /// A write beyond the limit of file sizes (ulimit -f) gives an error from now on, EFBIG, in place of a signal that ends
 /// the process without a word.

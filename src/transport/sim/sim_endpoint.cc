@@ -112,7 +112,6 @@ void SimEndpoint::openSession(Session& session, const Identity& peer, const std:
   ++open_count_;
   session.peer.role = peer.role;
   session.peer.id = peer.id;
-  session.peer.cluster = peer.cluster;
   session.peer.transport = limits_.name;
   if (session.peer.address.empty()) session.peer.address = "sim://" + peer_node;
 }

@@ -10,15 +10,9 @@
 namespace ramcore::sim {
 namespace {
 
-constexpr int64_t kMilli = runtime::kNanosPerMilli;
-constexpr int64_t kSecond = runtime::kNanosPerSecond;
 // Shorter than the silence after which a server would be declared dead: its tablets could not be recovered yet.
 constexpr int64_t kPauseNsMin = 2'500 * kMilli;
 constexpr int64_t kPauseNsMax = 6'000 * kMilli;
-
-int64_t draw(runtime::Random& random, int64_t first, int64_t last) {
-  return static_cast<int64_t>(random.between(static_cast<uint64_t>(first), static_cast<uint64_t>(last)));
-}
 
 }  // namespace
 

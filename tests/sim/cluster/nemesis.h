@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/clock.h"
 #include "runtime/random.h"
 #include "sim/cluster/cleaning_steps.h"
 #include "sim/cluster/power_watch.h"
@@ -16,6 +17,14 @@
 #include "sim/cluster/sim_run.h"
 
 namespace ramcore::sim {
+
+inline constexpr int64_t kMilli = runtime::kNanosPerMilli;
+inline constexpr int64_t kSecond = runtime::kNanosPerSecond;
+
+/// A time from the seed, `first` and `last` among them.
+inline int64_t draw(runtime::Random& random, int64_t first, int64_t last) {
+  return static_cast<int64_t>(random.between(static_cast<uint64_t>(first), static_cast<uint64_t>(last)));
+}
 
 /// What goes wrong, and what operators do meanwhile: faults of the network, pauses, restarts of the coordinator, moves
 /// and splits of tablets, and the end of a server that is cut off while its last tablet is handed over. One step at a

@@ -4,17 +4,6 @@
 #include "sim/cluster/nemesis.h"
 
 namespace ramcore::sim {
-namespace {
-
-constexpr int64_t kMilli = runtime::kNanosPerMilli;
-constexpr int64_t kSecond = runtime::kNanosPerSecond;
-
-int64_t draw(runtime::Random& random, int64_t first, int64_t last) {
-  return static_cast<int64_t>(random.between(static_cast<uint64_t>(first), static_cast<uint64_t>(last)));
-}
-
-}  // namespace
-
 // ---- cut off
 
 /// One time in which some servers do not reach the coordinator, and it does not reach them.

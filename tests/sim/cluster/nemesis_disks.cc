@@ -3,17 +3,6 @@
 #include "sim/cluster/nemesis.h"
 
 namespace ramcore::sim {
-namespace {
-
-constexpr int64_t kMilli = runtime::kNanosPerMilli;
-constexpr int64_t kSecond = runtime::kNanosPerSecond;
-
-int64_t draw(runtime::Random& random, int64_t first, int64_t last) {
-  return static_cast<int64_t>(random.between(static_cast<uint64_t>(first), static_cast<uint64_t>(last)));
-}
-
-}  // namespace
-
 // A machine that loses its power loses the ends of open replicas that were not flushed, and comes back when it likes.
 // Several may, at once or one after the other, while processes are killed: as long as the promise holds, see
 // PowerWatch.

@@ -17,7 +17,6 @@ std::vector<transport::Locator> parsed(std::initializer_list<const char*> texts)
 
 TEST(Coordinators, TakesTheNextWhenOneIsAway) {
   Coordinators coordinators(coordinatorAt(parsed({"sim://a", "sim://b", "sim://c"})));
-  ASSERT_EQ(coordinators.count(), 3u);
   for (const Status status : {Status::Unreachable, Status::DeadlineExceeded, Status::SessionLost, Status::NotLeader,
                               Status::Refused, Status::WrongCluster, Status::StateBehind}) {
     const PeerAddress& asked = coordinators.current();
