@@ -39,8 +39,8 @@ class ChangeKeeper {
   /// @param named   latest() as it was when this server asked
   /// @param change  none: the coordinator does not rely on its own state yet
   [[nodiscard]] bool answered(ClusterId cluster, uint64_t start, ChangeRef named, ChangeRef change);
-  /// Whether a command, or the answer to a question, comes from the start that has answered last. Another one may be that
-  /// of an older copy, or long over; the next renewal tells. Any thread.
+  /// Whether a command, or the answer to a question, comes from the start that has answered last. Another one may be
+  /// that of an older copy, or long over; the next renewal tells. Any thread.
   bool obeys(uint64_t start) const { return start == obeyed_start_.load(std::memory_order_acquire); }
   /// The coordinator relies on this change in what it asks or grants. Ends when it is on the disk and may be used, or
   /// when the disk has failed: then this process remembers it for as long as it lives.

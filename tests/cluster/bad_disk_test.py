@@ -13,7 +13,7 @@ from cluster_harness import Cluster, Daemon
 BAD_DISK = ["strace", "-D", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync",
             "-e", "inject=fdatasync:error=EIO:when=6+"]
 # They begin only after so many seconds.
-SLOW_S = 30
+SLOW_S = 16
 SLOW_DISK = BAD_DISK[:-1] + [f"inject=fdatasync:delay_enter={SLOW_S * 1_000_000}:when=6+"]
 
 
@@ -73,7 +73,7 @@ class BadDiskTest(unittest.TestCase):
             # It stops, to begin anew, and flushes first what it keeps for others.
             slow.wait_says("going on as a new server, from nothing")
             slow.signal(signal.SIGTERM)
-            slow.wait_says("stopping took longer than 5 s; ending without it", SLOW_S / 2)
+            slow.wait_says("stopping took longer than 5 s; ending without it", SLOW_S - 3)
             # strace lets it go when the flush is over.
             self.assertEqual(slow.process.wait(2 * SLOW_S), 1, slow.log())
 
