@@ -63,6 +63,7 @@ Task<Status> CoordinatorStub::call(Opcode opcode, RequestMessage request, Respon
   co_await pacer_.enter();
   Backoff backoff(retry_);
   bool may_have_happened = false;
+  bool is_behind = false;  // the last one that answered at all
   for (;;) {
     if (pacer_.stopped()) {
       const bool is_known = !may_have_happened || effect == Effect::None;
@@ -83,14 +84,18 @@ Task<Status> CoordinatorStub::call(Opcode opcode, RequestMessage request, Respon
       co_return tells ? outcome.status : Status::OutcomeUnknown;
     }
     may_have_happened |= outcome.may_have_happened || outcome.status == Status::OutcomeUnknown;
+    // Beside it others may be named that do not answer.
+    const bool is_away = outcome.status == Status::Unreachable || outcome.status == Status::SessionLost ||
+                         outcome.status == Status::DeadlineExceeded;
+    is_behind = outcome.status == Status::StateBehind || (is_behind && is_away);
     const int64_t resume_ns = addNs(pacer_.nowNs(), backoff.nextNs(outcome.retry_after_us, random_));
     if (resume_ns >= deadline_ns) {
       // Whatever is stored of it goes on when there is room, and that is what whoever asked has to know.
       if (outcome.status == Status::CoordinatorFull) co_return outcome.status;
       if (may_have_happened && effect != Effect::None) co_return Status::OutcomeUnknown;
+      if (is_behind) co_return Status::StateBehind;
       const bool is_cause = outcome.status == Status::Unreachable || outcome.status == Status::Refused ||
-                            outcome.status == Status::NoSpace || outcome.status == Status::WrongCluster ||
-                            outcome.status == Status::StateBehind;
+                            outcome.status == Status::NoSpace || outcome.status == Status::WrongCluster;
       co_return is_cause ? outcome.status : Status::DeadlineExceeded;
     }
     [[maybe_unused]] const Status woken = co_await pacer_.pauseUntil(resume_ns);

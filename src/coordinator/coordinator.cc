@@ -23,7 +23,8 @@ struct Coordinator::State {
         splits(parts()),
         recoveries(parts()),
         tables(parts(), {&migrations, &splits, &recoveries}),
-        service({journal, history, map, membership, clients, tables, migrations, splits, recoveries, status_calls},
+        service({journal, history, map, membership, clients, tables, migrations, splits, recoveries, status_calls,
+                 environment.trace},
                 options) {}
 
   Parts parts() { return {journal, trace, map, map_lock, membership, masters, tablet_ids}; }
@@ -35,7 +36,7 @@ struct Coordinator::State {
   const std::function<void()> on_behind;
   bool has_begun = false;  ///< the parts have
   bool stores_missing = false;
-  bool has_more_missing = false;  ///< noted since that began
+  bool has_more_missing = false;  ///< noted, and not stored: since that began, or because it failed
   bool told_behind = false;
   Membership membership;
   ClientLeases clients;
@@ -57,7 +58,8 @@ Coordinator::Coordinator(const Environment& environment, const CoordinatorOption
   state_->service.setOnMissing([this](ServerId server, ChangeRef missing) {
     // What else arrives in this round is not answered any more either.
     state_->service.close(Status::StateBehind);
-    if (state_->history.noteMissing(missing)) endForMissing(*state_, server).detach();
+    const bool is_new = state_->history.noteMissing(missing);
+    if (is_new || state_->has_more_missing) endForMissing(*state_, server).detach();
   });
 }
 
@@ -134,8 +136,10 @@ runtime::Task<void> Coordinator::endForMissing(State& state, ServerId server) {
     stored = co_await state.history.storeMissing();
   }
   state.stores_missing = false;
+  // Whoever names it again has it tried again.
+  if (stored != Status::Ok) state.has_more_missing = true;
   // Once: those who name more of them would fill the log. The next start says all that is missing.
-  if (state.told_behind || stored == Status::Shutdown) co_return;
+  if (state.told_behind || state.journal.stopping()) co_return;
   state.told_behind = true;
   state.trace.error(state.history.describeMissing() + (server ? ", says server " + std::to_string(server.value) : "") +
                     "; nobody is served" +

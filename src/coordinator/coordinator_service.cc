@@ -38,11 +38,6 @@ void refuse(Request request, Status status) {
   request.reply(status, soon ? kRetryAfterUs : 0);
 }
 
-// A change that failed because this coordinator is over may have been stored.
-Status ofChange(Status status) {
-  return status == Status::Shutdown || status == Status::NotLeader ? Status::OutcomeUnknown : status;
-}
-
 void replyStatus(Request request, Status status) {
   if (status != Status::Ok) return refuse(std::move(request), status);
   request.reply(Status::Ok);
@@ -135,6 +130,15 @@ Status CoordinatorService::unlessBehind(Status status) const {
   return !is_open_ && closed_ == Status::StateBehind ? closed_ : status;
 }
 
+// Of a change that was begun. Where this coordinator is over it may have been stored, and carried out.
+Status CoordinatorService::ofChange(Status status) const {
+  const Status told = unlessBehind(status);
+  const bool is_over = status == Status::Shutdown || status == Status::NotLeader;
+  const bool may_be =
+      is_over || status == Status::Ok || status == Status::OutcomeUnknown || status == Status::CoordinatorFull;
+  return is_over || (told == Status::StateBehind && may_be) ? Status::OutcomeUnknown : told;
+}
+
 template <typename Message>
 Status CoordinatorService::receiveOfMember(const Request& request, Message& message) const {
   const Status received = receive(request, message);
@@ -149,13 +153,20 @@ Status CoordinatorService::receiveOfMember(const Request& request, Message& mess
 }
 
 // Also when nobody is served any more: what else is named then counts after a restart.
-Status CoordinatorService::checkHeard(ServerId server, ClusterId cluster, ChangeRef heard) const {
+Status CoordinatorService::checkHeard(ServerId server, ClusterId cluster, ChangeRef heard) {
   // A copy is not behind by more changes than anybody lives to see.
   constexpr uint64_t kMissingMax = uint64_t{1} << 48;
   const bool can_tell = is_open_ || closed_ == Status::StateBehind;
   if (!can_tell || cluster != services_.journal.store().cluster() || services_.history.has(heard)) return Status::Ok;
   const uint64_t own = services_.journal.store().changeNumber();
-  if (heard.number > own && heard.number - own > kMissingMax) return Status::BadRequest;
+  if (heard.number > own && heard.number - own > kMissingMax) {
+    if (!std::exchange(told_of_nonsense_, true)) {
+      services_.trace.error("refusing server " + std::to_string(server.value) + ", which names change " +
+                            std::to_string(heard.number) + " where the last one here is " + std::to_string(own) +
+                            ": look at what its storage has been through; one like it is not told of again");
+    }
+    return Status::BadRequest;
+  }
   on_missing_(server, heard);
   return Status::StateBehind;
 }
@@ -393,8 +404,8 @@ runtime::Task<void> CoordinatorService::createTable(Request request) {
       message.durability() == control::DURABILITY_SYNC ? Durability::Sync : Durability::Buffered;
   const TableManager::Created created = co_await services_.tables.create(message.name(), message.tablet_count(),
                                                                          durability, message.nonce(), waitDeadlineNs());
-  const Status made = unlessBehind(created.status);
-  if (made != Status::Ok && made != Status::TableExists) co_return refuse(std::move(request), ofChange(made));
+  const Status made = ofChange(created.status);
+  if (made != Status::Ok && made != Status::TableExists) co_return refuse(std::move(request), made);
   control::CreateTableResponse response;
   response.set_id(created.id.value);
   rpc::replyControl(std::move(request), response, made);
@@ -405,7 +416,7 @@ runtime::Task<void> CoordinatorService::dropTable(Request request) {
   control::DropTableRequest message;
   Status status = receiveSettled(request, message);
   if (status != Status::Ok) co_return refuse(std::move(request), status);
-  status = unlessBehind(co_await services_.tables.drop(TableId(message.table()), waitDeadlineNs()));
+  status = co_await services_.tables.drop(TableId(message.table()), waitDeadlineNs());
   replyStatus(std::move(request), ofChange(status));
 }
 
@@ -458,8 +469,8 @@ runtime::Task<void> CoordinatorService::moveTablet(Request request) {
   if (received != Status::Ok) co_return refuse(std::move(request), received);
   const MigrationManager::Begun begun =
       co_await services_.migrations.begin(TabletId(message.tablet()), ServerId(message.destination()));
-  const Status started = unlessBehind(begun.status);
-  if (started != Status::Ok) co_return refuse(std::move(request), ofChange(started));
+  const Status started = ofChange(begun.status);
+  if (started != Status::Ok) co_return refuse(std::move(request), started);
   control::MoveTabletResponse response;
   response.set_migration(begun.id.value);
   rpc::replyControl(std::move(request), response);
@@ -472,8 +483,8 @@ runtime::Task<void> CoordinatorService::splitTable(Request request) {
   if (received != Status::Ok) co_return refuse(std::move(request), received);
   const SplitManager::Halves halves =
       co_await services_.splits.split(TableId(message.table()), message.at_hash(), waitDeadlineNs());
-  const Status split = unlessBehind(halves.status);
-  if (split != Status::Ok) co_return refuse(std::move(request), ofChange(split));
+  const Status split = ofChange(halves.status);
+  if (split != Status::Ok) co_return refuse(std::move(request), split);
   control::SplitTableResponse response;
   response.set_lower_tablet(halves.lower.value);
   response.set_upper_tablet(halves.upper.value);
@@ -500,7 +511,7 @@ runtime::Task<void> CoordinatorService::cancelMigration(Request request) {
   control::CancelMigrationRequest message;
   Status status = receiveSettled(request, message);
   if (status == Status::Ok) {
-    status = co_await services_.migrations.cancel(MigrationId(message.migration()), waitDeadlineNs());
+    status = ofChange(co_await services_.migrations.cancel(MigrationId(message.migration()), waitDeadlineNs()));
   }
   replyStatus(std::move(request), status);
 }

@@ -27,6 +27,7 @@ class CoordinatorService {
     SplitManager& splits;
     RecoveryManager& recoveries;
     MasterCalls& status_calls;
+    Trace& trace;
   };
   CoordinatorService(const Services& services, const CoordinatorOptions& options)
       : services_(services), options_(options) {}
@@ -72,12 +73,13 @@ class CoordinatorService {
   template <typename Message>
   Status receiveSettled(const rpc::Request& request, Message& message) const;
   Status unlessBehind(Status status) const;
+  Status ofChange(Status status) const;
   /// As receive(), for what a server says in its own name, which is of one cluster.
   template <typename Message>
   Status receiveOfMember(const rpc::Request& request, Message& message) const;
   bool isReliable(const rpc::Request& request) const;
   /// StateBehind: it is missing here; BadRequest: it makes no sense.
-  Status checkHeard(ServerId server, ClusterId cluster, ChangeRef heard) const;
+  Status checkHeard(ServerId server, ClusterId cluster, ChangeRef heard);
   int64_t waitDeadlineNs() const { return services_.journal.nowNs() + options_.request_wait_ns; }
 
   const Services services_;
@@ -85,6 +87,7 @@ class CoordinatorService {
   std::function<void(ServerId, ChangeRef)> on_missing_;
   bool is_open_ = false;
   Status closed_ = Status::NotLeader;
+  bool told_of_nonsense_ = false;
 };
 
 }  // namespace ramcore::coordinator

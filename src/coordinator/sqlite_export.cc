@@ -103,15 +103,13 @@ Outcome<SqliteStateStore::Exported> SqliteStateStore::exportTo(const std::string
   if (!std::filesystem::exists(path)) {
     return Failure{Status::NotFound, "there is no coordinator's state in '" + directory + "': name its --storage"};
   }
-  // Made first, so that it is nobody else's to read and does not replace anything.
-  // Of this process: another one that exports to the same file makes its own.
-  const std::string partial = file + ".partial-" + std::to_string(::getpid());
+  // Made first, so that it is nobody else's to read and does not replace anything; another export makes its own.
+  std::string partial = file + ".partial-XXXXXX";
   std::error_code ignored;
   if (std::filesystem::exists(file)) {
     return Failure{Status::InUse, "'" + file + "' is there already: name another file with --export"};
   }
-  std::filesystem::remove(partial, ignored);
-  const int made = ::open(partial.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const int made = ::mkostemp(partial.data(), O_CLOEXEC);
   if (made < 0) return cannotWrite(file, std::strerror(errno));
   ::close(made);
   Exported exported;

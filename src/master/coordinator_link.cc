@@ -1,6 +1,7 @@
 #include "master/coordinator_link.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/check.h"
@@ -70,7 +71,7 @@ runtime::Task<void> CoordinatorLink::run(ServerDescription self) {
 }
 
 runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
-  std::string last;
+  std::map<std::string, std::string> told;  // of which coordinator what
   nonce_ = self.nonce;
   while (!stop_) {
     control::EnlistRequest request;
@@ -138,6 +139,7 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
     // A coordinator that has just started hears the servers of its state first.
     if (status != Status::RetryLater) {
       std::string why = whyNot(status, coordinator_, caller_);
+      std::string& last = told[asked.locators.front().toString()];
       if (why != last) trace_.warning("cannot enlist, trying on: " + why);
       last = std::move(why);
     }
@@ -169,15 +171,15 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
     const rpc::ControlOutcome outcome = co_await rpc::callControl(
         caller_, executor_, coordinator_, Opcode::RenewServerLease, request, response,
         {.deadline_ns = sent_ns + std::min(kCallNs, lease_ns_ / 2), .priority = runtime::Priority::Membership});
-    Status status = outcome.status;
+    const Status status = outcome.status;
     if (status == Status::Ok && response.lease_ns() > 0) {
-      if (changes_.answered(cluster_, response.start(), named, wire::changeOf(response.change()))) {
-        lease_ns_ = std::min(response.lease_ns(), kLeaseNsMax);
-        lease_.renewed(sent_ns, lease_ns_);
-        noteMembership(response.membership());
-      } else {
-        status = Status::RetryLater;  // soon, naming what was heard meanwhile
+      if (!changes_.answered(cluster_, response.start(), named, wire::changeOf(response.change()))) {
+        last = Status::RetryLater;  // soon, naming what was heard meanwhile
+        continue;
       }
+      lease_ns_ = std::min(response.lease_ns(), kLeaseNsMax);
+      lease_.renewed(sent_ns, lease_ns_);
+      noteMembership(response.membership());
     }
     if (status == Status::Fenced) {
       lease_.end();
@@ -191,7 +193,10 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
 
 // Once until there is something else to tell. How an absence shows changes from one attempt to the next.
 void CoordinatorLink::tellOfRenewal(Status status, Status& told) {
-  const bool is_away = status == Status::SessionLost || status == Status::DeadlineExceeded;
+  const bool is_away =
+      status == Status::SessionLost || status == Status::DeadlineExceeded || status == Status::Unreachable;
+  // Beside one that does not have this server's state others may be named that are away: that is nothing new.
+  if (is_away && (told == Status::StateBehind || told == Status::WrongCluster)) return;
   const Status kind = is_away ? Status::Unreachable : status;
   if (std::exchange(told, kind) == kind) return;
   switch (status) {

@@ -97,8 +97,12 @@ std::string Coordinators::toString() const {
 }
 
 std::string Coordinators::explain(Caller& caller, std::string_view self) const {
+  // Of one whose session is open nothing is known, unless it is the only one.
+  const auto tells = [&](const PeerAddress& address) { return !caller.connection(address).isOpen(); };
+  const bool any_tells = std::ranges::any_of(addresses_, tells);
   std::string text;
   for (const PeerAddress& address : addresses_) {
+    if (any_tells && !tells(address)) continue;
     if (!text.empty()) text += "; ";
     text += explainOne(address, caller.connection(address).openFailure(), self);
   }

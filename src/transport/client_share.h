@@ -6,9 +6,10 @@
 
 namespace ramcore::transport {
 
-/// The sessions of an endpoint that were accepted from clients and administrators. They get seven eighths of what the
-/// endpoint takes; what is left is for servers and the coordinator, and for connects of its own: a server that clients
-/// shut out would end with its lease. The rule of every transport whose sessions are bounded.
+/// The sessions of an endpoint that were accepted from clients and administrators. Clients find room while these are
+/// fewer than seven eighths of what the endpoint takes; what is left is for servers and the coordinator, and for
+/// connects of its own: a server that clients shut out would end with its lease. The rule of every transport whose
+/// sessions are bounded.
 class ClientShare {
  public:
   /// @param sessions_max  of the endpoint, however they began.

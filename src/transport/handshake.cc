@@ -70,7 +70,9 @@ std::string refusalText(HandshakeRefusal reason, uint16_t peer_version) {
       return "the peer belongs to another cluster of the same name; correct the address, or give each cluster its own "
              "name";
     case HandshakeRefusal::Busy:
-      return "the peer has as many sessions as it takes for now; raise its --sessions-max, or its limit of open files";
+      return "the peer takes no more connections for now; if that lasts, raise its --sessions-max, or its limit of "
+             "open "
+             "files";
     case HandshakeRefusal::None:
       break;
   }

@@ -19,6 +19,8 @@ std::string noSocketText(int error) {
   return "the system makes no socket: " + std::string(std::strerror(error)) + "; check the memory of this machine";
 }
 
+std::string notWatchedText(int error) { return error == ENOSPC ? std::string(kNotWatched) : noSocketText(error); }
+
 std::string unknownHostText(std::string_view host) {
   return "host '" + std::string(host) + "' is unknown; correct it, or enter it where this machine looks names up";
 }

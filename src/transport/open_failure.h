@@ -24,6 +24,8 @@ inline constexpr std::string_view kNotWatched =
 std::string connectFailureText(int error);
 /// Of a socket that the system did not make (errno).
 std::string noSocketText(int error);
+/// Of a socket that could not be added to what the thread waits for (errno).
+std::string notWatchedText(int error);
 /// Of a host that has no address, says who has to know.
 std::string unknownHostText(std::string_view host);
 /// Of a host that could not be looked up just now.

@@ -117,7 +117,8 @@ class CoordinatorProcess {
         "put the newest copy of coordinator.sqlite into an empty directory and name that with --storage, in the place "
         "of " +
         settings_.storage +
-        ". If there is none: --accept-missing-changes NUMBER, with the number that the newest start names, goes on "
+        ". If there is none: --accept-missing-changes NUMBER, with the number that the log of its last start names, "
+        "goes on "
         "once without them. Then tables that were made since are lost; tablets that were moved, split or recovered "
         "since may be incomplete or empty, also of what is older; and the last writes to others may be missing. All "
         "servers begin anew, from what their storages have");

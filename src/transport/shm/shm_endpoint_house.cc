@@ -144,7 +144,9 @@ void ShmEndpoint::acceptConnection(Descriptor socket, int64_t now_ns) {
   const bool is_full =
       greeting_count_ >= options_.greetings_max || open_count_ + greeting_count_ >= options_.sessions_max;
   if (is_full && !dropNewcomer()) {
-    complaints_.complain("refusing " + who + ": " + std::string(kTooManySessions));
+    const bool are_sessions = open_count_ + greeting_count_ >= options_.sessions_max;
+    complaints_.complain("refusing " + who + ": " +
+                         (are_sessions ? std::string(kTooManySessions) : "too many sessions are being opened at once"));
     sayBusy(socket.get());
     return;
   }

@@ -247,7 +247,7 @@ void TcpEndpoint::attempt(const SessionPointer& session) {
   if (is_prepared) {
     Error error;
     made->socket.assign(session->connecting_to.protocol(), descriptor.get(), error);
-    if (error) why = noSocketText(error.value());
+    if (error) why = notWatchedText(error.value());
   }
   if (!why.empty()) {
     if (session->attempts.empty()) failConnect(*session, why);

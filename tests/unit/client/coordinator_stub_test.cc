@@ -114,6 +114,19 @@ TEST_F(CoordinatorStubTest, StaysWhereItIsAskedToComeBack) {
   EXPECT_EQ(other.asked, 0);
 }
 
+// Whichever of them was asked last: that nobody answers at the other place is not what is wrong.
+TEST_F(CoordinatorStubTest, AnOlderCopyIsTheReasonThoughOthersDoNotAnswer) {
+  Answerer behind{.status = Status::StateBehind};
+  listening("behind", Role::Coordinator, behind);
+  for (const auto nodes : {std::initializer_list<const char*>{"behind", "nowhere"},
+                           {"nowhere", "behind"},
+                           {"nowhere", "behind", "gone"}}) {
+    make(nodes);
+    EXPECT_EQ(name(ping()), "StateBehind");
+    EXPECT_GT(behind.asked, 2);
+  }
+}
+
 TEST_F(CoordinatorStubTest, EndsAtOnceWhereWaitingCannotHelp) {
   Answerer answerer;
   listening("one", Role::Server, answerer);

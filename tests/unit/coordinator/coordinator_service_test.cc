@@ -87,6 +87,11 @@ class CoordinatorService : public testing::Test {
     return ask(server_, Opcode::Enlist, request, response);
   }
 
+  int64_t linesWith(std::string_view words) const {
+    return std::count_if(log_.lines().begin(), log_.lines().end(),
+                         [&](const std::string& line) { return line.find(words) != std::string::npos; });
+  }
+
   runtime::SimScheduler scheduler_{3};
   runtime::SimTraceLog log_{scheduler_};
   transport::SimNetwork network_{scheduler_, {}};
@@ -369,8 +374,26 @@ TEST_F(CoordinatorService, StoresAllThatIsMissingWhoeverNamesItAndSaysSoOnce) {
   std::set<uint64_t> starts;
   for (const ChangeRef& missing : stored.missing) starts.insert(missing.start);
   EXPECT_EQ(starts, (std::set<uint64_t>{90, 91, 92, 95}));
-  const auto tells = [](const std::string& line) { return line.find("nobody is served") != std::string::npos; };
-  EXPECT_EQ(std::count_if(log_.lines().begin(), log_.lines().end(), tells), 1);
+  EXPECT_EQ(linesWith("nobody is served"), 1);
+}
+
+TEST_F(CoordinatorService, WhatIsMissingIsStoredWhenThereIsRoomAgain) {
+  start();
+  control::EnlistResponse enlisted;
+  ASSERT_EQ(enlist(5, enlisted), Status::Ok);
+  control::RenewServerLeaseResponse renewed;
+  disk_.setFull(true);
+  EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renewalThatHasHeard(99, 1'000), renewed), Status::StateBehind);
+  scheduler_.runUntil([&] { return coordinator_.isIdle(); }, 1'000'000);
+  EXPECT_GT(disk_.refusedCount(), 0u);
+  EXPECT_EQ(linesWith("could not be stored"), 1);
+  disk_.setFull(false);
+  EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renewalThatHasHeard(99, 1'000), renewed), Status::StateBehind);
+  scheduler_.runUntil([&] { return coordinator_.isIdle(); }, 1'000'000);
+  StoredHistory stored;
+  ASSERT_TRUE(decode(disk_.contents().at(std::string(kHistoryKey)), stored));
+  EXPECT_EQ(stored.missing, (std::vector<ChangeRef>{{.start = 99, .number = 1'000}}));
+  EXPECT_EQ(linesWith("nobody is served"), 1);
 }
 
 // No copy is behind by so much: and going on without it may not bring the numbers to their end.
@@ -383,6 +406,7 @@ TEST_F(CoordinatorService, AChangeThatIsTooFarAheadIsNonsense) {
   for (const uint64_t number : {far + 1, ~uint64_t{0}}) {
     EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renewalThatHasHeard(99, number), renewed), Status::BadRequest);
   }
+  EXPECT_EQ(linesWith("refusing server 1, which names change"), 1) << "once";
   *renewed.mutable_change() = enlisted.change();
   EXPECT_EQ(ask(server_, Opcode::RenewServerLease,
                 renewalThatHasHeard(enlisted.change().start(), enlisted.change().number()), renewed),
@@ -677,6 +701,31 @@ TEST_F(CoordinatorOfLiars, ATableThatAllServersRefuseIsTriedWithPauses) {
   EXPECT_GT(commands_, 3);
   EXPECT_LT(commands_, 30);
   scheduler_.runUntil([&] { return call.ended != 0; }, 10'000'000);
+}
+
+// Servers may have done their part already, and it goes on where the right state is put back.
+TEST_F(CoordinatorOfLiars, AChangeThatWasBegunMayHappenAlsoWhereTheStateIsOlder) {
+  control::CreateTableRequest create;
+  create.set_name("t");
+  create.set_tablet_count(1);
+  create.set_nonce(7);
+  control::CreateTableResponse created;
+  ASSERT_EQ(ask(admin_, Opcode::CreateTable, create, created), Status::Ok);
+  command_answer_ = Status::RetryLater;  // so that it takes its time
+  control::DropTableRequest drop;
+  drop.set_table(created.id());
+  sim::NotedCall dropping;
+  commands_ = 0;
+  begin(admin_, Opcode::DropTable, drop, dropping);
+  ASSERT_EQ(scheduler_.runUntil([&] { return commands_ != 0; }, 10'000'000), runtime::SimScheduler::Stop::Done);
+  control::RenewServerLeaseResponse renewed;
+  control::RenewServerLeaseRequest renew = renewalThatHasHeard(99, 1'000);
+  renew.set_nonce(1);
+  EXPECT_EQ(ask(first_, Opcode::RenewServerLease, renew, renewed), Status::StateBehind);
+  ASSERT_EQ(scheduler_.runUntil([&] { return dropping.ended != 0; }, 10'000'000), runtime::SimScheduler::Stop::Done);
+  EXPECT_EQ(dropping.outcome(), Status::OutcomeUnknown);
+  control::Empty nothing;
+  EXPECT_EQ(ask(admin_, Opcode::DropTable, drop, nothing), Status::StateBehind) << "and nothing new begins";
 }
 
 // 65,536 is 0, which is Ok, in the 16 bits of a status.

@@ -59,7 +59,12 @@ struct Observer final : LinkObserver {
 /// A server's link to a coordinator that answers every enlistment with one status.
 class CoordinatorLinkTest : public ::testing::Test {
  protected:
-  CoordinatorLinkTest() {
+  /// @param more  locators of coordinators that are not there
+  explicit CoordinatorLinkTest(std::vector<transport::Locator> more = {}) {
+    std::vector<transport::Locator> locators{where_};
+    locators.insert(locators.end(), more.begin(), more.end());
+    link_.emplace(caller_, server_.dispatch, rpc::PeerAddress{.id = 0, .locators = std::move(locators)}, lease_,
+                  *changes_, observer_, trace_);
     rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Server})};
     rules.any_target = true;
     coordinator_.dispatch.services().add<&CoordinatorLinkTest::enlist>(wire::Opcode::Enlist, *this, rules);
@@ -71,10 +76,10 @@ class CoordinatorLinkTest : public ::testing::Test {
   }
   ~CoordinatorLinkTest() override {
     onServer([this] {
-      link_.stop(false);
+      link_->stop(false);
       caller_.shutDown();
     });
-    RC_CHECK(runUntil([this] { return link_.stopped(); }));
+    RC_CHECK(runUntil([this] { return link_->stopped(); }));
   }
 
   /// Runs `action` on the server's dispatch thread, to which link and caller belong.
@@ -160,12 +165,12 @@ class CoordinatorLinkTest : public ::testing::Test {
   void start(Status answer, ServerId former = {}) {
     answer_ = answer;
     onServer([&] {
-      link_.start({.locators = {"sim://server"},
-                   .name = "server",
-                   .memory_bytes = 1,
-                   .former = former,
-                   .former_cluster = former ? ClusterId(77) : ClusterId(),
-                   .nonce = 7});
+      link_->start({.locators = {"sim://server"},
+                    .name = "server",
+                    .memory_bytes = 1,
+                    .former = former,
+                    .former_cluster = former ? ClusterId(77) : ClusterId(),
+                    .nonce = 7});
     });
   }
 
@@ -178,8 +183,13 @@ class CoordinatorLinkTest : public ::testing::Test {
   ServerLease lease_;
   Observer observer_;
   std::unique_ptr<ChangeKeeper> changes_ = ChangeKeeper::open(nullptr, server_.dispatch, silentTrace()).value();
-  CoordinatorLink link_{caller_,   server_.dispatch, {.id = 0, .locators = {where_}}, lease_, *changes_,
-                        observer_, silentTrace()};
+  struct Lines final : Trace {
+    void write(TraceLevel level, std::string_view text) override {
+      if (level >= TraceLevel::Warning) lines.emplace_back(text);
+    }
+    std::vector<std::string> lines;
+  } trace_;
+  std::optional<CoordinatorLink> link_;
   Status answer_ = Status::Ok;
   int64_t lease_ns_ = runtime::kNanosPerSecond;
   int questions_ = 0;
@@ -199,7 +209,7 @@ class CoordinatorLinkTest : public ::testing::Test {
 // What will not change: this server's description, and that its nonce belongs to one that is dead.
 TEST_F(CoordinatorLinkTest, AnEnlistmentThatIsRefusedForGoodIsNotRepeated) {
   start(Status::BadRequest);
-  ASSERT_TRUE(runUntil([this] { return link_.stopped(); }));
+  ASSERT_TRUE(runUntil([this] { return link_->stopped(); }));
   EXPECT_EQ(questions_, 1);
   EXPECT_EQ(observer_.rejections, std::vector{Status::BadRequest});
   EXPECT_NE(observer_.reason.find("check its name"), std::string::npos) << observer_.reason;
@@ -207,7 +217,7 @@ TEST_F(CoordinatorLinkTest, AnEnlistmentThatIsRefusedForGoodIsNotRepeated) {
 
 TEST_F(CoordinatorLinkTest, AStorageOfAnotherClusterIsNamedAsTheReason) {
   start(Status::WrongCluster, ServerId(3));
-  ASSERT_TRUE(runUntil([this] { return link_.stopped(); }));
+  ASSERT_TRUE(runUntil([this] { return link_->stopped(); }));
   EXPECT_EQ(questions_, 1);
   EXPECT_EQ(enlistment_.former_id(), 3u);
   EXPECT_EQ(enlistment_.former_cluster(), 77u);
@@ -218,7 +228,7 @@ TEST_F(CoordinatorLinkTest, AStorageOfAnotherClusterIsNamedAsTheReason) {
 
 TEST_F(CoordinatorLinkTest, AServerThatIsDeadBeforeItServesDoesNotAskAgain) {
   start(Status::Fenced);
-  ASSERT_TRUE(runUntil([this] { return link_.stopped(); }));
+  ASSERT_TRUE(runUntil([this] { return link_->stopped(); }));
   EXPECT_EQ(questions_, 1);
   EXPECT_EQ(observer_.rejections, std::vector{Status::Fenced});
 }
@@ -226,7 +236,7 @@ TEST_F(CoordinatorLinkTest, AServerThatIsDeadBeforeItServesDoesNotAskAgain) {
 TEST_F(CoordinatorLinkTest, AnEnlistmentThatCannotBeCarriedOutNowIsRepeated) {
   start(Status::RetryLater);
   EXPECT_TRUE(runUntil([this] { return questions_ >= 3; }));
-  EXPECT_FALSE(link_.stopped());
+  EXPECT_FALSE(link_->stopped());
   EXPECT_TRUE(observer_.rejections.empty());
   EXPECT_FALSE(observer_.enlisted);
 }
@@ -256,7 +266,7 @@ TEST_F(CoordinatorLinkTest, ACoordinatorWithoutTheStateOfThisClusterIsNotObeyedA
     EXPECT_TRUE(lease_.isValid(server_.clock.nowNs()));
   }
   EXPECT_TRUE(observer_.rejections.empty());
-  EXPECT_FALSE(link_.stopped());
+  EXPECT_FALSE(link_->stopped());
 }
 
 TEST_F(CoordinatorLinkTest, WhoLivesIsAskedForAtOnceWhenSomebodyHasHeardOfADeath) {
@@ -269,7 +279,7 @@ TEST_F(CoordinatorLinkTest, WhoLivesIsAskedForAtOnceWhenSomebodyHasHeardOfADeath
   alive_ = 2;
   refusals_ = 2;
   const int64_t from_ns = scheduler_.nowNs();
-  onServer([this] { link_.refreshMembers(); });
+  onServer([this] { link_->refreshMembers(); });
   ASSERT_TRUE(runUntil([this] { return observer_.told.back() == 2; }));
   EXPECT_LT(scheduler_.nowNs() - from_ns, 10 * runtime::kNanosPerSecond);
   EXPECT_EQ(renewals_, renewed);
@@ -288,7 +298,7 @@ TEST_F(CoordinatorLinkTest, WhatAnotherStartAnswersIsNotBelieved) {
   const auto ask = [&] {
     raised.reset();
     checked.reset();
-    onServer([&] { askOn(link_, server_.dispatch, raised, checked).detach(); });
+    onServer([&] { askOn(*link_, server_.dispatch, raised, checked).detach(); });
     return runUntil([&] { return raised && checked; });
   };
   ASSERT_TRUE(ask());
@@ -303,6 +313,26 @@ TEST_F(CoordinatorLinkTest, WhatAnotherStartAnswersIsNotBelieved) {
   EXPECT_EQ(changes_->latest(), change_);
   EXPECT_EQ(checked->status, Status::Ok);
   ASSERT_TRUE(runUntil([this] { return !observer_.told.empty(); }));
+}
+
+class LinkToSeveral : public CoordinatorLinkTest {
+ protected:
+  LinkToSeveral() : CoordinatorLinkTest({transport::Locator::parse("sim://nowhere").value()}) {}
+};
+
+// They are asked in turns, several times in a second.
+TEST_F(LinkToSeveral, WhatIsWrongIsToldOnceThoughOthersAreAway) {
+  start(Status::StateBehind);
+  ASSERT_TRUE(runUntil([this] { return questions_ >= 10; }));
+  EXPECT_LE(trace_.lines.size(), 2u) << trace_.lines.back();
+  answer_ = Status::Ok;
+  ASSERT_TRUE(runUntil([this] { return renewals_ >= 1; }));
+  trace_.lines.clear();
+  renewal_answer_ = Status::StateBehind;
+  const int before = renewals_;
+  ASSERT_TRUE(runUntil([&] { return renewals_ >= before + 10; }));
+  ASSERT_EQ(trace_.lines.size(), 1u) << trace_.lines.back();
+  EXPECT_NE(trace_.lines[0].find("is an older copy"), std::string::npos);
 }
 
 // A quarter of next to nothing is no pause at all: the server would do nothing but ask.
