@@ -336,12 +336,19 @@ uint32_t ReplicaManager::targetCount() const {
   return std::min(options_.local_replica ? 1U : options_.replicas, availableCount());
 }
 
+uint32_t ReplicaManager::possibleCount(const ReplicatedSegment& segment) const {
+  const auto possible = std::count_if(members_.begin(), members_.end(), [&](const Member& member) {
+    return mayKeep(member) && (segment.isOn(member.id) || !isAvoided(member.id, Avoided::ForAll));
+  });
+  return std::min(targetCount(), static_cast<uint32_t>(possible));
+}
+
+bool ReplicaManager::isAvoided(ServerId backup, Avoided kind) const {
+  const auto avoided = avoided_until_ns_.find({backup, kind});
+  return avoided != avoided_until_ns_.end() && environment_.clock.nowNs() < avoided->second;
+}
+
 const Member* ReplicaManager::choose(const ReplicatedSegment& segment) {
-  const int64_t now_ns = environment_.clock.nowNs();
-  const auto isAvoided = [&](ServerId id, Avoided kind) {
-    const auto avoided = avoided_until_ns_.find({id, kind});
-    return avoided != avoided_until_ns_.end() && now_ns < avoided->second;
-  };
   const auto sharesDomain = [&](const Member& member) {
     if (member.failure_domain.empty()) return false;
     return std::any_of(segment.replicas().begin(), segment.replicas().end(), [&](const auto& replica) {

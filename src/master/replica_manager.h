@@ -167,6 +167,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   const Member* choose(const ReplicatedSegment& segment) override;
   uint32_t targetCount() const override;
   uint32_t leastCount() const override;
+  uint32_t possibleCount(const ReplicatedSegment& segment) const override;
   bool mayRaiseFloor(const ReplicatedSegment& segment) const override;
   void raiseFloor(ReplicatedSegment& segment, uint64_t replica_epoch) override;
   void noteLost(ServerId backup, Status why, uint8_t frame_flags) override;
@@ -241,6 +242,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   /// Whom a server that has failed, or has no frame, is avoided for: frames of different kinds run out one by one.
   enum class Avoided : uint8_t { ForAll, ForHeads, ForSmallHeads, ForOthers };
   static Avoided kindOf(uint8_t frame_flags);
+  bool isAvoided(ServerId backup, Avoided kind) const;
   std::map<std::pair<ServerId, Avoided>, int64_t> avoided_until_ns_;  // not chosen again at once
   std::map<SegmentId, std::unique_ptr<ReplicatedSegment>> segments_;
   std::set<SegmentId> active_;     // with something to send or to report
