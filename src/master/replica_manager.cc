@@ -11,6 +11,8 @@ namespace {
 
 // A server that failed is not chosen again for this long.
 constexpr int64_t kAvoidNs = 2 * runtime::kNanosPerSecond;
+// Between two lines that say that a server is full.
+constexpr int64_t kTellFullNs = 60 * runtime::kNanosPerSecond;
 // While a segment has fewer replicas than it could, and nothing else happens, it is looked at this often.
 constexpr int64_t kShortPauseNs = 100 * runtime::kNanosPerMilli;
 // A head that finds too few servers for so long will not find them soon: writers are told, instead of left waiting.
@@ -386,7 +388,11 @@ void ReplicaManager::noteLost(ServerId backup, Status why, uint8_t frame_flags) 
   const Avoided kind = why == Status::NoSpace ? kindOf(frame_flags) : Avoided::ForAll;
   int64_t& until_ns = avoided_until_ns_[{backup, kind}];
   const int64_t now_ns = environment_.clock.nowNs();
-  if (until_ns <= now_ns) {
+  // A full one is asked again and again, for as long as it is full.
+  const auto told = full_told_ns_.find(backup);
+  const bool is_told = why == Status::NoSpace && told != full_told_ns_.end() && now_ns - told->second < kTellFullNs;
+  if (until_ns <= now_ns && !is_told) {
+    if (why == Status::NoSpace) full_told_ns_[backup] = now_ns;
     environment_.trace.warning("server " + std::to_string(backup.value) + " does not keep replicas for us: " +
                                std::string(name(why)) + "; others take over where there are some");
   }

@@ -244,6 +244,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   static Avoided kindOf(uint8_t frame_flags);
   bool isAvoided(ServerId backup, Avoided kind) const;
   std::map<std::pair<ServerId, Avoided>, int64_t> avoided_until_ns_;  // not chosen again at once
+  std::map<ServerId, int64_t> full_told_ns_;                          // when it was traced that a server is full
   std::map<SegmentId, std::unique_ptr<ReplicatedSegment>> segments_;
   std::set<SegmentId> active_;     // with something to send or to report
   std::set<SegmentId> repairing_;  // of them, closed ones that are copied again
