@@ -84,6 +84,8 @@ class Replicator {
   /// The log has a use for another head in the place of this one, which is not open yet. If it has found no places it
   /// is forgotten, as if freed, and segmentWithdrawn follows; if it finds some, segmentOpened. Once for a head.
   virtual void withdraw(SegmentId head) { static_cast<void>(head); }
+  /// A segment that was opened with CopiesAwaited::All: from now on as with Least.
+  virtual void awaitLeast(SegmentId segment) { static_cast<void>(segment); }
   /// No recovery can ask for the segment any more: its replicas can go. Its id is not used again.
   virtual void free(SegmentId segment) = 0;
 };

@@ -129,6 +129,11 @@ bool SideLog::lacksPlaces() const {
   return std::any_of(segments_.begin(), segments_.end(), [](const Segment* segment) { return segment->lacksPlaces(); });
 }
 
+void SideLog::awaitLeast() {
+  RC_CHECK(closed_);
+  for (const Segment* segment : segments_) replicator_.awaitLeast(segment->id());
+}
+
 size_t SideLog::unclosedCount() const {
   return static_cast<size_t>(std::count_if(segments_.begin(), segments_.end(), [](const Segment* segment) {
     return segment->state() != SegmentState::Closed;

@@ -45,6 +45,8 @@ class SideLog {
   bool isSealed() const { return closed_; }
   /// Some segment finds no place on a server that it waits for.
   bool lacksPlaces() const;
+  /// Of CopiesAwaited::All: no longer waits for more copies than its master needs to go on. After close().
+  void awaitLeast();
   /// Segments that are not closed on all replicas.
   size_t unclosedCount() const;
   /// After isClosed(): makes the segments members of the log with the next head, which is opened at once.

@@ -141,6 +141,7 @@ void ReplicaManager::open(const log::Segment& segment) { enqueue({Wish::Open, se
 void ReplicaManager::close(const log::Segment& segment) { enqueue({Wish::Close, segment.id(), &segment}); }
 void ReplicaManager::moved(const log::Segment& segment) { enqueue({Wish::Moved, segment.id(), &segment}); }
 void ReplicaManager::withdraw(SegmentId head) { enqueue({Wish::Withdraw, head, nullptr}); }
+void ReplicaManager::awaitLeast(SegmentId segment) { enqueue({Wish::AwaitLeast, segment, nullptr}); }
 void ReplicaManager::free(SegmentId segment) { enqueue({Wish::Free, segment, nullptr}); }
 void ReplicaManager::requestDurable(LogPosition position) {
   enqueue({Wish::Durable, position.segment, nullptr, position.offset_bytes});
@@ -253,6 +254,11 @@ void ReplicaManager::apply(const Event& event) {
   }
   if (event.wish == Wish::Withdraw) {
     found->second->withdraw();
+    return;
+  }
+  if (event.wish == Wish::AwaitLeast) {
+    found->second->awaitLeast();
+    active_.insert(event.id);
     return;
   }
   forget(event.id);

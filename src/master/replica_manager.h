@@ -134,6 +134,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   void close(const log::Segment& segment) override;
   void moved(const log::Segment& segment) override;
   void withdraw(SegmentId head) override;
+  void awaitLeast(SegmentId segment) override;
   void free(SegmentId segment) override;
   uint32_t storagePercent() const override { return storage_percent_.load(std::memory_order_relaxed); }
   uint32_t copyCount() const override { return wantedCount(); }
@@ -142,7 +143,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   bool isShortOfPlaces() const override { return short_of_places_.load(std::memory_order_relaxed); }
 
  private:
-  enum class Wish : uint8_t { Open, Close, Moved, Withdraw, Free, Durable, Flush };
+  enum class Wish : uint8_t { Open, Close, Moved, Withdraw, AwaitLeast, Free, Durable, Flush };
   struct Event {
     Wish wish;
     SegmentId id;

@@ -80,6 +80,8 @@ class ReplicatedSegment {
   bool isStuck() const;
   /// The log has another use for its turn: see log::Replicator::withdraw.
   void withdraw() { withdraw_wanted_ = true; }
+  /// See log::Replicator::awaitLeast.
+  void awaitLeast() { copies_awaited_ = log::CopiesAwaited::Least; }
   /// It may be forgotten: that was said, and no recovery can find it, because nobody has had a certificate for it.
   bool canBeWithdrawn() const;
   bool isClosed() const { return closed_reported_; }
@@ -157,7 +159,7 @@ class ReplicatedSegment {
   const SegmentId id_;
   const bool is_head_;
   const bool is_of_reserve_;
-  const log::CopiesAwaited copies_awaited_;
+  log::CopiesAwaited copies_awaited_;
   std::optional<log::CertificateCutter> cutter_;  // for segment_; never empty
   uint64_t epoch_ = 1;        // of the set of replicas of a head; the highest that was used otherwise
   uint64_t floor_epoch_ = 1;  // the first set needs no floor: there is no older one

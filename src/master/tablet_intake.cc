@@ -20,9 +20,12 @@ class PlaceWatch {
     const int64_t now_ns = clock_.nowNs();
     if (!lacks || left != left_) since_ns_ = now_ns;
     left_ = left;
-    tell(now_ns - since_ns_ >= kWorthTellingNs);
-    return lacks && (patience_->ended || now_ns - since_ns_ >= TabletIntake::kPatienceNs);
+    lacked_ns_ = now_ns - since_ns_;
+    tell(lacked_ns_ >= kWorthTellingNs);
+    return lacks && (patience_->ended || lacked_ns_ >= TabletIntake::kPatienceNs);
   }
+  /// For so long that more than the least copies are not waited for any more.
+  bool hasLacked() const { return patience_ != nullptr && lacked_ns_ >= kWorthTellingNs; }
   void tell(bool lacks) {
     if (patience_ != nullptr) patience_->lacks_places.store(lacks, std::memory_order_relaxed);
   }
@@ -36,6 +39,7 @@ class PlaceWatch {
   const TabletIntake::Patience* const patience_;
   size_t left_ = SIZE_MAX;
   int64_t since_ns_ = 0;
+  int64_t lacked_ns_ = 0;
 };
 
 }  // namespace
@@ -91,9 +95,15 @@ runtime::Task<Status> TabletIntake::join(log::SideLog& side, const std::atomic<b
   if (!side.isSealed()) side.close();
   runtime::GrowingPause pause = growingPause();
   PlaceWatch watch(parts_.background.clock(), patience);
+  bool awaits_least = false;
   while (!side.isClosed()) {
     if (stopping) break;
     if (watch.isOver(side.lacksPlaces(), side.unclosedCount())) co_return Status::TooFewReplicas;
+    if (!awaits_least && watch.hasLacked()) {
+      // There are none now for the others, and what is recovered is out of reach meanwhile.
+      awaits_least = true;
+      side.awaitLeast();
+    }
     parts_.maintenance.poke();
     co_await runtime::sleepFor(parts_.background, pause.nextNs());
   }

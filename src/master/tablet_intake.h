@@ -68,8 +68,9 @@ class TabletIntake {
   /// one of the two sees the other, and takes it out.
   Status add(Tablet tablet, SegmentId first_segment, const std::atomic<bool>& cancelled);
   /// Closes the side log and makes it a part of the log. Cancelled if `stopping`.
-  /// @param patience  as for roll(), and the time counts from the last segment that was closed. After TooFewReplicas
-  /// the side log takes nothing more, is no part of the log, and is the caller's to forsake() or to join again.
+  /// @param patience  as for roll(), and the time counts from the last segment that was closed. After a few seconds of
+  /// it the least copies will do. After TooFewReplicas the side log takes nothing more, is no part of the log, and is
+  /// the caller's to forsake() or to join again.
   runtime::Task<Status> join(log::SideLog& side, const std::atomic<bool>& stopping, const Patience* patience = nullptr);
   /// Gives up a side log whose contents can be had from elsewhere again, and all its places. Its tablets are taken out
   /// of the tablet table, in so far as they are still these. False, and the side log is as it was, if something may

@@ -30,7 +30,7 @@ class SmallStorageTest(unittest.TestCase):
             server.wait_ready()
 
     def test_with_twice_the_memory_what_is_said_to_be_missing_is_enough(self):
-        with Cluster(servers=4, replicas=3, memory="64MiB", storage="128MiB") as cluster:
+        with Cluster(servers=4, replicas=3, min_replicas=3, memory="64MiB", storage="128MiB") as cluster:
             cluster.wait_status(lambda now: now["replicas"]["least"] == 3)
             before = self.fill(cluster)
             self.start_all_again(cluster)

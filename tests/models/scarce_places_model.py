@@ -8,7 +8,8 @@ One that finds no place gives up after a while. Servers die, for good, and other
 
 A server is ample if it has a place for each segment of a log: then it never refuses one, whatever was placed where before. So as
 many ample ones as there are copies, beside the recovery master, are enough for that log. Heads of logs have places of their own
-here.
+here. The copies are those without which a server does not go on (--min-replicas); further ones make way after some seconds, and
+are not in the model.
 
 The environment never destroys the last copy of a segment of a log that waits: that is for --replicas. Forbidden:
 - a segment of a log that is to be recovered is on no server, or a tablet is committed whose contents were given back;
@@ -29,7 +30,7 @@ RULES = {
     "gives-up": "an attempt that finds no place ends after a while, instead of waiting for ever",
     "gives-back-all": "one that ends gives back all places that it has taken",
     "none-after-whole": "what was said to be whole is not given back",
-    "all-copies": "an attempt is whole when each segment has all copies that are wanted, not some of them",
+    "all-copies": "an attempt is whole when each segment has all copies without which nothing goes on, not some of them",
     "freed-after-commit": "the places of the old log come free when the tablets are committed to the new owner, not when that has them",
     "one-after-another": "once one has failed for want of places, one log is recovered at a time",
     "shortest-first": "the one with the fewest segments first",

@@ -86,6 +86,21 @@ TEST_F(MasterPlacesTest, AlsoWhenItIsTheHeadThatFindsNone) {
   expectRecovered(3);
 }
 
+// Until others have room what is recovered has fewer copies, as what is written then has: it is not left out of reach.
+TEST_F(MasterPlacesTest, TheLeastCopiesWillDoWhereThereAreNoPlacesForMore) {
+  live();
+  replicator().lackPlaces(Lacking::Further);
+  ASSERT_EQ(begin(2), Status::Ok);
+  const int64_t began_ns = world.scheduler.nowNs();
+  ASSERT_TRUE(world.runUntil([&] { return progressNow().done(); }));
+  EXPECT_EQ(static_cast<Status>(progressNow().status()), Status::Ok);
+  EXPECT_GE(world.scheduler.nowNs() - began_ns, 2 * kNanosPerSecond) << "places may come free soon";
+  EXPECT_LT(world.scheduler.nowNs() - began_ns, master::TabletIntake::kPatienceNs / 2);
+  ASSERT_EQ(take(5, 0, kLast, 2, kMaster, false), Status::Ok);
+  expectModel(2, kMaster);
+  expectOwnLogSaysTheSame(kMaster);
+}
+
 TEST_F(MasterPlacesTest, WhoFindsPlacesInTimeGoesOn) {
   live();
   for (const Lacking lacking : {Lacking::Sides, Lacking::Heads}) {

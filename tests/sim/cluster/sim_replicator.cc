@@ -19,7 +19,9 @@ SimReplicator::SimReplicator(runtime::SimScheduler& scheduler, runtime::Executor
       storage_percent_(!options.at_once && random_.below(3) == 0 ? 80 : 0) {}
 
 bool SimReplicator::lacksPlace(const log::Segment& segment) const {
-  return lacking_ == (segment.isHeadKind() ? Lacking::Heads : Lacking::Sides);
+  if (segment.isHeadKind()) return lacking_ == Lacking::Heads;
+  const bool awaits_all = segment.copiesAwaited() == log::CopiesAwaited::All;
+  return lacking_ == Lacking::Sides || (lacking_ == Lacking::Further && awaits_all);
 }
 
 void SimReplicator::open(const log::Segment& segment) {
@@ -63,13 +65,22 @@ void SimReplicator::lackPlaces(Lacking what) {
   lacking_ = what;
   if (what != Lacking::Nothing) return;
   for (const auto& [id, segment] : std::exchange(lacking_heads_, {})) open(*segment);
-  for (const auto& [id, segment] : std::exchange(lacking_sides_, {})) {
-    events_->segmentLacksPlaces(id, false);
-    const bool closes = segments_[id];
-    open(*segment);
-    advance(*segment);
-    if (closes) close(*segment);
-  }
+  for (const auto& [id, segment] : std::exchange(lacking_sides_, {})) findPlaces(*segment);
+}
+
+void SimReplicator::awaitLeast(SegmentId segment) {
+  const auto lacking = lacking_sides_.find(segment);
+  if (lacking_ != Lacking::Further || lacking == lacking_sides_.end()) return;
+  const log::Segment& side = *lacking->second;
+  lacking_sides_.erase(lacking);
+  findPlaces(side);
+}
+
+void SimReplicator::findPlaces(const log::Segment& side) {
+  events_->segmentLacksPlaces(side.id(), false);
+  schedule(Kind::Opened, side);
+  advance(side);
+  if (segments_[side.id()]) close(side);
 }
 
 void SimReplicator::schedule(Kind kind, const log::Segment& segment) {

@@ -39,6 +39,7 @@ class SimReplicator final : public log::Replicator {
   void close(const log::Segment& segment) override;
   void moved(const log::Segment& segment) override;
   void withdraw(SegmentId head) override;
+  void awaitLeast(SegmentId segment) override;
   void free(SegmentId segment) override;
   bool isShortOfPlaces() const override { return is_short_; }
 
@@ -46,7 +47,8 @@ class SimReplicator final : public log::Replicator {
   void holdFlushes(bool hold);
 
   /// Which segments find no places from now on. What has found none yet finds some when they are not lacking any more.
-  enum class Lacking : uint8_t { Nothing, Sides, Heads };
+  /// Further: some copies of sides, not the least.
+  enum class Lacking : uint8_t { Nothing, Sides, Further, Heads };
   void lackPlaces(Lacking what);
   /// Segments that have places, or wait for some.
   size_t placeCount() const { return segments_.size(); }
@@ -89,6 +91,7 @@ class SimReplicator final : public log::Replicator {
   };
 
   bool lacksPlace(const log::Segment& segment) const;
+  void findPlaces(const log::Segment& side);
   void schedule(Kind kind, const log::Segment& segment);
   void delay(Kind kind, SegmentId segment, uint32_t bytes);
   void deliverFlushed(SegmentId segment, uint32_t bytes);

@@ -180,6 +180,19 @@ TEST_F(ReplicaRepairTest, WhatIsToHaveAllCopiesWaitsForThoseThatHaveNoPlace) {
   EXPECT_FALSE(all->lacksPlaces());
 
   backup(3).mode = Mode::Refuse;
+  backup(3).refusal = Status::NoSpace;
+  log::Segment* first = nullptr;
+  server_.onDispatch([&] {
+    first = log_->openPrivate(log::SegmentKind::Side, 0, log::CopiesAwaited::All);
+    log_->closePrivate(*first);
+  });
+  ASSERT_TRUE(comesTrue([&] { return first->lacksPlaces(); }));
+  server_.onDispatch([&] { log_->replicator().awaitLeast(first->id()); });
+  ASSERT_TRUE(comesTrue([&] { return first->state() == log::SegmentState::Closed; }));
+  EXPECT_EQ(closedOn(first->id()), (std::vector<uint64_t>{1, 2}));
+  EXPECT_FALSE(first->lacksPlaces());
+
+  backup(3).mode = Mode::Refuse;
   backup(3).refusal = Status::IoError;
   log::Segment* another = nullptr;
   server_.onDispatch([&] {
