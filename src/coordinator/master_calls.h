@@ -26,8 +26,7 @@ struct PullResult {
   uint64_t objects = 0;
   uint64_t bytes = 0;
   double fraction = 0;
-  LogRef log;                 ///< when done
-  bool lacks_places = false;  ///< its copies find none on others
+  LogRef log;  ///< when done
 };
 
 struct FenceResult {
