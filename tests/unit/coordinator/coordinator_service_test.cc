@@ -1,139 +1,16 @@
-#include "coordinator/coordinator.h"
-
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <deque>
-#include <set>
 
-#include "coordinator/change_history.h"
 #include "coordinator/control_records.h"
-#include "coordinator/memory_state_store.h"
-#include "coordinator/stored_state.h"
 #include "coordinator/table_manager.h"
-#include "rpc/control_call.h"
 #include "rpc/session_report.h"
-#include "sim/cluster/rpc_process.h"
+#include "unit/coordinator/coordinator_service_fixture.h"
 
 namespace ramcore::coordinator {
 namespace {
 
-namespace control = wire::control;
-using transport::Role;
-using wire::Opcode;
-
-// A coordinator on the simulated network, and one process of each role that asks it.
-class CoordinatorService : public testing::Test {
- protected:
-  CoordinatorService() {
-    process_.listen();
-    for (sim::RpcProcess* asker : {&server_, &client_, &admin_}) {
-      asker->caller->connection({.id = 0, .locators = {process_.locator()}});
-    }
-  }
-  ~CoordinatorService() override {
-    process_.driver.runNow([this] {
-      coordinator_.stop();
-      process_.caller->shutDown();
-    });
-    for (int i = 0; i < 100 && !coordinator_.isIdle(); ++i) (void)process_.driver.drain(10'000);
-  }
-
-  void start() {
-    Status started = Status::Internal;
-    bool done = false;
-    process_.onDispatch([&] {
-      coordinator_.start([&](Status status) {
-        started = status;
-        done = true;
-      });
-    });
-    ASSERT_EQ(scheduler_.runUntil([&] { return done; }, 1'000'000), runtime::SimScheduler::Stop::Done);
-    ASSERT_EQ(started, Status::Ok);
-  }
-
-  template <typename RequestMessage, typename ResponseMessage>
-  Status ask(sim::RpcProcess& asker, Opcode opcode, const RequestMessage& request, ResponseMessage& response) {
-    Asked asked;
-    asker.onDispatch([&] { askOn(asker, address_, opcode, request, response, asked).detach(); });
-    EXPECT_EQ(scheduler_.runUntil([&] { return asked.done; }, 10'000'000), runtime::SimScheduler::Stop::Done);
-    return asked.status;
-  }
-  /// Sends `bytes` behind a header.
-  Status askRaw(sim::RpcProcess& asker, Opcode opcode, std::string_view bytes) {
-    sim::NotedCall call;
-    call.request = asker.caller->allocate(static_cast<uint32_t>(sizeof(wire::RequestHeader) + bytes.size()));
-    call.request.appendHead(wire::RequestHeader{.opcode = opcode, .target = {}});
-    call.request.appendHead(asBytes(bytes));
-    asker.onDispatch([&] { asker.caller->connection(address_).start(call); });
-    EXPECT_EQ(scheduler_.runUntil([&] { return call.ended == 1; }, 10'000'000), runtime::SimScheduler::Stop::Done);
-    return call.outcome();
-  }
-  /// Sends a call and awaits nothing.
-  template <typename RequestMessage>
-  void begin(sim::RpcProcess& asker, Opcode opcode, const RequestMessage& request, sim::NotedCall& call) {
-    const std::string bytes = request.SerializeAsString();
-    call.request = asker.caller->allocate(static_cast<uint32_t>(sizeof(wire::RequestHeader) + bytes.size()));
-    call.request.appendHead(wire::RequestHeader{.opcode = opcode, .target = {}});
-    call.request.appendHead(asBytes(bytes));
-    asker.onDispatch([&] { asker.caller->connection(address_).start(call); });
-  }
-  Status enlist(uint64_t nonce, control::EnlistResponse& response) {
-    control::EnlistRequest request;
-    request.add_locators("sim://server");
-    request.set_name("s");
-    request.set_format_version(1);
-    request.set_nonce(nonce);
-    return ask(server_, Opcode::Enlist, request, response);
-  }
-
-  int64_t linesWith(std::string_view words) const {
-    return std::count_if(log_.lines().begin(), log_.lines().end(),
-                         [&](const std::string& line) { return line.find(words) != std::string::npos; });
-  }
-
-  runtime::SimScheduler scheduler_{3};
-  runtime::SimTraceLog log_{scheduler_};
-  transport::SimNetwork network_{scheduler_, {}};
-  MemoryDisk disk_{ClusterId(7), "rpc"};
-  sim::RpcProcess process_{scheduler_, log_, network_, "coordinator", {.role = Role::Coordinator}};
-  sim::RpcProcess server_{scheduler_, log_, network_, "server", {.role = Role::Server}};
-  sim::RpcProcess client_{scheduler_, log_, network_, "client", {.role = Role::Client}};
-  sim::RpcProcess admin_{scheduler_, log_, network_, "admin", {.role = Role::Admin}};
-  MemoryStateStore store_{disk_, process_.dispatch(), process_.node.stream("store"), {}};
-  Coordinator coordinator_{{.dispatch = process_.dispatch(),
-                            .caller = *process_.caller,
-                            .store = store_,
-                            .trace = process_.node.trace(),
-                            .on_failed = nullptr,
-                            .start = 41},
-                           {}};
-  const rpc::PeerAddress address_{.id = 0, .locators = {process_.locator()}};
-
- private:
-  struct Asked {
-    bool done = false;
-    Status status = Status::Ok;
-  };
-  template <typename RequestMessage, typename ResponseMessage>
-  static runtime::Task<void> askOn(sim::RpcProcess& asker, const rpc::PeerAddress& address, Opcode opcode,
-                                   const RequestMessage& request, ResponseMessage& response, Asked& asked) {
-    const rpc::CallSettings settings{.deadline_ns = asker.node.clock().nowNs() + 30 * runtime::kNanosPerSecond};
-    const rpc::ControlOutcome outcome =
-        co_await rpc::callControl(*asker.caller, asker.dispatch(), address, opcode, request, response, settings);
-    asked.status = outcome.status;
-    asked.done = true;
-  }
-};
-
-constexpr Opcode kServerOpcodes[] = {Opcode::Enlist,      Opcode::RenewServerLease, Opcode::Goodbye,
-                                     Opcode::CheckClient, Opcode::GetMembership,    Opcode::RaiseFloor,
-                                     Opcode::CheckMasters};
-constexpr Opcode kUserOpcodes[] = {Opcode::CreateTable, Opcode::DropTable,     Opcode::ListTables,
-                                   Opcode::GetTablets,  Opcode::OpenClient,    Opcode::RenewClient,
-                                   Opcode::CloseClient, Opcode::ClusterStatus, Opcode::MigrationStatus};
-constexpr Opcode kAdminOpcodes[] = {Opcode::MoveTablet, Opcode::SplitTable, Opcode::CancelMigration,
-                                    Opcode::AcceptLoss};
+class CoordinatorService : public CoordinatorServiceBench {};
 
 TEST_F(CoordinatorService, NotLeaderBeforeItHasReadItsState) {
   for (const Opcode opcode : kServerOpcodes) EXPECT_EQ(askRaw(server_, opcode, ""), Status::NotLeader);
@@ -290,130 +167,6 @@ TEST_F(CoordinatorService, AServerOfAnotherClusterIsNotJudged) {
   EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renew, renewed), Status::Ok) << "nobody has said its goodbye for it";
 }
 
-// Whoever serves with an older copy of the state gives away what others have.
-TEST_F(CoordinatorService, ServesNobodyOnceAServerHasHeardOfAChangeThatIsNotHere) {
-  start();
-  control::EnlistResponse enlisted;
-  ASSERT_EQ(enlist(5, enlisted), Status::Ok);
-  EXPECT_EQ(enlisted.change().start(), 41U);
-  control::RenewServerLeaseRequest renew;
-  renew.set_nonce(5);
-  renew.set_id(enlisted.id());
-  renew.set_cluster(7);
-  *renew.mutable_heard() = enlisted.change();
-  control::RenewServerLeaseResponse renewed;
-  ASSERT_EQ(ask(server_, Opcode::RenewServerLease, renew, renewed), Status::Ok);
-  renew.mutable_heard()->set_number(renewed.change().number() + 1);
-  EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renew, renewed), Status::StateBehind);
-
-  *renew.mutable_heard() = enlisted.change();
-  EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renew, renewed), Status::StateBehind)
-      << "for everybody, and for good";
-  for (const Opcode opcode : kServerOpcodes) EXPECT_EQ(askRaw(server_, opcode, ""), Status::StateBehind);
-  for (const Opcode opcode : kUserOpcodes) EXPECT_EQ(askRaw(client_, opcode, ""), Status::StateBehind);
-  for (const Opcode opcode : kAdminOpcodes) EXPECT_EQ(askRaw(admin_, opcode, ""), Status::StateBehind);
-  EXPECT_FALSE(coordinator_.isServing());
-  scheduler_.runUntil([&] { return coordinator_.isIdle(); }, 1'000'000);
-  EXPECT_TRUE(coordinator_.isIdle()) << "nothing is under way any more";
-  StoredHistory stored;
-  ASSERT_TRUE(decode(disk_.contents().at(std::string(kHistoryKey)), stored));
-  ASSERT_EQ(stored.missing.size(), 1U);
-  EXPECT_EQ(stored.missing[0].start, 41U);
-  EXPECT_GT(stored.missing[0].number, enlisted.change().number());
-}
-
-control::RenewServerLeaseRequest renewalThatHasHeard(uint64_t start, uint64_t number) {
-  control::RenewServerLeaseRequest renew;
-  renew.set_nonce(5);
-  renew.set_id(1);
-  renew.set_cluster(7);
-  renew.mutable_heard()->set_start(start);
-  renew.mutable_heard()->set_number(number);
-  return renew;
-}
-
-// Whoever hears Ok relies on it, and this state is not the one that counts.
-TEST_F(CoordinatorService, ConfirmsNothingThatWasStoredWhileAMissingChangeWasNamed) {
-  start();
-  control::EnlistResponse enlisted;
-  ASSERT_EQ(enlist(5, enlisted), Status::Ok);
-  control::RaiseFloorRequest raise;
-  raise.set_cluster(7);
-  raise.set_id(enlisted.id());
-  raise.set_segment(4);
-  raise.set_replica_epoch(2);
-  const uint64_t commits = disk_.commitCount();
-  sim::NotedCall raising;
-  sim::NotedCall naming;
-  begin(server_, Opcode::RaiseFloor, raise, raising);
-  // The way takes up to 20 us, and what is stored 100 us at least.
-  scheduler_.runUntil(scheduler_.nowNs() + 60 * runtime::kNanosPerMicro, 1'000'000);
-  begin(server_, Opcode::RenewServerLease, renewalThatHasHeard(99, 1'000), naming);
-  scheduler_.runUntil([&] { return raising.ended != 0 && naming.ended != 0; }, 1'000'000);
-  EXPECT_EQ(naming.outcome(), Status::StateBehind);
-  EXPECT_EQ(raising.outcome(), Status::StateBehind);
-  scheduler_.runUntil([&] { return coordinator_.isIdle(); }, 1'000'000);
-  EXPECT_GE(disk_.commitCount(), commits + 2) << "the floor and what is missing";
-}
-
-TEST_F(CoordinatorService, StoresAllThatIsMissingWhoeverNamesItAndSaysSoOnce) {
-  start();
-  control::EnlistResponse enlisted;
-  ASSERT_EQ(enlist(5, enlisted), Status::Ok);
-  std::deque<sim::NotedCall> namings;
-  for (uint64_t start = 90; start < 93; ++start) {
-    begin(server_, Opcode::RenewServerLease, renewalThatHasHeard(start, 1'000), namings.emplace_back());
-  }
-  scheduler_.runUntil([&] { return coordinator_.isIdle() && namings.back().ended != 0; }, 1'000'000);
-  // Also when nothing runs any more.
-  control::RenewServerLeaseResponse renewed;
-  EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renewalThatHasHeard(95, 2'000), renewed), Status::StateBehind);
-  scheduler_.runUntil([&] { return coordinator_.isIdle(); }, 1'000'000);
-  StoredHistory stored;
-  ASSERT_TRUE(decode(disk_.contents().at(std::string(kHistoryKey)), stored));
-  std::set<uint64_t> starts;
-  for (const ChangeRef& missing : stored.missing) starts.insert(missing.start);
-  EXPECT_EQ(starts, (std::set<uint64_t>{90, 91, 92, 95}));
-  EXPECT_EQ(linesWith("nobody is served"), 1);
-}
-
-TEST_F(CoordinatorService, WhatIsMissingIsStoredWhenThereIsRoomAgain) {
-  start();
-  control::EnlistResponse enlisted;
-  ASSERT_EQ(enlist(5, enlisted), Status::Ok);
-  control::RenewServerLeaseResponse renewed;
-  disk_.setFull(true);
-  EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renewalThatHasHeard(99, 1'000), renewed), Status::StateBehind);
-  scheduler_.runUntil([&] { return coordinator_.isIdle(); }, 1'000'000);
-  EXPECT_GT(disk_.refusedCount(), 0u);
-  EXPECT_EQ(linesWith("could not be stored"), 1);
-  disk_.setFull(false);
-  EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renewalThatHasHeard(99, 1'000), renewed), Status::StateBehind);
-  scheduler_.runUntil([&] { return coordinator_.isIdle(); }, 1'000'000);
-  StoredHistory stored;
-  ASSERT_TRUE(decode(disk_.contents().at(std::string(kHistoryKey)), stored));
-  EXPECT_EQ(stored.missing, (std::vector<ChangeRef>{{.start = 99, .number = 1'000}}));
-  EXPECT_EQ(linesWith("nobody is served"), 1);
-}
-
-// No copy is behind by so much: and going on without it may not bring the numbers to their end.
-TEST_F(CoordinatorService, AChangeThatIsTooFarAheadIsNonsense) {
-  start();
-  control::EnlistResponse enlisted;
-  ASSERT_EQ(enlist(5, enlisted), Status::Ok);
-  const uint64_t far = disk_.changeNumber() + (uint64_t{1} << 48);
-  control::RenewServerLeaseResponse renewed;
-  for (const uint64_t number : {far + 1, ~uint64_t{0}}) {
-    EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renewalThatHasHeard(99, number), renewed), Status::BadRequest);
-  }
-  EXPECT_EQ(linesWith("refusing server 1, which names change"), 1) << "once";
-  *renewed.mutable_change() = enlisted.change();
-  EXPECT_EQ(ask(server_, Opcode::RenewServerLease,
-                renewalThatHasHeard(enlisted.change().start(), enlisted.change().number()), renewed),
-            Status::Ok);
-  EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renewalThatHasHeard(99, far), renewed), Status::StateBehind);
-}
-
 // Two servers of one id: an older copy of the state has handed it out again before it was found out.
 TEST_F(CoordinatorService, AnIdAloneProvesNobody) {
   start();
@@ -427,21 +180,6 @@ TEST_F(CoordinatorService, AnIdAloneProvesNobody) {
   EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renew, renewed), Status::Fenced);
   renew.set_nonce(5);
   EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renew, renewed), Status::Ok);
-}
-
-TEST_F(CoordinatorService, ServesNobodyWhereWhoEnlistsHasHeardOfAStartThatIsNotKnown) {
-  start();
-  control::EnlistRequest request;
-  request.add_locators("sim://server");
-  request.set_format_version(1);
-  request.set_nonce(5);
-  request.set_former_cluster(7);
-  request.mutable_heard()->set_start(99);
-  request.mutable_heard()->set_number(1'000'000);
-  control::EnlistResponse refused;
-  EXPECT_EQ(ask(server_, Opcode::Enlist, request, refused), Status::StateBehind);
-  control::ListTablesResponse tables;
-  EXPECT_EQ(ask(client_, Opcode::ListTables, control::Empty(), tables), Status::StateBehind);
 }
 
 TEST_F(CoordinatorService, ServersLearnWhoLivesAndWhoseReplicasAreNeeded) {
@@ -574,6 +312,13 @@ class CoordinatorOfLiars : public CoordinatorService {
     EXPECT_EQ(ask(asker, Opcode::ClusterStatus, request, status), Status::Ok);
     return status;
   }
+  static control::CreateTableRequest tableOfOneTablet() {
+    control::CreateTableRequest create;
+    create.set_name("t");
+    create.set_tablet_count(1);
+    create.set_nonce(7);
+    return create;
+  }
   int statesInStatus() { return status(false).states_size(); }
   // As many as a server lists, with addresses of so many bytes.
   void listSessions(size_t count, size_t address_bytes) {
@@ -687,16 +432,8 @@ TEST_F(CoordinatorOfLiars, AListThatIsLongerThanListsGetIsNotHandedOn) {
 // Each attempt is a new intent in the store: without pauses it would be hundreds in a second, for ever.
 TEST_F(CoordinatorOfLiars, ATableThatAllServersRefuseIsTriedWithPauses) {
   command_answer_ = Status::BadRequest;
-  control::CreateTableRequest create;
-  create.set_name("t");
-  create.set_tablet_count(1);
-  create.set_nonce(7);
   sim::NotedCall call;
-  const std::string bytes = create.SerializeAsString();
-  call.request = admin_.caller->allocate(static_cast<uint32_t>(sizeof(wire::RequestHeader) + bytes.size()));
-  call.request.appendHead(wire::RequestHeader{.opcode = Opcode::CreateTable, .target = {}});
-  call.request.appendHead(asBytes(bytes));
-  admin_.onDispatch([&] { admin_.caller->connection(address_).start(call); });
+  begin(admin_, Opcode::CreateTable, tableOfOneTablet(), call);
   scheduler_.runUntil(scheduler_.nowNs() + runtime::kNanosPerSecond, 10'000'000);
   EXPECT_GT(commands_, 3);
   EXPECT_LT(commands_, 30);
@@ -705,12 +442,8 @@ TEST_F(CoordinatorOfLiars, ATableThatAllServersRefuseIsTriedWithPauses) {
 
 // Servers may have done their part already, and it goes on where the right state is put back.
 TEST_F(CoordinatorOfLiars, AChangeThatWasBegunMayHappenAlsoWhereTheStateIsOlder) {
-  control::CreateTableRequest create;
-  create.set_name("t");
-  create.set_tablet_count(1);
-  create.set_nonce(7);
   control::CreateTableResponse created;
-  ASSERT_EQ(ask(admin_, Opcode::CreateTable, create, created), Status::Ok);
+  ASSERT_EQ(ask(admin_, Opcode::CreateTable, tableOfOneTablet(), created), Status::Ok);
   command_answer_ = Status::RetryLater;  // so that it takes its time
   control::DropTableRequest drop;
   drop.set_table(created.id());
@@ -730,12 +463,8 @@ TEST_F(CoordinatorOfLiars, AChangeThatWasBegunMayHappenAlsoWhereTheStateIsOlder)
 
 // 65,536 is 0, which is Ok, in the 16 bits of a status.
 TEST_F(CoordinatorOfLiars, ANumberThatIsNoStatusIsNotTakenForOk) {
-  control::CreateTableRequest create;
-  create.set_name("t");
-  create.set_tablet_count(1);
-  create.set_nonce(7);
   control::CreateTableResponse created;
-  ASSERT_EQ(ask(admin_, Opcode::CreateTable, create, created), Status::Ok);
+  ASSERT_EQ(ask(admin_, Opcode::CreateTable, tableOfOneTablet(), created), Status::Ok);
   control::GetTabletsResponse map;
   ASSERT_EQ(ask(admin_, Opcode::GetTablets, control::GetTabletsRequest(), map), Status::Ok);
   ASSERT_EQ(map.tablets_size(), 1);
