@@ -361,6 +361,8 @@ Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns, 
     progress.text = recovery.text();
     progress.away_for_ns.assign(recovery.away_for_ns().begin(), recovery.away_for_ns().end());
     progress.away_for_ns.resize(progress.away.size(), -1);
+    progress.missing_servers = recovery.missing_servers();
+    progress.missing_storage_bytes = recovery.missing_storage_bytes();
     progress.loss_token = recovery.loss_token();
     const bool is_end = control::LossEnd_IsValid(static_cast<int>(recovery.loss_end()));
     progress.loss_end =

@@ -76,6 +76,9 @@ struct RecoveryProgress {
   std::vector<ServerId> away;        ///< servers that may have them; the first ones
   std::string text;                  ///< what it waits for, for a person
   std::vector<int64_t> away_for_ns;  ///< of each of `away`: silent for so long; -1: not known
+  /// Its copies find no places: so many servers more, each with so much storage, are certainly enough. 0: not so.
+  uint32_t missing_servers = 0;
+  uint64_t missing_storage_bytes = 0;
 
   /// Where the list of what belongs to the log comes from.
   enum class End : uint8_t { Unknown, Known, OldDigest, NoDigest };

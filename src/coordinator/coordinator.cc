@@ -175,6 +175,7 @@ Coordinator::Counts Coordinator::counts() const {
       .tables = state_->map.tableCount(), .tablets = state_->map.tabletCount(), .clients = state_->clients.count()};
   counts.servers_to_recover = state_->recoveries.reports().size();
   counts.servers_recovered = state_->recoveries.finished().servers;
+  counts.recoveries_given_up = state_->recoveries.finished().given_up;
   counts.tablets_recovered = state_->recoveries.finished().tablets;
   counts.verdicts_by_silence = state_->membership.verdictsBySilence();
   for (const Server* server : state_->membership.servers()) counts.servers_alive += server->alive ? 1 : 0;

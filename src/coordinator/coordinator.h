@@ -76,6 +76,7 @@ class Coordinator {
     // Of this life of the coordinator.
     uint64_t servers_recovered = 0;  ///< dead ones of which tablets were brought back, and nothing is left to do
     uint64_t tablets_recovered = 0;
+    uint64_t recoveries_given_up = 0;  ///< attempts, because copies found no places on the storages of others
     uint64_t verdicts_by_silence = 0;  ///< with no better reason
   };
   Counts counts() const;

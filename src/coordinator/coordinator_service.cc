@@ -64,6 +64,8 @@ void fillRecovery(const RecoveryReport& report, const Membership& membership, co
     out.add_away_for_ns(membership.silentForNs(report.away[i]));
   }
   out.set_text(report.text);
+  out.set_missing_servers(report.missing_places.servers);
+  out.set_missing_storage_bytes(report.missing_places.storage_bytes);
   out.set_loss_token(report.loss_token);
   if (report.loss_token == 0) return;
   out.set_loss_end(static_cast<control::LossEnd>(report.salvage.end));

@@ -26,7 +26,8 @@ struct PullResult {
   uint64_t objects = 0;
   uint64_t bytes = 0;
   double fraction = 0;
-  LogRef log;  ///< when done
+  LogRef log;                 ///< when done
+  bool lacks_places = false;  ///< its copies find none on others
 };
 
 struct FenceResult {

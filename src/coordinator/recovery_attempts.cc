@@ -152,9 +152,11 @@ runtime::Task<void> RecoveryAttempts::poll(Attempt& attempt) {
   std::vector<runtime::Task<PullResult>> calls;
   for (const Pending& pending : asked) calls.push_back(parts_.masters.pullProgress(attempt.master, pending.id));
   std::vector<Pending> failed;
+  bool lacks_places = false;
   for (size_t i = 0; i < asked.size(); ++i) {
     const PullResult pull = co_await calls[i];
     if (pull.status == Status::Ok) attempt.heard_ns = parts_.journal.nowNs();
+    lacks_places = lacks_places || (pull.status == Status::Ok && pull.lacks_places);
     const bool has_failed = pull.status == Status::Ok ? pull.pull_status != Status::Ok : !mayPass(pull.status);
     if (has_failed) {
       const Status why = pull.status == Status::Ok ? pull.pull_status : pull.status;
@@ -168,11 +170,12 @@ runtime::Task<void> RecoveryAttempts::poll(Attempt& attempt) {
     after.push_back(asked[i]);
   }
   attempt.pending = std::move(after);
-  if (!failed.empty()) fail(attempt, failed);
+  if (lacks_places) listener_.on_lacking(attempt.dead);
+  if (!failed.empty()) fail(attempt, failed, lacks_places);
 }
 
 // Nobody is at work on these any more. What the server has of them takes its memory until it is told.
-void RecoveryAttempts::fail(const Attempt& attempt, const std::vector<Pending>& failed) {
+void RecoveryAttempts::fail(const Attempt& attempt, const std::vector<Pending>& failed, bool for_places) {
   bool any = false;
   for (const Pending& pending : failed) {
     const auto known = at_work_.find(pending.id);
@@ -181,7 +184,7 @@ void RecoveryAttempts::fail(const Attempt& attempt, const std::vector<Pending>& 
     any = true;
     forgetDetached(attempt.master, pending.id, pending.epoch).detach();
   }
-  if (any) listener_.on_failed(attempt.dead);
+  if (any) listener_.on_failed(attempt.dead, for_places);
 }
 
 runtime::Task<void> RecoveryAttempts::forgetDetached(ServerId master, TabletId tablet, TabletEpoch epoch) {

@@ -19,7 +19,11 @@ class RecoveryAttempts {
   /// Told of tablets of a dead server. They run on the coordinator's executor and may look at everything.
   struct Listener {
     std::function<void(ServerId dead, size_t tablets)> on_back;  ///< their new owner answers
-    std::function<void(ServerId dead)> on_failed;  ///< some are at work with nobody now, and need another attempt
+    /// Some are at work with nobody now, and need another attempt.
+    /// @param for_places  because their copies found no places; those that it had it has given back
+    std::function<void(ServerId dead, bool for_places)> on_failed;
+    /// Copies of what is fetched find no places now; again and again while that is so.
+    std::function<void(ServerId dead)> on_lacking;
   };
   RecoveryAttempts(const Parts& parts, Listener listener) : parts_(parts), listener_(std::move(listener)) {}
 
@@ -38,6 +42,8 @@ class RecoveryAttempts {
   bool isAtWork(TabletId tablet) const { return at_work_.contains(tablet); }
   /// Tablets that were granted and are not answered for yet.
   bool isTakingFrom(ServerId dead) const { return taking_.contains(dead); }
+  /// Nobody is fetching anything.
+  bool isIdle() const { return at_work_.empty(); }
 
  private:
   struct Pending {
@@ -62,7 +68,7 @@ class RecoveryAttempts {
   runtime::Task<void> watch(Attempt attempt);
   runtime::Task<void> poll(Attempt& attempt);
   runtime::Task<bool> grant(Attempt& attempt);
-  void fail(const Attempt& attempt, const std::vector<Pending>& failed);
+  void fail(const Attempt& attempt, const std::vector<Pending>& failed, bool for_places = false);
   void leaveOut(Attempt& attempt);
   runtime::Task<void> forgetDetached(ServerId master, TabletId tablet, TabletEpoch epoch);
   runtime::Task<void> runTake(ServerId dead, ServerId owner, std::vector<TabletId> tablets);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "base/check.h"
 #include "coordinator/storage_lineage.h"
@@ -41,7 +42,8 @@ std::string text(const std::vector<SegmentId>& segments) {
 RecoveryManager::RecoveryManager(const Parts& parts)
     : parts_(parts),
       attempts_(parts, {.on_back = [this](ServerId dead, size_t tablets) { onBack(dead, tablets); },
-                        .on_failed = [this](ServerId dead) { onFailed(dead); }}),
+                        .on_failed = [this](ServerId dead, bool for_places) { onFailed(dead, for_places); },
+                        .on_lacking = [this](ServerId dead) { onLacking(dead); }}),
       changed_(parts.journal.executor()) {
   parts_.membership.setListener([this] { onMembers(); });
 }
@@ -113,6 +115,8 @@ void RecoveryManager::onBack(ServerId dead, size_t tablets) {
   Recovery& recovery = found->second;
   recovery.attempt_pause_ns = 0;
   if (tablets != 0) {
+    recovery.was_given_up = false;
+    noteBackInTurn();
     recovery.last_back_ns = parts_.journal.nowNs();
     if (recovery.tablets_back == 0) recovery.first_back_ns = recovery.last_back_ns;
     recovery.tablets_back += tablets;
@@ -121,13 +125,17 @@ void RecoveryManager::onBack(ServerId dead, size_t tablets) {
 }
 
 // What was offered may be gone or rotten: everybody is asked again.
-void RecoveryManager::onFailed(ServerId dead) {
+void RecoveryManager::onFailed(ServerId dead, bool for_places) {
   const auto found = recoveries_.find(dead);
   if (found == recoveries_.end()) return;
   Recovery& recovery = found->second;
+  noteFailedInTurn(recovery, for_places);
   recovery.answers.clear();
   recovery.asked_ns = 0;
-  for (auto& [backup, asked] : recovery.asked) asked.is_answered = false;
+  for (auto& [backup, asked] : recovery.asked) {
+    asked.is_answered = false;
+    if (asked.is_under_way) recovery.asked_ns = parts_.journal.nowNs();  // since another one failed
+  }
   recovery.attempt_pause_ns = std::clamp(2 * recovery.attempt_pause_ns, kAttemptPauseNsMin, kAttemptPauseNsMax);
   recovery.not_before_ns = parts_.journal.nowNs() + recovery.attempt_pause_ns;
   changed_.notifyAll();
@@ -168,12 +176,13 @@ runtime::Task<void> RecoveryManager::run(ServerId dead) {
     } else if (!work.open.empty()) {
       wake_ns = co_await recover(dead, recovery);
     } else {
-      recovery.text = "its tablets are being fetched";
+      recovery.text = textOfFetching(recovery);
     }
     if (parts_.journal.stopping()) break;
     [[maybe_unused]] const Status changed = co_await changed_.wait(wake_ns);
   }
   recoveries_.erase(dead);
+  endTurns();
 }
 
 // One step towards new attempts. Gives when to look again, if nothing happens before.
@@ -189,13 +198,31 @@ runtime::Task<int64_t> RecoveryManager::recover(ServerId dead, Recovery& recover
     co_return now_ns + (has_backups ? kAskAgainNs : kNobodyNs);
   }
   const int64_t ready_ns = std::max(all_answered ? 0 : recovery.asked_ns + kGraceNs, recovery.not_before_ns);
-  if (now_ns < ready_ns) co_return ready_ns;
+  if (now_ns < ready_ns) {
+    if (recovery.was_given_up) recovery.text = textOfWaiting(recovery);
+    co_return ready_ns;
+  }
+  if (places_are_scarce_) {
+    if (!hasTurn(dead)) {
+      recovery.text = textOfWaiting(recovery);
+      co_return now_ns + kOthersNs;
+    }
+    turn_ = dead;
+    if (!std::exchange(places_are_asked_, true)) {
+      co_await askPlaces();
+      turn_ = {};
+      co_return parts_.journal.nowNs();  // as the log is then
+    }
+  }
   if (!recovery.survey.isComplete()) {
     parts_.trace.warning(text(dead) +
                          " is recovered without what is missing, as was accepted: " + whatIsMissing(dead, recovery));
   }
   // As it is now: while this is stored, somebody may look at the log again.
+  recovery.is_in_turn = places_are_scarce_;
   const bool assigned = co_await assign(dead, planOf(recovery));
+  if (recovery.is_in_turn) turn_ = {};
+  if (assigned) places_are_asked_ = false;
   if (!assigned) say(dead, recovery, "no server can take its tablets now");
   co_return parts_.journal.nowNs() + (assigned ? kOthersNs : kAskAgainNs);
 }
@@ -243,6 +270,7 @@ void RecoveryManager::review(ServerId dead, Recovery& recovery) {
   // Also of sync tables: a replica whose newest bytes have rotted looks the same as one that lost what was not flushed.
   const SurveyFacts facts{.nobody_is_away = awayFrom(dead, recovery).empty()};
   recovery.survey = surveyLog(floor, recovery.answers, facts);
+  if (recovery.survey.isComplete()) recovery.segment_count = recovery.survey.segments.size();
   recovery.salvage = {};
   recovery.loss_token = 0;
   if (recovery.survey.isComplete()) return;
@@ -357,6 +385,7 @@ std::vector<RecoveryReport> RecoveryManager::reports() const {
     report.server = dead;
     report.missing = recovery.survey.missing;
     report.text = recovery.text;
+    report.missing_places = missingPlacesNow(recovery);
     for (const Tablet* tablet : parts_.map.tabletsOwnedBy(dead)) {
       const Table* table = parts_.map.findTable(tablet->table);
       report.tablets_left += table->state == TableState::Ready ? 1 : 0;
@@ -388,7 +417,8 @@ RecoveryManager::LogPlan RecoveryManager::planOf(const Recovery& recovery) {
 // store it.
 runtime::Task<bool> RecoveryManager::assign(ServerId dead, LogPlan plan) {
   auto guard = co_await parts_.map_lock.lock();
-  Loads loads = loadsNow();
+  const Recovery& recovery = recoveries_.at(dead);
+  Loads loads = recovery.is_in_turn ? loadsInTurn(recovery) : loadsNow();
   if (loads.empty()) co_return false;
   Given given;
   const std::vector<TabletId> open = workOf(dead).open;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coordinator/log_salvage.h"
+#include "coordinator/missing_places.h"
 #include "coordinator/parts.h"
 #include "coordinator/recovery_attempts.h"
 
@@ -19,9 +20,10 @@ struct RecoveryReport {
   std::vector<SegmentId> missing;  ///< segments of its log that nobody offers, or nobody all of
   std::vector<ServerId> away;      ///< servers that may have them
   std::string text;
-  uint64_t loss_token = 0;     ///< for acceptLoss(); 0: there is nothing to accept now
-  bool loss_accepted = false;  ///< and nothing more would be lost now
-  LogSalvage salvage;          ///< what an acceptance would bring back; only with a token
+  uint64_t loss_token = 0;       ///< for acceptLoss(); 0: there is nothing to accept now
+  bool loss_accepted = false;    ///< and nothing more would be lost now
+  LogSalvage salvage;            ///< what an acceptance would bring back; only with a token
+  MissingPlaces missing_places;  ///< its copies find no places before so much is added
 };
 
 /// Brings the tablets of dead servers back from the replicas of their logs.
@@ -41,7 +43,13 @@ struct RecoveryReport {
 /// Tablets that move or are split are left to those who do that, until they end; dropped ones to the drop.
 /// A log that stays incomplete is given up only when an operator says so, for exactly what is missing (acceptLoss);
 /// then what is there is fetched as usual (log_salvage.h). A server of which nothing is left is stored as recovered:
-/// its replicas are free, its record may be forgotten. Thread: one executor.
+/// its replicas are free, its record may be forgotten.
+///
+/// What is brought back takes places for its copies before it gives any back, and the storages may be full of what is
+/// to be recovered. Then each of several recovery masters may hold some places, and none enough. So when an attempt has
+/// been given up for want of places, one dead server is recovered at a time, by one server, the one with the shortest
+/// log first (docs/recovery.md, tests/models/scarce_places_model.py); and it is said what has to be added.
+/// Thread: one executor.
 class RecoveryManager final : public TabletOperations {
  public:
   explicit RecoveryManager(const Parts& parts);
@@ -56,6 +64,7 @@ class RecoveryManager final : public TabletOperations {
   struct Finished {
     uint64_t servers = 0;  ///< of which there were tablets to bring back
     uint64_t tablets = 0;
+    uint64_t given_up = 0;  ///< attempts, because copies found no places; of each recovery master one
   };
   const Finished& finished() const { return finished_; }
 
@@ -91,6 +100,12 @@ class RecoveryManager final : public TabletOperations {
     int64_t first_back_ns = 0;
     int64_t last_back_ns = 0;
     size_t tablets_back = 0;
+    uint64_t segment_count = 0;  ///< of its log, when it was known last
+    int64_t lacking_ns = 0;      ///< when copies found no places
+    bool was_given_up = false;   ///< for want of places, and nothing came back since
+    bool is_in_turn = false;     ///< the present attempt began when there was one at a time
+    uint32_t failed_count = 0;   ///< attempts in turn
+    uint32_t masters_tried = 0;  ///< that failed other than for want of places
     std::string text;
     std::string told;  ///< of these, what was traced
   };
@@ -113,7 +128,7 @@ class RecoveryManager final : public TabletOperations {
 
   void onMembers();
   void onBack(ServerId dead, size_t tablets);
-  void onFailed(ServerId dead);
+  void onFailed(ServerId dead, bool for_places);
   Work workOf(ServerId dead) const;
   runtime::Task<void> run(ServerId dead);
   runtime::Task<int64_t> recover(ServerId dead, Recovery& recovery);
@@ -128,6 +143,20 @@ class RecoveryManager final : public TabletOperations {
   bool mayLose(ServerId dead, const Recovery& recovery) const;
   runtime::Task<bool> assign(ServerId dead, LogPlan plan);
   Loads loadsNow() const;
+
+  // When places are scarce: recovery_turns.cc.
+  void onLacking(ServerId dead);
+  void noteFailedInTurn(Recovery& recovery, bool for_places);
+  bool hasTurn(ServerId dead) const;
+  bool mayBegin(ServerId dead, const Recovery& recovery) const;
+  runtime::Task<void> askPlaces();
+  Loads loadsInTurn(const Recovery& recovery) const;
+  std::string textOfFetching(const Recovery& recovery);
+  std::string textOfWaiting(const Recovery& recovery);
+  MissingPlaces missingPlacesNow(const Recovery& recovery) const;
+  std::string whatPlacesLack();
+  void noteBackInTurn();
+  void endTurns();
   runtime::Task<bool> storeAssigned(const std::vector<TabletId>& ids, Loads& loads, Given& given);
   runtime::Task<bool> storeRecovered(ServerId dead, Recovery& recovery);
 
@@ -137,6 +166,13 @@ class RecoveryManager final : public TabletOperations {
   std::map<ServerId, Recovery> recoveries_;
   Finished finished_;
   int64_t members_changed_ns_ = 0;
+  bool places_are_scarce_ = false;  // one at a time
+  bool turn_has_failed_ = false;    // one alone has found no places, and none has come back since
+  bool places_are_asked_ = false;   // since the last attempt
+  ServerId turn_;                   // who is about to begin
+  std::vector<BackupPlaces> places_;
+  MissingPlaces missing_places_;
+  int64_t lack_told_ns_ = 0;  // when what lacks was traced
   bool is_running_ = false;
 };
 

@@ -129,6 +129,7 @@ runtime::Task<PullResult> RpcMasterCalls::pullProgress(ServerId server, TabletId
   result.objects = response.objects();
   result.bytes = response.bytes();
   result.fraction = response.fraction();
+  result.lacks_places = response.lacks_places();
   result.log = logOf(response.log());
   if (result.log.server == ServerId()) result.log.server = server;
   co_return result;

@@ -253,8 +253,8 @@ void Log::countParts(Segment& segment, EntryType type, uint32_t entry_bytes, con
 
 bool Log::isPrepareDue() const {
   if (head_ == nullptr) return next_ == nullptr;
-  if (next_ != nullptr || next_preparing_ || closing_ != nullptr) return false;
-  if (head_full_ || head_->id() < want_roll_ || head_->kind() == SegmentKind::SmallHead) return true;
+  if (next_ != nullptr || next_preparing_ || closing_ != nullptr || holds_next_) return false;
+  if (head_full_ || isRollWanted() || head_->kind() == SegmentKind::SmallHead) return true;
   return head_->cursor().offset >= uint64_t{head_->capacityBytes()} * pool_.config().prepare_head_percent / 100;
 }
 

@@ -127,6 +127,9 @@ class Log final : public ReplicationEvents {
   /// elsewhere. When the replicator is short of places it takes a small head, as removes do: what they come from may be
   /// what fills the storage.
   SegmentId requestRollToJoin() RC_EXCLUDES(lock_);
+  /// As requestRollToJoin, but the present head will do if nothing was appended to it and no other segment is newer: it
+  /// takes no places then.
+  SegmentId requestHeadToJoin() RC_EXCLUDES(lock_);
   /// True once such a head has taken over and the heads before it are closed everywhere.
   bool isRolled(SegmentId request) const { return durableUpTo().segment >= request; }
   /// The head, or none before the first one is open.
@@ -160,7 +163,8 @@ class Log final : public ReplicationEvents {
 
   /// A segment that only the caller appends to: Survivor or Side, holding its header. nullptr: not enough memory.
   /// @param entry_bytes_max  the largest entry that a survivor will take
-  Segment* openPrivate(SegmentKind kind, uint32_t entry_bytes_max = 0) RC_EXCLUDES(lock_);
+  Segment* openPrivate(SegmentKind kind, uint32_t entry_bytes_max = 0, CopiesAwaited copies = CopiesAwaited::Least)
+      RC_EXCLUDES(lock_);
   /// The caller will not append to it any more: trims it and has it closed on all replicas (state Closed then).
   void closePrivate(Segment& segment);
   /// Gives up a private segment to which nothing refers and that was never added to the log.
@@ -198,6 +202,12 @@ class Log final : public ReplicationEvents {
   bool isSettled() RC_EXCLUDES(lock_);
   /// From the next digest on, `joining` (Closed) are in the log and `leaving` are not: together, in one digest.
   void exchange(std::span<Segment* const> joining, std::span<Segment* const> leaving) RC_EXCLUDES(lock_);
+  /// Has segments of a side log (Closed) in the log from a head on that is opened now, as requestRollToJoin has it.
+  SegmentId addToJoin(std::span<Segment* const> joining) RC_EXCLUDES(lock_);
+  /// Undoes that, or with no segments only the request of a head; whatever places that head has taken are given back.
+  /// To be repeated until it is true, or the head is there.
+  /// @return true: the segments are private again. False: not yet, or it is too late: the cleaner has come first
+  bool takeBack(std::span<Segment* const> joining, SegmentId roll) RC_EXCLUDES(lock_);
   /// The segments that a cleaner may take: in the log, closed, not leaving, not damaged, and closed for so long that
   /// nobody is still between appending to it and telling the owner where the entry lies: to the owner such an entry
   /// looks dead.
@@ -234,6 +244,7 @@ class Log final : public ReplicationEvents {
 
   // ReplicationEvents.
   void segmentOpened(SegmentId id) override RC_EXCLUDES(lock_);
+  void segmentLacksPlaces(SegmentId id, bool lacks) override;
   void segmentDurable(SegmentId id, uint32_t bytes) override RC_EXCLUDES(lock_);
   void segmentFlushed(SegmentId id, uint32_t bytes) override RC_EXCLUDES(lock_);
   void segmentClosed(SegmentId id) override RC_EXCLUDES(lock_);
@@ -269,6 +280,9 @@ class Log final : public ReplicationEvents {
   void commitHead(uint32_t offset) RC_REQUIRES(lock_);
   bool mayUseSmallHead(bool is_short) const RC_REQUIRES(lock_);
   bool isPrepareDue() const RC_REQUIRES(lock_);
+  bool isRollWanted() const RC_REQUIRES(lock_);
+  bool isHeadFresh() const RC_REQUIRES(lock_);
+  SegmentId noteJoinRoll() RC_REQUIRES(lock_);
 
   bool trySwitch() RC_EXCLUDES(lock_);
   bool prepareNext() RC_EXCLUDES(lock_);
@@ -307,7 +321,9 @@ class Log final : public ReplicationEvents {
   bool remove_blocked_ RC_GUARDED_BY(lock_) = false;  ///< a remove did not fit: a reserve head is justified
   SegmentId want_roll_ RC_GUARDED_BY(lock_);          ///< roll until the head's id is at least this
   SegmentId want_pass_roll_ RC_GUARDED_BY(lock_);     ///< the same, with the last small head if need be
-  SegmentId want_join_roll_ RC_GUARDED_BY(lock_);     ///< the same, with a small head where places are short
+  SegmentId want_join_roll_ RC_GUARDED_BY(lock_);     ///< a roll, with a small head where places are short
+  std::vector<SegmentId> join_rolls_ RC_GUARDED_BY(lock_);  ///< of which that is the highest; no head has them yet
+  bool holds_next_ RC_GUARDED_BY(lock_) = false;  ///< no further next head: what it would list is being taken back
   bool pass_running_ RC_GUARDED_BY(lock_) = false;
   uint64_t next_id_ RC_GUARDED_BY(lock_) = 1;
   CommitRing ring_ RC_GUARDED_BY(lock_);

@@ -41,14 +41,48 @@ SegmentId Log::requestRollForPass() {
 }
 
 SegmentId Log::requestRollToJoin() {
-  const SegmentId request = requestRoll();
+  SegmentId request;
   {
     SpinGuard guard(lock_);
-    want_join_roll_ = std::max(want_join_roll_, request);
+    request = noteJoinRoll();
   }
   maintain();
   return request;
 }
+
+SegmentId Log::requestHeadToJoin() {
+  SegmentId request;
+  {
+    SpinGuard guard(lock_);
+    if (isHeadFresh()) return head_->id();
+    request = noteJoinRoll();
+  }
+  maintain();
+  return request;
+}
+
+SegmentId Log::noteJoinRoll() {
+  const SegmentId request(next_id_);
+  const SegmentId newest = head_ != nullptr ? head_->id() : SegmentId();
+  std::erase_if(join_rolls_, [newest](SegmentId roll) { return newest >= roll; });
+  join_rolls_.push_back(request);
+  want_join_roll_ = std::max(want_join_roll_, request);
+  return request;
+}
+
+/// A head that was opened now would say no more, and be above no more segments that hold something.
+bool Log::isHeadFresh() const {
+  if (head_ == nullptr || head_full_ || head_->cursor().offset != head_->own_bytes_) return false;
+  for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
+    const Segment& segment = pool_.slot(i);
+    const SegmentState state = segment.state();
+    if (&segment == next_ || state == SegmentState::Free || state == SegmentState::Unlinked) continue;
+    if (segment.id() > head_->id()) return false;
+  }
+  return true;
+}
+
+bool Log::isRollWanted() const { return head_->id() < std::max(want_roll_, want_join_roll_); }
 
 bool Log::tryBeginPass() {
   SpinGuard guard(lock_);
@@ -93,8 +127,7 @@ bool Log::trySwitch() {
   {
     SpinGuard guard(lock_);
     if (next_ == nullptr || !next_opened_ || closing_ != nullptr || !ring_.empty()) return false;
-    const bool wanted =
-        head_ == nullptr || head_full_ || head_->id() < want_roll_ || head_->kind() == SegmentKind::SmallHead;
+    const bool wanted = head_ == nullptr || head_full_ || isRollWanted() || head_->kind() == SegmentKind::SmallHead;
     if (!wanted) return false;
     old = head_;
     head_ = next_;
@@ -159,6 +192,7 @@ bool Log::prepareNext() {
   const SafeVersionPayload safe_version = environment_.owner.safeVersion();
   const std::array<ByteSpan, 1> safe_pieces{bytesOf(safe_version)};
   writeOwnEntry(*next, EntryType::SafeVersion, safe_pieces);
+  next->own_bytes_ = next->cursor().offset;
   next->setBegun(stats_.appended_bytes.load(std::memory_order_relaxed));
   {
     SpinGuard guard(lock_);
@@ -192,6 +226,7 @@ void Log::buildDigest(Segment& next, std::vector<SegmentId>& members) {
     if (segment.state() == SegmentState::Unlinked) continue;
     const bool leaves = segment.state() == SegmentState::Leaving;
     if (!leaves || RC_MUTATION("skip-digest-update")) members.push_back(segment.id());
+    if (segment.joins_with_ && !segment.first_head_) segment.first_head_ = next.id();
     if (leaves && !segment.leave_head_) segment.leave_head_ = next.id();
   }
   std::sort(members.begin(), members.end());
@@ -223,10 +258,11 @@ SegmentId Log::takeId() {
 
 // Private segments.
 
-Segment* Log::openPrivate(SegmentKind kind, uint32_t entry_bytes_max) {
+Segment* Log::openPrivate(SegmentKind kind, uint32_t entry_bytes_max, CopiesAwaited copies) {
   if (!pool_.mayHaveRoom(kind)) return nullptr;
   Segment* const segment = pool_.allocate(kind, takeId(), entry_bytes_max);
   if (segment == nullptr) return nullptr;
+  segment->copies_awaited_ = copies;
   writeSegmentHeader(*segment);
   segment->setBegun(stats_.appended_bytes.load(std::memory_order_relaxed));
   environment_.replicator.open(*segment);
@@ -264,12 +300,72 @@ void Log::exchange(std::span<Segment* const> joining, std::span<Segment* const> 
   }
 }
 
+SegmentId Log::addToJoin(std::span<Segment* const> joining) {
+  pool_.exchange(joining, {});
+  SegmentId request;
+  {
+    SpinGuard guard(lock_);
+    request = noteJoinRoll();
+    for (Segment* segment : joining) {
+      RC_CHECK(segment->state() == SegmentState::Closed && !segment->listed_);
+      segment->listed_ = true;
+      segment->joins_with_ = request;
+    }
+  }
+  maintain();
+  return request;
+}
+
+/// A next head that lists them may not be opened any more, and none may follow on it that does. One that was being
+/// prepared when they joined may list them although it is older than what they asked for.
+bool Log::takeBack(std::span<Segment* const> joining, SegmentId roll) {
+  SegmentId withdrawn;
+  bool is_back = false;
+  bool is_late = false;
+  {
+    SpinGuard guard(lock_);
+    const SegmentId unopened = next_ != nullptr && !next_opened_ ? next_->id() : SegmentId();
+    bool is_listed = joining.empty() && next_ != nullptr && next_->id() >= roll;
+    is_late = (head_ != nullptr && head_->id() >= roll) || (is_listed && !unopened);
+    for (const Segment* segment : joining) {
+      is_listed = is_listed || segment->first_head_;
+      is_late = is_late || segment->stays_ || (segment->first_head_ && segment->first_head_ != unopened);
+    }
+    holds_next_ = !is_late;
+    if (!is_late && !next_preparing_ && !is_listed) {
+      for (Segment* segment : joining) {
+        segment->listed_ = false;
+        segment->joins_with_ = {};
+      }
+      // One of them: another one that joins may have asked for the same.
+      const auto own = std::find(join_rolls_.begin(), join_rolls_.end(), roll);
+      if (own != join_rolls_.end()) join_rolls_.erase(own);
+      const auto highest = std::max_element(join_rolls_.begin(), join_rolls_.end());
+      want_join_roll_ = highest != join_rolls_.end() ? *highest : SegmentId();
+      holds_next_ = false;
+      is_back = true;
+    } else if (!is_late && !next_preparing_ && !next_withdrawn_) {
+      next_withdrawn_ = true;
+      withdrawn = next_->id();
+    }
+  }
+  if (withdrawn) environment_.replicator.withdraw(withdrawn);
+  if (is_back || is_late) maintain();
+  return is_back;
+}
+
+/// What joins is cleaned at once where memory is full: the head with which it joins may be waiting for that. Where its
+/// head may find no places, it is left until it has one.
 void Log::listCleanable(std::vector<Segment*>& segments) {
+  const bool is_short = environment_.replicator.isShortOfPlaces();
   SpinGuard guard(lock_);
   for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
     Segment& segment = pool_.slot(i);
     if (!segment.listed_ || segment.state() != SegmentState::Closed || segment.isDamaged()) continue;
-    if (environment_.rcu.elapsed(segment.sealed_ticket_)) segments.push_back(&segment);
+    const bool joins = segment.joins_with_ && (head_ == nullptr || head_->id() < segment.joins_with_);
+    if ((joins && is_short && !segment.stays_) || !environment_.rcu.elapsed(segment.sealed_ticket_)) continue;
+    segment.stays_ = segment.stays_ || joins;
+    segments.push_back(&segment);
   }
 }
 
@@ -309,10 +405,15 @@ void Log::segmentOpened(SegmentId id) {
     SpinGuard guard(lock_);
     if (next_ == nullptr || next_->id() != id) return;
     next_opened_ = true;
+    holds_next_ = false;
     next_->durable_bytes_ = next_->committedBytes();
     next_->flushed_bytes_ = next_->durable_bytes_;
   }
   maintain();
+}
+
+void Log::segmentLacksPlaces(SegmentId id, bool lacks) {
+  if (Segment* const segment = pool_.find(id); segment != nullptr) segment->lacks_places_ = lacks;
 }
 
 /// Segments that its digest would have been the first without leave with the next one, which has a higher id.
@@ -323,6 +424,9 @@ void Log::segmentWithdrawn(SegmentId id) {
     RC_CHECK(!next_opened_);
     Segment& withdrawn = *next_;
     next_ = nullptr;
+    for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
+      if (pool_.slot(i).first_head_ == id) pool_.slot(i).first_head_ = {};
+    }
     unlink(withdrawn);
   }
   maintain();

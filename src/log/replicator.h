@@ -11,6 +11,11 @@ class ReplicationEvents {
   /// A head: everything it held when it was opened, its digest, is flushed on all replicas. Another segment: all of
   /// them have places.
   virtual void segmentOpened(SegmentId segment) = 0;
+  /// Of a segment that is no head and not closed yet: servers that it waits for have no place for it; or no longer so.
+  virtual void segmentLacksPlaces(SegmentId segment, bool lacks) {
+    static_cast<void>(segment);
+    static_cast<void>(lacks);
+  }
   /// The first `bytes` bytes are on all replicas at the level that acknowledgements need. Never goes back.
   virtual void segmentDurable(SegmentId segment, uint32_t bytes) = 0;
   /// Of those that were reported durable, the first `bytes` survive a power failure of all replicas. Never goes back.
@@ -79,6 +84,8 @@ class Replicator {
   /// The log has a use for another head in the place of this one, which is not open yet. If it has found no places it
   /// is forgotten, as if freed, and segmentWithdrawn follows; if it finds some, segmentOpened. Once for a head.
   virtual void withdraw(SegmentId head) { static_cast<void>(head); }
+  /// A segment that was opened with CopiesAwaited::All: from now on as with Least.
+  virtual void awaitLeast(SegmentId segment) { static_cast<void>(segment); }
   /// No recovery can ask for the segment any more: its replicas can go. Its id is not used again.
   virtual void free(SegmentId segment) = 0;
 };

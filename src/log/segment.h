@@ -19,6 +19,13 @@ enum class SegmentKind : uint8_t {
   Side,       ///< part of a side log
 };
 
+/// On how many servers a segment is to be before it counts as open, and as closed.
+enum class CopiesAwaited : uint8_t {
+  Least,  ///< on as many as its master needs to go on; further copies follow when there are places
+  All,    ///< on all that are to have one, those without a place for it included. For what takes the place of copies
+          ///< that others give up when it is there
+};
+
 /// The life of a segment slot. Only the log (under its lock) and, for private segments, their one writer move it on.
 enum class SegmentState : uint8_t {
   Free,
@@ -101,6 +108,9 @@ class Segment {
   /// From a logical offset below committedBytes() to the end of what is committed in its extent. An entry begins where
   /// that ends, whatever the lengths of those before it say.
   ByteSpan restOfExtent(uint32_t offset) const;
+  CopiesAwaited copiesAwaited() const { return copies_awaited_; }
+  /// Servers that it waits for have had no place for it. Any thread.
+  bool lacksPlaces() const { return lacks_places_.load(std::memory_order_acquire); }
   /// Its replicas have been reported opened. Any thread.
   bool hasPlaces() const { return has_places_.load(std::memory_order_acquire); }
   /// An entry in it is known to be damaged, and not restored. Any thread.
@@ -187,6 +197,8 @@ class Segment {
   std::atomic<bool> damaged_{false};
   std::atomic<bool> was_damaged_{false};  ///< ever
   std::atomic<bool> has_places_{false};
+  std::atomic<bool> lacks_places_{false};
+  CopiesAwaited copies_awaited_ = CopiesAwaited::Least;
   uint64_t stamp_bytes_ = 0;
   uint64_t begun_bytes_ = 0;
 
@@ -197,6 +209,10 @@ class Segment {
   uint32_t durable_bytes_ = 0;          ///< committed on all replicas
   uint32_t flushed_bytes_ = 0;          ///< of them, flushed there
   bool listed_ = false;                 ///< in the digest of the head, or of the next one
+  SegmentId joins_with_;                ///< of a side log: may be taken back until there is a head of this id or higher
+  SegmentId first_head_;                ///< whose digest is the first with it then, taken over or not; none yet
+  bool stays_ = false;                  ///< but not any more: it may be in a pass of the cleaner
+  uint32_t own_bytes_ = 0;              ///< of a head: what it begins with; nothing was appended if there is no more
   runtime::GraceTicket sealed_ticket_;  ///< when it is over, all who appended to it have told the owner where
   std::atomic<bool> in_pass_{false};    ///< the cleaner is at it: tombstones naming it leave together with it
   uint32_t largest_entry_bytes_ = 0;

@@ -167,6 +167,8 @@ Segment* SegmentPool::take(SegmentKind kind, SegmentId id, uint32_t entry_bytes_
   segment.damaged_.store(false, std::memory_order_relaxed);
   segment.was_damaged_.store(false, std::memory_order_relaxed);
   segment.has_places_.store(false, std::memory_order_relaxed);
+  segment.lacks_places_.store(false, std::memory_order_relaxed);
+  segment.copies_awaited_ = CopiesAwaited::Least;
   segment.durable_bytes_ = 0;
   segment.flushed_bytes_ = 0;
   segment.largest_entry_bytes_ = 0;
@@ -176,6 +178,10 @@ Segment* SegmentPool::take(SegmentKind kind, SegmentId id, uint32_t entry_bytes_
   segment.compaction_count_ = 0;
   segment.compacted_live_bytes_ = 0;
   segment.leave_head_ = {};
+  segment.joins_with_ = {};
+  segment.first_head_ = {};
+  segment.stays_ = false;
+  segment.own_bytes_ = 0;
   segment.wait_ = Segment::Wait::Grace;
   segment.marked_bytes_ = 0;
   segment.id_.store(id.value, std::memory_order_release);

@@ -106,7 +106,7 @@ void SideLog::settle() {
 
 Segment* SideLog::openSegment() {
   settle();
-  Segment* const segment = log_.openPrivate(SegmentKind::Side);
+  Segment* const segment = log_.openPrivate(SegmentKind::Side, 0, copies_);
   if (segment == nullptr) return nullptr;
   if (!segments_.empty()) log_.closePrivate(*segments_.back());
   segments_.push_back(segment);
@@ -125,11 +125,31 @@ bool SideLog::isClosed() const {
                                 [](const Segment* segment) { return segment->state() == SegmentState::Closed; });
 }
 
+bool SideLog::lacksPlaces() const {
+  return std::any_of(segments_.begin(), segments_.end(), [](const Segment* segment) { return segment->lacksPlaces(); });
+}
+
+void SideLog::awaitLeast() {
+  RC_CHECK(closed_);
+  for (const Segment* segment : segments_) replicator_.awaitLeast(segment->id());
+}
+
+size_t SideLog::unclosedCount() const {
+  return static_cast<size_t>(std::count_if(segments_.begin(), segments_.end(), [](const Segment* segment) {
+    return segment->state() != SegmentState::Closed;
+  }));
+}
+
 void SideLog::join() {
   RC_CHECK(isClosed() && !joined_);
-  log_.exchange(segments_, {});
-  roll_ = log_.requestRollToJoin();
+  roll_ = log_.addToJoin(segments_);
   joined_ = true;
+}
+
+bool SideLog::takeBack() {
+  RC_CHECK(joined_);
+  joined_ = !log_.takeBack(segments_, roll_);
+  return !joined_;
 }
 
 void SideLog::abandon() {

@@ -14,12 +14,14 @@ namespace ramcore::log {
 /// side log has joined (the log being replayed, the source of a move): the cleaner relies on the death at once, and a
 /// crash before the join loses both.
 ///
-/// Order: append and copy..., close, (wait until isClosed), join, (wait until isJoined). Or abandon, or leave.
+/// Order: append and copy..., close, (wait until isClosed), join, (wait until isJoined). Or abandon, or leave, also
+/// after takeBack.
 ///
 /// Thread: one at a time. Destroying a side log that was neither joined nor abandoned nor left is a bug (checked).
 class SideLog {
  public:
-  SideLog(Log& log, Replicator& replicator) : log_(log), replicator_(replicator) {}
+  SideLog(Log& log, Replicator& replicator, CopiesAwaited copies = CopiesAwaited::Least)
+      : log_(log), replicator_(replicator), copies_(copies) {}
   ~SideLog();
   SideLog(const SideLog&) = delete;
   SideLog& operator=(const SideLog&) = delete;
@@ -39,10 +41,23 @@ class SideLog {
   /// No more appends; has all segments closed on all replicas.
   void close();
   bool isClosed() const;
+  /// close() was called.
+  bool isSealed() const { return closed_; }
+  /// Some segment finds no place on a server that it waits for.
+  bool lacksPlaces() const;
+  /// Of CopiesAwaited::All: no longer waits for more copies than its master needs to go on. After close().
+  void awaitLeast();
+  /// Segments that are not closed on all replicas.
+  size_t unclosedCount() const;
   /// After isClosed(): makes the segments members of the log with the next head, which is opened at once.
   void join();
   /// The segments are members, and the log would be recovered with them.
   bool isJoined() const { return joined_ && log_.isRolled(roll_); }
+  /// Undoes join(), so that everything can be given up after all. To be repeated until it is true or isJoined(): then
+  /// it is too late. So it is, and nothing happens, when the cleaner has begun with it.
+  bool takeBack();
+  /// join() was called, and not taken back.
+  bool isJoining() const { return joined_; }
   /// Gives everything up. Nobody refers to its entries any more. Not after join().
   void abandon();
   /// The process ends: forgets the segments, which stay where they are because the index still refers to them. No
@@ -54,6 +69,7 @@ class SideLog {
 
   Log& log_;
   Replicator& replicator_;
+  const CopiesAwaited copies_;
   std::vector<Segment*> segments_;
   uint64_t copied_bytes_ = 0;  // since the last settle(), all in segments_.back()
   uint64_t copied_result_bytes_ = 0;

@@ -164,7 +164,8 @@ class ObjectStore final : public log::EntryOwner {
   /// next cursor, or nothing when the range is done. What is damaged stays, and leaves when it is restored: see
   /// reconcile(). Until then it is in nobody's way who takes the range, because it lies before the first segment of
   /// that.
-  std::optional<KeyHash> purgeSlice(TableId table, const HashRange& range, KeyHash cursor);
+  /// @param is_left  set if something stays for such a reason that may be of the range
+  std::optional<KeyHash> purgeSlice(TableId table, const HashRange& range, KeyHash cursor, bool* is_left = nullptr);
 
   // ---- upkeep
 

@@ -201,9 +201,10 @@ Status ObjectStore::renewSlice(TableId table, const HashRange& range, Version ve
   return status;
 }
 
-std::optional<KeyHash> ObjectStore::purgeSlice(TableId table, const HashRange& range, KeyHash cursor) {
+std::optional<KeyHash> ObjectStore::purgeSlice(TableId table, const HashRange& range, KeyHash cursor, bool* is_left) {
   constexpr size_t kEntriesPerSlice = 64;
   std::vector<index::IndexEntry> entries;
+  bool any_left = false;
   const auto next =
       parts_->index.scan(cursor, range.last, kEntriesPerSlice, [this](EntryRef ref) { return hashOf(ref); }, entries);
   for (const index::IndexEntry& one : entries) {
@@ -211,7 +212,10 @@ std::optional<KeyHash> ObjectStore::purgeSlice(TableId table, const HashRange& r
     // Found again by key: the cleaner may have moved it since the scan.
     const EntryView seen = entry(one.ref);
     if (one.is_misplaced && !isDamaged(seen.state())) static_cast<void>(verify(one.ref));
-    if (one.is_misplaced || isDamaged(seen.state())) continue;
+    if (one.is_misplaced || isDamaged(seen.state())) {
+      any_left = true;
+      continue;
+    }
     // A part of the range may be ours again: it was purged before it was taken, and what is there now is in service.
     if (seen.table() != table || parts_->tablets.find(table, one.hash) != nullptr) continue;
     const EntryRef ref = parts_->index.find(stripe, [&](EntryRef candidate) {
@@ -221,11 +225,15 @@ std::optional<KeyHash> ObjectStore::purgeSlice(TableId table, const HashRange& r
     if (!ref) continue;
     const bool is_object = entry(ref).type() == EntryType::Object;
     // What is damaged leaves when it is restored.
-    if (is_object && forgetCarried(ref) != Status::Ok) continue;
+    if (is_object && forgetCarried(ref) != Status::Ok) {
+      any_left = true;
+      continue;
+    }
     raiseSafeVersion(entry(ref).version());
     RC_CHECK(parts_->index.erase(stripe, ref));
     if (is_object) parts_->log.markDead(ref);
   }
+  if (is_left != nullptr) *is_left = *is_left || any_left;
   return next;
 }
 

@@ -52,7 +52,8 @@ struct RecoveryTarget::Part {
 };
 
 struct RecoveryTarget::Recovery {
-  explicit Recovery(RecoveryPlan wanted) : plan(std::move(wanted)) {
+  Recovery(RecoveryPlan wanted, const std::atomic<bool>& stopping)
+      : plan(std::move(wanted)), patience{lacks_places, ended, stopping} {
     for (const rpc::PeerAddress& address : plan.holders) holders.push_back({.address = address});
     for (const RecoveryPlan::Part& part : plan.parts) {
       parts.emplace_back().tablet = part.tablet;
@@ -74,6 +75,8 @@ struct RecoveryTarget::Recovery {
   std::atomic<Status> status{Status::Ok};
   std::atomic<double> fraction{0};
   std::atomic<SegmentId> first_segment{};
+  std::atomic<bool> lacks_places{false};
+  const TabletIntake::Patience patience;
 
   // The background executor's.
   std::vector<ReplicaReader::Holder> holders;
@@ -93,7 +96,7 @@ struct RecoveryTarget::Fetch {
 RecoveryTarget::~RecoveryTarget() { RC_CHECK(idle()); }
 
 Status RecoveryTarget::start(RecoveryPlan plan) {
-  auto recovery = std::make_shared<Recovery>(std::move(plan));
+  auto recovery = std::make_shared<Recovery>(std::move(plan), stopping_);
   {
     SpinGuard guard(lock_);
     if (stopping_) return Status::Shutdown;
@@ -140,6 +143,7 @@ Result<IntakeProgress> RecoveryTarget::progress(TabletId tablet) const {
   progress.bytes = part.bytes.load();
   progress.fraction = recovery.fraction.load();
   progress.first_segment = recovery.first_segment.load();
+  progress.lacks_places = recovery.lacks_places.load() || progress.status == Status::TooFewReplicas;
   return progress;
 }
 
@@ -190,7 +194,7 @@ runtime::Task<Status> RecoveryTarget::prepare(Recovery& recovery) {
     if (recovery.ended) co_return Status::Cancelled;
   }
   SegmentId head;
-  const Status rolled = co_await intake_.roll(recovery.ended, head);
+  const Status rolled = co_await intake_.roll(recovery.ended, head, &recovery.patience);
   if (rolled != Status::Ok) co_return rolled;
   recovery.first_segment.store(head);
   for (Part& part : recovery.parts) {
@@ -202,14 +206,33 @@ runtime::Task<Status> RecoveryTarget::prepare(Recovery& recovery) {
 }
 
 /// The side log joins the log also when the replay failed: until somebody purges the ranges, the index refers to what
-/// is in it.
+/// is in it. Where that finds no places it is given up instead.
 runtime::Task<Status> RecoveryTarget::replayLog(Recovery& recovery) {
-  recovery.side.emplace(parts_.log, parts_.log.replicator());
+  recovery.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
   Status status = co_await replaySegments(recovery);
   if (status == Status::Ok && recovery.plan.is_salvage) status = co_await renewVersions(recovery);
-  const Status joined = co_await intake_.join(*recovery.side, stopping_);
+  // Where an early join has found no places there is no use in another one.
+  Status joined = status;
+  if (status != Status::TooFewReplicas) {
+    joined = co_await intake_.join(*recovery.side, stopping_, &recovery.patience);
+  }
+  if (status == Status::Ok) status = joined;
+  while (joined == Status::TooFewReplicas) {
+    const bool is_gone = co_await giveBack(recovery);
+    if (is_gone) break;
+    joined = co_await intake_.join(*recovery.side, stopping_, &recovery.patience);
+  }
   recovery.side.reset();
-  co_return status == Status::Ok ? joined : status;
+  co_return status;
+}
+
+/// What was replayed can be had from the dead server's log again, and its places are of more use to whoever can end
+/// with them.
+runtime::Task<bool> RecoveryTarget::giveBack(Recovery& recovery) {
+  std::vector<Tablet> tablets;
+  for (const Part& part : recovery.parts) tablets.push_back(part.tablet);
+  const bool is_gone = co_await intake_.forsake(*recovery.side, tablets);
+  co_return is_gone;
 }
 
 runtime::Task<Status> RecoveryTarget::replaySegments(Recovery& recovery) {
@@ -332,9 +355,9 @@ runtime::Task<Status> RecoveryTarget::renewVersions(Recovery& recovery) {
 /// if the cleaner finds nothing else, what has been replayed joins the log.
 runtime::Task<Status> RecoveryTarget::makeRoom(Recovery& recovery, int64_t stuck_ns) {
   if (stuck_ns >= kJoinEarlyNs && recovery.side_has_entries) {
-    const Status joined = co_await intake_.join(*recovery.side, stopping_);
+    const Status joined = co_await intake_.join(*recovery.side, stopping_, &recovery.patience);
     if (joined != Status::Ok) co_return joined;
-    recovery.side.emplace(parts_.log, parts_.log.replicator());
+    recovery.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
     recovery.side_has_entries = false;
   }
   parts_.maintenance.poke();

@@ -55,7 +55,10 @@ struct RecoveryPlan {
 ///
 /// Nothing of this is needed if this server dies before that: the dead server's log is still there. Replayed contents
 /// may therefore join the own log in several pieces when memory is short, so that the cleaner can have what died in
-/// them.
+/// them. For the same reason one that finds no places for its copies, for as long as 10 s, fails with TooFewReplicas
+/// and gives back those that it has: several recoveries might each hold some, and none enough. And because the dead
+/// server's log is given up when this is done, it is done when all copies are there that are wanted; with fewer, as
+/// writes are, only if for some seconds there are no places for more.
 ///
 /// start(), cancel() and progress() from any executor of the master; recoveries run on the background executor, several
 /// at a time. Memory: a few segments of the dead log, and DeadVersions.
@@ -110,6 +113,7 @@ class RecoveryTarget {
   runtime::Detached run(std::shared_ptr<Recovery> recovery);
   runtime::Task<Status> prepare(Recovery& recovery);
   runtime::Task<Status> replayLog(Recovery& recovery);
+  runtime::Task<bool> giveBack(Recovery& recovery);
   runtime::Task<Status> replaySegments(Recovery& recovery);
   void startFetch(Recovery& recovery, size_t number, Fetch& fetch);
   runtime::Task<Status> replaySegment(Recovery& recovery, const SegmentContents& contents);

@@ -11,6 +11,8 @@ namespace {
 
 // A server that failed is not chosen again for this long.
 constexpr int64_t kAvoidNs = 2 * runtime::kNanosPerSecond;
+// Between two lines that say that a server is full.
+constexpr int64_t kTellFullNs = 60 * runtime::kNanosPerSecond;
 // While a segment has fewer replicas than it could, and nothing else happens, it is looked at this often.
 constexpr int64_t kShortPauseNs = 100 * runtime::kNanosPerMilli;
 // A head that finds too few servers for so long will not find them soon: writers are told, instead of left waiting.
@@ -139,6 +141,7 @@ void ReplicaManager::open(const log::Segment& segment) { enqueue({Wish::Open, se
 void ReplicaManager::close(const log::Segment& segment) { enqueue({Wish::Close, segment.id(), &segment}); }
 void ReplicaManager::moved(const log::Segment& segment) { enqueue({Wish::Moved, segment.id(), &segment}); }
 void ReplicaManager::withdraw(SegmentId head) { enqueue({Wish::Withdraw, head, nullptr}); }
+void ReplicaManager::awaitLeast(SegmentId segment) { enqueue({Wish::AwaitLeast, segment, nullptr}); }
 void ReplicaManager::free(SegmentId segment) { enqueue({Wish::Free, segment, nullptr}); }
 void ReplicaManager::requestDurable(LogPosition position) {
   enqueue({Wish::Durable, position.segment, nullptr, position.offset_bytes});
@@ -253,6 +256,11 @@ void ReplicaManager::apply(const Event& event) {
     found->second->withdraw();
     return;
   }
+  if (event.wish == Wish::AwaitLeast) {
+    found->second->awaitLeast();
+    active_.insert(event.id);
+    return;
+  }
   forget(event.id);
 }
 
@@ -336,12 +344,19 @@ uint32_t ReplicaManager::targetCount() const {
   return std::min(options_.local_replica ? 1U : options_.replicas, availableCount());
 }
 
+uint32_t ReplicaManager::possibleCount(const ReplicatedSegment& segment) const {
+  const auto possible = std::count_if(members_.begin(), members_.end(), [&](const Member& member) {
+    return mayKeep(member) && (segment.isOn(member.id) || !isAvoided(member.id, Avoided::ForAll));
+  });
+  return std::min(targetCount(), static_cast<uint32_t>(possible));
+}
+
+bool ReplicaManager::isAvoided(ServerId backup, Avoided kind) const {
+  const auto avoided = avoided_until_ns_.find({backup, kind});
+  return avoided != avoided_until_ns_.end() && environment_.clock.nowNs() < avoided->second;
+}
+
 const Member* ReplicaManager::choose(const ReplicatedSegment& segment) {
-  const int64_t now_ns = environment_.clock.nowNs();
-  const auto isAvoided = [&](ServerId id, Avoided kind) {
-    const auto avoided = avoided_until_ns_.find({id, kind});
-    return avoided != avoided_until_ns_.end() && now_ns < avoided->second;
-  };
   const auto sharesDomain = [&](const Member& member) {
     if (member.failure_domain.empty()) return false;
     return std::any_of(segment.replicas().begin(), segment.replicas().end(), [&](const auto& replica) {
@@ -379,7 +394,11 @@ void ReplicaManager::noteLost(ServerId backup, Status why, uint8_t frame_flags) 
   const Avoided kind = why == Status::NoSpace ? kindOf(frame_flags) : Avoided::ForAll;
   int64_t& until_ns = avoided_until_ns_[{backup, kind}];
   const int64_t now_ns = environment_.clock.nowNs();
-  if (until_ns <= now_ns) {
+  // A full one is asked again and again, for as long as it is full.
+  const auto told = full_told_ns_.find(backup);
+  const bool is_told = why == Status::NoSpace && told != full_told_ns_.end() && now_ns - told->second < kTellFullNs;
+  if (until_ns <= now_ns && !is_told) {
+    if (why == Status::NoSpace) full_told_ns_[backup] = now_ns;
     environment_.trace.warning("server " + std::to_string(backup.value) + " does not keep replicas for us: " +
                                std::string(name(why)) + "; others take over where there are some");
   }

@@ -134,6 +134,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   void close(const log::Segment& segment) override;
   void moved(const log::Segment& segment) override;
   void withdraw(SegmentId head) override;
+  void awaitLeast(SegmentId segment) override;
   void free(SegmentId segment) override;
   uint32_t storagePercent() const override { return storage_percent_.load(std::memory_order_relaxed); }
   uint32_t copyCount() const override { return wantedCount(); }
@@ -142,7 +143,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   bool isShortOfPlaces() const override { return short_of_places_.load(std::memory_order_relaxed); }
 
  private:
-  enum class Wish : uint8_t { Open, Close, Moved, Withdraw, Free, Durable, Flush };
+  enum class Wish : uint8_t { Open, Close, Moved, Withdraw, AwaitLeast, Free, Durable, Flush };
   struct Event {
     Wish wish;
     SegmentId id;
@@ -167,6 +168,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   const Member* choose(const ReplicatedSegment& segment) override;
   uint32_t targetCount() const override;
   uint32_t leastCount() const override;
+  uint32_t possibleCount(const ReplicatedSegment& segment) const override;
   bool mayRaiseFloor(const ReplicatedSegment& segment) const override;
   void raiseFloor(ReplicatedSegment& segment, uint64_t replica_epoch) override;
   void noteLost(ServerId backup, Status why, uint8_t frame_flags) override;
@@ -241,7 +243,9 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   /// Whom a server that has failed, or has no frame, is avoided for: frames of different kinds run out one by one.
   enum class Avoided : uint8_t { ForAll, ForHeads, ForSmallHeads, ForOthers };
   static Avoided kindOf(uint8_t frame_flags);
+  bool isAvoided(ServerId backup, Avoided kind) const;
   std::map<std::pair<ServerId, Avoided>, int64_t> avoided_until_ns_;  // not chosen again at once
+  std::map<ServerId, int64_t> full_told_ns_;                          // when it was traced that a server is full
   std::map<SegmentId, std::unique_ptr<ReplicatedSegment>> segments_;
   std::set<SegmentId> active_;     // with something to send or to report
   std::set<SegmentId> repairing_;  // of them, closed ones that are copied again

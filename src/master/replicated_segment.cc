@@ -79,6 +79,7 @@ ReplicatedSegment::ReplicatedSegment(ReplicaOwner& owner, ClusterId cluster, Ser
       id_(segment.id()),
       is_head_(segment.isHeadKind()),
       is_of_reserve_(segment.kind() == log::SegmentKind::SmallHead),
+      copies_awaited_(segment.copiesAwaited()),
       cutter_(std::in_place, cluster, self, segment) {}
 
 ReplicatedSegment::~ReplicatedSegment() {
@@ -491,8 +492,24 @@ void ReplicatedSegment::retry(runtime::Timer& timer) {
   segment.owner_.stepNow(segment.id());
 }
 
+// Copies without which it is neither open nor closed. A server that is full counts, whether it can be asked again now
+// or not: what waits for it may take the place of copies that go when this one is closed.
+uint32_t ReplicatedSegment::awaitedCount() const {
+  const uint32_t least = owner_.leastCount();
+  if (copies_awaited_ == log::CopiesAwaited::Least) return least;
+  return std::max(least, owner_.possibleCount(*this));
+}
+
+void ReplicatedSegment::reportPlaces() {
+  if (is_head_ || closed_reported_) return;
+  const bool lacks = refused_ && openedCount() < awaitedCount();
+  refused_ = lacks;
+  if (std::exchange(lacks_places_, lacks) != lacks) owner_.events().segmentLacksPlaces(id_, lacks);
+}
+
 void ReplicatedSegment::report() {
-  if (replicas_.size() < owner_.leastCount()) return;
+  reportPlaces();
+  if (replicas_.size() < awaitedCount()) return;
   const auto all = [this](auto&& holds) {
     return std::all_of(replicas_.begin(), replicas_.end(), [&](const auto& replica) { return holds(*replica); });
   };

@@ -24,6 +24,8 @@ class ReplicaOwner {
   virtual uint32_t targetCount() const = 0;
   /// With fewer nothing is reported.
   virtual uint32_t leastCount() const = 0;
+  /// Of targetCount() without those that would be on servers that fail, other than for want of a place.
+  virtual uint32_t possibleCount(const ReplicatedSegment& segment) const = 0;
   /// Every earlier head is closed, so the floor may pass it.
   virtual bool mayRaiseFloor(const ReplicatedSegment& segment) const = 0;
   /// Has the floor raised; ReplicatedSegment::floorRaised follows.
@@ -78,6 +80,8 @@ class ReplicatedSegment {
   bool isStuck() const;
   /// The log has another use for its turn: see log::Replicator::withdraw.
   void withdraw() { withdraw_wanted_ = true; }
+  /// See log::Replicator::awaitLeast.
+  void awaitLeast() { copies_awaited_ = log::CopiesAwaited::Least; }
   /// It may be forgotten: that was said, and no recovery can find it, because nobody has had a certificate for it.
   bool canBeWithdrawn() const;
   bool isClosed() const { return closed_reported_; }
@@ -134,6 +138,8 @@ class ReplicatedSegment {
   transport::TxMessage makeWrite(const Replica& replica, uint32_t to, uint64_t epoch, uint8_t flags, bool closes);
   uint32_t chunkEnd(uint32_t from, uint32_t committed) const;
   void report();
+  void reportPlaces();
+  uint32_t awaitedCount() const;
   void dropGone();
   ServerId remove(size_t index);
   void lose(size_t index, Status why);
@@ -153,6 +159,7 @@ class ReplicatedSegment {
   const SegmentId id_;
   const bool is_head_;
   const bool is_of_reserve_;
+  log::CopiesAwaited copies_awaited_;
   std::optional<log::CertificateCutter> cutter_;  // for segment_; never empty
   uint64_t epoch_ = 1;        // of the set of replicas of a head; the highest that was used otherwise
   uint64_t floor_epoch_ = 1;  // the first set needs no floor: there is no older one
@@ -160,6 +167,7 @@ class ReplicatedSegment {
   bool close_wanted_ = false;
   bool withdraw_wanted_ = false;
   bool refused_ = false;        // some backup had no frame for it
+  bool lacks_places_ = false;   // some backup that is waited for had none, and none has taken its place
   bool has_certified_ = false;  // some backup may have a certificate for it
   bool opened_reported_ = false;
   bool closed_reported_ = false;

@@ -21,7 +21,8 @@ struct IntakeProgress {
   uint64_t objects = 0;
   uint64_t bytes = 0;
   double fraction = 0;
-  SegmentId first_segment;  ///< when done: where the contents begin in our log
+  SegmentId first_segment;    ///< when done: where the contents begin in our log
+  bool lacks_places = false;  ///< its copies find none on others, or did not when it failed
 };
 
 /// The steps that a server takes before and after it fetches the contents of a tablet, wherever they come from: its
@@ -45,20 +46,36 @@ class TabletIntake {
   /// Between looks at what takes long when backups are missing.
   static runtime::GrowingPause growingPause() { return {kPauseNs, 50 * runtime::kNanosPerMilli}; }
 
+  /// Of an intake whose contents can be had from elsewhere again: it need not wait for places for its copies for ever.
+  struct Patience {
+    std::atomic<bool>& lacks_places;  ///< set while it finds none
+    const std::atomic<bool>& ended;   ///< nobody wants it any more: then it does not wait for them at all
+    const std::atomic<bool>& stopping;
+  };
+
   explicit TabletIntake(const Parts& parts) : parts_(parts) {}
 
   /// Takes an older attempt of the tablet out of the tablet table. Nobody was answered from it, so there is nothing to
   /// wait for before its contents are purged. The older attempt has been told to stop.
   void evict(const Tablet& tablet);
   /// Forgets what an earlier ownership, or an older attempt, left in the index. Cancelled if `cancelled`.
-  runtime::Task<Status> purge(const Tablet& tablet, const std::atomic<bool>& cancelled);
+  /// @param is_left  set if something may be left that is damaged
+  runtime::Task<Status> purge(const Tablet& tablet, const std::atomic<bool>& cancelled, bool* is_left = nullptr);
   /// Rolls the head: entries of the range before it are never replayed for this tablet again. Cancelled if `cancelled`.
-  runtime::Task<Status> roll(const std::atomic<bool>& cancelled, SegmentId& head);
+  /// @param patience  TooFewReplicas if it finds no places for kPatienceNs. None: it waits.
+  runtime::Task<Status> roll(const std::atomic<bool>& cancelled, SegmentId& head, const Patience* patience = nullptr);
   /// Puts the tablet into the tablet table, in state Pulling. Whoever sets `cancelled` looks for the tablet afterwards:
   /// one of the two sees the other, and takes it out.
   Status add(Tablet tablet, SegmentId first_segment, const std::atomic<bool>& cancelled);
   /// Closes the side log and makes it a part of the log. Cancelled if `stopping`.
-  runtime::Task<Status> join(log::SideLog& side, const std::atomic<bool>& stopping);
+  /// @param patience  as for roll(), and the time counts from the last segment that was closed. After a few seconds of
+  /// it the least copies will do. After TooFewReplicas the side log takes nothing more, is no part of the log, and is
+  /// the caller's to forsake() or to join again.
+  runtime::Task<Status> join(log::SideLog& side, const std::atomic<bool>& stopping, const Patience* patience = nullptr);
+  /// Gives up a side log whose contents can be had from elsewhere again, and all its places. Its tablets are taken out
+  /// of the tablet table, in so far as they are still these. False, and the side log is as it was, if something may
+  /// refer to it that cannot be forgotten now.
+  runtime::Task<bool> forsake(log::SideLog& side, std::span<const Tablet> tablets);
 
  private:
   const Parts parts_;

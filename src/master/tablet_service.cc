@@ -336,6 +336,7 @@ void TabletService::pullProgress(Request request) {
   answer.set_bytes(progress->bytes);
   answer.set_fraction(progress->fraction);
   answer.set_status(static_cast<uint32_t>(progress->status));
+  answer.set_lacks_places(progress->lacks_places);
   answer.mutable_log()->set_server(parts_.self.value);
   answer.mutable_log()->set_first_segment(progress->first_segment.value);
   replyControl(std::move(request), answer);

@@ -132,12 +132,13 @@ class Cluster:
     """One coordinator and some servers. `transports=None`: the servers are not told where to listen."""
 
     def __init__(self, servers=2, memory="96MiB", name="test", secret=None, transports=("tcp", "shm"), autostart=True,
-                 replicas=0, storage="512MiB", death_after_ms=None, together_ms=None):
+                 replicas=0, storage="512MiB", death_after_ms=None, together_ms=None, min_replicas=None):
         self.directory = tempfile.mkdtemp(prefix="ramcore-test-")
         self.name = name
         self.memory = memory
         self.transports = transports
         self.replicas = replicas  # 0: servers keep nothing anywhere
+        self.min_replicas = min_replicas  # None: as the server has it
         self.storage = storage
         # Tests stop servers for seconds, and without replicas nobody can take their place.
         self.death_after_ms = death_after_ms or (3000 if replicas else 10000)
@@ -228,6 +229,8 @@ class Cluster:
                                                  self.coordinator_locator(), "--name", name, "--memory", self.memory]
         arguments += self.security_flags() + self.process_flags(name)
         arguments += ["--replicas", str(self.replicas), "--storage-bytes", self.storage if self.replicas else "0"]
+        if self.min_replicas is not None:
+            arguments += ["--min-replicas", str(self.min_replicas)]
         if self.replicas:
             arguments += ["--storage", self.path(name)]
         for locator in self.listen_locators(name):

@@ -123,7 +123,7 @@ class MessagesTest(unittest.TestCase):
                          "port 1 of RDMA device ... is not alive", "DPDK does not begin: ...",
                          "no RDMA device has a passive port", "cannot listen ... without a secret of the cluster"):
             self.assertFalse(is_message(invented, self.folders), invented)
-        for invented in ("copies of what is recovered find no places", "no coordinator answers at ...: it sleeps"):
+        for invented in ("copies of what is recovered give way to writes", "no coordinator answers at ...: it sleeps"):
             self.assertFalse(is_message(invented, [set().union(*self.folders)]), invented)
 
     def test_the_messages_in_the_documents_are_said(self):

@@ -92,9 +92,24 @@ class Judge {
   }
 
   void judgeRecoveries() {
+    uint32_t servers = 0;
+    uint64_t bytes = 0;
     for (const client::RecoveryProgress& recovery : status_.recoveries) {
       add(State::Degraded, "server " + described(recovery.server) + " is being recovered");
+      servers = std::max(servers, recovery.missing_servers);
+      bytes = std::max(bytes, recovery.missing_storage_bytes);
     }
+    if (servers == 0) return;
+    add(State::Degraded,
+        "the copies of what is recovered find no places, because the storages of all servers are "
+        "full; start " +
+            count(servers, "more server") + ", each with --storage-bytes " + tools::formatSize(roundedUp(bytes)) +
+            " or more");
+  }
+
+  static uint64_t roundedUp(uint64_t bytes) {
+    constexpr uint64_t kMegabyte = uint64_t{1} << 20;
+    return (bytes + kMegabyte - 1) / kMegabyte * kMegabyte;
   }
 
   void judgeReplicas() {
@@ -141,8 +156,6 @@ class Judge {
       most_needed = std::max(most_needed, server.storage_bytes_needed);
     }
     if (bytes >= needed) return;
-    constexpr uint64_t kMegabyte = uint64_t{1} << 20;
-    const auto roundedUp = [](uint64_t size) { return (size + kMegabyte - 1) / kMegabyte * kMegabyte; };
     add(State::Degraded, "the storages of all servers, " + tools::formatBytes(bytes) +
                              " together, may be too small to bring everything back when all are started again; start "
                              "servers with --storage-bytes " +

@@ -208,6 +208,8 @@ nlohmann::ordered_json toJson(const ClusterStatus& status, const RecoveryProgres
           {"servers_away", away},
           {"can_be_accepted", recovery.loss_token != 0},
           {"loss_accepted", recovery.loss_accepted},
+          {"missing_servers", recovery.missing_servers},
+          {"missing_storage_bytes", recovery.missing_storage_bytes},
           {"text", recovery.text}};
 }
 

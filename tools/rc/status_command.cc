@@ -30,6 +30,8 @@ nlohmann::ordered_json toJson(const std::vector<client::RecoveryProgress>& recov
                    {"missing_count", recovery.missing_count},
                    {"missing_segments", missing},
                    {"servers_away", away},
+                   {"missing_servers", recovery.missing_servers},
+                   {"missing_storage_bytes", recovery.missing_storage_bytes},
                    {"text", recovery.text}});
   }
   return out;

@@ -37,6 +37,7 @@ void addCounts(const SimServer& server, RunCounts& counts) {
 void addCounts(const SimCoordinator& coordinator, RunCounts& counts) {
   const coordinator::Coordinator::Counts of_life = coordinator.coordinator().counts();
   counts.servers_recovered += of_life.servers_recovered;
+  counts.recoveries_given_up += of_life.recoveries_given_up;
   counts.tablets_recovered += of_life.tablets_recovered;
   counts.verdicts_by_silence += of_life.verdicts_by_silence;
 }

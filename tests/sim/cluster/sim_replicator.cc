@@ -18,14 +18,70 @@ SimReplicator::SimReplicator(runtime::SimScheduler& scheduler, runtime::Executor
       options_(options),
       storage_percent_(!options.at_once && random_.below(3) == 0 ? 80 : 0) {}
 
+bool SimReplicator::lacksPlace(const log::Segment& segment) const {
+  if (segment.isHeadKind()) return lacking_ == Lacking::Heads;
+  const bool awaits_all = segment.copiesAwaited() == log::CopiesAwaited::All;
+  return lacking_ == Lacking::Sides || (lacking_ == Lacking::Further && awaits_all);
+}
+
 void SimReplicator::open(const log::Segment& segment) {
+  segments_[segment.id()] = false;
+  if (lacksPlace(segment)) {
+    if (segment.isHeadKind()) {
+      lacking_heads_[segment.id()] = &segment;
+      is_short_ = true;
+    } else {
+      lacking_sides_[segment.id()] = &segment;
+      events_->segmentLacksPlaces(segment.id(), true);
+    }
+    return;
+  }
   if (segment.isHeadKind()) heads_[segment.id()].segment = &segment;
+  is_short_ = is_short_ && segment.kind() != log::SegmentKind::Head;
   schedule(Kind::Opened, segment);
 }
 
-void SimReplicator::advance(const log::Segment& segment) { schedule(Kind::Durable, segment); }
+void SimReplicator::advance(const log::Segment& segment) {
+  if (!lacking_sides_.contains(segment.id())) schedule(Kind::Durable, segment);
+}
 
-void SimReplicator::close(const log::Segment& segment) { schedule(Kind::Closed, segment); }
+void SimReplicator::close(const log::Segment& segment) {
+  segments_[segment.id()] = true;
+  if (!lacking_sides_.contains(segment.id())) schedule(Kind::Closed, segment);
+}
+
+void SimReplicator::withdraw(SegmentId head) {
+  if (lacking_heads_.erase(head) == 0) return;
+  segments_.erase(head);
+  events_->segmentWithdrawn(head);
+}
+
+void SimReplicator::free(SegmentId segment) {
+  segments_.erase(segment);
+  lacking_sides_.erase(segment);
+}
+
+void SimReplicator::lackPlaces(Lacking what) {
+  lacking_ = what;
+  if (what != Lacking::Nothing) return;
+  for (const auto& [id, segment] : std::exchange(lacking_heads_, {})) open(*segment);
+  for (const auto& [id, segment] : std::exchange(lacking_sides_, {})) findPlaces(*segment);
+}
+
+void SimReplicator::awaitLeast(SegmentId segment) {
+  const auto lacking = lacking_sides_.find(segment);
+  if (lacking_ != Lacking::Further || lacking == lacking_sides_.end()) return;
+  const log::Segment& side = *lacking->second;
+  lacking_sides_.erase(lacking);
+  findPlaces(side);
+}
+
+void SimReplicator::findPlaces(const log::Segment& side) {
+  events_->segmentLacksPlaces(side.id(), false);
+  schedule(Kind::Opened, side);
+  advance(side);
+  if (segments_[side.id()]) close(side);
+}
 
 void SimReplicator::schedule(Kind kind, const log::Segment& segment) {
   if (options_.at_once) {

@@ -38,10 +38,20 @@ class SimReplicator final : public log::Replicator {
   void requestFlush(LogPosition position) override;
   void close(const log::Segment& segment) override;
   void moved(const log::Segment& segment) override;
-  void free(SegmentId) override {}
+  void withdraw(SegmentId head) override;
+  void awaitLeast(SegmentId segment) override;
+  void free(SegmentId segment) override;
+  bool isShortOfPlaces() const override { return is_short_; }
 
   /// While held, what is asked to be flushed is not; afterwards it is.
   void holdFlushes(bool hold);
+
+  /// Which segments find no places from now on. What has found none yet finds some when they are not lacking any more.
+  /// Further: some copies of sides, not the least.
+  enum class Lacking : uint8_t { Nothing, Sides, Further, Heads };
+  void lackPlaces(Lacking what);
+  /// Segments that have places, or wait for some.
+  size_t placeCount() const { return segments_.size(); }
 
   /// Nothing is left to report.
   bool isIdle() const { return reports_.empty(); }
@@ -80,6 +90,8 @@ class SimReplicator final : public log::Replicator {
     bool closed = false;
   };
 
+  bool lacksPlace(const log::Segment& segment) const;
+  void findPlaces(const log::Segment& side);
   void schedule(Kind kind, const log::Segment& segment);
   void delay(Kind kind, SegmentId segment, uint32_t bytes);
   void deliverFlushed(SegmentId segment, uint32_t bytes);
@@ -97,7 +109,12 @@ class SimReplicator final : public log::Replicator {
   std::list<Report> reports_;
   bool holds_flushes_ = false;
   std::vector<LogPosition> held_flushes_;
-  std::map<SegmentId, Head> heads_;  // not noted to their end yet, oldest first
+  Lacking lacking_ = Lacking::Nothing;
+  bool is_short_ = false;  // a head has found no place, and none that is not small has found one since
+  std::map<SegmentId, const log::Segment*> lacking_sides_;
+  std::map<SegmentId, const log::Segment*> lacking_heads_;
+  std::map<SegmentId, bool> segments_;  // whether it is to be closed
+  std::map<SegmentId, Head> heads_;     // not noted to their end yet, oldest first
 };
 
 }  // namespace ramcore::sim

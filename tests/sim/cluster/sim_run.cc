@@ -37,6 +37,7 @@ struct Variation {
     levels = static_cast<Levels>(random.below(3));
     ends_with_loss = random.below(4) == 0;
     ends_with_silence = !ends_with_loss && !small_storage && random.below(2) == 0;
+    tight_storage = small_storage && random.below(2) == 0;
   }
   enum class Levels : uint8_t { Buffered, Mixed, Sync };
   SimTables tables() const {
@@ -52,6 +53,7 @@ struct Variation {
   bool retires_server = false;
   bool cleans_early = false;
   bool small_storage = false;  ///< frames run out now and then
+  bool tight_storage = false;  ///< and there are not enough to recover everybody's log at the same time
   Levels levels = Levels::Buffered;
   bool ends_with_loss = false;     ///< a part of a log is lost for good when all else is judged
   bool ends_with_silence = false;  ///< in the end a server falls silent for ever; others have room for its tablets
@@ -98,6 +100,7 @@ class Scenario {
     // Of two tables more of the dead have tablets; of sync ones replicas are given up when a flush takes too long.
     const bool is_buffered = variation_.levels == Variation::Levels::Buffered;
     if (variation_.small_storage) cluster.storage_bytes = (is_buffered ? 9u : 13u) << 19;
+    if (variation_.tight_storage) cluster.storage_bytes = (is_buffered ? 5u : 6u) << 19;
     if (options_.scrubs) cluster.scrub = {.bytes_per_second = 16u << 20, .pass_ns = 2 * runtime::kNanosPerSecond};
     cluster.replication.at_once = !variation_.late_replication;
     cluster.ledger = ledger();
@@ -213,9 +216,9 @@ class Scenario {
   /// What an operator does when nothing can go on because all frames hold what the dead have left: he adds a server.
   /// Most runs are over before.
   void addServerLater() {
-    constexpr int64_t kPatienceNs = 300 * runtime::kNanosPerSecond;
+    const int64_t patience_ns = (variation_.tight_storage ? 100 : 300) * runtime::kNanosPerSecond;
     constexpr size_t kServersMax = 8;
-    cluster_.scheduler.call(cluster_.scheduler.nowNs() + kPatienceNs, [this] {
+    cluster_.scheduler.call(cluster_.scheduler.nowNs() + patience_ns, [this] {
       if (is_over_ || cluster_.servers.size() >= kServersMax) return;
       cluster_.addServer();
       addServerLater();
@@ -512,6 +515,7 @@ void RunCounts::add(const RunCounts& other) {
   replicas_rotten += other.replicas_rotten;
   fenced_refusals += other.fenced_refusals;
   servers_recovered += other.servers_recovered;
+  recoveries_given_up += other.recoveries_given_up;
   tablets_recovered += other.tablets_recovered;
   refused_full += other.refused_full;
   power_losses += other.power_losses;

@@ -98,9 +98,10 @@ struct RunCounts {
   uint64_t servers_rejected = 0;  ///< found out that they had been declared dead
   uint64_t replicas_lost = 0;     ///< as masters saw it
   uint64_t floors_raised = 0;
-  uint64_t replicas_repaired = 0;  ///< of closed segments
-  uint64_t fenced_refusals = 0;    ///< of writes and frees by servers that were declared dead
-  uint64_t servers_recovered = 0;  ///< with tablets
+  uint64_t replicas_repaired = 0;    ///< of closed segments
+  uint64_t fenced_refusals = 0;      ///< of writes and frees by servers that were declared dead
+  uint64_t servers_recovered = 0;    ///< with tablets
+  uint64_t recoveries_given_up = 0;  ///< attempts, for want of places
   uint64_t tablets_recovered = 0;
   uint64_t refused_full = 0;  ///< replicas, by backups without a frame for them
   uint64_t power_losses = 0;

@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "coordinator/journal.h"
 #include "coordinator/master_calls.h"
 #include "runtime/await.h"
@@ -42,7 +44,16 @@ class FakeCluster {
     std::set<ServerId> fenced;
     uint64_t fence_count = 0;
     uint64_t recovery_count = 0;  ///< that began here
+    uint64_t places_free = 0;     ///< of kPlaces
   };
+  static constexpr uint32_t kCopies = 3;
+  static constexpr uint64_t kPlaces = 64;
+  static constexpr uint64_t kPlaceBytes = uint64_t{8} << 20;
+  /// So many recovery masters at a time find places for all their copies. Several more wait for each other, and fail
+  /// then, each after a while of its own.
+  size_t masters_with_places = SIZE_MAX;
+  uint64_t given_up_count = 0;  ///< recoveries, for that reason
+  ServerId fails_for;           ///< whose recoveries fail for another one
 
   Machine& machine(ServerId id) { return machines_[id]; }
   std::map<ServerId, Machine>& machines() { return machines_; }
@@ -128,6 +139,13 @@ class FakeCluster {
       return result;
     }
     result.pull_status = pull_failure != Status::Ok ? pull_failure : at.pull_failure;
+    if (mastersAtWork() > masters_with_places && !found->second.pulled) {
+      result.lacks_places = true;
+      if (++at.pull_polls % 20 != 0) return result;
+      result.pull_status = Status::TooFewReplicas;
+      ++given_up_count;
+      return result;
+    }
     found->second.pulled = found->second.pulled || (!at.stalls && ++at.pull_polls % 3 == 0);
     result.done = found->second.pulled;
     result.fraction = result.done ? 1 : 0.5;
@@ -154,6 +172,14 @@ class FakeCluster {
     for (const uint64_t member : members) replica.members.emplace_back(member);
     return replica;
   }
+  /// Servers that fetch something.
+  size_t mastersAtWork() const {
+    return static_cast<size_t>(std::ranges::count_if(machines_, [](const auto& one) {
+      return one.second.up && std::ranges::any_of(one.second.tablets, [](const auto& held) {
+               return held.second.pulling && !held.second.pulled;
+             });
+    }));
+  }
   std::vector<Replica> fence(ServerId backup, ServerId dead) {
     Machine& at = machines_[backup];
     at.fenced.insert(dead);
@@ -179,6 +205,7 @@ class FakeCluster {
       known += held->second.tablet.epoch == tablet.epoch ? 1 : 0;
     }
     if (known != 0) return known == order.tablets.size() ? Status::Ok : Status::StaleEpoch;
+    if (order.dead == fails_for) return Status::BadRequest;
     for (const Tablet& tablet : order.tablets) {
       at.tablets[tablet.id] = {.tablet = tablet, .pulling = true, .content = logged(order.dead, tablet)};
     }
@@ -299,8 +326,16 @@ class FakeMasterCalls final : public MasterCalls {
     if (result.status == Status::Ok) result.replicas = *replicas;
     co_return result;
   }
-  runtime::Task<Status> serverState(ServerId, bool, wire::control::ServerStateResponse&) override {
-    co_return Status::Unreachable;
+  runtime::Task<Status> serverState(ServerId server, bool, wire::control::ServerStateResponse& state) override {
+    const std::function<Status()> act = [] { return Status::Ok; };
+    const Status reached = co_await call(server, act);
+    if (reached != Status::Ok) co_return reached;
+    state.set_id(server.value);
+    state.set_replicas_wanted(FakeCluster::kCopies);
+    state.set_frames_total(FakeCluster::kPlaces);
+    state.set_frames_free(cluster_.machine(server).places_free);
+    state.set_storage_bytes(FakeCluster::kPlaces * FakeCluster::kPlaceBytes);
+    co_return Status::Ok;
   }
 
   uint64_t callCount() const { return call_count_; }

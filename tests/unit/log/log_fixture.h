@@ -113,11 +113,17 @@ class CopyingReplicator final : public Replicator {
   }
   void withdraw(SegmentId head) override {
     order_.push_back("withdraw " + std::to_string(head.value));
+    if (std::erase(pending_opens_, head) != 0) {
+      replicas_.erase(head);
+      events_->segmentWithdrawn(head);
+      return;
+    }
     if (stuck_ == nullptr || stuck_->id() != head) return;
     stuck_ = nullptr;
     events_->segmentWithdrawn(head);
   }
   bool isShortOfPlaces() const override { return is_short_; }
+  void setShort(bool is_short) { is_short_ = is_short; }
   /// Copies of so many segments find a place, and heads of writes leave some of them to others.
   void setPlaces(size_t count) { places_ = count; }
   void advance(const Segment& segment) override {

@@ -61,6 +61,153 @@ TEST(SideLog, JoinsByASmallHeadWhereWritesFindNoPlace) {
   EXPECT_EQ(fixture.log->stats().small_heads_opened.load(), 1u);
 }
 
+// No head that lists it may be opened after that, and nothing else may wait for one that is not wanted any more.
+TEST(SideLog, IsTakenBackWhileItsHeadFindsNoPlaces) {
+  LogFixture fixture;
+  ASSERT_EQ(fixture.owner.put(*fixture.log, "other", "value"), Status::Ok);
+  const auto before = *recover(fixture.copies.replicas());
+  const uint64_t free_bytes = fixture.log->pool().freeBytes();
+  SideLog side(*fixture.log, fixture.copies);
+  for (int i = 0; i < 150; ++i) {
+    ASSERT_EQ(put(side, "key" + std::to_string(i), std::string(1000, 'x'), 1), Status::Ok);
+  }
+  side.close();
+  ASSERT_TRUE(side.isClosed());
+  fixture.copies.setAutomatic(false);
+  side.join();
+  EXPECT_FALSE(side.takeBack()) << "the head is asked to go";
+  EXPECT_TRUE(side.takeBack());
+  side.abandon();
+  fixture.copies.setAutomatic(true);
+  fixture.copies.deliver();
+  for (int i = 0; i < 3; ++i) fixture.reclaim();
+  EXPECT_EQ(fixture.log->pool().freeBytes(), free_bytes);
+  EXPECT_EQ(*recover(fixture.copies.replicas()), before);
+  EXPECT_TRUE(fixture.log->isRolled(fixture.log->requestRoll()));
+  EXPECT_EQ(*recover(fixture.copies.replicas()), before);
+}
+
+// Where memory is full the head waits for what is cleaned of it.
+TEST(SideLog, StaysWhenTheCleanerMayHaveBegunWithIt) {
+  LogFixture fixture;
+  SideLog side(*fixture.log, fixture.copies);
+  ASSERT_EQ(put(side, "key", "value", 1), Status::Ok);
+  side.close();
+  fixture.reclaim();
+  fixture.copies.setAutomatic(false);
+  side.join();
+  const auto cleanable = [&] {
+    std::vector<Segment*> segments;
+    fixture.log->listCleanable(segments);
+    return segments.size();
+  };
+  fixture.copies.setShort(true);
+  EXPECT_EQ(cleanable(), 0u) << "what may be taken back";
+  fixture.copies.setShort(false);
+  EXPECT_EQ(cleanable(), 1u);
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(side.takeBack());
+  fixture.copies.setAutomatic(true);
+  fixture.copies.deliver();
+  EXPECT_TRUE(side.isJoined());
+  EXPECT_EQ(recover(fixture.copies.replicas())->size(), 1u);
+}
+
+TEST(SideLog, JoinsAgainAfterItWasTakenBack) {
+  LogFixture fixture;
+  SideLog side(*fixture.log, fixture.copies);
+  ASSERT_EQ(put(side, "key", "value", 1), Status::Ok);
+  side.close();
+  fixture.copies.setAutomatic(false);
+  side.join();
+  static_cast<void>(side.takeBack());
+  ASSERT_TRUE(side.takeBack());
+  fixture.copies.setAutomatic(true);
+  side.join();
+  fixture.copies.deliver();
+  EXPECT_TRUE(side.isJoined());
+  EXPECT_FALSE(side.takeBack()) << "too late";
+  EXPECT_EQ(recover(fixture.copies.replicas())->size(), 1u);
+}
+
+// Two join at the same time, with the same head.
+TEST(SideLog, TakingOneBackLeavesTheOthersHeadWanted) {
+  LogFixture fixture;
+  SideLog one(*fixture.log, fixture.copies);
+  SideLog other(*fixture.log, fixture.copies);
+  ASSERT_EQ(put(one, "one", "value", 1), Status::Ok);
+  ASSERT_EQ(put(other, "other", "value", 1), Status::Ok);
+  one.close();
+  other.close();
+  fixture.copies.setAutomatic(false);
+  one.join();
+  other.join();
+  static_cast<void>(one.takeBack());
+  ASSERT_TRUE(one.takeBack());
+  one.abandon();
+  fixture.copies.setAutomatic(true);
+  fixture.copies.deliver();
+  EXPECT_TRUE(other.isJoined());
+  const auto found = recover(fixture.copies.replicas());
+  EXPECT_TRUE(found->size() == 1 && found->contains("other"));
+}
+
+// The head that is on its way lists the one and not the other.
+TEST(SideLog, WhatNoHeadListsYetIsTakenBackAtOnce) {
+  LogFixture fixture;
+  SideLog one(*fixture.log, fixture.copies);
+  SideLog other(*fixture.log, fixture.copies);
+  ASSERT_EQ(put(one, "one", "value", 1), Status::Ok);
+  ASSERT_EQ(put(other, "other", "value", 1), Status::Ok);
+  one.close();
+  other.close();
+  fixture.copies.setAutomatic(false);
+  one.join();
+  other.join();
+  EXPECT_TRUE(other.takeBack());
+  other.abandon();
+  fixture.copies.setAutomatic(true);
+  fixture.copies.deliver();
+  EXPECT_TRUE(one.isJoined());
+  const auto found = recover(fixture.copies.replicas());
+  EXPECT_TRUE(found->size() == 1 && found->contains("one"));
+}
+
+// Its head is open somewhere: a recovery may choose it, though nothing is acknowledged in it yet.
+TEST(SideLog, StaysWhenItsHeadIsOpen) {
+  LogFixture fixture;
+  SideLog side(*fixture.log, fixture.copies);
+  ASSERT_EQ(put(side, "key", "value", 1), Status::Ok);
+  side.close();
+  fixture.copies.setAutomatic(false);
+  side.join();
+  fixture.copies.deliverOpens();
+  EXPECT_FALSE(side.isJoined());
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(side.takeBack());
+  fixture.copies.setAutomatic(true);
+  fixture.copies.deliver();
+  EXPECT_TRUE(side.isJoined());
+  EXPECT_EQ(recover(fixture.copies.replicas())->size(), 1u);
+  EXPECT_TRUE(fixture.log->isRolled(fixture.log->requestRoll()));
+}
+
+TEST(SideLog, AHeadThatHoldsNothingIsNewEnoughToJoinBehind) {
+  LogFixture fixture;
+  const SegmentId first = fixture.log->headId();
+  EXPECT_EQ(fixture.log->requestHeadToJoin(), first);
+  EXPECT_EQ(fixture.log->headId(), first);
+  ASSERT_EQ(fixture.owner.put(*fixture.log, "key", "value"), Status::Ok);
+  const SegmentId second = fixture.log->requestHeadToJoin();
+  EXPECT_GT(second, first);
+  EXPECT_TRUE(fixture.log->isRolled(second));
+  // What an earlier attempt has in there would be replayed for this one.
+  SideLog side(*fixture.log, fixture.copies);
+  ASSERT_EQ(put(side, "side", "value", 1), Status::Ok);
+  const SegmentId third = fixture.log->requestHeadToJoin();
+  EXPECT_GT(third, second);
+  side.abandon();
+  EXPECT_EQ(fixture.log->requestHeadToJoin(), third);
+}
+
 TEST(SideLog, CopiesEntriesAsTheyAre) {
   LogFixture fixture;
   SideLog side(*fixture.log, fixture.copies);

@@ -155,6 +155,54 @@ TEST_F(ReplicaRepairTest, FurtherCopiesLeavePlacesToSurvivors) {
   EXPECT_TRUE(becomesDurable(put("a")));
 }
 
+// Whoever waits for all copies gives others away for them: a full server is waited for, one that fails is not.
+TEST_F(ReplicaRepairTest, WhatIsToHaveAllCopiesWaitsForThoseThatHaveNoPlace) {
+  start(3, {1, 2, 3});
+  backup(3).mode = Mode::Refuse;
+  backup(3).refusal = Status::NoSpace;
+  log::Segment* least = nullptr;
+  log::Segment* all = nullptr;
+  server_.onDispatch([&] {
+    least = log_->openPrivate(log::SegmentKind::Side);
+    all = log_->openPrivate(log::SegmentKind::Side, 0, log::CopiesAwaited::All);
+    log_->closePrivate(*least);
+    log_->closePrivate(*all);
+  });
+  ASSERT_TRUE(comesTrue([&] { return least->state() == log::SegmentState::Closed; }));
+  runFor(5000 * kMilli);
+  EXPECT_EQ(all->state(), log::SegmentState::Closing);
+  EXPECT_FALSE(all->hasPlaces());
+  EXPECT_TRUE(all->lacksPlaces()) << "also while it is asked again";
+  EXPECT_FALSE(least->lacksPlaces());
+  backup(3).mode = Mode::Answer;
+  ASSERT_TRUE(comesTrue([&] { return all->state() == log::SegmentState::Closed; }));
+  EXPECT_EQ(closedOn(all->id()), (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_FALSE(all->lacksPlaces());
+
+  backup(3).mode = Mode::Refuse;
+  backup(3).refusal = Status::NoSpace;
+  log::Segment* first = nullptr;
+  server_.onDispatch([&] {
+    first = log_->openPrivate(log::SegmentKind::Side, 0, log::CopiesAwaited::All);
+    log_->closePrivate(*first);
+  });
+  ASSERT_TRUE(comesTrue([&] { return first->lacksPlaces(); }));
+  server_.onDispatch([&] { log_->replicator().awaitLeast(first->id()); });
+  ASSERT_TRUE(comesTrue([&] { return first->state() == log::SegmentState::Closed; }));
+  EXPECT_EQ(closedOn(first->id()), (std::vector<uint64_t>{1, 2}));
+  EXPECT_FALSE(first->lacksPlaces());
+
+  backup(3).mode = Mode::Refuse;
+  backup(3).refusal = Status::IoError;
+  log::Segment* another = nullptr;
+  server_.onDispatch([&] {
+    another = log_->openPrivate(log::SegmentKind::Side, 0, log::CopiesAwaited::All);
+    log_->closePrivate(*another);
+  });
+  EXPECT_TRUE(comesTrue([&] { return another->state() == log::SegmentState::Closed; }));
+  EXPECT_FALSE(another->lacksPlaces());
+}
+
 // Few are repaired at a time. Those that find no place are not in the way of one that may have it.
 TEST_F(ReplicaRepairTest, CopiesThatFindNoPlaceDoNotKeepOthersFromTheirs) {
   start(4, {1, 2, 3});

@@ -1,0 +1,156 @@
+/// The part of RecoveryManager for when copies of what is recovered find no places.
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "coordinator/recovery_manager.h"
+#include "wire/control.h"
+
+namespace ramcore::coordinator {
+namespace {
+
+// For so long after it was told the last time that copies find no places, they do not.
+constexpr int64_t kLackingNs = 2 * runtime::kNanosPerSecond;
+// Between two lines that say what lacks.
+constexpr int64_t kTellAgainNs = 60 * runtime::kNanosPerSecond;
+
+std::string text(const MissingPlaces& missing) {
+  constexpr uint64_t kMegabyte = uint64_t{1} << 20;
+  const uint64_t megabytes = (missing.storage_bytes + kMegabyte - 1) / kMegabyte;
+  return "start " + std::to_string(missing.servers) + (missing.servers == 1 ? " more server" : " more servers") +
+         ", each with --storage-bytes " + std::to_string(megabytes) + "MiB or more";
+}
+
+}  // namespace
+
+void RecoveryManager::onLacking(ServerId dead) {
+  const auto found = recoveries_.find(dead);
+  if (found != recoveries_.end()) found->second.lacking_ns = parts_.journal.nowNs();
+}
+
+void RecoveryManager::noteFailedInTurn(Recovery& recovery, bool for_places) {
+  if (for_places) {
+    ++finished_.given_up;
+    recovery.was_given_up = true;
+    if (!std::exchange(places_are_scarce_, true)) {
+      parts_.trace.warning(
+          "copies of what is recovered find no places on the storages of other servers: dead servers are recovered "
+          "one after the other from now on");
+    }
+  }
+  // The others were begun when several took places at the same time: that says nothing about one alone.
+  if (!std::exchange(recovery.is_in_turn, false)) return;
+  ++recovery.failed_count;
+  if (!for_places) ++recovery.masters_tried;
+  turn_has_failed_ = turn_has_failed_ || for_places;
+}
+
+// It could be fetched now, if that were all.
+bool RecoveryManager::mayBegin(ServerId dead, const Recovery& recovery) const {
+  return recovery.survey.isComplete() || mayLose(dead, recovery);
+}
+
+// One at a time, so that what it leaves makes room for the next. Who has failed lets the others try, whatever the
+// reason was.
+bool RecoveryManager::hasTurn(ServerId dead) const {
+  if ((turn_ != ServerId() && turn_ != dead) || !attempts_.isIdle()) return false;
+  const auto rank = [](const auto& one) {
+    return std::tuple(one.second.failed_count, one.second.segment_count, one.first);
+  };
+  const auto own = recoveries_.find(dead);
+  return std::ranges::none_of(recoveries_, [&](const auto& one) {
+    if (attempts_.isTakingFrom(one.first)) return true;
+    return rank(one) < rank(*own) && mayBegin(one.first, one.second) && !workOf(one.first).open.empty();
+  });
+}
+
+// When nobody holds places that he may give back.
+runtime::Task<void> RecoveryManager::askPlaces() {
+  const std::vector<ServerId> servers = parts_.membership.heardServers();
+  std::vector<wire::control::ServerStateResponse> states(servers.size());
+  std::vector<runtime::Task<Status>> calls;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    calls.push_back(parts_.masters.serverState(servers[i], false, states[i]));
+  }
+  std::vector<BackupPlaces> places;
+  PlacesWanted wanted{.masters = servers.size()};
+  for (size_t i = 0; i < servers.size(); ++i) {
+    const Status status = co_await calls[i];
+    if (status != Status::Ok) continue;
+    wanted.copies = std::max(wanted.copies, states[i].replicas_wanted());
+    if (states[i].frames_total() == 0 || states[i].storage_failed()) continue;
+    places.push_back({.id = servers[i],
+                      .places_total = states[i].frames_total(),
+                      .places_free = states[i].frames_free(),
+                      .storage_bytes = states[i].storage_bytes()});
+  }
+  for (const auto& [dead, recovery] : recoveries_) {
+    if (recovery.segment_count == 0 || !workOf(dead).any) continue;
+    wanted.all_segments += recovery.segment_count;
+    const bool is_least = wanted.least_segments == 0 || recovery.segment_count < wanted.least_segments;
+    if (is_least) wanted.least_segments = recovery.segment_count;
+  }
+  missing_places_ = missingPlaces(wanted, places);
+  places_ = std::move(places);
+}
+
+// One server for all tablets: each recovery master has a head and a segment on the side that take places, however
+// little is in them. Rather one that has no places for others, those that have are needed for its copies; and the one
+// with the fewest tablets. Where all have failed, for want of memory or otherwise, all of them together.
+RecoveryManager::Loads RecoveryManager::loadsInTurn(const Recovery& recovery) const {
+  const std::vector<ServerId> masters = parts_.membership.heardServers();
+  const size_t turn = recovery.masters_tried % (masters.size() + 1);
+  if (turn == masters.size()) return loadsNow();
+  std::set<std::tuple<bool, size_t, ServerId>> ranks;
+  for (const ServerId master : masters) {
+    const auto there = std::ranges::find(places_, master, &BackupPlaces::id);
+    const bool is_ample = there != places_.end() && isAmple(*there, recovery.segment_count, masters.size());
+    ranks.emplace(is_ample, parts_.map.tabletsOwnedBy(master).size(), master);
+  }
+  return {{0, std::get<ServerId>(*std::next(ranks.begin(), static_cast<std::ptrdiff_t>(turn)))}};
+}
+
+std::string RecoveryManager::textOfFetching(const Recovery& recovery) {
+  const bool lacks = recovery.lacking_ns != 0 && parts_.journal.nowNs() - recovery.lacking_ns < kLackingNs;
+  return lacks ? whatPlacesLack() : "its tablets are being fetched";
+}
+
+std::string RecoveryManager::textOfWaiting(const Recovery& recovery) {
+  return recovery.was_given_up ? whatPlacesLack() : "others are recovered before it, because copies find no places";
+}
+
+MissingPlaces RecoveryManager::missingPlacesNow(const Recovery& recovery) const {
+  return turn_has_failed_ && recovery.was_given_up ? missing_places_ : MissingPlaces();
+}
+
+// What is to be added is said when one alone has failed, and traced once a minute.
+std::string RecoveryManager::whatPlacesLack() {
+  const std::string what =
+      "the copies of what is recovered find no places, because the storages of all servers are full";
+  if (!turn_has_failed_ || missing_places_.servers == 0) return what;
+  const std::string all = what + "; " + text(missing_places_);
+  const int64_t now_ns = parts_.journal.nowNs();
+  if (lack_told_ns_ == 0 || now_ns - lack_told_ns_ >= kTellAgainNs) {
+    lack_told_ns_ = now_ns;
+    parts_.trace.warning("recoveries wait: " + all);
+  }
+  return all;
+}
+
+void RecoveryManager::noteBackInTurn() {
+  turn_has_failed_ = false;
+  lack_told_ns_ = 0;
+}
+
+// Several at a time again, when nobody waits who could begin.
+void RecoveryManager::endTurns() {
+  places_are_scarce_ = places_are_scarce_ && std::ranges::any_of(recoveries_, [this](const auto& one) {
+                         return one.second.was_given_up || (mayBegin(one.first, one.second) && workOf(one.first).any);
+                       });
+  if (places_are_scarce_) return;
+  noteBackInTurn();
+  missing_places_ = {};
+}
+
+}  // namespace ramcore::coordinator

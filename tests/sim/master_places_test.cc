@@ -1,0 +1,139 @@
+/// Recovery masters whose copies find no places: they give back all that they have taken, and what is recovered later
+/// is whole.
+
+#include <gtest/gtest.h>
+
+#include "sim/recovery_fixture.h"
+
+namespace ramcore::sim::raw {
+namespace {
+
+using Lacking = SimReplicator::Lacking;
+
+class MasterPlacesTest : public MasterRecoveryTest {
+ protected:
+  static constexpr size_t kMaster = 2;
+
+  MasterPlacesTest() {
+    SimServer::Options replicated;
+    replicated.replication.at_once = false;
+    EXPECT_EQ(world.addServer(replicated), kMaster);
+  }
+
+  SimReplicator& replicator() { return *world.servers[kMaster]->replicator(); }
+  const master::Master& master() { return world.servers[kMaster]->master(); }
+  /// A log of several segments, with objects that are dead in it.
+  void live() {
+    runtime::Random random(5);
+    mutateRandomly(random, 40, 900);
+    die();
+    addBackup();
+  }
+  Status begin(uint64_t epoch) { return recover(wholeTable(epoch), kMaster); }
+  control::PullProgressResponse progressNow() {
+    control::PullProgressRequest ask;
+    ask.set_tablet(5);
+    control::PullProgressResponse progress;
+    const auto call = world.command(Opcode::PullProgress, ask, kMaster);
+    EXPECT_EQ(call->outcome(), Status::Ok);
+    EXPECT_TRUE(wire::parseControl(asBytes(call->text()), progress));
+    return progress;
+  }
+  /// Nothing of it is left: no entry, no result, no place, no tablet.
+  void expectNothingIsHeld(size_t places_before) {
+    EXPECT_TRUE(world.runUntil([&] { return replicator().placeCount() <= places_before; }))
+        << replicator().placeCount() << " segments have places or wait for some, before it were " << places_before;
+    EXPECT_EQ(master().index().entryCount(), 0u);
+    EXPECT_EQ(master().results().recordCount(), 0u);
+    EXPECT_TRUE(master().tablets().list().empty());
+  }
+  void expectRecovered(uint64_t epoch) {
+    ASSERT_EQ(begin(epoch), Status::Ok);
+    ASSERT_EQ(static_cast<Status>(pullEnd(5, kMaster).status()), Status::Ok);
+    ASSERT_EQ(take(5, 0, kLast, epoch, kMaster, false), Status::Ok);
+    expectModel(epoch, kMaster);
+    expectOwnLogSaysTheSame(kMaster);
+    put(1, "again", kMaster, epoch);
+  }
+};
+
+TEST_F(MasterPlacesTest, AnAttemptThatFindsNoPlacesGivesAllBackAndTheNextOneIsWhole) {
+  live();
+  const size_t places = replicator().placeCount();
+  replicator().lackPlaces(Lacking::Sides);
+  ASSERT_EQ(begin(2), Status::Ok);
+  const int64_t began_ns = world.scheduler.nowNs();
+  ASSERT_TRUE(world.runUntil([&] { return progressNow().lacks_places(); })) << "it says so before";
+  EXPECT_FALSE(progressNow().done());
+  const control::PullProgressResponse end = pullEnd(5, kMaster);
+  EXPECT_EQ(static_cast<Status>(end.status()), Status::TooFewReplicas);
+  EXPECT_TRUE(end.lacks_places());
+  EXPECT_GE(world.scheduler.nowNs() - began_ns, master::TabletIntake::kPatienceNs * 9 / 10);
+  expectNothingIsHeld(places);
+  replicator().lackPlaces(Lacking::Nothing);
+  expectRecovered(3);
+}
+
+// All its copies are there, but none of the head with which they would become a part of the log.
+TEST_F(MasterPlacesTest, AlsoWhenItIsTheHeadThatFindsNone) {
+  live();
+  const size_t places = replicator().placeCount();
+  replicator().lackPlaces(Lacking::Heads);
+  ASSERT_EQ(begin(2), Status::Ok);
+  ASSERT_EQ(static_cast<Status>(pullEnd(5, kMaster).status()), Status::TooFewReplicas);
+  expectNothingIsHeld(places);
+  replicator().lackPlaces(Lacking::Nothing);
+  expectRecovered(3);
+}
+
+// Until others have room what is recovered has fewer copies, as what is written then has: it is not left out of reach.
+TEST_F(MasterPlacesTest, TheLeastCopiesWillDoWhereThereAreNoPlacesForMore) {
+  live();
+  replicator().lackPlaces(Lacking::Further);
+  ASSERT_EQ(begin(2), Status::Ok);
+  const int64_t began_ns = world.scheduler.nowNs();
+  ASSERT_TRUE(world.runUntil([&] { return progressNow().done(); }));
+  EXPECT_EQ(static_cast<Status>(progressNow().status()), Status::Ok);
+  EXPECT_GE(world.scheduler.nowNs() - began_ns, 2 * kNanosPerSecond) << "places may come free soon";
+  EXPECT_LT(world.scheduler.nowNs() - began_ns, master::TabletIntake::kPatienceNs / 2);
+  ASSERT_EQ(take(5, 0, kLast, 2, kMaster, false), Status::Ok);
+  expectModel(2, kMaster);
+  expectOwnLogSaysTheSame(kMaster);
+}
+
+TEST_F(MasterPlacesTest, WhoFindsPlacesInTimeGoesOn) {
+  live();
+  for (const Lacking lacking : {Lacking::Sides, Lacking::Heads}) {
+    replicator().lackPlaces(lacking);
+    const uint64_t epoch = lacking == Lacking::Sides ? 2 : 3;
+    ASSERT_EQ(begin(epoch), Status::Ok);
+    ASSERT_TRUE(world.runUntil([&] { return progressNow().lacks_places(); }));
+    replicator().lackPlaces(Lacking::Nothing);
+    EXPECT_EQ(static_cast<Status>(pullEnd(5, kMaster).status()), Status::Ok);
+    EXPECT_FALSE(progressNow().lacks_places());
+  }
+  ASSERT_EQ(take(5, 0, kLast, 3, kMaster, false), Status::Ok);
+  expectModel(3, kMaster);
+  expectOwnLogSaysTheSame(kMaster);
+}
+
+// Nobody waits for it: others may have its places at once.
+TEST_F(MasterPlacesTest, AnAttemptThatIsGivenUpWaitsForNoPlaces) {
+  live();
+  const size_t places = replicator().placeCount();
+  for (const Lacking lacking : {Lacking::Sides, Lacking::Heads}) {
+    const uint64_t epoch = lacking == Lacking::Sides ? 2 : 4;
+    replicator().lackPlaces(lacking);
+    ASSERT_EQ(begin(epoch), Status::Ok);
+    ASSERT_TRUE(world.runUntil([&] { return progressNow().fraction() == 1 || progressNow().lacks_places(); }));
+    ASSERT_EQ(drop(5, epoch, kMaster), Status::Ok);
+    const int64_t dropped_ns = world.scheduler.nowNs();
+    expectNothingIsHeld(places);
+    EXPECT_LT(world.scheduler.nowNs() - dropped_ns, master::TabletIntake::kPatienceNs / 2);
+    replicator().lackPlaces(Lacking::Nothing);
+  }
+  expectRecovered(6);
+}
+
+}  // namespace
+}  // namespace ramcore::sim::raw
