@@ -176,6 +176,7 @@ runtime::Task<void> RecoveryManager::run(ServerId dead) {
     } else if (!work.open.empty()) {
       wake_ns = co_await recover(dead, recovery);
     } else {
+      if (isLacking(recovery)) co_await noteStuck(recovery);
       recovery.text = textOfFetching(recovery);
     }
     if (parts_.journal.stopping()) break;

@@ -100,12 +100,13 @@ class RecoveryManager final : public TabletOperations {
     int64_t first_back_ns = 0;
     int64_t last_back_ns = 0;
     size_t tablets_back = 0;
-    uint64_t segment_count = 0;  ///< of its log, when it was known last
-    int64_t lacking_ns = 0;      ///< when copies found no places
-    bool was_given_up = false;   ///< for want of places, and nothing came back since
-    bool is_in_turn = false;     ///< the present attempt began when there was one at a time
-    uint32_t failed_count = 0;   ///< attempts in turn
-    uint32_t masters_tried = 0;  ///< that failed other than for want of places
+    uint64_t segment_count = 0;    ///< of its log, when it was known last
+    int64_t lacking_ns = 0;        ///< when copies found no places, the last time that was told
+    int64_t lacking_since_ns = 0;  ///< and when it was first, of those without a pause
+    bool was_given_up = false;     ///< for want of places, and nothing came back since
+    bool is_in_turn = false;       ///< the present attempt began when there was one at a time
+    uint32_t failed_count = 0;     ///< attempts in turn
+    uint32_t masters_tried = 0;    ///< that failed other than for want of places
     std::string text;
     std::string told;  ///< of these, what was traced
   };
@@ -151,6 +152,8 @@ class RecoveryManager final : public TabletOperations {
   bool mayBegin(ServerId dead, const Recovery& recovery) const;
   runtime::Task<void> askPlaces();
   Loads loadsInTurn(const Recovery& recovery) const;
+  bool isLacking(const Recovery& recovery) const;
+  runtime::Task<void> noteStuck(Recovery& recovery);
   std::string textOfFetching(const Recovery& recovery);
   std::string textOfWaiting(const Recovery& recovery);
   MissingPlaces missingPlacesNow(const Recovery& recovery) const;
@@ -169,7 +172,8 @@ class RecoveryManager final : public TabletOperations {
   bool places_are_scarce_ = false;  // one at a time
   bool turn_has_failed_ = false;    // one alone has found no places, and none has come back since
   bool places_are_asked_ = false;   // since the last attempt
-  ServerId turn_;                   // who is about to begin
+  int64_t places_asked_ns_ = 0;
+  ServerId turn_;  // who is about to begin
   std::vector<BackupPlaces> places_;
   MissingPlaces missing_places_;
   int64_t lack_told_ns_ = 0;  // when what lacks was traced

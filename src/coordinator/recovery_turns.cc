@@ -12,6 +12,10 @@ namespace {
 
 // For so long after it was told the last time that copies find no places, they do not.
 constexpr int64_t kLackingNs = 2 * runtime::kNanosPerSecond;
+// A recovery master that has found none for so long should have given up: it cannot.
+constexpr int64_t kStuckNs = 30 * runtime::kNanosPerSecond;
+// Between two questions while one is stuck.
+constexpr int64_t kAskPlacesAgainNs = 5 * runtime::kNanosPerSecond;
 // Between two lines that say what lacks.
 constexpr int64_t kTellAgainNs = 60 * runtime::kNanosPerSecond;
 
@@ -26,7 +30,25 @@ std::string text(const MissingPlaces& missing) {
 
 void RecoveryManager::onLacking(ServerId dead) {
   const auto found = recoveries_.find(dead);
-  if (found != recoveries_.end()) found->second.lacking_ns = parts_.journal.nowNs();
+  if (found == recoveries_.end()) return;
+  Recovery& recovery = found->second;
+  const int64_t now_ns = parts_.journal.nowNs();
+  if (!isLacking(recovery)) recovery.lacking_since_ns = now_ns;
+  recovery.lacking_ns = now_ns;
+}
+
+bool RecoveryManager::isLacking(const Recovery& recovery) const {
+  return recovery.lacking_ns != 0 && parts_.journal.nowNs() - recovery.lacking_ns < kLackingNs;
+}
+
+// What a recovery master has brought may be listed by a head that some servers have already: then it can only wait for
+// places, and nobody has a turn meanwhile. So what is to be added is said now.
+runtime::Task<void> RecoveryManager::noteStuck(Recovery& recovery) {
+  const int64_t now_ns = parts_.journal.nowNs();
+  if (now_ns - recovery.lacking_since_ns < kStuckNs) co_return;
+  if (!turn_has_failed_ || now_ns - places_asked_ns_ >= kAskPlacesAgainNs) co_await askPlaces();
+  turn_has_failed_ = true;
+  recovery.was_given_up = true;
 }
 
 void RecoveryManager::noteFailedInTurn(Recovery& recovery, bool for_places) {
@@ -67,6 +89,7 @@ bool RecoveryManager::hasTurn(ServerId dead) const {
 
 // When nobody holds places that he may give back.
 runtime::Task<void> RecoveryManager::askPlaces() {
+  places_asked_ns_ = parts_.journal.nowNs();
   const std::vector<ServerId> servers = parts_.membership.heardServers();
   std::vector<wire::control::ServerStateResponse> states(servers.size());
   std::vector<runtime::Task<Status>> calls;
@@ -112,8 +135,7 @@ RecoveryManager::Loads RecoveryManager::loadsInTurn(const Recovery& recovery) co
 }
 
 std::string RecoveryManager::textOfFetching(const Recovery& recovery) {
-  const bool lacks = recovery.lacking_ns != 0 && parts_.journal.nowNs() - recovery.lacking_ns < kLackingNs;
-  return lacks ? whatPlacesLack() : "its tablets are being fetched";
+  return isLacking(recovery) ? whatPlacesLack() : "its tablets are being fetched";
 }
 
 std::string RecoveryManager::textOfWaiting(const Recovery& recovery) {

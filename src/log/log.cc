@@ -252,8 +252,9 @@ void Log::countParts(Segment& segment, EntryType type, uint32_t entry_bytes, con
 }
 
 bool Log::isPrepareDue() const {
-  if (head_ == nullptr) return next_ == nullptr;
-  if (next_ != nullptr || next_preparing_ || closing_ != nullptr || holds_next_) return false;
+  if (next_ != nullptr || holds_next_) return false;
+  if (head_ == nullptr) return true;
+  if (next_preparing_ || closing_ != nullptr) return false;
   if (head_full_ || isRollWanted() || head_->kind() == SegmentKind::SmallHead) return true;
   return head_->cursor().offset >= uint64_t{head_->capacityBytes()} * pool_.config().prepare_head_percent / 100;
 }

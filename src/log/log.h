@@ -204,8 +204,9 @@ class Log final : public ReplicationEvents {
   void exchange(std::span<Segment* const> joining, std::span<Segment* const> leaving) RC_EXCLUDES(lock_);
   /// Has segments of a side log (Closed) in the log from a head on that is opened now, as requestRollToJoin has it.
   SegmentId addToJoin(std::span<Segment* const> joining) RC_EXCLUDES(lock_);
-  /// Undoes that, or with no segments only the request of a head; whatever places that head has taken are given back.
-  /// To be repeated until it is true, or the head is there.
+  /// Undoes that; whatever places that head has taken are given back. To be repeated until it is true, or the head is
+  /// there.
+  /// @param joining  with none only the request of the head is undone, at once; it may be there or come all the same
   /// @return true: the segments are private again. False: not yet, or it is too late: the cleaner has come first
   bool takeBack(std::span<Segment* const> joining, SegmentId roll) RC_EXCLUDES(lock_);
   /// The segments that a cleaner may take: in the log, closed, not leaving, not damaged, and closed for so long that
@@ -283,6 +284,8 @@ class Log final : public ReplicationEvents {
   bool isRollWanted() const RC_REQUIRES(lock_);
   bool isHeadFresh() const RC_REQUIRES(lock_);
   SegmentId noteJoinRoll() RC_REQUIRES(lock_);
+  void forgetJoinRoll(SegmentId roll) RC_REQUIRES(lock_);
+  void cancelJoinRoll(SegmentId roll) RC_EXCLUDES(lock_);
 
   bool trySwitch() RC_EXCLUDES(lock_);
   bool prepareNext() RC_EXCLUDES(lock_);

@@ -70,6 +70,30 @@ SegmentId Log::noteJoinRoll() {
   return request;
 }
 
+// One of them: others that join may have asked for the same.
+void Log::forgetJoinRoll(SegmentId roll) {
+  const auto own = std::find(join_rolls_.begin(), join_rolls_.end(), roll);
+  if (own != join_rolls_.end()) join_rolls_.erase(own);
+  const auto highest = std::max_element(join_rolls_.begin(), join_rolls_.end());
+  want_join_roll_ = highest != join_rolls_.end() ? *highest : SegmentId();
+}
+
+// A next head that nobody else wants gives back its places. If it is open by then it stays, and is the next one that is
+// needed; so it does no harm to come too late.
+void Log::cancelJoinRoll(SegmentId roll) {
+  SegmentId withdrawn;
+  {
+    SpinGuard guard(lock_);
+    forgetJoinRoll(roll);
+    const bool is_wanted = head_ == nullptr || head_full_ || isRollWanted() || head_->kind() == SegmentKind::SmallHead;
+    if (next_ != nullptr && !next_opened_ && !next_withdrawn_ && !is_wanted) {
+      next_withdrawn_ = true;
+      withdrawn = next_->id();
+    }
+  }
+  if (withdrawn) environment_.replicator.withdraw(withdrawn);
+}
+
 /// A head that was opened now would say no more, and be above no more segments that hold something.
 bool Log::isHeadFresh() const {
   if (head_ == nullptr || head_full_ || head_->cursor().offset != head_->own_bytes_) return false;
@@ -319,14 +343,18 @@ SegmentId Log::addToJoin(std::span<Segment* const> joining) {
 /// A next head that lists them may not be opened any more, and none may follow on it that does. One that was being
 /// prepared when they joined may list them although it is older than what they asked for.
 bool Log::takeBack(std::span<Segment* const> joining, SegmentId roll) {
+  if (joining.empty()) {
+    cancelJoinRoll(roll);
+    return true;
+  }
   SegmentId withdrawn;
   bool is_back = false;
   bool is_late = false;
   {
     SpinGuard guard(lock_);
     const SegmentId unopened = next_ != nullptr && !next_opened_ ? next_->id() : SegmentId();
-    bool is_listed = joining.empty() && next_ != nullptr && next_->id() >= roll;
-    is_late = (head_ != nullptr && head_->id() >= roll) || (is_listed && !unopened);
+    bool is_listed = false;
+    is_late = head_ != nullptr && head_->id() >= roll;
     for (const Segment* segment : joining) {
       is_listed = is_listed || segment->first_head_;
       is_late = is_late || segment->stays_ || (segment->first_head_ && segment->first_head_ != unopened);
@@ -337,11 +365,7 @@ bool Log::takeBack(std::span<Segment* const> joining, SegmentId roll) {
         segment->listed_ = false;
         segment->joins_with_ = {};
       }
-      // One of them: another one that joins may have asked for the same.
-      const auto own = std::find(join_rolls_.begin(), join_rolls_.end(), roll);
-      if (own != join_rolls_.end()) join_rolls_.erase(own);
-      const auto highest = std::max_element(join_rolls_.begin(), join_rolls_.end());
-      want_join_roll_ = highest != join_rolls_.end() ? *highest : SegmentId();
+      forgetJoinRoll(roll);
       holds_next_ = false;
       is_back = true;
     } else if (!is_late && !next_preparing_ && !next_withdrawn_) {

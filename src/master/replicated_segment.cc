@@ -97,7 +97,8 @@ uint32_t ReplicatedSegment::openedCount() const {
 }
 
 bool ReplicatedSegment::isStuck() const {
-  return isOpenHead() && !opened_reported_ && refused_ && replicas_.size() < owner_.leastCount();
+  const bool is_awaited = !opened_reported_ || close_wanted_;
+  return isOpenHead() && is_awaited && refused_ && replicas_.size() < owner_.leastCount();
 }
 
 bool ReplicatedSegment::canBeWithdrawn() const {

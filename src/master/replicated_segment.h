@@ -76,7 +76,7 @@ class ReplicatedSegment {
   uint8_t frameFlags() const;
   /// Replicas that have a frame.
   uint32_t openedCount() const;
-  /// A head that was refused a frame for want of one, and has too few servers.
+  /// A head that was refused a frame for want of one, and is not open, or not closed, for want of servers.
   bool isStuck() const;
   /// The log has another use for its turn: see log::Replicator::withdraw.
   void withdraw() { withdraw_wanted_ = true; }

@@ -69,12 +69,13 @@ runtime::Task<Status> TabletIntake::roll(const std::atomic<bool>& cancelled, Seg
   head = parts_.log.requestHeadToJoin();
   runtime::GrowingPause pause = growingPause();
   PlaceWatch watch(parts_.background.clock(), patience);
-  bool is_over = false;  // from then on no head is opened, until this one is there or is given up
   while (!parts_.log.isRolled(head)) {
     if (patience != nullptr && patience->stopping) co_return Status::Cancelled;
-    if (cancelled && !is_over) co_return Status::Cancelled;
-    is_over = is_over || watch.isOver(parts_.log.replicator().isShortOfPlaces(), 1);
-    if (is_over && parts_.log.takeBack({}, head)) co_return Status::TooFewReplicas;
+    if (watch.isOver(parts_.log.replicator().isShortOfPlaces(), 1)) {
+      parts_.log.takeBack({}, head);
+      co_return Status::TooFewReplicas;
+    }
+    if (cancelled) co_return Status::Cancelled;
     parts_.maintenance.poke();
     co_await runtime::sleepFor(parts_.background, pause.nextNs());
   }

@@ -86,6 +86,22 @@ TEST_F(MasterPlacesTest, AlsoWhenItIsTheHeadThatFindsNone) {
   expectRecovered(3);
 }
 
+// A server that has just begun: it goes on trying to open its first head, and what is recovered waits for none.
+TEST_F(MasterPlacesTest, AlsoWhenItHasNoHeadYet) {
+  live();
+  SimServer::Options replicated;
+  replicated.replication.at_once = false;
+  const size_t fresh = world.addServer(replicated);
+  world.servers[fresh]->replicator()->lackPlaces(Lacking::Heads);
+  ASSERT_EQ(recover(wholeTable(2), fresh), Status::Ok);
+  EXPECT_EQ(static_cast<Status>(pullEnd(5, fresh).status()), Status::TooFewReplicas);
+  world.servers[fresh]->replicator()->lackPlaces(Lacking::Nothing);
+  ASSERT_EQ(recover(wholeTable(3), fresh), Status::Ok);
+  ASSERT_EQ(static_cast<Status>(pullEnd(5, fresh).status()), Status::Ok);
+  ASSERT_EQ(take(5, 0, kLast, 3, fresh, false), Status::Ok);
+  expectModel(3, fresh);
+}
+
 // Until others have room what is recovered has fewer copies, as what is written then has: it is not left out of reach.
 TEST_F(MasterPlacesTest, TheLeastCopiesWillDoWhereThereAreNoPlacesForMore) {
   live();

@@ -52,6 +52,7 @@ class FakeCluster {
   /// So many recovery masters at a time find places for all their copies. Several more wait for each other, and fail
   /// then, each after a while of its own.
   size_t masters_with_places = SIZE_MAX;
+  bool masters_give_up = true;  ///< or wait for ever
   uint64_t given_up_count = 0;  ///< recoveries, for that reason
   ServerId fails_for;           ///< whose recoveries fail for another one
 
@@ -141,7 +142,7 @@ class FakeCluster {
     result.pull_status = pull_failure != Status::Ok ? pull_failure : at.pull_failure;
     if (mastersAtWork() > masters_with_places && !found->second.pulled) {
       result.lacks_places = true;
-      if (++at.pull_polls % 20 != 0) return result;
+      if (!masters_give_up || ++at.pull_polls % 20 != 0) return result;
       result.pull_status = Status::TooFewReplicas;
       ++given_up_count;
       return result;

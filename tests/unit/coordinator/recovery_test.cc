@@ -218,6 +218,32 @@ TEST_F(Recoveries, WhatIsMissingOfPlacesIsSaid) {
   EXPECT_TRUE(owner == third || owner == fourth) << owner.value;
 }
 
+// One that cannot give its places back keeps the turn: what is to be added is said all the same, and as it is now.
+TEST_F(Recoveries, WhatIsMissingOfPlacesIsSaidWhenNobodyGivesUp) {
+  FakeCluster& cluster = bench.cluster();
+  cluster.masters_with_places = 0;
+  cluster.masters_give_up = false;
+  cluster.machine(second).places_free = FakeCluster::kPlaces;
+  cluster.keepLog(first, {second, third, fourth});
+  bench.kill(first);
+  const auto missing = [&] {
+    const std::vector<RecoveryReport> reports = bench.life().recoveries.reports();
+    return reports.empty() ? MissingPlaces{} : reports[0].missing_places;
+  };
+  bench.passRenewing(20 * kSecond);
+  EXPECT_EQ(missing().servers, 0u) << "it may go on or give up soon";
+  bench.passRenewing(20 * kSecond);
+  EXPECT_EQ(missing().servers, 2u);
+  EXPECT_EQ(cluster.given_up_count, 0u);
+  cluster.machine(bench.addBackup(5)).places_free = FakeCluster::kPlaces;
+  bench.passRenewing(10 * kSecond);
+  EXPECT_EQ(missing().servers, 1u);
+  cluster.masters_with_places = SIZE_MAX;
+  bench.passRenewing(5 * kSecond);
+  expectBack(bench, table, first);
+  EXPECT_TRUE(bench.life().recoveries.reports().empty());
+}
+
 TEST_F(Recoveries, ASecondDeathIsRecoveredFromTheNewOwnersLog) {
   bench.cluster().keepLog(first, {second, third});
   bench.kill(first);

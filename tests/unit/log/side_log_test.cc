@@ -190,6 +190,29 @@ TEST(SideLog, StaysWhenItsHeadIsOpen) {
   EXPECT_TRUE(fixture.log->isRolled(fixture.log->requestRoll()));
 }
 
+// As long as there is no head at all the next one is tried after each that is withdrawn: whoever gives up his request
+// does not wait for a moment at which none is being tried.
+TEST(SideLog, TheRequestOfAHeadIsGivenUpAtOnceAlsoWhereThereIsNoneYet) {
+  const LogConfig config = LogConfig::forTest();
+  const std::unique_ptr<LogMemory> memory = LogMemory::open(config.memory_bytes).value();
+  MapOwner owner(*memory);
+  CopyingReplicator copies;
+  copies.setAutomatic(false);
+  runtime::SimRcu rcu;
+  runtime::PinRegistry pins{4};
+  Log log(config, {ClusterId(7), ServerId(11)}, *memory, {owner, copies, rcu, pins});
+  log.maintain();
+  copies.setShort(true);
+  const SegmentId request = log.requestHeadToJoin();
+  for (int i = 0; i < 3; ++i) log.maintain();
+  ASSERT_EQ(copies.order().back(), "open " + std::to_string(request.value)) << "a small one in the place of the first";
+  EXPECT_TRUE(log.takeBack({}, request));
+  copies.setAutomatic(true);
+  copies.deliver();
+  log.maintain();
+  EXPECT_TRUE(log.headId()) << "it is opened when it can be";
+}
+
 TEST(SideLog, AHeadThatHoldsNothingIsNewEnoughToJoinBehind) {
   LogFixture fixture;
   const SegmentId first = fixture.log->headId();
