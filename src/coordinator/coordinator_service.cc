@@ -238,6 +238,7 @@ runtime::Task<void> CoordinatorService::enlist(Request request) {
   server.replicas = message.replicas();
   server.min_replicas = message.min_replicas();
   server.local_replica = message.local_replica();
+  server.storage = message.storage();
   const Membership::Enlistment enlisted =
       co_await services_.membership.enlist(std::move(server), ServerId(message.former_id()));
   const Status admitted = unlessBehind(enlisted.status);

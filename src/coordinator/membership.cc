@@ -145,13 +145,17 @@ runtime::Task<Membership::Enlistment> Membership::enlist(Server server, ServerId
   co_return Enlistment{granted, given};
 }
 
-// Two that found the same name: the first one died before it wrote its own, or the storage was copied.
+// Two that found the same name, or none in the same storage: the first one died before it wrote its own, or the storage
+// was copied.
 void Membership::warnOfCopies(const Server& server, ServerId former) {
-  if (former == ServerId()) return;
+  if (former == ServerId() && server.storage == 0) return;
+  const std::string whose =
+      former == ServerId() ? "in which no server had written yet" : "of server " + std::to_string(former.value);
   for (const auto& [id, member] : members_) {
     if (!member.server.alive || member.server.former != former) continue;
+    if (former == ServerId() && member.server.storage != server.storage) continue;
     trace_.warning("server " + std::to_string(id.value) + " (" + member.server.name + ") and a new one (" +
-                   server.name + ") began with the same storage, of server " + std::to_string(former.value) +
+                   server.name + ") began with the same storage, " + whose +
                    "; if it was copied, stop one of them and empty its storage: copies in use lose data");
   }
 }

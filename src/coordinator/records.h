@@ -44,6 +44,7 @@ struct Server {
   bool recovered = false;      ///< dead, and nothing of its log is needed any more; final
   bool returned = false;       ///< dead, and its storage came back under another id
   ServerId former;             ///< who had used its storage last when it opened that; none: nobody
+  uint64_t storage = 0;        ///< its storage's own name, drawn when that was new; 0: it has no storage, or no name
   AcceptedLoss accepted_loss;  ///< only of dead ones
 };
 

@@ -7,16 +7,20 @@ namespace ramcore::coordinator {
 StorageLineage::StorageLineage(const std::vector<const Server*>& servers) {
   for (const Server* server : servers) {
     const ServerId root = rootOf(*server);
-    roots_.emplace(server->id, root);
+    roots_.insert_or_assign(server->id, root);
+    if (server->former != ServerId()) roots_.emplace(server->former, root);  // whose record is gone
+    if (server->storage != 0) by_storage_.emplace(server->storage, root);
     by_root_[root].push_back(server);
     last_next_[server->former] = server->id;
   }
 }
 
 ServerId StorageLineage::rootOf(const Server& server) const {
-  if (server.former == ServerId()) return server.id;
   const auto known = roots_.find(server.former);
-  return known == roots_.end() ? server.former : known->second;
+  if (known != roots_.end()) return known->second;
+  const auto named = by_storage_.find(server.storage);
+  if (named != by_storage_.end()) return named->second;
+  return server.former == ServerId() ? server.id : server.former;
 }
 
 // Those that `server` has the storage from, the next one first. Ids ascend from a former server to the next one.

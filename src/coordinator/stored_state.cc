@@ -121,6 +121,7 @@ std::string encode(const Server& server) {
   message.set_recovered(server.recovered);
   message.set_returned(server.returned);
   message.set_former(server.former.value);
+  message.set_storage(server.storage);
   const AcceptedLoss& loss = server.accepted_loss;
   message.set_loss_token(loss.token);
   message.set_loss_list(loss.list.value);
@@ -148,6 +149,7 @@ bool decode(std::string_view bytes, Server& server) {
   server.recovered = message.recovered();
   server.returned = message.returned();
   server.former = ServerId(message.former());
+  server.storage = message.storage();
   AcceptedLoss& loss = server.accepted_loss;
   loss = {.token = message.loss_token(), .list = SegmentId(message.loss_list()), .whole = {}, .in_part = {}};
   for (const uint64_t segment : message.loss_whole()) loss.whole.emplace_back(segment);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kFileName = "heard";
 constexpr uint64_t kMagic = 0x6472616548724652;  // "RFrHeard"
-constexpr uint32_t kFormat = 1;
+constexpr uint32_t kFormat = 2;
 // Two records in blocks of their own, written in turn: a torn one leaves the other.
 constexpr uint64_t kBlockBytes = 4096;
 constexpr uint64_t kRecordCount = 2;
@@ -26,10 +26,11 @@ struct Record {
   uint64_t cluster;
   uint64_t start;
   uint64_t number;
+  uint64_t storage;
   uint32_t reserved2;  // zero
   uint32_t crc;        // CRC32C over everything before
 };
-static_assert(Fixed<Record> && sizeof(Record) == 56);
+static_assert(Fixed<Record> && sizeof(Record) == 64);
 
 uint32_t crcOf(const Record& record) { return crc32c(bytesOf(record).first(offsetof(Record, crc))); }
 
@@ -83,13 +84,13 @@ void ChangeKeeper::read() {
     generation_ = record.generation;
     cluster_ = ClusterId(record.cluster);
     latest_ = {.start = record.start, .number = record.number};
-    kept_ = latest_;
+    storage_ = record.storage;
+    was_found_ = true;
   }
 }
 
-void ChangeKeeper::note(ChangeRef change) {
-  latest_ = change;
-  if (kept_ == latest_ || is_writing_ || file_ == nullptr || has_failed_) return;
+void ChangeKeeper::startWriting() {
+  if (isKept() || is_writing_ || file_ == nullptr || has_failed_) return;
   is_writing_ = true;
   write().detach();
 }
@@ -100,48 +101,72 @@ bool ChangeKeeper::answered(ClusterId cluster, uint64_t start, ChangeRef named, 
   obeyed_start_.store(start, std::memory_order_release);
   if (!change || (latest_ && change.number <= latest_.number)) return true;
   cluster_ = cluster;
-  note(change);
+  latest_ = change;
+  startWriting();
   return true;
 }
 
 runtime::Task<void> ChangeKeeper::keep(ChangeRef change) {
   if (!change) co_return;
-  if (!latest_ || change.number > latest_.number) note(change);
+  if (!latest_ || change.number > latest_.number) latest_ = change;
+  startWriting();
   // Where the disk has failed the process remembers it, and others have heard of it.
   while (file_ != nullptr && !has_failed_ && (!kept_ || kept_.number < change.number)) {
     [[maybe_unused]] const Status woken = co_await written_.wait();
   }
 }
 
+runtime::Task<uint64_t> ChangeKeeper::nameStorage(uint64_t drawn) {
+  if (storage_ == 0) storage_ = drawn;
+  startWriting();
+  while (file_ != nullptr && !has_failed_ && kept_storage_ != storage_) {
+    [[maybe_unused]] const Status woken = co_await written_.wait();
+  }
+  co_return kept_storage_;
+}
+
 // One at a time; what is heard meanwhile goes with the next one.
 runtime::Task<void> ChangeKeeper::write() {
-  while (kept_ != latest_ && !has_failed_) {
-    const ChangeRef change = latest_;
-    Record record{.magic = kMagic,
-                  .format = kFormat,
-                  .reserved = 0,
-                  .generation = generation_ + 1,
-                  .cluster = cluster_.value,
-                  .start = change.start,
-                  .number = change.number,
-                  .reserved2 = 0,
-                  .crc = 0};
-    record.crc = crcOf(record);
-    // Into the page cache, some bytes, when something has changed.
-    Status status = file_->write(record.generation % kRecordCount * kBlockBytes, bytesOf(record));
-    if (status == Status::Ok) status = co_await FlushFile(*file_, executor_);
+  while (!isKept() && !has_failed_) {
+    const Status status = co_await writeRecord();
     has_failed_ = status != Status::Ok;
     if (has_failed_) {
       trace_.error("what the coordinator says cannot be kept in the storage (" + std::string(name(status)) +
                    "): this server remembers it for as long as it runs; start it again on another disk");
-      break;
     }
-    ++generation_;
-    kept_ = change;
     written_.notifyAll();
   }
   is_writing_ = false;
-  written_.notifyAll();
+}
+
+runtime::Task<Status> ChangeKeeper::writeRecord() {
+  // A process that was killed may have left its last record in the page cache: a loss of power now could tear that one
+  // and the next.
+  if (std::exchange(was_found_, false)) {
+    const Status flushed = co_await FlushFile(*file_, executor_);
+    if (flushed != Status::Ok) co_return flushed;
+  }
+  const ChangeRef change = latest_;
+  const uint64_t storage = storage_;
+  Record record{.magic = kMagic,
+                .format = kFormat,
+                .reserved = 0,
+                .generation = generation_ + 1,
+                .cluster = cluster_.value,
+                .start = change.start,
+                .number = change.number,
+                .storage = storage,
+                .reserved2 = 0,
+                .crc = 0};
+  record.crc = crcOf(record);
+  // Into the page cache, some bytes, when something has changed.
+  Status status = file_->write(record.generation % kRecordCount * kBlockBytes, bytesOf(record));
+  if (status == Status::Ok) status = co_await FlushFile(*file_, executor_);
+  if (status != Status::Ok) co_return status;
+  ++generation_;
+  kept_ = change;
+  kept_storage_ = storage;
+  co_return Status::Ok;
 }
 
 }  // namespace ramcore::master

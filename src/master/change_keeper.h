@@ -16,7 +16,8 @@ namespace ramcore::master {
 
 /// Keeps the latest change of the coordinator's state that this server has heard of, in a small file of the server's
 /// storage, so that an older copy of that state is found out also after all servers were started again
-/// (coordinator/change_history.h). A server without storage remembers it for as long as it lives.
+/// (coordinator/change_history.h). A server without storage remembers it for as long as it lives. The file also has the
+/// storage's own name, by which servers that found nothing else there are known (coordinator/storage_lineage.h).
 ///
 /// Thread: one executor, where nothing else is said.
 class ChangeKeeper {
@@ -46,21 +47,32 @@ class ChangeKeeper {
   /// when the disk has failed: then this process remembers it for as long as it lives.
   runtime::Task<void> keep(ChangeRef change);
 
+  /// Gives the storage a name if it has none. Ends when it is on the disk, also if it was found there: then no process
+  /// will find another one.
+  /// @param drawn  at random; 0: none
+  /// Returns the storage's name; 0: there is no storage, or the disk has failed, and nobody can tell what it has.
+  runtime::Task<uint64_t> nameStorage(uint64_t drawn);
+
   bool idle() const { return !is_writing_; }
 
  private:
   ChangeKeeper(runtime::Executor& executor, Trace& trace, std::unique_ptr<runtime::StorageFile> file);
   void read();
-  void note(ChangeRef change);
+  bool isKept() const { return kept_ == latest_ && kept_storage_ == storage_; }
+  void startWriting();
   runtime::Task<void> write();
+  runtime::Task<Status> writeRecord();
 
   runtime::Executor& executor_;
   Trace& trace_;
   const std::unique_ptr<runtime::StorageFile> file_;  // nullptr: nothing is kept
   ClusterId cluster_;
   ChangeRef latest_;
-  ChangeRef kept_;  // on the disk
+  uint64_t storage_ = 0;       // its name
+  ChangeRef kept_;             // on the disk, by this process
+  uint64_t kept_storage_ = 0;  // likewise
   uint64_t generation_ = 0;
+  bool was_found_ = false;                 // what is in the file may be in the page cache only
   std::atomic<uint64_t> obeyed_start_{0};  // written by the executor's thread
   bool is_writing_ = false;
   bool has_failed_ = false;

@@ -73,6 +73,8 @@ runtime::Task<void> CoordinatorLink::run(ServerDescription self) {
 runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
   std::map<std::string, std::string> told;  // of which coordinator what
   nonce_ = self.nonce;
+  // First, so that the next process tells the same name whatever this one gets to write.
+  const uint64_t storage = co_await changes_.nameStorage(self.storage);
   while (!stop_) {
     control::EnlistRequest request;
     for (const std::string& locator : self.locators) request.add_locators(locator);
@@ -90,6 +92,7 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
     request.set_local_replica(self.local_replica);
     request.set_keeps_replicas(self.keeps_replicas);
     request.set_failure_domain(self.failure_domain);
+    request.set_storage(storage);
     control::EnlistResponse response;
     const rpc::PeerAddress& asked = coordinator_.current();
     const int64_t sent_ns = executor_.clock().nowNs();

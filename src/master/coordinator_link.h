@@ -29,7 +29,8 @@ struct ServerDescription {
   uint32_t replicas = 0;            ///< copies of its log on others, by its configuration
   uint32_t min_replicas = 0;        ///< with fewer it takes no writes
   bool local_replica = false;       ///< its only copy is in its own storage
-  uint64_t nonce = 0;  ///< drawn once per process, so that an enlistment whose answer was lost is not a second server
+  uint64_t storage = 0;  ///< drawn once per process: the name for a storage that has none yet. 0: it gets none
+  uint64_t nonce = 0;    ///< drawn once per process, so that an enlistment whose answer was lost is not a second server
 };
 
 /// How full this server's log is.

@@ -135,10 +135,12 @@ class Bench {
     return enlisted.id;
   }
   /// One that keeps replicas, too.
-  /// @param former  whose storage it has
-  ServerId addBackup(uint64_t nonce, ServerId former = {}) {
+  /// @param former   whose storage it has
+  /// @param storage  the storage's name; 0: none
+  ServerId addBackup(uint64_t nonce, ServerId former = {}, uint64_t storage = 0) {
     Server server = serverOf(nonce);
     server.keeps_replicas = true;
+    server.storage = storage;
     const Membership::Enlistment enlisted = enlist(std::move(server), former);
     EXPECT_EQ(enlisted.status, Status::Ok);
     cluster_.machine(enlisted.id).up = true;

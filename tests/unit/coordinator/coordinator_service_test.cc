@@ -98,6 +98,36 @@ TEST_F(CoordinatorService, ServersAndClientsComeAndGo) {
   EXPECT_EQ(ask(server_, Opcode::RenewServerLease, renew_server, server_renewed), Status::Fenced);
 }
 
+// The first one may be dead already; nobody can tell it from one that runs on a copy.
+TEST_F(CoordinatorService, TwoThatBeganWithTheSameStorageAreWarnedOf) {
+  start();
+  const auto enlistWith = [this](uint64_t nonce, uint64_t storage, uint64_t former) {
+    control::EnlistRequest request;
+    request.add_locators("sim://server");
+    request.set_name("s" + std::to_string(nonce));
+    request.set_format_version(1);
+    request.set_nonce(nonce);
+    request.set_storage(storage);
+    request.set_former_id(former);
+    request.set_former_cluster(former == 0 ? 0 : 7);
+    control::EnlistResponse response;
+    EXPECT_EQ(ask(server_, Opcode::Enlist, request, response), Status::Ok);
+    return response.id();
+  };
+  const uint64_t first = enlistWith(5, 77, 0);
+  enlistWith(6, 78, 0);
+  enlistWith(7, 0, 0);
+  enlistWith(8, 0, 0);
+  EXPECT_EQ(linesWith("began with the same storage"), 0);
+  enlistWith(9, 77, 0);
+  EXPECT_EQ(linesWith("began with the same storage"), 1);
+  EXPECT_EQ(linesWith("(s5) and a new one (s9) began with the same storage, in which no server had written yet"), 1);
+  enlistWith(10, 77, first);
+  EXPECT_EQ(linesWith("began with the same storage"), 1) << "it found the first one's name, as it should";
+  enlistWith(11, 77, first);
+  EXPECT_EQ(linesWith("(s10) and a new one (s11) began with the same storage, of server " + std::to_string(first)), 1);
+}
+
 // Ids begin at 1 in every cluster: the storage of a server 1 of another one says nothing of the server 1 that lives
 // here.
 TEST_F(CoordinatorService, AStorageOfAnotherClusterProvesNobodysDeath) {

@@ -54,6 +54,18 @@ TEST(Membership, BadEnlistmentsAreRefused) {
   EXPECT_EQ(bench.enlist(server).status, Status::WrongFormat);
 }
 
+TEST(Membership, TheNameOfAStorageIsKept) {
+  Bench bench;
+  Server server = Bench::serverOf(11);
+  server.storage = 0xfedcba9876543210;
+  const ServerId named = bench.enlist(server).id;
+  const ServerId other = bench.addServer(12);
+  bench.restart();
+  ASSERT_NE(bench.life().membership.find(named), nullptr);
+  EXPECT_EQ(bench.life().membership.find(named)->storage, 0xfedcba9876543210);
+  EXPECT_EQ(bench.life().membership.find(other)->storage, 0u);
+}
+
 TEST(Membership, AFormerServerThatNeverWasIsRefused) {
   Bench bench;
   const ServerId first = bench.addServer(1);

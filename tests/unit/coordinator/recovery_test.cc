@@ -329,6 +329,25 @@ TEST_F(Recoveries, WhoDiedBeforeItUsedItsStorageIsNotWaitedFor) {
   expectBack(bench, table, first);
 }
 
+// The next one finds a new storage as it did, and nobody's name there.
+TEST_F(Recoveries, WhoDiedBeforeItUsedANewStorageIsNotWaitedFor) {
+  FakeCluster& cluster = bench.cluster();
+  cluster.keepLog(first, {third});
+  cluster.machine(third).replicas[first].back().maybe_short = true;
+  bench.kill(fourth);
+  bench.addBackup(5, fourth);
+  const ServerId never_began = bench.addBackup(6, {}, 77);
+  bench.kill(never_began);
+  bench.addBackup(7, {}, 78);
+  bench.kill(first);
+  bench.passRenewing(2 * kSecond);
+  expectNothingIsBack();
+  EXPECT_EQ(bench.life().recoveries.reports().at(0).away, std::vector<ServerId>{never_began});
+  bench.addBackup(8, {}, 77);
+  bench.passRenewing(2 * kSecond);
+  expectBack(bench, table, first);
+}
+
 TEST_F(Recoveries, WhoDiedAfterItUsedItsStorageIsWaitedFor) {
   FakeCluster& cluster = bench.cluster();
   cluster.keepLog(first, {third});

@@ -21,6 +21,11 @@ class Lineage {
       server.former = ServerId(formers[id - 1]);
     }
   }
+  /// From now on their storage tells this name.
+  Lineage& nameStorage(uint64_t name, const std::set<uint64_t>& servers) {
+    for (const uint64_t id : servers) records_[id - 1].storage = name;
+    return *this;
+  }
   /// As if the record had been dropped.
   void forget(uint64_t id) { forgotten_.insert(id); }
 
@@ -81,9 +86,41 @@ TEST(StorageLineage, TheNameOfOneWhoseRecordIsGoneStillTells) {
   EXPECT_FALSE(cut.isSuperseded(3, {4})) << "nobody knows whom 2 had followed";
 }
 
+TEST(StorageLineage, WhoFoundNobodyIsKnownByTheNameOfItsStorage) {
+  const Lineage line = Lineage({0, 0, 0, 0}).nameStorage(77, {1, 3});
+  EXPECT_TRUE(line.isSuperseded(1, {3}));
+  EXPECT_TRUE(line.isSuperseded(3, {1})) << "its enlistment may have been on its way for long";
+  EXPECT_FALSE(line.isSuperseded(1, {2, 4})) << "storages without a name are any";
+  EXPECT_FALSE(line.isSuperseded(2, {1, 3, 4}));
+  EXPECT_FALSE(line.isSuperseded(1, {})) << "3 may have died likewise";
+  EXPECT_TRUE(Lineage({0, 0, 2}).nameStorage(77, {1, 2, 3}).isSuperseded(1, {})) << "3 found what 2 had left";
+  EXPECT_TRUE(Lineage({0, 0, 2}).nameStorage(77, {1, 2}).isSuperseded(1, {3})) << "whatever 3 could tell of it";
+  EXPECT_FALSE(Lineage({0, 0, 2}).nameStorage(77, {1, 2, 3}).isSuperseded(3, {})) << "it is the last one";
+}
+
+TEST(StorageLineage, StoragesOfOtherNamesAreOthers) {
+  const Lineage lines = Lineage({0, 0, 0, 0}).nameStorage(77, {1, 3}).nameStorage(78, {2, 4});
+  EXPECT_FALSE(lines.isSuperseded(1, {2, 4}));
+  EXPECT_FALSE(lines.isSuperseded(2, {1, 3}));
+  EXPECT_TRUE(lines.isSuperseded(2, {4}));
+}
+
+// Who was found there is forgotten sooner than who was not.
+TEST(StorageLineage, TheNameOfTheStorageTellsWhereTheRecordBetweenIsGone) {
+  Lineage line = Lineage({0, 0, 2}).nameStorage(77, {1, 2, 3});
+  line.forget(2);
+  EXPECT_TRUE(line.isSuperseded(1, {3}));
+  EXPECT_FALSE(line.isSuperseded(3, {}));
+  Lineage in_part = Lineage({0, 0, 2, 2}).nameStorage(77, {1, 2, 4});
+  in_part.forget(2);
+  EXPECT_TRUE(in_part.isSuperseded(3, {4})) << "they found the same name";
+}
+
 TEST(StorageLineage, StoredNonsenseEnds) {
   const Lineage line({2, 1, 3, 9});
   for (uint64_t id = 1; id <= 4; ++id) line.isSuperseded(id, {1, 2, 3, 4});
+  const Lineage named = Lineage({2, 1, 3, 9, 0}).nameStorage(77, {2, 3, 4, 5});
+  for (uint64_t id = 1; id <= 5; ++id) named.isSuperseded(id, {1, 2, 3, 4, 5});
 }
 
 }  // namespace

@@ -33,6 +33,17 @@ class Keeper : public testing::Test {
     close();
     open();
   }
+  /// 0: none.
+  uint64_t nameStorage(uint64_t drawn) {
+    std::optional<uint64_t> name;
+    nameOn(*this, drawn, name).detach();
+    EXPECT_EQ(scheduler_.runUntil([&] { return name.has_value(); }, kEventsMax), runtime::SimScheduler::Stop::Done);
+    return name.value_or(0);
+  }
+  static runtime::Task<void> nameOn(Keeper& self, uint64_t drawn, std::optional<uint64_t>& name) {
+    co_await runtime::resumeOn(self.executor_);
+    name = co_await self.keeper_->nameStorage(drawn);
+  }
   struct Kept {
     bool done = false;
   };
@@ -167,6 +178,99 @@ TEST_F(Keeper, WithoutStorageItRemembersForAsLongAsItLives) {
   hear({.start = 3, .number = 10});
   EXPECT_TRUE(keepNow({.start = 3, .number = 11}));
   EXPECT_EQ(keeper_->latest(), (ChangeRef{.start = 3, .number = 11}));
+  EXPECT_EQ(nameStorage(77), 0U) << "there is nothing to be named";
+}
+
+TEST_F(Keeper, AStorageHasTheNameThatItGotFirst) {
+  open();
+  EXPECT_EQ(nameStorage(77), 77U);
+  EXPECT_EQ(keeper_->latest(), ChangeRef()) << "nothing has been heard";
+  restart(true);
+  EXPECT_EQ(nameStorage(78), 77U) << "it was on the disk";
+  EXPECT_EQ(nameStorage(79), 77U);
+}
+
+TEST_F(Keeper, TheNameStaysWithWhateverIsHeard) {
+  open();
+  EXPECT_EQ(nameStorage(77), 77U);
+  hear({.start = 3, .number = 10});
+  EXPECT_TRUE(keepNow({.start = 3, .number = 11}));
+  EXPECT_TRUE(keepNow({.start = 3, .number = 12})) << "both records are written anew";
+  restart(true);
+  EXPECT_EQ(keeper_->latest(), (ChangeRef{.start = 3, .number = 12}));
+  EXPECT_EQ(nameStorage(78), 77U);
+  EXPECT_EQ(keeper_->latest(), (ChangeRef{.start = 3, .number = 12}));
+  EXPECT_EQ(keeper_->cluster(), kCluster);
+  restart(true);
+  EXPECT_EQ(keeper_->latest(), (ChangeRef{.start = 3, .number = 12}));
+}
+
+TEST_F(Keeper, AStorageWithoutANameGetsOneBesideWhatWasHeard) {
+  open();
+  EXPECT_EQ(nameStorage(0), 0U);
+  hear({.start = 3, .number = 10});
+  ASSERT_TRUE(awaitIdle());
+  restart(true);
+  EXPECT_EQ(nameStorage(77), 77U);
+  restart(true);
+  EXPECT_EQ(keeper_->latest(), (ChangeRef{.start = 3, .number = 10}));
+  EXPECT_EQ(nameStorage(78), 77U);
+}
+
+// The one before was killed while it waited for the disk: what it wrote is in the page cache only.
+TEST_F(Keeper, WhatWasFoundIsFlushedBeforeItIsUsed) {
+  for (uint64_t name = 1; name < 40; ++name) {
+    disk_.losePower();
+    close();
+    const Status removed = disk_.open().value()->remove("heard");
+    ASSERT_TRUE(removed == Status::Ok || removed == Status::NotFound);
+    disk_.killProcess();
+    open();
+    std::optional<uint64_t> named;
+    nameOn(*this, name, named).detach();
+    scheduler_.runUntil([this] { return !keeper_->idle(); }, kEventsMax);
+    ASSERT_FALSE(named) << "it is being flushed";
+    disk_.killProcess();
+    scheduler_.runUntil([&] { return named.has_value(); }, kEventsMax);
+    ASSERT_EQ(named, std::optional<uint64_t>(0));
+    restart(false);
+    ASSERT_EQ(nameStorage(100 + name), name);
+    restart(true);
+    ASSERT_EQ(nameStorage(200 + name), name);
+  }
+}
+
+TEST_F(Keeper, WhatTheProcessBeforeHeardIsFlushedBeforeItIsUsed) {
+  open();
+  for (uint64_t number = 10; number < 100; number += 2) {
+    ASSERT_TRUE(keepNow({.start = 3, .number = number}));
+    hear({.start = 3, .number = number + 1});
+    ASSERT_FALSE(keeper_->idle()) << "it is being flushed";
+    restart(false);
+    ASSERT_EQ(keeper_->latest().number, number + 1);
+    ASSERT_TRUE(keepNow({.start = 3, .number = number + 1}));
+    restart(true);
+    ASSERT_EQ(keeper_->latest().number, number + 1);
+  }
+}
+
+TEST_F(Keeper, AProcessThatWasKilledAndALossOfPowerLeaveOneRecord) {
+  open();
+  for (uint64_t number = 10; number < 1000; number += 3) {
+    ASSERT_TRUE(keepNow({.start = 3, .number = number}));
+    hear({.start = 3, .number = number + 1});
+    restart(false);
+    hear({.start = 3, .number = number + 2});
+    restart(true);
+    ASSERT_GE(keeper_->latest().number, number);
+  }
+}
+
+TEST_F(Keeper, ADiskThatFailsLeavesTheStorageWithoutAName) {
+  open();
+  disk_.failFlushes(1);
+  EXPECT_EQ(nameStorage(77), 0U) << "the next process may find another one";
+  EXPECT_EQ(nameStorage(78), 0U);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "rpc/dispatch.h"
 #include "runtime/sim/sim_clock.h"
 #include "runtime/sim/sim_scheduler.h"
+#include "runtime/sim/sim_storage.h"
 #include "transport/sim/sim_transport.h"
 
 namespace ramcore::master {
@@ -170,6 +171,7 @@ class CoordinatorLinkTest : public ::testing::Test {
                     .memory_bytes = 1,
                     .former = former,
                     .former_cluster = former ? ClusterId(77) : ClusterId(),
+                    .storage = drawn_,
                     .nonce = 7});
     });
   }
@@ -182,6 +184,8 @@ class CoordinatorLinkTest : public ::testing::Test {
   rpc::Caller caller_{server_.dispatch};
   ServerLease lease_;
   Observer observer_;
+  runtime::SimDisk disk_{scheduler_, "disk", {}};
+  std::unique_ptr<runtime::Storage> storage_;  // nullptr: it has none
   std::unique_ptr<ChangeKeeper> changes_ = ChangeKeeper::open(nullptr, server_.dispatch, silentTrace()).value();
   struct Lines final : Trace {
     void write(TraceLevel level, std::string_view text) override {
@@ -190,6 +194,7 @@ class CoordinatorLinkTest : public ::testing::Test {
     std::vector<std::string> lines;
   } trace_;
   std::optional<CoordinatorLink> link_;
+  uint64_t drawn_ = 501;  // to be the name of a storage
   Status answer_ = Status::Ok;
   int64_t lease_ns_ = runtime::kNanosPerSecond;
   int questions_ = 0;
@@ -313,6 +318,65 @@ TEST_F(CoordinatorLinkTest, WhatAnotherStartAnswersIsNotBelieved) {
   EXPECT_EQ(changes_->latest(), change_);
   EXPECT_EQ(checked->status, Status::Ok);
   ASSERT_TRUE(runUntil([this] { return !observer_.told.empty(); }));
+}
+
+class LinkWithStorage : public CoordinatorLinkTest {
+ protected:
+  LinkWithStorage() { beginProcess(); }
+  ~LinkWithStorage() override { endProcess(); }
+  void beginProcess() {
+    storage_ = disk_.open().value();
+    changes_ = ChangeKeeper::open(storage_.get(), server_.dispatch, silentTrace()).value();
+    link_.emplace(caller_, server_.dispatch, rpc::PeerAddress{.id = 0, .locators = {where_}}, lease_, *changes_,
+                  observer_, trace_);
+  }
+  void endProcess() {
+    onServer([this] { link_->stop(false); });
+    RC_CHECK(runUntil([this] { return link_->stopped() && changes_->idle(); }));
+  }
+  // Nothing else than the link has written to its storage.
+  void losePowerAndStartAgain() {
+    disk_.losePower();
+    endProcess();
+    link_.reset();
+    changes_.reset();
+    storage_.reset();
+    beginProcess();
+  }
+  uint64_t enlistNow() {
+    const int before = questions_;
+    start(Status::RetryLater);
+    RC_CHECK(runUntil([&] { return questions_ > before; }));
+    return enlistment_.storage();
+  }
+};
+
+TEST_F(CoordinatorLinkTest, WithoutStorageThereIsNoNameOfOne) {
+  start(Status::RetryLater);
+  ASSERT_TRUE(runUntil([this] { return questions_ >= 1; }));
+  EXPECT_EQ(enlistment_.storage(), 0u);
+}
+
+TEST_F(LinkWithStorage, AnEnlistmentTellsTheNameThatTheNextProcessWillTell) {
+  for (int i = 0; i < 20; ++i) {
+    drawn_ = 501 + static_cast<uint64_t>(i);
+    EXPECT_EQ(enlistNow(), 501u);
+    EXPECT_EQ(enlistment_.former_id(), 0u);
+    losePowerAndStartAgain();
+  }
+}
+
+TEST_F(LinkWithStorage, ADiskThatFailsDoesNotKeepAServerFromEnlisting) {
+  disk_.failFlushes(1);
+  EXPECT_EQ(enlistNow(), 0u) << "the next process may tell another one";
+}
+
+TEST_F(LinkWithStorage, ALinkIsStoppedWhileItsStorageIsNamed) {
+  start(Status::Ok);
+  ASSERT_FALSE(changes_->idle());
+  onServer([this] { link_->stop(true); });
+  ASSERT_TRUE(runUntil([this] { return link_->stopped(); }));
+  EXPECT_EQ(questions_, 0);
 }
 
 class LinkToSeveral : public CoordinatorLinkTest {
