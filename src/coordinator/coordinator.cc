@@ -173,7 +173,12 @@ bool Coordinator::isIdle() const { return state_->journal.idle(); }
 Coordinator::Counts Coordinator::counts() const {
   Counts counts{
       .tables = state_->map.tableCount(), .tablets = state_->map.tabletCount(), .clients = state_->clients.count()};
-  counts.servers_to_recover = state_->recoveries.reports().size();
+  const std::vector<RecoveryReport> reports = state_->recoveries.reports();
+  counts.servers_to_recover = reports.size();
+  for (const RecoveryReport& report : reports) {
+    counts.missing_servers = std::max(counts.missing_servers, report.missing_places.servers);
+    counts.missing_storage_bytes = std::max(counts.missing_storage_bytes, report.missing_places.storage_bytes);
+  }
   counts.servers_recovered = state_->recoveries.finished().servers;
   counts.recoveries_given_up = state_->recoveries.finished().given_up;
   counts.tablets_recovered = state_->recoveries.finished().tablets;

@@ -78,6 +78,9 @@ class Coordinator {
     uint64_t tablets_recovered = 0;
     uint64_t recoveries_given_up = 0;  ///< attempts, because copies found no places on the storages of others
     uint64_t verdicts_by_silence = 0;  ///< with no better reason
+    /// Copies of what is recovered find no places: so many servers more, each with so much storage, are enough.
+    uint32_t missing_servers = 0;
+    uint64_t missing_storage_bytes = 0;
   };
   Counts counts() const;
   /// For checks: nothing of the server's log is needed any more. Only while isServing().

@@ -24,8 +24,8 @@ struct PlacesWanted {
   size_t masters = 0;           ///< servers that live: each has heads of its own
 };
 
-/// What has to be added so that everything comes back: so many servers with so much storage each. None: what there is
-/// should do, or nothing can be said.
+/// What is certainly enough, if added, for everything to come back: so many servers with so much storage each. None:
+/// what there is should do, or nothing can be said.
 struct MissingPlaces {
   uint32_t servers = 0;
   uint64_t storage_bytes = 0;

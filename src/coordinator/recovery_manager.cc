@@ -97,6 +97,7 @@ void RecoveryManager::stop() {
 void RecoveryManager::onMembers() {
   if (!is_running_) return;
   members_changed_ns_ = parts_.journal.nowNs();
+  for (auto& [dead, recovery] : recoveries_) recovery.masters_tried = 0;
   std::vector<ServerId> fresh;
   for (const Server* server : parts_.membership.servers()) {
     if (!server->alive && !server->recovered && !recoveries_.contains(server->id)) fresh.push_back(server->id);
@@ -116,7 +117,7 @@ void RecoveryManager::onBack(ServerId dead, size_t tablets) {
   recovery.attempt_pause_ns = 0;
   if (tablets != 0) {
     recovery.was_given_up = false;
-    noteBackInTurn();
+    noteTabletsBack();
     recovery.last_back_ns = parts_.journal.nowNs();
     if (recovery.tablets_back == 0) recovery.first_back_ns = recovery.last_back_ns;
     recovery.tablets_back += tablets;
@@ -129,7 +130,7 @@ void RecoveryManager::onFailed(ServerId dead, bool for_places) {
   const auto found = recoveries_.find(dead);
   if (found == recoveries_.end()) return;
   Recovery& recovery = found->second;
-  noteFailedInTurn(recovery, for_places);
+  noteAttemptFailed(recovery, for_places);
   recovery.answers.clear();
   recovery.asked_ns = 0;
   for (auto& [backup, asked] : recovery.asked) {
@@ -182,6 +183,7 @@ runtime::Task<void> RecoveryManager::run(ServerId dead) {
     if (parts_.journal.stopping()) break;
     [[maybe_unused]] const Status changed = co_await changed_.wait(wake_ns);
   }
+  if (turn_ == dead) turn_ = {};
   recoveries_.erase(dead);
   endTurns();
 }
@@ -222,7 +224,7 @@ runtime::Task<int64_t> RecoveryManager::recover(ServerId dead, Recovery& recover
   // As it is now: while this is stored, somebody may look at the log again.
   recovery.is_in_turn = places_are_scarce_;
   const bool assigned = co_await assign(dead, planOf(recovery));
-  if (recovery.is_in_turn) turn_ = {};
+  if (turn_ == dead) turn_ = {};  // also where the attempt has failed by now
   if (assigned) places_are_asked_ = false;
   if (!assigned) say(dead, recovery, "no server can take its tablets now");
   co_return parts_.journal.nowNs() + (assigned ? kOthersNs : kAskAgainNs);

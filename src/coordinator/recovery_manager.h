@@ -23,7 +23,7 @@ struct RecoveryReport {
   uint64_t loss_token = 0;       ///< for acceptLoss(); 0: there is nothing to accept now
   bool loss_accepted = false;    ///< and nothing more would be lost now
   LogSalvage salvage;            ///< what an acceptance would bring back; only with a token
-  MissingPlaces missing_places;  ///< its copies find no places before so much is added
+  MissingPlaces missing_places;  ///< its copies find no places; with so much more they certainly do
 };
 
 /// Brings the tablets of dead servers back from the replicas of their logs.
@@ -64,7 +64,7 @@ class RecoveryManager final : public TabletOperations {
   struct Finished {
     uint64_t servers = 0;  ///< of which there were tablets to bring back
     uint64_t tablets = 0;
-    uint64_t given_up = 0;  ///< attempts, because copies found no places; of each recovery master one
+    uint64_t given_up = 0;  ///< attempts, because copies found no places; those of many tablets count several times
   };
   const Finished& finished() const { return finished_; }
 
@@ -103,10 +103,10 @@ class RecoveryManager final : public TabletOperations {
     uint64_t segment_count = 0;    ///< of its log, when it was known last
     int64_t lacking_ns = 0;        ///< when copies found no places, the last time that was told
     int64_t lacking_since_ns = 0;  ///< and when it was first, of those without a pause
-    bool was_given_up = false;     ///< for want of places, and nothing came back since
+    bool was_given_up = false;     ///< or stuck, for want of places, and nothing came back since
     bool is_in_turn = false;       ///< the present attempt began when there was one at a time
     uint32_t failed_count = 0;     ///< attempts in turn
-    uint32_t masters_tried = 0;    ///< that failed other than for want of places
+    uint32_t masters_tried = 0;    ///< in turn that failed, since the members changed
     std::string text;
     std::string told;  ///< of these, what was traced
   };
@@ -144,10 +144,12 @@ class RecoveryManager final : public TabletOperations {
   bool mayLose(ServerId dead, const Recovery& recovery) const;
   runtime::Task<bool> assign(ServerId dead, LogPlan plan);
   Loads loadsNow() const;
+  runtime::Task<bool> storeAssigned(const std::vector<TabletId>& ids, Loads& loads, Given& given);
+  runtime::Task<bool> storeRecovered(ServerId dead, Recovery& recovery);
 
   // When places are scarce: recovery_turns.cc.
   void onLacking(ServerId dead);
-  void noteFailedInTurn(Recovery& recovery, bool for_places);
+  void noteAttemptFailed(Recovery& recovery, bool for_places);
   bool hasTurn(ServerId dead) const;
   bool mayBegin(ServerId dead, const Recovery& recovery) const;
   runtime::Task<void> askPlaces();
@@ -157,11 +159,9 @@ class RecoveryManager final : public TabletOperations {
   std::string textOfFetching(const Recovery& recovery);
   std::string textOfWaiting(const Recovery& recovery);
   MissingPlaces missingPlacesNow(const Recovery& recovery) const;
-  std::string whatPlacesLack();
-  void noteBackInTurn();
+  std::string sayWhatLacks();
+  void noteTabletsBack();
   void endTurns();
-  runtime::Task<bool> storeAssigned(const std::vector<TabletId>& ids, Loads& loads, Given& given);
-  runtime::Task<bool> storeRecovered(ServerId dead, Recovery& recovery);
 
   const Parts parts_;
   RecoveryAttempts attempts_;
@@ -170,7 +170,7 @@ class RecoveryManager final : public TabletOperations {
   Finished finished_;
   int64_t members_changed_ns_ = 0;
   bool places_are_scarce_ = false;  // one at a time
-  bool turn_has_failed_ = false;    // one alone has found no places, and none has come back since
+  bool turn_has_failed_ = false;    // one alone, or that is stuck, has found no places, and none is back since
   bool places_are_asked_ = false;   // since the last attempt
   int64_t places_asked_ns_ = 0;
   ServerId turn_;  // who is about to begin

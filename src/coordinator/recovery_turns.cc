@@ -19,6 +19,14 @@ constexpr int64_t kAskPlacesAgainNs = 5 * runtime::kNanosPerSecond;
 // Between two lines that say what lacks.
 constexpr int64_t kTellAgainNs = 60 * runtime::kNanosPerSecond;
 
+// With more the sums of what lacks could overflow.
+bool isPossible(const wire::control::ServerStateResponse& state) {
+  constexpr uint64_t kPlacesMax = uint64_t{1} << 32;
+  constexpr uint64_t kStorageBytesMax = uint64_t{1} << 56;
+  return state.frames_free() <= state.frames_total() && state.frames_total() <= kPlacesMax &&
+         state.storage_bytes() <= kStorageBytesMax;
+}
+
 std::string text(const MissingPlaces& missing) {
   constexpr uint64_t kMegabyte = uint64_t{1} << 20;
   const uint64_t megabytes = (missing.storage_bytes + kMegabyte - 1) / kMegabyte;
@@ -51,7 +59,7 @@ runtime::Task<void> RecoveryManager::noteStuck(Recovery& recovery) {
   recovery.was_given_up = true;
 }
 
-void RecoveryManager::noteFailedInTurn(Recovery& recovery, bool for_places) {
+void RecoveryManager::noteAttemptFailed(Recovery& recovery, bool for_places) {
   if (for_places) {
     ++finished_.given_up;
     recovery.was_given_up = true;
@@ -64,7 +72,7 @@ void RecoveryManager::noteFailedInTurn(Recovery& recovery, bool for_places) {
   // The others were begun when several took places at the same time: that says nothing about one alone.
   if (!std::exchange(recovery.is_in_turn, false)) return;
   ++recovery.failed_count;
-  if (!for_places) ++recovery.masters_tried;
+  ++recovery.masters_tried;
   turn_has_failed_ = turn_has_failed_ || for_places;
 }
 
@@ -87,7 +95,7 @@ bool RecoveryManager::hasTurn(ServerId dead) const {
   });
 }
 
-// When nobody holds places that he may give back.
+// Before an attempt nobody holds places that may be given back. While one is stuck what it holds counts as taken.
 runtime::Task<void> RecoveryManager::askPlaces() {
   places_asked_ns_ = parts_.journal.nowNs();
   const std::vector<ServerId> servers = parts_.membership.heardServers();
@@ -102,7 +110,7 @@ runtime::Task<void> RecoveryManager::askPlaces() {
     const Status status = co_await calls[i];
     if (status != Status::Ok) continue;
     wanted.copies = std::max(wanted.copies, states[i].replicas_wanted());
-    if (states[i].frames_total() == 0 || states[i].storage_failed()) continue;
+    if (states[i].frames_total() == 0 || states[i].storage_failed() || !isPossible(states[i])) continue;
     places.push_back({.id = servers[i],
                       .places_total = states[i].frames_total(),
                       .places_free = states[i].frames_free(),
@@ -119,37 +127,37 @@ runtime::Task<void> RecoveryManager::askPlaces() {
 }
 
 // One server for all tablets: each recovery master has a head and a segment on the side that take places, however
-// little is in them. Rather one that has no places for others, those that have are needed for its copies; and the one
-// with the fewest tablets. Where all have failed, for want of memory or otherwise, all of them together.
+// little is in them. The one that has the fewest places for others, those that have more are needed for its copies; of
+// these the one with the fewest tablets. Where it has failed the next one; after all of them all together.
 RecoveryManager::Loads RecoveryManager::loadsInTurn(const Recovery& recovery) const {
   const std::vector<ServerId> masters = parts_.membership.heardServers();
   const size_t turn = recovery.masters_tried % (masters.size() + 1);
   if (turn == masters.size()) return loadsNow();
-  std::set<std::tuple<bool, size_t, ServerId>> ranks;
+  std::set<std::tuple<uint64_t, size_t, ServerId>> ranks;
   for (const ServerId master : masters) {
     const auto there = std::ranges::find(places_, master, &BackupPlaces::id);
-    const bool is_ample = there != places_.end() && isAmple(*there, recovery.segment_count, masters.size());
-    ranks.emplace(is_ample, parts_.map.tabletsOwnedBy(master).size(), master);
+    const uint64_t places_free = there != places_.end() ? there->places_free : 0;
+    ranks.emplace(places_free, parts_.map.tabletsOwnedBy(master).size(), master);
   }
   return {{0, std::get<ServerId>(*std::next(ranks.begin(), static_cast<std::ptrdiff_t>(turn)))}};
 }
 
 std::string RecoveryManager::textOfFetching(const Recovery& recovery) {
-  return isLacking(recovery) ? whatPlacesLack() : "its tablets are being fetched";
+  return isLacking(recovery) ? sayWhatLacks() : "its tablets are being fetched";
 }
 
 std::string RecoveryManager::textOfWaiting(const Recovery& recovery) {
-  return recovery.was_given_up ? whatPlacesLack() : "others are recovered before it, because copies find no places";
+  return recovery.was_given_up ? sayWhatLacks() : "others are recovered before it, because copies find no places";
 }
 
 MissingPlaces RecoveryManager::missingPlacesNow(const Recovery& recovery) const {
   return turn_has_failed_ && recovery.was_given_up ? missing_places_ : MissingPlaces();
 }
 
-// What is to be added is said when one alone has failed, and traced once a minute.
-std::string RecoveryManager::whatPlacesLack() {
+// What is to be added is said when one alone has failed, or one is stuck, and traced once a minute.
+std::string RecoveryManager::sayWhatLacks() {
   const std::string what =
-      "the copies of what is recovered find no places, because the storages of all servers are full";
+      "the copies of what is recovered find no places, because too few servers have room in their storages";
   if (!turn_has_failed_ || missing_places_.servers == 0) return what;
   const std::string all = what + "; " + text(missing_places_);
   const int64_t now_ns = parts_.journal.nowNs();
@@ -160,7 +168,7 @@ std::string RecoveryManager::whatPlacesLack() {
   return all;
 }
 
-void RecoveryManager::noteBackInTurn() {
+void RecoveryManager::noteTabletsBack() {
   turn_has_failed_ = false;
   lack_told_ns_ = 0;
 }
@@ -171,7 +179,7 @@ void RecoveryManager::endTurns() {
                          return one.second.was_given_up || (mayBegin(one.first, one.second) && workOf(one.first).any);
                        });
   if (places_are_scarce_) return;
-  noteBackInTurn();
+  noteTabletsBack();
   missing_places_ = {};
 }
 

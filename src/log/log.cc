@@ -252,7 +252,7 @@ void Log::countParts(Segment& segment, EntryType type, uint32_t entry_bytes, con
 }
 
 bool Log::isPrepareDue() const {
-  if (next_ != nullptr || holds_next_) return false;
+  if (next_ != nullptr || held_for_) return false;
   if (head_ == nullptr) return true;
   if (next_preparing_ || closing_ != nullptr) return false;
   if (head_full_ || isRollWanted() || head_->kind() == SegmentKind::SmallHead) return true;

@@ -123,13 +123,14 @@ class Log final : public ReplicationEvents {
   /// above every id handed out so far. Pass the result to isRolled.
   /// In a full memory it waits until there is some.
   SegmentId requestRoll() RC_EXCLUDES(lock_);
-  /// As requestRoll, for what cannot wait until writes find a head: tablets and their segments that come from
-  /// elsewhere. When the replicator is short of places it takes a small head, as removes do: what they come from may be
-  /// what fills the storage.
-  SegmentId requestRollToJoin() RC_EXCLUDES(lock_);
-  /// As requestRollToJoin, but the present head will do if nothing was appended to it and no other segment is newer: it
-  /// takes no places then.
+  /// As requestRoll, for tablets that come from elsewhere and cannot wait until writes find a head: when the replicator
+  /// is short of places it takes a small head, as removes do, because what they come from may be what fills the
+  /// storage. The present head will do if nothing was appended to it and no other segment is newer: it takes no places
+  /// then.
   SegmentId requestHeadToJoin() RC_EXCLUDES(lock_);
+  /// Undoes that, at once. The head may be there, or come all the same; if nobody else wants it, and it is not open, it
+  /// gives back its places.
+  void cancelHeadToJoin(SegmentId request) RC_EXCLUDES(lock_);
   /// True once such a head has taken over and the heads before it are closed everywhere.
   bool isRolled(SegmentId request) const { return durableUpTo().segment >= request; }
   /// The head, or none before the first one is open.
@@ -202,12 +203,13 @@ class Log final : public ReplicationEvents {
   bool isSettled() RC_EXCLUDES(lock_);
   /// From the next digest on, `joining` (Closed) are in the log and `leaving` are not: together, in one digest.
   void exchange(std::span<Segment* const> joining, std::span<Segment* const> leaving) RC_EXCLUDES(lock_);
-  /// Has segments of a side log (Closed) in the log from a head on that is opened now, as requestRollToJoin has it.
+  /// Has segments of a side log (Closed) in the log from a new head on, which may be a small one as for
+  /// requestHeadToJoin.
   SegmentId addToJoin(std::span<Segment* const> joining) RC_EXCLUDES(lock_);
-  /// Undoes that; whatever places that head has taken are given back. To be repeated until it is true, or the head is
-  /// there.
-  /// @param joining  with none only the request of the head is undone, at once; it may be there or come all the same
-  /// @return true: the segments are private again. False: not yet, or it is too late: the cleaner has come first
+  /// Undoes addToJoin; what places that head has taken are given back. To be repeated until it is true, or
+  /// isRolled(roll).
+  /// @return true: the segments are private again. False: not yet; or too late, because a head that lists them is open
+  ///         or the cleaner may have begun with them: then it stays false
   bool takeBack(std::span<Segment* const> joining, SegmentId roll) RC_EXCLUDES(lock_);
   /// The segments that a cleaner may take: in the log, closed, not leaving, not damaged, and closed for so long that
   /// nobody is still between appending to it and telling the owner where the entry lies: to the owner such an entry
@@ -285,7 +287,6 @@ class Log final : public ReplicationEvents {
   bool isHeadFresh() const RC_REQUIRES(lock_);
   SegmentId noteJoinRoll() RC_REQUIRES(lock_);
   void forgetJoinRoll(SegmentId roll) RC_REQUIRES(lock_);
-  void cancelJoinRoll(SegmentId roll) RC_EXCLUDES(lock_);
 
   bool trySwitch() RC_EXCLUDES(lock_);
   bool prepareNext() RC_EXCLUDES(lock_);
@@ -326,7 +327,8 @@ class Log final : public ReplicationEvents {
   SegmentId want_pass_roll_ RC_GUARDED_BY(lock_);     ///< the same, with the last small head if need be
   SegmentId want_join_roll_ RC_GUARDED_BY(lock_);     ///< a roll, with a small head where places are short
   std::vector<SegmentId> join_rolls_ RC_GUARDED_BY(lock_);  ///< of which that is the highest; no head has them yet
-  bool holds_next_ RC_GUARDED_BY(lock_) = false;  ///< no further next head: what it would list is being taken back
+  SegmentId held_for_ RC_GUARDED_BY(lock_);       ///< no further next head: what asked for this is being taken back
+  SegmentId unwanted_next_ RC_GUARDED_BY(lock_);  ///< to be withdrawn if it is not open
   bool pass_running_ RC_GUARDED_BY(lock_) = false;
   uint64_t next_id_ RC_GUARDED_BY(lock_) = 1;
   CommitRing ring_ RC_GUARDED_BY(lock_);

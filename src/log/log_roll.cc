@@ -40,72 +40,6 @@ SegmentId Log::requestRollForPass() {
   return request;
 }
 
-SegmentId Log::requestRollToJoin() {
-  SegmentId request;
-  {
-    SpinGuard guard(lock_);
-    request = noteJoinRoll();
-  }
-  maintain();
-  return request;
-}
-
-SegmentId Log::requestHeadToJoin() {
-  SegmentId request;
-  {
-    SpinGuard guard(lock_);
-    if (isHeadFresh()) return head_->id();
-    request = noteJoinRoll();
-  }
-  maintain();
-  return request;
-}
-
-SegmentId Log::noteJoinRoll() {
-  const SegmentId request(next_id_);
-  const SegmentId newest = head_ != nullptr ? head_->id() : SegmentId();
-  std::erase_if(join_rolls_, [newest](SegmentId roll) { return newest >= roll; });
-  join_rolls_.push_back(request);
-  want_join_roll_ = std::max(want_join_roll_, request);
-  return request;
-}
-
-// One of them: others that join may have asked for the same.
-void Log::forgetJoinRoll(SegmentId roll) {
-  const auto own = std::find(join_rolls_.begin(), join_rolls_.end(), roll);
-  if (own != join_rolls_.end()) join_rolls_.erase(own);
-  const auto highest = std::max_element(join_rolls_.begin(), join_rolls_.end());
-  want_join_roll_ = highest != join_rolls_.end() ? *highest : SegmentId();
-}
-
-// A next head that nobody else wants gives back its places. If it is open by then it stays, and is the next one that is
-// needed; so it does no harm to come too late.
-void Log::cancelJoinRoll(SegmentId roll) {
-  SegmentId withdrawn;
-  {
-    SpinGuard guard(lock_);
-    forgetJoinRoll(roll);
-    const bool is_wanted = head_ == nullptr || head_full_ || isRollWanted() || head_->kind() == SegmentKind::SmallHead;
-    if (next_ != nullptr && !next_opened_ && !next_withdrawn_ && !is_wanted) {
-      next_withdrawn_ = true;
-      withdrawn = next_->id();
-    }
-  }
-  if (withdrawn) environment_.replicator.withdraw(withdrawn);
-}
-
-/// A head that was opened now would say no more, and be above no more segments that hold something.
-bool Log::isHeadFresh() const {
-  if (head_ == nullptr || head_full_ || head_->cursor().offset != head_->own_bytes_) return false;
-  for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
-    const Segment& segment = pool_.slot(i);
-    const SegmentState state = segment.state();
-    if (&segment == next_ || state == SegmentState::Free || state == SegmentState::Unlinked) continue;
-    if (segment.id() > head_->id()) return false;
-  }
-  return true;
-}
-
 bool Log::isRollWanted() const { return head_->id() < std::max(want_roll_, want_join_roll_); }
 
 bool Log::tryBeginPass() {
@@ -228,14 +162,17 @@ bool Log::prepareNext() {
   return true;
 }
 
-/// A head that waits for places is in the way of a small one, for which some are kept.
+/// Nobody wants it any more, or it waits for places and is in the way of a small one, for which some are kept. Only by
+/// whoever maintains: the replicator hears of a head before it hears that it is not wanted.
 void Log::withdrawNext() {
-  if (!environment_.replicator.isShortOfPlaces()) return;
+  const bool is_short = environment_.replicator.isShortOfPlaces();
   SegmentId id;
   {
     SpinGuard guard(lock_);
-    if (next_ == nullptr || next_opened_ || next_withdrawn_ || next_->kind() != SegmentKind::Head) return;
-    if (!mayUseSmallHead(true) || pool_.freeSmallHeadCount() == 0) return;
+    if (next_ == nullptr || next_opened_ || next_withdrawn_) return;
+    const bool is_in_the_way =
+        is_short && next_->kind() == SegmentKind::Head && mayUseSmallHead(true) && pool_.freeSmallHeadCount() != 0;
+    if (next_->id() != unwanted_next_ && !is_in_the_way) return;
     next_withdrawn_ = true;
     id = next_->id();
   }
@@ -324,60 +261,6 @@ void Log::exchange(std::span<Segment* const> joining, std::span<Segment* const> 
   }
 }
 
-SegmentId Log::addToJoin(std::span<Segment* const> joining) {
-  pool_.exchange(joining, {});
-  SegmentId request;
-  {
-    SpinGuard guard(lock_);
-    request = noteJoinRoll();
-    for (Segment* segment : joining) {
-      RC_CHECK(segment->state() == SegmentState::Closed && !segment->listed_);
-      segment->listed_ = true;
-      segment->joins_with_ = request;
-    }
-  }
-  maintain();
-  return request;
-}
-
-/// A next head that lists them may not be opened any more, and none may follow on it that does. One that was being
-/// prepared when they joined may list them although it is older than what they asked for.
-bool Log::takeBack(std::span<Segment* const> joining, SegmentId roll) {
-  if (joining.empty()) {
-    cancelJoinRoll(roll);
-    return true;
-  }
-  SegmentId withdrawn;
-  bool is_back = false;
-  bool is_late = false;
-  {
-    SpinGuard guard(lock_);
-    const SegmentId unopened = next_ != nullptr && !next_opened_ ? next_->id() : SegmentId();
-    bool is_listed = false;
-    is_late = head_ != nullptr && head_->id() >= roll;
-    for (const Segment* segment : joining) {
-      is_listed = is_listed || segment->first_head_;
-      is_late = is_late || segment->stays_ || (segment->first_head_ && segment->first_head_ != unopened);
-    }
-    holds_next_ = !is_late;
-    if (!is_late && !next_preparing_ && !is_listed) {
-      for (Segment* segment : joining) {
-        segment->listed_ = false;
-        segment->joins_with_ = {};
-      }
-      forgetJoinRoll(roll);
-      holds_next_ = false;
-      is_back = true;
-    } else if (!is_late && !next_preparing_ && !next_withdrawn_) {
-      next_withdrawn_ = true;
-      withdrawn = next_->id();
-    }
-  }
-  if (withdrawn) environment_.replicator.withdraw(withdrawn);
-  if (is_back || is_late) maintain();
-  return is_back;
-}
-
 /// What joins is cleaned at once where memory is full: the head with which it joins may be waiting for that. Where its
 /// head may find no places, it is left until it has one.
 void Log::listCleanable(std::vector<Segment*>& segments) {
@@ -429,7 +312,7 @@ void Log::segmentOpened(SegmentId id) {
     SpinGuard guard(lock_);
     if (next_ == nullptr || next_->id() != id) return;
     next_opened_ = true;
-    holds_next_ = false;
+    held_for_ = {};
     next_->durable_bytes_ = next_->committedBytes();
     next_->flushed_bytes_ = next_->durable_bytes_;
   }
@@ -489,11 +372,12 @@ void Log::segmentFlushed(SegmentId id, uint32_t bytes) {
 
 void Log::segmentClosed(SegmentId id) {
   Segment* const segment = pool_.find(id);
-  if (segment == nullptr || segment->state() != SegmentState::Closing) return;  // a private one dropped meanwhile
+  if (segment == nullptr) return;  // a private one that was dropped meanwhile
   std::vector<SegmentId> freed;
   DurableWaiters ready;
   {
     SpinGuard guard(lock_);
+    if (segment->state() != SegmentState::Closing) return;
     segment->durable_bytes_ = segment->committedBytes();
     segment->flushed_bytes_ = segment->durable_bytes_;
     segment->setState(SegmentState::Closed);

@@ -55,8 +55,8 @@ class Replicator {
   virtual Status writeStatus() const { return Status::Ok; }
   /// The same for removals, which go on while there are places for small heads. Any thread.
   virtual Status removeStatus() const { return writeStatus(); }
-  /// A head found no place, and none has found one since: what is left is kept for small heads and survivors. Any
-  /// thread.
+  /// A head found no place when it was to be opened, or lacks one without which it cannot be closed; and no head that
+  /// is not small has found one since: what is left is kept for small heads and survivors. Any thread.
   virtual bool isShortOfPlaces() const { return false; }
   /// Once, before any other call. `events` outlives the replicator's use.
   virtual void attach(ReplicationEvents& events) = 0;
@@ -81,8 +81,9 @@ class Replicator {
   /// is made from `segment`, and none partly from the one and partly from the other. The former one stays readable as
   /// long as one that is freed.
   virtual void moved(const Segment& segment) = 0;
-  /// The log has a use for another head in the place of this one, which is not open yet. If it has found no places it
-  /// is forgotten, as if freed, and segmentWithdrawn follows; if it finds some, segmentOpened. Once for a head.
+  /// The log does not want this head any more, which is not open yet: it has a use for another one, or for none. If it
+  /// has found no places it is forgotten, as if freed, and segmentWithdrawn follows; if it finds some, segmentOpened.
+  /// Once for a head.
   virtual void withdraw(SegmentId head) { static_cast<void>(head); }
   /// A segment that was opened with CopiesAwaited::All: from now on as with Least.
   virtual void awaitLeast(SegmentId segment) { static_cast<void>(segment); }

@@ -148,7 +148,12 @@ void SideLog::join() {
 
 bool SideLog::takeBack() {
   RC_CHECK(joined_);
-  joined_ = !log_.takeBack(segments_, roll_);
+  if (segments_.empty()) {
+    log_.cancelHeadToJoin(roll_);
+    joined_ = false;
+  } else {
+    joined_ = !log_.takeBack(segments_, roll_);
+  }
   return !joined_;
 }
 

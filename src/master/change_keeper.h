@@ -53,6 +53,9 @@ class ChangeKeeper {
   /// Returns the storage's name; 0: there is no storage, or the disk has failed, and nobody can tell what it has.
   runtime::Task<uint64_t> nameStorage(uint64_t drawn);
 
+  /// The storage has none that was found or drawn.
+  bool lacksName() const { return file_ != nullptr && storage_ == 0; }
+
   bool idle() const { return !is_writing_; }
 
  private:

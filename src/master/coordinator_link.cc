@@ -70,36 +70,56 @@ runtime::Task<void> CoordinatorLink::run(ServerDescription self) {
   running_ = false;
 }
 
+runtime::Task<Status> CoordinatorLink::ping() {
+  control::Empty response;
+  const int64_t deadline_ns = executor_.clock().nowNs() + kCallNs;
+  const rpc::ControlOutcome outcome =
+      co_await rpc::callControl(caller_, executor_, coordinator_, Opcode::Ping, control::Empty(), response,
+                                {.deadline_ns = deadline_ns, .priority = runtime::Priority::Membership});
+  co_return outcome.status;
+}
+
+// The storage's name is on the disk before, so that the next process tells the same whatever this one gets to write.
+runtime::Task<Status> CoordinatorLink::askToEnlist(const ServerDescription& self, ChangeRef named,
+                                                   control::EnlistResponse& response) {
+  const uint64_t storage = co_await changes_.nameStorage(self.drawn_storage);
+  if (stop_) co_return Status::RetryLater;  // nobody asks again
+  control::EnlistRequest request;
+  for (const std::string& locator : self.locators) request.add_locators(locator);
+  request.set_name(self.name);
+  request.set_memory_bytes(self.memory_bytes);
+  request.set_format_version(log::kSegmentFormat);
+  request.set_nonce(self.nonce);
+  request.set_former_id(self.former.value);
+  const ClusterId known = self.former_cluster ? self.former_cluster : changes_.cluster();
+  request.set_former_cluster(known.value);
+  wire::fillChange(named, *request.mutable_heard());
+  request.set_replicas(self.replicas);
+  request.set_min_replicas(self.min_replicas);
+  request.set_local_replica(self.local_replica);
+  request.set_keeps_replicas(self.keeps_replicas);
+  request.set_failure_domain(self.failure_domain);
+  request.set_storage(storage);
+  const int64_t deadline_ns = executor_.clock().nowNs() + kCallNs;
+  const rpc::ControlOutcome outcome =
+      co_await rpc::callControl(caller_, executor_, coordinator_, Opcode::Enlist, request, response,
+                                {.deadline_ns = deadline_ns, .priority = runtime::Priority::Membership});
+  co_return outcome.status;
+}
+
 runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
   std::map<std::string, std::string> told;  // of which coordinator what
   nonce_ = self.nonce;
-  // First, so that the next process tells the same name whatever this one gets to write.
-  const uint64_t storage = co_await changes_.nameStorage(self.storage);
   while (!stop_) {
-    control::EnlistRequest request;
-    for (const std::string& locator : self.locators) request.add_locators(locator);
-    request.set_name(self.name);
-    request.set_memory_bytes(self.memory_bytes);
-    request.set_format_version(log::kSegmentFormat);
-    request.set_nonce(self.nonce);
-    request.set_former_id(self.former.value);
-    const ClusterId known = self.former_cluster ? self.former_cluster : changes_.cluster();
-    request.set_former_cluster(known.value);
-    const ChangeRef named = changes_.latest();
-    wire::fillChange(named, *request.mutable_heard());
-    request.set_replicas(self.replicas);
-    request.set_min_replicas(self.min_replicas);
-    request.set_local_replica(self.local_replica);
-    request.set_keeps_replicas(self.keeps_replicas);
-    request.set_failure_domain(self.failure_domain);
-    request.set_storage(storage);
-    control::EnlistResponse response;
     const rpc::PeerAddress& asked = coordinator_.current();
+    Status status = Status::Ok;
+    // A storage gets its name when a coordinator is there. An image of a machine that saw none has a storage without a
+    // name, and those of the machines that begin with it are not taken for one.
+    if (changes_.lacksName()) status = co_await ping();
+    control::EnlistResponse response;
+    const ChangeRef named = changes_.latest();
     const int64_t sent_ns = executor_.clock().nowNs();
-    const rpc::ControlOutcome outcome =
-        co_await rpc::callControl(caller_, executor_, coordinator_, Opcode::Enlist, request, response,
-                                  {.deadline_ns = sent_ns + kCallNs, .priority = runtime::Priority::Membership});
-    const Status status = outcome.status;
+    if (status == Status::Ok) status = co_await askToEnlist(self, named, response);
     if (status == Status::Ok && response.id() != 0 && response.lease_ns() > 0) {
       id_ = ServerId(response.id());
       cluster_ = ClusterId(response.cluster());

@@ -14,6 +14,7 @@
 #include "runtime/await.h"
 #include "runtime/random.h"
 #include "runtime/task.h"
+#include "wire/control.h"
 
 namespace ramcore::master {
 
@@ -29,8 +30,8 @@ struct ServerDescription {
   uint32_t replicas = 0;            ///< copies of its log on others, by its configuration
   uint32_t min_replicas = 0;        ///< with fewer it takes no writes
   bool local_replica = false;       ///< its only copy is in its own storage
-  uint64_t storage = 0;  ///< drawn once per process: the name for a storage that has none yet. 0: it gets none
-  uint64_t nonce = 0;    ///< drawn once per process, so that an enlistment whose answer was lost is not a second server
+  uint64_t drawn_storage = 0;  ///< drawn once per process: the name for a storage that has none yet. 0: it gets none
+  uint64_t nonce = 0;  ///< drawn once per process, so that an enlistment whose answer was lost is not a second server
 };
 
 /// How full this server's log is.
@@ -90,6 +91,9 @@ class CoordinatorLink final : public FloorKeeper {
  private:
   runtime::Task<void> run(ServerDescription self);
   runtime::Task<bool> enlist(const ServerDescription& self);
+  runtime::Task<Status> ping();
+  runtime::Task<Status> askToEnlist(const ServerDescription& self, ChangeRef named,
+                                    wire::control::EnlistResponse& response);
   runtime::Task<void> renewUntilStopped();
   void tellOfRenewal(Status status, Status& told);
   runtime::Task<void> sayGoodbye();

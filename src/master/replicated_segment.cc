@@ -525,6 +525,7 @@ void ReplicatedSegment::report() {
     if (!opened_reported_) {
       // Nothing in it is acknowledged before its predecessor is closed; the floor may follow until then.
       opened_reported_ = true;
+      refused_ = false;  // what is refused from now on lacks when it is closed
       owner_.noteOpened(*this);
       owner_.events().segmentOpened(id_);
     }

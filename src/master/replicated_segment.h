@@ -78,7 +78,7 @@ class ReplicatedSegment {
   uint32_t openedCount() const;
   /// A head that was refused a frame for want of one, and is not open, or not closed, for want of servers.
   bool isStuck() const;
-  /// The log has another use for its turn: see log::Replicator::withdraw.
+  /// The log does not want it any more: see log::Replicator::withdraw.
   void withdraw() { withdraw_wanted_ = true; }
   /// See log::Replicator::awaitLeast.
   void awaitLeast() { copies_awaited_ = log::CopiesAwaited::Least; }

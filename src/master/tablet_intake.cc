@@ -31,7 +31,7 @@ class PlaceWatch {
   }
 
  private:
-  // A full backup asks what it need not keep any more, and is asked again after a second: places that come of that are
+  // A full backup asks what it need not keep any more, and is asked again after two seconds: places that come of that are
   // not lacking.
   static constexpr int64_t kWorthTellingNs = 3 * runtime::kNanosPerSecond;
 
@@ -72,7 +72,7 @@ runtime::Task<Status> TabletIntake::roll(const std::atomic<bool>& cancelled, Seg
   while (!parts_.log.isRolled(head)) {
     if (patience != nullptr && patience->stopping) co_return Status::Cancelled;
     if (watch.isOver(parts_.log.replicator().isShortOfPlaces(), 1)) {
-      parts_.log.takeBack({}, head);
+      parts_.log.cancelHeadToJoin(head);
       co_return Status::TooFewReplicas;
     }
     if (cancelled) co_return Status::Cancelled;

@@ -59,22 +59,25 @@ class TabletIntake {
   /// wait for before its contents are purged. The older attempt has been told to stop.
   void evict(const Tablet& tablet);
   /// Forgets what an earlier ownership, or an older attempt, left in the index. Cancelled if `cancelled`.
-  /// @param is_left  set if something may be left that is damaged
+  /// @param is_left  set if something damaged stays in the index that may be of the range
   runtime::Task<Status> purge(const Tablet& tablet, const std::atomic<bool>& cancelled, bool* is_left = nullptr);
-  /// Rolls the head: entries of the range before it are never replayed for this tablet again. Cancelled if `cancelled`.
-  /// @param patience  TooFewReplicas if it finds no places for kPatienceNs. None: it waits.
+  /// Sees to a head behind which everything of this intake will be: a new one, or the present one if nothing was
+  /// appended to it. Entries of the range before it are never replayed for this tablet again. Cancelled if `cancelled`,
+  /// or if patience->stopping.
+  /// @param patience  TooFewReplicas, and the request is withdrawn, if it finds no places for kPatienceNs, or once
+  ///                  patience->ended. None: it waits.
   runtime::Task<Status> roll(const std::atomic<bool>& cancelled, SegmentId& head, const Patience* patience = nullptr);
   /// Puts the tablet into the tablet table, in state Pulling. Whoever sets `cancelled` looks for the tablet afterwards:
   /// one of the two sees the other, and takes it out.
   Status add(Tablet tablet, SegmentId first_segment, const std::atomic<bool>& cancelled);
   /// Closes the side log and makes it a part of the log. Cancelled if `stopping`.
-  /// @param patience  as for roll(), and the time counts from the last segment that was closed. After a few seconds of
-  /// it the least copies will do. After TooFewReplicas the side log takes nothing more, is no part of the log, and is
-  /// the caller's to forsake() or to join again.
+  /// @param patience  as for roll(), and the time counts from the last segment that was closed. After 3 s
+  /// without places the least copies will do. After TooFewReplicas the side log takes nothing more, is no part of the
+  /// log, and is the caller's to forsake() or to join again.
   runtime::Task<Status> join(log::SideLog& side, const std::atomic<bool>& stopping, const Patience* patience = nullptr);
   /// Gives up a side log whose contents can be had from elsewhere again, and all its places. Its tablets are taken out
-  /// of the tablet table, in so far as they are still these. False, and the side log is as it was, if something may
-  /// refer to it that cannot be forgotten now.
+  /// of the tablet table, in so far as they are still these, and purged. False if something may refer to the side log that
+  /// cannot be forgotten now: it is as it was then, and to be joined.
   runtime::Task<bool> forsake(log::SideLog& side, std::span<const Tablet> tablets);
 
  private:

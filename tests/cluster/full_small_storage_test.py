@@ -41,6 +41,7 @@ class SmallStorageTest(unittest.TestCase):
             status = cluster.wait_status(reason, seconds_max=120)
             self.assertEqual(status["health"], "unavailable", status)
             servers, size = reason(status).groups()
+            self.assertFalse(any("one after the other" in line for line in status["reasons"]), "nobody is to be stopped now")
             # The log and `recover` say the same, and do not go on saying it.
             self.assertTrue(any(ADD.search(recovery["text"]) for recovery in status["recoveries"]), status)
             self.assertEqual(max(recovery["missing_servers"] for recovery in status["recoveries"]), int(servers))

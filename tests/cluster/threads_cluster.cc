@@ -56,7 +56,7 @@ ServerOfThreads::ServerOfThreads(const NodeSettings& settings, const std::string
                  .former = backup_ != nullptr ? backup_->formerServer() : ServerId(),
                  .former_cluster = backup_ != nullptr ? backup_->store().cluster() : ClusterId(),
                  .keeps_replicas = backup_ != nullptr,
-                 .storage = node_.entropy().next(),
+                 .drawn_storage = node_.entropy().next(),
                  .nonce = node_.entropy().next()};
   config.coordinator = {.id = 0, .locators = {where}};
   config.replication = {.replicas = replicas, .min_replicas = std::min(replicas, 1U)};

@@ -101,8 +101,8 @@ class Judge {
     }
     if (servers == 0) return;
     add(State::Degraded,
-        "the copies of what is recovered find no places, because the storages of all servers are "
-        "full; start " +
+        "the copies of what is recovered find no places, because too few servers have room in their "
+        "storages; start " +
             count(servers, "more server") + ", each with --storage-bytes " + tools::formatSize(roundedUp(bytes)) +
             " or more");
   }
@@ -155,7 +155,8 @@ class Judge {
       needed += server.storage_bytes_needed;
       most_needed = std::max(most_needed, server.storage_bytes_needed);
     }
-    if (bytes >= needed) return;
+    // While something is recovered judgeRecoveries() says what lacks: a storage that was replaced now would be missed.
+    if (bytes >= needed || !status_.recoveries.empty()) return;
     add(State::Degraded, "the storages of all servers, " + tools::formatBytes(bytes) +
                              " together, may be too small to bring everything back when all are started again; start "
                              "servers with --storage-bytes " +

@@ -264,7 +264,7 @@ class Server final : private master::MasterObserver {
                    .former_cluster = backup_ != nullptr ? backup_->store().cluster() : ClusterId(),
                    .keeps_replicas = backup_ != nullptr,
                    .failure_domain = settings_.failure_domain,
-                   .storage = process_->entropy().next(),
+                   .drawn_storage = process_->entropy().next(),
                    .nonce = process_->entropy().next()};
     config.coordinator = coordinator;
     config.replication = settings_.replication;

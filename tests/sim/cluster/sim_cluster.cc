@@ -103,9 +103,10 @@ RunCounts SimCluster::countAll() const {
   return counts;
 }
 
-void SimCluster::addServer() {
+void SimCluster::addServer(uint64_t storage_bytes_min) {
   const size_t index = servers.size();
   lives_.push_back(0);
+  storage_bytes_.push_back(std::max(options.storage_bytes, storage_bytes_min));
   if (options.durable) {
     disks.push_back(std::make_unique<runtime::SimDisk>(scheduler, serverNode(index), runtime::SimDiskOptions{}));
   }
@@ -122,7 +123,7 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   server.replication = options.replication;
   server.ledger = options.ledger;
   if (options.durable) server.disk = disks[index].get();
-  server.storage_bytes = options.storage_bytes;
+  server.storage_bytes = storage_bytes_[index];
   server.scrub = options.scrub;
   server.memory_scrub = options.memory_scrub;
   server.replicas = options.replicas;

@@ -45,7 +45,8 @@ struct SimCluster {
   void killImpostor();
   /// kill -9 of the coordinator: its store stays, with what was being committed there or not.
   void killCoordinator();
-  void addServer();
+  /// @param storage_bytes_min  of its storage, if that is more than what the others have
+  void addServer(uint64_t storage_bytes_min = 0);
   /// kill -9 of a server, or with `power` the loss of its machine's power. Its disk stays.
   void killServer(size_t index, bool power);
   /// Starts a server on the disk of one that was killed, as a new process.
@@ -84,6 +85,7 @@ struct SimCluster {
   std::vector<std::unique_ptr<SimServer>> dead_;  // processes that were replaced
   RunCounts counts_of_coordinators_;              // those that were killed
   std::vector<uint32_t> lives_;
+  std::vector<uint64_t> storage_bytes_;  // of each server
   std::set<size_t> down_;
   std::set<size_t> powerless_;
 };

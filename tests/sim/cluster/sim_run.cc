@@ -21,6 +21,9 @@ namespace {
 constexpr uint64_t kEventsMax = 10'000'000;
 constexpr int64_t kSetupNsMax = 60 * runtime::kNanosPerSecond;
 constexpr int64_t kRunNsMax = 1'800 * runtime::kNanosPerSecond;
+// Most runs are over long before. Where a coordinator lives for some seconds and each server for half a minute a full
+// cluster may have no time to recover one log of many; whoever waits then has to go on when the faults have ended.
+constexpr int64_t kFaultsNsMax = 600 * runtime::kNanosPerSecond;
 
 /// What kind of run a seed is.
 struct Variation {
@@ -194,6 +197,9 @@ class Scenario {
     nemesis_->start();
     scheduleReplays();
     if (variation_.small_storage) addServerLater();
+    cluster_.scheduler.call(cluster_.scheduler.nowNs() + kFaultsNsMax, [this] {
+      if (!is_over_) nemesis_->stop();
+    });
     for (auto& client : clients_) client->start(options_.calls_per_client);
     // Asked after every event. Who is done stays so.
     size_t done = 0;
@@ -213,14 +219,21 @@ class Scenario {
     return runUntil([&] { return clients_.front()->isDone(); }, kRunNsMax, "reading the end state");
   }
 
-  /// What an operator does when nothing can go on because all frames hold what the dead have left: he adds a server.
-  /// Most runs are over before.
+  /// What an operator does when nothing can go on because all frames hold what the dead have left: he adds what the
+  /// coordinator says, or a server. Most runs are over before.
   void addServerLater() {
     const int64_t patience_ns = (variation_.tight_storage ? 100 : 300) * runtime::kNanosPerSecond;
     constexpr size_t kServersMax = 8;
+    constexpr size_t kServersMaxAsSaid = 12;
     cluster_.scheduler.call(cluster_.scheduler.nowNs() + patience_ns, [this] {
-      if (is_over_ || cluster_.servers.size() >= kServersMax) return;
-      cluster_.addServer();
+      if (is_over_ || cluster_.servers.size() >= kServersMaxAsSaid) return;
+      const bool is_there = cluster_.coordinator != nullptr && cluster_.coordinator->coordinator().isServing();
+      const coordinator::Coordinator::Counts counts =
+          is_there ? cluster_.coordinator->coordinator().counts() : coordinator::Coordinator::Counts();
+      for (uint32_t i = 0; i < counts.missing_servers && cluster_.servers.size() < kServersMaxAsSaid; ++i) {
+        cluster_.addServer(counts.missing_storage_bytes);
+      }
+      if (counts.missing_servers == 0 && cluster_.servers.size() < kServersMax) cluster_.addServer();
       addServerLater();
     });
   }

@@ -70,7 +70,7 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
                                        .former_cluster = backup_ != nullptr ? backup_->store().cluster() : ClusterId(),
                                        .keeps_replicas = backup_ != nullptr,
                                        .failure_domain = {},
-                                       .storage = node_.entropy().next(),
+                                       .drawn_storage = node_.entropy().next(),
                                        .nonce = node_.entropy().next()},
                               .coordinator = simAddress(options.coordinator_node),
                               .replication = options.replicas,

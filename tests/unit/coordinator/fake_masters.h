@@ -54,6 +54,7 @@ class FakeCluster {
   size_t masters_with_places = SIZE_MAX;
   bool masters_give_up = true;  ///< or wait for ever
   uint64_t given_up_count = 0;  ///< recoveries, for that reason
+  uint64_t state_count = 0;     ///< answers to what state a server is in
   ServerId fails_for;           ///< whose recoveries fail for another one
 
   Machine& machine(ServerId id) { return machines_[id]; }
@@ -331,6 +332,7 @@ class FakeMasterCalls final : public MasterCalls {
     const std::function<Status()> act = [] { return Status::Ok; };
     const Status reached = co_await call(server, act);
     if (reached != Status::Ok) co_return reached;
+    ++cluster_.state_count;
     state.set_id(server.value);
     state.set_replicas_wanted(FakeCluster::kCopies);
     state.set_frames_total(FakeCluster::kPlaces);

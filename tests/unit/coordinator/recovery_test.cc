@@ -244,6 +244,26 @@ TEST_F(Recoveries, WhatIsMissingOfPlacesIsSaidWhenNobodyGivesUp) {
   EXPECT_TRUE(bench.life().recoveries.reports().empty());
 }
 
+// First the one that has the fewest places for others, then the others, and in the end all of them together.
+TEST_F(Recoveries, WherePlacesAreScarceMastersAreTriedOneAfterTheOther) {
+  FakeCluster& cluster = bench.cluster();
+  cluster.masters_with_places = 0;
+  cluster.machine(second).places_free = 5;
+  cluster.machine(third).places_free = 3;
+  cluster.keepLog(first, {second, third, fourth});
+  bench.kill(first);
+  ASSERT_TRUE(runRenewing([&] { return cluster.given_up_count >= 3 && cluster.mastersAtWork() == 0; }));
+  const size_t begun = cluster.orders.size();
+  for (int i = 0; i < 10 && cluster.orders.size() < begun + 6; ++i) bench.passRenewing(10 * kSecond);
+  ASSERT_GE(cluster.orders.size(), begun + 6);
+  std::vector<ServerId> masters;
+  for (size_t i = begun; i < cluster.orders.size(); ++i) masters.push_back(cluster.orders[i].tablets.front().owner);
+  EXPECT_EQ(masters[0], fourth);
+  EXPECT_EQ(masters[1], third);
+  EXPECT_EQ(masters[2], second);
+  EXPECT_GT(std::set(masters.begin() + 3, masters.end()).size(), 1u);
+}
+
 TEST_F(Recoveries, ASecondDeathIsRecoveredFromTheNewOwnersLog) {
   bench.cluster().keepLog(first, {second, third});
   bench.kill(first);

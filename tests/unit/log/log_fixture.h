@@ -1,10 +1,12 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "log/log.h"
@@ -99,8 +101,11 @@ class CopyingReplicator final : public Replicator {
     bool operator==(const Replica&) const = default;
   };
 
+  std::function<void()> before_open;  ///< what another thread does then, once
+
   void attach(ReplicationEvents& events) override { events_ = &events; }
   void open(const Segment& segment) override {
+    if (before_open) std::exchange(before_open, nullptr)();
     order_.push_back("open " + std::to_string(segment.id().value));
     if (segment.kind() == SegmentKind::Head && !hasPlaceForHead()) {
       stuck_ = &segment;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/log/log_fixture.h"
 
 namespace ramcore::log {
@@ -112,6 +114,81 @@ TEST(SideLog, StaysWhenTheCleanerMayHaveBegunWithIt) {
   EXPECT_EQ(recover(fixture.copies.replicas())->size(), 1u);
 }
 
+// The cleaner has copied what is alive of it, and its memory is another segment's now.
+TEST(SideLog, StaysWhenTheCleanerHasPutAnotherSegmentInItsPlace) {
+  LogFixture fixture;
+  SideLog side(*fixture.log, fixture.copies);
+  ASSERT_EQ(put(side, "key", "value", 1), Status::Ok);
+  side.close();
+  fixture.reclaim();
+  fixture.copies.setAutomatic(false);
+  side.join();
+  std::vector<Segment*> cleanable;
+  fixture.log->listCleanable(cleanable);
+  ASSERT_EQ(cleanable.size(), 1u);
+  Segment& original = *cleanable[0];
+  Segment* const copy = fixture.log->openCopy(original, 1024);
+  ASSERT_NE(copy, nullptr);
+  fixture.log->finishCopy(*copy);
+  fixture.log->replace(original, *copy);
+  for (int i = 0; i < 3; ++i) fixture.reclaim();
+  SideLog other(*fixture.log, fixture.copies);
+  ASSERT_EQ(put(other, "other", "value", 1), Status::Ok);
+  ASSERT_EQ(fixture.log->pool().slot(original.slot()).state(), SegmentState::Open) << "it is the other one's";
+  fixture.copies.setShort(true);
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(side.takeBack());
+  fixture.copies.setShort(false);
+  fixture.copies.setAutomatic(true);
+  fixture.copies.deliver();
+  EXPECT_TRUE(side.isJoined());
+  other.close();
+  other.join();
+  EXPECT_TRUE(recover(fixture.copies.replicas())->contains("other"));
+}
+
+// Who comes too late for himself does not let a head come that lists what another one is about to take back.
+TEST(SideLog, OneThatStaysLeavesTheOthersTakingBackAlone) {
+  LogFixture fixture;
+  SideLog one(*fixture.log, fixture.copies);
+  SideLog other(*fixture.log, fixture.copies);
+  ASSERT_EQ(put(one, "one", "value", 1), Status::Ok);
+  ASSERT_EQ(put(other, "other", "value", 1), Status::Ok);
+  one.close();
+  other.close();
+  fixture.reclaim();
+  fixture.copies.setAutomatic(false);
+  one.join();
+  const SegmentId head(std::stoull(fixture.copies.order().back().substr(5)));
+  std::vector<Segment*> cleanable;
+  fixture.log->listCleanable(cleanable);
+  ASSERT_EQ(cleanable.size(), 1u) << "the first one stays";
+  other.join();
+  fixture.copies.withdraw(head);  // the next one lists both
+  EXPECT_FALSE(other.takeBack()) << "that one is asked to go";
+  EXPECT_FALSE(one.takeBack());
+  EXPECT_TRUE(other.takeBack());
+  other.abandon();
+  fixture.copies.setAutomatic(true);
+  fixture.copies.deliver();
+  EXPECT_TRUE(one.isJoined());
+}
+
+// The replicator hears of a head before it hears that nobody wants it.
+TEST(SideLog, AHeadIsWithdrawnAfterItWasOpened) {
+  LogFixture fixture;
+  ASSERT_EQ(fixture.owner.put(*fixture.log, "other", "value"), Status::Ok);
+  const SegmentId request(fixture.log->headId().value + 1);
+  fixture.copies.setAutomatic(false);
+  fixture.copies.before_open = [&] { fixture.log->cancelHeadToJoin(request); };
+  ASSERT_EQ(fixture.log->requestHeadToJoin(), request);
+  const std::vector<std::string>& order = fixture.copies.order();
+  const std::string head = std::to_string(request.value);
+  const auto opened = std::ranges::find(order, "open " + head);
+  const auto withdrawn = std::ranges::find(order, "withdraw " + head);
+  ASSERT_TRUE(opened != order.end() && withdrawn != order.end());
+  EXPECT_LT(opened, withdrawn);
+}
+
 TEST(SideLog, JoinsAgainAfterItWasTakenBack) {
   LogFixture fixture;
   SideLog side(*fixture.log, fixture.copies);
@@ -206,7 +283,7 @@ TEST(SideLog, TheRequestOfAHeadIsGivenUpAtOnceAlsoWhereThereIsNoneYet) {
   const SegmentId request = log.requestHeadToJoin();
   for (int i = 0; i < 3; ++i) log.maintain();
   ASSERT_EQ(copies.order().back(), "open " + std::to_string(request.value)) << "a small one in the place of the first";
-  EXPECT_TRUE(log.takeBack({}, request));
+  log.cancelHeadToJoin(request);
   copies.setAutomatic(true);
   copies.deliver();
   log.maintain();

@@ -69,6 +69,7 @@ class CoordinatorLinkTest : public ::testing::Test {
     rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Server})};
     rules.any_target = true;
     coordinator_.dispatch.services().add<&CoordinatorLinkTest::enlist>(wire::Opcode::Enlist, *this, rules);
+    coordinator_.dispatch.services().add<&CoordinatorLinkTest::ping>(wire::Opcode::Ping, *this, rules);
     coordinator_.dispatch.services().add<&CoordinatorLinkTest::renew>(wire::Opcode::RenewServerLease, *this, rules);
     coordinator_.dispatch.services().add<&CoordinatorLinkTest::members>(wire::Opcode::GetMembership, *this, rules);
     coordinator_.dispatch.services().add<&CoordinatorLinkTest::raiseFloor>(wire::Opcode::RaiseFloor, *this, rules);
@@ -100,6 +101,10 @@ class CoordinatorLinkTest : public ::testing::Test {
     RC_CHECK(runUntil([&] { return once.is_done; }));
   }
 
+  void ping(rpc::Request request) {
+    ++pings_;
+    request.reply(ping_answer_);
+  }
   void enlist(rpc::Request request) {
     ++questions_;
     EXPECT_TRUE(rpc::parseRequest(request, enlistment_));
@@ -171,7 +176,7 @@ class CoordinatorLinkTest : public ::testing::Test {
                     .memory_bytes = 1,
                     .former = former,
                     .former_cluster = former ? ClusterId(77) : ClusterId(),
-                    .storage = drawn_,
+                    .drawn_storage = drawn_,
                     .nonce = 7});
     });
   }
@@ -198,6 +203,8 @@ class CoordinatorLinkTest : public ::testing::Test {
   Status answer_ = Status::Ok;
   int64_t lease_ns_ = runtime::kNanosPerSecond;
   int questions_ = 0;
+  int pings_ = 0;
+  Status ping_answer_ = Status::Ok;
   wire::control::EnlistRequest enlistment_;
   wire::control::RenewServerLeaseRequest renewal_;
   Status renewal_answer_ = Status::Ok;
@@ -366,6 +373,18 @@ TEST_F(LinkWithStorage, AnEnlistmentTellsTheNameThatTheNextProcessWillTell) {
   }
 }
 
+// Machines may be made of the image of one that had none yet: their storages are not one.
+TEST_F(LinkWithStorage, AStorageGetsItsNameWhenACoordinatorIsThere) {
+  ping_answer_ = Status::NotLeader;
+  start(Status::Ok);
+  ASSERT_TRUE(runUntil([this] { return pings_ >= 3; }));
+  EXPECT_TRUE(changes_->lacksName());
+  EXPECT_EQ(questions_, 0);
+  ping_answer_ = Status::Ok;
+  ASSERT_TRUE(runUntil([this] { return observer_.enlisted; }));
+  EXPECT_EQ(enlistment_.storage(), drawn_);
+}
+
 TEST_F(LinkWithStorage, ADiskThatFailsDoesNotKeepAServerFromEnlisting) {
   disk_.failFlushes(1);
   EXPECT_EQ(enlistNow(), 0u) << "the next process may tell another one";
@@ -373,8 +392,11 @@ TEST_F(LinkWithStorage, ADiskThatFailsDoesNotKeepAServerFromEnlisting) {
 
 TEST_F(LinkWithStorage, ALinkIsStoppedWhileItsStorageIsNamed) {
   start(Status::Ok);
-  ASSERT_FALSE(changes_->idle());
-  onServer([this] { link_->stop(true); });
+  ASSERT_TRUE(runUntil([this] {
+    if (changes_->idle()) return false;
+    link_->stop(true);
+    return true;
+  }));
   ASSERT_TRUE(runUntil([this] { return link_->stopped(); }));
   EXPECT_EQ(questions_, 0);
 }

@@ -242,7 +242,7 @@ TEST_F(ReplicaRepairTest, AServerBeginsAndTakesSegmentsOverWhileStorageIsFull) {
   };
   ASSERT_TRUE(maintained([this] { return log_->headId() != SegmentId(); }));
   SegmentId request;
-  server_.onDispatch([&] { request = log_->requestRollToJoin(); });
+  server_.onDispatch([&] { request = log_->addToJoin({}); });
   EXPECT_TRUE(maintained([&] { return log_->isRolled(request); }));
   EXPECT_TRUE(comesTrue([this] { return manager_->writeStatus() == Status::TooFewReplicas; }, 2000 * kMilli))
       << "what is kept is not for writes";
