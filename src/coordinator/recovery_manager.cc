@@ -97,7 +97,6 @@ void RecoveryManager::stop() {
 void RecoveryManager::onMembers() {
   if (!is_running_) return;
   members_changed_ns_ = parts_.journal.nowNs();
-  for (auto& [dead, recovery] : recoveries_) recovery.masters_tried = 0;
   std::vector<ServerId> fresh;
   for (const Server* server : parts_.membership.servers()) {
     if (!server->alive && !server->recovered && !recoveries_.contains(server->id)) fresh.push_back(server->id);
@@ -420,7 +419,7 @@ RecoveryManager::LogPlan RecoveryManager::planOf(const Recovery& recovery) {
 // store it.
 runtime::Task<bool> RecoveryManager::assign(ServerId dead, LogPlan plan) {
   auto guard = co_await parts_.map_lock.lock();
-  const Recovery& recovery = recoveries_.at(dead);
+  Recovery& recovery = recoveries_.at(dead);
   Loads loads = recovery.is_in_turn ? loadsInTurn(recovery) : loadsNow();
   if (loads.empty()) co_return false;
   Given given;

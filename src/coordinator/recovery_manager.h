@@ -106,7 +106,8 @@ class RecoveryManager final : public TabletOperations {
     bool was_given_up = false;     ///< or stuck, for want of places, and nothing came back since
     bool is_in_turn = false;       ///< the present attempt began when there was one at a time
     uint32_t failed_count = 0;     ///< attempts in turn
-    uint32_t masters_tried = 0;    ///< in turn that failed, since the members changed
+    std::set<ServerId> tried;      ///< as the only recovery master, and failed; since all were tried together
+    ServerId only_master;          ///< of the present attempt in turn; none: all together
     std::string text;
     std::string told;  ///< of these, what was traced
   };
@@ -153,7 +154,7 @@ class RecoveryManager final : public TabletOperations {
   bool hasTurn(ServerId dead) const;
   bool mayBegin(ServerId dead, const Recovery& recovery) const;
   runtime::Task<void> askPlaces();
-  Loads loadsInTurn(const Recovery& recovery) const;
+  Loads loadsInTurn(Recovery& recovery) const;
   bool isLacking(const Recovery& recovery) const;
   runtime::Task<void> noteStuck(Recovery& recovery);
   std::string textOfFetching(const Recovery& recovery);

@@ -22,9 +22,11 @@ constexpr int64_t kTellAgainNs = 60 * runtime::kNanosPerSecond;
 // With more the sums of what lacks could overflow.
 bool isPossible(const wire::control::ServerStateResponse& state) {
   constexpr uint64_t kPlacesMax = uint64_t{1} << 32;
-  constexpr uint64_t kStorageBytesMax = uint64_t{1} << 56;
+  constexpr uint64_t kPlaceBytesMax = uint64_t{1} << 30;
+  constexpr uint32_t kReplicasMax = 8;
   return state.frames_free() <= state.frames_total() && state.frames_total() <= kPlacesMax &&
-         state.storage_bytes() <= kStorageBytesMax;
+         state.storage_bytes() / std::max<uint64_t>(state.frames_total(), 1) <= kPlaceBytesMax &&
+         state.replicas_wanted() <= kReplicasMax;
 }
 
 std::string text(const MissingPlaces& missing) {
@@ -72,7 +74,11 @@ void RecoveryManager::noteAttemptFailed(Recovery& recovery, bool for_places) {
   // The others were begun when several took places at the same time: that says nothing about one alone.
   if (!std::exchange(recovery.is_in_turn, false)) return;
   ++recovery.failed_count;
-  ++recovery.masters_tried;
+  if (recovery.only_master != ServerId()) {
+    recovery.tried.insert(recovery.only_master);
+  } else {
+    recovery.tried.clear();
+  }
   turn_has_failed_ = turn_has_failed_ || for_places;
 }
 
@@ -108,13 +114,14 @@ runtime::Task<void> RecoveryManager::askPlaces() {
   PlacesWanted wanted{.masters = servers.size()};
   for (size_t i = 0; i < servers.size(); ++i) {
     const Status status = co_await calls[i];
-    if (status != Status::Ok) continue;
+    if (status != Status::Ok || !isPossible(states[i])) continue;
     wanted.copies = std::max(wanted.copies, states[i].replicas_wanted());
-    if (states[i].frames_total() == 0 || states[i].storage_failed() || !isPossible(states[i])) continue;
-    places.push_back({.id = servers[i],
-                      .places_total = states[i].frames_total(),
-                      .places_free = states[i].frames_free(),
-                      .storage_bytes = states[i].storage_bytes()});
+    BackupPlaces& own = places.emplace_back();
+    own.id = servers[i];
+    if (states[i].storage_failed()) continue;
+    own.places_total = states[i].frames_total();
+    own.places_free = states[i].frames_free();
+    own.storage_bytes = states[i].storage_bytes();
   }
   for (const auto& [dead, recovery] : recoveries_) {
     if (recovery.segment_count == 0 || !workOf(dead).any) continue;
@@ -127,19 +134,20 @@ runtime::Task<void> RecoveryManager::askPlaces() {
 }
 
 // One server for all tablets: each recovery master has a head and a segment on the side that take places, however
-// little is in them. The one that has the fewest places for others, those that have more are needed for its copies; of
-// these the one with the fewest tablets. Where it has failed the next one; after all of them all together.
-RecoveryManager::Loads RecoveryManager::loadsInTurn(const Recovery& recovery) const {
-  const std::vector<ServerId> masters = parts_.membership.heardServers();
-  const size_t turn = recovery.masters_tried % (masters.size() + 1);
-  if (turn == masters.size()) return loadsNow();
+// little is in them. Of those that were not tried the one that has the fewest places for others, because those that
+// have more are needed for its copies, and then the one with the fewest tablets; who did not say what it has is the
+// last. After all of them all together.
+RecoveryManager::Loads RecoveryManager::loadsInTurn(Recovery& recovery) const {
   std::set<std::tuple<uint64_t, size_t, ServerId>> ranks;
-  for (const ServerId master : masters) {
+  for (const ServerId master : parts_.membership.heardServers()) {
+    if (recovery.tried.contains(master)) continue;
     const auto there = std::ranges::find(places_, master, &BackupPlaces::id);
-    const uint64_t places_free = there != places_.end() ? there->places_free : 0;
+    const uint64_t places_free = there != places_.end() ? there->places_free : UINT64_MAX;
     ranks.emplace(places_free, parts_.map.tabletsOwnedBy(master).size(), master);
   }
-  return {{0, std::get<ServerId>(*std::next(ranks.begin(), static_cast<std::ptrdiff_t>(turn)))}};
+  recovery.only_master = ranks.empty() ? ServerId() : std::get<ServerId>(*ranks.begin());
+  if (ranks.empty()) return loadsNow();
+  return {{0, recovery.only_master}};
 }
 
 std::string RecoveryManager::textOfFetching(const Recovery& recovery) {

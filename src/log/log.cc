@@ -252,10 +252,13 @@ void Log::countParts(Segment& segment, EntryType type, uint32_t entry_bytes, con
 }
 
 bool Log::isPrepareDue() const {
-  if (next_ != nullptr || held_for_) return false;
-  if (head_ == nullptr) return true;
-  if (next_preparing_ || closing_ != nullptr) return false;
-  if (head_full_ || isRollWanted() || head_->kind() == SegmentKind::SmallHead) return true;
+  if (next_ != nullptr || held_by_ != nullptr) return false;
+  if (head_ != nullptr && (next_preparing_ || closing_ != nullptr)) return false;
+  return isNextWanted();
+}
+
+bool Log::isNextWanted() const {
+  if (head_ == nullptr || head_full_ || isRollWanted() || head_->kind() == SegmentKind::SmallHead) return true;
   return head_->cursor().offset >= uint64_t{head_->capacityBytes()} * pool_.config().prepare_head_percent / 100;
 }
 

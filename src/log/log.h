@@ -284,6 +284,7 @@ class Log final : public ReplicationEvents {
   bool mayUseSmallHead(bool is_short) const RC_REQUIRES(lock_);
   bool isPrepareDue() const RC_REQUIRES(lock_);
   bool isRollWanted() const RC_REQUIRES(lock_);
+  bool isNextWanted() const RC_REQUIRES(lock_);
   bool isHeadFresh() const RC_REQUIRES(lock_);
   SegmentId noteJoinRoll() RC_REQUIRES(lock_);
   void forgetJoinRoll(SegmentId roll) RC_REQUIRES(lock_);
@@ -320,14 +321,15 @@ class Log final : public ReplicationEvents {
   Segment* closing_ RC_GUARDED_BY(lock_) = nullptr;  ///< the former head until it is closed everywhere
   bool next_opened_ RC_GUARDED_BY(lock_) = false;
   bool next_preparing_ RC_GUARDED_BY(lock_) = false;
-  bool next_withdrawn_ RC_GUARDED_BY(lock_) = false;  ///< a small head is wanted in its place
+  bool next_withdrawn_ RC_GUARDED_BY(lock_) = false;  ///< the replicator was told
   bool head_full_ RC_GUARDED_BY(lock_) = false;       ///< something did not fit: take the next one as soon as possible
   bool remove_blocked_ RC_GUARDED_BY(lock_) = false;  ///< a remove did not fit: a reserve head is justified
   SegmentId want_roll_ RC_GUARDED_BY(lock_);          ///< roll until the head's id is at least this
   SegmentId want_pass_roll_ RC_GUARDED_BY(lock_);     ///< the same, with the last small head if need be
   SegmentId want_join_roll_ RC_GUARDED_BY(lock_);     ///< a roll, with a small head where places are short
   std::vector<SegmentId> join_rolls_ RC_GUARDED_BY(lock_);  ///< of which that is the highest; no head has them yet
-  SegmentId held_for_ RC_GUARDED_BY(lock_);       ///< no further next head: what asked for this is being taken back
+  /// No further next head: what these are (the segments of a side log) is being taken back.
+  const void* held_by_ RC_GUARDED_BY(lock_) = nullptr;
   SegmentId unwanted_next_ RC_GUARDED_BY(lock_);  ///< to be withdrawn if it is not open
   bool pass_running_ RC_GUARDED_BY(lock_) = false;
   uint64_t next_id_ RC_GUARDED_BY(lock_) = 1;

@@ -41,8 +41,7 @@ void Log::cancelHeadToJoin(SegmentId request) {
   {
     SpinGuard guard(lock_);
     forgetJoinRoll(request);
-    const bool is_wanted = head_ == nullptr || head_full_ || isRollWanted() || head_->kind() == SegmentKind::SmallHead;
-    if (next_ != nullptr && !is_wanted) unwanted_next_ = next_->id();
+    if (next_ != nullptr && !isNextWanted()) unwanted_next_ = next_->id();
   }
   maintain();
 }
@@ -77,8 +76,10 @@ SegmentId Log::addToJoin(std::span<Segment* const> joining) {
 
 /// A next head that lists them may not be opened any more, and none may follow on it that does. One that was being
 /// prepared when they joined may list them although it is older than what they asked for. The cleaner may have given
-/// the memory of one to another segment since: then it has joined, in that one's place.
+/// the memory of one to another segment since: then it has joined, in that one's place, and only its state is looked at
+/// here, which whoever has the memory now sets last.
 bool Log::takeBack(std::span<Segment* const> joining, SegmentId roll) {
+  const void* const holder = joining.data();  // a side log's own; others may have asked for the same head
   bool is_back = false;
   {
     SpinGuard guard(lock_);
@@ -86,22 +87,28 @@ bool Log::takeBack(std::span<Segment* const> joining, SegmentId roll) {
     bool is_listed = false;
     bool is_late = head_ != nullptr && head_->id() >= roll;
     for (const Segment* segment : joining) {
-      const bool is_same = segment->joins_with_ == roll && segment->state() == SegmentState::Closed;
+      const bool is_same = segment->state() == SegmentState::Closed && segment->joins_with_ == roll;
+      if (!is_same || segment->stays_) {
+        is_late = true;
+        break;
+      }
       is_listed = is_listed || segment->first_head_;
-      is_late = is_late || !is_same || segment->stays_ || (segment->first_head_ && segment->first_head_ != unopened);
+      is_late = is_late || (segment->first_head_ && segment->first_head_ != unopened);
     }
-    if (is_late) {
-      if (held_for_ == roll) held_for_ = {};
-    } else if (next_preparing_ || is_listed) {
-      if (!held_for_) held_for_ = roll;
+    const bool must_wait = !is_late && (next_preparing_ || is_listed);
+    if (must_wait) {
+      if (held_by_ == nullptr) held_by_ = holder;
       if (!next_preparing_) unwanted_next_ = unopened;
     } else {
+      if (held_by_ == holder) held_by_ = nullptr;
+    }
+    if (!is_late && !must_wait) {
       for (Segment* segment : joining) {
         segment->listed_ = false;
         segment->joins_with_ = {};
       }
       forgetJoinRoll(roll);
-      if (held_for_ == roll) held_for_ = {};
+      if (next_ != nullptr && !isNextWanted()) unwanted_next_ = next_->id();
       is_back = true;
     }
   }

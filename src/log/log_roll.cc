@@ -312,7 +312,7 @@ void Log::segmentOpened(SegmentId id) {
     SpinGuard guard(lock_);
     if (next_ == nullptr || next_->id() != id) return;
     next_opened_ = true;
-    held_for_ = {};
+    held_by_ = nullptr;
     next_->durable_bytes_ = next_->committedBytes();
     next_->flushed_bytes_ = next_->durable_bytes_;
   }
@@ -332,7 +332,8 @@ void Log::segmentWithdrawn(SegmentId id) {
     Segment& withdrawn = *next_;
     next_ = nullptr;
     for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
-      if (pool_.slot(i).first_head_ == id) pool_.slot(i).first_head_ = {};
+      Segment& segment = pool_.slot(i);
+      if (segment.listed_ && segment.first_head_ == id) segment.first_head_ = {};
     }
     unlink(withdrawn);
   }

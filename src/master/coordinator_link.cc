@@ -166,6 +166,7 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
       if (why != last) trace_.warning("cannot enlist, trying on: " + why);
       last = std::move(why);
     }
+    if (stop_) break;
     [[maybe_unused]] const Status woken = co_await changed_.wait(executor_.clock().nowNs() + kRetryNs);
   }
   co_return false;

@@ -509,6 +509,8 @@ void ReplicatedSegment::reportPlaces() {
 }
 
 void ReplicatedSegment::report() {
+  // A refusal counts for as long as no other server has taken its place.
+  if (is_head_ && replicas_.size() >= owner_.leastCount()) refused_ = false;
   reportPlaces();
   if (replicas_.size() < awaitedCount()) return;
   const auto all = [this](auto&& holds) {
@@ -525,7 +527,6 @@ void ReplicatedSegment::report() {
     if (!opened_reported_) {
       // Nothing in it is acknowledged before its predecessor is closed; the floor may follow until then.
       opened_reported_ = true;
-      refused_ = false;  // what is refused from now on lacks when it is closed
       owner_.noteOpened(*this);
       owner_.events().segmentOpened(id_);
     }

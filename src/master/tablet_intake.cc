@@ -31,8 +31,8 @@ class PlaceWatch {
   }
 
  private:
-  // A full backup asks what it need not keep any more, and is asked again after two seconds: places that come of that are
-  // not lacking.
+  // A full backup asks what it need not keep any more, and is asked again after two seconds: places that come of that
+  // are not lacking.
   static constexpr int64_t kWorthTellingNs = 3 * runtime::kNanosPerSecond;
 
   runtime::Clock& clock_;
@@ -75,7 +75,10 @@ runtime::Task<Status> TabletIntake::roll(const std::atomic<bool>& cancelled, Seg
       parts_.log.cancelHeadToJoin(head);
       co_return Status::TooFewReplicas;
     }
-    if (cancelled) co_return Status::Cancelled;
+    if (cancelled) {
+      parts_.log.cancelHeadToJoin(head);
+      co_return Status::Cancelled;
+    }
     parts_.maintenance.poke();
     co_await runtime::sleepFor(parts_.background, pause.nextNs());
   }

@@ -173,6 +173,35 @@ TEST(SideLog, OneThatStaysLeavesTheOthersTakingBackAlone) {
   EXPECT_TRUE(one.isJoined());
 }
 
+// Also if both have asked for the same head: no other segment came between them.
+TEST(SideLog, OneThatStaysLeavesTheTakingBackOfAnotherOneAloneThatAskedForTheSame) {
+  LogFixture fixture;
+  SideLog one(*fixture.log, fixture.copies);
+  SideLog other(*fixture.log, fixture.copies);
+  ASSERT_EQ(put(one, "one", "value", 1), Status::Ok);
+  ASSERT_EQ(put(other, "other", "value", 1), Status::Ok);
+  one.close();
+  other.close();
+  fixture.reclaim();
+  fixture.copies.setAutomatic(false);
+  fixture.log->requestRoll();
+  const SegmentId head(std::stoull(fixture.copies.order().back().substr(5)));
+  one.join();
+  std::vector<Segment*> cleanable;
+  fixture.log->listCleanable(cleanable);
+  ASSERT_EQ(cleanable.size(), 1u) << "the first one stays";
+  other.join();
+  fixture.copies.withdraw(head);  // the next one lists both
+  EXPECT_FALSE(one.takeBack());
+  EXPECT_FALSE(other.takeBack()) << "that one is asked to go";
+  EXPECT_FALSE(one.takeBack());
+  EXPECT_TRUE(other.takeBack());
+  other.abandon();
+  fixture.copies.setAutomatic(true);
+  fixture.copies.deliver();
+  EXPECT_TRUE(one.isJoined());
+}
+
 // The replicator hears of a head before it hears that nobody wants it.
 TEST(SideLog, AHeadIsWithdrawnAfterItWasOpened) {
   LogFixture fixture;
