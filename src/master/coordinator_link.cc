@@ -64,6 +64,7 @@ void CoordinatorLink::stop(bool goodbye) {
 }
 
 runtime::Task<void> CoordinatorLink::run(ServerDescription self) {
+  co_await runtime::resumeOn(executor_, runtime::Priority::Membership);  // a process starts it before its dispatch runs
   const bool enlisted = co_await enlist(self);
   if (enlisted) co_await renewUntilStopped();
   if (enlisted && goodbye_) co_await sayGoodbye();

@@ -56,7 +56,7 @@ class LinkObserver {
 
 /// This server's relation to the coordinator: enlists, keeps the lease, asks about clients and members. Retries for
 /// ever; a coordinator that is away costs nothing until the lease runs out. Thread: coroutines on the executor given;
-/// start() and stop() there as well.
+/// start() there or before that runs, stop() there.
 class CoordinatorLink final : public FloorKeeper {
  public:
   CoordinatorLink(rpc::Caller& caller, runtime::Executor& executor, const rpc::PeerAddress& coordinator,

@@ -76,8 +76,8 @@ class TabletIntake {
   /// log, and is the caller's to forsake() or to join again.
   runtime::Task<Status> join(log::SideLog& side, const std::atomic<bool>& stopping, const Patience* patience = nullptr);
   /// Gives up a side log whose contents can be had from elsewhere again, and all its places. Its tablets are taken out
-  /// of the tablet table, in so far as they are still these, and purged. False if something may refer to the side log that
-  /// cannot be forgotten now: it is as it was then, and to be joined.
+  /// of the tablet table, in so far as they are still these, and purged. False if something may refer to the side log
+  /// that cannot be forgotten now: it is as it was then, and to be joined.
   runtime::Task<bool> forsake(log::SideLog& side, std::span<const Tablet> tablets);
 
  private:

@@ -392,11 +392,10 @@ TEST_F(LinkWithStorage, ADiskThatFailsDoesNotKeepAServerFromEnlisting) {
 
 TEST_F(LinkWithStorage, ALinkIsStoppedWhileItsStorageIsNamed) {
   start(Status::Ok);
-  ASSERT_TRUE(runUntil([this] {
-    if (changes_->idle()) return false;
-    link_->stop(true);
-    return true;
-  }));
+  ASSERT_TRUE(runUntil([this] { return !changes_->idle(); }));
+  // What is posted now is done before simulated time goes on.
+  onServer([this] { link_->stop(true); });
+  EXPECT_FALSE(changes_->idle());
   ASSERT_TRUE(runUntil([this] { return link_->stopped(); }));
   EXPECT_EQ(questions_, 0);
 }
