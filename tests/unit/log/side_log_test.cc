@@ -147,59 +147,42 @@ TEST(SideLog, StaysWhenTheCleanerHasPutAnotherSegmentInItsPlace) {
 }
 
 // Who comes too late for himself does not let a head come that lists what another one is about to take back.
+void expectLateOneLeavesTheOtherAlone(LogFixture& fixture, bool ask_for_the_same_head) {
+  SideLog one(*fixture.log, fixture.copies);
+  SideLog other(*fixture.log, fixture.copies);
+  ASSERT_EQ(put(one, "one", "value", 1), Status::Ok);
+  ASSERT_EQ(put(other, "other", "value", 1), Status::Ok);
+  one.close();
+  other.close();
+  fixture.reclaim();
+  fixture.copies.setAutomatic(false);
+  // With a head on its way neither of them begins one, so no id comes between what they ask for.
+  if (ask_for_the_same_head) fixture.log->requestRoll();
+  one.join();
+  const SegmentId head(std::stoull(fixture.copies.order().back().substr(5)));
+  std::vector<Segment*> cleanable;
+  fixture.log->listCleanable(cleanable);
+  ASSERT_EQ(cleanable.size(), 1u) << "the first one stays";
+  other.join();
+  fixture.copies.withdraw(head);  // the next one lists both
+  EXPECT_FALSE(one.takeBack());
+  EXPECT_FALSE(other.takeBack()) << "that one is asked to go";
+  EXPECT_FALSE(one.takeBack());
+  EXPECT_TRUE(other.takeBack());
+  other.abandon();
+  fixture.copies.setAutomatic(true);
+  fixture.copies.deliver();
+  EXPECT_TRUE(one.isJoined());
+}
+
 TEST(SideLog, OneThatStaysLeavesTheOthersTakingBackAlone) {
   LogFixture fixture;
-  SideLog one(*fixture.log, fixture.copies);
-  SideLog other(*fixture.log, fixture.copies);
-  ASSERT_EQ(put(one, "one", "value", 1), Status::Ok);
-  ASSERT_EQ(put(other, "other", "value", 1), Status::Ok);
-  one.close();
-  other.close();
-  fixture.reclaim();
-  fixture.copies.setAutomatic(false);
-  one.join();
-  const SegmentId head(std::stoull(fixture.copies.order().back().substr(5)));
-  std::vector<Segment*> cleanable;
-  fixture.log->listCleanable(cleanable);
-  ASSERT_EQ(cleanable.size(), 1u) << "the first one stays";
-  other.join();
-  fixture.copies.withdraw(head);  // the next one lists both
-  EXPECT_FALSE(other.takeBack()) << "that one is asked to go";
-  EXPECT_FALSE(one.takeBack());
-  EXPECT_TRUE(other.takeBack());
-  other.abandon();
-  fixture.copies.setAutomatic(true);
-  fixture.copies.deliver();
-  EXPECT_TRUE(one.isJoined());
+  expectLateOneLeavesTheOtherAlone(fixture, false);
 }
 
-// Also if both have asked for the same head: no other segment came between them.
 TEST(SideLog, OneThatStaysLeavesTheTakingBackOfAnotherOneAloneThatAskedForTheSame) {
   LogFixture fixture;
-  SideLog one(*fixture.log, fixture.copies);
-  SideLog other(*fixture.log, fixture.copies);
-  ASSERT_EQ(put(one, "one", "value", 1), Status::Ok);
-  ASSERT_EQ(put(other, "other", "value", 1), Status::Ok);
-  one.close();
-  other.close();
-  fixture.reclaim();
-  fixture.copies.setAutomatic(false);
-  fixture.log->requestRoll();
-  const SegmentId head(std::stoull(fixture.copies.order().back().substr(5)));
-  one.join();
-  std::vector<Segment*> cleanable;
-  fixture.log->listCleanable(cleanable);
-  ASSERT_EQ(cleanable.size(), 1u) << "the first one stays";
-  other.join();
-  fixture.copies.withdraw(head);  // the next one lists both
-  EXPECT_FALSE(one.takeBack());
-  EXPECT_FALSE(other.takeBack()) << "that one is asked to go";
-  EXPECT_FALSE(one.takeBack());
-  EXPECT_TRUE(other.takeBack());
-  other.abandon();
-  fixture.copies.setAutomatic(true);
-  fixture.copies.deliver();
-  EXPECT_TRUE(one.isJoined());
+  expectLateOneLeavesTheOtherAlone(fixture, true);
 }
 
 // The replicator hears of a head before it hears that nobody wants it.
