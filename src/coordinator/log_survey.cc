@@ -31,7 +31,10 @@ const Replica* findEnd(const ReplicaFloor& floor, const Answers& answers) {
   return end;
 }
 
-bool mayBeShort(const Replica& replica) { return replica.maybe_short && !RC_MUTATION("trust-short-replicas"); }
+bool mayBeShort(const Replica& replica) {
+  if (RC_MUTATION("doubt-whole-replicas")) return !replica.is_closed;
+  return replica.maybe_short && !RC_MUTATION("trust-short-replicas");
+}
 
 using Holder = std::pair<ServerId, const Replica*>;
 

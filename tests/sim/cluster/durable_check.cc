@@ -262,10 +262,11 @@ void DurableCheck::addContents(const log::Certificate& certificate, ByteSpan byt
 
 // ---- judging
 
-coordinator::LogSurvey DurableCheck::survey(const Owner& owner, uint32_t machines) const {
+// What the backups of these machines would tell of a server's log.
+std::map<ServerId, std::vector<coordinator::Replica>> DurableCheck::answers(ServerId owner, uint32_t machines) const {
   std::map<ServerId, std::vector<coordinator::Replica>> answers;
   for (size_t machine = 0; machine < disks_.size(); ++machine) {
-    const auto log = disks_[machine].find(owner.server.id);
+    const auto log = disks_[machine].find(owner);
     if ((machines & (1U << machine)) == 0 || log == disks_[machine].end()) continue;
     for (const auto& [segment, found] : log->second) {
       coordinator::Replica& replica = answers[machineId(machine)].emplace_back();
@@ -279,13 +280,34 @@ coordinator::LogSurvey DurableCheck::survey(const Owner& owner, uint32_t machine
       if (!replica.is_closed) replica.members = found.contents->members;
     }
   }
+  return answers;
+}
+
+coordinator::LogSurvey DurableCheck::survey(const Owner& owner, uint32_t machines) const {
   // Who has more in memory than any disk is somebody who is away.
   const bool is_all = machines == (1U << disks_.size()) - 1 && !is_somebody_powerless_ && owner.server.id != alone_now_;
-  coordinator::LogSurvey survey = coordinator::surveyLog(owner.server.floor, answers, {.nobody_is_away = is_all});
+  coordinator::LogSurvey survey =
+      coordinator::surveyLog(owner.server.floor, answers(owner.server.id, machines), {.nobody_is_away = is_all});
   // A recovery cannot know that no disk has lost what it had flushed, and waits. It may be judged all the same: what
   // was acknowledged is in the short ones, too.
   if (owner.is_all_sync && !was_deceived_) survey.doubtful.clear();
   return survey;
+}
+
+bool DurableCheck::mayWaitFor(ServerId dead, size_t absent) {
+  const std::map<ServerId, Owner> all = owners();
+  const auto owner = all.find(dead);
+  if (owner == all.end()) return false;
+  readDisks(all);
+  const uint32_t others = ((1U << disks_.size()) - 1) & ~(1U << absent);
+  const coordinator::LogSurvey survey =
+      coordinator::surveyLog(owner->second.server.floor, answers(dead, others), {.nobody_is_away = false});
+  if (!survey.head || !survey.missing.empty() || survey.doubtful.empty()) return false;
+  return std::ranges::all_of(survey.doubtful, [&](const coordinator::DoubtfulSegment& segment) {
+    return std::ranges::all_of(segment.held_by, [&](ServerId machine) {
+      return cluster_.hasLostPowerSince(machine.value - 1, owner->second.server.name);
+    });
+  });
 }
 
 void DurableCheck::judge(Owner& owner) {

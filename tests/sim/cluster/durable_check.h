@@ -44,6 +44,11 @@ class DurableCheck {
   /// @param when  what is happening, for people
   void check(const char* when);
 
+  /// Whether docs/durability.md lets the log of `dead` wait for the storage of the machine `absent`: all other members
+  /// are there, and the end only on machines that have lost their power since the process of that server began. So the
+  /// absent one may have more. Between two events.
+  bool mayWaitFor(ServerId dead, size_t absent);
+
   /// Moments looked at, logs found complete and judged, and of those the ones from a part of the machines.
   uint64_t momentCount() const { return moments_; }
   uint64_t replayCount() const { return replays_; }
@@ -128,6 +133,7 @@ class DurableCheck {
   void addContents(const log::Certificate& certificate, ByteSpan bytes);
   size_t placeOf(HistoryKey key);
   void judge(Owner& owner);
+  std::map<ServerId, std::vector<coordinator::Replica>> answers(ServerId owner, uint32_t machines) const;
   coordinator::LogSurvey survey(const Owner& owner, uint32_t machines) const;
   void judgeLog(const Owner& owner, const coordinator::LogSurvey& survey, const std::string& who);
   Members membersOf(const Owner& owner, const coordinator::LogSurvey& survey) const;

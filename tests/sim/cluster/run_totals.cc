@@ -59,6 +59,8 @@ void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& fl
                                   {"writers after their verdict", counts.late_writers, with_faults * 0.5},
                                   {"servers silent for ever", counts.silent_for_ever, with_faults * 0.8},
                                   {"of them, to the last client", counts.silences_outlasted, with_faults * 0.08},
+                                  {"of these, with a death", counts.silences_with_death, with_faults * 0.03},
+                                  {"of these, waited for", counts.silences_waited_for, 0},
                                   {"servers stopped in order", counts.servers_stopped, 3},
                                   {"disks that lied", counts.disks_lied, with_faults * 3},
                                   {"flushes that did nothing", counts.lies, with_faults * 100},

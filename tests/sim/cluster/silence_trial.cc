@@ -1,6 +1,7 @@
 #include "sim/cluster/silence_trial.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/hash.h"
 #include "sim/workload/values.h"
@@ -12,17 +13,21 @@ constexpr int64_t kMilli = runtime::kNanosPerMilli;
 constexpr int64_t kSecond = runtime::kNanosPerSecond;
 // After the tablets are with others: a pause between two questions, an attempt, and clocks that differ.
 constexpr int64_t kKeptNsMax = 500 * kMilli;
+// Longer than everything that a recovery waits for and that ends by itself.
+constexpr int64_t kWaitsForGoodNs = 60 * kSecond;
 
 }  // namespace
 
 SilenceTrial::SilenceTrial(SimCluster& cluster, SimClient& admin, const std::vector<SimClient*>& clients,
-                           const SimTables& tables, std::vector<HistoryKey> keys)
+                           const SimTables& tables, DurableCheck& disks, std::vector<FinalObject> end)
     : cluster_(cluster),
       admin_(admin),
       tables_(tables),
-      keys_(std::move(keys)),
+      disks_(disks),
+      end_state_(std::move(end)),
       random_(cluster.scheduler.stream("silence trial")),
-      start_(*this) {
+      start_(*this, &SilenceTrial::run),
+      end_(*this, &SilenceTrial::awaitAll) {
   for (SimClient* client : clients) {
     callers_.push_back(std::make_unique<Caller>(*this, *client, callers_.size() % 2 == 0));
   }
@@ -68,10 +73,10 @@ bool SilenceTrial::chooseVictim(const std::vector<client::TableMap>& tables) {
     const SimServer& server = *cluster_.servers[victim_];
     if (cluster_.isDown(victim_) || !server.isServing() || !server.rejected().empty()) continue;
     victim_id_ = server.master().id();
-    for (const HistoryKey key : keys_) {
-      key_ = keyBytes(key);
+    for (const FinalObject& object : end_state_) {
+      key_ = keyBytes(object.key);
       for (const client::TableMap& table : tables) {
-        if (table.name != tables_.all()[tables_.indexOf(key)].name) continue;
+        if (table.name != tables_.all()[tables_.indexOf(object.key)].name) continue;
         table_ = table.table;
         const bool has_it = std::any_of(table.tablets.begin(), table.tablets.end(), [&](const auto& tablet) {
           return tablet.owner == victim_id_ && tablet.range.contains(hashKey(table.table, asBytes(key_)));
@@ -90,6 +95,22 @@ void SilenceTrial::silence() {
     cluster_.network.hush(cluster_.servers[victim_]->networkNode());
   }
   is_silent_ = true;
+  silent_ns_ = now();
+  if (random_.below(2) == 0) killAnother();
+}
+
+// What its log had on the silent one is with others, too.
+void SilenceTrial::killAnother() {
+  const size_t first = random_.below(cluster_.servers.size());
+  const auto back_ns = static_cast<int64_t>(random_.between(20 * kMilli, 3 * kSecond));
+  for (size_t i = 0; i < cluster_.servers.size(); ++i) {
+    const size_t other = (first + i) % cluster_.servers.size();
+    if (other == victim_ || cluster_.isDown(other) || !cluster_.servers[other]->isServing()) continue;
+    cluster_.killServer(other, false);
+    killed_ = true;
+    cluster_.scheduler.call(now() + back_ns, [this, other] { cluster_.restartServer(other); });
+    return;
+  }
 }
 
 runtime::Task<void> SilenceTrial::call(Caller& caller) {
@@ -114,28 +135,87 @@ runtime::Task<void> SilenceTrial::call(Caller& caller) {
 }
 
 runtime::Task<void> SilenceTrial::awaitTaken() {
+  std::optional<int64_t> left_ns;  // when the victim had no tablets any more
   while (!taken_ns_) {
     co_await runtime::sleepFor(admin_.dispatch(), 5 * kMilli);
     auto tables = co_await admin_.core().coordinator().allTablets(in(admin_, 60 * kSecond));
     if (!tables.ok() && tables.error() == Status::Shutdown) co_return;
     if (!tables.ok()) continue;
-    const bool is_taken = std::all_of(tables->begin(), tables->end(), [&](const client::TableMap& table) {
-      return std::all_of(table.tablets.begin(), table.tablets.end(), [&](const client::TabletInfo& tablet) {
-        return tablet.is_available && tablet.owner != victim_id_;
-      });
-    });
-    if (is_taken) taken_ns_ = now();
+    bool has_victim_any = false;
+    std::set<ServerId> others;
+    for (const client::TableMap& table : *tables) {
+      for (const client::TabletInfo& tablet : table.tablets) {
+        has_victim_any = has_victim_any || tablet.owner == victim_id_;
+        if (!tablet.is_available) others.insert(tablet.owner);
+      }
+    }
+    if (has_victim_any) continue;
+    if (!left_ns) left_ns = now();
+    if (others.empty()) {
+      taken_ns_ = now();
+    } else if (now() >= silent_ns_ + kWaitsForGoodNs && co_await areWaitingForVictim(others)) {
+      taken_ns_ = left_ns;
+      waiting_ = others;
+    }
   }
 }
 
+runtime::Task<bool> SilenceTrial::areWaitingForVictim(const std::set<ServerId>& dead) {
+  auto status = co_await admin_.core().coordinator().clusterStatus(in(admin_, 60 * kSecond));
+  if (!status.ok()) co_return false;
+  co_return std::ranges::all_of(dead, [&](ServerId owner) {
+    const bool is_said = std::ranges::any_of(status->recoveries, [&](const client::RecoveryProgress& recovery) {
+      return recovery.server == owner && std::ranges::find(recovery.away, victim_id_) != recovery.away.end();
+    });
+    return is_said && disks_.mayWaitFor(owner, victim_);
+  });
+}
+
 void SilenceTrial::end() {
-  if (!is_silent_ || cluster_.isDown(victim_)) return;
-  cluster_.killServer(victim_, false);
-  cluster_.network.unhush(cluster_.servers[victim_]->networkNode());
+  if (is_silent_ && !cluster_.isDown(victim_)) {
+    cluster_.killServer(victim_, false);
+    cluster_.network.unhush(cluster_.servers[victim_]->networkNode());
+  }
+  is_ended_ = waiting_.empty();
+  if (is_ended_) return;
+  cluster_.restartServer(victim_);
+  admin_.dispatch().post(end_, runtime::Priority::Client);
+  admin_.wake();
+}
+
+// Until every key can be read, which shows that all of its tablet is there.
+runtime::Task<void> SilenceTrial::awaitAll() {
+  std::map<std::string, TableId> ids;
+  while (ids.size() < tables_.all().size()) {
+    auto tables = co_await admin_.core().coordinator().allTablets(in(admin_, 60 * kSecond));
+    if (!tables.ok() && tables.error() == Status::Shutdown) co_return;
+    if (!tables.ok()) continue;
+    for (const client::TableMap& table : *tables) ids[table.name] = table.table;
+  }
+  for (const FinalObject& object : end_state_) {
+    const std::string key = keyBytes(object.key);
+    const TableId table = ids.at(tables_.all()[tables_.indexOf(object.key)].name);
+    client::PointResult result;
+    do {
+      result = co_await admin_.core().read(table, asBytes(key), in(admin_, 60 * kSecond));
+      if (result.status == Status::Shutdown) co_return;
+    } while (result.status != Status::Ok && result.status != Status::NotFound);
+    const bool is_there = result.status == Status::Ok;
+    std::string value;
+    if (is_there) result.takeValue(value);
+    const bool is_same = is_there == object.present &&
+                         (!is_there || (observe(value) == object.value && result.version == object.version));
+    if (!is_same) {
+      changed_.push_back("key " + std::to_string(object.key) +
+                         " is not what it was, after a storage that was waited for " + "has come back; it is " +
+                         (is_there ? describe(observe(value)) : "absent"));
+    }
+  }
+  is_ended_ = true;
 }
 
 std::vector<std::string> SilenceTrial::failures() const {
-  std::vector<std::string> failures;
+  std::vector<std::string> failures = changed_;
   for (const auto& caller : callers_) {
     if (!caller->is_ready || !taken_ns_ || caller->answered_ns <= *taken_ns_ + kKeptNsMax) continue;
     failures.push_back("a server fell silent for ever: its tablets were with others, and a client whose calls " +

@@ -2,9 +2,12 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "sim/checkers/exactly_once.h"
+#include "sim/cluster/durable_check.h"
 #include "sim/cluster/sim_client.h"
 #include "sim/cluster/sim_cluster.h"
 #include "sim/cluster/sim_table.h"
@@ -15,22 +18,32 @@ namespace ramcore::sim {
 /// The last act of some runs, when everything else has been judged: a server with tablets falls silent for ever, and no
 /// session with it ends. Every client knows it and calls it. Some are patient: their call has an answer soon after the
 /// tablets are with others. The calls of the rest are over long before anybody would ask where the tablets are: one of
-/// them has an answer as soon.
+/// them has an answer as soon. In half of the runs the process of another server dies at the same moment, and is
+/// started again.
+///
+/// All tablets have to be available then, with one exception: those of a server that was dead before, of whose log the
+/// silent one may have more than anybody who is left (DurableCheck::mayWaitFor). The coordinator has to say that it
+/// waits for that one, and when its storage is back, everything has to be there.
 class SilenceTrial {
  public:
   /// All are borrowed, and outlive it.
+  /// @param end  what every key of the workload has
   SilenceTrial(SimCluster& cluster, SimClient& admin, const std::vector<SimClient*>& clients, const SimTables& tables,
-               std::vector<HistoryKey> keys);
+               DurableCheck& disks, std::vector<FinalObject> end);
 
   /// Begins between two events; runs until isOver().
   void start();
   bool isOver() const;
   /// A server was silent, and all clients were judged.
   bool wasJudged() const { return taken_ns_.has_value(); }
+  bool wasAnotherKilled() const { return killed_; }
+  /// Another dead server's log waited for what the silent one has.
+  bool wasWaitedFor() const { return !waiting_.empty(); }
   /// When it is over.
   std::vector<std::string> failures() const;
-  /// Then somebody kills the process.
+  /// Then somebody kills the process, and starts it again if it is waited for. Runs until isEnded().
   void end();
+  bool isEnded() const { return is_ended_; }
 
  private:
   /// What one client does.
@@ -51,25 +64,37 @@ class SilenceTrial {
     uint64_t calls = 0;
   };
   struct Start : runtime::Job {
-    explicit Start(SilenceTrial& trial)
-        : Job([](runtime::Job& job) { static_cast<Start&>(job).owner.run().detach(); }), owner(trial) {}
+    using Act = runtime::Task<void> (SilenceTrial::*)();
+    Start(SilenceTrial& trial, Act what)
+        : Job([](runtime::Job& job) {
+            auto& self = static_cast<Start&>(job);
+            (self.owner.*self.act)().detach();
+          }),
+          owner(trial),
+          act(what) {}
     SilenceTrial& owner;
+    const Act act;
   };
 
   runtime::Task<void> run();
   runtime::Task<void> call(Caller& caller);
   runtime::Task<void> awaitTaken();
+  runtime::Task<bool> areWaitingForVictim(const std::set<ServerId>& dead);
+  runtime::Task<void> awaitAll();
   bool chooseVictim(const std::vector<client::TableMap>& tables);
   void silence();
+  void killAnother();
   int64_t in(SimClient& client, int64_t ns) { return client.dispatch().clock().nowNs() + ns; }
   int64_t now() const { return cluster_.scheduler.nowNs(); }
 
   SimCluster& cluster_;
   SimClient& admin_;
   const SimTables& tables_;
-  const std::vector<HistoryKey> keys_;
+  DurableCheck& disks_;
+  const std::vector<FinalObject> end_state_;
   runtime::Random random_;
   Start start_;
+  Start end_;
   std::vector<std::unique_ptr<Caller>> callers_;
   size_t victim_ = 0;  ///< machine
   ServerId victim_id_;
@@ -77,7 +102,12 @@ class SilenceTrial {
   std::string key_;  ///< of the victim
   bool is_silent_ = false;
   bool is_over_ = false;
+  bool killed_ = false;  ///< another server's process, at the same time
+  int64_t silent_ns_ = 0;
   std::optional<int64_t> taken_ns_;  ///< when others had its tablets
+  std::set<ServerId> waiting_;       ///< dead servers whose logs wait for the victim's storage
+  bool is_ended_ = false;
+  std::vector<std::string> changed_;  ///< what is not what it was when that storage is back
 };
 
 }  // namespace ramcore::sim

@@ -131,9 +131,16 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   // Each process has a name of its own: it neither repeats the draws of an earlier one nor gets its messages.
   const uint32_t life = ++lives_[index];
   const std::string name = serverNode(index) + (life == 1 ? "" : "." + std::to_string(life));
+  began_ns_[name] = scheduler.nowNs();
   // An Ethernet address is the machine's: what was on its way to the dead process comes to this one.
   if (network.options().mode == transport::SimMode::Frames) server.network_node = serverNode(index);
   return std::make_unique<SimServer>(scheduler, trace, network, name, runtime::SimClock::Options{}, server);
+}
+
+bool SimCluster::hasLostPowerSince(size_t index, const std::string& process) const {
+  const auto lost = power_lost_ns_.find(index);
+  const auto began = began_ns_.find(process);
+  return lost != power_lost_ns_.end() && began != began_ns_.end() && lost->second >= began->second;
 }
 
 bool SimCluster::allServe() const {
@@ -145,7 +152,10 @@ void SimCluster::killServer(size_t index, bool power) {
   if (on_fault) on_fault("before a server is killed");
   servers[index]->kill(power);
   down_.insert(index);
-  if (power) powerless_.insert(index);
+  if (power) {
+    powerless_.insert(index);
+    power_lost_ns_[index] = scheduler.nowNs();
+  }
   if (on_fault) on_fault("after a server was killed");
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -58,6 +59,8 @@ struct SimCluster {
   bool allServe() const;
   /// Down since its machine lost power: what is left on its disk is nobody's yet.
   bool isPowerless(size_t index) const { return powerless_.contains(index); }
+  /// The machine has lost its power since the process of that name, of any machine, was started.
+  bool hasLostPowerSince(size_t index, const std::string& process) const;
   /// Called right before and after a process is killed or a server started again.
   std::function<void(const char* what)> on_fault;
 
@@ -88,6 +91,8 @@ struct SimCluster {
   std::vector<uint64_t> storage_bytes_;  // of each server
   std::set<size_t> down_;
   std::set<size_t> powerless_;
+  std::map<size_t, int64_t> power_lost_ns_;  // the last time, of machines that have
+  std::map<std::string, int64_t> began_ns_;  // every process of a server, by its name
 };
 
 }  // namespace ramcore::sim

@@ -336,14 +336,19 @@ class Scenario {
     cluster_.on_fault = nullptr;
     std::vector<SimClient*> clients;
     for (const auto& client : clients_) clients.push_back(client.get());
-    silence_trial_ = std::make_unique<SilenceTrial>(cluster_, *admin_, clients, tables_, generator_.keys());
+    silence_trial_ =
+        std::make_unique<SilenceTrial>(cluster_, *admin_, clients, tables_, durable_check_, finalObjects());
     silence_trial_->start();
     report_.ok = runUntil([&] { return silence_trial_->isOver(); }, kRunNsMax, "the calls to a server that is silent");
     if (!report_.ok) return;
+    if (silence_trial_->wasJudged()) ++report_.counts.silences_outlasted;
+    if (silence_trial_->wasAnotherKilled()) ++report_.counts.silences_with_death;
+    if (silence_trial_->wasWaitedFor()) ++report_.counts.silences_waited_for;
+    silence_trial_->end();
+    report_.ok = runUntil([&] { return silence_trial_->isEnded(); }, kRunNsMax, "the return of a storage waited for");
+    if (!report_.ok) return;
     for (const std::string& line : silence_trial_->failures()) report_.failure += line + "\n";
     report_.ok = report_.failure.empty();
-    if (silence_trial_->wasJudged()) ++report_.counts.silences_outlasted;
-    silence_trial_->end();
   }
 
   void loseForGood() {
@@ -548,6 +553,8 @@ void RunCounts::add(const RunCounts& other) {
   flushes_requested += other.flushes_requested;
   silent_for_ever += other.silent_for_ever;
   silences_outlasted += other.silences_outlasted;
+  silences_with_death += other.silences_with_death;
+  silences_waited_for += other.silences_waited_for;
   late_writers += other.late_writers;
   servers_stopped += other.servers_stopped;
   disks_lied += other.disks_lied;
