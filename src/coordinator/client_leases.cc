@@ -19,6 +19,8 @@ ClientLeases::ClientLeases(Journal& journal, int64_t lease_ns)
 runtime::Task<Status> ClientLeases::load() {
   const Status ids = co_await ids_.load();
   if (ids != Status::Ok) co_return ids;
+  const Status longest = co_await loadLongest();
+  if (longest != Status::Ok) co_return longest;
   Result<std::vector<KeyValue>> stored = co_await journal_.readPrefix(std::string(kClientPrefix));
   if (!stored.ok()) co_return stored.error();
   for (const KeyValue& entry : *stored) {
@@ -27,13 +29,45 @@ runtime::Task<Status> ClientLeases::load() {
       co_return journal_.corrupt(entry.key, kNonsense);
     }
     if (client.id.value >= ids_.end()) co_return journal_.corrupt(entry.key, "has an id that is still to come");
-    clients_[client.id] = {.nonce = client.nonce, .end_ns = journal_.nowNs() + lease_ns_};
+    clients_[client.id] = {.nonce = client.nonce, .end_ns = longest_end_ns_};
     by_nonce_[client.nonce] = client.id;
   }
   co_return Status::Ok;
 }
 
-void ClientLeases::start() { watch().detach(); }
+runtime::Task<Status> ClientLeases::loadLongest() {
+  Result<std::vector<KeyValue>> stored = co_await journal_.readPrefix(std::string(kClientConfigKey));
+  if (!stored.ok()) co_return stored.error();
+  int64_t stored_ns = 0;
+  for (const KeyValue& entry : *stored) {
+    if (entry.key == kClientConfigKey && !decodeClientConfig(entry.value, stored_ns)) {
+      co_return journal_.corrupt(entry.key, kNonsense);
+    }
+  }
+  longest_ns_ = std::max(stored_ns, lease_ns_);
+  longest_end_ns_ = journal_.nowNs() + longest_ns_;
+  if (longest_ns_ == stored_ns) co_return Status::Ok;
+  Batch batch;
+  batch.put(std::string(kClientConfigKey), encodeClientConfig(longest_ns_));
+  batch.is_unnumbered = true;
+  co_return co_await journal_.commit(std::move(batch));
+}
+
+// The next start may come before the longer ones are over.
+runtime::Task<void> ClientLeases::storeShorterLease() {
+  Journal::Running running(journal_);
+  const bool is_over = co_await journal_.sleepUntil(longest_end_ns_);
+  if (!is_over) co_return;
+  Batch batch;
+  batch.put(std::string(kClientConfigKey), encodeClientConfig(lease_ns_));
+  batch.is_unnumbered = true;
+  [[maybe_unused]] const bool stored = co_await journal_.commitUntilStored(std::move(batch));
+}
+
+void ClientLeases::start() {
+  watch().detach();
+  if (longest_ns_ > lease_ns_) storeShorterLease().detach();
+}
 
 void ClientLeases::stop() { changed_.failAll(Status::Shutdown); }
 
@@ -64,7 +98,8 @@ Status ClientLeases::renew(ClientId id, Sequence acknowledged) {
   const auto found = clients_.find(id);
   if (found == clients_.end()) return Status::LeaseExpired;
   if (found->second.ending) return Status::RetryLater;
-  found->second.end_ns = journal_.nowNs() + lease_ns_;
+  // Not sooner than it was: the client may not hear of this one.
+  found->second.end_ns = std::max(found->second.end_ns, journal_.nowNs() + lease_ns_);
   found->second.acknowledged = std::max(found->second.acknowledged, acknowledged);
   return Status::Ok;
 }

@@ -19,7 +19,8 @@ class ClientLeases {
 
   ClientLeases(Journal& journal, int64_t lease_ns);
 
-  /// Reads the stored clients: each gets a full lease, since what it was granted before is not known.
+  /// Reads the stored clients: each gets a full lease, since what it was granted before is not known; one of the length
+  /// that it may have been granted, if that was longer. Until then the client goes on with its identity.
   runtime::Task<Status> load();
   /// Ends leases that ran out, until stop().
   void start();
@@ -61,6 +62,8 @@ class ClientLeases {
     Sequence acknowledged = {};
     bool ending = false;  // its end is on its way to the store
   };
+  runtime::Task<Status> loadLongest();
+  runtime::Task<void> storeShorterLease();
   runtime::Task<void> watch();
   runtime::Task<Status> endExpired();
   runtime::Task<Status> endStored(std::vector<ClientId> ids);
@@ -69,6 +72,8 @@ class ClientLeases {
 
   Journal& journal_;
   const int64_t lease_ns_;
+  int64_t longest_ns_ = 0;      // leases that were granted before this start may be as long
+  int64_t longest_end_ns_ = 0;  // and then they are over
   IdAllocator ids_;
   AsyncMutex lock_;  // of ending
   runtime::Signal changed_;

@@ -12,8 +12,6 @@ constexpr size_t kLocatorsMax = 16;
 constexpr size_t kLocatorBytesMax = 512;
 constexpr size_t kNameBytesMax = 255;  // also of a failure domain
 constexpr size_t kServersMax = 4'096;
-// Of the log of one server, by its flags. Whoever says more would never be replaced.
-constexpr uint32_t kReplicasMax = 8;
 // Before a verdict that could not be stored is tried again.
 constexpr int64_t kVerdictPauseNs = 200 * runtime::kNanosPerMilli;
 
@@ -68,13 +66,26 @@ runtime::Task<Status> Membership::load() {
     const ServerId id = member.server.id;
     members_.emplace(id, std::move(member));
   }
-  config = {.server_lease_ns = options_.lease_ns, .starts = config.starts + 1};
-  if (config.starts == 0) config.starts = 1;
-  version_ = uint64_t{config.starts} << 32;
+  // A shorter one is stored when the longer ones are over: the next start may come before that.
+  config_ = {.server_lease_ns = std::max(config.server_lease_ns, options_.lease_ns), .starts = config.starts + 1};
+  if (config_.starts == 0) config_.starts = 1;
+  version_ = uint64_t{config_.starts} << 32;
+  co_return co_await journal_.commit(batchOfConfig());
+}
+
+Batch Membership::batchOfConfig() const {
   Batch batch;
-  batch.put(std::string(kConfigKey), encodeConfig(config));
+  batch.put(std::string(kConfigKey), encodeConfig(config_));
   batch.is_unnumbered = true;
-  co_return co_await journal_.commit(std::move(batch));
+  return batch;
+}
+
+runtime::Task<void> Membership::storeShorterLease(int64_t longer_end_ns) {
+  Journal::Running running(journal_);
+  const bool is_over = co_await journal_.sleepUntil(longer_end_ns);
+  if (!is_over) co_return;
+  config_.server_lease_ns = options_.lease_ns;
+  [[maybe_unused]] const bool stored = co_await journal_.commitUntilStored(batchOfConfig());
 }
 
 void Membership::noteChange() {
@@ -87,6 +98,7 @@ void Membership::start() {
   settled_at_ns_ = journal_.nowNs() + options_.lease_ns;
   hearing_since_ns_ = journal_.nowNs();
   watch().detach();
+  if (config_.server_lease_ns > options_.lease_ns) storeShorterLease(no_verdict_before_ns_).detach();
 }
 
 void Membership::stop() { changed_.failAll(Status::Shutdown); }
@@ -94,6 +106,7 @@ void Membership::stop() { changed_.failAll(Status::Shutdown); }
 Status Membership::check(const Server& server) const {
   if (server.nonce == 0 || server.name.size() > kNameBytesMax) return Status::BadRequest;
   if (server.failure_domain.size() > kNameBytesMax) return Status::BadRequest;
+  // Whoever says more would never be replaced.
   if (server.replicas > kReplicasMax || server.min_replicas > kReplicasMax) return Status::BadRequest;
   if (server.locators.empty() || server.locators.size() > kLocatorsMax) return Status::BadRequest;
   for (const std::string& text : server.locators) {
@@ -338,23 +351,28 @@ runtime::Task<void> Membership::watch() {
   while (!journal_.stopping()) {
     const int64_t wake_ns = nextLookNs();
     const Status woken = co_await changed_.wait(wake_ns);
-    const int64_t now_ns = journal_.nowNs();
     // Also where something else has woken this: it may have been done first when the process went on.
-    if (wake_ns != runtime::kNever && now_ns > wake_ns + options_.lease_ns / 2) {
-      // This process stood still, and renewals wait unread: silence proves nothing before they had their turn.
-      if (!all_had_time_) settled_at_ns_ = now_ns + options_.lease_ns;
-      no_verdict_before_ns_ = std::max(no_verdict_before_ns_, now_ns + options_.lease_ns);
-      hearing_since_ns_ = now_ns;
-      trace_.warning("the coordinator stood still for " + std::to_string((now_ns - wake_ns) / runtime::kNanosPerMilli) +
-                     " ms; it waits with verdicts");
-      continue;
-    }
+    if (wake_ns != runtime::kNever && hasStoodStill(wake_ns)) continue;
     if (woken == Status::Shutdown) break;
+    const int64_t now_ns = journal_.nowNs();
     all_had_time_ |= now_ns >= settled_at_ns_;
     // Also when somebody has enlisted: those who do so again and again do not keep the dead.
     if (now_ns < no_verdict_before_ns_ || journal_.stopping()) continue;
     co_await judgeSilent();
   }
+}
+
+// This process did nothing for long since it could have gone on at `since_ns`, and renewals may wait unread: silence
+// proves nothing before they had their turn. A disk that is as slow as that looks the same.
+bool Membership::hasStoodStill(int64_t since_ns) {
+  const int64_t now_ns = journal_.nowNs();
+  if (now_ns <= since_ns + options_.lease_ns / 2) return false;
+  if (!all_had_time_) settled_at_ns_ = now_ns + options_.lease_ns;
+  no_verdict_before_ns_ = std::max(no_verdict_before_ns_, now_ns + options_.lease_ns);
+  hearing_since_ns_ = now_ns;
+  trace_.warning("the coordinator stood still for " + std::to_string((now_ns - since_ns) / runtime::kNanosPerMilli) +
+                 " ms; it waits with verdicts");
+  return true;
 }
 
 std::vector<std::pair<ServerId, SilenceMeans>> Membership::judgeAll() const {
@@ -388,10 +406,13 @@ std::vector<std::pair<ServerId, SilenceMeans>> Membership::judgeAll() const {
 
 // One verdict at a time: each changes what the silence of the others means.
 runtime::Task<void> Membership::judgeSilent() {
+  int64_t looked_ns = journal_.nowNs();
   auto guard = co_await lock_.lock();
   bool declared = true;
   while (declared && !journal_.stopping()) {
     declared = false;
+    // While it waited for the lock, or for the disk.
+    if (hasStoodStill(looked_ns)) co_return;
     watchTogether();
     const auto judged = judgeAll();
     const auto silent = std::count_if(judged.begin(), judged.end(),
@@ -405,6 +426,7 @@ runtime::Task<void> Membership::judgeSilent() {
     for (const auto& [id, means] : judged) {
       tellOfSilence(id, means);
       if (means != SilenceMeans::Death) continue;
+      const int64_t judged_ns = journal_.nowNs();
       const Status stored = co_await declareDead(id, false);
       if (stored != Status::Ok) {
         // A full disk takes it no sooner for being tried without a pause.
@@ -412,6 +434,7 @@ runtime::Task<void> Membership::judgeSilent() {
         co_return;
       }
       ++verdicts_by_silence_;
+      looked_ns = judged_ns;
       declared = true;
       break;
     }

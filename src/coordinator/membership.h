@@ -135,6 +135,9 @@ class Membership {
     SilenceMeans told = SilenceMeans::Nothing;  // in the log
   };
   runtime::Task<void> watch();
+  bool hasStoodStill(int64_t since_ns);
+  Batch batchOfConfig() const;
+  runtime::Task<void> storeShorterLease(int64_t longer_end_ns);
   runtime::Task<void> judgeSilent();
   std::vector<std::pair<ServerId, SilenceMeans>> judgeAll() const;
   void tellOfSilence(ServerId id, SilenceMeans means);
@@ -155,7 +158,8 @@ class Membership {
   Trace& trace_;
   const MembershipOptions options_;
   IdAllocator ids_;
-  AsyncMutex lock_;  // of enlisting and verdicts
+  StoredConfig config_;  // as it is stored
+  AsyncMutex lock_;      // of enlisting and verdicts
   runtime::Signal changed_;
   std::map<ServerId, Member> members_;
   int64_t no_verdict_before_ns_ = 0;

@@ -26,6 +26,9 @@ struct AcceptedLoss {
   std::vector<SegmentId> in_part;  ///< as far as they go
 };
 
+/// Copies of its log that a server can be configured to have.
+inline constexpr uint32_t kReplicasMax = 8;
+
 /// One server process.
 struct Server {
   ServerId id;

@@ -23,7 +23,6 @@ constexpr int64_t kTellAgainNs = 60 * runtime::kNanosPerSecond;
 bool isPossible(const wire::control::ServerStateResponse& state) {
   constexpr uint64_t kPlacesMax = uint64_t{1} << 32;
   constexpr uint64_t kPlaceBytesMax = uint64_t{1} << 30;
-  constexpr uint32_t kReplicasMax = 8;
   return state.frames_free() <= state.frames_total() && state.frames_total() <= kPlacesMax &&
          state.storage_bytes() / std::max<uint64_t>(state.frames_total(), 1) <= kPlaceBytesMax &&
          state.replicas_wanted() <= kReplicasMax;

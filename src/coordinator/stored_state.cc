@@ -56,6 +56,19 @@ bool decodeConfig(std::string_view bytes, StoredConfig& config) {
   return config.server_lease_ns > 0 && config.server_lease_ns <= kLeaseNsMax;
 }
 
+std::string encodeClientConfig(int64_t lease_ns) {
+  state::ClientConfig message;
+  message.set_lease_ns(lease_ns);
+  return message.SerializeAsString();
+}
+
+bool decodeClientConfig(std::string_view bytes, int64_t& lease_ns) {
+  state::ClientConfig message;
+  if (!parse(bytes, message)) return false;
+  lease_ns = message.lease_ns();
+  return lease_ns > 0 && lease_ns <= kLeaseNsMax;
+}
+
 std::string encodeAllocator(uint64_t reserved_until) {
   state::Allocator message;
   message.set_reserved_until(reserved_until);

@@ -14,6 +14,7 @@ inline constexpr std::string_view kHistoryKey = "history";
 inline constexpr std::string_view kServerPrefix = "server/";
 inline constexpr std::string_view kTablePrefix = "table/";
 inline constexpr std::string_view kTabletPrefix = "tablet/";
+inline constexpr std::string_view kClientConfigKey = "clients";
 inline constexpr std::string_view kClientPrefix = "client/";
 inline constexpr std::string_view kMigrationPrefix = "migration/";
 inline constexpr std::string_view kSplitPrefix = "split/";
@@ -40,6 +41,7 @@ struct StoredConfig {
 };
 
 std::string encodeConfig(const StoredConfig& config);
+std::string encodeClientConfig(int64_t lease_ns);
 std::string encodeAllocator(uint64_t reserved_until);
 std::string encode(const Server& server);
 std::string encode(const Table& table);
@@ -50,6 +52,7 @@ std::string encode(const Split& split);
 
 // False if the bytes are damaged or make no sense by themselves. What refers to other records is for those who load it.
 [[nodiscard]] bool decodeConfig(std::string_view bytes, StoredConfig& config);
+[[nodiscard]] bool decodeClientConfig(std::string_view bytes, int64_t& lease_ns);
 [[nodiscard]] bool decodeAllocator(std::string_view bytes, uint64_t& reserved_until);
 [[nodiscard]] bool decode(std::string_view bytes, Server& server);
 [[nodiscard]] bool decode(std::string_view bytes, Table& table);

@@ -69,6 +69,9 @@ class Bench {
     TableManager tables;
   };
   Life& life() { return *life_; }
+  /// Of the next start.
+  void setMembership(const MembershipOptions& membership) { options_.membership = membership; }
+  void setClientLeaseNs(int64_t lease_ns) { options_.client_lease_ns = lease_ns; }
   FakeCluster& cluster() { return cluster_; }
   MemoryDisk& disk() { return disk_; }
   runtime::SimScheduler& scheduler() { return scheduler_; }
@@ -275,7 +278,7 @@ class Bench {
     co_return co_await life.clients.check(std::move(ids));
   }
 
-  const Options options_;
+  Options options_;
   runtime::SimScheduler scheduler_;
   runtime::SimTraceLog log_;
   MemoryDisk disk_{ClusterId(7), "ramcore"};

@@ -110,6 +110,33 @@ TEST(Membership, NoVerdictForALeaseAfterARestart) {
   EXPECT_FALSE(bench.life().membership.isAlive(silent));
 }
 
+// Whoever was granted the longer lease may answer until it is over, however often the coordinator is started meanwhile.
+TEST(Membership, ALeaseThatWasLoweredIsWaitedForOverSeveralStarts) {
+  const auto options = [](int64_t lease_ns) {
+    return MembershipOptions{.lease_ns = lease_ns, .verdict_after_ns = lease_ns, .together_ns = lease_ns};
+  };
+  Bench bench({.membership = options(10 * kSecond)});
+  const ServerId silent = bench.addServer(1);
+  bench.addServer(2);
+  bench.addServer(3);
+  bench.cluster().machine(silent).up = false;
+  bench.setMembership(options(2 * kSecond));
+  for (int start = 0; start < 3; ++start) {
+    bench.pass(100 * kMilli);
+    bench.restart();
+  }
+  bench.passRenewing(9 * kSecond);
+  EXPECT_FALSE(bench.life().membership.leaseIsOver(silent));
+  bench.passRenewing(2 * kSecond);
+  EXPECT_TRUE(bench.life().membership.leaseIsOver(silent));
+  // All that was granted since is short.
+  const ServerId next = bench.addServer(4);
+  bench.cluster().machine(next).up = false;
+  bench.restart();
+  bench.passRenewing(2'500 * kMilli);
+  EXPECT_TRUE(bench.life().membership.leaseIsOver(next));
+}
+
 TEST(Membership, VerdictsWaitWhenTheCoordinatorItselfStoodStill) {
   Bench bench;
   const ServerId server = bench.addServer(1);
@@ -122,6 +149,28 @@ TEST(Membership, VerdictsWaitWhenTheCoordinatorItselfStoodStill) {
   bench.renewAll();
   bench.passRenewing(5 * kSecond);
   EXPECT_TRUE(bench.life().membership.isAlive(server));
+}
+
+// It was about to judge one that is silent, and waited for its turn behind somebody who enlists: silence of the others
+// proves nothing when it goes on.
+TEST(Membership, VerdictsWaitWhenTheCoordinatorStoodStillWhileItWaitedForTheLock) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Bench bench({.seed = seed});
+    const ServerId silent = bench.addServer(1);
+    const ServerId others[] = {bench.addServer(2), bench.addServer(3)};
+    bench.renewAll();
+    bench.cluster().machine(silent).up = false;
+    bench.passRenewing(4 * kSecond - kMilli);
+    // Its commit takes up to 10 ms, and over it the silent one is due.
+    auto enlisting = Bench::enlistOn(bench.life(), Bench::serverOf(4), {});
+    bench.pass(kMilli + kMilli / 10);
+    bench.life().node.pause();
+    bench.pass(20 * kSecond);
+    bench.life().node.resume();
+    EXPECT_EQ(bench.run(std::move(enlisting)).status, Status::Ok);
+    bench.pass(500 * kMilli);
+    for (const ServerId server : others) EXPECT_TRUE(bench.life().membership.isAlive(server)) << seed;
+  }
 }
 
 // Whatever comes first when it goes on: also where that is no timer.
@@ -366,6 +415,28 @@ TEST(ClientLeases, RestartGivesAFullLease) {
   EXPECT_EQ(bench.check({client}).valid, std::vector<bool>{true});
   bench.pass(6 * kSecond);
   EXPECT_EQ(bench.check({client}).valid, std::vector<bool>{false});
+}
+
+// Until then the client goes on with its identity, and servers that it was confirmed to believe it.
+TEST(ClientLeases, WhoWasGrantedALongerLeaseHasItOverRestarts) {
+  Bench bench({.client_lease_ns = 30 * kSecond});
+  const ClientId client = bench.openClient(1).id;
+  bench.setClientLeaseNs(5 * kSecond);
+  for (int start = 0; start < 3; ++start) {
+    bench.pass(100 * kMilli);
+    bench.restart();
+  }
+  // It hears nothing of a renewal that is granted for less.
+  EXPECT_EQ(bench.life().clients.renew(client), Status::Ok);
+  bench.pass(29 * kSecond);
+  EXPECT_EQ(bench.check({client}).valid, std::vector<bool>{true});
+  bench.pass(2 * kSecond);
+  EXPECT_EQ(bench.check({client}).valid, std::vector<bool>{false});
+  // What was granted since is shorter.
+  const ClientId next = bench.openClient(2).id;
+  bench.restart();
+  bench.pass(6 * kSecond);
+  EXPECT_EQ(bench.check({next}).valid, std::vector<bool>{false});
 }
 
 TEST(ClientLeases, CloseEndsAtOnce) {
