@@ -4,12 +4,19 @@
 #include <sched.h>
 
 #include <atomic>
+#include <cstdint>
 #include <mutex>
 
 #include "base/step.h"
 #include "base/thread_safety.h"
 
 namespace ramcore {
+
+/// How long to wait for a lock whose holder may have been preempted.
+enum class LockWait : uint8_t {
+  Any,   ///< until it is free
+  Brief  ///< some microseconds, as a holder that runs may take: of the dispatch thread, which has others to serve
+};
 
 /// A lock for sections of some tens of nanoseconds that make no system call and never suspend. After a bounded spin it
 /// yields the core: on a machine with more threads than cores the holder may be the one that is not running.
@@ -36,6 +43,18 @@ class RC_CAPABILITY("mutex") SpinLock {
   }
   /// For the dispatch thread, which must not wait for a preempted holder.
   [[nodiscard]] bool try_lock() RC_TRY_ACQUIRE(true) { return tryAcquire(); }
+  /// Always true with LockWait::Any.
+  [[nodiscard]] bool lock(LockWait wait) RC_TRY_ACQUIRE(true) {
+    if (wait == LockWait::Any) {
+      lock();
+      return true;
+    }
+    for (int spins = 0; spins < kSpinsMax; ++spins) {
+      if (!held_.load(std::memory_order_relaxed) && tryAcquire()) return true;
+      _mm_pause();
+    }
+    return false;
+  }
   void unlock() RC_RELEASE() {
     held_.store(false, std::memory_order_release);
     RC_LOCK_GIVEN_BACK();

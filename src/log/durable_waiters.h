@@ -5,6 +5,8 @@
 
 namespace ramcore::log {
 
+class DurableWaiters;
+
 /// Somebody who waits for a position to become durable: part of a coroutine frame or a call. `run` is called once, on
 /// whatever thread learned of it, without locks; it may free the waiter.
 struct DurableWaiter {
@@ -13,6 +15,7 @@ struct DurableWaiter {
   LogPosition position;  // from here on the log's
   DurableWaiter* next = nullptr;
   DurableWaiter* previous = nullptr;
+  DurableWaiters* in = nullptr;  // none: nobody has it wait, or it is about to be called
 };
 
 /// Waiters by position. Positions come nearly in order, so inserting from the end is one step.
@@ -26,6 +29,13 @@ class DurableWaiters {
     waiter.next = before != nullptr ? before->next : first_;
     (before != nullptr ? before->next : first_) = &waiter;
     (waiter.next != nullptr ? waiter.next->previous : last_) = &waiter;
+    waiter.in = this;
+  }
+  /// Takes out one of these.
+  void remove(DurableWaiter& waiter) {
+    (waiter.previous != nullptr ? waiter.previous->next : first_) = waiter.next;
+    (waiter.next != nullptr ? waiter.next->previous : last_) = waiter.previous;
+    waiter.in = nullptr;
   }
   /// Moves everyone at or before `position` to `ready`.
   void takeUpTo(LogPosition position, DurableWaiters& ready) {
@@ -47,6 +57,7 @@ class DurableWaiters {
     DurableWaiter* const waiter = first_;
     first_ = waiter->next;
     (first_ != nullptr ? first_->previous : last_) = nullptr;
+    waiter->in = nullptr;
     return waiter;
   }
   void append(DurableWaiter& waiter) {

@@ -80,7 +80,8 @@ uint64_t Log::liveBytesMax() const {
   return pool_.config().liveBytesMax(std::clamp(large / live, 0.0, 1.0), pool_.survivorReserveBytes());
 }
 
-Result<Appended> Log::append(std::span<const EntryInput> group, AppendClass append_class) {
+std::optional<Result<Appended>> Log::append(std::span<const EntryInput> group, AppendClass append_class,
+                                            LockWait wait) {
   RC_CHECK(!group.empty() && group.size() <= kGroupEntriesMax);
   if (const Status failed = failed_.load(std::memory_order_acquire); failed != Status::Ok) return failed;
   Prepared prepared;
@@ -104,21 +105,20 @@ Result<Appended> Log::append(std::span<const EntryInput> group, AppendClass appe
       at += prepared.bytes[i];
     }
   }
-  return tryAppend(group, prepared, append_class, stage ? staged : nullptr);
+  return tryAppend(group, prepared, append_class, stage ? staged : nullptr, wait);
 }
 
-Result<Appended> Log::tryAppend(std::span<const EntryInput> group, const Prepared& prepared, AppendClass append_class,
-                                const std::byte* staged) {
+std::optional<Result<Appended>> Log::tryAppend(std::span<const EntryInput> group, const Prepared& prepared,
+                                               AppendClass append_class, const std::byte* staged, LockWait wait) {
   Reservation reservation;
   Status status = Status::Ok;
   bool due = false;
   for (int attempt = 0; attempt < 2; ++attempt) {
-    {
-      SpinGuard guard(lock_);
-      status = reserve(prepared, append_class, staged, group, reservation);
-      reservation.waits = !ring_.empty() || next_ != nullptr || next_preparing_ || closing_ != nullptr;
-      due = isPrepareDue();
-    }
+    if (!lock_.lock(wait)) return std::nullopt;
+    status = reserve(prepared, append_class, staged, group, reservation);
+    reservation.waits = !ring_.empty() || next_ != nullptr || next_preparing_ || closing_ != nullptr;
+    due = isPrepareDue();
+    lock_.unlock();
     if (status == Status::Ok) break;
     // The next head may be waiting to take over, or memory may have come back.
     maintain();
@@ -516,6 +516,13 @@ bool Log::notifyFlushed(LogPosition position, DurableWaiter& waiter) {
   } else {
     requestFlush(position);  // the waiter may be gone
   }
+  return true;
+}
+
+bool Log::cancelNotification(DurableWaiter& waiter) {
+  SpinGuard guard(lock_);
+  if (waiter.in == nullptr) return false;
+  waiter.in->remove(waiter);
   return true;
 }
 

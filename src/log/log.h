@@ -2,6 +2,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -79,7 +80,11 @@ class Log final : public ReplicationEvents {
   ///         RetryLater  the next head is not open yet, or all memory is garbage that the cleaner has to collect first
   ///         any other   the status given to fail(): final
   /// Never waits for I/O. Groups up to 1 KB are copied under a spin lock; larger ones outside it.
-  Result<Appended> append(std::span<const EntryInput> group, AppendClass append_class);
+  Result<Appended> append(std::span<const EntryInput> group, AppendClass append_class) {
+    return *append(group, append_class, LockWait::Any);
+  }
+  /// Also nothing, and nothing has happened, where other threads have the head for longer than `wait` says.
+  std::optional<Result<Appended>> append(std::span<const EntryInput> group, AppendClass append_class, LockWait wait);
 
   /// An entry in memory. Valid inside the read section, or while a pin taken in it is held.
   EntryView view(EntryRef ref) const { return EntryView(memory_.at(ref)); }
@@ -116,6 +121,8 @@ class Log final : public ReplicationEvents {
   bool isFlushed(EntryRef ref) const { return isBefore(ref, flushedUpTo()); }
   /// As notifyDurable. Has it flushed.
   bool notifyFlushed(LogPosition position, DurableWaiter& waiter) RC_EXCLUDES(lock_);
+  /// Undoes one of the two. False: its `run` was called, or is about to be.
+  bool cancelNotification(DurableWaiter& waiter) RC_EXCLUDES(lock_);
   /// Has everything before `position` flushed soon.
   void requestFlush(LogPosition position) RC_EXCLUDES(lock_);
 
@@ -260,8 +267,9 @@ class Log final : public ReplicationEvents {
   static constexpr int64_t kCollectable = INT64_MIN;
 
   bool gainsNothing() const;
-  Result<Appended> tryAppend(std::span<const EntryInput> group, const Prepared& prepared, AppendClass append_class,
-                             const std::byte* staged) RC_EXCLUDES(lock_);
+  std::optional<Result<Appended>> tryAppend(std::span<const EntryInput> group, const Prepared& prepared,
+                                            AppendClass append_class, const std::byte* staged, LockWait wait)
+      RC_EXCLUDES(lock_);
   Status reserve(const Prepared& prepared, AppendClass append_class, const std::byte* staged,
                  std::span<const EntryInput> group, Reservation& reservation) RC_REQUIRES(lock_);
   void finish(Reservation& reservation, std::span<const EntryInput> group) RC_EXCLUDES(lock_);

@@ -13,7 +13,10 @@ constexpr uint32_t kCleanBytesPerSlice = 64 * 1024;  // 30-60 us of small entrie
 constexpr uint32_t kRoundBytesMin = 4 * 1024;
 constexpr uint32_t kRoundBytesMax = 256 * 1024;
 constexpr size_t kDeferredPerSlice = 256;
-constexpr size_t kTombstonesPerSlice = 64;
+// Removed keys: a share of those that wait, so that the queue is as long as what comes in some slices.
+constexpr size_t kReapShare = 16;
+constexpr size_t kReapedPerSliceMin = 64;
+constexpr size_t kReapedPerSliceMax = 1024;
 // While readers or pins hold memory back there is nothing to compute: look again after this.
 constexpr int64_t kWaitNs = 1 * runtime::kNanosPerMilli;
 
@@ -34,6 +37,8 @@ Maintenance::Maintenance(runtime::Executor& executor, const Parts& parts, std::s
 Maintenance::~Maintenance() { RC_CHECK(!isScheduled()); }
 
 bool Maintenance::isScheduled() const {
+  // Before the slices: it may be about to poke.
+  if (std::ranges::any_of(reaps_, [](const Reap& reap) { return reap.state.load() != ReapState::Idle; })) return true;
   // First: only a slice calls helpers, and after stop() none follows the one that found it.
   if (scheduled_.load()) return true;
   const bool helps = (dispatch_ != nullptr && dispatch_->scheduled.load()) ||
@@ -58,6 +63,7 @@ void Maintenance::stop() { stop_.store(true); }
 
 void Maintenance::slice() {
   if (stop_.load()) {
+    cancelReaps();
     scheduled_.store(false);
     return;
   }
@@ -69,17 +75,16 @@ void Maintenance::slice() {
   parts_.rcu.reclaim(kDeferredPerSlice);
   const size_t waiting = parts_.log.reclaim(static_cast<uint64_t>(executor_.clock().nowNs()));
   parts_.log.maintain();
-  parts_.store.reapTombstones(kTombstonesPerSlice);
+  const bool are_more_to_reap = reap();
   if (parts_.index.memoryIsDue()) parts_.index.maintainMemory();
   // One step of it in a slice; what is left does not wait for the next mutation, which may never come.
-  if (progress == Progress::Worked || parts_.index.memoryIsDue()) {
+  if (progress == Progress::Worked || are_more_to_reap || parts_.index.memoryIsDue()) {
     executor_.post(*this, urgency());
     return;
   }
   // Memory is short but a pass would gain nothing: look again soon, as long as there are mutations that may change it.
   const bool nothing_to_gain = cleans && progress == Progress::Idle && was_poked;
-  if (progress == Progress::Waiting || waiting > 0 || nothing_to_gain || parts_.rcu.pending() ||
-      parts_.store.hasTombstonesToReap()) {
+  if (progress == Progress::Waiting || waiting > 0 || nothing_to_gain || parts_.rcu.pending() || lacksReapWaiter()) {
     executor_.arm(again_, executor_.clock().nowNs() + kWaitNs);
     return;
   }
@@ -87,6 +92,45 @@ void Maintenance::slice() {
   // A poke between the work and the store above found it scheduled and left it to us.
   if (poked_.load(std::memory_order_seq_cst) && !scheduled_.exchange(true, std::memory_order_seq_cst)) {
     executor_.post(*this, urgency());
+  }
+}
+
+/// @return the next slice has some, too
+bool Maintenance::reap() {
+  const size_t count_max =
+      std::clamp(parts_.store.tombstonesToReap() / kReapShare, kReapedPerSliceMin, kReapedPerSliceMax);
+  const ObjectStore::Reaped reaped = parts_.store.reapTombstones(count_max);
+  const bool are_durable = awaitReapable(reaps_[0], reaped.waits_for.durable);
+  const bool are_flushed = awaitReapable(reaps_[1], reaped.waits_for.flushed);
+  return reaped.count >= count_max || are_durable || are_flushed;
+}
+
+/// @return it has become so meanwhile
+bool Maintenance::awaitReapable(Reap& reap, LogPosition position) {
+  if (!position.segment || reap.state.load() != ReapState::Idle || log_has_ended_) return false;
+  reap.state.store(ReapState::Waiting);
+  const bool is_noted = reap.level == Durability::Sync ? parts_.log.notifyFlushed(position, reap)
+                                                       : parts_.log.notifyDurable(position, reap);
+  if (!is_noted) reap.state.store(ReapState::Idle);
+  return !is_noted;
+}
+
+void Maintenance::onReapable(Reap& reap, Status status) {
+  if (status != Status::Ok) reap.owner.log_has_ended_ = true;
+  reap.state.store(ReapState::Poking);
+  reap.owner.poke();
+  reap.state.store(ReapState::Idle);  // last: from here on this may be destroyed, unless a slice is due
+}
+
+/// Some removed keys are left and nobody will poke for them: the one who did is not quite through, or another thread
+/// is at it.
+bool Maintenance::lacksReapWaiter() const {
+  return !log_has_ended_ && std::ranges::any_of(reaps_, [&](const Reap& reap) { return reap.isDue(parts_.store); });
+}
+
+void Maintenance::cancelReaps() {
+  for (Reap& reap : reaps_) {
+    if (parts_.log.cancelNotification(reap)) reap.state.store(ReapState::Idle);
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <span>
@@ -50,12 +51,47 @@ class Maintenance : private runtime::Job {
   /// There may be something to do. Any thread; cheap when a slice is queued already.
   void poke();
   /// True if a poke would find something: a few loads, for after a mutation.
-  bool isDue() const { return parts_.cleaner.isNeeded() || parts_.rcu.pending() || parts_.index.memoryIsDue(); }
+  bool isDue() const {
+    return parts_.cleaner.isNeeded() || parts_.rcu.pending() || parts_.index.memoryIsDue() ||
+           reaps_[0].isDue(parts_.store) || reaps_[1].isDue(parts_.store);
+  }
+  /// For after `count` mutations, on the thread that made them: pokes if there is something to do. Where removed keys
+  /// come faster than background work gets rid of them, it does some of it at once, so that at most kRemovedMax wait
+  /// beside those whose tombstones are not durable.
+  void afterMutations(size_t count = 1) {
+    if (parts_.store.tombstonesToReap() > kRemovedMax) [[unlikely]] {
+      static_cast<void>(parts_.store.reapTombstones(kReapedPerMutation * count));
+    }
+    if (isDue()) poke();
+  }
+  /// Removed keys that wait to leave the index, of 16 bytes each.
+  static constexpr size_t kRemovedMax = 256 * 1024;
   /// The slice that is queued, or the next one, is the last. Any thread; watch stopped().
   void stop();
   bool stopped() const { return stop_.load() && !isScheduled(); }
 
  private:
+  // More than one, or the queue would not get shorter.
+  static constexpr size_t kReapedPerMutation = 4;
+
+  enum class ReapState : uint8_t {
+    Idle,     ///< nothing to wait for, or a slice is about to look
+    Waiting,  ///< for the log
+    Poking    ///< the log has told; it is used for the poke
+  };
+  /// Of removed keys of one level: whoever learns that the oldest one's tombstone is as durable as its table wants
+  /// pokes.
+  struct Reap : log::DurableWaiter {
+    Reap(Maintenance& owner, Durability level) : owner(owner), level(level) {
+      run = [](log::DurableWaiter& self, Status status) { Maintenance::onReapable(static_cast<Reap&>(self), status); };
+    }
+    bool isDue(const ObjectStore& store) const {
+      return store.tombstonesToReap(level) != 0 && state.load() != ReapState::Waiting;
+    }
+    Maintenance& owner;
+    const Durability level;
+    std::atomic<ReapState> state{ReapState::Idle};
+  };
   struct Helper : runtime::Job {
     Helper(Maintenance& owner, runtime::Executor& executor, uint32_t worker)
         : Job([](runtime::Job& job) { static_cast<Helper&>(job).owner.helpersSlice(static_cast<Helper&>(job)); }),
@@ -76,6 +112,11 @@ class Maintenance : private runtime::Job {
   };
 
   void slice();
+  bool reap();
+  bool awaitReapable(Reap& reap, LogPosition position);
+  static void onReapable(Reap& reap, Status status);
+  bool lacksReapWaiter() const;
+  void cancelReaps();
   log::Cleaner::Progress clean();
   void callHelpers();
   void call(Helper& helper);
@@ -102,6 +143,8 @@ class Maintenance : private runtime::Job {
   std::unique_ptr<Helper> dispatch_;  ///< of sole_
   bool has_one_processor_ = false;    ///< as of when cleaning began
   bool is_counted_ = false;           ///< among the workers that clean
+  std::array<Reap, 2> reaps_{Reap(*this, Durability::Buffered), Reap(*this, Durability::Sync)};
+  std::atomic<bool> log_has_ended_{false};  ///< what is not durable never will be
   std::atomic<bool> scheduled_{false};
   std::atomic<bool> poked_{false};
   std::atomic<bool> stop_{false};

@@ -194,12 +194,12 @@ runtime::Task<void> Master::forgetLapsedClients() {
       if (silent.empty()) break;
       const CoordinatorLink::ClientCheck check = co_await link_.checkClients(environment_.dispatch, silent);
       if (check.status != Status::Ok) break;
+      // First the valid ones: after an "over" no answer that is as old counts.
       for (size_t i = 0; i < silent.size(); ++i) {
-        if (check.valid[i]) {
-          results_.heard(silent[i], asked_ns, check.acknowledged[i]);
-        } else {
-          results_.forget(silent[i]);
-        }
+        if (check.valid[i]) results_.heard(silent[i], asked_ns, check.acknowledged[i]);
+      }
+      for (size_t i = 0; i < silent.size(); ++i) {
+        if (!check.valid[i]) results_.forget(silent[i], asked_ns);
       }
       after = silent.back();
       more = silent.size() == kClientsPerQuestion;

@@ -91,10 +91,6 @@ void MasterService::refuse(Request request, Status status) {
   request.reply(count(status), isRetryable(status) ? kRetryAfterUs : 0);
 }
 
-void MasterService::afterMutation() {
-  if (parts_.maintenance.isDue()) parts_.maintenance.poke();
-}
-
 void MasterService::replyAfter(Request request, TxMessage response, const ShowAfter& show_after) {
   if (show_after.isReached(parts_.log) || RC_MUTATION("show-before-durable")) {
     request.reply(std::move(response));
@@ -297,8 +293,8 @@ runtime::Task<Status> MasterService::confirmClient(runtime::Executor& executor, 
   CoordinatorLink::ClientCheck check = co_await parts_.link.checkClients(executor, {client});
   if (check.status != Status::Ok) co_return Status::RetryLater;
   if (!check.valid.front()) co_return Status::LeaseExpired;
-  parts_.results.admit(client, asked_ns, check.acknowledged.front());
-  co_return Status::Ok;
+  const bool admitted = parts_.results.admit(client, asked_ns, check.acknowledged.front());
+  co_return admitted ? Status::Ok : Status::RetryLater;
 }
 
 runtime::Task<void> MasterService::confirmClientAndMutate(Request request, Mutation mutation) {
@@ -331,7 +327,7 @@ void MasterService::answerMutation(Request request, Opcode opcode, const Answer&
     }
     return refuse(std::move(request), answer.status);
   }
-  afterMutation();
+  parts_.maintenance.afterMutations();
   TxMessage response = request.allocate(sizeof(wire::Increment::Response));
   if (opcode == Opcode::Increment) {
     response.appendHead(wire::Increment::Response{

@@ -82,7 +82,6 @@ class MasterService final {
   Status count(Status status);
   bool waitsHere(const rpc::Request& request) const;
   int64_t freshNowNs(const rpc::Request& request) const;
-  void afterMutation();
 
   const Parts parts_;
   Stats stats_;

@@ -240,8 +240,10 @@ runtime::Task<void> MasterService::multiMutate(Request request) {
     if (part.answer.status == Status::LeaseExpired && !confirmed) {
       const Status status = co_await confirmClient(request.executor(), ask.client);
       if (status != Status::Ok) {
-        // Earlier parts may have happened and are answered; this one and those behind it have not.
-        for (MutationPart& left : std::span(parts).subspan(i)) {
+        // Earlier parts may have happened and are answered; this one and those behind it have not. That its lease
+        // has ended nobody has said.
+        part.answer.status = count(status);
+        for (MutationPart& left : std::span(parts).subspan(i + 1)) {
           if (left.answer.status == Status::Ok) left.answer.status = count(status);
         }
         break;
@@ -253,7 +255,7 @@ runtime::Task<void> MasterService::multiMutate(Request request) {
     if (part.answer.is_duplicate) stats_.duplicates_answered.fetch_add(1, std::memory_order_relaxed);
     show_after.add(part.answer.show_after);
   }
-  afterMutation();
+  parts_.maintenance.afterMutations(parts.size());
   TxMessage response =
       request.allocate(sizeof(wire::MultiMutate::Response) + parts.size() * sizeof(wire::MultiMutate::ResponsePart));
   append(response, parts);

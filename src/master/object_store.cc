@@ -57,34 +57,38 @@ std::optional<Answer> ObjectStore::apply(const Mutation& mutation, Locking locki
   if (locking == Locking::Try) {
     auto stripe = index::StripeGuard::tryLock(parts_->index, mutation.hash);
     if (!stripe) return std::nullopt;
-    return applyLocked(mutation, *stripe);
+    return applyLocked(mutation, *stripe, LockWait::Brief);
   }
   const index::StripeGuard stripe(parts_->index, mutation.hash);
-  return applyLocked(mutation, stripe);
+  return applyLocked(mutation, stripe, LockWait::Any);
 }
 
-Answer ObjectStore::applyLocked(const Mutation& mutation, const index::StripeGuard& stripe) {
+/// @return nullopt: another thread has something that this needs for longer than `wait` says
+std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const index::StripeGuard& stripe,
+                                               LockWait wait) {
   const Tablet* tablet = nullptr;
   const Status status = parts_->tablets.check(mutation.table, mutation.hash, mutation.epoch, Access::Mutate, tablet);
-  if (status != Status::Ok) return {.status = status};
-  if (!parts_->lease.isValid(parts_->clock.nowNs())) return {.status = Status::LeaseUnknown};
+  if (status != Status::Ok) return Answer{.status = status};
+  if (!parts_->lease.isValid(parts_->clock.nowNs())) return Answer{.status = Status::LeaseUnknown};
 
-  const ResultTable::Lookup known = parts_->results.find(mutation.identity);
+  const ResultTable::Lookup known = parts_->results.find(mutation.identity, wait);
   if (known.verdict == ResultTable::Verdict::New) {
     const log::Replicator& replicator = parts_->log.replicator();
     const bool removes = mutation.opcode == Opcode::Remove;
     const Status writable = removes ? replicator.removeStatus() : replicator.writeStatus();
-    if (writable != Status::Ok) return {.status = writable};
+    if (writable != Status::Ok) return Answer{.status = writable};
   }
   switch (known.verdict) {
     case ResultTable::Verdict::Duplicate:
       return answerDuplicate(known, tablet->durability);
     case ResultTable::Verdict::Stale:
-      return {.status = Status::StaleSequence};
+      return Answer{.status = Status::StaleSequence};
     case ResultTable::Verdict::UnknownClient:
-      return {.status = Status::LeaseExpired};
+      return Answer{.status = Status::LeaseExpired};
     case ResultTable::Verdict::TooMany:
-      return {.status = Status::RetryLater};
+      return Answer{.status = Status::RetryLater};
+    case ResultTable::Verdict::Busy:
+      return std::nullopt;
     case ResultTable::Verdict::New:
       break;
   }
@@ -98,14 +102,14 @@ Answer ObjectStore::applyLocked(const Mutation& mutation, const index::StripeGua
     return false;
   });
   // Its version is lost, too: nothing can follow on it.
-  if (present.ref && isDamaged(state)) return {.status = damageOf(refOfDamaged(state))};
+  if (present.ref && isDamaged(state)) return Answer{.status = damageOf(refOfDamaged(state))};
   if (present.ref) present.entry = entry(present.ref);
   if (!present.ref && others >= kKeysPerHashMax && mutation.opcode != Opcode::Remove) {
-    return {.status = Status::TooLarge};
+    return Answer{.status = Status::TooLarge};
   }
 
-  const Answer answer = mutate(mutation, stripe, present, tablet->durability);
-  if (answer.status == Status::Ok) tablet->counters->writes.fetch_add(1, std::memory_order_relaxed);
+  const std::optional<Answer> answer = mutate(mutation, stripe, present, tablet->durability, wait);
+  if (answer && answer->status == Status::Ok) tablet->counters->writes.fetch_add(1, std::memory_order_relaxed);
   return answer;
 }
 
@@ -161,34 +165,34 @@ void ObjectStore::putIntoIndex(const index::StripeGuard& stripe, EntryRef presen
   }
 }
 
-Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present,
-                           Durability level) {
+std::optional<Answer> ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& stripe,
+                                          const Found& present, Durability level, LockWait wait) {
   const bool exists = isObject(present);
   const Version present_version = exists ? present.entry.version() : 0;
   Answer answer{.status = checkCondition(mutation, present_version), .version = present_version};
-  if (answer.status != Status::Ok) return logRefusal(mutation, answer, level);
+  if (answer.status != Status::Ok) return logRefusal(mutation, answer, level, wait);
 
   std::array<ByteSpan, 1> counter_piece;
   std::span<const ByteSpan> value = mutation.value;
   if (mutation.opcode == Opcode::Increment) {
     answer.status = increment(mutation, present, answer.value);
-    if (answer.status != Status::Ok) return logRefusal(mutation, answer, level);
+    if (answer.status != Status::Ok) return logRefusal(mutation, answer, level, wait);
     counter_piece = {bytesOf(answer.value)};
     value = counter_piece;
   }
 
   uint64_t value_bytes = 0;
   for (const ByteSpan& piece : value) value_bytes += piece.size();
-  if (!fits(mutation.key.size(), value_bytes, false)) return {.status = Status::TooLarge};
+  if (!fits(mutation.key.size(), value_bytes, false)) return Answer{.status = Status::TooLarge};
 
   const bool removes = mutation.opcode == Opcode::Remove;
   // Nothing to do, but the answer is a result all the same.
-  if (removes && !exists) return logRefusal(mutation, answer, level);
+  if (removes && !exists) return logRefusal(mutation, answer, level, wait);
   EntryGroup group;
   if (!removes) {
     if (!present.ref) {
       const Status room = parts_->index.prepareInsert(stripe);
-      if (room != Status::Ok) return {.status = room};
+      if (room != Status::Ok) return Answer{.status = room};
     }
     // Above the version of what is there, and of every object that ever was and is gone.
     answer.version = exists ? present_version + 1 : next_version_.fetch_add(1, std::memory_order_relaxed);
@@ -204,12 +208,15 @@ Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& s
   const bool is_left_behind = RC_MUTATION("leave-result-behind");
   std::optional<ResultTable::Record> others;
   const Status carried = exists && !is_left_behind ? findCarried(present.ref, others) : Status::Ok;
-  if (carried != Status::Ok) return {.status = carried};
+  if (carried != Status::Ok) return Answer{.status = carried};
   if (others) group.addResult(*others);
 
-  const auto appended =
-      parts_->log.append(group.entries(), removes ? log::AppendClass::Remove : log::AppendClass::Write);
+  const std::optional<Result<log::Appended>> placed =
+      parts_->log.append(group.entries(), removes ? log::AppendClass::Remove : log::AppendClass::Write, wait);
+  if (!placed) return std::nullopt;
+  const Result<log::Appended>& appended = *placed;
   if (!appended.ok()) return notAppended(appended.error());
+  // It is in the log: from here on there is no way back, and locks are waited for.
   answer.show_after = ShowAfter::at(level, appended->end);
   const EntryRef first = appended->refs[0];
   if (others) parts_->results.moveOut(present.ref, others->client, others->sequence, appended->refs[own + 1]);
@@ -223,11 +230,15 @@ Answer ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& s
   return answer;
 }
 
-Answer ObjectStore::logRefusal(const Mutation& mutation, Answer answer, Durability level) {
+std::optional<Answer> ObjectStore::logRefusal(const Mutation& mutation, Answer answer, Durability level,
+                                              LockWait wait) {
   EntryGroup group;
   group.addResult(mutation, answer);
   // It frees nothing, so it may not use what is kept for those that do.
-  const auto appended = parts_->log.append(group.entries(), log::AppendClass::Write);
+  const std::optional<Result<log::Appended>> placed =
+      parts_->log.append(group.entries(), log::AppendClass::Write, wait);
+  if (!placed) return std::nullopt;
+  const Result<log::Appended>& appended = *placed;
   if (!appended.ok()) return notAppended(appended.error());
   answer.show_after = ShowAfter::at(level, appended->end);
   parts_->results.insert(mutation.identity, EntryGroup::resultOf(mutation, answer), appended->refs[0], false);
@@ -265,16 +276,21 @@ void ObjectStore::retireTombstone(const index::StripeGuard& stripe, EntryRef tom
   }
   SpinGuard guard(removed_lock_);
   removed_[static_cast<size_t>(level)].push_back({hash, tombstone});
+  removed_count_[static_cast<size_t>(level)].fetch_add(1, std::memory_order_relaxed);
 }
 
-size_t ObjectStore::reapTombstones(size_t count_max) {
-  const size_t buffered = reapTombstones(Durability::Buffered, count_max);
-  return buffered + reapTombstones(Durability::Sync, count_max - buffered);
+ObjectStore::Reaped ObjectStore::reapTombstones(size_t count_max) {
+  Reaped reaped;
+  if (reaping_.exchange(true, std::memory_order_acquire)) return reaped;
+  reaped.waits_for.durable = reapTombstones(Durability::Buffered, count_max, reaped.count);
+  reaped.waits_for.flushed = reapTombstones(Durability::Sync, count_max, reaped.count);
+  reaping_.store(false, std::memory_order_release);
+  return reaped;
 }
 
-size_t ObjectStore::reapTombstones(Durability level, size_t count_max) {
-  size_t reaped = 0;
-  while (reaped < count_max) {
+/// @return what the oldest of those that are left waits for; no position: nothing is left, or there were too many
+LogPosition ObjectStore::reapTombstones(Durability level, size_t count_max, size_t& reaped) {
+  for (size_t left = count_max; left != 0; --left) {
     Removed oldest;
     {
       SpinGuard guard(removed_lock_);
@@ -289,18 +305,15 @@ size_t ObjectStore::reapTombstones(Durability level, size_t count_max) {
       const EntryView view = entry(candidate);
       return !isDamaged(view.state()) && view.type() == EntryType::Tombstone && hashOf(candidate) == oldest.hash;
     });
-    if (ref && !ShowAfter::isAt(parts_->log, level, ref)) break;  // in log order: the rest is younger
+    // In log order: the rest is younger.
+    if (ref && !ShowAfter::isAt(parts_->log, level, ref)) return parts_->log.endOf(ref);
     if (ref) RC_CHECK(parts_->index.erase(stripe, ref));
     SpinGuard guard(removed_lock_);
-    removed_[static_cast<size_t>(level)].pop_front();  // the only consumer is the background executor
+    removed_[static_cast<size_t>(level)].pop_front();  // whoever reaps is the only consumer
+    removed_count_[static_cast<size_t>(level)].fetch_sub(1, std::memory_order_relaxed);
     ++reaped;
   }
-  return reaped;
-}
-
-bool ObjectStore::hasTombstonesToReap() {
-  SpinGuard guard(removed_lock_);
-  return std::ranges::any_of(removed_, [](const auto& removed) { return !removed.empty(); });
+  return {};
 }
 
 void ObjectStore::raiseSafeVersion(Version version) {

@@ -131,7 +131,9 @@ class ObjectStore final : public log::EntryOwner {
   /// Carries out one mutation, or answers a repeated one from its record.
   ///
   /// LeaseExpired: the client is not known here: confirm its lease, ResultTable::admit() it, apply again. With
-  /// Locking::Try, nullopt if the stripe is taken: the dispatch thread hands over to a worker.
+  /// Locking::Try, nullopt if the stripe is taken, or if the client's results or the head of the log are for longer
+  /// than whoever has them runs: the dispatch thread hands over to a worker. Nothing has happened then. What is in the
+  /// log is brought to its end in any case, and waits for what it needs.
   std::optional<Answer> apply(const Mutation& mutation, Locking locking);
 
   // ---- moves and recoveries
@@ -169,9 +171,22 @@ class ObjectStore final : public log::EntryOwner {
 
   // ---- upkeep
 
-  /// Takes removed keys out of the index whose tombstones are as durable as their tables want; at most `count_max`.
-  size_t reapTombstones(size_t count_max);
-  bool hasTombstonesToReap();
+  struct Reaped {
+    size_t count = 0;
+    ShowAfter
+        waits_for;  ///< the position, by level, that the oldest of those that are left waits for; none: no position
+  };
+  /// Takes removed keys out of the index whose tombstones are as durable as their tables want; at most `count_max` of
+  /// each level. Any thread; nothing is done, and no position is told, while another one is at it.
+  /// Cost: 0.1 to 0.3 us each.
+  Reaped reapTombstones(size_t count_max);
+  /// Removed keys that are still in the index. Any thread; a load.
+  size_t tombstonesToReap(Durability level) const {
+    return removed_count_[static_cast<size_t>(level)].load(std::memory_order_relaxed);
+  }
+  size_t tombstonesToReap() const {
+    return tombstonesToReap(Durability::Buffered) + tombstonesToReap(Durability::Sync);
+  }
 
   /// Whether the objects of a range can be listed: see log::Integrity.
   Status rangeStatus() const { return parts_->log.integrity().rangeStatus(); }
@@ -210,14 +225,15 @@ class ObjectStore final : public log::EntryOwner {
   log::SafeVersionPayload safeVersion() override;
 
  private:
-  Answer applyLocked(const Mutation& mutation, const index::StripeGuard& stripe);
+  std::optional<Answer> applyLocked(const Mutation& mutation, const index::StripeGuard& stripe, LockWait wait);
   Answer answerDuplicate(const ResultTable::Lookup& known, Durability level) const;
   bool fits(uint64_t key_bytes, uint64_t value_bytes, bool has_expiry) const;
   static Status checkCondition(const Mutation& mutation, Version present);
   static Status increment(const Mutation& mutation, const Found& present, int64_t& sum);
   void putIntoIndex(const index::StripeGuard& stripe, log::EntryRef present, log::EntryRef ref);
-  Answer mutate(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present, Durability level);
-  Answer logRefusal(const Mutation& mutation, Answer answer, Durability level);
+  std::optional<Answer> mutate(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present,
+                               Durability level, LockWait wait);
+  std::optional<Answer> logRefusal(const Mutation& mutation, Answer answer, Durability level, LockWait wait);
   Status replayOne(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead);
   Status replayTombstone(const log::EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions& dead);
   Status replayOver(const log::EntryView& object, Version version, log::EntryRef present,
@@ -246,7 +262,7 @@ class ObjectStore final : public log::EntryOwner {
                        log::EntryRef& present) const;
   Status renewOne(TableId table, log::EntryRef seen, KeyHash hash, Version version, log::SideLog& side);
   void retireTombstone(const index::StripeGuard& stripe, log::EntryRef tombstone, KeyHash hash, Durability level);
-  size_t reapTombstones(Durability level, size_t count_max);
+  LogPosition reapTombstones(Durability level, size_t count_max, size_t& reaped);
 
   log::LogMemory& memory_;
   std::optional<Parts> parts_;
@@ -259,6 +275,8 @@ class ObjectStore final : public log::EntryOwner {
   SpinLock removed_lock_;  // a leaf
   // By durability of their tables: one that waits for a disk holds no others up.
   std::array<std::deque<Removed>, 2> removed_ RC_GUARDED_BY(removed_lock_);
+  std::array<std::atomic<size_t>, 2> removed_count_{};
+  std::atomic<bool> reaping_{false};  // by some thread
 };
 
 }  // namespace ramcore::master

@@ -14,26 +14,30 @@ void ResultTable::markDead(const Stored& stored) {
 void ResultTable::acknowledge(Client& client, Sequence acknowledged) {
   if (acknowledged <= client.acknowledged) return;
   client.acknowledged = acknowledged;
-  const auto end = client.results.upper_bound(acknowledged);
-  for (auto at = client.results.begin(); at != end; ++at) markDead(at->second);
-  client.results.erase(client.results.begin(), end);
+  client.results.eraseUpTo(acknowledged, [this](const Stored& stored) { markDead(stored); });
 }
 
-ResultTable::Lookup ResultTable::find(const wire::CallIdentity& identity) {
+ResultTable::Lookup ResultTable::find(const wire::CallIdentity& identity, LockWait wait) {
   Shard& shard = shardOf(identity.client);
-  SpinGuard guard(shard.lock);
+  if (!shard.lock.lock(wait)) return {Verdict::Busy, {}, {}};
+  const Lookup found = find(shard, identity);
+  shard.lock.unlock();
+  return found;
+}
+
+ResultTable::Lookup ResultTable::find(Shard& shard, const wire::CallIdentity& identity) {
   const auto found = shard.clients.find(identity.client);
   if (found == shard.clients.end()) return {Verdict::UnknownClient, {}, {}};
   Client& client = found->second;
   acknowledge(client, identity.acknowledged);
   if (identity.sequence <= client.acknowledged) return {Verdict::Stale, {}, {}};
-  const auto stored = client.results.find(identity.sequence);
-  if (stored == client.results.end() || RC_MUTATION("run-duplicate-again")) {
+  const Stored* const stored = client.results.find(identity.sequence);
+  if (stored == nullptr || RC_MUTATION("run-duplicate-again")) {
     if (!client.is_admitted) return {Verdict::UnknownClient, {}, {}};
     if (client.results.size() >= kResultsPerClientMax) return {Verdict::TooMany, {}, {}};
     return {Verdict::New, {}, {}};
   }
-  return {Verdict::Duplicate, stored->second.result, stored->second.record};
+  return {Verdict::Duplicate, stored->result, stored->record};
 }
 
 void ResultTable::insert(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record,
@@ -62,37 +66,40 @@ bool ResultTable::isAwaited(const wire::CallIdentity& identity) {
 void ResultTable::store(Client& client, const wire::CallIdentity& identity, const Stored& stored) {
   acknowledge(client, identity.acknowledged);
   if (identity.sequence <= client.acknowledged) return markDead(stored);
-  const auto [at, is_new] = client.results.try_emplace(identity.sequence, stored);
+  const auto [kept, is_new] = client.results.emplace(identity.sequence, stored);
   if (!is_new) {
     // A move or a recovery brings what is here already (an attempt was given up, or the log held two copies), or a
     // mutation of the code runs a call twice. The newer copy lies where a later recovery looks.
-    markDead(at->second);
-    at->second = stored;
+    markDead(*kept);
+    *kept = stored;
   }
 }
 
-void ResultTable::admit(ClientId client, int64_t now_ns, Sequence acknowledged) {
+bool ResultTable::admit(ClientId client, int64_t asked_ns, Sequence acknowledged) {
   Shard& shard = shardOf(client);
   SpinGuard guard(shard.lock);
+  if (asked_ns <= shard.over_asked_ns) return false;
   Client& known = shard.clients[client];
-  known.heard_ns = std::max(known.heard_ns, now_ns);
+  known.heard_ns = std::max(known.heard_ns, asked_ns);
   known.is_admitted = true;
   acknowledge(known, acknowledged);
+  return true;
 }
 
 void ResultTable::heard(ClientId client, int64_t now_ns, Sequence acknowledged) {
   Shard& shard = shardOf(client);
   SpinGuard guard(shard.lock);
   const auto found = shard.clients.find(client);
-  if (found == shard.clients.end()) return;
+  if (found == shard.clients.end() || now_ns <= shard.over_asked_ns) return;
   found->second.heard_ns = std::max(found->second.heard_ns, now_ns);
   found->second.is_admitted = true;
   acknowledge(found->second, acknowledged);
 }
 
-void ResultTable::forget(ClientId client) {
+void ResultTable::forget(ClientId client, int64_t asked_ns) {
   Shard& shard = shardOf(client);
   SpinGuard guard(shard.lock);
+  shard.over_asked_ns = std::max(shard.over_asked_ns, asked_ns);
   const auto found = shard.clients.find(client);
   if (found == shard.clients.end()) return;
   for (const auto& [sequence, stored] : found->second.results) markDead(stored);
@@ -179,10 +186,10 @@ void ResultTable::dropRange(TableId table, const HashRange& range, const std::fu
   for (Shard& shard : shards_) {
     SpinGuard guard(shard.lock);
     for (auto& [id, client] : shard.clients) {
-      std::erase_if(client.results, [&](const auto& one) {
-        const bool gone = one.second.result.table == table && range.contains(one.second.result.key_hash) &&
-                          !is_ours(one.second.result.key_hash);
-        if (gone) markDead(one.second);
+      client.results.eraseIf([&](const Stored& stored) {
+        const MutationResult& result = stored.result;
+        const bool gone = result.table == table && range.contains(result.key_hash) && !is_ours(result.key_hash);
+        if (gone) markDead(stored);
         return gone;
       });
     }

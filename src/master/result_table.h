@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "base/spin_lock.h"
 #include "base/status.h"
 #include "log/log.h"
+#include "master/call_results.h"
 #include "wire/message_header.h"
 
 namespace ramcore::master {
@@ -44,6 +46,7 @@ class ResultTable {
     Stale,          ///< the client has acknowledged it: a late copy, refuse
     UnknownClient,  ///< ask the coordinator whether its lease is valid, then admit() it and look again
     TooMany,        ///< the client has not acknowledged kResultsPerClientMax others: later
+    Busy,           ///< nobody knows: another thread has had the lock for longer than was to be waited
   };
   struct Lookup {
     Verdict verdict;
@@ -52,7 +55,7 @@ class ResultTable {
   };
 
   /// Looks a call up and notes what the client acknowledges: records up to `identity.acknowledged` are forgotten.
-  Lookup find(const wire::CallIdentity& identity);
+  Lookup find(const wire::CallIdentity& identity, LockWait wait = LockWait::Any);
   /// Keeps the result of a call that find() called New; the caller holds the key's stripe since. If the client was
   /// forgotten meanwhile its lease is over, and nobody will ask.
   /// @param is_carried  `record` is the object, which carries it
@@ -63,12 +66,15 @@ class ResultTable {
   /// Keeps a result that a move or a recovery brings; `record` is the copy in our own log. A client that is unknown
   /// here stays so: its repeated call is answered, a new one waits until the coordinator has confirmed its lease.
   void take(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record);
-  /// The coordinator has confirmed the lease of `client`, in answer to a question sent at `now_ns`.
+  /// The coordinator has confirmed the lease of `client`, in answer to a question sent at `asked_ns`. False, and
+  /// nothing happens, if that is not newer than a question to which it has said of some client that its lease is over:
+  /// it may be this one, and the answer late. Ask again.
   /// @param acknowledged  what the client has told the coordinator: here its records may be gone, and whoever took them
   ///                      over from a dead server did not get those that were dropped before
-  void admit(ClientId client, int64_t now_ns, Sequence acknowledged = Sequence());
-  /// The coordinator has confirmed that the lease of `client` is over: everything about it goes.
-  void forget(ClientId client);
+  bool admit(ClientId client, int64_t asked_ns, Sequence acknowledged = Sequence());
+  /// The coordinator has confirmed that the lease of `client` is over, in answer to a question sent at `asked_ns`:
+  /// everything about it goes.
+  void forget(ClientId client, int64_t asked_ns);
   /// Clients with ids above `after` whose last confirmation is older than `before_ns`: the `count_max` lowest, in
   /// order.
   /// @param with_results  only those of whose calls something is kept
@@ -117,27 +123,28 @@ class ResultTable {
   struct Client {
     Sequence acknowledged;
     int64_t heard_ns = 0;
-    bool is_admitted = false;            // its lease was confirmed to this master
-    std::map<Sequence, Stored> results;  // few: calls in flight of one client on this master
+    bool is_admitted = false;     // its lease was confirmed to this master
+    CallResults<Stored> results;  // few: calls in flight of one client on this master
   };
   struct Shard {
     mutable SpinLock lock;
     std::map<ClientId, Client> clients RC_GUARDED_BY(lock);
+    int64_t over_asked_ns RC_GUARDED_BY(lock) =
+        std::numeric_limits<int64_t>::min();  // the newest "over" of some client
   };
   static constexpr size_t kShardCount = 16;
   /// What is kept of a call, if its record is `record`; else nullptr.
   template <typename AnyShard>
   static auto find(AnyShard& shard, ClientId client, Sequence sequence, log::EntryRef record) RC_REQUIRES(shard.lock) {
     const auto found = shard.clients.find(client);
-    decltype(&found->second.results.begin()->second) stored = nullptr;
-    if (found == shard.clients.end()) return stored;
-    const auto at = found->second.results.find(sequence);
-    if (at != found->second.results.end() && at->second.record == record) stored = &at->second;
-    return stored;
+    decltype(found->second.results.find(sequence)) stored = nullptr;
+    if (found != shard.clients.end()) stored = found->second.results.find(sequence);
+    return stored != nullptr && stored->record == record ? stored : nullptr;
   }
   Shard& shardOf(ClientId client) { return shards_[client.value % kShardCount]; }
   const Shard& shardOf(ClientId client) const { return shards_[client.value % kShardCount]; }
 
+  Lookup find(Shard& shard, const wire::CallIdentity& identity) RC_REQUIRES(shard.lock);
   void acknowledge(Client& client, Sequence acknowledged);
   void store(Client& client, const wire::CallIdentity& identity, const Stored& stored);
   void markDead(const Stored& stored);

@@ -20,7 +20,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 
 # Vendor header (a pattern of the included path) -> files under src/ that may include it.
 VENDOR_RULES = [
-    (r"boost/|asio\.hpp$", r"transport/tcp/asio\.h"),
+    (r"boost/circular_buffer", r"master/call_results\.h"),
+    (r"boost/(?!circular_buffer)|asio\.hpp$", r"transport/tcp/asio\.h"),
     (r"spdlog/|fmt/", r"base/trace\.cc"),
     (r"google/protobuf/|.*\.pb\.h$", r"wire/.*|(client|master|backup|coordinator)/.*\.cc"),
     (r"CLI/|nlohmann/|prometheus/|civetweb", None),
@@ -248,6 +249,8 @@ PLANTED = [
     ("src/rpc/up.h", '#pragma once\n#include "client/client.h"\n', "rpc may not use client"),
     ("src/rpc/api.cc", '#include "ramcore/client.h"\n', "above rpc"),
     ("src/transport/tcp/tcp.cc", "#include <boost/asio.hpp>\n", "vendor header"),
+    ("src/master/asio.cc", "#include <boost/asio.hpp>\n", "vendor header"),
+    ("src/master/ring.cc", "#include <boost/circular_buffer.hpp>\n", "vendor header"),
     ("src/log/trace.cc", "  #  include <spdlog/spdlog.h>\n", "vendor header"),
     ("src/master/pb.h", "#pragma once\n#include <google/protobuf/message.h>\n", "vendor header"),
     ("src/master/pb2.h", '#pragma once\n#include "wire/control.pb.h"\n', "vendor header"),

@@ -298,6 +298,31 @@ TEST_F(MasterServiceTest, MultiMutateRunsEachPartOnce) {
   EXPECT_EQ(read("aaaaaaaa").status, Status::NotFound);
 }
 
+// Only the coordinator can say that a lease is over, and the client would give up an identity that is valid.
+TEST_F(MasterServiceTest, WithoutACoordinatorAMultiMutateOfANewClientHasToWait) {
+  using Kind = wire::MultiMutate::Kind;
+  const auto request =
+      join({bytesOf(wire::MultiMutate::Request{
+                .header = header(Opcode::MultiMutate), .client = ClientId(1), .acknowledged = Sequence(0), .count = 3}),
+            mutatePart(1, "a", "one", Kind::Write), mutatePart(2, "b", "two", Kind::Write),
+            mutatePart(3, "c", "three", Kind::Write)});
+  const auto statuses = [&] {
+    const auto call = world.send(request);
+    EXPECT_EQ(call->outcome(), Status::Ok);
+    const std::string answer = bytesOfAnswer(*call);
+    wire::Cursor cursor(asBytes(answer));
+    wire::MultiMutate::Response response{};
+    EXPECT_TRUE(cursor.take(response));
+    std::vector<Status> found;
+    for (wire::MultiMutate::ResponsePart part{}; cursor.take(part);) found.push_back(part.status);
+    return found;
+  };
+  world.network.partition("coordinator", "server1");
+  EXPECT_EQ(statuses(), std::vector<Status>(3, Status::RetryLater));
+  world.network.healAll();
+  EXPECT_TRUE(world.runUntil([&] { return statuses() == std::vector<Status>(3, Status::Ok); }));
+}
+
 // ---- scans
 
 struct Page {

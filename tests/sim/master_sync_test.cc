@@ -243,5 +243,67 @@ TEST_F(MasterSyncTest, HalvesInheritTheLevel) {
       "a write to a half");
 }
 
+// ---- removed keys
+
+class MasterRemovedKeysTest : public MasterSyncTest {
+ protected:
+  const master::Master& master() { return world.servers[server_]->master(); }
+  uint64_t entryCount() { return master().index().entryCount(); }
+  void change(Opcode opcode, uint32_t table, int count) {
+    std::vector<Call> calls;
+    for (int i = 0; i < count; ++i) {
+      const std::string_view value = opcode == Opcode::Write ? "value" : "";
+      calls.push_back(beginMutation(opcode, table, "key" + std::to_string(i), value, ++sequence_));
+    }
+    for (const Call& call : calls) ASSERT_TRUE(ends(call));
+  }
+
+  uint64_t sequence_ = 0;
+};
+
+// Nothing else is called that could make somebody look.
+TEST_F(MasterRemovedKeysTest, LeaveAnIdleServerWhenTheirTombstonesAreDurable) {
+  for (const uint32_t table : {kTable, kSyncTable}) {
+    change(Opcode::Write, table, 1000);
+    EXPECT_EQ(entryCount(), 1000u);
+    change(Opcode::Remove, table, 1000);
+    world.runFor(kNanosPerSecond);
+    EXPECT_EQ(entryCount(), 0u) << table;
+  }
+}
+
+TEST_F(MasterRemovedKeysTest, OfASyncTableLeaveWhenTheyAreFlushedAndHoldNoOthersUp) {
+  change(Opcode::Write, kSyncTable, 100);
+  change(Opcode::Write, kTable, 100);
+  holdFlushes(true);
+  std::vector<Call> calls;
+  for (int i = 0; i < 100; ++i) {
+    calls.push_back(beginMutation(Opcode::Remove, kSyncTable, "key" + std::to_string(i), "", ++sequence_));
+  }
+  world.runFor(100 * kNanosPerMilli);
+  becomesDurable();
+  EXPECT_EQ(entryCount(), 200u) << "nobody may be told that it is absent";
+  change(Opcode::Remove, kTable, 100);
+  world.runFor(kNanosPerSecond);
+  EXPECT_EQ(entryCount(), 100u);
+  holdFlushes(false);
+  for (const Call& call : calls) ASSERT_TRUE(ends(call));
+  world.runFor(kNanosPerSecond);
+  EXPECT_EQ(entryCount(), 0u);
+}
+
+// Somebody waits for flushes that do not come any more.
+TEST_F(MasterRemovedKeysTest, DoNotKeepAServerFromStopping) {
+  change(Opcode::Write, kSyncTable, 1);
+  holdFlushes(true);
+  const Call removal = beginMutation(Opcode::Remove, kSyncTable, "key0", "", ++sequence_);
+  world.runFor(100 * kNanosPerMilli);
+  ASSERT_EQ(master().store().tombstonesToReap(), 1u);
+  world.servers[server_]->stopInOrder();
+  EXPECT_TRUE(world.runUntil([&] { return world.servers[server_]->hasStopped(); }));
+  holdFlushes(false);
+  EXPECT_TRUE(ends(removal)) << "who waits for the flush is another one";
+}
+
 }  // namespace
 }  // namespace ramcore::sim::raw

@@ -384,7 +384,18 @@ TEST(MemoryScrub, ItIsSaidInTimeThatNobodyHasTheBytesAndTakenBackLater) {
   flipping.prepare();
   ASSERT_TRUE(flipping.runUntil([&] { return flipping.isDone(); }));
   const auto& servers = flipping.cluster().servers;
-  const auto first = flipping.somePlace();
+  // Of a server with some closed segments, of which few have many.
+  const auto closed = [&](const Flipping::Place& place) {
+    std::vector<log::Segment*> segments;
+    log::Log& log = flipping.logOf(place);
+    for (uint32_t slot = 0; slot < log.pool().slotCount(); ++slot) {
+      log::Segment& segment = log.pool().slot(slot);
+      if (segment.state() == log::SegmentState::Closed && log.isListed(segment)) segments.push_back(&segment);
+    }
+    return segments;
+  };
+  std::optional<Flipping::Place> first;
+  for (int i = 0; i < 100 && (!first || closed(*first).size() < 3); ++i) first = flipping.somePlace();
   ASSERT_TRUE(first);
   log::Log& log = flipping.logOf(*first);
   for (size_t i = 0; i < servers.size(); ++i) {
@@ -393,14 +404,12 @@ TEST(MemoryScrub, ItIsSaidInTimeThatNobodyHasTheBytesAndTakenBackLater) {
     }
   }
   const uint64_t found_before = flipping.found();
-  uint32_t flipped = 0;
-  for (uint32_t slot = 0; slot < log.pool().slotCount(); ++slot) {
-    log::Segment& segment = log.pool().slot(slot);
-    if (segment.state() != log::SegmentState::Closed || !log.isListed(segment)) continue;
-    flipping.flip({.server = first->server, .ref = segment.refAt(0), .bit = 8 * 9});
-    ++flipped;
-  }
+  const std::vector<log::Segment*> segments = closed(*first);
+  const auto flipped = static_cast<uint32_t>(segments.size());
   ASSERT_GE(flipped, 3u);
+  for (log::Segment* segment : segments) {
+    flipping.flip({.server = first->server, .ref = segment->refAt(0), .bit = 8 * 9});
+  }
   flipping.find(*first);
   ASSERT_EQ(flipping.found(), found_before + flipped);
   EXPECT_EQ(log.integrity().rangeStatus(), Status::RetryLater);

@@ -166,23 +166,38 @@ TEST_F(ResultTableTest, ForgettingAClientTakesEverything) {
   take(identity(1, 1), 1);
   take(identity(1, 2), 2);
   take(identity(17, 1), 3);  // the same shard
-  results_.forget(ClientId(1));
-  results_.forget(ClientId(99));
+  results_.forget(ClientId(1), 10);
+  results_.forget(ClientId(99), 10);
   EXPECT_EQ(verdict(identity(1, 1)), Verdict::UnknownClient);
   EXPECT_EQ(verdict(identity(17, 1)), Verdict::Duplicate);
   EXPECT_EQ(results_.recordCount(), 1u);
-  results_.forget(ClientId(17));
+  results_.forget(ClientId(17), 10);
   EXPECT_EQ(liveBytes(), before);
 }
 
 TEST_F(ResultTableTest, AResultOfAClientThatWasForgottenMeanwhileIsDead) {
   results_.admit(ClientId(1), 0);
   EXPECT_EQ(verdict(identity(1, 1)), Verdict::New);
-  results_.forget(ClientId(1));
+  results_.forget(ClientId(1), 10);
   const int64_t before = liveBytes();
   insert(identity(1, 1), 1);
   EXPECT_EQ(results_.clientCount(), 0u);
   EXPECT_EQ(liveBytes(), before);
+}
+
+// Answers overtake each other: this one was given before the client's lease ended.
+TEST_F(ResultTableTest, AClientWhoseLeaseIsOverIsNotAdmittedByALateAnswer) {
+  EXPECT_TRUE(results_.admit(ClientId(1), 100));
+  results_.forget(ClientId(1), 200);
+  EXPECT_FALSE(results_.admit(ClientId(1), 150));
+  EXPECT_FALSE(results_.admit(ClientId(1), 200));
+  EXPECT_EQ(verdict(identity(1, 1)), Verdict::UnknownClient);
+  // It has come back with a move. A late answer says nothing of it either.
+  take(identity(1, 5), 42);
+  results_.heard(ClientId(1), 150);
+  EXPECT_EQ(verdict(identity(1, 6)), Verdict::UnknownClient);
+  EXPECT_TRUE(results_.admit(ClientId(1), 201));
+  EXPECT_EQ(verdict(identity(1, 6)), Verdict::New);
 }
 
 TEST_F(ResultTableTest, OneClientCannotPinMoreThanItsShare) {
