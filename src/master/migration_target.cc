@@ -74,6 +74,7 @@ Result<MigrationTarget::Progress> MigrationTarget::progress(TabletId tablet) con
   progress.bytes = pull.bytes.load();
   progress.fraction = pull.fraction.load();
   progress.first_segment = pull.first_segment.load();
+  progress.lacks_places = pull.lacks_places.load() || progress.status == Status::TooFewReplicas;
   return progress;
 }
 
@@ -106,31 +107,37 @@ runtime::Detached MigrationTarget::run(std::shared_ptr<Pull> pull) {
 }
 
 // The contents go into a side log, which no other append waits for. It joins the log also when the pull failed: until
-// somebody purges the range, the index refers to what is in it.
+// somebody purges the range, the index refers to what is in it. Where that finds no places it is given up instead: the
+// source has everything, and answers for it again.
 runtime::Task<Status> MigrationTarget::runSteps(Pull& pull) {
+  const TabletIntake::Patience patience{pull.lacks_places, pull.cancelled, stopping_};
+  Status status = co_await prepare(pull, patience);
+  if (status != Status::Ok) co_return status;
   log::SideLog side(parts_.log, parts_.log.replicator());
-  Status status = co_await takeContents(pull, side);
-  const Status joined = co_await intake_.join(side, stopping_);
-  co_return status == Status::Ok ? joined : status;
+  status = co_await pullAll(pull, wire::Opcode::Pull, pull.tablet.range.first, side);
+  if (status == Status::Ok) {
+    status = co_await pullAll(pull, wire::Opcode::PullResults, pull.tablet.range.first, side);
+  }
+  Status joined = co_await intake_.join(side, stopping_, &patience);
+  if (status == Status::Ok) status = joined;
+  while (joined == Status::TooFewReplicas) {
+    const bool is_gone = co_await intake_.forsake(side, std::span(&pull.tablet, 1));
+    if (is_gone) break;
+    joined = co_await intake_.join(side, stopping_, &patience);
+  }
+  co_return status;
 }
 
-runtime::Task<Status> MigrationTarget::takeContents(Pull& pull, log::SideLog& side) {
+runtime::Task<Status> MigrationTarget::prepare(Pull& pull, const TabletIntake::Patience& patience) {
   co_await awaitFormer(pull);
   intake_.evict(pull.tablet);
   Status status = co_await intake_.purge(pull.tablet, pull.cancelled);
   if (status != Status::Ok) co_return status;
   SegmentId head;
-  status = co_await intake_.roll(pull.cancelled, head);
+  status = co_await intake_.roll(pull.cancelled, head, &patience);
   if (status != Status::Ok) co_return status;
   pull.first_segment.store(head);
-  status = intake_.add(pull.tablet, head, pull.cancelled);
-  if (status != Status::Ok) co_return status;
-
-  status = co_await pullAll(pull, wire::Opcode::Pull, pull.tablet.range.first, side);
-  if (status == Status::Ok) {
-    status = co_await pullAll(pull, wire::Opcode::PullResults, pull.tablet.range.first, side);
-  }
-  co_return status;
+  co_return intake_.add(pull.tablet, head, pull.cancelled);
 }
 
 runtime::Task<void> MigrationTarget::awaitFormer(Pull& pull) {

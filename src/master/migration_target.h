@@ -69,12 +69,13 @@ class MigrationTarget {
     std::atomic<uint64_t> bytes{0};
     std::atomic<double> fraction{0};
     std::atomic<SegmentId> first_segment{};
+    std::atomic<bool> lacks_places{false};
   };
   struct Slice;
 
   runtime::Detached run(std::shared_ptr<Pull> pull);
   runtime::Task<Status> runSteps(Pull& pull);
-  runtime::Task<Status> takeContents(Pull& pull, log::SideLog& side);
+  runtime::Task<Status> prepare(Pull& pull, const TabletIntake::Patience& patience);
   runtime::Task<void> awaitFormer(Pull& pull);
   runtime::Task<Status> pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor, log::SideLog& side);
   runtime::Task<Status> pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, Slice& slice);

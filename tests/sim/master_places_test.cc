@@ -151,5 +151,100 @@ TEST_F(MasterPlacesTest, AnAttemptThatIsGivenUpWaitsForNoPlaces) {
   expectRecovered(6);
 }
 
+// It joins early because its memory is full, waits for copies of what joins, or for the head with which it does.
+TEST_F(MasterPlacesTest, AServerThatStopsOverAnEarlyJoinStopsInOrder) {
+  liveLong();
+  addBackup();
+  for (const Lacking lacking : {Lacking::Sides, Lacking::Heads}) {
+    SimServer::Options replicated;
+    replicated.replication.at_once = false;
+    const size_t stopped = world.addServer(replicated);
+    const auto progress = [&] {
+      control::PullProgressRequest ask;
+      ask.set_tablet(5);
+      control::PullProgressResponse found;
+      EXPECT_TRUE(wire::parseControl(asBytes(world.command(Opcode::PullProgress, ask, stopped)->text()), found));
+      return found;
+    };
+    ASSERT_EQ(recover(wholeTable(2), stopped), Status::Ok);
+    ASSERT_TRUE(world.runUntil([&] { return progress().objects() != 0; }));
+    world.servers[stopped]->replicator()->lackPlaces(lacking);
+    ASSERT_TRUE(world.runUntil([&] { return progress().lacks_places(); }));
+    EXPECT_LT(progress().fraction(), 1) << "it is not through";
+    world.servers[stopped]->stopInOrder();
+    EXPECT_TRUE(world.runUntil([&] { return world.servers[stopped]->hasStopped(); }));
+  }
+}
+
+// ---- moves
+
+class MovePlacesTest : public MasterServiceTest {
+ protected:
+  MovePlacesTest() {
+    SimServer::Options replicated;
+    replicated.replication.at_once = false;
+    to_ = world.addServer(replicated);
+    for (int i = 0; i < 50; ++i) EXPECT_EQ(write("key" + std::to_string(i), "value", ++sequence_).status, Status::Ok);
+    EXPECT_EQ(freeze(1, 1), Status::Ok);
+  }
+  SimReplicator& replicator() { return *world.servers[to_]->replicator(); }
+  Status beginPull(uint64_t epoch) { return pull(1, 0, kLast, 1, epoch, to_, 0); }
+  void lackFirst(Lacking lacking) {
+    ASSERT_TRUE(world.runUntil([&] { return world.servers[to_]->master().log()->headId() != SegmentId(); }));
+    replicator().lackPlaces(lacking);
+  }
+  control::PullProgressResponse progressNow() {
+    control::PullProgressRequest ask;
+    ask.set_tablet(1);
+    control::PullProgressResponse found;
+    EXPECT_TRUE(wire::parseControl(asBytes(world.command(Opcode::PullProgress, ask, to_)->text()), found));
+    return found;
+  }
+
+  size_t to_ = 0;
+  uint64_t sequence_ = 0;
+};
+
+// The source is frozen meanwhile: it is told in time to answer again.
+TEST_F(MovePlacesTest, AMoveThatFindsNoPlacesEndsAndTheNextOneIsWhole) {
+  uint64_t epoch = 1;
+  for (const Lacking lacking : {Lacking::Sides, Lacking::Heads}) {
+    lackFirst(lacking);
+    const size_t places = replicator().placeCount();
+    ASSERT_EQ(beginPull(++epoch), Status::Ok);
+    EXPECT_EQ(static_cast<Status>(pullEnd(1, to_).status()), Status::TooFewReplicas);
+    replicator().lackPlaces(Lacking::Nothing);
+    EXPECT_TRUE(world.runUntil([&] { return replicator().placeCount() <= places; }));
+    EXPECT_EQ(world.servers[to_]->master().index().entryCount(), 0u);
+  }
+  ASSERT_EQ(beginPull(++epoch), Status::Ok);
+  EXPECT_EQ(static_cast<Status>(pullEnd(1, to_).status()), Status::Ok);
+  ASSERT_EQ(take(1, 0, kLast, epoch, to_, false), Status::Ok);
+  EXPECT_EQ(read("key7", epoch, to_).value, "value");
+}
+
+TEST_F(MovePlacesTest, OneThatWasGivenUpHoldsTheNextOneUpForNoPlaces) {
+  for (const Lacking lacking : {Lacking::Sides, Lacking::Heads}) {
+    const uint64_t epoch = lacking == Lacking::Sides ? 2 : 4;
+    lackFirst(lacking);
+    ASSERT_EQ(beginPull(epoch), Status::Ok);
+    ASSERT_TRUE(world.runUntil([&] { return progressNow().lacks_places(); }));
+    ASSERT_EQ(drop(1, epoch, to_), Status::Ok);
+    const int64_t begun_ns = world.scheduler.nowNs();
+    ASSERT_EQ(beginPull(epoch + 1), Status::Ok);
+    EXPECT_EQ(static_cast<Status>(pullEnd(1, to_).status()), Status::TooFewReplicas) << "it has the places to itself";
+    EXPECT_LT(world.scheduler.nowNs() - begun_ns, master::TabletIntake::kPatienceNs * 3 / 2);
+    replicator().lackPlaces(Lacking::Nothing);
+  }
+}
+
+TEST_F(MovePlacesTest, AServerThatStopsOverAMoveStopsInOrder) {
+  lackFirst(Lacking::Sides);
+  ASSERT_EQ(beginPull(2), Status::Ok);
+  ASSERT_TRUE(world.runUntil([&] { return progressNow().lacks_places(); }));
+  world.servers[to_]->stopInOrder();
+  EXPECT_TRUE(world.runUntil([&] { return world.servers[to_]->hasStopped(); }));
+}
+
 }  // namespace
 }  // namespace ramcore::sim::raw

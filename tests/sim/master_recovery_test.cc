@@ -382,22 +382,7 @@ TEST_F(MasterRecoveryTest, ARecoveryThatIsGivenUpIsPulledInstead) {
 
 /// A log that is longer than the memory and replayed oldest first: what died has to be cleaned while it is replayed.
 TEST_F(MasterRecoveryTest, ALongLogFitsIfWhatLivesDoes) {
-  SimServer::Options large;
-  large.log.memory_bytes *= 8;
-  const size_t dead = world.addServer(large);
-  ASSERT_EQ(take(2, 0, kLast, 1, dead), Status::Ok);
-  for (int round = 0; round < 70; ++round) {
-    for (uint64_t number = 0; number < 10; ++number) {
-      put(number, uniqueValueBytes(++value_number, 5000), dead);
-    }
-  }
-  const SegmentBytes segments = copyLog(world.servers[dead]->master());
-  uint64_t bytes_total = 0;
-  for (const auto& [id, bytes] : segments) {
-    log[1'000'000 - id] = bytes;
-    bytes_total += bytes.size();
-  }
-  ASSERT_GT(bytes_total, 3 * log::LogConfig::forTest().memory_bytes);
+  liveLong();
   addBackup();
   ASSERT_EQ(recoverAll(2), Status::Ok);
   ASSERT_EQ(take(5, 0, kLast, 2, 1, false), Status::Ok);

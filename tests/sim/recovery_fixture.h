@@ -94,6 +94,24 @@ class MasterRecoveryTest : public MasterServiceTest {
                                                 ? integerBytes(static_cast<uint64_t>(call.answer.counter))
                                                 : call.value};
   }
+  /// Another server lived, and its log is longer than the memory of those that recover it, by far. Much of it is dead.
+  void liveLong() {
+    SimServer::Options large;
+    large.log.memory_bytes *= 8;
+    const size_t dead = world.addServer(large);
+    ASSERT_EQ(take(2, 0, kLast, 1, dead), Status::Ok);
+    for (int round = 0; round < 70; ++round) {
+      for (uint64_t number = 0; number < 10; ++number) {
+        put(number, uniqueValueBytes(++value_number, 5000), dead);
+      }
+    }
+    uint64_t bytes_total = 0;
+    for (const auto& [id, bytes] : copyLog(world.servers[dead]->master())) {
+      log[1'000'000 - id] = bytes;
+      bytes_total += bytes.size();
+    }
+    ASSERT_GT(bytes_total, 3 * log::LogConfig::forTest().memory_bytes);
+  }
   void die() {
     log = copyLog(world.servers[kDead]->master());
     world.network.partition("server1", "server2");
