@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "runtime/real/private_directory.h"
 
@@ -106,6 +107,32 @@ TEST(PrivateDirectory, IsForThisUserAndItsParentsAreAsUsual) {
   EXPECT_TRUE(makePrivateDirectory(folder + "/file"));
   EXPECT_TRUE(makePrivateDirectory(folder + "/file/below"));
   umask(usual);
+  std::filesystem::remove_all(folder);
+}
+
+std::vector<std::string>& flushedDirectories() {
+  static std::vector<std::string> flushed;
+  return flushed;
+}
+
+TEST(PrivateDirectory, ItsNameAndThoseOfItsParentsAreFlushed) {
+  std::string pattern = std::filesystem::temp_directory_path() / "ramcore-private-XXXXXX";
+  const std::string folder = std::filesystem::canonical(mkdtemp(pattern.data()));
+  const auto note = [](int descriptor) {
+    flushedDirectories().push_back(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(descriptor)));
+    return 0;
+  };
+  flushedDirectories().clear();
+  EXPECT_FALSE(makePrivateDirectory(folder + "/a/b/c", note));
+  EXPECT_EQ(flushedDirectories(), (std::vector<std::string>{folder, folder + "/a", folder + "/a/b"}));
+  flushedDirectories().clear();
+  EXPECT_FALSE(makePrivateDirectory(folder + "/a/b/c", note));
+  EXPECT_EQ(flushedDirectories(), std::vector<std::string>{}) << "all are there";
+  const auto fail = [](int) {
+    errno = EIO;
+    return -1;
+  };
+  EXPECT_EQ(makePrivateDirectory(folder + "/a/d", fail), std::errc::io_error);
   std::filesystem::remove_all(folder);
 }
 
