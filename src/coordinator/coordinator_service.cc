@@ -271,6 +271,7 @@ void CoordinatorService::renewServer(Request request) {
   response.set_lease_ns(services_.membership.leaseNs());
   response.set_membership(services_.membership.version());
   response.set_start(services_.history.start());
+  response.set_clock_ns(services_.journal.nowNs());
   // Before, it would follow what may be an older copy, and take the right state for one when that is back.
   if (services_.membership.isSettled()) {
     wire::fillChange(services_.history.latest(), *response.mutable_change());

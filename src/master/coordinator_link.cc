@@ -203,6 +203,10 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
         continue;
       }
       lease_ns_ = std::min(response.lease_ns(), kLeaseNsMax);
+      if (!hasKeptTime(response, sent_ns)) {
+        last = Status::RetryLater;  // soon: where the clock goes on as it should, that one counts
+        continue;
+      }
       lease_.renewed(sent_ns, lease_ns_);
       noteMembership(response.membership());
     }
@@ -214,6 +218,20 @@ runtime::Task<void> CoordinatorLink::renewUntilStopped() {
     tellOfRenewal(status, told);
     last = status;
   }
+}
+
+// If not, what was granted before may be over for the coordinator, and what it grants now began for it longer ago than
+// this machine's clock says, which may have stood still between question and answer.
+bool CoordinatorLink::hasKeptTime(const control::RenewServerLeaseResponse& response, int64_t sent_ns) {
+  const int64_t lost_ns =
+      clock_watch_.lostNs(response.start(), response.clock_ns(), sent_ns, executor_.clock().nowNs());
+  if (lost_ns == 0) return true;
+  lease_.lapse();
+  trace_.warning(
+      "the coordinator has seen " + std::to_string(lost_ns / runtime::kNanosPerMilli) +
+      " ms pass that are missing here: this machine was frozen together with its clock (a snapshot, or a move to "
+      "another host), or its clock is slow; serving nobody until the lease is renewed");
+  return false;
 }
 
 // Once until there is something else to tell. How an absence shows changes from one attempt to the next.

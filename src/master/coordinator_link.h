@@ -6,6 +6,7 @@
 #include "base/result.h"
 #include "base/trace.h"
 #include "master/change_keeper.h"
+#include "master/clock_watch.h"
 #include "master/members.h"
 #include "master/replica_manager.h"
 #include "master/server_lease.h"
@@ -95,6 +96,7 @@ class CoordinatorLink final : public FloorKeeper {
   runtime::Task<Status> askToEnlist(const ServerDescription& self, ChangeRef named,
                                     wire::control::EnlistResponse& response);
   runtime::Task<void> renewUntilStopped();
+  bool hasKeptTime(const wire::control::RenewServerLeaseResponse& response, int64_t sent_ns);
   void tellOfRenewal(Status status, Status& told);
   runtime::Task<void> sayGoodbye();
   void noteMembership(uint64_t version);
@@ -112,6 +114,7 @@ class CoordinatorLink final : public FloorKeeper {
   ClusterId cluster_;
   uint64_t nonce_ = 0;
   int64_t lease_ns_ = 0;
+  ClockWatch clock_watch_;
   uint64_t membership_wanted_ = 0;  // as the coordinator last said
   uint64_t membership_ = 0;         // as onMembers() was told
   bool asking_members_ = false;

@@ -21,6 +21,8 @@ class ServerLease {
     while (known < until && !valid_until_ns_.compare_exchange_weak(known, until, std::memory_order_relaxed)) {
     }
   }
+  /// What was granted counts no more: it may be over, and this machine has not noticed. Until it is renewed().
+  void lapse() { valid_until_ns_.store(0, std::memory_order_relaxed); }
   /// Final: the coordinator said that this server is dead.
   void end() { fenced_.store(true, std::memory_order_relaxed); }
 

@@ -127,6 +127,9 @@ class CoordinatorLinkTest : public ::testing::Test {
     response.set_lease_ns(lease_ns_);
     response.set_membership(version_);
     response.set_start(start_);
+    // The same clock, and what the server's has missed.
+    missed_ns_ += missed_each_time_ns_;
+    response.set_clock_ns(coordinator_.clock.nowNs() + missed_ns_);
     rpc::replyControl(std::move(request), response);
   }
   void raiseFloor(rpc::Request request) {
@@ -211,6 +214,8 @@ class CoordinatorLinkTest : public ::testing::Test {
   ChangeRef change_{.start = 5, .number = 100};
   uint64_t start_ = 5;
   uint64_t start_of_answers_ = 5;  // to what is no enlistment and no renewal
+  int64_t missed_ns_ = 0;
+  int64_t missed_each_time_ns_ = 0;
   int members_asked_ = 0;
   int renewals_ = 0;
   uint64_t version_ = 1;
@@ -325,6 +330,28 @@ TEST_F(CoordinatorLinkTest, WhatAnotherStartAnswersIsNotBelieved) {
   EXPECT_EQ(changes_->latest(), change_);
   EXPECT_EQ(checked->status, Status::Ok);
   ASSERT_TRUE(runUntil([this] { return !observer_.told.empty(); }));
+}
+
+// A snapshot of the machine, or a move of it to another host. What was granted before may be over.
+TEST_F(CoordinatorLinkTest, AMachineThatWasFrozenTogetherWithItsClockServesNobodyUntilItIsRenewed) {
+  start(Status::Ok);
+  ASSERT_TRUE(runUntil([this] { return renewals_ >= 3; }));
+  ASSERT_TRUE(lease_.isValid(server_.clock.nowNs()));
+  EXPECT_TRUE(trace_.lines.empty());
+  missed_ns_ = 40 * runtime::kNanosPerSecond;
+  ASSERT_TRUE(runUntil([this] { return !trace_.lines.empty(); }));
+  EXPECT_FALSE(lease_.isValid(server_.clock.nowNs()));
+  EXPECT_NE(trace_.lines.back().find("frozen together with its clock"), std::string::npos) << trace_.lines.back();
+  const int until = renewals_ + 1;
+  ASSERT_TRUE(runUntil([&] { return renewals_ >= until && lease_.isValid(server_.clock.nowNs()); }));
+  EXPECT_EQ(trace_.lines.size(), 1u);
+}
+
+TEST_F(CoordinatorLinkTest, AMachineWithASlowClockServesNobody) {
+  missed_each_time_ns_ = 100 * runtime::kNanosPerMilli;
+  start(Status::Ok);
+  ASSERT_TRUE(runUntil([this] { return renewals_ >= 5; }));
+  EXPECT_FALSE(lease_.isValid(server_.clock.nowNs()));
 }
 
 class LinkWithStorage : public CoordinatorLinkTest {

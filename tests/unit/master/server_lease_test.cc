@@ -39,6 +39,15 @@ TEST(ServerLease, ComesBackAfterItRanOut) {
   EXPECT_TRUE(lease.isValid(5 * kSecond));
 }
 
+TEST(ServerLease, WhatLapsedCountsAgainOnceItIsRenewed) {
+  ServerLease lease;
+  lease.renewed(10 * kSecond, 2 * kSecond);
+  lease.lapse();
+  EXPECT_FALSE(lease.isValid(10 * kSecond));
+  lease.renewed(10 * kSecond, kSecond);
+  EXPECT_TRUE(lease.isValid(10 * kSecond));
+}
+
 TEST(ServerLease, AVerdictIsFinal) {
   ServerLease lease;
   lease.renewed(0, kSecond);
