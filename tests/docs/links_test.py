@@ -66,5 +66,34 @@ class LinksTest(unittest.TestCase):
         self.assertEqual(broken("docs/b.md", text, files.get), ["c.md", "a.md#one", "#own", "../a.md", "a.md#one-two-2"])
 
 
+# What a README need not name: it, and what is named by its folder.
+UNNAMED = re.compile(r"^(README\.md|CMakeLists\.txt)$")
+
+
+def unnamed(files, readme):
+    """Those files of a folder that its README does not name: `log_roll.cc`, or `log_roll.h` for both."""
+    named = set(re.findall(r"[\w.-]+", readme))
+    stems = {name.rsplit(".", 1)[0] for name in named if "." in name}
+    return sorted(file for file in files if not UNNAMED.match(file) and file not in named
+                  and not (file.endswith(".cc") and file[:-len(".cc")] in stems))
+
+
+class Readmes(unittest.TestCase):
+    def test_name_every_file_of_their_folder(self):
+        for folder, _, files in os.walk(os.path.join(ROOT, "src")):
+            if not files:
+                continue
+            path = os.path.join(os.path.relpath(folder, ROOT), "README.md")
+            with self.subTest(path):
+                readme = read_file(path)
+                self.assertIsNotNone(readme, "the folder has no README.md")
+                self.assertEqual(unnamed(files, readme), [])
+
+    def test_find_what_is_not_named(self):
+        files = ["README.md", "log.h", "log.cc", "log_roll.cc", "cleaner.h"]
+        self.assertEqual(unnamed(files, "`log.h` and `log_roll.cc`"), ["cleaner.h"])
+        self.assertEqual(unnamed(files, "`log.cc`, `cleaner.h`"), ["log.h", "log_roll.cc"])
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)
