@@ -313,6 +313,14 @@ foreach(script IN LISTS ramcore_models)
   set_tests_properties(models_${name} PROPERTIES LABELS models TIMEOUT 600)
 endforeach()
 
+# Who reads what disks hold by the document of formats alone, on files with planted damage.
+file(GLOB ramcore_frames CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/frames/*_test.py)
+foreach(script IN LISTS ramcore_frames)
+  get_filename_component(name ${script} NAME_WE)
+  add_test(NAME frames_${name} COMMAND ${script})
+  set_tests_properties(frames_${name} PROPERTIES LABELS frames TIMEOUT 120)
+endforeach()
+
 # Benchmarks.
 file(GLOB ramcore_bench CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/bench/*_bench.cc)
 if(NOT RAMCORE_DPDK)
