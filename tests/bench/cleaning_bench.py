@@ -87,6 +87,7 @@ class Subject:
         self.port = None
         self.cluster = Cluster(memory=f"{options.memory_mb}MiB", name="cleaning", transports=("tcp", "shm"),
                                replicas=replicas, storage=f"{max(256, 3 * options.memory_mb)}MiB", autostart=False)
+        self.cluster.leaves_everything = False  # nobody asks what a benchmark leaves
 
     def __enter__(self):
         self.cluster.__enter__()

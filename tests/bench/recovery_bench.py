@@ -33,6 +33,7 @@ def said_at(line):
 def recover_once(records):
     """Seconds from the kill to the verdict, and from there to the first and to the last tablet."""
     with Cluster(servers=4, memory="512MiB", name="recovery", transports=("tcp",), replicas=3, storage="2GiB") as cluster:
+        cluster.leaves_everything = False  # nobody asks what a benchmark leaves
         cluster.run("rcbench", "--records", records, "--load-only", "--tablets", 16, "--connections", 2, "--outstanding",
                     32, timeout=600)
         victim = cluster.servers["s2"]

@@ -24,6 +24,11 @@ BIN_DIR = os.path.abspath(os.environ.get("RAMCORE_BIN_DIR") or os.path.join(
 READY_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 30
 COMMAND_SECONDS_MAX = 120
+# Reads what servers leave on their disks, with none of the product's code.
+JUDGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "frames", "judge_directory")
+JUDGE_SECONDS_MAX = 300
+NOTHING_TO_JUDGE = 2
+READS = {"export", "get", "status", "inspect"}  # commands of `ramcore` that change no object; nor does a move
 
 
 def tool(name):
@@ -143,6 +148,11 @@ class Cluster:
         # Tests stop servers for seconds, and without replicas nobody can take their place.
         self.death_after_ms = death_after_ms or (3000 if replicas else 10000)
         self.together_ms = together_ms  # None: as the coordinator has it
+        # Whether all that was acknowledged has to be in the directories in the end, which is judged then
+        # (tests/frames/judge_directory). Tests that take it away say so here.
+        self.leaves_everything = replicas > 0
+        self.journals = {}  # file by table: of those who note their calls
+        self.exported = {}  # file by table: what was there when nobody changed anything any more
         self.secret_file = None
         if secret is not None:
             self.secret_file = self.path("secret")
@@ -180,6 +190,8 @@ class Cluster:
             for daemon in ended if kind is None else []:
                 if daemon.process.returncode not in (0, -signal.SIGKILL):
                     raise Failed(f"{daemon.name} had ended with {daemon.process.returncode}\n{daemon.log()}")
+            if kind is None and self.leaves_everything:
+                self.judge_directories()
         except Failed:
             print(f"logs and data of the failed test: {self.directory}", file=sys.stderr)
             raise
@@ -191,6 +203,14 @@ class Cluster:
             shutil.rmtree(self.directory)
         else:
             print(f"logs and data of the failed test: {self.directory}", file=sys.stderr)
+
+    def judge_directories(self):
+        """Whether what is on the disks is what clients were told. All processes have ended."""
+        told = [f"--journal={table}={path}" for table, path in self.journals.items()]
+        told += [f"--export={table}={path}" for table, path in self.exported.items() if table not in self.journals]
+        done = run([JUDGE, self.directory, *told], check=False, timeout=JUDGE_SECONDS_MAX)
+        if done.returncode not in (0, NOTHING_TO_JUDGE):
+            raise Failed(f"what the servers have left is not what clients were told:\n{done.stdout}{done.stderr}")
 
     def path(self, name):
         return os.path.join(self.directory, name)
@@ -278,6 +298,8 @@ class Cluster:
     # --- tools
 
     def arguments(self, name, *arguments, scheme=None):
+        if name != "rcmigrate" and not (name == "ramcore" and READS.intersection(arguments)):
+            self.exported.clear()
         place = self.tool_name()
         return (self.process_prefix(place) + [tool(name), "--coordinator", self.coordinator_locator(scheme)] +
                 self.security_flags() + self.process_flags(place) + [str(argument) for argument in arguments])
@@ -293,6 +315,7 @@ class Cluster:
 
     def load_command(self, program):
         """The beginning of the command line of a program that calls this cluster, beside tools."""
+        self.exported.clear()
         return [program] + ["--coordinator", self.coordinator_locator()] + self.security_flags()
 
     def rc(self, *arguments, **options):
@@ -302,7 +325,11 @@ class Cluster:
     def export(self, table, scheme=None):
         """All objects of a table as {key: (value, version)}; a key that comes twice is a failure."""
         objects = {}
-        for line in self.rc("export", table, scheme=scheme).splitlines():
+        lines = self.rc("export", table, scheme=scheme)
+        self.exported[table] = self.path(f"{table}.export")
+        with open(self.exported[table], "w", encoding="utf-8") as file:
+            file.write(lines)
+        for line in lines.splitlines():
             item = json.loads(line)
             key = item["key"] if "key" in item else "base64:" + item["key64"]
             if key in objects:

@@ -24,6 +24,7 @@ def digest(path):
 class InspectTest(unittest.TestCase):
     def test_a_storage_directory(self):
         with Cluster(servers=0, replicas=3, storage="64MiB") as cluster:
+            cluster.leaves_everything = False  # its only copy is damaged
             server = cluster.start_server("s1", extra=["--local-replica"])
             cluster.rc("create", "t")
             cluster.rc("put", "t", "a key\twith a tab", "value")

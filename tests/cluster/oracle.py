@@ -14,6 +14,7 @@ class Oracle:
 
     def __init__(self, cluster, table, tablets, rate, timeout_ms=10000, seed=1, workers=16, clients=4):
         self.journal = cluster.path("journal.ndjson")
+        cluster.journals[table] = self.journal
         self.log = open(cluster.path("oracle.log"), "a+b")
         self.process = subprocess.Popen(
             cluster.load_command(os.path.join(BIN_DIR, "..", "durability_oracle")) +
