@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@
 
 #include "base/mutation.h"
 #include "runtime/frame_pool.h"
+#include "sim/cluster/frame_judge.h"
 #include "sim/cluster/run_totals.h"
 
 namespace ramcore::sim {
@@ -34,12 +36,13 @@ struct Arguments {
   bool every_step = false;
   bool scrubs = false;
   bool frames = false;
+  std::string judge;
   std::string mutation;
 };
 
 constexpr const char* kUsage =
     "simulator [--seeds N] [--first SEED] [--seed SEED] [--jobs N] [--calls N] [--no-faults] [--crashes] [--print] "
-    "[--every-step] [--scrub] [--frames] [--hashes] "
+    "[--every-step] [--scrub] [--frames] [--judge PROGRAM] [--hashes] "
     "[--mutation NAME]\n"
     "  --seeds N        how many seeds to run, from --first on (50)\n"
     "  --first SEED     the first one (1)\n"
@@ -51,6 +54,7 @@ constexpr const char* kUsage =
     "  --every-step     with --crashes: judge what is on the disks at every step, not at some; takes long\n"
     "  --scrub          with --crashes: servers read their storage again all the time\n"
     "  --frames         the protocol of Ethernet frames, over a simulated switch\n"
+    "  --judge PROGRAM  with --crashes: have some moments judged by it as well (tests/frames/judge)\n"
     "  --print          print every trace line\n"
     "  --hashes         print the trace hash of each seed\n"
     "  --mutation NAME  plant this bug (builds with RAMCORE_MUTATIONS): succeeds if a seed catches it\n";
@@ -90,6 +94,8 @@ bool parse(int argc, char** argv, Arguments& arguments) {
       arguments.print = true;
     } else if (flag == "--hashes") {
       arguments.hashes = true;
+    } else if (flag == "--judge" && i + 1 < argc) {
+      arguments.judge = argv[++i];
     } else if (flag == "--mutation" && i + 1 < argc) {
       arguments.mutation = argv[++i];
     } else {
@@ -114,12 +120,12 @@ struct Share {
 std::string modeOf(const Arguments& arguments) {
   return std::string(arguments.faults ? "" : " --no-faults") + (arguments.crashes ? " --crashes" : "") +
          (arguments.every_step ? " --every-step" : "") + (arguments.scrubs ? " --scrub" : "") +
-         (arguments.frames ? " --frames" : "");
+         (arguments.frames ? " --frames" : "") + (arguments.judge.empty() ? "" : " --judge " + arguments.judge);
 }
 
 constexpr uint64_t kFailuresMax = 3;  // of a share: then it is enough
 
-RunReport runSeed(const Arguments& arguments, uint64_t seed) {
+RunReport runSeed(const Arguments& arguments, uint64_t seed, FrameJudge* judge) {
   RunOptions options;
   options.seed = seed;
   options.calls_per_client = arguments.calls;
@@ -129,6 +135,7 @@ RunReport runSeed(const Arguments& arguments, uint64_t seed) {
   options.every_step = arguments.every_step;
   options.scrubs = arguments.scrubs;
   options.frames = arguments.frames;
+  options.judge = judge;
   if (arguments.print) {
     options.print = [](std::string_view line) { std::printf("%.*s\n", static_cast<int>(line.size()), line.data()); };
   }
@@ -145,9 +152,14 @@ RunReport runSeed(const Arguments& arguments, uint64_t seed) {
   return report;
 }
 
+std::unique_ptr<FrameJudge> makeJudge(const Arguments& arguments) {
+  return arguments.judge.empty() ? nullptr : std::make_unique<FrameJudge>(arguments.judge);
+}
+
 void runShare(const Arguments& arguments, Share& share) {
+  const std::unique_ptr<FrameJudge> judge = makeJudge(arguments);
   for (uint64_t seed = share.first; seed < share.first + share.seeds && share.failed < kFailuresMax; ++seed) {
-    const RunReport report = runSeed(arguments, seed);
+    const RunReport report = runSeed(arguments, seed, judge.get());
     share.counts.add(report.counts);
     share.fewest_operations = std::min(share.fewest_operations, report.counts.operations);
     share.simulated_s += static_cast<double>(report.simulated_ns) * 1e-9;
@@ -187,10 +199,11 @@ int runMutation(const Arguments& arguments) {
   std::fprintf(stderr, "simulator: --mutation needs a build with RAMCORE_MUTATIONS (preset mutation)\n");
   return 2;
 #endif
+  const std::unique_ptr<FrameJudge> judge = makeJudge(arguments);
   for (uint64_t seed = arguments.first; seed < arguments.first + arguments.seeds; ++seed) {
     // A planted bug may end the process: whoever reads this knows at which seed.
     std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-    const RunReport report = runSeed(arguments, seed);
+    const RunReport report = runSeed(arguments, seed, judge.get());
     if (report.ok) continue;
     std::printf("mutation %s: caught by seed %llu\n", arguments.mutation.c_str(),
                 static_cast<unsigned long long>(seed));
@@ -240,10 +253,12 @@ int run(const Arguments& arguments) {
               static_cast<unsigned long long>(all.seeds), all.simulated_s, real_s,
               static_cast<unsigned long long>(all.fewest_operations));
   const bool is_full_size = arguments.calls >= kCallsPerClient;
-  const bool floors_reached =
-      printTotals(all.counts, all.seeds,
-                  {.faults = arguments.faults, .crashes = arguments.crashes, .frames = arguments.frames}) ||
-      !is_full_size;
+  const bool floors_reached = printTotals(all.counts, all.seeds,
+                                          {.faults = arguments.faults,
+                                           .crashes = arguments.crashes,
+                                           .frames = arguments.frames,
+                                           .judged = !arguments.judge.empty()}) ||
+                              !is_full_size;
   std::printf("%llu seeds, %llu failed%s\n", static_cast<unsigned long long>(all.seeds),
               static_cast<unsigned long long>(all.failed), floors_reached ? "" : ", a total is under its floor");
   return all.failed == 0 && is_complete && floors_reached ? 0 : 1;

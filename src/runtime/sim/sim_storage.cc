@@ -342,6 +342,12 @@ ByteSpan SimDisk::cachedBytes(std::string_view name) const {
   return {found->second->cached.begin(), found->second->cached.size()};
 }
 
+ByteSpan SimDisk::flushedBytes(std::string_view name) const {
+  const auto found = files_.find(name);
+  if (found == files_.end()) return {};
+  return {found->second->flushed.begin(), found->second->flushed.size()};
+}
+
 uint64_t SimDisk::lastChange(std::string_view name, uint64_t offset_bytes, uint64_t bytes) const {
   const auto found = files_.find(name);
   RC_CHECK(found != files_.end() && bytes > 0 && offset_bytes + bytes <= found->second->cached.size());

@@ -82,6 +82,8 @@ class SimDisk {
   const SimDiskCounts& counts() const { return counts_; }
   /// What a process that opened the file now would read; until the file is written or removed. Empty: there is none.
   ByteSpan cachedBytes(std::string_view name) const;
+  /// The same if the machine lost its power now, and nothing that was not flushed got to the disk.
+  ByteSpan flushedBytes(std::string_view name) const;
   /// Grows whenever some of these bytes, or others close to them, may have changed; 0: never written.
   uint64_t lastChange(std::string_view name, uint64_t offset_bytes, uint64_t bytes) const;
   uint64_t usedBytes() const;

@@ -12,6 +12,8 @@ namespace ramcore::sim {
 namespace {
 
 constexpr size_t kFailuresMax = 5;
+constexpr uint64_t kJudgedOf = 64;          ///< of so many moments one is shown to the other judge
+constexpr uint64_t kOtherBoot = 1'000'000;  ///< a power epoch that no simulated machine has
 constexpr std::string_view kFrameFile = "frames";
 
 uint64_t headerAt(uint32_t frame) {
@@ -28,7 +30,11 @@ bool creates(const Operation& operation) {
 
 DurableCheck::DurableCheck(const SimCluster& cluster, const SimTables& tables, const History& history,
                            runtime::Random random)
-    : cluster_(cluster), tables_(tables), history_(history), random_(random) {}
+    : cluster_(cluster),
+      tables_(tables),
+      history_(history),
+      random_(random),
+      judge_random_(cluster.scheduler.stream("frame judge")) {}
 
 void DurableCheck::check(const char* when) {
   if (!failures_.empty()) return;
@@ -40,6 +46,7 @@ void DurableCheck::check(const char* when) {
   readDisks(all);
   alone_now_ = alone_ ? alone_() : std::nullopt;
   for (auto& [id, owner] : all) judge(owner);
+  if (judge_ != nullptr && judge_random_.below(kJudgedOf) == 0) askJudge(all);
 }
 
 void DurableCheck::fail(const std::string& what) {
@@ -402,6 +409,78 @@ void DurableCheck::judgeKey(const Facts& facts, const std::string& who) {
   const auto known = facts.values.find(found.version);
   if (known != facts.values.end() ? known->second == found.value : mayHaveWritten(facts.key, found.value)) return;
   failOf(found.version, " has a value that nobody wrote");
+}
+
+// ---- the other judge
+
+void DurableCheck::askJudge(const std::map<ServerId, Owner>& owners) {
+  JudgedMoment moment;
+  moment.seed = seed_;
+  moment.when = when_;
+  moment.alone = alone_now_;
+  moment.was_deceived = was_deceived_;
+  const auto owes = [](const auto& disk) { return disk->owesFlushes(); };
+  const auto is_sync = [](const SimTable& table) { return table.durability == Durability::Sync; };
+  moment.is_power_failure = judge_random_.below(4) != 0 && !was_deceived_ &&
+                            std::any_of(tables_.all().begin(), tables_.all().end(), is_sync) &&
+                            std::none_of(cluster_.disks.begin(), cluster_.disks.end(), owes);
+  addDisks(moment);
+  addKeys(moment);
+  for (const auto& [id, owner] : owners) {
+    JudgedMoment::Owner& judged = moment.owners.emplace_back();
+    judged.server = id;
+    judged.floor_segment = owner.server.floor.segment;
+    judged.floor_epoch = owner.server.floor.replica_epoch;
+    // With the power everything goes but what is demanded here, and that is in whatever is left.
+    judged.is_all_sync = owner.is_all_sync || moment.is_power_failure;
+    for (const coordinator::Tablet& tablet : owner.tablets) {
+      judged.tablets.push_back({tablet.table, tablet.range, tablet.logs.front().first_segment});
+    }
+  }
+  for (size_t machine = 0; machine < disks_.size(); ++machine) moment.parts.push_back(1U << machine);
+  moment.parts.push_back(static_cast<uint32_t>(judge_random_.between(1, (1U << disks_.size()) - 1)));
+  const JudgeVerdict verdict = judge_->judge(moment);
+  for (size_t i = 0; i < judge_counts_.size(); ++i) judge_counts_[i] += verdict.counts[i];
+  const char* const how =
+      moment.is_power_failure ? "by the judge of frames, had all lost their power: " : "by the judge of frames: ";
+  for (const std::string& line : verdict.failures) fail(how + line);
+}
+
+void DurableCheck::addDisks(JudgedMoment& moment) const {
+  for (size_t machine = 0; machine < disks_.size(); ++machine) {
+    JudgedMoment::Disk& judged = moment.disks.emplace_back();
+    if (cluster_.isPowerless(machine)) continue;
+    judged.disk = cluster_.disks[machine].get();
+    const bool is_lost = moment.is_power_failure;
+    judged.frames = is_lost ? judged.disk->flushedBytes(kFrameFile) : judged.disk->cachedBytes(kFrameFile);
+    judged.power_epoch = is_lost ? kOtherBoot : judged.disk->powerEpoch().value;
+  }
+}
+
+void DurableCheck::addKeys(JudgedMoment& moment) {
+  for (const size_t index : unsettled_) placeOf(history_.operations()[index].key);
+  std::map<HistoryKey, JudgedMoment::Key*> by_key;
+  moment.keys.reserve(facts_.size());
+  for (const Facts& facts : facts_) {
+    if (tables_.indexOf(facts.key) >= table_ids_.size()) continue;
+    JudgedMoment::Key& key = moment.keys.emplace_back();
+    by_key[facts.key] = &key;
+    key.bytes = facts.bytes;
+    key.table = table_ids_[tables_.indexOf(facts.key)];
+    key.shown = facts.shown;
+    key.removed = facts.removed;
+    const auto value = facts.values.find(facts.shown);
+    if (value != facts.values.end()) key.value = value->second;
+    key.is_any = moment.is_power_failure && !tables_.isSync(facts.key);
+  }
+  for (const size_t index : unsettled_) {
+    const Operation& operation = history_.operations()[index];
+    const auto key = by_key.find(operation.key);
+    if (key == by_key.end()) continue;
+    if (operation.kind == OperationKind::Write) key->second->may_write.push_back(operation.argument);
+    if (operation.kind == OperationKind::Increment) key->second->may_increment = true;
+    if (operation.kind == OperationKind::Remove) key->second->may_remove = true;
+  }
 }
 
 }  // namespace ramcore::sim

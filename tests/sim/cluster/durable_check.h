@@ -13,6 +13,7 @@
 #include "coordinator/log_survey.h"
 #include "log/certificate.h"
 #include "sim/checkers/history.h"
+#include "sim/cluster/frame_judge.h"
 #include "sim/cluster/sim_cluster.h"
 #include "sim/cluster/sim_table.h"
 
@@ -40,6 +41,14 @@ class DurableCheck {
   /// Who says of whose log the memory of a running server has more than any disk: it need not be complete on disks.
   void setAlone(std::function<std::optional<ServerId>()> alone) { alone_ = std::move(alone); }
 
+  /// Has some moments, drawn from the seed, judged by somebody else as well, who knows nothing of the product's code:
+  /// as they are, or as if all machines lost their power and nothing that was not flushed.
+  /// @param judge  outlives it; nullptr: nobody
+  void setJudge(FrameJudge* judge, uint64_t seed) {
+    judge_ = judge;
+    seed_ = seed;
+  }
+
   /// Between two events.
   /// @param when  what is happening, for people
   void check(const char* when);
@@ -53,6 +62,7 @@ class DurableCheck {
   uint64_t momentCount() const { return moments_; }
   uint64_t replayCount() const { return replays_; }
   uint64_t partialCount() const { return partial_; }
+  const JudgeCounts& judgeCounts() const { return judge_counts_; }
   /// One line for each difference, of the first moment that had one.
   const std::vector<std::string>& failures() const { return failures_; }
 
@@ -143,6 +153,9 @@ class DurableCheck {
   bool hasOpen(HistoryKey key, bool removes) const;
   bool mayHaveWritten(HistoryKey key, const ObservedValue& value) const;
   bool wasAnythingTold(const Owner& owner) const;
+  void askJudge(const std::map<ServerId, Owner>& owners);
+  void addDisks(JudgedMoment& moment) const;
+  void addKeys(JudgedMoment& moment);
   void fail(const std::string& what);
 
   const SimCluster& cluster_;
@@ -165,6 +178,10 @@ class DurableCheck {
   bool was_deceived_ = false;               ///< a disk has lost what it had said was flushed
   bool is_somebody_powerless_ = false;      ///< whose disk was not read
   std::optional<ServerId> alone_now_;
+  FrameJudge* judge_ = nullptr;
+  uint64_t seed_ = 0;             ///< of the run, for the judge
+  runtime::Random judge_random_;  ///< what it is asked
+  JudgeCounts judge_counts_ = {};
   const char* when_ = "";
   uint64_t moments_ = 0;
   uint64_t replay_ = 0;   ///< number of the last one

@@ -70,6 +70,9 @@ void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& fl
                               });
 }
 
+// In the order of kJudgeCountNames.
+constexpr double kJudgedPerSeed[kJudgeCountNames.size()] = {0.7, 3, 60, 8, 1.5, 10, 7, 8, 1.5, 40, 8, 0.05, 2};
+
 // `crash_free` and `with_crashes` are floors per seed of the two kinds of runs.
 std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
   const auto per_seed = [&](double crash_free, double with_crashes) {
@@ -123,6 +126,9 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
   if (kind.frames) floors.push_back({"frames changed", counts.frames_changed, withFaults(10)});
   if (kind.crashes) {
     addCrashFloors(counts, kind.faults, floors);
+    for (size_t i = 0; i < kJudgeCountNames.size() && kind.judged; ++i) {
+      floors.push_back({std::string("judge of frames: ") + kJudgeCountNames[i], counts.judged[i], kJudgedPerSeed[i]});
+    }
     for (size_t i = 0; i < kCleaningStepCount; ++i) {
       floors.push_back({"killed while cleaning: " + std::string(name(static_cast<CleaningStep>(i))),
                         counts.cleaning_crashes[i], cleaningCrashesPerSeed(i)});

@@ -11,6 +11,7 @@ struct RunKind {
   bool faults = true;
   bool crashes = false;
   bool frames = false;  ///< messages are frames: what is counted of the network are those
+  bool judged = false;  ///< with crashes: some moments by the judge of frames as well
 };
 
 /// Prints what happened in `seeds` runs, each line with its floor. A fault that never happens proves nothing: false if

@@ -73,6 +73,7 @@ class Scenario {
         replay_random_(cluster_.scheduler.stream("replay check")),
         moments_(cluster_.scheduler.stream("moments")),
         durable_check_(cluster_, tables_, history_, cluster_.scheduler.stream("durable check")) {
+    durable_check_.setJudge(options.judge, options.seed);
     if (options.print) cluster_.trace.printTo(options.print, TraceLevel::Debug);
   }
 
@@ -429,6 +430,7 @@ class Scenario {
     counts.moments_judged = durable_check_.momentCount();
     counts.disks_replayed = durable_check_.replayCount();
     counts.partly_replayed = durable_check_.partialCount();
+    counts.judged = durable_check_.judgeCounts();
     counts.answers_judged = ledger_.checkedCount();
     report_.trace_hash = cluster_.scheduler.traceHash();
     report_.simulated_ns = static_cast<uint64_t>(cluster_.scheduler.nowNs());
@@ -549,6 +551,7 @@ void RunCounts::add(const RunCounts& other) {
   moments_judged += other.moments_judged;
   disks_replayed += other.disks_replayed;
   partly_replayed += other.partly_replayed;
+  for (size_t i = 0; i < judged.size(); ++i) judged[i] += other.judged[i];
   clusters_powerless += other.clusters_powerless;
   flushes_requested += other.flushes_requested;
   silent_for_ever += other.silent_for_ever;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/cluster/cleaning_steps.h"
+#include "sim/cluster/frame_judge.h"
 #include "sim/workload/generator.h"
 
 namespace ramcore::sim {
@@ -35,6 +36,8 @@ struct RunOptions {
   /// Processes speak the product's protocol over frames of a simulated switch, in place of sessions that the network
   /// makes.
   bool frames = false;
+  /// With crashes: who judges some of the moments as well. Has no influence on the run. Outlives it.
+  FrameJudge* judge = nullptr;
   /// Called with each trace line; has no influence on the run.
   std::function<void(std::string_view line)> print;
 };
@@ -119,6 +122,7 @@ struct RunCounts {
   uint64_t moments_judged = 0;       ///< at which the disks held what clients had been told
   uint64_t disks_replayed = 0;       ///< logs, at those moments, from all machines or some
   uint64_t partly_replayed = 0;      ///< of them, from some
+  JudgeCounts judged = {};           ///< by the judge of frames
   uint64_t clusters_powerless = 0;   ///< all machines lost their power in one instant
   uint64_t flushes_requested = 0;    ///< of replicas, because somebody waited
   uint64_t silent_for_ever = 0;      ///< servers whose peers' sessions stayed, until they were killed
