@@ -1,67 +1,109 @@
 #pragma once
 
-#include <map>
-#include <string>
+#include <array>
+#include <span>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/ids.h"
+#include "log/entry_view.h"
 
 namespace ramcore::master {
 
-/// Up to which version each key is known to be dead, while a log is replayed in any order: what its tombstones say.
+/// Up to which version each key is known to be dead, while the segments of a log are replayed one after the other: what
+/// tombstones say, for as long as something may still come that they hold down. Why no longer: docs/recovery.md, walked
+/// by tests/models/dead_versions_model.py.
 ///
-/// A version is kept only while the index has no newer object of the key, which says the same. What is left are the
-/// keys that were removed for good, and overwritten ones whose new object has not been met yet.
+/// A note is kept until the segment has been replayed that the tombstone names; to the end where the plan does not have
+/// that, or the index had the object already. An object that is left out because of a note, and names a segment in its
+/// turn, lends the note its own time. So a note never ends before everything has come that it is there for.
 ///
-/// Memory: about 120 bytes and the key for each; at most as many as there are tombstones of the ranges that are
-/// replayed. It is not part of the log's memory and goes with the recovery. One thread.
+/// Each key has one note, of 24 bytes, in tables that are 64 to 80 % full and lose what has ended before they grow:
+/// 30 to 38 bytes for each, at most one for each tombstone. Keys are known by 112 bits of their hashes, half of them
+/// seeded: that two agree, of a log of 64 GB, has a chance of 2^-56. It is not part of the log's memory and goes with
+/// the recovery. One thread.
 class DeadVersions {
  public:
-  /// The highest version of the key that is known to be dead, or 0.
-  Version of(KeyHash hash, TableId table, ByteSpan key) const {
-    if (versions_.empty()) return 0;
-    const auto found = versions_.find(View{hash, table, asText(key)});
-    return found == versions_.end() ? 0 : found->second;
-  }
-  void note(KeyHash hash, TableId table, ByteSpan key, Version version) {
-    const View view{hash, table, asText(key)};
-    const auto at = versions_.lower_bound(view);
-    if (at != versions_.end() && !Less()(view, at->first)) {
-      if (at->second < version) at->second = version;
-    } else {
-      versions_.emplace_hint(at, Key{hash, table, std::string(view.key)}, version);
-    }
-  }
-  /// The index holds a newer object of it.
-  void forget(KeyHash hash, TableId table, ByteSpan key) {
-    if (versions_.empty()) return;
-    const auto found = versions_.find(View{hash, table, asText(key)});
-    if (found != versions_.end()) versions_.erase(found);
-  }
-  size_t size() const { return versions_.size(); }
+  /// Of entries in any order, from anywhere: every note is kept to the end.
+  explicit DeadVersions(uint64_t seed) : DeadVersions({}, seed) {}
+  /// Of a log that is whole.
+  /// @param order  its segments, each once, as they will be replayed; empty: as above
+  /// @param seed   nobody who writes keys can know it
+  DeadVersions(std::span<const SegmentId> order, uint64_t seed);
+
+  /// All of the next segment of the order has been replayed.
+  void segmentDone() { ++done_; }
+
+  /// Whether an object that the index does not have is known to be dead; if so, it is left out.
+  bool holdsDown(KeyHash hash, const log::EntryView& object);
+  /// A tombstone of a key of which the index has nothing, and had nothing when it came.
+  void note(KeyHash hash, const log::EntryView& tombstone);
+  /// A tombstone by which an object leaves the index. What that held down is not known any more.
+  void noteToTheEnd(KeyHash hash, const log::EntryView& tombstone);
+
+  /// Gives all memory back.
+  void clear();
+
+  /// Notes in the tables, some of which may have ended.
+  size_t size() const { return size_; }
+  /// Memory of the tables, and the most that it has been.
+  uint64_t bytes() const { return bytes_; }
+  uint64_t peakBytes() const { return peak_bytes_; }
 
  private:
+  // Of the key: 64 bits of the hash that everybody uses, and 48 of a seeded one, by which its place is found: keys of
+  // one hash, which somebody may have computed, cost no more than others.
   struct Key {
     KeyHash hash;
-    TableId table;
-    std::string key;
+    uint64_t mark;  // 48 bits
   };
-  struct View {
-    KeyHash hash;
-    TableId table;
-    std::string_view key;
+  // Until: the number of the segment in the order, from 1 on, at whose end it ends.
+  static constexpr uint32_t kEnd = (1U << 24) - 1;
+  class Note {
+   public:
+    Note() = default;
+    Note(const Key& key, Version version, uint32_t until)
+        : hash_(key.hash), mark_(key.mark << 16 | until >> 8), version_(version << 8 | (until & 0xff)) {}
+    bool isNone() const { return version() == 0; }
+    bool isOf(const Key& key) const { return hash_ == key.hash && mark() == key.mark; }
+    Key key() const { return {hash_, mark()}; }
+    uint64_t mark() const { return mark_ >> 16; }
+    Version version() const { return version_ >> 8; }
+    uint32_t until() const { return static_cast<uint32_t>((mark_ & 0xffff) << 8 | (version_ & 0xff)); }
+
+   private:
+    KeyHash hash_ = 0;
+    uint64_t mark_ = 0;
+    uint64_t version_ = 0;
   };
-  // By hash first: cheap, and keys of one hash, which somebody may have computed, cost no more than others.
-  struct Less {
-    using is_transparent = void;
-    template <typename A, typename B>
-    bool operator()(const A& a, const B& b) const {
-      if (a.hash != b.hash) return a.hash < b.hash;
-      if (a.table != b.table) return a.table < b.table;
-      return std::string_view(a.key) < std::string_view(b.key);
-    }
+  static_assert(sizeof(Note) == 24);
+
+  // Each grows alone, so that the old and the new one of all that there is are never there at the same time.
+  struct Shard {
+    std::vector<Note> notes;  // linear probing; at most 80 % are taken
+    size_t taken = 0;
   };
-  std::map<Key, Version, Less> versions_;
+  static constexpr uint32_t kShardBits = 6;
+
+  Key keyOf(KeyHash hash, const log::EntryView& entry) const;
+  uint32_t untilOf(SegmentId segment) const;
+  bool hasEnded(const Note& note) const { return note.until() <= done_; }
+  Shard& shardOf(const Key& key) { return shards_[key.mark >> (48 - kShardBits)]; }
+  static size_t placeIn(const std::vector<Note>& notes, const Key& key);
+  void put(const Key& key, Version version, uint32_t until);
+  void makeRoom(Shard& shard);
+
+  struct Numbered {
+    SegmentId segment;
+    uint32_t number;  // from 1 on
+  };
+  std::vector<Numbered> order_;  // by segment
+  const uint64_t seed_;
+  uint32_t done_ = 0;
+  size_t size_ = 0;
+  uint64_t bytes_ = 0;
+  uint64_t peak_bytes_ = 0;
+  std::array<Shard, 1U << kShardBits> shards_;
 };
 
 }  // namespace ramcore::master

@@ -66,7 +66,7 @@ Status ObjectStore::replayObject(const EntryView& foreign, KeyHash hash, log::Si
   const Status sound = findForReplay(stripe, hash, foreign.table(), foreign.key(), present);
   if (sound != Status::Ok) return sound;
   if (present && entry(present).version() >= foreign.version()) return Status::Ok;
-  if (dead != nullptr && dead->of(hash, foreign.table(), foreign.key()) >= foreign.version()) return Status::Ok;
+  if (dead != nullptr && dead->holdsDown(hash, foreign)) return Status::Ok;
   if (present) {
     const Status replaced = replayOver(foreign, foreign.version(), present, stripe, side);
     if (replaced != Status::Ok) return replaced;
@@ -78,7 +78,6 @@ Status ObjectStore::replayObject(const EntryView& foreign, KeyHash hash, log::Si
     RC_CHECK(parts_->index.insert(stripe, *copied) == Status::Ok);
   }
   raiseSafeVersion(foreign.version());
-  if (dead != nullptr) dead->forget(hash, foreign.table(), foreign.key());
   return Status::Ok;
 }
 
@@ -107,8 +106,11 @@ Status ObjectStore::replayTombstone(const EntryView& foreign, KeyHash hash, log:
   EntryRef present;
   const Status sound = findForReplay(stripe, hash, foreign.table(), foreign.key(), present);
   if (sound != Status::Ok) return sound;
-  if (present) {
+  if (!present) {
+    dead.note(hash, foreign);
+  } else {
     const EntryView gone = entry(present);
+    // It says the same of all that the tombstone holds down, and whatever takes it out in its turn will.
     if (gone.version() > foreign.version()) return Status::Ok;
     const Status carried = forgetCarried(present);
     if (carried != Status::Ok) return carried;
@@ -121,8 +123,8 @@ Status ObjectStore::replayTombstone(const EntryView& foreign, KeyHash hash, log:
     const auto appended = side.append(std::span(&tombstone, 1), log::AppendClass::Remove);
     if (!appended.ok()) return appended.error();
     RC_CHECK(parts_->index.erase(stripe, present));
+    dead.noteToTheEnd(hash, foreign);
   }
-  dead.note(hash, foreign.table(), foreign.key(), foreign.version());
   return Status::Ok;
 }
 

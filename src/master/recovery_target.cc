@@ -26,6 +26,9 @@ bool RecoveryPlan::validate() {
   if (!dead || parts.empty() || (segments.empty() && !is_salvage)) return false;
   std::ranges::sort(parts, {}, [](const Part& part) { return std::tuple(part.tablet.table, part.tablet.range.first); });
   std::ranges::sort(segments, std::greater(), [](const Segment& segment) { return segment.id; });
+  // What is noted of one is forgotten when it has been replayed.
+  if (std::ranges::adjacent_find(segments, {}, [](const Segment& one) { return one.id; }) != segments.end())
+    return false;
   for (size_t i = 0; i < parts.size(); ++i) {
     const Tablet& tablet = parts[i].tablet;
     if (!tablet.id || !tablet.table || !tablet.epoch || tablet.range.first > tablet.range.last) return false;
@@ -52,13 +55,21 @@ struct RecoveryTarget::Part {
 };
 
 struct RecoveryTarget::Recovery {
-  Recovery(RecoveryPlan wanted, const std::atomic<bool>& stopping)
-      : plan(std::move(wanted)), patience{lacks_places, ended, stopping} {
+  /// @param seed  of the notes about what is dead
+  Recovery(RecoveryPlan wanted, const std::atomic<bool>& stopping, uint64_t seed)
+      : plan(std::move(wanted)), patience{lacks_places, ended, stopping}, dead_versions(replayOrder(plan), seed) {
     for (const rpc::PeerAddress& address : plan.holders) holders.push_back({.address = address});
     for (const RecoveryPlan::Part& part : plan.parts) {
       parts.emplace_back().tablet = part.tablet;
       ranges.push_back({.table = part.tablet.table, .hashes = part.tablet.range, .first_segment = part.first_segment});
     }
+  }
+  /// Where segments are missing, so may be what says that others are dead: then nothing is forgotten before the end.
+  static std::vector<SegmentId> replayOrder(const RecoveryPlan& plan) {
+    std::vector<SegmentId> order;
+    if (plan.is_salvage) return order;
+    for (const RecoveryPlan::Segment& segment : plan.segments) order.push_back(segment.id);
+    return order;
   }
   bool isSame(const RecoveryPlan& other) const {
     return plan.dead == other.dead &&
@@ -83,7 +94,8 @@ struct RecoveryTarget::Recovery {
   std::optional<log::SideLog> side;
   bool side_has_entries = false;
   DeadVersions dead_versions;
-  Version highest_version = 0;  // that was found
+  uint64_t notes_bytes_counted = 0;  // of them, in the statistics
+  Version highest_version = 0;       // that was found
 };
 
 /// A segment that is fetched while others are replayed.
@@ -96,7 +108,8 @@ struct RecoveryTarget::Fetch {
 RecoveryTarget::~RecoveryTarget() { RC_CHECK(idle()); }
 
 Status RecoveryTarget::start(RecoveryPlan plan) {
-  auto recovery = std::make_shared<Recovery>(std::move(plan), stopping_);
+  const auto seed = static_cast<uint64_t>(parts_.background.clock().nowNs());
+  auto recovery = std::make_shared<Recovery>(std::move(plan), stopping_, seed);
   {
     SpinGuard guard(lock_);
     if (stopping_) return Status::Shutdown;
@@ -171,7 +184,8 @@ runtime::Detached RecoveryTarget::run(std::shared_ptr<Recovery> recovery) {
   co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
   Status status = co_await prepare(*recovery);
   if (status == Status::Ok) status = co_await replayLog(*recovery);
-  recovery->dead_versions = {};
+  recovery->dead_versions.clear();
+  countNotes(*recovery);
   recovery->status.store(status);
   if (status == Status::Ok) {
     recovery->fraction.store(1);
@@ -249,6 +263,7 @@ runtime::Task<Status> RecoveryTarget::replaySegments(Recovery& recovery) {
     if (status == Status::Ok && recovery.plan.segments[replayed].is_cut) fetch.contents.entries.clear();
     if (status == Status::Ok) status = co_await replaySegment(recovery, fetch.contents);
     ahead.pop_front();
+    recovery.dead_versions.segmentDone();
     recovery.fraction.store(static_cast<double>(replayed + 1) / static_cast<double>(count));
   }
   // The others end soon now.
@@ -321,13 +336,26 @@ Status RecoveryTarget::replayTurn(Recovery& recovery, const SegmentContents& con
   const Status status =
       parts_.store.replayBatch(std::span(batch).first(count), *recovery.side, taken, &recovery.dead_versions);
   if (taken != 0) recovery.side_has_entries = true;
+  countNotes(recovery);
   for (size_t i = 0; i < taken; ++i) {
     Part& part = recovery.parts[contents.entries[places[i]].range];
     if (batch[i].type() == log::EntryType::Object) part.objects.fetch_add(1, std::memory_order_relaxed);
     part.bytes.fetch_add(batch[i].alignedBytes(), std::memory_order_relaxed);
+    stats_.replayed_bytes.fetch_add(batch[i].alignedBytes(), std::memory_order_relaxed);
   }
   next = taken == count ? end : places[taken];
   return status;
+}
+
+void RecoveryTarget::countNotes(Recovery& recovery) {
+  const uint64_t bytes = recovery.dead_versions.bytes();
+  const uint64_t all = stats_.notes_bytes.load(std::memory_order_relaxed) - recovery.notes_bytes_counted + bytes;
+  recovery.notes_bytes_counted = bytes;
+  // Only the background executor writes them.
+  stats_.notes_bytes.store(all, std::memory_order_relaxed);
+  if (all > stats_.notes_bytes_max.load(std::memory_order_relaxed)) {
+    stats_.notes_bytes_max.store(all, std::memory_order_relaxed);
+  }
 }
 
 /// Versions of the keys may have been handed out in what is lost, and the next version of a key follows on its present

@@ -40,7 +40,7 @@ struct RecoveryPlan {
   ServerId dead;
   std::vector<Part> parts;
   std::vector<rpc::PeerAddress> holders;
-  std::vector<Segment> segments;  ///< all members of the log, and nothing else
+  std::vector<Segment> segments;  ///< all members of the log, each once, and nothing else
   /// Not all: others are lost. Every object gets the version kSalvageVersionStep above the highest that is found, and
   /// new ones higher ones.
   bool is_salvage = false;
@@ -61,7 +61,7 @@ struct RecoveryPlan {
 /// writes are, only if for some seconds there are no places for more.
 ///
 /// start(), cancel() and progress() from any executor of the master; recoveries run on the background executor, several
-/// at a time. Memory: a few segments of the dead log, and DeadVersions.
+/// at a time. Memory: a few segments of the dead log, and DeadVersions, which stats() counts.
 class RecoveryTarget {
  public:
   struct Parts {
@@ -101,6 +101,13 @@ class RecoveryTarget {
   void stop();
   bool idle() const { return running_.load() == 0; }
 
+  struct Stats {
+    std::atomic<uint64_t> replayed_bytes{0};   ///< of entries, also of those that were dead
+    std::atomic<uint64_t> notes_bytes{0};      ///< memory of DeadVersions of all recoveries that run
+    std::atomic<uint64_t> notes_bytes_max{0};  ///< the most that it has been
+  };
+  const Stats& stats() const { return stats_; }
+
  private:
   struct Part;
   struct Recovery;
@@ -119,6 +126,7 @@ class RecoveryTarget {
   runtime::Task<Status> replaySegment(Recovery& recovery, const SegmentContents& contents);
   runtime::Task<Status> giveWay(Recovery& recovery, Status status, bool has_progressed, int64_t& last_progress_ns);
   Status replayTurn(Recovery& recovery, const SegmentContents& contents, size_t& next);
+  void countNotes(Recovery& recovery);
   runtime::Task<Status> renewVersions(Recovery& recovery);
   runtime::Task<Status> makeRoom(Recovery& recovery, int64_t stuck_ns);
   void giveUp(Known& known);
@@ -130,6 +138,7 @@ class RecoveryTarget {
   std::map<TabletId, Known> recoveries_ RC_GUARDED_BY(lock_);
   std::atomic<uint32_t> running_{0};
   std::atomic<bool> stopping_{false};
+  Stats stats_;
 };
 
 }  // namespace ramcore::master

@@ -143,6 +143,9 @@ class ReplayModel : private StoreParts {
       if (random_.below(3) == 0) turn();
       if (random_.below(40) == 0) splitOnce();
       if (random_.below(operations / 4) == 0) check();
+      if (random_.below(operations) == 0 || (cleaner_.isBusy() && random_.below(operations / 2) == 0)) {
+        recoverElsewhereBySegments();
+      }
     }
     check();
   }
@@ -186,10 +189,53 @@ class ReplayModel : private StoreParts {
       if (random_.below(5) == 0) entries.insert(entries.begin() + random_.below(entries.size()), entry);
     }
     ReplayTarget target;
-    DeadVersions dead;
+    DeadVersions dead(1);
     // Of keys whose last traces are gone from the log, only this tells.
     target.raiseSafeVersion(safe_version);
     target.take(entries, random_, &dead);
+    expectRecovered(target);
+  }
+
+  /// The same segment by segment, as a recovery does, in any order of them: what a tombstone says is forgotten when the
+  /// segment that it names has been replayed.
+  void recoverElsewhereBySegments() {
+    std::vector<std::vector<std::byte>> segments;
+    copySegments(segments);
+    const uint64_t kind = random_.below(3);
+    if (kind == 0) std::ranges::reverse(segments);
+    if (kind == 1) shuffle(segments);
+    std::vector<SegmentId> order;
+    std::vector<std::vector<log::EntryView>> entries;
+    ReplayTarget target;
+    size_t most = 0;
+    for (const auto& bytes : segments) {
+      log::SegmentPreamble preamble;
+      ASSERT_EQ(log::readPreamble(bytes, preamble), Status::Ok);
+      order.push_back(preamble.header.segment);
+      auto& contents = entries.emplace_back();
+      for (const log::EntryView& entry : entriesOf(bytes)) {
+        if (entry.type() == log::EntryType::SafeVersion) {
+          target.raiseSafeVersion(entry.payloadAs<log::SafeVersionPayload>().version);
+        }
+        if (isContents(entry)) contents.push_back(entry);
+        if (entry.type() == log::EntryType::Tombstone) ++most;
+      }
+      const uint64_t inside = random_.below(3);
+      if (inside == 0) std::ranges::reverse(contents);
+      if (inside == 1) shuffle(contents);
+    }
+    DeadVersions dead(order, random_.next());
+    for (const auto& contents : entries) {
+      target.take(contents, random_, &dead);
+      if (::testing::Test::HasFatalFailure()) return;
+      dead.segmentDone();
+      ASSERT_LE(dead.size(), most) << "one note for each tombstone at most";
+    }
+    expectRecovered(target);
+    if (cleaner_.isBusy()) ++recovered_in_passes_;
+  }
+
+  void expectRecovered(ReplayTarget& target) {
     expectSame(target);
     for (const auto& [key, version] : highest_) ASSERT_GT(target.safeVersion(), version) << key;
     for (uint64_t i = 0; i < kClients; ++i) {
@@ -208,6 +254,7 @@ class ReplayModel : private StoreParts {
   }
 
   uint64_t recovered() const { return recovered_; }
+  uint64_t recoveredInPasses() const { return recovered_in_passes_; }
   uint64_t replayed() const { return replayed_; }
   uint64_t cleaned() { return log_.stats().segments_cleaned.load(); }
   uint64_t duplicates() const { return duplicates_; }
@@ -357,6 +404,20 @@ class ReplayModel : private StoreParts {
     compareReads();
   }
 
+  static std::vector<log::EntryView> entriesOf(const std::vector<std::byte>& bytes) {
+    std::vector<log::EntryView> entries;
+    log::SegmentReader reader(bytes);
+    for (auto group = reader.nextGroup(); !group.empty(); group = reader.nextGroup()) {
+      entries.insert(entries.end(), group.begin(), group.end());
+    }
+    EXPECT_EQ(reader.end(), log::WalkEnd::Clean) << log::name(reader.end());
+    return entries;
+  }
+  template <typename T>
+  void shuffle(std::vector<T>& all) {
+    for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random_.below(i)]);
+  }
+
   // Everything a recovery would find: the segments of the newest digest, entries in any order.
   std::vector<log::EntryView> shuffledEntries(std::vector<std::vector<std::byte>>& segments) {
     copySegments(segments);
@@ -365,13 +426,10 @@ class ReplayModel : private StoreParts {
   std::vector<log::EntryView> shuffledEntriesOf(const std::vector<std::vector<std::byte>>& segments) {
     std::vector<log::EntryView> entries;
     for (const auto& bytes : segments) {
-      log::SegmentReader reader(bytes);
-      for (auto group = reader.nextGroup(); !group.empty(); group = reader.nextGroup()) {
-        entries.insert(entries.end(), group.begin(), group.end());
-      }
-      EXPECT_EQ(reader.end(), log::WalkEnd::Clean) << log::name(reader.end());
+      const std::vector<log::EntryView> more = entriesOf(bytes);
+      entries.insert(entries.end(), more.begin(), more.end());
     }
-    for (size_t i = entries.size(); i > 1; --i) std::swap(entries[i - 1], entries[random_.below(i)]);
+    shuffle(entries);
     return entries;
   }
 
@@ -447,6 +505,7 @@ class ReplayModel : private StoreParts {
   uint64_t splits_ = 0;
   uint64_t replayed_ = 0;
   uint64_t recovered_ = 0;
+  uint64_t recovered_in_passes_ = 0;
 };
 
 // Parts of the seeds, so that several processors can have one each.
@@ -468,6 +527,7 @@ TEST_P(ReplayModelTest, ReplayingTheLogInAnyOrderGivesTheModel) {
   uint64_t splits = 0;
   uint64_t replayed = 0;
   uint64_t recovered = 0;
+  uint64_t recovered_in_passes = 0;
   for (uint64_t seed = first; seed <= last; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     ReplayModel model(seed);
@@ -477,21 +537,24 @@ TEST_P(ReplayModelTest, ReplayingTheLogInAnyOrderGivesTheModel) {
     if (HasFailure()) return;
     replayed += model.replayed();
     recovered += model.recovered();
+    recovered_in_passes += model.recoveredInPasses();
     cleaned += model.cleaned();
     duplicates += model.duplicates();
     splits += model.splits();
   }
   std::printf(
       "%llu seeds: %llu segments cleaned, %llu duplicates answered, %llu splits, %llu keys replayed elsewhere, %llu "
-      "logs recovered\n",
+      "logs recovered, %llu of them in the middle of a pass\n",
       static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(cleaned),
       static_cast<unsigned long long>(duplicates), static_cast<unsigned long long>(splits),
-      static_cast<unsigned long long>(replayed), static_cast<unsigned long long>(recovered));
+      static_cast<unsigned long long>(replayed), static_cast<unsigned long long>(recovered),
+      static_cast<unsigned long long>(recovered_in_passes));
   EXPECT_GT(cleaned, seeds / 10);
   EXPECT_GT(duplicates, seeds);
   EXPECT_GT(splits, seeds);
   EXPECT_GT(replayed, seeds);
   EXPECT_GE(recovered, seeds / 4);
+  EXPECT_GT(recovered_in_passes, seeds / 10);
 }
 INSTANTIATE_TEST_SUITE_P(Parts, ReplayModelTest, testing::Range(uint64_t{0}, kParts));
 

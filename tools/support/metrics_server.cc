@@ -288,6 +288,16 @@ void collectReplicas(const master::ReplicaManager& replicas, Families& out) {
             read(stats.repairing));
 }
 
+void collectRecovery(const master::RecoveryTarget::Stats& stats, Families& out) {
+  const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
+  out.counter("ramcore_recovery_replayed_bytes_total", "Bytes of entries of dead servers' logs that were replayed",
+              read(stats.replayed_bytes));
+  out.gauge("ramcore_recovery_notes_bytes", "Memory for what tombstones said in recoveries that run",
+            static_cast<double>(read(stats.notes_bytes)));
+  out.gauge("ramcore_recovery_notes_bytes_max", "The most that it has been",
+            static_cast<double>(read(stats.notes_bytes_max)));
+}
+
 void collectBackup(const backup::Backup& backup, Families& out) {
   const backup::StoreStats& stats = backup.store().stats();
   const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
@@ -328,6 +338,7 @@ void collectMaster(const master::Master& master, int64_t now_ns, Families& out) 
   out.gauge("ramcore_removed_keys", "Keys that were removed and are still in the index, until that is durable",
             static_cast<double>(master.store().tombstonesToReap()));
   if (master.replicas() != nullptr) collectReplicas(*master.replicas(), out);
+  collectRecovery(master.recoveryTarget()->stats(), out);
 }
 
 }  // namespace

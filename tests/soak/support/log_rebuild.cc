@@ -65,7 +65,7 @@ void replaySegments(SoakStore& source, SoakStore& target, log::SideLog& side, ru
   listDigest(source.log(), members);
   if (::testing::Test::HasFatalFailure()) return;
   mixUp(members, random);
-  master::DeadVersions dead;
+  master::DeadVersions dead(members, 1);
   for (const SegmentId member : members) {
     const log::Segment* const segment = source.log().pool().find(member);
     ASSERT_NE(segment, nullptr) << "the digest lists segment " << member.value << ", which is gone";
@@ -83,6 +83,7 @@ void replaySegments(SoakStore& source, SoakStore& target, log::SideLog& side, ru
       rest = rest.subspan(batch.size());
       target.turn(self);
     }
+    dead.segmentDone();
     ++rebuilt.segments;
     rebuilt.entries += entries.size();
   }

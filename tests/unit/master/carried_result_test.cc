@@ -207,7 +207,7 @@ TEST(CarriedResult, ARecoveryTakesItThoughItsObjectIsDead) {
   }
   ASSERT_GE(entries.size(), 5u);
   CarryingStore heir;
-  DeadVersions dead_versions;
+  DeadVersions dead_versions(1);
   log::SideLog side(heir.log, heir.replicator);
   for (int times = 0; times < 2; ++times) {
     size_t taken = 0;

@@ -248,7 +248,7 @@ TEST_F(ReconcileTest, AReplayWaitsForWhatMayBeItsKey) {
   log::SideLog side(log, replicator);
   size_t taken = 0;
   EXPECT_EQ(store.replayBatch(std::span(&foreign, 1), side, taken), Status::RetryLater);
-  DeadVersions dead;
+  DeadVersions dead(1);
   EXPECT_EQ(store.replayBatch(std::span(&foreign, 1), side, taken, &dead), Status::RetryLater);
   EXPECT_EQ(taken, 0u);
   EXPECT_EQ(store.objectCount(), 1u);
@@ -285,7 +285,7 @@ TEST_F(ReconcileTest, ATombstoneIsNotReplayedPastWhatMayBeItsKey) {
   flipKeyOf("key");
   scrub();
   log::SideLog side(log, replicator);
-  DeadVersions dead;
+  DeadVersions dead(1);
   size_t taken = 0;
   EXPECT_EQ(store.replayBatch(std::span(&tombstone, 1), side, taken, &dead), Status::RetryLater);
   EXPECT_EQ(taken, 0u);
