@@ -224,6 +224,12 @@ if(ramcore_cluster)
   target_compile_definitions(cluster_test PRIVATE RAMCORE_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
   add_dependencies(cluster_test tools)
 endif()
+# The load of tests that are scripts, where none of the tools has it.
+add_executable(cluster_churn ${CMAKE_SOURCE_DIR}/tests/cluster/churn/main.cc)
+target_link_libraries(cluster_churn PRIVATE ramcore_warnings ramcore_tool_deps ramcore_client)
+target_compile_options(cluster_churn PRIVATE ${RAMCORE_DRIVER_FLAGS})
+ramcore_use_pch(cluster_churn program)
+add_dependencies(all_tests cluster_churn)
 file(GLOB ramcore_cluster_scripts CONFIGURE_DEPENDS
      ${CMAKE_SOURCE_DIR}/tests/cluster/*_test.sh ${CMAKE_SOURCE_DIR}/tests/cluster/*_test.py)
 foreach(script IN LISTS ramcore_cluster_scripts)

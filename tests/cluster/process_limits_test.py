@@ -12,6 +12,7 @@ import time
 import unittest
 
 from cluster_harness import Cluster, Daemon, Failed, signal, tool, wait_for
+from memory_group import memory_group
 
 CLOEXEC = 0o2000000
 NOBODY = 65534
@@ -157,27 +158,6 @@ class DescriptorTest(unittest.TestCase):
             if not flags & CLOEXEC:
                 left.append(f"{fd}: {what}")
         return left
-
-
-def memory_group():
-    """A folder for control groups of ours that limit memory, below the one that this process is in; None: it may make none."""
-    with open("/proc/self/cgroup", encoding="ascii") as file:
-        lines = [line.rstrip("\n").split(":", 2) for line in file]
-    for _, controllers, path in lines:
-        top, limit = (("/sys/fs/cgroup", "memory.max") if controllers == "" else
-                      ("/sys/fs/cgroup/memory", "memory.limit_in_bytes") if "memory" in controllers.split(",") else
-                      (None, None))
-        if top is None:
-            continue
-        folder = f"{top}{path.rstrip('/')}/ramcore-test-{os.getpid()}"
-        try:
-            os.mkdir(folder)
-        except OSError:
-            continue
-        if os.path.exists(os.path.join(folder, limit)):
-            return folder, limit
-        os.rmdir(folder)
-    return None
 
 
 SANITIZED = os.environ.get("RAMCORE_SANITIZE")
