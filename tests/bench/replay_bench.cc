@@ -6,6 +6,9 @@
 // copied into a side log and put into the index, which already holds `--present` other objects. Every round has a fresh
 // store and replays `--segments` segments of distinct objects, each flushed from the caches before; the peer is a copy
 // of the same cold bytes with nothing but a checksum over each piece of 8 KB.
+//
+// A second figure is of what a recovery does with a log of keys that come and go: half of the entries are tombstones,
+// each in the same segment as its object, and entries and segments come newest first; nothing is left.
 #include <cstring>
 
 #include "base/crc32c.h"
@@ -15,6 +18,7 @@
 #include "bench/support/segment_image.h"
 #include "log/log_reader.h"
 #include "log/side_log.h"
+#include "master/dead_versions.h"
 
 namespace ramcore::bench {
 namespace {
@@ -98,6 +102,80 @@ double replayRate(const Options& options, const std::vector<SegmentImage>& image
   return static_cast<double>(replayed) / seconds / 1e6;
 }
 
+/// Objects and behind them their tombstones, of keys `first`, `first` + 1, ..., as many as fit.
+class ChurnImage {
+ public:
+  ChurnImage(const Keys& keys, uint64_t first, SegmentId id) : bytes_(SegmentImage::kSegmentBytes) {
+    constexpr size_t kTogether = 100;
+    const std::vector<std::byte> value(kValueBytes, std::byte{'v'});
+    const ByteSpan payload(value);
+    size_t at = 0;
+    for (uint64_t number = first; number + kTogether <= keys.count(); number += kTogether) {
+      for (const log::EntryType type : {log::EntryType::Object, log::EntryType::Tombstone}) {
+        for (uint64_t i = 0; i < kTogether; ++i) {
+          log::EntryInput input{.type = type,
+                                .table = LocalStore::kTable,
+                                .version = number + i + 1,
+                                .key = asBytes(keys.at(number + i)),
+                                .payload = {}};
+          if (type == log::EntryType::Object) input.payload = std::span(&payload, 1);
+          if (type == log::EntryType::Tombstone) input.dead = log::EntryRef::fromOffset(log::EntryRef::kFirstBytes);
+          if (at + input.alignedBytes() > bytes_.size()) return;
+          log::writeEntry(bytes_.data() + at, input, false, id);
+          starts_.push_back(at);
+          at += input.alignedBytes();
+        }
+      }
+      keys_ += kTogether;
+    }
+  }
+  uint64_t keys() const { return keys_; }
+  size_t entries() const { return starts_.size(); }
+  log::EntryView newest(size_t number) const { return log::EntryView(&bytes_[starts_[starts_.size() - 1 - number]]); }
+  void cool() const {
+    for (size_t i = 0; i < bytes_.size(); i += 64) _mm_clflush(bytes_.data() + i);
+    _mm_mfence();
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::vector<size_t> starts_;
+  uint64_t keys_ = 0;
+};
+
+/// Millions of entries per second.
+double churnRate(const std::vector<ChurnImage>& images) {
+  LocalStore store(256 << 20, 1'000'000);
+  log::SideLog side(store.log(), store.log().replicator());
+  std::vector<SegmentId> order;
+  for (size_t i = images.size(); i > 0; --i) order.emplace_back(i);
+  master::DeadVersions dead(order, 1);
+  double seconds = 0;
+  uint64_t entries = 0;
+  for (size_t i = images.size(); i > 0; --i) {
+    const ChurnImage& image = images[i - 1];
+    image.cool();
+    const double begin_s = nowSeconds();
+    std::array<log::EntryView, 64> batch;
+    for (size_t first = 0; first < image.entries(); first += batch.size()) {
+      const size_t count = std::min(batch.size(), image.entries() - first);
+      for (size_t j = 0; j < count; ++j) batch[j] = image.newest(first + j);
+      size_t done = 0;
+      const Status status = store.store().replayBatch(std::span(batch).first(count), side, done, &dead);
+      if (status != Status::Ok) die("replay failed: " + std::string(name(status)));
+    }
+    dead.segmentDone();
+    seconds += nowSeconds() - begin_s;
+    entries += image.entries();
+    store.turn();
+  }
+  // The key whose tombstone did not fit is there.
+  if (store.store().objectCount() > images.size() * 100) die("what was removed is there");
+  side.close();
+  side.join();
+  return static_cast<double>(entries) / seconds / 1e6;
+}
+
 int run(int argc, char** argv) {
   Options options;
   Flags flags;
@@ -115,18 +193,24 @@ int run(int argc, char** argv) {
     images.emplace_back(keys, first, LocalStore::kTable);
     first += images.back().objects();
   }
+  std::vector<ChurnImage> churn;
+  for (uint64_t at = 0, number = 1; number <= static_cast<uint64_t>(options.segments); ++number) {
+    at += churn.emplace_back(keys, at, SegmentId(number)).keys();
+  }
   std::vector<std::byte> to(SegmentImage::kSegmentBytes);
   std::printf("replay: %d segments of 8 MB with %llu objects, %llu others in the index\n", options.segments,
               static_cast<unsigned long long>(first), static_cast<unsigned long long>(options.present));
   Report report("replay");
   for (int attempt = 1;; ++attempt) {
-    std::vector<double> copy, replay;
+    std::vector<double> copy, replay, removed;
     for (int round = 0; round < options.rounds; ++round) {
       copy.push_back(copyRate(images, to));
       replay.push_back(replayRate(options, images, present));
+      removed.push_back(churnRate(churn));
     }
     report.figure("copy with checksum", "GB/s", copy);
     report.target("replay, one worker", "M/s", replay, Report::Goal::AtLeast, kMopsMin);
+    report.figure("replay of keys that were removed", "M/s", removed);
     if (!report.isNoisy("copy with checksum", copy) || attempt == 3) break;
     report.discard();
   }
