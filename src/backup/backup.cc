@@ -5,7 +5,7 @@ namespace ramcore::backup {
 Outcome<std::unique_ptr<Backup>> Backup::open(const BackupConfig& config, const Environment& environment) {
   auto store = FrameStore::open(environment.storage,
                                 {.storage_bytes = config.storage_bytes, .segment_bytes = config.segment_bytes},
-                                environment.dispatch);
+                                environment.dispatch, environment.disk, config.write_thread);
   if (!store.ok()) return std::move(store).error();
   return std::unique_ptr<Backup>(new Backup(std::move(store).value(), config, environment));
 }

@@ -19,6 +19,7 @@ struct BackupConfig {
   uint64_t storage_bytes = 0;
   uint32_t segment_bytes = 8u << 20;  ///< as of the masters of the cluster
   ScrubOptions scrub = {};
+  WriteThread write_thread = WriteThread::Auto;
 };
 
 /// The replicas that one server keeps for others: builds, owns, starts and stops the parts in this folder.
@@ -34,6 +35,7 @@ class Backup {
     runtime::Clock& clock;
     Trace& trace;
     rpc::Dispatch& dispatch;
+    runtime::Executor& disk;  ///< waits for the disk in writes, and does nothing else; runs until stopped()
     rpc::Caller& caller;
     rpc::PeerAddress coordinator;
     /// Told, on the dispatch executor, when a server is fenced for the first time: the coordinator has declared it

@@ -67,7 +67,7 @@ BackupService::BackupService(const Parts& parts)
 BackupService::~BackupService() { RC_CHECK_MSG(stopped(), "the backup was destroyed before it had stopped"); }
 
 void BackupService::addTo(rpc::ServiceTable& table) {
-  // Writes take effect in the order in which they come; they end in the page cache.
+  // Writes take effect in the order in which they come; the store sees to it that none of them keeps this thread.
   rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Server}),
                          .request_bytes_min = sizeof(wire::WriteReplica::Request),
                          .dispatch_only = true};
@@ -131,17 +131,24 @@ void BackupService::writeReplica(Request request) {
                           .first_data = request.head().subspan(sizeof(ask)),
                           .more_data = request.message().tail()});
   if (written.status == Status::NoSpace) collectSoon();
-  if (written.status == Status::Ok && (ask.flags & wire::WriteReplica::kFlush) != 0) {
-    return answerFlushed(std::move(request), written).detach();
+  const bool flushes = (ask.flags & wire::WriteReplica::kFlush) != 0;
+  if (written.status == Status::Ok && (flushes || !parts_.store.isWritten(written))) {
+    return answerLater(std::move(request), written, flushes).detach();
   }
   request.replyWith(wire::WriteReplica::Response{.header = {.status = written.status},
                                                  .length_bytes = written.length_bytes,
                                                  .flushed_bytes = written.flushed_bytes});
 }
 
-runtime::Task<void> BackupService::answerFlushed(Request request, FrameStore::Written written) {
+// The request stays, with the bytes that the store may still be writing.
+runtime::Task<void> BackupService::answerLater(Request request, FrameStore::Written written, bool flushes) {
   const Running running(running_);
-  const Status status = co_await parts_.store.flushed(written);
+  Status status = Status::Ok;
+  if (flushes) {
+    status = co_await parts_.store.flushed(written);
+  } else {
+    status = co_await parts_.store.written(written);
+  }
   request.replyWith(wire::WriteReplica::Response{
       .header = {.status = status}, .length_bytes = written.length_bytes, .flushed_bytes = written.flushed_bytes});
 }

@@ -86,7 +86,7 @@ class BackupService {
   };
 
   Status admit(const rpc::Request& request, ServerId master);
-  runtime::Task<void> answerFlushed(rpc::Request request, FrameStore::Written written);
+  runtime::Task<void> answerLater(rpc::Request request, FrameStore::Written written, bool flushes);
   runtime::Task<void> list(ServerId id, Master& master);
   void answerFence(rpc::Request request, const Master& master);
   void noteGone(Master& master, ServerId id, SegmentId segment, const wire::ReplicaVersion& replica);

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <atomic>
+#include <coroutine>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -8,13 +10,15 @@
 #include <vector>
 
 #include "backup/frame_file.h"
+#include "backup/frame_writer.h"
 #include "runtime/await.h"
 #include "runtime/task.h"
 #include "wire/replica_messages.h"
 
 namespace ramcore::backup {
 
-/// One write of a replica, as wire::WriteReplica describes it. Borrows the bytes.
+/// One write of a replica, as wire::WriteReplica describes it. Borrows the bytes, until FrameStore::written() says that
+/// the write is over.
 struct ReplicaWrite {
   ServerId master;
   SegmentId segment;
@@ -68,11 +72,16 @@ struct StoreStats {
 /// - What was closed never comes back as open. Its earlier, open certificates are removed, flushed, before the one that
 ///   closes it is: otherwise a power loss after it was freed could leave one of them alone.
 ///
+/// A write is carried out at once, or queued for the disk's thread (FrameWriter). Everything here is as if it were done
+/// when it is accepted, because all that comes later for the frame, another replica's use of it included, is done
+/// later. What must not be ahead of the file waits: answers for written(), load() and flushes for what was accepted
+/// before. A queued write that failed is undone, and the frame takes no more of this replica.
+///
 /// A flush that failed condemns the file: nothing is written any more, and only replicas that were flushed as they are
 /// can still be loaded. One that lost its tail must not be shown as if that were all of it.
 ///
 /// Thread: the executor given; load() visits others for reading. Frames that are being read are not used again.
-class FrameStore {
+class FrameStore final : private FrameWriter::Owner {
  public:
   /// Of the frames, the share that only heads of the reserve may take, and the share that is kept free for survivors
   /// and side logs: when storage is full, masters can still record removals and clean, which is what frees it. At least
@@ -81,9 +90,12 @@ class FrameStore {
   static constexpr uint32_t kSurvivorSharePermille = 125;
 
   /// Opens the file and reads the slots of all frames; blocks for that long. Failure: as FrameFile::open.
-  /// @param storage, executor  outlive the store.
+  /// @param storage, executor, disk  outlive the store.
+  /// @param disk    the executor that may wait for the disk in writes
+  /// @param thread  which of the two executors writes
   static Outcome<std::unique_ptr<FrameStore>> open(runtime::Storage& storage, const FrameFileOptions& options,
-                                                   runtime::Executor& executor);
+                                                   runtime::Executor& executor, runtime::Executor& disk,
+                                                   WriteThread thread = WriteThread::Auto);
   FrameStore(const FrameStore&) = delete;
   FrameStore& operator=(const FrameStore&) = delete;
   /// idle() is true (checked).
@@ -105,18 +117,24 @@ class FrameStore {
     Status status = Status::Ok;
     uint32_t length_bytes = 0;
     uint32_t flushed_bytes = 0;
-    // For flushed().
+    // For written() and flushed().
     uint64_t replica_epoch = 0;
     uint32_t certified_bytes = 0;  // under a certificate of that epoch
     uint32_t frame = 0;
     uint32_t generation = 0;
     uint64_t stamp = 0;
+    bool is_queued = false;  // it was not in the page cache when it was taken
   };
-  /// Carries out one write: bytes and certificate are in the page cache when it returns. BadRequest, StaleEpoch (a
-  /// newer epoch is here), NotFound (no Open in this life), NoSpace, IoError.
+  /// Takes one write: bytes and certificate are in the page cache when isWritten() is true. BadRequest, StaleEpoch (a
+  /// newer epoch is here), NotFound (no Open in this life), NoSpace, IoError, RetryLater (too much waits for the disk).
   Written write(const ReplicaWrite& write);
-  /// Waits until what `written` stands for survives a power loss, or gives IoError. In written.flushed_bytes is what
-  /// then does, with a certificate of the write's epoch; also what came later, but before the flush began.
+  /// True: nothing is to be waited for, and it may be answered.
+  bool isWritten(const Written& written) const { return written.stamp <= done_stamp_; }
+  /// Waits until it is. IoError: it could not be written. NotFound: the replica was freed or replaced meanwhile.
+  runtime::Task<Status> written(Written written);
+  /// Waits until what `written` stands for survives a power loss, or gives what written() gives. In
+  /// written.flushed_bytes is what then does, with a certificate of the write's epoch; also what came later, but before
+  /// the flush began.
   runtime::Task<Status> flushed(Written& written);
   /// The segment's frames can be used again. Ok also if there are none.
   void free(ServerId master, SegmentId segment);
@@ -160,8 +178,9 @@ class FrameStore {
   runtime::Task<Status> checkAgain(Settled settled, runtime::Executor& reader, std::vector<std::byte>& bytes);
 
   bool isCondemned() const { return stats_.condemned.load(std::memory_order_relaxed); }
-  /// Nothing is being flushed or read.
-  bool idle() const { return !flushing_ && waiting_ == 0; }
+  /// Nothing is being written, flushed or read.
+  bool idle() const { return !flushing_ && waiting_ == 0 && writer_.isIdle(); }
+  const FrameWriter& writer() const { return writer_; }
   const StoreStats& stats() const { return stats_; }
   uint32_t frameBytes() const { return file_->frameBytes(); }
 
@@ -175,10 +194,12 @@ class FrameStore {
   };
   struct Frame {
     FrameState state = FrameState::Free;
-    bool invalid = false;     ///< verified, and not what its slots say
-    bool was_whole = false;   ///< load() has found it so in this life
-    bool of_reserve = false;  ///< counts in reserve_heads_
-    bool certified = false;   ///< `certificate` counts
+    bool invalid = false;       ///< verified, and not what its slots say
+    bool was_whole = false;     ///< load() has found it so in this life
+    bool of_reserve = false;    ///< counts in reserve_heads_
+    bool has_failed = false;    ///< a write that was queued could not be done; what is there from before counts
+    uint64_t failed_stamp = 0;  ///< from which write on nothing was done
+    bool certified = false;     ///< `certificate` counts
     ServerId master;
     SegmentId segment;
     uint64_t replica_epoch = 0;
@@ -202,6 +223,22 @@ class FrameStore {
   };
   using SegmentFrames = std::unordered_map<SegmentId, uint32_t, IdHash<struct SegmentIdTag>>;
 
+  /// Suspends a coroutine of the store until a write is done. In a list by stamps: a write wakes those who wait for it.
+  struct DoneWait : runtime::Job {
+    DoneWait(FrameStore& store, uint64_t stamp)
+        : Job([](runtime::Job& job) { static_cast<DoneWait&>(job).handle.resume(); }), store(store), stamp(stamp) {}
+    bool await_ready() const noexcept { return store.done_stamp_ >= stamp; }
+    void await_suspend(std::coroutine_handle<> waiting) {
+      handle = waiting;
+      store.addWaiting(*this);
+    }
+    void await_resume() const noexcept {}
+
+    FrameStore& store;
+    const uint64_t stamp;
+    std::coroutine_handle<> handle;
+    DoneWait* later = nullptr;
+  };
   struct FlushJob : runtime::Flush {
     explicit FlushJob(FrameStore& store)
         : Flush([](runtime::Job& job) { static_cast<FlushJob&>(job).owner.onFlushed(); }, store.executor_,
@@ -210,7 +247,7 @@ class FrameStore {
     FrameStore& owner;
   };
 
-  FrameStore(std::unique_ptr<FrameFile> file, runtime::Executor& executor);
+  FrameStore(std::unique_ptr<FrameFile> file, runtime::Executor& executor, runtime::Executor& disk, WriteThread thread);
   Status scan();
   bool takeHeader(Frame& frame, const FrameFile::Header& header);
 
@@ -220,12 +257,21 @@ class FrameStore {
   uint32_t framesKeptFrom(uint8_t flags) const;
   uint32_t take(uint8_t flags);
   void reset(uint32_t frame, const ReplicaWrite& write);
-  Status writeData(uint32_t frame, const ReplicaWrite& write);
-  Status writeCertificate(uint32_t frame, const log::Certificate& certificate, const log::CertificateBytes& bytes);
+  Status carryOut(uint32_t frame, const ReplicaWrite& write, const log::Certificate* certificate);
+  void planData(const Frame& frame, const ReplicaWrite& write, FrameWrite& plan);
+  void planCertificate(Frame& frame, const ReplicaWrite& write, FrameWrite& plan);
+  void noteData(Frame& frame, const FrameWrite& plan);
+  void noteCertificate(uint32_t frame, const FrameWrite& plan, const log::Certificate& certificate);
+  bool clear(const FrameWrite& write);
+  void onWritten(const FrameWrite& write, const FrameMark& mark, Status status) override;
+  void undo(Frame& frame, const FrameMark& mark);
+  void noteDone(uint64_t stamp);
+  void addWaiting(DoneWait& wait);
   uint32_t slotToWrite(const Frame& frame) const;
   bool hasFlushedCertificate(const Frame& frame) const;
   bool canBeLoaded(const Frame& frame) const;
 
+  runtime::Task<Status> onDisk(std::function<Status()> work);
   Status writeMarks();
   void scrub(uint32_t frame);
   void scrubClosed();
@@ -247,10 +293,12 @@ class FrameStore {
   void noteFlushed();
   runtime::Task<Status> flushedUpTo(uint64_t stamp);
   void startFlush();
+  uint64_t stampDone();
   void onFlushed();
 
   const std::unique_ptr<FrameFile> file_;
   runtime::Executor& executor_;
+  runtime::Executor& disk_;
   ClusterId cluster_;
   bool begun_ = false;
   bool closed_ = false;
@@ -265,12 +313,17 @@ class FrameStore {
   std::vector<uint32_t> closing_;    // frames that are closed, but perhaps not durably
   std::vector<uint32_t> scrubbing_;  // frames that are free when their open certificates are durably gone
 
-  // Every write has a stamp; a flush covers those that were drawn before it began.
+  // Every write has a stamp; those up to done_stamp_ are in the page cache. A flush covers those that were drawn before
+  // it began, and begins at the disk when they are done.
   uint64_t write_stamp_ = 0;
+  uint64_t done_stamp_ = 0;
+  DoneWait* first_wait_ = nullptr;
+  DoneWait* last_wait_ = nullptr;
   uint64_t flushed_stamp_ = 0;
   uint64_t flushing_stamp_ = 0;
   uint64_t wanted_stamp_ = 0;
   bool flushing_ = false;
+  bool flush_waits_ = false;  // the flush that is under way, for writes that it is to cover
   /// What one frame has under a certificate, as a flush began.
   struct Covered {
     uint32_t frame = 0;
@@ -283,6 +336,8 @@ class FrameStore {
   uint32_t waiting_ = 0;             // coroutines of the store
   FlushJob flush_job_;
   runtime::Signal flush_over_;
+  FrameWriter writer_;
+  std::vector<ByteSpan> pieces_;  // of the write that is being planned
   StoreStats stats_;
 };
 

@@ -17,7 +17,7 @@ std::optional<FrameStore::Settled> FrameStore::nextSettled(uint32_t from) const 
   for (uint32_t i = from; i < frames_.size() && !closed_; ++i) {
     const Frame& frame = frames_[i];
     const bool is_closed = frame.state == FrameState::Own && frame.certified && frame.certificate.closed;
-    if (!is_closed || frame.invalid || frame.stamp > flushed_stamp_) continue;
+    if (!is_closed || frame.invalid || frame.has_failed || frame.stamp > flushed_stamp_) continue;
     const auto newest = std::max_element(frame.slot_stamps.begin(), frame.slot_stamps.end());
     return Settled{.frame = i,
                    .generation = frame.generation,

@@ -84,9 +84,11 @@ void FrameStore::scrub(uint32_t index) {
   Frame& frame = frames_[index];
   for (uint32_t slot = 0; slot < FrameFile::kSlotCount; ++slot) {
     if ((frame.open_slots & (1U << slot)) == 0) continue;
-    if (file_->clearCertificate(index, slot) != Status::Ok) return;
+    const FrameWrite zeros{
+        .kind = FrameWrite::Kind::ClearSlot, .frame = index, .generation = frame.generation, .slot = slot};
+    if (!clear(zeros)) return;
     frame.slot_stamps[slot] = 0;
-    frame.scrub_stamp = ++write_stamp_;
+    frame.scrub_stamp = write_stamp_;
   }
   frame.open_slots = 0;
 }
@@ -112,8 +114,10 @@ void FrameStore::putScrubbedFree() {
 
 void FrameStore::putFree(uint32_t index) {
   // So that it is not found again after a restart. If this fails or is lost, it is, and goes again.
-  if (!isCondemned() && !closed_ && file_->clearCertificates(index) == Status::Ok) ++write_stamp_;
   const uint32_t generation = frames_[index].generation;
+  if (!isCondemned() && !closed_) {
+    clear({.kind = FrameWrite::Kind::ClearFrame, .frame = index, .generation = generation});
+  }
   if (frames_[index].of_reserve) --reserve_heads_;
   frames_[index] = Frame();
   frames_[index].generation = generation;

@@ -41,14 +41,14 @@ TemporaryFolder::~TemporaryFolder() {
 // ---- server
 
 ServerOfThreads::ServerOfThreads(const NodeSettings& settings, const std::string& coordinator, uint32_t replicas,
-                                 const std::string& directory)
+                                 const std::string& directory, const StorageSettings& storage)
     : rcu_(runtime::makeUrcu()), threads_(*rcu_), node_(settings, [this] { return threads_.add(); }) {
   threads_.bind(0, node_.dispatch());
   uint32_t index = 1;
   for (runtime::Executor* worker : node_.workers()) threads_.bind(index++, *worker);
 
   const transport::Locator where = transport::Locator::parse(coordinator).value();
-  if (!directory.empty()) openBackup(directory, where);
+  if (!directory.empty()) openBackup(directory, where, storage);
   master::MasterConfig config = smallMaster();
   config.self = {.locators = node_.locators(),
                  .name = settings.name,
@@ -91,18 +91,23 @@ bool ServerOfThreads::stop() {
       [this] { return master_->stopped() && !master_->hasLentMemory() && (backup_ == nullptr || backup_->stopped()); });
 }
 
-void ServerOfThreads::openBackup(const std::string& directory, const transport::Locator& coordinator) {
+void ServerOfThreads::openBackup(const std::string& directory, const transport::Locator& coordinator,
+                                 const StorageSettings& storage) {
   std::filesystem::create_directories(directory);
   storage_ = runtime::FileStorage::open(directory, node_.trace()).value();
-  backup_ = backup::Backup::open({.storage_bytes = kStorageBytes, .segment_bytes = kSegmentBytes},
-                                 {.storage = *storage_,
-                                  .clock = node_.clock(),
-                                  .trace = node_.trace(),
-                                  .dispatch = node_.dispatch(),
-                                  .caller = node_.caller(),
-                                  .coordinator = {.id = 0, .locators = {coordinator}},
-                                  .on_fence = [this] { master_->refreshMembers(); },
-                                  .obeys = [this](uint64_t start) { return master_->obeys(start); }})
+  if (storage.wrap_first) storage_ = storage.wrap_first(std::move(storage_));
+  disk_ = std::make_unique<runtime::ThreadExecutor>(node_.clock(), "disk");
+  backup_ = backup::Backup::open(
+                {.storage_bytes = kStorageBytes, .segment_bytes = kSegmentBytes, .write_thread = storage.write_thread},
+                {.storage = *storage_,
+                 .clock = node_.clock(),
+                 .trace = node_.trace(),
+                 .dispatch = node_.dispatch(),
+                 .disk = *disk_,
+                 .caller = node_.caller(),
+                 .coordinator = {.id = 0, .locators = {coordinator}},
+                 .on_fence = [this] { master_->refreshMembers(); },
+                 .obeys = [this](uint64_t start) { return master_->obeys(start); }})
                 .value();
   backup_->addTo(node_.dispatch().services());
 }
@@ -125,7 +130,7 @@ void ServerOfThreads::onRejected(const std::string& why) {
 
 // ---- coordinator
 
-CoordinatorOfThreads::CoordinatorOfThreads(const NodeSettings& settings, const std::string& directory)
+CoordinatorOfThreads::CoordinatorOfThreads(const NodeSettings& settings, const std::string& directory, int64_t lease_ns)
     : node_(settings, nullptr) {
   store_ = coordinator::SqliteStateStore::open({.path = directory, .cluster_name = kClusterName}, node_.entropy(),
                                                *node_.workers().front(), node_.trace())
@@ -134,7 +139,7 @@ CoordinatorOfThreads::CoordinatorOfThreads(const NodeSettings& settings, const s
   node_.identity().id = node_.entropy().next() | 1;
   coordinator::CoordinatorOptions options;
   // A machine that does three other things as well must not look like a dead server.
-  options.membership.lease_ns = 10 * runtime::kNanosPerSecond;
+  options.membership.lease_ns = lease_ns;
   options.membership.verdict_after_ns = 120 * runtime::kNanosPerSecond;
   options.membership.together_ns = 120 * runtime::kNanosPerSecond;
   options.client_lease_ns = 120 * runtime::kNanosPerSecond;
@@ -164,10 +169,12 @@ bool CoordinatorOfThreads::stop() {
 
 // ---- cluster
 
-ClusterOfThreads::ClusterOfThreads(uint32_t replicas, uint32_t workers) : replicas_(replicas), workers_(workers) {
+ClusterOfThreads::ClusterOfThreads(uint32_t replicas, uint32_t workers, const StorageSettings& storage,
+                                   int64_t lease_ns)
+    : replicas_(replicas), workers_(workers), storage_(storage), lease_ns_(lease_ns) {
   const std::string shm = "shm://" + folder_.file("coordinator");
   coordinator_ = std::make_unique<CoordinatorOfThreads>(
-      settingsOf("coord", transport::Role::Coordinator, {"tcp://127.0.0.1:0", shm}), folder_.file("state"));
+      settingsOf("coord", transport::Role::Coordinator, {"tcp://127.0.0.1:0", shm}), folder_.file("state"), lease_ns_);
   coordinator_locators_ = coordinator_->node().locators();
   RC_CHECK(coordinator_->awaitServing());
   for (size_t i = 0; i < kServers; ++i) servers_.push_back(makeServer(i));
@@ -181,8 +188,10 @@ std::unique_ptr<ServerOfThreads> ClusterOfThreads::makeServer(size_t index) cons
   if (index != 2) listen.emplace_back("tcp://127.0.0.1:0");
   NodeSettings settings = settingsOf(name, transport::Role::Server, listen);
   if (index == 0) settings.hand_off = rpc::HandOff::Workers;
+  StorageSettings storage = storage_;
+  if (index != 0) storage.wrap_first = {};
   return std::make_unique<ServerOfThreads>(settings, coordinator_locators_[index % coordinator_locators_.size()],
-                                           replicas_, replicas_ == 0 ? "" : folder_.file("storage-" + name));
+                                           replicas_, replicas_ == 0 ? "" : folder_.file("storage-" + name), storage);
 }
 
 ClusterOfThreads::~ClusterOfThreads() = default;
@@ -218,7 +227,7 @@ void ClusterOfThreads::restartCoordinator() {
   RC_CHECK(coordinator_->stop());
   coordinator_.reset();
   coordinator_ = std::make_unique<CoordinatorOfThreads>(
-      settingsOf("coord", transport::Role::Coordinator, coordinator_locators_), folder_.file("state"));
+      settingsOf("coord", transport::Role::Coordinator, coordinator_locators_), folder_.file("state"), lease_ns_);
   RC_CHECK(coordinator_->awaitServing());
 }
 

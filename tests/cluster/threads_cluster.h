@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -30,13 +31,20 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
+/// What a test may change of the storages of servers.
+struct StorageSettings {
+  using Wrap = std::function<std::unique_ptr<runtime::Storage>(std::unique_ptr<runtime::Storage>)>;
+  Wrap wrap_first = {};  ///< what is put in front of the first server's; may be empty
+  backup::WriteThread write_thread = backup::WriteThread::Auto;
+};
+
 /// A server on a dispatch thread and workers of its own, with a log so small that it is cleaned all the time.
 class ServerOfThreads final : private master::MasterObserver {
  public:
   /// @param replicas   copies of its log on other servers
   /// @param directory  where it keeps those of others; empty: it keeps none
   ServerOfThreads(const NodeSettings& settings, const std::string& coordinator, uint32_t replicas,
-                  const std::string& directory);
+                  const std::string& directory, const StorageSettings& storage = {});
   ~ServerOfThreads() override;
 
   /// False if the coordinator has not taken it in within a minute.
@@ -51,7 +59,7 @@ class ServerOfThreads final : private master::MasterObserver {
   bool isRejected() const { return is_rejected_.load(); }
 
  private:
-  void openBackup(const std::string& directory, const transport::Locator& coordinator);
+  void openBackup(const std::string& directory, const transport::Locator& coordinator, const StorageSettings& storage);
   runtime::Task<Status> prepareServing(ServerId id, ClusterId cluster) override;
   void onServing(ServerId id) override;
   void onRejected(const std::string& why) override;
@@ -61,7 +69,8 @@ class ServerOfThreads final : private master::MasterObserver {
   ThreadNode node_;
   std::unique_ptr<log::LogMemory> memory_;
   log::NoReplicator replicator_;
-  std::unique_ptr<runtime::FileStorage> storage_;
+  std::unique_ptr<runtime::Storage> storage_;
+  std::unique_ptr<runtime::ThreadExecutor> disk_;
   std::unique_ptr<backup::Backup> backup_;
   std::unique_ptr<master::Master> master_;
   Event serving_;
@@ -73,7 +82,7 @@ class ServerOfThreads final : private master::MasterObserver {
 /// A coordinator on a dispatch thread of its own and a worker that waits for the disk.
 class CoordinatorOfThreads {
  public:
-  CoordinatorOfThreads(const NodeSettings& settings, const std::string& directory);
+  CoordinatorOfThreads(const NodeSettings& settings, const std::string& directory, int64_t lease_ns);
   ~CoordinatorOfThreads();
 
   [[nodiscard]] bool awaitServing() { return serving_.wait(60); }
@@ -100,7 +109,9 @@ class ClusterOfThreads {
   /// Everybody serves when it returns (checked).
   /// @param replicas  copies of each log on other servers; with 0 the servers keep none, and no disk is used
   /// @param workers   of each server; with four of them two may clean its memory at a time
-  explicit ClusterOfThreads(uint32_t replicas = 0, uint32_t workers = 2);
+  /// @param lease_ns  of the servers; what does three other things as well must not lose it
+  explicit ClusterOfThreads(uint32_t replicas = 0, uint32_t workers = 2, const StorageSettings& storage = {},
+                            int64_t lease_ns = 10 * runtime::kNanosPerSecond);
   ~ClusterOfThreads();
 
   /// How a client reaches the cluster; calls have a minute.
@@ -143,6 +154,8 @@ class ClusterOfThreads {
 
   const uint32_t replicas_;
   const uint32_t workers_;
+  const StorageSettings storage_;
+  const int64_t lease_ns_;
   TemporaryFolder folder_;
   std::vector<std::string> coordinator_locators_;
   std::unique_ptr<CoordinatorOfThreads> coordinator_;

@@ -136,7 +136,7 @@ class FileWorld {
     storage_ = disk_.open().value();
     auto opened = FrameStore::open(
         *storage_, {.storage_bytes = FrameFile::fileBytes(kFrames, kSegmentBytes), .segment_bytes = kSegmentBytes},
-        executor_);
+        executor_, disk_thread_);
     if (!opened.ok()) {
       check(!opened.error().message.empty() && name(opened.status()) != "Unknown");
       storage_.reset();
@@ -199,6 +199,7 @@ class FileWorld {
   runtime::SimNode node_{scheduler_, log_, "machine", {}};
   runtime::SimExecutor& executor_{node_.makeExecutor("dispatch")};
   runtime::SimExecutor& reader_{node_.makeExecutor("worker")};
+  runtime::SimExecutor& disk_thread_{node_.makeExecutor("disk")};
   runtime::SimDisk disk_{scheduler_, "disk", {}};
   std::unique_ptr<runtime::Storage> storage_;
   std::unique_ptr<FrameStore> store_;

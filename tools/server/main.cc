@@ -41,6 +41,7 @@ struct ServerSettings {
   std::string name;
   std::string storage = "ramcore-server";
   std::optional<uint64_t> storage_bytes;  // else as --memory and --replicas need it
+  std::string storage_writes = "auto";
   uint64_t scrub_bytes_per_s = uint64_t{16} << 20;
   uint32_t scrub_every_s = 24 * 3600;
   uint64_t scrub_memory_bytes_per_s = uint64_t{16} << 20;
@@ -163,6 +164,11 @@ class Server final : private master::MasterObserver {
     return failure;
   }
 
+  backup::WriteThread writeThread() const {
+    if (settings_.storage_writes == "inline") return backup::WriteThread::Dispatch;
+    return settings_.storage_writes == "handoff" ? backup::WriteThread::Disk : backup::WriteThread::Auto;
+  }
+
   Outcome<bool> openBackup(const rpc::PeerAddress& coordinator) {
     const std::error_code failed = runtime::makePrivateDirectory(settings_.storage);
     if (failed) {
@@ -172,16 +178,21 @@ class Server final : private master::MasterObserver {
     auto storage = runtime::FileStorage::open(settings_.storage, process_->trace());
     if (!storage.ok()) return withFlags(std::move(storage).error());
     storage_ = std::move(storage).value();
+    auto disk = runtime::makeThreaded<runtime::ThreadExecutor>(process_->clock(), "disk");
+    if (!disk.ok()) return std::move(disk).error();
+    disk_ = std::move(disk).value();
     process_->trace().info("preparing " + formatBytes(storageBytes()) + " of storage for replicas in " +
                            settings_.storage);
     auto backup = backup::Backup::open({.storage_bytes = storageBytes(),
                                         .segment_bytes = log::LogConfig::kFrameBytes,
                                         .scrub = {.bytes_per_second = settings_.scrub_bytes_per_s,
-                                                  .pass_ns = settings_.scrub_every_s * runtime::kNanosPerSecond}},
+                                                  .pass_ns = settings_.scrub_every_s * runtime::kNanosPerSecond},
+                                        .write_thread = writeThread()},
                                        {.storage = *storage_,
                                         .clock = process_->clock(),
                                         .trace = process_->trace(),
                                         .dispatch = process_->dispatch(),
+                                        .disk = *disk_,
                                         .caller = process_->caller(),
                                         .coordinator = coordinator,
                                         .on_fence = [this] { master_->refreshMembers(); },
@@ -320,6 +331,7 @@ class Server final : private master::MasterObserver {
   master::Threads threads_;
   std::unique_ptr<Process> process_;
   std::unique_ptr<runtime::FileStorage> storage_;
+  std::unique_ptr<runtime::ThreadExecutor> disk_;  // waits for the disk under writes
   std::unique_ptr<backup::Backup> backup_;
   std::optional<FrameGauge> gauge_;
   std::unique_ptr<log::LogMemory> memory_;
@@ -399,6 +411,13 @@ int main(int argc, char** argv) {
       ->envname("RAMCORE_STORAGE_BYTES")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("what --memory and --replicas need");
+  app.add_option(
+         "--storage-writes", settings.storage_writes,
+         "Where copies are written into the page cache: auto (on the dispatch thread while the disk is quick), "
+         "inline (always there), handoff (always on a thread of their own: no read ever waits for the disk, and "
+         "each write costs two changes of threads more)")
+      ->envname("RAMCORE_STORAGE_WRITES")
+      ->check(CLI::IsMember({"auto", "inline", "handoff"}));
   app.add_option(
          "--scrub-bytes-per-s", settings.scrub_bytes_per_s,
          "How fast the copies are read again to find out whether the disk has kept them, in bytes or with a unit; 0: "

@@ -306,6 +306,13 @@ void collectBackup(const backup::Backup& backup, Families& out) {
   out.gauge("ramcore_backup_frames_free", "Of them, those without a replica",
             static_cast<double>(read(stats.frames_free)));
   out.counter("ramcore_backup_written_bytes_total", "Bytes of replicas written", read(stats.bytes_written));
+  const backup::FrameWriter& writer = backup.store().writer();
+  out.counter("ramcore_backup_writes_handed_over_total", "Writes into the storage that its own thread did",
+              writer.handedOver());
+  out.gauge("ramcore_backup_writes_waiting_bytes", "Bytes of replicas that wait to be written",
+            static_cast<double>(writer.queuedBytes()));
+  out.gauge("ramcore_backup_write_longest_seconds", "The longest that one write into the page cache has taken",
+            static_cast<double>(writer.longestNs()) / 1e9);
   out.counter("ramcore_backup_flushes_total", "Flushes of the storage to its disk", read(stats.flushes));
   out.counter("ramcore_backup_corrupt_frames_total", "Replicas whose bytes were not what their certificate says",
               read(stats.corrupt_frames));

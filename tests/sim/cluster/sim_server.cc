@@ -44,16 +44,20 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
 
   if (disk_ != nullptr) {
     storage_ = std::move(disk_->open()).value();
-    auto backup = backup::Backup::open(
-        {.storage_bytes = options.storage_bytes, .segment_bytes = options.log.segment_bytes, .scrub = options.scrub},
-        {.storage = *storage_,
-         .clock = node_.clock(),
-         .trace = node_.trace(),
-         .dispatch = dispatch,
-         .caller = *caller_,
-         .coordinator = simAddress(options.coordinator_node),
-         .on_fence = [this] { master_->refreshMembers(); },
-         .obeys = [this](uint64_t start) { return master_->obeys(start); }});
+    runtime::SimExecutor& disk_thread = node_.makeExecutor("disk");
+    auto backup = backup::Backup::open({.storage_bytes = options.storage_bytes,
+                                        .segment_bytes = options.log.segment_bytes,
+                                        .scrub = options.scrub,
+                                        .write_thread = options.write_thread},
+                                       {.storage = *storage_,
+                                        .clock = node_.clock(),
+                                        .trace = node_.trace(),
+                                        .dispatch = dispatch,
+                                        .disk = disk_thread,
+                                        .caller = *caller_,
+                                        .coordinator = simAddress(options.coordinator_node),
+                                        .on_fence = [this] { master_->refreshMembers(); },
+                                        .obeys = [this](uint64_t start) { return master_->obeys(start); }});
     RC_CHECK_MSG(backup.ok(), "a simulated server cannot open its storage");
     backup_ = std::move(backup).value();
     backup_->addTo(dispatch.services());

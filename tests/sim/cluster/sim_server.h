@@ -36,6 +36,7 @@ class SimServer final : private master::MasterObserver {
     runtime::SimDisk* disk = nullptr;
     uint64_t storage_bytes = 16u << 20;
     backup::ScrubOptions scrub;
+    backup::WriteThread write_thread = backup::WriteThread::Auto;
     master::MemoryScrubOptions memory_scrub;
     master::ReplicationOptions replicas;
     std::string network_node;  ///< where it listens; empty: its name

@@ -112,6 +112,7 @@ class BackupServiceTest : public testing::Test {
                       .clock = process->node.clock(),
                       .trace = process->node.trace(),
                       .dispatch = process->dispatch(),
+                      .disk = process->node.makeExecutor("disk"),
                       .caller = *process->caller,
                       .coordinator = {.id = 0, .locators = {coordinator->locator()}},
                       .on_fence = [this] { ++fences_told; },

@@ -8,6 +8,7 @@
 
 #include "base/mutation.h"
 #include "tests/unit/backup/store_fixture.h"
+#include "tests/unit/runtime/watched_storage.h"
 
 namespace ramcore::backup {
 namespace {
@@ -18,16 +19,36 @@ constexpr uint32_t kSegments = 6;
 
 class History {
  public:
-  explicit History(uint64_t seed) : world_(seed, 12), random_(world_.scheduler.stream("history")) { world_.start(); }
+  /// @param thread  that writes; the disk's own stands still now and then
+  /// @param refused_permille  of writes of data
+  explicit History(uint64_t seed, WriteThread thread = WriteThread::Auto, uint64_t refused_permille = 0)
+      : world_(seed, 12), random_(world_.scheduler.stream("history")) {
+    world_.write_thread = thread;
+    if (refused_permille != 0) {
+      world_.wrap_storage = [this, refused_permille](std::unique_ptr<runtime::Storage> storage) {
+        return std::make_unique<runtime::WatchedStorage>(std::move(storage), [this, refused_permille](uint64_t offset) {
+          const uint64_t first = FrameFile::fileBytes(0, kSegmentBytes);
+          const uint64_t stride = FrameFile::fileBytes(1, kSegmentBytes) - first;
+          const bool is_data = offset >= first && (offset - first) % stride >= kBlockBytes;
+          if (!is_data || random_.below(1'000) >= refused_permille) return Status::Ok;
+          ++refused;
+          return Status::IoError;
+        });
+      };
+    }
+    world_.start();
+  }
 
   void life() {
     const uint64_t steps = random_.between(5, 60);
     const SegmentId busy(1 + random_.below(kSegments));
     for (uint64_t i = 0; i < steps; ++i) {
       step(random_.chance(0.6) ? busy : SegmentId(1 + random_.below(kSegments)));
+      if (world_.write_thread == WriteThread::Disk) stallOrGoOn();
       if (random_.chance(0.5)) continue;
       for (uint64_t events = random_.below(6); events > 0; --events) world_.scheduler.step();
     }
+    if (world_.disk_thread.isPaused()) world_.disk_thread.resume();
     const bool power = random_.chance(0.6);
     if (power) {
       world_.disk.losePower();
@@ -48,6 +69,8 @@ class History {
   uint64_t answered_checks = 0;
   uint64_t short_replicas = 0;
   uint64_t freed_found = 0;
+  uint64_t refused = 0;
+  uint64_t waited = 0;  // writes that were not done when they were taken
 
  private:
   /// One segment of the master, and what it knows of its replica here.
@@ -81,6 +104,15 @@ class History {
     if (!promise || to.isNewerThan(*promise)) promise = to;
   }
 
+  void stallOrGoOn() {
+    if (world_.disk_thread.isPaused() ? !random_.chance(0.3) : !random_.chance(0.1)) return;
+    if (world_.disk_thread.isPaused()) {
+      world_.disk_thread.resume();
+    } else {
+      world_.disk_thread.pause();
+    }
+  }
+
   void step(SegmentId id) {
     Replica& replica = replicas_.try_emplace(id, id, random_).first->second;
     const uint64_t what = random_.below(20);
@@ -103,7 +135,7 @@ class History {
       std::optional<log::Certificate> certificate;
       if (last) certificate = replica.segment.certificate(replica.endOf(groups), replica.epoch, replica.closed);
       const Status status = send(replica, sent, upto, i == 1 ? Flags::kOpen : 0, certificate, random_.chance(0.4));
-      if (status == Status::NoSpace) {
+      if (status == Status::NoSpace || status == Status::IoError) {
         replica.former_epoch = replica.epoch;
         replica.open = false;
         return;
@@ -131,14 +163,28 @@ class History {
       certificate = replica.segment.certificate(replica.endOf(to), replica.epoch, close);
     }
     if (certificate && close) replica.closed = true;
-    ASSERT_EQ(send(replica, from, to, 0, certificate, random_.chance(close ? 0.9 : 0.3)), Status::Ok);
+    if (!sendMore(replica, from, to, certificate, random_.chance(close ? 0.9 : 0.3))) return;
     replica.groups = std::max(replica.groups, to);
   }
 
   void raiseEpoch(Replica& replica) {
     ++replica.epoch;
     const auto certificate = replica.segment.certificate(replica.endOf(replica.groups), replica.epoch, replica.closed);
-    ASSERT_EQ(send(replica, replica.groups, replica.groups, 0, certificate, random_.chance(0.5)), Status::Ok);
+    sendMore(replica, replica.groups, replica.groups, certificate, random_.chance(0.5));
+  }
+
+  /// False: the replica takes no more, and there has to be another one.
+  bool sendMore(Replica& replica, size_t from, size_t to, const std::optional<log::Certificate>& certificate,
+                bool flush) {
+    const Status status = send(replica, from, to, 0, certificate, flush);
+    if (status != Status::Ok) giveUp(replica, replica.epoch);
+    EXPECT_TRUE(status == Status::Ok || (status == Status::IoError && refused != 0)) << name(status);
+    return status == Status::Ok;
+  }
+  static void giveUp(Replica& replica, uint64_t epoch) {
+    if (replica.epoch != epoch) return;
+    replica.former_epoch = epoch;
+    replica.open = false;
   }
 
   void forget(SegmentId id) {
@@ -159,11 +205,29 @@ class History {
     FrameStore::Written written = world_.store->write(StoreWorld::makeWrite(
         kMaster, replica.segment, replica.epoch, replica.endOf(from), replica.endOf(to), flags, certificate));
     if (written.status != Status::Ok) return written.status;
+    const uint64_t generation = replica_generation_[replica.segment.id()];
+    if (!world_.store->isWritten(written)) {
+      ++waited;
+      awaitWrite(replica, written, certificate, generation).detach();
+    } else {
+      noteAnswer(replica, certificate);
+    }
+    replica.certificate = flags & Flags::kOpen ? certificate : (certificate ? certificate : replica.certificate);
+    if (flush) awaitFlush(replica, written, replica.certificate, generation).detach();
+    return Status::Ok;
+  }
+
+  static void noteAnswer(Replica& replica, const std::optional<log::Certificate>& certificate) {
     if (certificate) raise(replica.answered, *certificate);
     if (certificate) raise(replica.claimed, *certificate);
-    replica.certificate = flags & Flags::kOpen ? certificate : (certificate ? certificate : replica.certificate);
-    if (flush) awaitFlush(replica, written, replica.certificate, replica_generation_[replica.segment.id()]).detach();
-    return Status::Ok;
+  }
+
+  runtime::Task<void> awaitWrite(Replica& replica, FrameStore::Written written,
+                                 std::optional<log::Certificate> certificate, uint64_t generation) {
+    const Status status = co_await world_.onExecutor([&] { return world_.store->written(written); });
+    if (generation != replica_generation_[replica.segment.id()]) co_return;
+    if (status == Status::Ok) noteAnswer(replica, certificate);
+    if (status == Status::IoError) giveUp(replica, written.replica_epoch);
   }
 
   runtime::Task<void> awaitFlush(Replica& replica, FrameStore::Written written,
@@ -235,6 +299,43 @@ TEST(PowerLoss, WhatWasAnsweredIsThereAfterwards) {
   EXPECT_GT(answered_checks, 300u);
   EXPECT_GT(short_replicas, 300u);
   EXPECT_GT(freed_found, 20u);
+}
+
+TEST(PowerLoss, WhatWasAnsweredIsThereAlsoWhereWritesWaitForTheDisk) {
+  uint64_t power_losses = 0;
+  uint64_t flushed_checks = 0;
+  uint64_t waited = 0;
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    History history(seed, WriteThread::Disk);
+    for (int life = 0; life < 5; ++life) {
+      history.life();
+      if (testing::Test::HasFailure()) return;
+    }
+    power_losses += history.power_losses;
+    flushed_checks += history.flushed_checks;
+    waited += history.waited;
+  }
+  EXPECT_GT(power_losses, 1'000u);
+  EXPECT_GT(flushed_checks, 300u);
+  EXPECT_GT(waited, 20'000u);
+}
+
+TEST(PowerLoss, WhatWasAnsweredIsThereAlsoWhereWritesFailLate) {
+  uint64_t refused = 0;
+  uint64_t flushed_checks = 0;
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    History history(seed, WriteThread::Disk, 30);
+    for (int life = 0; life < 5; ++life) {
+      history.life();
+      if (testing::Test::HasFailure()) return;
+    }
+    refused += history.refused;
+    flushed_checks += history.flushed_checks;
+  }
+  EXPECT_GT(refused, 500u);
+  EXPECT_GT(flushed_checks, 200u);
 }
 
 #if defined(RAMCORE_MUTATIONS)

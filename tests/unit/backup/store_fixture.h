@@ -27,6 +27,7 @@ struct StoreWorld {
         node(scheduler, log, "machine", {}),
         executor(node.makeExecutor("dispatch")),
         reader(node.makeExecutor("worker")),
+        disk_thread(node.makeExecutor("disk")),
         disk(scheduler, "disk", {}),
         options{.storage_bytes = FrameFile::fileBytes(frame_count, segment_bytes), .segment_bytes = segment_bytes} {}
   ~StoreWorld() { close(); }
@@ -34,7 +35,8 @@ struct StoreWorld {
   /// Opens the store without using it.
   Status open() {
     storage = disk.open().value();
-    auto opened = FrameStore::open(*storage, options, executor);
+    if (wrap_storage) storage = wrap_storage(std::move(storage));
+    auto opened = FrameStore::open(*storage, options, executor, disk_thread, write_thread);
     if (opened.ok()) {
       store = std::move(opened).value();
     } else {
@@ -134,6 +136,9 @@ struct StoreWorld {
   runtime::SimNode node;
   runtime::SimExecutor& executor;
   runtime::SimExecutor& reader;
+  runtime::SimExecutor& disk_thread;
+  WriteThread write_thread = WriteThread::Auto;
+  std::function<std::unique_ptr<runtime::Storage>(std::unique_ptr<runtime::Storage>)> wrap_storage;
   runtime::SimDisk disk;
   FrameFileOptions options;
   std::unique_ptr<runtime::Storage> storage;

@@ -1,0 +1,112 @@
+#include "backup/frame_writer.h"
+
+#include "base/check.h"
+
+namespace ramcore::backup {
+
+FrameWriter::Queued::Queued(FrameWriter& writer, const FrameWrite& write, const FrameMark& mark)
+    : Job([](runtime::Job& job) {
+        auto& queued = static_cast<Queued&>(job);
+        queued.writer.takeOver(queued);
+      }),
+      writer(writer),
+      write(write),
+      mark(mark),
+      pieces(write.pieces.begin(), write.pieces.end()) {
+  this->write.pieces = pieces;
+}
+
+FrameWriter::FrameWriter(FrameFile& file, Owner& owner, runtime::Executor& executor, runtime::Executor& disk,
+                         WriteThread thread)
+    : file_(file), owner_(owner), executor_(executor), disk_(disk), thread_(thread), failed_(file.frameCount()) {}
+
+FrameWriter::~FrameWriter() { RC_CHECK_MSG(isIdle(), "the frames were closed while they were written"); }
+
+bool FrameWriter::writesNow() {
+  // What is queued goes first.
+  if (!isIdle() || thread_ == WriteThread::Disk) return false;
+  began_ns_ = executor_.clock().nowNs();
+  return thread_ == WriteThread::Dispatch || gauge_.isQuick(began_ns_);
+}
+
+Status FrameWriter::writeNow(const FrameWrite& write) {
+  const Status status = perform(write);
+  const int64_t now_ns = executor_.clock().nowNs();
+  note(now_ns, now_ns - began_ns_);
+  return status;
+}
+
+Status FrameWriter::perform(const FrameWrite& write) {
+  switch (write.kind) {
+    case FrameWrite::Kind::ClearSlot:
+      return file_.clearCertificate(write.frame, write.slot);
+    case FrameWrite::Kind::ClearFrame:
+      return file_.clearCertificates(write.frame);
+    case FrameWrite::Kind::Replica:
+      break;
+  }
+  if (write.data_bytes != 0) {
+    const Status status = file_.writeData(write.frame, write.offset_bytes, write.pieces);
+    if (status != Status::Ok) return status;
+  }
+  if (!write.certifies) return Status::Ok;
+  if (write.is_first_certificate) return file_.writeFirstCertificate(write.frame, write.certificate);
+  return file_.writeCertificate(write.frame, write.slot, write.certificate);
+}
+
+void FrameWriter::queue(const FrameWrite& write, const FrameMark& mark) {
+  // Allocates: the disk is slow, or somebody has chosen that it counts as slow.
+  Queued& queued = *queued_.emplace_back(std::make_unique<Queued>(*this, write, mark));
+  count(static_cast<int64_t>(kWriteBytes + write.data_bytes));
+  handed_over_.store(handed_over_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  inbox_.push(queued);
+  if (unwritten_.fetch_add(1, std::memory_order_acq_rel) == 0) disk_.post(step_, runtime::Priority::Waited);
+}
+
+// On the disk's thread: tells of the write before, and does the next one. A write is told of in the turn after its own,
+// because in a simulation it takes the time between the two.
+void FrameWriter::step() {
+  runtime::Executor& executor = executor_;  // outlives the writer
+  if (Queued* const written = std::exchange(written_, nullptr)) {
+    written->took_ns = disk_.clock().nowNs() - written->began_ns;
+    const bool is_last = unwritten_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    executor.post(*written, runtime::Priority::Waited);
+    // Whoever is told of the last write may destroy the writer, so nothing of it is touched from here on; who counts
+    // from 0 posts the step again.
+    if (is_last) return;
+  }
+  inbox_.takeAll(list_);
+  auto* const next = static_cast<Queued*>(list_.pop());
+  RC_CHECK(next != nullptr);
+  const FrameWrite& write = next->write;
+  next->began_ns = disk_.clock().nowNs();
+  const bool follows_failed = write.kind == FrameWrite::Kind::Replica && failed_[write.frame] == write.generation;
+  next->status = follows_failed ? Status::IoError : perform(write);
+  if (next->status != Status::Ok && write.kind == FrameWrite::Kind::Replica) failed_[write.frame] = write.generation;
+  written_ = next;
+  disk_.post(step_, runtime::Priority::Waited);
+}
+
+void FrameWriter::takeOver(Queued& queued) {
+  queued.is_over = true;
+  // An executor promises no order; the owner gets its own.
+  while (!queued_.empty() && queued_.front()->is_over) {
+    const std::unique_ptr<Queued> oldest = std::move(queued_.front());
+    queued_.pop_front();
+    count(-static_cast<int64_t>(kWriteBytes + oldest->write.data_bytes));
+    note(executor_.clock().nowNs(), oldest->took_ns);
+    owner_.onWritten(oldest->write, oldest->mark, oldest->status);
+  }
+}
+
+void FrameWriter::note(int64_t now_ns, int64_t took_ns) {
+  if (took_ns > longest_ns_.load(std::memory_order_relaxed)) longest_ns_.store(took_ns, std::memory_order_relaxed);
+  gauge_.note(now_ns, took_ns);
+}
+
+void FrameWriter::count(int64_t bytes) {
+  queued_bytes_ += static_cast<uint64_t>(bytes);
+  shown_bytes_.store(queued_bytes_, std::memory_order_relaxed);
+}
+
+}  // namespace ramcore::backup

@@ -1,0 +1,152 @@
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backup/frame_file.h"
+#include "backup/write_gauge.h"
+#include "runtime/executor.h"
+
+namespace ramcore::backup {
+
+/// Which thread writes to the frame file.
+enum class WriteThread : uint8_t {
+  Auto,      ///< the dispatch thread while the disk is quick (WriteGauge), the disk's own thread otherwise
+  Dispatch,  ///< always the dispatch thread, also when the disk makes it wait
+  Disk,      ///< always the disk's own
+};
+
+/// What is to be written into one frame.
+struct FrameWrite {
+  enum class Kind : uint8_t {
+    Replica,     ///< data, then the certificate, each if there is one
+    ClearSlot,   ///< zeros in `slot`
+    ClearFrame,  ///< zeros in all slots
+  };
+  Kind kind = Kind::Replica;
+  bool certifies = false;
+  bool is_first_certificate = false;
+  uint32_t frame = 0;
+  uint32_t generation = 0;  ///< of the frame's use; a write that failed takes later ones of the same use with it
+  uint32_t slot = 0;
+  uint32_t offset_bytes = 0;
+  uint32_t data_bytes = 0;                ///< of the pieces
+  std::span<const ByteSpan> pieces = {};  ///< borrowed, with what they point to, until the write is over
+  log::CertificateBytes certificate{};
+};
+
+/// What the writer's owner wants back with the outcome of a write that it has queued: how far the frame was before.
+struct FrameMark {
+  uint64_t first_stamp = 0;  ///< of the write
+  uint64_t stamp = 0;        ///< the last one of the write
+  uint32_t length_bytes = 0;
+  uint8_t open_slots = 0;
+  bool certified = false;
+  log::Certificate certificate = {};
+};
+
+/// Carries out writes to the frame file, in the order in which they are given: on the thread that gives them, or on one
+/// that may wait for the disk.
+///
+/// There is one order for the whole file. So of one frame, writes, the clearing when it is freed and the writes of its
+/// next use come in order, and a flush that is asked for when a write is over covers all before it.
+///
+/// A write that failed while it was queued takes those with it that were queued behind it for the same use of the same
+/// frame: they would certify bytes that are not there, in the slots of certificates that are good.
+///
+/// Thread: the owner's executor, apart from what runs on `disk`.
+class FrameWriter {
+ public:
+  /// What may wait at the same time; it stands in requests that have arrived and are not answered. A master has one
+  /// write of at most 256 KiB (or one object) under way for each open replica, so this is only met by a disk that has
+  /// stood still for long, or by somebody who keeps to no rules: they are told to come back later.
+  static constexpr uint64_t kQueuedBytesMax = 64u << 20;
+  /// What a write counts beside its data.
+  static constexpr uint64_t kWriteBytes = 512;
+
+  class Owner {
+   public:
+    /// A write that was queued is over; in the order of queueing, never from inside a call to the writer.
+    virtual void onWritten(const FrameWrite& write, const FrameMark& mark, Status status) = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  /// @param executor  the owner's
+  /// @param disk      the thread that may wait for the disk; outlives the writer, as all do
+  FrameWriter(FrameFile& file, Owner& owner, runtime::Executor& executor, runtime::Executor& disk, WriteThread thread);
+  FrameWriter(const FrameWriter&) = delete;
+  FrameWriter& operator=(const FrameWriter&) = delete;
+  /// isIdle() is true (checked).
+  ~FrameWriter();
+
+  /// Whether the next write is to be done here and now, with writeNow(). Else it goes to queue().
+  bool writesNow();
+  /// Right after writesNow().
+  [[nodiscard]] Status writeNow(const FrameWrite& write);
+  /// Whether so much more data may be queued.
+  bool hasRoom(uint64_t data_bytes) const { return queued_bytes_ + data_bytes + kWriteBytes <= kQueuedBytesMax; }
+  /// Bytes and pieces are borrowed until Owner::onWritten.
+  void queue(const FrameWrite& write, const FrameMark& mark);
+  /// Nothing is queued.
+  bool isIdle() const { return queued_.empty(); }
+
+  /// What waits, and how many writes were handed over. Any thread.
+  uint64_t queuedBytes() const { return shown_bytes_.load(std::memory_order_relaxed); }
+  uint64_t handedOver() const { return handed_over_.load(std::memory_order_relaxed); }
+  /// The longest that one write has taken. Any thread.
+  int64_t longestNs() const { return longest_ns_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Queued : runtime::Job {
+    Queued(FrameWriter& writer, const FrameWrite& write, const FrameMark& mark);
+    FrameWriter& writer;
+    FrameWrite write;
+    FrameMark mark;
+    std::vector<ByteSpan> pieces;
+    Status status = Status::Ok;
+    int64_t began_ns = 0;
+    int64_t took_ns = 0;
+    bool is_over = false;
+  };
+  struct Step : runtime::Job {
+    explicit Step(FrameWriter& writer)
+        : Job([](runtime::Job& job) { static_cast<Step&>(job).writer.step(); }), writer(writer) {}
+    FrameWriter& writer;
+  };
+
+  Status perform(const FrameWrite& write);
+  void step();
+  void takeOver(Queued& queued);
+  void note(int64_t now_ns, int64_t took_ns);
+  void count(int64_t bytes);
+
+  FrameFile& file_;
+  Owner& owner_;
+  runtime::Executor& executor_;
+  runtime::Executor& disk_;
+  const WriteThread thread_;
+
+  WriteGauge gauge_;
+  int64_t began_ns_ = 0;
+  std::deque<std::unique_ptr<Queued>> queued_;  // not taken back yet, oldest first
+  uint64_t queued_bytes_ = 0;
+  std::atomic<uint64_t> shown_bytes_{0};
+  std::atomic<uint64_t> handed_over_{0};
+  std::atomic<int64_t> longest_ns_{0};
+
+  // The way to the disk's thread and, with `executor_`, back. Who makes the count leave 0 posts the step.
+  std::atomic<uint32_t> unwritten_{0};
+  runtime::JobInbox inbox_;
+  Step step_{*this};
+  // The disk's thread alone.
+  runtime::JobList list_;
+  Queued* written_ = nullptr;
+  std::vector<uint32_t> failed_;  // by frame: the use of it that has failed
+};
+
+}  // namespace ramcore::backup

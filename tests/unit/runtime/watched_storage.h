@@ -1,0 +1,59 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "runtime/storage.h"
+
+namespace ramcore::runtime {
+
+/// A storage behind which each write of a file first asks somebody, who may note it, make it wait, or refuse it.
+class WatchedStorage final : public Storage {
+ public:
+  /// Told where a write begins, before it is done; anything but Ok is given back in its place. On the thread that
+  /// writes.
+  using OnWrite = std::function<Status(uint64_t offset_bytes)>;
+
+  WatchedStorage(std::unique_ptr<Storage> storage, OnWrite on_write)
+      : storage_(std::move(storage)), on_write_(std::move(on_write)) {}
+
+  Outcome<std::unique_ptr<StorageFile>> create(std::string_view name, uint64_t bytes) override {
+    return watched(storage_->create(name, bytes));
+  }
+  Outcome<std::unique_ptr<StorageFile>> open(std::string_view name) override { return watched(storage_->open(name)); }
+  Outcome<std::vector<std::string>> list() override { return storage_->list(); }
+  Status remove(std::string_view name) override { return storage_->remove(name); }
+  Outcome<StorageCapacity> capacity() override { return storage_->capacity(); }
+  PowerEpoch powerEpoch() const override { return storage_->powerEpoch(); }
+
+ private:
+  class File final : public StorageFile {
+   public:
+    File(std::unique_ptr<StorageFile> file, const OnWrite& on_write) : file_(std::move(file)), on_write_(on_write) {}
+    uint64_t bytes() const override { return file_->bytes(); }
+    Status write(uint64_t offset_bytes, std::span<const ByteSpan> pieces) override {
+      const Status status = on_write_(offset_bytes);
+      return status == Status::Ok ? file_->write(offset_bytes, pieces) : status;
+    }
+    Status read(uint64_t offset_bytes, MutableByteSpan out) override { return file_->read(offset_bytes, out); }
+    void forgetCached(uint64_t offset_bytes, uint64_t bytes) override { file_->forgetCached(offset_bytes, bytes); }
+    void flush(Flush& flush) override { file_->flush(flush); }
+    bool isCondemned() const override { return file_->isCondemned(); }
+
+   private:
+    const std::unique_ptr<StorageFile> file_;
+    const OnWrite& on_write_;
+  };
+
+  Outcome<std::unique_ptr<StorageFile>> watched(Outcome<std::unique_ptr<StorageFile>> file) {
+    if (!file.ok()) return file;
+    return std::unique_ptr<StorageFile>(std::make_unique<File>(std::move(file).value(), on_write_));
+  }
+
+  const std::unique_ptr<Storage> storage_;
+  const OnWrite on_write_;
+};
+
+}  // namespace ramcore::runtime
