@@ -65,6 +65,7 @@ class SimDisk::File final : public StorageFile {
       content_->noteChange(++disk_.change_count_, offset_bytes, piece.size());
       offset_bytes += piece.size();
     }
+    disk_.spendOnWrite();
     return Status::Ok;
   }
 
@@ -102,7 +103,9 @@ class SimDisk::Mount final : public Storage {
  public:
   Mount(SimDisk& disk, std::shared_ptr<bool> alive) : disk_(disk), alive_(std::move(alive)) {}
   ~Mount() override {
-    if (disk_.alive_ == alive_) disk_.alive_ = nullptr;
+    if (disk_.alive_ != alive_) return;
+    disk_.alive_ = nullptr;
+    disk_.writer_ = nullptr;
   }
 
   Outcome<std::unique_ptr<StorageFile>> create(std::string_view name, uint64_t bytes) override {
@@ -238,7 +241,10 @@ void SimDisk::FlushEvent::end(Status status) {
 // ---- SimDisk
 
 SimDisk::SimDisk(SimScheduler& scheduler, std::string_view name, const SimDiskOptions& options)
-    : scheduler_(scheduler), options_(options), random_(scheduler.stream("disk." + std::string(name))) {
+    : scheduler_(scheduler),
+      options_(options),
+      random_(scheduler.stream("disk." + std::string(name))),
+      write_random_(scheduler.stream("disk." + std::string(name) + ".writes")) {
   RC_CHECK(options.flush_ns_min >= 0 && options.flush_ns_max >= options.flush_ns_min);
   RC_CHECK(options.kept_permille + options.torn_permille <= 1'000);
 }
@@ -257,7 +263,22 @@ void SimDisk::setFlushTime(int64_t ns_min, int64_t ns_max) {
   options_.flush_ns_max = ns_max;
 }
 
+void SimDisk::setStalls(uint32_t permille, int64_t ns_max) {
+  RC_CHECK(permille <= 1'000 && ns_max >= 0);
+  options_.stall_permille = permille;
+  options_.stall_ns_max = ns_max;
+}
+
+void SimDisk::spendOnWrite() {
+  if (writer_ == nullptr || !writer_->isCurrent()) return;
+  const bool stalls = write_random_.below(1'000) < options_.stall_permille;
+  counts_.stalls += stalls ? 1 : 0;
+  const int64_t ns_max = stalls ? options_.stall_ns_max : options_.write_ns_max;
+  writer_->spend(static_cast<int64_t>(write_random_.below(static_cast<uint64_t>(ns_max) + 1)));
+}
+
 void SimDisk::killProcess() {
+  writer_ = nullptr;
   if (alive_ == nullptr) return;
   *alive_ = false;
   alive_ = nullptr;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/sim/sim_executor.h"
 #include "runtime/sim/sim_scheduler.h"
 #include "runtime/sim/zeroed_bytes.h"
 #include "runtime/storage.h"
@@ -18,6 +19,11 @@ struct SimDiskOptions {
   uint64_t capacity_bytes = 1ULL << 30;
   int64_t flush_ns_min = 50'000;
   int64_t flush_ns_max = 2'000'000;
+  /// A write on the disk's own thread (SimDisk::occupy) takes up to this long, or, one in a thousand so often, it
+  /// stands still for up to the other.
+  int64_t write_ns_max = 10'000;
+  uint32_t stall_permille = 2;
+  int64_t stall_ns_max = 50'000'000;
   /// Of a power loss, per sector that was not flushed, in permille: the new bytes got to the disk, or their first part
   /// did. Otherwise the old ones are there.
   uint32_t kept_permille = 400;
@@ -28,7 +34,8 @@ struct SimDiskOptions {
 struct SimDiskCounts {
   uint64_t flushes = 0;
   uint64_t failed_flushes = 0;
-  uint64_t lies = 0;  ///< flushes that said Ok and did nothing, while there was something to flush
+  uint64_t stalls = 0;  ///< writes during which the disk's thread stood still
+  uint64_t lies = 0;    ///< flushes that said Ok and did nothing, while there was something to flush
   uint64_t power_losses = 0;
   uint64_t power_losses_after_lies = 0;  ///< of them, those that took what had been said to be flushed
   uint64_t lost_sectors = 0;
@@ -53,6 +60,10 @@ class SimDisk {
   /// Opens the directory for a process. Failure: InUse while another one has it.
   Outcome<std::unique_ptr<Storage>> open();
 
+  /// Writes on this thread of the process that has it open take time, and the thread is busy meanwhile. Their bytes are
+  /// there from the beginning. Writes on other threads take none.
+  void occupy(SimExecutor& thread) { writer_ = &thread; }
+
   /// The process that has it open is dead: the directory is free again, its flushes end with IoError and so does
   /// whatever is done with its objects, which may live on until they are destroyed. What was written stays.
   void killProcess();
@@ -70,6 +81,7 @@ class SimDisk {
   /// What has been written there survives everything.
   bool isFlushed(std::string_view name, uint64_t first, uint64_t bytes) const;
   void setFlushTime(int64_t ns_min, int64_t ns_max);
+  void setStalls(uint32_t permille, int64_t ns_max);
   PowerEpoch powerEpoch() const { return power_epoch_; }
   /// Nobody can tell when the machine lost its power.
   void hidePowerEpoch() { power_epoch_ = {}; }
@@ -125,10 +137,13 @@ class SimDisk {
 
   void loseUnflushed(Content& content);
   void keepForFlushes(const File& file, uint64_t sector);
+  void spendOnWrite();
 
   SimScheduler& scheduler_;
   SimDiskOptions options_;
   Random random_;
+  Random write_random_;
+  SimExecutor* writer_ = nullptr;
   std::map<std::string, std::shared_ptr<Content>, std::less<>> files_;
   std::shared_ptr<bool> alive_;  // of the process that has it open; nullptr if none
   std::list<FlushEvent> flushing_;

@@ -126,8 +126,12 @@ void Nemesis::slowDisk(size_t index) {
   // Up to longer than masters wait for a flush.
   const int64_t ns_max = random_.below(4) == 0 ? 3 * kSecond : 100 * kMilli;
   cluster_.disks[index]->setFlushTime(usual.flush_ns_max, ns_max);
-  later(cluster_.scheduler.nowNs() + draw(random_, 100 * kMilli, 3 * kSecond),
-        [this, index, usual] { cluster_.disks[index]->setFlushTime(usual.flush_ns_min, usual.flush_ns_max); });
+  // And up to longer than masters wait for a write.
+  cluster_.disks[index]->setStalls(10, 500 * kMilli);
+  later(cluster_.scheduler.nowNs() + draw(random_, 100 * kMilli, 3 * kSecond), [this, index, usual] {
+    cluster_.disks[index]->setFlushTime(usual.flush_ns_min, usual.flush_ns_max);
+    cluster_.disks[index]->setStalls(usual.stall_permille, usual.stall_ns_max);
+  });
 }
 
 // In the header of a segment, which every certificate covers: nothing of that replica verifies any more.

@@ -45,6 +45,8 @@ void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& fl
                                   {"sectors lost", counts.sectors_lost, with_faults * 4},
                                   {"sectors torn", counts.sectors_torn, with_faults * 50},
                                   {"flushes failed", counts.flushes_failed, with_faults * 2},
+                                  {"writes that waited for a thread", counts.writes_queued, 1'000},
+                                  {"of them: the disk stood still", counts.writes_stalled, with_faults * 5},
                                   {"disks slowed", counts.disks_slowed, with_faults * 30},
                                   {"bits turned over", counts.bits_flipped, with_faults * 0.3},
                                   {"bytes scrubbed", counts.bytes_scrubbed, 0},

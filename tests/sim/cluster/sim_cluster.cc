@@ -28,6 +28,7 @@ void addCounts(const SimServer& server, RunCounts& counts) {
   if (server.backup() != nullptr) {
     counts.fenced_refusals += server.backup()->service().fencedRefusals();
     counts.refused_full += server.backup()->store().stats().refused_full.load();
+    counts.writes_queued += server.backup()->store().writer().handedOver();
     counts.bytes_scrubbed += server.backup()->store().stats().checked_bytes.load();
     counts.replicas_rotten += server.backup()->store().stats().corrupt_frames.load();
   }
@@ -93,6 +94,7 @@ RunCounts SimCluster::countAll() const {
   for (const auto& server : dead_) addCounts(*server, counts);
   if (coordinator != nullptr) addCounts(*coordinator, counts);
   for (const auto& disk : disks) {
+    counts.writes_stalled += disk->counts().stalls;
     counts.flushes_failed += disk->counts().failed_flushes;
     counts.sectors_lost += disk->counts().lost_sectors;
     counts.sectors_torn += disk->counts().torn_sectors;
@@ -128,6 +130,9 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   server.memory_scrub = options.memory_scrub;
   server.replicas = options.replicas;
   server.has_one_processor = index % 3 == 1;
+  // Half of them as if their disks were always slow: their writes wait for a thread.
+  const bool writes_elsewhere = scheduler.stream("write thread of " + serverNode(index)).below(2) == 0;
+  server.write_thread = writes_elsewhere ? backup::WriteThread::Disk : backup::WriteThread::Auto;
   // Each process has a name of its own: it neither repeats the draws of an earlier one nor gets its messages.
   const uint32_t life = ++lives_[index];
   const std::string name = serverNode(index) + (life == 1 ? "" : "." + std::to_string(life));

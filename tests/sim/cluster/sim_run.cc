@@ -544,6 +544,8 @@ void RunCounts::add(const RunCounts& other) {
   sectors_lost += other.sectors_lost;
   sectors_torn += other.sectors_torn;
   flushes_failed += other.flushes_failed;
+  writes_queued += other.writes_queued;
+  writes_stalled += other.writes_stalled;
   disks_slowed += other.disks_slowed;
   bits_flipped += other.bits_flipped;
   replicas_compared += other.replicas_compared;

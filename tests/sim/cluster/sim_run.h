@@ -113,6 +113,8 @@ struct RunCounts {
   uint64_t sectors_lost = 0;          ///< by them
   uint64_t sectors_torn = 0;          ///< by them
   uint64_t flushes_failed = 0;
+  uint64_t writes_queued = 0;   ///< of replicas, for the thread of a backup's disk
+  uint64_t writes_stalled = 0;  ///< of them, those for which that thread stood still
   uint64_t disks_slowed = 0;
   uint64_t bits_flipped = 0;
   uint64_t bytes_scrubbed = 0;

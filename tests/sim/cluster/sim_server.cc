@@ -45,6 +45,7 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
   if (disk_ != nullptr) {
     storage_ = std::move(disk_->open()).value();
     runtime::SimExecutor& disk_thread = node_.makeExecutor("disk");
+    disk_->occupy(disk_thread);
     auto backup = backup::Backup::open({.storage_bytes = options.storage_bytes,
                                         .segment_bytes = options.log.segment_bytes,
                                         .scrub = options.scrub,
