@@ -144,6 +144,8 @@ class FrameFile {
   Result<log::Certificate> readNewestVerified(uint32_t frame, ClusterId cluster, ServerId master, SegmentId segment,
                                               std::vector<std::byte>& bytes);
 
+  /// As runtime::StorageFile.
+  uint64_t threadWaits() const { return file_->threadWaits(); }
   void flush(runtime::Flush& flush) { file_->flush(flush); }
   bool isCondemned() const { return file_->isCondemned(); }
 

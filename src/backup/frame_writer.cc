@@ -26,13 +26,15 @@ bool FrameWriter::writesNow() {
   // What is queued goes first.
   if (!isIdle() || thread_ == WriteThread::Disk) return false;
   began_ns_ = executor_.clock().nowNs();
+  waits_before_ = file_.threadWaits();
   return thread_ == WriteThread::Dispatch || gauge_.isQuick(began_ns_);
 }
 
 Status FrameWriter::writeNow(const FrameWrite& write) {
   const Status status = perform(write);
   const int64_t now_ns = executor_.clock().nowNs();
-  note(now_ns, now_ns - began_ns_);
+  const int64_t took_ns = now_ns - began_ns_;
+  note(now_ns, took_ns, took_ns > WriteGauge::kFreeNs && file_.threadWaits() != waits_before_);
   return status;
 }
 
@@ -80,9 +82,11 @@ void FrameWriter::step() {
   RC_CHECK(next != nullptr);
   const FrameWrite& write = next->write;
   next->began_ns = disk_.clock().nowNs();
+  const uint64_t waits_before = file_.threadWaits();
   const bool follows_failed = write.kind == FrameWrite::Kind::Replica && failed_[write.frame] == write.generation;
   next->status = follows_failed ? Status::IoError : perform(write);
   if (next->status != Status::Ok && write.kind == FrameWrite::Kind::Replica) failed_[write.frame] = write.generation;
+  next->has_waited = file_.threadWaits() != waits_before;
   written_ = next;
   disk_.post(step_, runtime::Priority::Waited);
 }
@@ -94,14 +98,14 @@ void FrameWriter::takeOver(Queued& queued) {
     const std::unique_ptr<Queued> oldest = std::move(queued_.front());
     queued_.pop_front();
     count(-static_cast<int64_t>(kWriteBytes + oldest->write.data_bytes));
-    note(executor_.clock().nowNs(), oldest->took_ns);
+    note(executor_.clock().nowNs(), oldest->took_ns, oldest->has_waited);
     owner_.onWritten(oldest->write, oldest->mark, oldest->status);
   }
 }
 
-void FrameWriter::note(int64_t now_ns, int64_t took_ns) {
+void FrameWriter::note(int64_t now_ns, int64_t took_ns, bool has_waited) {
   if (took_ns > longest_ns_.load(std::memory_order_relaxed)) longest_ns_.store(took_ns, std::memory_order_relaxed);
-  gauge_.note(now_ns, took_ns);
+  if (has_waited) gauge_.note(now_ns, took_ns);
 }
 
 void FrameWriter::count(int64_t bytes) {

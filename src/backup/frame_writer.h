@@ -111,6 +111,7 @@ class FrameWriter {
     Status status = Status::Ok;
     int64_t began_ns = 0;
     int64_t took_ns = 0;
+    bool has_waited = false;
     bool is_over = false;
   };
   struct Step : runtime::Job {
@@ -122,7 +123,7 @@ class FrameWriter {
   Status perform(const FrameWrite& write);
   void step();
   void takeOver(Queued& queued);
-  void note(int64_t now_ns, int64_t took_ns);
+  void note(int64_t now_ns, int64_t took_ns, bool has_waited);
   void count(int64_t bytes);
 
   FrameFile& file_;
@@ -133,6 +134,7 @@ class FrameWriter {
 
   WriteGauge gauge_;
   int64_t began_ns_ = 0;
+  uint64_t waits_before_ = 0;                   // of this thread
   std::deque<std::unique_ptr<Queued>> queued_;  // not taken back yet, oldest first
   uint64_t queued_bytes_ = 0;
   std::atomic<uint64_t> shown_bytes_{0};

@@ -11,8 +11,7 @@ namespace ramcore::backup {
 ///
 /// An account of time. A write is expected to take kFreeNs at most, as a copy into the page cache does. What it takes
 /// beyond is paid for with a thousand times as long without writes on the dispatch thread, so that waiting for the disk
-/// takes that thread a thousandth of its time in the long run, whatever the disk does. Up to kCreditNs are lent: a
-/// thread that lost its core during a write is no slow disk.
+/// takes that thread a thousandth of its time in the long run, whatever the disk does. Up to kCreditNs are lent.
 /// Thread: one.
 class WriteGauge {
  public:

@@ -37,6 +37,7 @@ class WatchedStorage final : public Storage {
       const Status status = on_write_(offset_bytes);
       return status == Status::Ok ? file_->write(offset_bytes, pieces) : status;
     }
+    uint64_t threadWaits() const override { return file_->threadWaits(); }
     Status read(uint64_t offset_bytes, MutableByteSpan out) override { return file_->read(offset_bytes, out); }
     void forgetCached(uint64_t offset_bytes, uint64_t bytes) override { file_->forgetCached(offset_bytes, bytes); }
     void flush(Flush& flush) override { file_->flush(flush); }
