@@ -40,17 +40,25 @@ bool Integrity::isSound(Segment& segment, uint32_t offset, uint32_t& next) {
     next = offset + entry.alignedBytes();
     return true;
   }
-  const EntryView damaged(bytes.data());
-  // The zeros lie outside the checksum, but the lengths that say where they are inside.
-  if (error == DecodeError::BadPadding && damaged.verify()) {
-    const EntryRef ref = segment.refAt(offset);
-    for (uint32_t i = damaged.bytes(); i < damaged.alignedBytes(); ++i) byteAt(ref, i).store(0);
-    stats_.mended_states.fetch_add(1, std::memory_order_relaxed);
-    next = offset + damaged.alignedBytes();
+  if (mendPadding(segment, offset)) {
+    next = offset + EntryView(bytes.data()).alignedBytes();
     return true;
   }
   note(segment, offset, error);
   return false;
+}
+
+bool Integrity::mendPadding(Segment& segment, uint32_t offset) {
+  const ByteSpan bytes = segment.restOfExtent(offset);
+  EntryView entry;
+  if (decodeEntry(bytes, entry) != DecodeError::BadPadding) return false;
+  // The zeros lie outside the checksum, but the lengths that say where they are inside.
+  const EntryView damaged(bytes.data());
+  if (!damaged.verify()) return false;
+  const EntryRef ref = segment.refAt(offset);
+  for (uint32_t i = damaged.bytes(); i < damaged.alignedBytes(); ++i) byteAt(ref, i).store(0);
+  stats_.mended_states.fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 void Integrity::mendState(EntryRef ref) {

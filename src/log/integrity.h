@@ -60,6 +60,9 @@ class Integrity {
   /// @return false: it is not. It is marked now, and the observer knows of it.
   /// Cost: a pass over the entry; 26 ns for 136 bytes.
   bool isSound(Segment& segment, uint32_t offset, uint32_t& next);
+  /// Mends zeros behind the entry at a logical offset that are none any more.
+  /// @return true: that was all that was wrong with it. Nothing is marked or counted otherwise.
+  bool mendPadding(Segment& segment, uint32_t offset);
   /// Gives a state byte that is none of EntryState the value Pending, which is right for all who ask the index as well;
   /// but Acknowledged counts bytes, and comes back if it is one bit away. One bit away from a death it becomes Freed:
   /// one-sided readers ask nobody, and the cleaner, who does not ask about what is Superseded, asks about that.

@@ -260,6 +260,7 @@ class Log final : public ReplicationEvents {
   void segmentClosed(SegmentId id) override RC_EXCLUDES(lock_);
   void segmentWithdrawn(SegmentId id) override RC_EXCLUDES(lock_);
   void segmentUnsound(const Segment& segment, uint32_t offset_bytes) override;
+  bool segmentSpoilt(const Segment& segment, uint32_t offset_bytes) override;
 
  private:
   struct Prepared;

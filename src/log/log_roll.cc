@@ -400,6 +400,11 @@ void Log::segmentUnsound(const Segment& segment, uint32_t offset_bytes) {
   if (own.state() == SegmentState::Closed) static_cast<void>(integrity_.isSound(own, offset_bytes, next));
 }
 
+/// No replica has what is right, so nothing but zeros can be made right again.
+bool Log::segmentSpoilt(const Segment& segment, uint32_t offset_bytes) {
+  return integrity_.mendPadding(pool_.slot(segment.slot()), offset_bytes);
+}
+
 // Giving memory back.
 
 /// The head's predecessor is closed, so no recovery can choose a digest older than the head's.

@@ -30,6 +30,14 @@ class ReplicationEvents {
     static_cast<void>(segment);
     static_cast<void>(offset_bytes);
   }
+  /// The entry at this logical offset of a segment that is not closed yet is not what was written, and is about to be
+  /// copied. As segmentUnsound otherwise.
+  /// @return true: it is what was written again. False: no copy may be made of it.
+  virtual bool segmentSpoilt(const Segment& segment, uint32_t offset_bytes) {
+    static_cast<void>(segment);
+    static_cast<void>(offset_bytes);
+    return false;
+  }
 };
 
 /// Keeps copies of the log elsewhere. Implemented by the master; the log decides about order and waits.

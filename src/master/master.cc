@@ -54,14 +54,16 @@ Master::Master(const MasterConfig& config, const Environment& environment, Maste
       link_(environment.caller, environment.dispatch, config.coordinator, lease_, *changes_, *this, environment.trace),
       stop_signal_(environment.dispatch) {
   if (environment_.replicator != nullptr || config_.replication.replicas == 0) return;
-  replicas_ = std::make_unique<ReplicaManager>(config_.replication,
-                                               ReplicaManager::Environment{.clock = environment_.clock,
-                                                                           .trace = environment_.trace,
-                                                                           .dispatch = environment_.dispatch,
-                                                                           .caller = environment_.caller,
-                                                                           .floors = link_,
-                                                                           .backup = environment_.backup},
-                                               runtime::Random(environment_.seed));
+  replicas_ = std::make_unique<ReplicaManager>(
+      config_.replication,
+      ReplicaManager::Environment{.clock = environment_.clock,
+                                  .trace = environment_.trace,
+                                  .dispatch = environment_.dispatch,
+                                  .caller = environment_.caller,
+                                  .floors = link_,
+                                  .backup = environment_.backup,
+                                  .on_spoilt = [this](const std::string& why) { observer_.onRejected(why); }},
+      runtime::Random(environment_.seed));
 }
 
 log::Replicator& Master::replicator() {

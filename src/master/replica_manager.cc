@@ -420,6 +420,22 @@ void ReplicaManager::noteFenced() {
   refreshWriteStatus();
 }
 
+// Others must not take it for what was written, and nobody knows what that was.
+bool ReplicaManager::noteSpoilt(const log::Segment& segment, uint32_t offset_bytes) {
+  if (events_->segmentSpoilt(segment, offset_bytes)) return true;
+  if (is_spoilt_) return false;
+  is_spoilt_ = true;
+  noteFenced();
+  if (environment_.on_spoilt) {
+    environment_.on_spoilt("memory: the entry at segment " + std::to_string(segment.id().value) + ", offset " +
+                           std::to_string(offset_bytes) +
+                           " is not what was written, before it is copied to other servers; this server stops, and "
+                           "others bring back from its copies what it has acknowledged; test the memory of the machine "
+                           "if this is not the first time");
+  }
+  return false;
+}
+
 void ReplicaManager::noteWrite(uint32_t bytes) {
   stats_.writes.fetch_add(1, std::memory_order_relaxed);
   stats_.bytes.fetch_add(bytes, std::memory_order_relaxed);

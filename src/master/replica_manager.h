@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "base/spin_lock.h"
@@ -64,6 +66,9 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
     FloorKeeper& floors;
     /// Of the backup in this process, if there is one: servers share the work evenly, so others are about as full.
     const BackupGauge* backup = nullptr;
+    /// Something was damaged in memory before it was copied, and cannot be mended: the server has to stop. `why` is a
+    /// line for a person. Once, on the dispatch. May be empty.
+    std::function<void(const std::string& why)> on_spoilt = {};
   };
   ReplicaManager(const ReplicationOptions& options, const Environment& environment, runtime::Random random);
   /// isIdle() is true (checked).
@@ -178,6 +183,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   void noteUnsound(const log::Segment& segment, uint32_t offset_bytes) override {
     events_->segmentUnsound(segment, offset_bytes);
   }
+  bool noteSpoilt(const log::Segment& segment, uint32_t offset_bytes) override;
   void noteRepaired() override { stats_.repairs.fetch_add(1, std::memory_order_relaxed); }
   rpc::Dispatch& dispatch() override { return environment_.dispatch; }
   rpc::Caller& caller() override { return environment_.caller; }
@@ -255,6 +261,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   bool counts_changed_ = true;  // and stats_ does not show it
   bool stopped_ = false;
   bool fenced_ = false;
+  bool is_spoilt_ = false;
   bool told_too_few_ = false;
   int64_t no_place_since_ns_ = 0;  // a head has found too few servers that take it; 0: it has not
 };

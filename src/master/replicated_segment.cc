@@ -269,17 +269,14 @@ bool ReplicatedSegment::needsWrite(const Replica& replica, uint32_t committed) c
 }
 
 void ReplicatedSegment::sendWhatIsDue(Replica& replica, uint32_t committed) {
+  if (is_spoilt_) return;
   const bool can_flush = canFlush(replica) && replica.idleFlush() != nullptr;
   if (can_flush && isPatient(replica, committed) && committed > replica.askedBytes()) {
-    return sendFlush(replica, committed);
+    if (isSoundToSend(replica, committed)) sendFlush(replica, committed);
+    return;
   }
   if (needsWrite(replica, committed) && !replica.busy) {
-    // What was closed long ago may have been damaged since, and a replica of that would be none.
-    replica.is_blocked = closed_reported_ && !isSoundChunk(beginOfNext(replica), committed);
-    if (replica.is_blocked) {
-      owner_.dispatch().arm(replica.retry, owner_.dispatch().clock().nowNs() + kUnsoundNs);
-      return;
-    }
+    if (!isSoundToSend(replica, committed)) return;
     send(replica, committed);
   }
   // Right behind a write it covers that as well. Not until all that is wanted is there: there may always be more on its
@@ -288,15 +285,38 @@ void ReplicatedSegment::sendWhatIsDue(Replica& replica, uint32_t committed) {
   if (can_flush && on_its_way > replica.askedBytes()) sendFlush(replica, on_its_way);
 }
 
-/// Whether the next write would carry what was written. If not, those who restore it know now.
-bool ReplicatedSegment::isSoundChunk(uint32_t from, uint32_t committed) {
-  for (uint32_t at = from; at < committed && at - from <= kWriteBytesMax;) {
+/// Whether the next write to the replica would carry what was written. Of a segment that is closed everywhere somebody
+/// has the right bytes, and they are waited for. Before that there may be nobody: then the server stops, and what it
+/// has acknowledged is recovered from what was sent before. Before anything else of the next write, because the lengths
+/// in the entries are believed from here on.
+bool ReplicatedSegment::isSoundToSend(Replica& replica, uint32_t committed) {
+  const bool is_sound = isSoundChunk(beginOfNext(replica), verifiedFor(replica), committed);
+  replica.is_blocked = !is_sound && closed_reported_;
+  if (replica.is_blocked) owner_.dispatch().arm(replica.retry, owner_.dispatch().clock().nowNs() + kUnsoundNs);
+  return is_sound;
+}
+
+/// Up to where nothing is verified again: once is enough for the copies that are made at the same time. What was closed
+/// long ago, and what is sent to one that takes the place of another one, has been in memory for a while.
+uint32_t ReplicatedSegment::verifiedFor(const Replica& replica) const {
+  const bool is_late = closed_reported_ || (epoch_ > 1 && replica.certified_epoch == 0);
+  return is_late ? 0 : verified_bytes_;
+}
+
+/// @param verified  up to here nothing is looked at
+bool ReplicatedSegment::isSoundChunk(uint32_t from, uint32_t verified, uint32_t committed) {
+  for (uint32_t at = std::max(from, verified); at < committed && at - from <= kWriteBytesMax;) {
     log::EntryView entry;
-    if (log::decodeEntry(segment_->restOfExtent(at), entry) != log::DecodeError::None) {
+    if (log::decodeEntry(segment_->restOfExtent(at), entry) == log::DecodeError::None) {
+      at += entry.alignedBytes();
+      verified_bytes_ = std::max(verified_bytes_, at);
+      continue;
+    }
+    if (closed_reported_) {
       owner_.noteUnsound(*segment_, at);
       return false;
     }
-    at += entry.alignedBytes();
+    if (is_spoilt_ = !owner_.noteSpoilt(*segment_, at); is_spoilt_) return false;
   }
   return true;
 }

@@ -42,6 +42,10 @@ class ReplicaOwner {
   virtual void noteRepaired() = 0;
   /// The segment cannot be copied again now: the entry at this offset is damaged in memory.
   virtual void noteUnsound(const log::Segment& segment, uint32_t offset_bytes) = 0;
+  /// The entry at this offset is damaged before a backup that needs it has it, in a segment that is not closed.
+  /// @return true: it was mended. False: it cannot be; the server has to stop, and nothing of the segment is sent any
+  ///         more
+  virtual bool noteSpoilt(const log::Segment& segment, uint32_t offset_bytes) = 0;
   virtual void noteWrite(uint32_t bytes) = 0;
   virtual void noteFlush() = 0;
   virtual bool isMember(ServerId backup) const = 0;
@@ -128,7 +132,9 @@ class ReplicatedSegment {
   bool canFlush(const Replica& replica) const;
   bool isInStep(const Replica& replica) const;
   bool needsWrite(const Replica& replica, uint32_t committed) const;
-  bool isSoundChunk(uint32_t from, uint32_t committed);
+  bool isSoundToSend(Replica& replica, uint32_t committed);
+  bool isSoundChunk(uint32_t from, uint32_t verified, uint32_t committed);
+  uint32_t verifiedFor(const Replica& replica) const;
   bool isPatient(const Replica& replica, uint32_t committed) const;
   void place();
   void sendWhatIsDue(Replica& replica, uint32_t committed);
@@ -167,10 +173,12 @@ class ReplicatedSegment {
   bool close_wanted_ = false;
   bool withdraw_wanted_ = false;
   bool refused_ = false;        // some backup had no frame for it
+  bool is_spoilt_ = false;      // what is to be sent of it is not what was written, and never will be
   bool lacks_places_ = false;   // some backup that is waited for had none, and none has taken its place
   bool has_certified_ = false;  // some backup may have a certificate for it
   bool opened_reported_ = false;
   bool closed_reported_ = false;
+  uint32_t verified_bytes_ = 0;  // what was as it had been written when it was first sent
   uint32_t durable_reported_ = 0;
   uint32_t flushed_reported_ = 0;
   uint32_t durable_wanted_ = 0;

@@ -165,6 +165,25 @@ class Flipping {
     ADD_FAILURE() << "no server has " << key;
     return {};
   }
+  /// In what the head of some server has and no backup was sent; nothing if there is no such thing now.
+  std::optional<Place> someUnsentPlace() {
+    for (size_t i = 0; i < cluster_.servers.size(); ++i) {
+      if (cluster_.isDown(i) || !cluster_.servers[i]->isServing()) continue;
+      log::Log& log = *cluster_.servers[i]->master().log();
+      const log::Segment* const head = log.pool().find(log.headId());
+      if (head == nullptr) continue;
+      uint32_t sent_bytes = 0;
+      for (const auto& replica : cluster_.servers[i]->master().replicas()->replicas()) {
+        if (replica.segment == head->id()) sent_bytes = std::max(sent_bytes, replica.sent_bytes);
+      }
+      if (sent_bytes == 0 || sent_bytes >= head->committedBytes()) continue;
+      const auto bytes = log.view(head->refAt(sent_bytes)).bytes();
+      const auto byte = static_cast<uint32_t>(random_.below(bytes));
+      // The state is none of what is sent.
+      return Place{i, head->refAt(sent_bytes), 8 * (byte == 1 ? 0 : byte) + static_cast<uint32_t>(random_.below(8))};
+    }
+    return std::nullopt;
+  }
   bool isClosed(const Place& place) {
     return logOf(place).pool().segmentOf(place.ref)->state() == log::SegmentState::Closed;
   }
@@ -338,6 +357,32 @@ TEST(MemoryScrub, ReplicasAreNotMadeOfDamage) {
     flipping.readEverything();
   }
   EXPECT_GE(flips, 3);
+}
+
+/// A bit that flips between the writing of an entry and its sending: the server stops, and what it has acknowledged is
+/// recovered.
+TEST(MemoryScrub, WhatIsDamagedBeforeItIsCopiedStopsTheServerAndNothingIsLost) {
+  for (uint64_t seed = 1; seed <= 10 && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Flipping flipping(seed);
+    flipping.prepare();
+    flipping.runFor(static_cast<int64_t>(seed * 20) * kNanosPerMilli);
+    std::optional<Flipping::Place> place;
+    ASSERT_TRUE(flipping.runUntil([&] {
+      if (!flipping.isDone()) place = flipping.someUnsentPlace();
+      return place || flipping.isDone();
+    }));
+    ASSERT_TRUE(place) << "the test has found no moment";
+    flipping.flip(*place);
+    const SimServer& server = *flipping.cluster().servers[place->server];
+    ASSERT_TRUE(flipping.runUntil([&] { return !server.rejected().empty() || flipping.isDone(); }));
+    EXPECT_NE(server.rejected().find("is not what was written, before it is copied"), std::string::npos)
+        << server.rejected();
+    // As its process would end.
+    flipping.cluster().killServer(place->server, false);
+    ASSERT_TRUE(flipping.runUntil([&] { return flipping.isDone(); }));
+    flipping.readEverything();
+  }
 }
 
 /// Memory is damaged, and the first replica that is asked for has rotted: its master learns of it, and makes another.

@@ -248,12 +248,14 @@ class ReplicaTest : public rpc::RpcTest {
   ScriptedBackup& backup(uint64_t id) { return *backups_.at(id - 1); }
 
   void makeManager(const ReplicationOptions& options = {}) {
-    const ReplicaManager::Environment environment{.clock = server_.node.clock(),
-                                                  .trace = silentTrace(),
-                                                  .dispatch = server_.dispatch(),
-                                                  .caller = *server_.caller,
-                                                  .floors = floors_,
-                                                  .backup = gauge_};
+    const ReplicaManager::Environment environment{
+        .clock = server_.node.clock(),
+        .trace = silentTrace(),
+        .dispatch = server_.dispatch(),
+        .caller = *server_.caller,
+        .floors = floors_,
+        .backup = gauge_,
+        .on_spoilt = [this](const std::string& why) { spoilt_.push_back(why); }};
     manager_ = std::make_unique<ReplicaManager>(options, environment, runtime::Random(3));
   }
   void makeLog(const log::LogConfig& config = log::LogConfig::forTest()) {
@@ -347,6 +349,7 @@ class ReplicaTest : public rpc::RpcTest {
   std::map<uint64_t, std::string> domains_;
   ScriptedFloors floors_{server_.dispatch()};
   const BackupGauge* gauge_ = nullptr;  // for makeManager()
+  std::vector<std::string> spoilt_;     // why the server should stop
   std::unique_ptr<ReplicaManager> manager_;
   std::unique_ptr<log::LogMemory> memory_;
   std::unique_ptr<log::MapOwner> owner_;
