@@ -89,7 +89,9 @@ std::optional<Result<Appended>> Log::append(std::span<const EntryInput> group, A
     const uint32_t bytes = prepared.bytes[i] = group[i].alignedBytes();
     RC_CHECK_MSG(bytes <= pool_.config().entry_bytes_max, "services refuse oversized objects at the door");
     prepared.total += bytes;
-    if (group[i].dead) prepared.named_by_dead[i] = namedBy(view(group[i].dead));
+    if (!group[i].dead) continue;
+    prepared.named_by_dead[i] = namedBy(view(group[i].dead));
+    pool_.tombstones().prepare();
   }
   if (append_class == AppendClass::Write && !hasSpaceFor(prepared.total)) {
     stats_.refused_no_space.fetch_add(1, std::memory_order_relaxed);
@@ -266,7 +268,7 @@ bool Log::isNextWanted() const {
 
 /// @param bytes  of a tombstone in `holder`, written or due
 void Log::countTombstone(Segment& holder, Segment& named, int64_t bytes) {
-  pool_.tombstoneBytes(named, holder) += static_cast<uint32_t>(bytes);
+  pool_.tombstones().add(named.slot(), holder.slot(), bytes);
   named.addNamedBy(bytes);
   stats_.tombstone_bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
@@ -352,6 +354,7 @@ void Log::markDead(EntryRef ref) {
   const EntryView entry = view(ref);
   Segment* const named = isDamaged(entry.state()) ? nullptr : namedBy(entry);
   if (named == nullptr && !isDamaged(entry.state())) return countOut(ref, 0);
+  pool_.tombstones().prepare();
   SpinGuard guard(lock_);
   countDead(ref, named);
 }
@@ -429,6 +432,7 @@ void Log::countLive(Segment& segment, const EntryView& entry, EntryRef dead) {
   countParts(segment, entry.type(), entry.alignedBytes(), {.all = bytes, .results = entry.resultBytes()});
   if (!dead) return;
   Segment* const named_by_dead = namedBy(view(dead));
+  pool_.tombstones().prepare();
   SpinGuard guard(lock_);
   // Not before: where the dead entry lies may be a copy that takes the place of its original meanwhile.
   Segment& named = segmentNamedFor(dead);
@@ -441,14 +445,15 @@ void Log::countLive(Segment& segment, const EntryView& entry, EntryRef dead) {
 }
 
 void Log::moveTombstones(Segment& from, Segment& to, std::span<const MovedTombstone> moved) {
+  pool_.tombstones().prepare();
   SpinGuard guard(lock_);
   int64_t bytes = 0;
   for (const MovedTombstone& tombstone : moved) {
     Segment& named = *tombstone.named;
-    // If it was unlinked since the tombstone was judged, the bytes are no longer counted in `from`.
+    // If it was unlinked since the tombstone was judged, the bytes are counted out where they are.
     if (named.id() != tombstone.named_id || named.state() == SegmentState::Unlinked) continue;
-    pool_.tombstoneBytes(named, from) -= tombstone.bytes;
-    pool_.tombstoneBytes(named, to) += tombstone.bytes;
+    pool_.tombstones().add(named.slot(), from.slot(), -int64_t{tombstone.bytes});
+    pool_.tombstones().add(named.slot(), to.slot(), tombstone.bytes);
     bytes += tombstone.bytes;
   }
   from.addLive(-bytes);

@@ -308,6 +308,7 @@ class Log final : public ReplicationEvents {
   void unlink(Segment& segment) RC_REQUIRES(lock_);
   void takeOverTombstones(Segment& original, Segment& copy) RC_REQUIRES(lock_);
   void copyOwnEntries(const Segment& original, Segment& copy);
+  void forgetNamingTombstones(Segment& named) RC_EXCLUDES(lock_);
   void forgetHeldTombstones(Segment& holder) RC_EXCLUDES(lock_);
   bool markSlice(Segment& segment, uint32_t& bytes_left);
   SegmentId takeId() RC_EXCLUDES(lock_);

@@ -19,7 +19,7 @@ Segment* Log::openCopy(const Segment& original, uint32_t entry_bytes_max) {
   copyOwnEntries(original, *copy);
   int64_t live = 0;
   {
-    // Not while tombstones are being counted out that the mover may still find alive.
+    // No tombstone that the mover finds alive is counted out by then: what it names is unlinked first, under the lock.
     SpinGuard guard(lock_);
     live = original.liveBytes();
   }
@@ -83,14 +83,8 @@ void Log::replace(Segment& original, Segment& copy) {
 /// What names the original names the copy from now on, and what would when it dies. Once: nobody can kill an entry of
 /// the original any more, because no reference leads to it.
 void Log::takeOverTombstones(Segment& original, Segment& copy) {
-  int64_t bytes = 0;
-  for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
-    uint32_t& naming = pool_.tombstoneBytes(original, pool_.slot(i));
-    if (naming == 0) continue;
-    pool_.tombstoneBytes(copy, pool_.slot(i)) += naming;
-    bytes += naming;
-    naming = 0;
-  }
+  const auto bytes = static_cast<int64_t>(original.namedByTombstoneBytes());
+  pool_.tombstones().moveNaming(original.slot(), copy.slot());
   original.addNamedBy(-bytes);
   copy.addNamedBy(bytes);
   copy.addSucceeded(original.takeSucceeded());

@@ -12,6 +12,8 @@ namespace {
 
 // Of a round of the reclaimer, which writers may be waiting for: 0.2 ms of small entries.
 constexpr uint32_t kMarkBytesPerRound = 1u << 20;
+// Under the lock of the head: some 10 us if none of it is in a cache.
+constexpr uint32_t kTombstonesPerHold = 16;
 
 }  // namespace
 
@@ -424,38 +426,41 @@ void Log::unlink(Segment& segment) {
   stats_.result_bytes.fetch_sub(segment.takeLiveResults(), std::memory_order_relaxed);
   stats_.large_bytes.fetch_sub(segment.takeLiveLarge(), std::memory_order_relaxed);
   stats_.succeeded_bytes.fetch_sub(segment.takeSucceeded(), std::memory_order_relaxed);
-  // Tombstones that name it have nothing left to hold down.
-  for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
-    Segment& holder = pool_.slot(i);
-    uint32_t& naming = pool_.tombstoneBytes(segment, holder);
-    if (naming == 0) continue;
-    // Those in segments that are unlinked themselves were counted out with them.
-    if (&holder != &segment && holder.state() != SegmentState::Unlinked) {
-      holder.addLive(-int64_t{naming});
-      stats_.live_bytes.fetch_sub(naming, std::memory_order_relaxed);
-    }
-    stats_.tombstone_bytes.fetch_sub(naming, std::memory_order_relaxed);
-    naming = 0;
-  }
-  segment.wait_ = Segment::Wait::Grace;
+  segment.wait_ = Segment::Wait::Names;
   segment.ticket_ = environment_.rcu.ticket();
   // Last: from here on the segment is the reclaimer's.
   segment.setState(SegmentState::Unlinked);
 }
 
-/// Counts out the tombstones that an unlinked segment held. One counter in each row, so a cache miss each: in slices,
-/// because appends wait for the lock.
-void Log::forgetHeldTombstones(Segment& holder) {
-  constexpr uint32_t kSlice = 32;
-  for (uint32_t first = 0; first < pool_.slotCount(); first += kSlice) {
+/// Counts out the tombstones that name an unlinked segment: they have nothing left to hold down. Nobody adds to them
+/// any more. A few cache misses each: in slices, because appends wait for the lock.
+void Log::forgetNamingTombstones(Segment& named) {
+  for (;;) {
     SpinGuard guard(lock_);
-    for (uint32_t i = first; i < std::min(first + kSlice, pool_.slotCount()); ++i) {
-      Segment& named = pool_.slot(i);
-      uint32_t& held = pool_.tombstoneBytes(named, holder);
-      if (held == 0) continue;
-      named.addNamedBy(-int64_t{held});
-      stats_.tombstone_bytes.fetch_sub(held, std::memory_order_relaxed);
-      held = 0;
+    for (uint32_t i = 0; i < kTombstonesPerHold; ++i) {
+      const TombstoneCounts::Taken naming = pool_.tombstones().takeNaming(named.slot());
+      if (naming.bytes == 0) return;
+      Segment& holder = pool_.slot(naming.slot);
+      // Those in segments that are unlinked themselves were counted out with them.
+      if (holder.state() != SegmentState::Unlinked) {
+        holder.addLive(-naming.bytes);
+        stats_.live_bytes.fetch_sub(naming.bytes, std::memory_order_relaxed);
+      }
+      named.addNamedBy(-naming.bytes);
+      stats_.tombstone_bytes.fetch_sub(naming.bytes, std::memory_order_relaxed);
+    }
+  }
+}
+
+/// Counts out the tombstones that an unlinked segment held, in the same way.
+void Log::forgetHeldTombstones(Segment& holder) {
+  for (;;) {
+    SpinGuard guard(lock_);
+    for (uint32_t i = 0; i < kTombstonesPerHold; ++i) {
+      const TombstoneCounts::Taken held = pool_.tombstones().takeHeld(holder.slot());
+      if (held.bytes == 0) return;
+      pool_.slot(held.slot).addNamedBy(-held.bytes);
+      stats_.tombstone_bytes.fetch_sub(held.bytes, std::memory_order_relaxed);
     }
   }
 }
@@ -487,6 +492,10 @@ size_t Log::reclaim(uint64_t now_ns) {
     Segment& segment = pool_.slot(i);
     if (segment.state() != SegmentState::Unlinked) continue;
     ++waiting;
+    if (segment.wait_ == Wait::Names) {
+      forgetNamingTombstones(segment);
+      segment.wait_ = Wait::Grace;
+    }
     if (segment.wait_ == Wait::Grace && isOver(segment.ticket_)) segment.wait_ = Wait::Epoch;
     if (segment.wait_ == Wait::Epoch) want_epoch = true;
   }

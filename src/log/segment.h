@@ -221,8 +221,9 @@ class Segment {
   int64_t compacted_live_bytes_ = 0;
   SegmentId leave_head_;  ///< the head whose digest is the first without it
 
-  // Reclamation: first the grace period, then the pins; then those entries are marked freed that are not yet.
-  enum class Wait : uint8_t { Grace, Epoch, Pins, Marks } wait_ = Wait::Grace;
+  // Reclamation: first what names it is counted out, then the grace period, then the pins; then those entries are
+  // marked freed that are not yet.
+  enum class Wait : uint8_t { Names, Grace, Epoch, Pins, Marks } wait_ = Wait::Names;
   uint32_t marked_bytes_ = 0;  ///< up to here they are, by the cleaner and then by the reclaimer
   runtime::GraceTicket ticket_;
   uint64_t pin_epoch_ = 0;

@@ -19,11 +19,10 @@ SegmentPool::SegmentPool(const LogConfig& config, const LogMemory& memory)
       seglet_shift_(std::countr_zero(config.seglet_bytes)),
       free_runs_(config.extentBytesMin()),
       survivor_reserve_bytes_(config.survivorReserveBytes()),
-      directory_(config.segmentSlots()) {
+      directory_(config.segmentSlots()),
+      tombstones_(config.segmentSlots()) {
   RC_CHECK(memory.bytes() >= config.memory_bytes);
   const uint32_t slot_count = config.segmentSlots();
-  rows_.reset(static_cast<uint32_t*>(std::calloc(uint64_t{slot_count} * slot_count, sizeof(uint32_t))));
-  RC_CHECK_MSG(rows_ != nullptr, "out of memory for the log's counters");
   for (uint32_t i = 0; i < slot_count; ++i) {
     slots_.push_back(std::make_unique<Segment>());
     slots_.back()->slot_ = i;
@@ -182,7 +181,7 @@ Segment* SegmentPool::take(SegmentKind kind, SegmentId id, uint32_t entry_bytes_
   segment.first_head_ = {};
   segment.stays_ = false;
   segment.own_bytes_ = 0;
-  segment.wait_ = Segment::Wait::Grace;
+  segment.wait_ = Segment::Wait::Names;
   segment.marked_bytes_ = 0;
   segment.id_.store(id.value, std::memory_order_release);
   segment.setState(SegmentState::Open);

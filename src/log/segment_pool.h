@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "log/log_stats.h"
 #include "log/segment.h"
 #include "log/segment_directory.h"
+#include "log/tombstone_counts.h"
 
 namespace ramcore::log {
 
@@ -84,23 +84,20 @@ class SegmentPool {
   Segment& slot(uint32_t index) { return *slots_[index]; }
   const Segment& slot(uint32_t index) const { return *slots_[index]; }
 
-  /// Bytes of live tombstones in `holder`, written and due, that name `named`. Under the log's lock, or while no one
-  /// else knows `holder`.
-  uint32_t& tombstoneBytes(const Segment& named, const Segment& holder) {
-    return rows_[uint64_t{named.slot()} * slots_.size() + holder.slot()];
+  /// Bytes of tombstones in `holder`, written and due, that name `named`: live ones, but for those that name an
+  /// unlinked segment and are not counted out yet. As tombstones().
+  int64_t tombstoneBytes(const Segment& named, const Segment& holder) const {
+    return tombstones_.bytesOf(named.slot(), holder.slot());
   }
-  uint32_t tombstoneBytes(const Segment& named, const Segment& holder) const {
-    return rows_[uint64_t{named.slot()} * slots_.size() + holder.slot()];
-  }
+  /// Under the log's lock, but for what says otherwise.
+  TombstoneCounts& tombstones() { return tombstones_; }
+  const TombstoneCounts& tombstones() const { return tombstones_; }
 
   const LogMemory& memory() const { return memory_; }
   const LogConfig& config() const { return config_; }
 
  private:
   using Run = FreeRuns::Run;
-  struct FreeArray {
-    void operator()(uint32_t* array) const { std::free(array); }
-  };
 
   /// Slots that this kind leaves to those that come after it in a full memory.
   static uint32_t slotsApart(SegmentKind kind);
@@ -150,8 +147,7 @@ class SegmentPool {
   std::vector<std::unique_ptr<Segment>> slots_;
   SegmentDirectory directory_;  // changed under lock_
   std::unique_ptr<std::atomic<Segment*>[]> seglets_;
-  /// slots x slots counters, rows of the named segment, columns of the holder; pages appear when first used.
-  std::unique_ptr<uint32_t[], FreeArray> rows_;
+  TombstoneCounts tombstones_;
 };
 
 }  // namespace ramcore::log

@@ -85,6 +85,7 @@ STANDARD = {
     "memory": r"\w+_ptr|make_(unique|shared)(_for_overwrite)?|allocator\w*|addressof|construct_at|destroy_at|to_address",
     "mutex": r"mutex|\w+_lock|lock_guard|call_once|once_flag|adopt_lock|defer_lock",
     "new": r"bad_alloc|align_val_t|nothrow|launder|hardware_\w+",
+    "numeric": r"accumulate|gcd|iota|midpoint|reduce",
     "optional": r"optional|nullopt|in_place",
     "ostream": r"ostream|ios|streamsize",
     "random": r"random_device|\w+_engine|mt19937(_64)?|\w+_distribution",

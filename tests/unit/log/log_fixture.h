@@ -332,18 +332,18 @@ struct LogFixture {
     SegmentPool& pool = log->pool();
     std::map<const Segment*, int64_t> live;
     for (const auto& [key, ref] : owner.refs()) live[pool.segmentOf(ref)] += log->view(ref).alignedBytes();
-    uint64_t tombstones = 0;
+    int64_t tombstones = 0;
     for (uint32_t n = 0; n < pool.slotCount(); ++n) {
-      uint64_t naming = 0;
+      int64_t naming = 0;
       for (uint32_t h = 0; h < pool.slotCount(); ++h) {
-        const uint32_t bytes = pool.tombstoneBytes(pool.slot(n), pool.slot(h));
+        const int64_t bytes = pool.tombstoneBytes(pool.slot(n), pool.slot(h));
         naming += bytes;
         if (bytes != 0 && pool.slot(h).state() != SegmentState::Unlinked) live[&pool.slot(h)] += bytes;
       }
-      if (naming != 0) EXPECT_EQ(pool.slot(n).namedByTombstoneBytes(), naming) << "slot " << n;
+      if (naming != 0) EXPECT_EQ(pool.slot(n).namedByTombstoneBytes(), static_cast<uint64_t>(naming)) << "slot " << n;
       tombstones += naming;
     }
-    EXPECT_EQ(log->stats().tombstone_bytes.load(), static_cast<int64_t>(tombstones));
+    EXPECT_EQ(log->stats().tombstone_bytes.load(), tombstones);
     int64_t all = 0;
     for (uint32_t i = 0; i < pool.slotCount(); ++i) {
       EXPECT_EQ(pool.slot(i).liveBytes(), live[&pool.slot(i)]) << "slot " << i;
