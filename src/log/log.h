@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "log/commit_ring.h"
+#include "log/digest_members.h"
 #include "log/durable_waiters.h"
 #include "log/entry_owner.h"
 #include "log/entry_writer.h"
@@ -294,16 +295,19 @@ class Log final : public ReplicationEvents {
   bool isPrepareDue() const RC_REQUIRES(lock_);
   bool isRollWanted() const RC_REQUIRES(lock_);
   bool isNextWanted() const RC_REQUIRES(lock_);
-  bool isHeadFresh() const RC_REQUIRES(lock_);
+  bool isHeadUntouched() const RC_REQUIRES(lock_);
+  bool hasNewer(SegmentId head, SegmentId next) const;
   SegmentId noteJoinRoll() RC_REQUIRES(lock_);
   void forgetJoinRoll(SegmentId roll) RC_REQUIRES(lock_);
 
   bool trySwitch() RC_EXCLUDES(lock_);
   bool prepareNext() RC_EXCLUDES(lock_);
   void withdrawNext() RC_EXCLUDES(lock_);
-  void buildDigest(Segment& next, std::vector<SegmentId>& members) RC_REQUIRES(lock_);
+  void listForDigest(Segment& next) RC_REQUIRES(lock_);
   void writeOwnEntry(Segment& segment, EntryType type, std::span<const ByteSpan> payload);
   void writeSegmentHeader(Segment& segment);
+  void seal(Segment& segment);
+  void setUnsettled(Segment& segment, SegmentState state);
   void unlinkLeft(std::vector<SegmentId>& freed) RC_REQUIRES(lock_);
   void unlink(Segment& segment) RC_REQUIRES(lock_);
   void takeOverTombstones(Segment& original, Segment& copy) RC_REQUIRES(lock_);
@@ -343,6 +347,16 @@ class Log final : public ReplicationEvents {
   SegmentId unwanted_next_ RC_GUARDED_BY(lock_);  ///< to be withdrawn if it is not open
   bool pass_running_ RC_GUARDED_BY(lock_) = false;
   uint64_t next_id_ RC_GUARDED_BY(lock_) = 1;
+  // Segments are looked for in these, and not among all slots, where appends wait for the lock.
+  MemberChanges member_changes_ RC_GUARDED_BY(lock_);
+  MemberChanges taken_changes_;                          ///< belongs to whoever maintains; empty between two heads
+  DigestMembers digest_members_;                         ///< the same
+  std::vector<Segment*> joining_ RC_GUARDED_BY(lock_);   ///< by addToJoin; no head is open yet that lists them
+  std::vector<Segment*> leaving_ RC_GUARDED_BY(lock_);   ///< in state Leaving
+  std::vector<Segment*> unlinked_ RC_GUARDED_BY(lock_);  ///< for the reclaimer, which has not seen them yet
+  std::vector<Segment*> reclaiming_;                     ///< in state Unlinked; the reclaimer's
+  std::atomic<uint32_t> unsettled_count_{0};             ///< segments in states Closing, Leaving and Unlinked
+  std::atomic<uint64_t> last_sealed_{0};                 ///< the latest ticket of a segment that was sealed
   CommitRing ring_ RC_GUARDED_BY(lock_);
   DurableWaiters waiters_ RC_GUARDED_BY(lock_);
   DurableWaiters flush_waiters_ RC_GUARDED_BY(lock_);

@@ -72,7 +72,7 @@ void Log::replace(Segment& original, Segment& copy) {
   copy.durable_bytes_ = copy.committedBytes();
   copy.flushed_bytes_ = copy.committedBytes();
   copy.compacted_live_bytes_ = copy.liveBytes();
-  copy.sealed_ticket_ = environment_.rcu.ticket();
+  seal(copy);
   takeOverTombstones(original, copy);
   copy.listed_ = true;
   copy.setState(SegmentState::Closed);

@@ -9,9 +9,18 @@ namespace ramcore::log {
 
 SegmentId Log::requestHeadToJoin() {
   SegmentId request;
+  SegmentId fresh;
+  SegmentId next;
   {
     SpinGuard guard(lock_);
-    if (isHeadFresh()) return head_->id();
+    if (isHeadUntouched()) fresh = head_->id();
+    if (next_ != nullptr) next = next_->id();
+  }
+  // Outside of the lock: all slots are looked at. What is opened meanwhile comes after this call.
+  if (fresh && hasNewer(fresh, next)) fresh = {};
+  {
+    SpinGuard guard(lock_);
+    if (fresh && isHeadUntouched() && head_->id() == fresh) return fresh;
     request = noteJoinRoll();
   }
   maintain();
@@ -46,16 +55,21 @@ void Log::cancelHeadToJoin(SegmentId request) {
   maintain();
 }
 
-/// A head that was opened now would say no more, and be above no more segments that hold something.
-bool Log::isHeadFresh() const {
-  if (head_ == nullptr || head_full_ || head_->cursor().offset != head_->own_bytes_) return false;
+/// A head that was opened now would say no more, unless hasNewer().
+bool Log::isHeadUntouched() const {
+  return head_ != nullptr && !head_full_ && head_->cursor().offset == head_->own_bytes_;
+}
+
+/// A head that was opened now would be above more segments that hold something.
+/// @param next  the next head, which holds nothing; or none
+bool Log::hasNewer(SegmentId head, SegmentId next) const {
   for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
     const Segment& segment = pool_.slot(i);
     const SegmentState state = segment.state();
-    if (&segment == next_ || state == SegmentState::Free || state == SegmentState::Unlinked) continue;
-    if (segment.id() > head_->id()) return false;
+    if (state == SegmentState::Free || state == SegmentState::Unlinked) continue;
+    if (const SegmentId id = segment.id(); id > head && id != next) return true;
   }
-  return true;
+  return false;
 }
 
 SegmentId Log::addToJoin(std::span<Segment* const> joining) {
@@ -67,7 +81,10 @@ SegmentId Log::addToJoin(std::span<Segment* const> joining) {
     for (Segment* segment : joining) {
       RC_CHECK(segment->state() == SegmentState::Closed && !segment->listed_);
       segment->listed_ = true;
+      member_changes_.add(segment->id());
       segment->joins_with_ = request;
+      segment->is_joining_ = true;
+      joining_.push_back(segment);
     }
   }
   maintain();
@@ -105,8 +122,11 @@ bool Log::takeBack(std::span<Segment* const> joining, SegmentId roll) {
     if (!is_late && !must_wait) {
       for (Segment* segment : joining) {
         segment->listed_ = false;
+        member_changes_.remove(segment->id());
         segment->joins_with_ = {};
+        segment->is_joining_ = false;
       }
+      std::erase_if(joining_, [](const Segment* segment) { return !segment->is_joining_; });
       forgetJoinRoll(roll);
       if (next_ != nullptr && !isNextWanted()) unwanted_next_ = next_->id();
       is_back = true;

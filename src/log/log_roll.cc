@@ -1,6 +1,7 @@
 /// The half of Log that opens, closes and gives up segments.
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/mutation.h"
@@ -99,8 +100,8 @@ bool Log::trySwitch() {
     closing_ = old;
     if (old != nullptr) {
       RC_CHECK(old->committedBytes() == old->cursor().offset);
-      old->setState(SegmentState::Closing);
-      old->sealed_ticket_ = environment_.rcu.ticket();
+      setUnsettled(*old, SegmentState::Closing);
+      seal(*old);
     }
     refreshDurable(ready);
   }
@@ -138,16 +139,15 @@ bool Log::prepareNext() {
   if (next->kind() == SegmentKind::SmallHead) stats_.small_heads_opened.fetch_add(1, std::memory_order_relaxed);
 
   LogDigestPayload digest{};
-  std::vector<SegmentId> members;
-  members.reserve(pool_.slotCount());
   {
     SpinGuard guard(lock_);
     if (head_ != nullptr) digest.previous_head = head_->id();
-    buildDigest(*next, members);
+    listForDigest(*next);
   }
+  const std::span<const SegmentId> members = digest_members_.apply(taken_changes_);
   digest.count = static_cast<uint32_t>(members.size());
   writeSegmentHeader(*next);
-  const std::array<ByteSpan, 2> digest_pieces{bytesOf(digest), std::as_bytes(std::span(members))};
+  const std::array<ByteSpan, 2> digest_pieces{bytesOf(digest), std::as_bytes(members)};
   writeOwnEntry(*next, EntryType::LogDigest, digest_pieces);
   const SafeVersionPayload safe_version = environment_.owner.safeVersion();
   const std::array<ByteSpan, 1> safe_pieces{bytesOf(safe_version)};
@@ -181,18 +181,34 @@ void Log::withdrawNext() {
   environment_.replicator.withdraw(id);
 }
 
-void Log::buildDigest(Segment& next, std::vector<SegmentId>& members) {
+/// From here on it is decided what the digest of `next` lists: what is listed and is not leaving.
+void Log::listForDigest(Segment& next) {
   next.listed_ = true;
-  for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
-    Segment& segment = pool_.slot(i);
-    if (!segment.listed_) continue;
-    if (segment.state() == SegmentState::Unlinked) continue;
-    const bool leaves = segment.state() == SegmentState::Leaving;
-    if (!leaves || RC_MUTATION("skip-digest-update")) members.push_back(segment.id());
-    if (segment.joins_with_ && !segment.first_head_) segment.first_head_ = next.id();
-    if (leaves && !segment.leave_head_) segment.leave_head_ = next.id();
+  member_changes_.add(next.id());
+  for (Segment* segment : joining_) {
+    if (!segment->first_head_) segment->first_head_ = next.id();
   }
-  std::sort(members.begin(), members.end());
+  for (Segment* segment : leaving_) {
+    if (!segment->leave_head_) segment->leave_head_ = next.id();
+  }
+  member_changes_.swap(taken_changes_);
+}
+
+/// Nobody appends to it any more.
+void Log::seal(Segment& segment) {
+  segment.sealed_ticket_ = environment_.rcu.ticket();
+  uint64_t last = last_sealed_.load(std::memory_order_relaxed);
+  while (last < segment.sealed_ticket_.number &&
+         !last_sealed_.compare_exchange_weak(last, segment.sealed_ticket_.number, std::memory_order_relaxed)) {
+  }
+}
+
+/// @param state  Closing, Leaving or Unlinked: something is still to come
+void Log::setUnsettled(Segment& segment, SegmentState state) {
+  const SegmentState was = segment.state();
+  const bool was_unsettled = was == SegmentState::Closing || was == SegmentState::Leaving;
+  if (!was_unsettled) unsettled_count_.fetch_add(1, std::memory_order_relaxed);
+  segment.setState(state);
 }
 
 void Log::writeOwnEntry(Segment& segment, EntryType type, std::span<const ByteSpan> payload) {
@@ -234,8 +250,8 @@ Segment* Log::openPrivate(SegmentKind kind, uint32_t entry_bytes_max, CopiesAwai
 
 void Log::closePrivate(Segment& segment) {
   RC_CHECK(segment.state() == SegmentState::Open && segment.committedBytes() == segment.cursor().offset);
-  segment.setState(SegmentState::Closing);
-  segment.sealed_ticket_ = environment_.rcu.ticket();
+  setUnsettled(segment, SegmentState::Closing);
+  seal(segment);
   pool_.trim(segment);
   environment_.replicator.close(segment);
 }
@@ -256,25 +272,33 @@ void Log::exchange(std::span<Segment* const> joining, std::span<Segment* const> 
   for (Segment* segment : joining) {
     RC_CHECK(segment->state() == SegmentState::Closed && !segment->listed_);
     segment->listed_ = true;
+    member_changes_.add(segment->id());
   }
   for (Segment* segment : leaving) {
     RC_CHECK(segment->state() == SegmentState::Closed && segment->listed_);
-    segment->setState(SegmentState::Leaving);
+    setUnsettled(*segment, SegmentState::Leaving);
+    if (!RC_MUTATION("skip-digest-update")) member_changes_.remove(segment->id());
+    leaving_.push_back(segment);
   }
 }
 
 /// What joins is cleaned at once where memory is full: the head with which it joins may be waiting for that. Where its
 /// head may find no places, it is left until it has one.
+/// In slices, because appends wait for the lock: it is decided of each by itself.
 void Log::listCleanable(std::vector<Segment*>& segments) {
+  constexpr uint32_t kSlotsPerHold = 64;
   const bool is_short = environment_.replicator.isShortOfPlaces();
-  SpinGuard guard(lock_);
-  for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
-    Segment& segment = pool_.slot(i);
-    if (!segment.listed_ || segment.state() != SegmentState::Closed || segment.isDamaged()) continue;
-    const bool joins = segment.joins_with_ && (head_ == nullptr || head_->id() < segment.joins_with_);
-    if ((joins && is_short && !segment.stays_) || !environment_.rcu.elapsed(segment.sealed_ticket_)) continue;
-    segment.stays_ = segment.stays_ || joins;
-    segments.push_back(&segment);
+  segments.reserve(pool_.slotCount() - pool_.freeSlotCount());
+  for (uint32_t first = 0; first < pool_.slotCount(); first += kSlotsPerHold) {
+    SpinGuard guard(lock_);
+    for (uint32_t i = first; i < std::min(first + kSlotsPerHold, pool_.slotCount()); ++i) {
+      Segment& segment = pool_.slot(i);
+      if (!segment.listed_ || segment.state() != SegmentState::Closed || segment.isDamaged()) continue;
+      const bool joins = segment.joins_with_ && (head_ == nullptr || head_->id() < segment.joins_with_);
+      if ((joins && is_short && !segment.stays_) || !environment_.rcu.elapsed(segment.sealed_ticket_)) continue;
+      segment.stays_ = segment.stays_ || joins;
+      segments.push_back(&segment);
+    }
   }
 }
 
@@ -296,14 +320,8 @@ bool Log::isListed(const Segment& segment) const {
 bool Log::isSettled() {
   SpinGuard guard(lock_);
   if (closing_ != nullptr || next_preparing_ || (next_ != nullptr && !next_opened_)) return false;
-  for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
-    Segment& segment = pool_.slot(i);
-    const SegmentState state = segment.state();
-    if (state == SegmentState::Leaving || state == SegmentState::Unlinked || state == SegmentState::Closing)
-      return false;
-    if (state == SegmentState::Closed && !environment_.rcu.elapsed(segment.sealed_ticket_)) return false;
-  }
-  return true;
+  if (unsettled_count_.load(std::memory_order_acquire) != 0) return false;
+  return environment_.rcu.elapsed({last_sealed_.load(std::memory_order_relaxed)});
 }
 
 // What replication reports.
@@ -315,6 +333,9 @@ void Log::segmentOpened(SegmentId id) {
     if (next_ == nullptr || next_->id() != id) return;
     next_opened_ = true;
     held_by_ = nullptr;
+    // Those that have a first head, which is this one: it cannot be withdrawn any more.
+    for (Segment* segment : joining_) segment->is_joining_ = !segment->first_head_;
+    std::erase_if(joining_, [](const Segment* segment) { return !segment->is_joining_; });
     next_->durable_bytes_ = next_->committedBytes();
     next_->flushed_bytes_ = next_->durable_bytes_;
   }
@@ -333,9 +354,8 @@ void Log::segmentWithdrawn(SegmentId id) {
     RC_CHECK(!next_opened_);
     Segment& withdrawn = *next_;
     next_ = nullptr;
-    for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
-      Segment& segment = pool_.slot(i);
-      if (segment.listed_ && segment.first_head_ == id) segment.first_head_ = {};
+    for (Segment* segment : joining_) {
+      if (segment->first_head_ == id) segment->first_head_ = {};
     }
     unlink(withdrawn);
   }
@@ -384,6 +404,7 @@ void Log::segmentClosed(SegmentId id) {
     segment->durable_bytes_ = segment->committedBytes();
     segment->flushed_bytes_ = segment->durable_bytes_;
     segment->setState(SegmentState::Closed);
+    unsettled_count_.fetch_sub(1, std::memory_order_relaxed);
     if (segment == closing_) {
       closing_ = nullptr;
       unlinkLeft(freed);
@@ -411,17 +432,22 @@ bool Log::segmentSpoilt(const Segment& segment, uint32_t offset_bytes) {
 
 /// The head's predecessor is closed, so no recovery can choose a digest older than the head's.
 void Log::unlinkLeft(std::vector<SegmentId>& freed) {
-  for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
-    Segment& segment = pool_.slot(i);
-    if (segment.state() != SegmentState::Leaving || !segment.leave_head_) continue;
-    if (segment.leave_head_ > head_->id()) continue;
-    freed.push_back(segment.id());
-    unlink(segment);
+  const auto hasLeft = [head = head_->id()](const Segment* segment) {
+    return segment->leave_head_ && segment->leave_head_ <= head;
+  };
+  for (Segment* segment : leaving_) {
+    if (!hasLeft(segment)) continue;
+    freed.push_back(segment->id());
+    unlink(*segment);
   }
+  std::erase_if(leaving_, hasLeft);
 }
 
 void Log::unlink(Segment& segment) {
-  segment.listed_ = false;
+  // The copy of one that was replaced has its id, and is listed.
+  if (std::exchange(segment.listed_, false) && !segment.is_replaced_) member_changes_.remove(segment.id());
+  if (std::exchange(segment.is_joining_, false)) std::erase(joining_, &segment);
+  unlinked_.push_back(&segment);
   stats_.live_bytes.fetch_sub(segment.takeLive(), std::memory_order_relaxed);
   stats_.result_bytes.fetch_sub(segment.takeLiveResults(), std::memory_order_relaxed);
   stats_.large_bytes.fetch_sub(segment.takeLiveLarge(), std::memory_order_relaxed);
@@ -429,7 +455,7 @@ void Log::unlink(Segment& segment) {
   segment.wait_ = Segment::Wait::Names;
   segment.ticket_ = environment_.rcu.ticket();
   // Last: from here on the segment is the reclaimer's.
-  segment.setState(SegmentState::Unlinked);
+  setUnsettled(segment, SegmentState::Unlinked);
 }
 
 /// Counts out the tombstones that name an unlinked segment: they have nothing left to hold down. Nobody adds to them
@@ -487,30 +513,29 @@ bool Log::markSlice(Segment& segment, uint32_t& bytes_left) {
 size_t Log::reclaim(uint64_t now_ns) {
   using Wait = Segment::Wait;
   bool want_epoch = false;
-  size_t waiting = 0;
-  for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
-    Segment& segment = pool_.slot(i);
-    if (segment.state() != SegmentState::Unlinked) continue;
-    ++waiting;
-    if (segment.wait_ == Wait::Names) {
-      forgetNamingTombstones(segment);
-      segment.wait_ = Wait::Grace;
-    }
-    if (segment.wait_ == Wait::Grace && isOver(segment.ticket_)) segment.wait_ = Wait::Epoch;
-    if (segment.wait_ == Wait::Epoch) want_epoch = true;
+  {
+    SpinGuard guard(lock_);
+    reclaiming_.insert(reclaiming_.end(), unlinked_.begin(), unlinked_.end());
+    unlinked_.clear();
   }
-  if (waiting == 0) {
+  for (Segment* segment : reclaiming_) {
+    if (segment->wait_ == Wait::Names) {
+      forgetNamingTombstones(*segment);
+      segment->wait_ = Wait::Grace;
+    }
+    if (segment->wait_ == Wait::Grace && isOver(segment->ticket_)) segment->wait_ = Wait::Epoch;
+    if (segment->wait_ == Wait::Epoch) want_epoch = true;
+  }
+  if (reclaiming_.empty()) {
     stats_.pinned_bytes.store(0, std::memory_order_relaxed);
     return 0;
   }
   // One epoch for all that passed their grace period.
   const auto epoch = want_epoch ? environment_.pins.advance(now_ns) : std::nullopt;
-  bool released = false;
   uint64_t pinned_bytes = 0;
   uint32_t mark_bytes_left = kMarkBytesPerRound;
-  for (uint32_t i = 0; i < pool_.slotCount(); ++i) {
-    Segment& segment = pool_.slot(i);
-    if (segment.state() != SegmentState::Unlinked) continue;
+  const auto isReleased = [&](Segment* waiting) {
+    Segment& segment = *waiting;
     if (segment.wait_ == Wait::Epoch && epoch) {
       segment.wait_ = Wait::Pins;
       segment.pin_epoch_ = *epoch;
@@ -520,21 +545,22 @@ size_t Log::reclaim(uint64_t now_ns) {
     if (segment.wait_ == Wait::Pins) {
       if (!environment_.pins.quiesced(segment.pin_epoch_) && !RC_MUTATION("free-before-last-pin")) {
         pinned_bytes += segment.memoryBytes();
-        continue;
+        return false;
       }
       segment.wait_ = Wait::Marks;
       // What the cleaner found damaged it did not mark, and what was restored since looks as if it lived.
       if (segment.was_damaged_.load(std::memory_order_relaxed)) segment.marked_bytes_ = 0;
     }
-    if (segment.wait_ != Wait::Marks || !markSlice(segment, mark_bytes_left)) continue;
+    if (segment.wait_ != Wait::Marks || !markSlice(segment, mark_bytes_left)) return false;
     forgetHeldTombstones(segment);
     pool_.release(segment);
-    released = true;
-    --waiting;
-  }
+    unsettled_count_.fetch_sub(1, std::memory_order_release);
+    return true;
+  };
+  const bool has_released = std::erase_if(reclaiming_, isReleased) != 0;
   stats_.pinned_bytes.store(pinned_bytes, std::memory_order_relaxed);
-  if (released) maintain();
-  return waiting;
+  if (has_released) maintain();
+  return reclaiming_.size();
 }
 
 }  // namespace ramcore::log

@@ -211,6 +211,7 @@ class Segment {
   bool listed_ = false;                 ///< in the digest of the head, or of the next one
   SegmentId joins_with_;                ///< of a side log: may be taken back until there is a head of this id or higher
   SegmentId first_head_;                ///< whose digest is the first with it then, taken over or not; none yet
+  bool is_joining_ = false;             ///< in Log::joining_
   bool stays_ = false;                  ///< but not any more: it may be in a pass of the cleaner
   uint32_t own_bytes_ = 0;              ///< of a head: what it begins with; nothing was appended if there is no more
   runtime::GraceTicket sealed_ticket_;  ///< when it is over, all who appended to it have told the owner where

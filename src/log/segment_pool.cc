@@ -179,6 +179,7 @@ Segment* SegmentPool::take(SegmentKind kind, SegmentId id, uint32_t entry_bytes_
   segment.leave_head_ = {};
   segment.joins_with_ = {};
   segment.first_head_ = {};
+  segment.is_joining_ = false;
   segment.stays_ = false;
   segment.own_bytes_ = 0;
   segment.wait_ = Segment::Wait::Names;

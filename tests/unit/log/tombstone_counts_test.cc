@@ -39,7 +39,8 @@ TEST(TombstoneCounts, AgreesWithAMap) {
       if ((model[{named, holder}] += bytes) == 0) model.erase({named, holder});
     } else if (what < 1990) {
       // Also before it was counted.
-      const int64_t bytes = random() % 4 == 0 ? 40 : sumOf(model, {named, holder}) / int64_t{1 + random() % 2};
+      const int64_t bytes =
+          random() % 4 == 0 ? 40 : sumOf(model, {named, holder}) / static_cast<int64_t>(1 + random() % 2);
       counts.add(named, holder, -bytes);
       if ((model[{named, holder}] -= bytes) == 0) model.erase({named, holder});
     } else if (what < 1993) {
