@@ -55,6 +55,10 @@ Log::Log(const LogConfig& config, LogIdentity identity, const LogMemory& memory,
       least_live_bytes_max_(config.liveBytesMax(1, config.survivorReserveBytes(config.segmentSlots()))),
       pool_(config, memory) {
   RC_CHECK(config.validate().ok());
+  // So that they take no memory under the lock.
+  for (std::vector<Segment*>* segments : {&joining_, &leaving_, &unlinked_, &reclaiming_}) {
+    segments->reserve(pool_.slotCount());
+  }
   environment_.replicator.attach(*this);
   maintain();
 }

@@ -1,12 +1,19 @@
 // Appends of one, two and four threads to one head, and what a writer of small values waits for one of large values.
 //
-//   bench_append [--mb N] [--rounds N] [--smoke]
+//   bench_append [--mb N] [--many-gib N] [--rounds N] [--smoke]
 //
 // Objects of 30 B keys and 100 B values go into a log without replicas and without an index, each thread into the same
 // head. The limit beside them: one thread copies the same bytes into the same memory, one entry behind the other, with
 // the same checksum and without a lock. Then one thread appends such objects while another appends values of 1 MB,
 // which are copied outside the head's lock, and while the other appends small ones: the longest of its appends, and the
 // 99.99th percentile. What a thread loses because another has its core is in both.
+//
+// And what a log of many segments costs a writer: the longest append between two rolls of the head, in processor time,
+// with 49,000 slots, two thirds of them segments of the log (256 GiB), beside the same with 1,500 (8 GiB). The segments
+// are small, so that both fit into any machine; some of them leave the log with each roll. Whoever rolls writes the
+// digest, which is as long as the log has segments.
+
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -34,6 +41,7 @@ constexpr size_t kLargeBytes = 1 << 20;
 
 struct Options {
   uint64_t mb = 1024;
+  uint64_t many_gib = 256;
   int rounds = 7;
 };
 
@@ -168,6 +176,89 @@ Waits waitsBeside(const log::LogMemory& memory, const Tsc& tsc, size_t others_by
   return {.p9999_us = quantile(waits, 0.9999), .longest_us = quantile(waits, 1)};
 }
 
+/// Of this thread: nobody else uses the log, and what others take of the processor says nothing of it.
+double processorMicroseconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
+}
+
+/// A log with as many segments as a full memory of that size has, of which next to nothing is touched.
+class LogOfManySegments {
+ public:
+  LogOfManySegments(uint64_t memory_bytes, uint32_t rolls) : memory_(openMemory(memory_bytes)), fresh_(*memory_) {
+    log::Log& log = fresh_.log();
+    const uint64_t count = memory_bytes / log.config().segment_bytes - 2 * rolls - 64;
+    const uint64_t touched_bytes =
+        count * log.config().seglet_bytes + (rolls + 8) * uint64_t{log.config().segment_bytes};
+    while (memory_->prefaultedBytes() < touched_bytes && memory_->prefaultNext()) {
+    }
+    for (uint64_t i = 0; i < count; ++i) {
+      log::Segment* const segment = log.openPrivate(log::SegmentKind::Side);
+      if (segment == nullptr) die("the log has no memory for another segment");
+      log.closePrivate(*segment);
+      segments_.push_back(segment);
+    }
+    const SegmentId roll = log.addToJoin(segments_);
+    if (!log.isRolled(roll)) die("the segments have not joined");
+  }
+  /// The longest append between two rolls, in microseconds of the processor, for each of some rolls.
+  std::vector<double> longestPerRoll(uint32_t rolls) {
+    constexpr size_t kLeaving = 8;
+    log::Log& log = fresh_.log();
+    Writer writer(log, 0, kValueBytes);
+    std::vector<double> longest;
+    while (longest.size() < rolls) {
+      const std::vector<log::Segment*> leaving(segments_.end() - kLeaving, segments_.end());
+      segments_.resize(segments_.size() - kLeaving);
+      log.exchange({}, leaving);
+      double longest_us = 0;
+      double begin_us = processorMicroseconds();
+      for (const SegmentId head = log.headId(); log.headId() == head;) {
+        writer.append();
+        const double end_us = processorMicroseconds();
+        longest_us = std::max(longest_us, end_us - begin_us);
+        begin_us = end_us;
+      }
+      longest.push_back(longest_us);
+    }
+    return longest;
+  }
+  uint32_t slotCount() { return fresh_.log().pool().slotCount(); }
+
+ private:
+  static std::unique_ptr<log::LogMemory> openMemory(uint64_t bytes) {
+    auto opened = log::LogMemory::open(bytes);
+    if (!opened.ok()) die(opened.error().message);
+    return std::move(opened).value();
+  }
+
+  const std::unique_ptr<log::LogMemory> memory_;
+  FreshLog fresh_;
+  std::vector<log::Segment*> segments_;
+};
+
+struct RollWaits {
+  std::vector<double> few_us;
+  std::vector<double> many_us;
+};
+
+/// In turn, so that both have the same machine.
+RollWaits waitsPerRoll(uint64_t many_gib, int rounds) {
+  constexpr uint32_t kRollsPerRound = 8;
+  constexpr uint64_t kFewGib = 8;
+  const auto rolls = static_cast<uint32_t>(rounds) * kRollsPerRound;
+  LogOfManySegments few(kFewGib << 30, rolls);
+  LogOfManySegments many(many_gib << 30, rolls);
+  std::printf("  %u slots beside %u\n", many.slotCount(), few.slotCount());
+  RollWaits waits;
+  for (int round = 0; round < rounds; ++round) {
+    waits.few_us.push_back(quantile(few.longestPerRoll(kRollsPerRound), 0.5));
+    waits.many_us.push_back(quantile(many.longestPerRoll(kRollsPerRound), 0.5));
+  }
+  return waits;
+}
+
 void run(const Options& options) {
   const Tsc tsc;
   auto opened = log::LogMemory::open(options.mb << 20);
@@ -203,6 +294,10 @@ void run(const Options& options) {
   report.figure("p99.99 beside a writer of 1 MB", "us", beside_large);
   report.figure("longest beside a writer of 100 B", "us", longest_small);
   report.figure("longest beside a writer of 1 MB", "us", longest_large);
+  const RollWaits waits = waitsPerRoll(options.many_gib, options.rounds);
+  report.figure("longest append per roll, 8 GiB", "us", waits.few_us);
+  report.figure("longest append per roll, many segments", "us", waits.many_us);
+  report.target("many segments / 8 GiB", "", ratios(waits.many_us, waits.few_us), Report::Goal::AtMost, 2);
   report.isNoisy("copying", copied);
   report.finish(options.rounds);
 }
@@ -215,8 +310,9 @@ int main(int argc, char** argv) {
   Options options;
   Flags flags;
   flags.number("--mb", options.mb);
+  flags.number("--many-gib", options.many_gib);
   flags.number("--rounds", options.rounds);
-  flags.flag("--smoke", [&] { options = {.mb = 256, .rounds = 1}; });
+  flags.flag("--smoke", [&] { options = {.mb = 256, .many_gib = 32, .rounds = 1}; });
   flags.parse(argc, argv);
   if (options.mb < 256 || options.rounds < 1) die("at least --mb 256 and --rounds 1");
   run(options);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "log/bookkeeping.h"
 #include "log/entry_ref.h"
 #include "tools/server/sizing.h"
 #include "tools/support/display.h"
@@ -20,10 +21,16 @@ uint64_t mostMemory() {
   return most;
 }
 
-// The inverse of bytesBeside(), in whole megabytes; 0: nothing fits.
+// The most that fits with what comes on top of it, in whole megabytes; 0: nothing does.
 uint64_t memoryWithin(uint64_t bytes) {
-  const uint64_t fixed = bytesBeside(0);
-  return bytes <= fixed ? 0 : (bytes - fixed) / 9 * 8 / kMemoryStepBytes * kMemoryStepBytes;
+  uint64_t fits = 0;
+  uint64_t too_much = bytes / kMemoryStepBytes + 1;
+  while (too_much - fits > 1) {
+    const uint64_t middle = fits + (too_much - fits) / 2;
+    const uint64_t memory_bytes = middle * kMemoryStepBytes;
+    (memory_bytes + bytesBeside(memory_bytes) <= bytes ? fits : too_much) = middle;
+  }
+  return fits * kMemoryStepBytes;
 }
 
 Outcome<uint64_t> chooseByItself(const runtime::MemoryLimit& limit) {
@@ -39,6 +46,11 @@ Outcome<uint64_t> chooseByItself(const runtime::MemoryLimit& limit) {
 }  // namespace
 
 log::LogConfig logConfigOf(uint64_t memory_bytes) { return log::LogConfig::forMemory(memory_bytes); }
+
+uint64_t bytesBeside(uint64_t memory_bytes) {
+  constexpr uint64_t kMessagesBytes = uint64_t{64} << 20;
+  return memory_bytes / 8 + log::bookkeepingBytes(logConfigOf(memory_bytes)) + kMessagesBytes;
+}
 
 Outcome<uint64_t> chooseMemory(std::optional<uint64_t> wanted, const runtime::MemoryLimit& limit) {
   if (!wanted) return chooseByItself(limit);

@@ -12,9 +12,9 @@ namespace ramcore::tools {
 /// The log of a server that is given so much memory.
 log::LogConfig logConfigOf(uint64_t memory_bytes);
 
-/// What comes on top of the log's memory: the index, as large as objects of a hundred bytes make it, and some for
-/// messages, sessions and bookkeeping.
-constexpr uint64_t bytesBeside(uint64_t memory_bytes) { return memory_bytes / 8 + (uint64_t{64} << 20); }
+/// What comes on top of the log's memory: the index, as large as objects of a hundred bytes make it, what the log keeps
+/// of its segments and tombstones, and some for messages, sessions and other bookkeeping.
+uint64_t bytesBeside(uint64_t memory_bytes);
 
 /// Judges --memory before anything is mapped or touched.
 /// @param wanted  nullopt: as much as fits into what is free

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "log/bookkeeping.h"
 #include "unit/log/log_fixture.h"
 
 namespace ramcore::log {
@@ -92,6 +93,22 @@ TEST(TombstoneCounts, MemoryIsForPairsThatThereAre) {
   }
   for (uint32_t i = 0; i < kPairs / 2; ++i) counts.add(random() % kSlots, i % 100, 64);
   EXPECT_EQ(counts.bytes(), before);
+}
+
+/// What a server says that it takes on top of its memory has room for them.
+TEST(TombstoneCounts, OfASixteenthOfTheMemoryAreInItsBudget) {
+  const LogConfig config = LogConfig::forMemory(uint64_t{8} << 30);
+  const uint64_t segments = config.memory_bytes / config.segment_bytes;
+  TombstoneCounts counts(config.segmentSlots());
+  for (uint32_t holder = 0; holder < segments / 16; ++holder) {
+    for (uint32_t named = 0; named < segments; ++named) counts.add(named, holder, 64);
+  }
+  EXPECT_GE(bookkeepingBytes(config), counts.bytes() + config.segmentSlots() * sizeof(Segment));
+  // And it is no longer a matter of slots squared.
+  const LogConfig large = LogConfig::forMemory(uint64_t{256} << 30);
+  EXPECT_LT(bookkeepingBytes(large), large.memory_bytes / 100);
+  const LogConfig largest = LogConfig::forMemory(uint64_t{2} << 40);
+  EXPECT_LT(bookkeepingBytes(largest), largest.memory_bytes / 16);
 }
 
 /// Whoever gives a segment up has the head's lock: what names it is counted out later, and before its slot is
