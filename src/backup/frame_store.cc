@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/mutation.h"
 
 namespace ramcore::backup {
 namespace {
@@ -375,7 +376,7 @@ void FrameStore::onFlushed() {
     putScrubbedFree();
     if (wanted_stamp_ > flushed_stamp_ && !flushing_) startFlush();
   } else {
-    stats_.condemned = true;
+    stats_.condemned = !RC_MUTATION("believe-the-next-flush");
     putScrubbedFree();
   }
   flush_over_.notifyAll();

@@ -26,7 +26,8 @@ uint32_t FrameStore::framesKeptFrom(uint8_t flags) const {
 }
 
 uint32_t FrameStore::take(uint8_t flags) {
-  if (free_.size() <= framesKeptFrom(flags)) return kNoFrame;
+  if (free_.empty() || (free_.size() <= framesKeptFrom(flags) && !RC_MUTATION("take-places-of-others")))
+    return kNoFrame;
   const uint32_t frame = free_.back();
   free_.pop_back();
   add(stats_.frames_free, -1);

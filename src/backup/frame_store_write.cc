@@ -85,7 +85,8 @@ Result<uint32_t> FrameStore::frameFor(const ReplicaWrite& write, const log::Cert
   const uint32_t present = find(write.master, write.segment);
   const bool own = present != kNoFrame && frames_[present].state == FrameState::Own;
   if (!own && !opens) return Status::NotFound;
-  if (present != kNoFrame && write.replica_epoch < frames_[present].replica_epoch) return Status::StaleEpoch;
+  const bool is_stale = present != kNoFrame && write.replica_epoch < frames_[present].replica_epoch;
+  if (is_stale && !RC_MUTATION("take-writes-of-an-older-epoch")) return Status::StaleEpoch;
   const bool replaces = opens && own && write.replica_epoch != frames_[present].replica_epoch;
   if (own && frames_[present].has_failed && !replaces) return Status::IoError;
   if (own && write.replica_epoch == frames_[present].replica_epoch) {
@@ -128,7 +129,8 @@ Status FrameStore::checkBounds(const ReplicaWrite& write, const log::Certificate
                                const Frame* present) const {
   const uint32_t before = present != nullptr ? present->length_bytes : 0;
   const uint64_t end = uint64_t{write.offset_bytes} + write.data_bytes;
-  if (write.offset_bytes > before || end > file_->frameBytes()) return Status::BadRequest;
+  const bool is_gap = write.offset_bytes > before && !RC_MUTATION("write-behind-a-gap");
+  if (is_gap || end > file_->frameBytes()) return Status::BadRequest;
   const uint64_t after = std::max<uint64_t>(before, end);
   const bool is_closed = present != nullptr && present->certified && present->certificate.closed;
   if (is_closed && after > before) return Status::BadRequest;
@@ -211,7 +213,9 @@ void FrameStore::noteCertificate(uint32_t index, const FrameWrite& plan, const l
   frame.slot_stamps[plan.slot] = frame.stamp;
   const auto bit = static_cast<uint8_t>(1U << plan.slot);
   frame.open_slots = static_cast<uint8_t>(certificate.closed ? frame.open_slots & ~bit : frame.open_slots | bit);
-  if (certificate.closed && frame.open_slots != 0) closing_.push_back(index);
+  if (certificate.closed && frame.open_slots != 0 && !RC_MUTATION("leave-the-open-certificate")) {
+    closing_.push_back(index);
+  }
   frame.certificate = certificate;
   frame.certified = true;
   noteUnflushed(index);

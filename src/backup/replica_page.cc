@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "base/mutation.h"
 #include "log/log_reader.h"
 
 namespace ramcore::backup {
@@ -19,7 +20,9 @@ bool beginsBefore(const Range& a, const Range& b) {
 }  // namespace
 
 RangeFilter::RangeFilter(std::vector<Range> ranges, SegmentId segment) : ranges_(std::move(ranges)) {
-  std::erase_if(ranges_, [segment](const Range& range) { return range.first_segment > segment; });
+  std::erase_if(ranges_, [segment](const Range& range) {
+    return range.first_segment > segment && !RC_MUTATION("lend-what-is-of-before");
+  });
   std::sort(ranges_.begin(), ranges_.end(), &beginsBefore);
   for (size_t i = 1; i < ranges_.size(); ++i) {
     const Range& before = ranges_[i - 1];

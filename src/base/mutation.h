@@ -2,7 +2,9 @@
 
 #include <string_view>
 
+#if !defined(RAMCORE_MUTATIONS)
 #include "base/mutations_enabled.h"
+#endif
 
 namespace ramcore {
 

@@ -227,7 +227,7 @@ Task<Status> ClusterClient::prepareTicket(CallProgress& progress, int64_t deadli
   // Under another identity the call would be a new one: only if it cannot have happened before and will not any more.
   // That is so when every attempt was refused, and only because an answered request is never delivered again
   // (transport.h): else a copy of a refused attempt could be carried out next to the new call.
-  if (progress.may_have_happened) co_return Status::OutcomeUnknown;
+  if (progress.may_have_happened && !RC_MUTATION("new-identity-after-a-lapse")) co_return Status::OutcomeUnknown;
   progress.ticket = lease_.begin();
   co_return Status::Ok;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/mutation.h"
+
 namespace ramcore::client {
 
 int64_t Backoff::nextNs(uint32_t retry_after_us, runtime::Random& random) {
@@ -53,7 +55,7 @@ Status finalStatus(Status last, bool is_mutation, bool may_have_happened) {
     default:
       break;
   }
-  if (is_mutation && may_have_happened) return Status::OutcomeUnknown;
+  if (is_mutation && may_have_happened && !RC_MUTATION("deny-what-may-have-happened")) return Status::OutcomeUnknown;
   // Retryable: there was no time for another attempt. What stands in the way for good keeps its name.
   if (last == Status::NoSpace || last == Status::TooFewReplicas || last == Status::CoordinatorFull ||
       last == Status::StateBehind) {

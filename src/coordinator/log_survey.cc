@@ -75,7 +75,8 @@ std::map<SegmentId, Holders> findHolders(const ReplicaFloor& floor, const Answer
     for (const Replica& replica : replicas) {
       const auto member = members.find(replica.segment);
       if (member == members.end()) continue;
-      const bool may_be_open = replica.segment == end.segment || replica.segment == end.previous_head;
+      const bool may_be_open = replica.segment == end.segment || replica.segment == end.previous_head ||
+                               RC_MUTATION("take-members-that-are-open");
       if (replica.is_closed) {
         member->second.closed.emplace_back(server, &replica);
       } else if (may_be_open && countsOpen(floor, replica)) {

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/mutation.h"
 #include "coordinator/server_steps.h"
 #include "coordinator/stored_state.h"
 #include "runtime/growing_pause.h"
@@ -351,7 +352,7 @@ runtime::Task<bool> MigrationManager::finish(MigrationId id) {
   const Migration move = record(id);
   Backoff dropping(parts_.journal);
   // The source answers reads until it has dropped the tablet, or can answer nobody.
-  while (!parts_.membership.leaseIsOver(move.source)) {
+  while (!parts_.membership.leaseIsOver(move.source) && !RC_MUTATION("take-before-the-source-dropped")) {
     if (parts_.membership.isAlive(move.source)) {
       const Status dropped = co_await parts_.masters.dropTablet(move.source, move.tablet, move.source_epoch);
       if (isDropped(dropped)) break;

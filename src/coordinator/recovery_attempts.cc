@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/mutation.h"
 #include "coordinator/server_steps.h"
 #include "coordinator/stored_state.h"
 #include "runtime/growing_pause.h"
@@ -122,7 +123,7 @@ runtime::Task<void> RecoveryAttempts::watch(Attempt attempt) {
     const size_t open_before = openCount(attempt);
     co_await poll(attempt);
     if (openCount(attempt) != open_before) pause = {kProgressPauseNs, kProgressPauseNsMax};
-    if (parts_.membership.leaseIsOver(attempt.dead)) {
+    if (parts_.membership.leaseIsOver(attempt.dead) || RC_MUTATION("grant-before-the-lease-is-over")) {
       const bool stored = co_await grant(attempt);
       if (!stored) co_return;
     }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/mutation.h"
 #include "coordinator/storage_lineage.h"
 #include "coordinator/stored_state.h"
 
@@ -153,7 +154,7 @@ RecoveryManager::Work RecoveryManager::workOf(ServerId dead) const {
     work.any = work.any || intended;
   }
   for (const Tablet* tablet : parts_.map.tabletsOwnedBy(dead)) {
-    work.any = true;
+    work.any = !RC_MUTATION("release-before-all-is-back");
     const Table* table = parts_.map.findTable(tablet->table);
     const bool is_ours = tablet->state == TabletState::Normal || tablet->state == TabletState::Recovering ||
                          tablet->state == TabletState::Taking;

@@ -84,6 +84,7 @@ void Log::maintain() {
 /// Lets the next head take over if it is open, somebody needs it, and the present one is not being filled.
 bool Log::trySwitch() {
   Segment* old = nullptr;
+  std::vector<SegmentId> freed_early;
   DurableWaiters ready;
   {
     SpinGuard guard(lock_);
@@ -103,9 +104,11 @@ bool Log::trySwitch() {
       setUnsettled(*old, SegmentState::Closing);
       seal(*old);
     }
+    if (RC_MUTATION("free-before-the-old-head-is-closed")) unlinkLeft(freed_early);
     refreshDurable(ready);
   }
   ready.runAll(Status::Ok);
+  for (const SegmentId gone : freed_early) environment_.replicator.free(gone);
   if (old != nullptr) {
     pool_.trim(*old);
     environment_.replicator.close(*old);
@@ -295,7 +298,8 @@ void Log::listCleanable(std::vector<Segment*>& segments) {
       Segment& segment = pool_.slot(i);
       if (!segment.listed_ || segment.state() != SegmentState::Closed || segment.isDamaged()) continue;
       const bool joins = segment.joins_with_ && (head_ == nullptr || head_->id() < segment.joins_with_);
-      if ((joins && is_short && !segment.stays_) || !environment_.rcu.elapsed(segment.sealed_ticket_)) continue;
+      const bool is_over = environment_.rcu.elapsed(segment.sealed_ticket_) || RC_MUTATION("clean-before-grace");
+      if ((joins && is_short && !segment.stays_) || !is_over) continue;
       segment.stays_ = segment.stays_ || joins;
       segments.push_back(&segment);
     }

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/mutation.h"
 
 namespace ramcore::master {
 
@@ -51,7 +52,8 @@ bool DeadVersions::holdsDown(KeyHash hash, const log::EntryView& object) {
   Note& note = notes[placeIn(notes, key)];
   if (note.isNone() || hasEnded(note) || note.version() < object.version()) return false;
   // It alone may say that what it took the place of is dead.
-  const uint32_t until = object.namesSegment() ? untilOf(object.namedSegment()) : 0;
+  const bool names = object.namesSegment() && !RC_MUTATION("lend-no-time");
+  const uint32_t until = names ? untilOf(object.namedSegment()) : 0;
   if (until > note.until()) note = Note(key, note.version(), until);
   return true;
 }
@@ -62,7 +64,8 @@ void DeadVersions::note(KeyHash hash, const log::EntryView& tombstone) {
 }
 
 void DeadVersions::noteToTheEnd(KeyHash hash, const log::EntryView& tombstone) {
-  put(keyOf(hash, tombstone), tombstone.version(), kEnd);
+  const bool is_short = RC_MUTATION("forget-what-was-taken-out");
+  is_short ? note(hash, tombstone) : put(keyOf(hash, tombstone), tombstone.version(), kEnd);
 }
 
 void DeadVersions::put(const Key& key, Version version, uint32_t until) {

@@ -3,6 +3,10 @@
 #include "base/check.h"
 #include "base/mutation.h"
 
+#if defined(RAMCORE_MUTATIONS)
+#include <map>
+#endif
+
 namespace ramcore::index {
 
 // ---- Stripes
@@ -150,17 +154,32 @@ bool HashIndex::replace(const StripeGuard& guard, EntryRef old, EntryRef now) {
   return swapSlot(currentBucket(guard.reversed_), guard, old, now);
 }
 
+#if defined(RAMCORE_MUTATIONS)
+namespace {
+
+/// The planted bug: the place comes from a word that was loaded before the stripe was taken, one for many relocations,
+/// so that the bucket may have been split meanwhile. Kept outside of the index, which is the same in all builds.
+TableSize staleSize(const HashIndex* index, TableSize now) {
+  constexpr uint32_t kRelocationsPerWord = 256;
+  struct Loaded {
+    uint32_t relocations = 0;
+    TableSize size;
+  };
+  static std::map<const HashIndex*, Loaded> all;  // the simulator and tests/steps have one thread at a time
+  Loaded& loaded = all[index];
+  const bool is_of_former = loaded.size.toWord() > now.toWord();
+  if (loaded.relocations++ % kRelocationsPerWord == 0 || is_of_former) loaded.size = now;
+  return loaded.size;
+}
+
+}  // namespace
+#endif
+
 bool HashIndex::relocate(const StripeGuard& guard, EntryRef old, EntryRef now) {
   checkHeld(guard);
   TableSize table = size();
 #if defined(RAMCORE_MUTATIONS)
-  // The planted bug: the place comes from a word that was loaded before the stripe was taken, one for many relocations,
-  // so that the bucket may have been split meanwhile.
-  constexpr uint32_t kRelocationsPerWord = 256;
-  if (RC_MUTATION("relocate-while-splitting")) {
-    if (mutated_relocations_++ % kRelocationsPerWord == 0) mutated_size_ = table;
-    table = mutated_size_;
-  }
+  if (RC_MUTATION("relocate-while-splitting")) table = staleSize(this, table);
 #endif
   if (swapSlot(table.bucketOf(guard.reversed_), guard, old, now)) return true;
   relocations_refused_.fetch_add(1, std::memory_order_relaxed);

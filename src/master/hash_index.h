@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "base/mutation.h"
 #include "base/result.h"
 #include "base/spin_lock.h"
 #include "base/step.h"
@@ -122,7 +121,7 @@ class HashIndex {
     uint64_t word = sizeWord();
     for (;;) {
       const EntryRef found = probe(TableSize::fromWord(word).bucketOf(reversed), tagBits(reversed), matches);
-      if (found || RC_MUTATION("look-once")) return found;
+      if (found || RC_STEP_MUTATION("look-once")) return found;
       const uint64_t now = sizeWord();
       if (now == word) return {};
       word = now;
@@ -258,10 +257,6 @@ class HashIndex {
   std::atomic<uint64_t> splits_per_operation_max_{0};
   std::atomic<uint64_t> splits_put_off_{0};
   std::atomic<uint64_t> relocations_refused_{0};
-#if defined(RAMCORE_MUTATIONS)
-  uint32_t mutated_relocations_ = 0;
-  TableSize mutated_size_;
-#endif
   std::unique_ptr<IndexMemory> memory_;
   LinePool pool_;
 };

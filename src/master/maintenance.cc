@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/mutation.h"
 
 namespace ramcore::master {
 namespace {
@@ -97,6 +98,7 @@ void Maintenance::slice() {
 
 /// @return the next slice has some, too
 bool Maintenance::reap() {
+  if (RC_MUTATION("keep-removed-keys")) return false;
   const size_t count_max =
       std::clamp(parts_.store.tombstonesToReap() / kReapShare, kReapedPerSliceMin, kReapedPerSliceMax);
   const ObjectStore::Reaped reaped = parts_.store.reapTombstones(count_max);

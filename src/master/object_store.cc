@@ -222,7 +222,7 @@ std::optional<Answer> ObjectStore::mutate(const Mutation& mutation, const index:
   if (others) parts_->results.moveOut(present.ref, others->client, others->sequence, appended->refs[own + 1]);
 
   if (RC_MUTATION("forget-what-an-overwrite-replaces") && exists && !removes) parts_->log.markDead(present.ref);
-  if (removes) raiseSafeVersion(present_version);
+  if (removes && !RC_MUTATION("forget-versions-of-the-removed")) raiseSafeVersion(present_version);
   putIntoIndex(stripe, present.ref, first);
   if (removes) retireTombstone(stripe, first, mutation.hash, level);
   parts_->results.insert(mutation.identity, EntryGroup::resultOf(mutation, answer), appended->refs[own],
@@ -270,7 +270,7 @@ Status ObjectStore::forgetCarried(EntryRef ref) {
 // absence that a crash could undo.
 void ObjectStore::retireTombstone(const index::StripeGuard& stripe, EntryRef tombstone, KeyHash hash,
                                   Durability level) {
-  if (ShowAfter::isAt(parts_->log, level, tombstone)) {
+  if (ShowAfter::isAt(parts_->log, level, tombstone) || RC_MUTATION("forget-removals-at-once")) {
     RC_CHECK(parts_->index.erase(stripe, tombstone));
     return;
   }

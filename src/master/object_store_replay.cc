@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/mutation.h"
 #include "master/entry_group.h"
 #include "master/object_store.h"
 
@@ -53,11 +54,12 @@ Status ObjectStore::findForReplay(const index::StripeGuard& stripe, KeyHash hash
 
 Status ObjectStore::replayOne(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead) {
   if (!fits(foreign.keyBytes(), foreign.payloadBytes(), foreign.hasExpiry())) return Status::TooLarge;
-  if (foreign.type() == EntryType::ResultRecord) return replayResult(foreign, side);
+  const bool forgets = dead != nullptr ? RC_MUTATION("recover-without-results") : RC_MUTATION("move-without-results");
+  if (foreign.type() == EntryType::ResultRecord) return forgets ? Status::Ok : replayResult(foreign, side);
   if (foreign.type() == EntryType::Tombstone && dead != nullptr) return replayTombstone(foreign, hash, side, *dead);
   if (foreign.type() != EntryType::Object) return Status::BadRequest;
   const Status status = replayObject(foreign, hash, side, dead);
-  return status == Status::Ok && foreign.carriesResult() ? replayCarried(foreign, hash, side) : status;
+  return status == Status::Ok && foreign.carriesResult() && !forgets ? replayCarried(foreign, hash, side) : status;
 }
 
 Status ObjectStore::replayObject(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead) {
@@ -101,13 +103,13 @@ Status ObjectStore::replayOver(const EntryView& object, Version version, EntryRe
 }
 
 Status ObjectStore::replayTombstone(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions& dead) {
-  raiseSafeVersion(foreign.version());
+  if (!RC_MUTATION("forget-versions-in-replay")) raiseSafeVersion(foreign.version());
   const index::StripeGuard stripe(parts_->index, hash);
   EntryRef present;
   const Status sound = findForReplay(stripe, hash, foreign.table(), foreign.key(), present);
   if (sound != Status::Ok) return sound;
   if (!present) {
-    dead.note(hash, foreign);
+    if (!RC_MUTATION("forget-the-dead-in-replay")) dead.note(hash, foreign);
   } else {
     const EntryView gone = entry(present);
     // It says the same of all that the tombstone holds down, and whatever takes it out in its turn will.
@@ -219,7 +221,8 @@ std::optional<KeyHash> ObjectStore::purgeSlice(TableId table, const HashRange& r
       continue;
     }
     // A part of the range may be ours again: it was purged before it was taken, and what is there now is in service.
-    if (seen.table() != table || parts_->tablets.find(table, one.hash) != nullptr) continue;
+    const bool is_ours = parts_->tablets.find(table, one.hash) != nullptr && !RC_MUTATION("purge-what-is-back");
+    if (seen.table() != table || is_ours) continue;
     const EntryRef ref = parts_->index.find(stripe, [&](EntryRef candidate) {
       const EntryView view = entry(candidate);
       return !isDamaged(view.state()) && view.table() == table && std::ranges::equal(view.key(), seen.key());

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "base/mutation.h"
 #include "master/foreign_entry.h"
 #include "runtime/await.h"
 
@@ -260,7 +261,8 @@ runtime::Task<Status> RecoveryTarget::replaySegments(Recovery& recovery) {
     }
     Fetch& fetch = ahead.front();
     status = co_await *fetch.task;
-    if (status == Status::Ok && recovery.plan.segments[replayed].is_cut) fetch.contents.entries.clear();
+    const bool is_cut = recovery.plan.segments[replayed].is_cut && !RC_MUTATION("replay-what-is-cut");
+    if (status == Status::Ok && is_cut) fetch.contents.entries.clear();
     if (status == Status::Ok) status = co_await replaySegment(recovery, fetch.contents);
     ahead.pop_front();
     recovery.dead_versions.segmentDone();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/mutation.h"
 #include "runtime/await.h"
 #include "wire/replica_messages.h"
 
@@ -92,7 +93,8 @@ uint32_t ReplicaManager::availableCount() const {
 
 void ReplicaManager::refreshWriteStatus() {
   const bool has_places = no_place_since_ns_ == 0 || environment_.clock.nowNs() - no_place_since_ns_ < kNoPlaceNs;
-  const bool enough = has_places && availableCount() >= leastCount();
+  const bool is_enough = availableCount() >= leastCount() || RC_MUTATION("write-with-too-few-copies");
+  const bool enough = has_places && is_enough;
   write_status_.store(fenced_  ? Status::Fenced
                       : enough ? Status::Ok
                                : Status::TooFewReplicas,
@@ -326,7 +328,8 @@ void ReplicaManager::stepAll() {
 // ---- where replicas go
 
 bool ReplicaManager::mayKeep(const Member& member) const {
-  return member.keeps_replicas && (member.id == self_) == options_.local_replica;
+  return member.keeps_replicas &&
+         ((member.id == self_) == options_.local_replica || RC_MUTATION("keep-a-copy-on-itself"));
 }
 
 const Member* ReplicaManager::findMember(ServerId id) const {
@@ -446,7 +449,7 @@ void ReplicaManager::noteWrite(uint32_t bytes) {
 bool ReplicaManager::mayRaiseFloor(const ReplicatedSegment& segment) const {
   for (const auto& [id, earlier] : segments_) {
     if (id >= segment.id()) break;
-    if (earlier->isHead() && !earlier->isClosed()) return false;
+    if (earlier->isHead() && !earlier->isClosed() && !RC_MUTATION("raise-the-floor-past-open-heads")) return false;
   }
   return true;
 }

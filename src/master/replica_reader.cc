@@ -4,6 +4,7 @@
 #include <iterator>
 #include <tuple>
 
+#include "base/mutation.h"
 #include "log/segment_format.h"
 #include "master/foreign_entry.h"
 #include "master/tablet_intake.h"
@@ -110,7 +111,8 @@ runtime::Task<Status> ReplicaReader::readFrom(const Source& source, bool has_oth
       status = takeEntries(segment, page, contents);
       if (status != Status::Ok) co_return status;
       // What was chosen is gone from there: the backup found that it cannot be read, or never kept its word.
-      if (done && page.header.next_offset_bytes < source.replica.length_bytes) co_return Status::NotFound;
+      const bool is_short = done && page.header.next_offset_bytes < source.replica.length_bytes;
+      if (is_short && !RC_MUTATION("read-a-shorter-replica")) co_return Status::NotFound;
       contents.safe_version = std::max(contents.safe_version, page.header.safe_version);
       if (!page.entries.empty()) contents.pages.push_back(std::move(page.entries));
       offset = end;
@@ -164,7 +166,8 @@ Status ReplicaReader::takeEntries(const Segment& segment, const Page& page, Segm
     const Range* const range = hash ? rangeOf(segment.ranges, entry.table(), *hash) : nullptr;
     if (range == nullptr || segment.id < range->first_segment) return Status::BadRequest;
     rest = rest.subspan(entry.alignedBytes());
-    if (entry.type() == log::EntryType::Tombstone && entry.namedSegment() < range->first_segment) {
+    if (entry.type() == log::EntryType::Tombstone && entry.namedSegment() < range->first_segment &&
+        !RC_MUTATION("believe-tombstones-of-before")) {
       // What it holds down is of an earlier ownership, and not read. Versions of that may come again: it may have been
       // a recovery that was given up, whose objects got versions of their own.
       contents.safe_version = std::max(contents.safe_version, entry.version());

@@ -316,6 +316,7 @@ bool ReplicatedSegment::isSoundChunk(uint32_t from, uint32_t verified, uint32_t 
       owner_.noteUnsound(*segment_, at);
       return false;
     }
+    if (RC_MUTATION("copy-what-is-damaged")) return true;
     if (is_spoilt_ = !owner_.noteSpoilt(*segment_, at); is_spoilt_) return false;
   }
   return true;
@@ -354,7 +355,8 @@ void ReplicatedSegment::send(Replica& replica, uint32_t committed) {
   const uint32_t to = chunkEnd(from, committed);
   const bool closes = close_wanted_ && to == committed;
   // What is private counts when it is closed, and not before; of a new replica only the last byte makes it one.
-  const bool certifies = to == committed && mayCertify() && (isOpenHead() || closes);
+  const bool is_whole = to == committed || RC_MUTATION("certify-what-is-half-made");
+  const bool certifies = is_whole && mayCertify() && (isOpenHead() || closes);
   const uint64_t epoch = isOpenHead() && (certifies || !replica.opened) ? epoch_ : replica.epoch;
   const bool flushes = certifies && (closes || replica.certified_epoch != epoch);
   uint8_t flags = 0;

@@ -27,13 +27,18 @@ ResultTable::Lookup ResultTable::find(const wire::CallIdentity& identity, LockWa
 
 ResultTable::Lookup ResultTable::find(Shard& shard, const wire::CallIdentity& identity) {
   const auto found = shard.clients.find(identity.client);
-  if (found == shard.clients.end()) return {Verdict::UnknownClient, {}, {}};
+  if (found == shard.clients.end()) {
+    if (!RC_MUTATION("admit-the-unknown")) return {Verdict::UnknownClient, {}, {}};
+    shard.clients[identity.client].is_admitted = true;
+    return {Verdict::New, {}, {}};
+  }
   Client& client = found->second;
   acknowledge(client, identity.acknowledged);
-  if (identity.sequence <= client.acknowledged) return {Verdict::Stale, {}, {}};
+  const bool is_stale = identity.sequence <= client.acknowledged;
+  if (is_stale && !RC_MUTATION("run-what-was-acknowledged")) return {Verdict::Stale, {}, {}};
   const Stored* const stored = client.results.find(identity.sequence);
   if (stored == nullptr || RC_MUTATION("run-duplicate-again")) {
-    if (!client.is_admitted) return {Verdict::UnknownClient, {}, {}};
+    if (!client.is_admitted && !RC_MUTATION("admit-the-unknown")) return {Verdict::UnknownClient, {}, {}};
     if (client.results.size() >= kResultsPerClientMax) return {Verdict::TooMany, {}, {}};
     return {Verdict::New, {}, {}};
   }
@@ -78,7 +83,7 @@ void ResultTable::store(Client& client, const wire::CallIdentity& identity, cons
 bool ResultTable::admit(ClientId client, int64_t asked_ns, Sequence acknowledged) {
   Shard& shard = shardOf(client);
   SpinGuard guard(shard.lock);
-  if (asked_ns <= shard.over_asked_ns) return false;
+  if (asked_ns <= shard.over_asked_ns && !RC_MUTATION("admit-by-a-late-answer")) return false;
   Client& known = shard.clients[client];
   known.heard_ns = std::max(known.heard_ns, asked_ns);
   known.is_admitted = true;

@@ -1,5 +1,6 @@
 #include "master/tablet_intake.h"
 
+#include "base/mutation.h"
 #include "runtime/await.h"
 
 namespace ramcore::master {
@@ -52,6 +53,7 @@ void TabletIntake::evict(const Tablet& tablet) {
 }
 
 runtime::Task<Status> TabletIntake::purge(const Tablet& tablet, const std::atomic<bool>& cancelled, bool* is_left) {
+  if (RC_MUTATION("take-in-without-a-purge")) co_return Status::Ok;
   // An earlier attempt may have brought results of calls that this one will not find: they are not answered again.
   parts_.results.dropRange(tablet.table, tablet.range,
                            [&](KeyHash hash) { return parts_.tablets.find(tablet.table, hash) != nullptr; });
@@ -66,7 +68,7 @@ runtime::Task<Status> TabletIntake::purge(const Tablet& tablet, const std::atomi
 
 runtime::Task<Status> TabletIntake::roll(const std::atomic<bool>& cancelled, SegmentId& head,
                                          const Patience* patience) {
-  head = parts_.log.requestHeadToJoin();
+  head = RC_MUTATION("take-in-without-a-new-head") ? parts_.log.headId() : parts_.log.requestHeadToJoin();
   runtime::GrowingPause pause = growingPause();
   PlaceWatch watch(parts_.background.clock(), patience);
   while (!parts_.log.isRolled(head)) {

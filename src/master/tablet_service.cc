@@ -1,6 +1,7 @@
 #include "master/tablet_service.h"
 
 #include "base/check.h"
+#include "base/mutation.h"
 #include "master/durability.h"
 #include "rpc/control_call.h"
 #include "rpc/session_report.h"
@@ -97,6 +98,7 @@ bool TabletService::isDropped(TabletId tablet, TabletEpoch epoch) {
 }
 
 void TabletService::noteDropped(TabletId tablet, TabletEpoch epoch) {
+  if (RC_MUTATION("forget-what-was-dropped")) return;
   SpinGuard guard(lock_);
   TabletEpoch& known = dropped_[tablet];
   known = std::max(known, epoch);
@@ -177,13 +179,14 @@ runtime::Task<void> TabletService::dropTablet(Request request) {
   parts_.target.cancel(id, epoch);
   parts_.recovery.cancel(id, epoch);
   const auto present = parts_.tablets.get(id);
-  if (present && present->epoch > epoch) {
+  if (present && present->epoch > epoch && !RC_MUTATION("obey-a-late-drop")) {
     request.reply(Status::StaleEpoch);  // an old command that came late: the tablet is in a newer service
     co_return;
   }
   const bool removed = present && parts_.tablets.remove(id) == Status::Ok;
   // A repeated drop waits as well: the answer says that nobody here acts on the tablet any more.
-  const Status status = co_await drained(request.executor());
+  Status status = Status::Ok;
+  if (!RC_MUTATION("drop-without-draining")) status = co_await drained(request.executor());
   if (removed) {
     running_.fetch_add(1);
     clear(*present);
@@ -245,10 +248,10 @@ runtime::Task<void> TabletService::freezeTablet(Request request) {
     co_return;
   }
   Status status = parts_.tablets.update(id, present->epoch, TabletState::Frozen, present->first_segment);
-  if (status == Status::Ok) {
+  if (status == Status::Ok && !RC_MUTATION("freeze-without-draining")) {
     status = co_await drained(request.executor());
   }
-  if (status == Status::Ok) {
+  if (status == Status::Ok && !RC_MUTATION("freeze-before-durable")) {
     status = co_await Reached(parts_.log, request.executor(), present->durability, parts_.log.end());
   }
   request.reply(status);

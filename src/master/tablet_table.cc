@@ -48,8 +48,9 @@ Status TabletTable::check(TableId table, KeyHash hash, TabletEpoch epoch, Access
   if (epoch != found->epoch && !RC_MUTATION("answer-with-old-epoch")) {
     return epoch < found->epoch ? Status::StaleEpoch : Status::RetryLater;
   }
-  if (found->state == TabletState::Pulling) return Status::RetryLater;
-  if (found->state == TabletState::Frozen && access == Access::Mutate) return Status::RetryLater;
+  if (found->state == TabletState::Pulling && !RC_MUTATION("answer-before-it-is-taken")) return Status::RetryLater;
+  const bool is_frozen = found->state == TabletState::Frozen && !RC_MUTATION("change-what-is-frozen");
+  if (is_frozen && access == Access::Mutate) return Status::RetryLater;
   tablet = found;
   return Status::Ok;
 }

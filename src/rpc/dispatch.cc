@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/mutation.h"
 #include "rpc/spin_gauge.h"
 
 namespace ramcore::rpc {
@@ -149,7 +150,8 @@ uint32_t Dispatch::runJobs() {
   uint32_t count = 0;
   // Background work does not come between a request and its answer more than once: it may post itself again.
   runtime::Priority priority{};
-  while (count < options_.jobs_per_round_max && priority != runtime::Priority::Background) {
+  while (count < options_.jobs_per_round_max &&
+         (priority != runtime::Priority::Background || RC_MUTATION("background-without-a-pause"))) {
     runtime::Job* job = queues_.pop(priority);
     if (job == nullptr) break;
     job->run(*job);
@@ -285,12 +287,13 @@ RequestRecord* Dispatch::admit(transport::RxMessage& message) {
   const ServiceTable::Entry* entry = services_.find(static_cast<uint16_t>(header.opcode));
   const transport::Peer* peer = polling_->peer(message.reply_to.session);
   if (peer == nullptr) return nullptr;  // the session ended in this very round
-  if (entry == nullptr || (entry->rules.roles & (1U << static_cast<uint32_t>(peer->role))) == 0 ||
-      message.head().size() < entry->rules.request_bytes_min) {
+  const uint32_t role = RC_MUTATION("let-any-role-ask") ? ~0U : 1U << static_cast<uint32_t>(peer->role);
+  if (entry == nullptr || (entry->rules.roles & role) == 0 || message.head().size() < entry->rules.request_bytes_min) {
     refuseBad(message, Status::BadRequest);
     return nullptr;
   }
-  if (!entry->rules.any_target && header.target.value != own_id_.load(std::memory_order_relaxed)) {
+  const bool is_meant = header.target.value == own_id_.load(std::memory_order_relaxed);
+  if (!entry->rules.any_target && !is_meant && !RC_MUTATION("answer-for-a-former-server")) {
     refuseBad(message, Status::WrongServerId);
     return nullptr;
   }
@@ -304,7 +307,8 @@ RequestRecord* Dispatch::admit(transport::RxMessage& message) {
   record->executor = this;
   record->message = std::move(message);
   // What is urgent is for the cluster's own processes to say.
-  if (peer->role == transport::Role::Client || peer->role == transport::Role::Admin) {
+  const bool is_user = peer->role == transport::Role::Client || peer->role == transport::Role::Admin;
+  if (is_user && !RC_MUTATION("let-users-be-urgent")) {
     record->message.priority = std::max(record->message.priority, runtime::Priority::Client);
   }
   record->opcode = header.opcode;

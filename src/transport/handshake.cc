@@ -206,6 +206,7 @@ Handshake::Key Handshake::mac(std::string_view purpose, ByteSpan more) const {
 }
 
 bool Handshake::checkMac(const Key& expected, const Key& got) const {
+  if (RC_MUTATION("believe-without-proof")) return true;
   return CRYPTO_memcmp(expected.data(), got.data(), expected.size()) == 0;
 }
 

@@ -13,7 +13,7 @@ TOOLS = ("ramcore-coordinator", "ramcore-server", "ramcore", "rcmigrate", "rcben
 SCRIPTS = ("tools/setup", "tools/test", "tools/quickstart", "tests/bench/run", "tests/bench/idle_cpu.py",
            "tests/bench/durable_bench.py", "tests/bench/recovery_bench.py", "tests/bench/disk_writes_bench.py",
            "tests/bench/cleaning_bench.py", "tests/bench/dpdk_reads_bench.py",
-           "tests/sim/run_mutations", "tests/unit/transport/run_mutations", "tests/durability/run",
+           "tests/guards/run", "tests/durability/run",
            "tests/durability/cut_off_full")
 UNIVERSAL = {"--help", "--version"}
 # Of cmake, ctest, gtest, DPDK's scripts and mlnx_qos, as they appear in the documents.

@@ -6,7 +6,6 @@
 
 #include <gtest/gtest-spi.h>
 
-#include "base/mutation.h"
 #include "tests/unit/backup/store_fixture.h"
 #include "tests/unit/runtime/watched_storage.h"
 
@@ -337,27 +336,6 @@ TEST(PowerLoss, WhatWasAnsweredIsThereAlsoWhereWritesFailLate) {
   EXPECT_GT(refused, 500u);
   EXPECT_GT(flushed_checks, 200u);
 }
-
-#if defined(RAMCORE_MUTATIONS)
-// Whether some history shows what the planted defect does.
-bool isFound(std::string_view mutation) {
-  setMutation(mutation);
-  testing::TestPartResultArray failures;
-  for (uint64_t seed = 1; seed <= 400 && failures.size() == 0; ++seed) {
-    testing::ScopedFakeTestPartResultReporter reporter(
-        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
-    History history(seed);
-    for (int life = 0; life < 5 && failures.size() == 0; ++life) history.life();
-  }
-  setMutation("");
-  return failures.size() != 0;
-}
-
-TEST(PowerLoss, PlantedDefectsAreFound) {
-  EXPECT_TRUE(isFound("reuse-before-flush"));
-  EXPECT_TRUE(isFound("one-certificate-slot"));
-}
-#endif
 
 }  // namespace
 }  // namespace ramcore::backup
