@@ -371,6 +371,7 @@ void FrameStore::onFlushed() {
   if (flush_job_.status == Status::Ok) {
     flushed_stamp_ = flushing_stamp_;
     noteFlushed();
+    std::erase_if(open_clears_, [this](const OpenClear& one) { return one.stamp <= flushed_stamp_; });
     freeReplaced();
     scrubClosed();
     putScrubbedFree();

@@ -70,7 +70,8 @@ struct StoreStats {
 ///   power since. That is noted with it, durably, before this life begins, and said of it: mayBeShort(). A closed one
 ///   is whole, because its certificate covers all there is of it.
 /// - What was closed never comes back as open. Its earlier, open certificates are removed, flushed, before the one that
-///   closes it is: otherwise a power loss after it was freed could leave one of them alone.
+///   closes it is, those in frames that were replaced, too: otherwise a power loss after it was freed could leave one
+///   of them alone.
 ///
 /// A write is carried out at once, or queued for the disk's thread (FrameWriter). Everything here is as if it were done
 /// when it is accepted, because all that comes later for the frame, another replica's use of it included, is done
@@ -277,6 +278,7 @@ class FrameStore final : private FrameWriter::Owner {
   void scrubClosed();
 
   void release(uint32_t frame);
+  void releaseAll(uint32_t frame);
   void makeFree(uint32_t frame);
   void putFree(uint32_t frame);
   void putScrubbedFree();
@@ -312,6 +314,12 @@ class FrameStore final : private FrameWriter::Owner {
   std::vector<uint32_t> replacing_;  // frames with an older one
   std::vector<uint32_t> closing_;    // frames that are closed, but perhaps not durably
   std::vector<uint32_t> scrubbing_;  // frames that are free when their open certificates are durably gone
+  struct OpenClear {
+    ServerId master;
+    SegmentId segment;
+    uint64_t stamp;
+  };
+  std::vector<OpenClear> open_clears_;  // removals of open certificates that are not flushed yet
 
   // Every write has a stamp; those up to done_stamp_ are in the page cache. A flush covers those that were drawn before
   // it began, and begins at the disk when they are done.

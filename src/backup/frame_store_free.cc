@@ -1,6 +1,8 @@
 // Which frames are free, and how they become free again. The reasons for the order of the steps stand at FrameStore.
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "backup/frame_store.h"
 #include "base/check.h"
@@ -69,6 +71,10 @@ void FrameStore::makeFree(uint32_t index) {
   const bool is_closed = frame.certified && frame.certificate.closed;
   if (is_closed && !isCondemned() && !closed_) {
     scrub(index);
+    for (const OpenClear& one : open_clears_) {
+      const bool is_same = one.master == frame.master && one.segment == frame.segment;
+      if (is_same) frame.scrub_stamp = std::max(frame.scrub_stamp, one.stamp);
+    }
     if (frame.scrub_stamp > flushed_stamp_) {
       frame.state = FrameState::Leaving;
       scrubbing_.push_back(index);
@@ -90,6 +96,7 @@ void FrameStore::scrub(uint32_t index) {
     if (!clear(zeros)) return;
     frame.slot_stamps[slot] = 0;
     frame.scrub_stamp = write_stamp_;
+    open_clears_.push_back({frame.master, frame.segment, write_stamp_});
   }
   frame.open_slots = 0;
 }
@@ -107,7 +114,14 @@ void FrameStore::scrubClosed() {
 
 void FrameStore::putScrubbedFree() {
   std::erase_if(scrubbing_, [this](uint32_t index) {
-    if (!isCondemned() && frames_[index].scrub_stamp > flushed_stamp_) return false;
+    if (!isCondemned()) {
+      // The disk has refused zeros that were queued.
+      if (frames_[index].open_slots != 0 && !closed_) {
+        scrub(index);
+        wanted_stamp_ = std::max(wanted_stamp_, frames_[index].scrub_stamp);
+      }
+      if (frames_[index].scrub_stamp > flushed_stamp_ || frames_[index].open_slots != 0) return false;
+    }
     putFree(index);
     return true;
   });
@@ -118,6 +132,9 @@ void FrameStore::putFree(uint32_t index) {
   const uint32_t generation = frames_[index].generation;
   if (!isCondemned() && !closed_) {
     clear({.kind = FrameWrite::Kind::ClearFrame, .frame = index, .generation = generation});
+    const Frame& frame = frames_[index];
+    const bool is_open = frame.certified && !frame.certificate.closed;
+    if (is_open) open_clears_.push_back({frame.master, frame.segment, write_stamp_});
   }
   if (frames_[index].of_reserve) --reserve_heads_;
   frames_[index] = Frame();
@@ -139,14 +156,22 @@ void FrameStore::unlink(ServerId master, SegmentId segment) {
 }
 
 void FrameStore::free(ServerId master, SegmentId segment) {
-  uint32_t frame = find(master, segment);
+  const uint32_t frame = find(master, segment);
   if (frame == kNoFrame) return;
   unlink(master, segment);
-  while (frame != kNoFrame) {
+  releaseAll(frame);
+}
+
+// A frame and all that it was to replace, the oldest first: of those some are open, and what is closed waits for that.
+void FrameStore::releaseAll(uint32_t frame) {
+  std::vector<uint32_t> frames;
+  for (; frame != kNoFrame; frame = frames_[frame].older) {
     std::erase(replacing_, frame);
-    const uint32_t older = frames_[frame].older;
-    release(frame);
-    frame = older;
+    frames.push_back(frame);
+  }
+  while (!frames.empty()) {
+    release(frames.back());
+    frames.pop_back();
   }
 }
 
@@ -187,14 +212,9 @@ void FrameStore::freeReplaced() {
     if (hasFlushedCertificate(frames_[frame]) || too_early) replaced.push_back(frame);
   }
   for (const uint32_t first : replaced) {
-    uint32_t frame = std::exchange(frames_[first].older, kNoFrame);
+    const uint32_t older = std::exchange(frames_[first].older, kNoFrame);
     std::erase(replacing_, first);
-    while (frame != kNoFrame) {
-      std::erase(replacing_, frame);
-      const uint32_t older = frames_[frame].older;
-      release(frame);
-      frame = older;
-    }
+    releaseAll(older);
   }
 }
 

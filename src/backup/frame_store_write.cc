@@ -107,7 +107,7 @@ Result<uint32_t> FrameStore::frameFor(const ReplicaWrite& write, const log::Cert
   }
   const Status checked = checkBounds(write, certificate, nullptr);
   if (checked != Status::Ok) return checked;
-  if (own && !frames_[present].certified) {
+  if (own && !frames_[present].certified && frames_[present].pins == 0) {
     reset(present, write);
     return present;
   }
@@ -155,6 +155,7 @@ Status FrameStore::carryOut(uint32_t index, const ReplicaWrite& write, const log
     if (status != Status::Ok) return status;
   }
   FrameMark mark{.first_stamp = write_stamp_ + 1,
+                 .stamp_before = frame.stamp,
                  .length_bytes = frame.length_bytes,
                  .open_slots = frame.open_slots,
                  .certified = frame.certified,
@@ -235,9 +236,12 @@ bool FrameStore::clear(const FrameWrite& write) {
 
 void FrameStore::onWritten(const FrameWrite& write, const FrameMark& mark, Status status) {
   Frame& frame = frames_[write.frame];
-  // Zeros that were not written are no harm: see makeFree and putFree.
-  const bool is_its = write.kind == FrameWrite::Kind::Replica && frame.generation == write.generation;
-  if (status != Status::Ok && is_its && !frame.has_failed) undo(frame, mark);
+  if (status != Status::Ok && frame.generation == write.generation) {
+    // What was not cleared is still there, and is cleared again before the frame is another's. (A frame that was not
+    // cleared when it came free is found again after a restart, and goes again.)
+    if (write.kind == FrameWrite::Kind::ClearSlot) frame.open_slots |= static_cast<uint8_t>(1U << write.slot);
+    if (write.kind == FrameWrite::Kind::Replica && !frame.has_failed) undo(frame, mark);
+  }
   noteDone(mark.stamp);
   if (flush_waits_ && done_stamp_ >= flushing_stamp_) {
     flush_waits_ = false;
@@ -273,6 +277,7 @@ void FrameStore::addWaiting(DoneWait& wait) {
 void FrameStore::undo(Frame& frame, const FrameMark& mark) {
   frame.has_failed = true;
   frame.failed_stamp = mark.first_stamp;
+  frame.stamp = mark.stamp_before;
   frame.length_bytes = mark.length_bytes;
   frame.open_slots |= mark.open_slots;
   frame.certified = mark.certified;
@@ -290,7 +295,9 @@ runtime::Task<Status> FrameStore::written(Written written) {
   const Frame& frame = frames_[written.frame];
   if (frame.generation != written.generation) co_return Status::NotFound;
   const bool has_failed = frame.has_failed && frame.failed_stamp <= written.stamp;
-  co_return has_failed ? Status::IoError : Status::Ok;
+  // A flush has failed meanwhile: nothing is read of this one any more.
+  const bool is_lost = isCondemned() && written.stamp > flushed_stamp_;
+  co_return has_failed || is_lost ? Status::IoError : Status::Ok;
 }
 
 // Not the newest flushed one and not the newest that is being flushed; of the others the oldest.

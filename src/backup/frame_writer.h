@@ -40,8 +40,9 @@ struct FrameWrite {
 
 /// What the writer's owner wants back with the outcome of a write that it has queued: how far the frame was before.
 struct FrameMark {
-  uint64_t first_stamp = 0;  ///< of the write
-  uint64_t stamp = 0;        ///< the last one of the write
+  uint64_t first_stamp = 0;   ///< of the write
+  uint64_t stamp = 0;         ///< the last one of the write
+  uint64_t stamp_before = 0;  ///< of what is left if the write fails
   uint32_t length_bytes = 0;
   uint8_t open_slots = 0;
   bool certified = false;

@@ -190,6 +190,31 @@ TEST_F(FrameWriterTest, AWriteThatFailsTakesThoseBehindItWithIt) {
   EXPECT_EQ(world.load(kMaster, segment.id()).certificate, segment.certificate(ends[2], 2, false));
 }
 
+// A flush fails while the disk has not taken what was written behind it. That is not answered, so it does not count;
+// what was flushed before does.
+TEST_F(FrameWriterTest, WhatWasFlushedIsThereAlsoIfAFlushFailsBesideAWriteThatWaits) {
+  const SegmentMaker segment = makeOwnSegment(3);
+  const SegmentMaker other = makeOwnSegment(4);
+  const auto& ends = segment.groupEnds();
+  FrameStore::Written first = write(segment, 0, ends[1], Flags::kOpen);
+  ASSERT_EQ(world.flush(first), Status::Ok);
+  FrameStore::Written lost = write(other, 0, other.length(), Flags::kOpen);
+  ASSERT_EQ(world.run(answer(lost)), Status::Ok);
+  world.disk.failFlushes(1);
+  world.disk.setFlushTime(100'000'000, 100'000'000);
+  auto flushed = world.onExecutor([&] { return world.store->flushed(lost); });
+  runOthers();  // it has begun
+  world.disk_thread.pause();
+  const FrameStore::Written waiting = write(segment, ends[1], ends[2]);
+  ASSERT_TRUE(waiting.is_queued);
+  EXPECT_EQ(world.run(std::move(flushed)), Status::IoError);
+  ASSERT_TRUE(world.store->isCondemned());
+  refused = dataAt(first.frame, ends[1]);
+  world.disk_thread.resume();
+  EXPECT_EQ(world.run(answer(waiting)), Status::IoError);
+  expectLoaded(segment, ends[1], false);
+}
+
 TEST_F(FrameWriterTest, WhatFailedIsNotUndoneInTheNextReplicaOfItsFrame) {
   const SegmentMaker former = makeOwnSegment(3, 20);
   const SegmentMaker next = makeOwnSegment(4, 2);

@@ -280,7 +280,7 @@ TEST(PowerLoss, WhatWasAnsweredIsThereAfterwards) {
   uint64_t answered_checks = 0;
   uint64_t short_replicas = 0;
   uint64_t freed_found = 0;
-  for (uint64_t seed = 1; seed <= 400; ++seed) {
+  for (uint64_t seed = 1; seed <= 2000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     History history(seed);
     for (int life = 0; life < 5; ++life) {
@@ -304,7 +304,7 @@ TEST(PowerLoss, WhatWasAnsweredIsThereAlsoWhereWritesWaitForTheDisk) {
   uint64_t power_losses = 0;
   uint64_t flushed_checks = 0;
   uint64_t waited = 0;
-  for (uint64_t seed = 1; seed <= 400; ++seed) {
+  for (uint64_t seed = 1; seed <= 2000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     History history(seed, WriteThread::Disk);
     for (int life = 0; life < 5; ++life) {
@@ -323,7 +323,7 @@ TEST(PowerLoss, WhatWasAnsweredIsThereAlsoWhereWritesWaitForTheDisk) {
 TEST(PowerLoss, WhatWasAnsweredIsThereAlsoWhereWritesFailLate) {
   uint64_t refused = 0;
   uint64_t flushed_checks = 0;
-  for (uint64_t seed = 1; seed <= 400; ++seed) {
+  for (uint64_t seed = 1; seed <= 2000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     History history(seed, WriteThread::Disk, 30);
     for (int life = 0; life < 5; ++life) {
