@@ -37,12 +37,12 @@ class DurableWaiters {
     (waiter.next != nullptr ? waiter.next->previous : last_) = waiter.previous;
     waiter.in = nullptr;
   }
-  /// Moves everyone at or before `position` to `ready`.
+  /// Moves everyone at or before `position` to `ready`, to be called: nobody has them wait any more.
   void takeUpTo(LogPosition position, DurableWaiters& ready) {
-    while (first_ != nullptr && first_->position <= position) ready.append(*popFirst());
+    while (first_ != nullptr && first_->position <= position) moveFirstTo(ready);
   }
   void takeAll(DurableWaiters& ready) {
-    while (first_ != nullptr) ready.append(*popFirst());
+    while (first_ != nullptr) moveFirstTo(ready);
   }
   /// Calls everyone, without locks.
   void runAll(Status status) {
@@ -57,8 +57,13 @@ class DurableWaiters {
     DurableWaiter* const waiter = first_;
     first_ = waiter->next;
     (first_ != nullptr ? first_->previous : last_) = nullptr;
-    waiter->in = nullptr;
     return waiter;
+  }
+  // Under the log's lock, as all that looks at `in`: runAll() has none.
+  void moveFirstTo(DurableWaiters& ready) {
+    DurableWaiter* const waiter = popFirst();
+    waiter->in = nullptr;
+    ready.append(*waiter);
   }
   void append(DurableWaiter& waiter) {
     waiter.next = nullptr;

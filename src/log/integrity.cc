@@ -57,6 +57,8 @@ bool Integrity::mendPadding(Segment& segment, uint32_t offset) {
   if (!damaged.verify()) return false;
   const EntryRef ref = segment.refAt(offset);
   for (uint32_t i = damaged.bytes(); i < damaged.alignedBytes(); ++i) byteAt(ref, i).store(0);
+  // A bit that cannot be turned back is none that was turned over once.
+  if (decodeEntry(bytes, entry) != DecodeError::None) return false;
   stats_.mended_states.fetch_add(1, std::memory_order_relaxed);
   return true;
 }

@@ -122,7 +122,7 @@ class Log final : public ReplicationEvents {
   bool isFlushed(EntryRef ref) const { return isBefore(ref, flushedUpTo()); }
   /// As notifyDurable. Has it flushed.
   bool notifyFlushed(LogPosition position, DurableWaiter& waiter) RC_EXCLUDES(lock_);
-  /// Undoes one of the two. False: its `run` was called, or is about to be.
+  /// Undoes one of the two. False: its `run` was called, or is about to be. Not for waiters that `run` may free.
   bool cancelNotification(DurableWaiter& waiter) RC_EXCLUDES(lock_);
   /// Has everything before `position` flushed soon.
   void requestFlush(LogPosition position) RC_EXCLUDES(lock_);

@@ -45,7 +45,9 @@ bool Maintenance::isScheduled() const {
   const bool helps = (dispatch_ != nullptr && dispatch_->scheduled.load()) ||
                      std::ranges::any_of(helpers_, [](const auto& helper) { return helper->scheduled.load(); });
   // In this order: a helper posts the wake before it is unscheduled.
-  return helps || wake_.posted.load() || scheduled_.load();  // a wake may have queued a slice
+  if (helps || wake_.posted.load() || scheduled_.load()) return true;  // a wake may have queued a slice
+  // Again: the last slice may have armed them.
+  return std::ranges::any_of(reaps_, [](const Reap& reap) { return reap.state.load() != ReapState::Idle; });
 }
 
 void Maintenance::poke() {
@@ -87,6 +89,10 @@ void Maintenance::slice() {
   const bool nothing_to_gain = cleans && progress == Progress::Idle && was_poked;
   if (progress == Progress::Waiting || waiting > 0 || nothing_to_gain || parts_.rcu.pending() || lacksReapWaiter()) {
     executor_.arm(again_, executor_.clock().nowNs() + kWaitNs);
+    return;
+  }
+  if (stop_.load()) {
+    executor_.post(*this, urgency());  // whoever stopped it waits for the end of the last slice
     return;
   }
   scheduled_.store(false, std::memory_order_seq_cst);
