@@ -525,6 +525,8 @@ size_t Log::reclaim(uint64_t now_ns) {
   for (Segment* segment : reclaiming_) {
     if (segment->wait_ == Wait::Names) {
       forgetNamingTombstones(*segment);
+      // Soon, because it left the live bytes when it was unlinked. What is counted late follows when it is released.
+      forgetHeldTombstones(*segment);
       segment->wait_ = Wait::Grace;
     }
     if (segment->wait_ == Wait::Grace && isOver(segment->ticket_)) segment->wait_ = Wait::Epoch;
