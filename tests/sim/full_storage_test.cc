@@ -79,7 +79,7 @@ class FullStorage {
     SimClusterOptions options;
     options.durable = true;
     options.storage_bytes = backup::FrameFile::fileBytes(kFrames, log::LogConfig::forTest().segment_bytes);
-    options.memory_bytes = plan.memory_bytes;
+    options.log.memory_bytes = plan.memory_bytes;
     options.verdict_after_ns = 3 * kNanosPerSecond;
     return options;
   }

@@ -37,12 +37,13 @@ struct Arguments {
   bool scrubs = false;
   bool frames = false;
   std::string judge;
+  SettingsSource settings;
   std::string mutation;
 };
 
 constexpr const char* kUsage =
     "simulator [--seeds N] [--first SEED] [--seed SEED] [--jobs N] [--calls N] [--no-faults] [--crashes] [--print] "
-    "[--every-step] [--scrub] [--frames] [--judge PROGRAM] [--hashes] "
+    "[--every-step] [--scrub] [--frames] [--judge PROGRAM] [--settings fixed|drawn] [--set NAME=VALUE] [--hashes] "
     "[--mutation NAME]\n"
     "  --seeds N        how many seeds to run, from --first on (50)\n"
     "  --first SEED     the first one (1)\n"
@@ -55,9 +56,12 @@ constexpr const char* kUsage =
     "  --scrub          with --crashes: servers read their storage again all the time\n"
     "  --frames         the protocol of Ethernet frames, over a simulated switch\n"
     "  --judge PROGRAM  with --crashes: have some moments judged by it as well (tests/frames/judge)\n"
+    "  --settings FROM  fixed: those below (default); drawn: each seed has its own, which --seed SEED prints\n"
+    "  --set NAME=VALUE this setting for all seeds; as often as needed\n"
     "  --print          print every trace line\n"
     "  --hashes         print the trace hash of each seed\n"
-    "  --mutation NAME  plant this bug (builds with RAMCORE_MUTATIONS): succeeds if a seed catches it\n";
+    "  --mutation NAME  plant this bug (builds with RAMCORE_MUTATIONS): succeeds if a seed catches it\n"
+    "  settings, with those that are fixed:\n";
 
 bool parse(int argc, char** argv, Arguments& arguments) {
   for (int i = 1; i < argc; ++i) {
@@ -96,6 +100,13 @@ bool parse(int argc, char** argv, Arguments& arguments) {
       arguments.hashes = true;
     } else if (flag == "--judge" && i + 1 < argc) {
       arguments.judge = argv[++i];
+    } else if (flag == "--settings" && i + 1 < argc) {
+      const std::string from = argv[++i];
+      arguments.settings.drawn = from == "drawn";
+      ok = from == "drawn" || from == "fixed";
+    } else if (flag == "--set" && i + 1 < argc) {
+      arguments.settings.changes.emplace_back(argv[++i]);
+      ok = Settings().set(arguments.settings.changes.back());
     } else if (flag == "--mutation" && i + 1 < argc) {
       arguments.mutation = argv[++i];
     } else {
@@ -120,7 +131,8 @@ struct Share {
 std::string modeOf(const Arguments& arguments) {
   return std::string(arguments.faults ? "" : " --no-faults") + (arguments.crashes ? " --crashes" : "") +
          (arguments.every_step ? " --every-step" : "") + (arguments.scrubs ? " --scrub" : "") +
-         (arguments.frames ? " --frames" : "") + (arguments.judge.empty() ? "" : " --judge " + arguments.judge);
+         (arguments.frames ? " --frames" : "") + (arguments.judge.empty() ? "" : " --judge " + arguments.judge) +
+         arguments.settings.flags();
 }
 
 constexpr uint64_t kFailuresMax = 3;  // of a share: then it is enough
@@ -136,6 +148,7 @@ RunReport runSeed(const Arguments& arguments, uint64_t seed, FrameJudge* judge) 
   options.scrubs = arguments.scrubs;
   options.frames = arguments.frames;
   options.judge = judge;
+  options.settings = arguments.settings;
   if (arguments.print) {
     options.print = [](std::string_view line) { std::printf("%.*s\n", static_cast<int>(line.size()), line.data()); };
   }
@@ -145,6 +158,8 @@ RunReport runSeed(const Arguments& arguments, uint64_t seed, FrameJudge* judge) 
     report.ok = false;
     report.failure = std::to_string(runtime::framesAlive() - frames_before) + " coroutines were left suspended\n";
   }
+  if (arguments.settings != SettingsSource() && arguments.seeds == 1)
+    std::printf("settings %s\n", report.settings.c_str());
   if (arguments.hashes) {
     std::printf("seed %llu hash %016llx\n", static_cast<unsigned long long>(seed),
                 static_cast<unsigned long long>(report.trace_hash));
@@ -165,9 +180,10 @@ void runShare(const Arguments& arguments, Share& share) {
     share.simulated_s += static_cast<double>(report.simulated_ns) * 1e-9;
     if (report.ok) continue;
     ++share.failed;
-    std::printf("seed %llu FAILED; repeat it with: simulator --seed %llu --calls %llu%s\n%s\n",
+    std::printf("seed %llu FAILED; repeat it with: simulator --seed %llu --calls %llu%s\nsettings %s\n%s\n",
                 static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed),
-                static_cast<unsigned long long>(arguments.calls), modeOf(arguments).c_str(), report.failure.c_str());
+                static_cast<unsigned long long>(arguments.calls), modeOf(arguments).c_str(), report.settings.c_str(),
+                report.failure.c_str());
     std::fflush(stdout);
   }
   share.is_complete = true;
@@ -269,7 +285,7 @@ int run(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::string(argv[1]) == "--help") {
-    std::fputs(ramcore::sim::kUsage, stdout);
+    std::fputs((ramcore::sim::kUsage + ramcore::sim::Settings::help()).c_str(), stdout);
     return 0;
   }
   ramcore::sim::Arguments arguments;

@@ -16,10 +16,6 @@ constexpr uint64_t kJudgedOf = 64;          ///< of so many moments one is shown
 constexpr uint64_t kOtherBoot = 1'000'000;  ///< a power epoch that no simulated machine has
 constexpr std::string_view kFrameFile = "frames";
 
-uint64_t headerAt(uint32_t frame) {
-  return backup::FrameFile::fileBytes(frame, log::LogConfig::forTest().segment_bytes);
-}
-
 ServerId machineId(size_t machine) { return ServerId(machine + 1); }
 
 bool creates(const Operation& operation) {
@@ -179,11 +175,15 @@ void DurableCheck::readDisks(const std::map<ServerId, Owner>& owners) {
   }
 }
 
+uint64_t DurableCheck::headerAt(uint32_t frame) const {
+  return backup::FrameFile::fileBytes(frame, cluster_.options.log.segment_bytes);
+}
+
 void DurableCheck::readDisk(size_t machine, const std::map<ServerId, Owner>& owners) {
   const runtime::SimDisk& disk = *cluster_.disks[machine];
   PeekStorage storage(disk.cachedBytes(kFrameFile), disk.powerEpoch());
-  auto file = backup::FrameFile::open(storage, {.storage_bytes = cluster_.options.storage_bytes,
-                                                .segment_bytes = log::LogConfig::forTest().segment_bytes});
+  auto file = backup::FrameFile::open(
+      storage, {.storage_bytes = cluster_.options.storage_bytes, .segment_bytes = cluster_.options.log.segment_bytes});
   if (!file.ok()) return;
   frames_[machine].resize((*file)->frameCount());
   for (uint32_t number = 0; number < (*file)->frameCount(); ++number) {

@@ -138,6 +138,7 @@ class DurableCheck {
   void fold(const Operation& operation);
   std::map<ServerId, Owner> owners();
   void readDisks(const std::map<ServerId, Owner>& owners);
+  uint64_t headerAt(uint32_t frame) const;
   void readDisk(size_t machine, const std::map<ServerId, Owner>& owners);
   bool isVerified(size_t machine, uint32_t frame, backup::FrameFile& file, const log::Certificate& certificate);
   void addContents(const log::Certificate& certificate, ByteSpan bytes);

@@ -110,7 +110,7 @@ void LossTrial::damage(const std::set<SegmentId>& segments) {
 // One bit of the header, which every certificate covers.
 void LossTrial::damageOn(size_t machine, const std::set<SegmentId>& segments) {
   runtime::SimDisk& disk = *cluster_.disks[machine];
-  const uint32_t segment_bytes = log::LogConfig::forTest().segment_bytes;
+  const uint32_t segment_bytes = cluster_.options.log.segment_bytes;
   std::vector<uint32_t> frames;
   {
     PeekStorage storage(disk.cachedBytes(kFrameFile), disk.powerEpoch());

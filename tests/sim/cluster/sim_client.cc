@@ -154,6 +154,14 @@ runtime::Task<void> SimClient::openTables() {
 
 runtime::Task<void> SimClient::run(uint64_t calls) {
   co_await openTables();
+  loops_running_ = shared_.pace.loops;
+  for (uint64_t i = 0; i < shared_.pace.loops; ++i) {
+    loop(calls / shared_.pace.loops + (i < calls % shared_.pace.loops ? 1 : 0)).detach();
+  }
+}
+
+runtime::Task<void> SimClient::loop(uint64_t calls) {
+  const ClientPace& pace = shared_.pace;
   for (uint64_t i = 0; i < calls; ++i) {
     const PlannedCall call = shared_.generator.next(number_);
     if (call.kind == CallKind::Scan) {
@@ -165,9 +173,12 @@ runtime::Task<void> SimClient::run(uint64_t calls) {
     }
     ++completed_[static_cast<size_t>(call.kind)];
     // Clients think between calls, so that a run is long enough for things to happen to it.
-    co_await runtime::sleepFor(dispatch_.dispatch(), static_cast<int64_t>(random_.below(30'000'000)));
+    if ((i + 1) % pace.burst != 0) continue;
+    const auto think_ns = static_cast<uint64_t>(pace.think_ns_max) * pace.burst;
+    co_await runtime::sleepFor(dispatch_.dispatch(), static_cast<int64_t>(random_.below(think_ns)));
   }
-  done_ = true;
+  --loops_running_;
+  done_ = loops_running_ == 0;
 }
 
 void SimClient::note(size_t index, const Answer& answer) {

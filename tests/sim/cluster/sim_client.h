@@ -16,8 +16,15 @@
 
 namespace ramcore::sim {
 
-/// One client process of a simulated cluster: does what the generator says, one call at a time, and notes what it was
-/// told.
+/// How much a client does at a time.
+struct ClientPace {
+  uint64_t loops = 1;                                   ///< that call one after the other
+  uint64_t burst = 1;                                   ///< calls of a loop without a pause between them
+  int64_t think_ns_max = 30 * runtime::kNanosPerMilli;  ///< the pause, for each of these calls
+};
+
+/// One client process of a simulated cluster: does what the generator says, one call at a time or several, and notes
+/// what it was told.
 class SimClient {
  public:
   struct Shared {
@@ -25,6 +32,7 @@ class SimClient {
     History& history;
     std::vector<ScanRecord>& scans;
     const SimTables& tables;
+    ClientPace pace = {};
     DurableLedger* ledger = nullptr;  ///< judges every answer; nullptr: nothing is late
   };
   SimClient(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log, transport::SimNetwork& network,
@@ -32,7 +40,7 @@ class SimClient {
             const std::string& coordinator_node, const Shared& shared, transport::Role role = transport::Role::Client);
   ~SimClient();
 
-  /// Makes `calls` calls, one after the other. isDone() then.
+  /// Makes `calls` calls, each loop its share of them. isDone() then.
   void start(uint64_t calls);
   /// Reads every key of the workload, until it has an answer for each: the end state, noted in the history as well.
   void readAll();
@@ -47,6 +55,7 @@ class SimClient {
 
  private:
   runtime::Task<void> run(uint64_t calls);
+  runtime::Task<void> loop(uint64_t calls);
   runtime::Task<void> runReads();
   runtime::Task<void> openTables();
   TableId tableOf(HistoryKey key) const { return tables_[shared_.tables.indexOf(key)]; }
@@ -87,6 +96,7 @@ class SimClient {
   std::vector<TableId> tables_;
   uint64_t calls_ = 0;
   bool reads_ = false;
+  uint64_t loops_running_ = 0;
   bool done_ = false;
   uint64_t completed_[kCallKindCount] = {};
   std::vector<std::pair<HistoryKey, client::PointResult>> final_;

@@ -119,8 +119,9 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   SimServer::Options server;
   server.cluster_name = kClusterName;
   server.coordinator_node = kCoordinatorNode;
-  server.log.memory_bytes = options.memory_bytes;
-  server.log.clean_below_free_permille = options.clean_below_free_permille;
+  server.log = options.log;
+  server.worker_count = options.worker_count;
+  server.cleaners_max = options.cleaners_max;
   server.index.initial_buckets_log2 = 0;  // and its index splits all the time
   server.replication = options.replication;
   server.ledger = options.ledger;

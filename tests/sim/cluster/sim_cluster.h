@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "log/log_config.h"
 #include "runtime/sim/sim_scheduler.h"
 #include "runtime/sim/sim_trace.h"
 #include "sim/cluster/sim_client.h"
@@ -24,14 +25,22 @@ struct SimClusterOptions {
   /// Servers have disks, and copies on each other's: they may die.
   bool durable = false;
   uint64_t storage_bytes = 16u << 20;
-  uint64_t memory_bytes = log::LogConfig::forTest().memory_bytes;  ///< of each server's log
+  log::LogConfig log = smallLog();  ///< of each server
+  uint32_t worker_count = 3;        ///< likewise
+  uint32_t cleaners_max = 2;        ///< likewise
   backup::ScrubOptions scrub;
   master::MemoryScrubOptions memory_scrub;
   master::ReplicationOptions replicas;
   int64_t verdict_after_ns = 10 * runtime::kNanosPerSecond;
   int64_t togetherNs() const { return 3 * verdict_after_ns; }  ///< of servers that fall silent together
-  uint32_t clean_below_free_permille = 250;                    ///< two heads and the reserves take 40 percent
   DurableLedger* ledger = nullptr;                             ///< outlives the cluster
+
+  /// Two heads and the reserves take 40 percent of the memory: cleaning begins soon.
+  static log::LogConfig smallLog() {
+    log::LogConfig config = log::LogConfig::forTest();
+    config.clean_below_free_permille = 250;
+    return config;
+  }
 };
 
 /// A whole simulated cluster: one coordinator (that may be restarted), servers and clients on one network.

@@ -65,9 +65,10 @@ struct Variation {
 
 class Scenario {
  public:
-  explicit Scenario(const RunOptions& options)
+  Scenario(const RunOptions& options, const Variation& variation, const Settings& settings)
       : options_(options),
-        variation_(options.seed),
+        variation_(variation),
+        settings_(settings),
         cluster_(options.seed, cluster()),
         generator_(workload(), options.seed),
         replay_random_(cluster_.scheduler.stream("replay check")),
@@ -79,7 +80,7 @@ class Scenario {
 
   RunReport execute() {
     if (setUp() && work()) check();
-    if (report_.ok && options_.crashes && options_.faults && variation_.ends_with_silence) silenceForGood();
+    if (report_.ok && options_.crashes && options_.faults && endsWithSilence()) silenceForGood();
     if (report_.ok && options_.crashes && options_.faults && variation_.ends_with_loss) loseForGood();
     is_over_ = true;
     collect();
@@ -105,22 +106,44 @@ class Scenario {
     const bool is_buffered = variation_.levels == Variation::Levels::Buffered;
     if (variation_.small_storage) cluster.storage_bytes = (is_buffered ? 9u : 13u) << 19;
     if (variation_.tight_storage) cluster.storage_bytes = (is_buffered ? 5u : 6u) << 19;
+    cluster.storage_bytes = storageFor(cluster.storage_bytes);
+    cluster.replicas.replicas = static_cast<uint32_t>(settings_.replicas);
+    cluster.replicas.min_replicas = static_cast<uint32_t>(settings_.min_replicas);
+    cluster.worker_count = static_cast<uint32_t>(settings_.workers);
+    cluster.cleaners_max = static_cast<uint32_t>(settings_.cleaners);
+    cluster.log.segment_bytes = settings_.segmentBytes();
+    cluster.log.memory_bytes = settings_.memoryBytes();
+    cluster.log.entry_bytes_max = settings_.entryBytesMax();
     if (options_.scrubs) cluster.scrub = {.bytes_per_second = 16u << 20, .pass_ns = 2 * runtime::kNanosPerSecond};
     cluster.replication.at_once = !variation_.late_replication;
     cluster.ledger = ledger();
-    cluster.clean_below_free_permille = variation_.cleans_early ? 350 : 200;
+    cluster.log.clean_below_free_permille = variation_.cleans_early ? 350 : 200;
     return cluster;
   }
+  /// What is `bytes` for the fixed settings, for those of this run: as much in proportion to what is kept there.
+  uint64_t storageFor(uint64_t bytes) const {
+    const Settings fixed;
+    const auto kept = [](const Settings& settings) {
+      return settings.memoryBytes() * std::min(settings.replicas, settings.servers - 1);
+    };
+    return std::max(bytes, bytes / kept(fixed) * kept(settings_));
+  }
+  bool endsWithSilence() const { return variation_.ends_with_silence && settings_.canLoseOne(); }
   DurableLedger* ledger() { return variation_.late_replication && !options_.crashes ? &ledger_ : nullptr; }
 
   WorkloadOptions workload() const {
     WorkloadOptions workload;
     workload.client_count = options_.client_count;
     workload.hot_and_cold = variation_.hot_and_cold;
-    if (variation_.hot_and_cold) workload.value_bytes_max = 2000;
+    // One key of eight is a counter, one holds both kinds of values.
+    workload.counter_key_count = static_cast<uint32_t>(std::max<uint64_t>(1, settings_.keys / 8));
+    workload.mixed_key_count = workload.counter_key_count;
+    workload.plain_key_count =
+        static_cast<uint32_t>(settings_.keys - workload.counter_key_count - workload.mixed_key_count);
+    workload.value_bytes_max = static_cast<uint32_t>(settings_.value_bytes * (variation_.hot_and_cold ? 5 : 1));
     // Enough bytes for the cleaner to have work.
-    workload.large_value_permille = 300;
-    workload.large_value_bytes = 6000;
+    workload.large_value_permille = static_cast<uint32_t>(settings_.large_permille);
+    workload.large_value_bytes = static_cast<uint32_t>(settings_.large_value_bytes);
     return workload;
   }
 
@@ -141,8 +164,11 @@ class Scenario {
 
   bool setUp() {
     cluster_.startCoordinator();
-    for (uint32_t i = 0; i < options_.server_count; ++i) cluster_.addServer();
-    const SimClient::Shared shared{generator_, history_, scans_, tables_, ledger()};
+    for (uint64_t i = 0; i < settings_.servers; ++i) cluster_.addServer();
+    const ClientPace pace{.loops = settings_.loops,
+                          .burst = settings_.burst,
+                          .think_ns_max = static_cast<int64_t>(settings_.think_us) * runtime::kNanosPerMicro};
+    const SimClient::Shared shared{generator_, history_, scans_, tables_, pace, ledger()};
     const auto makeClient = [&](const std::string& name, uint32_t number, transport::Role role) {
       return std::make_unique<SimClient>(cluster_.scheduler, cluster_.trace, cluster_.network, name, number,
                                          SimCluster::kClusterName, SimCluster::kCoordinatorNode, shared, role);
@@ -447,6 +473,7 @@ class Scenario {
 
   const RunOptions options_;
   const Variation variation_;
+  const Settings settings_;
   const SimTables tables_{variation_.tables()};
   DurableLedger ledger_{tables_};
   ReplicaCheck replica_check_;
@@ -572,6 +599,17 @@ void RunCounts::add(const RunCounts& other) {
   operations_sync += other.operations_sync;
 }
 
-RunReport runSimulation(const RunOptions& options) { return Scenario(options).execute(); }
+RunReport runSimulation(const RunOptions& options) {
+  const Variation variation(options.seed);
+  const Settings settings = options.settings.of(options.seed, variation.hot_and_cold);
+  RunReport report;
+  if (const std::string problem = settings.problem(); !problem.empty()) {
+    report.failure = "these settings make no sense: " + problem + "\n";
+  } else {
+    report = Scenario(options, variation, settings).execute();
+  }
+  report.settings = settings.text();
+  return report;
+}
 
 }  // namespace ramcore::sim

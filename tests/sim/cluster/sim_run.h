@@ -8,6 +8,7 @@
 
 #include "sim/cluster/cleaning_steps.h"
 #include "sim/cluster/frame_judge.h"
+#include "sim/cluster/settings.h"
 #include "sim/workload/generator.h"
 
 namespace ramcore::sim {
@@ -19,11 +20,11 @@ inline constexpr uint64_t kOperationsMin = 2000;
 /// One simulated run: a cluster, clients, faults, and the checks at the end. Everything follows from the seed.
 struct RunOptions {
   uint64_t seed = 1;
-  uint32_t server_count = 4;
   uint32_t client_count = 8;
   uint64_t calls_per_client = kCallsPerClient;
   /// A run in which fewer operations were completed fails. 0: any number will do.
   uint64_t operations_min = 0;
+  SettingsSource settings;
   bool faults = true;
   /// Servers keep copies on each other's disks; processes are killed and started again, and who is silent for 3 seconds
   /// is declared dead and recovered.
@@ -149,6 +150,7 @@ struct RunCounts {
 struct RunReport {
   bool ok = false;
   std::string failure;      ///< several lines for people; empty if ok
+  std::string settings;     ///< those of this seed
   uint64_t trace_hash = 0;  ///< equal for equal runs
   uint64_t simulated_ns = 0;
   uint64_t events = 0;
