@@ -272,8 +272,9 @@ int run(const Arguments& arguments) {
   const bool floors_reached = printTotals(all.counts, all.seeds,
                                           {.faults = arguments.faults,
                                            .crashes = arguments.crashes,
-                                           .frames = arguments.frames,
-                                           .judged = !arguments.judge.empty()}) ||
+                                            .drawn = arguments.settings.drawn,
+                                            .frames = arguments.frames,
+                                            .judged = !arguments.judge.empty()}) ||
                               !is_full_size;
   std::printf("%llu seeds, %llu failed%s\n", static_cast<unsigned long long>(all.seeds),
               static_cast<unsigned long long>(all.failed), floors_reached ? "" : ", a total is under its floor");

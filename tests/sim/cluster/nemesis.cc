@@ -24,6 +24,7 @@ Nemesis::Nemesis(SimCluster& cluster, SimClient& admin, std::vector<SimClient*> 
       counts_(counts),
       options_(options),
       random_(cluster.scheduler.stream("nemesis")),
+      options_random_(cluster.scheduler.stream("nemesis options")),
       operate_(*this),
       rotten_(random_.below(cluster.servers.size())),
       power_watch_(cluster, rotten_),
@@ -31,7 +32,10 @@ Nemesis::Nemesis(SimCluster& cluster, SimClient& admin, std::vector<SimClient*> 
       lies_(random_.below(2) == 0),
       watches_cleaning_(!options.crashes || random_.below(2) == 0) {}
 
-void Nemesis::start() { scheduleNext(); }
+void Nemesis::start() {
+  scheduleNext();
+  if (options_.pauses_clients) pauseClientLater();
+}
 
 void Nemesis::later(int64_t at_ns, std::function<void()> action) {
   cluster_.scheduler.call(at_ns, [alive = std::weak_ptr<int>(alive_), action = std::move(action)] {
@@ -61,6 +65,7 @@ void Nemesis::stop() {
 void Nemesis::step() {
   replaceRejected();
   if (alone()) return;
+  if (options_.changes_options && options_random_.below(250) == 0) return lowerLease();
   // With one backup less, a server that is spared could not go on without its floor.
   const bool may_kill = options_.crashes && !spared_;
   if (may_kill && random_.below(150) == 0) return killSome();
@@ -290,6 +295,7 @@ void Nemesis::take(size_t index, bool power) {
   power_watch_.noteKill(index);
   cluster_.killServer(index, power);
   later(cluster_.scheduler.nowNs() + draw(random_, 50 * kMilli, 6 * kSecond), [this, index] {
+    if (options_.changes_options) changeServers();
     cluster_.restartServer(index);
     --starting_;
   });
@@ -312,6 +318,7 @@ void Nemesis::restartCoordinator() {
   ++counts_.coordinator_restarts;
   countInterrupted(cluster_.disk, counts_);
   cluster_.killCoordinator();
+  if (options_.changes_options && options_random_.below(2) == 0) changeCoordinator(0);
   later(cluster_.scheduler.nowNs() + draw(random_, 1 * kMilli, 1'500 * kMilli), [this] {
     cluster_.startCoordinator();
     coordinator_down_ = false;

@@ -43,6 +43,10 @@ class Nemesis {
     bool all_sync = false;
     /// There are hardly more frames than all need that live.
     bool small_storage = false;
+    /// Clients stand still now and then, for less than their lease or for more.
+    bool pauses_clients = false;
+    /// Processes are started again with other options.
+    bool changes_options = false;
     /// Called right before and after a server is killed at a step of cleaning.
     std::function<void(const char* what)> judge;
   };
@@ -128,6 +132,13 @@ class Nemesis {
   void endCut(const std::shared_ptr<Cut>& cut);
   void replaceCoordinator();
   void copyState();
+  void pauseClientLater();
+  void pauseClient();
+  void changeCoordinator(int64_t lease_ns);
+  void changeServers();
+  void lowerLease();
+  void restartSoon(uint32_t times);
+  void endLowering(size_t index, const SimServer* server, int64_t until_ns);
   bool haveAllHeardMore() const;
   bool isCutOff(size_t index) const { return retired_ == index || cut_off_.contains(index); }
   void cutSome();
@@ -160,6 +171,7 @@ class Nemesis {
   RunCounts& counts_;
   const Options options_;
   runtime::Random random_;
+  runtime::Random options_random_;  ///< for what depends on the settings of a run
   Operate operate_;
   bool operating_ = false;
   bool stopped_ = false;
@@ -175,9 +187,10 @@ class Nemesis {
   std::optional<Awaited> reads_at_;  ///< a reader begins there, and stands still
   size_t looked_at_ = 0;
   std::vector<std::string> failures_;
-  std::optional<size_t> spared_;  ///< one that does: its sessions stay, and so do those who wait for it
-  std::optional<size_t> silent_;  ///< one that says nothing any more, whose peers' sessions stay
-  std::optional<size_t> alone_;   ///< on the only machine that kept its power; no fault happens meanwhile
+  std::optional<size_t> spared_;     ///< one that does: its sessions stay, and so do those who wait for it
+  std::optional<size_t> silent_;     ///< one that says nothing any more, whose peers' sessions stay
+  std::optional<size_t> alone_;      ///< on the only machine that kept its power; no fault happens meanwhile
+  std::vector<SimClient*> stalled_;  ///< clients that stand still while the lease is lowered
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
   size_t rotten_ = 0;
   PowerWatch power_watch_;

@@ -38,15 +38,15 @@ void Nemesis::cutCoordinator() {
   cut->life = cluster_.coordinator_lives;
   for (const auto& server : cluster_.servers) cut->processes.push_back(server->node().name());
   const int64_t now_ns = cluster_.scheduler.nowNs();
-  const int64_t together_ns = cluster_.options.togetherNs();
+  const int64_t together_ns = cluster_.process_options.togetherNs();
   const int64_t longest_ns =
       cut->is_short ? std::min(together_ns - 2 * kSecond, 12 * kSecond) : together_ns + 4 * kSecond;
   // A single server is declared dead soon: without crashes there is no way back from that.
   const bool is_risky = !options_.crashes && kind != 0;
   const int64_t until_ns = now_ns + draw(random_, 1 * kSecond, is_risky ? 3 * kSecond : longest_ns);
-  constexpr int64_t kLeaseNs = 2'200 * kMilli;
-  if (until_ns > now_ns + kLeaseNs) {
-    later(now_ns + kLeaseNs, [this, cut] { judgeCut(cut); });
+  const int64_t silent_ns = now_ns + cluster_.process_options.lease_ns / 10 * 11;
+  if (until_ns > silent_ns) {
+    later(silent_ns, [this, cut] { judgeCut(cut); });
   }
   later(until_ns, [this, cut] { endCut(cut); });
 }

@@ -74,6 +74,8 @@ void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& fl
 
 // In the order of kJudgeCountNames.
 constexpr double kJudgedPerSeed[kJudgeCountNames.size()] = {0.7, 3, 60, 8, 1.5, 10, 7, 8, 1.5, 40, 8, 0.05, 2};
+// Of the floors with fixed settings, where they are drawn.
+constexpr double kDrawnShare = 0.25;
 
 // `crash_free` and `with_crashes` are floors per seed of the two kinds of runs.
 std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
@@ -138,6 +140,31 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
   } else {
     floors.push_back({"servers declared dead", counts.servers_retired, withFaults(0.05)});
     floors.push_back({"answers judged for durability", counts.answers_judged, 400});
+  }
+  // Some are out of reach with some settings. Operations, which come first, are not.
+  if (kind.drawn) {
+    for (size_t i = 1; i < floors.size(); ++i) floors[i].per_seed *= kDrawnShare;
+  }
+  for (size_t i = 0; i < kGuardCount; ++i) {
+    const auto guard = static_cast<Guard>(i);
+    floors.push_back({std::string(name(guard)), counts.guards.decided[i], withFaults(guardFloor(guard, kind.crashes))});
+  }
+  if (kind.drawn) {
+    floors.insert(floors.end(),
+                  {
+                      {"calls begun without a coroutine", counts.fast_calls, 250},
+                      {"calls beside others of their client", counts.overlapping_calls, 250},
+                      {"clients that stood still", counts.clients_paused, withFaults(8)},
+                      {"of them, longer than their lease", counts.clients_paused_long, withFaults(1)},
+                      {"leases raised", counts.leases_raised, withFaults(per_seed(2, 0.4))},
+                      {"leases lowered", counts.leases_lowered, withFaults(per_seed(2, 0.5))},
+                      {"of them, with a server cut off", counts.lowered_and_cut, withFaults(per_seed(0, 0.3))},
+                      {"servers with other options", counts.servers_changed, withFaults(per_seed(0, 4))},
+                  });
+  }
+  for (size_t i = 0; i < kCornerCount && kind.drawn; ++i) {
+    const auto corner = static_cast<Corner>(i);
+    floors.push_back({"runs: " + std::string(name(corner)), counts.runs_at[i], 0.7 * shareOf(corner)});
   }
   for (size_t call = 0; call < kCallKindCount; ++call) {
     floors.push_back(

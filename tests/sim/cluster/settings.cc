@@ -31,6 +31,10 @@ constexpr Field kFields[] = {
     {"large-permille", &Settings::large_permille, 0, 1000, "share of large values"},
     {"loops", &Settings::loops, 1, 64, "of each client, each with a call outstanding"},
     {"burst", &Settings::burst, 1, 64, "calls of a loop without a pause"},
+    {"fast-permille", &Settings::fast_permille, 0, 1000, "share of calls that begin without a coroutine"},
+    {"client-lease-ms", &Settings::client_lease_ms, 300, 600'000, "lease of clients"},
+    {"pauses-clients", &Settings::pauses_clients, 0, 1, "clients stand still, also for longer than their lease"},
+    {"changes-options", &Settings::changes_options, 0, 1, "processes are started again with other options"},
     {"think-us", &Settings::think_us, 1, 1'000'000, "longest pause of a loop behind a call"},
 };
 
@@ -38,7 +42,46 @@ uint64_t oneOf(runtime::Random& random, std::initializer_list<uint64_t> values) 
   return values.begin()[random.below(values.size())];
 }
 
-// As many of ten as of ten thousand.
+struct CornerInfo {
+  Corner corner;
+  std::string_view name;
+  bool (*has)(const Settings& settings);
+  double share;
+};
+
+constexpr CornerInfo kCorners[kCornerCount] = {
+    {Corner::FewServers, "3 servers", [](const Settings& s) { return s.servers == 3; }, 0.25},
+    {Corner::ManyServers, "6 servers", [](const Settings& s) { return s.servers == 6; }, 0.25},
+    {Corner::OneCopy, "one copy", [](const Settings& s) { return s.replicas == 1; }, 0.16},
+    {Corner::OneEnough, "several copies, one is enough",
+     [](const Settings& s) { return s.replicas > 1 && s.min_replicas == 1; }, 0.4},
+    {Corner::OneWorker, "one worker", [](const Settings& s) { return s.workers == 1; }, 0.16},
+    {Corner::ManyCleaners, "more than two cleaners", [](const Settings& s) { return s.cleaners > 2 && s.workers > 2; },
+     0.3},
+    {Corner::LargeSegments, "large segments", [](const Settings& s) { return s.segment_kb > 64; }, 0.12},
+    {Corner::LittleMemory, "little memory", [](const Settings& s) { return s.memory_segments == 11; }, 0.3},
+    {Corner::FewKeys, "at most 12 keys", [](const Settings& s) { return s.keys <= 12; }, 0.25},
+    {Corner::ManyKeys, "more than 400 keys", [](const Settings& s) { return s.keys > 400; }, 0.25},
+    {Corner::ManyLoops, "several loops", [](const Settings& s) { return s.loops > 1; }, 0.6},
+    {Corner::ShortClientLease, "client leases up to 1 s", [](const Settings& s) { return s.client_lease_ms <= 1000; },
+     0.25},
+    {Corner::PausedClients, "clients that stand still", [](const Settings& s) { return s.pauses_clients != 0; }, 0.5},
+    {Corner::OtherOptions, "other options after restarts", [](const Settings& s) { return s.changes_options != 0; },
+     0.5},
+    {Corner::Bursts, "bursts", [](const Settings& s) { return s.burst > 1; }, 0.5},
+};
+
+constexpr bool isInOrder() {
+  for (size_t i = 0; i < kCornerCount; ++i) {
+    if (kCorners[i].corner != static_cast<Corner>(i)) return false;
+  }
+  return true;
+}
+static_assert(isInOrder());
+
+const CornerInfo& cornerOf(Corner corner) { return kCorners[static_cast<size_t>(corner)]; }
+
+// As many of ten as of a thousand.
 uint64_t drawKeys(runtime::Random& random) {
   switch (random.below(4)) {
     case 0:
@@ -85,6 +128,19 @@ Settings Settings::drawn(uint64_t seed, bool cold_bytes) {
   drawn.loops = random.below(3) == 0 ? 1 : random.between(2, 8);
   drawn.burst = random.below(2) == 0 ? 1 : random.between(2, 12);
   drawn.think_us *= drawn.loops;
+  switch (random.below(4)) {
+    case 0:
+      drawn.client_lease_ms = random.between(300, 1'000);
+      break;
+    case 1:
+      drawn.client_lease_ms = random.between(1'001, 10'000);
+      break;
+    default:
+      break;
+  }
+  drawn.fast_permille = oneOf(random, {0, 500, 1000});
+  drawn.pauses_clients = random.below(2);
+  drawn.changes_options = random.below(2);
   return drawn;
 }
 
@@ -138,6 +194,12 @@ std::string Settings::help() {
   }
   return help;
 }
+
+std::string_view name(Corner corner) { return cornerOf(corner).name; }
+
+bool isIn(Corner corner, const Settings& settings) { return cornerOf(corner).has(settings); }
+
+double shareOf(Corner corner) { return cornerOf(corner).share; }
 
 Settings SettingsSource::of(uint64_t seed, bool cold_bytes) const {
   Settings settings = drawn ? Settings::drawn(seed, cold_bytes) : Settings();

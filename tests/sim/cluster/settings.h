@@ -28,6 +28,11 @@ struct Settings {
   uint64_t burst = 1;                 ///< calls of a loop without a pause between them
   uint64_t think_us = 30'000;         ///< the longest pause behind a call; behind a burst so many times as much
 
+  uint64_t fast_permille = 0;  ///< of calls on one object begin without a coroutine
+  uint64_t client_lease_ms = 30'000;
+  uint64_t pauses_clients = 0;   ///< 1: clients stand still now and then, also for longer than their lease
+  uint64_t changes_options = 0;  ///< 1: processes are started again with other options
+
   static constexpr uint64_t kSmallSegmentKb = 64;
   static constexpr uint64_t kLargeSegmentKb = 2048;
 
@@ -39,7 +44,7 @@ struct Settings {
   uint32_t segmentBytes() const { return static_cast<uint32_t>(segment_kb << 10); }
   uint64_t memoryBytes() const { return memory_segments * segmentBytes(); }
   /// Servers that fall silent for ever leave enough others for the copies that are demanded.
-  bool canLoseOne() const { return servers >= min_replicas + 2; }
+  bool canLoseOne() const { return servers >= (changes_options != 0 ? 2 : min_replicas) + 2; }
   /// Every single number makes sense, and all together. If not, why.
   std::string problem() const;
 
@@ -52,6 +57,32 @@ struct Settings {
 
   bool operator==(const Settings&) const = default;
 };
+
+/// Sets of settings that the totals of many runs have to have seen.
+enum class Corner : uint8_t {
+  FewServers,
+  ManyServers,
+  OneCopy,
+  OneEnough,
+  OneWorker,
+  ManyCleaners,
+  LargeSegments,
+  LittleMemory,
+  FewKeys,
+  ManyKeys,
+  ManyLoops,
+  ShortClientLease,
+  PausedClients,
+  OtherOptions,
+  Bursts,
+};
+inline constexpr size_t kCornerCount = 15;
+
+/// For people, in totals.
+std::string_view name(Corner corner);
+bool isIn(Corner corner, const Settings& settings);
+/// Share of the runs with drawn settings that are there, at least.
+double shareOf(Corner corner);
 
 /// Where the settings of a run come from.
 struct SettingsSource {

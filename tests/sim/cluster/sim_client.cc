@@ -1,6 +1,9 @@
 #include "sim/cluster/sim_client.h"
 
+#include <coroutine>
+
 #include "base/check.h"
+#include "client/point_call.h"
 #include "sim/workload/values.h"
 
 namespace ramcore::sim {
@@ -84,6 +87,54 @@ Answer noteMutation(const PlannedPart& part, Status status, Version version, int
   return answer;
 }
 
+// A PointCall that a coroutine waits for.
+class FastCall {
+ public:
+  // @param is_expired  the call is not told when it has to end: it is ended from outside
+  FastCall(client::ClusterClient& core, runtime::Executor& executor, const client::PointRequest& request,
+           int64_t deadline_ns, bool is_expired)
+      : call_(core, &FastCall::ended),
+        expiry_(*this),
+        executor_(executor),
+        request_(request),
+        deadline_ns_(deadline_ns),
+        is_expired_(is_expired) {}
+
+  bool await_ready() {
+    const int64_t timeout_ns = deadline_ns_ - executor_.clock().nowNs();
+    return call_.start(request_, timeout_ns, is_expired_ ? runtime::kNever : deadline_ns_, this);
+  }
+  void await_suspend(std::coroutine_handle<> waiter) {
+    waiter_ = waiter;
+    if (is_expired_) executor_.arm(expiry_, deadline_ns_);
+  }
+  client::PointResult await_resume() { return std::move(call_.result); }
+
+ private:
+  struct Expiry : runtime::Timer {
+    explicit Expiry(FastCall& owner)
+        : Timer([](runtime::Timer& timer) {
+            FastCall& call = static_cast<Expiry&>(timer).owner;
+            call.call_.expire(call.executor_.clock().nowNs(), call.deadline_ns_);
+          }),
+          owner(owner) {}
+    FastCall& owner;
+  };
+  static void ended(client::PointCall& call) {
+    auto& self = *static_cast<FastCall*>(call.owner());
+    self.expiry_.cancel();
+    self.waiter_.resume();
+  }
+
+  client::PointCall call_;
+  Expiry expiry_;
+  runtime::Executor& executor_;
+  const client::PointRequest& request_;
+  const int64_t deadline_ns_;
+  const bool is_expired_;
+  std::coroutine_handle<> waiter_;
+};
+
 }  // namespace
 
 SimClient::SimClient(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log, transport::SimNetwork& network,
@@ -97,6 +148,7 @@ SimClient::SimClient(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
       number_(number),
       shared_(shared),
       random_(node_.stream("client")),
+      fast_random_(node_.stream("fast calls")),
       start_(*this) {
   dispatch_.dispatch().addEndpoint(*endpoint_);
   caller_ = std::make_unique<rpc::Caller>(dispatch_.dispatch());
@@ -163,15 +215,11 @@ runtime::Task<void> SimClient::run(uint64_t calls) {
 runtime::Task<void> SimClient::loop(uint64_t calls) {
   const ClientPace& pace = shared_.pace;
   for (uint64_t i = 0; i < calls; ++i) {
-    const PlannedCall call = shared_.generator.next(number_);
-    if (call.kind == CallKind::Scan) {
-      co_await scan();
-    } else if (call.parts.size() > 1) {
-      co_await multi(call);
-    } else {
-      co_await point(call.parts.front());
-    }
-    ++completed_[static_cast<size_t>(call.kind)];
+    const PlannedCall planned = shared_.generator.next(number_);
+    if (calls_under_way_++ != 0) ++overlapping_calls_;
+    co_await call(planned);
+    --calls_under_way_;
+    ++completed_[static_cast<size_t>(planned.kind)];
     // Clients think between calls, so that a run is long enough for things to happen to it.
     if ((i + 1) % pace.burst != 0) continue;
     const auto think_ns = static_cast<uint64_t>(pace.think_ns_max) * pace.burst;
@@ -179,6 +227,16 @@ runtime::Task<void> SimClient::loop(uint64_t calls) {
   }
   --loops_running_;
   done_ = loops_running_ == 0;
+}
+
+runtime::Task<void> SimClient::call(const PlannedCall& call) {
+  if (call.kind == CallKind::Scan) {
+    co_await scan();
+  } else if (call.parts.size() > 1) {
+    co_await multi(call);
+  } else {
+    co_await point(call.parts.front());
+  }
 }
 
 void SimClient::note(size_t index, const Answer& answer) {
@@ -207,10 +265,22 @@ runtime::Task<void> SimClient::point(const PlannedPart& part) {
                                .condition = toWire(part.operation.condition.kind),
                                .condition_version = part.operation.condition.version};
   const size_t index = shared_.history.invoke(part.operation, static_cast<uint64_t>(now()));
-  const client::PointResult result = co_await core_->execute(request, deadline());
+  client::PointResult result;
+  if (shared_.fast.permille != 0 && fast_random_.below(1000) < shared_.fast.permille) {
+    result = co_await executeFast(request, deadline());
+  } else {
+    result = co_await core_->execute(request, deadline());
+  }
   const Answer answer = noteOf(part, result);
   note(index, answer);
   shared_.generator.seen(part.operation.key, answer.version);
+}
+
+runtime::Task<client::PointResult> SimClient::executeFast(client::PointRequest request, int64_t deadline_ns) {
+  ++fast_calls_;
+  const bool is_expired = fast_random_.below(1000) < shared_.fast.expired_permille;
+  FastCall call(*core_, dispatch_.dispatch(), request, deadline_ns, is_expired);
+  co_return co_await call;
 }
 
 runtime::Task<void> SimClient::multi(const PlannedCall& call) {

@@ -23,6 +23,13 @@ struct ClientPace {
   int64_t think_ns_max = 30 * runtime::kNanosPerMilli;  ///< the pause, for each of these calls
 };
 
+/// How some calls of a client on one object begin: without a coroutine, as those of programs do.
+struct FastCalls {
+  uint64_t permille = 0;  ///< of the calls
+  /// Of these: their end is not known to the call, but to somebody who looks at the clock now and then.
+  uint64_t expired_permille = 500;
+};
+
 /// One client process of a simulated cluster: does what the generator says, one call at a time or several, and notes
 /// what it was told.
 class SimClient {
@@ -33,6 +40,7 @@ class SimClient {
     std::vector<ScanRecord>& scans;
     const SimTables& tables;
     ClientPace pace = {};
+    FastCalls fast = {};
     DurableLedger* ledger = nullptr;  ///< judges every answer; nullptr: nothing is late
   };
   SimClient(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log, transport::SimNetwork& network,
@@ -45,6 +53,10 @@ class SimClient {
   /// Reads every key of the workload, until it has an answer for each: the end state, noted in the history as well.
   void readAll();
   bool isDone() const { return done_; }
+  /// Calls that began without a coroutine.
+  uint64_t fastCount() const { return fast_calls_; }
+  /// Calls that began while another one of this client was on its way.
+  uint64_t overlappingCount() const { return overlapping_calls_; }
   uint64_t completed(CallKind kind) const { return completed_[static_cast<size_t>(kind)]; }
   const std::vector<std::pair<HistoryKey, client::PointResult>>& finalReads() const { return final_; }
   client::ClusterClient& core() { return *core_; }
@@ -59,7 +71,9 @@ class SimClient {
   runtime::Task<void> runReads();
   runtime::Task<void> openTables();
   TableId tableOf(HistoryKey key) const { return tables_[shared_.tables.indexOf(key)]; }
+  runtime::Task<void> call(const PlannedCall& call);
   runtime::Task<void> point(const PlannedPart& part);
+  runtime::Task<client::PointResult> executeFast(client::PointRequest request, int64_t deadline_ns);
   runtime::Task<void> multi(const PlannedCall& call);
   runtime::Task<void> scan();
   /// An answer came in.
@@ -92,11 +106,15 @@ class SimClient {
   const uint32_t number_;
   Shared shared_;
   runtime::Random random_;
+  runtime::Random fast_random_;  ///< which calls are fast ones
   Start start_;
   std::vector<TableId> tables_;
   uint64_t calls_ = 0;
   bool reads_ = false;
   uint64_t loops_running_ = 0;
+  uint64_t calls_under_way_ = 0;
+  uint64_t fast_calls_ = 0;
+  uint64_t overlapping_calls_ = 0;
   bool done_ = false;
   uint64_t completed_[kCallKindCount] = {};
   std::vector<std::pair<HistoryKey, client::PointResult>> final_;

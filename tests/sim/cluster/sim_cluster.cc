@@ -7,17 +7,22 @@
 namespace ramcore::sim {
 namespace {
 
-void addCounts(const SimServer& server, RunCounts& counts) {
+void addCounts(SimServer& server, RunCounts& counts) {
   const master::Master& master = server.master();
+  counts.guards.addRefusals(server.dispatch());
   if (const master::MasterService* service = master.service()) {
     counts.stale_epochs += service->stats().stale_epochs.load();
     counts.lease_refusals += service->stats().lease_refusals.load();
     counts.duplicates_answered += service->stats().duplicates_answered.load();
+    counts.guards.add(Guard::WaitForRoom, service->stats().waits_for_room.load());
   }
   if (const log::Log* log = master.log()) {
     counts.segments_cleaned += log->stats().segments_cleaned.load();
     counts.segments_compacted += log->stats().segments_compacted.load();
     counts.bytes_shared += log->stats().cleaner_bytes_shared.load();
+    counts.guards.add(Guard::RefusedNoSpace, log->stats().refused_no_space.load());
+    counts.guards.add(Guard::RefusedNoHead, log->stats().refused_retry_later.load());
+    counts.guards.add(Guard::SmallHead, log->stats().small_heads_opened.load());
   }
   if (const master::ReplicaManager* replicas = master.replicas()) {
     counts.replicas_lost += replicas->stats().replicas_lost.load();
@@ -32,10 +37,17 @@ void addCounts(const SimServer& server, RunCounts& counts) {
     counts.bytes_scrubbed += server.backup()->store().stats().checked_bytes.load();
     counts.replicas_rotten += server.backup()->store().stats().corrupt_frames.load();
   }
-  counts.bucket_splits += master.index().stats().splits;
+  const index::IndexStats of_index = master.index().stats();
+  counts.bucket_splits += of_index.splits;
+  counts.guards.add(Guard::SplitPutOff, of_index.splits_put_off);
+  counts.guards.add(Guard::RelocationRefused, of_index.relocations_refused);
+  if (const master::LentValues* lent = master.lentValues()) {
+    counts.guards.add(Guard::ValueCopied, lent->stats().values_copied.load());
+  }
 }
 
-void addCounts(const SimCoordinator& coordinator, RunCounts& counts) {
+void addCounts(SimCoordinator& coordinator, RunCounts& counts) {
+  counts.guards.addRefusals(coordinator.dispatch());
   const coordinator::Coordinator::Counts of_life = coordinator.coordinator().counts();
   counts.servers_recovered += of_life.servers_recovered;
   counts.recoveries_given_up += of_life.recoveries_given_up;
@@ -47,6 +59,10 @@ void addCounts(const SimCoordinator& coordinator, RunCounts& counts) {
 
 SimCluster::SimCluster(uint64_t seed, const SimClusterOptions& chosen)
     : options(chosen),
+      process_options{.verdict_after_ns = chosen.verdict_after_ns,
+                      .client_lease_ns = chosen.client_lease_ns,
+                      .replicas = chosen.replicas,
+                      .memory_bytes = chosen.log.memory_bytes},
       scheduler(seed),
       trace(scheduler),
       network(scheduler, options.network),
@@ -62,9 +78,12 @@ SimCluster::~SimCluster() {
 std::unique_ptr<SimCoordinator> SimCluster::makeCoordinator(coordinator::MemoryDisk& on) {
   // A name of its own for each life, so that it does not draw the same numbers again; the node on the network stays.
   const std::string name = std::string(kCoordinatorNode) + "#" + std::to_string(++coordinator_lives);
-  const coordinator::MembershipOptions membership{.verdict_after_ns = options.verdict_after_ns,
-                                                  .together_ns = options.togetherNs()};
-  return std::make_unique<SimCoordinator>(scheduler, trace, network, name, kCoordinatorNode, on, membership);
+  coordinator::CoordinatorOptions coordinator_options;
+  coordinator_options.membership = {.lease_ns = process_options.lease_ns,
+                                    .verdict_after_ns = process_options.verdict_after_ns,
+                                    .together_ns = process_options.togetherNs()};
+  coordinator_options.client_lease_ns = process_options.client_lease_ns;
+  return std::make_unique<SimCoordinator>(scheduler, trace, network, name, kCoordinatorNode, on, coordinator_options);
 }
 
 void SimCluster::startCoordinator() { coordinator = makeCoordinator(disk); }
@@ -120,6 +139,7 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   server.cluster_name = kClusterName;
   server.coordinator_node = kCoordinatorNode;
   server.log = options.log;
+  server.log.memory_bytes = process_options.memory_bytes;
   server.worker_count = options.worker_count;
   server.cleaners_max = options.cleaners_max;
   server.index.initial_buckets_log2 = 0;  // and its index splits all the time
@@ -129,7 +149,7 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   server.storage_bytes = storage_bytes_[index];
   server.scrub = options.scrub;
   server.memory_scrub = options.memory_scrub;
-  server.replicas = options.replicas;
+  server.replicas = process_options.replicas;
   server.has_one_processor = index % 3 == 1;
   // Half of them as if their disks were always slow: their writes wait for a thread.
   const bool writes_elsewhere = scheduler.stream("write thread of " + serverNode(index)).below(2) == 0;

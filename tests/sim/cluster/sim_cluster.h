@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -32,8 +33,8 @@ struct SimClusterOptions {
   master::MemoryScrubOptions memory_scrub;
   master::ReplicationOptions replicas;
   int64_t verdict_after_ns = 10 * runtime::kNanosPerSecond;
-  int64_t togetherNs() const { return 3 * verdict_after_ns; }  ///< of servers that fall silent together
-  DurableLedger* ledger = nullptr;                             ///< outlives the cluster
+  int64_t client_lease_ns = coordinator::ClientLeases::kLeaseNsDefault;
+  DurableLedger* ledger = nullptr;  ///< outlives the cluster
 
   /// Two heads and the reserves take 40 percent of the memory: cleaning begins soon.
   static log::LogConfig smallLog() {
@@ -41,6 +42,19 @@ struct SimClusterOptions {
     config.clean_below_free_permille = 250;
     return config;
   }
+};
+
+/// What an operator may change when he starts a process again. Applies to those started from then on.
+struct SimProcessOptions {
+  // Of the coordinator.
+  int64_t lease_ns = 2 * runtime::kNanosPerSecond;
+  int64_t verdict_after_ns = 10 * runtime::kNanosPerSecond;
+  int64_t client_lease_ns = coordinator::ClientLeases::kLeaseNsDefault;
+  /// Of servers that fall silent together.
+  int64_t togetherNs() const { return std::max(3 * verdict_after_ns, 9 * runtime::kNanosPerSecond); }
+  // Of servers.
+  master::ReplicationOptions replicas;
+  uint64_t memory_bytes = 0;
 };
 
 /// A whole simulated cluster: one coordinator (that may be restarted), servers and clients on one network.
@@ -79,6 +93,7 @@ struct SimCluster {
   static std::string serverNode(size_t index) { return "server" + std::to_string(index + 1); }
 
   const SimClusterOptions options;
+  SimProcessOptions process_options;  ///< at first as `options` say
   runtime::SimScheduler scheduler;
   runtime::SimTraceLog trace;
   transport::SimNetwork network;

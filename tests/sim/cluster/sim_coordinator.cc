@@ -3,19 +3,9 @@
 #include "base/check.h"
 
 namespace ramcore::sim {
-namespace {
-
-coordinator::CoordinatorOptions optionsOf(const coordinator::MembershipOptions& membership) {
-  coordinator::CoordinatorOptions options;
-  options.membership = membership;
-  return options;
-}
-
-}  // namespace
-
 SimCoordinator::SimCoordinator(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log,
                                transport::SimNetwork& network, const std::string& name, const std::string& node,
-                               coordinator::MemoryDisk& disk, const coordinator::MembershipOptions& membership)
+                               coordinator::MemoryDisk& disk, const coordinator::CoordinatorOptions& options)
     : network_(network),
       node_name_(node),
       node_(scheduler, log, name, {}),
@@ -42,7 +32,7 @@ SimCoordinator::SimCoordinator(runtime::SimScheduler& scheduler, runtime::SimTra
                                                                                        .trace = node_.trace(),
                                                                                        .on_failed = [](Status) {},
                                                                                        .start = identity_.id},
-                                                 optionsOf(membership));
+                                                 options);
   dispatch.post(start_, runtime::Priority::Membership);
   dispatch_.wake();
 }

@@ -19,12 +19,13 @@ class SimCoordinator {
   /// lives.
   SimCoordinator(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log, transport::SimNetwork& network,
                  const std::string& name, const std::string& node, coordinator::MemoryDisk& disk,
-                 const coordinator::MembershipOptions& membership);
+                 const coordinator::CoordinatorOptions& options);
   /// kill -9: cut off from the network first, then unwound.
   ~SimCoordinator();
 
   coordinator::Coordinator& coordinator() { return *coordinator_; }
   const coordinator::Coordinator& coordinator() const { return *coordinator_; }
+  rpc::Dispatch& dispatch() { return dispatch_.dispatch(); }
   /// What became of reading the state, once that is known.
   std::optional<Status> started() const { return started_; }
 

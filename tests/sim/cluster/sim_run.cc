@@ -75,7 +75,8 @@ class Scenario {
         moments_(cluster_.scheduler.stream("moments")),
         durable_check_(cluster_, tables_, history_, cluster_.scheduler.stream("durable check")) {
     durable_check_.setJudge(options.judge, options.seed);
-    if (options.print) cluster_.trace.printTo(options.print, TraceLevel::Debug);
+    cluster_.trace.printTo([this](std::string_view line) { noteLine(line); },
+                           options.print ? TraceLevel::Debug : TraceLevel::Info);
   }
 
   RunReport execute() {
@@ -109,6 +110,7 @@ class Scenario {
     cluster.storage_bytes = storageFor(cluster.storage_bytes);
     cluster.replicas.replicas = static_cast<uint32_t>(settings_.replicas);
     cluster.replicas.min_replicas = static_cast<uint32_t>(settings_.min_replicas);
+    cluster.client_lease_ns = static_cast<int64_t>(settings_.client_lease_ms) * runtime::kNanosPerMilli;
     cluster.worker_count = static_cast<uint32_t>(settings_.workers);
     cluster.cleaners_max = static_cast<uint32_t>(settings_.cleaners);
     cluster.log.segment_bytes = settings_.segmentBytes();
@@ -129,6 +131,10 @@ class Scenario {
     return std::max(bytes, bytes / kept(fixed) * kept(settings_));
   }
   bool endsWithSilence() const { return variation_.ends_with_silence && settings_.canLoseOne(); }
+  void noteLine(std::string_view line) {
+    if (options_.print) options_.print(line);
+    report_.counts.guards.addLine(line);
+  }
   DurableLedger* ledger() { return variation_.late_replication && !options_.crashes ? &ledger_ : nullptr; }
 
   WorkloadOptions workload() const {
@@ -168,7 +174,8 @@ class Scenario {
     const ClientPace pace{.loops = settings_.loops,
                           .burst = settings_.burst,
                           .think_ns_max = static_cast<int64_t>(settings_.think_us) * runtime::kNanosPerMicro};
-    const SimClient::Shared shared{generator_, history_, scans_, tables_, pace, ledger()};
+    const FastCalls fast{.permille = settings_.fast_permille};
+    const SimClient::Shared shared{generator_, history_, scans_, tables_, pace, fast, ledger()};
     const auto makeClient = [&](const std::string& name, uint32_t number, transport::Role role) {
       return std::make_unique<SimClient>(cluster_.scheduler, cluster_.trace, cluster_.network, name, number,
                                          SimCluster::kClusterName, SimCluster::kCoordinatorNode, shared, role);
@@ -218,6 +225,8 @@ class Scenario {
                          .crashes = options_.crashes,
                          .all_sync = variation_.levels == Variation::Levels::Sync,
                          .small_storage = variation_.small_storage,
+                         .pauses_clients = settings_.pauses_clients != 0,
+                         .changes_options = settings_.changes_options != 0,
                          .judge = [this](const char* what) { judgeDisks(what, 1); }});
     durable_check_.setAlone([this] { return nemesis_->alone(); });
     if (options_.crashes) cluster_.on_fault = [this](const char* what) { judgeDisks(what, kOfFaults); };
@@ -434,6 +443,9 @@ class Scenario {
       ++counts.operations;
       if (tables_.isSync(operation.key)) ++counts.operations_sync;
     }
+    for (size_t i = 0; i < kCornerCount; ++i) {
+      if (isIn(static_cast<Corner>(i), settings_)) ++counts.runs_at[i];
+    }
     if (report_.ok && counts.operations < options_.operations_min) {
       report_.ok = false;
       report_.failure = "only " + std::to_string(counts.operations) + " operations were completed\n";
@@ -450,6 +462,13 @@ class Scenario {
     counts.partitions = faults.partitions;
     counts.sessions_cut = faults.cuts;
     counts.add(cluster_.countAll());
+    for (const auto& client : clients_) {
+      counts.guards.add(Guard::AttemptAbandoned, client->core().stats().abandoned);
+      counts.fast_calls += client->fastCount();
+      counts.overlapping_calls += client->overlappingCount();
+      const uint32_t identities = client->core().lease().generation();
+      counts.guards.add(Guard::IdentityLapsed, identities - std::min(1u, identities));
+    }
     replica_check_.stop();
     counts.replicas_compared = replica_check_.comparedCount();
     counts.compacted_compared = replica_check_.compactedCount();
@@ -596,7 +615,17 @@ void RunCounts::add(const RunCounts& other) {
   losses_tried += other.losses_tried;
   losses_accepted += other.losses_accepted;
   keys_lost += other.keys_lost;
+  fast_calls += other.fast_calls;
+  overlapping_calls += other.overlapping_calls;
+  clients_paused += other.clients_paused;
+  clients_paused_long += other.clients_paused_long;
+  leases_raised += other.leases_raised;
+  leases_lowered += other.leases_lowered;
+  lowered_and_cut += other.lowered_and_cut;
+  servers_changed += other.servers_changed;
   operations_sync += other.operations_sync;
+  guards.add(other.guards);
+  for (size_t i = 0; i < kCornerCount; ++i) runs_at[i] += other.runs_at[i];
 }
 
 RunReport runSimulation(const RunOptions& options) {

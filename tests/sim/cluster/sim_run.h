@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "sim/cluster/cleaning_steps.h"
 #include "sim/cluster/frame_judge.h"
+#include "sim/cluster/guard_counts.h"
 #include "sim/cluster/settings.h"
 #include "sim/workload/generator.h"
 
@@ -141,8 +143,19 @@ struct RunCounts {
   uint64_t losses_tried = 0;                           ///< logs that were damaged for good in the end
   uint64_t losses_accepted = 0;                        ///< of them, those of which something had to be given up
   uint64_t keys_lost = 0;                              ///< by that; or back at an older value
+  // Of runs with drawn settings.
+  uint64_t fast_calls = 0;         ///< that began without a coroutine
+  uint64_t overlapping_calls = 0;  ///< that began while another one of the client was on its way
+  uint64_t clients_paused = 0;
+  uint64_t clients_paused_long = 0;  ///< of them, for longer than their lease
+  uint64_t leases_raised = 0;        ///< coordinators that were started again with a longer one
+  uint64_t leases_lowered = 0;
+  uint64_t lowered_and_cut = 0;  ///< while a server was cut off, and no coordinator lived for long
+  uint64_t servers_changed = 0;  ///< were started again with another memory, or other copies
   // Of both kinds of runs.
   uint64_t operations_sync = 0;  ///< of `operations`, those on sync tables
+  GuardCounts guards;
+  std::array<uint64_t, kCornerCount> runs_at{};  ///< that had settings in each corner
 
   void add(const RunCounts& other);
 };
