@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/mutation.h"
+#include "base/point.h"
 #include "log/freed_marking.h"
 
 namespace ramcore::log {
@@ -137,6 +138,7 @@ size_t EntryMover::handOver(std::span<Candidate> copies) {
     auto moved = EntryOwner::Moved::Yes;
     if (!candidate.is_due) {
       const EntryView copy(log_.pool().memory().at(candidate.place.ref));
+      RC_POINT(Moving);
       moved = owner_.relocated(candidate.ref, candidate.place.ref, copy, candidate.hint);
       if (moved == EntryOwner::Moved::No && !is_tombstone) {
         to_->rewind(candidate.place.before);

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/mutation.h"
+#include "base/point.h"
 
 namespace ramcore::log {
 
@@ -135,7 +136,10 @@ std::optional<Result<Appended>> Log::tryAppend(std::span<const EntryInput> group
     (is_full ? stats_.refused_no_space : stats_.refused_retry_later).fetch_add(1, std::memory_order_relaxed);
     return is_full ? Status::NoSpace : status;
   }
-  if (!reservation.copied) finish(reservation, group);
+  if (!reservation.copied) {
+    RC_POINT(Reserved);
+    finish(reservation, group);
+  }
   if (!at_once_) environment_.replicator.advance(*reservation.segment);
   if (due) maintain();
   stats_.appended_entries.fetch_add(group.size(), std::memory_order_relaxed);
@@ -175,6 +179,7 @@ Status Log::reserve(const Prepared& prepared, AppendClass append_class, const st
       return Status::RetryLater;
     }
   }
+  if (!ring_.empty()) RC_POINT(BehindReservation);
   if (staged == nullptr) {
     if (ring_.full()) return Status::RetryLater;
     reservation.ring_number = ring_.reserve(cursor.offset);

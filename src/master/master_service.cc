@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/mutation.h"
+#include "base/point.h"
 #include "master/durability.h"
 #include "master/range_slice.h"
 
@@ -367,6 +368,7 @@ void MasterService::scan(Request request) {
                                            .count = static_cast<uint32_t>(slice.objects.size()),
                                            .range_done = static_cast<uint8_t>(slice.next ? 0 : 1),
                                            .range_last = tablet->range.last});
+  RC_POINT(Read);
   for (const log::EntryRef ref : slice.objects) {
     const log::EntryView entry = parts_.store.entry(ref);
     response.appendHead(wire::Scan::Part{.version = entry.version(),

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/point.h"
 #include "master/durability.h"
 #include "master/master_service.h"
 
@@ -185,6 +186,7 @@ void MasterService::multiRead(Request request) {
   for (size_t begin = 0; begin < parts.size(); begin += kBatchMax) {
     const std::span<ReadPart> batch = parts.subspan(begin, std::min(kBatchMax, parts.size() - begin));
     lookUp(parts_.store, batch);
+    RC_POINT(Read);
     for (const ReadPart& part : batch) {
       if (part.status == Status::Ok && part.ref) show_after.add(ShowAfter::of(parts_.log, part.level, part.ref));
     }

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/mutation.h"
+#include "base/point.h"
 #include "master/entry_group.h"
 
 namespace ramcore::master {
@@ -56,7 +57,10 @@ void ObjectStore::lookupBatch(std::span<const Key> keys, std::span<const KeyHash
 std::optional<Answer> ObjectStore::apply(const Mutation& mutation, Locking locking) {
   if (locking == Locking::Try) {
     auto stripe = index::StripeGuard::tryLock(parts_->index, mutation.hash);
-    if (!stripe) return std::nullopt;
+    if (!stripe) {
+      RC_POINT(StripeTaken);
+      return std::nullopt;
+    }
     return applyLocked(mutation, *stripe, LockWait::Brief);
   }
   const index::StripeGuard stripe(parts_->index, mutation.hash);
@@ -66,6 +70,7 @@ std::optional<Answer> ObjectStore::apply(const Mutation& mutation, Locking locki
 /// @return nullopt: another thread has something that this needs for longer than `wait` says
 std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const index::StripeGuard& stripe,
                                                LockWait wait) {
+  RC_POINT(Locked);
   const Tablet* tablet = nullptr;
   const Status status = parts_->tablets.check(mutation.table, mutation.hash, mutation.epoch, Access::Mutate, tablet);
   if (status != Status::Ok) return Answer{.status = status};
@@ -108,6 +113,7 @@ std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const i
     return Answer{.status = Status::TooLarge};
   }
 
+  RC_POINT(Found);
   const std::optional<Answer> answer = mutate(mutation, stripe, present, tablet->durability, wait);
   if (answer && answer->status == Status::Ok) tablet->counters->writes.fetch_add(1, std::memory_order_relaxed);
   return answer;
@@ -221,6 +227,7 @@ std::optional<Answer> ObjectStore::mutate(const Mutation& mutation, const index:
   const EntryRef first = appended->refs[0];
   if (others) parts_->results.moveOut(present.ref, others->client, others->sequence, appended->refs[own + 1]);
 
+  RC_POINT(Appended);
   if (RC_MUTATION("forget-what-an-overwrite-replaces") && exists && !removes) parts_->log.markDead(present.ref);
   if (removes && !RC_MUTATION("forget-versions-of-the-removed")) raiseSafeVersion(present_version);
   putIntoIndex(stripe, present.ref, first);

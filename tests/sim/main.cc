@@ -37,13 +37,15 @@ struct Arguments {
   bool scrubs = false;
   bool frames = false;
   std::string judge;
+  bool interludes = false;
   SettingsSource settings;
   std::string mutation;
 };
 
 constexpr const char* kUsage =
     "simulator [--seeds N] [--first SEED] [--seed SEED] [--jobs N] [--calls N] [--no-faults] [--crashes] [--print] "
-    "[--every-step] [--scrub] [--frames] [--judge PROGRAM] [--settings fixed|drawn] [--set NAME=VALUE] [--hashes] "
+    "[--every-step] [--scrub] [--frames] [--interludes] [--judge PROGRAM] [--settings fixed|drawn] [--set NAME=VALUE] "
+    "[--hashes] "
     "[--mutation NAME]\n"
     "  --seeds N        how many seeds to run, from --first on (50)\n"
     "  --first SEED     the first one (1)\n"
@@ -56,6 +58,7 @@ constexpr const char* kUsage =
     "  --scrub          with --crashes: servers read their storage again all the time\n"
     "  --frames         the protocol of Ethernet frames, over a simulated switch\n"
     "  --judge PROGRAM  with --crashes: have some moments judged by it as well (tests/frames/judge)\n"
+    "  --interludes     dispatches run in the middle of jobs of workers (builds with RAMCORE_MUTATIONS)\n"
     "  --settings FROM  fixed: those below (default); drawn: each seed has its own, which --seed SEED prints\n"
     "  --set NAME=VALUE this setting for all seeds; as often as needed\n"
     "  --print          print every trace line\n"
@@ -100,6 +103,8 @@ bool parse(int argc, char** argv, Arguments& arguments) {
       arguments.hashes = true;
     } else if (flag == "--judge" && i + 1 < argc) {
       arguments.judge = argv[++i];
+    } else if (flag == "--interludes") {
+      arguments.interludes = true;
     } else if (flag == "--settings" && i + 1 < argc) {
       const std::string from = argv[++i];
       arguments.settings.drawn = from == "drawn";
@@ -131,8 +136,9 @@ struct Share {
 std::string modeOf(const Arguments& arguments) {
   return std::string(arguments.faults ? "" : " --no-faults") + (arguments.crashes ? " --crashes" : "") +
          (arguments.every_step ? " --every-step" : "") + (arguments.scrubs ? " --scrub" : "") +
-         (arguments.frames ? " --frames" : "") + (arguments.judge.empty() ? "" : " --judge " + arguments.judge) +
-         arguments.settings.flags();
+         (arguments.frames ? " --frames" : "") + (arguments.interludes ? " --interludes" : "") +
+         (arguments.judge.empty() ? "" : " --judge " + arguments.judge) + arguments.settings.flags();
+  arguments.settings.flags();
 }
 
 constexpr uint64_t kFailuresMax = 3;  // of a share: then it is enough
@@ -148,6 +154,7 @@ RunReport runSeed(const Arguments& arguments, uint64_t seed, FrameJudge* judge) 
   options.scrubs = arguments.scrubs;
   options.frames = arguments.frames;
   options.judge = judge;
+  options.interludes = arguments.interludes;
   options.settings = arguments.settings;
   if (arguments.print) {
     options.print = [](std::string_view line) { std::printf("%.*s\n", static_cast<int>(line.size()), line.data()); };
@@ -272,9 +279,10 @@ int run(const Arguments& arguments) {
   const bool floors_reached = printTotals(all.counts, all.seeds,
                                           {.faults = arguments.faults,
                                            .crashes = arguments.crashes,
-                                            .drawn = arguments.settings.drawn,
-                                            .frames = arguments.frames,
-                                            .judged = !arguments.judge.empty()}) ||
+                                           .drawn = arguments.settings.drawn,
+                                           .interludes = arguments.interludes,
+                                           .frames = arguments.frames,
+                                           .judged = !arguments.judge.empty()}) ||
                               !is_full_size;
   std::printf("%llu seeds, %llu failed%s\n", static_cast<unsigned long long>(all.seeds),
               static_cast<unsigned long long>(all.failed), floors_reached ? "" : ", a total is under its floor");
@@ -299,6 +307,12 @@ int main(int argc, char** argv) {
   ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
   ::mallopt(M_TOP_PAD, 16 << 20);
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
+#endif
+#if !defined(RAMCORE_MUTATIONS)
+  if (arguments.interludes) {
+    std::fprintf(stderr, "simulator: --interludes needs a build with RAMCORE_MUTATIONS (preset mutation)\n");
+    return 2;
+  }
 #endif
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what was found stays found if a later seed crashes
   // First of all how to repeat this run.

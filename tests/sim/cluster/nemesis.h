@@ -69,6 +69,8 @@ class Nemesis {
   const std::vector<std::string>& failures() const { return failures_; }
   /// The one whose disk turns bits over.
   size_t rottenMachine() const { return rotten_; }
+  /// The machine may go for good: what was acknowledged is on others as well.
+  bool mayVanish(size_t index) { return power_watch_.mayVanish(index); }
   bool settled() { return !operating_ && starting_ == 0 && !stopping_ && !silent_ && !alone(); }
   /// The server whose memory is all that has what it has acknowledged last, if there is one: no disks do.
   std::optional<ServerId> alone();

@@ -137,7 +137,7 @@ void Nemesis::slowDisk(size_t index) {
 // In the header of a segment, which every certificate covers: nothing of that replica verifies any more.
 void Nemesis::flipBit(size_t index) {
   constexpr std::string_view kFile = "frames";
-  if (random_.below(8) != 0 || !isWhole() || !power_watch_.mayLose(index)) return;
+  if (random_.below(8) != 0 || !isWhole() || !power_watch_.mayLose(index) || !power_watch_.mayRot(index)) return;
   power_watch_.noteLoss(index);
   const uint32_t segment_bytes = cluster_.servers[index]->backup()->store().frameBytes();
   const uint64_t frames = cluster_.servers[index]->backup()->store().stats().frames_total.load();

@@ -56,6 +56,26 @@ bool PowerWatch::mayLose(size_t index) {
   return isOpenable(index) && allLogs([&](const Log& log) { return survivesWithout(index, log); });
 }
 
+bool PowerWatch::mayRot(size_t index) {
+  return allLogs([&](const Log& log) {
+    return isSafe(log, [&](const master::ReplicaManager::Known& known) {
+      const auto machine = machines_.find(known.backup);
+      const bool is_elsewhere = machine != machines_.end() && machine->second != index;
+      return is_elsewhere && (known.is_closed ? !deceived_.contains(known.backup) : !lost_.contains(known.backup));
+    });
+  });
+}
+
+bool PowerWatch::mayVanish(size_t index) {
+  return allLogs([&](const Log& log) {
+    return isSafe(log, [&](const master::ReplicaManager::Known& known) {
+      const auto machine = machines_.find(known.backup);
+      const bool is_elsewhere = machine != machines_.end() && machine->second != index && machine->second != rotten_;
+      return is_elsewhere && !deceived_.contains(known.backup);
+    });
+  });
+}
+
 bool PowerWatch::mayLoseAll() {
   bool is_openable = true;
   bool was_deceived = !deceived_.empty();

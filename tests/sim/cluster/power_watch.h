@@ -30,6 +30,11 @@ class PowerWatch {
   void noteLoss(size_t index);
   /// Whether it may, now.
   bool mayLose(size_t index);
+  /// Whether bytes may rot there, also of closed segments: each segment has a copy on another machine.
+  bool mayRot(size_t index);
+  /// Whether the machine may go for good: each segment has a copy on another one that reads back what was written. Who
+  /// has lost its power since may still have to wait for it.
+  bool mayVanish(size_t index);
   /// Whether all machines may at once, where nothing was acknowledged before it was said to be flushed.
   bool mayLoseAll();
   /// Whether all machines but this one may at once, if the server that runs there, and has its own log in its memory,

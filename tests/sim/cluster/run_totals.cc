@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "sim/cluster/interludes.h"
+
 namespace ramcore::sim {
 namespace {
 
@@ -76,6 +78,10 @@ void addCrashFloors(const RunCounts& counts, bool faults, std::vector<Floor>& fl
 constexpr double kJudgedPerSeed[kJudgeCountNames.size()] = {0.7, 3, 60, 8, 1.5, 10, 7, 8, 1.5, 40, 8, 0.05, 2};
 // Of the floors with fixed settings, where they are drawn.
 constexpr double kDrawnShare = 0.25;
+
+// In the order of Point. Large values, which are copied into an open reservation, are rare where servers are killed.
+constexpr double kPointsPerSeed[kPointCount] = {25, 9, 2, 2.5, 2.5, 20, 1.2, 0.04};
+constexpr double kPointsPerCrashSeed[kPointCount] = {80, 33, 9, 150, 13, 24, 0.6, 0};
 
 // `crash_free` and `with_crashes` are floors per seed of the two kinds of runs.
 std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
@@ -148,6 +154,10 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
   for (size_t i = 0; i < kGuardCount; ++i) {
     const auto guard = static_cast<Guard>(i);
     floors.push_back({std::string(name(guard)), counts.guards.decided[i], withFaults(guardFloor(guard, kind.crashes))});
+  }
+  for (size_t i = 0; i < kPointCount && kind.interludes; ++i) {
+    const double floor = kind.crashes ? kPointsPerCrashSeed[i] : kPointsPerSeed[i];
+    floors.push_back({name(static_cast<Point>(i)), counts.points[i], floor});
   }
   if (kind.drawn) {
     floors.insert(floors.end(),

@@ -10,7 +10,8 @@ namespace ramcore::sim {
 struct RunKind {
   bool faults = true;
   bool crashes = false;
-  bool drawn = false;   ///< their settings were
+  bool drawn = false;  ///< their settings were
+  bool interludes = false;
   bool frames = false;  ///< messages are frames: what is counted of the network are those
   bool judged = false;  ///< with crashes: some moments by the judge of frames as well
 };

@@ -19,11 +19,13 @@ constexpr int64_t kWaitsForGoodNs = 60 * kSecond;
 }  // namespace
 
 SilenceTrial::SilenceTrial(SimCluster& cluster, SimClient& admin, const std::vector<SimClient*>& clients,
-                           const SimTables& tables, DurableCheck& disks, std::vector<FinalObject> end)
+                           const SimTables& tables, DurableCheck& disks, std::function<bool(size_t machine)> may_vanish,
+                           std::vector<FinalObject> end)
     : cluster_(cluster),
       admin_(admin),
       tables_(tables),
       disks_(disks),
+      may_vanish_(std::move(may_vanish)),
       end_state_(std::move(end)),
       random_(cluster.scheduler.stream("silence trial")),
       start_(*this, &SilenceTrial::run),
@@ -72,6 +74,7 @@ bool SilenceTrial::chooseVictim(const std::vector<client::TableMap>& tables) {
     victim_ = (first + i) % cluster_.servers.size();
     const SimServer& server = *cluster_.servers[victim_];
     if (cluster_.isDown(victim_) || !server.isServing() || !server.rejected().empty()) continue;
+    if (!may_vanish_(victim_)) continue;
     victim_id_ = server.master().id();
     for (const FinalObject& object : end_state_) {
       key_ = keyBytes(object.key);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -27,9 +28,10 @@ namespace ramcore::sim {
 class SilenceTrial {
  public:
   /// All are borrowed, and outlive it.
-  /// @param end  what every key of the workload has
+  /// @param may_vanish  of which machines there are copies enough elsewhere
+  /// @param end         what every key of the workload has
   SilenceTrial(SimCluster& cluster, SimClient& admin, const std::vector<SimClient*>& clients, const SimTables& tables,
-               DurableCheck& disks, std::vector<FinalObject> end);
+               DurableCheck& disks, std::function<bool(size_t machine)> may_vanish, std::vector<FinalObject> end);
 
   /// Begins between two events; runs until isOver().
   void start();
@@ -91,6 +93,7 @@ class SilenceTrial {
   SimClient& admin_;
   const SimTables& tables_;
   DurableCheck& disks_;
+  const std::function<bool(size_t machine)> may_vanish_;
   const std::vector<FinalObject> end_state_;
   runtime::Random random_;
   Start start_;

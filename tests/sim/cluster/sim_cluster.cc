@@ -142,7 +142,7 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   server.log.memory_bytes = process_options.memory_bytes;
   server.worker_count = options.worker_count;
   server.cleaners_max = options.cleaners_max;
-  server.index.initial_buckets_log2 = 0;  // and its index splits all the time
+  server.index.initial_buckets_log2 = options.initial_buckets_log2;
   server.replication = options.replication;
   server.ledger = options.ledger;
   if (options.durable) server.disk = disks[index].get();
@@ -150,7 +150,8 @@ std::unique_ptr<SimServer> SimCluster::makeServer(size_t index) {
   server.scrub = options.scrub;
   server.memory_scrub = options.memory_scrub;
   server.replicas = process_options.replicas;
-  server.has_one_processor = index % 3 == 1;
+  server.has_one_processor = options.one_processor && index % 3 == 1;
+  server.dispatch_delays = options.dispatch_delays;
   // Half of them as if their disks were always slow: their writes wait for a thread.
   const bool writes_elsewhere = scheduler.stream("write thread of " + serverNode(index)).below(2) == 0;
   server.write_thread = writes_elsewhere ? backup::WriteThread::Disk : backup::WriteThread::Auto;

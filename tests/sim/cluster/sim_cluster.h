@@ -26,9 +26,12 @@ struct SimClusterOptions {
   /// Servers have disks, and copies on each other's: they may die.
   bool durable = false;
   uint64_t storage_bytes = 16u << 20;
-  log::LogConfig log = smallLog();  ///< of each server
-  uint32_t worker_count = 3;        ///< likewise
-  uint32_t cleaners_max = 2;        ///< likewise
+  log::LogConfig log = smallLog();    ///< of each server
+  uint32_t worker_count = 3;          ///< likewise
+  uint32_t cleaners_max = 2;          ///< likewise
+  bool one_processor = true;          ///< a third of them has one, and its dispatch helps the cleaner
+  unsigned initial_buckets_log2 = 0;  ///< of each server's index, which splits all the time; it has as many stripes
+  runtime::SimExecutor::Delays dispatch_delays;  ///< of servers
   backup::ScrubOptions scrub;
   master::MemoryScrubOptions memory_scrub;
   master::ReplicationOptions replicas;

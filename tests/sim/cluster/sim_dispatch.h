@@ -12,7 +12,9 @@ namespace ramcore::sim {
 class SimDispatch final : public transport::Sleeper {
  public:
   SimDispatch(runtime::SimNode& node, const rpc::DispatchOptions& options)
-      : thread_(node.makeExecutor("dispatch")),
+      : SimDispatch(node, options, runtime::SimExecutor::Delays{}) {}
+  SimDispatch(runtime::SimNode& node, const rpc::DispatchOptions& options, const runtime::SimExecutor::Delays& delays)
+      : thread_(node.makeExecutor("dispatch", delays)),
         dispatch_(node.clock(), node.trace(), *this, options),
         step_(*this),
         deadline_(*this) {}
@@ -28,6 +30,14 @@ class SimDispatch final : public transport::Sleeper {
   SimDispatch& operator=(const SimDispatch&) = delete;
 
   rpc::Dispatch& dispatch() { return dispatch_; }
+  /// Some steps in the middle of a job of another thread of the process. False: there is none to be made now. One takes
+  /// requests in, a later one carries them out.
+  bool runBetween() {
+    constexpr int kStepsMax = 8;
+    int steps = 0;
+    while (steps < kStepsMax && queued_ && !ended_ && thread_.drain(1) != 0) ++steps;
+    return steps != 0;
+  }
   /// Something may have come in: what the transport calls.
   void wake() override {
     if (queued_ || ended_) return;

@@ -1,5 +1,6 @@
 #include "sim/cluster/sim_run.h"
 
+#include <optional>
 #include <span>
 
 #include "base/hash.h"
@@ -7,6 +8,7 @@
 #include "sim/checkers/linearizability.h"
 #include "sim/cluster/accounting_check.h"
 #include "sim/cluster/durable_check.h"
+#include "sim/cluster/interludes.h"
 #include "sim/cluster/loss_trial.h"
 #include "sim/cluster/nemesis.h"
 #include "sim/cluster/replay_check.h"
@@ -111,6 +113,12 @@ class Scenario {
     cluster.replicas.replicas = static_cast<uint32_t>(settings_.replicas);
     cluster.replicas.min_replicas = static_cast<uint32_t>(settings_.min_replicas);
     cluster.client_lease_ns = static_cast<int64_t>(settings_.client_lease_ms) * runtime::kNanosPerMilli;
+    cluster.one_processor = !options_.interludes;
+    if (options_.interludes) {
+      // Requests that wait are what there is to be done in the middle of a job, and not all need the same stripe.
+      cluster.dispatch_delays.usual_ns_max = 400 * runtime::kNanosPerMicro;
+      cluster.initial_buckets_log2 = 2;
+    }
     cluster.worker_count = static_cast<uint32_t>(settings_.workers);
     cluster.cleaners_max = static_cast<uint32_t>(settings_.cleaners);
     cluster.log.segment_bytes = settings_.segmentBytes();
@@ -168,12 +176,18 @@ class Scenario {
     return false;
   }
 
+  // Calls that come close together meet in the middle of jobs.
+  uint64_t thinkUs() const {
+    constexpr uint64_t kWithInterludesMax = 200;
+    return options_.interludes ? std::min<uint64_t>(settings_.think_us, kWithInterludesMax) : settings_.think_us;
+  }
+
   bool setUp() {
     cluster_.startCoordinator();
     for (uint64_t i = 0; i < settings_.servers; ++i) cluster_.addServer();
     const ClientPace pace{.loops = settings_.loops,
                           .burst = settings_.burst,
-                          .think_ns_max = static_cast<int64_t>(settings_.think_us) * runtime::kNanosPerMicro};
+                          .think_ns_max = static_cast<int64_t>(thinkUs()) * runtime::kNanosPerMicro};
     const FastCalls fast{.permille = settings_.fast_permille};
     const SimClient::Shared shared{generator_, history_, scans_, tables_, pace, fast, ledger()};
     const auto makeClient = [&](const std::string& name, uint32_t number, transport::Role role) {
@@ -243,7 +257,11 @@ class Scenario {
       while (done < clients_.size() && clients_[done]->isDone()) ++done;
       return done == clients_.size();
     };
+    std::optional<Interludes> interludes;
+    if (options_.interludes) interludes.emplace(cluster_, cluster_.scheduler.stream("interludes"));
     const bool finished = runUntil(all_done, kRunNsMax, "the clients' work");
+    if (interludes) report_.counts.points = interludes->counts();
+    interludes.reset();
     nemesis_->stop();
     if (!finished || !runUntil([&] { return nemesis_->settled(); }, kRunNsMax, "the last move or split")) return false;
     called_operations_ = history_.operations().size();
@@ -372,8 +390,9 @@ class Scenario {
     cluster_.on_fault = nullptr;
     std::vector<SimClient*> clients;
     for (const auto& client : clients_) clients.push_back(client.get());
-    silence_trial_ =
-        std::make_unique<SilenceTrial>(cluster_, *admin_, clients, tables_, durable_check_, finalObjects());
+    silence_trial_ = std::make_unique<SilenceTrial>(
+        cluster_, *admin_, clients, tables_, durable_check_,
+        [this](size_t machine) { return nemesis_->mayVanish(machine); }, finalObjects());
     silence_trial_->start();
     report_.ok = runUntil([&] { return silence_trial_->isOver(); }, kRunNsMax, "the calls to a server that is silent");
     if (!report_.ok) return;
@@ -625,6 +644,7 @@ void RunCounts::add(const RunCounts& other) {
   servers_changed += other.servers_changed;
   operations_sync += other.operations_sync;
   guards.add(other.guards);
+  for (size_t i = 0; i < kPointCount; ++i) points[i] += other.points[i];
   for (size_t i = 0; i < kCornerCount; ++i) runs_at[i] += other.runs_at[i];
 }
 

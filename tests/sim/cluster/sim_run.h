@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/point.h"
 #include "sim/cluster/cleaning_steps.h"
 #include "sim/cluster/frame_judge.h"
 #include "sim/cluster/guard_counts.h"
@@ -41,6 +42,8 @@ struct RunOptions {
   bool frames = false;
   /// With crashes: who judges some of the moments as well. Has no influence on the run. Outlives it.
   FrameJudge* judge = nullptr;
+  /// Dispatches run in the middle of jobs of workers. Needs a build with RAMCORE_MUTATIONS.
+  bool interludes = false;
   /// Called with each trace line; has no influence on the run.
   std::function<void(std::string_view line)> print;
 };
@@ -155,6 +158,7 @@ struct RunCounts {
   // Of both kinds of runs.
   uint64_t operations_sync = 0;  ///< of `operations`, those on sync tables
   GuardCounts guards;
+  std::array<uint64_t, kPointCount> points{};    ///< only with interludes
   std::array<uint64_t, kCornerCount> runs_at{};  ///< that had settings in each corner
 
   void add(const RunCounts& other);

@@ -21,7 +21,7 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
       threads_(rcu_),
       identity_{.role = transport::Role::Server, .id = 0, .cluster_name = options.cluster_name, .secret = {}},
       transport_(network, node_.clock(), network_node_, [this] { dispatch_.wake(); }),
-      dispatch_(node_, rpc::DispatchOptions{}) {
+      dispatch_(node_, rpc::DispatchOptions{}, options.dispatch_delays) {
   rpc::Dispatch& dispatch = dispatch_.dispatch();
   dispatch.setHooks(threads_.add());
   threads_.bind(0, dispatch);
@@ -31,6 +31,7 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
     worker.setHooks(threads_.add());
     threads_.bind(i + 1, worker);
     workers.push_back(&worker);
+    workers_.push_back(&worker);
   }
   if (disk_ == nullptr) {
     replicator_ = std::make_unique<SimReplicator>(scheduler, *workers.front(), node_.stream("replicator"),

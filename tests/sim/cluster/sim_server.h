@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "backup/backup.h"
 #include "master/master.h"
@@ -29,6 +31,7 @@ class SimServer final : private master::MasterObserver {
     uint32_t worker_count = 3;       // at least 1
     uint32_t cleaners_max = 2;       // of them
     bool has_one_processor = false;  ///< the dispatch copies what the cleaner moves
+    runtime::SimExecutor::Delays dispatch_delays;
     /// Without a disk: what stands in for replication.
     SimReplicator::Options replication;
     DurableLedger* ledger = nullptr;
@@ -51,6 +54,12 @@ class SimServer final : private master::MasterObserver {
   const master::Master& master() const { return *master_; }
   rpc::Dispatch& dispatch() { return dispatch_.dispatch(); }
   void wake() { dispatch_.wake(); }
+  /// One of its workers is in the middle of a job.
+  bool isInJob() const {
+    return std::any_of(workers_.begin(), workers_.end(), [](const auto* worker) { return worker->isCurrent(); });
+  }
+  /// Meanwhile the dispatch goes on. False: it has nothing to do.
+  bool runDispatchBetween() { return dispatch_.runBetween(); }
   bool isServing() const { return serving_; }
   /// SIGTERM: it says goodbye, and flushes what it keeps for others. Until hasStopped() it may still be killed over it.
   void stopInOrder();
@@ -84,6 +93,7 @@ class SimServer final : private master::MasterObserver {
   runtime::SimRcu rcu_;
   SlowReader slow_reader_{rcu_};
   master::Threads threads_;
+  std::vector<const runtime::Executor*> workers_;
   transport::Identity identity_;
   transport::SimTransport transport_;
   std::unique_ptr<transport::Endpoint> endpoint_;  // outlives the messages that wait in the dispatch
