@@ -235,9 +235,9 @@ file(GLOB ramcore_cluster_scripts CONFIGURE_DEPENDS
 foreach(script IN LISTS ramcore_cluster_scripts)
   get_filename_component(name ${script} NAME_WE)
   add_test(NAME cluster_${name} COMMAND ${script})
-  # What fills memory and storage takes too long under a sanitizer for every change.
+  # What fills memory and storage, or mostly waits, takes too long under a sanitizer for every change.
   set(label cluster)
-  if(name MATCHES "^full_")
+  if(name MATCHES "^(full|addresses|coordinator_disk|process_limits|rcnic|silent_servers)_")
     set(label cluster_full)
   endif()
   # What mostly waits, and measures no more than that nobody waits for ever, shares the machine with another one of these.
