@@ -191,6 +191,21 @@ class WhichCount(unittest.TestCase):
         self.assertEqual(judge([disk(power_epoch=4), None], KEYS), [])
         self.assertEqual(judge.counts["logs"], 0)
 
+    def test_of_heads_that_may_be_short_those_below_the_floor_are_not_read(self):
+        # The longer one was left out before the floor was raised: a recovery does not ask for it.
+        disks = [disk(power_epoch=4), disk(head=HEAD[:-1], epoch=2, power_epoch=4)]
+        self.assertEqual(judge(disks, KEYS), [])
+        self.assertEqual(judge(disks, KEYS, floor=(3, 2)), ["key b'last' of server 9: version 6 was shown, and is not there"])
+        # The same of a predecessor behind which the end is cut.
+        ahead = segment(MASTER, 3, [], members=[1, 2, 3], previous=1, safe_version=8)
+        keys = [told(b"a", 1, b"first of a"), told(b"b", 2, b"first of b"), told(b"gone", 3, b"of gone"), KEYS[3]]
+        frames = [[replica(MASTER, 1, OLD), replica(MASTER, 2, SURVIVOR, True), replica(MASTER, 3, ahead, epoch=2)],
+                  [replica(MASTER, 1, OLD[:-1], epoch=2), replica(MASTER, 2, SURVIVOR, True), replica(MASTER, 3, ahead, epoch=2)]]
+        disks = [file_of(of_one, power_epoch=4) for of_one in frames]
+        self.assertEqual(judge(disks, keys), [])
+        self.assertEqual(judge(disks, keys, floor=(1, 2)), ["key b'gone' of server 9: version 3 was shown, and is not there"])
+        self.assertEqual(judge.counts["cut ends"], 1)
+
     def test_a_file_that_was_left_in_order_has_lost_nothing(self):
         self.assertEqual(judge([disk(power_epoch=4, clean=True)], KEYS), [])
         self.assertEqual(judge.counts["short replicas"], 0)

@@ -56,7 +56,7 @@ def read_open(replicas, floor):
         return closed, not whole
     if whole:
         return whole, False
-    return [max(replicas, key=lambda replica: replica.certificate.length)], True
+    return [max(counting(replicas, floor), key=lambda replica: replica.certificate.length)], True
 
 
 def shortest(replicas):
