@@ -101,9 +101,10 @@ class DiskJudge:
             self.counts["cut ends"] += result.is_cut
             self.counts["open ends"] += not result.is_cut
             members = [(segment, log_rules.shortest(replicas).contents) for segment, replicas in result.members]
-            if any(all(a[1] is b[1] for a, b in zip(members, others)) and len(members) == len(others) for others in judged):
+            if any(safe == result.safe_version and len(members) == len(others) and
+                   all(a[1] is b[1] for a, b in zip(members, others)) for others, safe in judged):
                 continue
-            judged.append(members)
+            judged.append((members, result.safe_version))
             at = who if is_whole else f"{who}, of the machines {machines}"
             newest = log_rules.replay(members, tablets)
             for name in sorted({*keys, *newest}):

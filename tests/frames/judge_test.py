@@ -168,6 +168,18 @@ class WhichCount(unittest.TestCase):
         self.assertEqual(judge([disk(head=HEAD[:-1]), disk(epoch=2)], KEYS, floor=(3, 2)), [])
         self.assertEqual(judge.counts["open ends"], 1)
 
+    def test_a_part_that_has_the_same_entries_and_a_lower_safe_version_is_judged(self):
+        # 2 was a head and is open somewhere: the end behind it is cut. Of the first machine alone it is the end.
+        former = segment(MASTER, 2, [put(b"b", 2, b"first of b")], members=[1, 2], previous=1, safe_version=3)
+        ahead = segment(MASTER, 3, [], members=[1, 2, 3], previous=2, safe_version=4)
+        old = segment(MASTER, 1, [put(b"a", 1, b"first of a")], members=[1])
+        both = [replica(MASTER, 1, old, True), replica(MASTER, 2, former)]
+        disks = [file_of(both), file_of([*both, replica(MASTER, 3, ahead)])]
+        keys = [told(b"a", 1, b"first of a"), told(b"b", 2, b"first of b"), told(b"gone", 3, removed=3)]
+        self.assertEqual(judge(disks, keys), [])
+        self.assertEqual(judge(disks, keys, parts=[[1], [2]]),
+                         ["key b'gone' of server 9, of the machines [1]: version 3 was shown, and a later write may get it again"])
+
     def test_an_end_behind_an_open_head_is_cut(self):
         old = [*OLD, put(b"here", 7, b"of here")]
         ahead = segment(MASTER, 3, [put(b"a", 8, b"not acknowledged")], members=[1, 2, 3], previous=1, safe_version=8)
