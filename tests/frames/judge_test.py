@@ -168,6 +168,19 @@ class WhichCount(unittest.TestCase):
         self.assertEqual(judge([disk(head=HEAD[:-1]), disk(epoch=2)], KEYS, floor=(3, 2)), [])
         self.assertEqual(judge.counts["open ends"], 1)
 
+    def test_an_end_that_is_closed_somewhere_may_be_read_from_an_open_replica_as_well(self):
+        def with_end(head, closed, **file):
+            return file_of([replica(MASTER, 1, OLD, True), replica(MASTER, 2, SURVIVOR, True), replica(MASTER, 3, head, closed)], **file)
+        lost = ["key b'last' of server 9: version 6 was shown, and is not there"]
+        self.assertEqual(judge([with_end(HEAD, True), with_end(HEAD, False)], KEYS), [])
+        self.assertEqual(judge([with_end(HEAD, True), with_end(HEAD[:-1], False)], KEYS), lost)
+        # One that may be short is not read, nor one below the floor.
+        self.assertEqual(judge([with_end(HEAD, True), with_end(HEAD[:-1], False, power_epoch=4)], KEYS), [])
+        self.assertEqual(judge.counts["logs"], 1)
+        below = [with_end(HEAD, True), with_end(HEAD[:-1], False), disk(epoch=2)]
+        self.assertEqual(judge(below, KEYS, floor=(3, 2)), [])
+        self.assertEqual(judge(below, KEYS), lost)
+
     def test_a_part_that_has_the_same_entries_and_a_lower_safe_version_is_judged(self):
         # 2 was a head and is open somewhere: the end behind it is cut. Of the first machine alone it is the end.
         former = segment(MASTER, 2, [put(b"b", 2, b"first of b")], members=[1, 2], previous=1, safe_version=3)

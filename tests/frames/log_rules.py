@@ -20,7 +20,7 @@ def survey(replicas, floor, nobody_is_away):
         return Survey(None, False, False, [], [], 0)
     end = max(ends)
     heads, is_doubtful = read_open(by_segment[end], floor)
-    digest = heads[0].contents
+    digest = max(counting(by_segment[end], floor), key=lambda replica: replica.certificate.epoch).contents
     former, is_cut = digest.previous_head, False
     members, missing = [], []
     for segment in digest.members:
@@ -49,13 +49,11 @@ def counting(replicas, floor):
 
 
 def read_open(replicas, floor):
-    """Which replicas of a head are read of which one that counts is open, and whether where it ends is in doubt."""
+    """Which replicas may be read of a head of which one that counts is open, and whether where it ends is in doubt."""
     closed = [replica for replica in replicas if replica.certificate.closed]
     whole = [replica for replica in counting(replicas, floor) if not replica.maybe_short]
-    if closed:
-        return closed, not whole
-    if whole:
-        return whole, False
+    if closed or whole:
+        return closed + whole, not whole
     return [max(counting(replicas, floor), key=lambda replica: replica.certificate.length)], True
 
 
