@@ -23,12 +23,14 @@ OBJECT, TOMBSTONE, SEGMENT_HEADER, DIGEST, SAFE_VERSION, RESULT = range(1, 7)
 MORE, NAMES, EXPIRES, CARRIES = 0x80, 0x40, 0x20, 0x10
 FLAGS_OF = {OBJECT: MORE | NAMES | EXPIRES | CARRIES, TOMBSTONE: MORE | NAMES, SEGMENT_HEADER: MORE, DIGEST: MORE,
             SAFE_VERSION: MORE, RESULT: MORE}
+OF_NO_TABLE = (SEGMENT_HEADER, DIGEST, SAFE_VERSION)
 
 SUPERBLOCK = struct.Struct("<8s2I3Q2IQ2I")
 CERTIFICATE = struct.Struct("<4sH2B4Q4I")
 MARK = struct.Struct("<4sI3Q2I")
 ENTRY = struct.Struct("<BBH")
 SEGMENT_PAYLOAD = struct.Struct("<3Q2I")
+RECORD_PAYLOAD = struct.Struct("<4Q2HI")
 
 Certificate = namedtuple("Certificate", "cluster master segment epoch length closed headers_crc")
 Mark = namedtuple("Mark", "master segment epoch")
@@ -72,6 +74,12 @@ def mark_at(block):
     return Mark(master, segment, epoch) if magic == b"RcSh" and crc == crc32c(raw[:-4]) and not zero and not zero2 else None
 
 
+def is_carried(result):
+    """Whether it is of a call: of a client, and of a sequence that is ahead of what that has acknowledged."""
+    client, sequence, ahead = number(result[:8]), number(result[8:14]), number(result[14:18])
+    return client != 0 and 0 < ahead <= sequence
+
+
 class EntryWalk:
     """The entries of a stream up to a length, one after the other; each verified before anything is made of it."""
 
@@ -88,7 +96,8 @@ class EntryWalk:
             end, more = self.entry(at)
             group = group + 1 if more else 0
             need(group < GROUP_MAX, f"a group of more than {GROUP_MAX} entries ends behind {at}")
-            at = min((end + 7) & ~7, len(stream))
+            at = (end + 7) & ~7
+            need(at <= len(stream), f"what is vouched for ends inside the zeros behind {end}")
             need(not any(stream[end:at]), f"bytes between entries at {end} that are not zero")
         need(at > 0 and group == 0, "it ends inside a group")
 
@@ -98,6 +107,7 @@ class EntryWalk:
         flags, state, key_bytes = ENTRY.unpack_from(stream, at)
         kind = flags & 15
         need(kind in FLAGS_OF and flags & ~(FLAGS_OF[kind] | 15) == 0, f"the entry at {at} has a type {flags:#x} that does not exist")
+        need(state == 0, f"the entry at {at} has the state {state:#x}, which is none of a replica")
         payload_bytes = number(stream[at + 4:at + 7])
         front = at + HEADER_BYTES + (5 if flags & NAMES else 0) + (19 if flags & CARRIES else 0)
         value_at = front + key_bytes
@@ -109,13 +119,19 @@ class EntryWalk:
         self.headers.append(header)
         version = number(header[15:22])
         payload = stream[value_at:value_at + payload_bytes]
+        need((number(header[7:11]) == 0) == (kind in OF_NO_TABLE), f"the entry at {at} of type {kind} is of a table, or of none")
+        need(key_bytes == 0 or kind in (OBJECT, TOMBSTONE), f"the entry at {at} of type {kind} has a key")
+        if flags & CARRIES:
+            need(is_carried(stream[front - 19:front]), f"the entry at {at} carries a result of no call")
         if kind in (OBJECT, TOMBSTONE):
             named = number(stream[at + 22:at + 27]) if flags & NAMES else 0
             need(named or not flags & NAMES, f"the entry at {at} names segment 0")
-            need(version < 1 << 56 and key_bytes > 0, f"the object or tombstone at {at} has no key")
+            need(key_bytes > 0, f"the object or tombstone at {at} has no key")
             need(kind == OBJECT or (named and not payload_bytes), f"the tombstone at {at} names no segment, or has a payload")
             self.entries.append(Entry(number(header[7:11]), bytes(stream[front:value_at]), version, kind == TOMBSTONE, named, observe(payload)))
         elif kind == RESULT:
+            need(payload_bytes >= RECORD_PAYLOAD.size, f"the result record at {at} is cut off")
+            need(RECORD_PAYLOAD.unpack_from(payload)[-1] == 0, f"the result record at {at} has something where zeros have to be")
             self.results += 1
         else:
             need(len(self.headers) == kind - SEGMENT_HEADER + 1, f"the entry at {at} of type {kind} is not in its place")
@@ -138,6 +154,7 @@ class EntryWalk:
             need(list(members) == sorted(set(members)), "the digest's members do not ascend")
             need(len(self.preamble.get(SAFE_VERSION, b"")) == 16, "a head without a safe version")
             safe_version = number(self.preamble[SAFE_VERSION][:8])
+        need(DIGEST in self.preamble or SAFE_VERSION not in self.preamble, "a safe version in what is no head")
         return Contents(cluster, master, segment, self.entries, self.results, previous_head, members, safe_version)
 
 

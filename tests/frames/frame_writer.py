@@ -30,6 +30,15 @@ def put(key, version, value, **more):
     return entry(reader.OBJECT, more.pop("table", 1), key, version, value, **more)
 
 
+def carried(client=3, sequence=8, ahead=1, opcode=1):
+    return client.to_bytes(8, "little") + sequence.to_bytes(6, "little") + ahead.to_bytes(4, "little") + bytes([opcode])
+
+
+def record(payload=None, zero=0, **more):
+    payload = struct.pack("<4Q2HI", 3, 8, 7, 0, 1, 0, zero) + bytes(8) if payload is None else payload
+    return entry(reader.RESULT, more.pop("table", 1), payload=payload, **more)
+
+
 def removal(key, version, named, **more):
     return entry(reader.TOMBSTONE, more.pop("table", 1), key, version, named=named, **more)
 

@@ -12,7 +12,7 @@ import frame_reader as reader  # noqa: E402
 import frame_writer as writer  # noqa: E402
 from disk_judge import DiskJudge  # noqa: E402
 from frame_reader import observe  # noqa: E402
-from frame_writer import file_of, frame, put, removal, replica, segment, stream  # noqa: E402
+from frame_writer import carried, file_of, frame, put, record, removal, replica, segment, stream  # noqa: E402
 
 MASTER = 9
 BOOT = 5
@@ -66,7 +66,8 @@ class RightDisks(unittest.TestCase):
         self.assertEqual(judge([disk(head=[*HEAD, removal(b"new", 8, 3)])], [*KEYS, removed]), [])
 
     def test_a_result_and_an_expiry_are_no_part_of_the_value(self):
-        head = [*HEAD, put(b"x", 8, b"the value", carries=bytes(18) + b"\1", expiry=99), put(b"y", 9, b"of y", state=0x33)]
+        head = [*HEAD, put(b"x", 8, b"the value", carries=carried(), expiry=99), put(b"y", 9, b"of y", carries=carried(ahead=8)),
+                record()]
         self.assertEqual(judge([disk(head=head)], [*KEYS, told(b"x", 8, b"the value"), told(b"y", 9, b"of y")]), [])
 
     def test_a_file_that_never_held_anything_is_empty(self):
@@ -142,6 +143,39 @@ class Planted(unittest.TestCase):
         rest = [replica(MASTER, 1, OLD, True), replica(MASTER, 2, SURVIVOR, True)]
         self.assertEqual(judge([file_of([*rest, whole])], [*KEYS, told(b"c", 8, b"one"), told(b"d", 9, b"two")]), [])
         self.refused("it has no end", [file_of([*rest, torn])])
+
+    def refused_head(self, *entries, head=HEAD):
+        rest = [replica(MASTER, 1, OLD, True), replica(MASTER, 2, SURVIVOR, True)]
+        self.refused("it has no end", [file_of([*rest, replica(MASTER, 3, [*head, *entries])])])
+
+    def test_a_certificate_that_ends_before_the_zeros_behind_an_entry(self):
+        self.assertNotEqual(len(HEAD[-1]) % 8, 0)
+        rest = [replica(MASTER, 1, OLD, True), replica(MASTER, 2, SURVIVOR, True)]
+        before = len(stream(HEAD[:-1])) + len(HEAD[-1])
+        self.refused("it has no end", [file_of([*rest, frame(stream(HEAD), writer.certificate(MASTER, 3, HEAD, length=before))])])
+
+    def test_a_state_in_a_replica(self):
+        for state in (0x33, 0x66, 0x5a, 0x3c, 1):
+            self.refused_head(put(b"y", 9, b"of y", state=state))
+
+    def test_a_result_of_no_call(self):
+        for wrong in (carried(ahead=0), carried(ahead=9), carried(client=0), carried(sequence=0)):
+            self.refused_head(put(b"x", 8, b"the value", carries=wrong))
+
+    def test_a_result_record_that_is_none(self):
+        for wrong in (record(payload=bytes(39)), record(zero=1), record(key=b"k"), record(table=0)):
+            self.refused_head(wrong)
+
+    def test_entries_of_a_table_and_of_none(self):
+        self.refused_head(put(b"x", 8, b"of none", table=0))
+        for place, kind in ((0, reader.SEGMENT_HEADER), (1, reader.DIGEST), (2, reader.SAFE_VERSION)):
+            payload = HEAD[place][reader.HEADER_BYTES:]
+            for more in ({"table": 1}, {"key": b"k"}):
+                self.refused_head(head=[*HEAD[:place], writer.entry(kind, payload=payload, **more), *HEAD[place + 1:]])
+
+    def test_a_safe_version_in_what_is_no_head(self):
+        survivor = [*SURVIVOR, HEAD[2]]
+        self.refused("segments [2] are missing", [disk(survivor=survivor)])
 
     def test_of_another_segment_or_cluster(self):
         rest = [replica(MASTER, 1, OLD, True), replica(MASTER, 2, SURVIVOR, True)]
