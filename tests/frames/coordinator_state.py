@@ -55,7 +55,8 @@ def records(directory, prefix):
 
 def owners(directory):
     """What disk_judge wants to know of each owner of tablets, and besides:
-    `keeps`: its log has copies; `given_up`: an operator has accepted that something of it is lost."""
+    `keeps`: its log has copies; `given_up`: an operator has accepted that something of it is lost; `is_stored`: there is a record
+    of the server, which both of these and the floor are from."""
     is_sync = {table.get(1, 0): table.get(8, 0) == 1 for table in records(directory, b"table/")}
     servers = {server[1]: server for server in records(directory, b"server/")}
     found = {}
@@ -66,7 +67,7 @@ def owners(directory):
         log = dict(fields(tablet[9]))
         owner = found.setdefault(tablet[8], {
             "server": tablet[8], "floor": [server.get(10, 0), server.get(11, 0)], "all_sync": True, "tablets": [],
-            "keeps": bool(server.get(19, 0) or server.get(21, 0)), "given_up": server.get(15, 0) != 0})
+            "keeps": bool(server.get(19, 0) or server.get(21, 0)), "given_up": server.get(15, 0) != 0, "is_stored": bool(server)})
         owner["all_sync"] = owner["all_sync"] and is_sync.get(tablet.get(2, 0), False)
         owner["tablets"].append({"table": tablet.get(2, 0), "first_hash": tablet.get(3, 0), "last_hash": tablet.get(4, 0),
                                  "first_segment": log.get(2, 0)})

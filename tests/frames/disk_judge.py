@@ -35,7 +35,9 @@ class DiskJudge:
         self.counts["power failures"] += moment["power_failure"]
         if len(self._cache) > 4000:
             self._cache.clear()
-        owners = {owner["server"]: owner for owner in moment["owners"]}
+        if moment.get("demand_whole"):
+            self._judge_places(moment["owners"])
+        owners = {owner["server"]: owner for owner in moment["owners"] if is_judged(owner)}
         self._logs = {}  # machine: {master: {segment: replica}}
         for machine in moment["machines"]:
             if machine["data"] is not None:
@@ -70,6 +72,19 @@ class DiskJudge:
             self.counts["open replicas"] += not certificate.closed
             self.counts["short replicas"] += replica.maybe_short
         return logs
+
+    # --- who has what
+
+    def _judge_places(self, owners):
+        """Whatever was told to be there has a place in a log that is judged, or that was given up."""
+        for owner in owners:
+            if not owner.get("is_stored", True):
+                self.fail(f"server {owner['server']} owns tablets, and there is no record of it")
+        places = [self._coverer(tablet) for owner in owners if is_judged(owner) or owner.get("given_up") for tablet in owner["tablets"]]
+        for name, fact in self._facts.items():
+            is_told = fact["shown"] > fact["removed"] and not fact.get("any")
+            if is_told and not any(covers(*name) for covers in places):
+                self.fail(f"key {name[1]!r} of table {name[0]}: version {fact['shown']} was shown, and no log with copies has its tablet")
 
     # --- what a recovery makes of them
 
@@ -153,6 +168,10 @@ class DiskJudge:
         if found.version == fact["shown"] and fact["value"] is not None:
             return [bits, is_integer] == fact["value"]
         return [bits, is_integer] in fact["may_write"] or (is_integer and fact["may_increment"])
+
+
+def is_judged(owner):
+    return owner.get("keeps", True) and not owner.get("given_up")
 
 
 def rank(certificate):

@@ -194,6 +194,47 @@ class Planted(unittest.TestCase):
             self.refused("machine 1: ", [disk()[:size] or b"\1"])
 
 
+class WhoHasWhat(unittest.TestCase):
+    """With demand_whole: what was told has a place."""
+
+    MIDDLE = 1 << 63
+
+    def judge(self, owners, keys=KEYS, **more):
+        moment = {"machines": [{"machine": 1, "data": disk(), "power_epoch": BOOT}], "owners": owners, "keys": keys, "parts": [],
+                  "deceived": False, "power_failure": False, "demand_whole": True, "tables": {1}, **more}
+        return DiskJudge().judge(moment)
+
+    def ranged(self, first, last, **more):
+        return {**owner(), "tablets": [{"table": 1, "first_hash": first, "last_hash": last, "first_segment": 1}], **more}
+
+    def test_keys_in_a_hole_between_tablets(self):
+        split = self.ranged(0, self.MIDDLE)
+        split["tablets"] += self.ranged(self.MIDDLE + 1, 2**64 - 1)["tablets"]
+        self.assertEqual(self.judge([split]), [])
+        uncovered = [key for key in KEYS if reader.xxh3_64_intdigest(key["key"], 1) > self.MIDDLE and key["shown"] > key["removed"]]
+        self.assertIn(len(uncovered), (1, 2, 3))
+        self.assertEqual(self.judge([self.ranged(0, self.MIDDLE)]), [
+            f"key {key['key']!r} of table 1: version {key['shown']} was shown, and no log with copies has its tablet"
+            for key in uncovered])
+        # Of the simulator's moments that is not known: there may be keys of tablets that are being made.
+        self.assertEqual(self.judge([self.ranged(0, self.MIDDLE)], demand_whole=False), [])
+
+    def test_keys_of_another_table_or_of_none(self):
+        other = {**told(b"x", 1, b"y"), "table": 2}
+        says = "key b'x' of table 2: version 1 was shown, and no log with copies has its tablet"
+        self.assertEqual(self.judge([owner()], [*KEYS, other]), [says])
+        self.assertEqual(self.judge([], [other]), [says])
+        self.assertEqual(self.judge([owner()], [*KEYS, {**other, "removed": 1}, {**other, "key": b"z", "shown": 0}]), [])
+
+    def test_keys_of_an_owner_without_copies_and_of_one_that_is_given_up(self):
+        self.assertEqual(len(self.judge([{**owner(), "keeps": False}])), 4)
+        self.assertEqual(self.judge([{**owner(), "given_up": True}]), [])
+
+    def test_an_owner_without_a_record(self):
+        self.assertEqual(self.judge([{**owner(), "keeps": False, "is_stored": False}], []),
+                         ["server 9 owns tablets, and there is no record of it"])
+
+
 class WhichCount(unittest.TestCase):
     def test_an_open_head_below_the_floor_is_none(self):
         self.assertIn("it has no end", judge([disk()], KEYS, floor=(3, 2))[0])
