@@ -148,8 +148,8 @@ class JudgedDirectoriesTest(unittest.TestCase):
         return begin + bytes(disk.data[begin:end]).index(text)
 
     def test_how_it_is_called(self):
-        for arguments, code, says in (([], 2, "DIRECTORY"), ([self.cluster.directory, "--export=other=x"], 2, "no table 'other'"),
-                                      (["/nonexistent"], 2, "/nonexistent")):
+        for arguments, code, says in (([], 2, "DIRECTORY"), ([self.cluster.directory, "--export=other=x"], 1, "no table 'other'"),
+                                      (["/nonexistent"], 2, "/nonexistent"), ([self.cluster.path("s1")], 3, "no coordinator")):
             done = subprocess.run([JUDGE, *arguments], capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, says in done.stderr), (code, True), done)
             self.assertNotIn("Traceback", done.stderr)

@@ -16,6 +16,8 @@ def fields(data):
         nonlocal at
         value = shift = 0
         while True:
+            if at >= len(data) or shift > 63:
+                raise ValueError("a message of the coordinator's state is cut off")
             byte = data[at]
             at += 1
             value |= (byte & 0x7f) << shift
@@ -36,6 +38,8 @@ def fields(data):
             size = varint()
             yield number, data[at:at + size]
             at += size
+            if at > len(data):
+                raise ValueError("a message of the coordinator's state is cut off")
         else:
             raise ValueError(f"a field of kind {kind}")
 

@@ -143,6 +143,8 @@ class DiskJudge:
             return
         shown, removed = fact["shown"], fact["removed"]
         self.counts["keys"] += 1
+        if "key" in fact:
+            self.counts["told keys"] += 1
         self.counts["keys without power"] += self._moment["power_failure"]
 
         def fail(version, what):
