@@ -15,7 +15,7 @@ uint64_t bookkeepingBytes(const LogConfig& config) {
   constexpr uint64_t kSlotBytes = sizeof(Segment) + 128;
   const uint64_t segments = config.memory_bytes / config.segment_bytes;
   const uint64_t tombstones = config.memory_bytes / kTombstonesPart / kTombstoneBytes;
-  const uint64_t pairs = std::min(segments * segments / kTombstonesPart, tombstones);
+  const uint64_t pairs = std::min(segments * segments, tombstones);
   return config.segmentSlots() * kSlotBytes + config.memory_bytes / config.seglet_bytes * sizeof(Segment*) +
          pairs * TombstoneCounts::kPairBytes;
 }

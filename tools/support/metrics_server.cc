@@ -187,6 +187,8 @@ void collectLog(const log::Log& log, Families& out) {
             static_cast<double>(log.liveBytesMax()));
   out.gauge("ramcore_log_tombstone_bytes", "Part of the live bytes: tombstones",
             static_cast<double>(read(stats.tombstone_bytes)));
+  out.gauge("ramcore_log_tombstone_table_bytes", "Memory beside --memory that counts in which segments tombstones are",
+            static_cast<double>(log.pool().tombstones().bytes()));
   out.gauge("ramcore_log_succeeded_bytes", "What tombstones would take if all objects died that replaced others",
             static_cast<double>(read(stats.succeeded_bytes)));
   out.gauge("ramcore_log_result_bytes", "Part of the live bytes: result records",
