@@ -38,7 +38,7 @@ ResultTable::Lookup ResultTable::find(Shard& shard, const wire::CallIdentity& id
   if (is_stale && !RC_MUTATION("run-what-was-acknowledged")) return {Verdict::Stale, {}, {}};
   const Stored* const stored = client.results.find(identity.sequence);
   if (stored == nullptr || RC_MUTATION("run-duplicate-again")) {
-    if (!client.is_admitted && !RC_MUTATION("admit-the-unknown")) return {Verdict::UnknownClient, {}, {}};
+    if (!client.is_admitted && !RC_MUTATION("admit-the-unconfirmed")) return {Verdict::UnknownClient, {}, {}};
     if (client.results.size() >= kResultsPerClientMax) return {Verdict::TooMany, {}, {}};
     return {Verdict::New, {}, {}};
   }

@@ -173,7 +173,7 @@ void Handshake::failSecret() {
 }
 
 bool Handshake::isOfAnotherCluster() const {
-  if (RC_MUTATION("obey-another-cluster")) return false;
+  if (RC_MUTATION("talk-to-another-cluster")) return false;
   const uint64_t own = options_.identity.cluster;
   return own != 0 && peer_.cluster != 0 && peer_.cluster != own;
 }

@@ -31,8 +31,20 @@ done
 FAILS = 'echo "[  FAILED  ] $name (0 ms)"; exit 1'
 FAKE_SIMULATOR = """#!/bin/sh
 case "$*" in
-  *--mutation*) echo "caught by seed 3" ;;
+  *--mutation*) echo "caught by seed 3: a write is lost" ;;
 esac
+"""
+
+
+# The step `vm` plants one defect.
+TOOLS = """# must_find do-not-ask
+step_vm() {
+  all_planted
+}
+all_planted() { must_find do-not-copy words program; }
+steps=(
+  "vm|long|tests/vm|build|step_vm"
+)
 """
 
 
@@ -44,7 +56,7 @@ class Tree:
         self.write("src/log/one.cc", 'if (RC_MUTATION("do-not-wait")) return;\nif (!RC_MUTATION("do-not-ask")) ask();\n')
         self.write("tests/unit/log/one_test.cc", "TEST(One, Waits) {\n}\n")
         self.write("tests/sim/mutation_seeds", "do-not-ask 3 4\n")
-        self.write("tools/test", "must_find do-not-copy\n")
+        self.write("tools/test", TOOLS)
         self.document(WAITS + ASKS)
         self.test("do-not-wait", FAILS)
         self.write("build/simulator", FAKE_SIMULATOR, is_program=True)
@@ -118,6 +130,19 @@ class GuardsTest(unittest.TestCase):
         self.tree.write("tests/sim/mutation_seeds", "\n")
         self.assert_problem("`tools/test --only vm` does not plant it")
 
+    def test_a_step_that_plants_it(self):
+        self.tree.write("src/log/one.cc", 'if (RC_MUTATION("do-not-wait")) return;\nif (RC_MUTATION("do-not-copy")) return;\n')
+        planted = ASKS.replace("simulator --crashes", "tools/test --only vm").replace("do-not-ask", "do-not-copy")
+        self.tree.document(WAITS + planted)
+        self.tree.write("tests/sim/mutation_seeds", "\n")
+        self.assertEqual(self.tree.problems(), [])
+        self.tree.document(WAITS + planted.replace("--only vm", "--only dpdk"))
+        self.assert_problem("`tools/test --only dpdk` does not plant it")
+
+    def test_two_modes_of_the_simulator(self):
+        self.tree.document(WAITS + ASKS.replace("`simulator --crashes`", "`simulator` `simulator --crashes`"))
+        self.assert_problem("with --crashes or without, not both")
+
     def test_a_guard_that_is_not_there(self):
         self.tree.document(WAITS + ASKS + ASKS.replace("do-not-ask", "do-not-see"))
         problems = self.tree.problems()
@@ -174,6 +199,13 @@ class GuardsTest(unittest.TestCase):
         status, said = self.tree.run()
         self.assertEqual(status, 1)
         self.assertRegex(said, r"do-not-ask .*NOT FOUND by 5 seeds")
+
+    def test_a_seed_that_did_too_little(self):
+        said = FAKE_SIMULATOR.replace("a write is lost", "only 7 operations were completed")
+        self.tree.write("build/simulator", said, is_program=True)
+        status, said = self.tree.run()
+        self.assertEqual(status, 1)
+        self.assertRegex(said, r"do-not-ask .*NOT FOUND by 5 seeds .*only did too little")
 
     def test_a_seed_that_fails_without_the_defect(self):
         self.tree.write("build/simulator", FAKE_SIMULATOR + "case \"$*\" in *--mutation*) ;; *) exit 1 ;; esac\n", is_program=True)

@@ -178,17 +178,36 @@ def read_seeds(root):
     return table
 
 
+def planted_by_steps(text):
+    """Of tools/test: each step, and the defects that what it runs has to find (`must_find`)."""
+    text = re.sub(r"(?m)^\s*#.*$", "", text)
+    bodies = dict(re.findall(r"^(\w+)\(\) \{\n(.*?)^\}", text, re.M | re.S))
+    bodies.update(re.findall(r"^(\w+)\(\) \{ (.*) \}$", text, re.M))
+
+    def planted_in(function, seen):
+        if function in seen or function not in bodies:
+            return set()
+        seen.add(function)
+        body = bodies[function]
+        names = set(re.findall(r"\bmust_find ([a-z][\w-]+)", body))
+        for listed in re.findall(r"\bmutations\+?=\(([^)]*)\)", body):
+            names.update(listed.split())
+        return names.union(*(planted_in(called, seen) for called in re.findall(r"\w+", body)))
+
+    steps = re.findall(r'^  "([\w-]+)\|[^|\n]*\|[^|\n]*\|[^|\n]*\|(?:beside )?(\w+)"$', text, re.M)
+    return {step: planted_in(function, set()) for step, function in steps}
+
+
 def check_problems(root, guard, check, known_tests, steps, seeds):
     where = f"line {guard.line}: {guard.mutation}"
     if check.is_simulator:
         if check.arguments not in ("", "--crashes"):
             return [f"{where}: the simulator is run with --crashes or without, and seeds are in {SEEDS}"]
-        return [] if guard.mutation in seeds else [f"{where}: {SEEDS} has no seeds for it"]
+        return [] if seeds.get(guard.mutation) else [f"{where}: {SEEDS} has no seeds for it"]
     if check.is_step:
         step = re.fullmatch(r"--only ([\w-]+)", check.arguments)
-        if not step or not re.search(rf"(?<![\w-]){re.escape(guard.mutation)}(?![\w-])", steps):
-            return [f"{where}: `{check}` does not plant it"]
-        return []
+        planted = planted_by_steps(steps).get(step.group(1), set()) if step else set()
+        return [] if guard.mutation in planted else [f"{where}: `{check}` does not plant it"]
     if check.program not in known_tests:
         known_tests[check.program] = tests_of(root, check.program)
     if plain_name(check.arguments) not in known_tests[check.program]:
@@ -221,6 +240,8 @@ def load(root):
             problems.append(f"{where}: nothing says where it is kept")
         if not guard.checks:
             problems.append(f"{where}: no check finds it")
+        if sum(check.is_simulator for check in guard.checks) > 1:
+            problems.append(f"{where}: the simulator is to find it with --crashes or without, not both")
         for check in guard.checks:
             problems += check_problems(root, guard, check, known_tests, steps, seeds)
     simulated = register.of_simulator()

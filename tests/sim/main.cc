@@ -130,6 +130,7 @@ struct Share {
   uint64_t failed = 0;
   uint64_t fewest_operations = ~uint64_t{0};  ///< completed in one seed
   double simulated_s = 0;
+  uint64_t at = 0;           ///< the seed that is running
   bool is_complete = false;  ///< the process came to the end
 };
 
@@ -138,7 +139,6 @@ std::string modeOf(const Arguments& arguments) {
          (arguments.every_step ? " --every-step" : "") + (arguments.scrubs ? " --scrub" : "") +
          (arguments.frames ? " --frames" : "") + (arguments.interludes ? " --interludes" : "") +
          (arguments.judge.empty() ? "" : " --judge " + arguments.judge) + arguments.settings.flags();
-  arguments.settings.flags();
 }
 
 constexpr uint64_t kFailuresMax = 3;  // of a share: then it is enough
@@ -181,6 +181,7 @@ std::unique_ptr<FrameJudge> makeJudge(const Arguments& arguments) {
 void runShare(const Arguments& arguments, Share& share) {
   const std::unique_ptr<FrameJudge> judge = makeJudge(arguments);
   for (uint64_t seed = share.first; seed < share.first + share.seeds && share.failed < kFailuresMax; ++seed) {
+    share.at = seed;
     const RunReport report = runSeed(arguments, seed, judge.get());
     share.counts.add(report.counts);
     share.fewest_operations = std::min(share.fewest_operations, report.counts.operations);
@@ -228,8 +229,8 @@ int runMutation(const Arguments& arguments) {
     std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
     const RunReport report = runSeed(arguments, seed, judge.get());
     if (report.ok) continue;
-    std::printf("mutation %s: caught by seed %llu\n", arguments.mutation.c_str(),
-                static_cast<unsigned long long>(seed));
+    std::printf("mutation %s: caught by seed %llu: %s\n", arguments.mutation.c_str(),
+                static_cast<unsigned long long>(seed), report.failure.substr(0, report.failure.find('\n')).c_str());
     return 0;
   }
   std::printf("mutation %s: NOT caught by %llu seeds\n", arguments.mutation.c_str(),
@@ -267,9 +268,11 @@ int run(const Arguments& arguments) {
     all.simulated_s += share.simulated_s;
     is_complete = is_complete && share.is_complete;
     if (!share.is_complete) {
-      std::printf("the process with seeds %llu .. %llu ended before it was done\n",
+      std::printf("the process with seeds %llu .. %llu ended in seed %llu; repeat it with: simulator --seed %llu%s\n",
                   static_cast<unsigned long long>(share.first),
-                  static_cast<unsigned long long>(share.first + share.seeds - 1));
+                  static_cast<unsigned long long>(share.first + share.seeds - 1),
+                  static_cast<unsigned long long>(share.at), static_cast<unsigned long long>(share.at),
+                  modeOf(arguments).c_str());
     }
   }
   std::printf("totals of %llu seeds (%.0f simulated seconds in %.1f); at least %llu operations completed in each:\n",
@@ -284,8 +287,9 @@ int run(const Arguments& arguments) {
                                            .frames = arguments.frames,
                                            .judged = !arguments.judge.empty()}) ||
                               !is_full_size;
-  std::printf("%llu seeds, %llu failed%s\n", static_cast<unsigned long long>(all.seeds),
-              static_cast<unsigned long long>(all.failed), floors_reached ? "" : ", a total is under its floor");
+  std::printf("%llu seeds, %llu failed%s%s\n", static_cast<unsigned long long>(all.seeds),
+              static_cast<unsigned long long>(all.failed), is_complete ? "" : ", a process did not come to the end",
+              floors_reached ? "" : ", a total is under its floor");
   return all.failed == 0 && is_complete && floors_reached ? 0 : 1;
 }
 
