@@ -14,54 +14,57 @@ struct Info {
   std::string_view name;
   double crash_free;
   double with_crashes;
+  // The same, where settings are drawn.
+  double drawn_crash_free;
+  double drawn_with_crashes;
 };
 
 constexpr Info kInfos[kGuardCount] = {
-    {Guard::ReadRefused, "reads refused", 60, 100},
-    {Guard::WriteRefused, "mutations refused", 200, 300},
-    {Guard::MultiRefused, "multi-operations refused", 0, 0},
-    {Guard::ScanRefused, "scans refused", 8, 5},
-    {Guard::TakeRefused, "takings refused", 0.3, 2},
-    {Guard::DropRefused, "drops refused", 5, 0.5},
-    {Guard::SplitRefused, "splits refused", 0.1, 0},
-    {Guard::FreezeRefused, "freezes refused", 2, 0.3},
-    {Guard::UnfreezeRefused, "unfreezes refused", 1.5, 0.3},
-    {Guard::PullRefused, "fetchings of tablets refused", 0, 0},
-    {Guard::SliceRefused, "slices refused to other servers", 0.05, 0},
-    {Guard::RecoverRefused, "recoveries refused", 0, 0},
-    {Guard::FenceRefused, "fences put off", 0, 0},
-    {Guard::ReplicaWriteRefused, "replica writes refused", 0, 10},
-    {Guard::ReplicaReadRefused, "replica reads refused", 0, 0},
-    {Guard::ReplicaFetchRefused, "own replicas refused", 0, 0},
-    {Guard::EnlistRefused, "servers not admitted", 1, 4},
-    {Guard::RenewalRefused, "renewals of servers refused", 3, 1},
-    {Guard::FloorRefused, "floors refused", 0, 20},
-    {Guard::ClientRenewalRefused, "renewals of clients refused", 40, 15},
-    {Guard::ClientCheckRefused, "questions about clients refused", 1, 0},
-    {Guard::MasterCheckRefused, "questions about masters refused", 0, 0.3},
-    {Guard::MoveRefused, "moves refused", 4, 50},
-    {Guard::WaitForRoom, "waits for room in the log", 0, 500},
-    {Guard::RefusedNoSpace, "mutations refused, memory full", 0, 0},
-    {Guard::RefusedNoHead, "appends without a head", 0, 500},
-    {Guard::SmallHead, "small heads", 0, 0},
-    {Guard::ValueCopied, "values copied, not pinned", 0.1, 1},
-    {Guard::SplitPutOff, "index splits put off", 0, 0},
-    {Guard::RelocationRefused, "relocations of what had gone", 0, 0},
-    {Guard::AttemptAbandoned, "attempts given up, tablet moved", 1, 15},
-    {Guard::IdentityLapsed, "identities of clients that ended", 0.2, 0},
-    {Guard::CoordinatorStoodStill, "verdicts put off, stood still", 0, 0},
-    {Guard::SilentTogether, "verdicts put off, many silent", 0, 2},
-    {Guard::NobodyReplaces, "verdicts put off, no replacement", 0, 0.2},
-    {Guard::NoRoomToReplace, "verdicts put off, no room", 0, 0},
-    {Guard::OneRecoveryAtATime, "recoveries in turns", 0, 0},
-    {Guard::RecoveryIncomplete, "recoveries that wait for replicas", 0, 0.7},
-    {Guard::NotRecoveredThere, "tablets not recovered there", 0, 0.1},
-    {Guard::PullFailed, "fetchings of tablets failed", 0.1, 0.5},
-    {Guard::MoveGivenUp, "moves given up", 3, 4},
-    {Guard::TooFewBackups, "writes refused, few backups", 0, 0.5},
-    {Guard::MaybeShort, "storages taken for short", 0, 3},
-    {Guard::ReplicaNotKept, "replicas not as they were", 0, 0},
-    {Guard::OlderCopy, "coordinators that serve nobody", 0.3, 0.1},
+    {Guard::ReadRefused, "reads refused", 60, 100, 400, 300},
+    {Guard::WriteRefused, "mutations refused", 200, 300, 700, 800},
+    {Guard::MultiRefused, "multi-operations refused", 0, 0, 0, 1},
+    {Guard::ScanRefused, "scans refused", 8, 5, 40, 20},
+    {Guard::TakeRefused, "takings refused", 0.3, 2, 0.7, 5},
+    {Guard::DropRefused, "drops refused", 5, 0.5, 20, 5},
+    {Guard::SplitRefused, "splits refused", 0.1, 0, 0.5, 0.07},
+    {Guard::FreezeRefused, "freezes refused", 2, 0.3, 7, 1},
+    {Guard::UnfreezeRefused, "unfreezes refused", 1.5, 0.3, 5, 0.9},
+    {Guard::PullRefused, "fetchings of tablets refused", 0, 0, 0, 0},
+    {Guard::SliceRefused, "slices refused to other servers", 0.05, 0, 0.3, 0.1},
+    {Guard::RecoverRefused, "recoveries refused", 0, 0, 0, 0},
+    {Guard::FenceRefused, "fences put off", 0, 0, 0, 1},
+    {Guard::ReplicaWriteRefused, "replica writes refused", 0, 10, 0, 80},
+    {Guard::ReplicaReadRefused, "replica reads refused", 0, 0, 0, 0.5},
+    {Guard::ReplicaFetchRefused, "own replicas refused", 0, 0, 0, 0},
+    {Guard::EnlistRefused, "servers not admitted", 1, 4, 3, 10},
+    {Guard::RenewalRefused, "renewals of servers refused", 3, 1, 9, 5},
+    {Guard::FloorRefused, "floors refused", 0, 20, 0, 60},
+    {Guard::ClientRenewalRefused, "renewals of clients refused", 40, 15, 100, 90},
+    {Guard::ClientCheckRefused, "questions about clients refused", 1, 0, 20, 3},
+    {Guard::MasterCheckRefused, "questions about masters refused", 0, 0.3, 0, 2},
+    {Guard::MoveRefused, "moves refused", 4, 50, 10, 500},
+    {Guard::WaitForRoom, "waits for room in the log", 0, 500, 0.1, 3000},
+    {Guard::RefusedNoSpace, "mutations refused, memory full", 0, 0, 9, 4},
+    {Guard::RefusedNoHead, "appends without a head", 0, 500, 0.3, 3000},
+    {Guard::SmallHead, "small heads", 0, 0, 0, 2},
+    {Guard::ValueCopied, "values copied, not pinned", 0.1, 1, 0.7, 9},
+    {Guard::SplitPutOff, "index splits put off", 0, 0, 0, 0},
+    {Guard::RelocationRefused, "relocations of what had gone", 0, 0, 0, 0},
+    {Guard::AttemptAbandoned, "attempts given up, tablet moved", 1, 15, 5, 60},
+    {Guard::IdentityLapsed, "identities of clients that ended", 0.03, 0, 80, 40},
+    {Guard::CoordinatorStoodStill, "verdicts put off, stood still", 0, 0, 0, 0},
+    {Guard::SilentTogether, "verdicts put off, many silent", 0, 2, 0.03, 9},
+    {Guard::NobodyReplaces, "verdicts put off, no replacement", 0, 0.2, 0, 2},
+    {Guard::NoRoomToReplace, "verdicts put off, no room", 0, 0, 0, 0},
+    {Guard::OneRecoveryAtATime, "recoveries in turns", 0, 0, 0, 0.03},
+    {Guard::RecoveryIncomplete, "recoveries that wait for replicas", 0, 0.7, 0, 4},
+    {Guard::NotRecoveredThere, "tablets not recovered there", 0, 0.1, 0, 2},
+    {Guard::PullFailed, "fetchings of tablets failed", 0.1, 0.5, 0.5, 4},
+    {Guard::MoveGivenUp, "moves given up", 3, 4, 8, 20},
+    {Guard::TooFewBackups, "writes refused, few backups", 0, 0.5, 0, 4},
+    {Guard::MaybeShort, "storages taken for short", 0, 3, 0, 10},
+    {Guard::ReplicaNotKept, "replicas not as they were", 0, 0, 0, 0},
+    {Guard::OlderCopy, "coordinators that serve nobody", 0.3, 0.1, 1, 0.8},
 };
 
 constexpr bool isInOrder() {
@@ -148,6 +151,10 @@ void GuardCounts::addLine(std::string_view text) {
   }
 }
 
-double guardFloor(Guard guard, bool crashes) { return crashes ? infoOf(guard).with_crashes : infoOf(guard).crash_free; }
+double guardFloor(Guard guard, bool crashes, bool drawn) {
+  const Info& info = infoOf(guard);
+  if (drawn) return crashes ? info.drawn_with_crashes : info.drawn_crash_free;
+  return crashes ? info.with_crashes : info.crash_free;
+}
 
 }  // namespace ramcore::sim

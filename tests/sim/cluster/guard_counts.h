@@ -79,6 +79,7 @@ struct GuardCounts {
 };
 
 /// At least so many decisions in a run, on average.
-double guardFloor(Guard guard, bool crashes);
+/// @param drawn  its settings were
+double guardFloor(Guard guard, bool crashes, bool drawn);
 
 }  // namespace ramcore::sim

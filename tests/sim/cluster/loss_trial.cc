@@ -1,9 +1,11 @@
 #include "sim/cluster/loss_trial.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "backup/frame_file.h"
 #include "base/hash.h"
+#include "log/segment_format.h"
 #include "sim/cluster/peek_storage.h"
 #include "sim/workload/values.h"
 
@@ -107,7 +109,7 @@ void LossTrial::damage(const std::set<SegmentId>& segments) {
   for (size_t machine = 0; machine < cluster_.disks.size(); ++machine) damageOn(machine, segments);
 }
 
-// One bit of the header, which every certificate covers.
+// One bit of the header, which every certificate covers but for the state byte.
 void LossTrial::damageOn(size_t machine, const std::set<SegmentId>& segments) {
   runtime::SimDisk& disk = *cluster_.disks[machine];
   const uint32_t segment_bytes = cluster_.options.log.segment_bytes;
@@ -127,7 +129,9 @@ void LossTrial::damageOn(size_t machine, const std::set<SegmentId>& segments) {
     }
   }
   for (const uint32_t frame : frames) {
-    const uint64_t at = backup::FrameFile::fileBytes(frame, segment_bytes) + backup::kBlockBytes + random_.below(16);
+    const uint64_t byte = random_.below(16);
+    const uint64_t at = backup::FrameFile::fileBytes(frame, segment_bytes) + backup::kBlockBytes +
+                        (byte == offsetof(log::EntryHeader, state) ? 0 : byte);
     disk.flipBit(kFrameFile, at * 8 + random_.below(8));
   }
 }

@@ -1,5 +1,8 @@
 // What the nemesis does to the machines of servers: power and disks.
 
+#include <cstddef>
+
+#include "log/segment_format.h"
 #include "sim/cluster/nemesis.h"
 
 namespace ramcore::sim {
@@ -134,15 +137,17 @@ void Nemesis::slowDisk(size_t index) {
   });
 }
 
-// In the header of a segment, which every certificate covers: nothing of that replica verifies any more.
+// In the header of a segment, which every certificate covers but for the state byte: nothing of that replica verifies
+// any more.
 void Nemesis::flipBit(size_t index) {
   constexpr std::string_view kFile = "frames";
   if (random_.below(8) != 0 || !isWhole() || !power_watch_.mayLose(index) || !power_watch_.mayRot(index)) return;
   power_watch_.noteLoss(index);
   const uint32_t segment_bytes = cluster_.servers[index]->backup()->store().frameBytes();
   const uint64_t frames = cluster_.servers[index]->backup()->store().stats().frames_total.load();
-  const uint64_t at =
-      backup::FrameFile::fileBytes(random_.below(frames), segment_bytes) + backup::kBlockBytes + random_.below(16);
+  const uint64_t frame_at = backup::FrameFile::fileBytes(random_.below(frames), segment_bytes) + backup::kBlockBytes;
+  const uint64_t byte = random_.below(16);
+  const uint64_t at = frame_at + (byte == offsetof(log::EntryHeader, state) ? 0 : byte);
   cluster_.disks[index]->flipBit(kFile, at * 8 + random_.below(8));
 }
 

@@ -153,7 +153,8 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
   }
   for (size_t i = 0; i < kGuardCount; ++i) {
     const auto guard = static_cast<Guard>(i);
-    floors.push_back({std::string(name(guard)), counts.guards.decided[i], withFaults(guardFloor(guard, kind.crashes))});
+    floors.push_back({std::string(name(guard)), counts.guards.decided[i],
+                      withFaults(guardFloor(guard, kind.crashes, kind.drawn && !kind.interludes))});
   }
   for (size_t i = 0; i < kPointCount && kind.interludes; ++i) {
     const double floor = kind.crashes ? kPointsPerCrashSeed[i] : kPointsPerSeed[i];

@@ -109,8 +109,8 @@ void SilenceTrial::killAnother() {
   for (size_t i = 0; i < cluster_.servers.size(); ++i) {
     const size_t other = (first + i) % cluster_.servers.size();
     if (other == victim_ || cluster_.isDown(other) || !cluster_.servers[other]->isServing()) continue;
+    killed_ = cluster_.servers[other]->master().id();
     cluster_.killServer(other, false);
-    killed_ = true;
     cluster_.scheduler.call(now() + back_ns, [this, other] { cluster_.restartServer(other); });
     return;
   }
@@ -164,6 +164,8 @@ runtime::Task<void> SilenceTrial::awaitTaken() {
 }
 
 runtime::Task<bool> SilenceTrial::areWaitingForVictim(const std::set<ServerId>& dead) {
+  // It lived until then, and had whole copies on others.
+  if (killed_ && dead.contains(*killed_)) co_return false;
   auto status = co_await admin_.core().coordinator().clusterStatus(in(admin_, 60 * kSecond));
   if (!status.ok()) co_return false;
   co_return std::ranges::all_of(dead, [&](ServerId owner) {

@@ -38,7 +38,7 @@ class SilenceTrial {
   bool isOver() const;
   /// A server was silent, and all clients were judged.
   bool wasJudged() const { return taken_ns_.has_value(); }
-  bool wasAnotherKilled() const { return killed_; }
+  bool wasAnotherKilled() const { return killed_.has_value(); }
   /// Another dead server's log waited for what the silent one has.
   bool wasWaitedFor() const { return !waiting_.empty(); }
   /// When it is over.
@@ -105,7 +105,7 @@ class SilenceTrial {
   std::string key_;  ///< of the victim
   bool is_silent_ = false;
   bool is_over_ = false;
-  bool killed_ = false;  ///< another server's process, at the same time
+  std::optional<ServerId> killed_;  ///< another server, whose process ended at the same time
   int64_t silent_ns_ = 0;
   std::optional<int64_t> taken_ns_;  ///< when others had its tablets
   std::set<ServerId> waiting_;       ///< dead servers whose logs wait for the victim's storage

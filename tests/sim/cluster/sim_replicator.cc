@@ -105,7 +105,24 @@ void SimReplicator::requestFlush(LogPosition position) {
     held_flushes_.push_back(position);
     return;
   }
-  delay(Kind::Flushed, position.segment, position.offset_bytes);
+  const auto head = heads_.find(position.segment);
+  const bool is_known = ledger_ != nullptr && head != heads_.end();
+  delay(Kind::Flushed, position.segment,
+        is_known ? groupEnd(head->second, position.offset_bytes) : position.offset_bytes);
+}
+
+// Who asks in the middle of a job for what it has put into the index so far may name the middle of a group. What is
+// flushed is whole groups.
+uint32_t SimReplicator::groupEnd(const Head& head, uint32_t offset_bytes) {
+  const uint32_t from = head.noted_flushed_bytes;
+  const uint32_t to = head.segment->committedBytes();
+  if (offset_bytes <= from || offset_bytes >= to) return offset_bytes;
+  std::vector<std::byte> bytes(to - from);
+  head.segment->copyOut(from, to, bytes.data());
+  log::SegmentReader reader(bytes);
+  while (from + reader.offset() < offset_bytes && !reader.nextGroup().empty()) {
+  }
+  return std::max(offset_bytes, from + reader.offset());
 }
 
 void SimReplicator::delay(Kind kind, SegmentId segment, uint32_t bytes) {

@@ -91,6 +91,7 @@ class SimReplicator final : public log::Replicator {
   };
 
   bool lacksPlace(const log::Segment& segment) const;
+  static uint32_t groupEnd(const Head& head, uint32_t offset_bytes);
   void findPlaces(const log::Segment& side);
   void schedule(Kind kind, const log::Segment& segment);
   void delay(Kind kind, SegmentId segment, uint32_t bytes);

@@ -136,7 +136,12 @@ class Scenario {
     const auto kept = [](const Settings& settings) {
       return settings.memoryBytes() * std::min(settings.replicas, settings.servers - 1);
     };
-    return std::max(bytes, bytes / kept(fixed) * kept(settings_));
+    return std::max(bytes, bytes * kept(settings_) / kept(fixed));
+  }
+  // With three copies of everything any machine may.
+  bool mayVanish(size_t machine) {
+    const bool has_three = settings_.replicas >= 3 && !settings_.changes_options;
+    return has_three || nemesis_->mayVanish(machine);
   }
   bool endsWithSilence() const { return variation_.ends_with_silence && settings_.canLoseOne(); }
   void noteLine(std::string_view line) {
@@ -391,8 +396,8 @@ class Scenario {
     std::vector<SimClient*> clients;
     for (const auto& client : clients_) clients.push_back(client.get());
     silence_trial_ = std::make_unique<SilenceTrial>(
-        cluster_, *admin_, clients, tables_, durable_check_,
-        [this](size_t machine) { return nemesis_->mayVanish(machine); }, finalObjects());
+        cluster_, *admin_, clients, tables_, durable_check_, [this](size_t machine) { return mayVanish(machine); },
+        finalObjects());
     silence_trial_->start();
     report_.ok = runUntil([&] { return silence_trial_->isOver(); }, kRunNsMax, "the calls to a server that is silent");
     if (!report_.ok) return;
