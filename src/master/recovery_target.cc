@@ -389,7 +389,9 @@ runtime::Task<Status> RecoveryTarget::makeRoom(Recovery& recovery, int64_t stuck
     if (joined != Status::Ok) co_return joined;
     recovery.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
     recovery.side_has_entries = false;
+    stats_.early_joins.fetch_add(1, std::memory_order_relaxed);
   }
+  stats_.waits_for_room.fetch_add(1, std::memory_order_relaxed);
   parts_.maintenance.poke();
   co_await runtime::sleepFor(parts_.background, TabletIntake::kPauseNs);
   co_return Status::Ok;

@@ -141,7 +141,7 @@ class GuardsTest(unittest.TestCase):
 
     def test_two_modes_of_the_simulator(self):
         self.tree.document(WAITS + ASKS.replace("`simulator --crashes`", "`simulator` `simulator --crashes`"))
-        self.assert_problem("with --crashes or without, not both")
+        self.assert_problem("the simulator is to find it in one mode")
 
     def test_a_guard_that_is_not_there(self):
         self.tree.document(WAITS + ASKS + ASKS.replace("do-not-ask", "do-not-see"))

@@ -50,6 +50,8 @@ constexpr Info kInfos[kGuardCount] = {
     {Guard::ValueCopied, "values copied, not pinned", 0.1, 1, 0.7, 9},
     {Guard::SplitPutOff, "index splits put off", 0, 0, 0, 0},
     {Guard::RelocationRefused, "relocations of what had gone", 0, 0, 0, 0},
+    {Guard::RecoveryWaits, "recoveries that wait for room", 0, 0, 0, 7},
+    {Guard::RecoveryJoinsEarly, "recoveries that join early", 0, 0, 0, 0.008},
     {Guard::AttemptAbandoned, "attempts given up, tablet moved", 1, 15, 5, 60},
     {Guard::IdentityLapsed, "identities of clients that ended", 0.03, 0, 80, 40},
     {Guard::CoordinatorStoodStill, "verdicts put off, stood still", 0, 0, 0, 0},

@@ -43,6 +43,8 @@ enum class Guard : uint8_t {
   ValueCopied,
   SplitPutOff,
   RelocationRefused,
+  RecoveryWaits,
+  RecoveryJoinsEarly,
   // What clients count.
   AttemptAbandoned,
   IdentityLapsed,
@@ -61,7 +63,7 @@ enum class Guard : uint8_t {
   ReplicaNotKept,
   OlderCopy,
 };
-inline constexpr size_t kGuardCount = 45;
+inline constexpr size_t kGuardCount = 47;
 
 /// For people, in totals.
 std::string_view name(Guard guard);

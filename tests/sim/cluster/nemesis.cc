@@ -453,7 +453,8 @@ runtime::Task<void> Nemesis::retireServer() {
   ++counts_.servers_retired;
   std::vector<SimClient*> stopped;
   for (SimClient* client : clients_) {
-    if (random_.below(2) != 0) continue;
+    // Who stands still already goes on when whoever stopped it says so.
+    if (random_.below(2) != 0 || client->node().isPaused()) continue;
     client->node().pause();
     stopped.push_back(client);
   }

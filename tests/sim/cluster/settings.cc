@@ -59,6 +59,8 @@ constexpr CornerInfo kCorners[kCornerCount] = {
     {Corner::ManyCleaners, "more than two cleaners", [](const Settings& s) { return s.cleaners > 2 && s.workers > 2; },
      0.3},
     {Corner::LargeSegments, "large segments", [](const Settings& s) { return s.segment_kb > 64; }, 0.12},
+    {Corner::LargeValues, "values of 100 KB and more", [](const Settings& s) { return s.large_value_bytes >= 100'000; },
+     0.05},
     {Corner::LittleMemory, "little memory", [](const Settings& s) { return s.memory_segments == 11; }, 0.3},
     {Corner::FewKeys, "at most 12 keys", [](const Settings& s) { return s.keys <= 12; }, 0.25},
     {Corner::ManyKeys, "more than 400 keys", [](const Settings& s) { return s.keys > 400; }, 0.25},

@@ -67,6 +67,7 @@ enum class Corner : uint8_t {
   OneWorker,
   ManyCleaners,
   LargeSegments,
+  LargeValues,
   LittleMemory,
   FewKeys,
   ManyKeys,
@@ -76,7 +77,7 @@ enum class Corner : uint8_t {
   OtherOptions,
   Bursts,
 };
-inline constexpr size_t kCornerCount = 15;
+inline constexpr size_t kCornerCount = 16;
 
 /// For people, in totals.
 std::string_view name(Corner corner);

@@ -16,6 +16,10 @@ void addCounts(SimServer& server, RunCounts& counts) {
     counts.duplicates_answered += service->stats().duplicates_answered.load();
     counts.guards.add(Guard::WaitForRoom, service->stats().waits_for_room.load());
   }
+  if (const master::RecoveryTarget* target = master.recoveryTarget()) {
+    counts.guards.add(Guard::RecoveryWaits, target->stats().waits_for_room.load());
+    counts.guards.add(Guard::RecoveryJoinsEarly, target->stats().early_joins.load());
+  }
   if (const log::Log* log = master.log()) {
     counts.segments_cleaned += log->stats().segments_cleaned.load();
     counts.segments_compacted += log->stats().segments_compacted.load();
