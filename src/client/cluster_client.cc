@@ -258,9 +258,9 @@ Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress
   Running running(*this);
   co_await pacer_.enter();
   PointResult result;
-  progress.last = checkLimits(request.key.size(), request.value.size());
-  if (progress.last != Status::Ok) {
-    result.status = progress.last;
+  const Status limits = checkLimits(request.key.size(), request.value.size());
+  if (limits != Status::Ok) {
+    result.status = limits;
     co_return result;
   }
   const KeyHash hash = hashKey(request.table, request.key);
@@ -272,9 +272,13 @@ Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress
       progress.last = Status::Shutdown;
       break;
     }
+    // What was Ok beside the call itself is not noted in `last`: there it would be the answer to the call.
     if (request.isMutation()) {
-      progress.last = co_await prepareTicket(progress, deadline_ns);
-      if (progress.last != Status::Ok) break;
+      const Status prepared = co_await prepareTicket(progress, deadline_ns);
+      if (prepared != Status::Ok) {
+        progress.last = prepared;
+        break;
+      }
     }
     const auto place = co_await locate(request.table, hash, progress.is_stale, since_ns, deadline_ns);
     // What was asked meanwhile may have taken the lease's time.
@@ -311,6 +315,8 @@ Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress
       progress.is_stale = true;  // nothing is known, or the tablet is not available: ask again
       since_ns = pacer_.nowNs();
       if (reactionTo(progress.last) != Reaction::Wait) break;
+    } else {
+      progress.last = RC_MUTATION("answer-what-was-never-sent") ? Status::Ok : Status::LeaseExpired;
     }
     const Reaction reaction = is_leased ? reactionTo(progress.last) : Reaction::Relapse;
     if (reaction == Reaction::Finish) break;

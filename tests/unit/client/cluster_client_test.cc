@@ -250,6 +250,25 @@ TEST_F(ClusterClientTest, ACallRefusedForItsLeaseGoesOnUnderTheNewId) {
   EXPECT_EQ(cluster.clients_opened, 2u);
 }
 
+/// The client stands still while it asks where the key is, and wakes up with the answer, without its identity, and
+/// without time for another attempt. Nothing was sent, so nothing may be said to have happened.
+TEST_F(ClusterClientTest, ACallThatWasNeverSentIsNotAnsweredForWhatWasFoundOutBeforeIt) {
+  cluster.client_lease_ns = 3 * kSecond / 2;
+  cluster.renews_clients = false;
+  cluster.answer_tablets = false;
+  auto writing = client().write(table, asBytes("k"), asBytes("one"), {}, cluster.in(2 * kSecond));
+  ASSERT_TRUE(cluster.runUntil([&] { return cluster.renewals == 1; }));
+  ASSERT_EQ(cluster.held_questions.size(), 1u);
+  cluster.client_stands_still = true;
+  cluster.answerHeldQuestions();
+  cluster.passTime(3 * kSecond);
+  cluster.client_stands_still = false;
+  const PointResult written = cluster.await(std::move(writing));
+  EXPECT_EQ(written.status, Status::DeadlineExceeded);
+  EXPECT_EQ(written.version, 0u);
+  EXPECT_EQ(cluster.servers[0]->seen.size() + cluster.servers[1]->seen.size(), 0u);
+}
+
 TEST_F(ClusterClientTest, TheLeaseIsKeptWhileTheClientPolls) {
   ASSERT_EQ(write("k", "zero").status, Status::Ok);
   cluster.passTime(10 * kSecond);

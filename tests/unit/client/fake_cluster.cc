@@ -288,6 +288,7 @@ FakeCluster::FakeCluster(uint64_t seed)
 
 FakeCluster::~FakeCluster() {
   for (auto& server : servers) server->releaseHeld();
+  answerHeldQuestions();
   client->stop();
   caller->shutDown();
   RC_CHECK(runUntil([&] { return client->isIdle(); }));
@@ -299,11 +300,12 @@ FakeCluster::~FakeCluster() {
 void FakeCluster::round() {
   bool found = coordinator->dispatch.step();
   for (auto& server : servers) found |= server->dispatch.step();
-  found |= client_process->dispatch.step();
+  if (!client_stands_still) found |= client_process->dispatch.step();
   if (found) return;
   int64_t next_ns = scheduler.nowNs() + runtime::kNanosPerMilli;
   const int64_t timer_ns = client_process->dispatch.earliestNs();
-  if (timer_ns != runtime::kNever) next_ns = std::min(next_ns, client_process->clock.simTimeOf(timer_ns));
+  if (timer_ns != runtime::kNever && !client_stands_still)
+    next_ns = std::min(next_ns, client_process->clock.simTimeOf(timer_ns));
   scheduler.runUntil(std::max(next_ns, scheduler.nowNs()), 1);
 }
 
@@ -353,6 +355,10 @@ void FakeCluster::listTables(Request request) {
 void FakeCluster::getTablets(Request request) {
   const auto ask = parse<control::GetTabletsRequest>(request);
   ++tablet_questions;
+  if (!answer_tablets) {
+    held_questions.push_back(std::move(request));
+    return;
+  }
   if (!table || (ask.table() != table.value && ask.table_name() != table_name)) {
     return request.reply(Status::NoSuchTable);
   }
@@ -375,6 +381,11 @@ void FakeCluster::getTablets(Request request) {
   answerControl(std::move(request), response);
 }
 
+void FakeCluster::answerHeldQuestions() {
+  answer_tablets = true;
+  for (Request& request : std::exchange(held_questions, {})) getTablets(std::move(request));
+}
+
 void FakeCluster::openClient(Request request) {
   control::OpenClientResponse response;
   response.set_client(100 + ++clients_opened);
@@ -384,6 +395,7 @@ void FakeCluster::openClient(Request request) {
 
 void FakeCluster::renewClient(Request request) {
   ++renewals;
+  if (!renews_clients) return request.reply(Status::LeaseExpired);
   control::RenewClientResponse response;
   response.set_lease_ns(client_lease_ns);
   answerControl(std::move(request), response);

@@ -148,6 +148,11 @@ class FakeCluster {
   uint64_t epoch = 1;
   bool all_at_second = false;  // the second server owns everything
   uint64_t tablet_questions = 0;
+  bool answer_tablets = true;  // false: questions wait in `held_questions`
+  std::vector<rpc::Request> held_questions;
+  void answerHeldQuestions();
+  bool renews_clients = true;  // false: their leases are over
+  bool client_stands_still = false;
   uint64_t clients_opened = 0;
   uint64_t renewals = 0;
   int64_t client_lease_ns = 3 * runtime::kNanosPerSecond;
