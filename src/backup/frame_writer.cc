@@ -26,7 +26,8 @@ bool FrameWriter::writesNow() {
   // What is queued goes first.
   if (!isIdle() || thread_ == WriteThread::Disk) return false;
   began_ns_ = executor_.clock().nowNs();
-  waits_before_ = file_.threadWaits();
+  // Asking the system costs a tenth of what such a write does, so it is asked once for each time that the thread slept.
+  if (const uint64_t sleeps = executor_.sleeps(); sleeps != sleeps_before_) noteWaits(sleeps);
   return thread_ == WriteThread::Dispatch || gauge_.isQuick(began_ns_);
 }
 
@@ -34,8 +35,15 @@ Status FrameWriter::writeNow(const FrameWrite& write) {
   const Status status = perform(write);
   const int64_t now_ns = executor_.clock().nowNs();
   const int64_t took_ns = now_ns - began_ns_;
-  note(now_ns, took_ns, took_ns > WriteGauge::kFreeNs && file_.threadWaits() != waits_before_);
+  const bool is_quick = took_ns <= WriteGauge::kFreeNs;
+  note(now_ns, took_ns, !is_quick && file_.threadWaits() != waits_before_);
+  if (!is_quick) noteWaits(executor_.sleeps());
   return status;
+}
+
+void FrameWriter::noteWaits(uint64_t sleeps) {
+  sleeps_before_ = sleeps;
+  waits_before_ = file_.threadWaits();
 }
 
 Status FrameWriter::perform(const FrameWrite& write) {

@@ -125,6 +125,7 @@ class FrameWriter {
   void step();
   void takeOver(Queued& queued);
   void note(int64_t now_ns, int64_t took_ns, bool has_waited);
+  void noteWaits(uint64_t sleeps);
   void count(int64_t bytes);
 
   FrameFile& file_;
@@ -135,7 +136,11 @@ class FrameWriter {
 
   WriteGauge gauge_;
   int64_t began_ns_ = 0;
-  uint64_t waits_before_ = 0;                   // of this thread
+  // How often this thread had waited when it had slept `sleeps_before_` times: before its next write, unless it has
+  // slept since or waited for a lock. The latter is rare, and makes a write count as slow only if its thread lost its
+  // core, too.
+  uint64_t sleeps_before_ = UINT64_MAX;
+  uint64_t waits_before_ = 0;
   std::deque<std::unique_ptr<Queued>> queued_;  // not taken back yet, oldest first
   uint64_t queued_bytes_ = 0;
   std::atomic<uint64_t> shown_bytes_{0};

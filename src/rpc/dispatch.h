@@ -150,6 +150,7 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   /// Counts of endpoints()[index]; some rounds old. Any thread.
   const EndpointCounts& endpointCounts(size_t index) const { return *endpoint_counts_[index]; }
   uint64_t wakeups() const { return wakeups_.load(std::memory_order_relaxed); }
+  uint64_t sleeps() const override { return wakeups(); }
   /// Requests that were not started, because their session had ended while they waited. Any thread.
   uint64_t orphanedRequests() const { return orphaned_requests_.load(std::memory_order_relaxed); }
   uint64_t badRequests() const { return bad_requests_.load(std::memory_order_relaxed); }

@@ -44,6 +44,10 @@ class Executor {
   virtual void arm(Timer& timer, int64_t deadline_ns) = 0;
 
   virtual Clock& clock() = 0;
+
+  /// Changes whenever the thread has slept for want of work. Between two equal answers it has waited for nothing but
+  /// what its own jobs made it wait for. From this executor only; a load of a word.
+  virtual uint64_t sleeps() const = 0;
 };
 
 }  // namespace ramcore::runtime

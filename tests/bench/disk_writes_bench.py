@@ -93,9 +93,11 @@ def measure_pair(kind, ours, base, options, report):
             subject.start()
             subject.make("rcbench")
         for outstanding, (of_ours, of_base) in rounds.items():
-            for _ in range(options.rounds):
-                of_base.append(base.writes(options.seconds, outstanding))
-                of_ours.append(ours.writes(options.seconds, outstanding))
+            for index in range(options.rounds):
+                # Each goes first in every other round: who comes second finds the machine as the first one left it.
+                turns = [(base, of_base), (ours, of_ours)]
+                for subject, done in turns if index % 2 == 0 else reversed(turns):
+                    done.append(subject.writes(options.seconds, outstanding))
         report_pair(kind, rounds, options, report)
     finally:
         for subject in (ours, base):

@@ -85,6 +85,7 @@ void ThreadExecutor::sleepUntilWork() {
     }
     asleep_.store(false, std::memory_order_relaxed);
   }
+  ++sleeps_;
   if (hooks_.after_sleep != nullptr) hooks_.after_sleep(hooks_.context);
 }
 

@@ -27,6 +27,7 @@ class ThreadExecutor final : public Executor {
   bool isCurrent() const override { return thread_.get_id() == std::this_thread::get_id(); }
   void arm(Timer& timer, int64_t deadline_ns) override { timers_.arm(timer, deadline_ns); }
   Clock& clock() override { return clock_; }
+  uint64_t sleeps() const override { return sleeps_; }
   /// Ends the thread's loop and waits for it; called by the destructor too. Not from the thread itself.
   void stop();
 
@@ -42,6 +43,7 @@ class ThreadExecutor final : public Executor {
   std::array<JobInbox, kPriorityCount> inboxes_;
   std::array<JobList, kPriorityCount> lists_;
   uint64_t turn_ = 0;
+  uint64_t sleeps_ = 0;
   std::atomic<bool> asleep_{false};
   std::atomic<bool> stop_{false};
   std::mutex mutex_;  // only for sleeping

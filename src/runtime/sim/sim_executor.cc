@@ -97,6 +97,7 @@ void SimExecutor::endRound() {
 }
 
 void SimExecutor::onWake() {
+  ++turns_;
   beginRound();
   woken_for_job_ = false;
   const bool timer_due = timers_.earliestNs() <= clock_.nowNs();

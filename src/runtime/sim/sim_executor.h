@@ -36,6 +36,7 @@ class SimExecutor final : public Executor {
   bool isCurrent() const override { return running_; }
   void arm(Timer& timer, int64_t deadline_ns) override;
   Clock& clock() override { return clock_; }
+  uint64_t sleeps() const override { return turns_; }
 
   /// Before the first job. The thread "sleeps" between any two jobs or timers.
   void setHooks(const ExecutorHooks& hooks) { hooks_ = hooks; }
@@ -85,6 +86,7 @@ class SimExecutor final : public Executor {
   TimerHeap timers_;
   Wake wake_;
   ExecutorHooks hooks_;
+  uint64_t turns_ = 0;  // jobs and timers so far, with a sleep before each
   bool started_ = false;
   bool woken_for_job_ = false;
   bool running_ = false;

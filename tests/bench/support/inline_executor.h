@@ -15,6 +15,7 @@ class InlineExecutor final : public runtime::Executor {
   bool isCurrent() const override { return true; }
   void arm(runtime::Timer& timer, int64_t deadline_ns) override { timers_.arm(timer, deadline_ns); }
   runtime::Clock& clock() override { return clock_; }
+  uint64_t sleeps() const override { return 0; }
 
   /// Fires a timer that is due, or else runs the oldest job. False: there is neither.
   bool runOne() {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "tests/unit/backup/store_fixture.h"
 #include "tests/unit/runtime/watched_storage.h"
@@ -268,6 +269,84 @@ TEST_F(FrameWriterTest, AStorageIsClosedBehindWhatWaits) {
   world.losePower();
   EXPECT_EQ(world.store->doubtfulCount(), 0u) << "it was closed in order";
   expectLoaded(segment, segment.length(), false);
+}
+
+/// Writes on the thread that gives them, which is the test's: it sleeps while time passes between two writes, and a
+/// write may take time as well, with the thread waiting for the disk or kept from its processor.
+struct FrameWriterGaugeTest : testing::Test {
+  FrameWriterGaugeTest() : world(1, 6) {
+    world.wrap_storage = [this](std::unique_ptr<runtime::Storage> storage) {
+      return std::make_unique<runtime::WatchedStorage>(
+          std::move(storage),
+          [this](uint64_t) {
+            if (takes_ns != 0) pass(std::exchange(takes_ns, 0));
+            if (makes_wait) ++waits;
+            return Status::Ok;
+          },
+          [this] {
+            ++asked;
+            return waits;
+          });
+    };
+    world.start();
+    asked = 0;
+  }
+
+  void pass(int64_t duration_ns) { world.scheduler.runUntil(world.scheduler.nowNs() + duration_ns, 1'000'000); }
+  /// The thread sleeps once, and wakes up for a job that has nothing to do with the disk.
+  void sleep() {
+    const uint64_t before = world.executor.sleeps();
+    EXPECT_EQ(world.run(world.onExecutor([]() -> runtime::Task<Status> { co_return Status::Ok; })), Status::Ok);
+    EXPECT_NE(world.executor.sleeps(), before);
+    ++waits;
+  }
+  /// Writes the next group, and returns whether the disk's thread does it.
+  bool isHandedOver() {
+    const uint32_t end = segment.groupEnds()[next];
+    const FrameStore::Written written = world.store->write(StoreWorld::makeWrite(
+        kMaster, segment, 1, from, end, next == 0 ? Flags::kOpen : 0, segment.certificate(end, 1, false)));
+    EXPECT_EQ(written.status, Status::Ok);
+    from = end;
+    ++next;
+    return written.is_queued;
+  }
+
+  StoreWorld world;
+  const SegmentMaker segment = makeOwnSegment(3, 20);
+  size_t next = 0;
+  uint32_t from = 0;
+  int64_t takes_ns = 0;     // of the next write
+  bool makes_wait = false;  // a write makes its thread wait
+  uint64_t waits = 5;
+  int asked = 0;
+};
+
+TEST_F(FrameWriterGaugeTest, TheSystemIsAskedOnceForEachTimeThatTheThreadSlept) {
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(isHandedOver());
+  EXPECT_EQ(asked, 1);
+  sleep();
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(isHandedOver());
+  EXPECT_EQ(asked, 2);
+}
+
+TEST_F(FrameWriterGaugeTest, AWriteThatMakesItsThreadWaitIsTheLastOneThere) {
+  EXPECT_FALSE(isHandedOver());
+  sleep();
+  EXPECT_FALSE(isHandedOver());
+  takes_ns = 500'000'000;
+  makes_wait = true;
+  EXPECT_FALSE(isHandedOver());
+  EXPECT_TRUE(isHandedOver());
+  world.runUntil([&] { return world.store->idle(); });
+}
+
+TEST_F(FrameWriterGaugeTest, AThreadThatLostItsProcessorGoesOnWriting) {
+  EXPECT_FALSE(isHandedOver());
+  // What it waited for in its sleep is not the disk's.
+  sleep();
+  takes_ns = 500'000'000;
+  EXPECT_FALSE(isHandedOver());
+  EXPECT_FALSE(isHandedOver());
 }
 
 }  // namespace

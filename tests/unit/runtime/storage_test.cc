@@ -57,6 +57,7 @@ class PumpedExecutor final : public Executor {
   bool isCurrent() const override { return true; }
   void arm(Timer&, int64_t) override { ADD_FAILURE() << "no timers here"; }
   Clock& clock() override { return clock_; }
+  uint64_t sleeps() const override { return 0; }
   void pump() {
     JobList jobs;
     inbox_.takeAll(jobs);
