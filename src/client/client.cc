@@ -220,6 +220,39 @@ size_t Client::multiMutate(std::span<MutateItem> items, const CallOptions& optio
   return countFailed<MutateItem>(items);
 }
 
+// ---- calls that go on by themselves
+
+Future<Result<ReadResult>> Client::readAsync(Table table, std::string_view key, const CallOptions& options) {
+  return impl_->async().read(pointRequest(Opcode::Read, table, key), impl_->timeoutNs(options.timeout));
+}
+
+Future<MutateResult> Client::writeAsync(Table table, std::string_view key, std::string_view value,
+                                        const CallOptions& options) {
+  PointRequest request = pointRequest(Opcode::Write, table, key, options.condition);
+  request.value = asBytes(value);
+  return impl_->async().mutate(request, impl_->timeoutNs(options.timeout));
+}
+
+Future<MutateResult> Client::removeAsync(Table table, std::string_view key, const CallOptions& options) {
+  return impl_->async().mutate(pointRequest(Opcode::Remove, table, key, options.condition),
+                               impl_->timeoutNs(options.timeout));
+}
+
+Future<MutateResult> Client::incrementAsync(Table table, std::string_view key, int64_t delta,
+                                            const CallOptions& options) {
+  PointRequest request = pointRequest(Opcode::Increment, table, key, options.condition);
+  request.delta = delta;
+  return impl_->async().mutate(request, impl_->timeoutNs(options.timeout));
+}
+
+Future<size_t> Client::multiReadAsync(std::span<ReadItem> items, const CallOptions& options) {
+  return impl_->async().multiRead(items, impl_->timeoutNs(options.timeout));
+}
+
+Future<size_t> Client::multiMutateAsync(std::span<MutateItem> items, const CallOptions& options) {
+  return impl_->async().multiMutate(items, impl_->timeoutNs(options.timeout));
+}
+
 // ---- enumeration
 
 struct Scan::State {

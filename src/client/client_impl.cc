@@ -137,6 +137,7 @@ Outcome<std::unique_ptr<Client::Impl>> Client::Impl::open(const ClientOptions& o
                                                    cluster_options);
   impl->driver_ = std::make_unique<client::Driver>(*impl->dispatch_, impl->transports_->sleeper(), *impl->cluster_,
                                                    std::max<int64_t>(0, options.spin_time.count()));
+  impl->async_ = std::make_unique<client::AsyncCalls>(*impl->driver_, *impl->cluster_, *impl->clock_, impl->fork_mark_);
   const Status status = impl->connect(options.connect_timeout.count());
   if (status != Status::Ok) return connectFailure(status, impl->cluster_->coordinator(), options);
   if (options.background_thread) {
@@ -163,7 +164,7 @@ void Client::Impl::end(std::unique_ptr<Impl> impl) {
 
 Client::Impl::~Impl() {
   background_.reset();
-  if (cluster_ == nullptr || driver_ == nullptr) return;
+  if (cluster_ == nullptr || async_ == nullptr) return;
   // Masters forget this client's results sooner; if nobody answers, the lease runs out.
   constexpr auto kGoodbye = std::chrono::milliseconds(200);
   if (cluster_->lease().client()) {
@@ -172,8 +173,7 @@ Client::Impl::~Impl() {
   cluster_->stop();
   caller_->shutDown();
   // Also the calls of futures that were dropped: they end now, and nobody hears how.
-  while (!cluster_->isIdle() || running_futures.load() != 0) dispatch_->step();
-  RC_CHECK_MSG(live_futures.load() == 0, "a future outlives its client");
+  while (!cluster_->isIdle() || async_->runningCount() != 0) dispatch_->step();
 }
 
 }  // namespace ramcore

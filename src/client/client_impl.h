@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "base/trace.h"
+#include "client/async_calls.h"
 #include "client/cluster_client.h"
 #include "client/driver.h"
 #include "ramcore/client.h"
@@ -30,6 +31,7 @@ struct Client::Impl {
 
   client::Driver& driver() { return *driver_; }
   client::ClusterClient& cluster() { return *cluster_; }
+  client::AsyncCalls& async() { return *async_; }
   int64_t nowNs() { return clock_->nowNs(); }
   int64_t timeoutNs(const std::optional<std::chrono::nanoseconds>& timeout) const {
     return timeout ? std::max<int64_t>(0, timeout->count()) : default_timeout_ns_;
@@ -39,9 +41,6 @@ struct Client::Impl {
   /// one.
   template <typename Make>
   auto runTask(const std::optional<std::chrono::nanoseconds>& timeout, Make make);
-
-  std::atomic<uint64_t> running_futures{0};  ///< whose calls have not ended, held or dropped
-  std::atomic<uint64_t> live_futures{0};     ///< of which the program or a call has something
 
  private:
   struct Background;
@@ -69,6 +68,7 @@ struct Client::Impl {
   std::unique_ptr<rpc::Caller> caller_;
   std::unique_ptr<client::ClusterClient> cluster_;
   std::unique_ptr<client::Driver> driver_;
+  std::unique_ptr<client::AsyncCalls> async_;
   std::unique_ptr<Background> background_;
 };
 
@@ -101,16 +101,6 @@ struct WaitedTask final : Driver::Waited {
   Make& make;
   std::optional<std::conditional_t<std::is_void_v<T>, Nothing, T>> value;
 };
-
-/// The outcome of a multi-operation that was not begun.
-template <typename Item>
-size_t refuseAll(std::span<Item> items, Status status) {
-  for (Item& item : items) {
-    item.status = status;
-    item.version = 0;
-  }
-  return items.size();
-}
 
 template <typename T>
 T taskValue(const runtime::Task<T>*);

@@ -164,6 +164,8 @@ std::vector<Floor> floorsOf(const RunCounts& counts, RunKind kind) {
     floors.insert(floors.end(),
                   {
                       {"calls begun without a coroutine", counts.fast_calls, 250},
+                      {"calls with a future", counts.futures, 100},
+                      {"of them, dropped at once", counts.futures_dropped, 1},
                       {"calls beside others of their client", counts.overlapping_calls, 250},
                       {"clients that stood still", counts.clients_paused, withFaults(8)},
                       {"of them, longer than their lease", counts.clients_paused_long, withFaults(1)},

@@ -1,6 +1,8 @@
 #include "sim/cluster/sim_client.h"
 
+#include <algorithm>
 #include <coroutine>
+#include <type_traits>
 
 #include "base/check.h"
 #include "client/point_call.h"
@@ -145,6 +147,7 @@ SimClient::SimClient(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
       transport_(network, node_.clock(), name, [this] { dispatch_.wake(); }),
       endpoint_(transport_.makeEndpoint(identity_)),
       dispatch_(node_, {}),
+      ending_(dispatch_.dispatch()),
       number_(number),
       shared_(shared),
       random_(node_.stream("client")),
@@ -157,6 +160,8 @@ SimClient::SimClient(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
   core_ = std::make_unique<client::ClusterClient>(
       *caller_, node_.entropy(), std::vector{rpc::PeerAddress{.id = 0, .locators = {std::move(locator).value()}}},
       client::ClusterClientOptions{});
+  driver_ = std::make_unique<client::Driver>(dispatch_.dispatch(), dispatch_, *core_, 0);
+  async_ = std::make_unique<client::AsyncCalls>(*driver_, *core_, node_.clock(), fork_mark_);
 }
 
 SimClient::~SimClient() {
@@ -168,9 +173,10 @@ SimClient::~SimClient() {
   // At least once: an admin's calls of the coordinator are not counted there, and end now.
   int rounds = 0;
   do {
+    dispatch_.runNow([this] { ending_.notifyAll(); });
     RC_CHECK(dispatch_.drain(kStepsMax) && node_.drain(kStepsMax));
-  } while (++rounds < 1000 && !core_->isIdle());
-  RC_CHECK_MSG(core_->isIdle(), "a simulated client could not be unwound");
+  } while (++rounds < 1000 && !isUnwound());
+  RC_CHECK_MSG(isUnwound(), "a simulated client could not be unwound");
   dispatch_.end();
   node_.kill();
 }
@@ -265,15 +271,71 @@ runtime::Task<void> SimClient::point(const PlannedPart& part) {
                                .condition = toWire(part.operation.condition.kind),
                                .condition_version = part.operation.condition.version};
   const size_t index = shared_.history.invoke(part.operation, static_cast<uint64_t>(now()));
-  client::PointResult result;
-  if (shared_.fast.permille != 0 && fast_random_.below(1000) < shared_.fast.permille) {
-    result = co_await executeFast(request, deadline());
+  std::optional<Answer> answer;
+  const bool is_fast = isFast();
+  if (is_fast && hasFuture()) {
+    answer = co_await executeWithFuture(part, request);
+    if (!answer) co_return;
   } else {
-    result = co_await core_->execute(request, deadline());
+    client::PointResult result;
+    if (is_fast) {
+      result = co_await executeFast(request, deadline());
+    } else {
+      result = co_await core_->execute(request, deadline());
+    }
+    answer = noteOf(part, result);
   }
-  const Answer answer = noteOf(part, result);
-  note(index, answer);
-  shared_.generator.seen(part.operation.key, answer.version);
+  note(index, *answer);
+  shared_.generator.seen(part.operation.key, answer->version);
+}
+
+runtime::Task<std::optional<Answer>> SimClient::executeWithFuture(const PlannedPart& part,
+                                                                  client::PointRequest request) {
+  ++futures_;
+  const bool drops = fast_random_.below(1000) < shared_.fast.dropped_permille;
+  futures_dropped_ += drops ? 1 : 0;
+  if (part.operation.isRead()) {
+    auto future = async_->read(request, timeout());
+    if (drops) co_return std::nullopt;
+    co_await untilReady(future);
+    const Result<ReadResult> result = future.get();
+    Answer answer{.outcome = outcomeOf(result.status())};
+    if (result.ok()) {
+      answer.version = result->version;
+      answer.result = observe(result->value);
+    }
+    co_return answer;
+  }
+  auto future = async_->mutate(request, timeout());
+  if (drops) co_return std::nullopt;
+  co_await untilReady(future);
+  const MutateResult result = future.get();
+  co_return noteMutation(part, result.status, result.version, result.value);
+}
+
+template <typename Items>
+runtime::Task<void> SimClient::multiWithFuture(Items& items) {
+  ++futures_;
+  Future<size_t> future;
+  if constexpr (std::is_same_v<typename Items::value_type, ReadItem>) {
+    future = async_->multiRead(items, timeout());
+  } else {
+    future = async_->multiMutate(items, timeout());
+  }
+  co_await untilReady(future);
+  const size_t failed = future.get();
+  size_t counted = 0;
+  for (const auto& item : items) counted += item.status != Status::Ok ? 1 : 0;
+  RC_CHECK(failed == counted);
+}
+
+template <typename T>
+runtime::Task<void> SimClient::untilReady(Future<T>& future) {
+  int64_t pause_ns = 10 * runtime::kNanosPerMicro;
+  while (!future.ready()) {
+    [[maybe_unused]] const Status woken = co_await ending_.wait(node_.clock().nowNs() + pause_ns);
+    pause_ns = std::min(2 * pause_ns, 20 * runtime::kNanosPerMilli);
+  }
 }
 
 runtime::Task<client::PointResult> SimClient::executeFast(client::PointRequest request, int64_t deadline_ns) {
@@ -296,7 +358,11 @@ runtime::Task<void> SimClient::multi(const PlannedCall& call) {
       items[i].table = Table{tableOf(call.parts[i].operation.key).value};
       items[i].key = keys[i];
     }
-    co_await core_->multiRead(items, deadline());
+    if (isFast() && hasFuture()) {
+      co_await multiWithFuture(items);
+    } else {
+      co_await core_->multiRead(items, deadline());
+    }
     for (size_t i = 0; i < items.size(); ++i) {
       Answer answer{.outcome = outcomeOf(items[i].status), .version = items[i].version};
       if (items[i].status == Status::Ok) answer.result = observe(items[i].value);
@@ -313,7 +379,11 @@ runtime::Task<void> SimClient::multi(const PlannedCall& call) {
     items[i].value = part.value;
     items[i].condition = toPublic(part.operation.condition);
   }
-  co_await core_->multiMutate(items, deadline());
+  if (isFast() && hasFuture()) {
+    co_await multiWithFuture(items);
+  } else {
+    co_await core_->multiMutate(items, deadline());
+  }
   for (size_t i = 0; i < items.size(); ++i) {
     const Answer answer = noteMutation(call.parts[i], items[i].status, items[i].version, 0);
     note(indexes[i], answer);

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "client/async_calls.h"
 #include "client/cluster_client.h"
+#include "runtime/fork_mark.h"
 #include "runtime/sim/sim_node.h"
 #include "sim/checkers/history.h"
 #include "sim/checkers/scan_checker.h"
@@ -23,9 +26,11 @@ struct ClientPace {
   int64_t think_ns_max = 30 * runtime::kNanosPerMilli;  ///< the pause, for each of these calls
 };
 
-/// How some calls of a client on one object begin: without a coroutine, as those of programs do.
+/// How some calls of a client begin: without a coroutine, as those of programs do, on one object or with a future.
 struct FastCalls {
-  uint64_t permille = 0;  ///< of the calls
+  uint64_t permille = 0;            ///< of the calls
+  uint64_t futures_permille = 300;  ///< of these: with a future
+  uint64_t dropped_permille = 20;   ///< of these, on one object: nobody waits for it
   /// Of these: their end is not known to the call, but to somebody who looks at the clock now and then.
   uint64_t expired_permille = 500;
 };
@@ -55,6 +60,9 @@ class SimClient {
   bool isDone() const { return done_; }
   /// Calls that began without a coroutine.
   uint64_t fastCount() const { return fast_calls_; }
+  /// Calls with a future, and those of them whose future was dropped at once.
+  uint64_t futureCount() const { return futures_; }
+  uint64_t droppedCount() const { return futures_dropped_; }
   /// Calls that began while another one of this client was on its way.
   uint64_t overlappingCount() const { return overlapping_calls_; }
   uint64_t completed(CallKind kind) const { return completed_[static_cast<size_t>(kind)]; }
@@ -73,7 +81,18 @@ class SimClient {
   TableId tableOf(HistoryKey key) const { return tables_[shared_.tables.indexOf(key)]; }
   runtime::Task<void> call(const PlannedCall& call);
   runtime::Task<void> point(const PlannedPart& part);
+  bool isFast() { return shared_.fast.permille != 0 && fast_random_.below(1000) < shared_.fast.permille; }
+  bool hasFuture() { return fast_random_.below(1000) < shared_.fast.futures_permille; }
   runtime::Task<client::PointResult> executeFast(client::PointRequest request, int64_t deadline_ns);
+  /// Nothing: its future was dropped.
+  runtime::Task<std::optional<Answer>> executeWithFuture(const PlannedPart& part, client::PointRequest request);
+  template <typename Items>
+  runtime::Task<void> multiWithFuture(Items& items);
+  /// Looks at it now and then, as a program does that polls.
+  template <typename T>
+  runtime::Task<void> untilReady(Future<T>& future);
+  bool isUnwound() const { return core_->isIdle() && async_->runningCount() == 0 && !ending_.hasWaiters(); }
+  int64_t timeout() { return deadline() - node_.clock().nowNs(); }
   runtime::Task<void> multi(const PlannedCall& call);
   runtime::Task<void> scan();
   /// An answer came in.
@@ -103,6 +122,10 @@ class SimClient {
   SimDispatch dispatch_;
   std::unique_ptr<rpc::Caller> caller_;
   std::unique_ptr<client::ClusterClient> core_;
+  runtime::ForkMark fork_mark_;
+  std::unique_ptr<client::Driver> driver_;
+  std::unique_ptr<client::AsyncCalls> async_;
+  runtime::Signal ending_;
   const uint32_t number_;
   Shared shared_;
   runtime::Random random_;
@@ -114,6 +137,8 @@ class SimClient {
   uint64_t loops_running_ = 0;
   uint64_t calls_under_way_ = 0;
   uint64_t fast_calls_ = 0;
+  uint64_t futures_ = 0;
+  uint64_t futures_dropped_ = 0;
   uint64_t overlapping_calls_ = 0;
   bool done_ = false;
   uint64_t completed_[kCallKindCount] = {};

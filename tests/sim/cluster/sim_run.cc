@@ -489,6 +489,8 @@ class Scenario {
     for (const auto& client : clients_) {
       counts.guards.add(Guard::AttemptAbandoned, client->core().stats().abandoned);
       counts.fast_calls += client->fastCount();
+      counts.futures += client->futureCount();
+      counts.futures_dropped += client->droppedCount();
       counts.overlapping_calls += client->overlappingCount();
       const uint32_t identities = client->core().lease().generation();
       counts.guards.add(Guard::IdentityLapsed, identities - std::min(1u, identities));
@@ -640,6 +642,8 @@ void RunCounts::add(const RunCounts& other) {
   losses_accepted += other.losses_accepted;
   keys_lost += other.keys_lost;
   fast_calls += other.fast_calls;
+  futures += other.futures;
+  futures_dropped += other.futures_dropped;
   overlapping_calls += other.overlapping_calls;
   clients_paused += other.clients_paused;
   clients_paused_long += other.clients_paused_long;

@@ -148,6 +148,8 @@ struct RunCounts {
   uint64_t keys_lost = 0;                              ///< by that; or back at an older value
   // Of runs with drawn settings.
   uint64_t fast_calls = 0;         ///< that began without a coroutine
+  uint64_t futures = 0;            ///< calls with a future
+  uint64_t futures_dropped = 0;    ///< of them, those whose future was dropped at once
   uint64_t overlapping_calls = 0;  ///< that began while another one of the client was on its way
   uint64_t clients_paused = 0;
   uint64_t clients_paused_long = 0;  ///< of them, for longer than their lease
