@@ -26,7 +26,7 @@ class AsyncCalls {
   ~AsyncCalls();
 
   /// @param request     of kind Read
-  /// @param timeout_ns  from now on; every call has ended by then
+  /// @param timeout_ns  from now on; the call has ended by then, if somebody drives
   Future<Result<ReadResult>> read(const PointRequest& request, int64_t timeout_ns);
   /// @param request  of another kind, with its condition
   Future<MutateResult> mutate(const PointRequest& request, int64_t timeout_ns);

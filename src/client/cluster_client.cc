@@ -276,7 +276,7 @@ Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress
     if (request.isMutation()) {
       const Status prepared = co_await prepareTicket(progress, deadline_ns);
       if (prepared != Status::Ok) {
-        progress.last = prepared;
+        progress.last = besideTheCall(prepared);
         break;
       }
     }
@@ -311,7 +311,7 @@ Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress
         progress.may_have_happened |= result.isUncertain();
       }
     } else if (!place) {
-      progress.last = place.error();
+      progress.last = besideTheCall(place.error());
       progress.is_stale = true;  // nothing is known, or the tablet is not available: ask again
       since_ns = pacer_.nowNs();
       if (reactionTo(progress.last) != Reaction::Wait) break;
@@ -369,7 +369,7 @@ Task<Status> ClusterClient::scanNext(ScanCursor& cursor, std::vector<Object>& ob
       // An owner that puts calls off for long may not be the owner any more, and be unable to learn it.
       if (reaction == Reaction::Refresh || backoff.attempts() >= kAttemptsPerQuestion) progress.is_stale = true;
     } else {
-      progress.last = place.error();
+      progress.last = besideTheCall(place.error());
       progress.is_stale = true;
       since_ns = pacer_.nowNs();
       if (reactionTo(progress.last) != Reaction::Wait) break;

@@ -58,7 +58,7 @@ Task<void> MultiRun<Item>::run() {
     if constexpr (kIsMutation) {
       const Status leased = co_await prepareIdentity();
       if (leased != Status::Ok) {
-        finishAll(leased);
+        finishAll(besideTheCall(leased));
         co_return;
       }
     }
@@ -149,7 +149,7 @@ Task<void> MultiRun<Item>::placeParts() {
       parts[i].is_stale = false;
       if (status != Status::Ok || !placePart(parts[i])) {
         parts[i].owner = kNowhere;
-        parts[i].last = status != Status::Ok ? status : Status::RetryLater;
+        parts[i].last = status != Status::Ok ? besideTheCall(status) : Status::RetryLater;
       }
     }
     in_order &= parts[i].owner >= previous;
@@ -264,7 +264,10 @@ void MultiRun<Item>::collect(MultiCall& call) {
       is_valid = decodeMultiRead(response, run, items_);
     }
     if (is_valid) {
-      for (MultiPart& part : run) part.last = items_[part.item].status;
+      for (MultiPart& part : run) {
+        part.last = items_[part.item].status;
+        part.may_have_happened |= part.last == Status::OutcomeUnknown;
+      }
       return;
     }
     last = Status::Corrupt;

@@ -43,18 +43,31 @@ Reaction reactionTo(Status status) {
   }
 }
 
-Status finalStatus(Status last, bool is_mutation, bool may_have_happened) {
-  // Only an answer to this very call says what became of an attempt whose own answer is missing.
-  switch (last) {
+namespace {
+
+/// What the owner of an object says when it has carried out a call on it, or would have.
+bool isOutcome(Status status) {
+  switch (status) {
     case Status::Ok:
     case Status::NotFound:
     case Status::ObjectExists:
     case Status::WrongVersion:
     case Status::TypeMismatch:
-      return last;
+      return true;
     default:
-      break;
+      return false;
   }
+}
+
+}  // namespace
+
+Status besideTheCall(Status status) {
+  return isOutcome(status) && status != Status::Ok && !RC_MUTATION("believe-anybody") ? Status::Corrupt : status;
+}
+
+Status finalStatus(Status last, bool is_mutation, bool may_have_happened) {
+  // Only an answer to this very call says what became of an attempt whose own answer is missing.
+  if (isOutcome(last)) return last;
   if (is_mutation && may_have_happened && !RC_MUTATION("deny-what-may-have-happened")) return Status::OutcomeUnknown;
   // Retryable: there was no time for another attempt. What stands in the way for good keeps its name.
   if (last == Status::NoSpace || last == Status::TooFewReplicas || last == Status::CoordinatorFull ||

@@ -53,4 +53,9 @@ Reaction reactionTo(Status status);
 /// @param may_have_happened  an attempt went out and got no answer
 Status finalStatus(Status last, bool is_mutation, bool may_have_happened);
 
+/// What the coordinator said to a question that a call had to ask first. What only the owner of an object can say of it
+/// (that it is not there, or has another version) would be an answer to the call; from the coordinator it is nonsense:
+/// Corrupt.
+Status besideTheCall(Status status);
+
 }  // namespace ramcore::client

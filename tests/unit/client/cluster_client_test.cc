@@ -269,6 +269,32 @@ TEST_F(ClusterClientTest, ACallThatWasNeverSentIsNotAnsweredForWhatWasFoundOutBe
   EXPECT_EQ(cluster.servers[0]->seen.size() + cluster.servers[1]->seen.size(), 0u);
 }
 
+/// Only the owner of an object can say that it is not there.
+TEST_F(ClusterClientTest, WhatTheCoordinatorSaysOfAnObjectIsNoAnswerToACall) {
+  cluster.tablets_status = Status::NotFound;
+  EXPECT_EQ(read("k").status, Status::Corrupt);
+  EXPECT_EQ(write("k", "one").status, Status::Corrupt);
+  std::vector<ReadItem> reads{{.table = Table{table.value}, .key = "k"}};
+  cluster.await(client().multiRead(reads, cluster.in(2 * kSecond)));
+  EXPECT_EQ(reads.front().status, Status::Corrupt);
+  std::vector<MutateItem> writes{{.table = Table{table.value}, .key = "k", .value = "one", .condition = {}}};
+  cluster.await(client().multiMutate(writes, cluster.in(2 * kSecond)));
+  EXPECT_EQ(writes.front().status, Status::Corrupt);
+  client::ScanCursor cursor{.table = table};
+  std::vector<Object> objects;
+  EXPECT_EQ(cluster.await(client().scanNext(cursor, objects, cluster.in(2 * kSecond))), Status::Corrupt);
+}
+
+/// A part whose outcome its server did not know is not carried out under another identity.
+TEST_F(ClusterClientTest, APartOfUnknownOutcomeIsNotRepeatedWhenTheLeaseIsOver) {
+  FakeServer& owner = cluster.ownerOf("k");
+  owner.fates = {Fate::Unknown, Fate::LeaseExpired};
+  std::vector<MutateItem> writes{{.table = Table{table.value}, .key = "k", .value = "one", .condition = {}}};
+  cluster.await(client().multiMutate(writes, cluster.in(2 * kSecond)));
+  EXPECT_EQ(writes.front().status, Status::OutcomeUnknown);
+  EXPECT_EQ(owner.carried_out, 1u);
+}
+
 TEST_F(ClusterClientTest, TheLeaseIsKeptWhileTheClientPolls) {
   ASSERT_EQ(write("k", "zero").status, Status::Ok);
   cluster.passTime(10 * kSecond);

@@ -195,6 +195,7 @@ void FakeServer::multiRead(Request request) {
 void FakeServer::multiMutate(Request request) {
   const auto ask = loadAs<wire::MultiMutate::Request>(request.head().data());
   const Fate fate = nextFate();
+  if (fate == Fate::LeaseExpired) return request.reply(Status::LeaseExpired);
   wire::Cursor cursor(request.head().subspan(sizeof(ask)));
   transport::TxMessage response = request.allocate(
       static_cast<uint32_t>(sizeof(wire::MultiMutate::Response) + ask.count * sizeof(wire::MultiMutate::ResponsePart)));
@@ -212,7 +213,7 @@ void FakeServer::multiMutate(Request request) {
       const auto [status, version] = mutate(seen.back(), std::string(asText(key)),
                                             writes ? std::optional(std::string(asText(value))) : std::nullopt,
                                             part.condition, part.condition_version);
-      answer = {.version = version, .status = status};
+      answer = {.version = version, .status = fate == Fate::Unknown ? Status::OutcomeUnknown : status};
     }
     response.appendHead(answer);
   }
@@ -359,6 +360,7 @@ void FakeCluster::getTablets(Request request) {
     held_questions.push_back(std::move(request));
     return;
   }
+  if (tablets_status != Status::Ok) return request.reply(tablets_status);
   if (!table || (ask.table() != table.value && ask.table_name() != table_name)) {
     return request.reply(Status::NoSuchTable);
   }

@@ -26,6 +26,7 @@ enum class Fate {
   WrongServer,  ///< refuse without carrying it out
   RetryLater,
   LeaseExpired,
+  Unknown,   ///< carry it out, and answer that it may have happened
   Corrupt,   ///< the object is lost; nothing is carried out
   Nonsense,  ///< carry it out, and answer with a status that does not exist
 };
@@ -148,7 +149,8 @@ class FakeCluster {
   uint64_t epoch = 1;
   bool all_at_second = false;  // the second server owns everything
   uint64_t tablet_questions = 0;
-  bool answer_tablets = true;  // false: questions wait in `held_questions`
+  Status tablets_status = Status::Ok;  // else: what the questions are answered with
+  bool answer_tablets = true;          // false: questions wait in `held_questions`
   std::vector<rpc::Request> held_questions;
   void answerHeldQuestions();
   bool renews_clients = true;  // false: their leases are over
