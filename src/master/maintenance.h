@@ -57,10 +57,10 @@ class Maintenance : private runtime::Job {
   }
   /// For after `count` mutations, on the thread that made them: pokes if there is something to do. Where removed keys
   /// come faster than background work gets rid of them, it does some of it at once, so that at most kRemovedMax wait
-  /// beside those whose tombstones are not durable.
+  /// beside those whose tombstones are not durable. Waits for no other thread: it may be the dispatch's.
   void afterMutations(size_t count = 1) {
     if (parts_.store.tombstonesToReap() > kRemovedMax) [[unlikely]] {
-      static_cast<void>(parts_.store.reapTombstones(kReapedPerMutation * count));
+      static_cast<void>(parts_.store.reapTombstones(kReapedPerMutation * count, ObjectStore::Locking::Try));
     }
     if (isDue()) poke();
   }

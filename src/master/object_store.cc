@@ -286,17 +286,18 @@ void ObjectStore::retireTombstone(const index::StripeGuard& stripe, EntryRef tom
   removed_count_[static_cast<size_t>(level)].fetch_add(1, std::memory_order_relaxed);
 }
 
-ObjectStore::Reaped ObjectStore::reapTombstones(size_t count_max) {
+ObjectStore::Reaped ObjectStore::reapTombstones(size_t count_max, Locking locking) {
   Reaped reaped;
   if (reaping_.exchange(true, std::memory_order_acquire)) return reaped;
-  reaped.waits_for.durable = reapTombstones(Durability::Buffered, count_max, reaped.count);
-  reaped.waits_for.flushed = reapTombstones(Durability::Sync, count_max, reaped.count);
+  reaped.waits_for.durable = reapTombstones(Durability::Buffered, count_max, locking, reaped.count);
+  reaped.waits_for.flushed = reapTombstones(Durability::Sync, count_max, locking, reaped.count);
   reaping_.store(false, std::memory_order_release);
   return reaped;
 }
 
-/// @return what the oldest of those that are left waits for; no position: nothing is left, or there were too many
-LogPosition ObjectStore::reapTombstones(Durability level, size_t count_max, size_t& reaped) {
+/// @return what the oldest of those that are left waits for; no position: nothing is left, there were too many, or its
+/// stripe is taken
+LogPosition ObjectStore::reapTombstones(Durability level, size_t count_max, Locking locking, size_t& reaped) {
   for (size_t left = count_max; left != 0; --left) {
     Removed oldest;
     {
@@ -305,16 +306,19 @@ LogPosition ObjectStore::reapTombstones(Durability level, size_t count_max, size
       if (removed.empty()) break;
       oldest = removed.front();
     }
-    const index::StripeGuard stripe(parts_->index, oldest.hash);
+    const auto stripe = locking == Locking::Try
+                            ? index::StripeGuard::tryLock(parts_->index, oldest.hash)
+                            : std::optional<index::StripeGuard>(std::in_place, parts_->index, oldest.hash);
+    if (!stripe) break;
     // By key hash and type: the cleaner may have moved it meanwhile.
-    const EntryRef ref = parts_->index.find(stripe, [&](EntryRef candidate) {
+    const EntryRef ref = parts_->index.find(*stripe, [&](EntryRef candidate) {
       // What is damaged leaves when it is restored.
       const EntryView view = entry(candidate);
       return !isDamaged(view.state()) && view.type() == EntryType::Tombstone && hashOf(candidate) == oldest.hash;
     });
     // In log order: the rest is younger.
     if (ref && !ShowAfter::isAt(parts_->log, level, ref)) return parts_->log.endOf(ref);
-    if (ref) RC_CHECK(parts_->index.erase(stripe, ref));
+    if (ref) RC_CHECK(parts_->index.erase(*stripe, ref));
     SpinGuard guard(removed_lock_);
     removed_[static_cast<size_t>(level)].pop_front();  // whoever reaps is the only consumer
     removed_count_[static_cast<size_t>(level)].fetch_sub(1, std::memory_order_relaxed);

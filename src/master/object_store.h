@@ -177,9 +177,10 @@ class ObjectStore final : public log::EntryOwner {
         waits_for;  ///< the position, by level, that the oldest of those that are left waits for; none: no position
   };
   /// Takes removed keys out of the index whose tombstones are as durable as their tables want; at most `count_max` of
-  /// each level. Any thread; nothing is done, and no position is told, while another one is at it.
+  /// each level. Any thread; nothing is done, and no position is told, while another one is at it. With Locking::Try
+  /// nothing more is done, either, when another thread has the stripe of the next one.
   /// Cost: 0.1 to 0.3 us each.
-  Reaped reapTombstones(size_t count_max);
+  Reaped reapTombstones(size_t count_max, Locking locking = Locking::Wait);
   /// Removed keys that are still in the index. Any thread; a load.
   size_t tombstonesToReap(Durability level) const {
     return removed_count_[static_cast<size_t>(level)].load(std::memory_order_relaxed);
@@ -262,7 +263,7 @@ class ObjectStore final : public log::EntryOwner {
                        log::EntryRef& present) const;
   Status renewOne(TableId table, log::EntryRef seen, KeyHash hash, Version version, log::SideLog& side);
   void retireTombstone(const index::StripeGuard& stripe, log::EntryRef tombstone, KeyHash hash, Durability level);
-  LogPosition reapTombstones(Durability level, size_t count_max, size_t& reaped);
+  LogPosition reapTombstones(Durability level, size_t count_max, Locking locking, size_t& reaped);
 
   log::LogMemory& memory_;
   std::optional<Parts> parts_;

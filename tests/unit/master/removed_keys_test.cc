@@ -132,5 +132,24 @@ TEST_F(RemovedKeys, AreBoundedWhileBackgroundWorkHasNoTurn) {
             runtime::SimScheduler::Stop::Done);
 }
 
+TEST_F(RemovedKeys, AreLeftForLaterWhereAnotherThreadIsAtTheOldest) {
+  replicator_.setLate(true);
+  for (int i = 0; store_.tombstonesToReap() <= Maintenance::kRemovedMax; ++i) {
+    change(wire::Opcode::Write, i % 1000);
+    change(wire::Opcode::Remove, i % 1000);
+    ASSERT_FALSE(HasFatalFailure()) << i;
+  }
+  replicator_.setLate(false);
+  log_.maintain();
+  const size_t before = store_.tombstonesToReap();
+  {
+    const index::StripeGuard taken(*index_, hashKey(kTable, asBytes(std::string_view("key0"))));
+    maintenance_.afterMutations();  // would wait for ever
+    EXPECT_EQ(store_.tombstonesToReap(), before);
+  }
+  maintenance_.afterMutations();
+  EXPECT_LT(store_.tombstonesToReap(), before);
+}
+
 }  // namespace
 }  // namespace ramcore::master
