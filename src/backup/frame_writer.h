@@ -136,9 +136,9 @@ class FrameWriter {
 
   WriteGauge gauge_;
   int64_t began_ns_ = 0;
-  // How often this thread had waited when it had slept `sleeps_before_` times: before its next write, unless it has
-  // slept since or waited for a lock. The latter is rare, and makes a write count as slow only if its thread lost its
-  // core, too.
+  // How often this thread had waited when it had slept `sleeps_before_` times. It may have waited since, for a lock or
+  // shortly in a quick write, and one that polls always never sleeps: then a write during which the thread only lost
+  // its core counts as slow, too, once. One that did wait is never missed.
   uint64_t sleeps_before_ = UINT64_MAX;
   uint64_t waits_before_ = 0;
   std::deque<std::unique_ptr<Queued>> queued_;  // not taken back yet, oldest first

@@ -105,7 +105,7 @@ class RecoveryTarget {
     std::atomic<uint64_t> replayed_bytes{0};   ///< of entries, also of those that were dead
     std::atomic<uint64_t> notes_bytes{0};      ///< memory of DeadVersions of all recoveries that run
     std::atomic<uint64_t> notes_bytes_max{0};  ///< the most that it has been
-    std::atomic<uint64_t> waits_for_room{0};   ///< pauses because the log had no room for what is replayed
+    std::atomic<uint64_t> waits_for_room{0};   ///< pauses because the log had no room, or for a damaged entry
     std::atomic<uint64_t> early_joins{0};      ///< of a part of what is replayed, so that the cleaner may work there
   };
   const Stats& stats() const { return stats_; }

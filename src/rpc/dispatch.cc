@@ -209,6 +209,7 @@ bool Dispatch::prepareSleep() {
 }
 
 void Dispatch::awake() {
+  bump(wakeups_);
   asleep_.store(false, std::memory_order_relaxed);
   for (transport::Endpoint* endpoint : endpoints_) endpoint->awake();
   if (hooks_.after_sleep != nullptr) hooks_.after_sleep(hooks_.context);
@@ -237,7 +238,6 @@ void Dispatch::run() {
     if (prepareSleep()) {
       gauge.sleeps(wait);
       sleeper_.sleep(earliestNs());
-      bump(wakeups_);
       awake();
     }
   }

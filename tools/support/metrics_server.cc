@@ -294,8 +294,8 @@ void collectRecovery(const master::RecoveryTarget::Stats& stats, Families& out) 
   const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
   out.counter("ramcore_recovery_replayed_bytes_total", "Bytes of entries of dead servers' logs that were replayed",
               read(stats.replayed_bytes));
-  out.counter("ramcore_recovery_waits_for_room_total", "Pauses of recoveries because the log had no room",
-              read(stats.waits_for_room));
+  out.counter("ramcore_recovery_waits_for_room_total",
+              "Pauses of recoveries because the log had no room, or for a damaged entry", read(stats.waits_for_room));
   out.counter("ramcore_recovery_early_joins_total", "Parts of recoveries that joined the log so that it can be cleaned",
               read(stats.early_joins));
   out.gauge("ramcore_recovery_notes_bytes", "Memory for what tombstones said in recoveries that run",

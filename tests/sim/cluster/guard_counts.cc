@@ -50,7 +50,7 @@ constexpr Info kInfos[kGuardCount] = {
     {Guard::ValueCopied, "values copied, not pinned", 0.1, 1, 0.7, 9},
     {Guard::SplitPutOff, "index splits put off", 0, 0, 0, 0},
     {Guard::RelocationRefused, "relocations of what had gone", 0, 0, 0, 0},
-    {Guard::RecoveryWaits, "recoveries that wait for room", 0, 0, 0, 2},
+    {Guard::RecoveryWaits, "pauses of recoveries for room", 0, 0, 0, 2},
     {Guard::RecoveryJoinsEarly, "recoveries that join early", 0, 0, 0, 0.005},
     {Guard::AttemptAbandoned, "attempts given up, tablet moved", 1, 15, 5, 60},
     {Guard::IdentityLapsed, "identities of clients that ended", 0.03, 0, 80, 40},

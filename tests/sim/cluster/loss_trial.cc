@@ -80,6 +80,7 @@ runtime::Task<void> LossTrial::run() {
 runtime::Task<bool> LossTrial::chooseVictim() {
   for (;;) {
     auto tables = co_await admin_.core().coordinator().allTablets(soon());
+    if (!tables.ok() && tables.error() == Status::Shutdown) co_return false;
     if (!tables.ok()) continue;
     const size_t first = random_.below(cluster_.servers.size());
     for (size_t i = 0; i < cluster_.servers.size(); ++i) {

@@ -206,12 +206,14 @@ runtime::Task<void> SimClient::openTables() {
   while (tables_.size() < shared_.tables.all().size()) {
     auto table = co_await core_->openTable(shared_.tables.all()[tables_.size()].name,
                                            node_.clock().nowNs() + 10 * runtime::kNanosPerSecond);
+    if (!table.ok() && table.error() == Status::Shutdown) co_return;  // the run was given up
     if (table.ok()) tables_.push_back(*table);
   }
 }
 
 runtime::Task<void> SimClient::run(uint64_t calls) {
   co_await openTables();
+  if (tables_.size() < shared_.tables.all().size()) co_return;
   loops_running_ = shared_.pace.loops;
   for (uint64_t i = 0; i < shared_.pace.loops; ++i) {
     loop(calls / shared_.pace.loops + (i < calls % shared_.pace.loops ? 1 : 0)).detach();
@@ -429,6 +431,7 @@ runtime::Task<void> SimClient::scan() {
 
 runtime::Task<void> SimClient::runReads() {
   co_await openTables();
+  if (tables_.size() < shared_.tables.all().size()) co_return;
   for (const HistoryKey key : shared_.generator.keys()) {
     const PlannedPart part{.operation = {.process = number_, .key = key, .kind = OperationKind::Read}, .value = {}};
     const std::string bytes = keyBytes(key);

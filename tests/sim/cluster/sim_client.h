@@ -57,7 +57,8 @@ class SimClient {
   void start(uint64_t calls);
   /// Reads every key of the workload, until it has an answer for each: the end state, noted in the history as well.
   void readAll();
-  bool isDone() const { return done_; }
+  /// Also those whose future was dropped have ended: they change nothing any more.
+  bool isDone() const { return done_ && async_->runningCount() == 0; }
   /// Calls that began without a coroutine.
   uint64_t fastCount() const { return fast_calls_; }
   /// Calls with a future, and those of them whose future was dropped at once.

@@ -223,6 +223,7 @@ class Scenario {
       const SimTable& wanted = tables_.all()[created_];
       auto table = co_await admin_->core().createTable(
           wanted.name, 0, admin_->node().clock().nowNs() + 10 * runtime::kNanosPerSecond, wanted.durability);
+      if (!table.ok() && table.error() == Status::Shutdown) co_return;  // the run was given up
       created_ += table.ok() || table.error() == Status::TableExists ? 1 : 0;
     }
   }
