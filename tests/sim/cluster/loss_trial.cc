@@ -142,7 +142,8 @@ void LossTrial::killVictim() {
   cluster_.killServer(victim_, false);
   const auto back_ns = static_cast<int64_t>(random_.between(50 * kMilli, 8'000 * kMilli));
   is_victim_back_ = false;
-  cluster_.scheduler.call(cluster_.scheduler.nowNs() + back_ns, [this] {
+  cluster_.scheduler.call(cluster_.scheduler.nowNs() + back_ns, [this, trial = std::weak_ptr(alive_)] {
+    if (trial.expired()) return;  // the run is over
     if (cluster_.isDown(victim_)) cluster_.restartServer(victim_);
     is_victim_back_ = true;
   });

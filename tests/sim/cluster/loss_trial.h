@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -76,6 +77,7 @@ class LossTrial {
   ServerId victim_id_;
   bool was_accepted_ = false;
   bool is_over_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  ///< what is planned for later asks whether it goes on
   bool is_victim_back_ = true;
   uint64_t changed_ = 0;
   std::vector<std::string> failures_;

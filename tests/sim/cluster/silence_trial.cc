@@ -112,7 +112,10 @@ void SilenceTrial::killAnother() {
     if (other == victim_ || cluster_.isDown(other) || !cluster_.servers[other]->isServing()) continue;
     killed_ = cluster_.servers[other]->master().id();
     cluster_.killServer(other, false);
-    cluster_.scheduler.call(now() + back_ns, [this, other] { cluster_.restartServer(other); });
+    // The trial may be over by then, and with it the run: while the servers are unwound time goes on.
+    cluster_.scheduler.call(now() + back_ns, [this, other, trial = std::weak_ptr(alive_)] {
+      if (!trial.expired() && cluster_.isDown(other)) cluster_.restartServer(other);
+    });
     return;
   }
 }

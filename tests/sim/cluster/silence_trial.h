@@ -105,6 +105,7 @@ class SilenceTrial {
   std::string key_;  ///< of the victim
   bool is_silent_ = false;
   bool is_over_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  ///< what is planned for later asks whether it goes on
   std::optional<ServerId> killed_;  ///< another server, whose process ended at the same time
   int64_t silent_ns_ = 0;
   std::optional<int64_t> taken_ns_;  ///< when others had its tablets
