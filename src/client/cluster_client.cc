@@ -16,7 +16,8 @@ constexpr int64_t kInquiryNs = 2 * runtime::kNanosPerSecond;
 constexpr int64_t kPaceMemoryNs = 1 * runtime::kNanosPerSecond;
 // The pause is at least so many times what the answer took, up to kPauseNsMax.
 constexpr int64_t kPausesPerAnswer = 10;
-constexpr int64_t kPauseNsMax = 500 * runtime::kNanosPerMilli;
+// With a clock that is a few percent slow, the look whether it is time, and the way: half a second.
+constexpr int64_t kPauseNsMax = 450 * runtime::kNanosPerMilli;
 
 }  // namespace
 

@@ -11,9 +11,9 @@ namespace {
 
 constexpr int64_t kMilli = runtime::kNanosPerMilli;
 constexpr int64_t kSecond = runtime::kNanosPerSecond;
-// After the tablets are with others: a pause of 500 ms between two questions, on a clock that is 2.4 % slow; up to 10
+// After the tablets are with others: a pause of 450 ms between two questions, on a clock that is 2.4 % slow; up to 10
 // ms until somebody looks whether it is time; and the question and an attempt over a network that delays.
-constexpr int64_t kKeptNsMax = 550 * kMilli;
+constexpr int64_t kKeptNsMax = 500 * kMilli;
 // Longer than everything that a recovery waits for and that ends by itself.
 constexpr int64_t kWaitsForGoodNs = 60 * kSecond;
 
