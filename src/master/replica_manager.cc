@@ -541,7 +541,7 @@ void ReplicaManager::noteLostReplica(ServerId backup, SegmentId segment, uint64_
 }
 
 ReplicaManager::Counts ReplicaManager::counts() const {
-  Counts counts{.wanted = wantedCount(), .least = 0, .repairing = 0};
+  Counts counts{.wanted = wantedCount(), .demanded = leastCount(), .least = 0, .repairing = 0};
   counts.least = counts.wanted;
   bool any = false;
   for (const auto& [id, segment] : segments_) {

@@ -94,6 +94,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
 
   struct Counts {
     uint32_t wanted = 0;     ///< copies, by configuration
+    uint32_t demanded = 0;   ///< copies without which nothing is reported, by configuration
     uint32_t least = 0;      ///< complete copies of the segment that has the fewest; 0 before the first is open
     uint32_t repairing = 0;  ///< segments with fewer copies than the servers that live allow
   };

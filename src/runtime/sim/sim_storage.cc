@@ -189,11 +189,21 @@ void SimDisk::keepForFlushes(const File& file, uint64_t sector) {
   }
 }
 
+void SimDisk::failFlushes(uint32_t count, std::function<bool()> may_fail) {
+  flushes_to_fail_ = count;
+  may_fail_ = std::move(may_fail);
+}
+
+bool SimDisk::failsNow() {
+  if (flushes_to_fail_ == 0 || (may_fail_ && !may_fail_())) return false;
+  --flushes_to_fail_;
+  return true;
+}
+
 void SimDisk::FlushEvent::finish() {
   ++disk.counts_.flushes;
   Content& content = file.content();
-  if (file.condemned || disk.flushes_to_fail_ > 0) {
-    if (disk.flushes_to_fail_ > 0) --disk.flushes_to_fail_;
+  if (disk.failsNow() || file.condemned) {
     ++disk.counts_.failed_flushes;
     // The system takes them for clean from now on: they are never written, and a later flush would not notice.
     content.dirty.remove(sectors.all());

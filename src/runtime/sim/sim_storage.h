@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -71,8 +72,9 @@ class SimDisk {
   void losePower();
 
   // Faults, from now on.
-  /// The next `count` flushes fail, and what they should have flushed never gets to the disk.
-  void failFlushes(uint32_t count) { flushes_to_fail_ = count; }
+  /// The next `count` flushes fail, and what they should have flushed never gets to the disk. Those at whose end
+  /// `may_fail` says no do not, and do not count.
+  void failFlushes(uint32_t count, std::function<bool()> may_fail = {});
   /// Flushes say Ok and do nothing. What they left out is flushed by the next one that does not lie, if power lasts.
   void setLying(bool lying) { lying_ = lying; }
   bool isLying() const { return lying_; }
@@ -138,6 +140,7 @@ class SimDisk {
   void loseUnflushed(Content& content);
   void keepForFlushes(const File& file, uint64_t sector);
   void spendOnWrite();
+  bool failsNow();
 
   SimScheduler& scheduler_;
   SimDiskOptions options_;
@@ -151,6 +154,7 @@ class SimDisk {
   uint64_t change_count_ = 0;
   PowerEpoch power_epoch_{1};
   uint32_t flushes_to_fail_ = 0;
+  std::function<bool()> may_fail_;
   bool lying_ = false;
 };
 

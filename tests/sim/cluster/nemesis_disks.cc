@@ -115,7 +115,11 @@ void Nemesis::failFlush(size_t index) {
   if (index == liar_ || cluster_.disks[index]->owesFlushes() || !power_watch_.mayLose(index)) return;
   condemned_ = index;
   power_watch_.noteLoss(index);
-  cluster_.disks[index]->failFlushes(1);
+  cluster_.disks[index]->failFlushes(1, [this, index] {
+    if (power_watch_.isOneEnough() && !power_watch_.mayLose(index)) return false;
+    power_watch_.noteLoss(index);
+    return true;
+  });
   later(cluster_.scheduler.nowNs() + draw(random_, 500 * kMilli, 5 * kSecond), [this, index] {
     condemned_.reset();
     cluster_.disks[index]->failFlushes(0);

@@ -16,7 +16,8 @@ void PowerWatch::noteProcesses() {
 PowerWatch::Log PowerWatch::logOf(const SimServer& server) {
   const master::ReplicaManager* const replicas = server.master().replicas();
   if (!server.isServing() || replicas == nullptr) return {};
-  return {.replicas = replicas->replicas(), .is_known = replicas->counts().least > 0};
+  const master::ReplicaManager::Counts counts = replicas->counts();
+  return {.replicas = replicas->replicas(), .is_known = counts.least > 0, .is_one_enough = counts.demanded < 2};
 }
 
 void PowerWatch::noteKill(size_t index) {
@@ -56,8 +57,13 @@ bool PowerWatch::mayLose(size_t index) {
   return isOpenable(index) && allLogs([&](const Log& log) { return survivesWithout(index, log); });
 }
 
+bool PowerWatch::isOneEnough() {
+  return std::any_of(cluster_.servers.begin(), cluster_.servers.end(),
+                     [](const auto& server) { return logOf(*server).is_one_enough; });
+}
+
 bool PowerWatch::mayRot(size_t index) {
-  return allLogs([&](const Log& log) {
+  return !isOneEnough() && allLogs([&](const Log& log) {
     return isSafe(log, [&](const master::ReplicaManager::Known& known) {
       const auto machine = machines_.find(known.backup);
       const bool is_elsewhere = machine != machines_.end() && machine->second != index;

@@ -30,7 +30,8 @@ class PowerWatch {
   void noteLoss(size_t index);
   /// Whether it may, now.
   bool mayLose(size_t index);
-  /// Whether bytes may rot there, also of closed segments: each segment has a copy on another machine.
+  /// Whether bytes may rot there, also of closed segments: each segment has a copy on another machine, and
+  /// every server needs another one for what it writes from then on.
   bool mayRot(size_t index);
   /// Whether the machine may go for good: each segment has a copy on another one that reads back what was written. Who
   /// has lost its power since may still have to wait for it.
@@ -40,13 +41,16 @@ class PowerWatch {
   /// Whether all machines but this one may at once, if the server that runs there, and has its own log in its memory,
   /// is left alone until hasCopies().
   bool mayLoseAllBut(size_t index);
+  /// A server that runs goes on with one copy: what is elsewhere now is left behind in the next moment.
+  bool isOneEnough();
   /// What the server that runs there has reported is on other machines, too.
   bool hasCopies(size_t index);
 
  private:
   struct Log {
     std::vector<master::ReplicaManager::Known> replicas;
-    bool is_known = true;  ///< each segment in which something was reported is in `replicas`
+    bool is_known = true;        ///< each segment in which something was reported is in `replicas`
+    bool is_one_enough = false;  ///< its server goes on with one copy, whichever that is
   };
 
   void noteProcesses();
