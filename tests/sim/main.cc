@@ -33,6 +33,7 @@ struct Arguments {
   bool crashes = false;
   bool print = false;
   bool hashes = false;
+  bool without_text = false;
   bool every_step = false;
   bool scrubs = false;
   bool frames = false;
@@ -45,7 +46,7 @@ struct Arguments {
 constexpr const char* kUsage =
     "simulator [--seeds N] [--first SEED] [--seed SEED] [--jobs N] [--calls N] [--no-faults] [--crashes] [--print] "
     "[--every-step] [--scrub] [--frames] [--interludes] [--judge PROGRAM] [--settings fixed|drawn] [--set NAME=VALUE] "
-    "[--hashes] "
+    "[--hashes [--without-text]] "
     "[--mutation NAME]\n"
     "  --seeds N        how many seeds to run, from --first on (50)\n"
     "  --first SEED     the first one (1)\n"
@@ -63,6 +64,7 @@ constexpr const char* kUsage =
     "  --set NAME=VALUE this setting for all seeds; as often as needed\n"
     "  --print          print every trace line\n"
     "  --hashes         print the trace hash of each seed\n"
+    "  --without-text   with --hashes: of events and messages alone, without the words of trace lines\n"
     "  --mutation NAME  plant this bug (builds with RAMCORE_MUTATIONS): succeeds if a seed catches it\n"
     "  settings, with those that are fixed:\n";
 
@@ -101,6 +103,8 @@ bool parse(int argc, char** argv, Arguments& arguments) {
       arguments.print = true;
     } else if (flag == "--hashes") {
       arguments.hashes = true;
+    } else if (flag == "--without-text") {
+      arguments.without_text = true;
     } else if (flag == "--judge" && i + 1 < argc) {
       arguments.judge = argv[++i];
     } else if (flag == "--interludes") {
@@ -119,7 +123,7 @@ bool parse(int argc, char** argv, Arguments& arguments) {
     }
     if (!ok) return false;
   }
-  return arguments.seeds > 0 && arguments.jobs > 0;
+  return arguments.seeds > 0 && arguments.jobs > 0 && (arguments.hashes || !arguments.without_text);
 }
 
 /// What some of the seeds gave. Lies in memory that the processes share.
@@ -156,6 +160,7 @@ RunReport runSeed(const Arguments& arguments, uint64_t seed, FrameJudge* judge) 
   options.judge = judge;
   options.interludes = arguments.interludes;
   options.settings = arguments.settings;
+  options.hashes_text = !arguments.without_text;
   if (arguments.print) {
     options.print = [](std::string_view line) { std::printf("%.*s\n", static_cast<int>(line.size()), line.data()); };
   }

@@ -12,7 +12,7 @@
 namespace ramcore::runtime {
 
 /// What all nodes of a simulated cluster trace, in the order in which it happened. Each line goes into the fingerprint
-/// of the run; the last ones are kept for the report of a failed run.
+/// of the run, unless it is left out; the last ones are kept for the report of a failed run.
 class SimTraceLog {
  public:
   /// The scheduler outlives the log.
@@ -22,6 +22,9 @@ class SimTraceLog {
 
   /// Has every line of `level` and above handed to `print` as well. Has no influence on the run.
   void printTo(std::function<void(std::string_view line)> print, TraceLevel level);
+  /// From now on the fingerprint is that of events and messages alone: builds whose lines have other words, and which
+  /// do the same, have the same one.
+  void leaveOutOfFingerprint() { is_in_fingerprint_ = false; }
   /// "12.000345678 server3 info text" is added, the number being simulated seconds.
   void write(std::string_view node, TraceLevel level, std::string_view text);
 
@@ -31,6 +34,7 @@ class SimTraceLog {
  private:
   SimScheduler& scheduler_;
   size_t lines_max_;
+  bool is_in_fingerprint_ = true;
   std::deque<std::string> lines_;
   uint64_t line_count_ = 0;
   std::function<void(std::string_view)> print_;

@@ -77,6 +77,7 @@ class Scenario {
         moments_(cluster_.scheduler.stream("moments")),
         durable_check_(cluster_, tables_, history_, cluster_.scheduler.stream("durable check")) {
     durable_check_.setJudge(options.judge, options.seed);
+    if (!options.hashes_text) cluster_.trace.leaveOutOfFingerprint();
     cluster_.trace.printTo([this](std::string_view line) { noteLine(line); },
                            options.print ? TraceLevel::Debug : TraceLevel::Info);
   }

@@ -44,6 +44,8 @@ struct RunOptions {
   FrameJudge* judge = nullptr;
   /// Dispatches run in the middle of jobs of workers. Needs a build with RAMCORE_MUTATIONS.
   bool interludes = false;
+  /// Whether the fingerprint covers the words of trace lines.
+  bool hashes_text = true;
   /// Called with each trace line; has no influence on the run.
   std::function<void(std::string_view line)> print;
 };

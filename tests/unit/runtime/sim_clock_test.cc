@@ -72,6 +72,20 @@ TEST(SimTrace, LinesCarryTimeAndNodeAndChangeTheHash) {
   EXPECT_EQ(printed.size(), 2u);
 }
 
+TEST(SimTrace, LinesThatAreLeftOutDoNotChangeTheHash) {
+  SimScheduler scheduler(7);
+  SimTraceLog log(scheduler);
+  SimNode node(scheduler, log, "server1", {});
+  log.leaveOutOfFingerprint();
+  const uint64_t before = scheduler.traceHash();
+  node.trace().info("one");
+  EXPECT_EQ(scheduler.traceHash(), before);
+  EXPECT_EQ(log.lines().back(), "0.000000000 server1 info one");
+  scheduler.call(1, [] {});
+  scheduler.runUntilIdle(10);
+  EXPECT_NE(scheduler.traceHash(), before);
+}
+
 TEST(SimNode, RestartedProcessDrawsAnew) {
   SimScheduler scheduler(8);
   SimTraceLog log(scheduler);
