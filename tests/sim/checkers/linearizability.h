@@ -10,9 +10,9 @@
 namespace ramcore::sim {
 
 struct LinearizabilityOptions {
-  uint64_t steps_max_per_key = 1'000'000;  ///< beyond it the verdict is GaveUp; normal keys need one step an operation
-  uint32_t explained_failures_max = 3;     ///< further failures are listed without an explanation
-  uint32_t operations_shown_max = 24;      ///< in an explanation
+  uint64_t steps_max_per_key = 20'000'000;  ///< beyond it the verdict is GaveUp; normal keys need one step an operation
+  uint32_t explained_failures_max = 3;      ///< further failures are listed without an explanation
+  uint32_t operations_shown_max = 24;       ///< in an explanation
 };
 
 struct KeyFailure {

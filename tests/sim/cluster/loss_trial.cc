@@ -206,13 +206,27 @@ void LossTrial::judgeRead(HistoryKey key, Known& known, const client::PointResul
   known.version_max = std::max(known.version_max, result.version);
 }
 
+// Many of the keys were absent, so what is written to all of them may be more than the memory holds.
+runtime::Task<void> LossTrial::removeAll() {
+  for (const auto& [key, known] : known_) {
+    const std::string bytes = keyBytes(key);
+    const client::PointResult removed = co_await admin_.core().remove(tableOf(key), asBytes(bytes), {}, soon());
+    if (removed.status == Status::Shutdown) co_return;
+    if (!isSettledRead(removed.status)) fail(key, "cannot be removed");
+  }
+}
+
 runtime::Task<void> LossTrial::writeAll() {
   uint64_t number = ~uint64_t{0} / 2;
   for (auto& [key, known] : known_) {
     const std::string bytes = keyBytes(key);
     const std::string value = uniqueValueBytes(++number, 100);
-    const client::PointResult written =
+    client::PointResult written =
         co_await admin_.core().write(tableOf(key), asBytes(bytes), asBytes(value), {}, soon());
+    if (written.status == Status::NoSpace) {
+      co_await removeAll();
+      written = co_await admin_.core().write(tableOf(key), asBytes(bytes), asBytes(value), {}, soon());
+    }
     if (written.status == Status::Shutdown) co_return;
     if (written.status != Status::Ok) {
       fail(key, "cannot be written");

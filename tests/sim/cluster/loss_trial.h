@@ -60,6 +60,7 @@ class LossTrial {
   runtime::Task<void> acceptUntilRecovered();
   runtime::Task<void> readAll();
   runtime::Task<void> writeAll();
+  runtime::Task<void> removeAll();
   void judgeRead(HistoryKey key, Known& known, const client::PointResult& result);
   bool wasWritten(const Known& known, const ObservedValue& value) const;
   void fail(HistoryKey key, const std::string& what);

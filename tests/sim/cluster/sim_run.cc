@@ -1,5 +1,6 @@
 #include "sim/cluster/sim_run.h"
 
+#include <algorithm>
 #include <optional>
 #include <span>
 
@@ -284,17 +285,18 @@ class Scenario {
   /// coordinator says, or a server. Most runs are over before.
   void addServerLater() {
     const int64_t patience_ns = (variation_.tight_storage ? 100 : 300) * runtime::kNanosPerSecond;
-    constexpr size_t kServersMax = 8;
-    constexpr size_t kServersMaxAsSaid = 12;
-    cluster_.scheduler.call(cluster_.scheduler.nowNs() + patience_ns, [this] {
-      if (is_over_ || cluster_.servers.size() >= kServersMaxAsSaid) return;
+    // Servers that are told to keep three copies where one was planned need so many times the storage.
+    const size_t servers_max = settings_.changes_options != 0 ? 3 * settings_.servers : 8;
+    const size_t servers_max_as_said = std::max<size_t>(servers_max, 12);
+    cluster_.scheduler.call(cluster_.scheduler.nowNs() + patience_ns, [this, servers_max, servers_max_as_said] {
+      if (is_over_ || cluster_.servers.size() >= servers_max_as_said) return;
       const bool is_there = cluster_.coordinator != nullptr && cluster_.coordinator->coordinator().isServing();
       const coordinator::Coordinator::Counts counts =
           is_there ? cluster_.coordinator->coordinator().counts() : coordinator::Coordinator::Counts();
-      for (uint32_t i = 0; i < counts.missing_servers && cluster_.servers.size() < kServersMaxAsSaid; ++i) {
+      for (uint32_t i = 0; i < counts.missing_servers && cluster_.servers.size() < servers_max_as_said; ++i) {
         cluster_.addServer(counts.missing_storage_bytes);
       }
-      if (counts.missing_servers == 0 && cluster_.servers.size() < kServersMax) cluster_.addServer();
+      if (counts.missing_servers == 0 && cluster_.servers.size() < servers_max) cluster_.addServer();
       addServerLater();
     });
   }
