@@ -335,6 +335,7 @@ void Connection::reopenLater(Status reason) {
   // Where that cannot be, it is the process that has gone.
   const bool is_doubtful = was_used_ && !has_answered_ && transport::mayOpenAndNotWork(address_.locators[locator_]);
   if (reason == Status::SessionLost && is_doubtful && doubts_.size() > 1) avoidLocator();
+  is_doubted_ = true;
   // The calls that were in flight have been completed by the endpoint. What still waits was never sent: try again.
   state_ = State::Waiting;
   caller_.dispatch_.arm(retry_timer_, caller_.dispatch_.clock().nowNs() + kBackoffNsMin);
@@ -346,6 +347,7 @@ void Connection::noteAnswer(uint32_t begun_look) {
   has_answered_ = true;
   silent_looks_ = 0;
   leaves_session_ = false;
+  is_doubted_ = false;
   times_.note(caller_.looks_ - begun_look);
 }
 
@@ -392,7 +394,8 @@ bool Connection::markHopeless(OutgoingCall* first, uint32_t looks_max) const {
   for (OutgoingCall* call = first; call != nullptr; call = call->next_) {
     const CallSettings& settings = call->settings;
     if (settings.is_hopeless == nullptr) continue;
-    if (!settings.is_doubted && caller_.looks_ - call->begun_look_ < looks_max) continue;
+    // Whoever waited for the session that was lost has had the patience, and does not begin anew.
+    if (!settings.is_doubted && !is_doubted_ && caller_.looks_ - call->begun_look_ < looks_max) continue;
     call->ends_now_ = settings.is_hopeless(settings.context);
     any |= call->ends_now_;
   }

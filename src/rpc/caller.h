@@ -167,6 +167,7 @@ class Connection {
   bool has_abandoned_ = false;       // calls of this session whose slots come free without a word
   bool is_watched_ = false;          // in Caller::watched_
   uint32_t silent_looks_ = 0;        // while calls waited for session_, since it last answered one
+  bool is_doubted_ = false;          // a session was lost, and no call has been answered since
   bool leaves_session_ = false;      // at the next look
   int64_t connecting_since_ns_ = 0;  // of the present round through the locators
   OutgoingCall* first_sent_ = nullptr;

@@ -118,6 +118,34 @@ TEST_F(SilenceTest, OfADoubtfulPeerItIsAskedAtOnce) {
   EXPECT_LT(clientNow() - begun_ns, 25 * kNanosPerMilli);
 }
 
+// Whoever waited for the session that was lost waits no second time for as long as that.
+TEST_F(SilenceTest, AfterALostSessionItIsAskedAtOnceUntilSomethingIsAnswered) {
+  NotedCall lost;
+  startCall(lost, Opcode::Scan);
+  ASSERT_TRUE(await(lost));
+  ASSERT_EQ(lost.status, Status::SessionLost);
+  Asked asked;
+  NotedCall again;
+  again.settings.is_hopeless = &Asked::ask;
+  again.settings.context = &asked;
+  startCall(again, Opcode::Scan);
+  runFor(45 * kNanosPerMilli);
+  EXPECT_GE(asked.count, 3);
+  NotedCall answered;
+  startCall(answered, Opcode::Read);
+  ASSERT_TRUE(await(answered));
+  Asked later;
+  NotedCall calm;
+  calm.settings.is_hopeless = &Asked::ask;
+  calm.settings.context = &later;
+  startCall(calm, Opcode::Scan);
+  runFor(45 * kNanosPerMilli);
+  EXPECT_EQ(later.count, 0) << "it is there, and may take its time";
+  server->onDispatch([&] { echo.answerKept(); });
+  ASSERT_TRUE(await(again));
+  ASSERT_TRUE(await(calm));
+}
+
 // All slots belong to calls that nobody answers, or waits for. What comes later is not their hostage.
 TEST_F(SilenceTest, ASilentSessionIsReplaced) {
   std::deque<NotedCall> lost(kSilentServerSlots);
