@@ -317,6 +317,16 @@ bool DurableCheck::mayWaitFor(ServerId dead, size_t absent) {
   });
 }
 
+bool DurableCheck::isWholeWithout(ServerId server, size_t absent) {
+  const std::map<ServerId, Owner> all = owners();
+  const auto owner = all.find(server);
+  if (owner == all.end()) return true;  // no tablet depends on it
+  readDisks(all);
+  const uint32_t others = ((1U << disks_.size()) - 1) & ~(1U << absent);
+  return coordinator::surveyLog(owner->second.server.floor, answers(server, others), {.nobody_is_away = false})
+      .isComplete();
+}
+
 void DurableCheck::judge(Owner& owner) {
   for (size_t place = 0; place < facts_.size(); ++place) {
     if (isOwned(owner, facts_[place])) owner.keys.push_back(place);

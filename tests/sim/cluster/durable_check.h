@@ -57,6 +57,9 @@ class DurableCheck {
   /// are there, and the end only on machines that have lost their power since the process of that server began. So the
   /// absent one may have more. Between two events.
   bool mayWaitFor(ServerId dead, size_t absent);
+  /// Whether the disks of the machines but `absent` have the whole log of `server`, as a recovery would find it now.
+  /// Between two events.
+  bool isWholeWithout(ServerId server, size_t absent);
 
   /// Moments looked at, logs found complete and judged, and of those the ones from a part of the machines.
   uint64_t momentCount() const { return moments_; }

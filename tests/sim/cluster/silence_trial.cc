@@ -103,14 +103,17 @@ void SilenceTrial::silence() {
   if (random_.below(2) == 0) killAnother();
 }
 
-// What its log had on the silent one is with others, too.
+// One whose log is whole without the silent one: where a single replica is enough for an answer, the only one of a log
+// that has just begun may be there, and then everybody waits for it, as promised.
 void SilenceTrial::killAnother() {
   const size_t first = random_.below(cluster_.servers.size());
   const auto back_ns = static_cast<int64_t>(random_.between(20 * kMilli, 3 * kSecond));
   for (size_t i = 0; i < cluster_.servers.size(); ++i) {
     const size_t other = (first + i) % cluster_.servers.size();
     if (other == victim_ || cluster_.isDown(other) || !cluster_.servers[other]->isServing()) continue;
-    killed_ = cluster_.servers[other]->master().id();
+    const ServerId id = cluster_.servers[other]->master().id();
+    if (!disks_.isWholeWithout(id, victim_)) continue;
+    killed_ = id;
     cluster_.killServer(other, false);
     // The trial may be over by then, and with it the run: while the servers are unwound time goes on.
     cluster_.scheduler.call(now() + back_ns, [this, other, trial = std::weak_ptr(alive_)] {
