@@ -103,16 +103,18 @@ void SilenceTrial::silence() {
   if (random_.below(2) == 0) killAnother();
 }
 
-// One whose log is whole without the silent one: where a single replica is enough for an answer, the only one of a log
-// that has just begun may be there, and then everybody waits for it, as promised.
+// What its log had on the silent one is with others, too, unless a single replica is enough for it: then the only one
+// of what it wrote last may be there, everybody would wait for that, as promised, and another server is looked for.
 void SilenceTrial::killAnother() {
   const size_t first = random_.below(cluster_.servers.size());
   const auto back_ns = static_cast<int64_t>(random_.between(20 * kMilli, 3 * kSecond));
   for (size_t i = 0; i < cluster_.servers.size(); ++i) {
     const size_t other = (first + i) % cluster_.servers.size();
     if (other == victim_ || cluster_.isDown(other) || !cluster_.servers[other]->isServing()) continue;
-    const ServerId id = cluster_.servers[other]->master().id();
-    if (!disks_.isWholeWithout(id, victim_)) continue;
+    const master::Master& master = cluster_.servers[other]->master();
+    const ServerId id = master.id();
+    const bool is_one_enough = master.replicas() == nullptr || master.replicas()->counts().demanded < 2;
+    if (is_one_enough && !disks_.isWholeWithout(id, victim_)) continue;
     killed_ = id;
     cluster_.killServer(other, false);
     // The trial may be over by then, and with it the run: while the servers are unwound time goes on.

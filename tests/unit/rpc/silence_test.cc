@@ -37,6 +37,16 @@ TEST(AnswerTimes, OneLongCallIsNotUsual) {
   EXPECT_EQ(times.patienceLooks(), 6u) << "and forgotten";
 }
 
+struct Asked {
+  int count = 0;
+  bool says = false;
+  static bool ask(void* asked) {
+    auto& self = *static_cast<Asked*>(asked);
+    ++self.count;
+    return self.says;
+  }
+};
+
 class SilenceTest : public RpcTest {
  protected:
   SilenceTest() : RpcTest(kSilentServerSlots) {
@@ -53,6 +63,12 @@ class SilenceTest : public RpcTest {
     call.request = request(*client, opcode, address.id, "text");
     start(*client, call, address);
   }
+  /// A call that goes on only while `asked` does not say that it is hopeless.
+  void startAsking(NotedCall& call, Opcode opcode, Asked& asked) {
+    call.settings.is_hopeless = &Asked::ask;
+    call.settings.context = &asked;
+    startCall(call, opcode);
+  }
   int64_t clientNow() { return client->node.clock().nowNs(); }
 
   EchoService echo;
@@ -61,22 +77,10 @@ class SilenceTest : public RpcTest {
   PeerAddress address;
 };
 
-struct Asked {
-  int count = 0;
-  bool says = false;
-  static bool ask(void* asked) {
-    auto& self = *static_cast<Asked*>(asked);
-    ++self.count;
-    return self.says;
-  }
-};
-
 TEST_F(SilenceTest, AHopelessCallEndsAndItsAnswerIsIgnored) {
   Asked asked;
   NotedCall call;
-  call.settings.is_hopeless = &Asked::ask;
-  call.settings.context = &asked;
-  startCall(call, Opcode::Scan);
+  startAsking(call, Opcode::Scan, asked);
   ASSERT_TRUE(runUntil([&] { return !echo.kept.empty(); }));
   runFor(45 * kNanosPerMilli);
   EXPECT_EQ(asked.count, 0) << "not within 50 ms";
@@ -98,9 +102,7 @@ TEST_F(SilenceTest, ACallThatWasNeverSentIsHopelessToo) {
   network.isolate("server");
   Asked asked{.says = true};
   NotedCall call;
-  call.settings.is_hopeless = &Asked::ask;
-  call.settings.context = &asked;
-  startCall(call, Opcode::Read);
+  startAsking(call, Opcode::Read, asked);
   ASSERT_TRUE(await(call));
   EXPECT_EQ(call.status, Status::RetryLater);
   EXPECT_FALSE(call.was_sent);
@@ -109,11 +111,9 @@ TEST_F(SilenceTest, ACallThatWasNeverSentIsHopelessToo) {
 TEST_F(SilenceTest, OfADoubtfulPeerItIsAskedAtOnce) {
   Asked asked{.says = true};
   NotedCall call;
-  call.settings.is_hopeless = &Asked::ask;
-  call.settings.context = &asked;
   call.settings.is_doubted = true;
   const int64_t begun_ns = clientNow();
-  startCall(call, Opcode::Scan);
+  startAsking(call, Opcode::Scan, asked);
   ASSERT_TRUE(await(call));
   EXPECT_LT(clientNow() - begun_ns, 25 * kNanosPerMilli);
 }
@@ -126,9 +126,7 @@ TEST_F(SilenceTest, AfterALostSessionItIsAskedAtOnceUntilSomethingIsAnswered) {
   ASSERT_EQ(lost.status, Status::SessionLost);
   Asked asked;
   NotedCall again;
-  again.settings.is_hopeless = &Asked::ask;
-  again.settings.context = &asked;
-  startCall(again, Opcode::Scan);
+  startAsking(again, Opcode::Scan, asked);
   runFor(45 * kNanosPerMilli);
   EXPECT_GE(asked.count, 3);
   NotedCall answered;
@@ -136,9 +134,7 @@ TEST_F(SilenceTest, AfterALostSessionItIsAskedAtOnceUntilSomethingIsAnswered) {
   ASSERT_TRUE(await(answered));
   Asked later;
   NotedCall calm;
-  calm.settings.is_hopeless = &Asked::ask;
-  calm.settings.context = &later;
-  startCall(calm, Opcode::Scan);
+  startAsking(calm, Opcode::Scan, later);
   runFor(45 * kNanosPerMilli);
   EXPECT_EQ(later.count, 0) << "it is there, and may take its time";
   server->onDispatch([&] { echo.answerKept(); });
