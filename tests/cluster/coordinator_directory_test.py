@@ -58,9 +58,19 @@ class WithACluster(unittest.TestCase):
             latest.append(max(records, key=lambda record: record[3])[6])
         return latest
 
+    def latest_change(self):
+        """The latest change that the coordinator has made."""
+        path = self.cluster.path("latest")
+        done = run([tool("ramcore-coordinator"), "--storage", self.cluster.path("coordinator"), "--export", path])
+        os.unlink(path)
+        return int(re.search(r"up to change ([0-9]+)", done.stdout).group(1))
+
     def wait_heard(self):
-        """Until each server keeps a change that the exported state does not have."""
-        wait_for(self.heard_changes, lambda latest: min(latest) > self.exported_change)
+        """Until each server keeps the latest change, and the exported state does not have it. A command makes several
+        changes, and a server that renews its lease between two of them knows only the first: the coordinator would then
+        learn of the others one after the other, and an operator would have to accept each number."""
+        wait_for(lambda: (self.heard_changes(), self.latest_change()),
+                 lambda now: min(now[0]) == now[1] > self.exported_change)
 
     def expect_same_servers(self, before):
         """All serve again, under the ids that they had, and nothing was recovered."""
