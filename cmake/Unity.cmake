@@ -6,7 +6,7 @@
 #
 # These are compiled alone, because they use the names of their neighbours for something else.
 set(RAMCORE_ALONE
-  tests/unit/backup/backup_service_test.cc tests/unit/coordinator/log_salvage_test.cc)
+  tests/unit/backup/backup_service_test.cc tests/unit/coordinator/survey/log_salvage_test.cc)
 
 function(ramcore_sources_together list target)
   if(NOT RAMCORE_UNITY)

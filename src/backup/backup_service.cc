@@ -5,8 +5,8 @@
 #include "backup/replica_page.h"
 #include "base/check.h"
 #include "base/mutation.h"
-#include "log/entry_writer.h"
-#include "log/log_reader.h"
+#include "log/format/entry_writer.h"
+#include "log/format/log_reader.h"
 #include "rpc/control_call.h"
 
 namespace ramcore::backup {

@@ -8,7 +8,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "log/certificate.h"
+#include "log/format/certificate.h"
 #include "runtime/storage.h"
 
 /// The bytes of the file that holds all replicas of one server. See docs/formats.md. A change here is a change of

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "base/check.h"
-#include "log/log_reader.h"
+#include "log/format/log_reader.h"
 
 namespace ramcore::backup {
 namespace {

@@ -11,7 +11,7 @@
 #include "backup/frame_file.h"
 #include "base/bytes.h"
 #include "base/result.h"
-#include "log/entry_view.h"
+#include "log/format/entry_view.h"
 
 /// Looks at a frame file without changing it, and says what is wrong with it. For people who have the file and no
 /// server: FrameFile makes, heals and removes. Everything in the file is hostile.

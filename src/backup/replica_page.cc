@@ -6,7 +6,7 @@
 
 #include "base/hash.h"
 #include "base/mutation.h"
-#include "log/log_reader.h"
+#include "log/format/log_reader.h"
 
 namespace ramcore::backup {
 namespace {

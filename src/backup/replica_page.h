@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "log/entry_view.h"
+#include "log/format/entry_view.h"
 #include "wire/replica_messages.h"
 
 namespace ramcore::backup {

@@ -5,7 +5,7 @@
 #include "runtime/real/secret_file.h"
 #include "runtime/real/system_clock.h"
 #include "runtime/real/thread_executor.h"
-#include "transport/cluster_name.h"
+#include "transport/session/cluster_name.h"
 
 namespace ramcore {
 

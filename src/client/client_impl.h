@@ -13,7 +13,7 @@
 #include "ramcore/client.h"
 #include "runtime/fork_mark.h"
 #include "runtime/random.h"
-#include "transport/registry.h"
+#include "transport/registry/registry.h"
 
 namespace ramcore {
 

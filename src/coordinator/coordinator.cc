@@ -1,8 +1,8 @@
 #include "coordinator/coordinator.h"
 
 #include "base/check.h"
+#include "coordinator/calls/rpc_master_calls.h"
 #include "coordinator/coordinator_service.h"
-#include "coordinator/rpc_master_calls.h"
 
 namespace ramcore::coordinator {
 

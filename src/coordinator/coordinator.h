@@ -5,9 +5,9 @@
 
 #include "base/change_ref.h"
 #include "base/trace.h"
-#include "coordinator/client_leases.h"
-#include "coordinator/membership.h"
-#include "coordinator/state_store.h"
+#include "coordinator/members/client_leases.h"
+#include "coordinator/members/membership.h"
+#include "coordinator/state/state_store.h"
 #include "rpc/caller.h"
 #include "rpc/dispatch.h"
 

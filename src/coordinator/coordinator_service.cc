@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/mutation.h"
-#include "coordinator/control_records.h"
+#include "coordinator/calls/control_records.h"
 #include "rpc/control_call.h"
 #include "rpc/session_report.h"
 

@@ -2,12 +2,12 @@
 
 #include <functional>
 
-#include "coordinator/change_history.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/migration_manager.h"
-#include "coordinator/recovery_manager.h"
-#include "coordinator/split_manager.h"
-#include "coordinator/table_manager.h"
+#include "coordinator/recovery/recovery_manager.h"
+#include "coordinator/state/change_history.h"
+#include "coordinator/tablets/migration_manager.h"
+#include "coordinator/tablets/split_manager.h"
+#include "coordinator/tablets/table_manager.h"
 #include "rpc/service_table.h"
 
 namespace ramcore::coordinator {

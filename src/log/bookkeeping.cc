@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "log/segment.h"
-#include "log/tombstone_counts.h"
+#include "log/memory/segment.h"
+#include "log/memory/tombstone_counts.h"
 
 namespace ramcore::log {
 

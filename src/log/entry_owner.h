@@ -1,7 +1,7 @@
 #pragma once
 
-#include "log/entry_ref.h"
-#include "log/entry_view.h"
+#include "log/format/entry_ref.h"
+#include "log/format/entry_view.h"
 
 namespace ramcore::log {
 

@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "log/commit_ring.h"
-#include "log/digest_members.h"
 #include "log/durable_waiters.h"
 #include "log/entry_owner.h"
-#include "log/entry_writer.h"
-#include "log/integrity.h"
-#include "log/log_config.h"
-#include "log/log_stats.h"
+#include "log/format/digest_members.h"
+#include "log/format/entry_writer.h"
+#include "log/integrity/integrity.h"
+#include "log/memory/log_config.h"
+#include "log/memory/log_stats.h"
+#include "log/memory/segment_pool.h"
 #include "log/replicator.h"
-#include "log/segment_pool.h"
 #include "runtime/epoch.h"
 #include "runtime/pins.h"
 

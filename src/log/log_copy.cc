@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/check.h"
-#include "log/entry_writer.h"
+#include "log/format/entry_writer.h"
 #include "log/log.h"
 
 namespace ramcore::log {

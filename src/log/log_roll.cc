@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/mutation.h"
-#include "log/freed_marking.h"
+#include "log/integrity/freed_marking.h"
 #include "log/log.h"
 
 namespace ramcore::log {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "log/segment.h"
+#include "log/memory/segment.h"
 
 namespace ramcore::log {
 

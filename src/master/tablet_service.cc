@@ -2,10 +2,10 @@
 
 #include "base/check.h"
 #include "base/mutation.h"
-#include "master/durability.h"
 #include "rpc/control_call.h"
 #include "rpc/session_report.h"
 #include "runtime/await.h"
+#include "store/durability.h"
 
 namespace ramcore::master {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "transport/open_failure.h"
+#include "transport/session/open_failure.h"
 
 namespace ramcore::rpc {
 namespace {

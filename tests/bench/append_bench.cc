@@ -31,7 +31,7 @@
 #include "bench/support/report.h"
 #include "bench/support/workload.h"
 #include "log/log.h"
-#include "log/log_memory.h"
+#include "log/memory/log_memory.h"
 #include "runtime/sim/sim_epoch.h"
 
 namespace ramcore::bench {

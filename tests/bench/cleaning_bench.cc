@@ -31,9 +31,9 @@
 #include "bench/support/machine.h"
 #include "bench/support/workload.h"
 #include "bench/support/zipfian.h"
-#include "log/cleaner.h"
-#include "master/maintenance.h"
+#include "log/cleaning/cleaner.h"
 #include "runtime/real/system_clock.h"
+#include "store/maintenance.h"
 
 namespace ramcore::bench {
 namespace {

@@ -25,7 +25,7 @@
 #include "bench/support/bare_probe.h"
 #include "bench/support/flags.h"
 #include "bench/support/report.h"
-#include "master/hash_index.h"
+#include "index/hash_index.h"
 #include "runtime/real/urcu_epoch.h"
 
 namespace ramcore::index {

@@ -25,7 +25,7 @@
 #include "bench/support/flags.h"
 #include "bench/support/machine.h"
 #include "bench/support/report.h"
-#include "master/index_memory.h"
+#include "index/index_memory.h"
 
 namespace ramcore::bench {
 namespace {

@@ -17,7 +17,7 @@
 #include "bench/support/peer_server.h"
 #include "bench/support/report.h"
 #include "bench/support/segment_image.h"
-#include "log/log_reader.h"
+#include "log/format/log_reader.h"
 
 namespace ramcore::bench {
 namespace {

@@ -16,9 +16,9 @@
 #include "bench/support/local_store.h"
 #include "bench/support/report.h"
 #include "bench/support/segment_image.h"
-#include "log/log_reader.h"
+#include "log/format/log_reader.h"
 #include "log/side_log.h"
-#include "master/dead_versions.h"
+#include "store/dead_versions.h"
 
 namespace ramcore::bench {
 namespace {

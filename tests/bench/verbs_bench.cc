@@ -16,7 +16,7 @@
 #include "bench/support/flags.h"
 #include "bench/support/statistics.h"
 #include "runtime/real/system_clock.h"
-#include "transport/epoll_sleeper.h"
+#include "transport/os/epoll_sleeper.h"
 #include "transport/verbs/verbs_transport.h"
 
 namespace ramcore::transport::verbs {

@@ -9,7 +9,7 @@
 
 #include "backup/backup.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/sqlite_state_store.h"
+#include "coordinator/state/sqlite_state_store.h"
 #include "master/master.h"
 #include "ramcore/client.h"
 #include "runtime/real/file_storage.h"

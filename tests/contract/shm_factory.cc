@@ -4,7 +4,7 @@
 
 #include "contract/transport_suite.h"
 #include "runtime/real/system_clock.h"
-#include "transport/epoll_sleeper.h"
+#include "transport/os/epoll_sleeper.h"
 #include "transport/shm/shm_transport.h"
 
 namespace ramcore::transport::contract {

@@ -6,7 +6,7 @@
 #include "dpdk/memif_world.h"
 #include "runtime/real/system_clock.h"
 #include "transport/dpdk/dpdk_transport.h"
-#include "transport/epoll_sleeper.h"
+#include "transport/os/epoll_sleeper.h"
 
 namespace ramcore::transport::contract {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/crc32c.h"
 #include "fuzz/planted.h"
-#include "log/certificate.h"
+#include "log/format/certificate.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "fuzz/planted.h"
-#include "log/entry_view.h"
+#include "log/format/entry_view.h"
 #include "sim/cluster/master_world.h"
 
 namespace ramcore::fuzz {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "fuzz/planted.h"
-#include "transport/gather_calibration.h"
+#include "transport/gather/gather_calibration.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using ramcore::transport::GatherCalibration;

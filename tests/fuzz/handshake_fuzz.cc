@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "fuzz/planted.h"
-#include "transport/handshake.h"
+#include "transport/session/handshake.h"
 #include "wire/frame.h"
 
 namespace ramcore::transport {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fuzz/planted.h"
-#include "log/log_reader.h"
+#include "log/format/log_reader.h"
 
 namespace {
 

@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "fuzz/planted.h"
+#include "transport/memory/tx_pool.h"
 #include "transport/shm/frame_reader.h"
 #include "transport/shm/frame_writer.h"
-#include "transport/tx_pool.h"
 
 namespace ramcore::transport::shm {
 namespace {

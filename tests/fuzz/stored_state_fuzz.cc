@@ -7,7 +7,7 @@
 
 #include <cstdlib>
 
-#include "coordinator/stored_state.h"
+#include "coordinator/state/stored_state.h"
 #include "fuzz/coordinator_world.h"
 #include "fuzz/planted.h"
 

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "log/entry_writer.h"
+#include "log/format/entry_writer.h"
 #include "sim/master_fixture.h"
 
 namespace ramcore::sim::raw {

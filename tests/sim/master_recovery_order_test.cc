@@ -2,7 +2,7 @@
 /// longer than necessary is kept of what tombstones said. Segments are replayed newest first.
 #include <gtest/gtest.h>
 
-#include "log/entry_writer.h"
+#include "log/format/entry_writer.h"
 #include "sim/recovery_fixture.h"
 
 namespace ramcore::sim::raw {

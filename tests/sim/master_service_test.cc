@@ -5,8 +5,8 @@
 
 #include <map>
 
-#include "master/range_slice.h"
 #include "sim/master_fixture.h"
+#include "store/range_slice.h"
 
 namespace ramcore::sim::raw {
 namespace {

@@ -1,6 +1,6 @@
 /// Damage in a master's memory without replicas: what clients are told.
 
-#include "log/memory_scrubber.h"
+#include "log/cleaning/memory_scrubber.h"
 #include "sim/master_fixture.h"
 
 namespace ramcore::sim::raw {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "backup/frame_inspection.h"
-#include "log/memory_scrubber.h"
+#include "log/cleaning/memory_scrubber.h"
 #include "sim/checkers/linearizability.h"
 #include "sim/cluster/replica_check.h"
 #include "sim/cluster/sim_cluster.h"

@@ -6,11 +6,11 @@
 #include <cstdlib>
 #include <map>
 
-#include "log/cleaner.h"
-#include "log/log_reader.h"
-#include "master/object_store.h"
+#include "log/cleaning/cleaner.h"
+#include "log/format/log_reader.h"
 #include "runtime/random.h"
 #include "runtime/sim/sim_epoch.h"
+#include "store/object_store.h"
 
 namespace ramcore::master {
 namespace {

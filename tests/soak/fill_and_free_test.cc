@@ -11,13 +11,13 @@
 #include <optional>
 #include <vector>
 
-#include "master/threads.h"
 #include "runtime/sim/sim_epoch.h"
 #include "runtime/sim/sim_executor.h"
 #include "soak/support/environment.h"
 #include "soak/support/log_rebuild.h"
 #include "soak/support/soak_model.h"
 #include "soak/support/soak_store.h"
+#include "store/threads.h"
 
 namespace ramcore::soak {
 namespace {

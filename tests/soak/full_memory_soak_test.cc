@@ -16,7 +16,6 @@
 #include <optional>
 #include <thread>
 
-#include "master/threads.h"
 #include "runtime/real/system_clock.h"
 #include "runtime/real/thread_executor.h"
 #include "runtime/real/urcu_epoch.h"
@@ -24,6 +23,7 @@
 #include "soak/support/log_rebuild.h"
 #include "soak/support/soak_model.h"
 #include "soak/support/soak_store.h"
+#include "store/threads.h"
 
 namespace ramcore::soak {
 namespace {

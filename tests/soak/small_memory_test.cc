@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "master/threads.h"
 #include "runtime/sim/sim_epoch.h"
 #include "runtime/sim/sim_executor.h"
 #include "soak/support/soak_store.h"
+#include "store/threads.h"
 
 namespace ramcore::soak {
 namespace {

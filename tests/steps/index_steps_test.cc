@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "base/mutation.h"
-#include "master/hash_index.h"
+#include "index/hash_index.h"
 #include "runtime/sim/sim_epoch.h"
 #include "steps/interleavings.h"
-#include "unit/master/index_fixture.h"
+#include "unit/index/index_fixture.h"
 
 namespace ramcore::index {
 namespace {

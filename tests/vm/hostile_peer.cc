@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "transport/stream_io.h"
+#include "transport/os/stream_io.h"
 #include "transport/verbs/decoding.h"
 #include "transport/verbs/receive_buffers.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/real/system_clock.h"
-#include "transport/handshake.h"
+#include "transport/session/handshake.h"
 #include "transport/verbs/greeting.h"
 #include "transport/verbs/side_socket.h"
 

@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "base/id_text.h"
-#include "coordinator/sqlite_state_store.h"
+#include "coordinator/state/sqlite_state_store.h"
 #include "tools/support/metrics_server.h"
 #include "tools/support/process.h"
 #include "tools/support/standard_output.h"

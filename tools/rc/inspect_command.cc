@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/id_text.h"
-#include "log/log_reader.h"
+#include "log/format/log_reader.h"
 #include "tools/rc/commands.h"
 #include "tools/rc/frame_file_reader.h"
 #include "tools/support/display.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "log/log_config.h"
+#include "log/memory/log_config.h"
 #include "tools/support/display.h"
 
 namespace ramcore::rc {

@@ -5,7 +5,7 @@
 
 #include "base/id_text.h"
 #include "client/client_impl.h"
-#include "log/segment_format.h"
+#include "log/format/segment_format.h"
 #include "tools/rc/cluster_health.h"
 #include "tools/rc/commands.h"
 #include "tools/support/display.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "coordinator/table_manager.h"
+#include "coordinator/tablets/table_manager.h"
 #include "tools/rc/commands.h"
 
 namespace ramcore::rc {

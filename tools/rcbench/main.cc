@@ -11,7 +11,7 @@
 #include <functional>
 #include <memory>
 
-#include "coordinator/table_manager.h"
+#include "coordinator/tablets/table_manager.h"
 #include "runtime/real/system_clock.h"
 #include "tools/rcbench/load_loop.h"
 #include "tools/support/cluster_flags.h"

@@ -9,7 +9,7 @@
 #include "tools/rcnic/analysis/tables.h"
 #include "tools/rcnic/analysis/thresholds.h"
 #include "tools/rcnic/result_files.h"
-#include "transport/gather_calibration.h"
+#include "transport/gather/gather_calibration.h"
 
 namespace ramcore::rcnic {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "backup/backup.h"
-#include "coordinator/table_manager.h"
+#include "coordinator/tablets/table_manager.h"
 #include "master/master.h"
 #include "runtime/real/file_storage.h"
 #include "runtime/real/numa_node.h"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "log/bookkeeping.h"
-#include "log/entry_ref.h"
+#include "log/format/entry_ref.h"
 #include "tools/server/sizing.h"
 #include "tools/support/display.h"
 

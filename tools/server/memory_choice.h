@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/result.h"
-#include "log/log_config.h"
+#include "log/memory/log_config.h"
 #include "runtime/real/memory_limit.h"
 
 namespace ramcore::tools {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "log/log_config.h"
+#include "log/memory/log_config.h"
 
 namespace ramcore::tools {
 

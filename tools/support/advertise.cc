@@ -4,7 +4,7 @@
 #include <string>
 
 #include "tools/support/host_addresses.h"
-#include "transport/advertising.h"
+#include "transport/registry/advertising.h"
 
 namespace ramcore::tools {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include "log/segment_format.h"
+#include "log/format/segment_format.h"
 #include "runtime/real/secret_file.h"
 #include "tools/support/dpdk_flags.h"
 #include "tools/support/rdma_flags.h"
-#include "transport/cluster_name.h"
+#include "transport/session/cluster_name.h"
 #include "wire/handshake_messages.h"
 
 namespace ramcore::tools {

@@ -11,7 +11,7 @@
 #include "rpc/spin_gauge.h"
 #include "runtime/clock.h"
 #include "runtime/random.h"
-#include "transport/registry.h"
+#include "transport/registry/registry.h"
 #include "transport/tcp/asio_sleeper.h"
 #include "transport/transport.h"
 

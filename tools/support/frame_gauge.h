@@ -2,7 +2,7 @@
 
 #include "backup/frame_file.h"
 #include "backup/frame_store.h"
-#include "master/backup_gauge.h"
+#include "master/replication/backup_gauge.h"
 
 namespace ramcore::tools {
 

@@ -14,7 +14,7 @@
 #include <sstream>
 #include <thread>
 
-#include "log/segment_format.h"
+#include "log/format/segment_format.h"
 #include "runtime/real/process_limits.h"
 #include "runtime/real/secret_file.h"
 #include "tools/support/advertise.h"
@@ -22,8 +22,8 @@
 #include "tools/support/listening.h"
 #include "tools/support/rdma_flags.h"
 #include "tools/support/standard_output.h"
-#include "transport/advertising.h"
-#include "transport/cluster_name.h"
+#include "transport/registry/advertising.h"
+#include "transport/session/cluster_name.h"
 #include "wire/handshake_messages.h"
 
 namespace ramcore::tools {

@@ -12,7 +12,7 @@
 #include "runtime/random.h"
 #include "runtime/real/system_clock.h"
 #include "runtime/real/thread_executor.h"
-#include "transport/registry.h"
+#include "transport/registry/registry.h"
 
 namespace CLI {
 class App;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "transport/registry.h"
+#include "transport/registry/registry.h"
 
 namespace CLI {
 class App;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "transport/chunk_copy.h"
+#include "transport/memory/chunk_copy.h"
 #include "wire/frame.h"
 
 namespace ramcore::transport::datagram {

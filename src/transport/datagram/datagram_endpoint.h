@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "transport/client_share.h"
-#include "transport/complaints.h"
 #include "transport/datagram/lent_frames.h"
 #include "transport/datagram/session.h"
-#include "transport/gather_policy.h"
-#include "transport/tx_pool.h"
+#include "transport/gather/gather_policy.h"
+#include "transport/memory/tx_pool.h"
+#include "transport/session/client_share.h"
+#include "transport/session/complaints.h"
 
 namespace ramcore::transport::datagram {
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "transport/chunk_copy.h"
 #include "transport/datagram/datagram_endpoint.h"
-#include "transport/open_failure.h"
+#include "transport/memory/chunk_copy.h"
+#include "transport/session/open_failure.h"
 
 namespace ramcore::transport::datagram {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "base/mutation.h"
-#include "transport/chunk_copy.h"
 #include "transport/datagram/datagram_endpoint.h"
+#include "transport/memory/chunk_copy.h"
 #include "wire/frame.h"
 
 namespace ramcore::transport::datagram {

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "transport/chunk_copy.h"
 #include "transport/datagram/datagram_endpoint.h"
-#include "transport/newcomers.h"
-#include "transport/open_failure.h"
+#include "transport/memory/chunk_copy.h"
+#include "transport/session/newcomers.h"
+#include "transport/session/open_failure.h"
 
 namespace ramcore::transport::datagram {
 namespace {

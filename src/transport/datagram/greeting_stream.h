@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "transport/handshake.h"
+#include "transport/session/handshake.h"
 
 namespace ramcore::transport::datagram {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "transport/rx_block.h"
+#include "transport/memory/rx_block.h"
 #include "wire/datagram_messages.h"
 
 namespace ramcore::transport::datagram {

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "transport/datagram/frame_port.h"
-#include "transport/home_thread.h"
+#include "transport/memory/home_thread.h"
 
 namespace ramcore::transport::datagram {
 

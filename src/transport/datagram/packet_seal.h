@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "transport/datagram/aes_block.h"
 #include "transport/datagram/universal_hash.h"
-#include "transport/handshake.h"
+#include "transport/session/handshake.h"
 #include "wire/datagram_messages.h"
 
 namespace ramcore::transport::datagram {

@@ -3,12 +3,12 @@
 #include <memory>
 #include <vector>
 
-#include "transport/call_slots.h"
 #include "transport/datagram/greeting_stream.h"
 #include "transport/datagram/incoming.h"
 #include "transport/datagram/outgoing.h"
 #include "transport/datagram/packet_seal.h"
 #include "transport/datagram/round_trip.h"
+#include "transport/session/call_slots.h"
 
 namespace ramcore::transport::datagram {
 

@@ -1,6 +1,6 @@
 #include "transport/shm/frame_writer.h"
 
-#include "transport/chunk_copy.h"
+#include "transport/memory/chunk_copy.h"
 
 namespace ramcore::transport::shm {
 namespace {

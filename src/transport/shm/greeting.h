@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "transport/descriptor.h"
-#include "transport/handshake.h"
+#include "transport/os/descriptor.h"
+#include "transport/session/handshake.h"
 #include "transport/shm/shared_memory.h"
 
 namespace ramcore::transport::shm {

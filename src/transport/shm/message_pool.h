@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstddef>
 
-#include "transport/home_thread.h"
+#include "transport/memory/home_thread.h"
 #include "transport/message.h"
 
 namespace ramcore::transport::shm {

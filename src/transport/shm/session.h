@@ -3,10 +3,10 @@
 #include <memory>
 #include <optional>
 
-#include "transport/call_slots.h"
-#include "transport/descriptor.h"
-#include "transport/epoll_sleeper.h"
-#include "transport/progress.h"
+#include "transport/os/descriptor.h"
+#include "transport/os/epoll_sleeper.h"
+#include "transport/session/call_slots.h"
+#include "transport/session/progress.h"
 #include "transport/shm/frame_reader.h"
 #include "transport/shm/frame_writer.h"
 #include "transport/shm/greeting.h"

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/result.h"
-#include "transport/descriptor.h"
+#include "transport/os/descriptor.h"
 #include "transport/shm/ring_layout.h"
 
 namespace ramcore::transport::shm {

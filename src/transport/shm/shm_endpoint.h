@@ -3,13 +3,13 @@
 #include <optional>
 #include <vector>
 
-#include "transport/accept_pause.h"
-#include "transport/client_share.h"
-#include "transport/complaints.h"
+#include "transport/memory/tx_pool.h"
+#include "transport/session/accept_pause.h"
+#include "transport/session/client_share.h"
+#include "transport/session/complaints.h"
 #include "transport/shm/ring_scan.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/shm/unix_socket.h"
-#include "transport/tx_pool.h"
 
 namespace ramcore::transport::shm {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "transport/newcomers.h"
-#include "transport/open_failure.h"
+#include "transport/session/newcomers.h"
+#include "transport/session/open_failure.h"
 #include "transport/shm/shm_endpoint.h"
 
 namespace ramcore::transport::shm {

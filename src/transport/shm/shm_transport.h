@@ -3,7 +3,7 @@
 #include "base/trace.h"
 #include "runtime/clock.h"
 #include "runtime/random.h"
-#include "transport/epoll_sleeper.h"
+#include "transport/os/epoll_sleeper.h"
 #include "transport/transport.h"
 
 namespace ramcore::transport::shm {

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/result.h"
-#include "transport/descriptor.h"
+#include "transport/os/descriptor.h"
 #include "transport/shm/unix_socket.h"
 
 namespace ramcore::transport::shm {

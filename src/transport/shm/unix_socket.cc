@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "base/mutation.h"
-#include "transport/open_failure.h"
+#include "transport/session/open_failure.h"
 
 namespace ramcore::transport::shm {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "transport/accepting.h"
-#include "transport/descriptor.h"
-#include "transport/stream_io.h"
+#include "transport/os/descriptor.h"
+#include "transport/os/stream_io.h"
+#include "transport/session/accepting.h"
 
 namespace ramcore::transport::shm {
 
@@ -51,8 +51,8 @@ bool isSameUser(const ucred& peer, uid_t user);
 /// Reads the peer's credentials and applies isSameUser to them and the own effective user.
 bool peerIsSameUser(int fd, std::string& description);
 
-/// As receiveSome (transport/stream_io.h), and takes one descriptor if it comes with the bytes; more than one counts as
-/// the end of the stream.
+/// As receiveSome (transport/os/stream_io.h), and takes one descriptor if it comes with the bytes; more than one counts
+/// as the end of the stream.
 StreamLook receiveWithDescriptor(int fd, MutableByteSpan into, size_t& received_bytes, Descriptor& descriptor);
 /// Sends `bytes` (a few) and a descriptor; false if the stream is broken or has no room for them.
 [[nodiscard]] bool sendWithDescriptor(int fd, ByteSpan bytes, int descriptor);

@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "base/mutation.h"
-#include "transport/chunk_copy.h"
-#include "transport/open_failure.h"
+#include "transport/memory/chunk_copy.h"
+#include "transport/session/open_failure.h"
 #include "wire/frame.h"
 
 namespace ramcore::transport {

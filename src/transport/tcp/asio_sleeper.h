@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "transport/epoll_sleeper.h"
+#include "transport/os/epoll_sleeper.h"
 
 namespace boost::asio {
 class io_context;

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "transport/frame_check.h"
+#include "transport/session/frame_check.h"
 
 namespace ramcore::transport::tcp {
 

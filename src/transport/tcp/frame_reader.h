@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "transport/rx_block.h"
+#include "transport/memory/rx_block.h"
 #include "wire/frame.h"
 
 namespace ramcore::transport::tcp {

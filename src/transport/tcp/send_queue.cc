@@ -1,6 +1,6 @@
 #include "transport/tcp/send_queue.h"
 
-#include "transport/chunk_copy.h"
+#include "transport/memory/chunk_copy.h"
 
 #include <algorithm>
 #include <utility>

@@ -3,8 +3,8 @@
 #include <span>
 
 #include "base/bytes.h"
-#include "transport/accepting.h"
-#include "transport/descriptor.h"
+#include "transport/os/descriptor.h"
+#include "transport/session/accepting.h"
 #include "transport/tcp/asio.h"
 
 namespace ramcore::transport::tcp {

@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "transport/newcomers.h"
-#include "transport/open_failure.h"
+#include "transport/session/newcomers.h"
+#include "transport/session/open_failure.h"
 #include "transport/tcp/tcp_endpoint.h"
 
 namespace ramcore::transport::tcp {

@@ -2,10 +2,10 @@
 
 #include <vector>
 
-#include "transport/accept_pause.h"
-#include "transport/buffer_pool.h"
-#include "transport/client_share.h"
-#include "transport/complaints.h"
+#include "transport/memory/buffer_pool.h"
+#include "transport/session/accept_pause.h"
+#include "transport/session/client_share.h"
+#include "transport/session/complaints.h"
 #include "transport/tcp/tcp_session.h"
 #include "transport/tcp/tcp_transport.h"
 

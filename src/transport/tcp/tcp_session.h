@@ -3,10 +3,10 @@
 #include <memory>
 #include <optional>
 
-#include "transport/call_slots.h"
-#include "transport/epoll_sleeper.h"
-#include "transport/handshake.h"
-#include "transport/progress.h"
+#include "transport/os/epoll_sleeper.h"
+#include "transport/session/call_slots.h"
+#include "transport/session/handshake.h"
+#include "transport/session/progress.h"
 #include "transport/tcp/asio.h"
 #include "transport/tcp/frame_reader.h"
 #include "transport/tcp/send_queue.h"

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "transport/handshake.h"
+#include "transport/session/handshake.h"
 #include "wire/verbs_messages.h"
 
 /// Bytes that a peer sent, judged without a device and without a session: what is let through here is what an honest

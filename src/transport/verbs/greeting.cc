@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "transport/stream_io.h"
+#include "transport/os/stream_io.h"
 #include "transport/verbs/decoding.h"
 
 namespace ramcore::transport::verbs {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "transport/handshake.h"
+#include "transport/session/handshake.h"
 #include "transport/verbs/queue_pair.h"
 
 namespace ramcore::transport::verbs {

@@ -5,7 +5,7 @@
 
 #include "base/mutation.h"
 #include "runtime/clock.h"
-#include "transport/chunk_copy.h"
+#include "transport/memory/chunk_copy.h"
 
 namespace ramcore::transport::verbs {
 namespace {

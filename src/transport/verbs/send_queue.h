@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "transport/gather_policy.h"
+#include "transport/gather/gather_policy.h"
 #include "transport/transport.h"
 #include "transport/verbs/head_pool.h"
 #include "transport/verbs/place_pool.h"

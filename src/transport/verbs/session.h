@@ -3,8 +3,8 @@
 #include <memory>
 #include <optional>
 
-#include "transport/call_slots.h"
-#include "transport/epoll_sleeper.h"
+#include "transport/os/epoll_sleeper.h"
+#include "transport/session/call_slots.h"
 #include "transport/verbs/greeting.h"
 #include "transport/verbs/place_pool.h"
 #include "transport/verbs/send_queue.h"

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "transport/accepting.h"
-#include "transport/descriptor.h"
 #include "transport/locator.h"
+#include "transport/os/descriptor.h"
+#include "transport/session/accepting.h"
 
 namespace ramcore::transport::verbs {
 

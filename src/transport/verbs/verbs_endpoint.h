@@ -5,9 +5,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/accept_pause.h"
-#include "transport/client_share.h"
-#include "transport/complaints.h"
+#include "transport/session/accept_pause.h"
+#include "transport/session/client_share.h"
+#include "transport/session/complaints.h"
 #include "transport/verbs/decoding.h"
 #include "transport/verbs/receive_buffers.h"
 #include "transport/verbs/session.h"

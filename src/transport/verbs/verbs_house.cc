@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "transport/newcomers.h"
-#include "transport/open_failure.h"
-#include "transport/stream_io.h"
+#include "transport/os/stream_io.h"
+#include "transport/session/newcomers.h"
+#include "transport/session/open_failure.h"
 #include "transport/verbs/verbs_endpoint.h"
 
 namespace ramcore::transport::verbs {

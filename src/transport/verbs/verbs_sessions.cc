@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "transport/stream_io.h"
+#include "transport/os/stream_io.h"
 #include "transport/verbs/verbs_endpoint.h"
 
 namespace ramcore::transport::verbs {

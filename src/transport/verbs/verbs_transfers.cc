@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "transport/chunk_copy.h"
+#include "transport/memory/chunk_copy.h"
 #include "transport/verbs/verbs_endpoint.h"
 #include "wire/frame.h"
 

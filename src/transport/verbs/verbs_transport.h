@@ -5,8 +5,8 @@
 #include "base/trace.h"
 #include "runtime/clock.h"
 #include "runtime/random.h"
-#include "transport/epoll_sleeper.h"
-#include "transport/gather_calibration.h"
+#include "transport/gather/gather_calibration.h"
+#include "transport/os/epoll_sleeper.h"
 #include "transport/transport.h"
 
 namespace ramcore::transport::verbs {

@@ -13,8 +13,8 @@
 
 #include "base/bytes.h"
 #include "bench/support/workload.h"
-#include "master/hash_index.h"
-#include "master/index_memory.h"
+#include "index/hash_index.h"
+#include "index/index_memory.h"
 
 /// The limit for lookups and writes of the index: what no store can do without, and nothing else. XXH3 of the key (by
 /// the caller), a bucket of 8 slots in one cache line, a compare with the stored key; batched ones prefetch in groups.

@@ -9,7 +9,7 @@
 #include "bench/support/local_store.h"
 #include "bench/support/machine.h"
 #include "bench/support/workload.h"
-#include "log/cleaner.h"
+#include "log/cleaning/cleaner.h"
 #include "runtime/random.h"
 #include "runtime/real/urcu_epoch.h"
 

@@ -5,10 +5,10 @@
 
 #include "bench/support/child.h"
 #include "log/log.h"
-#include "log/log_memory.h"
-#include "master/object_store.h"
+#include "log/memory/log_memory.h"
 #include "runtime/clock.h"
 #include "runtime/sim/sim_epoch.h"
+#include "store/object_store.h"
 
 namespace ramcore::bench {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/support/workload.h"
-#include "log/entry_writer.h"
+#include "log/format/entry_writer.h"
 
 namespace ramcore::bench {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/hash.h"
-#include "coordinator/stored_state.h"
-#include "log/log_reader.h"
+#include "coordinator/state/stored_state.h"
+#include "log/format/log_reader.h"
 #include "sim/cluster/peek_storage.h"
 #include "sim/workload/values.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "backup/frame_file.h"
-#include "coordinator/log_survey.h"
-#include "log/certificate.h"
+#include "coordinator/survey/log_survey.h"
+#include "log/format/certificate.h"
 #include "sim/checkers/history.h"
 #include "sim/cluster/frame_judge.h"
 #include "sim/cluster/sim_cluster.h"
@@ -23,10 +23,10 @@ namespace ramcore::sim {
 /// acknowledged state plus at most calls in flight.
 ///
 /// For the owner of each tablet, alive or dead and not recovered yet, and for several sets of machines (all of them,
-/// each one alone, and one drawn from the seed): what a survey (coordinator/log_survey.h) under the stored floor makes
-/// of their replicas. If it is complete, its members are replayed in a random order, of each the shortest replica that
-/// a recovery might read, and give for every key of the owner's tablets: a version that is not older than any that a
-/// client was told of, no key whose removal a client was told of, and no value that nobody wrote. A remove or a write
+/// each one alone, and one drawn from the seed): what a survey (coordinator/survey/log_survey.h) under the stored floor
+/// makes of their replicas. If it is complete, its members are replayed in a random order, of each the shortest replica
+/// that a recovery might read, and give for every key of the owner's tablets: a version that is not older than any that
+/// a client was told of, no key whose removal a client was told of, and no value that nobody wrote. A remove or a write
 /// that is not answered, or never will be, may have happened or not. All machines together have to be complete, as soon
 /// as all have their power again. So no answer shows what is not durable, and whichever set of machines answers, a
 /// recovery brings back everything or waits.

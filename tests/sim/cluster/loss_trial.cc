@@ -5,7 +5,7 @@
 
 #include "backup/frame_file.h"
 #include "base/hash.h"
-#include "log/segment_format.h"
+#include "log/format/segment_format.h"
 #include "sim/cluster/peek_storage.h"
 #include "sim/workload/values.h"
 

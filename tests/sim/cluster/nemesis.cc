@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "coordinator/stored_state.h"
+#include "coordinator/state/stored_state.h"
 #include "runtime/growing_pause.h"
 #include "sim/cluster/transitions.h"
 

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "log/segment_format.h"
+#include "log/format/segment_format.h"
 #include "sim/cluster/nemesis.h"
 
 namespace ramcore::sim {

@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "master/replica_manager.h"
+#include "master/replication/replica_manager.h"
 #include "sim/cluster/sim_cluster.h"
 
 namespace ramcore::sim {

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "log/log_reader.h"
+#include "log/format/log_reader.h"
 #include "sim/workload/values.h"
 
 namespace ramcore::sim {

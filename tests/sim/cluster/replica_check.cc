@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "log/log_reader.h"
+#include "log/format/log_reader.h"
 
 namespace ramcore::sim {
 namespace {

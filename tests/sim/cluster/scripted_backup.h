@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "log/log_reader.h"
+#include "log/format/log_reader.h"
 #include "sim/cluster/master_world.h"
 #include "wire/replica_messages.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "log/log_config.h"
+#include "log/memory/log_config.h"
 #include "runtime/sim/sim_scheduler.h"
 #include "runtime/sim/sim_trace.h"
 #include "sim/cluster/sim_client.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "coordinator/coordinator.h"
-#include "coordinator/memory_state_store.h"
+#include "coordinator/state/memory_state_store.h"
 #include "runtime/sim/sim_node.h"
 #include "sim/cluster/sim_dispatch.h"
 #include "transport/sim/sim_transport.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "coordinator/stored_state.h"
+#include "coordinator/state/stored_state.h"
 
 namespace ramcore::sim {
 namespace {

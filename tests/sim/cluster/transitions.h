@@ -1,6 +1,6 @@
 #pragma once
 
-#include "coordinator/memory_state_store.h"
+#include "coordinator/state/memory_state_store.h"
 #include "sim/cluster/sim_run.h"
 
 namespace ramcore::sim {

@@ -5,9 +5,9 @@
 #include <cstdio>
 
 #include "accounting/log_recount.h"
-#include "log/log_reader.h"
+#include "log/format/log_reader.h"
 #include "log/side_log.h"
-#include "master/dead_versions.h"
+#include "store/dead_versions.h"
 
 namespace ramcore::soak {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "master/object_store.h"
 #include "runtime/random.h"
+#include "store/object_store.h"
 
 namespace ramcore::soak {
 

@@ -5,12 +5,12 @@
 #include <span>
 #include <string_view>
 
-#include "log/cleaner.h"
+#include "log/cleaning/cleaner.h"
 #include "log/log.h"
-#include "log/log_memory.h"
-#include "master/maintenance.h"
-#include "master/object_store.h"
+#include "log/memory/log_memory.h"
 #include "runtime/clock.h"
+#include "store/maintenance.h"
+#include "store/object_store.h"
 
 namespace ramcore::soak {
 

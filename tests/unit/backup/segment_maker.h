@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "log/certificate.h"
-#include "log/entry_writer.h"
-#include "log/log_reader.h"
+#include "log/format/certificate.h"
+#include "log/format/entry_writer.h"
+#include "log/format/log_reader.h"
 
 namespace ramcore::backup {
 

@@ -6,7 +6,7 @@
 
 #include "runtime/real/system_clock.h"
 #include "runtime/real/thread_executor.h"
-#include "transport/epoll_sleeper.h"
+#include "transport/os/epoll_sleeper.h"
 
 namespace ramcore::client {
 namespace {

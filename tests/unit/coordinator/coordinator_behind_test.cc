@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/change_history.h"
+#include "coordinator/state/change_history.h"
 #include "unit/coordinator/coordinator_service_fixture.h"
 
 namespace ramcore::coordinator {

@@ -7,12 +7,12 @@
 
 #include <gtest/gtest.h>
 
-#include "coordinator/client_leases.h"
-#include "coordinator/memory_state_store.h"
-#include "coordinator/migration_manager.h"
-#include "coordinator/recovery_manager.h"
-#include "coordinator/split_manager.h"
-#include "coordinator/table_manager.h"
+#include "coordinator/members/client_leases.h"
+#include "coordinator/recovery/recovery_manager.h"
+#include "coordinator/state/memory_state_store.h"
+#include "coordinator/tablets/migration_manager.h"
+#include "coordinator/tablets/split_manager.h"
+#include "coordinator/tablets/table_manager.h"
 #include "unit/coordinator/fake_masters.h"
 
 namespace ramcore::coordinator {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "coordinator/coordinator.h"
-#include "coordinator/memory_state_store.h"
+#include "coordinator/state/memory_state_store.h"
 #include "rpc/control_call.h"
 #include "sim/cluster/rpc_process.h"
 

@@ -2,8 +2,8 @@
 
 #include <deque>
 
-#include "coordinator/control_records.h"
-#include "coordinator/table_manager.h"
+#include "coordinator/calls/control_records.h"
+#include "coordinator/tablets/table_manager.h"
 #include "rpc/session_report.h"
 #include "unit/coordinator/coordinator_service_fixture.h"
 

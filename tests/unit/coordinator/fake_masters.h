@@ -10,8 +10,8 @@
 
 #include <algorithm>
 
-#include "coordinator/journal.h"
-#include "coordinator/master_calls.h"
+#include "coordinator/calls/master_calls.h"
+#include "coordinator/state/journal.h"
 #include "runtime/await.h"
 #include "runtime/random.h"
 #include "runtime/sim/sim_node.h"

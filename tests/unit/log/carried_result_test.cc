@@ -7,9 +7,9 @@
 #include <functional>
 #include <thread>
 
-#include "log/entry_mover.h"
-#include "log/entry_writer.h"
-#include "log/memory_scrubber.h"
+#include "log/cleaning/entry_mover.h"
+#include "log/cleaning/memory_scrubber.h"
+#include "log/format/entry_writer.h"
 #include "tests/unit/log/log_fixture.h"
 
 namespace ramcore::log {

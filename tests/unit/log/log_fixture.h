@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "log/format/log_reader.h"
 #include "log/log.h"
-#include "log/log_reader.h"
 #include "runtime/pins.h"
 #include "runtime/sim/sim_epoch.h"
 

@@ -3,8 +3,8 @@
 #include <random>
 #include <thread>
 
-#include "log/cleaner.h"
-#include "log/compaction.h"
+#include "log/cleaning/cleaner.h"
+#include "log/cleaning/compaction.h"
 #include "runtime/real/urcu_epoch.h"
 #include "tests/unit/log/log_fixture.h"
 

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "log/cleaner.h"
-#include "log/entry_writer.h"
+#include "log/cleaning/cleaner.h"
+#include "log/format/entry_writer.h"
 #include "log/side_log.h"
 #include "runtime/real/urcu_epoch.h"
 #include "tests/unit/log/log_fixture.h"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "transport/gather_calibration.h"
+#include "transport/gather/gather_calibration.h"
 #include "unit/rcnic/dataset_builder.h"
 
 namespace ramcore::rcnic {

@@ -5,7 +5,7 @@
 #include <csignal>
 
 #include "transport/tcp/tcp_transport.h"
-#include "unit/transport/shm_harness.h"
+#include "unit/transport/shm/shm_harness.h"
 #include "unit/transport/traced_calls.h"
 
 namespace ramcore::transport {

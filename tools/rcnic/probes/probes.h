@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 #include "tools/rcnic/probes/probe.h"
-#include "transport/registry.h"
+#include "transport/registry/registry.h"
 
 namespace ramcore::rcnic {
 

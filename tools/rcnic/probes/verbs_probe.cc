@@ -10,7 +10,7 @@
 
 #include "tools/rcnic/probes/transmit_buffers.h"
 #include "tools/rcnic/probes/verbs_receiver.h"
-#include "transport/registry.h"
+#include "transport/registry/registry.h"
 
 namespace ramcore::rcnic {
 namespace {

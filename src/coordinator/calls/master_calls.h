@@ -1,0 +1,71 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "coordinator/state/records.h"
+#include "coordinator/survey/log_survey.h"
+#include "runtime/task.h"
+
+namespace ramcore::wire::control {
+class ServerStateResponse;
+}
+
+namespace ramcore::coordinator {
+
+struct TakeResult {
+  Status status = Status::Ok;
+  LogRef log;
+};
+
+struct PullResult {
+  Status status = Status::Ok;  ///< of the call
+  bool done = false;
+  Status pull_status = Status::Ok;  ///< of the pull
+  uint64_t objects = 0;
+  uint64_t bytes = 0;
+  double fraction = 0;
+  LogRef log;                 ///< when done
+  bool lacks_places = false;  ///< its copies find none on others
+};
+
+struct FenceResult {
+  Status status = Status::Ok;
+  std::vector<Replica> replicas;  ///< of the dead server's log; untrusted
+};
+
+/// What a recovery master is to fetch.
+struct RecoveryOrder {
+  ServerId dead;
+  std::vector<Tablet> tablets;    ///< as they will be: new owner, new epoch; logs as they are
+  std::vector<ServerId> holders;  ///< of the log's segments
+  std::vector<SurveyedSegment> segments;
+  bool is_salvage = false;  ///< these are not all: versions that others had are not known
+};
+
+/// What the coordinator asks of servers; each call may be repeated, and one without an answer arrive late. See
+/// src/wire/control.proto for what a server makes of that. One attempt each: Unreachable, DeadlineExceeded and the like
+/// mean "perhaps".
+class MasterCalls {
+ public:
+  virtual ~MasterCalls() = default;
+  virtual runtime::Task<TakeResult> takeTablet(ServerId server, Tablet tablet, bool created_empty) = 0;
+  virtual runtime::Task<Status> dropTablet(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
+  virtual runtime::Task<Status> splitTablet(ServerId server, TabletId tablet, Tablet lower, Tablet upper) = 0;
+  virtual runtime::Task<Status> freezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch) = 0;
+  virtual runtime::Task<Status> unfreezeTablet(ServerId server, TabletId tablet, TabletEpoch epoch,
+                                               TabletEpoch new_epoch) = 0;
+  /// @param tablet  as it will be: new owner, new epoch
+  virtual runtime::Task<Status> pullTablet(ServerId server, Tablet tablet, TabletEpoch source_epoch,
+                                           ServerId source) = 0;
+  virtual runtime::Task<PullResult> pullProgress(ServerId server, TabletId tablet) = 0;
+  virtual runtime::Task<Status> recoverTablets(ServerId server, RecoveryOrder order) = 0;
+  /// May take seconds: the server reads through what it keeps of the dead one's log.
+  virtual runtime::Task<FenceResult> fenceServer(ServerId server, ServerId dead) = 0;
+  /// @param state  outlives the call
+  virtual runtime::Task<Status> serverState(ServerId server, bool lists_sessions,
+                                            wire::control::ServerStateResponse& state) = 0;
+};
+
+}  // namespace ramcore::coordinator

@@ -1,0 +1,553 @@
+#include "coordinator/members/membership.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/mutation.h"
+#include "transport/locator.h"
+
+namespace ramcore::coordinator {
+namespace {
+
+constexpr size_t kLocatorsMax = 16;
+constexpr size_t kLocatorBytesMax = 512;
+constexpr size_t kNameBytesMax = 255;  // also of a failure domain
+constexpr size_t kServersMax = 4'096;
+// Before a verdict that could not be stored is tried again.
+constexpr int64_t kVerdictPauseNs = 200 * runtime::kNanosPerMilli;
+
+}  // namespace
+
+Membership::Membership(Journal& journal, Trace& trace, const MembershipOptions& options)
+    : journal_(journal),
+      trace_(trace),
+      options_(options),
+      ids_(journal, "server"),
+      lock_(journal.executor()),
+      changed_(journal.executor()) {
+  RC_CHECK(options.lease_ns > 0 && options.verdict_after_ns >= options.lease_ns &&
+           options.together_ns >= options.verdict_after_ns);
+}
+
+runtime::Task<Status> Membership::loadConfig(StoredConfig& config) {
+  Result<std::vector<KeyValue>> stored = co_await journal_.readPrefix(std::string(kConfigKey));
+  if (!stored.ok()) co_return stored.error();
+  for (const KeyValue& entry : *stored) {
+    if (entry.key == kConfigKey && !decodeConfig(entry.value, config)) {
+      co_return journal_.corrupt(entry.key, kNonsense);
+    }
+  }
+  co_return Status::Ok;
+}
+
+runtime::Task<Status> Membership::load() {
+  StoredConfig config;
+  const Status read = co_await loadConfig(config);
+  if (read != Status::Ok) co_return read;
+  const Status ids = co_await ids_.load();
+  if (ids != Status::Ok) co_return ids;
+  Result<std::vector<KeyValue>> stored = co_await journal_.readPrefix(std::string(kServerPrefix));
+  if (!stored.ok()) co_return stored.error();
+
+  // A lease may have been granted a moment before the predecessor ended, for the length it ran with.
+  const int64_t now_ns = journal_.nowNs();
+  const int64_t granted_until_ns = now_ns + std::max(config.server_lease_ns, options_.lease_ns);
+  no_verdict_before_ns_ = granted_until_ns;
+  hearing_since_ns_ = now_ns;
+  for (const KeyValue& entry : *stored) {
+    Member member;
+    if (!decode(entry.value, member.server) || entry.key != keyOf(member.server.id)) {
+      co_return journal_.corrupt(entry.key, kNonsense);
+    }
+    if (member.server.id.value >= ids_.end()) co_return journal_.corrupt(entry.key, "has an id that is still to come");
+    if (check(member.server) != Status::Ok)
+      co_return journal_.corrupt(entry.key, "is of no server that can be reached");
+    member.lease_end_ns = granted_until_ns;
+    member.last_heard_ns = now_ns;
+    const ServerId id = member.server.id;
+    members_.emplace(id, std::move(member));
+  }
+  // A shorter one is stored when the longer ones are over: the next start may come before that.
+  const bool forgets = RC_MUTATION("forget-the-longer-lease");
+  config_ = {.server_lease_ns = std::max(forgets ? 0 : config.server_lease_ns, options_.lease_ns),
+             .starts = config.starts + 1};
+  if (config_.starts == 0) config_.starts = 1;
+  version_ = uint64_t{config_.starts} << 32;
+  co_return co_await journal_.commit(batchOfConfig());
+}
+
+Batch Membership::batchOfConfig() const {
+  Batch batch;
+  batch.put(std::string(kConfigKey), encodeConfig(config_));
+  batch.is_unnumbered = true;
+  return batch;
+}
+
+runtime::Task<void> Membership::storeShorterLease(int64_t longer_end_ns) {
+  Journal::Running running(journal_);
+  const bool is_over = co_await journal_.sleepUntil(longer_end_ns);
+  if (!is_over) co_return;
+  config_.server_lease_ns = options_.lease_ns;
+  [[maybe_unused]] const bool stored = co_await journal_.commitUntilStored(batchOfConfig());
+}
+
+void Membership::noteChange() {
+  ++version_;
+  if (listener_) listener_();
+}
+
+void Membership::start() {
+  // Nobody was heard while the state was read.
+  settled_at_ns_ = journal_.nowNs() + options_.lease_ns;
+  hearing_since_ns_ = journal_.nowNs();
+  watch().detach();
+  if (config_.server_lease_ns > options_.lease_ns) storeShorterLease(no_verdict_before_ns_).detach();
+}
+
+void Membership::stop() { changed_.failAll(Status::Shutdown); }
+
+Status Membership::check(const Server& server) const {
+  if (server.nonce == 0 || server.name.size() > kNameBytesMax) return Status::BadRequest;
+  if (server.failure_domain.size() > kNameBytesMax) return Status::BadRequest;
+  // Whoever says more would never be replaced.
+  if (server.replicas > kReplicasMax || server.min_replicas > kReplicasMax) return Status::BadRequest;
+  if (server.locators.empty() || server.locators.size() > kLocatorsMax) return Status::BadRequest;
+  for (const std::string& text : server.locators) {
+    if (text.size() > kLocatorBytesMax || !transport::Locator::parse(text).ok()) return Status::BadRequest;
+  }
+  return Status::Ok;
+}
+
+runtime::Task<Membership::Enlistment> Membership::enlist(Server server, ServerId former) {
+  const Status checked = check(server);
+  if (checked != Status::Ok) co_return Enlistment{checked, {}};
+  // An id that was never given: its storage is of a later life of this cluster than the coordinator's.
+  if (former.value >= ids_.end()) co_return Enlistment{Status::BadRequest, {}};
+  auto guard = co_await lock_.lock();
+  size_t alive = 0;
+  for (const auto& [id, member] : members_) {
+    if (member.server.nonce == server.nonce) {
+      const Status again = renew(id);
+      co_return Enlistment{again, id};
+    }
+    if (!member.server.alive) continue;
+    ++alive;
+    // Servers fetch log entries from each other as they stand, so all must agree on the format.
+    if (id != former && member.server.format_version != server.format_version) {
+      co_return Enlistment{Status::WrongFormat, {}};
+    }
+  }
+  if (alive >= kServersMax) co_return Enlistment{Status::LimitReached, {}};
+  if (isAlive(former)) {
+    // Whoever holds the lock of a directory proves that the one who had it is gone.
+    const Status dead = co_await declareDead(former, true);
+    if (dead != Status::Ok) co_return Enlistment{dead, {}};
+  }
+  const auto before = members_.find(former);
+  if (before != members_.end()) before->second.stopped_itself = true;
+  warnOfCopies(server, former);
+  const Status stored = co_await storeNew(server, former);
+  if (stored != Status::Ok) co_return Enlistment{stored, {}};
+  watchTogether();  // with it those that are silent may not be half of the servers any more
+  Member member;
+  member.server = std::move(server);
+  member.last_heard_ns = journal_.nowNs();
+  const ServerId given = member.server.id;
+  trace_.info("server " + std::to_string(given.value) + " (" + member.server.name + ") joins");
+  members_.emplace(given, std::move(member));
+  const Status granted = renew(given);
+  changed_.notifyAll();
+  noteChange();
+  co_return Enlistment{granted, given};
+}
+
+// Two that found the same name, or none in the same storage: the first one died before it wrote its own, or the storage
+// was copied.
+void Membership::warnOfCopies(const Server& server, ServerId former) {
+  if (former == ServerId() && server.storage == 0) return;
+  const std::string whose =
+      former == ServerId() ? "in which no server had written yet" : "of server " + std::to_string(former.value);
+  for (const auto& [id, member] : members_) {
+    if (!member.server.alive || member.server.former != former) continue;
+    if (former == ServerId() && member.server.storage != server.storage) continue;
+    trace_.warning("server " + std::to_string(id.value) + " (" + member.server.name + ") and a new one (" +
+                   server.name + ") began with the same storage, " + whose +
+                   "; if it was copied, stop one of them and empty its storage: copies in use lose data");
+  }
+}
+
+// Under lock_. Gives the server its id.
+runtime::Task<Status> Membership::storeNew(Server& server, ServerId former) {
+  const Result<uint64_t> id = co_await ids_.take();
+  if (!id.ok()) co_return id.error();
+  server.id = ServerId(*id);
+  server.former = former;
+  server.alive = true;
+  Batch batch;
+  batch.put(keyOf(server.id), encode(server));
+  const auto before = members_.find(former);  // members are removed under lock_ only
+  if (before != members_.end()) {
+    Server returned = before->second.server;
+    returned.returned = true;
+    batch.put(keyOf(former), encode(returned));
+  }
+  const Status stored = co_await journal_.commit(std::move(batch));
+  if (stored == Status::Ok && before != members_.end()) before->second.server.returned = true;
+  co_return stored;
+}
+
+Status Membership::renew(ServerId id, std::optional<Renewal> renewal) {
+  const auto found = members_.find(id);
+  if (found == members_.end() || !found->second.server.alive) return Status::Fenced;
+  if (renewal && renewal->nonce != found->second.server.nonce) return Status::Fenced;
+  if (found->second.verdict_under_way) return Status::RetryLater;
+  const int64_t now_ns = journal_.nowNs();
+  // Before it counts as heard: with it they may not be half of the servers any more.
+  if (silenceNs(found->second) >= heardWithinNs() || was_together_) watchTogether();
+  found->second.left_behind_since_ns = 0;
+  found->second.last_heard_ns = now_ns;
+  found->second.is_heard = true;
+  found->second.has_spoken = true;
+  if (renewal) found->second.renewal = renewal;
+  // The answer leaves a little later than now. The server counts from before its question, which is earlier than now,
+  // so this count is on the safe side; and a shorter lease never shortens one granted before.
+  found->second.lease_end_ns = std::max(found->second.lease_end_ns, now_ns + options_.lease_ns);
+  return Status::Ok;
+}
+
+runtime::Task<Status> Membership::goodbye(ServerId id) {
+  auto guard = co_await lock_.lock();
+  if (!isAlive(id)) co_return Status::Ok;
+  co_return co_await declareDead(id, true);
+}
+
+Status Membership::mayAsk(ServerId id) const {
+  const auto found = members_.find(id);
+  if (found == members_.end() || !found->second.server.alive) return Status::Fenced;
+  return found->second.verdict_under_way ? Status::RetryLater : Status::Ok;
+}
+
+// One after the other with verdicts: a floor is stored before the verdict, and counts in the recovery, or refused.
+runtime::Task<Status> Membership::raiseFloor(ServerId id, ReplicaFloor floor) {
+  if (floor.segment == SegmentId()) co_return Status::BadRequest;
+  const bool asks_nobody = RC_MUTATION("raise-the-floor-of-the-condemned");
+  Status allowed = mayAsk(id);
+  if (allowed != Status::Ok && !asks_nobody) co_return allowed;
+  auto guard = co_await lock_.lock();
+  allowed = mayAsk(id);
+  if (allowed != Status::Ok && !asks_nobody) co_return allowed;
+  Member& member = members_.at(id);
+  if (floor <= member.server.floor) co_return Status::Ok;
+  Server server = member.server;
+  server.floor = floor;
+  Batch batch;
+  batch.put(keyOf(id), encode(server));
+  const Status stored = co_await journal_.commit(std::move(batch));
+  if (stored == Status::Ok) member.server.floor = floor;
+  co_return stored;
+}
+
+runtime::Task<Status> Membership::storeRecovered(ServerId id) {
+  auto guard = co_await lock_.lock();
+  const auto found = members_.find(id);
+  if (found == members_.end() || found->second.server.recovered) co_return Status::Ok;
+  RC_CHECK(!found->second.server.alive);
+  Server server = found->second.server;
+  server.recovered = true;
+  Batch batch;
+  batch.put(keyOf(id), encode(server));
+  const Status stored = co_await journal_.commit(std::move(batch));
+  if (stored == Status::Ok) found->second.server.recovered = true;
+  co_return stored;
+}
+
+runtime::Task<Status> Membership::storeAcceptedLoss(ServerId id, AcceptedLoss loss) {
+  auto guard = co_await lock_.lock();
+  const auto found = members_.find(id);
+  if (found == members_.end() || found->second.server.recovered) co_return Status::Ok;
+  RC_CHECK(!found->second.server.alive);
+  Server server = found->second.server;
+  server.accepted_loss = std::move(loss);
+  Batch batch;
+  batch.put(keyOf(id), encode(server));
+  const Status stored = co_await journal_.commit(std::move(batch));
+  if (stored == Status::Ok) found->second.server.accepted_loss = std::move(server.accepted_loss);
+  co_return stored;
+}
+
+// Under lock_. Stored first; what follows from it is for those who ask isAlive() and leaseIsOver().
+runtime::Task<Status> Membership::declareDead(ServerId id, bool stopped_itself) {
+  Member& member = members_.at(id);  // members are removed under lock_ only
+  watchTogether();
+  member.verdict_under_way = true;
+  Server dead = member.server;
+  dead.alive = false;
+  Batch batch;
+  batch.put(keyOf(id), encode(dead));
+  // Late messages of the dead ones are answered by their records; the oldest of many may go.
+  std::vector<ServerId> forgotten;
+  size_t dead_count = 0;
+  size_t missed_count = 0;
+  for (auto at = members_.rbegin(); at != members_.rend(); ++at) {
+    const Server& old = at->second.server;
+    if (!old.recovered || forgotten.size() >= Batch::kChangesMax - 1) continue;
+    // A recovery waits for storage that may still come back, as long as there is a record of it.
+    const bool is_missed = old.keeps_replicas && !old.returned;
+    const bool may_go = is_missed ? ++missed_count >= kMissedKeptMax : ++dead_count >= kDeadKeptMax;
+    if (may_go) forgotten.push_back(at->first);
+  }
+  for (const ServerId old : forgotten) batch.remove(keyOf(old));
+  const Status stored = co_await journal_.commit(std::move(batch));
+  member.verdict_under_way = false;
+  if (stored != Status::Ok) co_return stored;
+  member.server.alive = false;
+  member.stopped_itself = stopped_itself;
+  for (const ServerId old : forgotten) members_.erase(old);
+  trace_.warning("server " + std::to_string(id.value) + " (" + dead.name +
+                 (stopped_itself ? ") has left" : ") is declared dead: it did not renew its lease"));
+  noteChange();
+  co_return Status::Ok;
+}
+
+int64_t Membership::silenceNs(const Member& member) const {
+  return journal_.nowNs() - std::max(member.last_heard_ns, hearing_since_ns_);
+}
+
+bool Membership::areSilentTogether() const {
+  size_t living = 0;
+  size_t silent = 0;
+  for (const auto& [id, member] : members_) {
+    if (!member.server.alive) continue;
+    ++living;
+    silent += silenceNs(member) >= heardWithinNs() ? 1 : 0;
+  }
+  return silent != 0 && silent * 2 >= living;
+}
+
+// Before anything that may end it, and at each look: who is silent still has its time from the end on.
+void Membership::watchTogether() {
+  const bool are_together = areSilentTogether();
+  if (are_together || was_together_) together_until_ns_ = journal_.nowNs();
+  if (was_together_ && !are_together) {
+    for (auto& [id, member] : members_) {
+      const bool is_silent = silenceNs(member) >= heardWithinNs();
+      if (is_silent && member.left_behind_since_ns == 0) member.left_behind_since_ns = together_until_ns_;
+    }
+  }
+  was_together_ = are_together;
+}
+
+// With nobody to watch there is nothing to wake up for.
+int64_t Membership::nextLookNs() const {
+  int64_t next_ns = all_had_time_ ? runtime::kNever : settled_at_ns_;
+  const int64_t now_ns = journal_.nowNs();
+  for (const auto& [id, member] : members_) {
+    if (!member.server.alive) continue;
+    // Who waits for a verdict longer than that is looked at now and then.
+    const int64_t due_ns = std::max(now_ns + options_.verdict_after_ns - silenceNs(member), no_verdict_before_ns_);
+    next_ns = std::min({next_ns, now_ns + options_.lease_ns / 2, due_ns > now_ns ? due_ns : runtime::kNever});
+  }
+  return next_ns;
+}
+
+runtime::Task<void> Membership::watch() {
+  Journal::Running running(journal_);
+  while (!journal_.stopping()) {
+    const int64_t wake_ns = nextLookNs();
+    const Status woken = co_await changed_.wait(wake_ns);
+    // Also where something else has woken this: it may have been done first when the process went on.
+    if (wake_ns != runtime::kNever && hasStoodStill(wake_ns)) continue;
+    if (woken == Status::Shutdown) break;
+    const int64_t now_ns = journal_.nowNs();
+    all_had_time_ |= now_ns >= settled_at_ns_;
+    // Also when somebody has enlisted: those who do so again and again do not keep the dead.
+    if (now_ns < no_verdict_before_ns_ || journal_.stopping()) continue;
+    co_await judgeSilent();
+  }
+}
+
+// This process did nothing for long since it could have gone on at `since_ns`, and renewals may wait unread: silence
+// proves nothing before they had their turn. A disk that is as slow as that looks the same.
+bool Membership::hasStoodStill(int64_t since_ns) {
+  const int64_t now_ns = journal_.nowNs();
+  if (now_ns <= since_ns + options_.lease_ns / 2) return false;
+  if (!all_had_time_) settled_at_ns_ = now_ns + options_.lease_ns;
+  no_verdict_before_ns_ = std::max(no_verdict_before_ns_, now_ns + options_.lease_ns);
+  hearing_since_ns_ = now_ns;
+  trace_.warning("the coordinator stood still for " + std::to_string((now_ns - since_ns) / runtime::kNanosPerMilli) +
+                 " ms; it waits with verdicts");
+  return true;
+}
+
+std::vector<std::pair<ServerId, SilenceMeans>> Membership::judgeAll() const {
+  std::vector<Silence> living;
+  for (const auto& [id, member] : members_) {
+    if (!member.server.alive) continue;
+    Silence& one =
+        living.emplace_back(Silence{.server = id,
+                                    .silent_ns = silenceNs(member),
+                                    .alone_ns = std::min(silenceNs(member), journal_.nowNs() - together_until_ns_),
+                                    .left_behind_ns = 0,
+                                    .keeps_replicas = member.server.keeps_replicas,
+                                    .replicas = member.server.replicas,
+                                    .min_replicas = member.server.min_replicas,
+                                    .local_replica = member.server.local_replica,
+                                    .live_bytes = {},
+                                    .room_bytes = {}});
+    if (member.left_behind_since_ns != 0) one.left_behind_ns = journal_.nowNs() - member.left_behind_since_ns;
+    if (member.renewal) one.live_bytes = member.renewal->live_bytes;
+    if (member.renewal) one.room_bytes = member.renewal->room_bytes;
+  }
+  std::vector<SilenceMeans> means(living.size());
+  judgeSilences(
+      living,
+      {.heard_ns = heardWithinNs(), .verdict_after_ns = options_.verdict_after_ns, .together_ns = options_.together_ns},
+      means);
+  std::vector<std::pair<ServerId, SilenceMeans>> judged;
+  for (size_t i = 0; i < living.size(); ++i) judged.emplace_back(living[i].server, means[i]);
+  return judged;
+}
+
+// One verdict at a time: each changes what the silence of the others means.
+runtime::Task<void> Membership::judgeSilent() {
+  int64_t looked_ns = journal_.nowNs();
+  auto guard = co_await lock_.lock();
+  bool declared = true;
+  while (declared && !journal_.stopping()) {
+    declared = false;
+    // While it waited for the lock, or for the disk.
+    if (!RC_MUTATION("judge-after-a-standstill") && hasStoodStill(looked_ns)) co_return;
+    watchTogether();
+    const auto judged = judgeAll();
+    const auto silent = std::count_if(judged.begin(), judged.end(),
+                                      [](const auto& one) { return one.second != SilenceMeans::Nothing; });
+    const bool are_together =
+        std::any_of(judged.begin(), judged.end(), [](const auto& one) { return one.second == SilenceMeans::Together; });
+    if (are_together != told_of_together_) {
+      told_of_together_ = are_together;
+      if (are_together) tellOfTogether(static_cast<size_t>(silent), judged.size());
+    }
+    for (const auto& [id, means] : judged) {
+      tellOfSilence(id, means);
+      if (means != SilenceMeans::Death) continue;
+      const int64_t judged_ns = journal_.nowNs();
+      const Status stored = co_await declareDead(id, false);
+      if (stored != Status::Ok) {
+        // A full disk takes it no sooner for being tried without a pause.
+        no_verdict_before_ns_ = std::max(no_verdict_before_ns_, journal_.nowNs() + kVerdictPauseNs);
+        co_return;
+      }
+      ++verdicts_by_silence_;
+      looked_ns = judged_ns;
+      declared = true;
+      break;
+    }
+  }
+}
+
+void Membership::tellOfTogether(size_t silent_count, size_t living_count) {
+  trace_.warning(
+      std::to_string(silent_count) + " of " + std::to_string(living_count) +
+      " servers are silent together: is this machine cut off? None of them is declared dead before it has been "
+      "silent for " +
+      std::to_string(options_.together_ns / runtime::kNanosPerMilli) + " ms (--silent-together-ms)");
+}
+
+void Membership::tellOfSilence(ServerId id, SilenceMeans means) {
+  Member& member = members_.at(id);
+  if (means == member.told) return;
+  const bool was_waiting = member.told == SilenceMeans::Replacers || member.told == SilenceMeans::Room;
+  const std::string who = "server " + std::to_string(id.value) + " (" + member.server.name + ")";
+  if (means == SilenceMeans::Nothing && (was_waiting || member.told == SilenceMeans::Together)) {
+    trace_.info(who + " renews its lease again");
+  }
+  if (means == SilenceMeans::Replacers) {
+    const uint32_t needed = member.server.min_replicas + 1;
+    const bool has_copies = member.server.replicas != 0 && !member.server.local_replica;
+    trace_.warning(who + " is silent, and nobody could take its place: " +
+                   (has_copies ? "that takes " + std::to_string(needed) + " other servers; start it again, or add some"
+                               : std::string("it has no copies on others; start it again")));
+  }
+  if (means == SilenceMeans::Room) {
+    trace_.warning(who +
+                   " is silent, and the others have not enough room for what it holds; start it again, or add servers");
+  }
+  member.told = means;
+}
+
+std::vector<Membership::SilentServer> Membership::silentServers() const {
+  std::vector<SilentServer> silent;
+  for (const auto& [id, means] : judgeAll()) {
+    // A renewal that is late, or two, are nothing to tell.
+    if (silenceNs(members_.at(id)) >= options_.lease_ns) silent.push_back({id, means});
+  }
+  return silent;
+}
+
+const Server* Membership::find(ServerId id) const {
+  const auto found = members_.find(id);
+  return found == members_.end() ? nullptr : &found->second.server;
+}
+
+bool Membership::isAlive(ServerId id) const {
+  const Server* server = find(id);
+  return server != nullptr && server->alive;
+}
+
+void Membership::noteSpoken(ServerId id) {
+  const auto found = members_.find(id);
+  if (found != members_.end()) found->second.has_spoken = true;
+}
+
+bool Membership::hasSpoken(ServerId id) const {
+  const auto found = members_.find(id);
+  return found != members_.end() && found->second.has_spoken;
+}
+
+bool Membership::isSettled() const {
+  // Time alone does not tell: if this process stood still until then, those who spoke were not read.
+  if (all_had_time_) return true;
+  size_t alive = 0;
+  size_t heard = 0;
+  for (const auto& [id, member] : members_) {
+    alive += member.server.alive ? 1 : 0;
+    heard += member.server.alive && member.has_spoken ? 1 : 0;
+  }
+  // Where nobody is known to live, those who come may know more, unless there never was anybody.
+  return alive == 0 ? !hasHadServers() : heard * 2 >= alive;
+}
+
+bool Membership::isHeard(ServerId id) const {
+  const auto found = members_.find(id);
+  return found != members_.end() && found->second.server.alive && !found->second.verdict_under_way &&
+         journal_.nowNs() < found->second.last_heard_ns + options_.lease_ns;
+}
+
+bool Membership::leaseIsOver(ServerId id) const {
+  const auto found = members_.find(id);
+  if (found == members_.end()) return true;  // dead so long that its record is gone
+  const Member& member = found->second;
+  return !member.server.alive && (member.stopped_itself || journal_.nowNs() >= member.lease_end_ns);
+}
+
+int64_t Membership::silentForNs(ServerId id) const {
+  const auto found = members_.find(id);
+  if (found == members_.end() || !found->second.is_heard) return -1;
+  return journal_.nowNs() - found->second.last_heard_ns;
+}
+
+std::vector<ServerId> Membership::heardServers() const {
+  std::vector<ServerId> heard;
+  for (const auto& [id, member] : members_) {
+    if (isHeard(id)) heard.push_back(id);
+  }
+  return heard;
+}
+
+std::vector<const Server*> Membership::servers() const {
+  std::vector<const Server*> all;
+  for (const auto& [id, member] : members_) all.push_back(&member.server);
+  return all;
+}
+
+}  // namespace ramcore::coordinator

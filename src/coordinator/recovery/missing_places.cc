@@ -1,0 +1,52 @@
+#include "coordinator/recovery/missing_places.h"
+
+#include <algorithm>
+
+namespace ramcore::coordinator {
+namespace {
+
+// Of the places of a server, which only small heads may take: an eighth (backup/frame_store.h).
+constexpr uint64_t kShareForHeads = 8;
+// Members of a log that hold hardly anything, which the cleaner frees later: of each master its head and one that it
+// had before; of the one that recovers two more, from before and after what it has brought.
+constexpr uint64_t kHeadsOfEach = 2;
+constexpr uint64_t kHeadsOfRecovery = 2;
+
+uint64_t placesFor(uint64_t segments, size_t masters) {
+  // A log that is written anew may have a segment more: what it has is dealt out among others that are full.
+  return segments + 1 + kHeadsOfEach * masters + kHeadsOfRecovery;
+}
+
+uint64_t roundedUp(uint64_t value, uint64_t by) { return (value + by - 1) / by; }
+
+// Servers that are ample, without the recovery master: another one is that, as long as there is one.
+uint64_t ampleCount(std::span<const BackupPlaces> servers, uint64_t segments, size_t masters) {
+  const auto ample = static_cast<uint64_t>(
+      std::ranges::count_if(servers, [&](const BackupPlaces& places) { return isAmple(places, segments, masters); }));
+  return ample != 0 && ample == masters ? ample - 1 : ample;
+}
+
+}  // namespace
+
+bool isAmple(const BackupPlaces& places, uint64_t segments, size_t masters) {
+  const uint64_t kept = roundedUp(places.places_total, kShareForHeads);
+  return places.places_free >= placesFor(segments, masters) + kept;
+}
+
+MissingPlaces missingPlaces(const PlacesWanted& wanted, std::span<const BackupPlaces> servers) {
+  if (ampleCount(servers, wanted.least_segments, wanted.masters) >= wanted.copies) return {};
+  uint64_t place_bytes = 0;
+  for (const BackupPlaces& places : servers) {
+    if (places.places_total == 0) continue;
+    place_bytes = std::max(place_bytes, roundedUp(places.storage_bytes, places.places_total));
+  }
+  if (place_bytes == 0) return {};
+  const uint64_t ample = ampleCount(servers, wanted.all_segments, wanted.masters);
+  const uint64_t missing = ample < wanted.copies ? wanted.copies - ample : 1;
+  const uint64_t needed = placesFor(wanted.all_segments, wanted.masters + static_cast<size_t>(missing));
+  // And one for what a storage holds besides.
+  const uint64_t places = roundedUp(needed * kShareForHeads, kShareForHeads - 1) + 1;
+  return {.servers = static_cast<uint32_t>(missing), .storage_bytes = places * place_bytes};
+}
+
+}  // namespace ramcore::coordinator

@@ -1,0 +1,127 @@
+#include "coordinator/survey/log_survey.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/mutation.h"
+
+namespace ramcore::coordinator {
+namespace {
+
+using Answers = std::map<ServerId, std::vector<Replica>>;
+
+// As a head that may not be closed everywhere.
+bool countsOpen(const ReplicaFloor& floor, const Replica& replica) {
+  if (RC_MUTATION("ignore-the-floor")) return !replica.is_closed && replica.has_digest;
+  return !replica.is_closed && replica.has_digest && ReplicaFloor{replica.segment, replica.epoch} >= floor;
+}
+
+// The replica whose digest is the list of members: of several of one segment, which have the same digest, the newest.
+const Replica* findEnd(const ReplicaFloor& floor, const Answers& answers) {
+  const Replica* end = nullptr;
+  for (const auto& [server, replicas] : answers) {
+    for (const Replica& replica : replicas) {
+      if (replica.segment == SegmentId() || !countsOpen(floor, replica)) continue;
+      const bool is_newer = end == nullptr || replica.segment > end->segment ||
+                            (replica.segment == end->segment && replica.epoch > end->epoch);
+      if (is_newer) end = &replica;
+    }
+  }
+  return end;
+}
+
+bool mayBeShort(const Replica& replica) {
+  if (RC_MUTATION("doubt-whole-replicas")) return !replica.is_closed;
+  return replica.maybe_short && !RC_MUTATION("trust-short-replicas");
+}
+
+using Holder = std::pair<ServerId, const Replica*>;
+
+// Who has a member of the log, or its end.
+struct Holders {
+  std::vector<Holder> closed;  // whole
+  std::vector<Holder> open;    // that count
+
+  bool isSure() const { return !closed.empty() || isSurelyOpen(); }
+  bool isSurelyOpen() const {
+    return std::any_of(open.begin(), open.end(), [](const auto& one) { return !mayBeShort(*one.second); });
+  }
+  std::vector<Holder> chosen(bool is_end) const;
+};
+
+// What is to be read. Of the end all replicas that have all of it; of other segments closed ones are enough.
+std::vector<Holder> Holders::chosen(bool is_end) const {
+  std::vector<Holder> replicas = closed;
+  if (!closed.empty() && !is_end) return replicas;
+  const bool is_sure = isSure();
+  uint32_t longest = 0;
+  for (const auto& [server, replica] : open) longest = std::max(longest, replica->length_bytes);
+  for (const Holder& one : open) {
+    if (is_sure ? !mayBeShort(*one.second) : one.second->length_bytes == longest) replicas.push_back(one);
+  }
+  // A server tells of one replica of each segment. Should one tell of two, the closed one is meant.
+  std::ranges::sort(replicas, {}, [](const Holder& one) { return std::pair(one.first, !one.second->is_closed); });
+  const auto behind = std::ranges::unique(replicas, {}, &Holder::first);
+  replicas.erase(behind.begin(), behind.end());
+  return replicas;
+}
+
+std::map<SegmentId, Holders> findHolders(const ReplicaFloor& floor, const Answers& answers, const Replica& end) {
+  std::map<SegmentId, Holders> members;
+  for (const SegmentId member : end.members) members[member];
+  members[end.segment];
+  for (const auto& [server, replicas] : answers) {
+    for (const Replica& replica : replicas) {
+      const auto member = members.find(replica.segment);
+      if (member == members.end()) continue;
+      const bool may_be_open = replica.segment == end.segment || replica.segment == end.previous_head ||
+                               RC_MUTATION("take-members-that-are-open");
+      if (replica.is_closed) {
+        member->second.closed.emplace_back(server, &replica);
+      } else if (may_be_open && countsOpen(floor, replica)) {
+        member->second.open.emplace_back(server, &replica);
+      }
+    }
+  }
+  return members;
+}
+
+}  // namespace
+
+LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers, const SurveyFacts& facts) {
+  LogSurvey survey;
+  const Replica* end = findEnd(floor, answers);
+  if (end == nullptr) return survey;
+  survey.head = end->segment;
+  const std::map<SegmentId, Holders> members = findHolders(floor, answers, *end);
+  std::map<SegmentId, std::vector<Holder>> chosen;
+  std::set<ServerId> all;
+  for (const auto& [segment, holders] : members) {
+    chosen[segment] = holders.chosen(segment == end->segment);
+    for (const auto& [server, replica] : chosen[segment]) all.insert(server);
+  }
+  survey.holders.assign(all.begin(), all.end());
+  std::map<ServerId, uint32_t> places;
+  for (const ServerId server : survey.holders) places.emplace(server, static_cast<uint32_t>(places.size()));
+  const auto previous = members.find(end->previous_head);
+  const bool is_behind_open = previous != members.end() && previous->second.closed.empty();
+  for (const auto& [segment, holders] : members) {
+    SurveyedSegment& to = survey.segments.emplace_back(SurveyedSegment{.id = segment, .holders = {}, .replicas = {}});
+    to.is_cut = segment == end->segment && is_behind_open;
+    for (const auto& [server, replica] : chosen[segment]) {
+      to.holders.push_back(places.at(server));
+      to.replicas.push_back(replica->version());
+    }
+    if (to.holders.empty()) survey.missing.push_back(segment);
+    // Of an end that is cut only what was flushed when it was opened counts. One that is closed somewhere had a
+    // successor: if all that are open may have forgotten that they were closed, it is away.
+    const bool is_sure = segment == end->segment ? holders.isSurelyOpen() : holders.isSure();
+    if (to.holders.empty() || to.is_cut || is_sure || facts.nobody_is_away) continue;
+    DoubtfulSegment& doubtful = survey.doubtful.emplace_back(DoubtfulSegment{.id = segment, .held_by = {}});
+    for (const auto& [server, replica] : holders.open) doubtful.held_by.push_back(server);
+  }
+  return survey;
+}
+
+}  // namespace ramcore::coordinator

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "coordinator/state/records.h"
+#include "wire/replica_messages.h"
+
+namespace ramcore::coordinator {
+
+/// What a fenced backup has of one segment of a dead server's log.
+struct Replica {
+  SegmentId segment;
+  uint64_t epoch = 0;
+  bool is_closed = false;
+  bool has_digest = false;   ///< it is or was a head
+  bool maybe_short = false;  ///< it came through a loss of power: its end may be missing, if it is open
+  uint32_t length_bytes = 0;
+  SegmentId previous_head;         ///< of the digest
+  std::vector<SegmentId> members;  ///< of the digest; of open replicas, and of the highest head that a backup has
+
+  wire::ReplicaVersion version() const {
+    return {.epoch = epoch, .length_bytes = length_bytes, .closed = static_cast<uint8_t>(is_closed)};
+  }
+};
+
+/// One member of the log that is to be replayed, and who can be asked for it.
+struct SurveyedSegment {
+  SegmentId id;
+  std::vector<uint32_t> holders;               ///< places in LogSurvey::holders, ascending
+  std::vector<wire::ReplicaVersion> replicas;  ///< of each of these: whoever shows another one later has lost it
+  /// Of the end only what it holds since it was opened: digest and safe version. Nothing that was appended to it.
+  bool is_cut = false;
+};
+
+/// A segment whose end is known only from replicas that may have lost it.
+struct DoubtfulSegment {
+  SegmentId id;
+  std::vector<ServerId> held_by;  ///< by all of these, ascending
+};
+
+/// What fenced backups together have of a dead server's log.
+struct LogSurvey {
+  SegmentId head;                 ///< none: no end of the log was found
+  std::vector<ServerId> holders;  ///< ascending
+  std::vector<SurveyedSegment>
+      segments;                    ///< all members of the head's digest, ascending; those missing without holders
+  std::vector<SegmentId> missing;  ///< ascending
+  /// Ascending; of them `segments` names those who have the longest replica.
+  std::vector<DoubtfulSegment> doubtful;
+
+  /// Everything that was ever acknowledged is in `segments`, and each of them can be read.
+  bool isComplete() const { return head != SegmentId() && missing.empty() && doubtful.empty(); }
+};
+
+/// What else decides whether a replica that may be short is the end.
+struct SurveyFacts {
+  /// Whoever could have a replica has answered.
+  bool nobody_is_away = false;
+};
+
+/// The proof that a log can be recovered. Why it is enough to hear some of the backups is in docs/recovery.md.
+///
+/// The end of the log is the highest segment with an open replica that has a digest and is at or above the floor. The
+/// members are those of that digest and nothing else. Each needs a closed replica, and only closed ones are read where
+/// there are some; for the end itself, and for its direct predecessor among the heads, an open one at or above the
+/// floor does as well. But if the predecessor is found open only, what was appended to the end is cut off: none of it
+/// was acknowledged, and it may follow on something that this replica of the predecessor does not have.
+///
+/// An open replica that may be short proves which segment it is of, and nothing of where that ends. Of several open
+/// ones those that may be short are not read, if there is another. If there is none, the longest is the end when no
+/// longer one can turn up; otherwise the log is not complete.
+/// @param floor    of the dead server, as it was when its verdict was stored
+/// @param answers  of servers that take nothing from it any more, and that live
+LogSurvey surveyLog(const ReplicaFloor& floor, const std::map<ServerId, std::vector<Replica>>& answers,
+                    const SurveyFacts& facts);
+
+}  // namespace ramcore::coordinator

@@ -1,0 +1,441 @@
+#include "coordinator/tablets/migration_manager.h"
+
+#include <set>
+
+#include "base/check.h"
+#include "base/mutation.h"
+#include "coordinator/state/stored_state.h"
+#include "coordinator/tablets/server_steps.h"
+#include "runtime/growing_pause.h"
+
+namespace ramcore::coordinator {
+namespace {
+
+constexpr int64_t kProgressPauseNs = 10 * runtime::kNanosPerMilli;
+constexpr int64_t kProgressPauseNsMax = 100 * runtime::kNanosPerMilli;
+
+std::string text(const char* what, Status status) { return std::string(what) + ": " + std::string(name(status)); }
+
+// What each step has stored together with the tablet.
+bool isUnderWay(const Migration& move, const Tablet& tablet) {
+  const bool handed_over = move.step == MigrationStep::HandedOver;
+  if (tablet.state != TabletState::Moving || tablet.table != move.table || move.source == move.destination)
+    return false;
+  if (tablet.owner != (handed_over ? move.destination : move.source)) return false;
+  if (move.source_epoch >= move.destination_epoch || move.destination_epoch > tablet.last_epoch) return false;
+  switch (move.step) {
+    case MigrationStep::Copying:
+      return tablet.epoch == move.source_epoch;
+    case MigrationStep::HandedOver:
+      return tablet.epoch == move.destination_epoch;
+    default:
+      return tablet.epoch > move.destination_epoch;
+  }
+}
+
+}  // namespace
+
+MigrationManager::MigrationManager(const Parts& parts)
+    : parts_(parts), ids_(parts.journal, "migration"), changed_(parts.journal.executor()) {}
+
+runtime::Task<Status> MigrationManager::load() {
+  const Status ids = co_await ids_.load();
+  if (ids != Status::Ok) co_return ids;
+  Result<std::vector<KeyValue>> stored = co_await parts_.journal.readPrefix(std::string(kMigrationPrefix));
+  if (!stored.ok()) co_return stored.error();
+  std::set<TabletId> moving;
+  for (const KeyValue& entry : *stored) {
+    Active active;
+    const Migration& migration = active.migration;
+    if (!decode(entry.value, active.migration) || entry.key != keyOf(migration.id)) {
+      co_return parts_.journal.corrupt(entry.key, kNonsense);
+    }
+    if (migration.id.value >= ids_.end()) {
+      co_return parts_.journal.corrupt(entry.key, "has an id that is still to come");
+    }
+    if (!migration.isOver()) {
+      const Tablet* tablet = parts_.map.findTablet(migration.tablet);
+      const bool fits = tablet != nullptr && isUnderWay(migration, *tablet);
+      if (!fits || !moving.insert(migration.tablet).second) {
+        co_return parts_.journal.corrupt(entry.key, "contradicts its tablet's");
+      }
+    }
+    active_.emplace(migration.id, std::move(active));
+  }
+  for (const Tablet* tablet : parts_.map.tabletsIn(TabletState::Moving)) {
+    // It would take no mutations for ever.
+    if (!moving.contains(tablet->id)) co_return parts_.journal.corrupt(keyOf(tablet->id), "moves without a migration");
+  }
+  co_return Status::Ok;
+}
+
+void MigrationManager::resume() {
+  for (const auto& [id, active] : active_) {
+    if (!active.migration.isOver()) run(id).detach();
+  }
+}
+
+void MigrationManager::stop() { changed_.failAll(Status::Shutdown); }
+
+const MigrationManager::Progress* MigrationManager::find(MigrationId id) const {
+  const auto found = active_.find(id);
+  return found == active_.end() ? nullptr : &found->second;
+}
+
+size_t MigrationManager::runningCount() const {
+  size_t count = 0;
+  for (const auto& [id, active] : active_) count += active.migration.isOver() ? 0 : 1;
+  return count;
+}
+
+// ---- begin, cancel
+
+Status MigrationManager::mayBegin(const Tablet* tablet, ServerId destination) const {
+  // A server that was declared dead never comes back as the same: there is nothing to wait for.
+  if (tablet == nullptr || !parts_.membership.isAlive(destination)) return Status::NotFound;
+  const Table* table = parts_.map.findTable(tablet->table);
+  if (table == nullptr || table->state != TableState::Ready) return Status::NotFound;
+  if (tablet->state != TabletState::Normal) return Status::RetryLater;
+  if (tablet->owner == destination) return Status::BadRequest;
+  if (!parts_.membership.isAlive(tablet->owner) || !parts_.membership.isHeard(destination)) return Status::RetryLater;
+  if (runningCount() >= kRunningMax) return Status::RetryLater;
+  return Status::Ok;
+}
+
+runtime::Task<MigrationManager::Begun> MigrationManager::begin(TabletId tablet_id, ServerId destination) {
+  auto guard = co_await parts_.map_lock.lock();
+  const Tablet* found = parts_.map.findTablet(tablet_id);
+  const Status allowed = mayBegin(found, destination);
+  if (allowed != Status::Ok) {
+    // A repeated request: the latest move of this tablet is the one that was asked for.
+    for (auto at = active_.rbegin(); at != active_.rend(); ++at) {
+      const Migration& known = at->second.migration;
+      if (known.tablet != tablet_id) continue;
+      const bool same = known.destination == destination && (!known.isOver() || known.step == MigrationStep::Done);
+      if (same) co_return Begun{Status::Ok, known.id};
+      break;
+    }
+    co_return Begun{allowed, {}};
+  }
+  const Result<uint64_t> id = co_await ids_.take();
+  if (!id.ok()) co_return Begun{id.error(), {}};
+
+  Tablet tablet = *parts_.map.findTablet(tablet_id);
+  tablet.state = TabletState::Moving;
+  tablet.last_epoch.value += 1;
+  Active active;
+  active.migration = {.id = MigrationId(*id),
+                      .tablet = tablet_id,
+                      .table = tablet.table,
+                      .source = tablet.owner,
+                      .destination = destination,
+                      .source_epoch = tablet.epoch,
+                      .destination_epoch = tablet.last_epoch,
+                      .reason = {}};
+  const MigrationId begun = active.migration.id;
+  Batch batch;
+  batch.put(keyOf(tablet_id), encode(tablet));
+  batch.put(keyOf(begun), encode(active.migration));
+  const Status stored = co_await parts_.journal.commit(std::move(batch));
+  if (stored != Status::Ok) co_return Begun{stored, {}};
+  parts_.map.updateTablet(tablet);
+  active_.emplace(begun, std::move(active));
+  run(begun).detach();
+  co_return Begun{Status::Ok, begun};
+}
+
+runtime::Task<Status> MigrationManager::cancel(MigrationId id, int64_t deadline_ns) {
+  while (true) {
+    const auto found = active_.find(id);
+    if (found == active_.end()) co_return Status::NotFound;
+    switch (found->second.migration.step) {
+      case MigrationStep::GivingUp:
+      case MigrationStep::Cancelled:
+      case MigrationStep::Failed:
+        co_return Status::Ok;
+      case MigrationStep::HandedOver:
+      case MigrationStep::Done:
+        co_return Status::BadRequest;
+      case MigrationStep::Copying:
+        break;
+    }
+    found->second.cancel_wanted = true;
+    if (parts_.journal.stopping()) co_return Status::Shutdown;
+    const Status changed = co_await changed_.wait(deadline_ns);
+    if (changed == Status::DeadlineExceeded) co_return Status::RetryLater;
+  }
+}
+
+runtime::Task<bool> MigrationManager::endAll(TableId table) {
+  while (!parts_.journal.stopping()) {
+    bool any = false;
+    for (auto& [id, active] : active_) {
+      if (active.migration.table != table || active.migration.isOver()) continue;
+      active.cancel_wanted = true;
+      any = true;
+    }
+    if (!any) co_return true;
+    [[maybe_unused]] const Status changed = co_await changed_.wait();
+  }
+  co_return false;
+}
+
+// ---- the state machine
+
+runtime::Task<void> MigrationManager::run(MigrationId id) {
+  Journal::Running running(parts_.journal);
+  while (!record(id).isOver()) {
+    bool goes_on = false;
+    switch (record(id).step) {
+      case MigrationStep::Copying: {
+        Verdict verdict = co_await copy(id);
+        if (verdict.stopped) co_return;
+        if (verdict.copied) {
+          goes_on = co_await storeHandOver(id, verdict.log);
+        } else {
+          goes_on = co_await storeGivingUp(id, std::move(verdict.reason));
+        }
+        break;
+      }
+      case MigrationStep::HandedOver:
+        goes_on = co_await finish(id);
+        break;
+      default:
+        goes_on = co_await giveUp(id);
+    }
+    if (!goes_on) co_return;
+    changed_.notifyAll();
+  }
+}
+
+// Asked before each attempt at anything: somebody cancelled, or one of the two is dead.
+bool MigrationManager::mustEnd(MigrationId id, Verdict& verdict) const {
+  verdict.stopped = parts_.journal.stopping();
+  if (verdict.stopped) return true;
+  const Active& active = active_.at(id);
+  if (active.cancel_wanted) {
+    verdict.reason = "cancelled";
+  } else if (!parts_.membership.isAlive(active.migration.source)) {
+    verdict.reason = "the source is dead";
+  } else if (!parts_.membership.isAlive(active.migration.destination)) {
+    verdict.reason = "the destination is dead";
+  }
+  return !verdict.reason.empty();
+}
+
+runtime::Task<MigrationManager::Verdict> MigrationManager::copy(MigrationId id) {
+  Verdict verdict = co_await freezeSource(id);
+  if (!verdict.copied) co_return verdict;
+  verdict = co_await startPull(id);
+  if (!verdict.copied) co_return verdict;
+  co_return co_await awaitPull(id);
+}
+
+runtime::Task<MigrationManager::Verdict> MigrationManager::freezeSource(MigrationId id) {
+  Backoff backoff(parts_.journal);
+  Verdict verdict;
+  while (!mustEnd(id, verdict)) {
+    const Migration& move = record(id);
+    const Status frozen = co_await parts_.masters.freezeTablet(move.source, move.tablet, move.source_epoch);
+    verdict.copied = frozen == Status::Ok;
+    if (verdict.copied) break;
+    if (!mayPass(frozen)) {
+      verdict.reason = text("the source does not freeze the tablet", frozen);
+      break;
+    }
+    (void)co_await backoff.pause();
+  }
+  co_return verdict;
+}
+
+runtime::Task<MigrationManager::Verdict> MigrationManager::startPull(MigrationId id) {
+  Backoff backoff(parts_.journal);
+  Verdict verdict;
+  bool cleared = false;
+  while (!mustEnd(id, verdict)) {
+    const Migration& move = record(id);
+    Status status = Status::Ok;
+    if (!cleared) {
+      // What a former ownership or a pull that was given up left there must not be taken for this one's.
+      const TabletEpoch former(move.destination_epoch.value - 1);
+      status = co_await parts_.masters.dropTablet(move.destination, move.tablet, former);
+      cleared = isDropped(status);
+      if (cleared) status = Status::Ok;
+    }
+    if (status == Status::Ok) {
+      Tablet tablet = *parts_.map.findTablet(record(id).tablet);
+      tablet.owner = record(id).destination;
+      tablet.epoch = record(id).destination_epoch;
+      status = co_await parts_.masters.pullTablet(record(id).destination, std::move(tablet), record(id).source_epoch,
+                                                  record(id).source);
+      verdict.copied = status == Status::Ok;
+      if (verdict.copied) break;
+    }
+    if (!mayPass(status)) {
+      verdict.reason = text("the destination does not fetch the tablet", status);
+      break;
+    }
+    (void)co_await backoff.pause();
+  }
+  co_return verdict;
+}
+
+runtime::Task<MigrationManager::Verdict> MigrationManager::awaitPull(MigrationId id) {
+  Verdict verdict;
+  runtime::GrowingPause pause(kProgressPauseNs, kProgressPauseNsMax);
+  while (!mustEnd(id, verdict)) {
+    const PullResult pull = co_await parts_.masters.pullProgress(record(id).destination, record(id).tablet);
+    if (pull.status == Status::Ok) {
+      Active& active = active_.at(id);
+      active.migration.objects = pull.objects;
+      active.migration.bytes = pull.bytes;
+      active.fraction = pull.fraction;
+      if (pull.pull_status != Status::Ok) {
+        verdict.reason = text("fetching the tablet failed", pull.pull_status);
+        break;
+      }
+      if (pull.done) {
+        verdict.copied = true;
+        verdict.log = pull.log;
+        break;
+      }
+    } else if (!mayPass(pull.status)) {
+      verdict.reason = text("the destination has lost the tablet", pull.status);
+      break;
+    }
+    (void)co_await parts_.journal.sleepFor(pause.nextNs());
+  }
+  co_return verdict;
+}
+
+runtime::Task<bool> MigrationManager::storeHandOver(MigrationId id, LogRef log) {
+  auto guard = co_await parts_.map_lock.lock();
+  Migration move = record(id);
+  // A dead one gets nothing: with the lock held, nobody says that there is nothing of its log to recover meanwhile.
+  // The next look at the move gives it up.
+  if (!parts_.membership.isAlive(move.destination)) co_return !parts_.journal.stopping();
+  move.step = MigrationStep::HandedOver;
+  Tablet tablet = *parts_.map.findTablet(move.tablet);
+  tablet.owner = move.destination;
+  tablet.epoch = move.destination_epoch;
+  tablet.logs = {log};
+  Batch batch;
+  batch.put(keyOf(tablet.id), encode(tablet));
+  batch.put(keyOf(id), encode(move));
+  const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
+  if (!stored) co_return false;
+  parts_.map.updateTablet(tablet);
+  active_.at(id).migration = move;
+  co_return true;
+}
+
+runtime::Task<bool> MigrationManager::storeGivingUp(MigrationId id, std::string reason) {
+  auto guard = co_await parts_.map_lock.lock();
+  Migration move = record(id);
+  move.step = MigrationStep::GivingUp;
+  move.cancelled = active_.at(id).cancel_wanted;
+  move.reason = std::move(reason);
+  Tablet tablet = *parts_.map.findTablet(move.tablet);
+  tablet.last_epoch.value += 1;
+  tablet.epoch = tablet.last_epoch;
+  Batch batch;
+  batch.put(keyOf(tablet.id), encode(tablet));
+  batch.put(keyOf(id), encode(move));
+  const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
+  if (!stored) co_return false;
+  parts_.map.updateTablet(tablet);
+  active_.at(id).migration = move;
+  co_return true;
+}
+
+runtime::Task<bool> MigrationManager::finish(MigrationId id) {
+  const Migration move = record(id);
+  Backoff dropping(parts_.journal);
+  // The source answers reads until it has dropped the tablet, or can answer nobody.
+  while (!parts_.membership.leaseIsOver(move.source) && !RC_MUTATION("take-before-the-source-dropped")) {
+    if (parts_.membership.isAlive(move.source)) {
+      const Status dropped = co_await parts_.masters.dropTablet(move.source, move.tablet, move.source_epoch);
+      if (isDropped(dropped)) break;
+    }
+    const bool awake = co_await dropping.pause();
+    if (!awake) co_return false;
+  }
+  Backoff taking(parts_.journal);
+  while (parts_.membership.isAlive(move.destination)) {
+    const Tablet tablet = *parts_.map.findTablet(move.tablet);
+    const TakeResult taken = co_await parts_.masters.takeTablet(move.destination, tablet, false);
+    if (taken.status == Status::Ok) break;
+    const bool awake = co_await taking.pause();
+    if (!awake) co_return false;
+  }
+  if (parts_.journal.stopping()) co_return false;
+  co_return co_await storeEnd(id, MigrationStep::Done);
+}
+
+runtime::Task<bool> MigrationManager::giveUp(MigrationId id) {
+  const Migration move = record(id);
+  const TabletEpoch new_epoch = parts_.map.findTablet(move.tablet)->epoch;
+  Backoff resuming(parts_.journal);
+  while (parts_.membership.isAlive(move.source)) {
+    const Status resumed =
+        co_await parts_.masters.unfreezeTablet(move.source, move.tablet, move.source_epoch, new_epoch);
+    if (resumed == Status::Ok) break;
+    if (!mayPass(resumed)) {
+      parts_.trace.error("server " + std::to_string(move.source.value) + " does not go on with tablet " +
+                         std::to_string(move.tablet.value) + ": " + std::string(name(resumed)));
+      break;
+    }
+    const bool awake = co_await resuming.pause();
+    if (!awake) co_return false;
+  }
+  // What the destination has fetched takes its memory until it is told, and nobody tells it after the end is stored.
+  Backoff forgetting(parts_.journal);
+  while (parts_.membership.isAlive(move.destination)) {
+    const Status dropped = co_await parts_.masters.dropTablet(move.destination, move.tablet, move.destination_epoch);
+    if (isDropped(dropped)) break;
+    if (!mayPass(dropped)) {
+      parts_.trace.error("server " + std::to_string(move.destination.value) + " does not forget tablet " +
+                         std::to_string(move.tablet.value) + ": " + std::string(name(dropped)));
+      break;
+    }
+    const bool awake = co_await forgetting.pause();
+    if (!awake) co_return false;
+  }
+  if (parts_.journal.stopping()) co_return false;
+  co_return co_await storeEnd(id, move.cancelled ? MigrationStep::Cancelled : MigrationStep::Failed);
+}
+
+runtime::Task<bool> MigrationManager::storeEnd(MigrationId id, MigrationStep step) {
+  auto guard = co_await parts_.map_lock.lock();
+  Migration move = record(id);
+  move.step = step;
+  Tablet tablet = *parts_.map.findTablet(move.tablet);
+  tablet.state = TabletState::Normal;
+  Batch batch;
+  batch.put(keyOf(tablet.id), encode(tablet));
+  batch.put(keyOf(id), encode(move));
+  std::vector<MigrationId> forgotten;
+  forgetOldest(batch, forgotten);
+  const bool stored = co_await parts_.journal.commitUntilStored(std::move(batch));
+  if (!stored) co_return false;
+  parts_.map.updateTablet(tablet);
+  active_.at(id).migration = move;
+  if (step == MigrationStep::Done) active_.at(id).fraction = 1;
+  for (const MigrationId old : forgotten) active_.erase(old);
+  parts_.trace.info("move " + std::to_string(id.value) + " of tablet " + std::to_string(tablet.id.value) +
+                    " to server " + std::to_string(move.destination.value) +
+                    (step == MigrationStep::Done ? " is done" : " was given up: " + move.reason));
+  co_return true;
+}
+
+void MigrationManager::forgetOldest(Batch& batch, std::vector<MigrationId>& forgotten) const {
+  size_t over_count = 0;
+  for (auto at = active_.rbegin(); at != active_.rend(); ++at) {
+    if (!at->second.migration.isOver() || ++over_count < kFinishedKept) continue;
+    if (batch.changes.size() >= Batch::kChangesMax) return;
+    batch.remove(keyOf(at->first));
+    forgotten.push_back(at->first);
+  }
+}
+
+}  // namespace ramcore::coordinator

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "coordinator/tablets/parts.h"
+
+namespace ramcore::coordinator {
+
+/// Moves tablets from server to server while clients go on; mutations wait meanwhile.
+///
+/// A move is a state machine whose state is stored before anything is sent, so that a coordinator that starts carries
+/// on from where its predecessor was:
+///
+///   Copying     the source refuses mutations, the destination fetches. Reads go on at the source.
+///   HandedOver  the tablet belongs to the destination, under a new epoch. The source drops it, or is dead and its
+///   lease
+///               over; only then does the destination begin to answer.
+///   GivingUp    (from Copying: cancelled, or it failed) the source goes on under a new epoch, the destination forgets.
+///   Done, Cancelled, Failed
+///
+/// Every epoch is used for one purpose once: a late copy of any message finds another epoch.
+/// Thread: one executor.
+class MigrationManager final : public TabletOperations {
+ public:
+  static constexpr size_t kRunningMax = 256;
+  static constexpr size_t kFinishedKept = 64;
+
+  explicit MigrationManager(const Parts& parts);
+
+  /// Reads the stored migrations; after the tables.
+  runtime::Task<Status> load();
+  void resume();
+  /// After Journal::stop().
+  void stop();
+
+  struct Begun {
+    Status status = Status::Ok;
+    MigrationId id;
+  };
+  /// Stores a move and starts it. A repeated request gets the move that is under way, or the one that did it.
+  /// Failure: NotFound: no such tablet or server; BadRequest: it is there already; RetryLater: the tablet is in
+  /// transition or unavailable, the destination is silent, or too many moves; as Journal::commit.
+  runtime::Task<Begun> begin(TabletId tablet, ServerId destination);
+  /// Has a move given up; Ok when that is stored (and for one that ended without moving). BadRequest: it has moved
+  /// already. NotFound. RetryLater: not decided by `deadline_ns`.
+  runtime::Task<Status> cancel(MigrationId id, int64_t deadline_ns);
+
+  struct Progress {
+    Migration migration;
+    double fraction = 0;
+  };
+  /// nullptr if unknown or too long over.
+  const Progress* find(MigrationId id) const;
+
+  // TabletOperations
+  runtime::Task<bool> endAll(TableId table) override;
+
+ private:
+  struct Active : Progress {
+    bool cancel_wanted = false;
+  };
+  /// Why Copying ended.
+  struct Verdict {
+    bool stopped = false;  ///< the coordinator stops
+    bool copied = false;
+    std::string reason;  ///< otherwise
+    LogRef log;
+  };
+
+  Status mayBegin(const Tablet* tablet, ServerId destination) const;
+  runtime::Task<void> run(MigrationId id);
+  runtime::Task<Verdict> copy(MigrationId id);
+  runtime::Task<Verdict> freezeSource(MigrationId id);
+  runtime::Task<Verdict> startPull(MigrationId id);
+  runtime::Task<Verdict> awaitPull(MigrationId id);
+  runtime::Task<bool> storeHandOver(MigrationId id, LogRef log);
+  runtime::Task<bool> storeGivingUp(MigrationId id, std::string reason);
+  runtime::Task<bool> finish(MigrationId id);
+  runtime::Task<bool> giveUp(MigrationId id);
+  runtime::Task<bool> storeEnd(MigrationId id, MigrationStep step);
+  bool mustEnd(MigrationId id, Verdict& verdict) const;
+  void forgetOldest(Batch& batch, std::vector<MigrationId>& forgotten) const;
+  size_t runningCount() const;
+  const Migration& record(MigrationId id) const { return active_.at(id).migration; }
+
+  const Parts parts_;
+  IdAllocator ids_;
+  runtime::Signal changed_;  // a step was stored
+  std::map<MigrationId, Active> active_;
+};
+
+}  // namespace ramcore::coordinator

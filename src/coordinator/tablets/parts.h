@@ -1,0 +1,33 @@
+#pragma once
+
+#include "base/trace.h"
+#include "coordinator/calls/master_calls.h"
+#include "coordinator/members/membership.h"
+#include "coordinator/state/async_mutex.h"
+#include "coordinator/state/id_allocator.h"
+#include "coordinator/state/journal.h"
+#include "coordinator/tablets/tablet_map.h"
+
+namespace ramcore::coordinator {
+
+/// What those who change tables and tablets share.
+struct Parts {
+  Journal& journal;
+  Trace& trace;
+  TabletMap& map;
+  AsyncMutex& map_lock;  ///< held while the map is read, a change of it committed, and applied; not over calls
+  Membership& membership;
+  MasterCalls& masters;
+  IdAllocator& tablet_ids;
+};
+
+/// What drops have to wait for: moves and splits of the table's tablets.
+class TabletOperations {
+ public:
+  virtual ~TabletOperations() = default;
+  /// Has every operation on tablets of `table` give up or finish, and returns when none is left. False if the
+  /// coordinator stops before. No new ones begin, because the table is not ready.
+  virtual runtime::Task<bool> endAll(TableId table) = 0;
+};
+
+}  // namespace ramcore::coordinator

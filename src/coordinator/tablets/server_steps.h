@@ -1,0 +1,55 @@
+#pragma once
+
+#include <algorithm>
+
+#include "coordinator/calls/master_calls.h"
+#include "coordinator/members/membership.h"
+#include "coordinator/state/journal.h"
+
+namespace ramcore::coordinator {
+
+/// Pauses between attempts at a step that has to succeed: they grow, and end early when the coordinator stops.
+class Backoff {
+ public:
+  explicit Backoff(Journal& journal) : journal_(journal) {}
+  /// False if the coordinator stops.
+  runtime::Task<bool> pause() {
+    const int64_t pause_ns = pause_ns_;
+    pause_ns_ = std::min(2 * pause_ns_, kPauseNsMax);
+    co_return co_await journal_.sleepFor(pause_ns);
+  }
+
+ private:
+  static constexpr int64_t kPauseNsMin = 5 * runtime::kNanosPerMilli;
+  static constexpr int64_t kPauseNsMax = 200 * runtime::kNanosPerMilli;
+  Journal& journal_;
+  int64_t pause_ns_ = kPauseNsMin;
+};
+
+/// Tells whether a call may succeed when it is repeated: the server was not reached, or is not ready. A server that was
+/// enlisted refuses nobody of its cluster: it is another process that listens there now.
+constexpr bool mayPass(Status status) {
+  switch (status) {
+    case Status::Unreachable:
+    case Status::Refused:
+    case Status::WrongCluster:
+    case Status::SessionLost:
+    case Status::DeadlineExceeded:
+    case Status::WrongServerId:
+    case Status::RetryLater:
+    case Status::LeaseUnknown:
+    case Status::Cancelled:
+    case Status::Shutdown:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Tells whether a server answers for nothing that it was told to drop: also if it did not hold it, or holds it in a
+/// newer service.
+constexpr bool isDropped(Status status) {
+  return status == Status::Ok || status == Status::NotFound || status == Status::StaleEpoch;
+}
+
+}  // namespace ramcore::coordinator

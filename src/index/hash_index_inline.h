@@ -1,0 +1,181 @@
+#pragma once
+
+// Template bodies of hash_index.h; included by it alone.
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <utility>
+
+#include "base/check.h"
+#include "index/hash_index.h"
+
+namespace ramcore::index {
+
+/// Header and key of an entry, which seldom lie in one line.
+inline void prefetchEntryAt(const std::byte* memory, EntryRef ref) {
+  const std::byte* entry = memory + ref.offsetBytes();
+  __builtin_prefetch(entry);
+  __builtin_prefetch(entry + 63);
+}
+
+/// Bit i is set if slot i may hold an entry with this tag: the caller loads the slot again and looks. `last` is what
+/// was loaded from the link slot, before the others and once: between two loads an entry there may turn into a link to
+/// a line that holds it.
+inline uint32_t HashIndex::matchMask(const Line& line, uint64_t tag, SlotBits last) {
+  const uint32_t last_bit = static_cast<uint32_t>(matchesTag(last, tag)) << kLinkSlot;
+#if defined(RAMCORE_SANITIZED) || defined(RAMCORE_STEPS) || !defined(__SSE2__)
+  uint32_t mask = last_bit;
+  for (uint32_t slot_index = 0; slot_index < kLinkSlot; ++slot_index) {
+    mask |= static_cast<uint32_t>(matchesTag(line.load(slot_index), tag)) << slot_index;
+  }
+  return mask;
+#else
+  // Eight loads and compares of their own make lookups about an eighth slower. A vector load reads each
+  // aligned slot whole. It is written as assembly because C++ has no atomic vectors; x86 keeps loads in order, and the
+  // clobber keeps the compiler from moving the reader's next load of the table's size before them.
+  const auto load = [&line](uint32_t slot_index) {
+    __m128i slots;
+    asm volatile("movdqa %1, %0"
+                 : "=x"(slots)
+                 : "m"(*reinterpret_cast<const __m128i*>(&line.slots[slot_index]))
+                 : "memory");
+    return _mm_castsi128_ps(slots);
+  };
+  const __m128i wanted = _mm_set1_epi32(static_cast<int>(tag));
+  const auto compare = [wanted](__m128 low, __m128 high) {
+    // The high halves of four slots; the tag is their upper 24 bits.
+    const __m128i halves = _mm_castps_si128(_mm_shuffle_ps(low, high, _MM_SHUFFLE(3, 1, 3, 1)));
+    const __m128i equal = _mm_cmpeq_epi32(_mm_srli_epi32(halves, 32 - kTagBits), wanted);
+    return static_cast<uint32_t>(_mm_movemask_ps(_mm_castsi128_ps(equal)));
+  };
+  const uint32_t first = compare(load(0), load(2));
+  const uint32_t second = compare(load(4), load(6));
+  return ((first | second << 4) & ~(uint32_t{1} << kLinkSlot)) | last_bit;
+#endif
+}
+
+template <typename Matcher>
+EntryRef HashIndex::probe(uint64_t bucket, uint64_t tag, Matcher& matches) const {
+  for (const Line* line = &buckets_[bucket]; line != nullptr;) {
+    const SlotBits last = line->load(kLinkSlot);
+    for (uint32_t mask = matchMask(*line, tag, last); mask != 0; mask &= mask - 1) {
+      const auto slot_index = static_cast<uint32_t>(std::countr_zero(mask));
+      const SlotBits slot = slot_index == kLinkSlot ? last : line->load(slot_index);
+      // Loaded again, so it may have changed.
+      if (matchesTag(slot, tag) && matches(refOf(slot))) return refOf(slot);
+    }
+    line = nextLine(last);
+  }
+  return {};
+}
+
+inline void HashIndex::prefetchEntry(KeyHash hash, const std::byte* memory) const {
+  const ReversedHash reversed = reverseBits(hash);
+  const uint64_t tag = tagBits(reversed);
+  const Line& line = buckets_[currentBucket(reversed)];
+  const SlotBits last = line.load(kLinkSlot);
+  const uint32_t mask = matchMask(line, tag, last);
+  if (mask == 0) return;
+  const auto slot_index = static_cast<uint32_t>(std::countr_zero(mask));
+  const SlotBits slot = slot_index == kLinkSlot ? last : line.load(slot_index);
+  if (matchesTag(slot, tag)) prefetchEntryAt(memory, refOf(slot));
+}
+
+template <typename Matcher>
+void HashIndex::lookupBatch(std::span<const KeyHash> hashes, std::span<EntryRef> out, const std::byte* memory,
+                            Matcher&& matches) const {
+  RC_CHECK(hashes.size() == out.size());
+  constexpr size_t kGroup = 16;
+  struct Step {
+    const Line* line = nullptr;
+    uint64_t tag = 0;
+  };
+  Step steps[2][kGroup];
+  const auto startGroup = [&](size_t first, Step* group) {
+    const TableSize now = size();
+    const size_t count = std::min(kGroup, hashes.size() - first);
+    for (size_t i = 0; i < count; ++i) {
+      const ReversedHash reversed = reverseBits(hashes[first + i]);
+      group[i] = {&buckets_[now.bucketOf(reversed)], tagBits(reversed)};
+      __builtin_prefetch(group[i].line);
+    }
+  };
+  // The first entry of a line whose tag agrees, asked for but not yet looked at; the next line if there is none.
+  const auto nominate = [&](Step& step) -> EntryRef {
+    const SlotBits last = step.line->load(kLinkSlot);
+    const uint32_t mask = matchMask(*step.line, step.tag, last);
+    if (mask == 0) {
+      step.line = nextLine(last);
+      if (step.line != nullptr) __builtin_prefetch(step.line);
+      return {};
+    }
+    const auto slot_index = static_cast<uint32_t>(std::countr_zero(mask));
+    const SlotBits slot = slot_index == kLinkSlot ? last : step.line->load(slot_index);
+    step.line = nullptr;
+    if (!matchesTag(slot, step.tag)) return {};
+    prefetchEntryAt(memory, refOf(slot));
+    return refOf(slot);
+  };
+
+  if (!hashes.empty()) startGroup(0, steps[0]);
+  for (size_t first = 0, group_index = 0; first < hashes.size(); first += kGroup, group_index ^= 1) {
+    Step* group = steps[group_index];
+    const size_t count = std::min(kGroup, hashes.size() - first);
+    EntryRef candidates[kGroup];
+    for (size_t i = 0; i < count; ++i) candidates[i] = nominate(group[i]);
+    if (first + kGroup < hashes.size()) startGroup(first + kGroup, steps[group_index ^ 1]);
+    for (size_t i = 0; i < count; ++i) {
+      if (group[i].line != nullptr) candidates[i] = nominate(group[i]);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const size_t at = first + i;
+      if (candidates[i] && matches(at, candidates[i])) {
+        out[at] = candidates[i];
+        continue;
+      }
+      // Absent, an equal tag of another key, a long chain, or a split under way: the careful way.
+      out[at] = lookup(hashes[at], [&](EntryRef ref) { return matches(at, ref); });
+    }
+  }
+}
+
+template <typename HashOf>
+std::optional<KeyHash> HashIndex::scan(KeyHash cursor, KeyHash last, size_t entries_min, HashOf&& hash_of,
+                                       std::vector<IndexEntry>& out) {
+  const size_t before = out.size();
+  while (cursor <= last && out.size() - before < std::max<size_t>(entries_min, 1)) {
+    const size_t bucket_begin = out.size();
+    const HashRange range = copyBucket(cursor, out);
+    // Outside the stripe: the entries stay readable in this read section, and an entry's key never changes.
+    for (size_t i = bucket_begin; i < out.size(); ++i) {
+      const uint64_t tag = std::exchange(out[i].hash, hash_of(out[i].ref));
+      const bool is_here = out[i].hash >= range.first && out[i].hash <= range.last;
+      out[i].is_misplaced = !is_here || tagBits(reverseBits(out[i].hash)) != tag;
+      if (out[i].is_misplaced) out[i].hash = cursor;
+    }
+    const auto outside = [&](const IndexEntry& entry) { return entry.hash < cursor || entry.hash > last; };
+    out.erase(std::remove_if(out.begin() + static_cast<ptrdiff_t>(bucket_begin), out.end(), outside), out.end());
+    std::sort(out.begin() + static_cast<ptrdiff_t>(bucket_begin), out.end(), [](const auto& a, const auto& b) {
+      return a.hash != b.hash ? a.hash < b.hash : a.ref.bits() < b.ref.bits();
+    });
+    if (range.last >= last) return std::nullopt;
+    cursor = range.last + 1;
+  }
+  return cursor <= last ? std::optional(cursor) : std::nullopt;
+}
+
+template <typename HashOf, typename Visit>
+void HashIndex::forEachInRange(HashRange range, HashOf&& hash_of, Visit&& visit) {
+  std::vector<IndexEntry> entries;
+  std::optional<KeyHash> cursor = range.first;
+  while (cursor) {
+    entries.clear();
+    cursor = scan(*cursor, range.last, 1, hash_of, entries);
+    for (const IndexEntry& entry : entries) visit(entry.hash, entry.ref);
+  }
+}
+
+}  // namespace ramcore::index

@@ -1,0 +1,551 @@
+#include "log/cleaning/cleaner.h"
+
+#include <algorithm>
+
+#include "base/mutation.h"
+
+namespace ramcore::log {
+
+namespace {
+
+constexpr uint32_t kCandidatesMax = 64;
+
+uint32_t headerEntryBytes() { return alignedEntryBytes(0, sizeof(SegmentHeaderPayload), false); }
+
+uint64_t liveBytesOf(const Segment& segment) {
+  return static_cast<uint64_t>(std::max<int64_t>(segment.liveBytes(), 0));
+}
+
+}  // namespace
+
+bool Cleaner::isNeeded() const { return lacksMemory() || isStorageScarce(); }
+
+bool Cleaner::lacksMemory() const {
+  SegmentPool& pool = log_.pool();
+  const LogConfig& config = log_.config();
+  if (pool.freeBytesForHeads() < config.cleanBelowFreeBytes()) return true;
+  // Free memory may have fallen into pieces, and slots may be short, however much there is.
+  if (!findsHead() || pool.isShortOfSlots()) return true;
+  return isNearLimit(1);
+}
+
+/// Memory and places for a head that is none of the reserve.
+bool Cleaner::findsHead() const { return log_.pool().mayHaveRoom(SegmentKind::Head) && !replicator_.isShortOfPlaces(); }
+
+/// Heads will soon find no place on backups.
+bool Cleaner::isStorageScarce() const { return replicator_.storagePercent() >= kStoragePercentScarce; }
+
+/// A survivor might wait for its places, and others for those that this pass has.
+bool Cleaner::mayMissPlaces() const { return replicator_.isShortOfPlaces() || isStorageScarce(); }
+
+/// Segments take what is short, however little is alive in them. Where memory is short as well, passes that free most
+/// of it leave fewer segments behind, too.
+bool Cleaner::hasTooMany() const {
+  if (log_.pool().isShortOfSlots() || replicator_.isShortOfPlaces()) return true;
+  return isStorageScarce() && !lacksMemory();
+}
+
+/// Writes are about to be refused though tombstones could go together with what they hold down.
+/// @param part  of the distance to the limit at which that begins
+bool Cleaner::isNearLimit(int64_t part) const {
+  const LogStats& stats = log_.stats();
+  const auto limit = static_cast<int64_t>(log_.liveBytesMax());
+  const int64_t succeeded = stats.succeeded_bytes.load(std::memory_order_relaxed);
+  const int64_t segment_bytes = log_.config().segment_bytes;
+  // No earlier: as long as there is free memory, more dies if one waits.
+  const int64_t distance = std::max(segment_bytes / 2, limit / 256) / part;
+  return stats.live_bytes.load(std::memory_order_relaxed) + succeeded > limit - distance &&
+         stats.tombstone_bytes.load(std::memory_order_relaxed) + succeeded > segment_bytes;
+}
+
+bool Cleaner::isUrgent() const {
+  const SegmentPool& pool = log_.pool();
+  return pool.freeBytesForHeads() < log_.config().cleanBelowFreeBytes() / 2 || !findsHead() || isNearLimit(2);
+}
+
+Cleaner::Progress Cleaner::step(uint32_t bytes_max) {
+  switch (phase_) {
+    case Phase::Idle:
+      return begin();
+    case Phase::Compacting:
+      return compact(bytes_max);
+    case Phase::Opening:
+      return awaitPlaces();
+    case Phase::Copying:
+      return copy(bytes_max);
+    case Phase::Closing:
+      return awaitClosed();
+    case Phase::Deaths:
+      return awaitDeaths();
+    case Phase::Rolling:
+      return awaitRoll();
+  }
+  return Progress::Idle;
+}
+
+Cleaner::Progress Cleaner::begin() {
+  if (skips_left_ > 0 && log_.deathsBytes() < deaths_wanted_) {
+    // Nobody waits for what is done for the sake of the storage alone.
+    if (lacksMemory()) --skips_left_;
+    return Progress::Idle;
+  }
+  // What is about to come back lets the next pass be a whole one.
+  const SegmentPool& pool = log_.pool();
+  if (pool.freeBytes() < pool.survivorReserveBytes() && pool.exchangedBytes() > 0) return Progress::Waiting;
+  std::vector<Segment*> cleanable;
+  log_.listCleanable(cleanable);
+  if (beginCompaction(cleanable)) return Progress::Worked;
+  if (!log_.tryBeginPass()) return Progress::Waiting;
+  // What a pass would gain is known only when all is where it will stay.
+  const bool is_settled = log_.isSettled();
+  const Verdict verdict = beginPass(cleanable);
+  if (verdict == Verdict::Begun) {
+    log_.noteCollectable(true);
+    return Progress::Worked;
+  }
+  log_.endPass();
+  if (verdict == Verdict::NoGain && is_settled) log_.noteCollectable(false);
+  // Storage may be full of what is alive, or of what others keep there: not before much has died is there more to gain.
+  if (verdict == Verdict::NoGain && isStorageScarce() && !lacksMemory()) putOff(false, log_.config().segment_bytes);
+  return Progress::Idle;
+}
+
+/// Has what is alive in single segments moved to less memory, if that is what the balance is for.
+bool Cleaner::beginCompaction(std::span<Segment* const> cleanable) {
+  const LogConfig& config = log_.config();
+  std::vector<SegmentSummary> compactable;
+  for (const Segment* segment : cleanable) {
+    const uint64_t gain = Compaction::gainOf(*segment, config);
+    if (gain == 0) continue;
+    SegmentSummary& summary = compactable.emplace_back(summaryOf(*segment));
+    summary.memory_bytes = summary.live_bytes + gain;
+  }
+  CleaningBudget budget;
+  budget.copy_bytes_max = std::min(log_.pool().freeBytes(), config.survivorReserveBytes());
+  budget.gain_bytes_min = 2 * uint64_t{config.seglet_bytes};
+  // Each takes the memory of a whole segment until it is trimmed.
+  budget.segment_count_max = config.survivor_segments;
+  const std::vector<uint32_t> chosen = chooseToCompact(compactable, budget);
+  if (chosen.empty()) return false;
+  if (decide(stateWith(compactable, chosen, cleanable)) != CleaningAction::Compact) return false;
+  std::vector<Segment*> segments;
+  for (const uint32_t slot : chosen) segments.push_back(&log_.pool().slot(slot));
+  if (!compaction_.begin(segments)) return false;
+  log_.noteCollectable(true);
+  phase_ = Phase::Compacting;
+  return true;
+}
+
+/// What the balance is struck from.
+/// @param compacting  slots of those of `compactable` that would be compacted
+CleaningState Cleaner::stateWith(std::span<const SegmentSummary> compactable, std::span<const uint32_t> compacting,
+                                 std::span<Segment* const> cleanable) const {
+  const LogStats& stats = log_.stats();
+  const auto atLeastZero = [](const std::atomic<int64_t>& bytes) {
+    return static_cast<uint64_t>(std::max<int64_t>(bytes.load(std::memory_order_relaxed), 0));
+  };
+  CleaningState state{.has_room_for_head = log_.pool().mayHaveRoom(SegmentKind::Head),
+                      .is_short_of_slots = log_.pool().isShortOfSlots(),
+                      .is_short_of_places = replicator_.isShortOfPlaces(),
+                      .live_bytes = atLeastZero(stats.live_bytes),
+                      .live_bytes_max = log_.liveBytesMax(),
+                      .tombstone_bytes = atLeastZero(stats.tombstone_bytes),
+                      .copies = replicator_.copyCount(),
+                      .storage_percent = replicator_.storagePercent(),
+                      .combining = {},
+                      .compacting = {}};
+  const auto add = [](LevelCost& cost, const SegmentSummary& segment) {
+    cost.copied_bytes += segment.live_bytes;
+    const uint64_t returned = segment.memory_bytes + segment.freed_elsewhere_bytes;
+    cost.freed_bytes += returned > segment.live_bytes ? returned - segment.live_bytes : 0;
+  };
+  for (SegmentSummary segment : compactable) {
+    segment.freed_elsewhere_bytes = 0;
+    if (std::find(compacting.begin(), compacting.end(), segment.slot) != compacting.end()) {
+      add(state.compacting, segment);
+    }
+  }
+  for (const uint32_t slot : choose(cleanable)) {
+    const Segment& segment = log_.pool().slot(slot);
+    if (segment.kind() != SegmentKind::SmallHead) add(state.combining, summaryOf(segment));
+  }
+  return state;
+}
+
+Cleaner::Progress Cleaner::compact(uint32_t bytes_max) {
+  switch (compaction_.step(bytes_max)) {
+    case Compaction::Progress::Worked:
+      return Progress::Worked;
+    case Compaction::Progress::Waiting:
+      return Progress::Waiting;
+    case Compaction::Progress::Done:
+      break;
+  }
+  phase_ = Phase::Idle;
+  return Progress::Worked;
+}
+
+Cleaner::Verdict Cleaner::beginPass(std::span<Segment* const> cleanable) {
+  SegmentPool& pool = log_.pool();
+  is_tight_ = !pool.hasReserve();
+  for (const uint32_t slot : choose(cleanable)) candidates_.push_back(&pool.slot(slot));
+  if (candidates_.empty()) return Verdict::NoGain;
+  const bool can_end = canEnd();
+  if (!can_end || !openSurvivors()) {
+    // They go to others and come back, which would be the same again.
+    if (!survivors_.empty() && hasTooMany()) putOff(false, log_.config().granuleBytes(largestEntryBytes()));
+    reset();
+    // The oldest may be too full for what survivors lose. There is nothing to gain if the emptiest are so, too.
+    const bool was_last_try = hasTooMany() || takes_emptiest_;
+    takes_emptiest_ = !was_last_try;
+    return can_end && was_last_try ? Verdict::NoGain : Verdict::NotNow;
+  }
+  takes_emptiest_ = false;
+  // The oldest first, so that survivors hold what is of one age.
+  std::sort(candidates_.begin(), candidates_.end(), [](const Segment* a, const Segment* b) {
+    return a->stampBytes() != b->stampBytes() ? a->stampBytes() < b->stampBytes() : a->id() < b->id();
+  });
+  places_asked_ = 0;
+  phase_ = Phase::Opening;
+  if (!mayMissPlaces()) beginCopying();
+  return Verdict::Begun;
+}
+
+void Cleaner::beginCopying() {
+  // From here on all of them will leave together, and tombstones among them that name one another with them.
+  std::vector<SharedCopy::Item> items;
+  for (Segment* candidate : candidates_) {
+    log_.setInPass(*candidate, true);
+    items.push_back({.from = candidate});
+  }
+  copying_.begin(items, survivors_);
+  phase_ = Phase::Copying;
+}
+
+/// Where places are short, several masters may each have found some for their survivors, and none enough. As long as
+/// nothing was moved they can be given back, for others to end their passes, which frees more.
+Cleaner::Progress Cleaner::awaitPlaces() {
+  constexpr uint32_t kAskedMax = 512;
+  const bool have_all =
+      std::all_of(survivors_.begin(), survivors_.end(), [](const Segment* survivor) { return survivor->hasPlaces(); });
+  if (have_all) {
+    beginCopying();
+    return Progress::Worked;
+  }
+  if (++places_asked_ < kAskedMax) return Progress::Waiting;
+  putOff(false, log_.config().granuleBytes(largestEntryBytes()));
+  reset();
+  log_.endPass();
+  return Progress::Idle;
+}
+
+SegmentSummary Cleaner::summaryOf(const Segment& segment) const {
+  // Since the segment was begun, not since its entries were written: a survivor that was made just now has lost nothing
+  // yet, however old its entries, and would be cleaned again and again.
+  const uint64_t now_bytes = log_.stats().appended_bytes.load(std::memory_order_relaxed);
+  return {.slot = segment.slot(),
+          .memory_bytes = segment.memoryBytes(),
+          .live_bytes = liveBytesOf(segment),
+          .freed_elsewhere_bytes = segment.namedByTombstoneBytes(),
+          .age_bytes = now_bytes - std::min(now_bytes, segment.begunBytes())};
+}
+
+/// What the survivors of a pass may take. Where the storage for replicas runs short, no more than backups keep places
+/// for.
+uint64_t Cleaner::survivorBytesMax() const {
+  return isStorageScarce() ? log_.config().survivorReserveBytes() : log_.pool().survivorReserveBytes();
+}
+
+std::vector<uint32_t> Cleaner::choose(std::span<Segment* const> cleanable) const {
+  const LogConfig& config = log_.config();
+  const uint64_t room = std::min(log_.pool().freeBytes(), survivorBytesMax());
+  std::vector<SegmentSummary> summaries;
+  std::vector<uint32_t> small_heads;
+  for (const Segment* segment : cleanable) {
+    if (segment->kind() == SegmentKind::SmallHead) {
+      small_heads.push_back(segment->slot());
+      continue;
+    }
+    summaries.push_back(summaryOf(*segment));
+  }
+  CleaningBudget budget;
+  budget.copy_bytes_max = room;
+  budget.gain_bytes_min = 2 * uint64_t{config.seglet_bytes};
+  budget.gain_bytes_enough = std::max<uint64_t>(config.segment_bytes, room / 2);
+  budget.segment_count_max = kCandidatesMax;
+  budget.merge_small = hasTooMany();
+  budget.emptiest_first = takes_emptiest_;
+  std::vector<uint32_t> chosen = chooseSegments(summaries, budget);
+  // Small heads return nothing that others could use, but the next full memory needs them back, and the removes that
+  // would make room in it: they come along with any pass, and make a pass of their own.
+  if (!chosen.empty() || small_heads.size() >= smallHeadsWorthAPass()) {
+    chosen.insert(chosen.begin(), small_heads.begin(), small_heads.end());
+  }
+  return chosen;
+}
+
+/// So many small heads gain something, whatever else does: the pass takes one of them for its own roll if there is no
+/// room for another head.
+size_t Cleaner::smallHeadsWorthAPass() const { return findsHead() ? 1 : 2; }
+
+/// Whether the roll that ends the pass is certain to find a head, however full the memory is by then. The last small
+/// head is only taken by a pass that gives one back, so there is always one for the next.
+bool Cleaner::canEnd() const {
+  const uint32_t free_count = log_.pool().freeSmallHeadCount();
+  const bool returns_one = std::any_of(candidates_.begin(), candidates_.end(), [](const Segment* candidate) {
+    return candidate->kind() == SegmentKind::SmallHead;
+  });
+  return free_count >= 2 || (free_count == 1 && returns_one);
+}
+
+/// Opens as many survivors as certainly take what is alive in the candidates, giving up candidates if there is not
+/// enough memory. Nothing has been moved yet, so this is the time to give up.
+bool Cleaner::openSurvivors() {
+  if (!isWorthwhile()) return false;
+  uint64_t room = 0;
+  for (;;) {
+    uint64_t needed = 0;
+    for (const Segment* candidate : candidates_) needed += liveBytesOf(*candidate);
+    const uint32_t largest = largestEntryBytes();
+    // One entry more: what dies while it is being copied takes room for that long.
+    if (needed == 0 || room >= needed + largest) break;
+    // Where places are scarce, backups keep a few for each master's survivors.
+    const bool may_open = !mayMissPlaces() || survivors_.size() <= log_.config().survivor_segments;
+    Segment* const survivor = may_open ? log_.openPrivate(SegmentKind::Survivor, largest) : nullptr;
+    if (survivor != nullptr) {
+      survivors_.push_back(survivor);
+      room += survivor->certainRoomBytes(largest);
+    } else {
+      candidates_.pop_back();
+    }
+  }
+  return isWorthwhile();
+}
+
+/// The largest entry that the candidates hold.
+uint32_t Cleaner::largestEntryBytes() const {
+  uint32_t largest = 0;
+  for (const Segment* candidate : candidates_) largest = std::max(largest, candidate->largestEntryBytes());
+  return largest;
+}
+
+/// What a survivor will probably lose at the ends of its extents: half of the entry that does not fit, which is one of
+/// the large ones as often as these are many of the bytes. (Half of the largest one would be far too much: where large
+/// entries are few, no pass would ever be worth it, and a memory with some would be full at 86 %.)
+uint64_t Cleaner::expectedLoss(const Segment& survivor) const {
+  uint64_t live = 0;
+  uint64_t large = 0;
+  for (const Segment* candidate : candidates_) {
+    live += liveBytesOf(*candidate);
+    large += static_cast<uint64_t>(std::max<int64_t>(candidate->liveLargeBytes(), 0));
+  }
+  if (live == 0) return 0;
+  const auto half = [&](uint32_t entry_bytes) {
+    return static_cast<double>(survivor.capacityBytes() - survivor.certainRoomBytes(entry_bytes)) / 2;
+  };
+  const uint32_t largest = largestEntryBytes();
+  const double large_share = static_cast<double>(std::min(large, live)) / static_cast<double>(live);
+  const uint32_t small_max = std::min(largest, log_.config().smallEntryBytesMax());
+  return static_cast<uint64_t>(large_share * half(largest) + (1 - large_share) * half(small_max));
+}
+
+/// Whether the pass probably gives back more than survivors keep: what they lose, and what is left over of them, which
+/// comes back in granules only. Passes that gained less would eat up the reserve; once they have begun to, only those
+/// are good that gain also if twice as much is lost.
+bool Cleaner::isWorthwhile() const {
+  uint64_t given_up = 0;
+  uint64_t kept = 0;
+  uint64_t elsewhere = 0;
+  size_t small_heads = 0;
+  for (const Segment* candidate : candidates_) {
+    kept += liveBytesOf(*candidate);
+    elsewhere += candidate->namedByTombstoneBytes();
+    if (candidate->kind() == SegmentKind::SmallHead) {
+      ++small_heads;
+    } else {
+      given_up += candidate->memoryBytes();
+    }
+  }
+  for (const Segment* survivor : survivors_) kept += (is_tight_ ? 2 : 1) * expectedLoss(*survivor);
+  const bool has_room = log_.pool().mayHaveRoom(SegmentKind::Head);
+  // Of places none may be lost, or the last ones go.
+  if (replicator_.isShortOfPlaces() && !gainsSegments() &&
+      (small_heads < smallHeadsWorthAPass() || candidates_.size() < segmentsLeft())) {
+    return false;
+  }
+  if (small_heads >= smallHeadsWorthAPass() || (hasTooMany() && gainsSegments())) return true;
+  // For the sake of the storage there is nothing else to be gained.
+  if (isStorageScarce() && !lacksMemory()) return false;
+  // The pass rolls the head, which leaves a closed one behind unless it is one of the reserve.
+  const uint64_t cost = (has_room ? 2 : 1) * uint64_t{log_.config().granuleBytes(largestEntryBytes())};
+  return given_up >= kept + cost || (elsewhere >= cost && !is_tight_);
+}
+
+/// What the pass leaves in the place of its candidates, at least: survivors, and the head that is rolled for it.
+size_t Cleaner::segmentsLeft() const {
+  uint64_t live_bytes = 0;
+  for (const Segment* candidate : candidates_) live_bytes += liveBytesOf(*candidate);
+  const uint64_t segment_bytes = log_.config().segment_bytes;
+  return std::max<size_t>(survivors_.size(), (live_bytes + segment_bytes - 1) / segment_bytes) + 1;
+}
+
+bool Cleaner::gainsSegments() const { return candidates_.size() > segmentsLeft(); }
+
+Cleaner::Progress Cleaner::copy(uint32_t bytes_max) {
+  bool has_worked = copying_.work(0, bytes_max) == SharedCopy::Progress::Worked;
+  if (!log_.integrity().canRestore()) {
+    for (const SharedCopy::Item& item : copying_.takeUnsound()) {
+      leaveBehind(*item.from);
+      has_worked = true;
+    }
+  }
+  if (copying_.isDone()) {
+    finishCopying();
+    has_worked = true;
+  }
+  return has_worked ? Progress::Worked : Progress::Waiting;
+}
+
+bool Cleaner::help(uint32_t worker, uint32_t bytes_max) {
+  return copying_.work(worker, bytes_max) == SharedCopy::Progress::Worked;
+}
+
+uint32_t Cleaner::copyingDue(uint32_t slice_bytes_min, uint32_t slice_bytes_max) {
+  const uint64_t appended = log_.stats().appended_bytes.load(std::memory_order_relaxed);
+  const uint64_t left = copying_.leftBytes();
+  // What was appended before another copying began is not its.
+  const bool is_first = left > paced_left_bytes_;
+  const CopyingPace pace{.appended_bytes = is_first ? 0 : appended - paced_at_bytes_,
+                         .left_bytes = left,
+                         .free_bytes = log_.writableBytes(),
+                         .kept_bytes = log_.config().segment_bytes + ending_bytes_.load(std::memory_order_relaxed),
+                         .slice_bytes_min = slice_bytes_min,
+                         .slice_bytes_max = slice_bytes_max};
+  paced_at_bytes_ = appended;
+  paced_left_bytes_ = left;
+  return log::copyingDue(pace);
+}
+
+/// The end of a pass takes as long as grace periods and replicas take: what is appended in that time has to be free
+/// when the copying is over. The longest of late counts.
+void Cleaner::noteEnded() {
+  const uint64_t most = 2 * uint64_t{log_.config().segment_bytes};
+  const uint64_t appended = log_.stats().appended_bytes.load(std::memory_order_relaxed) - copied_at_bytes_;
+  const uint64_t before = ending_bytes_.load(std::memory_order_relaxed);
+  ending_bytes_.store(std::min(most, std::max(appended, before - before / 8)), std::memory_order_relaxed);
+}
+
+uint32_t Cleaner::workersWanted() const {
+  if (workersMax() == 1) return 1;
+  const CleaningPressure pressure{.has_room_for_head = log_.pool().mayHaveRoom(SegmentKind::Head),
+                                  .free_bytes = log_.pool().freeBytesForHeads(),
+                                  .begin_below_bytes = log_.config().cleanBelowFreeBytes(),
+                                  .storage_percent = replicator_.storagePercent()};
+  return std::clamp(cleanersWanted(pressure, workersMax()), 1u, std::max(1u, copying_.workersUseful()));
+}
+
+/// A segment is damaged, and there are no replicas. What was not moved stays where it is, for those who refer to it.
+/// What was moved stays there, too; a log without replicas is never replayed, so nobody will take it for alive. With
+/// replicas a pass waits until the entry is restored.
+void Cleaner::leaveBehind(const Segment& damaged) {
+  const auto found = std::find(candidates_.begin(), candidates_.end(), &damaged);
+  log_.setInPass(**found, false);
+  candidates_.erase(found);
+}
+
+void Cleaner::finishCopying() {
+  copied_at_bytes_ = log_.stats().appended_bytes.load(std::memory_order_relaxed);
+  deaths_end_ = log_.end();
+  deaths_ticket_ = log_.graceTicket();
+  uint64_t stamp = 0;
+  for (const Segment* candidate : candidates_) stamp += candidate->stampBytes() / candidates_.size();
+  std::vector<Segment*> used;
+  for (Segment* survivor : copying_.end()) {
+    if (survivor->committedBytes() <= headerEntryBytes()) {
+      log_.dropPrivate(*survivor);
+      continue;
+    }
+    survivor->setStamp(stamp);
+    log_.closePrivate(*survivor);
+    used.push_back(survivor);
+  }
+  survivors_ = std::move(used);
+  phase_ = Phase::Closing;
+}
+
+Cleaner::Progress Cleaner::awaitClosed() {
+  const bool closed = std::all_of(survivors_.begin(), survivors_.end(),
+                                  [](const Segment* segment) { return segment->state() == SegmentState::Closed; });
+  if (!closed) return Progress::Waiting;
+  phase_ = Phase::Deaths;
+  return awaitDeaths();
+}
+
+/// What was left behind as dead may have been killed by entries that are not flushed yet. If the segments left the
+/// digest before those are, a crash could take both the old entry and its successor. And a writer that has killed an
+/// entry may not have told the owner yet: until it has, a reader may still be led to the old place.
+Cleaner::Progress Cleaner::awaitDeaths() {
+  log_.requestFlush(deaths_end_);
+  const bool waits = !RC_MUTATION("clean-before-deaths-are-flushed");
+  if (waits && (!log_.isFlushed(deaths_end_) || !log_.isOver(deaths_ticket_))) return Progress::Waiting;
+  judgePass();  // from here on the candidates are the log's to free
+  log_.exchange(survivors_, candidates_);
+  roll_ = log_.requestRollForPass();
+  phase_ = Phase::Rolling;
+  return awaitRoll();
+}
+
+/// A pass may give back less than it looked like: what does not fit at the end of an extent is lost, and the head that
+/// it rolled stays behind. The next one would probably be the same again, so it waits until something has died. Not for
+/// ever: a segment that is closed only now may hold garbage that died long ago.
+void Cleaner::judgePass() {
+  uint64_t given_up = 0;
+  uint64_t elsewhere = 0;
+  bool freed_small_head = false;
+  for (const Segment* candidate : candidates_) {
+    const bool is_small = candidate->kind() == SegmentKind::SmallHead;
+    freed_small_head |= is_small;
+    elsewhere += candidate->namedByTombstoneBytes();
+    if (!is_small) given_up += candidate->memoryBytes();
+  }
+  const uint64_t granule = log_.config().granuleBytes(largestEntryBytes());
+  uint64_t kept = granule;
+  for (const Segment* survivor : survivors_) kept += survivor->memoryBytes();
+  log_.stats().cleaner_bytes_freed.fetch_add(given_up > kept ? given_up - kept : 0, std::memory_order_relaxed);
+  const bool merged = hasTooMany() && gainsSegments();
+  // Tombstones elsewhere that have become garbage are gained as well: live bytes fall, and the next pass finds them.
+  const bool gained = given_up + elsewhere > kept || freed_small_head || merged;
+  putOff(gained, granule);
+}
+
+/// The next pass, if this one gained nothing, until so much has died.
+void Cleaner::putOff(bool gained, uint64_t deaths_bytes) {
+  constexpr uint32_t kSkipsMax = 64;
+  skips_ = gained ? 0 : std::clamp<uint32_t>(skips_ * 2, 1, kSkipsMax);
+  skips_left_ = skips_;
+  deaths_wanted_ = log_.deathsBytes() + static_cast<int64_t>(deaths_bytes);
+}
+
+Cleaner::Progress Cleaner::awaitRoll() {
+  if (!log_.isRolled(roll_)) return Progress::Waiting;
+  noteEnded();
+  log_.stats().segments_cleaned.fetch_add(candidates_.size(), std::memory_order_relaxed);
+  log_.stats().cleaner_passes.fetch_add(1, std::memory_order_relaxed);
+  // The candidates are the log's now, and may be others' already.
+  candidates_.clear();
+  survivors_.clear();
+  reset();
+  log_.endPass();
+  if (skips_left_ > 0) log_.noteCollectable(false);
+  return Progress::Worked;
+}
+
+/// Back to the beginning. Segments that are still listed here were not touched.
+void Cleaner::reset() {
+  for (Segment* survivor : survivors_) log_.dropPrivate(*survivor);
+  survivors_.clear();
+  candidates_.clear();
+  phase_ = Phase::Idle;
+}
+
+}  // namespace ramcore::log

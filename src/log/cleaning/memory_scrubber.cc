@@ -1,0 +1,49 @@
+#include "log/cleaning/memory_scrubber.h"
+
+namespace ramcore::log {
+
+/// The segment to go on with; nullptr at the end of the pass.
+Segment* MemoryScrubber::current() {
+  SegmentPool& pool = log_.pool();
+  for (; slot_ < pool.slotCount(); ++slot_) {
+    Segment& segment = pool.slot(slot_);
+    // Closed is over for good when the cleaner begins to give it up; until then nothing but state bytes change.
+    if (segment.state() != SegmentState::Closed) continue;
+    // By its place as well: entries lie elsewhere in a compacted segment of the same id.
+    const Begun begun{slot_, segment.id(), segment.compactionCount()};
+    if (begun != begun_) {
+      // What is not in the log yet may be given up without a word; a copy that is closed stays.
+      if (!log_.isListed(segment) && segment.compactionCount() == 0) continue;
+      begun_ = begun;
+      offset_ = 0;
+    }
+    if (offset_ < segment.committedBytes()) return &segment;
+  }
+  return nullptr;
+}
+
+uint32_t MemoryScrubber::step(uint32_t bytes_max) {
+  Integrity& integrity = log_.integrity();
+  uint32_t seen = 0;
+  while (seen < bytes_max) {
+    Segment* const segment = current();
+    if (segment == nullptr) {
+      slot_ = 0;
+      begun_ = {};
+      integrity.forgetGone();
+      break;
+    }
+    uint32_t next = 0;
+    if (integrity.isSound(*segment, offset_, next)) {
+      integrity.mendState(segment->refAt(offset_));
+    } else {
+      next = integrity.skip(*segment, offset_);
+    }
+    seen += next - offset_;
+    offset_ = next;
+  }
+  log_.stats().scrubbed_bytes.fetch_add(seen, std::memory_order_relaxed);
+  return seen;
+}
+
+}  // namespace ramcore::log

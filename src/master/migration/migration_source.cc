@@ -1,0 +1,122 @@
+#include "master/migration/migration_source.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "log/format/entry_writer.h"
+#include "store/range_slice.h"
+#include "store/result_entry.h"
+#include "wire/frame.h"
+#include "wire/migration_messages.h"
+
+namespace ramcore::master {
+namespace {
+
+constexpr uint32_t kResponseBytesMax = 4u << 20;
+/// Results go with pullResults, those that are still needed.
+constexpr log::Keep kKeep{.name = true, .result = false};
+
+uint64_t bytesWanted(const rpc::Request& request, const wire::Pull::Request& ask) {
+  return std::min({ask.response_bytes, request.responseBytesMax(), kResponseBytesMax});
+}
+
+}  // namespace
+
+void MigrationSource::addTo(rpc::ServiceTable& table) {
+  const rpc::OpcodeRules rules{.roles = rpc::allow({transport::Role::Server}),
+                               .request_bytes_min = sizeof(wire::Pull::Request),
+                               .weight = rpc::Weight::Long};
+  table.add<&MigrationSource::pull>(wire::Opcode::Pull, *this, rules);
+  table.add<&MigrationSource::pullResults>(wire::Opcode::PullResults, *this, rules);
+}
+
+Result<Tablet> MigrationSource::tabletOf(const rpc::Request& request, const wire::Pull::Request& ask) const {
+  if (ask.reserved != 0 || request.message().messageBytes() != sizeof(ask)) return Status::BadRequest;
+  const auto tablet = parts_.tablets.get(ask.tablet);
+  if (!tablet) return Status::WrongServer;
+  if (tablet->epoch != ask.epoch) return Status::StaleEpoch;
+  if (tablet->state != TabletState::Frozen) return Status::RetryLater;
+  return *tablet;
+}
+
+/// Whether an object is what was written. In an open head nothing can be restored: what is wrong there is met again
+/// when that is closed.
+bool MigrationSource::isSound(log::EntryRef ref) {
+  log::Segment& segment = *parts_.log.pool().segmentOf(ref);
+  uint32_t next = 0;
+  if (segment.state() != log::SegmentState::Closed) return parts_.store.entry(ref).verify();
+  return parts_.log.integrity().isSound(segment, segment.offsetOf(ref), next);
+}
+
+void MigrationSource::pull(rpc::Request request) {
+  const auto ask = loadAs<wire::Pull::Request>(request.head().data());
+  const Result<Tablet> tablet = tabletOf(request, ask);
+  if (!tablet.ok()) return request.reply(tablet.error());
+  if (!tablet->range.contains(ask.cursor)) return request.reply(Status::BadRequest);
+
+  // The tablet is frozen and drained: what is here stays, except that the cleaner moves it.
+  const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
+  RangeSlice slice{.objects = {}, .bytes = sizeof(wire::Pull::Response), .next = {}};
+  bool is_sound = true;
+  const auto sizeOf = [&](log::EntryRef ref) {
+    is_sound = is_sound && isSound(ref);
+    return is_sound ? uint64_t{parts_.store.entry(ref).copyBytes(kKeep)} : 0;
+  };
+  const Status filled =
+      slice.fill(parts_.store, parts_.index, tablet->table, {ask.cursor, tablet->range.last},
+                 {.bytes_wanted = bytesWanted(request, ask), .bytes_max = bytes_max}, sizeOf, [](log::EntryRef) {});
+  if (!is_sound) return request.reply(Status::RetryLater);
+  if (filled != Status::Ok) return request.reply(filled);
+  transport::TxMessage response = request.allocate(slice.bytes);
+  response.appendHead(
+      wire::Pull::Response{.header = {.status = Status::Ok},
+                           .next_cursor = slice.next.value_or(0),
+                           .entry_bytes = static_cast<uint32_t>(slice.bytes - sizeof(wire::Pull::Response)),
+                           .entry_count = static_cast<uint32_t>(slice.objects.size()),
+                           .done = static_cast<uint8_t>(slice.next ? 0 : 1),
+                           .safe_version = parts_.store.safeVersionNow()});
+  for (const log::EntryRef ref : slice.objects) {
+    const log::EntryView entry = parts_.store.entry(ref);
+    log::copyEntry(response.extendHead(entry.copyBytes(kKeep)), entry, kKeep);
+  }
+  response->contiguous_bytes = sizeof(wire::Pull::Response);
+  request.reply(std::move(response));
+}
+
+void MigrationSource::pullResults(rpc::Request request) {
+  const auto ask = loadAs<wire::PullResults::Request>(request.head().data());
+  const Result<Tablet> tablet = tabletOf(request, ask);
+  if (!tablet.ok()) return request.reply(tablet.error());
+  if (!tablet->range.contains(ask.cursor)) return request.reply(Status::BadRequest);
+  // Records go while the tablet is frozen (their clients acknowledge them with other calls), so the cursor is a key
+  // hash: a count would skip as many as have gone. Those of one hash stay together.
+  const std::vector<ResultTable::Record> records =
+      parts_.results.inRange(tablet->table, {ask.cursor, tablet->range.last});
+
+  constexpr uint32_t kRecordBytes = ResultEntry::kAlignedBytes;
+  size_t count = std::min<uint64_t>(records.size(), std::max<uint64_t>(1, bytesWanted(request, ask) / kRecordBytes));
+  while (count != 0 && count < records.size() && records[count].result.key_hash == records[count - 1].result.key_hash) {
+    ++count;
+  }
+  const bool done = count == records.size();
+  const uint64_t bytes = sizeof(wire::Pull::Response) + count * uint64_t{kRecordBytes};
+  // Hundreds of thousands of calls to one key that nobody has acknowledged: no honest clients do that.
+  if (bytes > std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax)) {
+    return request.reply(Status::TooLarge);
+  }
+  transport::TxMessage response = request.allocate(bytes);
+  response.appendHead(wire::PullResults::Response{.header = {.status = Status::Ok},
+                                                  .next_cursor = done ? 0 : records[count].result.key_hash,
+                                                  .entry_bytes = static_cast<uint32_t>(count * kRecordBytes),
+                                                  .entry_count = static_cast<uint32_t>(count),
+                                                  .done = static_cast<uint8_t>(done),
+                                                  .safe_version = parts_.store.safeVersionNow()});
+  for (const ResultTable::Record& record : std::span(records).first(count)) {
+    ResultEntry entry;
+    log::writeEntry(response.extendHead(kRecordBytes), entry.assign(record), false, {});
+  }
+  response->contiguous_bytes = sizeof(wire::Pull::Response);
+  request.reply(std::move(response));
+}
+
+}  // namespace ramcore::master

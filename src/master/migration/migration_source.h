@@ -1,0 +1,38 @@
+#pragma once
+
+#include "index/hash_index.h"
+#include "log/log.h"
+#include "rpc/dispatch.h"
+#include "store/object_store.h"
+#include "store/result_table.h"
+#include "store/tablet_table.h"
+#include "wire/migration_messages.h"
+
+namespace ramcore::master {
+
+/// The old owner's side of a move: hands out the contents of a frozen tablet, slice by slice. Keeps no state of its
+/// own: the new owner's cursor says everything. Handlers run on workers.
+class MigrationSource {
+ public:
+  struct Parts {
+    ObjectStore& store;
+    log::Log& log;
+    index::HashIndex& index;
+    TabletTable& tablets;
+    ResultTable& results;
+  };
+  explicit MigrationSource(const Parts& parts) : parts_(parts) {}
+  void addTo(rpc::ServiceTable& table);
+
+  bool isSound(log::EntryRef ref);
+  void pull(rpc::Request request);
+  void pullResults(rpc::Request request);
+
+ private:
+  /// The frozen tablet a request means, or why not.
+  Result<Tablet> tabletOf(const rpc::Request& request, const wire::Pull::Request& ask) const;
+
+  const Parts parts_;
+};
+
+}  // namespace ramcore::master

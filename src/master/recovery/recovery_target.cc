@@ -1,0 +1,400 @@
+#include "master/recovery/recovery_target.h"
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include "base/check.h"
+#include "base/mutation.h"
+#include "runtime/await.h"
+#include "store/foreign_entry.h"
+
+namespace ramcore::master {
+namespace {
+
+constexpr size_t kEntriesPerTurn = 64;
+// Fetched or being fetched while another one is replayed.
+constexpr size_t kSegmentsAhead = 3;
+// Replay that finds no room for this long lets the cleaner have what it has replayed.
+constexpr int64_t kJoinEarlyNs = 200 * runtime::kNanosPerMilli;
+
+// Replay that meets a full memory waits for the cleaner.
+bool worthWaiting(Status status) { return status == Status::RetryLater || status == Status::NoSpace; }
+
+}  // namespace
+
+bool RecoveryPlan::validate() {
+  if (!dead || parts.empty() || (segments.empty() && !is_salvage)) return false;
+  std::ranges::sort(parts, {}, [](const Part& part) { return std::tuple(part.tablet.table, part.tablet.range.first); });
+  std::ranges::sort(segments, std::greater(), [](const Segment& segment) { return segment.id; });
+  // What is noted of one is forgotten when it has been replayed.
+  if (std::ranges::adjacent_find(segments, {}, [](const Segment& one) { return one.id; }) != segments.end())
+    return false;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Tablet& tablet = parts[i].tablet;
+    if (!tablet.id || !tablet.table || !tablet.epoch || tablet.range.first > tablet.range.last) return false;
+    if (!parts[i].first_segment) return false;
+    const bool overlaps =
+        i != 0 && parts[i - 1].tablet.table == tablet.table && parts[i - 1].tablet.range.last >= tablet.range.first;
+    if (overlaps) return false;
+  }
+  std::vector<TabletId> ids;
+  for (const Part& part : parts) ids.push_back(part.tablet.id);
+  std::ranges::sort(ids);
+  if (std::ranges::adjacent_find(ids) != ids.end()) return false;
+  return std::ranges::all_of(segments, [this](const Segment& segment) {
+    return segment.id && !segment.holders.empty() && segment.replicas.size() == segment.holders.size() &&
+           std::ranges::all_of(segment.holders, [this](uint32_t index) { return index < holders.size(); });
+  });
+}
+
+struct RecoveryTarget::Part {
+  Tablet tablet;
+  std::atomic<bool> cancelled{false};
+  std::atomic<uint64_t> objects{0};
+  std::atomic<uint64_t> bytes{0};
+};
+
+struct RecoveryTarget::Recovery {
+  /// @param seed  of the notes about what is dead
+  Recovery(RecoveryPlan wanted, const std::atomic<bool>& stopping, uint64_t seed)
+      : plan(std::move(wanted)), patience{lacks_places, ended, stopping}, dead_versions(replayOrder(plan), seed) {
+    for (const rpc::PeerAddress& address : plan.holders) holders.push_back({.address = address});
+    for (const RecoveryPlan::Part& part : plan.parts) {
+      parts.emplace_back().tablet = part.tablet;
+      ranges.push_back({.table = part.tablet.table, .hashes = part.tablet.range, .first_segment = part.first_segment});
+    }
+  }
+  /// Where segments are missing, so may be what says that others are dead: then nothing is forgotten before the end.
+  static std::vector<SegmentId> replayOrder(const RecoveryPlan& plan) {
+    std::vector<SegmentId> order;
+    if (plan.is_salvage) return order;
+    for (const RecoveryPlan::Segment& segment : plan.segments) order.push_back(segment.id);
+    return order;
+  }
+  bool isSame(const RecoveryPlan& other) const {
+    return plan.dead == other.dead &&
+           std::ranges::equal(plan.parts, other.parts, [](const RecoveryPlan::Part& a, const RecoveryPlan::Part& b) {
+             return a.tablet.id == b.tablet.id && a.tablet.epoch == b.tablet.epoch;
+           });
+  }
+
+  const RecoveryPlan plan;
+  std::deque<Part> parts;                        // in the order of the plan, as the ranges
+  std::vector<wire::ReadReplica::Range> ranges;  // what backups are asked for
+  std::atomic<bool> ended{false};                // nobody wants any of it
+  std::atomic<bool> done{false};
+  std::atomic<Status> status{Status::Ok};
+  std::atomic<double> fraction{0};
+  std::atomic<SegmentId> first_segment{};
+  std::atomic<bool> lacks_places{false};
+  const TabletIntake::Patience patience;
+
+  // The background executor's.
+  std::vector<ReplicaReader::Holder> holders;
+  std::optional<log::SideLog> side;
+  bool side_has_entries = false;
+  DeadVersions dead_versions;
+  uint64_t notes_bytes_counted = 0;  // of them, in the statistics
+  Version highest_version = 0;       // that was found
+};
+
+/// A segment that is fetched while others are replayed.
+struct RecoveryTarget::Fetch {
+  ReplicaReader::Segment segment;
+  SegmentContents contents;
+  std::optional<runtime::Task<Status>> task;
+};
+
+RecoveryTarget::~RecoveryTarget() { RC_CHECK(idle()); }
+
+Status RecoveryTarget::start(RecoveryPlan plan) {
+  const auto seed = static_cast<uint64_t>(parts_.background.clock().nowNs());
+  auto recovery = std::make_shared<Recovery>(std::move(plan), stopping_, seed);
+  {
+    SpinGuard guard(lock_);
+    if (stopping_) return Status::Shutdown;
+    const Recovery* same = nullptr;
+    for (const Part& part : recovery->parts) {
+      const auto known = recoveries_.find(part.tablet.id);
+      if (known == recoveries_.end()) continue;
+      const TabletEpoch epoch = known->second.part->tablet.epoch;
+      if (epoch > part.tablet.epoch) return Status::StaleEpoch;
+      if (epoch == part.tablet.epoch) same = known->second.recovery.get();
+    }
+    if (same != nullptr) return same->isSame(recovery->plan) ? Status::Ok : Status::StaleEpoch;
+    for (Part& part : recovery->parts) {
+      Known& known = recoveries_[part.tablet.id];
+      if (known.recovery != nullptr) giveUp(known);
+      known = {recovery, &part};
+    }
+  }
+  running_.fetch_add(1);
+  run(std::move(recovery));
+  return Status::Ok;
+}
+
+bool RecoveryTarget::knows(const RecoveryPlan& plan) const {
+  SpinGuard guard(lock_);
+  for (const RecoveryPlan::Part& part : plan.parts) {
+    const auto known = recoveries_.find(part.tablet.id);
+    if (known != recoveries_.end() && known->second.recovery->isSame(plan)) return true;
+  }
+  return false;
+}
+
+Result<IntakeProgress> RecoveryTarget::progress(TabletId tablet) const {
+  SpinGuard guard(lock_);
+  const auto known = recoveries_.find(tablet);
+  if (known == recoveries_.end()) return Status::NotFound;
+  const Recovery& recovery = *known->second.recovery;
+  const Part& part = *known->second.part;
+  IntakeProgress progress;
+  progress.epoch = part.tablet.epoch;
+  progress.done = recovery.done.load(std::memory_order_acquire);
+  progress.status = recovery.status.load();
+  progress.objects = part.objects.load();
+  progress.bytes = part.bytes.load();
+  progress.fraction = recovery.fraction.load();
+  progress.first_segment = recovery.first_segment.load();
+  progress.lacks_places = recovery.lacks_places.load() || progress.status == Status::TooFewReplicas;
+  return progress;
+}
+
+void RecoveryTarget::giveUp(Known& known) {
+  known.part->cancelled.store(true);
+  const bool all = std::ranges::all_of(known.recovery->parts, [](const Part& part) { return part.cancelled.load(); });
+  if (all) known.recovery->ended.store(true);
+}
+
+void RecoveryTarget::cancel(TabletId tablet, TabletEpoch epoch) {
+  SpinGuard guard(lock_);
+  const auto known = recoveries_.find(tablet);
+  if (known == recoveries_.end() || known->second.part->tablet.epoch > epoch) return;
+  giveUp(known->second);
+  recoveries_.erase(known);
+}
+
+void RecoveryTarget::stop() {
+  SpinGuard guard(lock_);
+  stopping_ = true;
+  for (auto& [id, known] : recoveries_) known.recovery->ended.store(true);
+}
+
+runtime::Detached RecoveryTarget::run(std::shared_ptr<Recovery> recovery) {
+  co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+  Status status = co_await prepare(*recovery);
+  if (status == Status::Ok) status = co_await replayLog(*recovery);
+  recovery->dead_versions.clear();
+  countNotes(*recovery);
+  recovery->status.store(status);
+  if (status == Status::Ok) {
+    recovery->fraction.store(1);
+  } else {
+    parts_.trace.warning("recovering " + std::to_string(recovery->parts.size()) + " tablets of server " +
+                         std::to_string(recovery->plan.dead.value) + " failed: " + std::string(name(status)));
+  }
+  recovery->done.store(true, std::memory_order_release);
+  running_.fetch_sub(1);
+}
+
+/// Older attempts have been told to stop by whoever started this one. They run on this executor, so they bring nothing
+/// into the ranges any more: what they have brought goes here, and lies before the head that is rolled.
+runtime::Task<Status> RecoveryTarget::prepare(Recovery& recovery) {
+  for (Part& part : recovery.parts) {
+    if (part.cancelled) continue;
+    intake_.evict(part.tablet);
+    const Status purged = co_await intake_.purge(part.tablet, part.cancelled);
+    if (purged != Status::Ok && !part.cancelled) co_return purged;
+    if (recovery.ended) co_return Status::Cancelled;
+  }
+  SegmentId head;
+  const Status rolled = co_await intake_.roll(recovery.ended, head, &recovery.patience);
+  if (rolled != Status::Ok) co_return rolled;
+  recovery.first_segment.store(head);
+  for (Part& part : recovery.parts) {
+    if (part.cancelled) continue;
+    const Status added = intake_.add(part.tablet, head, part.cancelled);
+    if (added != Status::Ok && !part.cancelled) co_return added;
+  }
+  co_return Status::Ok;
+}
+
+/// The side log joins the log also when the replay failed: until somebody purges the ranges, the index refers to what
+/// is in it. Where that finds no places it is given up instead.
+runtime::Task<Status> RecoveryTarget::replayLog(Recovery& recovery) {
+  recovery.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
+  Status status = co_await replaySegments(recovery);
+  if (status == Status::Ok && recovery.plan.is_salvage) status = co_await renewVersions(recovery);
+  // Where an early join has found no places there is no use in another one.
+  Status joined = status;
+  if (status != Status::TooFewReplicas) {
+    joined = co_await intake_.join(*recovery.side, stopping_, &recovery.patience);
+  }
+  if (status == Status::Ok) status = joined;
+  while (joined == Status::TooFewReplicas) {
+    const bool is_gone = co_await giveBack(recovery);
+    if (is_gone) break;
+    joined = co_await intake_.join(*recovery.side, stopping_, &recovery.patience);
+  }
+  recovery.side.reset();
+  co_return status;
+}
+
+/// What was replayed can be had from the dead server's log again, and its places are of more use to whoever can end
+/// with them.
+runtime::Task<bool> RecoveryTarget::giveBack(Recovery& recovery) {
+  std::vector<Tablet> tablets;
+  for (const Part& part : recovery.parts) tablets.push_back(part.tablet);
+  const bool is_gone = co_await intake_.forsake(*recovery.side, tablets);
+  co_return is_gone;
+}
+
+runtime::Task<Status> RecoveryTarget::replaySegments(Recovery& recovery) {
+  const size_t count = recovery.plan.segments.size();
+  std::deque<Fetch> ahead;  // a fetch stays where it is until it has ended
+  Status status = Status::Ok;
+  size_t started = 0;
+  for (size_t replayed = 0; replayed < count && status == Status::Ok; ++replayed) {
+    for (; started < count && ahead.size() <= kSegmentsAhead; ++started) {
+      startFetch(recovery, started, ahead.emplace_back());
+    }
+    Fetch& fetch = ahead.front();
+    status = co_await *fetch.task;
+    const bool is_cut = recovery.plan.segments[replayed].is_cut && !RC_MUTATION("replay-what-is-cut");
+    if (status == Status::Ok && is_cut) fetch.contents.entries.clear();
+    if (status == Status::Ok) status = co_await replaySegment(recovery, fetch.contents);
+    ahead.pop_front();
+    recovery.dead_versions.segmentDone();
+    recovery.fraction.store(static_cast<double>(replayed + 1) / static_cast<double>(count));
+  }
+  // The others end soon now.
+  if (status != Status::Ok) recovery.ended.store(true);
+  for (Fetch& fetch : ahead) {
+    [[maybe_unused]] const Status ended = co_await *fetch.task;
+  }
+  co_return status;
+}
+
+void RecoveryTarget::startFetch(Recovery& recovery, size_t number, Fetch& fetch) {
+  const RecoveryPlan::Segment& segment = recovery.plan.segments[number];
+  fetch.segment = {.dead = recovery.plan.dead, .id = segment.id, .sources = {}, .ranges = recovery.ranges};
+  // Each segment begins with another holder, and each recovery master somewhere else: all of them read the whole log.
+  const size_t first = number + parts_.log.identity().server.value;
+  for (size_t i = 0; i < segment.holders.size(); ++i) {
+    const size_t at = (first + i) % segment.holders.size();
+    fetch.segment.sources.push_back({&recovery.holders[segment.holders[at]], segment.replicas[at]});
+  }
+  fetch.task.emplace(reader_.read(fetch.segment, recovery.ended, fetch.contents));
+}
+
+runtime::Task<Status> RecoveryTarget::replaySegment(Recovery& recovery, const SegmentContents& contents) {
+  parts_.store.raiseSafeVersion(contents.safe_version);
+  Version& highest = recovery.highest_version;
+  highest = std::max(highest, contents.safe_version);
+  for (const RecoveredEntry& found : contents.entries) {
+    if (found.entry.type() != log::EntryType::ResultRecord) highest = std::max(highest, found.entry.version());
+  }
+  int64_t last_progress_ns = parts_.background.clock().nowNs();
+  for (size_t next = 0; next < contents.entries.size();) {
+    if (recovery.ended) co_return Status::Cancelled;
+    const size_t before = next;
+    Status status = replayTurn(recovery, contents, next);
+    status = co_await giveWay(recovery, status, next != before, last_progress_ns);
+    if (status != Status::Ok) co_return status;
+  }
+  co_return Status::Ok;
+}
+
+/// Between two turns, of which the first ended with `status`: lets others run, or waits until there is room for what
+/// did not fit. Not Ok: there is no use in another turn.
+runtime::Task<Status> RecoveryTarget::giveWay(Recovery& recovery, Status status, bool has_progressed,
+                                              int64_t& last_progress_ns) {
+  const int64_t now_ns = parts_.background.clock().nowNs();
+  if (has_progressed) last_progress_ns = now_ns;
+  if (status == Status::Ok) {
+    if (parts_.maintenance.isDue()) parts_.maintenance.poke();
+    co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+    co_return Status::Ok;
+  }
+  const int64_t stuck_ns = now_ns - last_progress_ns;
+  if (!worthWaiting(status) || stuck_ns >= TabletIntake::kPatienceNs) co_return status;
+  co_return co_await makeRoom(recovery, stuck_ns);
+}
+
+/// Replays some entries from `next` on, without giving way: nobody can give up their tablets and take them again in
+/// between.
+Status RecoveryTarget::replayTurn(Recovery& recovery, const SegmentContents& contents, size_t& next) {
+  std::array<log::EntryView, kEntriesPerTurn> batch;
+  std::array<size_t, kEntriesPerTurn> places;
+  size_t count = 0;
+  size_t end = next;
+  for (; end < contents.entries.size() && count < kEntriesPerTurn; ++end) {
+    if (recovery.parts[contents.entries[end].range].cancelled) continue;
+    places[count] = end;
+    batch[count++] = contents.entries[end].entry;
+  }
+  size_t taken = 0;
+  const Status status =
+      parts_.store.replayBatch(std::span(batch).first(count), *recovery.side, taken, &recovery.dead_versions);
+  if (taken != 0) recovery.side_has_entries = true;
+  countNotes(recovery);
+  for (size_t i = 0; i < taken; ++i) {
+    Part& part = recovery.parts[contents.entries[places[i]].range];
+    if (batch[i].type() == log::EntryType::Object) part.objects.fetch_add(1, std::memory_order_relaxed);
+    part.bytes.fetch_add(batch[i].alignedBytes(), std::memory_order_relaxed);
+    stats_.replayed_bytes.fetch_add(batch[i].alignedBytes(), std::memory_order_relaxed);
+  }
+  next = taken == count ? end : places[taken];
+  return status;
+}
+
+void RecoveryTarget::countNotes(Recovery& recovery) {
+  const uint64_t bytes = recovery.dead_versions.bytes();
+  const uint64_t all = stats_.notes_bytes.load(std::memory_order_relaxed) - recovery.notes_bytes_counted + bytes;
+  recovery.notes_bytes_counted = bytes;
+  // Only the background executor writes them.
+  stats_.notes_bytes.store(all, std::memory_order_relaxed);
+  if (all > stats_.notes_bytes_max.load(std::memory_order_relaxed)) {
+    stats_.notes_bytes_max.store(all, std::memory_order_relaxed);
+  }
+}
+
+/// Versions of the keys may have been handed out in what is lost, and the next version of a key follows on its present
+/// one. So the present ones are made higher than those can have been. Before the side log joins: the head with whose
+/// digest it does so stores the safe version.
+runtime::Task<Status> RecoveryTarget::renewVersions(Recovery& recovery) {
+  const Version version = recovery.highest_version + kSalvageVersionStep;
+  if (version > kForeignVersionMax) co_return Status::TooLarge;  // nobody would take these entries from us again
+  parts_.store.raiseSafeVersion(version);
+  int64_t last_progress_ns = parts_.background.clock().nowNs();
+  for (const Part& part : recovery.parts) {
+    std::optional<KeyHash> cursor = part.tablet.range.first;
+    while (cursor && !part.cancelled) {
+      if (recovery.ended) co_return Status::Cancelled;
+      Status status = parts_.store.renewSlice(part.tablet.table, part.tablet.range, version, cursor, *recovery.side);
+      recovery.side_has_entries = true;
+      status = co_await giveWay(recovery, status, status == Status::Ok, last_progress_ns);
+      if (status != Status::Ok) co_return status;
+    }
+  }
+  co_return Status::Ok;
+}
+
+/// Much of a log is dead, and what is replayed before that is known takes room that nobody can clean in a side log. So
+/// if the cleaner finds nothing else, what has been replayed joins the log.
+runtime::Task<Status> RecoveryTarget::makeRoom(Recovery& recovery, int64_t stuck_ns) {
+  if (stuck_ns >= kJoinEarlyNs && recovery.side_has_entries) {
+    const Status joined = co_await intake_.join(*recovery.side, stopping_, &recovery.patience);
+    if (joined != Status::Ok) co_return joined;
+    recovery.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
+    recovery.side_has_entries = false;
+    stats_.early_joins.fetch_add(1, std::memory_order_relaxed);
+  }
+  stats_.waits_for_room.fetch_add(1, std::memory_order_relaxed);
+  parts_.maintenance.poke();
+  co_await runtime::sleepFor(parts_.background, TabletIntake::kPauseNs);
+  co_return Status::Ok;
+}
+
+}  // namespace ramcore::master

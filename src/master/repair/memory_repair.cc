@@ -1,0 +1,415 @@
+#include "master/repair/memory_repair.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace ramcore::master {
+namespace {
+
+// 128 KB of small entries take about 25 us.
+constexpr uint32_t kSliceBytes = 128 * 1024;
+constexpr int64_t kGracePollNs = 1 * runtime::kNanosPerMilli;
+constexpr int64_t kFetchDeadlineNs = 2 * runtime::kNanosPerSecond;
+// Of a whole replica.
+constexpr int64_t kFetchWholeNs = 5 * runtime::kNanosPerSecond;
+constexpr int64_t kFetchPauseNs = 10 * runtime::kNanosPerMilli;
+// Those who ask for a damaged object are told to come back for so long, and that it is lost from then on.
+constexpr int64_t kPatienceNs = 5 * runtime::kNanosPerSecond;
+constexpr int64_t kTryAgainNs = 100 * runtime::kNanosPerMilli;
+constexpr int64_t kTryLostAgainNs = 10 * runtime::kNanosPerSecond;
+constexpr int64_t kTryLostAgainNsMax = 600 * runtime::kNanosPerSecond;
+// Segments that are restored at a time: one whose backups do not answer keeps its place for seconds.
+constexpr uint32_t kAttendedMax = 4;
+// Of them, while there is one of which everything is given up.
+constexpr uint32_t kHopelessMax = 1;
+
+std::string text(const log::Damage& damage) {
+  return "segment " + std::to_string(damage.segment.value) + ", offset " + std::to_string(damage.offset_bytes);
+}
+
+}  // namespace
+
+MemoryRepair::MemoryRepair(const Parts& parts, const MemoryScrubOptions& options)
+    : Job([](runtime::Job& job) { static_cast<MemoryRepair&>(job).wake(); }),
+      parts_(parts),
+      options_(options),
+      scrubber_(parts.log),
+      changed_(parts.background) {
+  parts_.log.integrity().setObserver(this);
+}
+
+MemoryRepair::~MemoryRepair() {
+  RC_CHECK_MSG(running_.load() == 0, "the memory's repair was destroyed before it had stopped");
+}
+
+void MemoryRepair::start() {
+  if (options_.bytes_per_second == 0) return;
+  wants_scrub_.store(true);
+  poke();
+}
+
+void MemoryRepair::stop() {
+  // Not stopped() before what ends the rest is on its way.
+  running_.fetch_add(1);
+  stop_.store(true);
+  poke();
+  running_.fetch_sub(1);
+}
+
+void MemoryRepair::onDamaged(const log::Damage& damage) {
+  {
+    SpinGuard guard(lock_);
+    news_.push_back(damage);
+  }
+  // Whoever sees stopped() after this has counted us sees the job, too, or we see that it is too late for one.
+  running_.fetch_add(1);
+  if (!stop_.load()) poke();
+  running_.fetch_sub(1);
+}
+
+void MemoryRepair::poke() {
+  running_.fetch_add(1);
+  if (is_posted_.exchange(true)) {
+    running_.fetch_sub(1);
+    return;
+  }
+  parts_.background.post(*this, runtime::Priority::Background);
+}
+
+void MemoryRepair::wake() {
+  is_posted_.store(false);
+  changed_.notifyAll();
+  if (!stop_.load()) {
+    if (wants_scrub_.exchange(false)) scrub().detach();
+    takeNews();
+    if (!works_.empty() && !restoring_) restoreAll().detach();
+  }
+  // What poke() has counted. Nothing of this object is used behind it.
+  running_.fetch_sub(1);
+}
+
+void MemoryRepair::takeNews() {
+  std::vector<log::Damage> news;
+  {
+    SpinGuard guard(lock_);
+    news = std::exchange(news_, {});
+  }
+  for (const log::Damage& damage : news) {
+    report(damage);
+    if (!canRestore()) continue;
+    Work& work = works_[damage.segment];
+    work.due_ns = nowNs();
+    work.wanted.push_back({.damage = damage,
+                           .marked = parts_.log.graceTicket(),
+                           .give_up_ns = nowNs() + kPatienceNs,
+                           .is_given_up = false,
+                           .restored_from = std::nullopt});
+  }
+}
+
+/// One line for a person, who may want to look at the memory module.
+void MemoryRepair::report(const log::Damage& damage) {
+  const std::optional<ObjectStore::Identity> key = parts_.store.identify(damage.ref, damage.segment);
+  std::string what =
+      "memory: the entry at " + text(damage) + " is not what was written (" + std::string(name(damage.error)) + "): ";
+  if (damage.was_dead) {
+    what += "garbage";
+  } else if (key) {
+    parts_.log.integrity().notePlaced(damage);
+    what += "table " + std::to_string(key->table.value) + ", key hash " + std::to_string(key->hash);
+  } else if (parts_.store.isBookkeeping(damage.ref)) {
+    parts_.log.integrity().notePlaced(damage);
+    what += "no object";
+  } else {
+    what += "its key cannot be read";
+  }
+  parts_.trace.error(what + (canRestore() ? "; it is fetched from a replica" : "; there are no replicas"));
+}
+
+runtime::Task<void> MemoryRepair::scrub() {
+  running_.fetch_add(1);
+  while (!stop_.load()) {
+    const int64_t next_pass_ns = nowNs() + options_.pass_ns;
+    uint32_t seen = kSliceBytes;
+    while (seen >= kSliceBytes && !stop_.load()) {
+      co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+      seen = scrubber_.step(kSliceBytes);
+      const double pause_ns = static_cast<double>(seen) / static_cast<double>(options_.bytes_per_second) *
+                              static_cast<double>(runtime::kNanosPerSecond);
+      const int64_t until_ns = nowNs() + static_cast<int64_t>(pause_ns);
+      while (nowNs() < until_ns && !stop_.load()) {
+        [[maybe_unused]] const Status woken = co_await changed_.wait(until_ns);
+      }
+    }
+    while (nowNs() < next_pass_ns && !stop_.load()) {
+      [[maybe_unused]] const Status woken = co_await changed_.wait(next_pass_ns);
+    }
+  }
+  running_.fetch_sub(1);
+}
+
+// ---- when
+
+runtime::Task<void> MemoryRepair::restoreAll() {
+  running_.fetch_add(1);
+  restoring_ = true;
+  while (!works_.empty() && !stop_.load()) {
+    giveUpOverdue();
+    for (Work* work = nextWork(); work != nullptr; work = nextWork()) {
+      attend(work->wanted.front().damage.segment).detach();
+    }
+    if (works_.empty()) break;
+    [[maybe_unused]] const Status woken = co_await changed_.wait(nextNs());
+  }
+  restoring_ = false;
+  running_.fetch_sub(1);
+}
+
+bool MemoryRepair::Work::isHopeless() const {
+  return std::ranges::all_of(wanted, [](const Wanted& one) { return one.isLost(); });
+}
+
+/// However long those who are asked for it take.
+void MemoryRepair::giveUpOverdue() {
+  for (auto& [segment, work] : works_) {
+    for (Wanted& wanted : work.wanted) {
+      if (wanted.is_given_up || wanted.restored_from || nowNs() < wanted.give_up_ns) continue;
+      wanted.is_given_up = true;
+      parts_.log.integrity().giveUp(wanted.damage);
+      parts_.trace.error("memory: no replica gives back the entry at " + text(wanted.damage) +
+                         "; it is answered as corrupt");
+    }
+  }
+}
+
+bool MemoryRepair::mayStart(const Work& work) const {
+  return !work.is_running && attending_ < (work.isHopeless() ? kHopelessMax : kAttendedMax);
+}
+
+/// Of those that are due the one that has been so for longest; nullptr: none can begin now.
+MemoryRepair::Work* MemoryRepair::nextWork() {
+  Work* next = nullptr;
+  for (auto& [segment, work] : works_) {
+    if (!mayStart(work) || nowNs() < work.due_ns) continue;
+    if (next == nullptr || work.due_ns < next->due_ns) next = &work;
+  }
+  return next;
+}
+
+/// When there is something to do if nothing happens.
+int64_t MemoryRepair::nextNs() const {
+  int64_t next_ns = runtime::kNever;
+  for (const auto& [segment, work] : works_) {
+    if (mayStart(work)) next_ns = std::min(next_ns, work.due_ns);
+    for (const Wanted& wanted : work.wanted) {
+      if (!wanted.is_given_up && !wanted.restored_from) next_ns = std::min(next_ns, wanted.give_up_ns);
+    }
+  }
+  return next_ns;
+}
+
+/// One try to restore what is known to be damaged in a segment.
+runtime::Task<void> MemoryRepair::attend(SegmentId segment) {
+  running_.fetch_add(1);
+  ++attending_;
+  Work& work = works_.at(segment);
+  work.is_running = true;
+  work.due_ns = runtime::kNever;  // unless there are news
+  const std::vector<Wanted> tried = work.wanted;
+  Damages damages;
+  Damages restored;
+  for (const Wanted& wanted : tried) {
+    (wanted.restored_from ? restored : damages).push_back(wanted.damage);
+    co_await waitFor(wanted.marked);
+  }
+  if (!restored.empty() && !stop_.load()) co_await release(std::move(restored));
+  if (!damages.empty() && !stop_.load()) co_await restore(segment, std::move(damages));
+  if (!stop_.load()) putOff(segment);
+  --attending_;
+  changed_.notifyAll();
+  running_.fetch_sub(1);
+}
+
+/// Until the next try; forgets it if nothing is left to do.
+void MemoryRepair::putOff(SegmentId segment) {
+  Work& work = works_.at(segment);
+  work.is_running = false;
+  if (work.wanted.empty()) {
+    works_.erase(segment);
+    return;
+  }
+  work.pause_ns = work.isHopeless() ? std::clamp(2 * work.pause_ns, kTryLostAgainNs, kTryLostAgainNsMax) : kTryAgainNs;
+  work.due_ns = std::min(work.due_ns, nowNs() + work.pause_ns);
+}
+
+// ---- from where
+
+/// If it was found once more since, that is another one behind it.
+MemoryRepair::Wanted& MemoryRepair::wantedOf(const log::Damage& damage) {
+  std::vector<Wanted>& all = works_.at(damage.segment).wanted;
+  return *std::ranges::find(all, damage.ref, [](const Wanted& wanted) { return wanted.damage.ref; });
+}
+
+/// Nothing is left to do for it.
+void MemoryRepair::forget(const log::Damage& damage) {
+  std::vector<Wanted>& all = works_.at(damage.segment).wanted;
+  all.erase(all.begin() + (&wantedOf(damage) - all.data()));
+}
+
+/// @param damages  of one segment
+runtime::Task<void> MemoryRepair::restore(SegmentId segment, Damages damages) {
+  // Backups give away closed replicas.
+  if (segment == parts_.log.headId()) static_cast<void>(parts_.log.requestRoll());
+  co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Background);
+  const std::vector<Holder> holders = parts_.replicas->closedHolders(segment);
+  co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+  for (size_t i = 0; i < holders.size() && !damages.empty() && !stop_.load(); ++i) {
+    co_await restoreOn(holders[i], segment, damages);
+  }
+  for (const log::Damage& damage : damages) {
+    if (stop_.load() || parts_.log.integrity().segmentOf(damage) != nullptr) continue;
+    forget(damage);
+    parts_.log.integrity().forgetGone();
+  }
+}
+
+/// @param damages  those that are restored are taken out
+runtime::Task<void> MemoryRepair::restoreOn(Holder holder, SegmentId segment, Damages& damages) {
+  std::vector<std::byte> replica;  // all of it, if it was needed
+  Damages restored;
+  Status heard = Status::Ok;
+  for (size_t i = 0; i < damages.size() && heard == Status::Ok && !stop_.load();) {
+    // Others come in between: a whole replica takes milliseconds to look through.
+    co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+    const Status status = co_await restoreOne(holder, damages[i], replica, heard);
+    if (status == Status::Ok) {
+      wantedOf(damages[i]).restored_from = holder.address.id;
+      restored.push_back(damages[i]);
+      damages.erase(damages.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+  if (heard == Status::NotFound) {
+    // It counts as a copy here, and is none any more: its disk has not kept it, and only we ask for it.
+    co_await runtime::resumeOn(parts_.dispatch, runtime::Priority::Background);
+    parts_.replicas->noteLostReplica(ServerId(holder.address.id), segment, holder.replica_epoch);
+    co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+  }
+  if (!restored.empty()) co_await release(std::move(restored));
+}
+
+/// @param replica  all of it, if it is here already or is fetched now
+/// @param heard    set to what the holder says
+/// @return anything but Ok: not from there, or it has gone
+runtime::Task<Status> MemoryRepair::restoreOne(Holder holder, log::Damage damage, std::vector<std::byte>& replica,
+                                               Status& heard) {
+  log::Integrity& integrity = parts_.log.integrity();
+  const log::Segment* segment = integrity.segmentOf(damage);
+  if (segment == nullptr) co_return Status::NotFound;
+  const uint32_t length = segment->committedBytes();
+  if (replica.empty()) {
+    const bool is_compacted = segment->compactionCount() != 0;
+    Piece piece;
+    const uint32_t bytes = std::min(parts_.log.config().entry_bytes_max, length - damage.offset_bytes);
+    heard = co_await ask(holder.address, damage.segment, damage.offset_bytes, bytes, piece);
+    if (heard == Status::Ok && piece.replica_bytes == length) co_return integrity.restore(damage, piece.bytes);
+    // The replica was made before the segment was compacted: the entry lies elsewhere in it.
+    if (!is_compacted || (heard != Status::Ok && heard != Status::BadRequest)) co_return Status::Corrupt;
+    heard = co_await fetchWhole(holder.address, damage.segment, replica);
+    if (heard != Status::Ok) co_return heard;
+  }
+  if (replica.size() == length) co_return integrity.restore(damage, ByteSpan(replica).subspan(damage.offset_bytes));
+  co_return integrity.restoreFrom(damage, replica);
+}
+
+/// When nobody has read their bytes without having seen the mark go.
+runtime::Task<void> MemoryRepair::release(Damages damages) {
+  co_await waitFor(parts_.log.graceTicket());
+  if (stop_.load()) co_return;
+  for (const log::Damage& damage : damages) {
+    if (parts_.log.integrity().segmentOf(damage) == nullptr) {
+      // While we waited.
+      forget(damage);
+      parts_.log.integrity().forgetGone();
+      continue;
+    }
+    Wanted& wanted = wantedOf(damage);
+    if (!parts_.log.integrity().isRestored(damage)) {
+      // Once more, while it was waiting: nobody reports what is marked.
+      wanted.restored_from.reset();
+      wanted.give_up_ns = nowNs() + kPatienceNs;
+      continue;
+    }
+    if (parts_.store.reconcile(damage) != Status::Ok) continue;  // tried again
+    const uint64_t from = wanted.restored_from.value();
+    forget(damage);
+    parts_.log.release(damage);
+    parts_.trace.warning("memory: the entry at " + text(damage) + " is restored from server " + std::to_string(from));
+  }
+}
+
+runtime::Task<Status> MemoryRepair::fetchWhole(rpc::PeerAddress holder, SegmentId segment,
+                                               std::vector<std::byte>& replica) {
+  const int64_t deadline_ns = nowNs() + kFetchWholeNs;
+  std::vector<std::byte> bytes;
+  uint32_t length = 1;  // until it is known
+  while (bytes.size() < length) {
+    Piece piece;
+    const auto offset = static_cast<uint32_t>(bytes.size());
+    const Status status = co_await ask(holder, segment, offset, wire::FetchReplica::kBytesMax, piece);
+    // It has others to answer; what is here already is not asked for again.
+    if (status == Status::RetryLater && nowNs() < deadline_ns && !stop_.load()) {
+      co_await runtime::sleepFor(parts_.background, kFetchPauseNs);
+      continue;
+    }
+    if (status != Status::Ok) co_return status;
+    if (offset != 0 && piece.replica_bytes != length) co_return Status::BadRequest;  // another one since
+    if (nowNs() > deadline_ns) co_return Status::DeadlineExceeded;
+    length = piece.replica_bytes;
+    bytes.insert(bytes.end(), piece.bytes.begin(), piece.bytes.end());
+  }
+  replica = std::move(bytes);
+  co_return Status::Ok;
+}
+
+/// A piece of a replica: all that was asked for and that there is, and at least a byte.
+runtime::Task<Status> MemoryRepair::ask(rpc::PeerAddress holder, SegmentId segment, uint32_t offset_bytes,
+                                        uint32_t bytes_max, Piece& piece) {
+  using Fetch = wire::FetchReplica;
+  transport::TxMessage message = parts_.caller.allocate(sizeof(Fetch::Request));
+  message.appendHead(Fetch::Request{.header = {.opcode = wire::Opcode::FetchReplica, .target = ServerId(holder.id)},
+                                    .master = parts_.log.identity().server,
+                                    .segment = segment,
+                                    .offset_bytes = offset_bytes,
+                                    .data_bytes = bytes_max});
+  const rpc::CallResult result = co_await parts_.caller.call(
+      parts_.background, holder, std::move(message),
+      {.deadline_ns = nowNs() + kFetchDeadlineNs, .priority = runtime::Priority::Background});
+  if (result.status != Status::Ok) co_return result.status;
+  Fetch::Response header{.header = {.status = Status::Ok}, .length_bytes = 0, .data_bytes = 0};
+  const bool is_answer = wire::decode(result.response.head(), header) && header.data_bytes != 0 &&
+                         header.length_bytes <= parts_.log.config().segment_bytes &&
+                         offset_bytes < header.length_bytes &&
+                         header.data_bytes == std::min(bytes_max, header.length_bytes - offset_bytes) &&
+                         result.response.messageBytes() == sizeof(header) + uint64_t{header.data_bytes};
+  if (!is_answer) co_return Status::BadRequest;
+  piece.replica_bytes = header.length_bytes;
+  piece.bytes.reserve(header.data_bytes);
+  const ByteSpan head = result.response.head().subspan(sizeof(header));
+  piece.bytes.assign(head.begin(), head.end());
+  for (const ByteSpan& span : result.response.tail()) piece.bytes.insert(piece.bytes.end(), span.begin(), span.end());
+  co_return Status::Ok;
+}
+
+runtime::Task<void> MemoryRepair::waitFor(runtime::GraceTicket ticket) {
+  while (!parts_.log.isOver(ticket) && !stop_.load()) {
+    parts_.maintenance.poke();  // the reclaimer
+    co_await runtime::sleepFor(parts_.background, kGracePollNs);
+  }
+}
+
+}  // namespace ramcore::master

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/spin_lock.h"
+#include "base/trace.h"
+#include "log/cleaning/memory_scrubber.h"
+#include "log/log.h"
+#include "master/replication/replica_manager.h"
+#include "rpc/caller.h"
+#include "rpc/dispatch.h"
+#include "runtime/await.h"
+#include "store/maintenance.h"
+#include "store/object_store.h"
+#include "wire/replica_messages.h"
+
+namespace ramcore::master {
+
+struct MemoryScrubOptions {
+  /// The log's memory is verified at this rate, averaged over a slice and the pause behind it. 0: never; what reads of
+  /// the cleaner, of moves and of replication find is reported and restored all the same. More: a flipped bit is found
+  /// sooner; the background work takes more of a processor (1 % of one for about 50 MiB/s of small objects).
+  uint64_t bytes_per_second = 0;
+  /// From the beginning of one pass over the memory to that of the next, unless the pass takes longer.
+  int64_t pass_ns = 3600 * runtime::kNanosPerSecond;
+};
+
+/// Looks for damage in a master's memory, reports what is found, and restores it from replicas.
+///
+/// Thread: the background executor, unless a call says otherwise.
+class MemoryRepair final : public log::DamageObserver, private runtime::Job {
+ public:
+  /// Borrowed; they outlive it.
+  struct Parts {
+    log::Log& log;
+    ObjectStore& store;
+    Maintenance& maintenance;
+    rpc::Dispatch& dispatch;
+    runtime::Executor& background;
+    rpc::Caller& caller;
+    Trace& trace;
+    ReplicaManager* replicas = nullptr;  ///< without it nothing is restored
+  };
+  /// Becomes the log's observer.
+  MemoryRepair(const Parts& parts, const MemoryScrubOptions& options);
+  MemoryRepair(const MemoryRepair&) = delete;
+  MemoryRepair& operator=(const MemoryRepair&) = delete;
+  /// stopped() is true (checked).
+  ~MemoryRepair() override;
+
+  /// Begins to look, if the rate is not 0. Once; any thread.
+  void start();
+  /// Ends everything that runs; any thread; watch stopped().
+  void stop();
+  bool stopped() const { return stop_.load() && running_.load() == 0; }
+
+  // log::DamageObserver, any thread
+  bool canRestore() const override { return parts_.replicas != nullptr; }
+  void onDamaged(const log::Damage& damage) override RC_EXCLUDES(lock_);
+
+ private:
+  struct Wanted {
+    log::Damage damage;
+    runtime::GraceTicket marked;  ///< when it is over, nobody reads its bytes without having seen the mark
+    int64_t give_up_ns = 0;
+    bool is_given_up = false;
+    /// The server whose bytes lie in its place again: only the store has to say what becomes of it, however long that
+    /// takes.
+    std::optional<uint64_t> restored_from;
+    bool isLost() const { return is_given_up && !restored_from; }
+  };
+  /// What is damaged in one segment; restored together.
+  struct Work {
+    std::vector<Wanted> wanted;
+    int64_t due_ns = 0;
+    int64_t pause_ns = 0;  ///< after the last try
+    bool is_running = false;
+    bool isHopeless() const;
+  };
+  /// Of a replica.
+  struct Piece {
+    uint32_t replica_bytes = 0;  ///< of all of it
+    std::vector<std::byte> bytes;
+  };
+  using Holder = ReplicaManager::Holder;
+  using Damages = std::vector<log::Damage>;
+
+  void poke();
+  void wake();
+  void takeNews() RC_EXCLUDES(lock_);
+  runtime::Task<void> scrub();
+  runtime::Task<void> restoreAll();
+  void giveUpOverdue();
+  Work* nextWork();
+  int64_t nextNs() const;
+  bool mayStart(const Work& work) const;
+  runtime::Task<void> attend(SegmentId segment);
+  void putOff(SegmentId segment);
+  Wanted& wantedOf(const log::Damage& damage);
+  void forget(const log::Damage& damage);
+  runtime::Task<void> restore(SegmentId segment, Damages damages);
+  runtime::Task<void> restoreOn(Holder holder, SegmentId segment, Damages& damages);
+  runtime::Task<Status> restoreOne(Holder holder, log::Damage damage, std::vector<std::byte>& replica, Status& heard);
+  runtime::Task<void> release(Damages damages);
+  runtime::Task<Status> fetchWhole(rpc::PeerAddress holder, SegmentId segment, std::vector<std::byte>& replica);
+  runtime::Task<Status> ask(rpc::PeerAddress holder, SegmentId segment, uint32_t offset_bytes, uint32_t bytes_max,
+                            Piece& piece);
+  runtime::Task<void> waitFor(runtime::GraceTicket ticket);
+  void report(const log::Damage& damage);
+  int64_t nowNs() const { return parts_.background.clock().nowNs(); }
+
+  const Parts parts_;
+  const MemoryScrubOptions options_;
+  log::MemoryScrubber scrubber_;
+  runtime::Signal changed_;           // of the background executor
+  std::atomic<uint32_t> running_{0};  // coroutines, the job while it is posted or runs, and who may post it
+  std::atomic<bool> is_posted_{false};
+  std::atomic<bool> wants_scrub_{false};
+  std::atomic<bool> stop_{false};
+  bool restoring_ = false;
+  uint32_t attending_ = 0;           // works that are running
+  std::map<SegmentId, Work> works_;  // a running one stays
+  SpinLock lock_;                    // a leaf
+  std::vector<log::Damage> news_ RC_GUARDED_BY(lock_);
+};
+
+}  // namespace ramcore::master

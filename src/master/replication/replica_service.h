@@ -1,0 +1,21 @@
+#pragma once
+
+#include "master/replication/replica_manager.h"
+#include "rpc/service_table.h"
+
+namespace ramcore::master {
+
+/// What backups ask a master about replicas that they found in their storage, and what they tell it of those that they
+/// have lost since. On the dispatch thread.
+class ReplicaService {
+ public:
+  explicit ReplicaService(ReplicaManager& replicas) : replicas_(replicas) {}
+  void addTo(rpc::ServiceTable& table);
+
+  void checkReplicas(rpc::Request request);
+
+ private:
+  ReplicaManager& replicas_;
+};
+
+}  // namespace ramcore::master

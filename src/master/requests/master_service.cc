@@ -1,0 +1,387 @@
+#include "master/requests/master_service.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/mutation.h"
+#include "base/point.h"
+#include "store/durability.h"
+#include "store/range_slice.h"
+
+namespace ramcore::master {
+namespace {
+
+using rpc::Request;
+using transport::TxMessage;
+using wire::Opcode;
+
+// Up to here a copy into the answer is cheaper than a chunk of its own with pin and release.
+constexpr uint32_t kRetryAfterUs = 500;
+
+}  // namespace
+
+struct MasterService::ReadKey {
+  wire::Read::Request ask;
+  ByteSpan key;
+  KeyHash hash = 0;
+  Durability level = Durability::Buffered;
+};
+
+MasterService::MasterService(const Parts& parts)
+    : parts_(parts),
+      writes_without_room_(parts.dispatch, &MasterService::runAgain, this),
+      removes_without_room_(parts.dispatch, &MasterService::runAgain, this) {}
+
+void MasterService::addTo(rpc::ServiceTable& table) {
+  using transport::Role;
+  const uint32_t clients = rpc::allow({Role::Client, Role::Admin, Role::Server});
+  const auto shortRules = [&](size_t request_bytes) {
+    return rpc::OpcodeRules{.roles = clients, .request_bytes_min = static_cast<uint32_t>(request_bytes)};
+  };
+  table.add<&MasterService::read>(Opcode::Read, *this, shortRules(sizeof(wire::Read::Request)));
+  table.addBatch<&MasterService::readBatch>(Opcode::Read, *this);
+  // Up to 1 KB is copied under the log's lock; a longer value is worth a worker.
+  constexpr uint32_t kInlineBytesMax = 16 * 1024;
+  rpc::OpcodeRules write_rules = shortRules(sizeof(wire::Write::Request));
+  write_rules.weigh = [](ByteSpan head) {
+    return loadAs<wire::Write::Request>(head.data()).value_bytes <= kInlineBytesMax ? rpc::Weight::Short
+                                                                                    : rpc::Weight::Long;
+  };
+  table.add<&MasterService::write>(Opcode::Write, *this, write_rules);
+  table.addBatch<&MasterService::writeBatch>(Opcode::Write, *this);
+  table.add<&MasterService::remove>(Opcode::Remove, *this, shortRules(sizeof(wire::Remove::Request)));
+  table.add<&MasterService::increment>(Opcode::Increment, *this, shortRules(sizeof(wire::Increment::Request)));
+  constexpr uint32_t kInlineCountMax = 16;
+  rpc::OpcodeRules multi_read_rules = shortRules(sizeof(wire::MultiRead::Request));
+  multi_read_rules.weigh = [](ByteSpan head) {
+    return loadAs<wire::MultiRead::Request>(head.data()).count <= kInlineCountMax ? rpc::Weight::Short
+                                                                                  : rpc::Weight::Long;
+  };
+  table.add<&MasterService::multiRead>(Opcode::MultiRead, *this, multi_read_rules);
+  rpc::OpcodeRules multi_mutate_rules = shortRules(sizeof(wire::MultiMutate::Request));
+  multi_mutate_rules.weight = rpc::Weight::Long;
+  table.add<&MasterService::multiMutate>(Opcode::MultiMutate, *this, multi_mutate_rules);
+  rpc::OpcodeRules scan_rules = shortRules(sizeof(wire::Scan::Request));
+  scan_rules.weight = rpc::Weight::Long;
+  table.add<&MasterService::scan>(Opcode::Scan, *this, scan_rules);
+  rpc::OpcodeRules ping_rules{.roles = rpc::allow({Role::Client, Role::Admin, Role::Server, Role::Coordinator})};
+  ping_rules.any_target = true;
+  table.add<&MasterService::ping>(Opcode::Ping, *this, ping_rules);
+}
+
+// ---- what handlers share
+
+int64_t MasterService::freshNowNs(const Request& request) const {
+  // The dispatch read its clock after these requests arrived and runs them in the same round; on a worker time has
+  // passed.
+  return request.dispatch().isCurrent() ? request.arrivalNs() : parts_.clock.nowNs();
+}
+
+bool MasterService::waitsHere(const Request& request) const {
+  return !request.dispatch().isCurrent() || !request.dispatch().hasWorkers();
+}
+
+Status MasterService::count(Status status) {
+  if (status == Status::StaleEpoch) stats_.stale_epochs.fetch_add(1, std::memory_order_relaxed);
+  if (status == Status::LeaseUnknown) stats_.lease_refusals.fetch_add(1, std::memory_order_relaxed);
+  return status;
+}
+
+void MasterService::refuse(Request request, Status status) {
+  request.reply(count(status), isRetryable(status) ? kRetryAfterUs : 0);
+}
+
+void MasterService::replyAfter(Request request, TxMessage response, const ShowAfter& show_after) {
+  if (show_after.isReached(parts_.log) || RC_MUTATION("show-before-durable")) {
+    request.reply(std::move(response));
+  } else if (!parts_.lent.copyOut(*response)) {
+    refuse(std::move(request), Status::RetryLater);  // only answers to reads show values
+  } else {
+    replyWhenReached(*this, std::move(request), std::move(response), show_after).detach();
+  }
+}
+
+runtime::Task<void> MasterService::replyWhenReached(MasterService& self, Request request, TxMessage response,
+                                                    ShowAfter show_after) {
+  if (RC_MUTATION("show-before-flushed")) {
+    show_after.durable = std::max(show_after.durable, std::exchange(show_after.flushed, {}));
+  }
+  // The one that takes longer first: what is flushed is durable, and the other one is mostly reached by then.
+  Status status = co_await Reached(self.parts_.log, request.executor(), Durability::Sync, show_after.flushed);
+  if (status == Status::Ok) {
+    status = co_await Reached(self.parts_.log, request.executor(), Durability::Buffered, show_after.durable);
+  }
+  if (status == Status::Ok) {
+    request.reply(std::move(response));
+  } else {
+    // This log has ended. A mutation is in it, and whoever recovers it may find it there: no refusal, which would let
+    // the client repeat it as another call. What was read may be read elsewhere.
+    const bool reads =
+        request.opcode() == Opcode::Read || request.opcode() == Opcode::MultiRead || request.opcode() == Opcode::Scan;
+    request.reply(reads ? Status::WrongServer : Status::OutcomeUnknown);
+  }
+}
+
+bool MasterService::appendValue(const Request& request, TxMessage& response, ByteSpan value) {
+  if (value.size() <= response.headRoom() && value.size() < request.lendBytesMin()) {
+    response.appendHead(value);
+    return true;
+  }
+  const transport::Chunk chunk = parts_.lent.lend(value, parts_.threads.pinSlotOf(request.executor()));
+  if (chunk.address == nullptr) return false;
+  response.appendChunk(chunk);
+  return true;
+}
+
+void MasterService::ping(Request request) { request.reply(Status::Ok); }
+
+// ---- read
+
+bool MasterService::decodeRead(const Request& request, ReadKey& out) const {
+  const ByteSpan head = request.head();
+  out.ask = loadAs<wire::Read::Request>(head.data());
+  if (out.ask.key_bytes == 0 || out.ask.reserved != 0 || !request.message().tail().empty() ||
+      head.size() != sizeof(out.ask) + out.ask.key_bytes) {
+    return false;
+  }
+  out.key = head.subspan(sizeof(out.ask));
+  out.hash = hashKey(out.ask.table, out.key);
+  return true;
+}
+
+void MasterService::read(Request request) {
+  ReadKey key;
+  if (!decodeRead(request, key)) return refuse(std::move(request), Status::BadRequest);
+  const Status status = parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, freshNowNs(request), key.level);
+  if (status != Status::Ok) return refuse(std::move(request), status);
+  answerRead(std::move(request), key, parts_.store.lookup(key.ask.table, key.hash, key.key).ref);
+}
+
+void MasterService::answerRead(Request request, const ReadKey& key, log::EntryRef ref) {
+  wire::Read::Response header{.header = {.status = Status::NotFound}, .version = 0, .value_bytes = 0};
+  if (!ref) return request.replyWith(header);
+  if (const Status damage = damageOf(ref); damage != Status::Ok) return refuse(std::move(request), damage);
+  const log::EntryView entry = parts_.store.entry(ref);
+  const ShowAfter show_after = ShowAfter::of(parts_.log, key.level, ref);
+  const bool is_object = entry.type() == log::EntryType::Object;
+  const ByteSpan value = is_object ? entry.payload() : ByteSpan{};
+  if (is_object) {
+    header.header.status = Status::Ok;
+    header.version = entry.version();
+    header.value_bytes = static_cast<uint32_t>(value.size());
+  }
+  const size_t copied = value.size() < request.lendBytesMin() ? value.size() : 0;
+  TxMessage response = request.allocate(static_cast<uint32_t>(sizeof(header) + copied));
+  response.appendHead(header);
+  if (!value.empty() && !appendValue(request, response, value)) return refuse(std::move(request), Status::RetryLater);
+  replyAfter(std::move(request), std::move(response), show_after);
+}
+
+void MasterService::readBatch(std::span<Request> requests) {
+  constexpr size_t kBatchMax = 16;
+  std::array<ReadKey, kBatchMax> keys;
+  std::array<Request*, kBatchMax> owners;
+  std::array<ObjectStore::Key, kBatchMax> wanted;
+  std::array<KeyHash, kBatchMax> hashes;
+  std::array<log::EntryRef, kBatchMax> found{};
+  RC_CHECK(requests.size() <= kBatchMax);
+  size_t count_valid = 0;
+  for (Request& request : requests) {
+    ReadKey& key = keys[count_valid];
+    Status status = decodeRead(request, key) ? Status::Ok : Status::BadRequest;
+    if (status == Status::Ok) {
+      status = parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, freshNowNs(request), key.level);
+    }
+    if (status != Status::Ok) {
+      refuse(std::move(request), status);
+      continue;
+    }
+    wanted[count_valid] = {key.ask.table, key.key};
+    hashes[count_valid] = key.hash;
+    owners[count_valid++] = &request;
+  }
+  parts_.store.lookupBatch(std::span(wanted).first(count_valid), std::span(hashes).first(count_valid),
+                           std::span(found).first(count_valid));
+  for (size_t i = 0; i < count_valid; ++i) answerRead(std::move(*owners[i]), keys[i], found[i]);
+}
+
+// ---- mutations
+
+/// Several that arrived together: what one costs alone is mostly two cache misses, of the index and of the object that
+/// it takes the place of. They are overlapped.
+void MasterService::writeBatch(std::span<Request> requests) {
+  constexpr size_t kBatchMax = 16;
+  std::array<KeyHash, kBatchMax> hashes{};
+  RC_CHECK(requests.size() <= kBatchMax);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const ByteSpan head = requests[i].head();
+    const auto ask = loadAs<wire::Write::Request>(head.data());
+    if (head.size() < sizeof(ask) + ask.key_bytes) continue;  // write() refuses it
+    hashes[i] = hashKey(ask.table, head.subspan(sizeof(ask), ask.key_bytes));
+    parts_.store.prefetch(hashes[i]);
+  }
+  for (size_t i = 0; i < requests.size(); ++i) parts_.store.prefetchEntry(hashes[i]);
+  for (Request& request : requests) write(std::move(request));
+}
+
+void MasterService::write(Request request) {
+  const ByteSpan head = request.head();
+  const auto ask = loadAs<wire::Write::Request>(head.data());
+  const bool removes = request.opcode() == Opcode::Remove;
+  if (ask.key_bytes == 0 || ask.reserved8 != 0 || ask.reserved32 != 0 || !wire::isKnown(ask.condition) ||
+      head.size() < sizeof(ask) + ask.key_bytes || (removes && ask.value_bytes != 0) ||
+      request.message().messageBytes() != sizeof(ask) + ask.key_bytes + uint64_t{ask.value_bytes}) {
+    return refuse(std::move(request), Status::BadRequest);
+  }
+  if (ask.value_bytes > wire::kValueBytesMax) return refuse(std::move(request), Status::TooLarge);
+  // The value is the rest of the head and the tail; it goes from there into the log, once.
+  constexpr size_t kPiecesMax = 16;
+  std::array<ByteSpan, kPiecesMax> value;
+  size_t pieces = 0;
+  const ByteSpan rest = head.subspan(sizeof(ask) + ask.key_bytes);
+  if (!rest.empty()) value[pieces++] = rest;
+  if (request.message().tail().size() > kPiecesMax - pieces) return refuse(std::move(request), Status::BadRequest);
+  for (const ByteSpan& piece : request.message().tail()) value[pieces++] = piece;
+
+  Mutation mutation{.opcode = request.opcode(),
+                    .identity = ask.identity,
+                    .epoch = ask.epoch,
+                    .table = ask.table,
+                    .key = head.subspan(sizeof(ask), ask.key_bytes),
+                    .value = std::span(value).first(pieces),
+                    .condition = ask.condition,
+                    .condition_version = ask.condition_version};
+  mutate(std::move(request), mutation);
+}
+
+void MasterService::increment(Request request) {
+  const ByteSpan head = request.head();
+  const auto ask = loadAs<wire::Increment::Request>(head.data());
+  if (ask.key_bytes == 0 || ask.reserved != 0 || !wire::isKnown(ask.condition) || !request.message().tail().empty() ||
+      head.size() != sizeof(ask) + ask.key_bytes) {
+    return refuse(std::move(request), Status::BadRequest);
+  }
+  Mutation mutation{.opcode = Opcode::Increment,
+                    .identity = ask.identity,
+                    .epoch = ask.epoch,
+                    .table = ask.table,
+                    .key = head.subspan(sizeof(ask), ask.key_bytes),
+                    .value = {},
+                    .delta = ask.delta,
+                    .condition = ask.condition,
+                    .condition_version = ask.condition_version};
+  mutate(std::move(request), mutation);
+}
+
+void MasterService::mutate(Request request, const Mutation& asked) {
+  if (!asked.identity.client || !asked.identity.sequence) return refuse(std::move(request), Status::BadRequest);
+  Mutation mutation = asked;
+  mutation.hash = hashKey(mutation.table, mutation.key);
+  const auto locking = waitsHere(request) ? ObjectStore::Locking::Wait : ObjectStore::Locking::Try;
+  const auto answer = parts_.store.apply(mutation, locking);
+  if (!answer) return request.dispatch().handToWorker(std::move(request));
+  if (answer->status == Status::LeaseExpired) {
+    // The client is new here. Its lease is confirmed and the request begins again, from the first check.
+    confirmClientAndMutate(std::move(request), mutation).detach();
+    return;
+  }
+  answerMutation(std::move(request), mutation.opcode, *answer);
+}
+
+runtime::Task<Status> MasterService::confirmClient(runtime::Executor& executor, ClientId client) {
+  const int64_t asked_ns = parts_.clock.nowNs();
+  CoordinatorLink::ClientCheck check = co_await parts_.link.checkClients(executor, {client});
+  if (check.status != Status::Ok) co_return Status::RetryLater;
+  if (!check.valid.front()) co_return Status::LeaseExpired;
+  const bool admitted = parts_.results.admit(client, asked_ns, check.acknowledged.front());
+  co_return admitted ? Status::Ok : Status::RetryLater;
+}
+
+runtime::Task<void> MasterService::confirmClientAndMutate(Request request, Mutation mutation) {
+  const Status status = co_await confirmClient(request.executor(), mutation.identity.client);
+  if (status != Status::Ok) {
+    refuse(std::move(request), status);
+    co_return;
+  }
+  mutateAgain(std::move(request));
+}
+
+/// From the first check. The request's bytes are still ours, but what was made of them pointed into a frame that is
+/// gone.
+void MasterService::mutateAgain(Request request) {
+  if (request.opcode() == Opcode::Increment) {
+    increment(std::move(request));
+  } else {
+    write(std::move(request));
+  }
+}
+
+void MasterService::answerMutation(Request request, Opcode opcode, const Answer& answer) {
+  if (answer.is_duplicate) stats_.duplicates_answered.fetch_add(1, std::memory_order_relaxed);
+  if (isRetryable(answer.status)) {
+    if (answer.status == Status::NoSpace || answer.status == Status::RetryLater) parts_.maintenance.poke();
+    RoomQueue& queue = opcode == Opcode::Remove ? removes_without_room_ : writes_without_room_;
+    if (answer.lacks_room && queue.park(request)) {
+      stats_.waits_for_room.fetch_add(1, std::memory_order_relaxed);
+      return;
+    }
+    return refuse(std::move(request), answer.status);
+  }
+  parts_.maintenance.afterMutations();
+  TxMessage response = request.allocate(sizeof(wire::Increment::Response));
+  if (opcode == Opcode::Increment) {
+    response.appendHead(wire::Increment::Response{
+        .header = {.status = answer.status}, .version = answer.version, .value = answer.value});
+  } else {
+    response.appendHead(wire::Write::Response{.header = {.status = answer.status}, .version = answer.version});
+  }
+  replyAfter(std::move(request), std::move(response), answer.show_after);
+}
+
+// ---- scan
+
+void MasterService::scan(Request request) {
+  const auto ask = loadAs<wire::Scan::Request>(request.head().data());
+  if (request.message().messageBytes() != sizeof(ask)) return refuse(std::move(request), Status::BadRequest);
+  const Tablet* tablet = nullptr;
+  Status status = parts_.tablets.check(ask.table, ask.cursor, ask.epoch, Access::Read, tablet);
+  if (status == Status::Ok && !parts_.lease.isValid(freshNowNs(request))) status = Status::LeaseUnknown;
+  if (status != Status::Ok) return refuse(std::move(request), status);
+
+  const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
+  RangeSlice slice{.objects = {}, .bytes = sizeof(wire::Scan::Response), .next = {}};
+  ShowAfter show_after;
+  status = slice.fill(
+      parts_.store, parts_.index, ask.table, {ask.cursor, tablet->range.last},
+      {.bytes_wanted = std::min<uint64_t>({ask.response_bytes, bytes_max, 4u << 20}), .bytes_max = bytes_max},
+      [&](log::EntryRef ref) {
+        const log::EntryView entry = parts_.store.entry(ref);
+        return sizeof(wire::Scan::Part) + alignUp(uint64_t{entry.keyBytes()} + entry.payloadBytes(), 8);
+      },
+      [&](log::EntryRef ref) { show_after.add(ShowAfter::of(parts_.log, tablet->durability, ref)); });
+  if (status != Status::Ok) return refuse(std::move(request), status);
+
+  TxMessage response = request.allocate(slice.bytes);
+  response.appendHead(wire::Scan::Response{.header = {.status = Status::Ok},
+                                           .next_cursor = slice.next.value_or(0),
+                                           .count = static_cast<uint32_t>(slice.objects.size()),
+                                           .range_done = static_cast<uint8_t>(slice.next ? 0 : 1),
+                                           .range_last = tablet->range.last});
+  RC_POINT(Read);
+  for (const log::EntryRef ref : slice.objects) {
+    const log::EntryView entry = parts_.store.entry(ref);
+    response.appendHead(wire::Scan::Part{.version = entry.version(),
+                                         .value_bytes = entry.payloadBytes(),
+                                         .key_bytes = static_cast<uint16_t>(entry.keyBytes())});
+    response.appendHead(entry.key());
+    response.appendHead(entry.payload());
+    const auto content = entry.keyBytes() + entry.payloadBytes();
+    const auto padding = static_cast<uint32_t>(alignUp(content, 8) - content);
+    if (padding != 0) std::memset(response.extendHead(padding), 0, padding);
+  }
+  response->contiguous_bytes = sizeof(wire::Scan::Response);
+  replyAfter(std::move(request), std::move(response), show_after);
+}
+
+}  // namespace ramcore::master

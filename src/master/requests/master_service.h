@@ -1,0 +1,92 @@
+#pragma once
+
+#include <atomic>
+
+#include "master/cluster/coordinator_link.h"
+#include "master/requests/lent_values.h"
+#include "master/requests/room_queue.h"
+#include "rpc/dispatch.h"
+#include "store/maintenance.h"
+#include "store/object_store.h"
+#include "store/threads.h"
+
+namespace ramcore::master {
+
+/// The data plane: one short handler per client operation. Decode, check, act, reply.
+///
+/// Handlers run on the dispatch thread or a worker. An answer leaves only when everything it shows is durable, or
+/// flushed if its table is a sync one (base/durability.h); values
+/// shorter than what the transport says are copied into the answer, longer ones are sent from the log (lent_values.h).
+class MasterService final {
+ public:
+  struct Parts {
+    ObjectStore& store;
+    log::Log& log;
+    index::HashIndex& index;
+    TabletTable& tablets;
+    ResultTable& results;
+    ServerLease& lease;
+    CoordinatorLink& link;
+    Maintenance& maintenance;
+    LentValues& lent;
+    Threads& threads;
+    runtime::Clock& clock;
+    runtime::Executor& dispatch;
+  };
+  explicit MasterService(const Parts& parts);
+  void addTo(rpc::ServiceTable& table);
+  /// Refuses what waits. On the dispatch thread, before it is destroyed.
+  void stop() {
+    writes_without_room_.stop();
+    removes_without_room_.stop();
+  }
+
+  struct Stats {
+    std::atomic<uint64_t> duplicates_answered{0};
+    std::atomic<uint64_t> stale_epochs{0};
+    std::atomic<uint64_t> lease_refusals{0};
+    std::atomic<uint64_t> waits_for_room{0};  ///< looks for room that found none and will be repeated here
+  };
+  const Stats& stats() const { return stats_; }
+
+  void read(rpc::Request request);
+  void readBatch(std::span<rpc::Request> requests);
+  void writeBatch(std::span<rpc::Request> requests);
+  void write(rpc::Request request);
+  void remove(rpc::Request request) { write(std::move(request)); }
+  void increment(rpc::Request request);
+  void multiRead(rpc::Request request);
+  runtime::Task<void> multiMutate(rpc::Request request);
+  void scan(rpc::Request request);
+  void ping(rpc::Request request);
+
+ private:
+  struct ReadKey;
+
+  bool decodeRead(const rpc::Request& request, ReadKey& out) const;
+  void answerRead(rpc::Request request, const ReadKey& key, log::EntryRef ref);
+  void mutate(rpc::Request request, const Mutation& mutation);
+  void mutateAgain(rpc::Request request);
+  static void runAgain(void* self, rpc::Request request) {
+    static_cast<MasterService*>(self)->mutateAgain(std::move(request));
+  }
+  runtime::Task<void> confirmClientAndMutate(rpc::Request request, Mutation mutation);
+  runtime::Task<Status> confirmClient(runtime::Executor& executor, ClientId client);
+  void answerMutation(rpc::Request request, wire::Opcode opcode, const Answer& answer);
+  static runtime::Task<void> replyWhenReached(MasterService& self, rpc::Request request, transport::TxMessage response,
+                                              ShowAfter show_after);
+  void replyAfter(rpc::Request request, transport::TxMessage response, const ShowAfter& show_after);
+  /// False: it must be asked for again later.
+  [[nodiscard]] bool appendValue(const rpc::Request& request, transport::TxMessage& response, ByteSpan value);
+  void refuse(rpc::Request request, Status status);
+  Status count(Status status);
+  bool waitsHere(const rpc::Request& request) const;
+  int64_t freshNowNs(const rpc::Request& request) const;
+
+  const Parts parts_;
+  Stats stats_;
+  RoomQueue writes_without_room_;
+  RoomQueue removes_without_room_;  ///< apart: a small head takes them, and no writes
+};
+
+}  // namespace ramcore::master

@@ -1,0 +1,267 @@
+// The requests of MasterService that are about many objects. Their parts are calls of their own: not atomic together.
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/point.h"
+#include "master/requests/master_service.h"
+#include "store/durability.h"
+
+namespace ramcore::master {
+namespace {
+
+using rpc::Request;
+using transport::TxMessage;
+using wire::Opcode;
+
+/// One key of a multi-read.
+struct ReadPart {
+  ObjectStore::Key key;
+  KeyHash hash = 0;
+  TabletEpoch epoch;
+  Status status = Status::Ok;
+  Durability level = Durability::Buffered;
+  bool is_apart = false;  ///< its value is lent
+  log::EntryRef ref;
+};
+/// The values of an answer that are sent from where they stand.
+struct LentParts {
+  std::array<transport::Chunk, transport::TxBuffer::kChunkCountMax> chunks;
+  uint32_t count = 0;
+  uint64_t bytes = 0;
+};
+/// One call of a multi-write or multi-remove.
+struct MutationPart {
+  Mutation mutation;
+  ByteSpan value;
+  Answer answer;
+};
+
+// How many keys are looked up together. Inline requests have no more, and theirs live on the stack; longer ones run on
+// a worker and may allocate.
+constexpr size_t kBatchMax = 16;
+
+// False: the request is malformed.
+bool decode(wire::Cursor cursor, std::span<ReadPart> parts) {
+  for (ReadPart& part : parts) {
+    wire::MultiRead::RequestPart header;
+    ByteSpan key;
+    if (!cursor.take(header) || header.key_bytes == 0 || header.reserved != 0 ||
+        !cursor.takeBytes(header.key_bytes, key) || !cursor.takePadding(header.key_bytes)) {
+      return false;
+    }
+    part.key = {header.table, key};
+    part.hash = hashKey(header.table, key);
+    part.epoch = header.epoch;
+  }
+  return cursor.atEnd();
+}
+
+void lookUp(ObjectStore& store, std::span<ReadPart> batch) {
+  std::array<ObjectStore::Key, kBatchMax> keys;
+  std::array<KeyHash, kBatchMax> hashes;
+  std::array<log::EntryRef, kBatchMax> refs{};
+  for (size_t i = 0; i < batch.size(); ++i) {
+    keys[i] = batch[i].key;
+    hashes[i] = batch[i].hash;
+  }
+  store.lookupBatch(std::span(keys).first(batch.size()), std::span(hashes).first(batch.size()),
+                    std::span(refs).first(batch.size()));
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const Status damage = damageOf(refs[i]);
+    if (damage == Status::Ok) {
+      batch[i].ref = refs[i];
+    } else if (batch[i].status == Status::Ok) {
+      batch[i].status = damage;
+    }
+  }
+}
+
+// Makes `status` of the parts what is to be answered, and gives the bytes of the whole answer. A value for which there
+// is no room is left out.
+uint64_t fit(ObjectStore& store, std::span<ReadPart> parts, uint64_t bytes_max) {
+  // Room for the headers of all parts is kept.
+  uint64_t bytes = sizeof(wire::MultiRead::Response) + parts.size() * sizeof(wire::MultiRead::ResponsePart);
+  for (ReadPart& part : parts) {
+    if (part.status != Status::Ok) continue;
+    const log::EntryView entry = part.ref ? store.entry(part.ref) : log::EntryView();
+    if (!part.ref || entry.type() != log::EntryType::Object) {
+      part.status = Status::NotFound;
+      continue;
+    }
+    const uint64_t value_bytes = entry.payloadBytes();
+    if (bytes + value_bytes > bytes_max) {
+      // One that would not fit alone will not fit when asked for again.
+      constexpr uint64_t kAloneBytes = sizeof(wire::MultiRead::Response) + sizeof(wire::MultiRead::ResponsePart);
+      part.status = kAloneBytes + value_bytes > bytes_max ? Status::TooLarge : Status::RetryLater;
+      continue;
+    }
+    bytes += value_bytes;
+  }
+  return bytes;
+}
+
+// Small values are copied together: many of them cost more as descriptors than as bytes. So are those for which there
+// is no descriptor left, or no more may be lent.
+void append(TxMessage& response, ObjectStore& store, std::span<const ReadPart> parts, const LentParts& lent) {
+  response.appendHead(
+      wire::MultiRead::Response{.header = {.status = Status::Ok}, .count = static_cast<uint32_t>(parts.size())});
+  for (const ReadPart& part : parts) {
+    const bool has_value = part.status == Status::Ok;
+    const log::EntryView entry = has_value ? store.entry(part.ref) : log::EntryView();
+    response.appendHead(wire::MultiRead::ResponsePart{.version = has_value ? entry.version() : 0,
+                                                      .value_bytes = has_value ? entry.payloadBytes() : 0,
+                                                      .status = part.status,
+                                                      .is_apart = part.is_apart ? uint16_t{1} : uint16_t{0}});
+  }
+  response->contiguous_bytes = response->head_bytes;
+  for (const ReadPart& part : parts) {
+    if (part.status == Status::Ok && !part.is_apart) response.appendHead(store.entry(part.ref).payload());
+  }
+  for (uint32_t i = 0; i < lent.count; ++i) response.appendChunk(lent.chunks[i]);
+}
+
+// False: the part is malformed.
+bool decode(wire::Cursor& cursor, const wire::MultiMutate::Request& ask, MutationPart& part) {
+  wire::MultiMutate::RequestPart header;
+  Mutation& mutation = part.mutation;
+  if (!cursor.take(header) || header.key_bytes == 0 || header.reserved != 0 ||
+      header.kind > wire::MultiMutate::Kind::Remove || !wire::isKnown(header.condition) || header.sequence.value == 0 ||
+      !cursor.takeBytes(header.key_bytes, mutation.key) || !cursor.takeBytes(header.value_bytes, part.value) ||
+      !cursor.takePadding(size_t{header.key_bytes} + header.value_bytes)) {
+    return false;
+  }
+  const bool removes = header.kind == wire::MultiMutate::Kind::Remove;
+  if (removes && header.value_bytes != 0) return false;
+  mutation.opcode = removes ? Opcode::Remove : Opcode::Write;
+  mutation.identity = {ask.client, header.sequence, ask.acknowledged};
+  mutation.epoch = header.epoch;
+  mutation.table = header.table;
+  mutation.condition = header.condition;
+  mutation.condition_version = header.condition_version;
+  mutation.hash = hashKey(header.table, mutation.key);
+  mutation.value = std::span(&part.value, removes || header.value_bytes == 0 ? 0 : 1);
+  if (header.value_bytes > wire::kValueBytesMax) part.answer.status = Status::TooLarge;
+  return true;
+}
+
+bool decode(wire::Cursor cursor, const wire::MultiMutate::Request& ask, std::span<MutationPart> parts) {
+  return std::all_of(parts.begin(), parts.end(), [&](MutationPart& part) { return decode(cursor, ask, part); }) &&
+         cursor.atEnd();
+}
+
+void append(TxMessage& response, std::span<const MutationPart> parts) {
+  response.appendHead(
+      wire::MultiMutate::Response{.header = {.status = Status::Ok}, .count = static_cast<uint32_t>(parts.size())});
+  for (const MutationPart& part : parts) {
+    response.appendHead(wire::MultiMutate::ResponsePart{.version = part.answer.version, .status = part.answer.status});
+  }
+  response->contiguous_bytes = sizeof(wire::MultiMutate::Response);
+}
+
+}  // namespace
+
+void MasterService::multiRead(Request request) {
+  const auto ask = loadAs<wire::MultiRead::Request>(request.head().data());
+  // Before anything is allocated for a count that a peer has thought up.
+  if (ask.count == 0 || ask.count > wire::kMultiCountMax || ask.reserved != 0 || !request.message().tail().empty() ||
+      request.head().size() - sizeof(ask) < uint64_t{ask.count} * (sizeof(wire::MultiRead::RequestPart) + 8)) {
+    return refuse(std::move(request), Status::BadRequest);
+  }
+  std::array<ReadPart, kBatchMax> few;
+  std::vector<ReadPart> many;
+  if (ask.count > kBatchMax) many.resize(ask.count);
+  const std::span<ReadPart> parts = ask.count > kBatchMax ? std::span<ReadPart>(many) : std::span(few).first(ask.count);
+  if (!decode(wire::Cursor(request.head().subspan(sizeof(ask))), parts)) {
+    return refuse(std::move(request), Status::BadRequest);
+  }
+
+  const int64_t now_ns = freshNowNs(request);
+  for (ReadPart& part : parts) {
+    part.status = count(parts_.store.checkRead(part.key.table, part.hash, part.epoch, now_ns, part.level));
+  }
+  ShowAfter show_after;
+  for (size_t begin = 0; begin < parts.size(); begin += kBatchMax) {
+    const std::span<ReadPart> batch = parts.subspan(begin, std::min(kBatchMax, parts.size() - begin));
+    lookUp(parts_.store, batch);
+    RC_POINT(Read);
+    for (const ReadPart& part : batch) {
+      if (part.status == Status::Ok && part.ref) show_after.add(ShowAfter::of(parts_.log, part.level, part.ref));
+    }
+  }
+  const uint64_t response_bytes =
+      fit(parts_.store, parts, std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax));
+
+  // Few keys can have long values: the dispatch thread copies no more than it would of single ones.
+  constexpr uint64_t kInlineCopyBytesMax = 64 * 1024;
+  if (response_bytes > kInlineCopyBytesMax && !waitsHere(request)) {
+    return request.dispatch().handToWorker(std::move(request));
+  }
+  LentParts lent;
+  for (ReadPart& part : parts) {
+    if (part.status != Status::Ok || lent.count == lent.chunks.size()) continue;
+    const ByteSpan value = parts_.store.entry(part.ref).payload();
+    if (value.size() < request.lendBytesMin()) continue;
+    const transport::Chunk chunk = parts_.lent.lend(value, parts_.threads.pinSlotOf(request.executor()));
+    if (chunk.address == nullptr) break;
+    part.is_apart = true;
+    lent.chunks[lent.count++] = chunk;
+    lent.bytes += chunk.bytes;
+  }
+  TxMessage response = request.allocate(response_bytes - lent.bytes);
+  append(response, parts_.store, parts, lent);
+  replyAfter(std::move(request), std::move(response), show_after);
+}
+
+runtime::Task<void> MasterService::multiMutate(Request request) {
+  const auto ask = loadAs<wire::MultiMutate::Request>(request.head().data());
+  if (ask.count == 0 || ask.count > wire::kMultiCountMax || ask.reserved != 0 || !ask.client ||
+      !request.message().tail().empty() ||
+      request.head().size() - sizeof(ask) < uint64_t{ask.count} * (sizeof(wire::MultiMutate::RequestPart) + 8)) {
+    refuse(std::move(request), Status::BadRequest);
+    co_return;
+  }
+  std::vector<MutationPart> parts(ask.count);
+  if (!decode(wire::Cursor(request.head().subspan(sizeof(ask))), ask, parts)) {
+    refuse(std::move(request), Status::BadRequest);
+    co_return;
+  }
+
+  // One that fails does not keep the others from happening. Slices give way to others.
+  constexpr size_t kPartsPerSlice = 64;
+  bool confirmed = false;
+  ShowAfter show_after;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    MutationPart& part = parts[i];
+    parts_.store.fetchAhead(i, parts.size(), [&](size_t at) { return parts[at].mutation.hash; });
+    if (part.answer.status != Status::Ok) continue;
+    if (i % kPartsPerSlice == kPartsPerSlice - 1) co_await runtime::resumeOn(request.executor());
+    part.answer = *parts_.store.apply(part.mutation, ObjectStore::Locking::Wait);
+    if (part.answer.status == Status::LeaseExpired && !confirmed) {
+      const Status status = co_await confirmClient(request.executor(), ask.client);
+      if (status != Status::Ok) {
+        // Earlier parts may have happened and are answered; this one and those behind it have not. That its lease
+        // has ended nobody has said.
+        part.answer.status = count(status);
+        for (MutationPart& left : std::span(parts).subspan(i + 1)) {
+          if (left.answer.status == Status::Ok) left.answer.status = count(status);
+        }
+        break;
+      }
+      confirmed = true;
+      part.answer = *parts_.store.apply(part.mutation, ObjectStore::Locking::Wait);
+    }
+    part.answer.status = count(part.answer.status);
+    if (part.answer.is_duplicate) stats_.duplicates_answered.fetch_add(1, std::memory_order_relaxed);
+    show_after.add(part.answer.show_after);
+  }
+  parts_.maintenance.afterMutations(parts.size());
+  TxMessage response =
+      request.allocate(sizeof(wire::MultiMutate::Response) + parts.size() * sizeof(wire::MultiMutate::ResponsePart));
+  append(response, parts);
+  replyAfter(std::move(request), std::move(response), show_after);
+}
+
+}  // namespace ramcore::master

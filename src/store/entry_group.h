@@ -1,0 +1,71 @@
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "log/format/entry_writer.h"
+#include "store/object_store.h"
+#include "store/result_entry.h"
+
+namespace ramcore::master {
+
+/// Builds one atomic group: the object, which carries its answer, or the tombstone and the record of the answer; and
+/// the record of an answer that what dies by it carries. Borrows everything that it is given, and is where it was
+/// built.
+class EntryGroup {
+ public:
+  EntryGroup() = default;
+  EntryGroup(const EntryGroup&) = delete;
+  EntryGroup& operator=(const EntryGroup&) = delete;
+
+  /// @param dead  the object that it takes the place of; none if there is none
+  void addObject(const Mutation& mutation, const Answer& answer, std::span<const ByteSpan> value, log::EntryRef dead) {
+    const wire::CallIdentity& identity = mutation.identity;
+    is_carried_ = log::CarriedResult::canCarry(identity.client, identity.sequence, identity.acknowledged);
+    carried_ = {identity.client, identity.sequence, identity.acknowledged, static_cast<uint8_t>(mutation.opcode)};
+    add({.type = log::EntryType::Object,
+         .table = mutation.table,
+         .version = answer.version,
+         .key = mutation.key,
+         .payload = value,
+         .dead = dead,
+         .result = is_carried_ ? &carried_ : nullptr});
+  }
+  void addTombstone(const log::EntryView& dead, log::EntryRef ref) {
+    add({.type = log::EntryType::Tombstone,
+         .table = dead.table(),
+         .version = dead.version(),
+         .key = dead.key(),
+         .payload = {},
+         .dead = ref});
+  }
+  void addResult(const Mutation& mutation, const Answer& answer) {
+    const wire::CallIdentity& identity = mutation.identity;
+    addResult({identity.client, identity.sequence, identity.acknowledged, resultOf(mutation, answer)});
+  }
+  void addResult(const ResultTable::Record& record) { add(results_[result_count_++].assign(record)); }
+  static MutationResult resultOf(const Mutation& mutation, const Answer& answer) {
+    return {.opcode = mutation.opcode,
+            .status = answer.status,
+            .version = answer.version,
+            .value = answer.value,
+            .table = mutation.table,
+            .key_hash = mutation.hash};
+  }
+  std::span<const log::EntryInput> entries() const { return std::span(entries_).first(count_); }
+  size_t size() const { return count_; }
+  /// Whether the object carries the answer: the first entry stands for it then, and otherwise the second.
+  bool isCarried() const { return is_carried_; }
+
+ private:
+  void add(const log::EntryInput& entry) { entries_[count_++] = entry; }
+
+  std::array<log::EntryInput, 3> entries_;
+  size_t count_ = 0;
+  log::CarriedResult carried_;
+  bool is_carried_ = false;
+  std::array<ResultEntry, 2> results_;
+  size_t result_count_ = 0;
+};
+
+}  // namespace ramcore::master

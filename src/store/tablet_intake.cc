@@ -1,0 +1,152 @@
+#include "store/tablet_intake.h"
+
+#include "base/mutation.h"
+#include "runtime/await.h"
+
+namespace ramcore::master {
+namespace {
+
+/// How long an intake has found no places for its copies. Without Patience: never too long.
+class PlaceWatch {
+ public:
+  PlaceWatch(runtime::Clock& clock, const TabletIntake::Patience* patience) : clock_(clock), patience_(patience) {}
+  PlaceWatch(const PlaceWatch&) = delete;
+  PlaceWatch& operator=(const PlaceWatch&) = delete;
+  ~PlaceWatch() { tell(false); }
+
+  /// @param left  what it waits for: if that becomes less the time counts anew
+  /// @return there is no use in waiting on
+  bool isOver(bool lacks, size_t left) {
+    if (patience_ == nullptr) return false;
+    const int64_t now_ns = clock_.nowNs();
+    if (!lacks || left != left_) since_ns_ = now_ns;
+    left_ = left;
+    lacked_ns_ = now_ns - since_ns_;
+    tell(lacked_ns_ >= kWorthTellingNs);
+    return lacks && (patience_->ended || lacked_ns_ >= TabletIntake::kPatienceNs);
+  }
+  /// For so long that more than the least copies are not waited for any more.
+  bool hasLacked() const { return patience_ != nullptr && lacked_ns_ >= kWorthTellingNs; }
+  void tell(bool lacks) {
+    if (patience_ != nullptr) patience_->lacks_places.store(lacks, std::memory_order_relaxed);
+  }
+
+ private:
+  // A full backup asks what it need not keep any more, and is asked again after two seconds: places that come of that
+  // are not lacking.
+  static constexpr int64_t kWorthTellingNs = 3 * runtime::kNanosPerSecond;
+
+  runtime::Clock& clock_;
+  const TabletIntake::Patience* const patience_;
+  size_t left_ = SIZE_MAX;
+  int64_t since_ns_ = 0;
+  int64_t lacked_ns_ = 0;
+};
+
+}  // namespace
+
+void TabletIntake::evict(const Tablet& tablet) {
+  const auto left = parts_.tablets.get(tablet.id);
+  if (left && left->state == TabletState::Pulling && left->epoch < tablet.epoch) {
+    [[maybe_unused]] const Status removed = parts_.tablets.remove(tablet.id);
+  }
+}
+
+runtime::Task<Status> TabletIntake::purge(const Tablet& tablet, const std::atomic<bool>& cancelled, bool* is_left) {
+  if (RC_MUTATION("take-in-without-a-purge")) co_return Status::Ok;
+  // An earlier attempt may have brought results of calls that this one will not find: they are not answered again.
+  parts_.results.dropRange(tablet.table, tablet.range,
+                           [&](KeyHash hash) { return parts_.tablets.find(tablet.table, hash) != nullptr; });
+  std::optional<KeyHash> cursor = tablet.range.first;
+  while (cursor) {
+    if (cancelled) co_return Status::Cancelled;
+    cursor = parts_.store.purgeSlice(tablet.table, tablet.range, *cursor, is_left);
+    co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+  }
+  co_return Status::Ok;
+}
+
+runtime::Task<Status> TabletIntake::roll(const std::atomic<bool>& cancelled, SegmentId& head,
+                                         const Patience* patience) {
+  head = RC_MUTATION("take-in-without-a-new-head") ? parts_.log.headId() : parts_.log.requestHeadToJoin();
+  runtime::GrowingPause pause = growingPause();
+  PlaceWatch watch(parts_.background.clock(), patience);
+  while (!parts_.log.isRolled(head)) {
+    if (patience != nullptr && patience->stopping) co_return Status::Cancelled;
+    if (watch.isOver(parts_.log.replicator().isShortOfPlaces(), 1)) {
+      parts_.log.cancelHeadToJoin(head);
+      co_return Status::TooFewReplicas;
+    }
+    if (cancelled) {
+      parts_.log.cancelHeadToJoin(head);
+      co_return Status::Cancelled;
+    }
+    parts_.maintenance.poke();
+    co_await runtime::sleepFor(parts_.background, pause.nextNs());
+  }
+  co_return Status::Ok;
+}
+
+Status TabletIntake::add(Tablet tablet, SegmentId first_segment, const std::atomic<bool>& cancelled) {
+  tablet.state = TabletState::Pulling;
+  tablet.first_segment = first_segment;
+  const Status status = parts_.tablets.add(tablet);
+  if (status != Status::Ok || !cancelled) return status;
+  [[maybe_unused]] const Status removed = parts_.tablets.remove(tablet.id);
+  return Status::Cancelled;
+}
+
+runtime::Task<Status> TabletIntake::join(log::SideLog& side, const std::atomic<bool>& stopping,
+                                         const Patience* patience) {
+  if (!side.isSealed()) side.close();
+  runtime::GrowingPause pause = growingPause();
+  PlaceWatch watch(parts_.background.clock(), patience);
+  bool awaits_least = false;
+  while (!side.isClosed()) {
+    if (stopping) break;
+    if (watch.isOver(side.lacksPlaces(), side.unclosedCount())) co_return Status::TooFewReplicas;
+    if (!awaits_least && watch.hasLacked()) {
+      // There are none now for the others, and what is recovered is out of reach meanwhile.
+      awaits_least = true;
+      side.awaitLeast();
+    }
+    parts_.maintenance.poke();
+    co_await runtime::sleepFor(parts_.background, pause.nextNs());
+  }
+  // If it was called before it may be joining already.
+  if (stopping) {
+    if (!side.isJoining()) side.leave();
+    co_return Status::Cancelled;
+  }
+  if (!side.isJoining()) side.join();
+  bool is_over = false;
+  while (!side.isJoined()) {
+    if (stopping) co_return Status::Cancelled;
+    is_over = is_over || watch.isOver(parts_.log.replicator().isShortOfPlaces(), 0);
+    if (is_over && side.takeBack()) co_return Status::TooFewReplicas;
+    parts_.maintenance.poke();
+    co_await runtime::sleepFor(parts_.background, pause.nextNs());
+  }
+  co_return Status::Ok;
+}
+
+// Whoever takes such a tablet again has told the older attempt so, purges its range, and only then puts it into the
+// table: what is found in the range outside of tablets of the table is ours, or older. What is damaged is not purged
+// before it is restored, and nothing says for certain what it is of.
+runtime::Task<bool> TabletIntake::forsake(log::SideLog& side, std::span<const Tablet> tablets) {
+  const std::atomic<bool> cancelled{false};
+  bool is_left = false;
+  for (const Tablet& tablet : tablets) {
+    const auto there = parts_.tablets.get(tablet.id);
+    if (!there || there->state != TabletState::Pulling || there->epoch != tablet.epoch) continue;
+    [[maybe_unused]] const Status removed = parts_.tablets.remove(tablet.id);
+  }
+  for (const Tablet& tablet : tablets) {
+    [[maybe_unused]] const Status purged = co_await purge(tablet, cancelled, &is_left);
+  }
+  if (is_left || parts_.log.stats().damaged_now.load(std::memory_order_relaxed) != 0) co_return false;
+  side.abandon();
+  co_return true;
+}
+
+}  // namespace ramcore::master

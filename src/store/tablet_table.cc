@@ -1,0 +1,138 @@
+#include "store/tablet_table.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "base/mutation.h"
+
+namespace ramcore::master {
+namespace {
+
+bool overlaps(const Tablet& a, const Tablet& b) {
+  return a.table == b.table && a.range.first <= b.range.last && b.range.first <= a.range.last;
+}
+
+auto positionOf(const std::vector<Tablet>& tablets, TabletId id) {
+  return std::find_if(tablets.begin(), tablets.end(), [id](const Tablet& tablet) { return tablet.id == id; });
+}
+
+}  // namespace
+
+TabletTable::TabletTable(runtime::Rcu& rcu) : rcu_(rcu), snapshot_(new Snapshot) {}
+
+TabletTable::~TabletTable() { delete snapshot_.load(std::memory_order_relaxed); }
+
+const Tablet* TabletTable::find(TableId table, KeyHash hash) const {
+  const std::vector<Tablet>& tablets = snapshot_.load(std::memory_order_acquire)->tablets;
+  // First tablet that begins behind the key; the one before it is the only candidate.
+  size_t low = 0;
+  size_t high = tablets.size();
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    const Tablet& tablet = tablets[middle];
+    if (tablet.table < table || (tablet.table == table && tablet.range.first <= hash)) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  if (low == 0) return nullptr;
+  const Tablet& candidate = tablets[low - 1];
+  return candidate.table == table && candidate.range.contains(hash) ? &candidate : nullptr;
+}
+
+Status TabletTable::check(TableId table, KeyHash hash, TabletEpoch epoch, Access access, const Tablet*& tablet) const {
+  const Tablet* found = find(table, hash);
+  if (found == nullptr) return Status::WrongServer;
+  if (epoch != found->epoch && !RC_MUTATION("answer-with-old-epoch")) {
+    return epoch < found->epoch ? Status::StaleEpoch : Status::RetryLater;
+  }
+  if (found->state == TabletState::Pulling && !RC_MUTATION("answer-before-it-is-taken")) return Status::RetryLater;
+  const bool is_frozen = found->state == TabletState::Frozen && !RC_MUTATION("change-what-is-frozen");
+  if (is_frozen && access == Access::Mutate) return Status::RetryLater;
+  tablet = found;
+  return Status::Ok;
+}
+
+void TabletTable::publish(std::vector<Tablet> tablets) {
+  std::sort(tablets.begin(), tablets.end(), [](const Tablet& a, const Tablet& b) {
+    return std::tie(a.table, a.range.first) < std::tie(b.table, b.range.first);
+  });
+  auto* snapshot = new Snapshot;
+  snapshot->tablets = std::move(tablets);
+  Snapshot* old = snapshot_.exchange(snapshot, std::memory_order_acq_rel);
+  old->run = [](runtime::Deferred& self) { delete static_cast<Snapshot*>(&self); };
+  rcu_.defer(*old);
+}
+
+Status TabletTable::add(const Tablet& tablet) {
+  SpinGuard guard(lock_);
+  std::vector<Tablet> tablets = current().tablets;
+  for (const Tablet& present : tablets) {
+    if (present.id == tablet.id && present.range == tablet.range && present.epoch == tablet.epoch) return Status::Ok;
+    if (present.id == tablet.id || overlaps(present, tablet)) return Status::BadRequest;
+  }
+  tablets.push_back(tablet);
+  if (tablets.back().counters == nullptr) tablets.back().counters = std::make_shared<TabletCounters>();
+  publish(std::move(tablets));
+  return Status::Ok;
+}
+
+Status TabletTable::update(TabletId id, TabletEpoch epoch, TabletState state, SegmentId first_segment) {
+  SpinGuard guard(lock_);
+  std::vector<Tablet> tablets = current().tablets;
+  const auto found = std::find_if(tablets.begin(), tablets.end(), [id](const Tablet& t) { return t.id == id; });
+  if (found == tablets.end()) return Status::NotFound;
+  found->epoch = epoch;
+  found->state = state;
+  found->first_segment = first_segment;
+  publish(std::move(tablets));
+  return Status::Ok;
+}
+
+Status TabletTable::split(TabletId id, const Tablet& lower, const Tablet& upper) {
+  SpinGuard guard(lock_);
+  std::vector<Tablet> tablets = current().tablets;
+  const auto found = std::find_if(tablets.begin(), tablets.end(), [id](const Tablet& t) { return t.id == id; });
+  if (found == tablets.end()) return Status::NotFound;
+  const bool covers = lower.range.first == found->range.first && upper.range.last == found->range.last &&
+                      lower.range.last + 1 == upper.range.first && lower.range.first <= lower.range.last &&
+                      upper.range.first <= upper.range.last;
+  if (!covers || lower.table != found->table || upper.table != found->table) return Status::BadRequest;
+  const Tablet old = *found;
+  tablets.erase(found);
+  for (const Tablet& half : {lower, upper}) {
+    tablets.push_back(half);
+    tablets.back().state = old.state;
+    tablets.back().first_segment = old.first_segment;
+    tablets.back().durability = old.durability;
+    tablets.back().counters = std::make_shared<TabletCounters>();
+  }
+  publish(std::move(tablets));
+  return Status::Ok;
+}
+
+Status TabletTable::remove(TabletId id) {
+  SpinGuard guard(lock_);
+  std::vector<Tablet> tablets = current().tablets;
+  const auto found = positionOf(tablets, id);
+  if (found == tablets.end()) return Status::NotFound;
+  tablets.erase(found);
+  publish(std::move(tablets));
+  return Status::Ok;
+}
+
+std::optional<Tablet> TabletTable::get(TabletId id) const {
+  SpinGuard guard(lock_);
+  const auto found = positionOf(current().tablets, id);
+  if (found == current().tablets.end()) return std::nullopt;
+  return *found;
+}
+
+std::vector<Tablet> TabletTable::list() const {
+  SpinGuard guard(lock_);
+  return current().tablets;
+}
+
+}  // namespace ramcore::master

@@ -1,0 +1,24 @@
+#include "transport/session/newcomers.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace ramcore::transport {
+namespace {
+
+TEST(Newcomers, TheOldestLeaves) {
+  EXPECT_EQ(chooseWhoLeaves(std::vector<Newcomer>{{"a", 5, true}}), 0u);
+  EXPECT_EQ(chooseWhoLeaves(std::vector<Newcomer>{{"a", 5, true}, {"a", 3, true}, {"a", 4, true}}), 1u);
+}
+
+TEST(Newcomers, ThoseWhoSaidSomethingStayLonger) {
+  EXPECT_EQ(chooseWhoLeaves(std::vector<Newcomer>{{"a", 1, false}, {"a", 2, true}, {"a", 3, true}}), 1u);
+}
+
+TEST(Newcomers, WhoHasManyPushesOutItsOwn) {
+  EXPECT_EQ(chooseWhoLeaves(std::vector<Newcomer>{{"b", 1, true}, {"a", 2, false}, {"a", 3, false}}), 1u);
+}
+
+}  // namespace
+}  // namespace ramcore::transport
