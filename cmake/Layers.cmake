@@ -1,5 +1,6 @@
 # One library per folder of src/. See docs/building.md.
 set(RAMCORE_LAYERS "" CACHE INTERNAL "Layers in order, lowest first")
+set(RAMCORE_ROOMS "" CACHE INTERNAL "Rooms, as <layer>/<folder>; <layer>/. is the layer's own folder")
 
 # Generates C++ from the layer's *.proto and adds it to `objects` as "<layer>/<name>.pb.h". Generated code is compiled
 # without our warnings and without UBSan, and its headers are SYSTEM includes.
@@ -83,6 +84,15 @@ function(ramcore_layer name)
       add_dependencies(ramcore_${name} ${generated})
     endif()
   endif()
+endfunction()
+
+# ramcore_room(<layer> <folder> [USES <folder>...])
+# Names a folder of a layer, or "." for what lies in the layer's own, and the folders of the same layer that it may use.
+function(ramcore_room layer folder)
+  cmake_parse_arguments(ARG "" "" "USES" ${ARGN})
+  set(RAMCORE_ROOMS ${RAMCORE_ROOMS} ${layer}/${folder} CACHE INTERNAL "Rooms, as <layer>/<folder>")
+  list(TRANSFORM ARG_USES PREPEND "${layer}/")
+  set(RAMCORE_ROOM_${layer}/${folder}_USES "${ARG_USES}" CACHE INTERNAL "Rooms that ${layer}/${folder} may use")
 endfunction()
 
 # Everything that is below tools/ and tests/ may use: all layers.

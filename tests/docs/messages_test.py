@@ -73,7 +73,7 @@ def refusals_of_the_code():
     """What a side that is refused says, by the number of the reason. A number in a text is whatever it is."""
     body = re.search(r"enum class HandshakeRefusal[^{]*\{(.*?)\};", read("src", "wire", "handshake_messages.h"), re.S).group(1)
     numbers = {name: int(number) for name, number in re.findall(r"(\w+) = (\d+)", body)}
-    source = read("src", "transport", "handshake.cc")
+    source = read("src", "transport", "session", "handshake.cc")
     version = "".join(LITERAL.findall(re.search(r"std::string versionText.*?\n\}", source, re.S).group()))
     switch = re.search(r"std::string refusalText.*?\n\}", source, re.S).group()
     said = {}

@@ -158,9 +158,10 @@ def tests_of(root, program):
     folder = folder_of(program)
     path = os.path.join(root, folder) if folder else ""
     tests = set()
-    for name in os.listdir(path) if os.path.isdir(path) else []:
-        if name.endswith(".cc"):
-            tests.update(f"{suite}.{case}" for suite, case in TEST.findall(read_file(os.path.join(path, name))))
+    for below, _, names in os.walk(path) if folder else []:
+        for name in names:
+            if name.endswith(".cc"):
+                tests.update(f"{suite}.{case}" for suite, case in TEST.findall(read_file(os.path.join(below, name))))
     return tests
 
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Checks every #include of the tree: layers point down only, vendor headers stay in their folders.
+"""Checks every #include of the tree: layers and the rooms in them point down only, vendor headers stay in their folders.
 
 Every name of the standard library that a file uses has to come from a header that the file or one of our headers below
 it includes: the build precompiles the standard library, so that the compiler does not miss an include.
 
-Usage: include_scan.py <source root> --layer name=dep,dep,... [--layer ...]
+Usage: include_scan.py <source root> --layer name=dep,dep,... [--layer ...] --room layer/folder=layer/folder,... [...]
        include_scan.py --self-test
 
-The layers and what each may use come from the build (CMakeLists.txt), so that there is one table of them. The self-test
+The layers and rooms and what each may use come from the build (CMakeLists.txt), so that there is one table of them. A
+folder below a layer is a room; "layer/." is what lies in the layer's own folder. The self-test
 plants one violation of every rule and demands that each is found.
 """
 
@@ -26,7 +27,7 @@ VENDOR_RULES = [
     (r"google/protobuf/|.*\.pb\.h$", r"wire/.*|(client|master|backup|coordinator)/.*\.cc"),
     (r"CLI/|nlohmann/|prometheus/|civetweb", None),
     (r"gtest/|gmock/|benchmark/", None),
-    (r"sqlite3\.h$", r"coordinator/sqlite[a-z_]*\.cc"),
+    (r"sqlite3\.h$", r"coordinator/state/sqlite[a-z_]*\.cc"),
     (r"urcu", r"runtime/.*"),
     (r"isa-l", r"base/.*\.cc"),
     (r"xxhash\.h$", r"base/.*\.cc"),
@@ -40,7 +41,7 @@ VENDOR_RULES = [
 # locator to a transport, and by the one place where the client library puts its process together.
 CONCRETE = re.compile(r"^(transport/(tcp|shm|sim|verbs|dpdk)|runtime/(real|sim))/")
 SIMULATED = re.compile(r"^(transport|runtime)/sim/")  # the simulated network runs in simulated time
-CONCRETE_ALLOWED = re.compile(r"^(transport/registry/registry\.cc|client/.*\.cc|coordinator/sqlite\w*\.cc)$")
+CONCRETE_ALLOWED = re.compile(r"^(transport/registry/registry\.cc|client/.*\.cc|coordinator/state/sqlite\w*\.cc)$")
 
 # Statuses and results are declared once, in the public headers; these forward to them.
 FORWARDED = {("base/status.h", "ramcore/status.h"), ("base/result.h", "ramcore/result.h"),
@@ -116,9 +117,11 @@ def headers_of(name):
 
 
 class Scan:
-    def __init__(self, root, layers):
+    def __init__(self, root, layers, rooms):
         self.root = root
         self.layers = layers  # name -> set of layers it may use
+        self.rooms = rooms  # "layer/folder" -> set of rooms of the same layer it may use
+        self.arrows = {}  # (room, room that it uses) -> includes
         self.found = []
         self.files = 0
         self.standard = {}  # file -> the standard headers that it and our headers below it include
@@ -137,7 +140,47 @@ class Scan:
         for path, names in self.uses.items():
             for name, number in names.items():
                 self.check_standard(path, number, name)
+        self.check_circles()
         return self.found
+
+    def check_circles(self):
+        """The table itself: a room that may use one which may use it, over however many others, is no room."""
+        self.circles = 0
+        for table in (self.layers, self.rooms):
+            for name in table:
+                seen, waiting = set(), list(table[name])
+                while waiting:
+                    used = waiting.pop()
+                    if used not in seen:
+                        seen.add(used)
+                        waiting += table.get(used, ())
+                if name in seen:
+                    self.circles += 1
+                    self.report("CMakeLists.txt", 1, f"{name} may use itself over others: a circle")
+
+    def room_of(self, inside):
+        """The room of a file, by its path from src/; None: its layer has no rooms."""
+        parts = inside.split("/")
+        if len(parts) == 2:
+            own = f"{parts[0]}/."
+            return own if own in self.rooms else None
+        return "/".join(parts[:2])
+
+    def is_in_its_rooms(self, path, number, target):
+        used = self.room_of(target)
+        own = self.room_of(path[len("src/"):])
+        for room in (own, used):
+            if room is not None and room not in self.rooms:
+                self.report(path, number, f"src/{room}/ is not a room of the build: {target}")
+                return False
+        if used == own:
+            return True
+        self.arrows[own, used] = self.arrows.get((own, used), 0) + 1
+        same_layer = target.split("/")[0] == path.split("/")[1]
+        if same_layer and used not in self.rooms.get(own, ()):
+            self.report(path, number, f"{own} may not use {used}: {target}")
+            return False
+        return True
 
     def standard_headers(self, path):
         if path in self.standard:
@@ -221,6 +264,9 @@ class Scan:
         if used != layer and used not in self.layers[layer]:
             self.report(path, number, f"{layer} may not use {used}: {target}")
             return
+        generated = target.endswith(".pb.h")
+        if not generated and not self.is_in_its_rooms(path, number, target):
+            return
         concrete = CONCRETE.match(target)
         if SIMULATED.match(inside) and SIMULATED.match(target):
             return
@@ -238,6 +284,21 @@ LAYERS_FOR_TEST = {
     "client": {"base", "runtime", "wire", "transport", "rpc"},
     "master": {"base", "runtime", "wire", "transport", "rpc", "client", "log"},
     "coordinator": {"base", "runtime", "wire", "transport", "rpc", "client"},
+}
+ROOMS_FOR_TEST = {
+    "runtime/.": set(),
+    "runtime/real": {"runtime/."},
+    "runtime/sim": {"runtime/."},
+    "transport/.": set(),
+    "transport/session": {"transport/."},
+    "transport/tcp": {"transport/.", "transport/session"},
+    "transport/sim": {"transport/.", "transport/session"},
+    "log/memory": set(),
+    "log/.": {"log/memory"},
+    "coordinator/state": set(),
+    "coordinator/.": {"coordinator/state"},
+    "master/requests": set(),
+    "master/.": {"master/requests"},
 }
 
 # (file, content, part of the message expected; None: the file is fine)
@@ -285,6 +346,15 @@ PLANTED = [
     ("src/log/brings.h", '#pragma once\n#include <optional>\n#include "runtime/brings.h"\n', None),
     ("src/runtime/brings.h", "#pragma once\n#include <utility>\n", None),
     ("src/log/brought.cc", '#include "log/brings.h"\nstd::optional<int> x = std::exchange(y, 1);\n', None),
+    ("src/transport/up.cc", '#include "transport/session/handshake.h"\n', "transport/. may not use transport/session"),
+    ("src/transport/session/up.cc", '#include "transport/tcp/x.h"\n', "transport/session may not use transport/tcp"),
+    ("src/transport/tcp/sibling.cc", '#include "transport/sim/x.h"\n', "transport/tcp may not use transport/sim"),
+    ("src/log/memory/up.cc", '#include "log/log.h"\n', "log/memory may not use log/."),
+    ("src/master/requests/up.cc", '#include "master/master.h"\n', "master/requests may not use master/."),
+    ("src/log/attic/x.cc", '#include "log/memory/segment.h"\n', "src/log/attic/ is not a room"),
+    ("src/rpc/room/x.cc", '#include "rpc/call.h"\n', "src/rpc/room/ is not a room"),
+    ("src/log/down.cc", '#include "log/memory/segment.h"\n', None),
+    ("src/master/other_layer.cc", '#include "log/memory/segment.h"\n', None),
     ("src/log/comment.cc", "// std::shuffle is not used: its result differs between libraries\n", None),
 ]
 
@@ -300,31 +370,39 @@ def self_test():
                 os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
                 with open(os.path.join(root, name), "w", encoding="utf-8") as file:
                     file.write(text)
-            found = [f for f in Scan(root, LAYERS_FOR_TEST).run()]
+            found = [f for f in Scan(root, LAYERS_FOR_TEST, ROOMS_FOR_TEST).run()]
         if expected is None and found:
             wrong.append(f"{path}: should be fine, but: {found}")
         if expected is not None and not (len(found) >= 1 and all(f.startswith(path) and expected in f for f in found)):
             wrong.append(f"{path}: expected '{expected}', got {found}")
+    circle = {**ROOMS_FOR_TEST, "log/memory": {"log/."}}
+    with tempfile.TemporaryDirectory() as root:
+        found = Scan(root, LAYERS_FOR_TEST, circle).run()
+    if len(found) != 2 or not all("a circle" in line for line in found):
+        wrong.append(f"a circle of rooms in the table: {found}")
     for line in wrong:
         print(line)
-    print(f"{len(PLANTED)} planted files, {len(wrong)} judged wrongly")
+    print(f"{len(PLANTED) + 1} planted faults, {len(wrong)} judged wrongly")
     return 1 if wrong else 0
 
 
 def main(arguments):
     if arguments == ["--self-test"]:
         return self_test()
-    root, layers = arguments[0], {}
+    root, tables = arguments[0], {"--layer": {}, "--room": {}}
     rest = arguments[1:]
     while rest:
-        if rest[0] != "--layer" or len(rest) < 2:
+        if rest[0] not in tables or len(rest) < 2:
             sys.exit(__doc__)
         name, _, depends = rest[1].partition("=")
-        layers[name] = set(filter(None, depends.split(",")))
+        tables[rest[0]][name] = set(filter(None, depends.split(",")))
         rest = rest[2:]
-    scan = Scan(root, layers)
+    scan = Scan(root, tables["--layer"], tables["--room"])
     for line in scan.run():
         print(line)
+    upward = sum(" may not use " in line for line in scan.found)
+    print(f"{len(scan.layers)} layers, {len(scan.rooms)} rooms, {len(scan.arrows)} arrows between rooms, upward {upward}, "
+          f"circles {scan.circles}")
     print(f"{scan.files} files, {len(scan.found)} includes or calls against the rules")
     return 1 if scan.found or scan.files == 0 else 0
 

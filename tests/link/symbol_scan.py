@@ -36,7 +36,7 @@ ALLOWED = [
     r"runtime/real/.*",  # the real clock, random device, storage and threads
     r"transport/(tcp|shm|verbs|dpdk)/.*",  # the real networks
     r"transport/os/epoll_sleeper\.cc",  # how their threads sleep
-    r"coordinator/sqlite\w*\.cc",  # a store of its own kind
+    r"coordinator/state/sqlite\w*\.cc",  # a store of its own kind
     r"base/trace\.cc",  # spdlog stamps and writes log lines
 ]
 

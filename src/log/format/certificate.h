@@ -1,11 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 
 #include "base/bytes.h"
 #include "base/ids.h"
-#include "log/memory/segment.h"
+#include "base/status.h"
 
 namespace ramcore::log {
 
@@ -58,24 +59,5 @@ bool verifyCertificate(const Certificate& certificate, ByteSpan segment_bytes);
 /// Of two slots the newest certificate that verifies against the bytes of the frame, else the other, else nothing.
 /// Nothing in the slots is trusted.
 std::optional<Certificate> chooseCertificate(ByteSpan slot_a, ByteSpan slot_b, ByteSpan segment_bytes);
-
-/// Cuts certificates for a segment in memory, each continuing where the last one ended. Belongs to whoever replicates
-/// the segment; one thread at a time.
-class CertificateCutter {
- public:
-  CertificateCutter(ClusterId cluster, ServerId master, const Segment& segment);
-
-  /// @param length_bytes  a committed length, not below the last one
-  /// Cost: about 5 ns for each entry since the last cut.
-  Certificate cut(uint32_t length_bytes, uint64_t replica_epoch, bool closed);
-
- private:
-  const ClusterId cluster_;
-  const ServerId master_;
-  const Segment& segment_;
-  const SegmentId segment_id_;
-  uint32_t offset_ = 0;
-  uint32_t headers_crc_ = 0;
-};
 
 }  // namespace ramcore::log

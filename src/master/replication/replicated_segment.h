@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "log/format/certificate.h"
+#include "log/memory/certificate_cutter.h"
 #include "log/replicator.h"
 #include "master/replication/members.h"
 #include "rpc/caller.h"

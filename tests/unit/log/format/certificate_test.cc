@@ -1,4 +1,4 @@
-#include "log/format/certificate.h"
+#include "log/memory/certificate_cutter.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,6 @@
 #include "index/index_memory.h"
 
 #include "index/hash_index.h"
-#include "index_fixture.h"
 #include "log/cleaning/cleaner.h"
 #include "log/log.h"
 #include "log/memory/log_memory.h"
@@ -11,6 +10,7 @@
 #include "runtime/sim/sim_trace.h"
 #include "store/maintenance.h"
 #include "store/object_store.h"
+#include "unit/index/index_fixture.h"
 
 #include <cstdio>
 #include <fstream>
