@@ -19,7 +19,7 @@
 namespace ramcore::master {
 namespace {
 
-constexpr TableId kTable(3);
+constexpr TableId kStressTable(3);
 constexpr TabletEpoch kEpoch(1);
 constexpr uint32_t kKeys = 150;     // written and removed by all
 constexpr uint32_t kCounters = 20;  // only added to
@@ -64,7 +64,7 @@ class StoreStress {
     store_.connect({log_, *index_, tablets_, results_, lease_, clock_});
     lease_.renewed(clock_.nowNs(), 3600 * runtime::kNanosPerSecond);
     RC_CHECK(tablets_.add({.id = TabletId(1),
-                           .table = kTable,
+                           .table = kStressTable,
                            .range = {.first = 0, .last = UINT64_MAX},
                            .epoch = kEpoch,
                            .first_segment = {},
@@ -115,7 +115,7 @@ class StoreStress {
 
   Found lookup(uint32_t key) const {
     const std::string name = nameOf(key);
-    return store_.lookup(kTable, hashKey(kTable, asBytes(name)), asBytes(name));
+    return store_.lookup(kStressTable, hashKey(kStressTable, asBytes(name)), asBytes(name));
   }
 
   void readUntilTheEnd() {
@@ -301,9 +301,9 @@ class StoreStress::Writer {
     mutation.delta = delta;
     mutation.identity = {ClientId(number_ + 1), Sequence(sequence_), Sequence(sequence_ - 1)};
     mutation.epoch = kEpoch;
-    mutation.table = kTable;
+    mutation.table = kStressTable;
     mutation.key = asBytes(name);
-    mutation.hash = hashKey(kTable, mutation.key);
+    mutation.hash = hashKey(kStressTable, mutation.key);
     ++sequence_;
     for (;;) {
       const auto answer =
