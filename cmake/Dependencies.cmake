@@ -47,7 +47,7 @@ target_include_directories(ramcore_asio SYSTEM INTERFACE ${RAMCORE_BOOST_INCLUDE
 target_compile_definitions(ramcore_asio INTERFACE BOOST_ASIO_NO_DEPRECATED)
 target_link_libraries(ramcore_asio INTERFACE Threads::Threads)
 
-# Command line, JSON and the metrics endpoint: for tools only.
+# Command lines, JSON and the metrics endpoint: for tools and tests only.
 find_path(RAMCORE_CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
 find_path(RAMCORE_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
 find_package(prometheus-cpp REQUIRED)
@@ -55,8 +55,11 @@ find_package(prometheus-cpp REQUIRED)
 find_library(RAMCORE_CIVETWEB civetweb-cpp REQUIRED)
 find_library(RAMCORE_CIVETWEB_C civetweb REQUIRED)
 mark_as_advanced(RAMCORE_CLI11_INCLUDE RAMCORE_JSON_INCLUDE RAMCORE_CIVETWEB RAMCORE_CIVETWEB_C)
+add_library(ramcore_cli11 INTERFACE)
+target_include_directories(ramcore_cli11 SYSTEM INTERFACE ${RAMCORE_CLI11_INCLUDE})
+add_library(ramcore_nlohmann_json INTERFACE)
+target_include_directories(ramcore_nlohmann_json SYSTEM INTERFACE ${RAMCORE_JSON_INCLUDE})
 add_library(ramcore_tool_deps INTERFACE)
-target_include_directories(ramcore_tool_deps SYSTEM INTERFACE ${RAMCORE_CLI11_INCLUDE} ${RAMCORE_JSON_INCLUDE})
 target_link_libraries(ramcore_tool_deps INTERFACE prometheus-cpp::pull ${RAMCORE_CIVETWEB} ${RAMCORE_CIVETWEB_C})
 
 if(RAMCORE_TESTS)

@@ -6,17 +6,36 @@ set(ramcore_tool_name_rcmigrate rcmigrate)
 set(ramcore_tool_name_rcbench rcbench)
 set(ramcore_tool_name_rcnic rcnic)
 
+# Command lines and JSON, for tools and tests. CLI11 and nlohmann/json are included by one source each, because a source that
+# includes them takes some ten times as long to compile as a normal one. Neither library uses a layer.
+add_library(ramcore_tool_cli STATIC ${CMAKE_SOURCE_DIR}/tools/support/command_line.cc)
+target_include_directories(ramcore_tool_cli PUBLIC ${CMAKE_SOURCE_DIR})
+target_link_libraries(ramcore_tool_cli PRIVATE ramcore_warnings ramcore_cli11)
+# Where tools are not optimized, this is not either, and it cannot use the precompiled header of libraries, which is.
+if(RAMCORE_DRIVER_FLAGS)
+  target_compile_options(ramcore_tool_cli PRIVATE ${RAMCORE_DRIVER_FLAGS})
+else()
+  ramcore_use_pch(ramcore_tool_cli library)
+endif()
+# It decodes what import_lines_fuzz makes up, so it has no flags of tools: libFuzzer needs its coverage.
+add_library(ramcore_tool_json STATIC ${CMAKE_SOURCE_DIR}/tools/support/json.cc)
+target_include_directories(ramcore_tool_json PUBLIC ${CMAKE_SOURCE_DIR})
+target_link_libraries(ramcore_tool_json PRIVATE ramcore_warnings ramcore_nlohmann_json)
+ramcore_use_pch(ramcore_tool_json library)
+
 set(RAMCORE_TOOLS "")
 ramcore_all_layers(ramcore_layer_libraries)
 foreach(tool coordinator server rc rcmigrate rcbench rcnic)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/${tool}/*.cc)
   # What several tools share (flags, output) lies in tools/support/.
   file(GLOB_RECURSE shared CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/support/*.cc)
+  list(FILTER shared EXCLUDE REGEX "/(command_line|json)\\.cc$")
   if(shared AND NOT TARGET ramcore_tool_support)
     add_library(ramcore_tool_support STATIC ${shared})
     target_include_directories(ramcore_tool_support PUBLIC ${CMAKE_SOURCE_DIR})
     target_compile_definitions(ramcore_tool_support PRIVATE RAMCORE_VERSION="${PROJECT_VERSION}")
-    target_link_libraries(ramcore_tool_support PRIVATE ramcore_warnings PUBLIC ramcore_tool_deps ${ramcore_layer_libraries})
+    target_link_libraries(ramcore_tool_support PRIVATE ramcore_warnings
+                          PUBLIC ramcore_tool_cli ramcore_tool_json ramcore_tool_deps ${ramcore_layer_libraries})
     ramcore_use_pch(ramcore_tool_support library)
   endif()
   if(NOT sources)

@@ -4,15 +4,23 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
 #include <unordered_map>
 #include <utility>
 
+#include "tools/support/json.h"
+
 namespace durability {
 namespace {
+
+using ramcore::tools::Json;
 
 constexpr std::array kKinds = {"read", "write", "remove", "increment"};
 constexpr std::array kDemands = {"", "must-exist", "must-not-exist", "version"};
@@ -30,24 +38,24 @@ Enum parse(const Names& names, const std::string& word) {
   throw std::runtime_error("unknown word '" + word + "'");
 }
 
-Call parseBegin(const nlohmann::json& line) {
+Call parseBegin(const Json& line) {
   Call call;
-  call.id = line.at("call").get<uint64_t>();
-  call.client = line.at("client").get<uint32_t>();
-  call.start_ns = line.at("start").get<int64_t>();
-  call.kind = parse<Kind>(kKinds, line.at("kind").get<std::string>());
-  call.key = line.at("key").get<std::string>();
-  call.argument = line.value("argument", "");
-  call.demand = parse<Demand>(kDemands, line.value("demand", ""));
-  call.demanded_version = line.value("demanded_version", uint64_t{0});
+  call.id = line.at("call").asUnsigned();
+  call.client = static_cast<uint32_t>(line.at("client").asUnsigned());
+  call.start_ns = line.at("start").asSigned();
+  call.kind = parse<Kind>(kKinds, line.at("kind").asString());
+  call.key = line.at("key").asString();
+  call.argument = line.valueOf("argument", "");
+  call.demand = parse<Demand>(kDemands, line.valueOf("demand", ""));
+  call.demanded_version = line.valueOf("demanded_version", uint64_t{0});
   return call;
 }
 
-void parseEnd(const nlohmann::json& line, Call& call) {
-  call.status = line.at("status").get<std::string>();
-  call.version = line.value("version", uint64_t{0});
-  call.result = line.value("result", "");
-  if (call.fate() != Fate::Unanswered) call.end_ns = line.at("end").get<int64_t>();
+void parseEnd(const Json& line, Call& call) {
+  call.status = line.at("status").asString();
+  call.version = line.valueOf("version", uint64_t{0});
+  call.result = line.valueOf("result", "");
+  if (call.fate() != Fate::Unanswered) call.end_ns = line.at("end").asSigned();
 }
 
 }  // namespace
@@ -90,7 +98,10 @@ std::map<std::string, std::vector<Call>> Journal::load(const std::string& path) 
   std::string text;
   for (size_t number = 1; std::getline(file, text); ++number) {
     try {
-      const nlohmann::json line = nlohmann::json::parse(text);
+      std::string why;
+      const std::optional<Json> parsed = Json::parse(text, &why);
+      if (!parsed) throw std::runtime_error(why);
+      const Json& line = *parsed;
       if (line.contains("start")) {
         Call call = parseBegin(line);
         std::vector<Call>& of_key = calls[call.key];
@@ -98,7 +109,7 @@ std::map<std::string, std::vector<Call>> Journal::load(const std::string& path) 
           throw std::runtime_error("a call begins twice");
         of_key.push_back(std::move(call));
       } else {
-        const auto& [key, index] = places.at(line.at("call").get<uint64_t>());
+        const auto& [key, index] = places.at(line.at("call").asUnsigned());
         parseEnd(line, calls[key][index]);
       }
     } catch (const std::exception& problem) {

@@ -10,19 +10,28 @@
 //   gap SINCE RANGE...                  the longest time without an answer for these keys, and the slowest answer
 //   failures SINCE                      calls that ended later without an answer, and how long after SINCE the last one
 //   did verify WITHIN_MS                    pauses, reads every key, judges all calls so far stop as the end of stdin
-#include <CLI/CLI.hpp>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "durability/history_check.h"
+#include "durability/journal.h"
+#include "durability/recorder.h"
 #include "durability/workload.h"
+#include "tools/support/command_line.h"
+#include "tools/support/json.h"
 
 namespace durability {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using ramcore::tools::Json;
 
 constexpr int64_t kMilli = 1'000'000;
 
@@ -162,29 +171,27 @@ int serve(const WorkloadSettings& settings) {
 int main(int argc, char** argv) {
   WorkloadSettings settings;
   std::vector<std::string> journals;
-  CLI::App app("Calls a cluster, notes every call and judges the answers; commands on stdin", "durability_oracle");
-  app.add_option("--coordinator", settings.coordinators, "Locators of the coordinator");
-  app.add_option("--cluster", settings.cluster, "Name of the cluster");
-  app.add_option("--secret-file", settings.secret_file, "File with the cluster's secret");
-  app.add_option("--dpdk-port", settings.dpdk.ports, "Ports of DPDK; with --clients 1")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--dpdk-address", settings.dpdk.address, "Ethernet address of these ports");
-  app.add_option("--dpdk-faults", settings.dpdk.faults, "What is done to frames that arrive");
-  app.add_option("--table", settings.table, "Table that is created");
-  app.add_option("--tablets", settings.tablets, "Tablets of the table; 0: one per server");
-  app.add_option("--workers", settings.workers, "Callers at a time")->check(CLI::Range(1, 256));
-  app.add_option("--clients", settings.clients, "Clients that they share")->check(CLI::Range(1, 256));
-  app.add_option("--registers", settings.registers, "Keys to write, remove and read");
-  app.add_option("--counters", settings.counters, "Keys to increment and read");
-  app.add_option("--rate", settings.rate, "Calls per second")->check(CLI::Range(1, 1'000'000));
-  app.add_option("--timeout-ms", settings.timeout_ms, "Of a call; one in fifty has a hundredth of it");
-  app.add_option("--seed", settings.seed, "Of the choice of calls");
-  app.add_option("--journal", settings.journal, "File of all calls");
-  app.add_option("--check", journals, "Only judge these journals");
-  app.option_defaults()->always_capture_default();
-  CLI11_PARSE(app, argc, argv);
+  ramcore::tools::CommandLine app("Calls a cluster, notes every call and judges the answers; commands on stdin",
+                                  "durability_oracle");
+  app.addOption("--coordinator", settings.coordinators, "Locators of the coordinator");
+  app.addOption("--cluster", settings.cluster, "Name of the cluster");
+  app.addOption("--secret-file", settings.secret_file, "File with the cluster's secret");
+  app.addOption("--dpdk-port", settings.dpdk.ports, "Ports of DPDK; with --clients 1").oneValueEach();
+  app.addOption("--dpdk-address", settings.dpdk.address, "Ethernet address of these ports");
+  app.addOption("--dpdk-faults", settings.dpdk.faults, "What is done to frames that arrive");
+  app.addOption("--table", settings.table, "Table that is created");
+  app.addOption("--tablets", settings.tablets, "Tablets of the table; 0: one per server");
+  app.addOption("--workers", settings.workers, "Callers at a time").inRange(1, 256);
+  app.addOption("--clients", settings.clients, "Clients that they share").inRange(1, 256);
+  app.addOption("--registers", settings.registers, "Keys to write, remove and read");
+  app.addOption("--counters", settings.counters, "Keys to increment and read");
+  app.addOption("--rate", settings.rate, "Calls per second").inRange(1, 1'000'000);
+  app.addOption("--timeout-ms", settings.timeout_ms, "Of a call; one in fifty has a hundredth of it");
+  app.addOption("--seed", settings.seed, "Of the choice of calls");
+  app.addOption("--journal", settings.journal, "File of all calls");
+  app.addOption("--check", journals, "Only judge these journals");
+  int exit_code = 0;
+  if (!app.parseOrPrint(argc, argv, exit_code)) return exit_code;
   if (!journals.empty()) return checkJournals(journals);
   return serve(settings);
 }

@@ -4,6 +4,9 @@
 Every name of the standard library that a file uses has to come from a header that the file or one of our headers below
 it includes: the build precompiles the standard library, so that the compiler does not miss an include.
 
+Both hold for src/ and include/. In tools/ and tests/ it is only looked whether a vendor header that takes long to compile
+stays in its one source.
+
 Usage: include_scan.py <source root> --layer name=dep,dep,... [--layer ...] --room layer/folder=layer/folder,... [...]
        include_scan.py --self-test
 
@@ -35,6 +38,12 @@ VENDOR_RULES = [
     (r"openssl/", r"(base|transport)/.*\.cc"),
     (r"infiniband/|rdma/", r"transport/verbs/ibverbs\.h"),
     (r"rte_", r"transport/dpdk/eal\.h"),
+]
+
+# Vendor header (a pattern of the included path) -> the one source below tools/ and tests/ that includes it.
+ONE_SOURCE = [
+    (r"CLI/", "tools/support/command_line.cc"),
+    (r"nlohmann/", "tools/support/json.cc"),
 ]
 
 # Concrete clocks, transports and stores are named by tools/ and tests/, by their own folder, by the registry that maps a
@@ -124,6 +133,7 @@ class Scan:
         self.arrows = {}  # (room, room that it uses) -> includes
         self.found = []
         self.files = 0
+        self.drivers = 0  # files below tools/ and tests/
         self.standard = {}  # file -> the standard headers that it and our headers below it include
         self.uses = {}  # file -> name after std:: -> first line
 
@@ -131,17 +141,32 @@ class Scan:
         self.found.append(f"{path}:{line}: {text}")
 
     def run(self):
-        for top in ("src", "include"):
+        for path in self.sources_below("src", "include"):
+            self.scan_file(path)
+        for path, names in self.uses.items():
+            for name, number in names.items():
+                self.check_standard(path, number, name)
+        for path in self.sources_below("tools", "tests"):
+            self.drivers += 1
+            self.scan_driver(path)
+        self.check_circles()
+        return self.found
+
+    def sources_below(self, *tops):
+        for top in tops:
             for folder, folders, names in os.walk(os.path.join(self.root, top)):
                 folders.sort()
                 for name in sorted(names):
                     if name.endswith((".h", ".cc")):
-                        self.scan_file(os.path.relpath(os.path.join(folder, name), self.root))
-        for path, names in self.uses.items():
-            for name, number in names.items():
-                self.check_standard(path, number, name)
-        self.check_circles()
-        return self.found
+                        yield os.path.relpath(os.path.join(folder, name), self.root)
+
+    def scan_driver(self, path):
+        with open(os.path.join(self.root, path), encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                match = INCLUDE.match(line)
+                for pattern, source in ONE_SOURCE if match else ():
+                    if re.match(pattern, match.group(2)) and path != source:
+                        self.report(path, number, f"vendor header outside its one source, {source}: {match.group(2)}")
 
     def check_circles(self):
         """The table itself: a room that may use one which may use it, over however many others, is no room."""
@@ -355,6 +380,13 @@ PLANTED = [
     ("src/rpc/room/x.cc", '#include "rpc/call.h"\n', "src/rpc/room/ is not a room"),
     ("src/log/down.cc", '#include "log/memory/segment.h"\n', None),
     ("src/master/other_layer.cc", '#include "log/memory/segment.h"\n', None),
+    ("tools/rc/flags.cc", "#include <CLI/CLI.hpp>\n", "outside its one source, tools/support/command_line.cc"),
+    ("tools/support/flags.h", "#pragma once\n#include <CLI/App.hpp>\n", "outside its one source"),
+    ("tests/durability/journal.cc", '#include "nlohmann/json.hpp"\n', "outside its one source, tools/support/json.cc"),
+    ("tests/sim/json.h", "#pragma once\n#include <nlohmann/json_fwd.hpp>\n", "outside its one source"),
+    ("tools/support/command_line.cc", "#include <CLI/CLI.hpp>\n", None),
+    ("tools/support/json.cc", "#include <nlohmann/json.hpp>\n", None),
+    ("tools/rc/own.cc", '#include "tools/support/json.h"\n', None),
     ("src/log/comment.cc", "// std::shuffle is not used: its result differs between libraries\n", None),
 ]
 
@@ -403,8 +435,8 @@ def main(arguments):
     upward = sum(" may not use " in line for line in scan.found)
     print(f"{len(scan.layers)} layers, {len(scan.rooms)} rooms, {len(scan.arrows)} arrows between rooms, upward {upward}, "
           f"circles {scan.circles}")
-    print(f"{scan.files} files, {len(scan.found)} includes or calls against the rules")
-    return 1 if scan.found or scan.files == 0 else 0
+    print(f"{scan.files} files and {scan.drivers} of tools and tests, {len(scan.found)} includes or calls against the rules")
+    return 1 if scan.found or scan.files == 0 or scan.drivers == 0 else 0
 
 
 if __name__ == "__main__":

@@ -1,12 +1,16 @@
 // ramcore-coordinator: membership, tables and leases of one cluster, stored in a directory. Stops on SIGTERM.
 #include "coordinator/coordinator.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
 
 #include "base/id_text.h"
 #include "coordinator/state/sqlite_state_store.h"
+#include "tools/support/command_line.h"
 #include "tools/support/metrics_server.h"
 #include "tools/support/process.h"
 #include "tools/support/standard_output.h"
@@ -150,59 +154,56 @@ int main(int argc, char** argv) {
   StandardOutput output(kProgram);
   CoordinatorSettings settings;
   settings.process.listen = {"tcp://127.0.0.1:11100"};
-  CLI::App app("The Ramcore coordinator: knows the servers, tables and clients of one cluster", kProgram);
+  CommandLine app("The Ramcore coordinator: knows the servers, tables and clients of one cluster", kProgram);
   addProcessFlags(app, settings.process);
   // Everything runs on the dispatch thread; the one worker waits for the disk.
-  for (const char* flag : {"--dispatch", "--workers"}) app.remove_option(app.get_option(flag));
+  for (const char* flag : {"--dispatch", "--workers"}) app.removeOption(flag);
   settings.process.hand_off = "inline";
   settings.process.workers = 1;
-  app.set_version_flag("--version", std::string("ramcore ") + RAMCORE_VERSION + " (wire format " +
-                                        std::to_string(wire::kProtocolVersion) + ", storage format " +
-                                        std::to_string(coordinator::StateStore::kFormatVersion) + ")");
-  const CLI::Option* storage =
-      app.add_option("--storage", settings.storage,
-                     "Directory of the coordinator's state. If it is given and has none, a new cluster is made there")
-          ->envname("RAMCORE_STORAGE");
-  app.add_flag("--new-cluster", settings.new_cluster,
-               "Make a new cluster; refused where there is one. Only for its first start")
-      ->envname("RAMCORE_NEW_CLUSTER");
-  app.add_option("--cluster-id", settings.cluster_id,
-                 "Start with the state of this cluster and no other, and make none: its id, as the log and the status "
-                 "say it, for example 0x1234abcd1234abcd")
-      ->default_str("")
-      ->envname("RAMCORE_CLUSTER_ID");
-  app.add_option(
+  app.setVersion(std::string("ramcore ") + RAMCORE_VERSION + " (wire format " + std::to_string(wire::kProtocolVersion) +
+                 ", storage format " + std::to_string(coordinator::StateStore::kFormatVersion) + ")");
+  const Option storage =
+      app.addOption("--storage", settings.storage,
+                    "Directory of the coordinator's state. If it is given and has none, a new cluster is made there")
+          .environment("RAMCORE_STORAGE");
+  app.addFlag("--new-cluster", settings.new_cluster,
+              "Make a new cluster; refused where there is one. Only for its first start")
+      .environment("RAMCORE_NEW_CLUSTER");
+  app.addOption("--cluster-id", settings.cluster_id,
+                "Start with the state of this cluster and no other, and make none: its id, as the log and the status "
+                "say it, for example 0x1234abcd1234abcd")
+      .showDefault("")
+      .environment("RAMCORE_CLUSTER_ID");
+  app.addOption(
       "--export", settings.export_to,
       "Write a copy of the state in --storage to this file, also while another coordinator runs there, and end");
-  app.add_option(
-         "--accept-missing-changes", settings.given_up_change,
-         "Go on with a state that is an older copy, without the changes up to this number, which the log names. "
-         "What depends on them is lost")
-      ->default_str("");
-  app.add_option("--lease-ms", settings.lease_ms,
-                 "For how many milliseconds a server may serve without hearing from the coordinator")
-      ->envname("RAMCORE_LEASE_MS")
-      ->check(CLI::Range(100, 600'000));
-  app.add_option(
+  app.addOption("--accept-missing-changes", settings.given_up_change,
+                "Go on with a state that is an older copy, without the changes up to this number, which the log names. "
+                "What depends on them is lost")
+      .showDefault("");
+  app.addOption("--lease-ms", settings.lease_ms,
+                "For how many milliseconds a server may serve without hearing from the coordinator")
+      .environment("RAMCORE_LEASE_MS")
+      .inRange(100, 600'000);
+  app.addOption(
          "--death-after-ms", settings.verdict_ms,
          "After how many milliseconds of silence a server is declared dead, for good, and its tablets are recovered. "
          "At least --lease-ms")
-      ->envname("RAMCORE_DEATH_AFTER_MS")
-      ->check(CLI::Range(100, 3'600'000));
-  app.add_option(
-         "--silent-together-ms", settings.together_ms,
-         "The same where half of the servers or more are silent together, which mostly means that the "
-         "coordinator's own machine is cut off: until then they may come back and go on with what they have. At "
-         "least --death-after-ms")
-      ->envname("RAMCORE_SILENT_TOGETHER_MS")
-      ->check(CLI::Range(100, 3'600'000));
-  app.add_option("--client-lease-ms", settings.client_lease_ms,
-                 "After how many milliseconds of silence a client's identity ends")
-      ->envname("RAMCORE_CLIENT_LEASE_MS")
-      ->check(CLI::Range(1'000, 3'600'000));
+      .environment("RAMCORE_DEATH_AFTER_MS")
+      .inRange(100, 3'600'000);
+  app.addOption("--silent-together-ms", settings.together_ms,
+                "The same where half of the servers or more are silent together, which mostly means that the "
+                "coordinator's own machine is cut off: until then they may come back and go on with what they have. At "
+                "least --death-after-ms")
+      .environment("RAMCORE_SILENT_TOGETHER_MS")
+      .inRange(100, 3'600'000);
+  app.addOption("--client-lease-ms", settings.client_lease_ms,
+                "After how many milliseconds of silence a client's identity ends")
+      .environment("RAMCORE_CLIENT_LEASE_MS")
+      .inRange(1'000, 3'600'000);
   int exit_code = 0;
   if (!parseFlags(app, argc, argv, exit_code)) return output.finish(exit_code);
-  settings.storage_is_given = !storage->empty();
+  settings.storage_is_given = storage.isGiven();
   if (!settings.export_to.empty()) return output.finish(exportState(settings));
   return CoordinatorProcess(settings).run();
 }

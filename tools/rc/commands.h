@@ -8,8 +8,8 @@
 #include "tools/support/cluster_flags.h"
 #include "tools/support/process.h"
 
-namespace CLI {
-class App;
+namespace ramcore::tools {
+class Command;
 }
 
 namespace ramcore::rc {
@@ -38,11 +38,11 @@ class Session {
 inline const char* nameOf(Durability durability) { return durability == Durability::Sync ? "sync" : "buffered"; }
 
 /// Each declares its subcommands; the one that was asked for leaves its exit code in `exit_code`.
-void addTableCommands(CLI::App& app, Session& session, int& exit_code);
-void addObjectCommands(CLI::App& app, Session& session, int& exit_code);
-void addTransferCommands(CLI::App& app, Session& session, int& exit_code);
-void addRecoverCommand(CLI::App& app, Session& session, int& exit_code);
-void addInspectCommand(CLI::App& app, Session& session, int& exit_code);
-void addStatusCommand(CLI::App& app, Session& session, int& exit_code);
+void addTableCommands(tools::Command& app, Session& session, int& exit_code);
+void addObjectCommands(tools::Command& app, Session& session, int& exit_code);
+void addTransferCommands(tools::Command& app, Session& session, int& exit_code);
+void addRecoverCommand(tools::Command& app, Session& session, int& exit_code);
+void addInspectCommand(tools::Command& app, Session& session, int& exit_code);
+void addStatusCommand(tools::Command& app, Session& session, int& exit_code);
 
 }  // namespace ramcore::rc

@@ -1,14 +1,22 @@
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cinttypes>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/id_text.h"
 #include "log/format/log_reader.h"
 #include "tools/rc/commands.h"
 #include "tools/rc/frame_file_reader.h"
+#include "tools/support/command_line.h"
 #include "tools/support/display.h"
+#include "tools/support/json.h"
 
 namespace ramcore::rc {
 namespace {
@@ -20,7 +28,7 @@ using backup::SlotFinding;
 using backup::SlotState;
 using tools::formatBytes;
 using tools::formatServer;
-using Json = nlohmann::ordered_json;
+using tools::Json;
 
 constexpr size_t kShownKeyBytesMax = 64;
 
@@ -180,7 +188,7 @@ Json asJson(const log::Certificate& certificate) {
 Json asJson(const FrameFinding& finding) {
   Json slots = Json::array();
   for (const SlotFinding& slot : finding.slots) {
-    Json& one = slots.emplace_back(Json{{"state", std::string(name(slot.state))}});
+    Json& one = slots.append({{"state", name(slot.state)}});
     if (!slot.why.empty()) one["why"] = slot.why;
     const bool is_certificate = slot.state == SlotState::Verified || slot.state == SlotState::Unfulfilled;
     if (is_certificate) one.update(asJson(slot.certificate));
@@ -210,11 +218,11 @@ Json asJson(const EntryFinding& finding) {
 
 Json asJson(const log::DigestView& digest) {
   Json segments = Json::array();
-  for (uint32_t i = 0; i < digest.payload.count; ++i) segments.push_back(digest.at(i).value);
+  for (uint32_t i = 0; i < digest.payload.count; ++i) segments.append(digest.at(i).value);
   return {{"previous_head", digest.payload.previous_head.value}, {"segments", segments}};
 }
 
-void print(const Json& json) { std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str()); }
+void print(const Json& json) { std::printf("%s\n", json.dump(2, Json::BadUtf8::Replace).c_str()); }
 
 // ---- both
 
@@ -236,7 +244,7 @@ class Report {
       if (finding.isFree()) continue;
       noteDamage(finding);
       if (as_json_) {
-        json_["frames"].push_back(asJson(finding));
+        json_["frames"].append(asJson(finding));
       } else {
         printFrame(finding);
       }
@@ -262,7 +270,7 @@ class Report {
       json_["frame"] = asJson(finding);
       if (has_digest) json_["digest"] = asJson(preamble.digest);
       Json& entries = json_["entries"] = Json::array();
-      backup::walkEntries(bytes_, [&entries](const EntryFinding& entry) { entries.push_back(asJson(entry)); });
+      backup::walkEntries(bytes_, [&entries](const EntryFinding& entry) { entries.append(asJson(entry)); });
       return end();
     }
     printFile(file_, inspection_);
@@ -331,13 +339,13 @@ int inspect(Session& session, const InspectFlags& flags) {
 
 }  // namespace
 
-void addInspectCommand(CLI::App& app, Session& session, int& exit_code) {
+void addInspectCommand(tools::Command& app, Session& session, int& exit_code) {
   auto flags = std::make_shared<InspectFlags>();
-  CLI::App* command = app.add_subcommand("inspect", "Shows and verifies the frame file of a server that does not run");
-  command->add_option("PATH", flags->path, "The server's --storage directory, or the frame file")->required();
-  command->add_option("--frame", flags->frame, "Only this frame, with its entries")->check(tools::wholeNumber());
-  command->add_flag("--json", flags->as_json, "As JSON");
-  command->callback([&, flags] { exit_code = inspect(session, *flags); });
+  tools::Command command = app.addCommand("inspect", "Shows and verifies the frame file of a server that does not run");
+  command.addOption("PATH", flags->path, "The server's --storage directory, or the frame file").required();
+  command.addOption("--frame", flags->frame, "Only this frame, with its entries").check(tools::wholeNumber());
+  command.addFlag("--json", flags->as_json, "As JSON");
+  command.onGiven([&, flags] { exit_code = inspect(session, *flags); });
 }
 
 }  // namespace ramcore::rc

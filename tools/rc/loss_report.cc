@@ -1,7 +1,11 @@
 #include "tools/rc/loss_report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "log/memory/log_config.h"
 #include "tools/support/display.h"
@@ -174,25 +178,25 @@ std::string describeLoss(const ClusterStatus& status, const RecoveryProgress& re
   return text + tables + "\nThis cannot be undone: what comes back afterwards is not looked at any more.\n";
 }
 
-nlohmann::ordered_json toJson(const ClusterStatus& status, const RecoveryProgress& recovery) {
-  using Json = nlohmann::ordered_json;
+tools::Json toJson(const ClusterStatus& status, const RecoveryProgress& recovery) {
+  using tools::Json;
   Json tables = Json::array();
   for (const Concerned& concerned : concernedBy(status, recovery.server)) {
     Json tablets = Json::array();
-    for (const TabletId tablet : concerned.tablets) tablets.push_back(tablet.value);
-    tables.push_back({{"id", concerned.table->table.value}, {"name", concerned.table->name}, {"tablets", tablets}});
+    for (const TabletId tablet : concerned.tablets) tablets.append(tablet.value);
+    tables.append({{"id", concerned.table->table.value}, {"name", concerned.table->name}, {"tablets", tablets}});
   }
   Json missing = Json::array();
-  for (const SegmentId segment : recovery.missing) missing.push_back(segment.value);
+  for (const SegmentId segment : recovery.missing) missing.append(segment.value);
   Json away = Json::array();
   for (size_t i = 0; i < recovery.away.size(); ++i) {
     const client::ServerStatus* server = find(status, recovery.away[i]);
     const int64_t silent_ns = recovery.away_for_ns[i];
-    away.push_back({{"id", formatServer(recovery.away[i])},
-                    {"name", server == nullptr ? "" : server->name},
-                    {"locators", server == nullptr ? std::vector<std::string>() : server->locators},
-                    {"alive", server != nullptr && server->is_alive},
-                    {"silent_s", silent_ns < 0 ? Json() : Json(static_cast<double>(silent_ns) / 1e9)}});
+    away.append({{"id", formatServer(recovery.away[i])},
+                 {"name", server == nullptr ? "" : server->name},
+                 {"locators", server == nullptr ? std::vector<std::string>() : server->locators},
+                 {"alive", server != nullptr && server->is_alive},
+                 {"silent_s", silent_ns < 0 ? Json() : Json(static_cast<double>(silent_ns) / 1e9)}});
   }
   return {{"server", formatServer(recovery.server)},
           {"name", recovery.server_name},

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "client/coordinator_stub.h"
+#include "tools/support/json.h"
 
 namespace ramcore::rc {
 
@@ -18,6 +18,6 @@ std::string remedies(const client::ClusterStatus& status, const client::Recovery
 /// What an acceptance gives up; only with a loss_token.
 std::string describeLoss(const client::ClusterStatus& status, const client::RecoveryProgress& recovery);
 /// All of this for programs.
-nlohmann::ordered_json toJson(const client::ClusterStatus& status, const client::RecoveryProgress& recovery);
+tools::Json toJson(const client::ClusterStatus& status, const client::RecoveryProgress& recovery);
 
 }  // namespace ramcore::rc

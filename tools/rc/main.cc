@@ -1,10 +1,14 @@
 // ramcore: the command line of a Ramcore cluster.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "client/client_impl.h"
 #include "tools/rc/commands.h"
+#include "tools/support/command_line.h"
 #include "tools/support/standard_output.h"
 
 namespace ramcore::rc {
@@ -80,17 +84,16 @@ using namespace ramcore;
 
 int runCommand(int argc, char** argv) {
   rc::Session session;
-  CLI::App app("Talks to a Ramcore cluster: tables, objects, import and export, status, files of replicas.", "ramcore");
+  tools::CommandLine app("Talks to a Ramcore cluster: tables, objects, import and export, status, files of replicas.",
+                         "ramcore");
   session.cluster.addTo(app);
-  app.add_option("--timeout-ms", session.timeout_ms, "How long one call may take, in milliseconds, retries included")
-      ->envname("RAMCORE_TIMEOUT_MS")
-      ->capture_default_str()
-      ->check(CLI::Range(uint64_t{1}, uint64_t{3'600'000}));
-  app.set_config("--config", "", "TOML file with these flags; flags and environment beat it", false)
-      ->envname("RAMCORE_CONFIG");
-  app.allow_config_extras(CLI::config_extras_mode::error);
-  app.require_subcommand(1);
-  app.fallthrough();
+  app.addOption("--timeout-ms", session.timeout_ms, "How long one call may take, in milliseconds, retries included")
+      .environment("RAMCORE_TIMEOUT_MS")
+      .showDefault()
+      .inRange(uint64_t{1}, uint64_t{3'600'000});
+  app.addConfigFile("TOML file with these flags; flags and environment beat it").environment("RAMCORE_CONFIG");
+  app.requireCommand();
+  app.takeOptionsBehindCommands();
   int exit_code = tools::kExitOk;
   rc::addTableCommands(app, session, exit_code);
   rc::addObjectCommands(app, session, exit_code);

@@ -1,15 +1,22 @@
 #include "tools/rc/ndjson.h"
 
+#include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
-#include <set>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "tools/support/json.h"
 
 namespace ramcore::rc {
 namespace {
 
+using tools::Json;
+
 constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-void addBytes(nlohmann::ordered_json& line, const std::string& name, const std::string& bytes) {
+void addBytes(Json& line, const std::string& name, const std::string& bytes) {
   if (isUtf8(bytes)) {
     line[name] = bytes;
   } else {
@@ -20,7 +27,7 @@ void addBytes(nlohmann::ordered_json& line, const std::string& name, const std::
 // In one line and short, whatever it is.
 std::string shownName(const std::string& name) {
   constexpr size_t kShownMax = 64;
-  return nlohmann::json(name.substr(0, kShownMax)).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  return tools::quotedAscii(std::string_view(name).substr(0, kShownMax));
 }
 
 Failure bad(const std::string& what) { return {Status::BadRequest, what}; }
@@ -83,7 +90,7 @@ bool decodeBase64(std::string_view text, std::string& out) {
 }
 
 std::string toLine(const Object& object) {
-  nlohmann::ordered_json line;
+  Json line;
   addBytes(line, "key", object.key);
   addBytes(line, "value", object.value);
   line["version"] = object.version;
@@ -91,38 +98,35 @@ std::string toLine(const Object& object) {
 }
 
 Outcome<Object> fromLine(std::string_view line) {
-  // Of members with one name a parser keeps the last, or the first: what was meant is not known.
-  std::set<std::string> names;
+  const std::optional<Json> parsed = Json::parse(line);
+  if (!parsed || !parsed->isObject()) return bad("not a JSON object");
+  // Of members with one name a reader keeps the last, or the first: what was meant is not known.
+  std::map<std::string, const Json*> members;
   std::string twice;
-  const auto note = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& name) {
-    if (event != nlohmann::json::parse_event_t::key || depth != 1) return true;
-    if (!names.insert(name.get<std::string>()).second) twice = name.get<std::string>();
-    return true;
-  };
-  const nlohmann::json parsed = nlohmann::json::parse(line, note, false);
-  if (parsed.is_discarded() || !parsed.is_object()) return bad("not a JSON object");
+  for (const tools::JsonMember& member : parsed->members()) {
+    if (!members.emplace(member.name, &member.value).second) twice = member.name;
+  }
   if (!twice.empty()) return bad("member " + shownName(twice) + " is there twice");
   Object object;
   bool has_key = false;
   bool has_value = false;
-  for (const auto& [name, member] : parsed.items()) {
+  for (const auto& [name, member] : members) {
     if (name == "version") {
-      if (!member.is_number_unsigned()) return bad("'version' is not a number");
-      object.version = member.get<uint64_t>();
+      if (!member->isUnsigned()) return bad("'version' is not a number");
+      object.version = member->asUnsigned();
       continue;
     }
     const bool is_key = name == "key" || name == "key64";
     if (!is_key && name != "value" && name != "value64") return bad("unknown member " + shownName(name));
-    if (!member.is_string()) return bad("'" + name + "' is not a string");
+    if (!member->isString()) return bad("'" + name + "' is not a string");
     bool& is_there = is_key ? has_key : has_value;
     if (is_there) return bad("more than one " + std::string(is_key ? "key" : "value"));
     is_there = true;
     std::string& out = is_key ? object.key : object.value;
-    const auto& text = member.get_ref<const std::string&>();
-    if (name.ends_with("64")) {
-      if (!decodeBase64(text, out)) return bad("'" + name + "' is not base64");
-    } else {
-      out = text;
+    if (!name.ends_with("64")) {
+      out = member->asString();
+    } else if (!decodeBase64(member->asString(), out)) {
+      return bad("'" + name + "' is not base64");
     }
   }
   if (!has_key || !has_value) return bad(has_key ? "no value" : "no key");

@@ -1,9 +1,14 @@
-#include <CLI/CLI.hpp>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "tools/rc/commands.h"
+#include "tools/support/command_line.h"
 
 namespace ramcore::rc {
 namespace {
@@ -103,45 +108,43 @@ int increment(Session& session, const Values& values) {
   return tools::kExitOk;
 }
 
-CLI::App* addCommand(CLI::App& app, const std::string& name, const std::string& text, Values& values) {
-  CLI::App* command = app.add_subcommand(name, text);
-  command->add_option("TABLE", values.table, "Name of the table")->required();
-  command->add_option("KEY", values.key, "Key of the object")->required();
+tools::Command addCommand(tools::Command& app, const std::string& name, const std::string& text, Values& values) {
+  tools::Command command = app.addCommand(name, text);
+  command.addOption("TABLE", values.table, "Name of the table").required();
+  command.addOption("KEY", values.key, "Key of the object").required();
   return command;
 }
 
 }  // namespace
 
-void addObjectCommands(CLI::App& app, Session& session, int& exit_code) {
+void addObjectCommands(tools::Command& app, Session& session, int& exit_code) {
   auto values = std::make_shared<Values>();
-  CLI::App* command = addCommand(app, "put", "Creates or replaces an object", *values);
-  command->add_option("VALUE", values->value, "Its value; without it the value is read from stdin");
-  CLI::Option* absent = command->add_flag("--if-absent", values->if_absent, "Only if there is no such object");
-  CLI::Option* exists = command->add_flag("--if-exists", values->if_exists, "Only if there is such an object");
-  CLI::Option* version = command->add_option("--if-version", values->if_version, "Only if it has this version")
-                             ->check(tools::wholeNumber());
-  absent->excludes(exists)->excludes(version);
-  exists->excludes(version);
-  command->add_flag("--print-version", values->with_version, "Print the new version on stdout");
-  command->callback([&, values] { exit_code = put(session, *values); });
+  tools::Command command = addCommand(app, "put", "Creates or replaces an object", *values);
+  command.addOption("VALUE", values->value, "Its value; without it the value is read from stdin");
+  tools::Option absent = command.addFlag("--if-absent", values->if_absent, "Only if there is no such object");
+  tools::Option exists = command.addFlag("--if-exists", values->if_exists, "Only if there is such an object");
+  tools::Option version =
+      command.addOption("--if-version", values->if_version, "Only if it has this version").check(tools::wholeNumber());
+  absent.excludes(exists).excludes(version);
+  exists.excludes(version);
+  command.addFlag("--print-version", values->with_version, "Print the new version on stdout");
+  command.onGiven([&, values] { exit_code = put(session, *values); });
 
   command = addCommand(app, "get", "Prints the value of an object", *values);
-  command->add_flag("--raw", values->raw, "No line end behind the value");
-  command->add_flag("--print-version", values->with_version, "Print the version on stderr");
-  command->callback([&, values] { exit_code = get(session, *values); });
+  command.addFlag("--raw", values->raw, "No line end behind the value");
+  command.addFlag("--print-version", values->with_version, "Print the version on stderr");
+  command.onGiven([&, values] { exit_code = get(session, *values); });
 
   command = addCommand(app, "delete", "Removes an object; one that is not there is no mistake", *values);
-  exists = command->add_flag("--if-exists", values->if_exists, "Fail if there is no such object");
-  version = command->add_option("--if-version", values->if_version, "Only if it has this version")
-                ->check(tools::wholeNumber());
-  exists->excludes(version);
-  command->callback([&, values] { exit_code = remove(session, *values); });
+  exists = command.addFlag("--if-exists", values->if_exists, "Fail if there is no such object");
+  version =
+      command.addOption("--if-version", values->if_version, "Only if it has this version").check(tools::wholeNumber());
+  exists.excludes(version);
+  command.onGiven([&, values] { exit_code = remove(session, *values); });
 
   command = addCommand(app, "increment", "Adds to a counter and prints its new value", *values);
-  command->add_option("DELTA", values->delta, "What to add; may be negative")
-      ->capture_default_str()
-      ->check(tools::signedNumber());
-  command->callback([&, values] { exit_code = increment(session, *values); });
+  command.addOption("DELTA", values->delta, "What to add; may be negative").showDefault().check(tools::signedNumber());
+  command.onGiven([&, values] { exit_code = increment(session, *values); });
 }
 
 }  // namespace ramcore::rc

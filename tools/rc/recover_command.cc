@@ -1,17 +1,21 @@
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <iostream>
-#include <nlohmann/json.hpp>
+#include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "client/client_impl.h"
 #include "tools/rc/commands.h"
 #include "tools/rc/loss_report.h"
+#include "tools/support/command_line.h"
 #include "tools/support/display.h"
+#include "tools/support/json.h"
 #include "tools/support/standard_output.h"
 
 namespace ramcore::rc {
@@ -20,6 +24,7 @@ namespace {
 using client::ClusterStatus;
 using client::RecoveryProgress;
 using tools::formatServer;
+using tools::Json;
 
 // Between two looks at how far the coordinator is.
 constexpr auto kLookEvery = std::chrono::milliseconds(200);
@@ -43,8 +48,8 @@ class Recover {
     const auto status = look();
     if (!status.ok()) return session_.fail(status.error(), "the cluster's status");
     if (flags_.as_json) {
-      nlohmann::ordered_json out = nlohmann::ordered_json::array();
-      for (const RecoveryProgress& recovery : status->recoveries) out.push_back(toJson(*status, recovery));
+      Json out = Json::array();
+      for (const RecoveryProgress& recovery : status->recoveries) out.append(toJson(*status, recovery));
       print(out);
       return tools::kExitOk;
     }
@@ -198,9 +203,7 @@ class Recover {
     std::fprintf(to, "%s", text.c_str());
     std::fflush(to);
   }
-  static void print(const nlohmann::ordered_json& json) {
-    std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
-  }
+  static void print(const Json& json) { std::printf("%s\n", json.dump(2, Json::BadUtf8::Replace).c_str()); }
 
   Session& session_;
   Client& client_;
@@ -216,20 +219,20 @@ int recover(Session& session, const Flags& flags) {
 
 }  // namespace
 
-void addRecoverCommand(CLI::App& app, Session& session, int& exit_code) {
+void addRecoverCommand(tools::Command& app, Session& session, int& exit_code) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* command =
-      app.add_subcommand("recover", "Lists dead servers whose tablets are not back: what is missing, and where it was");
-  CLI::Option* accept = command->add_option(
+  tools::Command command =
+      app.addCommand("recover", "Lists dead servers whose tablets are not back: what is missing, and where it was");
+  tools::Option accept = command.addOption(
       "--accept-loss", flags->server,
       "Gives up what is missing of this dead server's log (number or name), after saying what that is");
-  command->add_flag("--yes", flags->yes, "Do not ask before giving it up")->needs(accept);
-  command->add_option("--wait-s", flags->wait_s, "How long to wait for the tablets after that, in seconds")
-      ->needs(accept)
-      ->capture_default_str()
-      ->check(CLI::Range(uint64_t{0}, uint64_t{86'400}));
-  command->add_flag("--json", flags->as_json, "As JSON");
-  command->callback([&, flags] { exit_code = recover(session, *flags); });
+  command.addFlag("--yes", flags->yes, "Do not ask before giving it up").needs(accept);
+  command.addOption("--wait-s", flags->wait_s, "How long to wait for the tablets after that, in seconds")
+      .needs(accept)
+      .showDefault()
+      .inRange(uint64_t{0}, uint64_t{86'400});
+  command.addFlag("--json", flags->as_json, "As JSON");
+  command.onGiven([&, flags] { exit_code = recover(session, *flags); });
 }
 
 }  // namespace ramcore::rc

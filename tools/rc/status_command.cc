@@ -1,38 +1,45 @@
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "base/id_text.h"
 #include "client/client_impl.h"
 #include "log/format/segment_format.h"
 #include "tools/rc/cluster_health.h"
 #include "tools/rc/commands.h"
+#include "tools/support/command_line.h"
 #include "tools/support/display.h"
+#include "tools/support/json.h"
 
 namespace ramcore::rc {
 namespace {
 
 using tools::formatBytes;
 using tools::formatServer;
+using tools::Json;
 using tools::stateOf;
 
-nlohmann::ordered_json toJson(const std::vector<client::RecoveryProgress>& recoveries) {
-  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+Json toJson(const std::vector<client::RecoveryProgress>& recoveries) {
+  Json out = Json::array();
   for (const client::RecoveryProgress& recovery : recoveries) {
-    nlohmann::ordered_json missing = nlohmann::ordered_json::array();
-    for (const SegmentId segment : recovery.missing) missing.push_back(segment.value);
-    nlohmann::ordered_json away = nlohmann::ordered_json::array();
-    for (const ServerId server : recovery.away) away.push_back(formatServer(server));
-    out.push_back({{"server", formatServer(recovery.server)},
-                   {"name", recovery.server_name},
-                   {"tablets_left", recovery.tablets_left},
-                   {"missing_count", recovery.missing_count},
-                   {"missing_segments", missing},
-                   {"servers_away", away},
-                   {"missing_servers", recovery.missing_servers},
-                   {"missing_storage_bytes", recovery.missing_storage_bytes},
-                   {"text", recovery.text}});
+    Json missing = Json::array();
+    for (const SegmentId segment : recovery.missing) missing.append(segment.value);
+    Json away = Json::array();
+    for (const ServerId server : recovery.away) away.append(formatServer(server));
+    out.append({{"server", formatServer(recovery.server)},
+                {"name", recovery.server_name},
+                {"tablets_left", recovery.tablets_left},
+                {"missing_count", recovery.missing_count},
+                {"missing_segments", missing},
+                {"servers_away", away},
+                {"missing_servers", recovery.missing_servers},
+                {"missing_storage_bytes", recovery.missing_storage_bytes},
+                {"text", recovery.text}});
   }
   return out;
 }
@@ -74,41 +81,41 @@ double writeAmplification(const client::ServerStatus& server) {
   return static_cast<double>(server.replica_bytes) / static_cast<double>(server.appended_bytes);
 }
 
-nlohmann::ordered_json countsJson(const std::vector<client::TransportSessions>& transports) {
-  nlohmann::ordered_json out = nlohmann::ordered_json::object();
+Json countsJson(const std::vector<client::TransportSessions>& transports) {
+  Json out = Json::object();
   for (const client::TransportSessions& transport : transports) out[transport.name] = transport.sessions;
   return out;
 }
 
-nlohmann::ordered_json listJson(const std::vector<client::TransportSessions>& transports) {
-  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+Json listJson(const std::vector<client::TransportSessions>& transports) {
+  Json out = Json::array();
   for (const client::TransportSessions& transport : transports) {
     for (const client::OpenSession& session : transport.open) {
-      out.push_back({{"peer_role", roleOf(session)},
-                     {"peer_id", std::to_string(session.peer_id)},
-                     {"peer_address", session.peer_address},
-                     {"transport", transport.name}});
+      out.append({{"peer_role", roleOf(session)},
+                  {"peer_id", std::to_string(session.peer_id)},
+                  {"peer_address", session.peer_address},
+                  {"transport", transport.name}});
     }
   }
   return out;
 }
 
-nlohmann::ordered_json toJson(const std::vector<client::ServerSilence>& silences) {
+Json toJson(const std::vector<client::ServerSilence>& silences) {
   constexpr int64_t kNanosPerMilli = 1'000'000;
   static constexpr const char* kWaits[] = {"unknown", "verdict", "together", "replacers", "room"};
-  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  Json out = Json::array();
   for (const client::ServerSilence& silence : silences) {
     const int64_t silent_ms = silence.silent_ns < 0 ? -1 : silence.silent_ns / kNanosPerMilli;
-    out.push_back({{"server", formatServer(silence.server)},
-                   {"silent_ms", silent_ms},
-                   {"waits_for", kWaits[static_cast<size_t>(silence.wait)]}});
+    out.append({{"server", formatServer(silence.server)},
+                {"silent_ms", silent_ms},
+                {"waits_for", kWaits[static_cast<size_t>(silence.wait)]}});
   }
   return out;
 }
 
-nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
+Json toJson(const client::ClusterStatus& status) {
   const ClusterHealth health = healthOf(status);
-  nlohmann::ordered_json out;
+  Json out;
   out["cluster"] = hexText(status.cluster.value);
   out["name"] = status.name;
   out["health"] = name(health.state);
@@ -121,67 +128,67 @@ nlohmann::ordered_json toJson(const client::ClusterStatus& status) {
                         {"sessions", sessionCount(status.coordinator_transports)},
                         {"sessions_by_transport", countsJson(status.coordinator_transports)},
                         {"open_sessions", listJson(status.coordinator_transports)}};
-  out["servers"] = nlohmann::ordered_json::array();
+  out["servers"] = Json::array();
   for (const client::ServerStatus& server : status.servers) {
     if (!isOfInterest(status, server)) continue;
     std::vector<std::string> names;
     for (const client::TransportSessions& transport : server.transports) names.push_back(transport.name);
-    out["servers"].push_back({{"id", formatServer(server.id)},
-                              {"name", server.name},
-                              {"locators", server.locators},
-                              {"alive", server.is_alive},
-                              {"answers", server.has_answered},
-                              {"memory_bytes", server.memory_bytes},
-                              {"live_bytes", server.live_bytes},
-                              {"live_bytes_max", server.live_bytes_max},
-                              {"object_bytes", objectBytes(server)},
-                              {"tombstone_bytes", server.tombstone_bytes},
-                              {"result_bytes", server.result_bytes},
-                              {"cleaner_copied_bytes", server.cleaner_copied_bytes},
-                              {"cleaner_freed_bytes", server.cleaner_freed_bytes},
-                              {"compaction_copied_bytes", server.compaction_copied_bytes},
-                              {"compaction_freed_bytes", server.compaction_freed_bytes},
-                              {"appended_bytes", server.appended_bytes},
-                              {"replica_bytes", server.replica_bytes},
-                              {"write_amplification", writeAmplification(server)},
-                              {"pinned_bytes", server.pinned_bytes},
-                              {"damaged_entries", server.damaged_entries},
-                              {"damaged_now", server.damaged_now},
-                              {"objects", server.objects},
-                              {"index_bytes", server.index_bytes},
-                              {"overhead_bytes_per_object", overheadBytes(server)},
-                              {"requests", server.requests},
-                              {"sessions", sessionCount(server.transports)},
-                              {"transports", names},
-                              {"sessions_by_transport", countsJson(server.transports)},
-                              {"open_sessions", listJson(server.transports)},
-                              {"uptime_s", static_cast<double>(server.uptime_ns) / 1e9},
-                              {"replicas_wanted", server.replicas_wanted},
-                              {"replicas_least", server.replicas_least},
-                              {"segments_repairing", server.segments_repairing},
-                              {"frames_total", server.frames_total},
-                              {"frames_free", server.frames_free},
-                              {"storage_bytes", server.storage_bytes},
-                              {"storage_bytes_needed", server.storage_bytes_needed},
-                              {"storage_failed", server.has_storage_failed},
-                              {"takes_writes", server.has_answered && !server.has_too_few},
-                              {"is_short_of_places", server.is_short_of_places}});
+    out["servers"].append({{"id", formatServer(server.id)},
+                           {"name", server.name},
+                           {"locators", server.locators},
+                           {"alive", server.is_alive},
+                           {"answers", server.has_answered},
+                           {"memory_bytes", server.memory_bytes},
+                           {"live_bytes", server.live_bytes},
+                           {"live_bytes_max", server.live_bytes_max},
+                           {"object_bytes", objectBytes(server)},
+                           {"tombstone_bytes", server.tombstone_bytes},
+                           {"result_bytes", server.result_bytes},
+                           {"cleaner_copied_bytes", server.cleaner_copied_bytes},
+                           {"cleaner_freed_bytes", server.cleaner_freed_bytes},
+                           {"compaction_copied_bytes", server.compaction_copied_bytes},
+                           {"compaction_freed_bytes", server.compaction_freed_bytes},
+                           {"appended_bytes", server.appended_bytes},
+                           {"replica_bytes", server.replica_bytes},
+                           {"write_amplification", writeAmplification(server)},
+                           {"pinned_bytes", server.pinned_bytes},
+                           {"damaged_entries", server.damaged_entries},
+                           {"damaged_now", server.damaged_now},
+                           {"objects", server.objects},
+                           {"index_bytes", server.index_bytes},
+                           {"overhead_bytes_per_object", overheadBytes(server)},
+                           {"requests", server.requests},
+                           {"sessions", sessionCount(server.transports)},
+                           {"transports", names},
+                           {"sessions_by_transport", countsJson(server.transports)},
+                           {"open_sessions", listJson(server.transports)},
+                           {"uptime_s", static_cast<double>(server.uptime_ns) / 1e9},
+                           {"replicas_wanted", server.replicas_wanted},
+                           {"replicas_least", server.replicas_least},
+                           {"segments_repairing", server.segments_repairing},
+                           {"frames_total", server.frames_total},
+                           {"frames_free", server.frames_free},
+                           {"storage_bytes", server.storage_bytes},
+                           {"storage_bytes_needed", server.storage_bytes_needed},
+                           {"storage_failed", server.has_storage_failed},
+                           {"takes_writes", server.has_answered && !server.has_too_few},
+                           {"is_short_of_places", server.is_short_of_places}});
   }
-  out["tables"] = nlohmann::ordered_json::array();
+  out["tables"] = Json::array();
   for (const client::TableMap& table : status.tables) {
-    nlohmann::ordered_json tablets = nlohmann::ordered_json::array();
+    Json tablets = Json::array();
     for (const client::TabletInfo& tablet : table.tablets) {
-      tablets.push_back({{"id", tablet.id.value},
-                         {"first_hash", hexText(tablet.range.first)},
-                         {"last_hash", hexText(tablet.range.last)},
-                         {"epoch", tablet.epoch.value},
-                         {"state", stateOf(tablet)},
-                         {"owner", formatServer(tablet.owner)}});
+      tablets.append({{"id", tablet.id.value},
+                      {"first_hash", hexText(tablet.range.first)},
+                      {"last_hash", hexText(tablet.range.last)},
+                      {"epoch", tablet.epoch.value},
+                      {"state", stateOf(tablet)},
+                      {"owner", formatServer(tablet.owner)}});
     }
-    out["tables"].push_back({{"id", table.table.value},
-                             {"name", table.name},
-                             {"durability", nameOf(table.durability)},
-                             {"tablets", tablets}});
+    out["tables"].append({{"id", table.table.value},
+                          {"name", table.name},
+                          {"durability", nameOf(table.durability)},
+                          {"tablets", tablets}});
   }
   return out;
 }
@@ -332,7 +339,7 @@ int showStatus(Session& session, bool as_json, bool lists_sessions) {
       });
   if (!status) return session.fail(status.error(), "the cluster's status");
   if (as_json) {
-    std::printf("%s\n", toJson(*status).dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::printf("%s\n", toJson(*status).dump(2, Json::BadUtf8::Replace).c_str());
   } else {
     printTable(*status);
     if (lists_sessions) printSessions(*status);
@@ -342,13 +349,13 @@ int showStatus(Session& session, bool as_json, bool lists_sessions) {
 
 }  // namespace
 
-void addStatusCommand(CLI::App& app, Session& session, int& exit_code) {
+void addStatusCommand(tools::Command& app, Session& session, int& exit_code) {
   auto as_json = std::make_shared<bool>(false);
   auto lists_sessions = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand("status", "Shows the health of the cluster, servers, tables and tablets");
-  command->add_flag("--json", *as_json, "As JSON");
-  command->add_flag("--sessions", *lists_sessions, "Also lists the sessions of all processes");
-  command->callback([&, as_json, lists_sessions] { exit_code = showStatus(session, *as_json, *lists_sessions); });
+  tools::Command command = app.addCommand("status", "Shows the health of the cluster, servers, tables and tablets");
+  command.addFlag("--json", *as_json, "As JSON");
+  command.addFlag("--sessions", *lists_sessions, "Also lists the sessions of all processes");
+  command.onGiven([&, as_json, lists_sessions] { exit_code = showStatus(session, *as_json, *lists_sessions); });
 }
 
 }  // namespace ramcore::rc

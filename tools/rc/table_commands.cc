@@ -1,9 +1,11 @@
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <memory>
+#include <string>
 
 #include "coordinator/tablets/table_manager.h"
 #include "tools/rc/commands.h"
+#include "tools/support/command_line.h"
 
 namespace ramcore::rc {
 namespace {
@@ -43,36 +45,36 @@ int list(Session& session) {
 
 }  // namespace
 
-void addTableCommands(CLI::App& app, Session& session, int& exit_code) {
+void addTableCommands(tools::Command& app, Session& session, int& exit_code) {
   struct Values {
     std::string name;
     TableOptions options;
     std::string durability = "buffered";
   };
   auto values = std::make_shared<Values>();
-  CLI::App* create_command = app.add_subcommand("create", "Creates a table");
-  create_command->add_option("TABLE", values->name, "Its name")->required();
+  tools::Command create_command = app.addCommand("create", "Creates a table");
+  create_command.addOption("TABLE", values->name, "Its name").required();
   create_command
-      ->add_option("--tablets", values->options.tablet_count, "Pieces to spread over the servers; 0: one per server")
-      ->capture_default_str()
-      ->check(CLI::Range(0U, coordinator::TableManager::kTabletsPerTableMax));
+      .addOption("--tablets", values->options.tablet_count, "Pieces to spread over the servers; 0: one per server")
+      .showDefault()
+      .inRange(0U, coordinator::TableManager::kTabletsPerTableMax);
   create_command
-      ->add_option("--durability", values->durability,
-                   "What answers about it wait for. buffered: the page caches of all servers with copies; sync: their "
-                   "disks, so that it survives a power failure of all machines at once")
-      ->capture_default_str()
-      ->check(CLI::IsMember({std::string(nameOf(Durability::Buffered)), std::string(nameOf(Durability::Sync))}));
-  create_command->callback([&, values] {
+      .addOption("--durability", values->durability,
+                 "What answers about it wait for. buffered: the page caches of all servers with copies; sync: their "
+                 "disks, so that it survives a power failure of all machines at once")
+      .showDefault()
+      .oneOf({std::string(nameOf(Durability::Buffered)), std::string(nameOf(Durability::Sync))});
+  create_command.onGiven([&, values] {
     if (values->durability == nameOf(Durability::Sync)) values->options.durability = Durability::Sync;
     exit_code = create(session, values->name, values->options);
   });
 
-  CLI::App* drop_command = app.add_subcommand("drop", "Drops a table and all its objects");
-  drop_command->add_option("TABLE", values->name, "Its name")->required();
-  drop_command->callback([&, values] { exit_code = drop(session, values->name); });
+  tools::Command drop_command = app.addCommand("drop", "Drops a table and all its objects");
+  drop_command.addOption("TABLE", values->name, "Its name").required();
+  drop_command.onGiven([&, values] { exit_code = drop(session, values->name); });
 
-  CLI::App* list_command = app.add_subcommand("list", "Lists the tables: id, durability and name");
-  list_command->callback([&] { exit_code = list(session); });
+  tools::Command list_command = app.addCommand("list", "Lists the tables: id, durability and name");
+  list_command.onGiven([&] { exit_code = list(session); });
 }
 
 }  // namespace ramcore::rc

@@ -2,11 +2,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string>
+#include <utility>
 
 #include "base/hash.h"
 #include "tools/rc/commands.h"
@@ -14,6 +19,7 @@
 #include "tools/rc/line_reader.h"
 #include "tools/rc/ndjson.h"
 #include "tools/rc/progress.h"
+#include "tools/support/command_line.h"
 #include "tools/support/standard_output.h"
 
 namespace ramcore::rc {
@@ -184,32 +190,30 @@ int scanTable(Session& session, const TransferValues& values) {
 
 }  // namespace
 
-void addTransferCommands(CLI::App& app, Session& session, int& exit_code) {
+void addTransferCommands(tools::Command& app, Session& session, int& exit_code) {
   auto values = std::make_shared<TransferValues>();
-  CLI::App* command = app.add_subcommand("scan", "Prints the objects of a table: key, version, start of the value");
-  command->add_option("TABLE", values->table, "Name of the table")->required();
-  command->add_option("--limit", values->limit, "Stop after this many objects; 0: all")
-      ->capture_default_str()
-      ->check(tools::wholeNumber());
-  command->callback([&, values] { exit_code = scanTable(session, *values); });
+  tools::Command command = app.addCommand("scan", "Prints the objects of a table: key, version, start of the value");
+  command.addOption("TABLE", values->table, "Name of the table").required();
+  command.addOption("--limit", values->limit, "Stop after this many objects; 0: all")
+      .showDefault()
+      .check(tools::wholeNumber());
+  command.onGiven([&, values] { exit_code = scanTable(session, *values); });
 
-  command = app.add_subcommand("import", "Writes objects from lines of JSON; versions in them are not looked at");
-  command->add_option("TABLE", values->table, "Name of the table")->required();
-  command->add_option("FILE", values->file, "File to read, - for stdin")->capture_default_str();
-  command->add_option("--batch", values->batch, "Objects written together, at most")
-      ->capture_default_str()
-      ->check(CLI::Range(1U, 4096U));
-  command->add_option("--outstanding", values->outstanding, "Batches on their way at the same time")
-      ->capture_default_str()
-      ->check(CLI::Range(1U, 256U));
-  command->add_flag("--quiet", values->quiet, "No progress on stderr");
-  command->callback([&, values] { exit_code = import(session, *values); });
+  command = app.addCommand("import", "Writes objects from lines of JSON; versions in them are not looked at");
+  command.addOption("TABLE", values->table, "Name of the table").required();
+  command.addOption("FILE", values->file, "File to read, - for stdin").showDefault();
+  command.addOption("--batch", values->batch, "Objects written together, at most").showDefault().inRange(1U, 4096U);
+  command.addOption("--outstanding", values->outstanding, "Batches on their way at the same time")
+      .showDefault()
+      .inRange(1U, 256U);
+  command.addFlag("--quiet", values->quiet, "No progress on stderr");
+  command.onGiven([&, values] { exit_code = import(session, *values); });
 
-  command = app.add_subcommand("export", "Writes the objects of a table as lines of JSON");
-  command->add_option("TABLE", values->table, "Name of the table")->required();
-  command->add_option("FILE", values->file, "File to write, - for stdout")->capture_default_str();
-  command->add_flag("--quiet", values->quiet, "No progress on stderr");
-  command->callback([&, values] { exit_code = exportTable(session, *values); });
+  command = app.addCommand("export", "Writes the objects of a table as lines of JSON");
+  command.addOption("TABLE", values->table, "Name of the table").required();
+  command.addOption("FILE", values->file, "File to write, - for stdout").showDefault();
+  command.addFlag("--quiet", values->quiet, "No progress on stderr");
+  command.onGiven([&, values] { exit_code = exportTable(session, *values); });
 }
 
 }  // namespace ramcore::rc

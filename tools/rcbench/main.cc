@@ -1,20 +1,26 @@
 // rcbench: puts load on a Ramcore cluster and says what it takes.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "coordinator/tablets/table_manager.h"
 #include "runtime/real/system_clock.h"
 #include "tools/rcbench/load_loop.h"
 #include "tools/support/cluster_flags.h"
+#include "tools/support/command_line.h"
 #include "tools/support/process.h"
 #include "tools/support/standard_output.h"
 
@@ -77,98 +83,97 @@ struct Flags {
   std::string announce;
 };
 
-void declare(CLI::App& app, Flags& flags) {
+void declare(tools::Command& app, Flags& flags) {
   Settings& settings = flags.settings;
   flags.cluster.addTo(app);
-  app.add_option("--transport", flags.transport, "Use only this transport: any, tcp, shm, verbs or dpdk")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"any", "tcp", "shm", "verbs", "dpdk"}));
+  app.addOption("--transport", flags.transport, "Use only this transport: any, tcp, shm, verbs or dpdk")
+      .showDefault()
+      .oneOf({"any", "tcp", "shm", "verbs", "dpdk"});
 
-  app.add_option("--table", settings.table, "Table to use; made if there is none")->capture_default_str();
-  app.add_option("--tablets", flags.tablets, "Tablets of a table that is made; 0: one per server")
-      ->capture_default_str()
-      ->check(CLI::Range(0U, coordinator::TableManager::kTabletsPerTableMax));
-  app.add_option("--records", settings.record_count, "Records in the table")
-      ->capture_default_str()
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000'000'000}));
-  app.add_option("--key-bytes", settings.key_bytes, "Length of a key in bytes")
-      ->capture_default_str()
-      ->check(CLI::Range(uint32_t{2}, static_cast<uint32_t>(kKeyBytesLimit)));
-  CLI::Option* value_bytes = app.add_option("--value-bytes", settings.value_bytes, "Length of a value in bytes")
-                                 ->capture_default_str()
-                                 ->check(CLI::Range(uint32_t{0}, static_cast<uint32_t>(kValueBytesLimit)));
-  CLI::Option* value_mix =
-      app.add_option("--value-mix", settings.value_mix,
-                     "Instead: lengths of values drawn from ranges with shares, FIRST-LAST:SHARE, separated by commas, "
-                     "as 50-150:80,1000-2000:20")
-          ->type_name("MIX")
-          ->excludes(value_bytes);
-  app.add_option("--value-mix-later", settings.value_mix_later,
-                 "With --value-mix: the ranges from the middle of the measured part on")
-      ->type_name("MIX")
-      ->needs(value_mix);
+  app.addOption("--table", settings.table, "Table to use; made if there is none").showDefault();
+  app.addOption("--tablets", flags.tablets, "Tablets of a table that is made; 0: one per server")
+      .showDefault()
+      .inRange(0U, coordinator::TableManager::kTabletsPerTableMax);
+  app.addOption("--records", settings.record_count, "Records in the table")
+      .showDefault()
+      .inRange(uint64_t{1}, uint64_t{1'000'000'000'000});
+  app.addOption("--key-bytes", settings.key_bytes, "Length of a key in bytes")
+      .showDefault()
+      .inRange(uint32_t{2}, static_cast<uint32_t>(kKeyBytesLimit));
+  const tools::Option value_bytes = app.addOption("--value-bytes", settings.value_bytes, "Length of a value in bytes")
+                                        .showDefault()
+                                        .inRange(uint32_t{0}, static_cast<uint32_t>(kValueBytesLimit));
+  const tools::Option value_mix =
+      app.addOption("--value-mix", settings.value_mix,
+                    "Instead: lengths of values drawn from ranges with shares, FIRST-LAST:SHARE, separated by commas, "
+                    "as 50-150:80,1000-2000:20")
+          .typeName("MIX")
+          .excludes(value_bytes);
+  app.addOption("--value-mix-later", settings.value_mix_later,
+                "With --value-mix: the ranges from the middle of the measured part on")
+      .typeName("MIX")
+      .needs(value_mix);
 
-  CLI::Option* workload = app.add_option("--workload", flags.workload,
-                                         "YCSB mix: A 50 % reads 50 % updates, B 95/5, C reads, D 95 % reads of the "
-                                         "newest 5 % inserts, E 95 % scans 5 % inserts, F 50 % reads 50 % "
-                                         "read-modify-writes")
-                              ->check(CLI::IsMember({"A", "B", "C", "D", "E", "F"}, CLI::ignore_case));
-  CLI::Option* ratio = app.add_option("--read-ratio", flags.read_ratio, "Share of reads, 0 to 1; the rest are updates")
-                           ->capture_default_str()
-                           ->check(numberBetween(0.0, 1.0));
-  ratio->excludes(workload);
-  app.add_option("--distribution", flags.distribution,
-                 "Which records are taken: uniform or zipfian (D: always the newest)")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"uniform", "zipfian"}));
-  app.add_option("--skew", settings.skew, "Exponent of the zipfian distribution, above 0 and below 1")
-      ->capture_default_str()
-      ->check(numberBetween(0.01, 0.999));
-  app.add_option("--batch", settings.batch, "Keys of one read; above 1: multi-reads")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
-  app.add_option("--scan-objects", settings.scan_objects,
-                 "Most objects of one scan; each draws its length up to here. Scans go in the order of key hashes")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 100'000));
+  const tools::Option workload =
+      app.addOption("--workload", flags.workload,
+                    "YCSB mix: A 50 % reads 50 % updates, B 95/5, C reads, D 95 % reads of the "
+                    "newest 5 % inserts, E 95 % scans 5 % inserts, F 50 % reads 50 % "
+                    "read-modify-writes")
+          .oneOfInAnyCase({"A", "B", "C", "D", "E", "F"});
+  tools::Option ratio = app.addOption("--read-ratio", flags.read_ratio, "Share of reads, 0 to 1; the rest are updates")
+                            .showDefault()
+                            .check(numberBetween(0.0, 1.0));
+  ratio.excludes(workload);
+  app.addOption("--distribution", flags.distribution,
+                "Which records are taken: uniform or zipfian (D: always the newest)")
+      .showDefault()
+      .oneOf({"uniform", "zipfian"});
+  app.addOption("--skew", settings.skew, "Exponent of the zipfian distribution, above 0 and below 1")
+      .showDefault()
+      .check(numberBetween(0.01, 0.999));
+  app.addOption("--batch", settings.batch, "Keys of one read; above 1: multi-reads").showDefault().inRange(1, 4096);
+  app.addOption("--scan-objects", settings.scan_objects,
+                "Most objects of one scan; each draws its length up to here. Scans go in the order of key hashes")
+      .showDefault()
+      .inRange(1, 100'000);
 
-  app.add_option("--connections", settings.connections, "Clients, each with its own connections and lease")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
-  app.add_option("--outstanding", settings.outstanding,
-                 "Operations in flight on each of them; in an open loop the most (default there: 64)")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 16384));
-  app.add_option("--rate", settings.rate,
-                 "Open loop: operations per second in total, latency counted from when each was due; 0: closed loop")
-      ->capture_default_str()
-      ->check(zeroOrBetween(kRateMin, 1e9));
-  app.add_option("--warmup-s", settings.warmup_s, "Seconds of load before the measurement")
-      ->capture_default_str()
-      ->check(numberBetween(0.0, 86400.0));
-  app.add_option("--duration-s", settings.duration_s, "Seconds that are measured")
-      ->capture_default_str()
-      ->check(numberBetween(0.001, 1e6));
-  app.add_option("--operations", settings.operations_max, "End after so many measured operations; 0: no such end")
-      ->capture_default_str()
-      ->check(tools::wholeNumber());
-  app.add_option("--timeout-ms", settings.timeout_ms, "Milliseconds that one operation may take, retries included")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 3'600'000));
-  app.add_option("--seed", settings.seed, "Seed of keys and mixes")->capture_default_str()->check(tools::wholeNumber());
-  app.add_flag("--busy-poll", flags.busy_poll, "Never sleep; for a processor that belongs to rcbench alone");
+  app.addOption("--connections", settings.connections, "Clients, each with its own connections and lease")
+      .showDefault()
+      .inRange(1, 4096);
+  app.addOption("--outstanding", settings.outstanding,
+                "Operations in flight on each of them; in an open loop the most (default there: 64)")
+      .showDefault()
+      .inRange(1, 16384);
+  app.addOption("--rate", settings.rate,
+                "Open loop: operations per second in total, latency counted from when each was due; 0: closed loop")
+      .showDefault()
+      .check(zeroOrBetween(kRateMin, 1e9));
+  app.addOption("--warmup-s", settings.warmup_s, "Seconds of load before the measurement")
+      .showDefault()
+      .check(numberBetween(0.0, 86400.0));
+  app.addOption("--duration-s", settings.duration_s, "Seconds that are measured")
+      .showDefault()
+      .check(numberBetween(0.001, 1e6));
+  app.addOption("--operations", settings.operations_max, "End after so many measured operations; 0: no such end")
+      .showDefault()
+      .check(tools::wholeNumber());
+  app.addOption("--timeout-ms", settings.timeout_ms, "Milliseconds that one operation may take, retries included")
+      .showDefault()
+      .inRange(1, 3'600'000);
+  app.addOption("--seed", settings.seed, "Seed of keys and mixes").showDefault().check(tools::wholeNumber());
+  app.addFlag("--busy-poll", flags.busy_poll, "Never sleep; for a processor that belongs to rcbench alone");
 
-  CLI::Option* no_load = app.add_flag("--no-load", flags.no_load, "The records are there: do not write them");
-  app.add_flag("--load-only", flags.load_only, "Write the records and end")->excludes(no_load);
-  app.add_flag("--drop", settings.drop, "Drop the table at the end");
+  const tools::Option no_load = app.addFlag("--no-load", flags.no_load, "The records are there: do not write them");
+  app.addFlag("--load-only", flags.load_only, "Write the records and end").excludes(no_load);
+  app.addFlag("--drop", settings.drop, "Drop the table at the end");
 
-  app.add_option("--series-s", settings.series_s, "Also a time series with intervals of so many seconds; 0: none")
-      ->capture_default_str()
-      ->check(zeroOrBetween(kSeriesMin, 86400.0));
-  app.add_option("--announce", flags.announce, "Write a line to this file or pipe when the measurement begins")
-      ->type_name("FILE");
-  CLI::Option* csv = app.add_flag("--csv", flags.csv, "Print CSV instead of a table");
-  app.add_flag("--json", flags.json, "Print JSON instead of a table")->excludes(csv);
+  app.addOption("--series-s", settings.series_s, "Also a time series with intervals of so many seconds; 0: none")
+      .showDefault()
+      .check(zeroOrBetween(kSeriesMin, 86400.0));
+  app.addOption("--announce", flags.announce, "Write a line to this file or pipe when the measurement begins")
+      .typeName("FILE");
+  const tools::Option csv = app.addFlag("--csv", flags.csv, "Print CSV instead of a table");
+  app.addFlag("--json", flags.json, "Print JSON instead of a table").excludes(csv);
 }
 
 Outcome<bool> settleValues(Settings& settings) {
@@ -212,7 +217,7 @@ Outcome<bool> checkMemory(const Settings& settings) {
 }
 
 /// Turns flags into settings; an error is one line.
-Outcome<bool> settle(const CLI::App& app, Flags& flags) {
+Outcome<bool> settle(const tools::Command& app, Flags& flags) {
   Settings& settings = flags.settings;
   if (!flags.workload.empty()) {
     const char letter = static_cast<char>(std::toupper(flags.workload.front()));
@@ -228,7 +233,7 @@ Outcome<bool> settle(const CLI::App& app, Flags& flags) {
   if (settings.mix.distribution != Distribution::Latest && flags.distribution == "uniform") {
     settings.mix.distribution = Distribution::Uniform;
   }
-  if (settings.isOpenLoop() && app.count("--outstanding") == 0) settings.outstanding = 64;
+  if (settings.isOpenLoop() && !app.isGiven("--outstanding")) settings.outstanding = 64;
   settings.load = !flags.no_load;
   settings.run = !flags.load_only;
   settings.output = flags.json ? Output::Json : flags.csv ? Output::Csv : Output::Table;
@@ -315,8 +320,8 @@ int runBench(const Flags& flags, const tools::ClusterAccess& access) {
 }
 
 int runCommand(int argc, char** argv) {
-  CLI::App app("Puts load on a Ramcore cluster: loads a table, runs a mix of operations, reports rates and latencies",
-               kProgram);
+  tools::CommandLine app(
+      "Puts load on a Ramcore cluster: loads a table, runs a mix of operations, reports rates and latencies", kProgram);
   Flags flags;
   declare(app, flags);
   int exit_code = 0;

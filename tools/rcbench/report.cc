@@ -1,9 +1,13 @@
 #include "tools/rcbench/report.h"
 
 #include <cstdarg>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
-#include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
+
+#include "tools/support/json.h"
 
 namespace ramcore::rcbench {
 namespace {
@@ -165,8 +169,8 @@ std::string csv(const Findings& findings) {
   return out;
 }
 
-nlohmann::ordered_json latencyJson(const LogLinearHistogram& latency_ns) {
-  nlohmann::ordered_json latency;
+tools::Json latencyJson(const LogLinearHistogram& latency_ns) {
+  tools::Json latency;
   for (const Percentile& percentile : kPercentiles) {
     latency[std::string(percentile.name)] = micros(latency_ns.quantile(percentile.fraction));
   }
@@ -176,7 +180,7 @@ nlohmann::ordered_json latencyJson(const LogLinearHistogram& latency_ns) {
 std::string json(const Findings& findings) {
   const Settings& settings = findings.settings;
   const Recorder& recorder = findings.recorder;
-  nlohmann::ordered_json out;
+  tools::Json out;
   out["workload"] = settings.workload;
   out["distribution"] = nameOf(settings.distribution());
   out["skew"] = settings.skew;
@@ -199,7 +203,7 @@ std::string json(const Findings& findings) {
   out["operations_per_s"] =
       recorder.seconds() > 0 ? static_cast<double>(recorder.operations()) / recorder.seconds() : 0;
   LogLinearHistogram all;
-  nlohmann::ordered_json kinds = nlohmann::ordered_json::object();
+  tools::Json kinds = tools::Json::object();
   for (size_t i = 0; i < kKindCount; ++i) {
     const auto kind = static_cast<Kind>(i);
     const KindStats& stats = recorder.of(kind);
@@ -212,17 +216,17 @@ std::string json(const Findings& findings) {
   out["kinds"] = kinds;
   out["misses"] = recorder.misses();
   out["conflicts"] = recorder.conflicts();
-  nlohmann::ordered_json errors = nlohmann::ordered_json::object();
+  tools::Json errors = tools::Json::object();
   for (const auto& [status, count] : recorder.errors()) errors[std::string(name(status))] = count;
   out["errors"] = errors;
-  nlohmann::ordered_json series = nlohmann::ordered_json::array();
+  tools::Json series = tools::Json::array();
   for (const Interval& interval : recorder.series()) {
-    series.push_back({{"end_s", interval.end_s},
-                      {"operations", interval.operations},
-                      {"errors", interval.failures},
-                      {"p50_us", micros(interval.p50_ns)},
-                      {"p99_us", micros(interval.p99_ns)},
-                      {"max_us", micros(interval.max_ns)}});
+    series.append({{"end_s", interval.end_s},
+                   {"operations", interval.operations},
+                   {"errors", interval.failures},
+                   {"p50_us", micros(interval.p50_ns)},
+                   {"p99_us", micros(interval.p99_ns)},
+                   {"max_us", micros(interval.max_ns)}});
   }
   if (settings.series_s > 0) out["series"] = series;
   return out.dump(2) + "\n";

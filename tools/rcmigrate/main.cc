@@ -1,17 +1,23 @@
 // rcmigrate: shows where the tablets of a Ramcore cluster are, moves and splits them.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cinttypes>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
-#include <nlohmann/json.hpp>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <vector>
 
 #include "runtime/await.h"
 #include "runtime/real/system_clock.h"
 #include "tools/rcmigrate/tablet_listing.h"
 #include "tools/support/cluster_flags.h"
+#include "tools/support/command_line.h"
 #include "tools/support/display.h"
+#include "tools/support/json.h"
 #include "tools/support/process.h"
 #include "tools/support/standard_output.h"
 
@@ -231,9 +237,8 @@ int Commands::status() {
   if (!now && now.error() == Status::NotFound) return unknown(what);
   if (!now) return failed(now.error(), what);
   if (flags_.json) {
-    nlohmann::ordered_json out = {{"migration", flags_.migration}, {"state", nameOf(now->state)},
-                                  {"objects", now->objects},       {"bytes", now->bytes},
-                                  {"fraction", now->fraction},     {"reason", now->reason}};
+    tools::Json out = {{"migration", flags_.migration}, {"state", nameOf(now->state)}, {"objects", now->objects},
+                       {"bytes", now->bytes},           {"fraction", now->fraction},   {"reason", now->reason}};
     say(out.dump(2) + "\n");
     return tools::kExitOk;
   }
@@ -256,63 +261,61 @@ int Commands::cancel() {
 }
 
 struct Parsed {
-  CLI::App* list = nullptr;
-  CLI::App* move = nullptr;
-  CLI::App* split = nullptr;
-  CLI::App* status = nullptr;
-  CLI::App* cancel = nullptr;
+  tools::Command list;
+  tools::Command move;
+  tools::Command split;
+  tools::Command status;
+  tools::Command cancel;
 };
 
-Parsed declare(CLI::App& app, Flags& flags) {
+Parsed declare(tools::Command& app, Flags& flags) {
   flags.cluster.addTo(app);
-  app.add_option("--timeout-ms", flags.timeout_ms, "Milliseconds that one question to the coordinator may take")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 3'600'000));
-  app.require_subcommand(1);
-  app.fallthrough();
-  Parsed parsed;
+  app.addOption("--timeout-ms", flags.timeout_ms, "Milliseconds that one question to the coordinator may take")
+      .showDefault()
+      .inRange(1, 3'600'000);
+  app.requireCommand();
+  app.takeOptionsBehindCommands();
+  Parsed parsed{.list = app.addCommand("list", "Show the tablets and where they are"),
+                .move = app.addCommand("move", "Move tablets to a server, one after the other"),
+                .split = app.addCommand("split", "Cut a tablet in two, in place"),
+                .status = app.addCommand("status", "Show how far a migration is"),
+                .cancel = app.addCommand("cancel", "End a migration; the tablet stays where it was")};
 
-  parsed.list = app.add_subcommand("list", "Show the tablets and where they are");
-  parsed.list->add_option("TABLE", flags.table, "Only of this table");
-  parsed.list->add_flag("--json", flags.json, "Print JSON");
+  parsed.list.addOption("TABLE", flags.table, "Only of this table");
+  parsed.list.addFlag("--json", flags.json, "Print JSON");
 
-  parsed.move = app.add_subcommand("move", "Move tablets to a server, one after the other");
-  parsed.move->add_option("TABLET", flags.tablets, "Numbers of the tablets, as 'list' shows them")
-      ->required()
-      ->check(tools::wholeNumber());
-  parsed.move->add_option("--to", flags.server, "Name or number of the server")->required()->type_name("SERVER");
-  parsed.move->add_flag("--no-wait", flags.no_wait, "Only start the moves and print their numbers");
-  parsed.move->add_flag("--quiet", flags.quiet, "No progress on stderr");
+  parsed.move.addOption("TABLET", flags.tablets, "Numbers of the tablets, as 'list' shows them")
+      .required()
+      .check(tools::wholeNumber());
+  parsed.move.addOption("--to", flags.server, "Name or number of the server").required().typeName("SERVER");
+  parsed.move.addFlag("--no-wait", flags.no_wait, "Only start the moves and print their numbers");
+  parsed.move.addFlag("--quiet", flags.quiet, "No progress on stderr");
 
-  parsed.split = app.add_subcommand("split", "Cut a tablet in two, in place");
-  CLI::Option* table = parsed.split->add_option("TABLE", flags.table, "Table to cut at --at");
-  CLI::Option* at = parsed.split->add_option("--at", flags.at, "Key hash that becomes the first of the upper half");
-  CLI::Option* tablet =
-      parsed.split->add_option("--tablet", flags.tablet, "Cut this tablet in the middle")->check(CLI::PositiveNumber);
-  at->needs(table);
-  table->needs(at);
-  tablet->excludes(at)->excludes(table);
+  tools::Option table = parsed.split.addOption("TABLE", flags.table, "Table to cut at --at");
+  tools::Option at = parsed.split.addOption("--at", flags.at, "Key hash that becomes the first of the upper half");
+  tools::Option tablet = parsed.split.addOption("--tablet", flags.tablet, "Cut this tablet in the middle").positive();
+  at.needs(table);
+  table.needs(at);
+  tablet.excludes(at).excludes(table);
 
-  parsed.status = app.add_subcommand("status", "Show how far a migration is");
-  parsed.status->add_option("MIGRATION", flags.migration, "Its number, as 'move --no-wait' prints it")
-      ->required()
-      ->check(tools::wholeNumber());
-  parsed.status->add_flag("--json", flags.json, "Print JSON");
+  parsed.status.addOption("MIGRATION", flags.migration, "Its number, as 'move --no-wait' prints it")
+      .required()
+      .check(tools::wholeNumber());
+  parsed.status.addFlag("--json", flags.json, "Print JSON");
 
-  parsed.cancel = app.add_subcommand("cancel", "End a migration; the tablet stays where it was");
-  parsed.cancel->add_option("MIGRATION", flags.migration, "Its number, as 'move --no-wait' prints it")
-      ->required()
-      ->check(tools::wholeNumber());
+  parsed.cancel.addOption("MIGRATION", flags.migration, "Its number, as 'move --no-wait' prints it")
+      .required()
+      .check(tools::wholeNumber());
   return parsed;
 }
 
 int runCommand(int argc, char** argv) {
-  CLI::App app("Shows where the tablets of a Ramcore cluster are, moves and splits them", kProgram);
+  tools::CommandLine app("Shows where the tablets of a Ramcore cluster are, moves and splits them", kProgram);
   Flags flags;
   const Parsed parsed = declare(app, flags);
   int exit_code = 0;
   if (!tools::parseFlags(app, argc, argv, exit_code)) return exit_code;
-  if (parsed.split->parsed() && flags.tablet == 0 && flags.table.empty()) {
+  if (parsed.split.isGiven() && flags.tablet == 0 && flags.table.empty()) {
     return tools::fail(kProgram, {Status::BadConfig, "split wants a TABLE with --at, or --tablet; see --help"});
   }
   const Outcome<tools::ClusterAccess> access = flags.cluster.open(transport::Role::Admin);
@@ -330,10 +333,10 @@ int runCommand(int argc, char** argv) {
       tools::ClusterSession::open(*access, {.clock = clock, .entropy = entropy, .trace = trace, .sleeper = sleeper});
   if (!session) return tools::fail(kProgram, session.error());
   Commands commands(flags, **session);
-  const int code = parsed.list->parsed()     ? commands.list()
-                   : parsed.move->parsed()   ? commands.move()
-                   : parsed.split->parsed()  ? commands.split()
-                   : parsed.status->parsed() ? commands.status()
+  const int code = parsed.list.isGiven()     ? commands.list()
+                   : parsed.move.isGiven()   ? commands.move()
+                   : parsed.split.isGiven()  ? commands.split()
+                   : parsed.status.isGiven() ? commands.status()
                                              : commands.cancel();
   (*session)->close();
   return code;

@@ -2,15 +2,19 @@
 
 #include <array>
 #include <cinttypes>
+#include <cstdint>
 #include <cstdio>
-#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "base/id_text.h"
 #include "tools/support/display.h"
+#include "tools/support/json.h"
 
 namespace ramcore::rcmigrate {
 
 using tools::formatServer;
+using tools::Json;
 using tools::stateOf;
 
 namespace {
@@ -42,22 +46,22 @@ std::string asText(const client::ClusterStatus& status, const std::string& name)
 
 // Hashes and server ids are strings: many readers of JSON keep only 53 bits of a number.
 std::string asJson(const client::ClusterStatus& status, const std::string& name) {
-  nlohmann::ordered_json tablets = nlohmann::ordered_json::array();
+  Json tablets = Json::array();
   for (const client::TableMap& table : status.tables) {
     if (!name.empty() && table.name != name) continue;
     for (const client::TabletInfo& tablet : table.tablets) {
-      tablets.push_back({{"tablet", tablet.id.value},
-                         {"table", table.name},
-                         {"first_hash", hexText(tablet.range.first)},
-                         {"last_hash", hexText(tablet.range.last)},
-                         {"share", shareOf(tablet.range)},
-                         {"state", stateOf(tablet)},
-                         {"epoch", tablet.epoch.value},
-                         {"server_id", formatServer(tablet.owner)},
-                         {"server", nameOf(status, tablet.owner)}});
+      tablets.append({{"tablet", tablet.id.value},
+                      {"table", table.name},
+                      {"first_hash", hexText(tablet.range.first)},
+                      {"last_hash", hexText(tablet.range.last)},
+                      {"share", shareOf(tablet.range)},
+                      {"state", stateOf(tablet)},
+                      {"epoch", tablet.epoch.value},
+                      {"server_id", formatServer(tablet.owner)},
+                      {"server", nameOf(status, tablet.owner)}});
     }
   }
-  return nlohmann::ordered_json{{"tablets", tablets}}.dump(2) + "\n";
+  return Json{{"tablets", tablets}}.dump(2) + "\n";
 }
 
 }  // namespace

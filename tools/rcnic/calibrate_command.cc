@@ -1,14 +1,18 @@
 #include "tools/rcnic/calibrate_command.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "tools/rcnic/analysis/tables.h"
 #include "tools/rcnic/analysis/thresholds.h"
 #include "tools/rcnic/result_files.h"
+#include "tools/support/command_line.h"
 #include "transport/gather/gather_calibration.h"
 
 namespace ramcore::rcnic {
@@ -105,19 +109,18 @@ Outcome<std::vector<std::string>> transportsToCalibrate(const MeasureFlags& meas
 
 }  // namespace
 
-void CalibrateFlags::addTo(CLI::App& app) {
-  measure.addTo(app, "all whose devices this machine has (dpdk, shm and tcp have none of themselves)");
-  app.add_option(
-         "--out", out,
-         "File to write the thresholds to, for --gather-file of the daemons; what it says about other transports "
-         "and devices stays. Not given: only print them")
-      ->type_name("FILE")
-      ->always_capture_default(false);
-  app.add_flag("--accept-noise", accepts_noise,
-               "Write thresholds also if rounds of the same differ by more than 1.5 times, because the machine is busy")
-      ->always_capture_default(false);
-  app.add_flag("--smoke", is_smoke, "Milliseconds instead of seconds: whether it works, not what is best")
-      ->always_capture_default(false);
+void CalibrateFlags::addTo(tools::Command& command) {
+  measure.addTo(command, "all whose devices this machine has (dpdk, shm and tcp have none of themselves)");
+  command
+      .addOption(
+          "--out", out,
+          "File to write the thresholds to, for --gather-file of the daemons; what it says about other transports "
+          "and devices stays. Not given: only print them")
+      .typeName("FILE");
+  command.addFlag(
+      "--accept-noise", accepts_noise,
+      "Write thresholds also if rounds of the same differ by more than 1.5 times, because the machine is busy");
+  command.addFlag("--smoke", is_smoke, "Milliseconds instead of seconds: whether it works, not what is best");
 }
 
 Outcome<bool> calibrate(const CalibrateFlags& flags) {

@@ -13,7 +13,7 @@ struct CalibrateFlags {
   bool accepts_noise = false;
   bool is_smoke = false;
 
-  void addTo(CLI::App& app);
+  void addTo(tools::Command& command);
 };
 
 /// Measures the thresholds of the gather policy and writes them to a file, beside what it says about others.

@@ -1,6 +1,5 @@
 // rcnic: measures what RDMA adapters and the other transports make of gather lists, copies and completions, holds it
 // against published findings, and finds the thresholds of the gather policy.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -8,6 +7,7 @@
 #include "tools/rcnic/calibrate_command.h"
 #include "tools/rcnic/probes/probes.h"
 #include "tools/rcnic/run_command.h"
+#include "tools/support/command_line.h"
 #include "tools/support/process.h"
 #include "tools/support/standard_output.h"
 
@@ -30,25 +30,26 @@ int list() {
 }
 
 int runCommand(int argc, char** argv) {
-  CLI::App app("Measures what adapters and transports make of gather lists, copies and completions", kProgram);
-  app.set_version_flag("--version", std::string("ramcore ") + RAMCORE_VERSION);
-  app.require_subcommand(1);
-  CLI::App* const list_command = app.add_subcommand("list", "What this build can measure, and the devices there are");
+  tools::CommandLine app("Measures what adapters and transports make of gather lists, copies and completions",
+                         kProgram);
+  app.setVersion(std::string("ramcore ") + RAMCORE_VERSION);
+  app.requireCommand();
+  tools::Command list_command = app.addCommand("list", "What this build can measure, and the devices there are");
   RunFlags run_flags;
-  CLI::App* const run_command = app.add_subcommand("run", "Run experiments, print tables and verdicts");
-  run_flags.addTo(*run_command);
+  tools::Command run_command = app.addCommand("run", "Run experiments, print tables and verdicts");
+  run_flags.addTo(run_command);
   VerdictFlags verdict_flags;
-  CLI::App* const verdict_command = app.add_subcommand("verdict", "Hold results of earlier runs against the papers");
-  verdict_flags.addTo(*verdict_command);
+  tools::Command verdict_command = app.addCommand("verdict", "Hold results of earlier runs against the papers");
+  verdict_flags.addTo(verdict_command);
   CalibrateFlags calibrate_flags;
-  CLI::App* const calibrate_command =
-      app.add_subcommand("calibrate", "Measure the thresholds of the gather policy of this machine's adapter");
-  calibrate_flags.addTo(*calibrate_command);
+  tools::Command calibrate_command =
+      app.addCommand("calibrate", "Measure the thresholds of the gather policy of this machine's adapter");
+  calibrate_flags.addTo(calibrate_command);
   int exit_code = 0;
   if (!tools::parseFlags(app, argc, argv, exit_code)) return exit_code;
-  if (list_command->parsed()) return list();
-  const Outcome<bool> done = verdict_command->parsed()     ? printVerdicts(verdict_flags)
-                             : calibrate_command->parsed() ? calibrate(calibrate_flags)
+  if (list_command.isGiven()) return list();
+  const Outcome<bool> done = verdict_command.isGiven()     ? printVerdicts(verdict_flags)
+                             : calibrate_command.isGiven() ? calibrate(calibrate_flags)
                                                            : run(run_flags);
   return done.ok() ? tools::kExitOk : tools::fail(kProgram, done.error());
 }

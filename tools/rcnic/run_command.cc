@@ -1,7 +1,7 @@
 #include "tools/rcnic/run_command.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <iterator>
 #include <utility>
@@ -12,6 +12,7 @@
 #include "tools/rcnic/analysis/results_csv.h"
 #include "tools/rcnic/analysis/tables.h"
 #include "tools/rcnic/result_files.h"
+#include "tools/support/command_line.h"
 #include "tools/support/dpdk_flags.h"
 
 namespace ramcore::rcnic {
@@ -31,25 +32,23 @@ void tell(const std::string& line) { std::fprintf(stderr, "rcnic: %s\n", line.c_
 
 }  // namespace
 
-void MeasureFlags::addTo(CLI::App& app, const std::string& all_transports) {
-  tools::addDpdkPortFlags(app, devices.dpdk);
-  app.option_defaults()->always_capture_default();
-  app.add_option("--transport", transports, "Transport to measure, repeatable; not given: " + all_transports)
-      ->check(CLI::IsMember(transportNames()))
-      ->always_capture_default(false)
-      ->default_str("");
-  app.add_option("--device", devices.device,
-                 "RDMA device of the sender, NAME, NAME:PORT or NAME:PORT:GID; not given: the first active one")
-      ->always_capture_default(false);
-  app.add_option("--peer-device", devices.peer_device, "RDMA device of the receiver; not given: that of the sender")
-      ->always_capture_default(false);
-  app.add_option("--rounds", laboratory.rounds, "Rounds of each experiment; in each all its shapes take turns")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--round-ms", laboratory.round_ms, "Milliseconds that one shape is measured in a round")
-      ->check(CLI::Range(1, 60'000));
-  app.add_option("--memory-mb", memory_mb,
+void MeasureFlags::addTo(tools::Command& command, const std::string& all_transports) {
+  tools::addDpdkPortFlags(command, devices.dpdk);
+  command.showDefaults();
+  command.addOption("--transport", transports, "Transport to measure, repeatable; not given: " + all_transports)
+      .oneOf(transportNames())
+      .showDefault("");
+  command.addOption("--device", devices.device,
+                    "RDMA device of the sender, NAME, NAME:PORT or NAME:PORT:GID; not given: the first active one");
+  command.addOption("--peer-device", devices.peer_device, "RDMA device of the receiver; not given: that of the sender");
+  command.addOption("--rounds", laboratory.rounds, "Rounds of each experiment; in each all its shapes take turns")
+      .inRange(1, 1000);
+  command.addOption("--round-ms", laboratory.round_ms, "Milliseconds that one shape is measured in a round")
+      .inRange(1, 60'000);
+  command
+      .addOption("--memory-mb", memory_mb,
                  "Memory that the records stand in, in MB (2^20 bytes); more than caches hold")
-      ->check(CLI::Range(1, 65'536));
+      .inRange(1, 65'536);
 }
 
 LaboratorySettings MeasureFlags::settings(bool is_smoke) const {
@@ -92,21 +91,18 @@ Outcome<bool> MeasureFlags::checkDevices(const std::vector<std::string>& chosen)
                  "out, or give --transport verbs"};
 }
 
-void RunFlags::addTo(CLI::App& app) {
-  measure.addTo(app, "all that this machine has");
-  app.add_option("--experiment", experiments, "Experiment to run, repeatable; not given: all")
-      ->check(CLI::IsMember(experimentNames()))
-      ->always_capture_default(false)
-      ->default_str("");
-  app.add_option("--csv", csv_directory, "Directory to write rcnic.csv to, with all rounds; made if it is not there")
-      ->type_name("DIR")
-      ->always_capture_default(false);
-  app.add_option("--svg", svg_directory,
+void RunFlags::addTo(tools::Command& command) {
+  measure.addTo(command, "all that this machine has");
+  command.addOption("--experiment", experiments, "Experiment to run, repeatable; not given: all")
+      .oneOf(experimentNames())
+      .showDefault("");
+  command.addOption("--csv", csv_directory, "Directory to write rcnic.csv to, with all rounds; made if it is not there")
+      .typeName("DIR");
+  command
+      .addOption("--svg", svg_directory,
                  "Directory to draw the papers' figures to with these data, as SVG; made if it is not there")
-      ->type_name("DIR")
-      ->always_capture_default(false);
-  app.add_flag("--smoke", is_smoke, "A few shapes for milliseconds: whether it works, not how fast")
-      ->always_capture_default(false);
+      .typeName("DIR");
+  command.addFlag("--smoke", is_smoke, "A few shapes for milliseconds: whether it works, not how fast");
 }
 
 namespace {
@@ -181,10 +177,10 @@ Outcome<bool> run(const RunFlags& flags) {
   return true;
 }
 
-void VerdictFlags::addTo(CLI::App& app) {
-  app.add_option("FILE", files, "What rcnic run --csv wrote; several are taken together")->required();
-  app.add_option("--svg", svg_directory, "Directory to draw the papers' figures to with these data, as SVG")
-      ->type_name("DIR");
+void VerdictFlags::addTo(tools::Command& command) {
+  command.addOption("FILE", files, "What rcnic run --csv wrote; several are taken together").required();
+  command.addOption("--svg", svg_directory, "Directory to draw the papers' figures to with these data, as SVG")
+      .typeName("DIR");
 }
 
 Outcome<bool> printVerdicts(const VerdictFlags& flags) {

@@ -8,8 +8,8 @@
 #include "tools/rcnic/laboratory.h"
 #include "tools/rcnic/probes/probes.h"
 
-namespace CLI {
-class App;
+namespace ramcore::tools {
+class Command;
 }
 
 namespace ramcore::rcnic {
@@ -22,7 +22,7 @@ struct MeasureFlags {
   uint32_t memory_mb = 64;
 
   /// @param all_transports  what is measured when none is named, for people
-  void addTo(CLI::App& app, const std::string& all_transports);
+  void addTo(tools::Command& command, const std::string& all_transports);
   /// @param is_smoke  whether it works, in milliseconds: nothing is measured again because it is noisy.
   LaboratorySettings settings(bool is_smoke) const;
   /// Those asked for, each once: DPDK starts once in a process.
@@ -41,7 +41,7 @@ struct RunFlags {
   std::string svg_directory;
   bool is_smoke = false;
 
-  void addTo(CLI::App& app);
+  void addTo(tools::Command& command);
 };
 
 /// Measures, prints tables and verdicts, writes files. Failure: with cause and remedy.
@@ -51,7 +51,7 @@ struct VerdictFlags {
   std::vector<std::string> files;
   std::string svg_directory;
 
-  void addTo(CLI::App& app);
+  void addTo(tools::Command& command);
 };
 
 /// Prints verdicts about what earlier runs measured. Failure: with cause and remedy.

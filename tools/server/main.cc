@@ -2,11 +2,17 @@
 // hold, stops on SIGTERM.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "backup/backup.h"
 #include "coordinator/tablets/table_manager.h"
@@ -20,6 +26,7 @@
 #include "tools/server/memory_choice.h"
 #include "tools/server/sizing.h"
 #include "tools/support/cluster_flags.h"
+#include "tools/support/command_line.h"
 #include "tools/support/display.h"
 #include "tools/support/frame_gauge.h"
 #include "tools/support/metrics_server.h"
@@ -347,119 +354,105 @@ std::string hostName() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "server";
 }
 
-// A size as all others, or the word. CLI11 asks when it has the last word about the flag.
-CLI::Validator sizeOrAuto(bool& is_auto) {
-  CLI::Validator size = CLI::AsSizeValue(false);
-  return CLI::Validator(
-      [size, &is_auto](std::string& text) {
-        is_auto = text == "auto";
-        if (is_auto) text = "0";
-        return is_auto ? std::string() : size(text);
-      },
-      size.get_description());
-}
-
 int main(int argc, char** argv) {
   StandardOutput output(kProgram);
   ServerSettings settings;
   settings.process.listen = {"all://127.0.0.1:0"};
   settings.name = hostName();
-  CLI::App app("A Ramcore server: holds tablets of the cluster's tables in memory", kProgram);
+  CommandLine app("A Ramcore server: holds tablets of the cluster's tables in memory", kProgram);
   addProcessFlags(app, settings.process);
   addCoordinatorFlag(app, settings.coordinators);
-  app.add_option(
+  app.addOption(
          "--memory", settings.memory_bytes,
          "Memory for objects, in bytes or with a unit (KiB, MiB, GiB), in steps of 64KiB; auto: what fits into the "
          "free "
          "memory of the machine and its control group. On top of it come the index, about 13 bytes for each object "
          "(half of --memory or 64MiB at most), and some bookkeeping")
-      ->envname("RAMCORE_MEMORY")
-      ->transform(sizeOrAuto(settings.memory_is_auto))
-      ->default_str(formatSize(settings.memory_bytes));
-  app.add_flag("--hugetlb", settings.reserved_huge_pages,
-               "Take --memory from the huge pages of 2 MiB that the machine has set aside (vm.nr_hugepages), in place "
-               "of those that it has just then: their number is certain, and nothing else can use them")
-      ->envname("RAMCORE_HUGETLB");
-  app.add_option("--numa-node", settings.numa_node,
-                 "Run on the processors of this NUMA node, with all memory there, best the one of the network card; "
-                 "not given: anywhere. One server for each node")
-      ->envname("RAMCORE_NUMA_NODE")
-      ->check(CLI::Range(0, 1023));
-  app.add_option(
-         "--pin-deadline-ms", settings.process.pin_deadline_ms,
-         "How long an answer may hold memory of the log, in milliseconds; what its reader has not taken by then "
-         "is copied")
-      ->envname("RAMCORE_PIN_DEADLINE_MS")
-      ->check(CLI::Range(1, 10000));
-  app.add_option("--pinned-bytes", settings.lending.pinned_bytes_max,
-                 "What answers may hold of the log's memory, in bytes or with a unit; beyond it values are copied. "
-                 "Never more than an eighth of --memory")
-      ->envname("RAMCORE_PINNED_BYTES")
-      ->transform(CLI::AsSizeValue(false))
-      ->default_str(formatSize(settings.lending.pinned_bytes_max));
-  app.add_option("--cleaners-max", settings.cleaners_max,
-                 "Workers that may clean memory at a time when it runs short, never all of them; 0: half of --workers")
-      ->envname("RAMCORE_CLEANERS_MAX")
-      ->check(CLI::Range(0, 32));
-  app.add_option("--storage", settings.storage,
-                 "Directory for copies of what other servers hold; made if it is not there. It belongs to one server")
-      ->envname("RAMCORE_STORAGE");
-  app.add_option("--storage-bytes", settings.storage_bytes,
-                 "Space for such copies, in bytes or with a unit, taken at the first start; 0: keep none. Not given: "
-                 "as much as "
-                 "is needed where all servers are alike, some 4.5 times --memory for --replicas 3, 1.5 times for 1")
-      ->envname("RAMCORE_STORAGE_BYTES")
-      ->transform(CLI::AsSizeValue(false))
-      ->default_str("what --memory and --replicas need");
-  app.add_option(
-         "--storage-writes", settings.storage_writes,
-         "Where copies are written into the page cache: auto (on the dispatch thread while the disk is quick), "
-         "inline (always there), handoff (always on a thread of their own: no read ever waits for the disk, and "
-         "each write costs two changes of threads more)")
-      ->envname("RAMCORE_STORAGE_WRITES")
-      ->check(CLI::IsMember({"auto", "inline", "handoff"}));
-  app.add_option(
+      .environment("RAMCORE_MEMORY")
+      .asSizeOrAuto(settings.memory_is_auto)
+      .showDefault(formatSize(settings.memory_bytes));
+  app.addFlag("--hugetlb", settings.reserved_huge_pages,
+              "Take --memory from the huge pages of 2 MiB that the machine has set aside (vm.nr_hugepages), in place "
+              "of those that it has just then: their number is certain, and nothing else can use them")
+      .environment("RAMCORE_HUGETLB");
+  app.addOption("--numa-node", settings.numa_node,
+                "Run on the processors of this NUMA node, with all memory there, best the one of the network card; "
+                "not given: anywhere. One server for each node")
+      .environment("RAMCORE_NUMA_NODE")
+      .inRange(0, 1023);
+  app.addOption("--pin-deadline-ms", settings.process.pin_deadline_ms,
+                "How long an answer may hold memory of the log, in milliseconds; what its reader has not taken by then "
+                "is copied")
+      .environment("RAMCORE_PIN_DEADLINE_MS")
+      .inRange(1, 10000);
+  app.addOption("--pinned-bytes", settings.lending.pinned_bytes_max,
+                "What answers may hold of the log's memory, in bytes or with a unit; beyond it values are copied. "
+                "Never more than an eighth of --memory")
+      .environment("RAMCORE_PINNED_BYTES")
+      .asSize()
+      .showDefault(formatSize(settings.lending.pinned_bytes_max));
+  app.addOption("--cleaners-max", settings.cleaners_max,
+                "Workers that may clean memory at a time when it runs short, never all of them; 0: half of --workers")
+      .environment("RAMCORE_CLEANERS_MAX")
+      .inRange(0, 32);
+  app.addOption("--storage", settings.storage,
+                "Directory for copies of what other servers hold; made if it is not there. It belongs to one server")
+      .environment("RAMCORE_STORAGE");
+  app.addOption("--storage-bytes", settings.storage_bytes,
+                "Space for such copies, in bytes or with a unit, taken at the first start; 0: keep none. Not given: "
+                "as much as "
+                "is needed where all servers are alike, some 4.5 times --memory for --replicas 3, 1.5 times for 1")
+      .environment("RAMCORE_STORAGE_BYTES")
+      .asSize()
+      .showDefault("what --memory and --replicas need");
+  app.addOption("--storage-writes", settings.storage_writes,
+                "Where copies are written into the page cache: auto (on the dispatch thread while the disk is quick), "
+                "inline (always there), handoff (always on a thread of their own: no read ever waits for the disk, and "
+                "each write costs two changes of threads more)")
+      .environment("RAMCORE_STORAGE_WRITES")
+      .oneOf({"auto", "inline", "handoff"});
+  app.addOption(
          "--scrub-bytes-per-s", settings.scrub_bytes_per_s,
          "How fast the copies are read again to find out whether the disk has kept them, in bytes or with a unit; 0: "
          "never")
-      ->envname("RAMCORE_SCRUB_BYTES_PER_S")
-      ->transform(CLI::AsSizeValue(false))
-      ->default_str(formatSize(settings.scrub_bytes_per_s));
-  app.add_option(
+      .environment("RAMCORE_SCRUB_BYTES_PER_S")
+      .asSize()
+      .showDefault(formatSize(settings.scrub_bytes_per_s));
+  app.addOption(
          "--scrub-every-s", settings.scrub_every_s,
          "Seconds from the beginning of one such pass over the copies to that of the next, unless it takes longer")
-      ->envname("RAMCORE_SCRUB_EVERY_S")
-      ->check(CLI::Range(1U, kScrubEverySecondsMax));
-  app.add_option("--scrub-memory-bytes-per-s", settings.scrub_memory_bytes_per_s,
-                 "How fast the objects in --memory are verified, in bytes or with a unit; what is damaged is made "
-                 "whole from its "
-                 "copies; 0: never")
-      ->envname("RAMCORE_SCRUB_MEMORY_BYTES_PER_S")
-      ->transform(CLI::AsSizeValue(false))
-      ->default_str(formatSize(settings.scrub_memory_bytes_per_s));
-  app.add_option("--scrub-memory-every-s", settings.scrub_memory_every_s,
-                 "Seconds from the beginning of one pass over --memory to that of the next, unless it takes longer")
-      ->envname("RAMCORE_SCRUB_MEMORY_EVERY_S")
-      ->check(CLI::Range(1U, kScrubEverySecondsMax));
-  app.add_option("--replicas", settings.replication.replicas,
-                 "Other servers on which everything this one holds is kept; 0: nothing survives this server")
-      ->envname("RAMCORE_REPLICAS")
-      ->check(CLI::Range(0, 8));
-  const CLI::Option* min_replicas =
-      app.add_option("--min-replicas", settings.replication.min_replicas,
-                     "Writes are refused while fewer other servers live to keep copies; not given: 1 with --replicas 1")
-          ->envname("RAMCORE_MIN_REPLICAS")
-          ->check(CLI::Range(1, 8));
-  app.add_flag("--local-replica", settings.replication.local_replica,
-               "Keep one copy, in the storage of this very server: survives a restart, not the loss of the machine")
-      ->envname("RAMCORE_LOCAL_REPLICA");
-  app.add_option("--failure-domain", settings.failure_domain,
-                 "Name of the rack, power supply or machine: copies go to different ones where there are several")
-      ->envname("RAMCORE_FAILURE_DOMAIN");
-  app.add_option("--name", settings.name, "Name of this server for people")->envname("RAMCORE_NAME");
+      .environment("RAMCORE_SCRUB_EVERY_S")
+      .inRange(1U, kScrubEverySecondsMax);
+  app.addOption("--scrub-memory-bytes-per-s", settings.scrub_memory_bytes_per_s,
+                "How fast the objects in --memory are verified, in bytes or with a unit; what is damaged is made "
+                "whole from its "
+                "copies; 0: never")
+      .environment("RAMCORE_SCRUB_MEMORY_BYTES_PER_S")
+      .asSize()
+      .showDefault(formatSize(settings.scrub_memory_bytes_per_s));
+  app.addOption("--scrub-memory-every-s", settings.scrub_memory_every_s,
+                "Seconds from the beginning of one pass over --memory to that of the next, unless it takes longer")
+      .environment("RAMCORE_SCRUB_MEMORY_EVERY_S")
+      .inRange(1U, kScrubEverySecondsMax);
+  app.addOption("--replicas", settings.replication.replicas,
+                "Other servers on which everything this one holds is kept; 0: nothing survives this server")
+      .environment("RAMCORE_REPLICAS")
+      .inRange(0, 8);
+  const Option min_replicas =
+      app.addOption("--min-replicas", settings.replication.min_replicas,
+                    "Writes are refused while fewer other servers live to keep copies; not given: 1 with --replicas 1")
+          .environment("RAMCORE_MIN_REPLICAS")
+          .inRange(1, 8);
+  app.addFlag("--local-replica", settings.replication.local_replica,
+              "Keep one copy, in the storage of this very server: survives a restart, not the loss of the machine")
+      .environment("RAMCORE_LOCAL_REPLICA");
+  app.addOption("--failure-domain", settings.failure_domain,
+                "Name of the rack, power supply or machine: copies go to different ones where there are several")
+      .environment("RAMCORE_FAILURE_DOMAIN");
+  app.addOption("--name", settings.name, "Name of this server for people").environment("RAMCORE_NAME");
   int exit_code = 0;
   if (!parseFlags(app, argc, argv, exit_code)) return output.finish(exit_code);
-  if (min_replicas->empty() && settings.replication.replicas == 1) settings.replication.min_replicas = 1;
+  if (!min_replicas.isGiven() && settings.replication.replicas == 1) settings.replication.min_replicas = 1;
   const auto chosen =
       chooseMemory(settings.memory_is_auto ? std::nullopt : std::optional<uint64_t>(settings.memory_bytes),
                    runtime::MemoryLimit::ofThisProcess());

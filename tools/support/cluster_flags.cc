@@ -1,9 +1,10 @@
 #include "tools/support/cluster_flags.h"
 
-#include <CLI/CLI.hpp>
+#include <utility>
 
 #include "log/format/segment_format.h"
 #include "runtime/real/secret_file.h"
+#include "tools/support/command_line.h"
 #include "tools/support/dpdk_flags.h"
 #include "tools/support/rdma_flags.h"
 #include "transport/session/cluster_name.h"
@@ -11,18 +12,17 @@
 
 namespace ramcore::tools {
 
-void addCoordinatorFlag(CLI::App& app, std::vector<std::string>& coordinators) {
-  app.add_option("--coordinator", coordinators,
+void addCoordinatorFlag(Command& command, std::vector<std::string>& coordinators) {
+  command
+      .addOption("--coordinator", coordinators,
                  "Locator of the coordinator, tcp://HOST:PORT, verbs://HOST:PORT, dpdk://ADDRESS@NUMBER or "
                  "shm:///PATH; repeat it, or write LOCATOR,LOCATOR, for its other locators and for other coordinators: "
                  "the first that answers is used, and another one when that is away")
-      ->envname("RAMCORE_COORDINATOR")
-      ->expected(1)
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->capture_default_str()
-      ->type_name("LOCATOR");
+      .environment("RAMCORE_COORDINATOR")
+      .oneValueEach()
+      .splitAt(',')
+      .showDefault()
+      .typeName("LOCATOR");
 }
 
 Outcome<std::vector<transport::Locator>> parseLocators(const std::vector<std::string>& texts) {
@@ -35,28 +35,30 @@ Outcome<std::vector<transport::Locator>> parseLocators(const std::vector<std::st
   return locators;
 }
 
-void ClusterFlags::addTo(CLI::App& app) {
+void ClusterFlags::addTo(Command& command) {
   coordinators = {"tcp://127.0.0.1:11100"};
-  addCoordinatorFlag(app, coordinators);
-  app.add_option("--cluster", cluster_name, "Name of the cluster; both ends must have the same")
-      ->envname("RAMCORE_CLUSTER")
-      ->capture_default_str()
-      ->type_name("NAME");
-  app.add_option("--secret-file", secret_file,
+  addCoordinatorFlag(command, coordinators);
+  command.addOption("--cluster", cluster_name, "Name of the cluster; both ends must have the same")
+      .environment("RAMCORE_CLUSTER")
+      .showDefault()
+      .typeName("NAME");
+  command
+      .addOption("--secret-file", secret_file,
                  "File with the cluster's secret; without it only this machine can be talked to")
-      ->envname("RAMCORE_SECRET_FILE")
-      ->type_name("FILE");
-  app.add_option(
-         "--rdma-device", rdma_device,
-         "RDMA device to reach servers with, NAME, NAME:PORT or NAME:PORT:GID; without it the first active one, "
-         "if there is any")
-      ->envname("RAMCORE_RDMA_DEVICE")
-      ->type_name("DEVICE");
-  addRdmaClassFlags(app, rdma_class);
-  addDpdkFlags(app, dpdk);
-  app.set_version_flag("--version", std::string("ramcore ") + RAMCORE_VERSION + " (wire format " +
-                                        std::to_string(wire::kProtocolVersion) + ", segment format " +
-                                        std::to_string(log::kSegmentFormat) + ")");
+      .environment("RAMCORE_SECRET_FILE")
+      .typeName("FILE");
+  command
+      .addOption(
+          "--rdma-device", rdma_device,
+          "RDMA device to reach servers with, NAME, NAME:PORT or NAME:PORT:GID; without it the first active one, "
+          "if there is any")
+      .environment("RAMCORE_RDMA_DEVICE")
+      .typeName("DEVICE");
+  addRdmaClassFlags(command, rdma_class);
+  addDpdkFlags(command, dpdk);
+  command.setVersion(std::string("ramcore ") + RAMCORE_VERSION + " (wire format " +
+                     std::to_string(wire::kProtocolVersion) + ", segment format " +
+                     std::to_string(log::kSegmentFormat) + ")");
 }
 
 Outcome<ClusterAccess> ClusterFlags::open(transport::Role role) const {

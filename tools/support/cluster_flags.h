@@ -6,15 +6,13 @@
 #include "base/result.h"
 #include "tools/support/cluster_session.h"
 
-namespace CLI {
-class App;
-}
-
 namespace ramcore::tools {
+
+class Command;
 
 /// Adds --coordinator, which may be given several times or with several locators. Borrows `coordinators`, which has the
 /// default.
-void addCoordinatorFlag(CLI::App& app, std::vector<std::string>& coordinators);
+void addCoordinatorFlag(Command& command, std::vector<std::string>& coordinators);
 /// Failure: BadConfig, of the first one that is none.
 Outcome<std::vector<transport::Locator>> parseLocators(const std::vector<std::string>& texts);
 
@@ -28,7 +26,7 @@ struct ClusterFlags {
   transport::DpdkChoice dpdk;
 
   /// Declares the flags, with --version; their values are here after parsing. Outlives the parsing.
-  void addTo(CLI::App& app);
+  void addTo(Command& command);
   /// Parses the locators and reads the secret. Failure: one line with cause and remedy.
   Outcome<ClusterAccess> open(transport::Role role) const;
 };

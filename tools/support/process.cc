@@ -4,20 +4,28 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <sstream>
+#include <ios>
+#include <optional>
+#include <string_view>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 #include "log/format/segment_format.h"
 #include "runtime/real/process_limits.h"
 #include "runtime/real/secret_file.h"
 #include "tools/support/advertise.h"
+#include "tools/support/command_line.h"
 #include "tools/support/dpdk_flags.h"
 #include "tools/support/listening.h"
 #include "tools/support/rdma_flags.h"
@@ -115,91 +123,77 @@ Outcome<transport::TransportChoices> choose(const ProcessSettings& settings,
 
 }  // namespace
 
-void addProcessFlags(CLI::App& app, ProcessSettings& settings) {
-  app.option_defaults()->always_capture_default();
-  app.add_option(
-         "--listen", settings.listen,
-         "Locator to accept sessions at: tcp://host:port or verbs://host:port (port 0: any free one), shm:///path, "
-         "dpdk://any@number, or all://host:port for tcp there and every other transport that this process has; "
-         "repeatable, and [LOCATOR,LOCATOR] in the environment")
-      ->envname("RAMCORE_LISTEN");
-  app.add_option(
-         "--advertise", settings.advertise,
-         "Locator by which others reach this process, tcp://host:port or verbs://host:port, told to coordinator, "
-         "servers and clients in place of where it listens over that transport; host: a name or an address, "
-         "port 0: the one that is listened at; repeatable, or LOCATOR,LOCATOR")
-      ->delimiter(',')
-      ->default_str("")
-      ->envname("RAMCORE_ADVERTISE");
-  app.add_option("--rdma-device", settings.rdma_device,
+void addProcessFlags(Command& command, ProcessSettings& settings) {
+  command.showDefaults();
+  command
+      .addOption(
+          "--listen", settings.listen,
+          "Locator to accept sessions at: tcp://host:port or verbs://host:port (port 0: any free one), shm:///path, "
+          "dpdk://any@number, or all://host:port for tcp there and every other transport that this process has; "
+          "repeatable, and [LOCATOR,LOCATOR] in the environment")
+      .environment("RAMCORE_LISTEN");
+  command
+      .addOption(
+          "--advertise", settings.advertise,
+          "Locator by which others reach this process, tcp://host:port or verbs://host:port, told to coordinator, "
+          "servers and clients in place of where it listens over that transport; host: a name or an address, "
+          "port 0: the one that is listened at; repeatable, or LOCATOR,LOCATOR")
+      .splitAt(',')
+      .showDefault("")
+      .environment("RAMCORE_ADVERTISE");
+  command
+      .addOption("--rdma-device", settings.rdma_device,
                  "RDMA device to use, NAME, NAME:PORT or NAME:PORT:GID; without it the one with the address of a verbs "
                  "locator, or the first active one, if there is any")
-      ->envname("RAMCORE_RDMA_DEVICE");
-  addRdmaClassFlags(app, settings.rdma_class);
-  addDpdkFlags(app, settings.dpdk);
-  app.add_option("--gather-file", settings.gather_file,
+      .environment("RAMCORE_RDMA_DEVICE");
+  addRdmaClassFlags(command, settings.rdma_class);
+  addDpdkFlags(command, settings.dpdk);
+  command
+      .addOption("--gather-file", settings.gather_file,
                  "File of rcnic calibrate: from which size on values are sent from where they are, for each transport "
                  "and device; without it safe thresholds for all")
-      ->envname("RAMCORE_GATHER_FILE");
-  app.add_option("--cluster", settings.cluster, "Name of the cluster; both ends of a session must have the same")
-      ->envname("RAMCORE_CLUSTER");
-  app.add_option("--secret-file", settings.secret_file,
+      .environment("RAMCORE_GATHER_FILE");
+  command.addOption("--cluster", settings.cluster, "Name of the cluster; both ends of a session must have the same")
+      .environment("RAMCORE_CLUSTER");
+  command
+      .addOption("--secret-file", settings.secret_file,
                  "File with the cluster's secret; without one only this machine is listened to")
-      ->envname("RAMCORE_SECRET_FILE");
-  app.add_option("--log-level", settings.log_level, "Lines on stderr from this level on")
-      ->envname("RAMCORE_LOG_LEVEL")
-      ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}));
-  app.add_option("--ready-file", settings.ready_file, "File to write the locators to once the process serves")
-      ->envname("RAMCORE_READY_FILE");
-  app.add_option("--metrics", settings.metrics, "host:port to serve metrics at, as Prometheus text over HTTP")
-      ->envname("RAMCORE_METRICS");
-  app.add_option("--dispatch", settings.hand_off, "Where short requests run: auto, inline (dispatch thread), handoff")
-      ->envname("RAMCORE_DISPATCH")
-      ->check(CLI::IsMember({"auto", "inline", "handoff"}));
-  app.add_option("--poll", settings.poll, "adaptive: sleep when idle; always: keep a core busy for lowest latency")
-      ->envname("RAMCORE_POLL")
-      ->check(CLI::IsMember({"adaptive", "always"}));
-  app.add_option("--spin-us", settings.spin_us, "Longest spin in microseconds before an idle dispatch thread sleeps")
-      ->envname("RAMCORE_SPIN_US")
-      ->check(CLI::Range(0, 100000));
-  app.add_option("--workers", settings.workers, "Threads for long requests and background work")
-      ->envname("RAMCORE_WORKERS")
-      ->check(CLI::Range(1, 32));
-  app.add_option("--sessions-max", settings.sessions_max,
+      .environment("RAMCORE_SECRET_FILE");
+  command.addOption("--log-level", settings.log_level, "Lines on stderr from this level on")
+      .environment("RAMCORE_LOG_LEVEL")
+      .oneOf({"debug", "info", "warning", "error", "off"});
+  command.addOption("--ready-file", settings.ready_file, "File to write the locators to once the process serves")
+      .environment("RAMCORE_READY_FILE");
+  command.addOption("--metrics", settings.metrics, "host:port to serve metrics at, as Prometheus text over HTTP")
+      .environment("RAMCORE_METRICS");
+  command
+      .addOption("--dispatch", settings.hand_off, "Where short requests run: auto, inline (dispatch thread), handoff")
+      .environment("RAMCORE_DISPATCH")
+      .oneOf({"auto", "inline", "handoff"});
+  command.addOption("--poll", settings.poll, "adaptive: sleep when idle; always: keep a core busy for lowest latency")
+      .environment("RAMCORE_POLL")
+      .oneOf({"adaptive", "always"});
+  command.addOption("--spin-us", settings.spin_us, "Longest spin in microseconds before an idle dispatch thread sleeps")
+      .environment("RAMCORE_SPIN_US")
+      .inRange(0, 100000);
+  command.addOption("--workers", settings.workers, "Threads for long requests and background work")
+      .environment("RAMCORE_WORKERS")
+      .inRange(1, 32);
+  command
+      .addOption("--sessions-max", settings.sessions_max,
                  "Sessions that each transport of this process takes, an eighth of them kept from clients; others are "
                  "refused; fewer where the hard limit of open files (ulimit -Hn) is less, and over dpdk 57344 at most")
-      ->envname("RAMCORE_SESSIONS_MAX")
-      ->check(CLI::Range(16, 1'000'000));
-  app.set_config("--config", "", "TOML file with the same names as the flags (without dashes in front)");
-  app.allow_config_extras(CLI::config_extras_mode::error);
-  app.set_version_flag("--version", std::string("ramcore ") + RAMCORE_VERSION + " (wire format " +
-                                        std::to_string(wire::kProtocolVersion) + ", segment format " +
-                                        std::to_string(log::kSegmentFormat) + ")");
+      .environment("RAMCORE_SESSIONS_MAX")
+      .inRange(16, 1'000'000);
+  command.addConfigFile("TOML file with the same names as the flags (without dashes in front)");
+  command.setVersion(std::string("ramcore ") + RAMCORE_VERSION + " (wire format " +
+                     std::to_string(wire::kProtocolVersion) + ", segment format " +
+                     std::to_string(log::kSegmentFormat) + ")");
 }
 
 namespace {
 
-// What is wrong with a command line, with the cause where CLI11 names another one.
-std::string explainParse(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<std::string> unknown = app.remaining(true);
-  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) && app.get_subcommands().empty() &&
-      app.get_require_subcommand_min() > 0 && !unknown.empty()) {
-    return "there is no command '" + unknown.front() + "'";
-  }
-  std::string what = error.what();
-  const CLI::Option* config = app.get_config_ptr();
-  const std::string file = config != nullptr && config->count() > 0 ? config->results().front() : "";
-  constexpr std::string_view kConfigText = "INI was not able to parse ";
-  if (what.starts_with(kConfigText)) {
-    what = "configuration file '" + file + "' has '" + what.substr(kConfigText.size()) + "', which is no flag of " +
-           app.get_name() + " or has no value";
-  } else if (!file.empty() && what.find(file) == std::string::npos) {
-    what += " (in a flag, the environment or '" + file + "')";
-  }
-  return what;
-}
-
-// True if `text` is all of a number that a T holds. CLI11 takes the nearest one instead of a number out of range.
+// True if `text` is all of a number that a T holds.
 template <typename T>
 bool isNumber(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -207,27 +201,6 @@ bool isNumber(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size();
 }
-
-// CLI11 asks the environment last, and only about what neither flags nor file have set. Here the file gives way to it.
-class EnvironmentBeatsFile final : public CLI::ConfigTOML {
- public:
-  explicit EnvironmentBeatsFile(const CLI::App& app) : app_(app) {}
-  std::vector<CLI::ConfigItem> from_config(std::istream& in) const override {
-    std::vector<CLI::ConfigItem> items = CLI::ConfigTOML::from_config(in);
-    std::erase_if(items,
-                  [this](const CLI::ConfigItem& item) { return item.parents.empty() && isInEnvironment(item.name); });
-    return items;
-  }
-
- private:
-  bool isInEnvironment(const std::string& name) const {
-    const CLI::Option* option = app_.get_option_no_throw("--" + name);
-    if (option == nullptr || option->get_envname().empty()) return false;
-    const char* value = std::getenv(option->get_envname().c_str());
-    return value != nullptr && *value != '\0';
-  }
-  const CLI::App& app_;
-};
 
 }  // namespace
 
@@ -244,23 +217,18 @@ std::function<std::string(const std::string&)> signedNumber() {
   };
 }
 
-bool parseFlags(CLI::App& app, int argc, char** argv, int& exit_code) {
+bool parseFlags(CommandLine& line, int argc, char** argv, int& exit_code) {
   runtime::ignoreFileSizeSignal();
   runtime::raiseDescriptorLimit();
-  app.config_formatter(std::make_shared<EnvironmentBeatsFile>(app));
-  try {
-    app.parse(argc, argv);
-    return true;
-  } catch (const CLI::Success& success) {
-    // To stdio, as everything else is.
-    std::ostringstream text;
-    exit_code = app.exit(success, text, text);
-    std::fwrite(text.str().data(), 1, text.str().size(), stdout);
-  } catch (const CLI::ParseError& error) {
-    std::string what = explainParse(app, error);
-    for (char& c : what) c = c == '\n' ? ' ' : c;
-    std::fprintf(stderr, "%s: %s; see --help\n", app.get_name().c_str(), what.c_str());
+  const std::optional<ParseEnd> end = line.parse(argc, argv);
+  if (!end) return true;
+  if (end->is_mistake) {
+    std::fprintf(stderr, "%s: %s; see --help\n", line.program().c_str(), end->text.c_str());
     exit_code = kExitUsage;
+  } else {
+    // To stdio, as everything else is.
+    std::fwrite(end->text.data(), 1, end->text.size(), stdout);
+    exit_code = kExitOk;
   }
   return false;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,11 +16,10 @@
 #include "runtime/real/thread_executor.h"
 #include "transport/registry/registry.h"
 
-namespace CLI {
-class App;
-}
-
 namespace ramcore::tools {
+
+class Command;
+class CommandLine;
 
 /// What the programs end with.
 enum ExitCode : int {
@@ -53,14 +54,14 @@ struct ProcessSettings {
 
 /// Adds the common flags, with environment variables RAMCORE_..., `--config FILE` (TOML; flags beat environment, which
 /// beats the file; unknown keys are errors) and `--version`. Borrows `settings`.
-void addProcessFlags(CLI::App& app, ProcessSettings& settings);
+void addProcessFlags(Command& command, ProcessSettings& settings);
 /// Parses the command line. Returns false when the process is to end with `exit_code` (help, version, or a mistake that
 /// was printed in one line). From then on a file that may not grow is an error of its write, no signal,
 /// and as many files may be open as the system allows.
-bool parseFlags(CLI::App& app, int argc, char** argv, int& exit_code);
+bool parseFlags(CommandLine& line, int argc, char** argv, int& exit_code);
 /// One line on stderr, "program: cause; remedy", and the exit code for it: kExitUsage for BadConfig, else kExitFailed.
 int fail(const std::string& program, const Failure& failure);
-/// Checks for options of CLI11: a whole number of 64 bits without or with a sign. CLI11 itself takes the nearest number
+/// For Option::check(): a whole number of 64 bits without or with a sign. Without a check the nearest number is taken
 /// for one that is out of range.
 std::function<std::string(const std::string&)> wholeNumber();
 std::function<std::string(const std::string&)> signedNumber();

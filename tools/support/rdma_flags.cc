@@ -1,17 +1,14 @@
 #include "tools/support/rdma_flags.h"
 
-#include <CLI/CLI.hpp>
+#include <cstdint>
+
+#include "tools/support/command_line.h"
 
 namespace ramcore::tools {
 
-// CLI11 takes a byte for a character.
-void addRdmaClassFlags(CLI::App& app, transport::RdmaClass& rdma_class) {
+void addRdmaClassFlags(Command& command, transport::RdmaClass& rdma_class) {
   const auto add = [&](const char* name, const char* variable, uint8_t& value, int most, const char* about) {
-    app.add_option_function<int>(
-           name, [&value](const int& number) { value = static_cast<uint8_t>(number); }, about)
-        ->envname(variable)
-        ->check(CLI::Range(0, most))
-        ->default_str("0");
+    command.addOption(name, value, about).environment(variable).inRange(0, most).showDefault("0");
   };
   add("--rdma-traffic-class", "RAMCORE_RDMA_TRAFFIC_CLASS", rdma_class.traffic_class, 255,
       "RoCE: traffic class of what is sent, four times the DSCP that switches look at");

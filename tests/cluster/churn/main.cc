@@ -4,13 +4,16 @@
 //
 // Each key is removed when --lag newer ones have been written. Key i of those that stay is "kept i", with the value
 // "value i". One line when it is over.
-#include <CLI/CLI.hpp>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ramcore/client.h"
+#include "tools/support/command_line.h"
 
 namespace ramcore {
 namespace {
@@ -87,13 +90,14 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   ramcore::Options options;
-  CLI::App app("Writes and removes keys that nobody reads, and some that stay");
-  app.add_option("--coordinator", options.coordinator)->required();
-  app.add_option("--cluster", options.cluster);
-  app.add_option("--table", options.table)->required();
-  app.add_option("--keys", options.keys, "in thousands of keys")->required();
-  app.add_option("--lag", options.lag, "how many newer keys are there when one is removed");
-  app.add_option("--kept", options.kept, "keys that stay");
-  CLI11_PARSE(app, argc, argv);
+  ramcore::tools::CommandLine app("Writes and removes keys that nobody reads, and some that stay");
+  app.addOption("--coordinator", options.coordinator).required();
+  app.addOption("--cluster", options.cluster);
+  app.addOption("--table", options.table).required();
+  app.addOption("--keys", options.keys, "in thousands of keys").required();
+  app.addOption("--lag", options.lag, "how many newer keys are there when one is removed");
+  app.addOption("--kept", options.kept, "keys that stay");
+  int exit_code = 0;
+  if (!app.parseOrPrint(argc, argv, exit_code)) return exit_code;
   return ramcore::run(options);
 }

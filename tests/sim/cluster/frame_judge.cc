@@ -1,23 +1,30 @@
 #include "sim/cluster/frame_judge.h"
 
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <initializer_list>
 #include <string_view>
 
-#include <fcntl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include <nlohmann/json.hpp>
+#include "tools/support/json.h"
 
 namespace ramcore::sim {
 namespace {
 
-using Json = nlohmann::json;
+using tools::Json;
 constexpr uint64_t kPieceBytes = 4096;
 constexpr std::string_view kFrameFile = "frames";
+
+struct Run {
+  uint64_t at = 0;
+  uint64_t bytes = 0;
+};
 
 std::string hexOf(std::string_view bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -31,74 +38,78 @@ std::string hexOf(std::string_view bytes) {
 
 Json of(const ObservedValue& value) { return Json::array({value.bits, value.is_integer}); }
 
-/// [offset, bytes] of what was ever written; the rest is zero.
-Json runsOf(const JudgedMoment::Disk& disk) {
-  Json runs = Json::array();
+/// What was ever written of a disk's frames; the rest is zero.
+std::vector<Run> runsOf(const JudgedMoment::Disk& disk) {
+  std::vector<Run> runs;
+  if (disk.disk == nullptr) return runs;
   for (uint64_t at = 0; at < disk.frames.size(); at += kPieceBytes) {
     const uint64_t bytes = std::min(kPieceBytes, disk.frames.size() - at);
     if (disk.disk->lastChange(kFrameFile, at, bytes) == 0) continue;
-    if (!runs.empty() && runs.back()[0].get<uint64_t>() + runs.back()[1].get<uint64_t>() == at) {
-      runs.back()[1] = runs.back()[1].get<uint64_t>() + bytes;
+    if (!runs.empty() && runs.back().at + runs.back().bytes == at) {
+      runs.back().bytes += bytes;
     } else {
-      runs.push_back({at, bytes});
+      runs.push_back({.at = at, .bytes = bytes});
     }
   }
   return runs;
 }
 
+// Members stand in the alphabetical order of their names.
+
 Json of(const JudgedMoment::Owner& owner) {
   Json tablets = Json::array();
   for (const JudgedMoment::Tablet& tablet : owner.tablets) {
-    tablets.push_back({{"table", tablet.table.value},
-                       {"first_hash", tablet.range.first},
-                       {"last_hash", tablet.range.last},
-                       {"first_segment", tablet.first_segment.value}});
+    tablets.append({{"first_hash", tablet.range.first},
+                    {"first_segment", tablet.first_segment.value},
+                    {"last_hash", tablet.range.last},
+                    {"table", tablet.table.value}});
   }
-  return {{"server", owner.server.value},
-          {"floor", {owner.floor_segment.value, owner.floor_epoch}},
-          {"all_sync", owner.is_all_sync},
-          {"tablets", std::move(tablets)}};
+  return {{"all_sync", owner.is_all_sync},
+          {"floor", Json::array({owner.floor_segment.value, owner.floor_epoch})},
+          {"server", owner.server.value},
+          {"tablets", tablets}};
 }
 
 Json of(const JudgedMoment::Key& key) {
   Json may_write = Json::array();
-  for (const ObservedValue& value : key.may_write) may_write.push_back(of(value));
-  return {{"key", hexOf(key.bytes)},
-          {"table", key.table.value},
-          {"shown", key.shown},
-          {"removed", key.removed},
-          {"value", key.value ? of(*key.value) : Json()},
-          {"may_write", std::move(may_write)},
+  for (const ObservedValue& value : key.may_write) may_write.append(of(value));
+  return {{"any", key.is_any},
+          {"key", hexOf(key.bytes)},
           {"may_increment", key.may_increment},
           {"may_remove", key.may_remove},
-          {"any", key.is_any}};
+          {"may_write", may_write},
+          {"removed", key.removed},
+          {"shown", key.shown},
+          {"table", key.table.value},
+          {"value", key.value ? of(*key.value) : Json()}};
 }
 
-Json of(const JudgedMoment& moment) {
-  Json all = {{"seed", moment.seed},
-              {"when", moment.when},
+/// @param runs  of each disk
+Json of(const JudgedMoment& moment, const std::vector<std::vector<Run>>& runs) {
+  Json all = {{"alone", moment.alone ? moment.alone->value : 0},
+              {"deceived", moment.was_deceived},
+              {"keys", Json::array()},
               {"machines", Json::array()},
               {"owners", Json::array()},
-              {"keys", Json::array()},
               {"parts", Json::array()},
-              {"deceived", moment.was_deceived},
-              {"alone", moment.alone ? moment.alone->value : 0},
-              {"power_failure", moment.is_power_failure}};
+              {"power_failure", moment.is_power_failure},
+              {"seed", moment.seed},
+              {"when", moment.when}};
+  for (const JudgedMoment::Key& key : moment.keys) all["keys"].append(of(key));
   for (size_t i = 0; i < moment.disks.size(); ++i) {
     const JudgedMoment::Disk& disk = moment.disks[i];
-    all["machines"].push_back({{"machine", i + 1},
-                               {"bytes", disk.disk == nullptr ? Json() : Json(disk.frames.size())},
-                               {"power_epoch", disk.power_epoch},
-                               {"runs", disk.disk == nullptr ? Json::array() : runsOf(disk)}});
+    Json& machine = all["machines"].append({{"bytes", disk.disk == nullptr ? Json() : Json(disk.frames.size())},
+                                            {"machine", i + 1},
+                                            {"power_epoch", disk.power_epoch},
+                                            {"runs", Json::array()}});
+    for (const Run& run : runs[i]) machine["runs"].append(Json::array({run.at, run.bytes}));
   }
-  for (const JudgedMoment::Owner& owner : moment.owners) all["owners"].push_back(of(owner));
-  for (const JudgedMoment::Key& key : moment.keys) all["keys"].push_back(of(key));
+  for (const JudgedMoment::Owner& owner : moment.owners) all["owners"].append(of(owner));
   for (const uint32_t part : moment.parts) {
-    Json machines = Json::array();
+    Json& machines = all["parts"].append(Json::array());
     for (size_t i = 0; i < moment.disks.size(); ++i) {
-      if ((part & (1U << i)) != 0) machines.push_back(i + 1);
+      if ((part & (1U << i)) != 0) machines.append(i + 1);
     }
-    all["parts"].push_back(std::move(machines));
   }
   return all;
 }
@@ -144,22 +155,24 @@ JudgeVerdict FrameJudge::judge(const JudgedMoment& moment) {
       .failures = {program_ + " gave no verdict: it cannot be run, or has ended; what it said is on stderr"}};
   if (!start() || !send(moment)) return gone;
   const std::optional<std::string> line = readLine();
-  const Json answer = line ? Json::parse(*line, nullptr, false) : Json();
-  if (!answer.is_object() || !answer.contains("failures") || !answer.contains("counts")) return gone;
+  const std::optional<Json> answer = line ? Json::parse(*line) : std::nullopt;
+  if (!answer || !answer->contains("failures") || !answer->contains("counts")) return gone;
   JudgeVerdict verdict;
-  for (const Json& failure : answer["failures"]) verdict.failures.push_back(failure.get<std::string>());
+  for (const Json& failure : answer->at("failures").elements()) verdict.failures.push_back(failure.asString());
+  const Json& counts = answer->at("counts");
   for (size_t i = 0; i < kJudgeCountNames.size(); ++i)
-    verdict.counts[i] = answer["counts"].value(kJudgeCountNames[i], 0);
+    verdict.counts[i] = counts.valueOf(kJudgeCountNames[i], uint64_t{0});
   return verdict;
 }
 
 bool FrameJudge::send(const JudgedMoment& moment) {
-  const Json all = of(moment);
-  const std::string head = all.dump() + "\n";
+  std::vector<std::vector<Run>> runs;
+  for (const JudgedMoment::Disk& disk : moment.disks) runs.push_back(runsOf(disk));
+  const std::string head = of(moment, runs).dump() + "\n";
   if (!write(head.data(), head.size())) return false;
   for (size_t i = 0; i < moment.disks.size(); ++i) {
-    for (const Json& run : all["machines"][i]["runs"]) {
-      const ByteSpan bytes = moment.disks[i].frames.subspan(run[0].get<uint64_t>(), run[1].get<uint64_t>());
+    for (const Run& run : runs[i]) {
+      const ByteSpan bytes = moment.disks[i].frames.subspan(run.at, run.bytes);
       if (!write(bytes.data(), bytes.size())) return false;
     }
   }

@@ -1,0 +1,152 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace ramcore::tools {
+
+// Command lines, environment variables and configuration files of the programs below tools/ and tests/. CLI11 does the
+// work; command_line.cc alone includes it, because it takes seconds to compile.
+//
+// A mistake in a declaration, such as two options with one name, is an exception of CLI11.
+
+/// What is declared: an option with a value, a flag, or an argument. A handle: copies mean the same option, and none
+/// outlives the CommandLine.
+class Option {
+ public:
+  explicit Option(CLI::Option& option) : option_(&option) {}
+
+  Option required();
+  /// Not without `other`.
+  Option needs(const Option& other);
+  /// Not together with `other`.
+  Option excludes(const Option& other);
+  /// Where the command line does not have it, it has the value of this environment variable.
+  Option environment(const std::string& variable);
+
+  /// What the help calls its value; otherwise that follows from the variable.
+  Option typeName(const std::string& name);
+  /// The help shows the value that the variable has now.
+  Option showDefault();
+  /// The help shows this; with an empty text, nothing.
+  Option showDefault(const std::string& text);
+
+  /// Of a vector: it may be repeated, with one value each time. (Otherwise several values may follow each other.)
+  Option oneValueEach();
+  /// Of a vector: one text may hold several values, with this between them.
+  Option splitAt(char delimiter);
+
+  // Checks of each value. The help shows them, except that of check().
+
+  /// A number from `least` to `most`.
+  Option inRange(int least, int most);
+  Option inRange(uint32_t least, uint32_t most);
+  Option inRange(uint64_t least, uint64_t most);
+  /// A number above 0.
+  Option positive();
+  /// One of these words.
+  Option oneOf(const std::vector<std::string>& words);
+  Option oneOfInAnyCase(const std::vector<std::string>& words);
+  /// Bytes, with or without a unit, which is a power of 1024.
+  Option asSize();
+  /// The same, or the word "auto", which is 0 and sets `is_auto`.
+  Option asSizeOrAuto(bool& is_auto);
+  /// @param mistake  what is wrong with a value; empty: nothing
+  Option check(const std::function<std::string(const std::string&)>& mistake);
+
+  /// After parsing: command line, environment or configuration file have it.
+  bool isGiven() const;
+
+ private:
+  CLI::Option* option_;
+};
+
+/// A program or one of its commands, with options of its own. A handle, as Option is.
+class Command {
+ public:
+  explicit Command(CLI::App& app) : app_(&app) {}
+
+  /// Declares "--name", or with a name without dashes the next argument. Parsing sets `variable`, which has the
+  /// default.
+  Option addOption(const std::string& name, std::string& variable, const std::string& about = "");
+  Option addOption(const std::string& name, uint32_t& variable, const std::string& about = "");
+  Option addOption(const std::string& name, uint64_t& variable, const std::string& about = "");
+  Option addOption(const std::string& name, int64_t& variable, const std::string& about = "");
+  Option addOption(const std::string& name, double& variable, const std::string& about = "");
+  Option addOption(const std::string& name, std::optional<std::string>& variable, const std::string& about = "");
+  Option addOption(const std::string& name, std::optional<uint32_t>& variable, const std::string& about = "");
+  Option addOption(const std::string& name, std::optional<uint64_t>& variable, const std::string& about = "");
+  Option addOption(const std::string& name, std::vector<std::string>& variable, const std::string& about = "");
+  Option addOption(const std::string& name, std::vector<uint64_t>& variable, const std::string& about = "");
+  /// A number as well, no character; whoever declares it has to check that it fits.
+  Option addOption(const std::string& name, uint8_t& variable, const std::string& about = "");
+  /// Declares "--name", which sets `variable`, or "!--name", which clears it.
+  Option addFlag(const std::string& name, bool& variable, const std::string& about = "");
+  /// Declares "--version", in the place of one that was declared before.
+  void setVersion(const std::string& text);
+  /// Declares "--config FILE", in TOML. The file may have what was declared with "--name", as name; what else it has is
+  /// a mistake.
+  Option addConfigFile(const std::string& about);
+  /// Takes "--name" back.
+  void removeOption(const std::string& name);
+  /// Of each option that is declared from now on, here and in commands that are added from now on, the help shows the
+  /// value that its variable has then.
+  void showDefaults();
+
+  /// Adds a command, which has its own options.
+  Command addCommand(const std::string& name, const std::string& about);
+  /// One of the commands has to be given.
+  void requireCommand();
+  /// Also behind a command that is added from now on, this one's options may stand.
+  void takeOptionsBehindCommands();
+  /// Parsing calls `function` at its end if this command was given.
+  void onGiven(const std::function<void()>& function);
+
+  /// After parsing: this command was given.
+  bool isGiven() const;
+  /// After parsing: the option "--name" was given, as Option::isGiven() says.
+  bool isGiven(const std::string& option) const;
+
+ protected:
+  CLI::App* app_;
+};
+
+/// Why a program ends once its command line was read.
+struct ParseEnd {
+  bool is_mistake = false;
+  std::string text;  ///< what is wrong, in one line; or the help or the version, which was asked for
+};
+
+/// The command line of a program. Has "--help" from the start.
+class CommandLine : public Command {
+ public:
+  /// @param program  its name for people; empty: the name by which it was started
+  explicit CommandLine(const std::string& about, const std::string& program = "");
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+  ~CommandLine();
+
+  const std::string& program() const;
+  /// Sets the variables and calls the functions of onGiven(). The command line beats the environment, which beats the
+  /// configuration file. Gives nothing if the program goes on.
+  std::optional<ParseEnd> parse(int argc, const char* const* argv);
+  /// The same for programs of tests: prints help to std::cout, or what is wrong to std::cerr, in the words of CLI11.
+  /// Returns false when the process is to end with `exit_code`.
+  bool parseOrPrint(int argc, const char* const* argv, int& exit_code);
+
+ private:
+  explicit CommandLine(std::unique_ptr<CLI::App> app);
+
+  const std::unique_ptr<CLI::App> owned_;
+};
+
+}  // namespace ramcore::tools
