@@ -83,6 +83,11 @@ if(ramcore_rcnic_tests)
   add_dependencies(unit_tests unit_rcnic_test)
 endif()
 
+# What tools and tests have in common, and no layer has.
+file(GLOB ramcore_tool_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/tools/*.cc)
+ramcore_gtest(unit_tools_test unit SOURCES ${ramcore_tool_tests} LIBRARIES ramcore_tool_cli ramcore_tool_json)
+add_dependencies(unit_tests unit_tools_test)
+
 ramcore_all_layers(ramcore_layer_libraries)
 foreach(layer IN LISTS RAMCORE_LAYERS)
   if(NOT RAMCORE_LAYER_${layer}_EMPTY)
