@@ -194,6 +194,9 @@ if(ramcore_sim_main)
   target_link_libraries(simulator PRIVATE ramcore_warnings ramcore_simulator)
   target_compile_options(simulator PRIVATE ${RAMCORE_DRIVER_FLAGS})
   ramcore_use_pch(simulator program)
+  add_test(NAME sim_time_limit_test COMMAND ${CMAKE_SOURCE_DIR}/tests/sim/time_limit_test.py)
+  set_tests_properties(sim_time_limit_test PROPERTIES LABELS sim TIMEOUT 300
+    ENVIRONMENT "RAMCORE_SIMULATOR=$<TARGET_FILE:simulator>")
 endif()
 
 # Long runs over a store without network. RAMCORE_SOAK_S says how long (tools/test sets it).

@@ -9,6 +9,7 @@ Worlds are values: equal ones are visited once.
 """
 
 import argparse
+import gc
 import sys
 import time
 
@@ -44,10 +45,13 @@ def explore(model, on):
     """From one beginning after the other, until something forbidden is found."""
     outcome = Outcome()
     begin = time.monotonic()
+    # Worlds have no reference cycles, and looking for some among hundreds of thousands of them is a sixth of the time.
+    gc.disable()
     for beginning in model.beginnings(on):
         explore_from(beginning, model, on, outcome)
         if outcome.violation:
             break
+    gc.enable()
     outcome.seconds = time.monotonic() - begin
     return outcome
 

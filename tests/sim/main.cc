@@ -1,6 +1,7 @@
 // The simulator: whole clusters in simulated time, one seed after the other. Exits with 0 only if every seed passed
 // every check and every total reached its floor.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -29,6 +30,8 @@ struct Arguments {
   uint64_t seeds = 50;
   uint64_t calls = kCallsPerClient;
   uint64_t jobs = 1;
+  uint64_t within_s = 0;
+  uint64_t at_least = 0;
   bool faults = true;
   bool crashes = false;
   bool print = false;
@@ -44,7 +47,8 @@ struct Arguments {
 };
 
 constexpr const char* kUsage =
-    "simulator [--seeds N] [--first SEED] [--seed SEED] [--jobs N] [--calls N] [--no-faults] [--crashes] [--print] "
+    "simulator [--seeds N] [--first SEED] [--seed SEED] [--jobs N] [--within SECONDS [--at-least N]] [--calls N] "
+    "[--no-faults] [--crashes] [--print] "
     "[--every-step] [--scrub] [--frames] [--interludes] [--judge PROGRAM] [--settings fixed|drawn] [--set NAME=VALUE] "
     "[--hashes [--without-text]] "
     "[--mutation NAME]\n"
@@ -52,6 +56,8 @@ constexpr const char* kUsage =
     "  --first SEED     the first one (1)\n"
     "  --seed SEED      just this one\n"
     "  --jobs N         processes that share the seeds (1); totals and their floors are those of all of them\n"
+    "  --within SECONDS begin no seed later than that (0: no limit)\n"
+    "  --at-least N     with --within: so many seeds must have been run then, else it fails (all)\n"
     "  --calls N        calls of each of the 8 clients (320; with fewer nothing has a floor)\n"
     "  --no-faults      only moves and splits\n"
     "  --crashes        servers with disks and replicas, which are killed and started again\n"
@@ -87,6 +93,10 @@ bool parse(int argc, char** argv, Arguments& arguments) {
       arguments.seeds = 1;
     } else if (flag == "--jobs") {
       ok = number(arguments.jobs);
+    } else if (flag == "--within") {
+      ok = number(arguments.within_s);
+    } else if (flag == "--at-least") {
+      ok = number(arguments.at_least);
     } else if (flag == "--calls") {
       ok = number(arguments.calls);
     } else if (flag == "--no-faults") {
@@ -123,12 +133,37 @@ bool parse(int argc, char** argv, Arguments& arguments) {
     }
     if (!ok) return false;
   }
-  return arguments.seeds > 0 && arguments.jobs > 0 && (arguments.hashes || !arguments.without_text);
+  return arguments.seeds > 0 && arguments.jobs > 0 && (arguments.hashes || !arguments.without_text) &&
+         arguments.at_least <= arguments.seeds && (arguments.within_s > 0 || arguments.at_least == 0);
 }
 
-/// What some of the seeds gave. Lies in memory that the processes share.
+/// Gives out the seeds, one after the other, until there are no more or the time is used up. Lies in memory that the
+/// processes share.
+class SeedQueue {
+ public:
+  explicit SeedQueue(const Arguments& arguments)
+      : next_(arguments.first),
+        end_(arguments.first + arguments.seeds),
+        last_begin_(arguments.within_s == 0 ? Clock::time_point::max()
+                                            : Clock::now() + std::chrono::seconds(arguments.within_s)) {}
+
+  bool take(uint64_t& seed) {
+    if (Clock::now() > last_begin_) return false;
+    seed = next_.fetch_add(1, std::memory_order_relaxed);
+    return seed < end_;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static_assert(std::atomic<uint64_t>::is_always_lock_free);  // it counts for several processes
+
+  std::atomic<uint64_t> next_;
+  const uint64_t end_;
+  const Clock::time_point last_begin_;
+};
+
+/// What the seeds of one process gave. Lies in memory that the processes share.
 struct Share {
-  uint64_t first = 0;
   uint64_t seeds = 0;
   RunCounts counts;
   uint64_t failed = 0;
@@ -183,11 +218,13 @@ std::unique_ptr<FrameJudge> makeJudge(const Arguments& arguments) {
   return arguments.judge.empty() ? nullptr : std::make_unique<FrameJudge>(arguments.judge);
 }
 
-void runShare(const Arguments& arguments, Share& share) {
+void runShare(const Arguments& arguments, SeedQueue& queue, Share& share) {
   const std::unique_ptr<FrameJudge> judge = makeJudge(arguments);
-  for (uint64_t seed = share.first; seed < share.first + share.seeds && share.failed < kFailuresMax; ++seed) {
+  uint64_t seed = 0;
+  while (share.failed < kFailuresMax && queue.take(seed)) {
     share.at = seed;
     const RunReport report = runSeed(arguments, seed, judge.get());
+    ++share.seeds;
     share.counts.add(report.counts);
     share.fewest_operations = std::min(share.fewest_operations, report.counts.operations);
     share.simulated_s += static_cast<double>(report.simulated_ns) * 1e-9;
@@ -203,13 +240,13 @@ void runShare(const Arguments& arguments, Share& share) {
 }
 
 // Each share in a process of its own; what they found stays in `shares`.
-void runInProcesses(const Arguments& arguments, std::span<Share> shares) {
+void runInProcesses(const Arguments& arguments, SeedQueue& queue, std::span<Share> shares) {
   std::vector<pid_t> processes;
   std::fflush(stdout);
   for (Share& share : shares) {
     const pid_t process = fork();
     if (process == 0) {
-      runShare(arguments, share);
+      runShare(arguments, queue, share);
       std::fflush(stdout);
       std::_Exit(0);
     }
@@ -243,27 +280,8 @@ int runMutation(const Arguments& arguments) {
   return 1;
 }
 
-int run(const Arguments& arguments) {
-  const uint64_t count = std::min(arguments.jobs, arguments.seeds);
-  void* memory = mmap(nullptr, count * sizeof(Share), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return 2;
-  const std::span<Share> shares(static_cast<Share*>(memory), count);
-  uint64_t first = arguments.first;
-  for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t seeds = arguments.seeds / count + (i < arguments.seeds % count ? 1 : 0);
-    Share& share = *new (&shares[i]) Share;
-    share.first = first;
-    share.seeds = seeds;
-    first += seeds;
-  }
-  const auto began = std::chrono::steady_clock::now();
-  if (count == 1) {
-    runShare(arguments, shares[0]);
-  } else {
-    runInProcesses(arguments, shares);
-  }
-  const double real_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  Share all;
+// Adds up what the processes found; false if one of them did not come to the end.
+bool addUp(const Arguments& arguments, std::span<const Share> shares, Share& all) {
   bool is_complete = true;
   for (const Share& share : shares) {
     all.seeds += share.seeds;
@@ -273,13 +291,37 @@ int run(const Arguments& arguments) {
     all.simulated_s += share.simulated_s;
     is_complete = is_complete && share.is_complete;
     if (!share.is_complete) {
-      std::printf("the process with seeds %llu .. %llu ended in seed %llu; repeat it with: simulator --seed %llu%s\n",
-                  static_cast<unsigned long long>(share.first),
-                  static_cast<unsigned long long>(share.first + share.seeds - 1),
+      std::printf("a process ended in seed %llu; repeat it with: simulator --seed %llu%s\n",
                   static_cast<unsigned long long>(share.at), static_cast<unsigned long long>(share.at),
                   modeOf(arguments).c_str());
     }
   }
+  return is_complete;
+}
+
+// Memory that the processes will share, until the program ends; null if there is none.
+void* sharedMemory(size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+int run(const Arguments& arguments) {
+  const uint64_t count = std::min(arguments.jobs, arguments.seeds);
+  void* queue_memory = sharedMemory(sizeof(SeedQueue));
+  void* share_memory = sharedMemory(count * sizeof(Share));
+  if (queue_memory == nullptr || share_memory == nullptr) return 2;
+  SeedQueue& queue = *new (queue_memory) SeedQueue(arguments);
+  const std::span<Share> shares(static_cast<Share*>(share_memory), count);
+  for (Share& share : shares) new (&share) Share;
+  const auto began = std::chrono::steady_clock::now();
+  if (count == 1) {
+    runShare(arguments, queue, shares[0]);
+  } else {
+    runInProcesses(arguments, queue, shares);
+  }
+  const double real_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  Share all;
+  const bool is_complete = addUp(arguments, shares, all);
   std::printf("totals of %llu seeds (%.0f simulated seconds in %.1f); at least %llu operations completed in each:\n",
               static_cast<unsigned long long>(all.seeds), all.simulated_s, real_s,
               static_cast<unsigned long long>(all.fewest_operations));
@@ -295,7 +337,13 @@ int run(const Arguments& arguments) {
   std::printf("%llu seeds, %llu failed%s%s\n", static_cast<unsigned long long>(all.seeds),
               static_cast<unsigned long long>(all.failed), is_complete ? "" : ", a process did not come to the end",
               floors_reached ? "" : ", a total is under its floor");
-  return all.failed == 0 && is_complete && floors_reached ? 0 : 1;
+  const uint64_t at_least = arguments.at_least == 0 ? arguments.seeds : arguments.at_least;
+  if (all.seeds < arguments.seeds && arguments.within_s > 0) {
+    std::printf("%llu seeds were asked for; the time of %llu s was over before (%llu are needed)\n",
+                static_cast<unsigned long long>(arguments.seeds), static_cast<unsigned long long>(arguments.within_s),
+                static_cast<unsigned long long>(at_least));
+  }
+  return all.failed == 0 && is_complete && floors_reached && all.seeds >= at_least ? 0 : 1;
 }
 
 }  // namespace
