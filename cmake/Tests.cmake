@@ -321,6 +321,11 @@ foreach(script IN LISTS ramcore_docs_scripts)
     ENVIRONMENT "RAMCORE_BIN_DIR=${CMAKE_BINARY_DIR}/bin;RAMCORE_SOURCE_DIR=${CMAKE_SOURCE_DIR}")
 endforeach()
 
+# The shape of the sources.
+add_test(NAME tidy COMMAND ${CMAKE_SOURCE_DIR}/tests/tidy/tidy)
+add_test(NAME tidy_self_test COMMAND ${CMAKE_SOURCE_DIR}/tests/tidy/tidy_test.py)
+set_tests_properties(tidy tidy_self_test PROPERTIES LABELS tidy TIMEOUT 120)
+
 # Models of protocols: every rule that is left out has to be found.
 file(GLOB ramcore_models CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/models/*_model.py)
 foreach(script IN LISTS ramcore_models)
