@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,7 +32,7 @@ struct Arguments {
   uint64_t calls = kCallsPerClient;
   uint64_t jobs = 1;
   uint64_t within_s = 0;
-  uint64_t at_least = 0;
+  std::optional<uint64_t> at_least;
   bool faults = true;
   bool crashes = false;
   bool print = false;
@@ -96,7 +97,7 @@ bool parse(int argc, char** argv, Arguments& arguments) {
     } else if (flag == "--within") {
       ok = number(arguments.within_s);
     } else if (flag == "--at-least") {
-      ok = number(arguments.at_least);
+      ok = number(arguments.at_least.emplace());
     } else if (flag == "--calls") {
       ok = number(arguments.calls);
     } else if (flag == "--no-faults") {
@@ -134,7 +135,7 @@ bool parse(int argc, char** argv, Arguments& arguments) {
     if (!ok) return false;
   }
   return arguments.seeds > 0 && arguments.jobs > 0 && (arguments.hashes || !arguments.without_text) &&
-         arguments.at_least <= arguments.seeds && (arguments.within_s > 0 || arguments.at_least == 0);
+         arguments.at_least.value_or(0) <= arguments.seeds && (arguments.within_s > 0 || !arguments.at_least);
 }
 
 /// Gives out the seeds, one after the other, until there are no more or the time is used up. Lies in memory that the
@@ -337,7 +338,7 @@ int run(const Arguments& arguments) {
   std::printf("%llu seeds, %llu failed%s%s\n", static_cast<unsigned long long>(all.seeds),
               static_cast<unsigned long long>(all.failed), is_complete ? "" : ", a process did not come to the end",
               floors_reached ? "" : ", a total is under its floor");
-  const uint64_t at_least = arguments.at_least == 0 ? arguments.seeds : arguments.at_least;
+  const uint64_t at_least = arguments.at_least.value_or(arguments.seeds);
   if (all.seeds < arguments.seeds && arguments.within_s > 0) {
     std::printf("%llu seeds were asked for; the time of %llu s was over before (%llu are needed)\n",
                 static_cast<unsigned long long>(arguments.seeds), static_cast<unsigned long long>(arguments.within_s),

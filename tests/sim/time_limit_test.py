@@ -30,6 +30,8 @@ class TimeLimitTest(unittest.TestCase):
         self.assertIn("1000000 seeds were asked for; the time of 1 s was over before (2 are needed)", result.stdout)
 
     def test_too_few_are_a_failure(self):
+        result = run("--seeds", "1000000", "--within", "1", "--at-least", "0")
+        self.assertEqual(result.returncode, 0, result.stdout)
         for flags in ([], ["--at-least", "999999"]):
             result = run("--seeds", "1000000", "--jobs", "2", "--within", "1", *flags)
             self.assertEqual(result.returncode, 1, result.stdout)
