@@ -88,8 +88,8 @@ def documented_program_flags():
 
 
 def documented_flags():
-    """{tool: {flag: default}} of the tables in docs/operating.md; None where the default is in words."""
-    with open(os.path.join(ROOT, "docs", "operating.md"), encoding="utf-8") as file:
+    """{tool: {flag: default}} of the tables in docs/operating/flags.md; None where the default is in words."""
+    with open(os.path.join(ROOT, "docs", "operating", "flags.md"), encoding="utf-8") as file:
         text = file.read()
     result = {}
     for section in re.split(r"^### ", text, flags=re.M)[1:]:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The messages that the tables of troubles quote (docs/rdma.md, docs/dpdk.md, docs/operating.md) are ones that the sources
-have: who looks for what he reads on his screen finds it.
+"""The messages that the tables of troubles quote (docs/rdma.md, docs/dpdk.md, docs/operating/messages.md) are ones that the
+sources have: who looks for what he reads on his screen finds it.
 
 A quoted message stands for what the program puts together: `...` is anything, as are a number and a name in quotes. What is
 left has to stand in string literals of one folder of sources. A cut between two literals is where one of them ends and another
@@ -11,7 +11,7 @@ import re
 import unittest
 
 ROOT = os.environ.get("RAMCORE_SOURCE_DIR") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-DOCUMENTS = ("rdma.md", "dpdk.md", "operating.md")
+DOCUMENTS = ("rdma.md", "dpdk.md", "operating/messages.md")
 # Said by others, behind words of ours.
 FOREIGN = ("Cannot allocate memory",  # strerror
            "transport retry counter exceeded")  # ibv_wc_status_str
@@ -131,7 +131,7 @@ class MessagesTest(unittest.TestCase):
             with open(os.path.join(ROOT, "docs", name), encoding="utf-8") as file:
                 messages = quoted_messages(file.read())
             # What an operator reads is put together from the words of several folders: who does not answer, and why.
-            folders = [set().union(*self.folders)] if name == "operating.md" else self.folders
+            folders = [set().union(*self.folders)] if name == "operating/messages.md" else self.folders
             self.assertGreater(len(messages), 5, name)
             for message in messages:
                 with self.subTest(document=name, message=message):
