@@ -146,9 +146,9 @@ struct PlainClientOptions {
 struct ScanOptions {
   /// How long the request of each batch may take, retries included; none: ClientOptions::default_timeout.
   std::optional<std::chrono::nanoseconds> timeout;
-  /// How long an answer of a server is to be, in bytes; more than 4 MiB count as 4 MiB. An answer ends with the object
-  /// by which it reaches this length. A smaller number means more messages, a larger one more memory for the batch that
-  /// the Scan holds.
+  /// How long an answer of a server is to be, in bytes; more than 4 MiB count as 4 MiB. An answer ends at the latest
+  /// with the objects of the key hash by which it reaches this length; it may end earlier. A smaller number means more
+  /// messages, a larger one more memory for the batch that the Scan holds.
   uint32_t batch_bytes = 128 * 1024;
 };
 

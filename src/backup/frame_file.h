@@ -59,7 +59,7 @@ inline constexpr uint32_t kShortMarkMagic = 0x68536352;  // "RcSh"
 /// What one of the two copies of the superblock is.
 enum class CopyState : uint8_t {
   Empty,        ///< zeros
-  Damaged,      ///< anything else that was never written so, or not as this copy
+  Damaged,      ///< anything else: no superblock, or one whose generation belongs into the other copy
   OtherFormat,  ///< whole, of another version of this program
   Whole,
 };
@@ -72,8 +72,8 @@ struct SuperblockCopies {
   /// The whole copy of the higher generation, which counts. Empty: neither copy is whole. The sizes in it may still be
   /// impossible.
   std::optional<Superblock> newest() const;
-  /// True if the file has never held anything: the first FrameFile::writeSuperblock, which comes before all other
-  /// writes, has not written its second copy.
+  /// True if the file has never held anything: the first FrameStore::begin(), which writes both copies before anything
+  /// else is written, has not come to the second one.
   bool isOfUnfinishedFile() const { return stateOf(0) != CopyState::Whole && stateOf(1) == CopyState::Empty; }
 };
 

@@ -205,7 +205,7 @@ class FrameStore final : private FrameWriter::Owner {
     bool was_whole = false;     ///< load() has found it whole in this life
     bool of_reserve = false;    ///< counts in reserve_heads_
     bool has_failed = false;    ///< a queued write could not be done; what was there before counts
-    uint64_t failed_stamp = 0;  ///< stamp of the first write of which nothing was done
+    uint64_t failed_stamp = 0;  ///< from the write with this stamp on, nothing was done
     bool certified = false;     ///< `certificate` counts
     ServerId master;
     SegmentId segment;

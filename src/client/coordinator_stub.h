@@ -63,7 +63,7 @@ struct ServerStatus {
   uint64_t storage_bytes_needed = 0;  ///< for its memory and replicas, where all servers are alike
   bool has_storage_failed = false;    ///< a flush failed: nothing is kept there any more
   bool has_too_few = false;           ///< too few other servers keep replicas, or have room: it takes no writes
-  bool is_short_of_places = false;    ///< a log head found no room on the storage of others: hence has_too_few
+  bool is_short_of_places = false;  ///< a log head has no room on the storage of others; has_too_few follows after 1 s
 };
 
 /// The recovery of a dead server whose tablets are not all back.

@@ -23,7 +23,7 @@ struct CoordinatorOptions {
   /// How long requests wait for work that takes several steps (creating, dropping, splitting) before they are told to
   /// come back; the work goes on.
   int64_t request_wait_ns = 5 * runtime::kNanosPerSecond;
-  /// An operator continues with a state that lacks changes up to this one (ChangeHistory). 0: the state lacks none.
+  /// The highest change that the state lacks and that an operator gives up (ChangeHistory). 0: no change is given up.
   uint64_t given_up_change = 0;
 };
 

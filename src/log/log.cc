@@ -252,7 +252,7 @@ void Log::countGroup(Segment& segment, std::span<const EntryInput> group, const 
 }
 
 /// @param entry_bytes  the length of the whole entry
-/// @param bytes  how many of its bytes live from now on, and how many of those the result takes that it carries;
+/// @param bytes  how many of its bytes live from now on, and how many of those belong to the result that it carries;
 ///               negative when they are counted out
 void Log::countParts(Segment& segment, EntryType type, uint32_t entry_bytes, const Parts& bytes) {
   const int64_t results = type == EntryType::ResultRecord ? bytes.all : bytes.results;
@@ -400,7 +400,7 @@ void Log::markAcknowledged(EntryRef ref) {
     if (isDamaged(static_cast<EntryState>(was)) && integrity_.noteAcknowledged(ref)) return;
     was = state.load(std::memory_order_acquire);
     // If the entry is dead, all of it was counted. An entry that no lookup leads to any more (Freed) must not come to
-    // look alive again. Nothing is left to count for that: the owner was asked about it after it had been released, and
+    // look alive again. Nothing is left to count for it: the owner was asked about it after it had been released, and
     // by then this acknowledgement had been noted and counted.
     if (isRefused(static_cast<EntryState>(was))) return;
   } while (

@@ -142,8 +142,9 @@ class Log final : public ReplicationEvents {
   SegmentId requestRoll() RC_EXCLUDES(lock_);
   /// As requestRoll(), for tablets that come from other servers and cannot wait until writes find a head. When the
   /// replicator is short of places on backups, the head is a small one, as for removes, because the logs from which the
-  /// tablets come may be what fills the storage. If nothing was appended to the present head and no segment but the
-  /// next head is newer, the present head is returned, and no further places are taken.
+  /// tablets come may be what fills the storage. If nothing was appended to the present head, none was refused by it
+  /// for want of room, and no segment but the next head is newer, the present head is returned, and no further places
+  /// are taken.
   SegmentId requestHeadToJoin() RC_EXCLUDES(lock_);
   /// Withdraws a request of requestHeadToJoin(), at once. The head may exist already, or may come all the same. If
   /// nothing else needs it and it is not open yet, its places on backups are given back.
@@ -214,9 +215,10 @@ class Log final : public ReplicationEvents {
   SegmentId requestRollForPass() RC_EXCLUDES(lock_);
   /// The bytes that have died since the log began. Grows with every death, and by little else.
   int64_t deathsBytes() const;
-  /// Records whether the cleaner has found garbage whose collection gains anything. While it has found none, there is
-  /// no memory for a head, and less than a seglet has died since, writes are refused with NoSpace and not with
-  /// RetryLater.
+  /// Records whether the cleaner has found garbage whose collection gains anything. While it has found none, a write
+  /// that finds no room in the head is refused with NoSpace and not with RetryLater, if there is no memory for another
+  /// head, none is on its way (no next head, no former head that is still being closed, no open reservation), and less
+  /// than a seglet has died since.
   void noteCollectable(bool is_collectable);
   /// A ticket for a grace period that begins now. A writer sets the state byte of an entry that dies before it updates
   /// the references of the owner. So the cleaner, which relies on state bytes, takes a ticket when it has found entries
@@ -238,9 +240,9 @@ class Log final : public ReplicationEvents {
   /// @return true: the segments are private again. False: not yet; or too late, because a head that lists them is open
   ///         or the cleaner may have begun with them: then it stays false
   bool takeBack(std::span<Segment* const> joining, SegmentId roll) RC_EXCLUDES(lock_);
-  /// Lists the segments that the cleaner may take: in the log, closed, not leaving, not damaged, and closed for a grace
-  /// period. Until that is over a writer may have appended an entry without having told the owner where the entry lies,
-  /// and to the owner such an entry looks dead.
+  /// Lists the segments that the cleaner may take: in the log, closed, not leaving, not damaged, and sealed at least
+  /// one grace period ago. Before that a writer may have appended an entry without having told the owner where the
+  /// entry lies, and to the owner such an entry looks dead.
   void listCleanable(std::vector<Segment*>& segments) RC_EXCLUDES(lock_);
   /// Whether the digest of the head lists the segment, or a later digest will.
   bool isListed(const Segment& segment) const RC_EXCLUDES(lock_);

@@ -55,8 +55,8 @@ class SideLog {
   /// True if the segments are members and a recovery of this server would include them.
   bool isJoined() const { return joined_ && log_.isRolled(roll_); }
   /// Undoes join(), so that everything can be given up after all. The call is to be repeated until it returns true, or
-  /// until isJoined(): then it is too late. It is also too late, and the call changes nothing, when the cleaner has
-  /// begun with one of the segments.
+  /// until isJoined(): then it is too late. It is also too late, and the call changes nothing, as soon as the
+  /// cleaner may have begun with one of the segments (Log::listCleanable has listed it).
   bool takeBack();
   /// join() was called, and not taken back.
   bool isJoining() const { return joined_; }

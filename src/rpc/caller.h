@@ -82,9 +82,11 @@ class OutgoingCall : private transport::PendingCall, private runtime::Timer {
 /// Sessions to one process, one at a time: opened at the first use and again after a loss, on the best locator that
 /// both sides have.
 ///
-/// If a session opens, takes calls and is lost without having answered any, its locator may be of no use: for 30 s it
-/// is tried only when no other locator is left. (The handshake of verbs goes over tcp, which passes where RoCE packets
-/// are dropped; that of dpdk is in short frames of Ethernet, which pass where longer ones are dropped.)
+/// A network may let the handshake through but not the messages: the handshake of verbs goes over tcp, which passes
+/// where RoCE packets are dropped; that of dpdk is in short Ethernet frames, which pass where longer ones are dropped.
+/// So if a session over a locator of such a transport opens, takes calls and ends with SessionLost without having
+/// answered any, the locator may be of no use: if the peer has others, it is tried for 30 s only when no other one is
+/// left.
 ///
 /// If nothing is heard of a session while calls wait, it is closed and another one is opened: as soon as its endpoint
 /// says that the peer has vanished, and in any case after 5 s. Calls in flight end with SessionLost.

@@ -212,7 +212,8 @@ class ObjectStore final : public log::EntryOwner {
   /// @return Ok; RetryLater: it is being restored; Corrupt: it is lost
   /// Any registered reader thread, inside a read section.
   Status verify(log::EntryRef ref) const;
-  /// Whether a damaged entry is not an object, unless more than one bit of its type has flipped.
+  /// True if a damaged entry is certainly not an object, unless more than one bit of its type has flipped. False also
+  /// for entries whose type is one bit away from that of an object.
   bool isBookkeeping(log::EntryRef ref) const;
 
   /// Keys in the index: objects, and removals that are not durable yet.

@@ -76,9 +76,10 @@ class TabletIntake {
   ///                  places the least number of replicas will do. After TooFewReplicas the side log takes nothing more
   ///                  and is no part of the log; the caller has to forsake() it or to join it again.
   runtime::Task<Status> join(log::SideLog& side, const std::atomic<bool>& stopping, const Patience* patience = nullptr);
-  /// Gives up a side log whose contents can be had from elsewhere again, and all its places. Takes its tablets out of
-  /// the tablet table, if the table still has these very tablets, and purges them. False if something that cannot be
-  /// forgotten now may refer to the side log: the side log is as it was then, and has to be joined.
+  /// Gives up a side log whose contents can be had from elsewhere again, and all its places. Takes those of its tablets
+  /// out of the tablet table that the table still has under the same epoch in state Pulling, and purges all of them.
+  /// Returns false if something that cannot be forgotten now may refer to the side log: in this case the side log is
+  /// unchanged, and has to be joined.
   runtime::Task<bool> forsake(log::SideLog& side, std::span<const Tablet> tablets);
 
  private:

@@ -125,7 +125,7 @@ struct SendCounts {
   uint64_t posts = 0;               ///< doorbells
 };
 
-/// Packets of transports that lose packets and send them again. Zeros elsewhere.
+/// Packets of transports whose network may lose packets, which they send again then. Zeros elsewhere.
 struct PacketCounts {
   uint64_t sent = 0;
   uint64_t resent = 0;     ///< of these, packets of messages that were sent before

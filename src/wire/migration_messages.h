@@ -13,7 +13,7 @@ struct Pull {
     TabletId tablet;
     TabletEpoch epoch;
     KeyHash cursor;
-    uint32_t response_bytes;  ///< intended length of the answer; it may be longer by one object
+    uint32_t response_bytes;  ///< intended length of the answer; it may be longer by the objects of one key hash
     uint32_t reserved = 0;
   };
   struct Response {

@@ -46,7 +46,7 @@ enum class SilenceMeans : uint8_t {
 
 /// What the silence of each of `living` means: out[i] is for living[i].
 ///
-/// A verdict costs a server all that it has in memory, so none is given that would help nothing. Leases end whatever is
+/// A verdict costs a server all that it has in memory, so none is given where it would not help. Leases end whatever is
 /// decided here, so it is safe to wait; but that delays a recovery which is really needed.
 ///
 /// - If half of the servers or more fall silent together, it is likelier that this coordinator is cut off than that all

@@ -216,7 +216,7 @@ class Segment {
   bool listed_ = false;                 ///< in the digest of the head, or of a later one
   SegmentId joins_with_;                ///< a segment of a side log may be taken back until there is a head of this id
                                         ///< or higher
-  SegmentId first_head_;                ///< the first head whose digest lists it then, taken over or not; none yet
+  SegmentId first_head_;                ///< while it joins: the first head whose digest lists it, open or not; or none
   bool is_joining_ = false;             ///< in Log::joining_
   bool stays_ = false;                  ///< it may not be taken back any more, because a pass of the cleaner may have
                                         ///< it

@@ -49,7 +49,7 @@ class LinkObserver {
   virtual void onEnlisted(ServerId id, ClusterId cluster) = 0;
   /// The servers that live now, this one included; again whenever that changes.
   virtual void onMembers(std::vector<Member> members) { (void)members; }
-  /// Called before each renewal, which tells it to the coordinator.
+  /// Called before each renewal; the renewal reports the result to the coordinator.
   virtual ServerLoad load() const { return {}; }
   /// The coordinator has declared this server dead, or refuses it for good. Final; `why` is for a person.
   virtual void onRejected(Status status, const std::string& why) = 0;
@@ -74,7 +74,7 @@ class CoordinatorLink final : public FloorKeeper {
   bool stopped() const { return !running_ && !asking_members_; }
   ServerId id() const { return id_; }
 
-  /// Asks soon which servers live, instead of after the next renewal. Called when this process has heard of a change.
+  /// Asks soon which servers live, instead of after the next renewal. Called when this process has heard of a death.
   void refreshMembers();
 
   struct ClientCheck {

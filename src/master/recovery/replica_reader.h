@@ -28,7 +28,8 @@ struct SegmentContents {
 };
 
 /// Reads segments of a dead server's log from the backups that hold replicas of them. What they answer is not trusted:
-/// an entry is taken only if its checksums are right and it belongs to what was asked for.
+/// an entry is taken only if its checksum is right and it belongs to what was asked for; otherwise the holder is not
+/// asked again.
 ///
 /// On one executor.
 class ReplicaReader {

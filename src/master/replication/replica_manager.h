@@ -27,7 +27,7 @@ struct ReplicationOptions {
   /// Replicas of each segment on other servers. With more replicas more servers may die at a time, and each write is
   /// sent as many times.
   uint32_t replicas = 3;
-  /// Writes are refused while fewer servers than this live that keep replicas. At most `replicas`.
+  /// Writes are refused while fewer other servers than this live that keep replicas. At most `replicas`.
   uint32_t min_replicas = 2;
   /// This server itself keeps the only replica: it survives a restart of the process, not the loss of the machine.
   bool local_replica = false;
@@ -70,7 +70,7 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
     /// The gauge of the backup in this process, if there is one. It is taken for the other backups as well: servers
     /// share the work evenly, so these are about as full.
     const BackupGauge* backup = nullptr;
-    /// Called when something was damaged in memory before it was replicated, and cannot be restored: the server has to
+    /// Called when something was damaged in memory before it was replicated, and cannot be mended: the server has to
     /// stop. `why` is a line for a person. Once, on the dispatch. May be empty.
     std::function<void(const std::string& why)> on_spoilt = {};
   };

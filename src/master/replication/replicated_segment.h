@@ -46,7 +46,7 @@ class ReplicaOwner {
   virtual void noteUnsound(const log::Segment& segment, uint32_t offset_bytes) = 0;
   /// The entry at this offset was damaged in memory before a backup that needs it has received it; the segment is not
   /// closed.
-  /// @return True: the entry was restored. False: it cannot be; the server has to stop, and nothing of the segment is
+  /// @return True: the entry was mended. False: it cannot be; the server has to stop, and nothing of the segment is
   ///         sent any more
   virtual bool noteSpoilt(const log::Segment& segment, uint32_t offset_bytes) = 0;
   virtual void noteWrite(uint32_t bytes) = 0;
@@ -91,8 +91,8 @@ class ReplicatedSegment {
   void withdraw() { withdraw_wanted_ = true; }
   /// See log::Replicator::awaitLeast.
   void awaitLeast() { copies_awaited_ = log::CopiesAwaited::Least; }
-  /// True if the segment may be forgotten: withdraw() was called, and no recovery can find the segment, because no
-  /// backup may have a certificate for it.
+  /// True if the segment may be forgotten: it is a log head, withdraw() was called, fewer than leastCount() replicas
+  /// have a storage frame, and no certificate for it was ever sent to a backup, so that no recovery can find it.
   bool canBeWithdrawn() const;
   bool isClosed() const { return closed_reported_; }
   /// Complete replicas: those that hold everything that was reported.
@@ -181,7 +181,7 @@ class ReplicatedSegment {
   bool withdraw_wanted_ = false;
   bool refused_ = false;        // a backup had no storage frame for it, and no other server has taken its place
   bool is_spoilt_ = false;      // what is to be sent of it is damaged in memory for good
-  bool lacks_places_ = false;   // a backup that is waited for had no storage frame, and none has taken its place
+  bool lacks_places_ = false;   // a backup that is waited for had no storage frame; no other one has taken its place
   bool has_certified_ = false;  // a backup may have a certificate for it
   bool opened_reported_ = false;
   bool closed_reported_ = false;

@@ -22,8 +22,9 @@ struct DatagramOptions {
   std::string_view scheme = "dpdk";
   /// Calls in flight on one session, 1..wire::kSlotCountMax. The smaller of both sides' counts.
   uint16_t slots_per_session = 64;
-  /// Maximum number of sessions of an endpoint; further ones are refused. A value above `places_max` less `own_places`
-  /// counts as that difference.
+  /// With this many sessions, its own connects included, the endpoint accepts a further one only if it can drop a
+  /// pending session for it. Its own connects are bounded by `places_max` alone. A value above `places_max` less
+  /// `own_places` counts as that difference.
   uint32_t sessions_max = 4096;
   /// Maximum number of sessions in any state. Each has a session number, of which 16 bits are its index: 1..65,536.
   uint32_t places_max = 65'536;
@@ -67,8 +68,9 @@ struct DatagramOptions {
   /// Time after which such a message counts as stalled while memory is short. Then the client session that holds most
   /// bytes in stalled messages is closed.
   int64_t stall_squeeze_ns = 1 * runtime::kNanosPerSecond;
-  /// Maximum number of bytes that messages of several packets take, in all sessions together. Beyond it, those of
-  /// clients are not accepted.
+  /// Maximum number of bytes in blocks of received messages and in our own memory that waits for peers (see
+  /// stall_bytes_max), in all sessions together. Beyond it, messages of several packets from clients are not accepted.
+  /// If what waits for peers alone exceeds it, the session that leaves the most bytes unread is closed.
   uint64_t held_bytes_max = 256 * 1024 * 1024;
   /// The longest sleep of a thread whose ports do not wake it. A packet that arrives meanwhile waits until the sleep
   /// ends.
