@@ -17,17 +17,16 @@
 
 namespace ramcore {
 
-/// The parts of a Client: clock, transports, dispatch, the core (ClusterClient), and the driver, which decides which
-/// thread polls.
+/// What a Client is made of: clock, transports, dispatch, coroutines, and who drives them.
 struct Client::Impl {
   static Outcome<std::unique_ptr<Impl>> open(const ClientOptions& options);
-  /// Ends a client. In a forked process it leaves the copy of the client as it is.
+  /// Ends a client; one that a fork copied is left as it is.
   static void end(std::unique_ptr<Impl> impl);
   ~Impl();
 
   /// True in a process that was forked after the client was made. Everything of the client belongs to the other process
   /// then (its connections, rings, lease and sequences), and its locks may be held by threads that are not here:
-  /// nothing of it may be touched. Every public call asks this first.
+  /// nothing of it may be touched. To be asked before anything else.
   bool isForked() const { return fork_mark_.isForked(); }
 
   client::Driver& driver() { return *driver_; }
@@ -38,8 +37,8 @@ struct Client::Impl {
     return timeout ? std::max<int64_t>(0, timeout->count()) : default_timeout_ns_;
   }
 
-  /// Runs the coroutine that `make(cluster, deadline_ns)` starts to its end.
-  /// @return its value, if it has one; in a forked process Forked in its place
+  /// Runs the coroutine that `make(cluster, deadline_ns)` starts to its end, and gives its value; Forked, if it has
+  /// one.
   template <typename Make>
   auto runTask(const std::optional<std::chrono::nanoseconds>& timeout, Make make);
 
@@ -47,7 +46,7 @@ struct Client::Impl {
   struct Background;
 
   Impl() = default;
-  /// The value that a coroutine gives in a forked process.
+  /// What a coroutine of a client gives that a fork copied.
   template <typename T>
   static T forked() {
     if constexpr (std::is_constructible_v<T, Status>) {
@@ -59,7 +58,7 @@ struct Client::Impl {
   Status connect(int64_t timeout_ns);
 
   const runtime::ForkMark fork_mark_;
-  Impl* next_left_ = nullptr;  // list of the clients that end() left as they are
+  Impl* next_left_ = nullptr;  // of those that end() left as they are
   int64_t default_timeout_ns_ = 0;
   std::unique_ptr<runtime::Clock> clock_;
   std::unique_ptr<runtime::Entropy> entropy_;

@@ -18,7 +18,7 @@ class MultiRun {
 
   /// Leaves every item with its outcome.
   runtime::Task<void> run();
-  /// Used instead of run(): sends nothing, and gives `status` to every item that run() would send.
+  /// Instead of run(): nothing is sent.
   void refuse(Status status) {
     begin();
     finishAll(status);
@@ -35,8 +35,7 @@ class MultiRun {
   uint32_t sendNext(uint32_t first);
   static bool isHopeless(void* multi_call);
   void collect(MultiCall& call);
-  /// Finishes the parts that have their outcome, and keeps the others for the next round.
-  /// @return how many parts it finished
+  /// Finishes what has its outcome; returns how many parts did.
   size_t settle();
   void finishPart(MultiPart& part);
   void finishAll(Status last);

@@ -10,8 +10,8 @@ namespace ramcore::log {
 
 namespace {
 
-// Prefetches, for writing, the cache lines that the appends after the next few will fill. Without it every lock that an
-// append or its caller takes afterwards would wait until the lines of the entry have come from memory.
+// Fetches the lines for writing that the appends after the next few will fill. Without it every lock that an append or
+// its caller takes afterwards waits until the lines of the entry have come from memory.
 void fetchAhead(const std::byte* entry) {
   constexpr size_t kDistanceBytes = 768;
   constexpr size_t kBytes = 192;
@@ -37,8 +37,7 @@ static_assert((kSegmentBytesMax - kEntryAlignment) / kEntryAlignment <= 0xffffff
 struct Log::Prepared {
   uint32_t total = 0;
   std::array<uint32_t, kGroupEntriesMax> bytes;
-  std::array<Segment*, kGroupEntriesMax> named_by_dead;  ///< what the dead entry names, where the entry has a `dead`;
-                                                         ///< see countDead
+  std::array<Segment*, kGroupEntriesMax> named_by_dead;  ///< where the entry has a `dead`; see countDead
 };
 
 struct Log::Reservation {
@@ -74,8 +73,7 @@ SegmentId Log::killedIn(const EntryInput& input) const {
 }
 
 bool Log::hasSpaceFor(uint64_t bytes) const {
-  // Counts the tombstones that would become alive if everything were removed, too, or a full memory could not take the
-  // removes.
+  // With what would become alive if everything were removed, or a full memory could not take the removes.
   const int64_t live = stats_.live_bytes.load(std::memory_order_relaxed) +
                        stats_.succeeded_bytes.load(std::memory_order_relaxed) + static_cast<int64_t>(bytes);
   if (RC_MUTATION("write-beyond-the-limit")) return true;
@@ -225,7 +223,6 @@ void Log::commitHead(uint32_t offset) {
   head_->commit(offset);
   if (!at_once_) return;
   head_->durable_bytes_ = offset;
-  // As in refreshDurable(): nothing in the head counts as durable before its predecessor is closed.
   if (closing_ == nullptr) durable_.store(pack(head_->id(), offset), std::memory_order_release);
 }
 
@@ -251,8 +248,8 @@ void Log::countGroup(Segment& segment, std::span<const EntryInput> group, const 
   stats_.live_bytes.fetch_add(live, std::memory_order_relaxed);
 }
 
-/// @param entry_bytes  the length of the whole entry
-/// @param bytes  how many of its bytes live from now on, and how many of those belong to the result that it carries;
+/// @param entry_bytes  of the whole entry
+/// @param bytes  of it that live from now on, and how many of them there are because of a result that it carries;
 ///               negative when they are counted out
 void Log::countParts(Segment& segment, EntryType type, uint32_t entry_bytes, const Parts& bytes) {
   const int64_t results = type == EntryType::ResultRecord ? bytes.all : bytes.results;
@@ -286,8 +283,7 @@ void Log::countTombstone(Segment& holder, Segment& named, int64_t bytes) {
   stats_.tombstone_bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
-/// @param tombstone_bytes  the length of the tombstone that would be due if an object that names `named` died; negative
-///                         when such an object dies
+/// @param tombstone_bytes  what it would take if an object died that names `named`; negative when it does
 void Log::countSuccessor(Segment& named, int64_t tombstone_bytes) {
   named.addSucceeded(tombstone_bytes);
   stats_.succeeded_bytes.fetch_add(tombstone_bytes, std::memory_order_relaxed);
@@ -298,9 +294,8 @@ Segment* Log::namedBy(const EntryView& entry) const {
   return entry.namesSegment() ? pool_.find(entry.namedSegment()) : nullptr;
 }
 
-/// The segment that counts as named when the entry at `dead` dies: the one that is found by the id of the segment in
-/// which the entry lies. A copy that has not taken the place of its original yet, or never will, has the id of the
-/// original, and then the original counts.
+/// What is named where an entry dies: the segment that has the id. A copy that is not in place, or never will be, has
+/// that of its original.
 Segment& Log::segmentNamedFor(EntryRef dead) const {
   Segment& in = *pool_.segmentOf(dead);
   if (in.compactionCount() == 0) return in;
@@ -309,16 +304,14 @@ Segment& Log::segmentNamedFor(EntryRef dead) const {
 }
 
 /// Sets the state byte of a dead entry and counts it out.
-/// @param due_bytes  the length of the tombstone that the entry now stands for. It is counted at once, or the segment
-///                   would look emptier than it is
+/// @param due_bytes  of the tombstone that it now stands for; at once, or its segment would look emptier than it is
 void Log::countOut(EntryRef ref, int64_t due_bytes) {
   std::byte* const at = memory_.at(ref);
   bool is_acknowledged = false;
   const std::atomic_ref<uint8_t> state(reinterpret_cast<uint8_t&>(at[1]));
   const auto superseded = static_cast<uint8_t>(EntryState::Superseded);
   if (EntryView(at).carriesResult()) {
-    // An exchange, because the client may be acknowledging the result at the same time: the bytes of the result are
-    // counted out either here or in markAcknowledged(), and not twice.
+    // In one step: its client may just be acknowledging the result.
     is_acknowledged = EntryView::isAcknowledgedState(state.exchange(superseded, std::memory_order_acq_rel));
   } else {
     state.store(superseded, std::memory_order_release);
@@ -326,7 +319,7 @@ void Log::countOut(EntryRef ref, int64_t due_bytes) {
   countLoss(ref, is_acknowledged, due_bytes);
 }
 
-/// @param is_acknowledged  the result that the entry carries, if it does, was counted out before
+/// @param is_acknowledged  the result that it carries, if it does, was counted out before
 void Log::countLoss(EntryRef ref, bool is_acknowledged, int64_t due_bytes) {
   const EntryView entry = view(ref);
   const uint32_t entry_bytes = entry.alignedBytes();
@@ -339,13 +332,12 @@ void Log::countLoss(EntryRef ref, bool is_acknowledged, int64_t due_bytes) {
   countParts(segment, entry.type(), entry_bytes, {.all = -bytes.all, .results = -bytes.results});
 }
 
-/// As countOut(), for an entry that may name a segment. If that segment is still there, something has to go on keeping
-/// dead what the entry kept dead in it: the cleaner writes a tombstone when it drops the entry.
+/// The same of an entry that may name a segment. If that is still there, something has to go on saying so: whoever
+/// cleans the entry away writes a tombstone.
 /// @param named  namedBy() the entry, asked before the lock was taken
 void Log::countDead(EntryRef ref, Segment* named) {
   const EntryView entry = view(ref);
-  // The lengths of a damaged entry say nothing. All of it is counted when they do again (release()), which is before
-  // its segment is cleaned.
+  // Its lengths say nothing. When they do again, and before its segment is cleaned, all of it is counted.
   if (isDamaged(entry.state())) return integrity_.noteDied(ref);
   countOut(ref, countDue(ref, named));
 }
@@ -355,10 +347,9 @@ void Log::countDead(EntryRef ref, Segment* named) {
 /// @return its bytes; 0: none is due
 int64_t Log::countDue(EntryRef ref, Segment* named) {
   const EntryView entry = view(ref);
-  // The named segment may have been compacted since it was found.
+  // It may have been compacted since it was found.
   while (named != nullptr && named->is_replaced_) named = namedBy(entry);
-  // The state is read before the id: a segment that is neither given up nor free stays what it is as long as the lock
-  // is held.
+  // First the state: a segment that is neither given up nor free stays what it is as long as the lock is held.
   const SegmentState state = named == nullptr ? SegmentState::Free : named->state();
   const bool is_gone = state == SegmentState::Unlinked || state == SegmentState::Free;
   if (is_gone || named->id() != entry.namedSegment()) return 0;
@@ -372,7 +363,6 @@ void Log::markDead(EntryRef ref) {
   RC_DCHECK(view(ref).type() != EntryType::Tombstone);
   const EntryView entry = view(ref);
   Segment* const named = isDamaged(entry.state()) ? nullptr : namedBy(entry);
-  // Without the lock: an entry that names no segment leaves no tombstone due.
   if (named == nullptr && !isDamaged(entry.state())) return countOut(ref, 0);
   pool_.tombstones().prepare();
   SpinGuard guard(lock_);
@@ -384,8 +374,8 @@ void Log::markAcknowledged(EntryRef ref) {
   RC_CHECK_MSG(segment != nullptr, "an object whose result is needed is alive");
   const EntryView entry = view(ref);
   if (!isDamaged(entry.state()) && !(entry.type() == EntryType::Object && entry.carriesResult())) {
-    // The entry is damaged, and that was not noticed before. What is not committed cannot be looked at: the result
-    // counts as needed until the segment goes, or the entry is moved.
+    // Nobody has noticed yet that it is damaged. What is not committed cannot be looked at: the result counts as needed
+    // until the segment goes, or the entry is moved.
     const uint32_t offset = segment->offsetOf(ref);
     if (offset >= segment->committedBytes()) return;
     uint32_t next = 0;
@@ -395,13 +385,11 @@ void Log::markAcknowledged(EntryRef ref) {
   std::atomic_ref<uint8_t> state(reinterpret_cast<uint8_t&>(memory_.at(ref)[1]));
   uint8_t was = state.load(std::memory_order_acquire);
   do {
-    // The flags and lengths of a damaged entry say nothing until it is restored. Then the acknowledgement that is noted
-    // here is counted.
+    // Its flags and lengths say nothing until it is restored, and then it is done.
     if (isDamaged(static_cast<EntryState>(was)) && integrity_.noteAcknowledged(ref)) return;
     was = state.load(std::memory_order_acquire);
-    // If the entry is dead, all of it was counted. An entry that no lookup leads to any more (Freed) must not come to
-    // look alive again. Nothing is left to count for it: the owner was asked about it after it had been released, and
-    // by then this acknowledgement had been noted and counted.
+    // Dead: all of it was counted. Nor does one that nobody is led to any more come to look as if it lived: the owner
+    // was asked about it after it had been released, and by then this had been noted and counted.
     if (isRefused(static_cast<EntryState>(was))) return;
   } while (
       !state.compare_exchange_weak(was, static_cast<uint8_t>(EntryState::Acknowledged), std::memory_order_acq_rel));
@@ -420,9 +408,8 @@ void Log::countResultOut(EntryRef ref) {
 Integrity::Released Log::release(const Damage& damage) {
   if (integrity_.segmentOf(damage) == nullptr) return {};
   Segment* const named = namedBy(view(damage.ref));
-  // The lock is held over all of this. A thread that finds the entry marked and wants to count it as dead holds the
-  // lock until the death is noted, so none is missed here. And no thread moves the tombstone of a dead entry along
-  // (moveTombstones) before that tombstone is counted here.
+  // Whoever finds the entry marked and wants to count it as dead holds the lock until that is noted. And nobody takes
+  // the tombstone of a dead one along before it is counted.
   SpinGuard guard(lock_);
   const Integrity::Released released = integrity_.release(damage);
   if (released.is == released.was) return released;
@@ -457,8 +444,7 @@ void Log::countLive(Segment& segment, const EntryView& entry, EntryRef dead) {
   Segment* const named_by_dead = namedBy(view(dead));
   pool_.tombstones().prepare();
   SpinGuard guard(lock_);
-  // Looked up under the lock and not before: the dead entry may lie in a copy that takes the place of its original
-  // meanwhile.
+  // Not before: where the dead entry lies may be a copy that takes the place of its original meanwhile.
   Segment& named = segmentNamedFor(dead);
   if (entry.type() == EntryType::Tombstone) {
     countTombstone(segment, named, bytes);
@@ -474,7 +460,7 @@ void Log::moveTombstones(Segment& from, Segment& to, std::span<const MovedTombst
   int64_t bytes = 0;
   for (const MovedTombstone& tombstone : moved) {
     Segment& named = *tombstone.named;
-    // If the named segment was unlinked since the tombstone was judged, the bytes are counted out where they are.
+    // If it was unlinked since the tombstone was judged, the bytes are counted out where they are.
     if (named.id() != tombstone.named_id || named.state() == SegmentState::Unlinked) continue;
     pool_.tombstones().add(named.slot(), from.slot(), -int64_t{tombstone.bytes});
     pool_.tombstones().add(named.slot(), to.slot(), tombstone.bytes);
@@ -510,8 +496,6 @@ bool Log::notifyDurable(LogPosition position, DurableWaiter& waiter) {
   bool is_news = false;
   {
     SpinGuard guard(lock_);
-    // Asked again under the lock, under which refreshDurable() takes waiters out: a waiter that came too late would
-    // never be called.
     if (isDurable(position)) return false;
     failed = failed_.load(std::memory_order_relaxed);
     if (failed == Status::Ok) {

@@ -9,19 +9,19 @@
 
 namespace ramcore::master {
 
-/// How far the log has to be durable before an answer may be given: one position for each durability of tables.
+/// How far the log has to be before something may be told. Of tables of both levels, one position each.
 struct ShowAfter {
-  LogPosition durable;  ///< the position for what the answer shows of buffered tables
-  LogPosition flushed;  ///< the position for what the answer shows of sync tables
+  LogPosition durable;  ///< of what buffered tables have in it
+  LogPosition flushed;  ///< of what sync tables have in it
 
   static ShowAfter at(Durability level, LogPosition position) {
     return level == Durability::Sync ? ShowAfter{{}, position} : ShowAfter{position, {}};
   }
-  /// For an answer that shows an entry.
+  /// Of an entry that is shown.
   static ShowAfter of(const log::Log& log, Durability level, log::EntryRef ref) {
     return isAt(log, level, ref) ? ShowAfter{} : at(level, log.endOf(ref));
   }
-  /// Whether an answer may show the entry, or, for a tombstone, that there is no object.
+  /// Whether the entry may be shown, or nothing in its place.
   static bool isAt(const log::Log& log, Durability level, log::EntryRef ref) {
     return level == Durability::Sync ? log.isFlushed(ref) : log.isDurable(ref);
   }
@@ -29,7 +29,7 @@ struct ShowAfter {
     durable = std::max(durable, other.durable);
     flushed = std::max(flushed, other.flushed);
   }
-  /// Cost: one load and compare for what is shown of buffered tables.
+  /// For what buffered tables show, one load and compare.
   bool isReached(const log::Log& log) const {
     return log.isDurable(durable) && (!flushed.segment || log.isFlushed(flushed));
   }

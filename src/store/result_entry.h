@@ -8,7 +8,7 @@
 
 namespace ramcore::master {
 
-/// Makes the record of an answer an entry of the log. The entry borrows from this object, so it must not outlive it.
+/// The record of an answer as an entry of the log, which it does not outlive: the entry borrows from where this is.
 class ResultEntry {
  public:
   static constexpr uint32_t kAlignedBytes =

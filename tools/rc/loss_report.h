@@ -9,15 +9,15 @@ namespace ramcore::rc {
 
 // What is said about a dead server whose tablets are not back. Texts are whole lines.
 
-/// Whether its log has not been found as a whole.
+/// Its log has not been found as a whole.
 bool isIncomplete(const client::RecoveryProgress& recovery);
 /// Which tables and tablets are concerned, what is missing, and which servers it may be on.
 std::string describe(const client::ClusterStatus& status, const client::RecoveryProgress& recovery);
-/// How to bring back what is missing, or to go on without it.
+/// How to bring it back, or to go on without.
 std::string remedies(const client::ClusterStatus& status, const client::RecoveryProgress& recovery);
-/// What is given up when the loss is accepted; empty without a loss_token.
+/// What an acceptance gives up; only with a loss_token.
 std::string describeLoss(const client::ClusterStatus& status, const client::RecoveryProgress& recovery);
-/// All of this as JSON, for programs.
+/// All of this for programs.
 tools::Json toJson(const client::ClusterStatus& status, const client::RecoveryProgress& recovery);
 
 }  // namespace ramcore::rc

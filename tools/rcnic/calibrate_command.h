@@ -16,8 +16,7 @@ struct CalibrateFlags {
   void addTo(tools::Command& command);
 };
 
-/// Measures the thresholds of the gather policy and writes them to a file, beside what the file says about other
-/// devices.
+/// Measures the thresholds of the gather policy and writes them to a file, beside what it says about others.
 /// Failure: with cause and remedy.
 Outcome<bool> calibrate(const CalibrateFlags& flags);
 

@@ -8,13 +8,13 @@
 
 namespace ramcore::rcnic {
 
-/// A figure of one of the papers, with measured data. `name` is the name of the file without its extension.
+/// The papers' figures with our data. `name` is that of the file, without its ending.
 struct PaperFigure {
   std::string name;
   Chart chart;
 };
 
-/// The figures for which the dataset has something to show.
+/// Those for which the dataset has something to show.
 std::vector<PaperFigure> figuresOf(const Dataset& dataset);
 
 }  // namespace ramcore::rcnic
