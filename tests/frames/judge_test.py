@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """The judge of frames is judged: disks that are right pass, and each damage that is planted is refused, for its reason."""
 
+import io
 import os
 import sys
 import unittest
@@ -13,6 +14,7 @@ import frame_writer as writer  # noqa: E402
 from disk_judge import DiskJudge  # noqa: E402
 from frame_reader import observe  # noqa: E402
 from frame_writer import carried, file_of, frame, put, record, removal, replica, segment, stream  # noqa: E402
+from moment_disks import MomentDisks  # noqa: E402
 
 MASTER = 9
 BOOT = 5
@@ -336,6 +338,34 @@ class WhichCount(unittest.TestCase):
         failures = judge([file_of([*rest, frame(bytes(spoilt), *slots)])], KEYS)
         self.assertEqual(judge.counts["short replicas"], 1)
         self.assertIn("'last' of server 9: version 6 was shown", failures[0])
+
+
+class MomentDisksTest(unittest.TestCase):
+    def read(self, disks, size, runs, stream):
+        moment = {"machines": [{"machine": 1, "bytes": size, "runs": runs}], "keys": [{"key": "6b"}]}
+        disks.read(moment, io.BytesIO(stream))
+        self.assertEqual(moment["keys"], [{"key": b"k"}])
+        data = moment["machines"][0]["data"]
+        return data if data is None else bytes(data)
+
+    def test_nothing_of_the_moment_before_is_left(self):
+        disks = MomentDisks()
+        self.assertEqual(self.read(disks, 8, [[1, 3], [6, 2]], b"abcde"), b"\0abc\0\0de")
+        self.assertEqual(self.read(disks, 8, [[2, 1]], b"x"), b"\0\0x\0\0\0\0\0")
+        self.assertEqual(self.read(disks, 8, [], b""), bytes(8))
+        self.assertEqual(self.read(disks, 4, [[0, 4]], b"1234"), b"1234")
+        self.assertEqual(self.read(disks, 8, [[7, 1]], b"z"), bytes(7) + b"z")
+        self.assertIsNone(self.read(disks, None, [], b""))  # without power
+        self.assertEqual(self.read(disks, 8, [], b""), bytes(8))
+
+    def test_large_runs(self):
+        disks, large = MomentDisks(), bytes(range(256)) * 12289  # of more than one piece of zeros
+        self.assertEqual(self.read(disks, len(large) + 5, [[5, len(large)]], large), bytes(5) + large)
+        self.assertEqual(self.read(disks, len(large) + 5, [], b""), bytes(len(large) + 5))
+
+    def test_a_stream_that_is_cut_off(self):
+        with self.assertRaisesRegex(EOFError, "the disk of machine 1 is cut off"):
+            self.read(MomentDisks(), 8, [[0, 8]], b"1234567")
 
 
 if __name__ == "__main__":
