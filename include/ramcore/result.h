@@ -10,22 +10,25 @@
 namespace ramcore {
 
 namespace detail {
-/// Ends the process: `value()` of an error or `error()` of a value.
+/// Ends the process: `value()` was called on an error, or `error()` on a value.
 [[noreturn]] void resultMisused();
 }  // namespace detail
 
-/// Why something could not be opened or configured, for a person: one line with cause and remedy. Only for cold paths;
-/// the request path carries plain `Status`.
+/// Why something could not be opened or configured. Only for calls that are rare; those of the request path give a
+/// plain `Status`.
 struct [[nodiscard]] Failure {
-  Status status = Status::Internal;
-  std::string message;
+  Status status = Status::Internal;  ///< for the program
+  std::string message;               ///< for a person: one line with cause and remedy
 
   bool operator==(Status other) const { return status == other; }
 };
 
-/// A value, or the reason why there is none. `E` is `Status` on the request path and `Failure` where a person reads it.
+/// A value of type T, or the reason why there is none. `E` is `Status` on the request path and `Failure` where a person
+/// reads the reason.
 ///
-/// `value()` on an error and `error()` on a value are bugs of the caller (checked).
+/// The Result owns the value. It can be moved, and copied if T can; copy assignment does not exist. Calling `value()`,
+/// `*` or `->` on an error, or `error()` on a value, is a bug of the program and ends the process. Ask ok() or status()
+/// before.
 template <typename T, typename E = Status>
 class [[nodiscard]] Result {
  public:
@@ -52,9 +55,12 @@ class [[nodiscard]] Result {
   Result& operator=(const Result&) = delete;
   ~Result() { destroy(); }
 
+  /// @return true if there is a value
   bool ok() const { return ok_; }
   explicit operator bool() const { return ok_; }
 
+  /// @return the value, which lives as long as the Result; of an rvalue it may be moved out. Ends the process if there
+  ///         is none
   T& value() & {
     if (!ok_) [[unlikely]]
       detail::resultMisused();
@@ -75,6 +81,8 @@ class [[nodiscard]] Result {
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
 
+  /// @return the error, which lives as long as the Result; of an rvalue it may be moved out. Ends the process if there
+  ///         is none
   const E& error() const& {
     if (ok_) [[unlikely]]
       detail::resultMisused();
@@ -85,7 +93,7 @@ class [[nodiscard]] Result {
       detail::resultMisused();
     return std::move(error_);
   }
-  /// `Status::Ok` for a value, else the error's status.
+  /// @return `Status::Ok` if there is a value, otherwise the status of the error
   Status status() const {
     if (ok_) return Status::Ok;
     if constexpr (std::is_same_v<E, Status>) {
@@ -118,7 +126,7 @@ class [[nodiscard]] Result {
   bool ok_;
 };
 
-/// `Result` of opening something: the error is a line for a person.
+/// The result of opening something: a value, or a Failure with a line for a person.
 template <typename T>
 using Outcome = Result<T, Failure>;
 

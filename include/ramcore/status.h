@@ -5,69 +5,121 @@
 
 namespace ramcore {
 
-/// The outcome of an operation, as programs get it, as it travels on the wire and through `Result<T>`.
+/// The outcome of an operation: as programs get it, as `Result<T>` carries it, and as it travels on the wire.
 ///
-/// The client library deals with the groups "try elsewhere" and "try again" by itself; a program sees one of them only
-/// as the last reason when its deadline passed. A new value exists only if some caller acts on it differently; its
-/// comment says how. Numbers are wire format: they are never reused, a dead one stays as a comment.
+/// The client library handles the groups "try elsewhere" and "try again" by itself. Of these a program sees only
+/// NoSpace, TooFewReplicas, CoordinatorFull and StateBehind, as the reason why its timeout passed. docs/client.md has a
+/// table of what a call may end with.
+///
+/// A new value exists only if some caller acts on it differently; its comment says how. The numbers are wire format:
+/// they are never reused, and a number that is not used any more stays as a comment.
 enum class [[nodiscard]] Status : uint16_t {
   Ok = 0,
 
   // Answers of the data model: the call was carried out (or refused) and will give the same answer when repeated.
-  NotFound = 1,        ///< no object with this key
-  ObjectExists = 2,    ///< condition "must not exist" failed
-  WrongVersion = 3,    ///< condition on the version failed; the current version is in the answer
-  NoSuchTable = 4,     ///< the table id or name is unknown to the coordinator
-  TableExists = 5,     ///< create: another table has this name
-  TypeMismatch = 6,    ///< increment of a value that is not 8 bytes
-  TooLarge = 7,        ///< key or value beyond the limits of docs/formats.md
-  BadRequest = 8,      ///< malformed or out of range; repeating it is useless
-  OutcomeUnknown = 9,  ///< a mutation may have taken effect, or may yet; only the application can decide
-  LimitReached = 10,   ///< as many tables, tablets, servers or clients as a cluster may have
 
-  // Try elsewhere: the caller refreshes what it knows and repeats.
-  WrongServer = 20,    ///< the tablet is not here; ask the coordinator
-  StaleEpoch = 21,     ///< the request names an older or newer epoch of the tablet; ask the coordinator
-  WrongServerId = 22,  ///< another incarnation of the server listens at this address; ask the coordinator
+  /// There is no object with this key.
+  NotFound = 1,
+  /// The condition "must not exist" failed. The present version is in the answer.
+  ObjectExists = 2,
+  /// The condition on the version failed. The present version is in the answer: read again, or decide by it.
+  WrongVersion = 3,
+  /// The coordinator does not know the table's id or name: the table was dropped, or never existed.
+  NoSuchTable = 4,
+  /// A table of this name exists, so it was not created. Open it, or choose another name.
+  TableExists = 5,
+  /// An increment of a value that does not have 8 bytes.
+  TypeMismatch = 6,
+  /// A key or value is beyond the limits of docs/formats.md, an object does not fit into a segment of its server, or a
+  /// message is too long.
+  TooLarge = 7,
+  /// The request is malformed or out of range. Repeating it is useless.
+  BadRequest = 8,
+  /// A change may have taken effect, or may yet. Only the application can decide: read and compare, or repeat with a
+  /// condition.
+  OutcomeUnknown = 9,
+  /// There are as many tables, tablets, servers or clients as a cluster may have.
+  LimitReached = 10,
 
-  // Try again: the caller waits and repeats.
-  RetryLater = 30,      ///< busy, or the tablet is in transition
-  NoSpace = 31,         ///< memory is full: removes and reads go on, writes are refused until something is freed
-  LeaseUnknown = 32,    ///< the server could not confirm the client's or its own lease yet
-  NotLeader = 33,       ///< this coordinator is not (or no longer) the one in charge
-  TooFewReplicas = 34,  ///< fewer servers live, or have place, than --min-replicas asks copies on: writes wait for them
-  CoordinatorFull = 35,  ///< the disk of the coordinator's storage is full: tables and servers cannot change meanwhile
-  StateBehind = 36,      ///< the coordinator's state is an older copy than what servers have heard: it serves nobody
+  // Try elsewhere: the caller asks the coordinator, and repeats the call.
 
-  // The call cannot be completed on this session.
-  // The client library gives none of these for a mutation that may have happened: that is OutcomeUnknown.
-  SessionLost = 40,       ///< the peer is gone; programs never see it
-  DeadlineExceeded = 41,  ///< no answer in time; a mutation has not happened and will not
-  Cancelled = 42,         ///< the caller gave up
-  Unreachable = 43,       ///< no connection could be made
-  Refused = 44,           ///< the handshake failed: secret, cluster, protocol version or role
-  Shutdown = 45,          ///< this process is stopping
-  Forked = 46,            ///< the client was made by the parent of this process: make another one after the fork
+  /// The tablet is not at this server.
+  WrongServer = 20,
+  /// The request names an older or newer epoch of the tablet.
+  StaleEpoch = 21,
+  /// Another incarnation of the server listens at this address.
+  WrongServerId = 22,
+
+  // Try again: the caller waits, and repeats the call.
+
+  /// The process is busy, or the tablet is in transition.
+  RetryLater = 30,
+  /// Memory is full: reads and removes go on, writes are refused until something is freed.
+  NoSpace = 31,
+  /// The server could not confirm the client's lease or its own yet.
+  LeaseUnknown = 32,
+  /// This coordinator is not, or no longer, the one in charge.
+  NotLeader = 33,
+  /// Fewer servers live, or have room, than `--min-replicas` demands replicas on. Writes wait for them.
+  TooFewReplicas = 34,
+  /// The disk of the coordinator's storage is full: tables and servers cannot change meanwhile.
+  CoordinatorFull = 35,
+  /// The coordinator's state is an older copy than the one that servers have heard of. It serves no requests.
+  StateBehind = 36,
+
+  // The call cannot be completed on this session. The client library gives none of these for a mutation that may have
+  // happened: that is OutcomeUnknown.
+
+  /// The peer is gone. The client library never gives it to a program.
+  SessionLost = 40,
+  /// No answer came in time. A mutation has not happened and will not.
+  DeadlineExceeded = 41,
+  /// The caller gave up.
+  Cancelled = 42,
+  /// No connection could be made.
+  Unreachable = 43,
+  /// The handshake failed: secret, cluster, protocol version or role.
+  Refused = 44,
+  /// This process is stopping; of a client: it is being destroyed.
+  Shutdown = 45,
+  /// The client was made by another process, from which this one was forked. Make a client after the fork.
+  Forked = 46,
 
   // Duplicates and leases.
-  StaleSequence = 60,  ///< the sequence was acknowledged by the client before: a late attempt of a call that is over
-  LeaseExpired = 61,   ///< the client's lease is over: get a new identity
-  Fenced = 62,         ///< the coordinator has declared this server dead; final, stop serving
+
+  /// The client has acknowledged this sequence before: this is a late attempt of a call that is over.
+  StaleSequence = 60,
+  /// The client's lease is over. It has to get a new identity.
+  LeaseExpired = 61,
+  /// The coordinator has declared this server dead. That is final: the server stops serving.
+  Fenced = 62,
 
   // Storage and configuration.
-  Corrupt = 80,       ///< bytes on disk, in memory or on the wire fail their checksum
-  IoError = 81,       ///< the operating system refused; the trace line has errno
-  InUse = 82,         ///< a port, file or directory belongs to another process
-  WrongCluster = 83,  ///< data or peer of another cluster
-  WrongFormat = 84,   ///< a newer or older format or protocol version
-  BadConfig = 85,     ///< a flag, file or locator makes no sense
-  Internal = 99,      ///< a broken promise of a library we depend on
+
+  /// Bytes on disk, in memory or on the wire do not match their checksum, or make no sense.
+  Corrupt = 80,
+  /// The operating system refused something. The message or the trace line has the cause.
+  IoError = 81,
+  /// A port, file or directory belongs to another process.
+  InUse = 82,
+  /// The data or the peer belongs to another cluster.
+  WrongCluster = 83,
+  /// The format or the protocol has a newer or older version.
+  WrongFormat = 84,
+  /// A flag, option, file or locator makes no sense.
+  BadConfig = 85,
+  /// A library that Ramcore depends on broke a promise.
+  Internal = 99,
 };
 
-/// The name of a status for messages ("NotFound"). Never empty; unknown numbers give "Unknown".
+/// Gives the name of a status, for messages. Any thread may call it.
+/// @return such as "NotFound"; never empty: "Unknown" for a number that has no name. The text is constant and lives as
+///         long as the process
 std::string_view name(Status status);
 
-/// True if a client may repeat the call (after refreshing or waiting) without the application noticing.
+/// Says whether a client may repeat the call, after it has asked the coordinator or has waited, without the application
+/// noticing.
+/// @return true for the groups "try elsewhere" and "try again"
 constexpr bool isRetryable(Status status) {
   const auto n = static_cast<uint16_t>(status);
   return n >= 20 && n < 40;

@@ -15,7 +15,7 @@
 namespace ramcore::backup {
 
 struct BackupConfig {
-  /// What the frame file takes when it is made. More: more replicas. Of a file that is there the size stays.
+  /// Size of the frame file when it is created; the size of an existing file stays. A larger file keeps more replicas.
   uint64_t storage_bytes = 0;
   uint32_t segment_bytes = 8u << 20;  ///< as of the masters of the cluster
   ScrubOptions scrub = {};
@@ -29,7 +29,7 @@ struct BackupConfig {
 /// nothing was lost, whatever happens to the machine meanwhile. Thread: the dispatch executor.
 class Backup {
  public:
-  /// What a backup needs of the world; borrowed, outlives it.
+  /// What a backup needs from its environment; borrowed, outlives it.
   struct Environment {
     runtime::Storage& storage;
     runtime::Clock& clock;
@@ -38,23 +38,23 @@ class Backup {
     runtime::Executor& disk;  ///< waits for the disk in writes, and does nothing else; runs until stopped()
     rpc::Caller& caller;
     rpc::PeerAddress coordinator;
-    /// Told, on the dispatch executor, when a server is fenced for the first time: the coordinator has declared it
+    /// Called on the dispatch executor when a server is fenced for the first time: the coordinator has declared it
     /// dead. May be empty.
     std::function<void()> on_fence;
-    /// Whether commands of this start of the coordinator are carried out, and its answers believed. May be empty:
-    /// any's. On any thread.
+    /// Whether commands of this start of the coordinator are carried out, and its answers believed. Empty: those of any
+    /// start are. On any thread.
     std::function<bool(uint64_t start)> obeys = {};
   };
   /// Opens the storage; blocks while it reads what is there. Failure, for a person: as FrameFile::open.
   static Outcome<std::unique_ptr<Backup>> open(const BackupConfig& config, const Environment& environment);
 
-  /// The incarnation that used the storage last; none if it is new.
+  /// The incarnation of a server that used the storage last; none if the storage is new.
   ServerId formerServer() const { return store_->formerServer(); }
   void addTo(rpc::ServiceTable& table) { service_.addTo(table); }
   /// Makes the storage that of server `id`, durably; from then on the backup serves. WrongCluster: it holds replicas of
   /// another cluster. IoError.
   runtime::Task<Status> begin(ServerId id, ClusterId cluster);
-  /// Takes nothing more, and flushes what it has. Repeated: nothing.
+  /// Takes nothing more, and flushes what it has. Has no effect when repeated.
   void stop();
   bool stopped() const {
     return !beginning_ && !closing_ && service_.stopped() && scrubber_.stopped() && store_->idle();

@@ -17,10 +17,10 @@
 namespace ramcore::backup {
 
 /// What other servers and the coordinator ask of a backup: takes and frees replicas, fences dead masters, shows their
-/// replicas, and finds out which replicas nobody needs any more.
+/// replicas, and finds out which replicas are not needed any more.
 ///
-/// Before FrameStore::begin() is over everything is answered with RetryLater.
-/// Thread: handlers and coroutines run on the dispatch executor, which is the store's; reading of frames on the
+/// Before FrameStore::begin() is over every request is answered with RetryLater.
+/// Thread: handlers and coroutines run on the dispatch executor, which is the store's; storage frames are read on the
 /// background executor or a worker. So writes of one session take effect in the order in which they were sent.
 class BackupService {
  public:
@@ -40,8 +40,8 @@ class BackupService {
   ~BackupService();
 
   void addTo(rpc::ServiceTable& table);
-  /// Begins to ask which replicas can go: now, now and then, and soon after a write that found no frame. Once, when the
-  /// store has begun.
+  /// Begins to ask which replicas can go: at once, from time to time, and soon after a write that found no storage
+  /// frame. Called once, when the store has begun.
   void start();
   /// Ends everything that runs; watch stopped().
   void stop();
@@ -54,12 +54,12 @@ class BackupService {
   runtime::Task<void> fetchReplica(rpc::Request request);
   runtime::Task<void> fenceServer(rpc::Request request);
 
-  /// It was told that this master is dead. The dispatch.
+  /// Whether the coordinator has told this backup that the master is dead. On the dispatch thread.
   bool isFenced(ServerId master) const {
     const auto found = masters_.find(master);
     return found != masters_.end() && found->second.fenced;
   }
-  /// Writes and frees of fenced masters.
+  /// Refused writes and frees of fenced masters.
   uint64_t fencedRefusals() const { return fenced_refusals_.load(std::memory_order_relaxed); }
 
  private:
@@ -69,15 +69,15 @@ class BackupService {
     bool may_be_short = false;
     bool has_digest = false;
     SegmentId previous_head;
-    std::vector<SegmentId> members;  ///< of the digest; only of an open one, and of the newest head
+    std::vector<SegmentId> members;  ///< members of the digest; only of an open replica, and of the newest head
   };
   /// What is known of one master. Kept for the life of the process: ids are not used again.
   struct Master {
-    int64_t heard_ns = 0;  ///< its last write
+    int64_t heard_ns = 0;  ///< time of its last write
     bool fenced = false;
     bool listing = false;
     bool listed = false;
-    std::vector<FoundReplica> replicas;  ///< once listed
+    std::vector<FoundReplica> replicas;  ///< the replicas found whole; complete once `listed`
     FreedSegments freed;
   };
   template <typename Tag>
@@ -104,9 +104,9 @@ class BackupService {
   ReplicaCache cache_;
   std::unordered_map<ServerId, Master, IdHash<struct ServerIdTag>> masters_;  // addresses of values stay
   runtime::Signal changed_;                                                   // a list is complete, or everything ends
-  int64_t collected_ns_ = 0;                                                  // when it was last asked what can go
-  int64_t collect_at_ns_ = 0;                                                 // when it will be
-  uint32_t fetching_ = 0;                                                     // fetchReplica() with bytes in memory
+  int64_t collected_ns_ = 0;   // when it was last asked which replicas can go
+  int64_t collect_at_ns_ = 0;  // when it will be asked next
+  uint32_t fetching_ = 0;      // fetchReplica() requests with bytes in memory
   std::atomic<uint32_t> running_{0};
   std::atomic<uint64_t> fenced_refusals_{0};
   bool stop_ = false;

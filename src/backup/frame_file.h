@@ -11,18 +11,19 @@
 #include "log/format/certificate.h"
 #include "runtime/storage.h"
 
-/// The bytes of the file that holds all replicas of one server. See docs/formats.md. A change here is a change of
-/// kFrameFileFormat, and so is one of log::kSegmentFormat: segments of another format must not pass for free frames.
+/// The bytes of the file that holds all replicas of one server. See docs/formats.md. Every change here needs a new
+/// kFrameFileFormat. So does a change of log::kSegmentFormat: segments of another format must not pass for free storage
+/// frames.
 namespace ramcore::backup {
 
 inline constexpr uint32_t kFrameFileFormat = 4;
 inline constexpr uint64_t kFrameFileMagic = 0x656c694661724652;  // "RFraFile"
-/// Superblock slots, frame headers and frames begin at multiples of this.
+/// Superblock slots, headers of storage frames and storage frames begin at multiples of this.
 inline constexpr uint64_t kBlockBytes = 4096;
-/// What a disk writes whole or tears: certificate slots are in different ones.
+/// What a disk writes whole or tears. Each certificate slot is in a sector of its own.
 inline constexpr uint64_t kSectorBytes = 512;
 
-/// Whose file it is. Two copies in the first two blocks, written in turn.
+/// Says which cluster and server the file belongs to. There are two copies in the first two blocks, written in turn.
 struct Superblock {
   uint64_t magic;                   ///< kFrameFileMagic
   uint32_t format;                  ///< kFrameFileFormat
@@ -30,18 +31,19 @@ struct Superblock {
   uint64_t generation;              ///< the higher one counts; stands in slot (generation - 1) % 2
   ClusterId cluster;                ///<
   ServerId server;                  ///< the last incarnation that used the file
-  uint32_t frame_bytes;             ///< of a frame's payload: the segment size
+  uint32_t frame_bytes;             ///< payload of one storage frame: the segment size
   uint32_t header_bytes;            ///< kBlockBytes
-  runtime::PowerEpoch power_epoch;  ///< in which it was written
+  runtime::PowerEpoch power_epoch;  ///< the power epoch in which it was written
   uint32_t clean;  ///< not 0: all of the file had been flushed, and nothing was written any more; a hash
                    ///< of what the headers of all frames said then
   uint32_t crc;    ///< CRC32C over everything before; at the same place in every format
 };
 static_assert(sizeof(Superblock) == 64 && Fixed<Superblock>);
 
-/// Stands in a frame's header, behind the slots: what the frame holds of this segment up to this replica epoch came
-/// through a loss of power, and may be shorter than it was. It says nothing of any other replica, so a frame that is
-/// used again need not be cleared of it: the next replica of the same segment has a higher epoch.
+/// Stands in the header of a storage frame, behind the slots. It says that what the frame holds of this segment up to
+/// this replica epoch came through a loss of power, and may be shorter than it was. It says nothing of any other
+/// replica, so it need not be cleared when the storage frame is used again: the next replica of the same segment has a
+/// higher epoch.
 struct ShortMark {
   uint32_t magic;          ///< kShortMarkMagic
   uint32_t reserved;       ///< zero
@@ -54,102 +56,106 @@ struct ShortMark {
 static_assert(sizeof(ShortMark) == 40 && Fixed<ShortMark>);
 inline constexpr uint32_t kShortMarkMagic = 0x68536352;  // "RcSh"
 
-/// What stands in one of the two places of the superblock.
+/// What one of the two copies of the superblock is.
 enum class CopyState : uint8_t {
   Empty,        ///< zeros
-  Damaged,      ///< anything else that was never written so, or not in this place
+  Damaged,      ///< anything else: no superblock, or one whose generation belongs into the other copy
   OtherFormat,  ///< whole, of another version of this program
   Whole,
 };
 
-/// Both places of the superblock, as they were read. Nothing in them is trusted.
+/// Both copies of the superblock, as they were read. Nothing in them is trusted.
 struct SuperblockCopies {
   std::array<Superblock, 2> copies{};
 
   CopyState stateOf(size_t place) const;
-  /// The whole one of the higher generation: it counts. Nothing: neither is whole. What it says of sizes may still be
+  /// The whole copy of the higher generation, which counts. Empty: neither copy is whole. The sizes in it may still be
   /// impossible.
   std::optional<Superblock> newest() const;
-  /// The file has never held anything: the first FrameFile::writeSuperblock, which comes before everything else, has
-  /// not come to its second copy.
+  /// True if the file has never held anything: the first FrameStore::begin(), which writes both copies before anything
+  /// else is written, has not come to the second one.
   bool isOfUnfinishedFile() const { return stateOf(0) != CopyState::Whole && stateOf(1) == CopyState::Empty; }
 };
 
-/// Whether these bytes were written as a mark; whose, and whether it still counts, is another question.
+/// Whether these bytes were written as a mark. Whose mark it is, and whether it still counts, is another question.
 bool isWhole(const ShortMark& mark);
 
 struct FrameFileOptions {
-  uint64_t storage_bytes = 0;  ///< the file takes as many frames as fit; only counts when it is made
+  uint64_t storage_bytes = 0;  ///< the file takes as many storage frames as fit; used only when it is created
   uint32_t segment_bytes = 8u << 20;
 };
 
-/// The frame file: where what stands, and what of it can be believed. Knows nothing of the frames' use.
-/// Thread: any, but nobody may write what another one reads or writes at the time.
+/// The frame file: where its parts are, and what of them can be believed. It does not know how the storage frames are
+/// used.
+/// Thread: any, but no thread may write what another one reads or writes at the time.
 class FrameFile {
  public:
-  /// Fewer could not keep apart what FrameStore keeps apart.
+  /// With fewer FrameStore could not keep apart the shares that it keeps apart.
   static constexpr uint32_t kFrameCountMin = 4;
   static constexpr uint32_t kFrameCountMax = UINT32_MAX / 2;
-  /// In a frame's header, each in a sector of its own. Three: see the argument at FrameStore.
+  /// Certificate slots in the header of a storage frame, each in a sector of its own. Why there are three: see
+  /// FrameStore.
   static constexpr uint32_t kSlotCount = 3;
-  /// In a frame's header: where the mark stands, and what of the header is in use.
+  /// In the header of a storage frame: where the mark is, and how many bytes of the header are used.
   static constexpr uint64_t kMarkOffset = kSlotCount * kSectorBytes;
   static constexpr uint64_t kUsedHeaderBytes = kMarkOffset + sizeof(ShortMark);
   using Slots = std::array<std::optional<log::Certificate>, kSlotCount>;
-  /// What a frame's header says. Nothing of it is verified against the frame's bytes.
+  /// What the header of a storage frame says. Nothing of it is verified against the storage frame's bytes.
   struct Header {
     Slots slots;
     std::optional<ShortMark> mark;
   };
 
-  /// Opens the file "frames", or makes it. A file that was made but never finished the first begin() is made anew.
+  /// Opens the file "frames", or creates it. A file that was created but whose first begin() never ended is created
+  /// anew.
   /// Failure, for a person: NoSpace, BadConfig (segment size), WrongFormat, Corrupt, IoError.
   static Outcome<std::unique_ptr<FrameFile>> open(runtime::Storage& storage, const FrameFileOptions& options);
 
   uint32_t frameCount() const { return frame_count_; }
   uint32_t frameBytes() const { return frame_bytes_; }
-  /// The newest superblock that is whole; nothing in a file that was never used.
+  /// The newest whole superblock; empty in a file that was never used.
   const std::optional<Superblock>& superblock() const { return superblock_; }
   /// Whether both copies are whole.
   bool hasBothSuperblocks() const { return both_superblocks_; }
-  /// The file may have been opened without something that was written to it before, because that had not been flushed
-  /// when the machine lost its power.
+  /// True if something that was written to the file may be missing, because it had not been flushed when the machine
+  /// lost its power.
   bool mayHaveLost() const { return may_have_lost_; }
 
-  /// Writes the next superblock, in the slot of the older one. It counts when it has been flushed.
-  /// @param clean  everything else in the file is flushed, and nothing will be written; blocks while it reads all
-  /// headers
+  /// Writes the next superblock in the place of the older copy. It counts when it has been flushed.
+  /// @param clean  everything else in the file is flushed, and nothing more will be written; then the call blocks
+  ///               while it reads all headers
   [[nodiscard]] Status writeSuperblock(ServerId server, ClusterId cluster, bool clean);
 
   [[nodiscard]] Status writeData(uint32_t frame, uint32_t offset_bytes, std::span<const ByteSpan> pieces);
   /// Writes slot 0 and zeros into the others.
   [[nodiscard]] Status writeFirstCertificate(uint32_t frame, const log::CertificateBytes& certificate);
   [[nodiscard]] Status writeCertificate(uint32_t frame, uint32_t slot, const log::CertificateBytes& certificate);
-  /// Zeros in one slot.
+  /// Writes zeros into one slot.
   [[nodiscard]] Status clearCertificate(uint32_t frame, uint32_t slot);
-  /// Zeros in all slots: the frame holds nothing.
+  /// Writes zeros into all slots: the storage frame then holds nothing.
   [[nodiscard]] Status clearCertificates(uint32_t frame);
 
   [[nodiscard]] Status writeMark(uint32_t frame, ServerId master, SegmentId segment, uint64_t replica_epoch);
 
   [[nodiscard]] Status readHeader(uint32_t frame, Header& header);
-  /// Fills `bytes` with what `certificate` vouches for. Corrupt: the frame does not hold that.
+  /// Fills `bytes` with what `certificate` vouches for. Corrupt: the storage frame does not hold that.
   [[nodiscard]] Status readVerified(uint32_t frame, const log::Certificate& certificate, std::vector<std::byte>& bytes);
-  // From the disk, where the system lets us.
+  // These two read from the disk, where the system allows it.
   /// Reads one slot. Corrupt: it holds no certificate.
   Result<log::Certificate> readCertificateFromDisk(uint32_t frame, uint32_t slot);
-  /// Reads a part of the frame's segment.
+  /// Reads a part of the storage frame's segment.
   [[nodiscard]] Status readDataFromDisk(uint32_t frame, uint32_t offset_bytes, MutableByteSpan out);
-  /// Of the frame's certificates of this segment the newest that verifies, with its bytes. Corrupt: there is none.
+  /// Finds the newest of the storage frame's certificates of this segment that verifies, and reads its bytes. Corrupt:
+  /// there is none.
   Result<log::Certificate> readNewestVerified(uint32_t frame, ClusterId cluster, ServerId master, SegmentId segment,
                                               std::vector<std::byte>& bytes);
 
-  /// As runtime::StorageFile.
+  /// As in runtime::StorageFile.
   uint64_t threadWaits() const { return file_->threadWaits(); }
   void flush(runtime::Flush& flush) { file_->flush(flush); }
   bool isCondemned() const { return file_->isCondemned(); }
 
-  /// Bytes of a file with that many frames, which is where the next one begins.
+  /// Length of a file with that many storage frames, which is also where the next one would begin.
   static uint64_t fileBytes(uint64_t frame_count, uint32_t segment_bytes) {
     return 2 * kBlockBytes + frame_count * stride(segment_bytes);
   }

@@ -17,14 +17,14 @@
 
 namespace ramcore::backup {
 
-/// One write of a replica, as wire::WriteReplica describes it. Borrows the bytes, until FrameStore::written() says that
+/// One write of a replica, as wire::WriteReplica describes it. Borrows the bytes until FrameStore::written() says that
 /// the write is over.
 struct ReplicaWrite {
   ServerId master;
   SegmentId segment;
   uint64_t replica_epoch = 0;
   uint32_t offset_bytes = 0;
-  uint32_t data_bytes = 0;  ///< of first_data and more_data together
+  uint32_t data_bytes = 0;  ///< length of first_data and more_data together
   uint8_t flags = 0;        ///< wire::WriteReplica::Flags
   log::CertificateBytes certificate{};
   ByteSpan first_data;
@@ -35,62 +35,66 @@ struct ReplicaWrite {
 struct StoreStats {
   std::atomic<uint64_t> frames_total{0};
   std::atomic<uint64_t> frames_free{0};
-  std::atomic<uint64_t> frames_kept{0};    ///< for small heads and survivors: no other head gets them
+  std::atomic<uint64_t> frames_kept{0};    ///< storage frames for small heads and survivors: no other head gets them
   std::atomic<uint64_t> bytes_written{0};  ///< data of replicas, without certificates
   std::atomic<uint64_t> flushes{0};
-  std::atomic<uint64_t> refused_full{0};    ///< replicas for which there was no frame
-  std::atomic<uint64_t> corrupt_frames{0};  ///< found in this life
-  std::atomic<uint64_t> checked_bytes{0};   ///< of closed replicas that were read again
+  std::atomic<uint64_t> refused_full{0};    ///< replicas for which there was no storage frame
+  std::atomic<uint64_t> corrupt_frames{0};  ///< storage frames found corrupt in this life of the process
+  std::atomic<uint64_t> checked_bytes{0};   ///< bytes of closed replicas that were read again
   std::atomic<bool> condemned{false};
 };
 
-/// The replicas of one server, in the frames of one file.
+/// The replicas of one server, in the storage frames of one file.
 ///
-/// What survives what: a process's death loses nothing that was answered, since it is in the page cache. A power loss
-/// loses what no flush covered, sector by sector, in any combination. Why that is harmless:
+/// What survives what: the death of a process loses nothing that was answered, because it is in the page cache. A loss
+/// of power loses what no flush covered, sector by sector, in any combination. Why that is harmless:
 ///
-/// - Nothing in a slot is believed by itself. A certificate counts if the frame's bytes, including the segment header
-///   that names master and segment, are what it was cut for. So of a frame that is used again, whichever mixture of new
-///   and old slots, new and old bytes is on the disk, at most one segment verifies. If it is the former one, that was
-///   free: nobody asks for it, or the frame that replaced it had been flushed before. If it is neither, nothing of the
-///   new one had been answered as flushed, because the flush covers bytes, slot 0 and the zeros in the others alike.
-/// - A frame only grows: bytes below a certified length are written again with what they were.
-/// - A certificate never overwrites the newest one that is flushed, nor the newest one that the flush under way covers
-///   (which will be the newest flushed one when it is over). So there are three slots: those two, and one for what
-///   comes meanwhile. With two, a certificate that nobody flushed could tear the only one that somebody was promised.
-/// - One flush is under way at a time; what is asked for meanwhile shares the next.
+/// - Nothing in a slot is believed by itself. A certificate counts only if the storage frame's bytes, including the
+///   segment header that names master and segment, are those that it was cut for. So if a storage frame is used again,
+///   whichever mixture of new and old slots and of new and old bytes is on the disk, at most one segment verifies. If
+///   it is the former segment, that one was free: nobody asks for it, or the storage frame that replaced it had been
+///   flushed before. If it is neither, nothing of the new segment had been answered as flushed, because the flush
+///   covers bytes, slot 0 and the zeros in the others alike.
+/// - A storage frame only grows: bytes below a certified length are written again only with what they were.
+/// - A certificate overwrites neither the newest one that is flushed, nor the newest one that the flush under way
+///   covers (which will be the newest flushed one when that flush is over). So there are three slots: for those two,
+///   and for what comes meanwhile. With two slots, a certificate that was not flushed could tear the only one that had
+///   been promised.
+/// - One flush is under way at a time; flushes that are asked for meanwhile share the next one.
 ///
-/// A frame is taken over in place only while it has no certificate. Otherwise the replacement gets a frame of its own,
-/// and the older one, which a recovery would still find, goes when a certificate of the new one is flushed.
+/// A storage frame is taken over in place only while it has no certificate. Otherwise the replacement gets a storage
+/// frame of its own. The older one, which a recovery would still find, is given up when a certificate of the new one is
+/// flushed.
 ///
-/// So after a power loss a replica is at least what was flushed of it: segment, epoch, and that it is closed. Two more
-/// rules:
+/// So after a loss of power a replica is at least what was flushed of it: its segment, its epoch, and that it is
+/// closed. Two more rules:
 ///
-/// - A replica of a former life that is not closed may be shorter than what had been answered, if the machine lost
-///   power since. That is noted with it, durably, before this life begins, and said of it: mayBeShort(). A closed one
-///   is whole, because its certificate covers all there is of it.
-/// - What was closed never comes back as open. Its earlier, open certificates are removed, flushed, before the one that
-///   closes it is, those in frames that were replaced, too: otherwise a power loss after it was freed could leave one
-///   of them alone.
+/// - A replica of a former life that is not closed may be shorter than what had been answered, if the machine has lost
+///   power since. A mark beside it notes that durably before this life begins, and mayBeShort() says so. A closed
+///   replica is whole, because its certificate covers all there is of it.
+/// - What was closed never comes back as open. The earlier, open certificates of a replica are removed, flushed, before
+///   the one that closes it is removed, also those in storage frames that were replaced. Otherwise a loss of power
+///   after the replica was freed could leave one of them alone.
 ///
-/// A write is carried out at once, or queued for the disk's thread (FrameWriter). Everything here is as if it were done
-/// when it is accepted, because all that comes later for the frame, another replica's use of it included, is done
-/// later. What must not be ahead of the file waits: answers for written(), load() and flushes for what was accepted
-/// before. A queued write that failed is undone, and the frame takes no more of this replica.
+/// A write is carried out at once, or queued for the disk's thread (FrameWriter). The store treats a write as done when
+/// it is accepted, because all that comes later for the storage frame, its use by another replica included, is done
+/// later. Three things must not be ahead of the file, and wait for what was accepted before: the answers of written(),
+/// load(), and flushes. A queued write that failed is undone, and the storage frame takes no more of this replica.
 ///
 /// A flush that failed condemns the file: nothing is written any more, and only replicas that were flushed as they are
-/// can still be loaded. One that lost its tail must not be shown as if that were all of it.
+/// can still be loaded. A replica that has lost its tail must not be shown as if that were all of it.
 ///
-/// Thread: the executor given; load() visits others for reading. Frames that are being read are not used again.
+/// Thread: the given executor; load() visits others for reading. Storage frames that are being read are not used again.
 class FrameStore final : private FrameWriter::Owner {
  public:
-  /// Of the frames, the share that only heads of the reserve may take, and the share that is kept free for survivors
-  /// and side logs: when storage is full, masters can still record removals and clean, which is what frees it. At least
-  /// one each. Which frames they are is not fixed: what comes free fills these shares first.
+  /// The share of the storage frames that only small heads may take, and the share that is kept free for survivors and
+  /// side logs. So when the storage is full, masters can still record removals and clean, which is what frees storage.
+  /// Each share has at least one storage frame. Which ones these are is not fixed: what comes free fills these shares
+  /// first.
   static constexpr uint32_t kHeadSharePermille = 125;
   static constexpr uint32_t kSurvivorSharePermille = 125;
 
-  /// Opens the file and reads the slots of all frames; blocks for that long. Failure: as FrameFile::open.
+  /// Opens the file and reads the slots of all storage frames; blocks for that long. Failure: as FrameFile::open.
   /// @param storage, executor, disk  outlive the store.
   /// @param disk    the executor that may wait for the disk in writes
   /// @param thread  which of the two executors writes
@@ -102,66 +106,67 @@ class FrameStore final : private FrameWriter::Owner {
   /// idle() is true (checked).
   ~FrameStore();
 
-  /// The server that used the storage last; none if it is new.
+  /// The server that used the storage last; none if the storage is new.
   ServerId formerServer() const;
-  /// None if it is new.
+  /// None if the storage is new.
   ClusterId cluster() const;
-  /// Makes the storage that of this incarnation, durably; before anything is written. WrongCluster: it holds what
-  /// belongs to another cluster. IoError. Once.
+  /// Makes the storage that of this incarnation, durably, before anything is written. WrongCluster: it holds replicas
+  /// of another cluster. IoError. Once.
   runtime::Task<Status> begin(ServerId server, ClusterId cluster);
   bool hasBegun() const { return begun_; }
-  /// Refuses all writes from now on, flushes everything, and notes that there was nothing left to lose. Once, after
-  /// begin(). IoError: it is not noted, and the next life believes less.
+  /// Refuses all writes from now on, flushes everything, and notes that nothing was left that could be lost. Once,
+  /// after begin(). IoError: that is not noted, and the next life trusts less of the file.
   runtime::Task<Status> close();
 
   struct Written {
     Status status = Status::Ok;
     uint32_t length_bytes = 0;
     uint32_t flushed_bytes = 0;
-    // For written() and flushed().
+    // The following fields are for written() and flushed().
     uint64_t replica_epoch = 0;
     uint32_t certified_bytes = 0;  // under a certificate of that epoch
     uint32_t frame = 0;
     uint32_t generation = 0;
     uint64_t stamp = 0;
-    bool is_queued = false;  // it was not in the page cache when it was taken
+    bool is_queued = false;  // when the write was taken, it was not in the page cache yet
   };
   /// Takes one write: bytes and certificate are in the page cache when isWritten() is true. BadRequest, StaleEpoch (a
   /// newer epoch is here), NotFound (no Open in this life), NoSpace, IoError, RetryLater (too much waits for the disk).
   Written write(const ReplicaWrite& write);
-  /// True: nothing is to be waited for, and it may be answered.
+  /// True if nothing is to be waited for, and the write may be answered.
   bool isWritten(const Written& written) const { return written.stamp <= done_stamp_; }
-  /// Waits until it is. IoError: it could not be written. NotFound: the replica was freed or replaced meanwhile.
+  /// Waits until isWritten(). IoError: it could not be written. NotFound: the replica was freed or replaced meanwhile.
   runtime::Task<Status> written(Written written);
-  /// Waits until what `written` stands for survives a power loss, or gives what written() gives. In
-  /// written.flushed_bytes is what then does, with a certificate of the write's epoch; also what came later, but before
-  /// the flush began.
+  /// Waits until the write survives a loss of power, or returns what written() returns. Sets written.flushed_bytes to
+  /// the bytes that then survive one, with a certificate of the write's epoch. They include what came later than the
+  /// write, but before the flush began.
   runtime::Task<Status> flushed(Written& written);
-  /// The segment's frames can be used again. Ok also if there are none.
+  /// Frees the segment's storage frames, which can then be used again. Ok also if there are none.
   void free(ServerId master, SegmentId segment);
   void freeAll(ServerId master);
-  /// Of the segment's frames those of former lives.
+  /// Frees only those of the segment's storage frames that are of former lives.
   void freeFormer(ServerId master, SegmentId segment);
 
-  /// Masters that have frames here, ascending.
+  /// Masters that have storage frames here, ascending.
   std::vector<ServerId> masters() const;
-  /// Segments of a master with frames here, ascending; verified or not.
+  /// Segments of a master with storage frames here, ascending; verified or not.
   std::vector<SegmentId> segments(ServerId master) const;
-  /// Of them those with frames of former lives.
+  /// The segments among these that have storage frames of former lives.
   std::vector<SegmentId> formerSegments(ServerId master) const;
 
-  /// Reads the newest replica of the segment that is whole into `bytes`, and verifies it. Of one that was written in
-  /// this life only all of it counts: the newest certificate. What cannot be read twice is shown to nobody any more.
-  /// NotFound: there is none.
+  /// Reads the newest whole replica of the segment into `bytes`, and verifies it. A replica that was written in this
+  /// life counts only with its newest certificate, that is, with all of it. If reading fails twice, the storage frame
+  /// is not shown any more. NotFound: there is no whole replica.
   /// @param reader  executor that reads and verifies; its thread blocks for that long.
   runtime::Task<Result<log::Certificate>> load(ServerId master, SegmentId segment, runtime::Executor& reader,
                                                std::vector<std::byte>& bytes);
-  /// Whether a replica, as load() found it, may have lost its end, with its machine's power or by rot.
+  /// Whether a replica, as load() found it, may have lost its end: when its machine lost power, or by rot.
   bool mayBeShort(const log::Certificate& loaded) const;
-  /// Segments of former lives of which mayBeShort() is true unless they turn out to be closed.
+  /// Number of storage frames of former lives for whose replicas mayBeShort() is true unless they turn out to be
+  /// closed.
   uint32_t doubtfulCount() const { return doubtful_count_; }
 
-  /// A replica that was closed in this life, and is on the disk with all it has as far as anybody knows.
+  /// A replica that was closed in this life, and all of which is on the disk, as far as is known.
   struct Settled {
     uint32_t frame = 0;
     uint32_t generation = 0;
@@ -169,17 +174,18 @@ class FrameStore final : private FrameWriter::Owner {
     uint32_t slot = 0;  ///< where its certificate is
     log::Certificate certificate;
   };
-  /// The first one in frame `from` or behind.
+  /// The first one in storage frame `from` or in a later one.
   std::optional<Settled> nextSettled(uint32_t from) const;
-  /// Reads it and its certificate again, from the disk where the system lets us, and verifies them. Corrupt, IoError:
-  /// it is not what it was, also when it is read once more; it is shown to nobody any more, and its frame is used again
-  /// only when its master replaces or frees it. NotFound: it has gone or changed meanwhile.
+  /// Reads the replica and its certificate again, from the disk where the system allows it, and verifies them. Corrupt,
+  /// IoError: it is not what it was, also when it is read once more. Then it is not shown any more, and its storage
+  /// frame is used again only when its master replaces or frees the replica. NotFound: it has gone or changed
+  /// meanwhile.
   /// @param reader  executor that reads and verifies, in slices of 1 MiB, at low priority
   /// @param bytes   what is read goes here; outlives the task
   runtime::Task<Status> checkAgain(Settled settled, runtime::Executor& reader, std::vector<std::byte>& bytes);
 
   bool isCondemned() const { return stats_.condemned.load(std::memory_order_relaxed); }
-  /// Nothing is being written, flushed or read.
+  /// True if nothing is being written, flushed or read.
   bool idle() const { return !flushing_ && waiting_ == 0 && writer_.isIdle(); }
   const FrameWriter& writer() const { return writer_; }
   const StoreStats& stats() const { return stats_; }
@@ -195,28 +201,28 @@ class FrameStore final : private FrameWriter::Owner {
   };
   struct Frame {
     FrameState state = FrameState::Free;
-    bool invalid = false;       ///< verified, and not what its slots say
-    bool was_whole = false;     ///< load() has found it so in this life
+    bool invalid = false;       ///< its bytes were read and are not what its slots say
+    bool was_whole = false;     ///< load() has found it whole in this life
     bool of_reserve = false;    ///< counts in reserve_heads_
-    bool has_failed = false;    ///< a write that was queued could not be done; what is there from before counts
-    uint64_t failed_stamp = 0;  ///< from which write on nothing was done
+    bool has_failed = false;    ///< a queued write could not be done; what was there before counts
+    uint64_t failed_stamp = 0;  ///< from the write with this stamp on, nothing was done
     bool certified = false;     ///< `certificate` counts
     ServerId master;
     SegmentId segment;
     uint64_t replica_epoch = 0;
-    uint64_t short_epoch = 0;    ///< what is open here under this epoch or an older one may be short
-    uint64_t scrub_stamp = 0;    ///< of the removal of the open certificates
-    uint8_t open_slots = 0;      ///< bits: with certificates of this segment that do not close it
-    uint32_t length_bytes = 0;   ///< present
-    bool in_next_flush = false;  ///< stands in unflushed_
-    uint32_t flushed_bytes = 0;  ///< with a certificate of flushed_epoch
+    uint64_t short_epoch = 0;    ///< an open replica here under this epoch or an older one may be short
+    uint64_t scrub_stamp = 0;    ///< stamp of the removal of the open certificates
+    uint8_t open_slots = 0;      ///< bits of the slots with certificates of this segment that do not close it
+    uint32_t length_bytes = 0;   ///< bytes that are present
+    bool in_next_flush = false;  ///< it is in unflushed_
+    uint32_t flushed_bytes = 0;  ///< bytes flushed with a certificate of flushed_epoch
     uint64_t flushed_epoch = 0;
-    uint32_t generation = 0;    ///< counts its uses
-    uint32_t older = kNoFrame;  ///< another frame of the same segment, that this one is to replace
+    uint32_t generation = 0;    ///< counts the uses of the storage frame
+    uint32_t older = kNoFrame;  ///< another storage frame of the same segment, which this one is to replace
     uint32_t pins = 0;
-    uint64_t stamp = 0;                                         ///< of the last write
+    uint64_t stamp = 0;                                         ///< stamp of the last write
     std::array<uint64_t, FrameFile::kSlotCount> slot_stamps{};  ///< of the certificate in each slot; 0: nothing to keep
-    log::Certificate certificate;                               ///< the newest
+    log::Certificate certificate;                               ///< the newest certificate
   };
   template <typename Tag>
   struct IdHash {
@@ -224,7 +230,8 @@ class FrameStore final : private FrameWriter::Owner {
   };
   using SegmentFrames = std::unordered_map<SegmentId, uint32_t, IdHash<struct SegmentIdTag>>;
 
-  /// Suspends a coroutine of the store until a write is done. In a list by stamps: a write wakes those who wait for it.
+  /// Suspends a coroutine of the store until a write is done. In a list ordered by stamps: a write wakes the coroutines
+  /// that wait for it.
   struct DoneWait : runtime::Job {
     DoneWait(FrameStore& store, uint64_t stamp)
         : Job([](runtime::Job& job) { static_cast<DoneWait&>(job).handle.resume(); }), store(store), stamp(stamp) {}
@@ -307,13 +314,13 @@ class FrameStore final : private FrameWriter::Owner {
   uint32_t doubtful_count_ = 0;
   std::vector<Frame> frames_;
   std::unordered_map<ServerId, SegmentFrames, IdHash<struct ServerIdTag>> index_;
-  const uint32_t head_frames_;      // that heads of the reserve are certain to get
-  const uint32_t survivor_frames_;  // that others leave to survivors and side logs
-  uint32_t reserve_heads_ = 0;      // frames that hold heads of the reserve, taken in this life
+  const uint32_t head_frames_;      // storage frames that small heads are certain to get
+  const uint32_t survivor_frames_;  // storage frames that others leave to survivors and side logs
+  uint32_t reserve_heads_ = 0;      // storage frames that hold small heads, taken in this life
   std::vector<uint32_t> free_;
-  std::vector<uint32_t> replacing_;  // frames with an older one
-  std::vector<uint32_t> closing_;    // frames that are closed, but perhaps not durably
-  std::vector<uint32_t> scrubbing_;  // frames that are free when their open certificates are durably gone
+  std::vector<uint32_t> replacing_;  // storage frames that are to replace an older one
+  std::vector<uint32_t> closing_;    // storage frames that are closed, but perhaps not durably
+  std::vector<uint32_t> scrubbing_;  // storage frames that are free when their open certificates are durably gone
   struct OpenClear {
     ServerId master;
     SegmentId segment;
@@ -321,8 +328,8 @@ class FrameStore final : private FrameWriter::Owner {
   };
   std::vector<OpenClear> open_clears_;  // removals of open certificates that are not flushed yet
 
-  // Every write has a stamp; those up to done_stamp_ are in the page cache. A flush covers those that were drawn before
-  // it began, and begins at the disk when they are done.
+  // Every write has a stamp; writes up to done_stamp_ are in the page cache. A flush covers the writes whose stamps
+  // were drawn before it began. It begins at the disk when these writes are done.
   uint64_t write_stamp_ = 0;
   uint64_t done_stamp_ = 0;
   DoneWait* first_wait_ = nullptr;
@@ -331,21 +338,21 @@ class FrameStore final : private FrameWriter::Owner {
   uint64_t flushing_stamp_ = 0;
   uint64_t wanted_stamp_ = 0;
   bool flushing_ = false;
-  bool flush_waits_ = false;  // the flush that is under way, for writes that it is to cover
-  /// What one frame has under a certificate, as a flush began.
+  bool flush_waits_ = false;  // the flush under way waits for writes that it is to cover
+  /// What one storage frame has under a certificate, as of the beginning of a flush.
   struct Covered {
     uint32_t frame = 0;
     uint32_t generation = 0;
     uint64_t replica_epoch = 0;
     uint32_t bytes = 0;
   };
-  std::vector<uint32_t> unflushed_;  // frames with certificates that are newer than the last flush that began
-  std::vector<Covered> covered_;     // by the flush that is under way
-  uint32_t waiting_ = 0;             // coroutines of the store
+  std::vector<uint32_t> unflushed_;  // storage frames with certificates that are newer than the last flush that began
+  std::vector<Covered> covered_;     // what the flush under way covers
+  uint32_t waiting_ = 0;             // coroutines of the store that wait
   FlushJob flush_job_;
   runtime::Signal flush_over_;
   FrameWriter writer_;
-  std::vector<ByteSpan> pieces_;  // of the write that is being planned
+  std::vector<ByteSpan> pieces_;  // pieces of the write that is being planned
   StoreStats stats_;
 };
 

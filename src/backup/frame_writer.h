@@ -19,7 +19,7 @@ enum class WriteThread : uint8_t {
   Disk,      ///< always the disk's own
 };
 
-/// What is to be written into one frame.
+/// What is to be written into one storage frame.
 struct FrameWrite {
   enum class Kind : uint8_t {
     Replica,     ///< data, then the certificate, each if there is one
@@ -30,19 +30,20 @@ struct FrameWrite {
   bool certifies = false;
   bool is_first_certificate = false;
   uint32_t frame = 0;
-  uint32_t generation = 0;  ///< of the frame's use; a write that failed takes later ones of the same use with it
+  uint32_t generation = 0;  ///< the storage frame's use; a write that failed also fails later ones of the same use
   uint32_t slot = 0;
   uint32_t offset_bytes = 0;
-  uint32_t data_bytes = 0;                ///< of the pieces
+  uint32_t data_bytes = 0;                ///< bytes of the pieces
   std::span<const ByteSpan> pieces = {};  ///< borrowed, with what they point to, until the write is over
   log::CertificateBytes certificate{};
 };
 
-/// What the writer's owner wants back with the outcome of a write that it has queued: how far the frame was before.
+/// What the writer's owner gets back with the outcome of a queued write: the state of the storage frame before that
+/// write.
 struct FrameMark {
-  uint64_t first_stamp = 0;   ///< of the write
-  uint64_t stamp = 0;         ///< the last one of the write
-  uint64_t stamp_before = 0;  ///< of what is left if the write fails
+  uint64_t first_stamp = 0;   ///< the first stamp of the write
+  uint64_t stamp = 0;         ///< the last stamp of the write
+  uint64_t stamp_before = 0;  ///< stamp of what is left if the write fails
   uint32_t length_bytes = 0;
   uint8_t open_slots = 0;
   bool certified = false;
@@ -52,25 +53,27 @@ struct FrameMark {
 /// Carries out writes to the frame file, in the order in which they are given: on the thread that gives them, or on one
 /// that may wait for the disk.
 ///
-/// There is one order for the whole file. So of one frame, writes, the clearing when it is freed and the writes of its
-/// next use come in order, and a flush that is asked for when a write is over covers all before it.
+/// There is one order for the whole file. So the writes of a storage frame, its clearing when it is freed and the
+/// writes of its next use come in order, and a flush that is asked for when a write is over covers all writes before
+/// it.
 ///
-/// A write that failed while it was queued takes those with it that were queued behind it for the same use of the same
-/// frame: they would certify bytes that are not there, in the slots of certificates that are good.
+/// When a queued write fails, the writes that were queued behind it for the same use of the same storage frame fail as
+/// well: they would certify bytes that are not there, in the slots of certificates that are good.
 ///
-/// Thread: the owner's executor, apart from what runs on `disk`.
+/// Thread: the owner's executor, except for what runs on `disk`.
 class FrameWriter {
  public:
-  /// What may wait at the same time; it stands in requests that have arrived and are not answered. A master has one
-  /// write of at most 256 KiB (or one object) under way for each open replica, so this is only met by a disk that has
-  /// stood still for long, or by somebody who keeps to no rules: they are told to come back later.
+  /// Bound on the bytes that wait at the same time; they stand in requests that have arrived and are not answered. A
+  /// master has one write of at most 256 KiB (or one object) in flight for each open replica. So this bound is reached
+  /// only if a disk has stood still for long, or by a sender that keeps to no rules: further writes are told to come
+  /// back later.
   static constexpr uint64_t kQueuedBytesMax = 64u << 20;
-  /// What a write counts beside its data.
+  /// What a write counts in addition to its data.
   static constexpr uint64_t kWriteBytes = 512;
 
   class Owner {
    public:
-    /// A write that was queued is over; in the order of queueing, never from inside a call to the writer.
+    /// A queued write is over. Called in the order of queueing, never from inside a call to the writer.
     virtual void onWritten(const FrameWrite& write, const FrameMark& mark, Status status) = 0;
 
    protected:
@@ -85,21 +88,21 @@ class FrameWriter {
   /// isIdle() is true (checked).
   ~FrameWriter();
 
-  /// Whether the next write is to be done here and now, with writeNow(). Else it goes to queue().
+  /// Whether the next write is to be done here and now, with writeNow(). Otherwise it goes to queue().
   bool writesNow();
-  /// Right after writesNow().
+  /// Called right after writesNow().
   [[nodiscard]] Status writeNow(const FrameWrite& write);
-  /// Whether so much more data may be queued.
+  /// Whether this much more data may be queued.
   bool hasRoom(uint64_t data_bytes) const { return queued_bytes_ + data_bytes + kWriteBytes <= kQueuedBytesMax; }
   /// Bytes and pieces are borrowed until Owner::onWritten.
   void queue(const FrameWrite& write, const FrameMark& mark);
-  /// Nothing is queued.
+  /// True if nothing is queued.
   bool isIdle() const { return queued_.empty(); }
 
-  /// What waits, and how many writes were handed over. Any thread.
+  /// Bytes that wait, and how many writes were handed over to the disk's thread. Any thread.
   uint64_t queuedBytes() const { return shown_bytes_.load(std::memory_order_relaxed); }
   uint64_t handedOver() const { return handed_over_.load(std::memory_order_relaxed); }
-  /// The longest that one write has taken. Any thread.
+  /// The longest time that one write has taken. Any thread.
   int64_t longestNs() const { return longest_ns_.load(std::memory_order_relaxed); }
 
  private:
@@ -137,24 +140,24 @@ class FrameWriter {
   WriteGauge gauge_;
   int64_t began_ns_ = 0;
   // How often this thread had waited when it had slept `sleeps_before_` times. It may have waited since, for a lock or
-  // shortly in a quick write, and one that polls always never sleeps: then a write during which the thread only lost
-  // its core counts as slow, too, once. One that did wait is never missed.
+  // shortly in a quick write, and a thread that always polls never sleeps. Then a write during which the thread only
+  // lost its core counts as slow as well, once. A write that did wait is never missed.
   uint64_t sleeps_before_ = UINT64_MAX;
   uint64_t waits_before_ = 0;
-  std::deque<std::unique_ptr<Queued>> queued_;  // not taken back yet, oldest first
+  std::deque<std::unique_ptr<Queued>> queued_;  // writes that are not taken back yet, oldest first
   uint64_t queued_bytes_ = 0;
   std::atomic<uint64_t> shown_bytes_{0};
   std::atomic<uint64_t> handed_over_{0};
   std::atomic<int64_t> longest_ns_{0};
 
-  // The way to the disk's thread and, with `executor_`, back. Who makes the count leave 0 posts the step.
+  // The way to the disk's thread and, with `executor_`, back. The caller that makes the count leave 0 posts the step.
   std::atomic<uint32_t> unwritten_{0};
   runtime::JobInbox inbox_;
   Step step_{*this};
-  // The disk's thread alone.
+  // For the disk's thread alone.
   runtime::JobList list_;
   Queued* written_ = nullptr;
-  std::vector<uint32_t> failed_;  // by frame: the use of it that has failed
+  std::vector<uint32_t> failed_;  // by storage frame: the use of it that has failed
 };
 
 }  // namespace ramcore::backup

@@ -7,10 +7,10 @@
 
 namespace ramcore::backup {
 
-/// The segments that one master has freed lately. Where the transport does not keep the order of requests, one that
-/// opens a replica may come after the one that frees it: nobody would ever free the frame that it took. Segment ids are
-/// not used twice, so what was freed is never opened again. Remembers the last kMax; a request that comes later than
-/// that takes a frame until the process ends, and its next life asks the master about it.
+/// The segments that one master has freed lately. Where the transport does not keep the order of requests, a request
+/// that opens a replica may come after the one that frees it, and the storage frame that it took would never be freed.
+/// Segment ids are not used twice, so what was freed is never opened again. Remembers the last kMax segments. A request
+/// that comes later than that takes a storage frame until the process ends; the next process asks the master about it.
 class FreedSegments {
  public:
   static constexpr size_t kMax = 1024;

@@ -8,16 +8,17 @@
 
 namespace ramcore::backup {
 
-/// The replicas that recovery masters read last, so that paging through one reads and verifies it once.
+/// The replicas that recovery masters read last, so that a replica is read and verified only once while they page
+/// through it.
 /// Thread: the store's executor.
 class ReplicaCache {
  public:
-  /// More at a time would cost memory, fewer would read again what several recovery masters ask for in turn.
+  /// More replicas would cost memory; with fewer, what several recovery masters ask for in turn would be read again.
   static constexpr size_t kReplicasMax = 4;
 
   struct Replica {
     log::Certificate certificate;
-    std::vector<std::byte> bytes;  ///< the certified ones
+    std::vector<std::byte> bytes;  ///< the certified bytes
   };
 
   ReplicaCache(FrameStore& store, runtime::Executor& executor) : store_(store), loaded_(executor) {}
@@ -41,7 +42,7 @@ class ReplicaCache {
 
   FrameStore& store_;
   runtime::Signal loaded_;
-  std::list<Entry> entries_;  // last used last
+  std::list<Entry> entries_;  // the last used one is last
 };
 
 }  // namespace ramcore::backup

@@ -9,11 +9,11 @@
 
 namespace ramcore::backup {
 
-/// What became of a master whose replicas are here.
+/// What became of a master that has replicas here.
 enum class Standing : uint8_t {
-  Unknown,   ///< keep them
-  Alive,     ///< it knows which of them it needs
-  Needed,    ///< dead, and its log is not recovered: keep them
+  Unknown,   ///< keep its replicas
+  Alive,     ///< it knows which of its replicas it needs
+  Needed,    ///< dead, and its log is not recovered: keep its replicas
   Released,  ///< nothing of its log is needed any more
 };
 
@@ -25,7 +25,7 @@ class ReplicaJudge {
   struct Standings {
     Status status = Status::Ok;
     std::vector<Standing> standings;      ///< with status Ok: in the order asked
-    std::vector<rpc::PeerAddress> alive;  ///< where the living ones can be reached
+    std::vector<rpc::PeerAddress> alive;  ///< where the living masters can be reached
   };
   virtual runtime::Task<Standings> standings(std::vector<ServerId> masters) = 0;
 
@@ -33,15 +33,15 @@ class ReplicaJudge {
     Status status = Status::Ok;
     std::vector<bool> needed;  ///< with status Ok: in the order asked
   };
-  /// Asks a living master.
+  /// Asks a living master which of these segments it needs.
   virtual runtime::Task<Needed> needed(rpc::PeerAddress master, std::vector<SegmentId> segments) = 0;
 
-  /// One that is closed, of this life.
+  /// A closed replica of this life.
   struct Lost {
     SegmentId segment;
     uint64_t replica_epoch = 0;
   };
-  /// Tells a living master that these cannot be read any more. Ok: it knows.
+  /// Tells a living master that these replicas cannot be read any more. Ok: it has been told.
   virtual runtime::Task<Status> reportLost(rpc::PeerAddress master, std::vector<Lost> lost) = 0;
 };
 

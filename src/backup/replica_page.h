@@ -14,13 +14,14 @@ class RangeFilter {
   /// @param segment  ranges that begin in later segments want nothing of it
   RangeFilter(std::vector<wire::ReadReplica::Range> ranges, SegmentId segment);
 
-  /// Objects and tombstones by the hash of their keys, result records by the hash they name; nothing else.
+  /// Objects and tombstones are chosen by the hash of their keys, result records by the hash that they name; nothing
+  /// else is.
   bool wants(const log::EntryView& entry) const;
 
  private:
   bool contains(TableId table, KeyHash hash) const;
 
-  std::vector<wire::ReadReplica::Range> ranges_;  // by table and first hash
+  std::vector<wire::ReadReplica::Range> ranges_;  // ordered by table and first hash
   bool overlapping_ = false;
 };
 
@@ -30,11 +31,11 @@ struct ReplicaPage {
   uint64_t entry_bytes = 0;
   uint32_t next_offset_bytes = 0;
   bool done = false;
-  Version safe_version = 0;  ///< highest of the part that was looked through
+  Version safe_version = 0;  ///< the highest in the part that was looked through
 
   struct Bounds {
-    uint64_t bytes_wanted = 0;  ///< ends behind the entry that reaches this
-    uint64_t bytes_max = 0;     ///< never longer
+    uint64_t bytes_wanted = 0;  ///< the page ends behind the entry that reaches this
+    uint64_t bytes_max = 0;     ///< the page is never longer
   };
   /// Fills an empty page from `offset_bytes` on. BadRequest: no entry begins there; TooLarge: the first one is longer
   /// than a page may be.

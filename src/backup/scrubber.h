@@ -12,17 +12,17 @@
 namespace ramcore::backup {
 
 struct ScrubOptions {
-  /// Replicas are read again at this rate, averaged over one segment and the pause behind it. 0: never. More: the disk
-  /// is busy for a shorter time, and more so.
+  /// Rate at which replicas are read again, averaged over one segment and the pause behind it. 0: never. With a higher
+  /// rate the disk is busy for a shorter time, and more so.
   uint64_t bytes_per_second = 0;
-  /// From the beginning of one pass over the storage to that of the next, unless the pass takes longer.
+  /// Time from the beginning of one pass over the storage to that of the next, unless the pass takes longer.
   int64_t pass_ns = 24 * 3600 * runtime::kNanosPerSecond;
 };
 
 /// Reads the closed replicas of this life again, one pass over the storage after the other, and verifies them: bytes
-/// rot on disks, and a recovery is the worst time to learn of it. What is not what it was is noted, and its master
-/// told, which makes another replica from its memory. Replicas of former lives are left alone: no living master counts
-/// on them, and the recovery of a dead one verifies what it reads.
+/// rot on disks, and a recovery is the worst time to learn of it. A replica that is not what it was is noted, and its
+/// master is told, which makes another replica from its memory. Replicas of former lives are left alone: no living
+/// master counts on them, and the recovery of a dead master verifies what it reads.
 ///
 /// Thread: the store's executor; reading and verifying on another one, at low priority.
 class Scrubber {
@@ -57,7 +57,8 @@ class Scrubber {
 
   const Parts parts_;
   const ScrubOptions options_;
-  std::map<ServerId, std::vector<ReplicaJudge::Lost>> untold_;  // masters, and what they do not know yet
+  // By master: the lost replicas that it has not been told of yet.
+  std::map<ServerId, std::vector<ReplicaJudge::Lost>> untold_;
   int64_t tell_at_ns_ = 0;
   std::vector<std::byte> bytes_;
   runtime::Signal stopping_;

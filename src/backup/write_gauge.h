@@ -9,16 +9,17 @@ namespace ramcore::backup {
 
 /// Whether the disk is quick enough for writes on the dispatch thread, judged by how long writes took lately.
 ///
-/// An account of time. A write is expected to take kFreeNs at most, as a copy into the page cache does. What it takes
-/// beyond is paid for with a thousand times as long without writes on the dispatch thread, so that waiting for the disk
-/// takes that thread a thousandth of its time in the long run, whatever the disk does. Up to kCreditNs are lent.
+/// An account of time. A write is expected to take kFreeNs at most, as a copy into the page cache does. Time beyond
+/// that is paid for with a thousand times as long without writes on the dispatch thread. So that thread spends a
+/// thousandth of its time waiting for the disk in the long run, whatever the disk does. Up to kCreditNs can be
+/// borrowed.
 /// Thread: one.
 class WriteGauge {
  public:
   static constexpr int64_t kFreeNs = 200 * runtime::kNanosPerMicro;
   static constexpr int64_t kShare = 1000;
   static constexpr int64_t kCreditNs = 5 * runtime::kNanosPerMilli;
-  /// More is not owed: ten minutes after the last slow write the dispatch thread tries again.
+  /// The most that is owed: ten minutes after the last slow write the dispatch thread tries again.
   static constexpr int64_t kDebtNsMax = 600 * runtime::kNanosPerMilli;
 
   bool isQuick(int64_t now_ns) const { return paid_ns_ <= now_ns + kCreditNs * kShare; }
@@ -30,7 +31,7 @@ class WriteGauge {
   }
 
  private:
-  int64_t paid_ns_ = 0;  // when the last one is paid for
+  int64_t paid_ns_ = 0;  // when the last slow write is paid for
 };
 
 }  // namespace ramcore::backup

@@ -2,8 +2,8 @@
 
 namespace ramcore {
 
-/// Prints the failed condition with its place to stderr and aborts. Never returns. Kept out of line so that a check
-/// costs one compare and one never-taken branch where it stands.
+/// Prints the failed condition with its file and line to stderr and aborts. Never returns. Kept out of line so that a
+/// check costs one compare and one never-taken branch where it stands.
 [[noreturn]] void checkFailed(const char* condition, const char* file, int line, const char* message);
 
 }  // namespace ramcore
@@ -16,7 +16,8 @@ namespace ramcore {
        ? static_cast<void>(0)                        \
        : ::ramcore::checkFailed(#condition, __FILE__, __LINE__, message))
 
-/// The same for the path of every packet and entry, where the compare itself was measured to matter: off in release.
+/// RC_CHECK for code that runs for every packet or entry, where the compare itself was measured to matter: off in
+/// release builds.
 #if defined(RAMCORE_DCHECK)
 #define RC_DCHECK(condition) RC_CHECK(condition)
 #else

@@ -8,8 +8,8 @@ namespace ramcore {
 
 /// CRC32C (Castagnoli) of `bytes`, continuing from `crc` (0 to start): crc32c(b, crc32c(a)) is that of a followed by b.
 ///
-/// Short inputs use the SSE4.2 instruction inline (13 GB/s at 100 B); from kCrcLongBytes on it goes to ISA-L, which
-/// interleaves three streams. Any thread; reads past nothing.
+/// Short inputs use the SSE4.2 instruction inline (13 GB/s at 100 B); from kCrcLongBytes on ISA-L is used, which
+/// interleaves three streams. Any thread; never reads beyond `bytes`.
 inline constexpr size_t kCrcLongBytes = 1024;
 uint32_t crc32cLong(ByteSpan bytes, uint32_t crc);
 
@@ -32,7 +32,7 @@ inline uint32_t crc32c(ByteSpan bytes, uint32_t crc = 0) {
   return ~narrow;
 }
 
-/// The same of the 8 or 2 bytes of one word.
+/// CRC32C of the 8 or 2 bytes of one word, continuing from `crc`.
 inline uint32_t crc32cOf(uint64_t word, uint32_t crc = 0) { return ~static_cast<uint32_t>(_mm_crc32_u64(~crc, word)); }
 inline uint32_t crc32cOf(uint16_t word, uint32_t crc = 0) { return ~_mm_crc32_u16(~crc, word); }
 

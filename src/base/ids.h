@@ -25,10 +25,10 @@ using ClientId = Id<struct ClientIdTag, uint64_t>;        ///< one lease of a cl
 using TableId = Id<struct TableIdTag, uint32_t>;          ///< never reused, also after a drop
 using TabletId = Id<struct TabletIdTag, uint64_t>;        ///< never reused; a split gives both halves new ids
 using TabletEpoch = Id<struct TabletEpochTag, uint64_t>;  ///< grows with every change of owner or range
-using SegmentId = Id<struct SegmentIdTag, uint64_t>;      ///< of one log; a later head has a higher id
-using Sequence = Id<struct SequenceTag, uint64_t>;        ///< of a client's mutating calls, from 1
+using SegmentId = Id<struct SegmentIdTag, uint64_t>;      ///< a segment of one log; a later head has a higher id
+using Sequence = Id<struct SequenceTag, uint64_t>;        ///< numbers a client's mutating calls, from 1
 using KeyHash = uint64_t;                                 ///< XXH3-64 of table id and key; see base/hash.h
-using Version = uint64_t;                                 ///< of an object; 0 = does not exist; < 2^56
+using Version = uint64_t;                                 ///< version of an object; 0 = does not exist; < 2^56
 
 /// Largest version that fits an entry's header.
 inline constexpr Version kVersionMax = (uint64_t{1} << 56) - 1;

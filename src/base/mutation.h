@@ -9,11 +9,11 @@
 namespace ramcore {
 
 /// Planted bugs that prove that a check can fail. They exist only in the build preset `mutation`; a release binary
-/// holds not one of their names. The name that is on is process-wide and set once, before anything runs.
+/// contains none of their names. The active one is process-wide and set once, before anything runs.
 ///
-/// Whether they exist is said by a generated header and not by the compiler's command, so that what includes neither
-/// that nor this is the same in both builds, also to the compiler cache. `#if defined(RAMCORE_MUTATIONS)` needs this
-/// header.
+/// A generated header says whether they exist, and not the compiler's command line. A source that includes neither that
+/// header nor this one is therefore the same in both builds, also to the compiler cache.
+/// `#if defined(RAMCORE_MUTATIONS)` needs this header.
 #if defined(RAMCORE_MUTATIONS)
 void setMutation(std::string_view mutation);
 bool mutationIs(std::string_view mutation);

@@ -15,7 +15,7 @@ namespace ramcore {
 /// How long to wait for a lock whose holder may have been preempted.
 enum class LockWait : uint8_t {
   Any,   ///< until it is free
-  Brief  ///< some microseconds, as a holder that runs may take: of the dispatch thread, which has others to serve
+  Brief  ///< some microseconds, as long as a running holder may take: for the dispatch thread, which has other work
 };
 
 /// A lock for sections of some tens of nanoseconds that make no system call and never suspend. After a bounded spin it

@@ -7,7 +7,7 @@
 namespace ramcore {
 
 /// Diagnostics for people: one line per event on stderr. Not for the request path: formatting happens at the caller and
-/// costs microseconds. The one who first knows the cause prints it, once.
+/// costs microseconds. The code that first knows the cause prints the line, once.
 enum class TraceLevel : uint8_t { Debug, Info, Warning, Error, Off };
 
 /// Where trace lines go. The processes' implementation writes to stderr through spdlog; the simulator's carries

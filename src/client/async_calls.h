@@ -10,11 +10,14 @@
 
 namespace ramcore::client {
 
-/// Calls that go on by themselves: each is begun here and gives a Future. What they are begun on is lent: a program's
-/// client, or the client of a simulated process.
+/// Starts calls that give a Future, and that go on while some thread drives. Borrows what they run on: the parts of a
+/// program's client, or of the client of a simulated process.
 ///
 /// Threads: any, as Driver allows. The bytes of single calls are copied; items of multi-calls are borrowed until their
 /// future is ready.
+///
+/// Timeouts: the timeout of a call on one object counts from when a driving thread begins the call, that of a
+/// multi-operation from the call of the function. The call has ended by then, if some thread drives.
 class AsyncCalls {
  public:
   /// @param fork_mark  of the process that made the client: in another one every call ends with Forked
@@ -22,11 +25,10 @@ class AsyncCalls {
       : driver_(driver), cluster_(cluster), clock_(clock), fork_mark_(fork_mark) {}
   AsyncCalls(const AsyncCalls&) = delete;
   AsyncCalls& operator=(const AsyncCalls&) = delete;
-  /// No call runs, and nobody has a future of one (checked, but in a process that was forked).
+  /// No call may be running, and no future of one may be left (checked, except in a forked process).
   ~AsyncCalls();
 
-  /// @param request     of kind Read
-  /// @param timeout_ns  from now on; the call has ended by then, if somebody drives
+  /// @param request  of kind Read
   Future<Result<ReadResult>> read(const PointRequest& request, int64_t timeout_ns);
   /// @param request  of another kind, with its condition
   Future<MutateResult> mutate(const PointRequest& request, int64_t timeout_ns);
@@ -49,10 +51,11 @@ class AsyncCalls {
   runtime::Clock& clock_;
   const runtime::ForkMark& fork_mark_;
   std::atomic<uint64_t> running_{0};
-  std::atomic<uint64_t> live_{0};  ///< of which the program or a call has something
+  std::atomic<uint64_t> live_{0};  ///< calls that have not ended, or whose future is left
 };
 
-/// The outcome of a multi-operation that was not begun.
+/// Gives every item of a multi-operation that was not begun this status, and version 0.
+/// @return how many items there are: all have failed
 template <typename Item>
 size_t refuseAll(std::span<Item> items, Status status) {
   for (Item& item : items) {

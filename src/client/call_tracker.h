@@ -11,18 +11,19 @@ namespace ramcore::client {
 /// the results up to there. One thread.
 class CallTracker {
  public:
-  /// Sequences from the oldest unfinished call to the newest, at most: masters keep the results of all of them.
+  /// The largest number of sequences from the oldest unfinished call to the newest, both included: masters keep the
+  /// results of all of them.
   static constexpr uint64_t kWindowMax = 4'096;
 
   CallTracker() : finished_(kInitialWindow, false) {}
 
-  /// True if `count` more calls may begin now; not before an old one has finished otherwise.
+  /// True if `count` more calls may begin now. Otherwise an old one has to finish before.
   bool hasRoom(uint64_t count) const { return next_ - next_unfinished_ + count <= kWindowMax; }
 
   /// The sequence of a new call, for which there is room (checked); the same one goes with every attempt of it.
   Sequence begin();
-  /// The call's outcome is known, or nobody will ask for it any more. Once per sequence (checked). True if that made
-  /// room.
+  /// Says that a call is over: its outcome is known, or will not be asked for any more. Once per sequence (checked).
+  /// @return true if that made room for other calls
   bool finish(Sequence sequence);
   /// All sequences up to this one are finished; 0 if not even the first is.
   Sequence acknowledged() const { return Sequence(next_unfinished_ - 1); }

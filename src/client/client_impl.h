@@ -17,16 +17,17 @@
 
 namespace ramcore {
 
-/// What a Client is made of: clock, transports, dispatch, coroutines, and who drives them.
+/// The parts of a Client: clock, transports, dispatch, the core (ClusterClient), and the driver, which decides which
+/// thread polls.
 struct Client::Impl {
   static Outcome<std::unique_ptr<Impl>> open(const ClientOptions& options);
-  /// Ends a client; one that a fork copied is left as it is.
+  /// Ends a client. In a forked process it leaves the copy of the client as it is.
   static void end(std::unique_ptr<Impl> impl);
   ~Impl();
 
   /// True in a process that was forked after the client was made. Everything of the client belongs to the other process
   /// then (its connections, rings, lease and sequences), and its locks may be held by threads that are not here:
-  /// nothing of it may be touched. To be asked before anything else.
+  /// nothing of it may be touched. Every public call asks this first.
   bool isForked() const { return fork_mark_.isForked(); }
 
   client::Driver& driver() { return *driver_; }
@@ -37,8 +38,8 @@ struct Client::Impl {
     return timeout ? std::max<int64_t>(0, timeout->count()) : default_timeout_ns_;
   }
 
-  /// Runs the coroutine that `make(cluster, deadline_ns)` starts to its end, and gives its value; Forked, if it has
-  /// one.
+  /// Runs the coroutine that `make(cluster, deadline_ns)` starts to its end.
+  /// @return its value, if it has one; in a forked process Forked in its place
   template <typename Make>
   auto runTask(const std::optional<std::chrono::nanoseconds>& timeout, Make make);
 
@@ -46,7 +47,7 @@ struct Client::Impl {
   struct Background;
 
   Impl() = default;
-  /// What a coroutine of a client gives that a fork copied.
+  /// The value that a coroutine gives in a forked process.
   template <typename T>
   static T forked() {
     if constexpr (std::is_constructible_v<T, Status>) {
@@ -58,7 +59,7 @@ struct Client::Impl {
   Status connect(int64_t timeout_ns);
 
   const runtime::ForkMark fork_mark_;
-  Impl* next_left_ = nullptr;  // of those that end() left as they are
+  Impl* next_left_ = nullptr;  // list of the clients that end() left as they are
   int64_t default_timeout_ns_ = 0;
   std::unique_ptr<runtime::Clock> clock_;
   std::unique_ptr<runtime::Entropy> entropy_;

@@ -10,11 +10,12 @@
 
 namespace ramcore::client {
 
-/// Who this client is for the masters: an id under a lease, and the sequences of its mutating calls.
+/// The identity of this client for the masters: an id under a lease, and the sequences of its mutating calls.
 ///
-/// Opened before the first mutation, renewed when used and when tend() or the timer says so. Counted from when the
-/// request was sent, with a margin for clocks that differ in rate. When it runs out the client gets another id: masters
-/// may have forgotten the results of the old one, so a call of the old one is never sent again.
+/// The lease is opened before the first mutation. It is renewed when it is used, and when tend() or the timer finds
+/// that it is time. Its length counts from when the request was sent, with a margin for clocks that differ in rate.
+/// When it runs out the client gets another id. Masters may have forgotten the results of the old id, so a call of the
+/// old id is never sent again.
 ///
 /// Thread: the dispatch's.
 class ClientLease final : private runtime::Timer {
@@ -25,12 +26,12 @@ class ClientLease final : private runtime::Timer {
     Sequence sequence;
   };
 
-  /// @param renew_by_timer  false: whoever drives the dispatch calls tend() now and then.
+  /// @param renew_by_timer  false: the code that drives the dispatch calls tend() now and then.
   ClientLease(CoordinatorStub& coordinator, Pacer& pacer, runtime::Entropy& entropy, bool renew_by_timer);
 
   bool isUsable(int64_t now_ns) const { return client_ && now_ns < usable_until_ns_; }
   uint32_t generation() const { return generation_; }
-  /// Makes the lease usable: opens one if there is none or it ran out. Ok, or why not: DeadlineExceeded, Unreachable,
+  /// Makes the lease usable: opens one if there is none, or if it ran out. Failure: DeadlineExceeded, Unreachable,
   /// Refused, Shutdown...
   runtime::Task<Status> open(int64_t deadline_ns);
 
@@ -53,10 +54,11 @@ class ClientLease final : private runtime::Timer {
   }
   ClientId client() const { return client_; }
   Sequence acknowledged() const { return tracker_.acknowledged(); }
-  /// The call is over, and so is its ticket.
+  /// Ends the ticket of a call that is over.
   void finish(Ticket& ticket);
 
-  /// Somebody who knows says that the lease of `ticket` is over.
+  /// Ends the lease, because a process that knows says that the lease of `ticket` is over. Does nothing if `ticket` is
+  /// not current any more.
   void lapse(const Ticket& ticket);
 
   /// Starts a renewal if it is time.
@@ -71,7 +73,8 @@ class ClientLease final : private runtime::Timer {
   static constexpr uint64_t kReportedBurst = 128;
   static constexpr int64_t kReportNsMin = runtime::kNanosPerSecond;
 
-  /// Masters keep the results of many calls, and no other call tells them soon that these are over.
+  /// True if the coordinator should hear now which calls are over: masters keep the results of many calls, and no other
+  /// call tells them soon that these are over.
   bool hasToReport(int64_t now_ns) const {
     return burst_ >= kReportedBurst && tracker_.unfinishedCount() == 0 && now_ns >= report_after_ns_;
   }
@@ -94,7 +97,7 @@ class ClientLease final : private runtime::Timer {
   CallTracker tracker_;
   int64_t usable_until_ns_ = 0;
   int64_t renew_at_ns_ = 0;
-  // Of calls that run at the same time, the most since the coordinator was told which are over.
+  // The most calls that ran at the same time since the coordinator was last told which calls are over.
   uint64_t burst_ = 0;
   int64_t report_after_ns_ = INT64_MIN;
 };

@@ -17,11 +17,11 @@ namespace ramcore::client {
 
 struct ClusterClientOptions {
   RetrySettings retry;
-  /// Pause between two questions about the same table, at least. While the answer stays the same it grows up to
-  /// retry.longest_ns.
+  /// The shortest pause between two questions about the same table. While the answer stays the same, the pause grows up
+  /// to retry.longest_ns.
   int64_t refresh_ns_min = 1 * runtime::kNanosPerMilli;
   /// True: the lease is renewed by a timer of the dispatch, which makes each of its rounds read the clock while a lease
-  /// is held. False: whoever drives the dispatch calls tend().
+  /// is held. False: the code that drives the dispatch calls tend().
   bool renew_by_timer = true;
 };
 
@@ -30,14 +30,14 @@ struct ScanCursor {
   TableId table;
   KeyHash next = 0;
   bool is_end = false;
-  uint32_t batch_bytes = 128 * 1024;  ///< aimed at per answer
+  uint32_t batch_bytes = 128 * 1024;  ///< how long an answer is to be
 };
 
 /// How far the attempts of one call got.
 struct CallProgress {
   ClientLease::Ticket ticket;      ///< of mutations
   bool may_have_happened = false;  ///< an attempt went out and got no answer
-  bool is_stale = false;           ///< where the tablet is has to be asked again
+  bool is_stale = false;           ///< the coordinator has to be asked again where the tablet is
   Status last = Status::RetryLater;
   uint32_t retry_after_us = 0;
 };
@@ -45,15 +45,15 @@ struct CallProgress {
 /// A client of one cluster, as coroutines: finds the owner of each key, repeats what can be repeated until the
 /// deadline, and gives each mutating call an identity, so that a repeated one is answered and not carried out again.
 ///
-/// A server that is silent keeps no call: one that waits for long has the coordinator asked where its tablet is, once
-/// for all calls, and again after pauses that grow; when it is elsewhere, or nowhere, the attempt is given up, and the
-/// next one goes where it is, under the same identity.
+/// A silent server does not hold a call up. When a call has waited for long, the client asks the coordinator where the
+/// tablet is: once for all calls to the table, and again after pauses that grow. If the tablet is elsewhere, or
+/// nowhere, the attempt is given up; the next attempt goes to the new owner, under the same identity.
 ///
 /// Deadlines are times of the dispatch's clock. What a call borrows (keys, values, items) stays in place until its task
 /// is done. A mutation ends with OutcomeUnknown if an attempt was sent and no answer to it came in time; with
 /// DeadlineExceeded, Unreachable or NoSpace if it has not happened and will not.
 ///
-/// Thread: the dispatch's, or whoever keeps the dispatch from being stepped meanwhile. No locks.
+/// Thread: the dispatch's, or one that keeps the dispatch from being stepped meanwhile. No locks.
 class ClusterClient {
  public:
   /// @param coordinators  at least one, with `id` 0. caller and entropy outlive the client.
@@ -69,13 +69,14 @@ class ClusterClient {
                                              Durability durability = Durability::Buffered);
   runtime::Task<Status> dropTable(std::string name, int64_t deadline_ns);
   runtime::Task<Result<std::vector<TableInfo>>> listTables(int64_t deadline_ns);
-  /// Asks where the table's tablets are, too.
+  /// The answer also says where the table's tablets are, and is kept.
   runtime::Task<Result<TableId>> openTable(std::string name, int64_t deadline_ns);
   CoordinatorStub& coordinator() { return coordinator_; }
 
   // ---- single objects
   runtime::Task<PointResult> execute(PointRequest request, int64_t deadline_ns);
-  /// Goes on after attempts that were made elsewhere.
+  /// Goes on with a call; `progress` says how far its attempts got (PointCall makes the first one). A new CallProgress
+  /// begins the call.
   runtime::Task<PointResult> continueFrom(PointRequest request, CallProgress progress, int64_t deadline_ns);
   runtime::Task<PointResult> read(TableId table, ByteSpan key, int64_t deadline_ns);
   runtime::Task<PointResult> write(TableId table, ByteSpan key, ByteSpan value, Condition condition,
@@ -99,7 +100,7 @@ class ClusterClient {
   int64_t dueNs() const { return lease_.dueNs(); }
   /// Gives the lease back.
   runtime::Task<void> close(int64_t deadline_ns);
-  /// Ends the pauses of all calls, which then end with Shutdown or OutcomeUnknown; calls in flight end when the
+  /// Ends the pauses of all calls; these calls then end with Shutdown or OutcomeUnknown. Calls in flight end when the
   /// connections are shut down.
   void stop() { pacer_.stop(); }
   bool isIdle() const { return calls_ == 0 && lease_.isIdle() && pacer_.isIdle(); }
@@ -120,14 +121,16 @@ class ClusterClient {
     TabletCache::Owner* owner = nullptr;
     TabletEpoch epoch;
   };
-  /// Of a call to `place` that waits for long: whether the tablet is somewhere else by now, as far as is known. If not,
-  /// the coordinator is asked, if it is time for that.
+  /// For a call to `place` that has waited for long. Asks the coordinator in the background where the tablet is, unless
+  /// the tablet is known to be elsewhere or it is too early for another question.
+  /// @return true if the tablet is not at `place` any more, as far as this client knows
   bool isElsewhere(TableId table, KeyHash hash, const Place& place);
   /// Asks in the background where the table's tablets are, if it is time for that.
   void inquire(TableId table);
-  /// An attempt at the owner ended without an answer: what is known of the owner may be wrong.
+  /// Notes that an attempt at the owner ended without an answer. After DeadlineExceeded the client doubts the owner:
+  /// what it knows of it may be wrong.
   void noteUnanswered(TabletCache::Owner& owner, Status status);
-  /// One attempt, which is given up when the tablet is elsewhere. Stays in place until it is over.
+  /// One attempt, which is given up when the tablet is elsewhere. It stays in place until the attempt is over.
   struct Attempt {
     ClusterClient& client;
     TableId table;
@@ -137,7 +140,7 @@ class ClusterClient {
     static bool isHopeless(void* attempt);
   };
 
-  /// Gives `result` the outcome of a call that is over, and ends its ticket.
+  /// Gives `result` the outcome of a call that is over, and ends the call's ticket.
   void settle(PointResult& result, CallProgress& progress, bool is_mutation);
 
   struct Stats {
@@ -158,13 +161,13 @@ class ClusterClient {
     bool is_running = false;
     bool is_inquiring = false;
     int64_t started_ns = INT64_MIN;
-    int64_t asked_ns = INT64_MIN;    // as started_ns, also if there was no answer
-    int64_t allowed_ns = INT64_MIN;  // the next one, not before
-    Backoff pace;                    // of questions whose answers are the same
+    int64_t asked_ns = INT64_MIN;    // as started_ns, but also if there was no answer
+    int64_t allowed_ns = INT64_MIN;  // the next question may not begin before
+    Backoff pace;                    // pauses between questions whose answers are the same
     Status outcome = Status::Ok;
     runtime::Signal done;
   };
-  class Running {  // counts the calls that are in work
+  class Running {  // counts a call while it runs
    public:
     explicit Running(ClusterClient& client) : client_(client) { ++client_.calls_; }
     ~Running() { --client_.calls_; }
@@ -175,12 +178,13 @@ class ClusterClient {
     ClusterClient& client_;
   };
 
-  /// Makes the ticket one that may be sent. OutcomeUnknown: the identity is lost while the call's fate is open.
+  /// Makes the ticket one that may be sent. OutcomeUnknown: the identity was lost, and an attempt may have happened.
   runtime::Task<Status> prepareTicket(CallProgress& progress, int64_t deadline_ns);
-  /// Where the key is. RetryLater: the tablet is not available now.
+  /// Finds the owner of a key hash. RetryLater: the tablet is not available now.
   runtime::Task<Result<Place>> locate(TableId table, KeyHash hash, bool is_stale, int64_t since_ns,
                                       int64_t deadline_ns);
-  /// Asks the coordinator, unless somebody has asked at or after `since_ns`.
+  /// Asks the coordinator where the tablets of the table are, unless a question that began at or after `since_ns` was
+  /// answered. Waits for a question that runs.
   runtime::Task<Status> refresh(TableId table, int64_t since_ns, int64_t deadline_ns);
   Refresh& refreshOf(TableId table);
   RetrySettings paceOfQuestions() const {

@@ -16,15 +16,15 @@ namespace ramcore::client {
 
 /// One end of a session, as the process at the other end sees it.
 struct OpenSession {
-  transport::Role peer_role{};  ///< as that process says: perhaps none of those that we know
-  uint64_t peer_id = 0;         ///< 0: it had none when it came
+  transport::Role peer_role{};  ///< as that process reports it; no role if this process does not know the value
+  uint64_t peer_id = 0;         ///< 0: the peer had no id when the session was opened
   std::string peer_address;     ///< for people
 };
 
 /// The sessions of a process over one of its transports.
 struct TransportSessions {
   std::string name;
-  uint32_t sessions = 0;          ///< that are open
+  uint32_t sessions = 0;          ///< how many are open
   std::vector<OpenSession> open;  ///< some of them, if they were asked for
 };
 
@@ -39,31 +39,31 @@ struct ServerStatus {
   uint64_t live_bytes = 0;
   uint64_t live_bytes_max = 0;   ///< at which writes are refused
   uint64_t tombstone_bytes = 0;  ///< part of live_bytes
-  uint64_t result_bytes = 0;     ///< part of live_bytes: what clients' calls answered
+  uint64_t result_bytes = 0;     ///< part of live_bytes: kept results of clients' calls
   uint64_t cleaner_copied_bytes = 0;
   uint64_t cleaner_freed_bytes = 0;
   uint64_t damaged_entries = 0;          ///< of its log, found damaged in memory
-  uint64_t damaged_now = 0;              ///< of them, not restored
-  uint64_t compaction_copied_bytes = 0;  ///< parts of those of the cleaner: within memory, without replicas
+  uint64_t damaged_now = 0;              ///< those of them that are not restored
+  uint64_t compaction_copied_bytes = 0;  ///< this and the next: parts of the cleaner's, within memory, without replicas
   uint64_t compaction_freed_bytes = 0;
   uint64_t appended_bytes = 0;  ///< to its log since it was started, without the cleaner's copies
   uint64_t replica_bytes = 0;   ///< sent to replicas since then, the cleaner's copies and repairs included
-  uint64_t pinned_bytes = 0;    ///< values that answers on their way show from its log, and memory kept for them
+  uint64_t pinned_bytes = 0;    ///< values in its log from which answers are being sent, and memory kept for them
   uint64_t objects = 0;
-  uint64_t index_bytes = 0;  ///< memory of its index of them
+  uint64_t index_bytes = 0;  ///< memory of the index of its objects
   uint64_t requests = 0;
   std::vector<TransportSessions> transports;
   int64_t uptime_ns = 0;
-  uint32_t replicas_wanted = 0;     ///< copies of each segment of its log; 0: it keeps everything to itself
-  uint32_t replicas_least = 0;      ///< of the segment that has the fewest
-  uint64_t segments_repairing = 0;  ///< that are copied again, because there is a server that could keep one more
+  uint32_t replicas_wanted = 0;     ///< replicas of each segment of its log, by its configuration; 0: no replication
+  uint32_t replicas_least = 0;      ///< complete replicas of the segment that has the fewest
+  uint64_t segments_repairing = 0;  ///< segments that have fewer replicas than the servers that live allow
   uint64_t frames_total = 0;        ///< of its storage, for replicas of others; 0: none
   uint64_t frames_free = 0;
   uint64_t storage_bytes = 0;         ///< of all its frames
   uint64_t storage_bytes_needed = 0;  ///< for its memory and replicas, where all servers are alike
-  bool has_storage_failed = false;    ///< a flush did: nothing is kept there any more
-  bool has_too_few = false;           ///< others keep copies, or have place: it takes no writes
-  bool is_short_of_places = false;    ///< its head found no place on the storage of others
+  bool has_storage_failed = false;    ///< a flush failed: nothing is kept there any more
+  bool has_too_few = false;           ///< too few other servers keep replicas, or have room: it takes no writes
+  bool is_short_of_places = false;  ///< a log head has no room on the storage of others; has_too_few follows after 1 s
 };
 
 /// The recovery of a dead server whose tablets are not all back.
@@ -71,12 +71,13 @@ struct RecoveryProgress {
   ServerId server;
   std::string server_name;
   uint32_t tablets_left = 0;
-  std::vector<SegmentId> missing;  ///< segments of its log that nobody offers; the first ones
+  std::vector<SegmentId> missing;  ///< segments of its log that no server offers as a whole; only the first ones
   uint64_t missing_count = 0;
-  std::vector<ServerId> away;        ///< servers that may have them; the first ones
-  std::string text;                  ///< what it waits for, for a person
-  std::vector<int64_t> away_for_ns;  ///< of each of `away`: silent for so long; -1: not known
-  /// Its copies find no places: so many servers more, each with so much storage, are certainly enough. 0: not so.
+  std::vector<ServerId> away;        ///< servers that may have them; only the first ones
+  std::string text;                  ///< what the recovery waits for, for a person
+  std::vector<int64_t> away_for_ns;  ///< how long each server in `away` has been silent; -1: not known
+  /// The replicas of what is recovered find no room: this number of further servers, with missing_storage_bytes of
+  /// storage each, is certainly enough. 0: they find room, or nothing can be said.
   uint32_t missing_servers = 0;
   uint64_t missing_storage_bytes = 0;
 
@@ -84,10 +85,10 @@ struct RecoveryProgress {
   enum class End : uint8_t { Unknown, Known, OldDigest, NoDigest };
   uint64_t loss_token = 0;  ///< for acceptLoss(); 0: there is nothing to accept now
   End loss_end = End::Unknown;
-  SegmentId loss_list;            ///< whose digest lists the members; none
-  uint64_t segments_whole = 0;    ///< that can be brought back
-  uint64_t segments_in_part = 0;  ///< of `missing`, of which the beginning can be
-  bool loss_accepted = false;
+  SegmentId loss_list;            ///< the segment whose digest lists the members of the log; 0: there is none
+  uint64_t segments_whole = 0;    ///< members that can be brought back
+  uint64_t segments_in_part = 0;  ///< members of `missing` of which the beginning can be brought back
+  bool loss_accepted = false;     ///< true: what is left is being brought back
 };
 
 /// A living server that does not renew its lease.
@@ -107,7 +108,7 @@ struct ClusterStatus {
   std::vector<RecoveryProgress> recoveries;
   std::vector<ServerSilence> silences;
   std::vector<TransportSessions> coordinator_transports;
-  bool is_coordinator_full = false;  ///< the disk of its storage is: nothing can be changed
+  bool is_coordinator_full = false;  ///< the disk of the coordinator's storage is full: nothing can be changed
 };
 
 struct MigrationStatus {
@@ -119,7 +120,7 @@ struct MigrationStatus {
   std::string reason;   ///< of a failure
 };
 
-/// The coordinator's calls, typed. Every one is repeated until it is answered or its deadline passes, at each
+/// The coordinator's calls, typed. Each call is repeated until it is answered or its deadline passes, at each
 /// coordinator in turn. Answers are checked before they are handed out; one that makes no sense gives Corrupt.
 ///
 /// For calls that change something: OutcomeUnknown if an attempt went out, no answer to it came, and what came later
@@ -132,25 +133,25 @@ class CoordinatorStub {
   CoordinatorStub(rpc::Caller& caller, Pacer& pacer, std::vector<rpc::PeerAddress> coordinators,
                   const RetrySettings& retry, runtime::Random random);
 
-  /// Asks for nothing: does anybody answer, and does he take us? It is answered at once, also while the coordinator
-  /// waits for its servers to speak. Until one has answered, this and every other call ends
-  /// at once, with Refused or Unreachable, when each of them refuses us, is no coordinator, or has a name without an
-  /// address: waiting does not help there.
+  /// Finds out whether a coordinator answers and accepts this process; asks for nothing else. A coordinator answers it
+  /// at once, also while it waits for its servers to speak. Until a coordinator has answered, this and every other call
+  /// ends at once with Refused or Unreachable if each of them refuses this process, is no coordinator, or has a name
+  /// without an address: waiting does not help there.
   runtime::Task<Status> ping(int64_t deadline_ns);
-  /// Their locators, for a person.
+  /// The locators of the coordinators, for a person.
   std::string places() const { return coordinators_.toString(); }
   /// True if there is a session with one of them.
   bool isReached() const { return coordinators_.isAnyOpen(caller_); }
-  /// What keeps us from the coordinators, as it was found last: causes and remedies for a person, on one line. Means
-  /// something after a call has ended with Unreachable, Refused or DeadlineExceeded.
+  /// Why no coordinator serves this process, as it was found last: causes and remedies for a person, on one line. Only
+  /// after a call has ended with Unreachable, Refused or DeadlineExceeded.
   std::string whyNoAnswer() const;
 
-  /// All attempts carry one number, so that the table of a first attempt is known again.
+  /// All attempts carry one number, by which the coordinator recognizes the table that a first attempt has created.
   /// @param tablet_count  0: one per server.
   runtime::Task<Result<TableId>> createTable(std::string name, uint32_t tablet_count, int64_t deadline_ns,
                                              Durability durability = Durability::Buffered);
-  /// By id, so that no attempt drops a table of the same name that somebody creates meanwhile. NoSuchTable: it was gone
-  /// before the first attempt.
+  /// Drops a table by its id, so that no attempt drops a table of the same name that is created meanwhile. NoSuchTable:
+  /// the table was gone before the first attempt.
   runtime::Task<Status> dropTable(TableId table, int64_t deadline_ns);
   runtime::Task<Result<std::vector<TableInfo>>> listTables(int64_t deadline_ns);
   /// NoSuchTable if there is none.
@@ -178,11 +179,12 @@ class CoordinatorStub {
   runtime::Task<Result<Halves>> splitTable(TableId table, KeyHash at, int64_t deadline_ns);
   runtime::Task<Result<MigrationStatus>> migrationStatus(uint64_t migration, int64_t deadline_ns);
   runtime::Task<Status> cancelMigration(uint64_t migration, int64_t deadline_ns);
-  /// @param lists_sessions  also which they are, and not only how many: long in a large cluster
+  /// @param lists_sessions  true: the answer also lists sessions, and not only their numbers; it is long in a large
+  ///                        cluster
   runtime::Task<Result<ClusterStatus>> clusterStatus(int64_t deadline_ns, bool lists_sessions = false);
-  /// Has the recovery of a dead server go on without what is missing of its log.
+  /// Makes the recovery of a dead server go on without what is missing of its log.
   /// @param token  RecoveryProgress::loss_token of what is accepted
-  /// WrongVersion: the situation is another one now; NotFound: there is no such recovery.
+  /// Failure: WrongVersion: the situation has changed since; NotFound: there is no such recovery.
   runtime::Task<Status> acceptLoss(ServerId dead, uint64_t token, int64_t deadline_ns);
 
  private:

@@ -12,19 +12,19 @@ namespace ramcore::client {
 
 /// Lets the threads of a program share one dispatch: one of them at a time drives it, for itself and for the others.
 ///
-/// A thread that finds nobody driving starts its call itself and steps until the call is over: one compare-and-swap
-/// more than a single-threaded client. One that finds somebody driving posts its call there and waits until it is over
-/// or nobody drives any more; then it takes over.
+/// If no thread drives, a thread starts its call itself and steps the dispatch until the call is over; that costs one
+/// compare-and-swap more than a single-threaded client. If another thread drives, the thread posts its call to it and
+/// waits until the call is over, or until no thread drives any more; then it drives itself.
 ///
 /// Threads: any.
 class Driver {
  public:
-  /// A call that somebody waits for.
+  /// A call that a thread of the program waits for, now or later.
   struct Waited : runtime::Job {
     explicit Waited(Run start) : Job(start) {}
     /// Set by the call's end, on the driving thread, through Driver::finished().
     std::atomic<bool> is_done{false};
-    /// Of calls that leave their deadline to the driver: runs now and then while it drives for this call.
+    /// Set by calls that leave their deadline to the driver: runs now and then while a thread drives for this call.
     void (*look)(Waited&, int64_t now_ns) = nullptr;
     /// Set before the start if the thread that waits also drives, so that `look` will be called.
     bool is_driven_by_waiter = false;
@@ -33,10 +33,11 @@ class Driver {
   Driver(rpc::Dispatch& dispatch, transport::Sleeper& sleeper, ClusterClient& client, int64_t spin_ns_max)
       : dispatch_(dispatch), sleeper_(sleeper), client_(client), gauge_(dispatch.clock(), spin_ns_max) {}
 
-  /// Starts `call` (its run function, on the driving thread) and comes back when it is done.
+  /// Starts `call` (its run function, on the driving thread) and returns when it is done.
   void runToEnd(Waited& call);
-  /// Starts `call` and comes back; somebody has to drive until it is done.
-  /// @param flush  its bytes leave now, and not with those of the calls that are started next.
+  /// Starts `call` and returns. Some thread has to drive until the call is done.
+  /// @param flush  true: the bytes of the call leave now, and not together with those of the calls that are started
+  ///               next
   void start(Waited& call, bool flush);
   /// Drives until `call` is done.
   void wait(Waited& call);
@@ -56,7 +57,8 @@ class Driver {
            is_driven_.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed);
   }
   void leave();
-  /// Sleeps until nobody drives, and enters: true. Or until `is_done`: false.
+  /// Sleeps until `is_done`, or until no thread drives; then it enters.
+  /// @return true if it has entered: this thread drives
   bool waitForTurn(const std::atomic<bool>& is_done);
   /// Steps until `is_done`. The driving thread.
   void drive(const std::atomic<bool>& is_done, Waited* call);

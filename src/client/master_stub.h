@@ -35,7 +35,7 @@ struct PointResult {
   bool is_unreadable = false;
   transport::RxMessage message;
 
-  /// Whether it leaves open if a mutation has happened, or will.
+  /// True if it leaves open whether a mutation has happened or will happen.
   bool isUncertain() const { return is_unreadable || status == Status::OutcomeUnknown; }
   /// Replaces `out` by the value of a successful read.
   void takeValue(std::string& out) const;
@@ -43,7 +43,8 @@ struct PointResult {
   void copyValue(MutableByteSpan out) const;
 };
 
-/// Checked before anything is sent: TooLarge, or BadRequest for an empty key.
+/// Checks the lengths of a key and a value; asked before anything is sent. Failure: BadRequest: the key is empty;
+/// TooLarge.
 Status checkLimits(size_t key_bytes, size_t value_bytes);
 
 /// Encodes one attempt of a call.
@@ -57,12 +58,12 @@ PointResult decodePoint(wire::Opcode kind, transport::RxMessage message);
 /// A part of a multi-request and the item it belongs to.
 struct MultiPart {
   uint32_t item = 0;   ///< index in the caller's items
-  uint32_t owner = 0;  ///< its number
+  uint32_t owner = 0;  ///< TabletCache::Owner::number
   KeyHash hash = 0;
   TabletEpoch epoch;
   Sequence sequence;  ///< of mutations
   bool may_have_happened = false;
-  bool is_stale = false;  ///< where the tablet is has to be asked again
+  bool is_stale = false;  ///< the coordinator has to be asked again where the tablet is
   Status last = Status::RetryLater;
 };
 
@@ -70,6 +71,8 @@ struct MultiPart {
 uint32_t encodedBytes(const ReadItem& item);
 uint32_t encodedBytes(const MutateItem& item);
 
+/// Encodes one request with these parts.
+/// @param part_bytes  sum of encodedBytes() of their items
 transport::TxMessage encodeMultiRead(rpc::Caller& caller, ServerId target, std::span<const ReadItem> items,
                                      std::span<const MultiPart> parts, uint32_t part_bytes);
 transport::TxMessage encodeMultiMutate(rpc::Caller& caller, ServerId target, ClientId client, Sequence acknowledged,

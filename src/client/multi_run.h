@@ -18,7 +18,7 @@ class MultiRun {
 
   /// Leaves every item with its outcome.
   runtime::Task<void> run();
-  /// Instead of run(): nothing is sent.
+  /// Used instead of run(): sends nothing, and gives `status` to every item that run() would send.
   void refuse(Status status) {
     begin();
     finishAll(status);
@@ -35,7 +35,8 @@ class MultiRun {
   uint32_t sendNext(uint32_t first);
   static bool isHopeless(void* multi_call);
   void collect(MultiCall& call);
-  /// Finishes what has its outcome; returns how many parts did.
+  /// Finishes the parts that have their outcome, and keeps the others for the next round.
+  /// @return how many parts it finished
   size_t settle();
   void finishPart(MultiPart& part);
   void finishAll(Status last);

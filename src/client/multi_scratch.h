@@ -50,7 +50,7 @@ struct MultiScratch {
   CallGroup group;
 };
 
-/// Lends scratch memory. One thread.
+/// Hands scratch memory out, and keeps it for the next operation when it comes back. One thread.
 class MultiScratchPool {
  public:
   std::unique_ptr<MultiScratch> take() {

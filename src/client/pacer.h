@@ -5,7 +5,8 @@
 
 namespace ramcore::client {
 
-/// Where the coroutines of one client wait between attempts, so that a client that ends need not wait for its pauses.
+/// Where the coroutines of one client pause between attempts, so that a client that ends does not have to wait for the
+/// pauses.
 /// Thread: the dispatch's.
 class Pacer {
  public:
@@ -21,20 +22,21 @@ class Pacer {
 
   explicit Pacer(runtime::Executor& executor) : executor_(executor), stopped_signal_(executor) {}
 
-  /// First in every coroutine that may be called from between two steps of the dispatch.
+  /// Awaited first in every coroutine that may be called between two steps of the dispatch.
   Enter enter() { return Enter(executor_); }
 
-  /// Awaitable: until `resume_ns`, or stop(). After stop() it does not last.
+  /// Awaitable: lasts until `resume_ns`, or until stop(). After stop() it ends at once.
   runtime::Signal::Wait pauseUntil(int64_t resume_ns) {
     return stopped_signal_.wait(stopped_ ? executor_.clock().nowNs() : resume_ns);
   }
-  /// Ends the pauses of now and later. Also from between two steps; it takes effect in the next one.
+  /// Ends all present and later pauses. May also be called between two steps of the dispatch; it takes effect in the
+  /// next one.
   void stop() {
     stopped_ = true;
     endPauses().detach();
   }
   bool stopped() const { return stopped_; }
-  /// True if nothing of this object is on its way.
+  /// True if no coroutine of this object runs.
   bool isIdle() const { return !is_stopping_; }
   int64_t nowNs() const { return executor_.clock().nowNs(); }
   runtime::Executor& executor() const { return executor_; }

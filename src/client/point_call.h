@@ -6,10 +6,10 @@
 
 namespace ramcore::client {
 
-/// A call on one object whose first attempt needs no coroutine, no allocation and no look at the clock: what a warm
-/// client does nearly always. If that attempt does not settle it, ClusterClient goes on from there.
+/// A call on one object whose first attempt needs no coroutine, no allocation and no look at the clock. That is nearly
+/// always enough for a warm client. If that attempt does not settle the call, ClusterClient goes on from there.
 ///
-/// Owned by whoever waits, from start() until `done` has run or start() returned true.
+/// Owned by the code that waits for it, from start() until `done` has run or start() has returned true.
 /// Thread: as ClusterClient.
 class PointCall final : private rpc::OutgoingCall {
  public:
@@ -27,7 +27,7 @@ class PointCall final : private rpc::OutgoingCall {
   /// @param owner        what owner() gives back, for `done`.
   bool start(const PointRequest& request, int64_t timeout_ns, int64_t deadline_ns, void* owner);
   void* owner() const { return owner_; }
-  /// The caller has looked at the clock: ends the call if `deadline_ns` is over. `done` may run inside.
+  /// Ends the call if `deadline_ns` is over; the caller has looked at the clock. `done` may run inside.
   void expire(int64_t now_ns, int64_t deadline_ns);
 
   PointResult result;

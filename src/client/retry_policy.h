@@ -32,8 +32,8 @@ class Backoff {
   uint32_t attempts_ = 0;
 };
 
-/// Attempts after which a client that is put off asks the coordinator again before each further one: the owner it knows
-/// may have lost the tablet, and touch with everybody who could tell it.
+/// After this number of attempts, a client that is told to try again asks the coordinator before each further attempt:
+/// the owner that it knows may have lost the tablet, and its connections to all processes that could tell it so.
 inline constexpr uint32_t kAttemptsPerQuestion = 8;
 
 /// What a client does about the outcome of one attempt.
@@ -53,9 +53,9 @@ Reaction reactionTo(Status status);
 /// @param may_have_happened  an attempt went out and got no answer
 Status finalStatus(Status last, bool is_mutation, bool may_have_happened);
 
-/// What the coordinator said to a question that a call had to ask first. What only the owner of an object can say of it
-/// (that it is not there, or has another version) would be an answer to the call; from the coordinator it is nonsense:
-/// Corrupt.
+/// Translates the coordinator's answer to a question that a call had to ask first. A status that only the owner of an
+/// object can give (the object is not there, or has another version) would be taken for the answer to the call. From
+/// the coordinator it makes no sense, so it becomes Corrupt. Other statuses stay as they are.
 Status besideTheCall(Status status);
 
 }  // namespace ramcore::client

@@ -19,7 +19,7 @@ class TabletCache {
     rpc::PeerAddress address;
     uint32_t number = 0;                    ///< in order of discovery, from 0
     rpc::Connection* connection = nullptr;  ///< filled at the first use
-    /// A call to it ended by its deadline, and nobody has said since that it still owns a tablet.
+    /// A call to it ended by its deadline, and the coordinator has not said since that it still owns a tablet.
     bool is_doubtful = false;
   };
   struct Entry {
@@ -48,11 +48,12 @@ class TabletCache {
     return findEntry(*last_table_, hash);
   }
 
-  /// Replaces what is known about `map.table`. An entry with a newer epoch than the map's for the same range stays: the
-  /// answer to an older question came late. Owners that the map names are not doubtful any more.
-  /// @return whether anything is another than before
+  /// Replaces what is known about `map.table`. If an entry for the same range has a newer epoch than the map's, it
+  /// stays: the map is the answer to an older question and came late. Owners that the map names are not doubtful any
+  /// more.
+  /// @return true if anything has changed
   bool replace(const TableMap& map);
-  /// The table was dropped.
+  /// Forgets a table that was dropped.
   void forget(TableId table);
 
   /// The owner with this number, which an entry named.

@@ -10,7 +10,7 @@ using ControlTables = google::protobuf::RepeatedPtrField<wire::control::Table>;
 using ControlTablets = google::protobuf::RepeatedPtrField<wire::control::Tablet>;
 using ControlServers = google::protobuf::RepeatedPtrField<wire::control::Server>;
 
-/// What is not buffered promises more than that.
+/// A level that is not Buffered counts as Sync: it promises more than Buffered.
 inline Durability durabilityOf(const wire::control::Table& table) {
   return table.durability() == wire::control::DURABILITY_BUFFERED ? Durability::Buffered : Durability::Sync;
 }

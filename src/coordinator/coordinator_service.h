@@ -12,7 +12,7 @@
 
 namespace ramcore::coordinator {
 
-/// One short handler per request: decode, check, act, reply. Which roles may ask for what is in addTo().
+/// One short handler per request: decode, check, act, reply. addTo() says which roles may ask for what.
 /// Thread: the dispatch's.
 class CoordinatorService {
  public:
@@ -32,14 +32,14 @@ class CoordinatorService {
   CoordinatorService(const Services& services, const CoordinatorOptions& options)
       : services_(services), options_(options) {}
   void addTo(rpc::ServiceTable& table);
-  /// From now on requests are answered; before, NotLeader.
+  /// From now on requests are answered. Before, they get NotLeader.
   void open() { is_open_ = true; }
-  /// From now on they get `why`.
+  /// From now on requests are answered with `why`.
   void close(Status why = Status::NotLeader) {
     is_open_ = false;
     closed_ = why;
   }
-  /// Told when a server names a change of the cluster's state that is not here. Once, before open().
+  /// `on_missing` is called when a server names a change of the cluster's state that is not here. Once, before open().
   void setOnMissing(std::function<void(ServerId server, ChangeRef missing)> on_missing) {
     on_missing_ = std::move(on_missing);
   }
@@ -74,11 +74,11 @@ class CoordinatorService {
   Status receiveSettled(const rpc::Request& request, Message& message) const;
   Status unlessBehind(Status status) const;
   Status ofChange(Status status) const;
-  /// As receive(), for what a server says in its own name, which is of one cluster.
+  /// As receive(), for a request that a server makes in its own name: a server's id belongs to one cluster.
   template <typename Message>
   Status receiveOfMember(const rpc::Request& request, Message& message) const;
   bool isReliable(const rpc::Request& request) const;
-  /// StateBehind: it is missing here; BadRequest: it makes no sense.
+  /// StateBehind: this change is missing here. BadRequest: it makes no sense.
   Status checkHeard(ServerId server, ClusterId cluster, ChangeRef heard);
   int64_t waitDeadlineNs() const { return services_.journal.nowNs() + options_.request_wait_ns; }
 

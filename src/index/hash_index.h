@@ -38,7 +38,7 @@ struct IndexStats {
   uint64_t committed_bytes = 0;
   uint64_t splits = 0;
   uint64_t splits_per_operation_max = 0;
-  uint64_t splits_put_off = 0;       // another thread was splitting, or a stripe or line was not to be had
+  uint64_t splits_put_off = 0;       // another thread was splitting, or a stripe or an overflow line was not available
   uint64_t relocations_refused = 0;  // the entry had died, or moved, meanwhile
 };
 
@@ -46,8 +46,8 @@ struct IndexStats {
 struct IndexEntry {
   KeyHash hash = 0;
   EntryRef ref;
-  /// What `hash_of` said is not what the entry was inserted under: its key has changed in memory. `hash` is one of its
-  /// bucket.
+  /// The hash that `hash_of` computed is not the one under which the entry was inserted: its key has changed in memory.
+  /// `hash` is one of the hashes of its bucket.
   bool is_misplaced = false;
 };
 
@@ -80,16 +80,17 @@ class StripeGuard {
 /// Finds entries of the log by key hash: one per master, for all its tables.
 ///
 /// Linear hashing over one address range: the table grows a bucket at a time, as entries are inserted, and is never
-/// rebuilt. A bucket is one cache line of 8 slots; when it is full, its last slot becomes a link to an overflow line.
-/// A slot holds 24 hash bits and a 40-bit reference; keys are in the log alone, so callers pass a `matcher` that looks.
+/// rebuilt. A bucket is one cache line of 8 slots; when it is full, its last slot becomes a link to an overflow line. A
+/// slot holds 24 hash bits and a 40-bit reference; keys are in the log alone, so callers pass a `matcher` that compares
+/// keys.
 ///
 /// Readers take no lock: they run inside a read section of `Rcu` (lookup and everything they do with the result) and
-/// may find an entry that is being replaced at that moment. Writers hold the StripeGuard of the key. Bucket and split
-/// target share a stripe, because both begin with the same low bits of the reversed hash.
+/// may find an entry that is being replaced at that moment. Writers hold the StripeGuard of the key. A bucket and its
+/// split target share a stripe, because the numbers of both begin with the same low bits of the reversed hash.
 ///
-/// Splitting, and why nobody misses a key (the only order that works):
-///   1. under the stripe, copies of the entries that belong to the new bucket are written there; nobody looks there
-///   yet;
+/// Splitting, and why no lookup misses a key (the only order that works):
+///   1. under the stripe, copies of the entries that belong to the new bucket are written there; no lookup goes there
+///      yet;
 ///   2. the word with the table's size is published: new lookups go to the new bucket;
 ///   3. the originals are cleared.
 /// A reader with the old word that comes after 3 finds nothing, loads the word again, sees the change and retries.
@@ -138,8 +139,10 @@ class HashIndex {
 
   /// Asks for the cache line that the next call about this key reads first.
   void prefetch(KeyHash hash) const { __builtin_prefetch(&buckets_[currentBucket(reverseBits(hash))]); }
-  /// Asks for the entry that the key's line seems to lead to, some time after `prefetch`: a guess by the tag, of the
-  /// bucket's own line alone. @param memory  base of the log memory. Any thread, inside a read section; no lock.
+  /// Prefetches the entry to which the key's line seems to lead. To be called some time after prefetch(). It is a
+  /// guess: only the tags in the bucket's own line are compared.
+  /// @param memory  base of the log memory
+  /// Any thread, inside a read section; no lock.
   void prefetchEntry(KeyHash hash, const std::byte* memory) const;
 
   /// `lookup` for a writer that holds the key's stripe: what it returns stays true while the guard lives.
@@ -156,8 +159,8 @@ class HashIndex {
   Status insert(const StripeGuard& guard, EntryRef ref);
   /// Makes the key of `old` point to `now`. @return false if the index does not hold `old`
   bool replace(const StripeGuard& guard, EntryRef old, EntryRef now);
-  /// The same for an entry that moved in the log without changing: the cleaner's. Counts refusals.
-  /// @return false if the index does not hold `old`: it died meanwhile, and the copy is dead as well
+  /// As replace(), for an entry that the cleaner has moved in the log without changing it. Counts refusals.
+  /// @return false: the index does not hold `old`, because the entry died meanwhile; the copy is dead as well
   bool relocate(const StripeGuard& guard, EntryRef old, EntryRef now);
   /// Removes an entry. @return false if the index does not hold it
   bool erase(const StripeGuard& guard, EntryRef ref);
@@ -166,11 +169,12 @@ class HashIndex {
   /// `entries_min` or `last` is reached. A cursor is a key hash and means the same at every size of the table, also on
   /// another server: a key that is present throughout a series of calls is returned exactly once.
   /// @param last     last key hash wanted
-  /// @param hash_of  `KeyHash(EntryRef)`: reads the entry's key. Where that is not the one that the entry was inserted
-  ///                 under, it is returned all the same, see IndexEntry
+  /// @param hash_of  `KeyHash(EntryRef)`: reads the entry's key. If the hash of that is not the one under which the
+  ///                 entry was inserted, the entry is returned all the same, see IndexEntry
   /// @return the cursor to go on with, or nothing when the range is done. All entries with hashes before it have been
   ///         returned; a caller that takes fewer may go on after any hash it has taken completely.
-  /// Thread: any worker, inside a read section; waits for one stripe at a time. A bucket is a consistent picture.
+  /// Thread: any worker, inside a read section; waits for one stripe at a time. What is returned of one bucket is
+  /// consistent.
   template <typename HashOf>
   std::optional<KeyHash> scan(KeyHash cursor, KeyHash last, size_t entries_min, HashOf&& hash_of,
                               std::vector<IndexEntry>& out);
@@ -178,16 +182,16 @@ class HashIndex {
   template <typename HashOf, typename Visit>
   void forEachInRange(HashRange range, HashOf&& hash_of, Visit&& visit);
 
-  /// Background: pre-faults memory ahead of growth; when there is enough of it, has 2 MB that growth has passed
-  /// put into a huge page. May take milliseconds; who touches these 2 MB may wait for a part of it.
+  /// Background work: pre-faults memory ahead of growth; when there is enough of it, has 2 MB that growth has passed
+  /// put into a huge page. May take milliseconds; a thread that touches these 2 MB may wait for a part of that time.
   /// @return bytes; 0 = nothing to do. One thread at a time, which holds no stripe.
   uint64_t maintainMemory();
   /// Whether maintainMemory() would do something: a few loads. Any thread.
   bool memoryIsDue() const;
   IndexStats stats() const;
   uint64_t entryCount() const { return entries_.load(std::memory_order_relaxed); }
-  /// Whether two hashes are the same in all bits that the index keeps of them: chance makes one pair so in 2^24 times
-  /// the buckets of the smallest table.
+  /// Whether two hashes agree in all bits that the index keeps of them. By chance this is so for one pair of hashes in
+  /// 2^24 times the number of buckets of the smallest table.
   bool agree(KeyHash a, KeyHash b) const {
     return (reverseBits(a) ^ reverseBits(b)) << (64 - kTagBits - tag_shift_) == 0;
   }
@@ -238,7 +242,7 @@ class HashIndex {
   bool belongsToTarget(TableSize before, SlotBits slot) const;
   void compactChain(TableSize before, uint64_t bucket, uint64_t entries_kept, uint64_t lines_now);
 
-  /// Copies the references of the bucket that `cursor` falls into, under its stripe, with their tags in the place of
+  /// Copies the references of the bucket that `cursor` falls into, under its stripe, with their tags in place of the
   /// hashes. @return the bucket's range
   HashRange copyBucket(KeyHash cursor, std::vector<IndexEntry>& out);
 

@@ -14,16 +14,16 @@
 
 namespace ramcore::index {
 
-/// Header and key of an entry, which seldom lie in one line.
+/// Prefetches header and key of an entry, which seldom lie in one cache line.
 inline void prefetchEntryAt(const std::byte* memory, EntryRef ref) {
   const std::byte* entry = memory + ref.offsetBytes();
   __builtin_prefetch(entry);
   __builtin_prefetch(entry + 63);
 }
 
-/// Bit i is set if slot i may hold an entry with this tag: the caller loads the slot again and looks. `last` is what
-/// was loaded from the link slot, before the others and once: between two loads an entry there may turn into a link to
-/// a line that holds it.
+/// Bit i is set if slot i may hold an entry with this tag: the caller loads the slot again and compares. `last` is what
+/// was loaded from the link slot, once and before the other slots. With a second load the lookup could miss an entry:
+/// between the loads the entry in that slot may be replaced by a link to a line that holds it.
 inline uint32_t HashIndex::matchMask(const Line& line, uint64_t tag, SlotBits last) {
   const uint32_t last_bit = static_cast<uint32_t>(matchesTag(last, tag)) << kLinkSlot;
 #if defined(RAMCORE_SANITIZED) || defined(RAMCORE_STEPS) || !defined(__SSE2__)
@@ -33,9 +33,9 @@ inline uint32_t HashIndex::matchMask(const Line& line, uint64_t tag, SlotBits la
   }
   return mask;
 #else
-  // Eight loads and compares of their own make lookups about an eighth slower. A vector load reads each
-  // aligned slot whole. It is written as assembly because C++ has no atomic vectors; x86 keeps loads in order, and the
-  // clobber keeps the compiler from moving the reader's next load of the table's size before them.
+  // Eight separate loads and compares make lookups about an eighth slower. A vector load reads each aligned slot whole.
+  // It is written as assembly because C++ has no atomic vectors; x86 keeps loads in order, and the clobber keeps the
+  // compiler from moving the reader's next load of the table's size before them.
   const auto load = [&line](uint32_t slot_index) {
     __m128i slots;
     asm volatile("movdqa %1, %0"
@@ -103,7 +103,8 @@ void HashIndex::lookupBatch(std::span<const KeyHash> hashes, std::span<EntryRef>
       __builtin_prefetch(group[i].line);
     }
   };
-  // The first entry of a line whose tag agrees, asked for but not yet looked at; the next line if there is none.
+  // Returns the first entry of the line whose tag agrees, prefetched but not yet compared. If there is none, goes on to
+  // the next line.
   const auto nominate = [&](Step& step) -> EntryRef {
     const SlotBits last = step.line->load(kLinkSlot);
     const uint32_t mask = matchMask(*step.line, step.tag, last);
@@ -136,7 +137,8 @@ void HashIndex::lookupBatch(std::span<const KeyHash> hashes, std::span<EntryRef>
         out[at] = candidates[i];
         continue;
       }
-      // Absent, an equal tag of another key, a long chain, or a split under way: the careful way.
+      // The key is absent, or another key has an equal tag, or the chain is long, or a split is under way: a single
+      // lookup decides.
       out[at] = lookup(hashes[at], [&](EntryRef ref) { return matches(at, ref); });
     }
   }

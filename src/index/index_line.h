@@ -61,9 +61,9 @@ struct alignas(64) Line {
 };
 static_assert(sizeof(Line) == 64);
 
-/// The size of the table in one atomic word: buckets 0 .. `split` - 1 of the 2^level have been split in two.
-/// `phase` is 1 after entries were moved inside the bucket that was split last. A word never comes back: a reader that
-/// found nothing and sees the same word again missed no move.
+/// The size of the table in one atomic word: buckets 0 .. `split` - 1 of the 2^level have been split in two. `phase` is
+/// 1 after entries were moved inside the bucket that was split last. No value of the word is ever used again: a reader
+/// that found nothing and sees the same word again has missed no move.
 struct TableSize {
   uint64_t split : 57 = 0;
   uint64_t phase : 1 = 0;

@@ -14,9 +14,9 @@ namespace ramcore::index {
 /// The address range of one hash index: buckets, overflow lines, and the list links of overflow lines, each growing
 /// from its own front. Reserved once, never moved; a page costs memory when it is first touched or pre-faulted.
 ///
-/// Memory that growth goes into is taken in small pages, so that nobody pays for a half-used huge page; 2 MB that are
-/// in use to their end are collapsed into a huge page. From `kHugeFromBytes` of buckets on, where half a huge page is
-/// little, the kernel is asked for huge pages at once.
+/// Memory into which the index grows is taken in small pages, so that no half-used huge page costs memory; 2 MB that
+/// are in use to their end are collapsed into a huge page. From `kHugeFromBytes` of buckets on, where half a huge page
+/// is little, the kernel is asked for huge pages at once.
 class IndexMemory {
  public:
   static constexpr uint64_t kReserveBytesMin = 64 << 10;
@@ -43,11 +43,11 @@ class IndexMemory {
   /// Whether less than half a step is left. Any thread.
   bool prefaultIsDue(uint64_t buckets_used, uint64_t lines_touched) const;
   /// Puts the next 2 MB of buckets, or else of overflow lines, that are in use to their end into one huge page. The
-  /// kernel copies them: takes up to milliseconds, and for a part of it whoever touches these 2 MB waits. Never called
-  /// with a lock held. Where the kernel cannot (before Linux 6.1, or no huge page is free) it goes on unchanged, and
-  /// the memory is left to the kernel's own daemon.
-  /// @param buckets_filled  buckets that were split or split off, or hold entries all over: of which every page is in
-  /// use
+  /// kernel copies them: that takes up to milliseconds, and a thread that touches these 2 MB waits for a part of that
+  /// time. Never called with a lock held. Where the kernel cannot (before Linux 6.1, or no huge page is free) the index
+  /// goes on unchanged, and the memory is left to the kernel's own daemon.
+  /// @param buckets_filled  the number of buckets of which every page is in use: they were split or split off, or hold
+  ///                        entries all over
   /// @return bytes looked after; 0 = nothing to do
   /// Thread: that of prefault(), beside any number of readers and writers.
   uint64_t collapse(uint64_t buckets_filled, uint64_t lines_touched);

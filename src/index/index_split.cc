@@ -6,7 +6,8 @@
 
 namespace ramcore::index {
 
-/// Fills a bucket that nobody looks at yet.
+/// Fills a bucket that no lookup goes to yet, because the published size of the table does not include it. Therefore
+/// its stores are relaxed: publish() makes them visible.
 class HashIndex::ChainBuilder {
  public:
   ChainBuilder(LinePool& pool, Line& bucket) : pool_(pool), bucket_(bucket), line_(&bucket) {
@@ -52,7 +53,7 @@ void HashIndex::splitAsNeeded(const StripeGuard& guard) {
          entries_.load(std::memory_order_relaxed) > kEntriesPerBucketMax * size().bucketCount() &&
          size().bucketCount() < buckets_max_) {
     if (!trySplit(guard.stripe_)) {
-      // The next insert makes up for it: two splits each, where one in six would do.
+      // The next inserts make up for it: each may do two splits, where one split for six inserts would do.
       splits_put_off_.fetch_add(1, std::memory_order_relaxed);
       break;
     }
@@ -64,7 +65,7 @@ void HashIndex::splitAsNeeded(const StripeGuard& guard) {
 }
 
 bool HashIndex::trySplit(uint64_t stripe_held) RC_NO_THREAD_SAFETY_ANALYSIS {
-  // Never wait here: the caller holds a stripe already, and another splitter may want it.
+  // Never wait here: the caller holds a stripe already, and another splitter may want it, which would be a deadlock.
   if (!split_lock_.try_lock()) return false;
   const TableSize before = size();
   const uint64_t stripe = stripeOf(before.split);
@@ -77,6 +78,8 @@ bool HashIndex::trySplit(uint64_t stripe_held) RC_NO_THREAD_SAFETY_ANALYSIS {
   return split;
 }
 
+/// Whether an entry of the bucket that is split goes to the target: the tag has the bit of the reversed hash above
+/// those that number the bucket, and that bit decides.
 bool HashIndex::belongsToTarget(TableSize before, SlotBits slot) const {
   return (tagOf(slot) >> (before.level - tag_shift_) & 1) != 0;
 }
@@ -110,12 +113,12 @@ bool HashIndex::splitBucket(TableSize before) {
   return true;
 }
 
-/// Clears what went to the target, and lets the entries that stay move into the first lines of the chain, so that the
-/// others can be unlinked.
+/// Clears the slots of the entries that went to the target, and lets the entries that stay move into the first lines of
+/// the chain, so that the other lines can be unlinked.
 ///
-/// An entry that moves is copied over a slot that is empty or holds an entry of the target; its original is not
+/// An entry that moves is copied over a slot that is empty or holds an entry of the target. Its original is not
 /// touched: it goes with the line it is in, after the word was published once more. So a reader passes the entry, or
-/// the store that removed it, and then sees a changed word.
+/// passes the store that removed it; in the second case it sees a changed word afterwards, and looks again.
 void HashIndex::compactChain(TableSize before, uint64_t bucket, uint64_t entries_kept, uint64_t lines_now) {
   constexpr uint64_t kLinked = kSlotsPerLine - 1;  // entries in a line that has a link
   const uint64_t lines_wanted = entries_kept <= kSlotsPerLine ? 1 : (entries_kept - 1 + kLinked - 1) / kLinked;
@@ -156,10 +159,11 @@ void HashIndex::compactChain(TableSize before, uint64_t bucket, uint64_t entries
   }
   if (tail_link == 0) return;
 
-  // One entry may be left: it takes the place of the link, in the store that unlinks.
+  // At most one entry is left to move: it takes the place of the link, in the store that unlinks the other lines.
   RC_CHECK(nextMover() == 0);
   if (moved && !RC_MUTATION("move-unnoticed")) publish(before.afterSplit().afterMove());
   last_kept->store(kLinkSlot, mover);
+  // Readers may still be in these lines, so they are retired for a grace period and not given back at once.
   for (SlotBits link = tail_link; isLink(link);) {
     const auto number = static_cast<uint32_t>(linkedLine(link));
     link = lines_[number].load(kLinkSlot);

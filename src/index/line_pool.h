@@ -13,8 +13,8 @@ namespace ramcore::index {
 /// Overflow lines of the index: an array of lines with room for a list link beside each, filled from the front.
 ///
 /// A line that is taken out of a bucket may still be read; its bytes stay as they are until a grace period is over.
-/// Lines on the way back form two batches, so that one ticket serves many: one waits for its grace period while the
-/// other collects.
+/// Lines on the way back form two batches, so that one ticket serves many lines: one batch waits for its grace period
+/// while the other collects lines.
 ///
 /// Threads: any. The lock is a leaf of the lock order, held for a few list operations.
 class LinePool {

@@ -6,10 +6,11 @@
 
 namespace ramcore::log {
 
-/// What a log takes on top of LogConfig::memory_bytes: for its segments and seglets, and for each two segments of which
-/// one holds tombstones that name the other (TombstoneCounts); of those as many as there are if a sixteenth of the
-/// memory is tombstones, written or due, of keys of 16 bytes, and every segment has some of every other one: what
-/// overwriting small objects all over the memory comes to.
+/// The memory, in bytes, that a log takes on top of LogConfig::memory_bytes: for its segments and seglets, and for each
+/// pair of segments of which one holds tombstones that name the other (TombstoneCounts). The number of pairs is
+/// computed for a memory of which a sixteenth is tombstones, written or due, for keys of 16 bytes, and in which every
+/// segment holds tombstones that name every other segment. Overwriting small objects all over the memory leads to this
+/// state.
 uint64_t bookkeepingBytes(const LogConfig& config);
 
 }  // namespace ramcore::log

@@ -7,8 +7,9 @@
 
 namespace ramcore::log {
 
-/// Reservations of a head that are being filled outside the lock, in log order. The committed prefix ends before the
-/// oldest unfilled one, so what was appended after it waits in the ring as well. Under the log's lock.
+/// The reservations of the log head that are being filled outside the log's lock, in log order. The committed prefix of
+/// the head ends before the oldest reservation that is not filled yet, so a group that was appended behind it waits in
+/// the ring as well. Every call is made under the log's lock.
 class CommitRing {
  public:
   static constexpr uint32_t kReservationsMax = 64;
@@ -23,7 +24,9 @@ class CommitRing {
     slots_[next_ % kReservationsMax] = {end, false};
     return next_++;
   }
-  /// A group that is already in place but behind open reservations. False if the ring is full.
+  /// Adds a group whose bytes are already in place but which lies behind open reservations. The ring is not empty
+  /// (checked).
+  /// @return false: the ring is full
   bool append(uint32_t end) {
     RC_CHECK(!empty());
     Slot& last = slots_[(next_ - 1) % kReservationsMax];

@@ -7,15 +7,16 @@ namespace ramcore::log {
 
 class DurableWaiters;
 
-/// Somebody who waits for a position to become durable: part of a coroutine frame or a call. `run` is called once, on
-/// whatever thread learned of it, without locks; it may free the waiter.
+/// One wait for a log position to become durable, or flushed. It is embedded in a coroutine frame or a call. Unless the
+/// wait is cancelled (Log::cancelNotification), `run` is called once, on the thread that learned of the outcome and
+/// without locks held; it may free the waiter.
 struct DurableWaiter {
   void (*run)(DurableWaiter& self, Status status) = nullptr;
 
-  LogPosition position;  // from here on the log's
+  LogPosition position;  // this field and those below belong to the log
   DurableWaiter* next = nullptr;
   DurableWaiter* previous = nullptr;
-  DurableWaiters* in = nullptr;  // none: nobody has it wait, or it is about to be called
+  DurableWaiters* in = nullptr;  // nullptr: the waiter does not wait, or is about to be called
 };
 
 /// Waiters by position. Positions come nearly in order, so inserting from the end is one step.
@@ -31,20 +32,21 @@ class DurableWaiters {
     (waiter.next != nullptr ? waiter.next->previous : last_) = &waiter;
     waiter.in = this;
   }
-  /// Takes out one of these.
+  /// Removes a waiter that is in this list.
   void remove(DurableWaiter& waiter) {
     (waiter.previous != nullptr ? waiter.previous->next : first_) = waiter.next;
     (waiter.next != nullptr ? waiter.next->previous : last_) = waiter.previous;
     waiter.in = nullptr;
   }
-  /// Moves everyone at or before `position` to `ready`, to be called: nobody has them wait any more.
+  /// Moves all waiters at or before `position` to `ready`, for runAll(). They do not count as waiting any more, so they
+  /// cannot be cancelled.
   void takeUpTo(LogPosition position, DurableWaiters& ready) {
     while (first_ != nullptr && first_->position <= position) moveFirstTo(ready);
   }
   void takeAll(DurableWaiters& ready) {
     while (first_ != nullptr) moveFirstTo(ready);
   }
-  /// Calls everyone, without locks.
+  /// Calls all waiters. The caller holds no locks.
   void runAll(Status status) {
     while (first_ != nullptr) {
       DurableWaiter* const waiter = popFirst();
@@ -59,7 +61,7 @@ class DurableWaiters {
     (first_ != nullptr ? first_->previous : last_) = nullptr;
     return waiter;
   }
-  // Under the log's lock, as all that looks at `in`: runAll() has none.
+  // `in` is read and written under the log's lock only. It is cleared here because runAll() does not hold that lock.
   void moveFirstTo(DurableWaiters& ready) {
     DurableWaiter* const waiter = popFirst();
     waiter->in = nullptr;

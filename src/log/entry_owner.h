@@ -5,17 +5,17 @@
 
 namespace ramcore::log {
 
-/// What the log asks whoever gives its entries a meaning. Implemented by the master. Called from cleaner steps and from
-/// the log's maintenance, never with a lock of the log held.
+/// What the log asks its owner: the component that gives the entries of the log a meaning. Implemented by the master.
+/// Called from cleaner steps and from the log's maintenance, never with a lock of the log held.
 class EntryOwner {
  public:
   virtual ~EntryOwner() = default;
 
-  /// What the owner computed for an entry when it was announced, to save it from doing so twice.
+  /// A value that the owner computed for an entry in willBeRelocated(), so that relocated() need not compute it again.
   using Hint = uint64_t;
 
-  /// relocated() will be called for this entry shortly: time to fetch what it reads first. Many are announced before
-  /// the first of them is relocated.
+  /// Announces that relocated() will be called for this entry shortly, so that the owner can prefetch what relocated()
+  /// reads first. Many entries are announced before the first of them is relocated.
   /// @return what relocated() gets as `hint`
   virtual Hint willBeRelocated(const EntryView& entry) {
     static_cast<void>(entry);
@@ -24,10 +24,12 @@ class EntryOwner {
 
   /// What became of an entry that the cleaner has copied.
   enum class Moved : uint8_t {
-    No,             ///< nothing points to `from` any more (the entry died): the copy is taken back. Ignored for
-                    ///< tombstones, which are kept whether or not the owner has a reference
-    Yes,            ///< also what pointed to the result that the copy carries, if it carries one
-    WithoutResult,  ///< but for that: it was acknowledged meanwhile, and the log has been told so of `from`
+    No,             ///< the owner has no reference to `from` any more, because the entry died: the copy is taken back.
+                    ///< Ignored for tombstones, which are kept whether or not the owner has a reference
+    Yes,            ///< the references point to `to` now, also the reference to the result that the copy carries, if it
+                    ///< carries one
+    WithoutResult,  ///< as Yes, but without the result: it was acknowledged meanwhile, and the log has been told so for
+                    ///< `from` (Log::markAcknowledged)
   };
   /// The cleaner copied the entry at `from` to `to`. The owner makes everything that pointed to `from` point to `to`,
   /// under the lock that serialises changes of this key, if it still points to `from`. For entries to which it keeps no
@@ -37,11 +39,11 @@ class EntryOwner {
   /// @param hint  what willBeRelocated() returned for it
   virtual Moved relocated(EntryRef from, EntryRef to, const EntryView& entry, Hint hint) = 0;
 
-  /// A tombstone is dropped because nothing it could hold down exists any more. The owner forgets references to it, if
-  /// it has any.
+  /// Tells the owner that a tombstone is dropped, because no entry exists any more that the tombstone could keep dead.
+  /// The owner removes its references to the tombstone, if it has any.
   virtual void dropped(EntryRef ref, const EntryView& entry) = 0;
 
-  /// What goes into the next head. Never goes back.
+  /// The safe version that the next log head records. Its values never decrease.
   virtual SafeVersionPayload safeVersion() = 0;
 };
 

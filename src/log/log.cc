@@ -10,8 +10,8 @@ namespace ramcore::log {
 
 namespace {
 
-// Fetches the lines for writing that the appends after the next few will fill. Without it every lock that an append or
-// its caller takes afterwards waits until the lines of the entry have come from memory.
+// Prefetches, for writing, the cache lines that the appends after the next few will fill. Without it every lock that an
+// append or its caller takes afterwards would wait until the lines of the entry have come from memory.
 void fetchAhead(const std::byte* entry) {
   constexpr size_t kDistanceBytes = 768;
   constexpr size_t kBytes = 192;
@@ -37,7 +37,8 @@ static_assert((kSegmentBytesMax - kEntryAlignment) / kEntryAlignment <= 0xffffff
 struct Log::Prepared {
   uint32_t total = 0;
   std::array<uint32_t, kGroupEntriesMax> bytes;
-  std::array<Segment*, kGroupEntriesMax> named_by_dead;  ///< where the entry has a `dead`; see countDead
+  std::array<Segment*, kGroupEntriesMax> named_by_dead;  ///< what the dead entry names, where the entry has a `dead`;
+                                                         ///< see countDead
 };
 
 struct Log::Reservation {
@@ -73,7 +74,8 @@ SegmentId Log::killedIn(const EntryInput& input) const {
 }
 
 bool Log::hasSpaceFor(uint64_t bytes) const {
-  // With what would become alive if everything were removed, or a full memory could not take the removes.
+  // Counts the tombstones that would become alive if everything were removed, too, or a full memory could not take the
+  // removes.
   const int64_t live = stats_.live_bytes.load(std::memory_order_relaxed) +
                        stats_.succeeded_bytes.load(std::memory_order_relaxed) + static_cast<int64_t>(bytes);
   if (RC_MUTATION("write-beyond-the-limit")) return true;
@@ -223,6 +225,7 @@ void Log::commitHead(uint32_t offset) {
   head_->commit(offset);
   if (!at_once_) return;
   head_->durable_bytes_ = offset;
+  // As in refreshDurable(): nothing in the head counts as durable before its predecessor is closed.
   if (closing_ == nullptr) durable_.store(pack(head_->id(), offset), std::memory_order_release);
 }
 
@@ -248,8 +251,8 @@ void Log::countGroup(Segment& segment, std::span<const EntryInput> group, const 
   stats_.live_bytes.fetch_add(live, std::memory_order_relaxed);
 }
 
-/// @param entry_bytes  of the whole entry
-/// @param bytes  of it that live from now on, and how many of them there are because of a result that it carries;
+/// @param entry_bytes  the length of the whole entry
+/// @param bytes  how many of its bytes live from now on, and how many of those belong to the result that it carries;
 ///               negative when they are counted out
 void Log::countParts(Segment& segment, EntryType type, uint32_t entry_bytes, const Parts& bytes) {
   const int64_t results = type == EntryType::ResultRecord ? bytes.all : bytes.results;
@@ -283,7 +286,8 @@ void Log::countTombstone(Segment& holder, Segment& named, int64_t bytes) {
   stats_.tombstone_bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
-/// @param tombstone_bytes  what it would take if an object died that names `named`; negative when it does
+/// @param tombstone_bytes  the length of the tombstone that would be due if an object that names `named` died; negative
+///                         when such an object dies
 void Log::countSuccessor(Segment& named, int64_t tombstone_bytes) {
   named.addSucceeded(tombstone_bytes);
   stats_.succeeded_bytes.fetch_add(tombstone_bytes, std::memory_order_relaxed);
@@ -294,8 +298,9 @@ Segment* Log::namedBy(const EntryView& entry) const {
   return entry.namesSegment() ? pool_.find(entry.namedSegment()) : nullptr;
 }
 
-/// What is named where an entry dies: the segment that has the id. A copy that is not in place, or never will be, has
-/// that of its original.
+/// The segment that counts as named when the entry at `dead` dies: the one that is found by the id of the segment in
+/// which the entry lies. A copy that has not taken the place of its original yet, or never will, has the id of the
+/// original, and then the original counts.
 Segment& Log::segmentNamedFor(EntryRef dead) const {
   Segment& in = *pool_.segmentOf(dead);
   if (in.compactionCount() == 0) return in;
@@ -304,14 +309,16 @@ Segment& Log::segmentNamedFor(EntryRef dead) const {
 }
 
 /// Sets the state byte of a dead entry and counts it out.
-/// @param due_bytes  of the tombstone that it now stands for; at once, or its segment would look emptier than it is
+/// @param due_bytes  the length of the tombstone that the entry now stands for. It is counted at once, or the segment
+///                   would look emptier than it is
 void Log::countOut(EntryRef ref, int64_t due_bytes) {
   std::byte* const at = memory_.at(ref);
   bool is_acknowledged = false;
   const std::atomic_ref<uint8_t> state(reinterpret_cast<uint8_t&>(at[1]));
   const auto superseded = static_cast<uint8_t>(EntryState::Superseded);
   if (EntryView(at).carriesResult()) {
-    // In one step: its client may just be acknowledging the result.
+    // An exchange, because the client may be acknowledging the result at the same time: the bytes of the result are
+    // counted out either here or in markAcknowledged(), and not twice.
     is_acknowledged = EntryView::isAcknowledgedState(state.exchange(superseded, std::memory_order_acq_rel));
   } else {
     state.store(superseded, std::memory_order_release);
@@ -319,7 +326,7 @@ void Log::countOut(EntryRef ref, int64_t due_bytes) {
   countLoss(ref, is_acknowledged, due_bytes);
 }
 
-/// @param is_acknowledged  the result that it carries, if it does, was counted out before
+/// @param is_acknowledged  the result that the entry carries, if it does, was counted out before
 void Log::countLoss(EntryRef ref, bool is_acknowledged, int64_t due_bytes) {
   const EntryView entry = view(ref);
   const uint32_t entry_bytes = entry.alignedBytes();
@@ -332,12 +339,13 @@ void Log::countLoss(EntryRef ref, bool is_acknowledged, int64_t due_bytes) {
   countParts(segment, entry.type(), entry_bytes, {.all = -bytes.all, .results = -bytes.results});
 }
 
-/// The same of an entry that may name a segment. If that is still there, something has to go on saying so: whoever
-/// cleans the entry away writes a tombstone.
+/// As countOut(), for an entry that may name a segment. If that segment is still there, something has to go on keeping
+/// dead what the entry kept dead in it: the cleaner writes a tombstone when it drops the entry.
 /// @param named  namedBy() the entry, asked before the lock was taken
 void Log::countDead(EntryRef ref, Segment* named) {
   const EntryView entry = view(ref);
-  // Its lengths say nothing. When they do again, and before its segment is cleaned, all of it is counted.
+  // The lengths of a damaged entry say nothing. All of it is counted when they do again (release()), which is before
+  // its segment is cleaned.
   if (isDamaged(entry.state())) return integrity_.noteDied(ref);
   countOut(ref, countDue(ref, named));
 }
@@ -347,9 +355,10 @@ void Log::countDead(EntryRef ref, Segment* named) {
 /// @return its bytes; 0: none is due
 int64_t Log::countDue(EntryRef ref, Segment* named) {
   const EntryView entry = view(ref);
-  // It may have been compacted since it was found.
+  // The named segment may have been compacted since it was found.
   while (named != nullptr && named->is_replaced_) named = namedBy(entry);
-  // First the state: a segment that is neither given up nor free stays what it is as long as the lock is held.
+  // The state is read before the id: a segment that is neither given up nor free stays what it is as long as the lock
+  // is held.
   const SegmentState state = named == nullptr ? SegmentState::Free : named->state();
   const bool is_gone = state == SegmentState::Unlinked || state == SegmentState::Free;
   if (is_gone || named->id() != entry.namedSegment()) return 0;
@@ -363,6 +372,7 @@ void Log::markDead(EntryRef ref) {
   RC_DCHECK(view(ref).type() != EntryType::Tombstone);
   const EntryView entry = view(ref);
   Segment* const named = isDamaged(entry.state()) ? nullptr : namedBy(entry);
+  // Without the lock: an entry that names no segment leaves no tombstone due.
   if (named == nullptr && !isDamaged(entry.state())) return countOut(ref, 0);
   pool_.tombstones().prepare();
   SpinGuard guard(lock_);
@@ -374,8 +384,8 @@ void Log::markAcknowledged(EntryRef ref) {
   RC_CHECK_MSG(segment != nullptr, "an object whose result is needed is alive");
   const EntryView entry = view(ref);
   if (!isDamaged(entry.state()) && !(entry.type() == EntryType::Object && entry.carriesResult())) {
-    // Nobody has noticed yet that it is damaged. What is not committed cannot be looked at: the result counts as needed
-    // until the segment goes, or the entry is moved.
+    // The entry is damaged, and that was not noticed before. What is not committed cannot be looked at: the result
+    // counts as needed until the segment goes, or the entry is moved.
     const uint32_t offset = segment->offsetOf(ref);
     if (offset >= segment->committedBytes()) return;
     uint32_t next = 0;
@@ -385,11 +395,13 @@ void Log::markAcknowledged(EntryRef ref) {
   std::atomic_ref<uint8_t> state(reinterpret_cast<uint8_t&>(memory_.at(ref)[1]));
   uint8_t was = state.load(std::memory_order_acquire);
   do {
-    // Its flags and lengths say nothing until it is restored, and then it is done.
+    // The flags and lengths of a damaged entry say nothing until it is restored. Then the acknowledgement that is noted
+    // here is counted.
     if (isDamaged(static_cast<EntryState>(was)) && integrity_.noteAcknowledged(ref)) return;
     was = state.load(std::memory_order_acquire);
-    // Dead: all of it was counted. Nor does one that nobody is led to any more come to look as if it lived: the owner
-    // was asked about it after it had been released, and by then this had been noted and counted.
+    // If the entry is dead, all of it was counted. An entry that no lookup leads to any more (Freed) must not come to
+    // look alive again. Nothing is left to count for it: the owner was asked about it after it had been released, and
+    // by then this acknowledgement had been noted and counted.
     if (isRefused(static_cast<EntryState>(was))) return;
   } while (
       !state.compare_exchange_weak(was, static_cast<uint8_t>(EntryState::Acknowledged), std::memory_order_acq_rel));
@@ -408,8 +420,9 @@ void Log::countResultOut(EntryRef ref) {
 Integrity::Released Log::release(const Damage& damage) {
   if (integrity_.segmentOf(damage) == nullptr) return {};
   Segment* const named = namedBy(view(damage.ref));
-  // Whoever finds the entry marked and wants to count it as dead holds the lock until that is noted. And nobody takes
-  // the tombstone of a dead one along before it is counted.
+  // The lock is held over all of this. A thread that finds the entry marked and wants to count it as dead holds the
+  // lock until the death is noted, so none is missed here. And no thread moves the tombstone of a dead entry along
+  // (moveTombstones) before that tombstone is counted here.
   SpinGuard guard(lock_);
   const Integrity::Released released = integrity_.release(damage);
   if (released.is == released.was) return released;
@@ -444,7 +457,8 @@ void Log::countLive(Segment& segment, const EntryView& entry, EntryRef dead) {
   Segment* const named_by_dead = namedBy(view(dead));
   pool_.tombstones().prepare();
   SpinGuard guard(lock_);
-  // Not before: where the dead entry lies may be a copy that takes the place of its original meanwhile.
+  // Looked up under the lock and not before: the dead entry may lie in a copy that takes the place of its original
+  // meanwhile.
   Segment& named = segmentNamedFor(dead);
   if (entry.type() == EntryType::Tombstone) {
     countTombstone(segment, named, bytes);
@@ -460,7 +474,7 @@ void Log::moveTombstones(Segment& from, Segment& to, std::span<const MovedTombst
   int64_t bytes = 0;
   for (const MovedTombstone& tombstone : moved) {
     Segment& named = *tombstone.named;
-    // If it was unlinked since the tombstone was judged, the bytes are counted out where they are.
+    // If the named segment was unlinked since the tombstone was judged, the bytes are counted out where they are.
     if (named.id() != tombstone.named_id || named.state() == SegmentState::Unlinked) continue;
     pool_.tombstones().add(named.slot(), from.slot(), -int64_t{tombstone.bytes});
     pool_.tombstones().add(named.slot(), to.slot(), tombstone.bytes);
@@ -496,6 +510,8 @@ bool Log::notifyDurable(LogPosition position, DurableWaiter& waiter) {
   bool is_news = false;
   {
     SpinGuard guard(lock_);
+    // Asked again under the lock, under which refreshDurable() takes waiters out: a waiter that came too late would
+    // never be called.
     if (isDurable(position)) return false;
     failed = failed_.load(std::memory_order_relaxed);
     if (failed == Status::Ok) {

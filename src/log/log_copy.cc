@@ -13,17 +13,20 @@ Segment* Log::openCopy(const Segment& original, uint32_t entry_bytes_max) {
   if (!pool_.mayHaveRoom(SegmentKind::Survivor)) return nullptr;
   Segment* const copy = pool_.allocateCopy(original, entry_bytes_max);
   if (copy == nullptr) return nullptr;
-  // Its entries are as old as they were; but the garbage that had gathered in it is gone.
+  // The stamp stays, because the entries are as old as before. The age of the segment begins anew, because the garbage
+  // that had gathered in it is gone.
   copy->setBegun(stats_.appended_bytes.load(std::memory_order_relaxed));
   copy->setStamp(original.stampBytes());
   copyOwnEntries(original, *copy);
   int64_t live = 0;
   {
-    // No tombstone that the mover finds alive is counted out by then: what it names is unlinked first, under the lock.
+    // Read under the lock, so that room is counted for each tombstone that the mover will find alive: a tombstone is
+    // counted out only after the segment that it names was unlinked, both under the lock, and once that is unlinked the
+    // mover drops the tombstone.
     SpinGuard guard(lock_);
     live = original.liveBytes();
   }
-  // One entry more: what dies while it is being copied takes room for that long.
+  // One entry more: an entry that dies while it is being copied takes room until its copy is taken back.
   const uint64_t needed = static_cast<uint64_t>(std::max<int64_t>(live, 0)) + entry_bytes_max;
   if (copy->certainRoomBytes(entry_bytes_max) < needed) {
     pool_.release(*copy);
@@ -33,7 +36,8 @@ Segment* Log::openCopy(const Segment& original, uint32_t entry_bytes_max) {
   return copy;
 }
 
-/// A replica that is made of the copy names its segment, and says as much of the log as any other.
+/// Copies the entries that the original begins with. So a replica that is made of the copy names its segment, and has
+/// the digest and the safe version of a head like any other replica of it.
 void Log::copyOwnEntries(const Segment& original, Segment& copy) {
   uint32_t offset = 0;
   while (offset < original.committedBytes()) {
@@ -62,8 +66,8 @@ void Log::keepApart(Segment& copy) {
 }
 
 void Log::replace(Segment& original, Segment& copy) {
-  // Before the original's memory begins to be given back, and before tombstones are counted for the copy: whoever found
-  // the original by its id until then looks again.
+  // First of all, before the original's memory begins to be given back and before tombstones are counted for the copy:
+  // a thread that found the original by its id before this looks again (countDue).
   pool_.putInPlace(original, copy);
   pool_.exchange(std::array{&copy}, std::array{&original});
   environment_.replicator.moved(copy);
@@ -80,8 +84,9 @@ void Log::replace(Segment& original, Segment& copy) {
   unlink(original);
 }
 
-/// What names the original names the copy from now on, and what would when it dies. Once: nobody can kill an entry of
-/// the original any more, because no reference leads to it.
+/// Tombstones that name the original name the copy from now on, and so will those that become due when objects that
+/// name it die. This is done once: no entry of the original can be killed any more, because no reference leads to one,
+/// so no further tombstone can name it.
 void Log::takeOverTombstones(Segment& original, Segment& copy) {
   const auto bytes = static_cast<int64_t>(original.namedByTombstoneBytes());
   pool_.tombstones().moveNaming(original.slot(), copy.slot());

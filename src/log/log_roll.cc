@@ -11,9 +11,9 @@
 namespace ramcore::log {
 namespace {
 
-// Of a round of the reclaimer, which writers may be waiting for: 0.2 ms of small entries.
+// The bytes that one round of the reclaimer marks: 0.2 ms of small entries. Writers may be waiting for the round.
 constexpr uint32_t kMarkBytesPerRound = 1u << 20;
-// Under the lock of the head: some 10 us if none of it is in a cache.
+// The pairs that are counted out in one hold of the lock of the head: some 10 us if none of them is in a cache.
 constexpr uint32_t kTombstonesPerHold = 16;
 
 }  // namespace
@@ -33,8 +33,8 @@ SegmentId Log::requestRollForPass() {
   SegmentId request;
   {
     SpinGuard guard(lock_);
-    // The same head for both: if another id were taken in between, the one that may be small would not be the one that
-    // the pass waits for, and a full memory has no other.
+    // Both requests name the same head. If they were noted one after the other and another id were taken in between,
+    // the head that may be a small one would not be the one that the pass waits for, and a full memory has no other.
     request = SegmentId(next_id_);
     want_pass_roll_ = request;
     want_roll_ = std::max(want_roll_, request);
@@ -62,15 +62,18 @@ void Log::endPass() {
 
 /// @param is_short  the replicator is short of places
 bool Log::mayUseSmallHead(bool is_short) const {
-  // Without a head nothing can be recovered, and the storage may be full of what waits for that.
+  // Without a head nothing can be recovered, and the storage may be full of what waits for recovery.
   if (head_ == nullptr) return is_short;
   if (head_->id() < want_pass_roll_) return true;
+  // Removes and joins leave the last small head, and take none while a pass runs, because the roll that ends a pass
+  // needs one (LogConfig::kSmallHeads).
   const bool is_wanted = remove_blocked_ || (is_short && head_->id() < want_join_roll_);
   return is_wanted && !pass_running_ && pool_.freeSmallHeadCount() >= 2;
 }
 
 void Log::maintain() {
-  // One thread works, others leave word: replicators report from inside our own calls, too.
+  // One thread works; calls that come meanwhile only raise the counter, and the working thread goes round again. That
+  // covers reentrant calls, too: replicators report from inside our own calls.
   if (maintain_requests_.fetch_add(1, std::memory_order_acq_rel) != 0) return;
   uint32_t seen = 0;
   do {
@@ -81,7 +84,8 @@ void Log::maintain() {
   } while (!maintain_requests_.compare_exchange_strong(seen, 0, std::memory_order_acq_rel));
 }
 
-/// Lets the next head take over if it is open, somebody needs it, and the present one is not being filled.
+/// Lets the next head take over if it is open, if it is needed, and if no reservation in the present head is still
+/// being filled. The head before the present one has to be closed by then: at most two heads may be open at a time.
 bool Log::trySwitch() {
   Segment* old = nullptr;
   std::vector<SegmentId> freed_early;
@@ -110,24 +114,28 @@ bool Log::trySwitch() {
   ready.runAll(Status::Ok);
   for (const SegmentId gone : freed_early) environment_.replicator.free(gone);
   if (old != nullptr) {
+    // Outside of the lock: trim() takes the pool's lock, and the replicator is called without locks.
     pool_.trim(*old);
     environment_.replicator.close(*old);
   }
   return true;
 }
 
-/// Opens the next head if it is due and its predecessor is closed: at most two heads may be open at a time.
+/// Opens the next head if it is due and the head before the present one is closed: at most two heads may be open at a
+/// time.
 bool Log::prepareNext() {
   const bool is_short = environment_.replicator.isShortOfPlaces();
   bool may_use_small_head = false;
   {
     SpinGuard guard(lock_);
     if (failed_.load(std::memory_order_relaxed) != Status::Ok || !isPrepareDue()) return false;
+    // Until this is false again no pass begins and no side log is taken back: a small head may be taken here, and the
+    // digest may come to list the segments of the side log.
     next_preparing_ = true;
     may_use_small_head = mayUseSmallHead(is_short);
   }
   Segment* next = nullptr;
-  // A small head finds a place where another one has just found none.
+  // Where another head has just found no place on backups, a small one finds some: they are kept for small heads.
   if (may_use_small_head && is_short) {
     next = pool_.allocate(SegmentKind::SmallHead, takeId());
   }
@@ -152,6 +160,8 @@ bool Log::prepareNext() {
   writeSegmentHeader(*next);
   const std::array<ByteSpan, 2> digest_pieces{bytesOf(digest), std::as_bytes(members)};
   writeOwnEntry(*next, EntryType::LogDigest, digest_pieces);
+  // Read after the digest was decided: for each tombstone that the cleaner dropped in a segment that leaves with this
+  // digest, EntryOwner::dropped() was called before the segment was listed as leaving, and has raised the safe version.
   const SafeVersionPayload safe_version = environment_.owner.safeVersion();
   const std::array<ByteSpan, 1> safe_pieces{bytesOf(safe_version)};
   writeOwnEntry(*next, EntryType::SafeVersion, safe_pieces);
@@ -167,8 +177,9 @@ bool Log::prepareNext() {
   return true;
 }
 
-/// Nobody wants it any more, or it waits for places and is in the way of a small one, for which some are kept. Only by
-/// whoever maintains: the replicator hears of a head before it hears that it is not wanted.
+/// Withdraws the next head if it is not needed any more, or if it waits for places on backups and is in the way of a
+/// small head, for which some are kept. Only called from maintain(): so the replicator hears of a head (open) before it
+/// hears that the head is not needed.
 void Log::withdrawNext() {
   const bool is_short = environment_.replicator.isShortOfPlaces();
   SegmentId id;
@@ -184,7 +195,7 @@ void Log::withdrawNext() {
   environment_.replicator.withdraw(id);
 }
 
-/// From here on it is decided what the digest of `next` lists: what is listed and is not leaving.
+/// From here on it is decided what the digest of `next` lists: all segments that are listed and not leaving.
 void Log::listForDigest(Segment& next) {
   next.listed_ = true;
   member_changes_.add(next.id());
@@ -197,7 +208,9 @@ void Log::listForDigest(Segment& next) {
   member_changes_.swap(taken_changes_);
 }
 
-/// Nobody appends to it any more.
+/// Nothing is appended to the segment any more. The ticket is taken after the last append: when it is over, every
+/// writer has told the owner where its entry lies. Private segments are sealed without the log's lock, hence the
+/// compare and exchange.
 void Log::seal(Segment& segment) {
   segment.sealed_ticket_ = environment_.rcu.ticket();
   uint64_t last = last_sealed_.load(std::memory_order_relaxed);
@@ -206,7 +219,7 @@ void Log::seal(Segment& segment) {
   }
 }
 
-/// @param state  Closing, Leaving or Unlinked: something is still to come
+/// @param state  Closing, Leaving or Unlinked: something still has to be done with the segment
 void Log::setUnsettled(Segment& segment, SegmentState state) {
   const SegmentState was = segment.state();
   const bool was_unsettled = was == SegmentState::Closing || was == SegmentState::Leaving;
@@ -285,9 +298,10 @@ void Log::exchange(std::span<Segment* const> joining, std::span<Segment* const> 
   }
 }
 
-/// What joins is cleaned at once where memory is full: the head with which it joins may be waiting for that. Where its
-/// head may find no places, it is left until it has one.
-/// In slices, because appends wait for the lock: it is decided of each by itself.
+/// A segment of a side log that joins is cleaned at once where memory is full: the head with which it joins may be
+/// waiting for the memory. Where that head may find no places on backups, the segment is left alone until its head is
+/// there, because the side log may have to be taken back, which is too late once a pass may have it (`stays_`).
+/// The slots are looked at in slices, because appends wait for the lock; each segment is judged by itself.
 void Log::listCleanable(std::vector<Segment*>& segments) {
   constexpr uint32_t kSlotsPerHold = 64;
   const bool is_short = environment_.replicator.isShortOfPlaces();
@@ -336,8 +350,10 @@ void Log::segmentOpened(SegmentId id) {
     SpinGuard guard(lock_);
     if (next_ == nullptr || next_->id() != id) return;
     next_opened_ = true;
+    // For a side log that is being taken back it is too late now, or its next takeBack() sets this again.
     held_by_ = nullptr;
-    // Those that have a first head, which is this one: it cannot be withdrawn any more.
+    // For segments that have a first head, this is it. They are not joining any more, because it cannot be withdrawn
+    // any more.
     for (Segment* segment : joining_) segment->is_joining_ = !segment->first_head_;
     std::erase_if(joining_, [](const Segment* segment) { return !segment->is_joining_; });
     next_->durable_bytes_ = next_->committedBytes();
@@ -350,7 +366,7 @@ void Log::segmentLacksPlaces(SegmentId id, bool lacks) {
   if (Segment* const segment = pool_.find(id); segment != nullptr) segment->lacks_places_ = lacks;
 }
 
-/// Segments that its digest would have been the first without leave with the next one, which has a higher id.
+/// Segments that were to leave with the digest of the withdrawn head leave with the next one, which has a higher id.
 void Log::segmentWithdrawn(SegmentId id) {
   {
     SpinGuard guard(lock_);
@@ -366,6 +382,7 @@ void Log::segmentWithdrawn(SegmentId id) {
   maintain();
 }
 
+/// The segment with this id, if it is the head, or the former head that is not closed everywhere yet; else nullptr.
 Segment* Log::openHead(SegmentId id) {
   if (head_ != nullptr && head_->id() == id) return head_;
   return closing_ != nullptr && closing_->id() == id ? closing_ : nullptr;
@@ -423,18 +440,19 @@ void Log::segmentClosed(SegmentId id) {
 void Log::segmentUnsound(const Segment& segment, uint32_t offset_bytes) {
   Segment& own = pool_.slot(segment.slot());
   uint32_t next = 0;
-  // If it was replaced or given up meanwhile there is nothing to restore.
+  // If the segment was replaced or given up meanwhile there is nothing to restore.
   if (own.state() == SegmentState::Closed) static_cast<void>(integrity_.isSound(own, offset_bytes, next));
 }
 
-/// No replica has what is right, so nothing but zeros can be made right again.
+/// No replica has the right bytes of a segment that is still open, so nothing but zeros between entries can be mended.
 bool Log::segmentSpoilt(const Segment& segment, uint32_t offset_bytes) {
   return integrity_.mendPadding(pool_.slot(segment.slot()), offset_bytes);
 }
 
 // Giving memory back.
 
-/// The head's predecessor is closed, so no recovery can choose a digest older than the head's.
+/// Unlinks what no digest from the head's on lists. The head's predecessor is closed, so no recovery can choose a
+/// digest older than the head's.
 void Log::unlinkLeft(std::vector<SegmentId>& freed) {
   const auto hasLeft = [head = head_->id()](const Segment* segment) {
     return segment->leave_head_ && segment->leave_head_ <= head;
@@ -448,7 +466,7 @@ void Log::unlinkLeft(std::vector<SegmentId>& freed) {
 }
 
 void Log::unlink(Segment& segment) {
-  // The copy of one that was replaced has its id, and is listed.
+  // A segment that was replaced stays in the digest: its copy has the same id, and is listed.
   if (std::exchange(segment.listed_, false) && !segment.is_replaced_) member_changes_.remove(segment.id());
   if (std::exchange(segment.is_joining_, false)) std::erase(joining_, &segment);
   unlinked_.push_back(&segment);
@@ -462,8 +480,8 @@ void Log::unlink(Segment& segment) {
   setUnsettled(segment, SegmentState::Unlinked);
 }
 
-/// Counts out the tombstones that name an unlinked segment: they have nothing left to hold down. Nobody adds to them
-/// any more. A few cache misses each: in slices, because appends wait for the lock.
+/// Counts out the tombstones that name an unlinked segment: there is nothing left that they could keep dead. None are
+/// added any more. Each costs a few cache misses, so this is done in slices, because appends wait for the lock.
 void Log::forgetNamingTombstones(Segment& named) {
   for (;;) {
     SpinGuard guard(lock_);
@@ -471,7 +489,7 @@ void Log::forgetNamingTombstones(Segment& named) {
       const TombstoneCounts::Taken naming = pool_.tombstones().takeNaming(named.slot());
       if (naming.bytes == 0) return;
       Segment& holder = pool_.slot(naming.slot);
-      // Those in segments that are unlinked themselves were counted out with them.
+      // The live bytes of a holder that is unlinked itself were counted out as a whole, in unlink().
       if (holder.state() != SegmentState::Unlinked) {
         holder.addLive(-naming.bytes);
         stats_.live_bytes.fetch_sub(naming.bytes, std::memory_order_relaxed);
@@ -499,10 +517,10 @@ bool Log::isOver(runtime::GraceTicket ticket) const {
   return environment_.rcu.elapsed(ticket) || RC_MUTATION("free-before-grace");
 }
 
-/// What the cleaner has been through is marked already. Not before its last reader has gone, who may stand where bytes
-/// are set to zero.
-/// @param bytes_left  of this round; what is looked at is taken off
-/// @return all are marked
+/// Marks some entries of an unlinked segment as freed. What the cleaner has been through is marked already. Not called
+/// before the last reader of the segment has gone, which may stand where bytes are set to zero.
+/// @param bytes_left  what this round may still look at; reduced by what was looked at
+/// @return true: all entries are marked
 bool Log::markSlice(Segment& segment, uint32_t& bytes_left) {
   const uint32_t before = segment.marked_bytes_;
   uint64_t marked = 0;
@@ -525,7 +543,8 @@ size_t Log::reclaim(uint64_t now_ns) {
   for (Segment* segment : reclaiming_) {
     if (segment->wait_ == Wait::Names) {
       forgetNamingTombstones(*segment);
-      // Soon, because it left the live bytes when it was unlinked. What is counted late follows when it is released.
+      // Done early, because the segment's live bytes were counted out when it was unlinked. Tombstones that are counted
+      // for it later follow when it is released.
       forgetHeldTombstones(*segment);
       segment->wait_ = Wait::Grace;
     }
@@ -536,7 +555,7 @@ size_t Log::reclaim(uint64_t now_ns) {
     stats_.pinned_bytes.store(0, std::memory_order_relaxed);
     return 0;
   }
-  // One epoch for all that passed their grace period.
+  // One pin epoch for all segments whose grace period is over.
   const auto epoch = want_epoch ? environment_.pins.advance(now_ns) : std::nullopt;
   uint64_t pinned_bytes = 0;
   uint32_t mark_bytes_left = kMarkBytesPerRound;
@@ -546,7 +565,7 @@ size_t Log::reclaim(uint64_t now_ns) {
       segment.wait_ = Wait::Pins;
       segment.pin_epoch_ = *epoch;
     }
-    // A pin so old that no epoch can end holds it, too.
+    // A pin that is so old that no epoch can end holds the segment, too.
     if (segment.wait_ == Wait::Epoch) pinned_bytes += segment.memoryBytes();
     if (segment.wait_ == Wait::Pins) {
       if (!environment_.pins.quiesced(segment.pin_epoch_) && !RC_MUTATION("free-before-last-pin")) {
@@ -554,10 +573,12 @@ size_t Log::reclaim(uint64_t now_ns) {
         return false;
       }
       segment.wait_ = Wait::Marks;
-      // What the cleaner found damaged it did not mark, and what was restored since looks as if it lived.
+      // The cleaner did not mark entries that it found damaged, and one that was restored since has the state of a live
+      // entry. So all of a segment in which an entry was ever damaged is marked again.
       if (segment.was_damaged_.load(std::memory_order_relaxed)) segment.marked_bytes_ = 0;
     }
     if (segment.wait_ != Wait::Marks || !markSlice(segment, mark_bytes_left)) return false;
+    // What was counted for the segment since the first time: its slot may be another segment's from here on.
     forgetHeldTombstones(segment);
     pool_.release(segment);
     unsettled_count_.fetch_sub(1, std::memory_order_release);

@@ -8,31 +8,35 @@ namespace ramcore::log {
 class ReplicationEvents {
  public:
   virtual ~ReplicationEvents() = default;
-  /// A head: everything it held when it was opened, its digest, is flushed on all replicas. Another segment: all of
-  /// them have places.
+  /// For a head: everything that it held when it was opened, its digest, is flushed on all replicas. For another
+  /// segment: all its replicas that are waited for have places on backups.
   virtual void segmentOpened(SegmentId segment) = 0;
-  /// Of a segment that is no head and not closed yet: servers that it waits for have no place for it; or no longer so.
+  /// For a segment that is not a head and is not closed yet.
+  /// @param lacks  true: servers that the segment waits for have no place for it; false: that is no longer so
   virtual void segmentLacksPlaces(SegmentId segment, bool lacks) {
     static_cast<void>(segment);
     static_cast<void>(lacks);
   }
   /// The first `bytes` bytes are on all replicas at the level that acknowledgements need. Never goes back.
   virtual void segmentDurable(SegmentId segment, uint32_t bytes) = 0;
-  /// Of those that were reported durable, the first `bytes` survive a power failure of all replicas. Never goes back.
+  /// The first `bytes` bytes survive a power failure of all replicas. They were reported durable before. Never goes
+  /// back.
   virtual void segmentFlushed(SegmentId segment, uint32_t bytes) = 0;
   /// All bytes and a closing certificate are flushed on all replicas.
   virtual void segmentClosed(SegmentId segment) = 0;
-  /// The answer to Replicator::withdraw: no recovery can find anything of the head, and nothing of it is used any more.
+  /// The answer to Replicator::withdraw(): no recovery can find anything of the head, and the replicator does not use
+  /// its memory any more.
   virtual void segmentWithdrawn(SegmentId segment) { static_cast<void>(segment); }
-  /// A closed segment is not copied again: the entry at this logical offset is not what was written. Of this one, and
-  /// not of another with the same id. Inside a read section in which it was what is copied.
+  /// A replica of a closed segment is not made again, because the entry at this logical offset is not what was written.
+  /// `segment` is the one that has this damage, not another one with the same id. Called inside a read section in which
+  /// `segment` was the source of the replica.
   virtual void segmentUnsound(const Segment& segment, uint32_t offset_bytes) {
     static_cast<void>(segment);
     static_cast<void>(offset_bytes);
   }
   /// The entry at this logical offset of a segment that is not closed yet is not what was written, and is about to be
-  /// copied. As segmentUnsound otherwise.
-  /// @return true: it is what was written again. False: no copy may be made of it.
+  /// sent to replicas. Otherwise as segmentUnsound().
+  /// @return true: the entry is what was written again. False: no replica may be made of it.
   virtual bool segmentSpoilt(const Segment& segment, uint32_t offset_bytes) {
     static_cast<void>(segment);
     static_cast<void>(offset_bytes);
@@ -40,66 +44,70 @@ class ReplicationEvents {
   }
 };
 
-/// Keeps copies of the log elsewhere. Implemented by the master; the log decides about order and waits.
+/// Keeps replicas of the log's segments elsewhere. Implemented by the master. The log decides in which order segments
+/// are opened, closed and freed, and waits for the reports.
 ///
 /// Calls come from any thread that appends or maintains the log, never with a lock of the log held, and do not block:
 /// they note what is wanted, and the outcome is reported later (or at once) through ReplicationEvents. Calls about one
 /// segment come in the order open, advance..., close, moved..., free, or end with a withdraw that is answered.
-/// `segment` stays readable up to free(); what is in transmission beyond that holds a pin. Lost replicas, replica
-/// epochs and floors are the implementation's business: it simply does not report durable while a floor is being
-/// raised.
+/// `segment` stays readable up to free(); an implementation that transmits from its memory beyond that holds a pin. The
+/// implementation deals with lost replicas, replica epochs and floors by itself: it simply does not report durable
+/// while a floor is being raised.
 class Replicator {
  public:
   virtual ~Replicator() = default;
 
-  /// True if there are no copies, so that everything is durable, and flushed, when it is appended: saves the calls.
+  /// True if there are no replicas: everything is durable, and flushed, when it is appended, and the log can save
+  /// calls.
   virtual bool durableAtOnce() const { return false; }
-  /// How full the storage is that copies of heads go to, as far as is known, in percent: at 100 no head finds a place.
-  /// Copies take as much of it as there are segments, however little is alive in them. Any thread.
+  /// How full the storage for replicas of heads is, in percent, as far as is known. At 100 no head finds a place.
+  /// Replicas take as much of it as there are segments, however little is alive in them. Any thread.
   virtual uint32_t storagePercent() const { return 0; }
-  /// Copies that are made of each segment, this one's memory not counted. Any thread.
+  /// The number of replicas that are made of each segment. The memory of this server does not count. Any thread.
   virtual uint32_t copyCount() const { return durableAtOnce() ? 0 : 1; }
-  /// Ok: what is written now has a chance to become durable soon. Otherwise what writers are told instead. Any thread.
+  /// Ok: what is written now has a chance to become durable soon. Any other: the status with which writes are refused
+  /// instead. Any thread.
   virtual Status writeStatus() const { return Status::Ok; }
-  /// The same for removals, which go on while there are places for small heads. Any thread.
+  /// As writeStatus(), for removals, which go on while there are places for small heads. Any thread.
   virtual Status removeStatus() const { return writeStatus(); }
-  /// A head found no place when it was to be opened, or lacks one without which it cannot be closed; and no head that
-  /// is not small has found one since: what is left is kept for small heads and survivors. Any thread.
+  /// True if a head found no place when it was to be opened, or lacks one without which it cannot be closed, and no
+  /// head that is not small has found one since. The places that are left are kept for small heads and survivors. Any
+  /// thread.
   virtual bool isShortOfPlaces() const { return false; }
-  /// Once, before any other call. `events` outlives the replicator's use.
+  /// Called once, before any other call. `events` outlives its use by the replicator.
   virtual void attach(ReplicationEvents& events) = 0;
 
-  /// Opens replicas and sends what is committed so far. Then segmentOpened. A small head gets places that are kept from
-  /// others.
+  /// Opens replicas of the segment, sends what is committed so far, and then reports segmentOpened(). A small head gets
+  /// places that are kept for small heads.
   virtual void open(const Segment& segment) = 0;
-  /// More is committed; segment.committedBytes() says how much. Several threads may call at a time. It becomes durable
-  /// soon, also if nobody asks.
+  /// More is committed; segment.committedBytes() says how much. Several threads may call at a time. What is committed
+  /// becomes durable soon, also if no caller requests it.
   virtual void advance(const Segment& segment) = 0;
-  /// Somebody waits until everything before `position` is durable. Without that word it may be reported only with a
-  /// flush that somebody asked for. As requestFlush otherwise.
+  /// A caller waits until everything before `position` is durable. Without this call the replicator may report it only
+  /// together with a flush that was requested. Otherwise as requestFlush().
   virtual void requestDurable(LogPosition) {}
-  /// Somebody waits until everything before `position`, which is committed or will be, is flushed on all replicas.
-  /// Stays wanted until it is reported; also what lies before it in earlier heads, which are being closed and are
-  /// flushed unasked. May come when the segment is freed.
+  /// A caller waits until everything before `position`, which is committed or will be, is flushed on all replicas. The
+  /// request stands until the flush is reported. It covers what lies before `position` in earlier heads, too; those are
+  /// being closed, and are flushed without a request. The call may come after the segment was freed.
   virtual void requestFlush(LogPosition position) = 0;
-  /// No more will come. Then segmentClosed.
+  /// Nothing will be appended to the segment any more. Closes it on all replicas and then reports segmentClosed().
   virtual void close(const Segment& segment) = 0;
-  /// What is alive in a closed segment lies in other memory: `segment`, which has the same id, and less in it, takes
-  /// the place of the one that was opened. Replicas that are complete are as good as before; what is made from now on
-  /// is made from `segment`, and none partly from the one and partly from the other. The former one stays readable as
-  /// long as one that is freed.
+  /// What is alive in a closed segment lies in other memory now: `segment`, which has the same id and holds less, takes
+  /// the place of the segment that was opened. Replicas that are complete are as good as before. A replica that is made
+  /// from now on is made from `segment`; none is made partly from the one and partly from the other. The former segment
+  /// stays readable for as long as one that is freed.
   virtual void moved(const Segment& segment) = 0;
-  /// The log does not want this head any more, which is not open yet: it has a use for another one, or for none. If it
-  /// has found no places it is forgotten, as if freed, and segmentWithdrawn follows; if it finds some, segmentOpened.
-  /// Once for a head.
+  /// The log does not need this head any more, which is not open yet: it needs another one, or none. If the head has
+  /// found no places it is forgotten, as if freed, and segmentWithdrawn() follows; if it finds some, segmentOpened()
+  /// follows. Called once for a head.
   virtual void withdraw(SegmentId head) { static_cast<void>(head); }
-  /// A segment that was opened with CopiesAwaited::All: from now on as with Least.
+  /// From now on a segment that was opened with CopiesAwaited::All is treated as one with CopiesAwaited::Least.
   virtual void awaitLeast(SegmentId segment) { static_cast<void>(segment); }
   /// No recovery can ask for the segment any more: its replicas can go. Its id is not used again.
   virtual void free(SegmentId segment) = 0;
 };
 
-/// For tables that are declared to live in one memory only.
+/// For a log without replicas, which lives in the memory of one server only.
 class NoReplicator final : public Replicator {
  public:
   bool durableAtOnce() const override { return true; }

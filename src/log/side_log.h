@@ -6,16 +6,16 @@
 
 namespace ramcore::log {
 
-/// A log on the side: replay and moves append to it without meeting others at the head, and it becomes part of the
-/// main log at one instant, when a head takes over whose digest lists its segments. Until then a recovery of this
-/// server does not see it. Its entries are readable at once.
+/// A set of segments beside the main log. Replay and moves append to it without contending for the head, and it becomes
+/// part of the main log at one instant, when a head takes over whose digest lists its segments. Until then a recovery
+/// of this server does not see it. Its entries are readable at once.
 ///
-/// An entry of the main log may be killed from here only if the state it held can still be had from elsewhere until the
-/// side log has joined (the log being replayed, the source of a move): the cleaner relies on the death at once, and a
-/// crash before the join loses both.
+/// An entry of the side log may kill an entry of the main log only if the state that the killed entry held can be had
+/// from elsewhere until the side log has joined: from the log that is being replayed, or from the source of a move. The
+/// reason is that the cleaner relies on the death at once, and a crash before the join loses both entries.
 ///
-/// Order: append and copy..., close, (wait until isClosed), join, (wait until isJoined). Or abandon, or leave, also
-/// after takeBack.
+/// Order of calls: append() and copy()..., close(), wait until isClosed(), join(), wait until isJoined(). abandon() or
+/// leave() may come instead of join(), and also after takeBack().
 ///
 /// Thread: one at a time. Destroying a side log that was neither joined nor abandoned nor left is a bug (checked).
 class SideLog {
@@ -26,16 +26,17 @@ class SideLog {
   SideLog(const SideLog&) = delete;
   SideLog& operator=(const SideLog&) = delete;
 
-  /// As Log::append; `end` names a place in a segment of the side log, for which Log::isDurable says nothing.
+  /// As Log::append(). `end` is a position in a segment of the side log, about which Log::isDurable() says nothing.
   Result<Appended> append(std::span<const EntryInput> group, AppendClass append_class);
 
-  /// Appends one entry of another server's log as it is, a group of its own, but without a result that it carries: no
-  /// checksum is computed again if it carries none and names no segment. For entries by which nothing dies. Live bytes
-  /// and replicas learn of it with the next settle().
+  /// Appends one entry of another server's log as it is, as a group of its own, but without the result that it carries
+  /// and the segment that it names. If it has neither, and no entry of its group follows it, no checksum is computed
+  /// again. Only for entries by which no other entry dies. The live bytes and the replicas are updated by the next
+  /// settle().
   /// @param entry  verified; at most config.entry_bytes_max; borrowed until return
   /// @return where it lies now; NoSpace and RetryLater as append. Cost: 20-30 ns for 150 bytes
   Result<EntryRef> copy(const EntryView& entry, AppendClass append_class);
-  /// Counts what was copied since the last call and hands it to the replicas. After each batch of copies.
+  /// Counts what was copied since the last call and hands it to the replicas. To be called after each batch of copies.
   void settle();
 
   /// No more appends; has all segments closed on all replicas.
@@ -43,25 +44,27 @@ class SideLog {
   bool isClosed() const;
   /// close() was called.
   bool isSealed() const { return closed_; }
-  /// Some segment finds no place on a server that it waits for.
+  /// True if a segment finds no place on a server that it waits for.
   bool lacksPlaces() const;
-  /// Of CopiesAwaited::All: no longer waits for more copies than its master needs to go on. After close().
+  /// For CopiesAwaited::All: from now on waits for no more replicas than the master needs to go on. Only after close().
   void awaitLeast();
-  /// Segments that are not closed on all replicas.
+  /// The number of segments that are not closed on all replicas.
   size_t unclosedCount() const;
-  /// After isClosed(): makes the segments members of the log with the next head, which is opened at once.
+  /// Only after isClosed(): makes the segments members of the log with the next head, which is requested at once.
   void join();
-  /// The segments are members, and the log would be recovered with them.
+  /// True if the segments are members and a recovery of this server would include them.
   bool isJoined() const { return joined_ && log_.isRolled(roll_); }
-  /// Undoes join(), so that everything can be given up after all. To be repeated until it is true or isJoined(): then
-  /// it is too late. So it is, and nothing happens, when the cleaner has begun with it.
+  /// Undoes join(), so that everything can be given up after all. The call is to be repeated until it returns true, or
+  /// until isJoined(): then it is too late. It is also too late, and the call changes nothing, as soon as the
+  /// cleaner may have begun with one of the segments (Log::listCleanable has listed it).
   bool takeBack();
   /// join() was called, and not taken back.
   bool isJoining() const { return joined_; }
-  /// Gives everything up. Nobody refers to its entries any more. Not after join().
+  /// Gives all segments up. Nothing refers to their entries any more. Not after join(), unless takeBack() has undone
+  /// it.
   void abandon();
-  /// The process ends: forgets the segments, which stay where they are because the index still refers to them. No
-  /// recovery will see them. Not after join().
+  /// Called when the process ends: forgets the segments, which stay where they are because the index still refers to
+  /// them. No recovery will see them. Not after join(), unless takeBack() has undone it.
   void leave();
 
  private:

@@ -32,7 +32,7 @@ struct MasterConfig {
   index::IndexConfig index;
   ServerDescription self;
   rpc::PeerAddress coordinator;
-  /// Copies on other servers; with 0 nothing survives this process.
+  /// Replicas on other servers; with 0 nothing survives this process.
   ReplicationOptions replication;
   LendingOptions lending;
   MemoryScrubOptions scrub;
@@ -44,8 +44,8 @@ struct MasterConfig {
 class MasterObserver {
  public:
   virtual ~MasterObserver() = default;
-  /// On the dispatch executor, when the coordinator has given the id and before anything is served: what has to know it
-  /// first (the backup that shares the process). Anything but Ok ends the master with onRejected.
+  /// Called on the dispatch executor when the coordinator has given the id and before anything is served, for what has
+  /// to know the id first (the backup that shares the process). Anything but Ok ends the master with onRejected.
   virtual runtime::Task<Status> prepareServing(ServerId id, ClusterId cluster) {
     (void)id;
     (void)cluster;
@@ -75,11 +75,11 @@ class Master final : private LinkObserver {
     rpc::Caller& caller;
     runtime::Rcu& rcu;
     Threads& threads;
-    log::LogMemory& memory;                 ///< of config.log.memory_bytes
-    log::Replicator* replicator = nullptr;  ///< in the place of what config.replication asks for
-    uint64_t seed = 0;                      ///< of what is drawn: where replicas go
-    const BackupGauge* backup = nullptr;    ///< of the backup in this process, if there is one
-    runtime::Storage* storage = nullptr;    ///< of this server, for what it has heard; nullptr: it has none
+    log::LogMemory& memory;                 ///< memory of config.log.memory_bytes bytes
+    log::Replicator* replicator = nullptr;  ///< used in place of what config.replication asks for
+    uint64_t seed = 0;                      ///< seed of random choices: where replicas go
+    const BackupGauge* backup = nullptr;    ///< the gauge of the backup in this process, if there is one
+    runtime::Storage* storage = nullptr;    ///< storage of this server, for what it has heard; nullptr: it has none
     /// Whether this process has one processor now: then the dispatch thread cleans memory between its rounds. May be a
     /// system call. nullptr: it has several
     bool (*has_one_processor)() = nullptr;
@@ -93,22 +93,23 @@ class Master final : private LinkObserver {
   void start();
   /// Ends everything that runs: on the dispatch executor. `goodbye`: tell the coordinator.
   void stop(bool goodbye);
-  /// Somebody in this process has heard that a server was declared dead: asks the coordinator who lives. Replicas on
-  /// it are replaced at once then, and not after the next renewal of the lease. On the dispatch executor.
+  /// Called when this process has heard that a server was declared dead: asks the coordinator which servers live.
+  /// Replicas on the dead server are then replaced at once, and not after the next renewal of the lease. On the
+  /// dispatch executor.
   void refreshMembers() { link_.refreshMembers(); }
   /// True when nothing of the master is queued or suspended any more.
   bool stopped() const;
   /// True while answers on their way still read the log. It must be false before the master is destroyed; it becomes so
   /// soon after the last request.
   bool hasLentMemory() const { return pins_.outstanding() != 0 || (parts_ && parts_->lent.isLending()); }
-  /// Where answers on their way keep the log's memory from being used again.
+  /// The pins by which answers on their way keep the log's memory from being used again.
   runtime::PinRegistry& pins() { return pins_; }
 
   ServerId id() const { return link_.id(); }
   const ServerLease& lease() const { return lease_; }
-  /// Whether commands of this start of the coordinator are carried out: of the one that has answered the last renewal.
+  /// Whether commands of this start of the coordinator are carried out: only those of the start that has answered last.
   bool obeys(uint64_t start) const { return changes_->obeys(start); }
-  /// The latest change of the coordinator's state that it has heard of.
+  /// The latest change of the coordinator's state that this server has heard of.
   ChangeRef heard() const { return changes_->latest(); }
   /// nullptr before the master serves.
   const log::Log* log() const { return parts_ ? &parts_->log : nullptr; }

@@ -66,15 +66,18 @@ class TabletService {
   bool idle() const { return running_.load() == 0; }
 
  private:
-  /// Commands of a coordinator that this server has not told what it has heard are not carried out: it is told soon.
+  /// True if the request comes from the start of the coordinator that this server obeys. Commands of a coordinator that
+  /// has not yet been told what this server has heard are not carried out; that coordinator is told soon.
   bool obeys(const rpc::Request& request) const;
   void take(rpc::Request request, const wire::control::TakeTabletRequest& ask);
-  /// Whether the coordinator has dropped a tablet under `epoch` or a newer one: a command that wants it back is late.
+  /// Whether the coordinator has dropped a tablet under `epoch` or a newer one: a command that wants it back is too
+  /// late.
   bool isDropped(TabletId tablet, TabletEpoch epoch);
   void noteDropped(TabletId tablet, TabletEpoch epoch);
-  /// Of a tablet whose contents are fetched, from another master or from replicas.
+  /// The progress of a tablet whose contents are fetched, from another master or from replicas.
   Result<IntakeProgress> intakeOf(TabletId tablet) const;
-  /// Whether a recovery may begin that brings this tablet; Ok with `is_here` if it has, and is over.
+  /// Whether a recovery that brings this tablet may begin. Ok with `is_here`: it has begun and is over, and the tablet
+  /// is in service here.
   Status checkRecovery(const Tablet& tablet, bool& is_here);
   runtime::Task<Status> drained(runtime::Executor& executor);
   runtime::Detached clear(Tablet tablet);

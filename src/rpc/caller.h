@@ -18,9 +18,9 @@ class Caller;
 
 /// Where a process can be reached, and which incarnation is meant.
 struct PeerAddress {
-  uint64_t id = 0;  ///< proven in the handshake; 0 = whoever listens there (the coordinator)
+  uint64_t id = 0;  ///< the peer proves it in the handshake; 0: any process that listens there (the coordinator)
   std::vector<transport::Locator> locators;
-  bool is_coordinator = false;  ///< proven too: calls to any other process there end with Refused
+  bool is_coordinator = false;  ///< the peer proves it, too: calls to any other process there end with Refused
 
   bool operator==(const PeerAddress&) const = default;
 };
@@ -29,18 +29,19 @@ struct CallSettings {
   int64_t deadline_ns = runtime::kNever;  ///< clock of the dispatch; afterwards the call ends with DeadlineExceeded
   runtime::Priority priority = runtime::Priority::Client;
   uint32_t response_bytes_max = wire::kMessageBytesMax;
-  /// Asked of a call without an answer for much longer than its peer usually takes (AnswerTimes), every kLookNs until
-  /// it ends: true ends it with RetryLater, and a late answer is ignored. On the dispatch thread; touches no call.
-  /// nullptr: it waits for its deadline.
+  /// Asked every kLookNs about a call that has had no answer for much longer than its peer usually takes (AnswerTimes),
+  /// until the call ends. true ends the call with RetryLater; a late answer is ignored. Runs on the dispatch thread and
+  /// touches no call. nullptr: the call waits for its deadline.
   bool (*is_hopeless)(void* context) = nullptr;
   void* context = nullptr;
-  bool is_doubted = false;  ///< is_hopeless is asked from the beginning
+  bool is_doubted = false;  ///< true: is_hopeless is asked from the beginning
 };
 
 /// How often calls that wait are looked at.
 inline constexpr int64_t kLookNs = 10 * runtime::kNanosPerMilli;
 
-/// One call to another process, from start() to `done`. Owned by whoever waits; not destroyed in between.
+/// One call to another process, from start() to `done`. Owned by the code that waits for it, which does not destroy it
+/// in between (checked).
 class OutgoingCall : private transport::PendingCall, private runtime::Timer {
  public:
   /// Runs once on the dispatch thread, from a step; may start other calls.
@@ -48,12 +49,14 @@ class OutgoingCall : private transport::PendingCall, private runtime::Timer {
   explicit OutgoingCall(Done done);
   ~OutgoingCall();
 
-  /// What went out; empty once the transport has it.
+  /// What is to be sent; empty once the transport has it.
   transport::TxMessage request;
   CallSettings settings;
-  /// Set when done: Ok = there is a response with at least a ResponseHeader (whose own status counts then); else why
-  /// not: Unreachable, Refused, WrongServerId (no connection: it did not happen), SessionLost, DeadlineExceeded,
-  /// RetryLater (CallSettings::is_hopeless), Cancelled, Shutdown (it may have happened, if `was_sent`).
+  /// Set when the call is done. Ok: there is a response with at least a ResponseHeader, whose own status counts then.
+  /// Otherwise why there is none: Unreachable, Refused, WrongServerId (there was no connection: the call did not
+  /// happen), SessionLost, DeadlineExceeded, RetryLater (CallSettings::is_hopeless), Cancelled, Shutdown (the call may
+  /// have happened if `was_sent`), TooLarge (the request is beyond the transport's limits), BadRequest (what came is
+  /// shorter than a ResponseHeader).
   Status status = Status::Ok;
   transport::RxMessage response;
   bool was_sent = false;
@@ -70,19 +73,23 @@ class OutgoingCall : private transport::PendingCall, private runtime::Timer {
 
   Done done_;
   class Connection* connection_ = nullptr;
-  OutgoingCall* next_ = nullptr;      // in the connection's queue or, if it was sent, among those in flight
-  OutgoingCall* previous_ = nullptr;  // of those in flight
+  OutgoingCall* next_ = nullptr;      // in the connection's queue or, if it was sent, among the calls in flight
+  OutgoingCall* previous_ = nullptr;  // among the calls in flight
   uint32_t begun_look_ = 0;           // Caller::looks_ when it was started
   bool ends_now_ = false;             // found hopeless
 };
 
-/// Sessions to one process: opened when first used, reopened after a loss, on the best locator both sides have.
+/// Sessions to one process, one at a time: opened at the first use and again after a loss, on the best locator that
+/// both sides have.
 ///
-/// A session that opens and ends without having answered anything (the handshake of verbs goes over tcp, and what drops
-/// RoCE packets lets it through) says that its locator is of no use: for 30 s it is tried only when no other is left.
+/// A network may let the handshake through but not the messages: the handshake of verbs goes over tcp, which passes
+/// where RoCE packets are dropped; that of dpdk is in short Ethernet frames, which pass where longer ones are dropped.
+/// So if a session over a locator of such a transport opens, takes calls and ends with SessionLost without having
+/// answered any, the locator may be of no use: if the peer has others, it is tried for 30 s only when no other one is
+/// left.
 ///
-/// A session of which nothing is heard while calls wait keeps nobody: as soon as its endpoint says that the peer has
-/// vanished, and in any case after 5 s, it is closed, and another one is opened. Calls in flight end with SessionLost.
+/// If nothing is heard of a session while calls wait, it is closed and another one is opened: as soon as its endpoint
+/// says that the peer has vanished, and in any case after 5 s. Calls in flight end with SessionLost.
 /// Thread: the dispatch's own.
 class Connection {
  public:
@@ -91,8 +98,8 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  /// Starts a call; `done` never runs inside. Waits in a queue while the session is being opened or has no free slot.
-  /// A request beyond the transport's limits ends with TooLarge.
+  /// Starts a call; `done` never runs inside. The call waits in a queue while the session is being opened or has no
+  /// free call slot. A request beyond the transport's limits ends with TooLarge.
   void start(OutgoingCall& call);
   /// Ends a call that has not finished with `status`; `done` runs inside.
   void cancel(OutgoingCall& call, Status status);
@@ -101,7 +108,8 @@ class Connection {
 
   const PeerAddress& address() const { return address_; }
   bool isOpen() const { return state_ == State::Open; }
-  /// Why the last attempt to open a session failed; of no kind while one is open or none has failed.
+  /// Why the last attempt to open a session failed. Its kind is None while a session is open or if no attempt has
+  /// failed.
   const transport::OpenFailure& openFailure() const { return open_failure_; }
   /// Name of the transport in use, empty while not open.
   std::string_view transportName() const;
@@ -111,10 +119,10 @@ class Connection {
   friend class OutgoingCall;
   enum class State : uint8_t { Idle, Connecting, Open, Waiting };
 
-  /// State of address_.locators[of the same index].
+  /// State of the locator with the same index in address_.locators.
   struct Doubt {
-    int64_t avoided_until_ns = 0;  // 0: it is not avoided
-    bool is_told = false;
+    int64_t avoided_until_ns = 0;  // 0: the locator is not avoided
+    bool is_told = false;          // a warning was printed
   };
 
   const transport::Locator* nextLocator();
@@ -151,9 +159,9 @@ class Connection {
   PeerAddress address_;
   State state_ = State::Idle;
   std::vector<Doubt> doubts_;
-  size_t next_locator_ = 0;   // of two rounds: first those that are not avoided, then the others
+  size_t next_locator_ = 0;   // in two rounds: first the locators that are not avoided, then the others
   size_t locator_ = 0;        // of session_
-  uint32_t no_id_tries_ = 0;  // of sessions to a server that did not know its id, since one opened or all had failed
+  uint32_t no_id_tries_ = 0;  // attempts at a server without an id, since a session opened or all locators had failed
   bool was_used_ = false;     // session_ has taken a call
   bool has_answered_ = false;
   Status last_failure_ = Status::Unreachable;
@@ -164,9 +172,9 @@ class Connection {
   OutgoingCall* first_ = nullptr;
   OutgoingCall* last_ = nullptr;
   OutgoingCall* failing_ = nullptr;  // taken out of the queue by failQueue(), which is going through them
-  bool has_abandoned_ = false;       // calls of this session whose slots come free without a word
+  bool has_abandoned_ = false;       // session_ has abandoned calls, whose call slots become free without a notice
   bool is_watched_ = false;          // in Caller::watched_
-  uint32_t silent_looks_ = 0;        // while calls waited for session_, since it last answered one
+  uint32_t silent_looks_ = 0;        // looks while calls waited for session_, since it last answered one
   bool is_doubted_ = false;          // a session was lost, and no call has been answered since
   bool leaves_session_ = false;      // at the next look
   int64_t connecting_since_ns_ = 0;  // of the present round through the locators
@@ -196,18 +204,18 @@ struct CallResult {
 
 /// All outgoing connections of one dispatch thread.
 ///
-/// While calls wait they are looked at every kLookNs, in one timer for all: how long a call has waited is counted in
-/// looks, so that neither its start nor its end reads a clock.
+/// One timer looks at all calls that wait, every kLookNs. How long a call has waited is counted in looks, so that
+/// neither its start nor its end reads a clock.
 class Caller final : private SessionObserver {
  public:
   /// Becomes the dispatch's session observer. `connect_ns` bounds one attempt to open a session.
   explicit Caller(Dispatch& dispatch, int64_t connect_ns = 2 * runtime::kNanosPerSecond);
   ~Caller();
 
-  /// `identity` is the one of the dispatch's endpoints, and outlives this; for settleCluster().
+  /// Names the identity that settleCluster() completes: that of the dispatch's endpoints. It outlives this object.
   void learnClusterFor(transport::Identity& identity) { identity_ = &identity; }
-  /// Something of this process depends on it being of this cluster from now on, if it did not know its own yet: what
-  /// listens at a coordinator's address later and is of another one is not talked to.
+  /// From now on this process depends on being of this cluster. If it did not know its cluster yet, it does now, and
+  /// refuses sessions with processes of another cluster, whatever listens at a coordinator's address later.
   void settleCluster(uint64_t cluster) {
     if (identity_ != nullptr && identity_->cluster == 0) identity_->cluster = cluster;
   }
@@ -227,7 +235,7 @@ class Caller final : private SessionObserver {
   /// A request with room for `head_bytes`. Any thread.
   transport::TxMessage allocate(uint32_t head_bytes) { return dispatch_.endpoints().front()->allocate(head_bytes); }
   Dispatch& dispatch() { return dispatch_; }
-  /// Open connections by transport name, for `rc status`. The dispatch's thread.
+  /// Id of the peer and name of the transport of each open connection, for `ramcore status`. The dispatch's thread.
   std::vector<std::pair<uint64_t, std::string_view>> openConnections() const;
 
  private:
@@ -258,11 +266,11 @@ class Caller final : private SessionObserver {
   const int64_t connect_ns_;
   runtime::Random random_;  // of pauses
   uint32_t looks_ = 0;
-  std::vector<Connection*> watched_;  // calls wait for them, or did at the last look
+  std::vector<Connection*> watched_;  // connections for which calls wait, or did at the last look
   LookTimer look_timer_{*this};
   std::map<PeerAddress, std::unique_ptr<Connection>, AddressLess> connections_;
   std::map<SessionKey, Connection*> by_session_;  // only looked up, never walked: its order is by address
-  transport::Identity* identity_ = nullptr;       // that does not know its cluster yet, perhaps
+  transport::Identity* identity_ = nullptr;       // may not know its cluster yet
   bool shut_down_ = false;
 };
 

@@ -10,7 +10,7 @@
 
 namespace ramcore::rpc {
 
-/// What became of one control call.
+/// The outcome of one control call.
 struct ControlOutcome {
   Status status = Status::Ok;
   uint32_t retry_after_us = 0;
@@ -18,7 +18,8 @@ struct ControlOutcome {
 };
 
 /// Sends a control request once and parses the answer into `response`. Corrupt: the answer makes no sense.
-/// @param executor  where the caller runs. @param address, response  outlive the call.
+/// @param executor           where the caller runs
+/// @param address, response  outlive the call
 template <typename RequestMessage, typename ResponseMessage>
 runtime::Task<ControlOutcome> callControl(Caller& caller, runtime::Executor& executor, const PeerAddress& address,
                                           wire::Opcode opcode, const RequestMessage& request, ResponseMessage& response,
@@ -50,7 +51,8 @@ runtime::Task<ControlOutcome> callControl(Caller& caller, runtime::Executor& exe
   co_return outcome;
 }
 
-/// The same to the coordinator whose turn it is; notes in `coordinators`, which outlive the call, how it went.
+/// Does the same with the coordinator whose turn it is, and notes the outcome in `coordinators`, which outlives the
+/// call.
 template <typename RequestMessage, typename ResponseMessage>
 runtime::Task<ControlOutcome> callControl(Caller& caller, runtime::Executor& executor, Coordinators& coordinators,
                                           wire::Opcode opcode, const RequestMessage& request, ResponseMessage& response,

@@ -9,13 +9,13 @@
 
 namespace ramcore::rpc {
 
-/// The address of a coordinator that somebody named by `locators`, which are its own or those of several.
+/// The address of a coordinator that was named by these locators. They may be of one coordinator or of several.
 PeerAddress coordinatorAt(std::vector<transport::Locator> locators);
 
-/// The coordinators that a process was told of, and which of them it asks: one that answers as long as it does. When it
-/// is away, or says that another one is in charge, it is the next one's turn.
+/// The coordinators that a process was told of, and the one of them that it asks. That stays the same one as long as it
+/// answers. When it is away, or says that it is not in charge, it is the turn of the next one.
 ///
-/// Any thread, where it does not say otherwise.
+/// Any thread, unless a comment says otherwise.
 class Coordinators {
  public:
   /// At least one.
@@ -24,20 +24,22 @@ class Coordinators {
   explicit Coordinators(const PeerAddress& address);
 
   const PeerAddress& current() const { return addresses_[current_.load(std::memory_order_relaxed)]; }
-  /// A call to `asked` ended with `status`: the next one has its turn if there was no answer, or the answer was
-  /// NotLeader. What the calls of others have brought about meanwhile stays.
+  /// Notes that a call to `asked` ended with `status`. It is the turn of the next coordinator if there was no session
+  /// or no answer (Unreachable, Refused, WrongCluster, SessionLost, DeadlineExceeded), or if the answer was NotLeader
+  /// or StateBehind; but only if it was still the turn of `asked`.
   void note(const PeerAddress& asked, Status status);
 
-  /// True if none can be asked before somebody has changed something: each has refused us, is none, or has a name
-  /// without an address. The dispatch's thread.
+  /// True if no coordinator can be asked before a person has changed something: each has refused this process, is none,
+  /// or has a name without an address. The dispatch's thread.
   bool areHopeless(Caller& caller) const;
   /// True if there is a session with one. The dispatch's thread.
   bool isAnyOpen(Caller& caller) const;
-  /// True if each has refused us in its handshake, or is no coordinator. The dispatch's thread.
+  /// True if each has refused this process in its handshake, or is no coordinator. The dispatch's thread.
   bool haveRefused(Caller& caller) const;
   /// "tcp://10.0.0.1:11100, tcp://10.0.0.2:11100"
   std::string toString() const;
-  /// What keeps `self` ("client", "server") from them, with causes and remedies, on one line. The dispatch's thread.
+  /// Why `self` ("client", "server") is served by none of them, with causes and remedies, on one line. The dispatch's
+  /// thread.
   std::string explain(Caller& caller, std::string_view self) const;
 
  private:

@@ -45,7 +45,7 @@ struct OpcodeStats {
   LogLinearHistogram service_ns;      ///< from there to handing its answer back
 };
 
-/// A request that is not answered yet, for whoever wonders what a process is waiting for.
+/// A request that is not answered yet. Shows what a process waits for.
 struct RequestInService {
   wire::Opcode opcode{};
   transport::Role peer_role{};
@@ -53,24 +53,24 @@ struct RequestInService {
   int64_t age_ns = 0;  ///< since it was taken off its endpoint
 };
 
-/// What an endpoint last said of its sessions: published for other threads.
+/// The counts that an endpoint last had, published for other threads.
 struct EndpointCounts {
   std::atomic<uint32_t> sessions{0};
   std::atomic<uint64_t> bad_sessions{0};         ///< closed because of bytes no honest peer sends, or cut short
   std::atomic<uint64_t> messages_copied_out{0};  ///< see transport::LendingCounts
   std::atomic<uint64_t> sessions_dropped{0};     ///< see transport::LendingCounts
-  std::atomic<uint64_t> payload_bytes{0};        ///< see transport::SendCounts, as the rest
+  std::atomic<uint64_t> payload_bytes{0};        ///< this and the next three: see transport::SendCounts
   std::atomic<uint64_t> gathered_bytes{0};
   std::atomic<uint64_t> chunks_gathered{0};
   std::atomic<uint64_t> long_chunks_copied{0};
-  std::atomic<uint64_t> packets_sent{0};  ///< see transport::PacketCounts, as the rest
+  std::atomic<uint64_t> packets_sent{0};  ///< this and the next three: see transport::PacketCounts
   std::atomic<uint64_t> packets_resent{0};
   std::atomic<uint64_t> packet_copies{0};
   std::atomic<uint64_t> packets_unproven{0};
   std::atomic<uint64_t> registered_bytes{0};
 };
 
-/// Told about sessions; by default nobody listens. On the dispatch thread.
+/// Is told when sessions open and end. A dispatch has none by default. Runs on the dispatch thread.
 class SessionObserver {
  public:
   virtual ~SessionObserver() = default;
@@ -78,11 +78,12 @@ class SessionObserver {
   virtual void onSessionLost(transport::Endpoint& endpoint, transport::SessionId session, Status reason) = 0;
 };
 
-/// The polling core: one thread that polls endpoints, runs timers and jobs, checks requests at the door and runs their
-/// handlers or hands them to workers. It is the executor of everything that runs on it.
+/// The polling core: one thread that polls endpoints, runs timers and jobs, checks requests, and runs their handlers or
+/// hands them to workers. It is the executor of everything that runs on it.
 ///
-/// A process drives it with run(); a client library with step() from the caller's thread; the simulator with step()
-/// from an event. Threads: post(), stop() and the methods of Request from any thread; the rest from the driving thread.
+/// A process drives it with run(), the client library with step() on a thread of the program, and the simulator with
+/// step() from an event.
+/// Threads: post(), stop() and the methods of Request on any thread; the rest on the driving thread.
 class Dispatch final : public runtime::Executor, private transport::MessageSink {
  public:
   /// @param sleeper  how run() sleeps and how others end it; the simulator's schedules a step. Borrowed.
@@ -91,37 +92,38 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
 
   /// Adds an endpoint to poll. Before the first step. Borrowed until the dispatch is destroyed.
   void addEndpoint(transport::Endpoint& endpoint);
-  /// Workers take what must not run here. Borrowed. Without any, everything runs here.
+  /// Names the workers, which take what must not run here. Borrowed. Without workers everything runs here.
   void setWorkers(std::vector<runtime::Executor*> workers);
   ServiceTable& services() { return services_; }
-  /// The id requests must name as their target; 0 until the coordinator has given one, and then every target is refused
-  /// except of opcodes that take any.
+  /// Sets the id that requests must name as their target. It is 0 until the coordinator has given one. A request with
+  /// another target is refused, unless its opcode takes any target.
   void setOwnId(uint64_t id) { own_id_.store(id, std::memory_order_relaxed); }
-  /// Before the first step. after_round runs at the end of each step, before_sleep and after_sleep around each sleep of
-  /// the driver, on_start with the first step, on_stop when run() ends (who drives with step() calls finished()).
+  /// Sets the hooks, before the first step. on_start runs with the first step, after_round at the end of each step,
+  /// before_sleep and after_sleep around each sleep of the driver, and on_stop when run() ends. A driver that uses
+  /// step() calls finished() for that.
   void setHooks(const runtime::ExecutorHooks& hooks) { hooks_ = hooks; }
   void setObserver(SessionObserver* observer) { observer_ = observer; }
 
   /// One round: polls every endpoint, runs due timers and queued jobs, flushes. Returns true if there was anything to
   /// do.
-  /// @param reads_clock  false: timers are looked at only if this round knows the time anyway; for drivers that make
-  ///                     many short rounds, in which reading the clock is what costs most
+  /// @param reads_clock  false: the round runs timers only if it knows the time anyway. For drivers that make many
+  ///                     short rounds, in which reading the clock costs most
   bool step(bool reads_clock = true);
-  /// After a step that found nothing: publishes "asleep" and looks once more. True: the driver may sleep until
-  /// earliestNs() or a wake. awake() must follow.
+  /// Called after a step that found nothing: publishes "asleep" and looks once more.
+  /// @return true if the driver may sleep until earliestNs() or a wake; awake() must follow
   bool prepareSleep();
   void awake();
   int64_t earliestNs() const { return timers_.earliestNs(); }
   /// Steps, spins and sleeps until stop().
   void run();
   void stop();
-  /// Requests are answered RetryLater from now on, because the process ends; those in service go on. When hasRequests()
-  /// is false there is none left, and workers and dispatch may end.
+  /// From now on answers requests with RetryLater, because the process ends. Requests in service go on. When
+  /// hasRequests() is false none is left, and workers and dispatch may end.
   void refuseRequests() { refusing_ = true; }
   bool hasRequests() const { return records_in_service_ != 0; }
   /// Requests whose handlers have not answered yet, oldest first: queued, running or suspended. Dispatch thread.
   std::vector<RequestInService> requestsInService();
-  /// The driver steps no more: runs the on_stop hook.
+  /// Runs the on_stop hook: the driver makes no further step.
   void finished();
   bool stopping() const { return stop_.load(std::memory_order_relaxed); }
 
@@ -132,8 +134,9 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   void arm(runtime::Timer& timer, int64_t deadline_ns) override;
   runtime::Clock& clock() override { return clock_; }
 
-  /// Runs the handler of `request` again from the start, on a worker: for one that would have to wait here. Only from a
-  /// handler on the dispatch thread; without workers it is queued here behind what waits.
+  /// Runs the handler of `request` again from the start, on a worker. Only a handler on the dispatch thread calls it,
+  /// if it would have to wait there. Without workers the request is queued on the dispatch thread, behind what waits
+  /// there.
   void handToWorker(Request request);
   bool hasWorkers() const { return !workers_.empty(); }
   std::span<runtime::Executor* const> workers() const { return workers_; }
@@ -141,13 +144,13 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   runtime::Executor& backgroundExecutor() { return workers_.empty() ? *this : *workers_.front(); }
 
   std::span<transport::Endpoint* const> endpoints() const { return endpoints_; }
-  /// Of endpoints()[index]. Dispatch thread.
+  /// The open sessions of endpoints()[index]. Dispatch thread.
   const OpenSessions& openSessions(size_t index) const { return *open_sessions_[index]; }
   Trace& trace() { return trace_; }
   const OpcodeStats& stats(wire::Opcode opcode) const { return *stats_[static_cast<size_t>(opcode)]; }
   /// Requests of all opcodes that were handled. Any thread.
   uint64_t requestCount() const;
-  /// Counts of endpoints()[index]; some rounds old. Any thread.
+  /// The counts of endpoints()[index], as they were some rounds ago. Any thread.
   const EndpointCounts& endpointCounts(size_t index) const { return *endpoint_counts_[index]; }
   uint64_t wakeups() const { return wakeups_.load(std::memory_order_relaxed); }
   uint64_t sleeps() const override { return wakeups(); }
@@ -197,9 +200,9 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   SessionObserver* observer_ = nullptr;
   runtime::ExecutorHooks hooks_;
   bool started_ = false;
-  transport::Endpoint* polling_ = nullptr;  // whose poll() is running
-  SessionEnds* polling_ends_ = nullptr;     // its
-  OpenSessions* polling_open_ = nullptr;    // its
+  transport::Endpoint* polling_ = nullptr;  // the endpoint whose poll() is running
+  SessionEnds* polling_ends_ = nullptr;     // of polling_
+  OpenSessions* polling_open_ = nullptr;    // of polling_
 
   runtime::TimerHeap timers_;
   JobQueues queues_;
@@ -215,8 +218,9 @@ class Dispatch final : public runtime::Executor, private transport::MessageSink 
   RequestRecord* newest_in_service_ = nullptr;
   bool refusing_ = false;
   bool found_requests_ = false;
-  // The clock as last read while handling requests: the end of one group of handlers is the start of the next, so that
-  // times cost one look at the clock per group. The last look of a round comes after the answers have left.
+  // The time of the last look at the clock while requests were handled. The end of one group of handlers is the start
+  // of the next, so that measuring costs one look at the clock per group. The last look of a round comes after the
+  // answers have left.
   int64_t handling_ns_ = 0;
   struct Answered {
     wire::Opcode opcode;

@@ -8,8 +8,8 @@
 
 namespace ramcore::rpc {
 
-/// Walks over a received message, whose bytes may lie in several spans. Every step checks what is left; after the first
-/// failure everything fails. Reads each byte once.
+/// Reads a received message from front to back; its bytes may lie in several spans. Every step checks how many bytes
+/// are left. After the first failure every step fails. Reads each byte once, because a peer may still change it.
 class MessageCursor {
  public:
   explicit MessageCursor(const transport::RxMessage& message)

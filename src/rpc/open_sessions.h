@@ -7,14 +7,15 @@
 
 namespace ramcore::rpc {
 
-/// The sessions of one endpoint that are open, as its poll said. The dispatch thread's.
+/// The sessions of one endpoint that are open, as its poll() has reported them.
+/// Thread: the dispatch's.
 class OpenSessions {
  public:
   void opened(transport::SessionId session) {
     if (session.index >= generations_.size()) generations_.resize(session.index + size_t{1});
     generations_[session.index] = session.generation;
   }
-  /// Also of one that never opened, or whose place another one has taken: then nothing changes.
+  /// Does nothing for a session that never opened, or whose index another session has taken.
   void lost(transport::SessionId session) {
     if (session.index < generations_.size() && generations_[session.index] == session.generation) {
       generations_[session.index] = 0;
@@ -28,7 +29,8 @@ class OpenSessions {
   }
 
  private:
-  // By index; 0: none is open there. Endpoints use indices again, so there are not more than once were open together.
+  // The generation of the open session by its index; 0: none is open there. Endpoints use indices again, so there are
+  // not more indices than sessions that were ever open at the same time.
   std::vector<uint32_t> generations_;
 };
 

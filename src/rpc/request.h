@@ -30,7 +30,7 @@ struct RequestRecord final : runtime::Job {
   int64_t arrival_ns = 0;
   int64_t started_ns = 0;  ///< when its handler began
   RequestRecord* next_free = nullptr;
-  RequestRecord* earlier = nullptr;  ///< of those in service
+  RequestRecord* earlier = nullptr;  ///< this and the next: list of the requests in service
   RequestRecord* later = nullptr;
 
   uint32_t responseBytesMax() const {
@@ -38,7 +38,8 @@ struct RequestRecord final : runtime::Job {
   }
 };
 
-/// Handle of a request, owned by its handler. Answered exactly once (checked): by reply(), on the executor it runs on.
+/// Handle of a request, owned by its handler. The handler answers exactly once (checked), with reply(), on the executor
+/// that it runs on.
 class Request {
  public:
   explicit Request(RequestRecord* record) : record_(record) {}
@@ -48,30 +49,31 @@ class Request {
 
   wire::Opcode opcode() const { return record_->opcode; }
   const transport::RxMessage& message() const { return record_->message; }
-  /// Contiguous start of the message, beginning with the RequestHeader: at least the bytes the sender declared as head.
+  /// Contiguous start of the message, beginning with the RequestHeader: at least the bytes that the sender declared as
+  /// head.
   ByteSpan head() const { return record_->message.head(); }
-  /// What the peer proved in the handshake.
+  /// The role, and the id, that the peer proved in the handshake.
   transport::Role peerRole() const { return record_->peer_role; }
   uint64_t peerId() const { return record_->peer_id; }
   /// Clock of the dispatch thread when the request was taken from the endpoint.
   int64_t arrivalNs() const { return record_->arrival_ns; }
   /// The longest answer that the caller takes and the transport carries; reply() turns a longer one into TooLarge.
   uint32_t responseBytesMax() const { return record_->responseBytesMax(); }
-  /// From which length on a value is better lent to the answer than copied into it: what the transport says.
+  /// The length in bytes from which on an answer should borrow a value and not copy it, as the transport says.
   uint32_t lendBytesMin() const { return record_->endpoint->limits().lend_bytes_min; }
-  /// False: its session has ended, and nobody would hear the answer. True may be old news. Any thread.
+  /// False: the session of the request has ended, and the answer would go nowhere. True may be outdated. Any thread.
   bool isHeard() const;
   /// Everything the handler awaits resumes it here.
   runtime::Executor& executor() const { return *record_->executor; }
   Dispatch& dispatch() const { return *record_->dispatch; }
 
-  /// A message to answer with; empty if the transport carries none with so long a head. Any thread.
+  /// A message to answer with; empty if the transport carries no message with a head of this length. Any thread.
   transport::TxMessage allocate(uint64_t head_bytes) const {
     if (head_bytes > record_->endpoint->limits().message_bytes_max) return {};
     return record_->endpoint->allocate(static_cast<uint32_t>(head_bytes));
   }
-  /// Sends the answer and gives the request back. Its first bytes are a ResponseHeader. One that is longer than
-  /// responseBytesMax(), and an empty one, becomes TooLarge.
+  /// Sends the answer and gives the request back. The answer begins with a ResponseHeader. An answer that is empty, or
+  /// longer than responseBytesMax(), becomes TooLarge.
   void reply(transport::TxMessage response);
   /// Answers with a bare header.
   void reply(Status status, uint32_t retry_after_us = 0);

@@ -19,8 +19,8 @@ enum class Weight : uint8_t {
 
 /// What a service says about one opcode.
 struct OpcodeRules {
-  uint32_t roles = 0;  ///< bit per transport::Role that may ask for it; see allow()
-  uint32_t request_bytes_min = sizeof(wire::RequestHeader);  ///< of the fixed struct; the head is at least that long
+  uint32_t roles = 0;  ///< one bit for each transport::Role that may ask for it; see allow()
+  uint32_t request_bytes_min = sizeof(wire::RequestHeader);  ///< length of the fixed struct; shorter heads are refused
   bool any_target = false;                                   ///< true: the header's target is not compared with our id
   Weight weight = Weight::Short;
   /// True: always runs on the dispatch thread, whatever DispatchOptions::hand_off says. For services whose state
@@ -75,7 +75,7 @@ class ServiceTable {
     };
   }
 
-  /// nullptr if nobody serves this number.
+  /// nullptr if no service handles this number.
   const Entry* find(uint16_t opcode) const {
     if (opcode >= entries_.size() || entries_[opcode].handle == nullptr) return nullptr;
     return &entries_[opcode];

@@ -9,8 +9,8 @@
 
 namespace ramcore::rpc {
 
-/// Which sessions of one endpoint have ended, for workers that are about to start on a request: its answer would go
-/// nowhere. Written by the dispatch thread, read by any; about 2 ns.
+/// Which sessions of one endpoint have ended. A worker asks before it starts on a request: if the session has ended,
+/// the answer would go nowhere. Written by the dispatch thread, read by any thread in about 2 ns.
 class SessionEnds {
  public:
   SessionEnds() = default;
@@ -20,7 +20,7 @@ class SessionEnds {
     for (const auto& block : blocks_) delete block.load(std::memory_order_relaxed);
   }
 
-  /// The dispatch thread.
+  /// Notes that a session has ended. Dispatch thread.
   void note(transport::SessionId session) {
     if (session.index >= kBlocks * kBlockSessions) return;
     std::atomic<Block*>& place = blocks_[session.index / kBlockSessions];
@@ -28,7 +28,7 @@ class SessionEnds {
     if (block == nullptr) place.store(block = new Block(), std::memory_order_release);
     (*block)[session.index % kBlockSessions].store(session.generation, std::memory_order_relaxed);
   }
-  /// False may be old news; and always false for indices beyond the number of sessions that endpoints take.
+  /// False may be outdated. Always false for indices beyond the number of sessions that endpoints take.
   bool hasEnded(transport::SessionId session) const {
     if (session.index >= kBlocks * kBlockSessions) return false;
     const Block* block = blocks_[session.index / kBlockSessions].load(std::memory_order_acquire);

@@ -12,38 +12,39 @@ namespace ramcore::rpc {
 
 /// Tells a thread that polls whether what it waits for is worth spinning for, and whether it has a core to itself.
 ///
-/// It learns from how long it waited lately. A spin in vain takes the core from whoever would have sent the next
-/// message, or from the disk's thread; a sleep that ends at once costs the sender a system call and both a switch of
-/// threads. On a shared core the thread offers its core in every round, so that a spin costs the others next to
-/// nothing, and nobody has to wake it.
+/// It learns from how long the thread waited lately. A spin in vain takes the core from the thread that would have sent
+/// the next message, or from the disk's thread. A sleep that ends at once costs the sender a system call, and both
+/// sides a switch of threads. On a shared core the thread offers its core in every round, so that a spin costs the
+/// others next to nothing, and no process has to wake it.
 /// Thread: the polling one.
 class SpinGauge {
  public:
   /// What a thread waits for; each kind has its own usual length.
   enum class Wait : uint8_t {
-    Requests,  ///< nobody waits for this thread
-    Answers,   ///< of others, or of the disk, for a request that it has begun
+    Requests,  ///< new requests: no process waits for this thread
+    Answers,   ///< answers of other processes, or of the disk, for a request that this thread has begun to serve
   };
 
   SpinGauge(runtime::Clock& clock, int64_t spin_ns_max) : clock_(clock), spin_ns_max_(spin_ns_max) {}
 
-  /// Whether to spin in a wait of this kind: it will most likely end within the longest spin.
+  /// True if the thread should spin in a wait of this kind, because it will most likely end within the longest spin.
   bool expectsSoon(Wait kind) {
     return spin_ns_max_ > 0 && pasts_[static_cast<size_t>(kind)].score >= kScoreToSpin && !isNow(hogged_until_ns_);
   }
-  /// A look has found nothing, and a spin is worth it. False: it has been long enough, and the thread should sleep.
+  /// Called when a look has found nothing and a spin is worth it. False: the spin has been long enough, and the thread
+  /// should sleep.
   bool goesOn(Wait kind, int64_t now_ns) {
     begin(kind, now_ns);
     if (!is_long_ && now_ns - since_ns_ < spin_ns_max_) return true;
     noteLong();
     return false;
   }
-  /// Before the thread sleeps.
+  /// Called before the thread sleeps.
   void sleeps(Wait kind) {
     if (!is_waiting_) begin(kind, clock_.nowNs());
     has_slept_ = true;
   }
-  /// A look has found something. Reads the clock only if the thread has slept.
+  /// Called when a look has found something. Reads the clock only if the thread has slept.
   void found() {
     if (!std::exchange(is_waiting_, false)) [[likely]]
       return;
@@ -57,8 +58,8 @@ class SpinGauge {
     }
   }
 
-  /// Lets others run first, if somebody wants to. Some 0.3 us if nobody does.
-  /// @param now_ns  the time before
+  /// Lets other threads run first on this core, if any wants to. Takes some 0.3 us if none does.
+  /// @param now_ns  the time before the call
   void offerCore(int64_t now_ns) {
     sched_yield();
     const int64_t back_ns = clock_.nowNs();
@@ -66,31 +67,35 @@ class SpinGauge {
     crowded_until_ns_ = back_ns + kCrowdedNs;
     if (back_ns - now_ns > kHogNs) noteHog(back_ns);
   }
-  /// Somebody else ran on this core when it was offered lately. Looks at the clock only as long as that may be so.
+  /// True if another thread ran on this core when it was offered lately. Looks at the clock only as long as that may be
+  /// so.
   bool isCrowded() { return isNow(crowded_until_ns_); }
 
  private:
-  // One long wait outweighs four short ones: of a wait for three backups and their disks, of which the first is long
-  // and two are short, none is worth a spin. One long wait alone does not end the spinning of a busy thread.
+  // One long wait outweighs four short ones. A thread that waits for three backups and their disks has one long wait
+  // and then two short ones; none of them is worth a spin. One long wait alone does not end the spinning of a busy
+  // thread.
   static constexpr uint32_t kScoreMax = 8;
   static constexpr uint32_t kScoreToSpin = 4;
   static constexpr uint32_t kScoreOfLong = 4;
-  // How long a sleep was includes how long the machine takes to wake a processor, which may be more than a spin: after
-  // so many waits a spin is tried all the same. One in vain for 32 waits costs nothing to speak of.
+  // The length of a sleep includes the time that the machine takes to wake a processor, which may be longer than a
+  // spin. So after this number of waits without a spin one is tried all the same. One in vain for 32 waits costs next
+  // to nothing.
   static constexpr uint32_t kWaitsToTrial = 32;
-  // Two switches of threads and what the other one did; nobody there takes a tenth of it.
+  // Two switches of threads and what the other thread did take longer. If no other thread is there, offering the core
+  // takes a tenth of it.
   static constexpr int64_t kAwayNs = 4 * runtime::kNanosPerMicro;
   // Long against a request; short against what people call a pause.
   static constexpr int64_t kCrowdedNs = 2 * runtime::kNanosPerMilli;
-  // Whoever takes a core for so long does not send messages but computes, and takes each core that is offered for its
-  // whole slice of some milliseconds. From a sleeper that is woken it has to take its hands off at once.
+  // A thread that keeps a core for this long does not send messages but computes. It keeps each core that it is offered
+  // for its whole time slice of some milliseconds. But it has to give the core up at once to a thread that is woken.
   static constexpr int64_t kHogNs = 1 * runtime::kNanosPerMilli;
-  // Without a spin after that. Twice as long each time that somebody computes there still: of several processes that
-  // work together all stand still when one has lost its core.
+  // How long the thread does not spin after that. It is twice as long each time that another thread still computes
+  // there: several processes that work together all stand still when one of them has lost its core.
   static constexpr int64_t kHoggedNsMin = 5 * runtime::kNanosPerMilli;
   static constexpr int64_t kHoggedNsMax = 640 * runtime::kNanosPerMilli;
 
-  // Before `until_ns`, which is cleared afterwards.
+  // True before `until_ns`, which is cleared afterwards.
   bool isNow(int64_t& until_ns) {
     if (until_ns == 0) [[likely]]
       return false;

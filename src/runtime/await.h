@@ -53,9 +53,9 @@ inline SleepUntil sleepFor(Executor& executor, int64_t duration_ns) {
   return SleepUntil(executor, executor.clock().nowNs() + duration_ns);
 }
 
-/// Coroutines of ONE executor wait here for something to happen there. Whoever makes it happen calls `notifyAll` on the
-/// same executor; each waiter is resumed by a job of its own, never inside the call. A waiter looks again at what it
-/// waited for, as with a condition variable.
+/// Coroutines of ONE executor wait here for something to happen there. The code that makes it happen calls `notifyAll`
+/// on the same executor; each waiter is resumed by a job of its own, never inside the call. A waiter looks again at
+/// what it waited for, as with a condition variable.
 class Signal {
  public:
   explicit Signal(Executor& executor) : executor_(executor) {}

@@ -17,9 +17,9 @@ class Clock {
   /// Nanoseconds since an arbitrary start; never goes back and runs on while the machine is suspended, because leases
   /// are counted on it. Reads the clock afresh. Any thread; about 20 ns.
   virtual int64_t nowNs() = 0;
-  /// A counter for the question whether anything but an instant has gone by since a look at it: it may differ between
-  /// processors and begin anew, and tells no durations. At least one a nanosecond while it runs, at most ten. Any
-  /// thread; a third of what nowNs() takes, where the processor has one.
+  /// A counter that tells whether anything but an instant has gone by since it was read before. It may differ between
+  /// processors and begin anew, and it measures no durations. While it runs it grows by at least one and at most ten a
+  /// nanosecond. Any thread; costs a third of nowNs(), where the processor has such a counter.
   virtual uint64_t ticks() { return static_cast<uint64_t>(nowNs()); }
   /// Nanoseconds since 1970 (UTC), for expiry and for people. May jump.
   virtual int64_t wallNs() = 0;

@@ -12,8 +12,8 @@ namespace ramcore::runtime {
 /// unregistering.
 enum class RcuReader : uint32_t {};
 
-/// A grace period that has not begun yet: `Rcu::elapsed(ticket)` tells when everybody who could have seen what was
-/// unlinked before the ticket was taken has passed a quiescent state.
+/// Names a grace period that had not begun when the ticket was taken. `Rcu::elapsed(ticket)` is true when all readers
+/// that could have seen what was unlinked before the ticket was taken have passed a quiescent state.
 struct GraceTicket {
   uint64_t number = 0;
 };
@@ -27,7 +27,8 @@ struct Deferred {
 };
 
 /// Short read sections: what a reader finds in an RCU-protected structure stays readable until the reader's next
-/// quiescent state. Reading costs nothing; whoever unlinks something waits for a grace period before using it again.
+/// quiescent state. Reading costs nothing. A thread that unlinks something waits for a grace period before it uses the
+/// memory again.
 ///
 /// Quiescent-state based: a registered reader is inside a section from each quiescent state to the next, unless it is
 /// off line. So nothing found by a lookup may be kept over the end of a poll round, a `co_await` or a sleep. What has
@@ -45,11 +46,11 @@ class Rcu {
 
   /// Makes the calling thread (or, simulated, a new executor) a reader, on line. Not for hot paths.
   virtual RcuReader registerThread() = 0;
-  /// Ends it; called by the same thread, which holds nothing any more.
+  /// Ends the registration. Called by the same thread, which holds nothing any more.
   virtual void unregisterThread(RcuReader reader) = 0;
   /// "I hold nothing that I found before." Once per poll round and between pieces of background work. About 1 ns.
   virtual void quiescent(RcuReader reader) = 0;
-  /// Before the reader sleeps or blocks: until `online` it may not read, and nobody waits for it.
+  /// Called before the reader sleeps or blocks. Until `online` it may not read, and no grace period waits for it.
   virtual void offline(RcuReader reader) = 0;
   virtual void online(RcuReader reader) = 0;
 
@@ -68,9 +69,9 @@ class Rcu {
   /// One slice of the reclaimer: carries the current grace period on if one is wanted, and runs deferred work whose
   /// grace period is over.
   ///
-  /// The real one blocks until every reader passed a quiescent state (microseconds while all poll); the simulated one
-  /// only looks. The caller holds nothing it found before. If it is a registered reader: the real one does not wait for
-  /// it; a simulated executor passes its quiescent states itself, like any other.
+  /// The real implementation blocks until every reader has passed a quiescent state (microseconds while all poll); the
+  /// simulated one only looks. The caller holds nothing it found before. If the caller is a registered reader: the real
+  /// implementation does not wait for it; a simulated executor passes its quiescent states itself, like any other.
   ///
   /// @param work_max  deferred pieces to run at most
   /// @return pieces run
@@ -82,9 +83,10 @@ class Rcu {
 
  protected:
   Rcu() = default;
-  /// A grace period begins: what is unlinked from now on is not its business.
+  /// Begins a grace period. What is unlinked from now on is not covered by it.
   virtual void beginGracePeriod() = 0;
-  /// True if every reader that was inside a section at the beginning has left it. May block if it can be sure of that.
+  /// True if every reader that was inside a section at the beginning has left it. May block if it is sure that this
+  /// will happen.
   virtual bool finishGracePeriod() = 0;
 
  private:

@@ -6,18 +6,18 @@
 
 namespace ramcore::runtime {
 
-/// What background work, client calls and the cluster's own messages are to each other. Lower value first; every class
-/// has a minimum share (see docs/threading.md).
+/// The order between background work, client calls and the cluster's own messages. Lower value first; every class has a
+/// minimum share (see docs/threading.md).
 enum class Priority : uint8_t {
   Membership = 0,  ///< leases, membership, fences
-  Waited = 1,      ///< what a client elsewhere already waits for: replica writes, priority pulls, recovery reads
+  Waited = 1,      ///< work that a client elsewhere already waits for: replica writes, priority pulls, recovery reads
   Client = 2,      ///< client operations
   Background = 3,  ///< repair, replay, bulk pulls, cleaning
 };
 inline constexpr size_t kPriorityCount = 4;
 
-/// What an executor calls around its work; how a thread reports quiescent states for reclamation and goes off line
-/// while it sleeps. Set before the executor runs. All on the executor's thread.
+/// Functions that an executor calls around its work. With them a thread reports quiescent states for reclamation and
+/// goes off line while it sleeps. Set before the executor runs. All are called on the executor's thread.
 struct ExecutorHooks {
   void* context = nullptr;
   void (*on_start)(void*) = nullptr;     ///< before the first piece of work
@@ -28,7 +28,8 @@ struct ExecutorHooks {
 };
 
 /// Runs jobs one at a time, in an order of its own choosing within a priority. A coroutine belongs to one executor:
-/// everything it awaits resumes it there. Real executors are a thread's loop, simulated ones are events of a seed.
+/// everything it awaits resumes it there. A real executor is the loop of a thread; a simulated one runs its jobs as
+/// events that follow from a seed.
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -45,8 +46,8 @@ class Executor {
 
   virtual Clock& clock() = 0;
 
-  /// Changes whenever the thread has slept for want of work. Between two equal answers it has waited for nothing but
-  /// what its own jobs made it wait for. From this executor only; a load of a word.
+  /// Changes whenever the thread has slept because there was no work. Between two calls with the same result the thread
+  /// has waited only for what its own jobs made it wait for. From this executor only; a load of a word.
   virtual uint64_t sleeps() const = 0;
 };
 

@@ -5,8 +5,8 @@
 
 namespace ramcore::runtime {
 
-/// Remembers in which process it was made, and tells a process that was forked from it later: one load and one compare,
-/// because it is asked at every call.
+/// Remembers in which process it was made, and recognizes a process that was forked from it later. This costs one load
+/// and one compare, because it is asked at every call.
 ///
 /// The kernel clears a page of memory in each child (MADV_WIPEONFORK), whichever way it was forked; nothing has to run
 /// in the child for that, and no lock is taken that another thread of the parent may have held. Any thread.

@@ -7,8 +7,9 @@
 
 namespace ramcore::runtime {
 
-/// The pauses of somebody who looks again and again for what others bring about: each is an eighth of what was waited
-/// so far, within bounds. Looking then costs little however long it takes, and finds the end little later.
+/// The pauses of a loop that looks again and again whether something has happened: each pause is an eighth of what was
+/// waited so far, within bounds. Looking then costs little however long it takes, and notices the end only a little
+/// late.
 class GrowingPause {
  public:
   constexpr GrowingPause(int64_t least_ns, int64_t longest_ns) : least_ns_(least_ns), longest_ns_(longest_ns) {}
@@ -25,8 +26,8 @@ class GrowingPause {
   int64_t waited_ns_ = 0;
 };
 
-/// The pauses of somebody who is refused again and again, as many others may be at the same time: each is drawn from
-/// [half, whole] of a bound that doubles, so that those who were refused together do not come back together.
+/// The pauses of a caller that is refused again and again, as many others may be at the same time: each is drawn from
+/// [half, whole] of a bound that doubles, so that callers that were refused together do not come back together.
 class DrawnPause {
  public:
   constexpr DrawnPause(int64_t least_ns, int64_t longest_ns) : least_ns_(least_ns), longest_ns_(longest_ns) {}
@@ -35,7 +36,7 @@ class DrawnPause {
     bound_ns_ = std::clamp(bound_ns_ * 2, least_ns_, longest_ns_);
     return static_cast<int64_t>(random.between(static_cast<uint64_t>(bound_ns_) / 2, static_cast<uint64_t>(bound_ns_)));
   }
-  /// It was not refused: the next pause is a short one again.
+  /// The caller was not refused: the next pause is a short one again.
   void restart() { bound_ns_ = 0; }
 
  private:

@@ -4,7 +4,7 @@
 
 namespace ramcore::runtime {
 
-/// A unit of work that someone owns elsewhere (in a coroutine frame, a call slot, a session): posting it allocates
+/// A unit of work that is owned elsewhere (by a coroutine frame, a call slot, a session), so that posting it allocates
 /// nothing. It may be posted again only after it has started to run.
 struct Job {
   using Run = void (*)(Job&);
@@ -49,7 +49,7 @@ class JobList {
 /// Many threads push, one takes all there is. A push is one compare-and-swap; taking is one exchange.
 class JobInbox {
  public:
-  /// Returns true if the inbox was empty before: the one who made it non-empty wakes a sleeping consumer.
+  /// Returns true if the inbox was empty before: then the caller has to wake a sleeping consumer.
   bool push(Job& job) {
     Job* head = head_.load(std::memory_order_relaxed);
     do {

@@ -9,7 +9,7 @@
 
 namespace ramcore::runtime {
 
-/// What a pin holder gives back: small enough to travel as the owner of a transport's chunk.
+/// What the holder of a pin gives back: small enough to be the token of a transport's chunk.
 struct PinToken {
   uint64_t epoch : 48 = 0;  // 0 = no pin
   uint64_t slot : 16 = 0;
@@ -26,7 +26,7 @@ struct PinToken {
 
 class PinRegistry;
 
-/// A pin of a scope. Movable; gives itself back.
+/// A pin that is given back at the end of a scope. Movable.
 class Pin {
  public:
   Pin() = default;
@@ -36,9 +36,9 @@ class Pin {
   ~Pin() { reset(); }
 
   explicit operator bool() const { return static_cast<bool>(token_); }
-  /// Gives it back now.
+  /// Gives the pin back now.
   void reset();
-  /// Hands the duty to give it back to whoever gets the token.
+  /// Passes the duty to give the pin back to the holder of the returned token.
   [[nodiscard]] PinToken detach() { return std::exchange(token_, PinToken{}); }
 
  private:
@@ -50,7 +50,7 @@ class Pin {
 /// transmission. A pin names no memory: it carries the number of the epoch it was taken in, and memory unlinked before
 /// the end of an epoch is kept until all pins of that epoch and of earlier ones are back.
 ///
-/// Order for whoever frees memory (each step needs the one before):
+/// Order in which memory is freed (each step needs the one before):
 ///   1. unlink it: no lookup finds it any more;
 ///   2. wait for a grace period (Rcu): a reader that found it earlier has taken its pin by now, or will take none;
 ///   3. `epoch = advance(now)`: every pin on it has this epoch or an earlier one;
@@ -90,7 +90,7 @@ class PinRegistry {
   uint64_t epoch() const { return epoch_.load(std::memory_order_relaxed); }
   /// How long ago, at most, the oldest pin that is out was taken; 0 if none is. Thread: the reclaimer only.
   uint64_t oldestAgeNs(uint64_t now_ns) const;
-  /// Pins out now; exact when nobody takes or gives back. Any thread.
+  /// Pins out now; exact while no thread takes pins or gives them back. Any thread.
   uint64_t outstanding() const;
 
  private:

@@ -46,7 +46,7 @@ class Entropy {
   }
 };
 
-/// Entropy that is none: bytes from a seed.
+/// Not real entropy: bytes that follow from a seed.
 class SeededEntropy final : public Entropy {
  public:
   explicit SeededEntropy(uint64_t seed) : random_(seed) {}

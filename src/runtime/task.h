@@ -16,9 +16,10 @@ namespace detail {
 
 /// What promises of all result types share.
 ///
-/// A Task is eager: the body runs at the call, until its first real suspension. When it ends while someone awaits it,
-/// the awaiter is resumed by a plain call from final_suspend, which touches nothing afterwards (the awaiter usually
-/// destroys this very frame). So stack depth is bounded by the nesting of calls, without tail calls, in every build.
+/// A Task is eager: the body runs at the call, until its first real suspension. When it ends while a coroutine awaits
+/// it, the awaiter is resumed by a plain call from final_suspend, which touches nothing afterwards (the awaiter usually
+/// destroys this very coroutine frame). So stack depth is bounded by the nesting of calls, without tail calls, in every
+/// build.
 class PromiseBase {
  public:
   static void* operator new(size_t bytes) { return allocateFrame(bytes); }
@@ -74,9 +75,9 @@ class Promise<void> : public PromiseBase {
 
 }  // namespace detail
 
-/// What a coroutine gives back that nobody waits for and that may end on another executor than it began on, so that
-/// nobody may look at its frame from outside: it frees it itself when it returns. Whoever has to know of its end
-/// counts.
+/// The result of a coroutine that nothing waits for and that may end on another executor than it began on. So nothing
+/// may look at its coroutine frame from outside: the coroutine frees it itself when it returns. Code that has to know
+/// when such coroutines have ended counts them.
 class Detached {
  public:
   struct promise_type {
@@ -92,9 +93,10 @@ class Detached {
 
 /// The result of a coroutine that runs on one executor (in between it may visit others). Move-only. Awaited at most
 /// once, by a coroutine of the same executor; or detached; or finished before it is destroyed (checked: a suspended
-/// frame ends only by its own return, so cancelling means resuming it with an error).
+/// coroutine ends only by its own return, so cancelling means resuming it with an error).
 ///
-/// A task that finished without suspending costs its frame (pooled) and no resumption: `co_await` does not suspend.
+/// A task that finished without suspending costs its coroutine frame (pooled) and no resumption: `co_await` does not
+/// suspend.
 template <typename T>
 class [[nodiscard]] Task {
  public:
@@ -119,8 +121,8 @@ class [[nodiscard]] Task {
     RC_CHECK(isDone());
     return frame_.promise().take();
   }
-  /// Lets the body run on by itself; its frame is freed when it returns. Only for a body that returns on the executor
-  /// that calls this; one that ends elsewhere might do so at this very moment, and is a Detached instead.
+  /// Lets the body run on by itself; its coroutine frame is freed when it returns. Only for a body that returns on the
+  /// executor that calls this. A body that ends elsewhere might do so at this very moment, and is a Detached instead.
   void detach() {
     Handle frame = std::exchange(frame_, {});
     if (frame.promise().done_) {

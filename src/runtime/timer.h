@@ -10,8 +10,8 @@ namespace ramcore::runtime {
 
 class TimerHeap;
 
-/// One deadline, owned by whoever waits for it. Fires once, on the thread of its heap's executor. Destroying an armed
-/// timer disarms it.
+/// One deadline, owned by the code that waits for it. Fires once, on the thread of its heap's executor. Destroying an
+/// armed timer disarms it.
 class Timer {
  public:
   using Fire = void (*)(Timer&);
@@ -52,7 +52,7 @@ class TimerHeap {
 
  private:
   friend class Timer;
-  // The key stands in the heap itself, so that sifting does not visit the timers.
+  // The key is in the heap itself, so that sifting does not visit the timers.
   struct Entry {
     int64_t deadline_ns = 0;
     uint64_t order = 0;

@@ -10,8 +10,8 @@
 namespace ramcore::master {
 
 /// What is kept of the calls of one client, in the order of their sequence numbers. Calls begin nearly in that order
-/// and are acknowledged from the front, so they lie in a ring: it takes memory when more of them are kept than ever
-/// before, and gives some back when few are, but none for each call.
+/// and are acknowledged from the front, so they lie in a ring: it takes memory when more calls are kept than it has
+/// room for, and gives some back when few are kept, but takes none for each call.
 /// @tparam Stored  copied and moved without failing
 template <typename Stored>
 class CallResults {
@@ -41,7 +41,7 @@ class CallResults {
     at = ring_.insert(at, One{sequence, stored});
     return {&at->second, true};
   }
-  /// Calls `last` with each that goes: all up to `sequence`.
+  /// Removes all results up to `sequence`, and calls `last` with each of them.
   template <typename Last>
   void eraseUpTo(Sequence sequence, const Last& last) {
     size_t count = 0;
@@ -49,7 +49,7 @@ class CallResults {
     ring_.erase_begin(count);
     shrink();
   }
-  /// Takes away those for which `goes` is true.
+  /// Removes the results for which `goes` is true.
   template <typename Goes>
   void eraseIf(const Goes& goes) {
     const auto left = std::remove_if(begin(), end(), [&](One& one) { return goes(one.second); });
@@ -67,7 +67,7 @@ class CallResults {
 
   template <typename Self>
   static auto lowerBound(Self& self, Sequence sequence) {
-    // Most are younger than all that are kept.
+    // Most calls are younger than all that are kept.
     if (!self.empty() && self.ring_.back().first < sequence) return self.end();
     return std::lower_bound(self.begin(), self.end(), sequence,
                             [](const One& one, Sequence wanted) { return one.first < wanted; });
@@ -77,7 +77,7 @@ class CallResults {
     const auto at = lowerBound(self, sequence);
     return at != self.end() && at->first == sequence ? &at->second : nullptr;
   }
-  // Half as much, of which at most a quarter is in use: it takes as many calls again before it grows.
+  // The ring shrinks to half, of which at most a quarter is in use: many more calls fit before it has to grow again.
   void shrink() {
     if (ring_.capacity() > kMany && ring_.size() < ring_.capacity() / 8) ring_.set_capacity(ring_.capacity() / 2);
   }

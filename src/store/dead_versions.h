@@ -10,35 +10,38 @@
 
 namespace ramcore::master {
 
-/// Up to which version each key is known to be dead, while the segments of a log are replayed one after the other: what
-/// tombstones say, for as long as something may still come that they hold down. Why no longer: docs/recovery.md, walked
-/// by tests/models/dead_versions_model.py.
+/// Tells up to which version each key is known to be dead, while the segments of a log are replayed one after the
+/// other. It keeps what tombstones say, as notes, for as long as an entry may still come that they have to keep dead.
+/// Why no longer: docs/recovery.md, explored by tests/models/dead_versions_model.py.
 ///
-/// A note is kept until the segment has been replayed that the tombstone names; to the end where the plan does not have
-/// that, or the index had the object already. An object that is left out because of a note, and names a segment in its
-/// turn, lends the note its own time. So a note never ends before everything has come that it is there for.
+/// A note is kept until the segment that the tombstone names has been replayed. It is kept to the end of the replay if
+/// the plan does not have that segment, or if the tombstone took an object out of the index. An object that is left out
+/// because of a note, and itself names a segment, prolongs the note until that segment has been replayed. So a note
+/// never ends before everything has come that it has to keep dead.
 ///
-/// Each key has one note, of 24 bytes, in tables that are 64 to 80 % full and lose what has ended before they grow:
-/// 30 to 38 bytes for each, at most one for each tombstone. Keys are known by 112 bits of their hashes, half of them
-/// seeded: that two agree, of a log of 64 GB, has a chance of 2^-56. It is not part of the log's memory and goes with
-/// the recovery. One thread.
+/// Each key has one note, of 24 bytes, in tables that are 64 to 80 % full and drop ended notes before they grow: 30 to
+/// 38 bytes for each note, and at most one note for each tombstone. Keys are known by 112 bits of their hashes, 48 of
+/// them seeded: the probability that two keys of a log of 64 GB agree is 2^-56. The notes are not part of the log's
+/// memory and go with the recovery. One thread.
 class DeadVersions {
  public:
-  /// Of entries in any order, from anywhere: every note is kept to the end.
+  /// For entries that come in any order, from anywhere: every note is kept to the end.
   explicit DeadVersions(uint64_t seed) : DeadVersions({}, seed) {}
-  /// Of a log that is whole.
+  /// For a log that is whole.
   /// @param order  its segments, each once, as they will be replayed; empty: as above
-  /// @param seed   nobody who writes keys can know it
+  /// @param seed   a value that no writer of keys can know
   DeadVersions(std::span<const SegmentId> order, uint64_t seed);
 
-  /// All of the next segment of the order has been replayed.
+  /// Notes that all of the next segment of the order has been replayed.
   void segmentDone() { ++done_; }
 
-  /// Whether an object that the index does not have is known to be dead; if so, it is left out.
+  /// Whether an object that the index does not have is known to be dead; if so, the caller leaves it out, and the note
+  /// may be prolonged (see above).
   bool holdsDown(KeyHash hash, const log::EntryView& object);
-  /// A tombstone of a key of which the index has nothing, and had nothing when it came.
+  /// Notes a tombstone of a key of which the index has nothing, and had nothing when the tombstone came.
   void note(KeyHash hash, const log::EntryView& tombstone);
-  /// A tombstone by which an object leaves the index. What that held down is not known any more.
+  /// Notes, to the end of the replay, a tombstone by which an object leaves the index: what that object kept dead is
+  /// not known any more.
   void noteToTheEnd(KeyHash hash, const log::EntryView& tombstone);
 
   /// Gives all memory back.
@@ -51,13 +54,14 @@ class DeadVersions {
   uint64_t peakBytes() const { return peak_bytes_; }
 
  private:
-  // Of the key: 64 bits of the hash that everybody uses, and 48 of a seeded one, by which its place is found: keys of
-  // one hash, which somebody may have computed, cost no more than others.
+  // Identifies a key: 64 bits of the common hash, and 48 bits of a seeded one, by which the key's place is found. So
+  // keys with equal common hashes, which can be computed on purpose, cost no more than others.
   struct Key {
     KeyHash hash;
     uint64_t mark;  // 48 bits
   };
-  // Until: the number of the segment in the order, from 1 on, at whose end it ends.
+  // The `until` of a note is the number of a segment in the order, counted from 1; the note ends when that segment has
+  // been replayed.
   static constexpr uint32_t kEnd = (1U << 24) - 1;
   class Note {
    public:
@@ -78,7 +82,7 @@ class DeadVersions {
   };
   static_assert(sizeof(Note) == 24);
 
-  // Each grows alone, so that the old and the new one of all that there is are never there at the same time.
+  // Each shard grows alone, so that there are never an old and a new table of all notes at the same time.
   struct Shard {
     std::vector<Note> notes;  // linear probing; at most 80 % are taken
     size_t taken = 0;
@@ -97,7 +101,7 @@ class DeadVersions {
     SegmentId segment;
     uint32_t number;  // from 1 on
   };
-  std::vector<Numbered> order_;  // by segment
+  std::vector<Numbered> order_;  // sorted by segment
   const uint64_t seed_;
   uint32_t done_ = 0;
   size_t size_ = 0;

@@ -9,19 +9,19 @@
 
 namespace ramcore::master {
 
-/// How far the log has to be before something may be told. Of tables of both levels, one position each.
+/// How far the log has to be durable before an answer may be given: one position for each durability of tables.
 struct ShowAfter {
-  LogPosition durable;  ///< of what buffered tables have in it
-  LogPosition flushed;  ///< of what sync tables have in it
+  LogPosition durable;  ///< the position for what the answer shows of buffered tables
+  LogPosition flushed;  ///< the position for what the answer shows of sync tables
 
   static ShowAfter at(Durability level, LogPosition position) {
     return level == Durability::Sync ? ShowAfter{{}, position} : ShowAfter{position, {}};
   }
-  /// Of an entry that is shown.
+  /// For an answer that shows an entry.
   static ShowAfter of(const log::Log& log, Durability level, log::EntryRef ref) {
     return isAt(log, level, ref) ? ShowAfter{} : at(level, log.endOf(ref));
   }
-  /// Whether the entry may be shown, or nothing in its place.
+  /// Whether an answer may show the entry, or, for a tombstone, that there is no object.
   static bool isAt(const log::Log& log, Durability level, log::EntryRef ref) {
     return level == Durability::Sync ? log.isFlushed(ref) : log.isDurable(ref);
   }
@@ -29,7 +29,7 @@ struct ShowAfter {
     durable = std::max(durable, other.durable);
     flushed = std::max(flushed, other.flushed);
   }
-  /// For what buffered tables show, one load and compare.
+  /// Cost: one load and compare for what is shown of buffered tables.
   bool isReached(const log::Log& log) const {
     return log.isDurable(durable) && (!flushed.segment || log.isFlushed(flushed));
   }

@@ -9,16 +9,16 @@
 
 namespace ramcore::master {
 
-/// Builds one atomic group: the object, which carries its answer, or the tombstone and the record of the answer; and
-/// the record of an answer that what dies by it carries. Borrows everything that it is given, and is where it was
-/// built.
+/// Builds one atomic group: the object, which carries its answer, or the tombstone and the record of the answer. If
+/// what dies by it carries an answer, the group may also have a record of that. Borrows everything that it is given,
+/// and is not moved, because its entries refer to it.
 class EntryGroup {
  public:
   EntryGroup() = default;
   EntryGroup(const EntryGroup&) = delete;
   EntryGroup& operator=(const EntryGroup&) = delete;
 
-  /// @param dead  the object that it takes the place of; none if there is none
+  /// @param dead  the object that it replaces; none if there is none
   void addObject(const Mutation& mutation, const Answer& answer, std::span<const ByteSpan> value, log::EntryRef dead) {
     const wire::CallIdentity& identity = mutation.identity;
     is_carried_ = log::CarriedResult::canCarry(identity.client, identity.sequence, identity.acknowledged);
@@ -54,7 +54,7 @@ class EntryGroup {
   }
   std::span<const log::EntryInput> entries() const { return std::span(entries_).first(count_); }
   size_t size() const { return count_; }
-  /// Whether the object carries the answer: the first entry stands for it then, and otherwise the second.
+  /// True: the object carries the answer, so the first entry is the one to refer to for it. False: the second entry is.
   bool isCarried() const { return is_carried_; }
 
  private:

@@ -7,11 +7,13 @@
 
 namespace ramcore::master {
 
-/// Versions are counted up from what another server says: it may not put us near the end of the numbers.
+/// The highest version that is taken from another server. Versions are counted up from what another server says, so it
+/// must not bring this server near the end of the numbers.
 inline constexpr Version kForeignVersionMax = kVersionMax / 2;
 
-/// Where an entry that another server sent belongs: the hash of its key, or the one that a result record names. Nothing
-/// if no master can have logged it as contents of a tablet (objects, tombstones, result records).
+/// The key hash under which an entry that another server sent belongs: the hash of its key, or the one that a result
+/// record names. Nothing if no master can have logged the entry as contents of a tablet (objects, tombstones, result
+/// records).
 /// @param entry  verified (log::decodeEntry)
 std::optional<KeyHash> hashOfForeign(const log::EntryView& entry);
 

@@ -15,9 +15,9 @@
 
 namespace ramcore::master {
 
-/// The dispatch thread, which copies in the place of the executor if both share a processor.
+/// The dispatch thread, which copies for the cleaner instead of the executor if both share a processor.
 struct SoleProcessor {
-  runtime::Executor* dispatch = nullptr;  ///< nullptr: it never does. Not `executor`, and none of `others`
+  runtime::Executor* dispatch = nullptr;  ///< nullptr: it never does. It is neither `executor` nor one of `others`
   /// Whether this process has one processor now. Asked when cleaning begins; may be a system call.
   bool (*is_so)() = nullptr;
 };
@@ -25,12 +25,13 @@ struct SoleProcessor {
 /// The background work of a master, in slices on one executor: cleaning, reclamation, removed keys, memory for the
 /// index before it grows into it. Sleeps while there is nothing to do; no tick. It is the reclaimer of the Rcu.
 ///
-/// When one is too few for the cleaning (Cleaner::workersWanted), helpers share its copying, each in slices on an
-/// executor of its own, until there is nothing to share or fewer are wanted. A helper that stops wakes the first one.
+/// When one worker is too few for the cleaning (Cleaner::workersWanted), helpers share its copying, each in slices on
+/// an executor of its own, until there is nothing to share or fewer are wanted. A helper that stops wakes the first
+/// worker.
 ///
 /// On a machine with one processor the executor and the dispatch thread would take turns of milliseconds, in which
-/// clients wait or the processor does. There the dispatch thread does the copying, a small slice between two looks for
-/// requests, and the executor only what is left.
+/// clients wait or the processor is idle. There the dispatch thread does the copying, in small slices between two looks
+/// for requests, and the executor does only the rest.
 class Maintenance : private runtime::Job {
  public:
   struct Parts {
@@ -40,9 +41,9 @@ class Maintenance : private runtime::Job {
     index::HashIndex& index;
     runtime::Rcu& rcu;
   };
-  /// @param executor  inside a read section of the Rcu while it runs a job, as all others
+  /// @param executor  it runs each job inside a read section of the Rcu, as all others do
   /// @param others  executors of helpers; the first ones are used, as many as the cleaner has further workers
-  /// @param sole  the cleaner's spare worker is its
+  /// @param sole  its dispatch thread is the cleaner's spare worker
   Maintenance(runtime::Executor& executor, const Parts& parts, std::span<runtime::Executor* const> others = {},
               const SoleProcessor& sole = {});
   /// No slice is queued (checked).
@@ -50,14 +51,15 @@ class Maintenance : private runtime::Job {
 
   /// There may be something to do. Any thread; cheap when a slice is queued already.
   void poke();
-  /// True if a poke would find something: a few loads, for after a mutation.
+  /// True if a poke would find something to do. Cost: a few loads, so that it can be called after each mutation.
   bool isDue() const {
     return parts_.cleaner.isNeeded() || parts_.rcu.pending() || parts_.index.memoryIsDue() ||
            reaps_[0].isDue(parts_.store) || reaps_[1].isDue(parts_.store);
   }
-  /// For after `count` mutations, on the thread that made them: pokes if there is something to do. Where removed keys
-  /// come faster than background work gets rid of them, it does some of it at once, so that at most kRemovedMax wait
-  /// beside those whose tombstones are not durable. Waits for no other thread: it may be the dispatch's.
+  /// To be called after `count` mutations, on the thread that made them: pokes if there is something to do. If removed
+  /// keys come faster than background work gets rid of them, the call gets rid of some at once, so that at most
+  /// kRemovedMax wait beside those whose tombstones are not durable. It waits for no other thread, because it may run
+  /// on the dispatch thread.
   void afterMutations(size_t count = 1) {
     if (parts_.store.tombstonesToReap() > kRemovedMax) [[unlikely]] {
       static_cast<void>(parts_.store.reapTombstones(kReapedPerMutation * count, ObjectStore::Locking::Try));
@@ -76,11 +78,11 @@ class Maintenance : private runtime::Job {
 
   enum class ReapState : uint8_t {
     Idle,     ///< nothing to wait for, or a slice is about to look
-    Waiting,  ///< for the log
-    Poking    ///< the log has told; it is used for the poke
+    Waiting,  ///< the waiter waits for the log
+    Poking    ///< the log has reported; the waiter is in use until the poke is done
   };
-  /// Of removed keys of one level: whoever learns that the oldest one's tombstone is as durable as its table wants
-  /// pokes.
+  /// The wait for removed keys of one level: when the tombstone of the oldest one is as durable as its table requires,
+  /// the thread that learns of it pokes.
   struct Reap : log::DurableWaiter {
     Reap(Maintenance& owner, Durability level) : owner(owner), level(level) {
       run = [](log::DurableWaiter& self, Status status) { Maintenance::onReapable(static_cast<Reap&>(self), status); };
@@ -103,7 +105,7 @@ class Maintenance : private runtime::Job {
     const uint32_t worker;  ///< its number among those of the cleaner
     std::atomic<bool> scheduled{false};
   };
-  /// Posted by a helper that stops: what the first worker waits for with a timer may be there.
+  /// Posted by a helper that stops, because what the first worker waits for with a timer may be there.
   struct Wake : runtime::Job {
     explicit Wake(Maintenance& owner)
         : Job([](runtime::Job& job) { static_cast<Wake&>(job).owner.onHelperStopped(); }), owner(owner) {}
@@ -140,11 +142,11 @@ class Maintenance : private runtime::Job {
   Wake wake_{*this};
   std::vector<std::unique_ptr<Helper>> helpers_;
   const SoleProcessor sole_;
-  std::unique_ptr<Helper> dispatch_;  ///< of sole_
-  bool has_one_processor_ = false;    ///< as of when cleaning began
-  bool is_counted_ = false;           ///< among the workers that clean
+  std::unique_ptr<Helper> dispatch_;  ///< the helper on the dispatch thread of sole_
+  bool has_one_processor_ = false;    ///< whether the process had one processor when cleaning began
+  bool is_counted_ = false;           ///< it is counted among the workers that clean (LogStats::cleaners)
   std::array<Reap, 2> reaps_{Reap(*this, Durability::Buffered), Reap(*this, Durability::Sync)};
-  std::atomic<bool> log_has_ended_{false};  ///< what is not durable never will be
+  std::atomic<bool> log_has_ended_{false};  ///< the log has failed: what is not durable never will be
   std::atomic<bool> scheduled_{false};
   std::atomic<bool> poked_{false};
   std::atomic<bool> stop_{false};

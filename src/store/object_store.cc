@@ -67,7 +67,7 @@ std::optional<Answer> ObjectStore::apply(const Mutation& mutation, Locking locki
   return applyLocked(mutation, stripe, LockWait::Any);
 }
 
-/// @return nullopt: another thread has something that this needs for longer than `wait` says
+/// @return nullopt: another thread has held a lock that this needs for longer than `wait` allows
 std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const index::StripeGuard& stripe,
                                                LockWait wait) {
   RC_POINT(Locked);
@@ -77,6 +77,7 @@ std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const i
   if (!parts_->lease.isValid(parts_->clock.nowNs())) return Answer{.status = Status::LeaseUnknown};
 
   const ResultTable::Lookup known = parts_->results.find(mutation.identity, wait);
+  // Only for a new call: a repeated call is answered from its result, also where nothing can be written now.
   if (known.verdict == ResultTable::Verdict::New) {
     const log::Replicator& replicator = parts_->log.replicator();
     const bool removes = mutation.opcode == Opcode::Remove;
@@ -106,7 +107,7 @@ std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const i
     if (entry(candidate).table() == mutation.table) ++others;
     return false;
   });
-  // Its version is lost, too: nothing can follow on it.
+  // The version of a damaged object is lost, too: no new version can follow on it.
   if (present.ref && isDamaged(state)) return Answer{.status = damageOf(refOfDamaged(state))};
   if (present.ref) present.entry = entry(present.ref);
   if (!present.ref && others >= kKeysPerHashMax && mutation.opcode != Opcode::Remove) {
@@ -127,7 +128,7 @@ Answer ObjectStore::answerDuplicate(const ResultTable::Lookup& known, Durability
           .is_duplicate = true};
 }
 
-/// Whether an object can be stored, and stored again in the place of another.
+/// Whether an object can be stored, also with what it takes more when it replaces another one and carries a result.
 bool ObjectStore::fits(uint64_t key_bytes, uint64_t value_bytes, bool has_expiry) const {
   if (key_bytes > log::kKeyBytesMax || value_bytes > log::kPayloadBytesMax) return false;
   const uint32_t bytes = log::alignedEntryBytes(static_cast<uint32_t>(key_bytes), static_cast<uint32_t>(value_bytes),
@@ -162,7 +163,7 @@ Status ObjectStore::increment(const Mutation& mutation, const Found& present, in
   return Status::Ok;
 }
 
-/// In the place of `present`, or as a new one, for which room was made.
+/// Enters `ref` into the index: in the place of `present`, or as a new entry, for which room was made (prepareInsert).
 void ObjectStore::putIntoIndex(const index::StripeGuard& stripe, EntryRef present, EntryRef ref) {
   if (present) {
     RC_CHECK(parts_->index.replace(stripe, present, ref));
@@ -192,15 +193,16 @@ std::optional<Answer> ObjectStore::mutate(const Mutation& mutation, const index:
   if (!fits(mutation.key.size(), value_bytes, false)) return Answer{.status = Status::TooLarge};
 
   const bool removes = mutation.opcode == Opcode::Remove;
-  // Nothing to do, but the answer is a result all the same.
+  // Nothing is removed, but the answer is a result all the same.
   if (removes && !exists) return logRefusal(mutation, answer, level, wait);
   EntryGroup group;
   if (!removes) {
     if (!present.ref) {
+      // Before the append: once the group is in the log, the index must not refuse the entry.
       const Status room = parts_->index.prepareInsert(stripe);
       if (room != Status::Ok) return Answer{.status = room};
     }
-    // Above the version of what is there, and of every object that ever was and is gone.
+    // The version is above that of what is there, and above that of every object that ever was and is gone.
     answer.version = exists ? present_version + 1 : next_version_.fetch_add(1, std::memory_order_relaxed);
     if (!exists && present.ref) answer.version = std::max(answer.version, present.entry.version() + 1);
     const bool forgets = RC_MUTATION("forget-what-an-overwrite-replaces");
@@ -210,7 +212,8 @@ std::optional<Answer> ObjectStore::mutate(const Mutation& mutation, const index:
   }
   if (!group.isCarried()) group.addResult(mutation, answer);
   const size_t own = group.size() - 1;
-  // The client of an earlier call may not have seen the answer yet that goes with the object.
+  // The object that dies may carry the result of an earlier call, whose client may not have seen the answer yet. That
+  // result gets a record in this group.
   const bool is_left_behind = RC_MUTATION("leave-result-behind");
   std::optional<ResultTable::Record> others;
   const Status carried = exists && !is_left_behind ? findCarried(present.ref, others) : Status::Ok;
@@ -222,7 +225,7 @@ std::optional<Answer> ObjectStore::mutate(const Mutation& mutation, const index:
   if (!placed) return std::nullopt;
   const Result<log::Appended>& appended = *placed;
   if (!appended.ok()) return notAppended(appended.error());
-  // It is in the log: from here on there is no way back, and locks are waited for.
+  // The group is in the log: from here on there is no way back, and locks are waited for.
   answer.show_after = ShowAfter::at(level, appended->end);
   const EntryRef first = appended->refs[0];
   if (others) parts_->results.moveOut(present.ref, others->client, others->sequence, appended->refs[own + 1]);
@@ -241,7 +244,7 @@ std::optional<Answer> ObjectStore::logRefusal(const Mutation& mutation, Answer a
                                               LockWait wait) {
   EntryGroup group;
   group.addResult(mutation, answer);
-  // It frees nothing, so it may not use what is kept for those that do.
+  // A refusal frees nothing, so it must not use the memory that is kept for removes.
   const std::optional<Result<log::Appended>> placed =
       parts_->log.append(group.entries(), log::AppendClass::Write, wait);
   if (!placed) return std::nullopt;
@@ -252,29 +255,30 @@ std::optional<Answer> ObjectStore::logRefusal(const Mutation& mutation, Answer a
   return answer;
 }
 
-/// The result that an object carries, if that is still needed.
-/// @return RetryLater, Corrupt: what it carries is damaged. Nobody has looked at it so far: a key that agrees says
-/// nothing
-///         of it
+/// Finds the result that an object carries, if it is still needed.
+/// @return RetryLater, Corrupt: what the object carries is damaged. It was not verified so far: that the key agrees
+///         says nothing of it
 Status ObjectStore::findCarried(EntryRef ref, std::optional<ResultTable::Record>& result) const {
   const EntryView object = entry(ref);
   if (!object.carriesResult() || object.isAcknowledged()) return Status::Ok;
   result = parts_->results.carriedBy(ref, object.carriedResult());
-  // Acknowledged just now; or not what was written, and somebody waits for another one.
+  // No call waits for a result of this identity. Either it was acknowledged just now, or the identity is not what was
+  // written and another one is awaited; the checksum tells which.
   return result ? Status::Ok : verify(ref);
 }
 
-/// Of an object whose tablet is not ours any more, or was not when it was written: the results went with the tablet.
-/// What is left would be of an entry that the cleaner is about to drop.
-/// @return as findCarried(): then it is still referred to
+/// Forgets the result that an object carries whose tablet this server does not hold any more, or did not hold when the
+/// object was written: the results went with the tablet. What is left here would refer to an entry that the cleaner is
+/// about to drop.
+/// @return as findCarried(); unless Ok, the entry is still referred to
 Status ObjectStore::forgetCarried(EntryRef ref) {
   const EntryView object = entry(ref);
   if (!object.carriesResult() || object.isAcknowledged()) return Status::Ok;
   return parts_->results.drop(ref, object.carriedResult()) ? Status::Ok : verify(ref);
 }
 
-// A removed key keeps its tombstone in the index until that is durable, or flushed, so that nobody is told of an
-// absence that a crash could undo.
+// A removed key keeps its tombstone in the index until that is durable, or flushed for a sync table, so that no client
+// is told of an absence that a crash could undo.
 void ObjectStore::retireTombstone(const index::StripeGuard& stripe, EntryRef tombstone, KeyHash hash,
                                   Durability level) {
   if (ShowAfter::isAt(parts_->log, level, tombstone) || RC_MUTATION("forget-removals-at-once")) {
@@ -295,8 +299,8 @@ ObjectStore::Reaped ObjectStore::reapTombstones(size_t count_max, Locking lockin
   return reaped;
 }
 
-/// @return what the oldest of those that are left waits for; no position: nothing is left, there were too many, or its
-/// stripe is taken
+/// @return the position that the oldest of the remaining keys waits for; no position: none is left, there were too
+///         many, or its stripe is taken
 LogPosition ObjectStore::reapTombstones(Durability level, size_t count_max, Locking locking, size_t& reaped) {
   for (size_t left = count_max; left != 0; --left) {
     Removed oldest;
@@ -310,17 +314,17 @@ LogPosition ObjectStore::reapTombstones(Durability level, size_t count_max, Lock
                             ? index::StripeGuard::tryLock(parts_->index, oldest.hash)
                             : std::optional<index::StripeGuard>(std::in_place, parts_->index, oldest.hash);
     if (!stripe) break;
-    // By key hash and type: the cleaner may have moved it meanwhile.
+    // Found by key hash and type, because the cleaner may have moved it meanwhile.
     const EntryRef ref = parts_->index.find(*stripe, [&](EntryRef candidate) {
-      // What is damaged leaves when it is restored.
+      // A damaged tombstone leaves when it is restored (reconcile).
       const EntryView view = entry(candidate);
       return !isDamaged(view.state()) && view.type() == EntryType::Tombstone && hashOf(candidate) == oldest.hash;
     });
-    // In log order: the rest is younger.
+    // The queue is in log order: the rest is younger.
     if (ref && !ShowAfter::isAt(parts_->log, level, ref)) return parts_->log.endOf(ref);
     if (ref) RC_CHECK(parts_->index.erase(*stripe, ref));
     SpinGuard guard(removed_lock_);
-    removed_[static_cast<size_t>(level)].pop_front();  // whoever reaps is the only consumer
+    removed_[static_cast<size_t>(level)].pop_front();  // the thread that reaps is the only consumer
     removed_count_[static_cast<size_t>(level)].fetch_sub(1, std::memory_order_relaxed);
     ++reaped;
   }
@@ -358,6 +362,7 @@ log::EntryOwner::Moved ObjectStore::relocated(EntryRef from, EntryRef to, const 
 
 void ObjectStore::dropped(EntryRef ref, const EntryView& view) {
   if (view.type() != EntryType::Tombstone) return;
+  // Before the tombstone leaves the index: a key without a trace gets its next version from the safe version.
   raiseSafeVersion(view.version());
   const index::StripeGuard stripe(parts_->index, hashKey(view.table(), view.key()));
   parts_->index.erase(stripe, ref);

@@ -1,4 +1,4 @@
-/// What the store makes of entries that are damaged in memory, or were: see docs/integrity.md.
+/// What the store does with entries that are damaged in memory, or were: see docs/integrity.md.
 
 #include <algorithm>
 
@@ -25,7 +25,8 @@ KeyHash ObjectStore::hashOf(EntryRef ref) const {
   return hashKey(view.table(), rest.subspan(key_offset, std::min<size_t>(view.keyBytes(), rest.size() - key_offset)));
 }
 
-/// Whether an entry is from before the range of a hash was taken.
+/// Whether an entry lies before the first segment of the tablet to which the hash belongs now: then it is of a former
+/// ownership.
 bool ObjectStore::isOfFormer(EntryRef ref, TableId table, KeyHash hash) const {
   const Tablet* const tablet = parts_->tablets.find(table, hash);
   const log::Segment* const in = parts_->log.pool().segmentOf(ref);
@@ -47,23 +48,23 @@ std::optional<ObjectStore::Identity> ObjectStore::identify(EntryRef ref, Segment
 
 Status ObjectStore::verify(EntryRef ref) const {
   log::Segment* const in = parts_->log.pool().segmentOf(ref);
-  if (in == nullptr) return Status::Ok;  // nobody's entry is nobody's damage
+  if (in == nullptr) return Status::Ok;  // memory that was given back holds no entry that could be damaged
   const uint32_t offset = in->offsetOf(ref);
   uint32_t next = 0;
   if (offset < in->committedBytes()) {
     if (parts_->log.integrity().isSound(*in, offset, next)) return Status::Ok;
-    // Also if it was beyond what is kept of damage.
+    // The state byte is asked, because a damage beyond Integrity::kDamagesMax is marked but not remembered.
     return entry(ref).state() == EntryState::Damaged ? Status::Corrupt : Status::RetryLater;
   }
-  // A copy that the cleaner has not committed yet. It is looked at again when it has.
+  // The entry lies in a copy that the cleaner has not committed yet. It is looked at again when that is committed.
   const EntryView view = entry(ref);
   const uint64_t room = memory_.bytes() - ref.offsetBytes();
   return view.bytes() <= room && view.verify() ? Status::Ok : Status::RetryLater;
 }
 
-/// Of an entry with another key than the one that was asked for, though the index has it under the same bits. Chance
-/// makes that so rare that somebody has to have looked for such keys, and then both hashes have these bits. Otherwise
-/// its key is not what was written.
+/// The state of an entry that has another key than the one that was asked for, though the index has it under the same
+/// bits of the hash. That is so rare by chance that such keys must have been chosen on purpose; in either case both
+/// hashes have these bits. If they do not, the key of the entry is not what was written.
 EntryState ObjectStore::stateOfStranger(EntryRef candidate, KeyHash hash) const {
   if (parts_->index.agree(hashOf(candidate), hash)) return EntryState::Pending;
   switch (verify(candidate)) {
@@ -88,7 +89,7 @@ Status ObjectStore::reconcile(const log::Damage& restored) {
 
   const Tablet* const tablet = parts_->tablets.find(view.table(), hash);
   if (tablet == nullptr || in->id() < tablet->first_segment) {
-    // What purgeSlice could not recognize.
+    // The tablet was given up while the entry was damaged, so that purgeSlice() could not recognize it.
     const bool is_object = view.type() == EntryType::Object;
     if (is_object && forgetCarried(ref) != Status::Ok) return Status::RetryLater;
     raiseSafeVersion(view.version());
@@ -97,7 +98,7 @@ Status ObjectStore::reconcile(const log::Damage& restored) {
     return Status::Ok;
   }
   if (view.type() == EntryType::Tombstone) {
-    // Who wanted to reap it may not have recognized it.
+    // reapTombstones() may not have recognized it while it was damaged.
     if (!ShowAfter::isAt(parts_->log, tablet->durability, ref)) return Status::RetryLater;
     RC_CHECK(parts_->index.erase(stripe, ref));
     return Status::Ok;

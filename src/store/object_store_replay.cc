@@ -1,4 +1,4 @@
-// Of the object store what moves and recoveries do with it.
+// The part of the object store for moves and recoveries.
 
 #include <algorithm>
 
@@ -38,9 +38,10 @@ Status ObjectStore::replayBatch(std::span<const EntryView> entries, log::SideLog
   return status;
 }
 
-/// The entry of a key in a range that is being taken. What is marked may be of any key; what is from before the range
-/// was taken is not of this ownership, whatever it says.
-/// @return RetryLater or Corrupt, of something damaged that may be this key's
+/// Finds the entry of a key in a range that is being taken. An entry that is marked as damaged may be of any key, so it
+/// decides the outcome, unless it is from before the range was taken: then it is not of this ownership, whatever it
+/// says.
+/// @return RetryLater or Corrupt: something damaged may be this key's
 Status ObjectStore::findForReplay(const index::StripeGuard& stripe, KeyHash hash, TableId table, ByteSpan key,
                                   EntryRef& present) const {
   EntryState state = EntryState::Pending;
@@ -103,6 +104,7 @@ Status ObjectStore::replayOver(const EntryView& object, Version version, EntryRe
 }
 
 Status ObjectStore::replayTombstone(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions& dead) {
+  // Nothing is kept of the tombstone itself, so the safe version has to be above its version.
   if (!RC_MUTATION("forget-versions-in-replay")) raiseSafeVersion(foreign.version());
   const index::StripeGuard stripe(parts_->index, hash);
   EntryRef present;
@@ -112,7 +114,8 @@ Status ObjectStore::replayTombstone(const EntryView& foreign, KeyHash hash, log:
     if (!RC_MUTATION("forget-the-dead-in-replay")) dead.note(hash, foreign);
   } else {
     const EntryView gone = entry(present);
-    // It says the same of all that the tombstone holds down, and whatever takes it out in its turn will.
+    // The present object is newer: it keeps dead all that the tombstone does, and so will whatever takes it out in its
+    // turn.
     if (gone.version() > foreign.version()) return Status::Ok;
     const Status carried = forgetCarried(present);
     if (carried != Status::Ok) return carried;
@@ -135,7 +138,7 @@ Status ObjectStore::replayResult(const EntryView& foreign, log::SideLog& side) {
   const auto record = foreign.payloadAs<log::ResultRecordPayload>();
   const wire::CallIdentity identity{record.client, record.sequence, record.acknowledged};
   if (!parts_->results.isAwaited(identity)) return Status::Ok;
-  // Room for it is what a remove has: a move that stops here would stop the tablet.
+  // It may use the memory that removes may use: a move that ended here for want of memory would stop the tablet.
   const auto copied = side.copy(foreign, log::AppendClass::Remove);
   if (!copied.ok()) return copied.error();
   parts_->results.take(identity,
@@ -149,7 +152,7 @@ Status ObjectStore::replayResult(const EntryView& foreign, log::SideLog& side) {
   return Status::Ok;
 }
 
-/// It gets a record of its own: what the object was may be dead already.
+/// The result gets a record of its own, because the object that carried it may be dead already.
 Status ObjectStore::replayCarried(const EntryView& object, KeyHash hash, log::SideLog& side) {
   const log::CarriedResult carried = object.carriedResult();
   const wire::CallIdentity identity{carried.client, carried.sequence, carried.acknowledged};
@@ -181,7 +184,7 @@ Status ObjectStore::renewOne(TableId table, EntryRef seen_ref, KeyHash hash, Ver
   const Status sound = findForReplay(stripe, hash, table, seen.key(), ref);
   if (sound != Status::Ok) return sound;
   if (!ref || entry(ref).type() != EntryType::Object || entry(ref).version() >= version) return Status::Ok;
-  // What is damaged is not copied under a checksum of its own.
+  // Verified first, because replayOver() computes a new checksum, which would make damaged bytes look sound.
   if (verify(ref) != Status::Ok) return Status::RetryLater;
   return replayOver(entry(ref), version, ref, stripe, side);
 }
@@ -189,7 +192,7 @@ Status ObjectStore::renewOne(TableId table, EntryRef seen_ref, KeyHash hash, Ver
 Status ObjectStore::renewSlice(TableId table, const HashRange& range, Version version, std::optional<KeyHash>& cursor,
                                log::SideLog& side) {
   constexpr size_t kEntriesPerSlice = 64;
-  // With another key it is not seen here, and would have its old version when it is restored.
+  // A damaged entry that shows another key would not be seen here, and would have its old version when it is restored.
   if (rangeStatus() == Status::RetryLater) return Status::RetryLater;
   std::vector<index::IndexEntry> entries;
   const auto next =
@@ -229,7 +232,7 @@ std::optional<KeyHash> ObjectStore::purgeSlice(TableId table, const HashRange& r
     });
     if (!ref) continue;
     const bool is_object = entry(ref).type() == EntryType::Object;
-    // What is damaged leaves when it is restored.
+    // A damaged entry leaves when it is restored (reconcile).
     if (is_object && forgetCarried(ref) != Status::Ok) {
       any_left = true;
       continue;

@@ -8,7 +8,7 @@
 
 namespace ramcore::master {
 
-/// The record of an answer as an entry of the log, which it does not outlive: the entry borrows from where this is.
+/// Makes the record of an answer an entry of the log. The entry borrows from this object, so it must not outlive it.
 class ResultEntry {
  public:
   static constexpr uint32_t kAlignedBytes =

@@ -31,12 +31,13 @@ struct MutationResult {
 
 /// Results of all clients that this master has heard of, in memory. Each has its record in the log: the object itself
 /// if that carries it (log::CarriedResult), otherwise an entry written in the same group. An object that carries a
-/// result which is still needed is alive: whoever kills it gives the result a record of its own (moveOut).
+/// result which is still needed is alive: a mutation that kills it gives the result a record of its own (moveOut).
 ///
 /// Locks: one per shard, taken inside a key's stripe lock, never the other way round. Any thread.
 class ResultTable {
  public:
-  /// Where the records lie: told when one is no longer needed. Once, before any other call.
+  /// Sets the log in which the records lie. The log is told when a record is no longer needed. Called once, before any
+  /// other call.
   void connect(log::Log& log) { log_ = &log; }
 
   /// What is to be done with a call.
@@ -45,8 +46,8 @@ class ResultTable {
     Duplicate,      ///< answer `result`, once `record` is durable
     Stale,          ///< the client has acknowledged it: a late copy, refuse
     UnknownClient,  ///< ask the coordinator whether its lease is valid, then admit() it and look again
-    TooMany,        ///< the client has not acknowledged kResultsPerClientMax others: later
-    Busy,           ///< nobody knows: another thread has had the lock for longer than was to be waited
+    TooMany,        ///< the client has not acknowledged kResultsPerClientMax other calls: try again later
+    Busy,           ///< not known: another thread has held the lock for longer than `wait` allows
   };
   struct Lookup {
     Verdict verdict;
@@ -56,8 +57,8 @@ class ResultTable {
 
   /// Looks a call up and notes what the client acknowledges: records up to `identity.acknowledged` are forgotten.
   Lookup find(const wire::CallIdentity& identity, LockWait wait = LockWait::Any);
-  /// Keeps the result of a call that find() called New; the caller holds the key's stripe since. If the client was
-  /// forgotten meanwhile its lease is over, and nobody will ask.
+  /// Keeps the result of a call that find() called New; the caller has held the key's stripe since. If the client was
+  /// forgotten meanwhile its lease is over, and the call will not be repeated.
   /// @param is_carried  `record` is the object, which carries it
   void insert(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record, bool is_carried);
   /// Notes what the client acknowledges, as find(). False: it has acknowledged this call, too, and its record need not
@@ -66,11 +67,11 @@ class ResultTable {
   /// Keeps a result that a move or a recovery brings; `record` is the copy in our own log. A client that is unknown
   /// here stays so: its repeated call is answered, a new one waits until the coordinator has confirmed its lease.
   void take(const wire::CallIdentity& identity, const MutationResult& result, log::EntryRef record);
-  /// The coordinator has confirmed the lease of `client`, in answer to a question sent at `asked_ns`. False, and
-  /// nothing happens, if that is not newer than a question to which it has said of some client that its lease is over:
-  /// it may be this one, and the answer late. Ask again.
-  /// @param acknowledged  what the client has told the coordinator: here its records may be gone, and whoever took them
-  ///                      over from a dead server did not get those that were dropped before
+  /// The coordinator has confirmed the lease of `client`, in answer to a question sent at `asked_ns`.
+  /// @param acknowledged  what the client has told the coordinator that it acknowledges. Its records here may be gone,
+  ///                      and a server that took them over from a dead one did not get those that were dropped before
+  /// @return false, and nothing happens: `asked_ns` is not newer than a question to which the coordinator answered that
+  ///         some client's lease is over. That client may be this one, and the present answer may be late. Ask again
   bool admit(ClientId client, int64_t asked_ns, Sequence acknowledged = Sequence());
   /// The coordinator has confirmed that the lease of `client` is over, in answer to a question sent at `asked_ns`:
   /// everything about it goes.
@@ -130,7 +131,7 @@ class ResultTable {
     mutable SpinLock lock;
     std::map<ClientId, Client> clients RC_GUARDED_BY(lock);
     int64_t over_asked_ns RC_GUARDED_BY(lock) =
-        std::numeric_limits<int64_t>::min();  // the newest "over" of some client
+        std::numeric_limits<int64_t>::min();  // the highest `asked_ns` of a forget(), of any client
   };
   static constexpr size_t kShardCount = 16;
   /// What is kept of a call, if its record is `record`; else nullptr.

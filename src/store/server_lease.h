@@ -14,7 +14,8 @@ class ServerLease {
  public:
   /// A renewal sent at `sent_ns` was granted for `lease_ns`. Late answers never shorten the lease.
   void renewed(int64_t sent_ns, int64_t lease_ns);
-  /// What was granted counts no more: it may be over, and this machine has not noticed. Until it is renewed().
+  /// What was granted does not count any more, until it is renewed(): the lease may be over without this machine having
+  /// noticed.
   void lapse() { valid_until_ns_.store(0, std::memory_order_relaxed); }
   /// Final: the coordinator said that this server is dead.
   void end() { fenced_.store(true, std::memory_order_relaxed); }

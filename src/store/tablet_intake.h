@@ -13,23 +13,23 @@
 
 namespace ramcore::master {
 
-/// How far a tablet is whose contents are being fetched.
+/// The progress of a tablet whose contents are being fetched.
 struct IntakeProgress {
-  TabletEpoch epoch;  ///< that it will have here
+  TabletEpoch epoch;  ///< the epoch that it will have here
   bool done = false;
-  Status status = Status::Ok;  ///< of one that failed
+  Status status = Status::Ok;  ///< why it failed, if it did
   uint64_t objects = 0;
   uint64_t bytes = 0;
   double fraction = 0;
   SegmentId first_segment;    ///< when done: where the contents begin in our log
-  bool lacks_places = false;  ///< its copies find none on others, or did not when it failed
+  bool lacks_places = false;  ///< its replicas find no places on other servers, or found none when it failed
 };
 
 /// The steps that a server takes before and after it fetches the contents of a tablet, wherever they come from: its
 /// index knows nothing of the range, the log's head is newer than all that was there, the tablet is in state Pulling;
 /// and in the end the side log with the contents joins the log.
 ///
-/// All on the background executor.
+/// Everything runs on the background executor.
 class TabletIntake {
  public:
   struct Parts {
@@ -46,38 +46,40 @@ class TabletIntake {
   /// Between looks at what takes long when backups are missing.
   static runtime::GrowingPause growingPause() { return {kPauseNs, 50 * runtime::kNanosPerMilli}; }
 
-  /// Of an intake whose contents can be had from elsewhere again: it need not wait for places for its copies for ever.
+  /// For an intake whose contents can be had from elsewhere again: limits how long it waits for places for its
+  /// replicas.
   struct Patience {
     std::atomic<bool>& lacks_places;  ///< set while it finds none
-    const std::atomic<bool>& ended;   ///< nobody wants it any more: then it does not wait for them at all
+    const std::atomic<bool>& ended;   ///< the intake is not wanted any more: then it does not wait for places at all
     const std::atomic<bool>& stopping;
   };
 
   explicit TabletIntake(const Parts& parts) : parts_(parts) {}
 
-  /// Takes an older attempt of the tablet out of the tablet table. Nobody was answered from it, so there is nothing to
-  /// wait for before its contents are purged. The older attempt has been told to stop.
+  /// Takes an older attempt of the tablet out of the tablet table. No client was answered from it, so there is nothing
+  /// to wait for before its contents are purged. The older attempt has been told to stop.
   void evict(const Tablet& tablet);
   /// Forgets what an earlier ownership, or an older attempt, left in the index. Cancelled if `cancelled`.
   /// @param is_left  set if something damaged stays in the index that may be of the range
   runtime::Task<Status> purge(const Tablet& tablet, const std::atomic<bool>& cancelled, bool* is_left = nullptr);
-  /// Sees to a head behind which everything of this intake will be: a new one, or the present one if nothing was
-  /// appended to it. Entries of the range before it are never replayed for this tablet again. Cancelled if `cancelled`,
-  /// or if patience->stopping.
+  /// Makes sure of a log head behind which everything of this intake will be: a new one, or the present one if nothing
+  /// was appended to it. Entries of the range before it are never replayed for this tablet again. Cancelled if
+  /// `cancelled`, or if patience->stopping.
   /// @param patience  TooFewReplicas, and the request is withdrawn, if it finds no places for kPatienceNs, or once
   ///                  patience->ended. None: it waits.
   runtime::Task<Status> roll(const std::atomic<bool>& cancelled, SegmentId& head, const Patience* patience = nullptr);
-  /// Puts the tablet into the tablet table, in state Pulling. Whoever sets `cancelled` looks for the tablet afterwards:
-  /// one of the two sees the other, and takes it out.
+  /// Puts the tablet into the tablet table, in state Pulling. The code that sets `cancelled` looks for the tablet
+  /// afterwards, so one of the two sees the other and takes the tablet out.
   Status add(Tablet tablet, SegmentId first_segment, const std::atomic<bool>& cancelled);
   /// Closes the side log and makes it a part of the log. Cancelled if `stopping`.
-  /// @param patience  as for roll(), and the time counts from the last segment that was closed. After 3 s
-  /// without places the least copies will do. After TooFewReplicas the side log takes nothing more, is no part of the
-  /// log, and is the caller's to forsake() or to join again.
+  /// @param patience  as for roll(), and the time counts from the last segment that was closed. After 3 s without
+  ///                  places the least number of replicas will do. After TooFewReplicas the side log takes nothing more
+  ///                  and is no part of the log; the caller has to forsake() it or to join it again.
   runtime::Task<Status> join(log::SideLog& side, const std::atomic<bool>& stopping, const Patience* patience = nullptr);
-  /// Gives up a side log whose contents can be had from elsewhere again, and all its places. Its tablets are taken out
-  /// of the tablet table, in so far as they are still these, and purged. False if something may refer to the side log
-  /// that cannot be forgotten now: it is as it was then, and to be joined.
+  /// Gives up a side log whose contents can be had from elsewhere again, and all its places. Takes those of its tablets
+  /// out of the tablet table that the table still has under the same epoch in state Pulling, and purges all of them.
+  /// Returns false if something that cannot be forgotten now may refer to the side log: in this case the side log is
+  /// unchanged, and has to be joined.
   runtime::Task<bool> forsake(log::SideLog& side, std::span<const Tablet> tablets);
 
  private:

@@ -32,8 +32,9 @@ struct Tablet {
   HashRange range;
   TabletEpoch epoch;
   TabletState state = TabletState::Normal;
-  SegmentId first_segment;  ///< of our log: entries of the range before it are of an earlier ownership and dead
-  Durability durability = Durability::Buffered;  ///< of its table
+  SegmentId first_segment;  ///< a segment of our log: entries of the range before it are of an earlier ownership and
+                            ///< dead
+  Durability durability = Durability::Buffered;  ///< the durability of its table
   std::shared_ptr<TabletCounters> counters;
 };
 
@@ -42,7 +43,7 @@ enum class Access : uint8_t { Read, Mutate };
 
 /// The tablets of this server. Lookups take no lock: they read a snapshot that changes replace as a whole; the caller
 /// is inside an RCU read section (runtime/epoch.h) and keeps nothing past it. That is also how a change drains: when a
-/// grace period has passed after it, nobody acts on what was before.
+/// grace period has passed after it, no thread acts on what was before.
 class TabletTable {
  public:
   explicit TabletTable(runtime::Rcu& rcu);

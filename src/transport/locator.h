@@ -26,8 +26,8 @@ struct Locator {
 
 /// True if only processes of this machine can reach it (127.0.0.0/8, ::1, localhost, shm, sim).
 bool isLocalOnly(const Locator& locator);
-/// True if a network may let the handshake through and not the messages: that of verbs goes over tcp, and that of dpdk
-/// is in short frames, where messages may be in longer ones. (sim stands for them in tests.)
+/// True if a network may let the handshake through but not the messages: the handshake of verbs goes over tcp, and that
+/// of dpdk is in short Ethernet frames, where messages may be in longer ones. (sim stands for them in tests.)
 bool mayOpenAndNotWork(const Locator& locator);
 
 }  // namespace ramcore::transport

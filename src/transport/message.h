@@ -18,9 +18,10 @@ namespace ramcore::transport {
 /// without a look-up. 0 = not registered: such bytes are copied where the hardware needs registration.
 using RegionId = uint16_t;
 
-/// Whoever lends bytes to a message that is being sent. Told once per chunk, when the transport will not read the bytes
-/// again: tcp, shm and sim: when they are copied out; verbs: at completion, or when the broken queue pair is drained;
-/// dpdk: when the driver frees the buffer. On the endpoint's thread; must be quick and must not call the endpoint.
+/// The owner of bytes that a message borrows while it is being sent. It is told once per chunk, when the transport will
+/// not read the bytes again: tcp, shm and sim: when they are copied out; verbs: at completion, or when the broken queue
+/// pair is drained; dpdk: when the driver frees the buffer. The call comes on the endpoint's thread. It must be quick
+/// and must not call the endpoint.
 class ChunkOwner {
  public:
   virtual void releaseChunk(uint64_t token) noexcept = 0;
@@ -41,10 +42,10 @@ struct Chunk {
 
 class BufferPool;
 
-/// One message on its way out: a head that the pool lent, followed by chunks. It is also the job that carries the
-/// message from another thread to the endpoint's. Used through TxMessage.
+/// One message on its way out: a head from the pool, followed by chunks. It is also the job that carries the message
+/// from another thread to the endpoint's. Used through TxMessage.
 struct TxBuffer {
-  static constexpr uint32_t kHeaderRoomBytes = 64;  ///< in front of the head, for the transport's own headers
+  static constexpr uint32_t kHeaderRoomBytes = 64;  ///< room in front of the head, for the transport's own headers
   static constexpr uint32_t kHeadBytesMin = 256;
   static constexpr uint32_t kChunkCountMax = 32;
 
@@ -55,8 +56,8 @@ struct TxBuffer {
   uint32_t head_bytes = 0;        ///< used so far
   uint32_t contiguous_bytes = 0;  ///< leading bytes the receiver needs in one piece; 0 = head_bytes
   uint32_t chunk_count = 0;
-  RegionId region = 0;  ///< of the head
-  /// Since when its chunks are lent to the transport (runtime::Clock); set by transports in which a message can wait.
+  RegionId region = 0;  ///< the region of the head
+  /// Since when the transport borrows its chunks (runtime::Clock); set by transports in which a message can wait.
   int64_t lent_since_ns = 0;
   std::array<Chunk, kChunkCountMax> chunks;
 };
@@ -157,7 +158,7 @@ struct ReplyTo {
   uint32_t response_bytes_max = 0;
 };
 
-/// Who lent the bytes of a received message. Told once, from any thread.
+/// The owner of the bytes of a received message. It is told once, on any thread.
 class RxOwner {
  public:
   virtual void releaseMessage(uint64_t token) noexcept = 0;
@@ -166,12 +167,12 @@ class RxOwner {
   ~RxOwner() = default;
 };
 
-/// A complete received message. Its bytes belong to the endpoint and are lent: dropping it gives them back, from any
-/// thread. Messages held for long starve the receiver: copy what outlives the call.
+/// A complete received message. Its bytes belong to the endpoint and are borrowed: dropping the message gives them
+/// back, on any thread. Messages held for long starve the receiver: copy what outlives the call.
 ///
 /// The head (at least the sender's contiguous bytes, so fixed struct and key) is contiguous, 8-byte aligned and
-/// private: no peer can change it after it was delivered. The tail may be several spans and, on shm and memif, is
-/// memory that the peer can still write: read each byte of it once.
+/// private: no peer can change it after it was delivered. The tail may be several spans. On verbs, that of a long
+/// answer is memory that the peer can still write: read each byte of it once.
 class RxMessage {
  public:
   RxMessage() = default;
@@ -200,7 +201,7 @@ class RxMessage {
     return static_cast<uint32_t>(bytes);
   }
 
-  ReplyTo reply_to;  ///< of requests
+  ReplyTo reply_to;  ///< in requests: where the answer goes
   runtime::Priority priority = runtime::Priority::Client;
 
  private:

@@ -19,11 +19,11 @@ enum class Role : uint8_t { Client = 1, Server = 2, Coordinator = 3, Admin = 4 }
 /// Who this process says it is, and the secret by which it proves that it belongs to the cluster.
 struct Identity {
   Role role = Role::Client;
-  uint64_t id = 0;           ///< ServerId or ClientId; 0 while the coordinator has not given one
-  uint64_t cluster = 0;      ///< ClusterId; 0 while it is not known. Between different ones there are no sessions
+  uint64_t id = 0;       ///< ServerId or ClientId; 0 while the coordinator has not given one
+  uint64_t cluster = 0;  ///< ClusterId; 0 while it is not known. Different clusters have no sessions with each other
   std::string cluster_name;  ///< both ends must have the same
-  std::string secret;        ///< from a file; never travels. Empty: only loopback and shm are allowed
-  /// What handshakes tell of where the process listens; empty: where it does.
+  std::string secret;        ///< read from a file; never travels. Empty: only loopback and shm are allowed
+  /// Where the process listens, as handshakes tell it to peers; empty: where it does listen.
   std::vector<Locator> advertised = {};
 };
 
@@ -46,14 +46,14 @@ struct Limits {
   uint32_t inline_bytes_max = 0;    ///< payload the hardware takes inside a descriptor
   uint32_t burst_messages_max = 0;  ///< upper bound for poll's message_max
   uint16_t slots_per_session = 0;   ///< calls in flight on one session
-  uint32_t lend_bytes_min = 4097;  ///< from which length on a value is better lent as a chunk than copied into the head
-  bool zero_copy = false;          ///< the hardware reads chunks from where they are
-  bool one_sided = false;          ///< rendezvous and remote reads are possible
+  uint32_t lend_bytes_min = 4097;   ///< from this length on it is better to borrow a value as a chunk than to copy it
+  bool zero_copy = false;           ///< the hardware reads chunks from where they are
+  bool one_sided = false;           ///< rendezvous and remote reads are possible
   bool needs_registration = false;  ///< chunks outside registered regions are copied
   bool idle_poll_is_syscall_free = true;
 };
 
-/// One call in flight. Owned by the caller, who keeps it alive until `complete` has run or `Endpoint::abandon`
+/// One call in flight. Owned by the caller, which keeps it alive until `complete` has run or `Endpoint::abandon`
 /// returned.
 struct PendingCall {
   /// Runs once, on the endpoint's thread, from poll() or close(): with the response, or with an empty message and
@@ -74,19 +74,19 @@ struct CallOptions {
   uint32_t response_bytes_max = UINT32_MAX;  ///< a longer answer is replaced by TooLarge at the sender
 };
 
-/// Why a session never opened, beside the Status that says what a program does about it.
+/// Why a session never opened, in addition to the Status, which says what a program does about it.
 struct OpenFailure {
   enum class Kind : uint8_t {
     None,         ///< nothing is known
-    Unreachable,  ///< nobody answers; who tries again may find somebody
-    UnknownName,  ///< the host has no address, says who has to know
+    Unreachable,  ///< nothing answers there; another try may succeed
+    UnknownName,  ///< an authoritative answer: the host has no address
     Refused,      ///< the handshake failed: secret, cluster, protocol version
     WrongRole,    ///< another kind of process listens there
   };
   Kind kind = Kind::None;
   std::string text;  ///< cause and remedy for a person: "connection refused; check that it runs and listens there"
 
-  /// Somebody has to change something before another try can succeed.
+  /// True if another try cannot succeed before a person changes something.
   bool isLasting() const { return kind == Kind::UnknownName || kind == Kind::Refused || kind == Kind::WrongRole; }
 };
 
@@ -106,7 +106,7 @@ class MessageSink {
   virtual void onSessionLost(SessionId session, Status reason) = 0;
 };
 
-/// What became of bytes that were lent to messages for longer than the transport lets them wait.
+/// What became of bytes that messages borrowed for longer than the transport lets them wait.
 struct LendingCounts {
   /// Messages whose chunks were copied, because the peer did not take them in time, so that their owners got them back.
   uint64_t messages_copied_out = 0;
@@ -118,37 +118,38 @@ struct LendingCounts {
 struct SendCounts {
   uint64_t messages = 0;
   uint64_t payload_bytes = 0;   ///< heads and chunks
-  uint64_t gathered_bytes = 0;  ///< of chunks that the hardware reads from where they are, in registered memory
+  uint64_t gathered_bytes = 0;  ///< bytes of chunks that the hardware reads from where they are, in registered memory
   uint64_t chunks_gathered = 0;
   uint64_t chunks_copied = 0;       ///< chunks whose bytes we copied, or put into a descriptor
   uint64_t long_chunks_copied = 0;  ///< of these, those that were long enough to be gathered (GatherLimits)
   uint64_t posts = 0;               ///< doorbells
 };
 
-/// Of transports that lose packets and send them again. Zeros elsewhere.
+/// Packets of transports whose network may lose packets, which they send again then. Zeros elsewhere.
 struct PacketCounts {
   uint64_t sent = 0;
   uint64_t resent = 0;     ///< of these, packets of messages that were sent before
-  uint64_t received = 0;   ///< whole frames of ours
-  uint64_t copies = 0;     ///< of messages, that were there already
-  uint64_t unproven = 0;   ///< whose seal or checksum was wrong
-  uint64_t nonsense = 0;   ///< that are no packets of ours
-  uint64_t dropped = 0;    ///< before they were sent: the port took nothing for long
-  uint64_t strangers = 0;  ///< of sessions that are not there
+  uint64_t received = 0;   ///< whole Ethernet frames of ours
+  uint64_t copies = 0;     ///< packets of messages whose bytes were there already
+  uint64_t unproven = 0;   ///< packets whose seal or checksum was wrong
+  uint64_t nonsense = 0;   ///< what is no valid packet of ours
+  uint64_t dropped = 0;    ///< packets dropped before they were sent: the port took nothing for long
+  uint64_t strangers = 0;  ///< packets of sessions that are not there
 };
 
 /// What one thread polls: its own sockets, rings or queue pairs, with the sessions and receive buffers on them.
 ///
 /// Delivery: a request that call() took reaches the service at the other end at most once, and only as a message of its
 /// session: nothing of a session is delivered after the receiver has closed it or heard of its end, not even through a
-/// later session of the same peer. So a call that was answered is over; its request does not come again. One that ended
-/// without an answer (session lost, abandoned) may have been delivered, and may yet be until the other end has closed
-/// the session. Over a network that copies messages the transport recognises copies, by session and number of the call.
+/// later session of the same peer. So a call that was answered is over; its request does not come again. A call that
+/// ended without an answer (session lost, abandoned) may have been delivered, and may yet be until the other end has
+/// closed the session. Over a network that duplicates messages the transport recognises duplicates, by session and
+/// number of the call.
 ///
-/// Lending: chunks stand in memory of others, which keep it for as long as the message waits. However slow the peer is,
-/// every owner is released within a bounded time after the endpoint got the message (the transport's `lent_ns_max`):
-/// what is not sent by then is copied, and a session for which more would have to be copied than its transport allows
-/// is closed, with a warning. Only hardware that is about to read the bytes is waited for.
+/// Borrowed bytes: chunks stand in memory of others, which keep it for as long as the message waits. However slow the
+/// peer is, every owner is released within a bounded time after the endpoint got the message (the transport's
+/// `lent_ns_max`). What is not sent by then is copied. A session for which more would have to be copied than its
+/// transport allows is closed, with a warning. Only hardware that is about to read the bytes is waited for.
 ///
 /// Thread: the endpoint's own for everything except allocate() and the release of messages. What other threads want
 /// sent comes in through the dispatch thread's inbox (rpc/).
@@ -192,18 +193,19 @@ class Endpoint {
   /// per sleeping peer.
   virtual void flush() = 0;
 
-  /// Publishes "asleep" and looks once more: false if there is something to poll (and then it is awake again). When
-  /// every endpoint of a thread said true, the thread sleeps in its Sleeper, which the endpoint has told what to watch.
+  /// Publishes "asleep" and looks once more. Returns false if there is something to poll; then it is awake again. When
+  /// every endpoint of a thread has returned true, the thread sleeps in its Sleeper, which the endpoints have told what
+  /// to watch.
   virtual bool prepareSleep() = 0;
   /// Withdraws "asleep".
   virtual void awake() = 0;
 
   /// nullptr if the session is not open. Valid until the next poll().
   virtual const Peer* peer(SessionId session) const = 0;
-  /// Whether the peer's machine has acknowledged nothing of what was sent to it for about half a second, although it
-  /// was sent again and again, and nobody has told that the session is lost: something drops its packets, and the
-  /// session would notice late that they get through again. Asked now and then of a session that is silent while calls
-  /// wait. false also where the transport ends such sessions by itself, or cannot know.
+  /// True if the peer's machine has acknowledged nothing of what was sent to it for about half a second, although it
+  /// was sent again and again, and no error has ended the session. Then something drops the packets, and the session
+  /// would notice late that they get through again. Called now and then for a session that is silent while calls wait.
+  /// Also false where the transport ends such sessions by itself, or cannot know.
   virtual bool hasVanished(SessionId session) const {
     (void)session;
     return false;
@@ -218,11 +220,11 @@ class Endpoint {
   virtual LendingCounts lendingCounts() const = 0;
   virtual SendCounts sendCounts() const { return {}; }
   virtual PacketCounts packetCounts() const { return {}; }
-  /// Memory that is registered with hardware now, for messages of all sessions: what a session costs beside it is told
-  /// in docs/rdma.md. 0: there is none.
+  /// Memory that is registered with hardware now, for messages of all sessions; 0: there is none. docs/rdma.md says
+  /// what a session costs besides.
   virtual uint64_t registeredBytes() const { return 0; }
 
-  /// While the sink hears of the loss of a session that never opened: why. Else it means nothing.
+  /// Why a session never opened. It is valid only while the sink is told of the loss of that session.
   const OpenFailure& openFailure() const { return open_failure_; }
 
  protected:
@@ -251,12 +253,12 @@ class Transport {
 class Sleeper {
  public:
   virtual ~Sleeper() = default;
-  /// Sleeps until `deadline_ns` (runtime::Clock), wake(), or activity on what endpoints registered with it. The own
-  /// thread.
+  /// Sleeps until `deadline_ns` (runtime::Clock), wake(), or activity on what endpoints registered with it. Only on the
+  /// sleeper's own thread.
   virtual void sleep(int64_t deadline_ns) = 0;
-  /// Ends the sleep that is going on or the next one. Any thread.
+  /// Ends the current sleep or the next one. Any thread.
   virtual void wake() = 0;
-  /// Wakes up when `fd` becomes readable, from now until forget(fd). The own thread.
+  /// Wakes up when `fd` becomes readable, from now until forget(fd). Only on the sleeper's own thread.
   virtual void watch(int fd) = 0;
   virtual void forget(int fd) = 0;
 };

@@ -13,15 +13,16 @@ namespace ramcore::wire {
 /// Control messages beyond this are refused before they are parsed.
 inline constexpr size_t kControlBytesMax = 8 * 1024 * 1024;
 
-/// Parses the bytes behind a request's or response's header. False if they are not such a message. Prints nothing: the
-/// parser has a line on stderr for text that is not UTF-8.
+/// Parses the bytes behind a request's or response's header. False if they are not such a message. Prints nothing,
+/// although the parser would print a line to stderr for text that is not UTF-8.
 template <typename Message>
 [[nodiscard]] bool parseControl(ByteSpan bytes, Message& message) {
   const google::protobuf::LogSilencer silence;
   return bytes.size() <= kControlBytesMax && message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
 }
 
-/// Bytes that storeControl() will write; fixes the sizes of nested messages, so nothing may change in between.
+/// Bytes that storeControl() will write. This fixes the sizes of nested messages, so the message must not change in
+/// between.
 template <typename Message>
 [[nodiscard]] uint32_t controlBytes(const Message& message) {
   return static_cast<uint32_t>(message.ByteSizeLong());

@@ -7,25 +7,26 @@
 
 namespace ramcore::wire {
 
-/// What an Ethernet frame of ours carries. The first numbers mean what FrameKind means elsewhere.
+/// The kind of a packet, which is what an Ethernet frame of this protocol carries. The first three values have the
+/// meaning that they have in FrameKind.
 enum class PacketKind : uint8_t {
   Request = 1,   ///< a piece of a request
   Response = 2,  ///< a piece of an answer
   Close = 3,     ///< the sender ended the session; answered by Closed
-  Greeting = 4,  ///< a piece of the handshake, a GreetingBody in front; not sealed
-  Progress = 5,  ///< a ProgressBody: how far a message has come, and how much of it may be sent
-  Taken = 6,     ///< TakenEntry[]: answers that arrived whole and are not to be kept any more
+  Greeting = 4,  ///< a GreetingBody and a part of the handshake; not sealed
+  Progress = 5,  ///< the grant, with a ProgressBody: how far a message has come, and how much of it may be sent
+  Taken = 6,     ///< the acknowledgement, with TakenEntry[]: answers that arrived whole and need not be kept any more
   Probe = 7,     ///< asks whether the session is still there; answered by Here
-  Here = 8,      ///< it is
+  Here = 8,      ///< the probe reply: the session is still there
   Closed = 9,    ///< the answer to Close
-  Gone = 10,     ///< the sender's end of the session broke
-  Unknown = 11,  ///< the sender has no session of the number that the body names; not sealed, so only a reason to ask
+  Gone = 10,     ///< the reset: the sender's end of the session failed
+  Unknown = 11,  ///< the sender has no session of the number in the body; not sealed, so an open session is only probed
 };
 
 inline constexpr uint16_t kDatagramEtherType = 0x88b5;  ///< IEEE 802: for local experiments
 inline constexpr uint8_t kDatagramVersion = 4;
 
-/// The first 16 bytes of each frame.
+/// The first 16 bytes of each Ethernet frame.
 struct FrameStart {
   std::array<uint8_t, 6> to;
   std::array<uint8_t, 6> from;
@@ -35,18 +36,19 @@ struct FrameStart {
 };
 static_assert(Fixed<FrameStart> && sizeof(FrameStart) == 16);
 
-/// The next 48. What follows is the payload, at a multiple of 64 bytes from the start of the frame.
+/// The next 48 bytes of each Ethernet frame. The payload follows, at a multiple of 64 bytes from the start of the
+/// frame.
 struct PacketHeader {
   uint64_t session;             ///< the receiver's number of the session, random; 0 in the first Greeting
-  uint64_t seal;                ///< over version, kind, the rest of this header and the payload
-  uint32_t sequence;            ///< of the slot
-  uint32_t message_bytes;       ///< of the whole message
+  uint64_t seal;                ///< MAC or checksum of version, kind, the rest of this header and the payload
+  uint32_t sequence;            ///< number of the call in its call slot
+  uint32_t message_bytes;       ///< length of the whole message
   uint32_t head_bytes;          ///< leading bytes that the receiver hands over contiguous
-  uint32_t offset;              ///< of the payload in the message: a multiple of the session's packet length
-  uint32_t response_bytes_max;  ///< of requests
+  uint32_t offset;              ///< position of the payload in the message: a multiple of the session's packet length
+  uint32_t response_bytes_max;  ///< in requests: the longest answer the caller takes
   uint16_t slot;
   uint16_t payload_bytes;
-  uint8_t priority;    ///< of requests
+  uint8_t priority;    ///< in requests: runtime::Priority
   uint8_t flags;       ///< kPacketAgain, kPacketOfResponse, kPacketOverdue; others zero, verified
   uint16_t reserved1;  ///< zero, verified
   uint32_t reserved2;  ///< zero, verified
@@ -59,29 +61,30 @@ inline constexpr uint32_t kPacketHeaderBytes = sizeof(FrameStart) + sizeof(Packe
 inline constexpr uint32_t kPacketBytesMax = 9000;
 inline constexpr uint32_t kPacketBytesMin = 512;
 
-inline constexpr uint8_t kPacketAgain = 1;       ///< of Request, Response: it was sent before
-inline constexpr uint8_t kPacketOfResponse = 2;  ///< of Progress: about an answer
-inline constexpr uint8_t kPacketOverdue = 4;     ///< of Progress: what was sent and is not there is lost
+inline constexpr uint8_t kPacketAgain = 1;       ///< in Request and Response: the packet was sent before
+inline constexpr uint8_t kPacketOfResponse = 2;  ///< in Progress: the message is an answer
+inline constexpr uint8_t kPacketOverdue = 4;     ///< in Progress: packets sent that the body shows as missing are lost
 
-/// Behind the header of a Greeting; bytes of the handshake follow. A stream of bytes in both directions, of which one
-/// packet is under way at a time: `offset` says where its bytes belong.
+/// Stands behind the header of a Greeting; bytes of the handshake follow it. The handshake is a stream of bytes in both
+/// directions, of which one packet is under way at a time. The header's `offset` is the position of the packet's bytes
+/// in that stream.
 struct GreetingBody {
   uint64_t session;          ///< the sender's number of the session
-  uint32_t received_bytes;   ///< of the other direction, so far
-  uint16_t port;             ///< whom the initiator looks for: the number behind the address in a locator
-  uint16_t packet_bytes;     ///< longest payload that the sender's port takes
-  uint16_t unasked_packets;  ///< of each message, which the sender takes before it says more
-  uint8_t wants_seal;        ///< 1: packets carry a MAC and not a checksum; so if either side wants it
+  uint32_t received_bytes;   ///< bytes of the other direction that the sender has received so far
+  uint16_t port;             ///< the port that the initiator looks for: the number behind the address in a locator
+  uint16_t packet_bytes;     ///< longest payload that all ports of the sender take
+  uint16_t unasked_packets;  ///< packets of each message that the sender takes without a grant
+  uint8_t wants_seal;        ///< 1: the sender wants a MAC in each packet, not a checksum; one side's wish is enough
   uint8_t reserved1;         ///< zero, verified
   uint32_t reserved2;        ///< zero, verified
 };
 static_assert(Fixed<GreetingBody> && sizeof(GreetingBody) == 24);
 
-/// The body of a Progress, about the message of its header's slot and sequence.
+/// The body of a Progress, about the message with the slot and the sequence of its header.
 struct ProgressBody {
-  uint64_t later;             ///< bit i: the packet received_packets + 1 + i is there
-  uint32_t received_packets;  ///< all before this one are there
-  uint32_t granted_packets;   ///< those before this one may be sent
+  uint64_t later;             ///< bit i: the packet received_packets + 1 + i has arrived
+  uint32_t received_packets;  ///< all packets before this one have arrived
+  uint32_t granted_packets;   ///< the packets before this one may be sent
 };
 static_assert(Fixed<ProgressBody> && sizeof(ProgressBody) == 16);
 

@@ -6,24 +6,24 @@
 
 namespace ramcore::wire {
 
-/// What a frame on a stream, ring or datagram carries.
+/// What a stream header announces.
 enum class FrameKind : uint8_t {
   Request = 1,
   Response = 2,
   Close = 3,  ///< the sender will neither send nor answer any more; no message follows
 };
 
-/// In front of every message, on every transport. Readable before the message is parsed, so that priority and slot do
-/// not depend on what the message means. On streams and rings each frame starts at a multiple of 8 bytes; the message
-/// behind the header is padded with zero bytes to a multiple of 8.
+/// The stream header, in front of every message on a stream or ring. It is readable before the message is parsed, so
+/// that priority and slot do not depend on what the message means. Each stream header starts at a multiple of 8 bytes.
+/// The message behind it is padded with zero bytes to a multiple of 8.
 struct FrameHeader {
-  uint32_t message_bytes;  ///< that follow this header, padding excluded; <= the receiver's limit
+  uint32_t message_bytes;  ///< length of the message behind this header, padding excluded; <= the receiver's limit
   uint32_t head_bytes;     ///< leading bytes that the receiver hands over contiguous (fixed struct and key)
-  uint32_t sequence;       ///< of the slot; a response carries its request's. A wrong one is ignored (late copy)
-  uint16_t slot;           ///< < the slots agreed in the handshake; at most one call in flight on each
+  uint32_t sequence;       ///< the slot's call number; a response has its request's. A wrong one is ignored (late copy)
+  uint16_t slot;           ///< call slot, < the number agreed in the handshake; at most one call in flight on each
   FrameKind kind;
-  uint8_t priority;             ///< runtime::Priority; of requests
-  uint32_t response_bytes_max;  ///< of requests: the longest answer the caller takes
+  uint8_t priority;             ///< in requests: runtime::Priority
+  uint32_t response_bytes_max;  ///< in requests: the longest answer the caller takes
   uint32_t reserved;            ///< zero, verified
 };
 static_assert(Fixed<FrameHeader> && sizeof(FrameHeader) == 24);
@@ -34,7 +34,7 @@ inline constexpr uint32_t kMessageBytesMax = 8 * 1024 * 1024 + 64 * 1024;
 inline constexpr uint32_t kHeadBytesMax = 72 * 1024;
 inline constexpr uint16_t kSlotCountMax = 1024;
 
-/// Number of bytes a frame with a message of `message_bytes` takes on a stream or ring.
+/// Number of bytes that a message of `message_bytes` takes on a stream or ring, with its stream header and its padding.
 constexpr uint64_t frameBytes(uint32_t message_bytes) { return sizeof(FrameHeader) + alignUp(message_bytes, 8); }
 
 }  // namespace ramcore::wire

@@ -7,7 +7,7 @@
 
 namespace ramcore::wire {
 
-/// The version of frames and messages that this build speaks. Two processes talk only if theirs are equal.
+/// The version of headers and messages that this build speaks. Two processes talk only if theirs are equal.
 inline constexpr uint16_t kProtocolVersion = 3;
 
 /// "RCHANDSH" in the order of the bytes.
@@ -17,37 +17,38 @@ inline constexpr uint64_t kHandshakeMagic = 0x4853444e41484352;
 /// Accept. Either side may send Refusal instead of its next message and then ends the connection.
 enum class HandshakeKind : uint8_t { Hello = 1, Challenge = 2, Proof = 3, Accept = 4, Refusal = 5 };
 
-/// Why a side ends a handshake; the other one prints it.
+/// Why a side ends a handshake; the other side prints it.
 enum class HandshakeRefusal : uint16_t {
   None = 0,
   Version = 1,        ///< header.version is what the sender speaks
-  ClusterName = 2,    ///< the two belong to different clusters
+  ClusterName = 2,    ///< the two belong to clusters of different names
   Secret = 3,         ///< the proof does not fit the sender's secret
   WrongServerId = 4,  ///< the initiator looked for another incarnation of the server
   NotLocal = 5,       ///< the sender has no secret and talks to its own machine only
   Malformed = 6,      ///< bytes that make no sense
-  Busy = 7,           ///< the sender has as many sessions as it takes
-  ClusterId = 8,      ///< the two belong to different clusters, perhaps of one name
+  Busy = 7,           ///< the sender takes no more sessions for now
+  ClusterId = 8,      ///< the two belong to clusters of different ids, perhaps of one name
 };
 
 /// In front of every message of the handshake. Its layout is the same in all protocol versions, so that two versions
 /// can refuse each other in words.
 struct HandshakeHeader {
   uint64_t magic;
-  uint32_t message_bytes;  ///< of the whole message, this header included; a multiple of 8
+  uint32_t message_bytes;  ///< length of the whole message, this header included; a multiple of 8
   uint16_t version;
   HandshakeKind kind;
   uint8_t reserved;  ///< zero, verified
 };
 static_assert(Fixed<HandshakeHeader> && sizeof(HandshakeHeader) == 16);
 
-/// Hello and Challenge: who the sender says it is. The cluster name follows, padded with zero bytes to a multiple of 8.
+/// Hello and Challenge: the identity that the sender claims. The cluster name follows, padded with zero bytes to a
+/// multiple of 8.
 struct HandshakeIntroduction {
   HandshakeHeader header;
   std::array<uint8_t, 32> nonce;
   uint64_t id;
-  uint64_t cluster;     ///< its id; 0: the sender does not know it (yet), and takes any
-  uint16_t slot_count;  ///< calls in flight that the sender can take part in; the smaller one counts
+  uint64_t cluster;     ///< the sender's cluster id; 0: the sender does not know it (yet) and accepts any
+  uint16_t slot_count;  ///< call slots that the sender can have in the session; the smaller number counts
   uint16_t cluster_name_bytes;
   uint8_t role;  ///< transport::Role
   uint8_t reserved[3];
@@ -67,7 +68,7 @@ struct HandshakeAccept {
   HandshakeHeader header;
   std::array<uint8_t, 32> mac;
   uint16_t locator_count;
-  uint16_t locators_bytes;  ///< of the list without its padding
+  uint16_t locators_bytes;  ///< length of the list without its padding
   uint32_t reserved;
 };
 static_assert(Fixed<HandshakeAccept> && sizeof(HandshakeAccept) == 56);

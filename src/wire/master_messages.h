@@ -7,7 +7,7 @@ namespace ramcore::wire {
 /// Limits of the data model; a part of the format.
 inline constexpr uint32_t kKeyBytesMax = 65535;
 inline constexpr uint32_t kValueBytesMax = 1024 * 1024;
-/// Parts of one multi-operation and bytes of one answer of a scan or multi-read.
+/// Limit of the parts of one multi-operation.
 inline constexpr uint32_t kMultiCountMax = 4096;
 
 /// What must hold for a mutation to be carried out.
@@ -18,7 +18,7 @@ enum class Condition : uint8_t {
   VersionEquals = 3,      ///< else WrongVersion (NotFound if there is no object and the version is not 0)
   VersionNotGreater = 4,  ///< the present version must be <= the given one, else WrongVersion; absent counts as 0
 };
-/// Conditions come from outside.
+/// False for a byte from the network that is no condition.
 constexpr bool isKnown(Condition condition) { return condition <= Condition::VersionNotGreater; }
 
 /// Reads one object. Request: struct, key. Response: struct, value. NotFound has the struct without a value.
@@ -179,7 +179,7 @@ struct Scan {
     TabletEpoch epoch;
     KeyHash cursor;  ///< first key hash wanted; decides the tablet
     TableId table;
-    uint32_t response_bytes;  ///< aim; one answer may be longer by one object
+    uint32_t response_bytes;  ///< intended length of the answer; it may be longer by the objects of one key hash
   };
   struct Response {
     ResponseHeader header;

@@ -12,7 +12,7 @@ struct RequestHeader {
   Opcode opcode;
   uint16_t reserved16 = 0;  ///< zero, verified
   uint32_t reserved32 = 0;  ///< zero, verified
-  ServerId target;          ///< the incarnation meant; another one answers WrongServerId. 0: whoever listens there
+  ServerId target;          ///< the incarnation that is meant; another one answers WrongServerId. 0: none in particular
 };
 static_assert(Fixed<RequestHeader> && sizeof(RequestHeader) == 16);
 
@@ -27,12 +27,12 @@ static_assert(Fixed<ResponseHeader> && sizeof(ResponseHeader) == 8);
 /// In every mutating request: which call of which client this is, so that a repeated one is answered and not repeated.
 struct CallIdentity {
   ClientId client;
-  Sequence sequence;      ///< unique for the client, ever growing; of each part in a multi-op
-  Sequence acknowledged;  ///< the client has the answers of all calls up to this one: their records may go
+  Sequence sequence;      ///< unique for the client, ever growing; in a multi-operation each part has its own
+  Sequence acknowledged;  ///< the client has the answers of all calls up to this one: their result records may go
 };
 static_assert(Fixed<CallIdentity> && sizeof(CallIdentity) == 24);
 
-/// Reads a fixed struct at the start of `bytes`; nullptr-like false if they are too few.
+/// Reads a fixed struct at the start of `bytes`. Returns false if there are too few bytes.
 template <Fixed T>
 [[nodiscard]] inline bool decode(ByteSpan bytes, T& out) {
   if (bytes.size() < sizeof(T)) return false;

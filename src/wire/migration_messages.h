@@ -13,7 +13,7 @@ struct Pull {
     TabletId tablet;
     TabletEpoch epoch;
     KeyHash cursor;
-    uint32_t response_bytes;  ///< aim; one answer may be longer by one object
+    uint32_t response_bytes;  ///< intended length of the answer; it may be longer by the objects of one key hash
     uint32_t reserved = 0;
   };
   struct Response {
@@ -29,8 +29,9 @@ struct Pull {
 static_assert(Fixed<Pull::Request> && sizeof(Pull::Request) == 48);
 static_assert(Fixed<Pull::Response> && sizeof(Pull::Response) == 40);
 
-/// New owner -> old owner: the result records of a frozen tablet whose clients may still repeat their calls. Same shape
-/// as Pull, in the order of the key hashes they are for; those of one hash are never split over two answers.
+/// New owner -> old owner: the result records of a frozen tablet whose clients may still repeat their calls. Request
+/// and response are those of Pull. The records are in the order of the key hashes that they are for. Records of one
+/// hash are never split over two answers.
 struct PullResults {
   static constexpr Opcode kOpcode = Opcode::PullResults;
   using Request = Pull::Request;

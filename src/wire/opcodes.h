@@ -22,20 +22,20 @@ enum class Opcode : uint16_t {
   // Coordinator -> master: control.proto.
   TakeTablet = 48,      ///< start to serve a tablet
   DropTablet = 49,      ///< stop to serve a tablet and forget its objects
-  SplitTablet = 50,     ///< cut a tablet in two, in place
+  SplitTablet = 50,     ///< split a tablet in two, in place
   FreezeTablet = 51,    ///< refuse mutations, finish those in flight
-  UnfreezeTablet = 52,  ///< the move was given up
+  UnfreezeTablet = 52,  ///< a move was given up: the tablet takes mutations again
   PullTablet = 53,      ///< fetch a tablet's contents from another master
-  PullProgress = 54,    ///< how far that is
-  ServerState = 55,     ///< what a server holds, for `rc status`
+  PullProgress = 54,    ///< how far the PullTablet of a tablet has come
+  ServerState = 55,     ///< what a server holds, for `ramcore status`
   RecoverTablets = 57,  ///< fetch the contents of tablets from the replicas of a dead server's log
 
   // Coordinator -> backup: control.proto.
-  FenceServer = 56,  ///< take nothing from a dead master any more, and list what there is of its log
+  FenceServer = 56,  ///< accept nothing from a dead master any more, and list what there is of its log
 
   // Master -> master: fixed structs of migration_messages.h.
   Pull = 64,         ///< one slice of a frozen tablet
-  PullResults = 65,  ///< its unacknowledged result records
+  PullResults = 65,  ///< the unacknowledged result records of a frozen tablet
 
   // Master or recovery master -> backup: fixed structs of replica_messages.h.
   WriteReplica = 80,  ///< bytes of a segment
@@ -63,10 +63,10 @@ enum class Opcode : uint16_t {
   ClusterStatus = 109,
   MigrationStatus = 110,
   CancelMigration = 111,
-  GetMembership = 112,  ///< the servers that live
-  RaiseFloor = 113,     ///< a master: older open replicas of my log do not count
-  CheckMasters = 114,   ///< a backup: are the replicas of these masters still needed
-  AcceptLoss = 115,     ///< an operator: go on without what is missing of a dead server's log
+  GetMembership = 112,  ///< the servers that are alive
+  RaiseFloor = 113,     ///< a master says that older open replicas of its log do not count
+  CheckMasters = 114,   ///< a backup asks whether the replicas of these masters are still needed
+  AcceptLoss = 115,     ///< an operator lets a recovery go on without what is missing of a dead server's log
 };
 inline constexpr uint16_t kOpcodeCount = 128;
 

@@ -9,25 +9,27 @@ namespace ramcore::wire {
 /// Master -> backup: the bytes [offset, offset + data_bytes) of a segment's replica, and the certificate for everything
 /// up to there. Request: struct, then data. Response: struct.
 ///
-/// The first write of a replica (or of one that replaces an older epoch of it here) has Open and offset 0. Each other
-/// one continues where the last ended: a gap is refused (BadRequest); what lies below the length that is there is a
-/// repetition, answered and ignored, apart from its certificate if that is newer. A replica without any certificate
-/// does not exist for a recovery: a replacement gets its first one with its last byte.
+/// The first write of a replica has kOpen and offset 0, also if the replica replaces one of an older epoch here. Each
+/// later write continues where the last one ended. A write that would leave a gap is refused (BadRequest). Bytes below
+/// the present length are a repetition: the write is answered, and they are ignored. A certificate that comes with them
+/// is taken if it is newer. A replica without any certificate does not exist for a recovery; a replacement gets its
+/// first certificate with its last byte.
 struct WriteReplica {
   static constexpr Opcode kOpcode = Opcode::WriteReplica;
   enum Flags : uint8_t {
-    kOpen = 1,       ///< makes the replica: takes a frame, or takes over the one of an older epoch
-    kHead = 2,       ///< with kOpen: leaves what is kept for survivors and side logs to them, as a head does
-    kCertified = 4,  ///< `certificate` counts
-    /// Answer when everything so far, certificate included, survives a power loss. `flushed_bytes` then is what is
-    /// certified under the request's epoch: up to this write, or also what came after it but before the flush began.
+    kOpen = 1,       ///< creates the replica: takes a storage frame, or reuses that of an older epoch
+    kHead = 2,       ///< with kOpen: leaves storage frames kept for survivors and side logs to them, as a log head does
+    kCertified = 4,  ///< the request has a certificate in `certificate`
+    /// Answer only when everything so far, certificate included, survives a power loss. `flushed_bytes` is then the
+    /// length that is certified under the request's epoch: up to this write, or further if later writes came before the
+    /// flush began.
     kFlush = 8,
-    kReserve = 16,  ///< with kHead: a small head, for which frames are kept apart: removals go on where writes do not
+    kReserve = 16,  ///< with kHead: a small head. Storage frames are kept for it: removals go on where writes do not
   };
   static constexpr uint8_t kFlagsAll = 31;
   struct Request {
     RequestHeader header;
-    ServerId master;  ///< the sender; what its session has proved
+    ServerId master;  ///< the sender, as its session has proved
     SegmentId segment;
     uint64_t replica_epoch;
     uint32_t offset_bytes;
@@ -38,15 +40,15 @@ struct WriteReplica {
   };
   struct Response {
     ResponseHeader header;
-    uint32_t length_bytes;   ///< that the replica has now
-    uint32_t flushed_bytes;  ///< of them, that survive a power loss together with their certificate; see kFlush
+    uint32_t length_bytes;   ///< the length of the replica now
+    uint32_t flushed_bytes;  ///< bytes of it that survive a power loss together with their certificate; see kFlush
   };
 };
 static_assert(Fixed<WriteReplica::Request> && sizeof(WriteReplica::Request) == 112);
 static_assert(Fixed<WriteReplica::Response> && sizeof(WriteReplica::Response) == 16);
 
-/// Master -> backup: no recovery can ask for the segment any more. Ok also if there is no replica of it. Response:
-/// header.
+/// Master -> backup: frees the replica of a segment that no recovery can ask for any more. Ok also if there is no
+/// replica of it. Response: header.
 struct FreeReplica {
   static constexpr Opcode kOpcode = Opcode::FreeReplica;
   struct Request {
@@ -57,8 +59,9 @@ struct FreeReplica {
 };
 static_assert(Fixed<FreeReplica::Request> && sizeof(FreeReplica::Request) == 32);
 
-/// Which replica of a segment a backup means: what its certificate says. Once its master is fenced it stays the same,
-/// or is lost. A closed one is all of the segment, whatever its length: what is copied after a compaction is shorter.
+/// Identifies a replica of a segment on a backup by what its certificate says. Once the replica's master is fenced
+/// there, the replica stays the same or is lost. A closed replica is all of the segment, whatever its length: a replica
+/// that is made after a compaction is shorter.
 struct ReplicaVersion {
   uint64_t epoch = 0;
   uint32_t length_bytes = 0;
@@ -71,12 +74,12 @@ static_assert(Fixed<ReplicaVersion> && sizeof(ReplicaVersion) == 16);
 
 /// Recovery master -> backup: entries of a dead master's segment that belong to some hash ranges. Request: struct, then
 /// `range_count` times Range. Response: struct, then `entry_bytes` bytes: whole log entries one after the other, each
-/// at a multiple of 8: objects and tombstones by the hash of their keys, result records by the hash they name. In the
-/// order of the segment; groups are not kept together.
+/// at a multiple of 8. Objects and tombstones belong to a range by the hash of their keys, result records by the hash
+/// they name. The entries are in the order of the segment; entries of one group are not kept together.
 ///
-/// NotFound: the replica that is asked for is not here any more: what the server has of the segment is another one,
-/// which may miss the end. Whoever asks next what it has, with FenceServer, is told anew. RetryLater: the server is not
-/// fenced here yet.
+/// NotFound: the replica that is asked for is not here any more. If the backup has another replica of the segment, that
+/// one may lack the end. The next FenceServer gets a new list of the replicas. RetryLater: the master is not fenced
+/// here yet.
 struct ReadReplica {
   static constexpr Opcode kOpcode = Opcode::ReadReplica;
   static constexpr uint32_t kRangesMax = 1024;
@@ -84,15 +87,15 @@ struct ReadReplica {
     TableId table;
     uint32_t reserved = 0;
     HashRange hashes;
-    SegmentId first_segment;  ///< entries of the range in earlier segments are of an earlier ownership: left out
+    SegmentId first_segment;  ///< entries of the range in earlier segments are of an earlier ownership and are left out
   };
   struct Request {
     RequestHeader header;
     ServerId master;
     SegmentId segment;
     ReplicaVersion replica;
-    uint32_t offset_bytes;    ///< where to go on: `next_offset_bytes` of the last answer, first 0
-    uint32_t response_bytes;  ///< aim; one answer may be longer by one entry
+    uint32_t offset_bytes;    ///< where to continue: `next_offset_bytes` of the last answer, at first 0
+    uint32_t response_bytes;  ///< intended length of the answer; it may be longer by one entry
     uint32_t range_count;
     uint32_t reserved = 0;
   };
@@ -113,22 +116,22 @@ static_assert(Fixed<ReadReplica::Response> && sizeof(ReadReplica::Response) == 3
 /// Master -> backup: bytes of the sender's own segment, as a closed replica has them. Response: struct, then
 /// `data_bytes` bytes from the offset on: as many as were asked for, or up to the end of the replica.
 ///
-/// NotFound: there is no valid replica of it here. RetryLater: it is not closed here yet. BadRequest: it ends before
-/// the offset.
+/// NotFound: there is no valid replica of it here. RetryLater: the replica is not closed here yet. BadRequest: the
+/// replica has no byte at the offset.
 struct FetchReplica {
   static constexpr Opcode kOpcode = Opcode::FetchReplica;
-  /// More than the largest entry; what is asked for beyond is left out.
+  /// Longest data of one answer, more than the largest entry. What is asked for beyond is left out.
   static constexpr uint32_t kBytesMax = 2u << 20;
   struct Request {
     RequestHeader header;
-    ServerId master;  ///< the sender; what its session has proved
+    ServerId master;  ///< the sender, as its session has proved
     SegmentId segment;
     uint32_t offset_bytes;
     uint32_t data_bytes;  ///< at least 1
   };
   struct Response {
     ResponseHeader header;
-    uint32_t length_bytes;  ///< of the replica
+    uint32_t length_bytes;  ///< length of the replica
     uint32_t data_bytes;
   };
 };

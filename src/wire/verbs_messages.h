@@ -7,27 +7,27 @@
 
 namespace ramcore::wire {
 
-/// What a message between two queue pairs is. The first three mean what FrameKind means elsewhere.
+/// The kind of a message between two queue pairs. The first three values have the meaning that they have in FrameKind.
 enum class VerbsKind : uint8_t {
   Request = 1,
   Response = 2,
   Close = 3,            ///< the sender will neither send nor answer any more
-  RequestOffer = 4,     ///< VerbsPiece[] follow: where the request stands, for the receiver to read
-  ResponseOffer = 5,    ///< the answer has message_bytes, and waits for a place to be written to
-  ResponsePlace = 6,    ///< one VerbsPiece follows: that place, of at least as many bytes
-  ResponseWritten = 7,  ///< the answer stands in that place
+  RequestOffer = 4,     ///< VerbsPiece[] follow: the memory that holds the request, for the receiver to read
+  ResponseOffer = 5,    ///< an answer of message_bytes waits for memory that it can be written to
+  ResponsePlace = 6,    ///< one VerbsPiece follows: that memory, of at least as many bytes
+  ResponseWritten = 7,  ///< the answer is in that memory
 };
 
 /// In front of each message between two queue pairs. The layout is that of FrameHeader, so that the two are checked
 /// alike.
 struct VerbsHeader {
-  uint32_t message_bytes;  ///< of the request or response itself, wherever it stands
+  uint32_t message_bytes;  ///< length of the request or response itself, wherever its bytes are
   uint32_t head_bytes;     ///< leading bytes that the receiver hands over contiguous
-  uint32_t sequence;       ///< of the slot
+  uint32_t sequence;       ///< number of the slot's call
   uint16_t slot;
   VerbsKind kind;
-  uint8_t priority;             ///< of requests
-  uint32_t response_bytes_max;  ///< of requests
+  uint8_t priority;             ///< in requests: runtime::Priority
+  uint32_t response_bytes_max;  ///< in requests: the longest answer the caller takes
   uint32_t reserved;            ///< zero, verified
 };
 static_assert(Fixed<VerbsHeader> && sizeof(VerbsHeader) == 24);
@@ -41,7 +41,7 @@ struct VerbsPiece {
 static_assert(Fixed<VerbsPiece> && sizeof(VerbsPiece) == 16);
 inline constexpr uint32_t kVerbsPiecesMax = 40;
 
-/// What each side tells of its queue pair behind the handshake, over the same stream: how the other one reaches it.
+/// Sent by each side after the handshake, over the same stream: how the other side reaches its queue pair.
 struct VerbsAddress {
   std::array<uint8_t, 16> gid;
   uint32_t queue_pair;          ///< 24 bits
@@ -49,8 +49,8 @@ struct VerbsAddress {
   uint32_t receive_bytes;       ///< longest message, header included, that is received without a transfer
   uint16_t lid;                 ///< InfiniBand only
   uint8_t mtu;                  ///< ibv_mtu: 1 (256 B) to 5 (4096 B)
-  uint8_t reads_max;            ///< transfers that read from this side, at a time
-  std::array<uint8_t, 32> mac;  ///< under the session's key, over who says it and all that stands before
+  uint8_t reads_max;            ///< transfers that may read from this side at a time
+  std::array<uint8_t, 32> mac;  ///< under the session key: over the sender's side of the session and all fields above
 };
 static_assert(Fixed<VerbsAddress> && sizeof(VerbsAddress) == 64);
 

@@ -53,8 +53,9 @@ class CoordinatorProcess {
     process_->identity().cluster = store_->cluster().value;
     process_->identity().id = process_->entropy().next() | 1;
     if (store_->madeCluster()) {
-      process_->trace().warning("made a new cluster, " + textOf(store_->cluster()) + ", in " + settings_.storage +
-                                "; if there is one already, this is the wrong --storage, and its servers will say so");
+      process_->trace().warning(
+          "made a new cluster, " + textOf(store_->cluster()) + ", in " + settings_.storage +
+          "; if the cluster exists already, this is the wrong --storage, and the servers of the cluster will say so");
     }
     coordinator_ = std::make_unique<coordinator::Coordinator>(
         coordinator::Coordinator::Environment{.dispatch = process_->dispatch(),
@@ -84,7 +85,8 @@ class CoordinatorProcess {
 
   coordinator::StateDirectory directory() const {
     using Make = coordinator::StateDirectory::Make;
-    // A relative default, or a volume that is not mounted, is no place where anybody wants a cluster made.
+    // In the default directory no cluster is made without --new-cluster: the default is relative, and the directory may
+    // be a volume that is not mounted.
     const Make unasked = settings_.storage_is_given ? Make::IfNone : Make::Never;
     return {.path = settings_.storage,
             .cluster_name = settings_.process.cluster,
@@ -95,7 +97,7 @@ class CoordinatorProcess {
     coordinator::CoordinatorOptions options;
     options.membership.lease_ns = settings_.lease_ms * runtime::kNanosPerMilli;
     options.membership.verdict_after_ns = settings_.verdict_ms * runtime::kNanosPerMilli;
-    // Where somebody waits longer for one server, he does so for many.
+    // If --death-after-ms is longer than --silent-together-ms, the longer time counts for many servers, too.
     options.membership.together_ns = std::max(settings_.together_ms, settings_.verdict_ms) * runtime::kNanosPerMilli;
     options.client_lease_ns = settings_.client_lease_ms * runtime::kNanosPerMilli;
     options.given_up_change = settings_.given_up_change;
@@ -115,17 +117,16 @@ class CoordinatorProcess {
       process_->ready();
     });
   }
-  // It goes on, and tells whoever asks.
+  // The coordinator keeps running, and answers every request with StateBehind.
   void tellRemedy() {
     process_->trace().error(
-        "put the newest copy of coordinator.sqlite into an empty directory and name that with --storage, in the place "
-        "of " +
+        "put the newest copy of coordinator.sqlite into an empty directory, and name that directory with --storage in "
+        "place of " +
         settings_.storage +
-        ". If there is none: --accept-missing-changes NUMBER, with the number that the log of its last start names, "
-        "goes on "
-        "once without them. Then tables that were made since are lost; tablets that were moved, split or recovered "
-        "since may be incomplete or empty, also of what is older; and the last writes to others may be missing. All "
-        "servers begin anew, from what their storages have");
+        ". If there is no newer copy: --accept-missing-changes NUMBER, with the number that the log of the last start "
+        "names, goes on once without the missing changes. Tables that were made since are lost then. Tablets that were "
+        "moved, split or recovered since may be incomplete or empty, also in what is older. The last writes to other "
+        "tablets may be missing. All servers begin anew, from what their storages have");
   }
   void onFailed(Status status) {
     if (status == Status::NotLeader) process_->trace().error("another coordinator has taken over");
@@ -162,16 +163,16 @@ int main(int argc, char** argv) {
   settings.process.workers = 1;
   app.setVersion(std::string("ramcore ") + RAMCORE_VERSION + " (wire format " + std::to_string(wire::kProtocolVersion) +
                  ", storage format " + std::to_string(coordinator::StateStore::kFormatVersion) + ")");
-  const Option storage =
-      app.addOption("--storage", settings.storage,
-                    "Directory of the coordinator's state. If it is given and has none, a new cluster is made there")
-          .environment("RAMCORE_STORAGE");
+  const Option storage = app.addOption("--storage", settings.storage,
+                                       "Directory of the coordinator's state. If the flag is given and the directory "
+                                       "has no state, a new cluster is made there")
+                             .environment("RAMCORE_STORAGE");
   app.addFlag("--new-cluster", settings.new_cluster,
-              "Make a new cluster; refused where there is one. Only for its first start")
+              "Make a new cluster; refused where there is one. Only for the first start of a cluster")
       .environment("RAMCORE_NEW_CLUSTER");
   app.addOption("--cluster-id", settings.cluster_id,
-                "Start with the state of this cluster and no other, and make none: its id, as the log and the status "
-                "say it, for example 0x1234abcd1234abcd")
+                "Id of the cluster, as the log and 'ramcore status' show it, for example 0x1234abcd1234abcd: start "
+                "with the state of this cluster and no other, and make no cluster")
       .showDefault("")
       .environment("RAMCORE_CLUSTER_ID");
   app.addOption(
@@ -192,9 +193,9 @@ int main(int argc, char** argv) {
       .environment("RAMCORE_DEATH_AFTER_MS")
       .inRange(100, 3'600'000);
   app.addOption("--silent-together-ms", settings.together_ms,
-                "The same where half of the servers or more are silent together, which mostly means that the "
-                "coordinator's own machine is cut off: until then they may come back and go on with what they have. At "
-                "least --death-after-ms")
+                "After how many milliseconds of silence a server is declared dead where half of the servers or more "
+                "are silent together, which mostly means that the coordinator's own machine is cut off. Until then the "
+                "servers may come back and go on with what they have. At least --death-after-ms")
       .environment("RAMCORE_SILENT_TOGETHER_MS")
       .inRange(100, 3'600'000);
   app.addOption("--client-lease-ms", settings.client_lease_ms,

@@ -52,7 +52,7 @@ class Judge {
         "new client may write; make room there");
   }
 
-  // Its lease has ended: nobody answers for its tablets.
+  // The lease of a silent server has ended: no server answers for its tablets.
   void judgeSilences() {
     bool are_together = false;
     for (const client::ServerSilence& silence : status_.silences) {
@@ -133,18 +133,18 @@ class Judge {
       }
       if (server.damaged_now != 0) {
         add(State::Degraded, count(server.damaged_now, "object") + " damaged in the memory of server " +
-                                 described(server.id) + ", which has found no copy yet; its log has the place");
+                                 described(server.id) + ", which has found no intact replica yet; its log says where");
       }
       if (server.segments_repairing != 0) {
-        add(State::Degraded,
-            count(server.segments_repairing, "segment") + " of server " + described(server.id) + " to be copied again");
+        add(State::Degraded, count(server.segments_repairing, "segment") + " of server " + described(server.id) +
+                                 " must be copied again");
       }
     }
     if (!any) add(State::Unavailable, "no server lives");
     health_.survivable_deaths = std::max(health_.replicas_least, 1U) - 1;
   }
 
-  // All together: who has more makes up for who has less.
+  // The storages are added up: a server that has more than it needs makes up for one that has less.
   void judgeStorage() {
     uint64_t bytes = 0;
     uint64_t needed = 0;
@@ -155,14 +155,16 @@ class Judge {
       needed += server.storage_bytes_needed;
       most_needed = std::max(most_needed, server.storage_bytes_needed);
     }
-    // While something is recovered judgeRecoveries() says what lacks: a storage that was replaced now would be missed.
+    // While something is being recovered, judgeRecoveries() says what is lacking. No storage may be replaced then: the
+    // recovery may need it.
     if (bytes >= needed || !status_.recoveries.empty()) return;
-    add(State::Degraded, "the storages of all servers, " + tools::formatBytes(bytes) +
-                             " together, may be too small to bring everything back when all are started again; start "
-                             "servers with --storage-bytes " +
-                             tools::formatSize(roundedUp(needed - bytes)) +
-                             " more in all, or each, one after the other, on a new --storage with --storage-bytes " +
-                             tools::formatSize(roundedUp(most_needed)));
+    add(State::Degraded,
+        "the storages of all servers, " + tools::formatBytes(bytes) +
+            " together, may be too small to bring everything back when all are started again; start more servers with "
+            "--storage-bytes " +
+            tools::formatSize(roundedUp(needed - bytes)) +
+            " in all, or start each server, one after the other, on a new --storage with --storage-bytes " +
+            tools::formatSize(roundedUp(most_needed)));
   }
 
   void judgeRoom(const client::ServerStatus& server) {
@@ -172,9 +174,9 @@ class Judge {
                                "servers with more");
     } else if (server.has_too_few) {
       add(State::Degraded,
-          subject + " takes no writes: fewer other servers than its --min-replicas keep copies; start some");
+          subject + " takes no writes: fewer other servers than its --min-replicas keep replicas; start more servers");
     }
-    // Its limit moves a little with the sizes of objects.
+    // The limit of live bytes moves a little with the sizes of objects, so 99 % of it count as full.
     if (server.live_bytes_max != 0 && server.live_bytes / 99 >= server.live_bytes_max / 100) {
       add(State::Degraded, subject + " takes hardly any writes: its memory is full; remove objects, or start servers " +
                                "and move tablets there");

@@ -14,15 +14,15 @@ class Command;
 
 namespace ramcore::rc {
 
-/// What a command runs with: the cluster it was told, and a connection made when first needed.
+/// What a command runs with: the flags that name the cluster, and a connection that is made when it is first needed.
 class Session {
  public:
   tools::ClusterFlags cluster;
   uint64_t timeout_ms = 5000;
 
-  /// The connected client; exits the command with a Failure if there is none to be had.
+  /// The connected client. Failure: no connection could be made; the command ends with it.
   Outcome<Client*> client();
-  /// Prints one line with cause and remedy; gives the exit code.
+  /// Prints one line with cause and remedy; returns the exit code.
   int fail(Status status, const std::string& what);
   int fail(const Failure& failure);
   /// The table called `name`.
@@ -34,10 +34,11 @@ class Session {
   std::optional<Client> client_;
 };
 
-/// As it is given to create and shown by list and status.
+/// The word for a durability that `create` takes, and that `list` and `status` show.
 inline const char* nameOf(Durability durability) { return durability == Durability::Sync ? "sync" : "buffered"; }
 
-/// Each declares its subcommands; the one that was asked for leaves its exit code in `exit_code`.
+/// Each function declares its subcommands. The subcommand that is given on the command line leaves its exit code in
+/// `exit_code`.
 void addTableCommands(tools::Command& app, Session& session, int& exit_code);
 void addObjectCommands(tools::Command& app, Session& session, int& exit_code);
 void addTransferCommands(tools::Command& app, Session& session, int& exit_code);

@@ -12,7 +12,7 @@
 namespace ramcore::rc {
 namespace {
 
-// As runtime::FileStorage and backup::FrameFile call them.
+// The names that runtime::FileStorage and backup::FrameFile give to these files.
 constexpr char kLockName[] = "lock";
 constexpr char kFrameFileName[] = "frames";
 
@@ -20,7 +20,7 @@ Failure because(const std::string& what, int error) {
   return {error == ENOENT ? Status::NotFound : Status::IoError, what + ": " + std::strerror(error)};
 }
 
-// The lock of the directory, shared with others who look; -1 if there is none.
+// Takes the lock of the directory, shared with other readers; -1 if there is no lock file.
 Outcome<int> lockDirectory(const std::string& directory) {
   const std::string path = directory + "/" + kLockName;
   const int lock = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -31,7 +31,7 @@ Outcome<int> lockDirectory(const std::string& directory) {
   ::close(lock);
   if (error != EWOULDBLOCK) return because("cannot lock " + path, error);
   return Failure{Status::InUse, "the directory " + directory +
-                                    " belongs to a running server, which writes what would be read: stop it first"};
+                                    " belongs to a running server, which writes to this file: stop it first"};
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 
 namespace ramcore::rc {
 
-/// The frame file of a server that does not run, opened to be read. While this lives no server can start on the
-/// directory: it has the directory's lock, together with others who only look. One thread at a time.
+/// The frame file of a server that does not run, opened to be read. While this object lives no server can start on the
+/// directory: the object has the directory's lock, shared with other readers. One thread at a time.
 class FrameFileReader final : public backup::FrameBytes {
  public:
   /// @param path  of the file, or of a server's --storage directory. A file without a `lock` beside it is a copy.
@@ -19,7 +19,7 @@ class FrameFileReader final : public backup::FrameBytes {
   FrameFileReader& operator=(const FrameFileReader&) = delete;
   ~FrameFileReader() override;
 
-  /// Of the file itself.
+  /// The path of the file itself, also where a directory was given.
   const std::string& path() const { return path_; }
   uint64_t bytes() const override { return bytes_; }
   Status read(uint64_t offset_bytes, MutableByteSpan out) override;

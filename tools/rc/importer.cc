@@ -6,7 +6,7 @@
 namespace ramcore::rc {
 namespace {
 
-// Of keys and values in one batch.
+// A batch is sent when its keys and values have this many bytes.
 constexpr size_t kBatchBytes = 48 * 1024;
 
 }  // namespace
@@ -33,7 +33,8 @@ void Importer::finish() {
 }
 
 void Importer::send() {
-  // A server carries out what comes at the same time in any order, and what is repeated later.
+  // A server carries out calls that arrive at the same time in any order, and a repeated call even later: a batch waits
+  // for earlier ones that have one of its keys.
   uint64_t number_max = 0;
   for (const Batch::Added& added : batch_->added) {
     const auto running = numbers_of_running_.find(added.object.key);
@@ -44,7 +45,7 @@ void Importer::send() {
 
   std::unique_ptr<Batch> batch = std::exchange(batch_, std::make_unique<Batch>());
   if (first_failure_.status != Status::Ok) {
-    // What failed may happen yet, and then behind this.
+    // A call that failed may still take effect, and then after this batch.
     for (const Batch::Added& added : batch->added) fail(first_failure_.status, added.line, added.lines);
     return;
   }

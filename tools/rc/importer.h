@@ -10,15 +10,15 @@
 
 namespace ramcore::rc {
 
-/// Writes objects in batches, many of which are on their way at the same time. Objects of one key take effect in the
-/// order in which they are added: of several in one batch only the last is sent, and a batch that brings a key again
-/// waits for the one on its way that has it.
+/// Writes objects in batches, many of which are in flight at the same time. Objects with the same key take effect in
+/// the order in which they are added: if a batch has several of them, only the last is sent, and a batch with a key
+/// that a batch in flight has waits for that batch.
 class Importer {
  public:
   struct Settings {
     Table table;
     size_t batch_objects_max = 256;
-    size_t batches_max = 16;  ///< on their way at the same time
+    size_t batches_max = 16;  ///< in flight at the same time
   };
   /// @param client  outlives the importer, which finish() ends.
   Importer(Client& client, const Settings& settings) : client_(client), settings_(settings) {}
@@ -28,18 +28,18 @@ class Importer {
   /// Waits for all.
   void finish();
 
-  /// Lines whose object is written, or gave way to a later one that is.
+  /// Lines whose object is written, or was replaced in its batch by a later object that is written.
   uint64_t written() const { return written_; }
   uint64_t failed() const { return failed_; }
   struct Wrong {
     Status status = Status::Ok;
     uint64_t line = 0;
   };
-  /// Of the lines that failed so far, the one that was added first. After a failure nothing more is sent.
+  /// The line that was added first among those that failed so far. After a failure nothing more is sent.
   const Wrong& firstFailure() const { return first_failure_; }
 
  private:
-  /// Objects that are written together. Does not move: items and the map point to the keys in them.
+  /// Objects that are written together. A batch does not move in memory: its items and its map point to the keys in it.
   struct Batch {
     struct Added {
       Object object;

@@ -50,7 +50,7 @@ const char* typeName(log::EntryType type) {
   return "unknown";
 }
 
-// Printable ASCII as it is, everything else as \xHH; the first bytes of a long one.
+// Leaves printable ASCII as it is and writes everything else as \xHH; takes only the first bytes of a long text.
 std::string escape(ByteSpan bytes) {
   std::string out;
   for (const std::byte byte : bytes.first(std::min(bytes.size(), kShownKeyBytesMax))) {
@@ -117,7 +117,8 @@ void printHeading() {
               "certified", "certificates");
 }
 
-// What it says of the replica there; of what it should be, if there is none.
+// Prints the certificate of the replica in the storage frame. If there is no replica, prints the newest certificate,
+// which says what should be there.
 void printFrame(const FrameFinding& finding) {
   const log::Certificate* const shown = finding.replica ? &*finding.replica : finding.newest();
   if (shown == nullptr) {
@@ -226,7 +227,7 @@ void print(const Json& json) { std::printf("%s\n", json.dump(2, Json::BadUtf8::R
 
 // ---- both
 
-/// All frames, or one with its entries; gives the exit code.
+/// Shows all storage frames, or one with its entries; returns the exit code.
 class Report {
  public:
   Report(const FrameFileReader& file, FrameInspection inspection, bool as_json)

@@ -5,18 +5,19 @@
 
 namespace ramcore::rc {
 
-/// Cuts what comes out of a file descriptor into lines, and knows an end from an error. Holds one line and 64 KiB.
+/// Cuts what is read from a file descriptor into lines, and tells the end of the input from an error. Holds one line
+/// and 64 KiB.
 class LineReader {
  public:
   enum class Next {
     Line,
     End,
-    TooLong,  ///< the line has more than line_bytes_max bytes; there is no going on
-    Error,    ///< errno says which; what was read before is no whole line
+    TooLong,  ///< the line has more than line_bytes_max bytes; reading cannot go on
+    Error,    ///< errno says which; what was read of the line is not a whole line
   };
   /// @param fd  borrowed.
   LineReader(int fd, size_t line_bytes_max);
-  /// The next line, without its end; the last one may lack it.
+  /// The next line, without its line end; the last line of the input may lack one.
   Next next(std::string& line);
 
  private:

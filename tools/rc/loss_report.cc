@@ -59,11 +59,11 @@ std::vector<Concerned> concernedBy(const ClusterStatus& status, ServerId dead) {
 }
 
 std::string silence(int64_t ns) {
-  return ns < 0 ? "not heard of since the coordinator started"
-                : "not heard of for " + std::to_string(ns / 1'000'000'000) + " s";
+  return ns < 0 ? "not heard from since the coordinator started"
+                : "not heard from for " + std::to_string(ns / 1'000'000'000) + " s";
 }
 
-// What the segments that are missing may have held, if it is known which those are.
+// The most that the missing segments may have held, if it is known which segments are missing.
 uint64_t bytesMax(const RecoveryProgress& recovery) {
   return recovery.missing_count * uint64_t{log::LogConfig::kFrameBytes};
 }
@@ -97,7 +97,7 @@ std::string describe(const ClusterStatus& status, const RecoveryProgress& recove
             listOf(concerned.tablets, concerned.tablets.size()) + "\n";
   }
   if (!isIncomplete(recovery)) return text + "  nothing of its log is missing; " + recovery.text + "\n";
-  // Otherwise the text names them.
+  // In all other cases recovery.text names the missing segments.
   if (recovery.missing_count != 0 && recovery.loss_end == End::OldDigest) {
     text += "  " + counted(recovery.missing_count, "segment") +
             " of its log missing or cut short: " + listOf(recovery.missing, recovery.missing_count) + "\n";
@@ -122,7 +122,7 @@ std::string remedies(const ClusterStatus& status, const RecoveryProgress& recove
     const client::ServerStatus* server = find(status, away);
     if (server != nullptr && !server->is_alive) names += (names.empty() ? "" : ", ") + server->name;
   }
-  if (recovery.loss_accepted) return "  the loss is accepted; what there is, is being brought back\n";
+  if (recovery.loss_accepted) return "  the loss is accepted; what is left is being brought back\n";
   if (!names.empty()) {
     text += "  to bring everything back: start " + names +
             " again, each with the --storage that it had: ramcore-server --storage DIRECTORY ...\n";
@@ -140,33 +140,33 @@ std::string describeLoss(const ClusterStatus& status, const RecoveryProgress& re
     text += "  - " + counted(recovery.missing_count, "segment") + " of the log, at most " +
             tools::formatBytes(bytesMax(recovery)) + ": " + listOf(recovery.missing, recovery.missing_count);
     if (recovery.segments_in_part != 0) {
-      text += "; of " + std::to_string(recovery.segments_in_part) + " of them the beginning is there";
+      text += "; the beginning of " + std::to_string(recovery.segments_in_part) + " of them is there";
     }
     text += "\n";
   }
   switch (recovery.loss_end) {
     case End::Known:
-      text += "  - the end of the log is there: nothing that was acknowledged lies behind it\n";
+      text += "  - the end of the log is there: nothing that was acknowledged comes after it\n";
       break;
     case End::OldDigest:
       text +=
           "  - the end of the log is not there: the last writes are lost, and it is not known how many\n"
           "  - the newest list of the log's segments that is left is that of segment " +
           std::to_string(recovery.loss_list.value) +
-          ": of what was written after it\n    any part may be missing, and objects removed or overwritten since "
-          "may come back\n";
+          ": any part\n"
+          "    of what was written after it may be missing, and objects removed or overwritten since may come back\n";
       break;
     case End::NoDigest:
     case End::Unknown:
       text +=
           "  - the end of the log is not there: the last writes are lost, and it is not known how many\n"
-          "  - no list of the log's segments is there: any part of it may be missing, and objects removed or\n"
+          "  - no list of the log's segments is there: any part of the log may be missing, and objects removed or\n"
           "    overwritten long ago may come back\n";
       break;
   }
   text +=
-      "  - objects whose last change was in what is missing show an earlier value, or none; those whose removal was\n"
-      "    in it come back. What has happened to calls that clients are still repeating may be forgotten\n";
+      "  - objects whose last change was in what is missing have an earlier value, or none; objects whose removal\n"
+      "    was in it come back. The results of calls that clients are still repeating may be forgotten\n";
   text += "what is brought back: " + counted(recovery.segments_whole, "segment") + " as a whole, " +
           std::to_string(recovery.segments_in_part) + " in part\n";
   text += "what it concerns: ";
@@ -175,7 +175,7 @@ std::string describeLoss(const ClusterStatus& status, const RecoveryProgress& re
     tables += (tables.empty() ? "" : "; ") + std::string("table '") + concerned.table->name + "', " +
               counted(concerned.tablets.size(), "tablet") + " of " + std::to_string(concerned.table->tablets.size());
   }
-  return text + tables + "\nThis cannot be undone: what comes back afterwards is not looked at any more.\n";
+  return text + tables + "\nThis cannot be undone: storage that comes back afterwards is not looked at any more.\n";
 }
 
 tools::Json toJson(const ClusterStatus& status, const RecoveryProgress& recovery) {

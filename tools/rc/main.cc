@@ -42,7 +42,7 @@ Outcome<Client*> Session::client() {
 
 int Session::fail(const Failure& failure) { return tools::fail("ramcore", failure); }
 
-// Calls wait until their deadlines for tablets of dead servers, and for copies. Whoever gets that learns where to look.
+// Calls wait until their deadlines for tablets of dead servers and for replicas. The message then says where to look.
 std::optional<Failure> Session::explainUnavailable(Status status, const std::string& what) {
   if ((status != Status::DeadlineExceeded && status != Status::OutcomeUnknown) || !client_) return std::nullopt;
   const auto seen =
@@ -91,7 +91,8 @@ int runCommand(int argc, char** argv) {
       .environment("RAMCORE_TIMEOUT_MS")
       .showDefault()
       .inRange(uint64_t{1}, uint64_t{3'600'000});
-  app.addConfigFile("TOML file with these flags; flags and environment beat it").environment("RAMCORE_CONFIG");
+  app.addConfigFile("TOML file with these flags; the command line and the environment take precedence over it")
+      .environment("RAMCORE_CONFIG");
   app.requireCommand();
   app.takeOptionsBehindCommands();
   int exit_code = tools::kExitOk;

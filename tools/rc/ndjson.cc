@@ -24,7 +24,7 @@ void addBytes(Json& line, const std::string& name, const std::string& bytes) {
   }
 }
 
-// In one line and short, whatever it is.
+// The name as a short text in one line, whatever bytes it has.
 std::string shownName(const std::string& name) {
   constexpr size_t kShownMax = 64;
   return tools::quotedAscii(std::string_view(name).substr(0, kShownMax));
@@ -83,7 +83,7 @@ bool decodeBase64(std::string_view text, std::string& out) {
       group = group << 6 | static_cast<uint32_t>(digit);
     }
     for (size_t k = 0; k < 3 - padded; ++k) out += static_cast<char>(group >> (16 - 8 * k));
-    // Bits that stand for nothing are zero: each value has one spelling.
+    // Unused bits have to be zero, so that each value has only one spelling.
     if ((group & ((1U << (8 * padded)) - 1)) != 0) return false;
   }
   return true;
@@ -100,7 +100,8 @@ std::string toLine(const Object& object) {
 Outcome<Object> fromLine(std::string_view line) {
   const std::optional<Json> parsed = Json::parse(line);
   if (!parsed || !parsed->isObject()) return bad("not a JSON object");
-  // Of members with one name a reader keeps the last, or the first: what was meant is not known.
+  // If several members have the same name, some readers keep the last and others the first: which was meant is not
+  // known.
   std::map<std::string, const Json*> members;
   std::string twice;
   for (const tools::JsonMember& member : parsed->members()) {

@@ -14,11 +14,11 @@ std::string encodeBase64(std::string_view bytes);
 /// False if `text` is not base64 with padding (RFC 4648).
 bool decodeBase64(std::string_view text, std::string& out);
 
-/// One line of an export: an object with `key`, `value` and `version`; instead of the first two `key64` and `value64`
-/// (base64) where the bytes are not UTF-8. Without the line end.
+/// One line of an export, without the line end: an object with `key`, `value` and `version`. A key or a value that is
+/// not UTF-8 is in `key64` or `value64` instead, as base64.
 std::string toLine(const Object& object);
-/// Reads such a line. `version` may be missing, other members are errors, and so is one that comes
-/// twice. Failure: BadRequest, with what is wrong.
+/// Reads such a line. `version` may be missing. An unknown member is an error, and so is a member that comes twice.
+/// Failure: BadRequest, with what is wrong.
 Outcome<Object> fromLine(std::string_view line);
 
 }  // namespace ramcore::rc

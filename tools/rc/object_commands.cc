@@ -56,7 +56,7 @@ int failObject(Session& session, Status status, const Values& values, uint64_t v
   }
 }
 
-// What stdin has, and one byte more than a value may have at most.
+// Reads stdin, but at most one byte more than a value may have.
 Outcome<std::string> readValue() {
   std::string value(kValueBytesLimit + 1, '\0');
   value.resize(std::fread(value.data(), 1, value.size(), stdin));
@@ -131,11 +131,11 @@ void addObjectCommands(tools::Command& app, Session& session, int& exit_code) {
   command.onGiven([&, values] { exit_code = put(session, *values); });
 
   command = addCommand(app, "get", "Prints the value of an object", *values);
-  command.addFlag("--raw", values->raw, "No line end behind the value");
+  command.addFlag("--raw", values->raw, "No line end after the value");
   command.addFlag("--print-version", values->with_version, "Print the version on stderr");
   command.onGiven([&, values] { exit_code = get(session, *values); });
 
-  command = addCommand(app, "delete", "Removes an object; one that is not there is no mistake", *values);
+  command = addCommand(app, "delete", "Removes an object; it is no error if there is none", *values);
   exists = command.addFlag("--if-exists", values->if_exists, "Fail if there is no such object");
   version =
       command.addOption("--if-version", values->if_version, "Only if it has this version").check(tools::wholeNumber());

@@ -6,14 +6,14 @@
 
 namespace ramcore::rc {
 
-/// Tells on stderr how far something long is: a bar that is redrawn on a terminal, a line now and then elsewhere.
+/// Shows on stderr how far a long command is: a bar that is redrawn on a terminal, a line now and then elsewhere.
 class Progress {
  public:
   Progress(std::string what, bool is_quiet);
   /// Cheap unless it is time to show something.
-  /// @param part  of all there is to do, 0 to 1; kUnknown if nobody knows.
+  /// @param part  share of the work that is done, 0 to 1; kUnknown if it is not known.
   void update(uint64_t objects, uint64_t bytes, double part);
-  /// The last line: totals and rate. The part is 1 if all went well.
+  /// Shows the last line: totals and rate. A known part counts as 1 if `is_complete`.
   void finish(uint64_t objects, uint64_t bytes, bool is_complete);
 
   static constexpr double kUnknown = -1;

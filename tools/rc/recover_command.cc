@@ -26,7 +26,7 @@ using client::RecoveryProgress;
 using tools::formatServer;
 using tools::Json;
 
-// Between two looks at how far the coordinator is.
+// Time between two questions to the coordinator about how far it is.
 constexpr auto kLookEvery = std::chrono::milliseconds(200);
 
 struct Flags {
@@ -65,7 +65,7 @@ class Recover {
     auto status = look();
     if (!status.ok()) return session_.fail(status.error(), "the cluster's status");
     auto found = find(*status);
-    // Shortly after a death or a start some have not answered yet.
+    // Shortly after a death or a start some servers have not answered yet.
     const auto give_up = std::chrono::steady_clock::now() + std::chrono::milliseconds(session_.timeout_ms);
     while (found && isIncomplete(**found) && (*found)->loss_token == 0 && std::chrono::steady_clock::now() < give_up) {
       std::this_thread::sleep_for(kLookEvery);
@@ -83,8 +83,8 @@ class Recover {
     say(describe(*status, shown));
     if (shown.loss_token == 0) {
       return session_.fail({Status::RetryLater,
-                            "servers that live have not said yet what they have; wait for them, or "
-                            "stop those that do not answer, and try again"});
+                            "some live servers have not said yet what they have; wait for them, or stop those that do "
+                            "not answer, and try again"});
     }
     say(describeLoss(*status, shown));
     if (!shown.loss_accepted) {
@@ -94,7 +94,7 @@ class Recover {
     const Status accepted = accept(shown);
     if (accepted == Status::WrongVersion || accepted == Status::NotFound) return sayChanged(shown);
     if (accepted != Status::Ok) return session_.fail(accepted, "accepting the loss");
-    say("accepted; " + deadServerName(shown) + " is recovered with what there is\n");
+    say("accepted; " + deadServerName(shown) + " is recovered with what is left\n");
     return await(shown);
   }
 
@@ -132,14 +132,14 @@ class Recover {
 
   Outcome<bool> confirm(const RecoveryProgress& shown) const {
     if (tools::isOutputLost()) {
-      return Failure{Status::IoError,
-                     "nothing is done: what would be given up could not be shown; see that standard "
-                     "output can be written"};
+      return Failure{
+          Status::IoError,
+          "nothing is done: what would be given up could not be shown; make sure that standard output can be written"};
     }
     if (flags_.yes) return true;
     if (::isatty(STDIN_FILENO) != 1) {
       return Failure{Status::BadConfig,
-                     "nothing is done: this is no terminal to ask at; give --yes to accept this loss"};
+                     "nothing is done: standard input is no terminal at which to ask; give --yes to accept this loss"};
     }
     std::fprintf(stderr, "Type the number of the server (%s) to give this up: ", formatServer(shown.server).c_str());
     std::string answer;
@@ -157,14 +157,14 @@ class Recover {
       say("meanwhile all tablets of " + deadServerName(shown) + " came back; nothing was given up\n");
       return tools::kExitOk;
     }
-    say("the situation is another one now:\n" + describe(*status, *found));
+    say("the situation has changed:\n" + describe(*status, *found));
     if (isIncomplete(*found)) say(describeLoss(*status, *found));
     return session_.fail({Status::WrongVersion,
-                          "nothing was given up, because something came back or more went missing "
-                          "meanwhile; look at it and try again"});
+                          "nothing was given up, because something came back or more went missing meanwhile; look at "
+                          "the new situation and try again"});
   }
 
-  // Until the tablets are back.
+  // Waits until the tablets are back.
   int await(const RecoveryProgress& shown) {
     const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(flags_.wait_s);
     std::string last;
@@ -197,7 +197,7 @@ class Recover {
     }
   }
 
-  // What a person reads does not mix with what a program reads.
+  // Text for people goes to stderr where stdout has JSON for programs.
   void say(const std::string& text) const {
     std::FILE* to = flags_.as_json ? stderr : stdout;
     std::fprintf(to, "%s", text.c_str());
@@ -227,7 +227,8 @@ void addRecoverCommand(tools::Command& app, Session& session, int& exit_code) {
       "--accept-loss", flags->server,
       "Gives up what is missing of this dead server's log (number or name), after saying what that is");
   command.addFlag("--yes", flags->yes, "Do not ask before giving it up").needs(accept);
-  command.addOption("--wait-s", flags->wait_s, "How long to wait for the tablets after that, in seconds")
+  command
+      .addOption("--wait-s", flags->wait_s, "How long to wait for the tablets after the loss was accepted, in seconds")
       .needs(accept)
       .showDefault()
       .inRange(uint64_t{0}, uint64_t{86'400});

@@ -236,7 +236,7 @@ std::string overheadOf(const client::ServerStatus& server) {
   return server.objects == 0 ? "-" : formatBytes(static_cast<uint64_t>(overheadBytes(server) + 0.5));
 }
 
-/// Of servers that replicate.
+/// The write amplification; "-" for a server that does not replicate, or has appended nothing.
 std::string amplificationOf(const client::ServerStatus& server) {
   if (server.replicas_wanted == 0 || server.appended_bytes == 0) return "-";
   char text[32];
@@ -244,14 +244,14 @@ std::string amplificationOf(const client::ServerStatus& server) {
   return text;
 }
 
-/// Of one level of cleaning: what it copied, and at what rate since the server was started.
+/// What one level of cleaning copied, and at what rate since the server was started.
 std::string levelOf(uint64_t copied_bytes, const client::ServerStatus& server) {
   if (copied_bytes == 0 || server.uptime_ns <= 0) return "-";
   const double per_second = static_cast<double>(copied_bytes) / (static_cast<double>(server.uptime_ns) / 1e9);
   return formatBytes(copied_bytes) + ", " + formatBytes(static_cast<uint64_t>(per_second)) + "/s";
 }
 
-/// "verbs 4, shm 1": those that are used.
+/// "verbs 4, shm 1": the transports that have sessions.
 std::string sessionsOf(const std::vector<client::TransportSessions>& transports) {
   std::string text;
   for (const client::TransportSessions& transport : transports) {

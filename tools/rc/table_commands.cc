@@ -55,13 +55,14 @@ void addTableCommands(tools::Command& app, Session& session, int& exit_code) {
   tools::Command create_command = app.addCommand("create", "Creates a table");
   create_command.addOption("TABLE", values->name, "Its name").required();
   create_command
-      .addOption("--tablets", values->options.tablet_count, "Pieces to spread over the servers; 0: one per server")
+      .addOption("--tablets", values->options.tablet_count,
+                 "Number of tablets, which are spread over the servers; 0: one per server")
       .showDefault()
       .inRange(0U, coordinator::TableManager::kTabletsPerTableMax);
   create_command
       .addOption("--durability", values->durability,
-                 "What answers about it wait for. buffered: the page caches of all servers with copies; sync: their "
-                 "disks, so that it survives a power failure of all machines at once")
+                 "What answers about the table wait for. buffered: the page caches of all servers with replicas; sync: "
+                 "their disks, so that the table survives a power failure of all machines at once")
       .showDefault()
       .oneOf({std::string(nameOf(Durability::Buffered)), std::string(nameOf(Durability::Sync))});
   create_command.onGiven([&, values] {

@@ -69,11 +69,13 @@ Failure cannotRead(LineReader::Next why, const std::string& where) {
     return {Status::TooLarge, where + " is longer than " + std::to_string(kLineBytesMax) +
                                   " bytes; no key and value within the limits need that: is it NDJSON?"};
   }
-  return {Status::IoError, "cannot read " + where + ": " + std::strerror(errno) +
-                               "; objects before it may be written; give a readable file and import all of it again"};
+  return {Status::IoError,
+          "cannot read " + where + ": " + std::strerror(errno) +
+              "; objects before it may have been written; give a readable file and import all of it again"};
 }
 
-// What editors and other systems leave between lines, and a line end of theirs.
+// Nothing but spaces, tabs and carriage returns: what editors leave between lines, and what is left of the line ends of
+// other systems.
 bool isBlank(const std::string& line) { return line.find_first_not_of(" \t\r") == std::string::npos; }
 
 int import(Session& session, const TransferValues& values) {
@@ -151,7 +153,7 @@ int exportTable(Session& session, const TransferValues& values) {
   progress.finish(objects, bytes, error == 0 && scan.status() == Status::Ok);
   if (error != 0) {
     return session.fail(Failure{Status::IoError, "cannot write " + (values.file == "-" ? "the output" : values.file) +
-                                                     ": " + std::strerror(error) + "; look for room there"});
+                                                     ": " + std::strerror(error) + "; check whether there is room"});
   }
   if (scan.status() != Status::Ok) return session.fail(scan.status(), "table '" + values.table + "'");
   return tools::kExitOk;
@@ -199,11 +201,11 @@ void addTransferCommands(tools::Command& app, Session& session, int& exit_code) 
       .check(tools::wholeNumber());
   command.onGiven([&, values] { exit_code = scanTable(session, *values); });
 
-  command = app.addCommand("import", "Writes objects from lines of JSON; versions in them are not looked at");
+  command = app.addCommand("import", "Writes objects from lines of JSON; versions in them are ignored");
   command.addOption("TABLE", values->table, "Name of the table").required();
   command.addOption("FILE", values->file, "File to read, - for stdin").showDefault();
   command.addOption("--batch", values->batch, "Objects written together, at most").showDefault().inRange(1U, 4096U);
-  command.addOption("--outstanding", values->outstanding, "Batches on their way at the same time")
+  command.addOption("--outstanding", values->outstanding, "Batches in flight at the same time")
       .showDefault()
       .inRange(1U, 256U);
   command.addFlag("--quiet", values->quiet, "No progress on stderr");

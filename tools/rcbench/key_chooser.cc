@@ -10,8 +10,9 @@ namespace {
 // Terms that are added up one by one: tens of milliseconds for a million.
 constexpr uint64_t kExactTermsMax = 10'000'000;
 
-// 1/first^skew + ... + 1/last^skew. Beyond the first ten million terms by the integral of x^-skew, a term being the
-// stretch of one around it: the sum differs from that by less than 1e-14 there, and billions of records cost nothing.
+// 1/first^skew + ... + 1/last^skew. Each term beyond the first ten million is replaced by the integral of x^-skew over
+// the interval of length 1 around it: the sum differs from the integral by less than 1e-14 there, and billions of
+// records cost nothing.
 double zetaPart(uint64_t first, uint64_t last, double skew) {
   double sum = 0;
   uint64_t i = first;

@@ -14,7 +14,7 @@ class ZipfianRank {
  public:
   /// @param skew  0 < skew < 1; 0.99 is YCSB's. Cost: one pow() for each of the first 10 million of `population`.
   ZipfianRank(uint64_t population, double skew);
-  /// Makes the population at least `population`; costs one pow() for each added one of the first 10 million.
+  /// Makes the population at least `population`; costs one pow() for each of the first 10 million that is added.
   void grow(uint64_t population);
   uint64_t next(runtime::Random& random) const;
 
@@ -47,12 +47,12 @@ class KeyChooser {
   ZipfianRank rank_;
 };
 
-/// Numbers new records, and knows how many of the first ones are acknowledged: only those are read.
+/// Gives numbers to new records, and knows below which number all records are acknowledged: only those are read.
 class InsertCounter {
  public:
   explicit InsertCounter(uint64_t record_count) : next_(record_count), acknowledged_(record_count) {}
   uint64_t begin() { return next_++; }
-  /// The insert of `record` is over; whether it succeeded or not, nobody waits for it any more.
+  /// The insert of `record` is over, whether it succeeded or not; acknowledged() does not wait for it any more.
   void finish(uint64_t record);
   /// All records below this one are written (or failed).
   uint64_t acknowledged() const { return acknowledged_; }

@@ -16,14 +16,14 @@ constexpr uint32_t kLoadBatchBytes = 256 * 1024;
 constexpr uint32_t kConflictsMax = 100;
 constexpr uint32_t kScanAnswersMax = 64;
 constexpr uint32_t kObjectOverheadBytes = 32;
-constexpr int64_t kInterruptedNs = 500 * runtime::kNanosPerMilli;  // for what is in flight then
-// Operations behind the end of an open loop before the others are judged by how fast these went: servers that come back
-// after a stall are slow at first.
+constexpr int64_t kInterruptedNs = 500 * runtime::kNanosPerMilli;  // for operations in flight
+// This many operations have to end after the end of an open loop before their rate is used to judge whether the others
+// can be done: servers that come back after a stall are slow at first.
 constexpr uint64_t kJudgedMin = 1000;
 
 ByteSpan bytesOf(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
 
-// The worst of the parts; reads that found nothing are fine.
+// The first status of an item that failed, else Ok; reads that found nothing are fine.
 template <typename Item>
 Status worstOf(const std::vector<Item>& items) {
   for (const Item& item : items) {
@@ -112,7 +112,7 @@ Status LoadLoop::load(LoadResult& result) {
   give_up_at_ns_ = gave_up_ ? give_up_at_ns_ : runtime::kNever;
   while (drive(tasks)) {
   }
-  // What the interruption itself ended is no failure of the cluster.
+  // Calls that the interruption itself has ended are no failures of the cluster.
   if (gave_up_) load_status_ = Status::Ok;
   result.records = next_load_;
   result.seconds = static_cast<double>(thread_.clock.nowNs() - begin_ns) * 1e-9;
@@ -173,14 +173,15 @@ void LoadLoop::follow(int64_t now_ns) {
   if (!has_measured_ && now_ns >= measure_at_ns_ && !isOver(now_ns)) {
     has_measured_ = true;
     on_measure_();
-    // An open loop is measured by its schedule, however late this is noticed.
+    // The measurement of an open loop begins as scheduled, however late this is noticed.
     recorder_->start(settings_.isOpenLoop() ? measure_at_ns_ : thread_.clock.nowNs());
     if (!settings_.isOpenLoop() && settings_.operations_max > 0) operations_left_ = settings_.operations_max;
   }
   if (has_measured_ && !in_second_half_) in_second_half_ = isSecondHalf(now_ns);
   if (!isOver(now_ns)) return;
   end_ns_ = std::min(end_ns_, now_ns);
-  // What a closed loop has in flight at the end takes part in nothing: it would count without its share of the time.
+  // Operations that a closed loop has in flight at the end are not recorded: they would count without their share of
+  // the time.
   if (!settings_.isOpenLoop()) recorder_->stop(now_ns);
 }
 
@@ -241,7 +242,7 @@ Task<void> LoadLoop::worker(tools::ClusterSession& session, uint64_t number) {
       co_await waitUntilDue(session, intended_ns);
       now_ns = session.nowNs();
       follow(now_ns);
-      if (intended_ns >= end_ns_) co_return;  // it was brought forward
+      if (intended_ns >= end_ns_) co_return;  // the end was brought forward
       deadline_ns = std::min(now_ns, end_ns_) + timeoutNs();
       is_measured = intended_ns >= measure_at_ns_;
       if (is_measured) recorder_->countDue(1);
@@ -262,7 +263,7 @@ void LoadLoop::judgeRest(int64_t now_ns) {
   const auto time_left_ns = static_cast<double>(end_ns_ + restNs() - now_ns);
   const double per_ns =
       static_cast<double>(late_count_) / static_cast<double>(std::max<int64_t>(1, now_ns - late_since_ns_));
-  // Three times: a cluster may have become faster meanwhile.
+  // Factor 3: the cluster may become faster meanwhile.
   is_rest_hopeless_ = static_cast<double>(notBegun()) > 3 * per_ns * time_left_ns;
 }
 

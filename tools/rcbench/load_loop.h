@@ -18,14 +18,14 @@ namespace ramcore::rcbench {
 /// Puts load on a cluster: `outstanding` coroutines on each session, each one operation at a time.
 ///
 /// Closed loop: the next operation begins when the last one ended. Open loop: operation i is due at i / rate, whatever
-/// happened to the ones before; whoever is free takes it, and its latency counts from when it was due. At the end all
-/// that was due before it is carried out and recorded, for as long as one operation may take (but no longer than the
-/// run, or five seconds), unless it turns out that most of it cannot be done by then; what is left has failed. Thread:
-/// the one that drives the sessions.
+/// happened to the ones before; a free coroutine takes it, and its latency counts from when it was due. At the end,
+/// operations that were due before it are still carried out and recorded, for as long as one operation may take, but no
+/// longer than the measured part or five seconds, whichever is more. This stops earlier if it turns out that most of
+/// them cannot be done by then. Those that are left have failed. Thread: the one that drives the sessions.
 class LoadLoop {
  public:
-  /// All borrowed. `interrupted`, counted up by a signal handler, ends the phases early: nothing more begins, and what
-  /// is in flight has half a second to end, with 2 none.
+  /// All borrowed. `interrupted` is counted up by a signal handler and ends the phases early: nothing more begins, and
+  /// operations in flight have half a second to end. From 2 on they have no time left.
   LoadLoop(const Settings& settings, std::span<tools::ClusterSession* const> sessions, const tools::ToolThread& thread,
            bool never_sleep, const volatile sig_atomic_t& interrupted);
 
@@ -67,14 +67,15 @@ class LoadLoop {
   int64_t dueNs(uint64_t number) const;
   /// The number of the first operation that is due at `at_ns` or later.
   uint64_t firstDueAt(int64_t at_ns) const;
-  /// What was due and nobody has begun.
+  /// The number of operations of the measured part that were due and were not begun.
   uint64_t notBegun() const;
   bool drive(std::vector<runtime::Task<void>>& tasks);
-  /// Once interrupted: gives up what is in flight when it has had its time.
+  /// After an interruption: gives up the operations in flight when their time is over.
   void heedInterruption();
-  /// An operation that was due before the end has ended after it: whether the others can.
+  /// Called when an operation that was due before the end has ended after it: judges whether the others can be done in
+  /// time.
   void judgeRest(int64_t now_ns);
-  /// How long what was due may begin behind the end.
+  /// For how long after the end operations that were due before it may begin.
   int64_t restNs() const;
   int64_t timeoutNs() const { return settings_.timeout_ms * runtime::kNanosPerMilli; }
   bool isOver(int64_t now_ns) const { return now_ns >= end_ns_ || interrupted_ != 0 || operations_left_ == 0; }
@@ -102,11 +103,11 @@ class LoadLoop {
   int64_t measure_at_ns_ = 0;
   int64_t end_ns_ = 0;  // of the schedule; an interruption brings it forward
   uint64_t operations_left_ = UINT64_MAX;
-  // What an open loop does behind its end.
+  // State of an open loop after its end.
   uint64_t late_count_ = 0;
   int64_t late_since_ns_ = 0;
   bool is_rest_hopeless_ = false;
-  // Of an interruption.
+  // State of an interruption.
   int64_t give_up_at_ns_ = runtime::kNever;
   bool gave_up_ = false;
 };

@@ -1,4 +1,4 @@
-// rcbench: puts load on a Ramcore cluster and says what it takes.
+// rcbench: puts load on a Ramcore cluster and reports throughput and latency.
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ constexpr const char* kProgram = "rcbench";
 volatile sig_atomic_t interrupted = 0;
 void onSignal(int number) {
   interrupted = interrupted + 1;
-  // Whatever keeps it: who asks three times wants no report.
+  // A third signal ends the process at once, whatever keeps it, and without a report.
   if (interrupted > 2) _exit(128 + number);
 }
 
@@ -50,7 +50,7 @@ std::function<std::string(const std::string&)> numberBetween(double least, doubl
   };
 }
 
-/// As that, or 0.
+/// The same, or 0.
 std::function<std::string(const std::string&)> zeroOrBetween(double least, double most) {
   return [=](const std::string& text) -> std::string {
     if (numberBetween(0, 0)(text).empty()) return "";
@@ -105,8 +105,8 @@ void declare(tools::Command& app, Flags& flags) {
                                         .inRange(uint32_t{0}, static_cast<uint32_t>(kValueBytesLimit));
   const tools::Option value_mix =
       app.addOption("--value-mix", settings.value_mix,
-                    "Instead: lengths of values drawn from ranges with shares, FIRST-LAST:SHARE, separated by commas, "
-                    "as 50-150:80,1000-2000:20")
+                    "In place of --value-bytes: lengths of values are drawn from ranges with shares, FIRST-LAST:SHARE, "
+                    "separated by commas, as 50-150:80,1000-2000:20")
           .typeName("MIX")
           .excludes(value_bytes);
   app.addOption("--value-mix-later", settings.value_mix_later,
@@ -125,15 +125,18 @@ void declare(tools::Command& app, Flags& flags) {
                             .check(numberBetween(0.0, 1.0));
   ratio.excludes(workload);
   app.addOption("--distribution", flags.distribution,
-                "Which records are taken: uniform or zipfian (D: always the newest)")
+                "Which records are taken: uniform or zipfian (workload D: always the newest)")
       .showDefault()
       .oneOf({"uniform", "zipfian"});
   app.addOption("--skew", settings.skew, "Exponent of the zipfian distribution, above 0 and below 1")
       .showDefault()
       .check(numberBetween(0.01, 0.999));
-  app.addOption("--batch", settings.batch, "Keys of one read; above 1: multi-reads").showDefault().inRange(1, 4096);
+  app.addOption("--batch", settings.batch, "Keys of one read; above 1 the reads are multi-reads")
+      .showDefault()
+      .inRange(1, 4096);
   app.addOption("--scan-objects", settings.scan_objects,
-                "Most objects of one scan; each draws its length up to here. Scans go in the order of key hashes")
+                "Most objects of one scan; each scan draws its length from 1 to this number. Scans go in the order of "
+                "key hashes")
       .showDefault()
       .inRange(1, 100'000);
 
@@ -141,7 +144,8 @@ void declare(tools::Command& app, Flags& flags) {
       .showDefault()
       .inRange(1, 4096);
   app.addOption("--outstanding", settings.outstanding,
-                "Operations in flight on each of them; in an open loop the most (default there: 64)")
+                "Operations in flight on each of these clients; in an open loop the most that may be in flight "
+                "(default there: 64)")
       .showDefault()
       .inRange(1, 16384);
   app.addOption("--rate", settings.rate,
@@ -154,7 +158,7 @@ void declare(tools::Command& app, Flags& flags) {
   app.addOption("--duration-s", settings.duration_s, "Seconds that are measured")
       .showDefault()
       .check(numberBetween(0.001, 1e6));
-  app.addOption("--operations", settings.operations_max, "End after so many measured operations; 0: no such end")
+  app.addOption("--operations", settings.operations_max, "End after this many measured operations; 0: no such end")
       .showDefault()
       .check(tools::wholeNumber());
   app.addOption("--timeout-ms", settings.timeout_ms, "Milliseconds that one operation may take, retries included")
@@ -167,7 +171,7 @@ void declare(tools::Command& app, Flags& flags) {
   app.addFlag("--load-only", flags.load_only, "Write the records and end").excludes(no_load);
   app.addFlag("--drop", settings.drop, "Drop the table at the end");
 
-  app.addOption("--series-s", settings.series_s, "Also a time series with intervals of so many seconds; 0: none")
+  app.addOption("--series-s", settings.series_s, "Also a time series with intervals of this many seconds; 0: none")
       .showDefault()
       .check(zeroOrBetween(kSeriesMin, 86400.0));
   app.addOption("--announce", flags.announce, "Write a line to this file or pipe when the measurement begins")
@@ -245,7 +249,7 @@ Outcome<bool> settle(const tools::Command& app, Flags& flags) {
   // Inserts need names too; ten times the records are more than any run adds.
   if (settings.record_count > names / (settings.mix.has(Kind::Insert) ? 10 : 1)) {
     return Failure{Status::BadConfig, "keys of " + std::to_string(settings.key_bytes) +
-                                          " bytes have not enough names for " + std::to_string(settings.record_count) +
+                                          " bytes are too short to number " + std::to_string(settings.record_count) +
                                           " records: raise --key-bytes"};
   }
   return true;
@@ -302,8 +306,9 @@ int runBench(const Flags& flags, const tools::ClusterAccess& access) {
     if (settings.run && interrupted == 0) {
       loop.run(recorder, [&] {
         if (announce(flags.announce)) return;
-        code = tools::fail(kProgram, {Status::IoError, "cannot write to --announce " + flags.announce + ": " +
-                                                           std::strerror(errno) + "; nobody hears of the measurement"});
+        code = tools::fail(
+            kProgram, {Status::IoError, "cannot write to --announce " + flags.announce + ": " + std::strerror(errno) +
+                                            "; the start of the measurement is not announced"});
       });
     }
     const std::string text = report({.settings = settings, .load = loaded, .recorder = recorder});

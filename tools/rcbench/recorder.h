@@ -40,12 +40,12 @@ class Recorder {
   /// @param intended_ns  when it should have begun: latency counts from there, so that a stall is seen by every
   ///                     operation that it kept waiting.
   void record(Kind kind, Status status, uint64_t objects, int64_t intended_ns, int64_t now_ns);
-  /// An open loop: `count` operations were due in the measured part, and have ended or not.
+  /// Open loop: `count` operations were due in the measured part, whether they have ended or not.
   void countDue(uint64_t count) { due_ += count; }
-  /// So many of them were not even begun when the time for that was over. They are failures: leaving them out would
-  /// make a stall at the end of a run invisible.
+  /// Open loop: `count` further operations were due, but were not even begun when the time for that was over. They are
+  /// failures: leaving them out would make a stall at the end of a run invisible.
   void countNotBegun(uint64_t count);
-  /// A read found nothing, a conditional write was overtaken: told apart from failures.
+  /// A read found nothing, or a conditional write was overtaken. These are counted apart from failures.
   void countMiss() { misses_ += running_ ? 1 : 0; }
   void countConflict() { conflicts_ += running_ ? 1 : 0; }
   void stop(int64_t now_ns);

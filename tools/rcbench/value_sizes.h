@@ -13,8 +13,8 @@ namespace ramcore::rcbench {
 class ValueSizes {
  public:
   explicit ValueSizes(uint32_t bytes) : ranges_{{bytes, bytes, 1}}, shares_(1) {}
-  /// From text as "50-150:80,1000-2000:20": ranges in bytes (or single lengths), each behind a colon with its share of
-  /// the values, in whole numbers of which only the ratios count.
+  /// Parses text such as "50-150:80,1000-2000:20": ranges of lengths in bytes (or single lengths), each followed by a
+  /// colon and its share of the values. Shares are whole numbers, and only their ratios count.
   /// BadConfig: not of this form, or a length above `bytes_max`.
   static Outcome<ValueSizes> parse(const std::string& text, uint32_t bytes_max);
 

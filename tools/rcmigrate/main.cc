@@ -105,7 +105,7 @@ int Commands::move() {
   if (!cluster) return failed(cluster.error(), "the cluster");
   const Outcome<ServerId> destination = findServer(*cluster, flags_.server);
   if (!destination) return tools::fail(kProgram, destination.error());
-  // All are checked before the first moves.
+  // All tablets are looked up before the first one moves.
   for (const uint64_t id : flags_.tablets) {
     const Outcome<client::TabletInfo> tablet = findTablet(*cluster, id);
     if (!tablet) return tools::fail(kProgram, tablet.error());
@@ -131,8 +131,8 @@ int Commands::moveOne(const client::ClusterStatus& cluster, TabletId tablet, Ser
                                                    "one of the servers does not answer; try again"});
   }
   if (!migration && migration.error() == Status::NotFound) {
-    return tools::fail(kProgram, {Status::NotFound, what + ": one of them is gone; 'rcmigrate list' has the tablets "
-                                                           "and 'ramcore status' the servers that there are"});
+    return tools::fail(kProgram, {Status::NotFound, what + ": the tablet or the server is gone; 'rcmigrate list' shows "
+                                                           "the tablets and 'ramcore status' the servers that exist"});
   }
   if (!migration) return failed(migration.error(), "moving " + what);
   if (flags_.no_wait) {
@@ -281,7 +281,7 @@ Parsed declare(tools::Command& app, Flags& flags) {
                 .status = app.addCommand("status", "Show how far a migration is"),
                 .cancel = app.addCommand("cancel", "End a migration; the tablet stays where it was")};
 
-  parsed.list.addOption("TABLE", flags.table, "Only of this table");
+  parsed.list.addOption("TABLE", flags.table, "Only the tablets of this table");
   parsed.list.addFlag("--json", flags.json, "Print JSON");
 
   parsed.move.addOption("TABLET", flags.tablets, "Numbers of the tablets, as 'list' shows them")
@@ -316,7 +316,7 @@ int runCommand(int argc, char** argv) {
   int exit_code = 0;
   if (!tools::parseFlags(app, argc, argv, exit_code)) return exit_code;
   if (parsed.split.isGiven() && flags.tablet == 0 && flags.table.empty()) {
-    return tools::fail(kProgram, {Status::BadConfig, "split wants a TABLE with --at, or --tablet; see --help"});
+    return tools::fail(kProgram, {Status::BadConfig, "split needs a TABLE with --at, or --tablet; see --help"});
   }
   const Outcome<tools::ClusterAccess> access = flags.cluster.open(transport::Role::Admin);
   if (!access) return tools::fail(kProgram, access.error());

@@ -19,7 +19,7 @@ using tools::stateOf;
 
 namespace {
 
-// Shares of the whole hash space.
+// The share of the whole hash space that is in a range.
 double shareOf(const HashRange& range) {
   return (static_cast<double>(range.last - range.first) + 1.0) / 18446744073709551616.0;
 }

@@ -25,13 +25,13 @@ constexpr const char* kFileHead =
     "# Thresholds of the gather policy, measured by rcnic calibrate. Servers and coordinators on this machine\n"
     "# take them with --gather-file.\n";
 
-// Of the chunks of which lists are made; 32 of the longest fit into a transmission.
+// Bounds for the chunks of which lists are made; 32 of the longest fit into a transmission.
 constexpr uint32_t kChunkBytesLeast = 1024;
 constexpr uint32_t kChunkBytesMost = 1920;
 
 void tellCalibration(const std::string& line) { std::fprintf(stderr, "rcnic: %s\n", line.c_str()); }
 
-// What the file says of others stays. Failure: IoError, BadConfig: it says something else.
+// Reads the file, because what it says about other devices stays. Failure: IoError, BadConfig: it says something else.
 Outcome<GatherCalibration> readCalibration(const std::string& path) {
   if (path.empty() || !std::filesystem::exists(path)) return GatherCalibration();
   const auto text = readFile(path, "name another one with --out");
@@ -39,7 +39,7 @@ Outcome<GatherCalibration> readCalibration(const std::string& path) {
   return GatherCalibration::parse(*text, path);
 }
 
-/// Runs the experiments of one device after each other, because what the first one says decides what the next one
+/// Runs the experiments of one device one after the other, because what the first one says decides what the next one
 /// measures.
 class Calibrator {
  public:
@@ -56,25 +56,27 @@ class Calibrator {
     const std::optional<uint32_t> gathers_from = bestFrom(*copied);
     section.copy_below_bytes =
         std::min(gathers_from.value_or(GatherCalibration::kCopyBelowBytesMost), GatherCalibration::kCopyBelowBytesMost);
-    std::printf("%s: chunks gathered, over copied\n%scopy_below_bytes = %u%s\n\n", subject_.name().c_str(),
+    std::printf("%s: gathered chunks compared with copied ones\n%scopy_below_bytes = %u%s\n\n", subject_.name().c_str(),
                 textOf(*copied, "chunk bytes").c_str(), *section.copy_below_bytes,
-                gathers_from ? "" : " (gathering pays for none)");
+                gathers_from ? "" : " (gathering pays for no size)");
     if (!abilities.has_selective_signals) return section;  // no descriptors: nothing inside them, no entries
 
     auto inlined = steps(kInlineCalibration, inlineCalibrationShapes(abilities), &inlineSteps);
     if (!inlined.ok()) return std::move(inlined).error();
     section.inline_bytes_max = std::min(bestUpTo(*inlined).value_or(0), GatherCalibration::kInlineBytesMost);
-    std::printf("%s: messages inside the descriptor, over fetched; the device takes %u B\n%sinline_bytes_max = %u\n\n",
-                subject_.name().c_str(), abilities.inline_bytes_max, textOf(*inlined, "bytes").c_str(),
-                *section.inline_bytes_max);
+    std::printf(
+        "%s: messages inside the descriptor compared with fetched ones; the device takes %u B\n"
+        "%sinline_bytes_max = %u\n\n",
+        subject_.name().c_str(), abilities.inline_bytes_max, textOf(*inlined, "bytes").c_str(),
+        *section.inline_bytes_max);
 
-    // Of a size for which gathering clearly pays, as long as the longest list of them fits.
+    // The chunks are of a size for which gathering clearly pays, as long as the longest list of them fits.
     const uint32_t chunk_bytes = std::clamp(4 * *section.copy_below_bytes, kChunkBytesLeast, kChunkBytesMost);
     auto counted = steps(kEntriesCalibration, entriesCalibrationShapes(abilities, chunk_bytes), &entriesSteps);
     if (!counted.ok()) return std::move(counted).error();
     section.entries_max = std::clamp(bestUpTo(*counted, kEntriesIndulgence).value_or(2), 2U,
                                      std::clamp(abilities.pieces_max, 2U, GatherCalibration::kEntriesMost));
-    std::printf("%s: entries of %u B gathered, over copied; the device takes %u\n%sentries_max = %u\n\n",
+    std::printf("%s: gathered entries of %u B compared with copied ones; the device takes %u\n%sentries_max = %u\n\n",
                 subject_.name().c_str(), chunk_bytes, abilities.pieces_max, textOf(*counted, "entries").c_str(),
                 *section.entries_max);
     return section;
@@ -110,17 +112,18 @@ Outcome<std::vector<std::string>> transportsToCalibrate(const MeasureFlags& meas
 }  // namespace
 
 void CalibrateFlags::addTo(tools::Command& command) {
-  measure.addTo(command, "all whose devices this machine has (dpdk, shm and tcp have none of themselves)");
+  measure.addTo(command, "all whose devices this machine has (dpdk, shm and tcp have no devices of their own)");
   command
       .addOption(
           "--out", out,
           "File to write the thresholds to, for --gather-file of the daemons; what it says about other transports "
           "and devices stays. Not given: only print them")
       .typeName("FILE");
-  command.addFlag(
-      "--accept-noise", accepts_noise,
-      "Write thresholds also if rounds of the same differ by more than 1.5 times, because the machine is busy");
-  command.addFlag("--smoke", is_smoke, "Milliseconds instead of seconds: whether it works, not what is best");
+  command.addFlag("--accept-noise", accepts_noise,
+                  "Write thresholds also if rounds of the same measurement differ by more than 1.5 times, because the "
+                  "machine is busy");
+  command.addFlag("--smoke", is_smoke,
+                  "Measure for milliseconds instead of seconds: shows whether it works, not what is best");
 }
 
 Outcome<bool> calibrate(const CalibrateFlags& flags) {
@@ -150,8 +153,8 @@ Outcome<bool> calibrate(const CalibrateFlags& flags) {
   }
   if (was_noisy && !flags.accepts_noise) {
     return Failure{Status::IoError, "nothing is written to '" + flags.out +
-                                        "', because rounds of the same differ too much; stop what else runs here and "
-                                        "measure again with larger --round-ms, or give --accept-noise"};
+                                        "', because rounds of the same measurement differ too much; stop what else "
+                                        "runs here and measure again with larger --round-ms, or give --accept-noise"};
   }
   auto written = writeFile(flags.out, kFileHead + calibration->text());
   if (written.ok()) std::printf("written to %s\n", flags.out.c_str());

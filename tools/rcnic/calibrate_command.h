@@ -16,7 +16,8 @@ struct CalibrateFlags {
   void addTo(tools::Command& command);
 };
 
-/// Measures the thresholds of the gather policy and writes them to a file, beside what it says about others.
+/// Measures the thresholds of the gather policy and writes them to a file, beside what the file says about other
+/// devices.
 /// Failure: with cause and remedy.
 Outcome<bool> calibrate(const CalibrateFlags& flags);
 

@@ -14,7 +14,7 @@
 namespace ramcore::rcnic {
 namespace {
 
-// So many lists of pieces are made before a round, and used in turn.
+// At most this many lists of pieces are made before a round, and used in turn.
 constexpr uint32_t kListsMax = 256;
 constexpr uint32_t kPiecesListedMax = 4096;
 constexpr int64_t kStandstillNs = 20 * runtime::kNanosPerSecond;
@@ -69,8 +69,8 @@ Outcome<std::vector<Sample>> Laboratory::measure(const std::string& experiment, 
     const double spread = first == nullptr ? 1 : Dataset::spread(*first);
     if (spread <= kSpreadMax) return samples;
     char text[160];
-    std::snprintf(text, sizeof text, "%s: rounds of the same differ by %.1fx%s", experiment.c_str(), spread,
-                  attempt < settings_.attempts_max ? "; measuring again" : "; noisy, and kept so");
+    std::snprintf(text, sizeof text, "%s: rounds of the same shape differ by %.1fx%s", experiment.c_str(), spread,
+                  attempt < settings_.attempts_max ? "; measuring again" : "; noisy, and kept all the same");
     tell_(text);
     if (attempt < settings_.attempts_max) continue;
     was_noisy_ = true;
@@ -101,9 +101,9 @@ Outcome<RecordMemory*> Laboratory::memoryOf(uint32_t page_kb) {
   if (!opened.ok()) return std::move(opened).error();
   RecordMemory* const memory = &memories_.emplace(page_kb, std::move(opened).value()).first->second;
   if (page_kb > 4 && memory->hugePercent() < 100) {
-    tell_("of the memory in pages of 2 MB only " + std::to_string(memory->hugePercent()) +
-          " % stands in such; free some (vm.compact_memory), or allow them "
-          "(/sys/kernel/mm/transparent_hugepage/enabled)");
+    tell_("only " + std::to_string(memory->hugePercent()) +
+          " % of the memory that was to be in pages of 2 MB is in such pages; free some (vm.compact_memory), or allow "
+          "them (/sys/kernel/mm/transparent_hugepage/enabled)");
   }
   return memory;
 }
@@ -157,7 +157,7 @@ Outcome<Round> Laboratory::runRound(const Shape& shape, uint32_t number, uint32_
   return round;
 }
 
-// One look; when it finds something it was work, else it was waiting.
+// Looks once for completions. If it finds any, the time counts as work, else as waiting.
 Outcome<bool> Laboratory::takeCompletions(Round& round, int64_t& still_since_ns) {
   const uint64_t look = tscNow();
   auto done = probe_->reap();

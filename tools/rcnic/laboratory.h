@@ -18,7 +18,8 @@ struct LaboratorySettings {
   uint32_t rounds = 7;
   uint32_t round_ms = 50;
   size_t memory_bytes = size_t{64} << 20;
-  /// An experiment whose rounds differ too much is measured again, so many times in all. 0: it is not looked at.
+  /// An experiment whose rounds differ too much is measured again, up to this many times in all. 0: the rounds are not
+  /// compared.
   uint32_t attempts_max = 3;
 };
 
@@ -38,7 +39,7 @@ class Laboratory {
   Abilities abilities() const;
   /// Failure: the connection is broken, nothing moves for some seconds, or there is no memory.
   Outcome<std::vector<Sample>> measure(const std::string& experiment, const std::vector<Shape>& shapes);
-  /// An experiment was noisy to the last.
+  /// Whether an experiment was noisy also at the last attempt.
   bool wasNoisy() const { return was_noisy_; }
 
  private:
@@ -48,7 +49,7 @@ class Laboratory {
   Outcome<Round> runRound(const Shape& shape, uint32_t number, uint32_t milliseconds);
   Outcome<bool> takeCompletions(Round& round, int64_t& still_since_ns);
 
-  // What the probe sends from outlives it.
+  // The memory from which the probe sends outlives it.
   std::map<uint32_t, RecordMemory> memories_;  // by the size of their pages
   const std::unique_ptr<Probe> probe_;
   const LaboratorySettings settings_;
@@ -56,7 +57,7 @@ class Laboratory {
   runtime::SystemClock clock_;
   const double cycles_per_ms_;
   bool was_noisy_ = false;
-  uint32_t page_kb_ = 0;  // of the one in use
+  uint32_t page_kb_ = 0;  // of the memory in use
 };
 
 }  // namespace ramcore::rcnic

@@ -1,5 +1,5 @@
-// rcnic: measures what RDMA adapters and the other transports make of gather lists, copies and completions, holds it
-// against published findings, and finds the thresholds of the gather policy.
+// rcnic: measures how fast RDMA adapters and the other transports are with gather lists, copies and completions,
+// compares that with published findings, and finds the thresholds of the gather policy.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -30,7 +30,7 @@ int list() {
 }
 
 int runCommand(int argc, char** argv) {
-  tools::CommandLine app("Measures what adapters and transports make of gather lists, copies and completions",
+  tools::CommandLine app("Measures how fast adapters and transports are with gather lists, copies and completions",
                          kProgram);
   app.setVersion(std::string("ramcore ") + RAMCORE_VERSION);
   app.requireCommand();
@@ -39,7 +39,7 @@ int runCommand(int argc, char** argv) {
   tools::Command run_command = app.addCommand("run", "Run experiments, print tables and verdicts");
   run_flags.addTo(run_command);
   VerdictFlags verdict_flags;
-  tools::Command verdict_command = app.addCommand("verdict", "Hold results of earlier runs against the papers");
+  tools::Command verdict_command = app.addCommand("verdict", "Compare results of earlier runs with the papers");
   verdict_flags.addTo(verdict_command);
   CalibrateFlags calibrate_flags;
   tools::Command calibrate_command =

@@ -34,8 +34,8 @@ bool writeAll(int descriptor, const std::string& content) {
 }  // namespace
 
 Outcome<bool> writeFile(const std::string& path, const std::string& content) {
-  // In the same directory, so that the renaming is atomic; flushed before it, so that a loss of power leaves one of the
-  // two as well.
+  // The new content is written to a file in the same directory, so that the renaming is atomic. It is flushed before
+  // the renaming, so that a loss of power, too, leaves the old file or the new one.
   const std::string partial = path + ".partial";
   const int descriptor = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor < 0) return cannotWrite(path);

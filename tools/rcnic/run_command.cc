@@ -47,7 +47,7 @@ void MeasureFlags::addTo(tools::Command& command, const std::string& all_transpo
       .inRange(1, 60'000);
   command
       .addOption("--memory-mb", memory_mb,
-                 "Memory that the records stand in, in MB (2^20 bytes); more than caches hold")
+                 "Memory that contains the records, in MB (2^20 bytes); more than caches hold")
       .inRange(1, 65'536);
 }
 
@@ -102,12 +102,12 @@ void RunFlags::addTo(tools::Command& command) {
       .addOption("--svg", svg_directory,
                  "Directory to draw the papers' figures to with these data, as SVG; made if it is not there")
       .typeName("DIR");
-  command.addFlag("--smoke", is_smoke, "A few shapes for milliseconds: whether it works, not how fast");
+  command.addFlag("--smoke", is_smoke, "Measure a few shapes for milliseconds: shows whether it works, not how fast");
 }
 
 namespace {
 
-// One transport: its experiments, each with its table.
+// Runs the experiments of one transport, and prints the table of each.
 Outcome<std::vector<Sample>> runTransport(const RunFlags& flags, const std::string& transport) {
   auto probe = openProbe(flags.measure.choiceFor(transport));
   if (!probe.ok()) return std::move(probe).error();
@@ -116,7 +116,7 @@ Outcome<std::vector<Sample>> runTransport(const RunFlags& flags, const std::stri
   for (const std::string& name : flags.experiments.empty() ? experimentNames() : flags.experiments) {
     const std::vector<Shape> shapes = shapesFor(*experimentOf(name), laboratory.abilities(), flags.is_smoke);
     if (shapes.empty()) {
-      tell(name + ": " + transport + " can do nothing of it");
+      tell(name + ": " + transport + " can do none of its shapes");
       continue;
     }
     auto measured = laboratory.measure(name, shapes);
@@ -167,7 +167,7 @@ Outcome<bool> run(const RunFlags& flags) {
     auto measured = runTransport(flags, transport);
     if (!measured.ok()) return std::move(measured).error();
     std::move(measured->begin(), measured->end(), std::back_inserter(samples));
-    // Again after each: minutes of measuring are not lost if the next one fails.
+    // Written again after each transport: minutes of measuring are not lost if the next one fails.
     auto written = writeResults(flags.csv_directory, samples);
     if (!written.ok()) return written;
   }

@@ -14,7 +14,7 @@ class Command;
 
 namespace ramcore::rcnic {
 
-/// Flags by which commands that measure find what to measure, and for how long.
+/// Flags of the commands that measure: what to measure, and for how long.
 struct MeasureFlags {
   std::vector<std::string> transports;  ///< empty: all that are here
   ProbeChoice devices;                  ///< `transport` stays empty
@@ -23,11 +23,11 @@ struct MeasureFlags {
 
   /// @param all_transports  what is measured when none is named, for people
   void addTo(tools::Command& command, const std::string& all_transports);
-  /// @param is_smoke  whether it works, in milliseconds: nothing is measured again because it is noisy.
+  /// @param is_smoke  only see, in milliseconds, whether it works: nothing is measured again because it is noisy.
   LaboratorySettings settings(bool is_smoke) const;
-  /// Those asked for, each once: DPDK starts once in a process.
+  /// The transports that were asked for, each once: DPDK starts only once in a process.
   std::vector<std::string> namedTransports() const;
-  /// Those asked for, or all that this machine has.
+  /// The transports that were asked for, or all that this machine has.
   std::vector<std::string> chosenTransports() const;
   ProbeChoice choiceFor(const std::string& transport) const;
   /// Failure: BadConfig: a device is named, and none of `chosen` has devices.

@@ -1,5 +1,5 @@
-// ramcore-server: a master and a backup. Enlists at the coordinator, serves tablets, keeps copies of what other servers
-// hold, stops on SIGTERM.
+// ramcore-server: a master and a backup. Enlists at the coordinator, serves tablets, keeps replicas of what other
+// servers hold, stops on SIGTERM.
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ struct ServerSettings {
   bool memory_is_auto = false;
   std::string name;
   std::string storage = "ramcore-server";
-  std::optional<uint64_t> storage_bytes;  // else as --memory and --replicas need it
+  std::optional<uint64_t> storage_bytes;  // not given: what --memory and --replicas need
   std::string storage_writes = "auto";
   uint64_t scrub_bytes_per_s = uint64_t{16} << 20;
   uint32_t scrub_every_s = 24 * 3600;
@@ -63,7 +63,7 @@ struct ServerSettings {
 
 class Server final : private master::MasterObserver {
  public:
-  /// @param memory  of an earlier one in this process, in the place of new memory; nullptr: it is the first
+  /// @param memory  of an earlier server in this process, used in place of new memory; nullptr: this is the first one
   Server(const ServerSettings& settings, std::unique_ptr<log::LogMemory> memory)
       : settings_(settings), rcu_(runtime::makeUrcu()), threads_(*rcu_), memory_(std::move(memory)) {}
 
@@ -116,12 +116,13 @@ class Server final : private master::MasterObserver {
     rcu_->drain();  // all other readers have ended
     return rejected_ ? 1 : 0;
   }
-  /// Once run() has ended: the coordinator has declared this server dead, and nobody wants the process to end. It goes
-  /// on as a new server, with another id, nothing in its memory, and the copies in its storage offered to recoveries.
+  /// To be asked after run(): whether the process goes on as a new server, because the coordinator has declared this
+  /// server dead and no signal has asked the process to end. The new server has another id and nothing in its memory,
+  /// and offers the replicas in its storage to recoveries.
   bool goesOn() const { return fenced_ && !process_->wasSignalled(); }
   std::unique_ptr<log::LogMemory> takeMemory() {
     metrics_.reset();  // its threads look at the master
-    master_.reset();   // it has its log there
+    master_.reset();   // its log is in that memory
     return std::move(memory_);
   }
 
@@ -160,10 +161,10 @@ class Server final : private master::MasterObserver {
     if (storageBytes() == 0 || storageBytes() >= least) return true;
     return Failure{Status::BadConfig, "--storage-bytes " + formatSize(storageBytes()) +
                                           " is too little; give at least " + formatSize(alignUp(least, kMegabyte)) +
-                                          ", or 0 to keep no copies"};
+                                          ", or 0 to keep no replicas"};
   }
 
-  // What knows no flags has named the cause.
+  // Adds a remedy that names flags: the code that has found the cause knows no flags.
   static Failure withFlags(Failure failure) {
     if (failure.status == Status::InUse) failure.message += ", or name another --storage";
     if (failure.status == Status::NoSpace) failure.message += "; give a smaller --storage-bytes, or another --storage";
@@ -220,7 +221,7 @@ class Server final : private master::MasterObserver {
     return master_->stopped() && !master_->hasLentMemory() && (backup_ == nullptr || backup_->stopped());
   }
 
-  // Before there are threads, and before memory is touched.
+  // Has to be called before there are threads, and before memory is touched.
   Outcome<bool> bindToNode() const {
     if (!settings_.numa_node) return true;
     const std::string given = "--numa-node " + std::to_string(*settings_.numa_node) + ": ";
@@ -245,7 +246,7 @@ class Server final : private master::MasterObserver {
       if (settings_.reserved_huge_pages) failure.message += ", give less --memory, or leave out --hugetlb";
       return failure;
     }
-    // First touch is slow; it is paid before the first request, with up to 4 threads.
+    // The first touch of memory is slow, so it happens before the first request, with up to 4 threads.
     Trace& trace = process_->trace();
     trace.info("preparing " + formatBytes(bytes) + " of log memory");
     const unsigned threads = std::min(4U, std::max(1U, std::thread::hardware_concurrency()));
@@ -342,7 +343,7 @@ class Server final : private master::MasterObserver {
   std::unique_ptr<backup::Backup> backup_;
   std::optional<FrameGauge> gauge_;
   std::unique_ptr<log::LogMemory> memory_;
-  transport::RegionId region_ = 0;  // of that
+  transport::RegionId region_ = 0;  // of memory_
   std::unique_ptr<master::Master> master_;
   std::unique_ptr<MetricsServer> metrics_;
   bool rejected_ = false;
@@ -362,22 +363,21 @@ int main(int argc, char** argv) {
   CommandLine app("A Ramcore server: holds tablets of the cluster's tables in memory", kProgram);
   addProcessFlags(app, settings.process);
   addCoordinatorFlag(app, settings.coordinators);
-  app.addOption(
-         "--memory", settings.memory_bytes,
-         "Memory for objects, in bytes or with a unit (KiB, MiB, GiB), in steps of 64KiB; auto: what fits into the "
-         "free "
-         "memory of the machine and its control group. On top of it come the index, about 13 bytes for each object "
-         "(half of --memory or 64MiB at most), and some bookkeeping")
+  app.addOption("--memory", settings.memory_bytes,
+                "Memory for objects, in bytes or with a unit (KiB, MiB, GiB), in steps of 64KiB; auto: what fits into "
+                "the free memory of the machine and its control group. On top of it come the index, about 13 bytes for "
+                "each object (at most half of --memory, or 64MiB if that is more), and some bookkeeping")
       .environment("RAMCORE_MEMORY")
       .asSizeOrAuto(settings.memory_is_auto)
       .showDefault(formatSize(settings.memory_bytes));
-  app.addFlag("--hugetlb", settings.reserved_huge_pages,
-              "Take --memory from the huge pages of 2 MiB that the machine has set aside (vm.nr_hugepages), in place "
-              "of those that it has just then: their number is certain, and nothing else can use them")
+  app.addFlag(
+         "--hugetlb", settings.reserved_huge_pages,
+         "Take --memory from the huge pages of 2 MiB that the machine has set aside (vm.nr_hugepages), and not from "
+         "those that the kernel happens to have at that moment: their number is certain, and nothing else can use them")
       .environment("RAMCORE_HUGETLB");
   app.addOption("--numa-node", settings.numa_node,
-                "Run on the processors of this NUMA node, with all memory there, best the one of the network card; "
-                "not given: anywhere. One server for each node")
+                "Run on the processors of this NUMA node, with all memory there; best the node of the network card. "
+                "Not given: anywhere. On a machine with several nodes start one server for each")
       .environment("RAMCORE_NUMA_NODE")
       .inRange(0, 1023);
   app.addOption("--pin-deadline-ms", settings.process.pin_deadline_ms,
@@ -386,47 +386,46 @@ int main(int argc, char** argv) {
       .environment("RAMCORE_PIN_DEADLINE_MS")
       .inRange(1, 10000);
   app.addOption("--pinned-bytes", settings.lending.pinned_bytes_max,
-                "What answers may hold of the log's memory, in bytes or with a unit; beyond it values are copied. "
-                "Never more than an eighth of --memory")
+                "Memory of the log that answers may hold, in bytes or with a unit; beyond it values are copied. Never "
+                "more than an eighth of --memory")
       .environment("RAMCORE_PINNED_BYTES")
       .asSize()
       .showDefault(formatSize(settings.lending.pinned_bytes_max));
-  app.addOption("--cleaners-max", settings.cleaners_max,
-                "Workers that may clean memory at a time when it runs short, never all of them; 0: half of --workers")
+  app.addOption(
+         "--cleaners-max", settings.cleaners_max,
+         "Workers that may clean memory at the same time when it runs short, never all of them; 0: half of --workers")
       .environment("RAMCORE_CLEANERS_MAX")
       .inRange(0, 32);
   app.addOption("--storage", settings.storage,
-                "Directory for copies of what other servers hold; made if it is not there. It belongs to one server")
+                "Directory for replicas of what other servers hold; made if it is not there. It belongs to one server")
       .environment("RAMCORE_STORAGE");
   app.addOption("--storage-bytes", settings.storage_bytes,
-                "Space for such copies, in bytes or with a unit, taken at the first start; 0: keep none. Not given: "
-                "as much as "
-                "is needed where all servers are alike, some 4.5 times --memory for --replicas 3, 1.5 times for 1")
+                "Space for such replicas, in bytes or with a unit, taken at the first start; 0: keep none. Not given: "
+                "an eighth more than is needed where all servers are alike, some 4.5 times --memory for --replicas 3, "
+                "1.5 times for --replicas 1")
       .environment("RAMCORE_STORAGE_BYTES")
       .asSize()
       .showDefault("what --memory and --replicas need");
   app.addOption("--storage-writes", settings.storage_writes,
-                "Where copies are written into the page cache: auto (on the dispatch thread while the disk is quick), "
-                "inline (always there), handoff (always on a thread of their own: no read ever waits for the disk, and "
-                "each write costs two changes of threads more)")
+                "Which thread writes replicas into the page cache: auto (the dispatch thread while the disk is quick), "
+                "inline (always the dispatch thread), handoff (always a thread of its own: no read ever waits for the "
+                "disk, and each write takes longer by two changes of threads)")
       .environment("RAMCORE_STORAGE_WRITES")
       .oneOf({"auto", "inline", "handoff"});
-  app.addOption(
-         "--scrub-bytes-per-s", settings.scrub_bytes_per_s,
-         "How fast the copies are read again to find out whether the disk has kept them, in bytes or with a unit; 0: "
-         "never")
+  app.addOption("--scrub-bytes-per-s", settings.scrub_bytes_per_s,
+                "How fast the replicas are read again to find out whether the disk has kept them, in bytes or with a "
+                "unit; 0: never")
       .environment("RAMCORE_SCRUB_BYTES_PER_S")
       .asSize()
       .showDefault(formatSize(settings.scrub_bytes_per_s));
   app.addOption(
          "--scrub-every-s", settings.scrub_every_s,
-         "Seconds from the beginning of one such pass over the copies to that of the next, unless it takes longer")
+         "Seconds from the beginning of one such pass over the replicas to that of the next, unless it takes longer")
       .environment("RAMCORE_SCRUB_EVERY_S")
       .inRange(1U, kScrubEverySecondsMax);
   app.addOption("--scrub-memory-bytes-per-s", settings.scrub_memory_bytes_per_s,
-                "How fast the objects in --memory are verified, in bytes or with a unit; what is damaged is made "
-                "whole from its "
-                "copies; 0: never")
+                "How fast the objects in --memory are verified, in bytes or with a unit; what is damaged is restored "
+                "from its replicas; 0: never")
       .environment("RAMCORE_SCRUB_MEMORY_BYTES_PER_S")
       .asSize()
       .showDefault(formatSize(settings.scrub_memory_bytes_per_s));
@@ -434,20 +433,22 @@ int main(int argc, char** argv) {
                 "Seconds from the beginning of one pass over --memory to that of the next, unless it takes longer")
       .environment("RAMCORE_SCRUB_MEMORY_EVERY_S")
       .inRange(1U, kScrubEverySecondsMax);
-  app.addOption("--replicas", settings.replication.replicas,
-                "Other servers on which everything this one holds is kept; 0: nothing survives this server")
+  app.addOption(
+         "--replicas", settings.replication.replicas,
+         "Number of other servers on which everything that this one holds is kept; 0: nothing survives this server")
       .environment("RAMCORE_REPLICAS")
       .inRange(0, 8);
-  const Option min_replicas =
-      app.addOption("--min-replicas", settings.replication.min_replicas,
-                    "Writes are refused while fewer other servers live to keep copies; not given: 1 with --replicas 1")
-          .environment("RAMCORE_MIN_REPLICAS")
-          .inRange(1, 8);
-  app.addFlag("--local-replica", settings.replication.local_replica,
-              "Keep one copy, in the storage of this very server: survives a restart, not the loss of the machine")
+  const Option min_replicas = app.addOption("--min-replicas", settings.replication.min_replicas,
+                                            "Writes are refused while fewer other servers than this live to keep "
+                                            "replicas; not given: 1 with --replicas 1")
+                                  .environment("RAMCORE_MIN_REPLICAS")
+                                  .inRange(1, 8);
+  app.addFlag(
+         "--local-replica", settings.replication.local_replica,
+         "Keep one replica, in the storage of this very server: it survives a restart, not the loss of the machine")
       .environment("RAMCORE_LOCAL_REPLICA");
   app.addOption("--failure-domain", settings.failure_domain,
-                "Name of the rack, power supply or machine: copies go to different ones where there are several")
+                "Name of the rack, power supply or machine: replicas go to different ones where there are several")
       .environment("RAMCORE_FAILURE_DOMAIN");
   app.addOption("--name", settings.name, "Name of this server for people").environment("RAMCORE_NAME");
   int exit_code = 0;

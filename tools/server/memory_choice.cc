@@ -21,7 +21,7 @@ uint64_t mostMemory() {
   return most;
 }
 
-// The most that fits with what comes on top of it, in whole megabytes; 0: nothing does.
+// The most memory, in whole megabytes, that fits into `bytes` with what comes on top of it; 0: none fits.
 uint64_t memoryWithin(uint64_t bytes) {
   uint64_t fits = 0;
   uint64_t too_much = bytes / kMemoryStepBytes + 1;
@@ -34,13 +34,14 @@ uint64_t memoryWithin(uint64_t bytes) {
 }
 
 Outcome<uint64_t> chooseByItself(const runtime::MemoryLimit& limit) {
-  // A sixteenth stays free: for files that the system caches, and for others.
+  // A sixteenth stays free: for files that the system caches, and for other processes.
   const uint64_t fitting = std::min(memoryWithin(limit.free_bytes / 16 * 15), mostMemory());
   const uint64_t least = leastMemory();
   if (fitting >= least) return fitting;
   return Failure{Status::BadConfig, "--memory auto: " + limit.who + " has " + formatBytes(limit.free_bytes) +
                                         " free, and the smallest server needs " +
-                                        formatBytes(least + bytesBeside(least)) + "; give it more, or stop others"};
+                                        formatBytes(least + bytesBeside(least)) +
+                                        "; give it more, or stop other processes"};
 }
 
 }  // namespace
@@ -62,7 +63,7 @@ Outcome<uint64_t> chooseMemory(std::optional<uint64_t> wanted, const runtime::Me
     return Failure{Status::BadConfig, given + " and about " + formatBytes(bytesBeside(*wanted)) +
                                           " of index and buffers are more than " + limit.who + " has, " +
                                           formatBytes(limit.bytes) +
-                                          ": the system kills who takes more; give less, for example " +
+                                          ": the system kills a process that takes more; give less, for example " +
                                           formatSize(example) + ", or --memory auto"};
   }
   if (*wanted >= least && logConfigOf(*wanted).validate().ok()) return *wanted;

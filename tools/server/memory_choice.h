@@ -9,7 +9,7 @@
 
 namespace ramcore::tools {
 
-/// The log of a server that is given so much memory.
+/// The configuration of the log of a server that is given this much memory.
 log::LogConfig logConfigOf(uint64_t memory_bytes);
 
 /// What comes on top of the log's memory: the index, as large as objects of a hundred bytes make it, what the log keeps
@@ -18,7 +18,7 @@ uint64_t bytesBeside(uint64_t memory_bytes);
 
 /// Judges --memory before anything is mapped or touched.
 /// @param wanted  nullopt: as much as fits into what is free
-/// Gives the memory of the log. Failure: BadConfig.
+/// Returns the memory of the log. Failure: BadConfig.
 Outcome<uint64_t> chooseMemory(std::optional<uint64_t> wanted, const runtime::MemoryLimit& limit);
 
 }  // namespace ramcore::tools

@@ -26,7 +26,8 @@ struct Farthest {
 Farthest farthestOf(std::span<const Locator> coordinators) {
   Farthest farthest;
   for (const Locator& locator : coordinators) {
-    // Of DPDK's it is not known, and what listens there beside it is a way for the processes of this machine.
+    // Where a locator of DPDK leads is not known, and what the coordinator listens at beside it is a way for the
+    // processes of this machine.
     if (!hasAddress(locator)) continue;
     const Whereabouts where = whereaboutsOf(locator);
     if (where == Whereabouts::ThisMachineOnly || farthest.where == Whereabouts::Elsewhere) continue;
@@ -46,7 +47,7 @@ Outcome<std::vector<Locator>> withoutThisMachineOnly(std::vector<Locator> locato
   const auto isThisMachineOnly = [](const Locator& locator) {
     return hasAddress(locator) && whereaboutsOf(locator) == Whereabouts::ThisMachineOnly;
   };
-  // Mostly nothing is; then the coordinator's name need not be looked up here.
+  // Mostly no locator is for this machine only; then the coordinator's name need not be looked up here.
   if (std::ranges::none_of(locators, isThisMachineOnly)) return locators;
   const Farthest coordinator = farthestOf(coordinators);
   if (coordinator.where == Whereabouts::ThisMachineOnly) return locators;

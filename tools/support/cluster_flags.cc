@@ -15,9 +15,9 @@ namespace ramcore::tools {
 void addCoordinatorFlag(Command& command, std::vector<std::string>& coordinators) {
   command
       .addOption("--coordinator", coordinators,
-                 "Locator of the coordinator, tcp://HOST:PORT, verbs://HOST:PORT, dpdk://ADDRESS@NUMBER or "
-                 "shm:///PATH; repeat it, or write LOCATOR,LOCATOR, for its other locators and for other coordinators: "
-                 "the first that answers is used, and another one when that is away")
+                 "Locator of the coordinator: tcp://HOST:PORT, verbs://HOST:PORT, dpdk://ADDRESS@NUMBER or "
+                 "shm:///PATH. Repeat the flag, or write LOCATOR,LOCATOR, to name other locators of the coordinator or "
+                 "other coordinators: the first that answers is used, and another one when it is away")
       .environment("RAMCORE_COORDINATOR")
       .oneValueEach()
       .splitAt(',')
@@ -44,7 +44,7 @@ void ClusterFlags::addTo(Command& command) {
       .typeName("NAME");
   command
       .addOption("--secret-file", secret_file,
-                 "File with the cluster's secret; without it only this machine can be talked to")
+                 "File with the cluster's secret; without it this program talks to its own machine only")
       .environment("RAMCORE_SECRET_FILE")
       .typeName("FILE");
   command
@@ -87,11 +87,11 @@ Outcome<ClusterAccess> ClusterFlags::open(transport::Role role) const {
 Failure explainTooFew(Status status, const std::string& what) {
   const std::string fate = status == Status::OutcomeUnknown ? "sent, and may happen yet; "
                                                             : "not done (" + std::string(name(status)) + "); ";
-  return {status,
-          what + ": " + fate +
-              "fewer servers keep copies than --min-replicas of the servers asks for, or their storage is full: "
-              "start servers, or one alone with --local-replica; or remove objects ('ramcore status' says "
-              "which)"};
+  return {
+      status,
+      what + ": " + fate +
+          "fewer servers keep replicas than --min-replicas of the servers asks for, or their storage is full: start "
+          "servers, or one alone with --local-replica; or remove objects ('ramcore status' says which is the case)"};
 }
 
 Failure explain(Status status, const std::string& what, const client::CoordinatorStub& coordinator) {
@@ -105,7 +105,8 @@ Failure explain(Status status, const std::string& what, const client::Coordinato
                           "), though the coordinator is there; 'ramcore status' says whether its servers are"};
     case Status::Refused:
       if (!coordinator.isReached()) return {status, coordinator.whyNoAnswer()};
-      return {status, "what listens where a server of the cluster did refuses this client, about " + what +
+      return {status, "the process that listens at the address of a server of the cluster refuses this client, about " +
+                          what +
                           "; check that --cluster, --secret-file and version are those of the servers, whose logs say "
                           "which differs"};
     case Status::StateBehind:

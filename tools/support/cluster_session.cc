@@ -7,14 +7,14 @@ namespace ramcore::tools {
 namespace {
 constexpr auto kWait = rpc::SpinGauge::Wait::Answers;
 constexpr int64_t kSleepNsMax = 50 * runtime::kNanosPerMilli;
-// The sleeper's deadlines are kept to a millisecond, late: nearer ones are waited for by polling.
+// The sleeper keeps deadlines to a millisecond, on the late side: nearer deadlines are waited for by polling.
 constexpr int64_t kSleepLateNs = 2 * runtime::kNanosPerMilli;
 constexpr int64_t kCloseNs = runtime::kNanosPerSecond;
 constexpr uint32_t kRoundsBetweenTends = 1024;
-// Yielding costs 0.3 us, for which an answer that comes meanwhile waits.
+// Yielding costs 0.3 us, and an answer that comes meanwhile waits for that time.
 constexpr uint32_t kIdleRoundsPerYield = 16;
 
-// Those that this program has a transport for.
+// The coordinators for which this program has a transport.
 std::vector<rpc::PeerAddress> addressesOf(const std::vector<transport::Locator>& coordinators,
                                           const transport::TransportSet& transports) {
   std::vector<rpc::PeerAddress> addresses;

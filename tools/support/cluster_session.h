@@ -17,7 +17,7 @@
 
 namespace ramcore::tools {
 
-/// Which cluster, and who asks.
+/// Which cluster a tool uses, and in which role.
 struct ClusterAccess {
   std::vector<transport::Locator> coordinators;
   std::string cluster_name;
@@ -36,8 +36,8 @@ struct ToolThread {
 
 class ClusterSession;
 
-/// Drives several sessions on one thread: every round steps each of them; a round that found nothing is followed by
-/// others for a while, if the waits of late were short, and then by a sleep.
+/// Drives several sessions on one thread. Every round steps each of them. After a round that found nothing, other
+/// rounds follow for a while if the last waits were short, and then a sleep.
 class SessionLoop {
  public:
   /// @param never_sleep  for a processor that belongs to this thread alone.
@@ -62,13 +62,13 @@ class SessionLoop {
 };
 
 /// A client of a cluster with connections and a lease of its own, for tools that await coroutines. A program has one
-/// thread that drives all its sessions; each is what another program would be.
+/// thread that drives all its sessions; for the cluster each of them is like a program of its own.
 class ClusterSession {
  public:
   /// `thread` outlives the session. Failure: as TransportSet::open, or no transport for any of the coordinator's
   /// locators.
   static Outcome<std::unique_ptr<ClusterSession>> open(const ClusterAccess& access, const ToolThread& thread);
-  /// close() was called (or nothing was started).
+  /// Only after close(), or if nothing was started.
   ~ClusterSession();
   ClusterSession(const ClusterSession&) = delete;
   ClusterSession& operator=(const ClusterSession&) = delete;
@@ -85,9 +85,9 @@ class ClusterSession {
   }
   /// One round of this session alone; see SessionLoop::advance.
   void advance();
-  /// Ends what is running now, and what begins later, without an answer: with Shutdown, or OutcomeUnknown.
+  /// Ends calls that are running now, and calls that begin later, without an answer: with Shutdown or OutcomeUnknown.
   void giveUp();
-  /// Gives the lease back and ends all connections; takes a second at most. No task is running.
+  /// Gives the lease back and ends all connections; takes a second at most. No task may be running.
   void close();
 
  private:

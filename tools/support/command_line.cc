@@ -10,7 +10,7 @@
 namespace ramcore::tools {
 namespace {
 
-// A size as all others, or the word. CLI11 asks when it has the last word about the option.
+// A size like those of other options, or the word "auto". CLI11 calls it when it has the final value of the option.
 CLI::Validator sizeOrAuto(bool& is_auto) {
   CLI::Validator size = CLI::AsSizeValue(false);
   return CLI::Validator(
@@ -22,7 +22,7 @@ CLI::Validator sizeOrAuto(bool& is_auto) {
       size.get_description());
 }
 
-// What is wrong with a command line, with the cause where CLI11 names another one.
+// What is wrong with a command line. Names the real cause where CLI11 names another one.
 std::string explainParse(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> unknown = app.remaining(true);
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) && app.get_subcommands().empty() &&
@@ -42,7 +42,8 @@ std::string explainParse(const CLI::App& app, const CLI::ParseError& error) {
   return what;
 }
 
-// CLI11 asks the environment last, and only about what neither flags nor file have set. Here the file gives way to it.
+// CLI11 reads the environment last, and only for options that neither flags nor the file have set. This class drops
+// options of the file that are in the environment, so that the environment takes precedence over the file.
 class EnvironmentBeatsFile final : public CLI::ConfigTOML {
  public:
   explicit EnvironmentBeatsFile(const CLI::App& app) : app_(app) {}

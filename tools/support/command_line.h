@@ -26,23 +26,24 @@ class Option {
   explicit Option(CLI::Option& option) : option_(&option) {}
 
   Option required();
-  /// Not without `other`.
+  /// It may not be given without `other`.
   Option needs(const Option& other);
-  /// Not together with `other`.
+  /// It may not be given together with `other`.
   Option excludes(const Option& other);
-  /// Where the command line does not have it, it has the value of this environment variable.
+  /// If the command line does not have it, it takes its value from this environment variable.
   Option environment(const std::string& variable);
 
-  /// What the help calls its value; otherwise that follows from the variable.
+  /// The name of its value in the help; without this call the name follows from the variable.
   Option typeName(const std::string& name);
   /// The help shows the value that the variable has now.
   Option showDefault();
   /// The help shows this; with an empty text, nothing.
   Option showDefault(const std::string& text);
 
-  /// Of a vector: it may be repeated, with one value each time. (Otherwise several values may follow each other.)
+  /// For a vector: the option may be repeated, with one value each time. (Otherwise several values may follow each
+  /// other.)
   Option oneValueEach();
-  /// Of a vector: one text may hold several values, with this between them.
+  /// For a vector: one text may hold several values, with `delimiter` between them.
   Option splitAt(char delimiter);
 
   // Checks of each value. The help shows them, except that of check().
@@ -58,12 +59,12 @@ class Option {
   Option oneOfInAnyCase(const std::vector<std::string>& words);
   /// Bytes, with or without a unit, which is a power of 1024.
   Option asSize();
-  /// The same, or the word "auto", which is 0 and sets `is_auto`.
+  /// The same, or the word "auto", which stands for 0 and sets `is_auto`.
   Option asSizeOrAuto(bool& is_auto);
-  /// @param mistake  what is wrong with a value; empty: nothing
+  /// @param mistake  gives what is wrong with a value; empty: nothing
   Option check(const std::function<std::string(const std::string&)>& mistake);
 
-  /// After parsing: command line, environment or configuration file have it.
+  /// After parsing: whether command line, environment or configuration file have it.
   bool isGiven() const;
 
  private:
@@ -87,40 +88,40 @@ class Command {
   Option addOption(const std::string& name, std::optional<uint64_t>& variable, const std::string& about = "");
   Option addOption(const std::string& name, std::vector<std::string>& variable, const std::string& about = "");
   Option addOption(const std::string& name, std::vector<uint64_t>& variable, const std::string& about = "");
-  /// A number as well, no character; whoever declares it has to check that it fits.
+  /// The value is a number here as well, and no character. The declaration has to check that the number fits.
   Option addOption(const std::string& name, uint8_t& variable, const std::string& about = "");
   /// Declares "--name", which sets `variable`, or "!--name", which clears it.
   Option addFlag(const std::string& name, bool& variable, const std::string& about = "");
   /// Declares "--version", in the place of one that was declared before.
   void setVersion(const std::string& text);
-  /// Declares "--config FILE", in TOML. The file may have what was declared with "--name", as name; what else it has is
-  /// a mistake.
+  /// Declares "--config FILE", in TOML. The file may have the options that were declared with "--name", as `name`;
+  /// anything else in it is a mistake.
   Option addConfigFile(const std::string& about);
-  /// Takes "--name" back.
+  /// Removes the option "--name".
   void removeOption(const std::string& name);
-  /// Of each option that is declared from now on, here and in commands that are added from now on, the help shows the
-  /// value that its variable has then.
+  /// From now on the help shows the default of each option that is declared here, or in commands that are added later:
+  /// the value that its variable has when it is declared.
   void showDefaults();
 
   /// Adds a command, which has its own options.
   Command addCommand(const std::string& name, const std::string& about);
   /// One of the commands has to be given.
   void requireCommand();
-  /// Also behind a command that is added from now on, this one's options may stand.
+  /// The options of this command may also be given after a command that is added from now on.
   void takeOptionsBehindCommands();
   /// Parsing calls `function` at its end if this command was given.
   void onGiven(const std::function<void()>& function);
 
-  /// After parsing: this command was given.
+  /// After parsing: whether this command was given.
   bool isGiven() const;
-  /// After parsing: the option "--name" was given, as Option::isGiven() says.
+  /// After parsing: whether the option "--name" was given, as Option::isGiven() says.
   bool isGiven(const std::string& option) const;
 
  protected:
   CLI::App* app_;
 };
 
-/// Why a program ends once its command line was read.
+/// Why a program ends after its command line was read.
 struct ParseEnd {
   bool is_mistake = false;
   std::string text;  ///< what is wrong, in one line; or the help or the version, which was asked for
@@ -136,8 +137,8 @@ class CommandLine : public Command {
   ~CommandLine();
 
   const std::string& program() const;
-  /// Sets the variables and calls the functions of onGiven(). The command line beats the environment, which beats the
-  /// configuration file. Gives nothing if the program goes on.
+  /// Sets the variables and calls the functions of onGiven(). The command line takes precedence over the environment,
+  /// and the environment over the configuration file. Returns nothing if the program goes on.
   std::optional<ParseEnd> parse(int argc, const char* const* argv);
   /// The same for programs of tests: prints help to std::cout, or what is wrong to std::cerr, in the words of CLI11.
   /// Returns false when the process is to end with `exit_code`.

@@ -9,7 +9,7 @@
 
 namespace ramcore::tools {
 
-// How all tools write the same thing.
+// Formats that all tools have in common.
 
 /// "1.5 GiB", "512 B".
 std::string formatBytes(uint64_t bytes);

@@ -17,13 +17,13 @@ void addDpdkPortFlags(Command& command, transport::DpdkChoice& choice) {
       .environment("RAMCORE_DPDK_MTU")
       .inRange(576, 9000)
       .showDefault();
-  command.addOption("--dpdk-memory-mb", choice.memory_mb, "Memory of DPDK for frames, in MB")
+  command.addOption("--dpdk-memory-mb", choice.memory_mb, "Memory of DPDK for Ethernet frames, in MB")
       .environment("RAMCORE_DPDK_MEMORY_MB")
       .inRange(32, 65536)
       .showDefault();
   command.addFlag("--dpdk-huge-pages", choice.huge_pages, "Take that memory from reserved huge pages")
       .environment("RAMCORE_DPDK_HUGE_PAGES");
-  command.addOption("--dpdk-eal", choice.arguments, "More arguments of DPDK's own, in one string")
+  command.addOption("--dpdk-eal", choice.arguments, "More arguments for DPDK itself, in one string")
       .environment("RAMCORE_DPDK_EAL")
       .typeName("ARGUMENTS");
   command
@@ -35,14 +35,15 @@ void addDpdkPortFlags(Command& command, transport::DpdkChoice& choice) {
 void addDpdkFlags(Command& command, transport::DpdkChoice& choice) {
   addDpdkPortFlags(command, choice);
   command
-      .addOption("--dpdk-address", choice.address,
-                 "Ethernet address by which others know this process, for all its ports; without it that of the first")
+      .addOption(
+          "--dpdk-address", choice.address,
+          "Ethernet address by which others know this process, for all its ports; without it that of the first port")
       .environment("RAMCORE_DPDK_ADDRESS")
       .typeName("ADDRESS");
   command
       .addOption("--dpdk-faults", choice.faults,
-                 "For tests: what happens to frames that arrive, loss=5,duplicate=1,reorder=2,corrupt=0.1 in per cent, "
-                 "delay_us=200,seed=7")
+                 "For tests: what happens to Ethernet frames that arrive, loss=5,duplicate=1,reorder=2,corrupt=0.1 in "
+                 "per cent, delay_us=200,seed=7")
       .environment("RAMCORE_DPDK_FAULTS")
       .typeName("RATES");
 }

@@ -9,7 +9,7 @@ class Command;
 /// Adds the flags that choose ports of DPDK and how it starts, each with its environment variable RAMCORE_DPDK_...;
 /// `choice` is filled by the parsing, which it outlives.
 void addDpdkPortFlags(Command& command, transport::DpdkChoice& choice);
-/// These, and those of a process that has a name among others.
+/// Adds these flags, and those of a process that has an address among other processes.
 void addDpdkFlags(Command& command, transport::DpdkChoice& choice);
 
 }  // namespace ramcore::tools

@@ -12,10 +12,10 @@ std::vector<std::string> ownAddresses();
 
 /// Where a locator leads, seen from this machine.
 enum class Whereabouts {
-  ThisMachineOnly,  ///< loopback, shm: on every machine it is that machine
+  ThisMachineOnly,  ///< loopback, shm: on every machine it means that machine
   ThisMachine,      ///< an address of one of its interfaces
   Elsewhere,
-  Unknown,  ///< its name has no address now; a transport that has no addresses of the Internet
+  Unknown,  ///< its name has no address now, or its transport has no addresses of the Internet
 };
 /// Looks names up, which may take some seconds where the name service does not answer.
 Whereabouts whereaboutsOf(const transport::Locator& locator);

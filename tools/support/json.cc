@@ -31,8 +31,8 @@ class Json::Library {
         json.value_);
   }
 
-  /// Of the same kind, without what an array or an object holds: good for saying that the kind is wrong. from() goes as
-  /// deep as the value does, and what was read may be deeper than the stack.
+  /// A value of the same kind, without what an array or an object holds: enough for an error that says that the kind is
+  /// wrong. from() goes as deep as the value does, and a value that was read may be deeper than the stack.
   static Vendor kindOf(const Json& json) {
     if (std::holds_alternative<Elements>(json.value_)) return Vendor::array();
     if (std::holds_alternative<Members>(json.value_)) return Vendor::object();
@@ -46,7 +46,7 @@ class Json::Library {
     return kindOf(json).get<Number>();
   }
 
-  /// Puts together what its parser finds.
+  /// Builds a value from what the parser of nlohmann/json finds.
   class Builder {
    public:
     explicit Builder(Json& root) : root_(root) {}

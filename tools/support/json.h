@@ -11,8 +11,8 @@
 
 namespace ramcore::tools {
 
-// JSON that programs below tools/ and tests/ write and read. nlohmann/json makes texts of values and values of texts;
-// json.cc alone includes it, because it takes seconds to compile.
+// JSON that programs below tools/ and tests/ write and read. nlohmann/json converts values to texts and texts to
+// values; json.cc alone includes it, because it takes seconds to compile.
 
 struct JsonMember;
 
@@ -20,7 +20,7 @@ struct JsonMember;
 /// in which they were added or read.
 class Json {
  public:
-  /// What becomes of a string that is no UTF-8 in a text.
+  /// What becomes of a string that is not UTF-8 when a text is made of it.
   enum class BadUtf8 : uint8_t {
     Throw,    ///< an exception of nlohmann/json
     Replace,  ///< U+FFFD in the place of what is wrong
@@ -45,21 +45,21 @@ class Json {
   Json& operator=(Json other) noexcept;
   ~Json();
 
-  /// With these elements.
+  /// An array with these elements.
   static Json array(std::initializer_list<Json> elements = {});
-  /// Without members.
+  /// An object without members.
   static Json object();
 
-  // Making it. null becomes the array or the object that a call needs; other kinds are an exception.
+  // Building a value. null becomes the array or the object that a call needs; other kinds are an exception.
 
-  /// Appends to an array. Gives what was appended, until something else is.
+  /// Appends to an array. Returns the appended element; valid until another one is appended.
   Json& append(Json element);
-  /// The member called `name`, which is null if it was not there; until another one is added.
+  /// The member called `name`, which is null if it was not there; valid until another one is added.
   Json& operator[](const std::string& name);
   /// Adds the members of `object`, or replaces the values of those that are here.
   void update(const Json& object);
 
-  // Looking at it.
+  // Reading a value.
 
   bool isObject() const { return std::holds_alternative<Members>(value_); }
   bool isString() const { return std::holds_alternative<std::string>(value_); }
@@ -67,26 +67,26 @@ class Json {
   bool isUnsigned() const { return std::holds_alternative<uint64_t>(value_); }
   /// Whether it is an object with such a member.
   bool contains(const std::string& name) const { return find(name) != nullptr; }
-  /// Of an array; an exception otherwise.
+  /// The elements of an array; an exception for other kinds.
   const std::vector<Json>& elements() const { return std::get<Elements>(value_); }
-  /// Of an object; an exception otherwise. A name that the text repeats is there as often.
+  /// The members of an object; an exception for other kinds. A name that the text repeats is there as often.
   const std::vector<JsonMember>& members() const { return std::get<Members>(value_); }
 
-  // Of several members with one name these take the last. Where there is none, or where a value is of another kind, is
-  // an exception of nlohmann/json, which says so.
+  // If several members have the same name, these functions take the last one. If there is none, or if a value is of
+  // another kind, they throw an exception of nlohmann/json that says so.
 
   const Json& at(const std::string& name) const;
   std::string asString() const;
   uint64_t asUnsigned() const;
   int64_t asSigned() const;
-  /// These give `otherwise` where there is no such member.
+  /// These return `otherwise` if there is no such member.
   std::string valueOf(const std::string& name, const std::string& otherwise) const;
   uint64_t valueOf(const std::string& name, uint64_t otherwise) const;
 
   /// @param indent_columns  for each level, one member or element a line; without it all is one line without spaces
   std::string dump(std::optional<unsigned> indent_columns = std::nullopt, BadUtf8 bad_utf8 = BadUtf8::Throw) const;
-  /// Reads a text that is one value. Gives nothing if it is none.
-  /// @param why  says then why not
+  /// Reads a text that is one value. Returns nothing if it is not.
+  /// @param why  gets the reason then
   static std::optional<Json> parse(std::string_view text, std::string* why = nullptr);
 
  private:

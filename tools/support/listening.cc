@@ -38,7 +38,8 @@ ListenMeans::Means meansOf(const transport::TransportSet& network, const std::st
   return {.is_there = false, .why_not = network.whyAbsent(scheme)};
 }
 
-// A folder for sockets without those of dead processes. Empty: there is none, and `shm` says why.
+// Opens a folder for sockets, and removes sockets of dead processes from it. Empty: there is no folder, and `shm` says
+// why.
 std::string prepareFolder(ListenMeans::Means& shm, Trace& trace) {
   const auto opened = transport::shm::openSocketFolder(transport::shm::SocketFolderPlaces::ofEnvironment());
   if (opened.path.empty()) {
@@ -61,10 +62,11 @@ Outcome<std::vector<Locator>> listenAt(transport::TransportSet& network, std::sp
   ListenMeans means;
   means.has_secret = has_secret;
   means.verbs = meansOf(network, "verbs");
-  // The set has said why a device that is there is not used.
+  // The transport set has already said why a device that is there is not used.
   if (!network.whyNoVerbs().empty()) means.verbs.why_not.clear();
   means.dpdk = meansOf(network, "dpdk");
-  // Its ports are used if they are named, and a named one that cannot be used is an error.
+  // Ports of DPDK are used if they are named, and a named port that cannot be used is an error: if none is named,
+  // nobody has wanted dpdk.
   means.dpdk.level = TraceLevel::Debug;
   std::string folder;
   if (std::ranges::any_of(wishes, &ListenWish::is_all) && !transport::isNamed(wishes, "shm")) {

@@ -23,14 +23,14 @@ using prometheus::MetricType;
 constexpr double kSecondsPerNano = 1e-9;
 constexpr const char* kThreads = "4";
 constexpr const char* kTimeoutMs = "1000";
-// Of all endpoints of the process: the library's callback knows nothing of ours.
+// Counts for all metrics endpoints of the process: the library's callback knows none of our objects.
 std::atomic<uint64_t> bad_scrapes{0};
 // Bounds of exported buckets: powers of two of nanoseconds, from 256 ns to 17 s. The counted buckets end there too.
 constexpr uint32_t kFirstBoundLog2 = 8;
 constexpr uint32_t kLastBoundLog2 = 34;
 
-// What the kernel gave this process in huge pages, nearly all of it log memory: advice is not always taken. 0 if it
-// does not say.
+// The memory that the kernel gave this process in huge pages, nearly all of it log memory: the kernel does not always
+// take the advice to do so. 0 if it does not say how much it is.
 double hugePageBytes() {
   std::ifstream rollup("/proc/self/smaps_rollup");
   double bytes = 0;
@@ -140,14 +140,16 @@ void collectEndpoints(const rpc::Dispatch& dispatch, Families& out) {
        of(&Counts::payload_bytes)},
       {"ramcore_sent_gathered_bytes_total",
        "Part of these: read by the hardware from where they are stored, and not copied", of(&Counts::gathered_bytes)},
-      {"ramcore_sent_chunks_total", "Pieces of messages that were sent so", of(&Counts::chunks_gathered)},
-      {"ramcore_sent_long_chunks_copied_total", "Pieces that were copied although they are long enough to be sent so",
+      {"ramcore_sent_chunks_total", "Pieces of messages that the hardware has read from where they are stored",
+       of(&Counts::chunks_gathered)},
+      {"ramcore_sent_long_chunks_copied_total",
+       "Pieces of messages that were copied although they are long enough to be read from where they are stored",
        of(&Counts::long_chunks_copied)},
       {"ramcore_packets_sent_total", "Packets of transports that send lost ones again, copies included",
        of(&Counts::packets_sent)},
-      {"ramcore_packets_resent_total", "Packets that were sent again because nobody told that they had come",
+      {"ramcore_packets_resent_total", "Packets that were sent again because nothing had said that they had arrived",
        of(&Counts::packets_resent)},
-      {"ramcore_packets_copied_total", "Packets that came although what is in them was there already",
+      {"ramcore_packets_copied_total", "Packets that arrived although what is in them had arrived already",
        of(&Counts::packet_copies)},
       {"ramcore_packets_unproven_total", "Packets whose seal or checksum was wrong: changed on the way, or forged",
        of(&Counts::packets_unproven)},
@@ -189,15 +191,16 @@ void collectLog(const log::Log& log, Families& out) {
             static_cast<double>(read(stats.tombstone_bytes)));
   out.gauge("ramcore_log_tombstone_table_bytes", "Memory beside --memory that counts in which segments tombstones are",
             static_cast<double>(log.pool().tombstones().bytes()));
-  out.gauge("ramcore_log_succeeded_bytes", "What tombstones would take if all objects died that replaced others",
+  out.gauge("ramcore_log_succeeded_bytes",
+            "Bytes that tombstones would take if all objects died that have replaced others",
             static_cast<double>(read(stats.succeeded_bytes)));
   out.gauge("ramcore_log_result_bytes", "Part of the live bytes: result records",
             static_cast<double>(read(stats.result_bytes)));
   out.gauge("ramcore_log_free_bytes", "Memory of the log that holds nothing",
             static_cast<double>(log.pool().freeBytes()));
-  out.gauge("ramcore_log_free_block_bytes", "Of it, in runs that take the largest entry",
+  out.gauge("ramcore_log_free_block_bytes", "Part of the free memory of the log: runs that take the largest entry",
             static_cast<double>(log.pool().freeBlockBytes()));
-  out.gauge("ramcore_log_pinned_bytes", "Memory that left the log and is kept for answers on their way",
+  out.gauge("ramcore_log_pinned_bytes", "Memory that has left the log and is kept for answers in transmission",
             static_cast<double>(read(stats.pinned_bytes)));
   out.counter("ramcore_log_appended_entries_total", "Entries appended", read(stats.appended_entries));
   out.counter("ramcore_log_appended_bytes_total", "Bytes appended", read(stats.appended_bytes));
@@ -216,7 +219,8 @@ void collectLog(const log::Log& log, Families& out) {
   out.counter("ramcore_cleaner_compaction_freed_bytes_total", "Memory that compactions gave back",
               read(stats.compaction_bytes_freed));
   out.gauge("ramcore_cleaner_workers", "Workers that clean now", static_cast<double>(read(stats.cleaners)));
-  out.counter("ramcore_cleaner_shared_copied_bytes_total", "Part of the copied bytes: by other workers than the first",
+  out.counter("ramcore_cleaner_shared_copied_bytes_total",
+              "Part of the copied bytes: those that other workers than the first have moved",
               read(stats.cleaner_bytes_shared));
   out.counter("ramcore_cleaner_segments_total", "Segments cleaned", read(stats.segments_cleaned));
   out.counter("ramcore_cleaner_copied_bytes_total", "Live bytes the cleaner has moved",
@@ -228,17 +232,20 @@ void collectLog(const log::Log& log, Families& out) {
 void collectLent(const master::LentValues& lent, Families& out) {
   const master::LentValues::Stats& stats = lent.stats();
   const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
-  out.gauge("ramcore_pinned_value_bytes", "Values that answers on their way show from where they lie in the log",
+  out.gauge("ramcore_pinned_value_bytes",
+            "Bytes of values that answers in transmission show from where they lie in the log",
             static_cast<double>(read(stats.pinned_bytes)));
   out.gauge("ramcore_pinned_bytes_max", "Bound of the pinned bytes, of values and of memory of the log",
             static_cast<double>(lent.bytesMax()));
-  out.gauge("ramcore_pin_copied_bytes", "Values that answers hold copies of, in place of pins",
+  out.gauge("ramcore_pin_copied_bytes", "Bytes of values that answers hold copies of, in place of pins",
             static_cast<double>(read(stats.copied_bytes)));
   out.counter("ramcore_pin_values_copied_total", "Values copied because too much was pinned, or the answer had to wait",
               read(stats.values_copied));
   out.counter("ramcore_pins_total", "Values that answers showed from where they lie in the log",
               read(stats.values_lent));
-  out.counter("ramcore_pins_ended_total", "Of these, those that were sent, dropped or copied", read(stats.values_back));
+  out.counter("ramcore_pins_ended_total",
+              "Values that answers showed from where they lie in the log, and that were sent, dropped or copied since",
+              read(stats.values_back));
   out.counter("ramcore_pin_refusals_total", "Reads put off because copies were at their bound, too",
               read(stats.refused));
 }
@@ -249,7 +256,7 @@ void collectIntegrity(const log::LogStats& stats, Families& out) {
               read(stats.scrubbed_bytes));
   out.counter("ramcore_log_damaged_entries_total", "Entries in memory that were not what was written",
               read(stats.damaged_entries));
-  out.counter("ramcore_log_restored_entries_total", "Of them, those whose bytes came back from a replica",
+  out.counter("ramcore_log_restored_entries_total", "Damaged entries in memory whose bytes came back from a replica",
               read(stats.restored_entries));
   out.counter("ramcore_log_mended_states_total", "Flipped bits in bytes that have no checksum and need no replica",
               read(stats.mended_states));
@@ -300,7 +307,7 @@ void collectRecovery(const master::RecoveryTarget::Stats& stats, Families& out) 
               read(stats.early_joins));
   out.gauge("ramcore_recovery_notes_bytes", "Memory for what tombstones said in recoveries that run",
             static_cast<double>(read(stats.notes_bytes)));
-  out.gauge("ramcore_recovery_notes_bytes_max", "The most that it has been",
+  out.gauge("ramcore_recovery_notes_bytes_max", "The most memory that recoveries have used for what tombstones said",
             static_cast<double>(read(stats.notes_bytes_max)));
 }
 
@@ -309,7 +316,7 @@ void collectBackup(const backup::Backup& backup, Families& out) {
   const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
   out.gauge("ramcore_backup_frames", "Places for replicas in the storage",
             static_cast<double>(read(stats.frames_total)));
-  out.gauge("ramcore_backup_frames_free", "Of them, those without a replica",
+  out.gauge("ramcore_backup_frames_free", "Places for replicas in the storage that hold no replica",
             static_cast<double>(read(stats.frames_free)));
   out.counter("ramcore_backup_written_bytes_total", "Bytes of replicas written", read(stats.bytes_written));
   const backup::FrameWriter& writer = backup.store().writer();
@@ -338,8 +345,7 @@ void collectMaster(const master::Master& master, int64_t now_ns, Families& out) 
               stats.stale_epochs.load(std::memory_order_relaxed));
   out.counter("ramcore_lease_refusals_total", "Requests refused because a lease could not be confirmed",
               stats.lease_refusals.load(std::memory_order_relaxed));
-  out.counter("ramcore_waits_for_room_total",
-              "Looks of mutations for room in the log that found none, and that were put off a little",
+  out.counter("ramcore_waits_for_room_total", "Times that a mutation found no room in the log and was put off a little",
               stats.waits_for_room.load(std::memory_order_relaxed));
   out.gauge("ramcore_lease_remaining_seconds", "How long this server may still answer; below 0 when it may not",
             static_cast<double>(master.lease().validUntilNs() - now_ns) * kSecondsPerNano);

@@ -19,7 +19,7 @@ namespace ramcore::tools {
 /// them.
 ///
 /// A scrape runs on threads of its own and reads relaxed counters only: it costs the dispatch thread nothing and sees
-/// each count late at worst. What the counters belong to outlives the server.
+/// each count late at worst. The objects to which the counters belong outlive the server.
 class MetricsServer {
  public:
   /// @param where  "host:port", IPv6 addresses in brackets.
@@ -38,9 +38,9 @@ class MetricsServer {
 
   /// From now on the master's numbers are served too. Not before its onServing. Any thread.
   void setMaster(const master::Master& master);
-  /// The same of the backup in this process.
+  /// The same for the backup in this process.
   void setBackup(const backup::Backup& backup);
-  /// The same of a coordinator.
+  /// The same for a coordinator.
   void setCoordinator(const coordinator::Coordinator& coordinator);
 
  private:

@@ -43,10 +43,11 @@ constexpr uint64_t kSessionsLeast = 16;
 constexpr int64_t kStopNsMax = 5 * runtime::kNanosPerSecond;
 constexpr int64_t kStopUnaskedNsMax = 300 * runtime::kNanosPerSecond;
 
-// Ends the wait for signals when the stop came from elsewhere; what others send then is for the next one who waits.
+// Ends the wait for signals when the stop did not come from a signal. Signals that other processes send then are left
+// to the next thread that waits for signals.
 constexpr int kEndOfRun = SIGUSR2;
 
-// Those that run() waits for. The default of the last two would be to end the process without a word, and supervisors
+// The signals that run() waits for. By default the last two would end the process without a message, and supervisors
 // take an end by SIGHUP for one that was wanted.
 sigset_t handledSignals() {
   sigset_t set;
@@ -71,10 +72,10 @@ rpc::DispatchOptions dispatchOptions(const ProcessSettings& settings) {
   return options;
 }
 
-// Failure: BadConfig: it cannot be read, or is no such file.
+// Failure: BadConfig: the file cannot be read, or is not a file of thresholds.
 Outcome<transport::GatherCalibration> readGatherFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  // One byte more than is taken shows that there is more.
+  // Reads one byte more than a file may have, so that a longer file is noticed.
   std::string text(transport::GatherCalibration::kTextBytesMax + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file.is_open() || file.bad() || (file.fail() && !file.eof())) {
@@ -102,7 +103,7 @@ Outcome<transport::TransportChoices> choose(const ProcessSettings& settings,
       choices.verbs = Wanted::Yes;
     }
     if (wish->is_all && choices.verbs_device.host.empty()) choices.verbs_device.host = wish->locator.host;
-    // The address of no device.
+    // "Every address" is the address of no device.
     if (transport::isEveryAddress(wish->locator)) choices.verbs_device.host.clear();
     listen.push_back(std::move(wish).value());
   }
@@ -133,11 +134,10 @@ void addProcessFlags(Command& command, ProcessSettings& settings) {
           "repeatable, and [LOCATOR,LOCATOR] in the environment")
       .environment("RAMCORE_LISTEN");
   command
-      .addOption(
-          "--advertise", settings.advertise,
-          "Locator by which others reach this process, tcp://host:port or verbs://host:port, told to coordinator, "
-          "servers and clients in place of where it listens over that transport; host: a name or an address, "
-          "port 0: the one that is listened at; repeatable, or LOCATOR,LOCATOR")
+      .addOption("--advertise", settings.advertise,
+                 "Locator by which others reach this process, tcp://host:port or verbs://host:port, told to "
+                 "coordinator, servers and clients in place of where it listens over that transport; host: a name or "
+                 "an address, port 0: the port at which this process listens; repeatable, or LOCATOR,LOCATOR")
       .splitAt(',')
       .showDefault("")
       .environment("RAMCORE_ADVERTISE");
@@ -150,14 +150,14 @@ void addProcessFlags(Command& command, ProcessSettings& settings) {
   addDpdkFlags(command, settings.dpdk);
   command
       .addOption("--gather-file", settings.gather_file,
-                 "File of rcnic calibrate: from which size on values are sent from where they are, for each transport "
-                 "and device; without it safe thresholds for all")
+                 "File that 'rcnic calibrate' has written: from which size on values are sent from where they are in "
+                 "memory, and not copied, for each transport and device; without it safe thresholds for all")
       .environment("RAMCORE_GATHER_FILE");
   command.addOption("--cluster", settings.cluster, "Name of the cluster; both ends of a session must have the same")
       .environment("RAMCORE_CLUSTER");
   command
       .addOption("--secret-file", settings.secret_file,
-                 "File with the cluster's secret; without one only this machine is listened to")
+                 "File with the cluster's secret; without it this process talks to its own machine only")
       .environment("RAMCORE_SECRET_FILE");
   command.addOption("--log-level", settings.log_level, "Lines on stderr from this level on")
       .environment("RAMCORE_LOG_LEVEL")
@@ -167,7 +167,8 @@ void addProcessFlags(Command& command, ProcessSettings& settings) {
   command.addOption("--metrics", settings.metrics, "host:port to serve metrics at, as Prometheus text over HTTP")
       .environment("RAMCORE_METRICS");
   command
-      .addOption("--dispatch", settings.hand_off, "Where short requests run: auto, inline (dispatch thread), handoff")
+      .addOption("--dispatch", settings.hand_off,
+                 "Where short requests run: auto, inline (on the dispatch thread), handoff (on workers)")
       .environment("RAMCORE_DISPATCH")
       .oneOf({"auto", "inline", "handoff"});
   command.addOption("--poll", settings.poll, "adaptive: sleep when idle; always: keep a core busy for lowest latency")
@@ -181,8 +182,9 @@ void addProcessFlags(Command& command, ProcessSettings& settings) {
       .inRange(1, 32);
   command
       .addOption("--sessions-max", settings.sessions_max,
-                 "Sessions that each transport of this process takes, an eighth of them kept from clients; others are "
-                 "refused; fewer where the hard limit of open files (ulimit -Hn) is less, and over dpdk 57344 at most")
+                 "Sessions that each transport of this process takes, an eighth of them kept from clients. Further "
+                 "connections are refused. Fewer sessions where the hard limit of open files (ulimit -Hn) is less, and "
+                 "over dpdk 57344 at most")
       .environment("RAMCORE_SESSIONS_MAX")
       .inRange(16, 1'000'000);
   command.addConfigFile("TOML file with the same names as the flags (without dashes in front)");
@@ -193,7 +195,7 @@ void addProcessFlags(Command& command, ProcessSettings& settings) {
 
 namespace {
 
-// True if `text` is all of a number that a T holds.
+// True if the whole `text` is a number that a T can hold.
 template <typename T>
 bool isNumber(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -226,7 +228,7 @@ bool parseFlags(CommandLine& line, int argc, char** argv, int& exit_code) {
     std::fprintf(stderr, "%s: %s; see --help\n", line.program().c_str(), end->text.c_str());
     exit_code = kExitUsage;
   } else {
-    // To stdio, as everything else is.
+    // Through stdio, like all other output.
     std::fwrite(end->text.data(), 1, end->text.size(), stdout);
     exit_code = kExitOk;
   }
@@ -238,8 +240,7 @@ int fail(const std::string& program, const Failure& failure) {
   return failure.status == Status::BadConfig ? kExitUsage : kExitFailed;
 }
 
-// Runs on the dispatch thread after a signal, then again and again until the role has stopped.
-// Tells what this process is working on, for whoever wonders why something takes so long.
+// Lists the requests that this process is working on, for a person who wants to know why something takes so long.
 struct Process::ListJob : runtime::Job {
   explicit ListJob(Process& owner)
       : Job([](runtime::Job& job) { static_cast<ListJob&>(job).list(); }), process(owner) {}
@@ -256,6 +257,7 @@ struct Process::ListJob : runtime::Job {
   std::atomic<bool> posted{false};
 };
 
+// Runs on the dispatch thread after a signal, then again and again until the role has stopped.
 struct Process::StopJob : runtime::Job, runtime::Timer {
   explicit StopJob(Process& owner)
       : Job([](runtime::Job& job) { static_cast<StopJob&>(job).begin(); }),
@@ -264,7 +266,7 @@ struct Process::StopJob : runtime::Job, runtime::Timer {
   void begin() {
     if (begun) return;
     begun = true;
-    // Where nobody waits for the end, a disk that is slow to flush what is kept for others has its time.
+    // If no signal has asked for the end, a disk that is slow to flush the replicas of other servers gets more time.
     limit_ns = process.was_signalled_.load() ? kStopNsMax : kStopUnaskedNsMax;
     give_up_ns = process.clock_.nowNs() + limit_ns;
     process.dispatch_->refuseRequests();
@@ -274,7 +276,7 @@ struct Process::StopJob : runtime::Job, runtime::Timer {
   void look() {
     const int64_t now_ns = process.clock_.nowNs();
     if (limit_ns > kStopNsMax && process.was_signalled_.load()) {
-      // From now on somebody waits for the end.
+      // A signal has asked for the end meanwhile: from now on the shorter time counts.
       limit_ns = kStopNsMax;
       give_up_ns = std::min(give_up_ns, now_ns + kStopNsMax);
     }
@@ -283,7 +285,7 @@ struct Process::StopJob : runtime::Job, runtime::Timer {
       shut_down = true;
       process.caller_->shutDown();  // handlers that wait for others answer now
     }
-    // Handlers on workers answer through this thread: not before the last of them is the end.
+    // Handlers on workers answer through this thread, so the end has to wait for the last of them.
     has_ended = shut_down && stopped() && !process.dispatch_->hasRequests();
     if (has_ended || gives_up) {
       process.dispatch_->stop();
@@ -364,7 +366,8 @@ Outcome<std::unique_ptr<Process>> Process::open(const ProcessSettings& settings,
   return process;
 }
 
-// Sessions that find no descriptor are refused less orderly than those beyond a limit, so the limit is set below.
+// Sessions that find no descriptor are refused less orderly than those beyond a limit, so the limit is set below the
+// number of descriptors.
 Outcome<uint32_t> Process::limitSessions() {
   const uint64_t files = runtime::raiseDescriptorLimit();
   if (files < kOwnFiles + kSessionsLeast) {
@@ -387,7 +390,7 @@ std::vector<runtime::Executor*> Process::workers() const {
 }
 
 Outcome<bool> Process::writeReadyFile(const std::string& content) const {
-  // Whoever waits for the file must never see half of it.
+  // A process that waits for the file must never see half of it.
   const std::string partial = settings_.ready_file + ".partial";
   std::ofstream file(partial);
   file << content;
@@ -397,7 +400,7 @@ Outcome<bool> Process::writeReadyFile(const std::string& content) const {
     return true;
   return Failure{Status::IoError, "cannot write the ready file '" + settings_.ready_file +
                                       "': " + std::strerror(errno) +
-                                      "; name a file in a directory that can be written with --ready-file"};
+                                      "; with --ready-file, name a file in a directory that can be written"};
 }
 
 void Process::ready() {
@@ -405,7 +408,7 @@ void Process::ready() {
   for (const std::string& locator : locators_) line += (line.empty() ? "" : " ") + locator;
   std::printf("ready %s\n", line.c_str());
   std::fflush(stdout);
-  if (isOutputLost()) trace_.warning("nobody reads the line 'ready ...': standard output cannot be written");
+  if (isOutputLost()) trace_.warning("the line 'ready ...' is lost: standard output cannot be written");
   if (settings_.ready_file.empty()) return;
   const auto written = writeReadyFile(line + "\n");
   if (!written.ok()) trace_.error(written.error().message);
@@ -448,7 +451,8 @@ void Process::run(const std::function<void()>& on_stop, const std::function<bool
   for (auto& worker : workers_) worker->stop();
   if (!settings_.ready_file.empty()) unlink(settings_.ready_file.c_str());
   if (!stop_job_->has_ended) {
-    // Something still waits for a disk or a peer; tearing it down under that would be worse than ending without it.
+    // Something still waits for a disk or a peer. Destroying what it uses would be worse than ending the process
+    // without waiting for it.
     trace_.error("stopping took longer than " + std::to_string(stop_job_->limit_ns / runtime::kNanosPerSecond) +
                  " s; ending without it");
     std::_Exit(1);

@@ -33,7 +33,7 @@ enum ExitCode : int {
 struct ProcessSettings {
   std::vector<std::string> listen;
   std::vector<std::string> advertise;
-  /// Of a server: where the coordinator is; parsed before. Empty: this is the coordinator.
+  /// Where the coordinator of a server is, already parsed. Empty: this process is the coordinator.
   std::vector<transport::Locator> coordinators;
   std::string rdma_device;
   transport::RdmaClass rdma_class;
@@ -52,23 +52,23 @@ struct ProcessSettings {
   uint32_t sessions_max = 16384;
 };
 
-/// Adds the common flags, with environment variables RAMCORE_..., `--config FILE` (TOML; flags beat environment, which
-/// beats the file; unknown keys are errors) and `--version`. Borrows `settings`.
+/// Adds the common flags, with environment variables RAMCORE_..., `--config FILE` (TOML; flags take precedence over the
+/// environment, and the environment over the file; unknown keys are errors) and `--version`. Borrows `settings`.
 void addProcessFlags(Command& command, ProcessSettings& settings);
 /// Parses the command line. Returns false when the process is to end with `exit_code` (help, version, or a mistake that
-/// was printed in one line). From then on a file that may not grow is an error of its write, no signal,
+/// was printed in one line). From then on a write to a file that may not grow fails with an error and causes no signal,
 /// and as many files may be open as the system allows.
 bool parseFlags(CommandLine& line, int argc, char** argv, int& exit_code);
 /// One line on stderr, "program: cause; remedy", and the exit code for it: kExitUsage for BadConfig, else kExitFailed.
 int fail(const std::string& program, const Failure& failure);
-/// For Option::check(): a whole number of 64 bits without or with a sign. Without a check the nearest number is taken
-/// for one that is out of range.
+/// For Option::check(): a whole number of 64 bits without or with a sign. Without this check the nearest number is
+/// taken in place of a number that is out of range.
 std::function<std::string(const std::string&)> wholeNumber();
 std::function<std::string(const std::string&)> signedNumber();
 
-/// The real world under a daemon: clock, transports, dispatch thread (the calling one), workers, signals.
+/// What a daemon runs on: clock, transports, dispatch thread (the calling one), workers, signals.
 ///
-/// Life: open, build the role on dispatch() and caller(), ready(), run().
+/// Order of calls: open(), then the role is built on dispatch() and caller(), ready(), run().
 class Process {
  public:
   /// Opens transports and listens. Must be called before any other thread exists: it blocks the signals that run()
@@ -98,16 +98,16 @@ class Process {
   void run(const std::function<void()>& on_stop, const std::function<bool()>& stopped);
   /// Ends run() like a SIGTERM. Any thread.
   void requestStop();
-  /// Somebody has asked this process to end, with a signal.
+  /// Whether a signal has asked this process to end.
   bool wasSignalled() const { return was_signalled_.load(); }
 
  private:
   struct StopJob;
   struct ListJob;
   void awaitSignals();
-  /// How many sessions a transport may have. Failure: BadConfig: hardly any descriptor.
+  /// How many sessions a transport may have. Failure: BadConfig: there are too few descriptors.
   Outcome<uint32_t> limitSessions();
-  /// Empty: only finds out whether it could be written. Failure: IoError.
+  /// With an empty content it only finds out whether the file could be written. Failure: IoError.
   Outcome<bool> writeReadyFile(const std::string& content) const;
   Process(const ProcessSettings& settings, const std::string& program);
 

@@ -29,7 +29,7 @@ ssize_t writeOut(void*, const char* bytes, size_t count) {
   return static_cast<ssize_t>(count);
 }
 
-// Takes the number of a closed descriptor, in a way that using it is the error that it would have been.
+// Takes the number of a closed descriptor, in such a way that using it is still the error that it would have been.
 void occupy(int descriptor, int flags) {
   if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) return;
   const int got = ::open("/dev/null", flags | O_CLOEXEC);
@@ -48,7 +48,7 @@ StandardOutput::StandardOutput(std::string program) : program_(std::move(program
   ::signal(SIGPIPE, SIG_IGN);
   std::FILE* const out =
       ::fopencookie(nullptr, "w", {.read = nullptr, .write = writeOut, .seek = nullptr, .close = nullptr});
-  if (out == nullptr) return;  // no memory: stdio's own stream does
+  if (out == nullptr) return;  // no memory: stdio's own stream is used
   std::setvbuf(out, nullptr, ::isatty(STDOUT_FILENO) == 1 ? _IOLBF : _IOFBF, BUFSIZ);
   stdout = out;
 }
@@ -59,7 +59,7 @@ int StandardOutput::finish(int exit_code) {
   return fail(program_,
               {Status::IoError, "cannot write the output: " +
                                     std::string(lost_errno != 0 ? std::strerror(lost_errno) : "input/output error") +
-                                    "; give a standard output that takes it"});
+                                    "; give a standard output that can be written"});
 }
 
 bool isOutputLost() { return lost_errno != 0 || std::ferror(stdout) != 0; }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Our records as messages. Included by .cc files only: brings in generated code.
+// Our records as messages. Included by .cc files only, because it brings in generated code.
 #include "coordinator/state/records.h"
 #include "wire/control.h"
 
@@ -16,7 +16,7 @@ inline void fillTable(const Table& table, wire::control::Table& out) {
   out.set_durability(durabilityOf(table.durability));
 }
 
-/// @param available  false: the owner is dead and the contents are gone until they are recovered
+/// @param available  false: the owner is dead, and the contents cannot be reached until they are recovered
 inline void fillTablet(const Tablet& tablet, bool available, wire::control::Tablet& out) {
   out.set_id(tablet.id.value);
   out.set_table(tablet.table.value);
@@ -24,7 +24,7 @@ inline void fillTablet(const Tablet& tablet, bool available, wire::control::Tabl
   out.set_last_hash(tablet.range.last);
   out.set_epoch(tablet.epoch.value);
   out.set_owner(tablet.owner.value);
-  // A tablet that is being split goes on as usual; to clients it is a normal one until it is two.
+  // A tablet that is being split goes on as usual; to clients it is a normal one until the split is stored.
   out.set_state(!available                            ? wire::control::TABLET_UNAVAILABLE
                 : tablet.state == TabletState::Moving ? wire::control::TABLET_MOVING
                                                       : wire::control::TABLET_NORMAL);

@@ -20,33 +20,33 @@ struct TakeResult {
 };
 
 struct PullResult {
-  Status status = Status::Ok;  ///< of the call
+  Status status = Status::Ok;  ///< result of the call
   bool done = false;
-  Status pull_status = Status::Ok;  ///< of the pull
+  Status pull_status = Status::Ok;  ///< result of the pull
   uint64_t objects = 0;
   uint64_t bytes = 0;
   double fraction = 0;
   LogRef log;                 ///< when done
-  bool lacks_places = false;  ///< its copies find none on others
+  bool lacks_places = false;  ///< its replicas find no storage frames on other servers
 };
 
 struct FenceResult {
   Status status = Status::Ok;
-  std::vector<Replica> replicas;  ///< of the dead server's log; untrusted
+  std::vector<Replica> replicas;  ///< replicas of the dead server's log; untrusted
 };
 
-/// What a recovery master is to fetch.
+/// What a recovery master has to fetch.
 struct RecoveryOrder {
   ServerId dead;
   std::vector<Tablet> tablets;    ///< as they will be: new owner, new epoch; logs as they are
-  std::vector<ServerId> holders;  ///< of the log's segments
+  std::vector<ServerId> holders;  ///< servers that hold the log's segments
   std::vector<SurveyedSegment> segments;
-  bool is_salvage = false;  ///< these are not all: versions that others had are not known
+  bool is_salvage = false;  ///< the segments are not all of the log: versions that the others had are not known
 };
 
-/// What the coordinator asks of servers; each call may be repeated, and one without an answer arrive late. See
-/// src/wire/control.proto for what a server makes of that. One attempt each: Unreachable, DeadlineExceeded and the like
-/// mean "perhaps".
+/// What the coordinator asks of servers. Each call may be repeated, and one that got no answer may arrive late;
+/// src/wire/control.proto says what a server does then. Each function makes one attempt: Unreachable, DeadlineExceeded
+/// and the like mean that it may have been carried out.
 class MasterCalls {
  public:
   virtual ~MasterCalls() = default;

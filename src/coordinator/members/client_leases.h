@@ -9,8 +9,8 @@
 
 namespace ramcore::coordinator {
 
-/// The identities of clients. A client without a lease has no results kept for it anywhere, so "over" is said only
-/// after it is stored, and then for ever; ids are never reused.
+/// The identities of clients. No server keeps results for a client without a lease, so a lease is reported as over only
+/// after that is stored, and then for ever. Ids are never reused.
 /// Thread: one executor.
 class ClientLeases {
  public:
@@ -19,10 +19,10 @@ class ClientLeases {
 
   ClientLeases(Journal& journal, int64_t lease_ns);
 
-  /// Reads the stored clients: each gets a full lease, since what it was granted before is not known; one of the length
-  /// that it may have been granted, if that was longer. Until then the client goes on with its identity.
+  /// Reads the stored clients. What they were granted before is not known: each gets a full lease, or one of the length
+  /// that it may have been granted, if that was longer. Until then the client keeps its identity.
   runtime::Task<Status> load();
-  /// Ends leases that ran out, until stop().
+  /// Ends leases that have run out, until stop().
   void start();
   /// After Journal::stop().
   void stop();
@@ -32,21 +32,22 @@ class ClientLeases {
     ClientId id;
   };
   /// A new identity, or the one that was given for the same nonce. Failure: BadRequest: nonce 0; LimitReached: too
-  /// many; as
-  /// Journal::commit.
+  /// many; as Journal::commit.
   runtime::Task<Opened> open(uint64_t nonce);
-  /// Another full lease from this call. Failure: LeaseExpired; RetryLater: the end is on its way to the store.
-  /// @param acknowledged  all calls of the client up to this one are over. Not stored: whoever relies on it for longer
-  ///                      than this coordinator lives hears it from the client itself
+  /// Grants another full lease from this call on. Failure: LeaseExpired; RetryLater: the end of the lease is being
+  /// stored.
+  /// @param acknowledged  all calls of the client up to this one are over. Not stored: a server that relies on it for
+  ///                      longer than this coordinator lives hears it from the client itself
   Status renew(ClientId id, Sequence acknowledged = Sequence());
-  /// Ends a lease now. Ok for unknown ones.
+  /// Ends a lease now. Ok for unknown clients.
   runtime::Task<Status> close(ClientId id);
 
   struct Checked {
     Status status = Status::Ok;
     std::vector<bool> valid;             ///< in the order asked; false is final
-    std::vector<Sequence> acknowledged;  ///< in the same order; the client has said so. 0: nothing known
-    int64_t checked_for_ns = 0;  ///< true may be relied on for this long from when the question was sent; 0: not at all
+    std::vector<Sequence> acknowledged;  ///< in the same order: what the client has said. 0: nothing known
+    /// A true in `valid` may be relied on for this long from when the question was sent; 0: not at all.
+    int64_t checked_for_ns = 0;
   };
   /// What is stored about these clients, at most kCheckedMax. Failure: BadRequest; as Journal::commit.
   runtime::Task<Checked> check(std::vector<ClientId> ids);
@@ -60,7 +61,7 @@ class ClientLeases {
     uint64_t nonce = 0;
     int64_t end_ns = 0;
     Sequence acknowledged = {};
-    bool ending = false;  // its end is on its way to the store
+    bool ending = false;  // its end is being stored
   };
   runtime::Task<Status> loadLongest();
   runtime::Task<void> storeShorterLease();
@@ -72,10 +73,10 @@ class ClientLeases {
 
   Journal& journal_;
   const int64_t lease_ns_;
-  int64_t longest_ns_ = 0;      // leases that were granted before this start may be as long
-  int64_t longest_end_ns_ = 0;  // and then they are over
+  int64_t longest_ns_ = 0;      // leases that were granted before this start may be this long
+  int64_t longest_end_ns_ = 0;  // when leases of that length are over
   IdAllocator ids_;
-  AsyncMutex lock_;  // of ending
+  AsyncMutex lock_;  // held while leases are ended
   runtime::Signal changed_;
   std::map<ClientId, Client> clients_;
   std::map<uint64_t, ClientId> by_nonce_;

@@ -17,29 +17,30 @@
 namespace ramcore::coordinator {
 
 struct MembershipOptions {
-  /// For how long a server may serve after a renewal. Longer: a coordinator may be away for longer; a dead server's
-  /// tablets stay closed for longer.
+  /// How long a server may serve after a renewal. With a longer lease the coordinator may be away for longer, and a
+  /// dead server's tablets stay closed for longer.
   int64_t lease_ns = 2 * runtime::kNanosPerSecond;
-  /// Silence after which a server is declared dead; at least lease_ns. Until then it may come back and go on as if
-  /// nothing had happened, because nobody has taken its place. Afterwards it never may.
+  /// Silence after which a server is declared dead; at least lease_ns. Until then it may come back and continue as if
+  /// nothing had happened, because no server has taken its place. Afterwards it never may.
   int64_t verdict_after_ns = 3 * runtime::kNanosPerSecond;
-  /// The same where half of the servers or more are silent together; at least verdict_after_ns (silence.h).
+  /// Silence after which a server is declared dead if half of the servers or more are silent together; at least
+  /// verdict_after_ns (silence.h).
   int64_t together_ns = 30 * runtime::kNanosPerSecond;
 };
 
 /// Which servers there are, their leases and the verdicts over them.
 ///
-/// A server counts its lease from before it asked and stops early; this side counts from the answer, so this side's
-/// count always ends later. A verdict by silence waits for better reasons where it would help nobody (silence.h). It is
-/// stored, and from that moment there are no renewals; `leaseIsOver` says when
-/// others may take the place of a dead server. What earlier coordinators granted is not known: for one lease after a
-/// start, leases are taken for valid and nobody is declared dead.
+/// A server counts its lease from before it asked, and stops early. This side counts from the answer, so its count
+/// always ends later. A verdict by silence waits for better reasons where it would not help (silence.h). A verdict
+/// is stored, and from that moment on there are no renewals; `leaseIsOver` says when others may take the place of a
+/// dead server. What earlier coordinators granted is not known: for one lease after a start, leases are taken for
+/// valid, and no server is declared dead.
 /// Thread: one executor.
 class Membership {
  public:
   Membership(Journal& journal, Trace& trace, const MembershipOptions& options);
 
-  /// Reads the stored servers; stores the length of leases before the first is granted.
+  /// Reads the stored servers, and stores the length of leases before the first is granted.
   runtime::Task<Status> load();
   /// Watches leases until stop().
   void start();
@@ -50,53 +51,54 @@ class Membership {
     Status status = Status::Ok;
     ServerId id;
   };
-  /// Admits a server process under a new id, or gives the id of before if the same process asks again (by its nonce).
-  /// @param former  the incarnation whose storage this process has locked: it is proven dead
+  /// Admits a server process under a new id, or returns its former id if the same process asks again (by its nonce).
+  /// @param former  the incarnation whose storage this process has locked: that one is proven dead
   /// Failure: BadRequest; WrongFormat: other servers have another format; Fenced: this process was declared dead;
   /// LimitReached; as Journal::commit.
   runtime::Task<Enlistment> enlist(Server server, ServerId former);
 
-  /// What a server says of itself.
+  /// What a server says of itself when it renews.
   struct Renewal {
-    uint64_t nonce = 0;       ///< with which it enlisted
-    uint64_t live_bytes = 0;  ///< of its log
-    uint64_t room_bytes = 0;  ///< by which that may grow before writes are refused
+    uint64_t nonce = 0;       ///< the nonce with which it enlisted
+    uint64_t live_bytes = 0;  ///< live bytes of its log
+    uint64_t room_bytes = 0;  ///< by how much live_bytes may grow before writes are refused
   };
-  /// Renews a lease, which counts from this call. Failure: Fenced: dead or unknown; RetryLater: the verdict is on its
-  /// way to the store.
+  /// Renews a lease, which counts from this call. Failure: Fenced: dead or unknown; RetryLater: the verdict is being
+  /// stored.
   Status renew(ServerId id, std::optional<Renewal> renewal = {});
-  /// The server has stopped and serves nothing any more: dead at once, with its lease over. Unknown ids are fine.
+  /// The server has stopped and serves nothing any more: it is dead at once, with its lease over. Ok for unknown ids.
   runtime::Task<Status> goodbye(ServerId id);
-  /// Stores that open replicas of the server's log below `floor` do not count; Ok also if it is that high already.
-  /// Failure: BadRequest; Fenced: dead or unknown; RetryLater: the verdict is on its way to the store; as
+  /// Stores that open replicas of the server's log below `floor` do not count; Ok also if its floor is that high
+  /// already. Failure: BadRequest; Fenced: dead or unknown; RetryLater: the verdict is being stored; as
   /// Journal::commit.
   runtime::Task<Status> raiseFloor(ServerId id, ReplicaFloor floor);
   /// Stores that nothing of a dead server's log is needed any more. From then on its record may be forgotten.
   /// Failure: as Journal::commit.
   runtime::Task<Status> storeRecovered(ServerId id);
 
-  /// Stores what may be lost of a dead server's log. Failure: as Journal::commit.
+  /// Stores what an operator has agreed to lose of a dead server's log. Failure: as Journal::commit.
   runtime::Task<Status> storeAcceptedLoss(ServerId id, AcceptedLoss loss);
 
-  /// nullptr if there never was one (or long ago).
+  /// nullptr if there was never such a server, or long ago.
   const Server* find(ServerId id) const;
-  /// Not declared dead.
+  /// True if the server is known and not declared dead.
   bool isAlive(ServerId id) const;
-  /// Whoever has the storage of this server has said what it has heard of the state.
+  /// Notes that the process that has the storage of this server has said what it has heard of the state.
   void noteSpoken(ServerId id);
   bool hasSpoken(ServerId id) const;
-  /// Half of those that live have spoken since this coordinator started, or they have had a lease's time for it.
+  /// True if half of the servers that live have spoken since this coordinator started, or if all have had a lease's
+  /// time for it.
   bool isSettled() const;
   bool hasHadServers() const { return ids_.end() > 1; }
-  /// Alive, and heard of within a lease: worth a new tablet.
+  /// True if the server lives and was heard within a lease: it may be given a new tablet.
   bool isHeard(ServerId id) const;
-  /// Dead, and unable to answer anyone: its lease has ended.
+  /// True if the server is dead and can answer no request any more: its lease has ended.
   bool leaseIsOver(ServerId id) const;
   std::vector<ServerId> heardServers() const;
-  /// Whether `id` may learn who the members are. Failure: Fenced: dead or unknown; RetryLater: the verdict is on its
-  /// way to the store.
+  /// Whether `id` may learn which servers are members. Failure: Fenced: dead or unknown; RetryLater: the verdict is
+  /// being stored.
   Status mayAsk(ServerId id) const;
-  /// For how long nothing was heard of a server; -1: since before this coordinator started, or it is not known.
+  /// How long nothing was heard of a server; -1: it was not heard since this coordinator started, or is not known.
   int64_t silentForNs(ServerId id) const;
   struct SilentServer {
     ServerId id;
@@ -104,35 +106,38 @@ class Membership {
   };
   /// Living servers that do not renew their leases, and why they are not declared dead.
   std::vector<SilentServer> silentServers() const;
-  /// Verdicts since this coordinator started that had no better reason than silence.
+  /// Verdicts since this coordinator started for no better reason than silence.
   uint64_t verdictsBySilence() const { return verdicts_by_silence_; }
-  /// Of servers that there was never one of; false also for those that are long forgotten.
+  /// True if there was never a server of this id. False also for servers that are long forgotten.
   bool isStillToCome(ServerId id) const { return id == ServerId() || id.value >= ids_.end(); }
-  /// Not 0, and another one after every enlistment and verdict, and after a start.
+  /// Not 0. Changes with every enlistment and verdict, and with a start.
   uint64_t version() const { return version_; }
-  /// Told after every enlistment and verdict, when they count already. Once, before start().
+  /// `listener` is called after every enlistment and verdict, when they count already. Once, before start().
   void setListener(std::function<void()> listener) { listener_ = std::move(listener); }
-  /// In the order of ids; dead ones included that are not recovered, and of late.
+  /// In the order of ids. Dead servers are included if they are not recovered, or were recovered lately.
   std::vector<const Server*> servers() const;
   int64_t leaseNs() const { return options_.lease_ns; }
 
  private:
-  // Of those that are recovered. The others are all kept: their floors decide what is recovered.
+  // How many recovered dead servers have their records kept. Those that are not recovered are all kept: their floors
+  // decide what is recovered.
   static constexpr size_t kDeadKeptMax = 256;
-  /// Of those whose storage has not come back, more are kept: they may have what a recovery waits for.
+  /// More records are kept of recovered servers whose storage has not come back: they may have what a recovery waits
+  /// for.
   static constexpr size_t kMissedKeptMax = 4096;
 
   struct Member {
     Server server;
     std::optional<Renewal> renewal;  // none: not heard since this coordinator started
-    int64_t lease_end_ns = 0;        // by this side's count
-    int64_t last_heard_ns = 0;       // of this coordinator's time
+    int64_t lease_end_ns = 0;        // end of the lease by this side's count
+    int64_t last_heard_ns = 0;       // when it was last heard, in this coordinator's time
     bool is_heard = false;           // since this coordinator started
-    bool has_spoken = false;         // likewise, or who has its storage has
+    bool has_spoken = false;         // likewise; it, or the process that has its storage
     bool verdict_under_way = false;
     bool stopped_itself = false;
-    int64_t left_behind_since_ns = 0;           // others that were silent with it are back since then; 0: they are not
-    SilenceMeans told = SilenceMeans::Nothing;  // in the log
+    // Since when servers that were silent together with it are back; 0: they are not.
+    int64_t left_behind_since_ns = 0;
+    SilenceMeans told = SilenceMeans::Nothing;  // what was last traced of it
   };
   runtime::Task<void> watch();
   bool hasStoodStill(int64_t since_ns);
@@ -159,14 +164,14 @@ class Membership {
   const MembershipOptions options_;
   IdAllocator ids_;
   StoredConfig config_;  // as it is stored
-  AsyncMutex lock_;      // of enlisting and verdicts
+  AsyncMutex lock_;      // held while servers enlist and verdicts are given
   runtime::Signal changed_;
   std::map<ServerId, Member> members_;
   int64_t no_verdict_before_ns_ = 0;
-  int64_t settled_at_ns_ = runtime::kNever;  // when all have had a lease's time to speak
+  int64_t settled_at_ns_ = runtime::kNever;  // when all servers have had a lease's time to speak
   bool all_had_time_ = false;
-  int64_t hearing_since_ns_ = 0;   // before that, silence says nothing
-  int64_t together_until_ns_ = 0;  // half of the servers or more were silent until then
+  int64_t hearing_since_ns_ = 0;   // silence before this proves nothing
+  int64_t together_until_ns_ = 0;  // until then half of the servers or more were silent
   uint64_t verdicts_by_silence_ = 0;
   bool told_of_together_ = false;
   bool was_together_ = false;  // at the last look

@@ -8,41 +8,42 @@
 
 namespace ramcore::coordinator {
 
-/// Recovery masters at work: each attempt has one server fetch some tablets of a dead one, grants them to it when they
-/// are there and the dead one's lease is over, and has it take them. An attempt is of tablets that are stored as
-/// Recovering with that server and an epoch of their own; it stays with it while the records say so.
+/// The work with recovery masters. Each attempt has one server fetch some tablets of a dead one, grants them to it when
+/// they are there and the dead server's lease is over, and has it take them. An attempt covers tablets that are stored
+/// as Recovering with that server and an epoch of their own; it keeps a tablet while the tablet's record says so.
 ///
-/// Whatever is known here is asked or sent again by the next coordinator: attempts are made from the stored tablets.
+/// What is known here only is asked or sent again by the next coordinator: attempts are made from the stored tablets.
 /// Thread: one executor.
 class RecoveryAttempts {
  public:
-  /// Told of tablets of a dead server. They run on the coordinator's executor and may look at everything.
+  /// Is told of tablets of a dead server. The functions run on the coordinator's executor and may look at everything.
   struct Listener {
     std::function<void(ServerId dead, size_t tablets)> on_back;  ///< their new owner answers
-    /// Some are at work with nobody now, and need another attempt.
-    /// @param for_places  because their copies found no places; those that it had it has given back
+    /// No server is at work on some tablets any more, and they need another attempt.
+    /// @param for_places  because their replicas found no storage frames; the server has given back those that it had
     std::function<void(ServerId dead, bool for_places)> on_failed;
-    /// Copies of what is fetched find no places now; again and again while that is so.
+    /// Replicas of what is fetched find no storage frames now; called again and again while that is so.
     std::function<void(ServerId dead)> on_lacking;
   };
   RecoveryAttempts(const Parts& parts, Listener listener) : parts_(parts), listener_(std::move(listener)) {}
 
   /// Has `master` fetch tablets that are stored as its own to recover.
   void begin(ServerId master, RecoveryOrder order);
-  /// The same for tablets that an earlier coordinator gave it: if the server does not know of them, they have failed.
+  /// As begin(), for tablets that an earlier coordinator gave to `master`: those that this server does not know of have
+  /// failed.
   void carryOn(ServerId dead, ServerId master, std::vector<Tablet> tablets);
   /// Has `owner` answer for tablets that were granted to it.
-  /// @param dead  whose they were; none if that is not known any more
+  /// @param dead  the server that had owned them; none if that is not known any more
   void take(ServerId dead, ServerId owner, std::vector<TabletId> tablets);
-  /// Has a server forget what it fetched under `epoch`, and returns when it has, or is dead. False if the coordinator
-  /// stops before.
+  /// Has a server forget what it fetched under `epoch`. Returns when it has, or is dead. False if the coordinator stops
+  /// before.
   runtime::Task<bool> forget(ServerId master, TabletId tablet, TabletEpoch epoch);
 
-  /// Somebody is fetching it.
+  /// True if a server is fetching the tablet.
   bool isAtWork(TabletId tablet) const { return at_work_.contains(tablet); }
-  /// Tablets that were granted and are not answered for yet.
+  /// True if tablets of the dead server were granted and are not answered for yet.
   bool isTakingFrom(ServerId dead) const { return taking_.contains(dead); }
-  /// Nobody is fetching anything.
+  /// True if no server is fetching anything.
   bool isIdle() const { return at_work_.empty(); }
 
  private:
@@ -50,7 +51,7 @@ class RecoveryAttempts {
     TabletId id;
     TabletEpoch epoch;
     bool is_done = false;
-    SegmentId first_segment;  ///< when done: of the master's log
+    SegmentId first_segment;  ///< when done: of the recovery master's log
   };
   struct Attempt {
     ServerId dead;
@@ -60,7 +61,7 @@ class RecoveryAttempts {
   };
   static Attempt attemptOf(ServerId dead, ServerId master, const std::vector<Tablet>& tablets);
   void note(const Attempt& attempt);
-  // Tablets that are not fetched yet.
+  // Number of tablets that are not fetched yet.
   static size_t openCount(const Attempt& attempt);
 
   runtime::Task<void> send(Attempt attempt, RecoveryOrder order);
@@ -81,7 +82,7 @@ class RecoveryAttempts {
   const Parts parts_;
   const Listener listener_;
   std::map<TabletId, TabletEpoch> at_work_;
-  std::map<ServerId, size_t> taking_;  // by dead server; none with 0
+  std::map<ServerId, size_t> taking_;  // by dead server: granted tablets that are not answered for yet; no entry is 0
 };
 
 }  // namespace ramcore::coordinator

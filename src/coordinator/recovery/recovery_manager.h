@@ -17,64 +17,68 @@ namespace ramcore::coordinator {
 struct RecoveryReport {
   ServerId server;
   size_t tablets_left = 0;
-  std::vector<SegmentId> missing;  ///< segments of its log that nobody offers, or nobody all of
+  std::vector<SegmentId> missing;  ///< segments of its log that no server offers, or none all of
   std::vector<ServerId> away;      ///< servers that may have them
   std::string text;
-  uint64_t loss_token = 0;       ///< for acceptLoss(); 0: there is nothing to accept now
-  bool loss_accepted = false;    ///< and nothing more would be lost now
-  LogSalvage salvage;            ///< what an acceptance would bring back; only with a token
-  MissingPlaces missing_places;  ///< its copies find no places; with so much more they certainly do
+  uint64_t loss_token = 0;     ///< for acceptLoss(); 0: nothing can be accepted now
+  bool loss_accepted = false;  ///< a loss was accepted, and nothing more would be lost now
+  LogSalvage salvage;          ///< what an acceptance would bring back; only with a token
+  /// What to add while its replicas find no storage frames; with that they certainly find them.
+  MissingPlaces missing_places;
 };
 
 /// Brings the tablets of dead servers back from the replicas of their logs.
 ///
-/// For each server that is dead and not recovered: have all who keep replicas fence it and say what they have; prove
-/// that this is all of its log (log_survey.h), or wait and ask again; give each of its tablets to a server that lives,
-/// which fetches the contents (recovery_attempts.h). The states of a tablet on this way:
+/// For each server that is dead and not recovered, the manager has all servers that keep replicas fence it and say what
+/// they have; proves that this is all of its log (log_survey.h), or waits and asks again; and gives each of its tablets
+/// to a server that lives, which fetches the contents (recovery_attempts.h). The states of a tablet on this way:
 ///
 ///   Normal       the owner is dead: unavailable
 ///   Recovering   stored before anything is sent: the recovery master, and an epoch for this attempt alone. If the
 ///                attempt fails, another one follows under another epoch
 ///   Taking       the grant: the recovery master is the owner, from its own log on. Stored when the contents are
-///   durable
-///                there and the dead one's lease is over
-///   Normal       it has been heard to answer for it
+///                durable there and the dead server's lease is over
+///   Normal       the new owner has confirmed that it answers for the tablet
 ///
-/// Tablets that move or are split are left to those who do that, until they end; dropped ones to the drop.
-/// A log that stays incomplete is given up only when an operator says so, for exactly what is missing (acceptLoss);
-/// then what is there is fetched as usual (log_salvage.h). A server of which nothing is left is stored as recovered:
-/// its replicas are free, its record may be forgotten.
+/// Tablets that are being moved or split are left to the move or split until it ends; tablets of a table that is being
+/// dropped are left to the drop. A log that stays incomplete is given up only when an operator says so, for exactly
+/// what is missing (acceptLoss); then what is there is fetched as usual (log_salvage.h). A server of which nothing is
+/// left is stored as recovered: its replicas are free, and its record may be forgotten.
 ///
-/// What is brought back takes places for its copies before it gives any back, and the storages may be full of what is
-/// to be recovered. Then each of several recovery masters may hold some places, and none enough. So when an attempt has
-/// been given up for want of places, one dead server is recovered at a time, by one server, the one with the shortest
-/// log first (docs/recovery.md, tests/models/scarce_places_model.py); and it is said what has to be added.
+/// What is brought back takes storage frames for its replicas before it gives any back, and the storages may be full of
+/// what is to be recovered. Then each of several recovery masters may hold some storage frames, and none enough. So
+/// when an attempt has been given up for want of storage frames, one dead server is recovered at a time, by one server,
+/// the one with the shortest log first (docs/recovery.md, tests/models/scarce_places_model.py); and reports say what
+/// has to be added.
 /// Thread: one executor.
 class RecoveryManager final : public TabletOperations {
  public:
   explicit RecoveryManager(const Parts& parts);
 
-  /// Checks what is stored of recoveries under way; after membership, tables, moves and splits. Failure: Corrupt.
+  /// Checks what is stored of recoveries under way; called after membership, tables, moves and splits. Failure:
+  /// Corrupt.
   runtime::Task<Status> load();
   void resume();
   /// After Journal::stop().
   void stop();
 
-  /// What came to its end since this process started.
+  /// What has ended since this process started.
   struct Finished {
-    uint64_t servers = 0;  ///< of which there were tablets to bring back
+    uint64_t servers = 0;  ///< servers that had tablets to bring back
     uint64_t tablets = 0;
-    uint64_t given_up = 0;  ///< attempts, because copies found no places; those of many tablets count several times
+    /// Attempts given up because replicas found no storage frames. An attempt with many tablets counts several times.
+    uint64_t given_up = 0;
   };
   const Finished& finished() const { return finished_; }
 
-  /// Of all servers whose tablets are not back, in the order of ids.
+  /// Reports of all servers whose tablets are not back, in the order of ids.
   std::vector<RecoveryReport> reports() const;
 
-  /// Has the recovery of a dead server go on without what is missing of its log; stored before anything is done.
+  /// Has the recovery of a dead server continue without what is missing of its log; that is stored before anything is
+  /// done.
   /// @param token  of the report that the operator has seen
-  /// Failure: NotFound: there is no recovery of it; WrongVersion: the situation is another one, or nothing is missing;
-  /// RetryLater: not all servers that live have said what they have; as Journal::commit.
+  /// Failure: NotFound: there is no recovery of that server; WrongVersion: the situation has changed, or nothing is
+  /// missing; RetryLater: not all servers that live have said what they have; as Journal::commit.
   runtime::Task<Status> acceptLoss(ServerId dead, uint64_t token);
 
   // TabletOperations
@@ -85,39 +89,41 @@ class RecoveryManager final : public TabletOperations {
   struct Asked {
     bool is_under_way = false;
     bool is_answered = false;
-    int64_t again_ns = 0;  ///< not before
+    int64_t again_ns = 0;  ///< it is not asked again before
   };
   struct Recovery {
     std::map<ServerId, Asked> asked;
     std::map<ServerId, std::vector<Replica>> answers;
     LogSurvey survey;
     LogSalvage salvage;         ///< while the survey is not complete
-    uint64_t loss_token = 0;    ///< of the salvage; 0: not all have answered that might
-    int64_t asked_ns = 0;       ///< the first question since the answers were cleared
-    int64_t not_before_ns = 0;  ///< of the next attempt
+    uint64_t loss_token = 0;    ///< token of the salvage; 0: not all servers that have to answer have
+    int64_t asked_ns = 0;       ///< time of the first question since the answers were cleared
+    int64_t not_before_ns = 0;  ///< when the next attempt may begin
     int64_t attempt_pause_ns = 0;
     int64_t detected_ns = 0;
     int64_t first_back_ns = 0;
     int64_t last_back_ns = 0;
     size_t tablets_back = 0;
-    uint64_t segment_count = 0;    ///< of its log, when it was known last
-    int64_t lacking_ns = 0;        ///< when copies found no places, the last time that was told
-    int64_t lacking_since_ns = 0;  ///< and when it was first, of those without a pause
-    bool was_given_up = false;     ///< or stuck, for want of places, and nothing came back since
-    bool is_in_turn = false;       ///< the present attempt began when there was one at a time
-    uint32_t failed_count = 0;     ///< attempts in turn
-    std::set<ServerId> tried;      ///< as the only recovery master, and failed; since all were tried together
-    ServerId only_master;          ///< of the present attempt in turn; none: all together
+    uint64_t segment_count = 0;    ///< segments of its log, when it was last known
+    int64_t lacking_ns = 0;        ///< time of the last report that replicas find no storage frames
+    int64_t lacking_since_ns = 0;  ///< time of the first such report, without a pause since
+    /// An attempt was given up, or is stuck, for want of storage frames, and no tablet has come back since.
+    bool was_given_up = false;
+    bool is_in_turn = false;    ///< the present attempt began when recoveries ran one at a time
+    uint32_t failed_count = 0;  ///< failed attempts of that kind
+    /// Servers that were the only recovery master and failed, since all were last tried together.
+    std::set<ServerId> tried;
+    ServerId only_master;  ///< master of the present attempt of that kind; none: all together
     std::string text;
-    std::string told;  ///< of these, what was traced
+    std::string told;  ///< the text that was last traced
   };
   /// What is left to do for a dead server.
   struct Work {
     bool any = false;
-    std::vector<TabletId> open;  ///< to be recovered, and nobody is at work on it
+    std::vector<TabletId> open;  ///< tablets to be recovered that no server is at work on
   };
 
-  /// What recovery masters are to read.
+  /// What recovery masters have to read.
   struct LogPlan {
     std::vector<ServerId> holders;
     std::vector<SurveyedSegment> segments;
@@ -148,7 +154,7 @@ class RecoveryManager final : public TabletOperations {
   runtime::Task<bool> storeAssigned(const std::vector<TabletId>& ids, Loads& loads, Given& given);
   runtime::Task<bool> storeRecovered(ServerId dead, Recovery& recovery);
 
-  // When places are scarce: recovery_turns.cc.
+  // While storage frames are scarce: recovery_turns.cc.
   void onLacking(ServerId dead);
   void noteAttemptFailed(Recovery& recovery, bool for_places);
   bool hasTurn(ServerId dead) const;
@@ -166,18 +172,20 @@ class RecoveryManager final : public TabletOperations {
 
   const Parts parts_;
   RecoveryAttempts attempts_;
-  runtime::Signal changed_;  // members, answers, attempts
+  runtime::Signal changed_;  // notified of members, answers and attempts
   std::map<ServerId, Recovery> recoveries_;
   Finished finished_;
   int64_t members_changed_ns_ = 0;
-  bool places_are_scarce_ = false;  // one at a time
-  bool turn_has_failed_ = false;    // one alone, or that is stuck, has found no places, and none is back since
-  bool places_are_asked_ = false;   // since the last attempt
+  bool places_are_scarce_ = false;  // recoveries run one at a time
+  // A recovery that ran alone, or that is stuck, has found no storage frames, and no tablet has come back since.
+  bool turn_has_failed_ = false;
+  // Since the last attempt, servers have been asked how many storage frames they have.
+  bool places_are_asked_ = false;
   int64_t places_asked_ns_ = 0;
-  ServerId turn_;  // who is about to begin
+  ServerId turn_;  // the dead server whose attempt is about to begin
   std::vector<BackupPlaces> places_;
   MissingPlaces missing_places_;
-  int64_t lack_told_ns_ = 0;  // when what lacks was traced
+  int64_t lack_told_ns_ = 0;  // when it was last traced what has to be added
   bool is_running_ = false;
 };
 

@@ -8,8 +8,8 @@
 
 namespace ramcore::coordinator {
 
-/// Mutual exclusion of coroutines of one executor over their suspensions: "read the state, commit the change, apply
-/// it" is one piece for everybody else. Held over a commit, never over a call to a server.
+/// Mutual exclusion of coroutines of one executor over their suspensions: "read the state, commit the change, apply it"
+/// is one step for all others. Held over a commit, never over a call to a server.
 class AsyncMutex {
  public:
   explicit AsyncMutex(runtime::Executor& executor) : freed_(executor) {}
@@ -20,7 +20,7 @@ class AsyncMutex {
     Guard(Guard&& other) noexcept : mutex_(std::exchange(other.mutex_, nullptr)) {}
     Guard& operator=(Guard&&) = delete;
     ~Guard() { release(); }
-    /// Lets the next one in before the guard's end.
+    /// Lets the next coroutine in before the guard's end.
     void release() {
       if (mutex_ != nullptr) std::exchange(mutex_, nullptr)->unlock();
     }

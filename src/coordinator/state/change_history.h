@@ -10,33 +10,34 @@
 
 namespace ramcore::coordinator {
 
-/// What a store knows of the changes that were made to it, and of those that it ought to have and has not.
+/// What a store knows of the changes that were made to it, and of those that it ought to have and lacks.
 struct StoredHistory {
   struct Start {
     uint64_t id = 0;
-    uint64_t last_change = 0;  ///< the highest number under this start; of the one that has not ended it means nothing
-    bool is_given_up = false;  ///< another state had it: up to that change it is known, and not here
+    /// The highest change number under this start. It means nothing for the start that has not ended.
+    uint64_t last_change = 0;
+    bool is_given_up = false;  ///< it is of another state; up to last_change it counts as known, and is not here
   };
-  /// Oldest first; the last one that is not given up has not ended.
+  /// Oldest first. The last one that is not given up has not ended.
   std::vector<Start> starts;
-  /// Of starts that are not listed any more.
+  /// The highest change of starts that are not listed any more.
   uint64_t last_forgotten_change = 0;
-  /// Named by servers and not here: the latest of each start.
+  /// Changes that servers have named and that are not here: the latest of each start.
   std::vector<ChangeRef> missing;
 };
 std::string encode(const StoredHistory& history);
 [[nodiscard]] bool decode(std::string_view bytes, StoredHistory& history);
 
-/// Whether this state of the cluster is the newest one that there was.
+/// Tells whether this state of the cluster is the newest one that there was.
 ///
-/// Each change that somebody may rely on has a number (StateStore::changeNumber), and each start of a coordinator a
-/// random id. Both go out with answers to servers as a ChangeRef; servers keep the latest, durably before they use a
-/// tablet or a floor, and name it when they enlist and renew. A state that lacks a change which it is told of is an
-/// older copy: it knows nothing of what was given to whom since, and must decide nothing. Numbers alone would not do,
-/// since a copy that goes on to be used reaches them again. That a coordinator has started is no change: a copy that is
-/// found out at once has left nothing behind for which the right state would be taken for a copy.
-/// tests/models/change_reference_model.py walks all of this, and shows what breaks without each rule. Thread: one
-/// executor.
+/// Each change that another process may rely on has a number (StateStore::changeNumber), and each start of a
+/// coordinator has a random id. Both go out with answers to servers as a ChangeRef. Servers keep the latest one,
+/// durably before they use a tablet or a floor, and name it when they enlist and renew. A state that lacks a change of
+/// which it is told is an older copy: it does not know what was given to whom since, and must decide nothing. Numbers
+/// alone would not be enough, because a copy that continues to be used reaches them again. That a coordinator has
+/// started is not a change: a copy that is found out at once has left nothing behind that would make the right state
+/// look like a copy. tests/models/change_reference_model.py walks all of this, and shows what breaks without each rule.
+/// Thread: one executor.
 class ChangeHistory {
  public:
   /// @param start  drawn at random for this start of the coordinator, not 0
@@ -53,16 +54,17 @@ class ChangeHistory {
   /// Whether this state has a change that a server has heard of.
   bool has(ChangeRef heard) const;
 
-  /// Servers have named changes that are not here.
+  /// True if servers have named changes that are not here.
   bool isBehind() const { return !stored_.missing.empty(); }
   /// The highest number that was named and is not here; 0: none.
   uint64_t missingNumber() const;
-  /// Notes that a server has named a change that is not here. False: it is known already.
+  /// Notes that a server has named a change that is not here. Returns false if that is known already.
   bool noteMissing(ChangeRef missing);
   /// Stores what was noted, so that no later start of a coordinator serves with this state either.
   runtime::Task<Status> storeMissing();
-  /// An operator goes on without it: ids, epochs and servers of this state are told apart from those of the changes
-  /// that are given up, then what is missing counts as known. After begin(). May be repeated after a crash.
+  /// An operator continues without the missing changes. First ids, epochs and servers of this state are made different
+  /// from those of the changes that are given up; then what is missing counts as known. After begin(). May be repeated
+  /// after a crash.
   runtime::Task<Status> giveUpMissing();
   /// For a person: what is missing and what is here.
   std::string describeMissing() const;

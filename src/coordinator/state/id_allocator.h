@@ -8,20 +8,20 @@
 
 namespace ramcore::coordinator {
 
-/// Hands out ids 1, 2, 3, ... that are never handed out again, also after a crash. A block of them is reserved in the
-/// store at a time; what a crash leaves of a block is lost, which does not matter.
+/// Hands out ids 1, 2, 3, ... that are never handed out again, not even after a crash. A block of them is reserved in
+/// the store at a time; the rest of a block is lost in a crash, which does not matter.
 class IdAllocator {
  public:
-  /// Every kind that there is.
+  /// All kinds of ids.
   static constexpr std::string_view kKinds[] = {"server", "table", "tablet", "client", "migration"};
 
   /// @param kind  one of kKinds (checked), part of the key in the store
   IdAllocator(Journal& journal, std::string_view kind);
 
   runtime::Task<Status> load();
-  /// The first of `count` ids in a row. count: 1..1,000,000. Failure: as Journal::commit.
+  /// The first of `count` consecutive ids. count: 1..1,000,000. Failure: as Journal::commit.
   runtime::Task<Result<uint64_t>> take(uint64_t count = 1);
-  /// No id from here on was ever handed out: a stored record that has one is damaged.
+  /// No id from this one on was ever handed out: a stored record that has one is damaged.
   uint64_t end() const { return next_; }
 
  private:

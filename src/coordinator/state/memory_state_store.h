@@ -10,22 +10,22 @@
 
 namespace ramcore::coordinator {
 
-/// What a MemoryStateStore keeps: outlives the simulated processes that open it, like a disk.
+/// What a MemoryStateStore keeps. Like a disk, it outlives the simulated processes that open it.
 class MemoryDisk {
  public:
   MemoryDisk(ClusterId cluster, std::string cluster_name) : cluster_(cluster), cluster_name_(std::move(cluster_name)) {}
 
   ClusterId cluster() const { return cluster_; }
   const std::string& clusterName() const { return cluster_name_; }
-  /// Every commit from now on finds no room / finds some again.
+  /// Whether every commit from now on finds no room.
   void setFull(bool full) { full_ = full; }
-  /// Writes a record past any coordinator, as damage does.
+  /// Writes a record without any coordinator, as damage does.
   void put(std::string key, std::string value) { contents_[std::move(key)] = std::move(value); }
   const std::map<std::string, std::string>& contents() const { return contents_; }
   uint64_t commitCount() const { return commit_count_; }
   uint64_t changeNumber() const { return change_number_; }
-  /// An older copy of the same directory takes its place: what was stored since is not there. The leadership goes on,
-  /// so that whoever has it open has lost it.
+  /// An older copy of the same directory takes its place: what was stored since is not there. The leadership changes,
+  /// so a store that is open has lost it.
   void putBack(const MemoryDisk& copy) {
     contents_ = copy.contents_;
     change_number_ = copy.change_number_;
@@ -47,8 +47,8 @@ class MemoryDisk {
   bool full_ = false;
 };
 
-/// The simulator's store: a commit takes simulated time and is there from some moment in it. So one that is in progress
-/// when the process ends may or may not have happened, as on a real disk.
+/// The simulator's store: a commit takes simulated time, and takes effect at some moment in it. So a commit that is in
+/// progress when the process ends may or may not have happened, as on a real disk.
 /// Thread: one executor.
 class MemoryStateStore final : public StateStore {
  public:
@@ -57,7 +57,7 @@ class MemoryStateStore final : public StateStore {
     int64_t commit_ns_max = 10 * runtime::kNanosPerMilli;
   };
 
-  /// Opens the store: whoever had it open before is no longer the leader. The disk outlives the store.
+  /// Opens the store: a process that had it open before is no longer the leader. The disk outlives the store.
   MemoryStateStore(MemoryDisk& disk, runtime::Executor& executor, runtime::Random random, const Options& options);
 
   ClusterId cluster() const override { return disk_.cluster_; }

@@ -11,7 +11,7 @@ namespace ramcore::coordinator {
 
 using MigrationId = Id<struct MigrationIdTag, uint64_t>;
 
-/// Open replicas of a server's log below it do not count in its recovery.
+/// Open replicas of a server's log below its floor do not count in its recovery.
 struct ReplicaFloor {
   SegmentId segment;
   uint64_t replica_epoch = 0;
@@ -21,12 +21,12 @@ struct ReplicaFloor {
 /// What an operator has agreed to lose of a dead server's log.
 struct AcceptedLoss {
   uint64_t token = 0;              ///< LogSalvage::token() of what was shown; 0: nothing was accepted
-  SegmentId list;                  ///< whose digest said what belongs to the log
-  std::vector<SegmentId> whole;    ///< to be brought back, ascending
-  std::vector<SegmentId> in_part;  ///< as far as they go
+  SegmentId list;                  ///< the segment whose digest said what belongs to the log
+  std::vector<SegmentId> whole;    ///< segments to be brought back whole, ascending
+  std::vector<SegmentId> in_part;  ///< segments to be brought back as far as they go
 };
 
-/// Copies of its log that a server can be configured to have.
+/// Maximum number of replicas of its log that a server can be configured to have.
 inline constexpr uint32_t kReplicasMax = 8;
 
 /// One server process.
@@ -39,16 +39,16 @@ struct Server {
   uint64_t nonce = 0;
   bool alive = true;  ///< false: declared dead, which is final
   bool keeps_replicas = false;
-  std::string failure_domain;  ///< empty: its own
-  uint32_t replicas = 0;       ///< copies of its log on others, by its configuration
+  std::string failure_domain;  ///< empty: a domain of its own
+  uint32_t replicas = 0;       ///< replicas of its log, by its configuration
   uint32_t min_replicas = 0;   ///< with fewer it takes no writes
-  bool local_replica = false;  ///< its only copy is in its own storage
+  bool local_replica = false;  ///< its only replica is in its own storage
   ReplicaFloor floor;
-  bool recovered = false;      ///< dead, and nothing of its log is needed any more; final
-  bool returned = false;       ///< dead, and its storage came back under another id
-  ServerId former;             ///< who had used its storage last when it opened that; none: nobody
+  bool recovered = false;  ///< dead, and nothing of its log is needed any more; final
+  bool returned = false;   ///< dead, and its storage came back under another id
+  ServerId former;  ///< the server that had used its storage last when it opened that; none: it found no name there
   uint64_t storage = 0;        ///< its storage's own name, drawn when that was new; 0: it has no storage, or no name
-  AcceptedLoss accepted_loss;  ///< only of dead ones
+  AcceptedLoss accepted_loss;  ///< only for dead servers
 };
 
 /// One log that holds contents of a tablet, from a segment on.
@@ -63,10 +63,11 @@ enum class TabletState : uint8_t {
   Moving = 2,
   Splitting = 3,
   Recovering = 4,  ///< the owner is dead; the recovery master fetches the contents, under last_epoch
-  Taking = 5,      ///< granted to a recovery master, which is the owner now and has not been heard to answer for it
+  /// Granted to a recovery master, which is the owner now but has not confirmed yet that it answers for the tablet.
+  Taking = 5,
 };
 
-/// A range of a table's key hashes and who answers for it.
+/// A range of a table's key hashes and the server that answers for it.
 struct Tablet {
   TabletId id;
   TableId table;
@@ -77,7 +78,7 @@ struct Tablet {
   ServerId owner;
   std::vector<LogRef> logs;
   ServerId recovery_master{};                    ///< while Recovering
-  Durability durability = Durability::Buffered;  ///< of its table; not stored with it
+  Durability durability = Durability::Buffered;  ///< durability of its table; not stored with it
   bool operator==(const Tablet&) const = default;
 };
 
@@ -87,14 +88,15 @@ struct Table {
   TableId id;
   std::string name;
   TableState state = TableState::Creating;
-  // While creating: tablet i is first_tablet + i, on owners[i], under epochs[i].
+  // While creating: tablet i has the id first_tablet + i, is on owners[i], and is under epochs[i].
   TabletId first_tablet;
   std::vector<ServerId> owners;
   std::vector<TabletEpoch> epochs;
-  uint64_t nonce = 0;  ///< of the call that created it: a repetition of that call is told from another one
+  /// The nonce of the call that created it, by which a repetition of that call is distinguished from another call.
+  uint64_t nonce = 0;
   Durability durability = Durability::Buffered;
 
-  /// While creating: `tablet` is one of those that it will have.
+  /// While creating: true if `tablet` is one of those that it will have.
   bool intends(TabletId tablet) const {
     return tablet >= first_tablet && tablet.value - first_tablet.value < owners.size();
   }
@@ -116,11 +118,11 @@ struct Migration {
   TableId table;
   ServerId source;
   ServerId destination;
-  TabletEpoch source_epoch;       ///< under which the source froze it
-  TabletEpoch destination_epoch;  ///< under which the destination pulls it
+  TabletEpoch source_epoch;       ///< the epoch under which the source froze it
+  TabletEpoch destination_epoch;  ///< the epoch under which the destination pulls it
   MigrationStep step = MigrationStep::Copying;
-  bool cancelled = false;  ///< giving up because it was asked for
-  std::string reason;      ///< of a failure, for a person
+  bool cancelled = false;  ///< it is given up because that was asked for
+  std::string reason;      ///< reason of a failure, for a person
   uint64_t objects = 0;
   uint64_t bytes = 0;
 
@@ -133,7 +135,7 @@ struct Split {
   TabletId lower;
   TabletId upper;
   KeyHash at_hash = 0;  ///< first of the upper half
-  TabletEpoch epoch;    ///< of both halves
+  TabletEpoch epoch;    ///< epoch of both halves
 };
 
 }  // namespace ramcore::coordinator

@@ -1,6 +1,6 @@
 #pragma once
 
-// What stands where in the coordinator's SQLite file: for those who open it, and those who copy it.
+// What stands where in the coordinator's SQLite file: for the code that opens it, and the code that copies it.
 #include <cstdint>
 #include <string>
 
@@ -11,14 +11,14 @@ inline constexpr int kApplicationId = 0x5243636f;
 inline constexpr const char* kFileName = "coordinator.sqlite";
 inline constexpr const char* kLockName = "coordinator.lock";
 
-// Keys of the store itself; the coordinator's own never begin with '!'. Their values are text, numbers in decimal.
+// Keys of the store itself. The coordinator's own keys never begin with '!'. Their values are text, numbers in decimal.
 inline constexpr const char* kClusterKey = "!cluster";
 inline constexpr const char* kClusterNameKey = "!cluster-name";
 inline constexpr const char* kFormatKey = "!format";
 inline constexpr const char* kLeadershipKey = "!leader";
 inline constexpr const char* kChangesKey = "!changes";
 
-/// False unless it is a number in decimal with at most 19 digits.
+/// Returns false unless the text is a number in decimal with at most 19 digits.
 inline bool parseNumber(const std::string& text, uint64_t& value) {
   if (text.empty() || text.size() > 19) return false;
   value = 0;

@@ -12,32 +12,32 @@ struct sqlite3_stmt;
 
 namespace ramcore::coordinator {
 
-/// Which cluster a directory has to be of.
+/// Which cluster a directory has to belong to.
 struct StateDirectory {
-  std::string path;          ///< made if it is not there
-  std::string cluster_name;  ///< must be the name the cluster was made with
-  ClusterId cluster = {};    ///< if not none: no other, and none is made
-  /// What becomes of a directory without a cluster in it, and of one with.
+  std::string path;          ///< created if it does not exist
+  std::string cluster_name;  ///< must be the name that the cluster was created with
+  ClusterId cluster = {};    ///< if not none: it must be this cluster, and none is created
+  /// What happens to a directory without a cluster in it, and to one with a cluster.
   enum class Make : uint8_t {
-    Never,   ///< there has to be one
-    IfNone,  ///< one is made if there is none
-    Always,  ///< there must be none
+    Never,   ///< there has to be a cluster
+    IfNone,  ///< a cluster is created if there is none
+    Always,  ///< there must be no cluster
   };
   Make make = Make::IfNone;
 };
 
 /// The embedded store: one SQLite file in a directory of its own, write-ahead log, synchronous=FULL. A lock file keeps
-/// other coordinators out for as long as it is open; others may read it meanwhile (exportTo).
+/// other coordinators out for as long as the store is open; other processes may read it meanwhile (exportTo).
 ///
 /// Calls wait for the disk on `worker`, never on the caller's executor.
 class SqliteStateStore final : public StateStore {
  public:
   /// Opens a directory.
   ///
-  /// @param entropy       a new cluster draws its id from it
+  /// @param entropy       the id of a new cluster is drawn from it
   /// @param worker        where the disk is waited for; outlives the store, which is stopped and idle before it stops
   /// Failure, with cause and remedy: WrongCluster, WrongFormat, InUse (another process has it open), IoError (not
-  /// writable, damaged), BadConfig (not a directory, no cluster in it, or one that should not be there).
+  /// writable, damaged), BadConfig (not a directory, no cluster in it, or a cluster that should not be there).
   static Outcome<std::unique_ptr<SqliteStateStore>> open(const StateDirectory& directory, runtime::Entropy& entropy,
                                                          runtime::Executor& worker, Trace& trace);
 
@@ -46,15 +46,15 @@ class SqliteStateStore final : public StateStore {
     uint64_t change_number = 0;
   };
   /// Writes a copy of the state in `directory` to `file`, as of one moment, also while a coordinator runs there. On
-  /// return it survives a power loss; a crash before leaves no `file`. Blocks.
-  /// Failure, with cause and remedy: NotFound (no state there), InUse (there is such a file), Corrupt, IoError.
+  /// return the copy survives a loss of power; a crash before that leaves no `file`. Blocks. Failure, with cause and
+  /// remedy: NotFound (no state there), InUse (`file` exists already), Corrupt, IoError.
   static Outcome<Exported> exportTo(const std::string& directory, const std::string& file);
   ~SqliteStateStore() override;
 
   ClusterId cluster() const override { return cluster_; }
   const std::string& clusterName() const override { return cluster_name_; }
   uint64_t changeNumber() const override { return change_number_; }
-  /// The cluster was made by this open().
+  /// True if the cluster was created by this open().
   bool madeCluster() const { return made_cluster_; }
   runtime::Task<Result<std::vector<KeyValue>>> readPrefix(runtime::Executor& executor, std::string prefix) override;
   runtime::Task<Status> commit(runtime::Executor& executor, Batch batch) override;
@@ -72,7 +72,7 @@ class SqliteStateStore final : public StateStore {
   Failure checkCluster(const std::string& path, const StateDirectory& directory) const;
   Failure makeCluster(const std::string& path, const StateDirectory& directory, runtime::Entropy& entropy);
   Failure failure(int code, const std::string& path) const;
-  /// errno behind it; 0: unknown.
+  /// The errno behind it; 0: unknown.
   int systemError(int code) const;
   std::string causeOf(int code) const;
   void complainFull();
@@ -90,11 +90,11 @@ class SqliteStateStore final : public StateStore {
   std::string leadership_;
   bool made_cluster_ = false;
   int lock_fd_ = -1;
-  bool stopped_ = false;        // the callers' executor
+  bool stopped_ = false;        // for the callers' executor
   uint64_t change_number_ = 0;  // likewise
-  uint64_t changes_here_ = 0;   // the worker's
-  bool failed_ = false;         // the worker's: a commit failed in a way that leaves its outcome open
-  bool is_full_ = false;        // the worker's: the last commit found no room
+  uint64_t changes_here_ = 0;   // for the worker
+  bool failed_ = false;         // for the worker: a commit failed in a way that leaves its outcome open
+  bool is_full_ = false;        // for the worker: the last commit found no room
   int64_t full_told_ns_ = 0;
   sqlite3* database_ = nullptr;
   sqlite3_stmt* put_ = nullptr;

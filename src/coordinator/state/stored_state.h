@@ -26,7 +26,7 @@ std::string keyOf(ClientId id);
 std::string keyOf(MigrationId id);
 std::string keyOfSplit(TabletId tablet);
 
-/// What is said of a record that a decode() below refuses, or that stands under another key than its own.
+/// The text about a record that a decode() below refuses, or that stands under another key than its own.
 inline constexpr std::string_view kNonsense = "makes no sense";
 
 struct StoredClient {
@@ -50,7 +50,8 @@ std::string encode(const StoredClient& client);
 std::string encode(const Migration& migration);
 std::string encode(const Split& split);
 
-// False if the bytes are damaged or make no sense by themselves. What refers to other records is for those who load it.
+// False if the bytes are damaged or make no sense by themselves. References to other records are checked by the code
+// that loads them.
 [[nodiscard]] bool decodeConfig(std::string_view bytes, StoredConfig& config);
 [[nodiscard]] bool decodeClientConfig(std::string_view bytes, int64_t& lease_ns);
 [[nodiscard]] bool decodeAllocator(std::string_view bytes, uint64_t& reserved_until);

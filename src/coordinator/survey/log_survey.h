@@ -17,27 +17,29 @@ struct Replica {
   bool has_digest = false;   ///< it is or was a head
   bool maybe_short = false;  ///< it came through a loss of power: its end may be missing, if it is open
   uint32_t length_bytes = 0;
-  SegmentId previous_head;         ///< of the digest
-  std::vector<SegmentId> members;  ///< of the digest; of open replicas, and of the highest head that a backup has
+  SegmentId previous_head;         ///< the previous head in the digest
+  std::vector<SegmentId> members;  ///< of the digest; for open replicas, and for the highest head that a backup has
 
   wire::ReplicaVersion version() const {
     return {.epoch = epoch, .length_bytes = length_bytes, .closed = static_cast<uint8_t>(is_closed)};
   }
 };
 
-/// One member of the log that is to be replayed, and who can be asked for it.
+/// One member of the log that is to be replayed, and the servers that can be asked for it.
 struct SurveyedSegment {
   SegmentId id;
-  std::vector<uint32_t> holders;               ///< places in LogSurvey::holders, ascending
-  std::vector<wire::ReplicaVersion> replicas;  ///< of each of these: whoever shows another one later has lost it
-  /// Of the end only what it holds since it was opened: digest and safe version. Nothing that was appended to it.
+  std::vector<uint32_t> holders;  ///< indexes of LogSurvey::holders, ascending
+  /// For each of these: the replica that counts. A holder that shows another one later has lost this one.
+  std::vector<wire::ReplicaVersion> replicas;
+  /// True for an end of the log of which only what it held when it was opened counts: digest and safe version. Nothing
+  /// that was appended to it is replayed.
   bool is_cut = false;
 };
 
 /// A segment whose end is known only from replicas that may have lost it.
 struct DoubtfulSegment {
   SegmentId id;
-  std::vector<ServerId> held_by;  ///< by all of these, ascending
+  std::vector<ServerId> held_by;  ///< all of these have it, ascending
 };
 
 /// What fenced backups together have of a dead server's log.
@@ -47,32 +49,32 @@ struct LogSurvey {
   std::vector<SurveyedSegment>
       segments;                    ///< all members of the head's digest, ascending; those missing without holders
   std::vector<SegmentId> missing;  ///< ascending
-  /// Ascending; of them `segments` names those who have the longest replica.
+  /// Ascending. For these, `segments` names the holders of the longest replica.
   std::vector<DoubtfulSegment> doubtful;
 
-  /// Everything that was ever acknowledged is in `segments`, and each of them can be read.
+  /// True if everything that was ever acknowledged is in `segments`, and each of them can be read.
   bool isComplete() const { return head != SegmentId() && missing.empty() && doubtful.empty(); }
 };
 
-/// What else decides whether a replica that may be short is the end.
+/// What else decides whether a replica that may be short is the end of the log.
 struct SurveyFacts {
-  /// Whoever could have a replica has answered.
+  /// Every server that could have a replica has answered.
   bool nobody_is_away = false;
 };
 
-/// The proof that a log can be recovered. Why it is enough to hear some of the backups is in docs/recovery.md.
+/// The proof that a log can be recovered. docs/recovery.md says why the answers of some of the backups are enough.
 ///
 /// The end of the log is the highest segment with an open replica that has a digest and is at or above the floor. The
-/// members are those of that digest and nothing else. Each needs a closed replica, and only closed ones are read where
-/// there are some; for the end itself, and for its direct predecessor among the heads, an open one at or above the
-/// floor does as well. But if the predecessor is found open only, what was appended to the end is cut off: none of it
-/// was acknowledged, and it may follow on something that this replica of the predecessor does not have.
+/// members are those of that digest and nothing else. Each member needs a closed replica, and where there are closed
+/// ones only these are read. For the end itself, and for its direct predecessor among the heads, an open replica at or
+/// above the floor is enough as well. But if the predecessor is found open only, what was appended to the end is cut
+/// off: none of it was acknowledged, and it may follow on something that this replica of the predecessor does not have.
 ///
-/// An open replica that may be short proves which segment it is of, and nothing of where that ends. Of several open
-/// ones those that may be short are not read, if there is another. If there is none, the longest is the end when no
-/// longer one can turn up; otherwise the log is not complete.
+/// An open replica that may be short proves which segment it belongs to, but not where that segment ends. If there are
+/// several open replicas, those that may be short are not read, if there is another one. If there is none, the longest
+/// is the end when no longer one can turn up; otherwise the log is not complete.
 /// @param floor    of the dead server, as it was when its verdict was stored
-/// @param answers  of servers that take nothing from it any more, and that live
+/// @param answers  of servers that take nothing from the dead server any more, and that live
 LogSurvey surveyLog(const ReplicaFloor& floor, const std::map<ServerId, std::vector<Replica>>& answers,
                     const SurveyFacts& facts);
 

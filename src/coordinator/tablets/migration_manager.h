@@ -7,19 +7,19 @@
 
 namespace ramcore::coordinator {
 
-/// Moves tablets from server to server while clients go on; mutations wait meanwhile.
+/// Moves tablets from server to server while clients continue; mutations of the tablet wait meanwhile.
 ///
 /// A move is a state machine whose state is stored before anything is sent, so that a coordinator that starts carries
 /// on from where its predecessor was:
 ///
 ///   Copying     the source refuses mutations, the destination fetches. Reads go on at the source.
 ///   HandedOver  the tablet belongs to the destination, under a new epoch. The source drops it, or is dead and its
-///   lease
-///               over; only then does the destination begin to answer.
-///   GivingUp    (from Copying: cancelled, or it failed) the source goes on under a new epoch, the destination forgets.
+///               lease is over; only then does the destination begin to answer.
+///   GivingUp    (from Copying: cancelled, or it failed) the source goes on under a new epoch, the destination forgets
+///               the tablet.
 ///   Done, Cancelled, Failed
 ///
-/// Every epoch is used for one purpose once: a late copy of any message finds another epoch.
+/// Every epoch is used once, for one purpose: a late copy of any message finds another epoch.
 /// Thread: one executor.
 class MigrationManager final : public TabletOperations {
  public:
@@ -38,19 +38,19 @@ class MigrationManager final : public TabletOperations {
     Status status = Status::Ok;
     MigrationId id;
   };
-  /// Stores a move and starts it. A repeated request gets the move that is under way, or the one that did it.
-  /// Failure: NotFound: no such tablet or server; BadRequest: it is there already; RetryLater: the tablet is in
-  /// transition or unavailable, the destination is silent, or too many moves; as Journal::commit.
+  /// Stores a move and starts it. A repeated request gets the move that is under way, or the one that did it. Failure:
+  /// NotFound: no such tablet or server; BadRequest: the tablet is there already; RetryLater: the tablet is in
+  /// transition or unavailable, the destination is silent, or there are too many moves; as Journal::commit.
   runtime::Task<Begun> begin(TabletId tablet, ServerId destination);
-  /// Has a move given up; Ok when that is stored (and for one that ended without moving). BadRequest: it has moved
-  /// already. NotFound. RetryLater: not decided by `deadline_ns`.
+  /// Has a move given up. Ok when that is stored, and for a move that ended without moving. BadRequest: the tablet has
+  /// moved already. NotFound. RetryLater: not decided by `deadline_ns`.
   runtime::Task<Status> cancel(MigrationId id, int64_t deadline_ns);
 
   struct Progress {
     Migration migration;
     double fraction = 0;
   };
-  /// nullptr if unknown or too long over.
+  /// nullptr if the move is unknown, or ended too long ago.
   const Progress* find(MigrationId id) const;
 
   // TabletOperations
@@ -60,11 +60,11 @@ class MigrationManager final : public TabletOperations {
   struct Active : Progress {
     bool cancel_wanted = false;
   };
-  /// Why Copying ended.
+  /// Why the step Copying ended.
   struct Verdict {
     bool stopped = false;  ///< the coordinator stops
     bool copied = false;
-    std::string reason;  ///< otherwise
+    std::string reason;  ///< why not, unless copied
     LogRef log;
   };
 

@@ -10,12 +10,12 @@
 
 namespace ramcore::coordinator {
 
-/// What those who change tables and tablets share.
+/// What the managers of tables and tablets share.
 struct Parts {
   Journal& journal;
   Trace& trace;
   TabletMap& map;
-  AsyncMutex& map_lock;  ///< held while the map is read, a change of it committed, and applied; not over calls
+  AsyncMutex& map_lock;  ///< held while the map is read, a change of it is committed, and applied; never over a call
   Membership& membership;
   MasterCalls& masters;
   IdAllocator& tablet_ids;
@@ -25,8 +25,8 @@ struct Parts {
 class TabletOperations {
  public:
   virtual ~TabletOperations() = default;
-  /// Has every operation on tablets of `table` give up or finish, and returns when none is left. False if the
-  /// coordinator stops before. No new ones begin, because the table is not ready.
+  /// Makes every operation on tablets of `table` give up or finish, and returns when none is left. False if the
+  /// coordinator stops before. No new operations begin, because the table is not ready.
   virtual runtime::Task<bool> endAll(TableId table) = 0;
 };
 

@@ -8,7 +8,7 @@
 
 namespace ramcore::coordinator {
 
-/// Pauses between attempts at a step that has to succeed: they grow, and end early when the coordinator stops.
+/// Pauses between attempts at a step that has to succeed. They grow, and end early when the coordinator stops.
 class Backoff {
  public:
   explicit Backoff(Journal& journal) : journal_(journal) {}
@@ -26,8 +26,8 @@ class Backoff {
   int64_t pause_ns_ = kPauseNsMin;
 };
 
-/// Tells whether a call may succeed when it is repeated: the server was not reached, or is not ready. A server that was
-/// enlisted refuses nobody of its cluster: it is another process that listens there now.
+/// Whether a call may succeed when it is repeated: the server was not reached, or is not ready. A server that has
+/// enlisted refuses no process of its cluster. So if it refuses, another process listens there now.
 constexpr bool mayPass(Status status) {
   switch (status) {
     case Status::Unreachable:
@@ -46,8 +46,8 @@ constexpr bool mayPass(Status status) {
   }
 }
 
-/// Tells whether a server answers for nothing that it was told to drop: also if it did not hold it, or holds it in a
-/// newer service.
+/// Whether a server does not answer for what it was told to drop: also if it did not hold that, or holds it in a newer
+/// service.
 constexpr bool isDropped(Status status) {
   return status == Status::Ok || status == Status::NotFound || status == Status::StaleEpoch;
 }

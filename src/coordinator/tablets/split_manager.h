@@ -24,8 +24,8 @@ class SplitManager final : public TabletOperations {
     TabletId upper;  ///< begins at the hash asked for
   };
   /// Makes `at_hash` the first hash of a tablet; Ok at once if it is one. Failure: NoSuchTable; BadRequest: hash 0;
-  /// RetryLater: the tablet is in transition or unavailable, or `deadline_ns` passed (it goes on); LimitReached: too
-  /// many tablets, or as the owner says; as Journal::commit.
+  /// RetryLater: the tablet is in transition or unavailable, or `deadline_ns` has passed (the split goes on);
+  /// LimitReached: too many tablets, or as the owner says; as Journal::commit.
   runtime::Task<Halves> split(TableId table, KeyHash at_hash, int64_t deadline_ns);
 
   // TabletOperations

@@ -9,7 +9,7 @@
 namespace ramcore::coordinator {
 
 /// Creates and drops tables. Both are a stored intent (the table's record), calls to servers that may be repeated, and
-/// a stored end; a coordinator that starts carries on with the intents it finds.
+/// a stored end. A coordinator that starts carries on with the intents that it finds.
 /// Thread: one executor.
 class TableManager {
  public:
@@ -27,20 +27,20 @@ class TableManager {
 
   struct Created {
     Status status = Status::Ok;
-    TableId id;  ///< with Ok and TableExists
+    TableId id;  ///< the table, with Ok and TableExists
   };
   /// Creates a table of `tablet_count` tablets (0: one per server) and returns when all are served. A second request
-  /// for the name waits for the first; then it says Ok if it has the same nonce, else TableExists, whatever else it
+  /// for the name waits for the first. Then it returns Ok if it has the same nonce, else TableExists, whatever else it
   /// asks for.
-  /// @param nonce  of the call, in all its attempts.
+  /// @param nonce  of the call, the same in all its attempts.
   /// Failure: BadRequest: name or count beyond the limits, nonce 0; TableExists; RetryLater: no server; LimitReached:
-  /// too many tables or tablets; CoordinatorFull: the disk is full, and it may go on once there is room;
-  /// OutcomeUnknown: stored, and it goes on after `deadline_ns` or in the next life of the coordinator; Shutdown,
-  /// NotLeader: this coordinator is over, and it may be stored.
+  /// too many tables or tablets; CoordinatorFull: the disk is full, and the creation may go on once there is room;
+  /// OutcomeUnknown: the intent is stored, and the creation goes on after `deadline_ns` or in the next life of the
+  /// coordinator; Shutdown, NotLeader: this coordinator is over, and the intent may be stored.
   runtime::Task<Created> create(std::string name, uint32_t tablet_count, Durability durability, uint64_t nonce,
                                 int64_t deadline_ns);
-  /// Drops a table and returns when no server answers for it any more; repeated requests wait for the first.
-  /// Failure: NoSuchTable; RetryLater: not created yet; CoordinatorFull, OutcomeUnknown, Shutdown, NotLeader: as
+  /// Drops a table and returns when no server answers for it any more; repeated requests wait for the first. Failure:
+  /// NoSuchTable; RetryLater: the table is not created yet; CoordinatorFull, OutcomeUnknown, Shutdown, NotLeader: as
   /// create().
   runtime::Task<Status> drop(TableId id, int64_t deadline_ns);
 

@@ -11,30 +11,30 @@
 
 namespace ramcore::coordinator {
 
-/// Tables, their tablets and who owns them: data and its invariants, nothing that waits. Changes are applied here after
-/// they are stored.
+/// Tables, their tablets and the servers that own them: data and its invariants, nothing that waits. Changes are
+/// applied here after they are stored.
 ///
-/// Invariant: the tablets of a ready table cut the whole hash space into pieces without gap or overlap. A table that is
-/// being created has none here; one that is being dropped may have some.
-/// Thread: one executor. References are good until the next change.
+/// Invariant: the tablets of a ready table divide the whole hash space without gap or overlap. A table that is being
+/// created has no tablets here; one that is being dropped may have some.
+/// Thread: one executor. References are valid until the next change.
 class TabletMap {
  public:
-  /// Of all tables together: a list of all tablets fits into one control message.
+  /// Bound for all tables together: a list of all tablets fits into one control message.
   static constexpr uint64_t kTabletsMax = 65'536;
 
   /// Adds a table without tablets, or replaces its record. The name must not belong to another table (checked).
   void putTable(const Table& table);
   /// Removes a table that has no tablets (checked).
   void removeTable(TableId id);
-  /// The tablets of a created table, which become the table's (checked: a partition, state Ready).
+  /// Adds the tablets of a created table (checked: they are a partition, and the table is in state Ready).
   void addTablets(TableId table, std::vector<Tablet> tablets);
   /// Replaces a tablet's record; its table and range stay (checked), epochs never go back (checked).
   void updateTablet(const Tablet& tablet);
-  /// Puts two tablets in the place of one, which they cover exactly (checked).
+  /// Replaces one tablet by two, which cover it exactly (checked).
   void splitTablet(TabletId id, const Tablet& lower, const Tablet& upper);
   /// Removes a tablet of a table that is being dropped (checked).
   void removeTablet(TabletId id);
-  /// For loading: takes a tablet as it is, with its table's durability. isConsistent() tells afterwards whether all is
+  /// For loading: takes a tablet as it is, with its table's durability. inconsistency() says afterwards whether all is
   /// well.
   void loadTablet(const Tablet& tablet);
 
@@ -48,18 +48,18 @@ class TabletMap {
   /// In the order of hashes.
   std::vector<const Tablet*> tabletsOf(TableId table) const;
   std::vector<const Tablet*> tabletsOwnedBy(ServerId server) const;
-  /// Whether `id` is a tablet's, or will be one's of a table that is being created.
+  /// Whether `id` is that of a tablet, or will be that of a tablet of a table that is being created.
   bool isTaken(TabletId id) const;
   std::vector<const Tablet*> tabletsIn(TabletState state) const;
   uint64_t tabletCount() const { return tablets_.size(); }
-  /// With those that creations and splits under way will add.
+  /// Number of tablets, with those that creations and splits under way will add.
   uint64_t plannedTabletCount() const;
   uint64_t tableCount() const { return tables_.size(); }
 
-  /// What is wrong, if anything is.
+  /// What is wrong; nothing if all is well.
   std::optional<std::string> inconsistency() const;
 
-  /// True if `tablets` (in any order) cut the hash space into pieces without gap or overlap.
+  /// True if `ranges` (in any order) divide the hash space without gap or overlap.
   static bool isPartition(std::vector<HashRange> ranges);
   /// The `index`-th of `count` ranges of about equal size. count >= 1, index < count.
   static HashRange evenRange(uint32_t index, uint32_t count);

@@ -14,14 +14,14 @@ namespace ramcore::log {
 /// single ones to less memory (see Compaction); decide() says which. One pass or compaction at a time, cut into steps;
 /// it has no thread of its own.
 ///
-/// A pass: choose segments and open survivors that certainly take what is alive in them; copy entry by entry, the owner
-/// swapping its reference under the key's lock; close the survivors on all replicas; wait until every death that made
-/// the cleaner leave something behind is flushed; let one digest list the survivors and no longer the segments; when
-/// that head has taken over, the log gives the segments up. A pass is never abandoned once it has moved an entry: two
-/// copies of one entry in the log would need two tombstones.
+/// A pass: choose segments and open survivors that certainly have room for what is alive in them; copy entry by entry,
+/// the owner swapping its reference under the key's lock; close the survivors on all replicas; wait until every death
+/// because of which the cleaner left an entry behind is flushed; let one digest list the survivors and no longer the
+/// segments; when that head has taken over, the log gives the segments up. A pass is never abandoned once it has moved
+/// an entry: two copies of one entry in the log would need two tombstones.
 ///
-/// Thread: one at a time, always the same or handed over, inside a read section of the log's Rcu; except help() and
-/// workersWanted(). All but the copying is done by step().
+/// Thread: one at a time, always the same or with a hand-over, inside a read section of the log's Rcu; except for
+/// help() and workersWanted(). step() does everything but the part of the copying that help() takes over.
 class Cleaner final {
  public:
   enum class Progress : uint8_t {
@@ -31,7 +31,8 @@ class Cleaner final {
   };
 
   /// `log`, `owner` and `replicator` are those that belong together and outlive the cleaner.
-  /// @param workers_max  that may share the copying, the caller of step() included; one more is to spare
+  /// @param workers_max  the number of workers that may share the copying, the caller of step() included. There is one
+  ///                     more, the spare worker, see help()
   Cleaner(Log& log, EntryOwner& owner, Replicator& replicator, uint32_t workers_max = 1)
       : log_(log),
         replicator_(replicator),
@@ -39,29 +40,31 @@ class Cleaner final {
         copying_(log, owner, workers_max + 1),
         compaction_(log, copying_) {}
 
-  /// Whether memory, segment slots or places for copies are so short that a pass should begin. A few loads.
+  /// Whether memory, segment slots or places for replicas are so short that a pass should begin. A few loads.
   bool isNeeded() const;
-  /// Half of the memory that was free when cleaning began is used up: writers are faster than the cleaner, and will be
-  /// refused soon unless it gets a larger share of the processor.
+  /// True if writers are faster than the cleaner and will be refused soon unless it gets a larger share of the
+  /// processor: half of the free memory below which cleaning begins is used up, or no head finds memory or places, or
+  /// the live bytes, with many tombstones among them, are near their limit.
   bool isUrgent() const;
-  /// True between the first step of a pass and the last.
+  /// True between the first step of a pass or a compaction and its last.
   bool isBusy() const { return phase_ != Phase::Idle; }
 
-  /// Does a slice of work: begins a pass if none is in progress (whether needed or not), else goes on with it.
-  /// @param bytes_max  to look at in this step; 64 KB of small entries cost about 30-60 us
+  /// Does a slice of work: begins a pass or a compaction if none is in progress (whether needed or not), else goes on
+  /// with it.
+  /// @param bytes_max  how many bytes to look at in this step; 64 KB of small entries cost about 30-60 us
   Progress step(uint32_t bytes_max);
 
   uint32_t workersMax() const { return workers_max_; }
-  /// How many workers should be at it now, the caller of step() included: cleanersWanted(), as far as there is
+  /// How many workers should clean now, the caller of step() included: cleanersWanted(), but no more than find
   /// something to share. Any thread; some loads and a spin lock.
   uint32_t workersWanted() const;
   /// Whether there is copying to be done. Any thread; a spin lock.
   bool canShare() const { return copying_.workersUseful() > 0; }
-  /// How much a thread that serves writers, too, should copy before it serves them again: copyingDue(). Thread: that of
-  /// the spare worker; a spin lock.
+  /// How many bytes a thread that serves writers, too, should copy before it serves them again: copyingDue() of
+  /// cleaner_policy.h. Thread: that of the spare worker; a spin lock.
   uint32_t copyingDue(uint32_t slice_bytes_min, uint32_t slice_bytes_max);
-  /// A slice of copying by another worker. When it found nothing to do, whoever calls step() has to do so soon: there
-  /// may be nothing left but what is the latter's.
+  /// Does a slice of copying for another worker than the caller of step(). When it finds nothing to do, step() has to
+  /// be called soon: there may be nothing left but the work that only step() does.
   /// @param worker  1 .. workersMax() - 1; workersMax(): the spare one, which workersWanted() does not count. Thread:
   ///                any, one at a time for each worker, inside a read section
   /// @return whether it found something
@@ -73,7 +76,7 @@ class Cleaner final {
   enum class Verdict : uint8_t {
     Begun,
     NoGain,
-    NotNow,  ///< small heads have to come back first
+    NotNow,  ///< small heads have to come back first, or the next attempt takes the emptiest segments
   };
 
   bool isNearLimit(int64_t part) const;
@@ -120,19 +123,22 @@ class Cleaner final {
 
   Phase phase_ = Phase::Idle;
   std::vector<Segment*> candidates_;
-  std::vector<Segment*> survivors_;     ///< while copying, those that were opened before it
-  uint32_t places_asked_ = 0;           ///< how often survivors were without
+  std::vector<Segment*> survivors_;     ///< while the copying runs, only those that were opened before it began
+  uint32_t places_asked_ = 0;           ///< how often survivors were found without places on backups
   LogPosition deaths_end_;              ///< every death that was relied on is before this
-  runtime::GraceTicket deaths_ticket_;  ///< and is known to the owner when this is over
-  bool takes_emptiest_ = false;         ///< the last pass was given up: the best ones, together, gained too little
+  runtime::GraceTicket deaths_ticket_;  ///< when it is over, all of these deaths are known to the owner
+  bool takes_emptiest_ = false;         ///< the last pass was given up, because the best segments together gained too
+                                        ///< little
   bool is_tight_ = false;               ///< the pass began with less than the reserve
   SegmentId roll_;
   uint64_t copied_at_bytes_ = 0;           ///< appended bytes when the copying of the pass was over
-  std::atomic<uint64_t> ending_bytes_{0};  ///< what passes let be appended lately from then until they gave memory back
-  // When copyingDue() was asked last:
+  std::atomic<uint64_t> ending_bytes_{0};  ///< bytes that were appended in recent passes from the end of the copying
+                                           ///< until memory came back
+  // The state at the last call of copyingDue():
   uint64_t paced_at_bytes_ = 0;    ///< appended bytes
   uint64_t paced_left_bytes_ = 0;  ///< what was left of the copying
-  // After passes that gained nothing: the next one waits until this much has died, or this often was asked for it.
+  // After a pass that gained nothing the next one waits until deathsBytes() is `deaths_wanted_`, or until `skips_left_`
+  // calls that found memory short were skipped.
   int64_t deaths_wanted_ = INT64_MIN;
   uint32_t skips_left_ = 0;
   uint32_t skips_ = 0;

@@ -17,22 +17,22 @@ class MoveTarget {
     EntryRef ref;
     Segment::Cursor before;  ///< to give the place back with Segment::rewind
   };
-  /// Room for one entry, behind all that were placed before it.
-  /// @param is_settled  what was placed before stays. Else some of it may still be given back: the room is in the same
-  ///                    segment then, or there is none before this is known
+  /// Finds room for one entry, behind all that were placed before it.
+  /// @param is_settled  true: what was placed before stays. False: some of it may still be taken back. Then the room is
+  ///                    in the same segment, or none is given before that is known
   virtual Place place(uint32_t aligned_bytes, bool is_settled) = 0;
 };
 
-/// Copies what is alive in a segment to a target, the owner swapping its references.
+/// Copies what is alive in a segment to a target, while the owner swaps its references.
 ///
-/// Entries are taken in windows: first all of a window are looked at, and the owner is told what it will be asked, so
-/// that the cache misses of its index overlap; then they are copied; then the owner swaps its references, when what it
-/// was told to fetch has come, and without waiting in each of its locks for a copy to be written. What is known to be
-/// dead by its state byte costs no question, unless it names a segment that is still there: then a tombstone takes its
+/// Entries are taken in windows. First all entries of a window are looked at, and announced to the owner, so that the
+/// cache misses of its index overlap. Then they are copied. Then the owner swaps its references: by then what it was
+/// told to prefetch has come, and it does not hold its locks while a copy is written. The owner is not asked about an
+/// entry that is dead by its state byte. If such an entry names a segment that is still there, a tombstone takes its
 /// place. Counts of live bytes are settled once for many entries.
 ///
-/// Each object that is dealt with is marked freed where it lies (freed_marking.h). Its state is not judged by that: who
-/// moves the segment once more asks the owner again.
+/// Each object that was dealt with is marked freed where it lies (freed_marking.h). Nothing is decided by that mark
+/// here: when the segment is moved once more, the owner is asked again.
 ///
 /// Thread: one at a time, inside one read section of the log's Rcu per call.
 class EntryMover {
@@ -40,12 +40,13 @@ class EntryMover {
   /// Both outlive the mover.
   EntryMover(Log& log, EntryOwner& owner) : log_(log), owner_(owner) {}
 
-  /// Moves on from logical offset `offset` of a closed segment, until its end or until `bytes_max` were looked at.
-  /// @param offset  moved behind the last entry that is dealt with
-  /// @return false: the target had no room for the entry at `offset`, or (from.isDamaged()) it is not what was written,
-  ///         or still marked: nothing behind it can be moved before its mark is taken away
+  /// Goes on moving from logical offset `offset` of a closed segment, until its end or until `bytes_max` bytes were
+  /// looked at.
+  /// @param offset  moved behind the last entry that was dealt with
+  /// @return false: the target had no room for the entry at `offset`; or, if from.isDamaged(), that entry is not what
+  ///         was written, or is still marked as damaged. Nothing behind it can be moved before the mark is taken away
   bool move(Segment& from, uint32_t& offset, uint32_t bytes_max, MoveTarget& target);
-  /// What all calls have copied.
+  /// The bytes that all calls together have copied.
   uint64_t copiedBytes() const { return counted_bytes_; }
 
  private:
@@ -55,12 +56,12 @@ class EntryMover {
   struct Candidate {
     EntryRef ref;
     EntryOwner::Hint hint = 0;
-    Segment* named = nullptr;   ///< by the entry, if that says anything any more
-    bool carries = false;       ///< a result that is still needed
+    Segment* named = nullptr;   ///< the segment that the entry names, if that still matters (Log::isTombstoneLive)
+    bool carries = false;       ///< the entry carries a result that is still needed
     uint32_t end = 0;           ///< logical offset behind it
-    uint32_t bytes = 0;         ///< that its copy takes
-    bool is_due = false;        ///< it is dead, and a tombstone has to say what it said
-    MoveTarget::Place place{};  ///< of the copy
+    uint32_t bytes = 0;         ///< the length of its copy, or of the tombstone in its place
+    bool is_due = false;        ///< it is dead, and a tombstone has to take its place
+    MoveTarget::Place place{};  ///< the place of the copy
   };
 
   bool isWanted(EntryRef ref, const EntryView& entry, Candidate& candidate);
@@ -72,7 +73,8 @@ class EntryMover {
 
   Log& log_;
   EntryOwner& owner_;
-  /// Moved and not yet counted. An entry may be shorter where it is now.
+  /// Bytes that were moved and are not counted yet: left_ at the old places, kept_ at the new ones. A copy may be
+  /// shorter than its original.
   struct Bytes {
     int64_t all = 0;
     int64_t results = 0;

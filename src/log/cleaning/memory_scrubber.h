@@ -27,7 +27,7 @@ class MemoryScrubber {
     bool operator==(const Begun&) const = default;
   };
   uint32_t slot_ = 0;  ///< the segment that is being looked at
-  Begun begun_;        ///< that `offset_` belongs to
+  Begun begun_;        ///< the segment that `offset_` belongs to
   uint32_t offset_ = 0;
 };
 

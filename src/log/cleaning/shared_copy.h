@@ -12,26 +12,29 @@
 
 namespace ramcore::log {
 
-/// The copying of one pass or of one compaction, shared by workers: segments, and where what is alive in them goes. In
-/// a compaction each has a copy of its own, in a pass all share some survivors.
+/// The copying of one pass or of one compaction, shared by workers. It has segments, and targets for what is alive in
+/// them: in a compaction each segment has a copy of its own, in a pass all segments share some survivors.
 ///
 /// A worker has a segment and a survivor to itself from when it checks them out until it checks them in, at the end of
-/// its slice at the latest. It goes on with those it had, if it can, and else takes the first that nobody had, so a
-/// survivor holds what is roughly of one age.
+/// its slice at the latest. If it can, it goes on with those that it had before; else it takes the first that no worker
+/// had, so a survivor holds entries of roughly one age.
 ///
-/// Room: survivors are opened with certainly enough for all that is alive, whoever fills which. One is given up as full
-/// only when an entry does not fit, and nothing can be taken back from it any more because it died. What it holds then
-/// is no less than what was certain, whatever was lost at the ends of its extents. If all were full, more would have
-/// been moved than was alive. So while there is an entry to move, there is a survivor that takes it, and whoever has
-/// that gets on. A worker that finds none, because others have them, gives its segment back and comes
-/// again: nobody waits inside a slice, nor keeps what another one lacks.
+/// Room: the survivors are opened with certainly enough room for all that is alive, whichever worker fills which of
+/// them. A survivor is given up as full only when an entry does not fit and nothing in the survivor can be taken back
+/// any more because it died. By then it holds at least as much as it certainly had room for
+/// (Segment::certainRoomBytes), whatever was lost at the ends of its extents. If all survivors were full, more would
+/// have been moved than was alive. So while there is an entry to move, some survivor has room for it, and the worker
+/// that has this survivor makes progress. A worker that finds none, because other workers have them, gives its segment
+/// back and tries again later: no worker waits inside a slice, and none keeps what another one lacks.
 ///
 /// Damage: entries are restored on the thread of the first worker, between two of its slices, and not before a grace
-/// period has passed since their segment was marked. So the first worker may read a damaged segment; the others leave
-/// it alone, and those that had it checked out when it was marked have ended their slices when the period is over.
+/// period has passed since their segment was marked. So the first worker may read a damaged segment. The other workers
+/// leave it alone, and those that had it checked out when it was marked have ended their slices when the grace period
+/// is over.
 ///
-/// Thread: work() any, one at a time for each worker, inside a read section of the log's Rcu; workersUseful() any; the
-/// rest that of the first worker. `lock_` is a leaf, taken a few times in each slice and never for an entry.
+/// Thread: any for work(), one at a time for each worker, inside a read section of the log's Rcu; any for
+/// workersUseful() and leftBytes(); that of the first worker for everything else. `lock_` is a leaf, taken a few times
+/// in each slice and never for an entry.
 class SharedCopy {
  public:
   struct Item {
@@ -40,32 +43,34 @@ class SharedCopy {
   };
   enum class Progress : uint8_t {
     Worked,   ///< call again as soon as convenient
-    Nothing,  ///< all is done, or others have what is left, or it is damaged
+    Nothing,  ///< all is done, or other workers have what is left, or it is damaged
   };
 
-  /// Both outlive it.
+  /// Both outlive this object.
   /// @param workers_max  at least 1
   SharedCopy(Log& log, EntryOwner& owner, uint32_t workers_max);
 
   uint32_t workersMax() const { return static_cast<uint32_t>(workers_.size()); }
-  /// Begins; what was before is done (checked).
+  /// Begins to copy; the copying before is done (checked).
   /// @param items  in the order in which they are to be copied
-  /// @param survivors  open, empty and with room for all that goes there; nobody else touches them until end()
+  /// @param survivors  open, empty and with room for all that goes there; nothing else touches them until end()
   void begin(std::span<const Item> items, std::span<Segment* const> survivors) RC_EXCLUDES(lock_);
-  /// Nothing is left, and nobody is at it any more.
+  /// True if nothing is left and no worker is copying any more.
   bool isDone() const RC_EXCLUDES(lock_);
-  /// Once it is done. @return all survivors, in the order in which they were opened; committed
+  /// Ends the copying, once it is done (checked). @return all survivors, in the order in which they were opened;
+  /// committed
   std::vector<Segment*> end() RC_EXCLUDES(lock_);
-  /// Gives up the segments that a worker could not go through for damage: what was not moved from them stays.
+  /// Gives up the segments that a worker could not go through because of damage: what was not moved from them stays.
   std::vector<Item> takeUnsound() RC_EXCLUDES(lock_);
 
-  /// What is left to be looked at. Any thread; one load.
+  /// The bytes that are still to be looked at. Any thread; one load.
   uint64_t leftBytes() const { return left_bytes_.load(std::memory_order_relaxed); }
   /// How many workers find something to do at a time.
   uint32_t workersUseful() const RC_EXCLUDES(lock_);
-  /// A slice of one worker. Whoever makes it done tells the first one, which has to go on.
+  /// Does a slice of one worker. If another worker than the first completes the copying, its caller tells the first
+  /// one, which has to go on.
   /// @param worker  below workersMax()
-  /// @param bytes_max  to look at
+  /// @param bytes_max  how many bytes to look at
   Progress work(uint32_t worker, uint32_t bytes_max) RC_EXCLUDES(lock_);
 
  private:
@@ -79,8 +84,8 @@ class SharedCopy {
     SharedCopy& shared;
     const uint32_t number;
     EntryMover mover;
-    Segment* copy = nullptr;      ///< of the segment it has
-    Segment* survivor = nullptr;  ///< that it has
+    Segment* copy = nullptr;      ///< the copy of the segment that it has checked out
+    Segment* survivor = nullptr;  ///< the survivor that it has checked out
     size_t survivor_index = 0;
   };
   /// A segment that is checked out.
@@ -113,7 +118,7 @@ class SharedCopy {
   void giveBackSurvivor(Worker& worker, bool is_full) RC_EXCLUDES(lock_);
 
   Log& log_;
-  std::vector<std::unique_ptr<Worker>> workers_;  ///< each is its thread's own
+  std::vector<std::unique_ptr<Worker>> workers_;  ///< each is used by its own thread only
 
   mutable SpinLock lock_;
   std::vector<Source> sources_ RC_GUARDED_BY(lock_);

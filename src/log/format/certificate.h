@@ -10,15 +10,16 @@
 
 namespace ramcore::log {
 
-/// What makes a stored prefix of a segment valid: whose it is, how long, and the checksum of all entry headers in it
-/// (which hold the checksums of the entries). Cut only at the end of a group. A frame has several slots, written in
-/// turn, so that a torn write destroys at most what was not acknowledged.
+/// Makes a stored prefix of a segment valid: it says to which log and segment the prefix belongs, how long it is, and
+/// what the checksum of all entry headers in it is (which hold the checksums of the entries). A certificate is cut only
+/// at the end of a group. A storage frame has several certificate slots, written in turn, so that a torn write destroys
+/// at most what was not acknowledged.
 struct Certificate {
   ClusterId cluster;
   ServerId master;
   SegmentId segment;
   uint64_t replica_epoch = 0;
-  uint32_t length_bytes = 0;  ///< of the segment's logical bytes
+  uint32_t length_bytes = 0;  ///< how many of the segment's logical bytes it vouches for
   uint32_t headers_crc = 0;   ///< see SegmentReader::headersCrc
   bool closed = false;        ///< nothing follows
 
@@ -56,8 +57,8 @@ Status decodeCertificate(ByteSpan bytes, Certificate& certificate);
 /// Cost: a pass over the bytes.
 bool verifyCertificate(const Certificate& certificate, ByteSpan segment_bytes);
 
-/// Of two slots the newest certificate that verifies against the bytes of the frame, else the other, else nothing.
-/// Nothing in the slots is trusted.
+/// Chooses between two certificate slots: the newest certificate that verifies against the bytes of the storage frame,
+/// else the other, else nothing. Nothing in the slots is trusted.
 std::optional<Certificate> chooseCertificate(ByteSpan slot_a, ByteSpan slot_b, ByteSpan segment_bytes);
 
 }  // namespace ramcore::log

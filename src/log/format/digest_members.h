@@ -8,13 +8,13 @@
 
 namespace ramcore::log {
 
-/// Which segments have come to the log and which have left it since the last digest. Noted by whoever changes that,
-/// under the log's lock and at little cost.
+/// The segments that have come to the log and those that have left it since the last digest. Each change is noted by
+/// the code that makes it, under the log's lock and at little cost.
 class MemberChanges {
  public:
   MemberChanges() { changes_.reserve(kExpected); }
 
-  /// Of one segment the last word counts.
+  /// If a segment is noted more than once, the last call counts.
   void add(SegmentId id) { note(id, true); }
   void remove(SegmentId id) { note(id, false); }
   void swap(MemberChanges& other) { changes_.swap(other.changes_); }
@@ -27,8 +27,8 @@ class MemberChanges {
     uint32_t number;  ///< in the order in which they were noted
     bool is_member;
   };
-  // What passes and heads change between two digests. More come only where thousands of segments join at a time, and
-  // then memory is taken under the lock.
+  // The number of changes that passes and heads make between two digests. There are more only where thousands of
+  // segments join at a time, and then memory is taken under the lock.
   static constexpr size_t kExpected = 1024;
 
   void note(SegmentId id, bool is_member) {
@@ -38,8 +38,8 @@ class MemberChanges {
   std::vector<Change> changes_;
 };
 
-/// The segments that a digest lists, in order. There may be tens of thousands, so what has changed is put in where
-/// nobody waits: by whoever writes the digest, outside of the log's lock.
+/// The segments that a digest lists, in order. There may be tens of thousands, so the changes are merged into the list
+/// where no append waits: outside of the log's lock, by the thread that writes the digest.
 class DigestMembers {
  public:
   /// @param changes  emptied; its memory is kept for the next time

@@ -8,8 +8,9 @@
 namespace ramcore::log {
 
 /// Where an entry lies in LogMemory: a 40-bit offset in units of 8 bytes, so 8 TB. 0 is "none"; the first 64 bytes of
-/// the memory never hold an entry. A value: copying it pins nothing. It is good while the memory behind it is: inside
-/// one piece of code under the short protection, or while a pin is held (see README.md).
+/// the memory never hold an entry. A value: copying it pins nothing. It is good as long as the memory behind it is:
+/// inside the read section in which it was found, or while a pin that was taken in that section is held (see
+/// README.md).
 class EntryRef {
  public:
   static constexpr int kBits = 40;

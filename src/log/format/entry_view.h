@@ -10,7 +10,7 @@
 
 namespace ramcore::log {
 
-/// What a copy has of an entry that may name a segment and may carry a result.
+/// What a copy keeps of an entry that names a segment or carries a result.
 struct Keep {
   bool name = true;
   bool result = true;
@@ -36,7 +36,8 @@ class EntryView {
     auto& byte = const_cast<uint8_t&>(reinterpret_cast<const uint8_t&>(at_[1]));
     return static_cast<EntryState>(std::atomic_ref<uint8_t>(byte).load(std::memory_order_acquire));
   }
-  /// Of an object that carries a result: nobody needs that any more. True also if one bit of the state has flipped.
+  /// For an object that carries a result: the result is not needed any more. True also if one bit of the state has
+  /// flipped.
   bool isAcknowledged() const { return isAcknowledgedState(static_cast<uint8_t>(state())); }
   static bool isAcknowledgedState(uint8_t state) {
     return std::popcount(static_cast<uint8_t>(state ^ static_cast<uint8_t>(EntryState::Acknowledged))) <= 1;
@@ -52,7 +53,7 @@ class EntryView {
     // The byte before the version belongs to the checksum; shifting it out is cheaper than a 7-byte copy.
     return loadAs<uint64_t>(at_ + offsetof(EntryHeader, version) - 1) >> 8;
   }
-  /// Where the entry lay that died by this one; only if namesSegment().
+  /// The segment in which the entry lay that died by this one; only if namesSegment().
   SegmentId namedSegment() const {
     return SegmentId(loadAs<uint32_t>(at_ + kEntryHeaderBytes) |
                      uint64_t{static_cast<uint8_t>(at_[kEntryHeaderBytes + 4])} << 32);
@@ -78,17 +79,18 @@ class EntryView {
   /// Distance to the next entry.
   uint32_t alignedBytes() const { return static_cast<uint32_t>(alignUp(bytes(), kEntryAlignment)); }
 
-  /// The same of a copy: see copyEntry.
+  /// The alignedBytes() of a copy: see copyEntry().
   uint32_t copyBytes(Keep keep) const {
     return alignedEntryBytes(keyBytes(), payloadBytes(), hasExpiry(), keep.name && namesSegment(),
                              keep.result && carriesResult());
   }
-  /// How much of alignedBytes() there is because of the result that it carries.
+  /// The part of alignedBytes() that the carried result takes.
   uint32_t resultBytes() const {
     return carriesResult() ? alignedBytes() - copyBytes({.name = true, .result = false}) : 0;
   }
 
-  /// A payload of fixed form. The caller knows by type (and decodeEntry, if the bytes are foreign) that it is there.
+  /// The payload as a structure of fixed form. The caller knows from the type (and from decodeEntry, if the bytes are
+  /// foreign) that it is there.
   template <Fixed T>
   T payloadAs() const {
     RC_DCHECK(payloadBytes() >= sizeof(T));
@@ -97,7 +99,7 @@ class EntryView {
 
   /// Computes the checksum that the header ought to have. Cost: 12 ns for a 150-byte entry.
   uint32_t computeCrc() const {
-    // The type and what is between state and checksum, in registers: bytes put together in memory would have to be
+    // The type and the bytes between state and checksum are put together in registers: in memory they would have to be
     // stored before they could be loaded as words.
     constexpr uint32_t kFirst = offsetof(EntryHeader, state) + 1;
     const uint64_t first = loadAs<uint64_t>(at_ + kFirst) << 8 | static_cast<uint8_t>(at_[0]);
@@ -118,7 +120,8 @@ class EntryView {
   }
 
  private:
-  // Without a branch: readers compare keys, and which entries name a segment or carry a result cannot be foretold.
+  // Computed without a branch, because readers call this to compare keys, and which entries name a segment or carry a
+  // result cannot be predicted.
   uint32_t keyOffset() const {
     return kEntryHeaderBytes + (flags() / kNamesSegment & 1U) * kNamedSegmentBytes +
            (flags() / kCarriesResult & 1U) * kCarriedResultBytes;

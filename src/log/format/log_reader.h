@@ -12,7 +12,7 @@ namespace ramcore::log {
 /// Why a walk over a segment's bytes ended.
 enum class WalkEnd : uint8_t {
   Clean,            ///< all bytes were whole groups
-  BadEntry,         ///< error() says what is wrong with the bytes at groupOffset() or behind in the same group
+  BadEntry,         ///< error() says what is wrong with the bytes at offset() or behind in the same group
   IncompleteGroup,  ///< the bytes end inside a group
   GroupTooLong,     ///< more than kGroupEntriesMax entries claim to belong together
 };

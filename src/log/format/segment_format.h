@@ -26,25 +26,27 @@ enum class EntryType : uint8_t {
 };
 
 inline constexpr uint8_t kTypeMask = 0x0f;
-/// 19 bytes follow (CarriedResult): what the call was told that wrote this object. Copies made later than the client
-/// has acknowledged it lack it.
+/// 19 bytes follow (CarriedResult): the result of the call that wrote this object. Copies that are made after the
+/// client has acknowledged it omit it.
 inline constexpr uint8_t kCarriesResult = 0x10;
 inline constexpr uint8_t kHasExpiry = 0x20;  ///< 4 bytes of expiry follow the payload
-/// 5 bytes follow the header: the segment in which the entry lay that died by this one. Of every tombstone, and of an
-/// object that took the place of another. It is good while that segment is in the log; copies of later times lack it.
+/// 5 bytes follow the header: the segment in which the entry lay that died by this one. Every tombstone has it, and
+/// every object that replaced another. It is of use while that segment is in the log; copies that are made later omit
+/// it.
 inline constexpr uint8_t kNamesSegment = 0x40;
 inline constexpr uint8_t kGroupContinues = 0x80;  ///< another entry of the same atomic group follows
 
 /// The one byte of an entry that changes in place. It is outside the checksum, so any two of its values differ in four
-/// bits: a flipped bit makes none of them of another, and what is none of them means what Pending does.
+/// bits: a flipped bit turns none of them into another. A byte that is none of them means the same as Pending.
 enum class EntryState : uint8_t {
   Pending = 0x00,
   Live = 0x0f,
   Superseded = 0x33,    ///< dead
-  Freed = 0x3c,         ///< nobody is led to it any more; means nothing to who was, and to the cleaner
-  Acknowledged = 0x66,  ///< alive, and the result that it carries is not
+  Freed = 0x3c,         ///< no lookup leads to it any more; ignored by readers that were led to it before, and by the
+                        ///< cleaner
+  Acknowledged = 0x66,  ///< alive, and the result that it carries is not needed any more
   Restoring = 0x55,     ///< damaged; its bytes are being fetched from a replica
-  Damaged = 0x5a,       ///< damaged, and nobody knows what was there
+  Damaged = 0x5a,       ///< damaged, and its right bytes cannot be obtained
 };
 constexpr bool isKnown(EntryState state) {
   switch (state) {
@@ -59,9 +61,9 @@ constexpr bool isKnown(EntryState state) {
   }
   return false;
 }
-/// Nothing else of such an entry may be believed.
+/// True if nothing else in the entry may be believed.
 constexpr bool isDamaged(EntryState state) { return state == EntryState::Restoring || state == EntryState::Damaged; }
-/// What lies there is not, or may not be, what its key stands for: a one-sided reader turns away.
+/// True if the entry is not, or may not be, what its key stands for: a one-sided reader turns away.
 constexpr bool isRefused(EntryState state) {
   return state == EntryState::Superseded || state == EntryState::Freed || isDamaged(state);
 }
@@ -78,7 +80,7 @@ struct EntryHeader {
   uint8_t payload_bytes[3];  ///< without key and expiry
   uint8_t table[4];          ///< TableId, 0 for entries of no table
   uint8_t crc[4];            ///< CRC32C over header without state and crc, then all that follows
-  uint8_t version[7];        ///< of the object; of the dead object in a tombstone
+  uint8_t version[7];        ///< of the object; in a tombstone: this version of the key and all before it are dead
 };
 static_assert(sizeof(EntryHeader) == 22 && Fixed<EntryHeader>);
 static_assert(offsetof(EntryHeader, key_bytes) == 2 && offsetof(EntryHeader, payload_bytes) == 4);
@@ -109,7 +111,7 @@ struct LogDigestPayload {
 static_assert(sizeof(LogDigestPayload) == 16 && Fixed<LogDigestPayload>);
 
 struct SafeVersionPayload {
-  Version version;           ///< no version above it was handed out to an object whose trace is gone
+  Version version;           ///< above every version of the keys that have left no trace in the log
   uint64_t expiry_clock_ms;  ///< wall clock that was shown to clients by an absence due to expiry
   constexpr bool operator==(const SafeVersionPayload&) const = default;
 };
@@ -127,10 +129,10 @@ struct ResultRecordPayload {
 };
 static_assert(sizeof(ResultRecordPayload) == 40 && Fixed<ResultRecordPayload>);
 
-/// The identity of the call that wrote an object, in the object's own entry: client 8, sequence 6, by how much that is
-/// ahead of what the client has acknowledged 4, opcode 1. Status (Ok), version, table, key and an increment's value are
-/// the object's. It spares a ResultRecord of 72 bytes, which would be dead long before its object and be cleaned with
-/// it.
+/// The identity of the call that wrote an object, in the object's own entry: client 8 bytes, sequence 6, the distance
+/// of the sequence from what the client has acknowledged 4, opcode 1. Status (Ok), version, table, key and an
+/// increment's value are the object's. It spares a ResultRecord of 72 bytes, which would be dead long before its object
+/// and be cleaned with it.
 struct CarriedResult {
   ClientId client;
   Sequence sequence;

@@ -18,10 +18,10 @@ struct Damage {
   uint32_t offset_bytes = 0;  ///< logical, in the segment
   EntryRef ref;
   DecodeError error = DecodeError::None;
-  bool was_dead = false;  ///< as its state byte said
+  bool was_dead = false;  ///< its state byte was Superseded or Freed
 };
 
-/// Told what the log finds damaged. Implemented by the master.
+/// Is told what the log finds damaged. Implemented by the master.
 class DamageObserver {
  public:
   virtual ~DamageObserver() = default;
@@ -34,57 +34,60 @@ class DamageObserver {
 /// What the log knows of damage in its memory: verifies entries where they lie, marks those that are not what was
 /// written, and puts the right bytes in their place.
 ///
-/// A marked entry is not believed: whoever finds it by key answers an error, and its segment is not cleaned. So its
-/// bytes can be replaced where they are, when a grace period has passed since it was marked: by then nobody reads them
-/// without having seen the mark. The mark is taken away when another one has passed, so that nobody who sees it go has
-/// compared a key with the wrong bytes. See docs/integrity.md.
+/// A marked entry is not believed: a lookup that finds it by key ends with an error, and its segment is not cleaned. So
+/// its bytes can be replaced where they are when a grace period has passed since it was marked: by then no thread reads
+/// them without having seen the mark. The mark is taken away when another grace period has passed, so that a thread
+/// that sees no mark any more has compared keys with the right bytes only. See docs/integrity.md.
 ///
-/// Threads: any, inside a read section; restore(), Log::release() and giveUp() on the cleaner's, because it reads
-/// entries whatever their mark.
+/// Threads: any, inside a read section; restore(), Log::release() and giveUp() on the cleaner's thread, because the
+/// cleaner reads entries whatever their mark.
 class Integrity {
  public:
-  /// What is kept of each damaged entry is bounded; those beyond are marked and counted, and not restored.
+  /// At most this many damaged entries are remembered (`known_`). Further ones are marked and counted, but not
+  /// restored.
   static constexpr size_t kDamagesMax = 4096;
 
   Integrity(SegmentPool& pool, LogStats& stats) : pool_(pool), stats_(stats) {}
   Integrity(const Integrity&) = delete;
   Integrity& operator=(const Integrity&) = delete;
 
-  /// Before the first append. Outlives the log. Without one nothing is restored.
+  /// To be called before the first append. The observer outlives the log. Without one nothing is restored.
   void setObserver(DamageObserver* observer) { observer_ = observer; }
   bool canRestore() const { return observer_ != nullptr && observer_->canRestore(); }
 
-  /// Verifies the entry at a logical offset below committedBytes(). Zeros behind an entry that are none any more are
-  /// mended on the way.
-  /// @param next  set to the offset behind it, if it is sound
-  /// @return false: it is not. It is marked now, and the observer knows of it.
+  /// Verifies the entry at a logical offset below committedBytes(). Zeros behind the entry that are not zero any more
+  /// are mended on the way.
+  /// @param next  set to the offset behind the entry, if it is sound
+  /// @return false: it is not sound. It is marked now, and the observer has been told.
   /// Cost: a pass over the entry; 26 ns for 136 bytes.
   bool isSound(Segment& segment, uint32_t offset, uint32_t& next);
-  /// Mends zeros behind the entry at a logical offset that are none any more.
-  /// @return true: that was all that was wrong with it. Nothing is marked or counted otherwise.
+  /// Mends the zeros behind the entry at a logical offset that are not zero any more.
+  /// @return true: nothing else was wrong with the entry. Otherwise nothing is marked or counted.
   bool mendPadding(Segment& segment, uint32_t offset);
-  /// Gives a state byte that is none of EntryState the value Pending, which is right for all who ask the index as well;
-  /// but Acknowledged counts bytes, and comes back if it is one bit away. One bit away from a death it becomes Freed:
-  /// one-sided readers ask nobody, and the cleaner, who does not ask about what is Superseded, asks about that.
+  /// Mends a state byte that is none of EntryState. One bit away from Acknowledged it becomes that again, because
+  /// Acknowledged says which bytes were counted. One bit away from Superseded or Freed it becomes Freed: one-sided
+  /// readers, which ask no index, refuse the entry then, and the cleaner, which does not ask the owner about what is
+  /// Superseded, asks about what is Freed. Any other becomes Pending, which is right for all readers that ask the index
+  /// as well.
   void mendState(EntryRef ref);
-  /// Where a walk goes on behind an unsound entry: behind it, if what its lengths say leads to a sound one or to the
+  /// Where a walk goes on behind an unsound entry: directly behind it, if its lengths lead to a sound entry or to the
   /// end of its extent; else at the next extent, or committedBytes().
   uint32_t skip(const Segment& segment, uint32_t offset) const;
 
-  /// Puts the bytes of the entry in their place. It stays marked.
+  /// Puts the right bytes of the entry in their place. The entry stays marked.
   /// @param bytes  untrusted; what a replica has from the entry's offset on
-  /// @return NotFound: it is gone with its segment. Corrupt: these are not its bytes: no valid entry that fits there,
-  /// or
-  ///         another one: it has another checksum, and differs in more than kBitsMax bits.
+  /// @return NotFound: the entry is gone with its segment. Corrupt: these are not its bytes: they are no valid entry
+  ///         that fits there, or another entry, which has another checksum and differs in more than kBitsMax bits.
   Status restore(const Damage& damage, ByteSpan bytes);
-  /// The same from a whole replica, for an entry whose place in it is not known: segments that were compacted have
-  /// fewer entries than their replicas, and some of those shorter, or tombstones in the place of others.
+  /// As restore(), but from a whole replica, for an entry whose place in the replica is not known: a segment that was
+  /// compacted has fewer entries than its replicas, some of them shorter, and tombstones in the place of others.
   /// @param replica  untrusted. Cost: some passes over it
-  /// @return Corrupt also if several of its entries are equally near to what is there
+  /// @return Corrupt also if several entries of the replica are equally near to what lies there
   Status restoreFrom(const Damage& damage, ByteSpan replica);
-  /// What it lies in, or nullptr if that is gone.
+  /// The segment that the damaged entry lies in, or nullptr if it is gone.
   const Segment* segmentOf(const Damage& damage) const;
-  /// Whether right bytes lie in its place, marked or not. False also if it is gone with its segment.
+  /// Whether the right bytes lie in the place of the entry, marked or not. False also if the entry is gone with its
+  /// segment.
   bool isRestored(const Damage& damage) const;
   /// What happened to an entry while it was marked, and what that made of it.
   struct Released {
@@ -93,22 +96,23 @@ class Integrity {
     EntryState was = EntryState::Pending;  ///< before it was marked
     EntryState is = EntryState::Pending;   ///< from now on
   };
-  /// A marked entry dies; it is counted when it is released.
+  /// Notes that a marked entry dies. The death is counted when the entry is released.
   void noteDied(EntryRef ref) RC_EXCLUDES(lock_);
-  /// The result that a marked entry carries is needed no more.
-  /// @return false: nothing is known of the entry, any more or because of kDamagesMax
+  /// Notes that the result which a marked entry carries is not needed any more.
+  /// @return false: the entry is not known as damaged, either not any more or because of kDamagesMax
   bool noteAcknowledged(EntryRef ref) RC_EXCLUDES(lock_);
-  /// Nobody has its bytes: from now on it is answered as lost. It may be restored later.
+  /// Notes that the right bytes cannot be obtained: from now on the entry is answered as lost. It may be restored
+  /// later.
   void giveUp(const Damage& damage);
-  /// The key that the entry shows is the one under which the owner has it, or nobody has it: ranges can be listed
-  /// without missing it.
+  /// Notes that ranges can be listed without missing the entry: the key that it shows is the one under which the owner
+  /// has it, or the owner does not have it.
   void notePlaced(const Damage& damage);
 
   /// Forgets damage in segments that have gone.
   void forgetGone() RC_EXCLUDES(lock_);
 
-  /// Whether the objects of a range can be listed: RetryLater while something is being restored, Corrupt if something
-  /// is lost whose key is lost, too. Two loads.
+  /// Whether the objects of a range can be listed: RetryLater while any entry is being restored, Corrupt if an entry is
+  /// lost and so is its key. Two loads.
   Status rangeStatus() const;
   /// Damaged entries that are not restored, in the order in which they were found.
   std::vector<Damage> damages() const RC_EXCLUDES(lock_);
@@ -121,12 +125,12 @@ class Integrity {
     Damage damage;
     bool is_lost = false;
     bool is_placed = false;
-    EntryState state = EntryState::Pending;  ///< that it gets when it is released, if nothing happens to it
+    EntryState state = EntryState::Pending;  ///< the state that it gets when it is released, if nothing happens to it
     bool has_died = false;
     bool has_been_acknowledged = false;
   };
 
-  /// Takes the mark away, as Log::release says, which counts what has become of the entry.
+  /// Takes the mark away, as Log::release() says. Log::release() counts what has become of the entry.
   Released release(const Damage& damage) RC_EXCLUDES(lock_);
   std::optional<uint32_t> distanceTo(const Segment& segment, const Damage& damage, ByteSpan bytes) const;
   void note(Segment& segment, uint32_t offset, DecodeError error) RC_EXCLUDES(lock_);

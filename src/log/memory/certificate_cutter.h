@@ -7,8 +7,8 @@
 
 namespace ramcore::log {
 
-/// Cuts certificates for a segment in memory, each continuing where the last one ended. Belongs to whoever replicates
-/// the segment; one thread at a time.
+/// Cuts certificates for a segment in memory, each continuing where the last one ended. It belongs to the code that
+/// replicates the segment; one thread at a time.
 class CertificateCutter {
  public:
   CertificateCutter(ClusterId cluster, ServerId master, const Segment& segment);

@@ -10,9 +10,9 @@ namespace ramcore::log {
 
 /// The free memory of a log: runs of seglets, neighbours joined.
 ///
-/// A run of at least a *block* (room for the largest entry) takes any entry; what is shorter is a *piece*, which only
-/// those can use whose entries are small. Both are counted apart, because plenty of pieces is no room for a large
-/// entry.
+/// A run of at least a *block* (room for the largest entry) takes any entry. A shorter run is a *piece*, which only
+/// segments of small entries can use. Blocks and pieces are counted apart, because plenty of pieces is no room for a
+/// large entry.
 ///
 /// Thread: one at a time (the pool's lock). Every call is O(log n) in the number of runs.
 class FreeRuns {
@@ -36,7 +36,7 @@ class FreeRuns {
   /// Memory from the longest piece, at most `bytes_max` (> 0, a multiple of the seglet size).
   std::optional<Run> takePiece(uint64_t bytes_max);
 
-  /// What so many of the longest pieces have together. O(count).
+  /// The bytes of the `count` longest pieces together. O(count).
   uint64_t longestPiecesBytes(size_t count) const;
 
   uint64_t blockRunBytes() const { return block_run_bytes_; }  ///< in runs of a block or longer

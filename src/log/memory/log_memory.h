@@ -23,13 +23,14 @@ class LogMemory {
 
   /// Reserves the address range; no page is touched yet.
   /// @param bytes  1..EntryRef::kMemoryBytesMax
-  /// Failure: BadConfig: not so many bytes; NoSpace: the machine has not set aside as much (Pages::Reserved); IoError.
+  /// Failure: BadConfig: `bytes` is outside of its range; NoSpace: the machine has not set aside as much
+  /// (Pages::Reserved); IoError.
   static Outcome<std::unique_ptr<LogMemory>> open(uint64_t bytes, Pages pages = Pages::Transparent);
   ~LogMemory();
   LogMemory(const LogMemory&) = delete;
   LogMemory& operator=(const LogMemory&) = delete;
 
-  /// Touches the next piece (64 MB) of the memory that nobody has taken, so that no request pays for first touch
+  /// Touches the next piece (64 MB) of the memory that no thread has taken, so that no request pays for first touch
   /// (0.45 GB/s per thread on a virtual machine). Any number of threads call it until it returns false: nothing is left
   /// to take, or a piece could not be filled. All is filled when every caller has seen false, and prefaulted() says so.
   bool prefaultNext();
@@ -54,7 +55,7 @@ class LogMemory {
   const uint64_t bytes_;
   std::atomic<uint64_t> next_piece_bytes_{0};
   std::atomic<uint64_t> prefaulted_bytes_{0};
-  std::atomic<int> prefault_error_{0};  ///< of the system, the last one
+  std::atomic<int> prefault_error_{0};  ///< errno of the last prefaulting that failed
 };
 
 }  // namespace ramcore::log

@@ -5,15 +5,15 @@
 
 namespace ramcore::log {
 
-/// Counters of one log: relaxed, read at any time by whoever prints metrics.
+/// Counters of one log: relaxed, read at any time by the code that prints metrics.
 struct LogStats {
   std::atomic<int64_t> live_bytes{0};       ///< objects, results and tombstones that have to be kept
   std::atomic<int64_t> tombstone_bytes{0};  ///< part of live_bytes: tombstones, written and due
-  /// What tombstones would take if all objects died that name a segment of the log; not part of live_bytes.
+  /// The bytes that tombstones would take if all objects that name a segment of the log died; not part of live_bytes.
   std::atomic<int64_t> succeeded_bytes{0};
   std::atomic<int64_t> result_bytes{0};  ///< part of live_bytes: result records, and results that objects carry
   std::atomic<int64_t> large_bytes{0};   ///< part of live_bytes: objects above LogConfig::smallEntryBytesMax()
-  /// Memory of segments that left the log and for which nothing is waited any more but pins, as of the last reclaim().
+  /// Memory of segments that have left the log and wait for nothing but pins any more, as of the last reclaim().
   std::atomic<uint64_t> pinned_bytes{0};
   std::atomic<uint64_t> appended_entries{0};
   std::atomic<uint64_t> appended_bytes{0};  ///< padding included; neither the cleaner's copies nor heads' own entries

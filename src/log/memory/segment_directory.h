@@ -7,15 +7,16 @@
 
 namespace ramcore::log {
 
-/// Finds segments by id without a lock: every death of an entry and every entry that the cleaner looks at asks.
+/// Finds segments by id without a lock: it is asked for every entry that dies and for every entry that the cleaner
+/// looks at.
 ///
-/// Segments of one bucket are chained. A search that finds its segment is right whatever changes beside it; one that
-/// finds nothing is repeated if anything did.
+/// Segments of one bucket are chained. A search that finds its segment is right, whatever changes at the same time. A
+/// search that finds nothing is repeated if anything has changed meanwhile.
 ///
 /// Threads: find from any, everything else from one at a time.
 class SegmentDirectory {
  public:
-  /// @param segment_count_max  at most so many at a time, or searches become slow
+  /// @param segment_count_max  the most segments at a time; with more, searches become slow
   explicit SegmentDirectory(size_t segment_count_max);
 
   /// @param segment  has its id; stays where it is for as long as the directory lives. Its id is not in here yet.

@@ -31,40 +31,41 @@ class SegmentPool {
   SegmentPool(const SegmentPool&) = delete;
   SegmentPool& operator=(const SegmentPool&) = delete;
 
-  /// A slot with memory, in state Open, named `id`. nullptr if there is not enough free memory for this kind: heads and
-  /// side segments leave the survivors' reserve alone, survivors may take all, small heads have their own.
+  /// A slot with memory, in state Open, with the id `id`. nullptr if there is not enough free memory, or no slot, for
+  /// this kind: heads and side segments leave the survivors' reserve alone, survivors may take all, small heads have
+  /// their own.
   /// @param entry_bytes_max  the largest entry that will come: a survivor of large ones gets no pieces
   Segment* allocate(SegmentKind kind, SegmentId id, uint32_t entry_bytes_max = 0) RC_EXCLUDES(lock_);
-  /// Another slot for what is alive in `original`, of the same kind, in state Open, with no id yet. As for a survivor
-  /// otherwise.
+  /// Another slot for what is alive in `original`, of the same kind, in state Open, with no id yet. Otherwise as
+  /// allocate() for a survivor.
   Segment* allocateCopy(const Segment& original, uint32_t entry_bytes_max) RC_EXCLUDES(lock_);
   /// From now on find() finds `copy`, which has its id by now, instead of `original`.
   void putInPlace(Segment& original, Segment& copy) RC_EXCLUDES(lock_);
-  /// Whether allocate() would succeed, unless others come in between. Two loads.
+  /// Whether allocate() would succeed, unless other threads allocate in between. Two loads.
   bool mayHaveRoom(SegmentKind kind) const;
-  /// Gives back what a closed segment will not use: its last extents and the tail of the one it ended in, to the seglet
-  /// if its entries are small. Cutting off short tails of segments with large entries would turn blocks, which such
-  /// entries need, into pieces, which they cannot use.
+  /// Gives back what a closed segment will not use: its last extents and the tail of the one in which it ended, by the
+  /// seglet if its entries are small. Cutting off short tails of segments with large entries would turn blocks, which
+  /// such entries need, into pieces, which they cannot use.
   void trim(Segment& segment) RC_EXCLUDES(lock_);
-  /// Gives back slot and memory. Nobody reads it any more.
+  /// Gives back slot and memory. No thread reads the segment any more.
   void release(Segment& segment) RC_EXCLUDES(lock_);
 
-  /// Bytes that nobody has, pieces included.
+  /// Free bytes, pieces included.
   uint64_t freeBytes() const { return freeBlockBytes() + free_piece_bytes_.load(std::memory_order_relaxed); }
-  /// Of them, those in blocks.
+  /// Free bytes in blocks.
   uint64_t freeBlockBytes() const { return free_block_bytes_.load(std::memory_order_relaxed); }
-  /// Bytes that heads may have: beyond the survivors' reserve, as far as survivors have not taken that already, and no
-  /// more pieces than blocks.
+  /// The free bytes that heads may take: those beyond the part of the survivors' reserve that survivors have not taken
+  /// yet, and no more pieces than blocks.
   uint64_t freeBytesForHeads() const;
-  /// What is kept for survivors, more of it the more segments hold large entries.
+  /// The memory that is kept for survivors. It grows with the number of segments that hold large entries.
   uint64_t survivorReserveBytes() const { return survivor_reserve_bytes_.load(std::memory_order_relaxed); }
-  /// Whether what is free would do for all survivors.
+  /// Whether the free memory suffices for the whole survivors' reserve.
   bool hasReserve() const;
-  /// The survivors of a pass, or the copy of a compaction, are part of the log from now on, and what they were made of
-  /// is given up. Its memory, when it is released, takes the place of theirs in the reserve: until then, heads may have
-  /// as much more.
+  /// Notes that the survivors of a pass, or the copy of a compaction, are part of the log from now on, and that the
+  /// segments from which they were made are given up. The memory of those segments, when it is released, takes the
+  /// place of the survivors' memory in the reserve. Until then heads may take that much more.
   void exchange(std::span<Segment* const> survivors, std::span<Segment* const> given_up) RC_EXCLUDES(lock_);
-  /// What survivors have taken, and what was given up for them and is not released yet.
+  /// The memory that survivors have taken, and the memory that was given up for them and is not released yet.
   uint64_t exchangedBytes() const { return exchanged_bytes_.load(std::memory_order_relaxed); }
 
   /// The segment an entry lies in. One load.
@@ -74,22 +75,22 @@ class SegmentPool {
   /// The segment with this id, or nullptr if it is gone. Unlinked ones are still found, unless they were replaced.
   /// Without a lock.
   Segment* find(SegmentId id) const { return directory_.find(id); }
-  /// Small segments have to be merged: true well before allocate() refuses any kind for want of a slot, because nobody
-  /// else would ask for it then.
+  /// True if small segments have to be merged, because slots are short. It is true well before allocate() refuses any
+  /// kind for want of a slot, because nothing else would ask for the merging then.
   bool isShortOfSlots() const;
-  /// Slots that nobody uses.
+  /// Slots that are not in use.
   uint32_t freeSlotCount() const { return free_slot_count_.load(std::memory_order_relaxed); }
   uint32_t freeSmallHeadCount() const { return free_small_head_count_.load(std::memory_order_relaxed); }
   uint32_t slotCount() const { return static_cast<uint32_t>(slots_.size()); }
   Segment& slot(uint32_t index) { return *slots_[index]; }
   const Segment& slot(uint32_t index) const { return *slots_[index]; }
 
-  /// Bytes of tombstones in `holder`, written and due, that name `named`: live ones, but for those that name an
-  /// unlinked segment and are not counted out yet. As tombstones().
+  /// Bytes of tombstones in `holder`, written and due, that name `named`. They are live, except for those that name an
+  /// unlinked segment and are not counted out yet. Called as tombstones().
   int64_t tombstoneBytes(const Segment& named, const Segment& holder) const {
     return tombstones_.bytesOf(named.slot(), holder.slot());
   }
-  /// Under the log's lock, but for what says otherwise.
+  /// To be used under the log's lock, except for calls that say otherwise.
   TombstoneCounts& tombstones() { return tombstones_; }
   const TombstoneCounts& tombstones() const { return tombstones_; }
 
@@ -99,18 +100,18 @@ class SegmentPool {
  private:
   using Run = FreeRuns::Run;
 
-  /// Slots that this kind leaves to those that come after it in a full memory.
+  /// The free slots that this kind leaves to the kinds that come after it in a full memory.
   static uint32_t slotsApart(SegmentKind kind);
   uint64_t segmentBytesMin() const {
     // A head's own entries, a large object, and what else belongs to its group: each may need an extent of its own.
     return 3 * uint64_t{config_.extentBytesMin()};
   }
-  /// With so much in blocks a segment is never refused: what is taken falls short of what is wanted by less than a
-  /// block.
+  /// With this much memory in blocks a segment is never refused: what is taken falls short of what is wanted by less
+  /// than a block.
   uint64_t roomBytesMin() const { return segmentBytesMin() + config_.extentBytesMin(); }
 
-  /// What heads leave alone. A pass gives up at least what its survivors keep, so all of the reserve is free again when
-  /// it is over and its segments are released.
+  /// The part of the reserve that heads leave alone. A pass gives up at least what its survivors keep, so all of the
+  /// reserve is free again when the pass is over and its segments are released.
   uint64_t reserveLeftBytes() const {
     const uint64_t reserve = survivorReserveBytes();
     return reserve - std::min(reserve, exchangedBytes());

@@ -8,14 +8,16 @@
 
 namespace ramcore::log {
 
-/// How many bytes of tombstones lie in one segment, the holder, and name another one: of those pairs only of which
-/// there are any. Segments are named by their slots.
+/// Counts how many bytes of tombstones lie in one segment, the holder, and name another one. Only pairs for which there
+/// are such bytes are kept. Segments are identified by their slots.
 ///
-/// All pairs of one named segment are linked, and all of one holder, because they go together: when a segment is given
-/// up, what names it is garbage wherever it lies; when a holder's memory is given back, it names nobody any more.
+/// All pairs of one named segment are linked, and so are all pairs of one holder, because they go together: when a
+/// segment is given up, the tombstones that name it are garbage wherever they lie; when a holder's memory is given
+/// back, no tombstone lies in it any more.
 ///
-/// Memory: kPairBytes for each pair there is, or was at the same time; never given back to the system. There are never
-/// more pairs than tombstones, written and due, so it is no more than about as much as those take themselves.
+/// Memory: kPairBytes for each pair, for as many pairs as there have ever been at the same time; never given back to
+/// the system. There are never more pairs than tombstones, written and due, so it is no more than about as much as
+/// those take themselves.
 ///
 /// Thread: one at a time, but for prepare() and bytes(). Cost: a look-up and a change of a list, some cache lines each.
 class TombstoneCounts {
@@ -25,32 +27,32 @@ class TombstoneCounts {
   TombstoneCounts(const TombstoneCounts&) = delete;
   TombstoneCounts& operator=(const TombstoneCounts&) = delete;
 
-  /// Has memory at hand for the next pairs, so that add() takes none from the system while its caller holds a lock. Any
-  /// thread; one load if there is some.
+  /// Gets memory for the next pairs in advance, so that add() takes none from the system while its caller holds a lock.
+  /// Any thread; one load if there is some already.
   void prepare();
 
   int64_t bytesOf(uint32_t named, uint32_t holder) const;
-  /// @param bytes  may be negative, and so may be what is counted then: whoever moves a tombstone that is due may be
-  ///               ahead of whoever counts it. Sums are right when both have been here
+  /// @param bytes  may be negative, and so may be the count that results: the thread that moves a tombstone that is due
+  ///               may come before the thread that counts it. Sums are right when both have called
   void add(uint32_t named, uint32_t holder, int64_t bytes);
 
   struct Taken {
-    uint32_t slot = 0;  ///< of the other segment of the pair
+    uint32_t slot = 0;  ///< the slot of the other segment of the pair
     int64_t bytes = 0;  ///< 0: there is none
   };
-  /// Takes one pair out in which the segment is named.
+  /// Removes one pair in which the segment is named, and returns it.
   Taken takeNaming(uint32_t named);
-  /// Takes one pair out that the segment holds.
+  /// Removes one pair of which the segment is the holder, and returns it.
   Taken takeHeld(uint32_t holder);
-  /// What names the one names the other from now on. Cost: by what names `to` already.
+  /// All tombstones that name `from` name `to` from now on. Cost: proportional to the pairs that name `to` already.
   void moveNaming(uint32_t from, uint32_t to);
 
-  /// That all pairs take, and have taken. Any thread.
+  /// The memory that all pairs take, and have taken. Any thread.
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
  private:
-  /// Linked into a bucket of the hash table, and into the lists of its row and of its holder. A row is what names one
-  /// segment: moveNaming() gives it to another one, without touching its pairs.
+  /// A pair is linked into a bucket of the hash table, and into the lists of its row and of its holder. A row is the
+  /// pairs that name one segment: moveNaming() gives the row to another segment, without touching its pairs.
   struct Pair {
     uint32_t row;
     uint32_t holder;
@@ -96,10 +98,10 @@ class TombstoneCounts {
   std::vector<uint32_t> first_of_holder_;
   std::vector<std::unique_ptr<Block>> blocks_;
   uint32_t bucket_count_ = 0;
-  uint32_t bucket_mask_ = 0;  ///< of the buckets that there were before this round of splits began
+  uint32_t bucket_mask_ = 0;  ///< the mask for the buckets that there were before this round of splits began
   uint32_t pair_count_ = 0;
   uint32_t fresh_ = 0;     ///< pairs from here on were never used
-  uint32_t free_ = kNone;  ///< that were: linked by next_in_bucket
+  uint32_t free_ = kNone;  ///< the first unused pair that was used before; they are linked by next_in_bucket
   std::atomic<Block*> spare_{nullptr};
   std::atomic<uint64_t> bytes_{0};
 };

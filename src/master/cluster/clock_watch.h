@@ -10,13 +10,14 @@ namespace ramcore::master {
 /// Thread: one.
 class ClockWatch {
  public:
-  /// An answer to a renewal that was sent at `sent_ns` and arrived at `received_ns` by this machine's clock.
-  /// @param start  of the coordinator that answered: clocks of two of them are not compared
+  /// Takes an answer to a renewal that was sent at `sent_ns` and arrived at `received_ns` by this machine's clock.
+  /// @param start  the start of the coordinator that answered: the clocks of two starts are not compared
   /// @param coordinator_ns  its clock when it answered; 0: it did not say
-  /// @return how much more time than 5 % the coordinator has seen pass since the answer before; 0: no more than that
+  /// @return by how much the time that the coordinator has seen pass since the previous answer, less 5 %, exceeds
+  ///         the time that can have passed here; 0: it does not
   int64_t lostNs(uint64_t start, int64_t coordinator_ns, int64_t sent_ns, int64_t received_ns) {
     const bool is_comparable = start == start_ && coordinator_ns > 0 && coordinator_ns_ > 0;
-    // It has answered at some time between sending and receiving. More than this cannot have passed here.
+    // The coordinator answers at some time between sending and receiving. No more time than this can have passed here.
     const int64_t passed_ns = received_ns - sent_ns_;
     const int64_t seen_ns = is_comparable && coordinator_ns > coordinator_ns_ ? coordinator_ns - coordinator_ns_ : 0;
     start_ = start;

@@ -24,13 +24,13 @@ struct ServerDescription {
   std::vector<std::string> locators;
   std::string name;  ///< for people; host name or what --name says
   uint64_t memory_bytes = 0;
-  ServerId former = {};           ///< whose storage this process has; none if it is new, or has none
-  ClusterId former_cluster = {};  ///< of that one
+  ServerId former = {};           ///< the server whose storage this process has; none if that is new, or there is none
+  ClusterId former_cluster = {};  ///< the cluster of that server
   bool keeps_replicas = false;
   std::string failure_domain = {};  ///< empty: its own
-  uint32_t replicas = 0;            ///< copies of its log on others, by its configuration
+  uint32_t replicas = 0;            ///< replicas of its log, by its configuration
   uint32_t min_replicas = 0;        ///< with fewer it takes no writes
-  bool local_replica = false;       ///< its only copy is in its own storage
+  bool local_replica = false;       ///< its only replica is in its own storage
   uint64_t drawn_storage = 0;  ///< drawn once per process: the name for a storage that has none yet. 0: it gets none
   uint64_t nonce = 0;  ///< drawn once per process, so that an enlistment whose answer was lost is not a second server
 };
@@ -38,10 +38,10 @@ struct ServerDescription {
 /// How full this server's log is.
 struct ServerLoad {
   uint64_t live_bytes = 0;
-  uint64_t room_bytes = 0;  ///< by which that may grow before writes are refused
+  uint64_t room_bytes = 0;  ///< by how much live_bytes may grow before writes are refused
 };
 
-/// Told about this server's standing. On the executor of the link.
+/// Is told about this server's standing at the coordinator. On the executor of the link.
 class LinkObserver {
  public:
   virtual ~LinkObserver() = default;
@@ -49,15 +49,15 @@ class LinkObserver {
   virtual void onEnlisted(ServerId id, ClusterId cluster) = 0;
   /// The servers that live now, this one included; again whenever that changes.
   virtual void onMembers(std::vector<Member> members) { (void)members; }
-  /// Asked before each renewal, which says it.
+  /// Called before each renewal; the renewal reports the result to the coordinator.
   virtual ServerLoad load() const { return {}; }
   /// The coordinator has declared this server dead, or refuses it for good. Final; `why` is for a person.
   virtual void onRejected(Status status, const std::string& why) = 0;
 };
 
 /// This server's relation to the coordinator: enlists, keeps the lease, asks about clients and members. Retries for
-/// ever; a coordinator that is away costs nothing until the lease runs out. Thread: coroutines on the executor given;
-/// start() there or before that runs, stop() there.
+/// ever; a coordinator that is away costs nothing until the lease runs out. Thread: coroutines on the given executor.
+/// start() is called there, or before that executor runs; stop() is called there.
 class CoordinatorLink final : public FloorKeeper {
  public:
   CoordinatorLink(rpc::Caller& caller, runtime::Executor& executor, const rpc::PeerAddress& coordinator,
@@ -74,13 +74,13 @@ class CoordinatorLink final : public FloorKeeper {
   bool stopped() const { return !running_ && !asking_members_; }
   ServerId id() const { return id_; }
 
-  /// Asks soon who lives, instead of after the next renewal: somebody has heard that it changed.
+  /// Asks soon which servers live, instead of after the next renewal. Called when this process has heard of a death.
   void refreshMembers();
 
   struct ClientCheck {
     Status status = Status::Ok;
     std::vector<bool> valid;             ///< in the order asked, with status Ok
-    std::vector<Sequence> acknowledged;  ///< likewise: as far as the clients have told the coordinator
+    std::vector<Sequence> acknowledged;  ///< likewise: how far each client has told the coordinator
   };
   /// Asks whether the leases of `clients` are valid.
   /// @param executor  where the awaiting coroutine runs.
@@ -115,10 +115,10 @@ class CoordinatorLink final : public FloorKeeper {
   uint64_t nonce_ = 0;
   int64_t lease_ns_ = 0;
   ClockWatch clock_watch_;
-  uint64_t membership_wanted_ = 0;  // as the coordinator last said
-  uint64_t membership_ = 0;         // as onMembers() was told
+  uint64_t membership_wanted_ = 0;  // version that the coordinator last named
+  uint64_t membership_ = 0;         // version that onMembers() was told
   bool asking_members_ = false;
-  bool members_are_old_ = false;  // whatever the versions say
+  bool members_are_old_ = false;  // they are asked for, whatever the versions say
   bool running_ = false;
   bool stop_ = false;
   bool goodbye_ = false;

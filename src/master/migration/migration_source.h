@@ -29,7 +29,7 @@ class MigrationSource {
   void pullResults(rpc::Request request);
 
  private:
-  /// The frozen tablet a request means, or why not.
+  /// The frozen tablet that a request names, or why there is none.
   Result<Tablet> tabletOf(const rpc::Request& request, const wire::Pull::Request& ask) const;
 
   const Parts parts_;

@@ -17,8 +17,8 @@
 
 namespace ramcore::master {
 
-/// The new owner's side of a move: pulls a frozen tablet, replays it into a side log that joins the own one, and
-/// reports how far it is. The tablet is here in state Pulling meanwhile and answers nobody.
+/// The new owner's side of a move: pulls a frozen tablet, replays it into a side log that joins this server's log, and
+/// reports how far it is. Meanwhile the tablet is here in state Pulling, and no request for it is answered.
 ///
 /// start(), cancel() and progress() from any executor of the master; pulls run on the background executor.
 class MigrationTarget {
@@ -45,12 +45,12 @@ class MigrationTarget {
   /// `source_epoch`. Ok also if that pull is going on or done already. A pull of the same tablet under an older epoch
   /// is given up and its contents are forgotten; StaleEpoch if there is one under a newer epoch.
   Status start(const Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source);
-  /// Nothing is known of this tablet: NotFound.
+  /// How far the pull of a tablet is. NotFound: nothing is known of this tablet.
   Result<Progress> progress(TabletId tablet) const;
-  /// Ends a pull under `epoch` or an older one and forgets it; it stops within one slice, and takes the tablet out of
-  /// the tablet table if it puts it there after this.
+  /// Ends a pull under `epoch` or an older epoch, and forgets it. The pull stops within one slice. If it puts the
+  /// tablet into the tablet table after this call, it takes it out again.
   void cancel(TabletId tablet, TabletEpoch epoch);
-  /// The tablet is in service now: its pull is history.
+  /// Called when the tablet is in service: forgets its pull.
   void forget(TabletId tablet, TabletEpoch epoch) { cancel(tablet, epoch); }
   /// Ends all pulls; watch idle().
   void stop();
@@ -61,7 +61,7 @@ class MigrationTarget {
     Tablet tablet;
     TabletEpoch source_epoch;
     rpc::PeerAddress source;
-    std::shared_ptr<Pull> former;  // given up for this one, which waits for its end
+    std::shared_ptr<Pull> former;  // the pull that was given up for this one, which waits for its end
     std::atomic<bool> cancelled{false};
     std::atomic<bool> done{false};
     std::atomic<Status> status{Status::Ok};

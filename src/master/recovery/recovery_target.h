@@ -20,45 +20,45 @@
 
 namespace ramcore::master {
 
-/// More mutations than a server takes in a part of its log that can be lost without a trace of how many they were: each
-/// head says which versions were handed out before it. At a million each second it is twelve days of them. A log may be
+/// More mutations than there can be in a part of a log that is lost without a trace of their number: each log head says
+/// which versions were handed out before it. At a million mutations a second it is twelve days of them. A log may be
 /// salvaged some thirty thousand times before versions run out.
 inline constexpr Version kSalvageVersionStep = Version{1} << 40;
 
 /// What a recovery master is to do: which tablets of whose log, and where the segments of that log are.
 struct RecoveryPlan {
   struct Part {
-    Tablet tablet;            ///< with the epoch that it will have here
-    SegmentId first_segment;  ///< of the dead server's log: earlier ones are of an earlier ownership
+    Tablet tablet;            ///< the tablet, with the epoch that it will have here
+    SegmentId first_segment;  ///< in the dead server's log; earlier segments are of an earlier ownership
   };
   struct Segment {
     SegmentId id;
     std::vector<uint32_t> holders;               ///< indexes of RecoveryPlan::holders
     bool is_cut = false;                         ///< nothing of it is replayed; its safe version counts
-    std::vector<wire::ReplicaVersion> replicas;  ///< of each of these: what was chosen
+    std::vector<wire::ReplicaVersion> replicas;  ///< for each of these: the replica that was chosen
   };
   ServerId dead;
   std::vector<Part> parts;
   std::vector<rpc::PeerAddress> holders;
   std::vector<Segment> segments;  ///< all members of the log, each once, and nothing else
-  /// Not all: others are lost. Every object gets the version kSalvageVersionStep above the highest that is found, and
-  /// new ones higher ones.
+  /// `segments` are not all members of the log: others are lost. Every object gets the version that is
+  /// kSalvageVersionStep above the highest one found, and new objects get higher ones.
   bool is_salvage = false;
 
-  /// Whether it makes sense, and puts parts in the order of their ranges and segments newest first.
+  /// Whether the plan makes sense. Also sorts parts in the order of their ranges, and segments newest first.
   bool validate();
 };
 
 /// The recovery master: fetches tablets from the replicas of a dead server's log, replays them in any order into a side
-/// log that joins the own one, and reports how far it is. The tablets are here in state Pulling meanwhile and answer
-/// nobody, until the coordinator has stored who owns them and says so.
+/// log that joins this server's log, and reports how far it is. Meanwhile the tablets are here in state Pulling, and no
+/// request for them is answered, until the coordinator has stored which server owns them and says so.
 ///
-/// Nothing of this is needed if this server dies before that: the dead server's log is still there. Replayed contents
-/// may therefore join the own log in several pieces when memory is short, so that the cleaner can have what died in
-/// them. For the same reason one that finds no places for its copies, for as long as 10 s, fails with TooFewReplicas
-/// and gives back those that it has: several recoveries might each hold some, and none enough. And because the dead
-/// server's log is given up when this is done, it is done when all copies are there that are wanted; with fewer, as
-/// writes are, only if for some seconds there are no places for more.
+/// Nothing of this is needed if this server dies before that: the dead server's log is still there. So replayed
+/// contents may join this server's log in several pieces when memory is short, so that the cleaner can work on what has
+/// died in them. For the same reason a recovery that finds no storage frames for its replicas for 10 s fails with
+/// TooFewReplicas and gives back those that it has: several recoveries might each hold some, and none enough. The dead
+/// server's log is given up when a recovery is done. Therefore a recovery is done only when all wanted replicas are
+/// there. With fewer, as many as writes need, it is done only if for some seconds there are no storage frames for more.
 ///
 /// start(), cancel() and progress() from any executor of the master; recoveries run on the background executor, several
 /// at a time. Memory: a few segments of the dead log, and DeadVersions, which stats() counts.
@@ -83,30 +83,31 @@ class RecoveryTarget {
   ~RecoveryTarget();
 
   /// Begins a recovery. Ok also if it is going on or done already: the same tablets under the same epochs. Older
-  /// attempts of a tablet are given up and what they brought is forgotten. StaleEpoch if a tablet is known under a
-  /// newer epoch, or under this one together with others.
+  /// attempts of a tablet are given up, and what they brought is forgotten. StaleEpoch if a tablet is known under a
+  /// newer epoch, or under this epoch together with other tablets.
   /// @param plan  validated; none of its tablets is in service here
   Status start(RecoveryPlan plan);
-  /// Whether exactly this recovery is known, in part taken or not.
+  /// Whether exactly this recovery is known; some of its tablets may have been taken into service.
   bool knows(const RecoveryPlan& plan) const;
-  /// Nothing is known of this tablet: NotFound. Fraction and status are those of the whole recovery.
+  /// How far the recovery of a tablet is. NotFound: nothing is known of this tablet. Fraction and status are those of
+  /// the whole recovery.
   Result<IntakeProgress> progress(TabletId tablet) const;
-  /// Gives one tablet up that is recovered under `epoch` or an older one, and forgets it; the others go on. When all
-  /// are given up the recovery ends within one page. It takes the tablet out of the tablet table if it puts it there
-  /// after this; what it has replayed is for the next who takes the range to purge.
+  /// Gives up one tablet that is recovered under `epoch` or an older epoch, and forgets it; the others go on. When all
+  /// are given up the recovery ends within one page. If it puts the tablet into the tablet table after this call, it
+  /// takes it out again. What it has replayed is purged by the next intake that takes the range.
   void cancel(TabletId tablet, TabletEpoch epoch);
-  /// The tablet is in service now: its recovery is history.
+  /// Called when the tablet is in service: forgets its recovery.
   void forget(TabletId tablet, TabletEpoch epoch) { cancel(tablet, epoch); }
   /// Ends all recoveries; watch idle().
   void stop();
   bool idle() const { return running_.load() == 0; }
 
   struct Stats {
-    std::atomic<uint64_t> replayed_bytes{0};   ///< of entries, also of those that were dead
+    std::atomic<uint64_t> replayed_bytes{0};   ///< bytes of entries, also of those that were dead
     std::atomic<uint64_t> notes_bytes{0};      ///< memory of DeadVersions of all recoveries that run
     std::atomic<uint64_t> notes_bytes_max{0};  ///< the most that it has been
     std::atomic<uint64_t> waits_for_room{0};   ///< pauses because the log had no room, or for a damaged entry
-    std::atomic<uint64_t> early_joins{0};      ///< of a part of what is replayed, so that the cleaner may work there
+    std::atomic<uint64_t> early_joins{0};  ///< joins of a part of what is replayed, so that the cleaner may work on it
   };
   const Stats& stats() const { return stats_; }
 

@@ -22,20 +22,22 @@ struct RecoveredEntry {
 /// different lengths.
 struct SegmentContents {
   std::deque<std::vector<std::byte>> pages;  ///< what `entries` point into
-  /// Newest first: then most of what is dead is known to be when it comes.
+  /// Newest first: then most dead entries are already known to be dead when they come.
   std::vector<RecoveredEntry> entries;
   Version safe_version = 0;
 };
 
 /// Reads segments of a dead server's log from the backups that hold replicas of them. What they answer is not trusted:
-/// entries are taken whose checksums are right and that belong to what was asked for.
+/// an entry is taken only if its checksum is right and it belongs to what was asked for; otherwise the holder is not
+/// asked again.
 ///
 /// On one executor.
 class ReplicaReader {
  public:
   struct Holder {
     rpc::PeerAddress address;
-    bool is_silent = false;  ///< did not answer the last time: others are asked first, or each segment waits for it
+    /// True: it did not answer the last time. Others are asked first, or each segment would wait for it.
+    bool is_silent = false;
   };
   struct Source {
     Holder* holder = nullptr;
@@ -51,9 +53,9 @@ class ReplicaReader {
   ReplicaReader(rpc::Caller& caller, runtime::Executor& executor) : caller_(caller), executor_(executor) {}
 
   /// Asks one holder after the other until one has given everything. A holder that sends nonsense is not asked again;
-  /// others are for as long as an intake is patient. Everything passed outlives the call.
-  /// @return Ok; Cancelled soon after `cancelled` was set; or what the last holder said (NotFound also of one whose
-  ///         replica ends before the one that was chosen)
+  /// the others are asked again until TabletIntake::kPatienceNs is over. Everything passed outlives the call.
+  /// @return Ok; Cancelled soon after `cancelled` was set; or what the last holder said (NotFound also from a holder
+  ///         whose replica is shorter than the one that was chosen)
   /// Memory: what the segment holds of the ranges, and 24 bytes for each entry.
   runtime::Task<Status> read(const Segment& segment, const std::atomic<bool>& cancelled, SegmentContents& contents);
 
@@ -61,7 +63,7 @@ class ReplicaReader {
   struct Page;
   struct Patience;
 
-  /// @param has_others  holders that are not known to be silent wait to be asked: this one is not waited for long
+  /// @param has_others  holders that are not known to be silent are still to be asked: this one is not waited for long
   runtime::Task<Status> readFrom(const Source& source, bool has_others, const Segment& segment,
                                  const std::atomic<bool>& cancelled, SegmentContents& contents);
   runtime::Task<Status> readPage(const Source& source, Patience patience, const Segment& segment,

@@ -20,11 +20,12 @@
 namespace ramcore::master {
 
 struct MemoryScrubOptions {
-  /// The log's memory is verified at this rate, averaged over a slice and the pause behind it. 0: never; what reads of
-  /// the cleaner, of moves and of replication find is reported and restored all the same. More: a flipped bit is found
-  /// sooner; the background work takes more of a processor (1 % of one for about 50 MiB/s of small objects).
+  /// Rate at which the log's memory is verified, averaged over a slice and the pause behind it. 0: never; damage that
+  /// the cleaner, moves and replication find while they read is reported and restored all the same. With a higher rate
+  /// a flipped bit is found sooner, and the background work takes more of a processor (1 % of one for about 50 MiB/s of
+  /// small objects).
   uint64_t bytes_per_second = 0;
-  /// From the beginning of one pass over the memory to that of the next, unless the pass takes longer.
+  /// Time from the beginning of one pass over the memory to that of the next, unless the pass takes longer.
   int64_t pass_ns = 3600 * runtime::kNanosPerSecond;
 };
 
@@ -64,11 +65,11 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
  private:
   struct Wanted {
     log::Damage damage;
-    runtime::GraceTicket marked;  ///< when it is over, nobody reads its bytes without having seen the mark
+    runtime::GraceTicket marked;  ///< when it is over, every reader of its bytes has seen the mark
     int64_t give_up_ns = 0;
     bool is_given_up = false;
-    /// The server whose bytes lie in its place again: only the store has to say what becomes of it, however long that
-    /// takes.
+    /// The server whose bytes lie in its place again. Only the store still has to decide what becomes of it, however
+    /// long that takes.
     std::optional<uint64_t> restored_from;
     bool isLost() const { return is_given_up && !restored_from; }
   };
@@ -76,13 +77,13 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
   struct Work {
     std::vector<Wanted> wanted;
     int64_t due_ns = 0;
-    int64_t pause_ns = 0;  ///< after the last try
+    int64_t pause_ns = 0;  ///< pause after the last attempt
     bool is_running = false;
     bool isHopeless() const;
   };
-  /// Of a replica.
+  /// A piece of a replica.
   struct Piece {
-    uint32_t replica_bytes = 0;  ///< of all of it
+    uint32_t replica_bytes = 0;  ///< length of the whole replica
     std::vector<std::byte> bytes;
   };
   using Holder = ReplicaManager::Holder;
@@ -115,14 +116,14 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
   const Parts parts_;
   const MemoryScrubOptions options_;
   log::MemoryScrubber scrubber_;
-  runtime::Signal changed_;           // of the background executor
-  std::atomic<uint32_t> running_{0};  // coroutines, the job while it is posted or runs, and who may post it
+  runtime::Signal changed_;           // belongs to the background executor
+  std::atomic<uint32_t> running_{0};  // coroutines, the job while it is posted or runs, and callers that may post it
   std::atomic<bool> is_posted_{false};
   std::atomic<bool> wants_scrub_{false};
   std::atomic<bool> stop_{false};
   bool restoring_ = false;
   uint32_t attending_ = 0;           // works that are running
-  std::map<SegmentId, Work> works_;  // a running one stays
+  std::map<SegmentId, Work> works_;  // a work that is running stays here
   SpinLock lock_;                    // a leaf
   std::vector<log::Damage> news_ RC_GUARDED_BY(lock_);
 };

@@ -4,20 +4,22 @@
 
 namespace ramcore::master {
 
-/// How full the backup is that shares the process with a master. The two do not know each other; whoever puts the
-/// process together implements this for the status that the master gives of its server. On the dispatch executor.
+/// How full the backup is that shares the process with a master. The two do not know each other: the code that puts the
+/// process together implements this interface. The master uses it for the status of its server, and to judge how full
+/// other backups are. On the dispatch executor.
 class BackupGauge {
  public:
   virtual ~BackupGauge() = default;
-  /// Places for replicas of other servers' segments.
+  /// Storage frames for replicas of other servers' segments.
   virtual uint64_t framesTotal() const = 0;
   virtual uint64_t framesFree() const = 0;
-  /// Those that copies of heads may not take: kept for small heads and survivors.
+  /// Storage frames that replicas of ordinary log heads may not take: they are kept for small heads and survivors.
   virtual uint64_t framesKept() const = 0;
-  /// Of all places together, and what that should be for the memory and the replicas of a server like this one.
+  /// Bytes of the file with all storage frames.
   virtual uint64_t storageBytes() const = 0;
+  /// What storageBytes() should be for the memory and the replicas of a server like this one.
   virtual uint64_t storageBytesNeeded() const = 0;
-  /// A flush has failed: nothing is kept there any more.
+  /// A flush has failed: no replicas are kept there any more.
   virtual bool hasFailed() const = 0;
 };
 

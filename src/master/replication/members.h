@@ -12,7 +12,7 @@ struct Member {
   ServerId id;
   rpc::PeerAddress address;
   bool keeps_replicas = false;
-  std::string failure_domain;  ///< empty: its own
+  std::string failure_domain;  ///< empty: a domain of its own
 };
 
 }  // namespace ramcore::master

@@ -24,38 +24,41 @@
 namespace ramcore::master {
 
 struct ReplicationOptions {
-  /// Copies of each segment on other servers. More: more deaths are survived at a time; each write is sent so often.
+  /// Replicas of each segment on other servers. With more replicas more servers may die at a time, and each write is
+  /// sent as many times.
   uint32_t replicas = 3;
-  /// Fewer live servers to copy to than this, and writes are refused. At most `replicas`.
+  /// Writes are refused while fewer other servers than this live that keep replicas. At most `replicas`.
   uint32_t min_replicas = 2;
-  /// The only copy goes to this very server: it survives a restart of the process, not the loss of the machine.
+  /// This server itself keeps the only replica: it survives a restart of the process, not the loss of the machine.
   bool local_replica = false;
 };
 
-/// Who stores the floors of this server's log: the coordinator.
+/// Stores the floors of this server's log: the coordinator keeps them.
 class FloorKeeper {
  public:
   virtual ~FloorKeeper() = default;
-  /// From now on a recovery ignores open replicas below (segment, replica_epoch). Ok: it is stored. Fenced: this server
-  /// is declared dead. Anything else: perhaps; to be repeated.
+  /// Raises the floor: from then on a recovery ignores open replicas below (segment, replica_epoch). Ok: the floor is
+  /// stored. Fenced: this server is declared dead. Anything else: it may be stored or not, and the call has to be
+  /// repeated.
   virtual runtime::Task<Status> raiseFloor(SegmentId segment, uint64_t replica_epoch) = 0;
 };
 
-/// Keeps R copies of every segment of a log on other servers: the log's Replicator.
+/// Keeps R replicas of every segment of a log on other servers: the log's Replicator.
 ///
-/// What a master reports durable is on all replicas of the segment. A recovery believes one open replica of the head,
-/// so the set of those replicas changes only like this: nothing is reported; all that stay and those that are new are
-/// certified under the next replica epoch, and flushed; the coordinator stores that as the log's floor; only then
-/// reports go on. A dead server's floor is not raised any more, so it cannot go on alone. Closed segments, survivors
-/// and side logs count when they are closed, and a closed replica is complete: what is lost of them is copied again in
-/// the background, without a floor.
+/// What is reported durable is on all replicas of the segment. A recovery relies on a single open replica of the log
+/// head, so the set of these replicas changes only in this order: nothing is reported any more; the replicas that stay
+/// and the new ones are certified under the next replica epoch, and flushed; the coordinator stores this epoch as the
+/// log's floor; only then reports go on. No floor is raised for a server that was declared dead, so it cannot go on
+/// alone. Closed segments, survivors and side logs count when they are closed, and a closed replica is complete. What
+/// is lost of them is replicated again in the background, without a floor.
 ///
-/// Each replica has one write in flight; what is committed meanwhile goes with the next one. Beside it, while somebody
-/// waits for the disk, there are at most two calls that are answered when it is flushed: one whose flush is under way,
-/// and one that waits for the next. They bring what is to be flushed along, unless somebody waits for that to be
-/// durable and no more. Then they come right behind the write. See ReplicatedSegment::sendWhatIsDue.
+/// Each replica has one write in flight; what is committed meanwhile goes with the next one. While a request waits for
+/// the disk, there are at most two further calls, which are answered when they are flushed: one whose flush is under
+/// way, and one that waits for the next flush. They carry the bytes that are to be flushed, unless a request waits for
+/// these bytes to be durable and no more. Then a write carries the bytes, and the flush call is sent right behind it.
+/// See ReplicatedSegment::sendWhatIsDue.
 ///
-/// Threads: the Replicator's calls from any; everything else on the dispatch.
+/// Threads: the Replicator's calls come from any thread; everything else is on the dispatch thread.
 class ReplicaManager final : public log::Replicator, private ReplicaOwner {
  public:
   struct Environment {
@@ -64,57 +67,58 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
     rpc::Dispatch& dispatch;
     rpc::Caller& caller;
     FloorKeeper& floors;
-    /// Of the backup in this process, if there is one: servers share the work evenly, so others are about as full.
+    /// The gauge of the backup in this process, if there is one. It is taken for the other backups as well: servers
+    /// share the work evenly, so these are about as full.
     const BackupGauge* backup = nullptr;
-    /// Something was damaged in memory before it was copied, and cannot be mended: the server has to stop. `why` is a
-    /// line for a person. Once, on the dispatch. May be empty.
+    /// Called when something was damaged in memory before it was replicated, and cannot be mended: the server has to
+    /// stop. `why` is a line for a person. Once, on the dispatch. May be empty.
     std::function<void(const std::string& why)> on_spoilt = {};
   };
   ReplicaManager(const ReplicationOptions& options, const Environment& environment, runtime::Random random);
   /// isIdle() is true (checked).
   ~ReplicaManager() override;
 
-  /// Before the log exists.
+  /// Called before the log exists.
   void begin(ClusterId cluster, ServerId self);
-  /// The servers that live, this one included. Replicas on others are lost.
+  /// Sets the servers that live, this one included. Replicas on any other server are lost.
   void setMembers(std::vector<Member> members);
   /// Ends all calls; nothing is reported any more.
   void stop();
-  /// Nothing of it runs, or will: no floor is being raised, and the dispatch does not have to call it.
+  /// True if nothing of it runs or is about to run: no floor is being raised, and nothing is posted to the dispatch.
   bool isIdle() const { return raising_ == 0 && !pump_posted_.load(std::memory_order_seq_cst); }
-  /// Of the servers that live, as far as is known here.
+  /// True if the server lives, as far as is known here.
   bool isMember(ServerId server) const override { return findMember(server) != nullptr; }
 
-  /// For a backup's replicas of its former life: whether this log would miss `segment` if it went. Only for a member:
-  /// then its former life is none, and no copy of it is counted.
+  /// Whether this log still needs a replica of `segment` that a backup has kept from its former life. The backup has to
+  /// be a member: then its former life is not a member any more, and no replica there is counted.
   bool isNeeded(SegmentId segment) const;
-  /// The backup says that it cannot read its replica of the segment any more: another one is made. Nothing if it has
-  /// none, or one of a later epoch than this.
+  /// A backup says that it cannot read its replica of the segment any more: another one is made. Does nothing if the
+  /// backup has none, or one of a later epoch than `replica_epoch`.
   void noteLostReplica(ServerId backup, SegmentId segment, uint64_t replica_epoch);
 
   struct Counts {
-    uint32_t wanted = 0;     ///< copies, by configuration
-    uint32_t demanded = 0;   ///< copies without which nothing is reported, by configuration
-    uint32_t least = 0;      ///< complete copies of the segment that has the fewest; 0 before the first is open
-    uint32_t repairing = 0;  ///< segments with fewer copies than the servers that live allow
+    uint32_t wanted = 0;     ///< replicas, by configuration
+    uint32_t demanded = 0;   ///< replicas without which nothing is reported, by configuration
+    uint32_t least = 0;      ///< complete replicas of the segment that has the fewest; 0 before the first is open
+    uint32_t repairing = 0;  ///< segments with fewer complete replicas than the live servers allow
   };
   Counts counts() const;
   /// One replica as this server knows of it.
   struct Known {
     SegmentId segment;
     ServerId backup;
-    uint32_t certified_bytes = 0;  ///< at least; 0: it is being made
-    uint32_t sent_bytes = 0;       ///< at most; with what is on its way
+    uint32_t certified_bytes = 0;  ///< bytes under a certificate, at least; 0: it is being made
+    uint32_t sent_bytes = 0;       ///< bytes that it may have, including those in flight
     bool is_closed = false;
   };
-  /// Of all segments that are not freed.
+  /// The replicas of all segments that are not freed.
   std::vector<Known> replicas() const;
-  /// Where a segment has a closed replica, and of which epoch that is: for noteLostReplica.
+  /// A server with a closed replica of a segment, and the replica's epoch: for noteLostReplica.
   struct Holder {
     rpc::PeerAddress address;
     uint64_t replica_epoch = 0;
   };
-  /// As far as is known here.
+  /// The servers with a closed replica of the segment, as far as is known here.
   std::vector<Holder> closedHolders(SegmentId segment) const;
   /// Counts::wanted; any thread.
   uint32_t wantedCount() const { return options_.local_replica ? 1 : options_.replicas; }
@@ -122,12 +126,12 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   struct Stats {
     std::atomic<uint64_t> writes{0};
     std::atomic<uint64_t> bytes{0};
-    std::atomic<uint64_t> flushes{0};  ///< that were asked for, because somebody waited
+    std::atomic<uint64_t> flushes{0};  ///< flushes that were asked for because a request waited
     std::atomic<uint64_t> replicas_lost{0};
     std::atomic<uint64_t> floors_raised{0};
-    std::atomic<uint64_t> repairs{0};    ///< closed segments copied again
+    std::atomic<uint64_t> repairs{0};    ///< replicas of closed segments made again
     std::atomic<uint32_t> least{0};      ///< as in Counts, when segments or their replicas last changed
-    std::atomic<uint32_t> repairing{0};  ///< of Counts
+    std::atomic<uint32_t> repairing{0};  ///< as in Counts
   };
   const Stats& stats() const { return stats_; }
 
@@ -154,9 +158,9 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
     Wish wish;
     SegmentId id;
     const log::Segment* segment;
-    uint32_t bytes = 0;  // that somebody waits for
+    uint32_t bytes = 0;  // up to where a request waits for it
   };
-  /// Tells one backup, one after the other, which segments it need not keep.
+  /// Tells one backup, one segment after the other, which replicas it need not keep.
   struct Freeing : rpc::OutgoingCall {
     struct Again : runtime::Timer {
       explicit Again(Freeing& freeing);
@@ -245,26 +249,27 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   std::atomic<bool> short_of_places_{false};
   std::atomic<uint32_t> storage_percent_{0};
 
-  // The dispatch's.
+  // Only for the dispatch thread.
   std::vector<Member> members_;
-  /// Whom a server that has failed, or has no frame, is avoided for: frames of different kinds run out one by one.
+  /// The kinds of replicas for which a server is avoided for a while: all of them if it has failed, or those for which
+  /// it has no storage frame. Storage frames of different kinds run out one by one.
   enum class Avoided : uint8_t { ForAll, ForHeads, ForSmallHeads, ForOthers };
   static Avoided kindOf(uint8_t frame_flags);
   bool isAvoided(ServerId backup, Avoided kind) const;
-  std::map<std::pair<ServerId, Avoided>, int64_t> avoided_until_ns_;  // not chosen again at once
+  std::map<std::pair<ServerId, Avoided>, int64_t> avoided_until_ns_;  // until then a server is not chosen for that kind
   std::map<ServerId, int64_t> full_told_ns_;                          // when it was traced that a server is full
   std::map<SegmentId, std::unique_ptr<ReplicatedSegment>> segments_;
-  std::set<SegmentId> active_;     // with something to send or to report
-  std::set<SegmentId> repairing_;  // of them, closed ones that are copied again
+  std::set<SegmentId> active_;     // segments with something to send or to report
+  std::set<SegmentId> repairing_;  // closed ones of these that are replicated again
   LookAgain look_again_;
   std::map<ServerId, std::unique_ptr<Freeing>> freeing_;
   uint32_t raising_ = 0;
-  bool counts_changed_ = true;  // and stats_ does not show it
+  bool counts_changed_ = true;  // and stats_ does not show it yet
   bool stopped_ = false;
   bool fenced_ = false;
   bool is_spoilt_ = false;
   bool told_too_few_ = false;
-  int64_t no_place_since_ns_ = 0;  // a head has found too few servers that take it; 0: it has not
+  int64_t no_place_since_ns_ = 0;  // since when a log head finds too few servers that take it; 0: none does
 };
 
 }  // namespace ramcore::master

@@ -5,8 +5,8 @@
 
 namespace ramcore::master {
 
-/// What backups ask a master about replicas that they found in their storage, and what they tell it of those that they
-/// have lost since. On the dispatch thread.
+/// Answers backups that ask a master about replicas which they found in their storage, and takes their reports of
+/// replicas that they have lost since. On the dispatch thread.
 class ReplicaService {
  public:
   explicit ReplicaService(ReplicaManager& replicas) : replicas_(replicas) {}

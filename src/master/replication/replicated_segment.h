@@ -15,43 +15,46 @@ namespace ramcore::master {
 
 class ReplicatedSegment;
 
-/// What the replicas of one segment ask of those of all. Implemented by ReplicaManager.
+/// What a ReplicatedSegment needs from the owner of all segments. Implemented by ReplicaManager.
 class ReplicaOwner {
  public:
   /// A server for one more replica of `segment`, or nullptr.
   virtual const Member* choose(const ReplicatedSegment& segment) = 0;
   /// Replicas that a segment should have now, by configuration and by the servers that live.
   virtual uint32_t targetCount() const = 0;
-  /// With fewer nothing is reported.
+  /// With fewer replicas than this nothing is reported.
   virtual uint32_t leastCount() const = 0;
-  /// Of targetCount() without those that would be on servers that fail, other than for want of a place.
+  /// targetCount() without the replicas that would be on servers that fail for another reason than a lack of storage
+  /// frames.
   virtual uint32_t possibleCount(const ReplicatedSegment& segment) const = 0;
-  /// Every earlier head is closed, so the floor may pass it.
+  /// True if every earlier log head is closed, so that the floor may pass them.
   virtual bool mayRaiseFloor(const ReplicatedSegment& segment) const = 0;
   /// Has the floor raised; ReplicatedSegment::floorRaised follows.
   virtual void raiseFloor(ReplicatedSegment& segment, uint64_t replica_epoch) = 0;
-  /// @param frame_flags  what its frame was asked for with (see ReplicatedSegment::frameFlags)
+  /// A replica on `backup` was lost.
+  /// @param frame_flags  with which its storage frame was asked for (see ReplicatedSegment::frameFlags)
   virtual void noteLost(ServerId backup, Status why, uint8_t frame_flags) = 0;
-  /// A replica was lost on its disk; its server is as good as before.
+  /// A replica was lost on its disk; its server is as good for replicas as before.
   virtual void noteRotten(ServerId backup) = 0;
-  /// The head has its places, and is reported opened now.
+  /// The log head has its storage frames, and is now reported as opened.
   virtual void noteOpened(const ReplicatedSegment& segment) = 0;
   /// A backup says that this server is declared dead.
   virtual void noteFenced() = 0;
   /// One more replica of a segment that had been closed is complete.
   virtual void noteRepaired() = 0;
-  /// The segment cannot be copied again now: the entry at this offset is damaged in memory.
+  /// The segment cannot be replicated again now: the entry at this offset is damaged in memory.
   virtual void noteUnsound(const log::Segment& segment, uint32_t offset_bytes) = 0;
-  /// The entry at this offset is damaged before a backup that needs it has it, in a segment that is not closed.
-  /// @return true: it was mended. False: it cannot be; the server has to stop, and nothing of the segment is sent any
-  ///         more
+  /// The entry at this offset was damaged in memory before a backup that needs it has received it; the segment is not
+  /// closed.
+  /// @return True: the entry was mended. False: it cannot be; the server has to stop, and nothing of the segment is
+  ///         sent any more
   virtual bool noteSpoilt(const log::Segment& segment, uint32_t offset_bytes) = 0;
   virtual void noteWrite(uint32_t bytes) = 0;
   virtual void noteFlush() = 0;
   virtual bool isMember(ServerId backup) const = 0;
-  /// Has every segment that has work step soon.
+  /// Has step() called soon for every segment that has work.
   virtual void wake() = 0;
-  /// Has one segment step, unless it is freed. It may be gone afterwards.
+  /// Calls step() for one segment, unless the segment is freed. The segment may be gone afterwards.
   virtual void stepNow(SegmentId segment) = 0;
   virtual rpc::Dispatch& dispatch() = 0;
   virtual rpc::Caller& caller() = 0;
@@ -72,53 +75,57 @@ class ReplicatedSegment {
 
   SegmentId id() const { return id_; }
   bool isHead() const { return is_head_; }
-  /// A small head: backups keep frames for those.
+  /// A small head: backups keep storage frames for these.
   bool isOfReserve() const { return is_of_reserve_; }
-  /// Which of a backup's frames a replica that is opened now may have: kHead and kReserve of wire::WriteReplica. What a
-  /// recovery needs and too few have may have one of those that others leave to survivors: until it has it, no head can
-  /// follow, so nothing would ever come free. What is merely to have more copies leaves all that is kept to cleaning.
+  /// Which of a backup's storage frames a replica that is opened now may take: kHead and kReserve of
+  /// wire::WriteReplica. A segment that a recovery needs, and of which fewer than leastCount() servers have a replica,
+  /// may also take a storage frame that is kept for survivors: until it has one, no log head can follow, so no storage
+  /// frame would ever come free. A replica beyond leastCount() leaves all kept storage frames to cleaning.
   uint8_t frameFlags() const;
-  /// Replicas that have a frame.
+  /// Replicas that have a storage frame.
   uint32_t openedCount() const;
-  /// A head that was refused a frame for want of one, and is not open, or not closed, for want of servers.
+  /// True for a log head that a backup has refused for want of a storage frame, and that cannot be opened, or cannot be
+  /// closed, because too few servers have it.
   bool isStuck() const;
   /// The log does not want it any more: see log::Replicator::withdraw.
   void withdraw() { withdraw_wanted_ = true; }
   /// See log::Replicator::awaitLeast.
   void awaitLeast() { copies_awaited_ = log::CopiesAwaited::Least; }
-  /// It may be forgotten: that was said, and no recovery can find it, because nobody has had a certificate for it.
+  /// True if the segment may be forgotten: it is a log head, withdraw() was called, fewer than leastCount() replicas
+  /// have a storage frame, and no certificate for it was ever sent to a backup, so that no recovery can find it.
   bool canBeWithdrawn() const;
   bool isClosed() const { return closed_reported_; }
-  /// Complete replicas: that hold everything that was reported.
+  /// Complete replicas: those that hold everything that was reported.
   uint32_t completeCount() const;
   uint32_t replicaCount() const { return static_cast<uint32_t>(replicas_.size()); }
   bool isOn(ServerId backup) const;
-  /// The server whose disk has not kept a replica of it, the last one; none.
+  /// The last server whose disk has not kept a replica of it; none if there was no such server.
   ServerId rottenOn() const { return rotten_on_; }
-  /// Everywhere it is or ever was, for when it is freed.
+  /// All servers that it is or ever was on, for when it is freed.
   const std::vector<ServerId>& everHeldBy() const { return ever_held_by_; }
   const std::vector<std::unique_ptr<struct Replica>>& replicas() const { return replicas_; }
 
-  /// It is closed, and cannot be copied again before its memory is restored; nothing of it is on its way.
+  /// True if it is closed, cannot be replicated again before its memory is restored, and no write of it is in flight.
   bool isBlocked() const;
-  /// It is closed, has everything on the servers that keep it, and nobody has a place for what is lacking.
+  /// True if it is closed, all its replicas are complete, and no server takes the replicas that are lacking.
   bool isOutOfPlaces() const;
 
-  /// Something may have been acknowledged in it.
+  /// True if something may have been acknowledged in it.
   bool isOpened() const { return opened_reported_; }
 
-  /// It lies in other memory: see log::Replicator::moved. What is not complete is begun again.
+  /// The segment lies in other memory: see log::Replicator::moved. Replicas that are not complete are begun again.
   void moved(const log::Segment& segment);
   void close() { close_wanted_ = true; }
-  /// Somebody waits until the first `bytes` are durable.
+  /// A request waits until the first `bytes` are durable.
   void requestDurable(uint32_t bytes) { durable_wanted_ = std::max(durable_wanted_, bytes); }
-  /// Somebody waits until the first `bytes` are flushed everywhere.
+  /// A request waits until the first `bytes` are flushed everywhere.
   void requestFlush(uint32_t bytes) { flush_wanted_ = std::max(flush_wanted_, bytes); }
   /// Gives up replicas on servers that are gone, finds new ones, sends what is to be sent, reports what is to be
-  /// reported. False: there is nothing left to do until something happens.
+  /// reported. Returns false if there is nothing left to do until something happens.
   bool step();
   void floorRaised(uint64_t replica_epoch);
-  /// Gives up the replica on `backup`, unless it is of a later epoch than this. False: there is none.
+  /// Gives up the replica on `backup`, unless its epoch is later than `replica_epoch`. Returns false if none was given
+  /// up.
   bool loseOn(ServerId backup, uint64_t replica_epoch);
   /// Ends the calls; nothing happens afterwards.
   void stop();
@@ -167,18 +174,18 @@ class ReplicatedSegment {
   const bool is_of_reserve_;
   log::CopiesAwaited copies_awaited_;
   std::optional<log::CertificateCutter> cutter_;  // for segment_; never empty
-  uint64_t epoch_ = 1;        // of the set of replicas of a head; the highest that was used otherwise
+  uint64_t epoch_ = 1;        // a head: epoch of the set of its replicas; others: the highest epoch used
   uint64_t floor_epoch_ = 1;  // the first set needs no floor: there is no older one
   bool raising_ = false;
   bool close_wanted_ = false;
   bool withdraw_wanted_ = false;
-  bool refused_ = false;        // some backup had no frame for it
-  bool is_spoilt_ = false;      // what is to be sent of it is not what was written, and never will be
-  bool lacks_places_ = false;   // some backup that is waited for had none, and none has taken its place
-  bool has_certified_ = false;  // some backup may have a certificate for it
+  bool refused_ = false;        // a backup had no storage frame for it, and no other server has taken its place
+  bool is_spoilt_ = false;      // what is to be sent of it is damaged in memory for good
+  bool lacks_places_ = false;   // a backup that is waited for had no storage frame; no other one has taken its place
+  bool has_certified_ = false;  // a backup may have a certificate for it
   bool opened_reported_ = false;
   bool closed_reported_ = false;
-  uint32_t verified_bytes_ = 0;  // what was as it had been written when it was first sent
+  uint32_t verified_bytes_ = 0;  // up to here it was verified when it was first sent
   uint32_t durable_reported_ = 0;
   uint32_t flushed_reported_ = 0;
   uint32_t durable_wanted_ = 0;
@@ -188,9 +195,9 @@ class ReplicatedSegment {
   std::vector<ServerId> ever_held_by_;
 };
 
-/// One replica, and the write that is on its way to it. A flush that somebody waits for is a call of its own beside it,
-/// so that what follows does not wait for the disk. There may be two: one whose flush is under way, and one that waits
-/// for the next, so that the disk does not wait for us.
+/// One replica, and the write to it that is in flight. A flush that a request waits for is a call of its own beside the
+/// write, so that what follows does not wait for the disk. There may be two such calls: one whose flush is under way,
+/// and one that waits for the next flush, so that the disk does not wait for us.
 struct Replica : rpc::OutgoingCall {
   Replica(ReplicatedSegment& segment, const Member& member, uint64_t replica_epoch);
 
@@ -202,40 +209,41 @@ struct Replica : rpc::OutgoingCall {
     explicit Flush(Replica& replica) : OutgoingCall(&ReplicatedSegment::flushed), owner(replica) {}
     Replica& owner;
     bool busy = false;
-    bool is_ahead = false;  // it begins behind what is acknowledged
-    uint32_t to = 0;        // where what it brings ends, or would end
-    uint32_t bytes = 0;     // it covers at least, with their certificate
+    bool is_ahead = false;  // it begins beyond stored_bytes
+    uint32_t to = 0;        // where the bytes that it carries end, or would end
+    uint32_t bytes = 0;     // bytes that it flushes at least, with their certificate
     uint64_t epoch = 0;
   };
   bool isBusy() const { return busy || flushes[0].busy || flushes[1].busy; }
   Flush* idleFlush() { return !flushes[0].busy ? &flushes[0] : !flushes[1].busy ? &flushes[1] : nullptr; }
-  // Up to where it is flushed, or will be when the calls on their way are answered.
+  // Up to where it is flushed, or will be when the calls in flight are answered.
   uint32_t askedBytes() const;
-  // Ends its calls. Their end interests nobody.
+  // Ends its calls; their outcome is ignored.
   void giveUp(rpc::Caller& caller);
 
   ReplicatedSegment& segment;
   const ServerId backup;
   const rpc::PeerAddress address;
-  uint64_t epoch;                // of the replica there, as far as is known
-  uint64_t offered_epoch = 0;    // the highest that a certificate was sent under
-  bool opened = false;           // it has a frame there
-  uint8_t frame_flags = 0;       // of the write that asked for that frame last
-  uint32_t stored_bytes = 0;     // acknowledged
-  uint32_t certified_bytes = 0;  // of them, under a certificate
-  uint64_t certified_epoch = 0;  // 0: none
-  uint32_t flushed_bytes = 0;    // of them, with the certificate that is flushed
-  uint64_t flushed_epoch = 0;    // of that certificate
-  uint32_t sent_bytes = 0;       // that it may have, acknowledged or not
-  // Where a call begins that follows those on their way. Behind stored_bytes only while there are some and none has
-  // failed; if one is lost nevertheless, the next one is refused as a gap, and all begins again at stored_bytes.
+  uint64_t epoch;                // epoch of the replica on the backup, as far as is known
+  uint64_t offered_epoch = 0;    // the highest epoch that a certificate was sent under
+  bool opened = false;           // it has a storage frame there
+  uint8_t frame_flags = 0;       // flags of the last write that asked for that storage frame
+  uint32_t stored_bytes = 0;     // bytes that the backup has acknowledged
+  uint32_t certified_bytes = 0;  // bytes of these that are under a certificate
+  uint64_t certified_epoch = 0;  // epoch of that certificate; 0: none
+  uint32_t flushed_bytes = 0;    // bytes of these that are flushed together with a certificate
+  uint64_t flushed_epoch = 0;    // the epoch of that certificate
+  uint32_t sent_bytes = 0;       // bytes that the backup may have, acknowledged or not
+  // Where a call that follows those in flight begins. Beyond stored_bytes only while calls are in flight and none has
+  // failed. If one of them is lost nevertheless, the backup refuses the next one as a gap, and all begins again at
+  // stored_bytes.
   uint32_t next_bytes = 0;
   bool closed = false;
   bool is_blocked = false;  // what is to be sent next is damaged in memory
 
   bool busy = false;
-  bool given_up = false;           // its end interests nobody
-  bool is_last_certified = false;  // of the write that is on its way
+  bool given_up = false;           // the outcome of its calls is ignored
+  bool is_last_certified = false;  // the write in flight has a certificate
   bool is_last_closed = false;
   bool is_last_flushed = false;
   bool is_last_ahead = false;

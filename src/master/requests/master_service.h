@@ -35,7 +35,7 @@ class MasterService final {
   };
   explicit MasterService(const Parts& parts);
   void addTo(rpc::ServiceTable& table);
-  /// Refuses what waits. On the dispatch thread, before it is destroyed.
+  /// Refuses the mutations that wait for room. Called on the dispatch thread, before destruction.
   void stop() {
     writes_without_room_.stop();
     removes_without_room_.stop();
@@ -45,7 +45,7 @@ class MasterService final {
     std::atomic<uint64_t> duplicates_answered{0};
     std::atomic<uint64_t> stale_epochs{0};
     std::atomic<uint64_t> lease_refusals{0};
-    std::atomic<uint64_t> waits_for_room{0};  ///< looks for room that found none and will be repeated here
+    std::atomic<uint64_t> waits_for_room{0};  ///< attempts that found no room and are repeated here
   };
   const Stats& stats() const { return stats_; }
 
@@ -76,7 +76,7 @@ class MasterService final {
   static runtime::Task<void> replyWhenReached(MasterService& self, rpc::Request request, transport::TxMessage response,
                                               ShowAfter show_after);
   void replyAfter(rpc::Request request, transport::TxMessage response, const ShowAfter& show_after);
-  /// False: it must be asked for again later.
+  /// False: too much is borrowed and copied now; the client has to ask again later.
   [[nodiscard]] bool appendValue(const rpc::Request& request, transport::TxMessage& response, ByteSpan value);
   void refuse(rpc::Request request, Status status);
   Status count(Status status);
@@ -86,7 +86,7 @@ class MasterService final {
   const Parts parts_;
   Stats stats_;
   RoomQueue writes_without_room_;
-  RoomQueue removes_without_room_;  ///< apart: a small head takes them, and no writes
+  RoomQueue removes_without_room_;  ///< apart: a small log head takes removals, but no writes
 };
 
 }  // namespace ramcore::master

@@ -8,17 +8,18 @@
 
 namespace ramcore::master {
 
-/// Mutations for which the log had no room just now: the next head is not open yet, or the cleaner is about to give
-/// memory back. Each begins again from its first check (a mutation that waits has no other way), and is refused with
-/// RetryLater when it has waited for kWaitNs. A client that was refused at once would come back later than there is
-/// room, and the later the longer it has been put off.
+/// Holds mutations for which the log has no room just now: the next log head is not open yet, or the cleaner is about
+/// to give memory back. Each is run again from its first check (a waiting mutation has no other way to go on), and is
+/// refused with RetryLater when it has waited for kWaitNs. A client that was refused at once would come back later than
+/// there is room, and the later the more often it was refused.
 ///
-/// Those that wait are served in the order in which they came; one that comes meanwhile is tried at once and may be
-/// served before them. Only the first one is tried at a time, so what waiting costs does not grow with how many wait.
-/// How many there can be is bounded by the request slots of sessions, and those of sessions that have ended leave with
-/// their next turn, or after kWaitNs.
+/// Mutations that wait are served in the order in which they came. A mutation that arrives meanwhile is tried at once,
+/// and may be served before them. Only the first one is tried again at a time, so the cost of waiting does not grow
+/// with the number that waits. That number is bounded by the request slots of sessions. Requests of sessions that have
+/// ended leave the queue at their next turn, or after kWaitNs.
 ///
-/// Of one kind each: a mutation for which there may be room must not wait behind one for which there is none.
+/// Each queue is for one kind of mutation: a mutation for which there may be room must not wait behind one for which
+/// there is none.
 ///
 /// Thread: the dispatch's.
 class RoomQueue : private runtime::Timer {
@@ -34,7 +35,8 @@ class RoomQueue : private runtime::Timer {
         context_(context) {}
   ~RoomQueue();
 
-  /// Takes the request, unless it has waited long enough, or the queue was stopped, or this is another thread.
+  /// Takes the request, unless it has waited long enough, the queue was stopped, or the caller is not on the dispatch
+  /// thread.
   /// @return whether it was taken
   bool park(rpc::Request& request);
   /// Refuses all that wait, and takes no more.
@@ -49,7 +51,7 @@ class RoomQueue : private runtime::Timer {
   void* const context_;
   std::deque<rpc::Request> waiting_;
   bool is_trying_ = false;
-  bool has_come_back_ = false;  ///< the one that was tried
+  bool has_come_back_ = false;  ///< the request that was tried is back in the queue
   bool stop_ = false;
 };
 

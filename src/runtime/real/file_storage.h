@@ -8,12 +8,12 @@
 
 namespace ramcore::runtime {
 
-/// Storage in a directory of the file system. A file `lock` in it is locked (flock) while the object lives, so it is
-/// free again as soon as the process is dead. One thread does all flushes: what was asked for while it was busy shares
-/// one fdatasync per file.
+/// Storage in a directory of the file system. A file `lock` in it is locked (flock) while the object lives, so the
+/// directory is free again as soon as the process is dead. One thread does all flushes: those that were asked for while
+/// it was busy share one fdatasync per file.
 class FileStorage final : public Storage {
  public:
-  /// How a file is flushed, 0 or -1 with errno: fdatasync, or what a test puts in its place.
+  /// How a file is flushed: fdatasync, or what a test puts in its place. Returns 0, or -1 with errno.
   using Sync = int (*)(int descriptor);
 
   /// Opens an existing directory. `trace` gets one line with errno for each IoError and outlives the storage.

@@ -2,8 +2,9 @@
 
 namespace ramcore::runtime {
 
-/// Whether the calling thread may run on one processor only, and so, unless somebody bound them apart, may all threads
-/// of the process. Bounds on processor time (CPU quotas of containers) are not looked at. Any thread; a system call.
+/// True if the calling thread may run on one processor only. Then the same holds for all threads of the process, unless
+/// they were bound separately. Limits on processor time (CPU quotas of containers) are not considered. Any thread;
+/// costs a system call.
 bool hasOneProcessor();
 
 }  // namespace ramcore::runtime

@@ -6,11 +6,13 @@
 
 namespace ramcore::runtime {
 
-/// Reads a cluster's secret: the whole file without white space at its end, 16 to 4096 bytes. No path: no secret, "".
+/// Reads a cluster's secret: the whole file without white space at its end, 16 to 4096 bytes. An empty path means no
+/// secret: "".
 ///
-/// The file has to be this user's and open to nobody else, or root's and open to a group besides; and nobody may be
-/// able to put another one in its place. What is no file, as a pipe, is judged by itself alone. Failure: IoError or
-/// BadConfig, with cause and remedy.
+/// The file has to belong to this user, without access for group and others; or to root, without access for others and
+/// at most readable by its group. No directory above it may let every user replace it, that is, be writable by others
+/// without the sticky bit. Something other than a regular file, such as a pipe, is judged by its own owner and rights
+/// alone. Failure: IoError or BadConfig, with cause and remedy.
 Outcome<std::string> readSecretFile(const std::string& path);
 
 }  // namespace ramcore::runtime

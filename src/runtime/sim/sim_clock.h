@@ -7,16 +7,16 @@
 
 namespace ramcore::runtime {
 
-/// The clocks of one simulated machine: they start anywhere and run a little too fast or too slow, by the seed.
+/// The clocks of one simulated machine: they start at any time and run a little too fast or too slow, by the seed.
 class SimClock final : public Clock {
  public:
   /// Largest deviation of a rate: two clocks then differ by less than 5 % in rate, which is what leases allow for.
   static constexpr int64_t kDriftPpmMax = 24'000;
 
   struct Options {
-    int64_t offset_ns_max = 1'000 * kNanosPerSecond;   ///< of the steady clock's start
-    int64_t wall_error_ns_max = 30 * kNanosPerSecond;  ///< of the wall clock, to either side
-    int64_t drift_ppm_max = kDriftPpmMax;              ///< 0..kDriftPpmMax, to either side
+    int64_t offset_ns_max = 1'000 * kNanosPerSecond;   ///< bound of the steady clock's random start
+    int64_t wall_error_ns_max = 30 * kNanosPerSecond;  ///< bound of the wall clock's error, to either side
+    int64_t drift_ppm_max = kDriftPpmMax;              ///< deviation of the rate, 0..kDriftPpmMax, to either side
   };
 
   /// Draws offsets and rate from the stream "clock.<name>". The scheduler outlives the clock.

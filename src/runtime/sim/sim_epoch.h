@@ -18,7 +18,7 @@ class SimRcu final : public Rcu {
   void offline(RcuReader reader) override;
   void online(RcuReader reader) override;
 
-  /// Readers that the grace period in progress still waits for.
+  /// The number of readers that the grace period in progress still waits for.
   uint32_t awaitedReaders() const;
 
  protected:
@@ -29,7 +29,7 @@ class SimRcu final : public Rcu {
   struct Reader {
     bool registered = false;
     bool online = false;
-    bool awaited = false;  // by the grace period in progress
+    bool awaited = false;  // the grace period in progress waits for it
   };
   Reader& at(RcuReader reader);
 

@@ -15,13 +15,13 @@ namespace ramcore::runtime {
 /// One simulated thread: it runs a job per event, after a small delay from the seed, so that the executors of all nodes
 /// interleave at every border between two jobs, differently for each seed. Now and then it is "preempted" for longer.
 ///
-/// Within a priority jobs run in the order of posting. Mostly the highest priority goes first; sometimes any other one,
-/// which is all that the interface promises.
+/// Within a priority jobs run in the order of posting. Mostly the highest priority goes first, and sometimes any other
+/// one: the interface promises no more.
 class SimExecutor final : public Executor {
  public:
   struct Delays {
-    int64_t usual_ns_max = 1'000;        ///< between posting (or the last job) and the job
-    int64_t preempted_ns_max = 200'000;  ///< the same when the thread lost its core
+    int64_t usual_ns_max = 1'000;        ///< delay between posting (or the last job) and the job
+    int64_t preempted_ns_max = 200'000;  ///< this delay when the thread lost its core
     uint32_t preempted_permille = 10;
     uint32_t other_priority_permille = 60;  ///< a job that is not of the highest priority waiting goes first
   };
@@ -38,22 +38,22 @@ class SimExecutor final : public Executor {
   Clock& clock() override { return clock_; }
   uint64_t sleeps() const override { return turns_; }
 
-  /// Before the first job. The thread "sleeps" between any two jobs or timers.
+  /// Called before the first job. The thread "sleeps" between any two jobs or timers.
   void setHooks(const ExecutorHooks& hooks) { hooks_ = hooks; }
 
-  /// From inside a job: the thread is busy for `duration_ns` more after it. How work costs simulated time.
+  /// Called inside a job, to make work cost simulated time: the thread is busy for `duration_ns` more after the job.
   void spend(int64_t duration_ns);
 
-  /// The thread stands still; clocks and everything outside go on. From outside of its jobs.
+  /// Stops the thread; clocks and everything outside go on. Called outside of its jobs.
   void pause();
   void resume();
   bool isPaused() const { return paused_; }
 
-  /// The process was killed: what is queued or armed never runs, later posts and timers are dropped. Whoever owns
-  /// suspended coroutines here ends them with `drain` before.
+  /// Kills the thread: jobs that are queued and timers that are armed never run, later posts and timers are dropped.
+  /// The owner of suspended coroutines on this executor ends them with `drain` before.
   void kill();
-  /// Runs what is queued, and what that posts, at once and out of simulated time: how the coroutines of a process that
-  /// ended are unwound after it was cut off from network and storage. Also while paused.
+  /// Runs the queued jobs, and those that they post, at once and outside of simulated time. This is how the coroutines
+  /// of a process that ended are unwound after it was cut off from network and storage. Works also while paused.
   /// @return jobs run, at most `jobs_max`
   uint64_t drain(uint64_t jobs_max);
 

@@ -16,7 +16,7 @@ namespace ramcore::runtime {
 /// One simulated process: its clock, trace, entropy and threads. What it runs gets these instead of the real ones.
 ///
 /// A restarted process is a new SimNode with another name for its streams ("server2#3"), so that it does not repeat the
-/// draws of its former life.
+/// draws of its former incarnation.
 class SimNode {
  public:
   /// @param name  unique in the run; names the random streams and stands in trace lines
@@ -36,7 +36,7 @@ class SimNode {
   SimExecutor& makeExecutor(std::string_view name);
   SimExecutor& makeExecutor(std::string_view name, const SimExecutor::Delays& delays);
 
-  /// SIGSTOP and SIGCONT: no thread runs, messages wait in the buffers of the network, clocks go on.
+  /// As SIGSTOP and SIGCONT: no thread runs, messages wait in the buffers of the network, clocks go on.
   void pause();
   void resume();
   bool isPaused() const { return paused_; }

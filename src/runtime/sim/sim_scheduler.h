@@ -11,11 +11,11 @@
 
 namespace ramcore::runtime {
 
-/// Simulated time and the one queue of everything that is going to happen in it. Whatever a simulated cluster does is
-/// an event here, so a run is a function of its seed.
+/// Simulated time, and the one queue of all events that are going to happen in it. Everything that a simulated cluster
+/// does is an event here, so a run is a function of its seed.
 ///
-/// An event is a Timer that its owner keeps: cancelling it, or destroying it, takes it out. Events of the same time run
-/// in the order in which they were armed. One thread; no state outside the object.
+/// An event is a Timer that its owner keeps: it is removed when it is cancelled or destroyed. Events of the same time
+/// run in the order in which they were armed. One thread; no state outside the object.
 class SimScheduler {
  public:
   /// Why a run came back.
@@ -43,15 +43,15 @@ class SimScheduler {
 
   /// Runs the next event. False if there is none.
   bool step();
-  /// Run until nothing is armed, or `time_ns` is reached (and becomes the time), or `done()` is true, which is looked
-  /// at before each event; at most `events_max` events each.
+  /// Run until nothing is armed, or `time_ns` is reached (and becomes the time), or `done()` is true, which is checked
+  /// before each event. Each runs at most `events_max` events.
   Stop runUntilIdle(uint64_t events_max);
   Stop runUntil(int64_t time_ns, uint64_t events_max);
   Stop runUntil(const std::function<bool()>& done, uint64_t events_max);
 
   uint64_t eventCount() const { return event_count_; }
 
-  /// Adds to the fingerprint of the run: every event's time is in it, bytes of messages, trace lines.
+  /// Adds to the fingerprint of the run. It covers the time of every event, bytes of messages and trace lines.
   void mix(uint64_t word);
   void mix(ByteSpan bytes);
   /// The fingerprint so far. Two runs of one seed are the same run if these are equal at the end.

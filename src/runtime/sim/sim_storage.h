@@ -20,13 +20,14 @@ struct SimDiskOptions {
   uint64_t capacity_bytes = 1ULL << 30;
   int64_t flush_ns_min = 50'000;
   int64_t flush_ns_max = 2'000'000;
-  /// A write on the disk's own thread (SimDisk::occupy) takes up to this long, or, one in a thousand so often, it
-  /// stands still for up to the other.
+  /// A write on the disk's own thread (SimDisk::occupy) takes up to `write_ns_max`. With a probability of
+  /// `stall_permille` in a thousand it stalls instead, and takes up to `stall_ns_max`.
   int64_t write_ns_max = 10'000;
   uint32_t stall_permille = 2;
   int64_t stall_ns_max = 50'000'000;
-  /// Of a power loss, per sector that was not flushed, in permille: the new bytes got to the disk, or their first part
-  /// did. Otherwise the old ones are there.
+  /// What becomes of each sector that was not flushed, at a power loss: with a probability of `kept_permille` in a
+  /// thousand the new bytes got to the disk, with one of `torn_permille` only their first part did. Otherwise the old
+  /// bytes are there.
   uint32_t kept_permille = 400;
   uint32_t torn_permille = 200;
 };
@@ -35,10 +36,10 @@ struct SimDiskOptions {
 struct SimDiskCounts {
   uint64_t flushes = 0;
   uint64_t failed_flushes = 0;
-  uint64_t stalls = 0;  ///< writes during which the disk's thread stood still
-  uint64_t lies = 0;    ///< flushes that said Ok and did nothing, while there was something to flush
+  uint64_t stalls = 0;  ///< writes during which the disk's thread stalled
+  uint64_t lies = 0;    ///< flushes that reported Ok and did nothing, while there was something to flush
   uint64_t power_losses = 0;
-  uint64_t power_losses_after_lies = 0;  ///< of them, those that took what had been said to be flushed
+  uint64_t power_losses_after_lies = 0;  ///< of these, those at which bytes reported as flushed were not
   uint64_t lost_sectors = 0;
   uint64_t torn_sectors = 0;
   uint64_t flipped_bits = 0;
@@ -55,55 +56,60 @@ class SimDisk {
   SimDisk(SimScheduler& scheduler, std::string_view name, const SimDiskOptions& options);
   SimDisk(const SimDisk&) = delete;
   SimDisk& operator=(const SimDisk&) = delete;
-  /// No process has it open any more (checked).
+  /// No process has the disk open any more (checked).
   ~SimDisk();
 
   /// Opens the directory for a process. Failure: InUse while another one has it.
   Outcome<std::unique_ptr<Storage>> open();
 
-  /// Writes on this thread of the process that has it open take time, and the thread is busy meanwhile. Their bytes are
-  /// there from the beginning. Writes on other threads take none.
+  /// Writes on `thread`, a thread of the process that has the disk open, take simulated time, and the thread is busy
+  /// meanwhile. Their bytes are there from the beginning. Writes on other threads take no time.
   void occupy(SimExecutor& thread) { writer_ = &thread; }
 
-  /// The process that has it open is dead: the directory is free again, its flushes end with IoError and so does
-  /// whatever is done with its objects, which may live on until they are destroyed. What was written stays.
+  /// To be called when the process that has the disk open is dead: the directory is free again. Its flushes end with
+  /// IoError, and so does all that is done with its objects, which may live on until they are destroyed. What was
+  /// written stays.
   void killProcess();
-  /// The machine lost power: as killProcess, and of what was not flushed each sector is new, old or torn, by the seed.
+  /// To be called when the machine loses power. As killProcess(); in addition each sector that was not flushed becomes
+  /// new, old or torn, by the seed.
   void losePower();
 
   // Faults, from now on.
-  /// The next `count` flushes fail, and what they should have flushed never gets to the disk. Those at whose end
-  /// `may_fail` says no do not, and do not count.
+  /// The next `count` flushes fail, and what they should have flushed never gets to the disk. A flush at whose end
+  /// `may_fail` returns false does not fail and does not count.
   void failFlushes(uint32_t count, std::function<bool()> may_fail = {});
-  /// Flushes say Ok and do nothing. What they left out is flushed by the next one that does not lie, if power lasts.
+  /// From now on flushes report Ok and do nothing. What they left out is flushed by the next one that does not lie,
+  /// unless power is lost before.
   void setLying(bool lying) { lying_ = lying; }
   bool isLying() const { return lying_; }
-  /// It has said of bytes that they are flushed, and they are not.
+  /// True if the disk has reported bytes as flushed that are not on it.
   bool owesFlushes() const;
-  /// What has been written there survives everything.
+  /// True if all that was written to these bytes survives everything.
   bool isFlushed(std::string_view name, uint64_t first, uint64_t bytes) const;
   void setFlushTime(int64_t ns_min, int64_t ns_max);
   void setStalls(uint32_t permille, int64_t ns_max);
   PowerEpoch powerEpoch() const { return power_epoch_; }
-  /// Nobody can tell when the machine lost its power.
+  /// From now on the power epoch is not known: nothing tells when the machine lost its power.
   void hidePowerEpoch() { power_epoch_ = {}; }
-  /// Limits what further files may take.
+  /// Sets the capacity, which limits further files.
   void setCapacity(uint64_t bytes) { options_.capacity_bytes = bytes; }
-  /// Turns over `count` bits, anywhere on the disk.
+  /// Flips `count` bits, anywhere on the disk.
   void flipBits(uint32_t count);
   void flipBit(std::string_view name, uint64_t bit);
 
   const SimDiskCounts& counts() const { return counts_; }
-  /// What a process that opened the file now would read; until the file is written or removed. Empty: there is none.
+  /// What a process that opened the file now would read. Valid until the file is written or removed. Empty: there is no
+  /// such file.
   ByteSpan cachedBytes(std::string_view name) const;
-  /// The same if the machine lost its power now, and nothing that was not flushed got to the disk.
+  /// What a process would read after a power loss now, if nothing that was not flushed got to the disk. Valid and empty
+  /// as cachedBytes().
   ByteSpan flushedBytes(std::string_view name) const;
   /// Grows whenever some of these bytes, or others close to them, may have changed; 0: never written.
   uint64_t lastChange(std::string_view name, uint64_t offset_bytes, uint64_t bytes) const;
   uint64_t usedBytes() const;
 
  private:
-  /// Sectors of a file, each once. Cost: as many as are in it.
+  /// A set of sectors of a file. remove() and clear() take as many steps as there are sectors in it.
   class Sectors {
    public:
     void resize(uint64_t count) { has_.resize(count); }
@@ -124,11 +130,11 @@ class SimDisk {
   struct Content {
     ZeroedBytes cached;
     ZeroedBytes flushed;
-    Sectors dirty;         // that differ, as far as the system knows
-    Sectors dropped;       // that differ, and that the system takes for flushed
-    bool is_owed = false;  // of some of them somebody was told that they are flushed
+    Sectors dirty;         // sectors that differ, as far as the system knows
+    Sectors dropped;       // sectors that differ and that the system takes for flushed
+    bool is_owed = false;  // some of them were reported as flushed
 
-    std::vector<uint64_t> changes;  // of each block of the cached bytes: number of the last change
+    std::vector<uint64_t> changes;  // by block of the cached bytes: number of its last change
 
     void noteChange(uint64_t number, uint64_t offset_bytes, uint64_t bytes);
     static void copySector(uint64_t sector, const ZeroedBytes& from, ZeroedBytes& to);
@@ -148,7 +154,7 @@ class SimDisk {
   Random write_random_;
   SimExecutor* writer_ = nullptr;
   std::map<std::string, std::shared_ptr<Content>, std::less<>> files_;
-  std::shared_ptr<bool> alive_;  // of the process that has it open; nullptr if none
+  std::shared_ptr<bool> alive_;  // whether the process that has the disk open is alive; nullptr: none has
   std::list<FlushEvent> flushing_;
   SimDiskCounts counts_;
   uint64_t change_count_ = 0;

@@ -22,10 +22,10 @@ class SimTraceLog {
 
   /// Has every line of `level` and above handed to `print` as well. Has no influence on the run.
   void printTo(std::function<void(std::string_view line)> print, TraceLevel level);
-  /// From now on the fingerprint is that of events and messages alone: builds whose lines have other words, and which
-  /// do the same, have the same one.
+  /// From now on the fingerprint covers only events and messages, so that builds that do the same and trace other words
+  /// have the same fingerprint.
   void leaveOutOfFingerprint() { is_in_fingerprint_ = false; }
-  /// "12.000345678 server3 info text" is added, the number being simulated seconds.
+  /// Adds "12.000345678 server3 info text", where the number is simulated seconds.
   void write(std::string_view node, TraceLevel level, std::string_view text);
 
   const std::deque<std::string>& lines() const { return lines_; }

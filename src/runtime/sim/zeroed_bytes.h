@@ -7,8 +7,8 @@
 
 namespace ramcore::runtime {
 
-/// The bytes of a simulated disk: a fixed number, all zero at first. Pages that nobody has written cost nothing,
-/// neither time nor memory, and most of a simulated disk is never written.
+/// The bytes of a simulated disk: a fixed number, all zero at first. Pages that were never written cost neither time
+/// nor memory, and most of a simulated disk is never written.
 class ZeroedBytes {
  public:
   ZeroedBytes() = default;
@@ -19,7 +19,7 @@ class ZeroedBytes {
   ZeroedBytes& operator=(ZeroedBytes&&) = delete;
   ~ZeroedBytes();
 
-  /// Once.
+  /// Sets the number of bytes; called once.
   void resize(size_t size);
   size_t size() const { return size_; }
   std::byte* begin() { return bytes_; }

@@ -8,19 +8,19 @@ struct evp_cipher_ctx_st;
 
 namespace ramcore::transport::datagram {
 
-/// AES-128 (FIPS 197) of single blocks under one key: a pseudorandom permutation for 14 instructions, where processors
-/// have some for it (all that run servers since 2011). Elsewhere it is OpenSSL's, which takes about 100 ns for one
-/// block.
+/// AES-128 (FIPS 197) of single blocks under one key, as a pseudorandom permutation. It takes 14 instructions on
+/// processors that have instructions for it (all that run servers since 2011). On others OpenSSL computes it, in about
+/// 100 ns for one block.
 ///
-/// (Not OpenSSL's everywhere: going through its interface for ciphers takes as long as all the rest of a packet.)
+/// (OpenSSL is not used everywhere: a call through its cipher interface takes as long as all other work for a packet.)
 ///
-/// Thread: one at a time. Copies may share what OpenSSL's needs, so they belong to the same thread.
+/// Thread: one at a time. Copies may share an OpenSSL context, so they belong to the same thread.
 class AesBlock {
  public:
   using Key = std::array<uint8_t, 16>;
   using Block = std::array<uint64_t, 2>;  ///< bytes in the machine's order, the first eight first
 
-  /// @param uses_instructions  false: OpenSSL's, also where processors have instructions; for tests.
+  /// @param uses_instructions  false: OpenSSL computes it even if the processor has instructions; for tests.
   explicit AesBlock(const Key& key, bool uses_instructions = hasInstructions());
   static bool hasInstructions();
 

@@ -22,45 +22,58 @@ struct DatagramOptions {
   std::string_view scheme = "dpdk";
   /// Calls in flight on one session, 1..wire::kSlotCountMax. The smaller of both sides' counts.
   uint16_t slots_per_session = 64;
-  /// Sessions of an endpoint; more are refused. What is above `places_max` less `own_places` counts as that.
+  /// With this many sessions, its own connects included, the endpoint accepts a further one only if it can drop a
+  /// pending session for it. Its own connects are bounded by `places_max` alone. A value above `places_max` less
+  /// `own_places` counts as that difference.
   uint32_t sessions_max = 4096;
-  /// Sessions in any state that have a number, of which the place is 16 bits: 1..65,536.
+  /// Maximum number of sessions in any state. Each has a session number, of which 16 bits are its index: 1..65,536.
   uint32_t places_max = 65'536;
-  /// Of these, those that peers cannot take: our own connects find one, whoever comes.
+  /// Part of `places_max` that accepted sessions cannot take, so that our own connects find a session however many
+  /// peers come.
   uint32_t own_places = 8'192;
-  /// Accepted sessions that have not yet proven who they are; for one more an old one is dropped.
+  /// Maximum number of accepted sessions that have not yet proven their identity. For one more, an old one is dropped.
   uint32_t greetings_max = 128;
   int64_t greeting_timeout_ns = 5 * runtime::kNanosPerSecond;
   /// Packets of each message that a peer may send before it was granted any: 1..1024.
   uint16_t unasked_packets = 16;
-  /// Packets of a long message that may be under way, and how many long messages are granted any at a time.
+  /// Maximum number of packets of a long message that may be in flight.
   uint32_t grant_window = 64;
+  /// Number of long messages that are granted packets at a time.
   uint32_t granted_messages = 8;
-  /// Calls in a slot of a session. Then the session ends and another one begins, with other keys: a number that was
-  /// used before would let in what was recorded under it.
+  /// Maximum number of calls in one slot of a session. Then the session ends and another one begins with other keys: a
+  /// sequence number that was used before would admit a packet that was recorded under it.
   uint32_t slot_calls_max = UINT32_MAX - 1;
-  /// Packets with a wrong seal after which a session ends: so many tries has who wants to find a right one.
+  /// Number of packets with a wrong seal after which a session ends. It bounds how many guesses an attacker has to find
+  /// a right seal.
   uint64_t unproven_max = 1 << 20;
-  /// Packets carry a MAC; so also if only the other side wants it.
+  /// Whether packets carry a MAC. They also carry one if only the peer wants it.
   bool wants_seal = true;
-  /// What is taken for a chunk that pays to be sent from where it is, and how many pieces a frame may have.
+  /// From which length on chunks are sent from where they are, and how many pieces an Ethernet frame may have.
   GatherLimits gather = {.entries_max = 32};
-  /// How long nothing may be heard of a peer while something is expected of it, and when it is asked.
+  /// Silence after which a session is closed, while something is expected of the peer.
   int64_t silence_close_ns = 2 * runtime::kNanosPerSecond;
+  /// Silence after which the peer is probed, and interval of further probes, while something is expected of the peer.
   int64_t silence_probe_ns = 50 * runtime::kNanosPerMilli;
-  /// How often a session where nothing happens is asked whether it is there; after three times it is lost.
+  /// Silence after which the peer of an idle session is probed. An idle session is closed after four times this
+  /// silence; one that was accepted from a client, after 120 s.
   int64_t idle_probe_ns = 5 * runtime::kNanosPerSecond;
-  /// How long at most bytes are lent to a message; then they are copied, unless the port is about to read them.
+  /// Maximum time for which a message borrows bytes. Then they are copied, unless the port is about to read them.
   int64_t lent_ns_max = 100 * runtime::kNanosPerMilli;
-  /// What may wait, copied out, for one session; beyond it the session is closed.
+  /// Maximum number of bytes in our own memory that may wait for one session: message heads and copies of borrowed
+  /// bytes. Beyond it the session is closed.
   uint64_t stall_bytes_max = 64 * 1024 * 1024;
-  /// How long a message may stand still in the middle, or an answer not be mentioned by whom it is for, before its
-  /// session is closed; and if memory is short.
+  /// Time after which a session is closed if a message that arrives gets no further although its sender may send, or if
+  /// the peer says nothing of an answer that was sent to it.
   int64_t stall_close_ns = 10 * runtime::kNanosPerSecond;
+  /// Time after which such a message counts as stalled while memory is short. Then the client session that holds most
+  /// bytes in stalled messages is closed.
   int64_t stall_squeeze_ns = 1 * runtime::kNanosPerSecond;
-  /// What messages of several packets may take, of all sessions; of clients those beyond it are not taken in.
+  /// Maximum number of bytes in blocks of received messages and in our own memory that waits for peers (see
+  /// stall_bytes_max), in all sessions together. Beyond it, messages of several packets from clients are not accepted.
+  /// If what waits for peers alone exceeds it, the session that leaves the most bytes unread is closed.
   uint64_t held_bytes_max = 256 * 1024 * 1024;
-  /// The longest sleep of a thread whose ports do not wake it: what comes meanwhile waits so long.
+  /// The longest sleep of a thread whose ports do not wake it. A packet that arrives meanwhile waits until the sleep
+  /// ends.
   int64_t nap_ns_max = 1 * runtime::kNanosPerMilli;
 };
 
@@ -69,24 +82,24 @@ struct DatagramContext {
   runtime::Clock& clock;
   runtime::Entropy& entropy;
   Trace& trace;
-  /// Ends the next sleep of the thread at this time at the latest; may be empty where nobody sleeps.
+  /// Ends the next sleep of the thread at this time at the latest. May be empty where no thread sleeps.
   std::function<void(int64_t)> wake_by;
 };
 
 /// What an endpoint holds, for metrics and tests.
 struct HeldCounts {
-  uint64_t blocks = 0;       ///< of received messages, and of those that are arriving
-  uint64_t block_bytes = 0;  ///< of these
-  uint64_t frames = 0;       ///< of ports, lent to received messages
+  uint64_t blocks = 0;       ///< blocks of received messages, and of messages that are arriving
+  uint64_t block_bytes = 0;  ///< bytes of these blocks
+  uint64_t frames = 0;       ///< frames of ports that received messages borrow
   uint64_t outgoing = 0;     ///< messages that the peer does not have yet, or that a port still reads
-  uint64_t sessions = 0;     ///< in any state
+  uint64_t sessions = 0;     ///< sessions in any state
 };
 
-/// Sessions of one thread over Ethernet frames: what is lost is sent again, what comes twice is taken once, receivers
-/// say how much of a long message may be under way. docs/transport.md has the protocol.
+/// The sessions of one thread over Ethernet frames. Packets that are lost are sent again, duplicates are taken once,
+/// and receivers say how much of a long message may be in flight. docs/datagram.md has the protocol.
 class DatagramEndpoint final : public Endpoint {
  public:
-  /// Ports outlive it, and have the same address (checked), at least one.
+  /// There is at least one port. All ports have the same address (checked) and outlive the endpoint.
   DatagramEndpoint(const DatagramOptions& options, DatagramContext context, const Limits& limits,
                    std::vector<FramePort*> ports, const Identity& identity);
   ~DatagramEndpoint() override;
@@ -115,7 +128,7 @@ class DatagramEndpoint final : public Endpoint {
   HeldCounts heldCounts() const;
 
  private:
-  /// A packet that arrived, taken apart.
+  /// A packet that arrived, split into its parts.
   struct Packet {
     uint32_t port = 0;
     wire::FrameStart start{};
@@ -123,7 +136,7 @@ class DatagramEndpoint final : public Endpoint {
     ByteSpan payload;
     MacAddress from() const { return MacAddress{start.from}; }
   };
-  /// A session of ours that is over, until the peer knows.
+  /// A session that we have closed. It is kept until the peer knows, or was told often enough.
   struct Closing {
     Route route;
     PacketSeal seal_out;
@@ -139,24 +152,24 @@ class DatagramEndpoint final : public Endpoint {
     uint8_t priority = 0;
     uint32_t response_bytes_max = 0;
   };
-  /// A frame that is being made, and where its payload stands.
+  /// An Ethernet frame that is being made, and where its payload stands.
   struct Frame {
     OutFrame handle;
     std::byte* start = nullptr;
-    size_t piece_count = 0;  ///< in frame_pieces_
+    size_t piece_count = 0;  ///< number of payload pieces in frame_pieces_
   };
-  /// Frames that a port has not taken yet.
+  /// Ethernet frames that a port has not taken yet.
   struct Leaving {
     std::vector<OutFrame> frames;
-    int64_t refused_since_ns = runtime::kNever;  ///< when it first took not all, since it last took any
+    int64_t refused_since_ns = runtime::kNever;  ///< since when the port takes none of them; kNever: it refused nothing
     bool has_link = false;
   };
-  /// Who named a session first: copies of its first packet find it there.
+  /// The peer's address and its number of a session. Duplicates of the session's first packet find it by this key.
   using PeerKey = std::pair<MacAddress, uint64_t>;
 
   // What arrives (datagram_arrivals.cc).
   void takeFrames(uint32_t port, std::span<const InFrame> frames);
-  /// At the clock.
+  /// Reads the clock.
   void look();
   void lookIfStale();
   void lookInThisBurst();
@@ -195,7 +208,7 @@ class DatagramEndpoint final : public Endpoint {
   void pump();
   bool sendPacket(Session& session, Outgoing& outgoing, uint32_t packet, bool is_again);
   bool gatherFrame(FramePort& port, Outgoing& outgoing, ByteSpan head, uint32_t offset, uint32_t bytes, Frame& frame);
-  /// Kind, addresses, header and, last, its seal.
+  /// Writes kind, addresses and header; `seal` goes into the header.
   void writeStart(std::byte* at, const MacAddress& to, wire::PacketKind kind, const HeaderWords& header,
                   uint64_t seal) const;
   void sendWord(const Route& route, const PacketSeal& seal, wire::PacketKind kind, wire::PacketHeader header,
@@ -227,7 +240,7 @@ class DatagramEndpoint final : public Endpoint {
     return session != nullptr && session->state == Session::State::Open ? session : nullptr;
   }
   Session* findNumber(uint64_t number) const;
-  /// nullptr: that many places are taken.
+  /// Returns nullptr if there are `places` sessions already, in any state.
   Session* addSession(uint32_t places);
   void takeGreeting(const Packet& packet);
   Session* acceptNewcomer(const Packet& packet, const wire::GreetingBody& body);
@@ -268,14 +281,15 @@ class DatagramEndpoint final : public Endpoint {
   const Identity& identity_;
   const std::vector<FramePort*> ports_;
   const MacAddress address_;
-  const PacketSeal no_seal_;  // the checksum of what has no session
+  const PacketSeal no_seal_;  // the checksum of packets that belong to no open session
   Complaints complaints_;
-  uint32_t packet_bytes_ = 0;              // longest payload of all ports
-  std::vector<uint64_t> lendable_frames_;  // by port: what all together may have lent when one of it is
+  uint32_t packet_bytes_ = 0;  // longest payload that every port can send
+  // By port: messages may borrow a frame of it while they borrow fewer frames than this of all ports together.
+  std::vector<uint64_t> lendable_frames_;
 
   RxBlockPool blocks_;
   LentFrames lent_;
-  // (Not under a lock: between a frame that was taken and its answer a locked instruction waits for the other core.)
+  // (No lock: a locked instruction between the arrival of a frame and its answer would wait for the other core.)
   TxPool heads_{lent_.home()};
 
   std::vector<std::unique_ptr<Session>> sessions_;  // by SessionId::index; nullptr = free
@@ -284,49 +298,49 @@ class DatagramEndpoint final : public Endpoint {
   std::map<PeerKey, SessionId> by_peer_;
   std::vector<Closing> closing_;
   uint32_t open_count_ = 0;
-  uint32_t young_count_ = 0;      // not open yet
-  uint32_t accepting_count_ = 0;  // of these, those that were accepted
-  ClientShare clients_;           // of the open ones
+  uint32_t young_count_ = 0;      // sessions that are not open yet
+  uint32_t accepting_count_ = 0;  // accepted ones among these
+  ClientShare clients_;           // client sessions among the open ones
   uint64_t bad_count_ = 0;
   uint16_t listening_ = 0;
   std::vector<Locator> locators_;
 
-  // Of the frame that is being made. (Not in the Frame: setting each to nothing takes as long as a seal.)
+  // The pieces of the frame that is being made. (Not a member of Frame: to initialize each takes as long as a seal.)
   std::array<ByteSpan, TxBuffer::kChunkCountMax + 1> frame_pieces_;
   std::vector<std::unique_ptr<Outgoing>> outgoings_;
   std::vector<Outgoing*> free_outgoings_;
-  std::vector<Outgoing*> retired_;  // something still reads them, or they are queued
-  std::vector<Outgoing*> begun_;    // since the last flush()
-  std::deque<Outgoing*> ready_;     // have something to send
+  std::vector<Outgoing*> retired_;  // ended; a port still reads them, or they are in ready_
+  std::vector<Outgoing*> begun_;    // messages that began since the last flush()
+  std::deque<Outgoing*> ready_;     // messages that have packets to send
   std::vector<Leaving> leaving_;    // by port
   bool is_blocked_ = false;         // a port takes no more for now
 
-  static constexpr size_t kFramesPerPort = 32;  // looked at before the next port
+  static constexpr size_t kFramesPerPort = 32;  // frames of one port that are looked at before the next port
   std::array<InFrame, kFramesPerPort> frames_;
-  std::vector<RxMessage> requests_;          // found in this round
-  std::vector<Arrival> listed_;              // got on in this round
-  std::vector<Arrival> long_;                // need grants
-  uint32_t granted_remaining_ = UINT32_MAX;  // of the long messages, those with no more left may be granted packets
-  int64_t granted_begun_ns_ = 0;             // and those that are no younger
+  std::vector<RxMessage> requests_;          // requests that were found in this round
+  std::vector<Arrival> listed_;              // messages that packets arrived for in this round
+  std::vector<Arrival> long_;                // messages that need grants
+  uint32_t granted_remaining_ = UINT32_MAX;  // long messages with at most this many packets left may be granted packets
+  int64_t granted_begun_ns_ = 0;             // and so may those that began at this time or before
   std::vector<SessionId> takers_;
-  int64_t takers_due_ns_ = runtime::kNever;  // the first of them has waited for long enough
-  std::vector<SessionId> opened_;            // to be announced
-  std::vector<Session*> lost_;               // to be announced
+  int64_t takers_due_ns_ = runtime::kNever;  // when the first of takers_ has waited for long enough
+  std::vector<SessionId> opened_;            // sessions to be announced
+  std::vector<Session*> lost_;               // sessions to be announced
   uint64_t delivered_count_ = 0;
-  bool lent_last_ = false;     // the frame that was just looked at is kept
-  RxBlock* copies_ = nullptr;  // where short messages go that cannot stay in their frames
+  bool lent_last_ = false;     // a message has borrowed the frame that was just looked at
+  RxBlock* copies_ = nullptr;  // block for short messages that cannot stay in their frames
   uint32_t copies_used_ = 0;
-  uint64_t copied_out_bytes_ = 0;  // that wait in all sessions, as of the last look
+  uint64_t copied_out_bytes_ = 0;  // bytes that wait in all sessions, as of the last look at the timeouts
   bool is_short_of_memory_ = false;
-  uint32_t unknown_said_ = 0;  // since the last look at the house
+  uint32_t unknown_said_ = 0;  // `Unknown` packets sent since the last look at the timeouts
   uint32_t next_port_ = 0;
 
-  int64_t now_ns_ = 0;          // as of this round
-  uint64_t looked_ticks_ = 0;   // when it was read
-  bool is_time_fresh_ = false;  // for what is left of the frames that are being taken
+  int64_t now_ns_ = 0;          // as of the last reading of the clock
+  uint64_t looked_ticks_ = 0;   // ticks at that reading
+  bool is_time_fresh_ = false;  // now_ns_ serves for the rest of the frames that are being taken
   int64_t house_due_ns_ = 0;
-  int64_t house_planned_ns_ = 0;    // as the last look left it
-  int64_t listening_since_ns_ = 0;  // before that the thread was away, and nobody can be blamed for silence
+  int64_t house_planned_ns_ = 0;    // house_due_ns_ as the last look at the timeouts left it
+  int64_t listening_since_ns_ = 0;  // before it the thread did not run: silence until then is no peer's fault
   int64_t ports_kept_ns_ = 0;
   uint32_t rounds_to_look_ = 1;
   int64_t nap_ns_ = 0;

@@ -12,11 +12,11 @@
 
 namespace ramcore::transport::datagram {
 
-/// What happens to frames that arrive, each by its own chance.
+/// Probabilities of the faults of each frame that arrives.
 struct FaultRates {
   double loss = 0;
   double duplicate = 0;
-  double reorder = 0;  ///< it is held back, for delay_ns_max at most, while others pass
+  double reorder = 0;  ///< the frame is held back, for delay_ns_max at most, while others pass
   double corrupt = 0;  ///< one bit is flipped
   int64_t delay_ns_max = 200 * runtime::kNanosPerMicro;
   uint64_t seed = 1;

@@ -10,8 +10,9 @@
 
 namespace ramcore::transport::datagram {
 
-/// Whose bytes stand in a frame without having been copied. Told once for each piece that was attached, when the port
-/// will not read it again, on the endpoint's thread; must not call the port.
+/// The owner of bytes that stand in an Ethernet frame without having been copied. It is told once for each piece that
+/// was attached, when the port will not read the piece again. The call comes on the endpoint's thread and must not call
+/// the port.
 class FrameOwner {
  public:
   virtual void onPieceGone() noexcept = 0;
@@ -33,19 +34,19 @@ struct OutFrame {
   explicit operator bool() const { return handle != nullptr; }
 };
 
-/// What a port is like; data.
+/// The properties of a port.
 struct PortFacts {
   MacAddress address;
   uint32_t frame_bytes_max = 0;   ///< Ethernet header included
-  uint32_t pieces_max = 1;        ///< of one frame: bytes in a row, attached or written
-  uint32_t lendable_frames = 64;  ///< that may be kept from the port; of others the bytes are copied
+  uint32_t pieces_max = 1;        ///< pieces of one frame; a piece is contiguous bytes, attached or written
+  uint32_t lendable_frames = 64;  ///< frames that may be kept from the port; bytes of further ones are copied
   bool is_local = false;          ///< its frames cannot leave this machine
   bool joins_two = false;         ///< one process is at the other end: its link ends with that process
   bool has_wakeups = false;       ///< it ends the thread's sleep when frames arrive
 };
 
-/// Ethernet frames of one port, without promises: frames are lost, copied, reordered and changed on their way. What
-/// endpoints stand on, real (dpdk/) and simulated alike.
+/// Sends and receives Ethernet frames at one port, without promises: frames are lost, duplicated, reordered and changed
+/// on their way. Endpoints are built on this interface; real ports (dpdk/) and simulated ones implement it.
 ///
 /// Thread: the endpoint's.
 class FramePort {
@@ -58,18 +59,19 @@ class FramePort {
   virtual uint32_t receive(std::span<InFrame> into) = 0;
   virtual void release(const InFrame& frame) noexcept = 0;
 
-  /// Begins a frame with `bytes` writable ones at `at`, 8-byte aligned. None: the port has no memory for now.
+  /// Begins a frame with `bytes` writable bytes at `at`, 8-byte aligned. Returns an empty handle if the port has no
+  /// memory for now.
   virtual OutFrame make(uint32_t bytes, std::byte*& at) = 0;
-  /// So many writable bytes behind what is there; nullptr: no memory for now.
+  /// Appends `bytes` writable bytes to the frame and returns where they are; nullptr: the port has no memory for now.
   virtual std::byte* extend(OutFrame frame, uint32_t bytes) = 0;
-  /// Bytes behind what is there that are sent from where they are. False: no memory for now; the owner hears nothing.
+  /// Appends bytes that are sent from where they are. False: the port has no memory for now, and the owner is not told.
   virtual bool attach(OutFrame frame, const std::byte* at, uint32_t bytes, RegionId region, FrameOwner& owner) = 0;
   /// Gives up a frame that is not sent.
   virtual void drop(OutFrame frame) noexcept = 0;
   /// Sends the first of `frames`; returns how many the port took. The others are still the caller's.
   virtual uint32_t send(std::span<const OutFrame> frames) = 0;
-  /// Ends the port: what it was given leaves or is lost, and all pieces are told to be gone before it returns. Frames
-  /// that arrived can still be released.
+  /// Ends the port. The frames that it was given are sent or lost, and the owners of all pieces are told before it
+  /// returns. Frames that arrived can still be released.
   virtual void stop() = 0;
   /// Called every 10 ms or so while there are sessions, and rarely otherwise: may make system calls. Returns whether
   /// there is a link.

@@ -10,8 +10,8 @@
 
 namespace ramcore::transport::datagram {
 
-/// Frames whose bytes are lent to received messages. Messages go back on any thread, frames on the endpoint's: a port
-/// is nobody else's.
+/// Received Ethernet frames whose bytes messages borrow. A message may be released on any thread. The frame goes back
+/// to its port on the endpoint's thread, because no other thread may use a port.
 class LentFrames final : public RxOwner {
  public:
   LentFrames() = default;
@@ -22,7 +22,7 @@ class LentFrames final : public RxOwner {
     RC_CHECK_MSG(lent_count_ == 0, "a received message outlives the endpoint that lent it");
   }
 
-  /// Of the endpoint's round.
+  /// Called at the beginning and at the end of the endpoint's round.
   void enter() { home_.enter(); }
   void leave() { home_.leave(); }
   const HomeThread& home() const { return home_; }
@@ -47,7 +47,8 @@ class LentFrames final : public RxOwner {
     while (!returned_.compare_exchange_weak(lent->next, lent, std::memory_order_release, std::memory_order_relaxed)) {
     }
   }
-  /// Gives what was released back to the ports. The endpoint's thread, when nobody waits for it: behind what it sends.
+  /// Gives frames whose messages were released back to the ports. On the endpoint's thread, where no peer waits for it:
+  /// behind what the endpoint sends.
   void takeBack() {
     if (given_ != nullptr) giveAllBack(std::exchange(given_, nullptr));
     if (returned_.load(std::memory_order_relaxed) == nullptr) return;
@@ -73,7 +74,7 @@ class LentFrames final : public RxOwner {
   HomeThread home_;
   std::vector<std::unique_ptr<Lent>> all_;
   Lent* free_ = nullptr;
-  Lent* given_ = nullptr;  // by messages that ended in a round
+  Lent* given_ = nullptr;  // frames of messages that were released in a round
   uint32_t lent_count_ = 0;
   std::atomic<Lent*> returned_{nullptr};
 };

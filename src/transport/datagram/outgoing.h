@@ -9,17 +9,18 @@
 
 namespace ramcore::transport::datagram {
 
-/// A message on its way to the peer: cut into packets, of which the first few are sent unasked, the others when the
-/// peer has granted them, and any of them again until the peer has it. Knows what is to be sent next, not how.
+/// A message on its way to the peer. It is cut into packets: the first few are sent unasked, the others when the peer
+/// has granted them, and each of them again until the peer has it. Knows what is to be sent next, not how.
 ///
-/// The bytes stay where they are, lent, for as long as they may have to be sent again. It stays itself for as long as a
-/// port may read pieces of it.
+/// The bytes are borrowed, and stay where they are for as long as they may have to be sent again. The Outgoing itself
+/// stays for as long as a port may read pieces of the message.
 class Outgoing final : public FrameOwner {
  public:
-  /// Without a header. @param packet_bytes  of each packet but the last.
+  /// Starts a message. The caller sets `header` and `sequence`.
+  /// @param packet_bytes  payload of each packet but the last.
   void begin(SessionId session, TxMessage message, wire::PacketKind kind, uint32_t packet_bytes,
              uint32_t unasked_packets);
-  /// Nothing of it is sent any more; what ports still read stays.
+  /// Nothing of the message is sent any more. Bytes that ports still read stay where they are.
   void finish() {
     is_active = false;
     due_ns = runtime::kNever;
@@ -44,13 +45,13 @@ class Outgoing final : public FrameOwner {
   /// That packet could not be sent: it is the next one again.
   void putBack(uint32_t packet, bool is_again);
 
-  /// What the peer says of it. False if no honest one says that. Packets that are missing there are sent again if
-  /// something behind them has arrived (a few packets may have changed places) or `is_overdue`; but not those of a
-  /// round that began less than `round_trip_ns` ago.
+  /// Takes what the peer says of this message. Returns false if no honest peer says that. Packets that are missing at
+  /// the peer are sent again if packets behind them have arrived (a few packets may have changed places) or if
+  /// `is_overdue`; but none within `round_trip_ns` of the last time that some were to be sent again.
   bool onProgress(const wire::ProgressBody& progress, bool is_overdue, int64_t now_ns, int64_t round_trip_ns);
-  /// Nothing was heard of it for long: the first few packets that are not there are sent again.
+  /// Called when nothing was heard of the message for long: the first few packets that have not arrived are sent again.
   void resendFirst();
-  /// The peer did not get further than this, and anything sent may be lost.
+  /// Where the packet's payload begins in the message.
   uint32_t offsetOf(uint32_t packet) const { return packet * packet_bytes; }
   uint32_t bytesOf(uint32_t packet) const {
     return packet + 1 == packet_count ? bytes - offsetOf(packet) : packet_bytes;
@@ -61,24 +62,24 @@ class Outgoing final : public FrameOwner {
   SessionId session;
   TxMessage message;
   wire::PacketKind kind = wire::PacketKind::Request;
-  HeaderWords header{};  ///< of each packet, but for offset, length, flags and seal
+  HeaderWords header{};  ///< the header of each packet, except for offset, length, flags and seal
   uint32_t sequence = 0;
   uint32_t bytes = 0;
   uint32_t packet_bytes = 0;
   uint32_t packet_count = 0;
-  uint32_t next = 0;          ///< never sent before, as all behind it
-  uint32_t granted = 0;       ///< those before this one may be sent
-  uint32_t acknowledged = 0;  ///< all before this one are there
-  uint32_t pieces_out = 0;    ///< that ports still read
+  uint32_t next = 0;          ///< first packet that was never sent; none behind it was sent
+  uint32_t granted = 0;       ///< packets before this one may be sent
+  uint32_t acknowledged = 0;  ///< all packets before this one have arrived
+  uint32_t pieces_out = 0;    ///< pieces that ports still read
   bool is_active = false;
-  bool is_queued = false;  ///< in the endpoint's list of those that have something to send
+  bool is_queued = false;  ///< it is in the endpoint's list of those that have something to send
   bool was_resent = false;
-  bool is_dated = false;          ///< its times are those of its flush(): before that nothing is late
-  bool begins_expecting = false;  ///< nothing was expected of its session before
+  bool is_dated = false;          ///< its times were set by the flush() after begin(): before that nothing is late
+  bool begins_expecting = false;  ///< when it began, its session was sending nothing else
   int64_t begun_ns = 0;           ///< when its first packet left; 0: it has not
-  int64_t due_ns = 0;             ///< when to send again without having heard anything
-  uint8_t tries = 0;              ///< since something was heard
-  int64_t moved_ns = 0;           ///< when the peer got on with it, or it began to wait
+  int64_t due_ns = 0;             ///< when to send again if nothing is heard
+  uint8_t tries = 0;              ///< timeouts since something was heard
+  int64_t moved_ns = 0;           ///< when more of it was last acknowledged, or when it began to wait
   int64_t told_ns = 0;            ///< when the peer last said anything of it; 0: never
 
  private:

@@ -14,22 +14,22 @@
 
 namespace ramcore::transport::datagram {
 
-/// A PacketHeader as it stands in a frame, in words. What was just written in smaller pieces than it is read in makes
-/// the reader wait until all of them are in the cache, so hot paths have headers in this form alone.
+/// A PacketHeader as it stands in a frame, as 64-bit words. A read that is wider than the writes just before it waits
+/// until all of these are in the cache, so hot paths have headers in this form alone.
 using HeaderWords = std::array<uint64_t, sizeof(wire::PacketHeader) / sizeof(uint64_t)>;
 
-/// What proves that a packet is from the other end of the session and as it was sent ("The seal" in docs/transport.md).
+/// What proves that a packet is from the other end of the session and as it was sent ("The seal" in docs/datagram.md).
 ///
-/// With a key: the first half of AES-128 of what NH makes of kind, version, header and payload (128 bits), under keys
-/// that nobody else knows and never travel: two different packets get the same with a chance of 2^-63. So only AES, of
-/// one block, has to be believed. Without a key: NH under keys that everybody knows, which finds what wires do and not
-/// what people do. Each direction has keys of its own, so that a packet sent back to its sender fits nowhere. Cost:
-/// about 20 ns, and 20 GB/s for the payload; 1.4 KB for the keys.
+/// With a key, a seal is the first half of AES-128 of the 128-bit NH hash of kind, version, header and payload. Only
+/// the two ends know the keys, which never travel. Two different packets get the same hash with a probability of 2^-63.
+/// So only AES of one block has to be trusted. Without a key, a seal is the NH hash under keys that everybody knows: it
+/// detects transmission errors, but not forgery. Each direction has keys of its own, so a packet that is sent back to
+/// its sender is not valid there. Cost: about 20 ns, and 20 GB/s for the payload; 1.4 KB for the keys.
 ///
 /// Thread: one at a time, copies included.
 class PacketSeal {
  public:
-  /// Of one direction. `key`: of the session; not used if `has_key` is false.
+  /// The seal of one direction. `key` is the session's key; it is not used if `has_key` is false.
   PacketSeal(const Handshake::Key& key, bool from_initiator, bool has_key);
 
   /// What belongs into header.seal. `payload` may be in pieces; at most UniversalKey::kBytesMax.
@@ -53,7 +53,7 @@ class PacketSeal {
     UniversalKey payload;
   };
 
-  /// The length of the payload is among them, so it need not be told by what is made of that.
+  /// The hash of the header and of the payload's length. The payload's own hash therefore need not tell lengths apart.
   Wide ofHeader(uint8_t version, wire::PacketKind kind, const HeaderWords& header, uint64_t payload_bytes) const {
     static_assert(offsetof(wire::PacketHeader, seal) == 8 && offsetof(wire::PacketHeader, reserved2) == 44);
     const uint64_t last = header[5] ^ uint64_t { static_cast<uint32_t>(kind) << 8 | version } << 32;

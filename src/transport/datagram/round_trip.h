@@ -8,17 +8,18 @@
 
 namespace ramcore::transport::datagram {
 
-/// How long to wait for a sign of a packet before it is sent again: smoothed round trip and four times its deviation
-/// (Jacobson, Karels 1988), doubled with each try. Only of what was sent once can the time be measured (Karn 1987).
+/// The retransmission timeout: how long to wait for a sign of a packet before it is sent again. It is the smoothed
+/// round trip plus four times its deviation (Jacobson, Karels 1988), doubled with each try. Only a packet that was sent
+/// once can be measured (Karn 1987).
 class RoundTrip {
  public:
   static constexpr int64_t kFirstNs = 10 * runtime::kNanosPerMilli;
-  /// Below it a thread that has just lost its processor would be taken for a loss.
+  /// With a shorter timeout, a thread that has just lost its processor would be taken for a loss.
   static constexpr int64_t kLeastNs = 2 * runtime::kNanosPerMilli;
   static constexpr int64_t kMostNs = 200 * runtime::kNanosPerMilli;
 
   void note(int64_t sample_ns) {
-    // Nothing is what a trip takes between two looks at the clock.
+    // A sample may be 0: the trip ended before the clock was read again.
     if (!std::exchange(has_sample_, true)) {
       smoothed_ns_ = sample_ns;
       deviation_ns_ = sample_ns / 2;
@@ -30,7 +31,7 @@ class RoundTrip {
   }
   bool hasSample() const { return has_sample_; }
   int64_t smoothedNs() const { return smoothed_ns_; }
-  /// Of the try after `tries` ones without success.
+  /// The timeout of the try that follows `tries` unsuccessful ones.
   int64_t timeoutNs(uint8_t tries) const {
     const int64_t once_ns = !has_sample_ ? kFirstNs : std::clamp(smoothed_ns_ + 4 * deviation_ns_, kLeastNs, kMostNs);
     return std::min(once_ns << std::min<uint8_t>(tries, 7), kMostNs);

@@ -12,30 +12,30 @@
 
 namespace ramcore::transport::datagram {
 
-/// How long an answer that was taken waits for the next request in its slot, which says the same.
+/// How long the acknowledgement of an answer is delayed. The next request in the slot acknowledges the answer, too.
 inline constexpr int64_t kTakenDelayNs = 20 * runtime::kNanosPerMicro;
 
-/// Where packets of a session go, and how they are proven.
+/// Where packets of a session go, and which numbers both ends have given it.
 struct Route {
   static constexpr uint32_t kAnyPort = UINT32_MAX;
 
   uint32_t port = kAnyPort;  ///< index of the endpoint's ports; kAnyPort: not known yet
-  MacAddress address;        ///< of the peer
-  uint64_t number = 0;       ///< of the session, ours
-  uint64_t peer_number = 0;  ///< the peer's
+  MacAddress address;        ///< the peer's address
+  uint64_t number = 0;       ///< our number of the session
+  uint64_t peer_number = 0;  ///< the peer's number of the session
 };
 
 /// A call of ours, in its slot.
 struct OwnCall {
-  Outgoing* request = nullptr;  ///< until the peer has it
+  Outgoing* request = nullptr;  ///< nullptr: the peer has it
   Incoming response;
   uint32_t sequence = 0;
   uint32_t response_bytes_max = 0;
-  bool owes_taken = false;   ///< the answer was taken, and the peer has not been told
-  bool is_in_taken = false;  ///< in the list of those that did
+  bool owes_taken = false;   ///< the answer has come, and the peer has not been sent an acknowledgement
+  bool is_in_taken = false;  ///< its slot is in Channel::taken
   int64_t taken_ns = 0;
-  int64_t asked_again_since_ns = 0;  ///< when it was sent first, if the peer was found at work by sending it again
-  int64_t answer_counts_ns = 0;      ///< as so long at most, then
+  int64_t asked_again_since_ns = 0;  ///< when the request was first sent, if a resend found the peer at work; else 0
+  int64_t answer_counts_ns = 0;      ///< then the most that its answer may count as a round trip
 };
 
 /// The latest request of the peer in a slot.
@@ -61,7 +61,7 @@ struct Arrival {
   bool operator==(const Arrival&) const = default;
 };
 
-/// What there is of a session that is open.
+/// The state of an open session.
 struct Channel {
   Channel(uint16_t slot_count, const PacketSeal& of_ours, const PacketSeal& of_peer)
       : seal_out(of_ours), seal_in(of_peer), calls(slot_count), own(slot_count), served(slot_count) {}
@@ -69,14 +69,14 @@ struct Channel {
   PacketSeal seal_out;
   PacketSeal seal_in;
   uint32_t packet_bytes = 0;
-  uint32_t unasked_packets = 0;  ///< of each message, that the peer takes
+  uint32_t unasked_packets = 0;  ///< packets of each message that the peer takes without a grant
   CallSlots calls;
-  uint32_t calls_out = 0;  ///< that wait for an answer
+  uint32_t calls_out = 0;  ///< our calls that have no answer yet
   std::vector<OwnCall> own;
   std::vector<Served> served;
-  std::vector<Outgoing*> sending;  ///< not all there yet
-  std::vector<Arrival> arriving;   ///< messages of several packets
-  std::vector<uint16_t> taken;     ///< slots whose answers were taken; who still owes the word, they know
+  std::vector<Outgoing*> sending;  ///< our messages that the peer does not have whole
+  std::vector<Arrival> arriving;   ///< the peer's messages of several packets
+  std::vector<uint16_t> taken;     ///< slots whose answers came; OwnCall::owes_taken: not acknowledged yet
   RoundTrip round_trip;
 };
 
@@ -85,7 +85,7 @@ struct Session {
   enum class State : uint8_t {
     Greeting,
     Open,
-    Lost,  ///< calls are completed; the sink has still to hear of it
+    Lost,  ///< its calls are completed; the sink has not been told yet
   };
 
   explicit Session(SessionId session_id) : id(session_id) {}
@@ -95,33 +95,35 @@ struct Session {
   Route route;
   Peer peer;
   bool is_accepted = false;
-  bool is_announced = false;  ///< the sink has heard, or (connect) will hear, of it
-  bool is_bounded = false;    ///< waits when memory is short
+  bool is_announced = false;  ///< the sink was told of it, or (connect) will be told of it
+  bool is_bounded = false;    ///< accepted from a client or administrator: it waits when memory is short
   Status lost_reason = Status::SessionLost;
   OpenFailure open_failure;
 
-  /// Until the peer has heard all of it, which may be after the session is open.
+  /// The handshake. Kept until the peer has heard all of it, which may be after the session is open.
   std::unique_ptr<GreetingStream> greeting;
   uint32_t greeting_received_bytes = 0;
   uint32_t greeting_sent_bytes = 0;
-  bool wants_seal = false;  ///< one of the two
-  bool was_heard = false;   ///< a word that answers one of ours: its address is no invention
-  uint16_t looked_for = 0;  ///< the number behind the address
+  bool wants_seal = false;  ///< one of the two sides wants a MAC
+  bool was_heard = false;   ///< a packet came that answers one of ours: the peer's address is not made up
+  uint16_t looked_for = 0;  ///< the port number that the initiator connects to
   uint16_t peer_packet_bytes = 0;
   uint16_t peer_unasked_packets = 0;
-  int64_t deadline_ns = 0;  ///< of the greeting
+  int64_t deadline_ns = 0;  ///< end of the time for the handshake
   int64_t greet_due_ns = 0;
   uint8_t greet_tries = 0;
 
   std::unique_ptr<Channel> channel;  ///< while it is open
-  int64_t heard_ns = 0;              ///< when a packet of it came that is proven
+  int64_t heard_ns = 0;              ///< when a packet with a right seal last came, or the session opened
   int64_t expected_ns = 0;           ///< since when something is expected of the peer
   int64_t probed_ns = 0;
-  int64_t suspected_ns = 0;    ///< since somebody says that the peer does not know the session; 0: nobody does
-  bool is_used_up = false;     ///< begins no more calls, and ends with those that are out
-  uint64_t unproven = 0;       ///< packets for it that nobody with the key has sealed
-  bool has_taken = false;      ///< in the list of those with something to tell
-  uint64_t waiting_bytes = 0;  ///< of our memory, in what it has not taken; as of the last look at the house
+  /// Since when the peer may not know the session (an `Unknown` packet, or a lost link); 0: no sign of that.
+  int64_t suspected_ns = 0;
+  bool is_used_up = false;  ///< begins no more calls, and ends when the calls that are out have ended
+  uint64_t unproven = 0;    ///< packets for it with a wrong seal
+  bool has_taken = false;   ///< it is in the endpoint's list of sessions that have acknowledgements to send
+  /// Bytes of our memory in messages that the peer has not taken, as of the last look at the timeouts.
+  uint64_t waiting_bytes = 0;
 };
 
 }  // namespace ramcore::transport::datagram

@@ -13,9 +13,9 @@ namespace ramcore::transport::datagram {
 
 __extension__ using Wide = unsigned __int128;
 
-/// NH (Black et al., UMAC, CRYPTO 1999, section 4.2) of words of 64 bits: each is added to one of the key, neighbours
-/// are multiplied to 128 bits, and the products added. Whatever two inputs of one length are chosen without knowledge
-/// of the key, the difference of what it makes of them is a certain one with a chance of 2^-64. The multiplications do
+/// NH (Black et al., UMAC, CRYPTO 1999, section 4.2) of 64-bit words: each word is added to one of the key, neighbours
+/// are multiplied to 128 bits, and the products are added. If two different inputs of one length are chosen without
+/// knowledge of the key, their hashes differ by any given amount with a probability of 2^-64. The multiplications do
 /// not wait for each other.
 template <size_t kCount>
 Wide nh(const std::array<uint64_t, kCount>& words, const uint64_t* key) {
@@ -25,13 +25,14 @@ Wide nh(const std::array<uint64_t, kCount>& words, const uint64_t* key) {
   return sum;
 }
 
-/// The same of bytes, a multiple of 16.
+/// NH of `bytes` bytes, a multiple of 16.
 inline Wide nh(const std::byte* at, size_t bytes, const uint64_t* key) {
   Wide sum = 0;
   for (const std::byte* const end = at + bytes; at != end; at += 2 * sizeof(uint64_t), key += 2) {
     uint64_t low = loadAs<uint64_t>(at) + key[0];
     const uint64_t high = loadAs<uint64_t>(at + sizeof(uint64_t)) + key[1];
-    // Compilers add both at once in a register for vectors, which they cannot multiply there: twice the instructions.
+    // Without this, compilers add both at once in a vector register, where they cannot multiply. That takes twice the
+    // instructions.
     asm("" : "+r"(low));
     sum += static_cast<Wide>(low) * high;
   }
@@ -47,16 +48,16 @@ struct UniversalKey {
   std::array<uint64_t, 2 * kBytesMax / kBlockBytes> sums{};
 };
 
-/// Of bytes in pieces: NH of each block of 1 KB, under one key for all of them, and, where there is more than one
-/// block, NH of what that made. Two inputs of one length, chosen without knowledge of the key, differ by a certain
-/// amount with a chance of 2^-64, or 2^-63 if they are longer than a block. Whoever uses it has to tell lengths apart.
-/// Cost: 16 bytes in one to two cycles.
+/// The hash of bytes that come in pieces: NH of each block of 1 KB, under one key for all of them, and, if there is
+/// more than one block, NH of these results. If two different inputs of one length are chosen without knowledge of the
+/// key, their hashes differ by any given amount with a probability of 2^-64, or 2^-63 if they are longer than a block.
+/// The caller has to tell lengths apart. Cost: 16 bytes in one to two cycles.
 class UniversalHash {
  public:
   /// @param key  borrowed
   explicit UniversalHash(const UniversalKey& key) : key_(key) {}
 
-  /// At most UniversalKey::kBytesMax in all (checked).
+  /// Adds a piece. All pieces together have at most UniversalKey::kBytesMax bytes (checked).
   void add(ByteSpan piece) {
     if (held_ != 0) {
       const size_t some = std::min(piece.size(), kPairBytes - held_);
@@ -74,7 +75,7 @@ class UniversalHash {
     if (held_ != 0) std::memcpy(pair_.data(), piece.data() + whole, held_);
   }
 
-  /// Of one piece that fits into a block: the most common, and without the state of several.
+  /// The hash of one piece that fits into a block: the most common case, which needs no state.
   static Wide ofShort(const UniversalKey& key, ByteSpan piece) {
     RC_DCHECK(piece.size() <= UniversalKey::kBlockBytes);
     const size_t rest = piece.size() % kPairBytes;
@@ -86,7 +87,7 @@ class UniversalHash {
                     key.block.data() + whole / sizeof(uint64_t));
   }
 
-  /// With a last piece.
+  /// Adds the last piece and returns the hash.
   Wide finish(ByteSpan piece) {
     if (held_ != 0) {
       add(piece);
@@ -106,7 +107,8 @@ class UniversalHash {
   static constexpr size_t kPairBytes = 2 * sizeof(uint64_t);
   using Pair = std::array<uint64_t, 2>;
 
-  /// 1 to 15 bytes, and zeros behind them; without copies of a length that is not known, which are calls.
+  /// The last 1 to 15 bytes, padded with zeros. It copies nothing of a length that the compiler does not know: such
+  /// copies are calls.
   static Pair lastPair(const std::byte* at, size_t bytes) {
     const auto upTo8 = [](const std::byte* from, size_t count) -> uint64_t {
       if (count >= 4) {
@@ -121,7 +123,7 @@ class UniversalHash {
     return {loadAs<uint64_t>(at), upTo8(at + 8, bytes - 8)};
   }
 
-  /// The same where at least 16 bytes stand in front of them, which may be read.
+  /// lastPair() where at least 16 bytes stand in front of them, which may be read.
   static Pair lastPairBehind(const std::byte* at, size_t bytes) {
     const std::byte* const from = at + bytes - kPairBytes;
     Wide pair = loadAs<uint64_t>(from) | static_cast<Wide>(loadAs<uint64_t>(from + sizeof(uint64_t))) << 64;
@@ -135,10 +137,10 @@ class UniversalHash {
     at_ += pair.size();
   }
 
-  /// Whole pairs.
+  /// Mixes in whole pairs.
   void mix(ByteSpan pairs) {
     while (!pairs.empty()) {
-      // Only when more comes: most have no more than one.
+      // A block ends only when more comes: most payloads have no more than one.
       if (at_ == key_.block.size()) endBlock();
       const size_t run = std::min(pairs.size(), (key_.block.size() - at_) * sizeof(uint64_t));
       sum_ += nh(pairs.data(), run, key_.block.data() + at_);
@@ -157,11 +159,11 @@ class UniversalHash {
   }
 
   const UniversalKey& key_;
-  Wide sum_ = 0;      // of this block
-  size_t at_ = 0;     // words of it
-  Wide sums_ = 0;     // of the blocks before it
-  size_t block_ = 0;  // words that they made
-  size_t held_ = 0;   // bytes that are no pair yet
+  Wide sum_ = 0;      // sum of this block
+  size_t at_ = 0;     // words of this block
+  Wide sums_ = 0;     // sum of the blocks before it
+  size_t block_ = 0;  // words that these blocks made
+  size_t held_ = 0;   // bytes that are no whole pair yet
   std::array<std::byte, kPairBytes> pair_;
 };
 

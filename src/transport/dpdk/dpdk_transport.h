@@ -23,7 +23,7 @@ struct DpdkOptions {
 };
 
 /// Messages in Ethernet frames over ports of DPDK. One transport with one endpoint for each dispatch thread. See
-/// docs/transport.md and docs/dpdk.md.
+/// docs/datagram.md and docs/dpdk.md.
 class DpdkTransport final : public Transport {
  public:
   /// Failure: BadConfig: a device that is not there; NoSpace: memory; IoError.

@@ -12,8 +12,8 @@ namespace ramcore::transport {
 /// beyond the number of entries it takes, bytes are copied together first (thesis of Kesavan, chapter 2; "To Copy or
 /// Not to Copy", IMDM 2016: descriptors grow with the number of records, and an adapter stops at 32 or fewer).
 struct GatherLimits {
-  uint32_t entries_max = 1;         ///< of one send, its head included; at least 1
-  uint32_t inline_bytes_max = 0;    ///< messages of at most so many bytes go inside the descriptor; 0: none does
+  uint32_t entries_max = 1;         ///< gather entries of one send, its head included; at least 1
+  uint32_t inline_bytes_max = 0;    ///< messages of at most this many bytes go inside the descriptor; 0: none does
   uint32_t copy_below_bytes = 256;  ///< shorter chunks are copied
 };
 
@@ -22,18 +22,18 @@ struct GatherPlan {
   std::array<bool, TxBuffer::kChunkCountMax>
       is_copied{};  ///< into memory of the transport; the others from where they are
   uint32_t copied_bytes = 0;
-  uint32_t entries = 1;    ///< the head, each chunk that is not copied, and each run of chunks that are
-  bool is_inline = false;  ///< all of it inside the descriptor: nothing is copied by us, nothing stays lent
+  uint32_t entries = 1;    ///< the head, each chunk that is not copied, and each run of copied chunks
+  bool is_inline = false;  ///< all of it inside the descriptor: nothing is copied by us, nothing stays borrowed
 };
 
-/// Decides chunk by chunk, of a message or of the piece of one that a frame holds. `isCopied(chunk)` says which cannot,
-/// or need not, be read where they are. Cost: linear; where there are more entries than are taken, the cheapest
-/// neighbours are copied together one after the other.
+/// Plans chunk by chunk, for a message or for the part of one that an Ethernet frame holds. `isCopied(chunk)` says
+/// which chunks cannot, or need not, be read where they are. Cost: linear; if there are more entries than `limits`
+/// allows, the cheapest neighbours are copied together, one step after the other.
 template <typename IsCopied>
 GatherPlan planPieces(uint32_t head_bytes, std::span<const Chunk> chunks, const GatherLimits& limits,
                       IsCopied&& isCopied);
 
-/// The same of a whole message: `isReachable(chunk)` says whether the hardware may read it where it is.
+/// Plans a whole message: `isReachable(chunk)` says whether the hardware may read a chunk where it is.
 template <typename IsReachable>
 GatherPlan planGather(const TxBuffer& message, const GatherLimits& limits, IsReachable&& isReachable) {
   return planPieces(message.head_bytes, std::span(message.chunks).first(message.chunk_count), limits,
@@ -41,9 +41,9 @@ GatherPlan planGather(const TxBuffer& message, const GatherLimits& limits, IsRea
 }
 
 namespace gather {
-/// Entries that the plan has, counted anew.
+/// Counts the entries of the plan.
 uint32_t countEntries(std::span<const Chunk> chunks, const GatherPlan& plan);
-/// Copies what costs least and leaves one entry less, until no more are left than are taken.
+/// Marks as copied what costs least and saves one entry, until at most `entries_max` entries are left.
 void reduceEntries(std::span<const Chunk> chunks, uint32_t entries_max, GatherPlan& plan);
 }  // namespace gather
 

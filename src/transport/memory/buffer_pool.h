@@ -8,7 +8,7 @@
 namespace ramcore::transport {
 
 /// Heads for outgoing messages, from the heap, kept in lists by size. Any thread takes, any thread gives back, under a
-/// lock held for some nanoseconds. A list that is full gives its buffers back to the heap, and so are heads longer than
+/// lock held for some nanoseconds. Buffers that find their list full go back to the heap, and so do heads longer than
 /// the largest class. The pool outlives its messages (checked).
 class SimpleBufferPool final : public BufferPool {
  public:

@@ -6,18 +6,18 @@
 
 namespace ramcore::transport {
 
-/// Owns the copies that take the place of lent chunks; has no state.
+/// Owns the copies that take the place of borrowed chunks; has no state.
 class ChunkCopies final : public ChunkOwner {
  public:
-  /// Copies the bytes of `chunk`, which then lie on the heap, and releases whoever lent them.
+  /// Replaces the bytes of `chunk` by a copy on the heap, and releases their owner.
   void replace(Chunk& chunk) {
     auto* copy = new std::byte[chunk.bytes];
     if (chunk.bytes != 0) std::memcpy(copy, chunk.address, chunk.bytes);
     if (chunk.owner != nullptr) chunk.owner->releaseChunk(chunk.token);
     chunk = Chunk{copy, chunk.bytes, 0, this, reinterpret_cast<uint64_t>(copy)};
   }
-  /// The same for all chunks of a message that are not copies yet; with `and_unowned` also for those that no owner
-  /// waits for. Returns false if there was nothing to do.
+  /// Replaces all chunks of a message that are not copies yet. Chunks without an owner are replaced only with
+  /// `and_unowned`. Returns false if there was nothing to do.
   bool replaceAll(TxBuffer& buffer, bool and_unowned) {
     bool found = false;
     for (uint32_t i = 0; i < buffer.chunk_count; ++i) {
@@ -28,7 +28,7 @@ class ChunkCopies final : public ChunkOwner {
     }
     return found;
   }
-  /// The same for those alone that no owner waits for.
+  /// Replaces only the chunks of a message that have no owner.
   void replaceUnowned(TxBuffer& buffer) {
     for (uint32_t i = 0; i < buffer.chunk_count; ++i) {
       Chunk& chunk = buffer.chunks[i];
@@ -40,7 +40,7 @@ class ChunkCopies final : public ChunkOwner {
 
 inline ChunkCopies chunk_copies;
 
-/// True if bytes of the message still are somebody else's who waits for them.
+/// True if the message still borrows bytes whose owner waits for them.
 inline bool holdsLent(const TxBuffer& buffer) {
   for (uint32_t i = 0; i < buffer.chunk_count; ++i) {
     const ChunkOwner* owner = buffer.chunks[i].owner;

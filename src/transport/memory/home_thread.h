@@ -6,17 +6,17 @@
 namespace ramcore::transport {
 
 /// The thread that is in a round of an endpoint, from poll() to flush(), so that its pools can do without locked
-/// instructions there. A locked instruction waits until all earlier stores are visible; between the bytes of a message
-/// and the position that publishes them it would cost a cache line's way between two cores, about 100 ns.
+/// instructions there. A locked instruction waits until all earlier stores are visible. Between the bytes of a message
+/// and the position that publishes them it would cost the transfer of a cache line between two cores, about 100 ns.
 ///
-/// Rounds are one thread's at a time, but not always the same one's: the threads of a client take turns, and hand over
-/// with a lock. So whoever is here has all that the last one left. A thread that has left its round finds its own name
-/// here no more, whatever it still holds.
+/// Only one thread at a time is in a round, but not always the same one: the threads of a client take turns, and hand
+/// over with a lock. So the thread that is in a round sees all that the last one wrote. A thread that has left its
+/// round does not find itself here any more, whatever it still holds.
 class HomeThread {
  public:
   void enter() { home_.store(here(), std::memory_order_relaxed); }
   void leave() { home_.store(0, std::memory_order_relaxed); }
-  /// True for the thread in the round only: what is touched under it has one owner.
+  /// True only for the thread that is in the round: what is touched when it is true has one owner.
   bool isHere() const { return home_.load(std::memory_order_relaxed) == here(); }
 
  private:

@@ -9,15 +9,15 @@ namespace ramcore::transport {
 
 class RxBlockPool;
 
-/// Memory that received bytes are read into and that delivered messages point into. Whoever reads into it holds one
-/// reference, each delivered message another; the last one to go gives it back.
+/// Memory that received bytes are read into and that delivered messages point into. The reader holds one reference,
+/// each delivered message another; the last one to go gives the block back.
 class RxBlock {
  public:
   std::byte* bytes() { return reinterpret_cast<std::byte*>(this + 1); }
   uint32_t capacity() const { return capacity_; }
-  /// Another message points into it. Only by a holder of a reference.
+  /// Adds the reference of another message that points into it. Only by a holder of a reference.
   void addReference() { references_.fetch_add(1, std::memory_order_relaxed); }
-  /// True if only the caller holds it: nobody points into it any more, and its bytes may be overwritten.
+  /// True if only the caller holds it: no message points into it any more, and its bytes may be overwritten.
   bool isExclusive() const { return references_.load(std::memory_order_acquire) == 1; }
 
  private:

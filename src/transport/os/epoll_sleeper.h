@@ -8,11 +8,11 @@
 
 namespace ramcore::transport {
 
-/// Hears what the kernel says of a descriptor.
+/// Is told what the kernel says of a descriptor.
 class ReadinessListener {
  public:
-  /// `events`: EPOLLIN and the like, what has happened since it was last told. May run inside the sleep of the thread,
-  /// where neither a sink nor a call may be touched: it notes what is to be done.
+  /// `events`: EPOLLIN and the like, what has happened since the last call. May run inside the sleep of the thread,
+  /// where neither a sink nor a call may be touched. So an implementation only notes what is to be done.
   virtual void onReady(uint32_t events) = 0;
 
  protected:
@@ -23,13 +23,13 @@ class ReadinessListener {
 /// and tells at once what ended it.
 ///
 /// Descriptors are registered once and edge-triggered: neither going to sleep nor waking up costs a call for each of
-/// them. The price is that the set speaks of changes only. Whoever listens has to remember that a descriptor may have
-/// more to say until a look at it found nothing; then a later change is told, also one that comes before the sleep.
+/// them. The price is that the set reports changes only. A listener has to remember that a descriptor may have more to
+/// say until a look at it has found nothing. Then a later change is reported, even if it comes before the sleep.
 ///
 /// There is no tick: without a deadline, activity or wake() the thread does not run at all.
 class EpollSleeper : public Sleeper {
  public:
-  /// Of a descriptor that is listened to.
+  /// Names a descriptor that is listened to.
   using Key = uint64_t;
   static constexpr Key kNoKey = 0;
 
@@ -43,18 +43,20 @@ class EpollSleeper : public Sleeper {
   void watch(int fd) final;
   void forget(int fd) final;
 
-  /// Tells `listener` of `events` on `fd` from now on, beginning with what is there already. The own thread, as the
-  /// rest. kNoKey: the kernel does not take it.
+  /// Tells `listener` of `events` on `fd` from now on, beginning with what is there already. Only on the sleeper's own
+  /// thread, as all functions that do not say otherwise. Returns kNoKey if the kernel does not take the descriptor.
   Key listen(int fd, uint32_t events, ReadinessListener& listener);
-  /// Other events from now on; what is there already is told again.
+  /// Changes the events that are told from now on. What is there already is told again.
   void listenTo(Key key, uint32_t events);
-  /// Before the descriptor is closed. The listener hears nothing more, not even of what was found already.
+  /// Ends listen(); called before the descriptor is closed. The listener is told nothing more, not even of what was
+  /// found already.
   void unlisten(Key key);
 
-  /// Looks what has happened and tells its listeners; one system call. Returns how many descriptors spoke.
+  /// Asks the kernel what has happened and tells the listeners; one system call. Returns how many descriptors had
+  /// events.
   size_t poll() { return look(0); }
-  /// How often it was looked what has happened, asleep or not. A thread that was kept from sleeping finds no more than
-  /// before: then nobody was told of anything.
+  /// How often the kernel was asked what has happened, asleep or not. If a thread that was kept from sleeping finds the
+  /// same count as before, no listener was told of anything.
   uint64_t lookCount() const { return look_count_; }
   /// The next sleep ends at this time at the latest.
   void wakeBy(int64_t time_ns) { alarm_ns_ = alarm_ns_ < time_ns ? alarm_ns_ : time_ns; }

@@ -10,19 +10,21 @@
 
 namespace ramcore::transport {
 
-/// A descriptor to give up for a moment when no other is left, so that a connection can be refused. None: it is not
-/// left either.
+/// Opens a spare descriptor. It is given up for a moment when no other is left, so that a connection can be refused.
+/// Returns an empty one if the spare one cannot be opened either.
 inline Descriptor openSpare() { return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
-/// When a listener looks again after it found no descriptor for a connection. Until one comes free every look would be
-/// in vain, and those who were refused come back at once: so each pause is twice as long as the one before. What waits
-/// in the kernel's queue meanwhile is taken as soon as there is a descriptor at the end of a pause.
+/// Decides when a listener accepts again after it found no descriptor for a connection. Until a descriptor comes free
+/// every attempt would be in vain, and refused peers come back at once, so each pause is twice as long as the one
+/// before. Connections that wait in the kernel's queue meanwhile are accepted as soon as there is a descriptor at the
+/// end of a pause.
 class AcceptPause {
  public:
   static constexpr int64_t kLeastNs = 10 * runtime::kNanosPerMilli;
-  /// So much later than a descriptor came free somebody gets in, at most.
+  /// The longest pause. A connection is accepted at most this long after a descriptor has come free.
   static constexpr int64_t kLongestNs = 160 * runtime::kNanosPerMilli;
-  /// Connections that are refused before each pause. Without a bound those who come back would keep the thread busy.
+  /// Maximum number of connections that are refused before each pause. Without a bound, refused peers that come back
+  /// would keep the thread busy.
   static constexpr int kRefusalsMax = 32;
 
   void begin(int64_t now_ns) {

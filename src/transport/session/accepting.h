@@ -12,15 +12,15 @@
 
 namespace ramcore::transport {
 
-/// What one look at a listening socket gave.
+/// What one attempt to accept a connection gave.
 enum class Accepted : uint8_t {
   Yes,
-  Nobody,     ///< none waits
-  Gone,       ///< one waited and has left again, or the network failed it: there may be more
-  Exhausted,  ///< the process or the system has no descriptor, or no memory, for one that may wait
+  Nobody,     ///< no connection waits
+  Gone,       ///< a connection waited and has ended, or the network failed it; there may be more
+  Exhausted,  ///< the process or the system has no descriptor, or no memory, for a connection that may wait
 };
 
-/// The next connection that waits. Never blocks. `from` and `from_bytes` are as of accept(2).
+/// Accepts the next connection that waits. Never blocks. `from` and `from_bytes` are as for accept(2).
 inline Accepted acceptNext(int listener, Descriptor& socket, sockaddr* from = nullptr,
                            socklen_t* from_bytes = nullptr) {
   socket = Descriptor(::accept4(listener, from, from_bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -28,7 +28,7 @@ inline Accepted acceptNext(int listener, Descriptor& socket, sockaddr* from = nu
   switch (errno) {
     case EAGAIN:
       return Accepted::Nobody;
-    // The kernel looks for a descriptor before it looks whether anybody waits.
+    // The kernel looks for a descriptor before it looks whether a connection waits.
     case EMFILE:
     case ENFILE:
     case ENOBUFS:
@@ -39,20 +39,20 @@ inline Accepted acceptNext(int listener, Descriptor& socket, sockaddr* from = nu
   }
 }
 
-/// Tells whoever is at the other end of a connection that there is no room for it now, so that it tries again.
+/// Tells the peer of a connection that there is no room for it now, so that it tries again.
 inline void sayBusy(int socket) {
   const wire::HandshakeRefused refused = busyRefusal();
   size_t sent = 0;
   static_cast<void>(sendSome(socket, bytesOf(refused), sent));
 }
 
-/// No descriptor is left for who waits, if anybody does: the kernel has not looked. As many as
-/// AcceptPause::kRefusalsMax are told, one after the other with the spare descriptor, so that they go elsewhere or come
-/// back later. Nothing is to be accepted for a while then.
+/// Refuses waiting connections when no descriptor is left for them. Whether any wait is not known: the kernel has not
+/// looked. Up to AcceptPause::kRefusalsMax are told, one after the other with the spare descriptor, so that they go
+/// elsewhere or come back later. Then the caller accepts nothing for a while.
 /// @param spare   what openSpare() gave, or nothing; a new one afterwards.
 /// @param accept  as acceptNext() on the listener: Accepted(Descriptor&).
-/// @param note    tells a person of one who is refused: void().
-/// @return False if nobody waits any more.
+/// @param note    reports one refused connection to a person: void().
+/// @return False if no connection waits any more.
 template <typename Accept, typename Note>
 bool refuseWaiting(Descriptor& spare, const Accept& accept, const Note& note) {
   spare.reset();
@@ -61,7 +61,7 @@ bool refuseWaiting(Descriptor& spare, const Accept& accept, const Note& note) {
     Descriptor socket;
     accepted = accept(socket);
     if (accepted == Accepted::Gone) continue;
-    if (accepted != Accepted::Yes) break;  // nobody, or somebody else has taken the spare one
+    if (accepted != Accepted::Yes) break;  // none waits, or the spare descriptor has been taken elsewhere
     note();
     sayBusy(socket.get());
   }

@@ -9,8 +9,8 @@
 
 namespace ramcore::transport {
 
-/// Warnings about peers, at most one a second: what strangers do must not fill a disk. The others go to the level of
-/// debug, and the next warning says how many there were. One thread.
+/// Rate-limited warnings about peers, at most one a second: unknown peers must not be able to fill a disk. The others
+/// go to the level of debug, and the next warning says how many there were. One thread.
 class Complaints {
  public:
   /// `prefix` stands in front of every line. All borrowed.

@@ -16,26 +16,27 @@ enum class HandshakeSide : uint8_t { Initiator, Acceptor };
 struct HandshakeOptions {
   HandshakeSide side = HandshakeSide::Initiator;
   Identity identity;  ///< as it is now
-  /// Initiator: what the peer must prove to be; 0 = anybody. A server without an id gives RetryLater: it may become
-  /// that.
+  /// Initiator: the server id that the peer must prove; 0 = any peer. A server without an id gives RetryLater, because
+  /// it may get this id.
   uint64_t expected_id = 0;
   uint16_t slot_count = 1;        ///< 1..wire::kSlotCountMax
-  bool peer_is_local = false;     ///< it connects from this machine; without a secret others are refused
+  bool peer_is_local = false;     ///< the peer is on this machine; without a secret, other peers are refused
   std::vector<Locator> locators;  ///< acceptor: where its process listens; at most wire::kHandshakeLocatorsMax
-  /// Acceptor: asked of a client that has proven the secret; false: it is told that there is no room. Empty: there is.
+  /// Acceptor: called when a client has proven the secret. False: the client is told that there is no room. Empty:
+  /// there is always room.
   std::function<bool()> has_room_for_client = {};
 };
 
-/// What an acceptor says that takes no more sessions for now, in place of all else.
+/// The refusal that an acceptor sends in place of all other messages when it takes no more sessions for now.
 wire::HandshakeRefused busyRefusal();
 
 /// The mutual handshake in front of every session, without a socket: bytes in, bytes out, the same on every transport.
 ///
 /// Both sides prove that they know the cluster secret by a MAC over everything that was said (roles, ids, nonces,
-/// cluster name, version, slots, locators) and over their side, so a proof cannot be played back in another session
-/// or sent back to where it came from. The initiator proves first: whoever does not know the secret learns nothing but
-/// the acceptor's id and cluster name. Without a secret the proofs run with an empty key and prove nothing: then only
-/// processes of the same machine are let in.
+/// cluster name, version, slots, locators) and over their side, so a proof cannot be replayed in another session or
+/// sent back to its sender. The initiator proves first. So an initiator that does not know the secret learns only what
+/// the Challenge says of the acceptor: its role, its id, its slots, and the id and name of its cluster. Without a
+/// secret the proofs run with an empty key and prove nothing: then only processes of the same machine are let in.
 ///
 /// One thread. Does not know time: the owner gives up at its deadline.
 class Handshake {
@@ -49,8 +50,8 @@ class Handshake {
 
   Handshake(HandshakeOptions options, runtime::Entropy& entropy);
 
-  /// How many bytes the next receive() wants at most; they never reach over the end of the handshake, so whoever reads
-  /// that many leaves the frames behind it in the socket. 0 unless Running.
+  /// How many bytes the next receive() wants at most. They never reach beyond the end of the handshake, so a caller
+  /// that reads no more than that leaves the messages behind it in the socket. 0 unless Running.
   uint32_t wantedBytes() const;
   /// Takes `bytes` that arrived, at most wantedBytes().
   void receive(ByteSpan bytes);
@@ -64,13 +65,13 @@ class Handshake {
 
   /// Once Done: role, id and locators of the other end (address and transport are the owner's to fill in).
   const Peer& peer() const { return peer_; }
-  /// Once Done: calls in flight on this session.
+  /// Once Done: how many calls may be in flight on this session.
   uint16_t slotCount() const { return slot_count_; }
-  /// Once Done: known to the two ends only. For transports that authenticate each packet.
+  /// Once Done: a key that only the two ends know. For transports that authenticate each packet.
   const Key& sessionKey() const { return session_key_; }
 
-  /// Once Failed: Refused, WrongCluster, WrongServerId, or Unreachable: the peer takes no more sessions for now, or
-  /// nobody listens.
+  /// Once Failed: Refused, WrongCluster, WrongServerId, RetryLater (the peer is a server without an id), or
+  /// Unreachable: one side takes no more sessions for now, or nothing listens there.
   Status status() const { return status_; }
   /// Once Failed: for a person, e.g. "wrong cluster secret".
   const std::string& failureText() const { return failure_text_; }
@@ -92,7 +93,7 @@ class Handshake {
   void sendAccept();
   void send(ByteSpan message);
   void finish();
-  /// Ends here, and tells the peer.
+  /// Ends the handshake, and tells the peer.
   void fail(wire::HandshakeRefusal reason, Status status, std::string text);
   void failBad(std::string_view what);
   void failSecret();

@@ -4,8 +4,9 @@
 
 namespace ramcore::transport {
 
-/// Since when a peer has not got on. A byte now and then is no progress: it has to move kProgressBytesMin from where it
-/// was, so that whoever is given up after some time without progress cannot hold memory for ever by trickling.
+/// Since when a peer has made no progress. A byte now and then is not progress: the position has to move by
+/// kProgressBytesMin. So a peer that is given up after some time without progress cannot hold memory for ever by
+/// sending or taking a few bytes at a time.
 class Progress {
  public:
   static constexpr uint64_t kProgressBytesMin = 64 * 1024;
@@ -25,9 +26,9 @@ class Progress {
   uint64_t position_ = 0;
 };
 
-/// A session that has sent the beginning of a message.
+/// The reception of a message of which only the beginning has come from the peer of a session.
 struct Reception {
-  bool is_going_on = false;  ///< it is in the endpoint's list of such sessions
+  bool is_going_on = false;  ///< the session is in the endpoint's list of such sessions
   uint64_t message_count = 0;
   Progress progress;
 };

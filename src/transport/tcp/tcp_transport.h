@@ -66,7 +66,7 @@ class ListeningList {
 /// Messages over TCP. One transport for each dispatch thread, because its endpoints share the thread's sleeper.
 ///
 /// The network is trusted: peers prove who they are when they connect, but the frames that follow are neither encrypted
-/// nor authenticated. See docs/transport.md.
+/// nor authenticated. See docs/tcp.md.
 class TcpTransport final : public Transport {
  public:
   TcpTransport(const TcpOptions& options, const TcpContext& context);

@@ -41,7 +41,7 @@ struct VerbsOptions {
   /// Entries of one send, head included, where the device takes as many; at least 2.
   uint32_t entries_max = TxBuffer::kChunkCountMax + 1;
   /// Where what peers transfer is opened to one queue pair each, by a memory window, if the device has such. The driver
-  /// of software devices has, and does not survive a peer that closes one of them twice (docs/transport.md).
+  /// of software devices has, and does not survive a peer that closes one of them twice (docs/rdma.md).
   enum class Windows : uint8_t { Nowhere, OnAdapters, Everywhere };
   Windows windows = Windows::OnAdapters;
   /// What was measured on this machine; what it says about the device takes the place of the three above.

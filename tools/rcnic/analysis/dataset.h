@@ -16,10 +16,10 @@ namespace ramcore::rcnic {
 using Rounds = std::vector<Sample>;
 using Figure = double (Sample::*)() const;
 
-/// What one subject gave, as experiments of shapes.
+/// The results of one subject: experiments, and the rounds of their shapes.
 class Dataset {
  public:
-  /// @param samples  of that subject; others are left out
+  /// @param samples  those of other subjects are left out
   Dataset(Subject subject, const std::vector<Sample>& samples);
 
   const Subject& subject() const { return subject_; }
@@ -27,16 +27,16 @@ class Dataset {
   const std::vector<std::string>& experiments() const { return order_; }
   const std::vector<Shape>& shapesOf(const std::string& experiment) const&;
   const std::vector<Shape>& shapesOf(const std::string& experiment) const&& = delete;
-  /// nullptr if it was not measured. A dataset that dies at the end of the statement is refused.
+  /// nullptr if it was not measured. Does not compile for a dataset that dies at the end of the statement.
   const Rounds* find(const std::string& experiment, const Shape& shape) const&;
   const Rounds* find(const std::string& experiment, const Shape& shape) const&& = delete;
 
   static Quartiles quartiles(const Rounds& rounds, Figure figure);
   static double median(const Rounds& rounds, Figure figure) { return quartiles(rounds, figure).median; }
-  /// The median of what `ours` has over what `theirs` has in the round of the same number, which ran beside it. Rounds
-  /// that one of them has not are left out; 0 if none is left.
+  /// Quartiles of `ours` divided by `theirs` in the round of the same number, which ran next to it. Rounds that one of
+  /// them does not have are left out; 0 if no round is left.
   static Quartiles ratio(const Rounds& ours, const Rounds& theirs, Figure figure);
-  /// Of the rounds' throughput.
+  /// The spread of the rounds' throughput.
   static double spread(const Rounds& rounds);
 
  private:
@@ -49,7 +49,7 @@ class Dataset {
   std::map<std::string, Experiment, std::less<>> experiments_;
 };
 
-/// Whose figures there are, in order.
+/// The subjects of the samples, in the order in which they first come.
 std::vector<Subject> subjectsOf(const std::vector<Sample>& samples);
 
 }  // namespace ramcore::rcnic

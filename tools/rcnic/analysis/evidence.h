@@ -8,8 +8,8 @@
 
 namespace ramcore::rcnic {
 
-/// What a finding looks at in a dataset. Keeps account of what it wanted and was not measured, and of how much the
-/// rounds of what it used differ.
+/// What a finding reads from a dataset. Remembers what the finding wanted and was not measured, and how much the rounds
+/// of the shapes that it used differ.
 class Evidence {
  public:
   explicit Evidence(const Dataset& dataset) : dataset_(dataset) {}
@@ -21,7 +21,7 @@ class Evidence {
   double median(const std::string& experiment, const Shape& shape, Figure figure);
   /// Median of the ratios of rounds that ran beside each other; 0 if one of them was not measured.
   double ratio(const std::string& experiment, const Shape& ours, const Shape& theirs, Figure figure);
-  /// The largest median throughput in the experiment: what the link takes, if anything in it reaches that.
+  /// The largest median throughput in the experiment: what the link takes, if any shape of the experiment reaches that.
   double peak(const std::string& experiment);
   /// Numbers of records for which `shape` was measured, from the lowest; wants two of them at least.
   std::vector<uint32_t> recordCounts(const std::string& experiment, Shape shape);
@@ -33,7 +33,7 @@ class Evidence {
   void want(const std::string& what);
   /// The first thing that was wanted and not measured; empty if nothing.
   const std::string& missing() const { return missing_; }
-  /// Of the rounds of what was looked at, the worst.
+  /// The worst spread among the rounds of everything that was looked at.
   double spread() const { return spread_; }
 
  private:

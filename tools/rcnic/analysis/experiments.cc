@@ -16,7 +16,7 @@ Shape gathered(Mode mode, uint32_t record_bytes, uint32_t records) {
   return Shape{.mode = mode, .record_bytes = record_bytes, .records = records};
 }
 
-// Figures of throughput, of processor time and of cycles for each byte: records gathered, or copied together.
+// For the figures of throughput, of processor time and of cycles for each byte: records gathered, or copied together.
 std::vector<Shape> copyShapes() {
   std::vector<Shape> shapes;
   for (const uint32_t bytes : {kSmallRecordBytes, kLargeRecordBytes}) {
@@ -25,12 +25,12 @@ std::vector<Shape> copyShapes() {
       shapes.push_back(gathered(Mode::CopyOut, bytes, records));
     }
   }
-  // What no gather list holds.
+  // More records than a gather list holds.
   for (const uint32_t records : {64U, 128U}) shapes.push_back(gathered(Mode::CopyOut, kSmallRecordBytes, records));
   return shapes;
 }
 
-// The same over all sizes: from which size on gathering pays.
+// Records gathered, or copied together, over all sizes: from which size on gathering pays.
 std::vector<Shape> crossoverShapes() {
   std::vector<Shape> shapes;
   for (uint32_t bytes = kTinyRecordBytes; bytes <= kBasePageBytes; bytes *= 2) {
@@ -87,7 +87,7 @@ std::vector<Shape> deltaShapes() {
       shapes.push_back(Shape{.base_bytes = kBasePageBytes, .record_bytes = bytes, .records = deltas});
     }
   }
-  // What they are compared with: small records without a page.
+  // Small records without a page, with which the others are compared.
   for (const uint32_t records : {8U, 16U, 32U}) {
     shapes.push_back(gathered(Mode::ZeroCopy, kSmallRecordBytes, records));
   }
@@ -112,7 +112,7 @@ std::vector<Shape> signalShapes() {
   for (const uint32_t every : {1U, 2U, 4U, 8U, kSignalEvery, 32U, kSignalEveryMost}) {
     for (const Operation operation : kAllOperations) {
       for (const Mode mode : {Mode::Inline, Mode::ZeroCopy}) {
-        if (operation == Operation::Read && mode == Mode::Inline) continue;  // brings no payload along
+        if (operation == Operation::Read && mode == Mode::Inline) continue;  // a READ carries no payload
         shapes.push_back(
             Shape{.operation = operation, .mode = mode, .record_bytes = 8, .records = 1, .signal_every = every});
       }
@@ -134,7 +134,8 @@ std::vector<Shape> pageShapes() {
 
 constexpr std::array kExperiments = {
     Experiment{"copy", "records of 128 B and 1024 B: gathered by the device, or copied together first", &copyShapes},
-    Experiment{"crossover", "the same for 16 B to 16 kB: from which size on gathering pays", &crossoverShapes},
+    Experiment{"crossover", "records of 16 B to 16 kB, gathered or copied: from which size on gathering pays",
+               &crossoverShapes},
     Experiment{"operations", "SEND, WRITE and READ of one record of 16 B to 16 kB", &operationShapes},
     Experiment{"lengths", "SEND, WRITE and READ of 1 to 32 records of 100 B and 1000 B", &lengthShapes},
     Experiment{"layout", "records anywhere in memory, side by side, or as one piece", &layoutShapes},
@@ -153,7 +154,7 @@ bool isWithin(const Shape& shape, const Abilities& abilities) {
   return abilities.has_selective_signals || shape.signal_every == kSignalEvery;
 }
 
-// Of each operation, mode, layout, page and kind of page: the smallest and the largest.
+// The smallest and the largest shape of each combination of operation, mode, layout, base page and page size.
 std::vector<Shape> aFewOf(const std::vector<Shape>& shapes) {
   const auto kindOf = [](const Shape& shape) {
     return std::tuple(shape.operation, shape.mode, shape.layout, shape.base_bytes, shape.page_kb);

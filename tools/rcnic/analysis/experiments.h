@@ -9,8 +9,8 @@
 
 namespace ramcore::rcnic {
 
-/// One question, and the shapes whose figures answer it. All its shapes take turns in each round, so that any two of
-/// them may be divided by each other.
+/// One question, and the shapes whose figures answer it. All its shapes take turns in each round, so that the figures
+/// of any two of them may be divided by each other.
 struct Experiment {
   std::string_view name;
   std::string_view question;
@@ -22,7 +22,7 @@ std::span<const Experiment> experiments();
 /// nullptr: there is none of that name.
 const Experiment* experimentOf(std::string_view name);
 
-/// What of a shape a transport or device can be asked for.
+/// What a transport or device can do.
 struct Abilities {
   std::span<const Operation> operations;
   uint32_t pieces_max = 1;
@@ -30,7 +30,8 @@ struct Abilities {
   uint32_t message_bytes_max = 0;
   bool has_selective_signals = false;
 };
-/// Without what is beyond them. With `is_smoke` a few of them only, so that each kind has one.
+/// The shapes of `experiment` without those that are beyond `abilities`. With `is_smoke` only a few of them, so that
+/// each kind has one.
 std::vector<Shape> shapesFor(const Experiment& experiment, const Abilities& abilities, bool is_smoke);
 
 // Values that experiments and findings both name.

@@ -21,7 +21,7 @@ double megabytes(const Sample& sample) { return sample.bytesPerSecond() / 1e6; }
 double thousandMessages(const Sample& sample) { return sample.messagesPerSecond() / 1e3; }
 double cyclesOfByte(const Sample& sample) { return sample.cyclesPerByte(); }
 
-/// What of an experiment one chart shows: which shapes make a line, at which x, with which y.
+/// What one chart shows of an experiment: which shapes make a line, at which x, with which y.
 struct View {
   std::string experiment;
   std::function<std::string(const Shape&)> line;  ///< empty name: the shape is not shown
@@ -138,7 +138,7 @@ std::vector<PaperFigure> figuresOf(const Dataset& dataset) {
                      .lines = linesOf(dataset, {"operations", &operationLine, &recordBytesOf, &thousandMessages})});
   add("signals", {.title = "Completions and inline data, 8 B (dissertation, figures 7.4 to 7.6)",
                   .remark = {},
-                  .x_label = "one completion for so many transmissions",
+                  .x_label = "transmissions for one completion",
                   .y_label = "thousands a second",
                   .x_scale = Scale::PowersOfTwo,
                   .lines = linesOf(dataset, {"signals", &featureLine, &signalsOf, &thousandMessages})});

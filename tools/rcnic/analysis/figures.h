@@ -8,13 +8,13 @@
 
 namespace ramcore::rcnic {
 
-/// The papers' figures with our data. `name` is that of the file, without its ending.
+/// A figure of one of the papers, with measured data. `name` is the name of the file without its extension.
 struct PaperFigure {
   std::string name;
   Chart chart;
 };
 
-/// Those for which the dataset has something to show.
+/// The figures for which the dataset has something to show.
 std::vector<PaperFigure> figuresOf(const Dataset& dataset);
 
 }  // namespace ramcore::rcnic

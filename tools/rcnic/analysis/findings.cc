@@ -13,9 +13,10 @@ namespace ramcore::rcnic {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-// As much of the link as copy-out reached where the paper calls it saturated: 5.6 of 5.8 GB/s.
+// The share of the link that copy-out reached where the paper calls the link saturated: 5.6 of 5.8 GB/s.
 constexpr double kSaturatedShare = 0.95;
-// Where a paper gives a direction: more, or less, by more than rounds of the same usually differ.
+// For findings where a paper gives only a direction: more, or less, by more than rounds of the same shape usually
+// differ.
 constexpr double kMore = 1.03;
 constexpr double kLess = 0.97;
 
@@ -27,7 +28,7 @@ Shape recordsOf(Mode mode, uint32_t record_bytes, uint32_t records) {
   return Shape{.mode = mode, .record_bytes = record_bytes, .records = records};
 }
 
-// The best median of a figure over all numbers of records but none, as `is_better` says.
+// The best median of a figure, as `is_better` says, over all numbers of records except 0.
 template <typename Better>
 double bestOf(Evidence& evidence, const std::string& experiment, Shape shape, Figure figure, Better is_better) {
   double best = 0;
@@ -50,7 +51,7 @@ double cheapest(Evidence& evidence, const std::string& experiment, const Shape& 
 
 double over(double value, double divisor) { return divisor > 0 ? value / divisor : 0; }
 
-// Numbers of records for which both modes were measured, and what zero-copy has over copy-out for each.
+// The ratio of zero-copy to copy-out for each number of records for which both modes were measured.
 std::vector<double> zeroCopyOverCopyOut(Evidence& evidence, uint32_t record_bytes, Figure figure) {
   const std::vector<uint32_t> gathered = evidence.recordCounts("copy", recordsOf(Mode::ZeroCopy, record_bytes, 1));
   const std::vector<uint32_t> copied = evidence.recordCounts("copy", recordsOf(Mode::CopyOut, record_bytes, 1));
@@ -128,7 +129,7 @@ Shape oneOf(Operation operation, Mode mode, uint32_t bytes, uint32_t signal_ever
   return Shape{.operation = operation, .mode = mode, .record_bytes = bytes, .records = 1, .signal_every = signal_every};
 }
 
-// From 128 B on, as far as the adapter takes them; that of the paper took 912 B.
+// From 128 B on, as far as the adapter takes such messages; the paper's adapter took 912 B.
 double inlineOverCopyOut(Evidence& evidence) {
   std::vector<double> ratios;
   for (const uint32_t bytes : {128U, 256U, 512U, 912U}) {
@@ -189,34 +190,37 @@ double largerRecordsGain(Evidence& evidence) {
 
 constexpr std::array kFindings = {
     Finding{"zero-copy-saturates", kCopyPaper, "5.1, figure 3",
-            "gathered records of 1024 B saturate the link from so many in a transmission on", "records", 6, 3, 12,
+            "gathered records of 1024 B saturate the link from this many in a transmission on", "records", 6, 3, 12,
             &zeroCopySaturates},
     Finding{"copy-out-saturates", kCopyPaper, "5.1, figure 3",
-            "records of 1024 B that are copied together saturate it from 16 kB on", "records", 16, 8, 32,
+            "records of 1024 B that are copied together saturate the link from 16 kB on", "records", 16, 8, 32,
             &copyOutSaturates},
     Finding{"small-zero-copy-does-not", kCopyPaper, "5.1, figure 3",
-            "gathered records of 128 B never saturate it: 32 entries hold 3.5 of 5.8 GB/s", "% of the link", 60, 0,
-            100 * kSaturatedShare, &smallZeroCopyShare},
+            "gathered records of 128 B never saturate the link: 32 entries reach 3.5 of 5.8 GB/s", "% of the link", 60,
+            0, 100 * kSaturatedShare, &smallZeroCopyShare},
     Finding{"small-copy-out-is-faster", kCopyPaper, "5.2",
             "records of 128 B: copy-out at its best is up to 53 % faster than zero-copy at its best", "x", 1.53, 1.2,
             2.0, &smallCopyOutGain},
     Finding{"large-zero-copy-is-faster", kCopyPaper, "5.1, figure 3",
             "records of 1024 B: zero-copy is up to 29 % faster than copy-out of the same bytes", "x", 1.29, 1.1, 1.6,
             &largeZeroCopyGain},
-    Finding{"gain-ends-at-16-records", kCopyPaper, "5.1, figure 3", "with 16 records of 1024 B that is almost gone",
-            "x", 1.04, 0.9, 1.1, &largeZeroCopyGainOf16},
+    Finding{"gain-ends-at-16-records", kCopyPaper, "5.1, figure 3",
+            "16 records of 1024 B: the gain of zero-copy over copy-out is almost gone", "x", 1.04, 0.9, 1.1,
+            &largeZeroCopyGainOf16},
     Finding{"large-zero-copy-saves-cycles", kCopyPaper, "5.2, figure 5",
             "records of 1024 B: zero-copy saves up to 76 % of the cycles for a byte", "% fewer cycles", 76, 50, 100,
             &largeCyclesSaved},
     Finding{"small-zero-copy-saves-little", kCopyPaper, "5.2, figure 5",
-            "records of 128 B: it saves 12 %, because copy-out sends more at a time", "% fewer cycles", 12, -10, 35,
-            &smallCyclesSaved},
+            "records of 128 B: zero-copy saves 12 % of the cycles for a byte, because copy-out sends more at a time",
+            "% fewer cycles", 12, -10, 35, &smallCyclesSaved},
     Finding{"page-and-deltas-saturate", kCopyPaper, "5.3, figure 6",
             "a page of 16 kB with any number of records of 128 B behind it keeps the link saturated", "% of the link",
             98, 90, 100, &deltasShare},
     Finding{"page-and-deltas-are-faster", kCopyPaper, "5.3, figure 6",
-            "that is 1.7 times what gathering such records alone gives", "x", 1.7, 1.35, 2.2, &deltasGain},
-    Finding{"page-and-deltas-save-cycles", kCopyPaper, "5.3, 6", "and takes 75 % less of the processor for a byte",
+            "a page of 16 kB with records of 128 B behind it gives 1.7 times what gathering such records alone gives",
+            "x", 1.7, 1.35, 2.2, &deltasGain},
+    Finding{"page-and-deltas-save-cycles", kCopyPaper, "5.3, 6",
+            "a page of 16 kB with records of 128 B behind it takes 75 % less of the processor for a byte",
             "% fewer cycles", 75, 50, 100, &deltasCyclesSaved},
     Finding{"inline-is-copy-out", kThesis, "2.5",
             "data inside the descriptor (up to 912 B) gives the throughput of copy-out", "x", 1.0, 0.8, 1.25,
@@ -225,20 +229,20 @@ constexpr std::array kFindings = {
             "the adapter's page tables reach far enough: huge pages change nothing", "x", 1.0, 0.95, 1.05,
             &hugePagesGain},
     Finding{"larger-records-are-faster", kThesis, "2.6.1, figures 2.2 and 2.3",
-            "as many records of 1000 B as of 100 B give more throughput", "x, the least", std::nullopt, kMore,
+            "records of 1000 B give more throughput than as many records of 100 B", "x, the least", std::nullopt, kMore,
             kInfinite, &largerRecordsGain},
     Finding{"write-beats-read", kSurvey, "7.2, figure 7.3", "there are more small WRITEs a second than READs", "x",
             std::nullopt, kMore, kInfinite, &writeOverRead},
     Finding{"send-is-slowest", kSurvey, "7.2, figure 7.3", "there are far fewer small SENDs a second than READs", "x",
             std::nullopt, 0, kLess, &sendOverRead},
     Finding{"unsignalled-is-faster", kSurvey, "7.2, figure 7.4",
-            "SENDs of 8 B: more a second when few ask for a completion", "x", std::nullopt, kMore, kInfinite,
-            &unsignalledGain},
+            "there are more SENDs of 8 B a second when few of them ask for a completion", "x", std::nullopt, kMore,
+            kInfinite, &unsignalledGain},
     Finding{"inline-helps-writes-most", kSurvey, "7.2, figures 7.5 and 7.6",
             "messages of 8 B: WRITE gains more by being inside the descriptor than SEND", "x", std::nullopt, kMore,
             kInfinite, &writeInlineOverSendInline},
     Finding{"inline-unsignalled-writes", kSurvey, "7.2, figure 7.6",
-            "WRITEs of 8 B: such features together give up to 4.9 times as many", "x", 4.9, 1.2, 6.5,
+            "WRITEs of 8 B: inline data and few completions together give up to 4.9 times as many", "x", 4.9, 1.2, 6.5,
             &inlineUnsignalledGain},
 };
 
@@ -301,7 +305,7 @@ Verdict judge(const Finding& finding, const Dataset& dataset) {
   }
   if (evidence.spread() > kSpreadMax) {
     char text[96];
-    std::snprintf(text, sizeof text, "rounds of the same differ by %.1fx; measure again on a quiet machine",
+    std::snprintf(text, sizeof text, "rounds of the same shape differ by %.1fx; measure again on a quiet machine",
                   evidence.spread());
     verdict.judgement = Judgement::Noisy;
     verdict.why = text;

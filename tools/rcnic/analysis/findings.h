@@ -17,13 +17,13 @@ struct Finding {
   std::string_view claim;
   /// What the number is: "records", "x", "% of the link".
   std::string_view unit;
-  /// None: the paper says in which direction, and has no number.
+  /// None: the paper gives a direction and no number.
   std::optional<double> predicted;
-  /// Numbers from `low` to `high` confirm it. Crossovers: a factor of two each way, because the shapes that are
-  /// measured stand as far apart. "Up to": from where one would still act on it.
+  /// Numbers from `low` to `high` confirm the finding. For crossovers that is a factor of two each way, because the
+  /// shapes that are measured are that far apart. For "up to" it begins where one would still act on it.
   double low;
   double high;
-  /// The same number out of a dataset.
+  /// Reads the same number from a dataset.
   double (*read)(Evidence& evidence);
 };
 
@@ -50,7 +50,7 @@ struct Verdict {
 Verdict judge(const Finding& finding, const Dataset& dataset);
 /// Paper, claim, predicted and measured number, verdict: three lines.
 std::string textOf(const Verdict& verdict);
-/// All findings held against one subject, with what there is to say about the whole.
+/// The verdicts on all findings for one subject, with what there is to say about the whole.
 std::string verdictsOf(const Dataset& dataset);
 
 }  // namespace ramcore::rcnic

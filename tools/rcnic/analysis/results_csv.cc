@@ -36,7 +36,7 @@ bool readNumber(std::string_view text, T& value) {
   return !text.empty() && error == std::errc() && end == text.data() + text.size();
 }
 
-// The word that makes no sense, or empty.
+// The first field that makes no sense; without data() if there is none.
 std::string_view readFields(const std::array<std::string_view, kColumns>& fields, Sample& sample) {
   sample.experiment = fields[0];
   sample.subject.transport = fields[1];
@@ -109,7 +109,7 @@ Outcome<std::vector<Sample>> parseCsv(std::string_view text, const std::string& 
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end + 1);
     if (number == 1) {
-      if (line != kHeading) return badLine(name, number, "the heading is not that of results");
+      if (line != kHeading) return badLine(name, number, "the heading is not that of a file of results");
       continue;
     }
     std::array<std::string_view, kColumns> fields;

@@ -9,10 +9,10 @@
 
 namespace ramcore::rcnic {
 
-/// A heading, and a line for each round of each shape: all that is known, so that medians and ratios can be taken
+/// A heading, and a line for each round of each shape: all that is known, so that medians and ratios can be computed
 /// again.
 std::string csvOf(const std::vector<Sample>& samples);
-/// The same back. Failure: BadConfig: not such a file; "name:line: cause; remedy".
+/// Reads such a text. Failure: BadConfig: it is not such a text; the message is "name:line: cause; remedy".
 Outcome<std::vector<Sample>> parseCsv(std::string_view text, const std::string& name);
 
 }  // namespace ramcore::rcnic

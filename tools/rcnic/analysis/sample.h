@@ -12,7 +12,7 @@ enum class Operation : uint8_t { Send, Write, Read };
 /// How the records of a transmission come together: the device gathers them from where they are; the processor copies
 /// them into one transmit buffer first; they go inside the descriptor.
 enum class Mode : uint8_t { ZeroCopy, CopyOut, Inline };
-/// Where they stand: anywhere in the memory, or one behind the other.
+/// Where the records are: anywhere in the memory, or one behind the other.
 enum class Layout : uint8_t { Scattered, Contiguous };
 
 std::string_view nameOf(Operation operation);
@@ -22,7 +22,7 @@ std::optional<Operation> operationOf(std::string_view name);
 std::optional<Mode> modeOf(std::string_view name);
 std::optional<Layout> layoutOf(std::string_view name);
 
-/// Whose figures they are.
+/// What was measured.
 struct Subject {
   std::string transport;    ///< "verbs", "shm", ...
   std::string device;       ///< "mlx5_0"; empty where the transport has none
@@ -41,8 +41,8 @@ struct Shape {
   uint32_t base_bytes = 0;  ///< one large piece in front of the records; 0: there is none
   uint32_t record_bytes = 0;
   uint32_t records = 0;        ///< of one transmission
-  uint32_t signal_every = 16;  ///< a completion is asked for with every so-many-th transmission
-  uint32_t page_kb = 4;        ///< of the memory that the records stand in
+  uint32_t signal_every = 16;  ///< one of this many transmissions asks for a completion
+  uint32_t page_kb = 4;        ///< size of the pages that contain the records
 
   uint64_t bytes() const { return base_bytes + uint64_t{record_bytes} * records; }
   /// Entries of the gather list before any copying.
@@ -50,15 +50,15 @@ struct Shape {
   auto operator<=>(const Shape&) const = default;
 };
 
-/// What one round of one shape gave.
+/// The result of one round of one shape.
 struct Round {
   uint32_t number = 0;  ///< rounds of one experiment with the same number ran next to each other
   uint64_t messages = 0;
   uint64_t elapsed_ns = 0;
   uint64_t elapsed_cycles = 0;
   uint64_t work_cycles = 0;  ///< of the sending thread in posting, copying and taking completions; waiting is not work
-  uint64_t copy_cycles = 0;  ///< of these, in copying
-  uint64_t steal_ms = 0;     ///< that the host gave to others, over all processors
+  uint64_t copy_cycles = 0;  ///< part of these, in copying
+  uint64_t steal_ms = 0;     ///< time that the host gave to others, over all processors
 };
 
 struct Sample {

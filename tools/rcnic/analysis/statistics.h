@@ -4,16 +4,16 @@
 
 namespace ramcore::rcnic {
 
-/// The middle of several rounds, and what a quarter of them lies below and above.
+/// The median of several rounds, and the values below and above which a quarter of them lies.
 struct Quartiles {
   double low = 0;
   double median = 0;
   double high = 0;
 };
 
-/// Between two neighbours in proportion. Zeros for no values.
+/// Between two neighbouring values it is interpolated linearly. Zeros for no values.
 Quartiles quartilesOf(std::vector<double> values);
-/// Largest over smallest; 1 for none, infinite if the smallest is not positive.
+/// The largest value divided by the smallest; 1 for no values, infinite if the smallest is not positive.
 double spreadOf(const std::vector<double>& values);
 
 /// Rounds that differ by more than this say nothing: something else ran on the machine.

@@ -56,13 +56,13 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-/// From values to places along one side of the picture.
+/// Maps values to places along one side of the picture.
 class Axis {
  public:
   Axis(Chart::Scale scale, double low, double high, double begin, double end)
       : scale_(scale), begin_(begin), end_(end) {
     if (scale_ == Chart::Scale::Linear) {
-      // From zero, to a number that divides into round ticks.
+      // The axis goes from zero to a number that divides into round ticks.
       low_ = 0;
       const double raw = std::max(high, 1e-9) / kLinearTicks;
       const double decade = std::pow(10, std::floor(std::log10(raw)));
@@ -154,7 +154,7 @@ void drawLine(std::string& out, const Chart::Line& line, size_t index, const Axi
     }
     draw(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\" fill=\"%s\"/>\n", x.at(point.x), y.at(point.y.median), color);
   }
-  // Its length has no bound.
+  // The length of the path has no bound, and draw() has a buffer of fixed size.
   out += "<polyline points=\"" + path + "\" fill=\"none\" stroke-width=\"1.8\" stroke=\"" + color +
          "\" stroke-dasharray=\"" + kDashes[index % kDashes.size()] + "\"/>\n";
 }

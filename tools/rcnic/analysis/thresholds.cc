@@ -23,7 +23,7 @@ Shape chunksOf(Mode mode, uint32_t chunk_bytes, uint32_t chunks) {
   return Shape{.mode = mode, .base_bytes = kHeadBytes, .record_bytes = chunk_bytes, .records = chunks};
 }
 
-// Both ways or none.
+// Adds `first` in its own mode and in the other one, or in neither if it is beyond `abilities`.
 void addBoth(std::vector<Shape>& shapes, const Abilities& abilities, Shape first, Mode other) {
   const bool is_within = first.pieces() <= abilities.pieces_max && first.bytes() <= abilities.message_bytes_max;
   if (!is_within || (first.mode == Mode::Inline && first.bytes() > abilities.inline_bytes_max)) return;

@@ -27,7 +27,7 @@ using transport::SessionId;
 using transport::TxMessage;
 
 constexpr uint32_t kAnswerBytes = 8;
-// What the process says: a status, a space, and a locator or what went wrong. It is far shorter.
+// Bound for what the process says: a status, a space, and a locator or what went wrong. In fact that is far shorter.
 constexpr size_t kSaidBytesMax = 4096;
 
 struct Echo final : transport::MessageSink {
@@ -70,7 +70,7 @@ void say(int to, Status status, const std::string& text) {
   }
 }
 
-// Until the process has said all, or ended.
+// Reads until the process has said all, or has ended.
 std::string hear(int from) {
   std::string said;
   std::array<char, kSaidBytesMax> bytes;

@@ -11,12 +11,13 @@
 
 namespace ramcore::rcnic {
 
-/// A process that answers each request with 8 bytes, on a processor of its own, until this is destroyed. (A process,
-/// because the driver of memif does not survive both ends in one.)
+/// A process that answers each request with 8 bytes, on a processor of its own, until this object is destroyed. (It is
+/// a process of its own because the driver of memif does not survive both ends in one process.)
 class Answerer {
  public:
-  /// It listens when this returns. Called before anything of DPDK is started here.
-  /// Failure: of the transport, as the process says it.
+  /// The process listens when this function returns. To be called before anything of DPDK is started in the calling
+  /// process.
+  /// Failure: that of the transport, as the process reports it.
   static Outcome<std::unique_ptr<Answerer>> start(const ProbeChoice& choice, const std::string& secret,
                                                   const transport::Locator& where);
   ~Answerer();

@@ -24,7 +24,8 @@ constexpr uint32_t kMessageBytesMax = 64 * 1024;
 constexpr uint32_t kHeadBytes = 8;
 constexpr int64_t kConnectNs = 10 * runtime::kNanosPerSecond;
 
-// Ports of DPDK may reach others, and both ends know each other by a secret; the other transports stay on this machine.
+// Ports of DPDK may reach other machines, so both ends know each other by a secret; the other transports stay on this
+// machine.
 std::string secretFor(const std::string& transport) {
   if (transport != "dpdk") return {};
   std::array<std::byte, 32> bytes;
@@ -159,9 +160,10 @@ class EndpointProbe final : public Probe, private transport::MessageSink, privat
     request.appendChunk({.address = piece.address, .bytes = piece.bytes, .region = region, .owner = this, .token = 0});
   }
   Failure lostSession() const {
-    return Failure{Status::IoError, traits_.subject.transport +
-                                        ": the session with the receiving process is lost; the lines above may say "
-                                        "why, else run it again"};
+    return Failure{
+        Status::IoError,
+        traits_.subject.transport +
+            ": the session with the receiving process has ended; the lines above may say why, else run it again"};
   }
 
   void releaseChunk(uint64_t) noexcept override {}  // the memory stays as it is
@@ -169,7 +171,7 @@ class EndpointProbe final : public Probe, private transport::MessageSink, privat
   void onSessionOpen(SessionId session) override { session_ = session; }
   void onSessionLost(SessionId, Status) override { lost_ = true; }
 
-  // In the order of life: the session ends, then the receiver, then the socket.
+  // Members are destroyed from the last to the first: the session ends, then the receiver, then the socket.
   std::optional<SocketDirectory> directory_;
   std::unique_ptr<Answerer> answerer_;
   std::deque<Call> calls_;
@@ -177,8 +179,9 @@ class EndpointProbe final : public Probe, private transport::MessageSink, privat
   std::optional<TransmitBuffers> buffers_;  // outlives the messages that are sent from it
   std::unique_ptr<EndpointSide> side_;
   Endpoint& endpoint_;
-  /// The endpoint copies what stands in no region, into its frames: what servers do with short chunks. More of them
-  /// than a message has room for are copied into a transmit buffer, as elsewhere, and sent from there.
+  /// Copy-out: the endpoint copies chunks that are in no region into its Ethernet frames, which is what servers do with
+  /// short chunks. If there are more chunks than a message has room for, they are copied into a transmit buffer, as
+  /// over other transports, and sent from there.
   const bool copies_into_frames_;
   transport::RegionId region_ = 0;
   transport::RegionId buffers_region_ = 0;

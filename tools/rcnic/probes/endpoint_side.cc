@@ -58,7 +58,7 @@ Outcome<bool> EndpointSide::openDpdk(const transport::DpdkChoice& choice, size_t
                          .arguments = choice.arguments};
   options.mtu = choice.mtu;
   options.protocol.wants_seal = choice.seal;
-  // What is to be gathered is gathered, whether it pays or not; what is copied is in no region.
+  // Chunks in a region are gathered, whether that pays or not; chunks that are to be copied are in no region.
   options.protocol.gather.copy_below_bytes = 1;
   auto opened = transport::dpdk::DpdkTransport::open(
       options, {.clock = clock_, .entropy = entropy_, .trace = stderrTrace("rcnic"), .wake_by = {}});

@@ -21,7 +21,7 @@ namespace ramcore::rcnic {
 class EndpointSide {
  public:
   /// @param choice  of DPDK: the two ports, the sender's first
-  /// @param secret  of both ends; empty: they stay on this machine
+  /// @param secret  that both ends have; empty: they stay on this machine
   /// Failure: BadConfig, NoSpace, IoError: of the transport.
   static Outcome<std::unique_ptr<EndpointSide>> open(const ProbeChoice& choice, const std::string& secret,
                                                      bool is_sender);
@@ -30,7 +30,8 @@ class EndpointSide {
 
   transport::Endpoint& endpoint() { return *endpoint_; }
   runtime::Clock& clock() { return clock_; }
-  /// What chunks in this memory say; 0 where they are sent from anywhere. The same for the same memory.
+  /// The region that chunks in this memory name; 0 where chunks are sent from anywhere. The same memory has the same
+  /// region.
   Outcome<transport::RegionId> regionOf(std::span<std::byte> memory);
 
  private:
@@ -50,7 +51,7 @@ class EndpointSide {
 
 /// The ports of DPDK that join sender and receiver, where none were named. @param socket  path of the memif
 transport::DpdkChoice memifsAt(const std::string& socket, transport::DpdkChoice choice);
-/// What is behind a port of DPDK: the name of its driver or adapter, and whether it is one of metal.
+/// What is behind a port of DPDK: the name of its driver or adapter, and whether it is software.
 std::string dpdkDeviceOf(const std::string& port);
 bool isSoftwarePort(const std::string& port);
 

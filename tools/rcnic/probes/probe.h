@@ -21,7 +21,7 @@ struct Piece {
 struct Transmission {
   Operation operation = Operation::Send;
   Mode mode = Mode::ZeroCopy;
-  bool is_signalled = true;  ///< its completion is asked for, and answers for all before it
+  bool is_signalled = true;  ///< its completion is asked for, and stands for all before it
   std::span<const Piece> pieces;
 };
 
@@ -33,7 +33,7 @@ struct ProbeTraits {
   uint32_t inline_bytes_max = 0;
   uint32_t message_bytes_max = 0;
   uint32_t outstanding_max = 0;
-  bool has_selective_signals = false;  ///< completions come for those that asked for them only
+  bool has_selective_signals = false;  ///< only transmissions that ask for a completion get one
 };
 
 /// Sends to a receiver on the same machine, over one transport. What is measured is the sending thread: it posts, looks
@@ -44,8 +44,8 @@ class Probe {
  public:
   virtual ~Probe() = default;
   virtual const ProbeTraits& traits() const = 0;
-  /// What is sent from now on stands in this memory. Nothing is outstanding. Borrowed until the next call, or the end
-  /// of the probe. Failure: NoSpace: the limit of locked memory; IoError.
+  /// From now on what is sent is in this memory. Only while nothing is outstanding. The memory is borrowed until the
+  /// next call, or until the end of the probe. Failure: NoSpace: the limit of locked memory; IoError.
   virtual Outcome<bool> useMemory(std::span<std::byte> memory) = 0;
   /// Hands a transmission to the transport. False: no room; reap() and try again.
   /// Failure: the connection is broken.
@@ -55,7 +55,7 @@ class Probe {
   virtual Outcome<uint32_t> reap() = 0;
   /// Transmissions that are not done.
   virtual uint32_t outstanding() const = 0;
-  /// Cycles spent in copying records together, ever.
+  /// Cycles spent in copying records together since the probe was opened.
   virtual uint64_t copyCycles() const = 0;
 };
 

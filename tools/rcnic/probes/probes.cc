@@ -16,7 +16,7 @@ std::vector<std::string> transportNames() {
 #endif
   names.emplace_back("shm");
   names.emplace_back("tcp");
-  // Behind those that need nothing: where DPDK does not start, they have been measured.
+  // dpdk comes after the transports that need nothing: where DPDK does not start, these have been measured.
 #ifdef RAMCORE_HAS_DPDK
   names.emplace_back("dpdk");
 #endif

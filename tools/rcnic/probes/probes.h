@@ -15,7 +15,7 @@ struct ProbeChoice {
   std::string transport;
   std::string device;       ///< of the sender, "mlx5_0:1:3" (port and gid may be left out); empty: the first active one
   std::string peer_device;  ///< of the receiver; empty: the same one
-  /// Of dpdk: how it starts, and no ports, or two: the sender's and the receiver's.
+  /// For dpdk: how it starts, and no ports, or two: the sender's and the receiver's.
   transport::DpdkChoice dpdk;
 };
 

@@ -9,13 +9,13 @@
 namespace ramcore::rcnic {
 namespace {
 
-// Looked up once, before a thread is bound: afterwards there would be one.
+// Looked up once, before a thread is bound: afterwards only one processor would be found.
 const std::vector<int>& allowedProcessors() {
   static const std::vector<int> allowed = [] {
     std::vector<int> found;
     cpu_set_t set;
     CPU_ZERO(&set);
-    // Of the process, not of the thread that asks first.
+    // The processors of the process, not those of the thread that asks first.
     if (::sched_getaffinity(::getpid(), sizeof(set), &set) != 0) return found;
     for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
       if (CPU_ISSET(processor, &set)) found.push_back(processor);
@@ -31,7 +31,7 @@ void pinTo(size_t index) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(allowed[index], &set);
-  // Only figures get worse if it is refused.
+  // If it is refused, only the figures get worse.
   static_cast<void>(::sched_setaffinity(0, sizeof(set), &set));
 }
 

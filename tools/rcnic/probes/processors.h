@@ -3,11 +3,11 @@
 namespace ramcore::rcnic {
 
 // The sender and the receiver each have a processor of their own, always the same, if there are two that this process
-// may use: a thread that moves between them in a round would be what is measured.
+// may use: if a thread moved between processors in a round, that move would be measured.
 
-/// Binds the calling thread to the sender's.
+/// Binds the calling thread to the sender's processor.
 void pinSender();
-/// To the receiver's.
+/// Binds the calling thread to the receiver's processor.
 void pinReceiver();
 
 }  // namespace ramcore::rcnic

@@ -46,7 +46,8 @@ Outcome<RecordMemory> RecordMemory::open(size_t bytes, uint32_t page_kb) {
                                         " bytes for records: " + std::strerror(errno) + "; give less --memory-mb"};
   }
   RecordMemory memory(static_cast<std::byte*>(mapping), mapped_bytes, bytes);
-  // Before it is touched. Without huge pages in the kernel it changes nothing, and hugePercent() says so.
+  // The advice has to come before the memory is touched. Without huge pages in the kernel it changes nothing, and
+  // hugePercent() says so.
   static_cast<void>(::madvise(memory.base_, bytes, page_kb > 4 ? MADV_HUGEPAGE : MADV_NOHUGEPAGE));
   std::memset(memory.base_, 0x5a, bytes);
   return memory;

@@ -13,7 +13,7 @@ namespace ramcore::rcnic {
 /// The memory that holds the records: far larger than caches, filled, in pages of one size.
 class RecordMemory {
  public:
-  /// @param page_kb  4, or 2048 for huge pages: asked for, and got as far as the machine has them (hugePercent()).
+  /// @param page_kb  4, or 2048 for huge pages, which are used as far as the machine has them (hugePercent()).
   /// Failure: NoSpace.
   static Outcome<RecordMemory> open(size_t bytes, uint32_t page_kb);
   RecordMemory(RecordMemory&& other) noexcept;
@@ -21,10 +21,10 @@ class RecordMemory {
   ~RecordMemory();
 
   std::span<std::byte> bytes() const { return {base_, bytes_}; }
-  /// How much of it stands in huge pages just now, as the kernel says.
+  /// How much of this memory is in huge pages now, in per cent, as the kernel says.
   uint32_t hugePercent() const;
 
-  /// The pieces of `count` transmissions of that shape, one behind the other. The same for the same seed.
+  /// The pieces of `count` transmissions of that shape, one behind the other. The same seed gives the same pieces.
   std::vector<Piece> choosePieces(const Shape& shape, uint32_t count, uint64_t seed) const;
 
  private:

@@ -15,9 +15,10 @@ namespace {
 
 std::string socketIn(const std::string& path) { return path + "/socket"; }
 
-// In a process that was forked, perhaps while there were threads: nothing here takes memory.
+// Runs in a process that was forked, perhaps while there were threads: nothing here allocates memory.
 [[noreturn]] void removeWhenAlone(int alive, const char* path, const char* socket, const char* lock) {
-  // Nobody waits for the end of this one's output, or of anything else that the other has open.
+  // Keeps nothing else open that the other process has open, so that nobody waits for this process to close it, for
+  // example at the end of an output.
   ::dup2(alive, 0);
   ::close_range(1, ~0u, 0);
   alive = 0;
@@ -37,9 +38,10 @@ Outcome<SocketDirectory> SocketDirectory::make() {
   std::string path = std::string(base != nullptr && *base != '\0' ? base : "/tmp") + "/rcnicXXXXXX";
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
-    return Failure{Status::IoError, std::string("cannot make a pipe to who removes a socket: ") + std::strerror(errno)};
+    return Failure{Status::IoError,
+                   std::string("cannot make a pipe to the process that removes a socket: ") + std::strerror(errno)};
   }
-  // Signals wait until somebody is there who removes what is made here. They never reach that one.
+  // Signals are held back until the process is there that removes what is made here. They never reach that process.
   sigset_t all, before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -59,7 +61,8 @@ Outcome<SocketDirectory> SocketDirectory::make() {
   if (remover > 0) return SocketDirectory(std::move(path), remover, ends[1]);
   ::close(ends[1]);
   if (is_made) {
-    return Failure{Status::IoError, std::string("cannot start who removes a socket: ") + std::strerror(fork_error)};
+    return Failure{Status::IoError,
+                   std::string("cannot start the process that removes a socket: ") + std::strerror(fork_error)};
   }
   return Failure{Status::IoError, "cannot make a directory like " + path + " for a socket: " + std::strerror(error) +
                                       "; set TMPDIR to one that can be written"};

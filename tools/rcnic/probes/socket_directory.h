@@ -9,8 +9,8 @@
 
 namespace ramcore::rcnic {
 
-/// A directory for the socket of shm or a memif. It is gone when this is destroyed, and also when this process ends in
-/// another way, by whatever signal: a process of its own waits for that and removes it.
+/// A directory for the socket of shm or a memif. It is removed when this object is destroyed, and also when this
+/// process ends in another way, by any signal: another process waits for that and removes it.
 class SocketDirectory {
  public:
   /// In TMPDIR, or in /tmp. Processes that are forked later hold it, too, as long as they live. Failure: IoError.

@@ -23,9 +23,9 @@ class TransmitBuffers {
     std::memset(memory_.get(), 0, bytes_);
   }
 
-  /// As transports want memory that they register.
+  /// The memory of all buffers, in size and alignment as transports want it for registration.
   std::span<std::byte> memory() { return {memory_.get(), bytes_}; }
-  /// All pieces, one behind the other, in buffer `index`.
+  /// Copies all pieces, one behind the other, into buffer `index`.
   Piece fill(uint32_t index, std::span<const Piece> pieces) {
     const uint64_t begin = tscNow();
     std::byte* const base = memory_.get() + size_t{index} * bytes_each_;

@@ -20,7 +20,8 @@ namespace verbs = transport::verbs;
 constexpr uint32_t kMessageBytes = 64 * 1024;
 constexpr uint32_t kSendsMax = 128;
 constexpr uint32_t kEntriesMax = 33;  // as the product: a head and 32 chunks
-// What devices are asked for, most first: they refuse what they cannot do instead of giving less.
+// The inline lengths that a device is asked for, the longest first: devices refuse what they cannot do instead of
+// giving less.
 constexpr std::array<uint32_t, 9> kInlineBytes = {4096, 2048, 1024, 956, 912, 512, 256, 128, 64};
 // Software devices on a busy machine answer late.
 constexpr verbs::ConnectionTiming kTiming = {.ack_timeout = 18};
@@ -148,7 +149,7 @@ class VerbsProbe final : public Probe {
     return true;
   }
 
-  // With as many bytes inside a descriptor as the device takes.
+  // Makes the queue pair, with as many bytes inside a descriptor as the device takes.
   Outcome<bool> makePair() {
     for (const uint32_t inline_bytes : kInlineBytes) {
       auto pair = verbs::QueuePair::make({.device = device_,
@@ -173,7 +174,7 @@ class VerbsProbe final : public Probe {
     request.wr.rdma.rkey = receiver_->placesKey();
   }
 
-  // The queue pairs go first, then what they read and write.
+  // Members are destroyed from the last to the first: the queue pair, then what it reads and writes.
   verbs::Device device_;
   std::unique_ptr<VerbsReceiver> receiver_;
   const uint32_t sends_;

@@ -25,7 +25,7 @@ class VerbsReceiver {
 
   const transport::verbs::Device& device() const { return device_; }
   wire::VerbsAddress address() const { return pair_->address(0); }
-  /// After it SENDs are taken.
+  /// From then on SENDs are taken.
   Outcome<bool> connect(const wire::VerbsAddress& peer, const transport::verbs::ConnectionTiming& timing);
   /// Where the sender may read and write.
   uint64_t place(uint32_t index) const {
