@@ -118,7 +118,7 @@ endif()
 # The same for ports of DPDK, which need root and a network namespace (tests/dpdk/run).
 if(RAMCORE_DPDK)
   add_executable(contract_dpdk_test ${ramcore_contract_suite}
-                 tests/dpdk/dpdk_factory.cc tests/dpdk/dpdk_lending_test.cc tests/dpdk/dpdk_process_test.cc)
+                 tests/dpdk/dpdk_factory.cc tests/dpdk/dpdk_borrowing_test.cc tests/dpdk/dpdk_process_test.cc)
   target_include_directories(contract_dpdk_test PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR})
   target_link_libraries(contract_dpdk_test PRIVATE ramcore_warnings ramcore_transport ramcore_transport_deps ramcore_test_support
                         GTest::gtest GTest::gmock GTest::gtest_main)

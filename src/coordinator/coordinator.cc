@@ -85,9 +85,9 @@ runtime::Task<void> Coordinator::run(State& state, std::function<void(Status)> o
   if (loaded == Status::Ok) loaded = co_await state.recoveries.load();
   if (loaded == Status::Ok && state.journal.stopping()) loaded = Status::Shutdown;
   if (loaded != Status::Ok) {
-    const std::string& complaint = state.journal.complaint();
+    const std::string& warning = state.journal.warning();
     state.trace.error("the coordinator cannot read its state: " + std::string(name(loaded)) +
-                      (complaint.empty() ? "" : ": " + complaint));
+                      (warning.empty() ? "" : ": " + warning));
     on_started(loaded);
     co_return;
   }

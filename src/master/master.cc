@@ -90,12 +90,12 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
               maintenance, master.environment_.trace}),
       recovery({master.store_, log, master.tablets_, master.results_, master.environment_.caller, master.background_,
                 maintenance, master.environment_.trace}),
-      lent(master.config_.lending, master.config_.log.memory_bytes, log.stats(), master.pins_),
-      tablet_service({id, master.store_, log, master.tablets_, master.results_, target, recovery, maintenance, lent,
+      borrowed(master.config_.borrowing, master.config_.log.memory_bytes, log.stats(), master.pins_),
+      tablet_service({id, master.store_, log, master.tablets_, master.results_, target, recovery, maintenance, borrowed,
                       master.environment_.rcu, master.environment_.dispatch, master.background_,
                       master.environment_.trace, *master.changes_, master.replicas_.get(), master.environment_.backup}),
       service({master.store_, log, *master.index_, master.tablets_, master.results_, master.lease_, master.link_,
-               maintenance, lent, master.environment_.threads, master.environment_.clock,
+               maintenance, borrowed, master.environment_.threads, master.environment_.clock,
                master.environment_.dispatch}) {
   master.results_.connect(log);
   master.store_.connect(
@@ -141,7 +141,7 @@ runtime::Task<void> Master::serve(ServerId id, ClusterId cluster) {
   if (replicas_ != nullptr) replicas_->begin(cluster, id);
   parts_ = std::make_unique<Parts>(*this, id, cluster);
   parts_->log.maintain();
-  parts_->maintenance.poke();
+  parts_->maintenance.wake();
   parts_->repair.start();
   rpc::ServiceTable& table = environment_.dispatch.services();
   parts_->service.addTo(table);
@@ -173,7 +173,7 @@ void Master::stop(bool goodbye) {
   parts_->tablet_service.stop();
   parts_->repair.stop();
   parts_->maintenance.stop();
-  parts_->maintenance.poke();  // it takes notice on its own executor
+  parts_->maintenance.wake();  // it takes notice on its own executor
 }
 
 runtime::Task<void> Master::forgetLapsedClients() {

@@ -156,7 +156,7 @@ runtime::Task<Status> TabletService::drained(runtime::Executor& executor) {
   const runtime::GraceTicket ticket = parts_.rcu.ticket();
   while (!parts_.rcu.elapsed(ticket)) {
     if (stop_) co_return Status::RetryLater;  // nobody carries grace periods on any more
-    parts_.maintenance.poke();
+    parts_.maintenance.wake();
     co_await runtime::sleepFor(executor, kDrainPauseNs);
   }
   co_return Status::Ok;
@@ -204,7 +204,7 @@ runtime::Detached TabletService::clear(Tablet tablet) {
     cursor = parts_.store.purgeSlice(tablet.table, tablet.range, *cursor);
     co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
   }
-  parts_.maintenance.poke();
+  parts_.maintenance.wake();
   running_.fetch_sub(1);
 }
 
@@ -366,7 +366,7 @@ void TabletService::serverState(Request request) {
   answer.set_damaged_now(stats.damaged_now.load(std::memory_order_relaxed));
   answer.set_objects(parts_.store.objectCount());
   answer.set_index_bytes(parts_.store.indexBytes());
-  answer.set_pinned_bytes(parts_.lent.stats().pinned_bytes.load(std::memory_order_relaxed) +
+  answer.set_pinned_bytes(parts_.borrowed.stats().pinned_bytes.load(std::memory_order_relaxed) +
                           stats.pinned_bytes.load(std::memory_order_relaxed));
   answer.set_compaction_copied_bytes(stats.compaction_bytes_copied.load(std::memory_order_relaxed));
   answer.set_compaction_freed_bytes(stats.compaction_bytes_freed.load(std::memory_order_relaxed));

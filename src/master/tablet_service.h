@@ -10,7 +10,7 @@
 #include "master/recovery/recovery_target.h"
 #include "master/replication/backup_gauge.h"
 #include "master/replication/replica_manager.h"
-#include "master/requests/lent_values.h"
+#include "master/requests/pinned_values.h"
 #include "rpc/dispatch.h"
 #include "runtime/task.h"
 #include "store/maintenance.h"
@@ -37,7 +37,7 @@ class TabletService {
     MigrationTarget& target;
     RecoveryTarget& recovery;
     Maintenance& maintenance;
-    const LentValues& lent;
+    const PinnedValues& borrowed;
     runtime::Rcu& rcu;
     rpc::Dispatch& dispatch;
     runtime::Executor& background;

@@ -266,7 +266,7 @@ void Connection::retry(runtime::Timer& timer) {
 }
 
 // No call has gone out yet: what is meant for a coordinator would be answered by nobody who knows what it means.
-void Connection::leaveStranger(const transport::Peer& peer) {
+void Connection::leaveUnknownPeer(const transport::Peer& peer) {
   const bool is_server = peer.role == transport::Role::Server;
   open_failure_ = {.kind = transport::OpenFailure::Kind::WrongRole,
                    .text = std::string(is_server ? "a server" : "another process") +
@@ -281,7 +281,7 @@ void Connection::leaveStranger(const transport::Peer& peer) {
 void Connection::onOpen() {
   const transport::Peer* const peer = endpoint_->peer(session_);
   if (address_.is_coordinator && peer != nullptr && peer->role != transport::Role::Coordinator) {
-    return leaveStranger(*peer);
+    return leaveUnknownPeer(*peer);
   }
   open_failure_ = {};
   state_ = State::Open;

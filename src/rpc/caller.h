@@ -129,7 +129,7 @@ class Connection {
   void connectNext();
   void avoidLocator();
   void onOpen();
-  void leaveStranger(const transport::Peer& peer);
+  void leaveUnknownPeer(const transport::Peer& peer);
   void onLost(Status reason);
   void drainQueue();
   void watchForSlots();

@@ -71,7 +71,7 @@ void Request::reply(Status status, uint32_t retry_after_us) {
   replyWith(wire::ResponseHeader{.status = status, .retry_after_us = retry_after_us});
 }
 
-bool Request::isHeard() const { return !record_->session_ends->hasEnded(record_->message.reply_to.session); }
+bool Request::isSessionOpen() const { return !record_->session_ends->hasEnded(record_->message.reply_to.session); }
 
 // ---- Dispatch
 
@@ -173,9 +173,9 @@ void Dispatch::publishCounts() {
     EndpointCounts& counts = *endpoint_counts_[i];
     counts.sessions.store(endpoint.sessionCount(), kRelaxed);
     counts.bad_sessions.store(endpoint.badSessionCount(), kRelaxed);
-    const transport::LendingCounts lending = endpoint.lendingCounts();
-    counts.messages_copied_out.store(lending.messages_copied_out, kRelaxed);
-    counts.sessions_dropped.store(lending.sessions_dropped, kRelaxed);
+    const transport::BorrowedCounts borrowing = endpoint.borrowedCounts();
+    counts.messages_copied_out.store(borrowing.messages_copied_out, kRelaxed);
+    counts.sessions_dropped.store(borrowing.sessions_dropped, kRelaxed);
     const transport::SendCounts sent = endpoint.sendCounts();
     counts.payload_bytes.store(sent.payload_bytes, kRelaxed);
     counts.gathered_bytes.store(sent.gathered_bytes, kRelaxed);

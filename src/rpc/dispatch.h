@@ -57,8 +57,8 @@ struct RequestInService {
 struct EndpointCounts {
   std::atomic<uint32_t> sessions{0};
   std::atomic<uint64_t> bad_sessions{0};         ///< closed because of bytes no honest peer sends, or cut short
-  std::atomic<uint64_t> messages_copied_out{0};  ///< see transport::LendingCounts
-  std::atomic<uint64_t> sessions_dropped{0};     ///< see transport::LendingCounts
+  std::atomic<uint64_t> messages_copied_out{0};  ///< see transport::BorrowedCounts
+  std::atomic<uint64_t> sessions_dropped{0};     ///< see transport::BorrowedCounts
   std::atomic<uint64_t> payload_bytes{0};        ///< this and the next three: see transport::SendCounts
   std::atomic<uint64_t> gathered_bytes{0};
   std::atomic<uint64_t> chunks_gathered{0};

@@ -60,9 +60,9 @@ class Request {
   /// The longest answer that the caller takes and the transport carries; reply() turns a longer one into TooLarge.
   uint32_t responseBytesMax() const { return record_->responseBytesMax(); }
   /// The length in bytes from which on an answer should borrow a value and not copy it, as the transport says.
-  uint32_t lendBytesMin() const { return record_->endpoint->limits().lend_bytes_min; }
+  uint32_t zeroCopyBytesMin() const { return record_->endpoint->limits().zero_copy_bytes_min; }
   /// False: the session of the request has ended, and the answer would go nowhere. True may be outdated. Any thread.
-  bool isHeard() const;
+  bool isSessionOpen() const;
   /// Everything the handler awaits resumes it here.
   runtime::Executor& executor() const { return *record_->executor; }
   Dispatch& dispatch() const { return *record_->dispatch; }

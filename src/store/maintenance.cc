@@ -38,7 +38,7 @@ Maintenance::Maintenance(runtime::Executor& executor, const Parts& parts, std::s
 Maintenance::~Maintenance() { RC_CHECK(!isScheduled()); }
 
 bool Maintenance::isScheduled() const {
-  // Before the slices: it may be about to poke.
+  // Before the slices: it may be about to wake.
   if (std::ranges::any_of(reaps_, [](const Reap& reap) { return reap.state.load() != ReapState::Idle; })) return true;
   // First: only a slice calls helpers, and after stop() none follows the one that found it.
   if (scheduled_.load()) return true;
@@ -50,8 +50,8 @@ bool Maintenance::isScheduled() const {
   return std::ranges::any_of(reaps_, [](const Reap& reap) { return reap.state.load() != ReapState::Idle; });
 }
 
-void Maintenance::poke() {
-  poked_.store(true, std::memory_order_seq_cst);
+void Maintenance::wake() {
+  woken_.store(true, std::memory_order_seq_cst);
   if (scheduled_.exchange(true, std::memory_order_seq_cst)) return;
   executor_.post(*this, urgency());
 }
@@ -70,7 +70,7 @@ void Maintenance::slice() {
     scheduled_.store(false);
     return;
   }
-  const bool was_poked = poked_.exchange(false, std::memory_order_seq_cst);
+  const bool was_woken = woken_.exchange(false, std::memory_order_seq_cst);
   using Progress = log::Cleaner::Progress;
   const bool cleans = parts_.cleaner.isBusy() || parts_.cleaner.isNeeded();
   const Progress progress = cleans ? clean() : Progress::Idle;
@@ -86,7 +86,7 @@ void Maintenance::slice() {
     return;
   }
   // Memory is short but a pass would gain nothing: look again soon, as long as there are mutations that may change it.
-  const bool nothing_to_gain = cleans && progress == Progress::Idle && was_poked;
+  const bool nothing_to_gain = cleans && progress == Progress::Idle && was_woken;
   if (progress == Progress::Waiting || waiting > 0 || nothing_to_gain || parts_.rcu.pending() || lacksReapWaiter()) {
     executor_.arm(again_, executor_.clock().nowNs() + kWaitNs);
     return;
@@ -96,8 +96,8 @@ void Maintenance::slice() {
     return;
   }
   scheduled_.store(false, std::memory_order_seq_cst);
-  // A poke between the work and the store above found it scheduled and left it to us.
-  if (poked_.load(std::memory_order_seq_cst) && !scheduled_.exchange(true, std::memory_order_seq_cst)) {
+  // A wake between the work and the store above found it scheduled and left it to us.
+  if (woken_.load(std::memory_order_seq_cst) && !scheduled_.exchange(true, std::memory_order_seq_cst)) {
     executor_.post(*this, urgency());
   }
 }
@@ -125,12 +125,12 @@ bool Maintenance::awaitReapable(Reap& reap, LogPosition position) {
 
 void Maintenance::onReapable(Reap& reap, Status status) {
   if (status != Status::Ok) reap.owner.log_has_ended_ = true;
-  reap.state.store(ReapState::Poking);
-  reap.owner.poke();
+  reap.state.store(ReapState::Waking);
+  reap.owner.wake();
   reap.state.store(ReapState::Idle);  // last: from here on this may be destroyed, unless a slice is due
 }
 
-/// Some removed keys are left and nobody will poke for them: the one who did is not quite through, or another thread
+/// Some removed keys are left and nobody will wake for them: the one who did is not quite through, or another thread
 /// is at it.
 bool Maintenance::lacksReapWaiter() const {
   return !log_has_ended_ && std::ranges::any_of(reaps_, [&](const Reap& reap) { return reap.isDue(parts_.store); });

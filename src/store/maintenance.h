@@ -50,21 +50,21 @@ class Maintenance : private runtime::Job {
   ~Maintenance();
 
   /// There may be something to do. Any thread; cheap when a slice is queued already.
-  void poke();
-  /// True if a poke would find something to do. Cost: a few loads, so that it can be called after each mutation.
+  void wake();
+  /// True if a wake would find something to do. Cost: a few loads, so that it can be called after each mutation.
   bool isDue() const {
     return parts_.cleaner.isNeeded() || parts_.rcu.pending() || parts_.index.memoryIsDue() ||
            reaps_[0].isDue(parts_.store) || reaps_[1].isDue(parts_.store);
   }
-  /// To be called after `count` mutations, on the thread that made them: pokes if there is something to do. If removed
-  /// keys come faster than background work gets rid of them, the call gets rid of some at once, so that at most
+  /// To be called after `count` mutations, on the thread that made them: wakes it if there is something to do. If
+  /// removed keys come faster than background work gets rid of them, the call gets rid of some at once, so that at most
   /// kRemovedMax wait beside those whose tombstones are not durable. It waits for no other thread, because it may run
   /// on the dispatch thread.
   void afterMutations(size_t count = 1) {
     if (parts_.store.tombstonesToReap() > kRemovedMax) [[unlikely]] {
       static_cast<void>(parts_.store.reapTombstones(kReapedPerMutation * count, ObjectStore::Locking::Try));
     }
-    if (isDue()) poke();
+    if (isDue()) wake();
   }
   /// Removed keys that wait to leave the index, of 16 bytes each.
   static constexpr size_t kRemovedMax = 256 * 1024;
@@ -79,10 +79,10 @@ class Maintenance : private runtime::Job {
   enum class ReapState : uint8_t {
     Idle,     ///< nothing to wait for, or a slice is about to look
     Waiting,  ///< the waiter waits for the log
-    Poking    ///< the log has reported; the waiter is in use until the poke is done
+    Waking    ///< the log has reported; the waiter is in use until the wake is done
   };
   /// The wait for removed keys of one level: when the tombstone of the oldest one is as durable as its table requires,
-  /// the thread that learns of it pokes.
+  /// the thread that learns of it wakes it.
   struct Reap : log::DurableWaiter {
     Reap(Maintenance& owner, Durability level) : owner(owner), level(level) {
       run = [](log::DurableWaiter& self, Status status) { Maintenance::onReapable(static_cast<Reap&>(self), status); };
@@ -148,7 +148,7 @@ class Maintenance : private runtime::Job {
   std::array<Reap, 2> reaps_{Reap(*this, Durability::Buffered), Reap(*this, Durability::Sync)};
   std::atomic<bool> log_has_ended_{false};  ///< the log has failed: what is not durable never will be
   std::atomic<bool> scheduled_{false};
-  std::atomic<bool> poked_{false};
+  std::atomic<bool> woken_{false};
   std::atomic<bool> stop_{false};
 };
 

@@ -259,10 +259,10 @@ class ObjectStore final : public log::EntryOwner {
     if (isDamaged(state)) return true;
     if (view.table() == key.table && std::ranges::equal(view.key(), key.key)) [[likely]]
       return true;
-    state = stateOfStranger(candidate, hash);
+    state = stateOfOtherKey(candidate, hash);
     return isDamaged(state);
   }
-  log::EntryState stateOfStranger(log::EntryRef candidate, KeyHash hash) const;
+  log::EntryState stateOfOtherKey(log::EntryRef candidate, KeyHash hash) const;
   bool isOfFormer(log::EntryRef ref, TableId table, KeyHash hash) const;
   Status findForReplay(const index::StripeGuard& stripe, KeyHash hash, TableId table, ByteSpan key,
                        log::EntryRef& present) const;

@@ -65,7 +65,7 @@ Status ObjectStore::verify(EntryRef ref) const {
 /// The state of an entry that has another key than the one that was asked for, though the index has it under the same
 /// bits of the hash. That is so rare by chance that such keys must have been chosen on purpose; in either case both
 /// hashes have these bits. If they do not, the key of the entry is not what was written.
-EntryState ObjectStore::stateOfStranger(EntryRef candidate, KeyHash hash) const {
+EntryState ObjectStore::stateOfOtherKey(EntryRef candidate, KeyHash hash) const {
   if (parts_->index.agree(hashOf(candidate), hash)) return EntryState::Pending;
   switch (verify(candidate)) {
     case Status::Ok:

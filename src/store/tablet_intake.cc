@@ -81,7 +81,7 @@ runtime::Task<Status> TabletIntake::roll(const std::atomic<bool>& cancelled, Seg
       parts_.log.cancelHeadToJoin(head);
       co_return Status::Cancelled;
     }
-    parts_.maintenance.poke();
+    parts_.maintenance.wake();
     co_await runtime::sleepFor(parts_.background, pause.nextNs());
   }
   co_return Status::Ok;
@@ -110,7 +110,7 @@ runtime::Task<Status> TabletIntake::join(log::SideLog& side, const std::atomic<b
       awaits_least = true;
       side.awaitLeast();
     }
-    parts_.maintenance.poke();
+    parts_.maintenance.wake();
     co_await runtime::sleepFor(parts_.background, pause.nextNs());
   }
   // If it was called before it may be joining already.
@@ -124,7 +124,7 @@ runtime::Task<Status> TabletIntake::join(log::SideLog& side, const std::atomic<b
     if (stopping) co_return Status::Cancelled;
     is_over = is_over || watch.isOver(parts_.log.replicator().isShortOfPlaces(), 0);
     if (is_over && side.takeBack()) co_return Status::TooFewReplicas;
-    parts_.maintenance.poke();
+    parts_.maintenance.wake();
     co_await runtime::sleepFor(parts_.background, pause.nextNs());
   }
   co_return Status::Ok;

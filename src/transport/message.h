@@ -58,11 +58,11 @@ struct TxBuffer {
   uint32_t chunk_count = 0;
   RegionId region = 0;  ///< the region of the head
   /// Since when the transport borrows its chunks (runtime::Clock); set by transports in which a message can wait.
-  int64_t lent_since_ns = 0;
+  int64_t borrowed_since_ns = 0;
   std::array<Chunk, kChunkCountMax> chunks;
 };
 
-/// Lends head buffers. Any thread; about 10 ns. The pool outlives its messages.
+/// Gives out head buffers. Any thread; about 10 ns. The pool outlives its messages.
 class BufferPool {
  public:
   virtual ~BufferPool() = default;

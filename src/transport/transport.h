@@ -46,7 +46,8 @@ struct Limits {
   uint32_t inline_bytes_max = 0;    ///< payload the hardware takes inside a descriptor
   uint32_t burst_messages_max = 0;  ///< upper bound for poll's message_max
   uint16_t slots_per_session = 0;   ///< calls in flight on one session
-  uint32_t lend_bytes_min = 4097;   ///< from this length on it is better to borrow a value as a chunk than to copy it
+  uint32_t zero_copy_bytes_min =
+      4097;                         ///< from this length on it is better to borrow a value as a chunk than to copy it
   bool zero_copy = false;           ///< the hardware reads chunks from where they are
   bool one_sided = false;           ///< rendezvous and remote reads are possible
   bool needs_registration = false;  ///< chunks outside registered regions are copied
@@ -107,7 +108,7 @@ class MessageSink {
 };
 
 /// What became of bytes that messages borrowed for longer than the transport lets them wait.
-struct LendingCounts {
+struct BorrowedCounts {
   /// Messages whose chunks were copied, because the peer did not take them in time, so that their owners got them back.
   uint64_t messages_copied_out = 0;
   /// Sessions closed because the copies would have been more than one session may leave unread.
@@ -128,13 +129,13 @@ struct SendCounts {
 /// Packets of transports whose network may lose packets, which they send again then. Zeros elsewhere.
 struct PacketCounts {
   uint64_t sent = 0;
-  uint64_t resent = 0;     ///< of these, packets of messages that were sent before
-  uint64_t received = 0;   ///< whole Ethernet frames of ours
-  uint64_t copies = 0;     ///< packets of messages whose bytes were there already
-  uint64_t unproven = 0;   ///< packets whose seal or checksum was wrong
-  uint64_t nonsense = 0;   ///< what is no valid packet of ours
-  uint64_t dropped = 0;    ///< packets dropped before they were sent: the port took nothing for long
-  uint64_t strangers = 0;  ///< packets of sessions that are not there
+  uint64_t resent = 0;         ///< of these, packets of messages that were sent before
+  uint64_t received = 0;       ///< whole Ethernet frames of ours
+  uint64_t copies = 0;         ///< packets of messages whose bytes were there already
+  uint64_t unproven = 0;       ///< packets whose seal or checksum was wrong
+  uint64_t nonsense = 0;       ///< what is no valid packet of ours
+  uint64_t dropped = 0;        ///< packets dropped before they were sent: the port took nothing for long
+  uint64_t unknown_peers = 0;  ///< packets of sessions that are not there
 };
 
 /// What one thread polls: its own sockets, rings or queue pairs, with the sessions and receive buffers on them.
@@ -148,7 +149,7 @@ struct PacketCounts {
 ///
 /// Borrowed bytes: chunks stand in memory of others, which keep it for as long as the message waits. However slow the
 /// peer is, every owner is released within a bounded time after the endpoint got the message (the transport's
-/// `lent_ns_max`). What is not sent by then is copied. A session for which more would have to be copied than its
+/// `borrowed_ns_max`). What is not sent by then is copied. A session for which more would have to be copied than its
 /// transport allows is closed, with a warning. Only hardware that is about to read the bytes is waited for.
 ///
 /// Thread: the endpoint's own for everything except allocate() and the release of messages. What other threads want
@@ -217,7 +218,7 @@ class Endpoint {
   /// Sessions closed because of bytes that no honest peer sends, or that ended in the middle, for metrics.
   virtual uint64_t badSessionCount() const = 0;
   /// For metrics. The endpoint's thread.
-  virtual LendingCounts lendingCounts() const = 0;
+  virtual BorrowedCounts borrowedCounts() const = 0;
   virtual SendCounts sendCounts() const { return {}; }
   virtual PacketCounts packetCounts() const { return {}; }
   /// Memory that is registered with hardware now, for messages of all sessions; 0: there is none. docs/rdma.md says

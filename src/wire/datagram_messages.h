@@ -10,16 +10,16 @@ namespace ramcore::wire {
 /// The kind of a packet, which is what an Ethernet frame of this protocol carries. The first three values have the
 /// meaning that they have in FrameKind.
 enum class PacketKind : uint8_t {
-  Request = 1,   ///< a piece of a request
-  Response = 2,  ///< a piece of an answer
-  Close = 3,     ///< the sender ended the session; answered by Closed
-  Greeting = 4,  ///< a GreetingBody and a part of the handshake; not sealed
-  Progress = 5,  ///< the grant, with a ProgressBody: how far a message has come, and how much of it may be sent
-  Taken = 6,     ///< the acknowledgement, with TakenEntry[]: answers that arrived whole and need not be kept any more
-  Probe = 7,     ///< asks whether the session is still there; answered by Here
-  Here = 8,      ///< the probe reply: the session is still there
-  Closed = 9,    ///< the answer to Close
-  Gone = 10,     ///< the reset: the sender's end of the session failed
+  Request = 1,     ///< a piece of a request
+  Response = 2,    ///< a piece of an answer
+  Close = 3,       ///< the sender ended the session; answered by Closed
+  Greeting = 4,    ///< a GreetingBody and a part of the handshake; not sealed
+  Grant = 5,       ///< with a GrantBody: how far a message has come, and how much of it may be sent
+  Ack = 6,         ///< the acknowledgement, with AckEntry[]: answers that arrived whole and need not be kept any more
+  Probe = 7,       ///< asks whether the session is still there; answered by ProbeReply
+  ProbeReply = 8,  ///< the session is still there
+  Closed = 9,      ///< the answer to Close
+  Reset = 10,      ///< the sender's end of the session failed
   Unknown = 11,  ///< the sender has no session of the number in the body; not sealed, so an open session is only probed
 };
 
@@ -62,8 +62,8 @@ inline constexpr uint32_t kPacketBytesMax = 9000;
 inline constexpr uint32_t kPacketBytesMin = 512;
 
 inline constexpr uint8_t kPacketAgain = 1;       ///< in Request and Response: the packet was sent before
-inline constexpr uint8_t kPacketOfResponse = 2;  ///< in Progress: the message is an answer
-inline constexpr uint8_t kPacketOverdue = 4;     ///< in Progress: packets sent that the body shows as missing are lost
+inline constexpr uint8_t kPacketOfResponse = 2;  ///< in Grant: the message is an answer
+inline constexpr uint8_t kPacketOverdue = 4;     ///< in Grant: packets sent that the body shows as missing are lost
 
 /// Stands behind the header of a Greeting; bytes of the handshake follow it. The handshake is a stream of bytes in both
 /// directions, of which one packet is under way at a time. The header's `offset` is the position of the packet's bytes
@@ -80,20 +80,20 @@ struct GreetingBody {
 };
 static_assert(Fixed<GreetingBody> && sizeof(GreetingBody) == 24);
 
-/// The body of a Progress, about the message with the slot and the sequence of its header.
-struct ProgressBody {
+/// The body of a Grant, about the message with the slot and the sequence of its header.
+struct GrantBody {
   uint64_t later;             ///< bit i: the packet received_packets + 1 + i has arrived
   uint32_t received_packets;  ///< all packets before this one have arrived
   uint32_t granted_packets;   ///< the packets before this one may be sent
 };
-static_assert(Fixed<ProgressBody> && sizeof(ProgressBody) == 16);
+static_assert(Fixed<GrantBody> && sizeof(GrantBody) == 16);
 
-struct TakenEntry {
+struct AckEntry {
   uint32_t sequence;
   uint16_t slot;
   uint16_t reserved;  ///< zero, verified
 };
-static_assert(Fixed<TakenEntry> && sizeof(TakenEntry) == 8);
-inline constexpr uint32_t kTakenEntriesMax = 32;
+static_assert(Fixed<AckEntry> && sizeof(AckEntry) == 8);
+inline constexpr uint32_t kAckEntriesMax = 32;
 
 }  // namespace ramcore::wire

@@ -122,7 +122,7 @@ class Run {
   }
   ~Run() {
     maintenance_.stop();
-    maintenance_.poke();
+    maintenance_.wake();
     while (!maintenance_.stopped()) turn();
   }
 
@@ -189,13 +189,13 @@ class Run {
       const master::Answer answer = *store_.store().apply(mutation, master::ObjectStore::Locking::Wait);
       if (answer.status == Status::Ok) break;
       if (!isRetryable(answer.status)) die("a write was answered " + std::string(name(answer.status)));
-      maintenance_.poke();
+      maintenance_.wake();
       const double now_s = nowSeconds();
       if (refused_since_s == 0) refused_since_s = now_s;
       if (now_s - refused_since_s > kRefusedSeconds) return false;
     }
     ++sequence_;
-    if (maintenance_.isDue()) maintenance_.poke();
+    if (maintenance_.isDue()) maintenance_.wake();
     return true;
   }
 

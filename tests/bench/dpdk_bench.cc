@@ -204,7 +204,7 @@ void measure(const std::filesystem::path& folder) {
   must(Environment::start({.ports = devices, .memory_mb = 4 * kMemoryMb, .arguments = ""}, silentTrace()));
   auto pools = must(FramePools::make(kFrameCount, 2048));
   auto raw_port = must(DpdkPort::open({.device = devices[0], .address = {}}, *pools, 64));
-  awaitSoon("the memif of the raw server has no link", [&] { return raw_port->keepHouse(); });
+  awaitSoon("the memif of the raw server has no link", [&] { return raw_port->runTimeouts(); });
   Side sealed_side(devices, 1, 2, true);
   Side plain_side(devices, 2, 3, false);
   Session sealed_session(sealed_side, turn, 1);
@@ -252,7 +252,7 @@ void measure(const std::filesystem::path& folder) {
         *pools, 64)));
   }
   for (const auto& port : ports) {
-    awaitSoon("a memif has no link", [&] { return port->keepHouse(); });
+    awaitSoon("a memif has no link", [&] { return port->runTimeouts(); });
   }
   std::printf("a round that looks at so many memifs where nothing has come\n");
   for (const size_t count : {1u, 2u, 4u, 8u, 12u}) {

@@ -108,7 +108,7 @@ class DescriptorTest(unittest.TestCase):
                 cluster.rc("--timeout-ms", "5000", "put", "t", "k", "v")
                 said = daemon.log()
                 self.assertIn("may open no more files", said)
-                more = sum(int(count) for count in re.findall(r"and (\d+) more complaints", said))
+                more = sum(int(count) for count in re.findall(r"and (\d+) more warnings", said))
                 self.assertLessEqual(said.count("may open no more files") + more, 60 + 20, said)
 
     def test_sessions_beyond_the_maximum_are_refused(self):

@@ -88,7 +88,9 @@ bool ServerOfThreads::stop() {
         master_->stop(true);
         if (backup_ != nullptr) backup_->stop();
       },
-      [this] { return master_->stopped() && !master_->hasLentMemory() && (backup_ == nullptr || backup_->stopped()); });
+      [this] {
+        return master_->stopped() && !master_->hasPinnedMemory() && (backup_ == nullptr || backup_->stopped());
+      });
 }
 
 void ServerOfThreads::openBackup(const std::string& directory, const transport::Locator& coordinator,

@@ -49,7 +49,7 @@ class BreakableEndpoint final : public transport::Endpoint, private transport::M
   void close(transport::SessionId session) override { inner_->close(session); }
   uint32_t sessionCount() const override { return inner_->sessionCount(); }
   uint64_t badSessionCount() const override { return inner_->badSessionCount(); }
-  transport::LendingCounts lendingCounts() const override { return inner_->lendingCounts(); }
+  transport::BorrowedCounts borrowedCounts() const override { return inner_->borrowedCounts(); }
 
  private:
   void onRequests(std::span<transport::RxMessage> requests) override { sink_->onRequests(requests); }

@@ -67,7 +67,7 @@ TEST_P(TransportContract, GatherListsOfEveryLengthArriveAndReleaseEachOwnerOnce)
   for (uint32_t chunks = 1; chunks <= TxBuffer::kChunkCountMax; ++chunks) {
     for (const uint32_t chunk_bytes : {1u, 7u, 500u}) exchange(61 + chunks * chunk_bytes, 5, chunk_bytes);
   }
-  ASSERT_TRUE(until([&] { return owner.releasedOnce() == owner.lentCount(); }));
+  ASSERT_TRUE(until([&] { return owner.releasedOnce() == owner.borrowedCount(); }));
 }
 
 TEST_P(TransportContract, HeadAndContiguousBytesArriveInOnePiece) {
@@ -298,10 +298,11 @@ TEST_P(TransportContract, AFloodOfLargeMessagesArrivesWholeWhileTheReaderIsSlow)
     return std::all_of(calls.begin(), calls.end(), [](const TestCall& call) { return call.completions == 1; });
   }));
   for (const TestCall& call : calls) EXPECT_TRUE(hasPattern(call.response, kBytes, 4));
-  ASSERT_TRUE(until([&] { return answer_owner.releasedOnce() == answer_owner.lentCount(); }));
+  ASSERT_TRUE(until([&] { return answer_owner.releasedOnce() == answer_owner.borrowedCount(); }));
 }
 
-// What a server lends to answers comes back in time, also when nobody takes them, and they arrive all the same.
+// What answers borrow from a server comes back in time, also when nobody takes the answers, and they arrive all the
+// same.
 TEST_P(TransportContract, AReaderThatStopsHoldsNothingThatWasLentToItsAnswers) {
   connectBoth();
   constexpr uint32_t kBytes = 3'000'000;
@@ -315,11 +316,11 @@ TEST_P(TransportContract, AReaderThatStopsHoldsNothingThatWasLentToItsAnswers) {
     server->endpoint().reply(held.reply_to, makeMessage(server->endpoint(), lender, kBytes, 4));
   }
   server->sink.held.clear();
-  const int64_t lent_ns = world->nowNs();
-  ASSERT_TRUE(stepUntil(*world, {server.get()}, [&] { return lender.releasedOnce() == lender.lentCount(); }));
+  const int64_t borrowed_ns = world->nowNs();
+  ASSERT_TRUE(stepUntil(*world, {server.get()}, [&] { return lender.releasedOnce() == lender.borrowedCount(); }));
   // Ten times the deadline, because the machine may be busy.
-  EXPECT_LT(world->nowNs() - lent_ns, kSecond);
-  EXPECT_GT(server->endpoint().lendingCounts().messages_copied_out, 0u);
+  EXPECT_LT(world->nowNs() - borrowed_ns, kSecond);
+  EXPECT_GT(server->endpoint().borrowedCounts().messages_copied_out, 0u);
   EXPECT_TRUE(server->sink.lost.empty()) << "nobody is dropped for being slow";
   world->setReading(*client->node, true);
   ASSERT_TRUE(until([&] {
@@ -327,7 +328,7 @@ TEST_P(TransportContract, AReaderThatStopsHoldsNothingThatWasLentToItsAnswers) {
   }));
   for (const TestCall& call : calls) EXPECT_TRUE(hasPattern(call.response, kBytes, 4));
   EXPECT_FALSE(lender.isAnyReleasedTwice());
-  EXPECT_EQ(server->endpoint().lendingCounts().sessions_dropped, 0u);
+  EXPECT_EQ(server->endpoint().borrowedCounts().sessions_dropped, 0u);
 }
 
 // Neither side may wait for the other one to read before it reads itself.

@@ -76,7 +76,7 @@ TEST_P(TransportContract, AnAnswerToALostSessionIsDroppedAndItsOwnersReleased) {
   ASSERT_TRUE(until([&] { return !server->sink.lost.empty(); }));
   CountingOwner answer_owner;
   server->endpoint().reply(server->sink.held[0].reply_to, makeMessage(server->endpoint(), answer_owner, 5000, 1));
-  ASSERT_TRUE(until([&] { return answer_owner.releasedOnce() == answer_owner.lentCount(); }));
+  ASSERT_TRUE(until([&] { return answer_owner.releasedOnce() == answer_owner.borrowedCount(); }));
   EXPECT_EQ(call.completions, 1);
 }
 

@@ -29,44 +29,46 @@ void TestCall::onComplete(PendingCall& call, Status status, RxMessage response) 
   self.response = std::move(response);
 }
 
-CountingOwner::~CountingOwner() { EXPECT_EQ(releasedOnce(), lentCount()) << "every owner is released exactly once"; }
+CountingOwner::~CountingOwner() {
+  EXPECT_EQ(releasedOnce(), borrowedCount()) << "every owner is released exactly once";
+}
 
 ChunkArena& chunkArena() {
   static ChunkArena arena;
   return arena;
 }
 
-Chunk CountingOwner::lend(uint32_t bytes, uint8_t first) {
-  auto lent = std::make_unique<Lent>();
+Chunk CountingOwner::borrow(uint32_t bytes, uint8_t first) {
+  auto borrowed = std::make_unique<Borrowed>();
   ChunkArena& arena = chunkArena();
   const bool is_from_arena = arena.region != 0 && arena.used_bytes + bytes <= ChunkArena::kBytes;
   if (is_from_arena) {
-    lent->bytes = {arena.base + arena.used_bytes, bytes};
+    borrowed->bytes = {arena.base + arena.used_bytes, bytes};
     arena.used_bytes += bytes;
   } else {
-    lent->own.resize(bytes);
-    lent->bytes = lent->own;
+    borrowed->own.resize(bytes);
+    borrowed->bytes = borrowed->own;
   }
-  for (std::byte& byte : lent->bytes) byte = std::byte{first++};
-  const Chunk chunk{lent->bytes.data(), bytes, is_from_arena ? arena.region : RegionId{0}, this, lent_.size()};
-  lent_.push_back(std::move(lent));
+  for (std::byte& byte : borrowed->bytes) byte = std::byte{first++};
+  const Chunk chunk{borrowed->bytes.data(), bytes, is_from_arena ? arena.region : RegionId{0}, this, borrowed_.size()};
+  borrowed_.push_back(std::move(borrowed));
   return chunk;
 }
 
 // Released bytes are wiped: a transport that reads them later sends the wrong ones.
 void CountingOwner::releaseChunk(uint64_t token) noexcept {
-  Lent& lent = *lent_[token];
-  ++lent.releases;
-  std::fill(lent.bytes.begin(), lent.bytes.end(), std::byte{0xdd});
+  Borrowed& borrowed = *borrowed_[token];
+  ++borrowed.releases;
+  std::fill(borrowed.bytes.begin(), borrowed.bytes.end(), std::byte{0xdd});
 }
 
 size_t CountingOwner::releasedOnce() const {
   return static_cast<size_t>(
-      std::count_if(lent_.begin(), lent_.end(), [](const auto& lent) { return lent->releases == 1; }));
+      std::count_if(borrowed_.begin(), borrowed_.end(), [](const auto& borrowed) { return borrowed->releases == 1; }));
 }
 
 bool CountingOwner::isAnyReleasedTwice() const {
-  return std::any_of(lent_.begin(), lent_.end(), [](const auto& lent) { return lent->releases > 1; });
+  return std::any_of(borrowed_.begin(), borrowed_.end(), [](const auto& borrowed) { return borrowed->releases > 1; });
 }
 
 Process::Process(World& where, Role role, uint64_t id, std::string secret, uint16_t slots, std::string cluster_name,
@@ -104,7 +106,7 @@ TxMessage makeMessage(Endpoint& endpoint, CountingOwner& owner, uint32_t bytes, 
   for (uint32_t i = 0; i < head_bytes; ++i) head[i] = std::byte{next++};
   for (uint32_t done = head_bytes; done < bytes;) {
     const uint32_t piece = std::min(chunk_bytes, bytes - done);
-    message.appendChunk(owner.lend(piece, static_cast<uint8_t>(first + done)));
+    message.appendChunk(owner.borrow(piece, static_cast<uint8_t>(first + done)));
     done += piece;
   }
   return message;

@@ -100,8 +100,8 @@ struct TestCall : PendingCall {
   RxMessage response;
 };
 
-/// Memory that chunks are lent from if the world's transports have registered it; from the heap otherwise, or when it
-/// is used up.
+/// Memory that chunks are borrowed from if the world's transports have registered it; from the heap otherwise, or when
+/// it is used up.
 struct ChunkArena {
   static constexpr size_t kBytes = 192u << 20;
 
@@ -111,24 +111,24 @@ struct ChunkArena {
 };
 ChunkArena& chunkArena();
 
-/// Counts how often each chunk it lent was released, and holds the chunks' bytes.
+/// Counts how often each chunk that was borrowed from it was released, and holds the chunks' bytes.
 class CountingOwner final : public ChunkOwner {
  public:
   ~CountingOwner();
   /// A chunk of `bytes` bytes that continue the pattern at `first`.
-  Chunk lend(uint32_t bytes, uint8_t first);
+  Chunk borrow(uint32_t bytes, uint8_t first);
   void releaseChunk(uint64_t token) noexcept override;
-  size_t lentCount() const { return lent_.size(); }
+  size_t borrowedCount() const { return borrowed_.size(); }
   size_t releasedOnce() const;
   bool isAnyReleasedTwice() const;
 
  private:
-  struct Lent {
+  struct Borrowed {
     std::vector<std::byte> own;  // unless it is from the arena
     std::span<std::byte> bytes;
     int releases = 0;
   };
-  std::vector<std::unique_ptr<Lent>> lent_;
+  std::vector<std::unique_ptr<Borrowed>> borrowed_;
 };
 
 /// One process of a test.

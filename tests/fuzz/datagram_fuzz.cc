@@ -1,6 +1,6 @@
 // Frames of a hostile neighbour at a port where a server listens that has a session with an honest client: without any
 // proof, with a checksum, and sealed with the right key, for the neighbour has a session of its own, too. Whatever it
-// sends, memory is bounded, what is lent comes back once, and the honest client is served.
+// sends, memory is bounded, what is borrowed comes back once, and the honest client is served.
 //
 // Input: steps, each a Step and as many bytes as it says.
 #include <cstring>
@@ -46,10 +46,10 @@ DatagramOptions optionsOf() {
   options.unasked_packets = 4;
   options.grant_window = 8;
   options.granted_messages = 2;
-  options.lent_ns_max = 2 * kMilli;
+  options.borrowed_ns_max = 2 * kMilli;
   options.stall_bytes_max = kHeldMax / 2;
   options.stall_close_ns = 20 * kMilli;
-  options.stall_squeeze_ns = 5 * kMilli;
+  options.stall_evict_ns = 5 * kMilli;
   options.held_bytes_max = kHeldMax;
   return options;
 }
@@ -95,7 +95,7 @@ class Tap final : public FramePort {
   void drop(OutFrame frame) noexcept override { inner_.drop(frame); }
   uint32_t send(std::span<const OutFrame> frames) override { return inner_.send(frames); }
   void stop() override { inner_.stop(); }
-  bool keepHouse() override { return inner_.keepHouse(); }
+  bool runTimeouts() override { return inner_.runTimeouts(); }
   bool canAttach(RegionId region) const override { return inner_.canAttach(region); }
 
  private:
@@ -108,11 +108,11 @@ class Tap final : public FramePort {
   uint64_t honest_session_ = 0;
 };
 
-/// Lends pieces of one buffer, and counts them.
+/// Gives out pieces of one buffer, and counts them.
 class Lender final : public ChunkOwner {
  public:
-  ~Lender() { RC_CHECK_MSG(held == 0, "something lent does not come back"); }
-  Chunk lend(uint32_t bytes) {
+  ~Lender() { RC_CHECK_MSG(held == 0, "something borrowed does not come back"); }
+  Chunk borrow(uint32_t bytes) {
     ++held;
     return {memory.data(), bytes, 1, this, 0};
   }
@@ -234,7 +234,7 @@ class World {
     TxMessage message = server_.allocate(8);
     const uint32_t head_bytes = std::min(bytes, 8u);
     std::memset(message.extendHead(head_bytes), 6, head_bytes);
-    if (bytes > head_bytes) message.appendChunk(lender_.lend(bytes - head_bytes));
+    if (bytes > head_bytes) message.appendChunk(lender_.borrow(bytes - head_bytes));
     return message;
   }
   void ask(Asked& asked, uint32_t bytes) {

@@ -68,9 +68,9 @@ def main():
     readelf, *paths = sys.argv[1:]
     if paths[:1] == ["--self-test"]:
         return self_test(readelf, paths[1])
-    complaints = [f"{path} lacks {name}" for path in paths for name in missing(readelf, path)]
-    if not paths or complaints:
-        sys.exit("\n".join(complaints) or "no programs given")
+    warnings = [f"{path} lacks {name}" for path in paths for name in missing(readelf, path)]
+    if not paths or warnings:
+        sys.exit("\n".join(warnings) or "no programs given")
     print(f"{len(paths)} programs and libraries are hardened")
     return 0
 

@@ -212,7 +212,7 @@ TEST_F(MasterServiceTest, MultiReadAnswersEachPart) {
   }
 }
 
-// More of them than one message lends: the others are copied, in front of those.
+// More values than one message borrows: the others are copied, in front of those.
 TEST_F(MasterServiceTest, MultiReadSendsLongValuesFromWhereTheyStand) {
   constexpr uint32_t kCount = 40;
   const auto valueOf = [](uint32_t i) {

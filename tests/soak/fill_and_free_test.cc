@@ -60,7 +60,7 @@ class FillAndFree : public ::testing::TestWithParam<Sizes> {
   }
   ~FillAndFree() override {
     maintenance_.stop();
-    maintenance_.poke();
+    maintenance_.wake();
     EXPECT_EQ(scheduler_.runUntil([this] { return maintenance_.stopped(); }, kEventsMax),
               runtime::SimScheduler::Stop::Done);
     executor_.kill();
@@ -119,11 +119,11 @@ class FillAndFree : public ::testing::TestWithParam<Sizes> {
       answer = attempt();
       const int64_t waited_ns = scheduler_.nowNs() - begin_ns;
       if (answer.status == Status::Ok) {
-        if (maintenance_.isDue()) maintenance_.poke();
+        if (maintenance_.isDue()) maintenance_.wake();
         cycle.longest_retry_ns = std::max(cycle.longest_retry_ns, waited_ns);
         return pass(kMutationNs);
       }
-      maintenance_.poke();
+      maintenance_.wake();
       if (answer.status == Status::NoSpace) {
         if (cycle.stored_first_bytes == 0) cycle.stored_first_bytes = model_.entryBytes();
         if (waited_ns > kFullAfterNs) return;

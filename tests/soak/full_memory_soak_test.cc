@@ -110,12 +110,12 @@ class Writer {
     Deed deed = draw();
     while (!tryOnce(deed)) {
       // Refused: somebody has to free something, or the cleaner has to come along.
-      maintenance_.poke();
+      maintenance_.wake();
       rcu_.quiescent(self_);
       std::this_thread::yield();
       if (course_.stop.load(std::memory_order_relaxed)) return;
     }
-    if (maintenance_.isDue()) maintenance_.poke();
+    if (maintenance_.isDue()) maintenance_.wake();
   }
 
   // Mostly changes of what is there; objects come and go as the share of live bytes has to fall or to rise.
@@ -251,7 +251,7 @@ class Background {
         maintenance_(executor_, store.maintenanceParts(), others_) {}
   ~Background() {
     maintenance_.stop();
-    maintenance_.poke();
+    maintenance_.wake();
     while (!maintenance_.stopped()) std::this_thread::yield();  // a slice, or a millisecond
     executor_.stop();
     helper_.stop();
@@ -358,7 +358,7 @@ class FullMemorySoak : public ::testing::Test {
     for (uint32_t i = 0; i < kWriters; ++i) {
       writers_.push_back(std::make_unique<Writer>(plan_, i, store_, background.maintenance(), *rcu_, clock_, course_));
     }
-    background.maintenance().poke();
+    background.maintenance().wake();
     std::vector<std::thread> threads;
     for (const auto& writer : writers_) threads.emplace_back([&writer] { writer->work(); });
     observer_.watch();

@@ -27,7 +27,7 @@ class SmallMemory : public ::testing::TestWithParam<uint64_t> {
   }
   ~SmallMemory() override {
     maintenance_.stop();
-    maintenance_.poke();
+    maintenance_.wake();
     EXPECT_EQ(scheduler_.runUntil([this] { return maintenance_.stopped(); }, kSmallMemoryEventsMax),
               runtime::SimScheduler::Stop::Done);
     executor_.kill();
@@ -44,7 +44,7 @@ class SmallMemory : public ::testing::TestWithParam<uint64_t> {
   void write(uint64_t number) {
     for (int attempts = 0; attempts < 100'000 && !HasFatalFailure(); ++attempts) {
       const master::Answer answer = client_.write("key" + std::to_string(number), value_);
-      if (answer.status != Status::Ok || maintenance_.isDue()) maintenance_.poke();
+      if (answer.status != Status::Ok || maintenance_.isDue()) maintenance_.wake();
       pass(answer.status == Status::Ok ? 2 * runtime::kNanosPerMicro : 100 * runtime::kNanosPerMicro);
       if (answer.status == Status::Ok) return;
       ASSERT_EQ(answer.status, Status::RetryLater) << name(answer.status);

@@ -56,7 +56,7 @@ class HostileFixture : public ::testing::Test {
       TxMessage request = contract::makeMessage(honest->endpoint(), owner, bytes, 5);
       ASSERT_EQ(honest->endpoint().call(session, request, {}, call), Status::Ok);
       // The answer may be there before the completion that gives the bytes of the request back.
-      ASSERT_TRUE(until([&] { return call.completions == 1 && owner.releasedOnce() == owner.lentCount(); }));
+      ASSERT_TRUE(until([&] { return call.completions == 1 && owner.releasedOnce() == owner.borrowedCount(); }));
       EXPECT_EQ(call.status, Status::Ok);
       EXPECT_TRUE(contract::hasPattern(call.response, bytes, 5));
     }

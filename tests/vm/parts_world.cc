@@ -23,7 +23,7 @@ Limits limitsOf(const VerbsOptions& options, const Device& device) {
   limits.inline_bytes_max = options.inline_bytes;
   limits.burst_messages_max = 64;
   limits.slots_per_session = options.slots_per_session;
-  limits.lend_bytes_min = options.copy_below_bytes;
+  limits.zero_copy_bytes_min = options.copy_below_bytes;
   limits.zero_copy = true;
   limits.one_sided = true;
   limits.needs_registration = true;

@@ -1,5 +1,5 @@
-// The send queue of a session over a real queue pair: nothing that is lent stays out for want of a completion that was
-// not asked for, and no more is given to the adapter than it has places for.
+// The send queue of a session over a real queue pair: nothing that is borrowed stays out for want of a completion that
+// was not asked for, and no more is given to the adapter than it has places for.
 #include "transport/verbs/send_queue.h"
 
 #include <gtest/gtest.h>
@@ -98,7 +98,7 @@ class VerbsSendQueue : public ::testing::Test {
   TxMessage message(uint32_t head_bytes, uint32_t chunk_bytes) {
     TxMessage made(heads.takeBuffer(head_bytes));
     static_cast<void>(made.extendHead(head_bytes));
-    if (chunk_bytes != 0) made.appendChunk(owner.lend(chunk_bytes, 1));
+    if (chunk_bytes != 0) made.appendChunk(owner.borrow(chunk_bytes, 1));
     return made;
   }
   void send(uint32_t head_bytes, uint32_t chunk_bytes) {
@@ -159,7 +159,7 @@ TEST_F(VerbsSendQueue, EveryOwnerIsReleasedWithoutAnotherSend) {
     EXPECT_TRUE(queue->awaitsCompletion());
     ASSERT_TRUE(until([&] {
       if (!posts_at_once) EXPECT_TRUE(queue->post());
-      return owner.releasedOnce() == owner.lentCount();
+      return owner.releasedOnce() == owner.borrowedCount();
     })) << count;
     EXPECT_TRUE(queue->isEmpty());
   }
@@ -167,7 +167,7 @@ TEST_F(VerbsSendQueue, EveryOwnerIsReleasedWithoutAnotherSend) {
   EXPECT_TRUE(until([&] { return other.taken_count == sent_count; }));
 }
 
-// One that lends among many that lend nothing and ask for no completion.
+// One that borrows among many that borrow nothing and ask for no completion.
 TEST_F(VerbsSendQueue, AnOwnerDoesNotWaitForThoseWhoAskForNothing) {
   open(256);
   for (uint32_t before = 0; before < 40; ++before) {
@@ -177,7 +177,7 @@ TEST_F(VerbsSendQueue, AnOwnerDoesNotWaitForThoseWhoAskForNothing) {
     }
     send(32, 1000);
     ASSERT_TRUE(queue->post());
-    ASSERT_TRUE(until([&] { return owner.releasedOnce() == owner.lentCount(); })) << before;
+    ASSERT_TRUE(until([&] { return owner.releasedOnce() == owner.borrowedCount(); })) << before;
   }
   EXPECT_TRUE(until([&] { return other.taken_count == sent_count; }));
 }
@@ -226,7 +226,7 @@ TEST_F(VerbsSendQueue, NoMoreIsPostedThanThereIsRoomFor) {
       EXPECT_TRUE(queue->post());
       return !queue->hasWaiting() && !queue->awaitsCompletion() && other.taken_count == sent_count;
     }));
-    EXPECT_EQ(owner.releasedOnce(), owner.lentCount());
+    EXPECT_EQ(owner.releasedOnce(), owner.borrowedCount());
     EXPECT_EQ(read_slots, expected_slots) << "each once, and in order";
     for (const auto& [block, bytes] : reads) {
       EXPECT_TRUE(

@@ -34,7 +34,7 @@ VerbsOptions floodOptions() {
   VerbsOptions options = impatientOptions();
   options.held_bytes_max = kHeldMax;
   options.stall_bytes_max = 16u << 20;
-  options.stall_squeeze_ns = 20 * kSecond;  // the software devices lose packets, and miss them after a second
+  options.stall_evict_ns = 20 * kSecond;  // the software devices lose packets, and miss them after a second
   options.stall_close_ns = 20 * kSecond;
   return options;
 }
@@ -228,18 +228,18 @@ TEST_F(VerbsFlood, AnAnnouncerThatDiesWhileItWaitsForMemoryLeavesNothing) {
 }
 
 /// In which memory may not be short for long.
-class VerbsSqueezedFlood : public VerbsFlood {
+class VerbsEvictingFlood : public VerbsFlood {
  protected:
-  VerbsSqueezedFlood() : VerbsFlood(squeezed()) {}
-  static VerbsOptions squeezed() {
+  VerbsEvictingFlood() : VerbsFlood(evicting()) {}
+  static VerbsOptions evicting() {
     VerbsOptions options = floodOptions();
-    options.stall_squeeze_ns = 3 * kSecond;
+    options.stall_evict_ns = 3 * kSecond;
     return options;
   }
 };
 
 // What it announced is being read and does not come, so the memory for it is nobody's: it gives way.
-TEST_F(VerbsSqueezedFlood, WhoAnnouncesAndCannotBeReadGivesWay) {
+TEST_F(VerbsEvictingFlood, WhoAnnouncesAndCannotBeReadGivesWay) {
   HostilePeer& silent = join();
   for (uint16_t slot = 0; slot < kLargeHeldMax; ++slot) announce(silent, kLarge, slot);
   ASSERT_TRUE(until([&] { return heldBytes() > kHeldMax; }));
@@ -257,7 +257,7 @@ TEST_F(VerbsSqueezedFlood, WhoAnnouncesAndCannotBeReadGivesWay) {
 }
 
 /// In which the system may refuse memory, too.
-class VerbsLimitedFlood : private BoundByLimit, public VerbsSqueezedFlood {
+class VerbsLimitedFlood : private BoundByLimit, public VerbsEvictingFlood {
  protected:
   static constexpr uint64_t kTooLittle = kLargeBlock - (1u << 20);  // for a large one
 
@@ -346,7 +346,7 @@ TEST_F(VerbsWideFlood, WhoAnnouncesAllItMayAndLeavesLeavesNothing) {
   }
 }
 
-// Values of the log are lent to them for as long as they wait: copies, and then the end.
+// Values of the log are borrowed by them for as long as they wait: copies, and then the end.
 TEST_F(VerbsFlood, WhoAsksForLongAnswersAndGivesNoPlaceIsClosed) {
   constexpr uint32_t kAnswer = 4u << 20;
   CountingOwner values;
@@ -356,9 +356,9 @@ TEST_F(VerbsFlood, WhoAsksForLongAnswersAndGivesNoPlaceIsClosed) {
   };
   HostilePeer& one = join();
   for (uint16_t slot = 0; slot < kSlots; ++slot) one.send(header(VerbsKind::Request, 0, slot));
-  EXPECT_TRUE(until([&] { return server->endpoint().lendingCounts().sessions_dropped == 1; }));
+  EXPECT_TRUE(until([&] { return server->endpoint().borrowedCounts().sessions_dropped == 1; }));
   EXPECT_TRUE(until([&] { return server->endpoint().sessionCount() == 1; }));
-  EXPECT_TRUE(until([&] { return values.lentCount() != 0 && values.releasedOnce() == values.lentCount(); }));
+  EXPECT_TRUE(until([&] { return values.borrowedCount() != 0 && values.releasedOnce() == values.borrowedCount(); }));
   expectHonestIsServed();
   server->echoRequests();
 }

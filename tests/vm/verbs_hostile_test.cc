@@ -153,13 +153,13 @@ TEST_F(VerbsHostile, WhatTheAdapterHasStaysLentUntilItIsDone) {
   server->sink.on_request = [&](RxMessage& request) {
     TxMessage response = server->endpoint().allocate(16);
     response.appendHead(uint64_t{5});
-    for (uint32_t i = 0; i < kValues; ++i) response.appendChunk(owner.lend(1000, static_cast<uint8_t>(i)));
+    for (uint32_t i = 0; i < kValues; ++i) response.appendChunk(owner.borrow(1000, static_cast<uint8_t>(i)));
     server->endpoint().reply(request.reply_to, std::move(response));
   };
   join(0);
   peer->send(header(VerbsKind::Request, 0));
-  ASSERT_TRUE(until([&] { return owner.lentCount() == kValues; }));
-  // For longer than anything is lent that waits here.
+  ASSERT_TRUE(until([&] { return owner.borrowedCount() == kValues; }));
+  // For longer than anything is borrowed that waits here.
   const int64_t begin_ns = world.nowNs();
   EXPECT_TRUE(until([&] { return world.nowNs() - begin_ns > kSecond / 4; }));
   EXPECT_EQ(owner.releasedOnce(), 0u) << "nothing has completed";

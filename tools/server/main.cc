@@ -55,7 +55,7 @@ struct ServerSettings {
   uint32_t scrub_memory_every_s = 3600;
   std::string failure_domain;
   master::ReplicationOptions replication;
-  master::LendingOptions lending;
+  master::PinningOptions borrowing;
   uint32_t cleaners_max = 0;
   bool reserved_huge_pages = false;
   std::optional<uint32_t> numa_node;
@@ -218,7 +218,7 @@ class Server final : private master::MasterObserver {
     if (backup_ != nullptr) backup_->stop();
   }
   bool hasStopped() const {
-    return master_->stopped() && !master_->hasLentMemory() && (backup_ == nullptr || backup_->stopped());
+    return master_->stopped() && !master_->hasPinnedMemory() && (backup_ == nullptr || backup_->stopped());
   }
 
   // Has to be called before there are threads, and before memory is touched.
@@ -287,8 +287,8 @@ class Server final : private master::MasterObserver {
                    .nonce = process_->entropy().next()};
     config.coordinator = coordinator;
     config.replication = settings_.replication;
-    config.lending = settings_.lending;
-    config.lending.region = region_;
+    config.borrowing = settings_.borrowing;
+    config.borrowing.region = region_;
     config.cleaners_max = settings_.cleaners_max;
     config.scrub = {.bytes_per_second = settings_.scrub_memory_bytes_per_s,
                     .pass_ns = settings_.scrub_memory_every_s * runtime::kNanosPerSecond};
@@ -385,12 +385,12 @@ int main(int argc, char** argv) {
                 "is copied")
       .environment("RAMCORE_PIN_DEADLINE_MS")
       .inRange(1, 10000);
-  app.addOption("--pinned-bytes", settings.lending.pinned_bytes_max,
+  app.addOption("--pinned-bytes", settings.borrowing.pinned_bytes_max,
                 "Memory of the log that answers may hold, in bytes or with a unit; beyond it values are copied. Never "
                 "more than an eighth of --memory")
       .environment("RAMCORE_PINNED_BYTES")
       .asSize()
-      .showDefault(formatSize(settings.lending.pinned_bytes_max));
+      .showDefault(formatSize(settings.borrowing.pinned_bytes_max));
   app.addOption(
          "--cleaners-max", settings.cleaners_max,
          "Workers that may clean memory at the same time when it runs short, never all of them; 0: half of --workers")

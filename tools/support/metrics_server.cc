@@ -229,20 +229,20 @@ void collectLog(const log::Log& log, Families& out) {
               read(stats.cleaner_bytes_freed));
 }
 
-void collectLent(const master::LentValues& lent, Families& out) {
-  const master::LentValues::Stats& stats = lent.stats();
+void collectPinned(const master::PinnedValues& borrowed, Families& out) {
+  const master::PinnedValues::Stats& stats = borrowed.stats();
   const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
   out.gauge("ramcore_pinned_value_bytes",
             "Bytes of values that answers in transmission show from where they lie in the log",
             static_cast<double>(read(stats.pinned_bytes)));
   out.gauge("ramcore_pinned_bytes_max", "Bound of the pinned bytes, of values and of memory of the log",
-            static_cast<double>(lent.bytesMax()));
+            static_cast<double>(borrowed.bytesMax()));
   out.gauge("ramcore_pin_copied_bytes", "Bytes of values that answers hold copies of, in place of pins",
             static_cast<double>(read(stats.copied_bytes)));
   out.counter("ramcore_pin_values_copied_total", "Values copied because too much was pinned, or the answer had to wait",
               read(stats.values_copied));
   out.counter("ramcore_pins_total", "Values that answers showed from where they lie in the log",
-              read(stats.values_lent));
+              read(stats.values_borrowed));
   out.counter("ramcore_pins_ended_total",
               "Values that answers showed from where they lie in the log, and that were sent, dropped or copied since",
               read(stats.values_back));
@@ -351,7 +351,7 @@ void collectMaster(const master::Master& master, int64_t now_ns, Families& out) 
             static_cast<double>(master.lease().validUntilNs() - now_ns) * kSecondsPerNano);
   out.gauge("ramcore_fenced", "1 if the coordinator has declared this server dead", master.lease().isFenced() ? 1 : 0);
   collectLog(*master.log(), out);
-  collectLent(*master.lentValues(), out);
+  collectPinned(*master.pinnedValues(), out);
   collectIntegrity(master.log()->stats(), out);
   collectIndex(master.index(), out);
   out.gauge("ramcore_removed_keys", "Keys that were removed and are still in the index, until that is durable",

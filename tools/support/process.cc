@@ -91,7 +91,7 @@ Outcome<transport::TransportChoices> choose(const ProcessSettings& settings,
                                             std::vector<transport::ListenWish>& listen) {
   transport::TransportChoices choices;
   choices.dpdk = settings.dpdk;
-  choices.lent_ns_max = settings.pin_deadline_ms * runtime::kNanosPerMilli;
+  choices.borrowed_ns_max = settings.pin_deadline_ms * runtime::kNanosPerMilli;
   using Wanted = transport::TransportChoices::Wanted;
   for (const std::string& text : settings.listen) {
     auto wish = transport::ListenWish::parse(text);

@@ -517,7 +517,7 @@ bool Membership::isSettled() const {
   return alive == 0 ? !hasHadServers() : heard * 2 >= alive;
 }
 
-bool Membership::isHeard(ServerId id) const {
+bool Membership::hasReported(ServerId id) const {
   const auto found = members_.find(id);
   return found != members_.end() && found->second.server.alive && !found->second.verdict_under_way &&
          journal_.nowNs() < found->second.last_heard_ns + options_.lease_ns;
@@ -539,7 +539,7 @@ int64_t Membership::silentForNs(ServerId id) const {
 std::vector<ServerId> Membership::heardServers() const {
   std::vector<ServerId> heard;
   for (const auto& [id, member] : members_) {
-    if (isHeard(id)) heard.push_back(id);
+    if (hasReported(id)) heard.push_back(id);
   }
   return heard;
 }

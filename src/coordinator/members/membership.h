@@ -91,7 +91,7 @@ class Membership {
   bool isSettled() const;
   bool hasHadServers() const { return ids_.end() > 1; }
   /// True if the server lives and was heard within a lease: it may be given a new tablet.
-  bool isHeard(ServerId id) const;
+  bool hasReported(ServerId id) const;
   /// True if the server is dead and can answer no request any more: its lease has ended.
   bool leaseIsOver(ServerId id) const;
   std::vector<ServerId> heardServers() const;

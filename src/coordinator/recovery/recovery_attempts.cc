@@ -265,15 +265,15 @@ const Tablet* RecoveryAttempts::granted(ServerId owner, TabletId id) const {
 runtime::Task<void> RecoveryAttempts::runTake(ServerId dead, ServerId owner, std::vector<TabletId> tablets) {
   Journal::Running running(parts_.journal);
   const size_t count = tablets.size();
-  bool has_complained = false;
+  bool has_warned = false;
   Backoff backoff(parts_.journal);
   while (!parts_.journal.stopping() && parts_.membership.isAlive(owner)) {
     std::erase_if(tablets, [&](TabletId id) { return granted(owner, id) == nullptr; });
     if (tablets.empty()) break;
     bool refused = false;
     const std::vector<TabletId> taken = co_await takeSome(owner, tablets, refused);
-    if (refused && !has_complained) {
-      has_complained = true;
+    if (refused && !has_warned) {
+      has_warned = true;
       parts_.trace.error("server " + std::to_string(owner.value) + " refuses tablets that it has recovered");
     }
     if (taken.empty()) {

@@ -237,7 +237,7 @@ bool RecoveryManager::askBackups(ServerId dead, Recovery& recovery) {
   const int64_t now_ns = parts_.journal.nowNs();
   bool any = false;
   for (const Server* server : parts_.membership.servers()) {
-    if (!server->keeps_replicas || !parts_.membership.isHeard(server->id)) continue;
+    if (!server->keeps_replicas || !parts_.membership.hasReported(server->id)) continue;
     any = true;
     Asked& asked = recovery.asked[server->id];
     if (asked.is_answered || asked.is_under_way || now_ns < asked.again_ns) continue;

@@ -82,12 +82,12 @@ runtime::Task<bool> Journal::sleepUntil(int64_t deadline_ns) {
 
 Status Journal::corrupt(std::string_view key, std::string_view why) {
   constexpr size_t kShownMax = 80;
-  if (complaint_.empty()) {
-    complaint_ = "the record '";
+  if (warning_.empty()) {
+    warning_ = "the record '";
     // Keys of a damaged store are any bytes; logs are text.
-    for (const char c : key.substr(0, kShownMax)) complaint_ += c >= ' ' && c < 0x7f ? c : '?';
-    complaint_ += "' ";
-    complaint_ += why;
+    for (const char c : key.substr(0, kShownMax)) warning_ += c >= ' ' && c < 0x7f ? c : '?';
+    warning_ += "' ";
+    warning_ += why;
   }
   return Status::Corrupt;
 }

@@ -41,7 +41,7 @@ class Journal {
   /// While loading: the record under `key` cannot be what a coordinator stored. Returns Corrupt, and keeps the first
   /// such text for the report that the state could not be read.
   Status corrupt(std::string_view key, std::string_view why);
-  const std::string& complaint() const { return complaint_; }
+  const std::string& warning() const { return warning_; }
 
   /// Ends all work that is under way, and nothing new begins. What the next start has to know can still be stored.
   void endWork();
@@ -79,7 +79,7 @@ class Journal {
   std::atomic<bool> is_full_{false};  // written by the executor's thread, read by metrics as well
   std::vector<std::function<void()>> on_full_;
   bool is_probing_ = false;
-  std::string complaint_;
+  std::string warning_;
   uint64_t running_ = 0;
 };
 

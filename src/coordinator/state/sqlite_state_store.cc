@@ -321,7 +321,7 @@ int SqliteStateStore::writeBatch(const Batch& batch) {
 }
 
 // Everything that wants to be stored tries again and again: the line comes once a minute.
-void SqliteStateStore::complainFull() {
+void SqliteStateStore::warnFull() {
   const int64_t now_ns = worker_.clock().nowNs();
   if (std::exchange(is_full_, true) && now_ns - full_told_ns_ < kFullToldEveryNs) return;
   full_told_ns_ = now_ns;
@@ -354,7 +354,7 @@ Status SqliteStateStore::commitHere(const Batch& batch, uint64_t& number) {
   const bool is_full = (code & 0xff) == SQLITE_FULL || (code == SQLITE_IOERR_WRITE && systemError(code) == EDQUOT);
   if (sqlite3_get_autocommit(database_) == 0) run("ROLLBACK");
   if (is_full) {
-    complainFull();
+    warnFull();
     return Status::NoSpace;
   }
   // After a failed flush nobody knows what the disk has. Trying again could only hide that.

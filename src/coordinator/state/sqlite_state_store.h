@@ -75,7 +75,7 @@ class SqliteStateStore final : public StateStore {
   /// The errno behind it; 0: unknown.
   int systemError(int code) const;
   std::string causeOf(int code) const;
-  void complainFull();
+  void warnFull();
   int run(const char* sql);
   bool readValue(const std::string& key, std::string& value);
   int writeValue(const std::string& key, const std::string& value);

@@ -97,7 +97,8 @@ Status MigrationManager::mayBegin(const Tablet* tablet, ServerId destination) co
   if (table == nullptr || table->state != TableState::Ready) return Status::NotFound;
   if (tablet->state != TabletState::Normal) return Status::RetryLater;
   if (tablet->owner == destination) return Status::BadRequest;
-  if (!parts_.membership.isAlive(tablet->owner) || !parts_.membership.isHeard(destination)) return Status::RetryLater;
+  if (!parts_.membership.isAlive(tablet->owner) || !parts_.membership.hasReported(destination))
+    return Status::RetryLater;
   if (runningCount() >= kRunningMax) return Status::RetryLater;
   return Status::Ok;
 }

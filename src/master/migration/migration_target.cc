@@ -220,12 +220,12 @@ runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, const Slice& slice,
       rest = rest.subspan(entry.alignedBytes());
     }
     if (status == Status::Ok) {
-      if (parts_.maintenance.isDue()) parts_.maintenance.poke();
+      if (parts_.maintenance.isDue()) parts_.maintenance.wake();
       co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
       continue;
     }
     if (!worthWaiting(status) || parts_.background.clock().nowNs() >= give_up_ns) co_return status;
-    parts_.maintenance.poke();
+    parts_.maintenance.wake();
     co_await runtime::sleepFor(parts_.background, kPauseNs);
   }
   co_return Status::Ok;

@@ -313,7 +313,7 @@ runtime::Task<Status> RecoveryTarget::giveWay(Recovery& recovery, Status status,
   const int64_t now_ns = parts_.background.clock().nowNs();
   if (has_progressed) last_progress_ns = now_ns;
   if (status == Status::Ok) {
-    if (parts_.maintenance.isDue()) parts_.maintenance.poke();
+    if (parts_.maintenance.isDue()) parts_.maintenance.wake();
     co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
     co_return Status::Ok;
   }
@@ -392,7 +392,7 @@ runtime::Task<Status> RecoveryTarget::makeRoom(Recovery& recovery, int64_t stuck
     stats_.early_joins.fetch_add(1, std::memory_order_relaxed);
   }
   stats_.waits_for_room.fetch_add(1, std::memory_order_relaxed);
-  parts_.maintenance.poke();
+  parts_.maintenance.wake();
   co_await runtime::sleepFor(parts_.background, TabletIntake::kPauseNs);
   co_return Status::Ok;
 }

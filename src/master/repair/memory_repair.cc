@@ -33,7 +33,7 @@ std::string text(const log::Damage& damage) {
 }  // namespace
 
 MemoryRepair::MemoryRepair(const Parts& parts, const MemoryScrubOptions& options)
-    : Job([](runtime::Job& job) { static_cast<MemoryRepair&>(job).wake(); }),
+    : Job([](runtime::Job& job) { static_cast<MemoryRepair&>(job).onWake(); }),
       parts_(parts),
       options_(options),
       scrubber_(parts.log),
@@ -48,14 +48,14 @@ MemoryRepair::~MemoryRepair() {
 void MemoryRepair::start() {
   if (options_.bytes_per_second == 0) return;
   wants_scrub_.store(true);
-  poke();
+  wake();
 }
 
 void MemoryRepair::stop() {
   // Not stopped() before what ends the rest is on its way.
   running_.fetch_add(1);
   stop_.store(true);
-  poke();
+  wake();
   running_.fetch_sub(1);
 }
 
@@ -66,11 +66,11 @@ void MemoryRepair::onDamaged(const log::Damage& damage) {
   }
   // Whoever sees stopped() after this has counted us sees the job, too, or we see that it is too late for one.
   running_.fetch_add(1);
-  if (!stop_.load()) poke();
+  if (!stop_.load()) wake();
   running_.fetch_sub(1);
 }
 
-void MemoryRepair::poke() {
+void MemoryRepair::wake() {
   running_.fetch_add(1);
   if (is_posted_.exchange(true)) {
     running_.fetch_sub(1);
@@ -79,7 +79,7 @@ void MemoryRepair::poke() {
   parts_.background.post(*this, runtime::Priority::Background);
 }
 
-void MemoryRepair::wake() {
+void MemoryRepair::onWake() {
   is_posted_.store(false);
   changed_.notifyAll();
   if (!stop_.load()) {
@@ -87,7 +87,7 @@ void MemoryRepair::wake() {
     takeNews();
     if (!works_.empty() && !restoring_) restoreAll().detach();
   }
-  // What poke() has counted. Nothing of this object is used behind it.
+  // What wake() has counted. Nothing of this object is used behind it.
   running_.fetch_sub(1);
 }
 
@@ -102,11 +102,11 @@ void MemoryRepair::takeNews() {
     if (!canRestore()) continue;
     Work& work = works_[damage.segment];
     work.due_ns = nowNs();
-    work.wanted.push_back({.damage = damage,
-                           .marked = parts_.log.graceTicket(),
-                           .give_up_ns = nowNs() + kPatienceNs,
-                           .is_given_up = false,
-                           .restored_from = std::nullopt});
+    work.tasks.push_back({.damage = damage,
+                          .marked = parts_.log.graceTicket(),
+                          .give_up_ns = nowNs() + kPatienceNs,
+                          .is_given_up = false,
+                          .restored_from = std::nullopt});
   }
 }
 
@@ -159,7 +159,7 @@ runtime::Task<void> MemoryRepair::restoreAll() {
   while (!works_.empty() && !stop_.load()) {
     giveUpOverdue();
     for (Work* work = nextWork(); work != nullptr; work = nextWork()) {
-      attend(work->wanted.front().damage.segment).detach();
+      attend(work->tasks.front().damage.segment).detach();
     }
     if (works_.empty()) break;
     [[maybe_unused]] const Status woken = co_await changed_.wait(nextNs());
@@ -169,17 +169,17 @@ runtime::Task<void> MemoryRepair::restoreAll() {
 }
 
 bool MemoryRepair::Work::isHopeless() const {
-  return std::ranges::all_of(wanted, [](const Wanted& one) { return one.isLost(); });
+  return std::ranges::all_of(tasks, [](const RepairTask& one) { return one.isLost(); });
 }
 
 /// However long those who are asked for it take.
 void MemoryRepair::giveUpOverdue() {
   for (auto& [segment, work] : works_) {
-    for (Wanted& wanted : work.wanted) {
-      if (wanted.is_given_up || wanted.restored_from || nowNs() < wanted.give_up_ns) continue;
-      wanted.is_given_up = true;
-      parts_.log.integrity().giveUp(wanted.damage);
-      parts_.trace.error("memory: no replica gives back the entry at " + text(wanted.damage) +
+    for (RepairTask& task : work.tasks) {
+      if (task.is_given_up || task.restored_from || nowNs() < task.give_up_ns) continue;
+      task.is_given_up = true;
+      parts_.log.integrity().giveUp(task.damage);
+      parts_.trace.error("memory: no replica gives back the entry at " + text(task.damage) +
                          "; it is answered as corrupt");
     }
   }
@@ -204,8 +204,8 @@ int64_t MemoryRepair::nextNs() const {
   int64_t next_ns = runtime::kNever;
   for (const auto& [segment, work] : works_) {
     if (mayStart(work)) next_ns = std::min(next_ns, work.due_ns);
-    for (const Wanted& wanted : work.wanted) {
-      if (!wanted.is_given_up && !wanted.restored_from) next_ns = std::min(next_ns, wanted.give_up_ns);
+    for (const RepairTask& task : work.tasks) {
+      if (!task.is_given_up && !task.restored_from) next_ns = std::min(next_ns, task.give_up_ns);
     }
   }
   return next_ns;
@@ -218,12 +218,12 @@ runtime::Task<void> MemoryRepair::attend(SegmentId segment) {
   Work& work = works_.at(segment);
   work.is_running = true;
   work.due_ns = runtime::kNever;  // unless there are news
-  const std::vector<Wanted> tried = work.wanted;
+  const std::vector<RepairTask> tried = work.tasks;
   Damages damages;
   Damages restored;
-  for (const Wanted& wanted : tried) {
-    (wanted.restored_from ? restored : damages).push_back(wanted.damage);
-    co_await waitFor(wanted.marked);
+  for (const RepairTask& task : tried) {
+    (task.restored_from ? restored : damages).push_back(task.damage);
+    co_await waitFor(task.marked);
   }
   if (!restored.empty() && !stop_.load()) co_await release(std::move(restored));
   if (!damages.empty() && !stop_.load()) co_await restore(segment, std::move(damages));
@@ -237,7 +237,7 @@ runtime::Task<void> MemoryRepair::attend(SegmentId segment) {
 void MemoryRepair::putOff(SegmentId segment) {
   Work& work = works_.at(segment);
   work.is_running = false;
-  if (work.wanted.empty()) {
+  if (work.tasks.empty()) {
     works_.erase(segment);
     return;
   }
@@ -248,15 +248,15 @@ void MemoryRepair::putOff(SegmentId segment) {
 // ---- from where
 
 /// If it was found once more since, that is another one behind it.
-MemoryRepair::Wanted& MemoryRepair::wantedOf(const log::Damage& damage) {
-  std::vector<Wanted>& all = works_.at(damage.segment).wanted;
-  return *std::ranges::find(all, damage.ref, [](const Wanted& wanted) { return wanted.damage.ref; });
+MemoryRepair::RepairTask& MemoryRepair::taskOf(const log::Damage& damage) {
+  std::vector<RepairTask>& all = works_.at(damage.segment).tasks;
+  return *std::ranges::find(all, damage.ref, [](const RepairTask& task) { return task.damage.ref; });
 }
 
 /// Nothing is left to do for it.
 void MemoryRepair::forget(const log::Damage& damage) {
-  std::vector<Wanted>& all = works_.at(damage.segment).wanted;
-  all.erase(all.begin() + (&wantedOf(damage) - all.data()));
+  std::vector<RepairTask>& all = works_.at(damage.segment).tasks;
+  all.erase(all.begin() + (&taskOf(damage) - all.data()));
 }
 
 /// @param damages  of one segment
@@ -286,7 +286,7 @@ runtime::Task<void> MemoryRepair::restoreOn(Holder holder, SegmentId segment, Da
     co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
     const Status status = co_await restoreOne(holder, damages[i], replica, heard);
     if (status == Status::Ok) {
-      wantedOf(damages[i]).restored_from = holder.address.id;
+      taskOf(damages[i]).restored_from = holder.address.id;
       restored.push_back(damages[i]);
       damages.erase(damages.begin() + static_cast<std::ptrdiff_t>(i));
     } else {
@@ -337,15 +337,15 @@ runtime::Task<void> MemoryRepair::release(Damages damages) {
       parts_.log.integrity().forgetGone();
       continue;
     }
-    Wanted& wanted = wantedOf(damage);
+    RepairTask& task = taskOf(damage);
     if (!parts_.log.integrity().isRestored(damage)) {
       // Once more, while it was waiting: nobody reports what is marked.
-      wanted.restored_from.reset();
-      wanted.give_up_ns = nowNs() + kPatienceNs;
+      task.restored_from.reset();
+      task.give_up_ns = nowNs() + kPatienceNs;
       continue;
     }
     if (parts_.store.reconcile(damage) != Status::Ok) continue;  // tried again
-    const uint64_t from = wanted.restored_from.value();
+    const uint64_t from = task.restored_from.value();
     forget(damage);
     parts_.log.release(damage);
     parts_.trace.warning("memory: the entry at " + text(damage) + " is restored from server " + std::to_string(from));
@@ -407,7 +407,7 @@ runtime::Task<Status> MemoryRepair::ask(rpc::PeerAddress holder, SegmentId segme
 
 runtime::Task<void> MemoryRepair::waitFor(runtime::GraceTicket ticket) {
   while (!parts_.log.isOver(ticket) && !stop_.load()) {
-    parts_.maintenance.poke();  // the reclaimer
+    parts_.maintenance.wake();  // the reclaimer
     co_await runtime::sleepFor(parts_.background, kGracePollNs);
   }
 }

@@ -63,7 +63,7 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
   void onDamaged(const log::Damage& damage) override RC_EXCLUDES(lock_);
 
  private:
-  struct Wanted {
+  struct RepairTask {
     log::Damage damage;
     runtime::GraceTicket marked;  ///< when it is over, every reader of its bytes has seen the mark
     int64_t give_up_ns = 0;
@@ -75,7 +75,7 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
   };
   /// What is damaged in one segment; restored together.
   struct Work {
-    std::vector<Wanted> wanted;
+    std::vector<RepairTask> tasks;
     int64_t due_ns = 0;
     int64_t pause_ns = 0;  ///< pause after the last attempt
     bool is_running = false;
@@ -89,8 +89,8 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
   using Holder = ReplicaManager::Holder;
   using Damages = std::vector<log::Damage>;
 
-  void poke();
   void wake();
+  void onWake();
   void takeNews() RC_EXCLUDES(lock_);
   runtime::Task<void> scrub();
   runtime::Task<void> restoreAll();
@@ -100,7 +100,7 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
   bool mayStart(const Work& work) const;
   runtime::Task<void> attend(SegmentId segment);
   void putOff(SegmentId segment);
-  Wanted& wantedOf(const log::Damage& damage);
+  RepairTask& taskOf(const log::Damage& damage);
   void forget(const log::Damage& damage);
   runtime::Task<void> restore(SegmentId segment, Damages damages);
   runtime::Task<void> restoreOn(Holder holder, SegmentId segment, Damages& damages);

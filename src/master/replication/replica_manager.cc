@@ -139,17 +139,17 @@ void ReplicaManager::stop() {
 
 // ---- what the log asks for
 
-void ReplicaManager::open(const log::Segment& segment) { enqueue({Wish::Open, segment.id(), &segment}); }
-void ReplicaManager::close(const log::Segment& segment) { enqueue({Wish::Close, segment.id(), &segment}); }
-void ReplicaManager::moved(const log::Segment& segment) { enqueue({Wish::Moved, segment.id(), &segment}); }
-void ReplicaManager::withdraw(SegmentId head) { enqueue({Wish::Withdraw, head, nullptr}); }
-void ReplicaManager::awaitLeast(SegmentId segment) { enqueue({Wish::AwaitLeast, segment, nullptr}); }
-void ReplicaManager::free(SegmentId segment) { enqueue({Wish::Free, segment, nullptr}); }
+void ReplicaManager::open(const log::Segment& segment) { enqueue({EventKind::Open, segment.id(), &segment}); }
+void ReplicaManager::close(const log::Segment& segment) { enqueue({EventKind::Close, segment.id(), &segment}); }
+void ReplicaManager::moved(const log::Segment& segment) { enqueue({EventKind::Moved, segment.id(), &segment}); }
+void ReplicaManager::withdraw(SegmentId head) { enqueue({EventKind::Withdraw, head, nullptr}); }
+void ReplicaManager::awaitLeast(SegmentId segment) { enqueue({EventKind::AwaitLeast, segment, nullptr}); }
+void ReplicaManager::free(SegmentId segment) { enqueue({EventKind::Free, segment, nullptr}); }
 void ReplicaManager::requestDurable(LogPosition position) {
-  enqueue({Wish::Durable, position.segment, nullptr, position.offset_bytes});
+  enqueue({EventKind::Durable, position.segment, nullptr, position.offset_bytes});
 }
 void ReplicaManager::requestFlush(LogPosition position) {
-  enqueue({Wish::Flush, position.segment, nullptr, position.offset_bytes});
+  enqueue({EventKind::Flush, position.segment, nullptr, position.offset_bytes});
 }
 // How much is committed stands in the segment; which segments grow is known.
 void ReplicaManager::advance(const log::Segment&) { wake(); }
@@ -158,8 +158,8 @@ void ReplicaManager::enqueue(const Event& event) {
   {
     SpinGuard guard(lock_);
     // Of many who wait the one who waits for most.
-    const bool waits = event.wish == Wish::Durable || event.wish == Wish::Flush;
-    if (waits && !queued_.empty() && queued_.back().wish == event.wish && queued_.back().id == event.id) {
+    const bool waits = event.kind == EventKind::Durable || event.kind == EventKind::Flush;
+    if (waits && !queued_.empty() && queued_.back().kind == event.kind && queued_.back().id == event.id) {
       queued_.back().bytes = std::max(queued_.back().bytes, event.bytes);
     } else {
       queued_.push_back(event);
@@ -229,15 +229,15 @@ void ReplicaManager::stepNow(SegmentId segment) {
 }
 
 void ReplicaManager::apply(const Event& event) {
-  if (event.wish == Wish::Durable || event.wish == Wish::Flush) {
+  if (event.kind == EventKind::Durable || event.kind == EventKind::Flush) {
     const auto wanted = segments_.find(event.id);
     if (wanted == segments_.end()) return;
-    if (event.wish == Wish::Durable) wanted->second->requestDurable(event.bytes);
-    if (event.wish == Wish::Flush) wanted->second->requestFlush(event.bytes);
+    if (event.kind == EventKind::Durable) wanted->second->requestDurable(event.bytes);
+    if (event.kind == EventKind::Flush) wanted->second->requestFlush(event.bytes);
     return;
   }
   counts_changed_ = true;
-  if (event.wish == Wish::Open) {
+  if (event.kind == EventKind::Open) {
     ReplicaOwner& owner = *this;
     segments_.emplace(event.id, std::make_unique<ReplicatedSegment>(owner, cluster_, self_, *event.segment));
     active_.insert(event.id);
@@ -245,20 +245,20 @@ void ReplicaManager::apply(const Event& event) {
   }
   const auto found = segments_.find(event.id);
   RC_CHECK(found != segments_.end());
-  if (event.wish == Wish::Close) {
+  if (event.kind == EventKind::Close) {
     found->second->close();
     return;
   }
-  if (event.wish == Wish::Moved) {
+  if (event.kind == EventKind::Moved) {
     found->second->moved(*event.segment);
     active_.insert(event.id);
     return;
   }
-  if (event.wish == Wish::Withdraw) {
+  if (event.kind == EventKind::Withdraw) {
     found->second->withdraw();
     return;
   }
-  if (event.wish == Wish::AwaitLeast) {
+  if (event.kind == EventKind::AwaitLeast) {
     found->second->awaitLeast();
     active_.insert(event.id);
     return;

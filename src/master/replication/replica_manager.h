@@ -153,9 +153,9 @@ class ReplicaManager final : public log::Replicator, private ReplicaOwner {
   bool isShortOfPlaces() const override { return short_of_places_.load(std::memory_order_relaxed); }
 
  private:
-  enum class Wish : uint8_t { Open, Close, Moved, Withdraw, AwaitLeast, Free, Durable, Flush };
+  enum class EventKind : uint8_t { Open, Close, Moved, Withdraw, AwaitLeast, Free, Durable, Flush };
   struct Event {
-    Wish wish;
+    EventKind kind;
     SegmentId id;
     const log::Segment* segment;
     uint32_t bytes = 0;  // up to where a request waits for it

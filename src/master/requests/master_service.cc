@@ -95,7 +95,7 @@ void MasterService::refuse(Request request, Status status) {
 void MasterService::replyAfter(Request request, TxMessage response, const ShowAfter& show_after) {
   if (show_after.isReached(parts_.log) || RC_MUTATION("show-before-durable")) {
     request.reply(std::move(response));
-  } else if (!parts_.lent.copyOut(*response)) {
+  } else if (!parts_.borrowed.copyOut(*response)) {
     refuse(std::move(request), Status::RetryLater);  // only answers to reads show values
   } else {
     replyWhenReached(*this, std::move(request), std::move(response), show_after).detach();
@@ -124,11 +124,11 @@ runtime::Task<void> MasterService::replyWhenReached(MasterService& self, Request
 }
 
 bool MasterService::appendValue(const Request& request, TxMessage& response, ByteSpan value) {
-  if (value.size() <= response.headRoom() && value.size() < request.lendBytesMin()) {
+  if (value.size() <= response.headRoom() && value.size() < request.zeroCopyBytesMin()) {
     response.appendHead(value);
     return true;
   }
-  const transport::Chunk chunk = parts_.lent.lend(value, parts_.threads.pinSlotOf(request.executor()));
+  const transport::Chunk chunk = parts_.borrowed.borrow(value, parts_.threads.pinSlotOf(request.executor()));
   if (chunk.address == nullptr) return false;
   response.appendChunk(chunk);
   return true;
@@ -171,7 +171,7 @@ void MasterService::answerRead(Request request, const ReadKey& key, log::EntryRe
     header.version = entry.version();
     header.value_bytes = static_cast<uint32_t>(value.size());
   }
-  const size_t copied = value.size() < request.lendBytesMin() ? value.size() : 0;
+  const size_t copied = value.size() < request.zeroCopyBytesMin() ? value.size() : 0;
   TxMessage response = request.allocate(static_cast<uint32_t>(sizeof(header) + copied));
   response.appendHead(header);
   if (!value.empty() && !appendValue(request, response, value)) return refuse(std::move(request), Status::RetryLater);
@@ -320,7 +320,7 @@ void MasterService::mutateAgain(Request request) {
 void MasterService::answerMutation(Request request, Opcode opcode, const Answer& answer) {
   if (answer.is_duplicate) stats_.duplicates_answered.fetch_add(1, std::memory_order_relaxed);
   if (isRetryable(answer.status)) {
-    if (answer.status == Status::NoSpace || answer.status == Status::RetryLater) parts_.maintenance.poke();
+    if (answer.status == Status::NoSpace || answer.status == Status::RetryLater) parts_.maintenance.wake();
     RoomQueue& queue = opcode == Opcode::Remove ? removes_without_room_ : writes_without_room_;
     if (answer.lacks_room && queue.park(request)) {
       stats_.waits_for_room.fetch_add(1, std::memory_order_relaxed);

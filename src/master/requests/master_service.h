@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "master/cluster/coordinator_link.h"
-#include "master/requests/lent_values.h"
+#include "master/requests/pinned_values.h"
 #include "master/requests/room_queue.h"
 #include "rpc/dispatch.h"
 #include "store/maintenance.h"
@@ -16,7 +16,8 @@ namespace ramcore::master {
 ///
 /// Handlers run on the dispatch thread or a worker. An answer leaves only when everything it shows is durable, or
 /// flushed if its table is a sync one (base/durability.h); values
-/// shorter than what the transport says are copied into the answer, longer ones are sent from the log (lent_values.h).
+/// shorter than what the transport says are copied into the answer, longer ones are sent from the log
+/// (pinned_values.h).
 class MasterService final {
  public:
   struct Parts {
@@ -28,7 +29,7 @@ class MasterService final {
     ServerLease& lease;
     CoordinatorLink& link;
     Maintenance& maintenance;
-    LentValues& lent;
+    PinnedValues& borrowed;
     Threads& threads;
     runtime::Clock& clock;
     runtime::Executor& dispatch;

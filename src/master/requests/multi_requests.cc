@@ -23,11 +23,11 @@ struct ReadPart {
   TabletEpoch epoch;
   Status status = Status::Ok;
   Durability level = Durability::Buffered;
-  bool is_apart = false;  ///< its value is lent
+  bool is_apart = false;  ///< its value is borrowed
   log::EntryRef ref;
 };
 /// The values of an answer that are sent from where they stand.
-struct LentParts {
+struct BorrowedParts {
   std::array<transport::Chunk, transport::TxBuffer::kChunkCountMax> chunks;
   uint32_t count = 0;
   uint64_t bytes = 0;
@@ -104,8 +104,8 @@ uint64_t fit(ObjectStore& store, std::span<ReadPart> parts, uint64_t bytes_max) 
 }
 
 // Small values are copied together: many of them cost more as descriptors than as bytes. So are those for which there
-// is no descriptor left, or no more may be lent.
-void append(TxMessage& response, ObjectStore& store, std::span<const ReadPart> parts, const LentParts& lent) {
+// is no descriptor left, or no more may be borrowed.
+void append(TxMessage& response, ObjectStore& store, std::span<const ReadPart> parts, const BorrowedParts& borrowed) {
   response.appendHead(
       wire::MultiRead::Response{.header = {.status = Status::Ok}, .count = static_cast<uint32_t>(parts.size())});
   for (const ReadPart& part : parts) {
@@ -120,7 +120,7 @@ void append(TxMessage& response, ObjectStore& store, std::span<const ReadPart> p
   for (const ReadPart& part : parts) {
     if (part.status == Status::Ok && !part.is_apart) response.appendHead(store.entry(part.ref).payload());
   }
-  for (uint32_t i = 0; i < lent.count; ++i) response.appendChunk(lent.chunks[i]);
+  for (uint32_t i = 0; i < borrowed.count; ++i) response.appendChunk(borrowed.chunks[i]);
 }
 
 // False: the part is malformed.
@@ -199,19 +199,19 @@ void MasterService::multiRead(Request request) {
   if (response_bytes > kInlineCopyBytesMax && !waitsHere(request)) {
     return request.dispatch().handToWorker(std::move(request));
   }
-  LentParts lent;
+  BorrowedParts borrowed;
   for (ReadPart& part : parts) {
-    if (part.status != Status::Ok || lent.count == lent.chunks.size()) continue;
+    if (part.status != Status::Ok || borrowed.count == borrowed.chunks.size()) continue;
     const ByteSpan value = parts_.store.entry(part.ref).payload();
-    if (value.size() < request.lendBytesMin()) continue;
-    const transport::Chunk chunk = parts_.lent.lend(value, parts_.threads.pinSlotOf(request.executor()));
+    if (value.size() < request.zeroCopyBytesMin()) continue;
+    const transport::Chunk chunk = parts_.borrowed.borrow(value, parts_.threads.pinSlotOf(request.executor()));
     if (chunk.address == nullptr) break;
     part.is_apart = true;
-    lent.chunks[lent.count++] = chunk;
-    lent.bytes += chunk.bytes;
+    borrowed.chunks[borrowed.count++] = chunk;
+    borrowed.bytes += chunk.bytes;
   }
-  TxMessage response = request.allocate(response_bytes - lent.bytes);
-  append(response, parts_.store, parts, lent);
+  TxMessage response = request.allocate(response_bytes - borrowed.bytes);
+  append(response, parts_.store, parts, borrowed);
   replyAfter(std::move(request), std::move(response), show_after);
 }
 

@@ -37,7 +37,7 @@ void RoomQueue::tryAgain() {
   for (int i = 0; i < kRunsMax && !waiting_.empty() && !has_come_back_; ++i) {
     rpc::Request first = std::move(waiting_.front());
     waiting_.pop_front();
-    if (first.isHeard()) {
+    if (first.isSessionOpen()) {
       run_(context_, std::move(first));
     } else {
       first.reply(Status::RetryLater);

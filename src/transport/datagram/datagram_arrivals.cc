@@ -25,7 +25,7 @@ bool DatagramEndpoint::takeFrame(uint32_t port, const InFrame& frame) {
   if (!takeApart(port, frame, packet)) return false;
   ++packet_counts_.received;
   if (packet.start.kind == wire::PacketKind::Greeting || packet.start.kind == wire::PacketKind::Unknown) {
-    lookInThisBurst();
+    readClockInThisBurst();
     if (no_seal_.of(packet.start.version, packet.start.kind, packet.header, std::span(&packet.payload, 1)) !=
         packet.header.seal) {
       ++packet_counts_.unproven;
@@ -38,7 +38,7 @@ bool DatagramEndpoint::takeFrame(uint32_t port, const InFrame& frame) {
   }
   Session* const session = findNumber(packet.header.session);
   if (session == nullptr) {
-    takeFromStranger(packet);
+    takeFromUnknownPeer(packet);
     return false;
   }
   // Nobody but the peer of an open session can have sealed anything.
@@ -48,7 +48,7 @@ bool DatagramEndpoint::takeFrame(uint32_t port, const InFrame& frame) {
       !RC_MUTATION("believe-unsealed")) {
     ++packet_counts_.unproven;
     if (++session->unproven >= options_.unproven_max) {
-      loseSilent(*session, std::to_string(session->unproven) + " packets had wrong seals: somebody tries them");
+      closeSilent(*session, std::to_string(session->unproven) + " packets had wrong seals: somebody tries them");
     }
     return false;
   }
@@ -89,9 +89,9 @@ bool DatagramEndpoint::takeApart(uint32_t port, const InFrame& frame, Packet& pa
 }
 
 // Of a session that has just ended, or of a process that was here before.
-void DatagramEndpoint::takeFromStranger(const Packet& packet) {
-  ++packet_counts_.strangers;
-  lookInThisBurst();
+void DatagramEndpoint::takeFromUnknownPeer(const Packet& packet) {
+  ++packet_counts_.unknown_peers;
+  readClockInThisBurst();
   const auto closing =
       std::ranges::find_if(closing_, [&](const Closing& one) { return one.route.number == packet.header.session; });
   // (Who the sender is, it will know from the number it used.)
@@ -100,13 +100,13 @@ void DatagramEndpoint::takeFromStranger(const Packet& packet) {
       packet.header.seal) {
     return;
   }
-  if (packet.start.kind == wire::PacketKind::Closed || packet.start.kind == wire::PacketKind::Gone) {
+  if (packet.start.kind == wire::PacketKind::Closed || packet.start.kind == wire::PacketKind::Reset) {
     closing_.erase(closing);
   } else if (packet.start.kind == wire::PacketKind::Close) {
-    sendWord(closing->route, closing->seal_out, wire::PacketKind::Closed, {}, {});
+    sendControlPacket(closing->route, closing->seal_out, wire::PacketKind::Closed, {}, {});
     closing_.erase(closing);
   } else {
-    sendWord(closing->route, closing->seal_out, wire::PacketKind::Close, {}, {});
+    sendControlPacket(closing->route, closing->seal_out, wire::PacketKind::Close, {}, {});
   }
 }
 
@@ -115,37 +115,37 @@ bool DatagramEndpoint::takePacket(Session& session, const Packet& packet, const 
   bool is_good = false;  // what has no name here is nothing either
   bool was_kept = false;
   if (packet.start.kind != wire::PacketKind::Request && packet.start.kind != wire::PacketKind::Response) {
-    lookInThisBurst();
+    readClockInThisBurst();
   }
   switch (packet.start.kind) {
     case wire::PacketKind::Request:
     case wire::PacketKind::Response:
       is_good = isValidData(*session.channel, packet);
       if (!is_good) break;
-      lent_last_ = false;
+      borrowed_last_ = false;
       is_good = packet.start.kind == wire::PacketKind::Request ? takeRequest(session, packet, frame)
                                                                : takeResponse(session, packet, frame);
-      was_kept = lent_last_;
+      was_kept = borrowed_last_;
       break;
-    case wire::PacketKind::Progress:
-      is_good = takeProgress(session, packet);
+    case wire::PacketKind::Grant:
+      is_good = takeGrant(session, packet);
       break;
-    case wire::PacketKind::Taken:
-      is_good = takeTaken(session, packet);
+    case wire::PacketKind::Ack:
+      is_good = takeAcks(session, packet);
       break;
     case wire::PacketKind::Probe:
-      sendWord(session, wire::PacketKind::Here);
+      sendControlPacket(session, wire::PacketKind::ProbeReply);
       is_good = true;
       break;
-    case wire::PacketKind::Here:
+    case wire::PacketKind::ProbeReply:
       is_good = true;
       break;
     case wire::PacketKind::Close:
-      sendWord(session, wire::PacketKind::Closed);
-      lose(session, Status::Shutdown);
+      sendControlPacket(session, wire::PacketKind::Closed);
+      close(session, Status::Shutdown);
       return false;
-    case wire::PacketKind::Gone:
-      lose(session, Status::SessionLost);
+    case wire::PacketKind::Reset:
+      close(session, Status::SessionLost);
       return false;
     case wire::PacketKind::Closed:
     case wire::PacketKind::Greeting:
@@ -154,7 +154,7 @@ bool DatagramEndpoint::takePacket(Session& session, const Packet& packet, const 
     default:
       is_good = false;
   }
-  if (!is_good) loseBad(session, "a packet that no honest peer sends");
+  if (!is_good) closeMalformed(session, "a packet that no honest peer sends");
   return was_kept;
 }
 
@@ -178,7 +178,7 @@ bool DatagramEndpoint::takeRequest(Session& session, const Packet& packet, const
   const wire::PacketHeader& header = packet.header;
   Served& served = channel.served[header.slot];
   if (header.sequence > served.sequence) return beginRequest(session, packet, frame);
-  lookInThisBurst();
+  readClockInThisBurst();
   if (header.sequence != served.sequence || served.state == Served::State::Over) {
     ++packet_counts_.copies;
     return true;
@@ -196,8 +196,8 @@ bool DatagramEndpoint::takeRequest(Session& session, const Packet& packet, const
       // It has all come, and the answer takes its time.
       ++packet_counts_.copies;
       const uint32_t packets = std::max(1u, (header.message_bytes + channel.packet_bytes - 1) / channel.packet_bytes);
-      tellProgress(session, {session.id, header.slot, false},
-                   {.later = 0, .received_packets = packets, .granted_packets = packets}, header.sequence, false);
+      sendGrant(session, {session.id, header.slot, false},
+                {.later = 0, .received_packets = packets, .granted_packets = packets}, header.sequence, false);
       return true;
     }
     case Served::State::Answered:
@@ -249,14 +249,14 @@ bool DatagramEndpoint::takeResponse(Session& session, const Packet& packet, cons
     if (header.sequence > own.sequence) return false;
     ++packet_counts_.copies;
     // It was taken, and the peer does not know.
-    if (header.sequence == own.sequence) noteTaken(session, header);
+    if (header.sequence == own.sequence) noteAckDue(session, header);
     return true;
   }
   if (header.message_bytes > own.response_bytes_max) return false;
   if (own.asked_again_since_ns != 0) noteSlowAnswer(channel, own);
   // An answer says that the request was there. (One that is forged may come before the request has left: no matter.)
   if (own.request != nullptr) {
-    if (isTimed(channel, own)) lookInThisBurst();
+    if (isTimed(channel, own)) readClockInThisBurst();
     endRequest(channel, own);
   }
   if (header.message_bytes <= channel.packet_bytes) {
@@ -267,15 +267,15 @@ bool DatagramEndpoint::takeResponse(Session& session, const Packet& packet, cons
   return addArriving(session, own.response, packet, true);
 }
 
-void DatagramEndpoint::noteTaken(Session& session, const wire::PacketHeader& header) {
+void DatagramEndpoint::noteAckDue(Session& session, const wire::PacketHeader& header) {
   Channel& channel = *session.channel;
   OwnCall& own = channel.own[header.slot];
   if (std::exchange(own.owes_taken, true)) return;
   own.taken_ns = now_ns_;
   if (!std::exchange(own.is_in_taken, true)) channel.taken.push_back(header.slot);
-  if (!std::exchange(session.has_taken, true)) takers_.push_back(session.id);
-  const bool is_full = channel.taken.size() >= wire::kTakenEntriesMax;
-  takers_due_ns_ = std::min(takers_due_ns_, is_full ? now_ns_ : now_ns_ + kTakenDelayNs);
+  if (!std::exchange(session.has_taken, true)) acks_due_.push_back(session.id);
+  const bool is_full = channel.taken.size() >= wire::kAckEntriesMax;
+  first_ack_due_ns_ = std::min(first_ack_due_ns_, is_full ? now_ns_ : now_ns_ + kAckDelayNs);
 }
 
 // The completed call may close the session, or start another one in the same slot.
@@ -283,7 +283,7 @@ void DatagramEndpoint::finishCall(Session& session, const wire::PacketHeader& he
   ++delivered_count_;
   Channel& channel = *session.channel;
   --channel.calls_out;
-  noteTaken(session, header);
+  noteAckDue(session, header);
   PendingCall* const call = channel.calls.finish(header.slot, header.sequence);
   if (call != nullptr) call->complete(*call, Status::Ok, std::move(message));
 }
@@ -291,9 +291,9 @@ void DatagramEndpoint::finishCall(Session& session, const wire::PacketHeader& he
 // A message of one packet: the frame itself, unless the port would have too few left.
 RxMessage DatagramEndpoint::messageOf(const Packet& packet, const InFrame& frame) {
   const std::byte* const at = frame.bytes + wire::kPacketHeaderBytes;
-  if (lent_.count() < lendable_frames_[packet.port] && isAligned(reinterpret_cast<uintptr_t>(at), 8)) {
-    lent_last_ = true;
-    return {packet.payload, {}, &lent_, lent_.lend(*ports_[packet.port], frame)};
+  if (borrowed_.count() < borrowable_frames_[packet.port] && isAligned(reinterpret_cast<uintptr_t>(at), 8)) {
+    borrowed_last_ = true;
+    return {packet.payload, {}, &borrowed_, borrowed_.borrow(*ports_[packet.port], frame)};
   }
   const auto bytes = static_cast<uint32_t>(packet.payload.size());
   const auto room = static_cast<uint32_t>(alignUp(bytes, 8));
@@ -319,7 +319,7 @@ bool DatagramEndpoint::beginArriving(Session& session, Incoming& incoming, const
     return false;
   }
   Channel& channel = *session.channel;
-  lookInThisBurst();
+  readClockInThisBurst();
   incoming.begin(header, channel.packet_bytes, options_.unasked_packets, blocks_.take(header.message_bytes));
   incoming.begun_ns = now_ns_;
   incoming.heard_ns = now_ns_;
@@ -331,7 +331,7 @@ bool DatagramEndpoint::beginArriving(Session& session, Incoming& incoming, const
 
 bool DatagramEndpoint::addArriving(Session& session, Incoming& incoming, const Packet& packet, bool is_response) {
   const wire::PacketHeader& header = packet.header;
-  lookInThisBurst();
+  readClockInThisBurst();
   switch (incoming.take(header, packet.payload)) {
     case Incoming::Took::Nonsense:
       return false;
@@ -344,7 +344,7 @@ bool DatagramEndpoint::addArriving(Session& session, Incoming& incoming, const P
     case Incoming::Took::News:
       incoming.heard_ns = now_ns_;
       incoming.due_ns = now_ns_ + session.channel->round_trip.timeoutNs(0);
-      house_due_ns_ = std::min(house_due_ns_, incoming.due_ns);
+      timeouts_due_ns_ = std::min(timeouts_due_ns_, incoming.due_ns);
       break;
   }
   if (!incoming.isComplete()) {
@@ -360,8 +360,8 @@ bool DatagramEndpoint::addArriving(Session& session, Incoming& incoming, const P
     return true;
   }
   // So that the sender's bytes go back, however long the answer takes.
-  tellProgress(session, {session.id, header.slot, false},
-               {.later = 0, .received_packets = packets, .granted_packets = packets}, first.sequence, false);
+  sendGrant(session, {session.id, header.slot, false},
+            {.later = 0, .received_packets = packets, .granted_packets = packets}, first.sequence, false);
   deliverRequest(session, first, std::move(message));
   return true;
 }
@@ -436,37 +436,37 @@ void DatagramEndpoint::tellListed() {
     if (has_more) incoming->heard_ns = now_ns_;
     incoming->untold_packets = 0;
     incoming->is_asked_for = false;
-    tellProgress(*findOpen(arrival.session), arrival, incoming->progress(), incoming->header().sequence, false);
+    sendGrant(*findOpen(arrival.session), arrival, incoming->progress(), incoming->header().sequence, false);
   }
   listed_.clear();
 }
 
-void DatagramEndpoint::tellProgress(Session& session, const Arrival& arrival, const wire::ProgressBody& body,
-                                    uint32_t sequence, bool is_overdue) {
+void DatagramEndpoint::sendGrant(Session& session, const Arrival& arrival, const wire::GrantBody& body,
+                                 uint32_t sequence, bool is_overdue) {
   wire::PacketHeader header{};
   header.sequence = sequence;
   header.slot = arrival.slot;
   if (arrival.is_response) header.flags |= wire::kPacketOfResponse;
   if (is_overdue) header.flags |= wire::kPacketOverdue;
-  sendWord(session, wire::PacketKind::Progress, header, bytesOf(body));
+  sendControlPacket(session, wire::PacketKind::Grant, header, bytesOf(body));
 }
 
 // ---- what the peer says of our messages
 
-bool DatagramEndpoint::takeProgress(Session& session, const Packet& packet) {
+bool DatagramEndpoint::takeGrant(Session& session, const Packet& packet) {
   Channel& channel = *session.channel;
   const wire::PacketHeader& header = packet.header;
-  if (packet.payload.size() != sizeof(wire::ProgressBody) || header.slot >= channel.calls.slotCount() ||
+  if (packet.payload.size() != sizeof(wire::GrantBody) || header.slot >= channel.calls.slotCount() ||
       (header.flags & ~(wire::kPacketOfResponse | wire::kPacketOverdue)) != 0) {
     return false;
   }
-  const auto body = loadAs<wire::ProgressBody>(packet.payload.data());
+  const auto body = loadAs<wire::GrantBody>(packet.payload.data());
   const bool of_response = (header.flags & wire::kPacketOfResponse) != 0;
   Outgoing*& outgoing = of_response ? channel.served[header.slot].response : channel.own[header.slot].request;
   // Of one that is over.
   if (outgoing == nullptr || outgoing->sequence != header.sequence) return true;
   const bool is_overdue = (header.flags & wire::kPacketOverdue) != 0;
-  if (!outgoing->onProgress(body, is_overdue, now_ns_, channel.round_trip.smoothedNs())) return false;
+  if (!outgoing->onGrant(body, is_overdue, now_ns_, channel.round_trip.smoothedNs())) return false;
   if (outgoing->isThere()) {
     noteRoundTrip(channel, *outgoing);
     if (!of_response && outgoing->was_resent && outgoing->packet_count == 1) {
@@ -484,11 +484,11 @@ bool DatagramEndpoint::takeProgress(Session& session, const Packet& packet) {
   return true;
 }
 
-bool DatagramEndpoint::takeTaken(Session& session, const Packet& packet) {
+bool DatagramEndpoint::takeAcks(Session& session, const Packet& packet) {
   Channel& channel = *session.channel;
-  if (packet.payload.empty() || packet.payload.size() % sizeof(wire::TakenEntry) != 0) return false;
-  for (size_t at = 0; at < packet.payload.size(); at += sizeof(wire::TakenEntry)) {
-    const auto entry = loadAs<wire::TakenEntry>(packet.payload.data() + at);
+  if (packet.payload.empty() || packet.payload.size() % sizeof(wire::AckEntry) != 0) return false;
+  for (size_t at = 0; at < packet.payload.size(); at += sizeof(wire::AckEntry)) {
+    const auto entry = loadAs<wire::AckEntry>(packet.payload.data() + at);
     if (entry.slot >= channel.served.size() || entry.reserved != 0) return false;
     Served& served = channel.served[entry.slot];
     if (served.sequence != entry.sequence || served.response == nullptr) continue;
@@ -511,7 +511,7 @@ void DatagramEndpoint::endRequest(Channel& channel, OwnCall& own) {
 // asked for again for good. But those that are slow by chance, as all are that a peer without its processor keeps
 // waiting, count as twice what was waited for at most.
 void DatagramEndpoint::noteSlowAnswer(Channel& channel, OwnCall& own) {
-  lookInThisBurst();
+  readClockInThisBurst();
   const int64_t took_ns = now_ns_ - std::exchange(own.asked_again_since_ns, 0);
   channel.round_trip.note(std::min(took_ns, own.answer_counts_ns));
 }

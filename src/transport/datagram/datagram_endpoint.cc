@@ -32,7 +32,7 @@ Limits DatagramEndpoint::limitsOf(const DatagramOptions& options) {
   limits.gather_count_max = TxBuffer::kChunkCountMax;
   limits.burst_messages_max = 64;
   limits.slots_per_session = options.slots_per_session;
-  limits.lend_bytes_min = options.gather.copy_below_bytes;
+  limits.zero_copy_bytes_min = options.gather.copy_below_bytes;
   limits.zero_copy = true;
   limits.needs_registration = true;
   return limits;
@@ -47,15 +47,15 @@ DatagramEndpoint::DatagramEndpoint(const DatagramOptions& options, DatagramConte
       ports_(std::move(ports)),
       address_(ports_.at(0)->facts().address),
       no_seal_(Handshake::Key{}, true, false),
-      complaints_(context_.clock, context_.trace, "dpdk: "),
+      warnings_(context_.clock, context_.trace, "dpdk: "),
       clients_(options_.sessions_max),
-      leaving_(ports_.size()) {
+      backlogs_(ports_.size()) {
   uint32_t packet_bytes = wire::kPacketBytesMax;
   for (const FramePort* port : ports_) {
     RC_CHECK(port->facts().address == address_ &&
              port->facts().frame_bytes_max >= wire::kPacketHeaderBytes + wire::kPacketBytesMin);
     packet_bytes = std::min(packet_bytes, port->facts().frame_bytes_max - wire::kPacketHeaderBytes);
-    lendable_frames_.push_back(uint64_t{port->facts().lendable_frames} * ports_.size());
+    borrowable_frames_.push_back(uint64_t{port->facts().borrowable_frames} * ports_.size());
   }
   packet_bytes_ = packet_bytes;
   now_ns_ = context_.clock.nowNs();
@@ -68,8 +68,8 @@ const Peer* DatagramEndpoint::peer(SessionId id) const {
 
 HeldCounts DatagramEndpoint::heldCounts() const {
   return {.blocks = blocks_.outstanding() - (copies_ != nullptr ? 1 : 0),
-          .block_bytes = blocks_.lentBytes(),
-          .frames = lent_.count(),
+          .block_bytes = blocks_.borrowedBytes(),
+          .frames = borrowed_.count(),
           .outgoing = outgoings_.size() - free_outgoings_.size(),
           .sessions = sessions_.size() - free_indices_.size()};
 }
@@ -86,7 +86,7 @@ Status DatagramEndpoint::call(SessionId id, TxMessage& request, const CallOption
   if (channel.calls.isFull() || session->is_used_up) return Status::RetryLater;
   if (channel.calls.nextSequence() > options_.slot_calls_max) {
     session->is_used_up = true;
-    house_due_ns_ = now_ns_;
+    timeouts_due_ns_ = now_ns_;
     return Status::RetryLater;
   }
   channel.calls.begin(call);
@@ -132,7 +132,7 @@ void DatagramEndpoint::reply(const ReplyTo& to, TxMessage response) {
 
 uint32_t DatagramEndpoint::poll(MessageSink& sink, uint32_t message_max) {
   RC_CHECK(message_max >= 1 && message_max <= limits_.burst_messages_max);
-  lent_.enter();
+  borrowed_.enter();
   const uint64_t before = delivered_count_;
   uint32_t arrived = 0;
   for (size_t i = 0; i < ports_.size(); ++i) {
@@ -149,13 +149,13 @@ uint32_t DatagramEndpoint::poll(MessageSink& sink, uint32_t message_max) {
     nap_ns_ = 0;
     if (!listed_.empty()) tellListed();
   } else {
-    lent_.takeBack();
+    borrowed_.takeBack();
   }
-  if (--rounds_to_look_ == 0) look();
-  if (now_ns_ >= house_due_ns_) keepHouse();
+  if (--rounds_to_clock_ == 0) readClock();
+  if (now_ns_ >= timeouts_due_ns_) runTimeouts();
   if (!opened_.empty()) announceOpened(sink);
   if (!requests_.empty()) handOver(sink);
-  if (!lost_.empty()) announceLost(sink);
+  if (!lost_.empty()) reportClosed(sink);
   return static_cast<uint32_t>(delivered_count_ - before);
 }
 
@@ -167,20 +167,20 @@ void DatagramEndpoint::takeFrames(uint32_t port, std::span<const InFrame> frames
 }
 
 // What comes in one packet and is not timed does without: reading the clock's counter takes as long as a seal.
-void DatagramEndpoint::lookInThisBurst() {
-  if (!std::exchange(is_time_fresh_, true)) lookIfStale();
+void DatagramEndpoint::readClockInThisBurst() {
+  if (!std::exchange(is_time_fresh_, true)) readClockIfStale();
 }
 
 // Not by rounds: the thread may have been away since the last one, and what is begun now would look that old.
-void DatagramEndpoint::lookIfStale() {
-  if (context_.clock.ticks() - looked_ticks_ >= kStaleTicks) look();
+void DatagramEndpoint::readClockIfStale() {
+  if (context_.clock.ticks() - clock_ticks_ >= kStaleTicks) readClock();
 }
 
-void DatagramEndpoint::look() {
+void DatagramEndpoint::readClock() {
   // The ticks first: a pause between the two must not look like no time at all.
-  looked_ticks_ = context_.clock.ticks();
+  clock_ticks_ = context_.clock.ticks();
   now_ns_ = context_.clock.nowNs();
-  rounds_to_look_ = kRoundsPerLook;
+  rounds_to_clock_ = kRoundsPerLook;
 }
 
 // Of sessions that are still open: nothing of one that has ended is delivered.
@@ -206,7 +206,7 @@ void DatagramEndpoint::announceOpened(MessageSink& sink) {
 }
 
 // Announcing may lose or close other sessions, which then stand behind in the list.
-void DatagramEndpoint::announceLost(MessageSink& sink) {
+void DatagramEndpoint::reportClosed(MessageSink& sink) {
   for (size_t i = 0; i < lost_.size(); ++i) {
     Session& session = *lost_[i];
     const SessionId id = session.id;
@@ -221,18 +221,18 @@ void DatagramEndpoint::announceLost(MessageSink& sink) {
 void DatagramEndpoint::flush() {
   if (!ready_.empty()) {
     // What made them may have taken its time since the round began.
-    begun_.empty() ? lookIfStale() : dateBegun();
+    begun_.empty() ? readClockIfStale() : dateBegun();
     pump();
   }
-  if (now_ns_ >= takers_due_ns_) tellTakers(false);
+  if (now_ns_ >= first_ack_due_ns_) tellTakers(false);
   for (uint32_t port = 0; port < ports_.size(); ++port) {
-    if (!leaving_[port].frames.empty()) flushPort(port);
+    if (!backlogs_[port].frames.empty()) flushPort(port);
   }
   // All behind what peers wait for.
   if (!begun_.empty()) dateBegun();
   if (!retired_.empty()) recycleRetired();
-  lent_.takeBack();
-  lent_.leave();
+  borrowed_.takeBack();
+  borrowed_.leave();
 }
 
 // ---- sleep
@@ -241,17 +241,17 @@ bool DatagramEndpoint::prepareSleep() {
   tellTakers(true);
   flush();
   if (!lost_.empty() || !opened_.empty() || !ready_.empty() || !requests_.empty()) return false;
-  if (std::ranges::any_of(leaving_, [](const Leaving& leaving) { return !leaving.frames.empty(); })) return false;
+  if (std::ranges::any_of(backlogs_, [](const TxBacklog& leaving) { return !leaving.frames.empty(); })) return false;
   if (!context_.wake_by) return true;
   now_ns_ = context_.clock.nowNs();
-  if (hasDeadlines() && now_ns_ >= house_due_ns_) {
-    // The next round looks at the house: sessions may end there, and calls complete in rounds alone.
-    rounds_to_look_ = 1;
+  if (hasDeadlines() && now_ns_ >= timeouts_due_ns_) {
+    // The next round looks at the timeouts: sessions may end there, and calls complete in rounds alone.
+    rounds_to_clock_ = 1;
     return false;
   }
   // Ports that wake nobody are looked at again after a while, and after a longer one each time that nothing came. So
-  // are those that have still to say that they have read what was lent.
-  int64_t wake_ns = hasDeadlines() ? house_due_ns_ : runtime::kNever;
+  // are those that have still to say that they have read what was borrowed.
+  int64_t wake_ns = hasDeadlines() ? timeouts_due_ns_ : runtime::kNever;
   const bool naps = !retired_.empty() ||
                     std::ranges::any_of(ports_, [](const FramePort* port) { return !port->facts().has_wakeups; });
   if (naps) {
@@ -262,6 +262,6 @@ bool DatagramEndpoint::prepareSleep() {
   return true;
 }
 
-void DatagramEndpoint::awake() { rounds_to_look_ = 1; }
+void DatagramEndpoint::awake() { rounds_to_clock_ = 1; }
 
 }  // namespace ramcore::transport::datagram

@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "transport/datagram/lent_frames.h"
+#include "transport/datagram/borrowed_frames.h"
 #include "transport/datagram/session.h"
 #include "transport/gather/gather_policy.h"
 #include "transport/memory/tx_pool.h"
 #include "transport/session/client_share.h"
-#include "transport/session/complaints.h"
+#include "transport/session/warnings.h"
 
 namespace ramcore::transport::datagram {
 
@@ -58,7 +58,7 @@ struct DatagramOptions {
   /// silence; one that was accepted from a client, after 120 s.
   int64_t idle_probe_ns = 5 * runtime::kNanosPerSecond;
   /// Maximum time for which a message borrows bytes. Then they are copied, unless the port is about to read them.
-  int64_t lent_ns_max = 100 * runtime::kNanosPerMilli;
+  int64_t borrowed_ns_max = 100 * runtime::kNanosPerMilli;
   /// Maximum number of bytes in our own memory that may wait for one session: message heads and copies of borrowed
   /// bytes. Beyond it the session is closed.
   uint64_t stall_bytes_max = 64 * 1024 * 1024;
@@ -67,7 +67,7 @@ struct DatagramOptions {
   int64_t stall_close_ns = 10 * runtime::kNanosPerSecond;
   /// Time after which such a message counts as stalled while memory is short. Then the client session that holds most
   /// bytes in stalled messages is closed.
-  int64_t stall_squeeze_ns = 1 * runtime::kNanosPerSecond;
+  int64_t stall_evict_ns = 1 * runtime::kNanosPerSecond;
   /// Maximum number of bytes in blocks of received messages and in our own memory that waits for peers (see
   /// stall_bytes_max), in all sessions together. Beyond it, messages of several packets from clients are not accepted.
   /// If what waits for peers alone exceeds it, the session that leaves the most bytes unread is closed.
@@ -122,7 +122,7 @@ class DatagramEndpoint final : public Endpoint {
   void close(SessionId session) override;
   uint32_t sessionCount() const override { return open_count_; }
   uint64_t badSessionCount() const override { return bad_count_; }
-  LendingCounts lendingCounts() const override { return lending_counts_; }
+  BorrowedCounts borrowedCounts() const override { return borrowed_counts_; }
   SendCounts sendCounts() const override { return send_counts_; }
   PacketCounts packetCounts() const override { return packet_counts_; }
   HeldCounts heldCounts() const;
@@ -159,7 +159,7 @@ class DatagramEndpoint final : public Endpoint {
     size_t piece_count = 0;  ///< number of payload pieces in frame_pieces_
   };
   /// Ethernet frames that a port has not taken yet.
-  struct Leaving {
+  struct TxBacklog {
     std::vector<OutFrame> frames;
     int64_t refused_since_ns = runtime::kNever;  ///< since when the port takes none of them; kNever: it refused nothing
     bool has_link = false;
@@ -170,22 +170,22 @@ class DatagramEndpoint final : public Endpoint {
   // What arrives (datagram_arrivals.cc).
   void takeFrames(uint32_t port, std::span<const InFrame> frames);
   /// Reads the clock.
-  void look();
-  void lookIfStale();
-  void lookInThisBurst();
+  void readClock();
+  void readClockIfStale();
+  void readClockInThisBurst();
   bool takeFrame(uint32_t port, const InFrame& frame);
   bool takeApart(uint32_t port, const InFrame& frame, Packet& packet);
-  void takeFromStranger(const Packet& packet);
+  void takeFromUnknownPeer(const Packet& packet);
   bool takePacket(Session& session, const Packet& packet, const InFrame& frame);
   bool isValidData(const Channel& channel, const Packet& packet) const;
   bool takeRequest(Session& session, const Packet& packet, const InFrame& frame);
   bool beginRequest(Session& session, const Packet& packet, const InFrame& frame);
   bool takeResponse(Session& session, const Packet& packet, const InFrame& frame);
-  bool takeProgress(Session& session, const Packet& packet);
-  bool takeTaken(Session& session, const Packet& packet);
+  bool takeGrant(Session& session, const Packet& packet);
+  bool takeAcks(Session& session, const Packet& packet);
   void deliverRequest(Session& session, const wire::PacketHeader& header, RxMessage&& message);
   void finishCall(Session& session, const wire::PacketHeader& header, RxMessage&& message);
-  void noteTaken(Session& session, const wire::PacketHeader& header);
+  void noteAckDue(Session& session, const wire::PacketHeader& header);
   void endRequest(Channel& channel, OwnCall& own);
   void noteSlowAnswer(Channel& channel, OwnCall& own);
   static bool isTimed(const Channel& channel, const OwnCall& own);
@@ -198,8 +198,8 @@ class DatagramEndpoint final : public Endpoint {
   void list(Incoming& incoming, const Arrival& arrival);
   Incoming* incomingOf(const Arrival& arrival);
   void tellListed();
-  void tellProgress(Session& session, const Arrival& arrival, const wire::ProgressBody& body, uint32_t sequence,
-                    bool is_overdue);
+  void sendGrant(Session& session, const Arrival& arrival, const wire::GrantBody& body, uint32_t sequence,
+                 bool is_overdue);
   void chooseGranted();
   bool mayBeGranted(const Incoming& incoming) const;
   void handOver(MessageSink& sink);
@@ -211,9 +211,10 @@ class DatagramEndpoint final : public Endpoint {
   /// Writes kind, addresses and header; `seal` goes into the header.
   void writeStart(std::byte* at, const MacAddress& to, wire::PacketKind kind, const HeaderWords& header,
                   uint64_t seal) const;
-  void sendWord(const Route& route, const PacketSeal& seal, wire::PacketKind kind, wire::PacketHeader header,
-                ByteSpan body);
-  void sendWord(Session& session, wire::PacketKind kind, const wire::PacketHeader& header = {}, ByteSpan body = {});
+  void sendControlPacket(const Route& route, const PacketSeal& seal, wire::PacketKind kind, wire::PacketHeader header,
+                         ByteSpan body);
+  void sendControlPacket(Session& session, wire::PacketKind kind, const wire::PacketHeader& header = {},
+                         ByteSpan body = {});
   void sendOn(uint32_t port, const MacAddress& to, const PacketSeal& seal, wire::PacketKind kind,
               wire::PacketHeader header, std::span<const ByteSpan> body);
   void leave(uint32_t port, OutFrame frame);
@@ -226,7 +227,7 @@ class DatagramEndpoint final : public Endpoint {
   void endSending(Channel& channel, Outgoing*& outgoing);
   void retire(Outgoing& outgoing);
   void recycleRetired();
-  bool tellTaken(Session& session, bool all);
+  bool sendAcks(Session& session, bool all);
   void tellTakers(bool all);
 
   // The life of sessions (datagram_sessions.cc).
@@ -243,23 +244,23 @@ class DatagramEndpoint final : public Endpoint {
   /// Returns nullptr if there are `places` sessions already, in any state.
   Session* addSession(uint32_t places);
   void takeGreeting(const Packet& packet);
-  Session* acceptNewcomer(const Packet& packet, const wire::GreetingBody& body);
-  bool dropNewcomer();
+  Session* acceptPending(const Packet& packet, const wire::GreetingBody& body);
+  bool dropPending();
   void stepGreeting(Session& session);
   void sendGreeting(Session& session);
   void openSession(Session& session);
   void takeUnknown(const Packet& packet);
   void sayUnknown(uint32_t port, const MacAddress& to, uint64_t peer_number, uint64_t number);
-  void lose(Session& session, Status reason);
-  void loseBad(Session& session, std::string_view why);
-  void loseSilent(Session& session, const std::string& why);
+  void close(Session& session, Status reason);
+  void closeMalformed(Session& session, std::string_view why);
+  void closeSilent(Session& session, const std::string& why);
   void dropChannel(Channel& channel);
   void announceOpened(MessageSink& sink);
-  void announceLost(MessageSink& sink);
+  void reportClosed(MessageSink& sink);
 
-  // Deadlines and bounds (datagram_house.cc).
+  // Deadlines and bounds (datagram_timeouts.cc).
   bool hasDeadlines() const;
-  void keepHouse();
+  void runTimeouts();
   void keepPorts();
   void suspectAllAt(uint32_t port);
   int64_t checkGreeting(Session& session);
@@ -267,13 +268,13 @@ class DatagramEndpoint final : public Endpoint {
   int64_t checkSilence(Session& session);
   int64_t checkSending(Session& session);
   int64_t checkArriving(Session& session);
-  int64_t checkLending(Session& session);
+  int64_t checkBorrowed(Session& session);
   uint64_t waitingBytes(const Outgoing& outgoing) const;
   void boundWaiting();
   void dropUnread(Session& session);
   void checkClosing();
-  void squeeze();
-  uint64_t heldBytes() const { return blocks_.lentBytes() + copied_out_bytes_; }
+  void evictStalled();
+  uint64_t heldBytes() const { return blocks_.borrowedBytes() + copied_out_bytes_; }
 
   const DatagramOptions options_;
   const DatagramContext context_;
@@ -282,15 +283,15 @@ class DatagramEndpoint final : public Endpoint {
   const std::vector<FramePort*> ports_;
   const MacAddress address_;
   const PacketSeal no_seal_;  // the checksum of packets that belong to no open session
-  Complaints complaints_;
+  Warnings warnings_;
   uint32_t packet_bytes_ = 0;  // longest payload that every port can send
   // By port: messages may borrow a frame of it while they borrow fewer frames than this of all ports together.
-  std::vector<uint64_t> lendable_frames_;
+  std::vector<uint64_t> borrowable_frames_;
 
   RxBlockPool blocks_;
-  LentFrames lent_;
+  BorrowedFrames borrowed_;
   // (No lock: a locked instruction between the arrival of a frame and its answer would wait for the other core.)
-  TxPool heads_{lent_.home()};
+  TxPool heads_{borrowed_.home()};
 
   std::vector<std::unique_ptr<Session>> sessions_;  // by SessionId::index; nullptr = free
   std::vector<uint32_t> generations_;
@@ -309,11 +310,11 @@ class DatagramEndpoint final : public Endpoint {
   std::array<ByteSpan, TxBuffer::kChunkCountMax + 1> frame_pieces_;
   std::vector<std::unique_ptr<Outgoing>> outgoings_;
   std::vector<Outgoing*> free_outgoings_;
-  std::vector<Outgoing*> retired_;  // ended; a port still reads them, or they are in ready_
-  std::vector<Outgoing*> begun_;    // messages that began since the last flush()
-  std::deque<Outgoing*> ready_;     // messages that have packets to send
-  std::vector<Leaving> leaving_;    // by port
-  bool is_blocked_ = false;         // a port takes no more for now
+  std::vector<Outgoing*> retired_;   // ended; a port still reads them, or they are in ready_
+  std::vector<Outgoing*> begun_;     // messages that began since the last flush()
+  std::deque<Outgoing*> ready_;      // messages that have packets to send
+  std::vector<TxBacklog> backlogs_;  // by port
+  bool is_blocked_ = false;          // a port takes no more for now
 
   static constexpr size_t kFramesPerPort = 32;  // frames of one port that are looked at before the next port
   std::array<InFrame, kFramesPerPort> frames_;
@@ -322,13 +323,13 @@ class DatagramEndpoint final : public Endpoint {
   std::vector<Arrival> long_;                // messages that need grants
   uint32_t granted_remaining_ = UINT32_MAX;  // long messages with at most this many packets left may be granted packets
   int64_t granted_begun_ns_ = 0;             // and so may those that began at this time or before
-  std::vector<SessionId> takers_;
-  int64_t takers_due_ns_ = runtime::kNever;  // when the first of takers_ has waited for long enough
-  std::vector<SessionId> opened_;            // sessions to be announced
-  std::vector<Session*> lost_;               // sessions to be announced
+  std::vector<SessionId> acks_due_;
+  int64_t first_ack_due_ns_ = runtime::kNever;  // when the first of acks_due_ has waited for long enough
+  std::vector<SessionId> opened_;               // sessions to be announced
+  std::vector<Session*> lost_;                  // sessions to be announced
   uint64_t delivered_count_ = 0;
-  bool lent_last_ = false;     // a message has borrowed the frame that was just looked at
-  RxBlock* copies_ = nullptr;  // block for short messages that cannot stay in their frames
+  bool borrowed_last_ = false;  // a message has borrowed the frame that was just looked at
+  RxBlock* copies_ = nullptr;   // block for short messages that cannot stay in their frames
   uint32_t copies_used_ = 0;
   uint64_t copied_out_bytes_ = 0;  // bytes that wait in all sessions, as of the last look at the timeouts
   bool is_short_of_memory_ = false;
@@ -336,15 +337,15 @@ class DatagramEndpoint final : public Endpoint {
   uint32_t next_port_ = 0;
 
   int64_t now_ns_ = 0;          // as of the last reading of the clock
-  uint64_t looked_ticks_ = 0;   // ticks at that reading
+  uint64_t clock_ticks_ = 0;    // ticks at that reading
   bool is_time_fresh_ = false;  // now_ns_ serves for the rest of the frames that are being taken
-  int64_t house_due_ns_ = 0;
-  int64_t house_planned_ns_ = 0;    // house_due_ns_ as the last look at the timeouts left it
-  int64_t listening_since_ns_ = 0;  // before it the thread did not run: silence until then is no peer's fault
+  int64_t timeouts_due_ns_ = 0;
+  int64_t timeouts_planned_ns_ = 0;  // timeouts_due_ns_ as the last look at the timeouts left it
+  int64_t listening_since_ns_ = 0;   // before it the thread did not run: silence until then is no peer's fault
   int64_t ports_kept_ns_ = 0;
-  uint32_t rounds_to_look_ = 1;
+  uint32_t rounds_to_clock_ = 1;
   int64_t nap_ns_ = 0;
-  LendingCounts lending_counts_;
+  BorrowedCounts borrowed_counts_;
   SendCounts send_counts_;
   PacketCounts packet_counts_;
 };

@@ -17,8 +17,8 @@ constexpr uint32_t kPacketsInTurn = 16;
 // Nor does sending keep the thread from looking what has come.
 constexpr uint32_t kPacketsPerFlush = 256;
 // Frames that a port has not taken yet; beyond it nothing is made for it.
-constexpr size_t kLeavingMax = 256;
-constexpr size_t kLeavingAtOnce = 32;
+constexpr size_t kBacklogMax = 256;
+constexpr size_t kFlushFrames = 32;
 // Of a chunk that the end of a frame cuts in two: shorter ends are copied.
 constexpr uint32_t kCutCopiedBelow = 64;
 
@@ -79,8 +79,8 @@ Outgoing& DatagramEndpoint::startSending(Session& session, TxMessage message, co
   // As of when the thread last looked: what leaves is as old as its flush(), and it waits for no answer before that.
   outgoing.begins_expecting = channel.sending.empty();
   if (outgoing.begins_expecting) session.expected_ns = now_ns_;
-  message->lent_since_ns = now_ns_;
-  house_due_ns_ = std::min(house_due_ns_, now_ns_ + options_.lent_ns_max);
+  message->borrowed_since_ns = now_ns_;
+  timeouts_due_ns_ = std::min(timeouts_due_ns_, now_ns_ + options_.borrowed_ns_max);
   outgoing.begin(session.id, std::move(message), purpose.kind, channel.packet_bytes, channel.unasked_packets);
   const TxBuffer& buffer = *outgoing.message;
   const uint32_t head_bytes = buffer.contiguous_bytes != 0 ? buffer.contiguous_bytes : buffer.head_bytes;
@@ -115,13 +115,13 @@ Outgoing& DatagramEndpoint::startSending(Session& session, TxMessage message, co
 // What made them may have taken its time since the thread looked. (One that has become another message since then is
 // named twice, and was begun as well.)
 void DatagramEndpoint::dateBegun() {
-  lookIfStale();
+  readClockIfStale();
   for (Outgoing* const outgoing : begun_) {
     if (!outgoing->isActive()) continue;
     Session& session = *find(outgoing->session);
     if (outgoing->begins_expecting) session.expected_ns = now_ns_;
     outgoing->is_dated = true;
-    outgoing->message->lent_since_ns = now_ns_;
+    outgoing->message->borrowed_since_ns = now_ns_;
     outgoing->moved_ns = now_ns_;
     if (outgoing->next != 0) noteSent(session, *outgoing, true);
   }
@@ -151,7 +151,7 @@ void DatagramEndpoint::retire(Outgoing& outgoing) {
 void DatagramEndpoint::recycleRetired() {
   size_t kept = 0;
   for (Outgoing* const outgoing : retired_) {
-    // Whoever lent the bytes has them back however long the list is that it stands in.
+    // The owner of borrowed bytes has them back however long the list is that the message stands in.
     if (outgoing->isIdle()) outgoing->recycle();
     if (!outgoing->isIdle() || outgoing->is_queued) {
       retired_[kept++] = outgoing;
@@ -181,7 +181,7 @@ uint32_t DatagramEndpoint::sendSome(Session& session, Outgoing& outgoing, uint32
 void DatagramEndpoint::noteSent(const Session& session, Outgoing& outgoing, bool is_first) {
   if (is_first) outgoing.begun_ns = std::max<int64_t>(now_ns_, 1);
   outgoing.due_ns = now_ns_ + session.channel->round_trip.timeoutNs(outgoing.tries);
-  house_due_ns_ = std::min(house_due_ns_, outgoing.due_ns);
+  timeouts_due_ns_ = std::min(timeouts_due_ns_, outgoing.due_ns);
 }
 
 // Each in turn sends some of its packets.
@@ -207,7 +207,7 @@ void DatagramEndpoint::pump() {
 
 // False: the port takes no more for now.
 bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t packet, bool is_again) {
-  if (leaving_[session.route.port].frames.size() >= kLeavingMax) return false;
+  if (backlogs_[session.route.port].frames.size() >= kBacklogMax) return false;
   FramePort& port = *ports_[session.route.port];
   const TxBuffer& message = *outgoing.message;
   const uint32_t bytes = outgoing.bytesOf(packet);
@@ -233,7 +233,7 @@ bool DatagramEndpoint::sendPacket(Session& session, Outgoing& outgoing, uint32_t
   if (is_again) ++packet_counts_.resent;
   if (packet == 0 && !is_again) ++send_counts_.messages;
   send_counts_.payload_bytes += bytes;
-  if (leaving_[session.route.port].frames.size() % kLeavingAtOnce == 0) flushPort(session.route.port);
+  if (backlogs_[session.route.port].frames.size() % kFlushFrames == 0) flushPort(session.route.port);
   return true;
 }
 
@@ -250,8 +250,8 @@ bool DatagramEndpoint::gatherFrame(FramePort& port, Outgoing& outgoing, ByteSpan
     return chunk.bytes >= limits.copy_below_bytes ||
            (cut.is_cut[static_cast<size_t>(&chunk - chunks.data())] && chunk.bytes >= kCutCopiedBelow);
   };
-  // What is lent for too long is copied as soon as no port reads it: then there must be no end of new readers.
-  const bool is_overdue = now_ns_ >= outgoing.message->lent_since_ns + options_.lent_ns_max;
+  // What is borrowed for too long is copied as soon as no port reads it: then there must be no end of new readers.
+  const bool is_overdue = now_ns_ >= outgoing.message->borrowed_since_ns + options_.borrowed_ns_max;
   const auto canStay = [&](const Chunk& chunk) {
     return !is_overdue && port.facts().pieces_max >= 2 && chunk.owner != nullptr && chunk.owner != &chunk_copies &&
            port.canAttach(chunk.region) && !RC_MUTATION("copy-before-send") && !RC_MUTATION("copy-uncounted");
@@ -328,17 +328,17 @@ void DatagramEndpoint::writeStart(std::byte* at, const MacAddress& to, wire::Pac
   for (size_t i = 0; i < header.size(); ++i) storeAs(at + i * sizeof(uint64_t), i == 1 ? seal : header[i]);
 }
 
-void DatagramEndpoint::leave(uint32_t port, OutFrame frame) { leaving_[port].frames.push_back(frame); }
+void DatagramEndpoint::leave(uint32_t port, OutFrame frame) { backlogs_[port].frames.push_back(frame); }
 
 void DatagramEndpoint::flushPort(uint32_t port) {
-  Leaving& leaving = leaving_[port];
+  TxBacklog& leaving = backlogs_[port];
   if (leaving.frames.empty()) return;
   const uint32_t taken = ports_[port]->send(leaving.frames);
   leaving.frames.erase(leaving.frames.begin(), leaving.frames.begin() + taken);
   if (leaving.frames.empty()) {
     leaving.refused_since_ns = runtime::kNever;
   } else if (taken != 0 || leaving.refused_since_ns == runtime::kNever) {
-    lookIfStale();
+    readClockIfStale();
     leaving.refused_since_ns = now_ns_;
   }
   if (taken != 0) ++send_counts_.posts;
@@ -349,7 +349,7 @@ void DatagramEndpoint::flushPort(uint32_t port) {
 // Dropped if the port takes no more.
 void DatagramEndpoint::sendOn(uint32_t port, const MacAddress& to, const PacketSeal& seal, wire::PacketKind kind,
                               wire::PacketHeader header, std::span<const ByteSpan> body) {
-  if (leaving_[port].frames.size() >= 2 * kLeavingMax) return;
+  if (backlogs_[port].frames.size() >= 2 * kBacklogMax) return;
   uint32_t bytes = 0;
   for (const ByteSpan& piece : body) bytes += static_cast<uint32_t>(piece.size());
   std::byte* start = nullptr;
@@ -364,20 +364,20 @@ void DatagramEndpoint::sendOn(uint32_t port, const MacAddress& to, const PacketS
   leave(port, frame);
 }
 
-void DatagramEndpoint::sendWord(const Route& route, const PacketSeal& seal, wire::PacketKind kind,
-                                wire::PacketHeader header, ByteSpan body) {
+void DatagramEndpoint::sendControlPacket(const Route& route, const PacketSeal& seal, wire::PacketKind kind,
+                                         wire::PacketHeader header, ByteSpan body) {
   header.session = route.peer_number;
   const auto pieces = std::span<const ByteSpan>(&body, body.empty() ? 0 : 1);
   sendOn(route.port, route.address, seal, kind, header, pieces);
 }
 
-void DatagramEndpoint::sendWord(Session& session, wire::PacketKind kind, const wire::PacketHeader& header,
-                                ByteSpan body) {
-  sendWord(session.route, session.channel->seal_out, kind, header, body);
+void DatagramEndpoint::sendControlPacket(Session& session, wire::PacketKind kind, const wire::PacketHeader& header,
+                                         ByteSpan body) {
+  sendControlPacket(session.route, session.channel->seal_out, kind, header, body);
 }
 
 // What is owed, all at once as soon as the first has waited for long enough. True: nothing is left.
-bool DatagramEndpoint::tellTaken(Session& session, bool all) {
+bool DatagramEndpoint::sendAcks(Session& session, bool all) {
   Channel& channel = *session.channel;
   std::erase_if(channel.taken, [&](uint16_t slot) {
     OwnCall& own = channel.own[slot];
@@ -387,11 +387,11 @@ bool DatagramEndpoint::tellTaken(Session& session, bool all) {
   int64_t since_ns = runtime::kNever;
   for (const uint16_t slot : channel.taken) since_ns = std::min(since_ns, channel.own[slot].taken_ns);
   if (channel.taken.empty()) return true;
-  if (!all && channel.taken.size() < wire::kTakenEntriesMax && now_ns_ - since_ns < kTakenDelayNs) {
-    takers_due_ns_ = std::min(takers_due_ns_, since_ns + kTakenDelayNs);
+  if (!all && channel.taken.size() < wire::kAckEntriesMax && now_ns_ - since_ns < kAckDelayNs) {
+    first_ack_due_ns_ = std::min(first_ack_due_ns_, since_ns + kAckDelayNs);
     return false;
   }
-  std::array<wire::TakenEntry, wire::kTakenEntriesMax> entries;
+  std::array<wire::AckEntry, wire::kAckEntriesMax> entries;
   size_t count = 0;
   for (const uint16_t slot : channel.taken) {
     OwnCall& own = channel.own[slot];
@@ -399,20 +399,20 @@ bool DatagramEndpoint::tellTaken(Session& session, bool all) {
     own.is_in_taken = false;
     entries[count++] = {.sequence = own.sequence, .slot = slot, .reserved = 0};
     if (count < entries.size()) continue;
-    sendWord(session, wire::PacketKind::Taken, {}, std::as_bytes(std::span(entries)));
+    sendControlPacket(session, wire::PacketKind::Ack, {}, std::as_bytes(std::span(entries)));
     count = 0;
   }
-  if (count != 0) sendWord(session, wire::PacketKind::Taken, {}, std::as_bytes(std::span(entries).first(count)));
+  if (count != 0) sendControlPacket(session, wire::PacketKind::Ack, {}, std::as_bytes(std::span(entries).first(count)));
   channel.taken.clear();
   return true;
 }
 
 void DatagramEndpoint::tellTakers(bool all) {
-  takers_due_ns_ = runtime::kNever;
-  std::erase_if(takers_, [&](SessionId id) {
+  first_ack_due_ns_ = runtime::kNever;
+  std::erase_if(acks_due_, [&](SessionId id) {
     Session* const session = findOpen(id);
     if (session == nullptr) return true;
-    if (!tellTaken(*session, all)) return false;
+    if (!sendAcks(*session, all)) return false;
     session->has_taken = false;
     return true;
   });

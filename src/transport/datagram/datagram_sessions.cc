@@ -4,8 +4,8 @@
 
 #include "transport/datagram/datagram_endpoint.h"
 #include "transport/memory/chunk_copy.h"
-#include "transport/session/newcomers.h"
 #include "transport/session/open_failure.h"
+#include "transport/session/pending_sessions.h"
 
 namespace ramcore::transport::datagram {
 namespace {
@@ -13,7 +13,8 @@ namespace {
 constexpr std::string_view kAnyHost = "any";
 // The index of a session in its number; the rest is random.
 constexpr uint64_t kIndexMask = 0xffff;
-// Answers to packets of sessions that are not there, between two looks at the house: whoever floods us gets no flood.
+// Answers to packets of sessions that are not there, between two looks at the timeouts: whoever floods us gets no
+// flood.
 constexpr uint32_t kUnknownSaidMax = 64;
 constexpr size_t kClosingMax = 256;
 
@@ -61,7 +62,7 @@ SessionId DatagramEndpoint::connect(const Locator& where, uint64_t expected_id, 
   session.wants_seal = options_.wants_seal;
   const auto address = where.host == kAnyHost ? MacAddress::broadcast() : MacAddress::parse(where.host);
   if (where.scheme != options_.scheme || !address) {
-    lose(session, Status::Unreachable);
+    close(session, Status::Unreachable);
     return session.id;
   }
   session.route.address = *address;
@@ -99,7 +100,7 @@ Session* DatagramEndpoint::addSession(uint32_t places) {
     sessions_.emplace_back();
     generations_.push_back(0);
   }
-  if (++generations_[index] == 0) ++generations_[index];  // newcomers without number may come and go
+  if (++generations_[index] == 0) ++generations_[index];  // sessions without number may come and go
   sessions_[index] = std::make_unique<Session>(SessionId{index, generations_[index]});
   Session& session = *sessions_[index];
   do {
@@ -107,7 +108,7 @@ Session* DatagramEndpoint::addSession(uint32_t places) {
   } while ((session.route.number & ~kIndexMask) == 0);
   session.heard_ns = now_ns_;
   ++young_count_;
-  house_due_ns_ = now_ns_;
+  timeouts_due_ns_ = now_ns_;
   return &session;
 }
 
@@ -129,12 +130,12 @@ void DatagramEndpoint::takeGreeting(const Packet& packet) {
   if (packet.header.session != 0) {
     session = findNumber(packet.header.session);
     if (session == nullptr) {
-      ++packet_counts_.strangers;
+      ++packet_counts_.unknown_peers;
       return sayUnknown(packet.port, packet.from(), body.session, packet.header.session);
     }
   } else {
     const auto known = by_peer_.find({packet.from(), body.session});
-    session = known != by_peer_.end() ? find(known->second) : acceptNewcomer(packet, body);
+    session = known != by_peer_.end() ? find(known->second) : acceptPending(packet, body);
   }
   if (session == nullptr || session->state == Session::State::Lost) return;
   Route& route = session->route;
@@ -164,16 +165,16 @@ void DatagramEndpoint::takeGreeting(const Packet& packet) {
   session->greeting_received_bytes = greeting.receivedBytes();
   if (!is_over) {
     if (is_news || !said.empty()) stepGreeting(*session);
-  } else if (!greeting.isHeard()) {
+  } else if (!greeting.isAcknowledged()) {
     if (!said.empty()) sendGreeting(*session);
   } else if (session->state == Session::State::Open) {
     session->greeting.reset();
   } else {
-    lose(*session, Status::SessionLost);  // it has heard why it is refused
+    close(*session, Status::SessionLost);  // it has heard why it is refused
   }
 }
 
-Session* DatagramEndpoint::acceptNewcomer(const Packet& packet, const wire::GreetingBody& body) {
+Session* DatagramEndpoint::acceptPending(const Packet& packet, const wire::GreetingBody& body) {
   if (listening_ == 0 || body.port != listening_ || packet.header.offset != 0) {
     if (!MacAddress{packet.start.to}.isBroadcast()) {
       sayUnknown(packet.port, packet.from(), body.session, packet.header.session);
@@ -182,9 +183,9 @@ Session* DatagramEndpoint::acceptNewcomer(const Packet& packet, const wire::Gree
   }
   const bool is_full =
       accepting_count_ >= options_.greetings_max || open_count_ + young_count_ >= options_.sessions_max;
-  Session* const session = is_full && !dropNewcomer() ? nullptr : addSession(options_.places_max - options_.own_places);
+  Session* const session = is_full && !dropPending() ? nullptr : addSession(options_.places_max - options_.own_places);
   if (session == nullptr) {
-    complaints_.complain("refusing a session from " + packet.from().toString() + ": " + std::string(kTooManySessions));
+    warnings_.warn("refusing a session from " + packet.from().toString() + ": " + std::string(kTooManySessions));
     return nullptr;
   }
   ++accepting_count_;
@@ -206,16 +207,16 @@ Session* DatagramEndpoint::acceptNewcomer(const Packet& packet, const wire::Gree
   return session;
 }
 
-bool DatagramEndpoint::dropNewcomer() {
-  std::vector<Newcomer> newcomers;
+bool DatagramEndpoint::dropPending() {
+  std::vector<PendingSession> pending;
   std::vector<Session*> candidates;
   for (const auto& session : sessions_) {
     if (session == nullptr || !session->is_accepted || session->state != Session::State::Greeting) continue;
-    newcomers.push_back({session->route.address.toString(), session->deadline_ns, !session->was_heard});
+    pending.push_back({session->route.address.toString(), session->deadline_ns, !session->was_heard});
     candidates.push_back(session.get());
   }
-  if (newcomers.empty()) return false;
-  lose(*candidates[chooseWhoLeaves(newcomers)], Status::SessionLost);
+  if (pending.empty()) return false;
+  close(*candidates[chooseWhoLeaves(pending)], Status::SessionLost);
   return true;
 }
 
@@ -227,16 +228,16 @@ void DatagramEndpoint::stepGreeting(Session& session) {
   if (handshake.state() == Handshake::State::Running) return;
   if (handshake.isBad()) {
     ++bad_count_;
-    complaints_.complain("refusing " + session.peer.address + ": " + handshake.failureText());
+    warnings_.warn("refusing " + session.peer.address + ": " + handshake.failureText());
   } else if (session.is_accepted && handshake.status() == Status::Unreachable) {
-    complaints_.complain("no session with " + session.peer.address + ": " + handshake.failureText());
+    warnings_.warn("no session with " + session.peer.address + ": " + handshake.failureText());
   } else if (!session.is_accepted) {
     context_.trace.info(session.peer.address + ": " + handshake.failureText());
   }
   // Whoever connected is told why, and again until it has heard.
-  if (session.is_accepted && !session.greeting->isHeard()) return;
+  if (session.is_accepted && !session.greeting->isAcknowledged()) return;
   session.open_failure = openFailureOf(handshake.status(), handshake.failureText());
-  lose(session, handshake.status());
+  close(session, handshake.status());
 }
 
 void DatagramEndpoint::sendGreeting(Session& session) {
@@ -260,7 +261,7 @@ void DatagramEndpoint::sendGreeting(Session& session) {
     sendOn(port, session.route.address, no_seal_, wire::PacketKind::Greeting, header, pieces);
   }
   session.greet_due_ns = now_ns_ + RoundTrip().timeoutNs(session.greet_tries);
-  house_due_ns_ = std::min(house_due_ns_, session.greet_due_ns);
+  timeouts_due_ns_ = std::min(timeouts_due_ns_, session.greet_due_ns);
 }
 
 void DatagramEndpoint::openSession(Session& session) {
@@ -286,7 +287,7 @@ void DatagramEndpoint::openSession(Session& session) {
   --young_count_;
   if (session.is_accepted) --accepting_count_;
   ++open_count_;
-  house_due_ns_ = now_ns_;
+  timeouts_due_ns_ = now_ns_;
   opened_.push_back(session.id);
 }
 
@@ -309,11 +310,11 @@ void DatagramEndpoint::takeUnknown(const Packet& packet) {
   if (session == nullptr || packet.from() != session->route.address || session->route.peer_number != number) return;
   if (session->state == Session::State::Greeting) {
     session->open_failure = {.kind = OpenFailure::Kind::Unreachable, .text = std::string(kLeftInHandshake)};
-    return lose(*session, session->is_accepted ? Status::SessionLost : Status::Unreachable);
+    return close(*session, session->is_accepted ? Status::SessionLost : Status::Unreachable);
   }
   if (session->suspected_ns != 0) return;
   session->suspected_ns = std::max<int64_t>(now_ns_, 1);
-  house_due_ns_ = now_ns_;
+  timeouts_due_ns_ = now_ns_;
 }
 
 void DatagramEndpoint::sayUnknown(uint32_t port, const MacAddress& to, uint64_t peer_number, uint64_t number) {
@@ -324,7 +325,7 @@ void DatagramEndpoint::sayUnknown(uint32_t port, const MacAddress& to, uint64_t 
   sendOn(port, to, no_seal_, wire::PacketKind::Unknown, header, std::span(&body, 1));
 }
 
-void DatagramEndpoint::lose(Session& session, Status reason) {
+void DatagramEndpoint::close(Session& session, Status reason) {
   if (session.state == Session::State::Lost) return;
   const bool was_open = session.state == Session::State::Open;
   // Whoever looks for memory now finds what this session gives up.
@@ -364,18 +365,18 @@ void DatagramEndpoint::dropChannel(Channel& channel) {
   while (PendingCall* call = channel.calls.takeAny()) call->complete(*call, Status::SessionLost, RxMessage());
 }
 
-void DatagramEndpoint::loseBad(Session& session, std::string_view why) {
+void DatagramEndpoint::closeMalformed(Session& session, std::string_view why) {
   if (session.state != Session::State::Open) return;
   ++bad_count_;
-  complaints_.complain("closing the session with " + session.peer.address + ": " + std::string(why));
-  sendWord(session, wire::PacketKind::Gone);
-  lose(session, Status::SessionLost);
+  warnings_.warn("closing the session with " + session.peer.address + ": " + std::string(why));
+  sendControlPacket(session, wire::PacketKind::Reset);
+  close(session, Status::SessionLost);
 }
 
-void DatagramEndpoint::loseSilent(Session& session, const std::string& why) {
+void DatagramEndpoint::closeSilent(Session& session, const std::string& why) {
   context_.trace.debug(std::string(options_.scheme) + ": lost " + session.peer.address + ": " + why);
-  sendWord(session, wire::PacketKind::Gone);
-  lose(session, Status::SessionLost);
+  sendControlPacket(session, wire::PacketKind::Reset);
+  close(session, Status::SessionLost);
 }
 
 void DatagramEndpoint::close(SessionId id) {
@@ -383,13 +384,13 @@ void DatagramEndpoint::close(SessionId id) {
   if (session == nullptr || session->state == Session::State::Lost) return;
   if (session->state == Session::State::Open) {
     now_ns_ = context_.clock.nowNs();
-    sendWord(*session, wire::PacketKind::Close);
+    sendControlPacket(*session, wire::PacketKind::Close);
     if (closing_.size() == kClosingMax) closing_.erase(closing_.begin());
     closing_.push_back({session->route, session->channel->seal_out, session->channel->seal_in,
                         now_ns_ + session->channel->round_trip.timeoutNs(0), 0});
-    house_due_ns_ = std::min(house_due_ns_, closing_.back().due_ns);
+    timeouts_due_ns_ = std::min(timeouts_due_ns_, closing_.back().due_ns);
   }
-  lose(*session, Status::Shutdown);
+  close(*session, Status::Shutdown);
 }
 
 // As when the process dies, but that the peers are told.
@@ -397,7 +398,7 @@ DatagramEndpoint::~DatagramEndpoint() {
   for (const auto& session : sessions_) {
     if (session == nullptr || session->state == Session::State::Lost) continue;
     if (session->state == Session::State::Open) {
-      sendWord(*session, wire::PacketKind::Gone);
+      sendControlPacket(*session, wire::PacketKind::Reset);
       Channel& channel = *session->channel;
       while (channel.calls.takeAny() != nullptr) {
       }
@@ -406,8 +407,8 @@ DatagramEndpoint::~DatagramEndpoint() {
   }
   for (uint32_t port = 0; port < ports_.size(); ++port) {
     flushPort(port);
-    for (const OutFrame frame : leaving_[port].frames) ports_[port]->drop(frame);
-    leaving_[port].frames.clear();
+    for (const OutFrame frame : backlogs_[port].frames) ports_[port]->drop(frame);
+    backlogs_[port].frames.clear();
     ports_[port]->stop();
   }
   requests_.clear();

@@ -48,7 +48,7 @@ class FaultyPort final : public FramePort {
   void drop(OutFrame frame) noexcept override { inner_.drop(frame); }
   uint32_t send(std::span<const OutFrame> frames) override { return inner_.send(frames); }
   void stop() override { inner_.stop(); }
-  bool keepHouse() override { return inner_.keepHouse(); }
+  bool runTimeouts() override { return inner_.runTimeouts(); }
   bool canAttach(RegionId region) const override { return inner_.canAttach(region); }
 
  private:

@@ -37,12 +37,12 @@ struct OutFrame {
 /// The properties of a port.
 struct PortFacts {
   MacAddress address;
-  uint32_t frame_bytes_max = 0;   ///< Ethernet header included
-  uint32_t pieces_max = 1;        ///< pieces of one frame; a piece is contiguous bytes, attached or written
-  uint32_t lendable_frames = 64;  ///< frames that may be kept from the port; bytes of further ones are copied
-  bool is_local = false;          ///< its frames cannot leave this machine
-  bool joins_two = false;         ///< one process is at the other end: its link ends with that process
-  bool has_wakeups = false;       ///< it ends the thread's sleep when frames arrive
+  uint32_t frame_bytes_max = 0;     ///< Ethernet header included
+  uint32_t pieces_max = 1;          ///< pieces of one frame; a piece is contiguous bytes, attached or written
+  uint32_t borrowable_frames = 64;  ///< frames that may be kept from the port; bytes of further ones are copied
+  bool is_local = false;            ///< its frames cannot leave this machine
+  bool joins_two = false;           ///< one process is at the other end: its link ends with that process
+  bool has_wakeups = false;         ///< it ends the thread's sleep when frames arrive
 };
 
 /// Sends and receives Ethernet frames at one port, without promises: frames are lost, duplicated, reordered and changed
@@ -75,7 +75,7 @@ class FramePort {
   virtual void stop() = 0;
   /// Called every 10 ms or so while there are sessions, and rarely otherwise: may make system calls. Returns whether
   /// there is a link.
-  virtual bool keepHouse() { return true; }
+  virtual bool runTimeouts() { return true; }
   /// Whether bytes of this region can be attached.
   virtual bool canAttach(RegionId region) const = 0;
 };

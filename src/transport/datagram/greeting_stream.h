@@ -29,7 +29,7 @@ class GreetingStream {
   /// How many bytes of the peer's stream have arrived.
   uint32_t receivedBytes() const { return received_bytes_; }
   /// The peer has everything we said.
-  bool isHeard() const { return handshake_.toSend().empty(); }
+  bool isAcknowledged() const { return handshake_.toSend().empty(); }
 
  private:
   Handshake handshake_;

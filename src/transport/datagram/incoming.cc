@@ -38,8 +38,8 @@ Incoming::Took Incoming::take(const wire::PacketHeader& header, ByteSpan payload
   return Took::News;
 }
 
-wire::ProgressBody Incoming::progress() const {
-  wire::ProgressBody body{.later = 0, .received_packets = in_order_, .granted_packets = granted_};
+wire::GrantBody Incoming::progress() const {
+  wire::GrantBody body{.later = 0, .received_packets = in_order_, .granted_packets = granted_};
   for (uint32_t i = 0; i < 64 && in_order_ + 1 + i < packet_count_; ++i) {
     if (isThere(in_order_ + 1 + i)) body.later |= uint64_t{1} << i;
   }

@@ -31,7 +31,7 @@ class Incoming {
   const wire::PacketHeader& header() const { return header_; }
 
   /// How far the message has come: what the peer is told.
-  wire::ProgressBody progress() const;
+  wire::GrantBody progress() const;
   uint32_t granted() const { return granted_; }
   /// Lets the peer send up to `window` packets more than have arrived. Returns false, and changes nothing, if that is
   /// too little more than the last grant: less than a quarter of `window`, and not the rest of the message.

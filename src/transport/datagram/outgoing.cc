@@ -52,7 +52,7 @@ void Outgoing::putBack(uint32_t packet, bool is_again) {
   }
 }
 
-bool Outgoing::onProgress(const wire::ProgressBody& progress, bool is_overdue, int64_t now_ns, int64_t round_trip_ns) {
+bool Outgoing::onGrant(const wire::GrantBody& progress, bool is_overdue, int64_t now_ns, int64_t round_trip_ns) {
   const auto later_count = static_cast<uint32_t>(64 - std::countl_zero(progress.later));
   if (progress.received_packets > next || progress.granted_packets > packet_count) return false;
   if (progress.later != 0 && progress.received_packets + 1 + later_count > next) return false;

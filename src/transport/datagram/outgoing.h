@@ -48,7 +48,7 @@ class Outgoing final : public FrameOwner {
   /// Takes what the peer says of this message. Returns false if no honest peer says that. Packets that are missing at
   /// the peer are sent again if packets behind them have arrived (a few packets may have changed places) or if
   /// `is_overdue`; but none within `round_trip_ns` of the last time that some were to be sent again.
-  bool onProgress(const wire::ProgressBody& progress, bool is_overdue, int64_t now_ns, int64_t round_trip_ns);
+  bool onGrant(const wire::GrantBody& progress, bool is_overdue, int64_t now_ns, int64_t round_trip_ns);
   /// Called when nothing was heard of the message for long: the first few packets that have not arrived are sent again.
   void resendFirst();
   /// Where the packet's payload begins in the message.

@@ -13,7 +13,7 @@
 namespace ramcore::transport::datagram {
 
 /// How long the acknowledgement of an answer is delayed. The next request in the slot acknowledges the answer, too.
-inline constexpr int64_t kTakenDelayNs = 20 * runtime::kNanosPerMicro;
+inline constexpr int64_t kAckDelayNs = 20 * runtime::kNanosPerMicro;
 
 /// Where packets of a session go, and which numbers both ends have given it.
 struct Route {

@@ -41,7 +41,7 @@ std::string poolName(std::string_view kind) {
 
 Failure failed(const std::string& device, std::string_view what, int error) {
   return Failure{Status::IoError, "DPDK port " + device + " " + std::string(what) + ": " + rte_strerror(error) + " (" +
-                                      Environment::lastComplaint() + ")"};
+                                      Environment::lastWarning() + ")"};
 }
 
 // Where a process was killed, its socket file is still there, and the driver would find the place taken. (To connect
@@ -105,12 +105,12 @@ FramePools::~FramePools() {
 DpdkPort::DpdkPort(DeviceName name, const FramePools& pools) : name_(std::move(name)), pools_(pools) {}
 
 Outcome<std::unique_ptr<DpdkPort>> DpdkPort::open(const PortOptions& options, const FramePools& pools,
-                                                  uint32_t lendable_frames) {
+                                                  uint32_t borrowable_frames) {
   auto roomy = withRoomFor(DeviceName::split(options.device), options.mtu + kEthernetHeaderBytes);
   if (!roomy.ok()) return std::move(roomy).error();
   std::unique_ptr<DpdkPort> port(new DpdkPort(std::move(roomy).value(), pools));
   port->is_virtual_ = Environment::isVirtual(options.device);
-  port->facts_.lendable_frames = lendable_frames;
+  port->facts_.borrowable_frames = borrowable_frames;
   // The driver of memif sends other bytes than those that were attached when it copies nothing itself.
   if (port->name_.arguments.find("zero-copy=yes") != std::string::npos) {
     return Failure{Status::BadConfig, "'" + options.device +
@@ -122,7 +122,7 @@ Outcome<std::unique_ptr<DpdkPort>> DpdkPort::open(const PortOptions& options, co
   const DeviceName& name = port->name_;
   if (rte_eal_hotplug_add(bus, name.name.c_str(), name.arguments.c_str()) != 0 ||
       rte_eth_dev_get_port_by_name(name.name.c_str(), &port->port_) != 0) {
-    return Failure{Status::BadConfig, "DPDK gives no port '" + options.device + "' (" + Environment::lastComplaint() +
+    return Failure{Status::BadConfig, "DPDK gives no port '" + options.device + "' (" + Environment::lastWarning() +
                                           "); check its name and arguments; 'dpdk-devbind.py --status' lists adapters"};
   }
   port->is_open_ = true;
@@ -308,7 +308,7 @@ int DpdkPort::start() {
 // The driver of the other end does not survive a visitor that leaves before it was greeted: whoever opens a memif stays
 // until it is, but not for long where nobody greets.
 void DpdkPort::awaitLink() {
-  for (auto waited = std::chrono::milliseconds(0); waited < kLinkWait && !keepHouse(); waited += kLinkLook) {
+  for (auto waited = std::chrono::milliseconds(0); waited < kLinkWait && !runTimeouts(); waited += kLinkLook) {
     std::this_thread::sleep_for(kLinkLook);
   }
 }
@@ -317,7 +317,7 @@ void DpdkPort::awaitLink() {
 // gone, the port has to be started anew, until another one is there. So it has where the link never comes up: whoever
 // listens has not had that id yet, and said no. (But not at once, because nobody tells us: the driver of the other end
 // may be greeting us, and does not survive that we leave.)
-bool DpdkPort::keepHouse() {
+bool DpdkPort::runTimeouts() {
   if (!is_started_ && (!is_open_ || start() != 0)) return false;
   rte_eth_link link{};
   const bool was_up = is_up_;

@@ -51,7 +51,7 @@ class DpdkPort final : public datagram::FramePort {
   /// DPDK has been started; `pools` outlive the port. Failure: BadConfig: no such device, or it does not do what is
   /// asked; IoError.
   static Outcome<std::unique_ptr<DpdkPort>> open(const PortOptions& options, const FramePools& pools,
-                                                 uint32_t lendable_frames);
+                                                 uint32_t borrowable_frames);
   ~DpdkPort() override;
 
   /// Lets the device read memory that DPDK knows. Before anything of it is attached, in the order of region ids.
@@ -69,7 +69,7 @@ class DpdkPort final : public datagram::FramePort {
   void drop(datagram::OutFrame frame) noexcept override;
   uint32_t send(std::span<const datagram::OutFrame> frames) override;
   void stop() override;
-  bool keepHouse() override;
+  bool runTimeouts() override;
   bool canAttach(RegionId region) const override {
     return region != 0 && region <= regions_.size() && facts_.pieces_max > 1;
   }

@@ -26,7 +26,7 @@ Outcome<std::unique_ptr<DpdkTransport>> DpdkTransport::open(const DpdkOptions& o
   auto pools = FramePools::make(options.frame_count, options.mtu + kEthernetHeaderBytes);
   if (!pools.ok()) return std::move(pools).error();
   transport->pools_ = std::move(pools).value();
-  // Half of the frames may be lent; the rest is for what is sent and for what devices hold.
+  // Half of the frames may be borrowed; the rest is for what is sent and for what devices hold.
   const auto lendable = static_cast<uint32_t>(options.frame_count / (2 * options.environment.ports.size()));
   datagram::MacAddress address = options.address;
   for (const std::string& device : options.environment.ports) {

@@ -20,7 +20,7 @@ constexpr std::string_view kDriverFolders[] = {"/usr/lib/x86_64-linux-gnu/dpdk",
                                                "/usr/local/lib/x86_64-linux-gnu/dpdk"};
 constexpr size_t kPageBytes = 4096;
 
-/// What DPDK writes to its log goes to ours, line by line; the last complaint is kept.
+/// What DPDK writes to its log goes to ours, line by line; the last warning is kept.
 class LogStream {
  public:
   explicit LogStream(Trace& trace) : trace_(&trace) {}
@@ -186,7 +186,7 @@ Outcome<Environment*> Environment::start(const EnvironmentOptions& options, Trac
 
 bool Environment::hasVirtualAddresses() const { return rte_eal_iova_mode() == RTE_IOVA_VA; }
 
-std::string Environment::lastComplaint() { return started().log->last(); }
+std::string Environment::lastWarning() { return started().log->last(); }
 
 Outcome<bool> Environment::addMemory(std::byte* base, size_t bytes) {
   Started& one = started();

@@ -34,8 +34,8 @@ class Environment {
   bool hasVirtualAddresses() const;
   /// Of a device that is not there in metal: it has no business with memory of its own.
   static bool isVirtual(const std::string& device);
-  /// What DPDK complained of last, for error messages; empty: nothing.
-  static std::string lastComplaint();
+  /// What DPDK warned of last, for error messages; empty: nothing.
+  static std::string lastWarning();
   /// Makes memory known to DPDK, once for all ports. Failure: NoSpace, IoError.
   Outcome<bool> addMemory(std::byte* base, size_t bytes);
 

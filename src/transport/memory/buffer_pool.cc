@@ -18,7 +18,7 @@ void freeBuffer(TxBuffer* buffer) {
 }  // namespace
 
 SimpleBufferPool::~SimpleBufferPool() {
-  RC_CHECK_MSG(outstanding() == 0, "a message outlives the pool that lent it");
+  RC_CHECK_MSG(outstanding() == 0, "a message outlives the pool that borrowed it");
   SpinGuard guard(lock_);
   for (FreeList& list : free_) {
     while (list.first != nullptr) freeBuffer(std::exchange(list.first, list.first->next));

@@ -41,7 +41,7 @@ class ChunkCopies final : public ChunkOwner {
 inline ChunkCopies chunk_copies;
 
 /// True if the message still borrows bytes whose owner waits for them.
-inline bool holdsLent(const TxBuffer& buffer) {
+inline bool holdsBorrowed(const TxBuffer& buffer) {
   for (uint32_t i = 0; i < buffer.chunk_count; ++i) {
     const ChunkOwner* owner = buffer.chunks[i].owner;
     if (owner != nullptr && owner != &chunk_copies) return true;

@@ -15,14 +15,14 @@ void freeBlock(RxBlock* block) {
 }  // namespace
 
 RxBlockPool::~RxBlockPool() {
-  RC_CHECK_MSG(outstanding() == 0, "a received message outlives the endpoint that lent it");
+  RC_CHECK_MSG(outstanding() == 0, "a received message outlives the endpoint that borrowed it");
   SpinGuard guard(lock_);
   while (first_free_ != nullptr) freeBlock(std::exchange(first_free_, first_free_->next_));
 }
 
 RxBlock* RxBlockPool::take(uint32_t bytes) {
   outstanding_.fetch_add(1, std::memory_order_relaxed);
-  lent_bytes_.fetch_add(std::max(bytes, kBlockBytes), std::memory_order_relaxed);
+  borrowed_bytes_.fetch_add(std::max(bytes, kBlockBytes), std::memory_order_relaxed);
   if (bytes <= kBlockBytes) {
     SpinGuard guard(lock_);
     if (first_free_ != nullptr) {
@@ -40,7 +40,7 @@ RxBlock* RxBlockPool::take(uint32_t bytes) {
 
 void RxBlockPool::drop(RxBlock* block) noexcept {
   if (block->references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  lent_bytes_.fetch_sub(block->capacity_, std::memory_order_relaxed);
+  borrowed_bytes_.fetch_sub(block->capacity_, std::memory_order_relaxed);
   if (block->capacity_ == kBlockBytes) {
     SpinGuard guard(lock_);
     if (free_count_ < kKeptMax) {

@@ -30,9 +30,9 @@ class RxBlock {
 };
 static_assert(sizeof(RxBlock) % 8 == 0, "messages start at multiples of 8");
 
-/// Lends blocks and takes them back, from any thread. Blocks of kBlockBytes are kept for the next user, up to a bound;
-/// others come from the heap and go back to it. As the owner of messages its token is the block's address. The pool
-/// outlives its blocks (checked).
+/// Gives out blocks and takes them back, from any thread. Blocks of kBlockBytes are kept for the next user, up to a
+/// bound; others come from the heap and go back to it. As the owner of messages its token is the block's address. The
+/// pool outlives its blocks (checked).
 class RxBlockPool final : public RxOwner {
  public:
   static constexpr uint32_t kBlockBytes = 64 * 1024;
@@ -52,7 +52,7 @@ class RxBlockPool final : public RxOwner {
   /// Blocks that are out now, for tests and metrics. Any thread.
   uint64_t outstanding() const { return outstanding_.load(std::memory_order_acquire); }
   /// Bytes of those blocks. Any thread.
-  uint64_t lentBytes() const { return lent_bytes_.load(std::memory_order_relaxed); }
+  uint64_t borrowedBytes() const { return borrowed_bytes_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr uint32_t kKeptMax = 64;  // 4 MB of memory that is not in use
@@ -61,7 +61,7 @@ class RxBlockPool final : public RxOwner {
   RxBlock* first_free_ RC_GUARDED_BY(lock_) = nullptr;
   uint32_t free_count_ RC_GUARDED_BY(lock_) = 0;
   std::atomic<uint64_t> outstanding_{0};
-  std::atomic<uint64_t> lent_bytes_{0};
+  std::atomic<uint64_t> borrowed_bytes_{0};
 };
 
 }  // namespace ramcore::transport

@@ -31,9 +31,9 @@ Failure badChoice(std::string_view text) {
                                         "example mlx5_0:1:3 (ibv_devinfo -v lists them)"};
 }
 
-// From which length on a transport without hardware of its own lends.
-uint32_t lendFrom(const GatherCalibration& gather, std::string_view transport, uint32_t lend_bytes_min) {
-  return gather.settle(transport, "", {.copy_below_bytes = lend_bytes_min}).copy_below_bytes;
+// From which length on a transport without hardware of its own borrows.
+uint32_t borrowFrom(const GatherCalibration& gather, std::string_view transport, uint32_t zero_copy_bytes_min) {
+  return gather.settle(transport, "", {.copy_below_bytes = zero_copy_bytes_min}).copy_below_bytes;
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ Outcome<bool> TransportSet::Parts::openVerbs(const TransportChoices& choices,
   options.traffic_class = choices.rdma_class.traffic_class;
   options.service_level = choices.rdma_class.service_level;
   options.calibration = choices.gather;
-  if (choices.lent_ns_max != 0) options.lent_ns_max = choices.lent_ns_max;
+  if (choices.borrowed_ns_max != 0) options.borrowed_ns_max = choices.borrowed_ns_max;
   if (choices.sessions_max != 0) options.sessions_max = choices.sessions_max;
   auto opened = verbs::VerbsTransport::open(
       options, {.clock = context.clock, .entropy = context.entropy, .trace = context.trace, .sleeper = &sleeper});
@@ -158,7 +158,7 @@ Outcome<bool> TransportSet::Parts::openDpdk(const TransportChoices& choices) {
     context.trace.info("dpdk: as measured of " + driver + ", chunks below " +
                        std::to_string(options.protocol.gather.copy_below_bytes) + " B are copied");
   }
-  if (choices.lent_ns_max != 0) options.protocol.lent_ns_max = choices.lent_ns_max;
+  if (choices.borrowed_ns_max != 0) options.protocol.borrowed_ns_max = choices.borrowed_ns_max;
   if (choices.sessions_max != 0) options.protocol.sessions_max = choices.sessions_max;
   if (!choice.address.empty()) {
     const auto address = datagram::MacAddress::parse(choice.address);
@@ -196,8 +196,8 @@ Outcome<std::unique_ptr<TransportSet>> TransportSet::open(const TransportChoices
   if (auto opened = parts->openDpdk(choices); !opened.ok()) return std::move(opened).error();
   if (choices.shm) {
     shm::ShmOptions options;
-    options.lend_bytes_min = lendFrom(choices.gather, "shm", options.lend_bytes_min);
-    if (choices.lent_ns_max != 0) options.lent_ns_max = choices.lent_ns_max;
+    options.zero_copy_bytes_min = borrowFrom(choices.gather, "shm", options.zero_copy_bytes_min);
+    if (choices.borrowed_ns_max != 0) options.borrowed_ns_max = choices.borrowed_ns_max;
     if (choices.sessions_max != 0) options.sessions_max = choices.sessions_max;
     parts->shm.emplace(
         options,
@@ -206,8 +206,8 @@ Outcome<std::unique_ptr<TransportSet>> TransportSet::open(const TransportChoices
   }
   if (choices.tcp) {
     tcp::TcpOptions options;
-    options.lend_bytes_min = lendFrom(choices.gather, "tcp", options.lend_bytes_min);
-    if (choices.lent_ns_max != 0) options.lent_ns_max = choices.lent_ns_max;
+    options.zero_copy_bytes_min = borrowFrom(choices.gather, "tcp", options.zero_copy_bytes_min);
+    if (choices.borrowed_ns_max != 0) options.borrowed_ns_max = choices.borrowed_ns_max;
     if (choices.sessions_max != 0) options.sessions_max = choices.sessions_max;
     parts->tcp.emplace(
         options,

@@ -63,8 +63,8 @@ struct TransportChoices {
   DpdkChoice dpdk;
   /// What was measured on this machine, for all of them.
   GatherCalibration gather;
-  /// How long at most bytes are lent to a message; 0: each transport's default.
-  int64_t lent_ns_max = 0;
+  /// How long at most bytes are borrowed by a message; 0: each transport's default.
+  int64_t borrowed_ns_max = 0;
   /// Sessions of each transport; more are refused. 0: each transport's default.
   uint32_t sessions_max = 0;
 };

@@ -18,8 +18,8 @@ uint64_t frameBytesOf(TxBuffer& buffer) {
   return wire::frameBytes(loadAs<wire::FrameHeader>(headerOf(buffer)).message_bytes);
 }
 
-TxBuffer* firstLendingFrom(TxBuffer* buffer) {
-  while (buffer != nullptr && !holdsLent(*buffer)) buffer = buffer->next;
+TxBuffer* firstBorrowingFrom(TxBuffer* buffer) {
+  while (buffer != nullptr && !holdsBorrowed(*buffer)) buffer = buffer->next;
   return buffer;
 }
 
@@ -49,7 +49,7 @@ bool FrameWriter::send(const wire::FrameHeader& header, TxMessage message) {
     last_->next = buffer;
     last_ = buffer;
   }
-  if (first_lent_ == nullptr && holdsLent(*buffer)) first_lent_ = buffer;
+  if (first_borrowed_ == nullptr && holdsBorrowed(*buffer)) first_borrowed_ = buffer;
   return first_ != buffer || pump();
 }
 
@@ -106,7 +106,7 @@ void FrameWriter::takeFromQueue() {
   TxBuffer* done = first_;
   queued_bytes_ -= frameBytesOf(*done);
   first_ = done->next;
-  if (first_lent_ == done) first_lent_ = firstLendingFrom(first_);
+  if (first_borrowed_ == done) first_borrowed_ = firstBorrowingFrom(first_);
   if (first_ == nullptr) last_ = nullptr;
   part_ = 0;
   part_offset_bytes_ = 0;
@@ -117,10 +117,10 @@ void FrameWriter::dropQueue() {
   while (first_ != nullptr) takeFromQueue();
 }
 
-std::optional<uint64_t> FrameWriter::copyOutQueue(uint64_t bytes_max, int64_t lent_until_ns) {
+std::optional<uint64_t> FrameWriter::copyOutQueue(uint64_t bytes_max, int64_t borrowed_until_ns) {
   uint64_t bytes = 0;
   for (const TxBuffer* buffer = first_; buffer != nullptr; buffer = buffer->next) {
-    const bool is_meant = buffer->lent_since_ns <= lent_until_ns;
+    const bool is_meant = buffer->borrowed_since_ns <= borrowed_until_ns;
     for (uint32_t i = 0; i < buffer->chunk_count; ++i) {
       if (is_meant || buffer->chunks[i].owner == &chunk_copies) bytes += buffer->chunks[i].bytes;
     }
@@ -128,9 +128,9 @@ std::optional<uint64_t> FrameWriter::copyOutQueue(uint64_t bytes_max, int64_t le
   if (bytes > bytes_max) return std::nullopt;
   uint64_t copied = 0;
   for (TxBuffer* buffer = first_; buffer != nullptr; buffer = buffer->next) {
-    if (buffer->lent_since_ns <= lent_until_ns) copied += chunk_copies.replaceAll(*buffer, true) ? 1 : 0;
+    if (buffer->borrowed_since_ns <= borrowed_until_ns) copied += chunk_copies.replaceAll(*buffer, true) ? 1 : 0;
   }
-  first_lent_ = firstLendingFrom(first_);
+  first_borrowed_ = firstBorrowingFrom(first_);
   return copied;
 }
 

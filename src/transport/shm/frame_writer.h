@@ -39,12 +39,14 @@ class FrameWriter {
 
   bool hasNewRoom() const { return ring_.hasNewRoom(); }
 
-  /// TxBuffer::lent_since_ns of the first waiting message whose owners still wait for its bytes; kNever if none do.
-  int64_t oldestLentNs() const { return first_lent_ == nullptr ? runtime::kNever : first_lent_->lent_since_ns; }
-  /// Copies what waits and was lent at `lent_until_ns` or before to the heap and releases its owners: it must not keep
-  /// memory of the log from being freed for longer. Returns how many messages that were, or nothing, with nothing done,
-  /// if copies would be more than `bytes_max`.
-  [[nodiscard]] std::optional<uint64_t> copyOutQueue(uint64_t bytes_max, int64_t lent_until_ns);
+  /// TxBuffer::borrowed_since_ns of the first waiting message whose owners still wait for its bytes; kNever if none do.
+  int64_t oldestBorrowedNs() const {
+    return first_borrowed_ == nullptr ? runtime::kNever : first_borrowed_->borrowed_since_ns;
+  }
+  /// Copies what waits and was borrowed at `borrowed_until_ns` or before to the heap and releases its owners: it must
+  /// not keep memory of the log from being freed for longer. Returns how many messages that were, or nothing, with
+  /// nothing done, if copies would be more than `bytes_max`.
+  [[nodiscard]] std::optional<uint64_t> copyOutQueue(uint64_t bytes_max, int64_t borrowed_until_ns);
 
   /// Puts an empty frame behind everything if there is room for it now.
   void tryFinish(const wire::FrameHeader& header);
@@ -59,8 +61,8 @@ class FrameWriter {
   RingWriter ring_;
   TxBuffer* first_ = nullptr;  // its header stands in front of its head
   TxBuffer* last_ = nullptr;
-  TxBuffer* first_lent_ = nullptr;  // the first one that holdsLent(), or nullptr
-  uint32_t part_ = 0;               // of first_: 0 = header and head, n = chunk n - 1
+  TxBuffer* first_borrowed_ = nullptr;  // the first one that holdsBorrowed(), or nullptr
+  uint32_t part_ = 0;                   // of first_: 0 = header and head, n = chunk n - 1
   uint32_t part_offset_bytes_ = 0;
   uint64_t queued_bytes_ = 0;
 };

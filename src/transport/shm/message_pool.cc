@@ -35,7 +35,7 @@ MessagePool::~MessagePool() {
 MessageBlock* MessagePool::take(uint32_t bytes) {
   MessageBlock* block = takeBlock(bytes);
   block->counted_bytes = bytes < kCountedBytesMin ? 0 : bytes;
-  if (block->counted_bytes != 0) lent_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  if (block->counted_bytes != 0) borrowed_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   return block;
 }
 
@@ -55,7 +55,7 @@ MessageBlock* MessagePool::takeBlock(uint32_t bytes) {
 
 void MessagePool::releaseMessage(uint64_t token) noexcept {
   auto* block = reinterpret_cast<MessageBlock*>(token);
-  if (block->counted_bytes != 0) lent_bytes_.fetch_sub(block->counted_bytes, std::memory_order_relaxed);
+  if (block->counted_bytes != 0) borrowed_bytes_.fetch_sub(block->counted_bytes, std::memory_order_relaxed);
   if (block->size_class == kHeapClass) {
     std::free(block);
     return;

@@ -58,7 +58,7 @@ ShmEndpoint::ShmEndpoint(const ShmOptions& options, const ShmContext& context, c
       context_(context),
       limits_(limitsOf(options)),
       identity_(identity),
-      complaints_(context.clock, context.trace, "shm: "),
+      warnings_(context.clock, context.trace, "shm: "),
       sleeper_(context.sleeper != nullptr ? *context.sleeper : own_sleeper_.emplace(context.clock)),
       clients_(options.sessions_max) {}
 
@@ -112,15 +112,15 @@ SessionId ShmEndpoint::connect(const Locator& where, uint64_t expected_id, int64
     const std::string& why = socket.error().message;
     context_.trace.debug("shm: " + where.toString() + " cannot be used: " + why);
     session.open_failure = {.kind = OpenFailure::Kind::Unreachable, .text = why};
-    lose(session, Status::Unreachable);
+    close(session, Status::Unreachable);
     return session.id;
   }
   std::string who;
   if (!peerIsSameUser(session.socket.get(), who)) {
-    complaints_.complain(where.toString() + " belongs to " + who + ", not to us; refused");
+    warnings_.warn(where.toString() + " belongs to " + who + ", not to us; refused");
     session.open_failure = {.kind = OpenFailure::Kind::Refused,
                             .text = "it belongs to " + who + ", and shm is for one user; use tcp"};
-    lose(session, Status::Refused);
+    close(session, Status::Refused);
     return session.id;
   }
   session.peer.address = where.toString();
@@ -162,7 +162,7 @@ void ShmEndpoint::openSession(Session& session, MessageSink& sink) {
   sink.onSessionOpen(session.id);
 }
 
-void ShmEndpoint::lose(Session& session, Status reason) {
+void ShmEndpoint::close(Session& session, Status reason) {
   if (session.state == Session::State::Lost) return;
   --(session.state == Session::State::Open ? open_count_ : greeting_count_);
   if (session.is_bounded) clients_.remove();
@@ -174,21 +174,21 @@ void ShmEndpoint::lose(Session& session, Status reason) {
   while (PendingCall* call = session.channel->calls.takeAny()) call->complete(*call, Status::SessionLost, RxMessage());
 }
 
-void ShmEndpoint::loseBad(Session& session, std::string_view why) {
+void ShmEndpoint::closeMalformed(Session& session, std::string_view why) {
   if (session.state == Session::State::Lost) return;
   ++bad_count_;
-  complaints_.complain("closing the session with " + session.peer.address + ": " + std::string(why));
-  lose(session, Status::SessionLost);
+  warnings_.warn("closing the session with " + session.peer.address + ": " + std::string(why));
+  close(session, Status::SessionLost);
 }
 
-void ShmEndpoint::loseBroken() {
+void ShmEndpoint::closeBroken() {
   for (const Broken& broken : std::exchange(broken_, {})) {
-    if (Session* session = findOpen(broken.session)) loseBad(*session, broken.why);
+    if (Session* session = findOpen(broken.session)) closeMalformed(*session, broken.why);
   }
 }
 
 // Announcing may lose or close other sessions, which then stand behind in the list.
-void ShmEndpoint::announceLost(MessageSink& sink) {
+void ShmEndpoint::reportClosed(MessageSink& sink) {
   for (size_t i = 0; i < lost_.size(); ++i) {
     Session& session = *lost_[i];
     const SessionId id = session.id;
@@ -210,7 +210,7 @@ void ShmEndpoint::close(SessionId id) {
     session->channel->writer.tryFinish(header);
     session->channel->wakePeer(session->socket.get());
   }
-  lose(*session, Status::Shutdown);
+  close(*session, Status::Shutdown);
 }
 
 const Peer* ShmEndpoint::peer(SessionId id) const {
@@ -251,9 +251,9 @@ void ShmEndpoint::reply(const ReplyTo& to, TxMessage response) {
 
 void ShmEndpoint::send(Session& session, const wire::FrameHeader& header, TxMessage message) {
   FrameWriter& writer = session.channel->writer;
-  if (message->chunk_count != 0) message->lent_since_ns = context_.clock.nowNs();
+  if (message->chunk_count != 0) message->borrowed_since_ns = context_.clock.nowNs();
   // The session is not lost here: its calls must not complete inside call().
-  if (!writer.send(header, std::move(message))) loseBadLater(session, kImpossiblePosition);
+  if (!writer.send(header, std::move(message))) closeMalformedLater(session, kImpossiblePosition);
   if (!session.is_dirty) {
     session.is_dirty = true;
     dirty_.push_back(session.id);
@@ -265,7 +265,7 @@ void ShmEndpoint::send(Session& session, const wire::FrameHeader& header, TxMess
     session.peer_position = writer.peerPosition();
     session.sending.begin(context_.clock.nowNs(), session.peer_position);
     blocked_.push_back(session.id);
-    rounds_to_house_ = 1;
+    rounds_to_timeouts_ = 1;
   }
 }
 
@@ -294,7 +294,7 @@ void ShmEndpoint::pumpBlocked() {
     if (session == nullptr) continue;
     FrameWriter& writer = session->channel->writer;
     if (!writer.pump()) {
-      loseBadLater(*session, kImpossiblePosition);
+      closeMalformedLater(*session, kImpossiblePosition);
       continue;
     }
     if (writer.peerPosition() != session->peer_position) {
@@ -314,10 +314,10 @@ void ShmEndpoint::pumpBlocked() {
 uint32_t ShmEndpoint::poll(MessageSink& sink, uint32_t message_max) {
   RC_DCHECK(message_max >= 1 && message_max <= limits_.burst_messages_max);
   home_.enter();
-  if (--rounds_to_house_ == 0) [[unlikely]]
-    keepHouseIfDue(sink);
+  if (--rounds_to_timeouts_ == 0) [[unlikely]]
+    runDueTimeouts(sink);
   if (!broken_.empty()) [[unlikely]]
-    loseBroken();
+    closeBroken();
   const uint32_t delivered = rings_.poll(*this, message_max);
   if (!requests_.empty()) {
     sink.onRequests(requests_);
@@ -326,7 +326,7 @@ uint32_t ShmEndpoint::poll(MessageSink& sink, uint32_t message_max) {
   if (!blocked_.empty()) [[unlikely]]
     pumpBlocked();
   if (!lost_.empty()) [[unlikely]]
-    announceLost(sink);
+    reportClosed(sink);
   had_messages_ |= delivered != 0;
   return delivered;
 }
@@ -335,7 +335,7 @@ uint32_t ShmEndpoint::pollSession(Session& session, uint32_t message_max) {
   if (session.state != Session::State::Open) return 0;
   FrameReader& reader = session.channel->reader;
   if (!reader.refresh()) {
-    loseBad(session, kImpossiblePosition);
+    closeMalformed(session, kImpossiblePosition);
     return 0;
   }
   uint32_t delivered = 0;
@@ -351,10 +351,10 @@ uint32_t ShmEndpoint::pollSession(Session& session, uint32_t message_max) {
         deliver(session, reader.header(), reader.takeMessage());
         break;
       case FrameStep::Close:
-        lose(session, Status::Shutdown);
+        close(session, Status::Shutdown);
         break;
       case FrameStep::Bad:
-        loseBad(session, "a frame header that makes no sense");
+        closeMalformed(session, "a frame header that makes no sense");
         break;
       case FrameStep::NoRoom:
         // Looked at again in every round, so that the thread stays awake.
@@ -371,19 +371,19 @@ uint32_t ShmEndpoint::pollSession(Session& session, uint32_t message_max) {
   if (reader.hasPart()) [[unlikely]]
     noteReception(session);
   if (reader.giveBack()) session.channel->wakePeer(session.socket.get());
-  if (session.peer_has_ended && !session.has_unread) loseEnded(session);
+  if (session.peer_has_ended && !session.has_unread) closeEnded(session);
   return delivered;
 }
 
-void ShmEndpoint::loseEnded(Session& session) {
-  if (session.channel->reader.hasPart()) return loseBad(session, "it ended in the middle of a message");
-  lose(session, Status::SessionLost);
+void ShmEndpoint::closeEnded(Session& session) {
+  if (session.channel->reader.hasPart()) return closeMalformed(session, "it ended in the middle of a message");
+  close(session, Status::SessionLost);
 }
 
 // Only clients have to wait: what the cluster's own processes say may be what frees memory.
 uint64_t ShmEndpoint::roomBytes(const Session& session) const {
   if (!session.is_bounded) return UINT64_MAX;
-  const uint64_t held_bytes = messages_.lentBytes() + queued_bytes_;
+  const uint64_t held_bytes = messages_.borrowedBytes() + queued_bytes_;
   return held_bytes < options_.held_bytes_max ? options_.held_bytes_max - held_bytes : 0;
 }
 
@@ -404,7 +404,7 @@ void ShmEndpoint::deliver(Session& session, const wire::FrameHeader& header, RxM
     return;
   }
   if (!session.channel->requests.begin(header.slot, header.sequence)) {
-    loseBad(session, "two requests at once in one slot");
+    closeMalformed(session, "two requests at once in one slot");
     return;
   }
   message.reply_to = ReplyTo{session.id, header.sequence, header.slot, header.response_bytes_max};
@@ -415,7 +415,7 @@ void ShmEndpoint::deliver(Session& session, const wire::FrameHeader& header, RxM
 // ---- sleep
 
 bool ShmEndpoint::prepareSleep() {
-  if (!lost_.empty() || !broken_.empty() || is_house_due_) return false;
+  if (!lost_.empty() || !broken_.empty() || are_timeouts_due_) return false;
   flush();
   if (!rings_.prepareSleep()) return false;
   if (hasDeadlines()) sleeper_.wakeBy(nextDeadlineNs());
@@ -427,7 +427,7 @@ void ShmEndpoint::awake() {
   if (!std::exchange(is_asleep_, false)) return;
   rings_.awake();
   // What ended the sleep may be a deadline. If it is a socket, the sleeper has told.
-  if (hasDeadlines()) callHouse();
+  if (hasDeadlines()) callTimeouts();
 }
 
 }  // namespace ramcore::transport::shm

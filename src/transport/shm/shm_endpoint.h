@@ -6,7 +6,7 @@
 #include "transport/memory/tx_pool.h"
 #include "transport/session/accept_pause.h"
 #include "transport/session/client_share.h"
-#include "transport/session/complaints.h"
+#include "transport/session/warnings.h"
 #include "transport/shm/ring_scan.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/shm/unix_socket.h"
@@ -15,7 +15,7 @@ namespace ramcore::transport::shm {
 
 /// Sessions of one thread over shared memory. A round of poll() looks at rings only; the sockets (new connections,
 /// handshakes, the death of peers) are looked at when a sleep ended because of them and otherwise rarely, because that
-/// is a system call: see keepHouseIfDue. Wake-up bytes have done what they are for when the thread runs; they are read
+/// is a system call: see runDueTimeouts. Wake-up bytes have done what they are for when the thread runs; they are read
 /// now and then, so that they do not fill the socket.
 class ShmEndpoint final : public Endpoint, private RingHandler {
  public:
@@ -37,7 +37,7 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   void close(SessionId session) override;
   uint32_t sessionCount() const override { return open_count_; }
   uint64_t badSessionCount() const override { return bad_count_; }
-  LendingCounts lendingCounts() const override { return lending_counts_; }
+  BorrowedCounts borrowedCounts() const override { return borrowed_counts_; }
 
   /// What the sleeper tells of a session's socket.
   void onReady(Session& session, uint32_t events);
@@ -64,12 +64,12 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   std::unique_ptr<Greeting> makeGreeting(HandshakeSide side, uint64_t expected_id, int64_t deadline_ns);
   void openSession(Session& session, MessageSink& sink);
   /// Completes the session's calls; the sink hears of it at the end of the next poll().
-  void lose(Session& session, Status reason);
-  void loseBad(Session& session, std::string_view why);
+  void close(Session& session, Status reason);
+  void closeMalformed(Session& session, std::string_view why);
   /// The same from where calls must not be completed: the session is lost in the next round.
-  void loseBadLater(Session& session, std::string_view why) { broken_.push_back(Broken{session.id, why}); }
-  void loseBroken();
-  void announceLost(MessageSink& sink);
+  void closeMalformedLater(Session& session, std::string_view why) { broken_.push_back(Broken{session.id, why}); }
+  void closeBroken();
+  void reportClosed(MessageSink& sink);
 
   // Rings.
   uint32_t pollSession(Session& session, uint32_t message_max) override;
@@ -77,36 +77,36 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   void send(Session& session, const wire::FrameHeader& header, TxMessage message);
   void publish(Session& session);
   void pumpBlocked();
-  void loseEnded(Session& session);
+  void closeEnded(Session& session);
   uint64_t roomBytes(const Session& session) const;
   void noteReception(Session& session);
 
-  // Sockets and deadlines (shm_endpoint_house.cc).
+  // Sockets and deadlines (shm_endpoint_timeouts.cc).
   void closeSocket(Session& session);
-  void callHouse();
+  void callTimeouts();
   bool hasDeadlines() const {
     return greeting_count_ != 0 || !blocked_.empty() || !receiving_.empty() || listener_.pause.isOn();
   }
-  void keepHouseIfDue(MessageSink& sink);
-  void keepHouse(MessageSink& sink, int64_t now_ns);
+  void runDueTimeouts(MessageSink& sink);
+  void runTimeouts(MessageSink& sink, int64_t now_ns);
   void acceptConnections(int64_t now_ns);
   void lookAtSocket(Session& session, MessageSink& sink);
   void refuseConnections(int64_t now_ns);
   void acceptConnection(Descriptor socket, int64_t now_ns);
-  bool dropNewcomer();
+  bool dropPending();
   void stepGreeting(Session& session, MessageSink& sink);
   void readSocket(Session& session);
   void checkDeadlines(int64_t now_ns);
   void checkReceiving(int64_t now_ns);
   void checkStall(Session& session, int64_t now_ns);
-  void squeeze(int64_t now_ns);
+  void evictStalled(int64_t now_ns);
   int64_t nextDeadlineNs() const;
 
   ShmOptions options_;
   ShmContext context_;
   Limits limits_;
   const Identity& identity_;
-  Complaints complaints_;
+  Warnings warnings_;
   std::optional<EpollSleeper> own_sleeper_;  // of a thread that never sleeps
   EpollSleeper& sleeper_;
   HomeThread home_;
@@ -120,7 +120,7 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   uint32_t greeting_count_ = 0;
   ClientShare clients_;  // of the open ones
   uint64_t bad_count_ = 0;
-  LendingCounts lending_counts_;
+  BorrowedCounts borrowed_counts_;
 
   RingScan rings_;
   std::vector<RxMessage> requests_;   // found in this round
@@ -136,11 +136,11 @@ class ShmEndpoint final : public Endpoint, private RingHandler {
   Listener listener_{*this};
   std::vector<Locator> locators_;
   Descriptor spare_;  // given up for a moment when no descriptor is left, so that a connection can be refused
-  uint32_t rounds_to_house_ = 1;
-  int64_t last_house_ns_ = 0;
-  uint64_t looks_seen_ = 0;  // of the sleeper, by the last look at the house
+  uint32_t rounds_to_timeouts_ = 1;
+  int64_t last_timeouts_ns_ = 0;
+  uint64_t looks_seen_ = 0;  // of the sleeper, by the last look at the timeouts
   bool had_messages_ = false;
-  bool is_house_due_ = false;  // the sleeper has told of something that cannot wait
+  bool are_timeouts_due_ = false;  // the sleeper has told of something that cannot wait
   bool is_asleep_ = false;
 };
 

@@ -13,7 +13,7 @@ Limits limitsOf(const ShmOptions& options) {
   limits.gather_count_max = TxBuffer::kChunkCountMax;
   limits.burst_messages_max = 64;
   limits.slots_per_session = options.slots_per_session;
-  limits.lend_bytes_min = options.lend_bytes_min;
+  limits.zero_copy_bytes_min = options.zero_copy_bytes_min;
   return limits;
 }
 

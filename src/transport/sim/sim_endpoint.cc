@@ -188,7 +188,7 @@ SimEndpoint::Sending& SimEndpoint::queue(TxMessage message) {
   Sending& sending = unflushed_.emplace_back(*this);
   sending.self = std::prev(unflushed_.end());
   sending.message = std::move(message);
-  sending.message->lent_since_ns = network_.scheduler().nowNs();
+  sending.message->borrowed_since_ns = network_.scheduler().nowNs();
   return sending;
 }
 
@@ -234,7 +234,8 @@ void SimEndpoint::transmit(Sending& sending) {
 
 void SimEndpoint::waitForReader(Sending& sending) {
   const int64_t now_ns = network_.scheduler().nowNs();
-  if (holdsLent(*sending.message) && now_ns - sending.message->lent_since_ns >= network_.options().lent_ns_max) {
+  if (holdsBorrowed(*sending.message) &&
+      now_ns - sending.message->borrowed_since_ns >= network_.options().borrowed_ns_max) {
     sending.is_overdue = true;
     has_overdue_ = true;
     if (wake_) wake_();  // owners are told in poll()
@@ -247,9 +248,9 @@ void SimEndpoint::copyOutOverdue() {
   for (Sending& sending : transmitting_) {
     if (!std::exchange(sending.is_overdue, false) || find(sending.session) == nullptr) continue;
     if (copyOut(sending)) {
-      ++lending_counts_.messages_copied_out;
+      ++borrowed_counts_.messages_copied_out;
     } else {
-      ++lending_counts_.sessions_dropped;
+      ++borrowed_counts_.sessions_dropped;
       close(sending.session);
     }
   }
@@ -390,7 +391,7 @@ void SimEndpoint::process(MessageSink& sink, SimFrameList one) {
       processWelcome(sink, frame);
       break;
     case SimFrameKind::Refusal:
-      loseSession(sink, frame.session, frame.status);
+      closeSession(sink, frame.session, frame.status);
       break;
     case SimFrameKind::Request:
       processRequest(std::move(one));
@@ -399,16 +400,16 @@ void SimEndpoint::process(MessageSink& sink, SimFrameList one) {
       processResponse(std::move(one));
       break;
     case SimFrameKind::Close:
-      loseSession(sink, frame.session, Status::Shutdown);
+      closeSession(sink, frame.session, Status::Shutdown);
       break;
     case SimFrameKind::Lost:
-      loseSession(sink, frame.session, Status::SessionLost);
+      closeSession(sink, frame.session, Status::SessionLost);
       break;
     case SimFrameKind::Expired: {
       const Session* session = find(frame.session);
       if (session != nullptr && session->state == State::Connecting) {
         network_.sendControl(session->connection, session->end, SimFrameKind::Close);
-        loseSession(sink, frame.session, Status::Unreachable);
+        closeSession(sink, frame.session, Status::Unreachable);
       }
       break;
     }
@@ -478,7 +479,7 @@ void SimEndpoint::processRequest(SimFrameList one) {
                          .slot = frame.slot,
                          .response_bytes_max = frame.response_bytes_max};
   const runtime::Priority priority = frame.priority;
-  RxMessage message = network_.lend(std::move(one), random_);
+  RxMessage message = network_.borrow(std::move(one), random_);
   message.reply_to = reply_to;
   message.priority = priority;
   batch_.push_back(std::move(message));
@@ -498,10 +499,10 @@ void SimEndpoint::processResponse(SimFrameList one) {
   if (call == nullptr) return;
   ++delivered_;
   call->in_flight = false;
-  call->complete(*call, Status::Ok, network_.lend(std::move(one), random_));
+  call->complete(*call, Status::Ok, network_.borrow(std::move(one), random_));
 }
 
-void SimEndpoint::loseSession(MessageSink& sink, SessionId id, Status reason) {
+void SimEndpoint::closeSession(MessageSink& sink, SessionId id, Status reason) {
   if (find(id) == nullptr) return;
   handOver(sink);
   if (find(id) == nullptr) return;  // the sink has closed it

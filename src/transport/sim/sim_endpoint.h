@@ -43,7 +43,7 @@ class SimEndpoint final : public Endpoint {
   void close(SessionId session) override;
   uint32_t sessionCount() const override { return open_count_; }
   uint64_t badSessionCount() const override { return 0; }
-  LendingCounts lendingCounts() const override { return lending_counts_; }
+  BorrowedCounts borrowedCounts() const override { return borrowed_counts_; }
 
  private:
   friend class SimNetwork;
@@ -86,7 +86,7 @@ class SimEndpoint final : public Endpoint {
     uint32_t sequence = 0;
     runtime::Priority priority = runtime::Priority::Client;
     uint32_t response_bytes_max = 0;
-    bool is_overdue = false;                     // lent for too long: to be copied
+    bool is_overdue = false;                     // borrowed for too long: to be copied
     std::vector<std::vector<std::byte>> copies;  // of chunks whose caller does not wait any more
     std::list<Sending>::iterator self;
   };
@@ -122,7 +122,7 @@ class SimEndpoint final : public Endpoint {
   void suppress() { ++network_.counts_.suppressed; }
   void processRequest(SimFrameList frame);
   void processResponse(SimFrameList frame);
-  void loseSession(MessageSink& sink, SessionId session, Status reason);
+  void closeSession(MessageSink& sink, SessionId session, Status reason);
   void handOver(MessageSink& sink);
   void tellClosed(MessageSink& sink);
   Status judge(const Identity& other) const;
@@ -146,7 +146,7 @@ class SimEndpoint final : public Endpoint {
   std::list<Sending> sent_;
   int64_t last_transmit_ns_ = 0;
   bool has_overdue_ = false;  // among transmitting_
-  LendingCounts lending_counts_;
+  BorrowedCounts borrowed_counts_;
   std::vector<RxMessage> batch_;
   uint32_t delivered_ = 0;
   bool polling_ = false;

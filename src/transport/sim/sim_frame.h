@@ -46,7 +46,7 @@ struct SimFrameContents {
 };
 
 /// What travels in the simulated network. It lives in one list after the other: on its way, held, in an endpoint's
-/// inbox, lent to whoever reads it. As a Timer it is the event of its arrival.
+/// inbox, borrowed by whoever reads it. As a Timer it is the event of its arrival.
 struct SimFrame : runtime::Timer, SimFrameContents {
   static constexpr size_t kTailSpansMax = 3;
 

@@ -24,7 +24,7 @@ datagram::DatagramOptions SimFramesEndpoint::optionsOf(const SimNetwork& network
   options.scheme = "sim";
   options.slots_per_session = slots_per_session;
   options.silence_close_ns = network.options().give_up_ns_max;
-  options.lent_ns_max = network.options().lent_ns_max;
+  options.borrowed_ns_max = network.options().borrowed_ns_max;
   options.stall_bytes_max = network.options().unread_bytes_max;
   return options;
 }

@@ -40,7 +40,7 @@ class SimFramesEndpoint final : public Endpoint {
   void close(SessionId session) override { inner_->close(session); }
   uint32_t sessionCount() const override { return inner_->sessionCount(); }
   uint64_t badSessionCount() const override { return inner_->badSessionCount(); }
-  LendingCounts lendingCounts() const override { return inner_->lendingCounts(); }
+  BorrowedCounts borrowedCounts() const override { return inner_->borrowedCounts(); }
   SendCounts sendCounts() const override { return inner_->sendCounts(); }
   PacketCounts packetCounts() const override { return inner_->packetCounts(); }
 

@@ -44,7 +44,7 @@ SimNetwork::SimNetwork(runtime::SimScheduler& scheduler, const SimNetworkOptions
 }
 
 SimNetwork::~SimNetwork() {
-  RC_CHECK_MSG(lent_.empty(), "a received message outlived the simulated network");
+  RC_CHECK_MSG(borrowed_.empty(), "a received message outlived the simulated network");
   RC_CHECK_MSG(listeners_.empty() && frame_endpoints_.empty(), "an endpoint outlived the simulated network");
 }
 
@@ -510,9 +510,9 @@ void SimNetwork::arriveHello(Connection& connection, SimFrameList one) {
 
 // ---- Receiving
 
-RxMessage SimNetwork::lend(SimFrameList one, runtime::Random& random) {
+RxMessage SimNetwork::borrow(SimFrameList one, runtime::Random& random) {
   SimFrame& frame = one.front();
-  lent_.splice(lent_.end(), one);
+  borrowed_.splice(borrowed_.end(), one);
   const ByteSpan bytes = frame.bytes;
   // The head is at least what the sender asked for. Where the rest is split means nothing, so it is split anywhere.
   size_t head_bytes = std::min<size_t>(frame.contiguous_bytes, bytes.size());
@@ -531,7 +531,7 @@ RxMessage SimNetwork::lend(SimFrameList one, runtime::Random& random) {
 
 void SimNetwork::releaseMessage(uint64_t token) noexcept {
   SimFrame* frame = reinterpret_cast<SimFrame*>(token);
-  lent_.erase(frame->self);
+  borrowed_.erase(frame->self);
 }
 
 }  // namespace ramcore::transport

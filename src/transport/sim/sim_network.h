@@ -39,8 +39,8 @@ struct SimNetworkOptions {
   int64_t ns_per_kilobyte = 100;  ///< of bandwidth
   int64_t nic_ns_max = 3'000;     ///< from flush() until the bytes have been read and owners can be released
   uint16_t slots_per_session = 32;
-  /// How long at most bytes are lent to a message that waits because the node it goes to reads nothing.
-  int64_t lent_ns_max = 100'000'000;
+  /// How long at most bytes are borrowed by a message that waits because the node it goes to reads nothing.
+  int64_t borrowed_ns_max = 100'000'000;
   /// What may wait, copied, for one session whose peer reads nothing; beyond it the session is closed.
   uint64_t unread_bytes_max = 64 * 1024 * 1024;
   /// How long a sender tries before it gives a session up: a stream whose messages are held by a partition, a datagram
@@ -132,7 +132,7 @@ class SimNetwork final : private RxOwner {
 
   SimFaultCounts counts() const;
   /// Received messages that nobody has given back yet.
-  size_t messagesLent() const { return lent_.size(); }
+  size_t messagesBorrowed() const { return borrowed_.size(); }
 
  private:
   friend class SimEndpoint;
@@ -191,7 +191,7 @@ class SimNetwork final : private RxOwner {
   void sendControl(uint64_t connection, uint8_t from_end, SimFrameKind kind);
   // Ends the session some time later if `end` still waits for the answer then.
   void watchLost(uint64_t connection, uint8_t end, uint16_t slot, uint32_t sequence);
-  RxMessage lend(SimFrameList frame, runtime::Random& random);
+  RxMessage borrow(SimFrameList frame, runtime::Random& random);
   SimBufferPool& buffers() { return buffers_; }
   uint64_t nextEndpointNumber() { return ++last_endpoint_; }
   runtime::SimScheduler& scheduler() { return scheduler_; }
@@ -238,7 +238,7 @@ class SimNetwork final : private RxOwner {
   uint64_t last_connection_ = 0;
   uint64_t last_endpoint_ = 0;
   SimFrameList in_flight_;
-  SimFrameList lent_;
+  SimFrameList borrowed_;
   SimBufferPool buffers_;
   std::unique_ptr<SimEthernet> ethernet_;  // of frames
   std::map<std::string, datagram::MacAddress, std::less<>> addresses_;

@@ -18,8 +18,8 @@ FrameHeader headerOf(const TxBuffer& buffer) { return loadAs<FrameHeader>(buffer
 bool isAnswer(const TxBuffer& buffer) { return headerOf(buffer).kind == wire::FrameKind::Response; }
 uint64_t frameBytesOf(const TxBuffer& buffer) { return wire::frameBytes(headerOf(buffer).message_bytes); }
 
-TxBuffer* firstLendingFrom(TxBuffer* buffer) {
-  while (buffer != nullptr && !holdsLent(*buffer)) buffer = buffer->next;
+TxBuffer* firstBorrowingFrom(TxBuffer* buffer) {
+  while (buffer != nullptr && !holdsBorrowed(*buffer)) buffer = buffer->next;
   return buffer;
 }
 
@@ -56,7 +56,7 @@ void SendQueue::push(TxMessage message, FrameHeader header) {
   buffer->next = nullptr;
   (first_ == nullptr ? first_ : last_->next) = buffer;
   last_ = buffer;
-  if (first_lent_ == nullptr && holdsLent(*buffer)) first_lent_ = buffer;
+  if (first_borrowed_ == nullptr && holdsBorrowed(*buffer)) first_borrowed_ = buffer;
   unsent_bytes_ += wire::frameBytes(header.message_bytes);
   if (isAnswer(*buffer)) answer_bytes_ += wire::frameBytes(header.message_bytes);
 }
@@ -92,15 +92,15 @@ size_t SendQueue::advance(size_t bytes) {
 
 void SendQueue::popFirst() {
   if (isAnswer(*first_)) answer_bytes_ -= frameBytesOf(*first_);
-  if (first_lent_ == first_) first_lent_ = firstLendingFrom(first_->next);
+  if (first_borrowed_ == first_) first_borrowed_ = firstBorrowingFrom(first_->next);
   TxMessage done(std::exchange(first_, first_->next));
   if (first_ == nullptr) last_ = nullptr;
 }
 
-uint64_t SendQueue::bytesInCopies(int64_t lent_until_ns) const {
+uint64_t SendQueue::bytesInCopies(int64_t borrowed_until_ns) const {
   uint64_t bytes = 0;
   for (const TxBuffer* buffer = first_; buffer != nullptr; buffer = buffer->next) {
-    const bool is_meant = buffer->lent_since_ns <= lent_until_ns;
+    const bool is_meant = buffer->borrowed_since_ns <= borrowed_until_ns;
     for (uint32_t i = 0; i < buffer->chunk_count; ++i) {
       const Chunk& chunk = buffer->chunks[i];
       if (is_meant || chunk.owner == &chunk_copies) bytes += chunk.bytes;
@@ -109,13 +109,13 @@ uint64_t SendQueue::bytesInCopies(int64_t lent_until_ns) const {
   return bytes;
 }
 
-size_t SendQueue::copyOut(int64_t lent_until_ns) {
+size_t SendQueue::copyOut(int64_t borrowed_until_ns) {
   size_t copied = 0;
   for (TxBuffer* buffer = first_; buffer != nullptr; buffer = buffer->next) {
-    if (buffer->lent_since_ns > lent_until_ns) continue;
+    if (buffer->borrowed_since_ns > borrowed_until_ns) continue;
     copied += chunk_copies.replaceAll(*buffer, true) ? 1 : 0;
   }
-  first_lent_ = firstLendingFrom(first_);
+  first_borrowed_ = firstBorrowingFrom(first_);
   return copied;
 }
 

@@ -32,13 +32,15 @@ class SendQueue {
   /// The first `bytes` bytes of what gather() listed were written. Returns how many messages that finished.
   size_t advance(size_t bytes);
 
-  /// TxBuffer::lent_since_ns of the first message whose owners still wait for its bytes; kNever if there is none.
-  int64_t oldestLentNs() const { return first_lent_ == nullptr ? runtime::kNever : first_lent_->lent_since_ns; }
-  /// What would lie in copies after copyOut(lent_until_ns).
-  uint64_t bytesInCopies(int64_t lent_until_ns) const;
-  /// Copies all borrowed bytes of messages that were lent at `lent_until_ns` or before and are not copied yet, and
-  /// releases their owners. Returns how many messages that were.
-  size_t copyOut(int64_t lent_until_ns);
+  /// TxBuffer::borrowed_since_ns of the first message whose owners still wait for its bytes; kNever if there is none.
+  int64_t oldestBorrowedNs() const {
+    return first_borrowed_ == nullptr ? runtime::kNever : first_borrowed_->borrowed_since_ns;
+  }
+  /// What would lie in copies after copyOut(borrowed_until_ns).
+  uint64_t bytesInCopies(int64_t borrowed_until_ns) const;
+  /// Copies all borrowed bytes of messages that were borrowed at `borrowed_until_ns` or before and are not copied yet,
+  /// and releases their owners. Returns how many messages that were.
+  size_t copyOut(int64_t borrowed_until_ns);
   /// Copies bytes that have no owner out of the request with this slot and sequence, if it still waits: its caller
   /// takes them back.
   void copyUnowned(uint16_t slot, uint32_t sequence);
@@ -50,8 +52,8 @@ class SendQueue {
 
   TxBuffer* first_ = nullptr;
   TxBuffer* last_ = nullptr;
-  TxBuffer* first_lent_ = nullptr;  // the first one that holdsLent(), or nullptr
-  uint64_t first_sent_bytes_ = 0;   // of the first message's frame
+  TxBuffer* first_borrowed_ = nullptr;  // the first one that holdsBorrowed(), or nullptr
+  uint64_t first_sent_bytes_ = 0;       // of the first message's frame
   uint64_t unsent_bytes_ = 0;
   uint64_t answer_bytes_ = 0;  // of the frames of responses, also of a first one that is partly sent
 };

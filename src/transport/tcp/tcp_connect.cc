@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "transport/session/newcomers.h"
 #include "transport/session/open_failure.h"
+#include "transport/session/pending_sessions.h"
 #include "transport/tcp/tcp_endpoint.h"
 
 namespace ramcore::transport::tcp {
@@ -115,9 +115,7 @@ void TcpEndpoint::refuseConnections(Listener& listener) {
   Tcp::endpoint from;
   listener.is_ready = refuseWaiting(
       spare_, [&](Descriptor& socket) { return acceptFrom(listener.socket.get(), socket, from); },
-      [&] {
-        complaints_.complain("refusing the connection from " + textOf(from) + ": " + std::string(kNoDescriptor));
-      });
+      [&] { warnings_.warn("refusing the connection from " + textOf(from) + ": " + std::string(kNoDescriptor)); });
   if (listener.is_ready) listener.pause.begin(context_.clock.nowNs());
 }
 
@@ -129,10 +127,10 @@ void TcpEndpoint::accept(StreamSocket socket, Tcp::endpoint from) {
   if (!prepareSocket(socket.fd(), options_.kernel_send_bytes)) return;
   if (session_count_ >= options_.sessions_max || accepting_count_ >= options_.handshakes_max) {
     if (accepting_count_ == 0) {
-      complaints_.complain("refusing a connection from " + textOf(from) + ": " + std::string(kTooManySessions));
+      warnings_.warn("refusing a connection from " + textOf(from) + ": " + std::string(kTooManySessions));
       return sayBusy(socket.fd());
     }
-    dropNewcomer();
+    dropPending();
   }
   const SessionPointer session = addSession();
   ++accepting_count_;
@@ -140,7 +138,7 @@ void TcpEndpoint::accept(StreamSocket socket, Tcp::endpoint from) {
   session->peer_is_local = from.address().is_loopback();
   session->peer.address = textOf(from);
   session->deadline_ns = context_.clock.nowNs() + options_.handshake_timeout_ns;
-  if (!takeSocket(*session, std::move(socket))) return lose(*session, Status::SessionLost);
+  if (!takeSocket(*session, std::move(socket))) return close(*session, Status::SessionLost);
   startGreeting(*session);
 }
 
@@ -159,23 +157,23 @@ void TcpEndpoint::closeSocket(TcpSession& session) {
 
 // Makes room for another one, or for a connect of our own: to refuse it would let whoever opens connections and leaves
 // them shut out everybody.
-void TcpEndpoint::dropNewcomer() {
-  std::vector<Newcomer> newcomers;
+void TcpEndpoint::dropPending() {
+  std::vector<PendingSession> pending;
   std::vector<TcpSession*> sessions;
   for (const SessionId id : young_) {
     TcpSession* session = find(id);
     if (session == nullptr || session->state != TcpSession::State::Greeting || !session->is_accepted) continue;
     const std::string_view address = session->peer.address;
-    newcomers.push_back({.source = std::string(address.substr(0, address.rfind(':'))),
-                         .deadline_ns = session->deadline_ns,
-                         .is_silent = !session->has_received});
+    pending.push_back({.source = std::string(address.substr(0, address.rfind(':'))),
+                       .deadline_ns = session->deadline_ns,
+                       .is_silent = !session->has_received});
     sessions.push_back(session);
   }
-  TcpSession& leaving = *sessions[chooseWhoLeaves(newcomers)];
-  complaints_.complain("dropping the connection from " + leaving.peer.address +
-                       ": there are too many that have not said who they are");
+  TcpSession& leaving = *sessions[chooseWhoLeaves(pending)];
+  warnings_.warn("dropping the connection from " + leaving.peer.address +
+                 ": there are too many that have not said who they are");
   sayBusy(leaving.socket.fd());
-  lose(leaving, Status::SessionLost);
+  close(leaving, Status::SessionLost);
 }
 
 // ---- connecting
@@ -187,7 +185,7 @@ SessionId TcpEndpoint::connect(const Locator& where, uint64_t expected_id, int64
   session->deadline_ns = deadline_ns;
   session->peer.address = where.host + ":" + std::to_string(where.port);
   asio::ip::address address;
-  if (session_count_ > options_.sessions_max && accepting_count_ != 0) dropNewcomer();
+  if (session_count_ > options_.sessions_max && accepting_count_ != 0) dropPending();
   if (session_count_ > options_.sessions_max) {
     failConnect(*session, std::string(kTooManySessions));
   } else if (where.scheme != "tcp") {
@@ -289,7 +287,7 @@ void TcpEndpoint::onConnected(TcpSession& session, Tcp::socket& socket) {
 void TcpEndpoint::failConnect(TcpSession& session, const std::string& why, OpenFailure::Kind kind) {
   context_.trace.debug("tcp: cannot reach " + session.peer.address + ": " + why);
   session.open_failure = {.kind = kind, .text = why};
-  lose(session, Status::Unreachable);
+  close(session, Status::Unreachable);
 }
 
 void TcpEndpoint::failLookup(TcpSession& session, const Error& error) {
@@ -330,7 +328,7 @@ void TcpEndpoint::stepGreeting(TcpSession& session, MessageSink& sink) {
       handshake.sent(bytes);
     }
     if (handshake.state() == Handshake::State::Done) return openSession(session, sink);
-    if (handshake.state() == Handshake::State::Failed) return loseGreeting(session);
+    if (handshake.state() == Handshake::State::Failed) return closeGreeting(session);
     if (!readGreeting(session)) return;
   }
 }
@@ -355,9 +353,9 @@ bool TcpEndpoint::readGreeting(TcpSession& session) {
   if (!session.is_accepted) {
     failConnect(session, std::string(kLeftInHandshake));
   } else if (session.has_received) {
-    loseBad(session, "it left in the middle of its handshake");
+    closeMalformed(session, "it left in the middle of its handshake");
   } else {
-    lose(session, Status::SessionLost);
+    close(session, Status::SessionLost);
   }
   return false;
 }
@@ -378,13 +376,13 @@ void TcpEndpoint::openSession(TcpSession& session, MessageSink& sink) {
   sink.onSessionOpen(session.id);
 }
 
-void TcpEndpoint::loseGreeting(TcpSession& session) {
+void TcpEndpoint::closeGreeting(TcpSession& session) {
   const Handshake& handshake = *session.handshake;
   if (handshake.isBad()) ++bad_count_;
-  complaints_.complain("no session with " + session.peer.address + ": " + handshake.failureText());
+  warnings_.warn("no session with " + session.peer.address + ": " + handshake.failureText());
   session.open_failure = openFailureOf(handshake.status(), handshake.failureText());
   session.socket.shutDownSend();
-  lose(session, handshake.status());
+  close(session, handshake.status());
 }
 
 void TcpEndpoint::checkDeadlines(int64_t now_ns) {
@@ -400,7 +398,7 @@ void TcpEndpoint::checkDeadlines(int64_t now_ns) {
       const bool is_connecting = session->state == TcpSession::State::Connecting;
       if (is_connecting && now_ns >= session->attempt_again_ns) attempt(sessions_[id.index]);
     } else if (session->is_accepted) {
-      loseBad(*session, "it did not finish its handshake in time");
+      closeMalformed(*session, "it did not finish its handshake in time");
     } else {
       failConnect(*session, std::string(kNoAnswerInTime));
     }

@@ -38,7 +38,7 @@ TcpEndpoint::TcpEndpoint(const TcpOptions& options, const TcpContext& context, c
       shared_block_(blocks_),
       clients_(options.sessions_max),
       spare_(openSpare()),
-      complaints_(context.clock, context.trace, "tcp: ") {}
+      warnings_(context.clock, context.trace, "tcp: ") {}
 
 TcpEndpoint::~TcpEndpoint() {
   for (const auto& listener : listeners_) {
@@ -79,7 +79,7 @@ TcpEndpoint::SessionPointer TcpEndpoint::addSession() {
   return sessions_[index];
 }
 
-void TcpEndpoint::lose(TcpSession& session, Status reason) {
+void TcpEndpoint::close(TcpSession& session, Status reason) {
   if (session.state == TcpSession::State::Lost) return;
   --session_count_;
   if (session.state == TcpSession::State::Open) {
@@ -99,33 +99,33 @@ void TcpEndpoint::lose(TcpSession& session, Status reason) {
   while (PendingCall* call = session.channel->calls.takeAny()) call->complete(*call, Status::SessionLost, RxMessage());
 }
 
-void TcpEndpoint::loseBad(TcpSession& session, std::string_view why) {
+void TcpEndpoint::closeMalformed(TcpSession& session, std::string_view why) {
   if (session.state == TcpSession::State::Lost) return;
   ++bad_count_;
-  complaints_.complain("closing the session with " + session.peer.address + ": " + std::string(why));
-  lose(session, Status::SessionLost);
+  warnings_.warn("closing the session with " + session.peer.address + ": " + std::string(why));
+  close(session, Status::SessionLost);
 }
 
 // From where calls must not complete: the session is lost in the next round.
-void TcpEndpoint::loseLater(TcpSession& session, std::string why, bool is_bad) {
+void TcpEndpoint::closeLater(TcpSession& session, std::string why, bool is_bad) {
   broken_.push_back(Broken{session.id, std::move(why), is_bad});
 }
 
-void TcpEndpoint::loseBroken() {
+void TcpEndpoint::closeBroken() {
   for (const Broken& broken : std::exchange(broken_, {})) {
     TcpSession* session = findOpen(broken.session);
     if (session == nullptr) continue;
     if (broken.is_bad) {
-      loseBad(*session, broken.why);
+      closeMalformed(*session, broken.why);
     } else {
       context_.trace.debug("tcp: lost " + session->peer.address + ": " + broken.why);
-      lose(*session, Status::SessionLost);
+      close(*session, Status::SessionLost);
     }
   }
 }
 
 // Announcing may lose other sessions, which then stand behind in the list.
-void TcpEndpoint::announceLost(MessageSink& sink) {
+void TcpEndpoint::reportClosed(MessageSink& sink) {
   for (size_t i = 0; i < lost_.size(); ++i) {
     const SessionId id = lost_[i]->id;
     open_failure_ = std::move(lost_[i]->open_failure);
@@ -150,7 +150,7 @@ void TcpEndpoint::close(SessionId id) {
   TcpSession* session = find(id);
   if (session == nullptr || session->state == TcpSession::State::Lost) return;
   if (session->state == TcpSession::State::Open) sayClose(*session);
-  lose(*session, Status::Shutdown);
+  close(*session, Status::Shutdown);
 }
 
 const Peer* TcpEndpoint::peer(SessionId id) const {
@@ -208,14 +208,14 @@ uint32_t TcpEndpoint::poll(MessageSink& sink, uint32_t message_max) {
   RC_DCHECK(message_max >= 1 && message_max <= limits_.burst_messages_max);
   if (--rounds_to_sleeper_ == 0) askSleeper();
   if (!broken_.empty()) [[unlikely]]
-    loseBroken();
+    closeBroken();
   const uint32_t delivered = hot_.empty() ? 0 : readHot(sink, message_max);
   if (!requests_.empty()) {
     sink.onRequests(requests_);
     requests_.clear();
   }
   if (!lost_.empty()) [[unlikely]]
-    announceLost(sink);
+    reportClosed(sink);
   return delivered;
 }
 
@@ -233,7 +233,7 @@ void TcpEndpoint::askSleeper() {
   if (!receiving_.empty() || is_short_of_memory_) {
     const int64_t now_ns = context_.clock.nowNs();
     checkReceiving(now_ns);
-    if (std::exchange(is_short_of_memory_, false)) squeeze(now_ns);
+    if (std::exchange(is_short_of_memory_, false)) evictStalled(now_ns);
   }
   rounds_to_sleeper_ = hasDeadlines() ? 1 : hot_.empty() ? cold_rounds_ : kRoundsHot;
 }
@@ -334,11 +334,11 @@ bool TcpEndpoint::readSocket(TcpSession& session) {
   }
   if (error == asio::error::interrupted) return false;
   if (error == asio::error::eof && reader.hasPart()) {
-    loseBad(session, "it ended in the middle of a message");
+    closeMalformed(session, "it ended in the middle of a message");
     return false;
   }
   context_.trace.debug("tcp: lost " + session.peer.address + ": " + error.message());
-  lose(session, Status::SessionLost);
+  close(session, Status::SessionLost);
   return false;
 }
 
@@ -352,10 +352,10 @@ uint32_t TcpEndpoint::deliver(TcpSession& session, uint32_t message_max) {
         deliverMessage(session);
         break;
       case FrameStep::Close:
-        lose(session, Status::Shutdown);
+        close(session, Status::Shutdown);
         break;
       case FrameStep::Bad:
-        loseBad(session, "a frame header that makes no sense");
+        closeMalformed(session, "a frame header that makes no sense");
         break;
       case FrameStep::Nothing:
         session.has_unread = false;
@@ -375,7 +375,7 @@ void TcpEndpoint::deliverMessage(TcpSession& session) {
     return;
   }
   if (!session.channel->requests.begin(header.slot, header.sequence)) {
-    loseBad(session, "two requests at once in one slot");
+    closeMalformed(session, "two requests at once in one slot");
     return;
   }
   message.reply_to = ReplyTo{session.id, header.sequence, header.slot, header.response_bytes_max};
@@ -385,7 +385,7 @@ void TcpEndpoint::deliverMessage(TcpSession& session) {
 
 // ---- sleep
 
-bool TcpEndpoint::hasHouseWork() const {
+bool TcpEndpoint::hasTimeouts() const {
   return hasDeadlines() || !receiving_.empty() || is_short_of_memory_ ||
          std::any_of(listeners_.begin(), listeners_.end(), [](const auto& listener) { return listener->is_ready; });
 }
@@ -420,7 +420,7 @@ void TcpEndpoint::awake() {
   } else if (hot_.empty()) {
     rounds_to_sleeper_ = std::min(rounds_to_sleeper_, std::max(cold_rounds_, kRoundsCold));
   }
-  if (hasHouseWork()) rounds_to_sleeper_ = 1;
+  if (hasTimeouts()) rounds_to_sleeper_ = 1;
 }
 
 int64_t TcpEndpoint::nextDeadlineNs() const {
@@ -437,8 +437,8 @@ int64_t TcpEndpoint::nextDeadlineNs() const {
     if (session == nullptr) continue;
     next_ns = std::min(next_ns, session->is_copied_out ? session->sending.sinceNs() + options_.stall_close_ns
                                                        : session->first_since_ns + options_.stall_copy_ns);
-    const int64_t lent_ns = session->channel->queue.oldestLentNs();
-    if (lent_ns != runtime::kNever) next_ns = std::min(next_ns, lent_ns + options_.lent_ns_max);
+    const int64_t borrowed_ns = session->channel->queue.oldestBorrowedNs();
+    if (borrowed_ns != runtime::kNever) next_ns = std::min(next_ns, borrowed_ns + options_.borrowed_ns_max);
   }
   for (const SessionId id : receiving_) {
     const TcpSession* session = findOpen(id);

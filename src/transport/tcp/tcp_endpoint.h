@@ -5,7 +5,7 @@
 #include "transport/memory/buffer_pool.h"
 #include "transport/session/accept_pause.h"
 #include "transport/session/client_share.h"
-#include "transport/session/complaints.h"
+#include "transport/session/warnings.h"
 #include "transport/tcp/tcp_session.h"
 #include "transport/tcp/tcp_transport.h"
 
@@ -40,7 +40,7 @@ class TcpEndpoint final : public Endpoint {
   void close(SessionId session) override;
   uint32_t sessionCount() const override { return open_count_; }
   uint64_t badSessionCount() const override { return bad_count_; }
-  LendingCounts lendingCounts() const override { return lending_counts_; }
+  BorrowedCounts borrowedCounts() const override { return borrowed_counts_; }
 
   /// What the sleeper tells of a session's socket.
   void onReady(TcpSession& session, uint32_t events);
@@ -69,11 +69,11 @@ class TcpEndpoint final : public Endpoint {
   TcpSession* find(SessionId id) const;
   TcpSession* findOpen(SessionId id) const;
   SessionPointer addSession();
-  void lose(TcpSession& session, Status reason);
-  void loseBad(TcpSession& session, std::string_view why);
-  void loseLater(TcpSession& session, std::string why, bool is_bad);
-  void loseBroken();
-  void announceLost(MessageSink& sink);
+  void close(TcpSession& session, Status reason);
+  void closeMalformed(TcpSession& session, std::string_view why);
+  void closeLater(TcpSession& session, std::string why, bool is_bad);
+  void closeBroken();
+  void reportClosed(MessageSink& sink);
   void letGo(TcpSession& session);
 
   // Connecting and greeting (tcp_connect.cc).
@@ -91,12 +91,12 @@ class TcpEndpoint final : public Endpoint {
   void acceptAll(Listener& listener);
   void accept(StreamSocket socket, Tcp::endpoint from);
   void refuseConnections(Listener& listener);
-  void dropNewcomer();
+  void dropPending();
   void startGreeting(TcpSession& session);
   void stepGreeting(TcpSession& session, MessageSink& sink);
   bool readGreeting(TcpSession& session);
   void openSession(TcpSession& session, MessageSink& sink);
-  void loseGreeting(TcpSession& session);
+  void closeGreeting(TcpSession& session);
 
   // Reading (tcp_endpoint.cc).
   uint32_t readHot(MessageSink& sink, uint32_t message_max);
@@ -126,12 +126,12 @@ class TcpEndpoint final : public Endpoint {
   bool mustWaitForMemory(const TcpSession& session);
   void noteReception(TcpSession& session);
   void checkReceiving(int64_t now_ns);
-  void squeeze(int64_t now_ns);
+  void evictStalled(int64_t now_ns);
 
   // Time and traces.
   void askSleeper();
   bool hasDeadlines() const { return !young_.empty() || !blocked_.empty(); }
-  bool hasHouseWork() const;
+  bool hasTimeouts() const;
   bool hasWork() const;
   void checkDeadlines(int64_t now_ns);
   int64_t nextDeadlineNs() const;
@@ -154,7 +154,7 @@ class TcpEndpoint final : public Endpoint {
   ClientShare clients_;           // of the open ones
   uint32_t accepting_count_ = 0;  // accepted and not open
   uint64_t bad_count_ = 0;
-  LendingCounts lending_counts_;
+  BorrowedCounts borrowed_counts_;
 
   std::vector<TcpSession*> hot_;
   std::vector<SessionId> young_;  // connecting or greeting: they have deadlines
@@ -175,7 +175,7 @@ class TcpEndpoint final : public Endpoint {
   uint64_t looks_seen_ = 0;   // of the sleeper, by awake()
   size_t first_hot_ = 0;
   uint32_t miss_weight_ = 1;
-  Complaints complaints_;
+  Warnings warnings_;
 };
 
 }  // namespace ramcore::transport::tcp

@@ -3,7 +3,7 @@
 
 namespace ramcore::transport::tcp {
 
-uint64_t TcpEndpoint::heldBytes() const { return blocks_.lentBytes() + unsent_bytes_; }
+uint64_t TcpEndpoint::heldBytes() const { return blocks_.borrowedBytes() + unsent_bytes_; }
 
 // Only clients have to wait: what the cluster's own processes say may be what frees memory. And only for new memory:
 // what has its place may come in, and makes room when it is whole.
@@ -45,14 +45,14 @@ void TcpEndpoint::checkReceiving(int64_t now_ns) {
     }
     reception.progress.note(now_ns, reader.receivedBytes());
     if (now_ns - reception.progress.sinceNs() >= options_.stall_close_ns) {
-      loseLater(*session, "it does not send the rest of its message", false);
+      closeLater(*session, "it does not send the rest of its message", false);
     }
   }
   receiving_.resize(kept);
 }
 
 // The one that holds most and stands still gives way: whoever gets on will free memory.
-void TcpEndpoint::squeeze(int64_t now_ns) {
+void TcpEndpoint::evictStalled(int64_t now_ns) {
   TcpSession* worst = nullptr;
   uint64_t worst_bytes = 0;
   const auto look = [&](TcpSession* session, bool stands_still) {
@@ -64,16 +64,16 @@ void TcpEndpoint::squeeze(int64_t now_ns) {
   };
   for (const SessionId id : blocked_) {
     TcpSession* session = findOpen(id);
-    look(session, session != nullptr && now_ns - session->sending.sinceNs() >= options_.stall_squeeze_ns);
+    look(session, session != nullptr && now_ns - session->sending.sinceNs() >= options_.stall_evict_ns);
   }
   for (const SessionId id : receiving_) {
     TcpSession* session = findOpen(id);
-    look(session, session != nullptr && now_ns - session->reception.progress.sinceNs() >= options_.stall_squeeze_ns);
+    look(session, session != nullptr && now_ns - session->reception.progress.sinceNs() >= options_.stall_evict_ns);
   }
   if (worst == nullptr) return;
-  complaints_.complain("closing the session with " + worst->peer.address + ": memory for messages is used up, and " +
-                       std::to_string(worst_bytes) + " bytes of it wait for this peer");
-  loseLater(*worst, "it stands still and memory is short", false);
+  warnings_.warn("closing the session with " + worst->peer.address + ": memory for messages is used up, and " +
+                 std::to_string(worst_bytes) + " bytes of it wait for this peer");
+  closeLater(*worst, "it stands still and memory is short", false);
 }
 
 }  // namespace ramcore::transport::tcp

@@ -30,7 +30,7 @@ TcpTransport::TcpTransport(const TcpOptions& options, const TcpContext& context)
   limits_.gather_count_max = TxBuffer::kChunkCountMax;
   limits_.burst_messages_max = 256;
   limits_.slots_per_session = options.slots_per_session;
-  limits_.lend_bytes_min = options.lend_bytes_min;
+  limits_.zero_copy_bytes_min = options.zero_copy_bytes_min;
   limits_.idle_poll_is_syscall_free = false;
 }
 

@@ -15,7 +15,7 @@ constexpr int kWritesMax = 8;
 void TcpEndpoint::send(TcpSession& session, const wire::FrameHeader& header, TxMessage message) {
   SendQueue& queue = session.channel->queue;
   unsent_bytes_ -= queue.unsentBytes();
-  if (message->chunk_count != 0) message->lent_since_ns = context_.clock.nowNs();
+  if (message->chunk_count != 0) message->borrowed_since_ns = context_.clock.nowNs();
   queue.push(std::move(message), header);
   unsent_bytes_ += queue.unsentBytes();
   session.is_copied_out = false;
@@ -47,7 +47,7 @@ void TcpEndpoint::write(TcpSession& session) {
     const size_t bytes = session.socket.writeSome(std::span<const ByteSpan>(pieces).first(count), error);
     if (error == asio::error::would_block || error == asio::error::try_again) return block(session);
     if (error) {
-      loseLater(session, error.message(), false);
+      closeLater(session, error.message(), false);
       return;
     }
     const size_t finished = queue.advance(bytes);
@@ -109,29 +109,29 @@ bool TcpEndpoint::checkStall(TcpSession& session, int64_t now_ns) {
   SendQueue& queue = session.channel->queue;
   if (queue.empty()) return false;
   if (now_ns - session.sending.sinceNs() >= options_.stall_close_ns) {
-    loseLater(session, "it does not read what we send", false);
+    closeLater(session, "it does not read what we send", false);
     return false;
   }
   // All of it when the session stands still, so that it holds nothing; else what has waited for too long.
   const bool stands_still = !session.is_copied_out && now_ns - session.first_since_ns >= options_.stall_copy_ns;
-  const int64_t overdue_ns = now_ns - options_.lent_ns_max;
-  if (!stands_still && queue.oldestLentNs() > overdue_ns) return true;
+  const int64_t overdue_ns = now_ns - options_.borrowed_ns_max;
+  if (!stands_still && queue.oldestBorrowedNs() > overdue_ns) return true;
   const uint64_t bytes = stands_still ? queue.unsentBytes() : queue.bytesInCopies(overdue_ns);
   if (bytes > options_.stall_bytes_max) {
     dropUnread(session, bytes);
     return false;
   }
-  lending_counts_.messages_copied_out += queue.copyOut(stands_still ? now_ns : overdue_ns);
+  borrowed_counts_.messages_copied_out += queue.copyOut(stands_still ? now_ns : overdue_ns);
   if (stands_still) session.is_copied_out = true;
   return true;
 }
 
 void TcpEndpoint::dropUnread(TcpSession& session, uint64_t bytes) {
-  ++lending_counts_.sessions_dropped;
-  complaints_.complain("closing the session with " + session.peer.address + ": it leaves " + std::to_string(bytes) +
-                       " bytes of answers unread, too many to copy them out of the log, which they would keep from" +
-                       " being freed");
-  loseLater(session, "it leaves too many bytes unread", false);
+  ++borrowed_counts_.sessions_dropped;
+  warnings_.warn("closing the session with " + session.peer.address + ": it leaves " + std::to_string(bytes) +
+                 " bytes of answers unread, too many to copy them out of the log, which they would keep from" +
+                 " being freed");
+  closeLater(session, "it leaves too many bytes unread", false);
 }
 
 // As far as the kernel takes it: the peer notices the end in any case.

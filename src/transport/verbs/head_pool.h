@@ -34,7 +34,7 @@ class HeadPool final : public BufferPool {
     TxMessage own(takeBuffer(message->head_bytes));
     own.appendHead(ByteSpan(message->head, message->head_bytes));
     own->contiguous_bytes = message->contiguous_bytes;
-    own->lent_since_ns = message->lent_since_ns;
+    own->borrowed_since_ns = message->borrowed_since_ns;
     for (uint32_t i = 0; i < message->chunk_count; ++i) own.appendChunk(message->chunks[i]);
     message->chunk_count = 0;  // their owners hear from the new one
     return own;

@@ -24,7 +24,9 @@ Place::~Place() {
   std::free(bytes);
 }
 
-PlacePool::~PlacePool() { RC_CHECK_MSG(outstanding() == 0, "a received message outlives the endpoint that lent it"); }
+PlacePool::~PlacePool() {
+  RC_CHECK_MSG(outstanding() == 0, "a received message outlives the endpoint that borrowed it");
+}
 
 Outcome<std::shared_ptr<Place>> PlacePool::take(uint32_t bytes, uint32_t tag) {
   const uint32_t capacity = std::bit_ceil(std::max(bytes, kPlaceBytesMin));
@@ -121,17 +123,17 @@ void PlacePool::drop(std::shared_ptr<Place> place) noexcept {
   outstanding_.fetch_sub(1, std::memory_order_release);
 }
 
-RxMessage PlacePool::lend(std::shared_ptr<Place> place, uint32_t message_bytes, uint32_t head_bytes) {
+RxMessage PlacePool::borrow(std::shared_ptr<Place> place, uint32_t message_bytes, uint32_t head_bytes) {
   place->private_head.resize((head_bytes + 7) / 8);
   if (head_bytes != 0) std::memcpy(place->private_head.data(), place->bytes, head_bytes);
   place->tail[0] = ByteSpan(place->bytes + head_bytes, message_bytes - head_bytes);
   const ByteSpan head(reinterpret_cast<const std::byte*>(place->private_head.data()), head_bytes);
   const std::span<const ByteSpan> tail(place->tail.data(), message_bytes == head_bytes ? 0 : 1);
   Place& itself = *place;
-  itself.lent = std::move(place);
+  itself.borrowed = std::move(place);
   return RxMessage(head, tail, this, reinterpret_cast<uint64_t>(&itself));
 }
 
-void PlacePool::releaseMessage(uint64_t token) noexcept { drop(std::move(reinterpret_cast<Place*>(token)->lent)); }
+void PlacePool::releaseMessage(uint64_t token) noexcept { drop(std::move(reinterpret_cast<Place*>(token)->borrowed)); }
 
 }  // namespace ramcore::transport::verbs

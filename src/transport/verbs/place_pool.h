@@ -25,9 +25,9 @@ struct Place {
   bool is_open = false;  ///< or the window has still to be bound
   MemoryRegion region;
   MemoryWindow window;                 ///< goes before the region does
-  std::vector<uint64_t> private_head;  ///< while a message is lent that came into it
+  std::vector<uint64_t> private_head;  ///< while a message is borrowed that came into it
   std::array<ByteSpan, 1> tail;        ///< the rest of that
-  std::shared_ptr<Place> lent;         ///< itself, for as long
+  std::shared_ptr<Place> borrowed;     ///< itself, for as long
 
   Place(std::byte* memory, uint32_t memory_bytes) : bytes(memory), capacity(memory_bytes) {}
   Place(const Place&) = delete;
@@ -35,9 +35,9 @@ struct Place {
   ~Place();
 };
 
-/// Lends places for transfers, and to whoever gets the message that came into one. Some are kept for the next transfer
-/// of the same session, because registering pins pages; no other one gets them, for its peer has learnt the key. Any
-/// thread. The pool outlives its places (checked), the device the pool.
+/// Gives out places for transfers, and to whoever gets the message that came into one. Some are kept for the next
+/// transfer of the same session, because registering pins pages; no other one gets them, for its peer has learnt the
+/// key. Any thread. The pool outlives its places (checked), the device the pool.
 class PlacePool final : public RxOwner {
  public:
   /// @param uses_windows  which the device has, then
@@ -55,7 +55,7 @@ class PlacePool final : public RxOwner {
   void forget(uint32_t tag);
   void drop(std::shared_ptr<Place> place) noexcept;
   /// The message that came into a place. Its head is copied out of the peer's reach.
-  RxMessage lend(std::shared_ptr<Place> place, uint32_t message_bytes, uint32_t head_bytes);
+  RxMessage borrow(std::shared_ptr<Place> place, uint32_t message_bytes, uint32_t head_bytes);
   void releaseMessage(uint64_t token) noexcept override;
   uint64_t outstanding() const { return outstanding_.load(std::memory_order_acquire); }
 

@@ -19,7 +19,7 @@ ReceiveBuffers::ReceiveBuffers(const Device& device, uint32_t count_max, std::fu
     : device_(device), count_max_(std::min(count_max, device.limits().receive_buffers)), wake_(std::move(wake)) {}
 
 ReceiveBuffers::~ReceiveBuffers() {
-  RC_CHECK_MSG(outstanding() == 0, "a received message outlives the endpoint that lent it");
+  RC_CHECK_MSG(outstanding() == 0, "a received message outlives the endpoint that borrowed it");
   queue_.reset();
   for (Slab& slab : slabs_) {
     slab.region.reset();
@@ -104,11 +104,11 @@ void ReceiveBuffers::post() {
   is_waiting_.store(isShort(), std::memory_order_seq_cst);
 }
 
-RxMessage ReceiveBuffers::lend(ReceiveBuffer& buffer, uint32_t skip, uint32_t message_bytes) {
+RxMessage ReceiveBuffers::borrow(ReceiveBuffer& buffer, uint32_t skip, uint32_t message_bytes) {
   const ByteSpan bytes(buffer.bytes + skip, message_bytes);
   if (isShort()) [[unlikely]] {
     ++copied_count_;
-    RxMessage copy = lendCopy(bytes);
+    RxMessage copy = borrowCopy(bytes);
     recycle(buffer);
     return copy;
   }
@@ -116,7 +116,7 @@ RxMessage ReceiveBuffers::lend(ReceiveBuffer& buffer, uint32_t skip, uint32_t me
   return RxMessage(bytes, {}, this, reinterpret_cast<uint64_t>(&buffer));
 }
 
-RxMessage ReceiveBuffers::lendCopy(ByteSpan bytes) {
+RxMessage ReceiveBuffers::borrowCopy(ByteSpan bytes) {
   // Its length stands in front of it.
   auto* const copy = static_cast<uint64_t*>(std::malloc(sizeof(uint64_t) + bytes.size()));
   RC_CHECK_MSG(copy != nullptr, "out of memory for received messages");

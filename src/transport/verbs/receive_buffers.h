@@ -17,8 +17,8 @@ struct ReceiveBuffer {
   uint32_t key = 0;
 };
 
-/// The receive buffers of an endpoint, on one shared receive queue. A message that arrived is lent where it is; when it
-/// is dropped, by any thread, its buffer goes back to the queue with the endpoint's next round.
+/// The receive buffers of an endpoint, on one shared receive queue. A message that arrived is borrowed where it is;
+/// when it is dropped, by any thread, its buffer goes back to the queue with the endpoint's next round.
 ///
 /// Adapters make senders wait while there is no buffer, but a message that waits may be what ends the use of the
 /// others: when few are left, messages are copied to the heap, and their buffers go back at once.
@@ -45,21 +45,21 @@ class ReceiveBuffers final : public RxOwner {
   /// A message of `bytes` arrived in `buffer`: takes it out of the count of those that are posted.
   void arrived() { --posted_; }
   /// Hands out what stands behind `skip` bytes of header.
-  RxMessage lend(ReceiveBuffer& buffer, uint32_t skip, uint32_t message_bytes);
+  RxMessage borrow(ReceiveBuffer& buffer, uint32_t skip, uint32_t message_bytes);
   /// Hands out a copy of bytes that are in no buffer any more.
-  RxMessage lendCopy(ByteSpan bytes);
-  /// Gives back what was not lent. The endpoint's thread.
+  RxMessage borrowCopy(ByteSpan bytes);
+  /// Gives back what was not borrowed. The endpoint's thread.
   void recycle(ReceiveBuffer& buffer) { free_.push_back(&buffer); }
   /// Posts what is free. The endpoint's thread, once a round.
   void post();
 
   void releaseMessage(uint64_t token) noexcept override;
-  /// Messages that are lent now.
+  /// Messages that are borrowed now.
   uint64_t outstanding() const { return outstanding_.load(std::memory_order_acquire); }
   uint32_t count() const { return count_; }
   uint64_t registeredBytes() const { return registered_bytes_; }
   uint64_t copiedCount() const { return copied_count_; }
-  /// Of copies that are lent now.
+  /// Of copies that are borrowed now.
   uint64_t copiedBytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
 
  private:

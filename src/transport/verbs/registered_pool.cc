@@ -17,7 +17,7 @@ constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE;
 }  // namespace
 
 RegisteredPool::~RegisteredPool() {
-  RC_CHECK_MSG(outstanding() == 0, "registered memory outlives the pool that lent it");
+  RC_CHECK_MSG(outstanding() == 0, "registered memory outlives the pool that borrowed it");
   SpinGuard guard(lock_);
   for (uint32_t size_class = 0; size_class < kClassCount; ++size_class) {
     if (isFromSlab(size_class)) continue;
@@ -55,7 +55,7 @@ Block* RegisteredPool::take(uint32_t bytes) {
   if (block == nullptr && !isFromSlab(size_class)) block = makeLarge(size_class);
   if (block == nullptr) return nullptr;
   outstanding_.fetch_add(1, std::memory_order_relaxed);
-  if (!isFromSlab(size_class)) lent_large_bytes_.fetch_add(totalBytes(size_class), std::memory_order_relaxed);
+  if (!isFromSlab(size_class)) borrowed_large_bytes_.fetch_add(totalBytes(size_class), std::memory_order_relaxed);
   return block;
 }
 
@@ -122,7 +122,7 @@ void RegisteredPool::drop(Block* block) noexcept {
       free_[size_class] = block;
     }
   }
-  if (!isFromSlab(size_class)) lent_large_bytes_.fetch_sub(totalBytes(size_class), std::memory_order_relaxed);
+  if (!isFromSlab(size_class)) borrowed_large_bytes_.fetch_sub(totalBytes(size_class), std::memory_order_relaxed);
   if (!is_kept) freeLarge(block);
   // Last: whoever destroys the pool waits for zero.
   outstanding_.fetch_sub(1, std::memory_order_release);

@@ -42,7 +42,7 @@ class RegisteredPool {
   void drop(Block* block) noexcept;
   uint64_t outstanding() const { return outstanding_.load(std::memory_order_acquire); }
   /// Of the blocks that are cut from no slab and are out now.
-  uint64_t lentLargeBytes() const { return lent_large_bytes_.load(std::memory_order_relaxed); }
+  uint64_t borrowedLargeBytes() const { return borrowed_large_bytes_.load(std::memory_order_relaxed); }
   /// Of all memory that is registered.
   uint64_t registeredBytes() const { return registered_bytes_.load(std::memory_order_relaxed); }
 
@@ -71,7 +71,7 @@ class RegisteredPool {
   std::vector<Slab> slabs_ RC_GUARDED_BY(lock_);
   uint64_t kept_large_bytes_ RC_GUARDED_BY(lock_) = 0;
   std::atomic<uint64_t> outstanding_{0};
-  std::atomic<uint64_t> lent_large_bytes_{0};
+  std::atomic<uint64_t> borrowed_large_bytes_{0};
   std::atomic<uint64_t> registered_bytes_{0};
 };
 

@@ -30,7 +30,7 @@ struct SendQueue::Chain {
   SendScratch& scratch;
   uint32_t count = 0;
   uint32_t room = 0;
-  bool lends = false;  ///< some of its requests hold bytes of others
+  bool borrows = false;  ///< some of its requests hold bytes of others
   bool must_signal = false;
 
   ibv_send_wr& add(ibv_wr_opcode opcode, std::span<const ibv_sge> pieces) {
@@ -339,7 +339,7 @@ void SendQueue::keep(Chain& chain, Waiting& waiting, Block* copies) {
   posted.end = posted_ + chain.count;
   posted.slot = waiting.slot;
   posted.copies = copies;
-  if (waiting.message) chain.lends = chain.lends || waiting.message->chunk_count != 0 || copies != nullptr;
+  if (waiting.message) chain.borrows = chain.borrows || waiting.message->chunk_count != 0 || copies != nullptr;
   posted.message = std::move(waiting.message);
   waiting.into = nullptr;
 }
@@ -350,7 +350,8 @@ bool SendQueue::submit(Chain& chain) {
   posted_ += chain.count;
   last.wr_id = sendId(tag_, posted_);
   // Completions come in order: one for the last request of a chain answers for all of it.
-  if (chain.must_signal || chain.lends || posted_ - signalled_ >= std::min(kUnsignalledMax, pair_->size().sends / 4)) {
+  if (chain.must_signal || chain.borrows ||
+      posted_ - signalled_ >= std::min(kUnsignalledMax, pair_->size().sends / 4)) {
     last.send_flags |= IBV_SEND_SIGNALED;
     signalled_ = posted_;
   }
@@ -394,33 +395,33 @@ void SendQueue::finish(Posted& posted) {
   posted.slot = kNoSlot;
 }
 
-WaitingBytes SendQueue::waitingBytes(int64_t lent_by_ns) const {
+WaitingBytes SendQueue::waitingBytes(int64_t borrowed_by_ns) const {
   WaitingBytes found;
   for (size_t i = waiting_begin_; i < waiting_.size(); ++i) {
     const TxMessage& message = waiting_[i].message;
-    if (message) found.add(message, lent_by_ns);
+    if (message) found.add(message, borrowed_by_ns);
   }
   return found;
 }
 
-size_t SendQueue::copyOutWaiting(int64_t lent_by_ns) {
+size_t SendQueue::copyOutWaiting(int64_t borrowed_by_ns) {
   size_t count = 0;
   for (size_t i = waiting_begin_; i < waiting_.size(); ++i) {
     TxMessage& message = waiting_[i].message;
-    if (!message || message->lent_since_ns > lent_by_ns || !holdsLent(*message)) continue;
+    if (!message || message->borrowed_since_ns > borrowed_by_ns || !holdsBorrowed(*message)) continue;
     if (chunk_copies.replaceAll(*message, false)) ++count;
   }
   return count;
 }
 
-void WaitingBytes::add(const TxMessage& message, int64_t lent_by_ns) {
-  const bool is_lent = holdsLent(*message);
-  if (is_lent && message->lent_since_ns > lent_by_ns) {
-    oldest_lent_ns = std::min(oldest_lent_ns, message->lent_since_ns);
+void WaitingBytes::add(const TxMessage& message, int64_t borrowed_by_ns) {
+  const bool is_borrowed = holdsBorrowed(*message);
+  if (is_borrowed && message->borrowed_since_ns > borrowed_by_ns) {
+    oldest_borrowed_ns = std::min(oldest_borrowed_ns, message->borrowed_since_ns);
     return;
   }
   own_bytes += message.messageBytes();
-  is_overdue = is_overdue || is_lent;
+  is_overdue = is_overdue || is_borrowed;
 }
 
 void SendQueue::copyUnowned() {

@@ -24,20 +24,20 @@ struct SendScratch {
 
 /// What messages hold that are not given to the adapter yet.
 struct WaitingBytes {
-  uint64_t own_bytes = 0;              ///< that are copies, or are to become copies because they were lent for too long
-  bool is_overdue = false;             ///< there are some of the latter
-  int64_t oldest_lent_ns = INT64_MAX;  ///< since when the oldest of the others is lent
+  uint64_t own_bytes = 0;   ///< that are copies, or are to become copies because they were borrowed for too long
+  bool is_overdue = false;  ///< there are some of the latter
+  int64_t oldest_borrowed_ns = INT64_MAX;  ///< since when the oldest of the others is borrowed
 
-  /// @param lent_by_ns  what was lent by then is overdue
-  void add(const TxMessage& message, int64_t lent_by_ns);
+  /// @param borrowed_by_ns  what was borrowed by then is overdue
+  void add(const TxMessage& message, int64_t borrowed_by_ns);
 };
 
 /// The messages and transfers that one session gives to its queue pair: those that wait for room, and those whose
 /// completion is waited for. A message is let go when the adapter has done with it, or when its queue pair is gone.
 ///
 /// Completions come in the order of posting, so one that is asked for answers for all before it. It is asked for with
-/// the last request of each chain that lends bytes of others (so no owner waits for longer than a chain's 64 requests),
-/// and else after so many requests that the queue never fills up for want of it.
+/// the last request of each chain that borrows bytes of others (so no owner waits for longer than a chain's 64
+/// requests), and else after so many requests that the queue never fills up for want of it.
 ///
 /// Thread: the endpoint's.
 class SendQueue {
@@ -92,9 +92,9 @@ class SendQueue {
   /// Requests that are done; wraps.
   uint32_t completedPosition() const { return completed_; }
   /// What waits here.
-  WaitingBytes waitingBytes(int64_t lent_by_ns) const;
-  /// Copies the chunks of what waits and was lent by then; returns the number of messages.
-  size_t copyOutWaiting(int64_t lent_by_ns);
+  WaitingBytes waitingBytes(int64_t borrowed_by_ns) const;
+  /// Copies the chunks of what waits and was borrowed by then; returns the number of messages.
+  size_t copyOutWaiting(int64_t borrowed_by_ns);
   /// The same for chunks without an owner, whose bytes go when a call is abandoned.
   void copyUnowned();
 

@@ -111,7 +111,7 @@ struct Session final : ReadinessListener {
 
   std::unique_ptr<Channel> channel;  ///< once Open
   bool is_dirty = false;             ///< in the list of sessions that flush() posts
-  bool is_watched = false;           ///< in the list of sessions that may hold lent bytes for long
+  bool is_watched = false;           ///< in the list of sessions that may hold borrowed bytes for long
   uint64_t ended_at = 0;             ///< arrivals of the endpoint when its peer had ended
   bool is_bounded = false;           ///< a client's: it waits when memory for messages is used up
 };

@@ -34,7 +34,7 @@ VerbsEndpoint::VerbsEndpoint(const VerbsOptions& options, const VerbsContext& co
       limits_(limits),
       device_(device),
       identity_(identity),
-      complaints_(context.clock, context.trace, "verbs: "),
+      warnings_(context.clock, context.trace, "verbs: "),
       sleeper_(context.sleeper != nullptr ? *context.sleeper : own_sleeper_.emplace(context.clock)),
       blocks_(device),
       places_(device, usesWindows(options, device)),
@@ -71,7 +71,7 @@ Status VerbsEndpoint::call(SessionId id, TxMessage& request, const CallOptions& 
   header.response_bytes_max = options.response_bytes_max;
   if (is_large) return offerRequest(*session, request, header, call, options);
   beginCall(channel, header, call, options);
-  if (request->chunk_count != 0) request->lent_since_ns = context_.clock.nowNs();
+  if (request->chunk_count != 0) request->borrowed_since_ns = context_.clock.nowNs();
   channel.queue.send(header, std::move(request));
   makeDirty(*session);
   return Status::Ok;
@@ -108,7 +108,7 @@ void VerbsEndpoint::reply(const ReplyTo& to, TxMessage response) {
   header.sequence = to.sequence;
   header.slot = to.slot;
   header.kind = wire::VerbsKind::Response;
-  if (response->chunk_count != 0) response->lent_since_ns = context_.clock.nowNs();
+  if (response->chunk_count != 0) response->borrowed_since_ns = context_.clock.nowNs();
   if (bytes > channel.peer_receive_bytes - kHeaderBytes) return offerResponse(*session, header, std::move(response));
   channel.queue.send(header, std::move(response));
   makeDirty(*session);
@@ -120,7 +120,7 @@ void VerbsEndpoint::makeDirty(Session& session) {
 }
 
 // A message without a body of its own, or with a short one.
-void VerbsEndpoint::sendWord(Session& session, wire::VerbsHeader header, wire::VerbsKind kind, ByteSpan body) {
+void VerbsEndpoint::sendControlPacket(Session& session, wire::VerbsHeader header, wire::VerbsKind kind, ByteSpan body) {
   header.kind = kind;
   TxMessage message(heads_.takeBuffer(static_cast<uint32_t>(body.size())));
   message.appendHead(body);
@@ -138,10 +138,10 @@ void VerbsEndpoint::flush() {
     SendQueue& queue = session->channel->queue;
     // Not lost here: its calls must not complete inside flush().
     if (!queue.post()) {
-      loseLater(*session, "its queue pair takes nothing, or no more memory can be registered", false);
+      closeLater(*session, "its queue pair takes nothing, or no more memory can be registered", false);
     } else if (queue.waitingCount() > kWaitingPerSlot * session->channel->calls.slotCount() + kWaitingBesides) {
       // An honest peer has one answer a slot, and takes it before it asks again.
-      loseLater(*session, "it asks and takes no answers", true);
+      closeLater(*session, "it asks and takes no answers", true);
     } else if (queue.hasWaiting() || queue.awaitsCompletion()) {
       watch(*session);
     }
@@ -153,12 +153,12 @@ void VerbsEndpoint::flush() {
 
 uint32_t VerbsEndpoint::poll(MessageSink& sink, uint32_t message_max) {
   RC_DCHECK(message_max >= 1 && message_max <= limits_.burst_messages_max);
-  if (--rounds_to_house_ == 0) [[unlikely]]
-    keepHouseIfDue(sink);
+  if (--rounds_to_timeouts_ == 0) [[unlikely]]
+    runDueTimeouts(sink);
   if (!broken_.empty()) [[unlikely]]
-    loseBroken();
+    closeBroken();
   if (!is_ready_.ok()) [[unlikely]] {
-    announceLost(sink);
+    reportClosed(sink);
     return 0;
   }
   uint32_t delivered = 0;
@@ -185,11 +185,11 @@ uint32_t VerbsEndpoint::poll(MessageSink& sink, uint32_t message_max) {
     startReads();
   receives_.post();
   if (!ended_.empty()) [[unlikely]]
-    loseEnded(is_empty);
+    closeEnded(is_empty);
   if (!draining_.empty() || !dying_.empty()) [[unlikely]]
     reapDrained(is_empty);
   if (!lost_.empty()) [[unlikely]]
-    announceLost(sink);
+    reportClosed(sink);
   had_messages_ |= delivered != 0;
   return delivered;
 }
@@ -220,12 +220,12 @@ void VerbsEndpoint::keepForLater(const ibv_wc& completion, const ReceiveBuffer& 
   Session* const session = found == greeting_pairs_.end() ? nullptr : find(found->second);
   if (session == nullptr || session->state != Session::State::Greeting || completion.status != IBV_WC_SUCCESS) return;
   if (session->early.size() > session->greeting->slotCount() || early_count_ >= kEarlyMax) {
-    return loseBad(*session, "it sends and does not say that it is ready");
+    return closeMalformed(*session, "it sends and does not say that it is ready");
   }
   session->early.emplace_back(buffer.bytes, buffer.bytes + std::min(completion.byte_len, ReceiveBuffers::kBytes));
   ++early_count_;
   if (!std::exchange(session->is_told, true)) told_.push_back(session->id);
-  callHouse();
+  callTimeouts();
 }
 
 void VerbsEndpoint::takeEarly(const EarlyMessage& early) {
@@ -233,11 +233,11 @@ void VerbsEndpoint::takeEarly(const EarlyMessage& early) {
   if (session == nullptr) return;
   VerbsMessage message;
   const std::string_view why_bad = decodeMessage(early.bytes, session->channel->calls.slotCount(), message);
-  if (!why_bad.empty()) return loseBad(*session, why_bad);
+  if (!why_bad.empty()) return closeMalformed(*session, why_bad);
   const bool is_good = isWord(message.header.kind)
                            ? takeWord(*session, message)
-                           : takeMessage(*session, message.header, receives_.lendCopy(message.body));
-  if (!is_good) loseBad(*session, "a message that nobody asked for");
+                           : takeMessage(*session, message.header, receives_.borrowCopy(message.body));
+  if (!is_good) closeMalformed(*session, "a message that nobody asked for");
 }
 
 void VerbsEndpoint::onArrival(const ibv_wc& completion) {
@@ -254,7 +254,8 @@ void VerbsEndpoint::onArrival(const ibv_wc& completion) {
     receives_.recycle(buffer);
     // A message that was longer than the buffer, for example.
     if (completion.status == IBV_WC_WR_FLUSH_ERR) return;
-    return loseBad(*session, std::string("a message that cannot be received: ") + ibv_wc_status_str(completion.status));
+    return closeMalformed(*session,
+                          std::string("a message that cannot be received: ") + ibv_wc_status_str(completion.status));
   }
   VerbsMessage message;
   // Other kinds of completions (a write that notifies) put nothing into the buffer.
@@ -262,7 +263,7 @@ void VerbsEndpoint::onArrival(const ibv_wc& completion) {
   const std::string_view why_bad = decodeMessage(bytes, session->channel->calls.slotCount(), message);
   if (!why_bad.empty()) {
     receives_.recycle(buffer);
-    return loseBad(*session, why_bad);
+    return closeMalformed(*session, why_bad);
   }
   bool is_good = false;
   if (isWord(message.header.kind)) {
@@ -270,9 +271,9 @@ void VerbsEndpoint::onArrival(const ibv_wc& completion) {
     receives_.recycle(buffer);
   } else {
     const auto body_bytes = static_cast<uint32_t>(message.body.size());
-    is_good = takeMessage(*session, message.header, receives_.lend(buffer, kHeaderBytes, body_bytes));
+    is_good = takeMessage(*session, message.header, receives_.borrow(buffer, kHeaderBytes, body_bytes));
   }
-  if (!is_good) loseBad(*session, "a message that nobody asked for");
+  if (!is_good) closeMalformed(*session, "a message that nobody asked for");
 }
 
 // False if no honest peer sends this; as the rest.
@@ -289,7 +290,7 @@ bool VerbsEndpoint::takeWord(Session& session, const VerbsMessage& word) {
   const wire::VerbsHeader& header = word.header;
   switch (header.kind) {
     case wire::VerbsKind::Close:
-      lose(session, Status::Shutdown);
+      close(session, Status::Shutdown);
       return true;
     case wire::VerbsKind::RequestOffer:
       return takeRequestOffer(session, word);
@@ -355,8 +356,8 @@ void VerbsEndpoint::onDeparture(const ibv_wc& completion) {
   if (!is_open) return;
   Session& session = *channel.session;
   if (completion.status != IBV_WC_SUCCESS) {
-    return loseLater(session, std::string("its queue pair broke: ") + ibv_wc_status_str(completion.status),
-                     completion.status == IBV_WC_REM_ACCESS_ERR || completion.status == IBV_WC_REM_INV_REQ_ERR);
+    return closeLater(session, std::string("its queue pair broke: ") + ibv_wc_status_str(completion.status),
+                      completion.status == IBV_WC_REM_ACCESS_ERR || completion.status == IBV_WC_REM_INV_REQ_ERR);
   }
   if (channel.queue.hasWaiting()) makeDirty(session);
 }
@@ -366,7 +367,7 @@ void VerbsEndpoint::onDeparture(const ibv_wc& completion) {
 bool VerbsEndpoint::prepareSleep() {
   if (!is_ready_.ok()) return lost_.empty();
   flush();
-  if (!lost_.empty() || !broken_.empty() || !ended_.empty() || !ready_reads_.empty() || is_house_due_ ||
+  if (!lost_.empty() || !broken_.empty() || !ended_.empty() || !ready_reads_.empty() || are_timeouts_due_ ||
       !dirty_.empty() || !early_.empty() || !early_messages_.empty()) {
     return false;
   }
@@ -387,7 +388,7 @@ bool VerbsEndpoint::prepareSleep() {
 void VerbsEndpoint::awake() {
   if (!std::exchange(is_asleep_, false)) return;
   // What ended the sleep may be a deadline, or memory that came back. If it is a descriptor, the sleeper has told.
-  if (hasDeadlines() || completions_told_.is_ready) callHouse();
+  if (hasDeadlines() || completions_ready_.is_ready) callTimeouts();
 }
 
 }  // namespace ramcore::transport::verbs

@@ -7,7 +7,7 @@
 
 #include "transport/session/accept_pause.h"
 #include "transport/session/client_share.h"
-#include "transport/session/complaints.h"
+#include "transport/session/warnings.h"
 #include "transport/verbs/decoding.h"
 #include "transport/verbs/receive_buffers.h"
 #include "transport/verbs/session.h"
@@ -40,7 +40,7 @@ class VerbsEndpoint final : public Endpoint {
   void close(SessionId session) override;
   uint32_t sessionCount() const override { return open_count_; }
   uint64_t badSessionCount() const override { return bad_count_; }
-  LendingCounts lendingCounts() const override { return lending_counts_; }
+  BorrowedCounts borrowedCounts() const override { return borrowed_counts_; }
   SendCounts sendCounts() const override { return send_counts_; }
   uint64_t registeredBytes() const override { return blocks_.registeredBytes() + receives_.registeredBytes(); }
 
@@ -50,7 +50,7 @@ class VerbsEndpoint final : public Endpoint {
   const Outcome<bool>& ready() const { return is_ready_; }
   /// Queue pairs that are there, those of lost sessions that are not drained yet included.
   size_t queuePairCount() const { return channels_.size(); }
-  /// Of messages that are being read from where peers announced them, or were and are lent.
+  /// Of messages that are being read from where peers announced them, or were and are borrowed.
   uint64_t heldBytes() const { return read_messages_.held_bytes.load(std::memory_order_relaxed); }
 
   /// What the sleeper tells of a session's socket.
@@ -58,8 +58,8 @@ class VerbsEndpoint final : public Endpoint {
 
  private:
   /// Something with a descriptor that the sleeper tells of.
-  struct Told final : ReadinessListener {
-    explicit Told(VerbsEndpoint& owner) : endpoint(owner) {}
+  struct ReadyFlag final : ReadinessListener {
+    explicit ReadyFlag(VerbsEndpoint& owner) : endpoint(owner) {}
     void onReady(uint32_t) override;
     VerbsEndpoint& endpoint;
     EpollSleeper::Key key = EpollSleeper::kNoKey;
@@ -96,7 +96,7 @@ class VerbsEndpoint final : public Endpoint {
       blocks.drop(block);
     }
     RegisteredPool& blocks;
-    std::atomic<uint64_t> held_bytes{0};  ///< of messages that are lent
+    std::atomic<uint64_t> held_bytes{0};  ///< of messages that are borrowed
   };
   /// A message that came before its session was open.
   struct EarlyMessage {
@@ -114,12 +114,12 @@ class VerbsEndpoint final : public Endpoint {
   Session* findOpen(SessionId id) const;
   Session& addSession();
   void openSession(Session& session, MessageSink& sink);
-  void lose(Session& session, Status reason);
-  void loseBad(Session& session, std::string_view why);
-  void loseLater(Session& session, std::string why, bool is_bad);
-  void loseBroken();
-  void loseEnded(bool nothing_arrived);
-  void announceLost(MessageSink& sink);
+  void close(Session& session, Status reason);
+  void closeMalformed(Session& session, std::string_view why);
+  void closeLater(Session& session, std::string why, bool is_bad);
+  void closeBroken();
+  void closeEnded(bool nothing_arrived);
+  void reportClosed(MessageSink& sink);
   void drain(std::unique_ptr<Channel> channel, Descriptor socket, bool in_order);
   void giveBack(Channel& channel);
   void endDrains(int64_t now_ns);
@@ -144,7 +144,7 @@ class VerbsEndpoint final : public Endpoint {
   void makeDirty(Session& session);
   void watch(Session& session);
   void beginCall(Channel& channel, wire::VerbsHeader& header, PendingCall& call, const CallOptions& options);
-  void sendWord(Session& session, wire::VerbsHeader header, wire::VerbsKind kind, ByteSpan body);
+  void sendControlPacket(Session& session, wire::VerbsHeader header, wire::VerbsKind kind, ByteSpan body);
 
   // Transfers of large messages (verbs_transfers.cc).
   static wire::VerbsPiece openPlace(Session& session, const std::shared_ptr<Place>& place, uint32_t bytes);
@@ -157,25 +157,25 @@ class VerbsEndpoint final : public Endpoint {
   bool takeResponseWritten(Session& session, const wire::VerbsHeader& header);
   void waitForMemory(const Session& session, uint16_t slot);
   void startReads();
-  bool squeeze();
+  bool evictStalled();
   void giveUpFirstRead();
   ReadStart startRead(Session& session, uint16_t slot);
   bool deliverRead(const ReadyRead& ready);
-  void checkLending(int64_t now_ns);
-  bool checkLending(Session& session, int64_t now_ns);
+  void checkBorrowed(int64_t now_ns);
+  bool checkBorrowed(Session& session, int64_t now_ns);
   bool standsStill(Channel& channel, int64_t now_ns) const;
-  static WaitingBytes waitingBytes(const Channel& channel, int64_t lent_by_ns);
-  int64_t nextLendingNs() const;
+  static WaitingBytes waitingBytes(const Channel& channel, int64_t borrowed_by_ns);
+  int64_t nextBorrowedNs() const;
 
-  // Sockets and deadlines (verbs_house.cc).
-  void callHouse();
+  // Sockets and deadlines (verbs_timeouts.cc).
+  void callTimeouts();
   bool hasDeadlines() const;
-  void keepHouseIfDue(MessageSink& sink);
-  void keepHouse(MessageSink& sink, int64_t now_ns);
+  void runDueTimeouts(MessageSink& sink);
+  void runTimeouts(MessageSink& sink, int64_t now_ns);
   void acceptConnections(int64_t now_ns);
   void refuseConnections(int64_t now_ns);
   void acceptConnection(Descriptor socket, const SocketAddress& from, int64_t now_ns);
-  bool dropNewcomer();
+  bool dropPending();
   void startGreeting(Session& session, bool peer_is_local);
   void stepYoung(Session& session, MessageSink& sink);
   void stepResolving(Session& session);
@@ -196,7 +196,7 @@ class VerbsEndpoint final : public Endpoint {
   const Limits limits_;
   const Device& device_;
   const Identity& identity_;
-  Complaints complaints_;
+  Warnings warnings_;
   std::optional<EpollSleeper> own_sleeper_;  // of a thread that never sleeps
   EpollSleeper& sleeper_;
 
@@ -239,7 +239,7 @@ class VerbsEndpoint final : public Endpoint {
   uint64_t bad_count_ = 0;
   uint64_t delivered_count_ = 0;
   uint64_t arrival_count_ = 0;
-  LendingCounts lending_counts_;
+  BorrowedCounts borrowed_counts_;
   uint64_t copied_out_bytes_ = 0;  // that wait in all sessions, as of the last look
 
   std::vector<RxMessage> requests_;    // found in this round
@@ -251,24 +251,24 @@ class VerbsEndpoint final : public Endpoint {
   int64_t reads_wait_since_ns_ = 0;  // the first of them
   std::vector<SessionId> dirty_;     // to be posted by flush()
   std::vector<SessionId> posting_;
-  std::vector<SessionId> watched_;  // may hold lent bytes for long
+  std::vector<SessionId> watched_;  // may hold borrowed bytes for long
   std::vector<SessionId> told_;     // whose sockets have something to say
   std::vector<SessionId> ended_;    // whose peers have gone
   std::vector<Broken> broken_;      // to be lost in the next round
   std::vector<Session*> lost_;      // to be announced
 
-  Told listener_{*this};
-  Told completions_told_{*this};
-  Told device_told_{*this};
+  ReadyFlag listener_{*this};
+  ReadyFlag completions_ready_{*this};
+  ReadyFlag device_ready_{*this};
   Descriptor listening_;
   std::vector<Locator> locators_;
   AcceptPause accept_pause_;
   Descriptor spare_;  // given up for a moment when no descriptor is left, so that a connection can be refused
-  uint32_t rounds_to_house_ = 1;
-  int64_t last_house_ns_ = 0;
-  uint64_t looks_seen_ = 0;  // of the sleeper, by the last look at the house
+  uint32_t rounds_to_timeouts_ = 1;
+  int64_t last_timeouts_ns_ = 0;
+  uint64_t looks_seen_ = 0;  // of the sleeper, by the last look at the timeouts
   bool had_messages_ = false;
-  bool is_house_due_ = false;
+  bool are_timeouts_due_ = false;
   bool is_asleep_ = false;
 };
 

@@ -42,9 +42,9 @@ Outcome<bool> VerbsEndpoint::makeQueues() {
   departures_size_ = std::min(kDeparturesAtFirst, device_.limits().completions);
   departures_.reset(ibv_create_cq(device_.context(), static_cast<int>(departures_size_), nullptr, events_.get(), 0));
   if (arrivals_ == nullptr || departures_ == nullptr) return failed("completion queue");
-  completions_told_.key = sleeper_.listen(events_->fd, EPOLLIN, completions_told_);
-  device_told_.key = sleeper_.listen(device_.context()->async_fd, EPOLLIN, device_told_);
-  if (completions_told_.key == EpollSleeper::kNoKey || device_told_.key == EpollSleeper::kNoKey) {
+  completions_ready_.key = sleeper_.listen(events_->fd, EPOLLIN, completions_ready_);
+  device_ready_.key = sleeper_.listen(device_.context()->async_fd, EPOLLIN, device_ready_);
+  if (completions_ready_.key == EpollSleeper::kNoKey || device_ready_.key == EpollSleeper::kNoKey) {
     return failed("events that can be waited for");
   }
   return true;
@@ -95,7 +95,7 @@ std::unique_ptr<QueuePair> VerbsEndpoint::makePair(bool is_server, uint16_t slot
 // ---- sessions
 
 VerbsEndpoint::~VerbsEndpoint() {
-  for (Told* told : {&listener_, &completions_told_, &device_told_}) sleeper_.unlisten(told->key);
+  for (ReadyFlag* flag : {&listener_, &completions_ready_, &device_ready_}) sleeper_.unlisten(flag->key);
   for (const auto& session : sessions_) {
     if (session == nullptr) continue;
     closeSocket(*session);
@@ -162,7 +162,7 @@ void VerbsEndpoint::openSession(Session& session, MessageSink& sink) {
   sink.onSessionOpen(session.id);
 }
 
-void VerbsEndpoint::lose(Session& session, Status reason) {
+void VerbsEndpoint::close(Session& session, Status reason) {
   if (session.state == Session::State::Lost) return;
   const bool was_open = session.state == Session::State::Open;
   if (was_open) {
@@ -206,38 +206,38 @@ void VerbsEndpoint::lose(Session& session, Status reason) {
   drain(std::move(channel), std::move(session.socket), in_order);
 }
 
-void VerbsEndpoint::loseBad(Session& session, std::string_view why) {
+void VerbsEndpoint::closeMalformed(Session& session, std::string_view why) {
   if (session.state == Session::State::Lost) return;
   ++bad_count_;
-  complaints_.complain("closing the session with " + session.peer.address + ": " + std::string(why));
-  lose(session, Status::SessionLost);
+  warnings_.warn("closing the session with " + session.peer.address + ": " + std::string(why));
+  close(session, Status::SessionLost);
 }
 
 // From where calls must not complete: the session is lost in the next round.
-void VerbsEndpoint::loseLater(Session& session, std::string why, bool is_bad) {
+void VerbsEndpoint::closeLater(Session& session, std::string why, bool is_bad) {
   broken_.push_back(Broken{session.id, std::move(why), is_bad});
 }
 
-void VerbsEndpoint::loseBroken() {
+void VerbsEndpoint::closeBroken() {
   for (const Broken& broken : std::exchange(broken_, {})) {
     Session* session = findOpen(broken.session);
     if (session == nullptr) continue;
     if (broken.is_bad) {
-      loseBad(*session, broken.why);
+      closeMalformed(*session, broken.why);
     } else {
       context_.trace.debug("verbs: lost " + session->peer.address + ": " + broken.why);
-      lose(*session, Status::SessionLost);
+      close(*session, Status::SessionLost);
     }
   }
 }
 
 // What had arrived from them has been taken.
-void VerbsEndpoint::loseEnded(bool nothing_arrived) {
+void VerbsEndpoint::closeEnded(bool nothing_arrived) {
   for (const SessionId id : std::exchange(ended_, {})) {
     Session* session = findOpen(id);
     if (session == nullptr) continue;
     if (nothing_arrived || hasTakenAll(session->ended_at)) {
-      lose(*session, session->ends_in_order ? Status::Shutdown : Status::SessionLost);
+      close(*session, session->ends_in_order ? Status::Shutdown : Status::SessionLost);
     } else {
       ended_.push_back(id);
     }
@@ -245,7 +245,7 @@ void VerbsEndpoint::loseEnded(bool nothing_arrived) {
 }
 
 // Announcing may lose or close other sessions, which then stand behind in the list.
-void VerbsEndpoint::announceLost(MessageSink& sink) {
+void VerbsEndpoint::reportClosed(MessageSink& sink) {
   for (size_t i = 0; i < lost_.size(); ++i) {
     Session& session = *lost_[i];
     const SessionId id = session.id;
@@ -259,7 +259,7 @@ void VerbsEndpoint::announceLost(MessageSink& sink) {
 
 void VerbsEndpoint::close(SessionId id) {
   Session* session = find(id);
-  if (session != nullptr) lose(*session, Status::Shutdown);
+  if (session != nullptr) close(*session, Status::Shutdown);
 }
 
 const Peer* VerbsEndpoint::peer(SessionId id) const {
@@ -284,7 +284,7 @@ void VerbsEndpoint::drain(std::unique_ptr<Channel> channel, Descriptor socket, b
   const bool is_posted = channel->queue.close(header);
   channel->drain_until_ns = is_posted ? context_.clock.nowNs() + kDrainNs : 0;
   draining_.push_back(std::move(channel));
-  rounds_to_house_ = std::min<uint32_t>(rounds_to_house_, 256);
+  rounds_to_timeouts_ = std::min<uint32_t>(rounds_to_timeouts_, 256);
 }
 
 // By the clock: what has not ended in order by its time ends in error, and what has not ended by then is destroyed as
@@ -315,7 +315,7 @@ void VerbsEndpoint::reapDrained(bool nothing_arrived) {
   std::erase_if(dying_, [&](const DyingPair& dying) { return isOver(dying.settled_at); });
   std::erase_if(draining_, [&](std::unique_ptr<Channel>& channel) {
     if (!channel->is_settled) {
-      if (channel->queue.isEmpty()) callHouse();
+      if (channel->queue.isEmpty()) callTimeouts();
       return false;
     }
     if (!isOver(channel->settled_at)) return false;

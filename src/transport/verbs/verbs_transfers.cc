@@ -1,5 +1,5 @@
 // Messages that fit no receive buffer: the side that was connected to reads requests from where the other one announced
-// them, and writes answers to the place that the other one gives. And how long bytes may be lent meanwhile.
+// them, and writes answers to the place that the other one gives. And how long bytes may be borrowed meanwhile.
 #include <algorithm>
 #include <cstring>
 
@@ -24,8 +24,8 @@ Status VerbsEndpoint::offerRequest(Session& session, TxMessage& request, wire::V
                                    const CallOptions& options) {
   auto taken = places_.take(header.message_bytes, session.channel->tag);
   if (!taken.ok()) {
-    complaints_.complain("no place for a request of " + std::to_string(header.message_bytes) +
-                         " bytes: " + taken.error().message);
+    warnings_.warn("no place for a request of " + std::to_string(header.message_bytes) +
+                   " bytes: " + taken.error().message);
     return Status::RetryLater;
   }
   std::shared_ptr<Place> place = std::move(taken).value();
@@ -43,7 +43,7 @@ Status VerbsEndpoint::offerRequest(Session& session, TxMessage& request, wire::V
   request = TxMessage();
   const wire::VerbsPiece piece = openPlace(session, place, header.message_bytes);
   session.channel->own[call.slot].request = std::move(place);
-  sendWord(session, header, wire::VerbsKind::RequestOffer, bytesOf(piece));
+  sendControlPacket(session, header, wire::VerbsKind::RequestOffer, bytesOf(piece));
   return Status::Ok;
 }
 
@@ -61,7 +61,7 @@ bool VerbsEndpoint::takeRequestOffer(Session& session, const VerbsMessage& offer
 }
 
 void VerbsEndpoint::waitForMemory(const Session& session, uint16_t slot) {
-  if (waiting_reads_.empty()) reads_wait_since_ns_ = last_house_ns_;
+  if (waiting_reads_.empty()) reads_wait_since_ns_ = last_timeouts_ns_;
   const auto behind =
       session.is_bounded ? waiting_reads_.end() : std::ranges::find_if(waiting_reads_, &WaitingRead::is_bounded);
   waiting_reads_.insert(behind, WaitingRead{session.id, slot, session.is_bounded});
@@ -93,15 +93,15 @@ void VerbsEndpoint::startReads() {
     const ReadStart start = session != nullptr ? startRead(*session, first.slot) : ReadStart::Begun;
     if (start != ReadStart::Begun) {
       if (start == ReadStart::BeyondBound) first.refused_since_ns.reset();
-      if (start == ReadStart::NoMemory && !first.refused_since_ns) first.refused_since_ns = last_house_ns_;
+      if (start == ReadStart::NoMemory && !first.refused_since_ns) first.refused_since_ns = last_timeouts_ns_;
       break;
     }
     waiting_reads_.pop_front();
-    reads_wait_since_ns_ = last_house_ns_;
+    reads_wait_since_ns_ = last_timeouts_ns_;
   }
-  if (waiting_reads_.empty() || last_house_ns_ - reads_wait_since_ns_ < options_.stall_squeeze_ns) return;
-  reads_wait_since_ns_ = last_house_ns_;
-  if (!squeeze()) giveUpFirstRead();
+  if (waiting_reads_.empty() || last_timeouts_ns_ - reads_wait_since_ns_ < options_.stall_evict_ns) return;
+  reads_wait_since_ns_ = last_timeouts_ns_;
+  if (!evictStalled()) giveUpFirstRead();
 }
 
 // What is beyond the bound waits for those who have the memory. But what the system or the device refuses may be
@@ -110,20 +110,20 @@ void VerbsEndpoint::giveUpFirstRead() {
   const WaitingRead& first = waiting_reads_.front();
   Session* session = findOpen(first.session);
   if (session == nullptr || !first.refused_since_ns ||
-      last_house_ns_ - *first.refused_since_ns < options_.stall_squeeze_ns) {
+      last_timeouts_ns_ - *first.refused_since_ns < options_.stall_evict_ns) {
     return;
   }
   const uint32_t bytes = session->channel->served[first.slot].request.message_bytes;
-  complaints_.complain("closing the session with " + session->peer.address +
-                       ": no memory can be registered for a request of " + std::to_string(bytes) +
-                       " bytes, and others wait behind it; raise the limit of locked memory (ulimit -l; LimitMEMLOCK= "
-                       "of systemd)");
-  loseLater(*session, "no memory can be registered for what it announced", false);
+  warnings_.warn("closing the session with " + session->peer.address +
+                 ": no memory can be registered for a request of " + std::to_string(bytes) +
+                 " bytes, and others wait behind it; raise the limit of locked memory (ulimit -l; LimitMEMLOCK= "
+                 "of systemd)");
+  closeLater(*session, "no memory can be registered for what it announced", false);
 }
 
 // The one that makes us hold most for what it lets us not read gives way: whoever gets on will free memory. False:
 // there is none.
-bool VerbsEndpoint::squeeze() {
+bool VerbsEndpoint::evictStalled() {
   Session* worst = nullptr;
   uint64_t worst_bytes = 0;
   for (const auto& session : sessions_) {
@@ -137,9 +137,9 @@ bool VerbsEndpoint::squeeze() {
     worst_bytes = bytes;
   }
   if (worst == nullptr) return false;
-  complaints_.complain("closing the session with " + worst->peer.address + ": memory for messages is used up, and " +
-                       std::to_string(worst_bytes) + " bytes of it wait for what this peer has announced");
-  loseLater(*worst, "it stands still and memory is short", false);
+  warnings_.warn("closing the session with " + worst->peer.address + ": memory for messages is used up, and " +
+                 std::to_string(worst_bytes) + " bytes of it wait for what this peer has announced");
+  closeLater(*worst, "it stands still and memory is short", false);
   return true;
 }
 
@@ -162,17 +162,17 @@ bool VerbsEndpoint::deliverRead(const ReadyRead& ready) {
 
 void VerbsEndpoint::offerResponse(Session& session, const wire::VerbsHeader& header, TxMessage response) {
   if (!session.is_accepted) {
-    return loseLater(session,
-                     "an answer of " + std::to_string(header.message_bytes) +
-                         " bytes to the side that was connected to, which starts all transfers",
-                     false);
+    return closeLater(session,
+                      "an answer of " + std::to_string(header.message_bytes) +
+                          " bytes to the side that was connected to, which starts all transfers",
+                      false);
   }
   ServedTransfer& served = session.channel->served[header.slot];
   served.response = std::move(response);
   served.response_header = header;
   served.response_since_ns = context_.clock.nowNs();
   ++session.channel->responses_waiting;
-  sendWord(session, header, wire::VerbsKind::ResponseOffer, {});
+  sendControlPacket(session, header, wire::VerbsKind::ResponseOffer, {});
   watch(session);
 }
 
@@ -185,15 +185,15 @@ bool VerbsEndpoint::takeResponseOffer(Session& session, const wire::VerbsHeader&
   if (own.request != nullptr) places_.drop(std::move(own.request));
   auto taken = places_.take(header.message_bytes, channel.tag);
   if (!taken.ok()) {
-    loseLater(session,
-              "no place for an answer of " + std::to_string(header.message_bytes) + " bytes: " + taken.error().message,
-              false);
+    closeLater(session,
+               "no place for an answer of " + std::to_string(header.message_bytes) + " bytes: " + taken.error().message,
+               false);
     return true;
   }
   own.response = std::move(taken).value();
   own.response_bytes = header.message_bytes;
   const wire::VerbsPiece place = openPlace(session, own.response, header.message_bytes);
-  sendWord(session, header, wire::VerbsKind::ResponsePlace, bytesOf(place));
+  sendControlPacket(session, header, wire::VerbsKind::ResponsePlace, bytesOf(place));
   return true;
 }
 
@@ -217,38 +217,38 @@ bool VerbsEndpoint::takeResponseWritten(Session& session, const wire::VerbsHeade
       header.message_bytes != own.response_bytes) {
     return false;
   }
-  RxMessage message = places_.lend(std::move(own.response), header.message_bytes, header.head_bytes);
+  RxMessage message = places_.borrow(std::move(own.response), header.message_bytes, header.head_bytes);
   finishCall(session, header, std::move(message));
   return true;
 }
 
-// ---- lent bytes
+// ---- borrowed bytes
 
 void VerbsEndpoint::watch(Session& session) {
   if (std::exchange(session.is_watched, true)) return;
   watched_.push_back(session.id);
-  rounds_to_house_ = std::min<uint32_t>(rounds_to_house_, 256);
+  rounds_to_timeouts_ = std::min<uint32_t>(rounds_to_timeouts_, 256);
 }
 
-void VerbsEndpoint::checkLending(int64_t now_ns) {
+void VerbsEndpoint::checkBorrowed(int64_t now_ns) {
   size_t kept = 0;
   copied_out_bytes_ = 0;
   for (size_t i = 0; i < watched_.size(); ++i) {
     Session* session = findOpen(watched_[i]);
     if (session == nullptr) continue;
-    session->is_watched = checkLending(*session, now_ns);
+    session->is_watched = checkBorrowed(*session, now_ns);
     if (session->is_watched) watched_[kept++] = watched_[i];
   }
   watched_.resize(kept);
 }
 
 // What waits to be sent, and to be asked for.
-WaitingBytes VerbsEndpoint::waitingBytes(const Channel& channel, int64_t lent_by_ns) {
+WaitingBytes VerbsEndpoint::waitingBytes(const Channel& channel, int64_t borrowed_by_ns) {
   WaitingBytes found;
-  if (channel.queue.hasWaiting()) found = channel.queue.waitingBytes(lent_by_ns);
+  if (channel.queue.hasWaiting()) found = channel.queue.waitingBytes(borrowed_by_ns);
   if (channel.responses_waiting == 0) return found;
   for (const ServedTransfer& served : channel.served) {
-    if (served.response) found.add(served.response, lent_by_ns);
+    if (served.response) found.add(served.response, borrowed_by_ns);
   }
   return found;
 }
@@ -269,44 +269,46 @@ bool VerbsEndpoint::standsStill(Channel& channel, int64_t now_ns) const {
 }
 
 // False if nothing of the session waits any more, or it is given up.
-bool VerbsEndpoint::checkLending(Session& session, int64_t now_ns) {
+bool VerbsEndpoint::checkBorrowed(Session& session, int64_t now_ns) {
   Channel& channel = *session.channel;
   if (standsStill(channel, now_ns)) {
-    loseLater(session, "it takes nothing of what we send", false);
+    closeLater(session, "it takes nothing of what we send", false);
     return false;
   }
-  const int64_t overdue_ns = now_ns - options_.lent_ns_max;
+  const int64_t overdue_ns = now_ns - options_.borrowed_ns_max;
   const WaitingBytes waiting = waitingBytes(channel, overdue_ns);
   // Before anything is copied.
   if (waiting.own_bytes > options_.stall_bytes_max || copied_out_bytes_ + waiting.own_bytes > options_.held_bytes_max) {
-    ++lending_counts_.sessions_dropped;
-    complaints_.complain(
+    ++borrowed_counts_.sessions_dropped;
+    warnings_.warn(
         "closing the session with " + session.peer.address + ": it leaves " + std::to_string(waiting.own_bytes) +
         " bytes of answers unread, too many to copy them out of the log, which they would keep from" + " being freed");
-    loseLater(session, "it leaves too many bytes unread", false);
+    closeLater(session, "it leaves too many bytes unread", false);
     return false;
   }
   copied_out_bytes_ += waiting.own_bytes;
   if (waiting.is_overdue) {
-    lending_counts_.messages_copied_out += channel.queue.copyOutWaiting(overdue_ns);
+    borrowed_counts_.messages_copied_out += channel.queue.copyOutWaiting(overdue_ns);
     for (ServedTransfer& served : channel.served) {
-      if (!served.response || served.response->lent_since_ns > overdue_ns || !holdsLent(*served.response)) continue;
+      if (!served.response || served.response->borrowed_since_ns > overdue_ns || !holdsBorrowed(*served.response))
+        continue;
       chunk_copies.replaceAll(*served.response, false);
-      ++lending_counts_.messages_copied_out;
+      ++borrowed_counts_.messages_copied_out;
     }
   }
   return channel.responses_waiting != 0 || channel.queue.hasWaiting() || channel.queue.awaitsCompletion();
 }
 
-int64_t VerbsEndpoint::nextLendingNs() const {
+int64_t VerbsEndpoint::nextBorrowedNs() const {
   int64_t next_ns = runtime::kNever;
   for (const SessionId id : watched_) {
     const Session* session = findOpen(id);
     if (session == nullptr) continue;
     const Channel& channel = *session->channel;
-    // None is overdue by the beginning of time: all that are lent count.
+    // None is overdue by the beginning of time: all that are borrowed count.
     const WaitingBytes waiting = waitingBytes(channel, INT64_MIN);
-    if (waiting.oldest_lent_ns != INT64_MAX) next_ns = std::min(next_ns, waiting.oldest_lent_ns + options_.lent_ns_max);
+    if (waiting.oldest_borrowed_ns != INT64_MAX)
+      next_ns = std::min(next_ns, waiting.oldest_borrowed_ns + options_.borrowed_ns_max);
     next_ns = std::min(next_ns, channel.seen_ns + options_.stall_close_ns);
   }
   return next_ns;

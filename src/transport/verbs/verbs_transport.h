@@ -46,12 +46,12 @@ struct VerbsOptions {
   Windows windows = Windows::OnAdapters;
   /// What was measured on this machine; what it says about the device takes the place of the three above.
   GatherCalibration calibration;
-  /// How long at most bytes are lent to a message that waits; then they are copied. Those that the adapter has are
+  /// How long at most bytes are borrowed by a message that waits; then they are copied. Those that the adapter has are
   /// waited for, up to stall_close_ns.
-  int64_t lent_ns_max = 100 * runtime::kNanosPerMilli;
+  int64_t borrowed_ns_max = 100 * runtime::kNanosPerMilli;
   /// How long requests of clients may wait for memory before the client that holds most of it unread is closed; or, if
   /// there is none, the one whose request no memory can be registered for.
-  int64_t stall_squeeze_ns = 1 * runtime::kNanosPerSecond;
+  int64_t stall_evict_ns = 1 * runtime::kNanosPerSecond;
   /// How long a session may stand still before it is closed.
   int64_t stall_close_ns = 10 * runtime::kNanosPerSecond;
   /// What may wait, copied out, for one session; beyond it the session is closed.

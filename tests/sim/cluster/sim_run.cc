@@ -53,7 +53,7 @@ struct Variation {
     return SimTables({levels == Levels::Sync ? sync : buffered});
   }
   bool late_replication = false;  ///< durability takes its time, and no answer may come before it
-  bool slow_nic = false;          ///< lent bytes are read late: pins are held for long
+  bool slow_nic = false;          ///< borrowed bytes are read late: pins are held for long
   bool hot_and_cold = false;      ///< a few keys change all the time, the others hold the bytes
   bool few_tablets = false;
   bool retires_server = false;

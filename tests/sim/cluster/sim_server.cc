@@ -80,7 +80,7 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
                                        .nonce = node_.entropy().next()},
                               .coordinator = simAddress(options.coordinator_node),
                               .replication = options.replicas,
-                              .lending = {},
+                              .borrowing = {},
                               .scrub = options.memory_scrub,
                               .cleaners_max = options.cleaners_max};
   bool (*const has_one_processor)() = options.has_one_processor ? +[] { return true; } : nullptr;
@@ -112,7 +112,7 @@ SimServer::~SimServer() {
   });
   // What it waits for are timers and its own threads: simulated time goes on until it is done.
   const auto ended = [this] {
-    return master_->stopped() && !master_->hasLentMemory() && (replicator_ == nullptr || replicator_->isIdle()) &&
+    return master_->stopped() && !master_->hasPinnedMemory() && (replicator_ == nullptr || replicator_->isIdle()) &&
            (backup_ == nullptr || backup_->stopped()) && !dispatch_.dispatch().hasRequests();
   };
   node_.scheduler().runUntil(ended, kEventsMax);

@@ -65,7 +65,7 @@ class SimServer final : private master::MasterObserver {
   void stopInOrder();
   bool isStopping() const { return stopping_; }
   bool hasStopped() const {
-    return stopping_ && master_->stopped() && !master_->hasLentMemory() && (backup_ == nullptr || backup_->stopped());
+    return stopping_ && master_->stopped() && !master_->hasPinnedMemory() && (backup_ == nullptr || backup_->stopped());
   }
   /// kill -9: from here on nobody hears of it, and it hears and writes nothing. What is left is unwound when it is
   /// destroyed, which takes simulated time. With `power` its machine is without power: its peers are not told.

@@ -174,7 +174,7 @@ TEST_F(HashIndexMemory, SteadyGrowthLeavesTimeForHugePages) {
   EXPECT_LT(calls, 10);
 }
 
-// Pre-faulting and both huge pages come from one poke: the next mutation may be long in coming.
+// Pre-faulting and both huge pages come from one wake: the next mutation may be long in coming.
 TEST_F(HashIndexMemory, MaintenanceGoesOnUntilNothingIsDue) {
   const log::LogConfig config = log::LogConfig::forTest();
   const auto memory = log::LogMemory::open(config.memory_bytes).value();
@@ -192,11 +192,11 @@ TEST_F(HashIndexMemory, MaintenanceGoesOnUntilNothingIsDue) {
 
   growTo(kEntriesBeforeGrowth + 1);
   ASSERT_TRUE(maintenance.isDue());
-  maintenance.poke();
+  maintenance.wake();
   const auto isDone = [&] { return !index_->memoryIsDue(); };
   EXPECT_EQ(scheduler.runUntil(isDone, 10'000), runtime::SimScheduler::Stop::Done);
   maintenance.stop();
-  maintenance.poke();
+  maintenance.wake();
   EXPECT_EQ(scheduler.runUntil([&] { return maintenance.stopped(); }, 10'000), runtime::SimScheduler::Stop::Done);
 }
 

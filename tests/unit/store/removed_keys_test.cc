@@ -61,7 +61,7 @@ class RemovedKeys : public ::testing::Test {
   }
   ~RemovedKeys() override {
     maintenance_.stop();
-    maintenance_.poke();
+    maintenance_.wake();
     EXPECT_EQ(scheduler_.runUntil([&] { return maintenance_.stopped(); }, 100'000), runtime::SimScheduler::Stop::Done);
     rcu_.unregisterThread(reader_);
     rcu_.drain();

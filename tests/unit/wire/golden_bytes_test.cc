@@ -85,13 +85,12 @@ TEST(GoldenBytes, Datagrams) {
                               .reserved1 = 0,
                               .reserved2 = 0};
   EXPECT_WIRE(greeting, "0102030405060708 11121314 1516 1718 2122 01 00 00000000");
-  EXPECT_WIRE(
-      (ProgressBody{.later = 0x0807060504030201, .received_packets = 0x14131211, .granted_packets = 0x18171615}),
-      "0102030405060708 11121314 15161718");
-  EXPECT_WIRE((TakenEntry{.sequence = 0x04030201, .slot = 0x0605, .reserved = 0}), "01020304 0506 0000");
-  const std::array kinds = {PacketKind::Request,  PacketKind::Response, PacketKind::Close,  PacketKind::Greeting,
-                            PacketKind::Progress, PacketKind::Taken,    PacketKind::Probe,  PacketKind::Here,
-                            PacketKind::Closed,   PacketKind::Gone,     PacketKind::Unknown};
+  EXPECT_WIRE((GrantBody{.later = 0x0807060504030201, .received_packets = 0x14131211, .granted_packets = 0x18171615}),
+              "0102030405060708 11121314 15161718");
+  EXPECT_WIRE((AckEntry{.sequence = 0x04030201, .slot = 0x0605, .reserved = 0}), "01020304 0506 0000");
+  const std::array kinds = {PacketKind::Request, PacketKind::Response, PacketKind::Close,  PacketKind::Greeting,
+                            PacketKind::Grant,   PacketKind::Ack,      PacketKind::Probe,  PacketKind::ProbeReply,
+                            PacketKind::Closed,  PacketKind::Reset,    PacketKind::Unknown};
   for (size_t i = 0; i < kinds.size(); ++i) EXPECT_EQ(static_cast<size_t>(kinds[i]), i + 1);
 }
 

@@ -79,11 +79,11 @@ TEST(Membership, SilenceIsJudgedLate) {
   const ServerId talking = bench.addServer(2);
   bench.cluster().machine(silent).up = false;
   bench.passRenewing(2'500 * kMilli);
-  EXPECT_FALSE(bench.life().membership.isHeard(silent));
+  EXPECT_FALSE(bench.life().membership.hasReported(silent));
   EXPECT_TRUE(bench.life().membership.isAlive(silent));
   // It may come back until the verdict.
   EXPECT_EQ(bench.life().membership.renew(silent), Status::Ok);
-  EXPECT_TRUE(bench.life().membership.isHeard(silent));
+  EXPECT_TRUE(bench.life().membership.hasReported(silent));
   bench.passRenewing(5 * kSecond);
   EXPECT_FALSE(bench.life().membership.isAlive(silent));
   EXPECT_TRUE(bench.life().membership.leaseIsOver(silent));

@@ -99,8 +99,8 @@ void expectRefused(const std::string& key, const Damage& damage) {
   Store store;
   damage(store);
   ASSERT_EQ(store.bench.tryStart(), Status::Corrupt);
-  const std::string& complaint = store.bench.life().journal.complaint();
-  EXPECT_NE(complaint.find("'" + key), std::string::npos) << complaint;
+  const std::string& warning = store.bench.life().journal.warning();
+  EXPECT_NE(warning.find("'" + key), std::string::npos) << warning;
 }
 
 TEST(StoredContradictions, WhatWasStoredTogetherIsTaken) {
@@ -128,10 +128,10 @@ TEST(StoredContradictions, WhatWasStoredTogetherIsTaken) {
   for (const Damage& fill : sound) {
     Store store;
     fill(store);
-    ASSERT_EQ(store.bench.tryStart(), Status::Ok) << store.bench.life().journal.complaint();
+    ASSERT_EQ(store.bench.tryStart(), Status::Ok) << store.bench.life().journal.warning();
     for (const uint64_t id : {1, 2}) store.bench.cluster().machine(ServerId(id)).up = true;
     store.bench.passRenewing(2 * kSecond);
-    EXPECT_EQ(store.bench.tryStart(), Status::Ok) << store.bench.life().journal.complaint();
+    EXPECT_EQ(store.bench.tryStart(), Status::Ok) << store.bench.life().journal.warning();
   }
 }
 

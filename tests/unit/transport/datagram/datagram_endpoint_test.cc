@@ -144,9 +144,9 @@ TEST(DatagramEndpoint, ACallThatCompletesMayCloseItsSessionAndOpenAnother) {
 }
 
 TEST(DatagramEndpoint, BytesComeBackInTimeThoughPortsAlwaysReadSomeOfThem) {
-  // The wire is slower than bytes may be lent for.
+  // The wire is slower than bytes may be borrowed for.
   Lan lan(1, {.delay_ns_min = 20'000, .delay_ns_max = 40'000, .read_ns_max = 150'000});
-  const DatagramOptions options{.lent_ns_max = 2 * kMilli};
+  const DatagramOptions options{.borrowed_ns_max = 2 * kMilli};
   Station server(lan, 1, {.role = Role::Server});
   Station client(lan, 2, {.options = options});
   server.listen();
@@ -155,10 +155,10 @@ TEST(DatagramEndpoint, BytesComeBackInTimeThoughPortsAlwaysReadSomeOfThem) {
   const int64_t begun_ns = lan.nowNs();
   ASSERT_EQ(client.call(session, asked, 8'000'000, 1, 300'000), Status::Ok);
   ASSERT_TRUE(runUntil(lan, {&server, &client}, [&] { return asked.completions != 0; }));
-  ASSERT_GT(lan.nowNs() - begun_ns, 4 * options.lent_ns_max) << "otherwise this shows nothing";
+  ASSERT_GT(lan.nowNs() - begun_ns, 4 * options.borrowed_ns_max) << "otherwise this shows nothing";
   EXPECT_TRUE(hasContent(asked.response, 8'000'000, 1));
-  EXPECT_LT(client.lender.longestNs(), options.lent_ns_max + kMilli);
-  EXPECT_EQ(client.endpoint->lendingCounts().messages_copied_out, 1u);
+  EXPECT_LT(client.lender.longestNs(), options.borrowed_ns_max + kMilli);
+  EXPECT_EQ(client.endpoint->borrowedCounts().messages_copied_out, 1u);
 }
 
 TEST(DatagramEndpoint, APortThatTakesNothingKeepsNothing) {
@@ -225,7 +225,7 @@ TEST(DatagramEndpoint, ASessionWhoseNumbersAreUsedUpEnds) {
 // Callers vouch for bytes without owner until the call completes: they are neither copied nor held by us.
 TEST(DatagramEndpoint, RequestsInTheCallersOwnMemoryAreNotCountedAsOurs) {
   Lan lan;
-  const DatagramOptions options{.lent_ns_max = kMilli, .stall_bytes_max = 100'000};
+  const DatagramOptions options{.borrowed_ns_max = kMilli, .stall_bytes_max = 100'000};
   Station server(lan, 1, {.role = Role::Server});
   Station client(lan, 2, {.options = options});
   server.listen();
@@ -242,7 +242,7 @@ TEST(DatagramEndpoint, RequestsInTheCallersOwnMemoryAreNotCountedAsOurs) {
   };
   ASSERT_TRUE(runUntil(lan, {&server, &client}, all_done));
   for (const Asked& asked : calls) EXPECT_EQ(asked.status, Status::Ok);
-  EXPECT_EQ(client.endpoint->lendingCounts().sessions_dropped, 0u);
+  EXPECT_EQ(client.endpoint->borrowedCounts().sessions_dropped, 0u);
 }
 
 TEST(DatagramEndpoint, WhoWaitsForItsGrantsIsNotToBlame) {
@@ -283,8 +283,8 @@ TEST(DatagramEndpoint, WhoSendsAgainHearsHowFarItHasComeThoughNothingHasAHole) {
     hand.send(wire::PacketKind::Request, again, payload);
     runUntil(lan, {&server}, [] { return false; }, RoundTrip::kLeastNs / 2);
     return std::ranges::any_of(hand.take(), [](const Hand::Packet& word) {
-      return word.start.kind == wire::PacketKind::Progress &&
-             loadAs<wire::ProgressBody>(word.payload.data()).received_packets == 2;
+      return word.start.kind == wire::PacketKind::Grant &&
+             loadAs<wire::GrantBody>(word.payload.data()).received_packets == 2;
     });
   };
   bool has_heard = false;
@@ -337,7 +337,7 @@ TEST(DatagramEndpoint, ManyShortChunksBehindALongOneAreOnePiece) {
   size_t at = 10;
   for (uint32_t i = 0; i < TxBuffer::kChunkCountMax; ++i) {
     const uint32_t bytes = i == 0 ? 600 : i % 7 == 3 ? 0 : 12;
-    request.appendChunk(client.lender.lend(bytes, 1, at));
+    request.appendChunk(client.lender.borrow(bytes, 1, at));
     at += bytes;
   }
   Asked asked;

@@ -10,7 +10,7 @@ class DatagramFlood : public HostileTest {};
 
 TEST_F(DatagramFlood, AFloodOfGreetingsShutsOutNobody) {
   Hand flood(lan, 9, "guess");
-  Station newcomer(lan, 3, {});
+  Station pending(lan, 3, {});
   runtime::Random random(1);
   uint64_t sessions_max = 0;
   const auto step = [&](int hellos) {
@@ -19,18 +19,18 @@ TEST_F(DatagramFlood, AFloodOfGreetingsShutsOutNobody) {
                              static_cast<uint8_t>(random.next()), static_cast<uint8_t>(random.next())}};
       flood.hello(macOf(1), random.chance(0.5) ? from : flood.port.facts().address);
     }
-    for (Station* station : {&server, &client, &newcomer}) station->step();
+    for (Station* station : {&server, &client, &pending}) station->step();
     lan.pass(5 * kMicro);
     sessions_max = std::max(sessions_max, server.endpoint->heldCounts().sessions);
   };
   for (int i = 0; i < 1000; ++i) step(4);
-  const SessionId wanted = newcomer.connect(server);
-  for (int i = 0; i < 20'000 && newcomer.opened.empty() && newcomer.lost.empty(); ++i) step(4);
-  EXPECT_EQ(newcomer.opened, std::vector{wanted});
+  const SessionId wanted = pending.connect(server);
+  for (int i = 0; i < 20'000 && pending.opened.empty() && pending.lost.empty(); ++i) step(4);
+  EXPECT_EQ(pending.opened, std::vector{wanted});
   EXPECT_LE(sessions_max, 2u + options().greetings_max + 64) << "those of one round may be more";
   // They are forgotten after a while.
   ASSERT_TRUE(runUntil(
-      lan, {&server, &client, &newcomer}, [&] { return server.endpoint->heldCounts().sessions == 2; }, 10 * kSecond,
+      lan, {&server, &client, &pending}, [&] { return server.endpoint->heldCounts().sessions == 2; }, 10 * kSecond,
       50 * kMicro));
   EXPECT_EQ(server.endpoint->badSessionCount(), 0u) << "anybody's first words prove nothing";
 }
@@ -47,7 +47,7 @@ TEST_F(DatagramFlood, AFloodOfUnknownSessionsIsNotAnsweredInFull) {
     flood.sendAs(flood.startOf(PacketKind::Probe), header, {}, &checksum);
     if (i % 8 == 0) run(kMicro);
   }
-  EXPECT_GT(server.endpoint->packetCounts().strangers, kPackets / 2u);
+  EXPECT_GT(server.endpoint->packetCounts().unknown_peers, kPackets / 2u);
   EXPECT_LT(server.endpoint->packetCounts().sent - sent_before, kPackets / 10u);
 }
 
@@ -128,7 +128,7 @@ TEST_F(DatagramFlood, AMessageThatIsNeverFinishedEndsItsSession) {
       [&] {
         // It says that it is there all the time.
         for (const Hand::Packet& packet : hand->take()) {
-          if (packet.start.kind == PacketKind::Probe) hand->send(PacketKind::Here);
+          if (packet.start.kind == PacketKind::Probe) hand->send(PacketKind::ProbeReply);
         }
         return server.endpoint->badSessionCount() > bad_before;
       },
@@ -166,10 +166,10 @@ TEST_F(DatagramFlood, AnswersThatNobodyTakesAreCopiedAndGivenUpInTheEnd) {
   EXPECT_GT(server.lender.heldCount(), 0u);
   ASSERT_TRUE(runUntil(lan, {&server, &client}, [&] { return server.lender.heldCount() == 0; }, 20 * kMilli));
   EXPECT_LE(server.lender.longestNs(), 12 * kMilli);
-  EXPECT_EQ(server.endpoint->lendingCounts().messages_copied_out, 8u);
+  EXPECT_EQ(server.endpoint->borrowedCounts().messages_copied_out, 8u);
   const auto is_given_up = [&] {
     for (const Hand::Packet& packet : hand->take()) {
-      if (packet.start.kind == PacketKind::Probe) hand->send(PacketKind::Here);
+      if (packet.start.kind == PacketKind::Probe) hand->send(PacketKind::ProbeReply);
     }
     return server.endpoint->badSessionCount() > bad_before;
   };
@@ -189,8 +189,8 @@ TEST_F(DatagramFlood, WhoLeavesTooMuchUnreadIsClosed) {
     run(10 * kMicro);
   }
   ASSERT_TRUE(runUntil(lan, {&server, &client}, [&] { return server.lost.size() > lost_before; }, 50 * kMilli));
-  EXPECT_EQ(server.endpoint->lendingCounts().sessions_dropped, 1u);
-  EXPECT_EQ(server.endpoint->lendingCounts().messages_copied_out, 0u) << "nothing is copied first";
+  EXPECT_EQ(server.endpoint->borrowedCounts().sessions_dropped, 1u);
+  EXPECT_EQ(server.endpoint->borrowedCounts().messages_copied_out, 0u) << "nothing is copied first";
   EXPECT_EQ(server.lender.heldCount(), 0u);
 }
 
@@ -220,7 +220,7 @@ TEST_F(DatagramFlood, WhereAllLeaveTooMuchTheWorstGoes) {
   Asked asked;
   ASSERT_EQ(late.call(last, asked, 300'000, 1), Status::Ok);
   runUntil(lan, all, [] { return false; }, 40 * kMilli);
-  EXPECT_EQ(server.endpoint->lendingCounts().sessions_dropped, 2u) << "5 MB each, and not much more than 25 in all";
+  EXPECT_EQ(server.endpoint->borrowedCounts().sessions_dropped, 2u) << "5 MB each, and not much more than 25 in all";
   late.port.setTaking(true);
   ASSERT_TRUE(runUntil(lan, all, [&] { return asked.completions == 1; }, kSecond));
   EXPECT_TRUE(hasContent(asked.response, 300'000, 1));
@@ -242,7 +242,7 @@ TEST_F(DatagramFlood, UnreadAnswersDoNotKeepRequestsOutForEver) {
   }
   run(12 * kMilli);
   const size_t lost_before = server.lost.size();
-  ASSERT_EQ(server.endpoint->lendingCounts().sessions_dropped, 0u);
+  ASSERT_EQ(server.endpoint->borrowedCounts().sessions_dropped, 0u);
   exchange(6'000'000, 150 * kMilli);
   EXPECT_EQ(server.lost.size(), lost_before + 1) << "who holds most gives way";
 }

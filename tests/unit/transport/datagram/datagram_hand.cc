@@ -57,7 +57,7 @@ bool Hand::greet(Station& station) {
       sendAs(startOf(wire::PacketKind::Greeting), header,
              joined(bodyOf(own_number, greeting.receivedBytes()), greeting.toSend(400)), &no_seal_);
     }
-    if (greeting.handshake().state() == Handshake::State::Done && greeting.isHeard()) {
+    if (greeting.handshake().state() == Handshake::State::Done && greeting.isAcknowledged()) {
       const Handshake::Key& key = greeting.handshake().sessionKey();
       seal_out = std::make_unique<PacketSeal>(key, true, wants_seal || peer_wants_seal);
       seal_in = std::make_unique<PacketSeal>(key, false, wants_seal || peer_wants_seal);

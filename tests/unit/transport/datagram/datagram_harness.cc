@@ -49,26 +49,26 @@ bool hasContent(const RxMessage& message, uint32_t bytes, uint32_t name) {
 
 // ---- Lender
 
-Chunk Lender::lend(uint32_t bytes, uint32_t name, size_t from) {
-  auto lent = std::make_unique<Lent>();
-  lent->bytes.resize(bytes);
-  fillContent(lent->bytes, name, from);
-  lent->since_ns = lan_.nowNs();
-  const Chunk chunk{lent->bytes.data(), bytes, 1, this, lent_.size()};
-  lent_.push_back(std::move(lent));
+Chunk Lender::borrow(uint32_t bytes, uint32_t name, size_t from) {
+  auto borrowed = std::make_unique<Borrowed>();
+  borrowed->bytes.resize(bytes);
+  fillContent(borrowed->bytes, name, from);
+  borrowed->since_ns = lan_.nowNs();
+  const Chunk chunk{borrowed->bytes.data(), bytes, 1, this, borrowed_.size()};
+  borrowed_.push_back(std::move(borrowed));
   ++held_;
   return chunk;
 }
 
 void Lender::releaseChunk(uint64_t token) noexcept {
-  Lent& lent = *lent_[token];
-  if (std::exchange(lent.is_released, true)) {
+  Borrowed& borrowed = *borrowed_[token];
+  if (std::exchange(borrowed.is_released, true)) {
     is_any_released_twice_ = true;
     return;
   }
   --held_;
-  longest_ns_ = std::max(longest_ns_, lan_.nowNs() - lent.since_ns);
-  std::ranges::fill(lent.bytes, std::byte{0xdd});
+  longest_ns_ = std::max(longest_ns_, lan_.nowNs() - borrowed.since_ns);
+  std::ranges::fill(borrowed.bytes, std::byte{0xdd});
 }
 
 // ---- calls
@@ -129,7 +129,7 @@ TxMessage Station::make(uint32_t bytes, uint32_t name, uint32_t chunk_bytes) {
   for (uint32_t done = head_bytes; done < bytes;) {
     const bool is_last = message->chunk_count + 1 == TxBuffer::kChunkCountMax;
     const uint32_t piece = is_last ? bytes - done : std::min(chunk_bytes, bytes - done);
-    message.appendChunk(lender.lend(piece, name, done));
+    message.appendChunk(lender.borrow(piece, name, done));
     done += piece;
   }
   return message;
@@ -149,7 +149,7 @@ void Station::answer(const RxMessage& request) {
   if (head_bytes < bytes) {
     // (What this transport delivers is in one piece.)
     EXPECT_EQ(whole.size(), bytes);
-    Chunk chunk = lender.lend(static_cast<uint32_t>(bytes - head_bytes), 0, 0);
+    Chunk chunk = lender.borrow(static_cast<uint32_t>(bytes - head_bytes), 0, 0);
     std::ranges::copy(whole.subspan(head_bytes), const_cast<std::byte*>(chunk.address));
     response.appendChunk(chunk);
   }

@@ -46,27 +46,27 @@ void fillContent(MutableByteSpan into, uint32_t name, size_t from);
 bool isContent(ByteSpan bytes, uint32_t name, size_t from);
 bool hasContent(const RxMessage& message, uint32_t bytes, uint32_t name);
 
-/// Lends memory that is registered, as far as the simulated port is concerned, and wipes it when it comes back: whoever
-/// reads it later sends wrong bytes. Outlives what it lent to.
+/// Gives out memory that is registered, as far as the simulated port is concerned, and wipes it when it comes back:
+/// whoever reads it later sends wrong bytes. Outlives the messages that borrow it.
 class Lender final : public ChunkOwner {
  public:
   explicit Lender(Lan& lan) : lan_(lan) {}
-  Chunk lend(uint32_t bytes, uint32_t name, size_t from);
+  Chunk borrow(uint32_t bytes, uint32_t name, size_t from);
   void releaseChunk(uint64_t token) noexcept override;
-  size_t lentCount() const { return lent_.size(); }
+  size_t borrowedCount() const { return borrowed_.size(); }
   size_t heldCount() const { return held_; }
   bool isAnyReleasedTwice() const { return is_any_released_twice_; }
   /// The longest time for which anything that has come back was away.
   int64_t longestNs() const { return longest_ns_; }
 
  private:
-  struct Lent {
+  struct Borrowed {
     std::vector<std::byte> bytes;
     int64_t since_ns = 0;
     bool is_released = false;
   };
   Lan& lan_;
-  std::vector<std::unique_ptr<Lent>> lent_;
+  std::vector<std::unique_ptr<Borrowed>> borrowed_;
   size_t held_ = 0;
   int64_t longest_ns_ = 0;
   bool is_any_released_twice_ = false;
@@ -111,7 +111,7 @@ class CutPort final : public FramePort {
   void drop(OutFrame frame) noexcept override { inner_.drop(frame); }
   uint32_t send(std::span<const OutFrame> frames) override { return is_cut ? 0 : inner_.send(frames); }
   void stop() override { inner_.stop(); }
-  bool keepHouse() override { return inner_.keepHouse(); }
+  bool runTimeouts() override { return inner_.runTimeouts(); }
   bool canAttach(RegionId region) const override { return inner_.canAttach(region); }
 
   bool is_cut = false;
@@ -147,7 +147,7 @@ class Station final : private MessageSink {
     held.clear();
     endpoint.reset();
   }
-  /// A message of so many bytes: some in the head, the others in chunks that are lent.
+  /// A message of so many bytes: some in the head, the others in chunks that are borrowed.
   TxMessage make(uint32_t bytes, uint32_t name, uint32_t chunk_bytes = 100'000);
   Status call(SessionId session, Asked& asked, uint32_t bytes, uint32_t name, uint32_t chunk_bytes = 100'000);
   void answer(const RxMessage& request);

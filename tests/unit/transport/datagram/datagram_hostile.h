@@ -19,10 +19,10 @@ class HostileTest : public ::testing::Test {
     DatagramOptions options;
     options.greetings_max = 32;
     options.sessions_max = 100;
-    options.lent_ns_max = 10 * kMilli;
+    options.borrowed_ns_max = 10 * kMilli;
     options.stall_bytes_max = kHeldMax / 4;
     options.stall_close_ns = 200 * kMilli;
-    options.stall_squeeze_ns = 20 * kMilli;
+    options.stall_evict_ns = 20 * kMilli;
     options.held_bytes_max = kHeldMax;
     return options;
   }
@@ -80,7 +80,7 @@ class HostileTest : public ::testing::Test {
     hand.send(PacketKind::Probe);
     run(kMilli);
     const auto heard = hand.take();
-    EXPECT_TRUE(std::ranges::any_of(heard, [](const auto& one) { return one.start.kind == PacketKind::Here; }));
+    EXPECT_TRUE(std::ranges::any_of(heard, [](const auto& one) { return one.start.kind == PacketKind::ProbeReply; }));
   }
 
   Lan lan;

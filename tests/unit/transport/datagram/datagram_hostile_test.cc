@@ -70,7 +70,7 @@ TEST_F(DatagramHostile, ASecondRequestBeforeTheAnswerIsCaught) {
 }
 
 TEST_F(DatagramHostile, WordsThatMakeNoSenseAreCaught) {
-  const auto progress = [&](const std::string& what, auto how, size_t bytes = sizeof(wire::ProgressBody)) {
+  const auto progress = [&](const std::string& what, auto how, size_t bytes = sizeof(wire::GrantBody)) {
     expectCaught(what, [&](Hand& hand) {
       // Of an answer that is on its way.
       hand.sendRequest(3, 1, 1000);
@@ -79,11 +79,11 @@ TEST_F(DatagramHostile, WordsThatMakeNoSenseAreCaught) {
       header.slot = 3;
       header.sequence = 1;
       header.flags = wire::kPacketOfResponse;
-      wire::ProgressBody body{.later = 0, .received_packets = 0, .granted_packets = 1};
+      wire::GrantBody body{.later = 0, .received_packets = 0, .granted_packets = 1};
       how(header, body);
       std::vector<std::byte> payload(std::max(bytes, sizeof(body)));
       storeAs(payload.data(), body);
-      hand.send(PacketKind::Progress, header, ByteSpan(payload).first(bytes));
+      hand.send(PacketKind::Grant, header, ByteSpan(payload).first(bytes));
     });
   };
   progress("more has come than was sent", [](auto&, auto& body) { body.received_packets = 2; });
@@ -92,16 +92,16 @@ TEST_F(DatagramHostile, WordsThatMakeNoSenseAreCaught) {
   progress("all of that", [](auto&, auto& body) { body = {UINT64_MAX, UINT32_MAX, UINT32_MAX}; });
   progress("no such slot", [](auto& header, auto&) { header.slot = 64; });
   progress("no such flag", [](auto& header, auto&) { header.flags = wire::kPacketAgain; });
-  progress("too short", [](auto&, auto&) {}, sizeof(wire::ProgressBody) - 1);
-  progress("too long", [](auto&, auto&) {}, sizeof(wire::ProgressBody) + 1);
+  progress("too short", [](auto&, auto&) {}, sizeof(wire::GrantBody) - 1);
+  progress("too long", [](auto&, auto&) {}, sizeof(wire::GrantBody) + 1);
   progress("empty", [](auto&, auto&) {}, 0);
 
-  const auto taken = [&](const std::string& what, wire::TakenEntry entry, size_t bytes = sizeof(wire::TakenEntry)) {
+  const auto taken = [&](const std::string& what, wire::AckEntry entry, size_t bytes = sizeof(wire::AckEntry)) {
     expectCaught(what, [&](Hand& hand) {
       std::vector<std::byte> payload(2 * sizeof(entry));
       storeAs(payload.data(), entry);
       storeAs(payload.data() + sizeof(entry), entry);
-      hand.send(PacketKind::Taken, {}, ByteSpan(payload).first(bytes));
+      hand.send(PacketKind::Ack, {}, ByteSpan(payload).first(bytes));
     });
   };
   taken("nothing taken", {.sequence = 1, .slot = 1, .reserved = 0}, 0);
@@ -292,8 +292,8 @@ TEST_F(DatagramHostile, ReplayedPacketsDoNothingTwice) {
     record(PacketKind::Request, hand->requestOf(1, sequence, 2900), payload);
     record(PacketKind::Request, hand->requestOf(1, sequence, 2900, 1450), payload);
     for (uint16_t slot = 0; slot < 2; ++slot) {
-      const wire::TakenEntry entry{.sequence = sequence, .slot = slot, .reserved = 0};
-      record(PacketKind::Taken, {}, bytesOf(entry));
+      const wire::AckEntry entry{.sequence = sequence, .slot = slot, .reserved = 0};
+      record(PacketKind::Ack, {}, bytesOf(entry));
     }
   }
   ASSERT_EQ(server.request_count, 6u);
@@ -348,7 +348,7 @@ TEST_F(DatagramHostile, ForgedEndsDoNotEndHonestSessions) {
       header.session = i % 2 == 0 ? hand->session : 0;
       stranger.sendAs(start, header, bytesOf(hand->own_number), &checksum);
       stranger.sendAs(start, header, ByteSpan(bytesOf(hand->own_number)).first(7), &checksum);
-      for (const PacketKind kind : {PacketKind::Gone, PacketKind::Close}) {
+      for (const PacketKind kind : {PacketKind::Reset, PacketKind::Close}) {
         start.kind = kind;
         header.session = hand->session;
         stranger.sendAs(start, header, {}, &checksum);
@@ -356,7 +356,7 @@ TEST_F(DatagramHostile, ForgedEndsDoNotEndHonestSessions) {
       // The peer is asked whether it is still there, and says so.
       run(kMilli);
       for (const Hand::Packet& packet : hand->take()) {
-        if (packet.start.kind == PacketKind::Probe) hand->send(PacketKind::Here);
+        if (packet.start.kind == PacketKind::Probe) hand->send(PacketKind::ProbeReply);
       }
     }
   });

@@ -49,8 +49,8 @@ class OutgoingMessage : public ::testing::Test {
   }
   bool progress(uint32_t received, uint32_t granted, uint64_t later = 0, bool is_overdue = false,
                 int64_t now_ns = 1000 * runtime::kNanosPerMilli, int64_t round_trip_ns = 0) {
-    return outgoing.onProgress({.later = later, .received_packets = received, .granted_packets = granted}, is_overdue,
-                               now_ns, round_trip_ns);
+    return outgoing.onGrant({.later = later, .received_packets = received, .granted_packets = granted}, is_overdue,
+                            now_ns, round_trip_ns);
   }
 
   SimpleBufferPool pool;
@@ -186,7 +186,7 @@ TEST(Messages, ArriveWholeOverANetworkThatLosesAndMixesPackets) {
     Incoming incoming;
     incoming.begin(headerOf(bytes), kPacketBytes, unasked, blocks.take(bytes));
     std::vector<uint32_t> under_way;
-    std::vector<std::pair<wire::ProgressBody, bool>> words;
+    std::vector<std::pair<wire::GrantBody, bool>> words;
     int64_t now_ns = 0;
     for (int round = 0; !outgoing.isThere(); ++round) {
       ASSERT_LT(round, 10'000) << "seed " << seed << " stands still";
@@ -214,7 +214,7 @@ TEST(Messages, ArriveWholeOverANetworkThatLosesAndMixesPackets) {
       while (!words.empty() && random.chance(0.5)) {
         const size_t which = random.below(words.size());
         if (random.chance(0.8)) {
-          ASSERT_TRUE(outgoing.onProgress(words[which].first, words[which].second, now_ns, 2 * runtime::kNanosPerMilli))
+          ASSERT_TRUE(outgoing.onGrant(words[which].first, words[which].second, now_ns, 2 * runtime::kNanosPerMilli))
               << "seed " << seed;
         }
         if (random.chance(0.8)) words.erase(words.begin() + static_cast<ptrdiff_t>(which));
@@ -277,7 +277,7 @@ TEST_F(IncomingMessage, IsWholeWhenEachPacketWasThereOnce) {
 TEST_F(IncomingMessage, TellsWhatIsThere) {
   begin(200'000, 100);
   for (const uint32_t packet : {0u, 1u, 3u, 5u, 66u, 67u, 99u}) EXPECT_EQ(take(packet), Incoming::Took::News);
-  const wire::ProgressBody body = incoming.progress();
+  const wire::GrantBody body = incoming.progress();
   EXPECT_EQ(body.received_packets, 2u);
   EXPECT_EQ(body.granted_packets, 100u);
   EXPECT_EQ(body.later, uint64_t{0b101} | uint64_t{1} << 63) << "3, 5 and 66; 67 is too far away to be told";
@@ -394,7 +394,7 @@ TEST(GreetingStream, SucceedsWhateverIsLostOrComesTwice) {
     std::vector<Packet> under_way[2];
     const auto bytes_max = static_cast<uint32_t>(1 + random.below(500));
     Greeter* const greeters[2] = {&initiator, &acceptor};
-    for (int round = 0; !initiator.stream.isHeard() || !acceptor.stream.isHeard() ||
+    for (int round = 0; !initiator.stream.isAcknowledged() || !acceptor.stream.isAcknowledged() ||
                         acceptor.state() != Handshake::State::Done || initiator.state() != Handshake::State::Done;
          ++round) {
       ASSERT_LT(round, 100'000) << "seed " << seed;
@@ -438,7 +438,7 @@ TEST(GreetingStream, WhatWasNeverSaidCannotHaveBeenHeard) {
     EXPECT_EQ(initiator.stream.receivedBytes(), 0u) << "nor is it the peer who says it";
   }
   EXPECT_TRUE(initiator.stream.onPacket(0, said, {}));
-  EXPECT_TRUE(initiator.stream.isHeard());
+  EXPECT_TRUE(initiator.stream.isAcknowledged());
   EXPECT_FALSE(initiator.stream.onPacket(0, said - 1, bytes)) << "it goes back";
   EXPECT_FALSE(initiator.stream.onPacket(8, said, bytes)) << "there is a hole";
   EXPECT_EQ(initiator.state(), Handshake::State::Running);

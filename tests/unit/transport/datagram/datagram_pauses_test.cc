@@ -272,7 +272,7 @@ TEST(DatagramPauses, WhatIsBegunAfterAPauseIsSentFromWhereItIs) {
   pair.client.endpoint->flush();
   EXPECT_NE(pair.client.endpoint->sendCounts().chunks_gathered, 0u);
   EXPECT_EQ(pair.client.endpoint->sendCounts().long_chunks_copied, 0u);
-  EXPECT_EQ(pair.client.endpoint->lendingCounts().messages_copied_out, 0u);
+  EXPECT_EQ(pair.client.endpoint->borrowedCounts().messages_copied_out, 0u);
   pair.client.die();
 }
 

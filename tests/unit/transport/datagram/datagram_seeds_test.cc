@@ -121,7 +121,7 @@ class SeededWorld {
     options.grant_window = static_cast<uint32_t>(random_.between(1, 80));
     options.granted_messages = static_cast<uint32_t>(random_.between(1, 8));
     options.wants_seal = random_.chance(0.5);
-    options.lent_ns_max = static_cast<int64_t>(random_.between(1, 50)) * kMilli;
+    options.borrowed_ns_max = static_cast<int64_t>(random_.between(1, 50)) * kMilli;
     options.greeting_timeout_ns = kSecond;
     options.idle_probe_ns = 50 * kMilli;
     options.held_bytes_max = 64 * 1024 * 1024;
@@ -148,7 +148,7 @@ class SeededWorld {
     checkAlways(*node.station);
     node.due.clear();
     node.station->die();
-    EXPECT_EQ(node.station->lender.heldCount(), 0u) << "what was lent to a process that died";
+    EXPECT_EQ(node.station->lender.heldCount(), 0u) << "what was borrowed by a process that died";
     open_calls_ -= node.calls.size();
     node.calls.clear();
     node.sessions.clear();
@@ -235,7 +235,7 @@ class SeededWorld {
     while (at < bytes) {
       const bool is_last = message->chunk_count + 1 == TxBuffer::kChunkCountMax;
       const auto piece = is_last ? bytes - at : std::min(bytes - at, static_cast<uint32_t>(random_.between(0, 20'000)));
-      message.appendChunk(station.lender.lend(piece, name, at));
+      message.appendChunk(station.lender.borrow(piece, name, at));
       at += piece;
     }
   }
@@ -361,7 +361,7 @@ class SeededWorld {
     EXPECT_FALSE(station.lender.isAnyReleasedTwice());
     EXPECT_EQ(station.trace.count("closing the session"), 0u) << station.trace.all.back();
     EXPECT_EQ(station.trace.count("refusing"), 0u);
-    // Ports read what is lent after it was sealed: nobody may have got it back before.
+    // Ports read what is borrowed after it was sealed: nobody may have got it back before.
     if (shape_.rates.corrupt == 0) {
       EXPECT_EQ(station.endpoint->packetCounts().unproven, 0u);
     }

@@ -7,7 +7,7 @@
 #include <map>
 #include <thread>
 
-#include "transport/datagram/lent_frames.h"
+#include "transport/datagram/borrowed_frames.h"
 
 namespace ramcore::transport::datagram {
 namespace {
@@ -151,38 +151,38 @@ TEST(FaultyPort, GivesBackWhatItHoldsWhenItEnds) {
   EXPECT_EQ(inner.out, 0);
 }
 
-// ---- LentFrames
+// ---- BorrowedFrames
 
 // Not between a request and its answer, for which somebody waits.
-TEST(LentFrames, ComeBackWhenTheRoundIsOver) {
+TEST(BorrowedFrames, ComeBackWhenTheRoundIsOver) {
   CountingPort port;
   port.arrived = 2;
   std::array<InFrame, 2> frames;
   ASSERT_EQ(port.receive(frames), 2u);
-  LentFrames lent;
-  lent.enter();
-  const uint64_t first = lent.lend(port, frames[0]);
-  const uint64_t second = lent.lend(port, frames[1]);
+  BorrowedFrames borrowed;
+  borrowed.enter();
+  const uint64_t first = borrowed.borrow(port, frames[0]);
+  const uint64_t second = borrowed.borrow(port, frames[1]);
   EXPECT_NE(first, second);
-  EXPECT_EQ(lent.count(), 2u);
-  lent.releaseMessage(second);
+  EXPECT_EQ(borrowed.count(), 2u);
+  borrowed.releaseMessage(second);
   EXPECT_EQ(port.out, 2);
-  lent.takeBack();
-  EXPECT_EQ(lent.count(), 1u);
+  borrowed.takeBack();
+  EXPECT_EQ(borrowed.count(), 1u);
   EXPECT_EQ(port.out, 1);
-  lent.releaseMessage(first);
-  lent.takeBack();
+  borrowed.releaseMessage(first);
+  borrowed.takeBack();
   EXPECT_EQ(port.out, 0);
 }
 
 // Frames go back to the port on its thread alone. (ThreadSanitizer looks on.)
-TEST(LentFrames, ComeBackFromOtherThreadsWhenTheirOwnLooks) {
+TEST(BorrowedFrames, ComeBackFromOtherThreadsWhenTheirOwnLooks) {
   constexpr uint64_t kFrames = 20'000;
   constexpr size_t kThreads = 3;
   CountingPort port;
   port.arrived = kFrames;
-  LentFrames lent;
-  lent.enter();
+  BorrowedFrames borrowed;
+  borrowed.enter();
   std::array<std::vector<std::atomic<uint64_t>>, kThreads> tokens;
   for (auto& list : tokens) list = std::vector<std::atomic<uint64_t>>(kFrames / kThreads + 1);
   std::vector<std::jthread> threads;
@@ -191,7 +191,7 @@ TEST(LentFrames, ComeBackFromOtherThreadsWhenTheirOwnLooks) {
       for (uint64_t i = t; i < kFrames; i += kThreads) {
         std::atomic<uint64_t>& token = tokens[t][i / kThreads];
         token.wait(0, std::memory_order_acquire);
-        lent.releaseMessage(token.load(std::memory_order_acquire));
+        borrowed.releaseMessage(token.load(std::memory_order_acquire));
       }
     });
   }
@@ -200,16 +200,16 @@ TEST(LentFrames, ComeBackFromOtherThreadsWhenTheirOwnLooks) {
     const uint32_t count = port.receive(frames);
     for (const InFrame& frame : std::span(frames).first(count)) {
       std::atomic<uint64_t>& token = tokens[i % kThreads][i / kThreads];
-      token.store(lent.lend(port, frame), std::memory_order_release);
+      token.store(borrowed.borrow(port, frame), std::memory_order_release);
       token.notify_one();
       ++i;
     }
-    lent.takeBack();
+    borrowed.takeBack();
   }
   threads.clear();
-  EXPECT_EQ(port.out, lent.count());
-  lent.takeBack();
-  EXPECT_EQ(lent.count(), 0u);
+  EXPECT_EQ(port.out, borrowed.count());
+  borrowed.takeBack();
+  EXPECT_EQ(borrowed.count(), 0u);
   EXPECT_EQ(port.out, 0);
 }
 

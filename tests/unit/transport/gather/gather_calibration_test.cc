@@ -128,22 +128,22 @@ TEST(GatherCalibration, ReachesTheTransportsThatCopyEverything) {
   const Identity identity{.role = Role::Client, .id = 0, .cluster_name = "test", .secret = {}};
   TransportChoices choices;
   choices.verbs = TransportChoices::Wanted::No;
-  const auto lendFrom = [&](std::string_view name) {
+  const auto borrowFrom = [&](std::string_view name) {
     auto set = TransportSet::open(choices, {.clock = clock, .entropy = entropy, .trace = silentTrace()}, identity);
     EXPECT_TRUE(set.ok());
     uint32_t bytes = 0;
     for (const Endpoint* endpoint : (*set)->endpoints()) {
-      if (endpoint->limits().name == name) bytes = endpoint->limits().lend_bytes_min;
+      if (endpoint->limits().name == name) bytes = endpoint->limits().zero_copy_bytes_min;
     }
     return bytes;
   };
-  EXPECT_EQ(lendFrom("tcp"), 4097u);
-  EXPECT_EQ(lendFrom("shm"), 4097u);
+  EXPECT_EQ(borrowFrom("tcp"), 4097u);
+  EXPECT_EQ(borrowFrom("shm"), 4097u);
   choices.gather = parsed("[tcp]\ncopy_below_bytes = 600\n");
-  EXPECT_EQ(lendFrom("tcp"), 600u);
-  EXPECT_EQ(lendFrom("shm"), 4097u);
+  EXPECT_EQ(borrowFrom("tcp"), 600u);
+  EXPECT_EQ(borrowFrom("shm"), 4097u);
   choices.gather = parsed("[shm]\ncopy_below_bytes = 700\n");
-  EXPECT_EQ(lendFrom("shm"), 700u);
+  EXPECT_EQ(borrowFrom("shm"), 700u);
 }
 
 }  // namespace

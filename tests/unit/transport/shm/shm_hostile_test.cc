@@ -322,11 +322,10 @@ TEST_F(ShmHostilePeer, SilentConnectionsShutOutNobody) {
   ASSERT_TRUE(stepUntil({&full}, [&] { return receiveSome(silent[0].get(), bytes, count) == StreamLook::Bytes; }));
   ASSERT_EQ(count, sizeof(wire::HandshakeRefused));
   EXPECT_EQ(loadAs<wire::HandshakeRefused>(bytes).reason, wire::HandshakeRefusal::Busy);
-  Side newcomer(options);
-  newcomer.endpoint->connect(other.locator(), 8, newcomer.clock.nowNs() + 10 * runtime::kNanosPerSecond);
-  ASSERT_TRUE(
-      stepUntil({&full, &newcomer}, [&] { return newcomer.sink.opened.size() + newcomer.sink.lost.size() == 1; }));
-  EXPECT_EQ(newcomer.sink.opened.size(), 1u);
+  Side pending(options);
+  pending.endpoint->connect(other.locator(), 8, pending.clock.nowNs() + 10 * runtime::kNanosPerSecond);
+  ASSERT_TRUE(stepUntil({&full, &pending}, [&] { return pending.sink.opened.size() + pending.sink.lost.size() == 1; }));
+  EXPECT_EQ(pending.sink.opened.size(), 1u);
 }
 
 TEST_F(ShmHostilePeer, WhoFindsNoRoomMayTryAgain) {
@@ -377,10 +376,10 @@ TEST_F(ShmHostilePeer, DeathInTheMiddleOfAMessageEndsTheSession) {
   ::close(ready[1]);
 }
 
-// Counts what it lends, as a log would.
+// Counts what is borrowed from it, as a log would.
 struct CountingOwner final : ChunkOwner {
-  void releaseChunk(uint64_t) noexcept override { --lent; }
-  int lent = 0;
+  void releaseChunk(uint64_t) noexcept override { --borrowed; }
+  int borrowed = 0;
 };
 
 TEST_F(ShmHostilePeer, PeerThatNeverDrainsIsGivenUpAndPinsNothingMeanwhile) {
@@ -388,7 +387,7 @@ TEST_F(ShmHostilePeer, PeerThatNeverDrainsIsGivenUpAndPinsNothingMeanwhile) {
   const std::vector<std::byte> value(30'000, std::byte{9});
   server.sink.on_request = [&](RxMessage& request) {
     TxMessage response = server.endpoint->allocate(8);
-    ++owner.lent;
+    ++owner.borrowed;
     response.appendChunk(Chunk{value.data(), static_cast<uint32_t>(value.size()), 0, &owner, 1});
     server.endpoint->reply(request.reply_to, std::move(response));
   };
@@ -399,25 +398,25 @@ TEST_F(ShmHostilePeer, PeerThatNeverDrainsIsGivenUpAndPinsNothingMeanwhile) {
   for (uint16_t slot = 0; slot < 10; ++slot) writeFrame(writer, requestOf(16, slot), 16);
   writer.publish();
   ASSERT_TRUE(stepUntil({&server}, [&] { return server.sink.request_count == requests_before + 10; }));
-  EXPECT_GT(owner.lent, 0);
-  ASSERT_TRUE(stepUntil({&server}, [&] { return owner.lent == 0; }));
+  EXPECT_GT(owner.borrowed, 0);
+  ASSERT_TRUE(stepUntil({&server}, [&] { return owner.borrowed == 0; }));
   EXPECT_TRUE(server.sink.lost.empty());  // only copied out so far
   ASSERT_TRUE(isCaught(bad_before, 0));
   server.sink.on_request = [this](RxMessage& request) { echo(*server.endpoint, request); };
 }
 
 TEST_F(ShmHostilePeer, ASlowReaderThatGetsOnIsServedFromCopies) {
-  ShmOptions lending = options;
-  lending.stall_copy_ns = 3600 * runtime::kNanosPerSecond;
-  lending.stall_close_ns = 3600 * runtime::kNanosPerSecond;
-  lending.lent_ns_max = 30 * runtime::kNanosPerMilli;
+  ShmOptions borrowing = options;
+  borrowing.stall_copy_ns = 3600 * runtime::kNanosPerSecond;
+  borrowing.stall_close_ns = 3600 * runtime::kNanosPerSecond;
+  borrowing.borrowed_ns_max = 30 * runtime::kNanosPerMilli;
   SocketFolder other;
-  Side lender(lending, Role::Server, 8);
+  Side lender(borrowing, Role::Server, 8);
   CountingOwner owner;
   std::vector<std::byte> value(3'000'000, std::byte{9});
   lender.sink.on_request = [&](RxMessage& request) {
     TxMessage response = lender.endpoint->allocate(8);
-    ++owner.lent;
+    ++owner.borrowed;
     response.appendChunk(Chunk{value.data(), static_cast<uint32_t>(value.size()), 0, &owner, 1});
     lender.endpoint->reply(request.reply_to, std::move(response));
   };
@@ -430,7 +429,7 @@ TEST_F(ShmHostilePeer, ASlowReaderThatGetsOnIsServedFromCopies) {
   TxMessage request = makeMessage(*slow.endpoint, 100, 5);
   ASSERT_EQ(slow.endpoint->call(to_lender, request, {}, call), Status::Ok);
   slow.endpoint->flush();
-  ASSERT_TRUE(stepUntil({&lender}, [&] { return owner.lent == 1; }));
+  ASSERT_TRUE(stepUntil({&lender}, [&] { return owner.borrowed == 1; }));
   const int64_t began_ns = lender.clock.nowNs();
   int64_t next_ns = 0;
   ASSERT_TRUE(stepUntil({&lender}, [&] {
@@ -438,11 +437,11 @@ TEST_F(ShmHostilePeer, ASlowReaderThatGetsOnIsServedFromCopies) {
       slow.step();
       next_ns = lender.clock.nowNs() + runtime::kNanosPerMilli;
     }
-    return owner.lent == 0;
+    return owner.borrowed == 0;
   }));
   EXPECT_EQ(call.completions, 0) << "long before the peer had it all";
-  EXPECT_GE(lender.clock.nowNs() - began_ns, lending.lent_ns_max - runtime::kNanosPerMilli);
-  EXPECT_EQ(lender.endpoint->lendingCounts().messages_copied_out, 1u);
+  EXPECT_GE(lender.clock.nowNs() - began_ns, borrowing.borrowed_ns_max - runtime::kNanosPerMilli);
+  EXPECT_EQ(lender.endpoint->borrowedCounts().messages_copied_out, 1u);
   std::fill(value.begin(), value.end(), std::byte{0xee});  // it is used for something else
   ASSERT_TRUE(stepUntil({&lender, &slow}, [&] { return call.completions == 1; }));
   size_t foreign = 0;
@@ -460,7 +459,7 @@ TEST_F(ShmHostilePeer, WhoLeavesMoreThanMayBeCopiedIsDropped) {
   const std::vector<std::byte> value(5'000'000, std::byte{9});  // of 4 MB
   const auto answer = std::exchange(server.sink.on_request, [&](RxMessage& request) {
     TxMessage response = server.endpoint->allocate(8);
-    ++owner.lent;
+    ++owner.borrowed;
     response.appendChunk(Chunk{value.data(), static_cast<uint32_t>(value.size()), 0, &owner, 1});
     server.endpoint->reply(request.reply_to, std::move(response));
   });
@@ -468,10 +467,10 @@ TEST_F(ShmHostilePeer, WhoLeavesMoreThanMayBeCopiedIsDropped) {
     RingWriter writer = hostile.writer();
     writeFrame(writer, requestOf(16, 0), 16);
     writer.publish();
-    ASSERT_TRUE(stepUntil({&server}, [&] { return owner.lent == 1; }));
+    ASSERT_TRUE(stepUntil({&server}, [&] { return owner.borrowed == 1; }));
   });
-  EXPECT_EQ(owner.lent, 0);
-  EXPECT_EQ(server.endpoint->lendingCounts().sessions_dropped, 1u);
+  EXPECT_EQ(owner.borrowed, 0);
+  EXPECT_EQ(server.endpoint->borrowedCounts().sessions_dropped, 1u);
   server.sink.on_request = answer;
 }
 
@@ -500,7 +499,7 @@ TEST_F(ShmHostilePeer, BeginningsOfMessagesGiveWayToWhoeverSendsWholeOnes) {
   ShmOptions narrow = options;
   narrow.held_bytes_max = 1'000'000;
   narrow.stall_close_ns = 3600 * runtime::kNanosPerSecond;
-  narrow.stall_squeeze_ns = 20 * runtime::kNanosPerMilli;
+  narrow.stall_evict_ns = 20 * runtime::kNanosPerMilli;
   SocketFolder other;
   Side full(narrow, Role::Server, 8);
   full.sink.on_request = [&](RxMessage& request) { echo(*full.endpoint, request); };
@@ -531,7 +530,7 @@ TEST_F(ShmHostilePeer, TooMuchForAPeerThatStandsStillIsDropped) {
   const std::vector<std::byte> value(1'000'000, std::byte{9});
   server.sink.on_request = [&](RxMessage& request) {
     TxMessage response = server.endpoint->allocate(8);
-    ++owner.lent;
+    ++owner.borrowed;
     response.appendChunk(Chunk{value.data(), static_cast<uint32_t>(value.size()), 0, &owner, 1});
     server.endpoint->reply(request.reply_to, std::move(response));
   };
@@ -540,7 +539,7 @@ TEST_F(ShmHostilePeer, TooMuchForAPeerThatStandsStillIsDropped) {
     for (uint16_t slot = 0; slot < 10; ++slot) writeFrame(writer, requestOf(16, slot), 16);
     writer.publish();
   });
-  EXPECT_EQ(owner.lent, 0);
+  EXPECT_EQ(owner.borrowed, 0);
   server.sink.on_request = [this](RxMessage& request) { echo(*server.endpoint, request); };
 }
 

@@ -448,7 +448,7 @@ TEST(SimNetwork, ReadsChunksLaterAndReleasesTheirOwnersOnce) {
   ASSERT_EQ(pair.client->endpoint->call(session, request, CallOptions{}, call), Status::Ok);
   pair.client->endpoint->flush();
   EXPECT_TRUE(owner.released.empty());
-  bytes = "behind";  // nothing was read yet: whoever lends bytes keeps them in place until the release
+  bytes = "behind";  // nothing was read yet: the owner of borrowed bytes keeps them in place until the release
   pair.until([&] { return !owner.released.empty(); });
   bytes = "wiped!";
   pair.until([&] { return call.completions > 0; });

@@ -27,7 +27,7 @@ class TcpFrames : public ::testing::Test {
     return header;
   }
   // Pushes a message of `bytes` bytes of a pattern in a head and chunks of `chunk_bytes`.
-  void push(uint32_t bytes, uint8_t first, uint32_t chunk_bytes, int64_t lent_since_ns = 0) {
+  void push(uint32_t bytes, uint8_t first, uint32_t chunk_bytes, int64_t borrowed_since_ns = 0) {
     TxMessage message(buffers.takeBuffer(64));
     auto& pattern = patterns.emplace_back(bytes);
     for (std::byte& byte : pattern) byte = std::byte{first++};
@@ -36,7 +36,7 @@ class TcpFrames : public ::testing::Test {
     for (uint32_t done = head_bytes; done < bytes; done += std::min(chunk_bytes, bytes - done)) {
       message.appendChunk(Chunk{pattern.data() + done, std::min(chunk_bytes, bytes - done), 0, &owner, 0});
     }
-    message->lent_since_ns = lent_since_ns;
+    message->borrowed_since_ns = borrowed_since_ns;
     queue.push(std::move(message), headerFor(0));
   }
   // Takes up to `bytes` bytes off the queue, as a socket would.
@@ -128,20 +128,20 @@ TEST_F(TcpFrames, OwnersAreReleasedWithTheLastByteOfTheirMessage) {
 
 TEST_F(TcpFrames, WhatWasLentTooLongAgoIsCopiedAndWhatFollowsIsNot) {
   patterns.reserve(3);
-  EXPECT_EQ(queue.oldestLentNs(), runtime::kNever);
+  EXPECT_EQ(queue.oldestBorrowedNs(), runtime::kNever);
   push(500, 1, 100, 1000);
   push(300, 9, 100, 2000);
   push(400, 5, 100, 3000);
-  EXPECT_EQ(queue.oldestLentNs(), 1000);
+  EXPECT_EQ(queue.oldestBorrowedNs(), 1000);
   EXPECT_EQ(queue.copyOut(999), 0u);
   EXPECT_EQ(queue.bytesInCopies(2000), 450u + 250u);
   EXPECT_EQ(queue.copyOut(2000), 2u);
   EXPECT_EQ(owner.releases, 5 + 3);
-  EXPECT_EQ(queue.oldestLentNs(), 3000);
+  EXPECT_EQ(queue.oldestBorrowedNs(), 3000);
   EXPECT_EQ(queue.bytesInCopies(0), 450u + 250u);
   takeBytes(queue.unsentBytes());
   EXPECT_EQ(owner.releases, 5 + 3 + 4);
-  EXPECT_EQ(queue.oldestLentNs(), runtime::kNever);
+  EXPECT_EQ(queue.oldestBorrowedNs(), runtime::kNever);
 }
 
 TEST_F(TcpFrames, CopiedOutBytesNeedTheirOwnersNoMore) {

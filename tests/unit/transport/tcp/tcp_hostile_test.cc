@@ -287,13 +287,13 @@ TEST_F(TcpPatientHandshakes, SilentConnectionsShutOutNobody) {
   for (int i = 0; i < 10; ++i) fds.push_back(dial());
   EXPECT_TRUE(until([&] { return isClosed(fds[6]); }));
   ::close(enter());
-  Side newcomer(makeOptions(), Role::Client, 4);
-  newcomer.endpoint->connect(place, 7, newcomer.clock.nowNs() + 10 * runtime::kNanosPerSecond);
+  Side pending(makeOptions(), Role::Client, 4);
+  pending.endpoint->connect(place, 7, pending.clock.nowNs() + 10 * runtime::kNanosPerSecond);
   EXPECT_TRUE(until([&] {
-    newcomer.step();
-    return newcomer.sink.opened.size() + newcomer.sink.lost.size() == 1;
+    pending.step();
+    return pending.sink.opened.size() + pending.sink.lost.size() == 1;
   }));
-  EXPECT_EQ(newcomer.sink.opened.size(), 1u);
+  EXPECT_EQ(pending.sink.opened.size(), 1u);
   for (const int fd : fds) ::close(fd);
 }
 
@@ -308,13 +308,13 @@ class TcpFull : public TcpHostile {
 };
 
 TEST_F(TcpFull, WhoFindsNoRoomMayTryAgain) {
-  Side newcomer(makeOptions(), Role::Client, 4);
-  newcomer.endpoint->connect(place, 7, newcomer.clock.nowNs() + 10 * runtime::kNanosPerSecond);
+  Side pending(makeOptions(), Role::Client, 4);
+  pending.endpoint->connect(place, 7, pending.clock.nowNs() + 10 * runtime::kNanosPerSecond);
   ASSERT_TRUE(until([&] {
-    newcomer.step();
-    return !newcomer.sink.lost.empty();
+    pending.step();
+    return !pending.sink.lost.empty();
   }));
-  EXPECT_EQ(newcomer.sink.lost[0].second, Status::Unreachable);
+  EXPECT_EQ(pending.sink.lost[0].second, Status::Unreachable);
 }
 
 class TcpFullOfClients : public TcpHostile {
@@ -356,7 +356,7 @@ TEST_F(TcpFullOfClients, ThereIsStillRoomForAServer) {
 }
 
 // However many connections are open that have not said who they are.
-TEST_F(TcpFullOfClients, StrangersLeaveRoomForItsOwnConnects) {
+TEST_F(TcpFullOfClients, UnknownPeersLeaveRoomForItsOwnConnects) {
   std::vector<int> fds;
   for (int i = 0; i < 8; ++i) fds.push_back(dial());
   ASSERT_TRUE(until([&] { return isClosed(fds[0]); })) << "for the last one";
@@ -410,18 +410,18 @@ TEST_F(TcpSlowReaders, LentBytesAreCopiedOutAndTheSessionIsClosed) {
 
 class TcpDeadlines : public TcpHostile {
  protected:
-  explicit TcpDeadlines(const TcpOptions& options = lendingOptions()) : TcpHostile(options) {}
+  explicit TcpDeadlines(const TcpOptions& options = pinningOptions()) : TcpHostile(options) {}
   // Nobody counts as standing still.
-  static TcpOptions lendingOptions() {
+  static TcpOptions pinningOptions() {
     TcpOptions options = makeOptions();
     options.stall_copy_ns = 3600 * runtime::kNanosPerSecond;
     options.stall_close_ns = 3600 * runtime::kNanosPerSecond;
-    options.lent_ns_max = 30 * runtime::kNanosPerMilli;
+    options.borrowed_ns_max = 30 * runtime::kNanosPerMilli;
     options.kernel_send_bytes = 16 * 1024;
     return options;
   }
   // Answers every request with `memory`.
-  void lendMemory() {
+  void borrowMemory() {
     server.sink.on_request = [this](RxMessage& message) {
       TxMessage response = server.endpoint->allocate(0);
       response.appendChunk(Chunk{memory.data(), static_cast<uint32_t>(memory.size()), 0, &owner, 0});
@@ -435,7 +435,7 @@ class TcpDeadlines : public TcpHostile {
 
 TEST_F(TcpDeadlines, ASlowPeerThatGetsOnIsServedFromCopies) {
   const auto echo = server.sink.on_request;
-  lendMemory();
+  borrowMemory();
   receive_bytes = 4096;
   const int fd = enter();
   const int64_t began_ns = server.clock.nowNs();
@@ -462,8 +462,8 @@ TEST_F(TcpDeadlines, ASlowPeerThatGetsOnIsServedFromCopies) {
     return owner.releases == 1;
   }));
   EXPECT_LT(total, wire::frameBytes(3'000'000)) << "long before the peer had it all";
-  EXPECT_GE(server.clock.nowNs() - began_ns, lendingOptions().lent_ns_max);
-  EXPECT_EQ(server.endpoint->lendingCounts().messages_copied_out, 1u);
+  EXPECT_GE(server.clock.nowNs() - began_ns, pinningOptions().borrowed_ns_max);
+  EXPECT_EQ(server.endpoint->borrowedCounts().messages_copied_out, 1u);
   std::fill(memory.begin(), memory.end(), std::byte{0xee});  // it is used for something else
   ASSERT_TRUE(until([&] {
     readSome();
@@ -471,7 +471,7 @@ TEST_F(TcpDeadlines, ASlowPeerThatGetsOnIsServedFromCopies) {
   }));
   EXPECT_EQ(foreign, 0u);
   EXPECT_EQ(server.endpoint->sessionCount(), 2u);
-  EXPECT_EQ(server.endpoint->lendingCounts().sessions_dropped, 0u);
+  EXPECT_EQ(server.endpoint->borrowedCounts().sessions_dropped, 0u);
   ::close(fd);
   server.sink.on_request = echo;
 }
@@ -480,7 +480,7 @@ class TcpFullCopies : public TcpDeadlines {
  protected:
   TcpFullCopies() : TcpDeadlines(fullOptions()) {}
   static TcpOptions fullOptions() {
-    TcpOptions options = lendingOptions();
+    TcpOptions options = pinningOptions();
     options.stall_bytes_max = 2'000'000;
     return options;
   }
@@ -488,14 +488,14 @@ class TcpFullCopies : public TcpDeadlines {
 
 TEST_F(TcpFullCopies, WhoLeavesMoreThanMayBeCopiedIsDropped) {
   const auto echo = server.sink.on_request;
-  lendMemory();
+  borrowMemory();
   receive_bytes = 4096;
   const int fd = enter();
   ASSERT_TRUE(put(fd, bytesOf(request(0, 0))));
   ASSERT_TRUE(until([&] { return server.endpoint->sessionCount() == 1; }));
   EXPECT_TRUE(until([&] { return owner.releases == 1; }));
-  EXPECT_EQ(server.endpoint->lendingCounts().sessions_dropped, 1u);
-  EXPECT_EQ(server.endpoint->lendingCounts().messages_copied_out, 0u);
+  EXPECT_EQ(server.endpoint->borrowedCounts().sessions_dropped, 1u);
+  EXPECT_EQ(server.endpoint->borrowedCounts().messages_copied_out, 0u);
   ::close(fd);
   server.sink.on_request = echo;
 }
@@ -579,7 +579,7 @@ class TcpShortOfMemory : public TcpHostile {
     // More than Progress asks for between two acknowledgements, which the kernel of a reader may put off for 40 ms.
     options.kernel_send_bytes = 128 * 1024;
     options.stall_close_ns = 3600 * runtime::kNanosPerSecond;
-    options.stall_squeeze_ns = 100 * runtime::kNanosPerMilli;
+    options.stall_evict_ns = 100 * runtime::kNanosPerMilli;
     options.held_bytes_max = 1'000'000;
     return options;
   }

@@ -10,11 +10,11 @@ namespace {
 
 constexpr size_t kValueBytes = 6000;  // above what is copied into an answer
 
-class LentMemoryTest : public MasterServiceTest {
+class PinnedMemoryTest : public MasterServiceTest {
  protected:
   master::Master& master() { return world.servers[0]->master(); }
   const log::LogStats& logStats() { return master().log()->stats(); }
-  const master::LentValues::Stats& lent() { return master().lentValues()->stats(); }
+  const master::PinnedValues::Stats& borrowed() { return master().pinnedValues()->stats(); }
   static std::string valueOf(char c) { return std::string(kValueBytes, c); }
 
   // A read by the reader, whose answer is not waited for.
@@ -48,7 +48,7 @@ class LentMemoryTest : public MasterServiceTest {
       world.scheduler, world.log, world.network, "reader", {.role = transport::Role::Client, .cluster_name = "sim"}};
 };
 
-TEST_F(LentMemoryTest, AClientThatStopsReadingHoldsNoMemoryBeyondTheDeadline) {
+TEST_F(PinnedMemoryTest, AClientThatStopsReadingHoldsNoMemoryBeyondTheDeadline) {
   const uint64_t memory_bytes = master().log()->config().memory_bytes;
   ASSERT_EQ(write("key", valueOf('a'), ++sequence).status, Status::Ok);
   const auto first = startRead("key");
@@ -56,8 +56,8 @@ TEST_F(LentMemoryTest, AClientThatStopsReadingHoldsNoMemoryBeyondTheDeadline) {
 
   world.network.stopReading("reader");
   const auto call = startRead("key");
-  ASSERT_TRUE(world.runUntil([&] { return lent().pinned_bytes.load() != 0; }));
-  const int64_t lent_ns = world.scheduler.nowNs();
+  ASSERT_TRUE(world.runUntil([&] { return borrowed().pinned_bytes.load() != 0; }));
+  const int64_t borrowed_ns = world.scheduler.nowNs();
   const uint64_t cleaned = logStats().segments_cleaned.load();
   ASSERT_EQ(write("key", valueOf('b'), ++sequence).status, Status::Ok);
 
@@ -67,10 +67,10 @@ TEST_F(LentMemoryTest, AClientThatStopsReadingHoldsNoMemoryBeyondTheDeadline) {
   for (int i = 0; i < 400; ++i) {
     overwrite(memory_bytes / 100);
     pinned_bytes = std::max(pinned_bytes, logStats().pinned_bytes.load());
-    if (lent().pinned_bytes.load() != 0) held_ns = world.scheduler.nowNs() - lent_ns;
+    if (borrowed().pinned_bytes.load() != 0) held_ns = world.scheduler.nowNs() - borrowed_ns;
   }
   EXPECT_GT(pinned_bytes, 0u) << "it was in the way";
-  EXPECT_LE(held_ns, world.network.options().lent_ns_max + 10 * kNanosPerMilli);
+  EXPECT_LE(held_ns, world.network.options().borrowed_ns_max + 10 * kNanosPerMilli);
   EXPECT_GT(logStats().segments_cleaned.load(), cleaned + 10);
   ASSERT_TRUE(world.runUntil([&] { return logStats().pinned_bytes.load() == 0; }));
   EXPECT_EQ(call->ended, 0);
@@ -83,8 +83,8 @@ TEST_F(LentMemoryTest, AClientThatStopsReadingHoldsNoMemoryBeyondTheDeadline) {
   EXPECT_EQ(valueIn(*call), valueOf('a'));
 }
 
-TEST_F(LentMemoryTest, ReadersThatStopAreServedFromCopies) {
-  const uint64_t bytes_max = master().lentValues()->bytesMax();
+TEST_F(PinnedMemoryTest, ReadersThatStopAreServedFromCopies) {
+  const uint64_t bytes_max = master().pinnedValues()->bytesMax();
   ASSERT_EQ(write("key", valueOf('a'), ++sequence).status, Status::Ok);
   const auto first = startRead("key");
   ASSERT_TRUE(world.runUntil([&] { return first->ended != 0; }));
@@ -97,11 +97,11 @@ TEST_F(LentMemoryTest, ReadersThatStopAreServedFromCopies) {
   for (uint64_t i = 0; i < count; ++i) {
     calls.push_back(startRead("key"));
     world.runFor(kNanosPerMilli / 2);
-    pinned_bytes_max = std::max(pinned_bytes_max, lent().pinned_bytes.load());
+    pinned_bytes_max = std::max(pinned_bytes_max, borrowed().pinned_bytes.load());
   }
   EXPECT_LE(pinned_bytes_max, bytes_max);
   EXPECT_GT(pinned_bytes_max, bytes_max / 2);
-  EXPECT_GT(lent().values_copied.load(), 0u);
+  EXPECT_GT(borrowed().values_copied.load(), 0u);
   world.network.resumeReading("reader");
   for (const auto& call : calls) {
     ASSERT_TRUE(world.runUntil([&] { return call->ended != 0; }));
@@ -109,18 +109,18 @@ TEST_F(LentMemoryTest, ReadersThatStopAreServedFromCopies) {
     EXPECT_EQ(call->outcome(), Status::Ok);
     EXPECT_EQ(valueIn(*call), valueOf('a'));
   }
-  ASSERT_TRUE(world.runUntil([&] { return !master().lentValues()->isLending(); }));
+  ASSERT_TRUE(world.runUntil([&] { return !master().pinnedValues()->isBorrowed(); }));
 }
 
 // Durability may wait for a new head, and that one for memory: a pin held meanwhile would be waiting for itself.
-TEST_F(LentMemoryTest, AReadThatWaitsForDurabilityHoldsNoPin) {
+TEST_F(PinnedMemoryTest, AReadThatWaitsForDurabilityHoldsNoPin) {
   constexpr int64_t kDurableNs = 50 * kNanosPerMilli;
   SimServer::Options options;
   options.replication = {
       .at_once = false, .delay_ns_max = kDurableNs, .slow_permille = 1000, .slow_ns_max = kDurableNs};
   const size_t slow = world.addServer(options);
   ASSERT_TRUE(world.runUntil([&] { return take(2, 0, kLast, 1, slow) == Status::Ok; }));
-  const auto& lent_there = world.servers[slow]->master().lentValues()->stats();
+  const auto& borrowed_there = world.servers[slow]->master().pinnedValues()->stats();
   const WriteOptions there{.server = slow};
   int waited = 0;
   for (int i = 0; i < 20; ++i) {
@@ -130,10 +130,10 @@ TEST_F(LentMemoryTest, AReadThatWaitsForDurabilityHoldsNoPin) {
     world.runFor(kNanosPerMilli / 4);
     const auto call = startRead("key", slow);
     world.runFor(kNanosPerMilli / 4);
-    const bool waits = call->ended == 0 && lent_there.copied_bytes.load() == kValueBytes;
+    const bool waits = call->ended == 0 && borrowed_there.copied_bytes.load() == kValueBytes;
     if (waits) {
       ++waited;
-      EXPECT_EQ(lent_there.pinned_bytes.load(), 0u);
+      EXPECT_EQ(borrowed_there.pinned_bytes.load(), 0u);
     }
     ASSERT_TRUE(world.runUntil([&] { return call->ended != 0 && written->ended != 0; }));
     EXPECT_EQ(call->outcome(), Status::Ok);

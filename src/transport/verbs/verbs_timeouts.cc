@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "transport/os/stream_io.h"
-#include "transport/session/newcomers.h"
 #include "transport/session/open_failure.h"
+#include "transport/session/pending_sessions.h"
 #include "transport/verbs/verbs_endpoint.h"
 
 namespace ramcore::transport::verbs {
@@ -16,11 +16,11 @@ namespace {
 
 // An idle round takes some tens of nanoseconds: the clock is read every 50 us or so.
 constexpr uint32_t kRoundsPerLook = 2048;
-// While a session begins or ends, or lent bytes wait.
+// While a session begins or ends, or borrowed bytes wait.
 constexpr uint32_t kRoundsPerLookWhileDue = 128;
-constexpr int64_t kIdleHouseNs = 5 * runtime::kNanosPerMilli;
-constexpr int64_t kBusyHouseNs = 50 * runtime::kNanosPerMilli;
-constexpr int64_t kDueHouseNs = 1 * runtime::kNanosPerMilli;
+constexpr int64_t kIdleTimeoutsNs = 5 * runtime::kNanosPerMilli;
+constexpr int64_t kBusyTimeoutsNs = 50 * runtime::kNanosPerMilli;
+constexpr int64_t kDueTimeoutsNs = 1 * runtime::kNanosPerMilli;
 constexpr int kAcceptsPerLook = 16;
 constexpr std::byte kCloseByte{'c'};
 
@@ -54,21 +54,21 @@ Outcome<Locator> VerbsEndpoint::listen(const Locator& where) {
 }
 
 // In the next round, and before the thread sleeps.
-void VerbsEndpoint::callHouse() {
-  is_house_due_ = true;
-  rounds_to_house_ = 1;
+void VerbsEndpoint::callTimeouts() {
+  are_timeouts_due_ = true;
+  rounds_to_timeouts_ = 1;
 }
 
-void VerbsEndpoint::Told::onReady(uint32_t) {
+void VerbsEndpoint::ReadyFlag::onReady(uint32_t) {
   is_ready = true;
-  endpoint.callHouse();
+  endpoint.callTimeouts();
 }
 
 void Session::onReady(uint32_t events) { endpoint.onReady(*this, events); }
 
 void VerbsEndpoint::onReady(Session& session, uint32_t) {
   if (!std::exchange(session.is_told, true)) told_.push_back(session.id);
-  callHouse();
+  callTimeouts();
 }
 
 bool VerbsEndpoint::hasDeadlines() const {
@@ -76,26 +76,26 @@ bool VerbsEndpoint::hasDeadlines() const {
          accept_pause_.isOn();
 }
 
-void VerbsEndpoint::keepHouseIfDue(MessageSink& sink) {
+void VerbsEndpoint::runDueTimeouts(MessageSink& sink) {
   const bool is_due = hasDeadlines();
-  rounds_to_house_ = is_due ? kRoundsPerLookWhileDue : kRoundsPerLook;
+  rounds_to_timeouts_ = is_due ? kRoundsPerLookWhileDue : kRoundsPerLook;
   const bool was_busy = std::exchange(had_messages_, false);
   const int64_t now_ns = context_.clock.nowNs();
-  if (!is_house_due_) {
-    const int64_t pause_ns = is_due ? kDueHouseNs : was_busy ? kBusyHouseNs : kIdleHouseNs;
-    if (young_count_ == 0 && now_ns - last_house_ns_ < pause_ns) return;
+  if (!are_timeouts_due_) {
+    const int64_t pause_ns = is_due ? kDueTimeoutsNs : was_busy ? kBusyTimeoutsNs : kIdleTimeoutsNs;
+    if (young_count_ == 0 && now_ns - last_timeouts_ns_ < pause_ns) return;
   }
   // A thread that was kept from sleeping has been told of nothing.
-  if (!is_house_due_ || sleeper_.lookCount() == looks_seen_) sleeper_.poll();
+  if (!are_timeouts_due_ || sleeper_.lookCount() == looks_seen_) sleeper_.poll();
   looks_seen_ = sleeper_.lookCount();
-  is_house_due_ = false;
-  last_house_ns_ = now_ns;
-  keepHouse(sink, now_ns);
+  are_timeouts_due_ = false;
+  last_timeouts_ns_ = now_ns;
+  runTimeouts(sink, now_ns);
 }
 
-void VerbsEndpoint::keepHouse(MessageSink& sink, int64_t now_ns) {
-  if (completions_told_.is_ready) takeCompletionEvents();
-  if (device_told_.is_ready) takeDeviceEvents();
+void VerbsEndpoint::runTimeouts(MessageSink& sink, int64_t now_ns) {
+  if (completions_ready_.is_ready) takeCompletionEvents();
+  if (device_ready_.is_ready) takeDeviceEvents();
   if (listener_.is_ready) acceptConnections(now_ns);
   for (const SessionId id : std::exchange(told_, {})) {
     Session* session = find(id);
@@ -118,7 +118,7 @@ void VerbsEndpoint::keepHouse(MessageSink& sink, int64_t now_ns) {
 }
 
 void VerbsEndpoint::takeCompletionEvents() {
-  completions_told_.is_ready = false;
+  completions_ready_.is_ready = false;
   ibv_cq* queue = nullptr;
   void* context = nullptr;
   while (ibv_get_cq_event(events_.get(), &queue, &context) == 0) {
@@ -134,7 +134,7 @@ void VerbsEndpoint::takeCompletionEvents() {
 }
 
 void VerbsEndpoint::takeDeviceEvents() {
-  device_told_.is_ready = false;
+  device_ready_.is_ready = false;
   ibv_async_event event{};
   while (ibv_get_async_event(device_.context(), &event) == 0) {
     const std::string what = ibv_event_type_str(event.event_type);
@@ -144,18 +144,18 @@ void VerbsEndpoint::takeDeviceEvents() {
       case IBV_EVENT_QP_ACCESS_ERR: {
         const auto found = channels_.find(event.element.qp->qp_num);
         Session* const session = found == channels_.end() ? nullptr : found->second->session;
-        if (session != nullptr) loseLater(*session, what, event.event_type != IBV_EVENT_QP_FATAL);
+        if (session != nullptr) closeLater(*session, what, event.event_type != IBV_EVENT_QP_FATAL);
         break;
       }
       case IBV_EVENT_PORT_ACTIVE:
         context_.trace.info("verbs: " + device_.describe() + " is active again");
         break;
       case IBV_EVENT_PORT_ERR:
-        complaints_.complain("the port of " + device_.describe() +
-                             " is down: its sessions are lost if it stays so; check cable and switch");
+        warnings_.warn("the port of " + device_.describe() +
+                       " is down: its sessions are lost if it stays so; check cable and switch");
         break;
       case IBV_EVENT_DEVICE_FATAL:
-        complaints_.complain(device_.describe() + " has failed: " + what + "; restart this process");
+        warnings_.warn(device_.describe() + " has failed: " + what + "; restart this process");
         break;
       case IBV_EVENT_QP_LAST_WQE_REACHED:
       case IBV_EVENT_COMM_EST:
@@ -184,24 +184,22 @@ void VerbsEndpoint::acceptConnections(int64_t now_ns) {
     }
     acceptConnection(std::move(socket), from, now_ns);
   }
-  callHouse();  // for the others
+  callTimeouts();  // for the others
 }
 
 void VerbsEndpoint::refuseConnections(int64_t now_ns) {
   SocketAddress from;
   listener_.is_ready = refuseWaiting(
       spare_, [&](Descriptor& socket) { return acceptFrom(listening_.get(), socket, from); },
-      [&] {
-        complaints_.complain("refusing the connection from " + from.toString() + ": " + std::string(kNoDescriptor));
-      });
+      [&] { warnings_.warn("refusing the connection from " + from.toString() + ": " + std::string(kNoDescriptor)); });
   if (listener_.is_ready) accept_pause_.begin(now_ns);
 }
 
 void VerbsEndpoint::acceptConnection(Descriptor socket, const SocketAddress& from, int64_t now_ns) {
   const bool is_full =
       accepting_count_ >= options_.greetings_max || open_count_ + young_count_ >= options_.sessions_max;
-  if (is_full && !dropNewcomer()) {
-    complaints_.complain("refusing a connection from " + from.toString() + ": " + std::string(kTooManySessions));
+  if (is_full && !dropPending()) {
+    warnings_.warn("refusing a connection from " + from.toString() + ": " + std::string(kTooManySessions));
     return sayBusy(socket.get());
   }
   Session& session = addSession();
@@ -211,29 +209,29 @@ void VerbsEndpoint::acceptConnection(Descriptor socket, const SocketAddress& fro
   session.deadline_ns = now_ns + options_.greeting_timeout_ns;
   session.socket = std::move(socket);
   session.key = sleeper_.listen(session.socket.get(), EPOLLIN | EPOLLRDHUP, session);
-  if (session.key == EpollSleeper::kNoKey) return lose(session, Status::SessionLost);
+  if (session.key == EpollSleeper::kNoKey) return close(session, Status::SessionLost);
   startGreeting(session, from.isLoopback());
 }
 
 // Makes room for another one, or for a connect of our own: to refuse it would let whoever opens connections and leaves
 // them shut out everybody.
-bool VerbsEndpoint::dropNewcomer() {
-  std::vector<Newcomer> newcomers;
+bool VerbsEndpoint::dropPending() {
+  std::vector<PendingSession> pending;
   std::vector<Session*> sessions;
   for (const auto& session : sessions_) {
     if (session == nullptr || session->state != Session::State::Greeting || !session->is_accepted) continue;
     const std::string_view address = session->peer.address;
-    newcomers.push_back({.source = std::string(address.substr(0, address.rfind(':'))),
-                         .deadline_ns = session->deadline_ns,
-                         .is_silent = !session->greeting->hasReceived()});
+    pending.push_back({.source = std::string(address.substr(0, address.rfind(':'))),
+                       .deadline_ns = session->deadline_ns,
+                       .is_silent = !session->greeting->hasReceived()});
     sessions.push_back(session.get());
   }
-  if (newcomers.empty()) return false;
-  Session& leaving = *sessions[chooseWhoLeaves(newcomers)];
-  complaints_.complain("dropping the connection from " + leaving.peer.address +
-                       ": there are too many that have not said who they are");
+  if (pending.empty()) return false;
+  Session& leaving = *sessions[chooseWhoLeaves(pending)];
+  warnings_.warn("dropping the connection from " + leaving.peer.address +
+                 ": there are too many that have not said who they are");
   sayBusy(leaving.socket.get());
-  lose(leaving, Status::SessionLost);
+  close(leaving, Status::SessionLost);
   return true;
 }
 
@@ -246,11 +244,11 @@ SessionId VerbsEndpoint::connect(const Locator& where, uint64_t expected_id, int
   session.deadline_ns = deadline_ns;
   session.peer.address = where.host + ":" + std::to_string(where.port);
   session.state = Session::State::Resolving;
-  callHouse();
+  callTimeouts();
   if (!is_ready_.ok()) {
-    complaints_.complain(is_ready_.error().message);
+    warnings_.warn(is_ready_.error().message);
     failConnect(session, "there are no queues");
-  } else if (open_count_ + young_count_ > options_.sessions_max && !dropNewcomer()) {
+  } else if (open_count_ + young_count_ > options_.sessions_max && !dropPending()) {
     failConnect(session, std::string(kTooManySessions));
   } else if (where.scheme != "verbs") {
     failConnect(session, "'" + where.toString() + "' is no verbs locator");
@@ -306,7 +304,7 @@ void VerbsEndpoint::stepConnecting(Session& session) {
 void VerbsEndpoint::failConnect(Session& session, const std::string& why, OpenFailure::Kind kind) {
   context_.trace.debug("verbs: cannot reach " + session.peer.address + ": " + why);
   session.open_failure = {.kind = kind, .text = why};
-  lose(session, Status::Unreachable);
+  close(session, Status::Unreachable);
 }
 
 void VerbsEndpoint::failLookup(Session& session) {
@@ -349,8 +347,8 @@ void VerbsEndpoint::stepGreeting(Session& session, MessageSink& sink) {
         std::string why;
         auto pair = makePair(session.is_accepted, greeting.slotCount(), why);
         if (pair == nullptr) {
-          complaints_.complain("no session with " + session.peer.address + ": " + why);
-          return lose(session, session.is_accepted ? Status::SessionLost : Status::Unreachable);
+          warnings_.warn("no session with " + session.peer.address + ": " + why);
+          return close(session, session.is_accepted ? Status::SessionLost : Status::Unreachable);
         }
         greeting_pairs_[pair->number()] = session.id;
         greeting.setPair(std::move(pair), ReceiveBuffers::kBytes);
@@ -364,10 +362,10 @@ void VerbsEndpoint::stepGreeting(Session& session, MessageSink& sink) {
         if (greeting.isBad()) ++bad_count_;
         if (greeting.isBad() || greeting.status() != Status::Unreachable ||
             (greeting.isServer() && greeting.isRefusal())) {
-          complaints_.complain("no session with " + session.peer.address + ": " + greeting.failureText());
+          warnings_.warn("no session with " + session.peer.address + ": " + greeting.failureText());
         }
         session.open_failure = openFailureOf(greeting.status(), greeting.failureText());
-        return lose(session, session.is_accepted ? Status::SessionLost : greeting.status());
+        return close(session, session.is_accepted ? Status::SessionLost : greeting.status());
     }
   }
 }
@@ -382,7 +380,7 @@ void VerbsEndpoint::readSocket(Session& session) {
         return;
       case StreamLook::Bytes:
         if (count != 1 || bytes[0] != kCloseByte || std::exchange(session.ends_in_order, true)) {
-          return loseBad(session, "bytes on the socket that mean nothing");
+          return closeMalformed(session, "bytes on the socket that mean nothing");
         }
         break;
       case StreamLook::Ended:
@@ -409,19 +407,19 @@ void VerbsEndpoint::checkDeadlines(int64_t now_ns) {
         continue;
       if (session->deadline_ns > now_ns) continue;
       if (session->is_accepted) {
-        loseBad(*session, "it did not finish its handshake in time");
+        closeMalformed(*session, "it did not finish its handshake in time");
       } else {
         failConnect(*session, std::string(kNoAnswerInTime));
       }
     }
   }
-  if (!watched_.empty()) checkLending(now_ns);
+  if (!watched_.empty()) checkBorrowed(now_ns);
   if (!draining_.empty()) endDrains(now_ns);
 }
 
 int64_t VerbsEndpoint::nextDeadlineNs() const {
-  int64_t next_ns = std::min(nextLendingNs(), accept_pause_.untilNs());
-  const int64_t soon_ns = context_.clock.nowNs() + kDueHouseNs;
+  int64_t next_ns = std::min(nextBorrowedNs(), accept_pause_.untilNs());
+  const int64_t soon_ns = context_.clock.nowNs() + kDueTimeoutsNs;
   for (const auto& session : sessions_) {
     if (session == nullptr || session->state == Session::State::Open || session->state == Session::State::Lost)
       continue;

@@ -10,14 +10,14 @@ namespace ramcore::transport::datagram {
 namespace {
 
 // With nothing to wait for.
-constexpr int64_t kIdleHouseNs = 1 * runtime::kNanosPerSecond;
+constexpr int64_t kIdleTimeoutsNs = 1 * runtime::kNanosPerSecond;
 // A look takes some time, too: deadlines may be late by so much.
-constexpr int64_t kLeastHouseNs = 200 * runtime::kNanosPerMicro;
+constexpr int64_t kLeastTimeoutsNs = 200 * runtime::kNanosPerMicro;
 constexpr int64_t kSuspectProbeNs = 10 * runtime::kNanosPerMilli;
 constexpr int64_t kSuspectNs = 60 * runtime::kNanosPerMilli;
 // Ports are looked after so often while something is expected of them.
-constexpr int64_t kPortHouseNs = 10 * runtime::kNanosPerMilli;
-// What a port has not taken for so long is dropped: it holds bytes that are lent, and is sent again if it matters.
+constexpr int64_t kPortTimeoutsNs = 10 * runtime::kNanosPerMilli;
+// What a port has not taken for so long is dropped: it holds bytes that are borrowed, and is sent again if it matters.
 constexpr int64_t kPortStallNs = 50 * runtime::kNanosPerMilli;
 // So that it takes eight losses in a row before a peer has to find out by itself.
 constexpr uint8_t kCloseTries = 7;
@@ -35,12 +35,12 @@ constexpr int64_t kClientIdleNs = 120 * runtime::kNanosPerSecond;
 bool DatagramEndpoint::hasDeadlines() const { return open_count_ + young_count_ != 0 || !closing_.empty(); }
 
 // Looks at every session, and notes when the next look is due.
-void DatagramEndpoint::keepHouse() {
+void DatagramEndpoint::runTimeouts() {
   unknown_said_ = 0;
   // What is begun on the way, by calls that end with their session, has deadlines of its own.
-  house_due_ns_ = runtime::kNever;
-  int64_t due_ns = now_ns_ + (open_count_ + young_count_ != 0 ? kPortHouseNs : kIdleHouseNs);
-  if (now_ns_ >= house_planned_ns_ + kPauseNs) listening_since_ns_ = now_ns_;
+  timeouts_due_ns_ = runtime::kNever;
+  int64_t due_ns = now_ns_ + (open_count_ + young_count_ != 0 ? kPortTimeoutsNs : kIdleTimeoutsNs);
+  if (now_ns_ >= timeouts_planned_ns_ + kPauseNs) listening_since_ns_ = now_ns_;
   keepPorts();
   chooseGranted();
   boundWaiting();
@@ -52,17 +52,17 @@ void DatagramEndpoint::keepHouse() {
   }
   checkClosing();
   for (const Closing& closing : closing_) due_ns = std::min(due_ns, closing.due_ns);
-  if (is_short_of_memory_) squeeze();
-  house_due_ns_ = std::max(std::min(due_ns, house_due_ns_), now_ns_ + kLeastHouseNs);
-  house_planned_ns_ = house_due_ns_;
+  if (is_short_of_memory_) evictStalled();
+  timeouts_due_ns_ = std::max(std::min(due_ns, timeouts_due_ns_), now_ns_ + kLeastTimeoutsNs);
+  timeouts_planned_ns_ = timeouts_due_ns_;
 }
 
 void DatagramEndpoint::keepPorts() {
-  if (now_ns_ - ports_kept_ns_ < kPortHouseNs) return;
+  if (now_ns_ - ports_kept_ns_ < kPortTimeoutsNs) return;
   ports_kept_ns_ = now_ns_;
   for (uint32_t port = 0; port < ports_.size(); ++port) {
-    Leaving& leaving = leaving_[port];
-    const bool had_link = std::exchange(leaving.has_link, ports_[port]->keepHouse());
+    TxBacklog& leaving = backlogs_[port];
+    const bool had_link = std::exchange(leaving.has_link, ports_[port]->runTimeouts());
     if (had_link && !leaving.has_link && ports_[port]->facts().joins_two) suspectAllAt(port);
     if (leaving.refused_since_ns == runtime::kNever ||
         now_ns_ - std::max(leaving.refused_since_ns, listening_since_ns_) < kPortStallNs)
@@ -89,10 +89,11 @@ int64_t DatagramEndpoint::checkGreeting(Session& session) {
     const bool is_running = session.greeting->handshake().state() == Handshake::State::Running;
     if (session.is_accepted && session.was_heard && is_running) ++bad_count_;
     session.open_failure = {.kind = OpenFailure::Kind::Unreachable, .text = std::string(kNoAnswerInTime)};
-    lose(session, session.is_accepted ? Status::SessionLost : Status::Unreachable);
+    close(session, session.is_accepted ? Status::SessionLost : Status::Unreachable);
     return runtime::kNever;
   }
-  if (session.state == Session::State::Open && (session.greeting->isHeard() || session.greet_tries > kTriesMax)) {
+  if (session.state == Session::State::Open &&
+      (session.greeting->isAcknowledged() || session.greet_tries > kTriesMax)) {
     session.greeting.reset();
     return runtime::kNever;
   }
@@ -106,12 +107,12 @@ int64_t DatagramEndpoint::checkGreeting(Session& session) {
 
 int64_t DatagramEndpoint::checkOpen(Session& session) {
   if (session.is_used_up && session.channel->calls_out == 0) {
-    loseSilent(session, "the numbers of its calls are used up; another session has new ones");
+    closeSilent(session, "the numbers of its calls are used up; another session has new ones");
     return runtime::kNever;
   }
   int64_t due_ns = checkSilence(session);
   for (const auto check :
-       {&DatagramEndpoint::checkLending, &DatagramEndpoint::checkSending, &DatagramEndpoint::checkArriving}) {
+       {&DatagramEndpoint::checkBorrowed, &DatagramEndpoint::checkSending, &DatagramEndpoint::checkArriving}) {
     if (session.state != Session::State::Open) return runtime::kNever;
     due_ns = std::min(due_ns, (this->*check)(session));
   }
@@ -136,14 +137,14 @@ int64_t DatagramEndpoint::checkSilence(Session& session) {
     close_ns = std::min(close_ns, std::max(session.suspected_ns, listening_since_ns_) + kSuspectNs);
   }
   if (now_ns_ >= close_ns) {
-    loseSilent(session, session.suspected_ns != 0 ? "it does not know the session" : "nothing is heard of it");
+    closeSilent(session, session.suspected_ns != 0 ? "it does not know the session" : "nothing is heard of it");
     return runtime::kNever;
   }
   const int64_t asked_ns = std::max(since_ns, session.probed_ns);
   if (session.suspected_ns != 0 ? now_ns_ >= session.probed_ns + probe_every_ns
                                 : now_ns_ >= asked_ns + probe_every_ns) {
     session.probed_ns = now_ns_;
-    sendWord(session, wire::PacketKind::Probe);
+    sendControlPacket(session, wire::PacketKind::Probe);
   }
   return std::min(close_ns, std::max(asked_ns, session.probed_ns) + probe_every_ns);
 }
@@ -156,7 +157,7 @@ int64_t DatagramEndpoint::checkSending(Session& session) {
     if (outgoing->begun_ns == 0 || outgoing->is_queued) continue;
     const int64_t told_ns = std::max({outgoing->begun_ns, outgoing->told_ns, listening_since_ns_});
     if (outgoing->kind == wire::PacketKind::Response && now_ns_ - told_ns >= options_.stall_close_ns) {
-      loseBad(session, "it does not take its answers");
+      closeMalformed(session, "it does not take its answers");
       return runtime::kNever;
     }
     if (now_ns_ >= outgoing->due_ns) {
@@ -177,7 +178,7 @@ int64_t DatagramEndpoint::checkArriving(Session& session) {
     Incoming& incoming = *incomingOf(arrival);
     if (incoming.owesPackets() &&
         now_ns_ - std::max(incoming.heard_ns, listening_since_ns_) >= options_.stall_close_ns) {
-      loseBad(session, "it does not send the rest of its message");
+      closeMalformed(session, "it does not send the rest of its message");
       return runtime::kNever;
     }
     if (now_ns_ >= incoming.due_ns) {
@@ -185,7 +186,7 @@ int64_t DatagramEndpoint::checkArriving(Session& session) {
       if (incoming.isLong() && mayBeGranted(incoming) && incoming.grant(options_.grant_window)) {
         incoming.heard_ns = now_ns_;
       }
-      tellProgress(session, arrival, incoming.progress(), incoming.header().sequence, true);
+      sendGrant(session, arrival, incoming.progress(), incoming.header().sequence, true);
       incoming.due_ns = now_ns_ + session.channel->round_trip.timeoutNs(incoming.tries);
     }
     due_ns = std::min(due_ns, incoming.due_ns);
@@ -193,28 +194,28 @@ int64_t DatagramEndpoint::checkArriving(Session& session) {
   return due_ns;
 }
 
-// What was lent for too long is copied; what ports are about to read is waited for.
-int64_t DatagramEndpoint::checkLending(Session& session) {
+// What was borrowed for too long is copied; what ports are about to read is waited for.
+int64_t DatagramEndpoint::checkBorrowed(Session& session) {
   int64_t due_ns = runtime::kNever;
   for (Outgoing* outgoing : session.channel->sending) {
-    if (!outgoing->is_dated || !holdsLent(*outgoing->message)) continue;
-    const int64_t end_ns = outgoing->message->lent_since_ns + options_.lent_ns_max;
+    if (!outgoing->is_dated || !holdsBorrowed(*outgoing->message)) continue;
+    const int64_t end_ns = outgoing->message->borrowed_since_ns + options_.borrowed_ns_max;
     if (now_ns_ < end_ns) {
       due_ns = std::min(due_ns, end_ns);
     } else if (outgoing->pieces_out != 0) {
-      due_ns = std::min(due_ns, now_ns_ + kLeastHouseNs);
+      due_ns = std::min(due_ns, now_ns_ + kLeastTimeoutsNs);
     } else {
       chunk_copies.replaceAll(*outgoing->message, false);
-      ++lending_counts_.messages_copied_out;
+      ++borrowed_counts_.messages_copied_out;
     }
   }
   return due_ns;
 }
 
-// Of our memory: heads, copies, and what is copied now because it was lent for too long.
+// Of our memory: heads, copies, and what is copied now because it was borrowed for too long.
 uint64_t DatagramEndpoint::waitingBytes(const Outgoing& outgoing) const {
   const TxBuffer& message = *outgoing.message;
-  const bool is_overdue = outgoing.is_dated && now_ns_ >= message.lent_since_ns + options_.lent_ns_max;
+  const bool is_overdue = outgoing.is_dated && now_ns_ >= message.borrowed_since_ns + options_.borrowed_ns_max;
   uint64_t bytes = message.head_bytes;
   for (uint32_t i = 0; i < message.chunk_count; ++i) {
     const Chunk& chunk = message.chunks[i];
@@ -245,11 +246,11 @@ void DatagramEndpoint::boundWaiting() {
 }
 
 void DatagramEndpoint::dropUnread(Session& session) {
-  ++lending_counts_.sessions_dropped;
-  complaints_.complain("closing the session with " + session.peer.address + ": it leaves " +
-                       std::to_string(session.waiting_bytes) +
-                       " bytes unread, too many to copy them out of the log, which they would keep from being freed");
-  loseSilent(session, "it leaves too many bytes unread");
+  ++borrowed_counts_.sessions_dropped;
+  warnings_.warn("closing the session with " + session.peer.address + ": it leaves " +
+                 std::to_string(session.waiting_bytes) +
+                 " bytes unread, too many to copy them out of the log, which they would keep from being freed");
+  closeSilent(session, "it leaves too many bytes unread");
 }
 
 // The peer is told of the end a few times.
@@ -258,13 +259,13 @@ void DatagramEndpoint::checkClosing() {
     if (now_ns_ < closing.due_ns) return false;
     if (++closing.tries > kCloseTries) return true;
     closing.due_ns = now_ns_ + RoundTrip().timeoutNs(closing.tries);
-    sendWord(closing.route, closing.seal_out, wire::PacketKind::Close, {}, {});
+    sendControlPacket(closing.route, closing.seal_out, wire::PacketKind::Close, {}, {});
     return false;
   });
 }
 
 // Messages of clients do not find memory. The client that holds most, by what stands still, gives way.
-void DatagramEndpoint::squeeze() {
+void DatagramEndpoint::evictStalled() {
   is_short_of_memory_ = false;
   Session* worst = nullptr;
   uint64_t worst_bytes = 0;
@@ -273,19 +274,19 @@ void DatagramEndpoint::squeeze() {
     uint64_t bytes = 0;
     for (const Arrival& arrival : session->channel->arriving) {
       const Incoming& incoming = *incomingOf(arrival);
-      if (incoming.owesPackets() && now_ns_ - incoming.heard_ns >= options_.stall_squeeze_ns) {
+      if (incoming.owesPackets() && now_ns_ - incoming.heard_ns >= options_.stall_evict_ns) {
         bytes += incoming.header().message_bytes;
       }
     }
     for (const Outgoing* outgoing : session->channel->sending) {
-      if (outgoing->is_dated && now_ns_ - outgoing->moved_ns >= options_.stall_squeeze_ns)
+      if (outgoing->is_dated && now_ns_ - outgoing->moved_ns >= options_.stall_evict_ns)
         bytes += waitingBytes(*outgoing);
     }
     if (bytes <= worst_bytes) continue;
     worst = session.get();
     worst_bytes = bytes;
   }
-  if (worst != nullptr) loseBad(*worst, "it stands still in the middle of messages, and memory is short");
+  if (worst != nullptr) closeMalformed(*worst, "it stands still in the middle of messages, and memory is short");
 }
 
 }  // namespace ramcore::transport::datagram

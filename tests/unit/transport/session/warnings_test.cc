@@ -1,4 +1,4 @@
-#include "transport/session/complaints.h"
+#include "transport/session/warnings.h"
 
 #include <gtest/gtest.h>
 
@@ -7,24 +7,24 @@
 namespace ramcore::transport {
 namespace {
 
-struct Warnings final : Trace {
+struct WarningTrace final : Trace {
   void write(TraceLevel level, std::string_view text) override {
     if (level == TraceLevel::Warning) lines.emplace_back(text);
   }
   std::vector<std::string> lines;
 };
 
-TEST(Complaints, OneASecond) {
+TEST(Warnings, OneASecond) {
   runtime::ManualClock clock(0);
-  Warnings warnings;
-  Complaints complaints(clock, warnings, "tcp: ");
-  complaints.complain("a");
+  WarningTrace trace;
+  Warnings warnings(clock, trace, "tcp: ");
+  warnings.warn("a");
   clock.advance(runtime::kNanosPerSecond - 1);
-  complaints.complain("b");
-  complaints.complain("c");
+  warnings.warn("b");
+  warnings.warn("c");
   clock.advance(1);
-  complaints.complain("d");
-  EXPECT_EQ(warnings.lines, (std::vector<std::string>{"tcp: a", "tcp: d (and 2 more complaints since the last one)"}));
+  warnings.warn("d");
+  EXPECT_EQ(trace.lines, (std::vector<std::string>{"tcp: a", "tcp: d (and 2 more warnings since the last one)"}));
 }
 
 }  // namespace

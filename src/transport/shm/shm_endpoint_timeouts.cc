@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "transport/session/newcomers.h"
 #include "transport/session/open_failure.h"
+#include "transport/session/pending_sessions.h"
 #include "transport/shm/shm_endpoint.h"
 
 namespace ramcore::transport::shm {
@@ -17,10 +17,10 @@ constexpr uint32_t kRoundsPerLook = 4096;
 constexpr uint32_t kRoundsPerLookInGreeting = 256;
 // How often the sockets are asked while the thread spins: with nothing else to do, and while messages flow. The second
 // bounds how long a busy server lets a new client or the news of a death wait.
-constexpr int64_t kIdleHouseNs = 5 * runtime::kNanosPerMilli;
-constexpr int64_t kBusyHouseNs = 50 * runtime::kNanosPerMilli;
-// While messages wait for room: their bytes may be lent, and go back to their owners in time.
-constexpr int64_t kBlockedHouseNs = 1 * runtime::kNanosPerMilli;
+constexpr int64_t kIdleTimeoutsNs = 5 * runtime::kNanosPerMilli;
+constexpr int64_t kBusyTimeoutsNs = 50 * runtime::kNanosPerMilli;
+// While messages wait for room: their bytes may be borrowed, and go back to their owners in time.
+constexpr int64_t kBlockedTimeoutsNs = 1 * runtime::kNanosPerMilli;
 constexpr uint32_t kRoundsPerLookWhileBlocked = 256;
 constexpr int kAcceptsPerLook = 16;
 constexpr int kSocketReadsPerLook = 4;
@@ -51,14 +51,14 @@ void ShmEndpoint::closeSocket(Session& session) {
 }
 
 // In the next round, and before the thread sleeps.
-void ShmEndpoint::callHouse() {
-  is_house_due_ = true;
-  rounds_to_house_ = 1;
+void ShmEndpoint::callTimeouts() {
+  are_timeouts_due_ = true;
+  rounds_to_timeouts_ = 1;
 }
 
 void ShmEndpoint::Listener::onReady(uint32_t) {
   is_ready = true;
-  endpoint.callHouse();
+  endpoint.callTimeouts();
 }
 
 void Session::onReady(uint32_t events) { endpoint.onReady(*this, events); }
@@ -68,28 +68,28 @@ void ShmEndpoint::onReady(Session& session, uint32_t events) {
   if (!std::exchange(session.is_told, true)) told_.push_back(session.id);
   if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) session.is_end_told = true;
   const bool is_wake_up = session.state == Session::State::Open && !session.is_end_told;
-  if (!is_wake_up || session.naps >= kNapsMax) callHouse();
+  if (!is_wake_up || session.naps >= kNapsMax) callTimeouts();
 }
 
-void ShmEndpoint::keepHouseIfDue(MessageSink& sink) {
-  rounds_to_house_ = greeting_count_ != 0 ? kRoundsPerLookInGreeting
-                     : blocked_.empty()   ? kRoundsPerLook
-                                          : kRoundsPerLookWhileBlocked;
+void ShmEndpoint::runDueTimeouts(MessageSink& sink) {
+  rounds_to_timeouts_ = greeting_count_ != 0 ? kRoundsPerLookInGreeting
+                        : blocked_.empty()   ? kRoundsPerLook
+                                             : kRoundsPerLookWhileBlocked;
   const bool was_busy = std::exchange(had_messages_, false);
   const int64_t now_ns = context_.clock.nowNs();
-  if (!is_house_due_) {
-    const int64_t pause_ns = !blocked_.empty() ? kBlockedHouseNs : was_busy ? kBusyHouseNs : kIdleHouseNs;
-    if (greeting_count_ == 0 && now_ns - last_house_ns_ < pause_ns) return;
+  if (!are_timeouts_due_) {
+    const int64_t pause_ns = !blocked_.empty() ? kBlockedTimeoutsNs : was_busy ? kBusyTimeoutsNs : kIdleTimeoutsNs;
+    if (greeting_count_ == 0 && now_ns - last_timeouts_ns_ < pause_ns) return;
   }
   // Sockets may be what it is due for, and a thread that was kept from sleeping has been told of none.
-  if (!is_house_due_ || sleeper_.lookCount() == looks_seen_) sleeper_.poll();
+  if (!are_timeouts_due_ || sleeper_.lookCount() == looks_seen_) sleeper_.poll();
   looks_seen_ = sleeper_.lookCount();
-  is_house_due_ = false;
-  last_house_ns_ = now_ns;
-  keepHouse(sink, now_ns);
+  are_timeouts_due_ = false;
+  last_timeouts_ns_ = now_ns;
+  runTimeouts(sink, now_ns);
 }
 
-void ShmEndpoint::keepHouse(MessageSink& sink, int64_t now_ns) {
+void ShmEndpoint::runTimeouts(MessageSink& sink, int64_t now_ns) {
   if (listener_.is_ready) acceptConnections(now_ns);
   for (const SessionId id : std::exchange(told_, {})) {
     Session* session = find(id);
@@ -107,7 +107,7 @@ void ShmEndpoint::lookAtSocket(Session& session, MessageSink& sink) {
   // There is more in front of the end than one look takes.
   session.is_told = true;
   told_.push_back(session.id);
-  callHouse();
+  callTimeouts();
 }
 
 void ShmEndpoint::acceptConnections(int64_t now_ns) {
@@ -124,13 +124,13 @@ void ShmEndpoint::acceptConnections(int64_t now_ns) {
     }
     acceptConnection(std::move(socket), now_ns);
   }
-  callHouse();  // for the others
+  callTimeouts();  // for the others
 }
 
 void ShmEndpoint::refuseConnections(int64_t now_ns) {
   listener_.is_ready = refuseWaiting(
       spare_, [this](Descriptor& socket) { return listener_.socket.accept(socket); },
-      [this] { complaints_.complain("refusing a connection: " + std::string(kNoDescriptor)); });
+      [this] { warnings_.warn("refusing a connection: " + std::string(kNoDescriptor)); });
   if (listener_.is_ready) listener_.pause.begin(now_ns);
 }
 
@@ -138,15 +138,15 @@ void ShmEndpoint::acceptConnection(Descriptor socket, int64_t now_ns) {
   std::string who;
   if (!peerIsSameUser(socket.get(), who)) {
     ++bad_count_;
-    complaints_.complain("refused " + who + ": only the server's own user may connect");
+    warnings_.warn("refused " + who + ": only the server's own user may connect");
     return;
   }
   const bool is_full =
       greeting_count_ >= options_.greetings_max || open_count_ + greeting_count_ >= options_.sessions_max;
-  if (is_full && !dropNewcomer()) {
+  if (is_full && !dropPending()) {
     const bool are_sessions = open_count_ + greeting_count_ >= options_.sessions_max;
-    complaints_.complain("refusing " + who + ": " +
-                         (are_sessions ? std::string(kTooManySessions) : "too many sessions are being opened at once"));
+    warnings_.warn("refusing " + who + ": " +
+                   (are_sessions ? std::string(kTooManySessions) : "too many sessions are being opened at once"));
     sayBusy(socket.get());
     return;
   }
@@ -157,21 +157,21 @@ void ShmEndpoint::acceptConnection(Descriptor socket, int64_t now_ns) {
 }
 
 // Makes room for another one: to refuse it would let whoever opens connections and leaves them shut out everybody.
-bool ShmEndpoint::dropNewcomer() {
-  std::vector<Newcomer> newcomers;
+bool ShmEndpoint::dropPending() {
+  std::vector<PendingSession> pending;
   std::vector<Session*> sessions;
   for (const auto& session : sessions_) {
     if (session == nullptr || session->state != Session::State::Greeting || !session->greeting->isServer()) continue;
-    newcomers.push_back({.source = session->peer.address,
-                         .deadline_ns = session->greeting->deadlineNs(),
-                         .is_silent = !session->greeting->hasReceived()});
+    pending.push_back({.source = session->peer.address,
+                       .deadline_ns = session->greeting->deadlineNs(),
+                       .is_silent = !session->greeting->hasReceived()});
     sessions.push_back(session.get());
   }
-  if (newcomers.empty()) return false;
-  Session& leaving = *sessions[chooseWhoLeaves(newcomers)];
-  complaints_.complain("dropping " + leaving.peer.address + ": there are too many that have not said who they are");
+  if (pending.empty()) return false;
+  Session& leaving = *sessions[chooseWhoLeaves(pending)];
+  warnings_.warn("dropping " + leaving.peer.address + ": there are too many that have not said who they are");
   sayBusy(leaving.socket.get());
-  lose(leaving, Status::SessionLost);
+  close(leaving, Status::SessionLost);
   return true;
 }
 
@@ -190,10 +190,10 @@ void ShmEndpoint::stepGreeting(Session& session, MessageSink& sink) {
         context_.trace.debug("shm: no session with " + session.peer.address + ": " + greeting.failureText());
       } else if (greeting.isBad() || greeting.status() != Status::Unreachable ||
                  (greeting.isServer() && greeting.isRefusal())) {
-        complaints_.complain("no session with " + session.peer.address + ": " + greeting.failureText());
+        warnings_.warn("no session with " + session.peer.address + ": " + greeting.failureText());
       }
       session.open_failure = openFailureOf(greeting.status(), greeting.failureText());
-      lose(session, greeting.status());
+      close(session, greeting.status());
       return;
   }
 }
@@ -209,7 +209,7 @@ void ShmEndpoint::readSocket(Session& session) {
         return;
       case StreamLook::Bytes:
         if (!std::all_of(bytes, bytes + count, [](std::byte byte) { return byte == kWakeUpByte; })) {
-          loseBad(session, "bytes on the socket that are no wake-up");
+          closeMalformed(session, "bytes on the socket that are no wake-up");
           return;
         }
         if (count < sizeof(bytes) && !session.is_end_told) return;
@@ -229,10 +229,10 @@ void ShmEndpoint::checkDeadlines(int64_t now_ns) {
       if (session == nullptr || session->state != Session::State::Greeting) continue;
       if (session->greeting->deadlineNs() > now_ns) continue;
       if (session->greeting->isServer()) {
-        loseBad(*session, "it did not finish its handshake in time");
+        closeMalformed(*session, "it did not finish its handshake in time");
       } else {
         session->open_failure = {.kind = OpenFailure::Kind::Unreachable, .text = std::string(kNoAnswerInTime)};
-        lose(*session, Status::Unreachable);
+        close(*session, Status::Unreachable);
       }
     }
   }
@@ -240,7 +240,7 @@ void ShmEndpoint::checkDeadlines(int64_t now_ns) {
     if (Session* session = findOpen(id)) checkStall(*session, now_ns);
   }
   checkReceiving(now_ns);
-  if (std::exchange(is_short_of_memory_, false)) squeeze(now_ns);
+  if (std::exchange(is_short_of_memory_, false)) evictStalled(now_ns);
 }
 
 void ShmEndpoint::checkReceiving(int64_t now_ns) {
@@ -259,18 +259,18 @@ void ShmEndpoint::checkReceiving(int64_t now_ns) {
     }
     reception.progress.note(now_ns, reader.receivedBytes());
     if (now_ns - reception.progress.sinceNs() >= options_.stall_close_ns) {
-      loseBadLater(*session, "it does not send the rest of its message");
+      closeMalformedLater(*session, "it does not send the rest of its message");
     }
   }
   receiving_.resize(kept);
 }
 
 // The one that holds most and stands still gives way: whoever gets on will free memory.
-void ShmEndpoint::squeeze(int64_t now_ns) {
+void ShmEndpoint::evictStalled(int64_t now_ns) {
   Session* worst = nullptr;
   uint64_t worst_bytes = 0;
   const auto look = [&](Session* session, const Progress& progress) {
-    if (!session->is_bounded || now_ns - progress.sinceNs() < options_.stall_squeeze_ns) return;
+    if (!session->is_bounded || now_ns - progress.sinceNs() < options_.stall_evict_ns) return;
     const uint64_t bytes = session->channel->writer.queuedBytes() + session->channel->reader.heldBytes();
     if (bytes <= worst_bytes) return;
     worst = session;
@@ -282,28 +282,28 @@ void ShmEndpoint::squeeze(int64_t now_ns) {
   for (const SessionId id : receiving_) {
     if (Session* session = findOpen(id)) look(session, session->reception.progress);
   }
-  if (worst != nullptr) loseBadLater(*worst, "memory for messages is used up, and it stands still");
+  if (worst != nullptr) closeMalformedLater(*worst, "memory for messages is used up, and it stands still");
 }
 
 void ShmEndpoint::checkStall(Session& session, int64_t now_ns) {
   const int64_t stalled_ns = now_ns - session.sending.sinceNs();
   if (stalled_ns >= options_.stall_close_ns) {
-    loseBadLater(session, "it does not read its messages");
+    closeMalformedLater(session, "it does not read its messages");
     return;
   }
   FrameWriter& writer = session.channel->writer;
   // All of it when the peer stands still, so that it holds nothing; else what has waited for too long.
   const bool stands_still = !session.is_copied_out && stalled_ns >= options_.stall_copy_ns;
-  const int64_t overdue_ns = now_ns - options_.lent_ns_max;
-  if (!stands_still && writer.oldestLentNs() > overdue_ns) return;
+  const int64_t overdue_ns = now_ns - options_.borrowed_ns_max;
+  if (!stands_still && writer.oldestBorrowedNs() > overdue_ns) return;
   const auto copied = writer.copyOutQueue(options_.stall_bytes_max, stands_still ? now_ns : overdue_ns);
   if (!copied) {
-    ++lending_counts_.sessions_dropped;
-    loseBadLater(session,
-                 "it leaves too many answers unread to copy them out of the log, which they keep from being freed");
+    ++borrowed_counts_.sessions_dropped;
+    closeMalformedLater(
+        session, "it leaves too many answers unread to copy them out of the log, which they keep from being freed");
     return;
   }
-  lending_counts_.messages_copied_out += *copied;
+  borrowed_counts_.messages_copied_out += *copied;
   if (stands_still) session.is_copied_out = true;
 }
 
@@ -315,8 +315,8 @@ int64_t ShmEndpoint::nextDeadlineNs() const {
     if (session->state == Session::State::Open && session->is_blocked) {
       const int64_t patience_ns = session->is_copied_out ? options_.stall_close_ns : options_.stall_copy_ns;
       next_ns = std::min(next_ns, session->sending.sinceNs() + patience_ns);
-      const int64_t lent_ns = session->channel->writer.oldestLentNs();
-      if (lent_ns != runtime::kNever) next_ns = std::min(next_ns, lent_ns + options_.lent_ns_max);
+      const int64_t borrowed_ns = session->channel->writer.oldestBorrowedNs();
+      if (borrowed_ns != runtime::kNever) next_ns = std::min(next_ns, borrowed_ns + options_.borrowed_ns_max);
     }
     if (session->state == Session::State::Open && session->reception.is_going_on) {
       next_ns = std::min(next_ns, session->reception.progress.sinceNs() + options_.stall_close_ns);

@@ -1,4 +1,4 @@
-#include "master/requests/lent_values.h"
+#include "master/requests/pinned_values.h"
 
 #include <algorithm>
 #include <cstring>
@@ -14,38 +14,39 @@ constexpr uint64_t kShareMax = 8;
 
 }  // namespace
 
-// One chunk of one message. On the heap: values that are lent have more than 4 KB, beside which that does not count.
-struct LentValues::Loan {
+// One chunk of one message. On the heap: values that are borrowed have more than 4 KB, beside which that does not
+// count.
+struct PinnedValues::Loan {
   runtime::PinToken pin;              // none for a copy
   std::unique_ptr<std::byte[]> copy;  // none for a pin
   uint64_t bytes = 0;
 };
 
-LentValues::LentValues(const LendingOptions& options, uint64_t memory_bytes, const log::LogStats& log,
-                       runtime::PinRegistry& pins)
+PinnedValues::PinnedValues(const PinningOptions& options, uint64_t memory_bytes, const log::LogStats& log,
+                           runtime::PinRegistry& pins)
     : bytes_max_(std::min(options.pinned_bytes_max, memory_bytes / kShareMax)),
       region_(options.region),
       log_(log),
       pins_(pins) {}
 
-LentValues::~LentValues() { RC_CHECK_MSG(!isLending(), "a message shows values of a log that ends"); }
+PinnedValues::~PinnedValues() { RC_CHECK_MSG(!isBorrowed(), "a message shows values of a log that ends"); }
 
-bool LentValues::isLending() const { return stats_.pinned_bytes.load() != 0 || stats_.copied_bytes.load() != 0; }
+bool PinnedValues::isBorrowed() const { return stats_.pinned_bytes.load() != 0 || stats_.copied_bytes.load() != 0; }
 
 // The first one always finds room, however long it is.
-bool LentValues::takeRoom(std::atomic<uint64_t>& used, uint64_t bytes, uint64_t bytes_max) {
+bool PinnedValues::takeRoom(std::atomic<uint64_t>& used, uint64_t bytes, uint64_t bytes_max) {
   const uint64_t before = used.fetch_add(bytes, std::memory_order_relaxed);
   if (before == 0 || before + bytes <= bytes_max) return true;
   used.fetch_sub(bytes, std::memory_order_relaxed);
   return false;
 }
 
-transport::Chunk LentValues::lend(ByteSpan value, uint32_t pin_slot) {
+transport::Chunk PinnedValues::borrow(ByteSpan value, uint32_t pin_slot) {
   RC_DCHECK(!value.empty());
   // Whoever holds this memory gives it back within the transport's time; until then nobody else joins in.
   const bool is_held_up = log_.pinned_bytes.load(std::memory_order_relaxed) > bytes_max_;
   if (is_held_up || !takeRoom(stats_.pinned_bytes, value.size(), bytes_max_)) return copyOf(value);
-  stats_.values_lent.fetch_add(1, std::memory_order_relaxed);
+  stats_.values_borrowed.fetch_add(1, std::memory_order_relaxed);
   auto* loan = new Loan{.pin = pins_.takeToken(pin_slot), .copy = nullptr, .bytes = value.size()};
   return {.address = value.data(),
           .bytes = static_cast<uint32_t>(value.size()),
@@ -54,7 +55,7 @@ transport::Chunk LentValues::lend(ByteSpan value, uint32_t pin_slot) {
           .token = reinterpret_cast<uint64_t>(loan)};
 }
 
-transport::Chunk LentValues::copyOf(ByteSpan value) {
+transport::Chunk PinnedValues::copyOf(ByteSpan value) {
   if (!takeRoom(stats_.copied_bytes, value.size(), bytes_max_)) {
     stats_.refused.fetch_add(1, std::memory_order_relaxed);
     return {};
@@ -70,7 +71,7 @@ transport::Chunk LentValues::copyOf(ByteSpan value) {
           .token = reinterpret_cast<uint64_t>(loan)};
 }
 
-bool LentValues::copyOut(transport::TxBuffer& message) {
+bool PinnedValues::copyOut(transport::TxBuffer& message) {
   for (uint32_t i = 0; i < message.chunk_count; ++i) {
     transport::Chunk& chunk = message.chunks[i];
     if (chunk.owner != this || !reinterpret_cast<const Loan*>(chunk.token)->pin) continue;
@@ -82,7 +83,7 @@ bool LentValues::copyOut(transport::TxBuffer& message) {
   return true;
 }
 
-void LentValues::releaseChunk(uint64_t token) noexcept {
+void PinnedValues::releaseChunk(uint64_t token) noexcept {
   const std::unique_ptr<Loan> loan(reinterpret_cast<Loan*>(token));
   if (loan->pin) pins_.release(loan->pin);
   if (loan->pin) stats_.values_back.fetch_add(1, std::memory_order_relaxed);

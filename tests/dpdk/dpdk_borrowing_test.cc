@@ -1,5 +1,5 @@
-// What a driver has stays lent until the driver gives it back, whatever the peer says. Over a memif, whose frames are
-// held back in the call that DPDK makes before it hands them over.
+// What a driver has stays borrowed until the driver gives it back, whatever the peer says. Over a memif, whose frames
+// are held back in the call that DPDK makes before it hands them over.
 #include <gtest/gtest.h>
 
 #include "contract/transport_suite.h"
@@ -40,7 +40,7 @@ class HeldFrames {
   static uint16_t onBurst(uint16_t, uint16_t, rte_mbuf** frames, uint16_t count, void* argument) {
     auto& self = *static_cast<HeldFrames*>(argument);
     for (uint16_t i = 0; i < count && self.holds_; ++i) {
-      if (frames[i]->nb_segs == 1) continue;  // lends nothing
+      if (frames[i]->nb_segs == 1) continue;  // borrows nothing
       for (rte_mbuf* piece = frames[i]; piece != nullptr; piece = piece->next) rte_mbuf_refcnt_update(piece, 1);
       self.piece_count_ += frames[i]->nb_segs - 1u;
       self.frames_.push_back(frames[i]);
@@ -62,7 +62,7 @@ std::unique_ptr<World> makeMemifWorld() {
   return nullptr;
 }
 
-TEST(DpdkLending, WhatADriverHasStaysLentUntilItIsGivenBack) {
+TEST(DpdkBorrowing, WhatADriverHasStaysLentUntilItIsGivenBack) {
   const std::unique_ptr<World> world = makeMemifWorld();
   ASSERT_NE(world, nullptr);
   CountingOwner owner;
@@ -77,7 +77,7 @@ TEST(DpdkLending, WhatADriverHasStaysLentUntilItIsGivenBack) {
   server.sink.on_request = [&](RxMessage& request) {
     TxMessage response = server.endpoint().allocate(16);
     response.appendHead(request.head());
-    for (uint32_t i = 0; i < kValues; ++i) response.appendChunk(owner.lend(kValueBytes, static_cast<uint8_t>(i)));
+    for (uint32_t i = 0; i < kValues; ++i) response.appendChunk(owner.borrow(kValueBytes, static_cast<uint8_t>(i)));
     held.hold();
     server.endpoint().reply(request.reply_to, std::move(response));
   };
@@ -90,7 +90,7 @@ TEST(DpdkLending, WhatADriverHasStaysLentUntilItIsGivenBack) {
   EXPECT_EQ(call.response.messageBytes(), sizeof(uint64_t) + kValues * kValueBytes);
   EXPECT_GE(held.pieceCount(), kValues);
 
-  // The peer has it and has said so, and the time for which bytes may be lent is over.
+  // The peer has it and has said so, and the time for which bytes may be borrowed is over.
   const int64_t begin_ns = world->nowNs();
   ASSERT_TRUE(stepUntil(*world, both, [&] { return world->nowNs() - begin_ns > runtime::kNanosPerSecond / 4; }));
   EXPECT_EQ(owner.releasedOnce(), 0u) << "a driver that still has the frames may read them";

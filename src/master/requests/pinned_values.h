@@ -8,7 +8,7 @@
 
 namespace ramcore::master {
 
-struct LendingOptions {
+struct PinningOptions {
   /// The most that answers in transmission may pin. It bounds two things, each by itself: the sum of their values, and
   /// the memory that has left the log and is kept only for them. Beyond it values are copied, at most as many bytes
   /// again. A higher value means fewer copies while many long values are read at once. A lower value means less memory
@@ -26,21 +26,21 @@ struct LendingOptions {
 /// replication, which waits for a new log head, which waits for memory.
 ///
 /// Any thread. Outlives the messages that borrow its values.
-class LentValues final : private transport::ChunkOwner {
+class PinnedValues final : private transport::ChunkOwner {
  public:
   /// @param memory_bytes  of the log
   /// @param log, pins     borrowed; outlive this
-  LentValues(const LendingOptions& options, uint64_t memory_bytes, const log::LogStats& log,
-             runtime::PinRegistry& pins);
-  LentValues(const LentValues&) = delete;
-  LentValues& operator=(const LentValues&) = delete;
+  PinnedValues(const PinningOptions& options, uint64_t memory_bytes, const log::LogStats& log,
+               runtime::PinRegistry& pins);
+  PinnedValues(const PinnedValues&) = delete;
+  PinnedValues& operator=(const PinnedValues&) = delete;
   /// All values have been given back (checked).
-  ~LentValues();
+  ~PinnedValues();
 
   /// A chunk with `value`, which is not empty and was found in the current read section. The value is pinned, or copied
   /// if the bound is reached. A chunk without an address means that copies have reached their bound, too. `pin_slot`:
   /// Threads::pinSlotOf.
-  [[nodiscard]] transport::Chunk lend(ByteSpan value, uint32_t pin_slot);
+  [[nodiscard]] transport::Chunk borrow(ByteSpan value, uint32_t pin_slot);
   /// Replaces all pinned values of `message` by copies, for an answer that waits before it is sent. Returns false if
   /// copies have reached their bound; then some values may still be pinned.
   [[nodiscard]] bool copyOut(transport::TxBuffer& message);
@@ -50,14 +50,14 @@ class LentValues final : private transport::ChunkOwner {
     std::atomic<uint64_t> copied_bytes{0};   ///< bytes of values that answers have copies of now
     std::atomic<uint64_t> values_copied{0};  ///< values copied, because too much was pinned, or the answer had to wait
     std::atomic<uint64_t> refused{0};        ///< values refused, because too much was copied, too
-    std::atomic<uint64_t> values_lent{0};    ///< values borrowed from the log
-    std::atomic<uint64_t> values_back{0};    ///< values of these that the transport has given back
+    std::atomic<uint64_t> values_borrowed{0};  ///< values borrowed from the log
+    std::atomic<uint64_t> values_back{0};      ///< values of these that the transport has given back
   };
   const Stats& stats() const { return stats_; }
   /// The bound of pinned bytes, and also that of copied bytes.
   uint64_t bytesMax() const { return bytes_max_; }
   /// True while messages have values of this object, borrowed or copied.
-  bool isLending() const;
+  bool isBorrowed() const;
 
  private:
   struct Loan;
