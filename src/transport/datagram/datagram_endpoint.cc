@@ -71,7 +71,7 @@ HeldCounts DatagramEndpoint::heldCounts() const {
           .block_bytes = blocks_.borrowedBytes(),
           .frames = borrowed_.count(),
           .outgoing = outgoings_.size() - free_outgoings_.size(),
-          .sessions = sessions_.size() - free_indices_.size()};
+          .sessions = sessions_.count()};
 }
 
 // ---- messages
@@ -212,8 +212,7 @@ void DatagramEndpoint::reportClosed(MessageSink& sink) {
     const SessionId id = session.id;
     open_failure_ = std::move(session.open_failure);
     if (session.is_announced) sink.onSessionLost(id, session.lost_reason);
-    sessions_[id.index].reset();
-    free_indices_.push_back(id.index);
+    sessions_.remove(id);
   }
   lost_.clear();
 }

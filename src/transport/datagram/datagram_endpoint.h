@@ -14,6 +14,7 @@
 #include "transport/gather/gather_policy.h"
 #include "transport/memory/tx_pool.h"
 #include "transport/session/client_share.h"
+#include "transport/session/session_table.h"
 #include "transport/session/warnings.h"
 
 namespace ramcore::transport::datagram {
@@ -231,15 +232,8 @@ class DatagramEndpoint final : public Endpoint {
   void tellTakers(bool all);
 
   // The life of sessions (datagram_sessions.cc).
-  Session* find(SessionId id) const {
-    if (id.index >= sessions_.size()) return nullptr;
-    Session* const session = sessions_[id.index].get();
-    return session != nullptr && session->id == id ? session : nullptr;
-  }
-  Session* findOpen(SessionId id) const {
-    Session* const session = find(id);
-    return session != nullptr && session->state == Session::State::Open ? session : nullptr;
-  }
+  Session* find(SessionId id) const { return sessions_.find(id); }
+  Session* findOpen(SessionId id) const { return sessions_.findOpen(id); }
   Session* findNumber(uint64_t number) const;
   /// Returns nullptr if there are `places` sessions already, in any state.
   Session* addSession(uint32_t places);
@@ -293,9 +287,7 @@ class DatagramEndpoint final : public Endpoint {
   // (No lock: a locked instruction between the arrival of a frame and its answer would wait for the other core.)
   TxPool heads_{borrowed_.home()};
 
-  std::vector<std::unique_ptr<Session>> sessions_;  // by SessionId::index; nullptr = free
-  std::vector<uint32_t> generations_;
-  std::vector<uint32_t> free_indices_;
+  SessionTable<std::unique_ptr<Session>> sessions_;
   std::map<PeerKey, SessionId> by_peer_;
   std::vector<Closing> closing_;
   uint32_t open_count_ = 0;

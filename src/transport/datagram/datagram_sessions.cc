@@ -82,29 +82,17 @@ SessionId DatagramEndpoint::connect(const Locator& where, uint64_t expected_id, 
 // ---- the table
 
 Session* DatagramEndpoint::findNumber(uint64_t number) const {
-  const uint64_t index = number & kIndexMask;
-  if (index >= sessions_.size()) return nullptr;
-  Session* session = sessions_[index].get();
+  Session* const session = sessions_.atIndex(number & kIndexMask);
   const bool is_it = session != nullptr && session->route.number == number && session->state != Session::State::Lost;
   return is_it ? session : nullptr;
 }
 
 // Also sessions that are lost have their place, until the sink has heard of them.
 Session* DatagramEndpoint::addSession(uint32_t places) {
-  auto index = static_cast<uint32_t>(sessions_.size());
-  if (index - free_indices_.size() >= places) return nullptr;
-  if (!free_indices_.empty()) {
-    index = free_indices_.back();
-    free_indices_.pop_back();
-  } else {
-    sessions_.emplace_back();
-    generations_.push_back(0);
-  }
-  if (++generations_[index] == 0) ++generations_[index];  // sessions without number may come and go
-  sessions_[index] = std::make_unique<Session>(SessionId{index, generations_[index]});
-  Session& session = *sessions_[index];
+  if (sessions_.count() >= places) return nullptr;
+  Session& session = *sessions_.add([](SessionId id) { return std::make_unique<Session>(id); });
   do {
-    session.route.number = (context_.entropy.next() & ~kIndexMask) | index;
+    session.route.number = (context_.entropy.next() & ~kIndexMask) | session.id.index;
   } while ((session.route.number & ~kIndexMask) == 0);
   session.heard_ns = now_ns_;
   ++young_count_;
@@ -210,11 +198,11 @@ Session* DatagramEndpoint::acceptPending(const Packet& packet, const wire::Greet
 bool DatagramEndpoint::dropPending() {
   std::vector<PendingSession> pending;
   std::vector<Session*> candidates;
-  for (const auto& session : sessions_) {
-    if (session == nullptr || !session->is_accepted || session->state != Session::State::Greeting) continue;
-    pending.push_back({session->route.address.toString(), session->deadline_ns, !session->was_heard});
-    candidates.push_back(session.get());
-  }
+  sessions_.forEach([&](Session& session) {
+    if (!session.is_accepted || session.state != Session::State::Greeting) return;
+    pending.push_back({session.route.address.toString(), session.deadline_ns, !session.was_heard});
+    candidates.push_back(&session);
+  });
   if (pending.empty()) return false;
   close(*candidates[chooseWhoLeaves(pending)], Status::SessionLost);
   return true;
@@ -395,16 +383,14 @@ void DatagramEndpoint::close(SessionId id) {
 
 // As when the process dies, but that the peers are told.
 DatagramEndpoint::~DatagramEndpoint() {
-  for (const auto& session : sessions_) {
-    if (session == nullptr || session->state == Session::State::Lost) continue;
-    if (session->state == Session::State::Open) {
-      sendControlPacket(*session, wire::PacketKind::Reset);
-      Channel& channel = *session->channel;
-      while (channel.calls.takeAny() != nullptr) {
-      }
-      dropChannel(channel);
+  sessions_.forEach([this](Session& session) {
+    if (session.state != Session::State::Open) return;
+    sendControlPacket(session, wire::PacketKind::Reset);
+    Channel& channel = *session.channel;
+    while (channel.calls.takeAny() != nullptr) {
     }
-  }
+    dropChannel(channel);
+  });
   for (uint32_t port = 0; port < ports_.size(); ++port) {
     flushPort(port);
     for (const OutFrame frame : backlogs_[port].frames) ports_[port]->drop(frame);

@@ -44,12 +44,11 @@ void DatagramEndpoint::runTimeouts() {
   keepPorts();
   chooseGranted();
   boundWaiting();
-  for (size_t i = 0; i < sessions_.size(); ++i) {
-    Session* const session = sessions_[i].get();
-    if (session == nullptr || session->state == Session::State::Lost) continue;
-    due_ns = std::min(due_ns, checkGreeting(*session));
-    if (session->state == Session::State::Open) due_ns = std::min(due_ns, checkOpen(*session));
-  }
+  sessions_.forEach([&](Session& session) {
+    if (session.state == Session::State::Lost) return;
+    due_ns = std::min(due_ns, checkGreeting(session));
+    if (session.state == Session::State::Open) due_ns = std::min(due_ns, checkOpen(session));
+  });
   checkClosing();
   for (const Closing& closing : closing_) due_ns = std::min(due_ns, closing.due_ns);
   if (is_short_of_memory_) evictStalled();
@@ -76,10 +75,10 @@ void DatagramEndpoint::keepPorts() {
 
 // The process at the other end has gone, or opens its port anew.
 void DatagramEndpoint::suspectAllAt(uint32_t port) {
-  for (const auto& session : sessions_) {
-    if (session == nullptr || session->state != Session::State::Open || session->route.port != port) continue;
-    if (session->suspected_ns == 0) session->suspected_ns = std::max<int64_t>(now_ns_, 1);
-  }
+  sessions_.forEach([&](Session& session) {
+    if (session.state != Session::State::Open || session.route.port != port) return;
+    if (session.suspected_ns == 0) session.suspected_ns = std::max<int64_t>(now_ns_, 1);
+  });
 }
 
 int64_t DatagramEndpoint::checkGreeting(Session& session) {
@@ -226,20 +225,19 @@ uint64_t DatagramEndpoint::waitingBytes(const Outgoing& outgoing) const {
 
 // Before anything is copied. Where all together leave too much, whoever leaves most has to go.
 void DatagramEndpoint::boundWaiting() {
-  for (size_t i = 0; i < sessions_.size(); ++i) {
-    Session* const session = sessions_[i].get();
-    if (session == nullptr || session->state != Session::State::Open) continue;
-    copied_out_bytes_ -= std::exchange(session->waiting_bytes, 0);
-    for (const Outgoing* outgoing : session->channel->sending) session->waiting_bytes += waitingBytes(*outgoing);
-    copied_out_bytes_ += session->waiting_bytes;
-    if (session->waiting_bytes > options_.stall_bytes_max) dropUnread(*session);
-  }
+  sessions_.forEach([this](Session& session) {
+    if (session.state != Session::State::Open) return;
+    copied_out_bytes_ -= std::exchange(session.waiting_bytes, 0);
+    for (const Outgoing* outgoing : session.channel->sending) session.waiting_bytes += waitingBytes(*outgoing);
+    copied_out_bytes_ += session.waiting_bytes;
+    if (session.waiting_bytes > options_.stall_bytes_max) dropUnread(session);
+  });
   while (copied_out_bytes_ > options_.held_bytes_max) {
     Session* worst = nullptr;
-    for (const auto& session : sessions_) {
-      if (session == nullptr || session->state != Session::State::Open) continue;
-      if (worst == nullptr || session->waiting_bytes > worst->waiting_bytes) worst = session.get();
-    }
+    sessions_.forEach([&](Session& session) {
+      if (session.state != Session::State::Open) return;
+      if (worst == nullptr || session.waiting_bytes > worst->waiting_bytes) worst = &session;
+    });
     RC_CHECK(worst != nullptr && worst->waiting_bytes != 0);  // it is the sum of these
     dropUnread(*worst);
   }
@@ -269,23 +267,23 @@ void DatagramEndpoint::evictStalled() {
   is_short_of_memory_ = false;
   Session* worst = nullptr;
   uint64_t worst_bytes = 0;
-  for (const auto& session : sessions_) {
-    if (session == nullptr || session->state != Session::State::Open || !session->is_bounded) continue;
+  sessions_.forEach([&](Session& session) {
+    if (session.state != Session::State::Open || !session.is_bounded) return;
     uint64_t bytes = 0;
-    for (const Arrival& arrival : session->channel->arriving) {
+    for (const Arrival& arrival : session.channel->arriving) {
       const Incoming& incoming = *incomingOf(arrival);
       if (incoming.owesPackets() && now_ns_ - incoming.heard_ns >= options_.stall_evict_ns) {
         bytes += incoming.header().message_bytes;
       }
     }
-    for (const Outgoing* outgoing : session->channel->sending) {
+    for (const Outgoing* outgoing : session.channel->sending) {
       if (outgoing->is_dated && now_ns_ - outgoing->moved_ns >= options_.stall_evict_ns)
         bytes += waitingBytes(*outgoing);
     }
-    if (bytes <= worst_bytes) continue;
-    worst = session.get();
+    if (bytes <= worst_bytes) return;
+    worst = &session;
     worst_bytes = bytes;
-  }
+  });
   if (worst != nullptr) closeMalformed(*worst, "it stands still in the middle of messages, and memory is short");
 }
 

@@ -184,8 +184,6 @@ Outcome<Environment*> Environment::start(const EnvironmentOptions& options, Trac
   return one.environment;
 }
 
-bool Environment::hasVirtualAddresses() const { return rte_eal_iova_mode() == RTE_IOVA_VA; }
-
 std::string Environment::lastWarning() { return started().log->last(); }
 
 Outcome<bool> Environment::addMemory(std::byte* base, size_t bytes) {

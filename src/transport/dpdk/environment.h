@@ -30,8 +30,6 @@ class Environment {
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
 
-  /// Whether addresses of memory are what devices use, so that they can read memory of ours.
-  bool hasVirtualAddresses() const;
   /// Of a device that is not there in metal: it has no business with memory of its own.
   static bool isVirtual(const std::string& device);
   /// What DPDK warned of last, for error messages; empty: nothing.

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace ramcore::transport {
 
@@ -19,5 +21,21 @@ struct PendingSession {
 /// a source that opens connections and leaves them pushes out its own ones, and an honest peer needs a few round trips
 /// only. `pending` has at least one element (checked).
 size_t chooseWhoLeaves(std::span<const PendingSession> pending);
+
+/// The pending sessions of an endpoint, to choose one of them by chooseWhoLeaves().
+template <typename Session>
+class PendingChoice {
+ public:
+  void add(Session& session, PendingSession description) {
+    sessions_.push_back(&session);
+    descriptions_.push_back(std::move(description));
+  }
+  /// Returns nullptr if none was added.
+  Session* whoLeaves() const { return sessions_.empty() ? nullptr : sessions_[chooseWhoLeaves(descriptions_)]; }
+
+ private:
+  std::vector<Session*> sessions_;
+  std::vector<PendingSession> descriptions_;
+};
 
 }  // namespace ramcore::transport

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "transport/os/descriptor.h"
 #include "transport/os/epoll_sleeper.h"
@@ -45,6 +46,9 @@ struct Channel {
 
 class ShmEndpoint;
 
+/// Why a session is closed whose peer says that it has read or written more than there is.
+inline constexpr std::string_view kImpossiblePosition = "its position in the ring cannot be true";
+
 /// A session of a ShmEndpoint; its parts belong to the endpoint, which moves it through its states.
 struct Session final : ReadinessListener {
   enum class State : uint8_t {
@@ -65,6 +69,7 @@ struct Session final : ReadinessListener {
   std::unique_ptr<Channel> channel;              ///< once Open
   Peer peer;
 
+  bool is_accepted = false;
   bool is_announced = false;    ///< the sink has heard, or (connect) will hear, of it
   bool is_dirty = false;        ///< in the list of sessions that flush() publishes
   bool is_blocked = false;      ///< in the list of sessions whose peer has no room
@@ -82,6 +87,9 @@ struct Session final : ReadinessListener {
   bool is_copied_out = false;
   bool is_bounded = false;  ///< a client's: it waits when memory for messages is used up
   Reception reception;
+
+  /// Bytes of messages that the endpoint holds for this session, which is open.
+  uint64_t heldBytes() const { return channel->writer.queuedBytes() + channel->reader.heldBytes(); }
 };
 
 }  // namespace ramcore::transport::shm

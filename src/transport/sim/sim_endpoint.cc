@@ -38,29 +38,20 @@ SimEndpoint::~SimEndpoint() {
   for (const SimFrame& frame : inbox_) {
     if (frame.kind == SimFrameKind::Hello) network_.sendControl(frame.connection, 1, SimFrameKind::Lost);
   }
-  for (auto& session : sessions_) {
-    if (session == nullptr) continue;
-    network_.sendControl(session->connection, session->end, SimFrameKind::Lost);
-    network_.detach(session->connection, session->end);
-  }
+  sessions_.forEach([this](const Session& session) {
+    network_.sendControl(session.connection, session.end, SimFrameKind::Lost);
+    network_.detach(session.connection, session.end);
+  });
 }
 
 // ---- Sessions
 
 SimEndpoint::Session& SimEndpoint::addSession() {
-  uint32_t index;
-  if (free_indices_.empty()) {
-    index = static_cast<uint32_t>(sessions_.size());
-    sessions_.emplace_back();
-    generations_.push_back(0);
-  } else {
-    index = free_indices_.back();
-    free_indices_.pop_back();
-  }
-  sessions_[index] = std::make_unique<Session>(*this);
-  Session& session = *sessions_[index];
-  session.id = SessionId{.index = index, .generation = ++generations_[index]};
-  return session;
+  return *sessions_.add([this](SessionId id) {
+    auto session = std::make_unique<Session>(*this);
+    session->id = id;
+    return session;
+  });
 }
 
 void SimEndpoint::setSlots(Session& session, uint16_t slot_count) {
@@ -70,22 +61,11 @@ void SimEndpoint::setSlots(Session& session, uint16_t slot_count) {
 }
 
 std::unique_ptr<SimEndpoint::Session> SimEndpoint::removeSession(SessionId id) {
-  std::unique_ptr<Session> session = std::move(sessions_[id.index]);
+  std::unique_ptr<Session> session = sessions_.remove(id);
   session->cancel();
   if (session->state == State::Open) --open_count_;
-  free_indices_.push_back(id.index);
   network_.detach(session->connection, session->end);
   return session;
-}
-
-SimEndpoint::Session* SimEndpoint::find(SessionId id) {
-  return const_cast<Session*>(static_cast<const SimEndpoint*>(this)->find(id));
-}
-
-const SimEndpoint::Session* SimEndpoint::find(SessionId id) const {
-  if (id.index >= sessions_.size() || sessions_[id.index] == nullptr) return nullptr;
-  const Session& session = *sessions_[id.index];
-  return session.id == id ? &session : nullptr;
 }
 
 Outcome<Locator> SimEndpoint::listen(const Locator& where) { return network_.bind(where, *this); }

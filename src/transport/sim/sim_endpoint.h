@@ -9,6 +9,7 @@
 
 #include "runtime/random.h"
 #include "runtime/sim/sim_clock.h"
+#include "transport/session/session_table.h"
 #include "transport/sim/sim_network.h"
 #include "transport/transport.h"
 
@@ -97,8 +98,7 @@ class SimEndpoint final : public Endpoint {
   void onMessageLost(SessionId session, uint16_t slot, uint32_t sequence);
   bool stillWaitsForLost(SessionId session, uint16_t slot, uint32_t sequence) const;
 
-  Session* find(SessionId session);
-  const Session* find(SessionId session) const;
+  Session* find(SessionId session) const { return sessions_.find(session); }
   Session& addSession();
   static void setSlots(Session& session, uint16_t slot_count);
   std::unique_ptr<Session> removeSession(SessionId session);
@@ -134,9 +134,7 @@ class SimEndpoint final : public Endpoint {
   const Identity& identity_;
   std::function<void()> wake_;
   runtime::Random random_;
-  std::vector<std::unique_ptr<Session>> sessions_;
-  std::vector<uint32_t> generations_;
-  std::vector<uint32_t> free_indices_;
+  SessionTable<std::unique_ptr<Session>> sessions_;
   uint32_t open_count_ = 0;
   std::vector<SessionId> closed_;  // by the own process; their end is told by the next poll
   std::vector<Session*> ending_;   // whose calls are being completed, which may abandon each other

@@ -57,7 +57,7 @@ void SendQueue::push(TxMessage message, FrameHeader header) {
   (first_ == nullptr ? first_ : last_->next) = buffer;
   last_ = buffer;
   if (first_borrowed_ == nullptr && holdsBorrowed(*buffer)) first_borrowed_ = buffer;
-  unsent_bytes_ += wire::frameBytes(header.message_bytes);
+  countUnsent(wire::frameBytes(header.message_bytes));
   if (isAnswer(*buffer)) answer_bytes_ += wire::frameBytes(header.message_bytes);
 }
 
@@ -80,7 +80,7 @@ size_t SendQueue::gather(std::span<ByteSpan> pieces) const {
 size_t SendQueue::advance(size_t bytes) {
   size_t finished = 0;
   RC_CHECK(bytes <= unsent_bytes_);
-  unsent_bytes_ -= bytes;
+  countSent(bytes);
   first_sent_bytes_ += bytes;
   while (first_ != nullptr && first_sent_bytes_ >= frameBytesOf(*first_)) {
     first_sent_bytes_ -= frameBytesOf(*first_);
@@ -132,7 +132,17 @@ void SendQueue::copyUnowned(uint16_t slot, uint32_t sequence) {
 void SendQueue::clear() {
   while (first_ != nullptr) popFirst();
   first_sent_bytes_ = 0;
-  unsent_bytes_ = 0;
+  countSent(unsent_bytes_);
+}
+
+void SendQueue::countUnsent(uint64_t bytes) {
+  unsent_bytes_ += bytes;
+  unsent_bytes_of_all_ += bytes;
+}
+
+void SendQueue::countSent(uint64_t bytes) {
+  unsent_bytes_ -= bytes;
+  unsent_bytes_of_all_ -= bytes;
 }
 
 }  // namespace ramcore::transport::tcp

@@ -12,7 +12,8 @@ namespace ramcore::transport::tcp {
 /// owners of a message when its last byte was taken. One thread.
 class SendQueue {
  public:
-  SendQueue() = default;
+  /// @param unsent_bytes_of_all  counts the unsent bytes of this queue and of others; borrowed
+  explicit SendQueue(uint64_t& unsent_bytes_of_all) : unsent_bytes_of_all_(unsent_bytes_of_all) {}
   SendQueue(const SendQueue&) = delete;
   SendQueue& operator=(const SendQueue&) = delete;
   ~SendQueue() { clear(); }
@@ -49,12 +50,15 @@ class SendQueue {
 
  private:
   void popFirst();
+  void countUnsent(uint64_t bytes);
+  void countSent(uint64_t bytes);
 
   TxBuffer* first_ = nullptr;
   TxBuffer* last_ = nullptr;
   TxBuffer* first_borrowed_ = nullptr;  // the first one that holdsBorrowed(), or nullptr
   uint64_t first_sent_bytes_ = 0;       // of the first message's frame
   uint64_t unsent_bytes_ = 0;
+  uint64_t& unsent_bytes_of_all_;
   uint64_t answer_bytes_ = 0;  // of the frames of responses, also of a first one that is partly sent
 };
 

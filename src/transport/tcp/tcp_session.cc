@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 namespace ramcore::transport::tcp {
@@ -25,6 +26,8 @@ bool setOption(int fd, int level, int option, int value) {
 }
 
 }  // namespace
+
+const uint32_t kReadEvents = EPOLLIN | EPOLLRDHUP;
 
 std::string textOf(const Tcp::endpoint& address) {
   const std::string host = address.address().to_string();

@@ -18,8 +18,9 @@ class TcpEndpoint;
 
 /// What exists of a session once its handshake has succeeded.
 struct TcpChannel {
-  TcpChannel(RxBlockPool& blocks, SharedBlock& shared, uint16_t slot_count)
-      : reader(blocks, shared, slot_count), calls(slot_count), requests(slot_count) {}
+  /// `unsent_bytes` counts those of all sessions of the endpoint.
+  TcpChannel(RxBlockPool& blocks, SharedBlock& shared, uint64_t& unsent_bytes, uint16_t slot_count)
+      : reader(blocks, shared, slot_count), queue(unsent_bytes), calls(slot_count), requests(slot_count) {}
 
   FrameReader reader;
   SendQueue queue;
@@ -41,6 +42,19 @@ struct TcpSession final : ReadinessListener {
   TcpSession(TcpEndpoint& owner, SessionId session_id) : endpoint(&owner), id(session_id) {}
   void onReady(uint32_t events) override;
 
+  bool isPending() const { return state != State::Open && state != State::Lost; }
+  /// Whether nothing is read because the peer leaves more than `unsent_bytes_max` bytes of answers unread. Only of
+  /// answers: who calls goes on reading, or two sides with much to send would wait for each other.
+  bool isReadPaused(uint64_t unsent_bytes_max) const {
+    return channel && channel->queue.unsentAnswerBytes() > unsent_bytes_max;
+  }
+  /// Whether there may be something to read that no change of the socket will tell of.
+  bool mustRead(uint64_t unsent_bytes_max) const {
+    return state != State::Lost && (!is_drained || has_unread) && !isReadPaused(unsent_bytes_max);
+  }
+  /// Bytes of messages that the endpoint holds for this session, which is open.
+  uint64_t heldBytes() const { return channel->queue.unsentBytes() + channel->reader.heldBytes(); }
+
   TcpEndpoint* endpoint;  ///< nullptr when it has let go
   SessionId id;
   State state = State::Greeting;
@@ -55,22 +69,24 @@ struct TcpSession final : ReadinessListener {
   // Until it is open.
   int64_t deadline_ns = runtime::kNever;
   uint64_t expected_id = 0;
-  std::vector<Tcp::endpoint> addresses;  ///< still to be tried, the next one last
-  std::optional<Tcp::resolver> resolver;
-  /// One at an address.
+  bool peer_is_local = false;
+  std::optional<Handshake> handshake;
+  bool has_received = false;  ///< at least one byte
+  /// One attempt to connect to an address.
   struct Attempt {
     Attempt(asio::io_context& io, uint32_t attempt_number) : number(attempt_number), socket(io) {}
     uint32_t number;
     Tcp::socket socket;
   };
-  std::vector<std::unique_ptr<Attempt>>
-      attempts;  ///< while Connecting, the oldest first: the first that succeeds is it
-  uint32_t attempts_begun = 0;
-  Tcp::endpoint connecting_to;
-  int64_t attempt_again_ns = runtime::kNever;  ///< while Connecting
-  bool peer_is_local = false;
-  std::optional<Handshake> handshake;
-  bool has_received = false;  ///< at least one byte
+  struct Connecting {
+    std::optional<Tcp::resolver> resolver;
+    std::vector<Tcp::endpoint> addresses;  ///< still to be tried, the next one last
+    Tcp::endpoint address;
+    std::vector<std::unique_ptr<Attempt>> attempts;  ///< the oldest first: the first that succeeds is it
+    uint32_t attempts_begun = 0;
+    int64_t attempt_again_ns = runtime::kNever;
+  };
+  Connecting connecting;  ///< while Resolving or Connecting
 
   std::optional<TcpChannel> channel;  ///< while Open
 
@@ -93,6 +109,8 @@ struct TcpSession final : ReadinessListener {
   Progress sending;            ///< while is_blocked
 };
 
+/// What is always told of a session's socket, for EpollSleeper::listen.
+extern const uint32_t kReadEvents;
 /// "10.0.0.1:1100"
 std::string textOf(const Tcp::endpoint& address);
 /// What every session wants from its socket. Failure: the socket is useless.

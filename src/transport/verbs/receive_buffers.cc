@@ -107,7 +107,6 @@ void ReceiveBuffers::post() {
 RxMessage ReceiveBuffers::borrow(ReceiveBuffer& buffer, uint32_t skip, uint32_t message_bytes) {
   const ByteSpan bytes(buffer.bytes + skip, message_bytes);
   if (isShort()) [[unlikely]] {
-    ++copied_count_;
     RxMessage copy = borrowCopy(bytes);
     recycle(buffer);
     return copy;

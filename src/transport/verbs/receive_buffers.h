@@ -58,7 +58,6 @@ class ReceiveBuffers final : public RxOwner {
   uint64_t outstanding() const { return outstanding_.load(std::memory_order_acquire); }
   uint32_t count() const { return count_; }
   uint64_t registeredBytes() const { return registered_bytes_; }
-  uint64_t copiedCount() const { return copied_count_; }
   /// Of copies that are borrowed now.
   uint64_t copiedBytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
 
@@ -94,7 +93,6 @@ class ReceiveBuffers final : public RxOwner {
   uint32_t count_ = 0;
   uint32_t posted_ = 0;
   std::vector<ReceiveBuffer*> free_;
-  uint64_t copied_count_ = 0;
   uint64_t registered_bytes_ = 0;
 
   std::atomic<uint64_t> outstanding_{0};

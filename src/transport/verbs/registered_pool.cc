@@ -55,7 +55,6 @@ Block* RegisteredPool::take(uint32_t bytes) {
   if (block == nullptr && !isFromSlab(size_class)) block = makeLarge(size_class);
   if (block == nullptr) return nullptr;
   outstanding_.fetch_add(1, std::memory_order_relaxed);
-  if (!isFromSlab(size_class)) borrowed_large_bytes_.fetch_add(totalBytes(size_class), std::memory_order_relaxed);
   return block;
 }
 
@@ -122,7 +121,6 @@ void RegisteredPool::drop(Block* block) noexcept {
       free_[size_class] = block;
     }
   }
-  if (!isFromSlab(size_class)) borrowed_large_bytes_.fetch_sub(totalBytes(size_class), std::memory_order_relaxed);
   if (!is_kept) freeLarge(block);
   // Last: whoever destroys the pool waits for zero.
   outstanding_.fetch_sub(1, std::memory_order_release);

@@ -41,8 +41,6 @@ class RegisteredPool {
   Block* take(uint32_t bytes);
   void drop(Block* block) noexcept;
   uint64_t outstanding() const { return outstanding_.load(std::memory_order_acquire); }
-  /// Of the blocks that are cut from no slab and are out now.
-  uint64_t borrowedLargeBytes() const { return borrowed_large_bytes_.load(std::memory_order_relaxed); }
   /// Of all memory that is registered.
   uint64_t registeredBytes() const { return registered_bytes_.load(std::memory_order_relaxed); }
 
@@ -71,7 +69,6 @@ class RegisteredPool {
   std::vector<Slab> slabs_ RC_GUARDED_BY(lock_);
   uint64_t kept_large_bytes_ RC_GUARDED_BY(lock_) = 0;
   std::atomic<uint64_t> outstanding_{0};
-  std::atomic<uint64_t> borrowed_large_bytes_{0};
   std::atomic<uint64_t> registered_bytes_{0};
 };
 

@@ -7,6 +7,7 @@
 
 #include "transport/session/accept_pause.h"
 #include "transport/session/client_share.h"
+#include "transport/session/session_table.h"
 #include "transport/session/warnings.h"
 #include "transport/verbs/decoding.h"
 #include "transport/verbs/receive_buffers.h"
@@ -110,8 +111,8 @@ class VerbsEndpoint final : public Endpoint {
   };
 
   // The life of a session (verbs_sessions.cc).
-  Session* find(SessionId id) const;
-  Session* findOpen(SessionId id) const;
+  Session* find(SessionId id) const { return sessions_.find(id); }
+  Session* findOpen(SessionId id) const { return sessions_.findOpen(id); }
   Session& addSession();
   void openSession(Session& session, MessageSink& sink);
   void close(Session& session, Status reason);
@@ -222,9 +223,7 @@ class VerbsEndpoint final : public Endpoint {
   uint32_t receives_wanted_ = 0;
   std::vector<ibv_wc> early_;  // found on the way to sleep
 
-  std::vector<std::unique_ptr<Session>> sessions_;  // by SessionId::index; nullptr = free
-  std::vector<uint32_t> generations_;
-  std::vector<uint32_t> free_indices_;
+  SessionTable<std::unique_ptr<Session>> sessions_;
   std::unordered_map<uint32_t, Channel*> channels_;         // by the number of the queue pair
   std::unordered_map<uint32_t, SessionId> greeting_pairs_;  // the same, of sessions that are not open yet
   std::vector<std::unique_ptr<Channel>> draining_;

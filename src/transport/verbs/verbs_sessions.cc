@@ -96,11 +96,10 @@ std::unique_ptr<QueuePair> VerbsEndpoint::makePair(bool is_server, uint16_t slot
 
 VerbsEndpoint::~VerbsEndpoint() {
   for (ReadyFlag* flag : {&listener_, &completions_ready_, &device_ready_}) sleeper_.unlisten(flag->key);
-  for (const auto& session : sessions_) {
-    if (session == nullptr) continue;
-    closeSocket(*session);
-    if (session->channel != nullptr) draining_.push_back(std::move(session->channel));
-  }
+  sessions_.forEach([this](Session& session) {
+    closeSocket(session);
+    if (session.channel != nullptr) draining_.push_back(std::move(session.channel));
+  });
   sessions_.clear();
   for (auto& channel : draining_) {
     if (!channel->has_failed) channel->queue.pair().fail();
@@ -113,29 +112,9 @@ VerbsEndpoint::~VerbsEndpoint() {
   if (departure_events_ != 0) ibv_ack_cq_events(departures_.get(), departure_events_);
 }
 
-Session* VerbsEndpoint::find(SessionId id) const {
-  if (id.index >= sessions_.size()) return nullptr;
-  Session* session = sessions_[id.index].get();
-  return session != nullptr && session->id == id ? session : nullptr;
-}
-
-Session* VerbsEndpoint::findOpen(SessionId id) const {
-  Session* session = find(id);
-  return session != nullptr && session->state == Session::State::Open ? session : nullptr;
-}
-
 Session& VerbsEndpoint::addSession() {
-  auto index = static_cast<uint32_t>(sessions_.size());
-  if (!free_indices_.empty()) {
-    index = free_indices_.back();
-    free_indices_.pop_back();
-  } else {
-    sessions_.emplace_back();
-    generations_.push_back(0);
-  }
-  sessions_[index] = std::make_unique<Session>(*this, SessionId{index, ++generations_[index]});
   ++young_count_;
-  return *sessions_[index];
+  return *sessions_.add([this](SessionId id) { return std::make_unique<Session>(*this, id); });
 }
 
 void VerbsEndpoint::openSession(Session& session, MessageSink& sink) {
@@ -251,8 +230,7 @@ void VerbsEndpoint::reportClosed(MessageSink& sink) {
     const SessionId id = session.id;
     open_failure_ = std::move(session.open_failure);
     if (session.is_announced) sink.onSessionLost(id, session.lost_reason);
-    sessions_[id.index].reset();
-    free_indices_.push_back(id.index);
+    sessions_.remove(id);
   }
   lost_.clear();
 }

@@ -109,10 +109,9 @@ void VerbsEndpoint::runTimeouts(MessageSink& sink, int64_t now_ns) {
   }
   // Look-ups tell nobody when they are done.
   if (young_count_ != 0) {
-    for (size_t i = 0; i < sessions_.size(); ++i) {
-      Session* session = sessions_[i].get();
-      if (session != nullptr && session->state == Session::State::Resolving) stepResolving(*session);
-    }
+    sessions_.forEach([this](Session& session) {
+      if (session.state == Session::State::Resolving) stepResolving(session);
+    });
   }
   checkDeadlines(now_ns);
 }
@@ -218,14 +217,14 @@ void VerbsEndpoint::acceptConnection(Descriptor socket, const SocketAddress& fro
 bool VerbsEndpoint::dropPending() {
   std::vector<PendingSession> pending;
   std::vector<Session*> sessions;
-  for (const auto& session : sessions_) {
-    if (session == nullptr || session->state != Session::State::Greeting || !session->is_accepted) continue;
-    const std::string_view address = session->peer.address;
+  sessions_.forEach([&](Session& session) {
+    if (session.state != Session::State::Greeting || !session.is_accepted) return;
+    const std::string_view address = session.peer.address;
     pending.push_back({.source = std::string(address.substr(0, address.rfind(':'))),
-                       .deadline_ns = session->deadline_ns,
-                       .is_silent = !session->greeting->hasReceived()});
-    sessions.push_back(session.get());
-  }
+                       .deadline_ns = session.deadline_ns,
+                       .is_silent = !session.greeting->hasReceived()});
+    sessions.push_back(&session);
+  });
   if (pending.empty()) return false;
   Session& leaving = *sessions[chooseWhoLeaves(pending)];
   warnings_.warn("dropping the connection from " + leaving.peer.address +
@@ -401,17 +400,15 @@ void VerbsEndpoint::closeSocket(Session& session) {
 
 void VerbsEndpoint::checkDeadlines(int64_t now_ns) {
   if (young_count_ != 0) {
-    for (size_t i = 0; i < sessions_.size(); ++i) {
-      Session* session = sessions_[i].get();
-      if (session == nullptr || session->state == Session::State::Open || session->state == Session::State::Lost)
-        continue;
-      if (session->deadline_ns > now_ns) continue;
-      if (session->is_accepted) {
-        closeMalformed(*session, "it did not finish its handshake in time");
+    sessions_.forEach([&](Session& session) {
+      if (session.state == Session::State::Open || session.state == Session::State::Lost) return;
+      if (session.deadline_ns > now_ns) return;
+      if (session.is_accepted) {
+        closeMalformed(session, "it did not finish its handshake in time");
       } else {
-        failConnect(*session, std::string(kNoAnswerInTime));
+        failConnect(session, std::string(kNoAnswerInTime));
       }
-    }
+    });
   }
   if (!watched_.empty()) checkBorrowed(now_ns);
   if (!draining_.empty()) endDrains(now_ns);
@@ -420,11 +417,10 @@ void VerbsEndpoint::checkDeadlines(int64_t now_ns) {
 int64_t VerbsEndpoint::nextDeadlineNs() const {
   int64_t next_ns = std::min(nextBorrowedNs(), accept_pause_.untilNs());
   const int64_t soon_ns = context_.clock.nowNs() + kDueTimeoutsNs;
-  for (const auto& session : sessions_) {
-    if (session == nullptr || session->state == Session::State::Open || session->state == Session::State::Lost)
-      continue;
-    next_ns = std::min(next_ns, session->state == Session::State::Resolving ? soon_ns : session->deadline_ns);
-  }
+  sessions_.forEach([&](const Session& session) {
+    if (session.state == Session::State::Open || session.state == Session::State::Lost) return;
+    next_ns = std::min(next_ns, session.state == Session::State::Resolving ? soon_ns : session.deadline_ns);
+  });
   for (const auto& channel : draining_) {
     next_ns = std::min(next_ns, channel->is_settled ? soon_ns : channel->drain_until_ns);
   }

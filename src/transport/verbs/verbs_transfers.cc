@@ -126,16 +126,16 @@ void VerbsEndpoint::giveUpFirstRead() {
 bool VerbsEndpoint::evictStalled() {
   Session* worst = nullptr;
   uint64_t worst_bytes = 0;
-  for (const auto& session : sessions_) {
-    if (session == nullptr || session->state != Session::State::Open || !session->is_bounded) continue;
+  sessions_.forEach([&](Session& session) {
+    if (session.state != Session::State::Open || !session.is_bounded) return;
     uint64_t bytes = 0;
-    for (const ServedTransfer& served : session->channel->served) {
+    for (const ServedTransfer& served : session.channel->served) {
       if (served.into != nullptr && !served.is_read) bytes += served.into_bytes;
     }
-    if (bytes <= worst_bytes) continue;
-    worst = session.get();
+    if (bytes <= worst_bytes) return;
+    worst = &session;
     worst_bytes = bytes;
-  }
+  });
   if (worst == nullptr) return false;
   warnings_.warn("closing the session with " + worst->peer.address + ": memory for messages is used up, and " +
                  std::to_string(worst_bytes) + " bytes of it wait for what this peer has announced");

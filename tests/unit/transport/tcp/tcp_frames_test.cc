@@ -71,7 +71,8 @@ class TcpFrames : public ::testing::Test {
   RxBlockPool blocks;
   Owner owner;
   std::vector<std::vector<std::byte>> patterns;
-  SendQueue queue;
+  uint64_t unsent_bytes = 0;
+  SendQueue queue{unsent_bytes};
 };
 
 TEST_F(TcpFrames, WhatIsQueuedArrivesHoweverItIsCut) {

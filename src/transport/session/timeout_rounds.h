@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "transport/os/epoll_sleeper.h"
+
+namespace ramcore::transport {
+
+/// Decides in which rounds an endpoint runs its timeouts: it asks the sleeper about its sockets and looks at deadlines.
+/// Each time costs a system call, so the thread does it rarely while it spins, and at once when the sleeper has told of
+/// something that cannot wait. For endpoints whose messages need no sockets. One thread.
+class TimeoutRounds {
+ public:
+  /// How often, unless call() was called.
+  struct Pace {
+    uint32_t rounds = 0;   ///< until the clock is read again
+    int64_t pause_ns = 0;  ///< between two times; 0: whenever the clock is read
+  };
+
+  /// The sleeper is borrowed.
+  explicit TimeoutRounds(EpollSleeper& sleeper) : sleeper_(sleeper) {}
+
+  /// To be called once in each round. True: runsNow() is to be called in this one. One load and one store.
+  bool isOver() { return --rounds_ == 0; }
+  /// Something that has a deadline begins: isOver() in the next round.
+  void readClockSoon() { rounds_ = 1; }
+  /// The timeouts run in the next round, and before the thread sleeps.
+  void call() {
+    is_called_ = true;
+    rounds_ = 1;
+  }
+  bool isCalled() const { return is_called_; }
+
+  /// Whether the timeouts are to be run in this round; if so the sleeper has been asked.
+  bool runsNow(int64_t now_ns, const Pace& pace) {
+    rounds_ = pace.rounds;
+    if (!is_called_ && now_ns - last_ns_ < pace.pause_ns) return false;
+    // Sockets may be what it was called for, and a thread that was kept from sleeping has been told of none.
+    if (!is_called_ || sleeper_.lookCount() == looks_seen_) sleeper_.poll();
+    looks_seen_ = sleeper_.lookCount();
+    is_called_ = false;
+    last_ns_ = now_ns;
+    return true;
+  }
+
+ private:
+  EpollSleeper& sleeper_;
+  uint32_t rounds_ = 1;
+  int64_t last_ns_ = 0;
+  uint64_t looks_seen_ = 0;  // of the sleeper, when it last ran
+  bool is_called_ = false;
+};
+
+}  // namespace ramcore::transport
