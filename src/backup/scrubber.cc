@@ -85,7 +85,7 @@ runtime::Task<void> Scrubber::tellMasters() {
   const ReplicaJudge::Standings judged = co_await parts_.judge.standings(masters);
   if (judged.status != Status::Ok || judged.standings.size() != masters.size()) co_return;
   for (size_t i = 0; i < masters.size() && !stop_; ++i) {
-    // Of a dead one nobody makes another replica; its recovery finds out what can be read.
+    // Nobody makes another replica for a dead one; its recovery finds out what can be read.
     const bool is_dead = judged.standings[i] == Standing::Needed || judged.standings[i] == Standing::Released;
     if (is_dead) untold_.erase(masters[i]);
     if (judged.standings[i] != Standing::Alive) continue;

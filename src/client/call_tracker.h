@@ -35,7 +35,7 @@ class CallTracker {
   std::vector<bool>::reference slot(uint64_t sequence) { return finished_[sequence & (finished_.size() - 1)]; }
   void grow();
 
-  // Of the sequences in [next_unfinished_, next_), as a ring.
+  // For each sequence in [next_unfinished_, next_), as a ring.
   std::vector<bool> finished_;
   uint64_t next_ = 1;
   uint64_t next_unfinished_ = 1;

@@ -3,7 +3,7 @@
 namespace ramcore::client {
 namespace {
 
-// Of the lease: when the client stops to use it (clocks may differ by 5 % in rate), and when it asks for more.
+// When the client stops to use its lease (clocks may differ by 5 % in rate), and when it asks for more.
 constexpr int64_t usableNs(int64_t lease_ns) { return lease_ns / 10 * 9; }
 constexpr int64_t renewAfterNs(int64_t lease_ns) { return lease_ns / 3; }
 

@@ -24,7 +24,7 @@ Tablet fromControl(const control::Tablet& message) {
   tablet.table = TableId(message.table());
   tablet.range = {message.first_hash(), message.last_hash()};
   tablet.epoch = TabletEpoch(message.epoch());
-  // Of a level that is not known here: the safest. Its writers may get more than they asked for.
+  // A level that is not known here becomes the safest. Its writers may get more than they asked for.
   tablet.durability = message.durability() == control::DURABILITY_BUFFERED ? Durability::Buffered : Durability::Sync;
   return tablet;
 }

@@ -131,7 +131,7 @@ runtime::Task<Status> ChangeHistory::giveUpMissing() {
   for (const ChangeRef missing : next.missing) {
     const auto known = std::find_if(next.starts.begin(), next.starts.end(),
                                     [&](const StoredHistory::Start& start) { return start.id == missing.start; });
-    // Of a start that is known the later changes are another state's; has() asks for the highest.
+    // The start is known: its later changes are another state's. has() asks for the highest.
     if (known != next.starts.end()) {
       known->last_change = std::max(known->last_change, missing.number);
       known->is_given_up = true;
@@ -160,7 +160,7 @@ runtime::Task<Status> ChangeHistory::commitAll(std::vector<KeyValue> changes) {
 runtime::Task<Status> ChangeHistory::skipIds(uint64_t step) {
   std::vector<KeyValue> skipped;
   for (const std::string_view kind : IdAllocator::kKinds) {
-    // Of a kind of which this state has none yet there may be some in what is given up.
+    // What is given up may have ids of a kind of which this state has none yet.
     IdAllocator ids(journal_, kind);
     const Status loaded = co_await ids.load();
     if (loaded != Status::Ok) co_return loaded;

@@ -116,7 +116,7 @@ Failure SqliteStateStore::lockDirectory(const std::string& directory) {
 
 int SqliteStateStore::systemError(int code) const {
   if ((code & 0xff) != SQLITE_IOERR) return sqlite3_system_errno(database_);
-  // Of writes only the file itself knows: the database, or the log beside it.
+  // Errors of writes are known only to the file itself: the database, or the log beside it.
   int error = 0;
   sqlite3_file_control(database_, "main", SQLITE_FCNTL_LAST_ERRNO, &error);
   sqlite3_file* log = nullptr;

@@ -114,8 +114,8 @@ LogSurvey surveyLog(const ReplicaFloor& floor, const Answers& answers, const Sur
       to.replicas.push_back(replica->version());
     }
     if (to.holders.empty()) survey.missing.push_back(segment);
-    // Of an end that is cut only what was flushed when it was opened counts. One that is closed somewhere had a
-    // successor: if all that are open may have forgotten that they were closed, it is away.
+    // If the end is cut, only what was flushed when it was opened counts. A segment that is closed somewhere had a
+    // successor: if all open replicas may have forgotten that they were closed, it is away.
     const bool is_sure = segment == end->segment ? holders.isSurelyOpen() : holders.isSure();
     if (to.holders.empty() || to.is_cut || is_sure || facts.nobody_is_away) continue;
     DoubtfulSegment& doubtful = survey.doubtful.emplace_back(DoubtfulSegment{.id = segment, .held_by = {}});

@@ -120,7 +120,7 @@ void Integrity::note(Segment& segment, uint32_t offset, DecodeError error) {
     SpinGuard guard(lock_);
     if (const Known* known = find(damage.ref); known != nullptr) {
       if (known->damage.segment == damage.segment) return;
-      // Of what lay there before.
+      // The damage of what lay there before.
       std::erase_if(known_, [&](const Known& other) { return other.damage.ref == damage.ref; });
     }
     const EntryState was = mark(damage.ref, can_restore ? EntryState::Restoring : EntryState::Damaged);
@@ -151,7 +151,7 @@ const Segment* Integrity::segmentOf(const Damage& damage) const {
 }
 
 Status Integrity::restoreFrom(const Damage& damage, ByteSpan replica) {
-  // Of versions of one key several may look much alike, and what is older comes first: the one that is nearest.
+  // Several versions of one key may look much alike, and older ones come first: the nearest one is taken.
   struct {
     std::vector<std::byte> bytes;
     uint32_t bits = UINT32_MAX;
@@ -258,7 +258,7 @@ Integrity::Released Integrity::release(const Damage& damage) {
       // What the state byte said of a death is said by the index, too.
       const auto state = static_cast<EntryState>(seen);
       released.was = released.is = log::isDamaged(state) ? marked : state;
-      // Of what is dead all was counted.
+      // All of a dead entry was counted.
       if (released.has_been_acknowledged && !isRefused(released.was)) released.is = EntryState::Acknowledged;
       if (released.has_died) released.is = EntryState::Superseded;
     } while (!byte.compare_exchange_strong(seen, static_cast<uint8_t>(released.is)));

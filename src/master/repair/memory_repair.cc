@@ -13,7 +13,7 @@ namespace {
 constexpr uint32_t kSliceBytes = 128 * 1024;
 constexpr int64_t kGracePollNs = 1 * runtime::kNanosPerMilli;
 constexpr int64_t kFetchDeadlineNs = 2 * runtime::kNanosPerSecond;
-// Of a whole replica.
+// For a whole replica.
 constexpr int64_t kFetchWholeNs = 5 * runtime::kNanosPerSecond;
 constexpr int64_t kFetchPauseNs = 10 * runtime::kNanosPerMilli;
 // Those who ask for a damaged object are told to come back for so long, and that it is lost from then on.
@@ -23,7 +23,7 @@ constexpr int64_t kTryLostAgainNs = 10 * runtime::kNanosPerSecond;
 constexpr int64_t kTryLostAgainNsMax = 600 * runtime::kNanosPerSecond;
 // Segments that are restored at a time: one whose backups do not answer keeps its place for seconds.
 constexpr uint32_t kAttendedMax = 4;
-// Of them, while there is one of which everything is given up.
+// So many of them while there is one of which everything is given up.
 constexpr uint32_t kHopelessMax = 1;
 
 std::string text(const log::Damage& damage) {
@@ -189,7 +189,7 @@ bool MemoryRepair::mayStart(const Work& work) const {
   return !work.is_running && attending_ < (work.isHopeless() ? kHopelessMax : kAttendedMax);
 }
 
-/// Of those that are due the one that has been so for longest; nullptr: none can begin now.
+/// The one that has been due for longest; nullptr: none can begin now.
 MemoryRepair::Work* MemoryRepair::nextWork() {
   Work* next = nullptr;
   for (auto& [segment, work] : works_) {

@@ -9,7 +9,7 @@
 namespace ramcore::master {
 namespace {
 
-// Of the log's memory: what stays for writes is always most of it.
+// The largest part of the log's memory that may be pinned: most of it stays for writes.
 constexpr uint64_t kShareMax = 8;
 
 }  // namespace

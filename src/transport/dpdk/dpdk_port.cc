@@ -22,7 +22,7 @@ constexpr uint16_t kQueueFrames = 1024;
 constexpr uint32_t kCachedFrames = 256;
 constexpr uint32_t kEthernetHeaderBytes = 14;
 constexpr uint32_t kBurst = 32;
-// Of pieces in one frame: what virtual devices and common adapters take.
+// The most pieces in one frame: what virtual devices and common adapters take.
 constexpr uint32_t kPiecesMax = 32;
 constexpr uint32_t kPiecesPerFrame = 4;
 constexpr std::chrono::milliseconds kLinkWait{100};

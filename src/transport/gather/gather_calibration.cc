@@ -38,7 +38,7 @@ const KnownTransport* transportOf(std::string_view name) {
   return found == kTransports.end() ? nullptr : found;
 }
 
-// Of RDMA devices, PCI addresses and network interfaces.
+// Names of RDMA devices, PCI addresses, names of network interfaces.
 bool isDeviceName(std::string_view name) {
   const auto fits = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||

@@ -49,7 +49,7 @@ std::vector<std::string> candidatesFor(const Locator& bound, const AdvertisingFa
   return addresses;
 }
 
-// Of a place at every address that nobody has named an address for.
+// For a place that listens at every address, and for which nobody has named one.
 Outcome<std::vector<Locator>> chooseFor(const Locator& bound, const AdvertisingFacts& facts,
                                         std::vector<std::string>& chosen) {
   const std::vector<std::string> candidates = candidatesFor(bound, facts);

@@ -30,9 +30,9 @@ struct Advertising {
   std::vector<std::string> chosen;  ///< lines about what nobody has named, for the log
 };
 
-/// Of each transport that `wanted` names, its locators in place of those that are listened at; port 0: the one that is
-/// listened at. Every address of the machine becomes the only one that it has. Failure: BadConfig: it has several and
-/// nobody says which, or none; or what is wanted is not listened at.
+/// The locators of each transport that `wanted` names take the place of those that are listened at; port 0: the one
+/// that is listened at. Every address of the machine becomes the only one that it has. Failure: BadConfig: it has
+/// several and nobody says which, or none; or what is wanted is not listened at.
 Outcome<Advertising> planAdvertising(std::span<const Locator> bound, std::span<const Locator> wanted,
                                      const AdvertisingFacts& facts);
 

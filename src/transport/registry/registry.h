@@ -27,8 +27,8 @@ struct VerbsDeviceChoice {
 
   /// "rxe0", "rxe0:1" or "rxe0:1:3": device, port, gid. Failure: BadConfig.
   static Outcome<VerbsDeviceChoice> parse(std::string_view text);
-  /// Of a locator to listen at: its options `device`, `port` and `gid`, and its host. Failure: BadConfig: an option
-  /// that there is not, or no number.
+  /// What a locator to listen at says with its options `device`, `port` and `gid`, and with its host. Failure:
+  /// BadConfig: an option that there is not, or no number.
   static Outcome<VerbsDeviceChoice> of(const Locator& locator);
 };
 

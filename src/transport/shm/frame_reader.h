@@ -45,7 +45,7 @@ class FrameReader {
   uint64_t receivedBytes() const { return received_bytes_; }
   uint64_t messageCount() const { return message_count_; }
 
-  /// Of the message that step() gave.
+  /// The header of the message that step() gave.
   const wire::FrameHeader& header() const { return header_; }
   RxMessage takeMessage();
 

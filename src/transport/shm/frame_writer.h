@@ -28,7 +28,7 @@ class FrameWriter {
   /// Goes on with what waits. Returns false if the peer's position makes no sense.
   [[nodiscard]] bool pump();
   bool isBlocked() const { return first_ != nullptr; }
-  /// Of the frames that wait, those included that are partly out.
+  /// Bytes of the frames that wait, those included that are partly out.
   uint64_t queuedBytes() const { return queued_bytes_; }
 
   /// Lets the peer see all whole frames and what else is there.

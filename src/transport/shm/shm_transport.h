@@ -9,8 +9,8 @@
 namespace ramcore::transport::shm {
 
 struct ShmOptions {
-  /// Of each of the two rings of a session that this side accepts; a power of two. Larger: bursts and long messages
-  /// wait less for the reader. Smaller: less memory a session, and it stays in the caches.
+  /// Length of each of the two rings of a session that this side accepts; a power of two. Larger: bursts and long
+  /// messages wait less for the reader. Smaller: less memory a session, and it stays in the caches.
   uint32_t ring_bytes = 256 * 1024;
   /// Calls in flight on one session, 1..wire::kSlotCountMax. The smaller of both sides' counts.
   uint16_t slots_per_session = 64;

@@ -115,7 +115,7 @@ class SimEndpoint final : public Endpoint {
   static void keepUnowned(std::list<Sending>& list, SessionId session, const PendingCall& call);
   static void freeSlot(Session& session, uint16_t slot_index);
 
-  // Of poll().
+  // What poll() does with frames that have come.
   void process(MessageSink& sink, SimFrameList frame);
   void processHello(MessageSink& sink, const SimFrame& hello);
   void processWelcome(MessageSink& sink, const SimFrame& welcome);

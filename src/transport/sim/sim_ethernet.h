@@ -45,7 +45,7 @@ class SimEthernet {
 
   ~SimEthernet();
 
-  /// Of frames that are sent from now on; the seed in it is not used. Half of the copies come up to `copy_ns_max`
+  /// For frames that are sent from now on; the seed in it is not used. Half of the copies come up to `copy_ns_max`
   /// later.
   void setRates(const datagram::FaultRates& rates, int64_t copy_ns_max = 0) {
     rates_ = rates;

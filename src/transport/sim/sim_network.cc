@@ -60,7 +60,7 @@ const datagram::MacAddress& SimNetwork::addressOf(std::string_view node) {
   return addresses_.emplace(node, address).first->second;
 }
 
-// Of one endpoint's random numbers: another one for each.
+// The seed of one endpoint's random numbers: another one for each.
 uint64_t SimNetwork::frameSeed() { return scheduler_.stream("frames." + std::to_string(nextEndpointNumber())).next(); }
 
 void SimNetwork::setRates(const SimFaultRates& rates) {

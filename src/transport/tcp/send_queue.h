@@ -23,7 +23,7 @@ class SendQueue {
   bool empty() const { return first_ == nullptr; }
   /// Bytes of all frames that were not taken yet.
   uint64_t unsentBytes() const { return unsent_bytes_; }
-  /// Of them those of responses.
+  /// Unsent bytes of responses.
   uint64_t unsentAnswerBytes() const;
   /// True if the next byte is the first of a frame.
   bool isAtFrame() const { return first_sent_bytes_ == 0; }

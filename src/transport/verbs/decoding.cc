@@ -29,7 +29,7 @@ bool isValid(const wire::VerbsHeader& header, uint16_t slot_count) {
          header.slot < slot_count && header.priority < runtime::kPriorityCount;
 }
 
-// Of what stands behind the header.
+// The length of what stands behind the header.
 bool isLengthRight(const wire::VerbsHeader& header, size_t body_bytes) {
   switch (header.kind) {
     case wire::VerbsKind::Request:

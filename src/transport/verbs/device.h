@@ -15,7 +15,7 @@ struct DeviceChoice {
   uint8_t port = 0;    ///< from 1; 0: the first active one
   int gid_index = -1;  ///< -1: the best one (gid_choice.h)
   std::string host;    ///< numeric address that others reach this process at; may be empty
-  /// Of what queue pairs send: in the header of IP (RoCE), and 0..15.
+  /// For what queue pairs send: the traffic class in the header of IP (RoCE), and the service level, 0..15.
   uint8_t traffic_class = 0;
   uint8_t service_level = 0;
 };

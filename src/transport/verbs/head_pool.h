@@ -39,7 +39,7 @@ class HeadPool final : public BufferPool {
     message->chunk_count = 0;  // their owners hear from the new one
     return own;
   }
-  /// Of a buffer of this pool.
+  /// The key of the memory of a buffer of this pool.
   static uint32_t keyOf(const TxBuffer& buffer) {
     auto* const at = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(&buffer));
     return Block::of(at)->region->lkey;

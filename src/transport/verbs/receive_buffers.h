@@ -24,7 +24,7 @@ struct ReceiveBuffer {
 /// others: when few are left, messages are copied to the heap, and their buffers go back at once.
 class ReceiveBuffers final : public RxOwner {
  public:
-  /// Of one message with its header.
+  /// Length of a buffer: one message with its header.
   static constexpr uint32_t kBytes = 16 * 1024 + 64;
 
   /// @param count_max  buffers at most, within what the device takes.
@@ -58,7 +58,7 @@ class ReceiveBuffers final : public RxOwner {
   uint64_t outstanding() const { return outstanding_.load(std::memory_order_acquire); }
   uint32_t count() const { return count_; }
   uint64_t registeredBytes() const { return registered_bytes_; }
-  /// Of copies that are borrowed now.
+  /// Bytes of copies that are borrowed now.
   uint64_t copiedBytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
 
  private:

@@ -29,7 +29,7 @@ static_assert(sizeof(Block) == 64);
 /// next users, because registering pins pages. Any thread. The pool outlives its blocks (checked), the device the pool.
 class RegisteredPool {
  public:
-  /// Of a block with all that stands in it.
+  /// Length of the largest block, with all that stands in it.
   static constexpr uint32_t kBlockBytesMax = 1u << 24;
 
   explicit RegisteredPool(const Device& device) : device_(device) {}
@@ -41,7 +41,7 @@ class RegisteredPool {
   Block* take(uint32_t bytes);
   void drop(Block* block) noexcept;
   uint64_t outstanding() const { return outstanding_.load(std::memory_order_acquire); }
-  /// Of all memory that is registered.
+  /// Bytes of all memory that is registered.
   uint64_t registeredBytes() const { return registered_bytes_.load(std::memory_order_relaxed); }
 
  private:

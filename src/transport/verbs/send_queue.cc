@@ -38,7 +38,7 @@ struct SendQueue::Chain {
     scratch.pieces.insert(scratch.pieces.end(), pieces.begin(), pieces.end());
     return addFrom(opcode, first);
   }
-  /// Of the pieces in the scratch from `first` on.
+  /// A request that sends the pieces in the scratch from `first` on.
   ibv_send_wr& addFrom(ibv_wr_opcode opcode, size_t first) {
     // More would move those that requests point to already.
     RC_CHECK(count < room && scratch.pieces.size() <= size_t{SendScratch::kRequestsMax} * kPiecesMax);

@@ -18,7 +18,7 @@ struct VerbsOptions {
   int gid_index = -1;
   /// Numeric address that others reach this process at: the device that has it is chosen.
   std::string host;
-  /// Of what is sent: the traffic class in the header of IP (RoCE), and the service level, 0..15.
+  /// For what is sent: the traffic class in the header of IP (RoCE), and the service level, 0..15.
   uint8_t traffic_class = 0;
   uint8_t service_level = 0;
 
