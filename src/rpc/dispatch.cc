@@ -279,7 +279,7 @@ void Dispatch::onRequests(std::span<transport::RxMessage> requests) {
 
 RequestRecord* Dispatch::admit(transport::RxMessage& message) {
   wire::RequestHeader header;
-  if (!wire::decode(message.head(), header) || header.reserved16 != 0 || header.reserved32 != 0) {
+  if (!wire::decode(message.head(), header)) {
     bump(bad_requests_);
     polling_->close(message.reply_to.session);
     return nullptr;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <concepts>
+
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "base/status.h"
@@ -7,22 +9,43 @@
 
 namespace ramcore::wire {
 
+/// A fixed struct of the wire that says itself whether an honest peer can have sent it: its reserved fields are zero,
+/// and its enumerators are known. What depends on more than the struct (what follows it, limits) is checked by its
+/// reader. decode(), cursors and rpc::Request read no other structs.
+template <typename T>
+concept Message = Fixed<T> && requires(const T& message) {
+  { message.isValid() } -> std::same_as<bool>;
+};
+
+/// Whether all bytes of a reserved field are zero.
+template <size_t count>
+constexpr bool isZero(const uint8_t (&bytes)[count]) {
+  uint8_t any = 0;
+  for (const uint8_t byte : bytes) any |= byte;
+  return any == 0;
+}
+
 /// First in every request.
 struct RequestHeader {
   Opcode opcode;
   uint16_t reserved16 = 0;  ///< zero, verified
   uint32_t reserved32 = 0;  ///< zero, verified
   ServerId target;          ///< the incarnation that is meant; another one answers WrongServerId. 0: none in particular
+
+  constexpr bool isValid() const { return reserved16 == 0 && reserved32 == 0; }
 };
-static_assert(Fixed<RequestHeader> && sizeof(RequestHeader) == 16);
+static_assert(Message<RequestHeader> && sizeof(RequestHeader) == 16);
 
 /// First in every response. Whatever follows is there only if the opcode's description says so for this status.
 struct ResponseHeader {
   Status status;
   uint16_t reserved = 0;
   uint32_t retry_after_us = 0;  ///< with a retryable status: the earliest time at which repeating makes sense
+
+  /// Whether the status is known is for the reader to find out.
+  constexpr bool isValid() const { return reserved == 0; }
 };
-static_assert(Fixed<ResponseHeader> && sizeof(ResponseHeader) == 8);
+static_assert(Message<ResponseHeader> && sizeof(ResponseHeader) == 8);
 
 /// In every mutating request: which call of which client this is, so that a repeated one is answered and not repeated.
 struct CallIdentity {
@@ -32,31 +55,28 @@ struct CallIdentity {
 };
 static_assert(Fixed<CallIdentity> && sizeof(CallIdentity) == 24);
 
-/// Reads a fixed struct at the start of `bytes`. Returns false if there are too few bytes.
-template <Fixed T>
+/// Reads a message at the start of `bytes`. Returns false if there are too few bytes, or it is not valid.
+template <Message T>
 [[nodiscard]] inline bool decode(ByteSpan bytes, T& out) {
   if (bytes.size() < sizeof(T)) return false;
   out = loadAs<T>(bytes.data());
-  return true;
+  return out.isValid();
 }
 
-/// Walks over received bytes; every step checks what is left. After the first failure everything fails.
+/// Walks over received bytes; every step checks what is left. After the first failure, also of a message that is not
+/// valid, everything fails.
 class Cursor {
  public:
   explicit Cursor(ByteSpan bytes) : rest_(bytes) {}
-  template <Fixed T>
+  template <Message T>
   [[nodiscard]] bool take(T& out) {
     ByteSpan bytes;
     if (!takeBytes(sizeof(T), bytes)) return false;
     out = loadAs<T>(bytes.data());
-    return true;
+    return out.isValid() || fail();
   }
   [[nodiscard]] bool takeBytes(size_t count, ByteSpan& out) {
-    if (count > rest_.size()) {
-      rest_ = {};
-      failed_ = true;
-      return false;
-    }
+    if (count > rest_.size()) return fail();
     out = rest_.first(count);
     rest_ = rest_.subspan(count);
     return !failed_;
@@ -70,6 +90,12 @@ class Cursor {
   ByteSpan rest() const { return rest_; }
 
  private:
+  bool fail() {
+    rest_ = {};
+    failed_ = true;
+    return false;
+  }
+
   ByteSpan rest_;
   bool failed_ = false;
 };

@@ -140,8 +140,7 @@ void MasterService::ping(Request request) { request.reply(Status::Ok); }
 
 bool MasterService::decodeRead(const Request& request, ReadKey& out) const {
   const ByteSpan head = request.head();
-  out.ask = loadAs<wire::Read::Request>(head.data());
-  if (out.ask.key_bytes == 0 || out.ask.reserved != 0 || !request.message().tail().empty() ||
+  if (!request.read(out.ask) || out.ask.key_bytes == 0 || !request.message().tail().empty() ||
       head.size() != sizeof(out.ask) + out.ask.key_bytes) {
     return false;
   }
@@ -227,10 +226,10 @@ void MasterService::writeBatch(std::span<Request> requests) {
 
 void MasterService::write(Request request) {
   const ByteSpan head = request.head();
-  const auto ask = loadAs<wire::Write::Request>(head.data());
+  wire::Write::Request ask;
   const bool removes = request.opcode() == Opcode::Remove;
-  if (ask.key_bytes == 0 || ask.reserved8 != 0 || ask.reserved32 != 0 || !wire::isKnown(ask.condition) ||
-      head.size() < sizeof(ask) + ask.key_bytes || (removes && ask.value_bytes != 0) ||
+  if (!request.read(ask) || ask.key_bytes == 0 || head.size() < sizeof(ask) + ask.key_bytes ||
+      (removes && ask.value_bytes != 0) ||
       request.message().messageBytes() != sizeof(ask) + ask.key_bytes + uint64_t{ask.value_bytes}) {
     return refuse(std::move(request), Status::BadRequest);
   }
@@ -257,8 +256,8 @@ void MasterService::write(Request request) {
 
 void MasterService::increment(Request request) {
   const ByteSpan head = request.head();
-  const auto ask = loadAs<wire::Increment::Request>(head.data());
-  if (ask.key_bytes == 0 || ask.reserved != 0 || !wire::isKnown(ask.condition) || !request.message().tail().empty() ||
+  wire::Increment::Request ask;
+  if (!request.read(ask) || ask.key_bytes == 0 || !request.message().tail().empty() ||
       head.size() != sizeof(ask) + ask.key_bytes) {
     return refuse(std::move(request), Status::BadRequest);
   }
@@ -342,8 +341,9 @@ void MasterService::answerMutation(Request request, Opcode opcode, const Answer&
 // ---- scan
 
 void MasterService::scan(Request request) {
-  const auto ask = loadAs<wire::Scan::Request>(request.head().data());
-  if (request.message().messageBytes() != sizeof(ask)) return refuse(std::move(request), Status::BadRequest);
+  wire::Scan::Request ask;
+  if (!request.read(ask) || request.message().messageBytes() != sizeof(ask))
+    return refuse(std::move(request), Status::BadRequest);
   const Tablet* tablet = nullptr;
   Status status = parts_.tablets.check(ask.table, ask.cursor, ask.epoch, Access::Read, tablet);
   if (status == Status::Ok && !parts_.lease.isValid(freshNowNs(request))) status = Status::LeaseUnknown;

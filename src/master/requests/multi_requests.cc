@@ -48,8 +48,8 @@ bool decode(wire::Cursor cursor, std::span<ReadPart> parts) {
   for (ReadPart& part : parts) {
     wire::MultiRead::RequestPart header;
     ByteSpan key;
-    if (!cursor.take(header) || header.key_bytes == 0 || header.reserved != 0 ||
-        !cursor.takeBytes(header.key_bytes, key) || !cursor.takePadding(header.key_bytes)) {
+    if (!cursor.take(header) || header.key_bytes == 0 || !cursor.takeBytes(header.key_bytes, key) ||
+        !cursor.takePadding(header.key_bytes)) {
       return false;
     }
     part.key = {header.table, key};
@@ -127,8 +127,7 @@ void append(TxMessage& response, ObjectStore& store, std::span<const ReadPart> p
 bool decode(wire::Cursor& cursor, const wire::MultiMutate::Request& ask, MutationPart& part) {
   wire::MultiMutate::RequestPart header;
   Mutation& mutation = part.mutation;
-  if (!cursor.take(header) || header.key_bytes == 0 || header.reserved != 0 ||
-      header.kind > wire::MultiMutate::Kind::Remove || !wire::isKnown(header.condition) || header.sequence.value == 0 ||
+  if (!cursor.take(header) || header.key_bytes == 0 || header.sequence.value == 0 ||
       !cursor.takeBytes(header.key_bytes, mutation.key) || !cursor.takeBytes(header.value_bytes, part.value) ||
       !cursor.takePadding(size_t{header.key_bytes} + header.value_bytes)) {
     return false;
@@ -164,9 +163,9 @@ void append(TxMessage& response, std::span<const MutationPart> parts) {
 }  // namespace
 
 void MasterService::multiRead(Request request) {
-  const auto ask = loadAs<wire::MultiRead::Request>(request.head().data());
+  wire::MultiRead::Request ask;
   // Before anything is allocated for a count that a peer has thought up.
-  if (ask.count == 0 || ask.count > wire::kMultiCountMax || ask.reserved != 0 || !request.message().tail().empty() ||
+  if (!request.read(ask) || ask.count == 0 || ask.count > wire::kMultiCountMax || !request.message().tail().empty() ||
       request.head().size() - sizeof(ask) < uint64_t{ask.count} * (sizeof(wire::MultiRead::RequestPart) + 8)) {
     return refuse(std::move(request), Status::BadRequest);
   }
@@ -216,8 +215,8 @@ void MasterService::multiRead(Request request) {
 }
 
 runtime::Task<void> MasterService::multiMutate(Request request) {
-  const auto ask = loadAs<wire::MultiMutate::Request>(request.head().data());
-  if (ask.count == 0 || ask.count > wire::kMultiCountMax || ask.reserved != 0 || !ask.client ||
+  wire::MultiMutate::Request ask;
+  if (!request.read(ask) || ask.count == 0 || ask.count > wire::kMultiCountMax || !ask.client ||
       !request.message().tail().empty() ||
       request.head().size() - sizeof(ask) < uint64_t{ask.count} * (sizeof(wire::MultiMutate::RequestPart) + 8)) {
     refuse(std::move(request), Status::BadRequest);
