@@ -1,29 +1,12 @@
 #pragma once
 
-#include <concepts>
-
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "wire/message.h"
 #include "wire/opcodes.h"
 
 namespace ramcore::wire {
-
-/// A fixed struct of the wire that says itself whether an honest peer can have sent it: its reserved fields are zero,
-/// and its enumerators are known. What depends on more than the struct (what follows it, limits) is checked by its
-/// reader. decode(), cursors and rpc::Request read no other structs.
-template <typename T>
-concept Message = Fixed<T> && requires(const T& message) {
-  { message.isValid() } -> std::same_as<bool>;
-};
-
-/// Whether all bytes of a reserved field are zero.
-template <size_t count>
-constexpr bool isZero(const uint8_t (&bytes)[count]) {
-  uint8_t any = 0;
-  for (const uint8_t byte : bytes) any |= byte;
-  return any == 0;
-}
 
 /// First in every request.
 struct RequestHeader {
@@ -54,14 +37,6 @@ struct CallIdentity {
   Sequence acknowledged;  ///< the client has the answers of all calls up to this one: their result records may go
 };
 static_assert(Fixed<CallIdentity> && sizeof(CallIdentity) == 24);
-
-/// Reads a message at the start of `bytes`. Returns false if there are too few bytes, or it is not valid.
-template <Message T>
-[[nodiscard]] inline bool decode(ByteSpan bytes, T& out) {
-  if (bytes.size() < sizeof(T)) return false;
-  out = loadAs<T>(bytes.data());
-  return out.isValid();
-}
 
 /// Walks over received bytes; every step checks what is left. After the first failure, also of a message that is not
 /// valid, everything fails.

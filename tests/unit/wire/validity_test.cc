@@ -3,9 +3,12 @@
 
 #include <cstring>
 
+#include "wire/frame.h"
+#include "wire/handshake_messages.h"
 #include "wire/master_messages.h"
 #include "wire/migration_messages.h"
 #include "wire/replica_messages.h"
+#include "wire/verbs_messages.h"
 
 namespace ramcore::wire {
 namespace {
@@ -61,7 +64,7 @@ TEST(Validity, ReservedFieldsAreZero) {
   expectReserved<Pull::Response>(25, 32);
   expectReserved<WriteReplica::Request>(49, 56);
   expectReserved<ReplicaVersion>(13, 16);
-  expectReserved<ReadReplica::Range>(4, 8);
+  for (size_t i = 4; i < 8; ++i) EXPECT_FALSE(isValidWith<ReadReplica::Range>(i, 0x80)) << i;
   expectReserved<ReadReplica::Request>(60, 64);
   expectReserved<ReadReplica::Response>(21, 24);
 }
@@ -96,6 +99,77 @@ TEST(Validity, EnumeratorsAndFlagsAreKnown) {
   expectUpTo<WriteReplica::Request>(48, WriteReplica::kFlagsAll);
   expectUpTo<ReplicaVersion>(12, 1);
   expectUpTo<ReadReplica::Response>(20, 1);
+}
+
+// FrameHeader and VerbsHeader have the same layout.
+template <typename Header>
+void expectHeadersOfMessages() {
+  using Kind = decltype(Header::kind);
+  Header header{.message_bytes = kMessageBytesMax,
+                .head_bytes = kHeadBytesMax,
+                .sequence = 1,
+                .slot = UINT16_MAX,
+                .kind = Kind::Request,
+                .priority = 0xff,
+                .response_bytes_max = UINT32_MAX,
+                .reserved = 0};
+  EXPECT_TRUE(header.isValid()) << "slot and priority are not its business";
+  const auto isValidIf = [&](auto change) {
+    Header changed = header;
+    change(changed);
+    return changed.isValid();
+  };
+  EXPECT_TRUE(isValidIf([](Header& one) { one.kind = Kind::Response; }));
+  EXPECT_FALSE(isValidIf([](Header& one) { one.kind = Kind(0); }));
+  EXPECT_FALSE(isValidIf([](Header& one) { one.kind = Kind(8); }));
+  EXPECT_FALSE(isValidIf([](Header& one) { one.reserved = 1U << 31; }));
+  EXPECT_FALSE(isValidIf([](Header& one) { one.message_bytes = kMessageBytesMax + 1; }));
+  EXPECT_FALSE(isValidIf([](Header& one) { one.head_bytes = kHeadBytesMax + 1; }));
+  EXPECT_FALSE(isValidIf([](Header& one) { one.message_bytes = kHeadBytesMax - 1; }));
+  EXPECT_FALSE(isValidIf([](Header& one) { one.kind = Kind::Close; })) << "nothing follows a Close";
+  EXPECT_TRUE(isValidIf([](Header& one) {
+    one = {};
+    one.kind = Kind::Close;
+  }));
+}
+
+TEST(Validity, HeadersOfMessages) {
+  expectHeadersOfMessages<FrameHeader>();
+  expectHeadersOfMessages<VerbsHeader>();
+  FrameHeader frame{};
+  frame.kind = FrameKind(4);
+  EXPECT_FALSE(frame.isValid()) << "a kind of queue pairs alone";
+  VerbsHeader header{};
+  header.kind = VerbsKind::ResponseWritten;
+  EXPECT_TRUE(header.isValid());
+  EXPECT_FALSE((VerbsPiece{.address = 8, .key = 1, .bytes = 0}.isValid()));
+}
+
+TEST(Validity, Handshakes) {
+  HandshakeIntroduction hello{};
+  hello.header.magic = kHandshakeMagic;
+  hello.slot_count = kSlotCountMax;
+  hello.cluster_name_bytes = kClusterNameBytesMax;
+  EXPECT_TRUE(hello.isValid());
+  const auto isValidIf = [&](auto change) {
+    HandshakeIntroduction changed = hello;
+    change(changed);
+    return changed.isValid();
+  };
+  EXPECT_FALSE(isValidIf([](HandshakeIntroduction& one) { one.header.magic ^= 1; }));
+  EXPECT_FALSE(isValidIf([](HandshakeIntroduction& one) { one.header.reserved = 1; }));
+  EXPECT_FALSE(isValidIf([](HandshakeIntroduction& one) { one.reserved[2] = 1; }));
+  EXPECT_FALSE(isValidIf([](HandshakeIntroduction& one) { one.slot_count = 0; }));
+  EXPECT_FALSE(isValidIf([](HandshakeIntroduction& one) { ++one.slot_count; }));
+  EXPECT_FALSE(isValidIf([](HandshakeIntroduction& one) { ++one.cluster_name_bytes; }));
+  HandshakeAccept accept{};
+  accept.header.magic = kHandshakeMagic;
+  accept.locator_count = kHandshakeLocatorsMax;
+  EXPECT_TRUE(accept.isValid());
+  ++accept.locator_count;
+  EXPECT_FALSE(accept.isValid());
+  accept = {.header = hello.header, .mac = {}, .locator_count = 0, .locators_bytes = 0, .reserved = 1};
+  EXPECT_FALSE(accept.isValid());
 }
 
 TEST(Validity, RangesOfHashesAreNotTurnedRound) {
