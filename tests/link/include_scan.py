@@ -111,7 +111,7 @@ STANDARD = {
     "type_traits": r"\w+_v|\w+_t|(true|false)_type|integral_constant",
     "unordered_map": r"unordered_map|erase_if",
     "unordered_set": r"unordered_set|erase_if",
-    "utility": r"exchange|forward|move|pair|make_pair|swap|in_place|as_const|get|declval|index_sequence|unreachable",
+    "utility": r"exchange|forward|move|pair|make_pair|swap|in_place|as_const|get|declval|index_sequence|make_index_sequence|unreachable",
     "variant": r"variant|monostate|visit|get|get_if|holds_alternative",
     "vector": r"vector|erase(_if)?|begin|end|size|prev|next",
 }

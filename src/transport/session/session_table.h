@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -17,7 +16,7 @@ namespace ramcore::transport {
 template <typename Pointer>
 class SessionTable {
  public:
-  using Session = typename std::pointer_traits<Pointer>::element_type;
+  using Session = typename Pointer::element_type;
 
   /// Returns nullptr if the session has been removed.
   Session* find(SessionId id) const {
