@@ -5,7 +5,7 @@
 namespace ramcore::coordinator {
 namespace {
 
-// Of the places of a server, which only small heads may take: an eighth (backup/frame_store.h).
+// Of the places of a server, which only small heads may take: an eighth (backup/free_frames.h).
 constexpr uint64_t kShareForHeads = 8;
 // Members of a log that hold hardly anything, which the cleaner frees later: of each master its head and one that it
 // had before; of the one that recovers two more, from before and after what it has brought.
