@@ -59,8 +59,8 @@ namespace ramcore::backup {
 /// A flush that failed condemns the file: nothing is written any more, and only replicas that were flushed as they are
 /// can still be loaded. A replica that has lost its tail must not be shown as if that were all of it.
 ///
-/// The state stands in the parts, one class for each question; the store puts them together, begins and closes the
-/// file. No part has a lock, and none calls another thread but those that read.
+/// The state stands in the parts, one class for each question. The store puts them together, begins and closes the
+/// file. No part has a lock: all belong to the store's executor.
 /// Thread: the given executor; load() visits others for reading. Storage frames that are being read are not used again.
 class FrameStore final : private FrameWriter::Owner, private FrameFlushes::Owner {
  public:
