@@ -1,10 +1,8 @@
-// Writes: which frame they go to, what of them is new, and what is known of the frame when they are done, or could not
-// be.
+#include "backup/replica_writer.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "backup/frame_store.h"
 #include "base/check.h"
 #include "base/mutation.h"
 
@@ -12,11 +10,6 @@ namespace ramcore::backup {
 namespace {
 
 using Write = wire::WriteReplica;
-
-// Of the one thread that writes the counter.
-void add(std::atomic<uint64_t>& counter, int64_t by) {
-  counter.store(counter.load(std::memory_order_relaxed) + static_cast<uint64_t>(by), std::memory_order_relaxed);
-}
 
 // Certificates as the request has to carry them; Ok and nothing in `out` for a write without one.
 Status takeCertificate(const ReplicaWrite& write, ClusterId cluster, std::optional<log::Certificate>& out) {
@@ -37,25 +30,27 @@ Status takeCertificate(const ReplicaWrite& write, ClusterId cluster, std::option
 
 }  // namespace
 
-uint32_t FrameStore::find(ServerId master, SegmentId segment) const {
-  const auto segments = index_.find(master);
-  if (segments == index_.end()) return kNoFrame;
-  const auto found = segments->second.find(segment);
-  return found == segments->second.end() ? kNoFrame : found->second;
-}
+ReplicaWriter::ReplicaWriter(uint32_t frame_bytes, FrameTable& frames, FreeFrames& free_frames, WriteOrder& order,
+                             FrameFlushes& flushes, FrameReleaser& releaser, StoreStats& stats)
+    : frame_bytes_(frame_bytes),
+      frames_(frames),
+      free_frames_(free_frames),
+      order_(order),
+      flushes_(flushes),
+      releaser_(releaser),
+      stats_(stats) {}
 
-FrameStore::Written FrameStore::write(const ReplicaWrite& write) {
-  RC_CHECK(begun_);
+ReplicaWriter::Written ReplicaWriter::write(const ReplicaWrite& write, ClusterId cluster) {
   Written result;
   const auto refuse = [&result](Status status) {
     result.status = status;
     return result;
   };
-  if (isCondemned()) return refuse(Status::IoError);
+  if (flushes_.isCondemned()) return refuse(Status::IoError);
   // What waits is bounded: whoever sends it keeps it, and tries again as long as it has patience.
-  if (closed_ || !writer_.hasRoom(write.data_bytes)) return refuse(Status::RetryLater);
+  if (order_.isClosed() || !order_.writer().hasRoom(write.data_bytes)) return refuse(Status::RetryLater);
   std::optional<log::Certificate> certificate;
-  const Status taken = takeCertificate(write, cluster_, certificate);
+  const Status taken = takeCertificate(write, cluster, certificate);
   if (taken != Status::Ok) return refuse(taken);
   if (!write.master || !write.segment || (write.flags & ~Write::kFlagsAll) != 0 ||
       ((write.flags & Write::kOpen) != 0 && write.offset_bytes != 0) ||
@@ -64,25 +59,25 @@ FrameStore::Written FrameStore::write(const ReplicaWrite& write) {
   }
   const Result<uint32_t> chosen = frameFor(write, certificate ? &*certificate : nullptr);
   if (!chosen.ok()) return refuse(chosen.error());
-  Frame& frame = frames_[*chosen];
+  StorageFrame& frame = frames_[*chosen];
   const bool certifies = certificate && (!frame.certified || certificate->isNewerThan(frame.certificate));
   const Status status = carryOut(*chosen, write, certifies ? &*certificate : nullptr);
-  if (RC_MUTATION("reuse-before-flush")) freeReplaced();
+  if (RC_MUTATION("reuse-before-flush")) releaser_.freeReplaced();
   return {.status = status,
           .length_bytes = frame.length_bytes,
           .flushed_bytes = frame.flushed_bytes,
           .replica_epoch = frame.replica_epoch,
-          .certified_bytes = certifiedBytes(frame),
+          .certified_bytes = frame.certifiedBytes(),
           .frame = *chosen,
           .generation = frame.generation,
           .stamp = frame.stamp,
-          .is_queued = frame.stamp > done_stamp_};
+          .is_queued = frame.stamp > order_.doneStamp()};
 }
 
 // Which frame a write goes to; takes one if it needs to. Nothing has changed if it is refused.
-Result<uint32_t> FrameStore::frameFor(const ReplicaWrite& write, const log::Certificate* certificate) {
+Result<uint32_t> ReplicaWriter::frameFor(const ReplicaWrite& write, const log::Certificate* certificate) {
   const bool opens = (write.flags & Write::kOpen) != 0;
-  const uint32_t present = find(write.master, write.segment);
+  const uint32_t present = frames_.find(write.master, write.segment);
   const bool own = present != kNoFrame && frames_[present].state == FrameState::Own;
   if (!own && !opens) return Status::NotFound;
   const bool is_stale = present != kNoFrame && write.replica_epoch < frames_[present].replica_epoch;
@@ -97,7 +92,7 @@ Result<uint32_t> FrameStore::frameFor(const ReplicaWrite& write, const log::Cert
   if (own && !opens) {
     // The replica that is here is one of the newer epoch from now on: under a certificate for all its bytes, and
     // those that come with it.
-    Frame& frame = frames_[present];
+    StorageFrame& frame = frames_[present];
     const Status checked = checkBounds(write, certificate, &frame);
     if (checked != Status::Ok) return checked;
     const bool all = certificate != nullptr && certificate->length_bytes >= frame.length_bytes;
@@ -111,26 +106,28 @@ Result<uint32_t> FrameStore::frameFor(const ReplicaWrite& write, const log::Cert
     reset(present, write);
     return present;
   }
-  const uint32_t frame = take(write.flags);
-  if (frame == kNoFrame) {
-    add(stats_.refused_full, 1);
+  const std::optional<uint32_t> taken = free_frames_.take(write.flags);
+  if (!taken) {
+    StoreStats::add(stats_.refused_full, 1);
     return Status::NoSpace;
   }
-  frames_[frame].state = FrameState::Own;
-  frames_[frame].older = present;
-  reset(frame, write);
-  index_[write.master][write.segment] = frame;
-  if (present != kNoFrame) replacing_.push_back(frame);
-  return frame;
+  StorageFrame& frame = frames_[*taken];
+  frame.of_reserve = (write.flags & Write::kReserve) != 0;
+  frame.state = FrameState::Own;
+  frame.older = present;
+  reset(*taken, write);
+  frames_.link(write.master, write.segment, *taken);
+  if (present != kNoFrame) releaser_.noteReplacing(*taken);
+  return *taken;
 }
 
 // Whether a write fits behind what is in the frame, and its certificate to both. `present` is nullptr for a new one.
-Status FrameStore::checkBounds(const ReplicaWrite& write, const log::Certificate* certificate,
-                               const Frame* present) const {
+Status ReplicaWriter::checkBounds(const ReplicaWrite& write, const log::Certificate* certificate,
+                                  const StorageFrame* present) const {
   const uint32_t before = present != nullptr ? present->length_bytes : 0;
   const uint64_t end = uint64_t{write.offset_bytes} + write.data_bytes;
   const bool is_gap = write.offset_bytes > before && !RC_MUTATION("write-behind-a-gap");
-  if (is_gap || end > file_->frameBytes()) return Status::BadRequest;
+  if (is_gap || end > frame_bytes_) return Status::BadRequest;
   const uint64_t after = std::max<uint64_t>(before, end);
   const bool is_closed = present != nullptr && present->certified && present->certificate.closed;
   if (is_closed && after > before) return Status::BadRequest;
@@ -142,19 +139,34 @@ Status FrameStore::checkBounds(const ReplicaWrite& write, const log::Certificate
   return Status::Ok;
 }
 
+// Makes it an empty replica of the write's epoch. Its place among the segment's frames stays.
+void ReplicaWriter::reset(uint32_t index, const ReplicaWrite& write) {
+  StorageFrame& frame = frames_[index];
+  StorageFrame fresh;
+  fresh.state = frame.state;
+  fresh.master = write.master;
+  fresh.segment = write.segment;
+  fresh.replica_epoch = write.replica_epoch;
+  fresh.generation = frame.generation + 1;
+  fresh.older = frame.older;
+  fresh.of_reserve = frame.of_reserve;
+  frame = fresh;
+}
+
 // Writes what the frame does not have yet, here or on the disk's thread.
-Status FrameStore::carryOut(uint32_t index, const ReplicaWrite& write, const log::Certificate* certificate) {
-  Frame& frame = frames_[index];
+Status ReplicaWriter::carryOut(uint32_t index, const ReplicaWrite& write, const log::Certificate* certificate) {
+  StorageFrame& frame = frames_[index];
   FrameWrite plan{.frame = index, .generation = frame.generation};
   planData(frame, write, plan);
   if (certificate != nullptr) planCertificate(frame, write, plan);
   if (plan.data_bytes == 0 && !plan.certifies) return Status::Ok;
-  const bool now = writer_.writesNow();
+  FrameWriter& writer = order_.writer();
+  const bool now = writer.writesNow();
   if (now) {
-    const Status status = writer_.writeNow(plan);
+    const Status status = writer.writeNow(plan);
     if (status != Status::Ok) return status;
   }
-  FrameMark mark{.first_stamp = write_stamp_ + 1,
+  FrameMark mark{.first_stamp = order_.lastStamp() + 1,
                  .stamp_before = frame.stamp,
                  .length_bytes = frame.length_bytes,
                  .open_slots = frame.open_slots,
@@ -163,16 +175,16 @@ Status FrameStore::carryOut(uint32_t index, const ReplicaWrite& write, const log
   if (plan.data_bytes != 0) noteData(frame, plan);
   if (plan.certifies) noteCertificate(index, plan, *certificate);
   if (now) {
-    done_stamp_ = write_stamp_;
+    order_.noteAllDone();
   } else {
-    mark.stamp = write_stamp_;
-    writer_.queue(plan, mark);
+    mark.stamp = order_.lastStamp();
+    writer.queue(plan, mark);
   }
   return Status::Ok;
 }
 
 // What is below the length is there already, and is not written again: a reader may be at it.
-void FrameStore::planData(const Frame& frame, const ReplicaWrite& write, FrameWrite& plan) {
+void ReplicaWriter::planData(const StorageFrame& frame, const ReplicaWrite& write, FrameWrite& plan) {
   pieces_.clear();
   const uint32_t end = write.offset_bytes + write.data_bytes;
   if (write.data_bytes == 0 || end <= frame.length_bytes) return;
@@ -194,13 +206,13 @@ void FrameStore::planData(const Frame& frame, const ReplicaWrite& write, FrameWr
   plan.pieces = pieces_;
 }
 
-void FrameStore::noteData(Frame& frame, const FrameWrite& plan) {
-  add(stats_.bytes_written, plan.data_bytes);
+void ReplicaWriter::noteData(StorageFrame& frame, const FrameWrite& plan) {
+  StoreStats::add(stats_.bytes_written, plan.data_bytes);
   frame.length_bytes = plan.offset_bytes + plan.data_bytes;
-  frame.stamp = ++write_stamp_;
+  frame.stamp = order_.drawStamp();
 }
 
-void FrameStore::planCertificate(Frame& frame, const ReplicaWrite& write, FrameWrite& plan) {
+void ReplicaWriter::planCertificate(StorageFrame& frame, const ReplicaWrite& write, FrameWrite& plan) {
   plan.certifies = true;
   plan.is_first_certificate = !frame.certified;
   plan.slot = frame.certified ? slotToWrite(frame) : 0;
@@ -208,73 +220,32 @@ void FrameStore::planCertificate(Frame& frame, const ReplicaWrite& write, FrameW
   frame.slot_stamps[plan.slot] = 0;  // whatever becomes of it
 }
 
-void FrameStore::noteCertificate(uint32_t index, const FrameWrite& plan, const log::Certificate& certificate) {
-  Frame& frame = frames_[index];
-  frame.stamp = ++write_stamp_;
+void ReplicaWriter::noteCertificate(uint32_t index, const FrameWrite& plan, const log::Certificate& certificate) {
+  StorageFrame& frame = frames_[index];
+  frame.stamp = order_.drawStamp();
   frame.slot_stamps[plan.slot] = frame.stamp;
   const auto bit = static_cast<uint8_t>(1U << plan.slot);
   frame.open_slots = static_cast<uint8_t>(certificate.closed ? frame.open_slots & ~bit : frame.open_slots | bit);
   if (certificate.closed && frame.open_slots != 0 && !RC_MUTATION("leave-the-open-certificate")) {
-    closing_.push_back(index);
+    releaser_.noteClosing(index);
   }
   frame.certificate = certificate;
   frame.certified = true;
-  noteUnflushed(index);
+  flushes_.noteUnflushed(index);
 }
 
-// Whether the zeros are written, or will be unless the disk refuses them.
-bool FrameStore::clear(const FrameWrite& write) {
-  if (writer_.writesNow()) {
-    if (writer_.writeNow(write) != Status::Ok) return false;
-    done_stamp_ = ++write_stamp_;
-    return true;
-  }
-  const uint64_t stamp = ++write_stamp_;
-  writer_.queue(write, {.first_stamp = stamp, .stamp = stamp, .certificate = {}});
-  return true;
+void ReplicaWriter::onFailed(const FrameWrite& write, const FrameMark& mark) {
+  StorageFrame& frame = frames_[write.frame];
+  if (frame.generation != write.generation) return;
+  // What was not cleared is still there, and is cleared again before the frame is another's. (A frame that was not
+  // cleared when it came free is found again after a restart, and goes again.)
+  if (write.kind == FrameWrite::Kind::ClearSlot) frame.open_slots |= static_cast<uint8_t>(1U << write.slot);
+  if (write.kind == FrameWrite::Kind::Replica && !frame.has_failed) undo(frame, mark);
 }
 
-void FrameStore::onWritten(const FrameWrite& write, const FrameMark& mark, Status status) {
-  Frame& frame = frames_[write.frame];
-  if (status != Status::Ok && frame.generation == write.generation) {
-    // What was not cleared is still there, and is cleared again before the frame is another's. (A frame that was not
-    // cleared when it came free is found again after a restart, and goes again.)
-    if (write.kind == FrameWrite::Kind::ClearSlot) frame.open_slots |= static_cast<uint8_t>(1U << write.slot);
-    if (write.kind == FrameWrite::Kind::Replica && !frame.has_failed) undo(frame, mark);
-  }
-  noteDone(mark.stamp);
-  if (flush_waits_ && done_stamp_ >= flushing_stamp_) {
-    flush_waits_ = false;
-    file_->flush(flush_job_);
-  }
-}
-
-void FrameStore::noteDone(uint64_t stamp) {
-  done_stamp_ = stamp;
-  while (first_wait_ != nullptr && first_wait_->stamp <= done_stamp_) {
-    DoneWait& wait = *first_wait_;
-    first_wait_ = wait.later;
-    if (first_wait_ == nullptr) last_wait_ = nullptr;
-    executor_.post(wait, runtime::Priority::Waited);
-  }
-}
-
-// Mostly it waits for the newest write.
-void FrameStore::addWaiting(DoneWait& wait) {
-  if (last_wait_ == nullptr || last_wait_->stamp <= wait.stamp) {
-    (last_wait_ == nullptr ? first_wait_ : last_wait_->later) = &wait;
-    last_wait_ = &wait;
-    return;
-  }
-  DoneWait** place = &first_wait_;
-  while ((*place)->stamp <= wait.stamp) place = &(*place)->later;
-  wait.later = *place;
-  *place = &wait;
-}
-
-// Of this write and of those behind it, which fail as well, nothing counts. A slot that one of them was to overwrite
+// Nothing counts of this write and of those behind it, which fail as well. A slot that one of them was to overwrite
 // may still have what it had.
-void FrameStore::undo(Frame& frame, const FrameMark& mark) {
+void ReplicaWriter::undo(StorageFrame& frame, const FrameMark& mark) {
   frame.has_failed = true;
   frame.failed_stamp = mark.first_stamp;
   frame.stamp = mark.stamp_before;
@@ -287,21 +258,35 @@ void FrameStore::undo(Frame& frame, const FrameMark& mark) {
   }
 }
 
-runtime::Task<Status> FrameStore::written(Written written) {
+runtime::Task<Status> ReplicaWriter::written(Written written) {
   if (!written.is_queued) co_return Status::Ok;
   ++waiting_;
-  co_await DoneWait(*this, written.stamp);
+  co_await order_.waitUntilDone(written.stamp);
   --waiting_;
-  const Frame& frame = frames_[written.frame];
+  const StorageFrame& frame = frames_[written.frame];
   if (frame.generation != written.generation) co_return Status::NotFound;
   const bool has_failed = frame.has_failed && frame.failed_stamp <= written.stamp;
   // A flush has failed meanwhile: nothing is read of this one any more.
-  const bool is_lost = isCondemned() && written.stamp > flushed_stamp_;
+  const bool is_lost = flushes_.isCondemned() && !flushes_.isFlushed(written.stamp);
   co_return has_failed || is_lost ? Status::IoError : Status::Ok;
 }
 
+runtime::Task<Status> ReplicaWriter::flushed(Written& written) {
+  const Status there = co_await this->written(written);
+  if (there != Status::Ok) co_return there;
+  const Status status = co_await flushes_.flushedUpTo(written.stamp);
+  if (status != Status::Ok) co_return status;
+  written.flushed_bytes = written.certified_bytes;
+  const StorageFrame& frame = frames_[written.frame];
+  if (frame.generation == written.generation && frame.flushed_epoch == written.replica_epoch) {
+    written.flushed_bytes = std::max(written.flushed_bytes, frame.flushed_bytes);
+    written.length_bytes = std::max(written.length_bytes, written.flushed_bytes);
+  }
+  co_return status;
+}
+
 // Not the newest flushed one and not the newest that is being flushed; of the others the oldest.
-uint32_t FrameStore::slotToWrite(const Frame& frame) const {
+uint32_t ReplicaWriter::slotToWrite(const StorageFrame& frame) const {
   if (RC_MUTATION("one-certificate-slot")) return 0;
   uint32_t flushed = kNoFrame;
   uint32_t flushing = kNoFrame;
@@ -311,9 +296,9 @@ uint32_t FrameStore::slotToWrite(const Frame& frame) const {
   for (uint32_t slot = 0; slot < FrameFile::kSlotCount; ++slot) {
     const uint64_t stamp = frame.slot_stamps[slot];
     if (stamp == 0) continue;
-    if (stamp <= flushed_stamp_) {
+    if (flushes_.isFlushed(stamp)) {
       if (newer(slot, flushed)) flushed = slot;
-    } else if (flushing_ && stamp <= flushing_stamp_ && newer(slot, flushing)) {
+    } else if (flushes_.isBeingFlushed(stamp) && newer(slot, flushing)) {
       flushing = slot;
     }
   }
@@ -323,11 +308,6 @@ uint32_t FrameStore::slotToWrite(const Frame& frame) const {
     if (chosen == kNoFrame || frame.slot_stamps[slot] < frame.slot_stamps[chosen]) chosen = slot;
   }
   return chosen;
-}
-
-bool FrameStore::hasFlushedCertificate(const Frame& frame) const {
-  return std::any_of(frame.slot_stamps.begin(), frame.slot_stamps.end(),
-                     [this](uint64_t stamp) { return stamp != 0 && stamp <= flushed_stamp_; });
 }
 
 }  // namespace ramcore::backup
