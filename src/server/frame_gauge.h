@@ -4,7 +4,7 @@
 #include "backup/frame_store.h"
 #include "master/replication/backup_gauge.h"
 
-namespace ramcore::tools {
+namespace ramcore::server {
 
 /// Tells a master how full the backup is that shares its process. The store outlives it. Thread: any.
 class FrameGauge final : public master::BackupGauge {
@@ -25,4 +25,4 @@ class FrameGauge final : public master::BackupGauge {
   const uint64_t bytes_needed_;
 };
 
-}  // namespace ramcore::tools
+}  // namespace ramcore::server
