@@ -215,8 +215,9 @@ std::optional<Answer> ObjectStore::mutate(const Mutation& mutation, const index:
 
   uint64_t value_bytes = 0;
   for (const ByteSpan& piece : value) value_bytes += piece.size();
-  if (!objectFits(parts_->log.config(), mutation.key.size(), value_bytes, false))
+  if (!objectFits(parts_->log.config(), mutation.key.size(), value_bytes, false)) {
     return Answer{.status = Status::TooLarge};
+  }
 
   const bool removes = mutation.opcode == Opcode::Remove;
   // Nothing is removed, but the answer is a result all the same.
