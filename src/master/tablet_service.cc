@@ -201,7 +201,7 @@ runtime::Detached TabletService::clear(Tablet tablet) {
                            [&](KeyHash hash) { return parts_.tablets.find(tablet.table, hash) != nullptr; });
   std::optional<KeyHash> cursor = tablet.range.first;
   while (cursor && !stop_) {
-    cursor = parts_.store.purgeSlice(tablet.table, tablet.range, *cursor);
+    cursor = parts_.store.purge().purgeSlice(tablet.table, tablet.range, *cursor);
     co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
   }
   parts_.maintenance.wake();

@@ -106,8 +106,8 @@ void Maintenance::slice() {
 bool Maintenance::reap() {
   if (RC_MUTATION("keep-removed-keys")) return false;
   const size_t count_max =
-      std::clamp(parts_.store.tombstonesToReap() / kReapShare, kReapedPerSliceMin, kReapedPerSliceMax);
-  const ObjectStore::Reaped reaped = parts_.store.reapTombstones(count_max);
+      std::clamp(parts_.store.tombstones().size() / kReapShare, kReapedPerSliceMin, kReapedPerSliceMax);
+  const TombstoneQueue::Reaped reaped = parts_.store.tombstones().reap(count_max);
   const bool are_durable = awaitReapable(reaps_[0], reaped.waits_for.durable);
   const bool are_flushed = awaitReapable(reaps_[1], reaped.waits_for.flushed);
   return reaped.count >= count_max || are_durable || are_flushed;

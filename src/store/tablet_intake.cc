@@ -60,7 +60,7 @@ runtime::Task<Status> TabletIntake::purge(const Tablet& tablet, const std::atomi
   std::optional<KeyHash> cursor = tablet.range.first;
   while (cursor) {
     if (cancelled) co_return Status::Cancelled;
-    cursor = parts_.store.purgeSlice(tablet.table, tablet.range, *cursor, is_left);
+    cursor = parts_.store.purge().purgeSlice(tablet.table, tablet.range, *cursor, is_left);
     co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
   }
   co_return Status::Ok;

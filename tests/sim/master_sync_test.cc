@@ -298,7 +298,7 @@ TEST_F(MasterRemovedKeysTest, DoNotKeepAServerFromStopping) {
   holdFlushes(true);
   const Call removal = beginMutation(Opcode::Remove, kSyncTable, "key0", "", ++sequence_);
   world.runFor(100 * kNanosPerMilli);
-  ASSERT_EQ(master().store().tombstonesToReap(), 1u);
+  ASSERT_EQ(master().store().tombstones().size(), 1u);
   world.servers[server_]->stopInOrder();
   EXPECT_TRUE(world.runUntil([&] { return world.servers[server_]->hasStopped(); }));
   holdFlushes(false);

@@ -355,7 +355,7 @@ void collectMaster(const master::Master& master, int64_t now_ns, Families& out) 
   collectIntegrity(master.log()->stats(), out);
   collectIndex(master.index(), out);
   out.gauge("ramcore_removed_keys", "Keys that were removed and are still in the index, until that is durable",
-            static_cast<double>(master.store().tombstonesToReap()));
+            static_cast<double>(master.store().tombstones().size()));
   if (master.replicas() != nullptr) collectReplicas(*master.replicas(), out);
   collectRecovery(master.recoveryTarget()->stats(), out);
 }

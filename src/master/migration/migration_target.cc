@@ -214,7 +214,7 @@ runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, const Slice& slice,
     Status status = decodeBatch(pull, rest, batch);
     if (status != Status::Ok) co_return status;
     size_t taken = 0;
-    status = parts_.store.replayBatch(batch, side, taken);
+    status = parts_.store.replay().replayBatch(batch, side, taken);
     for (const log::EntryView& entry : std::span(batch).first(taken)) {
       if (entry.type() == log::EntryType::Object) pull.objects.fetch_add(1, std::memory_order_relaxed);
       rest = rest.subspan(entry.alignedBytes());

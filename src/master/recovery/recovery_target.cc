@@ -336,7 +336,7 @@ Status RecoveryTarget::replayTurn(Recovery& recovery, const SegmentContents& con
   }
   size_t taken = 0;
   const Status status =
-      parts_.store.replayBatch(std::span(batch).first(count), *recovery.side, taken, &recovery.dead_versions);
+      parts_.store.replay().replayBatch(std::span(batch).first(count), *recovery.side, taken, &recovery.dead_versions);
   if (taken != 0) recovery.side_has_entries = true;
   countNotes(recovery);
   for (size_t i = 0; i < taken; ++i) {
@@ -372,7 +372,8 @@ runtime::Task<Status> RecoveryTarget::renewVersions(Recovery& recovery) {
     std::optional<KeyHash> cursor = part.tablet.range.first;
     while (cursor && !part.cancelled) {
       if (recovery.ended) co_return Status::Cancelled;
-      Status status = parts_.store.renewSlice(part.tablet.table, part.tablet.range, version, cursor, *recovery.side);
+      Status status =
+          parts_.store.replay().renewSlice(part.tablet.table, part.tablet.range, version, cursor, *recovery.side);
       recovery.side_has_entries = true;
       status = co_await giveWay(recovery, status, status == Status::Ok, last_progress_ns);
       if (status != Status::Ok) co_return status;

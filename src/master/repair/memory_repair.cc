@@ -112,7 +112,7 @@ void MemoryRepair::takeNews() {
 
 /// One line for a person, who may want to look at the memory module.
 void MemoryRepair::report(const log::Damage& damage) {
-  const std::optional<ObjectStore::Identity> key = parts_.store.identify(damage.ref, damage.segment);
+  const std::optional<DamageResolver::Identity> key = parts_.store.damages().identify(damage.ref, damage.segment);
   std::string what =
       "memory: the entry at " + text(damage) + " is not what was written (" + std::string(name(damage.error)) + "): ";
   if (damage.was_dead) {
@@ -120,7 +120,7 @@ void MemoryRepair::report(const log::Damage& damage) {
   } else if (key) {
     parts_.log.integrity().notePlaced(damage);
     what += "table " + std::to_string(key->table.value) + ", key hash " + std::to_string(key->hash);
-  } else if (parts_.store.isBookkeeping(damage.ref)) {
+  } else if (parts_.store.damages().isBookkeeping(damage.ref)) {
     parts_.log.integrity().notePlaced(damage);
     what += "no object";
   } else {
@@ -344,7 +344,7 @@ runtime::Task<void> MemoryRepair::release(Damages damages) {
       task.give_up_ns = nowNs() + kPatienceNs;
       continue;
     }
-    if (parts_.store.reconcile(damage) != Status::Ok) continue;  // tried again
+    if (parts_.store.damages().reconcile(damage) != Status::Ok) continue;  // tried again
     const uint64_t from = task.restored_from.value();
     forget(damage);
     parts_.log.release(damage);
