@@ -6,12 +6,11 @@
 #include "base/mutation.h"
 
 namespace ramcore::master {
+namespace {
 
 using rpc::Request;
 using transport::TxMessage;
 using wire::Opcode;
-
-namespace {
 
 constexpr uint32_t kRetryAfterUs = 500;
 
