@@ -82,8 +82,8 @@ class VerbsEndpoint final : public Endpoint {
   EpollSleeper& sleeper_;
   TimeoutRounds rounds_;
 
-  // What adapters use: the order here is the order in which things depend on each other. What stands further behind
-  // goes first, the queue pairs with the sessions and channels.
+  // What adapters use goes last: the order here is the order in which things depend on each other. Sessions, which
+  // stand behind it, give their queue pairs to the channels when they go.
   VerbsMemory memory_;
   SendScratch scratch_;
   SendCounts send_counts_;
