@@ -224,7 +224,7 @@ void Log::finish(Reservation& reservation, std::span<const EntryInput> group) {
 void Log::commitHead(uint32_t offset) {
   head_->commit(offset);
   if (!at_once_) return;
-  head_->durable_bytes_ = offset;
+  head_->replication_.durable_bytes = offset;
   // As in refreshDurable(): nothing in the head counts as durable before its predecessor is closed.
   if (closing_ == nullptr) durable_.store(pack(head_->id(), offset), std::memory_order_release);
 }
@@ -236,7 +236,7 @@ void Log::countGroup(Segment& segment, std::span<const EntryInput> group, const 
     if (input.type == EntryType::SafeVersion) continue;  // every later head has a newer one
     const bool is_free = input.type == EntryType::Tombstone && RC_MUTATION("count-tombstone-as-free");
     live += is_free ? 0 : prepared.bytes[i];
-    segment.noteEntryBytes(prepared.bytes[i]);
+    segment.live().noteEntryBytes(prepared.bytes[i]);
     countParts(segment, input.type, prepared.bytes[i], {.all = prepared.bytes[i], .results = input.resultBytes()});
     if (!input.dead) continue;
     Segment& named = segmentNamedFor(input.dead);
@@ -247,7 +247,7 @@ void Log::countGroup(Segment& segment, std::span<const EntryInput> group, const 
     }
     countDead(input.dead, prepared.named_by_dead[i]);
   }
-  segment.addLive(live);
+  segment.live().add(live);
   stats_.live_bytes.fetch_add(live, std::memory_order_relaxed);
 }
 
@@ -257,11 +257,11 @@ void Log::countGroup(Segment& segment, std::span<const EntryInput> group, const 
 void Log::countParts(Segment& segment, EntryType type, uint32_t entry_bytes, const Parts& bytes) {
   const int64_t results = type == EntryType::ResultRecord ? bytes.all : bytes.results;
   if (results != 0) {
-    segment.addLiveResults(results);
+    segment.live().addResults(results);
     stats_.result_bytes.fetch_add(results, std::memory_order_relaxed);
   }
   if (type == EntryType::Object && entry_bytes > pool_.config().smallEntryBytesMax()) {
-    segment.addLiveLarge(bytes.all);
+    segment.live().addLarge(bytes.all);
     stats_.large_bytes.fetch_add(bytes.all, std::memory_order_relaxed);
   }
 }
@@ -282,14 +282,14 @@ bool Log::isNextWanted() const {
 /// @param bytes  of a tombstone in `holder`, written or due
 void Log::countTombstone(Segment& holder, Segment& named, int64_t bytes) {
   pool_.tombstones().add(named.slot(), holder.slot(), bytes);
-  named.addNamedBy(bytes);
+  named.live().addNamedBy(bytes);
   stats_.tombstone_bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 /// @param tombstone_bytes  the length of the tombstone that would be due if an object that names `named` died; negative
 ///                         when such an object dies
 void Log::countSuccessor(Segment& named, int64_t tombstone_bytes) {
-  named.addSucceeded(tombstone_bytes);
+  named.live().addSucceeded(tombstone_bytes);
   stats_.succeeded_bytes.fetch_add(tombstone_bytes, std::memory_order_relaxed);
 }
 
@@ -334,7 +334,7 @@ void Log::countLoss(EntryRef ref, bool is_acknowledged, int64_t due_bytes) {
   const Parts bytes = is_acknowledged ? Parts{.all = entry_bytes - results, .results = 0}
                                       : Parts{.all = entry_bytes, .results = results};
   Segment& segment = *pool_.segmentOf(ref);
-  segment.addLive(due_bytes - bytes.all);
+  segment.live().add(due_bytes - bytes.all);
   stats_.live_bytes.fetch_add(due_bytes - bytes.all, std::memory_order_relaxed);
   countParts(segment, entry.type(), entry_bytes, {.all = -bytes.all, .results = -bytes.results});
 }
@@ -412,7 +412,7 @@ void Log::countResultOut(EntryRef ref) {
   const EntryView entry = view(ref);
   Segment& segment = *pool_.segmentOf(ref);
   const int64_t bytes = -int64_t{entry.resultBytes()};
-  segment.addLive(bytes);
+  segment.live().add(bytes);
   stats_.live_bytes.fetch_add(bytes, std::memory_order_relaxed);
   countParts(segment, EntryType::Object, entry.alignedBytes(), {.all = bytes, .results = bytes});
 }
@@ -444,13 +444,13 @@ bool Log::dropResult(EntryRef ref) {
 bool Log::isTombstoneLive(const Segment* named) const {
   if (named == nullptr || named->state() == SegmentState::Unlinked) return false;
   if (RC_MUTATION("drop-tombstone-early") && named->state() == SegmentState::Closed) return false;
-  return !named->in_pass_;
+  return !named->membership_.in_pass;
 }
 
 void Log::countLive(Segment& segment, const EntryView& entry, EntryRef dead) {
   const int64_t bytes = entry.alignedBytes();
-  segment.addLive(bytes);
-  segment.noteEntryBytes(static_cast<uint32_t>(bytes));
+  segment.live().add(bytes);
+  segment.live().noteEntryBytes(static_cast<uint32_t>(bytes));
   stats_.live_bytes.fetch_add(bytes, std::memory_order_relaxed);
   countParts(segment, entry.type(), entry.alignedBytes(), {.all = bytes, .results = entry.resultBytes()});
   if (!dead) return;
@@ -480,8 +480,8 @@ void Log::moveTombstones(Segment& from, Segment& to, std::span<const MovedTombst
     pool_.tombstones().add(named.slot(), to.slot(), tombstone.bytes);
     bytes += tombstone.bytes;
   }
-  from.addLive(-bytes);
-  to.addLive(bytes);
+  from.live().add(-bytes);
+  to.live().add(bytes);
 }
 
 // What is durable.
@@ -573,11 +573,11 @@ void Log::refreshDurable(DurableWaiters& ready) {
   const bool ignores_closing = RC_MUTATION("acknowledge-in-head-before-old-is-closed");
   const Segment* const last = closing_ != nullptr && !ignores_closing ? closing_ : head_;
   if (last == nullptr) return;
-  const uint64_t packed = pack(last->id(), last->durable_bytes_);
+  const uint64_t packed = pack(last->id(), last->replication_.durable_bytes);
   if (packed > durable_.load(std::memory_order_relaxed)) durable_.store(packed, std::memory_order_release);
   waiters_.takeUpTo(unpack(durable_.load(std::memory_order_relaxed)), ready);
   if (at_once_) return;
-  const uint64_t flushed = pack(last->id(), last->flushed_bytes_);
+  const uint64_t flushed = pack(last->id(), last->replication_.flushed_bytes);
   if (flushed > flushed_.load(std::memory_order_relaxed)) flushed_.store(flushed, std::memory_order_release);
   flush_waiters_.takeUpTo(unpack(flushed_.load(std::memory_order_relaxed)), ready);
 }

@@ -249,7 +249,7 @@ class Log final : public ReplicationEvents {
   /// Sets whether a pass of the cleaner has `segment`. Then tombstones that name `segment` count as leaving together
   /// with it (see isTombstoneLive). Only the cleaner asks, and during a pass it asks only about entries of segments
   /// that leave with the same digest.
-  void setInPass(Segment& segment, bool in_pass) { segment.in_pass_ = in_pass; }
+  void setInPass(Segment& segment, bool in_pass) { segment.membership_.in_pass = in_pass; }
   /// The bytes that writers can append before memory has to come back: the rest of the head and of the next one, unless
   /// they are small heads, and what is free for other heads.
   uint64_t writableBytes() const RC_EXCLUDES(lock_);

@@ -24,7 +24,7 @@ Segment* Log::openCopy(const Segment& original, uint32_t entry_bytes_max) {
     // counted out only after the segment that it names was unlinked, both under the lock, and once that is unlinked the
     // mover drops the tombstone.
     SpinGuard guard(lock_);
-    live = original.liveBytes();
+    live = original.live().bytes();
   }
   // One entry more: an entry that dies while it is being copied takes room until its copy is taken back.
   const uint64_t needed = static_cast<uint64_t>(std::max<int64_t>(live, 0)) + entry_bytes_max;
@@ -60,7 +60,7 @@ void Log::finishCopy(Segment& copy) {
 }
 
 void Log::keepApart(Segment& copy) {
-  RC_CHECK(copy.state() == SegmentState::Open && !copy.listed_);
+  RC_CHECK(copy.state() == SegmentState::Open && !copy.membership_.is_listed);
   copy.setState(SegmentState::Closed);
   pool_.exchange(std::array{&copy}, {});
 }
@@ -72,13 +72,14 @@ void Log::replace(Segment& original, Segment& copy) {
   pool_.exchange(std::array{&copy}, std::array{&original});
   environment_.replicator.moved(copy);
   SpinGuard guard(lock_);
-  RC_CHECK(original.listed_ && original.state() == SegmentState::Closed && copy.state() == SegmentState::Open);
-  copy.durable_bytes_ = copy.committedBytes();
-  copy.flushed_bytes_ = copy.committedBytes();
-  copy.compacted_live_bytes_ = copy.liveBytes();
+  RC_CHECK(original.membership_.is_listed && original.state() == SegmentState::Closed &&
+           copy.state() == SegmentState::Open);
+  copy.replication_.durable_bytes = copy.committedBytes();
+  copy.replication_.flushed_bytes = copy.committedBytes();
+  copy.compacted_live_bytes_ = copy.live().bytes();
   seal(copy);
   takeOverTombstones(original, copy);
-  copy.listed_ = true;
+  copy.membership_.is_listed = true;
   copy.setState(SegmentState::Closed);
   original.is_replaced_ = true;
   unlink(original);
@@ -88,11 +89,11 @@ void Log::replace(Segment& original, Segment& copy) {
 /// name it die. This is done once: no entry of the original can be killed any more, because no reference leads to one,
 /// so no further tombstone can name it.
 void Log::takeOverTombstones(Segment& original, Segment& copy) {
-  const auto bytes = static_cast<int64_t>(original.namedByTombstoneBytes());
+  const auto bytes = static_cast<int64_t>(original.live().namedByTombstoneBytes());
   pool_.tombstones().moveNaming(original.slot(), copy.slot());
-  original.addNamedBy(-bytes);
-  copy.addNamedBy(bytes);
-  copy.addSucceeded(original.takeSucceeded());
+  original.live().addNamedBy(-bytes);
+  copy.live().addNamedBy(bytes);
+  copy.live().addSucceeded(original.live().takeSucceeded());
 }
 
 }  // namespace ramcore::log

@@ -79,11 +79,11 @@ SegmentId Log::addToJoin(std::span<Segment* const> joining) {
     SpinGuard guard(lock_);
     request = noteJoinRoll();
     for (Segment* segment : joining) {
-      RC_CHECK(segment->state() == SegmentState::Closed && !segment->listed_);
-      segment->listed_ = true;
+      RC_CHECK(segment->state() == SegmentState::Closed && !segment->membership_.is_listed);
+      segment->membership_.is_listed = true;
       member_changes_.add(segment->id());
-      segment->joins_with_ = request;
-      segment->is_joining_ = true;
+      segment->membership_.joins_with = request;
+      segment->membership_.is_joining = true;
       joining_.push_back(segment);
     }
   }
@@ -104,13 +104,13 @@ bool Log::takeBack(std::span<Segment* const> joining, SegmentId roll) {
     bool is_listed = false;
     bool is_late = head_ != nullptr && head_->id() >= roll;
     for (const Segment* segment : joining) {
-      const bool is_same = segment->state() == SegmentState::Closed && segment->joins_with_ == roll;
-      if (!is_same || segment->stays_) {
+      const bool is_same = segment->state() == SegmentState::Closed && segment->membership_.joins_with == roll;
+      if (!is_same || segment->membership_.stays) {
         is_late = true;
         break;
       }
-      is_listed = is_listed || segment->first_head_;
-      is_late = is_late || (segment->first_head_ && segment->first_head_ != unopened);
+      is_listed = is_listed || segment->membership_.first_head;
+      is_late = is_late || (segment->membership_.first_head && segment->membership_.first_head != unopened);
     }
     const bool must_wait = !is_late && (next_preparing_ || is_listed);
     if (must_wait) {
@@ -121,12 +121,12 @@ bool Log::takeBack(std::span<Segment* const> joining, SegmentId roll) {
     }
     if (!is_late && !must_wait) {
       for (Segment* segment : joining) {
-        segment->listed_ = false;
+        segment->membership_.is_listed = false;
         member_changes_.remove(segment->id());
-        segment->joins_with_ = {};
-        segment->is_joining_ = false;
+        segment->membership_.joins_with = {};
+        segment->membership_.is_joining = false;
       }
-      std::erase_if(joining_, [](const Segment* segment) { return !segment->is_joining_; });
+      std::erase_if(joining_, [](const Segment* segment) { return !segment->membership_.is_joining; });
       forgetJoinRoll(roll);
       if (next_ != nullptr && !isNextWanted()) unwanted_next_ = next_->id();
       is_back = true;

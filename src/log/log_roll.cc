@@ -197,13 +197,13 @@ void Log::withdrawNext() {
 
 /// From here on it is decided what the digest of `next` lists: all segments that are listed and not leaving.
 void Log::listForDigest(Segment& next) {
-  next.listed_ = true;
+  next.membership_.is_listed = true;
   member_changes_.add(next.id());
   for (Segment* segment : joining_) {
-    if (!segment->first_head_) segment->first_head_ = next.id();
+    if (!segment->membership_.first_head) segment->membership_.first_head = next.id();
   }
   for (Segment* segment : leaving_) {
-    if (!segment->leave_head_) segment->leave_head_ = next.id();
+    if (!segment->membership_.leave_head) segment->membership_.leave_head = next.id();
   }
   member_changes_.swap(taken_changes_);
 }
@@ -257,7 +257,7 @@ Segment* Log::openPrivate(SegmentKind kind, uint32_t entry_bytes_max, CopiesAwai
   if (!pool_.mayHaveRoom(kind)) return nullptr;
   Segment* const segment = pool_.allocate(kind, takeId(), entry_bytes_max);
   if (segment == nullptr) return nullptr;
-  segment->copies_awaited_ = copies;
+  segment->replication_.copies_awaited = copies;
   writeSegmentHeader(*segment);
   segment->setBegun(stats_.appended_bytes.load(std::memory_order_relaxed));
   environment_.replicator.open(*segment);
@@ -276,7 +276,7 @@ void Log::dropPrivate(Segment& segment) {
   const SegmentId id = segment.id();
   {
     SpinGuard guard(lock_);
-    RC_CHECK(!segment.listed_);
+    RC_CHECK(!segment.membership_.is_listed);
     unlink(segment);
   }
   environment_.replicator.free(id);
@@ -286,12 +286,12 @@ void Log::exchange(std::span<Segment* const> joining, std::span<Segment* const> 
   pool_.exchange(joining, leaving);
   SpinGuard guard(lock_);
   for (Segment* segment : joining) {
-    RC_CHECK(segment->state() == SegmentState::Closed && !segment->listed_);
-    segment->listed_ = true;
+    RC_CHECK(segment->state() == SegmentState::Closed && !segment->membership_.is_listed);
+    segment->membership_.is_listed = true;
     member_changes_.add(segment->id());
   }
   for (Segment* segment : leaving) {
-    RC_CHECK(segment->state() == SegmentState::Closed && segment->listed_);
+    RC_CHECK(segment->state() == SegmentState::Closed && segment->membership_.is_listed);
     setUnsettled(*segment, SegmentState::Leaving);
     if (!RC_MUTATION("skip-digest-update")) member_changes_.remove(segment->id());
     leaving_.push_back(segment);
@@ -300,8 +300,9 @@ void Log::exchange(std::span<Segment* const> joining, std::span<Segment* const> 
 
 /// A segment of a side log that joins is cleaned at once where memory is full: the head with which it joins may be
 /// waiting for the memory. Where that head may find no places on backups, the segment is left alone until its head is
-/// there, because the side log may have to be taken back, which is too late once a pass may have it (`stays_`).
-/// The slots are looked at in slices, because appends wait for the lock; each segment is judged by itself.
+/// there, because the side log may have to be taken back, which is too late once a pass may have it
+/// (`SegmentMembership::stays`). The slots are looked at in slices, because appends wait for the lock; each segment is
+/// judged by itself.
 void Log::listCleanable(std::vector<Segment*>& segments) {
   constexpr uint32_t kSlotsPerHold = 64;
   const bool is_short = environment_.replicator.isShortOfPlaces();
@@ -310,11 +311,12 @@ void Log::listCleanable(std::vector<Segment*>& segments) {
     SpinGuard guard(lock_);
     for (uint32_t i = first; i < std::min(first + kSlotsPerHold, pool_.slotCount()); ++i) {
       Segment& segment = pool_.slot(i);
-      if (!segment.listed_ || segment.state() != SegmentState::Closed || segment.isDamaged()) continue;
-      const bool joins = segment.joins_with_ && (head_ == nullptr || head_->id() < segment.joins_with_);
+      if (!segment.membership_.is_listed || segment.state() != SegmentState::Closed || segment.isDamaged()) continue;
+      const bool joins =
+          segment.membership_.joins_with && (head_ == nullptr || head_->id() < segment.membership_.joins_with);
       const bool is_over = environment_.rcu.elapsed(segment.sealed_ticket_) || RC_MUTATION("clean-before-grace");
-      if ((joins && is_short && !segment.stays_) || !is_over) continue;
-      segment.stays_ = segment.stays_ || joins;
+      if ((joins && is_short && !segment.membership_.stays) || !is_over) continue;
+      segment.membership_.stays = segment.membership_.stays || joins;
       segments.push_back(&segment);
     }
   }
@@ -332,7 +334,7 @@ uint64_t Log::writableBytes() const {
 
 bool Log::isListed(const Segment& segment) const {
   SpinGuard guard(lock_);
-  return segment.listed_;
+  return segment.membership_.is_listed;
 }
 
 bool Log::isSettled() {
@@ -345,7 +347,7 @@ bool Log::isSettled() {
 // What replication reports.
 
 void Log::segmentOpened(SegmentId id) {
-  if (Segment* const segment = pool_.find(id); segment != nullptr) segment->has_places_ = true;
+  if (Segment* const segment = pool_.find(id); segment != nullptr) segment->replication_.has_places = true;
   {
     SpinGuard guard(lock_);
     if (next_ == nullptr || next_->id() != id) return;
@@ -354,16 +356,16 @@ void Log::segmentOpened(SegmentId id) {
     held_by_ = nullptr;
     // For segments that have a first head, this is it. They are not joining any more, because it cannot be withdrawn
     // any more.
-    for (Segment* segment : joining_) segment->is_joining_ = !segment->first_head_;
-    std::erase_if(joining_, [](const Segment* segment) { return !segment->is_joining_; });
-    next_->durable_bytes_ = next_->committedBytes();
-    next_->flushed_bytes_ = next_->durable_bytes_;
+    for (Segment* segment : joining_) segment->membership_.is_joining = !segment->membership_.first_head;
+    std::erase_if(joining_, [](const Segment* segment) { return !segment->membership_.is_joining; });
+    next_->replication_.durable_bytes = next_->committedBytes();
+    next_->replication_.flushed_bytes = next_->replication_.durable_bytes;
   }
   maintain();
 }
 
 void Log::segmentLacksPlaces(SegmentId id, bool lacks) {
-  if (Segment* const segment = pool_.find(id); segment != nullptr) segment->lacks_places_ = lacks;
+  if (Segment* const segment = pool_.find(id); segment != nullptr) segment->replication_.lacks_places = lacks;
 }
 
 /// Segments that were to leave with the digest of the withdrawn head leave with the next one, which has a higher id.
@@ -375,7 +377,7 @@ void Log::segmentWithdrawn(SegmentId id) {
     Segment& withdrawn = *next_;
     next_ = nullptr;
     for (Segment* segment : joining_) {
-      if (segment->first_head_ == id) segment->first_head_ = {};
+      if (segment->membership_.first_head == id) segment->membership_.first_head = {};
     }
     unlink(withdrawn);
   }
@@ -393,9 +395,9 @@ void Log::segmentDurable(SegmentId id, uint32_t bytes) {
   {
     SpinGuard guard(lock_);
     Segment* const segment = openHead(id);
-    if (segment == nullptr || bytes <= segment->durable_bytes_) return;
+    if (segment == nullptr || bytes <= segment->replication_.durable_bytes) return;
     RC_CHECK(bytes <= segment->committedBytes());
-    segment->durable_bytes_ = bytes;
+    segment->replication_.durable_bytes = bytes;
     refreshDurable(ready);
   }
   ready.runAll(Status::Ok);
@@ -406,9 +408,9 @@ void Log::segmentFlushed(SegmentId id, uint32_t bytes) {
   {
     SpinGuard guard(lock_);
     Segment* const segment = openHead(id);
-    if (segment == nullptr || bytes <= segment->flushed_bytes_) return;
-    RC_CHECK(bytes <= segment->durable_bytes_);
-    segment->flushed_bytes_ = bytes;
+    if (segment == nullptr || bytes <= segment->replication_.flushed_bytes) return;
+    RC_CHECK(bytes <= segment->replication_.durable_bytes);
+    segment->replication_.flushed_bytes = bytes;
     refreshDurable(ready);
   }
   ready.runAll(Status::Ok);
@@ -422,8 +424,8 @@ void Log::segmentClosed(SegmentId id) {
   {
     SpinGuard guard(lock_);
     if (segment->state() != SegmentState::Closing) return;
-    segment->durable_bytes_ = segment->committedBytes();
-    segment->flushed_bytes_ = segment->durable_bytes_;
+    segment->replication_.durable_bytes = segment->committedBytes();
+    segment->replication_.flushed_bytes = segment->replication_.durable_bytes;
     segment->setState(SegmentState::Closed);
     unsettled_count_.fetch_sub(1, std::memory_order_relaxed);
     if (segment == closing_) {
@@ -455,7 +457,7 @@ bool Log::segmentSpoilt(const Segment& segment, uint32_t offset_bytes) {
 /// digest older than the head's.
 void Log::unlinkLeft(std::vector<SegmentId>& freed) {
   const auto hasLeft = [head = head_->id()](const Segment* segment) {
-    return segment->leave_head_ && segment->leave_head_ <= head;
+    return segment->membership_.leave_head && segment->membership_.leave_head <= head;
   };
   for (Segment* segment : leaving_) {
     if (!hasLeft(segment)) continue;
@@ -467,15 +469,16 @@ void Log::unlinkLeft(std::vector<SegmentId>& freed) {
 
 void Log::unlink(Segment& segment) {
   // A segment that was replaced stays in the digest: its copy has the same id, and is listed.
-  if (std::exchange(segment.listed_, false) && !segment.is_replaced_) member_changes_.remove(segment.id());
-  if (std::exchange(segment.is_joining_, false)) std::erase(joining_, &segment);
+  if (std::exchange(segment.membership_.is_listed, false) && !segment.is_replaced_)
+    member_changes_.remove(segment.id());
+  if (std::exchange(segment.membership_.is_joining, false)) std::erase(joining_, &segment);
   unlinked_.push_back(&segment);
-  stats_.live_bytes.fetch_sub(segment.takeLive(), std::memory_order_relaxed);
-  stats_.result_bytes.fetch_sub(segment.takeLiveResults(), std::memory_order_relaxed);
-  stats_.large_bytes.fetch_sub(segment.takeLiveLarge(), std::memory_order_relaxed);
-  stats_.succeeded_bytes.fetch_sub(segment.takeSucceeded(), std::memory_order_relaxed);
-  segment.wait_ = Segment::Wait::Names;
-  segment.ticket_ = environment_.rcu.ticket();
+  stats_.live_bytes.fetch_sub(segment.live().take(), std::memory_order_relaxed);
+  stats_.result_bytes.fetch_sub(segment.live().takeResults(), std::memory_order_relaxed);
+  stats_.large_bytes.fetch_sub(segment.live().takeLarge(), std::memory_order_relaxed);
+  stats_.succeeded_bytes.fetch_sub(segment.live().takeSucceeded(), std::memory_order_relaxed);
+  segment.reclamation_.wait = SegmentReclamation::Wait::Names;
+  segment.reclamation_.ticket = environment_.rcu.ticket();
   // Last: from here on the segment is the reclaimer's.
   setUnsettled(segment, SegmentState::Unlinked);
 }
@@ -491,10 +494,10 @@ void Log::forgetNamingTombstones(Segment& named) {
       Segment& holder = pool_.slot(naming.slot);
       // The live bytes of a holder that is unlinked itself were counted out as a whole, in unlink().
       if (holder.state() != SegmentState::Unlinked) {
-        holder.addLive(-naming.bytes);
+        holder.live().add(-naming.bytes);
         stats_.live_bytes.fetch_sub(naming.bytes, std::memory_order_relaxed);
       }
-      named.addNamedBy(-naming.bytes);
+      named.live().addNamedBy(-naming.bytes);
       stats_.tombstone_bytes.fetch_sub(naming.bytes, std::memory_order_relaxed);
     }
   }
@@ -507,7 +510,7 @@ void Log::forgetHeldTombstones(Segment& holder) {
     for (uint32_t i = 0; i < kTombstonesPerHold; ++i) {
       const TombstoneCounts::Taken held = pool_.tombstones().takeHeld(holder.slot());
       if (held.bytes == 0) return;
-      pool_.slot(held.slot).addNamedBy(-held.bytes);
+      pool_.slot(held.slot).live().addNamedBy(-held.bytes);
       stats_.tombstone_bytes.fetch_sub(held.bytes, std::memory_order_relaxed);
     }
   }
@@ -522,18 +525,18 @@ bool Log::isOver(runtime::GraceTicket ticket) const {
 /// @param bytes_left  what this round may still look at; reduced by what was looked at
 /// @return true: all entries are marked
 bool Log::markSlice(Segment& segment, uint32_t& bytes_left) {
-  const uint32_t before = segment.marked_bytes_;
+  const uint32_t before = segment.reclamation_.marked_bytes;
   uint64_t marked = 0;
-  segment.marked_bytes_ = markSegmentFreed(segment, memory_, before, bytes_left, marked);
+  segment.reclamation_.marked_bytes = markSegmentFreed(segment, memory_, before, bytes_left, marked);
   stats_.entries_marked_freed.fetch_add(marked, std::memory_order_relaxed);
-  bytes_left -= std::min(bytes_left, segment.marked_bytes_ - before);
-  if (segment.marked_bytes_ < segment.committedBytes()) return false;
+  bytes_left -= std::min(bytes_left, segment.reclamation_.marked_bytes - before);
+  if (segment.reclamation_.marked_bytes < segment.committedBytes()) return false;
   if (config().poison_freed) RC_CHECK_MSG(!holdsBelievable(segment), "memory is given back with an object in it");
   return true;
 }
 
 size_t Log::reclaim(uint64_t now_ns) {
-  using Wait = Segment::Wait;
+  using Wait = SegmentReclamation::Wait;
   bool want_epoch = false;
   {
     SpinGuard guard(lock_);
@@ -541,15 +544,16 @@ size_t Log::reclaim(uint64_t now_ns) {
     unlinked_.clear();
   }
   for (Segment* segment : reclaiming_) {
-    if (segment->wait_ == Wait::Names) {
+    if (segment->reclamation_.wait == Wait::Names) {
       forgetNamingTombstones(*segment);
       // Done early, because the segment's live bytes were counted out when it was unlinked. Tombstones that are counted
       // for it later follow when it is released.
       forgetHeldTombstones(*segment);
-      segment->wait_ = Wait::Grace;
+      segment->reclamation_.wait = Wait::Grace;
     }
-    if (segment->wait_ == Wait::Grace && isOver(segment->ticket_)) segment->wait_ = Wait::Epoch;
-    if (segment->wait_ == Wait::Epoch) want_epoch = true;
+    if (segment->reclamation_.wait == Wait::Grace && isOver(segment->reclamation_.ticket))
+      segment->reclamation_.wait = Wait::Epoch;
+    if (segment->reclamation_.wait == Wait::Epoch) want_epoch = true;
   }
   if (reclaiming_.empty()) {
     stats_.pinned_bytes.store(0, std::memory_order_relaxed);
@@ -561,23 +565,23 @@ size_t Log::reclaim(uint64_t now_ns) {
   uint32_t mark_bytes_left = kMarkBytesPerRound;
   const auto isReleased = [&](Segment* waiting) {
     Segment& segment = *waiting;
-    if (segment.wait_ == Wait::Epoch && epoch) {
-      segment.wait_ = Wait::Pins;
-      segment.pin_epoch_ = *epoch;
+    if (segment.reclamation_.wait == Wait::Epoch && epoch) {
+      segment.reclamation_.wait = Wait::Pins;
+      segment.reclamation_.pin_epoch = *epoch;
     }
     // A pin that is so old that no epoch can end holds the segment, too.
-    if (segment.wait_ == Wait::Epoch) pinned_bytes += segment.memoryBytes();
-    if (segment.wait_ == Wait::Pins) {
-      if (!environment_.pins.quiesced(segment.pin_epoch_) && !RC_MUTATION("free-before-last-pin")) {
+    if (segment.reclamation_.wait == Wait::Epoch) pinned_bytes += segment.memoryBytes();
+    if (segment.reclamation_.wait == Wait::Pins) {
+      if (!environment_.pins.quiesced(segment.reclamation_.pin_epoch) && !RC_MUTATION("free-before-last-pin")) {
         pinned_bytes += segment.memoryBytes();
         return false;
       }
-      segment.wait_ = Wait::Marks;
+      segment.reclamation_.wait = Wait::Marks;
       // The cleaner did not mark entries that it found damaged, and one that was restored since has the state of a live
       // entry. So all of a segment in which an entry was ever damaged is marked again.
-      if (segment.was_damaged_.load(std::memory_order_relaxed)) segment.marked_bytes_ = 0;
+      if (segment.was_damaged_.load(std::memory_order_relaxed)) segment.reclamation_.marked_bytes = 0;
     }
-    if (segment.wait_ != Wait::Marks || !markSlice(segment, mark_bytes_left)) return false;
+    if (segment.reclamation_.wait != Wait::Marks || !markSlice(segment, mark_bytes_left)) return false;
     // What was counted for the segment since the first time: its slot may be another segment's from here on.
     forgetHeldTombstones(segment);
     pool_.release(segment);

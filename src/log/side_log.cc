@@ -74,7 +74,7 @@ Result<EntryRef> SideLog::copy(const EntryView& entry, AppendClass append_class)
     copyEntry(at, entry, kKeep);
     __builtin_prefetch(at + kFetchAheadBytes, 1);
     __builtin_prefetch(at + kFetchAheadBytes + 64, 1);
-    segment->noteEntryBytes(bytes);
+    segment->live().noteEntryBytes(bytes);
     segment->commit(cursor.offset);
     copied_bytes_ += bytes;
     if (entry.type() == EntryType::ResultRecord) copied_result_bytes_ += bytes;
@@ -88,9 +88,9 @@ Result<EntryRef> SideLog::copy(const EntryView& entry, AppendClass append_class)
 void SideLog::settle() {
   if (copied_entries_ == 0) return;
   Segment& segment = *segments_.back();
-  segment.addLive(static_cast<int64_t>(copied_bytes_));
-  segment.addLiveResults(static_cast<int64_t>(copied_result_bytes_));
-  segment.addLiveLarge(static_cast<int64_t>(copied_large_bytes_));
+  segment.live().add(static_cast<int64_t>(copied_bytes_));
+  segment.live().addResults(static_cast<int64_t>(copied_result_bytes_));
+  segment.live().addLarge(static_cast<int64_t>(copied_large_bytes_));
   LogStats& stats = log_.stats();
   stats.large_bytes.fetch_add(static_cast<int64_t>(copied_large_bytes_), std::memory_order_relaxed);
   stats.result_bytes.fetch_add(static_cast<int64_t>(copied_result_bytes_), std::memory_order_relaxed);

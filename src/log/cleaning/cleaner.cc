@@ -13,7 +13,7 @@ constexpr uint32_t kCandidatesMax = 64;
 uint32_t headerEntryBytes() { return alignedEntryBytes(0, sizeof(SegmentHeaderPayload), false); }
 
 uint64_t liveBytesOf(const Segment& segment) {
-  return static_cast<uint64_t>(std::max<int64_t>(segment.liveBytes(), 0));
+  return static_cast<uint64_t>(std::max<int64_t>(segment.live().bytes(), 0));
 }
 
 }  // namespace
@@ -246,7 +246,7 @@ SegmentSummary Cleaner::summaryOf(const Segment& segment) const {
   return {.slot = segment.slot(),
           .memory_bytes = segment.memoryBytes(),
           .live_bytes = liveBytesOf(segment),
-          .freed_elsewhere_bytes = segment.namedByTombstoneBytes(),
+          .freed_elsewhere_bytes = segment.live().namedByTombstoneBytes(),
           .age_bytes = now_bytes - std::min(now_bytes, segment.begunBytes())};
 }
 
@@ -325,7 +325,7 @@ bool Cleaner::openSurvivors() {
 /// The largest entry that the candidates hold.
 uint32_t Cleaner::largestEntryBytes() const {
   uint32_t largest = 0;
-  for (const Segment* candidate : candidates_) largest = std::max(largest, candidate->largestEntryBytes());
+  for (const Segment* candidate : candidates_) largest = std::max(largest, candidate->live().largestEntryBytes());
   return largest;
 }
 
@@ -337,7 +337,7 @@ uint64_t Cleaner::expectedLoss(const Segment& survivor) const {
   uint64_t large = 0;
   for (const Segment* candidate : candidates_) {
     live += liveBytesOf(*candidate);
-    large += static_cast<uint64_t>(std::max<int64_t>(candidate->liveLargeBytes(), 0));
+    large += static_cast<uint64_t>(std::max<int64_t>(candidate->live().largeBytes(), 0));
   }
   if (live == 0) return 0;
   const auto half = [&](uint32_t entry_bytes) {
@@ -359,7 +359,7 @@ bool Cleaner::isWorthwhile() const {
   size_t small_heads = 0;
   for (const Segment* candidate : candidates_) {
     kept += liveBytesOf(*candidate);
-    elsewhere += candidate->namedByTombstoneBytes();
+    elsewhere += candidate->live().namedByTombstoneBytes();
     if (candidate->kind() == SegmentKind::SmallHead) {
       ++small_heads;
     } else {
@@ -505,7 +505,7 @@ void Cleaner::judgePass() {
   for (const Segment* candidate : candidates_) {
     const bool is_small = candidate->kind() == SegmentKind::SmallHead;
     freed_small_head |= is_small;
-    elsewhere += candidate->namedByTombstoneBytes();
+    elsewhere += candidate->live().namedByTombstoneBytes();
     if (!is_small) given_up += candidate->memoryBytes();
   }
   const uint64_t granule = log_.config().granuleBytes(largestEntryBytes());

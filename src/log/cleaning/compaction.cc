@@ -9,13 +9,13 @@ namespace ramcore::log {
 
 uint64_t Compaction::gainOf(const Segment& segment, const LogConfig& config) {
   if (segment.kind() == SegmentKind::SmallHead) return 0;
-  const int64_t live = std::max<int64_t>(segment.liveBytes(), 0);
-  const uint64_t granule = config.granuleBytes(segment.largestEntryBytes());
+  const int64_t live = std::max<int64_t>(segment.live().bytes(), 0);
+  const uint64_t granule = config.granuleBytes(segment.live().largestEntryBytes());
   const bool is_news =
       segment.compactionCount() == 0 || live + static_cast<int64_t>(2 * granule) <= segment.compactedLiveBytes();
   // Half an entry is lost at the end of each extent, of which a copy has a few.
   constexpr uint64_t kExtents = 4;
-  const uint64_t lost = kExtents * segment.largestEntryBytes() / 2 + granule;
+  const uint64_t lost = kExtents * segment.live().largestEntryBytes() / 2 + granule;
   const uint64_t kept = static_cast<uint64_t>(live) + lost;
   if (!is_news || segment.memoryBytes() < kept + granule) return 0;
   return segment.memoryBytes() - kept;
@@ -24,7 +24,7 @@ uint64_t Compaction::gainOf(const Segment& segment, const LogConfig& config) {
 bool Compaction::begin(std::span<Segment* const> segments) {
   RC_CHECK(!isBusy());
   for (Segment* const original : segments) {
-    Segment* const copy = log_.openCopy(*original, original->largestEntryBytes());
+    Segment* const copy = log_.openCopy(*original, original->live().largestEntryBytes());
     if (copy != nullptr) pairs_.push_back({original, copy});
   }
   copying_.begin(pairs_, {});

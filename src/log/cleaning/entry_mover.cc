@@ -114,7 +114,7 @@ size_t EntryMover::copyTo(std::span<Candidate> candidates, Segment& from, MoveTa
       to_ = place.segment;
     }
     RC_CHECK_MSG(place.segment == to_, "what may be taken back lies in one segment");
-    to_->noteEntryBytes(candidate.bytes);
+    to_->live().noteEntryBytes(candidate.bytes);
     candidate.place = place;
     std::byte* const at = log_.pool().memory().at(place.ref);
     if (candidate.is_due) {
@@ -197,12 +197,12 @@ void EntryMover::countMoved(const EntryView& entry, const Candidate& candidate, 
 /// whatever the order.
 void EntryMover::settle(Segment& from) {
   if (to_ == nullptr) return;
-  from.addLive(-left_.all);
-  to_->addLive(kept_.all);
-  from.addLiveResults(-left_.results);
-  to_->addLiveResults(kept_.results);
-  from.addLiveLarge(-left_.large);
-  to_->addLiveLarge(kept_.large);
+  from.live().add(-left_.all);
+  to_->live().add(kept_.all);
+  from.live().addResults(-left_.results);
+  to_->live().addResults(kept_.results);
+  from.live().addLarge(-left_.large);
+  to_->live().addLarge(kept_.large);
   LogStats& stats = log_.stats();
   stats.live_bytes.fetch_add(kept_.all - left_.all, std::memory_order_relaxed);
   stats.large_bytes.fetch_add(kept_.large - left_.large, std::memory_order_relaxed);

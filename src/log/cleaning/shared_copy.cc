@@ -22,7 +22,7 @@ void SharedCopy::begin(std::span<const Item> items, std::span<Segment* const> su
   for (const Item& item : items) {
     sources_.push_back({.item = item});
     left_bytes += item.from->committedBytes();
-    entry_bytes_max_ = std::max(entry_bytes_max_, item.from->largestEntryBytes());
+    entry_bytes_max_ = std::max(entry_bytes_max_, item.from->live().largestEntryBytes());
   }
   for (Segment* const survivor : survivors) survivors_.push_back({.segment = survivor});
   unfinished_count_ = items.size();

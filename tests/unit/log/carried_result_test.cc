@@ -181,7 +181,7 @@ struct CarryingLog : LogFixture, MoveTarget {
   }
   Counts of(EntryRef ref) const {
     const Segment& segment = *log->pool().segmentOf(ref);
-    return {segment.liveBytes(), segment.liveResultBytes(), segment.liveLargeBytes()};
+    return {segment.live().bytes(), segment.live().resultBytes(), segment.live().largeBytes()};
   }
   Place place(uint32_t aligned_bytes, bool) override {
     Place place{.segment = survivor, .ref = {}, .before = survivor->cursor()};

@@ -314,7 +314,7 @@ TEST(Cleaner, TombstoneStaysWhileTheSegmentItNamesCanBeRecovered) {
   Segment* const holder = fixture.log->pool().find(named);
   EXPECT_TRUE(fixture.log->isTombstoneLive(holder));
   EXPECT_FALSE(fixture.log->isTombstoneLive(nullptr));
-  EXPECT_EQ(holder->namedByTombstoneBytes(), alignedTombstoneBytes(3));
+  EXPECT_EQ(holder->live().namedByTombstoneBytes(), alignedTombstoneBytes(3));
   fixture.log->exchange({}, std::span(&holder, 1));
   // Leaving, but the digest of the present head still lists it.
   EXPECT_TRUE(fixture.log->isTombstoneLive(holder));

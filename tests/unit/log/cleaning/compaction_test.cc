@@ -117,13 +117,13 @@ TEST_P(CompactionTest, TombstonesThatNameTheSegmentStayUntilItLeavesTheLog) {
   CompactionFixture fixture(GetParam());
   Segment& original = fixture.sparseSegment();
   const SegmentId id = original.id();
-  const uint64_t named_before = original.namedByTombstoneBytes();
+  const uint64_t named_before = original.live().namedByTombstoneBytes();
   ASSERT_GT(named_before, 0u);
   // The mover has met them, and knows where the segment they name lies.
   SegmentId holder = fixture.log->headId();
   ASSERT_TRUE(fixture.compact(original));
   for (int i = 0; i < 4; ++i) fixture.reclaim();
-  EXPECT_EQ(fixture.log->pool().find(id)->namedByTombstoneBytes(), named_before);
+  EXPECT_EQ(fixture.log->pool().find(id)->live().namedByTombstoneBytes(), named_before);
   // The slot it lay in has something else now, and the tombstones are moved about.
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 40; ++i) fixture.put("other" + std::to_string(i % 3), 500);
@@ -134,7 +134,7 @@ TEST_P(CompactionTest, TombstonesThatNameTheSegmentStayUntilItLeavesTheLog) {
     for (Segment* const segment : cleanable) {
       if (segment->id() != id) fixture.compact(*segment);
     }
-    EXPECT_EQ(fixture.log->pool().find(id)->namedByTombstoneBytes(), named_before) << "round " << round;
+    EXPECT_EQ(fixture.log->pool().find(id)->live().namedByTombstoneBytes(), named_before) << "round " << round;
     EXPECT_EQ(fixture.owner.droppedCount(), 0u);
     fixture.expectCountsAreRight();
   }
