@@ -321,7 +321,7 @@ LogPosition ObjectStore::reapTombstones(Durability level, size_t count_max, Lock
       return !isDamaged(view.state()) && view.type() == EntryType::Tombstone && hashOf(candidate) == oldest.hash;
     });
     // The queue is in log order: the rest is younger.
-    if (ref && !ShowAfter::isAt(parts_->log, level, ref)) return parts_->log.endOf(ref);
+    if (ref && !ShowAfter::isAt(parts_->log, level, ref)) return parts_->log.durability().endOf(ref);
     if (ref) RC_CHECK(parts_->index.erase(*stripe, ref));
     SpinGuard guard(removed_lock_);
     removed_[static_cast<size_t>(level)].pop_front();  // the thread that reaps is the only consumer

@@ -10,7 +10,6 @@
 #include "log/memory/log_memory.h"
 #include "log/memory/segment_bookkeeping.h"
 #include "log/memory/segment_live_bytes.h"
-#include "runtime/epoch.h"
 
 namespace ramcore::log {
 
@@ -104,6 +103,8 @@ class Segment {
   bool hasPlaces() const { return replication_.has_places.load(std::memory_order_acquire); }
   /// An entry in it is known to be damaged, and not restored. Any thread.
   bool isDamaged() const { return damaged_.load(std::memory_order_acquire); }
+  /// An entry in it was damaged at some time. Any thread.
+  bool wasDamaged() const { return was_damaged_.load(std::memory_order_relaxed); }
 
   // For the log, side logs and the cleaner (the segment's one writer).
 
@@ -145,10 +146,21 @@ class Segment {
     if (from <= reclamation_.marked_bytes) reclamation_.marked_bytes = std::max(reclamation_.marked_bytes, to);
   }
 
+  // For the log, each under the lock or on the thread that segment_bookkeeping.h names.
+
+  SegmentReplication& replication() { return replication_; }
+  const SegmentReplication& replication() const { return replication_; }
+  SegmentMembership& membership() { return membership_; }
+  const SegmentMembership& membership() const { return membership_; }
+  SegmentReclamation& reclamation() { return reclamation_; }
+  /// Gives the copy of a compaction the id of its original.
+  void takeIdOf(const Segment& original) { id_.store(original.id().value, std::memory_order_release); }
+  /// Notes that a compaction has filled it, with what is alive now.
+  void noteCompacted() { compacted_live_bytes_ = live_.bytes(); }
+
  private:
   friend class SegmentPool;
   friend class SegmentDirectory;
-  friend class Log;
   friend class Integrity;
 
   uint32_t nextExtent(const Cursor& cursor, uint32_t aligned_bytes);
@@ -168,7 +180,6 @@ class Segment {
   std::atomic<uint32_t> committed_bytes_{0};
   SegmentLiveBytes live_;
   SegmentReplication replication_;
-  uint32_t own_bytes_ = 0;  ///< for a head: the bytes that it begins with; if it has no more, nothing was appended
   uint64_t stamp_bytes_ = 0;
   uint64_t begun_bytes_ = 0;
   int64_t compacted_live_bytes_ = 0;
@@ -178,11 +189,8 @@ class Segment {
   bool is_large_ = false;      ///< closed, and holds large entries; under the pool's lock
   std::atomic<bool> damaged_{false};
   std::atomic<bool> was_damaged_{false};  ///< an entry in it was damaged at some time
-  std::atomic<bool> is_replaced_{false};  ///< unlinked because a copy in another slot has taken its place
 
   SegmentMembership membership_;
-  runtime::GraceTicket sealed_ticket_;  ///< when it is over, all writers that appended to it have told the owner where
-                                        ///< their entries lie
   SegmentReclamation reclamation_;
 };
 

@@ -31,22 +31,28 @@ struct SegmentReplication {
   }
 };
 
-/// Since when, and until when, one segment is a member of the log. Under the log's lock, except for what is atomic.
+/// Since when, and until when, one segment is a member of the log. Under the log's lock, except for what is atomic; for
+/// a private segment, `sealed_ticket` belongs to its one writer until it has joined.
 struct SegmentMembership {
-  SegmentId joins_with;              ///< a segment of a side log may be taken back until there is a head of this id or
-                                     ///< higher
-  SegmentId first_head;              ///< while it joins: the first head whose digest lists it, open or not; or none
-  SegmentId leave_head;              ///< the first head whose digest does not list it any more
-  bool is_listed = false;            ///< in the digest of the head, or of a later one
-  bool is_joining = false;           ///< SideJoins has it
-  bool stays = false;                ///< it may not be taken back any more, because a pass of the cleaner may have it
+  SegmentId joins_with;  ///< a segment of a side log may be taken back until there is a head of this id or
+                         ///< higher
+  SegmentId first_head;  ///< while it joins: the first head whose digest lists it, open or not; or none
+  SegmentId leave_head;  ///< the first head whose digest does not list it any more
+  runtime::GraceTicket sealed_ticket;  ///< when it is over, all writers that appended to it have told the owner where
+                                       ///< their entries lie
+  uint32_t own_bytes = 0;   ///< for a head: the bytes that it begins with; if it has no more, nothing was appended
+  bool is_listed = false;   ///< in the digest of the head, or of a later one
+  bool is_joining = false;  ///< it is among those of JoiningSegments
+  bool stays = false;       ///< it may not be taken back any more, because a pass of the cleaner may have it
   std::atomic<bool> in_pass{false};  ///< a pass of the cleaner has it: tombstones that name it leave together with it
+  std::atomic<bool> is_replaced{false};  ///< unlinked because a copy in another slot has taken its place
 
-  /// All but is_listed, which is false when a segment is given up.
+  /// All but `is_listed`, which is false when a segment is given up, and `sealed_ticket`.
   void clear() {
     joins_with = first_head = leave_head = {};
+    own_bytes = 0;
     is_joining = stays = false;
-    in_pass = false;
+    in_pass = is_replaced = false;
   }
 };
 

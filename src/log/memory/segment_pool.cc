@@ -164,10 +164,8 @@ Segment* SegmentPool::take(SegmentKind kind, SegmentId id, uint32_t entry_bytes_
   segment.replication_.clear();
   segment.membership_.clear();
   setExchanged(segment, kind == SegmentKind::Survivor);
-  segment.is_replaced_ = false;
   segment.compaction_count_ = 0;
   segment.compacted_live_bytes_ = 0;
-  segment.own_bytes_ = 0;
   segment.reclamation_.clear();
   segment.id_.store(id.value, std::memory_order_release);
   segment.setState(SegmentState::Open);
@@ -211,7 +209,7 @@ void SegmentPool::release(Segment& segment) {
   if (directory_.find(segment.id()) == &segment) {
     directory_.erase(segment);
   } else {
-    RC_CHECK(segment.is_replaced_ || segment.compaction_count_ > 0);
+    RC_CHECK(segment.membership_.is_replaced || segment.compaction_count_ > 0);
   }
   for (uint32_t i = 0; i < segment.extent_count_; ++i) {
     Extent& extent = segment.extents_[i];

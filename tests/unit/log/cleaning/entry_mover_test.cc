@@ -64,17 +64,17 @@ struct MoverFixture : LogFixture, MoveTarget {
   /// What a pass does with one segment: moves it into a survivor, and lets the digest list that instead.
   Segment* clean(Segment& from) {
     move(from);
-    log->closePrivate(*survivor);
+    log->privateSegments().close(*survivor);
     leave(from);
     return survivor;
   }
   void move(Segment& from) {
-    survivor = log->openPrivate(SegmentKind::Survivor, 1024);
+    survivor = log->privateSegments().open(SegmentKind::Survivor, 1024);
     ASSERT_NE(survivor, nullptr);
     Meddler meddler(*this);
     EntryMover mover(*log, meddler);
     uint32_t offset = 0;
-    log->setInPass(from, true);
+    log->counts().setInPass(from, true);
     EXPECT_TRUE(mover.move(from, offset, from.committedBytes(), *this));
     EXPECT_EQ(offset, from.committedBytes());
     survivor->commit(survivor->cursor().offset);
@@ -82,9 +82,9 @@ struct MoverFixture : LogFixture, MoveTarget {
   }
   void leave(Segment& segment) {
     Segment* const leaving = &segment;
-    log->exchange(std::span(&survivor, 1), std::span(&leaving, 1));
+    log->members().exchange(std::span(&survivor, 1), std::span(&leaving, 1));
     EXPECT_TRUE(log->isRolled(log->requestRoll()));
-    log->setInPass(segment, false);
+    log->counts().setInPass(segment, false);
     for (int i = 0; i < 3; ++i) reclaim();
     EXPECT_EQ(segment.state(), SegmentState::Free);
   }
@@ -116,8 +116,8 @@ struct MoverFixture : LogFixture, MoveTarget {
 struct MoveInSteps {
   MoveInSteps(MoverFixture& mover_fixture, Segment& segment)
       : fixture(mover_fixture), from(segment), meddler(fixture), mover(*fixture.log, meddler) {
-    fixture.survivor = fixture.log->openPrivate(SegmentKind::Survivor, 1024);
-    fixture.log->setInPass(from, true);
+    fixture.survivor = fixture.log->privateSegments().open(SegmentKind::Survivor, 1024);
+    fixture.log->counts().setInPass(from, true);
   }
   bool step(size_t places) {
     fixture.places_left = places;
@@ -127,7 +127,7 @@ struct MoveInSteps {
     return is_done;
   }
   void leave() {
-    fixture.log->closePrivate(*fixture.survivor);
+    fixture.log->privateSegments().close(*fixture.survivor);
     fixture.leave(from);
   }
 
@@ -194,7 +194,7 @@ TEST(EntryMover, CopyNamesASegmentOnlyWhileThatStays) {
     Segment* const first = fixture.put("k", "one");
     Segment* const second = fixture.put("k", "two");
     const int64_t live_bytes = fixture.log->stats().live_bytes.load();
-    fixture.log->setInPass(*first, leaves_too);
+    fixture.log->counts().setInPass(*first, leaves_too);
     fixture.move(*second);
     const std::vector<EntryView> entries = fixture.entriesOf(*fixture.survivor);
     ASSERT_EQ(entries.size(), 1u);
