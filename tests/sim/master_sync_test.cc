@@ -112,7 +112,7 @@ class MasterSyncTest : public MasterServiceTest {
   }
   /// Everything that is in the log is durable.
   void becomesDurable() {
-    const log::Log& log = *world.servers[server_]->master().log();
+    log::Log& log = *world.servers[server_]->master().log();
     ASSERT_TRUE(world.runUntil([&] { return log.durability().isDurable(log.heads().end()); }));
   }
   void holdFlushes(bool hold) { world.servers[server_]->replicator()->holdFlushes(hold); }
