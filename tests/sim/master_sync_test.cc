@@ -112,8 +112,8 @@ class MasterSyncTest : public MasterServiceTest {
   }
   /// Everything that is in the log is durable.
   void becomesDurable() {
-    const log::Log& log = *world.servers[server_]->master().log();
-    ASSERT_TRUE(world.runUntil([&] { return log.isDurable(log.end()); }));
+    log::Log& log = *world.servers[server_]->master().log();
+    ASSERT_TRUE(world.runUntil([&] { return log.durability().isDurable(log.heads().end()); }));
   }
   void holdFlushes(bool hold) { world.servers[server_]->replicator()->holdFlushes(hold); }
   /// Whether the call waits for a flush: it has not ended when all that is in the log is durable, and does so when it

@@ -186,7 +186,7 @@ void collectLog(const log::Log& log, Families& out) {
   out.gauge("ramcore_log_live_bytes", "Bytes of entries that are still needed",
             static_cast<double>(read(stats.live_bytes)));
   out.gauge("ramcore_log_live_bytes_max", "Live bytes at which writes are refused",
-            static_cast<double>(log.liveBytesMax()));
+            static_cast<double>(log.limit().liveBytesMax()));
   out.gauge("ramcore_log_tombstone_bytes", "Part of the live bytes: tombstones",
             static_cast<double>(read(stats.tombstone_bytes)));
   out.gauge("ramcore_log_tombstone_table_bytes", "Memory beside --memory that counts in which segments tombstones are",

@@ -103,7 +103,7 @@ void MemoryRepair::takeNews() {
     Work& work = works_[damage.segment];
     work.due_ns = nowNs();
     work.tasks.push_back({.damage = damage,
-                          .marked = parts_.log.graceTicket(),
+                          .marked = parts_.log.settling().graceTicket(),
                           .give_up_ns = nowNs() + kPatienceNs,
                           .is_given_up = false,
                           .restored_from = std::nullopt});
@@ -328,7 +328,7 @@ runtime::Task<Status> MemoryRepair::restoreOne(Holder holder, log::Damage damage
 
 /// When nobody has read their bytes without having seen the mark go.
 runtime::Task<void> MemoryRepair::release(Damages damages) {
-  co_await waitFor(parts_.log.graceTicket());
+  co_await waitFor(parts_.log.settling().graceTicket());
   if (stop_.load()) co_return;
   for (const log::Damage& damage : damages) {
     if (parts_.log.integrity().segmentOf(damage) == nullptr) {
@@ -406,7 +406,7 @@ runtime::Task<Status> MemoryRepair::ask(rpc::PeerAddress holder, SegmentId segme
 }
 
 runtime::Task<void> MemoryRepair::waitFor(runtime::GraceTicket ticket) {
-  while (!parts_.log.isOver(ticket) && !stop_.load()) {
+  while (!parts_.log.settling().isOver(ticket) && !stop_.load()) {
     parts_.maintenance.wake();  // the reclaimer
     co_await runtime::sleepFor(parts_.background, kGracePollNs);
   }

@@ -342,13 +342,14 @@ struct LogFixture {
         naming += bytes;
         if (bytes != 0 && pool.slot(h).state() != SegmentState::Unlinked) live[&pool.slot(h)] += bytes;
       }
-      if (naming != 0) EXPECT_EQ(pool.slot(n).namedByTombstoneBytes(), static_cast<uint64_t>(naming)) << "slot " << n;
+      if (naming != 0)
+        EXPECT_EQ(pool.slot(n).live().namedByTombstoneBytes(), static_cast<uint64_t>(naming)) << "slot " << n;
       tombstones += naming;
     }
     EXPECT_EQ(log->stats().tombstone_bytes.load(), tombstones);
     int64_t all = 0;
     for (uint32_t i = 0; i < pool.slotCount(); ++i) {
-      EXPECT_EQ(pool.slot(i).liveBytes(), live[&pool.slot(i)]) << "slot " << i;
+      EXPECT_EQ(pool.slot(i).live().bytes(), live[&pool.slot(i)]) << "slot " << i;
       all += live[&pool.slot(i)];
     }
     EXPECT_EQ(log->stats().live_bytes.load(), all);

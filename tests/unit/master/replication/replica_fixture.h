@@ -298,13 +298,13 @@ class ReplicaTest : public rpc::RpcTest {
   bool becomesDurable(LogPosition position, int64_t within_ns = 5 * runtime::kNanosPerSecond) {
     server_.onDispatch([&] { manager_->requestDurable(position); });
     const int64_t until_ns = scheduler.nowNs() + within_ns;
-    while (!log_->isDurable(position) && scheduler.nowNs() < until_ns) runFor(runtime::kNanosPerMilli);
-    return log_->isDurable(position);
+    while (!log_->durability().isDurable(position) && scheduler.nowNs() < until_ns) runFor(runtime::kNanosPerMilli);
+    return log_->durability().isDurable(position);
   }
   /// Asks for it, as somebody who waits would.
   bool becomesFlushed(LogPosition position, int64_t within_ns = 5 * runtime::kNanosPerSecond) {
-    server_.onDispatch([&] { log_->requestFlush(position); });
-    return comesTrue([&] { return log_->isFlushed(position); }, within_ns);
+    server_.onDispatch([&] { log_->durability().requestFlush(position); });
+    return comesTrue([&] { return log_->durability().isFlushed(position); }, within_ns);
   }
   size_t flushCallsTo(uint64_t id) {
     return static_cast<size_t>(
