@@ -51,7 +51,7 @@ void DatagramTimeouts::keepPorts() {
   if (parts_.clock.nowNs() - ports_kept_ns_ < kPortTimeoutsNs) return;
   ports_kept_ns_ = parts_.clock.nowNs();
   for (uint32_t port = 0; port < parts_.port_count; ++port) {
-    if (parts_.packets.hasLostLink(port)) suspectAllAt(port);
+    if (parts_.packets.runPortTimeouts(port)) suspectAllAt(port);
     parts_.packets.dropStalled(port);
   }
 }

@@ -275,7 +275,7 @@ bool PacketSender::hasBacklog() const {
   return std::ranges::any_of(backlogs_, [](const TxBacklog& leaving) { return !leaving.frames.empty(); });
 }
 
-bool PacketSender::hasLostLink(uint32_t port) {
+bool PacketSender::runPortTimeouts(uint32_t port) {
   TxBacklog& leaving = backlogs_[port];
   const bool had_link = std::exchange(leaving.has_link, ports_[port]->runTimeouts());
   return had_link && !leaving.has_link && ports_[port]->facts().joins_two;

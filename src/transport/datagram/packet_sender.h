@@ -44,9 +44,9 @@ class PacketSender {
   void flush();
   /// Whether frames wait for their ports.
   bool hasBacklog() const;
-  /// To be called now and then: may make system calls. Returns true if the link of a port that joins two processes has
-  /// ended since the last time.
-  bool hasLostLink(uint32_t port);
+  /// Runs the timeouts of a port: may make system calls. Returns true if it joins two processes and its link has ended
+  /// since the last time.
+  bool runPortTimeouts(uint32_t port);
   /// Drops the frames that a port has not taken for too long.
   void dropStalled(uint32_t port);
   /// Gives frames that wait to their ports, and ends the ports.
