@@ -53,7 +53,7 @@ LogPosition TombstoneQueue::reap(Durability level, size_t count_max, Locking loc
              entries_.hashOf(candidate) == oldest.hash;
     });
     // The queue is in log order: the rest is younger.
-    if (ref && !ShowAfter::isAt(log_, level, ref)) return log_.endOf(ref);
+    if (ref && !ShowAfter::isAt(log_, level, ref)) return log_.durability().endOf(ref);
     if (ref) RC_CHECK(index_.erase(*stripe, ref));
     SpinGuard guard(lock_);
     removed_[static_cast<size_t>(level)].pop_front();  // the thread that reaps is the only consumer
