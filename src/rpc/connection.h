@@ -96,7 +96,7 @@ class Connection {
   bool has_answered_ = false;
   Status last_failure_ = Status::Unreachable;
   transport::OpenFailure open_failure_;
-  runtime::DrawnPause backoff_;
+  runtime::DoublingPause backoff_;
   transport::Endpoint* endpoint_ = nullptr;
   transport::SessionId session_;
   OutgoingCall* first_ = nullptr;
