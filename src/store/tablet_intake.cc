@@ -1,7 +1,6 @@
 #include "store/tablet_intake.h"
 
 #include "base/mutation.h"
-#include "runtime/await.h"
 
 namespace ramcore::master {
 namespace {
@@ -128,6 +127,21 @@ runtime::Task<Status> TabletIntake::join(log::SideLog& side, const std::atomic<b
     co_await runtime::sleepFor(parts_.background, pause.nextNs());
   }
   co_return Status::Ok;
+}
+
+runtime::Task<Status> TabletIntake::joinOrForsake(log::SideLog& side, std::span<const Tablet> tablets, bool finds_none,
+                                                  const Patience& patience) {
+  Status first = Status::TooFewReplicas;
+  if (!finds_none) {
+    first = co_await join(side, patience.stopping, &patience);
+  }
+  Status joined = first;
+  while (joined == Status::TooFewReplicas) {
+    const bool is_gone = co_await forsake(side, tablets);
+    if (is_gone) break;
+    joined = co_await join(side, patience.stopping, &patience);
+  }
+  co_return first;
 }
 
 // Whoever takes such a tablet again has told the older attempt so, purges its range, and only then puts it into the

@@ -22,8 +22,6 @@ constexpr int64_t kNobodyNs = 5 * runtime::kNanosPerSecond;
 constexpr int64_t kOthersNs = 100 * runtime::kNanosPerMilli;
 // After the last change of the members, before anything is said of what cannot be recovered.
 constexpr int64_t kSettledNs = 3 * runtime::kNanosPerSecond;
-constexpr int64_t kAttemptPauseNsMin = 50 * runtime::kNanosPerMilli;
-constexpr int64_t kAttemptPauseNsMax = 5 * runtime::kNanosPerSecond;
 constexpr size_t kShownMax = 10;
 // Of one order: what a backup filters by at a time (wire::ReadReplica), and far from the longest message.
 constexpr size_t kOrderTabletsMax = 1'024;
@@ -114,7 +112,7 @@ void RecoveryManager::onBack(ServerId dead, size_t tablets) {
   const auto found = recoveries_.find(dead);
   if (found == recoveries_.end()) return;
   Recovery& recovery = found->second;
-  recovery.attempt_pause_ns = 0;
+  recovery.attempt_pause.restart();
   if (tablets != 0) {
     recovery.was_given_up = false;
     noteTabletsBack();
@@ -137,8 +135,7 @@ void RecoveryManager::onFailed(ServerId dead, bool for_places) {
     asked.is_answered = false;
     if (asked.is_under_way) recovery.asked_ns = parts_.journal.nowNs();  // since another one failed
   }
-  recovery.attempt_pause_ns = std::clamp(2 * recovery.attempt_pause_ns, kAttemptPauseNsMin, kAttemptPauseNsMax);
-  recovery.not_before_ns = parts_.journal.nowNs() + recovery.attempt_pause_ns;
+  recovery.not_before_ns = parts_.journal.nowNs() + recovery.attempt_pause.nextNs();
   changed_.notifyAll();
 }
 

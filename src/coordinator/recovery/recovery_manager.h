@@ -10,6 +10,7 @@
 #include "coordinator/recovery/recovery_attempts.h"
 #include "coordinator/survey/log_salvage.h"
 #include "coordinator/tablets/parts.h"
+#include "runtime/growing_pause.h"
 
 namespace ramcore::coordinator {
 
@@ -99,7 +100,8 @@ class RecoveryManager final : public TabletOperations {
     uint64_t loss_token = 0;    ///< token of the salvage; 0: not all servers that have to answer have
     int64_t asked_ns = 0;       ///< time of the first question since the answers were cleared
     int64_t not_before_ns = 0;  ///< when the next attempt may begin
-    int64_t attempt_pause_ns = 0;
+    /// Between a failed attempt and the next.
+    runtime::DoublingPause attempt_pause{50 * runtime::kNanosPerMilli, 5 * runtime::kNanosPerSecond};
     int64_t detected_ns = 0;
     int64_t first_back_ns = 0;
     int64_t last_back_ns = 0;

@@ -19,8 +19,6 @@ constexpr int64_t kFetchPauseNs = 10 * runtime::kNanosPerMilli;
 // Those who ask for a damaged object are told to come back for so long, and that it is lost from then on.
 constexpr int64_t kPatienceNs = 5 * runtime::kNanosPerSecond;
 constexpr int64_t kTryAgainNs = 100 * runtime::kNanosPerMilli;
-constexpr int64_t kTryLostAgainNs = 10 * runtime::kNanosPerSecond;
-constexpr int64_t kTryLostAgainNsMax = 600 * runtime::kNanosPerSecond;
 // Segments that are restored at a time: one whose backups do not answer keeps its place for seconds.
 constexpr uint32_t kAttendedMax = 4;
 // So many of them while there is one of which everything is given up.
@@ -241,8 +239,13 @@ void MemoryRepair::putOff(SegmentId segment) {
     works_.erase(segment);
     return;
   }
-  work.pause_ns = work.isHopeless() ? std::clamp(2 * work.pause_ns, kTryLostAgainNs, kTryLostAgainNsMax) : kTryAgainNs;
-  work.due_ns = std::min(work.due_ns, nowNs() + work.pause_ns);
+  int64_t pause_ns = kTryAgainNs;
+  if (work.isHopeless()) {
+    pause_ns = work.hopeless_pause.nextNs();
+  } else {
+    work.hopeless_pause.restart();
+  }
+  work.due_ns = std::min(work.due_ns, nowNs() + pause_ns);
 }
 
 // ---- from where
