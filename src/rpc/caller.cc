@@ -201,13 +201,6 @@ void Connection::drainQueue() {
   }
 }
 
-// A slot whose call was given up becomes free without a word, when its late answer comes: nobody tells, so look.
-void Connection::watchForSlots() {
-  if (!retry_timer_.isArmed()) {
-    caller_.dispatch_.arm(retry_timer_, caller_.dispatch_.clock().nowNs() + kBackoffNsMin);
-  }
-}
-
 void Connection::failQueue(Status status) {
   // Only what waits now: a caller that starts again from `done` is a new attempt. It may also cancel others.
   RC_CHECK(failing_ == nullptr);

@@ -132,7 +132,6 @@ class Connection {
   void leaveUnknownPeer(const transport::Peer& peer);
   void onLost(Status reason);
   void drainQueue();
-  void watchForSlots();
   void failQueue(Status status);
   void finish(OutgoingCall& call, Status status);
   Status trySend(OutgoingCall& call);
