@@ -53,7 +53,4 @@ class MultiRun {
   int64_t since_ns_ = 0;
 };
 
-extern template class MultiRun<ReadItem>;
-extern template class MultiRun<MutateItem>;
-
 }  // namespace ramcore::client

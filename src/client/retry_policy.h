@@ -4,7 +4,6 @@
 
 #include "base/status.h"
 #include "runtime/clock.h"
-#include "runtime/growing_pause.h"
 #include "runtime/random.h"
 
 namespace ramcore::client {
@@ -15,12 +14,11 @@ struct RetrySettings {
   int64_t longest_ns = 200 * runtime::kNanosPerMilli;
 };
 
-/// The pauses between the attempts of one call: drawn, so that clients that failed together do not come back together,
-/// or as long as a server asks for. Counts the attempts.
+/// The pauses between the attempts of one call: each is drawn from [half, whole] of a bound that doubles, so that
+/// clients that failed together do not come back together.
 class Backoff {
  public:
-  explicit Backoff(const RetrySettings& settings)
-      : longest_ns_(settings.longest_ns), pause_(settings.first_ns, settings.longest_ns) {}
+  explicit Backoff(const RetrySettings& settings) : settings_(settings), bound_ns_(settings.first_ns) {}
 
   /// The next pause.
   /// @param retry_after_us  what the server asked for, 0 if nothing; the pause is at least that long, but never longer
@@ -29,8 +27,8 @@ class Backoff {
   uint32_t attempts() const { return attempts_; }
 
  private:
-  int64_t longest_ns_;
-  runtime::DoublingPause pause_;
+  RetrySettings settings_;
+  int64_t bound_ns_;
   uint32_t attempts_ = 0;
 };
 

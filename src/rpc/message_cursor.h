@@ -15,16 +15,14 @@ class MessageCursor {
   explicit MessageCursor(const transport::RxMessage& message)
       : span_(message.head()), tail_(message.tail()), left_(message.messageBytes()) {}
 
-  /// Also fails if the message is not valid.
-  template <wire::Message T>
+  template <Fixed T>
   [[nodiscard]] bool take(T& out) {
     if (sizeof(T) <= span_.size()) [[likely]] {
       out = loadAs<T>(span_.data());
       advance(sizeof(T));
-    } else if (!copy(reinterpret_cast<std::byte*>(&out), sizeof(T))) {
-      return false;
+      return true;
     }
-    return out.isValid() || fail();
+    return copy(reinterpret_cast<std::byte*>(&out), sizeof(T));
   }
   [[nodiscard]] bool copy(std::byte* to, size_t bytes) {
     if (bytes > left_) return fail();

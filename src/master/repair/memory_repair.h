@@ -13,7 +13,6 @@
 #include "rpc/caller.h"
 #include "rpc/dispatch.h"
 #include "runtime/await.h"
-#include "runtime/growing_pause.h"
 #include "store/maintenance.h"
 #include "store/object_store.h"
 #include "wire/replica_messages.h"
@@ -78,8 +77,7 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
   struct Work {
     std::vector<RepairTask> tasks;
     int64_t due_ns = 0;
-    /// Between attempts while isHopeless().
-    runtime::DoublingPause hopeless_pause{10 * runtime::kNanosPerSecond, 600 * runtime::kNanosPerSecond};
+    int64_t pause_ns = 0;  ///< pause after the last attempt
     bool is_running = false;
     bool isHopeless() const;
   };

@@ -118,8 +118,8 @@ void Handshake::receive(ByteSpan bytes) {
     in_.insert(in_.end(), piece.begin(), piece.end());
     if (in_.size() == sizeof(wire::HandshakeHeader)) {
       // wantedBytes() relies on the length from here on.
-      wire::HandshakeHeader header;
-      if (!wire::decode(in_, header)) {
+      const auto header = loadAs<wire::HandshakeHeader>(in_.data());
+      if (header.magic != wire::kHandshakeMagic || header.reserved != 0) {
         return failBad(isInitiator() ? "its first bytes are no handshake; check that a Ramcore process listens there"
                                      : "its first bytes are no handshake");
       }
@@ -287,11 +287,12 @@ void Handshake::onMessage() {
 
 void Handshake::onIntroduction(HandshakeKind kind) {
   if (in_.size() < sizeof(wire::HandshakeIntroduction)) return failBad("an introduction that is too short");
-  wire::HandshakeIntroduction theirs;
-  const bool is_valid = wire::decode(in_, theirs);
+  const auto theirs = loadAs<wire::HandshakeIntroduction>(in_.data());
   const ByteSpan rest = ByteSpan(in_).subspan(sizeof(theirs));
   const uint32_t name_bytes = theirs.cluster_name_bytes;
-  if (!is_valid || alignUp(name_bytes, 8) != rest.size() || !isZero(rest.subspan(name_bytes)) || !isRole(theirs.role)) {
+  if (name_bytes > wire::kClusterNameBytesMax || alignUp(name_bytes, 8) != rest.size() ||
+      !isZero(rest.subspan(name_bytes)) || !isZero(std::as_bytes(std::span(theirs.reserved))) || !isRole(theirs.role) ||
+      theirs.slot_count == 0 || theirs.slot_count > wire::kSlotCountMax) {
     return failBad("an introduction that makes no sense");
   }
   const std::string_view name = asText(rest.first(name_bytes));
@@ -344,10 +345,10 @@ void Handshake::onProof() {
 
 void Handshake::onAccept() {
   if (in_.size() < sizeof(wire::HandshakeAccept)) return failBad("an acceptance that is too short");
-  wire::HandshakeAccept accept;
-  const bool is_valid = wire::decode(in_, accept);
+  const auto accept = loadAs<wire::HandshakeAccept>(in_.data());
   const ByteSpan rest = ByteSpan(in_).subspan(sizeof(accept));
-  if (!is_valid || alignUp(accept.locators_bytes, 8) != rest.size() || !isZero(rest.subspan(accept.locators_bytes))) {
+  if (accept.reserved != 0 || accept.locator_count > wire::kHandshakeLocatorsMax ||
+      alignUp(accept.locators_bytes, 8) != rest.size() || !isZero(rest.subspan(accept.locators_bytes))) {
     return failBad("an acceptance that makes no sense");
   }
   const ByteSpan list = rest.first(accept.locators_bytes);
