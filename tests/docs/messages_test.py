@@ -50,12 +50,19 @@ def is_message(message, folders):
     return bool(fragments) and any(all(is_said(fragment, literals) for fragment in fragments) for literals in folders)
 
 
+def status_names():
+    """The names of statuses, which name() takes from the enumerators."""
+    body = re.search(r"enum class \[\[nodiscard\]\] Status[^{]*\{(.*?)\n\};", read("include", "ramcore", "status.h"), re.S).group(1)
+    return set(re.findall(r"^\s*(\w+) = \d+,", body, re.M))
+
+
 def source_folders():
-    """The literals of each folder."""
+    """The literals of each folder, and what every folder can say with name()."""
     folders = []
+    names_of_statuses = status_names()
     for top in ("src", "tools"):
         for place, _, names in os.walk(os.path.join(ROOT, top)):
-            literals = set()
+            literals = set(names_of_statuses)
             for name in names:
                 if name.endswith((".cc", ".h")):
                     with open(os.path.join(place, name), encoding="utf-8") as file:
@@ -101,6 +108,10 @@ class MessagesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folders = source_folders()
+
+    def test_names_of_statuses_are_found(self):
+        self.assertTrue({"Ok", "DeadlineExceeded", "Internal"} <= status_names())
+        self.assertNotIn("NoSuchStatus", status_names())
 
     def test_literals_are_found(self):
         source = ('// not "this"\n#include "x/y.h"\nf("one " + n + " two \\"q\\""\n  " three");  // "nor this"\n'
