@@ -143,7 +143,7 @@ endforeach()
 file(GLOB ramcore_steps CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/steps/*.cc)
 if(ramcore_steps)
   foreach(source base/check base/mutation base/result base/status runtime/epoch runtime/sim/sim_epoch
-          index/hash_index index/index_memory index/index_split index/line_pool)
+          index/hash_index index/index_memory index/index_splitter index/line_pool)
     list(APPEND ramcore_steps ${CMAKE_SOURCE_DIR}/src/${source}.cc)
   endforeach()
   ramcore_gtest(steps_test unit SOURCES ${ramcore_steps} LIBRARIES Threads::Threads COMPUTES)

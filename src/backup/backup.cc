@@ -16,7 +16,8 @@ Backup::Backup(std::unique_ptr<FrameStore> store, const BackupConfig& config, co
       judge_(environment.caller, environment.dispatch, environment.coordinator, environment.obeys),
       service_({*store_, environment.dispatch, environment.dispatch.backgroundExecutor(), judge_, environment.trace,
                 environment.on_fence, environment.obeys}),
-      scrubber_({*store_, environment.dispatch, environment.dispatch.backgroundExecutor(), judge_, environment.trace},
+      scrubber_({store_->checker(), environment.dispatch, environment.dispatch.backgroundExecutor(), judge_,
+                 environment.trace},
                 config.scrub) {
   const StoreStats& stats = store_->stats();
   const uint64_t total = stats.frames_total.load();

@@ -49,14 +49,12 @@ bool takeRanges(const Request& request, wire::ReadReplica::Request& ask,
                 std::vector<wire::ReadReplica::Range>& ranges) {
   using Range = wire::ReadReplica::Range;
   rpc::MessageCursor cursor(request.message());
-  if (!cursor.take(ask) || ask.reserved != 0 || ask.range_count > wire::ReadReplica::kRangesMax ||
+  if (!cursor.take(ask) || ask.range_count > wire::ReadReplica::kRangesMax ||
       cursor.bytesLeft() != ask.range_count * sizeof(Range)) {
     return false;
   }
   ranges.resize(ask.range_count);
-  return std::all_of(ranges.begin(), ranges.end(), [&cursor](Range& range) {
-    return cursor.take(range) && range.reserved == 0 && range.hashes.first <= range.hashes.last;
-  });
+  return std::all_of(ranges.begin(), ranges.end(), [&cursor](Range& range) { return cursor.take(range); });
 }
 
 }  // namespace
@@ -110,10 +108,8 @@ Status BackupService::admit(const Request& request, ServerId id) {
 }
 
 void BackupService::writeReplica(Request request) {
-  const auto ask = loadAs<wire::WriteReplica::Request>(request.head().data());
-  const bool no_reserved =
-      std::all_of(std::begin(ask.reserved), std::end(ask.reserved), [](uint8_t byte) { return byte == 0; });
-  if (!no_reserved || request.message().messageBytes() != sizeof(ask) + uint64_t{ask.data_bytes}) {
+  wire::WriteReplica::Request ask;
+  if (!request.read(ask) || request.message().messageBytes() != sizeof(ask) + uint64_t{ask.data_bytes}) {
     return request.reply(Status::BadRequest);
   }
   const Status admitted = admit(request, ask.master);
@@ -154,8 +150,8 @@ runtime::Task<void> BackupService::answerLater(Request request, FrameStore::Writ
 }
 
 void BackupService::freeReplica(Request request) {
-  const auto ask = loadAs<wire::FreeReplica::Request>(request.head().data());
-  if (request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
+  wire::FreeReplica::Request ask;
+  if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
   const Status admitted = admit(request, ask.master);
   if (admitted != Status::Ok) return request.reply(admitted);
   masters_[ask.master].freed.add(ask.segment);
@@ -321,8 +317,8 @@ void BackupService::answerPage(Request request, const wire::ReadReplica::Request
 runtime::Task<void> BackupService::fetchReplica(Request request) {
   const Running running(running_);
   runtime::Executor& worker = request.executor();
-  const auto ask = loadAs<wire::FetchReplica::Request>(request.head().data());
-  if (request.message().messageBytes() != sizeof(ask) || ask.data_bytes == 0) {
+  wire::FetchReplica::Request ask;
+  if (!request.read(ask) || request.message().messageBytes() != sizeof(ask) || ask.data_bytes == 0) {
     request.reply(Status::BadRequest);
     co_return;
   }

@@ -90,7 +90,7 @@ struct FrameFileOptions {
 /// Thread: any, but no thread may write what another one reads or writes at the time.
 class FrameFile {
  public:
-  /// With fewer FrameStore could not keep apart the shares that it keeps apart.
+  /// With fewer FreeFrames could not keep apart the shares that it keeps apart.
   static constexpr uint32_t kFrameCountMin = 4;
   static constexpr uint32_t kFrameCountMax = UINT32_MAX / 2;
   /// Certificate slots in the header of a storage frame, each in a sector of its own. Why there are three: see

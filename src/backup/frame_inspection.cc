@@ -24,7 +24,7 @@ std::string entryDamage(uint32_t offset_bytes, log::DecodeError error) {
   return std::string(name(error)) + " in the entry at offset " + std::to_string(offset_bytes);
 }
 
-// For bytes that are known not to be what the certificate was cut for.
+// The bytes are known not to be what the certificate was cut for.
 std::string whyUnfulfilled(const log::Certificate& certificate, ByteSpan segment_bytes) {
   const std::string length = std::to_string(certificate.length_bytes);
   if (segment_bytes.size() < certificate.length_bytes) return "not all of its " + length + " bytes are there";
@@ -158,7 +158,7 @@ void FrameInspection::judgeSuperblocks() {
                     " bytes: frames from " + std::to_string(behind_superblocks / stride) + " on are cut off");
 }
 
-// For a slot that is not empty; nothing of the frame's bytes is known yet.
+// The slot is not empty; nothing of the frame's bytes is known yet.
 SlotFinding FrameInspection::judgeSlot(ByteSpan slot) const {
   SlotFinding finding;
   const Status decoded = log::decodeCertificate(slot, finding.certificate);

@@ -44,11 +44,11 @@ runtime::Task<void> Scrubber::run() {
 runtime::Task<void> Scrubber::pass() {
   uint32_t from = 0;
   while (!stop_) {
-    const std::optional<FrameStore::Settled> settled = parts_.store.nextSettled(from);
+    const std::optional<ReplicaChecker::Settled> settled = parts_.checker.nextSettled(from);
     if (!settled) co_return;
     from = settled->frame + 1;
     const int64_t began_ns = nowNs();
-    const Status status = co_await parts_.store.checkAgain(*settled, parts_.reader, bytes_);
+    const Status status = co_await parts_.checker.checkAgain(*settled, parts_.reader, bytes_);
     if (stop_) co_return;
     if (status == Status::Corrupt || status == Status::IoError) noteLost(settled->certificate, settled->frame, status);
     const auto bytes = static_cast<double>(settled->certificate.length_bytes);
@@ -85,7 +85,7 @@ runtime::Task<void> Scrubber::tellMasters() {
   const ReplicaJudge::Standings judged = co_await parts_.judge.standings(masters);
   if (judged.status != Status::Ok || judged.standings.size() != masters.size()) co_return;
   for (size_t i = 0; i < masters.size() && !stop_; ++i) {
-    // Nobody makes another replica for a dead one; its recovery finds out what can be read.
+    // Nobody makes another replica of a dead one; its recovery finds out what can be read.
     const bool is_dead = judged.standings[i] == Standing::Needed || judged.standings[i] == Standing::Released;
     if (is_dead) untold_.erase(masters[i]);
     if (judged.standings[i] != Standing::Alive) continue;

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "backup/frame_store.h"
+#include "backup/replica_checker.h"
 #include "backup/replica_judge.h"
 #include "base/trace.h"
 #include "runtime/await.h"
@@ -29,7 +29,7 @@ class Scrubber {
  public:
   /// Borrowed; they outlive it.
   struct Parts {
-    FrameStore& store;
+    ReplicaChecker& checker;
     runtime::Executor& executor;  ///< the store's
     runtime::Executor& reader;
     ReplicaJudge& judge;

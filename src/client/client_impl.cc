@@ -77,6 +77,31 @@ Failure connectFailure(Status status, const client::CoordinatorStub& coordinator
   }
 }
 
+// Failure: BadConfig.
+Outcome<transport::TransportChoices> choicesOf(const ClientOptions& options) {
+  transport::TransportChoices choices;
+  if (!options.rdma_device.empty()) {
+    auto device = transport::VerbsDeviceChoice::parse(options.rdma_device);
+    if (!device) return device.error();
+    choices.verbs_device = std::move(device).value();
+    choices.verbs = transport::TransportChoices::Wanted::Yes;
+  }
+  if (options.rdma_service_level > 15) {
+    return Failure{Status::BadConfig,
+                   "service levels of RDMA are 0 to 15, not " + std::to_string(options.rdma_service_level)};
+  }
+  choices.rdma_class = {.traffic_class = options.rdma_traffic_class, .service_level = options.rdma_service_level};
+  choices.dpdk = {.ports = options.dpdk.ports,
+                  .address = options.dpdk.address,
+                  .mtu = options.dpdk.mtu,
+                  .memory_mb = options.dpdk.memory_mb,
+                  .huge_pages = options.dpdk.huge_pages,
+                  .arguments = options.dpdk.arguments,
+                  .seal = options.dpdk.seal,
+                  .faults = options.dpdk.faults};
+  return choices;
+}
+
 }  // namespace
 
 Outcome<std::unique_ptr<Client::Impl>> Client::Impl::open(const ClientOptions& options) {
@@ -100,28 +125,10 @@ Outcome<std::unique_ptr<Client::Impl>> Client::Impl::open(const ClientOptions& o
   impl->default_timeout_ns_ = std::max<int64_t>(0, options.default_timeout.count());
   impl->clock_ = std::make_unique<runtime::SystemClock>();
   impl->entropy_ = std::make_unique<runtime::SystemEntropy>();
-  transport::TransportChoices choices;
-  if (!options.rdma_device.empty()) {
-    auto device = transport::VerbsDeviceChoice::parse(options.rdma_device);
-    if (!device) return device.error();
-    choices.verbs_device = std::move(device).value();
-    choices.verbs = transport::TransportChoices::Wanted::Yes;
-  }
-  if (options.rdma_service_level > 15) {
-    return Failure{Status::BadConfig,
-                   "service levels of RDMA are 0 to 15, not " + std::to_string(options.rdma_service_level)};
-  }
-  choices.rdma_class = {.traffic_class = options.rdma_traffic_class, .service_level = options.rdma_service_level};
-  choices.dpdk = {.ports = options.dpdk.ports,
-                  .address = options.dpdk.address,
-                  .mtu = options.dpdk.mtu,
-                  .memory_mb = options.dpdk.memory_mb,
-                  .huge_pages = options.dpdk.huge_pages,
-                  .arguments = options.dpdk.arguments,
-                  .seal = options.dpdk.seal,
-                  .faults = options.dpdk.faults};
+  const auto choices = choicesOf(options);
+  if (!choices) return choices.error();
   auto transports = transport::TransportSet::open(
-      choices, {.clock = *impl->clock_, .entropy = *impl->entropy_, .trace = trace}, impl->identity_);
+      *choices, {.clock = *impl->clock_, .entropy = *impl->entropy_, .trace = trace}, impl->identity_);
   if (!transports) return transports.error();
   impl->transports_ = std::move(transports).value();
   auto coordinators = parseCoordinators(options.coordinators, *impl->transports_);

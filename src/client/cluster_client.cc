@@ -3,23 +3,11 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/mutation.h"
+#include "client/multi_run.h"
 
 namespace ramcore::client {
 
 using runtime::Task;
-
-namespace {
-
-// A coordinator that does not answer for so long is asked by the next question.
-constexpr int64_t kInquiryNs = 2 * runtime::kNanosPerSecond;
-// Answers that are older say nothing about how often to ask now.
-constexpr int64_t kPaceMemoryNs = 1 * runtime::kNanosPerSecond;
-// The pause is at least so many times what the answer took, up to kPauseNsMax.
-constexpr int64_t kPausesPerAnswer = 10;
-// With a clock that is a few percent slow, the look whether it is time, and the way: half a second.
-constexpr int64_t kPauseNsMax = 450 * runtime::kNanosPerMilli;
-
-}  // namespace
 
 ClusterClient::ClusterClient(rpc::Caller& caller, runtime::Entropy& entropy, std::vector<rpc::PeerAddress> coordinators,
                              const ClusterClientOptions& options)
@@ -28,7 +16,9 @@ ClusterClient::ClusterClient(rpc::Caller& caller, runtime::Entropy& entropy, std
       pacer_(caller.dispatch()),
       random_(entropy.next()),
       coordinator_(caller, pacer_, std::move(coordinators), options.retry, random_.stream("coordinator")),
-      lease_(coordinator_, pacer_, entropy, options.renew_by_timer) {}
+      lease_(coordinator_, pacer_, entropy, options.renew_by_timer),
+      finder_(coordinator_, pacer_, random_,
+              {.first_pause_ns = options.refresh_ns_min, .longest_pause_ns = options.retry.longest_ns}) {}
 
 ClusterClient::~ClusterClient() { RC_CHECK_MSG(isIdle(), "a client was destroyed before its calls had ended"); }
 
@@ -47,7 +37,7 @@ Task<Status> ClusterClient::dropTable(std::string name, int64_t deadline_ns) {
   const auto map = co_await coordinator_.tabletsOf(std::move(name), deadline_ns);
   if (!map) co_return map.error();
   const Status status = co_await coordinator_.dropTable(map->table, deadline_ns);
-  if (status == Status::Ok) tablets_.forget(map->table);
+  if (status == Status::Ok) finder_.cache().forget(map->table);
   co_return status;
 }
 
@@ -62,117 +52,8 @@ Task<Result<TableId>> ClusterClient::openTable(std::string name, int64_t deadlin
   co_await pacer_.enter();
   const auto map = co_await coordinator_.tabletsOf(std::move(name), deadline_ns);
   if (!map) co_return map.error();
-  tablets_.replace(*map);
+  finder_.cache().replace(*map);
   co_return map->table;
-}
-
-// ---- where tablets are
-
-ClusterClient::Refresh& ClusterClient::refreshOf(TableId table) {
-  std::unique_ptr<Refresh>& entry = refreshes_[table];
-  if (entry == nullptr) entry = std::make_unique<Refresh>(pacer_.executor(), paceOfQuestions());
-  return *entry;
-}
-
-Task<Status> ClusterClient::refresh(TableId table, int64_t since_ns, int64_t deadline_ns) {
-  Refresh& refresh = refreshOf(table);
-  while (refresh.is_running) {
-    const Status status = co_await refresh.done.wait(deadline_ns);
-    if (status != Status::Ok) co_return status;
-  }
-  if (refresh.started_ns >= since_ns) co_return refresh.outcome;
-
-  refresh.is_running = true;
-  if (pacer_.nowNs() < refresh.allowed_ns) {
-    [[maybe_unused]] const Status woken = co_await pacer_.pauseUntil(std::min(refresh.allowed_ns, deadline_ns));
-    if (pacer_.nowNs() < refresh.allowed_ns) {
-      refresh.is_running = false;
-      refresh.done.notifyAll();
-      co_return pacer_.stopped() ? Status::Shutdown : Status::DeadlineExceeded;
-    }
-  }
-  refresh.started_ns = pacer_.nowNs();
-  if (refresh.asked_ns < refresh.started_ns - kPaceMemoryNs) refresh.pace = Backoff(paceOfQuestions());
-  refresh.asked_ns = refresh.started_ns;
-  ++stats_.refreshes;
-  const auto map = co_await coordinator_.tabletsOf(table, deadline_ns);
-  bool has_changed = true;
-  if (map) {
-    has_changed = tablets_.replace(*map);
-  } else if (map.status() == Status::NoSuchTable) {
-    tablets_.forget(table);
-  }
-  notePace(refresh, has_changed);
-  refresh.outcome = map.status();
-  // What failed because this caller's time was over says nothing to the others.
-  if (!map && map.status() != Status::NoSuchTable) refresh.started_ns = INT64_MIN;
-  refresh.is_running = false;
-  refresh.done.notifyAll();
-  co_return map.status();
-}
-
-// While a dead server is recovered thousands of clients ask. Each asks the less often the longer nothing changes, and
-// the longer the coordinator takes to answer: together they leave it most of its time.
-void ClusterClient::notePace(Refresh& refresh, bool has_changed) {
-  if (has_changed) refresh.pace = Backoff(paceOfQuestions());
-  const int64_t now_ns = pacer_.nowNs();
-  const int64_t took_ns = now_ns - refresh.started_ns;
-  const int64_t pause_ns = has_changed ? 0 : refresh.pace.nextNs(0, random_);
-  refresh.allowed_ns = std::max(addNs(refresh.started_ns, options_.refresh_ns_min),
-                                now_ns + std::max(pause_ns, std::min(kPausesPerAnswer * took_ns, kPauseNsMax)));
-}
-
-bool ClusterClient::isElsewhere(TableId table, KeyHash hash, const Place& place) {
-  const TabletCache::Entry* entry = tablets_.find(table, hash);
-  if (entry == nullptr || entry->owner != place.owner || entry->epoch != place.epoch) return true;
-  inquire(table);
-  return false;
-}
-
-void ClusterClient::inquire(TableId table) {
-  Refresh& refresh = refreshOf(table);
-  if (refresh.is_inquiring || refresh.is_running || pacer_.stopped()) return;
-  if (pacer_.nowNs() < refresh.allowed_ns) return;
-  refresh.is_inquiring = true;
-  inquireOnce(table).detach();
-}
-
-Task<void> ClusterClient::inquireOnce(TableId table) {
-  Running running(*this);
-  // Whoever looks for calls that wait for long does not expect others to begin meanwhile.
-  co_await runtime::resumeOn(pacer_.executor());
-  const int64_t now_ns = pacer_.nowNs();
-  [[maybe_unused]] const Status status = co_await refresh(table, now_ns, addNs(now_ns, kInquiryNs));
-  refreshOf(table).is_inquiring = false;
-}
-
-void ClusterClient::noteUnanswered(TabletCache::Owner& owner, Status status) {
-  stats_.abandoned += status == Status::RetryLater ? 1 : 0;
-  if (status != Status::DeadlineExceeded || RC_MUTATION("trust-the-cache-after-a-deadline")) return;
-  owner.is_doubtful = true;
-}
-
-bool ClusterClient::Attempt::isHopeless(void* attempt) {
-  auto& self = *static_cast<Attempt*>(attempt);
-  return self.client.isElsewhere(self.table, self.hash, self.place);
-}
-
-rpc::CallSettings ClusterClient::Attempt::settings(int64_t deadline_ns) {
-  const bool is_doubted = place.owner->is_doubtful;
-  if (is_doubted) client.inquire(table);
-  return {.deadline_ns = deadline_ns, .is_hopeless = &Attempt::isHopeless, .context = this, .is_doubted = is_doubted};
-}
-
-Task<Result<ClusterClient::Place>> ClusterClient::locate(TableId table, KeyHash hash, bool is_stale, int64_t since_ns,
-                                                         int64_t deadline_ns) {
-  const TabletCache::Entry* entry = tablets_.find(table, hash);
-  if (is_stale || entry == nullptr || entry->owner == nullptr) {
-    const Status status = co_await refresh(table, since_ns, deadline_ns);
-    if (status != Status::Ok) co_return status;
-    entry = tablets_.find(table, hash);
-    if (entry == nullptr || entry->owner == nullptr) co_return Status::RetryLater;
-  }
-  co_return Place{.owner = entry->owner, .epoch = entry->epoch};
 }
 
 // ---- single objects
@@ -255,6 +136,32 @@ void ClusterClient::settle(PointResult& result, CallProgress& progress, bool is_
   if (is_mutation) lease_.finish(progress.ticket);
 }
 
+transport::TxMessage ClusterClient::encodeAttempt(const PointRequest& request, CallProgress& progress,
+                                                  const TabletFinder::Place& place,
+                                                  [[maybe_unused]] const TabletCache::Owner* tried) {
+  if (RC_MUTATION("new-identity-at-the-new-owner") && request.isMutation() && progress.may_have_happened &&
+      tried != nullptr && tried != place.owner && lease_.hasRoom()) {
+    progress.ticket = lease_.begin();
+  }
+  const wire::CallIdentity identity = request.isMutation() ? lease_.identityOf(progress.ticket) : wire::CallIdentity{};
+  return encodePoint(caller_, request, ServerId(place.owner->address.id), place.epoch, identity);
+}
+
+void ClusterClient::noteAnswer(rpc::CallResult answer, wire::Opcode kind, TabletCache::Owner& owner,
+                               CallProgress& progress, PointResult& result) {
+  progress.last = answer.status;
+  progress.retry_after_us = 0;
+  if (answer.response.head().empty()) {
+    progress.may_have_happened |= answer.may_have_happened;
+    finder_.noteUnanswered(owner, answer.status);
+    return;
+  }
+  result = decodePoint(kind, std::move(answer.response));
+  progress.last = result.status;
+  progress.retry_after_us = result.retry_after_us;
+  progress.may_have_happened |= result.isUncertain();
+}
+
 Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress progress, int64_t deadline_ns) {
   Running running(*this);
   co_await pacer_.enter();
@@ -267,7 +174,7 @@ Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress
   const KeyHash hash = hashKey(request.table, request.key);
   Backoff backoff(options_.retry);
   int64_t since_ns = pacer_.nowNs();
-  [[maybe_unused]] const TabletCache::Owner* tried = nullptr;
+  const TabletCache::Owner* tried = nullptr;
   for (;;) {
     if (pacer_.stopped()) {
       progress.last = Status::Shutdown;
@@ -281,36 +188,19 @@ Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress
         break;
       }
     }
-    const auto place = co_await locate(request.table, hash, progress.is_stale, since_ns, deadline_ns);
+    const auto place = co_await finder_.locate(request.table, hash, progress.is_stale, since_ns, deadline_ns);
     // What was asked meanwhile may have taken the lease's time.
     const bool is_leased = !request.isMutation() || lease_.isCurrent(progress.ticket);
     if (place && is_leased) {
       progress.is_stale = false;
       since_ns = pacer_.nowNs();
       ++stats_.attempts;
-      if (RC_MUTATION("new-identity-at-the-new-owner") && request.isMutation() && progress.may_have_happened &&
-          tried != nullptr && tried != place->owner && lease_.hasRoom()) {
-        progress.ticket = lease_.begin();
-      }
+      transport::TxMessage message = encodeAttempt(request, progress, *place, tried);
       tried = place->owner;
-      const wire::CallIdentity identity =
-          request.isMutation() ? lease_.identityOf(progress.ticket) : wire::CallIdentity{};
-      transport::TxMessage message =
-          encodePoint(caller_, request, ServerId(place->owner->address.id), place->epoch, identity);
-      Attempt attempt{.client = *this, .table = request.table, .hash = hash, .place = *place};
+      TabletFinder::Attempt attempt{.finder = finder_, .table = request.table, .hash = hash, .place = *place};
       rpc::CallResult answer = co_await caller_.call(pacer_.executor(), place->owner->address, std::move(message),
                                                      attempt.settings(deadline_ns));
-      progress.last = answer.status;
-      progress.retry_after_us = 0;
-      if (answer.response.head().empty()) {
-        progress.may_have_happened |= answer.may_have_happened;
-        noteUnanswered(*place->owner, answer.status);
-      } else {
-        result = decodePoint(request.kind, std::move(answer.response));
-        progress.last = result.status;
-        progress.retry_after_us = result.retry_after_us;
-        progress.may_have_happened |= result.isUncertain();
-      }
+      noteAnswer(std::move(answer), request.kind, *place->owner, progress, result);
     } else if (!place) {
       progress.last = besideTheCall(place.error());
       progress.is_stale = true;  // nothing is known, or the tablet is not available: ask again
@@ -331,6 +221,31 @@ Task<PointResult> ClusterClient::continueFrom(PointRequest request, CallProgress
   co_return result;
 }
 
+// ---- several objects
+
+Task<void> ClusterClient::multiRead(std::span<ReadItem> items, int64_t deadline_ns) {
+  Running running(*this);
+  co_await pacer_.enter();
+  MultiRun<ReadItem> operation(*this, items, deadline_ns);
+  co_await operation.run();
+}
+
+Task<void> ClusterClient::multiMutate(std::span<MutateItem> items, int64_t deadline_ns) {
+  Running running(*this);
+  co_await pacer_.enter();
+  // Each item is a call of its own to the masters, and only so many may be unfinished.
+  constexpr size_t kAtOnce = CallTracker::kWindowMax / 4;
+  for (size_t first = 0; first < items.size(); first += kAtOnce) {
+    const std::span<MutateItem> some = items.subspan(first, std::min(kAtOnce, items.size() - first));
+    MultiRun<MutateItem> operation(*this, some, deadline_ns);
+    if (first == 0 || pacer_.nowNs() < deadline_ns) {
+      co_await operation.run();
+    } else {
+      operation.refuse(Status::DeadlineExceeded);
+    }
+  }
+}
+
 // ---- enumeration
 
 Task<Status> ClusterClient::scanNext(ScanCursor& cursor, std::vector<Object>& objects, int64_t deadline_ns) {
@@ -342,17 +257,17 @@ Task<Status> ClusterClient::scanNext(ScanCursor& cursor, std::vector<Object>& ob
   CallProgress progress;
   int64_t since_ns = pacer_.nowNs();
   for (;;) {
-    const auto place = co_await locate(cursor.table, cursor.next, progress.is_stale, since_ns, deadline_ns);
+    const auto place = co_await finder_.locate(cursor.table, cursor.next, progress.is_stale, since_ns, deadline_ns);
     if (place) {
       progress.is_stale = false;
       since_ns = pacer_.nowNs();
       ++stats_.attempts;
       transport::TxMessage message = encodeScan(caller_, ServerId(place->owner->address.id), cursor.table, place->epoch,
                                                 cursor.next, cursor.batch_bytes);
-      Attempt attempt{.client = *this, .table = cursor.table, .hash = cursor.next, .place = *place};
+      TabletFinder::Attempt attempt{.finder = finder_, .table = cursor.table, .hash = cursor.next, .place = *place};
       const rpc::CallResult answer = co_await caller_.call(pacer_.executor(), place->owner->address, std::move(message),
                                                            attempt.settings(deadline_ns));
-      if (answer.response.head().empty()) noteUnanswered(*place->owner, answer.status);
+      if (answer.response.head().empty()) finder_.noteUnanswered(*place->owner, answer.status);
       progress.last = answer.status;
       progress.retry_after_us = answer.retryAfterUs();
       if (answer.status == Status::Ok) {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,7 +9,7 @@
 #include "client/master_stub.h"
 #include "client/multi_scratch.h"
 #include "client/pacer.h"
-#include "client/tablet_cache.h"
+#include "client/tablet_finder.h"
 
 namespace ramcore::client {
 
@@ -103,10 +101,11 @@ class ClusterClient {
   /// Ends the pauses of all calls; these calls then end with Shutdown or OutcomeUnknown. Calls in flight end when the
   /// connections are shut down.
   void stop() { pacer_.stop(); }
-  bool isIdle() const { return calls_ == 0 && lease_.isIdle() && pacer_.isIdle(); }
+  bool isIdle() const { return calls_ == 0 && finder_.isIdle() && lease_.isIdle() && pacer_.isIdle(); }
 
   // ---- for calls that make their first attempt without a coroutine
-  TabletCache& tablets() { return tablets_; }
+  TabletFinder& finder() { return finder_; }
+  TabletCache& tablets() { return finder_.cache(); }
   ClientLease& lease() { return lease_; }
   rpc::Caller& caller() { return caller_; }
   Pacer& pacer() { return pacer_; }
@@ -117,36 +116,11 @@ class ClusterClient {
     return *owner.connection;
   }
 
-  struct Place {
-    TabletCache::Owner* owner = nullptr;
-    TabletEpoch epoch;
-  };
-  /// For a call to `place` that has waited for long. Asks the coordinator in the background where the tablet is, unless
-  /// the tablet is known to be elsewhere or it is too early for another question.
-  /// @return true if the tablet is not at `place` any more, as far as this client knows
-  bool isElsewhere(TableId table, KeyHash hash, const Place& place);
-  /// Asks in the background where the table's tablets are, if it is time for that.
-  void inquire(TableId table);
-  /// Notes that an attempt at the owner ended without an answer. After DeadlineExceeded the client doubts the owner:
-  /// what it knows of it may be wrong.
-  void noteUnanswered(TabletCache::Owner& owner, Status status);
-  /// One attempt, which is given up when the tablet is elsewhere. It stays in place until the attempt is over.
-  struct Attempt {
-    ClusterClient& client;
-    TableId table;
-    KeyHash hash = 0;
-    Place place;
-    rpc::CallSettings settings(int64_t deadline_ns);
-    static bool isHopeless(void* attempt);
-  };
-
   /// Gives `result` the outcome of a call that is over, and ends the call's ticket.
   void settle(PointResult& result, CallProgress& progress, bool is_mutation);
 
   struct Stats {
     uint64_t attempts = 0;  ///< of calls that were not answered at the first
-    uint64_t refreshes = 0;
-    uint64_t abandoned = 0;  ///< attempts that were given up because the tablet was elsewhere
     uint64_t outcomes_unknown = 0;
   };
   const Stats& stats() const { return stats_; }
@@ -155,18 +129,6 @@ class ClusterClient {
   template <typename Item>
   friend class MultiRun;
 
-  // Questions about one table: at most one at a time.
-  struct Refresh {
-    Refresh(runtime::Executor& executor, const RetrySettings& pauses) : pace(pauses), done(executor) {}
-    bool is_running = false;
-    bool is_inquiring = false;
-    int64_t started_ns = INT64_MIN;
-    int64_t asked_ns = INT64_MIN;    // as started_ns, but also if there was no answer
-    int64_t allowed_ns = INT64_MIN;  // the next question may not begin before
-    Backoff pace;                    // pauses between questions whose answers are the same
-    Status outcome = Status::Ok;
-    runtime::Signal done;
-  };
   class Running {  // counts a call while it runs
    public:
     explicit Running(ClusterClient& client) : client_(client) { ++client_.calls_; }
@@ -180,18 +142,13 @@ class ClusterClient {
 
   /// Makes the ticket one that may be sent. OutcomeUnknown: the identity was lost, and an attempt may have happened.
   runtime::Task<Status> prepareTicket(CallProgress& progress, int64_t deadline_ns);
-  /// Finds the owner of a key hash. RetryLater: the tablet is not available now.
-  runtime::Task<Result<Place>> locate(TableId table, KeyHash hash, bool is_stale, int64_t since_ns,
-                                      int64_t deadline_ns);
-  /// Asks the coordinator where the tablets of the table are, unless a question that began at or after `since_ns` was
-  /// answered. Waits for a question that runs.
-  runtime::Task<Status> refresh(TableId table, int64_t since_ns, int64_t deadline_ns);
-  Refresh& refreshOf(TableId table);
-  RetrySettings paceOfQuestions() const {
-    return {.first_ns = options_.refresh_ns_min, .longest_ns = options_.retry.longest_ns};
-  }
-  void notePace(Refresh& refresh, bool has_changed);
-  runtime::Task<void> inquireOnce(TableId table);
+  /// The message of one attempt.
+  /// @param tried  where the last attempt went; nullptr: this is the first
+  transport::TxMessage encodeAttempt(const PointRequest& request, CallProgress& progress,
+                                     const TabletFinder::Place& place, const TabletCache::Owner* tried);
+  /// Notes what became of an attempt at `owner`; `result` is changed only by an answer.
+  void noteAnswer(rpc::CallResult answer, wire::Opcode kind, TabletCache::Owner& owner, CallProgress& progress,
+                  PointResult& result);
   /// Pauses before the next attempt. False: there is no time for one, or the client ends.
   runtime::Task<bool> pauseBeforeNext(Backoff& backoff, const CallProgress& progress, int64_t deadline_ns);
 
@@ -201,8 +158,7 @@ class ClusterClient {
   runtime::Random random_;
   CoordinatorStub coordinator_;
   ClientLease lease_;
-  TabletCache tablets_;
-  std::map<TableId, std::unique_ptr<Refresh>> refreshes_;
+  TabletFinder finder_;
   MultiScratchPool scratch_;
   uint64_t calls_ = 0;
   Stats stats_;

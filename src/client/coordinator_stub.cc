@@ -44,6 +44,62 @@ std::vector<TransportSessions> sessionsOf(const Messages& messages) {
   return out;
 }
 
+void fillAnswered(const control::ServerStateResponse& state, ServerStatus& known) {
+  known.has_answered = true;
+  known.memory_bytes = state.memory_bytes();
+  known.live_bytes = state.live_bytes();
+  known.live_bytes_max = state.live_bytes_max();
+  known.tombstone_bytes = state.tombstone_bytes();
+  known.result_bytes = state.result_bytes();
+  known.cleaner_copied_bytes = state.cleaner_copied_bytes();
+  known.cleaner_freed_bytes = state.cleaner_freed_bytes();
+  known.damaged_entries = state.damaged_entries();
+  known.damaged_now = state.damaged_now();
+  known.compaction_copied_bytes = state.compaction_copied_bytes();
+  known.compaction_freed_bytes = state.compaction_freed_bytes();
+  known.appended_bytes = state.appended_bytes();
+  known.replica_bytes = state.replica_bytes();
+  known.pinned_bytes = state.pinned_bytes();
+  known.objects = state.objects();
+  known.index_bytes = state.index_bytes();
+  known.requests = state.requests();
+  known.transports = sessionsOf(state.transports());
+  known.uptime_ns = state.uptime_ns();
+  known.replicas_wanted = state.replicas_wanted();
+  known.replicas_least = state.replicas_least();
+  known.segments_repairing = state.segments_repairing();
+  known.frames_total = state.frames_total();
+  known.frames_free = std::min(state.frames_free(), state.frames_total());
+  known.storage_bytes = state.storage_bytes();
+  known.storage_bytes_needed = state.storage_bytes_needed();
+  known.has_storage_failed = state.storage_failed();
+  known.has_too_few = state.has_too_few();
+  known.is_short_of_places = state.is_short_of_places();
+}
+
+RecoveryProgress progressOf(const control::RecoveryStatus& recovery) {
+  RecoveryProgress progress;
+  progress.server = ServerId(recovery.server());
+  progress.server_name = recovery.server_name();
+  progress.tablets_left = recovery.tablets_left();
+  for (const uint64_t segment : recovery.missing_segments()) progress.missing.emplace_back(segment);
+  progress.missing_count = recovery.missing_count();
+  for (const uint64_t server : recovery.servers_away()) progress.away.emplace_back(server);
+  progress.text = recovery.text();
+  progress.away_for_ns.assign(recovery.away_for_ns().begin(), recovery.away_for_ns().end());
+  progress.away_for_ns.resize(progress.away.size(), -1);
+  progress.missing_servers = recovery.missing_servers();
+  progress.missing_storage_bytes = recovery.missing_storage_bytes();
+  progress.loss_token = recovery.loss_token();
+  const bool is_end = control::LossEnd_IsValid(static_cast<int>(recovery.loss_end()));
+  progress.loss_end = is_end ? static_cast<RecoveryProgress::End>(recovery.loss_end()) : RecoveryProgress::End::Unknown;
+  progress.loss_list = SegmentId(recovery.loss_list());
+  progress.segments_whole = recovery.segments_whole();
+  progress.segments_in_part = recovery.segments_in_part();
+  progress.loss_accepted = recovery.loss_accepted();
+  return progress;
+}
+
 }  // namespace
 
 CoordinatorStub::CoordinatorStub(rpc::Caller& caller, Pacer& pacer, std::vector<rpc::PeerAddress> coordinators,
@@ -319,58 +375,10 @@ Task<Result<ClusterStatus>> CoordinatorStub::clusterStatus(int64_t deadline_ns, 
     const auto place = places.find(state.id());
     if (place == places.end()) co_return Status::Corrupt;
     ServerStatus& known = out.servers[place->second];
-    known.has_answered = true;
-    known.memory_bytes = state.memory_bytes();
-    known.live_bytes = state.live_bytes();
-    known.live_bytes_max = state.live_bytes_max();
-    known.tombstone_bytes = state.tombstone_bytes();
-    known.result_bytes = state.result_bytes();
-    known.cleaner_copied_bytes = state.cleaner_copied_bytes();
-    known.cleaner_freed_bytes = state.cleaner_freed_bytes();
-    known.damaged_entries = state.damaged_entries();
-    known.damaged_now = state.damaged_now();
-    known.compaction_copied_bytes = state.compaction_copied_bytes();
-    known.compaction_freed_bytes = state.compaction_freed_bytes();
-    known.appended_bytes = state.appended_bytes();
-    known.replica_bytes = state.replica_bytes();
-    known.pinned_bytes = state.pinned_bytes();
-    known.objects = state.objects();
-    known.index_bytes = state.index_bytes();
-    known.requests = state.requests();
-    known.transports = sessionsOf(state.transports());
-    known.uptime_ns = state.uptime_ns();
-    known.replicas_wanted = state.replicas_wanted();
-    known.replicas_least = state.replicas_least();
-    known.segments_repairing = state.segments_repairing();
-    known.frames_total = state.frames_total();
-    known.frames_free = std::min(state.frames_free(), state.frames_total());
-    known.storage_bytes = state.storage_bytes();
-    known.storage_bytes_needed = state.storage_bytes_needed();
-    known.has_storage_failed = state.storage_failed();
-    known.has_too_few = state.has_too_few();
-    known.is_short_of_places = state.is_short_of_places();
+    fillAnswered(state, known);
   }
   for (const control::RecoveryStatus& recovery : response.recoveries()) {
-    RecoveryProgress& progress = out.recoveries.emplace_back();
-    progress.server = ServerId(recovery.server());
-    progress.server_name = recovery.server_name();
-    progress.tablets_left = recovery.tablets_left();
-    for (const uint64_t segment : recovery.missing_segments()) progress.missing.emplace_back(segment);
-    progress.missing_count = recovery.missing_count();
-    for (const uint64_t server : recovery.servers_away()) progress.away.emplace_back(server);
-    progress.text = recovery.text();
-    progress.away_for_ns.assign(recovery.away_for_ns().begin(), recovery.away_for_ns().end());
-    progress.away_for_ns.resize(progress.away.size(), -1);
-    progress.missing_servers = recovery.missing_servers();
-    progress.missing_storage_bytes = recovery.missing_storage_bytes();
-    progress.loss_token = recovery.loss_token();
-    const bool is_end = control::LossEnd_IsValid(static_cast<int>(recovery.loss_end()));
-    progress.loss_end =
-        is_end ? static_cast<RecoveryProgress::End>(recovery.loss_end()) : RecoveryProgress::End::Unknown;
-    progress.loss_list = SegmentId(recovery.loss_list());
-    progress.segments_whole = recovery.segments_whole();
-    progress.segments_in_part = recovery.segments_in_part();
-    progress.loss_accepted = recovery.loss_accepted();
+    out.recoveries.push_back(progressOf(recovery));
   }
   for (const control::ServerSilence& silence : response.silences()) {
     const bool is_known = control::SilenceWait_IsValid(static_cast<int>(silence.wait()));

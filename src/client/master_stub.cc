@@ -201,8 +201,8 @@ bool decodeMultiRead(const RxMessage& message, std::span<const MultiPart> parts,
   uint64_t together_bytes = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     const ResponsePart answer = answerOf(i);
-    if (answer.value_bytes > wire::kValueBytesMax || answer.version > kVersionMax || !isDefined(answer.status) ||
-        answer.is_apart > 1 || (answer.status != Status::Ok && answer.value_bytes != 0)) {
+    if (!answer.isValid() || answer.value_bytes > wire::kValueBytesMax || answer.version > kVersionMax ||
+        !isDefined(answer.status) || (answer.status != Status::Ok && answer.value_bytes != 0)) {
       return false;
     }
     together_bytes += answer.is_apart == 0 ? answer.value_bytes : 0;
@@ -252,7 +252,7 @@ bool decodeScan(const RxMessage& message, TableId table, KeyHash cursor, std::ve
                 ScanAnswer& answer) {
   rpc::MessageCursor at(message);
   wire::Scan::Response response{};
-  if (!at.take(response) || response.range_done > 1 || response.range_last < cursor) return false;
+  if (!at.take(response) || response.range_last < cursor) return false;
   if (response.count > at.bytesLeft() / sizeof(wire::Scan::Part)) return false;
   // Always forward, and not beyond the tablet that answered: else a scan would repeat or skip keys.
   if (response.range_done == 0 && (response.next_cursor <= cursor || response.next_cursor > response.range_last)) {

@@ -121,7 +121,7 @@ Task<Status> MultiRun<Item>::prepareIdentity() {
 
 template <typename Item>
 bool MultiRun<Item>::placePart(MultiPart& part) {
-  const TabletCache::Entry* entry = client_.tablets_.find(TableId(items_[part.item].table.id), part.hash);
+  const TabletCache::Entry* entry = client_.finder_.cache().find(TableId(items_[part.item].table.id), part.hash);
   if (entry == nullptr || entry->owner == nullptr) return false;
   part.owner = entry->owner->number;
   part.epoch = entry->epoch;
@@ -141,7 +141,7 @@ Task<void> MultiRun<Item>::placeParts() {
       if (since_ns_ == 0) since_ns_ = client_.pacer_.nowNs();
       const TableId table(items_[parts[i].item].table.id);
       const bool is_told = unknown_why != Status::Ok && table == unknown_table;
-      const Status status = is_told ? unknown_why : co_await client_.refresh(table, since_ns_, deadline_ns_);
+      const Status status = is_told ? unknown_why : co_await client_.finder_.refresh(table, since_ns_, deadline_ns_);
       if (status != Status::Ok && reactionTo(status) != Reaction::Wait) {
         unknown_table = table;
         unknown_why = status;
@@ -190,7 +190,7 @@ uint32_t MultiRun<Item>::sendNext(uint32_t first) {
   call.is_point = end == first;
   call.count = call.is_point ? 1 : end - first;
   const std::span<const MultiPart> run = std::span(parts).subspan(first, call.count);
-  TabletCache::Owner& owner = client_.tablets_.ownerOf(parts[first].owner);
+  TabletCache::Owner& owner = client_.finder_.cache().ownerOf(parts[first].owner);
   const ServerId target(owner.address.id);
   if constexpr (kIsMutation) {
     const ClientLease& lease = client_.lease_;
@@ -219,7 +219,7 @@ uint32_t MultiRun<Item>::sendNext(uint32_t first) {
                    .is_hopeless = &MultiRun::isHopeless,
                    .context = &call,
                    .is_doubted = owner.is_doubtful};
-  if (owner.is_doubtful) client_.inquire(TableId(items_[run.front().item].table.id));
+  if (owner.is_doubtful) client_.finder_.inquire(TableId(items_[run.front().item].table.id));
   scratch_->group.add();
   client_.connectionTo(owner).start(call);
   return first + call.count;
@@ -232,8 +232,8 @@ bool MultiRun<Item>::isHopeless(void* multi_call) {
   const auto& self = *static_cast<MultiRun*>(call.operation);
   const std::span<const MultiPart> run = std::span(self.scratch_->parts).subspan(call.first, call.count);
   return std::any_of(run.begin(), run.end(), [&self](const MultiPart& part) {
-    const ClusterClient::Place place{.owner = &self.client_.tablets_.ownerOf(part.owner), .epoch = part.epoch};
-    return self.client_.isElsewhere(TableId(self.items_[part.item].table.id), part.hash, place);
+    const TabletFinder::Place place{.owner = &self.client_.finder_.cache().ownerOf(part.owner), .epoch = part.epoch};
+    return self.client_.finder_.isElsewhere(TableId(self.items_[part.item].table.id), part.hash, place);
   });
 }
 
@@ -243,7 +243,8 @@ void MultiRun<Item>::collect(MultiCall& call) {
   const Status status = call.outcome();
   transport::RxMessage response = std::move(call.response);
   bool may_have_happened = call.status != Status::Ok && call.was_sent;
-  if (call.status != Status::Ok) client_.noteUnanswered(client_.tablets_.ownerOf(run.front().owner), call.status);
+  if (call.status != Status::Ok)
+    client_.finder_.noteUnanswered(client_.finder_.cache().ownerOf(run.front().owner), call.status);
   Status last = status;
   if (call.status == Status::Ok) {
     wire::ResponseHeader header{.status = Status::Ok};
@@ -336,28 +337,5 @@ void MultiRun<Item>::finishAll(Status last) {
 
 template class MultiRun<ReadItem>;
 template class MultiRun<MutateItem>;
-
-Task<void> ClusterClient::multiRead(std::span<ReadItem> items, int64_t deadline_ns) {
-  Running running(*this);
-  co_await pacer_.enter();
-  MultiRun<ReadItem> operation(*this, items, deadline_ns);
-  co_await operation.run();
-}
-
-Task<void> ClusterClient::multiMutate(std::span<MutateItem> items, int64_t deadline_ns) {
-  Running running(*this);
-  co_await pacer_.enter();
-  // Each item is a call of its own to the masters, and only so many may be unfinished.
-  constexpr size_t kAtOnce = CallTracker::kWindowMax / 4;
-  for (size_t first = 0; first < items.size(); first += kAtOnce) {
-    const std::span<MutateItem> some = items.subspan(first, std::min(kAtOnce, items.size() - first));
-    MultiRun<MutateItem> operation(*this, some, deadline_ns);
-    if (first == 0 || pacer_.nowNs() < deadline_ns) {
-      co_await operation.run();
-    } else {
-      operation.refuse(Status::DeadlineExceeded);
-    }
-  }
-}
 
 }  // namespace ramcore::client

@@ -53,4 +53,7 @@ class MultiRun {
   int64_t since_ns_ = 0;
 };
 
+extern template class MultiRun<ReadItem>;
+extern template class MultiRun<MutateItem>;
+
 }  // namespace ramcore::client

@@ -44,7 +44,7 @@ bool PointCall::sendFirst() {
   place_ = {.owner = entry->owner, .epoch = entry->epoch};
   settings.is_doubted = entry->owner->is_doubtful;
   if (settings.is_doubted) [[unlikely]]
-    client_.inquire(request_.table);
+    client_.finder().inquire(request_.table);
   connection_ = &client_.connectionTo(*entry->owner);
   connection_->start(*this);
   return true;
@@ -61,7 +61,7 @@ void PointCall::attempted(OutgoingCall& call) {
   } else {
     self.progress_.last = call.status;
     self.progress_.may_have_happened = call.was_sent;
-    self.client_.noteUnanswered(*self.place_.owner, call.status);
+    self.client_.finder().noteUnanswered(*self.place_.owner, call.status);
   }
   const Reaction reaction = reactionTo(self.progress_.last);
   if (reaction == Reaction::Finish) [[likely]] {
@@ -77,7 +77,7 @@ void PointCall::attempted(OutgoingCall& call) {
 bool PointCall::isHopeless(void* call) {
   const auto& self = *static_cast<PointCall*>(call);
   const TableId table = self.request_.table;
-  return self.client_.isElsewhere(table, hashKey(table, self.request_.key), self.place_);
+  return self.client_.finder().isElsewhere(table, hashKey(table, self.request_.key), self.place_);
 }
 
 void PointCall::goOn() {

@@ -47,7 +47,7 @@ class PointCall final : private rpc::OutgoingCall {
   int64_t timeout_ns_ = 0;
   int64_t deadline_ns_ = runtime::kNever;
   rpc::Connection* connection_ = nullptr;  // of the first attempt, while it is in flight
-  ClusterClient::Place place_;             // of the first attempt
+  TabletFinder::Place place_;              // of the first attempt
   bool starting_ = false;
   bool over_while_starting_ = false;
 };

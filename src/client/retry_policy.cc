@@ -8,10 +8,8 @@ namespace ramcore::client {
 
 int64_t Backoff::nextNs(uint32_t retry_after_us, runtime::Random& random) {
   ++attempts_;
-  const int64_t drawn_ns =
-      static_cast<int64_t>(random.between(static_cast<uint64_t>(bound_ns_ / 2), static_cast<uint64_t>(bound_ns_)));
-  bound_ns_ = std::min(bound_ns_ * 2, settings_.longest_ns);
-  const int64_t asked_ns = std::min(int64_t{retry_after_us} * runtime::kNanosPerMicro, 2 * settings_.longest_ns);
+  const int64_t drawn_ns = pause_.nextNs(random);
+  const int64_t asked_ns = std::min(int64_t{retry_after_us} * runtime::kNanosPerMicro, 2 * longest_ns_);
   return std::max(drawn_ns, asked_ns);
 }
 

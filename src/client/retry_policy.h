@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "runtime/clock.h"
+#include "runtime/growing_pause.h"
 #include "runtime/random.h"
 
 namespace ramcore::client {
@@ -14,11 +15,12 @@ struct RetrySettings {
   int64_t longest_ns = 200 * runtime::kNanosPerMilli;
 };
 
-/// The pauses between the attempts of one call: each is drawn from [half, whole] of a bound that doubles, so that
-/// clients that failed together do not come back together.
+/// The pauses between the attempts of one call: drawn, so that clients that failed together do not come back together,
+/// or as long as a server asks for. Counts the attempts.
 class Backoff {
  public:
-  explicit Backoff(const RetrySettings& settings) : settings_(settings), bound_ns_(settings.first_ns) {}
+  explicit Backoff(const RetrySettings& settings)
+      : longest_ns_(settings.longest_ns), pause_(settings.first_ns, settings.longest_ns) {}
 
   /// The next pause.
   /// @param retry_after_us  what the server asked for, 0 if nothing; the pause is at least that long, but never longer
@@ -27,8 +29,8 @@ class Backoff {
   uint32_t attempts() const { return attempts_; }
 
  private:
-  RetrySettings settings_;
-  int64_t bound_ns_;
+  int64_t longest_ns_;
+  runtime::DoublingPause pause_;
   uint32_t attempts_ = 0;
 };
 

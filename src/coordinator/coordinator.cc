@@ -55,9 +55,9 @@ struct Coordinator::State {
 Coordinator::Coordinator(const Environment& environment, const CoordinatorOptions& options)
     : state_(std::make_unique<State>(environment, options)) {
   state_->service.addTo(environment.dispatch.services());
-  state_->service.setOnMissing([this](ServerId server, ChangeRef missing) {
+  state_->service.gate().setOnMissing([this](ServerId server, ChangeRef missing) {
     // What else arrives in this round is not answered any more either.
-    state_->service.close(Status::StateBehind);
+    state_->service.gate().close(Status::StateBehind);
     const bool is_new = state_->history.noteMissing(missing);
     if (is_new || state_->has_more_missing) endForMissing(*state_, server).detach();
   });
@@ -72,7 +72,7 @@ runtime::Task<void> Coordinator::run(State& state, std::function<void(Status)> o
   // Each part relies on the ones before it.
   Status loaded = co_await readHistory(state, state.given_up_change);
   if (loaded == Status::StateBehind || loaded == Status::BadConfig) {
-    if (loaded == Status::StateBehind) state.service.close(loaded);
+    if (loaded == Status::StateBehind) state.service.gate().close(loaded);
     on_started(loaded);
     co_return;
   }
@@ -98,7 +98,7 @@ runtime::Task<void> Coordinator::run(State& state, std::function<void(Status)> o
   state.migrations.resume();
   state.splits.resume();
   state.recoveries.resume();
-  state.service.open();
+  state.service.gate().open();
   on_started(Status::Ok);
 }
 
@@ -148,12 +148,12 @@ runtime::Task<void> Coordinator::endForMissing(State& state, ServerId server) {
   if (state.has_begun) endParts(state);
 }
 
-bool Coordinator::isServing() const { return state_->service.isOpen(); }
+bool Coordinator::isServing() const { return state_->service.gate().isOpen(); }
 
 bool Coordinator::isStorageFull() const { return state_->journal.isFull(); }
 
 void Coordinator::stop() {
-  state_->service.close();
+  state_->service.gate().close(Status::NotLeader);
   state_->journal.stop();
   endParts(*state_);
 }

@@ -5,8 +5,8 @@
 
 #include "base/mutation.h"
 #include "coordinator/calls/control_records.h"
+#include "coordinator/request_gate_inline.h"
 #include "rpc/control_call.h"
-#include "rpc/session_report.h"
 
 namespace ramcore::coordinator {
 namespace {
@@ -17,79 +17,14 @@ using rpc::Request;
 using transport::Role;
 using wire::Opcode;
 
-// What a caller ought to wait before it asks again for something that is in transition.
-constexpr uint32_t kRetryAfterUs = 5'000;
-// What one server says of itself: some numbers, and the names of its transports. Beside them it may list sessions.
-constexpr size_t kStateBytesMax = 1'024;
-constexpr size_t kListedBytesMax = rpc::kSessionsListedMax * rpc::kListedSessionBytesMax;
-// Of an answer, for the lists of all servers together: the rest is for tables and tablets. Who comes later is counted.
-constexpr size_t kAllListedBytesMax = 2 * 1024 * 1024;
 // Of one question of a backup, which has replicas of not nearly so many masters.
 constexpr int kMastersCheckedMax = 4'096;
-// Of each list in what the status says about one recovery; the rest is counted.
-constexpr size_t kListedMax = 100;
-// With all that is listed about them they leave the answer short enough.
-constexpr int kRecoveriesMax = 64;
-
-void refuse(Request request, Status status) {
-  // Who asks again finds the coordinator that comes next.
-  if (status == Status::Shutdown) status = Status::NotLeader;
-  const bool soon = status == Status::RetryLater || status == Status::NotLeader || status == Status::OutcomeUnknown;
-  request.reply(status, soon ? kRetryAfterUs : 0);
-}
-
-void replyStatus(Request request, Status status) {
-  if (status != Status::Ok) return refuse(std::move(request), status);
-  request.reply(Status::Ok);
-}
-
 // @param server  nullptr: there is no record of it
 control::MasterStanding standingOf(const Server* server, bool is_still_to_come) {
   if (server != nullptr && server->alive) return control::STANDING_ALIVE;
   if (server != nullptr && !server->recovered) return control::STANDING_NEEDED;
   // A record is forgotten only after its server was recovered.
   return server == nullptr && is_still_to_come ? control::STANDING_UNKNOWN : control::STANDING_RELEASED;
-}
-
-void fillRecovery(const RecoveryReport& report, const Membership& membership, control::RecoveryStatus& out) {
-  out.set_server(report.server.value);
-  if (const Server* server = membership.find(report.server)) out.set_server_name(server->name);
-  out.set_tablets_left(static_cast<uint32_t>(report.tablets_left));
-  for (size_t i = 0; i < std::min(report.missing.size(), kListedMax); ++i) {
-    out.add_missing_segments(report.missing[i].value);
-  }
-  out.set_missing_count(report.missing.size());
-  for (size_t i = 0; i < std::min(report.away.size(), kListedMax); ++i) {
-    out.add_servers_away(report.away[i].value);
-    out.add_away_for_ns(membership.silentForNs(report.away[i]));
-  }
-  out.set_text(report.text);
-  out.set_missing_servers(report.missing_places.servers);
-  out.set_missing_storage_bytes(report.missing_places.storage_bytes);
-  out.set_loss_token(report.loss_token);
-  if (report.loss_token == 0) return;
-  out.set_loss_end(static_cast<control::LossEnd>(report.salvage.end));
-  out.set_loss_list(report.salvage.list.value);
-  out.set_segments_whole(report.salvage.whole.size());
-  out.set_segments_in_part(report.salvage.in_part.size());
-  out.set_loss_accepted(report.loss_accepted);
-}
-
-void fillSilence(const Membership::SilentServer& silent, const Membership& membership, control::ServerSilence& out) {
-  out.set_server(silent.id.value);
-  out.set_silent_ns(membership.silentForNs(silent.id));
-  switch (silent.means) {
-    case SilenceMeans::Together:
-      return out.set_wait(control::SILENCE_WAIT_TOGETHER);
-    case SilenceMeans::Replacers:
-      return out.set_wait(control::SILENCE_WAIT_REPLACERS);
-    case SilenceMeans::Room:
-      return out.set_wait(control::SILENCE_WAIT_ROOM);
-    case SilenceMeans::Nothing:
-    case SilenceMeans::TooShort:
-    case SilenceMeans::Death:  // at once
-      return out.set_wait(control::SILENCE_WAIT_SHORT);
-  }
 }
 
 control::MigrationState stateOf(MigrationStep step) {
@@ -106,72 +41,6 @@ control::MigrationState stateOf(MigrationStep step) {
 }
 
 }  // namespace
-
-template <typename Message>
-Status CoordinatorService::receive(const Request& request, Message& message) const {
-  if (!is_open_) return closed_;
-  return rpc::parseRequest(request, message) ? Status::Ok : Status::BadRequest;
-}
-
-// A state that was just read may be an older copy. What is handed out or given up with it can hardly be taken back, so
-// most servers have their turn to say what they have heard, before. A server that asks has said it itself.
-bool CoordinatorService::isReliable(const Request& request) const {
-  const Membership& membership = services_.membership;
-  const bool is_member = request.peerRole() == Role::Server && request.peerId() != 0;
-  return membership.isSettled() && (!is_member || membership.hasSpoken(ServerId(request.peerId())));
-}
-
-template <typename Message>
-Status CoordinatorService::receiveSettled(const Request& request, Message& message) const {
-  const Status received = receive(request, message);
-  return received == Status::Ok && !isReliable(request) ? Status::RetryLater : received;
-}
-
-// What became of it while somebody named a change that is not here: nobody may rely on that.
-Status CoordinatorService::unlessBehind(Status status) const {
-  return !is_open_ && closed_ == Status::StateBehind ? closed_ : status;
-}
-
-// Of a change that was begun. Where this coordinator is over it may have been stored, and carried out.
-Status CoordinatorService::ofChange(Status status) const {
-  const Status told = unlessBehind(status);
-  const bool is_over = status == Status::Shutdown || status == Status::NotLeader;
-  const bool may_be =
-      is_over || status == Status::Ok || status == Status::OutcomeUnknown || status == Status::CoordinatorFull;
-  return is_over || (told == Status::StateBehind && may_be) ? Status::OutcomeUnknown : told;
-}
-
-template <typename Message>
-Status CoordinatorService::receiveOfMember(const Request& request, Message& message) const {
-  const Status received = receive(request, message);
-  if (received != Status::Ok) return received;
-  // Ids are those of one cluster: whoever has it in another one is not meant by what is known of it here.
-  if (ClusterId(message.cluster()) != services_.journal.store().cluster()) {
-    if (!RC_MUTATION("obey-another-cluster")) return Status::WrongCluster;
-  }
-  // A session that was opened before the enlistment proves no id.
-  const bool is_own = request.peerId() == 0 || request.peerId() == message.id();
-  return is_own ? Status::Ok : Status::BadRequest;
-}
-
-// Also when nobody is served any more: what else is named then counts after a restart.
-Status CoordinatorService::checkHeard(ServerId server, ClusterId cluster, ChangeRef heard) {
-  // A copy is not behind by more changes than anybody lives to see.
-  constexpr uint64_t kMissingMax = uint64_t{1} << 48;
-  const bool can_tell = is_open_ || closed_ == Status::StateBehind;
-  if (!can_tell || cluster != services_.journal.store().cluster() || services_.history.has(heard)) return Status::Ok;
-  const uint64_t own = services_.journal.store().changeNumber();
-  if (heard.number > own && heard.number - own > kMissingMax) {
-    if (!std::exchange(told_of_nonsense_, true)) {
-      services_.trace.error("refusing server " + std::to_string(server.value) + ", which names change " +
-                            std::to_string(heard.number) + " where the last one here is " + std::to_string(own) +
-                            ": look at what its storage has been through; one like it is not told of again");
-    }
-    return Status::BadRequest;
-  }
-  on_missing_(server, heard);
-  return Status::StateBehind;
-}
 
 void CoordinatorService::addTo(rpc::ServiceTable& table) {
   const uint32_t servers = allow({Role::Server});
@@ -197,7 +66,7 @@ void CoordinatorService::addTo(rpc::ServiceTable& table) {
   table.add<&Self::openClient>(Opcode::OpenClient, *this, rules(users));
   table.add<&Self::renewClient>(Opcode::RenewClient, *this, rules(users));
   table.add<&Self::closeClient>(Opcode::CloseClient, *this, rules(users));
-  table.add<&Self::clusterStatus>(Opcode::ClusterStatus, *this, rules(users));
+  table.add<&StatusService::clusterStatus>(Opcode::ClusterStatus, status_, rules(users));
   table.add<&Self::migrationStatus>(Opcode::MigrationStatus, *this, rules(users));
   table.add<&Self::moveTablet>(Opcode::MoveTablet, *this, rules(admins));
   table.add<&Self::splitTable>(Opcode::SplitTable, *this, rules(admins));
@@ -205,19 +74,18 @@ void CoordinatorService::addTo(rpc::ServiceTable& table) {
   table.add<&Self::acceptLoss>(Opcode::AcceptLoss, *this, rules(admins));
 }
 
-void CoordinatorService::ping(Request request) { request.reply(is_open_ ? Status::Ok : closed_); }
+void CoordinatorService::ping(Request request) { request.reply(gate_.state()); }
 
 // ---- servers
 
 runtime::Task<void> CoordinatorService::enlist(Request request) {
   Journal::Running running(services_.journal);
   control::EnlistRequest message;
-  if (!rpc::parseRequest(request, message))
-    co_return refuse(std::move(request), is_open_ ? Status::BadRequest : closed_);
-  const Status heard =
-      checkHeard(ServerId(message.former_id()), ClusterId(message.former_cluster()), wire::changeOf(message.heard()));
+  if (!rpc::parseRequest(request, message)) co_return refuse(std::move(request), gate_.refusal());
+  const Status heard = gate_.checkHeard(ServerId(message.former_id()), ClusterId(message.former_cluster()),
+                                        wire::changeOf(message.heard()));
   if (heard != Status::Ok) co_return refuse(std::move(request), heard);
-  if (!is_open_) co_return refuse(std::move(request), closed_);
+  if (!gate_.isOpen()) co_return refuse(std::move(request), gate_.state());
   // Ids are those of one cluster: the storage of another one would prove the death of somebody who lives.
   const ClusterId cluster = services_.journal.store().cluster();
   const ClusterId former_cluster(message.former_cluster());
@@ -241,7 +109,7 @@ runtime::Task<void> CoordinatorService::enlist(Request request) {
   server.storage = message.storage();
   const Membership::Enlistment enlisted =
       co_await services_.membership.enlist(std::move(server), ServerId(message.former_id()));
-  const Status admitted = unlessBehind(enlisted.status);
+  const Status admitted = gate_.unlessBehind(enlisted.status);
   if (admitted != Status::Ok) co_return refuse(std::move(request), admitted);
   control::EnlistResponse response;
   response.set_id(enlisted.id.value);
@@ -255,13 +123,13 @@ runtime::Task<void> CoordinatorService::enlist(Request request) {
 
 void CoordinatorService::renewServer(Request request) {
   control::RenewServerLeaseRequest message;
-  if (!rpc::parseRequest(request, message)) return refuse(std::move(request), is_open_ ? Status::BadRequest : closed_);
+  if (!rpc::parseRequest(request, message)) return refuse(std::move(request), gate_.refusal());
   const ServerId id(message.id());
   const bool is_own = request.peerId() == 0 || request.peerId() == message.id();
   const Status heard =
-      is_own ? checkHeard(id, ClusterId(message.cluster()), wire::changeOf(message.heard())) : Status::BadRequest;
+      is_own ? gate_.checkHeard(id, ClusterId(message.cluster()), wire::changeOf(message.heard())) : Status::BadRequest;
   if (heard != Status::Ok) return refuse(std::move(request), heard);
-  const Status received = receiveOfMember(request, message);
+  const Status received = gate_.receiveOfMember(request, message);
   if (received != Status::Ok) return refuse(std::move(request), received);
   const Status renewed = services_.membership.renew(
       id, Membership::Renewal{
@@ -282,16 +150,16 @@ void CoordinatorService::renewServer(Request request) {
 runtime::Task<void> CoordinatorService::goodbye(Request request) {
   Journal::Running running(services_.journal);
   control::GoodbyeRequest message;
-  Status status = receiveOfMember(request, message);
-  if (status == Status::Ok && !isReliable(request)) status = Status::RetryLater;
+  Status status = gate_.receiveOfMember(request, message);
+  if (status == Status::Ok && !gate_.isReliable(request)) status = Status::RetryLater;
   if (status == Status::Ok) status = co_await services_.membership.goodbye(ServerId(message.id()));
   replyStatus(std::move(request), status);
 }
 
 void CoordinatorService::getMembership(Request request) {
   control::GetMembershipRequest message;
-  Status status = receiveOfMember(request, message);
-  if (status == Status::Ok && !isReliable(request)) status = Status::RetryLater;
+  Status status = gate_.receiveOfMember(request, message);
+  if (status == Status::Ok && !gate_.isReliable(request)) status = Status::RetryLater;
   const bool asks_nobody = RC_MUTATION("tell-the-condemned-who-is-there");
   if (status == Status::Ok && !asks_nobody) status = services_.membership.mayAsk(ServerId(message.id()));
   if (status != Status::Ok) return refuse(std::move(request), status);
@@ -307,11 +175,11 @@ void CoordinatorService::getMembership(Request request) {
 runtime::Task<void> CoordinatorService::raiseFloor(Request request) {
   Journal::Running running(services_.journal);
   control::RaiseFloorRequest message;
-  Status status = receiveOfMember(request, message);
-  if (status == Status::Ok && !isReliable(request)) status = Status::RetryLater;
+  Status status = gate_.receiveOfMember(request, message);
+  if (status == Status::Ok && !gate_.isReliable(request)) status = Status::RetryLater;
   if (status == Status::Ok) {
     const ReplicaFloor floor{SegmentId(message.segment()), message.replica_epoch()};
-    status = unlessBehind(co_await services_.membership.raiseFloor(ServerId(message.id()), floor));
+    status = gate_.unlessBehind(co_await services_.membership.raiseFloor(ServerId(message.id()), floor));
   }
   if (status != Status::Ok) co_return refuse(std::move(request), status);
   control::RaiseFloorResponse response;
@@ -322,7 +190,7 @@ runtime::Task<void> CoordinatorService::raiseFloor(Request request) {
 
 void CoordinatorService::checkMasters(Request request) {
   control::CheckMastersRequest message;
-  Status status = receiveSettled(request, message);
+  Status status = gate_.receiveSettled(request, message);
   if (status == Status::Ok && message.masters_size() > kMastersCheckedMax) status = Status::BadRequest;
   if (status != Status::Ok) return refuse(std::move(request), status);
   control::CheckMastersResponse response;
@@ -340,12 +208,12 @@ void CoordinatorService::checkMasters(Request request) {
 runtime::Task<void> CoordinatorService::checkClients(Request request) {
   Journal::Running running(services_.journal);
   control::CheckClientRequest message;
-  const Status received = receiveSettled(request, message);
+  const Status received = gate_.receiveSettled(request, message);
   if (received != Status::Ok) co_return refuse(std::move(request), received);
   std::vector<ClientId> ids;
   for (const uint64_t id : message.clients()) ids.emplace_back(id);
   const ClientLeases::Checked checked = co_await services_.clients.check(std::move(ids));
-  const Status sure = unlessBehind(checked.status);
+  const Status sure = gate_.unlessBehind(checked.status);
   if (sure != Status::Ok) co_return refuse(std::move(request), sure);
   control::CheckClientResponse response;
   for (const bool valid : checked.valid) response.add_valid(valid);
@@ -360,13 +228,13 @@ runtime::Task<void> CoordinatorService::checkClients(Request request) {
 runtime::Task<void> CoordinatorService::openClient(Request request) {
   Journal::Running running(services_.journal);
   control::OpenClientRequest message;
-  const Status received = receiveSettled(request, message);
+  const Status received = gate_.receiveSettled(request, message);
   if (received != Status::Ok) co_return refuse(std::move(request), received);
   // Nothing can be changed in a cluster without servers, and one that never had any is mostly an empty directory in the
   // place of the right one: a client that got its identity there could not go on with the right one.
   if (!services_.membership.hasHadServers()) co_return refuse(std::move(request), Status::RetryLater);
   const ClientLeases::Opened opened = co_await services_.clients.open(message.nonce());
-  const Status given = unlessBehind(opened.status);
+  const Status given = gate_.unlessBehind(opened.status);
   if (given != Status::Ok) co_return refuse(std::move(request), given);
   control::OpenClientResponse response;
   response.set_client(opened.id.value);
@@ -377,7 +245,7 @@ runtime::Task<void> CoordinatorService::openClient(Request request) {
 
 void CoordinatorService::renewClient(Request request) {
   control::RenewClientRequest message;
-  Status status = receiveSettled(request, message);
+  Status status = gate_.receiveSettled(request, message);
   if (status == Status::Ok)
     status = services_.clients.renew(ClientId(message.client()), Sequence(message.acknowledged()));
   if (status != Status::Ok) return refuse(std::move(request), status);
@@ -389,8 +257,8 @@ void CoordinatorService::renewClient(Request request) {
 runtime::Task<void> CoordinatorService::closeClient(Request request) {
   Journal::Running running(services_.journal);
   control::CloseClientRequest message;
-  Status status = receiveSettled(request, message);
-  if (status == Status::Ok) status = unlessBehind(co_await services_.clients.close(ClientId(message.client())));
+  Status status = gate_.receiveSettled(request, message);
+  if (status == Status::Ok) status = gate_.unlessBehind(co_await services_.clients.close(ClientId(message.client())));
   replyStatus(std::move(request), status);
 }
 
@@ -399,7 +267,7 @@ runtime::Task<void> CoordinatorService::closeClient(Request request) {
 runtime::Task<void> CoordinatorService::createTable(Request request) {
   Journal::Running running(services_.journal);
   control::CreateTableRequest message;
-  Status received = receiveSettled(request, message);
+  Status received = gate_.receiveSettled(request, message);
   // A level of a newer client's.
   const bool is_level =
       message.durability() == control::DURABILITY_BUFFERED || message.durability() == control::DURABILITY_SYNC;
@@ -409,7 +277,7 @@ runtime::Task<void> CoordinatorService::createTable(Request request) {
       message.durability() == control::DURABILITY_SYNC ? Durability::Sync : Durability::Buffered;
   const TableManager::Created created = co_await services_.tables.create(message.name(), message.tablet_count(),
                                                                          durability, message.nonce(), waitDeadlineNs());
-  const Status made = ofChange(created.status);
+  const Status made = gate_.ofChange(created.status);
   if (made != Status::Ok && made != Status::TableExists) co_return refuse(std::move(request), made);
   control::CreateTableResponse response;
   response.set_id(created.id.value);
@@ -419,15 +287,15 @@ runtime::Task<void> CoordinatorService::createTable(Request request) {
 runtime::Task<void> CoordinatorService::dropTable(Request request) {
   Journal::Running running(services_.journal);
   control::DropTableRequest message;
-  Status status = receiveSettled(request, message);
+  Status status = gate_.receiveSettled(request, message);
   if (status != Status::Ok) co_return refuse(std::move(request), status);
   status = co_await services_.tables.drop(TableId(message.table()), waitDeadlineNs());
-  replyStatus(std::move(request), ofChange(status));
+  replyStatus(std::move(request), gate_.ofChange(status));
 }
 
 void CoordinatorService::listTables(Request request) {
   control::Empty message;
-  const Status received = receiveSettled(request, message);
+  const Status received = gate_.receiveSettled(request, message);
   if (received != Status::Ok) return refuse(std::move(request), received);
   control::ListTablesResponse response;
   for (const Table* table : services_.map.tables()) {
@@ -439,7 +307,7 @@ void CoordinatorService::listTables(Request request) {
 
 void CoordinatorService::getTablets(Request request) {
   control::GetTabletsRequest message;
-  const Status received = receiveSettled(request, message);
+  const Status received = gate_.receiveSettled(request, message);
   if (received != Status::Ok) return refuse(std::move(request), received);
   const bool all = message.table_name().empty() && message.table() == 0;
   const Table* wanted = !message.table_name().empty() ? services_.map.findTable(message.table_name())
@@ -470,11 +338,11 @@ void CoordinatorService::getTablets(Request request) {
 runtime::Task<void> CoordinatorService::moveTablet(Request request) {
   Journal::Running running(services_.journal);
   control::MoveTabletRequest message;
-  const Status received = receiveSettled(request, message);
+  const Status received = gate_.receiveSettled(request, message);
   if (received != Status::Ok) co_return refuse(std::move(request), received);
   const MigrationManager::Begun begun =
       co_await services_.migrations.begin(TabletId(message.tablet()), ServerId(message.destination()));
-  const Status started = ofChange(begun.status);
+  const Status started = gate_.ofChange(begun.status);
   if (started != Status::Ok) co_return refuse(std::move(request), started);
   control::MoveTabletResponse response;
   response.set_migration(begun.id.value);
@@ -484,11 +352,11 @@ runtime::Task<void> CoordinatorService::moveTablet(Request request) {
 runtime::Task<void> CoordinatorService::splitTable(Request request) {
   Journal::Running running(services_.journal);
   control::SplitTableRequest message;
-  const Status received = receiveSettled(request, message);
+  const Status received = gate_.receiveSettled(request, message);
   if (received != Status::Ok) co_return refuse(std::move(request), received);
   const SplitManager::Halves halves =
       co_await services_.splits.split(TableId(message.table()), message.at_hash(), waitDeadlineNs());
-  const Status split = ofChange(halves.status);
+  const Status split = gate_.ofChange(halves.status);
   if (split != Status::Ok) co_return refuse(std::move(request), split);
   control::SplitTableResponse response;
   response.set_lower_tablet(halves.lower.value);
@@ -498,7 +366,7 @@ runtime::Task<void> CoordinatorService::splitTable(Request request) {
 
 void CoordinatorService::migrationStatus(Request request) {
   control::MigrationStatusRequest message;
-  const Status received = receive(request, message);
+  const Status received = gate_.receive(request, message);
   if (received != Status::Ok) return refuse(std::move(request), received);
   const MigrationManager::Progress* progress = services_.migrations.find(MigrationId(message.migration()));
   if (progress == nullptr) return refuse(std::move(request), Status::NotFound);
@@ -514,9 +382,9 @@ void CoordinatorService::migrationStatus(Request request) {
 runtime::Task<void> CoordinatorService::cancelMigration(Request request) {
   Journal::Running running(services_.journal);
   control::CancelMigrationRequest message;
-  Status status = receiveSettled(request, message);
+  Status status = gate_.receiveSettled(request, message);
   if (status == Status::Ok) {
-    status = ofChange(co_await services_.migrations.cancel(MigrationId(message.migration()), waitDeadlineNs()));
+    status = gate_.ofChange(co_await services_.migrations.cancel(MigrationId(message.migration()), waitDeadlineNs()));
   }
   replyStatus(std::move(request), status);
 }
@@ -524,65 +392,11 @@ runtime::Task<void> CoordinatorService::cancelMigration(Request request) {
 runtime::Task<void> CoordinatorService::acceptLoss(Request request) {
   Journal::Running running(services_.journal);
   control::AcceptLossRequest message;
-  Status status = receiveSettled(request, message);
+  Status status = gate_.receiveSettled(request, message);
   if (status == Status::Ok) {
-    status = ofChange(co_await services_.recoveries.acceptLoss(ServerId(message.server()), message.token()));
+    status = gate_.ofChange(co_await services_.recoveries.acceptLoss(ServerId(message.server()), message.token()));
   }
   replyStatus(std::move(request), status);
-}
-
-// ---- status
-
-runtime::Task<void> CoordinatorService::clusterStatus(Request request) {
-  Journal::Running running(services_.journal);
-  control::ClusterStatusRequest message;
-  const Status received = receive(request, message);
-  if (received != Status::Ok) co_return refuse(std::move(request), received);
-  // Where clients come from is nothing that other clients need to know.
-  const bool lists_sessions = message.lists_sessions() && request.peerRole() == Role::Admin;
-  // All servers at once; those that are slow or away are left out.
-  const std::vector<ServerId> asked = services_.membership.heardServers();
-  std::vector<control::ServerStateResponse> states(asked.size());
-  std::vector<runtime::Task<Status>> calls;
-  for (size_t i = 0; i < asked.size(); ++i) {
-    calls.push_back(services_.status_calls.serverState(asked[i], lists_sessions, states[i]));
-  }
-  control::ClusterStatusResponse response;
-  size_t listed_bytes = 0;
-  for (size_t i = 0; i < asked.size(); ++i) {
-    const Status answered = co_await calls[i];
-    if (answered != Status::Ok) continue;
-    // What each tablet gets is for balancing, not for the status, where all of it together would be too long.
-    states[i].clear_tablets();
-    // No server speaks for another one, or makes the answer too long for what the others say.
-    if (states[i].id() != asked[i].value || states[i].ByteSizeLong() > kStateBytesMax + kListedBytesMax) continue;
-    listed_bytes += states[i].ByteSizeLong();
-    if (!lists_sessions || listed_bytes > kAllListedBytesMax) {
-      for (control::TransportSessions& sessions : *states[i].mutable_transports()) sessions.clear_open();
-      if (states[i].ByteSizeLong() > kStateBytesMax) continue;
-    }
-    *response.add_states() = std::move(states[i]);
-  }
-  response.set_cluster(services_.journal.store().cluster().value);
-  response.set_storage_full(services_.journal.isFull());
-  response.set_cluster_name(services_.journal.store().clusterName());
-  for (const Server* server : services_.membership.servers()) fillServer(*server, *response.add_servers());
-  for (const Table* table : services_.map.tables()) {
-    if (table->state != TableState::Ready) continue;
-    fillTable(*table, *response.add_tables());
-    for (const Tablet* tablet : services_.map.tabletsOf(table->id)) {
-      fillTablet(*tablet, services_.membership.isAlive(tablet->owner), *response.add_tablets());
-    }
-  }
-  for (const RecoveryReport& report : services_.recoveries.reports()) {
-    if (response.recoveries_size() >= kRecoveriesMax) break;
-    fillRecovery(report, services_.membership, *response.add_recoveries());
-  }
-  for (const Membership::SilentServer& silent : services_.membership.silentServers()) {
-    fillSilence(silent, services_.membership, *response.add_silences());
-  }
-  rpc::reportSessions(request.dispatch(), lists_sessions ? rpc::kSessionsListedMax : 0, *response.mutable_transports());
-  rpc::replyControl(std::move(request), response);
 }
 
 }  // namespace ramcore::coordinator

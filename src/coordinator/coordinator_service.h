@@ -1,10 +1,10 @@
 #pragma once
 
-#include <functional>
-
 #include "coordinator/coordinator.h"
 #include "coordinator/recovery/recovery_manager.h"
+#include "coordinator/request_gate.h"
 #include "coordinator/state/change_history.h"
+#include "coordinator/status_service.h"
 #include "coordinator/tablets/migration_manager.h"
 #include "coordinator/tablets/split_manager.h"
 #include "coordinator/tablets/table_manager.h"
@@ -30,20 +30,15 @@ class CoordinatorService {
     Trace& trace;
   };
   CoordinatorService(const Services& services, const CoordinatorOptions& options)
-      : services_(services), options_(options) {}
+      : services_(services),
+        options_(options),
+        gate_(services.journal, services.history, services.membership, services.trace),
+        status_(
+            {services.journal, gate_, services.map, services.membership, services.recoveries, services.status_calls}) {}
   void addTo(rpc::ServiceTable& table);
-  /// From now on requests are answered. Before, they get NotLeader.
-  void open() { is_open_ = true; }
-  /// From now on requests are answered with `why`.
-  void close(Status why = Status::NotLeader) {
-    is_open_ = false;
-    closed_ = why;
-  }
-  /// `on_missing` is called when a server names a change of the cluster's state that is not here. Once, before open().
-  void setOnMissing(std::function<void(ServerId server, ChangeRef missing)> on_missing) {
-    on_missing_ = std::move(on_missing);
-  }
-  bool isOpen() const { return is_open_; }
+  /// Which requests are served; opened when the state has been read.
+  RequestGate& gate() { return gate_; }
+  const RequestGate& gate() const { return gate_; }
 
   void ping(rpc::Request request);
   runtime::Task<void> enlist(rpc::Request request);
@@ -62,32 +57,17 @@ class CoordinatorService {
   runtime::Task<void> checkClients(rpc::Request request);
   runtime::Task<void> moveTablet(rpc::Request request);
   runtime::Task<void> splitTable(rpc::Request request);
-  runtime::Task<void> clusterStatus(rpc::Request request);
   void migrationStatus(rpc::Request request);
   runtime::Task<void> cancelMigration(rpc::Request request);
   runtime::Task<void> acceptLoss(rpc::Request request);
 
  private:
-  template <typename Message>
-  Status receive(const rpc::Request& request, Message& message) const;
-  template <typename Message>
-  Status receiveSettled(const rpc::Request& request, Message& message) const;
-  Status unlessBehind(Status status) const;
-  Status ofChange(Status status) const;
-  /// As receive(), for a request that a server makes in its own name: a server's id belongs to one cluster.
-  template <typename Message>
-  Status receiveOfMember(const rpc::Request& request, Message& message) const;
-  bool isReliable(const rpc::Request& request) const;
-  /// StateBehind: this change is missing here. BadRequest: it makes no sense.
-  Status checkHeard(ServerId server, ClusterId cluster, ChangeRef heard);
   int64_t waitDeadlineNs() const { return services_.journal.nowNs() + options_.request_wait_ns; }
 
   const Services services_;
   const CoordinatorOptions options_;
-  std::function<void(ServerId, ChangeRef)> on_missing_;
-  bool is_open_ = false;
-  Status closed_ = Status::NotLeader;
-  bool told_of_nonsense_ = false;
+  RequestGate gate_;
+  StatusService status_;
 };
 
 }  // namespace ramcore::coordinator

@@ -13,15 +13,15 @@ namespace ramcore::index {
 
 StripeGuard::StripeGuard(HashIndex& index, KeyHash hash) RC_NO_THREAD_SAFETY_ANALYSIS
     : reversed_(reverseBits(hash)),
-      stripe_(index.stripeOf(reversed_)) {
-  lock_ = &index.stripes_[stripe_].lock;
+      stripe_(index.stripes_.of(reversed_)) {
+  lock_ = &index.stripes_.lock(stripe_);
   lock_->lock();
 }
 
 std::optional<StripeGuard> StripeGuard::tryLock(HashIndex& index, KeyHash hash) RC_NO_THREAD_SAFETY_ANALYSIS {
   const ReversedHash reversed = reverseBits(hash);
-  const uint64_t stripe = index.stripeOf(reversed);
-  SpinLock& lock = index.stripes_[stripe].lock;
+  const uint64_t stripe = index.stripes_.of(reversed);
+  SpinLock& lock = index.stripes_.lock(stripe);
   if (lock.try_lock()) return StripeGuard(&lock, reversed, stripe);
   if (!RC_MUTATION("ignore-a-held-stripe")) return std::nullopt;
   return StripeGuard(nullptr, reversed, stripe);
@@ -32,7 +32,7 @@ StripeGuard::~StripeGuard() RC_NO_THREAD_SAFETY_ANALYSIS {
 }
 
 void HashIndex::checkHeld(const StripeGuard& guard) const {
-  RC_DCHECK(guard.lock_ == &stripes_[guard.stripe_].lock);
+  RC_DCHECK(guard.lock_ == &stripes_.lock(guard.stripe_));
   static_cast<void>(guard);
 }
 
@@ -56,32 +56,25 @@ Outcome<std::unique_ptr<HashIndex>> HashIndex::open(const IndexConfig& config, r
 }
 
 HashIndex::HashIndex(const IndexConfig& config, std::unique_ptr<IndexMemory> memory, runtime::Rcu& rcu)
-    : buckets_(memory->buckets()),
-      lines_(memory->overflowLines()),
-      tag_shift_(config.initial_buckets_log2),
+    : table_(memory->buckets(), memory->overflowLines(), config.initial_buckets_log2),
+      // A stripe is chosen by bits that all buckets of one split family share, so there are no more than first buckets.
+      stripes_(std::min(config.stripes_log2, config.initial_buckets_log2)),
+      // A split reads the tag bit above those that number the bucket, so the tag bounds the table.
+      splitter_({table_, stripes_, pool_, entries_},
+                std::min<uint64_t>(memory->buckets().size(), uint64_t{1} << (config.initial_buckets_log2 + kTagBits))),
       memory_(std::move(memory)),
-      pool_(lines_, memory_->links(), rcu) {
-  // A stripe is chosen by bits that all buckets of one split family share, so there are no more than first buckets.
-  const unsigned stripes_log2 = std::min(config.stripes_log2, config.initial_buckets_log2);
-  stripe_mask_ = (uint64_t{1} << stripes_log2) - 1;
-  stripes_ = std::make_unique<Stripe[]>(stripe_mask_ + 1);
-  // A split reads the tag bit above those that number the bucket, so the tag bounds the table.
-  buckets_max_ = std::min<uint64_t>(buckets_.size(), uint64_t{1} << (config.initial_buckets_log2 + kTagBits));
-  TableSize initial;
-  initial.level = config.initial_buckets_log2;
-  publish(initial);
-}
+      pool_(memory_->overflowLines(), memory_->links(), rcu) {}
 
 // ---- Chains. The caller holds the stripe of the bucket.
 
 std::optional<HashIndex::Place> HashIndex::locate(uint64_t bucket, SlotBits wanted) const {
-  Place place{.line = &buckets_[bucket]};
+  Place place{.line = &table_.bucket(bucket)};
   while (place.line != nullptr) {
     for (place.slot_index = 0; place.slot_index < kSlotsPerLine; ++place.slot_index) {
       if (place.line->load(place.slot_index) == wanted) return place;
     }
     place.parent = place.line;
-    place.line = nextLine(place.line->load(kLinkSlot));
+    place.line = table_.nextLine(place.line->load(kLinkSlot));
   }
   return std::nullopt;
 }
@@ -89,12 +82,12 @@ std::optional<HashIndex::Place> HashIndex::locate(uint64_t bucket, SlotBits want
 std::optional<HashIndex::Place> HashIndex::locateEmpty(uint64_t bucket) const { return locate(bucket, 0); }
 
 Status HashIndex::extendChain(uint64_t bucket) {
-  Line* last = &buckets_[bucket];
-  while (Line* next = nextLine(last->load(kLinkSlot))) last = next;
+  Line* last = &table_.bucket(bucket);
+  while (Line* next = table_.nextLine(last->load(kLinkSlot))) last = next;
   const uint32_t number = pool_.allocate();
   if (number == LinePool::kNone) return Status::NoSpace;
   // A reader finds the entry of the last slot either in its place or, by the link that replaces it, in the new line.
-  lines_[number].slots[0].store(last->load(kLinkSlot), std::memory_order_relaxed);
+  table_.overflowLine(number).slots[0].store(last->load(kLinkSlot), std::memory_order_relaxed);
   last->store(kLinkSlot, linkSlot(number));
   return Status::Ok;
 }
@@ -121,29 +114,29 @@ void HashIndex::unlinkIfSparse(const Place& place) {
 
 Status HashIndex::prepareInsert(const StripeGuard& guard) {
   checkHeld(guard);
-  const uint64_t bucket = currentBucket(guard.reversed_);
+  const uint64_t bucket = table_.currentBucket(guard.reversed_);
   return locateEmpty(bucket) ? Status::Ok : extendChain(bucket);
 }
 
 Status HashIndex::insert(const StripeGuard& guard, EntryRef ref) {
   RC_CHECK(static_cast<bool>(ref));
   checkHeld(guard);
-  const uint64_t bucket = currentBucket(guard.reversed_);
+  const uint64_t bucket = table_.currentBucket(guard.reversed_);
   auto place = locateEmpty(bucket);
   if (!place) {
     if (const Status extended = extendChain(bucket); extended != Status::Ok) return extended;
     place = locateEmpty(bucket);
   }
   RC_CHECK(place.has_value());
-  place->line->store(place->slot_index, entrySlot(tagBits(guard.reversed_), ref));
+  place->line->store(place->slot_index, entrySlot(table_.tagBits(guard.reversed_), ref));
   entries_.fetch_add(1, std::memory_order_relaxed);
-  splitAsNeeded(guard);
+  splitter_.splitAsNeeded(guard.stripe_);
   return Status::Ok;
 }
 
 bool HashIndex::swapSlot(uint64_t bucket, const StripeGuard& guard, EntryRef old, EntryRef now) {
   RC_CHECK(static_cast<bool>(old) && static_cast<bool>(now));
-  const uint64_t tag = tagBits(guard.reversed_);
+  const uint64_t tag = table_.tagBits(guard.reversed_);
   const auto place = locate(bucket, entrySlot(tag, old));
   if (!place) return false;
   place->line->store(place->slot_index, entrySlot(tag, now));
@@ -152,7 +145,7 @@ bool HashIndex::swapSlot(uint64_t bucket, const StripeGuard& guard, EntryRef old
 
 bool HashIndex::replace(const StripeGuard& guard, EntryRef old, EntryRef now) {
   checkHeld(guard);
-  return swapSlot(currentBucket(guard.reversed_), guard, old, now);
+  return swapSlot(table_.currentBucket(guard.reversed_), guard, old, now);
 }
 
 #if defined(RAMCORE_MUTATIONS)
@@ -178,7 +171,7 @@ TableSize staleSize(const HashIndex* index, TableSize now) {
 
 bool HashIndex::relocate(const StripeGuard& guard, EntryRef old, EntryRef now) {
   checkHeld(guard);
-  TableSize table = size();
+  TableSize table = table_.size();
 #if defined(RAMCORE_MUTATIONS)
   if (RC_MUTATION("relocate-while-splitting")) table = staleSize(this, table);
 #endif
@@ -190,7 +183,7 @@ bool HashIndex::relocate(const StripeGuard& guard, EntryRef old, EntryRef now) {
 bool HashIndex::erase(const StripeGuard& guard, EntryRef ref) {
   checkHeld(guard);
   RC_CHECK(static_cast<bool>(ref));
-  const auto place = locate(currentBucket(guard.reversed_), entrySlot(tagBits(guard.reversed_), ref));
+  const auto place = locate(table_.currentBucket(guard.reversed_), entrySlot(table_.tagBits(guard.reversed_), ref));
   if (!place) return false;
   place->line->store(place->slot_index, 0);
   entries_.fetch_sub(1, std::memory_order_relaxed);
@@ -207,9 +200,9 @@ HashRange HashIndex::copyBucket(KeyHash cursor, std::vector<IndexEntry>& out) {
     out.reserve(begin + room);
     size_t met = 0;
     const StripeGuard guard(*this, cursor);
-    const TableSize table = size();
+    const TableSize table = table_.size();
     const uint64_t bucket = table.bucketOf(guard.reversed_);
-    for (const Line* line = &buckets_[bucket]; line != nullptr; line = nextLine(line->load(kLinkSlot))) {
+    for (const Line* line = &table_.bucket(bucket); line != nullptr; line = table_.nextLine(line->load(kLinkSlot))) {
       for (uint32_t slot_index = 0; slot_index < kSlotsPerLine; ++slot_index) {
         const SlotBits slot = line->load(slot_index);
         if (!isEntry(slot)) continue;
@@ -226,12 +219,12 @@ HashRange HashIndex::copyBucket(KeyHash cursor, std::vector<IndexEntry>& out) {
 // The first split comes when the first buckets have six entries on average, so that no page of theirs is untouched;
 // before, a table that was opened large may be nearly empty.
 uint64_t HashIndex::filledBuckets() const {
-  const uint64_t buckets = size().bucketCount();
-  return buckets > uint64_t{1} << tag_shift_ ? buckets : 0;
+  const uint64_t buckets = table_.size().bucketCount();
+  return buckets > uint64_t{1} << table_.tagShift() ? buckets : 0;
 }
 
 uint64_t HashIndex::maintainMemory() {
-  const uint64_t buckets = size().bucketCount();
+  const uint64_t buckets = table_.size().bucketCount();
   const uint64_t lines_touched = pool_.touched();
   // Not a page at a time, or steady growth would leave nothing for what comes second.
   if (memory_->prefaultIsDue(buckets, lines_touched)) return memory_->prefault(buckets, lines_touched);
@@ -240,20 +233,19 @@ uint64_t HashIndex::maintainMemory() {
 
 bool HashIndex::memoryIsDue() const {
   const uint64_t lines_touched = pool_.touched();
-  return memory_->prefaultIsDue(size().bucketCount(), lines_touched) ||
+  return memory_->prefaultIsDue(table_.size().bucketCount(), lines_touched) ||
          memory_->collapseIsDue(filledBuckets(), lines_touched);
 }
 
 IndexStats HashIndex::stats() const {
   IndexStats stats;
   stats.entries = entries_.load(std::memory_order_relaxed);
-  stats.buckets = size().bucketCount();
+  stats.buckets = table_.size().bucketCount();
   stats.overflow_lines = pool_.inUse();
-  stats.committed_bytes =
-      memory_->bytesCommitted(stats.buckets, pool_.touched()) + (stripe_mask_ + 1) * sizeof(Stripe) + sizeof(*this);
-  stats.splits = splits_.load(std::memory_order_relaxed);
-  stats.splits_per_operation_max = splits_per_operation_max_.load(std::memory_order_relaxed);
-  stats.splits_put_off = splits_put_off_.load(std::memory_order_relaxed);
+  stats.committed_bytes = memory_->bytesCommitted(stats.buckets, pool_.touched()) + stripes_.bytes() + sizeof(*this);
+  stats.splits = splitter_.splits();
+  stats.splits_per_operation_max = splitter_.splitsPerOperationMax();
+  stats.splits_put_off = splitter_.splitsPutOff();
   stats.relocations_refused = relocations_refused_.load(std::memory_order_relaxed);
   return stats;
 }

@@ -14,7 +14,10 @@
 #include "base/step.h"
 #include "index/index_line.h"
 #include "index/index_memory.h"
+#include "index/index_splitter.h"
+#include "index/index_table.h"
 #include "index/line_pool.h"
+#include "index/stripes.h"
 #include "runtime/epoch.h"
 
 namespace ramcore::index {
@@ -88,23 +91,15 @@ class StripeGuard {
 /// may find an entry that is being replaced at that moment. Writers hold the StripeGuard of the key. A bucket and its
 /// split target share a stripe, because the numbers of both begin with the same low bits of the reversed hash.
 ///
-/// Splitting, and why no lookup misses a key (the only order that works):
-///   1. under the stripe, copies of the entries that belong to the new bucket are written there; no lookup goes there
-///      yet;
-///   2. the word with the table's size is published: new lookups go to the new bucket;
-///   3. the originals are cleared.
-/// A reader with the old word that comes after 3 finds nothing, loads the word again, sees the change and retries.
-/// A reader that finds the original between 2 and 3 is right: no writer can have replaced it, the stripe is still held.
-/// When entries of the old bucket move closer together, so that overflow lines become free, the same order holds: copy,
-/// publish (`phase`), unlink. Writers compute the bucket after they have the stripe, never before.
+/// Writers compute the bucket after they have the stripe, never before. Why no lookup misses a key while a bucket is
+/// split is said at IndexSplitter.
 ///
 /// Lock order: split lock (only tried) -> stripe (only tried by the splitter) -> line pool. A mutation waits for one
 /// stripe and for no other lock but the line pool's.
 class HashIndex {
  public:
-  static constexpr uint32_t kSplitsPerOperationMax = 2;
-  /// Average entries per bucket above which an insert splits: load 0.75.
-  static constexpr uint64_t kEntriesPerBucketMax = 6;
+  static constexpr uint32_t kSplitsPerOperationMax = IndexSplitter::kSplitsPerOperationMax;
+  static constexpr uint64_t kEntriesPerBucketMax = IndexSplitter::kEntriesPerBucketMax;
 
   /// @param rcu  borrowed; its reclaimer must run now and then, or freed overflow lines never come back
   /// @return the index, or BadConfig, or NoSpace when the addresses cannot be reserved
@@ -119,11 +114,11 @@ class HashIndex {
   template <typename Matcher>
   EntryRef lookup(KeyHash hash, Matcher&& matches) const {
     const ReversedHash reversed = reverseBits(hash);
-    uint64_t word = sizeWord();
+    uint64_t word = table_.sizeWord();
     for (;;) {
-      const EntryRef found = probe(TableSize::fromWord(word).bucketOf(reversed), tagBits(reversed), matches);
+      const EntryRef found = probe(TableSize::fromWord(word).bucketOf(reversed), table_.tagBits(reversed), matches);
       if (found || RC_STEP_MUTATION("look-once")) return found;
-      const uint64_t now = sizeWord();
+      const uint64_t now = table_.sizeWord();
       if (now == word) return {};
       word = now;
     }
@@ -138,7 +133,7 @@ class HashIndex {
                    Matcher&& matches) const;
 
   /// Asks for the cache line that the next call about this key reads first.
-  void prefetch(KeyHash hash) const { __builtin_prefetch(&buckets_[currentBucket(reverseBits(hash))]); }
+  void prefetch(KeyHash hash) const { __builtin_prefetch(&table_.bucket(table_.currentBucket(reverseBits(hash)))); }
   /// Prefetches the entry to which the key's line seems to lead. To be called some time after prefetch(). It is a
   /// guess: only the tags in the bucket's own line are compared.
   /// @param memory  base of the log memory
@@ -148,7 +143,7 @@ class HashIndex {
   /// `lookup` for a writer that holds the key's stripe: what it returns stays true while the guard lives.
   template <typename Matcher>
   EntryRef find(const StripeGuard& guard, Matcher&& matches) const {
-    return probe(currentBucket(guard.reversed_), tagBits(guard.reversed_), matches);
+    return probe(table_.currentBucket(guard.reversed_), table_.tagBits(guard.reversed_), matches);
   }
 
   /// Makes sure that `insert` of this key will find a slot, as long as the guard lives. Called before the entry is
@@ -193,36 +188,19 @@ class HashIndex {
   /// Whether two hashes agree in all bits that the index keeps of them. By chance this is so for one pair of hashes in
   /// 2^24 times the number of buckets of the smallest table.
   bool agree(KeyHash a, KeyHash b) const {
-    return (reverseBits(a) ^ reverseBits(b)) << (64 - kTagBits - tag_shift_) == 0;
+    return (reverseBits(a) ^ reverseBits(b)) << (64 - kTagBits - table_.tagShift()) == 0;
   }
 
  private:
   friend class StripeGuard;
-  struct alignas(64) Stripe {
-    SpinLock lock;
-  };
   struct Place {
     Line* line = nullptr;
     Line* parent = nullptr;  // whose link leads to `line`; none for the bucket's own line
     uint32_t slot_index = 0;
   };
-  class ChainBuilder;
 
   HashIndex(const IndexConfig& config, std::unique_ptr<IndexMemory> memory, runtime::Rcu& rcu);
 
-  uint64_t tagBits(ReversedHash reversed) const { return reversed >> tag_shift_ & kTagMask; }
-  uint64_t stripeOf(ReversedHash reversed) const { return reversed & stripe_mask_; }
-  uint64_t sizeWord() const {
-    RC_STEP();
-    return size_.load(std::memory_order_acquire);
-  }
-  TableSize size() const { return TableSize::fromWord(sizeWord()); }
-  void publish(TableSize size) {
-    RC_STEP();
-    size_.store(size.toWord(), std::memory_order_release);
-  }
-  uint64_t currentBucket(ReversedHash reversed) const { return size().bucketOf(reversed); }
-  Line* nextLine(SlotBits link) const { return isLink(link) ? &lines_[linkedLine(link)] : nullptr; }
   void checkHeld(const StripeGuard& guard) const;
   uint64_t filledBuckets() const;
 
@@ -236,30 +214,16 @@ class HashIndex {
   bool swapSlot(uint64_t bucket, const StripeGuard& guard, EntryRef old, EntryRef now);
   void unlinkIfSparse(const Place& place);
 
-  void splitAsNeeded(const StripeGuard& guard);
-  bool trySplit(uint64_t stripe_held);
-  bool splitBucket(TableSize before);
-  bool belongsToTarget(TableSize before, SlotBits slot) const;
-  void compactChain(TableSize before, uint64_t bucket, uint64_t entries_kept, uint64_t lines_now);
-
   /// Copies the references of the bucket that `cursor` falls into, under its stripe, with their tags in place of the
   /// hashes. @return the bucket's range
   HashRange copyBucket(KeyHash cursor, std::vector<IndexEntry>& out);
 
-  // Read by every lookup, written at open and (the word) by splits.
-  alignas(64) std::atomic<uint64_t> size_{0};  // written under split_lock_
-  std::span<Line> buckets_;
-  std::span<Line> lines_;
-  unsigned tag_shift_;
-  uint64_t stripe_mask_;
-  uint64_t buckets_max_;
-  std::unique_ptr<Stripe[]> stripes_;
+  // Read by every lookup; the two fill a cache line.
+  alignas(64) IndexTable table_;
+  Stripes stripes_;
 
   alignas(64) std::atomic<uint64_t> entries_{0};
-  alignas(64) SpinLock split_lock_;  // one split at a time; only tried
-  std::atomic<uint64_t> splits_{0};
-  std::atomic<uint64_t> splits_per_operation_max_{0};
-  std::atomic<uint64_t> splits_put_off_{0};
+  IndexSplitter splitter_;
   std::atomic<uint64_t> relocations_refused_{0};
   std::unique_ptr<IndexMemory> memory_;
   LinePool pool_;

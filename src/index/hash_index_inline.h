@@ -59,7 +59,7 @@ inline uint32_t HashIndex::matchMask(const Line& line, uint64_t tag, SlotBits la
 
 template <typename Matcher>
 EntryRef HashIndex::probe(uint64_t bucket, uint64_t tag, Matcher& matches) const {
-  for (const Line* line = &buckets_[bucket]; line != nullptr;) {
+  for (const Line* line = &table_.bucket(bucket); line != nullptr;) {
     const SlotBits last = line->load(kLinkSlot);
     for (uint32_t mask = matchMask(*line, tag, last); mask != 0; mask &= mask - 1) {
       const auto slot_index = static_cast<uint32_t>(std::countr_zero(mask));
@@ -67,15 +67,15 @@ EntryRef HashIndex::probe(uint64_t bucket, uint64_t tag, Matcher& matches) const
       // Loaded again, so it may have changed.
       if (matchesTag(slot, tag) && matches(refOf(slot))) return refOf(slot);
     }
-    line = nextLine(last);
+    line = table_.nextLine(last);
   }
   return {};
 }
 
 inline void HashIndex::prefetchEntry(KeyHash hash, const std::byte* memory) const {
   const ReversedHash reversed = reverseBits(hash);
-  const uint64_t tag = tagBits(reversed);
-  const Line& line = buckets_[currentBucket(reversed)];
+  const uint64_t tag = table_.tagBits(reversed);
+  const Line& line = table_.bucket(table_.currentBucket(reversed));
   const SlotBits last = line.load(kLinkSlot);
   const uint32_t mask = matchMask(line, tag, last);
   if (mask == 0) return;
@@ -95,11 +95,11 @@ void HashIndex::lookupBatch(std::span<const KeyHash> hashes, std::span<EntryRef>
   };
   Step steps[2][kGroup];
   const auto startGroup = [&](size_t first, Step* group) {
-    const TableSize now = size();
+    const TableSize now = table_.size();
     const size_t count = std::min(kGroup, hashes.size() - first);
     for (size_t i = 0; i < count; ++i) {
       const ReversedHash reversed = reverseBits(hashes[first + i]);
-      group[i] = {&buckets_[now.bucketOf(reversed)], tagBits(reversed)};
+      group[i] = {&table_.bucket(now.bucketOf(reversed)), table_.tagBits(reversed)};
       __builtin_prefetch(group[i].line);
     }
   };
@@ -109,7 +109,7 @@ void HashIndex::lookupBatch(std::span<const KeyHash> hashes, std::span<EntryRef>
     const SlotBits last = step.line->load(kLinkSlot);
     const uint32_t mask = matchMask(*step.line, step.tag, last);
     if (mask == 0) {
-      step.line = nextLine(last);
+      step.line = table_.nextLine(last);
       if (step.line != nullptr) __builtin_prefetch(step.line);
       return {};
     }
@@ -155,7 +155,7 @@ std::optional<KeyHash> HashIndex::scan(KeyHash cursor, KeyHash last, size_t entr
     for (size_t i = bucket_begin; i < out.size(); ++i) {
       const uint64_t tag = std::exchange(out[i].hash, hash_of(out[i].ref));
       const bool is_here = out[i].hash >= range.first && out[i].hash <= range.last;
-      out[i].is_misplaced = !is_here || tagBits(reverseBits(out[i].hash)) != tag;
+      out[i].is_misplaced = !is_here || table_.tagBits(reverseBits(out[i].hash)) != tag;
       if (out[i].is_misplaced) out[i].hash = cursor;
     }
     const auto outside = [&](const IndexEntry& entry) { return entry.hash < cursor || entry.hash > last; };

@@ -8,8 +8,8 @@ namespace ramcore::log {
 class DurableWaiters;
 
 /// One wait for a log position to become durable, or flushed. It is embedded in a coroutine frame or a call. Unless the
-/// wait is cancelled (Log::cancelNotification), `run` is called once, on the thread that learned of the outcome and
-/// without locks held; it may free the waiter.
+/// wait is cancelled (LogDurability::cancelNotification), `run` is called once, on the thread that learned of the
+/// outcome and without locks held; it may free the waiter.
 struct DurableWaiter {
   void (*run)(DurableWaiter& self, Status status) = nullptr;
 

@@ -23,7 +23,7 @@ Result<Appended> SideLog::append(std::span<const EntryInput> group, AppendClass 
     RC_CHECK(bytes <= log_.config().entry_bytes_max);
     total_bytes += bytes;
   }
-  if (append_class == AppendClass::Write && !log_.hasSpaceFor(total_bytes)) {
+  if (append_class == AppendClass::Write && !log_.limit().hasSpaceFor(total_bytes)) {
     log_.stats().refused_no_space.fetch_add(1, std::memory_order_relaxed);
     return Status::NoSpace;
   }
@@ -40,8 +40,8 @@ Result<Appended> SideLog::append(std::span<const EntryInput> group, AppendClass 
     segment->adopt(cursor);
     for (size_t i = 0; i < group.size(); ++i) {
       std::byte* const at = log_.pool().memory().at(appended.refs[i]);
-      writeEntry(at, group[i], i + 1 < group.size(), log_.killedIn(group[i]));
-      log_.countLive(*segment, EntryView(at), group[i].dead);
+      writeEntry(at, group[i], i + 1 < group.size(), log_.counts().killedIn(group[i]));
+      log_.counts().countLive(*segment, EntryView(at), group[i].dead);
     }
     segment->commit(cursor.offset);
     replicator_.advance(*segment);
@@ -59,7 +59,7 @@ Result<EntryRef> SideLog::copy(const EntryView& entry, AppendClass append_class)
   constexpr Keep kKeep{.name = false, .result = false};
   const uint32_t bytes = entry.copyBytes(kKeep);
   RC_CHECK(bytes <= log_.config().entry_bytes_max);
-  if (append_class == AppendClass::Write && !log_.hasSpaceFor(copied_bytes_ + bytes)) {
+  if (append_class == AppendClass::Write && !log_.limit().hasSpaceFor(copied_bytes_ + bytes)) {
     log_.stats().refused_no_space.fetch_add(1, std::memory_order_relaxed);
     return Status::NoSpace;
   }
@@ -74,7 +74,7 @@ Result<EntryRef> SideLog::copy(const EntryView& entry, AppendClass append_class)
     copyEntry(at, entry, kKeep);
     __builtin_prefetch(at + kFetchAheadBytes, 1);
     __builtin_prefetch(at + kFetchAheadBytes + 64, 1);
-    segment->noteEntryBytes(bytes);
+    segment->live().noteEntryBytes(bytes);
     segment->commit(cursor.offset);
     copied_bytes_ += bytes;
     if (entry.type() == EntryType::ResultRecord) copied_result_bytes_ += bytes;
@@ -88,9 +88,9 @@ Result<EntryRef> SideLog::copy(const EntryView& entry, AppendClass append_class)
 void SideLog::settle() {
   if (copied_entries_ == 0) return;
   Segment& segment = *segments_.back();
-  segment.addLive(static_cast<int64_t>(copied_bytes_));
-  segment.addLiveResults(static_cast<int64_t>(copied_result_bytes_));
-  segment.addLiveLarge(static_cast<int64_t>(copied_large_bytes_));
+  segment.live().add(static_cast<int64_t>(copied_bytes_));
+  segment.live().addResults(static_cast<int64_t>(copied_result_bytes_));
+  segment.live().addLarge(static_cast<int64_t>(copied_large_bytes_));
   LogStats& stats = log_.stats();
   stats.large_bytes.fetch_add(static_cast<int64_t>(copied_large_bytes_), std::memory_order_relaxed);
   stats.result_bytes.fetch_add(static_cast<int64_t>(copied_result_bytes_), std::memory_order_relaxed);
@@ -106,9 +106,9 @@ void SideLog::settle() {
 
 Segment* SideLog::openSegment() {
   settle();
-  Segment* const segment = log_.openPrivate(SegmentKind::Side, 0, copies_);
+  Segment* const segment = log_.privateSegments().open(SegmentKind::Side, 0, copies_);
   if (segment == nullptr) return nullptr;
-  if (!segments_.empty()) log_.closePrivate(*segments_.back());
+  if (!segments_.empty()) log_.privateSegments().close(*segments_.back());
   segments_.push_back(segment);
   return segment;
 }
@@ -117,7 +117,7 @@ void SideLog::close() {
   RC_CHECK(!closed_);
   settle();
   closed_ = true;
-  if (!segments_.empty()) log_.closePrivate(*segments_.back());
+  if (!segments_.empty()) log_.privateSegments().close(*segments_.back());
 }
 
 bool SideLog::isClosed() const {
@@ -142,7 +142,7 @@ size_t SideLog::unclosedCount() const {
 
 void SideLog::join() {
   RC_CHECK(isClosed() && !joined_);
-  roll_ = log_.addToJoin(segments_);
+  roll_ = log_.heads().addToJoin(segments_);
   joined_ = true;
 }
 
@@ -152,14 +152,14 @@ bool SideLog::takeBack() {
     log_.cancelHeadToJoin(roll_);
     joined_ = false;
   } else {
-    joined_ = !log_.takeBack(segments_, roll_);
+    joined_ = !log_.heads().takeBack(segments_, roll_);
   }
   return !joined_;
 }
 
 void SideLog::abandon() {
   RC_CHECK(!joined_);
-  for (Segment* segment : segments_) log_.dropPrivate(*segment);
+  for (Segment* segment : segments_) log_.privateSegments().drop(*segment);
   leave();
 }
 

@@ -26,7 +26,7 @@ class SideLog {
   SideLog(const SideLog&) = delete;
   SideLog& operator=(const SideLog&) = delete;
 
-  /// As Log::append(). `end` is a position in a segment of the side log, about which Log::isDurable() says nothing.
+  /// As Log::append(). `end` is a position in a segment of the side log, about which LogDurability says nothing.
   Result<Appended> append(std::span<const EntryInput> group, AppendClass append_class);
 
   /// Appends one entry of another server's log as it is, as a group of its own, but without the result that it carries

@@ -116,7 +116,7 @@ ServerLoad Master::load() const {
   if (!parts_) return {};
   const log::LogStats& stats = parts_->log.stats();
   const auto live = static_cast<uint64_t>(std::max<int64_t>(0, stats.live_bytes.load() + stats.succeeded_bytes.load()));
-  const uint64_t most = parts_->log.liveBytesMax();
+  const uint64_t most = parts_->log.limit().liveBytesMax();
   return {.live_bytes = live, .room_bytes = most > live ? most - live : 0};
 }
 
@@ -186,7 +186,7 @@ runtime::Task<void> Master::forgetLapsedClients() {
     const bool of_all = asked_ns >= all_at_ns;
     const log::Log& log = parts_->log;
     const int64_t result_bytes = log.stats().result_bytes.load(std::memory_order_relaxed);
-    if (!of_all && result_bytes < static_cast<int64_t>(log.liveBytesMax()) / kManyResults) continue;
+    if (!of_all && result_bytes < static_cast<int64_t>(log.limit().liveBytesMax()) / kManyResults) continue;
     if (of_all) all_at_ns = asked_ns + kClientSilenceNs;
     const int64_t silent_ns = of_all ? kClientSilenceNs : kResultsLookNs;
     ClientId after;

@@ -201,7 +201,7 @@ runtime::Detached TabletService::clear(Tablet tablet) {
                            [&](KeyHash hash) { return parts_.tablets.find(tablet.table, hash) != nullptr; });
   std::optional<KeyHash> cursor = tablet.range.first;
   while (cursor && !stop_) {
-    cursor = parts_.store.purgeSlice(tablet.table, tablet.range, *cursor);
+    cursor = parts_.store.purge().purgeSlice(tablet.table, tablet.range, *cursor);
     co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
   }
   parts_.maintenance.wake();
@@ -252,7 +252,7 @@ runtime::Task<void> TabletService::freezeTablet(Request request) {
     status = co_await drained(request.executor());
   }
   if (status == Status::Ok && !RC_MUTATION("freeze-before-durable")) {
-    status = co_await Reached(parts_.log, request.executor(), present->durability, parts_.log.end());
+    status = co_await Reached(parts_.log, request.executor(), present->durability, parts_.log.heads().end());
   }
   request.reply(status);
 }
@@ -357,7 +357,7 @@ void TabletService::serverState(Request request) {
   };
   // What would become tombstones if it were removed counts, as it does for the limit.
   answer.set_live_bytes(gauge(stats.live_bytes) + gauge(stats.succeeded_bytes));
-  answer.set_live_bytes_max(parts_.log.liveBytesMax());
+  answer.set_live_bytes_max(parts_.log.limit().liveBytesMax());
   answer.set_tombstone_bytes(gauge(stats.tombstone_bytes) + gauge(stats.succeeded_bytes));
   answer.set_result_bytes(gauge(stats.result_bytes));
   answer.set_cleaner_copied_bytes(stats.cleaner_bytes_copied.load(std::memory_order_relaxed));

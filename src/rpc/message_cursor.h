@@ -15,14 +15,16 @@ class MessageCursor {
   explicit MessageCursor(const transport::RxMessage& message)
       : span_(message.head()), tail_(message.tail()), left_(message.messageBytes()) {}
 
-  template <Fixed T>
+  /// Also fails if the message is not valid.
+  template <wire::Message T>
   [[nodiscard]] bool take(T& out) {
     if (sizeof(T) <= span_.size()) [[likely]] {
       out = loadAs<T>(span_.data());
       advance(sizeof(T));
-      return true;
+    } else if (!copy(reinterpret_cast<std::byte*>(&out), sizeof(T))) {
+      return false;
     }
-    return copy(reinterpret_cast<std::byte*>(&out), sizeof(T));
+    return out.isValid() || fail();
   }
   [[nodiscard]] bool copy(std::byte* to, size_t bytes) {
     if (bytes > left_) return fail();

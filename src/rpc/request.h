@@ -52,6 +52,12 @@ class Request {
   /// Contiguous start of the message, beginning with the RequestHeader: at least the bytes that the sender declared as
   /// head.
   ByteSpan head() const { return record_->message.head(); }
+  /// Reads the fixed struct at the start of the head. False: there are too few bytes, or it is not valid; the answer is
+  /// BadRequest.
+  template <wire::Message T>
+  [[nodiscard]] bool read(T& out) const {
+    return wire::decode(head(), out);
+  }
   /// The role, and the id, that the peer proved in the handshake.
   transport::Role peerRole() const { return record_->peer_role; }
   uint64_t peerId() const { return record_->peer_id; }

@@ -26,21 +26,27 @@ class GrowingPause {
   int64_t waited_ns_ = 0;
 };
 
-/// The pauses of a caller that is refused again and again, as many others may be at the same time: each is drawn from
-/// [half, whole] of a bound that doubles, so that callers that were refused together do not come back together.
-class DrawnPause {
+/// The pauses of a caller that fails, or is refused, again and again: each is twice as long as the one before, up to
+/// the longest. The present pause may also be a bound that a pause is drawn from, for callers that were refused
+/// together with many others and are not to come back together.
+class DoublingPause {
  public:
-  constexpr DrawnPause(int64_t least_ns, int64_t longest_ns) : least_ns_(least_ns), longest_ns_(longest_ns) {}
+  constexpr DoublingPause(int64_t first_ns, int64_t longest_ns) : first_ns_(first_ns), longest_ns_(longest_ns) {}
 
-  int64_t nextNs(Random& random) {
-    bound_ns_ = std::clamp(bound_ns_ * 2, least_ns_, longest_ns_);
-    return static_cast<int64_t>(random.between(static_cast<uint64_t>(bound_ns_) / 2, static_cast<uint64_t>(bound_ns_)));
+  int64_t nextNs() {
+    bound_ns_ = bound_ns_ == 0 ? first_ns_ : std::min(2 * bound_ns_, longest_ns_);
+    return bound_ns_;
   }
-  /// The caller was not refused: the next pause is a short one again.
+  /// Drawn from [half, whole] of what nextNs() gives. One draw.
+  int64_t nextNs(Random& random) {
+    const auto bound_ns = static_cast<uint64_t>(nextNs());
+    return static_cast<int64_t>(random.between(bound_ns / 2, bound_ns));
+  }
+  /// The caller did not fail: the next pause is the first again.
   void restart() { bound_ns_ = 0; }
 
  private:
-  int64_t least_ns_;
+  int64_t first_ns_;
   int64_t longest_ns_;
   int64_t bound_ns_ = 0;
 };

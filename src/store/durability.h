@@ -19,11 +19,11 @@ struct ShowAfter {
   }
   /// For an answer that shows an entry.
   static ShowAfter of(const log::Log& log, Durability level, log::EntryRef ref) {
-    return isAt(log, level, ref) ? ShowAfter{} : at(level, log.endOf(ref));
+    return isAt(log, level, ref) ? ShowAfter{} : at(level, log.durability().endOf(ref));
   }
   /// Whether an answer may show the entry, or, for a tombstone, that there is no object.
   static bool isAt(const log::Log& log, Durability level, log::EntryRef ref) {
-    return level == Durability::Sync ? log.isFlushed(ref) : log.isDurable(ref);
+    return level == Durability::Sync ? log.durability().isFlushed(ref) : log.durability().isDurable(ref);
   }
   void add(const ShowAfter& other) {
     durable = std::max(durable, other.durable);
@@ -31,7 +31,7 @@ struct ShowAfter {
   }
   /// Cost: one load and compare for what is shown of buffered tables.
   bool isReached(const log::Log& log) const {
-    return log.isDurable(durable) && (!flushed.segment || log.isFlushed(flushed));
+    return log.durability().isDurable(durable) && (!flushed.segment || log.durability().isFlushed(flushed));
   }
 };
 
@@ -45,7 +45,9 @@ class Reached : private log::DurableWaiter, private runtime::Job {
         executor_(executor),
         flushed_(level == Durability::Sync),
         wanted_(wanted) {}
-  bool await_ready() const noexcept { return flushed_ ? log_.isFlushed(wanted_) : log_.isDurable(wanted_); }
+  bool await_ready() const noexcept {
+    return flushed_ ? log_.durability().isFlushed(wanted_) : log_.durability().isDurable(wanted_);
+  }
   bool await_suspend(std::coroutine_handle<> handle) {
     handle_ = handle;
     DurableWaiter::run = [](log::DurableWaiter& waiter, Status status) {
@@ -53,7 +55,7 @@ class Reached : private log::DurableWaiter, private runtime::Job {
       self.outcome_ = status;
       self.executor_.post(self, runtime::Priority::Waited);
     };
-    return flushed_ ? log_.notifyFlushed(wanted_, *this) : log_.notifyDurable(wanted_, *this);
+    return flushed_ ? log_.durability().notifyFlushed(wanted_, *this) : log_.durability().notifyDurable(wanted_, *this);
   }
   Status await_resume() const noexcept { return outcome_; }
 

@@ -4,10 +4,19 @@
 #include <span>
 
 #include "log/format/entry_writer.h"
-#include "store/object_store.h"
+#include "log/memory/log_config.h"
+#include "store/mutation.h"
 #include "store/result_entry.h"
 
 namespace ramcore::master {
+
+/// Whether an object can be stored, also with what it takes more when it replaces another one and carries a result.
+inline bool objectFits(const log::LogConfig& config, uint64_t key_bytes, uint64_t value_bytes, bool has_expiry) {
+  if (key_bytes > log::kKeyBytesMax || value_bytes > log::kPayloadBytesMax) return false;
+  const uint32_t bytes = log::alignedEntryBytes(static_cast<uint32_t>(key_bytes), static_cast<uint32_t>(value_bytes),
+                                                has_expiry, true, true);
+  return bytes <= config.entry_bytes_max;
+}
 
 /// Builds one atomic group: the object, which carries its answer, or the tombstone and the record of the answer. If
 /// what dies by it carries an answer, the group may also have a record of that. Borrows everything that it is given,

@@ -106,8 +106,8 @@ void Maintenance::slice() {
 bool Maintenance::reap() {
   if (RC_MUTATION("keep-removed-keys")) return false;
   const size_t count_max =
-      std::clamp(parts_.store.tombstonesToReap() / kReapShare, kReapedPerSliceMin, kReapedPerSliceMax);
-  const ObjectStore::Reaped reaped = parts_.store.reapTombstones(count_max);
+      std::clamp(parts_.store.tombstones().size() / kReapShare, kReapedPerSliceMin, kReapedPerSliceMax);
+  const TombstoneQueue::Reaped reaped = parts_.store.tombstones().reap(count_max);
   const bool are_durable = awaitReapable(reaps_[0], reaped.waits_for.durable);
   const bool are_flushed = awaitReapable(reaps_[1], reaped.waits_for.flushed);
   return reaped.count >= count_max || are_durable || are_flushed;
@@ -117,8 +117,8 @@ bool Maintenance::reap() {
 bool Maintenance::awaitReapable(Reap& reap, LogPosition position) {
   if (!position.segment || reap.state.load() != ReapState::Idle || log_has_ended_) return false;
   reap.state.store(ReapState::Waiting);
-  const bool is_noted = reap.level == Durability::Sync ? parts_.log.notifyFlushed(position, reap)
-                                                       : parts_.log.notifyDurable(position, reap);
+  const bool is_noted = reap.level == Durability::Sync ? parts_.log.durability().notifyFlushed(position, reap)
+                                                       : parts_.log.durability().notifyDurable(position, reap);
   if (!is_noted) reap.state.store(ReapState::Idle);
   return !is_noted;
 }
@@ -138,7 +138,7 @@ bool Maintenance::lacksReapWaiter() const {
 
 void Maintenance::cancelReaps() {
   for (Reap& reap : reaps_) {
-    if (parts_.log.cancelNotification(reap)) reap.state.store(ReapState::Idle);
+    if (parts_.log.durability().cancelNotification(reap)) reap.state.store(ReapState::Idle);
   }
 }
 

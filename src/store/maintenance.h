@@ -61,8 +61,8 @@ class Maintenance : private runtime::Job {
   /// kRemovedMax wait beside those whose tombstones are not durable. It waits for no other thread, because it may run
   /// on the dispatch thread.
   void afterMutations(size_t count = 1) {
-    if (parts_.store.tombstonesToReap() > kRemovedMax) [[unlikely]] {
-      static_cast<void>(parts_.store.reapTombstones(kReapedPerMutation * count, ObjectStore::Locking::Try));
+    if (parts_.store.tombstones().size() > kRemovedMax) [[unlikely]] {
+      static_cast<void>(parts_.store.tombstones().reap(kReapedPerMutation * count, ObjectStore::Locking::Try));
     }
     if (isDue()) wake();
   }
@@ -88,7 +88,7 @@ class Maintenance : private runtime::Job {
       run = [](log::DurableWaiter& self, Status status) { Maintenance::onReapable(static_cast<Reap&>(self), status); };
     }
     bool isDue(const ObjectStore& store) const {
-      return store.tombstonesToReap(level) != 0 && state.load() != ReapState::Waiting;
+      return store.tombstones().size(level) != 0 && state.load() != ReapState::Waiting;
     }
     Maintenance& owner;
     const Durability level;

@@ -24,6 +24,16 @@ bool isObject(const Found& found) { return found.ref && found.entry.type() == En
 
 }  // namespace
 
+void ObjectStore::connect(const Parts& parts) {
+  parts_.emplace(parts);
+  entries_.emplace(memory_, parts.log, parts.index, parts.tablets);
+  carried_.emplace(*entries_, parts.results);
+  tombstones_.emplace(parts.log, parts.index, *entries_);
+  purge_.emplace(RangePurge::Parts{parts.log, parts.index, parts.tablets, *entries_, *carried_, versions_});
+  replay_.emplace(StoreReplay::Parts{parts.log, parts.index, parts.results, *entries_, *carried_, versions_});
+  damages_.emplace(DamageResolver::Parts{parts.log, parts.index, parts.tablets, *entries_, *purge_});
+}
+
 Status ObjectStore::checkRead(TableId table, KeyHash hash, TabletEpoch epoch, int64_t now_ns, Durability& level) const {
   const Tablet* tablet = nullptr;
   const Status status = parts_->tablets.check(table, hash, epoch, Access::Read, tablet);
@@ -36,8 +46,8 @@ Status ObjectStore::checkRead(TableId table, KeyHash hash, TabletEpoch epoch, in
 
 Found ObjectStore::lookup(TableId table, KeyHash hash, ByteSpan key) const {
   EntryState state{};
-  const EntryRef ref =
-      parts_->index.lookup(hash, [&](EntryRef candidate) { return standsFor(candidate, hash, {table, key}, state); });
+  const EntryRef ref = parts_->index.lookup(
+      hash, [&](EntryRef candidate) { return entries_->standsFor(candidate, hash, {table, key}, state); });
   if (ref && isDamaged(state)) return {refOfDamaged(state), {}};
   return {ref, ref ? entry(ref) : EntryView()};
 }
@@ -47,7 +57,7 @@ void ObjectStore::lookupBatch(std::span<const Key> keys, std::span<const KeyHash
   std::array<EntryState, kLookupsMax> states;
   RC_DCHECK(keys.size() <= kLookupsMax);
   parts_->index.lookupBatch(hashes, out, memory_.base(), [&](size_t i, EntryRef candidate) {
-    return standsFor(candidate, hashes[i], keys[i], states[i]);
+    return entries_->standsFor(candidate, hashes[i], keys[i], states[i]);
   });
   for (size_t i = 0; i < keys.size(); ++i) {
     if (out[i] && isDamaged(states[i])) out[i] = refOfDamaged(states[i]);
@@ -103,7 +113,7 @@ std::optional<Answer> ObjectStore::applyLocked(const Mutation& mutation, const i
   size_t others = 0;
   EntryState state{};
   present.ref = parts_->index.find(stripe, [&](EntryRef candidate) {
-    if (standsFor(candidate, mutation.hash, {mutation.table, mutation.key}, state)) return true;
+    if (entries_->standsFor(candidate, mutation.hash, {mutation.table, mutation.key}, state)) return true;
     if (entry(candidate).table() == mutation.table) ++others;
     return false;
   });
@@ -126,14 +136,6 @@ Answer ObjectStore::answerDuplicate(const ResultTable::Lookup& known, Durability
           .value = known.result.value,
           .show_after = ShowAfter::of(parts_->log, level, known.record),
           .is_duplicate = true};
-}
-
-/// Whether an object can be stored, also with what it takes more when it replaces another one and carries a result.
-bool ObjectStore::fits(uint64_t key_bytes, uint64_t value_bytes, bool has_expiry) const {
-  if (key_bytes > log::kKeyBytesMax || value_bytes > log::kPayloadBytesMax) return false;
-  const uint32_t bytes = log::alignedEntryBytes(static_cast<uint32_t>(key_bytes), static_cast<uint32_t>(value_bytes),
-                                                has_expiry, true, true);
-  return bytes <= parts_->log.config().entry_bytes_max;
 }
 
 Status ObjectStore::checkCondition(const Mutation& mutation, Version present) {
@@ -172,6 +174,29 @@ void ObjectStore::putIntoIndex(const index::StripeGuard& stripe, EntryRef presen
   }
 }
 
+/// Adds to the group what the mutation logs: the object, whose version is chosen here, or the tombstone.
+/// @param answer  its version is set to that of the object
+/// @return NoSpace: the index has no room for a new key
+Status ObjectStore::addToGroup(const Mutation& mutation, const index::StripeGuard& stripe, const Found& present,
+                               std::span<const ByteSpan> value, Answer& answer, EntryGroup& group) {
+  if (mutation.opcode == Opcode::Remove) {
+    group.addTombstone(present.entry, present.ref);
+    return Status::Ok;
+  }
+  if (!present.ref) {
+    // Before the append: once the group is in the log, the index must not refuse the entry.
+    const Status room = parts_->index.prepareInsert(stripe);
+    if (room != Status::Ok) return room;
+  }
+  const bool exists = isObject(present);
+  // The version is above that of what is there, and above that of every object that ever was and is gone.
+  answer.version = exists ? present.entry.version() + 1 : versions_.take();
+  if (!exists && present.ref) answer.version = std::max(answer.version, present.entry.version() + 1);
+  const bool forgets = RC_MUTATION("forget-what-an-overwrite-replaces");
+  group.addObject(mutation, answer, value, exists && !forgets ? present.ref : EntryRef());
+  return Status::Ok;
+}
+
 std::optional<Answer> ObjectStore::mutate(const Mutation& mutation, const index::StripeGuard& stripe,
                                           const Found& present, Durability level, LockWait wait) {
   const bool exists = isObject(present);
@@ -190,33 +215,23 @@ std::optional<Answer> ObjectStore::mutate(const Mutation& mutation, const index:
 
   uint64_t value_bytes = 0;
   for (const ByteSpan& piece : value) value_bytes += piece.size();
-  if (!fits(mutation.key.size(), value_bytes, false)) return Answer{.status = Status::TooLarge};
+  if (!objectFits(parts_->log.config(), mutation.key.size(), value_bytes, false)) {
+    return Answer{.status = Status::TooLarge};
+  }
 
   const bool removes = mutation.opcode == Opcode::Remove;
   // Nothing is removed, but the answer is a result all the same.
   if (removes && !exists) return logRefusal(mutation, answer, level, wait);
   EntryGroup group;
-  if (!removes) {
-    if (!present.ref) {
-      // Before the append: once the group is in the log, the index must not refuse the entry.
-      const Status room = parts_->index.prepareInsert(stripe);
-      if (room != Status::Ok) return Answer{.status = room};
-    }
-    // The version is above that of what is there, and above that of every object that ever was and is gone.
-    answer.version = exists ? present_version + 1 : next_version_.fetch_add(1, std::memory_order_relaxed);
-    if (!exists && present.ref) answer.version = std::max(answer.version, present.entry.version() + 1);
-    const bool forgets = RC_MUTATION("forget-what-an-overwrite-replaces");
-    group.addObject(mutation, answer, value, exists && !forgets ? present.ref : EntryRef());
-  } else {
-    group.addTombstone(present.entry, present.ref);
-  }
+  const Status room = addToGroup(mutation, stripe, present, value, answer, group);
+  if (room != Status::Ok) return Answer{.status = room};
   if (!group.isCarried()) group.addResult(mutation, answer);
   const size_t own = group.size() - 1;
   // The object that dies may carry the result of an earlier call, whose client may not have seen the answer yet. That
   // result gets a record in this group.
   const bool is_left_behind = RC_MUTATION("leave-result-behind");
   std::optional<ResultTable::Record> others;
-  const Status carried = exists && !is_left_behind ? findCarried(present.ref, others) : Status::Ok;
+  const Status carried = exists && !is_left_behind ? carried_->find(present.ref, others) : Status::Ok;
   if (carried != Status::Ok) return Answer{.status = carried};
   if (others) group.addResult(*others);
 
@@ -232,9 +247,9 @@ std::optional<Answer> ObjectStore::mutate(const Mutation& mutation, const index:
 
   RC_POINT(Appended);
   if (RC_MUTATION("forget-what-an-overwrite-replaces") && exists && !removes) parts_->log.markDead(present.ref);
-  if (removes && !RC_MUTATION("forget-versions-of-the-removed")) raiseSafeVersion(present_version);
+  if (removes && !RC_MUTATION("forget-versions-of-the-removed")) versions_.raise(present_version);
   putIntoIndex(stripe, present.ref, first);
-  if (removes) retireTombstone(stripe, first, mutation.hash, level);
+  if (removes) tombstones_->retire(stripe, first, mutation.hash, level);
   parts_->results.insert(mutation.identity, EntryGroup::resultOf(mutation, answer), appended->refs[own],
                          group.isCarried());
   return answer;
@@ -253,88 +268,6 @@ std::optional<Answer> ObjectStore::logRefusal(const Mutation& mutation, Answer a
   answer.show_after = ShowAfter::at(level, appended->end);
   parts_->results.insert(mutation.identity, EntryGroup::resultOf(mutation, answer), appended->refs[0], false);
   return answer;
-}
-
-/// Finds the result that an object carries, if it is still needed.
-/// @return RetryLater, Corrupt: what the object carries is damaged. It was not verified so far: that the key agrees
-///         says nothing of it
-Status ObjectStore::findCarried(EntryRef ref, std::optional<ResultTable::Record>& result) const {
-  const EntryView object = entry(ref);
-  if (!object.carriesResult() || object.isAcknowledged()) return Status::Ok;
-  result = parts_->results.carriedBy(ref, object.carriedResult());
-  // No call waits for a result of this identity. Either it was acknowledged just now, or the identity is not what was
-  // written and another one is awaited; the checksum tells which.
-  return result ? Status::Ok : verify(ref);
-}
-
-/// Forgets the result that an object carries whose tablet this server does not hold any more, or did not hold when the
-/// object was written: the results went with the tablet. What is left here would refer to an entry that the cleaner is
-/// about to drop.
-/// @return as findCarried(); unless Ok, the entry is still referred to
-Status ObjectStore::forgetCarried(EntryRef ref) {
-  const EntryView object = entry(ref);
-  if (!object.carriesResult() || object.isAcknowledged()) return Status::Ok;
-  return parts_->results.drop(ref, object.carriedResult()) ? Status::Ok : verify(ref);
-}
-
-// A removed key keeps its tombstone in the index until that is durable, or flushed for a sync table, so that no client
-// is told of an absence that a crash could undo.
-void ObjectStore::retireTombstone(const index::StripeGuard& stripe, EntryRef tombstone, KeyHash hash,
-                                  Durability level) {
-  if (ShowAfter::isAt(parts_->log, level, tombstone) || RC_MUTATION("forget-removals-at-once")) {
-    RC_CHECK(parts_->index.erase(stripe, tombstone));
-    return;
-  }
-  SpinGuard guard(removed_lock_);
-  removed_[static_cast<size_t>(level)].push_back({hash, tombstone});
-  removed_count_[static_cast<size_t>(level)].fetch_add(1, std::memory_order_relaxed);
-}
-
-ObjectStore::Reaped ObjectStore::reapTombstones(size_t count_max, Locking locking) {
-  Reaped reaped;
-  if (reaping_.exchange(true, std::memory_order_acquire)) return reaped;
-  reaped.waits_for.durable = reapTombstones(Durability::Buffered, count_max, locking, reaped.count);
-  reaped.waits_for.flushed = reapTombstones(Durability::Sync, count_max, locking, reaped.count);
-  reaping_.store(false, std::memory_order_release);
-  return reaped;
-}
-
-/// @return the position that the oldest of the remaining keys waits for; no position: none is left, there were too
-///         many, or its stripe is taken
-LogPosition ObjectStore::reapTombstones(Durability level, size_t count_max, Locking locking, size_t& reaped) {
-  for (size_t left = count_max; left != 0; --left) {
-    Removed oldest;
-    {
-      SpinGuard guard(removed_lock_);
-      auto& removed = removed_[static_cast<size_t>(level)];
-      if (removed.empty()) break;
-      oldest = removed.front();
-    }
-    const auto stripe = locking == Locking::Try
-                            ? index::StripeGuard::tryLock(parts_->index, oldest.hash)
-                            : std::optional<index::StripeGuard>(std::in_place, parts_->index, oldest.hash);
-    if (!stripe) break;
-    // Found by key hash and type, because the cleaner may have moved it meanwhile.
-    const EntryRef ref = parts_->index.find(*stripe, [&](EntryRef candidate) {
-      // A damaged tombstone leaves when it is restored (reconcile).
-      const EntryView view = entry(candidate);
-      return !isDamaged(view.state()) && view.type() == EntryType::Tombstone && hashOf(candidate) == oldest.hash;
-    });
-    // The queue is in log order: the rest is younger.
-    if (ref && !ShowAfter::isAt(parts_->log, level, ref)) return parts_->log.endOf(ref);
-    if (ref) RC_CHECK(parts_->index.erase(*stripe, ref));
-    SpinGuard guard(removed_lock_);
-    removed_[static_cast<size_t>(level)].pop_front();  // the thread that reaps is the only consumer
-    removed_count_[static_cast<size_t>(level)].fetch_sub(1, std::memory_order_relaxed);
-    ++reaped;
-  }
-  return {};
-}
-
-void ObjectStore::raiseSafeVersion(Version version) {
-  Version known = next_version_.load(std::memory_order_relaxed);
-  while (known <= version && !next_version_.compare_exchange_weak(known, version + 1, std::memory_order_relaxed)) {
-  }
 }
 
 // ---- log::EntryOwner
@@ -363,13 +296,11 @@ log::EntryOwner::Moved ObjectStore::relocated(EntryRef from, EntryRef to, const 
 void ObjectStore::dropped(EntryRef ref, const EntryView& view) {
   if (view.type() != EntryType::Tombstone) return;
   // Before the tombstone leaves the index: a key without a trace gets its next version from the safe version.
-  raiseSafeVersion(view.version());
+  versions_.raise(view.version());
   const index::StripeGuard stripe(parts_->index, hashKey(view.table(), view.key()));
   parts_->index.erase(stripe, ref);
 }
 
-log::SafeVersionPayload ObjectStore::safeVersion() {
-  return {.version = next_version_.load(std::memory_order_relaxed), .expiry_clock_ms = 0};
-}
+log::SafeVersionPayload ObjectStore::safeVersion() { return {.version = versions_.now(), .expiry_clock_ms = 0}; }
 
 }  // namespace ramcore::master

@@ -39,12 +39,13 @@ Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, Table
   constexpr size_t kEntriesPerStep = 64;
   // Entries of other tables lie in between: the work of one answer is bounded, and not only its length.
   constexpr size_t kEntriesMax = 16 * 1024;
-  const auto hash_of = [&store](log::EntryRef ref) { return store.hashOf(ref); };
+  const StoredEntries& entries = store.entries();
+  const auto hash_of = [&entries](log::EntryRef ref) { return entries.hashOf(ref); };
   const auto isFull = [&] { return !objects.empty() && bytes >= limits.bytes_wanted; };
   std::vector<index::IndexEntry> found;
   size_t entries_seen = 0;
   std::optional<KeyHash> cursor = range.first;
-  const Status readable = store.rangeStatus();
+  const Status readable = entries.rangeStatus();
   if (readable != Status::Ok) return readable;
   while (cursor) {
     found.clear();
@@ -54,10 +55,10 @@ Status RangeSlice::fill(const ObjectStore& store, index::HashIndex& index, Table
       const size_t objects_before = objects.size();
       uint64_t group_bytes = 0;
       for (end = first; end < found.size() && found[end].hash == found[first].hash; ++end) {
-        const log::EntryView entry = store.entry(found[end].ref);
+        const log::EntryView entry = entries.entry(found[end].ref);
         if (found[end].is_misplaced) {
           // It may be of this range, whatever its key says now.
-          const Status sound = store.verify(found[end].ref);
+          const Status sound = entries.verify(found[end].ref);
           if (sound != Status::Ok) return sound;
           continue;
         }

@@ -1,7 +1,6 @@
 #include "store/tablet_intake.h"
 
 #include "base/mutation.h"
-#include "runtime/await.h"
 
 namespace ramcore::master {
 namespace {
@@ -60,7 +59,7 @@ runtime::Task<Status> TabletIntake::purge(const Tablet& tablet, const std::atomi
   std::optional<KeyHash> cursor = tablet.range.first;
   while (cursor) {
     if (cancelled) co_return Status::Cancelled;
-    cursor = parts_.store.purgeSlice(tablet.table, tablet.range, *cursor, is_left);
+    cursor = parts_.store.purge().purgeSlice(tablet.table, tablet.range, *cursor, is_left);
     co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
   }
   co_return Status::Ok;
@@ -128,6 +127,21 @@ runtime::Task<Status> TabletIntake::join(log::SideLog& side, const std::atomic<b
     co_await runtime::sleepFor(parts_.background, pause.nextNs());
   }
   co_return Status::Ok;
+}
+
+runtime::Task<Status> TabletIntake::joinOrForsake(log::SideLog& side, std::span<const Tablet> tablets, bool finds_none,
+                                                  const Patience& patience) {
+  Status first = Status::TooFewReplicas;
+  if (!finds_none) {
+    first = co_await join(side, patience.stopping, &patience);
+  }
+  Status joined = first;
+  while (joined == Status::TooFewReplicas) {
+    const bool is_gone = co_await forsake(side, tablets);
+    if (is_gone) break;
+    joined = co_await join(side, patience.stopping, &patience);
+  }
+  co_return first;
 }
 
 // Whoever takes such a tablet again has told the older attempt so, purges its range, and only then puts it into the

@@ -4,6 +4,7 @@
 
 #include "log/log.h"
 #include "log/side_log.h"
+#include "runtime/await.h"
 #include "runtime/growing_pause.h"
 #include "runtime/task.h"
 #include "store/maintenance.h"
@@ -12,18 +13,6 @@
 #include "store/tablet_table.h"
 
 namespace ramcore::master {
-
-/// The progress of a tablet whose contents are being fetched.
-struct IntakeProgress {
-  TabletEpoch epoch;  ///< the epoch that it will have here
-  bool done = false;
-  Status status = Status::Ok;  ///< why it failed, if it did
-  uint64_t objects = 0;
-  uint64_t bytes = 0;
-  double fraction = 0;
-  SegmentId first_segment;    ///< when done: where the contents begin in our log
-  bool lacks_places = false;  ///< its replicas find no places on other servers, or found none when it failed
-};
 
 /// The steps that a server takes before and after it fetches the contents of a tablet, wherever they come from: its
 /// index knows nothing of the range, the log's head is newer than all that was there, the tablet is in state Pulling;
@@ -43,6 +32,7 @@ class TabletIntake {
   /// A source or backup that does not answer, or says "later", for this long ends an intake; so does a full memory.
   static constexpr int64_t kPatienceNs = 10 * runtime::kNanosPerSecond;
   static constexpr int64_t kPauseNs = 2 * runtime::kNanosPerMilli;
+  static constexpr size_t kEntriesPerTurn = 64;
   /// Between looks at what takes long when backups are missing.
   static runtime::GrowingPause growingPause() { return {kPauseNs, 50 * runtime::kNanosPerMilli}; }
 
@@ -76,11 +66,30 @@ class TabletIntake {
   ///                  places the least number of replicas will do. After TooFewReplicas the side log takes nothing more
   ///                  and is no part of the log; the caller has to forsake() it or to join it again.
   runtime::Task<Status> join(log::SideLog& side, const std::atomic<bool>& stopping, const Patience* patience = nullptr);
+  /// Ends an intake with patience: joins the side log as join() does, and gives it up as forsake() does where that
+  /// finds no places, until one of the two has happened.
+  /// @param finds_none  it has found no places already, so it begins with giving up
+  /// @return what the first attempt to join has given; TooFewReplicas if `finds_none`
+  runtime::Task<Status> joinOrForsake(log::SideLog& side, std::span<const Tablet> tablets, bool finds_none,
+                                      const Patience& patience);
   /// Gives up a side log whose contents can be had from elsewhere again, and all its places. Takes those of its tablets
   /// out of the tablet table that the table still has under the same epoch in state Pulling, and purges all of them.
   /// Returns false if something that cannot be forgotten now may refer to the side log: in this case the side log is
   /// unchanged, and has to be joined.
   runtime::Task<bool> forsake(log::SideLog& side, std::span<const Tablet> tablets);
+
+  /// Whether replay that ended with `status` may go on later: when it meets a full memory it waits for the cleaner.
+  static bool isWorthWaiting(Status status) { return status == Status::RetryLater || status == Status::NoSpace; }
+  /// To be awaited between two turns of kEntriesPerTurn entries: lets others run. Allocates nothing.
+  runtime::ResumeOn giveWay() {
+    if (parts_.maintenance.isDue()) parts_.maintenance.wake();
+    return runtime::resumeOn(parts_.background, runtime::Priority::Background);
+  }
+  /// To be awaited before a turn whose former attempt has found no room: lets the cleaner make some. Allocates nothing.
+  runtime::SleepUntil awaitRoom() {
+    parts_.maintenance.wake();
+    return runtime::sleepFor(parts_.background, kPauseNs);
+  }
 
  private:
   const Parts parts_;

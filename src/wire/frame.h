@@ -2,9 +2,15 @@
 
 #include <cstdint>
 
-#include "base/bytes.h"
+#include "wire/message.h"
 
 namespace ramcore::wire {
+
+/// Messages longer than this are refused on every transport: 8 MB of payload plus room for headers.
+inline constexpr uint32_t kMessageBytesMax = 8 * 1024 * 1024 + 64 * 1024;
+/// The contiguous head of a message holds at most a fixed struct and one key.
+inline constexpr uint32_t kHeadBytesMax = 72 * 1024;
+inline constexpr uint16_t kSlotCountMax = 1024;
 
 /// What a stream header announces.
 enum class FrameKind : uint8_t {
@@ -25,14 +31,17 @@ struct FrameHeader {
   uint8_t priority;             ///< in requests: runtime::Priority
   uint32_t response_bytes_max;  ///< in requests: the longest answer the caller takes
   uint32_t reserved;            ///< zero, verified
-};
-static_assert(Fixed<FrameHeader> && sizeof(FrameHeader) == 24);
 
-/// Messages longer than this are refused on every transport: 8 MB of payload plus room for headers.
-inline constexpr uint32_t kMessageBytesMax = 8 * 1024 * 1024 + 64 * 1024;
-/// The contiguous head of a message holds at most a fixed struct and one key.
-inline constexpr uint32_t kHeadBytesMax = 72 * 1024;
-inline constexpr uint16_t kSlotCountMax = 1024;
+  /// Whether the call slot and the priority exist is for the reader to find out.
+  constexpr bool isValid() const {
+    const bool has_lengths =
+        message_bytes <= kMessageBytesMax && head_bytes <= message_bytes && head_bytes <= kHeadBytesMax;
+    const bool has_kind =
+        kind == FrameKind::Request || kind == FrameKind::Response || (kind == FrameKind::Close && message_bytes == 0);
+    return has_lengths && has_kind && reserved == 0;
+  }
+};
+static_assert(Message<FrameHeader> && sizeof(FrameHeader) == 24);
 
 /// Number of bytes that a message of `message_bytes` takes on a stream or ring, with its stream header and its padding.
 constexpr uint64_t frameBytes(uint32_t message_bytes) { return sizeof(FrameHeader) + alignUp(message_bytes, 8); }

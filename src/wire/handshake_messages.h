@@ -3,12 +3,16 @@
 #include <array>
 #include <cstdint>
 
-#include "base/bytes.h"
+#include "wire/frame.h"
 
 namespace ramcore::wire {
 
 /// The version of headers and messages that this build speaks. Two processes talk only if theirs are equal.
 inline constexpr uint16_t kProtocolVersion = 3;
+
+inline constexpr uint32_t kClusterNameBytesMax = 128;
+inline constexpr uint32_t kHandshakeLocatorsMax = 16;
+inline constexpr uint32_t kHandshakeLocatorBytesMax = 256;
 
 /// "RCHANDSH" in the order of the bytes.
 inline constexpr uint64_t kHandshakeMagic = 0x4853444e41484352;
@@ -38,8 +42,11 @@ struct HandshakeHeader {
   uint16_t version;
   HandshakeKind kind;
   uint8_t reserved;  ///< zero, verified
+
+  /// Whether these bytes are a handshake at all.
+  constexpr bool isValid() const { return magic == kHandshakeMagic && reserved == 0; }
 };
-static_assert(Fixed<HandshakeHeader> && sizeof(HandshakeHeader) == 16);
+static_assert(Message<HandshakeHeader> && sizeof(HandshakeHeader) == 16);
 
 /// Hello and Challenge: the identity that the sender claims. The cluster name follows, padded with zero bytes to a
 /// multiple of 8.
@@ -52,8 +59,14 @@ struct HandshakeIntroduction {
   uint16_t cluster_name_bytes;
   uint8_t role;  ///< transport::Role
   uint8_t reserved[3];
+
+  /// Whether there is such a role is for the reader to find out.
+  constexpr bool isValid() const {
+    return header.isValid() && slot_count != 0 && slot_count <= kSlotCountMax &&
+           cluster_name_bytes <= kClusterNameBytesMax && isZero(reserved);
+  }
 };
-static_assert(Fixed<HandshakeIntroduction> && sizeof(HandshakeIntroduction) == 72);
+static_assert(Message<HandshakeIntroduction> && sizeof(HandshakeIntroduction) == 72);
 
 /// The initiator's proof that it knows the secret: a MAC over all that was said so far.
 struct HandshakeProof {
@@ -70,8 +83,10 @@ struct HandshakeAccept {
   uint16_t locator_count;
   uint16_t locators_bytes;  ///< length of the list without its padding
   uint32_t reserved;
+
+  constexpr bool isValid() const { return header.isValid() && locator_count <= kHandshakeLocatorsMax && reserved == 0; }
 };
-static_assert(Fixed<HandshakeAccept> && sizeof(HandshakeAccept) == 56);
+static_assert(Message<HandshakeAccept> && sizeof(HandshakeAccept) == 56);
 
 struct HandshakeRefused {
   HandshakeHeader header;
@@ -80,9 +95,6 @@ struct HandshakeRefused {
 };
 static_assert(Fixed<HandshakeRefused> && sizeof(HandshakeRefused) == 24);
 
-inline constexpr uint32_t kClusterNameBytesMax = 128;
-inline constexpr uint32_t kHandshakeLocatorsMax = 16;
-inline constexpr uint32_t kHandshakeLocatorBytesMax = 256;
 /// No message of a handshake is longer.
 inline constexpr uint32_t kHandshakeMessageBytesMax =
     alignUp(sizeof(HandshakeAccept) + kHandshakeLocatorsMax * (2 + kHandshakeLocatorBytesMax), 8);

@@ -30,16 +30,20 @@ struct Read {
     TableId table;
     uint16_t key_bytes;
     uint16_t reserved = 0;
+
+    constexpr bool isValid() const { return header.isValid() && reserved == 0; }
   };
   struct Response {
     ResponseHeader header;
     Version version;
     uint32_t value_bytes;
     uint32_t reserved = 0;
+
+    constexpr bool isValid() const { return header.isValid() && reserved == 0; }
   };
 };
-static_assert(Fixed<Read::Request> && sizeof(Read::Request) == 32);
-static_assert(Fixed<Read::Response> && sizeof(Read::Response) == 24);
+static_assert(Message<Read::Request> && sizeof(Read::Request) == 32);
+static_assert(Message<Read::Response> && sizeof(Read::Response) == 24);
 
 /// Creates or replaces one object. Request: struct, key, value. Response: struct; `version` is the new one, or the
 /// present one when the condition failed.
@@ -56,14 +60,20 @@ struct Write {
     Condition condition;
     uint8_t reserved8 = 0;
     uint32_t reserved32 = 0;
+
+    constexpr bool isValid() const {
+      return header.isValid() && isKnown(condition) && reserved8 == 0 && reserved32 == 0;
+    }
   };
   struct Response {
     ResponseHeader header;
     Version version;
+
+    constexpr bool isValid() const { return header.isValid(); }
   };
 };
-static_assert(Fixed<Write::Request> && sizeof(Write::Request) == 72);
-static_assert(Fixed<Write::Response> && sizeof(Write::Response) == 16);
+static_assert(Message<Write::Request> && sizeof(Write::Request) == 72);
+static_assert(Message<Write::Response> && sizeof(Write::Response) == 16);
 
 /// Removes one object. Request: as Write, with value_bytes 0. Response: as Write; `version` is that of the object that
 /// was removed. Ok also if there was none (version 0), unless the condition asks for one.
@@ -86,15 +96,19 @@ struct Increment {
     uint16_t key_bytes;
     Condition condition;
     uint8_t reserved = 0;
+
+    constexpr bool isValid() const { return header.isValid() && isKnown(condition) && reserved == 0; }
   };
   struct Response {
     ResponseHeader header;
     Version version;
     int64_t value;  ///< after the addition
+
+    constexpr bool isValid() const { return header.isValid(); }
   };
 };
-static_assert(Fixed<Increment::Request> && sizeof(Increment::Request) == 72);
-static_assert(Fixed<Increment::Response> && sizeof(Increment::Response) == 24);
+static_assert(Message<Increment::Request> && sizeof(Increment::Request) == 72);
+static_assert(Message<Increment::Response> && sizeof(Increment::Response) == 24);
 
 /// Reads many objects. Request: struct, then `count` times: part, key, padding to 8. Response: struct and as many
 /// parts, all in its contiguous head; then the values, one behind the other, in the order of the parts: first those
@@ -106,29 +120,37 @@ struct MultiRead {
     RequestHeader header;
     uint32_t count;
     uint32_t reserved = 0;
+
+    constexpr bool isValid() const { return header.isValid() && reserved == 0; }
   };
   struct RequestPart {
     TabletEpoch epoch;
     TableId table;
     uint16_t key_bytes;
     uint16_t reserved = 0;
+
+    constexpr bool isValid() const { return reserved == 0; }
   };
   struct Response {
     ResponseHeader header;
     uint32_t count;
     uint32_t reserved = 0;
+
+    constexpr bool isValid() const { return header.isValid() && reserved == 0; }
   };
   struct ResponsePart {
     Version version;
     uint32_t value_bytes;
     Status status;
     uint16_t is_apart = 0;  ///< 1: the value stands behind all that are not apart
+
+    constexpr bool isValid() const { return is_apart <= 1; }
   };
 };
-static_assert(Fixed<MultiRead::Request> && sizeof(MultiRead::Request) == 24);
-static_assert(Fixed<MultiRead::RequestPart> && sizeof(MultiRead::RequestPart) == 16);
-static_assert(Fixed<MultiRead::Response> && sizeof(MultiRead::Response) == 16);
-static_assert(Fixed<MultiRead::ResponsePart> && sizeof(MultiRead::ResponsePart) == 16);
+static_assert(Message<MultiRead::Request> && sizeof(MultiRead::Request) == 24);
+static_assert(Message<MultiRead::RequestPart> && sizeof(MultiRead::RequestPart) == 16);
+static_assert(Message<MultiRead::Response> && sizeof(MultiRead::Response) == 16);
+static_assert(Message<MultiRead::ResponsePart> && sizeof(MultiRead::ResponsePart) == 16);
 
 /// Writes and removes many objects; each part is a call of its own, the whole is not atomic. Request: struct, then
 /// `count` times: part, key, value, padding to 8. Response: struct, then as many parts.
@@ -141,6 +163,8 @@ struct MultiMutate {
     Sequence acknowledged;
     uint32_t count;
     uint32_t reserved = 0;
+
+    constexpr bool isValid() const { return header.isValid() && reserved == 0; }
   };
   struct RequestPart {
     Sequence sequence;
@@ -152,23 +176,29 @@ struct MultiMutate {
     Kind kind;
     Condition condition;
     uint32_t reserved = 0;
+
+    constexpr bool isValid() const { return kind <= Kind::Remove && isKnown(condition) && reserved == 0; }
   };
   struct Response {
     ResponseHeader header;
     uint32_t count;
     uint32_t reserved = 0;
+
+    constexpr bool isValid() const { return header.isValid() && reserved == 0; }
   };
   struct ResponsePart {
     Version version;
     Status status;
     uint16_t reserved16 = 0;
     uint32_t reserved32 = 0;
+
+    constexpr bool isValid() const { return reserved16 == 0 && reserved32 == 0; }
   };
 };
-static_assert(Fixed<MultiMutate::Request> && sizeof(MultiMutate::Request) == 40);
-static_assert(Fixed<MultiMutate::RequestPart> && sizeof(MultiMutate::RequestPart) == 40);
-static_assert(Fixed<MultiMutate::Response> && sizeof(MultiMutate::Response) == 16);
-static_assert(Fixed<MultiMutate::ResponsePart> && sizeof(MultiMutate::ResponsePart) == 16);
+static_assert(Message<MultiMutate::Request> && sizeof(MultiMutate::Request) == 40);
+static_assert(Message<MultiMutate::RequestPart> && sizeof(MultiMutate::RequestPart) == 40);
+static_assert(Message<MultiMutate::Response> && sizeof(MultiMutate::Response) == 16);
+static_assert(Message<MultiMutate::ResponsePart> && sizeof(MultiMutate::ResponsePart) == 16);
 
 /// Enumerates the objects of a tablet in key-hash order. Request: struct. Response: struct, then `count` times: part,
 /// key, value, padding to 8. Objects with the same key hash are never split over two answers.
@@ -180,6 +210,8 @@ struct Scan {
     KeyHash cursor;  ///< first key hash wanted; decides the tablet
     TableId table;
     uint32_t response_bytes;  ///< intended length of the answer; it may be longer by the objects of one key hash
+
+    constexpr bool isValid() const { return header.isValid(); }
   };
   struct Response {
     ResponseHeader header;
@@ -189,17 +221,21 @@ struct Scan {
     uint8_t reserved8 = 0;
     uint16_t reserved16 = 0;
     KeyHash range_last;  ///< last key hash of the tablet that answered
+
+    constexpr bool isValid() const { return header.isValid() && range_done <= 1 && reserved8 == 0 && reserved16 == 0; }
   };
   struct Part {
     Version version;
     uint32_t value_bytes;
     uint16_t key_bytes;
     uint16_t reserved = 0;
+
+    constexpr bool isValid() const { return reserved == 0; }
   };
 };
-static_assert(Fixed<Scan::Request> && sizeof(Scan::Request) == 40);
-static_assert(Fixed<Scan::Response> && sizeof(Scan::Response) == 32);
-static_assert(Fixed<Scan::Part> && sizeof(Scan::Part) == 16);
+static_assert(Message<Scan::Request> && sizeof(Scan::Request) == 40);
+static_assert(Message<Scan::Response> && sizeof(Scan::Response) == 32);
+static_assert(Message<Scan::Part> && sizeof(Scan::Part) == 16);
 
 /// Any process answers it, with nothing but the header.
 struct Ping {

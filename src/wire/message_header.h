@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "wire/message.h"
 #include "wire/opcodes.h"
 
 namespace ramcore::wire {
@@ -13,16 +14,21 @@ struct RequestHeader {
   uint16_t reserved16 = 0;  ///< zero, verified
   uint32_t reserved32 = 0;  ///< zero, verified
   ServerId target;          ///< the incarnation that is meant; another one answers WrongServerId. 0: none in particular
+
+  constexpr bool isValid() const { return reserved16 == 0 && reserved32 == 0; }
 };
-static_assert(Fixed<RequestHeader> && sizeof(RequestHeader) == 16);
+static_assert(Message<RequestHeader> && sizeof(RequestHeader) == 16);
 
 /// First in every response. Whatever follows is there only if the opcode's description says so for this status.
 struct ResponseHeader {
   Status status;
   uint16_t reserved = 0;
   uint32_t retry_after_us = 0;  ///< with a retryable status: the earliest time at which repeating makes sense
+
+  /// Whether the status is known is for the reader to find out.
+  constexpr bool isValid() const { return reserved == 0; }
 };
-static_assert(Fixed<ResponseHeader> && sizeof(ResponseHeader) == 8);
+static_assert(Message<ResponseHeader> && sizeof(ResponseHeader) == 8);
 
 /// In every mutating request: which call of which client this is, so that a repeated one is answered and not repeated.
 struct CallIdentity {
@@ -32,31 +38,20 @@ struct CallIdentity {
 };
 static_assert(Fixed<CallIdentity> && sizeof(CallIdentity) == 24);
 
-/// Reads a fixed struct at the start of `bytes`. Returns false if there are too few bytes.
-template <Fixed T>
-[[nodiscard]] inline bool decode(ByteSpan bytes, T& out) {
-  if (bytes.size() < sizeof(T)) return false;
-  out = loadAs<T>(bytes.data());
-  return true;
-}
-
-/// Walks over received bytes; every step checks what is left. After the first failure everything fails.
+/// Walks over received bytes; every step checks what is left. After the first failure, also of a message that is not
+/// valid, everything fails.
 class Cursor {
  public:
   explicit Cursor(ByteSpan bytes) : rest_(bytes) {}
-  template <Fixed T>
+  template <Message T>
   [[nodiscard]] bool take(T& out) {
     ByteSpan bytes;
     if (!takeBytes(sizeof(T), bytes)) return false;
     out = loadAs<T>(bytes.data());
-    return true;
+    return out.isValid() || fail();
   }
   [[nodiscard]] bool takeBytes(size_t count, ByteSpan& out) {
-    if (count > rest_.size()) {
-      rest_ = {};
-      failed_ = true;
-      return false;
-    }
+    if (count > rest_.size()) return fail();
     out = rest_.first(count);
     rest_ = rest_.subspan(count);
     return !failed_;
@@ -70,6 +65,12 @@ class Cursor {
   ByteSpan rest() const { return rest_; }
 
  private:
+  bool fail() {
+    rest_ = {};
+    failed_ = true;
+    return false;
+  }
+
   ByteSpan rest_;
   bool failed_ = false;
 };

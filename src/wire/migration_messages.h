@@ -15,6 +15,8 @@ struct Pull {
     KeyHash cursor;
     uint32_t response_bytes;  ///< intended length of the answer; it may be longer by the objects of one key hash
     uint32_t reserved = 0;
+
+    constexpr bool isValid() const { return header.isValid() && reserved == 0; }
   };
   struct Response {
     ResponseHeader header;
@@ -24,10 +26,12 @@ struct Pull {
     uint8_t done;  ///< 1: nothing is left
     uint8_t reserved[7] = {};
     Version safe_version;  ///< no version handed out by the old owner for this tablet is higher
+
+    constexpr bool isValid() const { return header.isValid() && done <= 1 && isZero(reserved); }
   };
 };
-static_assert(Fixed<Pull::Request> && sizeof(Pull::Request) == 48);
-static_assert(Fixed<Pull::Response> && sizeof(Pull::Response) == 40);
+static_assert(Message<Pull::Request> && sizeof(Pull::Request) == 48);
+static_assert(Message<Pull::Response> && sizeof(Pull::Response) == 40);
 
 /// New owner -> old owner: the result records of a frozen tablet whose clients may still repeat their calls. Request
 /// and response are those of Pull. The records are in the order of the key hashes that they are for. Records of one

@@ -37,15 +37,19 @@ struct WriteReplica {
     uint8_t flags;
     uint8_t reserved[7] = {};
     std::array<std::byte, 56> certificate;  ///< log::CertificateBytes; zero if not certified
+
+    constexpr bool isValid() const { return header.isValid() && (flags & ~kFlagsAll) == 0 && isZero(reserved); }
   };
   struct Response {
     ResponseHeader header;
     uint32_t length_bytes;   ///< the length of the replica now
     uint32_t flushed_bytes;  ///< bytes of it that survive a power loss together with their certificate; see kFlush
+
+    constexpr bool isValid() const { return header.isValid(); }
   };
 };
-static_assert(Fixed<WriteReplica::Request> && sizeof(WriteReplica::Request) == 112);
-static_assert(Fixed<WriteReplica::Response> && sizeof(WriteReplica::Response) == 16);
+static_assert(Message<WriteReplica::Request> && sizeof(WriteReplica::Request) == 112);
+static_assert(Message<WriteReplica::Response> && sizeof(WriteReplica::Response) == 16);
 
 /// Master -> backup: frees the replica of a segment that no recovery can ask for any more. Ok also if there is no
 /// replica of it. Response: header.
@@ -55,9 +59,11 @@ struct FreeReplica {
     RequestHeader header;
     ServerId master;
     SegmentId segment;
+
+    constexpr bool isValid() const { return header.isValid(); }
   };
 };
-static_assert(Fixed<FreeReplica::Request> && sizeof(FreeReplica::Request) == 32);
+static_assert(Message<FreeReplica::Request> && sizeof(FreeReplica::Request) == 32);
 
 /// Identifies a replica of a segment on a backup by what its certificate says. Once the replica's master is fenced
 /// there, the replica stays the same or is lost. A closed replica is all of the segment, whatever its length: a replica
@@ -68,9 +74,11 @@ struct ReplicaVersion {
   uint8_t closed = 0;
   uint8_t reserved[3] = {};
 
+  constexpr bool isValid() const { return closed <= 1 && isZero(reserved); }
+
   bool operator==(const ReplicaVersion&) const = default;
 };
-static_assert(Fixed<ReplicaVersion> && sizeof(ReplicaVersion) == 16);
+static_assert(Message<ReplicaVersion> && sizeof(ReplicaVersion) == 16);
 
 /// Recovery master -> backup: entries of a dead master's segment that belong to some hash ranges. Request: struct, then
 /// `range_count` times Range. Response: struct, then `entry_bytes` bytes: whole log entries one after the other, each
@@ -88,6 +96,8 @@ struct ReadReplica {
     uint32_t reserved = 0;
     HashRange hashes;
     SegmentId first_segment;  ///< entries of the range in earlier segments are of an earlier ownership and are left out
+
+    constexpr bool isValid() const { return reserved == 0 && hashes.first <= hashes.last; }
   };
   struct Request {
     RequestHeader header;
@@ -98,6 +108,8 @@ struct ReadReplica {
     uint32_t response_bytes;  ///< intended length of the answer; it may be longer by one entry
     uint32_t range_count;
     uint32_t reserved = 0;
+
+    constexpr bool isValid() const { return header.isValid() && replica.isValid() && reserved == 0; }
   };
   struct Response {
     ResponseHeader header;
@@ -107,11 +119,13 @@ struct ReadReplica {
     uint8_t done;  ///< 1: nothing is left
     uint8_t reserved[3] = {};
     Version safe_version;  ///< the highest of the SafeVersion entries in the part that was looked through; or 0
+
+    constexpr bool isValid() const { return header.isValid() && done <= 1 && isZero(reserved); }
   };
 };
-static_assert(Fixed<ReadReplica::Range> && sizeof(ReadReplica::Range) == 32);
-static_assert(Fixed<ReadReplica::Request> && sizeof(ReadReplica::Request) == 64);
-static_assert(Fixed<ReadReplica::Response> && sizeof(ReadReplica::Response) == 32);
+static_assert(Message<ReadReplica::Range> && sizeof(ReadReplica::Range) == 32);
+static_assert(Message<ReadReplica::Request> && sizeof(ReadReplica::Request) == 64);
+static_assert(Message<ReadReplica::Response> && sizeof(ReadReplica::Response) == 32);
 
 /// Master -> backup: bytes of the sender's own segment, as a closed replica has them. Response: struct, then
 /// `data_bytes` bytes from the offset on: as many as were asked for, or up to the end of the replica.
@@ -128,14 +142,18 @@ struct FetchReplica {
     SegmentId segment;
     uint32_t offset_bytes;
     uint32_t data_bytes;  ///< at least 1
+
+    constexpr bool isValid() const { return header.isValid(); }
   };
   struct Response {
     ResponseHeader header;
     uint32_t length_bytes;  ///< length of the replica
     uint32_t data_bytes;
+
+    constexpr bool isValid() const { return header.isValid(); }
   };
 };
-static_assert(Fixed<FetchReplica::Request> && sizeof(FetchReplica::Request) == 40);
-static_assert(Fixed<FetchReplica::Response> && sizeof(FetchReplica::Response) == 16);
+static_assert(Message<FetchReplica::Request> && sizeof(FetchReplica::Request) == 40);
+static_assert(Message<FetchReplica::Response> && sizeof(FetchReplica::Response) == 16);
 
 }  // namespace ramcore::wire

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "base/bytes.h"
+#include "wire/frame.h"
 
 namespace ramcore::wire {
 
@@ -29,16 +29,29 @@ struct VerbsHeader {
   uint8_t priority;             ///< in requests: runtime::Priority
   uint32_t response_bytes_max;  ///< in requests: the longest answer the caller takes
   uint32_t reserved;            ///< zero, verified
+
+  /// Whether the call slot and the priority exist is for the reader to find out.
+  constexpr bool isValid() const {
+    const bool has_lengths =
+        message_bytes <= kMessageBytesMax && head_bytes <= message_bytes && head_bytes <= kHeadBytesMax;
+    const bool has_kind =
+        (kind == VerbsKind::Close && message_bytes == 0) ||
+        (kind != VerbsKind::Close && kind >= VerbsKind::Request && kind <= VerbsKind::ResponseWritten);
+    return has_lengths && has_kind && reserved == 0;
+  }
 };
-static_assert(Fixed<VerbsHeader> && sizeof(VerbsHeader) == 24);
+static_assert(Message<VerbsHeader> && sizeof(VerbsHeader) == 24);
 
 /// Registered memory of the sender, which the receiver may read or write in one transfer.
 struct VerbsPiece {
   uint64_t address;
   uint32_t key;
   uint32_t bytes;
+
+  /// There are adapters that take a length of 0 for 2 GB.
+  constexpr bool isValid() const { return bytes != 0; }
 };
-static_assert(Fixed<VerbsPiece> && sizeof(VerbsPiece) == 16);
+static_assert(Message<VerbsPiece> && sizeof(VerbsPiece) == 16);
 inline constexpr uint32_t kVerbsPiecesMax = 40;
 
 /// Sent by each side after the handshake, over the same stream: how the other side reaches its queue pair.

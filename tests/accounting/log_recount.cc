@@ -137,9 +137,9 @@ class Walk {
 
   void compareSegment(const Segment& segment, const Sums& sums) {
     const std::string name = " of segment " + std::to_string(segment.id().value);
-    equal("live bytes" + name, segment.liveBytes(), sums.live_bytes);
-    equal("bytes of result records" + name, segment.liveResultBytes(), sums.result_bytes);
-    equal("bytes of large objects" + name, segment.liveLargeBytes(), sums.large_bytes);
+    equal("live bytes" + name, segment.live().bytes(), sums.live_bytes);
+    equal("bytes of result records" + name, segment.live().resultBytes(), sums.result_bytes);
+    equal("bytes of large objects" + name, segment.live().largeBytes(), sums.large_bytes);
     for (uint32_t i = 0; i < log_.pool().slotCount(); ++i) {
       const Segment& named = log_.pool().slot(i);
       const auto found = sums.tombstones.find(i);
@@ -153,9 +153,9 @@ class Walk {
       const Segment& named = log_.pool().slot(i);
       if (named.state() == SegmentState::Free) continue;
       equal("bytes of tombstones that name segment " + std::to_string(named.id().value),
-            static_cast<int64_t>(named.namedByTombstoneBytes()), named_bytes[i]);
+            static_cast<int64_t>(named.live().namedByTombstoneBytes()), named_bytes[i]);
       equal("bytes of tombstones that may come to name segment " + std::to_string(named.id().value),
-            named.succeededBytes(), succeeded_bytes_[i]);
+            named.live().succeededBytes(), succeeded_bytes_[i]);
     }
   }
 

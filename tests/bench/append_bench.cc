@@ -194,12 +194,12 @@ class LogOfManySegments {
     while (memory_->prefaultedBytes() < touched_bytes && memory_->prefaultNext()) {
     }
     for (uint64_t i = 0; i < count; ++i) {
-      log::Segment* const segment = log.openPrivate(log::SegmentKind::Side);
+      log::Segment* const segment = log.privateSegments().open(log::SegmentKind::Side);
       if (segment == nullptr) die("the log has no memory for another segment");
-      log.closePrivate(*segment);
+      log.privateSegments().close(*segment);
       segments_.push_back(segment);
     }
-    const SegmentId roll = log.addToJoin(segments_);
+    const SegmentId roll = log.heads().addToJoin(segments_);
     if (!log.isRolled(roll)) die("the segments have not joined");
   }
   /// The longest append between two rolls, in microseconds of the processor, for each of some rolls.
@@ -211,7 +211,7 @@ class LogOfManySegments {
     while (longest.size() < rolls) {
       const std::vector<log::Segment*> leaving(segments_.end() - kLeaving, segments_.end());
       segments_.resize(segments_.size() - kLeaving);
-      log.exchange({}, leaving);
+      log.members().exchange({}, leaving);
       double longest_us = 0;
       double begin_us = processorMicroseconds();
       for (const SegmentId head = log.headId(); log.headId() == head;) {

@@ -77,7 +77,7 @@ void runOverhead(const Options& options, Report& report) {
       log::writeEntry(entry_bytes.data(), input, false, {});
       const log::EntryView entry(entry_bytes.data());
       size_t taken = 0;
-      if (store.store().replayBatch(std::span(&entry, 1), side, taken) != Status::Ok) die("a write failed");
+      if (store.store().replay().replayBatch(std::span(&entry, 1), side, taken) != Status::Ok) die("a write failed");
       if (number % 64 == 0) store.turn();
     }
     const double bytes = overheadNow(store);

@@ -41,7 +41,7 @@ uint64_t replaySegment(LocalStore& store, log::SideLog& side, ByteSpan bytes) {
   uint64_t objects = 0;
   const auto replay = [&] {
     size_t done = 0;
-    const Status status = store.store().replayBatch(std::span(batch).first(count), side, done);
+    const Status status = store.store().replay().replayBatch(std::span(batch).first(count), side, done);
     if (status != Status::Ok) die("replay failed: " + std::string(name(status)));
     objects += done;
     count = 0;
@@ -161,7 +161,7 @@ double churnRate(const std::vector<ChurnImage>& images) {
       const size_t count = std::min(batch.size(), image.entries() - first);
       for (size_t j = 0; j < count; ++j) batch[j] = image.newest(first + j);
       size_t done = 0;
-      const Status status = store.store().replayBatch(std::span(batch).first(count), side, done, &dead);
+      const Status status = store.store().replay().replayBatch(std::span(batch).first(count), side, done, &dead);
       if (status != Status::Ok) die("replay failed: " + std::string(name(status)));
     }
     dead.segmentDone();

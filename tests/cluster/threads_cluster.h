@@ -7,13 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "backup/backup.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/state/sqlite_state_store.h"
-#include "master/master.h"
 #include "ramcore/client.h"
 #include "runtime/real/file_storage.h"
 #include "runtime/real/urcu_epoch.h"
+#include "server/server.h"
 #include "tests/cluster/threads_node.h"
 
 namespace ramcore::cluster {
@@ -39,7 +38,7 @@ struct StorageSettings {
 };
 
 /// A server on a dispatch thread and workers of its own, with a log so small that it is cleaned all the time.
-class ServerOfThreads final : private master::MasterObserver {
+class ServerOfThreads final : private server::ServerObserver {
  public:
   /// @param replicas   copies of its log on other servers
   /// @param directory  where it keeps those of others; empty: it keeps none
@@ -53,14 +52,13 @@ class ServerOfThreads final : private master::MasterObserver {
   [[nodiscard]] bool stop();
 
   ServerId id() const { return id_; }  ///< after awaitServing(), as the rest
-  const log::LogStats& logStats() const { return master_->log()->stats(); }
-  const master::Master& master() const { return *master_; }
+  const log::LogStats& logStats() const { return server_->master().log()->stats(); }
+  const master::Master& master() const { return server_->master(); }
   ThreadNode& node() { return node_; }
   bool isRejected() const { return is_rejected_.load(); }
 
  private:
-  void openBackup(const std::string& directory, const transport::Locator& coordinator, const StorageSettings& storage);
-  runtime::Task<Status> prepareServing(ServerId id, ClusterId cluster) override;
+  void openBackup(const std::string& directory, const StorageSettings& storage);
   void onServing(ServerId id) override;
   void onRejected(const std::string& why) override;
 
@@ -68,11 +66,9 @@ class ServerOfThreads final : private master::MasterObserver {
   master::Threads threads_;
   ThreadNode node_;
   std::unique_ptr<log::LogMemory> memory_;
-  log::NoReplicator replicator_;
   std::unique_ptr<runtime::Storage> storage_;
   std::unique_ptr<runtime::ThreadExecutor> disk_;
-  std::unique_ptr<backup::Backup> backup_;
-  std::unique_ptr<master::Master> master_;
+  std::unique_ptr<server::Server> server_;
   Event serving_;
   ServerId id_;
   std::atomic<bool> is_rejected_{false};

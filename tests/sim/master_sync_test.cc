@@ -112,8 +112,8 @@ class MasterSyncTest : public MasterServiceTest {
   }
   /// Everything that is in the log is durable.
   void becomesDurable() {
-    const log::Log& log = *world.servers[server_]->master().log();
-    ASSERT_TRUE(world.runUntil([&] { return log.isDurable(log.end()); }));
+    log::Log& log = *world.servers[server_]->master().log();
+    ASSERT_TRUE(world.runUntil([&] { return log.durability().isDurable(log.heads().end()); }));
   }
   void holdFlushes(bool hold) { world.servers[server_]->replicator()->holdFlushes(hold); }
   /// Whether the call waits for a flush: it has not ended when all that is in the log is durable, and does so when it
@@ -298,7 +298,7 @@ TEST_F(MasterRemovedKeysTest, DoNotKeepAServerFromStopping) {
   holdFlushes(true);
   const Call removal = beginMutation(Opcode::Remove, kSyncTable, "key0", "", ++sequence_);
   world.runFor(100 * kNanosPerMilli);
-  ASSERT_EQ(master().store().tombstonesToReap(), 1u);
+  ASSERT_EQ(master().store().tombstones().size(), 1u);
   world.servers[server_]->stopInOrder();
   EXPECT_TRUE(world.runUntil([&] { return world.servers[server_]->hasStopped(); }));
   holdFlushes(false);

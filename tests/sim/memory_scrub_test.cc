@@ -57,7 +57,8 @@ class Flipping {
       if (log == nullptr) continue;
       for (uint32_t slot = 0; slot < log->pool().slotCount(); ++slot) {
         log::Segment& segment = log->pool().slot(slot);
-        if (segment.state() != log::SegmentState::Closed || segment.isDamaged() || !log->isListed(segment)) continue;
+        if (segment.state() != log::SegmentState::Closed || segment.isDamaged() || !log->members().isListed(segment))
+          continue;
         for (uint32_t at = 0; at < segment.committedBytes();) {
           const log::EntryView entry = log->view(segment.refAt(at));
           places.push_back({i, segment.refAt(at), static_cast<uint32_t>(random_.below(entry.alignedBytes() * 8))});
@@ -435,7 +436,7 @@ TEST(MemoryScrub, ItIsSaidInTimeThatNobodyHasTheBytesAndTakenBackLater) {
     log::Log& log = flipping.logOf(place);
     for (uint32_t slot = 0; slot < log.pool().slotCount(); ++slot) {
       log::Segment& segment = log.pool().slot(slot);
-      if (segment.state() == log::SegmentState::Closed && log.isListed(segment)) segments.push_back(&segment);
+      if (segment.state() == log::SegmentState::Closed && log.members().isListed(segment)) segments.push_back(&segment);
     }
     return segments;
   };

@@ -90,7 +90,7 @@ class ReplayTarget : private StoreParts {
     while (!entries.empty()) {
       const auto batch = entries.first(std::min<size_t>(entries.size(), 1 + random.below(64)));
       size_t taken = 0;
-      ASSERT_EQ(store_.replayBatch(batch, side, taken, dead), Status::Ok);
+      ASSERT_EQ(store_.replay().replayBatch(batch, side, taken, dead), Status::Ok);
       ASSERT_EQ(taken, batch.size());
       entries = entries.subspan(batch.size());
       turn();
@@ -376,7 +376,7 @@ class ReplayModel : private StoreParts {
     clock_.advance(1000);
     log_.reclaim(static_cast<uint64_t>(clock_.nowNs()));
     log_.maintain();
-    store_.reapTombstones(100);
+    store_.tombstones().reap(100);
   }
 
   void splitOnce() {

@@ -12,7 +12,7 @@ class SharedCleaningTest : public MasterServiceTest {
   const log::Log& logOf(size_t server) { return *world.servers[server]->master().log(); }
   /// Objects that take about `percent` of what may be alive.
   void fill(uint64_t percent, size_t server) {
-    const auto limit = static_cast<int64_t>(logOf(server).liveBytesMax() / 100 * percent);
+    const auto limit = static_cast<int64_t>(logOf(server).limit().liveBytesMax() / 100 * percent);
     while (logOf(server).stats().live_bytes.load() < limit && !HasFatalFailure()) write(key_count_++, server);
   }
   /// Overwrites at random; nothing may be lost.

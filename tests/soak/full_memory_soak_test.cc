@@ -370,8 +370,8 @@ class FullMemorySoak : public ::testing::Test {
     const runtime::RcuReader self = rcu_->registerThread();
     // Of what was removed last, tombstones may still be in the index when the background work stops.
     constexpr int kTurnsMax = 100'000;
-    for (int turns = 0; store_.store().tombstonesToReap() != 0 && turns < kTurnsMax; ++turns) store_.turn(self);
-    EXPECT_EQ(store_.store().tombstonesToReap(), 0U);
+    for (int turns = 0; store_.store().tombstones().size() != 0 && turns < kTurnsMax; ++turns) store_.turn(self);
+    EXPECT_EQ(store_.store().tombstones().size(), 0U);
     std::vector<const SoakModel*> models;
     for (const auto& writer : writers_) models.push_back(&writer->model());
     for (const SoakModel* model : models) compare(store_, *model, "the store");

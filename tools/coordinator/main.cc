@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/id_text.h"
+#include "coordinator/state/sqlite_export.h"
 #include "coordinator/state/sqlite_state_store.h"
 #include "tools/support/command_line.h"
 #include "tools/support/metrics_server.h"
@@ -143,7 +144,7 @@ class CoordinatorProcess {
 };
 
 int exportState(const CoordinatorSettings& settings) {
-  const auto exported = coordinator::SqliteStateStore::exportTo(settings.storage, settings.export_to);
+  const auto exported = coordinator::exportState(settings.storage, settings.export_to);
   if (!exported.ok()) return fail(kProgram, exported.error());
   std::printf("%s: cluster %s up to change %llu; to use it, put it into an empty directory as coordinator.sqlite\n",
               settings.export_to.c_str(), textOf(exported->cluster).c_str(),

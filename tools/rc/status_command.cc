@@ -113,6 +113,65 @@ Json toJson(const std::vector<client::ServerSilence>& silences) {
   return out;
 }
 
+Json toJson(const client::ServerStatus& server) {
+  std::vector<std::string> names;
+  for (const client::TransportSessions& transport : server.transports) names.push_back(transport.name);
+  return {{"id", formatServer(server.id)},
+          {"name", server.name},
+          {"locators", server.locators},
+          {"alive", server.is_alive},
+          {"answers", server.has_answered},
+          {"memory_bytes", server.memory_bytes},
+          {"live_bytes", server.live_bytes},
+          {"live_bytes_max", server.live_bytes_max},
+          {"object_bytes", objectBytes(server)},
+          {"tombstone_bytes", server.tombstone_bytes},
+          {"result_bytes", server.result_bytes},
+          {"cleaner_copied_bytes", server.cleaner_copied_bytes},
+          {"cleaner_freed_bytes", server.cleaner_freed_bytes},
+          {"compaction_copied_bytes", server.compaction_copied_bytes},
+          {"compaction_freed_bytes", server.compaction_freed_bytes},
+          {"appended_bytes", server.appended_bytes},
+          {"replica_bytes", server.replica_bytes},
+          {"write_amplification", writeAmplification(server)},
+          {"pinned_bytes", server.pinned_bytes},
+          {"damaged_entries", server.damaged_entries},
+          {"damaged_now", server.damaged_now},
+          {"objects", server.objects},
+          {"index_bytes", server.index_bytes},
+          {"overhead_bytes_per_object", overheadBytes(server)},
+          {"requests", server.requests},
+          {"sessions", sessionCount(server.transports)},
+          {"transports", names},
+          {"sessions_by_transport", countsJson(server.transports)},
+          {"open_sessions", listJson(server.transports)},
+          {"uptime_s", static_cast<double>(server.uptime_ns) / 1e9},
+          {"replicas_wanted", server.replicas_wanted},
+          {"replicas_least", server.replicas_least},
+          {"segments_repairing", server.segments_repairing},
+          {"frames_total", server.frames_total},
+          {"frames_free", server.frames_free},
+          {"storage_bytes", server.storage_bytes},
+          {"storage_bytes_needed", server.storage_bytes_needed},
+          {"storage_failed", server.has_storage_failed},
+          {"takes_writes", server.has_answered && !server.has_too_few},
+          {"is_short_of_places", server.is_short_of_places}};
+}
+
+Json toJson(const client::TableMap& table) {
+  Json tablets = Json::array();
+  for (const client::TabletInfo& tablet : table.tablets) {
+    tablets.append({{"id", tablet.id.value},
+                    {"first_hash", hexText(tablet.range.first)},
+                    {"last_hash", hexText(tablet.range.last)},
+                    {"epoch", tablet.epoch.value},
+                    {"state", stateOf(tablet)},
+                    {"owner", formatServer(tablet.owner)}});
+  }
+  return {
+      {"id", table.table.value}, {"name", table.name}, {"durability", nameOf(table.durability)}, {"tablets", tablets}};
+}
+
 Json toJson(const client::ClusterStatus& status) {
   const ClusterHealth health = healthOf(status);
   Json out;
@@ -131,64 +190,11 @@ Json toJson(const client::ClusterStatus& status) {
   out["servers"] = Json::array();
   for (const client::ServerStatus& server : status.servers) {
     if (!isOfInterest(status, server)) continue;
-    std::vector<std::string> names;
-    for (const client::TransportSessions& transport : server.transports) names.push_back(transport.name);
-    out["servers"].append({{"id", formatServer(server.id)},
-                           {"name", server.name},
-                           {"locators", server.locators},
-                           {"alive", server.is_alive},
-                           {"answers", server.has_answered},
-                           {"memory_bytes", server.memory_bytes},
-                           {"live_bytes", server.live_bytes},
-                           {"live_bytes_max", server.live_bytes_max},
-                           {"object_bytes", objectBytes(server)},
-                           {"tombstone_bytes", server.tombstone_bytes},
-                           {"result_bytes", server.result_bytes},
-                           {"cleaner_copied_bytes", server.cleaner_copied_bytes},
-                           {"cleaner_freed_bytes", server.cleaner_freed_bytes},
-                           {"compaction_copied_bytes", server.compaction_copied_bytes},
-                           {"compaction_freed_bytes", server.compaction_freed_bytes},
-                           {"appended_bytes", server.appended_bytes},
-                           {"replica_bytes", server.replica_bytes},
-                           {"write_amplification", writeAmplification(server)},
-                           {"pinned_bytes", server.pinned_bytes},
-                           {"damaged_entries", server.damaged_entries},
-                           {"damaged_now", server.damaged_now},
-                           {"objects", server.objects},
-                           {"index_bytes", server.index_bytes},
-                           {"overhead_bytes_per_object", overheadBytes(server)},
-                           {"requests", server.requests},
-                           {"sessions", sessionCount(server.transports)},
-                           {"transports", names},
-                           {"sessions_by_transport", countsJson(server.transports)},
-                           {"open_sessions", listJson(server.transports)},
-                           {"uptime_s", static_cast<double>(server.uptime_ns) / 1e9},
-                           {"replicas_wanted", server.replicas_wanted},
-                           {"replicas_least", server.replicas_least},
-                           {"segments_repairing", server.segments_repairing},
-                           {"frames_total", server.frames_total},
-                           {"frames_free", server.frames_free},
-                           {"storage_bytes", server.storage_bytes},
-                           {"storage_bytes_needed", server.storage_bytes_needed},
-                           {"storage_failed", server.has_storage_failed},
-                           {"takes_writes", server.has_answered && !server.has_too_few},
-                           {"is_short_of_places", server.is_short_of_places}});
+    out["servers"].append(toJson(server));
   }
   out["tables"] = Json::array();
   for (const client::TableMap& table : status.tables) {
-    Json tablets = Json::array();
-    for (const client::TabletInfo& tablet : table.tablets) {
-      tablets.append({{"id", tablet.id.value},
-                      {"first_hash", hexText(tablet.range.first)},
-                      {"last_hash", hexText(tablet.range.last)},
-                      {"epoch", tablet.epoch.value},
-                      {"state", stateOf(tablet)},
-                      {"owner", formatServer(tablet.owner)}});
-    }
-    out["tables"].append({{"id", table.table.value},
-                          {"name", table.name},
-                          {"durability", nameOf(table.durability)},
-                          {"tablets", tablets}});
+    out["tables"].append(toJson(table));
   }
   return out;
 }

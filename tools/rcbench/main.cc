@@ -83,13 +83,9 @@ struct Flags {
   std::string announce;
 };
 
-void declare(tools::Command& app, Flags& flags) {
+// The table, and what is in it.
+void declareTable(tools::Command& app, Flags& flags) {
   Settings& settings = flags.settings;
-  flags.cluster.addTo(app);
-  app.addOption("--transport", flags.transport, "Use only this transport: any, tcp, shm, verbs or dpdk")
-      .showDefault()
-      .oneOf({"any", "tcp", "shm", "verbs", "dpdk"});
-
   app.addOption("--table", settings.table, "Table to use; made if there is none").showDefault();
   app.addOption("--tablets", flags.tablets, "Tablets of a table that is made; 0: one per server")
       .showDefault()
@@ -113,7 +109,11 @@ void declare(tools::Command& app, Flags& flags) {
                 "With --value-mix: the ranges from the middle of the measured part on")
       .typeName("MIX")
       .needs(value_mix);
+}
 
+// Which operations, on which records.
+void declareMix(tools::Command& app, Flags& flags) {
+  Settings& settings = flags.settings;
   const tools::Option workload =
       app.addOption("--workload", flags.workload,
                     "YCSB mix: A 50 % reads 50 % updates, B 95/5, C reads, D 95 % reads of the "
@@ -139,7 +139,11 @@ void declare(tools::Command& app, Flags& flags) {
                 "key hashes")
       .showDefault()
       .inRange(1, 100'000);
+}
 
+// How much load, and for how long.
+void declareLoad(tools::Command& app, Flags& flags) {
+  Settings& settings = flags.settings;
   app.addOption("--connections", settings.connections, "Clients, each with its own connections and lease")
       .showDefault()
       .inRange(1, 4096);
@@ -166,7 +170,11 @@ void declare(tools::Command& app, Flags& flags) {
       .inRange(1, 3'600'000);
   app.addOption("--seed", settings.seed, "Seed of keys and mixes").showDefault().check(tools::wholeNumber());
   app.addFlag("--busy-poll", flags.busy_poll, "Never sleep; for a processor that belongs to rcbench alone");
+}
 
+// Which parts of the run there are, and what is told of it.
+void declareCourse(tools::Command& app, Flags& flags) {
+  Settings& settings = flags.settings;
   const tools::Option no_load = app.addFlag("--no-load", flags.no_load, "The records are there: do not write them");
   app.addFlag("--load-only", flags.load_only, "Write the records and end").excludes(no_load);
   app.addFlag("--drop", settings.drop, "Drop the table at the end");
@@ -178,6 +186,18 @@ void declare(tools::Command& app, Flags& flags) {
       .typeName("FILE");
   const tools::Option csv = app.addFlag("--csv", flags.csv, "Print CSV instead of a table");
   app.addFlag("--json", flags.json, "Print JSON instead of a table").excludes(csv);
+}
+
+// In the order in which the help shows them.
+void declare(tools::Command& app, Flags& flags) {
+  flags.cluster.addTo(app);
+  app.addOption("--transport", flags.transport, "Use only this transport: any, tcp, shm, verbs or dpdk")
+      .showDefault()
+      .oneOf({"any", "tcp", "shm", "verbs", "dpdk"});
+  declareTable(app, flags);
+  declareMix(app, flags);
+  declareLoad(app, flags);
+  declareCourse(app, flags);
 }
 
 Outcome<bool> settleValues(Settings& settings) {

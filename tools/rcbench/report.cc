@@ -71,6 +71,30 @@ void printRow(std::string& out, std::string_view what, uint64_t operations, doub
   out += "\n";
 }
 
+void printErrors(std::string& out, const Recorder& recorder) {
+  if (recorder.failures() == 0) {
+    out += "errors: none\n";
+  } else {
+    print(out, "errors: %llu", static_cast<unsigned long long>(recorder.failures()));
+    for (const auto& [status, count] : recorder.errors()) {
+      print(out, "  %s %llu", std::string(name(status)).c_str(), static_cast<unsigned long long>(count));
+    }
+    out += "\n";
+  }
+}
+
+void printSeries(std::string& out, const Recorder& recorder) {
+  if (recorder.series().empty()) return;
+  print(out, "\n%10s %12s %10s %10s %10s %10s\n", "second", "per second", "p50 us", "p99 us", "max us", "errors");
+  double begin_s = 0;
+  for (const Interval& interval : recorder.series()) {
+    print(out, "%10.2f %12.0f %10.1f %10.1f %10.1f %10llu\n", interval.end_s,
+          static_cast<double>(interval.operations) / (interval.end_s - begin_s), micros(interval.p50_ns),
+          micros(interval.p99_ns), micros(interval.max_ns), static_cast<unsigned long long>(interval.failures));
+    begin_s = interval.end_s;
+  }
+}
+
 std::string table(const Findings& findings) {
   const Recorder& recorder = findings.recorder;
   std::string out;
@@ -113,25 +137,8 @@ std::string table(const Findings& findings) {
     print(out, "read-modify-writes begun again after a conflict: %llu\n",
           static_cast<unsigned long long>(recorder.conflicts()));
   }
-  if (recorder.failures() == 0) {
-    out += "errors: none\n";
-  } else {
-    print(out, "errors: %llu", static_cast<unsigned long long>(recorder.failures()));
-    for (const auto& [status, count] : recorder.errors()) {
-      print(out, "  %s %llu", std::string(name(status)).c_str(), static_cast<unsigned long long>(count));
-    }
-    out += "\n";
-  }
-  if (!recorder.series().empty()) {
-    print(out, "\n%10s %12s %10s %10s %10s %10s\n", "second", "per second", "p50 us", "p99 us", "max us", "errors");
-    double begin_s = 0;
-    for (const Interval& interval : recorder.series()) {
-      print(out, "%10.2f %12.0f %10.1f %10.1f %10.1f %10llu\n", interval.end_s,
-            static_cast<double>(interval.operations) / (interval.end_s - begin_s), micros(interval.p50_ns),
-            micros(interval.p99_ns), micros(interval.max_ns), static_cast<unsigned long long>(interval.failures));
-      begin_s = interval.end_s;
-    }
-  }
+  printErrors(out, recorder);
+  printSeries(out, recorder);
   return out;
 }
 

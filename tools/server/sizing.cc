@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "backup/frame_file.h"
-#include "backup/frame_store.h"
+#include "backup/free_frames.h"
 #include "base/bytes.h"
 
 namespace ramcore::tools {
 
 uint64_t storageBytesNeeded(const log::LogConfig& log, uint32_t replicas) {
   constexpr uint64_t kKeptPermille =
-      backup::FrameStore::kHeadSharePermille + backup::FrameStore::kSurvivorSharePermille;
+      backup::FreeFrames::kHeadSharePermille + backup::FreeFrames::kSurvivorSharePermille;
   const uint64_t full = (log.liveBytesMax() + log.segment_bytes - 1) / log.segment_bytes;
   const uint64_t frames = uint64_t{replicas} * (full + log::LogConfig::kSmallHeads);
   const uint64_t with_kept = (frames * 1000 + (1000 - kKeptPermille) - 1) / (1000 - kKeptPermille);

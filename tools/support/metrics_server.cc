@@ -186,7 +186,7 @@ void collectLog(const log::Log& log, Families& out) {
   out.gauge("ramcore_log_live_bytes", "Bytes of entries that are still needed",
             static_cast<double>(read(stats.live_bytes)));
   out.gauge("ramcore_log_live_bytes_max", "Live bytes at which writes are refused",
-            static_cast<double>(log.liveBytesMax()));
+            static_cast<double>(log.limit().liveBytesMax()));
   out.gauge("ramcore_log_tombstone_bytes", "Part of the live bytes: tombstones",
             static_cast<double>(read(stats.tombstone_bytes)));
   out.gauge("ramcore_log_tombstone_table_bytes", "Memory beside --memory that counts in which segments tombstones are",
@@ -355,7 +355,7 @@ void collectMaster(const master::Master& master, int64_t now_ns, Families& out) 
   collectIntegrity(master.log()->stats(), out);
   collectIndex(master.index(), out);
   out.gauge("ramcore_removed_keys", "Keys that were removed and are still in the index, until that is durable",
-            static_cast<double>(master.store().tombstonesToReap()));
+            static_cast<double>(master.store().tombstones().size()));
   if (master.replicas() != nullptr) collectReplicas(*master.replicas(), out);
   collectRecovery(master.recoveryTarget()->stats(), out);
 }

@@ -122,6 +122,38 @@ Outcome<transport::TransportChoices> choose(const ProcessSettings& settings,
   return choices;
 }
 
+// What a process says of itself, and how it runs.
+void addRunFlags(Command& command, ProcessSettings& settings) {
+  command.addOption("--log-level", settings.log_level, "Lines on stderr from this level on")
+      .environment("RAMCORE_LOG_LEVEL")
+      .oneOf({"debug", "info", "warning", "error", "off"});
+  command.addOption("--ready-file", settings.ready_file, "File to write the locators to once the process serves")
+      .environment("RAMCORE_READY_FILE");
+  command.addOption("--metrics", settings.metrics, "host:port to serve metrics at, as Prometheus text over HTTP")
+      .environment("RAMCORE_METRICS");
+  command
+      .addOption("--dispatch", settings.hand_off,
+                 "Where short requests run: auto, inline (on the dispatch thread), handoff (on workers)")
+      .environment("RAMCORE_DISPATCH")
+      .oneOf({"auto", "inline", "handoff"});
+  command.addOption("--poll", settings.poll, "adaptive: sleep when idle; always: keep a core busy for lowest latency")
+      .environment("RAMCORE_POLL")
+      .oneOf({"adaptive", "always"});
+  command.addOption("--spin-us", settings.spin_us, "Longest spin in microseconds before an idle dispatch thread sleeps")
+      .environment("RAMCORE_SPIN_US")
+      .inRange(0, 100000);
+  command.addOption("--workers", settings.workers, "Threads for long requests and background work")
+      .environment("RAMCORE_WORKERS")
+      .inRange(1, 32);
+  command
+      .addOption("--sessions-max", settings.sessions_max,
+                 "Sessions that each transport of this process takes, an eighth of them kept from clients. Further "
+                 "connections are refused. Fewer sessions where the hard limit of open files (ulimit -Hn) is less, and "
+                 "over dpdk 57344 at most")
+      .environment("RAMCORE_SESSIONS_MAX")
+      .inRange(16, 1'000'000);
+}
+
 }  // namespace
 
 void addProcessFlags(Command& command, ProcessSettings& settings) {
@@ -159,34 +191,7 @@ void addProcessFlags(Command& command, ProcessSettings& settings) {
       .addOption("--secret-file", settings.secret_file,
                  "File with the cluster's secret; without it this process talks to its own machine only")
       .environment("RAMCORE_SECRET_FILE");
-  command.addOption("--log-level", settings.log_level, "Lines on stderr from this level on")
-      .environment("RAMCORE_LOG_LEVEL")
-      .oneOf({"debug", "info", "warning", "error", "off"});
-  command.addOption("--ready-file", settings.ready_file, "File to write the locators to once the process serves")
-      .environment("RAMCORE_READY_FILE");
-  command.addOption("--metrics", settings.metrics, "host:port to serve metrics at, as Prometheus text over HTTP")
-      .environment("RAMCORE_METRICS");
-  command
-      .addOption("--dispatch", settings.hand_off,
-                 "Where short requests run: auto, inline (on the dispatch thread), handoff (on workers)")
-      .environment("RAMCORE_DISPATCH")
-      .oneOf({"auto", "inline", "handoff"});
-  command.addOption("--poll", settings.poll, "adaptive: sleep when idle; always: keep a core busy for lowest latency")
-      .environment("RAMCORE_POLL")
-      .oneOf({"adaptive", "always"});
-  command.addOption("--spin-us", settings.spin_us, "Longest spin in microseconds before an idle dispatch thread sleeps")
-      .environment("RAMCORE_SPIN_US")
-      .inRange(0, 100000);
-  command.addOption("--workers", settings.workers, "Threads for long requests and background work")
-      .environment("RAMCORE_WORKERS")
-      .inRange(1, 32);
-  command
-      .addOption("--sessions-max", settings.sessions_max,
-                 "Sessions that each transport of this process takes, an eighth of them kept from clients. Further "
-                 "connections are refused. Fewer sessions where the hard limit of open files (ulimit -Hn) is less, and "
-                 "over dpdk 57344 at most")
-      .environment("RAMCORE_SESSIONS_MAX")
-      .inRange(16, 1'000'000);
+  addRunFlags(command, settings);
   command.addConfigFile("TOML file with the same names as the flags (without dashes in front)");
   command.setVersion(std::string("ramcore ") + RAMCORE_VERSION + " (wire format " +
                      std::to_string(wire::kProtocolVersion) + ", segment format " +

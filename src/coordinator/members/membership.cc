@@ -23,6 +23,11 @@ Membership::Membership(Journal& journal, Trace& trace, const MembershipOptions& 
       trace_(trace),
       options_(options),
       ids_(journal, "server"),
+      silences_(journal.executor().clock(), trace,
+                {.heard_ns = options.lease_ns / 2,
+                 .verdict_after_ns = options.verdict_after_ns,
+                 .together_ns = options.together_ns},
+                options.lease_ns),
       lock_(journal.executor()),
       changed_(journal.executor()) {
   RC_CHECK(options.lease_ns > 0 && options.verdict_after_ns >= options.lease_ns &&
@@ -53,7 +58,7 @@ runtime::Task<Status> Membership::load() {
   const int64_t now_ns = journal_.nowNs();
   const int64_t granted_until_ns = now_ns + std::max(config.server_lease_ns, options_.lease_ns);
   no_verdict_before_ns_ = granted_until_ns;
-  hearing_since_ns_ = now_ns;
+  silences_.hearAnew();
   for (const KeyValue& entry : *stored) {
     Member member;
     if (!decode(entry.value, member.server) || entry.key != keyOf(member.server.id)) {
@@ -63,9 +68,8 @@ runtime::Task<Status> Membership::load() {
     if (check(member.server) != Status::Ok)
       co_return journal_.corrupt(entry.key, "is of no server that can be reached");
     member.lease_end_ns = granted_until_ns;
-    member.last_heard_ns = now_ns;
     const ServerId id = member.server.id;
-    members_.emplace(id, std::move(member));
+    silences_.add(members_.emplace(id, std::move(member)).first->second.server);
   }
   // A shorter one is stored when the longer ones are over: the next start may come before that.
   const bool forgets = RC_MUTATION("forget-the-longer-lease");
@@ -99,7 +103,7 @@ void Membership::noteChange() {
 void Membership::start() {
   // Nobody was heard while the state was read.
   settled_at_ns_ = journal_.nowNs() + options_.lease_ns;
-  hearing_since_ns_ = journal_.nowNs();
+  silences_.hearAnew();
   watch().detach();
   if (config_.server_lease_ns > options_.lease_ns) storeShorterLease(no_verdict_before_ns_).detach();
 }
@@ -148,13 +152,12 @@ runtime::Task<Membership::Enlistment> Membership::enlist(Server server, ServerId
   warnOfCopies(server, former);
   const Status stored = co_await storeNew(server, former);
   if (stored != Status::Ok) co_return Enlistment{stored, {}};
-  watchTogether();  // with it those that are silent may not be half of the servers any more
+  silences_.look();  // with it those that are silent may not be half of the servers any more
   Member member;
   member.server = std::move(server);
-  member.last_heard_ns = journal_.nowNs();
   const ServerId given = member.server.id;
   trace_.info("server " + std::to_string(given.value) + " (" + member.server.name + ") joins");
-  members_.emplace(given, std::move(member));
+  silences_.add(members_.emplace(given, std::move(member)).first->second.server);
   const Status granted = renew(given);
   changed_.notifyAll();
   noteChange();
@@ -202,13 +205,8 @@ Status Membership::renew(ServerId id, std::optional<Renewal> renewal) {
   if (renewal && renewal->nonce != found->second.server.nonce) return Status::Fenced;
   if (found->second.verdict_under_way) return Status::RetryLater;
   const int64_t now_ns = journal_.nowNs();
-  // Before it counts as heard: with it they may not be half of the servers any more.
-  if (silenceNs(found->second) >= heardWithinNs() || was_together_) watchTogether();
-  found->second.left_behind_since_ns = 0;
-  found->second.last_heard_ns = now_ns;
-  found->second.is_heard = true;
+  silences_.noteHeard(id, now_ns, renewal);
   found->second.has_spoken = true;
-  if (renewal) found->second.renewal = renewal;
   // The answer leaves a little later than now. The server counts from before its question, which is earlier than now,
   // so this count is on the safe side; and a shorter lease never shortens one granted before.
   found->second.lease_end_ns = std::max(found->second.lease_end_ns, now_ns + options_.lease_ns);
@@ -278,7 +276,7 @@ runtime::Task<Status> Membership::storeAcceptedLoss(ServerId id, AcceptedLoss lo
 // Under lock_. Stored first; what follows from it is for those who ask isAlive() and leaseIsOver().
 runtime::Task<Status> Membership::declareDead(ServerId id, bool stopped_itself) {
   Member& member = members_.at(id);  // members are removed under lock_ only
-  watchTogether();
+  silences_.look();
   member.verdict_under_way = true;
   Server dead = member.server;
   dead.alive = false;
@@ -302,39 +300,14 @@ runtime::Task<Status> Membership::declareDead(ServerId id, bool stopped_itself) 
   if (stored != Status::Ok) co_return stored;
   member.server.alive = false;
   member.stopped_itself = stopped_itself;
-  for (const ServerId old : forgotten) members_.erase(old);
+  for (const ServerId old : forgotten) {
+    silences_.remove(old);
+    members_.erase(old);
+  }
   trace_.warning("server " + std::to_string(id.value) + " (" + dead.name +
                  (stopped_itself ? ") has left" : ") is declared dead: it did not renew its lease"));
   noteChange();
   co_return Status::Ok;
-}
-
-int64_t Membership::silenceNs(const Member& member) const {
-  return journal_.nowNs() - std::max(member.last_heard_ns, hearing_since_ns_);
-}
-
-bool Membership::areSilentTogether() const {
-  size_t living = 0;
-  size_t silent = 0;
-  for (const auto& [id, member] : members_) {
-    if (!member.server.alive) continue;
-    ++living;
-    silent += silenceNs(member) >= heardWithinNs() ? 1 : 0;
-  }
-  return silent != 0 && silent * 2 >= living;
-}
-
-// Before anything that may end it, and at each look: who is silent still has its time from the end on.
-void Membership::watchTogether() {
-  const bool are_together = areSilentTogether();
-  if (are_together || was_together_) together_until_ns_ = journal_.nowNs();
-  if (was_together_ && !are_together) {
-    for (auto& [id, member] : members_) {
-      const bool is_silent = silenceNs(member) >= heardWithinNs();
-      if (is_silent && member.left_behind_since_ns == 0) member.left_behind_since_ns = together_until_ns_;
-    }
-  }
-  was_together_ = are_together;
 }
 
 // With nobody to watch there is nothing to wake up for.
@@ -344,7 +317,8 @@ int64_t Membership::nextLookNs() const {
   for (const auto& [id, member] : members_) {
     if (!member.server.alive) continue;
     // Who waits for a verdict longer than that is looked at now and then.
-    const int64_t due_ns = std::max(now_ns + options_.verdict_after_ns - silenceNs(member), no_verdict_before_ns_);
+    const int64_t due_ns =
+        std::max(now_ns + options_.verdict_after_ns - silences_.silenceNs(id), no_verdict_before_ns_);
     next_ns = std::min({next_ns, now_ns + options_.lease_ns / 2, due_ns > now_ns ? due_ns : runtime::kNever});
   }
   return next_ns;
@@ -373,39 +347,10 @@ bool Membership::hasStoodStill(int64_t since_ns) {
   if (now_ns <= since_ns + options_.lease_ns / 2) return false;
   if (!all_had_time_) settled_at_ns_ = now_ns + options_.lease_ns;
   no_verdict_before_ns_ = std::max(no_verdict_before_ns_, now_ns + options_.lease_ns);
-  hearing_since_ns_ = now_ns;
+  silences_.hearAnew();
   trace_.warning("the coordinator stood still for " + std::to_string((now_ns - since_ns) / runtime::kNanosPerMilli) +
                  " ms; it waits with verdicts");
   return true;
-}
-
-std::vector<std::pair<ServerId, SilenceMeans>> Membership::judgeAll() const {
-  std::vector<Silence> living;
-  for (const auto& [id, member] : members_) {
-    if (!member.server.alive) continue;
-    Silence& one =
-        living.emplace_back(Silence{.server = id,
-                                    .silent_ns = silenceNs(member),
-                                    .alone_ns = std::min(silenceNs(member), journal_.nowNs() - together_until_ns_),
-                                    .left_behind_ns = 0,
-                                    .keeps_replicas = member.server.keeps_replicas,
-                                    .replicas = member.server.replicas,
-                                    .min_replicas = member.server.min_replicas,
-                                    .local_replica = member.server.local_replica,
-                                    .live_bytes = {},
-                                    .room_bytes = {}});
-    if (member.left_behind_since_ns != 0) one.left_behind_ns = journal_.nowNs() - member.left_behind_since_ns;
-    if (member.renewal) one.live_bytes = member.renewal->live_bytes;
-    if (member.renewal) one.room_bytes = member.renewal->room_bytes;
-  }
-  std::vector<SilenceMeans> means(living.size());
-  judgeSilences(
-      living,
-      {.heard_ns = heardWithinNs(), .verdict_after_ns = options_.verdict_after_ns, .together_ns = options_.together_ns},
-      means);
-  std::vector<std::pair<ServerId, SilenceMeans>> judged;
-  for (size_t i = 0; i < living.size(); ++i) judged.emplace_back(living[i].server, means[i]);
-  return judged;
 }
 
 // One verdict at a time: each changes what the silence of the others means.
@@ -417,18 +362,11 @@ runtime::Task<void> Membership::judgeSilent() {
     declared = false;
     // While it waited for the lock, or for the disk.
     if (!RC_MUTATION("judge-after-a-standstill") && hasStoodStill(looked_ns)) co_return;
-    watchTogether();
-    const auto judged = judgeAll();
-    const auto silent = std::count_if(judged.begin(), judged.end(),
-                                      [](const auto& one) { return one.second != SilenceMeans::Nothing; });
-    const bool are_together =
-        std::any_of(judged.begin(), judged.end(), [](const auto& one) { return one.second == SilenceMeans::Together; });
-    if (are_together != told_of_together_) {
-      told_of_together_ = are_together;
-      if (are_together) tellOfTogether(static_cast<size_t>(silent), judged.size());
-    }
+    silences_.look();
+    const SilenceWatch::Judged judged = silences_.judge();
+    silences_.tellOfTogether(judged);
     for (const auto& [id, means] : judged) {
-      tellOfSilence(id, means);
+      silences_.tell(id, means);
       if (means != SilenceMeans::Death) continue;
       const int64_t judged_ns = journal_.nowNs();
       const Status stored = co_await declareDead(id, false);
@@ -443,45 +381,6 @@ runtime::Task<void> Membership::judgeSilent() {
       break;
     }
   }
-}
-
-void Membership::tellOfTogether(size_t silent_count, size_t living_count) {
-  trace_.warning(
-      std::to_string(silent_count) + " of " + std::to_string(living_count) +
-      " servers are silent together: is this machine cut off? None of them is declared dead before it has been "
-      "silent for " +
-      std::to_string(options_.together_ns / runtime::kNanosPerMilli) + " ms (--silent-together-ms)");
-}
-
-void Membership::tellOfSilence(ServerId id, SilenceMeans means) {
-  Member& member = members_.at(id);
-  if (means == member.told) return;
-  const bool was_waiting = member.told == SilenceMeans::Replacers || member.told == SilenceMeans::Room;
-  const std::string who = "server " + std::to_string(id.value) + " (" + member.server.name + ")";
-  if (means == SilenceMeans::Nothing && (was_waiting || member.told == SilenceMeans::Together)) {
-    trace_.info(who + " renews its lease again");
-  }
-  if (means == SilenceMeans::Replacers) {
-    const uint32_t needed = member.server.min_replicas + 1;
-    const bool has_copies = member.server.replicas != 0 && !member.server.local_replica;
-    trace_.warning(who + " is silent, and nobody could take its place: " +
-                   (has_copies ? "that takes " + std::to_string(needed) + " other servers; start it again, or add some"
-                               : std::string("it has no copies on others; start it again")));
-  }
-  if (means == SilenceMeans::Room) {
-    trace_.warning(who +
-                   " is silent, and the others have not enough room for what it holds; start it again, or add servers");
-  }
-  member.told = means;
-}
-
-std::vector<Membership::SilentServer> Membership::silentServers() const {
-  std::vector<SilentServer> silent;
-  for (const auto& [id, means] : judgeAll()) {
-    // A renewal that is late, or two, are nothing to tell.
-    if (silenceNs(members_.at(id)) >= options_.lease_ns) silent.push_back({id, means});
-  }
-  return silent;
 }
 
 const Server* Membership::find(ServerId id) const {
@@ -520,7 +419,7 @@ bool Membership::isSettled() const {
 bool Membership::hasReported(ServerId id) const {
   const auto found = members_.find(id);
   return found != members_.end() && found->second.server.alive && !found->second.verdict_under_way &&
-         journal_.nowNs() < found->second.last_heard_ns + options_.lease_ns;
+         journal_.nowNs() < silences_.lastHeardNs(id) + options_.lease_ns;
 }
 
 bool Membership::leaseIsOver(ServerId id) const {
@@ -528,12 +427,6 @@ bool Membership::leaseIsOver(ServerId id) const {
   if (found == members_.end()) return true;  // dead so long that its record is gone
   const Member& member = found->second;
   return !member.server.alive && (member.stopped_itself || journal_.nowNs() >= member.lease_end_ns);
-}
-
-int64_t Membership::silentForNs(ServerId id) const {
-  const auto found = members_.find(id);
-  if (found == members_.end() || !found->second.is_heard) return -1;
-  return journal_.nowNs() - found->second.last_heard_ns;
 }
 
 std::vector<ServerId> Membership::heardServers() const {

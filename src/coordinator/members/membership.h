@@ -3,11 +3,10 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "base/trace.h"
-#include "coordinator/members/silence.h"
+#include "coordinator/members/silence_watch.h"
 #include "coordinator/state/async_mutex.h"
 #include "coordinator/state/id_allocator.h"
 #include "coordinator/state/journal.h"
@@ -57,12 +56,7 @@ class Membership {
   /// LimitReached; as Journal::commit.
   runtime::Task<Enlistment> enlist(Server server, ServerId former);
 
-  /// What a server says of itself when it renews.
-  struct Renewal {
-    uint64_t nonce = 0;       ///< the nonce with which it enlisted
-    uint64_t live_bytes = 0;  ///< live bytes of its log
-    uint64_t room_bytes = 0;  ///< by how much live_bytes may grow before writes are refused
-  };
+  using Renewal = ServerRenewal;
   /// Renews a lease, which counts from this call. Failure: Fenced: dead or unknown; RetryLater: the verdict is being
   /// stored.
   Status renew(ServerId id, std::optional<Renewal> renewal = {});
@@ -99,13 +93,10 @@ class Membership {
   /// being stored.
   Status mayAsk(ServerId id) const;
   /// How long nothing was heard of a server; -1: it was not heard since this coordinator started, or is not known.
-  int64_t silentForNs(ServerId id) const;
-  struct SilentServer {
-    ServerId id;
-    SilenceMeans means = SilenceMeans::Nothing;
-  };
+  int64_t silentForNs(ServerId id) const { return silences_.silentForNs(id); }
+  using SilentServer = SilenceWatch::SilentServer;
   /// Living servers that do not renew their leases, and why they are not declared dead.
-  std::vector<SilentServer> silentServers() const;
+  std::vector<SilentServer> silentServers() const { return silences_.silentServers(); }
   /// Verdicts since this coordinator started for no better reason than silence.
   uint64_t verdictsBySilence() const { return verdicts_by_silence_; }
   /// True if there was never a server of this id. False also for servers that are long forgotten.
@@ -128,35 +119,22 @@ class Membership {
 
   struct Member {
     Server server;
-    std::optional<Renewal> renewal;  // none: not heard since this coordinator started
-    int64_t lease_end_ns = 0;        // end of the lease by this side's count
-    int64_t last_heard_ns = 0;       // when it was last heard, in this coordinator's time
-    bool is_heard = false;           // since this coordinator started
-    bool has_spoken = false;         // likewise; it, or the process that has its storage
+    int64_t lease_end_ns = 0;  // end of the lease by this side's count
+    bool has_spoken = false;   // since this coordinator started; it, or the process that has its storage
     bool verdict_under_way = false;
     bool stopped_itself = false;
-    // Since when servers that were silent together with it are back; 0: they are not.
-    int64_t left_behind_since_ns = 0;
-    SilenceMeans told = SilenceMeans::Nothing;  // what was last traced of it
   };
   runtime::Task<void> watch();
   bool hasStoodStill(int64_t since_ns);
   Batch batchOfConfig() const;
   runtime::Task<void> storeShorterLease(int64_t longer_end_ns);
   runtime::Task<void> judgeSilent();
-  std::vector<std::pair<ServerId, SilenceMeans>> judgeAll() const;
-  void tellOfSilence(ServerId id, SilenceMeans means);
-  void tellOfTogether(size_t silent_count, size_t living_count);
   runtime::Task<Status> loadConfig(StoredConfig& config);
   runtime::Task<Status> declareDead(ServerId id, bool stopped_itself);
   runtime::Task<Status> storeNew(Server& server, ServerId former);
   void warnOfCopies(const Server& server, ServerId former);
   void noteChange();
   Status check(const Server& server) const;
-  int64_t silenceNs(const Member& member) const;
-  int64_t heardWithinNs() const { return options_.lease_ns / 2; }
-  bool areSilentTogether() const;
-  void watchTogether();
   int64_t nextLookNs() const;
 
   Journal& journal_;
@@ -164,17 +142,14 @@ class Membership {
   const MembershipOptions options_;
   IdAllocator ids_;
   StoredConfig config_;  // as it is stored
-  AsyncMutex lock_;      // held while servers enlist and verdicts are given
+  SilenceWatch silences_;
+  AsyncMutex lock_;  // held while servers enlist and verdicts are given
   runtime::Signal changed_;
   std::map<ServerId, Member> members_;
   int64_t no_verdict_before_ns_ = 0;
   int64_t settled_at_ns_ = runtime::kNever;  // when all servers have had a lease's time to speak
   bool all_had_time_ = false;
-  int64_t hearing_since_ns_ = 0;   // silence before this proves nothing
-  int64_t together_until_ns_ = 0;  // until then half of the servers or more were silent
   uint64_t verdicts_by_silence_ = 0;
-  bool told_of_together_ = false;
-  bool was_together_ = false;  // at the last look
   uint64_t version_ = 0;
   std::function<void()> listener_;
 };

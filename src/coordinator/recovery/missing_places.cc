@@ -5,7 +5,7 @@
 namespace ramcore::coordinator {
 namespace {
 
-// An eighth of a server's places is for small heads only (backup/frame_store.h).
+// An eighth of a server's places is for small heads only (backup/free_frames.h).
 constexpr uint64_t kShareForHeads = 8;
 // Members of a log that hold hardly anything, which the cleaner frees later: of each master its head and one that it
 // had before; of the one that recovers two more, from before and after what it has brought.

@@ -1,10 +1,9 @@
-/// The part of RecoveryManager for when copies of what is recovered find no places.
+#include "coordinator/recovery/recovery_turns.h"
 
 #include <algorithm>
 #include <tuple>
 #include <utility>
 
-#include "coordinator/recovery/recovery_manager.h"
 #include "wire/control.h"
 
 namespace ramcore::coordinator {
@@ -37,33 +36,41 @@ std::string text(const MissingPlaces& missing) {
 
 }  // namespace
 
-void RecoveryManager::onLacking(ServerId dead) {
-  const auto found = recoveries_.find(dead);
-  if (found == recoveries_.end()) return;
-  Recovery& recovery = found->second;
-  const int64_t now_ns = parts_.journal.nowNs();
-  if (!isLacking(recovery)) recovery.lacking_since_ns = now_ns;
-  recovery.lacking_ns = now_ns;
+void RecoveryTurns::remove(ServerId dead) {
+  leave(dead);
+  waits_.erase(dead);
+  endTurns();
 }
 
-bool RecoveryManager::isLacking(const Recovery& recovery) const {
-  return recovery.lacking_ns != 0 && parts_.journal.nowNs() - recovery.lacking_ns < kLackingNs;
+void RecoveryTurns::noteLacking(ServerId dead) {
+  const auto found = waits_.find(dead);
+  if (found == waits_.end()) return;
+  Wait& wait = found->second;
+  const int64_t now_ns = parts_.journal.nowNs();
+  if (!isLacking(wait)) wait.lacking_since_ns = now_ns;
+  wait.lacking_ns = now_ns;
+}
+
+bool RecoveryTurns::isLacking(const Wait& wait) const {
+  return wait.lacking_ns != 0 && parts_.journal.nowNs() - wait.lacking_ns < kLackingNs;
 }
 
 // What a recovery master has brought may be listed by a head that some servers have already: then it can only wait for
 // places, and nobody has a turn meanwhile. So what is to be added is said now.
-runtime::Task<void> RecoveryManager::noteStuck(Recovery& recovery) {
+runtime::Task<void> RecoveryTurns::noteStuck(ServerId dead) {
+  Wait& wait = waits_.at(dead);  // nobody removes it meanwhile
   const int64_t now_ns = parts_.journal.nowNs();
-  if (now_ns - recovery.lacking_since_ns < kStuckNs) co_return;
+  if (now_ns - wait.lacking_since_ns < kStuckNs) co_return;
   if (!turn_has_failed_ || now_ns - places_asked_ns_ >= kAskPlacesAgainNs) co_await askPlaces();
   turn_has_failed_ = true;
-  recovery.was_given_up = true;
+  wait.was_given_up = true;
 }
 
-void RecoveryManager::noteAttemptFailed(Recovery& recovery, bool for_places) {
+void RecoveryTurns::noteFailed(ServerId dead, bool for_places) {
+  Wait& wait = waits_.at(dead);
   if (for_places) {
-    ++finished_.given_up;
-    recovery.was_given_up = true;
+    ++given_up_count_;
+    wait.was_given_up = true;
     if (!std::exchange(places_are_scarce_, true)) {
       parts_.trace.warning(
           "copies of what is recovered find no places on the storages of other servers: dead servers are recovered "
@@ -71,37 +78,46 @@ void RecoveryManager::noteAttemptFailed(Recovery& recovery, bool for_places) {
     }
   }
   // The others were begun when several took places at the same time: that says nothing about one alone.
-  if (!std::exchange(recovery.is_in_turn, false)) return;
-  ++recovery.failed_count;
-  if (recovery.only_master != ServerId()) {
-    recovery.tried.insert(recovery.only_master);
+  if (!std::exchange(wait.is_in_turn, false)) return;
+  ++wait.failed_count;
+  if (wait.only_master != ServerId()) {
+    wait.tried.insert(wait.only_master);
   } else {
-    recovery.tried.clear();
+    wait.tried.clear();
   }
   turn_has_failed_ = turn_has_failed_ || for_places;
 }
 
-// It could be fetched now, if that were all.
-bool RecoveryManager::mayBegin(ServerId dead, const Recovery& recovery) const {
-  return recovery.survey.isComplete() || mayLose(dead, recovery);
-}
-
 // One at a time, so that what it leaves makes room for the next. Who has failed lets the others try, whatever the
 // reason was.
-bool RecoveryManager::hasTurn(ServerId dead) const {
+bool RecoveryTurns::hasTurn(ServerId dead) const {
   if ((turn_ != ServerId() && turn_ != dead) || !attempts_.isIdle()) return false;
   const auto rank = [](const auto& one) {
     return std::tuple(one.second.failed_count, one.second.segment_count, one.first);
   };
-  const auto own = recoveries_.find(dead);
-  return std::ranges::none_of(recoveries_, [&](const auto& one) {
+  const auto own = waits_.find(dead);
+  return std::ranges::none_of(waits_, [&](const auto& one) {
     if (attempts_.isTakingFrom(one.first)) return true;
-    return rank(one) < rank(*own) && mayBegin(one.first, one.second) && !workOf(one.first).open.empty();
+    return rank(one) < rank(*own) && facts_.may_begin(one.first) && facts_.has_open(one.first);
   });
 }
 
+bool RecoveryTurns::take(ServerId dead) {
+  turn_ = dead;
+  return !std::exchange(places_are_asked_, true);
+}
+
+void RecoveryTurns::leave(ServerId dead) {
+  if (turn_ == dead) turn_ = {};
+}
+
+void RecoveryTurns::attemptBegun(ServerId dead, bool is_begun) {
+  leave(dead);
+  if (is_begun) places_are_asked_ = false;
+}
+
 // Before an attempt nobody holds places that may be given back. While one is stuck what it holds counts as taken.
-runtime::Task<void> RecoveryManager::askPlaces() {
+runtime::Task<void> RecoveryTurns::askPlaces() {
   places_asked_ns_ = parts_.journal.nowNs();
   const std::vector<ServerId> servers = parts_.membership.heardServers();
   std::vector<wire::control::ServerStateResponse> states(servers.size());
@@ -122,11 +138,11 @@ runtime::Task<void> RecoveryManager::askPlaces() {
     own.places_free = states[i].frames_free();
     own.storage_bytes = states[i].storage_bytes();
   }
-  for (const auto& [dead, recovery] : recoveries_) {
-    if (recovery.segment_count == 0 || !workOf(dead).any) continue;
-    wanted.all_segments += recovery.segment_count;
-    const bool is_least = wanted.least_segments == 0 || recovery.segment_count < wanted.least_segments;
-    if (is_least) wanted.least_segments = recovery.segment_count;
+  for (const auto& [dead, wait] : waits_) {
+    if (wait.segment_count == 0 || !facts_.has_work(dead)) continue;
+    wanted.all_segments += wait.segment_count;
+    const bool is_least = wanted.least_segments == 0 || wait.segment_count < wanted.least_segments;
+    if (is_least) wanted.least_segments = wait.segment_count;
   }
   missing_places_ = missingPlaces(wanted, places);
   places_ = std::move(places);
@@ -136,33 +152,34 @@ runtime::Task<void> RecoveryManager::askPlaces() {
 // little is in them. Of those that were not tried the one that has the fewest places for others, because those that
 // have more are needed for its copies, and then the one with the fewest tablets; who did not say what it has is the
 // last. After all of them all together.
-RecoveryManager::Loads RecoveryManager::loadsInTurn(Recovery& recovery) const {
+ServerId RecoveryTurns::chooseMaster(ServerId dead) {
+  Wait& wait = waits_.at(dead);
+  if (!wait.is_in_turn) return {};
   std::set<std::tuple<uint64_t, size_t, ServerId>> ranks;
   for (const ServerId master : parts_.membership.heardServers()) {
-    if (recovery.tried.contains(master)) continue;
+    if (wait.tried.contains(master)) continue;
     const auto there = std::ranges::find(places_, master, &BackupPlaces::id);
     const uint64_t places_free = there != places_.end() ? there->places_free : UINT64_MAX;
     ranks.emplace(places_free, parts_.map.tabletsOwnedBy(master).size(), master);
   }
-  recovery.only_master = ranks.empty() ? ServerId() : std::get<ServerId>(*ranks.begin());
-  if (ranks.empty()) return loadsNow();
-  return {{0, recovery.only_master}};
+  wait.only_master = ranks.empty() ? ServerId() : std::get<ServerId>(*ranks.begin());
+  return wait.only_master;
 }
 
-std::string RecoveryManager::textOfFetching(const Recovery& recovery) {
-  return isLacking(recovery) ? sayWhatLacks() : "its tablets are being fetched";
+std::string RecoveryTurns::textOfFetching(ServerId dead) {
+  return isLacking(dead) ? sayWhatLacks() : "its tablets are being fetched";
 }
 
-std::string RecoveryManager::textOfWaiting(const Recovery& recovery) {
-  return recovery.was_given_up ? sayWhatLacks() : "others are recovered before it, because copies find no places";
+std::string RecoveryTurns::textOfWaiting(ServerId dead) {
+  return wasGivenUp(dead) ? sayWhatLacks() : "others are recovered before it, because copies find no places";
 }
 
-MissingPlaces RecoveryManager::missingPlacesNow(const Recovery& recovery) const {
-  return turn_has_failed_ && recovery.was_given_up ? missing_places_ : MissingPlaces();
+MissingPlaces RecoveryTurns::missingPlacesNow(ServerId dead) const {
+  return turn_has_failed_ && wasGivenUp(dead) ? missing_places_ : MissingPlaces();
 }
 
 // What is to be added is said when one alone has failed, or one is stuck, and traced once a minute.
-std::string RecoveryManager::sayWhatLacks() {
+std::string RecoveryTurns::sayWhatLacks() {
   const std::string what =
       "the copies of what is recovered find no places, because too few servers have room in their storages";
   if (!turn_has_failed_ || missing_places_.servers == 0) return what;
@@ -175,18 +192,23 @@ std::string RecoveryManager::sayWhatLacks() {
   return all;
 }
 
-void RecoveryManager::noteTabletsBack() {
+void RecoveryTurns::noteBack(ServerId dead) {
+  waits_.at(dead).was_given_up = false;
+  endFailure();
+}
+
+void RecoveryTurns::endFailure() {
   turn_has_failed_ = false;
   lack_told_ns_ = 0;
 }
 
 // Several at a time again, when nobody waits who could begin.
-void RecoveryManager::endTurns() {
-  places_are_scarce_ = places_are_scarce_ && std::ranges::any_of(recoveries_, [this](const auto& one) {
-                         return one.second.was_given_up || (mayBegin(one.first, one.second) && workOf(one.first).any);
+void RecoveryTurns::endTurns() {
+  places_are_scarce_ = places_are_scarce_ && std::ranges::any_of(waits_, [this](const auto& one) {
+                         return one.second.was_given_up || (facts_.may_begin(one.first) && facts_.has_work(one.first));
                        });
   if (places_are_scarce_) return;
-  noteTabletsBack();
+  endFailure();
   missing_places_ = {};
 }
 

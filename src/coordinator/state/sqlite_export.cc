@@ -1,3 +1,5 @@
+#include "coordinator/state/sqlite_export.h"
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -9,7 +11,6 @@
 
 #include "base/id_text.h"
 #include "coordinator/state/sqlite_format.h"
-#include "coordinator/state/sqlite_state_store.h"
 
 #include <sqlite3.h>
 
@@ -83,7 +84,7 @@ Failure copyInto(const std::string& path, const std::string& partial) {
   return failed;
 }
 
-Failure describe(const std::string& file, SqliteStateStore::Exported& exported) {
+Failure describe(const std::string& file, ExportedState& exported) {
   Database copy;
   Failure failed = openAt(file, SQLITE_OPEN_READONLY, copy);
   if (failed.status != Status::Ok) return failed;
@@ -98,7 +99,7 @@ Failure describe(const std::string& file, SqliteStateStore::Exported& exported) 
 
 }  // namespace
 
-Outcome<SqliteStateStore::Exported> SqliteStateStore::exportTo(const std::string& directory, const std::string& file) {
+Outcome<ExportedState> exportState(const std::string& directory, const std::string& file) {
   const std::string path = (std::filesystem::path(directory) / kFileName).string();
   if (!std::filesystem::exists(path)) {
     return Failure{Status::NotFound, "there is no coordinator's state in '" + directory + "': name its --storage"};
@@ -112,7 +113,7 @@ Outcome<SqliteStateStore::Exported> SqliteStateStore::exportTo(const std::string
   const int made = ::mkostemp(partial.data(), O_CLOEXEC);
   if (made < 0) return cannotWrite(file, std::strerror(errno));
   ::close(made);
-  Exported exported;
+  ExportedState exported;
   Failure failed = copyInto(path, partial);
   if (failed.status == Status::Ok) failed = describe(partial, exported);
   if (failed.status == Status::Ok && !flushAt(partial, O_RDWR)) failed = cannotWrite(file, std::strerror(errno));

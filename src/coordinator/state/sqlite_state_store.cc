@@ -157,8 +157,8 @@ Failure SqliteStateStore::failure(int code, const std::string& path) const {
 
 int SqliteStateStore::run(const char* sql) { return sqlite3_exec(database_, sql, nullptr, nullptr, nullptr); }
 
-// A copy that was made by exportTo() has no log of its own yet (SQLite's file format, bytes 18 and 19). One that lies
-// beside it is of the file that was here before: SQLite would write old and new pages into one another, and nobody
+// A copy that was made by exportState() has no log of its own yet (SQLite's file format, bytes 18 and 19). One that
+// lies beside it is of the file that was here before: SQLite would write old and new pages into one another, and nobody
 // would notice.
 Failure SqliteStateStore::checkLog(const std::string& path) {
   const std::string log = path + "-wal";

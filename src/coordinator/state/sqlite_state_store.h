@@ -27,7 +27,7 @@ struct StateDirectory {
 };
 
 /// The embedded store: one SQLite file in a directory of its own, write-ahead log, synchronous=FULL. A lock file keeps
-/// other coordinators out for as long as the store is open; other processes may read it meanwhile (exportTo).
+/// other coordinators out for as long as the store is open; other processes may read it meanwhile (sqlite_export.h).
 ///
 /// Calls wait for the disk on `worker`, never on the caller's executor.
 class SqliteStateStore final : public StateStore {
@@ -41,14 +41,6 @@ class SqliteStateStore final : public StateStore {
   static Outcome<std::unique_ptr<SqliteStateStore>> open(const StateDirectory& directory, runtime::Entropy& entropy,
                                                          runtime::Executor& worker, Trace& trace);
 
-  struct Exported {
-    ClusterId cluster;
-    uint64_t change_number = 0;
-  };
-  /// Writes a copy of the state in `directory` to `file`, as of one moment, also while a coordinator runs there. On
-  /// return the copy survives a loss of power; a crash before that leaves no `file`. Blocks. Failure, with cause and
-  /// remedy: NotFound (no state there), InUse (`file` exists already), Corrupt, IoError.
-  static Outcome<Exported> exportTo(const std::string& directory, const std::string& file);
   ~SqliteStateStore() override;
 
   ClusterId cluster() const override { return cluster_; }

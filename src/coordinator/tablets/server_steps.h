@@ -1,10 +1,9 @@
 #pragma once
 
-#include <algorithm>
-
 #include "coordinator/calls/master_calls.h"
 #include "coordinator/members/membership.h"
 #include "coordinator/state/journal.h"
+#include "runtime/growing_pause.h"
 
 namespace ramcore::coordinator {
 
@@ -13,17 +12,11 @@ class Backoff {
  public:
   explicit Backoff(Journal& journal) : journal_(journal) {}
   /// False if the coordinator stops.
-  runtime::Task<bool> pause() {
-    const int64_t pause_ns = pause_ns_;
-    pause_ns_ = std::min(2 * pause_ns_, kPauseNsMax);
-    co_return co_await journal_.sleepFor(pause_ns);
-  }
+  runtime::Task<bool> pause() { co_return co_await journal_.sleepFor(pause_.nextNs()); }
 
  private:
-  static constexpr int64_t kPauseNsMin = 5 * runtime::kNanosPerMilli;
-  static constexpr int64_t kPauseNsMax = 200 * runtime::kNanosPerMilli;
   Journal& journal_;
-  int64_t pause_ns_ = kPauseNsMin;
+  runtime::DoublingPause pause_{5 * runtime::kNanosPerMilli, 200 * runtime::kNanosPerMilli};
 };
 
 /// Whether a call may succeed when it is repeated: the server was not reached, or is not ready. A server that has

@@ -13,55 +13,10 @@ constexpr uint32_t kCandidatesMax = 64;
 uint32_t headerEntryBytes() { return alignedEntryBytes(0, sizeof(SegmentHeaderPayload), false); }
 
 uint64_t liveBytesOf(const Segment& segment) {
-  return static_cast<uint64_t>(std::max<int64_t>(segment.liveBytes(), 0));
+  return static_cast<uint64_t>(std::max<int64_t>(segment.live().bytes(), 0));
 }
 
 }  // namespace
-
-bool Cleaner::isNeeded() const { return lacksMemory() || isStorageScarce(); }
-
-bool Cleaner::lacksMemory() const {
-  SegmentPool& pool = log_.pool();
-  const LogConfig& config = log_.config();
-  if (pool.freeBytesForHeads() < config.cleanBelowFreeBytes()) return true;
-  // Free memory may have fallen into pieces, and slots may be short, however much there is.
-  if (!findsHead() || pool.isShortOfSlots()) return true;
-  return isNearLimit(1);
-}
-
-/// Memory and places for a head that is none of the reserve.
-bool Cleaner::findsHead() const { return log_.pool().mayHaveRoom(SegmentKind::Head) && !replicator_.isShortOfPlaces(); }
-
-/// Heads will soon find no place on backups.
-bool Cleaner::isStorageScarce() const { return replicator_.storagePercent() >= kStoragePercentScarce; }
-
-/// A survivor might wait for its places, and others for those that this pass has.
-bool Cleaner::mayMissPlaces() const { return replicator_.isShortOfPlaces() || isStorageScarce(); }
-
-/// Segments take what is short, however little is alive in them. Where memory is short as well, passes that free most
-/// of it leave fewer segments behind, too.
-bool Cleaner::hasTooMany() const {
-  if (log_.pool().isShortOfSlots() || replicator_.isShortOfPlaces()) return true;
-  return isStorageScarce() && !lacksMemory();
-}
-
-/// Writes are about to be refused though tombstones could go together with what they hold down.
-/// @param part  of the distance to the limit at which that begins
-bool Cleaner::isNearLimit(int64_t part) const {
-  const LogStats& stats = log_.stats();
-  const auto limit = static_cast<int64_t>(log_.liveBytesMax());
-  const int64_t succeeded = stats.succeeded_bytes.load(std::memory_order_relaxed);
-  const int64_t segment_bytes = log_.config().segment_bytes;
-  // No earlier: as long as there is free memory, more dies if one waits.
-  const int64_t distance = std::max(segment_bytes / 2, limit / 256) / part;
-  return stats.live_bytes.load(std::memory_order_relaxed) + succeeded > limit - distance &&
-         stats.tombstone_bytes.load(std::memory_order_relaxed) + succeeded > segment_bytes;
-}
-
-bool Cleaner::isUrgent() const {
-  const SegmentPool& pool = log_.pool();
-  return pool.freeBytesForHeads() < log_.config().cleanBelowFreeBytes() / 2 || !findsHead() || isNearLimit(2);
-}
 
 Cleaner::Progress Cleaner::step(uint32_t bytes_max) {
   switch (phase_) {
@@ -84,9 +39,9 @@ Cleaner::Progress Cleaner::step(uint32_t bytes_max) {
 }
 
 Cleaner::Progress Cleaner::begin() {
-  if (skips_left_ > 0 && log_.deathsBytes() < deaths_wanted_) {
+  if (skips_left_ > 0 && log_.limit().deathsBytes() < deaths_wanted_) {
     // Nobody waits for what is done for the sake of the storage alone.
-    if (lacksMemory()) --skips_left_;
+    if (shortage_.lacksMemory()) --skips_left_;
     return Progress::Idle;
   }
   // What is about to come back lets the next pass be a whole one.
@@ -95,18 +50,19 @@ Cleaner::Progress Cleaner::begin() {
   std::vector<Segment*> cleanable;
   log_.listCleanable(cleanable);
   if (beginCompaction(cleanable)) return Progress::Worked;
-  if (!log_.tryBeginPass()) return Progress::Waiting;
+  if (!log_.heads().tryBeginPass()) return Progress::Waiting;
   // What a pass would gain is known only when all is where it will stay.
-  const bool is_settled = log_.isSettled();
+  const bool is_settled = log_.heads().isSettled();
   const Verdict verdict = beginPass(cleanable);
   if (verdict == Verdict::Begun) {
-    log_.noteCollectable(true);
+    log_.limit().noteCollectable(true);
     return Progress::Worked;
   }
-  log_.endPass();
-  if (verdict == Verdict::NoGain && is_settled) log_.noteCollectable(false);
+  log_.heads().endPass();
+  if (verdict == Verdict::NoGain && is_settled) log_.limit().noteCollectable(false);
   // Storage may be full of what is alive, or of what others keep there: not before much has died is there more to gain.
-  if (verdict == Verdict::NoGain && isStorageScarce() && !lacksMemory()) putOff(false, log_.config().segment_bytes);
+  if (verdict == Verdict::NoGain && shortage_.isStorageScarce() && !shortage_.lacksMemory())
+    putOff(false, log_.config().segment_bytes);
   return Progress::Idle;
 }
 
@@ -131,7 +87,7 @@ bool Cleaner::beginCompaction(std::span<Segment* const> cleanable) {
   std::vector<Segment*> segments;
   for (const uint32_t slot : chosen) segments.push_back(&log_.pool().slot(slot));
   if (!compaction_.begin(segments)) return false;
-  log_.noteCollectable(true);
+  log_.limit().noteCollectable(true);
   phase_ = Phase::Compacting;
   return true;
 }
@@ -148,7 +104,7 @@ CleaningState Cleaner::stateWith(std::span<const SegmentSummary> compactable, st
                       .is_short_of_slots = log_.pool().isShortOfSlots(),
                       .is_short_of_places = replicator_.isShortOfPlaces(),
                       .live_bytes = atLeastZero(stats.live_bytes),
-                      .live_bytes_max = log_.liveBytesMax(),
+                      .live_bytes_max = log_.limit().liveBytesMax(),
                       .tombstone_bytes = atLeastZero(stats.tombstone_bytes),
                       .copies = replicator_.copyCount(),
                       .storage_percent = replicator_.storagePercent(),
@@ -193,10 +149,10 @@ Cleaner::Verdict Cleaner::beginPass(std::span<Segment* const> cleanable) {
   const bool can_end = canEnd();
   if (!can_end || !openSurvivors()) {
     // They go to others and come back, which would be the same again.
-    if (!survivors_.empty() && hasTooMany()) putOff(false, log_.config().granuleBytes(largestEntryBytes()));
+    if (!survivors_.empty() && shortage_.hasTooMany()) putOff(false, log_.config().granuleBytes(largestEntryBytes()));
     reset();
     // The oldest may be too full for what survivors lose. There is nothing to gain if the emptiest are so, too.
-    const bool was_last_try = hasTooMany() || takes_emptiest_;
+    const bool was_last_try = shortage_.hasTooMany() || takes_emptiest_;
     takes_emptiest_ = !was_last_try;
     return can_end && was_last_try ? Verdict::NoGain : Verdict::NotNow;
   }
@@ -207,7 +163,7 @@ Cleaner::Verdict Cleaner::beginPass(std::span<Segment* const> cleanable) {
   });
   places_asked_ = 0;
   phase_ = Phase::Opening;
-  if (!mayMissPlaces()) beginCopying();
+  if (!shortage_.mayMissPlaces()) beginCopying();
   return Verdict::Begun;
 }
 
@@ -215,7 +171,7 @@ void Cleaner::beginCopying() {
   // From here on all of them will leave together, and tombstones among them that name one another with them.
   std::vector<SharedCopy::Item> items;
   for (Segment* candidate : candidates_) {
-    log_.setInPass(*candidate, true);
+    log_.counts().setInPass(*candidate, true);
     items.push_back({.from = candidate});
   }
   copying_.begin(items, survivors_);
@@ -235,7 +191,7 @@ Cleaner::Progress Cleaner::awaitPlaces() {
   if (++places_asked_ < kAskedMax) return Progress::Waiting;
   putOff(false, log_.config().granuleBytes(largestEntryBytes()));
   reset();
-  log_.endPass();
+  log_.heads().endPass();
   return Progress::Idle;
 }
 
@@ -246,14 +202,14 @@ SegmentSummary Cleaner::summaryOf(const Segment& segment) const {
   return {.slot = segment.slot(),
           .memory_bytes = segment.memoryBytes(),
           .live_bytes = liveBytesOf(segment),
-          .freed_elsewhere_bytes = segment.namedByTombstoneBytes(),
+          .freed_elsewhere_bytes = segment.live().namedByTombstoneBytes(),
           .age_bytes = now_bytes - std::min(now_bytes, segment.begunBytes())};
 }
 
 /// What the survivors of a pass may take. Where the storage for replicas runs short, no more than backups keep places
 /// for.
 uint64_t Cleaner::survivorBytesMax() const {
-  return isStorageScarce() ? log_.config().survivorReserveBytes() : log_.pool().survivorReserveBytes();
+  return shortage_.isStorageScarce() ? log_.config().survivorReserveBytes() : log_.pool().survivorReserveBytes();
 }
 
 std::vector<uint32_t> Cleaner::choose(std::span<Segment* const> cleanable) const {
@@ -273,7 +229,7 @@ std::vector<uint32_t> Cleaner::choose(std::span<Segment* const> cleanable) const
   budget.gain_bytes_min = 2 * uint64_t{config.seglet_bytes};
   budget.gain_bytes_enough = std::max<uint64_t>(config.segment_bytes, room / 2);
   budget.segment_count_max = kCandidatesMax;
-  budget.merge_small = hasTooMany();
+  budget.merge_small = shortage_.hasTooMany();
   budget.emptiest_first = takes_emptiest_;
   std::vector<uint32_t> chosen = chooseSegments(summaries, budget);
   // Small heads return nothing that others could use, but the next full memory needs them back, and the removes that
@@ -286,7 +242,7 @@ std::vector<uint32_t> Cleaner::choose(std::span<Segment* const> cleanable) const
 
 /// So many small heads gain something, whatever else does: the pass takes one of them for its own roll if there is no
 /// room for another head.
-size_t Cleaner::smallHeadsWorthAPass() const { return findsHead() ? 1 : 2; }
+size_t Cleaner::smallHeadsWorthAPass() const { return shortage_.findsHead() ? 1 : 2; }
 
 /// Whether the roll that ends the pass is certain to find a head, however full the memory is by then. The last small
 /// head is only taken by a pass that gives one back, so there is always one for the next.
@@ -310,8 +266,8 @@ bool Cleaner::openSurvivors() {
     // One entry more: what dies while it is being copied takes room for that long.
     if (needed == 0 || room >= needed + largest) break;
     // Where places are scarce, backups keep a few for each master's survivors.
-    const bool may_open = !mayMissPlaces() || survivors_.size() <= log_.config().survivor_segments;
-    Segment* const survivor = may_open ? log_.openPrivate(SegmentKind::Survivor, largest) : nullptr;
+    const bool may_open = !shortage_.mayMissPlaces() || survivors_.size() <= log_.config().survivor_segments;
+    Segment* const survivor = may_open ? log_.privateSegments().open(SegmentKind::Survivor, largest) : nullptr;
     if (survivor != nullptr) {
       survivors_.push_back(survivor);
       room += survivor->certainRoomBytes(largest);
@@ -325,7 +281,7 @@ bool Cleaner::openSurvivors() {
 /// The largest entry that the candidates hold.
 uint32_t Cleaner::largestEntryBytes() const {
   uint32_t largest = 0;
-  for (const Segment* candidate : candidates_) largest = std::max(largest, candidate->largestEntryBytes());
+  for (const Segment* candidate : candidates_) largest = std::max(largest, candidate->live().largestEntryBytes());
   return largest;
 }
 
@@ -337,7 +293,7 @@ uint64_t Cleaner::expectedLoss(const Segment& survivor) const {
   uint64_t large = 0;
   for (const Segment* candidate : candidates_) {
     live += liveBytesOf(*candidate);
-    large += static_cast<uint64_t>(std::max<int64_t>(candidate->liveLargeBytes(), 0));
+    large += static_cast<uint64_t>(std::max<int64_t>(candidate->live().largeBytes(), 0));
   }
   if (live == 0) return 0;
   const auto half = [&](uint32_t entry_bytes) {
@@ -359,7 +315,7 @@ bool Cleaner::isWorthwhile() const {
   size_t small_heads = 0;
   for (const Segment* candidate : candidates_) {
     kept += liveBytesOf(*candidate);
-    elsewhere += candidate->namedByTombstoneBytes();
+    elsewhere += candidate->live().namedByTombstoneBytes();
     if (candidate->kind() == SegmentKind::SmallHead) {
       ++small_heads;
     } else {
@@ -373,9 +329,9 @@ bool Cleaner::isWorthwhile() const {
       (small_heads < smallHeadsWorthAPass() || candidates_.size() < segmentsLeft())) {
     return false;
   }
-  if (small_heads >= smallHeadsWorthAPass() || (hasTooMany() && gainsSegments())) return true;
+  if (small_heads >= smallHeadsWorthAPass() || (shortage_.hasTooMany() && gainsSegments())) return true;
   // For the sake of the storage there is nothing else to be gained.
-  if (isStorageScarce() && !lacksMemory()) return false;
+  if (shortage_.isStorageScarce() && !shortage_.lacksMemory()) return false;
   // The pass rolls the head, which leaves a closed one behind unless it is one of the reserve.
   const uint64_t cost = (has_room ? 2 : 1) * uint64_t{log_.config().granuleBytes(largestEntryBytes())};
   return given_up >= kept + cost || (elsewhere >= cost && !is_tight_);
@@ -410,31 +366,6 @@ bool Cleaner::help(uint32_t worker, uint32_t bytes_max) {
   return copying_.work(worker, bytes_max) == SharedCopy::Progress::Worked;
 }
 
-uint32_t Cleaner::copyingDue(uint32_t slice_bytes_min, uint32_t slice_bytes_max) {
-  const uint64_t appended = log_.stats().appended_bytes.load(std::memory_order_relaxed);
-  const uint64_t left = copying_.leftBytes();
-  // What was appended before another copying began is not its.
-  const bool is_first = left > paced_left_bytes_;
-  const CopyingPace pace{.appended_bytes = is_first ? 0 : appended - paced_at_bytes_,
-                         .left_bytes = left,
-                         .free_bytes = log_.writableBytes(),
-                         .kept_bytes = log_.config().segment_bytes + ending_bytes_.load(std::memory_order_relaxed),
-                         .slice_bytes_min = slice_bytes_min,
-                         .slice_bytes_max = slice_bytes_max};
-  paced_at_bytes_ = appended;
-  paced_left_bytes_ = left;
-  return log::copyingDue(pace);
-}
-
-/// The end of a pass takes as long as grace periods and replicas take: what is appended in that time has to be free
-/// when the copying is over. The longest of late counts.
-void Cleaner::noteEnded() {
-  const uint64_t most = 2 * uint64_t{log_.config().segment_bytes};
-  const uint64_t appended = log_.stats().appended_bytes.load(std::memory_order_relaxed) - copied_at_bytes_;
-  const uint64_t before = ending_bytes_.load(std::memory_order_relaxed);
-  ending_bytes_.store(std::min(most, std::max(appended, before - before / 8)), std::memory_order_relaxed);
-}
-
 uint32_t Cleaner::workersWanted() const {
   if (workersMax() == 1) return 1;
   const CleaningPressure pressure{.has_room_for_head = log_.pool().mayHaveRoom(SegmentKind::Head),
@@ -449,24 +380,24 @@ uint32_t Cleaner::workersWanted() const {
 /// replicas a pass waits until the entry is restored.
 void Cleaner::leaveBehind(const Segment& damaged) {
   const auto found = std::find(candidates_.begin(), candidates_.end(), &damaged);
-  log_.setInPass(**found, false);
+  log_.counts().setInPass(**found, false);
   candidates_.erase(found);
 }
 
 void Cleaner::finishCopying() {
-  copied_at_bytes_ = log_.stats().appended_bytes.load(std::memory_order_relaxed);
-  deaths_end_ = log_.end();
-  deaths_ticket_ = log_.graceTicket();
+  pacer_.noteCopied();
+  deaths_end_ = log_.heads().end();
+  deaths_ticket_ = log_.settling().graceTicket();
   uint64_t stamp = 0;
   for (const Segment* candidate : candidates_) stamp += candidate->stampBytes() / candidates_.size();
   std::vector<Segment*> used;
   for (Segment* survivor : copying_.end()) {
     if (survivor->committedBytes() <= headerEntryBytes()) {
-      log_.dropPrivate(*survivor);
+      log_.privateSegments().drop(*survivor);
       continue;
     }
     survivor->setStamp(stamp);
-    log_.closePrivate(*survivor);
+    log_.privateSegments().close(*survivor);
     used.push_back(survivor);
   }
   survivors_ = std::move(used);
@@ -485,12 +416,13 @@ Cleaner::Progress Cleaner::awaitClosed() {
 /// digest before those are, a crash could take both the old entry and its successor. And a writer that has killed an
 /// entry may not have told the owner yet: until it has, a reader may still be led to the old place.
 Cleaner::Progress Cleaner::awaitDeaths() {
-  log_.requestFlush(deaths_end_);
+  log_.durability().requestFlush(deaths_end_);
   const bool waits = !RC_MUTATION("clean-before-deaths-are-flushed");
-  if (waits && (!log_.isFlushed(deaths_end_) || !log_.isOver(deaths_ticket_))) return Progress::Waiting;
+  if (waits && (!log_.durability().isFlushed(deaths_end_) || !log_.settling().isOver(deaths_ticket_)))
+    return Progress::Waiting;
   judgePass();  // from here on the candidates are the log's to free
-  log_.exchange(survivors_, candidates_);
-  roll_ = log_.requestRollForPass();
+  log_.members().exchange(survivors_, candidates_);
+  roll_ = log_.heads().requestRollForPass();
   phase_ = Phase::Rolling;
   return awaitRoll();
 }
@@ -505,14 +437,14 @@ void Cleaner::judgePass() {
   for (const Segment* candidate : candidates_) {
     const bool is_small = candidate->kind() == SegmentKind::SmallHead;
     freed_small_head |= is_small;
-    elsewhere += candidate->namedByTombstoneBytes();
+    elsewhere += candidate->live().namedByTombstoneBytes();
     if (!is_small) given_up += candidate->memoryBytes();
   }
   const uint64_t granule = log_.config().granuleBytes(largestEntryBytes());
   uint64_t kept = granule;
   for (const Segment* survivor : survivors_) kept += survivor->memoryBytes();
   log_.stats().cleaner_bytes_freed.fetch_add(given_up > kept ? given_up - kept : 0, std::memory_order_relaxed);
-  const bool merged = hasTooMany() && gainsSegments();
+  const bool merged = shortage_.hasTooMany() && gainsSegments();
   // Tombstones elsewhere that have become garbage are gained as well: live bytes fall, and the next pass finds them.
   const bool gained = given_up + elsewhere > kept || freed_small_head || merged;
   putOff(gained, granule);
@@ -523,26 +455,26 @@ void Cleaner::putOff(bool gained, uint64_t deaths_bytes) {
   constexpr uint32_t kSkipsMax = 64;
   skips_ = gained ? 0 : std::clamp<uint32_t>(skips_ * 2, 1, kSkipsMax);
   skips_left_ = skips_;
-  deaths_wanted_ = log_.deathsBytes() + static_cast<int64_t>(deaths_bytes);
+  deaths_wanted_ = log_.limit().deathsBytes() + static_cast<int64_t>(deaths_bytes);
 }
 
 Cleaner::Progress Cleaner::awaitRoll() {
   if (!log_.isRolled(roll_)) return Progress::Waiting;
-  noteEnded();
+  pacer_.noteEnded();
   log_.stats().segments_cleaned.fetch_add(candidates_.size(), std::memory_order_relaxed);
   log_.stats().cleaner_passes.fetch_add(1, std::memory_order_relaxed);
   // The candidates are the log's now, and may be others' already.
   candidates_.clear();
   survivors_.clear();
   reset();
-  log_.endPass();
-  if (skips_left_ > 0) log_.noteCollectable(false);
+  log_.heads().endPass();
+  if (skips_left_ > 0) log_.limit().noteCollectable(false);
   return Progress::Worked;
 }
 
 /// Back to the beginning. Segments that are still listed here were not touched.
 void Cleaner::reset() {
-  for (Segment* survivor : survivors_) log_.dropPrivate(*survivor);
+  for (Segment* survivor : survivors_) log_.privateSegments().drop(*survivor);
   survivors_.clear();
   candidates_.clear();
   phase_ = Phase::Idle;

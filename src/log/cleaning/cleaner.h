@@ -1,11 +1,12 @@
 #pragma once
 
-#include <atomic>
 #include <vector>
 
 #include "log/cleaning/cleaner_policy.h"
 #include "log/cleaning/compaction.h"
+#include "log/cleaning/copying_pacer.h"
 #include "log/cleaning/shared_copy.h"
+#include "log/cleaning/shortage.h"
 #include "log/log.h"
 
 namespace ramcore::log {
@@ -38,14 +39,16 @@ class Cleaner final {
         replicator_(replicator),
         workers_max_(workers_max),
         copying_(log, owner, workers_max + 1),
-        compaction_(log, copying_) {}
+        compaction_(log, copying_),
+        shortage_(log, replicator),
+        pacer_(log) {}
 
   /// Whether memory, segment slots or places for replicas are so short that a pass should begin. A few loads.
-  bool isNeeded() const;
+  bool isNeeded() const { return shortage_.lacksMemory() || shortage_.isStorageScarce(); }
   /// True if writers are faster than the cleaner and will be refused soon unless it gets a larger share of the
   /// processor: half of the free memory below which cleaning begins is used up, or no head finds memory or places, or
   /// the live bytes, with many tombstones among them, are near their limit.
-  bool isUrgent() const;
+  bool isUrgent() const { return shortage_.isUrgent(); }
   /// True between the first step of a pass or a compaction and its last.
   bool isBusy() const { return phase_ != Phase::Idle; }
 
@@ -62,7 +65,9 @@ class Cleaner final {
   bool canShare() const { return copying_.workersUseful() > 0; }
   /// How many bytes a thread that serves writers, too, should copy before it serves them again: copyingDue() of
   /// cleaner_policy.h. Thread: that of the spare worker; a spin lock.
-  uint32_t copyingDue(uint32_t slice_bytes_min, uint32_t slice_bytes_max);
+  uint32_t copyingDue(uint32_t slice_bytes_min, uint32_t slice_bytes_max) {
+    return pacer_.copyingDue(copying_, slice_bytes_min, slice_bytes_max);
+  }
   /// Does a slice of copying for another worker than the caller of step(). When it finds nothing to do, step() has to
   /// be called soon: there may be nothing left but the work that only step() does.
   /// @param worker  1 .. workersMax() - 1; workersMax(): the spare one, which workersWanted() does not count. Thread:
@@ -79,12 +84,6 @@ class Cleaner final {
     NotNow,  ///< small heads have to come back first, or the next attempt takes the emptiest segments
   };
 
-  bool isNearLimit(int64_t part) const;
-  bool lacksMemory() const;
-  bool findsHead() const;
-  bool isStorageScarce() const;
-  bool mayMissPlaces() const;
-  bool hasTooMany() const;
   size_t segmentsLeft() const;
   bool gainsSegments() const;
   Progress begin();
@@ -104,7 +103,6 @@ class Cleaner final {
   uint64_t expectedLoss(const Segment& survivor) const;
   bool isWorthwhile() const;
   void judgePass();
-  void noteEnded();
   void putOff(bool gained, uint64_t deaths_bytes);
   Progress copy(uint32_t bytes_max);
   void leaveBehind(const Segment& damaged);
@@ -120,6 +118,8 @@ class Cleaner final {
   const uint32_t workers_max_;
   SharedCopy copying_;
   Compaction compaction_;
+  const Shortage shortage_;
+  CopyingPacer pacer_;
 
   Phase phase_ = Phase::Idle;
   std::vector<Segment*> candidates_;
@@ -131,12 +131,6 @@ class Cleaner final {
                                         ///< little
   bool is_tight_ = false;               ///< the pass began with less than the reserve
   SegmentId roll_;
-  uint64_t copied_at_bytes_ = 0;           ///< appended bytes when the copying of the pass was over
-  std::atomic<uint64_t> ending_bytes_{0};  ///< bytes that were appended in recent passes from the end of the copying
-                                           ///< until memory came back
-  // The state at the last call of copyingDue():
-  uint64_t paced_at_bytes_ = 0;    ///< appended bytes
-  uint64_t paced_left_bytes_ = 0;  ///< what was left of the copying
   // After a pass that gained nothing the next one waits until deathsBytes() is `deaths_wanted_`, or until `skips_left_`
   // calls that found memory short were skipped.
   int64_t deaths_wanted_ = INT64_MIN;

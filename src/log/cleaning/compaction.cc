@@ -9,13 +9,13 @@ namespace ramcore::log {
 
 uint64_t Compaction::gainOf(const Segment& segment, const LogConfig& config) {
   if (segment.kind() == SegmentKind::SmallHead) return 0;
-  const int64_t live = std::max<int64_t>(segment.liveBytes(), 0);
-  const uint64_t granule = config.granuleBytes(segment.largestEntryBytes());
+  const int64_t live = std::max<int64_t>(segment.live().bytes(), 0);
+  const uint64_t granule = config.granuleBytes(segment.live().largestEntryBytes());
   const bool is_news =
       segment.compactionCount() == 0 || live + static_cast<int64_t>(2 * granule) <= segment.compactedLiveBytes();
   // Half an entry is lost at the end of each extent, of which a copy has a few.
   constexpr uint64_t kExtents = 4;
-  const uint64_t lost = kExtents * segment.largestEntryBytes() / 2 + granule;
+  const uint64_t lost = kExtents * segment.live().largestEntryBytes() / 2 + granule;
   const uint64_t kept = static_cast<uint64_t>(live) + lost;
   if (!is_news || segment.memoryBytes() < kept + granule) return 0;
   return segment.memoryBytes() - kept;
@@ -24,7 +24,7 @@ uint64_t Compaction::gainOf(const Segment& segment, const LogConfig& config) {
 bool Compaction::begin(std::span<Segment* const> segments) {
   RC_CHECK(!isBusy());
   for (Segment* const original : segments) {
-    Segment* const copy = log_.openCopy(*original, original->largestEntryBytes());
+    Segment* const copy = log_.copies().open(*original, original->live().largestEntryBytes());
     if (copy != nullptr) pairs_.push_back({original, copy});
   }
   copying_.begin(pairs_, {});
@@ -43,31 +43,32 @@ Compaction::Progress Compaction::copy(uint32_t bytes_max) {
   if (!copying_.isDone()) return progress;
   copying_.end();
   is_copied_ = true;
-  deaths_end_ = log_.end();
-  deaths_ticket_ = log_.graceTicket();
+  deaths_end_ = log_.heads().end();
+  deaths_ticket_ = log_.settling().graceTicket();
   return Progress::Worked;
 }
 
 /// The original is damaged, and there are no replicas: it stays where it is, for those who refer to what was not moved.
 /// What was moved stays in the copy, which is in no digest, for a log without replicas is never replayed.
 void Compaction::leaveBehind(const SharedCopy::Item& pair) {
-  log_.finishCopy(*pair.copy);
-  log_.keepApart(*pair.copy);
+  log_.copies().finish(*pair.copy);
+  log_.copies().keepApart(*pair.copy);
   std::erase_if(pairs_, [&](const SharedCopy::Item& one) { return one.copy == pair.copy; });
 }
 
 /// As in a pass: what was left behind may have been killed by what is not flushed yet, and a reader may still be led to
 /// it. A replica that is made of the copy does not have it.
 Compaction::Progress Compaction::awaitDeaths() {
-  log_.requestFlush(deaths_end_);
+  log_.durability().requestFlush(deaths_end_);
   const bool waits = !RC_MUTATION("compact-before-deaths-are-flushed");
-  if (waits && (!log_.isFlushed(deaths_end_) || !log_.isOver(deaths_ticket_))) return Progress::Waiting;
+  if (waits && (!log_.durability().isFlushed(deaths_end_) || !log_.settling().isOver(deaths_ticket_)))
+    return Progress::Waiting;
   uint64_t freed = 0;
   for (const SharedCopy::Item& pair : pairs_) {
     if (pair.from->memoryBytes() > pair.copy->memoryBytes()) {
       freed += pair.from->memoryBytes() - pair.copy->memoryBytes();
     }
-    log_.replace(*pair.from, *pair.copy);
+    log_.copies().replace(*pair.from, *pair.copy);
   }
   LogStats& stats = log_.stats();
   stats.segments_compacted.fetch_add(pairs_.size(), std::memory_order_relaxed);

@@ -74,7 +74,7 @@ bool EntryMover::move(Segment& from, uint32_t& offset, uint32_t bytes_max, MoveT
 bool EntryMover::isWanted(EntryRef ref, const EntryView& entry, Candidate& candidate) {
   if (entry.namesSegment()) {
     Segment* const named = log_.pool().find(entry.namedSegment());
-    if (log_.isTombstoneLive(named)) candidate.named = named;
+    if (log_.counts().isTombstoneLive(named)) candidate.named = named;
   }
   switch (entry.type()) {
     case EntryType::SegmentHeader:
@@ -114,7 +114,7 @@ size_t EntryMover::copyTo(std::span<Candidate> candidates, Segment& from, MoveTa
       to_ = place.segment;
     }
     RC_CHECK_MSG(place.segment == to_, "what may be taken back lies in one segment");
-    to_->noteEntryBytes(candidate.bytes);
+    to_->live().noteEntryBytes(candidate.bytes);
     candidate.place = place;
     std::byte* const at = log_.pool().memory().at(place.ref);
     if (candidate.is_due) {
@@ -189,7 +189,7 @@ void EntryMover::countMoved(const EntryView& entry, const Candidate& candidate, 
   const EntryView copy(log_.pool().memory().at(candidate.place.ref));
   count(left_, entry, entry.alignedBytes(), candidate.carries && !has_left_result);
   // If it has died since, all of it was counted there.
-  const bool carries = candidate.carries && !(has_left_result && log_.dropResult(candidate.place.ref));
+  const bool carries = candidate.carries && !(has_left_result && log_.counts().dropResult(candidate.place.ref));
   count(kept_, copy, candidate.bytes, carries);
 }
 
@@ -197,17 +197,17 @@ void EntryMover::countMoved(const EntryView& entry, const Candidate& candidate, 
 /// whatever the order.
 void EntryMover::settle(Segment& from) {
   if (to_ == nullptr) return;
-  from.addLive(-left_.all);
-  to_->addLive(kept_.all);
-  from.addLiveResults(-left_.results);
-  to_->addLiveResults(kept_.results);
-  from.addLiveLarge(-left_.large);
-  to_->addLiveLarge(kept_.large);
+  from.live().add(-left_.all);
+  to_->live().add(kept_.all);
+  from.live().addResults(-left_.results);
+  to_->live().addResults(kept_.results);
+  from.live().addLarge(-left_.large);
+  to_->live().addLarge(kept_.large);
   LogStats& stats = log_.stats();
   stats.live_bytes.fetch_add(kept_.all - left_.all, std::memory_order_relaxed);
   stats.large_bytes.fetch_add(kept_.large - left_.large, std::memory_order_relaxed);
   stats.result_bytes.fetch_add(kept_.results - left_.results, std::memory_order_relaxed);
-  if (!tombstones_.empty()) log_.moveTombstones(from, *to_, tombstones_);
+  if (!tombstones_.empty()) log_.counts().moveTombstones(from, *to_, tombstones_);
   stats.cleaner_bytes_copied.fetch_add(copied_bytes_, std::memory_order_relaxed);
   counted_bytes_ += copied_bytes_;
   left_ = {};

@@ -56,11 +56,12 @@ class EntryMover {
   struct Candidate {
     EntryRef ref;
     EntryOwner::Hint hint = 0;
-    Segment* named = nullptr;   ///< the segment that the entry names, if that still matters (Log::isTombstoneLive)
-    bool carries = false;       ///< the entry carries a result that is still needed
-    uint32_t end = 0;           ///< logical offset behind it
-    uint32_t bytes = 0;         ///< the length of its copy, or of the tombstone in its place
-    bool is_due = false;        ///< it is dead, and a tombstone has to take its place
+    Segment* named =
+        nullptr;           ///< the segment that the entry names, if that still matters (LiveCounts::isTombstoneLive)
+    bool carries = false;  ///< the entry carries a result that is still needed
+    uint32_t end = 0;      ///< logical offset behind it
+    uint32_t bytes = 0;    ///< the length of its copy, or of the tombstone in its place
+    bool is_due = false;   ///< it is dead, and a tombstone has to take its place
     MoveTarget::Place place{};  ///< the place of the copy
   };
 
@@ -86,7 +87,7 @@ class EntryMover {
   uint64_t copied_bytes_ = 0;
   uint64_t counted_bytes_ = 0;
   uint64_t marked_count_ = 0;
-  std::vector<Log::MovedTombstone> tombstones_;
+  std::vector<MovedTombstone> tombstones_;
 };
 
 }  // namespace ramcore::log

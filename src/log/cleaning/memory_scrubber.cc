@@ -13,7 +13,7 @@ Segment* MemoryScrubber::current() {
     const Begun begun{slot_, segment.id(), segment.compactionCount()};
     if (begun != begun_) {
       // What is not in the log yet may be given up without a word; a copy that is closed stays.
-      if (!log_.isListed(segment) && segment.compactionCount() == 0) continue;
+      if (!log_.members().isListed(segment) && segment.compactionCount() == 0) continue;
       begun_ = begun;
       offset_ = 0;
     }

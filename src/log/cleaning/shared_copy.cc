@@ -22,7 +22,7 @@ void SharedCopy::begin(std::span<const Item> items, std::span<Segment* const> su
   for (const Item& item : items) {
     sources_.push_back({.item = item});
     left_bytes += item.from->committedBytes();
-    entry_bytes_max_ = std::max(entry_bytes_max_, item.from->largestEntryBytes());
+    entry_bytes_max_ = std::max(entry_bytes_max_, item.from->live().largestEntryBytes());
   }
   for (Segment* const survivor : survivors) survivors_.push_back({.segment = survivor});
   unfinished_count_ = items.size();
@@ -85,7 +85,7 @@ SharedCopy::Progress SharedCopy::work(uint32_t number, uint32_t bytes_max) {
     Outcome outcome = Outcome::Stopped;
     if (goes_on && work->offset >= work->from->committedBytes()) {
       outcome = Outcome::Finished;
-      if (work->copy != nullptr) log_.finishCopy(*work->copy);
+      if (work->copy != nullptr) log_.copies().finish(*work->copy);
     } else if (!goes_on && work->from->isDamaged()) {
       outcome = Outcome::Unsound;
       found_damage = !work->was_damaged;
@@ -186,7 +186,7 @@ bool SharedCopy::takeSurvivor(Worker& worker) {
     if (others_have_some) return false;
     entry_bytes_max = entry_bytes_max_;
   }
-  worker.survivor = log_.openPrivate(SegmentKind::Survivor, entry_bytes_max);
+  worker.survivor = log_.privateSegments().open(SegmentKind::Survivor, entry_bytes_max);
   if (worker.survivor == nullptr) return false;
   SpinGuard guard(lock_);
   worker.survivor_index = survivors_.size();

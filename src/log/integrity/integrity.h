@@ -120,7 +120,7 @@ class Integrity {
   static constexpr uint32_t kBitsMax = 8;
 
  private:
-  friend class Log;
+  friend class LiveCounts;
   struct Known {
     Damage damage;
     bool is_lost = false;

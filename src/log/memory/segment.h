@@ -8,7 +8,8 @@
 #include "base/ids.h"
 #include "log/format/segment_format.h"
 #include "log/memory/log_memory.h"
-#include "runtime/epoch.h"
+#include "log/memory/segment_bookkeeping.h"
+#include "log/memory/segment_live_bytes.h"
 
 namespace ramcore::log {
 
@@ -17,13 +18,6 @@ enum class SegmentKind : uint8_t {
   SmallHead,  ///< a head of the reserve: digest and removes only
   Survivor,   ///< what the cleaner kept of others
   Side,       ///< part of a side log
-};
-
-/// On how many servers a segment has to be before it counts as open, and before it counts as closed.
-enum class CopiesAwaited : uint8_t {
-  Least,  ///< on as many as its master needs to go on; further replicas follow when there are places
-  All,    ///< on all that are to have a replica, including those that have no place for it. For segments that take the
-          ///< place of replicas which other servers give up once the new ones are there
 };
 
 /// The life of a segment slot. Only the log (under its lock) and, for private segments, their one writer change the
@@ -76,33 +70,23 @@ class Segment {
 
   /// Bytes that readers, replicas and certificates may look at; always the end of a group. Any thread.
   uint32_t committedBytes() const { return committed_bytes_.load(std::memory_order_acquire); }
-  /// Bytes of entries that have to be kept. Approximate while others append or kill.
-  int64_t liveBytes() const { return live_bytes_.load(std::memory_order_relaxed); }
+  /// What is alive in it. Any thread.
+  SegmentLiveBytes& live() { return live_; }
+  const SegmentLiveBytes& live() const { return live_; }
   /// Log traffic at the time its entries were written. The cleaner fills survivors in the order of this value.
   uint64_t stampBytes() const { return stamp_bytes_; }
   /// Log traffic at the time the segment was opened: its age, for the choice of what to clean.
   uint64_t begunBytes() const { return begun_bytes_; }
-  /// The size of its largest counted entry: this much can be lost at the end of an extent that takes its entries over.
-  uint32_t largestEntryBytes() const { return largest_entry_bytes_; }
-  void noteEntryBytes(uint32_t bytes) { largest_entry_bytes_ = std::max(largest_entry_bytes_, bytes); }
-  /// Bytes of live tombstones, written and due, that lie in any segment and name this one.
-  uint64_t namedByTombstoneBytes() const { return named_by_bytes_.load(std::memory_order_relaxed); }
 
   /// The memory of the logical range [from, to), in order.
   /// @param to  at most committedBytes()
   /// @return pieces written to `pieces` (kExtentsMax are always enough)
   size_t spans(uint32_t from, uint32_t to, std::span<ByteSpan> pieces) const;
-  /// Parts of the live bytes: results (records, and those that objects carry), and objects above
-  /// LogConfig::smallEntryBytesMax().
-  int64_t liveResultBytes() const { return result_bytes_.load(std::memory_order_relaxed); }
-  int64_t liveLargeBytes() const { return large_bytes_.load(std::memory_order_relaxed); }
-  /// Bytes of the tombstones that would be due if all live objects that name this segment died.
-  int64_t succeededBytes() const { return succeeded_bytes_.load(std::memory_order_relaxed); }
   /// Whether the digest of the head lists it, or a later digest will. Read under the log's lock, or while no other
   /// thread uses the log.
-  bool isListed() const { return listed_; }
+  bool isListed() const { return membership_.is_listed; }
   /// The head whose digest is the first that does not list it any more; none before there is one. Read as isListed().
-  SegmentId leaveHead() const { return leave_head_; }
+  SegmentId leaveHead() const { return membership_.leave_head; }
   /// Copies the logical range [from, to) as replicas get it: with all state bytes zero. Both ends are ends of entries.
   void copyOut(uint32_t from, uint32_t to, std::byte* dest) const;
   /// Logical offset of an entry that lies in this segment.
@@ -112,13 +96,15 @@ class Segment {
   /// The bytes from a logical offset below committedBytes() to the end of what is committed in its extent. The next
   /// entry begins at the logical offset at which they end, whatever the lengths of the entries before it say.
   ByteSpan restOfExtent(uint32_t offset) const;
-  CopiesAwaited copiesAwaited() const { return copies_awaited_; }
+  CopiesAwaited copiesAwaited() const { return replication_.copies_awaited; }
   /// Servers that it waits for have no place for it. Any thread.
-  bool lacksPlaces() const { return lacks_places_.load(std::memory_order_acquire); }
+  bool lacksPlaces() const { return replication_.lacks_places.load(std::memory_order_acquire); }
   /// Its replicas have been reported opened. Any thread.
-  bool hasPlaces() const { return has_places_.load(std::memory_order_acquire); }
+  bool hasPlaces() const { return replication_.has_places.load(std::memory_order_acquire); }
   /// An entry in it is known to be damaged, and not restored. Any thread.
   bool isDamaged() const { return damaged_.load(std::memory_order_acquire); }
+  /// An entry in it was damaged at some time. Any thread.
+  bool wasDamaged() const { return was_damaged_.load(std::memory_order_relaxed); }
 
   // For the log, side logs and the cleaner (the segment's one writer).
 
@@ -151,32 +137,30 @@ class Segment {
   void rewind(const Cursor& cursor);
   void commit(uint32_t offset) { committed_bytes_.store(offset, std::memory_order_release); }
   void setState(SegmentState state) { state_.store(state, std::memory_order_release); }
-  void addLive(int64_t bytes) { live_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
-  int64_t takeLive() { return live_bytes_.exchange(0, std::memory_order_relaxed); }
-  /// Parts of the live bytes: results, and large entries.
-  void addLiveResults(int64_t bytes) { result_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
-  int64_t takeLiveResults() { return result_bytes_.exchange(0, std::memory_order_relaxed); }
-  void addLiveLarge(int64_t bytes) { large_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
-  int64_t takeLiveLarge() { return large_bytes_.exchange(0, std::memory_order_relaxed); }
   void setStamp(uint64_t bytes) { stamp_bytes_ = bytes; }
   void setBegun(uint64_t bytes) { stamp_bytes_ = begun_bytes_ = bytes; }
   /// Notes that in the logical range [from, to) a one-sided reader believes no object any more. For objects that the
   /// cleaner has dealt with only their state says so, so no such state may be taken back. The restoring of a damaged
   /// entry may do that; therefore all of a segment in which an entry was ever damaged is marked once more.
   void noteMarked(uint32_t from, uint32_t to) {
-    if (from <= marked_bytes_) marked_bytes_ = std::max(marked_bytes_, to);
+    if (from <= reclamation_.marked_bytes) reclamation_.marked_bytes = std::max(reclamation_.marked_bytes, to);
   }
-  void addNamedBy(int64_t bytes) { named_by_bytes_.fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed); }
 
-  /// Bytes of the tombstones that would be due for live objects, in any segment, that name this one: bytes that may
-  /// still be added to what names it.
-  void addSucceeded(int64_t bytes) { succeeded_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
-  int64_t takeSucceeded() { return succeeded_bytes_.exchange(0, std::memory_order_relaxed); }
+  // For the log, each under the lock or on the thread that segment_bookkeeping.h names.
+
+  SegmentReplication& replication() { return replication_; }
+  const SegmentReplication& replication() const { return replication_; }
+  SegmentMembership& membership() { return membership_; }
+  const SegmentMembership& membership() const { return membership_; }
+  SegmentReclamation& reclamation() { return reclamation_; }
+  /// Gives the copy of a compaction the id of its original.
+  void takeIdOf(const Segment& original) { id_.store(original.id().value, std::memory_order_release); }
+  /// Notes that a compaction has filled it, with what is alive now.
+  void noteCompacted() { compacted_live_bytes_ = live_.bytes(); }
 
  private:
   friend class SegmentPool;
   friend class SegmentDirectory;
-  friend class Log;
   friend class Integrity;
 
   uint32_t nextExtent(const Cursor& cursor, uint32_t aligned_bytes);
@@ -194,50 +178,20 @@ class Segment {
 
   Cursor cursor_;
   std::atomic<uint32_t> committed_bytes_{0};
-  std::atomic<int64_t> live_bytes_{0};
-  std::atomic<int64_t> result_bytes_{0};
-  std::atomic<int64_t> large_bytes_{0};
-  std::atomic<uint64_t> named_by_bytes_{0};
-  std::atomic<int64_t> succeeded_bytes_{0};
-  std::atomic<bool> damaged_{false};
-  std::atomic<bool> was_damaged_{false};  ///< an entry in it was damaged at some time
-  std::atomic<bool> has_places_{false};
-  std::atomic<bool> lacks_places_{false};
-  CopiesAwaited copies_awaited_ = CopiesAwaited::Least;
+  SegmentLiveBytes live_;
+  SegmentReplication replication_;
   uint64_t stamp_bytes_ = 0;
   uint64_t begun_bytes_ = 0;
+  int64_t compacted_live_bytes_ = 0;
+  uint32_t compaction_count_ = 0;
 
   bool is_exchanged_ = false;  ///< counted in SegmentPool::exchangedBytes(); under the pool's lock
   bool is_large_ = false;      ///< closed, and holds large entries; under the pool's lock
+  std::atomic<bool> damaged_{false};
+  std::atomic<bool> was_damaged_{false};  ///< an entry in it was damaged at some time
 
-  // The log's bookkeeping, under its lock.
-  uint32_t durable_bytes_ = 0;          ///< committed on all replicas
-  uint32_t flushed_bytes_ = 0;          ///< the part of them that is flushed there
-  bool listed_ = false;                 ///< in the digest of the head, or of a later one
-  SegmentId joins_with_;                ///< a segment of a side log may be taken back until there is a head of this id
-                                        ///< or higher
-  SegmentId first_head_;                ///< while it joins: the first head whose digest lists it, open or not; or none
-  bool is_joining_ = false;             ///< in Log::joining_
-  bool stays_ = false;                  ///< it may not be taken back any more, because a pass of the cleaner may have
-                                        ///< it
-  uint32_t own_bytes_ = 0;              ///< for a head: the bytes that it begins with; if it has no more, nothing was
-                                        ///< appended
-  runtime::GraceTicket sealed_ticket_;  ///< when it is over, all writers that appended to it have told the owner where
-                                        ///< their entries lie
-  std::atomic<bool> in_pass_{false};    ///< a pass of the cleaner has it: tombstones that name it leave together with
-                                        ///< it
-  uint32_t largest_entry_bytes_ = 0;
-  std::atomic<bool> is_replaced_{false};  ///< unlinked because a copy in another slot has taken its place
-  uint32_t compaction_count_ = 0;
-  int64_t compacted_live_bytes_ = 0;
-  SegmentId leave_head_;  ///< the first head whose digest does not list it any more
-
-  // Reclamation: first the tombstones that name it are counted out, then the grace period is waited for, then the pins;
-  // then the entries that are not marked freed yet are marked.
-  enum class Wait : uint8_t { Names, Grace, Epoch, Pins, Marks } wait_ = Wait::Names;
-  uint32_t marked_bytes_ = 0;  ///< entries below this offset are marked, first by the cleaner and then by the reclaimer
-  runtime::GraceTicket ticket_;
-  uint64_t pin_epoch_ = 0;
+  SegmentMembership membership_;
+  SegmentReclamation reclamation_;
 };
 
 }  // namespace ramcore::log

@@ -157,33 +157,16 @@ Segment* SegmentPool::take(SegmentKind kind, SegmentId id, uint32_t entry_bytes_
     segment.capacity_bytes_ -= EntryRef::kFirstBytes;
   }
   segment.committed_bytes_.store(0, std::memory_order_relaxed);
-  segment.live_bytes_.store(0, std::memory_order_relaxed);
-  segment.result_bytes_.store(0, std::memory_order_relaxed);
-  segment.large_bytes_.store(0, std::memory_order_relaxed);
-  segment.named_by_bytes_.store(0, std::memory_order_relaxed);
-  segment.succeeded_bytes_.store(0, std::memory_order_relaxed);
+  segment.live_.clear();
   segment.stamp_bytes_ = 0;
   segment.damaged_.store(false, std::memory_order_relaxed);
   segment.was_damaged_.store(false, std::memory_order_relaxed);
-  segment.has_places_.store(false, std::memory_order_relaxed);
-  segment.lacks_places_.store(false, std::memory_order_relaxed);
-  segment.copies_awaited_ = CopiesAwaited::Least;
-  segment.durable_bytes_ = 0;
-  segment.flushed_bytes_ = 0;
-  segment.largest_entry_bytes_ = 0;
-  segment.in_pass_ = false;
+  segment.replication_.clear();
+  segment.membership_.clear();
   setExchanged(segment, kind == SegmentKind::Survivor);
-  segment.is_replaced_ = false;
   segment.compaction_count_ = 0;
   segment.compacted_live_bytes_ = 0;
-  segment.leave_head_ = {};
-  segment.joins_with_ = {};
-  segment.first_head_ = {};
-  segment.is_joining_ = false;
-  segment.stays_ = false;
-  segment.own_bytes_ = 0;
-  segment.wait_ = Segment::Wait::Names;
-  segment.marked_bytes_ = 0;
+  segment.reclamation_.clear();
   segment.id_.store(id.value, std::memory_order_release);
   segment.setState(SegmentState::Open);
   return &segment;
@@ -191,7 +174,7 @@ Segment* SegmentPool::take(SegmentKind kind, SegmentId id, uint32_t entry_bytes_
 
 void SegmentPool::trim(Segment& segment) {
   MutexGuard guard(lock_);
-  if (!segment.is_large_ && segment.largestEntryBytes() > config_.smallEntryBytesMax()) {
+  if (!segment.is_large_ && segment.live().largestEntryBytes() > config_.smallEntryBytesMax()) {
     segment.is_large_ = true;
     addLargeSegments(1);
   }
@@ -205,7 +188,7 @@ void SegmentPool::trim(Segment& segment) {
     putRun({last.begin, last.bytes});
   }
   Extent& last = segment.extents_[cursor.extent];
-  const uint64_t granule = config_.granuleBytes(segment.largestEntryBytes());
+  const uint64_t granule = config_.granuleBytes(segment.live().largestEntryBytes());
   const uint64_t kept = std::max(alignUp(cursor.extent_used, config_.seglet_bytes), granule);
   if (kept + granule <= last.bytes) {
     const Run tail{last.begin + kept, last.bytes - kept};
@@ -226,7 +209,7 @@ void SegmentPool::release(Segment& segment) {
   if (directory_.find(segment.id()) == &segment) {
     directory_.erase(segment);
   } else {
-    RC_CHECK(segment.is_replaced_ || segment.compaction_count_ > 0);
+    RC_CHECK(segment.membership_.is_replaced || segment.compaction_count_ > 0);
   }
   for (uint32_t i = 0; i < segment.extent_count_; ++i) {
     Extent& extent = segment.extents_[i];

@@ -109,6 +109,36 @@ runtime::Task<Status> CoordinatorLink::askToEnlist(const ServerDescription& self
   co_return outcome.status;
 }
 
+bool CoordinatorLink::isRejected(Status status, const ServerDescription& self, const rpc::PeerAddress& asked) {
+  if (status == Status::WrongCluster && self.former != ServerId()) {
+    observer_.onRejected(status,
+                         "the storage of this server belongs to another cluster: check --coordinator, or give an "
+                         "empty --storage; what is in this one is needed there");
+    return true;
+  }
+  // In the handshake. Another coordinator may take this server.
+  const bool is_shut_out = status == Status::Refused && caller_.connection(asked).openFailure().isLasting();
+  if (is_shut_out && coordinator_.haveRefused(caller_)) {
+    observer_.onRejected(status, coordinator_.explain(caller_, "server"));
+    return true;
+  }
+  if ((status == Status::Refused && !is_shut_out) || status == Status::WrongFormat || status == Status::WrongCluster) {
+    observer_.onRejected(status, "the coordinator refuses this server: check cluster name, secret and version");
+    return true;
+  }
+  if (status == Status::BadRequest) {
+    observer_.onRejected(status,
+                         "the coordinator cannot make sense of this server's description: check its name and the "
+                         "locators it listens at, and that both are of one version");
+    return true;
+  }
+  if (status == Status::Fenced) {
+    observer_.onRejected(status, "the coordinator has declared this server dead before it could serve");
+    return true;
+  }
+  return false;
+}
+
 runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
   std::map<std::string, std::string> told;  // of which coordinator what
   nonce_ = self.nonce;
@@ -134,33 +164,7 @@ runtime::Task<bool> CoordinatorLink::enlist(const ServerDescription& self) {
       noteMembership(response.membership());
       co_return true;
     }
-    if (status == Status::WrongCluster && self.former != ServerId()) {
-      observer_.onRejected(status,
-                           "the storage of this server belongs to another cluster: check --coordinator, or give an "
-                           "empty --storage; what is in this one is needed there");
-      co_return false;
-    }
-    // In the handshake. Another coordinator may take this server.
-    const bool is_shut_out = status == Status::Refused && caller_.connection(asked).openFailure().isLasting();
-    if (is_shut_out && coordinator_.haveRefused(caller_)) {
-      observer_.onRejected(status, coordinator_.explain(caller_, "server"));
-      co_return false;
-    }
-    if ((status == Status::Refused && !is_shut_out) || status == Status::WrongFormat ||
-        status == Status::WrongCluster) {
-      observer_.onRejected(status, "the coordinator refuses this server: check cluster name, secret and version");
-      co_return false;
-    }
-    if (status == Status::BadRequest) {
-      observer_.onRejected(status,
-                           "the coordinator cannot make sense of this server's description: check its name and the "
-                           "locators it listens at, and that both are of one version");
-      co_return false;
-    }
-    if (status == Status::Fenced) {
-      observer_.onRejected(status, "the coordinator has declared this server dead before it could serve");
-      co_return false;
-    }
+    if (isRejected(status, self, asked)) co_return false;
     // A coordinator that has just started hears the servers of its state first.
     if (status != Status::RetryLater) {
       std::string why = whyNot(status, coordinator_, caller_);

@@ -95,6 +95,8 @@ class CoordinatorLink final : public FloorKeeper {
   runtime::Task<Status> ping();
   runtime::Task<Status> askToEnlist(const ServerDescription& self, ChangeRef named,
                                     wire::control::EnlistResponse& response);
+  /// True if enlisting ends with `status`, which the observer is told then.
+  bool isRejected(Status status, const ServerDescription& self, const rpc::PeerAddress& asked);
   runtime::Task<void> renewUntilStopped();
   bool hasKeptTime(const wire::control::RenewServerLeaseResponse& response, int64_t sent_ns);
   void tellOfRenewal(Status status, Status& told);

@@ -30,8 +30,8 @@ void MigrationSource::addTo(rpc::ServiceTable& table) {
   table.add<&MigrationSource::pullResults>(wire::Opcode::PullResults, *this, rules);
 }
 
-Result<Tablet> MigrationSource::tabletOf(const rpc::Request& request, const wire::Pull::Request& ask) const {
-  if (ask.reserved != 0 || request.message().messageBytes() != sizeof(ask)) return Status::BadRequest;
+Result<Tablet> MigrationSource::tabletOf(const rpc::Request& request, wire::Pull::Request& ask) const {
+  if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return Status::BadRequest;
   const auto tablet = parts_.tablets.get(ask.tablet);
   if (!tablet) return Status::WrongServer;
   if (tablet->epoch != ask.epoch) return Status::StaleEpoch;
@@ -49,7 +49,7 @@ bool MigrationSource::isSound(log::EntryRef ref) {
 }
 
 void MigrationSource::pull(rpc::Request request) {
-  const auto ask = loadAs<wire::Pull::Request>(request.head().data());
+  wire::Pull::Request ask;
   const Result<Tablet> tablet = tabletOf(request, ask);
   if (!tablet.ok()) return request.reply(tablet.error());
   if (!tablet->range.contains(ask.cursor)) return request.reply(Status::BadRequest);
@@ -84,7 +84,7 @@ void MigrationSource::pull(rpc::Request request) {
 }
 
 void MigrationSource::pullResults(rpc::Request request) {
-  const auto ask = loadAs<wire::PullResults::Request>(request.head().data());
+  wire::PullResults::Request ask;
   const Result<Tablet> tablet = tabletOf(request, ask);
   if (!tablet.ok()) return request.reply(tablet.error());
   if (!tablet->range.contains(ask.cursor)) return request.reply(Status::BadRequest);

@@ -30,7 +30,7 @@ class MigrationSource {
 
  private:
   /// The frozen tablet that a request names, or why there is none.
-  Result<Tablet> tabletOf(const rpc::Request& request, const wire::Pull::Request& ask) const;
+  Result<Tablet> tabletOf(const rpc::Request& request, wire::Pull::Request& ask) const;
 
   const Parts parts_;
 };

@@ -12,7 +12,7 @@ constexpr uint32_t kSliceBytes = 512 * 1024;
 constexpr int64_t kSliceDeadlineNs = 2 * runtime::kNanosPerSecond;
 constexpr int64_t kPatienceNs = TabletIntake::kPatienceNs;
 constexpr int64_t kPauseNs = TabletIntake::kPauseNs;
-constexpr size_t kEntriesPerTurn = 64;
+constexpr size_t kEntriesPerTurn = TabletIntake::kEntriesPerTurn;
 
 // Whether a source may send this entry for the tablet. What is dead it keeps to itself.
 bool belongsTo(const Tablet& tablet, const log::EntryView& entry) {
@@ -21,10 +21,7 @@ bool belongsTo(const Tablet& tablet, const log::EntryView& entry) {
   return hash && tablet.range.contains(*hash);
 }
 
-bool isGivenUp(void* cancelled) { return static_cast<std::atomic<bool>*>(cancelled)->load(); }
-
-// Replay that meets a full memory waits for the cleaner this long.
-bool worthWaiting(Status status) { return status == Status::RetryLater || status == Status::NoSpace; }
+bool isGivenUp(void* ended) { return static_cast<std::atomic<bool>*>(ended)->load(); }
 
 }  // namespace
 
@@ -41,103 +38,46 @@ struct MigrationTarget::Slice {
 MigrationTarget::~MigrationTarget() { RC_CHECK(idle()); }
 
 Status MigrationTarget::start(const Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source) {
-  auto pull = std::make_shared<Pull>();
-  pull->tablet = tablet;
-  pull->source_epoch = source_epoch;
-  pull->source = source;
-  {
-    SpinGuard guard(lock_);
-    std::shared_ptr<Pull>& known = pulls_[tablet.id];
-    if (known != nullptr) {
-      if (known->tablet.epoch == tablet.epoch) return Status::Ok;
-      if (known->tablet.epoch > tablet.epoch) return Status::StaleEpoch;
-      known->cancelled.store(true);
-      pull->former = known;
-    }
-    known = pull;
-  }
-  running_.fetch_add(1);
+  auto pull = std::make_shared<Pull>(tablet, source_epoch, source, attempts_.stopping());
+  IntakeAttempts::Claim claim = attempts_.claim(pull, false);
+  if (!claim.begins()) return claim.status;
+  pull->former = std::move(claim.former);
   run(std::move(pull));
   return Status::Ok;
-}
-
-Result<MigrationTarget::Progress> MigrationTarget::progress(TabletId tablet) const {
-  SpinGuard guard(lock_);
-  const auto found = pulls_.find(tablet);
-  if (found == pulls_.end()) return Status::NotFound;
-  const Pull& pull = *found->second;
-  Progress progress;
-  progress.epoch = pull.tablet.epoch;
-  progress.done = pull.done.load(std::memory_order_acquire);
-  progress.status = pull.status.load();
-  progress.objects = pull.objects.load();
-  progress.bytes = pull.bytes.load();
-  progress.fraction = pull.fraction.load();
-  progress.first_segment = pull.first_segment.load();
-  progress.lacks_places = pull.lacks_places.load() || progress.status == Status::TooFewReplicas;
-  return progress;
-}
-
-void MigrationTarget::cancel(TabletId tablet, TabletEpoch epoch) {
-  SpinGuard guard(lock_);
-  const auto found = pulls_.find(tablet);
-  if (found == pulls_.end() || found->second->tablet.epoch > epoch) return;
-  found->second->cancelled.store(true);
-  pulls_.erase(found);
-}
-
-void MigrationTarget::stop() {
-  stopping_ = true;
-  SpinGuard guard(lock_);
-  for (auto& [id, pull] : pulls_) pull->cancelled.store(true);
 }
 
 runtime::Detached MigrationTarget::run(std::shared_ptr<Pull> pull) {
   co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
   const Status status = co_await runSteps(*pull);
-  pull->status.store(status);
-  if (status == Status::Ok) {
-    pull->fraction.store(1);
-  } else {
-    parts_.trace.warning("pulling tablet " + std::to_string(pull->tablet.id.value) +
-                         " failed: " + std::string(name(status)));
-  }
-  pull->done.store(true, std::memory_order_release);
-  running_.fetch_sub(1);
+  attempts_.end(*pull, status, "pulling tablet " + std::to_string(pull->tablet().id.value));
 }
 
 // The contents go into a side log, which no other append waits for. It joins the log also when the pull failed: until
 // somebody purges the range, the index refers to what is in it. Where that finds no places it is given up instead: the
 // source has everything, and answers for it again.
 runtime::Task<Status> MigrationTarget::runSteps(Pull& pull) {
-  const TabletIntake::Patience patience{pull.lacks_places, pull.cancelled, stopping_};
-  Status status = co_await prepare(pull, patience);
+  Status status = co_await prepare(pull);
   if (status != Status::Ok) co_return status;
   log::SideLog side(parts_.log, parts_.log.replicator());
-  status = co_await pullAll(pull, wire::Opcode::Pull, pull.tablet.range.first, side);
+  status = co_await pullAll(pull, wire::Opcode::Pull, pull.tablet().range.first, side);
   if (status == Status::Ok) {
-    status = co_await pullAll(pull, wire::Opcode::PullResults, pull.tablet.range.first, side);
+    status = co_await pullAll(pull, wire::Opcode::PullResults, pull.tablet().range.first, side);
   }
-  Status joined = co_await intake_.join(side, stopping_, &patience);
+  const Status joined = co_await intake_.joinOrForsake(side, std::span(&pull.tablet(), 1), false, pull.patience);
   if (status == Status::Ok) status = joined;
-  while (joined == Status::TooFewReplicas) {
-    const bool is_gone = co_await intake_.forsake(side, std::span(&pull.tablet, 1));
-    if (is_gone) break;
-    joined = co_await intake_.join(side, stopping_, &patience);
-  }
   co_return status;
 }
 
-runtime::Task<Status> MigrationTarget::prepare(Pull& pull, const TabletIntake::Patience& patience) {
+runtime::Task<Status> MigrationTarget::prepare(Pull& pull) {
   co_await awaitFormer(pull);
-  intake_.evict(pull.tablet);
-  Status status = co_await intake_.purge(pull.tablet, pull.cancelled);
+  intake_.evict(pull.tablet());
+  Status status = co_await intake_.purge(pull.tablet(), pull.ended);
   if (status != Status::Ok) co_return status;
   SegmentId head;
-  status = co_await intake_.roll(pull.cancelled, head, &patience);
+  status = co_await intake_.roll(pull.ended, head, &pull.patience);
   if (status != Status::Ok) co_return status;
   pull.first_segment.store(head);
-  co_return intake_.add(pull.tablet, head, pull.cancelled);
+  co_return intake_.add(pull.tablet(), head, pull.ended);
 }
 
 runtime::Task<void> MigrationTarget::awaitFormer(Pull& pull) {
@@ -150,7 +90,7 @@ runtime::Task<void> MigrationTarget::awaitFormer(Pull& pull) {
 }
 
 runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor, log::SideLog& side) {
-  const double range_hashes = static_cast<double>(pull.tablet.range.last - pull.tablet.range.first) + 1;
+  const double range_hashes = static_cast<double>(pull.tablet().range.last - pull.tablet().range.first) + 1;
   for (;;) {
     Slice slice;
     Status status = co_await pullSlice(pull, opcode, cursor, slice);
@@ -158,12 +98,12 @@ runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, 
     if (status != Status::Ok) co_return status;
     if (slice.header.safe_version > kForeignVersionMax) co_return Status::BadRequest;
     parts_.store.raiseSafeVersion(slice.header.safe_version);
-    pull.bytes.fetch_add(slice.header.entry_bytes);
+    pull.parts.front().bytes.fetch_add(slice.header.entry_bytes);
     if (slice.header.done != 0) co_return Status::Ok;
     if (slice.header.next_cursor <= cursor) co_return Status::BadRequest;  // a source that goes in circles
     cursor = slice.header.next_cursor;
     if (opcode == wire::Opcode::Pull) {
-      pull.fraction.store(static_cast<double>(cursor - pull.tablet.range.first) / range_hashes);
+      pull.fraction.store(static_cast<double>(cursor - pull.tablet().range.first) / range_hashes);
     }
   }
 }
@@ -171,10 +111,10 @@ runtime::Task<Status> MigrationTarget::pullAll(Pull& pull, wire::Opcode opcode, 
 runtime::Task<Status> MigrationTarget::pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, Slice& slice) {
   const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
   for (;;) {
-    if (pull.cancelled) co_return Status::Cancelled;
+    if (pull.ended) co_return Status::Cancelled;
     transport::TxMessage message = parts_.caller.allocate(sizeof(wire::Pull::Request));
     message.appendHead(wire::Pull::Request{.header = {.opcode = opcode, .target = ServerId(pull.source.id)},
-                                           .tablet = pull.tablet.id,
+                                           .tablet = pull.tablet().id,
                                            .epoch = pull.source_epoch,
                                            .cursor = cursor,
                                            .response_bytes = kSliceBytes});
@@ -184,7 +124,7 @@ runtime::Task<Status> MigrationTarget::pullSlice(Pull& pull, wire::Opcode opcode
         {.deadline_ns = now_ns + kSliceDeadlineNs,
          .priority = runtime::Priority::Background,
          .is_hopeless = &isGivenUp,  // or a source that is silent would keep whoever waits for the end of this pull
-         .context = &pull.cancelled});
+         .context = &pull.ended});
     if (result.status == Status::Ok) {
       if (!wire::decode(result.response.head(), slice.header) ||
           result.response.messageBytes() != sizeof(slice.header) + uint64_t{slice.header.entry_bytes}) {
@@ -210,23 +150,21 @@ runtime::Task<Status> MigrationTarget::replayAll(Pull& pull, const Slice& slice,
   const int64_t give_up_ns = parts_.background.clock().nowNs() + kPatienceNs;
   std::vector<log::EntryView> batch;
   while (!rest.empty()) {
-    if (pull.cancelled) co_return Status::Cancelled;
+    if (pull.ended) co_return Status::Cancelled;
     Status status = decodeBatch(pull, rest, batch);
     if (status != Status::Ok) co_return status;
     size_t taken = 0;
-    status = parts_.store.replayBatch(batch, side, taken);
+    status = parts_.store.replay().replayBatch(batch, side, taken);
     for (const log::EntryView& entry : std::span(batch).first(taken)) {
-      if (entry.type() == log::EntryType::Object) pull.objects.fetch_add(1, std::memory_order_relaxed);
+      if (entry.type() == log::EntryType::Object) pull.parts.front().objects.fetch_add(1, std::memory_order_relaxed);
       rest = rest.subspan(entry.alignedBytes());
     }
     if (status == Status::Ok) {
-      if (parts_.maintenance.isDue()) parts_.maintenance.wake();
-      co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+      co_await intake_.giveWay();
       continue;
     }
-    if (!worthWaiting(status) || parts_.background.clock().nowNs() >= give_up_ns) co_return status;
-    parts_.maintenance.wake();
-    co_await runtime::sleepFor(parts_.background, kPauseNs);
+    if (!TabletIntake::isWorthWaiting(status) || parts_.background.clock().nowNs() >= give_up_ns) co_return status;
+    co_await intake_.awaitRoom();
   }
   co_return Status::Ok;
 }
@@ -236,7 +174,7 @@ Status MigrationTarget::decodeBatch(const Pull& pull, ByteSpan bytes, std::vecto
   while (!bytes.empty() && batch.size() < kEntriesPerTurn) {
     log::EntryView entry;
     if (log::decodeEntry(bytes, entry) != log::DecodeError::None) return Status::Corrupt;
-    if (!belongsTo(pull.tablet, entry)) return Status::BadRequest;
+    if (!belongsTo(pull.tablet(), entry)) return Status::BadRequest;
     batch.push_back(entry);
     bytes = bytes.subspan(entry.alignedBytes());
   }

@@ -1,15 +1,14 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 
-#include "base/spin_lock.h"
 #include "base/trace.h"
 #include "log/log.h"
 #include "log/side_log.h"
 #include "rpc/caller.h"
 #include "runtime/task.h"
+#include "store/intake_attempts.h"
 #include "store/maintenance.h"
 #include "store/object_store.h"
 #include "store/tablet_intake.h"
@@ -37,7 +36,8 @@ class MigrationTarget {
 
   explicit MigrationTarget(const Parts& parts)
       : parts_(parts),
-        intake_({parts.store, parts.log, parts.tablets, parts.results, parts.background, parts.maintenance}) {}
+        intake_({parts.store, parts.log, parts.tablets, parts.results, parts.background, parts.maintenance}),
+        attempts_(parts.trace) {}
   /// idle() is true (checked).
   ~MigrationTarget();
 
@@ -46,36 +46,34 @@ class MigrationTarget {
   /// is given up and its contents are forgotten; StaleEpoch if there is one under a newer epoch.
   Status start(const Tablet& tablet, TabletEpoch source_epoch, const rpc::PeerAddress& source);
   /// How far the pull of a tablet is. NotFound: nothing is known of this tablet.
-  Result<Progress> progress(TabletId tablet) const;
+  Result<Progress> progress(TabletId tablet) const { return attempts_.progress(tablet); }
   /// Ends a pull under `epoch` or an older epoch, and forgets it. The pull stops within one slice. If it puts the
   /// tablet into the tablet table after this call, it takes it out again.
-  void cancel(TabletId tablet, TabletEpoch epoch);
+  void cancel(TabletId tablet, TabletEpoch epoch) { attempts_.cancel(tablet, epoch); }
   /// Called when the tablet is in service: forgets its pull.
   void forget(TabletId tablet, TabletEpoch epoch) { cancel(tablet, epoch); }
   /// Ends all pulls; watch idle().
-  void stop();
-  bool idle() const { return running_.load() == 0; }
+  void stop() { attempts_.stop(); }
+  bool idle() const { return attempts_.idle(); }
 
  private:
-  struct Pull {
-    Tablet tablet;
-    TabletEpoch source_epoch;
-    rpc::PeerAddress source;
-    std::shared_ptr<Pull> former;  // the pull that was given up for this one, which waits for its end
-    std::atomic<bool> cancelled{false};
-    std::atomic<bool> done{false};
-    std::atomic<Status> status{Status::Ok};
-    std::atomic<uint64_t> objects{0};
-    std::atomic<uint64_t> bytes{0};
-    std::atomic<double> fraction{0};
-    std::atomic<SegmentId> first_segment{};
-    std::atomic<bool> lacks_places{false};
+  /// Has one part.
+  struct Pull : IntakeAttempt {
+    Pull(const Tablet& wanted, TabletEpoch epoch, rpc::PeerAddress owner, const std::atomic<bool>& stopping)
+        : IntakeAttempt(stopping), source_epoch(epoch), source(std::move(owner)) {
+      parts.emplace_back().tablet = wanted;
+    }
+    const Tablet& tablet() const { return parts.front().tablet; }
+
+    const TabletEpoch source_epoch;
+    const rpc::PeerAddress source;
+    std::shared_ptr<IntakeAttempt> former;  // the pull that was given up for this one, which waits for its end
   };
   struct Slice;
 
   runtime::Detached run(std::shared_ptr<Pull> pull);
   runtime::Task<Status> runSteps(Pull& pull);
-  runtime::Task<Status> prepare(Pull& pull, const TabletIntake::Patience& patience);
+  runtime::Task<Status> prepare(Pull& pull);
   runtime::Task<void> awaitFormer(Pull& pull);
   runtime::Task<Status> pullAll(Pull& pull, wire::Opcode opcode, KeyHash cursor, log::SideLog& side);
   runtime::Task<Status> pullSlice(Pull& pull, wire::Opcode opcode, KeyHash cursor, Slice& slice);
@@ -84,10 +82,7 @@ class MigrationTarget {
 
   const Parts parts_;
   TabletIntake intake_;
-  mutable SpinLock lock_;
-  std::map<TabletId, std::shared_ptr<Pull>> pulls_ RC_GUARDED_BY(lock_);
-  std::atomic<uint32_t> running_{0};
-  std::atomic<bool> stopping_{false};
+  IntakeAttempts attempts_;
 };
 
 }  // namespace ramcore::master

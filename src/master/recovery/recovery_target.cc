@@ -12,14 +12,11 @@
 namespace ramcore::master {
 namespace {
 
-constexpr size_t kEntriesPerTurn = 64;
+constexpr size_t kEntriesPerTurn = TabletIntake::kEntriesPerTurn;
 // Fetched or being fetched while another one is replayed.
 constexpr size_t kSegmentsAhead = 3;
 // Replay that finds no room for this long lets the cleaner have what it has replayed.
 constexpr int64_t kJoinEarlyNs = 200 * runtime::kNanosPerMilli;
-
-// Replay that meets a full memory waits for the cleaner.
-bool worthWaiting(Status status) { return status == Status::RetryLater || status == Status::NoSpace; }
 
 }  // namespace
 
@@ -48,17 +45,10 @@ bool RecoveryPlan::validate() {
   });
 }
 
-struct RecoveryTarget::Part {
-  Tablet tablet;
-  std::atomic<bool> cancelled{false};
-  std::atomic<uint64_t> objects{0};
-  std::atomic<uint64_t> bytes{0};
-};
-
-struct RecoveryTarget::Recovery {
+struct RecoveryTarget::Recovery : IntakeAttempt {
   /// @param seed  of the notes about what is dead
   Recovery(RecoveryPlan wanted, const std::atomic<bool>& stopping, uint64_t seed)
-      : plan(std::move(wanted)), patience{lacks_places, ended, stopping}, dead_versions(replayOrder(plan), seed) {
+      : IntakeAttempt(stopping), plan(std::move(wanted)), dead_versions(replayOrder(plan), seed) {
     for (const rpc::PeerAddress& address : plan.holders) holders.push_back({.address = address});
     for (const RecoveryPlan::Part& part : plan.parts) {
       parts.emplace_back().tablet = part.tablet;
@@ -80,15 +70,8 @@ struct RecoveryTarget::Recovery {
   }
 
   const RecoveryPlan plan;
-  std::deque<Part> parts;                        // in the order of the plan, as the ranges
-  std::vector<wire::ReadReplica::Range> ranges;  // what backups are asked for
-  std::atomic<bool> ended{false};                // nobody wants any of it
-  std::atomic<bool> done{false};
-  std::atomic<Status> status{Status::Ok};
-  std::atomic<double> fraction{0};
-  std::atomic<SegmentId> first_segment{};
-  std::atomic<bool> lacks_places{false};
-  const TabletIntake::Patience patience;
+  // What backups are asked for; in the order of the plan, as the parts.
+  std::vector<wire::ReadReplica::Range> ranges;
 
   // The background executor's.
   std::vector<ReplicaReader::Holder> holders;
@@ -110,75 +93,20 @@ RecoveryTarget::~RecoveryTarget() { RC_CHECK(idle()); }
 
 Status RecoveryTarget::start(RecoveryPlan plan) {
   const auto seed = static_cast<uint64_t>(parts_.background.clock().nowNs());
-  auto recovery = std::make_shared<Recovery>(std::move(plan), stopping_, seed);
-  {
-    SpinGuard guard(lock_);
-    if (stopping_) return Status::Shutdown;
-    const Recovery* same = nullptr;
-    for (const Part& part : recovery->parts) {
-      const auto known = recoveries_.find(part.tablet.id);
-      if (known == recoveries_.end()) continue;
-      const TabletEpoch epoch = known->second.part->tablet.epoch;
-      if (epoch > part.tablet.epoch) return Status::StaleEpoch;
-      if (epoch == part.tablet.epoch) same = known->second.recovery.get();
-    }
-    if (same != nullptr) return same->isSame(recovery->plan) ? Status::Ok : Status::StaleEpoch;
-    for (Part& part : recovery->parts) {
-      Known& known = recoveries_[part.tablet.id];
-      if (known.recovery != nullptr) giveUp(known);
-      known = {recovery, &part};
-    }
+  auto recovery = std::make_shared<Recovery>(std::move(plan), attempts_.stopping(), seed);
+  const IntakeAttempts::Claim claim = attempts_.claim(recovery, true);
+  if (claim.same != nullptr) {
+    return static_cast<const Recovery&>(*claim.same).isSame(recovery->plan) ? Status::Ok : Status::StaleEpoch;
   }
-  running_.fetch_add(1);
-  run(std::move(recovery));
-  return Status::Ok;
+  if (claim.begins()) run(std::move(recovery));
+  return claim.status;
 }
 
 bool RecoveryTarget::knows(const RecoveryPlan& plan) const {
-  SpinGuard guard(lock_);
-  for (const RecoveryPlan::Part& part : plan.parts) {
-    const auto known = recoveries_.find(part.tablet.id);
-    if (known != recoveries_.end() && known->second.recovery->isSame(plan)) return true;
-  }
-  return false;
-}
-
-Result<IntakeProgress> RecoveryTarget::progress(TabletId tablet) const {
-  SpinGuard guard(lock_);
-  const auto known = recoveries_.find(tablet);
-  if (known == recoveries_.end()) return Status::NotFound;
-  const Recovery& recovery = *known->second.recovery;
-  const Part& part = *known->second.part;
-  IntakeProgress progress;
-  progress.epoch = part.tablet.epoch;
-  progress.done = recovery.done.load(std::memory_order_acquire);
-  progress.status = recovery.status.load();
-  progress.objects = part.objects.load();
-  progress.bytes = part.bytes.load();
-  progress.fraction = recovery.fraction.load();
-  progress.first_segment = recovery.first_segment.load();
-  progress.lacks_places = recovery.lacks_places.load() || progress.status == Status::TooFewReplicas;
-  return progress;
-}
-
-void RecoveryTarget::giveUp(Known& known) {
-  known.part->cancelled.store(true);
-  const bool all = std::ranges::all_of(known.recovery->parts, [](const Part& part) { return part.cancelled.load(); });
-  if (all) known.recovery->ended.store(true);
-}
-
-void RecoveryTarget::cancel(TabletId tablet, TabletEpoch epoch) {
-  SpinGuard guard(lock_);
-  const auto known = recoveries_.find(tablet);
-  if (known == recoveries_.end() || known->second.part->tablet.epoch > epoch) return;
-  giveUp(known->second);
-  recoveries_.erase(known);
-}
-
-void RecoveryTarget::stop() {
-  SpinGuard guard(lock_);
-  stopping_ = true;
-  for (auto& [id, known] : recoveries_) known.recovery->ended.store(true);
+  return std::ranges::any_of(plan.parts, [&](const RecoveryPlan::Part& part) {
+    const auto known = attempts_.find(part.tablet.id);
+    return known != nullptr && static_cast<const Recovery&>(*known).isSame(plan);
+  });
 }
 
 runtime::Detached RecoveryTarget::run(std::shared_ptr<Recovery> recovery) {
@@ -187,15 +115,9 @@ runtime::Detached RecoveryTarget::run(std::shared_ptr<Recovery> recovery) {
   if (status == Status::Ok) status = co_await replayLog(*recovery);
   recovery->dead_versions.clear();
   countNotes(*recovery);
-  recovery->status.store(status);
-  if (status == Status::Ok) {
-    recovery->fraction.store(1);
-  } else {
-    parts_.trace.warning("recovering " + std::to_string(recovery->parts.size()) + " tablets of server " +
-                         std::to_string(recovery->plan.dead.value) + " failed: " + std::string(name(status)));
-  }
-  recovery->done.store(true, std::memory_order_release);
-  running_.fetch_sub(1);
+  attempts_.end(*recovery, status,
+                "recovering " + std::to_string(recovery->parts.size()) + " tablets of server " +
+                    std::to_string(recovery->plan.dead.value));
 }
 
 /// Older attempts have been told to stop by whoever started this one. They run on this executor, so they bring nothing
@@ -226,28 +148,15 @@ runtime::Task<Status> RecoveryTarget::replayLog(Recovery& recovery) {
   recovery.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
   Status status = co_await replaySegments(recovery);
   if (status == Status::Ok && recovery.plan.is_salvage) status = co_await renewVersions(recovery);
-  // Where an early join has found no places there is no use in another one.
-  Status joined = status;
-  if (status != Status::TooFewReplicas) {
-    joined = co_await intake_.join(*recovery.side, stopping_, &recovery.patience);
-  }
-  if (status == Status::Ok) status = joined;
-  while (joined == Status::TooFewReplicas) {
-    const bool is_gone = co_await giveBack(recovery);
-    if (is_gone) break;
-    joined = co_await intake_.join(*recovery.side, stopping_, &recovery.patience);
-  }
-  recovery.side.reset();
-  co_return status;
-}
-
-/// What was replayed can be had from the dead server's log again, and its places are of more use to whoever can end
-/// with them.
-runtime::Task<bool> RecoveryTarget::giveBack(Recovery& recovery) {
   std::vector<Tablet> tablets;
   for (const Part& part : recovery.parts) tablets.push_back(part.tablet);
-  const bool is_gone = co_await intake_.forsake(*recovery.side, tablets);
-  co_return is_gone;
+  // Where an early join has found no places there is no use in another one. What was replayed can be had from the dead
+  // server's log again, and its places are of more use to whoever can end with them.
+  const bool finds_none = status == Status::TooFewReplicas;
+  const Status joined = co_await intake_.joinOrForsake(*recovery.side, tablets, finds_none, recovery.patience);
+  if (status == Status::Ok) status = joined;
+  recovery.side.reset();
+  co_return status;
 }
 
 runtime::Task<Status> RecoveryTarget::replaySegments(Recovery& recovery) {
@@ -313,12 +222,11 @@ runtime::Task<Status> RecoveryTarget::giveWay(Recovery& recovery, Status status,
   const int64_t now_ns = parts_.background.clock().nowNs();
   if (has_progressed) last_progress_ns = now_ns;
   if (status == Status::Ok) {
-    if (parts_.maintenance.isDue()) parts_.maintenance.wake();
-    co_await runtime::resumeOn(parts_.background, runtime::Priority::Background);
+    co_await intake_.giveWay();
     co_return Status::Ok;
   }
   const int64_t stuck_ns = now_ns - last_progress_ns;
-  if (!worthWaiting(status) || stuck_ns >= TabletIntake::kPatienceNs) co_return status;
+  if (!TabletIntake::isWorthWaiting(status) || stuck_ns >= TabletIntake::kPatienceNs) co_return status;
   co_return co_await makeRoom(recovery, stuck_ns);
 }
 
@@ -336,7 +244,7 @@ Status RecoveryTarget::replayTurn(Recovery& recovery, const SegmentContents& con
   }
   size_t taken = 0;
   const Status status =
-      parts_.store.replayBatch(std::span(batch).first(count), *recovery.side, taken, &recovery.dead_versions);
+      parts_.store.replay().replayBatch(std::span(batch).first(count), *recovery.side, taken, &recovery.dead_versions);
   if (taken != 0) recovery.side_has_entries = true;
   countNotes(recovery);
   for (size_t i = 0; i < taken; ++i) {
@@ -372,7 +280,8 @@ runtime::Task<Status> RecoveryTarget::renewVersions(Recovery& recovery) {
     std::optional<KeyHash> cursor = part.tablet.range.first;
     while (cursor && !part.cancelled) {
       if (recovery.ended) co_return Status::Cancelled;
-      Status status = parts_.store.renewSlice(part.tablet.table, part.tablet.range, version, cursor, *recovery.side);
+      Status status =
+          parts_.store.replay().renewSlice(part.tablet.table, part.tablet.range, version, cursor, *recovery.side);
       recovery.side_has_entries = true;
       status = co_await giveWay(recovery, status, status == Status::Ok, last_progress_ns);
       if (status != Status::Ok) co_return status;
@@ -385,15 +294,14 @@ runtime::Task<Status> RecoveryTarget::renewVersions(Recovery& recovery) {
 /// if the cleaner finds nothing else, what has been replayed joins the log.
 runtime::Task<Status> RecoveryTarget::makeRoom(Recovery& recovery, int64_t stuck_ns) {
   if (stuck_ns >= kJoinEarlyNs && recovery.side_has_entries) {
-    const Status joined = co_await intake_.join(*recovery.side, stopping_, &recovery.patience);
+    const Status joined = co_await intake_.join(*recovery.side, attempts_.stopping(), &recovery.patience);
     if (joined != Status::Ok) co_return joined;
     recovery.side.emplace(parts_.log, parts_.log.replicator(), log::CopiesAwaited::All);
     recovery.side_has_entries = false;
     stats_.early_joins.fetch_add(1, std::memory_order_relaxed);
   }
   stats_.waits_for_room.fetch_add(1, std::memory_order_relaxed);
-  parts_.maintenance.wake();
-  co_await runtime::sleepFor(parts_.background, TabletIntake::kPauseNs);
+  co_await intake_.awaitRoom();
   co_return Status::Ok;
 }
 

@@ -1,11 +1,9 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <vector>
 
-#include "base/spin_lock.h"
 #include "base/trace.h"
 #include "log/log.h"
 #include "log/side_log.h"
@@ -13,6 +11,7 @@
 #include "rpc/caller.h"
 #include "runtime/task.h"
 #include "store/dead_versions.h"
+#include "store/intake_attempts.h"
 #include "store/maintenance.h"
 #include "store/object_store.h"
 #include "store/tablet_intake.h"
@@ -78,7 +77,8 @@ class RecoveryTarget {
   explicit RecoveryTarget(const Parts& parts)
       : parts_(parts),
         intake_({parts.store, parts.log, parts.tablets, parts.results, parts.background, parts.maintenance}),
-        reader_(parts.caller, parts.background) {}
+        reader_(parts.caller, parts.background),
+        attempts_(parts.trace) {}
   /// idle() is true (checked).
   ~RecoveryTarget();
 
@@ -91,16 +91,16 @@ class RecoveryTarget {
   bool knows(const RecoveryPlan& plan) const;
   /// How far the recovery of a tablet is. NotFound: nothing is known of this tablet. Fraction and status are those of
   /// the whole recovery.
-  Result<IntakeProgress> progress(TabletId tablet) const;
+  Result<IntakeProgress> progress(TabletId tablet) const { return attempts_.progress(tablet); }
   /// Gives up one tablet that is recovered under `epoch` or an older epoch, and forgets it; the others go on. When all
   /// are given up the recovery ends within one page. If it puts the tablet into the tablet table after this call, it
   /// takes it out again. What it has replayed is purged by the next intake that takes the range.
-  void cancel(TabletId tablet, TabletEpoch epoch);
+  void cancel(TabletId tablet, TabletEpoch epoch) { attempts_.cancel(tablet, epoch); }
   /// Called when the tablet is in service: forgets its recovery.
   void forget(TabletId tablet, TabletEpoch epoch) { cancel(tablet, epoch); }
   /// Ends all recoveries; watch idle().
-  void stop();
-  bool idle() const { return running_.load() == 0; }
+  void stop() { attempts_.stop(); }
+  bool idle() const { return attempts_.idle(); }
 
   struct Stats {
     std::atomic<uint64_t> replayed_bytes{0};   ///< bytes of entries, also of those that were dead
@@ -112,18 +112,13 @@ class RecoveryTarget {
   const Stats& stats() const { return stats_; }
 
  private:
-  struct Part;
+  using Part = IntakeAttempt::Part;
   struct Recovery;
   struct Fetch;
-  struct Known {
-    std::shared_ptr<Recovery> recovery;
-    Part* part = nullptr;
-  };
 
   runtime::Detached run(std::shared_ptr<Recovery> recovery);
   runtime::Task<Status> prepare(Recovery& recovery);
   runtime::Task<Status> replayLog(Recovery& recovery);
-  runtime::Task<bool> giveBack(Recovery& recovery);
   runtime::Task<Status> replaySegments(Recovery& recovery);
   void startFetch(Recovery& recovery, size_t number, Fetch& fetch);
   runtime::Task<Status> replaySegment(Recovery& recovery, const SegmentContents& contents);
@@ -132,15 +127,11 @@ class RecoveryTarget {
   void countNotes(Recovery& recovery);
   runtime::Task<Status> renewVersions(Recovery& recovery);
   runtime::Task<Status> makeRoom(Recovery& recovery, int64_t stuck_ns);
-  void giveUp(Known& known);
 
   const Parts parts_;
   TabletIntake intake_;
   ReplicaReader reader_;
-  mutable SpinLock lock_;
-  std::map<TabletId, Known> recoveries_ RC_GUARDED_BY(lock_);
-  std::atomic<uint32_t> running_{0};
-  std::atomic<bool> stopping_{false};
+  IntakeAttempts attempts_;
   Stats stats_;
 };
 

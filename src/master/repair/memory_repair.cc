@@ -19,8 +19,6 @@ constexpr int64_t kFetchPauseNs = 10 * runtime::kNanosPerMilli;
 // Those who ask for a damaged object are told to come back for so long, and that it is lost from then on.
 constexpr int64_t kPatienceNs = 5 * runtime::kNanosPerSecond;
 constexpr int64_t kTryAgainNs = 100 * runtime::kNanosPerMilli;
-constexpr int64_t kTryLostAgainNs = 10 * runtime::kNanosPerSecond;
-constexpr int64_t kTryLostAgainNsMax = 600 * runtime::kNanosPerSecond;
 // Segments that are restored at a time: one whose backups do not answer keeps its place for seconds.
 constexpr uint32_t kAttendedMax = 4;
 // So many of them while there is one of which everything is given up.
@@ -103,7 +101,7 @@ void MemoryRepair::takeNews() {
     Work& work = works_[damage.segment];
     work.due_ns = nowNs();
     work.tasks.push_back({.damage = damage,
-                          .marked = parts_.log.graceTicket(),
+                          .marked = parts_.log.settling().graceTicket(),
                           .give_up_ns = nowNs() + kPatienceNs,
                           .is_given_up = false,
                           .restored_from = std::nullopt});
@@ -112,7 +110,7 @@ void MemoryRepair::takeNews() {
 
 /// One line for a person, who may want to look at the memory module.
 void MemoryRepair::report(const log::Damage& damage) {
-  const std::optional<ObjectStore::Identity> key = parts_.store.identify(damage.ref, damage.segment);
+  const std::optional<DamageResolver::Identity> key = parts_.store.damages().identify(damage.ref, damage.segment);
   std::string what =
       "memory: the entry at " + text(damage) + " is not what was written (" + std::string(name(damage.error)) + "): ";
   if (damage.was_dead) {
@@ -120,7 +118,7 @@ void MemoryRepair::report(const log::Damage& damage) {
   } else if (key) {
     parts_.log.integrity().notePlaced(damage);
     what += "table " + std::to_string(key->table.value) + ", key hash " + std::to_string(key->hash);
-  } else if (parts_.store.isBookkeeping(damage.ref)) {
+  } else if (parts_.store.damages().isBookkeeping(damage.ref)) {
     parts_.log.integrity().notePlaced(damage);
     what += "no object";
   } else {
@@ -241,8 +239,13 @@ void MemoryRepair::putOff(SegmentId segment) {
     works_.erase(segment);
     return;
   }
-  work.pause_ns = work.isHopeless() ? std::clamp(2 * work.pause_ns, kTryLostAgainNs, kTryLostAgainNsMax) : kTryAgainNs;
-  work.due_ns = std::min(work.due_ns, nowNs() + work.pause_ns);
+  int64_t pause_ns = kTryAgainNs;
+  if (work.isHopeless()) {
+    pause_ns = work.hopeless_pause.nextNs();
+  } else {
+    work.hopeless_pause.restart();
+  }
+  work.due_ns = std::min(work.due_ns, nowNs() + pause_ns);
 }
 
 // ---- from where
@@ -328,7 +331,7 @@ runtime::Task<Status> MemoryRepair::restoreOne(Holder holder, log::Damage damage
 
 /// When nobody has read their bytes without having seen the mark go.
 runtime::Task<void> MemoryRepair::release(Damages damages) {
-  co_await waitFor(parts_.log.graceTicket());
+  co_await waitFor(parts_.log.settling().graceTicket());
   if (stop_.load()) co_return;
   for (const log::Damage& damage : damages) {
     if (parts_.log.integrity().segmentOf(damage) == nullptr) {
@@ -344,7 +347,7 @@ runtime::Task<void> MemoryRepair::release(Damages damages) {
       task.give_up_ns = nowNs() + kPatienceNs;
       continue;
     }
-    if (parts_.store.reconcile(damage) != Status::Ok) continue;  // tried again
+    if (parts_.store.damages().reconcile(damage) != Status::Ok) continue;  // tried again
     const uint64_t from = task.restored_from.value();
     forget(damage);
     parts_.log.release(damage);
@@ -406,7 +409,7 @@ runtime::Task<Status> MemoryRepair::ask(rpc::PeerAddress holder, SegmentId segme
 }
 
 runtime::Task<void> MemoryRepair::waitFor(runtime::GraceTicket ticket) {
-  while (!parts_.log.isOver(ticket) && !stop_.load()) {
+  while (!parts_.log.settling().isOver(ticket) && !stop_.load()) {
     parts_.maintenance.wake();  // the reclaimer
     co_await runtime::sleepFor(parts_.background, kGracePollNs);
   }

@@ -13,6 +13,7 @@
 #include "rpc/caller.h"
 #include "rpc/dispatch.h"
 #include "runtime/await.h"
+#include "runtime/growing_pause.h"
 #include "store/maintenance.h"
 #include "store/object_store.h"
 #include "wire/replica_messages.h"
@@ -77,7 +78,8 @@ class MemoryRepair final : public log::DamageObserver, private runtime::Job {
   struct Work {
     std::vector<RepairTask> tasks;
     int64_t due_ns = 0;
-    int64_t pause_ns = 0;  ///< pause after the last attempt
+    /// Between attempts while isHopeless().
+    runtime::DoublingPause hopeless_pause{10 * runtime::kNanosPerSecond, 600 * runtime::kNanosPerSecond};
     bool is_running = false;
     bool isHopeless() const;
   };

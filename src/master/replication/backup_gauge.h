@@ -4,9 +4,9 @@
 
 namespace ramcore::master {
 
-/// How full the backup is that shares the process with a master. The two do not know each other: the code that puts the
-/// process together implements this interface. The master uses it for the status of its server, and to judge how full
-/// other backups are. On the dispatch executor.
+/// How full the backup is that shares the process with a master. The two do not know each other: the layer server,
+/// which puts them together, implements this interface. The master uses it for the status of its server, and to judge
+/// how full other backups are. On the dispatch executor.
 class BackupGauge {
  public:
   virtual ~BackupGauge() = default;

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/mutation.h"
 #include "base/point.h"
 #include "store/durability.h"
 #include "store/range_slice.h"
@@ -15,9 +14,6 @@ namespace {
 using rpc::Request;
 using transport::TxMessage;
 using wire::Opcode;
-
-// Up to here a copy into the answer is cheaper than a chunk of its own with pin and release.
-constexpr uint32_t kRetryAfterUs = 500;
 
 }  // namespace
 
@@ -30,6 +26,9 @@ struct MasterService::ReadKey {
 
 MasterService::MasterService(const Parts& parts)
     : parts_(parts),
+      replies_({parts.log, parts.borrowed, parts.threads, parts.clock}),
+      admission_(parts.link, parts.results, parts.clock),
+      multi_({parts.store, parts.log, parts.maintenance, replies_, admission_}),
       writes_without_room_(parts.dispatch, &MasterService::runAgain, this),
       removes_without_room_(parts.dispatch, &MasterService::runAgain, this) {}
 
@@ -58,10 +57,10 @@ void MasterService::addTo(rpc::ServiceTable& table) {
     return loadAs<wire::MultiRead::Request>(head.data()).count <= kInlineCountMax ? rpc::Weight::Short
                                                                                   : rpc::Weight::Long;
   };
-  table.add<&MasterService::multiRead>(Opcode::MultiRead, *this, multi_read_rules);
+  table.add<&MultiRequests::read>(Opcode::MultiRead, multi_, multi_read_rules);
   rpc::OpcodeRules multi_mutate_rules = shortRules(sizeof(wire::MultiMutate::Request));
   multi_mutate_rules.weight = rpc::Weight::Long;
-  table.add<&MasterService::multiMutate>(Opcode::MultiMutate, *this, multi_mutate_rules);
+  table.add<&MultiRequests::mutate>(Opcode::MultiMutate, multi_, multi_mutate_rules);
   rpc::OpcodeRules scan_rules = shortRules(sizeof(wire::Scan::Request));
   scan_rules.weight = rpc::Weight::Long;
   table.add<&MasterService::scan>(Opcode::Scan, *this, scan_rules);
@@ -70,78 +69,13 @@ void MasterService::addTo(rpc::ServiceTable& table) {
   table.add<&MasterService::ping>(Opcode::Ping, *this, ping_rules);
 }
 
-// ---- what handlers share
-
-int64_t MasterService::freshNowNs(const Request& request) const {
-  // The dispatch read its clock after these requests arrived and runs them in the same round; on a worker time has
-  // passed.
-  return request.dispatch().isCurrent() ? request.arrivalNs() : parts_.clock.nowNs();
-}
-
-bool MasterService::waitsHere(const Request& request) const {
-  return !request.dispatch().isCurrent() || !request.dispatch().hasWorkers();
-}
-
-Status MasterService::count(Status status) {
-  if (status == Status::StaleEpoch) stats_.stale_epochs.fetch_add(1, std::memory_order_relaxed);
-  if (status == Status::LeaseUnknown) stats_.lease_refusals.fetch_add(1, std::memory_order_relaxed);
-  return status;
-}
-
-void MasterService::refuse(Request request, Status status) {
-  request.reply(count(status), isRetryable(status) ? kRetryAfterUs : 0);
-}
-
-void MasterService::replyAfter(Request request, TxMessage response, const ShowAfter& show_after) {
-  if (show_after.isReached(parts_.log) || RC_MUTATION("show-before-durable")) {
-    request.reply(std::move(response));
-  } else if (!parts_.borrowed.copyOut(*response)) {
-    refuse(std::move(request), Status::RetryLater);  // only answers to reads show values
-  } else {
-    replyWhenReached(*this, std::move(request), std::move(response), show_after).detach();
-  }
-}
-
-runtime::Task<void> MasterService::replyWhenReached(MasterService& self, Request request, TxMessage response,
-                                                    ShowAfter show_after) {
-  if (RC_MUTATION("show-before-flushed")) {
-    show_after.durable = std::max(show_after.durable, std::exchange(show_after.flushed, {}));
-  }
-  // The one that takes longer first: what is flushed is durable, and the other one is mostly reached by then.
-  Status status = co_await Reached(self.parts_.log, request.executor(), Durability::Sync, show_after.flushed);
-  if (status == Status::Ok) {
-    status = co_await Reached(self.parts_.log, request.executor(), Durability::Buffered, show_after.durable);
-  }
-  if (status == Status::Ok) {
-    request.reply(std::move(response));
-  } else {
-    // This log has ended. A mutation is in it, and whoever recovers it may find it there: no refusal, which would let
-    // the client repeat it as another call. What was read may be read elsewhere.
-    const bool reads =
-        request.opcode() == Opcode::Read || request.opcode() == Opcode::MultiRead || request.opcode() == Opcode::Scan;
-    request.reply(reads ? Status::WrongServer : Status::OutcomeUnknown);
-  }
-}
-
-bool MasterService::appendValue(const Request& request, TxMessage& response, ByteSpan value) {
-  if (value.size() <= response.headRoom() && value.size() < request.zeroCopyBytesMin()) {
-    response.appendHead(value);
-    return true;
-  }
-  const transport::Chunk chunk = parts_.borrowed.borrow(value, parts_.threads.pinSlotOf(request.executor()));
-  if (chunk.address == nullptr) return false;
-  response.appendChunk(chunk);
-  return true;
-}
-
 void MasterService::ping(Request request) { request.reply(Status::Ok); }
 
 // ---- read
 
 bool MasterService::decodeRead(const Request& request, ReadKey& out) const {
   const ByteSpan head = request.head();
-  out.ask = loadAs<wire::Read::Request>(head.data());
-  if (out.ask.key_bytes == 0 || out.ask.reserved != 0 || !request.message().tail().empty() ||
+  if (!request.read(out.ask) || out.ask.key_bytes == 0 || !request.message().tail().empty() ||
       head.size() != sizeof(out.ask) + out.ask.key_bytes) {
     return false;
   }
@@ -152,16 +86,17 @@ bool MasterService::decodeRead(const Request& request, ReadKey& out) const {
 
 void MasterService::read(Request request) {
   ReadKey key;
-  if (!decodeRead(request, key)) return refuse(std::move(request), Status::BadRequest);
-  const Status status = parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, freshNowNs(request), key.level);
-  if (status != Status::Ok) return refuse(std::move(request), status);
+  if (!decodeRead(request, key)) return replies_.refuse(std::move(request), Status::BadRequest);
+  const Status status =
+      parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, replies_.freshNowNs(request), key.level);
+  if (status != Status::Ok) return replies_.refuse(std::move(request), status);
   answerRead(std::move(request), key, parts_.store.lookup(key.ask.table, key.hash, key.key).ref);
 }
 
 void MasterService::answerRead(Request request, const ReadKey& key, log::EntryRef ref) {
   wire::Read::Response header{.header = {.status = Status::NotFound}, .version = 0, .value_bytes = 0};
   if (!ref) return request.replyWith(header);
-  if (const Status damage = damageOf(ref); damage != Status::Ok) return refuse(std::move(request), damage);
+  if (const Status damage = damageOf(ref); damage != Status::Ok) return replies_.refuse(std::move(request), damage);
   const log::EntryView entry = parts_.store.entry(ref);
   const ShowAfter show_after = ShowAfter::of(parts_.log, key.level, ref);
   const bool is_object = entry.type() == log::EntryType::Object;
@@ -174,8 +109,9 @@ void MasterService::answerRead(Request request, const ReadKey& key, log::EntryRe
   const size_t copied = value.size() < request.zeroCopyBytesMin() ? value.size() : 0;
   TxMessage response = request.allocate(static_cast<uint32_t>(sizeof(header) + copied));
   response.appendHead(header);
-  if (!value.empty() && !appendValue(request, response, value)) return refuse(std::move(request), Status::RetryLater);
-  replyAfter(std::move(request), std::move(response), show_after);
+  if (!value.empty() && !replies_.appendValue(request, response, value))
+    return replies_.refuse(std::move(request), Status::RetryLater);
+  replies_.replyAfter(std::move(request), std::move(response), show_after);
 }
 
 void MasterService::readBatch(std::span<Request> requests) {
@@ -191,10 +127,10 @@ void MasterService::readBatch(std::span<Request> requests) {
     ReadKey& key = keys[count_valid];
     Status status = decodeRead(request, key) ? Status::Ok : Status::BadRequest;
     if (status == Status::Ok) {
-      status = parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, freshNowNs(request), key.level);
+      status = parts_.store.checkRead(key.ask.table, key.hash, key.ask.epoch, replies_.freshNowNs(request), key.level);
     }
     if (status != Status::Ok) {
-      refuse(std::move(request), status);
+      replies_.refuse(std::move(request), status);
       continue;
     }
     wanted[count_valid] = {key.ask.table, key.key};
@@ -227,21 +163,22 @@ void MasterService::writeBatch(std::span<Request> requests) {
 
 void MasterService::write(Request request) {
   const ByteSpan head = request.head();
-  const auto ask = loadAs<wire::Write::Request>(head.data());
+  wire::Write::Request ask;
   const bool removes = request.opcode() == Opcode::Remove;
-  if (ask.key_bytes == 0 || ask.reserved8 != 0 || ask.reserved32 != 0 || !wire::isKnown(ask.condition) ||
-      head.size() < sizeof(ask) + ask.key_bytes || (removes && ask.value_bytes != 0) ||
+  if (!request.read(ask) || ask.key_bytes == 0 || head.size() < sizeof(ask) + ask.key_bytes ||
+      (removes && ask.value_bytes != 0) ||
       request.message().messageBytes() != sizeof(ask) + ask.key_bytes + uint64_t{ask.value_bytes}) {
-    return refuse(std::move(request), Status::BadRequest);
+    return replies_.refuse(std::move(request), Status::BadRequest);
   }
-  if (ask.value_bytes > wire::kValueBytesMax) return refuse(std::move(request), Status::TooLarge);
+  if (ask.value_bytes > wire::kValueBytesMax) return replies_.refuse(std::move(request), Status::TooLarge);
   // The value is the rest of the head and the tail; it goes from there into the log, once.
   constexpr size_t kPiecesMax = 16;
   std::array<ByteSpan, kPiecesMax> value;
   size_t pieces = 0;
   const ByteSpan rest = head.subspan(sizeof(ask) + ask.key_bytes);
   if (!rest.empty()) value[pieces++] = rest;
-  if (request.message().tail().size() > kPiecesMax - pieces) return refuse(std::move(request), Status::BadRequest);
+  if (request.message().tail().size() > kPiecesMax - pieces)
+    return replies_.refuse(std::move(request), Status::BadRequest);
   for (const ByteSpan& piece : request.message().tail()) value[pieces++] = piece;
 
   Mutation mutation{.opcode = request.opcode(),
@@ -257,10 +194,10 @@ void MasterService::write(Request request) {
 
 void MasterService::increment(Request request) {
   const ByteSpan head = request.head();
-  const auto ask = loadAs<wire::Increment::Request>(head.data());
-  if (ask.key_bytes == 0 || ask.reserved != 0 || !wire::isKnown(ask.condition) || !request.message().tail().empty() ||
+  wire::Increment::Request ask;
+  if (!request.read(ask) || ask.key_bytes == 0 || !request.message().tail().empty() ||
       head.size() != sizeof(ask) + ask.key_bytes) {
-    return refuse(std::move(request), Status::BadRequest);
+    return replies_.refuse(std::move(request), Status::BadRequest);
   }
   Mutation mutation{.opcode = Opcode::Increment,
                     .identity = ask.identity,
@@ -275,10 +212,11 @@ void MasterService::increment(Request request) {
 }
 
 void MasterService::mutate(Request request, const Mutation& asked) {
-  if (!asked.identity.client || !asked.identity.sequence) return refuse(std::move(request), Status::BadRequest);
+  if (!asked.identity.client || !asked.identity.sequence)
+    return replies_.refuse(std::move(request), Status::BadRequest);
   Mutation mutation = asked;
   mutation.hash = hashKey(mutation.table, mutation.key);
-  const auto locking = waitsHere(request) ? ObjectStore::Locking::Wait : ObjectStore::Locking::Try;
+  const auto locking = replies_.waitsHere(request) ? ObjectStore::Locking::Wait : ObjectStore::Locking::Try;
   const auto answer = parts_.store.apply(mutation, locking);
   if (!answer) return request.dispatch().handToWorker(std::move(request));
   if (answer->status == Status::LeaseExpired) {
@@ -289,19 +227,10 @@ void MasterService::mutate(Request request, const Mutation& asked) {
   answerMutation(std::move(request), mutation.opcode, *answer);
 }
 
-runtime::Task<Status> MasterService::confirmClient(runtime::Executor& executor, ClientId client) {
-  const int64_t asked_ns = parts_.clock.nowNs();
-  CoordinatorLink::ClientCheck check = co_await parts_.link.checkClients(executor, {client});
-  if (check.status != Status::Ok) co_return Status::RetryLater;
-  if (!check.valid.front()) co_return Status::LeaseExpired;
-  const bool admitted = parts_.results.admit(client, asked_ns, check.acknowledged.front());
-  co_return admitted ? Status::Ok : Status::RetryLater;
-}
-
 runtime::Task<void> MasterService::confirmClientAndMutate(Request request, Mutation mutation) {
-  const Status status = co_await confirmClient(request.executor(), mutation.identity.client);
+  const Status status = co_await admission_.confirm(request.executor(), mutation.identity.client);
   if (status != Status::Ok) {
-    refuse(std::move(request), status);
+    replies_.refuse(std::move(request), status);
     co_return;
   }
   mutateAgain(std::move(request));
@@ -318,15 +247,15 @@ void MasterService::mutateAgain(Request request) {
 }
 
 void MasterService::answerMutation(Request request, Opcode opcode, const Answer& answer) {
-  if (answer.is_duplicate) stats_.duplicates_answered.fetch_add(1, std::memory_order_relaxed);
+  if (answer.is_duplicate) replies_.countDuplicate();
   if (isRetryable(answer.status)) {
     if (answer.status == Status::NoSpace || answer.status == Status::RetryLater) parts_.maintenance.wake();
     RoomQueue& queue = opcode == Opcode::Remove ? removes_without_room_ : writes_without_room_;
     if (answer.lacks_room && queue.park(request)) {
-      stats_.waits_for_room.fetch_add(1, std::memory_order_relaxed);
+      replies_.countWaitForRoom();
       return;
     }
-    return refuse(std::move(request), answer.status);
+    return replies_.refuse(std::move(request), answer.status);
   }
   parts_.maintenance.afterMutations();
   TxMessage response = request.allocate(sizeof(wire::Increment::Response));
@@ -336,18 +265,19 @@ void MasterService::answerMutation(Request request, Opcode opcode, const Answer&
   } else {
     response.appendHead(wire::Write::Response{.header = {.status = answer.status}, .version = answer.version});
   }
-  replyAfter(std::move(request), std::move(response), answer.show_after);
+  replies_.replyAfter(std::move(request), std::move(response), answer.show_after);
 }
 
 // ---- scan
 
 void MasterService::scan(Request request) {
-  const auto ask = loadAs<wire::Scan::Request>(request.head().data());
-  if (request.message().messageBytes() != sizeof(ask)) return refuse(std::move(request), Status::BadRequest);
+  wire::Scan::Request ask;
+  if (!request.read(ask) || request.message().messageBytes() != sizeof(ask))
+    return replies_.refuse(std::move(request), Status::BadRequest);
   const Tablet* tablet = nullptr;
   Status status = parts_.tablets.check(ask.table, ask.cursor, ask.epoch, Access::Read, tablet);
-  if (status == Status::Ok && !parts_.lease.isValid(freshNowNs(request))) status = Status::LeaseUnknown;
-  if (status != Status::Ok) return refuse(std::move(request), status);
+  if (status == Status::Ok && !parts_.lease.isValid(replies_.freshNowNs(request))) status = Status::LeaseUnknown;
+  if (status != Status::Ok) return replies_.refuse(std::move(request), status);
 
   const uint64_t bytes_max = std::min<uint64_t>(request.responseBytesMax(), wire::kMessageBytesMax);
   RangeSlice slice{.objects = {}, .bytes = sizeof(wire::Scan::Response), .next = {}};
@@ -360,7 +290,7 @@ void MasterService::scan(Request request) {
         return sizeof(wire::Scan::Part) + alignUp(uint64_t{entry.keyBytes()} + entry.payloadBytes(), 8);
       },
       [&](log::EntryRef ref) { show_after.add(ShowAfter::of(parts_.log, tablet->durability, ref)); });
-  if (status != Status::Ok) return refuse(std::move(request), status);
+  if (status != Status::Ok) return replies_.refuse(std::move(request), status);
 
   TxMessage response = request.allocate(slice.bytes);
   response.appendHead(wire::Scan::Response{.header = {.status = Status::Ok},
@@ -381,7 +311,7 @@ void MasterService::scan(Request request) {
     if (padding != 0) std::memset(response.extendHead(padding), 0, padding);
   }
   response->contiguous_bytes = sizeof(wire::Scan::Response);
-  replyAfter(std::move(request), std::move(response), show_after);
+  replies_.replyAfter(std::move(request), std::move(response), show_after);
 }
 
 }  // namespace ramcore::master

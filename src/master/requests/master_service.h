@@ -1,8 +1,9 @@
 #pragma once
 
-#include <atomic>
-
 #include "master/cluster/coordinator_link.h"
+#include "master/requests/client_admission.h"
+#include "master/requests/client_replies.h"
+#include "master/requests/multi_requests.h"
 #include "master/requests/pinned_values.h"
 #include "master/requests/room_queue.h"
 #include "rpc/dispatch.h"
@@ -42,13 +43,8 @@ class MasterService final {
     removes_without_room_.stop();
   }
 
-  struct Stats {
-    std::atomic<uint64_t> duplicates_answered{0};
-    std::atomic<uint64_t> stale_epochs{0};
-    std::atomic<uint64_t> lease_refusals{0};
-    std::atomic<uint64_t> waits_for_room{0};  ///< attempts that found no room and are repeated here
-  };
-  const Stats& stats() const { return stats_; }
+  using Stats = ClientReplies::Stats;
+  const Stats& stats() const { return replies_.stats(); }
 
   void read(rpc::Request request);
   void readBatch(std::span<rpc::Request> requests);
@@ -56,8 +52,6 @@ class MasterService final {
   void write(rpc::Request request);
   void remove(rpc::Request request) { write(std::move(request)); }
   void increment(rpc::Request request);
-  void multiRead(rpc::Request request);
-  runtime::Task<void> multiMutate(rpc::Request request);
   void scan(rpc::Request request);
   void ping(rpc::Request request);
 
@@ -72,20 +66,12 @@ class MasterService final {
     static_cast<MasterService*>(self)->mutateAgain(std::move(request));
   }
   runtime::Task<void> confirmClientAndMutate(rpc::Request request, Mutation mutation);
-  runtime::Task<Status> confirmClient(runtime::Executor& executor, ClientId client);
   void answerMutation(rpc::Request request, wire::Opcode opcode, const Answer& answer);
-  static runtime::Task<void> replyWhenReached(MasterService& self, rpc::Request request, transport::TxMessage response,
-                                              ShowAfter show_after);
-  void replyAfter(rpc::Request request, transport::TxMessage response, const ShowAfter& show_after);
-  /// False: too much is borrowed and copied now; the client has to ask again later.
-  [[nodiscard]] bool appendValue(const rpc::Request& request, transport::TxMessage& response, ByteSpan value);
-  void refuse(rpc::Request request, Status status);
-  Status count(Status status);
-  bool waitsHere(const rpc::Request& request) const;
-  int64_t freshNowNs(const rpc::Request& request) const;
 
   const Parts parts_;
-  Stats stats_;
+  ClientReplies replies_;
+  ClientAdmission admission_;
+  MultiRequests multi_;
   RoomQueue writes_without_room_;
   RoomQueue removes_without_room_;  ///< apart: a small log head takes removals, but no writes
 };

@@ -1,12 +1,12 @@
-// The requests of MasterService that are about many objects. Their parts are calls of their own: not atomic together.
+#include "master/requests/multi_requests.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "base/point.h"
-#include "master/requests/master_service.h"
 #include "store/durability.h"
 
 namespace ramcore::master {
@@ -48,8 +48,8 @@ bool decode(wire::Cursor cursor, std::span<ReadPart> parts) {
   for (ReadPart& part : parts) {
     wire::MultiRead::RequestPart header;
     ByteSpan key;
-    if (!cursor.take(header) || header.key_bytes == 0 || header.reserved != 0 ||
-        !cursor.takeBytes(header.key_bytes, key) || !cursor.takePadding(header.key_bytes)) {
+    if (!cursor.take(header) || header.key_bytes == 0 || !cursor.takeBytes(header.key_bytes, key) ||
+        !cursor.takePadding(header.key_bytes)) {
       return false;
     }
     part.key = {header.table, key};
@@ -127,8 +127,7 @@ void append(TxMessage& response, ObjectStore& store, std::span<const ReadPart> p
 bool decode(wire::Cursor& cursor, const wire::MultiMutate::Request& ask, MutationPart& part) {
   wire::MultiMutate::RequestPart header;
   Mutation& mutation = part.mutation;
-  if (!cursor.take(header) || header.key_bytes == 0 || header.reserved != 0 ||
-      header.kind > wire::MultiMutate::Kind::Remove || !wire::isKnown(header.condition) || header.sequence.value == 0 ||
+  if (!cursor.take(header) || header.key_bytes == 0 || header.sequence.value == 0 ||
       !cursor.takeBytes(header.key_bytes, mutation.key) || !cursor.takeBytes(header.value_bytes, part.value) ||
       !cursor.takePadding(size_t{header.key_bytes} + header.value_bytes)) {
     return false;
@@ -163,24 +162,25 @@ void append(TxMessage& response, std::span<const MutationPart> parts) {
 
 }  // namespace
 
-void MasterService::multiRead(Request request) {
-  const auto ask = loadAs<wire::MultiRead::Request>(request.head().data());
+void MultiRequests::read(Request request) {
+  wire::MultiRead::Request ask;
   // Before anything is allocated for a count that a peer has thought up.
-  if (ask.count == 0 || ask.count > wire::kMultiCountMax || ask.reserved != 0 || !request.message().tail().empty() ||
+  if (!request.read(ask) || ask.count == 0 || ask.count > wire::kMultiCountMax || !request.message().tail().empty() ||
       request.head().size() - sizeof(ask) < uint64_t{ask.count} * (sizeof(wire::MultiRead::RequestPart) + 8)) {
-    return refuse(std::move(request), Status::BadRequest);
+    return parts_.replies.refuse(std::move(request), Status::BadRequest);
   }
   std::array<ReadPart, kBatchMax> few;
   std::vector<ReadPart> many;
   if (ask.count > kBatchMax) many.resize(ask.count);
   const std::span<ReadPart> parts = ask.count > kBatchMax ? std::span<ReadPart>(many) : std::span(few).first(ask.count);
   if (!decode(wire::Cursor(request.head().subspan(sizeof(ask))), parts)) {
-    return refuse(std::move(request), Status::BadRequest);
+    return parts_.replies.refuse(std::move(request), Status::BadRequest);
   }
 
-  const int64_t now_ns = freshNowNs(request);
+  const int64_t now_ns = parts_.replies.freshNowNs(request);
   for (ReadPart& part : parts) {
-    part.status = count(parts_.store.checkRead(part.key.table, part.hash, part.epoch, now_ns, part.level));
+    part.status =
+        parts_.replies.count(parts_.store.checkRead(part.key.table, part.hash, part.epoch, now_ns, part.level));
   }
   ShowAfter show_after;
   for (size_t begin = 0; begin < parts.size(); begin += kBatchMax) {
@@ -196,7 +196,7 @@ void MasterService::multiRead(Request request) {
 
   // Few keys can have long values: the dispatch thread copies no more than it would of single ones.
   constexpr uint64_t kInlineCopyBytesMax = 64 * 1024;
-  if (response_bytes > kInlineCopyBytesMax && !waitsHere(request)) {
+  if (response_bytes > kInlineCopyBytesMax && !parts_.replies.waitsHere(request)) {
     return request.dispatch().handToWorker(std::move(request));
   }
   BorrowedParts borrowed;
@@ -204,7 +204,7 @@ void MasterService::multiRead(Request request) {
     if (part.status != Status::Ok || borrowed.count == borrowed.chunks.size()) continue;
     const ByteSpan value = parts_.store.entry(part.ref).payload();
     if (value.size() < request.zeroCopyBytesMin()) continue;
-    const transport::Chunk chunk = parts_.borrowed.borrow(value, parts_.threads.pinSlotOf(request.executor()));
+    const transport::Chunk chunk = parts_.replies.borrow(request, value);
     if (chunk.address == nullptr) break;
     part.is_apart = true;
     borrowed.chunks[borrowed.count++] = chunk;
@@ -212,20 +212,20 @@ void MasterService::multiRead(Request request) {
   }
   TxMessage response = request.allocate(response_bytes - borrowed.bytes);
   append(response, parts_.store, parts, borrowed);
-  replyAfter(std::move(request), std::move(response), show_after);
+  parts_.replies.replyAfter(std::move(request), std::move(response), show_after);
 }
 
-runtime::Task<void> MasterService::multiMutate(Request request) {
-  const auto ask = loadAs<wire::MultiMutate::Request>(request.head().data());
-  if (ask.count == 0 || ask.count > wire::kMultiCountMax || ask.reserved != 0 || !ask.client ||
+runtime::Task<void> MultiRequests::mutate(Request request) {
+  wire::MultiMutate::Request ask;
+  if (!request.read(ask) || ask.count == 0 || ask.count > wire::kMultiCountMax || !ask.client ||
       !request.message().tail().empty() ||
       request.head().size() - sizeof(ask) < uint64_t{ask.count} * (sizeof(wire::MultiMutate::RequestPart) + 8)) {
-    refuse(std::move(request), Status::BadRequest);
+    parts_.replies.refuse(std::move(request), Status::BadRequest);
     co_return;
   }
   std::vector<MutationPart> parts(ask.count);
   if (!decode(wire::Cursor(request.head().subspan(sizeof(ask))), ask, parts)) {
-    refuse(std::move(request), Status::BadRequest);
+    parts_.replies.refuse(std::move(request), Status::BadRequest);
     co_return;
   }
 
@@ -240,28 +240,28 @@ runtime::Task<void> MasterService::multiMutate(Request request) {
     if (i % kPartsPerSlice == kPartsPerSlice - 1) co_await runtime::resumeOn(request.executor());
     part.answer = *parts_.store.apply(part.mutation, ObjectStore::Locking::Wait);
     if (part.answer.status == Status::LeaseExpired && !confirmed) {
-      const Status status = co_await confirmClient(request.executor(), ask.client);
+      const Status status = co_await parts_.admission.confirm(request.executor(), ask.client);
       if (status != Status::Ok) {
         // Earlier parts may have happened and are answered; this one and those behind it have not. That its lease
         // has ended nobody has said.
-        part.answer.status = count(status);
+        part.answer.status = parts_.replies.count(status);
         for (MutationPart& left : std::span(parts).subspan(i + 1)) {
-          if (left.answer.status == Status::Ok) left.answer.status = count(status);
+          if (left.answer.status == Status::Ok) left.answer.status = parts_.replies.count(status);
         }
         break;
       }
       confirmed = true;
       part.answer = *parts_.store.apply(part.mutation, ObjectStore::Locking::Wait);
     }
-    part.answer.status = count(part.answer.status);
-    if (part.answer.is_duplicate) stats_.duplicates_answered.fetch_add(1, std::memory_order_relaxed);
+    part.answer.status = parts_.replies.count(part.answer.status);
+    if (part.answer.is_duplicate) parts_.replies.countDuplicate();
     show_after.add(part.answer.show_after);
   }
   parts_.maintenance.afterMutations(parts.size());
   TxMessage response =
       request.allocate(sizeof(wire::MultiMutate::Response) + parts.size() * sizeof(wire::MultiMutate::ResponsePart));
   append(response, parts);
-  replyAfter(std::move(request), std::move(response), show_after);
+  parts_.replies.replyAfter(std::move(request), std::move(response), show_after);
 }
 
 }  // namespace ramcore::master

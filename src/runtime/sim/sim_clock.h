@@ -29,7 +29,6 @@ class SimClock final : public Clock {
   int64_t simTimeOf(int64_t local_ns) const;
   /// Moves the wall clock by `by_ns`, as an administrator or a time server does. The steady clock stays.
   void jumpWall(int64_t by_ns) { wall_offset_ns_ += by_ns; }
-  int64_t driftPpm() const { return drift_ppm_; }
 
  private:
   const SimScheduler& scheduler_;

@@ -23,7 +23,6 @@ SimExecutor& SimNode::makeExecutor(std::string_view name, const SimExecutor::Del
 }
 
 void SimNode::pause() {
-  pause_count_ += paused_ ? 0 : 1;
   paused_ = true;
   for (auto& executor : executors_) executor->pause();
 }

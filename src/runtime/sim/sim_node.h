@@ -40,8 +40,6 @@ class SimNode {
   void pause();
   void resume();
   bool isPaused() const { return paused_; }
-  /// For the totals of a run.
-  uint64_t pauseCount() const { return pause_count_; }
   /// The first half of kill -9: no thread runs ever again. See SimExecutor::kill and `drain`.
   void kill();
   /// Runs what is queued on all threads until none has anything left, out of simulated time; see SimExecutor::drain.
@@ -56,7 +54,6 @@ class SimNode {
   SeededEntropy entropy_;
   std::vector<std::unique_ptr<SimExecutor>> executors_;
   bool paused_ = false;
-  uint64_t pause_count_ = 0;
 };
 
 }  // namespace ramcore::runtime

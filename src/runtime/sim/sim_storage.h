@@ -81,7 +81,6 @@ class SimDisk {
   /// From now on flushes report Ok and do nothing. What they left out is flushed by the next one that does not lie,
   /// unless power is lost before.
   void setLying(bool lying) { lying_ = lying; }
-  bool isLying() const { return lying_; }
   /// True if the disk has reported bytes as flushed that are not on it.
   bool owesFlushes() const;
   /// True if all that was written to these bytes survives everything.
@@ -91,8 +90,6 @@ class SimDisk {
   PowerEpoch powerEpoch() const { return power_epoch_; }
   /// From now on the power epoch is not known: nothing tells when the machine lost its power.
   void hidePowerEpoch() { power_epoch_ = {}; }
-  /// Sets the capacity, which limits further files.
-  void setCapacity(uint64_t bytes) { options_.capacity_bytes = bytes; }
   /// Flips `count` bits, anywhere on the disk.
   void flipBits(uint32_t count);
   void flipBit(std::string_view name, uint64_t bit);

@@ -70,7 +70,7 @@ bool Outgoing::onGrant(const wire::GrantBody& progress, bool is_overdue, int64_t
   }
   const uint32_t first_later = acknowledged + 1;
   if (resent_ns != kNotYet && now_ns - resent_ns < round_trip_ns) return true;
-  // Of what is missing, all before this one is lost.
+  // What is missing before this one is lost.
   uint32_t lost_before = later_count > kReorderPackets ? first_later + later_count - kReorderPackets : acknowledged;
   if (is_overdue) lost_before = std::min(next, first_later + 64);
   if (resend_at < resend.size()) return true;

@@ -14,6 +14,8 @@ namespace ramcore::transport::datagram {
 
 /// How long the acknowledgement of an answer is delayed. The next request in the slot acknowledges the answer, too.
 inline constexpr int64_t kAckDelayNs = 20 * runtime::kNanosPerMicro;
+/// So many tries are counted at most.
+inline constexpr uint8_t kTriesMax = 30;
 
 /// Where packets of a session go, and which numbers both ends have given it.
 struct Route {
@@ -80,7 +82,7 @@ struct Channel {
   RoundTrip round_trip;
 };
 
-/// A session of a DatagramEndpoint, which moves it through its states.
+/// A session of an endpoint, whose parts move it through its states.
 struct Session {
   enum class State : uint8_t {
     Greeting,
@@ -121,7 +123,7 @@ struct Session {
   int64_t suspected_ns = 0;
   bool is_used_up = false;  ///< begins no more calls, and ends when the calls that are out have ended
   uint64_t unproven = 0;    ///< packets for it with a wrong seal
-  bool has_taken = false;   ///< it is in the endpoint's list of sessions that have acknowledgements to send
+  bool has_taken = false;   ///< it is in the list of sessions that owe acknowledgements
   /// Bytes of our memory in messages that the peer has not taken, as of the last look at the timeouts.
   uint64_t waiting_bytes = 0;
 };

@@ -153,29 +153,8 @@ Outcome<bool> DpdkPort::configure(const PortOptions& options) {
                                           "; ip link set dev ... mtu " + std::to_string(options.mtu) +
                                           ", or a smaller --dpdk-mtu"};
   }
-  uint16_t receives = kQueueFrames;
-  uint16_t sends = kQueueFrames;
-  if (const int error = rte_eth_dev_adjust_nb_rx_tx_desc(port_, &receives, &sends); error != 0) {
-    return failed(name_.name, "has no queues", -error);
-  }
-  if (const int error = rte_eth_rx_queue_setup(port_, 0, receives, SOCKET_ID_ANY, nullptr, pools_.frames());
-      error != 0) {
-    return failed(name_.name, "has no receive queue", -error);
-  }
-  if (const int error = rte_eth_tx_queue_setup(port_, 0, sends, SOCKET_ID_ANY, nullptr); error != 0) {
-    return failed(name_.name, "has no send queue", -error);
-  }
-  rte_ether_addr own{};
-  if (const int error = rte_eth_macaddr_get(port_, &own); error != 0)
-    return failed(name_.name, "has no address", -error);
-  std::copy_n(own.addr_bytes, facts_.address.bytes.size(), facts_.address.bytes.begin());
-  if (options.address != datagram::MacAddress{} && options.address != facts_.address) {
-    std::ranges::copy(options.address.bytes, own.addr_bytes);
-    // Adapters filter by it; the other end of a memif has all that is sent.
-    const int error = rte_eth_dev_default_mac_addr_set(port_, &own);
-    if (error != 0 && !is_virtual_) return failed(name_.name, "does not take another address", -error);
-    facts_.address = options.address;
-  }
+  if (auto set_up = setUpQueues(); !set_up.ok()) return std::move(set_up).error();
+  if (auto taken = takeAddress(options); !taken.ok()) return std::move(taken).error();
   facts_.joins_two = name_.name.starts_with("net_memif");
   looks_for_other_ = looksForOther(name_);
   // That of a memif which looks for another process does not, before that process is there: it is tried again.
@@ -191,6 +170,37 @@ Outcome<bool> DpdkPort::configure(const PortOptions& options) {
           ? std::min<uint32_t>(kPiecesMax, info.tx_desc_lim.nb_seg_max != 0 ? info.tx_desc_lim.nb_seg_max : kPiecesMax)
           : 1;
   facts_.is_local = options.is_local || name_.name.starts_with("net_memif") || name_.name.starts_with("net_ring");
+  return true;
+}
+
+Outcome<bool> DpdkPort::setUpQueues() {
+  uint16_t receives = kQueueFrames;
+  uint16_t sends = kQueueFrames;
+  if (const int error = rte_eth_dev_adjust_nb_rx_tx_desc(port_, &receives, &sends); error != 0) {
+    return failed(name_.name, "has no queues", -error);
+  }
+  if (const int error = rte_eth_rx_queue_setup(port_, 0, receives, SOCKET_ID_ANY, nullptr, pools_.frames());
+      error != 0) {
+    return failed(name_.name, "has no receive queue", -error);
+  }
+  if (const int error = rte_eth_tx_queue_setup(port_, 0, sends, SOCKET_ID_ANY, nullptr); error != 0) {
+    return failed(name_.name, "has no send queue", -error);
+  }
+  return true;
+}
+
+Outcome<bool> DpdkPort::takeAddress(const PortOptions& options) {
+  rte_ether_addr own{};
+  if (const int error = rte_eth_macaddr_get(port_, &own); error != 0)
+    return failed(name_.name, "has no address", -error);
+  std::copy_n(own.addr_bytes, facts_.address.bytes.size(), facts_.address.bytes.begin());
+  if (options.address != datagram::MacAddress{} && options.address != facts_.address) {
+    std::ranges::copy(options.address.bytes, own.addr_bytes);
+    // Adapters filter by it; the other end of a memif has all that is sent.
+    const int error = rte_eth_dev_default_mac_addr_set(port_, &own);
+    if (error != 0 && !is_virtual_) return failed(name_.name, "does not take another address", -error);
+    facts_.address = options.address;
+  }
   return true;
 }
 

@@ -80,6 +80,9 @@ class DpdkPort final : public datagram::FramePort {
 
   DpdkPort(DeviceName name, const FramePools& pools);
   Outcome<bool> configure(const PortOptions& options);
+  Outcome<bool> setUpQueues();
+  /// Finds the port's address out, or gives it the one that is wanted.
+  Outcome<bool> takeAddress(const PortOptions& options);
   Loan* takeLoan();
   int start();
   void awaitLink();

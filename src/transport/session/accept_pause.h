@@ -2,10 +2,10 @@
 
 #include <fcntl.h>
 
-#include <algorithm>
 #include <cstdint>
 
 #include "runtime/clock.h"
+#include "runtime/growing_pause.h"
 #include "transport/os/descriptor.h"
 
 namespace ramcore::transport {
@@ -27,10 +27,7 @@ class AcceptPause {
   /// would keep the thread busy.
   static constexpr int kRefusalsMax = 32;
 
-  void begin(int64_t now_ns) {
-    pause_ns_ = std::clamp(2 * pause_ns_, kLeastNs, kLongestNs);
-    until_ns_ = now_ns + pause_ns_;
-  }
+  void begin(int64_t now_ns) { until_ns_ = now_ns + pause_.nextNs(); }
   /// True while nothing is to be accepted; ends the pause if it is over.
   bool lasts(int64_t now_ns) {
     if (now_ns < until_ns_) return true;
@@ -38,14 +35,14 @@ class AcceptPause {
     return false;
   }
   /// A connection was taken, or none waits: the next pause is a short one again.
-  void forget() { pause_ns_ = 0; }
+  void forget() { pause_.restart(); }
 
   bool isOn() const { return until_ns_ != kNone; }
   int64_t untilNs() const { return isOn() ? until_ns_ : runtime::kNever; }
 
  private:
   static constexpr int64_t kNone = INT64_MIN;
-  int64_t pause_ns_ = 0;
+  runtime::DoublingPause pause_{kLeastNs, kLongestNs};
   int64_t until_ns_ = kNone;
 };
 

@@ -118,8 +118,8 @@ void Handshake::receive(ByteSpan bytes) {
     in_.insert(in_.end(), piece.begin(), piece.end());
     if (in_.size() == sizeof(wire::HandshakeHeader)) {
       // wantedBytes() relies on the length from here on.
-      const auto header = loadAs<wire::HandshakeHeader>(in_.data());
-      if (header.magic != wire::kHandshakeMagic || header.reserved != 0) {
+      wire::HandshakeHeader header;
+      if (!wire::decode(in_, header)) {
         return failBad(isInitiator() ? "its first bytes are no handshake; check that a Ramcore process listens there"
                                      : "its first bytes are no handshake");
       }
@@ -287,12 +287,11 @@ void Handshake::onMessage() {
 
 void Handshake::onIntroduction(HandshakeKind kind) {
   if (in_.size() < sizeof(wire::HandshakeIntroduction)) return failBad("an introduction that is too short");
-  const auto theirs = loadAs<wire::HandshakeIntroduction>(in_.data());
+  wire::HandshakeIntroduction theirs;
+  const bool is_valid = wire::decode(in_, theirs);
   const ByteSpan rest = ByteSpan(in_).subspan(sizeof(theirs));
   const uint32_t name_bytes = theirs.cluster_name_bytes;
-  if (name_bytes > wire::kClusterNameBytesMax || alignUp(name_bytes, 8) != rest.size() ||
-      !isZero(rest.subspan(name_bytes)) || !isZero(std::as_bytes(std::span(theirs.reserved))) || !isRole(theirs.role) ||
-      theirs.slot_count == 0 || theirs.slot_count > wire::kSlotCountMax) {
+  if (!is_valid || alignUp(name_bytes, 8) != rest.size() || !isZero(rest.subspan(name_bytes)) || !isRole(theirs.role)) {
     return failBad("an introduction that makes no sense");
   }
   const std::string_view name = asText(rest.first(name_bytes));
@@ -345,10 +344,10 @@ void Handshake::onProof() {
 
 void Handshake::onAccept() {
   if (in_.size() < sizeof(wire::HandshakeAccept)) return failBad("an acceptance that is too short");
-  const auto accept = loadAs<wire::HandshakeAccept>(in_.data());
+  wire::HandshakeAccept accept;
+  const bool is_valid = wire::decode(in_, accept);
   const ByteSpan rest = ByteSpan(in_).subspan(sizeof(accept));
-  if (accept.reserved != 0 || accept.locator_count > wire::kHandshakeLocatorsMax ||
-      alignUp(accept.locators_bytes, 8) != rest.size() || !isZero(rest.subspan(accept.locators_bytes))) {
+  if (!is_valid || alignUp(accept.locators_bytes, 8) != rest.size() || !isZero(rest.subspan(accept.locators_bytes))) {
     return failBad("an acceptance that makes no sense");
   }
   const ByteSpan list = rest.first(accept.locators_bytes);

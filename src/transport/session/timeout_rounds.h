@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -25,12 +26,16 @@ class TimeoutRounds {
   bool isOver() { return --rounds_ == 0; }
   /// Something that has a deadline begins: isOver() in the next round.
   void readClockSoon() { rounds_ = 1; }
+  /// The same, but isOver() within `rounds` rounds is soon enough; if it is sooner already, it stays so.
+  void readClockWithin(uint32_t rounds) { rounds_ = std::min(rounds_, rounds); }
   /// The timeouts run in the next round, and before the thread sleeps.
   void call() {
     is_called_ = true;
     rounds_ = 1;
   }
   bool isCalled() const { return is_called_; }
+  /// Time at which the timeouts last ran, in nanoseconds; 0: never. For who needs no exact time and reads no clock.
+  int64_t lastNs() const { return last_ns_; }
 
   /// Whether the timeouts are to be run in this round; if so the sleeper has been asked.
   bool runsNow(int64_t now_ns, const Pace& pace) {

@@ -1,24 +1,15 @@
 #include "transport/shm/frame_reader.h"
 
-#include "runtime/executor.h"
+#include "transport/session/frame_check.h"
 
 namespace ramcore::transport::shm {
-
-bool FrameReader::makesSense(const wire::FrameHeader& header) const {
-  if (header.message_bytes > wire::kMessageBytesMax || header.head_bytes > header.message_bytes) return false;
-  if (header.head_bytes > wire::kHeadBytesMax || header.slot >= slot_count_ || header.reserved != 0) return false;
-  return header.priority < runtime::kPriorityCount;
-}
 
 FrameStep FrameReader::step(uint64_t room_bytes) {
   if (!has_header_) {
     if (ring_.availableBytes() < sizeof(header_)) return FrameStep::Nothing;
     ring_.read(reinterpret_cast<std::byte*>(&header_), sizeof(header_));
-    if (!makesSense(header_)) return FrameStep::Bad;
-    if (header_.kind == wire::FrameKind::Close) {
-      return header_.message_bytes == 0 ? FrameStep::Close : FrameStep::Bad;
-    }
-    if (header_.kind != wire::FrameKind::Request && header_.kind != wire::FrameKind::Response) return FrameStep::Bad;
+    if (!isValidFrame(header_, slot_count_)) return FrameStep::Bad;
+    if (header_.kind == wire::FrameKind::Close) return FrameStep::Close;
     has_header_ = true;
   }
   if (block_ == nullptr) {

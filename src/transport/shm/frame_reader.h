@@ -53,8 +53,6 @@ class FrameReader {
   [[nodiscard]] bool giveBack() { return ring_.giveBackInQuarters(); }
 
  private:
-  bool makesSense(const wire::FrameHeader& header) const;
-
   RingReader ring_;
   MessagePool* pool_;
   uint16_t slot_count_;

@@ -51,6 +51,8 @@ struct SharedOffer {
   uint64_t magic = kMagic;
   uint32_t ring_bytes = 0;  ///< of each ring; a power of two in [kRingBytesMin, kRingBytesMax]
   uint32_t reserved = 0;    ///< zero, verified
+
+  constexpr bool isValid() const { return magic == kMagic && reserved == 0; }
 };
 static_assert(Fixed<SharedOffer> && sizeof(SharedOffer) == 16);
 

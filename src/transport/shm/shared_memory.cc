@@ -56,7 +56,7 @@ Outcome<SharedMemory> SharedMemory::create(uint32_t ring_bytes, Descriptor& desc
 }
 
 Outcome<SharedMemory> SharedMemory::map(const SharedOffer& offer, const Descriptor& descriptor) {
-  if (offer.magic != SharedOffer::kMagic || offer.reserved != 0) return refused("has another format");
+  if (!offer.isValid()) return refused("has another format");
   if (!isRingSize(offer.ring_bytes)) return refused("has rings of an impossible size");
   struct stat status{};
   if (::fstat(descriptor.get(), &status) != 0) return failed("fstat");

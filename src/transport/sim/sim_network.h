@@ -131,8 +131,6 @@ class SimNetwork final : private RxOwner {
   void silence(std::string_view node);
 
   SimFaultCounts counts() const;
-  /// Received messages that nobody has given back yet.
-  size_t messagesBorrowed() const { return borrowed_.size(); }
 
  private:
   friend class SimEndpoint;

@@ -22,7 +22,6 @@ void SimSleeper::sleep(int64_t) { RC_CHECK_MSG(false, "a simulated thread does n
 
 void SimSleeper::runRound() {
   queued_ = false;
-  ++round_count_;
   const int64_t next_ns = round_();
   Timer::cancel();
   if (next_ns == runtime::kNever) return;

@@ -29,15 +29,12 @@ class SimSleeper final : public Sleeper, private runtime::Job, private runtime::
   void watch(int) override {}
   void forget(int) override {}
 
-  uint64_t roundCount() const { return round_count_; }
-
  private:
   void runRound();
 
   runtime::SimExecutor& executor_;
   Round round_;
   bool queued_ = false;
-  uint64_t round_count_ = 0;
 };
 
 }  // namespace ramcore::transport

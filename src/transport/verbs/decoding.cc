@@ -18,15 +18,10 @@ constexpr uint32_t kNumberMax = 0xffffff;  // of queue pairs and packets
 constexpr uint8_t kMtuMin = 1;             // ibv_mtu: 256 B
 constexpr uint8_t kMtuMax = 5;             // 4096 B
 
-// True if a peer may send this header: every field is in its range.
-bool isValid(const wire::VerbsHeader& header, uint16_t slot_count) {
-  if (header.message_bytes > wire::kMessageBytesMax || header.head_bytes > header.message_bytes ||
-      header.head_bytes > wire::kHeadBytesMax || header.reserved != 0) {
-    return false;
-  }
-  if (header.kind == wire::VerbsKind::Close) return header.message_bytes == 0;
-  return header.kind >= wire::VerbsKind::Request && header.kind <= wire::VerbsKind::ResponseWritten &&
-         header.slot < slot_count && header.priority < runtime::kPriorityCount;
+// Whether the call slot and the priority of a valid header exist.
+bool isInRange(const wire::VerbsHeader& header, uint16_t slot_count) {
+  return header.kind == wire::VerbsKind::Close ||
+         (header.slot < slot_count && header.priority < runtime::kPriorityCount);
 }
 
 // The length of what stands behind the header.
@@ -52,9 +47,11 @@ bool isLengthRight(const wire::VerbsHeader& header, size_t body_bytes) {
 
 std::string_view decodeMessage(ByteSpan bytes, uint16_t slot_count, VerbsMessage& message) {
   if (bytes.size() < sizeof(wire::VerbsHeader)) return "a message without a header";
-  const auto header = loadAs<wire::VerbsHeader>(bytes.data());
-  const ByteSpan body = bytes.subspan(sizeof(wire::VerbsHeader));
-  if (!isValid(header, slot_count) || !isLengthRight(header, body.size())) return "a frame header that makes no sense";
+  wire::VerbsHeader header;
+  const ByteSpan body = bytes.subspan(sizeof(header));
+  if (!wire::decode(bytes, header) || !isInRange(header, slot_count) || !isLengthRight(header, body.size())) {
+    return "a frame header that makes no sense";
+  }
   message = {header, body};
   return {};
 }
@@ -65,9 +62,7 @@ bool decodeOffer(const VerbsMessage& offer, std::vector<wire::VerbsPiece>& piece
   pieces.clear();
   uint64_t bytes = 0;
   for (size_t i = 0; i < count; ++i) {
-    pieces.push_back(loadAs<wire::VerbsPiece>(offer.body.data() + i * sizeof(wire::VerbsPiece)));
-    // There are adapters that take a length of 0 for 2 GB.
-    if (pieces.back().bytes == 0) return false;
+    if (!wire::decode(offer.body.subspan(i * sizeof(wire::VerbsPiece)), pieces.emplace_back())) return false;
     bytes += pieces.back().bytes;
   }
   return bytes == offer.header.message_bytes;
@@ -75,8 +70,8 @@ bool decodeOffer(const VerbsMessage& offer, std::vector<wire::VerbsPiece>& piece
 
 std::optional<wire::VerbsPiece> decodePlace(const VerbsMessage& place, uint32_t response_bytes) {
   RC_DCHECK(place.header.kind == wire::VerbsKind::ResponsePlace && isLengthRight(place.header, place.body.size()));
-  const auto piece = loadAs<wire::VerbsPiece>(place.body.data());
-  if (piece.bytes < response_bytes) return std::nullopt;
+  wire::VerbsPiece piece;
+  if (!wire::decode(place.body, piece) || piece.bytes < response_bytes) return std::nullopt;
   return piece;
 }
 

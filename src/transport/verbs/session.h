@@ -14,6 +14,9 @@ namespace ramcore::transport::verbs {
 
 struct Session;
 
+/// Told to the peer beside the queue pair, behind the last message.
+inline constexpr std::byte kCloseByte{'c'};
+
 /// A call of ours whose request or answer needs a transfer.
 struct OwnTransfer {
   std::shared_ptr<Place> request;   ///< which the peer reads
@@ -46,6 +49,18 @@ struct Channel {
         requests(slot_count),
         own(slot_count),
         served(slot_count) {}
+
+  /// A message of so many bytes, without its header, fits no receive buffer of the peer.
+  bool needsTransfer(uint32_t bytes) const { return bytes > peer_receive_bytes - uint32_t{sizeof(wire::VerbsHeader)}; }
+  /// Begins a call of ours, and puts its slot and sequence into the header. A slot is free (CallSlots::isFull()).
+  void beginCall(wire::VerbsHeader& header, PendingCall& call, const CallOptions& options) {
+    calls.begin(call);
+    header.slot = call.slot;
+    header.sequence = call.sequence;
+    OwnTransfer& transfer = own[call.slot];
+    transfer.response_bytes = 0;
+    transfer.response_bytes_max = options.response_bytes_max;
+  }
 
   const uint32_t tag;
   const uint32_t peer_receive_bytes;

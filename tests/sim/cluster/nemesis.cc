@@ -162,7 +162,8 @@ bool Nemesis::hasUnsentWrites(size_t index) const {
   const master::Master& master = cluster_.servers[index]->master();
   if (cluster_.isDown(index) || master.log() == nullptr || master.replicas() == nullptr) return false;
   const log::Segment* const head = master.log()->pool().find(master.log()->headId());
-  if (head == nullptr || master.log()->durableUpTo() >= LogPosition{head->id(), head->committedBytes()}) return false;
+  if (head == nullptr || master.log()->durability().durableUpTo() >= LogPosition{head->id(), head->committedBytes()})
+    return false;
   bool any = false;
   for (const auto& replica : master.replicas()->replicas()) {
     if (replica.segment != head->id()) continue;

@@ -491,7 +491,7 @@ class Scenario {
     counts.sessions_cut = faults.cuts;
     counts.add(cluster_.countAll());
     for (const auto& client : clients_) {
-      counts.guards.add(Guard::AttemptAbandoned, client->core().stats().abandoned);
+      counts.guards.add(Guard::AttemptAbandoned, client->core().finder().stats().abandoned);
       counts.fast_calls += client->fastCount();
       counts.futures += client->futureCount();
       counts.futures_dropped += client->droppedCount();

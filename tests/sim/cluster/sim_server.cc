@@ -24,12 +24,10 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
       dispatch_(node_, rpc::DispatchOptions{}, options.dispatch_delays) {
   rpc::Dispatch& dispatch = dispatch_.dispatch();
   dispatch.setHooks(threads_.add());
-  threads_.bind(0, dispatch);
   std::vector<runtime::Executor*> workers;
   for (uint32_t i = 0; i < options.worker_count; ++i) {
     runtime::SimExecutor& worker = node_.makeExecutor("worker" + std::to_string(i));
     worker.setHooks(threads_.add());
-    threads_.bind(i + 1, worker);
     workers.push_back(&worker);
     workers_.push_back(&worker);
   }
@@ -43,61 +41,44 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
   dispatch.addEndpoint(*endpoint_);
   caller_ = std::make_unique<rpc::Caller>(dispatch);
 
-  if (disk_ != nullptr) {
-    storage_ = std::move(disk_->open()).value();
-    runtime::SimExecutor& disk_thread = node_.makeExecutor("disk");
-    disk_->occupy(disk_thread);
-    auto backup = backup::Backup::open({.storage_bytes = options.storage_bytes,
-                                        .segment_bytes = options.log.segment_bytes,
-                                        .scrub = options.scrub,
-                                        .write_thread = options.write_thread},
-                                       {.storage = *storage_,
-                                        .clock = node_.clock(),
-                                        .trace = node_.trace(),
-                                        .dispatch = dispatch,
-                                        .disk = disk_thread,
-                                        .caller = *caller_,
-                                        .coordinator = simAddress(options.coordinator_node),
-                                        .on_fence = [this] { master_->refreshMembers(); },
-                                        .obeys = [this](uint64_t start) { return master_->obeys(start); }});
-    RC_CHECK_MSG(backup.ok(), "a simulated server cannot open its storage");
-    backup_ = std::move(backup).value();
-    backup_->addTo(dispatch.services());
-    gauge_.emplace(backup_->store(), 0);
-    identity_.cluster = backup_->store().cluster().value;
-  }
-  memory_ = std::move(log::LogMemory::open(options.log.memory_bytes)).value();
-  master::MasterConfig config{.log = options.log,
-                              .index = options.index,
-                              .self = {.locators = {"sim://" + network_node_},
-                                       .name = name,
-                                       .memory_bytes = options.log.memory_bytes,
-                                       .former = backup_ != nullptr ? backup_->formerServer() : ServerId(),
-                                       .former_cluster = backup_ != nullptr ? backup_->store().cluster() : ClusterId(),
-                                       .keeps_replicas = backup_ != nullptr,
-                                       .failure_domain = {},
-                                       .drawn_storage = node_.entropy().next(),
-                                       .nonce = node_.entropy().next()},
-                              .coordinator = simAddress(options.coordinator_node),
-                              .replication = options.replicas,
-                              .borrowing = {},
-                              .scrub = options.memory_scrub,
-                              .cleaners_max = options.cleaners_max};
-  bool (*const has_one_processor)() = options.has_one_processor ? +[] { return true; } : nullptr;
-  const master::Master::Environment environment{.clock = node_.clock(),
+  const server::Server::Environment environment{.clock = node_.clock(),
+                                                .entropy = node_.entropy(),
                                                 .trace = node_.trace(),
+                                                .identity = identity_,
                                                 .dispatch = dispatch,
                                                 .caller = *caller_,
                                                 .rcu = rcu_,
                                                 .threads = threads_,
-                                                .memory = *memory_,
-                                                .replicator = replicator_.get(),
-                                                .seed = node_.entropy().next(),
-                                                .backup = gauge_ ? &*gauge_ : nullptr,
-                                                .storage = storage_.get(),
-                                                .has_one_processor = has_one_processor};
-  master_ = std::move(master::Master::open(config, environment, *this)).value();
-  master_->start();
+                                                .coordinator = simAddress(options.coordinator_node),
+                                                .observer = *this};
+  server_ = std::make_unique<server::Server>(environment);
+  if (disk_ != nullptr) {
+    storage_ = std::move(disk_->open()).value();
+    runtime::SimExecutor& disk_thread = node_.makeExecutor("disk");
+    disk_->occupy(disk_thread);
+    const auto kept = server_->openBackup({.storage_bytes = options.storage_bytes,
+                                           .segment_bytes = options.log.segment_bytes,
+                                           .scrub = options.scrub,
+                                           .write_thread = options.write_thread},
+                                          *storage_, disk_thread, 0);
+    RC_CHECK_MSG(kept.ok(), "a simulated server cannot open its storage");
+  }
+  memory_ = std::move(log::LogMemory::open(options.log.memory_bytes)).value();
+  const master::MasterConfig config{.log = options.log,
+                                    .index = options.index,
+                                    .self = {.locators = {"sim://" + network_node_}, .name = name},
+                                    .coordinator = {},
+                                    .replication = options.replicas,
+                                    .borrowing = {},
+                                    .scrub = options.memory_scrub,
+                                    .cleaners_max = options.cleaners_max};
+  bool (*const has_one_processor)() = options.has_one_processor ? +[] { return true; } : nullptr;
+  const auto opened = server_->openMaster(config, {.memory = *memory_,
+                                                   .storage = storage_.get(),
+                                                   .replicator = replicator_.get(),
+                                                   .has_one_processor = has_one_processor});
+  RC_CHECK_MSG(opened.ok(), "a simulated server cannot open its master");
+  server_->start();
   dispatch_.wake();
 }
 
@@ -106,14 +87,13 @@ SimServer::~SimServer() {
   if (node_.isPaused()) node_.resume();
   constexpr uint64_t kEventsMax = 1'000'000;
   dispatch_.runNow([this] {
-    master_->stop(false);
-    if (backup_ != nullptr) backup_->stop();
+    server_->stop(false);
     caller_->shutDown();
   });
   // What it waits for are timers and its own threads: simulated time goes on until it is done.
   const auto ended = [this] {
-    return master_->stopped() && !master_->hasPinnedMemory() && (replicator_ == nullptr || replicator_->isIdle()) &&
-           (backup_ == nullptr || backup_->stopped()) && !dispatch_.dispatch().hasRequests();
+    return server_->stopped() && (replicator_ == nullptr || replicator_->isIdle()) &&
+           !dispatch_.dispatch().hasRequests();
   };
   node_.scheduler().runUntil(ended, kEventsMax);
   RC_CHECK_MSG(ended(), "a simulated server could not be unwound");
@@ -121,8 +101,7 @@ SimServer::~SimServer() {
   RC_CHECK(dispatch_.drain(kEventsMax) && node_.drain(kEventsMax) && dispatch_.drain(kEventsMax));
   dispatch_.end();
   node_.kill();
-  master_.reset();
-  backup_.reset();
+  server_.reset();
   rcu_.drain();
 }
 
@@ -133,8 +112,7 @@ void SimServer::stopInOrder() {
 
 void SimServer::beginToStop() {
   stopping_ = true;
-  master_->stop(true);
-  if (backup_ != nullptr) backup_->stop();
+  server_->stop(true);
 }
 
 void SimServer::kill(bool power) {
@@ -144,18 +122,6 @@ void SimServer::kill(bool power) {
   network_.isolate(network_node_);
   network_.silence(network_node_);
   node_.pause();
-}
-
-runtime::Task<Status> SimServer::prepareServing(ServerId id, ClusterId cluster) {
-  identity_.id = id.value;
-  identity_.cluster = cluster.value;
-  if (backup_ == nullptr) co_return Status::Ok;
-  co_return co_await backup_->begin(id, cluster);
-}
-
-void SimServer::onServing(ServerId id) {
-  identity_.id = id.value;
-  serving_ = true;
 }
 
 }  // namespace ramcore::sim

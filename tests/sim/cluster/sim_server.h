@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,17 +10,17 @@
 #include "runtime/sim/sim_epoch.h"
 #include "runtime/sim/sim_node.h"
 #include "runtime/sim/sim_storage.h"
+#include "server/server.h"
 #include "sim/cluster/sim_dispatch.h"
 #include "sim/cluster/sim_replicator.h"
 #include "sim/cluster/slow_reader.h"
-#include "tools/support/frame_gauge.h"
 #include "transport/sim/sim_transport.h"
 
 namespace ramcore::sim {
 
-/// One server process of a simulated cluster: the product's Master, and with a disk its Backup, on simulated threads,
-/// network and storage.
-class SimServer final : private master::MasterObserver {
+/// One server process of a simulated cluster: the product's Server, with a backup if there is a disk, on simulated
+/// threads, network and storage.
+class SimServer final : private server::ServerObserver {
  public:
   struct Options {
     std::string cluster_name = "sim";
@@ -50,8 +49,8 @@ class SimServer final : private master::MasterObserver {
   ~SimServer() override;
 
   runtime::SimNode& node() { return node_; }
-  master::Master& master() { return *master_; }
-  const master::Master& master() const { return *master_; }
+  master::Master& master() { return server_->master(); }
+  const master::Master& master() const { return server_->master(); }
   rpc::Dispatch& dispatch() { return dispatch_.dispatch(); }
   void wake() { dispatch_.wake(); }
   /// One of its workers is in the middle of a job.
@@ -64,9 +63,7 @@ class SimServer final : private master::MasterObserver {
   /// SIGTERM: it says goodbye, and flushes what it keeps for others. Until hasStopped() it may still be killed over it.
   void stopInOrder();
   bool isStopping() const { return stopping_; }
-  bool hasStopped() const {
-    return stopping_ && master_->stopped() && !master_->hasPinnedMemory() && (backup_ == nullptr || backup_->stopped());
-  }
+  bool hasStopped() const { return stopping_ && server_->stopped(); }
   /// kill -9: from here on nobody hears of it, and it hears and writes nothing. What is left is unwound when it is
   /// destroyed, which takes simulated time. With `power` its machine is without power: its peers are not told.
   void kill(bool power = false);
@@ -75,15 +72,14 @@ class SimServer final : private master::MasterObserver {
   /// nullptr with a disk.
   SimReplicator* replicator() { return replicator_.get(); }
   /// nullptr without a disk.
-  const backup::Backup* backup() const { return backup_.get(); }
-  backup::Backup* backup() { return backup_.get(); }
+  const backup::Backup* backup() const { return server_->backup(); }
+  backup::Backup* backup() { return server_->backup(); }
   const std::string& networkNode() const { return network_node_; }
   /// Not empty when the server cannot go on.
   const std::string& rejected() const { return rejected_; }
 
  private:
-  runtime::Task<Status> prepareServing(ServerId id, ClusterId cluster) override;
-  void onServing(ServerId id) override;
+  void onServing(ServerId) override { serving_ = true; }
   void onRejected(const std::string& why) override { rejected_ = why; }
 
   const std::string network_node_;
@@ -102,9 +98,7 @@ class SimServer final : private master::MasterObserver {
   std::unique_ptr<log::LogMemory> memory_;
   std::unique_ptr<SimReplicator> replicator_;
   std::unique_ptr<runtime::Storage> storage_;
-  std::unique_ptr<backup::Backup> backup_;
-  std::optional<tools::FrameGauge> gauge_;  ///< with a disk
-  std::unique_ptr<master::Master> master_;
+  std::unique_ptr<server::Server> server_;
   struct Stop : runtime::Job {
     explicit Stop(SimServer& owner)
         : Job([](runtime::Job& job) { static_cast<Stop&>(job).owner.beginToStop(); }), owner(owner) {}

@@ -16,7 +16,7 @@ std::vector<const log::Segment*> closedSegments(const log::Log& log) {
     if (segment.state() == log::SegmentState::Closed && segment.isListed()) found.push_back(&segment);
   }
   std::sort(found.begin(), found.end(), [](const log::Segment* a, const log::Segment* b) {
-    return a->liveBytes() != b->liveBytes() ? a->liveBytes() < b->liveBytes() : a->id() < b->id();
+    return a->live().bytes() != b->live().bytes() ? a->live().bytes() < b->live().bytes() : a->id() < b->id();
   });
   return found;
 }

@@ -77,7 +77,7 @@ void replaySegments(SoakStore& source, SoakStore& target, log::SideLog& side, ru
     for (std::span<const log::EntryView> rest = entries; !rest.empty();) {
       const auto batch = rest.first(std::min<size_t>(rest.size(), 64));
       size_t taken = 0;
-      const Status status = target.store().replayBatch(batch, side, taken, &dead);
+      const Status status = target.store().replay().replayBatch(batch, side, taken, &dead);
       ASSERT_EQ(status, Status::Ok) << name(status) << " of an entry of type " << static_cast<int>(batch[taken].type())
                                     << " and " << batch[taken].alignedBytes() << " bytes in segment " << member.value;
       rest = rest.subspan(batch.size());

@@ -66,7 +66,7 @@ class SoakStore {
     index_->maintainMemory();
     log_.reclaim(static_cast<uint64_t>(clock_.nowNs()));
     log_.maintain();
-    store_.reapTombstones(1000);
+    store_.tombstones().reap(1000);
   }
 
  private:

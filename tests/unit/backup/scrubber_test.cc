@@ -47,9 +47,9 @@ class ScrubberTest : public testing::Test {
   ~ScrubberTest() override { end(); }
 
   void start(ScrubOptions options = {.bytes_per_second = kPlentyPerSecond, .pass_ns = kNanosPerSecond}) {
-    scrubber.emplace(
-        Scrubber::Parts{*world.store, world.executor, world.reader, judge, static_cast<Trace&>(world.node.trace())},
-        options);
+    scrubber.emplace(Scrubber::Parts{world.store->checker(), world.executor, world.reader, judge,
+                                     static_cast<Trace&>(world.node.trace())},
+                     options);
     onExecutor([this] { scrubber->start(); });
   }
   void end() {

@@ -74,7 +74,7 @@ TEST_F(SilentServerTest, AWriteGoesToTheNewOwnerUnderTheSameIdentity) {
   ASSERT_EQ(cluster.servers[1]->seen.size(), 1u);
   EXPECT_EQ(cluster.servers[0]->seen[0].client, cluster.servers[1]->seen[0].client);
   EXPECT_EQ(cluster.servers[0]->seen[0].sequence, cluster.servers[1]->seen[0].sequence);
-  EXPECT_EQ(client().stats().abandoned, 1u);
+  EXPECT_EQ(client().finder().stats().abandoned, 1u);
 }
 
 TEST_F(SilentServerTest, TheLateAnswerOfAnAbandonedAttemptIsIgnored) {
@@ -224,13 +224,13 @@ TEST_F(SilentServerTest, AfterADeadlineOfACallWithoutACoroutineTheCoordinatorIsA
 // A server that is slow, and nothing else, is asked on: its answer counts.
 TEST_F(SilentServerTest, AnOwnerThatIsSlowIsWaitedFor) {
   hush();
-  const uint64_t abandoned = client().stats().abandoned;
+  const uint64_t abandoned = client().finder().stats().abandoned;
   WatchedPoint point(client());
   ASSERT_FALSE(point.call.start({.kind = wire::Opcode::Read, .table = table, .key = asBytes(keys[0])}, 60 * kSecond,
                                 runtime::kNever, &point.done));
   cluster.passTime(2 * kSecond);
   EXPECT_EQ(cluster.servers[0]->held.size(), 1u);
-  EXPECT_EQ(client().stats().abandoned, abandoned);
+  EXPECT_EQ(client().finder().stats().abandoned, abandoned);
   cluster.servers[0]->answer_reads = true;
   cluster.servers[0]->releaseHeld();
   ASSERT_TRUE(cluster.runUntil([&] { return point.done; }));

@@ -181,7 +181,7 @@ struct CarryingLog : LogFixture, MoveTarget {
   }
   Counts of(EntryRef ref) const {
     const Segment& segment = *log->pool().segmentOf(ref);
-    return {segment.liveBytes(), segment.liveResultBytes(), segment.liveLargeBytes()};
+    return {segment.live().bytes(), segment.live().resultBytes(), segment.live().largeBytes()};
   }
   Place place(uint32_t aligned_bytes, bool) override {
     Place place{.segment = survivor, .ref = {}, .before = survivor->cursor()};
@@ -202,7 +202,7 @@ struct CarryingLog : LogFixture, MoveTarget {
     EntryRef moved_to;
   };
   void move(Segment& from) {
-    survivor = log->openPrivate(SegmentKind::Survivor, 32 << 10);
+    survivor = log->privateSegments().open(SegmentKind::Survivor, 32 << 10);
     ASSERT_NE(survivor, nullptr);
     EntryMover mover(*log, mover_owner);
     uint32_t offset = 0;
@@ -210,7 +210,7 @@ struct CarryingLog : LogFixture, MoveTarget {
     survivor->commit(survivor->cursor().offset);
     copies.advance(*survivor);
   }
-  void endMove() { log->closePrivate(*survivor); }
+  void endMove() { log->privateSegments().close(*survivor); }
   struct Observer final : DamageObserver {
     bool canRestore() const override { return true; }
     void onDamaged(const Damage& damage) override { damages.push_back(damage); }
@@ -404,14 +404,14 @@ struct ReleasedLog : CarryingLog {
   /// Right bytes under a mark are not moved.
   void restore() {
     ASSERT_EQ(log->integrity().restore(observer.damages[0], replicaFrom(observer.damages[0])), Status::Ok);
-    survivor = log->openPrivate(SegmentKind::Survivor, 32 << 10);
+    survivor = log->privateSegments().open(SegmentKind::Survivor, 32 << 10);
     ASSERT_NE(survivor, nullptr);
     EntryMover mover(*log, mover_owner);
     uint32_t offset = 0;
     EXPECT_FALSE(mover.move(*segment, offset, segment->committedBytes(), *this));
     EXPECT_EQ(entry.state(), EntryState::Restoring);
     EXPECT_EQ(mover_owner.moved_to, EntryRef());
-    log->closePrivate(*survivor);
+    log->privateSegments().close(*survivor);
   }
   void release() {
     log->release(observer.damages[0]);
@@ -512,7 +512,7 @@ TEST(CarriedDamage, ACleanerThatWaitsForAReleaseFindsItCounted) {
       const auto i = static_cast<int>(std::ranges::find(refs, from) - refs.begin());
       return dies(i) ? EntryOwner::Moved::No : EntryOwner::Moved::WithoutResult;
     };
-    fixture.survivor = fixture.log->openPrivate(SegmentKind::Survivor, 32 << 10);
+    fixture.survivor = fixture.log->privateSegments().open(SegmentKind::Survivor, 32 << 10);
     ASSERT_NE(fixture.survivor, nullptr);
     std::atomic<bool> is_waiting{false};
     std::thread cleaner([&] {
@@ -551,7 +551,7 @@ TEST(CarriedDamage, EachFormIsFoundInAReplica) {
     Segment& segment = fixture.closeHead();
     // Where relocation would have written the form: in a segment of its own.
     const EntryView entry = fixture.log->view(ref);
-    Segment* const copy = fixture.log->openPrivate(SegmentKind::Survivor, 1024);
+    Segment* const copy = fixture.log->privateSegments().open(SegmentKind::Survivor, 1024);
     ASSERT_NE(copy, nullptr);
     Segment::Cursor cursor = copy->cursor();
     EntryRef at;
@@ -569,7 +569,7 @@ TEST(CarriedDamage, EachFormIsFoundInAReplica) {
     std::vector<std::byte> now(fixture.memory->at(at), fixture.memory->at(at) + right.size());
     now[1] = right[1];
     EXPECT_EQ(now, right) << keep.name << keep.result;
-    fixture.log->closePrivate(*copy);
+    fixture.log->privateSegments().close(*copy);
   }
 }
 

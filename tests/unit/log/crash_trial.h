@@ -23,7 +23,7 @@ class DurableHistory {
     for (auto& [key, list] : changes_) {
       size_t durable = 0;
       for (size_t i = 0; i < list.size(); ++i) {
-        if (log.isDurable(list[i].end)) durable = i + 1;
+        if (log.durability().isDurable(list[i].end)) durable = i + 1;
       }
       const auto found = recovered.find(key);
       const std::optional<std::string> value = found == recovered.end() ? std::nullopt : std::optional(found->second);

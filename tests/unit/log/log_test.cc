@@ -20,9 +20,9 @@ TEST(Log, AppendedEntryIsReadableAndDurable) {
   EXPECT_EQ(asText(entry.payload()), "value");
   EXPECT_EQ(entry.version(), 1u);
   EXPECT_EQ(entry.table(), TableId(1));
-  EXPECT_TRUE(fixture.log->isDurable(appended->end));
-  EXPECT_TRUE(fixture.log->isDurable(appended->refs[0]));
-  EXPECT_EQ(fixture.log->endOf(appended->refs[0]), appended->end);
+  EXPECT_TRUE(fixture.log->durability().isDurable(appended->end));
+  EXPECT_TRUE(fixture.log->durability().isDurable(appended->refs[0]));
+  EXPECT_EQ(fixture.log->durability().endOf(appended->refs[0]), appended->end);
 }
 
 TEST(Log, AnswersRetryLaterUntilTheFirstHeadIsOpen) {
@@ -42,7 +42,7 @@ TEST(Log, GroupLargerThanTheStageIsCopiedOutsideTheLock) {
   ASSERT_TRUE(appended.ok());
   EXPECT_TRUE(fixture.log->view(appended->refs[0]).verify());
   EXPECT_EQ(asText(fixture.log->view(appended->refs[0]).payload()), value);
-  EXPECT_TRUE(fixture.log->isDurable(appended->end));
+  EXPECT_TRUE(fixture.log->durability().isDurable(appended->end));
 }
 
 TEST(Log, GathersPayloadPieces) {
@@ -104,17 +104,17 @@ TEST(Log, NothingInTheNewHeadIsDurableBeforeTheOldOneIsClosed) {
   } waiter;
   waiter.woken = &woken;
   waiter.run = [](DurableWaiter& self, Status status) { *static_cast<Waiter&>(self).woken = status; };
-  ASSERT_TRUE(fixture.log->notifyDurable(last->end, waiter));
+  ASSERT_TRUE(fixture.log->durability().notifyDurable(last->end, waiter));
 
   fixture.copies.deliverAdvances();
-  EXPECT_FALSE(fixture.log->isDurable(last->end));
-  EXPECT_FALSE(fixture.log->isDurable(last->refs[0]));
+  EXPECT_FALSE(fixture.log->durability().isDurable(last->end));
+  EXPECT_FALSE(fixture.log->durability().isDurable(last->refs[0]));
   EXPECT_EQ(woken, Status::Internal);
   fixture.copies.deliverCloses();
-  EXPECT_TRUE(fixture.log->isDurable(last->end));
-  EXPECT_TRUE(fixture.log->isDurable(last->refs[0]));
+  EXPECT_TRUE(fixture.log->durability().isDurable(last->end));
+  EXPECT_TRUE(fixture.log->durability().isDurable(last->refs[0]));
   EXPECT_EQ(woken, Status::Ok);
-  EXPECT_FALSE(fixture.log->notifyDurable(last->end, waiter));
+  EXPECT_FALSE(fixture.log->durability().notifyDurable(last->end, waiter));
 }
 
 TEST(Log, WaitersAreCalledInOrderAndOnFailure) {
@@ -136,7 +136,7 @@ TEST(Log, WaitersAreCalledInOrderAndOnFailure) {
       waiter.calls->push_back(status == Status::Ok ? waiter.number : 100 + waiter.number);
     };
   }
-  for (int i : {2, 0, 1}) ASSERT_TRUE(fixture.log->notifyDurable(ends[i], waiters[i]));
+  for (int i : {2, 0, 1}) ASSERT_TRUE(fixture.log->durability().notifyDurable(ends[i], waiters[i]));
   fixture.log->segmentDurable(ends[1].segment, ends[1].offset_bytes);
   EXPECT_EQ(calls, (std::vector{0, 1}));
   fixture.log->fail(Status::Fenced);
@@ -156,16 +156,16 @@ TEST(Log, WhatIsDurableIsFlushedWhenSomebodyWaits) {
   fixture.copies.setAutomatic(false);
   const auto first = fixture.append("a", "v");
   fixture.copies.deliverAdvances();
-  EXPECT_TRUE(fixture.log->isDurable(first->end));
-  EXPECT_FALSE(fixture.log->isFlushed(first->end));
-  EXPECT_FALSE(fixture.log->isFlushed(first->refs[0]));
+  EXPECT_TRUE(fixture.log->durability().isDurable(first->end));
+  EXPECT_FALSE(fixture.log->durability().isFlushed(first->end));
+  EXPECT_FALSE(fixture.log->durability().isFlushed(first->refs[0]));
   EXPECT_TRUE(fixture.copies.wantedFlushes().empty()) << "nobody waits";
 
   FlushWaiter waiter;
-  ASSERT_TRUE(fixture.log->notifyFlushed(first->end, waiter));
+  ASSERT_TRUE(fixture.log->durability().notifyFlushed(first->end, waiter));
   EXPECT_EQ(fixture.copies.wantedFlushes(), std::vector{first->end});
   FlushWaiter other;
-  ASSERT_TRUE(fixture.log->notifyFlushed(first->end, other));
+  ASSERT_TRUE(fixture.log->durability().notifyFlushed(first->end, other));
   EXPECT_EQ(fixture.copies.wantedFlushes().size(), 1u) << "the replicator knows";
   const auto second = fixture.append("b", "v");
   fixture.copies.deliverAdvances();
@@ -174,11 +174,11 @@ TEST(Log, WhatIsDurableIsFlushedWhenSomebodyWaits) {
   fixture.copies.deliverFlushes();
   EXPECT_EQ(waiter.woken, Status::Ok);
   EXPECT_EQ(other.woken, Status::Ok);
-  EXPECT_TRUE(fixture.log->isFlushed(first->refs[0]));
-  EXPECT_EQ(fixture.log->flushedUpTo(), first->end);
-  EXPECT_FALSE(fixture.log->isFlushed(second->end));
+  EXPECT_TRUE(fixture.log->durability().isFlushed(first->refs[0]));
+  EXPECT_EQ(fixture.log->durability().flushedUpTo(), first->end);
+  EXPECT_FALSE(fixture.log->durability().isFlushed(second->end));
   FlushWaiter late;
-  EXPECT_FALSE(fixture.log->notifyFlushed(first->end, late));
+  EXPECT_FALSE(fixture.log->durability().notifyFlushed(first->end, late));
 }
 
 // As for what is durable: a recovery may still end with the old head.
@@ -191,16 +191,16 @@ TEST(Log, NothingInAHeadIsFlushedBeforeTheOldOneIsClosed) {
   ASSERT_GT(fixture.log->headId(), old->end.segment);
   const auto last = fixture.append("k", "v");
   FlushWaiter waiter;
-  ASSERT_TRUE(fixture.log->notifyFlushed(last->end, waiter));
+  ASSERT_TRUE(fixture.log->durability().notifyFlushed(last->end, waiter));
   fixture.copies.deliverAdvances();
   fixture.copies.deliverFlushes();
-  EXPECT_FALSE(fixture.log->isFlushed(last->end));
-  EXPECT_FALSE(fixture.log->isFlushed(last->refs[0]));
+  EXPECT_FALSE(fixture.log->durability().isFlushed(last->end));
+  EXPECT_FALSE(fixture.log->durability().isFlushed(last->refs[0]));
   EXPECT_FALSE(waiter.woken.has_value());
   fixture.copies.deliverCloses();
   EXPECT_EQ(waiter.woken, Status::Ok);
-  EXPECT_TRUE(fixture.log->isFlushed(last->refs[0]));
-  EXPECT_TRUE(fixture.log->isFlushed(old->end)) << "closing flushes";
+  EXPECT_TRUE(fixture.log->durability().isFlushed(last->refs[0]));
+  EXPECT_TRUE(fixture.log->durability().isFlushed(old->end)) << "closing flushes";
 }
 
 TEST(Log, TheEndOfTheLogEndsThoseWhoWaitForFlushes) {
@@ -208,18 +208,18 @@ TEST(Log, TheEndOfTheLogEndsThoseWhoWaitForFlushes) {
   fixture.copies.setAutomatic(false);
   const auto appended = fixture.append("k", "v");
   FlushWaiter waiter;
-  ASSERT_TRUE(fixture.log->notifyFlushed(appended->end, waiter));
+  ASSERT_TRUE(fixture.log->durability().notifyFlushed(appended->end, waiter));
   fixture.log->fail(Status::Fenced);
   EXPECT_EQ(waiter.woken, Status::Fenced);
   FlushWaiter late;
-  ASSERT_TRUE(fixture.log->notifyFlushed(appended->end, late));
+  ASSERT_TRUE(fixture.log->durability().notifyFlushed(appended->end, late));
   EXPECT_EQ(late.woken, Status::Fenced);
 }
 
 TEST(Log, RequestedRollGivesHeadAboveEveryId) {
   LogFixture fixture;
   for (int i = 0; i < 60; ++i) ASSERT_TRUE(fixture.append("k", std::string(1000, 'x')).ok());
-  Segment* side = fixture.log->openPrivate(SegmentKind::Side);
+  Segment* side = fixture.log->privateSegments().open(SegmentKind::Side);
   ASSERT_NE(side, nullptr);
   const SegmentId request = fixture.log->requestRoll();
   EXPECT_TRUE(fixture.log->isRolled(request));
@@ -277,7 +277,7 @@ TEST(Log, ConcurrentAppendersKeepGroupsWhole) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(appended_count.load(), kThreads * kGroups);
-  EXPECT_TRUE(fixture.log->isDurable(fixture.log->end()));
+  EXPECT_TRUE(fixture.log->durability().isDurable(fixture.log->heads().end()));
   int group_count = 0;
   for (uint32_t slot = 0; slot < fixture.log->pool().slotCount(); ++slot) {
     Segment& segment = fixture.log->pool().slot(slot);
@@ -312,7 +312,7 @@ TEST(Log, RollOfAPassFindsAHeadInAFullMemoryBesideOtherThreads) {
     });
     while (turns.load() == 0) std::this_thread::yield();
     while (!HasFailure() && log.pool().freeSmallHeadCount() > 0) {
-      const SegmentId roll = log.requestRollForPass();
+      const SegmentId roll = log.heads().requestRollForPass();
       // It may be the other thread that opens it, with its next turn but one.
       const uint64_t last = turns.load() + 1000;
       while (!log.isRolled(roll) && turns.load() < last) std::this_thread::yield();

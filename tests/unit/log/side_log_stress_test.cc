@@ -339,7 +339,7 @@ class SideLogTrial {
     SegmentPool& pool = log_.pool();
     for (uint32_t i = 0; i < pool.slotCount(); ++i) {
       const Segment& segment = pool.slot(i);
-      EXPECT_TRUE(segment.state() == SegmentState::Free || log_.isListed(segment)) << "slot " << i;
+      EXPECT_TRUE(segment.state() == SegmentState::Free || log_.members().isListed(segment)) << "slot " << i;
     }
     for (KeyHolder& holder : holders_) {
       for (const SegmentId id : holder.given_up) EXPECT_EQ(pool.find(id), nullptr) << "segment " << id.value;

@@ -127,10 +127,10 @@ TEST(SideLog, StaysWhenTheCleanerHasPutAnotherSegmentInItsPlace) {
   fixture.log->listCleanable(cleanable);
   ASSERT_EQ(cleanable.size(), 1u);
   Segment& original = *cleanable[0];
-  Segment* const copy = fixture.log->openCopy(original, 1024);
+  Segment* const copy = fixture.log->copies().open(original, 1024);
   ASSERT_NE(copy, nullptr);
-  fixture.log->finishCopy(*copy);
-  fixture.log->replace(original, *copy);
+  fixture.log->copies().finish(*copy);
+  fixture.log->copies().replace(original, *copy);
   for (int i = 0; i < 3; ++i) fixture.reclaim();
   SideLog other(*fixture.log, fixture.copies);
   ASSERT_EQ(put(other, "other", "value", 1), Status::Ok);

@@ -7,9 +7,19 @@
 namespace ramcore::runtime {
 namespace {
 
+TEST(DoublingPause, DoublesUpToTheLongest) {
+  DoublingPause pause(10, 35);
+  EXPECT_EQ(pause.nextNs(), 10);
+  EXPECT_EQ(pause.nextNs(), 20);
+  EXPECT_EQ(pause.nextNs(), 35);
+  EXPECT_EQ(pause.nextNs(), 35);
+  pause.restart();
+  EXPECT_EQ(pause.nextNs(), 10);
+}
+
 TEST(DrawnPause, GrowsWithinItsBounds) {
   Random random(1);
-  DrawnPause pause(1'000, 64'000);
+  DoublingPause pause(1'000, 64'000);
   int64_t bound_ns = 1'000;
   for (int i = 0; i < 20; ++i) {
     const int64_t drawn_ns = pause.nextNs(random);
@@ -25,7 +35,7 @@ TEST(DrawnPause, ThoseWhoBeganTogetherComeBackApart) {
   std::set<int64_t> seen;
   for (uint64_t seed = 0; seed < 100; ++seed) {
     Random random(seed);
-    DrawnPause pause(1'000'000, 800'000'000);
+    DoublingPause pause(1'000'000, 800'000'000);
     int64_t at_ns = 0;
     for (int i = 0; i < 8; ++i) at_ns += pause.nextNs(random);
     seen.insert(at_ns / 1'000'000);

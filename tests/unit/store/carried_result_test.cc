@@ -211,7 +211,7 @@ TEST(CarriedResult, ARecoveryTakesItThoughItsObjectIsDead) {
   log::SideLog side(heir.log, heir.replicator);
   for (int times = 0; times < 2; ++times) {
     size_t taken = 0;
-    ASSERT_EQ(heir.store.replayBatch(entries, side, taken, &dead_versions), Status::Ok);
+    ASSERT_EQ(heir.store.replay().replayBatch(entries, side, taken, &dead_versions), Status::Ok);
     ASSERT_EQ(taken, entries.size());
   }
   EXPECT_EQ(heir.results.recordCount(), 3u) << "the first of client 3 is acknowledged by its second";
@@ -281,7 +281,7 @@ TEST(CarriedResult, WhoseItIsHasToBeWhatWasWritten) {
     EXPECT_EQ(observer.damages[0].ref, ref);
     EXPECT_EQ(one.call(wire::Opcode::Remove, 2, 2, 0, "key").status, Status::RetryLater);
     ASSERT_EQ(one.log.integrity().restore(observer.damages[0], right), Status::Ok);
-    ASSERT_EQ(one.store.reconcile(observer.damages[0]), Status::Ok);
+    ASSERT_EQ(one.store.damages().reconcile(observer.damages[0]), Status::Ok);
     EXPECT_FALSE(one.log.release(observer.damages[0]).has_died);
     EXPECT_EQ(one.write(2, 1, 0, "key").version, written.version + 1);
     EXPECT_TRUE(one.write(1, 5, 0, "key").is_duplicate);
@@ -302,12 +302,12 @@ TEST(CarriedResult, APurgeLeavesWhatIsDamaged) {
   const std::vector<std::byte> right(entry, entry + one.find("key").entry.alignedBytes());
   entry[log::kEntryHeaderBytes] ^= std::byte{2};
   ASSERT_EQ(one.tablets.remove(TabletId(1)), Status::Ok);
-  EXPECT_FALSE(one.store.purgeSlice(kCarryTable, {.first = 0, .last = UINT64_MAX}, 0));
+  EXPECT_FALSE(one.store.purge().purgeSlice(kCarryTable, {.first = 0, .last = UINT64_MAX}, 0));
   ASSERT_EQ(observer.damages.size(), 1u);
   EXPECT_EQ(one.results.recordCount(), 1u) << "whose it is, is not known";
   EXPECT_EQ(one.store.objectCount(), 1u);
   ASSERT_EQ(one.log.integrity().restore(observer.damages[0], right), Status::Ok);
-  ASSERT_EQ(one.store.reconcile(observer.damages[0]), Status::Ok);
+  ASSERT_EQ(one.store.damages().reconcile(observer.damages[0]), Status::Ok);
   ASSERT_TRUE(one.log.release(observer.damages[0]).has_died);
   EXPECT_EQ(one.results.recordCount(), 0u);
   EXPECT_EQ(one.store.objectCount(), 0u);
@@ -321,7 +321,7 @@ TEST(CarriedResult, APurgedObjectLeavesNoneBehind) {
   const int64_t empty = one.liveBytes();
   static_cast<void>(one.write(1, 1, 0, "key"));
   ASSERT_EQ(one.tablets.remove(TabletId(1)), Status::Ok);
-  EXPECT_FALSE(one.store.purgeSlice(kCarryTable, {.first = 0, .last = UINT64_MAX}, 0));
+  EXPECT_FALSE(one.store.purge().purgeSlice(kCarryTable, {.first = 0, .last = UINT64_MAX}, 0));
   EXPECT_EQ(one.results.recordCount(), 0u);
   EXPECT_EQ(one.liveBytes(), empty);
   EXPECT_EQ(one.resultBytes(), 0);

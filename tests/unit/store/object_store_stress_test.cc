@@ -170,7 +170,7 @@ class StoreStress {
       rcu_->reclaim(64);
       log_.reclaim(++now_ns);
       log_.maintain();
-      store_.reapTombstones(64);
+      store_.tombstones().reap(64);
     }
     rcu_->unregisterThread(reader);
   }

@@ -94,7 +94,7 @@ class ReconcileTest : public ::testing::Test {
     const log::Damage damage = observer.damages.at(0);
     EXPECT_EQ(damage.ref, flipped);
     EXPECT_EQ(log.integrity().restore(damage, right), Status::Ok);
-    const Status status = store.reconcile(damage);
+    const Status status = store.damages().reconcile(damage);
     if (status == Status::Ok) log.release(damage);
     return status;
   }
@@ -225,7 +225,7 @@ TEST_F(ReconcileTest, WhatWasGivenUpMeanwhileDoesNotComeBack) {
   flipKeyOf("key");
   ASSERT_EQ(tablets.remove(TabletId(1)), Status::Ok);
   std::optional<KeyHash> cursor = 0;
-  while (cursor) cursor = store.purgeSlice(kLostTable, {.first = 0, .last = UINT64_MAX}, *cursor);
+  while (cursor) cursor = store.purge().purgeSlice(kLostTable, {.first = 0, .last = UINT64_MAX}, *cursor);
   ASSERT_EQ(store.objectCount(), 1u) << "it was not recognized";
   ASSERT_EQ(observer.damages.size(), 1u) << "somebody has come across it";
   roll();
@@ -247,15 +247,15 @@ TEST_F(ReconcileTest, AReplayWaitsForWhatMayBeItsKey) {
   const log::EntryView foreign(older.data());
   log::SideLog side(log, replicator);
   size_t taken = 0;
-  EXPECT_EQ(store.replayBatch(std::span(&foreign, 1), side, taken), Status::RetryLater);
+  EXPECT_EQ(store.replay().replayBatch(std::span(&foreign, 1), side, taken), Status::RetryLater);
   DeadVersions dead(1);
-  EXPECT_EQ(store.replayBatch(std::span(&foreign, 1), side, taken, &dead), Status::RetryLater);
+  EXPECT_EQ(store.replay().replayBatch(std::span(&foreign, 1), side, taken, &dead), Status::RetryLater);
   EXPECT_EQ(taken, 0u);
   EXPECT_EQ(store.objectCount(), 1u);
   log.integrity().giveUp(observer.damages.at(0));
-  EXPECT_EQ(store.replayBatch(std::span(&foreign, 1), side, taken), Status::Corrupt);
+  EXPECT_EQ(store.replay().replayBatch(std::span(&foreign, 1), side, taken), Status::Corrupt);
   ASSERT_EQ(restore(), Status::Ok);
-  EXPECT_EQ(store.replayBatch(std::span(&foreign, 1), side, taken), Status::Ok);
+  EXPECT_EQ(store.replay().replayBatch(std::span(&foreign, 1), side, taken), Status::Ok);
   EXPECT_EQ(valueOf("key"), "old");
   EXPECT_EQ(store.objectCount(), 1u);
   side.close();
@@ -287,10 +287,10 @@ TEST_F(ReconcileTest, ATombstoneIsNotReplayedPastWhatMayBeItsKey) {
   log::SideLog side(log, replicator);
   DeadVersions dead(1);
   size_t taken = 0;
-  EXPECT_EQ(store.replayBatch(std::span(&tombstone, 1), side, taken, &dead), Status::RetryLater);
+  EXPECT_EQ(store.replay().replayBatch(std::span(&tombstone, 1), side, taken, &dead), Status::RetryLater);
   EXPECT_EQ(taken, 0u);
   ASSERT_EQ(restore(), Status::Ok);
-  EXPECT_EQ(store.replayBatch(std::span(&tombstone, 1), side, taken, &dead), Status::Ok);
+  EXPECT_EQ(store.replay().replayBatch(std::span(&tombstone, 1), side, taken, &dead), Status::Ok);
   EXPECT_EQ(valueOf("key"), "new");
   side.close();
   side.join();
@@ -308,7 +308,7 @@ TEST_F(ReconcileTest, WhatIsOfAFormerOwnershipIsInNoReplaysWay) {
   const log::EntryView foreign(right.data());
   log::SideLog side(log, replicator);
   size_t taken = 0;
-  ASSERT_EQ(store.replayBatch(std::span(&foreign, 1), side, taken), Status::Ok);
+  ASSERT_EQ(store.replay().replayBatch(std::span(&foreign, 1), side, taken), Status::Ok);
   side.close();
   side.join();
   ASSERT_EQ(restore(), Status::Ok);
@@ -326,11 +326,11 @@ TEST_F(ReconcileTest, DamageGetsNoNewChecksum) {
   memory->at(flipped)[static_cast<size_t>(payload.data() - store.entry(flipped).address())] ^= std::byte{1};
   log::SideLog side(log, replicator);
   std::optional<KeyHash> cursor = 0;
-  EXPECT_EQ(store.renewSlice(kLostTable, kAll, 1000, cursor, side), Status::RetryLater);
+  EXPECT_EQ(store.replay().renewSlice(kLostTable, kAll, 1000, cursor, side), Status::RetryLater);
   ASSERT_EQ(observer.damages.size(), 1u) << "it is found by this";
-  EXPECT_EQ(store.renewSlice(kLostTable, kAll, 1000, cursor, side), Status::RetryLater);
+  EXPECT_EQ(store.replay().renewSlice(kLostTable, kAll, 1000, cursor, side), Status::RetryLater);
   ASSERT_EQ(restore(), Status::Ok);
-  while (cursor) ASSERT_EQ(store.renewSlice(kLostTable, kAll, 1000, cursor, side), Status::Ok);
+  while (cursor) ASSERT_EQ(store.replay().renewSlice(kLostTable, kAll, 1000, cursor, side), Status::Ok);
   EXPECT_EQ(valueOf("key"), "value");
   EXPECT_EQ(find("key").entry.version(), 1000u);
   side.close();
@@ -345,7 +345,7 @@ TEST_F(ReconcileTest, APurgeDoesNotBelieveADamagedVersion) {
   scrub();
   ASSERT_EQ(tablets.remove(TabletId(1)), Status::Ok);
   std::optional<KeyHash> cursor = 0;
-  while (cursor) cursor = store.purgeSlice(kLostTable, {.first = 0, .last = UINT64_MAX}, *cursor);
+  while (cursor) cursor = store.purge().purgeSlice(kLostTable, {.first = 0, .last = UINT64_MAX}, *cursor);
   EXPECT_LT(store.safeVersionNow(), 100u);
   ASSERT_EQ(restore(), Status::Ok);
   EXPECT_EQ(store.objectCount(), 0u);

@@ -118,7 +118,7 @@ TEST_F(RemovedKeys, AreBoundedWhileBackgroundWorkHasNoTurn) {
     for (int i = 0; i < kRound && !HasFatalFailure(); ++i) {
       change(wire::Opcode::Write, i);
       change(wire::Opcode::Remove, i);
-      most = std::max(most, store_.tombstonesToReap());
+      most = std::max(most, store_.tombstones().size());
     }
     replicator_.setLate(false);
     rcu_.quiescent(reader_);
@@ -128,27 +128,27 @@ TEST_F(RemovedKeys, AreBoundedWhileBackgroundWorkHasNoTurn) {
   EXPECT_GE(most, Maintenance::kRemovedMax) << "there were so many";
   EXPECT_LE(most, kMost);
   // As soon as it has its turn all of them are gone.
-  EXPECT_EQ(scheduler_.runUntil([&] { return store_.tombstonesToReap() == 0; }, 1'000'000),
+  EXPECT_EQ(scheduler_.runUntil([&] { return store_.tombstones().size() == 0; }, 1'000'000),
             runtime::SimScheduler::Stop::Done);
 }
 
 TEST_F(RemovedKeys, AreLeftForLaterWhereAnotherThreadIsAtTheOldest) {
   replicator_.setLate(true);
-  for (int i = 0; store_.tombstonesToReap() <= Maintenance::kRemovedMax; ++i) {
+  for (int i = 0; store_.tombstones().size() <= Maintenance::kRemovedMax; ++i) {
     change(wire::Opcode::Write, i % 1000);
     change(wire::Opcode::Remove, i % 1000);
     ASSERT_FALSE(HasFatalFailure()) << i;
   }
   replicator_.setLate(false);
   log_.maintain();
-  const size_t before = store_.tombstonesToReap();
+  const size_t before = store_.tombstones().size();
   {
     const index::StripeGuard taken(*index_, hashKey(kTable, asBytes(std::string_view("key0"))));
     maintenance_.afterMutations();  // would wait for ever
-    EXPECT_EQ(store_.tombstonesToReap(), before);
+    EXPECT_EQ(store_.tombstones().size(), before);
   }
   maintenance_.afterMutations();
-  EXPECT_LT(store_.tombstonesToReap(), before);
+  EXPECT_LT(store_.tombstones().size(), before);
 }
 
 }  // namespace

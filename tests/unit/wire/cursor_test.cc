@@ -10,6 +10,12 @@
 namespace ramcore::wire {
 namespace {
 
+// Anything but 13 is valid.
+struct Numbered {
+  uint64_t number = 0;
+  constexpr bool isValid() const { return number != 13; }
+};
+
 std::vector<std::byte> zeros(size_t bytes) { return std::vector<std::byte>(bytes); }
 
 TEST(Cursor, WalksStructsBytesAndPadding) {
@@ -18,16 +24,16 @@ TEST(Cursor, WalksStructsBytesAndPadding) {
   std::memcpy(bytes.data() + 8, "key", 3);
   storeAs<uint64_t>(bytes.data() + 16, 9);
   Cursor cursor{ByteSpan(bytes)};
-  uint64_t number = 0;
+  Numbered numbered;
   ByteSpan key;
-  EXPECT_TRUE(cursor.take(number));
-  EXPECT_EQ(number, 7u);
+  EXPECT_TRUE(cursor.take(numbered));
+  EXPECT_EQ(numbered.number, 7u);
   EXPECT_TRUE(cursor.takeBytes(3, key));
   EXPECT_EQ(asText(key), "key");
   EXPECT_TRUE(cursor.takePadding(3));
   EXPECT_FALSE(cursor.atEnd());
-  EXPECT_TRUE(cursor.take(number));
-  EXPECT_EQ(number, 9u);
+  EXPECT_TRUE(cursor.take(numbered));
+  EXPECT_EQ(numbered.number, 9u);
   EXPECT_TRUE(cursor.atEnd());
   EXPECT_TRUE(cursor.takeBytes(0, key));
   EXPECT_TRUE(cursor.atEnd());
@@ -42,6 +48,19 @@ TEST(Cursor, TakesNothingBehindTheEnd) {
   EXPECT_FALSE(cursor.atEnd());
 }
 
+TEST(Cursor, AMessageThatIsNotValidIsAFailure) {
+  std::vector<std::byte> bytes(24);
+  storeAs<uint64_t>(bytes.data(), 12);
+  storeAs<uint64_t>(bytes.data() + 8, 13);
+  Cursor cursor{ByteSpan(bytes)};
+  Numbered numbered;
+  EXPECT_TRUE(cursor.take(numbered));
+  EXPECT_FALSE(cursor.take(numbered));
+  EXPECT_FALSE(cursor.take(numbered)) << "the walk has failed";
+  EXPECT_FALSE(decode(ByteSpan(bytes).subspan(8), numbered));
+  EXPECT_TRUE(decode(ByteSpan(bytes).subspan(16), numbered));
+}
+
 TEST(Cursor, AfterAFailureEverythingFails) {
   const auto bytes = zeros(16);
   Cursor cursor{ByteSpan(bytes)};
@@ -50,8 +69,8 @@ TEST(Cursor, AfterAFailureEverythingFails) {
   EXPECT_FALSE(cursor.takeBytes(1, out));
   EXPECT_FALSE(cursor.takeBytes(0, out));
   EXPECT_FALSE(cursor.takePadding(8));
-  uint8_t byte = 0;
-  EXPECT_FALSE(cursor.take(byte));
+  Numbered numbered;
+  EXPECT_FALSE(cursor.take(numbered));
   EXPECT_FALSE(cursor.atEnd()) << "a walk that failed did not reach its end";
   EXPECT_TRUE(cursor.rest().empty());
 }

@@ -164,7 +164,7 @@ struct AgedLog : LogFixture {
     ASSERT_FALSE(cleaner.isBusy());
   }
   /// Tombstones that name it would leave with it.
-  bool isInPass(const Segment* segment) const { return !log->isTombstoneLive(segment); }
+  bool isInPass(const Segment* segment) const { return !log->counts().isTombstoneLive(segment); }
   /// The keys in each survivor, in the order in which these were opened.
   std::vector<std::vector<std::string>> survivors() const {
     std::vector<std::vector<std::string>> keys;

@@ -312,21 +312,21 @@ TEST(Cleaner, TombstoneStaysWhileTheSegmentItNamesCanBeRecovered) {
   fixture.log->requestRoll();
   ASSERT_EQ(fixture.remove("old"), Status::Ok);
   Segment* const holder = fixture.log->pool().find(named);
-  EXPECT_TRUE(fixture.log->isTombstoneLive(holder));
-  EXPECT_FALSE(fixture.log->isTombstoneLive(nullptr));
-  EXPECT_EQ(holder->namedByTombstoneBytes(), alignedTombstoneBytes(3));
-  fixture.log->exchange({}, std::span(&holder, 1));
+  EXPECT_TRUE(fixture.log->counts().isTombstoneLive(holder));
+  EXPECT_FALSE(fixture.log->counts().isTombstoneLive(nullptr));
+  EXPECT_EQ(holder->live().namedByTombstoneBytes(), alignedTombstoneBytes(3));
+  fixture.log->members().exchange({}, std::span(&holder, 1));
   // Leaving, but the digest of the present head still lists it.
-  EXPECT_TRUE(fixture.log->isTombstoneLive(holder));
+  EXPECT_TRUE(fixture.log->counts().isTombstoneLive(holder));
   fixture.copies.setAutomatic(false);
   const SegmentId request = fixture.log->requestRoll();
   fixture.copies.deliverOpens();
   // The new head is there, but the old one, with the old digest, may still be the one that is recovered.
-  EXPECT_TRUE(fixture.log->isTombstoneLive(holder));
+  EXPECT_TRUE(fixture.log->counts().isTombstoneLive(holder));
   EXPECT_FALSE(fixture.log->isRolled(request));
   fixture.copies.deliver();
   EXPECT_TRUE(fixture.log->isRolled(request));
-  EXPECT_FALSE(fixture.log->isTombstoneLive(holder));
+  EXPECT_FALSE(fixture.log->counts().isTombstoneLive(holder));
 }
 
 // The death may be in page caches only. If power fails everywhere, a recovery may find the digest without the segment,
@@ -359,7 +359,7 @@ TEST(Cleaner, WhatIsLeftBehindStaysUntilItsDeathIsFlushed) {
   };
   ASSERT_FALSE(isFreed());
   stepOften(false);
-  EXPECT_TRUE(fixture.log->isDurable(fixture.owner.end()));
+  EXPECT_TRUE(fixture.log->durability().isDurable(fixture.owner.end()));
   EXPECT_TRUE(fixture.cleaner.isBusy());
   EXPECT_FALSE(fixture.copies.wantedFlushes().empty()) << "the cleaner does not wait for others to ask";
   EXPECT_FALSE(isFreed());

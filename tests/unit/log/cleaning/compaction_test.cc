@@ -95,8 +95,8 @@ TEST_P(CompactionTest, WhatIsAliveMovesToLessMemoryAndTheSegmentStaysWhatItIs) {
     EXPECT_TRUE(fixture.owner.get(key).has_value());
     if (refs_before.at(key) == ref) continue;
     EXPECT_EQ(fixture.log->pool().segmentOf(ref), copy);
-    EXPECT_EQ(fixture.log->endOf(ref).segment, id);
-    EXPECT_TRUE(fixture.log->isDurable(ref));
+    EXPECT_EQ(fixture.log->durability().endOf(ref).segment, id);
+    EXPECT_TRUE(fixture.log->durability().isDurable(ref));
   }
   fixture.expectCountsAreRight();
   EXPECT_EQ(Compaction::gainOf(*copy, fixture.config), 0u) << "nothing has died since";
@@ -117,13 +117,13 @@ TEST_P(CompactionTest, TombstonesThatNameTheSegmentStayUntilItLeavesTheLog) {
   CompactionFixture fixture(GetParam());
   Segment& original = fixture.sparseSegment();
   const SegmentId id = original.id();
-  const uint64_t named_before = original.namedByTombstoneBytes();
+  const uint64_t named_before = original.live().namedByTombstoneBytes();
   ASSERT_GT(named_before, 0u);
   // The mover has met them, and knows where the segment they name lies.
   SegmentId holder = fixture.log->headId();
   ASSERT_TRUE(fixture.compact(original));
   for (int i = 0; i < 4; ++i) fixture.reclaim();
-  EXPECT_EQ(fixture.log->pool().find(id)->namedByTombstoneBytes(), named_before);
+  EXPECT_EQ(fixture.log->pool().find(id)->live().namedByTombstoneBytes(), named_before);
   // The slot it lay in has something else now, and the tombstones are moved about.
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 40; ++i) fixture.put("other" + std::to_string(i % 3), 500);
@@ -134,7 +134,7 @@ TEST_P(CompactionTest, TombstonesThatNameTheSegmentStayUntilItLeavesTheLog) {
     for (Segment* const segment : cleanable) {
       if (segment->id() != id) fixture.compact(*segment);
     }
-    EXPECT_EQ(fixture.log->pool().find(id)->namedByTombstoneBytes(), named_before) << "round " << round;
+    EXPECT_EQ(fixture.log->pool().find(id)->live().namedByTombstoneBytes(), named_before) << "round " << round;
     EXPECT_EQ(fixture.owner.droppedCount(), 0u);
     fixture.expectCountsAreRight();
   }
@@ -158,7 +158,7 @@ TEST(Compaction, TheOriginalStaysUntilTheDeathsAreFlushed) {
     fixture.copies.deliverAdvances();
     fixture.reclaim();
   }
-  EXPECT_TRUE(fixture.log->isDurable(fixture.owner.end()));
+  EXPECT_TRUE(fixture.log->durability().isDurable(fixture.owner.end()));
   EXPECT_EQ(fixture.log->pool().find(id), &original) << "its replicas are the only ones that may be made again";
   EXPECT_FALSE(fixture.copies.wantedFlushes().empty());
   fixture.copies.deliverFlushes();
@@ -186,11 +186,11 @@ TEST(Compaction, WithoutMemoryNothingBegins) {
   CompactionFixture fixture;
   Segment& original = fixture.sparseSegment();
   std::vector<Segment*> taken;
-  while (Segment* const segment = fixture.log->openPrivate(SegmentKind::Survivor)) taken.push_back(segment);
+  while (Segment* const segment = fixture.log->privateSegments().open(SegmentKind::Survivor)) taken.push_back(segment);
   Segment* const one = &original;
   EXPECT_FALSE(fixture.compaction.begin(std::span(&one, 1)));
   EXPECT_FALSE(fixture.compaction.isBusy());
-  for (Segment* const segment : taken) fixture.log->dropPrivate(*segment);
+  for (Segment* const segment : taken) fixture.log->privateSegments().drop(*segment);
   for (int i = 0; i < 4; ++i) fixture.reclaim();
   EXPECT_TRUE(fixture.compact(original));
 }

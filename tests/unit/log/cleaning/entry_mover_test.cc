@@ -64,17 +64,17 @@ struct MoverFixture : LogFixture, MoveTarget {
   /// What a pass does with one segment: moves it into a survivor, and lets the digest list that instead.
   Segment* clean(Segment& from) {
     move(from);
-    log->closePrivate(*survivor);
+    log->privateSegments().close(*survivor);
     leave(from);
     return survivor;
   }
   void move(Segment& from) {
-    survivor = log->openPrivate(SegmentKind::Survivor, 1024);
+    survivor = log->privateSegments().open(SegmentKind::Survivor, 1024);
     ASSERT_NE(survivor, nullptr);
     Meddler meddler(*this);
     EntryMover mover(*log, meddler);
     uint32_t offset = 0;
-    log->setInPass(from, true);
+    log->counts().setInPass(from, true);
     EXPECT_TRUE(mover.move(from, offset, from.committedBytes(), *this));
     EXPECT_EQ(offset, from.committedBytes());
     survivor->commit(survivor->cursor().offset);
@@ -82,9 +82,9 @@ struct MoverFixture : LogFixture, MoveTarget {
   }
   void leave(Segment& segment) {
     Segment* const leaving = &segment;
-    log->exchange(std::span(&survivor, 1), std::span(&leaving, 1));
+    log->members().exchange(std::span(&survivor, 1), std::span(&leaving, 1));
     EXPECT_TRUE(log->isRolled(log->requestRoll()));
-    log->setInPass(segment, false);
+    log->counts().setInPass(segment, false);
     for (int i = 0; i < 3; ++i) reclaim();
     EXPECT_EQ(segment.state(), SegmentState::Free);
   }
@@ -116,8 +116,8 @@ struct MoverFixture : LogFixture, MoveTarget {
 struct MoveInSteps {
   MoveInSteps(MoverFixture& mover_fixture, Segment& segment)
       : fixture(mover_fixture), from(segment), meddler(fixture), mover(*fixture.log, meddler) {
-    fixture.survivor = fixture.log->openPrivate(SegmentKind::Survivor, 1024);
-    fixture.log->setInPass(from, true);
+    fixture.survivor = fixture.log->privateSegments().open(SegmentKind::Survivor, 1024);
+    fixture.log->counts().setInPass(from, true);
   }
   bool step(size_t places) {
     fixture.places_left = places;
@@ -127,7 +127,7 @@ struct MoveInSteps {
     return is_done;
   }
   void leave() {
-    fixture.log->closePrivate(*fixture.survivor);
+    fixture.log->privateSegments().close(*fixture.survivor);
     fixture.leave(from);
   }
 
@@ -145,7 +145,7 @@ TEST(EntryMover, DeadObjectLeavesATombstoneWhileWhatItReplacedIsInTheLog) {
   Segment* const first = fixture.put("k", "one");
   Segment* const second = fixture.put("k", "two");
   Segment* const third = fixture.remove("k");
-  EXPECT_EQ(first->namedByTombstoneBytes(), alignedTombstoneBytes(1)) << "due since the second one died";
+  EXPECT_EQ(first->live().namedByTombstoneBytes(), alignedTombstoneBytes(1)) << "due since the second one died";
   const int64_t live_bytes = fixture.log->stats().live_bytes.load();
   const SegmentId first_id = first->id();
 
@@ -156,7 +156,7 @@ TEST(EntryMover, DeadObjectLeavesATombstoneWhileWhatItReplacedIsInTheLog) {
   EXPECT_EQ(asText(entries[0].key()), "k");
   EXPECT_EQ(entries[0].version(), 2u) << "of everything before the third version";
   EXPECT_EQ(entries[0].namedSegment(), first_id);
-  EXPECT_EQ(kept->liveBytes(), alignedTombstoneBytes(1));
+  EXPECT_EQ(kept->live().bytes(), alignedTombstoneBytes(1));
   // The tombstone of the removal named the second segment, and has nothing left to hold down.
   EXPECT_EQ(fixture.log->stats().live_bytes.load(), live_bytes - alignedTombstoneBytes(1));
 
@@ -166,7 +166,7 @@ TEST(EntryMover, DeadObjectLeavesATombstoneWhileWhatItReplacedIsInTheLog) {
   EXPECT_EQ(fixture.recovered(), state) << "the removed key has come back";
 
   fixture.clean(*first);
-  EXPECT_EQ(kept->liveBytes(), 0);
+  EXPECT_EQ(kept->live().bytes(), 0);
   EXPECT_EQ(fixture.log->stats().tombstone_bytes.load(), 0);
   EXPECT_EQ(fixture.log->stats().succeeded_bytes.load(), 0);
   EXPECT_TRUE(fixture.entriesOf(*fixture.clean(*kept)).empty());
@@ -194,15 +194,15 @@ TEST(EntryMover, CopyNamesASegmentOnlyWhileThatStays) {
     Segment* const first = fixture.put("k", "one");
     Segment* const second = fixture.put("k", "two");
     const int64_t live_bytes = fixture.log->stats().live_bytes.load();
-    fixture.log->setInPass(*first, leaves_too);
+    fixture.log->counts().setInPass(*first, leaves_too);
     fixture.move(*second);
     const std::vector<EntryView> entries = fixture.entriesOf(*fixture.survivor);
     ASSERT_EQ(entries.size(), 1u);
     EXPECT_EQ(entries[0].namesSegment(), !leaves_too);
     EXPECT_EQ(asText(entries[0].payload()), "two");
     EXPECT_EQ(fixture.owner.get("k"), "two");
-    EXPECT_EQ(fixture.survivor->liveBytes(), entries[0].alignedBytes());
-    EXPECT_EQ(second->liveBytes(), 0);
+    EXPECT_EQ(fixture.survivor->live().bytes(), entries[0].alignedBytes());
+    EXPECT_EQ(second->live().bytes(), 0);
     const uint32_t shorter = alignedEntryBytes(1, 3, false, true) - entries[0].alignedBytes();
     EXPECT_EQ(fixture.log->stats().live_bytes.load(), live_bytes - shorter);
   }
@@ -218,7 +218,7 @@ TEST(EntryMover, ObjectThatDiesWhileItIsMovedLeavesATombstone) {
   const std::vector<EntryView> entries = fixture.entriesOf(*kept);
   ASSERT_EQ(entries.size(), 1u);
   EXPECT_EQ(entries[0].type(), EntryType::Tombstone);
-  EXPECT_EQ(kept->liveBytes(), alignedTombstoneBytes(1));
+  EXPECT_EQ(kept->live().bytes(), alignedTombstoneBytes(1));
   fixture.remove("k");
   const std::map<std::string, std::string> state = {{"a", "value"}};
   EXPECT_EQ(fixture.recovered(), state);
@@ -245,7 +245,7 @@ TEST(EntryMover, WhatDiesInTheMiddleOfManyLeavesNoGap) {
     found.emplace_back(asText(entry.key()));
   }
   EXPECT_EQ(found, expected) << "in their order, each once";
-  EXPECT_EQ(kept->liveBytes(), static_cast<int64_t>(expected.size()) * alignedEntryBytes(7, 5, false));
+  EXPECT_EQ(kept->live().bytes(), static_cast<int64_t>(expected.size()) * alignedEntryBytes(7, 5, false));
   EXPECT_EQ(fixture.recovered().size(), static_cast<size_t>(kObjects));
 }
 

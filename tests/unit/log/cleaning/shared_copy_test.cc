@@ -253,7 +253,7 @@ struct DamagedPass : SharingFixture {
   /// Tombstones that name it would leave with it.
   bool isInPass(EntryRef entry) const {
     const Segment* const in = log->pool().segmentOf(entry);
-    return in->state() == SegmentState::Closed && !log->isTombstoneLive(in);
+    return in->state() == SegmentState::Closed && !log->counts().isTombstoneLive(in);
   }
   /// What helpers find to do, the first worker standing still.
   void helpOnly() {
@@ -311,10 +311,10 @@ TEST(SharedCopy, WhoFindsNoSurvivorGivesItsSegmentBack) {
   ASSERT_GE(cleanable.size(), 2u);
   std::vector<SharedCopy::Item> items;
   for (Segment* const segment : cleanable) {
-    fixture.log->setInPass(*segment, true);
+    fixture.log->counts().setInPass(*segment, true);
     items.push_back({.from = segment});
   }
-  Segment* const survivor = fixture.log->openPrivate(SegmentKind::Survivor, 1024);
+  Segment* const survivor = fixture.log->privateSegments().open(SegmentKind::Survivor, 1024);
   ASSERT_NE(survivor, nullptr);
   fixture.copying.begin(items, std::span(&survivor, 1));
   EXPECT_EQ(fixture.copying.workersUseful(), 1u);
@@ -352,7 +352,7 @@ TEST(SharedCopy, ASurvivorThatGetsRoomBackIsNotFull) {
   fixture.log->listCleanable(cleanable);
   ASSERT_GE(cleanable.size(), 2u);
   cleanable.resize(2);
-  Segment* const survivor = fixture.log->openPrivate(SegmentKind::Survivor, 1024);
+  Segment* const survivor = fixture.log->privateSegments().open(SegmentKind::Survivor, 1024);
   ASSERT_NE(survivor, nullptr);
   const uint32_t entry_bytes = fixture.log->view(fixture.owner.refs().begin()->second).alignedBytes();
   const auto roomFor = [&] {
@@ -374,7 +374,7 @@ TEST(SharedCopy, ASurvivorThatGetsRoomBackIsNotFull) {
 
   std::vector<SharedCopy::Item> items;
   for (Segment* const segment : cleanable) {
-    fixture.log->setInPass(*segment, true);
+    fixture.log->counts().setInPass(*segment, true);
     items.push_back({.from = segment});
   }
   fixture.copying.begin(items, std::span(&survivor, 1));

@@ -130,11 +130,11 @@ TEST(Certificate, CutAcrossExtentsEqualsAWalkOverTheReplica) {
   LogFixture fixture(config);
   // Leaves runs of free memory that are shorter than a segment.
   std::vector<Segment*> sides;
-  while (Segment* side = fixture.log->openPrivate(SegmentKind::Side)) sides.push_back(side);
-  for (size_t i = 0; i < sides.size(); i += 2) fixture.log->closePrivate(*sides[i]);
-  Segment* survivor = fixture.log->openPrivate(SegmentKind::Survivor);
+  while (Segment* side = fixture.log->privateSegments().open(SegmentKind::Side)) sides.push_back(side);
+  for (size_t i = 0; i < sides.size(); i += 2) fixture.log->privateSegments().close(*sides[i]);
+  Segment* survivor = fixture.log->privateSegments().open(SegmentKind::Survivor);
   ASSERT_NE(survivor, nullptr);
-  for (Segment* side : sides) fixture.log->dropPrivate(*side);
+  for (Segment* side : sides) fixture.log->privateSegments().drop(*side);
   for (int i = 0; i < 3; ++i) fixture.reclaim();
   SegmentId first = fixture.log->headId();
   for (int i = 0; i < 400; ++i) {

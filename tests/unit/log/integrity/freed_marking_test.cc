@@ -208,7 +208,8 @@ TEST(FreedMarking, WhatTheOwnerDoesNotWantIsMarkedThoughNobodyKilledIt) {
     ASSERT_TRUE(appended.ok());
     fixture.log->pool()
         .segmentOf(appended->refs[0])
-        ->addLive(-int64_t{fixture.log->view(appended->refs[0]).alignedBytes()});
+        ->live()
+        .add(-int64_t{fixture.log->view(appended->refs[0]).alignedBytes()});
     fixture.reader.tell(appended->refs[0]);
     EXPECT_EQ(fixture.stateOf(appended->refs[0]), EntryState::Pending);
   }
@@ -377,7 +378,7 @@ struct ScatteredSegment {
     EntryRef ref;
     if (!to.place(cursor, input.alignedBytes(), ref)) return {};
     writeEntry(memory->at(ref), input, false, {});
-    to.noteEntryBytes(input.alignedBytes());
+    to.live().noteEntryBytes(input.alignedBytes());
     to.adopt(cursor);
     to.commit(cursor.offset);
     return ref;
@@ -423,7 +424,7 @@ TEST(FreedMarking, SlicesAreShortAndTogetherTheyAreAll) {
   while (offset < one.segment->committedBytes()) {
     const uint32_t next = one.mark(offset, 1000);
     ASSERT_GT(next, offset);
-    ASSERT_LE(next - offset, 1000 + one.segment->largestEntryBytes());
+    ASSERT_LE(next - offset, 1000 + one.segment->live().largestEntryBytes());
     for (const EntryRef ref : one.refs) {
       const bool is_before = one.segment->offsetOf(ref) < next;
       ASSERT_EQ(one.view(ref).state(), is_before ? EntryState::Freed : EntryState::Pending);

@@ -170,7 +170,7 @@ TEST(Integrity, ACompactedSegmentIsRestoredFromALongerReplica) {
   fixture.log->listCleanable(cleanable);
   std::set<SegmentId> compacted;
   for (Segment* const segment : cleanable) {
-    if (segment->liveBytes() + 8192 > static_cast<int64_t>(segment->committedBytes())) continue;
+    if (segment->live().bytes() + 8192 > static_cast<int64_t>(segment->committedBytes())) continue;
     Compaction compaction(*fixture.log, copying);
     const SegmentId id = segment->id();
     ASSERT_TRUE(compaction.begin(std::span(&segment, 1)));

@@ -135,7 +135,7 @@ void fill(Segment& segment, uint32_t entry_bytes, uint64_t bytes_left) {
          segment.place(cursor, entry_bytes, ref)) {
     segment.adopt(cursor);
   }
-  segment.noteEntryBytes(entry_bytes);
+  segment.live().noteEntryBytes(entry_bytes);
 }
 
 TEST(SegmentPool, SmallEntriesGiveBackTailsByTheSegletAndLargeOnesDoNot) {
@@ -309,7 +309,7 @@ TEST(SegmentPool, PiecesThatCountTowardsTheReserveAreOfUseToSurvivors) {
 TEST(SegmentPool, WhereLargeEntriesMayHaveToBeMovedNoPieceCounts) {
   UsualPool usual;
   SegmentPool& pool = usual.pool;
-  usual.heads.front()->noteEntryBytes(usual.config.smallEntryBytesMax() + 8);  // alive or not
+  usual.heads.front()->live().noteEntryBytes(usual.config.smallEntryBytesMax() + 8);  // alive or not
   usual.makePieces(152);
   uint64_t id = 1000;
   while (pool.allocate(SegmentKind::Head, SegmentId(++id)) != nullptr) {
@@ -352,7 +352,7 @@ TEST(SegmentPool, HeadsLeaveTheReserveAsItIsNow) {
   for (uint32_t i = 0; i < 64; ++i) {
     Segment* const segment = pool.allocate(SegmentKind::Head, SegmentId(++id));
     ASSERT_NE(segment, nullptr);
-    segment->noteEntryBytes(config.smallEntryBytesMax() + 8);
+    segment->live().noteEntryBytes(config.smallEntryBytesMax() + 8);
     pool.trim(*segment);
     large.push_back(segment);
   }

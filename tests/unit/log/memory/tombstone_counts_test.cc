@@ -126,12 +126,12 @@ TEST(TombstoneCounts, WhatNamesASegmentThatIsGivenUpIsCountedOutByTheReclaimer) 
   for (const std::string& key : keys) ASSERT_EQ(fixture.owner.remove(*fixture.log, key), Status::Ok);
   const int64_t tombstone_bytes = fixture.log->stats().tombstone_bytes.load();
   ASSERT_GT(tombstone_bytes, 0);
-  fixture.log->exchange({}, std::array{&named});
+  fixture.log->members().exchange({}, std::array{&named});
   request = fixture.log->requestRoll();
   ASSERT_TRUE(fixture.log->isRolled(request));
   ASSERT_EQ(named.state(), SegmentState::Unlinked);
-  EXPECT_FALSE(fixture.log->isTombstoneLive(&named));
-  EXPECT_FALSE(fixture.log->isSettled()) << "what has died is not counted yet";
+  EXPECT_FALSE(fixture.log->counts().isTombstoneLive(&named));
+  EXPECT_FALSE(fixture.log->heads().isSettled()) << "what has died is not counted yet";
   fixture.expectCountsAreRight();
   while (named.state() != SegmentState::Free) fixture.reclaim();
   EXPECT_EQ(fixture.log->stats().tombstone_bytes.load(), 0);

@@ -48,7 +48,7 @@ TEST_P(DamagedByteTest, OfWhatIsNotSentYetStopsTheServerBeforeABackupHasACertifi
   EXPECT_FALSE(becomesDurable(end, 100 * kMilli));
   expectStopped(sound.segment, sound.offset_bytes);
   for (const uint64_t id : {1, 2, 3}) EXPECT_EQ(certifiedBytes(id, sound.segment), sound.offset_bytes);
-  EXPECT_TRUE(log_->isDurable(sound));
+  EXPECT_TRUE(log_->durability().isDurable(sound));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -68,7 +68,7 @@ TEST_F(ReplicaDamageTest, AFlushDoesNotBringIt) {
     EXPECT_EQ(owner_->put(*log_, "b", "12345678"), Status::Ok);
     end = owner_->end();
     flip(owner_->refs().at("b"), log::kEntryHeaderBytes + 3);
-    log_->requestFlush(end);
+    log_->durability().requestFlush(end);
   });
   expectStopped(sound.segment, sound.offset_bytes);
   for (const uint64_t id : {1, 2, 3}) EXPECT_EQ(certifiedBytes(id, sound.segment), sound.offset_bytes);

@@ -13,7 +13,7 @@ using Flags = wire::WriteReplica;
 class ReplicaFlushTest : public ReplicaTest {
  protected:
   void want(LogPosition position) {
-    server_.onDispatch([&] { log_->requestFlush(position); });
+    server_.onDispatch([&] { log_->durability().requestFlush(position); });
   }
   /// Backups whose flushed copy has everything before the position, under `epoch` or a later one.
   std::vector<uint64_t> flushedHolders(LogPosition position, uint64_t epoch = 1) const {
@@ -33,7 +33,7 @@ TEST_F(ReplicaFlushTest, NobodyWaitsAndNothingIsFlushed) {
   const LogPosition end = put("a");
   ASSERT_TRUE(becomesDurable(end));
   runFor(500 * kMilli);
-  EXPECT_FALSE(log_->isFlushed(end));
+  EXPECT_FALSE(log_->durability().isFlushed(end));
   EXPECT_EQ(manager_->stats().flushes.load(), 0u);
 }
 
@@ -46,7 +46,7 @@ TEST_F(ReplicaFlushTest, AllReplicasHaveToSayThatTheyFlushed) {
   EXPECT_TRUE(becomesDurable(put("b"), 100 * kMilli)) << "the flush holds nobody up who does not wait for it";
   backup(3).flush_mode = Mode::Answer;
   backup(3).release();
-  ASSERT_TRUE(comesTrue([&] { return log_->isFlushed(end); }, 300 * kMilli));
+  ASSERT_TRUE(comesTrue([&] { return log_->durability().isFlushed(end); }, 300 * kMilli));
   EXPECT_EQ(flushedHolders(end), (std::vector<uint64_t>{1, 2, 3}));
   EXPECT_TRUE(floors_.asked.empty());
 }
@@ -67,7 +67,7 @@ TEST_F(ReplicaFlushTest, WhoComesMeanwhileSharesTheNextFlush) {
     backup(id).flush_mode = Mode::Answer;
     backup(id).release();
   }
-  ASSERT_TRUE(comesTrue([&] { return log_->isFlushed(end); }));
+  ASSERT_TRUE(comesTrue([&] { return log_->durability().isFlushed(end); }));
   EXPECT_EQ(flushCallsTo(1), 3u);
   runFor(500 * kMilli);
   EXPECT_EQ(flushCallsTo(1), 3u) << "and then nobody waits any more";
@@ -83,7 +83,7 @@ TEST_F(ReplicaFlushTest, AFlushThatWasAskedForEarlyFollowsTheData) {
   runFor(100 * kMilli);
   EXPECT_EQ(flushCallsTo(2), 1u) << "of what is there";
   while (owner_->end() < end) put("b");
-  EXPECT_TRUE(comesTrue([&] { return log_->isFlushed(end); }));
+  EXPECT_TRUE(comesTrue([&] { return log_->durability().isFlushed(end); }));
 }
 
 TEST_F(ReplicaFlushTest, WhatIsOnlyWaitedForUntilItIsFlushedGoesInOneCall) {
@@ -93,14 +93,14 @@ TEST_F(ReplicaFlushTest, WhatIsOnlyWaitedForUntilItIsFlushedGoesInOneCall) {
   server_.onDispatch([&] {
     ASSERT_EQ(owner_->put(*log_, "a", "value"), Status::Ok);
     end = owner_->end();
-    log_->requestFlush(end);
+    log_->durability().requestFlush(end);
   });
-  ASSERT_TRUE(comesTrue([&] { return log_->isFlushed(end); }));
+  ASSERT_TRUE(comesTrue([&] { return log_->durability().isFlushed(end); }));
   runFor(100 * kMilli);
   ASSERT_EQ(backup(1).writes.size(), before + 1);
   EXPECT_TRUE(backup(1).writes.back().is_flush_call);
   EXPECT_GT(backup(1).writes.back().bytes, 0u);
-  EXPECT_TRUE(log_->isDurable(end)) << "with one answer";
+  EXPECT_TRUE(log_->durability().isDurable(end)) << "with one answer";
 }
 
 // One flush is under way, one waits for the disk, and what comes then is written beside them: if that is there when the
@@ -115,13 +115,13 @@ TEST_F(ReplicaFlushTest, AFlushCountsForWhatWasThereWhenItBegan) {
   ASSERT_TRUE(
       comesTrue([this] { return backup(1).held.size() == 2 && backup(1).writes.back().flags == Flags::kCertified; }));
   runFor(100 * kMilli);
-  EXPECT_FALSE(log_->isFlushed(end));
+  EXPECT_FALSE(log_->durability().isFlushed(end));
   for (const uint64_t id : {1, 2, 3}) {
     backup(id).held[1].second.length_bytes = end.offset_bytes;
     backup(id).held[1].second.flushed_bytes = end.offset_bytes;
     backup(id).release();
   }
-  EXPECT_TRUE(comesTrue([&] { return log_->isFlushed(end); }, 100 * kMilli));
+  EXPECT_TRUE(comesTrue([&] { return log_->durability().isFlushed(end); }, 100 * kMilli));
 }
 
 // Two calls are on their way, and the first is refused: the second begins where there is nothing.
@@ -134,7 +134,7 @@ TEST_F(ReplicaFlushTest, WhatFollowsSomethingLostIsSentAgain) {
   want(put("b"));
   const LogPosition end = put("c");
   want(end);
-  EXPECT_TRUE(comesTrue([&] { return log_->isFlushed(end); }, 100 * kMilli));
+  EXPECT_TRUE(comesTrue([&] { return log_->durability().isFlushed(end); }, 100 * kMilli));
   EXPECT_GT(backup(2).gaps, 0u);
   EXPECT_EQ(flushedHolders(end), (std::vector<uint64_t>{1, 2, 3}));
   EXPECT_EQ(manager_->stats().replicas_lost.load(), 0u);
@@ -161,18 +161,18 @@ TEST_F(ReplicaFlushTest, WhoDoesNotWaitForTheDiskIsNotKeptWaiting) {
   server_.onDispatch([&] {
     ASSERT_EQ(owner_->put(*log_, "a", "value"), Status::Ok);
     end = owner_->end();
-    log_->requestFlush(end);
+    log_->durability().requestFlush(end);
   });
   ASSERT_TRUE(comesTrue([this] { return backup(2).held.size() == 1; }));
-  EXPECT_FALSE(log_->isDurable(end));
+  EXPECT_FALSE(log_->durability().isDurable(end));
   const LogPosition later = put("b");
   EXPECT_TRUE(becomesDurable(later, 100 * kMilli));
-  EXPECT_FALSE(log_->isFlushed(end));
+  EXPECT_FALSE(log_->durability().isFlushed(end));
   // And then the flush is answered: for what it brought, not for what came after.
   backup(2).flush_mode = Mode::Answer;
   backup(2).release();
-  EXPECT_TRUE(comesTrue([&] { return log_->isFlushed(end); }, 100 * kMilli));
-  EXPECT_FALSE(log_->isFlushed(later));
+  EXPECT_TRUE(comesTrue([&] { return log_->durability().isFlushed(end); }, 100 * kMilli));
+  EXPECT_FALSE(log_->durability().isFlushed(later));
   EXPECT_EQ(manager_->stats().replicas_lost.load(), 0u);
 }
 
@@ -183,18 +183,18 @@ TEST_F(ReplicaFlushTest, AFlushComesRightBehindTheWriteItCovers) {
   server_.onDispatch([&] {
     ASSERT_EQ(owner_->put(*log_, "a", "value"), Status::Ok);
     end = owner_->end();
-    log_->requestFlush(end);
+    log_->durability().requestFlush(end);
     manager_->requestDurable(end);
   });
   ASSERT_TRUE(comesTrue([this] { return backup(3).held.size() == 2; }));
   EXPECT_GT(backup(3).writes[backup(3).writes.size() - 2].bytes, 0u);
   EXPECT_EQ(backup(3).writes.back().bytes, 0u);
-  EXPECT_FALSE(log_->isDurable(end));
+  EXPECT_FALSE(log_->durability().isDurable(end));
   for (const uint64_t id : {1, 2, 3}) {
     backup(id).mode = Mode::Answer;
     backup(id).release();
   }
-  EXPECT_TRUE(comesTrue([&] { return log_->isFlushed(end); }, 100 * kMilli));
+  EXPECT_TRUE(comesTrue([&] { return log_->durability().isFlushed(end); }, 100 * kMilli));
   EXPECT_EQ(manager_->stats().flushes.load(), 3u) << "one of each was enough";
 }
 
@@ -208,7 +208,7 @@ TEST_F(ReplicaFlushTest, AFlushThatOvertookItsWriteCountsForWhatItFound) {
   server_.onDispatch([&] {
     ASSERT_EQ(owner_->put(*log_, "b", "value"), Status::Ok);
     end = owner_->end();
-    log_->requestFlush(end);
+    log_->durability().requestFlush(end);
     manager_->requestDurable(end);
   });
   ASSERT_TRUE(comesTrue([this] { return backup(3).held.size() == 2; }));
@@ -220,15 +220,15 @@ TEST_F(ReplicaFlushTest, AFlushThatOvertookItsWriteCountsForWhatItFound) {
     backup(id).release();
   }
   runFor(100 * kMilli);
-  EXPECT_TRUE(log_->isDurable(end));
-  EXPECT_TRUE(log_->isFlushed(before));
-  EXPECT_FALSE(log_->isFlushed(end));
+  EXPECT_TRUE(log_->durability().isDurable(end));
+  EXPECT_TRUE(log_->durability().isFlushed(before));
+  EXPECT_FALSE(log_->durability().isFlushed(end));
   EXPECT_EQ(manager_->stats().flushes.load(), 6u) << "and it is asked for again";
   for (const uint64_t id : {1, 2, 3}) {
     backup(id).flush_mode = Mode::Answer;
     backup(id).release();
   }
-  EXPECT_TRUE(comesTrue([&] { return log_->isFlushed(end); }, 100 * kMilli));
+  EXPECT_TRUE(comesTrue([&] { return log_->durability().isFlushed(end); }, 100 * kMilli));
   EXPECT_EQ(manager_->stats().replicas_lost.load(), 0u);
 }
 
@@ -239,7 +239,7 @@ TEST_F(ReplicaFlushTest, ASegmentIsClosedWhileAFlushOfItIsOnItsWay) {
   ASSERT_TRUE(comesTrue([this] { return flushCallsTo(1) == 1; }));
   const LogPosition end = put("b");
   roll();
-  EXPECT_TRUE(log_->isFlushed(end));
+  EXPECT_TRUE(log_->durability().isFlushed(end));
   EXPECT_TRUE(backup(1).hasClosed(end.segment));
 }
 
@@ -247,8 +247,8 @@ TEST_F(ReplicaFlushTest, OpeningAndClosingFlushUnasked) {
   start(3, {1, 2, 3});
   const LogPosition end = put("a");
   roll();
-  EXPECT_TRUE(log_->isFlushed(end));
-  EXPECT_EQ(log_->flushedUpTo().segment, log_->headId()) << "up to the digest of the new head";
+  EXPECT_TRUE(log_->durability().isFlushed(end));
+  EXPECT_EQ(log_->durability().flushedUpTo().segment, log_->headId()) << "up to the digest of the new head";
   EXPECT_EQ(manager_->stats().flushes.load(), 0u);
 }
 

@@ -298,14 +298,14 @@ TEST_F(ReplicaManagerTest, ALostAnswerToANewEpochCostsNoReplicaHoweverMuchCameSi
 TEST_F(ReplicaManagerTest, APrivateSegmentIsCertifiedWhenItIsClosed) {
   start(3, {1, 2, 3});
   log::Segment* side = nullptr;
-  server_.onDispatch([&] { side = log_->openPrivate(log::SegmentKind::Side); });
+  server_.onDispatch([&] { side = log_->privateSegments().open(log::SegmentKind::Side); });
   ASSERT_NE(side, nullptr);
   const SegmentId id = side->id();
   ASSERT_TRUE(comesTrue([&] { return backup(1).kept.contains(id) && backup(3).kept.contains(id); }));
   runFor(100 * kMilli);
   for (const uint64_t number : {1, 2, 3}) EXPECT_FALSE(backup(number).kept[id].certificate);
   backup(2).mode = Mode::Hold;
-  server_.onDispatch([&] { log_->closePrivate(*side); });
+  server_.onDispatch([&] { log_->privateSegments().close(*side); });
   runFor(100 * kMilli);
   EXPECT_EQ(side->state(), log::SegmentState::Closing);
   backup(2).mode = Mode::Answer;

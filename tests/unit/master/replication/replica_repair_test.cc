@@ -91,7 +91,7 @@ TEST_F(ReplicaRepairTest, AHeadThatFindsNoPlaceGivesWayToASmallOne) {
   EXPECT_TRUE(backup(1).kept.contains(SegmentId(2)));
   EXPECT_FALSE(backup(1).holds(SegmentId(2), 0)) << "a recovery must not find a head that may be given up";
   // As the end of a pass asks for it.
-  server_.onDispatch([this] { log_->requestRollForPass(); });
+  server_.onDispatch([this] { log_->heads().requestRollForPass(); });
   ASSERT_TRUE(comesTrue([this] { return log_->headId() > SegmentId(2); }));
   const SegmentId small = log_->headId();
   EXPECT_TRUE(comesTrue([this] { return std::ranges::count(backup(1).freed, SegmentId(2)) == 1; }));
@@ -141,8 +141,8 @@ TEST_F(ReplicaRepairTest, FurtherCopiesLeavePlacesToSurvivors) {
   start(4, {1, 2, 3});
   log::Segment* side = nullptr;
   server_.onDispatch([&] {
-    side = log_->openPrivate(log::SegmentKind::Side);
-    log_->closePrivate(*side);
+    side = log_->privateSegments().open(log::SegmentKind::Side);
+    log_->privateSegments().close(*side);
   });
   ASSERT_TRUE(comesTrue([&] { return side->state() == log::SegmentState::Closed; }));
   const SegmentId id = side->id();
@@ -163,10 +163,10 @@ TEST_F(ReplicaRepairTest, WhatIsToHaveAllCopiesWaitsForThoseThatHaveNoPlace) {
   log::Segment* least = nullptr;
   log::Segment* all = nullptr;
   server_.onDispatch([&] {
-    least = log_->openPrivate(log::SegmentKind::Side);
-    all = log_->openPrivate(log::SegmentKind::Side, 0, log::CopiesAwaited::All);
-    log_->closePrivate(*least);
-    log_->closePrivate(*all);
+    least = log_->privateSegments().open(log::SegmentKind::Side);
+    all = log_->privateSegments().open(log::SegmentKind::Side, 0, log::CopiesAwaited::All);
+    log_->privateSegments().close(*least);
+    log_->privateSegments().close(*all);
   });
   ASSERT_TRUE(comesTrue([&] { return least->state() == log::SegmentState::Closed; }));
   runFor(5000 * kMilli);
@@ -183,8 +183,8 @@ TEST_F(ReplicaRepairTest, WhatIsToHaveAllCopiesWaitsForThoseThatHaveNoPlace) {
   backup(3).refusal = Status::NoSpace;
   log::Segment* first = nullptr;
   server_.onDispatch([&] {
-    first = log_->openPrivate(log::SegmentKind::Side, 0, log::CopiesAwaited::All);
-    log_->closePrivate(*first);
+    first = log_->privateSegments().open(log::SegmentKind::Side, 0, log::CopiesAwaited::All);
+    log_->privateSegments().close(*first);
   });
   ASSERT_TRUE(comesTrue([&] { return first->lacksPlaces(); }));
   server_.onDispatch([&] { log_->replicator().awaitLeast(first->id()); });
@@ -196,8 +196,8 @@ TEST_F(ReplicaRepairTest, WhatIsToHaveAllCopiesWaitsForThoseThatHaveNoPlace) {
   backup(3).refusal = Status::IoError;
   log::Segment* another = nullptr;
   server_.onDispatch([&] {
-    another = log_->openPrivate(log::SegmentKind::Side, 0, log::CopiesAwaited::All);
-    log_->closePrivate(*another);
+    another = log_->privateSegments().open(log::SegmentKind::Side, 0, log::CopiesAwaited::All);
+    log_->privateSegments().close(*another);
   });
   EXPECT_TRUE(comesTrue([&] { return another->state() == log::SegmentState::Closed; }));
   EXPECT_FALSE(another->lacksPlaces());
@@ -210,8 +210,8 @@ TEST_F(ReplicaRepairTest, CopiesThatFindNoPlaceDoNotKeepOthersFromTheirs) {
   std::vector<log::Segment*> sides;
   server_.onDispatch([&] {
     for (size_t i = 0; i < kSegments; ++i) {
-      sides.push_back(log_->openPrivate(log::SegmentKind::Side));
-      log_->closePrivate(*sides.back());
+      sides.push_back(log_->privateSegments().open(log::SegmentKind::Side));
+      log_->privateSegments().close(*sides.back());
     }
   });
   const auto isClosed = [](const log::Segment* side) { return side->state() == log::SegmentState::Closed; };
@@ -242,7 +242,7 @@ TEST_F(ReplicaRepairTest, AServerBeginsAndTakesSegmentsOverWhileStorageIsFull) {
   };
   ASSERT_TRUE(maintained([this] { return log_->headId() != SegmentId(); }));
   SegmentId request;
-  server_.onDispatch([&] { request = log_->addToJoin({}); });
+  server_.onDispatch([&] { request = log_->heads().addToJoin({}); });
   EXPECT_TRUE(maintained([&] { return log_->isRolled(request); }));
   EXPECT_TRUE(comesTrue([this] { return manager_->writeStatus() == Status::TooFewReplicas; }, 2000 * kMilli))
       << "what is kept is not for writes";
@@ -380,11 +380,11 @@ TEST_F(ReplicaRepairTest, AnOpenReplicaThatIsSaidToBeLostIsReplacedLikeAnyOther)
 TEST_F(ReplicaRepairTest, ABackupThatPutsOffToFreeIsNotAskedWithoutPause) {
   start(3, {1, 2, 3});
   log::Segment* side = nullptr;
-  server_.onDispatch([&] { side = log_->openPrivate(log::SegmentKind::Side); });
-  server_.onDispatch([&] { log_->closePrivate(*side); });
+  server_.onDispatch([&] { side = log_->privateSegments().open(log::SegmentKind::Side); });
+  server_.onDispatch([&] { log_->privateSegments().close(*side); });
   ASSERT_TRUE(comesTrue([&] { return side->state() == log::SegmentState::Closed; }));
   backup(1).frees_refused = 1'000'000;
-  server_.onDispatch([&] { log_->dropPrivate(*side); });
+  server_.onDispatch([&] { log_->privateSegments().drop(*side); });
   ASSERT_TRUE(comesTrue([this] { return !backup(1).freed.empty(); }));
   runFor(1000 * kMilli);
   EXPECT_GE(backup(1).freed.size(), 5U);
@@ -503,7 +503,7 @@ TEST_F(ReplicaRepairTest, ABackupThatFailedIsTriedAgainThoughNobodyWrites) {
 TEST_F(ReplicaRepairTest, WhatIsFreedIsToldToEverybodyWhoEverHadIt) {
   start(4, {1, 2, 3, 4});
   log::Segment* side = nullptr;
-  server_.onDispatch([&] { side = log_->openPrivate(log::SegmentKind::Side); });
+  server_.onDispatch([&] { side = log_->privateSegments().open(log::SegmentKind::Side); });
   const SegmentId id = side->id();
   runFor(50 * kMilli);
   uint64_t former = 0;
@@ -514,12 +514,12 @@ TEST_F(ReplicaRepairTest, WhatIsFreedIsToldToEverybodyWhoEverHadIt) {
   // One of its holders fails when it is closed.
   backup(former).mode = Mode::Refuse;
   backup(former).only = id;
-  server_.onDispatch([&] { log_->closePrivate(*side); });
+  server_.onDispatch([&] { log_->privateSegments().close(*side); });
   ASSERT_TRUE(comesTrue([&] { return side->state() == log::SegmentState::Closed; }));
   backup(former).mode = Mode::Answer;
   const uint64_t away = former == 1 ? 2 : 1;
   backup(away).frees_refused = 3;
-  server_.onDispatch([&] { log_->dropPrivate(*side); });
+  server_.onDispatch([&] { log_->privateSegments().drop(*side); });
   EXPECT_TRUE(comesTrue([&] {
     return std::all_of(backups_.begin(), backups_.end(), [](const auto& backup) { return !backup->freed.empty(); });
   }));
@@ -537,7 +537,7 @@ TEST_F(ReplicaRepairTest, ASegmentIsNotLookedAtAnyMoreOnceItIsFreed) {
   start(3, {1, 2, 3});
   log::Segment* side = nullptr;
   for (const uint64_t id : {1, 2, 3}) backup(id).mode = Mode::Hold;
-  server_.onDispatch([&] { side = log_->openPrivate(log::SegmentKind::Side); });
+  server_.onDispatch([&] { side = log_->privateSegments().open(log::SegmentKind::Side); });
   const SegmentId id = side->id();
   ASSERT_TRUE(comesTrue([&] {
     return std::all_of(backups_.begin(), backups_.end(), [](const auto& backup) { return backup->held.size() == 1; });
@@ -550,14 +550,14 @@ TEST_F(ReplicaRepairTest, ASegmentIsNotLookedAtAnyMoreOnceItIsFreed) {
     backup(number).release();
   }
   runFor(10 * kMilli);
-  log_->dropPrivate(*side);
+  log_->privateSegments().drop(*side);
   for (uint64_t now_ns = 1; log_->reclaim(now_ns) != 0; ++now_ns) rcu_.reclaim(16);
   std::vector<log::Segment*> others;
   do {
-    others.push_back(log_->openPrivate(log::SegmentKind::Side));
+    others.push_back(log_->privateSegments().open(log::SegmentKind::Side));
     ASSERT_NE(others.back(), nullptr);
   } while (others.back() != side);
-  log_->closePrivate(*side);
+  log_->privateSegments().close(*side);
   server_.node.resume();
   ASSERT_TRUE(comesTrue([&] { return side->state() == log::SegmentState::Closed; }));
   for (const uint64_t number : {1, 2, 3}) {
@@ -571,7 +571,7 @@ TEST_F(ReplicaRepairTest, AnEndInTheMiddleOfEverythingLeavesNothing) {
   start(5, {1, 2, 3});
   for (int i = 0; i < 6; ++i) roll();
   log::Segment* side = nullptr;
-  server_.onDispatch([&] { side = log_->openPrivate(log::SegmentKind::Side); });
+  server_.onDispatch([&] { side = log_->privateSegments().open(log::SegmentKind::Side); });
   floors_.holding = true;
   backup(4).mode = Mode::Hold;
   backup(5).mode = Mode::Refuse;
@@ -579,7 +579,7 @@ TEST_F(ReplicaRepairTest, AnEndInTheMiddleOfEverythingLeavesNothing) {
   backup(1).frees_refused = 1'000'000;
   setMembers({1, 2, 5});
   const LogPosition end = put("a");
-  server_.onDispatch([&] { log_->dropPrivate(*side); });
+  server_.onDispatch([&] { log_->privateSegments().drop(*side); });
   runFor(50 * kMilli);
   setMembers({1, 2, 4});
   put("b");
@@ -595,7 +595,7 @@ TEST_F(ReplicaRepairTest, AnEndInTheMiddleOfEverythingLeavesNothing) {
   for (size_t i = 0; i < heard.size(); ++i) {
     EXPECT_EQ(heard[i], backups_[i]->writes.size() + backups_[i]->freed.size()) << i + 1;
   }
-  EXPECT_FALSE(log_->isDurable(end));
+  EXPECT_FALSE(log_->durability().isDurable(end));
   server_.onDispatch([this] { manager_->stop(); });
 }
 

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "coordinator/survey/log_salvage.h"
+#include "coordinator/tablets/parts.h"
+
+namespace ramcore::coordinator {
+
+/// What is known of the log of one dead server: which servers were asked, what replicas they offer, whether that is all
+/// of the log, and what would be lost without the rest.
+/// Thread: one executor.
+class DeadLog {
+ public:
+  /// Between two questions to a backup that gave no answer.
+  static constexpr int64_t kAskAgainNs = runtime::kNanosPerSecond;
+
+  DeadLog(const Parts& parts, ServerId dead) : parts_(parts), dead_(dead) {}
+
+  /// Asks those who were not asked yet, or gave no answer.
+  /// @param fence  asks one server, whose answer comes with noteAnswer()
+  /// @return false if nobody keeps replicas
+  bool ask(const std::function<void(ServerId backup)>& fence);
+  void noteAnswer(ServerId backup, FenceResult result);
+  /// Forgets what was offered: all are asked again.
+  void forgetAnswers();
+  /// Looks at what is offered by those that live now.
+  void review();
+
+  /// True if an answer is awaited.
+  bool isAsking() const;
+  /// Time of the first question since the answers were forgotten; 0: there was none.
+  int64_t askedNs() const { return asked_ns_; }
+  /// As of the last review().
+  const LogSurvey& survey() const { return survey_; }
+  /// As of the last review(), while the survey is not complete.
+  const LogSalvage& salvage() const { return salvage_; }
+  /// Token of the salvage; 0: not all servers that have to answer have.
+  uint64_t lossToken() const { return loss_token_; }
+  /// True if an operator has agreed to the loss, and it is not a larger one now.
+  bool mayLose() const;
+  /// True if what there is of the log may be fetched.
+  bool mayBegin() const { return survey_.isComplete() || mayLose(); }
+  /// Those that keep replicas and did not say which: silent ones, and dead ones whose storage nobody has brought back.
+  /// The dead one itself is none of them if anybody else has replicas of it: then it had none of its own.
+  std::vector<ServerId> away() const;
+  /// For a person.
+  std::string whatIsMissing() const;
+
+  /// What recovery masters have to read.
+  struct Plan {
+    std::vector<ServerId> holders;
+    std::vector<SurveyedSegment> segments;
+    bool is_salvage = false;
+  };
+  Plan plan() const;
+
+ private:
+  /// What became of the question to one backup.
+  struct Asked {
+    bool is_under_way = false;
+    bool is_answered = false;
+    int64_t again_ns = 0;  ///< it is not asked again before
+  };
+
+  bool haveAllAnswered() const;
+  std::string whatIsDoubtful(const DoubtfulSegment& doubtful) const;
+
+  const Parts parts_;
+  const ServerId dead_;
+  std::map<ServerId, Asked> asked_;
+  std::map<ServerId, std::vector<Replica>> answers_;
+  LogSurvey survey_;
+  LogSalvage salvage_;       // while the survey is not complete
+  uint64_t loss_token_ = 0;  // token of the salvage; 0: not all servers that have to answer have
+  int64_t asked_ns_ = 0;     // time of the first question since the answers were cleared
+};
+
+}  // namespace ramcore::coordinator

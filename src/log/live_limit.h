@@ -1,0 +1,54 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "log/memory/log_stats.h"
+#include "log/memory/segment_pool.h"
+
+namespace ramcore::log {
+
+/// How many live bytes a log may have, and whether cleaning could still gain anything: what decides if a write is
+/// refused because memory is full.
+///
+/// Threads: any; relaxed atomics, no lock.
+class LiveLimit {
+ public:
+  /// Both outlive this object.
+  LiveLimit(const SegmentPool& pool, const LogStats& stats);
+
+  /// True if a write of `bytes` would not exceed the limit of live bytes. Inline, because every write asks; far below
+  /// the limit that is all.
+  bool hasSpaceFor(uint64_t bytes) const {
+    // Counts the tombstones that would become alive if everything were removed, too, or a full memory could not take
+    // the removes.
+    const int64_t live = stats_.live_bytes.load(std::memory_order_relaxed) +
+                         stats_.succeeded_bytes.load(std::memory_order_relaxed) + static_cast<int64_t>(bytes);
+    return live <= static_cast<int64_t>(least_live_bytes_max_) || isBelowMax(live);
+  }
+  /// The live bytes at which writes are refused, for the present sizes of the entries.
+  uint64_t liveBytesMax() const;
+
+  /// The bytes that have died since the log began. Grows with every death, and by little else.
+  int64_t deathsBytes() const;
+  /// Records whether the cleaner has found garbage whose collection gains anything. While it has found none, a write
+  /// that finds no room in the head is refused with NoSpace and not with RetryLater, if there is no memory for another
+  /// head, none is on its way (no next head, no former head that is still being closed, no open reservation), and less
+  /// than a seglet has died since.
+  void noteCollectable(bool is_collectable);
+  /// Whether there is no memory for another head and, as noteCollectable() says, cleaning gains none.
+  bool gainsNothing() const;
+
+ private:
+  static constexpr int64_t kCollectable = INT64_MIN;
+
+  bool isBelowMax(int64_t live_bytes) const;
+
+  const SegmentPool& pool_;
+  const LogStats& stats_;
+  const uint64_t least_live_bytes_max_;  ///< lower bound of liveBytesMax(), whatever the entries' sizes
+  std::atomic<int64_t> nothing_collectable_at_{kCollectable};  ///< deathsBytes() when noteCollectable(false) was called
+                                                               ///< last
+};
+
+}  // namespace ramcore::log

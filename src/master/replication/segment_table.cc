@@ -1,0 +1,74 @@
+#include "master/replication/segment_table.h"
+
+#include <algorithm>
+
+#include "base/mutation.h"
+
+namespace ramcore::master {
+
+ReplicatedSegment* SegmentTable::find(SegmentId id) const {
+  const auto found = segments_.find(id);
+  return found == segments_.end() ? nullptr : found->second.get();
+}
+
+void SegmentTable::add(std::unique_ptr<ReplicatedSegment> segment) {
+  const SegmentId id = segment->id();
+  segments_.emplace(id, std::move(segment));
+}
+
+bool SegmentTable::isNeeded(SegmentId segment) const {
+  const ReplicatedSegment* const found = find(segment);
+  if (found == nullptr) return false;
+  return !found->isClosed() || found->completeCount() < placement_.targetCount();
+}
+
+bool SegmentTable::areEarlierHeadsClosed(SegmentId segment) const {
+  for (const auto& [id, earlier] : segments_) {
+    if (id >= segment) break;
+    if (earlier->isHead() && !earlier->isClosed() && !RC_MUTATION("raise-the-floor-past-open-heads")) return false;
+  }
+  return true;
+}
+
+ReplicaCounts SegmentTable::counts() const {
+  ReplicaCounts counts{
+      .wanted = placement_.wantedCount(), .demanded = placement_.leastCount(), .least = 0, .repairing = 0};
+  counts.least = counts.wanted;
+  bool any = false;
+  for (const auto& [id, segment] : segments_) {
+    // What is not open or closed everywhere for the first time holds nothing that was acknowledged.
+    if (segment->isHead() ? !segment->isOpened() : !segment->isClosed()) continue;
+    any = true;
+    const uint32_t complete = segment->completeCount();
+    counts.least = std::min(counts.least, complete);
+    if (complete < placement_.targetCount()) ++counts.repairing;
+  }
+  if (!any) counts.least = 0;
+  return counts;
+}
+
+std::vector<ReplicaHolder> SegmentTable::closedHolders(SegmentId segment) const {
+  std::vector<ReplicaHolder> holders;
+  const ReplicatedSegment* const found = find(segment);
+  if (found == nullptr) return holders;
+  for (const auto& replica : found->replicas().all()) {
+    if (replica->closed) holders.push_back({.address = replica->address, .replica_epoch = replica->epoch});
+  }
+  return holders;
+}
+
+std::vector<KnownReplica> SegmentTable::replicas() const {
+  std::vector<KnownReplica> known;
+  for (const auto& [id, segment] : segments_) {
+    for (const auto& replica : segment->replicas().all()) {
+      known.push_back({.segment = id,
+                       .backup = replica->backup,
+                       .certified_bytes = replica->certified_bytes,
+                       .sent_bytes = replica->sent_bytes,
+                       .is_closed = replica->closed});
+    }
+  }
+  return known;
+}
+
+}  // namespace ramcore::master

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "master/requests/client_admission.h"
+#include "master/requests/client_replies.h"
+#include "rpc/dispatch.h"
+#include "runtime/task.h"
+#include "store/maintenance.h"
+#include "store/object_store.h"
+
+namespace ramcore::master {
+
+/// The handlers of requests that are about many objects. Their parts are calls of their own: not atomic together.
+///
+/// Dispatch thread or a worker, inside a read section. Holds references only.
+class MultiRequests {
+ public:
+  /// Everything is borrowed and outlives this.
+  struct Parts {
+    ObjectStore& store;
+    log::Log& log;
+    Maintenance& maintenance;
+    ClientReplies& replies;
+    ClientAdmission& admission;
+  };
+  explicit MultiRequests(const Parts& parts) : parts_(parts) {}
+
+  /// Answers a multi-read: each key with a status of its own. One for which the answer has no room gets RetryLater.
+  void read(rpc::Request request);
+  /// Carries out the writes and removals of a multi-mutation, each with a status of its own; on a worker.
+  runtime::Task<void> mutate(rpc::Request request);
+
+ private:
+  const Parts parts_;
+};
+
+}  // namespace ramcore::master

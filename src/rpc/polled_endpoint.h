@@ -1,0 +1,61 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+
+#include "rpc/open_sessions.h"
+#include "rpc/session_ends.h"
+#include "transport/transport.h"
+
+namespace ramcore::rpc {
+
+/// The counts that an endpoint last had, published for other threads.
+struct EndpointCounts {
+  std::atomic<uint32_t> sessions{0};
+  std::atomic<uint64_t> bad_sessions{0};         ///< closed because of bytes no honest peer sends, or cut short
+  std::atomic<uint64_t> messages_copied_out{0};  ///< see transport::BorrowedCounts
+  std::atomic<uint64_t> sessions_dropped{0};     ///< see transport::BorrowedCounts
+  std::atomic<uint64_t> payload_bytes{0};        ///< this and the next three: see transport::SendCounts
+  std::atomic<uint64_t> gathered_bytes{0};
+  std::atomic<uint64_t> chunks_gathered{0};
+  std::atomic<uint64_t> long_chunks_copied{0};
+  std::atomic<uint64_t> packets_sent{0};  ///< this and the next three: see transport::PacketCounts
+  std::atomic<uint64_t> packets_resent{0};
+  std::atomic<uint64_t> packet_copies{0};
+  std::atomic<uint64_t> packets_unproven{0};
+  std::atomic<uint64_t> registered_bytes{0};
+};
+
+/// An endpoint that a dispatch polls, with what the dispatch keeps of its sessions.
+/// Threads: counts() and what of `ends` says so on any thread, the rest on the dispatch thread.
+class PolledEndpoint {
+ public:
+  /// @param endpoint  borrowed
+  /// @param burst_messages_max  messages taken at a time, at most; the endpoint may set a lower limit
+  PolledEndpoint(transport::Endpoint& endpoint, uint32_t burst_messages_max)
+      : endpoint_(endpoint), burst_(std::min(burst_messages_max, endpoint.limits().burst_messages_max)) {}
+
+  transport::Endpoint& endpoint() const { return endpoint_; }
+  uint32_t poll(transport::MessageSink& sink) { return endpoint_.poll(sink, burst_); }
+  const SessionEnds& ends() const { return ends_; }
+  const OpenSessions& openSessions() const { return open_; }
+  void noteOpened(transport::SessionId session) { open_.opened(session); }
+  void noteLost(transport::SessionId session) {
+    ends_.note(session);
+    open_.lost(session);
+  }
+
+  /// The counts that were last published.
+  const EndpointCounts& counts() const { return counts_; }
+  /// Publishes the endpoint's counts for other threads.
+  void publishCounts();
+
+ private:
+  transport::Endpoint& endpoint_;
+  const uint32_t burst_;
+  EndpointCounts counts_;
+  SessionEnds ends_;
+  OpenSessions open_;
+};
+
+}  // namespace ramcore::rpc

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "index/hash_index.h"
+#include "log/integrity/integrity.h"
+#include "log/log.h"
+#include "store/range_purge.h"
+#include "store/stored_entries.h"
+#include "store/tablet_table.h"
+
+namespace ramcore::master {
+
+/// What becomes of the store's entries that are damaged in memory, or were: see docs/integrity.md. Holds references
+/// only.
+///
+/// Any registered reader thread, inside a read section.
+class DamageResolver {
+ public:
+  /// Everything is borrowed and outlives this.
+  struct Parts {
+    log::Log& log;
+    index::HashIndex& index;
+    TabletTable& tablets;
+    const StoredEntries& entries;
+    RangePurge& purge;
+  };
+  explicit DamageResolver(const Parts& parts) : parts_(parts) {}
+
+  struct Identity {
+    TableId table;
+    KeyHash hash;
+  };
+  /// The table and key hash that a damaged entry shows, if they can be read and the index has the entry under them.
+  std::optional<Identity> identify(log::EntryRef ref, SegmentId segment);
+  /// To be called for an entry whose bytes are right again, before the mark is taken away. While it was damaged its
+  /// tablet may have been given up without it, or, if it is a tombstone, its time to leave the index may have passed:
+  /// then it leaves now.
+  /// @return RetryLater: it has changed once more, or is a tombstone whose removal is not as durable as its table
+  ///         requires; it stays marked, and the call is to be repeated. Otherwise Ok
+  /// Takes the key's stripe.
+  Status reconcile(const log::Damage& restored);
+  /// True if a damaged entry is certainly not an object, unless more than one bit of its type has flipped. False also
+  /// for entries whose type is one bit away from that of an object.
+  bool isBookkeeping(log::EntryRef ref) const;
+
+ private:
+  const Parts parts_;
+};
+
+}  // namespace ramcore::master

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "store/durability.h"
+#include "wire/master_messages.h"
+
+namespace ramcore::master {
+
+/// What a mutating call asks for; borrows key and value until apply() has returned.
+struct Mutation {
+  wire::Opcode opcode{};  ///< Write, Remove or Increment
+  wire::CallIdentity identity;
+  TabletEpoch epoch;
+  TableId table;
+  KeyHash hash = 0;
+  ByteSpan key;
+  std::span<const ByteSpan> value;  ///< what a write stores
+  int64_t delta = 0;                ///< what an increment adds
+  wire::Condition condition = wire::Condition::None;
+  Version condition_version = 0;
+};
+
+/// The answer of a call, and how far the log must be before the answer may be given.
+struct Answer {
+  Status status = Status::Ok;
+  Version version = 0;
+  int64_t value = 0;          ///< of an increment
+  ShowAfter show_after = {};  ///< nothing in the answer is younger than this
+  bool is_duplicate = false;  ///< answered from the record of an earlier run
+  bool lacks_room = false;    ///< RetryLater, because the log had no room: it will have some soon
+};
+
+/// Whether a thread waits for the stripe of a key, or gives up if another thread has it.
+enum class Locking : uint8_t { Wait, Try };
+
+}  // namespace ramcore::master

@@ -1,0 +1,216 @@
+#include "store/store_replay.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/check.h"
+#include "base/mutation.h"
+#include "store/entry_group.h"
+
+namespace ramcore::master {
+
+using log::EntryInput;
+using log::EntryRef;
+using log::EntryState;
+using log::EntryType;
+using log::EntryView;
+using wire::Opcode;
+
+Status StoreReplay::replayBatch(std::span<const EntryView> entries, log::SideLog& side, size_t& taken,
+                                DeadVersions* dead) {
+  constexpr size_t kGroup = 32;
+  taken = 0;
+  Status status = Status::Ok;
+  while (status == Status::Ok && taken < entries.size()) {
+    const auto group = entries.subspan(taken, std::min(kGroup, entries.size() - taken));
+    std::array<KeyHash, kGroup> hashes;
+    for (size_t i = 0; i < group.size(); ++i) {
+      if (group[i].type() == EntryType::ResultRecord) continue;
+      hashes[i] = hashKey(group[i].table(), group[i].key());
+      parts_.index.prefetch(hashes[i]);
+    }
+    for (size_t i = 0; status == Status::Ok && i < group.size(); ++i) {
+      status = replayOne(group[i], hashes[i], side, dead);
+      if (status == Status::Ok) ++taken;
+    }
+    side.settle();
+  }
+  return status;
+}
+
+/// Finds the entry of a key in a range that is being taken. An entry that is marked as damaged may be of any key, so it
+/// decides the outcome, unless it is from before the range was taken: then it is not of this ownership, whatever it
+/// says.
+/// @return RetryLater or Corrupt: something damaged may be this key's
+Status StoreReplay::findPresent(const index::StripeGuard& stripe, KeyHash hash, TableId table, ByteSpan key,
+                                EntryRef& present) const {
+  EntryState state = EntryState::Pending;
+  const EntryRef found = parts_.index.find(stripe, [&](EntryRef candidate) {
+    return parts_.entries.standsFor(candidate, hash, {table, key}, state) &&
+           !(isDamaged(state) && parts_.entries.isOfFormer(candidate, table, hash));
+  });
+  if (found && isDamaged(state)) return damageOf(refOfDamaged(state));
+  present = found;
+  return Status::Ok;
+}
+
+Status StoreReplay::replayOne(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead) {
+  if (!objectFits(parts_.log.config(), foreign.keyBytes(), foreign.payloadBytes(), foreign.hasExpiry())) {
+    return Status::TooLarge;
+  }
+  const bool forgets = dead != nullptr ? RC_MUTATION("recover-without-results") : RC_MUTATION("move-without-results");
+  if (foreign.type() == EntryType::ResultRecord) return forgets ? Status::Ok : replayResult(foreign, side);
+  if (foreign.type() == EntryType::Tombstone && dead != nullptr) return replayTombstone(foreign, hash, side, *dead);
+  if (foreign.type() != EntryType::Object) return Status::BadRequest;
+  const Status status = replayObject(foreign, hash, side, dead);
+  return status == Status::Ok && foreign.carriesResult() && !forgets ? replayCarried(foreign, hash, side) : status;
+}
+
+Status StoreReplay::replayObject(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions* dead) {
+  const index::StripeGuard stripe(parts_.index, hash);
+  EntryRef present;
+  const Status sound = findPresent(stripe, hash, foreign.table(), foreign.key(), present);
+  if (sound != Status::Ok) return sound;
+  if (present && parts_.entries.entry(present).version() >= foreign.version()) return Status::Ok;
+  if (dead != nullptr && dead->holdsDown(hash, foreign)) return Status::Ok;
+  if (present) {
+    const Status replaced = replayOver(foreign, foreign.version(), present, stripe, side);
+    if (replaced != Status::Ok) return replaced;
+  } else {
+    const Status room = parts_.index.prepareInsert(stripe);
+    if (room != Status::Ok) return room;
+    const auto copied = side.copy(foreign, log::AppendClass::Write);
+    if (!copied.ok()) return copied.error();
+    RC_CHECK(parts_.index.insert(stripe, *copied) == Status::Ok);
+  }
+  parts_.versions.raise(foreign.version());
+  return Status::Ok;
+}
+
+Status StoreReplay::replayOver(const EntryView& object, Version version, EntryRef present,
+                               const index::StripeGuard& stripe, log::SideLog& side) {
+  const Status carried = parts_.carried.forget(present);
+  if (carried != Status::Ok) return carried;
+  const EntryView dead = parts_.entries.entry(present);
+  const std::array<ByteSpan, 1> payload = {object.payload()};
+  const EntryInput input{.type = EntryType::Object,
+                         .table = object.table(),
+                         .version = version,
+                         .key = object.key(),
+                         .payload = payload,
+                         .expiry_s = object.hasExpiry() ? object.expiry() : 0,
+                         .dead = dead.type() == EntryType::Object ? present : EntryRef()};
+  const auto appended = side.append(std::span(&input, 1), log::AppendClass::Write);
+  if (!appended.ok()) return appended.error();
+  RC_CHECK(parts_.index.replace(stripe, present, appended->refs[0]));
+  return Status::Ok;
+}
+
+Status StoreReplay::replayTombstone(const EntryView& foreign, KeyHash hash, log::SideLog& side, DeadVersions& dead) {
+  // Nothing is kept of the tombstone itself, so the safe version has to be above its version.
+  if (!RC_MUTATION("forget-versions-in-replay")) parts_.versions.raise(foreign.version());
+  const index::StripeGuard stripe(parts_.index, hash);
+  EntryRef present;
+  const Status sound = findPresent(stripe, hash, foreign.table(), foreign.key(), present);
+  if (sound != Status::Ok) return sound;
+  if (!present) {
+    if (!RC_MUTATION("forget-the-dead-in-replay")) dead.note(hash, foreign);
+  } else {
+    const EntryView gone = parts_.entries.entry(present);
+    // The present object is newer: it keeps dead all that the tombstone does, and so will whatever takes it out in its
+    // turn.
+    if (gone.version() > foreign.version()) return Status::Ok;
+    const Status carried = parts_.carried.forget(present);
+    if (carried != Status::Ok) return carried;
+    const EntryInput tombstone{.type = EntryType::Tombstone,
+                               .table = gone.table(),
+                               .version = gone.version(),
+                               .key = gone.key(),
+                               .payload = {},
+                               .dead = present};
+    const auto appended = side.append(std::span(&tombstone, 1), log::AppendClass::Remove);
+    if (!appended.ok()) return appended.error();
+    RC_CHECK(parts_.index.erase(stripe, present));
+    dead.noteToTheEnd(hash, foreign);
+  }
+  return Status::Ok;
+}
+
+Status StoreReplay::replayResult(const EntryView& foreign, log::SideLog& side) {
+  if (foreign.payloadBytes() != sizeof(log::ResultRecordPayload) + sizeof(int64_t)) return Status::BadRequest;
+  const auto record = foreign.payloadAs<log::ResultRecordPayload>();
+  const wire::CallIdentity identity{record.client, record.sequence, record.acknowledged};
+  if (!parts_.results.isAwaited(identity)) return Status::Ok;
+  // It may use the memory that removes may use: a move that ended here for want of memory would stop the tablet.
+  const auto copied = side.copy(foreign, log::AppendClass::Remove);
+  if (!copied.ok()) return copied.error();
+  parts_.results.take(identity,
+                      {.opcode = static_cast<Opcode>(record.opcode),
+                       .status = static_cast<Status>(record.status),
+                       .version = foreign.version(),
+                       .value = loadAs<int64_t>(foreign.payload().data() + sizeof(log::ResultRecordPayload)),
+                       .table = foreign.table(),
+                       .key_hash = record.key_hash},
+                      *copied);
+  return Status::Ok;
+}
+
+/// The result gets a record of its own, because the object that carried it may be dead already.
+Status StoreReplay::replayCarried(const EntryView& object, KeyHash hash, log::SideLog& side) {
+  const log::CarriedResult carried = object.carriedResult();
+  const wire::CallIdentity identity{carried.client, carried.sequence, carried.acknowledged};
+  if (!parts_.results.isAwaited(identity)) return Status::Ok;
+  const auto opcode = static_cast<Opcode>(carried.opcode);
+  const MutationResult result{.opcode = opcode,
+                              .status = Status::Ok,
+                              .version = object.version(),
+                              .value = opcode == Opcode::Increment ? object.payloadAs<int64_t>() : 0,
+                              .table = object.table(),
+                              .key_hash = hash};
+  EntryGroup group;
+  group.addResult({carried.client, carried.sequence, carried.acknowledged, result});
+  const auto appended = side.append(group.entries(), log::AppendClass::Remove);
+  if (!appended.ok()) return appended.error();
+  parts_.results.take(identity, result, appended->refs[0]);
+  return Status::Ok;
+}
+
+Status StoreReplay::renewOne(TableId table, EntryRef seen_ref, KeyHash hash, Version version, log::SideLog& side) {
+  const index::StripeGuard stripe(parts_.index, hash);
+  // Found again by key: the cleaner may have moved it since the scan.
+  const EntryView seen = parts_.entries.entry(seen_ref);
+  if (seen.table() != table) return Status::Ok;
+  if (isDamaged(seen.state())) {
+    return parts_.entries.isOfFormer(seen_ref, table, hash) ? Status::Ok : damageOf(refOfDamaged(seen.state()));
+  }
+  EntryRef ref;
+  const Status sound = findPresent(stripe, hash, table, seen.key(), ref);
+  if (sound != Status::Ok) return sound;
+  const EntryView object = ref ? parts_.entries.entry(ref) : EntryView();
+  if (!ref || object.type() != EntryType::Object || object.version() >= version) return Status::Ok;
+  // Verified first, because replayOver() computes a new checksum, which would make damaged bytes look sound.
+  if (parts_.entries.verify(ref) != Status::Ok) return Status::RetryLater;
+  return replayOver(object, version, ref, stripe, side);
+}
+
+Status StoreReplay::renewSlice(TableId table, const HashRange& range, Version version, std::optional<KeyHash>& cursor,
+                               log::SideLog& side) {
+  constexpr size_t kEntriesPerSlice = 64;
+  // A damaged entry that shows another key would not be seen here, and would have its old version when it is restored.
+  if (parts_.entries.rangeStatus() == Status::RetryLater) return Status::RetryLater;
+  std::vector<index::IndexEntry> entries;
+  const auto next = parts_.index.scan(
+      *cursor, range.last, kEntriesPerSlice, [this](EntryRef ref) { return parts_.entries.hashOf(ref); }, entries);
+  Status status = Status::Ok;
+  for (const index::IndexEntry& one : entries) {
+    status = one.is_misplaced ? parts_.entries.verify(one.ref) : renewOne(table, one.ref, one.hash, version, side);
+    if (one.is_misplaced && parts_.entries.isOfFormer(one.ref, table, one.hash)) status = Status::Ok;
+    if (status != Status::Ok) break;
+  }
+  side.settle();
+  if (status == Status::Ok) cursor = next;
+  return status;
+}
+
+}  // namespace ramcore::master

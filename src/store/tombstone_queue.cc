@@ -1,0 +1,66 @@
+#include "store/tombstone_queue.h"
+
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "base/mutation.h"
+
+namespace ramcore::master {
+
+using log::EntryRef;
+using log::EntryType;
+using log::EntryView;
+
+void TombstoneQueue::retire(const index::StripeGuard& stripe, EntryRef tombstone, KeyHash hash, Durability level) {
+  if (ShowAfter::isAt(log_, level, tombstone) || RC_MUTATION("forget-removals-at-once")) {
+    RC_CHECK(index_.erase(stripe, tombstone));
+    return;
+  }
+  SpinGuard guard(lock_);
+  removed_[static_cast<size_t>(level)].push_back({hash, tombstone});
+  count_[static_cast<size_t>(level)].fetch_add(1, std::memory_order_relaxed);
+}
+
+TombstoneQueue::Reaped TombstoneQueue::reap(size_t count_max, Locking locking) {
+  Reaped reaped;
+  if (reaping_.exchange(true, std::memory_order_acquire)) return reaped;
+  reaped.waits_for.durable = reap(Durability::Buffered, count_max, locking, reaped.count);
+  reaped.waits_for.flushed = reap(Durability::Sync, count_max, locking, reaped.count);
+  reaping_.store(false, std::memory_order_release);
+  return reaped;
+}
+
+/// @return the position that the oldest of the remaining keys waits for; no position: none is left, there were too
+///         many, or its stripe is taken
+LogPosition TombstoneQueue::reap(Durability level, size_t count_max, Locking locking, size_t& reaped) {
+  for (size_t left = count_max; left != 0; --left) {
+    Removed oldest;
+    {
+      SpinGuard guard(lock_);
+      auto& removed = removed_[static_cast<size_t>(level)];
+      if (removed.empty()) break;
+      oldest = removed.front();
+    }
+    const auto stripe = locking == Locking::Try ? index::StripeGuard::tryLock(index_, oldest.hash)
+                                                : std::optional<index::StripeGuard>(std::in_place, index_, oldest.hash);
+    if (!stripe) break;
+    // Found by key hash and type, because the cleaner may have moved it meanwhile.
+    const EntryRef ref = index_.find(*stripe, [&](EntryRef candidate) {
+      // A damaged tombstone leaves when it is restored (DamageResolver::reconcile).
+      const EntryView view = entries_.entry(candidate);
+      return !isDamaged(view.state()) && view.type() == EntryType::Tombstone &&
+             entries_.hashOf(candidate) == oldest.hash;
+    });
+    // The queue is in log order: the rest is younger.
+    if (ref && !ShowAfter::isAt(log_, level, ref)) return log_.durability().endOf(ref);
+    if (ref) RC_CHECK(index_.erase(*stripe, ref));
+    SpinGuard guard(lock_);
+    removed_[static_cast<size_t>(level)].pop_front();  // the thread that reaps is the only consumer
+    count_[static_cast<size_t>(level)].fetch_sub(1, std::memory_order_relaxed);
+    ++reaped;
+  }
+  return {};
+}
+
+}  // namespace ramcore::master

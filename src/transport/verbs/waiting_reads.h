@@ -1,0 +1,58 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "transport/message.h"
+
+namespace ramcore::transport::verbs {
+
+/// The announced requests of one endpoint for which there is no memory, in the order in which they came, those of
+/// clients behind the others. The first one waits for enough, and the others for it: what is shorter and would find
+/// memory may come for ever. All times are nanoseconds. One thread.
+class WaitingReads {
+ public:
+  struct Read {
+    SessionId session;
+    uint16_t slot = 0;
+    bool is_bounded = false;  ///< a client's
+    /// No memory could be registered for it, since it is the first.
+    std::optional<int64_t> refused_since_ns = std::nullopt;
+  };
+
+  bool empty() const { return reads_.empty(); }
+  /// REQUIRES: not empty().
+  Read& first() { return reads_.front(); }
+
+  void add(SessionId session, uint16_t slot, bool is_bounded, int64_t now_ns) {
+    if (reads_.empty()) since_ns_ = now_ns;
+    const auto behind = is_bounded ? reads_.end() : std::ranges::find_if(reads_, &Read::is_bounded);
+    reads_.insert(behind, Read{.session = session, .slot = slot, .is_bounded = is_bounded});
+  }
+  /// The first one has its memory, or needs none any more. REQUIRES: not empty().
+  void removeFirst(int64_t now_ns) {
+    reads_.pop_front();
+    since_ns_ = now_ns;
+  }
+  /// A session ends. Its reads go at once, and not only when it is their turn: whoever comes and goes would have them
+  /// grow.
+  void forget(SessionId session) {
+    if (reads_.empty()) return;
+    std::erase_if(reads_, [&](const Read& read) { return read.session == session; });
+  }
+
+  /// Whether the first one has waited for `patience_ns`. If so, it waits from now on.
+  bool isOverdue(int64_t now_ns, int64_t patience_ns) {
+    if (reads_.empty() || now_ns - since_ns_ < patience_ns) return false;
+    since_ns_ = now_ns;
+    return true;
+  }
+
+ private:
+  std::deque<Read> reads_;
+  int64_t since_ns_ = 0;  // the first of them waits
+};
+
+}  // namespace ramcore::transport::verbs

@@ -1,0 +1,248 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "coordinator/calls/master_calls.h"
+
+namespace ramcore::coordinator {
+
+/// Servers that keep to the contract of the messages, and check that at any time at most one of them answers for a
+/// tablet's mutations. A tablet's content is a number: each mutation adds one. Calls take simulated time, their answers
+/// and themselves get lost, and copies of them arrive later.
+class FakeCluster {
+ public:
+  struct Held {
+    Tablet tablet;
+    bool frozen = false;
+    bool pulling = false;  ///< answers nothing
+    bool pulled = false;
+    uint64_t content = 0;
+  };
+  struct Machine {
+    bool up = true;
+    std::map<TabletId, Held> tablets;
+    std::map<TabletId, TabletEpoch> dropped;
+    int64_t pull_polls = 0;
+    Status drop_failure = Status::Ok;
+    Status pull_failure = Status::Ok;
+    int refusals_left = 0;                              ///< of tablets, because its log has no head yet
+    bool stalls = false;                                ///< recoveries here go on for ever
+    std::map<ServerId, std::vector<Replica>> replicas;  ///< of others' logs
+    std::set<ServerId> fenced;
+    uint64_t fence_count = 0;
+    uint64_t recovery_count = 0;  ///< that began here
+    uint64_t places_free = 0;     ///< of kPlaces
+  };
+  static constexpr uint32_t kCopies = 3;
+  static constexpr uint64_t kPlaces = 64;
+  static constexpr uint64_t kPlaceBytes = uint64_t{8} << 20;
+  /// So many recovery masters at a time find places for all their copies. Several more wait for each other, and fail
+  /// then, each after a while of its own.
+  size_t masters_with_places = SIZE_MAX;
+  bool masters_give_up = true;  ///< or wait for ever
+  uint64_t given_up_count = 0;  ///< recoveries, for that reason
+  uint64_t state_count = 0;     ///< answers to what state a server is in
+  ServerId fails_for;           ///< whose recoveries fail for another one
+
+  Machine& machine(ServerId id) { return machines_[id]; }
+  std::map<ServerId, Machine>& machines() { return machines_; }
+
+  Status take(ServerId server, const Tablet& tablet, bool created_empty) {
+    Machine& at = machines_[server];
+    if (at.refusals_left > 0) {
+      --at.refusals_left;
+      return Status::RetryLater;
+    }
+    const auto found = at.tablets.find(tablet.id);
+    if (found != at.tablets.end()) {
+      Held& held = found->second;
+      if (held.tablet.epoch != tablet.epoch) {
+        return held.tablet.epoch > tablet.epoch ? Status::StaleEpoch : Status::BadRequest;
+      }
+      if (held.pulling) {
+        if (!held.pulled) return Status::RetryLater;
+        held.pulling = false;
+      }
+      return Status::Ok;
+    }
+    if (isOld(at, tablet)) return Status::StaleEpoch;
+    if (!created_empty) return Status::NotFound;
+    at.tablets[tablet.id] = {.tablet = tablet};
+    return Status::Ok;
+  }
+  Status drop(ServerId server, TabletId tablet, TabletEpoch epoch) {
+    Machine& at = machines_[server];
+    if (at.drop_failure != Status::Ok) return at.drop_failure;
+    TabletEpoch& floor = at.dropped[tablet];
+    floor = std::max(floor, epoch);
+    const auto found = at.tablets.find(tablet);
+    if (found == at.tablets.end()) return Status::Ok;
+    if (found->second.tablet.epoch > epoch) return Status::StaleEpoch;
+    at.tablets.erase(found);
+    return Status::Ok;
+  }
+  Status split(ServerId server, TabletId id, const Tablet& lower, const Tablet& upper) {
+    Machine& at = machines_[server];
+    if (at.tablets.contains(lower.id) && at.tablets.contains(upper.id)) return Status::Ok;
+    const auto found = at.tablets.find(id);
+    if (found == at.tablets.end()) return Status::NotFound;
+    const uint64_t content = found->second.content;
+    at.tablets.erase(found);
+    at.tablets[lower.id] = {.tablet = lower, .content = content};
+    at.tablets[upper.id] = {.tablet = upper, .content = content};
+    return Status::Ok;
+  }
+  Status freeze(ServerId server, TabletId id, TabletEpoch epoch, bool frozen, TabletEpoch new_epoch) {
+    Machine& at = machines_[server];
+    const auto found = at.tablets.find(id);
+    if (found == at.tablets.end()) return Status::NotFound;
+    Held& held = found->second;
+    if (!frozen && held.tablet.epoch == new_epoch) return Status::Ok;
+    if (held.tablet.epoch != epoch) return Status::StaleEpoch;
+    held.frozen = frozen;
+    if (!frozen) held.tablet.epoch = new_epoch;
+    return Status::Ok;
+  }
+  Status pull(ServerId server, const Tablet& tablet, TabletEpoch source_epoch, ServerId source) {
+    Machine& at = machines_[server];
+    const auto found = at.tablets.find(tablet.id);
+    if (found != at.tablets.end()) {
+      if (found->second.tablet.epoch == tablet.epoch) return Status::Ok;
+      if (found->second.tablet.epoch > tablet.epoch || !found->second.pulling) return Status::StaleEpoch;
+    }
+    if (isOld(at, tablet)) return Status::StaleEpoch;
+    const Machine& from = machines_[source];
+    const auto original = from.tablets.find(tablet.id);
+    if (original == from.tablets.end()) return Status::NotFound;
+    EXPECT_TRUE(original->second.frozen);
+    EXPECT_EQ(original->second.tablet.epoch, source_epoch);
+    at.tablets[tablet.id] = {.tablet = tablet, .pulling = true, .content = original->second.content};
+    return Status::Ok;
+  }
+  PullResult progress(ServerId server, TabletId id, SegmentId segment) {
+    Machine& at = machines_[server];
+    const auto found = at.tablets.find(id);
+    PullResult result;
+    if (found == at.tablets.end()) {
+      result.status = Status::NotFound;
+      return result;
+    }
+    result.pull_status = pull_failure != Status::Ok ? pull_failure : at.pull_failure;
+    if (mastersAtWork() > masters_with_places && !found->second.pulled) {
+      result.lacks_places = true;
+      if (!masters_give_up || ++at.pull_polls % 20 != 0) return result;
+      result.pull_status = Status::TooFewReplicas;
+      ++given_up_count;
+      return result;
+    }
+    found->second.pulled = found->second.pulled || (!at.stalls && ++at.pull_polls % 3 == 0);
+    result.done = found->second.pulled;
+    result.fraction = result.done ? 1 : 0.5;
+    result.objects = found->second.content;
+    result.log = {server, segment};
+    return result;
+  }
+
+  /// A log of three segments, all of it on each of these. The last is its open head.
+  void keepLog(ServerId master, const std::vector<ServerId>& backups, uint64_t epoch = 1) {
+    for (const ServerId backup : backups) {
+      machines_[backup].replicas[master] = {closedReplica(1), closedReplica(2), openReplica(3, epoch, {1, 2, 3})};
+    }
+  }
+  static Replica closedReplica(uint64_t segment) {
+    return {.segment = SegmentId(segment), .epoch = 1, .is_closed = true, .previous_head = {}, .members = {}};
+  }
+  static Replica openReplica(uint64_t segment, uint64_t epoch, const std::vector<uint64_t>& members) {
+    Replica replica{.segment = SegmentId(segment),
+                    .epoch = epoch,
+                    .has_digest = true,
+                    .previous_head = SegmentId(segment - 1),
+                    .members = {}};
+    for (const uint64_t member : members) replica.members.emplace_back(member);
+    return replica;
+  }
+  /// Servers that fetch something.
+  size_t mastersAtWork() const {
+    return static_cast<size_t>(std::ranges::count_if(machines_, [](const auto& one) {
+      return one.second.up && std::ranges::any_of(one.second.tablets, [](const auto& held) {
+               return held.second.pulling && !held.second.pulled;
+             });
+    }));
+  }
+  std::vector<Replica> fence(ServerId backup, ServerId dead) {
+    Machine& at = machines_[backup];
+    at.fenced.insert(dead);
+    ++at.fence_count;
+    return at.replicas[dead];
+  }
+  Status recover(ServerId server, const RecoveryOrder& order) {
+    Machine& at = machines_[server];
+    for (const SurveyedSegment& segment : order.segments) {
+      EXPECT_FALSE(segment.holders.empty());
+      for (const uint32_t holder : segment.holders) {
+        EXPECT_TRUE(machines_[order.holders.at(holder)].fenced.contains(order.dead));
+      }
+    }
+    size_t known = 0;
+    for (const Tablet& tablet : order.tablets) {
+      EXPECT_EQ(tablet.owner, server);
+      const auto held = at.tablets.find(tablet.id);
+      if (isOld(at, tablet)) return Status::StaleEpoch;
+      if (held == at.tablets.end()) continue;
+      if (held->second.tablet.epoch > tablet.epoch) return Status::StaleEpoch;
+      if (held->second.tablet.epoch < tablet.epoch && !held->second.pulling) return Status::StaleEpoch;
+      known += held->second.tablet.epoch == tablet.epoch ? 1 : 0;
+    }
+    if (known != 0) return known == order.tablets.size() ? Status::Ok : Status::StaleEpoch;
+    if (order.dead == fails_for) return Status::BadRequest;
+    for (const Tablet& tablet : order.tablets) {
+      at.tablets[tablet.id] = {.tablet = tablet, .pulling = true, .content = logged(order.dead, tablet)};
+    }
+    ++at.recovery_count;
+    orders.push_back(order);
+    return Status::Ok;
+  }
+
+  /// Does what a client does to one tablet by the map's word: adds one where owner and epoch agree. True if it did.
+  bool mutate(const Tablet& known) {
+    Machine& at = machines_[known.owner];
+    const auto found = at.tablets.find(known.id);
+    if (!at.up || found == at.tablets.end()) return false;
+    Held& held = found->second;
+    if (held.tablet.epoch != known.epoch || held.frozen || held.pulling) return false;
+    ++held.content;
+    return true;
+  }
+  std::optional<uint64_t> read(const Tablet& known) {
+    Machine& at = machines_[known.owner];
+    const auto found = at.tablets.find(known.id);
+    if (!at.up || found == at.tablets.end()) return std::nullopt;
+    if (found->second.tablet.epoch != known.epoch || found->second.pulling) return std::nullopt;
+    return found->second.content;
+  }
+
+  Status pull_failure = Status::Ok;
+  std::vector<RecoveryOrder> orders;  ///< that servers took
+
+ private:
+  // What there is of the tablet in a server's log: all of it is durable.
+  uint64_t logged(ServerId server, const Tablet& tablet) {
+    for (const auto& [id, held] : machines_[server].tablets) {
+      if (held.tablet.table == tablet.table && held.tablet.range.contains(tablet.range.first)) return held.content;
+    }
+    return 0;
+  }
+  static bool isOld(const Machine& at, const Tablet& tablet) {
+    const auto floor = at.dropped.find(tablet.id);
+    return floor != at.dropped.end() && tablet.epoch <= floor->second;
+  }
+  std::map<ServerId, Machine> machines_;
+};
+
+}  // namespace ramcore::coordinator
