@@ -64,6 +64,16 @@ TEST_F(IntakeAttemptsTest, NothingIsClaimedBesideTheSameOrANewerOne) {
   EXPECT_FALSE(known->ended);
 }
 
+TEST_F(IntakeAttemptsTest, ANewerAttemptOfOneTabletRefusesTheOlderAsAWhole) {
+  const auto old = attempt({1, 2}, 5);
+  ASSERT_TRUE(attempts_.claim(old, true).begins());
+  ASSERT_TRUE(attempts_.claim(attempt({2}, 6), true).begins());
+  const auto repeated = attempts_.claim(attempt({1, 2}, 5), true);
+  EXPECT_EQ(repeated.status, Status::StaleEpoch);
+  EXPECT_EQ(repeated.same, nullptr) << "tablet 1 is still that of the older attempt";
+  EXPECT_FALSE(repeated.begins());
+}
+
 TEST_F(IntakeAttemptsTest, AfterAStopNoneIsWanted) {
   const auto known = attempt({1}, 5);
   ASSERT_TRUE(attempts_.claim(known, true).begins());
