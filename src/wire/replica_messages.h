@@ -74,11 +74,9 @@ struct ReplicaVersion {
   uint8_t closed = 0;
   uint8_t reserved[3] = {};
 
-  constexpr bool isValid() const { return closed <= 1 && isZero(reserved); }
-
   bool operator==(const ReplicaVersion&) const = default;
 };
-static_assert(Message<ReplicaVersion> && sizeof(ReplicaVersion) == 16);
+static_assert(Fixed<ReplicaVersion> && sizeof(ReplicaVersion) == 16);
 
 /// Recovery master -> backup: entries of a dead master's segment that belong to some hash ranges. Request: struct, then
 /// `range_count` times Range. Response: struct, then `entry_bytes` bytes: whole log entries one after the other, each
@@ -109,7 +107,8 @@ struct ReadReplica {
     uint32_t range_count;
     uint32_t reserved = 0;
 
-    constexpr bool isValid() const { return header.isValid() && replica.isValid() && reserved == 0; }
+    /// A `replica` that no certificate can name is like any other that is not here: NotFound.
+    constexpr bool isValid() const { return header.isValid() && reserved == 0; }
   };
   struct Response {
     ResponseHeader header;

@@ -63,7 +63,6 @@ TEST(Validity, ReservedFieldsAreZero) {
   expectReserved<Pull::Request>(44, 48);
   expectReserved<Pull::Response>(25, 32);
   expectReserved<WriteReplica::Request>(49, 56);
-  expectReserved<ReplicaVersion>(13, 16);
   for (size_t i = 4; i < 8; ++i) EXPECT_FALSE(isValidWith<ReadReplica::Range>(i, 0x80)) << i;
   expectReserved<ReadReplica::Request>(60, 64);
   expectReserved<ReadReplica::Response>(21, 24);
@@ -97,7 +96,6 @@ TEST(Validity, EnumeratorsAndFlagsAreKnown) {
   expectUpTo<Scan::Response>(20, 1);
   expectUpTo<Pull::Response>(24, 1);
   expectUpTo<WriteReplica::Request>(48, WriteReplica::kFlagsAll);
-  expectUpTo<ReplicaVersion>(12, 1);
   expectUpTo<ReadReplica::Response>(20, 1);
 }
 
