@@ -174,10 +174,11 @@ class Log final : public ReplicationEvents {
   LogStats stats_;
   SegmentPool pool_;
   Integrity integrity_{pool_, stats_};
-  LogLock lock_;
+  // Appends take it exclusively: what every read looks at (durability_) is not on its line.
+  alignas(64) LogLock lock_;
 
   // Each is followed by those that use it.
-  LogDurability durability_;
+  alignas(64) LogDurability durability_;
   LiveLimit limit_;
   LiveCounts counts_;
   SegmentSettling settling_;

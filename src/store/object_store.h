@@ -140,7 +140,6 @@ class ObjectStore final : public log::EntryOwner {
   std::optional<Answer> logRefusal(const Mutation& mutation, Answer answer, Durability level, LockWait wait);
 
   log::LogMemory& memory_;
-  SafeVersion versions_;
   // Set by connect(), each by value, so that a lookup follows no further pointer.
   std::optional<Parts> parts_;
   std::optional<StoredEntries> entries_;
@@ -149,6 +148,8 @@ class ObjectStore final : public log::EntryOwner {
   std::optional<RangePurge> purge_;
   std::optional<StoreReplay> replay_;
   std::optional<DamageResolver> damages_;
+  // Raised by writes of new keys: not on a line that every lookup reads.
+  alignas(64) SafeVersion versions_;
 };
 
 }  // namespace ramcore::master

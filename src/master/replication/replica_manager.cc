@@ -132,7 +132,7 @@ void ReplicaManager::apply(const LogRequest& request) {
                              .events = *events_,
                              .cluster = cluster_,
                              .self = placement_.self()};
-    segments_.add(std::make_unique<ReplicatedSegment>(parts, *request.segment));
+    segments_.add(request.id, std::make_unique<ReplicatedSegment>(parts, *request.segment));
     active_.insert(request.id);
     return;
   }

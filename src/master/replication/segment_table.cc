@@ -11,11 +11,6 @@ ReplicatedSegment* SegmentTable::find(SegmentId id) const {
   return found == segments_.end() ? nullptr : found->second.get();
 }
 
-void SegmentTable::add(std::unique_ptr<ReplicatedSegment> segment) {
-  const SegmentId id = segment->id();
-  segments_.emplace(id, std::move(segment));
-}
-
 bool SegmentTable::isNeeded(SegmentId segment) const {
   const ReplicatedSegment* const found = find(segment);
   if (found == nullptr) return false;

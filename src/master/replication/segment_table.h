@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "master/replication/replica_placement.h"
@@ -44,7 +45,8 @@ class SegmentTable {
   const Map& all() const { return segments_; }
   /// nullptr: there is no such segment. Valid until erase().
   ReplicatedSegment* find(SegmentId id) const;
-  void add(std::unique_ptr<ReplicatedSegment> segment);
+  /// @param id  as the log gave it when it opened the segment. What it has dropped since has no id of its own any more
+  void add(SegmentId id, std::unique_ptr<ReplicatedSegment> segment) { segments_.emplace(id, std::move(segment)); }
   void erase(SegmentId id) { segments_.erase(id); }
 
   /// As ReplicaManager's functions of these names.

@@ -181,8 +181,13 @@ TEST_F(HashIndexMemory, MaintenanceGoesOnUntilNothingIsDue) {
   runtime::ManualClock clock;
   runtime::PinRegistry pins{1};
   log::NoReplicator replicator;
+  master::ServerLease lease;
+  master::TabletTable tablets(rcu_);
+  master::ResultTable results;
   master::ObjectStore store(*memory);
   log::Log log(config, {ClusterId(1), ServerId(1)}, *memory, {store, replicator, rcu_, pins});
+  results.connect(log);
+  store.connect({log, *index_, tablets, results, lease, clock});
   log::Cleaner cleaner(log, store, replicator);
   runtime::SimScheduler scheduler(1);
   runtime::SimTraceLog trace(scheduler);

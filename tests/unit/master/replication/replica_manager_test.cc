@@ -317,5 +317,23 @@ TEST_F(ReplicaManagerTest, APrivateSegmentIsCertifiedWhenItIsClosed) {
   }
 }
 
+// Its memory may be free by the time the dispatch thread hears of it.
+TEST_F(ReplicaManagerTest, APrivateSegmentMayBeDroppedBeforeItIsReplicated) {
+  start(3, {1, 2, 3});
+  // Beside the dispatch thread, as the cleaner does it. That thread has no round meanwhile.
+  log::Segment* const side = log_->privateSegments().open(log::SegmentKind::Side);
+  ASSERT_NE(side, nullptr);
+  const SegmentId id = side->id();
+  log_->privateSegments().drop(*side);
+  for (int i = 0; i < 4; ++i) {
+    rcu_.reclaim(16);
+    static_cast<void>(log_->reclaim(0));
+  }
+  ASSERT_NE(side->id(), id) << "the case came up";
+  ASSERT_TRUE(becomesDurable(put("key", "value")));
+  EXPECT_TRUE(std::ranges::none_of(manager_->replicas(), [&](const auto& known) { return known.segment == id; }));
+  for (const uint64_t number : {1, 2, 3}) EXPECT_FALSE(backup(number).kept.contains(id));
+}
+
 }  // namespace
 }  // namespace ramcore::master
