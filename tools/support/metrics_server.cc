@@ -5,13 +5,13 @@
 #include <prometheus/exposer.h>
 #include <prometheus/metric_family.h>
 
-#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
-#include <functional>
 #include <limits>
 #include <string>
+
+#include "base/number.h"
 
 namespace ramcore::tools {
 namespace {
@@ -47,11 +47,21 @@ class Families {
   MetricFamily& add(const char* name, const char* help, MetricType type) {
     return families_.emplace_back(MetricFamily{name, help, type, {}});
   }
+  MetricFamily& add(const NumberMeaning& meaning) {
+    const MetricType type = meaning.kind == NumberKind::Gauge ? MetricType::Gauge : MetricType::Counter;
+    return families_.emplace_back(MetricFamily{std::string(meaning.metric), std::string(meaning.help), type, {}});
+  }
   void counter(const char* name, const char* help, uint64_t value) {
     addCounter(add(name, help, MetricType::Counter), {}, value);
   }
   void gauge(const char* name, const char* help, double value) {
     addGauge(add(name, help, MetricType::Gauge), {}, value);
+  }
+  static void addNumber(MetricFamily& family, const std::vector<ClientMetric::Label>& labels, NumberKind kind,
+                        double value) {
+    ClientMetric& metric = family.metric.emplace_back();
+    metric.label = labels;
+    (kind == NumberKind::Gauge ? metric.gauge.value : metric.counter.value) = value;
   }
   static void addCounter(MetricFamily& family, const std::vector<ClientMetric::Label>& labels, uint64_t value) {
     ClientMetric& metric = family.metric.emplace_back();
@@ -114,61 +124,13 @@ void collectRequests(const rpc::Dispatch& dispatch, Families& out) {
 
 // One series for each endpoint, by its transport.
 void collectEndpoints(const rpc::Dispatch& dispatch, Families& out) {
-  struct Family {
-    const char* name;
-    const char* help;
-    std::function<uint64_t(const rpc::EndpointCounts&)> read;
-    bool is_gauge = false;
-  };
-  const auto of = [](auto member) {
-    return [member](const rpc::EndpointCounts& counts) {
-      return static_cast<uint64_t>((counts.*member).load(std::memory_order_relaxed));
-    };
-  };
-  using Counts = rpc::EndpointCounts;
-  const std::array<Family, 13> families = {{
-      {"ramcore_sessions", "Open sessions", of(&Counts::sessions), true},
-      {"ramcore_bad_sessions_total",
-       "Sessions closed because of bytes that no honest peer sends, or that ended in the middle",
-       of(&Counts::bad_sessions)},
-      {"ramcore_pins_overdue_total",
-       "Answers that a peer did not take in time, and that were copied so that they hold no memory of the log",
-       of(&Counts::messages_copied_out)},
-      {"ramcore_pin_sessions_dropped_total", "Sessions closed because they left more unread than is copied",
-       of(&Counts::sessions_dropped)},
-      {"ramcore_sent_payload_bytes_total", "Bytes of messages given to hardware to send; 0 where the system sends",
-       of(&Counts::payload_bytes)},
-      {"ramcore_sent_gathered_bytes_total",
-       "Part of these: read by the hardware from where they are stored, and not copied", of(&Counts::gathered_bytes)},
-      {"ramcore_sent_chunks_total", "Pieces of messages that the hardware has read from where they are stored",
-       of(&Counts::chunks_gathered)},
-      {"ramcore_sent_long_chunks_copied_total",
-       "Pieces of messages that were copied although they are long enough to be read from where they are stored",
-       of(&Counts::long_chunks_copied)},
-      {"ramcore_packets_sent_total", "Packets of transports that send lost ones again, copies included",
-       of(&Counts::packets_sent)},
-      {"ramcore_packets_resent_total", "Packets that were sent again because nothing had said that they had arrived",
-       of(&Counts::packets_resent)},
-      {"ramcore_packets_copied_total", "Packets that arrived although what is in them had arrived already",
-       of(&Counts::packet_copies)},
-      {"ramcore_packets_unproven_total", "Packets whose seal or checksum was wrong: changed on the way, or forged",
-       of(&Counts::packets_unproven)},
-      {"ramcore_registered_bytes", "Memory registered with hardware for messages of all sessions",
-       of(&Counts::registered_bytes), true},
-  }};
-  for (const Family& family : families) {
-    MetricFamily metrics{family.name, family.help, family.is_gauge ? MetricType::Gauge : MetricType::Counter, {}};
+  for (const Number<rpc::EndpointCounts>& number : rpc::kEndpointNumbers) {
+    MetricFamily& family = out.add(number.meaning);
     for (size_t i = 0; i < dispatch.endpoints().size(); ++i) {
       const std::vector<ClientMetric::Label> labels = {
           {"transport", std::string(dispatch.endpoints()[i]->limits().name)}};
-      const uint64_t value = family.read(dispatch.endpointCounts(i));
-      if (family.is_gauge) {
-        Families::addGauge(metrics, labels, static_cast<double>(value));
-      } else {
-        Families::addCounter(metrics, labels, value);
-      }
+      Families::addNumber(family, labels, number.meaning.kind, number.read(dispatch.endpointCounts(i)));
     }
-    out.add(metrics.name.c_str(), metrics.help.c_str(), metrics.type).metric = std::move(metrics.metric);
   }
 }
 
