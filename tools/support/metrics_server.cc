@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/number.h"
+#include "wire/server_numbers.h"
 
 namespace ramcore::tools {
 namespace {
@@ -19,6 +20,7 @@ namespace {
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
+using State = wire::ServerNumbers;
 
 constexpr double kSecondsPerNano = 1e-9;
 constexpr const char* kThreads = "4";
@@ -56,6 +58,12 @@ class Families {
   }
   void gauge(const char* name, const char* help, double value) {
     addGauge(add(name, help, MetricType::Gauge), {}, value);
+  }
+  // A number that servers tell of their state, too.
+  template <auto kMember, typename Value>
+  void number(Value value) {
+    constexpr NumberMeaning kMeaning = wire::meaningInMetrics<kMember>();
+    addNumber(add(kMeaning), {}, kMeaning.kind, static_cast<double>(value));
   }
   static void addNumber(MetricFamily& family, const std::vector<ClientMetric::Label>& labels, NumberKind kind,
                         double value) {
@@ -143,12 +151,11 @@ void collectDispatch(const rpc::Dispatch& dispatch, Families& out) {
 void collectLog(const log::Log& log, Families& out) {
   const log::LogStats& stats = log.stats();
   const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
-  out.gauge("ramcore_log_memory_bytes", "Memory of the log", static_cast<double>(log.config().memory_bytes));
+  out.number<&State::memory_bytes>(log.config().memory_bytes);
   out.gauge("ramcore_huge_page_bytes", "Memory of this process that lies in huge pages", hugePageBytes());
   out.gauge("ramcore_log_live_bytes", "Bytes of entries that are still needed",
             static_cast<double>(read(stats.live_bytes)));
-  out.gauge("ramcore_log_live_bytes_max", "Live bytes at which writes are refused",
-            static_cast<double>(log.limit().liveBytesMax()));
+  out.number<&State::live_bytes_max>(log.limit().liveBytesMax());
   out.gauge("ramcore_log_tombstone_bytes", "Part of the live bytes: tombstones",
             static_cast<double>(read(stats.tombstone_bytes)));
   out.gauge("ramcore_log_tombstone_table_bytes", "Memory beside --memory that counts in which segments tombstones are",
@@ -156,8 +163,7 @@ void collectLog(const log::Log& log, Families& out) {
   out.gauge("ramcore_log_succeeded_bytes",
             "Bytes that tombstones would take if all objects died that have replaced others",
             static_cast<double>(read(stats.succeeded_bytes)));
-  out.gauge("ramcore_log_result_bytes", "Part of the live bytes: result records",
-            static_cast<double>(read(stats.result_bytes)));
+  out.number<&State::result_bytes>(read(stats.result_bytes));
   out.gauge("ramcore_log_free_bytes", "Memory of the log that holds nothing",
             static_cast<double>(log.pool().freeBytes()));
   out.gauge("ramcore_log_free_block_bytes", "Part of the free memory of the log: runs that take the largest entry",
@@ -165,7 +171,7 @@ void collectLog(const log::Log& log, Families& out) {
   out.gauge("ramcore_log_pinned_bytes", "Memory that has left the log and is kept for answers in transmission",
             static_cast<double>(read(stats.pinned_bytes)));
   out.counter("ramcore_log_appended_entries_total", "Entries appended", read(stats.appended_entries));
-  out.counter("ramcore_log_appended_bytes_total", "Bytes appended", read(stats.appended_bytes));
+  out.number<&State::appended_bytes>(read(stats.appended_bytes));
   out.counter("ramcore_log_heads_opened_total", "Segments opened as head", read(stats.heads_opened));
   out.counter("ramcore_log_small_heads_opened_total", "Heads from the reserve for a full memory",
               read(stats.small_heads_opened));
@@ -176,19 +182,15 @@ void collectLog(const log::Log& log, Families& out) {
   out.counter("ramcore_cleaner_passes_total", "Passes of the cleaner", read(stats.cleaner_passes));
   out.counter("ramcore_cleaner_compacted_segments_total", "Segments compacted in memory",
               read(stats.segments_compacted));
-  out.counter("ramcore_cleaner_compaction_copied_bytes_total", "Bytes that compactions moved within memory",
-              read(stats.compaction_bytes_copied));
-  out.counter("ramcore_cleaner_compaction_freed_bytes_total", "Memory that compactions gave back",
-              read(stats.compaction_bytes_freed));
+  out.number<&State::compaction_copied_bytes>(read(stats.compaction_bytes_copied));
+  out.number<&State::compaction_freed_bytes>(read(stats.compaction_bytes_freed));
   out.gauge("ramcore_cleaner_workers", "Workers that clean now", static_cast<double>(read(stats.cleaners)));
   out.counter("ramcore_cleaner_shared_copied_bytes_total",
               "Part of the copied bytes: those that other workers than the first have moved",
               read(stats.cleaner_bytes_shared));
   out.counter("ramcore_cleaner_segments_total", "Segments cleaned", read(stats.segments_cleaned));
-  out.counter("ramcore_cleaner_copied_bytes_total", "Live bytes the cleaner has moved",
-              read(stats.cleaner_bytes_copied));
-  out.counter("ramcore_cleaner_freed_bytes_total", "Memory that passes gave back beyond what they kept",
-              read(stats.cleaner_bytes_freed));
+  out.number<&State::cleaner_copied_bytes>(read(stats.cleaner_bytes_copied));
+  out.number<&State::cleaner_freed_bytes>(read(stats.cleaner_bytes_freed));
 }
 
 void collectPinned(const master::PinnedValues& borrowed, Families& out) {
@@ -216,22 +218,20 @@ void collectIntegrity(const log::LogStats& stats, Families& out) {
   const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
   out.counter("ramcore_log_scrubbed_bytes_total", "Bytes of the log in memory that were verified",
               read(stats.scrubbed_bytes));
-  out.counter("ramcore_log_damaged_entries_total", "Entries in memory that were not what was written",
-              read(stats.damaged_entries));
+  out.number<&State::damaged_entries>(read(stats.damaged_entries));
   out.counter("ramcore_log_restored_entries_total", "Damaged entries in memory whose bytes came back from a replica",
               read(stats.restored_entries));
   out.counter("ramcore_log_mended_states_total", "Flipped bits in bytes that have no checksum and need no replica",
               read(stats.mended_states));
-  out.gauge("ramcore_log_damaged_now", "Entries that were found damaged and are not restored",
-            static_cast<double>(read(stats.damaged_now)));
+  out.number<&State::damaged_now>(read(stats.damaged_now));
 }
 
 void collectIndex(const index::HashIndex& index, Families& out) {
   const index::IndexStats stats = index.stats();
-  out.gauge("ramcore_index_entries", "Keys in the hash index", static_cast<double>(stats.entries));
+  out.number<&State::objects>(stats.entries);
   out.gauge("ramcore_index_buckets", "Buckets of the hash index", static_cast<double>(stats.buckets));
   out.gauge("ramcore_index_overflow_lines", "Overflow lines in use", static_cast<double>(stats.overflow_lines));
-  out.gauge("ramcore_index_memory_bytes", "Memory of the hash index", static_cast<double>(stats.committed_bytes));
+  out.number<&State::index_bytes>(stats.committed_bytes);
   if (stats.entries > 0) {
     out.gauge("ramcore_object_overhead_bytes", "Bytes an object takes beside key and value: entry header and index",
               log::kEntryHeaderBytes + static_cast<double>(stats.committed_bytes) / static_cast<double>(stats.entries));
@@ -248,15 +248,14 @@ void collectReplicas(const master::ReplicaManager& replicas, Families& out) {
   const master::ReplicaManager::Stats& stats = replicas.stats();
   const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
   out.counter("ramcore_replica_writes_total", "Writes to replicas on other servers", read(stats.writes));
-  out.counter("ramcore_replica_bytes_total", "Bytes of the log sent to replicas", read(stats.bytes));
+  out.number<&State::replica_bytes>(read(stats.bytes));
   out.counter("ramcore_replicas_lost_total", "Replicas given up because their server failed",
               read(stats.replicas_lost));
   out.counter("ramcore_replica_floors_raised_total", "Changes of the replicas of an open head",
               read(stats.floors_raised));
-  out.gauge("ramcore_replicas_wanted", "Copies of each segment, by configuration", replicas.wantedCount());
-  out.gauge("ramcore_replicas_least", "Complete copies of the segment that has the fewest", read(stats.least));
-  out.gauge("ramcore_segments_repairing", "Segments with fewer copies than the servers that live allow",
-            read(stats.repairing));
+  out.number<&State::replicas_wanted>(replicas.wantedCount());
+  out.number<&State::replicas_least>(read(stats.least));
+  out.number<&State::segments_repairing>(read(stats.repairing));
 }
 
 void collectRecovery(const master::RecoveryTarget::Stats& stats, Families& out) {
@@ -276,10 +275,8 @@ void collectRecovery(const master::RecoveryTarget::Stats& stats, Families& out) 
 void collectBackup(const backup::Backup& backup, Families& out) {
   const backup::StoreStats& stats = backup.store().stats();
   const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
-  out.gauge("ramcore_backup_frames", "Places for replicas in the storage",
-            static_cast<double>(read(stats.frames_total)));
-  out.gauge("ramcore_backup_frames_free", "Places for replicas in the storage that hold no replica",
-            static_cast<double>(read(stats.frames_free)));
+  out.number<&State::frames_total>(read(stats.frames_total));
+  out.number<&State::frames_free>(read(stats.frames_free));
   out.counter("ramcore_backup_written_bytes_total", "Bytes of replicas written", read(stats.bytes_written));
   const backup::FrameWriter& writer = backup.store().writer();
   out.counter("ramcore_backup_writes_handed_over_total", "Writes into the storage that its own thread did",
@@ -293,8 +290,7 @@ void collectBackup(const backup::Backup& backup, Families& out) {
               read(stats.corrupt_frames));
   out.counter("ramcore_backup_scrubbed_bytes_total", "Bytes of replicas that were read again to verify them",
               read(stats.checked_bytes));
-  out.gauge("ramcore_backup_condemned", "1 if a flush has failed and nothing is written any more",
-            read(stats.condemned) ? 1 : 0);
+  out.number<&State::storage_failed>(read(stats.condemned) ? 1 : 0);
   out.counter("ramcore_backup_fenced_refusals_total", "Writes and frees of dead servers that were refused",
               backup.service().fencedRefusals());
 }
