@@ -148,6 +148,15 @@ void collectDispatch(const rpc::Dispatch& dispatch, Families& out) {
   out.counter("ramcore_wakeups_total", "Times the dispatch thread was woken from sleep", dispatch.wakeups());
 }
 
+// How many numbers of each kind are reported below, and which are not. Who adds one decides that here.
+static_assert(fieldCount<log::LogStats>() == 25 + 2, "not reported are large_bytes and entries_marked_freed");
+static_assert(fieldCount<master::PinnedValues::Stats>() == 6);
+static_assert(fieldCount<index::IndexStats>() == 8);
+static_assert(fieldCount<master::ReplicaManager::Stats>() == 6 + 2, "not reported are flushes and repairs");
+static_assert(fieldCount<master::RecoveryTarget::Stats>() == 5);
+static_assert(fieldCount<backup::StoreStats>() == 7 + 2, "not reported are frames_kept and refused_full");
+static_assert(fieldCount<master::MasterService::Stats>() == 4);
+
 void collectLog(const log::Log& log, Families& out) {
   const log::LogStats& stats = log.stats();
   const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
