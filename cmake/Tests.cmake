@@ -83,9 +83,10 @@ if(ramcore_rcnic_tests)
   add_dependencies(unit_tests unit_rcnic_test)
 endif()
 
-# What tools and tests have in common, and no layer has.
+# What tools and tests have in common, and no layer has; and what the status tells of a server.
 file(GLOB ramcore_tool_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/tools/*.cc)
-ramcore_gtest(unit_tools_test unit SOURCES ${ramcore_tool_tests} LIBRARIES ramcore_tool_cli ramcore_tool_json)
+ramcore_gtest(unit_tools_test unit SOURCES ${ramcore_tool_tests} ${CMAKE_SOURCE_DIR}/tools/rc/server_json.cc
+              ${CMAKE_SOURCE_DIR}/tools/support/display.cc LIBRARIES ramcore_tool_cli ramcore_tool_json ramcore_client)
 add_dependencies(unit_tests unit_tools_test)
 
 ramcore_all_layers(ramcore_layer_libraries)

@@ -46,35 +46,9 @@ std::vector<TransportSessions> sessionsOf(const Messages& messages) {
 
 void fillAnswered(const control::ServerStateResponse& state, ServerStatus& known) {
   known.has_answered = true;
-  known.memory_bytes = state.memory_bytes();
-  known.live_bytes = state.live_bytes();
-  known.live_bytes_max = state.live_bytes_max();
-  known.tombstone_bytes = state.tombstone_bytes();
-  known.result_bytes = state.result_bytes();
-  known.cleaner_copied_bytes = state.cleaner_copied_bytes();
-  known.cleaner_freed_bytes = state.cleaner_freed_bytes();
-  known.damaged_entries = state.damaged_entries();
-  known.damaged_now = state.damaged_now();
-  known.compaction_copied_bytes = state.compaction_copied_bytes();
-  known.compaction_freed_bytes = state.compaction_freed_bytes();
-  known.appended_bytes = state.appended_bytes();
-  known.replica_bytes = state.replica_bytes();
-  known.pinned_bytes = state.pinned_bytes();
-  known.objects = state.objects();
-  known.index_bytes = state.index_bytes();
-  known.requests = state.requests();
+  static_cast<wire::ServerNumbers&>(known) = wire::numbersIn(state);
+  known.frames_free = std::min(known.frames_free, known.frames_total);
   known.transports = sessionsOf(state.transports());
-  known.uptime_ns = state.uptime_ns();
-  known.replicas_wanted = state.replicas_wanted();
-  known.replicas_least = state.replicas_least();
-  known.segments_repairing = state.segments_repairing();
-  known.frames_total = state.frames_total();
-  known.frames_free = std::min(state.frames_free(), state.frames_total());
-  known.storage_bytes = state.storage_bytes();
-  known.storage_bytes_needed = state.storage_bytes_needed();
-  known.has_storage_failed = state.storage_failed();
-  known.has_too_few = state.has_too_few();
-  known.is_short_of_places = state.is_short_of_places();
 }
 
 RecoveryProgress progressOf(const control::RecoveryStatus& recovery) {

@@ -11,6 +11,7 @@
 #include "rpc/caller.h"
 #include "rpc/coordinators.h"
 #include "runtime/task.h"
+#include "wire/server_numbers.h"
 
 namespace ramcore::client {
 
@@ -29,41 +30,13 @@ struct TransportSessions {
 };
 
 /// A server as the coordinator knows it, with what it said about itself if it answered.
-struct ServerStatus {
+struct ServerStatus : wire::ServerNumbers {
   ServerId id;
   std::string name;
   std::vector<std::string> locators;
   bool is_alive = false;
   bool has_answered = false;
-  uint64_t memory_bytes = 0;
-  uint64_t live_bytes = 0;
-  uint64_t live_bytes_max = 0;   ///< at which writes are refused
-  uint64_t tombstone_bytes = 0;  ///< part of live_bytes
-  uint64_t result_bytes = 0;     ///< part of live_bytes: kept results of clients' calls
-  uint64_t cleaner_copied_bytes = 0;
-  uint64_t cleaner_freed_bytes = 0;
-  uint64_t damaged_entries = 0;          ///< of its log, found damaged in memory
-  uint64_t damaged_now = 0;              ///< those of them that are not restored
-  uint64_t compaction_copied_bytes = 0;  ///< this and the next: parts of the cleaner's, within memory, without replicas
-  uint64_t compaction_freed_bytes = 0;
-  uint64_t appended_bytes = 0;  ///< to its log since it was started, without the cleaner's copies
-  uint64_t replica_bytes = 0;   ///< sent to replicas since then, the cleaner's copies and repairs included
-  uint64_t pinned_bytes = 0;    ///< values in its log from which answers are being sent, and memory kept for them
-  uint64_t objects = 0;
-  uint64_t index_bytes = 0;  ///< memory of the index of its objects
-  uint64_t requests = 0;
   std::vector<TransportSessions> transports;
-  int64_t uptime_ns = 0;
-  uint32_t replicas_wanted = 0;     ///< replicas of each segment of its log, by its configuration; 0: no replication
-  uint32_t replicas_least = 0;      ///< complete replicas of the segment that has the fewest
-  uint64_t segments_repairing = 0;  ///< segments that have fewer replicas than the servers that live allow
-  uint64_t frames_total = 0;        ///< of its storage, for replicas of others; 0: none
-  uint64_t frames_free = 0;
-  uint64_t storage_bytes = 0;         ///< of all its frames
-  uint64_t storage_bytes_needed = 0;  ///< for its memory and replicas, where all servers are alike
-  bool has_storage_failed = false;    ///< a flush failed: nothing is kept there any more
-  bool has_too_few = false;           ///< too few other servers keep replicas, or have room: it takes no writes
-  bool is_short_of_places = false;  ///< a log head has no room on the storage of others; has_too_few follows after 1 s
 };
 
 /// The recovery of a dead server whose tablets are not all back.

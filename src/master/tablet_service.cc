@@ -345,32 +345,38 @@ void TabletService::pullProgress(Request request) {
   replyControl(std::move(request), answer);
 }
 
-void TabletService::serverState(Request request) {
-  control::ServerStateRequest message;
-  if (!rpc::parseRequest(request, message)) return request.reply(Status::BadRequest);
-  control::ServerStateResponse answer;
-  answer.set_id(parts_.self.value);
-  answer.set_memory_bytes(parts_.log.config().memory_bytes);
+wire::ServerNumbers TabletService::logNumbers() const {
+  wire::ServerNumbers numbers;
+  numbers.memory_bytes = parts_.log.config().memory_bytes;
   const log::LogStats& stats = parts_.log.stats();
   const auto gauge = [](const std::atomic<int64_t>& bytes) {
     return static_cast<uint64_t>(std::max<int64_t>(0, bytes.load(std::memory_order_relaxed)));
   };
   // What would become tombstones if it were removed counts, as it does for the limit.
-  answer.set_live_bytes(gauge(stats.live_bytes) + gauge(stats.succeeded_bytes));
-  answer.set_live_bytes_max(parts_.log.limit().liveBytesMax());
-  answer.set_tombstone_bytes(gauge(stats.tombstone_bytes) + gauge(stats.succeeded_bytes));
-  answer.set_result_bytes(gauge(stats.result_bytes));
-  answer.set_cleaner_copied_bytes(stats.cleaner_bytes_copied.load(std::memory_order_relaxed));
-  answer.set_cleaner_freed_bytes(stats.cleaner_bytes_freed.load(std::memory_order_relaxed));
-  answer.set_damaged_entries(stats.damaged_entries.load(std::memory_order_relaxed));
-  answer.set_damaged_now(stats.damaged_now.load(std::memory_order_relaxed));
-  answer.set_objects(parts_.store.objectCount());
-  answer.set_index_bytes(parts_.store.indexBytes());
-  answer.set_pinned_bytes(parts_.borrowed.stats().pinned_bytes.load(std::memory_order_relaxed) +
-                          stats.pinned_bytes.load(std::memory_order_relaxed));
-  answer.set_compaction_copied_bytes(stats.compaction_bytes_copied.load(std::memory_order_relaxed));
-  answer.set_compaction_freed_bytes(stats.compaction_bytes_freed.load(std::memory_order_relaxed));
-  answer.set_appended_bytes(stats.appended_bytes.load(std::memory_order_relaxed));
+  numbers.live_bytes = gauge(stats.live_bytes) + gauge(stats.succeeded_bytes);
+  numbers.live_bytes_max = parts_.log.limit().liveBytesMax();
+  numbers.tombstone_bytes = gauge(stats.tombstone_bytes) + gauge(stats.succeeded_bytes);
+  numbers.result_bytes = gauge(stats.result_bytes);
+  numbers.cleaner_copied_bytes = stats.cleaner_bytes_copied.load(std::memory_order_relaxed);
+  numbers.cleaner_freed_bytes = stats.cleaner_bytes_freed.load(std::memory_order_relaxed);
+  numbers.damaged_entries = stats.damaged_entries.load(std::memory_order_relaxed);
+  numbers.damaged_now = stats.damaged_now.load(std::memory_order_relaxed);
+  numbers.objects = parts_.store.objectCount();
+  numbers.index_bytes = parts_.store.indexBytes();
+  numbers.pinned_bytes = parts_.borrowed.stats().pinned_bytes.load(std::memory_order_relaxed) +
+                         stats.pinned_bytes.load(std::memory_order_relaxed);
+  numbers.compaction_copied_bytes = stats.compaction_bytes_copied.load(std::memory_order_relaxed);
+  numbers.compaction_freed_bytes = stats.compaction_bytes_freed.load(std::memory_order_relaxed);
+  numbers.appended_bytes = stats.appended_bytes.load(std::memory_order_relaxed);
+  return numbers;
+}
+
+void TabletService::serverState(Request request) {
+  control::ServerStateRequest message;
+  if (!rpc::parseRequest(request, message)) return request.reply(Status::BadRequest);
+  control::ServerStateResponse answer;
+  answer.set_id(parts_.self.value);
+  wire::ServerNumbers numbers = logNumbers();
   for (const Tablet& tablet : parts_.tablets.list()) {
     control::TabletLoad& load = *answer.add_tablets();
     load.set_tablet(tablet.id.value);
@@ -379,24 +385,25 @@ void TabletService::serverState(Request request) {
   }
   rpc::reportSessions(parts_.dispatch, message.lists_sessions() ? rpc::kSessionsListedMax : 0,
                       *answer.mutable_transports());
-  answer.set_requests(parts_.dispatch.requestCount());
-  answer.set_uptime_ns(parts_.dispatch.clock().nowNs() - started_ns_);
+  numbers.requests = parts_.dispatch.requestCount();
+  numbers.uptime_ns = parts_.dispatch.clock().nowNs() - started_ns_;
   if (parts_.replicas != nullptr) {
     const ReplicaManager::Counts counts = parts_.replicas->counts();
-    answer.set_replicas_wanted(counts.wanted);
-    answer.set_replicas_least(counts.least);
-    answer.set_replica_bytes(parts_.replicas->stats().bytes.load(std::memory_order_relaxed));
-    answer.set_segments_repairing(counts.repairing);
-    answer.set_has_too_few(parts_.replicas->writeStatus() == Status::TooFewReplicas);
-    answer.set_is_short_of_places(parts_.replicas->isShortOfPlaces());
+    numbers.replicas_wanted = counts.wanted;
+    numbers.replicas_least = counts.least;
+    numbers.replica_bytes = parts_.replicas->stats().bytes.load(std::memory_order_relaxed);
+    numbers.segments_repairing = counts.repairing;
+    numbers.has_too_few = parts_.replicas->writeStatus() == Status::TooFewReplicas;
+    numbers.is_short_of_places = parts_.replicas->isShortOfPlaces();
   }
   if (parts_.backup != nullptr) {
-    answer.set_frames_total(parts_.backup->framesTotal());
-    answer.set_frames_free(parts_.backup->framesFree());
-    answer.set_storage_bytes(parts_.backup->storageBytes());
-    answer.set_storage_bytes_needed(parts_.backup->storageBytesNeeded());
-    answer.set_storage_failed(parts_.backup->hasFailed());
+    numbers.frames_total = parts_.backup->framesTotal();
+    numbers.frames_free = parts_.backup->framesFree();
+    numbers.storage_bytes = parts_.backup->storageBytes();
+    numbers.storage_bytes_needed = parts_.backup->storageBytesNeeded();
+    numbers.storage_failed = parts_.backup->hasFailed();
   }
+  wire::fillNumbers(numbers, answer);
   replyControl(std::move(request), answer);
 }
 

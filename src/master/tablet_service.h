@@ -17,6 +17,7 @@
 #include "store/object_store.h"
 #include "store/result_table.h"
 #include "store/tablet_table.h"
+#include "wire/server_numbers.h"
 
 namespace ramcore::wire::control {
 class TakeTabletRequest;
@@ -79,6 +80,8 @@ class TabletService {
   /// Whether a recovery that brings this tablet may begin. Ok with `is_here`: it has begun and is over, and the tablet
   /// is in service here.
   Status checkRecovery(const Tablet& tablet, bool& is_here);
+  /// What this server tells of its memory, its log and its index.
+  wire::ServerNumbers logNumbers() const;
   runtime::Task<Status> drained(runtime::Executor& executor);
   runtime::Detached clear(Tablet tablet);
 

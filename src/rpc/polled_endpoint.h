@@ -1,30 +1,13 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 
+#include "rpc/endpoint_counts.h"
 #include "rpc/open_sessions.h"
 #include "rpc/session_ends.h"
 #include "transport/transport.h"
 
 namespace ramcore::rpc {
-
-/// The counts that an endpoint last had, published for other threads.
-struct EndpointCounts {
-  std::atomic<uint32_t> sessions{0};
-  std::atomic<uint64_t> bad_sessions{0};         ///< closed because of bytes no honest peer sends, or cut short
-  std::atomic<uint64_t> messages_copied_out{0};  ///< see transport::BorrowedCounts
-  std::atomic<uint64_t> sessions_dropped{0};     ///< see transport::BorrowedCounts
-  std::atomic<uint64_t> payload_bytes{0};        ///< this and the next three: see transport::SendCounts
-  std::atomic<uint64_t> gathered_bytes{0};
-  std::atomic<uint64_t> chunks_gathered{0};
-  std::atomic<uint64_t> long_chunks_copied{0};
-  std::atomic<uint64_t> packets_sent{0};  ///< this and the next three: see transport::PacketCounts
-  std::atomic<uint64_t> packets_resent{0};
-  std::atomic<uint64_t> packet_copies{0};
-  std::atomic<uint64_t> packets_unproven{0};
-  std::atomic<uint64_t> registered_bytes{0};
-};
 
 /// An endpoint that a dispatch polls, with what the dispatch keeps of its sessions.
 /// Threads: counts() and what of `ends` says so on any thread, the rest on the dispatch thread.

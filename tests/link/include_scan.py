@@ -68,7 +68,7 @@ STANDARD = {
     "algorithm": r"all_of|any_of|none_of|binary_search|clamp|copy|copy_n|count(_if)?|equal|fill|fill_n|find(_if)?(_not)?"
                  r"|for_each|is_sorted|lexicographical_compare|lower_bound|upper_bound|max|min|minmax|(min|max)_element|merge"
                  r"|partition|ranges|remove(_if)?|replace|reverse|rotate|shuffle|sort|stable_sort|swap_ranges|transform|unique",
-    "array": r"array|begin|end|size|data|tuple_size_v",
+    "array": r"array|to_array|begin|end|size|data|tuple_size_v",
     "atomic": r"atomic(_\w+)?|memory_order(_\w+)?",
     "bit": r"bit_\w+|countl_\w+|countr_\w+|endian|has_single_bit|popcount|rotl|rotr",
     "charconv": r"from_chars|to_chars|from_chars_result",

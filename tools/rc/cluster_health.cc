@@ -127,7 +127,7 @@ class Judge {
                                  count(server.replicas_wanted, "replica"));
       }
       judgeRoom(server);
-      if (server.has_storage_failed) {
+      if (server.storage_failed) {
         add(State::Degraded, "the storage of server " + described(server.id) +
                                  " has failed and keeps nothing any more; start it again on another disk");
       }

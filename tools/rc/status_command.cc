@@ -9,9 +9,9 @@
 
 #include "base/id_text.h"
 #include "client/client_impl.h"
-#include "log/format/segment_format.h"
 #include "tools/rc/cluster_health.h"
 #include "tools/rc/commands.h"
+#include "tools/rc/server_json.h"
 #include "tools/support/command_line.h"
 #include "tools/support/display.h"
 #include "tools/support/json.h"
@@ -44,62 +44,6 @@ Json toJson(const std::vector<client::RecoveryProgress>& recoveries) {
   return out;
 }
 
-/// What an object takes beside key and value: its header in the log and its share of the index; 0 without objects.
-double overheadBytes(const client::ServerStatus& server) {
-  if (server.objects == 0) return 0;
-  return log::kEntryHeaderBytes + static_cast<double>(server.index_bytes) / static_cast<double>(server.objects);
-}
-
-const char* roleOf(const client::OpenSession& session) {
-  switch (session.peer_role) {
-    case transport::Role::Client:
-      return "client";
-    case transport::Role::Server:
-      return "server";
-    case transport::Role::Coordinator:
-      return "coordinator";
-    case transport::Role::Admin:
-      return "admin";
-  }
-  return "unknown";
-}
-
-uint32_t sessionCount(const std::vector<client::TransportSessions>& transports) {
-  uint32_t count = 0;
-  for (const client::TransportSessions& transport : transports) count += transport.sessions;
-  return count;
-}
-
-uint64_t objectBytes(const client::ServerStatus& server) {
-  const uint64_t others = server.tombstone_bytes + server.result_bytes;
-  return server.live_bytes - std::min(server.live_bytes, others);
-}
-
-/// Bytes sent to replicas for each byte appended, 0 before the first.
-double writeAmplification(const client::ServerStatus& server) {
-  if (server.appended_bytes == 0) return 0;
-  return static_cast<double>(server.replica_bytes) / static_cast<double>(server.appended_bytes);
-}
-
-Json countsJson(const std::vector<client::TransportSessions>& transports) {
-  Json out = Json::object();
-  for (const client::TransportSessions& transport : transports) out[transport.name] = transport.sessions;
-  return out;
-}
-
-Json listJson(const std::vector<client::TransportSessions>& transports) {
-  Json out = Json::array();
-  for (const client::TransportSessions& transport : transports) {
-    for (const client::OpenSession& session : transport.open) {
-      out.append({{"peer_role", roleOf(session)},
-                  {"peer_id", std::to_string(session.peer_id)},
-                  {"peer_address", session.peer_address},
-                  {"transport", transport.name}});
-    }
-  }
-  return out;
-}
-
 Json toJson(const std::vector<client::ServerSilence>& silences) {
   constexpr int64_t kNanosPerMilli = 1'000'000;
   static constexpr const char* kWaits[] = {"unknown", "verdict", "together", "replacers", "room"};
@@ -111,51 +55,6 @@ Json toJson(const std::vector<client::ServerSilence>& silences) {
                 {"waits_for", kWaits[static_cast<size_t>(silence.wait)]}});
   }
   return out;
-}
-
-Json toJson(const client::ServerStatus& server) {
-  std::vector<std::string> names;
-  for (const client::TransportSessions& transport : server.transports) names.push_back(transport.name);
-  return {{"id", formatServer(server.id)},
-          {"name", server.name},
-          {"locators", server.locators},
-          {"alive", server.is_alive},
-          {"answers", server.has_answered},
-          {"memory_bytes", server.memory_bytes},
-          {"live_bytes", server.live_bytes},
-          {"live_bytes_max", server.live_bytes_max},
-          {"object_bytes", objectBytes(server)},
-          {"tombstone_bytes", server.tombstone_bytes},
-          {"result_bytes", server.result_bytes},
-          {"cleaner_copied_bytes", server.cleaner_copied_bytes},
-          {"cleaner_freed_bytes", server.cleaner_freed_bytes},
-          {"compaction_copied_bytes", server.compaction_copied_bytes},
-          {"compaction_freed_bytes", server.compaction_freed_bytes},
-          {"appended_bytes", server.appended_bytes},
-          {"replica_bytes", server.replica_bytes},
-          {"write_amplification", writeAmplification(server)},
-          {"pinned_bytes", server.pinned_bytes},
-          {"damaged_entries", server.damaged_entries},
-          {"damaged_now", server.damaged_now},
-          {"objects", server.objects},
-          {"index_bytes", server.index_bytes},
-          {"overhead_bytes_per_object", overheadBytes(server)},
-          {"requests", server.requests},
-          {"sessions", sessionCount(server.transports)},
-          {"transports", names},
-          {"sessions_by_transport", countsJson(server.transports)},
-          {"open_sessions", listJson(server.transports)},
-          {"uptime_s", static_cast<double>(server.uptime_ns) / 1e9},
-          {"replicas_wanted", server.replicas_wanted},
-          {"replicas_least", server.replicas_least},
-          {"segments_repairing", server.segments_repairing},
-          {"frames_total", server.frames_total},
-          {"frames_free", server.frames_free},
-          {"storage_bytes", server.storage_bytes},
-          {"storage_bytes_needed", server.storage_bytes_needed},
-          {"storage_failed", server.has_storage_failed},
-          {"takes_writes", server.has_answered && !server.has_too_few},
-          {"is_short_of_places", server.is_short_of_places}};
 }
 
 Json toJson(const client::TableMap& table) {
@@ -190,7 +89,7 @@ Json toJson(const client::ClusterStatus& status) {
   out["servers"] = Json::array();
   for (const client::ServerStatus& server : status.servers) {
     if (!isOfInterest(status, server)) continue;
-    out["servers"].append(toJson(server));
+    out["servers"].append(serverJson(server));
   }
   out["tables"] = Json::array();
   for (const client::TableMap& table : status.tables) {
@@ -225,7 +124,7 @@ std::string replicasOf(const client::ServerStatus& server) {
 
 std::string framesOf(const client::ServerStatus& server) {
   if (server.frames_total == 0) return "none";
-  if (server.has_storage_failed) return "failed";
+  if (server.storage_failed) return "failed";
   return std::to_string(server.frames_total - server.frames_free) + "/" + std::to_string(server.frames_total);
 }
 

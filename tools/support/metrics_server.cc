@@ -5,13 +5,14 @@
 #include <prometheus/exposer.h>
 #include <prometheus/metric_family.h>
 
-#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
-#include <functional>
 #include <limits>
 #include <string>
+
+#include "base/number.h"
+#include "wire/server_numbers.h"
 
 namespace ramcore::tools {
 namespace {
@@ -19,6 +20,7 @@ namespace {
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
+using State = wire::ServerNumbers;
 
 constexpr double kSecondsPerNano = 1e-9;
 constexpr const char* kThreads = "4";
@@ -47,11 +49,27 @@ class Families {
   MetricFamily& add(const char* name, const char* help, MetricType type) {
     return families_.emplace_back(MetricFamily{name, help, type, {}});
   }
+  MetricFamily& add(const NumberMeaning& meaning) {
+    const MetricType type = meaning.kind == NumberKind::Gauge ? MetricType::Gauge : MetricType::Counter;
+    return families_.emplace_back(MetricFamily{std::string(meaning.metric), std::string(meaning.help), type, {}});
+  }
   void counter(const char* name, const char* help, uint64_t value) {
     addCounter(add(name, help, MetricType::Counter), {}, value);
   }
   void gauge(const char* name, const char* help, double value) {
     addGauge(add(name, help, MetricType::Gauge), {}, value);
+  }
+  // A number that servers tell of their state, too.
+  template <auto kMember, typename Value>
+  void number(Value value) {
+    constexpr NumberMeaning kMeaning = wire::meaningInMetrics<kMember>();
+    addNumber(add(kMeaning), {}, kMeaning.kind, static_cast<double>(value));
+  }
+  static void addNumber(MetricFamily& family, const std::vector<ClientMetric::Label>& labels, NumberKind kind,
+                        double value) {
+    ClientMetric& metric = family.metric.emplace_back();
+    metric.label = labels;
+    (kind == NumberKind::Gauge ? metric.gauge.value : metric.counter.value) = value;
   }
   static void addCounter(MetricFamily& family, const std::vector<ClientMetric::Label>& labels, uint64_t value) {
     ClientMetric& metric = family.metric.emplace_back();
@@ -114,61 +132,13 @@ void collectRequests(const rpc::Dispatch& dispatch, Families& out) {
 
 // One series for each endpoint, by its transport.
 void collectEndpoints(const rpc::Dispatch& dispatch, Families& out) {
-  struct Family {
-    const char* name;
-    const char* help;
-    std::function<uint64_t(const rpc::EndpointCounts&)> read;
-    bool is_gauge = false;
-  };
-  const auto of = [](auto member) {
-    return [member](const rpc::EndpointCounts& counts) {
-      return static_cast<uint64_t>((counts.*member).load(std::memory_order_relaxed));
-    };
-  };
-  using Counts = rpc::EndpointCounts;
-  const std::array<Family, 13> families = {{
-      {"ramcore_sessions", "Open sessions", of(&Counts::sessions), true},
-      {"ramcore_bad_sessions_total",
-       "Sessions closed because of bytes that no honest peer sends, or that ended in the middle",
-       of(&Counts::bad_sessions)},
-      {"ramcore_pins_overdue_total",
-       "Answers that a peer did not take in time, and that were copied so that they hold no memory of the log",
-       of(&Counts::messages_copied_out)},
-      {"ramcore_pin_sessions_dropped_total", "Sessions closed because they left more unread than is copied",
-       of(&Counts::sessions_dropped)},
-      {"ramcore_sent_payload_bytes_total", "Bytes of messages given to hardware to send; 0 where the system sends",
-       of(&Counts::payload_bytes)},
-      {"ramcore_sent_gathered_bytes_total",
-       "Part of these: read by the hardware from where they are stored, and not copied", of(&Counts::gathered_bytes)},
-      {"ramcore_sent_chunks_total", "Pieces of messages that the hardware has read from where they are stored",
-       of(&Counts::chunks_gathered)},
-      {"ramcore_sent_long_chunks_copied_total",
-       "Pieces of messages that were copied although they are long enough to be read from where they are stored",
-       of(&Counts::long_chunks_copied)},
-      {"ramcore_packets_sent_total", "Packets of transports that send lost ones again, copies included",
-       of(&Counts::packets_sent)},
-      {"ramcore_packets_resent_total", "Packets that were sent again because nothing had said that they had arrived",
-       of(&Counts::packets_resent)},
-      {"ramcore_packets_copied_total", "Packets that arrived although what is in them had arrived already",
-       of(&Counts::packet_copies)},
-      {"ramcore_packets_unproven_total", "Packets whose seal or checksum was wrong: changed on the way, or forged",
-       of(&Counts::packets_unproven)},
-      {"ramcore_registered_bytes", "Memory registered with hardware for messages of all sessions",
-       of(&Counts::registered_bytes), true},
-  }};
-  for (const Family& family : families) {
-    MetricFamily metrics{family.name, family.help, family.is_gauge ? MetricType::Gauge : MetricType::Counter, {}};
+  for (const Number<rpc::EndpointCounts>& number : rpc::kEndpointNumbers) {
+    MetricFamily& family = out.add(number.meaning);
     for (size_t i = 0; i < dispatch.endpoints().size(); ++i) {
       const std::vector<ClientMetric::Label> labels = {
           {"transport", std::string(dispatch.endpoints()[i]->limits().name)}};
-      const uint64_t value = family.read(dispatch.endpointCounts(i));
-      if (family.is_gauge) {
-        Families::addGauge(metrics, labels, static_cast<double>(value));
-      } else {
-        Families::addCounter(metrics, labels, value);
-      }
+      Families::addNumber(family, labels, number.meaning.kind, number.read(dispatch.endpointCounts(i)));
     }
-    out.add(metrics.name.c_str(), metrics.help.c_str(), metrics.type).metric = std::move(metrics.metric);
   }
 }
 
@@ -178,15 +148,23 @@ void collectDispatch(const rpc::Dispatch& dispatch, Families& out) {
   out.counter("ramcore_wakeups_total", "Times the dispatch thread was woken from sleep", dispatch.wakeups());
 }
 
+// How many numbers of each kind are reported below, and which are not. Who adds one decides that here.
+static_assert(fieldCount<log::LogStats>() == 25 + 2, "not reported are large_bytes and entries_marked_freed");
+static_assert(fieldCount<master::PinnedValues::Stats>() == 6);
+static_assert(fieldCount<index::IndexStats>() == 8);
+static_assert(fieldCount<master::ReplicaManager::Stats>() == 6 + 2, "not reported are flushes and repairs");
+static_assert(fieldCount<master::RecoveryTarget::Stats>() == 5);
+static_assert(fieldCount<backup::StoreStats>() == 7 + 2, "not reported are frames_kept and refused_full");
+static_assert(fieldCount<master::MasterService::Stats>() == 4);
+
 void collectLog(const log::Log& log, Families& out) {
   const log::LogStats& stats = log.stats();
   const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
-  out.gauge("ramcore_log_memory_bytes", "Memory of the log", static_cast<double>(log.config().memory_bytes));
+  out.number<&State::memory_bytes>(log.config().memory_bytes);
   out.gauge("ramcore_huge_page_bytes", "Memory of this process that lies in huge pages", hugePageBytes());
   out.gauge("ramcore_log_live_bytes", "Bytes of entries that are still needed",
             static_cast<double>(read(stats.live_bytes)));
-  out.gauge("ramcore_log_live_bytes_max", "Live bytes at which writes are refused",
-            static_cast<double>(log.limit().liveBytesMax()));
+  out.number<&State::live_bytes_max>(log.limit().liveBytesMax());
   out.gauge("ramcore_log_tombstone_bytes", "Part of the live bytes: tombstones",
             static_cast<double>(read(stats.tombstone_bytes)));
   out.gauge("ramcore_log_tombstone_table_bytes", "Memory beside --memory that counts in which segments tombstones are",
@@ -194,8 +172,7 @@ void collectLog(const log::Log& log, Families& out) {
   out.gauge("ramcore_log_succeeded_bytes",
             "Bytes that tombstones would take if all objects died that have replaced others",
             static_cast<double>(read(stats.succeeded_bytes)));
-  out.gauge("ramcore_log_result_bytes", "Part of the live bytes: result records",
-            static_cast<double>(read(stats.result_bytes)));
+  out.number<&State::result_bytes>(read(stats.result_bytes));
   out.gauge("ramcore_log_free_bytes", "Memory of the log that holds nothing",
             static_cast<double>(log.pool().freeBytes()));
   out.gauge("ramcore_log_free_block_bytes", "Part of the free memory of the log: runs that take the largest entry",
@@ -203,7 +180,7 @@ void collectLog(const log::Log& log, Families& out) {
   out.gauge("ramcore_log_pinned_bytes", "Memory that has left the log and is kept for answers in transmission",
             static_cast<double>(read(stats.pinned_bytes)));
   out.counter("ramcore_log_appended_entries_total", "Entries appended", read(stats.appended_entries));
-  out.counter("ramcore_log_appended_bytes_total", "Bytes appended", read(stats.appended_bytes));
+  out.number<&State::appended_bytes>(read(stats.appended_bytes));
   out.counter("ramcore_log_heads_opened_total", "Segments opened as head", read(stats.heads_opened));
   out.counter("ramcore_log_small_heads_opened_total", "Heads from the reserve for a full memory",
               read(stats.small_heads_opened));
@@ -214,19 +191,15 @@ void collectLog(const log::Log& log, Families& out) {
   out.counter("ramcore_cleaner_passes_total", "Passes of the cleaner", read(stats.cleaner_passes));
   out.counter("ramcore_cleaner_compacted_segments_total", "Segments compacted in memory",
               read(stats.segments_compacted));
-  out.counter("ramcore_cleaner_compaction_copied_bytes_total", "Bytes that compactions moved within memory",
-              read(stats.compaction_bytes_copied));
-  out.counter("ramcore_cleaner_compaction_freed_bytes_total", "Memory that compactions gave back",
-              read(stats.compaction_bytes_freed));
+  out.number<&State::compaction_copied_bytes>(read(stats.compaction_bytes_copied));
+  out.number<&State::compaction_freed_bytes>(read(stats.compaction_bytes_freed));
   out.gauge("ramcore_cleaner_workers", "Workers that clean now", static_cast<double>(read(stats.cleaners)));
   out.counter("ramcore_cleaner_shared_copied_bytes_total",
               "Part of the copied bytes: those that other workers than the first have moved",
               read(stats.cleaner_bytes_shared));
   out.counter("ramcore_cleaner_segments_total", "Segments cleaned", read(stats.segments_cleaned));
-  out.counter("ramcore_cleaner_copied_bytes_total", "Live bytes the cleaner has moved",
-              read(stats.cleaner_bytes_copied));
-  out.counter("ramcore_cleaner_freed_bytes_total", "Memory that passes gave back beyond what they kept",
-              read(stats.cleaner_bytes_freed));
+  out.number<&State::cleaner_copied_bytes>(read(stats.cleaner_bytes_copied));
+  out.number<&State::cleaner_freed_bytes>(read(stats.cleaner_bytes_freed));
 }
 
 void collectPinned(const master::PinnedValues& borrowed, Families& out) {
@@ -254,22 +227,20 @@ void collectIntegrity(const log::LogStats& stats, Families& out) {
   const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
   out.counter("ramcore_log_scrubbed_bytes_total", "Bytes of the log in memory that were verified",
               read(stats.scrubbed_bytes));
-  out.counter("ramcore_log_damaged_entries_total", "Entries in memory that were not what was written",
-              read(stats.damaged_entries));
+  out.number<&State::damaged_entries>(read(stats.damaged_entries));
   out.counter("ramcore_log_restored_entries_total", "Damaged entries in memory whose bytes came back from a replica",
               read(stats.restored_entries));
   out.counter("ramcore_log_mended_states_total", "Flipped bits in bytes that have no checksum and need no replica",
               read(stats.mended_states));
-  out.gauge("ramcore_log_damaged_now", "Entries that were found damaged and are not restored",
-            static_cast<double>(read(stats.damaged_now)));
+  out.number<&State::damaged_now>(read(stats.damaged_now));
 }
 
 void collectIndex(const index::HashIndex& index, Families& out) {
   const index::IndexStats stats = index.stats();
-  out.gauge("ramcore_index_entries", "Keys in the hash index", static_cast<double>(stats.entries));
+  out.number<&State::objects>(stats.entries);
   out.gauge("ramcore_index_buckets", "Buckets of the hash index", static_cast<double>(stats.buckets));
   out.gauge("ramcore_index_overflow_lines", "Overflow lines in use", static_cast<double>(stats.overflow_lines));
-  out.gauge("ramcore_index_memory_bytes", "Memory of the hash index", static_cast<double>(stats.committed_bytes));
+  out.number<&State::index_bytes>(stats.committed_bytes);
   if (stats.entries > 0) {
     out.gauge("ramcore_object_overhead_bytes", "Bytes an object takes beside key and value: entry header and index",
               log::kEntryHeaderBytes + static_cast<double>(stats.committed_bytes) / static_cast<double>(stats.entries));
@@ -286,15 +257,14 @@ void collectReplicas(const master::ReplicaManager& replicas, Families& out) {
   const master::ReplicaManager::Stats& stats = replicas.stats();
   const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
   out.counter("ramcore_replica_writes_total", "Writes to replicas on other servers", read(stats.writes));
-  out.counter("ramcore_replica_bytes_total", "Bytes of the log sent to replicas", read(stats.bytes));
+  out.number<&State::replica_bytes>(read(stats.bytes));
   out.counter("ramcore_replicas_lost_total", "Replicas given up because their server failed",
               read(stats.replicas_lost));
   out.counter("ramcore_replica_floors_raised_total", "Changes of the replicas of an open head",
               read(stats.floors_raised));
-  out.gauge("ramcore_replicas_wanted", "Copies of each segment, by configuration", replicas.wantedCount());
-  out.gauge("ramcore_replicas_least", "Complete copies of the segment that has the fewest", read(stats.least));
-  out.gauge("ramcore_segments_repairing", "Segments with fewer copies than the servers that live allow",
-            read(stats.repairing));
+  out.number<&State::replicas_wanted>(replicas.wantedCount());
+  out.number<&State::replicas_least>(read(stats.least));
+  out.number<&State::segments_repairing>(read(stats.repairing));
 }
 
 void collectRecovery(const master::RecoveryTarget::Stats& stats, Families& out) {
@@ -314,10 +284,8 @@ void collectRecovery(const master::RecoveryTarget::Stats& stats, Families& out) 
 void collectBackup(const backup::Backup& backup, Families& out) {
   const backup::StoreStats& stats = backup.store().stats();
   const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
-  out.gauge("ramcore_backup_frames", "Places for replicas in the storage",
-            static_cast<double>(read(stats.frames_total)));
-  out.gauge("ramcore_backup_frames_free", "Places for replicas in the storage that hold no replica",
-            static_cast<double>(read(stats.frames_free)));
+  out.number<&State::frames_total>(read(stats.frames_total));
+  out.number<&State::frames_free>(read(stats.frames_free));
   out.counter("ramcore_backup_written_bytes_total", "Bytes of replicas written", read(stats.bytes_written));
   const backup::FrameWriter& writer = backup.store().writer();
   out.counter("ramcore_backup_writes_handed_over_total", "Writes into the storage that its own thread did",
@@ -331,8 +299,7 @@ void collectBackup(const backup::Backup& backup, Families& out) {
               read(stats.corrupt_frames));
   out.counter("ramcore_backup_scrubbed_bytes_total", "Bytes of replicas that were read again to verify them",
               read(stats.checked_bytes));
-  out.gauge("ramcore_backup_condemned", "1 if a flush has failed and nothing is written any more",
-            read(stats.condemned) ? 1 : 0);
+  out.number<&State::storage_failed>(read(stats.condemned) ? 1 : 0);
   out.counter("ramcore_backup_fenced_refusals_total", "Writes and frees of dead servers that were refused",
               backup.service().fencedRefusals());
 }
