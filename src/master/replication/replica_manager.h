@@ -8,6 +8,7 @@
 
 #include "base/trace.h"
 #include "log/replicator.h"
+#include "master/replication/floor_keeper.h"
 #include "master/replication/log_requests.h"
 #include "master/replication/members.h"
 #include "master/replication/replica_freeing.h"
@@ -21,16 +22,6 @@
 #include "runtime/task.h"
 
 namespace ramcore::master {
-
-/// Stores the floors of this server's log: the coordinator keeps them.
-class FloorKeeper {
- public:
-  virtual ~FloorKeeper() = default;
-  /// Raises the floor: from then on a recovery ignores open replicas below (segment, replica_epoch). Ok: the floor is
-  /// stored. Fenced: this server is declared dead. Anything else: it may be stored or not, and the call has to be
-  /// repeated.
-  virtual runtime::Task<Status> raiseFloor(SegmentId segment, uint64_t replica_epoch) = 0;
-};
 
 /// Keeps R replicas of every segment of a log on other servers: the log's Replicator.
 ///
