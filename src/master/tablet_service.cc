@@ -366,7 +366,7 @@ void TabletService::serverState(Request request) {
   answer.set_damaged_now(stats.damaged_now.load(std::memory_order_relaxed));
   answer.set_objects(parts_.store.objectCount());
   answer.set_index_bytes(parts_.store.indexBytes());
-  answer.set_pinned_bytes(parts_.borrowed.stats().pinned_bytes.load(std::memory_order_relaxed) +
+  answer.set_pinned_bytes(parts_.pinned.stats().pinned_bytes.load(std::memory_order_relaxed) +
                           stats.pinned_bytes.load(std::memory_order_relaxed));
   answer.set_compaction_copied_bytes(stats.compaction_bytes_copied.load(std::memory_order_relaxed));
   answer.set_compaction_freed_bytes(stats.compaction_bytes_freed.load(std::memory_order_relaxed));

@@ -36,7 +36,7 @@ namespace ramcore::master {
 /// the disk, there are at most two further calls, which are answered when they are flushed: one whose flush is under
 /// way, and one that waits for the next flush. They carry the bytes that are to be flushed, unless a request waits for
 /// these bytes to be durable and no more. Then a write carries the bytes, and the flush call is sent right behind it.
-/// See ReplicaWriter::sendWhatIsDue.
+/// See ReplicaSender::sendWhatIsDue.
 ///
 /// Threads: the Replicator's calls come from any thread; everything else is on the dispatch thread.
 class ReplicaManager final : public log::Replicator, private ReplicaOwner {
