@@ -1,6 +1,6 @@
 #pragma once
 
-#include "coordinator/coordinator.h"
+#include "coordinator/coordinator_options.h"
 #include "coordinator/recovery/recovery_manager.h"
 #include "coordinator/request_gate.h"
 #include "coordinator/state/change_history.h"

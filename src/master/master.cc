@@ -90,12 +90,12 @@ Master::Parts::Parts(Master& master, ServerId id, ClusterId cluster)
               maintenance, master.environment_.trace}),
       recovery({master.store_, log, master.tablets_, master.results_, master.environment_.caller, master.background_,
                 maintenance, master.environment_.trace}),
-      borrowed(master.config_.borrowing, master.config_.log.memory_bytes, log.stats(), master.pins_),
-      tablet_service({id, master.store_, log, master.tablets_, master.results_, target, recovery, maintenance, borrowed,
+      pinned(master.config_.pinning, master.config_.log.memory_bytes, log.stats(), master.pins_),
+      tablet_service({id, master.store_, log, master.tablets_, master.results_, target, recovery, maintenance, pinned,
                       master.environment_.rcu, master.environment_.dispatch, master.background_,
                       master.environment_.trace, *master.changes_, master.replicas_.get(), master.environment_.backup}),
       service({master.store_, log, *master.index_, master.tablets_, master.results_, master.lease_, master.link_,
-               maintenance, borrowed, master.environment_.threads, master.environment_.clock,
+               maintenance, pinned, master.environment_.threads, master.environment_.clock,
                master.environment_.dispatch}) {
   master.results_.connect(log);
   master.store_.connect(

@@ -34,7 +34,7 @@ struct MasterConfig {
   rpc::PeerAddress coordinator;
   /// Replicas on other servers; with 0 nothing survives this process.
   ReplicationOptions replication;
-  PinningOptions borrowing;
+  PinningOptions pinning;
   MemoryScrubOptions scrub;
   /// Workers that may clean at a time, as in log::cleanersMax.
   uint32_t cleaners_max = 0;
@@ -101,7 +101,7 @@ class Master final : private LinkObserver {
   bool stopped() const;
   /// True while answers on their way still read the log. It must be false before the master is destroyed; it becomes so
   /// soon after the last request.
-  bool hasPinnedMemory() const { return pins_.outstanding() != 0 || (parts_ && parts_->borrowed.isBorrowed()); }
+  bool hasPinnedMemory() const { return pins_.outstanding() != 0 || (parts_ && parts_->pinned.isBorrowed()); }
   /// The pins by which answers on their way keep the log's memory from being used again.
   runtime::PinRegistry& pins() { return pins_; }
 
@@ -116,7 +116,7 @@ class Master final : private LinkObserver {
   log::Log* log() { return parts_ ? &parts_->log : nullptr; }
   const MasterService* service() const { return parts_ ? &parts_->service : nullptr; }
   /// nullptr before the master serves.
-  const PinnedValues* pinnedValues() const { return parts_ ? &parts_->borrowed : nullptr; }
+  const PinnedValues* pinnedValues() const { return parts_ ? &parts_->pinned : nullptr; }
   const index::HashIndex& index() const { return *index_; }
   index::HashIndex& index() { return *index_; }
   const ObjectStore& store() const { return store_; }
@@ -149,7 +149,7 @@ class Master final : private LinkObserver {
     MigrationSource source;
     MigrationTarget target;
     RecoveryTarget recovery;
-    PinnedValues borrowed;
+    PinnedValues pinned;
     TabletService tablet_service;
     MasterService service;
     std::optional<ReplicaService> replica_service;

@@ -363,7 +363,7 @@ wire::ServerNumbers TabletService::logNumbers() const {
   numbers.damaged_now = stats.damaged_now.load(std::memory_order_relaxed);
   numbers.objects = parts_.store.objectCount();
   numbers.index_bytes = parts_.store.indexBytes();
-  numbers.pinned_bytes = parts_.borrowed.stats().pinned_bytes.load(std::memory_order_relaxed) +
+  numbers.pinned_bytes = parts_.pinned.stats().pinned_bytes.load(std::memory_order_relaxed) +
                          stats.pinned_bytes.load(std::memory_order_relaxed);
   numbers.compaction_copied_bytes = stats.compaction_bytes_copied.load(std::memory_order_relaxed);
   numbers.compaction_freed_bytes = stats.compaction_bytes_freed.load(std::memory_order_relaxed);

@@ -38,7 +38,7 @@ class TabletService {
     MigrationTarget& target;
     RecoveryTarget& recovery;
     Maintenance& maintenance;
-    const PinnedValues& borrowed;
+    const PinnedValues& pinned;
     runtime::Rcu& rcu;
     rpc::Dispatch& dispatch;
     runtime::Executor& background;

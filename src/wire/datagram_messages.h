@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "base/bytes.h"
+#include "wire/message.h"
 
 namespace ramcore::wire {
 
@@ -25,6 +25,10 @@ enum class PacketKind : uint8_t {
 
 inline constexpr uint16_t kDatagramEtherType = 0x88b5;  ///< IEEE 802: for local experiments
 inline constexpr uint8_t kDatagramVersion = 4;
+/// Longest payload of a packet: what its length is written in allows more, but pieces stay below a page of a jumbo
+/// frame.
+inline constexpr uint32_t kPacketBytesMax = 9000;
+inline constexpr uint32_t kPacketBytesMin = 512;
 
 /// The first 16 bytes of each Ethernet frame.
 struct FrameStart {
@@ -52,14 +56,13 @@ struct PacketHeader {
   uint8_t flags;       ///< kPacketAgain, kPacketOfResponse, kPacketOverdue; others zero, verified
   uint16_t reserved1;  ///< zero, verified
   uint32_t reserved2;  ///< zero, verified
+
+  /// What makes sense of the fields depends on the packet's kind, so its reader checks them once it knows the sender.
+  constexpr bool isValid() const { return payload_bytes <= kPacketBytesMax && reserved1 == 0 && reserved2 == 0; }
 };
-static_assert(Fixed<PacketHeader> && sizeof(PacketHeader) == 48);
+static_assert(Message<PacketHeader> && sizeof(PacketHeader) == 48);
 
 inline constexpr uint32_t kPacketHeaderBytes = sizeof(FrameStart) + sizeof(PacketHeader);
-/// Longest payload of a packet: what its length is written in allows more, but pieces stay below a page of a jumbo
-/// frame.
-inline constexpr uint32_t kPacketBytesMax = 9000;
-inline constexpr uint32_t kPacketBytesMin = 512;
 
 inline constexpr uint8_t kPacketAgain = 1;       ///< in Request and Response: the packet was sent before
 inline constexpr uint8_t kPacketOfResponse = 2;  ///< in Grant: the message is an answer
@@ -77,23 +80,34 @@ struct GreetingBody {
   uint8_t wants_seal;        ///< 1: the sender wants a MAC in each packet, not a checksum; one side's wish is enough
   uint8_t reserved1;         ///< zero, verified
   uint32_t reserved2;        ///< zero, verified
+
+  constexpr bool isValid() const {
+    return session != 0 && packet_bytes >= kPacketBytesMin && unasked_packets != 0 && wants_seal <= 1 &&
+           reserved1 == 0 && reserved2 == 0;
+  }
 };
-static_assert(Fixed<GreetingBody> && sizeof(GreetingBody) == 24);
+static_assert(Message<GreetingBody> && sizeof(GreetingBody) == 24);
 
 /// The body of a Grant, about the message with the slot and the sequence of its header.
 struct GrantBody {
   uint64_t later;             ///< bit i: the packet received_packets + 1 + i has arrived
   uint32_t received_packets;  ///< all packets before this one have arrived
   uint32_t granted_packets;   ///< the packets before this one may be sent
+
+  /// Whether the message has as many packets is for the reader to find out.
+  constexpr bool isValid() const { return true; }
 };
-static_assert(Fixed<GrantBody> && sizeof(GrantBody) == 16);
+static_assert(Message<GrantBody> && sizeof(GrantBody) == 16);
 
 struct AckEntry {
   uint32_t sequence;
   uint16_t slot;
   uint16_t reserved;  ///< zero, verified
+
+  /// Whether the call slot exists is for the reader to find out.
+  constexpr bool isValid() const { return reserved == 0; }
 };
-static_assert(Fixed<AckEntry> && sizeof(AckEntry) == 8);
+static_assert(Message<AckEntry> && sizeof(AckEntry) == 8);
 inline constexpr uint32_t kAckEntriesMax = 32;
 
 }  // namespace ramcore::wire

@@ -14,7 +14,7 @@ class PinnedMemoryTest : public MasterServiceTest {
  protected:
   master::Master& master() { return world.servers[0]->master(); }
   const log::LogStats& logStats() { return master().log()->stats(); }
-  const master::PinnedValues::Stats& borrowed() { return master().pinnedValues()->stats(); }
+  const master::PinnedValues::Stats& pinned() { return master().pinnedValues()->stats(); }
   static std::string valueOf(char c) { return std::string(kValueBytes, c); }
 
   // A read by the reader, whose answer is not waited for.
@@ -56,7 +56,7 @@ TEST_F(PinnedMemoryTest, AClientThatStopsReadingHoldsNoMemoryBeyondTheDeadline) 
 
   world.network.stopReading("reader");
   const auto call = startRead("key");
-  ASSERT_TRUE(world.runUntil([&] { return borrowed().pinned_bytes.load() != 0; }));
+  ASSERT_TRUE(world.runUntil([&] { return pinned().pinned_bytes.load() != 0; }));
   const int64_t borrowed_ns = world.scheduler.nowNs();
   const uint64_t cleaned = logStats().segments_cleaned.load();
   ASSERT_EQ(write("key", valueOf('b'), ++sequence).status, Status::Ok);
@@ -67,7 +67,7 @@ TEST_F(PinnedMemoryTest, AClientThatStopsReadingHoldsNoMemoryBeyondTheDeadline) 
   for (int i = 0; i < 400; ++i) {
     overwrite(memory_bytes / 100);
     pinned_bytes = std::max(pinned_bytes, logStats().pinned_bytes.load());
-    if (borrowed().pinned_bytes.load() != 0) held_ns = world.scheduler.nowNs() - borrowed_ns;
+    if (pinned().pinned_bytes.load() != 0) held_ns = world.scheduler.nowNs() - borrowed_ns;
   }
   EXPECT_GT(pinned_bytes, 0u) << "it was in the way";
   EXPECT_LE(held_ns, world.network.options().borrowed_ns_max + 10 * kNanosPerMilli);
@@ -97,11 +97,11 @@ TEST_F(PinnedMemoryTest, ReadersThatStopAreServedFromCopies) {
   for (uint64_t i = 0; i < count; ++i) {
     calls.push_back(startRead("key"));
     world.runFor(kNanosPerMilli / 2);
-    pinned_bytes_max = std::max(pinned_bytes_max, borrowed().pinned_bytes.load());
+    pinned_bytes_max = std::max(pinned_bytes_max, pinned().pinned_bytes.load());
   }
   EXPECT_LE(pinned_bytes_max, bytes_max);
   EXPECT_GT(pinned_bytes_max, bytes_max / 2);
-  EXPECT_GT(borrowed().values_copied.load(), 0u);
+  EXPECT_GT(pinned().values_copied.load(), 0u);
   world.network.resumeReading("reader");
   for (const auto& call : calls) {
     ASSERT_TRUE(world.runUntil([&] { return call->ended != 0; }));

@@ -35,12 +35,12 @@ void addMemoryFlags(Command& app, ServerSettings& settings) {
                 "is copied")
       .environment("RAMCORE_PIN_DEADLINE_MS")
       .inRange(1, 10000);
-  app.addOption("--pinned-bytes", settings.borrowing.pinned_bytes_max,
+  app.addOption("--pinned-bytes", settings.pinning.pinned_bytes_max,
                 "Memory of the log that answers may hold, in bytes or with a unit; beyond it values are copied. Never "
                 "more than an eighth of --memory")
       .environment("RAMCORE_PINNED_BYTES")
       .asSize()
-      .showDefault(formatSize(settings.borrowing.pinned_bytes_max));
+      .showDefault(formatSize(settings.pinning.pinned_bytes_max));
   app.addOption(
          "--cleaners-max", settings.cleaners_max,
          "Workers that may clean memory at the same time when it runs short, never all of them; 0: half of --workers")

@@ -183,8 +183,8 @@ Outcome<bool> ServerProcess::openMaster() {
   config.index.reserve_bytes = std::max<uint64_t>(settings_.memory_bytes / 2, 64 << 20);
   config.self = {.locators = process_->locators(), .name = settings_.name, .failure_domain = settings_.failure_domain};
   config.replication = settings_.replication;
-  config.borrowing = settings_.borrowing;
-  config.borrowing.region = region_;
+  config.pinning = settings_.pinning;
+  config.pinning.region = region_;
   config.cleaners_max = settings_.cleaners_max;
   config.scrub = {.bytes_per_second = settings_.scrub_memory_bytes_per_s,
                   .pass_ns = settings_.scrub_memory_every_s * runtime::kNanosPerSecond};

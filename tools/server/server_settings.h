@@ -31,7 +31,7 @@ struct ServerSettings {
   uint32_t scrub_memory_every_s = 3600;
   std::string failure_domain;
   master::ReplicationOptions replication;
-  master::PinningOptions borrowing;
+  master::PinningOptions pinning;
   uint32_t cleaners_max = 0;
   bool reserved_huge_pages = false;
   std::optional<uint32_t> numa_node;

@@ -202,14 +202,14 @@ void collectLog(const log::Log& log, Families& out) {
   out.number<&State::cleaner_freed_bytes>(read(stats.cleaner_bytes_freed));
 }
 
-void collectPinned(const master::PinnedValues& borrowed, Families& out) {
-  const master::PinnedValues::Stats& stats = borrowed.stats();
+void collectPinned(const master::PinnedValues& pinned, Families& out) {
+  const master::PinnedValues::Stats& stats = pinned.stats();
   const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
   out.gauge("ramcore_pinned_value_bytes",
             "Bytes of values that answers in transmission show from where they lie in the log",
             static_cast<double>(read(stats.pinned_bytes)));
   out.gauge("ramcore_pinned_bytes_max", "Bound of the pinned bytes, of values and of memory of the log",
-            static_cast<double>(borrowed.bytesMax()));
+            static_cast<double>(pinned.bytesMax()));
   out.gauge("ramcore_pin_copied_bytes", "Bytes of values that answers hold copies of, in place of pins",
             static_cast<double>(read(stats.copied_bytes)));
   out.counter("ramcore_pin_values_copied_total", "Values copied because too much was pinned, or the answer had to wait",

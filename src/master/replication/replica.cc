@@ -2,17 +2,17 @@
 
 #include <algorithm>
 
-#include "master/replication/replica_writer.h"
+#include "master/replication/replica_sender.h"
 
 namespace ramcore::master {
 
-Replica::Retry::Retry(Replica& replica) : Timer(&ReplicaWriter::retry), owner(replica) {}
+Replica::Retry::Retry(Replica& replica) : Timer(&ReplicaSender::retry), owner(replica) {}
 
-Replica::Flush::Flush(Replica& replica) : OutgoingCall(&ReplicaWriter::flushed), owner(replica) {}
+Replica::Flush::Flush(Replica& replica) : OutgoingCall(&ReplicaSender::flushed), owner(replica) {}
 
-Replica::Replica(ReplicaWriter& owner, const Member& member, uint64_t replica_epoch)
-    : OutgoingCall(&ReplicaWriter::written),
-      writer(owner),
+Replica::Replica(ReplicaSender& owner, const Member& member, uint64_t replica_epoch)
+    : OutgoingCall(&ReplicaSender::written),
+      sender(owner),
       backup(member.id),
       address(member.address),
       epoch(replica_epoch),

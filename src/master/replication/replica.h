@@ -6,7 +6,7 @@
 
 namespace ramcore::master {
 
-class ReplicaWriter;
+class ReplicaSender;
 
 /// One replica, and the write to it that is in flight. A flush that a request waits for is a call of its own beside the
 /// write, so that what follows does not wait for the disk. There may be two such calls: one whose flush is under way,
@@ -14,7 +14,7 @@ class ReplicaWriter;
 /// Thread: the dispatch's.
 struct Replica : rpc::OutgoingCall {
   /// @param owner  sends its writes, and is told of their ends; borrowed
-  Replica(ReplicaWriter& owner, const Member& member, uint64_t replica_epoch);
+  Replica(ReplicaSender& owner, const Member& member, uint64_t replica_epoch);
 
   struct Retry : runtime::Timer {
     explicit Retry(Replica& replica);
@@ -36,7 +36,7 @@ struct Replica : rpc::OutgoingCall {
   // Ends its calls; their outcome is ignored.
   void giveUp(rpc::Caller& caller);
 
-  ReplicaWriter& writer;
+  ReplicaSender& sender;
   const ServerId backup;
   const rpc::PeerAddress address;
   uint64_t epoch;                // epoch of the replica on the backup, as far as is known

@@ -8,6 +8,7 @@
 
 #include "base/trace.h"
 #include "log/replicator.h"
+#include "master/replication/floor_keeper.h"
 #include "master/replication/log_requests.h"
 #include "master/replication/members.h"
 #include "master/replication/replica_freeing.h"
@@ -22,16 +23,6 @@
 
 namespace ramcore::master {
 
-/// Stores the floors of this server's log: the coordinator keeps them.
-class FloorKeeper {
- public:
-  virtual ~FloorKeeper() = default;
-  /// Raises the floor: from then on a recovery ignores open replicas below (segment, replica_epoch). Ok: the floor is
-  /// stored. Fenced: this server is declared dead. Anything else: it may be stored or not, and the call has to be
-  /// repeated.
-  virtual runtime::Task<Status> raiseFloor(SegmentId segment, uint64_t replica_epoch) = 0;
-};
-
 /// Keeps R replicas of every segment of a log on other servers: the log's Replicator.
 ///
 /// What is reported durable is on all replicas of the segment. A recovery relies on a single open replica of the log
@@ -45,7 +36,7 @@ class FloorKeeper {
 /// the disk, there are at most two further calls, which are answered when they are flushed: one whose flush is under
 /// way, and one that waits for the next flush. They carry the bytes that are to be flushed, unless a request waits for
 /// these bytes to be durable and no more. Then a write carries the bytes, and the flush call is sent right behind it.
-/// See ReplicaWriter::sendWhatIsDue.
+/// See ReplicaSender::sendWhatIsDue.
 ///
 /// Threads: the Replicator's calls come from any thread; everything else is on the dispatch thread.
 class ReplicaManager final : public log::Replicator, private ReplicaOwner {

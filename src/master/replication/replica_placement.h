@@ -56,7 +56,7 @@ class ReplicaPlacement {
   uint32_t possibleCount(const ReplicaSet& replicas) const;
 
   /// A server for one more replica beside `replicas`, or nullptr. Draws a random number if there is one.
-  /// @param frame_flags  with which its storage frame will be asked for (see ReplicaWriter::frameFlags)
+  /// @param frame_flags  with which its storage frame will be asked for (see ReplicaSender::frameFlags)
   const Member* choose(const ReplicaSet& replicas, uint8_t frame_flags);
   /// A server has refused a replica or was lost: it is not chosen again for a while.
   /// @param why  NoSpace: it is avoided only for replicas with such storage frames

@@ -13,14 +13,14 @@ bool ReplicaSet::isOn(ServerId backup) const {
                      [&](const auto& replica) { return replica->backup == backup; });
 }
 
-void ReplicaSet::add(ReplicaWriter& writer, const Member& member) {
-  replicas_.push_back(std::make_unique<Replica>(writer, member, epoch_));
+void ReplicaSet::add(ReplicaSender& sender, const Member& member) {
+  replicas_.push_back(std::make_unique<Replica>(sender, member, epoch_));
   if (std::find(ever_held_by_.begin(), ever_held_by_.end(), member.id) == ever_held_by_.end()) {
     ever_held_by_.push_back(member.id);
   }
 }
 
-void ReplicaSet::restartUnclosed(ReplicaWriter& writer) {
+void ReplicaSet::restartUnclosed(ReplicaSender& sender) {
   for (std::unique_ptr<Replica>& replica : replicas_) {
     if (replica->closed) continue;
     replica->giveUp(parts_.caller);
@@ -28,7 +28,7 @@ void ReplicaSet::restartUnclosed(ReplicaWriter& writer) {
     Member again;
     again.id = replica->backup;
     again.address = replica->address;
-    replica = std::make_unique<Replica>(writer, again, epoch_);
+    replica = std::make_unique<Replica>(sender, again, epoch_);
   }
 }
 

@@ -50,9 +50,9 @@ class ReplicaSet {
   void forgetRefusal() { refused_ = false; }
 
   /// Adds a replica on another server, which nothing is sent to yet.
-  void add(ReplicaWriter& writer, const Member& member);
+  void add(ReplicaSender& sender, const Member& member);
   /// Begins all replicas again that are not closed, on the same servers under later epochs. Their calls end.
-  void restartUnclosed(ReplicaWriter& writer);
+  void restartUnclosed(ReplicaSender& sender);
   /// Gives up replicas on servers that are no members any more.
   void dropGone();
   /// Gives up a replica, which ends.

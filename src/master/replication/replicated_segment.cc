@@ -12,7 +12,7 @@ ReplicatedSegment::ReplicatedSegment(const SegmentParts& parts, const log::Segme
       source_(parts.cluster, parts.self, segment),
       replicas_(parts_),
       reports_(parts_, demand_, replicas_, source_),
-      writer_(parts_, demand_, replicas_, source_, reports_) {}
+      sender_(parts_, demand_, replicas_, source_, reports_) {}
 
 bool ReplicatedSegment::isStuck() const {
   const bool is_awaited = !isOpened() || demand_.close_wanted;
@@ -20,7 +20,7 @@ bool ReplicatedSegment::isStuck() const {
 }
 
 bool ReplicatedSegment::canBeWithdrawn() const {
-  return demand_.withdraw_wanted && isHead() && !writer_.hasCertified() &&
+  return demand_.withdraw_wanted && isHead() && !sender_.hasCertified() &&
          replicas_.openedCount() < parts_.placement.leastCount();
 }
 
@@ -53,8 +53,8 @@ bool ReplicatedSegment::step() {
   const uint32_t committed = source_.committedBytes();
   bool has_work = !isClosed() || replicas_.count() < parts_.placement.targetCount();
   for (const auto& replica : replicas_.all()) {
-    has_work = has_work || writer_.needs(*replica, committed);
-    if (!replica->retry.isArmed()) writer_.sendWhatIsDue(*replica, committed);
+    has_work = has_work || sender_.needs(*replica, committed);
+    if (!replica->retry.isArmed()) sender_.sendWhatIsDue(*replica, committed);
   }
   reports_.report();
   return has_work;
@@ -66,14 +66,14 @@ bool ReplicatedSegment::step() {
 void ReplicatedSegment::moved(const log::Segment& segment) {
   RC_CHECK(isClosed() && segment.id() == id());
   source_.move(segment);
-  replicas_.restartUnclosed(writer_);
+  replicas_.restartUnclosed(sender_);
 }
 
 void ReplicatedSegment::place() {
   while (replicas_.count() < parts_.placement.targetCount()) {
-    const Member* const member = parts_.placement.choose(replicas_, writer_.frameFlags());
+    const Member* const member = parts_.placement.choose(replicas_, sender_.frameFlags());
     if (member == nullptr) return;
-    replicas_.add(writer_, *member);
+    replicas_.add(sender_, *member);
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "master/replication/replica_sender.h"
 #include "master/replication/replica_set.h"
-#include "master/replication/replica_writer.h"
 #include "master/replication/segment_parts.h"
 #include "master/replication/segment_reports.h"
 #include "master/replication/segment_source.h"
@@ -72,7 +72,7 @@ class ReplicatedSegment {
   SegmentSource source_;
   ReplicaSet replicas_;
   SegmentReports reports_;
-  ReplicaWriter writer_;
+  ReplicaSender sender_;
 };
 
 }  // namespace ramcore::master

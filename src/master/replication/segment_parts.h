@@ -20,7 +20,7 @@ class ReplicaOwner {
   /// Has the floor raised; ReplicatedSegment::floorRaised follows.
   virtual void raiseFloor(SegmentId segment, uint64_t replica_epoch) = 0;
   /// A replica on `backup` was lost.
-  /// @param frame_flags  with which its storage frame was asked for (see ReplicaWriter::frameFlags)
+  /// @param frame_flags  with which its storage frame was asked for (see ReplicaSender::frameFlags)
   virtual void noteLost(ServerId backup, Status why, uint8_t frame_flags) = 0;
   /// A replica was lost on its disk; its server is as good for replicas as before.
   virtual void noteRotten(ServerId backup) = 0;

@@ -23,7 +23,7 @@ void ClientReplies::refuse(Request request, Status status) {
 void ClientReplies::replyAfter(Request request, TxMessage response, const ShowAfter& show_after) {
   if (show_after.isReached(parts_.log) || RC_MUTATION("show-before-durable")) {
     request.reply(std::move(response));
-  } else if (!parts_.borrowed.copyOut(*response)) {
+  } else if (!parts_.pinned.copyOut(*response)) {
     refuse(std::move(request), Status::RetryLater);  // only answers to reads show values
   } else {
     replyWhenReached(*this, std::move(request), std::move(response), show_after).detach();

@@ -21,7 +21,7 @@ class ClientReplies {
   /// Everything is borrowed and outlives this.
   struct Parts {
     log::Log& log;
-    PinnedValues& borrowed;
+    PinnedValues& pinned;
     Threads& threads;
     runtime::Clock& clock;
   };
@@ -44,7 +44,7 @@ class ClientReplies {
 
   /// A chunk with a value that was found in this read section: see PinnedValues::borrow().
   [[nodiscard]] transport::Chunk borrow(const rpc::Request& request, ByteSpan value) {
-    return parts_.borrowed.borrow(value, parts_.threads.pinSlotOf(request.executor()));
+    return parts_.pinned.borrow(value, parts_.threads.pinSlotOf(request.executor()));
   }
   /// Copies a short value into the answer, which is cheaper than a chunk of its own with pin and release, and has a
   /// long one sent from where it lies.

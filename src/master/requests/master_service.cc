@@ -26,7 +26,7 @@ struct MasterService::ReadKey {
 
 MasterService::MasterService(const Parts& parts)
     : parts_(parts),
-      replies_({parts.log, parts.borrowed, parts.threads, parts.clock}),
+      replies_({parts.log, parts.pinned, parts.threads, parts.clock}),
       admission_(parts.link, parts.results, parts.clock),
       multi_({parts.store, parts.log, parts.maintenance, replies_, admission_}),
       writes_without_room_(parts.dispatch, &MasterService::runAgain, this),

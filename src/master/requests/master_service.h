@@ -30,7 +30,7 @@ class MasterService final {
     ServerLease& lease;
     CoordinatorLink& link;
     Maintenance& maintenance;
-    PinnedValues& borrowed;
+    PinnedValues& pinned;
     Threads& threads;
     runtime::Clock& clock;
     runtime::Executor& dispatch;

@@ -90,12 +90,8 @@ SessionId DatagramGreeter::connect(const Locator& where, uint64_t expected_id, i
 // ---- packets of handshakes
 
 DatagramGreeter::Took DatagramGreeter::take(const Packet& packet) {
-  if (packet.payload.size() < sizeof(wire::GreetingBody)) return Took::Nonsense;
-  const auto body = loadAs<wire::GreetingBody>(packet.payload.data());
-  if (body.session == 0 || body.reserved1 != 0 || body.reserved2 != 0 || body.wants_seal > 1 ||
-      body.packet_bytes < wire::kPacketBytesMin || body.unasked_packets == 0) {
-    return Took::Nonsense;
-  }
+  wire::GreetingBody body;
+  if (!wire::decode(packet.payload, body)) return Took::Nonsense;
   Session* session = nullptr;
   if (packet.header.session != 0) {
     session = parts_.sessions.findNumber(packet.header.session);

@@ -85,11 +85,9 @@ bool MessageReceiver::takeApart(uint32_t port, const InFrame& frame, Packet& pac
   }
   const MacAddress to{packet.start.to};
   if (to != address_ && !(to.isBroadcast() && packet.start.kind == wire::PacketKind::Greeting)) return false;
-  packet.header = loadAs<wire::PacketHeader>(frame.bytes + sizeof(wire::FrameStart));
-  if (packet.start.version != wire::kDatagramVersion ||
-      packet.header.payload_bytes > frame.length - wire::kPacketHeaderBytes ||
-      packet.header.payload_bytes > wire::kPacketBytesMax || packet.header.reserved1 != 0 ||
-      packet.header.reserved2 != 0) {
+  const ByteSpan behind_start(frame.bytes + sizeof(wire::FrameStart), frame.length - sizeof(wire::FrameStart));
+  if (packet.start.version != wire::kDatagramVersion || !wire::decode(behind_start, packet.header) ||
+      packet.header.payload_bytes > frame.length - wire::kPacketHeaderBytes) {
     ++packet_counts_.nonsense;
     return false;
   }
@@ -341,11 +339,12 @@ void MessageReceiver::stop() {
 bool MessageReceiver::takeGrant(Session& session, const Packet& packet) {
   Channel& channel = *session.channel;
   const wire::PacketHeader& header = packet.header;
-  if (packet.payload.size() != sizeof(wire::GrantBody) || header.slot >= channel.calls.slotCount() ||
+  wire::GrantBody body;
+  if (packet.payload.size() != sizeof(body) || !wire::decode(packet.payload, body) ||
+      header.slot >= channel.calls.slotCount() ||
       (header.flags & ~(wire::kPacketOfResponse | wire::kPacketOverdue)) != 0) {
     return false;
   }
-  const auto body = loadAs<wire::GrantBody>(packet.payload.data());
   const bool of_response = (header.flags & wire::kPacketOfResponse) != 0;
   Outgoing*& outgoing = of_response ? channel.served[header.slot].response : channel.own[header.slot].request;
   // The message is over.
@@ -373,8 +372,8 @@ bool MessageReceiver::takeAcks(Session& session, const Packet& packet) {
   Channel& channel = *session.channel;
   if (packet.payload.empty() || packet.payload.size() % sizeof(wire::AckEntry) != 0) return false;
   for (size_t at = 0; at < packet.payload.size(); at += sizeof(wire::AckEntry)) {
-    const auto entry = loadAs<wire::AckEntry>(packet.payload.data() + at);
-    if (entry.slot >= channel.served.size() || entry.reserved != 0) return false;
+    wire::AckEntry entry;
+    if (!wire::decode(packet.payload.subspan(at), entry) || entry.slot >= channel.served.size()) return false;
     Served& served = channel.served[entry.slot];
     if (served.sequence != entry.sequence || served.response == nullptr) continue;
     if (served.response->next == 0) return false;  // before any of it was sent

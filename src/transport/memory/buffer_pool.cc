@@ -1,7 +1,6 @@
 #include "transport/memory/buffer_pool.h"
 
 #include <cstdlib>
-#include <new>
 
 namespace ramcore::transport {
 namespace {
@@ -10,19 +9,12 @@ constexpr size_t kAlignment = 64;
 // The head's header room follows the buffer's own struct, so that struct, room and head are one block of the heap.
 constexpr size_t kHeadOffset = alignUp(sizeof(TxBuffer), kAlignment) + TxBuffer::kHeaderRoomBytes;
 
-void freeBuffer(TxBuffer* buffer) {
-  buffer->~TxBuffer();
-  std::free(buffer);
-}
-
 }  // namespace
 
 SimpleBufferPool::~SimpleBufferPool() {
   RC_CHECK_MSG(outstanding() == 0, "a message outlives the pool that borrowed it");
   SpinGuard guard(lock_);
-  for (FreeList& list : free_) {
-    while (list.first != nullptr) freeBuffer(std::exchange(list.first, list.first->next));
-  }
+  for (HeadList& list : free_) list.freeAll();
 }
 
 size_t SimpleBufferPool::classOf(uint32_t head_bytes) {
@@ -37,30 +29,20 @@ TxBuffer* SimpleBufferPool::takeBuffer(uint32_t head_bytes) {
   {
     SpinGuard guard(lock_);
     ++outstanding_;
-    if (index < kClasses.size() && free_[index].first != nullptr) {
-      buffer = free_[index].first;
-      free_[index].first = buffer->next;
-      --free_[index].count;
-    }
+    if (index < kClasses.size()) buffer = free_[index].pop();
   }
   if (buffer == nullptr) {
     return makeBuffer(index < kClasses.size() ? kClasses[index].head_bytes
                                               : static_cast<uint32_t>(alignUp(head_bytes, 8)));
   }
-  buffer->next = nullptr;
-  buffer->head_bytes = 0;
-  buffer->contiguous_bytes = 0;
+  HeadList::clear(*buffer);
   return buffer;
 }
 
 TxBuffer* SimpleBufferPool::makeBuffer(uint32_t head_capacity) {
   void* memory = std::aligned_alloc(kAlignment, alignUp(kHeadOffset + head_capacity, kAlignment));
   RC_CHECK_MSG(memory != nullptr, "out of memory for a message");
-  auto* buffer = new (memory) TxBuffer;
-  buffer->pool = this;
-  buffer->head = static_cast<std::byte*>(memory) + kHeadOffset;
-  buffer->head_capacity = head_capacity;
-  return buffer;
+  return HeadList::make(*this, memory, kHeadOffset, head_capacity);
 }
 
 void SimpleBufferPool::returnBuffer(TxBuffer* buffer) noexcept {
@@ -69,14 +51,9 @@ void SimpleBufferPool::returnBuffer(TxBuffer* buffer) noexcept {
   {
     SpinGuard guard(lock_);
     --outstanding_;
-    if (index < kClasses.size() && free_[index].count < kClasses[index].kept_max) {
-      buffer->next = free_[index].first;
-      free_[index].first = buffer;
-      ++free_[index].count;
-      return;
-    }
+    if (index < kClasses.size() && free_[index].push(buffer, kClasses[index].kept_max)) return;
   }
-  freeBuffer(buffer);
+  std::free(buffer);
 }
 
 uint64_t SimpleBufferPool::outstanding() const {

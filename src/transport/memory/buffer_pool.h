@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/spin_lock.h"
+#include "transport/memory/head_list.h"
 #include "transport/message.h"
 
 namespace ramcore::transport {
@@ -29,16 +30,12 @@ class SimpleBufferPool final : public BufferPool {
   };
   static constexpr std::array<SizeClass, 4> kClasses = {
       {{TxBuffer::kHeadBytesMin, 1024}, {1024, 512}, {4 * 1024, 256}, {64 * 1024, 16}}};
-  struct FreeList {
-    TxBuffer* first = nullptr;
-    uint32_t count = 0;
-  };
 
   static size_t classOf(uint32_t head_bytes);
   TxBuffer* makeBuffer(uint32_t head_capacity);
 
   mutable SpinLock lock_;  // a leaf
-  std::array<FreeList, kClasses.size()> free_ RC_GUARDED_BY(lock_);
+  std::array<HeadList, kClasses.size()> free_ RC_GUARDED_BY(lock_);
   uint64_t outstanding_ RC_GUARDED_BY(lock_) = 0;
 };
 

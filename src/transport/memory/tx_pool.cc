@@ -3,36 +3,19 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <new>
 
 namespace ramcore::transport {
+namespace {
 
-static_assert(sizeof(TxBuffer) % 8 == 0 && TxBuffer::kHeaderRoomBytes % 8 == 0);
+constexpr size_t kHeadOffset = sizeof(TxBuffer) + TxBuffer::kHeaderRoomBytes;
+static_assert(kHeadOffset % 8 == 0);
 
-bool TxPool::FreeList::push(TxBuffer* buffer) {
-  if (count >= kKeptMax) return false;
-  buffer->next = first;
-  first = buffer;
-  ++count;
-  return true;
-}
-
-TxBuffer* TxPool::FreeList::pop() {
-  TxBuffer* buffer = first;
-  if (buffer == nullptr) return nullptr;
-  first = buffer->next;
-  --count;
-  return buffer;
-}
-
-void TxPool::FreeList::freeAll() {
-  while (TxBuffer* buffer = pop()) std::free(buffer);
-}
+}  // namespace
 
 TxPool::~TxPool() {
-  for (FreeList& list : home_lists_) list.freeAll();
+  for (HeadList& list : home_lists_) list.freeAll();
   SpinGuard guard(lock_);
-  for (FreeList& list : shared_lists_) list.freeAll();
+  for (HeadList& list : shared_lists_) list.freeAll();
 }
 
 uint32_t TxPool::classOf(uint32_t capacity) {
@@ -40,13 +23,9 @@ uint32_t TxPool::classOf(uint32_t capacity) {
 }
 
 TxBuffer* TxPool::makeBuffer(uint32_t head_capacity) {
-  void* memory = std::malloc(sizeof(TxBuffer) + TxBuffer::kHeaderRoomBytes + head_capacity);
+  void* memory = std::malloc(kHeadOffset + head_capacity);
   RC_CHECK_MSG(memory != nullptr, "out of memory for messages");
-  auto* buffer = new (memory) TxBuffer;
-  buffer->pool = this;
-  buffer->head = static_cast<std::byte*>(memory) + sizeof(TxBuffer) + TxBuffer::kHeaderRoomBytes;
-  buffer->head_capacity = head_capacity;
-  return buffer;
+  return HeadList::make(*this, memory, kHeadOffset, head_capacity);
 }
 
 TxBuffer* TxPool::takeBuffer(uint32_t head_bytes) {
@@ -60,19 +39,16 @@ TxBuffer* TxPool::takeBuffer(uint32_t head_bytes) {
     buffer = shared_lists_[size_class].pop();
   }
   if (buffer == nullptr) return makeBuffer(TxBuffer::kHeadBytesMin << size_class);
-  buffer->next = nullptr;
-  buffer->head_bytes = 0;
-  buffer->contiguous_bytes = 0;
-  buffer->chunk_count = 0;
+  HeadList::clear(*buffer);
   return buffer;
 }
 
 void TxPool::returnBuffer(TxBuffer* buffer) noexcept {
   if (buffer->head_capacity <= kPooledBytesMax) {
     const uint32_t size_class = classOf(buffer->head_capacity);
-    if (home_.isHere() && home_lists_[size_class].push(buffer)) return;
+    if (home_.isHere() && home_lists_[size_class].push(buffer, kKeptMax)) return;
     SpinGuard guard(lock_);
-    if (shared_lists_[size_class].push(buffer)) return;
+    if (shared_lists_[size_class].push(buffer, kKeptMax)) return;
   }
   std::free(buffer);
 }

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/spin_lock.h"
+#include "transport/memory/head_list.h"
 #include "transport/memory/home_thread.h"
 #include "transport/message.h"
 
@@ -27,23 +28,15 @@ class TxPool final : public BufferPool {
   static constexpr uint32_t kClassCount = 6;         // 256 B .. 8 KB
   static constexpr uint32_t kKeptMax = 256;          // per list
 
-  struct FreeList {
-    TxBuffer* first = nullptr;
-    uint32_t count = 0;
-
-    bool push(TxBuffer* buffer);
-    TxBuffer* pop();
-    void freeAll();
-  };
-  using FreeLists = std::array<FreeList, kClassCount>;
+  using HeadLists = std::array<HeadList, kClassCount>;
 
   static uint32_t classOf(uint32_t capacity);
   TxBuffer* makeBuffer(uint32_t head_capacity);
 
   const HomeThread& home_;
-  FreeLists home_lists_;  // the home thread's
+  HeadLists home_lists_;  // the home thread's
   SpinLock lock_;         // a leaf
-  FreeLists shared_lists_ RC_GUARDED_BY(lock_);
+  HeadLists shared_lists_ RC_GUARDED_BY(lock_);
 };
 
 }  // namespace ramcore::transport

@@ -50,6 +50,17 @@ wire::FrameHeader responseHeader(const TxMessage& response, const ReplyTo& to) {
 
 }  // namespace
 
+Limits ShmEndpoint::limitsOf(const ShmOptions& options) {
+  Limits limits;
+  limits.name = "shm";
+  limits.message_bytes_max = wire::kMessageBytesMax;
+  limits.gather_count_max = TxBuffer::kChunkCountMax;
+  limits.burst_messages_max = 64;
+  limits.slots_per_session = options.slots_per_session;
+  limits.zero_copy_bytes_min = options.zero_copy_bytes_min;
+  return limits;
+}
+
 ShmEndpoint::ShmEndpoint(const ShmOptions& options, const ShmContext& context, const Identity& identity)
     : options_(options),
       context_(context),

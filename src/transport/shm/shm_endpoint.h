@@ -9,7 +9,6 @@
 #include "transport/shm/shm_reader.h"
 #include "transport/shm/shm_sessions.h"
 #include "transport/shm/shm_sockets.h"
-#include "transport/shm/shm_transport.h"
 #include "transport/shm/shm_writer.h"
 
 namespace ramcore::transport::shm {
@@ -19,6 +18,9 @@ namespace ramcore::transport::shm {
 /// is a system call. This class puts the parts together, and decides in which round which of them runs.
 class ShmEndpoint final : public Endpoint {
  public:
+  /// Limits of endpoints with these options.
+  static Limits limitsOf(const ShmOptions& options);
+
   ShmEndpoint(const ShmOptions& options, const ShmContext& context, const Identity& identity);
 
   const Limits& limits() const override { return limits_; }

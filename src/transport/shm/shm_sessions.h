@@ -10,7 +10,7 @@
 #include "transport/session/session_table.h"
 #include "transport/session/warnings.h"
 #include "transport/shm/ring_scan.h"
-#include "transport/shm/shm_transport.h"
+#include "transport/shm/shm_options.h"
 
 namespace ramcore::transport::shm {
 

@@ -6,19 +6,8 @@
 
 namespace ramcore::transport::shm {
 
-Limits limitsOf(const ShmOptions& options) {
-  Limits limits;
-  limits.name = "shm";
-  limits.message_bytes_max = wire::kMessageBytesMax;
-  limits.gather_count_max = TxBuffer::kChunkCountMax;
-  limits.burst_messages_max = 64;
-  limits.slots_per_session = options.slots_per_session;
-  limits.zero_copy_bytes_min = options.zero_copy_bytes_min;
-  return limits;
-}
-
 ShmTransport::ShmTransport(const ShmOptions& options, const ShmContext& context)
-    : options_(options), context_(context), limits_(limitsOf(options)) {
+    : options_(options), context_(context), limits_(ShmEndpoint::limitsOf(options)) {
   RC_CHECK(isRingSize(options.ring_bytes));
   RC_CHECK(options.slots_per_session >= 1 && options.slots_per_session <= wire::kSlotCountMax);
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "transport/session/accept_pause.h"
+#include "transport/tcp/listening_list.h"
 #include "transport/tcp/tcp_greeter.h"
 #include "transport/tcp/tcp_sessions.h"
 

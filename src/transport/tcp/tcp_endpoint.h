@@ -8,7 +8,6 @@
 #include "transport/tcp/tcp_greeter.h"
 #include "transport/tcp/tcp_reader.h"
 #include "transport/tcp/tcp_sessions.h"
-#include "transport/tcp/tcp_transport.h"
 #include "transport/tcp/tcp_writer.h"
 
 namespace ramcore::transport::tcp {

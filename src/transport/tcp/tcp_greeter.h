@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "transport/tcp/listening_list.h"
 #include "transport/tcp/tcp_memory.h"
 #include "transport/tcp/tcp_sessions.h"
 #include "transport/tcp/tcp_writer.h"

@@ -12,7 +12,7 @@
 #include "transport/session/warnings.h"
 #include "transport/tcp/hot_sessions.h"
 #include "transport/tcp/sleeper_rounds.h"
-#include "transport/tcp/tcp_transport.h"
+#include "transport/tcp/tcp_options.h"
 
 namespace ramcore::transport::tcp {
 

@@ -1,26 +1,9 @@
 #include "transport/tcp/tcp_transport.h"
 
-#include <algorithm>
-
 #include "transport/tcp/tcp_endpoint.h"
+#include "wire/frame.h"
 
 namespace ramcore::transport::tcp {
-
-void ListeningList::add(const Locator& locator) {
-  MutexGuard guard(mutex_);
-  locators_.push_back(locator);
-}
-
-void ListeningList::remove(const Locator& locator) {
-  MutexGuard guard(mutex_);
-  const auto found = std::find(locators_.begin(), locators_.end(), locator);
-  if (found != locators_.end()) locators_.erase(found);
-}
-
-std::vector<Locator> ListeningList::get() const {
-  MutexGuard guard(mutex_);
-  return locators_;
-}
 
 TcpTransport::TcpTransport(const TcpOptions& options, const TcpContext& context)
     : options_(options), context_(context) {

@@ -17,7 +17,6 @@
 #include "transport/verbs/verbs_sessions.h"
 #include "transport/verbs/verbs_sockets.h"
 #include "transport/verbs/verbs_transfers.h"
-#include "transport/verbs/verbs_transport.h"
 #include "transport/verbs/waiting_reads.h"
 
 namespace ramcore::transport::verbs {

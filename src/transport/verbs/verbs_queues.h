@@ -10,7 +10,7 @@
 #include "transport/verbs/queue_pair.h"
 #include "transport/verbs/ready_flag.h"
 #include "transport/verbs/receive_buffers.h"
-#include "transport/verbs/verbs_transport.h"
+#include "transport/verbs/verbs_options.h"
 
 namespace ramcore::transport::verbs {
 

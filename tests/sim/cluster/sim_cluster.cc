@@ -45,8 +45,8 @@ void addCounts(SimServer& server, RunCounts& counts) {
   counts.bucket_splits += of_index.splits;
   counts.guards.add(Guard::SplitPutOff, of_index.splits_put_off);
   counts.guards.add(Guard::RelocationRefused, of_index.relocations_refused);
-  if (const master::PinnedValues* borrowed = master.pinnedValues()) {
-    counts.guards.add(Guard::ValueCopied, borrowed->stats().values_copied.load());
+  if (const master::PinnedValues* pinned = master.pinnedValues()) {
+    counts.guards.add(Guard::ValueCopied, pinned->stats().values_copied.load());
   }
 }
 

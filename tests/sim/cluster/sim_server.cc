@@ -69,7 +69,7 @@ SimServer::SimServer(runtime::SimScheduler& scheduler, runtime::SimTraceLog& log
                                     .self = {.locators = {"sim://" + network_node_}, .name = name},
                                     .coordinator = {},
                                     .replication = options.replicas,
-                                    .borrowing = {},
+                                    .pinning = {},
                                     .scrub = options.memory_scrub,
                                     .cleaners_max = options.cleaners_max};
   bool (*const has_one_processor)() = options.has_one_processor ? +[] { return true; } : nullptr;

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "wire/datagram_messages.h"
 #include "wire/frame.h"
 #include "wire/handshake_messages.h"
 #include "wire/master_messages.h"
@@ -168,6 +169,45 @@ TEST(Validity, Handshakes) {
   EXPECT_FALSE(accept.isValid());
   accept = {.header = hello.header, .mac = {}, .locator_count = 0, .locators_bytes = 0, .reserved = 1};
   EXPECT_FALSE(accept.isValid());
+}
+
+TEST(Validity, Packets) {
+  expectReserved<PacketHeader>(42, 48);
+  PacketHeader header{};
+  header.payload_bytes = kPacketBytesMax;
+  header.message_bytes = UINT32_MAX;
+  header.slot = UINT16_MAX;
+  header.priority = 0xff;
+  header.flags = 0xff;
+  EXPECT_TRUE(header.isValid()) << "what depends on the kind is not its business";
+  ++header.payload_bytes;
+  EXPECT_FALSE(header.isValid());
+  expectReserved<AckEntry>(6, 8);
+  for (size_t i = 0; i < sizeof(GrantBody); ++i) EXPECT_TRUE(isValidWith<GrantBody>(i, 0xff));
+}
+
+TEST(Validity, GreetingsOfPackets) {
+  const GreetingBody greeting{.session = 1,
+                              .received_bytes = 0,
+                              .port = 0,
+                              .packet_bytes = kPacketBytesMin,
+                              .unasked_packets = 1,
+                              .wants_seal = 1,
+                              .reserved1 = 0,
+                              .reserved2 = 0};
+  EXPECT_TRUE(greeting.isValid());
+  const auto isValidIf = [&](auto change) {
+    GreetingBody changed = greeting;
+    change(changed);
+    return changed.isValid();
+  };
+  EXPECT_FALSE(isValidIf([](GreetingBody& one) { one.session = 0; }));
+  EXPECT_FALSE(isValidIf([](GreetingBody& one) { --one.packet_bytes; }));
+  EXPECT_FALSE(isValidIf([](GreetingBody& one) { one.unasked_packets = 0; }));
+  EXPECT_TRUE(isValidIf([](GreetingBody& one) { one.wants_seal = 0; }));
+  EXPECT_FALSE(isValidIf([](GreetingBody& one) { one.wants_seal = 2; }));
+  EXPECT_FALSE(isValidIf([](GreetingBody& one) { one.reserved1 = 0x80; }));
+  EXPECT_FALSE(isValidIf([](GreetingBody& one) { one.reserved2 = 1U << 31; }));
 }
 
 TEST(Validity, RangesOfHashesAreNotTurnedRound) {

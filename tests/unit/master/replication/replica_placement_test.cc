@@ -3,7 +3,7 @@
 #include <set>
 
 #include "log/memory/segment_pool.h"
-#include "master/replication/replica_writer.h"
+#include "master/replication/replica_sender.h"
 #include "unit/rpc/rpc_fixture.h"
 #include "wire/replica_messages.h"
 
@@ -52,7 +52,7 @@ class ReplicaPlacementTest : public rpc::RpcTest {
   uint64_t place() {
     const Member* const member = placement_.choose(replicas_, kPlacedHead);
     if (member == nullptr) return 0;
-    replicas_.add(writer_, *member);
+    replicas_.add(sender_, *member);
     return member->id.value;
   }
 
@@ -73,7 +73,7 @@ class ReplicaPlacementTest : public rpc::RpcTest {
   SegmentSource source_{ClusterId(7), ServerId(kSelf), segment_};
   ReplicaSet replicas_{parts_};
   SegmentReports reports_{parts_, demand_, replicas_, source_};
-  ReplicaWriter writer_{parts_, demand_, replicas_, source_, reports_};
+  ReplicaSender sender_{parts_, demand_, replicas_, source_, reports_};
 };
 
 TEST_F(ReplicaPlacementTest, EachReplicaIsOnAnotherServerOfAnotherDomain) {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "master/replication/replica_manager.h"
+#include "master/replication/floor_keeper.h"
 
 namespace ramcore::master {
 

@@ -1,4 +1,4 @@
-#include "master/replication/replica_writer.h"
+#include "master/replication/replica_sender.h"
 
 #include <algorithm>
 
@@ -44,11 +44,11 @@ Status withoutGap(Status status, bool is_ahead) {
 
 // A head without certificates does not exist for a recovery. It gets the first ones when it is certain that it will be
 // opened, so that one that finds no places can still be given up.
-bool ReplicaWriter::mayCertify() const {
+bool ReplicaSender::mayCertify() const {
   return !demand_.is_head || has_certified_ || replicas_.openedCount() >= parts_.placement.leastCount();
 }
 
-uint8_t ReplicaWriter::frameFlags() const {
+uint8_t ReplicaSender::frameFlags() const {
   using Write = wire::WriteReplica;
   if (demand_.is_of_reserve) return Write::kHead | Write::kReserve;
   if (!reports_.isClosed() && !demand_.is_head) return 0;
@@ -58,38 +58,38 @@ uint8_t ReplicaWriter::frameFlags() const {
   return held < parts_.placement.leastCount() ? 0 : Write::kHead;
 }
 
-bool ReplicaWriter::needs(const Replica& replica, uint32_t committed) const {
+bool ReplicaSender::needs(const Replica& replica, uint32_t committed) const {
   if (!replica.opened || replica.stored_bytes < committed) return true;
   if (demand_.close_wanted && !replica.closed) return true;
   return isOpenHead() && (replica.certified_epoch < replicas_.epoch() || replica.certified_bytes < committed);
 }
 
 // It has all that its segment had when the present epoch began, under a certificate, and grows.
-bool ReplicaWriter::isInStep(const Replica& replica) const {
+bool ReplicaSender::isInStep(const Replica& replica) const {
   return isOpenHead() && !demand_.close_wanted && replica.certified_epoch == replicas_.epoch();
 }
 
 // Somebody waits for a flush of something, and one could begin: there is a certificate of the present epoch.
-bool ReplicaWriter::canFlush(const Replica& replica) const {
+bool ReplicaSender::canFlush(const Replica& replica) const {
   if (!isOpenHead() || replica.certified_epoch != replicas_.epoch() || replica.closed) return false;
   return replica.flushed_bytes < demand_.flush_wanted;
 }
 
 // Nobody waits for what is to be sent, apart from those who wait until it is flushed.
-bool ReplicaWriter::isPatient(const Replica& replica, uint32_t committed) const {
+bool ReplicaSender::isPatient(const Replica& replica, uint32_t committed) const {
   if (!isInStep(replica)) return false;
   return demand_.durable_wanted <= replica.certified_bytes &&
          committed - replica.next_bytes <= SegmentSource::kWriteBytesMax;
 }
 
 // What is on its way with a flush is asked after only if somebody waits for it who does not wait for the disk.
-bool ReplicaWriter::needsWrite(const Replica& replica, uint32_t committed) const {
+bool ReplicaSender::needsWrite(const Replica& replica, uint32_t committed) const {
   if (!needs(replica, committed)) return false;
   if (!mayCertify() && replica.opened && replica.stored_bytes >= committed) return false;
   return !isInStep(replica) || committed > replica.next_bytes || demand_.durable_wanted > replica.certified_bytes;
 }
 
-void ReplicaWriter::sendWhatIsDue(Replica& replica, uint32_t committed) {
+void ReplicaSender::sendWhatIsDue(Replica& replica, uint32_t committed) {
   if (is_spoilt_) return;
   const bool can_flush = canFlush(replica) && replica.idleFlush() != nullptr;
   if (can_flush && isPatient(replica, committed) && committed > replica.askedBytes()) {
@@ -110,7 +110,7 @@ void ReplicaWriter::sendWhatIsDue(Replica& replica, uint32_t committed) {
 /// has the right bytes, and they are waited for. Before that there may be nobody: then the server stops, and what it
 /// has acknowledged is recovered from what was sent before. Before anything else of the next write, because the lengths
 /// in the entries are believed from here on.
-bool ReplicaWriter::isSoundToSend(Replica& replica, uint32_t committed) {
+bool ReplicaSender::isSoundToSend(Replica& replica, uint32_t committed) {
   const bool is_sound = isSoundChunk(beginOfNext(replica), verifiedFor(replica), committed);
   replica.is_blocked = !is_sound && reports_.isClosed();
   if (replica.is_blocked) parts_.dispatch.arm(replica.retry, parts_.dispatch.clock().nowNs() + kUnsoundNs);
@@ -119,13 +119,13 @@ bool ReplicaWriter::isSoundToSend(Replica& replica, uint32_t committed) {
 
 /// Up to where nothing is verified again: once is enough for the copies that are made at the same time. What was closed
 /// long ago, and what is sent to one that takes the place of another one, has been in memory for a while.
-uint32_t ReplicaWriter::verifiedFor(const Replica& replica) const {
+uint32_t ReplicaSender::verifiedFor(const Replica& replica) const {
   const bool is_late = reports_.isClosed() || (replicas_.epoch() > 1 && replica.certified_epoch == 0);
   return is_late ? 0 : source_.verifiedBytes();
 }
 
 /// @param verified  up to here nothing is looked at
-bool ReplicaWriter::isSoundChunk(uint32_t from, uint32_t verified, uint32_t committed) {
+bool ReplicaSender::isSoundChunk(uint32_t from, uint32_t verified, uint32_t committed) {
   uint32_t at = std::max(from, verified);
   while (const auto damaged = source_.findDamage(from, at, committed)) {
     at = *damaged;
@@ -139,12 +139,12 @@ bool ReplicaWriter::isSoundChunk(uint32_t from, uint32_t verified, uint32_t comm
   return true;
 }
 
-uint32_t ReplicaWriter::beginOfNext(const Replica& replica) const {
+uint32_t ReplicaSender::beginOfNext(const Replica& replica) const {
   return isInStep(replica) ? replica.next_bytes : replica.stored_bytes;
 }
 
 // The bytes up to `to`, with a certificate if the flags say so.
-transport::TxMessage ReplicaWriter::makeWrite(const Replica& replica, uint32_t to, uint64_t epoch, uint8_t flags,
+transport::TxMessage ReplicaSender::makeWrite(const Replica& replica, uint32_t to, uint64_t epoch, uint8_t flags,
                                               bool closes) {
   using Write = wire::WriteReplica;
   const uint32_t from = std::min(to, beginOfNext(replica));
@@ -166,12 +166,12 @@ transport::TxMessage ReplicaWriter::makeWrite(const Replica& replica, uint32_t t
   return request;
 }
 
-void ReplicaWriter::noteWrite(uint32_t bytes) {
+void ReplicaSender::noteWrite(uint32_t bytes) {
   parts_.stats.writes.fetch_add(1, std::memory_order_relaxed);
   parts_.stats.bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
-void ReplicaWriter::send(Replica& replica, uint32_t committed) {
+void ReplicaSender::send(Replica& replica, uint32_t committed) {
   using Write = wire::WriteReplica;
   const uint32_t from = beginOfNext(replica);
   const uint32_t to = source_.chunkEnd(from, committed);
@@ -207,7 +207,7 @@ void ReplicaWriter::send(Replica& replica, uint32_t committed) {
 }
 
 // Brings what there is up to `to` and is not on its way yet: all of it, or nothing.
-void ReplicaWriter::sendFlush(Replica& replica, uint32_t to) {
+void ReplicaSender::sendFlush(Replica& replica, uint32_t to) {
   using Write = wire::WriteReplica;
   const uint32_t from = beginOfNext(replica);
   const bool brings = to > from;
@@ -231,12 +231,12 @@ void ReplicaWriter::sendFlush(Replica& replica, uint32_t to) {
   parts_.caller.connection(replica.address).start(flush);
 }
 
-void ReplicaWriter::flushed(rpc::OutgoingCall& call) {
+void ReplicaSender::flushed(rpc::OutgoingCall& call) {
   auto& flush = static_cast<Replica::Flush&>(call);
   Replica& replica = flush.owner;
   flush.busy = false;
   if (replica.given_up) return;
-  ReplicaWriter& writer = replica.writer;
+  ReplicaSender& sender = replica.sender;
   Status status = flush.outcome();
   wire::WriteReplica::Response answer{.header = {.status = Status::Ok}, .length_bytes = 0, .flushed_bytes = 0};
   if (status == Status::Ok &&
@@ -247,18 +247,18 @@ void ReplicaWriter::flushed(rpc::OutgoingCall& call) {
   flush.response = {};
   // A flush that was on its way while its epoch ended says nothing about the new one, whose first write is flushed, and
   // finds out whether the backup does what it is asked.
-  const bool is_late = flush.epoch != writer.replicas_.epoch() || replica.closed || writer.reports_.isClosed();
+  const bool is_late = flush.epoch != sender.replicas_.epoch() || replica.closed || sender.reports_.isClosed();
   if (status == Status::Ok) {
     replica.flush_failing_since_ns = 0;
-    if (!is_late) writer.onFlushed(replica, answer.flushed_bytes);
+    if (!is_late) sender.onFlushed(replica, answer.flushed_bytes);
   } else if (!is_late || status == Status::Fenced) {
-    writer.onFailed(replica, withoutGap(status, flush.is_ahead), replica.flush_failing_since_ns);
+    sender.onFailed(replica, withoutGap(status, flush.is_ahead), replica.flush_failing_since_ns);
   }
-  writer.parts_.owner.stepNow(writer.demand_.id);
+  sender.parts_.owner.stepNow(sender.demand_.id);
 }
 
 // What is flushed is there, with its certificate, whether the answer of the write that brought it has come or not.
-void ReplicaWriter::onFlushed(Replica& replica, uint32_t flushed_bytes) {
+void ReplicaSender::onFlushed(Replica& replica, uint32_t flushed_bytes) {
   replica.stored_bytes = std::max(replica.stored_bytes, flushed_bytes);
   replica.next_bytes = std::max(replica.next_bytes, replica.stored_bytes);
   replica.certified_bytes = std::max(replica.certified_bytes, flushed_bytes);
@@ -266,7 +266,7 @@ void ReplicaWriter::onFlushed(Replica& replica, uint32_t flushed_bytes) {
   replica.flushed_epoch = replica.certified_epoch;
 }
 
-void ReplicaWriter::written(rpc::OutgoingCall& call) {
+void ReplicaSender::written(rpc::OutgoingCall& call) {
   auto& replica = static_cast<Replica&>(call);
   replica.busy = false;
   if (replica.given_up) return;
@@ -278,28 +278,28 @@ void ReplicaWriter::written(rpc::OutgoingCall& call) {
     status = Status::Corrupt;
   }
   replica.response = {};
-  ReplicaWriter& writer = replica.writer;
+  ReplicaSender& sender = replica.sender;
   if (status == Status::Ok) {
-    writer.onWritten(replica);
+    sender.onWritten(replica);
   } else {
     status = withoutLostAnswer(replica, withoutGap(status, replica.is_last_ahead));
-    writer.onFailed(replica, status, replica.failing_since_ns);
+    sender.onFailed(replica, status, replica.failing_since_ns);
   }
   // A closed one gives its turn back when it is complete.
-  if (writer.reports_.isClosed()) return writer.parts_.owner.wake();
-  writer.parts_.owner.stepNow(writer.demand_.id);
+  if (sender.reports_.isClosed()) return sender.parts_.owner.wake();
+  sender.parts_.owner.stepNow(sender.demand_.id);
 }
 
 // The write that takes a replica to a later epoch may have arrived without an answer. If more has come since than one
 // write takes it is not repeated: what is sent first has no certificate, and names the former epoch. A backup that is
 // past that refuses it, and the next epoch is tried.
-Status ReplicaWriter::withoutLostAnswer(Replica& replica, Status status) {
+Status ReplicaSender::withoutLostAnswer(Replica& replica, Status status) {
   if (status != Status::StaleEpoch || replica.last_epoch >= replica.offered_epoch) return status;
   replica.epoch = replica.last_epoch + 1;
   return Status::RetryLater;
 }
 
-void ReplicaWriter::onWritten(Replica& replica) {
+void ReplicaSender::onWritten(Replica& replica) {
   replica.opened = true;
   replica.failing_since_ns = 0;
   replica.stored_bytes = std::max(replica.stored_bytes, replica.last_to);
@@ -315,7 +315,7 @@ void ReplicaWriter::onWritten(Replica& replica) {
   replica.closed = replica.closed || replica.is_last_closed;
 }
 
-void ReplicaWriter::onFailed(Replica& replica, Status status, int64_t& failing_since_ns) {
+void ReplicaSender::onFailed(Replica& replica, Status status, int64_t& failing_since_ns) {
   replica.next_bytes = replica.stored_bytes;
   if (status == Status::Fenced) parts_.admission.fence();
   const int64_t now_ns = parts_.dispatch.clock().nowNs();
@@ -330,11 +330,11 @@ void ReplicaWriter::onFailed(Replica& replica, Status status, int64_t& failing_s
   if (!replica.retry.isArmed()) parts_.dispatch.arm(replica.retry, now_ns + kRetryNs);
 }
 
-void ReplicaWriter::retry(runtime::Timer& timer) {
-  ReplicaWriter& writer = static_cast<Replica::Retry&>(timer).owner.writer;
+void ReplicaSender::retry(runtime::Timer& timer) {
+  ReplicaSender& sender = static_cast<Replica::Retry&>(timer).owner.sender;
   // Its turn may be another one's by now.
-  if (writer.reports_.isClosed()) return writer.parts_.owner.wake();
-  writer.parts_.owner.stepNow(writer.demand_.id);
+  if (sender.reports_.isClosed()) return sender.parts_.owner.wake();
+  sender.parts_.owner.stepNow(sender.demand_.id);
 }
 
 }  // namespace ramcore::master

@@ -13,10 +13,10 @@ namespace ramcore::master {
 /// Each replica has one write in flight; what is committed meanwhile goes with the next one. While a request waits for
 /// the disk, there are at most two further calls, which are answered when they are flushed. See sendWhatIsDue().
 /// Thread: the dispatch's.
-class ReplicaWriter {
+class ReplicaSender {
  public:
   /// All are borrowed.
-  ReplicaWriter(const SegmentParts& parts, const SegmentDemand& demand, ReplicaSet& replicas, SegmentSource& source,
+  ReplicaSender(const SegmentParts& parts, const SegmentDemand& demand, ReplicaSet& replicas, SegmentSource& source,
                 const SegmentReports& reports)
       : parts_(parts), demand_(demand), replicas_(replicas), source_(source), reports_(reports) {}
 
