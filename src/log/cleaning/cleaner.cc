@@ -324,7 +324,8 @@ bool Cleaner::isWorthwhile() const {
   }
   for (const Segment* survivor : survivors_) kept += (is_tight_ ? 2 : 1) * expectedLoss(*survivor);
   const bool has_room = log_.pool().mayHaveRoom(SegmentKind::Head);
-  // Of places none may be lost, or the last ones go.
+  // While backups are short of places, a pass may not use up any: otherwise its survivors, and the head that it rolls,
+  // would take the last ones.
   if (replicator_.isShortOfPlaces() && !gainsSegments() &&
       (small_heads < smallHeadsWorthAPass() || candidates_.size() < segmentsLeft())) {
     return false;
