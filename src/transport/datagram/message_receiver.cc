@@ -57,7 +57,7 @@ bool MessageReceiver::takeFrame(uint32_t port, const InFrame& frame) {
     ++packet_counts_.unproven;
     if (++session->unproven >= parts_.options.unproven_max) {
       parts_.closer.closeSilent(*session,
-                                std::to_string(session->unproven) + " packets had wrong seals: somebody tries them");
+                                std::to_string(session->unproven) + " packets had wrong seals: a sender may be guessing them");
     }
     return false;
   }
