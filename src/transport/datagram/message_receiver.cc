@@ -56,8 +56,8 @@ bool MessageReceiver::takeFrame(uint32_t port, const InFrame& frame) {
       !RC_MUTATION("believe-unsealed")) {
     ++packet_counts_.unproven;
     if (++session->unproven >= parts_.options.unproven_max) {
-      parts_.closer.closeSilent(*session,
-                                std::to_string(session->unproven) + " packets had wrong seals: a sender may be guessing them");
+      parts_.closer.closeSilent(
+          *session, std::to_string(session->unproven) + " packets had wrong seals: a sender may be guessing them");
     }
     return false;
   }
