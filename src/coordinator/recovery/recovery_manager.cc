@@ -174,6 +174,7 @@ runtime::Task<void> RecoveryManager::run(ServerId dead) {
 
 // One step towards new attempts. Gives when to look again, if nothing happens before.
 runtime::Task<int64_t> RecoveryManager::recover(ServerId dead, Recovery& recovery) {
+  // A backup fences the dead server before it lists the replicas: what is listed cannot grow any more.
   const bool has_backups = recovery.log.ask([&](ServerId backup) { fence(dead, backup).detach(); });
   review(dead, recovery);
   const int64_t now_ns = parts_.journal.nowNs();
@@ -311,6 +312,8 @@ runtime::Task<bool> RecoveryManager::assign(ServerId dead, DeadLog::Plan plan) {
   }
   guard.release();
   if (parts_.journal.stopping()) co_return false;
+  // Nothing is sent that is not stored: a coordinator that takes over would not know of it, and could give the tablet
+  // to another server as well.
   for (auto& [master, tablets] : given) {
     for (size_t first = 0; first < tablets.size(); first += kOrderTabletsMax) {
       const auto begin = tablets.begin() + static_cast<std::ptrdiff_t>(first);

@@ -387,6 +387,7 @@ void Cleaner::leaveBehind(const Segment& damaged) {
 
 void Cleaner::finishCopying() {
   pacer_.noteCopied();
+  // Taken after the copying: all that killed an entry which was left behind was appended before this position.
   deaths_end_ = log_.heads().end();
   deaths_ticket_ = log_.settling().graceTicket();
   uint64_t stamp = 0;
@@ -408,6 +409,7 @@ void Cleaner::finishCopying() {
 Cleaner::Progress Cleaner::awaitClosed() {
   const bool closed = std::all_of(survivors_.begin(), survivors_.end(),
                                   [](const Segment* segment) { return segment->state() == SegmentState::Closed; });
+  // A recovery needs a closed replica of each survivor: no digest may list one before.
   if (!closed) return Progress::Waiting;
   phase_ = Phase::Deaths;
   return awaitDeaths();

@@ -61,6 +61,7 @@ bool MessageReceiver::takeFrame(uint32_t port, const InFrame& frame) {
     }
     return false;
   }
+  // Not before the seal is proven: a forged packet must not keep a session alive.
   session->heard_ns = parts_.clock.nowNs();
   session->suspected_ns = 0;
   session->greeting.reset();  // whoever seals has heard all of it
@@ -224,6 +225,7 @@ bool MessageReceiver::beginRequest(Session& session, const Packet& packet, const
   if (served.state == Served::State::InService || served.state == Served::State::Arriving) return false;
   if (served.response != nullptr) parts_.sender.end(channel, served.response);
   if (header.message_bytes > channel.packet_bytes) {
+    // Without memory the sequence stays as it is: the packet is sent again, and has to count as new then.
     if (!parts_.reassembly.begin(session, served.request, packet, false)) return true;
     served.sequence = header.sequence;
     served.state = Served::State::Arriving;
