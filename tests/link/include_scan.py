@@ -74,6 +74,7 @@ STANDARD = {
     "charconv": r"from_chars|to_chars|from_chars_result",
     "chrono": r"chrono",
     "compare": r"strong_ordering|weak_ordering|partial_ordering",
+    "concepts": r"same_as",
     "condition_variable": r"condition_variable|cv_status",
     "coroutine": r"coroutine_\w+|suspend_(never|always)|noop_coroutine",
     "cstddef": r"byte|ptrdiff_t|size_t|nullptr_t|max_align_t|to_integer",
