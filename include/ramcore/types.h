@@ -79,7 +79,7 @@ struct CallOptions {
   /// microseconds while a thread polls, and to some milliseconds while it sleeps. With 0 or less a call on one object
   /// sends nothing and ends with DeadlineExceeded.
   std::optional<std::chrono::nanoseconds> timeout;
-  /// Of write(), remove() and increment(), and of the functions that start them; all others ignore it.
+  /// Used by write(), remove() and increment(), and by the functions that start them; all others ignore it.
   Condition condition;
 };
 

@@ -154,6 +154,7 @@ void BackupService::freeReplica(Request request) {
   if (!request.read(ask) || request.message().messageBytes() != sizeof(ask)) return request.reply(Status::BadRequest);
   const Status admitted = admit(request, ask.master);
   if (admitted != Status::Ok) return request.reply(admitted);
+  // Remembered, because an open that was on its way and arrives later would bring the replica back.
   masters_[ask.master].freed.add(ask.segment);
   parts_.store.free(ask.master, ask.segment);
   request.reply(Status::Ok);

@@ -31,6 +31,7 @@ runtime::Task<Status> FrameFlushes::flushedUpTo(uint64_t stamp) {
 
 void FrameFlushes::start() {
   flushing_ = true;
+  // What the flush covers is fixed before it begins: it may or may not take along what is written meanwhile.
   flushing_stamp_ = order_.lastStamp();
   covered_.clear();
   for (const uint32_t index : unflushed_) {
@@ -39,6 +40,7 @@ void FrameFlushes::start() {
     covered_.push_back({index, frame.generation, frame.replica_epoch, frame.certifiedBytes()});
   }
   unflushed_.clear();
+  // A flush covers only writes that are done; some may still wait for the disk's thread.
   flush_waits_ = order_.doneStamp() < flushing_stamp_;
   if (!flush_waits_) file_.flush(flush_job_);
 }
@@ -58,6 +60,8 @@ void FrameFlushes::onFlushed() {
     flushed_stamp_ = flushing_stamp_;
     noteFlushed();
   } else {
+    // Never tried again: after a failed flush the kernel takes the pages for written, and the next flush would succeed
+    // without them.
     stats_.condemned = !RC_MUTATION("believe-the-next-flush");
   }
   owner_.onFlushed(status);

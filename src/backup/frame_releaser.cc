@@ -162,7 +162,8 @@ void FrameReleaser::onFlushed(Status status) {
   putScrubbedFree();
 }
 
-// What a frame replaces goes when the frame's own certificate is flushed.
+// What a frame replaces goes when the frame's own certificate is flushed: before that a power failure could leave
+// neither.
 void FrameReleaser::freeReplaced() {
   std::vector<uint32_t> replaced;
   for (const uint32_t frame : replacing_) {

@@ -55,6 +55,7 @@ Status FrameWriter::perform(const FrameWrite& write) {
     case FrameWrite::Kind::Replica:
       break;
   }
+  // The data before the certificate: a process that is killed in between leaves no certificate without its bytes.
   if (write.data_bytes != 0) {
     const Status status = file_.writeData(write.frame, write.offset_bytes, write.pieces);
     if (status != Status::Ok) return status;
@@ -91,6 +92,7 @@ void FrameWriter::step() {
   const FrameWrite& write = next->write;
   next->began_ns = disk_.clock().nowNs();
   const uint64_t waits_before = file_.threadWaits();
+  // Behind a failed write of a replica there is a gap, so nothing more of that replica is written.
   const bool follows_failed = write.kind == FrameWrite::Kind::Replica && failed_[write.frame] == write.generation;
   next->status = follows_failed ? Status::IoError : perform(write);
   if (next->status != Status::Ok && write.kind == FrameWrite::Kind::Replica) failed_[write.frame] = write.generation;

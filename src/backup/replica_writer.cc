@@ -81,6 +81,7 @@ Result<uint32_t> ReplicaWriter::frameFor(const ReplicaWrite& write, const log::C
   const bool own = present != kNoFrame && frames_[present].state == FrameState::Own;
   if (!own && !opens) return Status::NotFound;
   const bool is_stale = present != kNoFrame && write.replica_epoch < frames_[present].replica_epoch;
+  // A write that is late must not change the replica of a later epoch, which the master counts on.
   if (is_stale && !RC_MUTATION("take-writes-of-an-older-epoch")) return Status::StaleEpoch;
   const bool replaces = opens && own && write.replica_epoch != frames_[present].replica_epoch;
   if (own && frames_[present].has_failed && !replaces) return Status::IoError;
@@ -285,7 +286,8 @@ runtime::Task<Status> ReplicaWriter::flushed(Written& written) {
   co_return status;
 }
 
-// Not the newest flushed one and not the newest that is being flushed; of the others the oldest.
+// Not the newest flushed one and not the newest that is being flushed; of the others the oldest. A power failure may
+// tear the slot that is written: what a reader needs then is in another one.
 uint32_t ReplicaWriter::slotToWrite(const StorageFrame& frame) const {
   if (RC_MUTATION("one-certificate-slot")) return 0;
   uint32_t flushed = kNoFrame;

@@ -296,7 +296,7 @@ size_t MultiRun<Item>::settle() {
   bool lapsed = false;
   for (MultiPart& part : scratch_->parts) {
     Reaction reaction = reactionTo(part.last);
-    // Of the coordinator, which has been asked until it answered, or for as long as there was time.
+    // The status is the coordinator's, which was asked until it answered, or for as long as there was time.
     if (part.owner == kNowhere && reaction != Reaction::Wait) reaction = Reaction::Finish;
     if (reaction == Reaction::Finish) {
       finishPart(part);

@@ -17,7 +17,7 @@ using rpc::Request;
 using transport::Role;
 using wire::Opcode;
 
-// Of one question of a backup, which has replicas of not nearly so many masters.
+// Masters in one request of a backup, which has replicas of not nearly so many.
 constexpr int kMastersCheckedMax = 4'096;
 // @param server  nullptr: there is no record of it
 control::MasterStanding standingOf(const Server* server, bool is_still_to_come) {

@@ -40,7 +40,7 @@ Status RequestGate::unlessBehind(Status status) const {
   return !is_open_ && closed_ == Status::StateBehind ? closed_ : status;
 }
 
-// Of a change that was begun. Where this coordinator is over it may have been stored, and carried out.
+// The change was begun: where this coordinator has ended, it may nevertheless have been stored, and carried out.
 Status RequestGate::ofChange(Status status) const {
   const Status told = unlessBehind(status);
   const bool is_over = status == Status::Shutdown || status == Status::NotLeader;

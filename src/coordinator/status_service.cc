@@ -18,9 +18,10 @@ using transport::Role;
 // What one server says of itself: some numbers, and the names of its transports. Beside them it may list sessions.
 constexpr size_t kStateBytesMax = 1'024;
 constexpr size_t kListedBytesMax = rpc::kSessionsListedMax * rpc::kListedSessionBytesMax;
-// Of an answer, for the lists of all servers together: the rest is for tables and tablets. Who comes later is counted.
+// The share of an answer that the lists of sessions of all servers together may take: the rest is for tables and
+// tablets. Sessions of the servers after it are counted, but not listed.
 constexpr size_t kAllListedBytesMax = 2 * 1024 * 1024;
-// Of each list in what the status says about one recovery; the rest is counted.
+// Elements of each list in what the status says about one recovery; the rest is counted.
 constexpr size_t kListedMax = 100;
 // With all that is listed about them they leave the answer short enough.
 constexpr int kRecoveriesMax = 64;

@@ -9,7 +9,7 @@ namespace ramcore::log {
 
 uint64_t bookkeepingBytes(const LogConfig& config) {
   constexpr uint64_t kTombstonesPart = 16;
-  // Of keys of 16 bytes.
+  // Assumes keys of 16 bytes.
   constexpr uint64_t kTombstoneBytes = alignedTombstoneBytes(16);
   // With what finds it by its id, lists it and names it in digests.
   constexpr uint64_t kSlotBytes = sizeof(Segment) + 128;

@@ -128,6 +128,8 @@ Status LogAppender::reserve(const Prepared& prepared, AppendClass append_class, 
   } else if (!heads_.ring().empty()) {
     if (!heads_.ring().append(cursor.offset)) return Status::RetryLater;
   }
+  // Nothing may be refused from here on, and nothing was changed before: a group that is refused leaves no gap in the
+  // head.
   head.adopt(cursor);
   countGroup(head, group, prepared);
   reservation.segment = &head;

@@ -227,6 +227,7 @@ void LogHeads::prepareNext() {
     next_preparing_ = false;
     next_withdrawn_ = false;
   }
+  // Only when next_ is set: the replicator may report from inside this call, and reports about other heads are ignored.
   parts_.replicator.open(*next);
 }
 
@@ -352,6 +353,8 @@ void LogHeads::noteClosed(Segment& segment) {
     parts_.settling.setClosed(segment);
     if (&segment == closing_) {
       closing_ = nullptr;
+      // Not before: while the former head was open somewhere, a recovery could end with it, and its digest still lists
+      // the segments that have left.
       parts_.members.unlinkLeft(head_->id(), freed);
       refreshDurable(ready);
     }

@@ -15,6 +15,7 @@ LogMembers::LogMembers(SegmentPool& pool, LiveCounts& counts, SegmentSettling& s
 }
 
 void LogMembers::exchange(std::span<Segment* const> joining, std::span<Segment* const> leaving) {
+  // Outside of the log's lock: the pool's lock is never taken inside it.
   pool_.exchange(joining, leaving);
   LogGuard guard(lock_);
   list(joining);

@@ -50,6 +50,7 @@ void SegmentCopies::replace(Segment& original, Segment& copy) {
   // a thread that found the original by its id before this looks again (LiveCounts::countDue).
   parts_.pool.putInPlace(original, copy);
   parts_.pool.exchange(std::array{&copy}, std::array{&original});
+  // Before the original is unlinked, from which on its memory is given back: replicas are made from the copy then.
   parts_.replicator.moved(copy);
   LogGuard guard(parts_.lock);
   parts_.members.replace(original, copy);

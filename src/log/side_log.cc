@@ -108,6 +108,7 @@ Segment* SideLog::openSegment() {
   settle();
   Segment* const segment = log_.privateSegments().open(SegmentKind::Side, 0, copies_);
   if (segment == nullptr) return nullptr;
+  // Only when there is a new one: without it the next append tries the present segment again, which has to be open.
   if (!segments_.empty()) log_.privateSegments().close(*segments_.back());
   segments_.push_back(segment);
   return segment;

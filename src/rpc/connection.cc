@@ -180,6 +180,7 @@ void Connection::finish(OutgoingCall& call, Status status) {
   call.connection_ = nullptr;
   call.status = status;
   call.request = {};
+  // Last: it may start the call again, or destroy it.
   call.done_(call);
 }
 
@@ -388,6 +389,7 @@ void Connection::shutDown(Status status) {
   if (session_) {
     const transport::SessionId session = session_;
     caller_.by_session_.erase({endpoint_, session.index, session.generation});
+    // Before close(), which completes the calls in flight: what they start from there must not go to this session.
     state_ = State::Idle;
     session_ = {};
     endpoint_->close(session);

@@ -97,7 +97,7 @@ std::string Coordinators::toString() const {
 }
 
 std::string Coordinators::explain(Caller& caller, std::string_view self) const {
-  // Of one whose session is open nothing is known, unless it is the only one.
+  // Nothing is known about a coordinator with an open session, so it is left out, unless the sessions of all are open.
   const auto tells = [&](const PeerAddress& address) { return !caller.connection(address).isOpen(); };
   const bool any_tells = std::ranges::any_of(addresses_, tells);
   std::string text;

@@ -78,6 +78,7 @@ bool Dispatch::step(bool reads_clock) {
     found |= timers_.fireDue(now_ns, kFiresPerRoundMax) != 0;
   }
   found |= runJobs() != 0;
+  // Behind all that sends in this round, so that it goes out together, and before the thread may go to sleep.
   for (transport::Endpoint* endpoint : endpoints_) endpoint->flush();
   requests_.answers().count();
   if (++rounds_ % kRoundsPerPublication == 0) publishCounts();
@@ -110,6 +111,7 @@ bool Dispatch::inboxesEmpty() const {
 }
 
 bool Dispatch::prepareSleep() {
+  // Before the look at the inboxes, or a job that comes in between would wake nobody: see post().
   asleep_.store(true, std::memory_order_seq_cst);
   bool quiet = queues_.empty() && inboxesEmpty() && !stopping();
   for (transport::Endpoint* endpoint : endpoints_) quiet = quiet && endpoint->prepareSleep();

@@ -9,8 +9,9 @@ namespace ramcore::master {
 namespace {
 
 constexpr uint32_t kCleanBytesPerSlice = 64 * 1024;  // 30-60 us of small entries
-// Of the dispatch thread: so long that what changes between requests and copying is small against both; and no request
-// waits much longer than for a batch of others, 128 KiB of small entries being 100 us.
+// Bytes that the dispatch thread copies at a time. At the least, so that the changes between requests and copying cost
+// little against both. At the most, so that no request waits much longer than for a batch of others: 128 KiB of small
+// entries take 100 us.
 constexpr uint32_t kRoundBytesMin = 4 * 1024;
 constexpr uint32_t kRoundBytesMax = 256 * 1024;
 constexpr size_t kDeferredPerSlice = 256;

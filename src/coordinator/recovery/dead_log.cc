@@ -75,7 +75,7 @@ void DeadLog::review() {
   if (haveAllAnswered()) loss_token_ = salvage_.token(dead_, away());
 }
 
-// Of those that live: nothing is given up that one of them might still offer.
+// Whether all live servers that keep replicas have answered: nothing is given up that one of them might still offer.
 bool DeadLog::haveAllAnswered() const {
   for (const Server* server : parts_.membership.servers()) {
     if (server->alive && server->keeps_replicas && !answers_.contains(server->id)) return false;

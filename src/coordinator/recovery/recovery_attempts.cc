@@ -123,6 +123,7 @@ runtime::Task<void> RecoveryAttempts::watch(Attempt attempt) {
     const size_t open_before = openCount(attempt);
     co_await poll(attempt);
     if (openCount(attempt) != open_before) pause = {kProgressPauseNs, kProgressPauseNsMax};
+    // Until its lease is over the dead server may still answer reads. Only the grant waits for that, not the fetching.
     if (parts_.membership.leaseIsOver(attempt.dead) || RC_MUTATION("grant-before-the-lease-is-over")) {
       const bool stored = co_await grant(attempt);
       if (!stored) co_return;

@@ -19,7 +19,8 @@ constexpr int64_t kNobodyNs = 5 * runtime::kNanosPerSecond;
 constexpr int64_t kOthersNs = 100 * runtime::kNanosPerMilli;
 // After the last change of the members, before anything is said of what cannot be recovered.
 constexpr int64_t kSettledNs = 3 * runtime::kNanosPerSecond;
-// Of one order: what a backup filters by at a time (wire::ReadReplica), and far from the longest message.
+// Tablets in one order: as many ranges as a backup filters by at a time (wire::ReadReplica::kRangesMax). An order of
+// that length is far shorter than the longest message.
 constexpr size_t kOrderTabletsMax = 1'024;
 
 std::string text(ServerId id) { return "server " + std::to_string(id.value); }
@@ -173,6 +174,7 @@ runtime::Task<void> RecoveryManager::run(ServerId dead) {
 
 // One step towards new attempts. Gives when to look again, if nothing happens before.
 runtime::Task<int64_t> RecoveryManager::recover(ServerId dead, Recovery& recovery) {
+  // A backup fences the dead server before it lists the replicas: what is listed cannot grow any more.
   const bool has_backups = recovery.log.ask([&](ServerId backup) { fence(dead, backup).detach(); });
   review(dead, recovery);
   const int64_t now_ns = parts_.journal.nowNs();
@@ -229,7 +231,7 @@ void RecoveryManager::review(ServerId dead, Recovery& recovery) {
 
 runtime::Task<Status> RecoveryManager::acceptLoss(ServerId dead, uint64_t token) {
   const Server* server = parts_.membership.find(dead);
-  // Of a repetition the answer may come late.
+  // A repeated call gets Ok even if the recovery has ended since.
   if (server != nullptr && token != 0 && server->accepted_loss.token == token) co_return Status::Ok;
   const auto found = recoveries_.find(dead);
   if (found == recoveries_.end() || server == nullptr) co_return Status::NotFound;
@@ -310,6 +312,8 @@ runtime::Task<bool> RecoveryManager::assign(ServerId dead, DeadLog::Plan plan) {
   }
   guard.release();
   if (parts_.journal.stopping()) co_return false;
+  // Nothing is sent that is not stored: a coordinator that takes over would not know of it, and could give the tablet
+  // to another server as well.
   for (auto& [master, tablets] : given) {
     for (size_t first = 0; first < tablets.size(); first += kOrderTabletsMax) {
       const auto begin = tablets.begin() + static_cast<std::ptrdiff_t>(first);

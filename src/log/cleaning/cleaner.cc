@@ -324,7 +324,8 @@ bool Cleaner::isWorthwhile() const {
   }
   for (const Segment* survivor : survivors_) kept += (is_tight_ ? 2 : 1) * expectedLoss(*survivor);
   const bool has_room = log_.pool().mayHaveRoom(SegmentKind::Head);
-  // Of places none may be lost, or the last ones go.
+  // While backups are short of places, a pass may not use up any: otherwise its survivors, and the head that it rolls,
+  // would take the last ones.
   if (replicator_.isShortOfPlaces() && !gainsSegments() &&
       (small_heads < smallHeadsWorthAPass() || candidates_.size() < segmentsLeft())) {
     return false;
@@ -386,6 +387,7 @@ void Cleaner::leaveBehind(const Segment& damaged) {
 
 void Cleaner::finishCopying() {
   pacer_.noteCopied();
+  // Taken after the copying: all that killed an entry which was left behind was appended before this position.
   deaths_end_ = log_.heads().end();
   deaths_ticket_ = log_.settling().graceTicket();
   uint64_t stamp = 0;
@@ -407,6 +409,7 @@ void Cleaner::finishCopying() {
 Cleaner::Progress Cleaner::awaitClosed() {
   const bool closed = std::all_of(survivors_.begin(), survivors_.end(),
                                   [](const Segment* segment) { return segment->state() == SegmentState::Closed; });
+  // A recovery needs a closed replica of each survivor: no digest may list one before.
   if (!closed) return Progress::Waiting;
   phase_ = Phase::Deaths;
   return awaitDeaths();

@@ -43,6 +43,7 @@ Compaction::Progress Compaction::copy(uint32_t bytes_max) {
   if (!copying_.isDone()) return progress;
   copying_.end();
   is_copied_ = true;
+  // Taken after the copying: all that killed an entry which was left behind was appended before this position.
   deaths_end_ = log_.heads().end();
   deaths_ticket_ = log_.settling().graceTicket();
   return Progress::Worked;

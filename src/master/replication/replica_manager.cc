@@ -161,6 +161,7 @@ void ReplicaManager::apply(const LogRequest& request) {
 void ReplicaManager::forget(SegmentId segment) {
   ReplicatedSegment& found = *segments_.find(segment);
   found.stop();
+  // Also at servers whose replica was given up for lost: it may be there all the same, and would keep its frame.
   for (const ServerId backup : found.replicas().everHeldBy()) freeing_.free(backup, segment);
   active_.erase(segment);
   repairing_.erase(segment);

@@ -193,6 +193,8 @@ void ReplicaSender::send(Replica& replica, uint32_t committed) {
   replica.last_to = to;
   replica.last_epoch = epoch;
   replica.is_last_certified = certifies;
+  // From the moment it is sent, not when it is answered: a recovery may find the head from then on, so it cannot be
+  // withdrawn any more.
   has_certified_ = has_certified_ || certifies;
   if (certifies) replica.offered_epoch = std::max(replica.offered_epoch, epoch);
   replica.is_last_closed = closes;
@@ -316,6 +318,7 @@ void ReplicaSender::onWritten(Replica& replica) {
 }
 
 void ReplicaSender::onFailed(Replica& replica, Status status, int64_t& failing_since_ns) {
+  // What was sent behind the failed write is refused, because a backup takes nothing behind a gap: all is sent again.
   replica.next_bytes = replica.stored_bytes;
   if (status == Status::Fenced) parts_.admission.fence();
   const int64_t now_ns = parts_.dispatch.clock().nowNs();

@@ -42,6 +42,8 @@ void SegmentReports::report() {
       parts_.admission.noteOpened(demand_.is_of_reserve);
       parts_.events.segmentOpened(demand_.id);
     }
+    // Nothing is acknowledged until the coordinator has the floor: before, a recovery would still believe the replica
+    // that was lost, which ends earlier.
     if (floor_epoch_ < epoch && !RC_MUTATION("go-on-without-the-floor")) {
       if (raising_ || !parts_.owner.mayRaiseFloor(demand_.id)) return;
       raising_ = true;

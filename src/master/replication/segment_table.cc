@@ -20,6 +20,7 @@ bool SegmentTable::isNeeded(SegmentId segment) const {
 bool SegmentTable::areEarlierHeadsClosed(SegmentId segment) const {
   for (const auto& [id, earlier] : segments_) {
     if (id >= segment) break;
+    // A recovery ignores open replicas below the floor: it would miss this head.
     if (earlier->isHead() && !earlier->isClosed() && !RC_MUTATION("raise-the-floor-past-open-heads")) return false;
   }
   return true;

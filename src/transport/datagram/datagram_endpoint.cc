@@ -207,6 +207,7 @@ uint32_t DatagramEndpoint::poll(MessageSink& sink, uint32_t message_max) {
   }
   clock_.countRound();
   if (clock_.areTimeoutsDue()) timeouts_.run();
+  // In this order the sink hears of a session before it gets requests of it, and of the end after them.
   if (sessions_.hasOpened()) sessions_.announceOpened(sink);
   if (receiver_.hasRequests()) receiver_.handOver(sink);
   if (sessions_.hasClosed()) sessions_.report(sink, open_failure_);

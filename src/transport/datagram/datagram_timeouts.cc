@@ -192,7 +192,7 @@ void DatagramTimeouts::dropUnread(Session& session) {
   parts_.closer.closeSilent(session, "it leaves too many bytes unread");
 }
 
-// Messages of clients do not find memory. The client that holds most, by what stands still, gives way.
+// Messages of clients do not find memory. The client session that holds most in messages without progress is closed.
 void DatagramTimeouts::evictStalled() {
   LargestHolder<Session> largest;
   parts_.sessions.forEach([&](Session& session) {
@@ -211,7 +211,7 @@ void DatagramTimeouts::evictStalled() {
     largest.consider(session, bytes);
   });
   if (largest.session() == nullptr) return;
-  parts_.closer.closeMalformed(*largest.session(), "it stands still in the middle of messages, and memory is short");
+  parts_.closer.closeMalformed(*largest.session(), "its messages make no progress, and memory is short");
 }
 
 }  // namespace ramcore::transport::datagram

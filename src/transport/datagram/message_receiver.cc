@@ -56,11 +56,12 @@ bool MessageReceiver::takeFrame(uint32_t port, const InFrame& frame) {
       !RC_MUTATION("believe-unsealed")) {
     ++packet_counts_.unproven;
     if (++session->unproven >= parts_.options.unproven_max) {
-      parts_.closer.closeSilent(*session,
-                                std::to_string(session->unproven) + " packets had wrong seals: somebody tries them");
+      parts_.closer.closeSilent(
+          *session, std::to_string(session->unproven) + " packets had wrong seals: a sender may be guessing them");
     }
     return false;
   }
+  // Not before the seal is proven: a forged packet must not keep a session alive.
   session->heard_ns = parts_.clock.nowNs();
   session->suspected_ns = 0;
   session->greeting.reset();  // whoever seals has heard all of it
@@ -222,6 +223,7 @@ bool MessageReceiver::beginRequest(Session& session, const Packet& packet, const
   if (served.state == Served::State::InService || served.state == Served::State::Arriving) return false;
   if (served.response != nullptr) parts_.sender.end(channel, served.response);
   if (header.message_bytes > channel.packet_bytes) {
+    // Without memory the sequence stays as it is: the packet is sent again, and has to count as new then.
     if (!parts_.reassembly.begin(session, served.request, packet, false)) return true;
     served.sequence = header.sequence;
     served.state = Served::State::Arriving;

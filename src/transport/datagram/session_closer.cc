@@ -23,6 +23,7 @@ void SessionCloser::close(Session& session, Status reason) {
   const bool was_open = session.state == Session::State::Open;
   // Whoever looks for memory now finds what this session gives up.
   parts_.sender.forgetWaiting(session);
+  // Before its calls complete: what they start from there must not go to this session.
   parts_.sessions.end(session, reason);
   if (!was_open) return;
   Channel& channel = *session.channel;

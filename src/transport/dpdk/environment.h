@@ -30,7 +30,7 @@ class Environment {
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
 
-  /// Of a device that is not there in metal: it has no business with memory of its own.
+  /// Whether the device is made by a driver in software ("net_..."). Such a device reads memory as this process does.
   static bool isVirtual(const std::string& device);
   /// What DPDK warned of last, for error messages; empty: nothing.
   static std::string lastWarning();

@@ -172,13 +172,13 @@ void ShmEndpoint::runDueTimeouts(MessageSink& sink) {
   if (reader_.takeShortness()) evictStalled(now_ns);
 }
 
-// The one that holds most and stands still gives way: whoever gets on will free memory.
+// Closes the session without progress that holds most. The sessions that make progress will free memory themselves.
 void ShmEndpoint::evictStalled(int64_t now_ns) {
   LargestHolder<Session> largest;
   writer_.considerStalled(largest, now_ns);
   reader_.considerStalled(largest, now_ns);
   if (largest.session() == nullptr) return;
-  sessions_.closeMalformedLater(*largest.session(), "memory for messages is used up, and it stands still");
+  sessions_.closeMalformedLater(*largest.session(), "memory for messages is used up, and it makes no progress");
 }
 
 // ---- sleep

@@ -30,10 +30,10 @@ struct ShmOptions {
   /// How long at most bytes are borrowed by a message, however well the peer reads: what is not in the ring by then is
   /// copied.
   int64_t borrowed_ns_max = 100 * runtime::kNanosPerMilli;
-  /// How long a peer may stand still before the session is given up; also one that does not send the rest of a message.
-  /// Who moves less than Progress::kProgressBytesMin in this time stands still.
+  /// How long a peer that leaves its ring full, or does not send the rest of a message, may make no progress before the
+  /// session is closed. Less than Progress::kProgressBytesMin in this time is no progress.
   int64_t stall_close_ns = 5 * runtime::kNanosPerSecond;
-  /// What may wait, copied out, for one peer that stands still; beyond it the session is given up.
+  /// Maximum number of bytes that may wait, copied out, for one peer. Beyond it the session is closed.
   uint64_t stall_bytes_max = 32 * 1024 * 1024;
   /// What all sessions of an endpoint may make it hold: messages of 4 KB and more that are not yet whole or in service,
   /// and what waits for room in rings. Beyond it no such message of a client is begun, and what stands still is closed.

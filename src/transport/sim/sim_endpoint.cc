@@ -5,32 +5,20 @@
 
 #include "base/check.h"
 #include "base/mutation.h"
-#include "transport/memory/chunk_copy.h"
 #include "transport/session/open_failure.h"
 #include "wire/frame.h"
 
 namespace ramcore::transport {
-namespace {
-
-// How often a message whose receiver takes nothing is tried again.
-constexpr int64_t kRetryNs = 1'000'000;
-
-bool hasOwners(const TxBuffer& buffer) {
-  return std::any_of(buffer.chunks.begin(), buffer.chunks.begin() + buffer.chunk_count,
-                     [](const Chunk& chunk) { return chunk.owner != nullptr; });
-}
-
-}  // namespace
-
-SimEndpoint::SimEndpoint(SimNetwork& network, runtime::SimClock& clock, const Limits& limits, std::string node,
-                         const Identity& identity, std::function<void()> wake)
+SimEndpoint::SimEndpoint(SimSessions& network, runtime::Random random, runtime::SimClock& clock, const Limits& limits,
+                         std::string node, const Identity& identity, std::function<void()> wake)
     : network_(network),
       clock_(clock),
       limits_(limits),
       node_(std::move(node)),
       identity_(identity),
       wake_(std::move(wake)),
-      random_(network.scheduler().stream("endpoint" + std::to_string(network.nextEndpointNumber()))) {}
+      random_(random),
+      sender_(network, *this, wake_) {}
 
 SimEndpoint::~SimEndpoint() {
   RC_CHECK(!polling_);
@@ -112,6 +100,12 @@ void SimEndpoint::completeAll(Session& session, Status status) {
   std::erase(ending_, &session);
 }
 
+std::optional<SimSender::Owner::Way> SimEndpoint::wayOf(SessionId id) const {
+  const Session* session = find(id);
+  if (session == nullptr) return std::nullopt;
+  return Way{.connection = session->connection, .end = session->end};
+}
+
 void SimEndpoint::close(SessionId id) {
   if (find(id) == nullptr) return;
   network_.sendControl(find(id)->connection, find(id)->end, SimFrameKind::Close);
@@ -121,7 +115,7 @@ void SimEndpoint::close(SessionId id) {
   completeAll(*session, Status::SessionLost);
 }
 
-// ---- Sending
+// ---- Calls and answers
 
 TxMessage SimEndpoint::allocate(uint32_t head_bytes) { return TxMessage(network_.buffers().takeBuffer(head_bytes)); }
 
@@ -145,7 +139,7 @@ Status SimEndpoint::call(SessionId id, TxMessage& request, const CallOptions& op
   call.sequence = slot.sequence;
   call.in_flight = true;
 
-  Sending& sending = queue(std::move(request));
+  SimSending& sending = sender_.queue(std::move(request));
   sending.kind = SimFrameKind::Request;
   sending.session = id;
   sending.slot = slot_index;
@@ -157,105 +151,11 @@ Status SimEndpoint::call(SessionId id, TxMessage& request, const CallOptions& op
 
 void SimEndpoint::reply(const ReplyTo& to, TxMessage response) {
   if (find(to.session) == nullptr) return;
-  Sending& sending = queue(std::move(response));
+  SimSending& sending = sender_.queue(std::move(response));
   sending.kind = SimFrameKind::Response;
   sending.session = to.session;
   sending.slot = to.slot;
   sending.sequence = to.sequence;
-}
-
-SimEndpoint::Sending& SimEndpoint::queue(TxMessage message) {
-  Sending& sending = unflushed_.emplace_back(*this);
-  sending.self = std::prev(unflushed_.end());
-  sending.message = std::move(message);
-  sending.message->borrowed_since_ns = network_.scheduler().nowNs();
-  return sending;
-}
-
-void SimEndpoint::flush() {
-  while (!unflushed_.empty()) {
-    Sending& sending = unflushed_.front();
-    transmitting_.splice(transmitting_.end(), unflushed_, unflushed_.begin());
-    last_transmit_ns_ = std::max(last_transmit_ns_ + 1, network_.scheduler().nowNs() + network_.drawNicDelay());
-    network_.scheduler().at(sending, last_transmit_ns_);
-  }
-}
-
-// The hardware reads the bytes: head, then chunks, where they are at this moment.
-void SimEndpoint::transmit(Sending& sending) {
-  Session* session = find(sending.session);
-  if (session != nullptr && !network_.isRead(session->connection, session->end)) return waitForReader(sending);
-  if (session != nullptr) {
-    const TxBuffer& buffer = *sending.message;
-    SimFrameList one = network_.makeFrame({.kind = sending.kind,
-                                           .from_end = session->end,
-                                           .connection = session->connection,
-                                           .slot = sending.slot,
-                                           .sequence = sending.sequence,
-                                           .priority = sending.priority,
-                                           .response_bytes_max = sending.response_bytes_max});
-    SimFrame& frame = one.front();
-    frame.contiguous_bytes = buffer.contiguous_bytes != 0 ? buffer.contiguous_bytes : buffer.head_bytes;
-    frame.bytes.reserve(sending.message.messageBytes());
-    frame.bytes.insert(frame.bytes.end(), buffer.head, buffer.head + buffer.head_bytes);
-    for (uint32_t i = 0; i < buffer.chunk_count; ++i) {
-      const Chunk& chunk = buffer.chunks[i];
-      frame.bytes.insert(frame.bytes.end(), chunk.address, chunk.address + chunk.bytes);
-    }
-    network_.send(std::move(one));
-  }
-  if (!hasOwners(*sending.message)) {
-    transmitting_.erase(sending.self);  // nobody waits for the release
-    return;
-  }
-  sent_.splice(sent_.end(), transmitting_, sending.self);
-  if (wake_) wake_();
-}
-
-void SimEndpoint::waitForReader(Sending& sending) {
-  const int64_t now_ns = network_.scheduler().nowNs();
-  if (holdsBorrowed(*sending.message) &&
-      now_ns - sending.message->borrowed_since_ns >= network_.options().borrowed_ns_max) {
-    sending.is_overdue = true;
-    has_overdue_ = true;
-    if (wake_) wake_();  // owners are told in poll()
-  }
-  network_.scheduler().at(sending, now_ns + kRetryNs);
-}
-
-void SimEndpoint::copyOutOverdue() {
-  if (!std::exchange(has_overdue_, false)) return;
-  for (Sending& sending : transmitting_) {
-    if (!std::exchange(sending.is_overdue, false) || find(sending.session) == nullptr) continue;
-    if (copyOut(sending)) {
-      ++borrowed_counts_.messages_copied_out;
-    } else {
-      ++borrowed_counts_.sessions_dropped;
-      close(sending.session);
-    }
-  }
-}
-
-// False if the session would have more in copies than it may.
-bool SimEndpoint::copyOut(Sending& sending) {
-  uint64_t bytes = 0;
-  for (const Sending& other : transmitting_) {
-    if (!(other.session == sending.session)) continue;
-    for (uint32_t i = 0; i < other.message->chunk_count; ++i) {
-      const Chunk& chunk = other.message->chunks[i];
-      if (&other == &sending || chunk.owner == &chunk_copies) bytes += chunk.bytes;
-    }
-  }
-  if (bytes > network_.options().unread_bytes_max) return false;
-  chunk_copies.replaceAll(*sending.message, false);
-  return true;
-}
-
-void SimEndpoint::releaseSent() {
-  if (sent_.empty()) return;
-  std::list<Sending> done;
-  done.swap(sent_);
-  done.clear();
 }
 
 void SimEndpoint::abandon(SessionId id, PendingCall& call) {
@@ -269,8 +169,7 @@ void SimEndpoint::abandon(SessionId id, PendingCall& call) {
     return;
   }
   releaseCall(*session, call);
-  keepUnowned(unflushed_, id, call);
-  keepUnowned(transmitting_, id, call);
+  sender_.keepUnowned(id, call);
   if (session->slots[call.slot].is_lost) freeSlot(*session, call.slot);
 }
 
@@ -278,20 +177,6 @@ void SimEndpoint::releaseCall(Session& session, const PendingCall& call) {
   Slot& slot = session.slots[call.slot];
   RC_CHECK(slot.call == &call && slot.sequence == call.sequence);
   slot.call = nullptr;
-}
-
-// Bytes without an owner are the caller's until its call completes, and it does not wait any more.
-void SimEndpoint::keepUnowned(std::list<Sending>& list, SessionId id, const PendingCall& call) {
-  for (Sending& sending : list) {
-    if (sending.kind != SimFrameKind::Request || !(sending.session == id) || sending.slot != call.slot) continue;
-    TxBuffer& buffer = *sending.message;
-    for (uint32_t i = 0; i < buffer.chunk_count; ++i) {
-      Chunk& chunk = buffer.chunks[i];
-      if (chunk.owner != nullptr || chunk.bytes == 0) continue;
-      sending.copies.emplace_back(chunk.address, chunk.address + chunk.bytes);
-      chunk.address = sending.copies.back().data();
-    }
-  }
 }
 
 void SimEndpoint::freeSlot(Session& session, uint16_t slot_index) {
@@ -340,8 +225,8 @@ uint32_t SimEndpoint::poll(MessageSink& sink, uint32_t message_max) {
   RC_CHECK(message_max >= 1 && message_max <= limits_.burst_messages_max);
   polling_ = true;
   delivered_ = 0;
-  releaseSent();
-  copyOutOverdue();
+  sender_.releaseSent();
+  sender_.copyOutOverdue();
   tellClosed(sink);
   while (delivered_ < message_max && !inbox_.empty()) {
     SimFrameList one;

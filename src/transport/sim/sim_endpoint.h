@@ -2,15 +2,16 @@
 
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/random.h"
 #include "runtime/sim/sim_clock.h"
 #include "transport/session/session_table.h"
-#include "transport/sim/sim_network.h"
+#include "transport/sim/sim_sender.h"
+#include "transport/sim/sim_sessions.h"
 #include "transport/transport.h"
 
 namespace ramcore::transport {
@@ -21,10 +22,11 @@ namespace ramcore::transport {
 ///
 /// The network copies messages. A copy is recognised as every datagram transport has to: by its session, which must be
 /// open, and by the number of its call, which is higher than that of any request delivered in its slot before.
-class SimEndpoint final : public Endpoint {
+class SimEndpoint final : public Endpoint, private SimSender::Owner {
  public:
-  SimEndpoint(SimNetwork& network, runtime::SimClock& clock, const Limits& limits, std::string node,
-              const Identity& identity, std::function<void()> wake);
+  /// All borrowed. @param random  its own numbers @param wake  as a SimTransport's
+  SimEndpoint(SimSessions& network, runtime::Random random, runtime::SimClock& clock, const Limits& limits,
+              std::string node, const Identity& identity, std::function<void()> wake);
   /// As when the process dies: peers hear that their sessions are lost, unless a partition is between. Calls in flight
   /// are not completed: close their sessions before.
   ~SimEndpoint() override;
@@ -37,17 +39,17 @@ class SimEndpoint final : public Endpoint {
   void abandon(SessionId session, PendingCall& call) override;
   void reply(const ReplyTo& to, TxMessage response) override;
   uint32_t poll(MessageSink& sink, uint32_t message_max) override;
-  void flush() override;
-  bool prepareSleep() override { return inbox_.empty() && sent_.empty() && closed_.empty() && !has_overdue_; }
+  void flush() override { sender_.flush(); }
+  bool prepareSleep() override { return inbox_.empty() && closed_.empty() && sender_.isIdle(); }
   void awake() override {}
   const Peer* peer(SessionId session) const override;
   void close(SessionId session) override;
   uint32_t sessionCount() const override { return open_count_; }
   uint64_t badSessionCount() const override { return 0; }
-  BorrowedCounts borrowedCounts() const override { return borrowed_counts_; }
+  BorrowedCounts borrowedCounts() const override { return sender_.borrowedCounts(); }
 
  private:
-  friend class SimNetwork;
+  friend class SimSessions;
 
   struct Slot {
     PendingCall* call = nullptr;  // nullptr while taken: abandoned
@@ -74,23 +76,9 @@ class SimEndpoint final : public Endpoint {
     std::vector<uint16_t> free_slots;
     std::vector<uint32_t> served;  // by slot: the sequence of the peer's latest request
   };
-  // A message between call() or reply() and its release.
-  struct Sending : runtime::Timer {
-    explicit Sending(SimEndpoint& endpoint)
-        : Timer([](Timer& timer) { static_cast<Sending&>(timer).endpoint.transmit(static_cast<Sending&>(timer)); }),
-          endpoint(endpoint) {}
-    SimEndpoint& endpoint;
-    TxMessage message;
-    SimFrameKind kind = SimFrameKind::Request;
-    SessionId session;
-    uint16_t slot = 0;
-    uint32_t sequence = 0;
-    runtime::Priority priority = runtime::Priority::Client;
-    uint32_t response_bytes_max = 0;
-    bool is_overdue = false;                     // borrowed for too long: to be copied
-    std::vector<std::vector<std::byte>> copies;  // of chunks whose caller does not wait any more
-    std::list<Sending>::iterator self;
-  };
+  // For the sender.
+  std::optional<Way> wayOf(SessionId session) const override;
+  void closeUnread(SessionId session) override { close(session); }
 
   // For the network, as events outside of the process.
   void deliver(SimFrameList frame, SessionId session);
@@ -106,13 +94,6 @@ class SimEndpoint final : public Endpoint {
   void completeAll(Session& session, Status status);
   void releaseCall(Session& session, const PendingCall& call);
 
-  Sending& queue(TxMessage message);
-  void transmit(Sending& sending);
-  void releaseSent();
-  void waitForReader(Sending& sending);
-  void copyOutOverdue();
-  bool copyOut(Sending& sending);
-  static void keepUnowned(std::list<Sending>& list, SessionId session, const PendingCall& call);
   static void freeSlot(Session& session, uint16_t slot_index);
 
   // What poll() does with frames that have come.
@@ -127,7 +108,7 @@ class SimEndpoint final : public Endpoint {
   void tellClosed(MessageSink& sink);
   Status judge(const Identity& other) const;
 
-  SimNetwork& network_;
+  SimSessions& network_;
   runtime::SimClock& clock_;
   const Limits& limits_;
   std::string node_;
@@ -139,12 +120,7 @@ class SimEndpoint final : public Endpoint {
   std::vector<SessionId> closed_;  // by the own process; their end is told by the next poll
   std::vector<Session*> ending_;   // whose calls are being completed, which may abandon each other
   SimFrameList inbox_;
-  std::list<Sending> unflushed_;
-  std::list<Sending> transmitting_;
-  std::list<Sending> sent_;
-  int64_t last_transmit_ns_ = 0;
-  bool has_overdue_ = false;  // among transmitting_
-  BorrowedCounts borrowed_counts_;
+  SimSender sender_;
   std::vector<RxMessage> batch_;
   uint32_t delivered_ = 0;
   bool polling_ = false;

@@ -12,7 +12,7 @@
 
 namespace ramcore::transport {
 
-class SimNetwork;
+class SimSessions;
 
 enum class SimFrameKind : uint8_t {
   Hello,    ///< asks for a session
@@ -50,10 +50,10 @@ struct SimFrameContents {
 struct SimFrame : runtime::Timer, SimFrameContents {
   static constexpr size_t kTailSpansMax = 3;
 
-  SimFrame(SimNetwork& network, const SimFrameContents& contents)
+  SimFrame(SimSessions& network, const SimFrameContents& contents)
       : Timer(&SimFrame::fire), SimFrameContents(contents), network(network) {}
 
-  SimNetwork& network;
+  SimSessions& network;
   std::list<SimFrame>::iterator self;
   SessionId session;  ///< the receiver's, once it has arrived
   std::array<ByteSpan, kTailSpansMax> tail;

@@ -10,6 +10,7 @@
 
 namespace ramcore::transport {
 
+class SimFrameNodes;
 class SimNetwork;
 
 /// What a process polls where the network carries frames (SimMode::Frames): the product's protocol over them, on a port
@@ -47,7 +48,7 @@ class SimFramesEndpoint final : public Endpoint {
  private:
   void wakeBy(int64_t local_ns);
 
-  SimNetwork& network_;
+  SimFrameNodes& nodes_;
   runtime::SimClock& clock_;
   const std::string node_;
   const std::function<void()> wake_;

@@ -1,537 +1,91 @@
 #include "transport/sim/sim_network.h"
 
-#include <algorithm>
+#include <string>
 
 #include "base/check.h"
-#include "transport/sim/sim_endpoint.h"
-#include "transport/sim/sim_frames.h"
 
 namespace ramcore::transport {
-namespace {
-
-constexpr uint32_t kMillion = 1'000'000;
-constexpr int64_t kReorderNsMax = 200'000;
-constexpr uint32_t kSlowNicPpm = 10'000;
-constexpr int64_t kSlowNicFactor = 50;
-
-bool isMessage(SimFrameKind kind) { return kind == SimFrameKind::Request || kind == SimFrameKind::Response; }
-
-}  // namespace
-
-void SimFrame::fire(Timer& timer) {
-  SimFrame& frame = static_cast<SimFrame&>(timer);
-  frame.network.onArrival(frame);
-}
 
 SimNetwork::SimNetwork(runtime::SimScheduler& scheduler, const SimNetworkOptions& options)
-    : scheduler_(scheduler),
-      options_(options),
-      latency_(scheduler.stream("network.latency")),
-      faults_(scheduler.stream("network.faults")) {
+    : scheduler_(scheduler), options_(options), sessions_(scheduler, options_, paths_) {
   RC_CHECK(options.latency_ns_min >= 0 && options.latency_ns_max >= options.latency_ns_min);
   RC_CHECK(options.give_up_ns_min >= 0 && options.give_up_ns_max >= options.give_up_ns_min);
-  if (options.mode != SimMode::Frames) return;
-  ethernet_ = std::make_unique<SimEthernet>(scheduler, SimEthernet::Options{.delay_ns_min = options.latency_ns_min,
-                                                                            .delay_ns_max = options.latency_ns_max,
-                                                                            .read_ns_max = options.nic_ns_max,
-                                                                            .attaches_all = true});
-  ethernet_->setBlocks([this](const datagram::MacAddress& from, const datagram::MacAddress& to) {
-    const auto sender = nodes_by_address_.find(from);
-    const auto receiver = nodes_by_address_.find(to);
-    return sender != nodes_by_address_.end() && receiver != nodes_by_address_.end() &&
-           isBlocked(sender->second, receiver->second);
-  });
+  if (options.mode == SimMode::Frames) frames_ = std::make_unique<SimFrameNodes>(scheduler, options_, paths_);
 }
 
 SimNetwork::~SimNetwork() {
-  RC_CHECK_MSG(borrowed_.empty(), "a received message outlived the simulated network");
-  RC_CHECK_MSG(listeners_.empty() && frame_endpoints_.empty(), "an endpoint outlived the simulated network");
+  RC_CHECK_MSG(frames_ == nullptr || !frames_->hasEndpoints(), "an endpoint outlived the simulated network");
 }
 
-// ---- Frames
-
-const datagram::MacAddress& SimNetwork::addressOf(std::string_view node) {
-  const auto found = addresses_.find(node);
-  if (found != addresses_.end()) return found->second;
-  const size_t number = addresses_.size() + 1;
-  const datagram::MacAddress address{
-      {2, 0, 0, 0, static_cast<uint8_t>(number >> 8), static_cast<uint8_t>(number & 0xff)}};
-  nodes_by_address_.emplace(address, node);
-  return addresses_.emplace(node, address).first->second;
+// The random numbers of one endpoint: others for each.
+runtime::Random SimNetwork::endpointRandom() {
+  return scheduler_.stream("endpoint" + std::to_string(++last_endpoint_));
 }
 
 // The seed of one endpoint's random numbers: another one for each.
-uint64_t SimNetwork::frameSeed() { return scheduler_.stream("frames." + std::to_string(nextEndpointNumber())).next(); }
+uint64_t SimNetwork::frameSeed() { return scheduler_.stream("frames." + std::to_string(++last_endpoint_)).next(); }
 
 void SimNetwork::setRates(const SimFaultRates& rates) {
-  rates_ = rates;
-  if (ethernet_ == nullptr) return;
-  constexpr double kOf = 1e6;
-  constexpr double kCorruptOfLost = 0.1;
-  ethernet_->setRates({.loss = rates.lose_ppm / kOf,
-                       .duplicate = rates.duplicate_ppm / kOf,
-                       .reorder = (rates.delay_ppm + rates.reorder_ppm) / kOf,
-                       .corrupt = kCorruptOfLost * rates.lose_ppm / kOf,
-                       .delay_ns_max = rates.delay_ns_max},
-                      rates.duplicate_ns_max);
+  sessions_.setRates(rates);
+  if (frames_ != nullptr) frames_->setRates(rates);
 }
 
 SimFaultCounts SimNetwork::counts() const {
-  SimFaultCounts counts = counts_;
-  if (ethernet_ == nullptr) return counts;
-  const SimFrameCounts& frames = ethernet_->counts();
-  counts.sent = frames.sent;
-  counts.lost = frames.lost;
-  counts.changed = frames.corrupted;
-  counts.blocked = frames.blocked;
-  counts.delayed = frames.delayed;
-  counts.duplicated = frames.duplicated;
-  for (const SimFramesEndpoint* endpoint : frame_endpoints_) counts.suppressed += endpoint->packetCounts().copies;
+  SimFaultCounts counts = sessions_.counts();
+  counts.partitions = partitions_;
+  if (frames_ != nullptr) frames_->addTo(counts);
   return counts;
 }
 
-void SimNetwork::leave(SimFramesEndpoint& endpoint) {
-  counts_.suppressed += endpoint.packetCounts().copies;
-  std::erase(frame_endpoints_, &endpoint);
-}
-
-// ---- Partitions and cuts
+// ---- Partitions
 
 void SimNetwork::silence(std::string_view node) {
-  if (ethernet_ == nullptr) return;
-  SimEthernetPort* const port = ethernet_->portOf(addressOf(node));
-  if (port != nullptr) port->silence();
-}
-
-bool SimNetwork::isBlocked(std::string_view from, std::string_view to) const {
-  if (isolated_.empty() && blocked_.empty() && hushed_.empty()) return false;
-  if (from == to) return false;
-  const std::string sender(from);
-  const std::string receiver(to);
-  return hushed_.contains(sender) || hushed_.contains(receiver) || isolated_.contains(sender) ||
-         isolated_.contains(receiver) || blocked_.contains({sender, receiver});
+  if (frames_ != nullptr) frames_->silence(node);
 }
 
 void SimNetwork::partitionOneWay(std::string_view from, std::string_view to) {
-  counts_.partitions += blocked_.emplace(from, to).second ? 1 : 0;
+  partitions_ += paths_.block(from, to) ? 1 : 0;
 }
 
 void SimNetwork::partition(std::string_view a, std::string_view b) {
-  const bool forth = blocked_.emplace(a, b).second;
-  const bool back = blocked_.emplace(b, a).second;
-  counts_.partitions += forth || back ? 1 : 0;
+  const bool forth = paths_.block(a, b);
+  const bool back = paths_.block(b, a);
+  partitions_ += forth || back ? 1 : 0;
 }
 
-void SimNetwork::isolate(std::string_view node) { counts_.partitions += isolated_.emplace(node).second ? 1 : 0; }
-
-void SimNetwork::hush(std::string_view node) { hushed_.emplace(node); }
+void SimNetwork::isolate(std::string_view node) { partitions_ += paths_.isolate(node) ? 1 : 0; }
 
 void SimNetwork::unhush(std::string_view node) {
-  hushed_.erase(std::string(node));
-  releaseHeld();
-}
-
-bool SimNetwork::isHushed(const Connection& connection) const {
-  return !hushed_.empty() && (hushed_.contains(connection.ends[0].node) || hushed_.contains(connection.ends[1].node));
+  paths_.unhush(node);
+  sessions_.releaseHeld();
 }
 
 void SimNetwork::heal(std::string_view a, std::string_view b) {
-  const size_t healed =
-      blocked_.erase({std::string(a), std::string(b)}) + blocked_.erase({std::string(b), std::string(a)});
-  if (healed != 0) releaseHeld();
+  if (paths_.unblock(a, b)) sessions_.releaseHeld();
 }
 
 void SimNetwork::rejoin(std::string_view node) {
-  if (isolated_.erase(std::string(node)) != 0) releaseHeld();
+  if (paths_.rejoin(node)) sessions_.releaseHeld();
 }
 
 void SimNetwork::healAll() {
-  blocked_.clear();
-  isolated_.clear();
-  releaseHeld();
+  paths_.healAll();
+  sessions_.releaseHeld();
 }
 
-void SimNetwork::stall(std::string_view from, std::string_view to) { stalled_.emplace(from, to); }
-
 void SimNetwork::unstall() {
-  stalled_.clear();
-  for (auto& [id, connection] : connections_) {
-    SimFrameList& stalled = connection.directions[0].stalled;
-    while (!stalled.empty()) {
-      SimFrameList one;
-      one.splice(one.end(), stalled, stalled.begin());
-      const int64_t arrival_ns = scheduler_.nowNs() + drawLatency(one.front());
-      launch(std::move(one), arrival_ns);
-    }
-  }
+  paths_.unstall();
+  sessions_.releaseStalled();
 }
 
 void SimNetwork::stopReading(std::string_view node) {
-  not_reading_.emplace(node);
-  SimEthernetPort* const port = ethernet_ != nullptr ? ethernet_->portOf(addressOf(node)) : nullptr;
-  if (port != nullptr) port->setTaking(false);
+  paths_.stopReading(node);
+  if (frames_ != nullptr) frames_->setTaking(node, false);
 }
 
 void SimNetwork::resumeReading(std::string_view node) {
-  not_reading_.erase(std::string(node));
-  SimEthernetPort* const port = ethernet_ != nullptr ? ethernet_->portOf(addressOf(node)) : nullptr;
-  if (port != nullptr) port->setTaking(true);
-}
-
-bool SimNetwork::isRead(uint64_t connection_id, uint8_t from_end) {
-  if (not_reading_.empty()) return true;
-  const Connection* connection = find(connection_id);
-  return connection == nullptr || !not_reading_.contains(connection->ends[1 - from_end].node);
-}
-
-bool SimNetwork::isStalled(const Connection& connection) const {
-  return !stalled_.empty() && stalled_.contains({connection.ends[0].node, connection.ends[1].node});
-}
-
-uint32_t SimNetwork::cut(std::string_view a, std::string_view b) {
-  uint32_t count = 0;
-  for (auto& [id, connection] : connections_) {
-    const std::string& first = connection.ends[0].node;
-    const std::string& second = connection.ends[1].node;
-    if (connection.is_cut || !((first == a && second == b) || (first == b && second == a))) continue;
-    cutConnection(connection);
-    ++count;
-  }
-  return count;
-}
-
-uint32_t SimNetwork::cutAll(std::string_view node) {
-  uint32_t count = 0;
-  for (auto& [id, connection] : connections_) {
-    if (connection.is_cut || (connection.ends[0].node != node && connection.ends[1].node != node)) continue;
-    cutConnection(connection);
-    ++count;
-  }
-  return count;
-}
-
-void SimNetwork::cutConnection(Connection& connection) {
-  connection.is_cut = true;
-  ++counts_.cuts;
-  for (uint8_t end = 0; end < 2; ++end) {
-    connection.directions[end].held.clear();
-    SimFrameList frame = makeFrame({.kind = SimFrameKind::Lost, .from_end = end, .connection = connection.id});
-    const int64_t arrival_ns = scheduler_.nowNs() + drawLatency(frame.front());
-    launch(std::move(frame), arrival_ns);
-  }
-}
-
-// ---- Connections
-
-Outcome<Locator> SimNetwork::bind(const Locator& where, SimEndpoint& endpoint) {
-  if (where.scheme != "sim" || where.host.empty()) {
-    return Failure{Status::BadConfig, "the simulated network listens at sim://node, not at " + where.toString()};
-  }
-  if (!listeners_.emplace(where.host, &endpoint).second) {
-    return Failure{Status::InUse, where.toString() + " is in use; stop the process that listens there"};
-  }
-  return where;
-}
-
-void SimNetwork::unbind(SimEndpoint& endpoint) {
-  std::erase_if(listeners_, [&endpoint](const auto& listener) { return listener.second == &endpoint; });
-}
-
-uint64_t SimNetwork::openConnection(const std::string& node, SimEndpoint& endpoint, SessionId session,
-                                    const std::string& target) {
-  const uint64_t id = ++last_connection_;
-  Connection& connection = connections_[id];
-  by_id_.push_back(&connection);
-  connection.id = id;
-  connection.target = target;
-  connection.is_datagram =
-      options_.mode == SimMode::Datagram || (options_.mode == SimMode::Mixed && faults_.below(2) == 0);
-  connection.ends[0] = End{.node = node, .endpoint = &endpoint, .session = session};
-  // Whoever listens there decides where the messages go; until then the name does for partitions.
-  const auto listener = listeners_.find(target);
-  connection.ends[1].node = listener != listeners_.end() ? listener->second->node_ : target;
-  for (uint8_t end = 0; end < 2; ++end) {
-    GiveUp& give_up = connection.directions[end].give_up;
-    give_up.network = this;
-    give_up.connection = id;
-    give_up.from_end = end;
-  }
-  return id;
-}
-
-bool SimNetwork::acceptConnection(uint64_t connection_id, SimEndpoint& endpoint, SessionId session) {
-  Connection* connection = find(connection_id);
-  if (connection == nullptr || connection->is_cut) return false;
-  connection->ends[1] = End{.node = endpoint.node_, .endpoint = &endpoint, .session = session};
-  return true;
-}
-
-void SimNetwork::detach(uint64_t connection_id, uint8_t end) {
-  Connection* connection = find(connection_id);
-  if (connection == nullptr) return;
-  connection->ends[end].endpoint = nullptr;
-  if (connection->ends[1 - end].endpoint != nullptr) return;
-  by_id_[connection_id - 1] = nullptr;
-  connections_.erase(connection_id);
-}
-
-// ---- Sending
-
-bool SimNetwork::happens(uint32_t ppm) { return ppm != 0 && faults_.below(kMillion) < ppm; }
-
-int64_t SimNetwork::drawBelow(int64_t bound_ns) {
-  return static_cast<int64_t>(latency_.below(static_cast<uint64_t>(bound_ns) + 1));
-}
-
-int64_t SimNetwork::drawLatency(const SimFrame& frame) {
-  return options_.latency_ns_min + drawBelow(options_.latency_ns_max - options_.latency_ns_min) +
-         static_cast<int64_t>(frame.bytes.size()) * options_.ns_per_kilobyte / 1024;
-}
-
-int64_t SimNetwork::drawNicDelay() {
-  const int64_t bound_ns = options_.nic_ns_max * (latency_.below(kMillion) < kSlowNicPpm ? kSlowNicFactor : 1);
-  return drawBelow(bound_ns);
-}
-
-SimFrameList SimNetwork::makeFrame(const SimFrameContents& contents) {
-  SimFrameList frame;
-  frame.emplace_back(*this, contents);
-  frame.front().self = frame.begin();
-  return frame;
-}
-
-void SimNetwork::sendControl(uint64_t connection, uint8_t from_end, SimFrameKind kind) {
-  send(makeFrame({.kind = kind, .from_end = from_end, .connection = connection}));
-}
-
-void SimNetwork::send(SimFrameList one) {
-  const SimFrame& frame = one.front();
-  Connection* connection = find(frame.connection);
-  if (connection == nullptr || connection->is_cut) return;
-  const bool blocked = isBlocked(connection->ends[frame.from_end].node, connection->ends[1 - frame.from_end].node);
-  if (isMessage(frame.kind)) {
-    ++counts_.sent;
-    scheduler_.mix(frame.bytes);
-    if (happens(rates_.lose_ppm)) {
-      loseMessage(*connection, frame);
-      return;
-    }
-  }
-  if (connection->is_datagram && isMessage(frame.kind)) {
-    if (blocked) {
-      ++counts_.blocked;
-      if (!isHushed(*connection)) loseMessage(*connection, frame);
-      return;
-    }
-    sendDatagram(*connection, std::move(one));
-    return;
-  }
-  sendInOrder(*connection, std::move(one), blocked);
-}
-
-// Streams, and the beginning and end of every session. What a partition blocks is held, as by a sender that repeats it
-// until it gives up; only the news that a session is lost is not worth repeating.
-void SimNetwork::sendInOrder(Connection& connection, SimFrameList one, bool blocked) {
-  const SimFrame& frame = one.front();
-  Direction& direction = connection.directions[frame.from_end];
-  if (blocked || !direction.held.empty()) {
-    ++counts_.blocked;
-    if (frame.kind == SimFrameKind::Lost) return;
-    if (direction.held.empty() && !isHushed(connection)) {
-      scheduler_.after(direction.give_up,
-                       options_.give_up_ns_min + drawBelow(options_.give_up_ns_max - options_.give_up_ns_min));
-    }
-    direction.held.splice(direction.held.end(), one);
-    return;
-  }
-  int64_t arrival_ns = scheduler_.nowNs() + drawLatency(frame);
-  if (happens(rates_.delay_ppm)) {
-    ++counts_.delayed;
-    arrival_ns += drawBelow(rates_.delay_ns_max);
-  }
-  arrival_ns = std::max(arrival_ns, direction.last_arrival_ns + 1);
-  direction.last_arrival_ns = arrival_ns;
-  if (!isMessage(frame.kind)) direction.not_before_ns = arrival_ns + 1;
-  launch(std::move(one), arrival_ns);
-}
-
-void SimNetwork::sendDatagram(Connection& connection, SimFrameList one) {
-  const SimFrame& frame = one.front();
-  Direction& direction = connection.directions[frame.from_end];
-  if (frame.kind == SimFrameKind::Request && frame.from_end == 0 && isStalled(connection)) {
-    ++counts_.late;
-    tellCaller(connection, frame);
-    direction.stalled.splice(direction.stalled.end(), one);
-    return;
-  }
-  if (happens(rates_.duplicate_ppm)) duplicate(direction, frame);
-  int64_t arrival_ns = std::max(scheduler_.nowNs() + drawLatency(frame), direction.not_before_ns);
-  if (happens(rates_.delay_ppm)) {
-    ++counts_.delayed;
-    arrival_ns += drawBelow(rates_.delay_ns_max);
-  }
-  if (happens(rates_.reorder_ppm)) arrival_ns += drawBelow(kReorderNsMax);
-  if (happens(rates_.late_ppm)) {
-    ++counts_.late;
-    arrival_ns += drawBelow(rates_.late_ns_max);
-    tellCaller(connection, frame);
-  }
-  if (arrival_ns < direction.last_arrival_ns) ++counts_.reordered;
-  direction.last_arrival_ns = std::max(direction.last_arrival_ns, arrival_ns);
-  launch(std::move(one), arrival_ns);
-}
-
-void SimNetwork::launch(SimFrameList one, int64_t arrival_ns) {
-  SimFrame& frame = one.front();
-  in_flight_.splice(in_flight_.end(), one);
-  scheduler_.at(frame, arrival_ns);
-}
-
-void SimNetwork::releaseHeld() {
-  for (auto& [id, connection] : connections_) {
-    for (uint8_t end = 0; end < 2; ++end) {
-      Direction& direction = connection.directions[end];
-      if (direction.held.empty() || isBlocked(connection.ends[end].node, connection.ends[1 - end].node)) continue;
-      direction.give_up.cancel();
-      // Found again by a repeat that comes some time after the repair.
-      const int64_t repeat_ns = drawBelow(options_.give_up_ns_min);
-      while (!direction.held.empty()) {
-        SimFrameList one;
-        one.splice(one.end(), direction.held, direction.held.begin());
-        const int64_t arrival_ns = std::max(scheduler_.nowNs() + repeat_ns, direction.last_arrival_ns + 1);
-        direction.last_arrival_ns = arrival_ns;
-        direction.not_before_ns = arrival_ns + 1;
-        launch(std::move(one), arrival_ns);
-      }
-    }
-  }
-}
-
-void SimNetwork::giveUpHeld(GiveUp& give_up) {
-  Connection* connection = find(give_up.connection);
-  RC_CHECK(connection != nullptr);
-  connection->directions[give_up.from_end].held.clear();
-  ++counts_.cuts;
-  breakEnd(*connection, give_up.from_end);
-}
-
-// One end gives the session up. The other one is told, if that gets through.
-void SimNetwork::breakEnd(Connection& connection, uint8_t end) {
-  End& here = connection.ends[end];
-  if (here.endpoint == nullptr) return;
-  here.endpoint->deliver(
-      makeFrame({.kind = SimFrameKind::Lost, .from_end = static_cast<uint8_t>(1 - end), .connection = connection.id}),
-      here.session);
-  const bool is_unheard =
-      connection.is_datagram && end == 0 && (isStalled(connection) || happens(rates_.lose_notice_ppm));
-  if (!is_unheard) sendControl(connection.id, end, SimFrameKind::Lost);
-}
-
-void SimNetwork::loseMessage(Connection& connection, const SimFrame& frame) {
-  ++counts_.lost;
-  if (!connection.is_datagram) {
-    cutConnection(connection);
-    return;
-  }
-  tellCaller(connection, frame);
-}
-
-// The end that called does not wait for ever.
-void SimNetwork::tellCaller(const Connection& connection, const SimFrame& frame) {
-  const auto caller = static_cast<uint8_t>(frame.kind == SimFrameKind::Request ? frame.from_end : 1 - frame.from_end);
-  const End& end = connection.ends[caller];
-  if (end.endpoint != nullptr) end.endpoint->onMessageLost(end.session, frame.slot, frame.sequence);
-}
-
-void SimNetwork::watchLost(uint64_t connection, uint8_t end, uint16_t slot, uint32_t sequence) {
-  launch(makeFrame({.kind = SimFrameKind::GiveUp,
-                    .from_end = end,
-                    .connection = connection,
-                    .slot = slot,
-                    .sequence = sequence}),
-         scheduler_.nowNs() + options_.give_up_ns_min + drawBelow(options_.give_up_ns_max - options_.give_up_ns_min));
-}
-
-void SimNetwork::duplicate(const Direction& direction, const SimFrame& frame) {
-  ++counts_.duplicated;
-  SimFrameList copy = makeFrame(frame);
-  copy.front().is_copy = true;
-  // Half of them close to the original, and often before it.
-  const int64_t later_ns = drawBelow(faults_.below(2) == 0 ? options_.latency_ns_max : rates_.duplicate_ns_max);
-  launch(std::move(copy), std::max(scheduler_.nowNs() + options_.latency_ns_min + later_ns, direction.not_before_ns));
-}
-
-// ---- Arriving
-
-void SimNetwork::onArrival(SimFrame& frame) {
-  SimFrameList one;
-  one.splice(one.end(), in_flight_, frame.self);
-  Connection* connection = find(frame.connection);
-  if (frame.is_copy) {
-    // A receiver finds no session for it.
-    const bool is_over =
-        connection == nullptr || connection->is_cut || connection->ends[1 - frame.from_end].endpoint == nullptr;
-    counts_.suppressed += is_over ? 1 : 0;
-    if (is_over || isBlocked(connection->ends[frame.from_end].node, connection->ends[1 - frame.from_end].node)) return;
-  }
-  if (connection == nullptr) return;
-  if (frame.kind == SimFrameKind::GiveUp) {
-    const End& end = connection->ends[frame.from_end];
-    if (end.endpoint == nullptr || !end.endpoint->stillWaitsForLost(end.session, frame.slot, frame.sequence)) return;
-    ++counts_.cuts;
-    breakEnd(*connection, frame.from_end);
-    return;
-  }
-  if (connection->is_cut && frame.kind != SimFrameKind::Lost) return;
-  if (frame.kind == SimFrameKind::Hello) {
-    arriveHello(*connection, std::move(one));
-    return;
-  }
-  const End& end = connection->ends[1 - frame.from_end];
-  const bool is_given_up = connection->ends[frame.from_end].endpoint == nullptr;
-  if (end.endpoint != nullptr) {
-    if (frame.kind == SimFrameKind::Request && is_given_up) ++counts_.given_up_late;
-    end.endpoint->deliver(std::move(one), end.session);
-  } else if (frame.kind != SimFrameKind::Lost) {
-    // Nobody knows the session there (any more): the sender is told.
-    sendControl(connection->id, static_cast<uint8_t>(1 - frame.from_end), SimFrameKind::Lost);
-  }
-}
-
-void SimNetwork::arriveHello(Connection& connection, SimFrameList one) {
-  const auto listener = listeners_.find(connection.target);
-  if (listener != listeners_.end()) {
-    listener->second->deliver(std::move(one), SessionId{});
-    return;
-  }
-  send(makeFrame(
-      {.kind = SimFrameKind::Refusal, .from_end = 1, .connection = connection.id, .status = Status::Unreachable}));
-}
-
-// ---- Receiving
-
-RxMessage SimNetwork::borrow(SimFrameList one, runtime::Random& random) {
-  SimFrame& frame = one.front();
-  borrowed_.splice(borrowed_.end(), one);
-  const ByteSpan bytes = frame.bytes;
-  // The head is at least what the sender asked for. Where the rest is split means nothing, so it is split anywhere.
-  size_t head_bytes = std::min<size_t>(frame.contiguous_bytes, bytes.size());
-  if (random.below(4) == 0) head_bytes = bytes.size();
-  ByteSpan rest = bytes.subspan(head_bytes);
-  size_t span_count = 0;
-  while (!rest.empty()) {
-    const bool last = span_count + 1 == SimFrame::kTailSpansMax || random.below(2) == 0;
-    const size_t span_bytes = last ? rest.size() : 1 + random.below(rest.size());
-    frame.tail[span_count++] = rest.first(span_bytes);
-    rest = rest.subspan(span_bytes);
-  }
-  return RxMessage(bytes.first(head_bytes), std::span(frame.tail).first(span_count), this,
-                   reinterpret_cast<uint64_t>(&frame));
-}
-
-void SimNetwork::releaseMessage(uint64_t token) noexcept {
-  SimFrame* frame = reinterpret_cast<SimFrame*>(token);
-  borrowed_.erase(frame->self);
+  paths_.resumeReading(node);
+  if (frames_ != nullptr) frames_->setTaking(node, true);
 }
 
 }  // namespace ramcore::transport

@@ -34,7 +34,7 @@ SimTransport::SimTransport(SimNetwork& network, runtime::SimClock& clock, std::s
               .needs_registration = false,
               .idle_poll_is_syscall_free = true} {
   RC_CHECK(limits_.slots_per_session >= 1 && limits_.slots_per_session <= wire::kSlotCountMax);
-  if (network_.ethernet() == nullptr) return;
+  if (network_.frames() == nullptr) return;
   limits_ = datagram::DatagramEndpoint::limitsOf(SimFramesEndpoint::optionsOf(network_, slots_per_session));
 }
 
@@ -48,10 +48,11 @@ Outcome<RegionId> SimTransport::registerMemory(std::byte* base, size_t bytes, Ac
 }
 
 std::unique_ptr<Endpoint> SimTransport::makeEndpoint(const Identity& identity) {
-  if (network_.ethernet() != nullptr) {
+  if (network_.frames() != nullptr) {
     return std::make_unique<SimFramesEndpoint>(network_, clock_, limits_, node_, identity, wake_);
   }
-  return std::make_unique<SimEndpoint>(network_, clock_, limits_, node_, identity, wake_);
+  return std::make_unique<SimEndpoint>(network_.sessions(), network_.endpointRandom(), clock_, limits_, node_, identity,
+                                       wake_);
 }
 
 }  // namespace ramcore::transport

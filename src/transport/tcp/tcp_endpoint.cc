@@ -122,7 +122,7 @@ void TcpEndpoint::askSleeper() {
   rounds_.planNext(hasDeadlines(), !hot_.empty());
 }
 
-// The one that holds most and stands still gives way: whoever gets on will free memory.
+// Closes the session without progress that holds most. The sessions that make progress will free memory themselves.
 void TcpEndpoint::evictStalled(int64_t now_ns) {
   LargestHolder<TcpSession> largest;
   writer_.considerStalled(largest, now_ns);
@@ -132,7 +132,7 @@ void TcpEndpoint::evictStalled(int64_t now_ns) {
   sessions_.warnings().warn("closing the session with " + worst->peer.address +
                             ": memory for messages is used up, and " + std::to_string(largest.bytes()) +
                             " bytes of it wait for this peer");
-  sessions_.closeLater(*worst, "it stands still and memory is short");
+  sessions_.closeLater(*worst, "it makes no progress and memory is short");
 }
 
 void TcpSession::onReady(uint32_t events) {

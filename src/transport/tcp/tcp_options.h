@@ -29,11 +29,11 @@ struct TcpOptions {
   /// How long at most bytes are borrowed by a message, however well the session gets on: what has not left by then is
   /// copied. Longer: fewer copies for peers on slow links. Shorter: their owner has the memory back sooner.
   int64_t borrowed_ns_max = 100 * runtime::kNanosPerMilli;
-  /// How long a session may stand still before it is closed; also one that does not send the rest of a message. Who
-  /// moves less than Progress::kProgressBytesMin in this time stands still. Longer: survives longer stalls of the
-  /// network. Shorter: frees memory sooner.
+  /// How long a session that leaves bytes unread, or does not send the rest of a message, may make no progress before
+  /// it is closed. Less than Progress::kProgressBytesMin in this time is no progress. Longer: survives longer stalls of
+  /// the network. Shorter: frees memory sooner.
   int64_t stall_close_ns = 10 * runtime::kNanosPerSecond;
-  /// What may wait, copied out, for one session that stands still; beyond it the session is closed.
+  /// Maximum number of bytes that may wait, copied out, for one session. Beyond it the session is closed.
   uint64_t stall_bytes_max = 64 * 1024 * 1024;
   /// What all sessions of an endpoint may make it hold: messages that are not yet whole or in service, and bytes that
   /// wait to be sent. Beyond it nothing more is read from clients, and what stands still is closed. More: more large

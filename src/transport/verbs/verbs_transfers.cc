@@ -117,8 +117,8 @@ void VerbsTransfers::giveUpFirstRead() {
   parts_.sessions.closeLater(*session, "no memory can be registered for what it announced", false);
 }
 
-// The one that makes us hold most for what it lets us not read gives way: whoever gets on will free memory. False:
-// there is none.
+// Closes the client session for whose announced messages most memory is held and not yet read into. The sessions that
+// make progress will free memory themselves. False: there is no such session.
 bool VerbsTransfers::evictStalled() {
   LargestHolder<Session> largest;
   parts_.sessions.table().forEach([&](Session& session) {
@@ -133,7 +133,7 @@ bool VerbsTransfers::evictStalled() {
   parts_.sessions.warnings().warn("closing the session with " + largest.session()->peer.address +
                                   ": memory for messages is used up, and " + std::to_string(largest.bytes()) +
                                   " bytes of it wait for what this peer has announced");
-  parts_.sessions.closeLater(*largest.session(), "it stands still and memory is short", false);
+  parts_.sessions.closeLater(*largest.session(), "it makes no progress and memory is short", false);
   return true;
 }
 

@@ -10,8 +10,8 @@
 namespace ramcore::transport::verbs {
 
 /// The announced requests of one endpoint for which there is no memory, in the order in which they came, those of
-/// clients behind the others. The first one waits for enough, and the others for it: what is shorter and would find
-/// memory may come for ever. All times are nanoseconds. One thread.
+/// clients behind the others. Strictly in this order: if shorter requests that find memory went first, the first one
+/// could wait for ever. All times are nanoseconds. One thread.
 class WaitingReads {
  public:
   struct Read {
@@ -36,8 +36,8 @@ class WaitingReads {
     reads_.pop_front();
     since_ns_ = now_ns;
   }
-  /// A session ends. Its reads go at once, and not only when it is their turn: whoever comes and goes would have them
-  /// grow.
+  /// A session ends. Its reads are removed at once, not only when it is their turn: otherwise peers that come and go
+  /// would let the list grow.
   void forget(SessionId session) {
     if (reads_.empty()) return;
     std::erase_if(reads_, [&](const Read& read) { return read.session == session; });
